@@ -57,53 +57,60 @@ using namespace plait::planner;
 /// Estimates and bounds add up the same terms in another order.
 static constexpr double rounding = 1 - 1e-9;
 
+const Result<Probe> &Bounds::getProbe(const Work &work,
+                                      const Configuration &configuration,
+                                      bool splits) {
+  return getProbeOf(
+      work, configuration,
+      configuration.recompute.getUniform().value_or(Recompute::Auto), splits);
+}
+
+/// Kept by everything that it depends on, refusals as well.
+const Result<Probe> &Bounds::getProbeOf(const Work &work,
+                                        const Configuration &configuration,
+                                        Recompute kind, bool splits) {
+  Key key(&work, configuration.context, configuration.contextParallel,
+          configuration.microBatch, kind, splits);
+  if (auto known = probes.find(key); known != probes.end())
+    return known->second;
+  Result<Probe> made = kind == Recompute::Auto
+                           ? makeLeastProbe(work, configuration, splits)
+                           : makeProbe(work, configuration, kind, splits);
+  return probes.emplace(key, std::move(made)).first->second;
+}
+
 /// Where layers differ in what they compute again, or may, they take no less
 /// time than where all do the fastest, and no less memory than where all do the
 /// smallest.
-const Probe *Bounds::getProbe(const Work &work,
-                              const Configuration &configuration, bool splits) {
-  Recompute kind =
-      configuration.recompute.getUniform().value_or(Recompute::Auto);
-  if (kind != Recompute::Auto)
-    return getProbeOf(work, configuration, kind, splits);
-  Key key(&work, configuration.context, configuration.contextParallel,
-          configuration.microBatch, kind, splits);
-  auto [entry, isNew] = probes.try_emplace(key);
-  std::optional<Probe> &probe = entry->second;
-  if (!isNew)
-    return probe ? &*probe : nullptr;
+Result<Probe> Bounds::makeLeastProbe(const Work &work,
+                                     const Configuration &configuration,
+                                     bool splits) {
+  std::optional<Probe> least;
   for (Recompute each :
        {Recompute::None, Recompute::Selective, Recompute::Full}) {
-    const Probe *found = getProbeOf(work, configuration, each, splits);
-    if (!found)
-      return nullptr;
-    if (!probe)
-      probe = *found;
-    StageMemory memory = probe->memory;
+    const Result<Probe> &found = getProbeOf(work, configuration, each, splits);
+    if (!found.ok())
+      return found.status();
+    if (!least)
+      least = *found;
+    StageMemory memory = least->memory;
     memory.activations =
         std::min(memory.activations, found->memory.activations);
-    double layer = std::min(probe->layer, found->layer);
-    if (found->work() < probe->work())
-      probe = *found;
-    probe->memory = memory;
-    probe->layer = layer;
+    double layer = std::min(least->layer, found->layer);
+    if (found->work() < least->work())
+      least = *found;
+    least->memory = memory;
+    least->layer = layer;
   }
-  return &*probe;
+  return *least;
 }
 
-/// One estimate of the whole model on one stage and one microbatch, cached by
-/// all that it depends on; a refusal is cached as null. It is made by the same
-/// code as every other estimate, so that a bound and what it bounds agree on
-/// the cost of each block.
-const Probe *Bounds::getProbeOf(const Work &work,
+/// One estimate of the whole model on one stage and one microbatch. It is made
+/// by the same code as every other estimate, so that a bound and what it bounds
+/// agree on the cost of each block.
+Result<Probe> Bounds::makeProbe(const Work &work,
                                 const Configuration &configuration,
                                 Recompute kind, bool splits) {
-  Key key(&work, configuration.context, configuration.contextParallel,
-          configuration.microBatch, kind, splits);
-  auto [entry, isNew] = probes.try_emplace(key);
-  std::optional<Probe> &probe = entry->second;
-  if (!isNew)
-    return probe ? &*probe : nullptr;
   Configuration one = configuration;
   one.recompute = kind;
   one.pipeline = one.data = one.chunks = 1;
@@ -115,28 +122,26 @@ const Probe *Bounds::getProbeOf(const Work &work,
   step.globalBatch = one.microBatch;
   Context context{work, cluster, step, one};
   Estimator estimator(context);
-  if (Status status = estimator.run(Microbatches::Some); !status.ok()) {
-    refusal = status.message();
-    return nullptr;
-  }
+  PLAIT_RETURN_IF_ERROR(estimator.run(Microbatches::Some));
   const Estimate &estimate = estimator.getResult();
   const StageTime &time = estimate.stages.front();
-  probe.emplace();
-  probe->forward = time.forward;
-  probe->backwardInput = time.backwardInput;
-  probe->backwardWeight = time.backwardWeight;
-  probe->overhead = estimate.overheadSeconds;
-  probe->layers = work.layers();
-  probe->layer = estimator.getLeastLayer();
-  probe->memory = estimate.memory.front();
-  probe->parameters =
-      probe->memory.parameters / elementBytes(training.precision);
+  Probe probe;
+  probe.forward = time.forward;
+  probe.backwardInput = time.backwardInput;
+  probe.backwardWeight = time.backwardWeight;
+  probe.overhead = estimate.overheadSeconds;
+  probe.layers = work.layers();
+  probe.layer = estimator.getLeastLayer();
+  probe.memory = estimate.memory.front();
+  probe.parameters = probe.memory.parameters / elementBytes(training.precision);
   // What is kept for gradients of weights that run apart depends on the
   // schedule: the bound on bytes takes what is held whole alone.
   if (splits)
-    if (const Probe *whole = getProbeOf(work, configuration, kind, false))
-      probe->memory = whole->memory;
-  return &*probe;
+    if (const Result<Probe> &whole =
+            getProbeOf(work, configuration, kind, false);
+        whole.ok())
+      probe.memory = whole->memory;
+  return probe;
 }
 
 /// The banner's bound for any schedule. The chain of one microbatch is divided

@@ -52,12 +52,10 @@ public:
   Bounds(const Cluster &cluster, const Training &training)
       : cluster(cluster), training(training) {}
 
-  /// Null where estimate() refuses. `splits`: gradients of weights run apart.
-  const Probe *getProbe(const Work &work, const Configuration &configuration,
-                        bool splits);
-
-  /// What estimate() said when getProbe last returned null.
-  const std::string &getRefusal() const { return refusal; }
+  /// Or what estimate() refuses it with. `splits`: gradients of weights run
+  /// apart.
+  const Result<Probe> &
+  getProbe(const Work &work, const Configuration &configuration, bool splits);
 
   /// Seconds of a step that no cut of the layers beats, with the mesh, the
   /// microbatch and the schedule of `configuration`.
@@ -99,11 +97,16 @@ private:
   const Training &training;
   using Key =
       std::tuple<const Work *, int, ContextParallel, int64_t, Recompute, bool>;
-  const Probe *getProbeOf(const Work &work, const Configuration &configuration,
-                          Recompute kind, bool splits);
+  const Result<Probe> &getProbeOf(const Work &work,
+                                  const Configuration &configuration,
+                                  Recompute kind, bool splits);
   bool isBeatenBy(const Work &work, const Configuration &configuration,
                   bool splits, double seconds, double &bytes);
-  std::map<Key, std::optional<Probe>> probes;
+  Result<Probe> makeProbe(const Work &work, const Configuration &configuration,
+                          Recompute kind, bool splits);
+  Result<Probe> makeLeastProbe(const Work &work,
+                               const Configuration &configuration, bool splits);
+  std::map<Key, Result<Probe>> probes;
   using StageKey =
       std::tuple<const Work *, int, ContextParallel, int, int, int64_t,
                  Recomputation, std::string, std::vector<int>>;
@@ -111,7 +114,6 @@ private:
   std::mutex mutex; // of what follows
   std::map<StageKey, std::shared_ptr<const StageProbe>> stageProbes;
   std::map<HeldKey, Held> heldBy;
-  std::string refusal;
 };
 
 /// Seconds of a step that no configuration with `tensor` beats, from the work

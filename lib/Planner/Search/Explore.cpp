@@ -155,11 +155,12 @@ void Explorer::addCell(Cell cell, const ScheduleChoice &schedule,
                        int64_t nodes) {
   Node any{cell, &schedule};
   Configuration configuration = toConfiguration(any);
-  cell.probe = bounds.getProbe(*cell.work, configuration, cell.splits);
-  if (!cell.probe) {
-    refusal = bounds.getRefusal();
+  const auto &probe = bounds.getProbe(*cell.work, configuration, cell.splits);
+  if (!probe.ok()) {
+    refusal = probe.status().message();
     return;
   }
+  cell.probe = &*probe;
   counts.considered += nodes * int64_t(choices.getZeroStages(cell.mesh).size());
   double ideal = bounds.getIdealSeconds(*cell.probe, configuration);
   if (idealSeconds == 0 || ideal < idealSeconds)
@@ -471,8 +472,8 @@ double Explorer::getLeastSeconds(const Work &work, int context) {
           one.microBatch = size;
           one.recompute = recompute;
           one.contextParallel = kind;
-          const Probe *probe = bounds.getProbe(work, one, schedule.splits);
-          if (probe)
+          const auto &probe = bounds.getProbe(work, one, schedule.splits);
+          if (probe.ok())
             entry->second =
                 std::min(entry->second, probe->work() / double(size));
         }

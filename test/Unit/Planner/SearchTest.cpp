@@ -221,8 +221,8 @@ void checkBounds(Setting setting) {
     const Work &work =
         works.try_emplace({c.tensor, c.sequenceParallel}, given).first->second;
     bool splits = (*schedule::findGenerator(c.schedule))->splitsBackward;
-    const Probe *probe = bounds.getProbe(work, c, splits);
-    ASSERT_TRUE(probe);
+    const Result<Probe> &probe = bounds.getProbe(work, c, splits);
+    ASSERT_TRUE(probe.ok());
     EXPECT_LE(bounds.getSeconds(*probe, c, splits), e.iterationSeconds)
         << print(c);
     double beside = bounds.getStepSeconds(work, *probe, c, e.iterationSeconds);

@@ -163,6 +163,7 @@ void Partitioner::localize(Operation *op, const Global &global) {
 LogicalResult Partitioner::lower(dist::ReshardOp reshard,
                                  const Global &global) {
   builder.setInsertionPoint(reshard);
+  Operation *before = reshard->getPrevNode();
   // The types of both ends are taken from before: the input has been localised
   // already.
   FailureOr<Value> moved =
@@ -171,10 +172,7 @@ LogicalResult Partitioner::lower(dist::ReshardOp reshard,
                    global.operands[0], global.results[0], mesh);
   if (failed(moved))
     return failure();
-  for (Operation *added = reshard->getPrevNode();
-       added && added->getResults().size() == 1 &&
-       added->getResult(0) != reshard.getInput() &&
-       isa<dist::DistDialect>(added->getDialect());
+  for (Operation *added = reshard->getPrevNode(); added != before;
        added = added->getPrevNode())
     added->setDiscardableAttrs(reshard->getDiscardableAttrDictionary());
   reshard.getResult().replaceAllUsesWith(*moved);

@@ -65,6 +65,16 @@ func.func @attributes(%x: tensor<4x8xf32, #sum>) -> tensor<4x8xf32, #whole> {
   return %0 : tensor<4x8xf32, #whole>
 }
 
+// Each from its own reshard.
+// CHECK-LABEL: func.func @adjacent(
+func.func @adjacent(%x: tensor<4x8xf32, #sum>, %y: tensor<4x8xf32, #sum>) -> (tensor<4x8xf32, #whole>, tensor<4x8xf32, #whole>) {
+  // CHECK-NEXT: dist.all_reduce %arg0 {{.*}} {nn.layer = 1 : i64} :
+  // CHECK-NEXT: dist.all_reduce %arg1 {{.*}} {nn.layer = 2 : i64} :
+  %0 = dist.reshard %x {nn.layer = 1 : i64} : tensor<4x8xf32, #sum> -> tensor<4x8xf32, #whole>
+  %1 = dist.reshard %y {nn.layer = 2 : i64} : tensor<4x8xf32, #sum> -> tensor<4x8xf32, #whole>
+  return %0, %1 : tensor<4x8xf32, #whole>, tensor<4x8xf32, #whole>
+}
+
 // -----
 
 // Two axes. Blocks are cut before sums are sent and gathered after: less is

@@ -57,8 +57,12 @@ private:
   SmallVector<PortAttr> addResults(int64_t stage, IRMapping &mapping);
 
   func::FuncOp loss;
-  /// What reads a parameter, by its symbol.
-  llvm::DenseMap<Attribute, SmallVector<Value, 1>> reads;
+  /// What reads a parameter's value, or its copy to compute with.
+  using SlotKey = std::pair<Attribute, nn::Slot>;
+  static SlotKey keyOf(nn::SlotOpInterface read) {
+    return {read.getSymbolAttr(), read.getSlot()};
+  }
+  llvm::DenseMap<SlotKey, SmallVector<Value, 1>> reads;
   int64_t stages;
   OpBuilder builder;
   /// boundaries[i]: what stage i passes on to stage i + 1, in program order.
@@ -162,9 +166,9 @@ void Outliner::cloneSources(Operation *user, IRMapping &mapping) {
     Operation *copy = builder.clone(*source);
     copy->removeAttr(pipe::kStageAttr);
     mapping.map(operand, copy->getResult(0));
-    // A parameter is read once.
+    // A slot is read once.
     if (auto read = dyn_cast<nn::SlotOpInterface>(source))
-      for (Value other : reads.lookup(read.getSymbolAttr()))
+      for (Value other : reads.lookup(keyOf(read)))
         mapping.map(other, copy->getResult(0));
   }
 }
@@ -232,7 +236,7 @@ LogicalResult Outliner::run() {
     nn::AccumulatorOp::create(builder, loss.getLoc(), name, scalar);
   findBoundaries();
   for (auto read : loss.getOps<nn::SlotOpInterface>())
-    reads[read.getSymbolAttr()].push_back(read.getTensor());
+    reads[keyOf(read)].push_back(read.getTensor());
   for (int64_t stage = 0; stage < stages; ++stage)
     buildStage(stage);
   loss.erase();

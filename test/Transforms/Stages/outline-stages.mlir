@@ -92,6 +92,34 @@ func.func @loss(%tokens: tensor<8xi32>, %targets: tensor<8xi32>) -> tensor<f32> 
 
 // -----
 
+// A stage that computes with a parameter's value and with its copy reads both.
+dist.mesh @mesh ["pp"] = [2]
+nn.parameter @both : tensor<16x4xf32> init<mean = 0.0, std = 0.02>
+// CHECK-LABEL: func.func @forward_0(
+// CHECK-COUNT-1: nn.read @both value
+// CHECK-NOT: nn.read
+// CHECK-LABEL: func.func @forward_1(
+// CHECK: %[[COPY:.*]] = nn.read @both compute
+// CHECK: nn.embedding %[[COPY]]
+// CHECK: %[[VALUE:.*]] = nn.read @both value
+// CHECK: nn.embedding %[[VALUE]]
+// CHECK-NOT: nn.read
+// CHECK: return
+func.func @loss(%tokens: tensor<8xi32>, %targets: tensor<8xi32>) -> tensor<f32> {
+  %value = nn.read @both value : tensor<16x4xf32>
+  %copy = nn.read @both compute : tensor<16x4xbf16>
+  %0 = nn.embedding %value, %tokens {pipe.stage = 0 : i64} : (tensor<16x4xf32>, tensor<8xi32>) -> tensor<8x4xf32>
+  %1 = nn.embedding %copy, %tokens {pipe.stage = 1 : i64} : (tensor<16x4xbf16>, tensor<8xi32>) -> tensor<8x4xbf16>
+  %2 = nn.embedding %value, %tokens {pipe.stage = 1 : i64} : (tensor<16x4xf32>, tensor<8xi32>) -> tensor<8x4xf32>
+  %3 = nn.cast %1 {pipe.stage = 1 : i64} : tensor<8x4xbf16> -> tensor<8x4xf32>
+  %4 = nn.add %2, %3 {pipe.stage = 1 : i64} : tensor<8x4xf32>
+  %5 = nn.add %0, %4 {pipe.stage = 1 : i64} : tensor<8x4xf32>
+  %6 = nn.reduce sum %5 dims [0, 1] {pipe.stage = 1 : i64} : tensor<8x4xf32> -> tensor<f32>
+  return %6 : tensor<f32>
+}
+
+// -----
+
 // Constants are made where they are used instead of being sent (and the indices
 // of a nn.iota could not be: what crosses has a gradient).
 dist.mesh @mesh ["pp"] = [2]

@@ -139,6 +139,11 @@ public:
   /// impossible is a failure.
   virtual Status afterStep(const RunRecord &run) = 0;
 
+  /// After resume() in the middle of the run: it goes on from `resumed`.
+  /// Damaged checkpoints are renamed, as create() does, and what memory has of
+  /// later steps is removed.
+  virtual Status goBackTo(const Resumed &resumed) = 0;
+
   /// Waits until what is being written is complete or has failed.
   virtual Status settle() = 0;
 

@@ -94,6 +94,8 @@ public:
     return memory ? memory->afterStep(run) : Status::success();
   }
 
+  Status goBackTo(const Resumed &resumed) override;
+
   Status settle() override {
     PLAIT_RETURN_IF_ERROR(disk->settle());
     return memory ? memory->settle() : Status::success();
@@ -199,6 +201,35 @@ Status Saver::prepareDirectory(const std::optional<Resumed> &resumed) {
   return Status::success();
 }
 
+/// Of what a host has in memory: the run does not go on from it, as some host
+/// lacks a part of it.
+static Status removeLater(const CheckpointStore &store, uint64_t step) {
+  auto entries = store.list();
+  if (!entries.ok())
+    return entries.status();
+  for (const CheckpointStore::Entry &entry : *entries)
+    if (entry.step > step)
+      PLAIT_RETURN_IF_ERROR(store.remove(entry.step));
+  return Status::success();
+}
+
+/// A folder that keeps its name would be in the way of the one that the run
+/// writes when it comes to that step again.
+Status Saver::goBackTo(const Resumed &resumed) {
+  uint64_t step = resumed.run.step;
+  Status status = Status::success();
+  for (uint64_t damaged : resumed.damaged)
+    if (executor.leads() && status.ok() && damaged > step)
+      status = disk->where().store.setAside(damaged);
+  disk->forgetAfter(step);
+  if (memory) {
+    if (memory->where().isKeeper && status.ok())
+      status = removeLater(memory->where().store, step);
+    memory->forgetAfter(step);
+  }
+  return agreeOn(executor, status);
+}
+
 /// The run's id, which it keeps when it goes on, and with it the folder of this
 /// host.
 Result<ReplicaFolder>
@@ -240,14 +271,7 @@ Status Saver::prepareMemory(const CheckpointIndex &index,
     PLAIT_RETURN_IF_ERROR(folder->make());
     CheckpointStore store(folder->path());
     PLAIT_RETURN_IF_ERROR(store.removeUnfinished());
-    auto entries = store.list();
-    if (!entries.ok())
-      return entries.status();
-    // Those that the run does not go on from, as a host lacks some of it.
-    for (const CheckpointStore::Entry &entry : *entries)
-      if (!resumed || entry.step > resumed->run.step)
-        PLAIT_RETURN_IF_ERROR(store.remove(entry.step));
-    return Status::success();
+    return removeLater(store, resumed ? resumed->run.step : 0);
   };
   PLAIT_RETURN_IF_ERROR(agreeOn(
       executor, groups->leadsHost() ? prepareFolder() : Status::success()));

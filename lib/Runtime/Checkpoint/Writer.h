@@ -60,6 +60,11 @@ public:
 
   /// That `step` is complete already.
   void setSaved(uint64_t step) { savedStep = step; }
+  /// That what is complete of later steps than `step` is gone.
+  void forgetAfter(uint64_t step) {
+    if (savedStep > step)
+      savedStep = UINT64_MAX;
+  }
   const CheckpointPlace &where() const { return *place; }
 
 private:

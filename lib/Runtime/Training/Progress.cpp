@@ -108,7 +108,8 @@ void Progress::setState(const RunRecord &run) {
 
 /// 1. End what is being written, so that the newest checkpoint is the newest
 ///    there can be.
-/// 2. Resume it, as at the beginning of a run.
+/// 2. Resume it, as at the beginning of a run. Newer ones that are damaged make
+///    room.
 /// 3. Count how often in a row it was this one, and give up in the end.
 /// 4. Go on with the data behind the bad step.
 Status Progress::rollBack() {
@@ -128,6 +129,7 @@ Status Progress::rollBack() {
     return fail("step ", step, ": there is no checkpoint in '",
                 options.checkpoint.directory, "' to go back to yet");
   const Resumed &resumed = **found;
+  PLAIT_RETURN_IF_ERROR(checkpoints->goBackTo(resumed));
   // 3.
   rollBacks = resumed.run.step == rolledBackTo ? rollBacks + 1 : 1;
   rolledBackTo = resumed.run.step;

@@ -445,6 +445,37 @@ TEST_F(CheckpointFolders, GoesOnInADirectory) {
                                       "step-00000005"}));
 }
 
+/// The checkpoint of step 4 is written again, also where it is the last one.
+TEST_F(CheckpointFolders, GoesBackToBeforeADamagedOne) {
+  for (bool isLast : {false, true}) {
+    fs::remove_all(directory);
+    CheckpointOptions options;
+    options.directory = directory;
+    options.every.steps = 2;
+    PlanIdentity identity = PlanIdentity::of(executor->plan(), 1);
+    auto saver =
+        Checkpointer::create(*executor, options, identity, std::nullopt);
+    ASSERT_TRUE(saver.ok()) << saver.status().message();
+    for (uint64_t step : {1, 2, 3, 4})
+      ASSERT_TRUE((*saver)->afterStep(makeRecord(step)).ok());
+    ASSERT_TRUE((*saver)->settle().ok());
+    fs::resize_file(rankFile(4), 100);
+    auto resumed = resume(*executor, directory, false);
+    ASSERT_TRUE(resumed.ok());
+    EXPECT_EQ((*resumed)->run.step, 2u);
+    Status status = (*saver)->goBackTo(**resumed);
+    ASSERT_TRUE(status.ok()) << status.message();
+    status = isLast ? (*saver)->finish(makeRecord(4))
+                    : (*saver)->afterStep(makeRecord(4));
+    ASSERT_TRUE(status.ok()) << status.message();
+    ASSERT_TRUE((*saver)->settle().ok());
+    EXPECT_EQ(namesIn(directory),
+              (std::vector<std::string>{"step-00000002", "step-00000004",
+                                        "step-00000004.damaged"}));
+    EXPECT_EQ(stepResumed(), "4");
+  }
+}
+
 TEST_F(CheckpointFolders, SaysWhatIsNotThere) {
   EXPECT_EQ(resumeError(*executor, directory),
             "'" + directory +

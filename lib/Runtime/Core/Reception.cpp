@@ -32,10 +32,6 @@ struct Header {
   uint32_t bytes;
 };
 
-/// More is never exchanged: the texts of thousands of processes. A length
-/// beyond it is that of a stranger, whose claim must not be allocated.
-constexpr uint32_t maxText = 1 << 30;
-
 } // namespace
 
 /// recv() returns what has come; a time limit of the connection shows as
@@ -83,7 +79,8 @@ bool runtime::receiveFrame(int connection, Frame &frame) {
   Header header = {};
   if (!receiveAll(connection, &header, sizeof(header)))
     return false;
-  if (header.bytes > maxText) {
+  // That of a stranger, whose claim must not be allocated.
+  if (header.bytes > Frame::mostBytes) {
     errno = EMSGSIZE;
     return false;
   }

@@ -35,9 +35,11 @@ struct Greeting {
   char host[64 + 1] = ""; // its name, for messages
 };
 
-/// What a connection carries after its greeting: a kind, and a text.
+/// What a connection carries after its greeting: a kind, and a text of at most
+/// `mostBytes`. A longer text is Parts, the rest of it a Text.
 struct Frame {
-  enum class Kind : uint32_t { Text, Failure };
+  enum class Kind : uint32_t { Text, Failure, Part };
+  static constexpr uint32_t mostBytes = 1 << 24;
 
   Kind kind = Kind::Text;
   std::string text;

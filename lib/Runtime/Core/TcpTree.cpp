@@ -23,7 +23,9 @@
 #include <cstdio>
 #include <cstring>
 #include <sstream>
+#include <string_view>
 #include <sys/socket.h>
+#include <utility>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -433,7 +435,9 @@ Status TcpTree::hear(Link &link) {
   }
   if (frame.kind == Frame::Kind::Failure)
     return endWith(frame.text, /*byItself=*/false);
-  link.inbox.push_back(std::move(frame.text));
+  link.begun += frame.text;
+  if (frame.kind == Frame::Kind::Text)
+    link.inbox.push_back(std::exchange(link.begun, std::string()));
   return Status::success();
 }
 
@@ -495,10 +499,19 @@ Status TcpTree::toChildren(const std::string &text) {
   return Status::success();
 }
 
+/// What thousands of processes say together is longer than a frame.
+static bool sendText(int connection, std::string_view text) {
+  for (; text.size() > Frame::mostBytes; text.remove_prefix(Frame::mostBytes))
+    if (!sendFrame(connection, {Frame::Kind::Part,
+                                std::string(text.substr(0, Frame::mostBytes))}))
+      return false;
+  return sendFrame(connection, {Frame::Kind::Text, std::string(text)});
+}
+
 /// A connection that fails on writing may still hold the peer's last words.
 Status TcpTree::send(Link &link, const std::string &text) {
   PLAIT_RETURN_IF_ERROR(getFailure());
-  if (sendFrame(link.connection.get(), {Frame::Kind::Text, text}))
+  if (sendText(link.connection.get(), text))
     return Status::success();
   // It may have said why it is gone.
   Frame frame;

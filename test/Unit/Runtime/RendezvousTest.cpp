@@ -86,6 +86,23 @@ TEST_F(RendezvousTest, EverybodyHearsEverybody) {
   }
 }
 
+/// What they say together is several frames.
+TEST_F(RendezvousTest, EverybodyHearsLongTexts) {
+  constexpr size_t size = Frame::mostBytes + 1;
+  auto results = runAll(launches(3), seconds(20), [&](Rendezvous &all) {
+    char own = char('a' + all.place().index);
+    auto texts = all.exchange(std::string(size, own));
+    if (!texts.ok())
+      return texts.status().message();
+    std::string heard;
+    for (const std::string &text : *texts)
+      if (text == std::string(size, text[0]))
+        heard += text[0];
+    return heard;
+  });
+  EXPECT_EQ(results, std::vector<std::string>(3, "abc"));
+}
+
 TEST_F(RendezvousTest, AgreesOnTheFirstFailure) {
   auto results = runAll(launches(20), seconds(20), [&](Rendezvous &all) {
     uint32_t index = all.place().index;

@@ -178,13 +178,15 @@ static NumberRange divide(const NumberRange &a, const NumberRange &b) {
 
 /// Of any number of them: one of the same sign does not come closer to zero
 /// than each of its terms, one of both signs may be anything finite, or
-/// infinite where two terms overflow already.
+/// infinite where as many terms as a tensor may have overflow.
 NumberRange NumberRange::sum() const {
   if (is(0))
     return *this;
-  NumberRange twice = add(*this, *this);
+  constexpr double mostTerms = 0x1p40; // 4 TiB in f32
+  NumberRange twice = add(*this, *this), most = *this * exactly(mostTerms);
   return {low >= 0 ? low * (1 - kRounding) : -kInfinity,
-          high <= 0 ? high * (1 - kRounding) : kInfinity, twice.special};
+          high <= 0 ? high * (1 - kRounding) : kInfinity,
+          std::max(twice.special, most.special)};
 }
 
 /// The larger of a and b; NaN if one is.

@@ -398,6 +398,14 @@ TEST(PaddingProofs, WhatIsNotZeroMayBeFinite) {
         << op;
 }
 
+TEST(PaddingProofs, ManyNumbersMayOverflow) {
+  EXPECT_TRUE(NumberRange::finite().sum().isFinite());
+  EXPECT_TRUE(NumberRange::exactly(-1e20).sum().isFinite());
+  // Two are 2e38, which f32 holds; four are not.
+  EXPECT_FALSE(NumberRange::exactly(1e38).sum().isFinite());
+  EXPECT_FALSE(NumberRange::exactly(-1e38).sum().isFinite());
+}
+
 TEST(PaddingProofs, AnEmbeddingFetchesARowForPaddingIds) {
   NumberRange range = deriveOfZeros(
       "%t: tensor<4x5xf32>, %i: tensor<3xi32>",

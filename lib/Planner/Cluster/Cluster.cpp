@@ -68,7 +68,7 @@ Result<Size> parseSize(const std::string &cluster, std::string_view text) {
 }
 
 /// Ranks of one machine share what it has: rates and bytes of the processor, of
-/// its memory and of the links inside are divided evenly. Latencies are not:
+/// its memory and of its links are divided evenly. Latencies are not:
 /// they are of each rank's own calls. Where there are more ranks than cores, a
 /// rank that rests leaves its share to others, up to a whole core each: that is
 /// the burst.
@@ -84,6 +84,7 @@ void divideAmongRanks(Hardware &hardware, int ranks) {
   device.powerWatts /= ranks;
   device.burst = std::max(1.0, double(ranks) / hardware.cores);
   hardware.intra.bandwidth /= ranks;
+  hardware.inter.bandwidth /= ranks;
 }
 
 /// A number of devices without nodes fills whole nodes of the usual size, or

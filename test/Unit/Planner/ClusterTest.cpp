@@ -8,6 +8,7 @@
 #include "plait/Planner/Cluster.h"
 
 #include "plait/Plan/Files.h"
+#include "plait/Planner/Cost.h"
 
 #include <filesystem>
 #include <functional>
@@ -95,6 +96,21 @@ TEST(Cluster, RanksShareAMachine) {
   EXPECT_DOUBLE_EQ(one.device.peak(Precision::FP32), 232e9);
   EXPECT_DOUBLE_EQ(four.device.peak(Precision::FP32), 58e9);
   EXPECT_DOUBLE_EQ(4 * four.device.memoryBytes, one.device.memoryBytes);
+  EXPECT_DOUBLE_EQ(4 * four.intra.bandwidth, one.intra.bandwidth);
+}
+
+/// However many ranks a node has, they are no faster together than its NIC.
+TEST(Cluster, RanksShareTheNicsOfANode) {
+  double bytes = 256 << 20;
+  auto getSeconds = [&](int perNode) {
+    Cluster cluster = parse("cpu:2x" + std::to_string(perNode));
+    return collectiveSeconds(CollectiveKind::AllReduce, bytes,
+                             {2 * perNode, perNode}, cluster);
+  };
+  // Of all bytes one of two nodes sends half, twice.
+  double nic = parse("cpu:2x1").inter.bandwidth;
+  EXPECT_GE(getSeconds(1), bytes / nic);
+  EXPECT_GE(getSeconds(2), bytes / nic);
 }
 
 /// "host" has the memory of the machine that the test runs on, as far as a

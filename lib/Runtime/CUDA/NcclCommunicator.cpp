@@ -220,12 +220,18 @@ Status connect(const Topology &topology, uint32_t rank, const ncclUniqueId &id,
     return made.status();
   std::shared_ptr<NcclRank> owner = std::move(*made);
   // 3. The arena is still zero, on all ranks.
-  PLAIT_RETURN_IF_ERROR(
-      connectRoutes(topology, rank, *owner, stream, part.device->arena()));
+  Status status =
+      connectRoutes(topology, rank, *owner, stream, part.device->arena());
   // 4.
   auto communicator = std::make_unique<NcclCommunicator>(topology, rank, device,
                                                          owner, std::move(bin));
-  PLAIT_RETURN_IF_ERROR(communicator->prepare());
+  if (status.ok())
+    status = communicator->prepare();
+  if (!status.ok()) {
+    // Others are not told to end: only an abort returns without them.
+    owner->stop();
+    return status;
+  }
   part.communicator = std::move(communicator);
   if (graphs)
     part.graph = std::make_unique<NcclStepGraph>(std::move(owner));
@@ -266,9 +272,11 @@ Status runtime::connectNcclThreads(const Topology &topology,
     });
   for (std::thread &thread : threads)
     thread.join();
-  for (uint32_t rank = 0; rank < parts.size(); ++rank)
-    if (!results[rank].ok())
-      return fail("rank ", rank, ": ", results[rank].message());
+  // One that has failed by itself says more than those that only follow it.
+  for (bool follows : {false, true})
+    for (uint32_t rank = 0; rank < parts.size(); ++rank)
+      if (!results[rank].ok() && followsAnother(results[rank]) == follows)
+        return fail("rank ", rank, ": ", results[rank].message());
   return Status::success();
 }
 

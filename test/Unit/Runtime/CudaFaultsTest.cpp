@@ -195,6 +195,16 @@ TEST_F(CudaFaultsTest, AMissingPeerIsATimeOut) {
   EXPECT_TRUE(told);
 }
 
+/// Rank 3 waits in the middle of a call for rank 1, the only one that knows
+/// why.
+TEST_F(CudaFaultsTest, AFailureBetweenTwoRanksIsToldByItsRank) {
+  const fb::Plan &plan = pack(makeCudaPlan());
+  Setting broken("PLAIT_FAKE_BROKEN_SENDER", "1");
+  std::string message = train(plan, 0);
+  EXPECT_TRUE(message.starts_with("rank 1: ")) << message;
+  EXPECT_NE(message.find("an NCCL transfer"), std::string::npos) << message;
+}
+
 //===----------------------------------------------------------------------===//
 // The order of launches
 //===----------------------------------------------------------------------===//

@@ -240,6 +240,8 @@ ncclResult_t ncclAllGather(const void *send, void *receive, size_t count,
 }
 ncclResult_t ncclSend(const void *data, size_t count, ncclDataType_t type,
                       int peer, ncclComm_t comm, cudaStream_t stream) {
+  if (setting("PLAIT_FAKE_BROKEN_SENDER", -1) == comm->gpu)
+    return ncclSystemError;
   size_t bytes = count * bytesOf(type);
   bool isEager = long(bytes) <= setting("PLAIT_FAKE_EAGER_BYTES", 0);
   auto message = std::make_shared<std::shared_ptr<Message>>();

@@ -149,7 +149,8 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key,
   });
 }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-  isUsable(comm);
+  if (!isUsable(comm))
+    refuse("a communicator is destroyed in the middle of a call");
   {
     std::lock_guard guard(lock());
     if (!comm->registered.empty())

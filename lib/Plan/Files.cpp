@@ -259,10 +259,13 @@ static int findOwnStream(const struct stat &info) {
 /// to memory first, and commit() sends it in one go.
 Result<OutputFile> OutputFile::createStream(const std::string &path, int stream,
                                             Content content) {
-  int buffer = stream < 0 ? -1 : memfd_create("plait-output", MFD_CLOEXEC);
-  if (buffer < 0)
+  if (stream < 0)
     return failToWrite(path, std::strerror(errno));
-  OutputFile file(path, buffer, stream);
+  // Owns the stream, whatever becomes of the rest.
+  OutputFile file(path, -1, stream);
+  file.buffer = memfd_create("plait-output", MFD_CLOEXEC);
+  if (file.buffer < 0)
+    return failToWrite(path, std::strerror(errno));
   if (content == Content::Binary && isatty(stream))
     return failToWrite(path, "it is a terminal, and what is written is binary; "
                              "redirect it or name a file");

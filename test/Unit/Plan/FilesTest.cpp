@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -156,6 +157,22 @@ TEST_F(FilesTest, RefusesBinaryOnTerminals) {
                 "it or name a file");
   EXPECT_TRUE(OutputFile::create(name).ok());
   close(terminal);
+}
+
+/// With room for one more descriptor there is none for what is written.
+TEST_F(FilesTest, ClosesAStreamThatItCannotBuffer) {
+  int next = dup(STDIN_FILENO);
+  close(next);
+  rlimit before;
+  getrlimit(RLIMIT_NOFILE, &before);
+  rlimit few = {rlim_t(next) + 1, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  bool created = OutputFile::create("/dev/null").ok();
+  int again = dup(STDIN_FILENO);
+  close(again);
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_FALSE(created);
+  EXPECT_EQ(again, next);
 }
 
 TEST_F(FilesTest, RefusesDirectoriesAndSharedStandardOutput) {

@@ -140,8 +140,7 @@ void LayerBound::findKinds() {
 }
 
 /// Fills one bin after the other. A state is how many of each kind are packed,
-/// as one number; of what a bin can take only what leaves no room for more
-/// matters.
+/// as one number; all that a bin can take is tried, as there are few states.
 bool LayerBound::isPackableByKind(std::vector<double> room) const {
   std::vector<size_t> strides = {1};
   for (auto [item, count] : kinds)

@@ -9,7 +9,7 @@
 // The header, little-endian:
 //
 //   offset  0  8 bytes  magic "PLAITPLN"
-//   offset  8  u32      version (1)
+//   offset  8  u32      version (2)
 //   offset 12  u32      zero
 //   offset 16  u64      payload length in bytes
 //   offset 24  u64      XXH3-64 of the payload

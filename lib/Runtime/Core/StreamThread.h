@@ -1,5 +1,4 @@
-//===- StreamThread.h - A second thread of a rank -----------------*- C++
-//-*-===//
+//===- StreamThread.h - A second thread of a rank ---------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -11,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PLAIT_LIB_RUNTIME_CORE_LANETHREAD_H
-#define PLAIT_LIB_RUNTIME_CORE_LANETHREAD_H
+#ifndef PLAIT_LIB_RUNTIME_CORE_STREAMTHREAD_H
+#define PLAIT_LIB_RUNTIME_CORE_STREAMTHREAD_H
 
 #include <condition_variable>
 #include <functional>
@@ -45,4 +44,4 @@ private:
 
 } // namespace plait::runtime
 
-#endif // PLAIT_LIB_RUNTIME_CORE_LANETHREAD_H
+#endif // PLAIT_LIB_RUNTIME_CORE_STREAMTHREAD_H

@@ -38,7 +38,7 @@ bool planner::isBetter(const Leaf &a, const Leaf &b) {
 //===----------------------------------------------------------------------===//
 
 Configuration Explorer::toConfiguration(const Node &node) const {
-  Configuration configuration;
+  Configuration configuration = getPinned();
   configuration.pipeline = node.mesh.pipeline;
   configuration.data = node.mesh.data;
   configuration.tensor = node.mesh.tensor;
@@ -49,7 +49,6 @@ Configuration Explorer::toConfiguration(const Node &node) const {
   configuration.recompute = *node.recompute;
   configuration.contextParallel = node.contextParallel;
   configuration.sequenceParallel = node.work->sequenceParallel;
-  configuration.offload = input.pins.offload.value_or(Offload::None);
   configuration.layers = input.pins.layers.value_or(std::vector<int>());
   int stages = node.mesh.pipeline * node.schedule->chunks;
   if (node.even)
@@ -459,11 +458,10 @@ double Explorer::getLeastSeconds(const Work &work, int context) {
   auto [entry, isNew] = leastSeconds.try_emplace({&work, context}, 1e300);
   if (!isNew)
     return entry->second;
-  Configuration one;
+  Configuration one = getPinned();
   one.tensor = work.tensorParallel;
   one.context = context;
   one.sequenceParallel = work.sequenceParallel;
-  one.offload = input.pins.offload.value_or(Offload::None);
   // Sizes that divide a replica's sequences divide all of them.
   for (int64_t size : choices.getMicroBatches(Mesh(), input.training))
     for (const Recomputation &recompute : choices.recompute)

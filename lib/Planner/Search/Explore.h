@@ -136,6 +136,12 @@ private:
                           double limit) const;
   void merge(const Node &node, const Outcome &outcome);
   double getThreshold() const;
+  /// What is not searched, at what is pinned.
+  Configuration getPinned() const {
+    Configuration configuration;
+    configuration.offload = input.pins.offload.value_or(Offload::None);
+    return configuration;
+  }
   Configuration toConfiguration(const Node &node) const;
 
   const SearchInput &input;

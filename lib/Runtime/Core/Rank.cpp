@@ -581,10 +581,6 @@ Status Rank::runCollective(const fb::Action &action,
   return group.run(plan::kindOf(step), input, output, shape, step.reduction());
 }
 
-std::byte *Rank::resolve(const fb::Action &action, const fb::Ref &ref) const {
-  return memory->at(action, ref);
-}
-
 /// Where the step that runs comes from, as ", at …".
 std::string Rank::locationOf(const Position &at,
                              const fb::Action &action) const {

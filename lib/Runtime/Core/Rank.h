@@ -124,7 +124,9 @@ private:
                       uint32_t prepared);
   Status runCollective(const fb::Action &action, const fb::CollectiveStep &step,
                        Group &group);
-  std::byte *resolve(const fb::Action &action, const fb::Ref &ref) const;
+  std::byte *resolve(const fb::Action &action, const fb::Ref &ref) const {
+    return memory->at(action, ref);
+  }
   std::string locationOf(const Position &at, const fb::Action &action) const;
   template <typename Work> Status await(Walk &walk, Work work);
 

@@ -98,7 +98,7 @@ const Shape shapes[] = {{1, 1, 1, 1, 1, 8},
                         {1, 2, 1, 65, 65, 16, /*window=*/1},
                         {2, 2, 1, 150, 150, 24, /*window=*/20},
                         {1, 2, 2, 9, 33, 16},
-                        {1, 2, 2, 70, 33, 16},
+                        {1, 2, 2, 70, 73, 16},
                         {1, 2, 1, 20, 70, 8, 0, /*causal=*/false},
                         // The second and the last rank of three.
                         {2, 4, 2, 70, 210, 16, 0, true, /*firstQuery=*/70},

@@ -192,13 +192,13 @@ protected:
 
   /// Of the metrics of a step on the CPU and on the fake, relative. The fake
   /// adds the terms of a GEMM one by one; of bf16 sums, some are then
-  /// rounded to the other side. Where an epilogue follows, the CPU rounds the
-  /// sum before it, and the fake, as GPUs, does not: 5.5e-3 was seen, and 1e-3
-  /// with that rounding.
+  /// rounded to the other side: by up to 1.8e-3 against tiles (AMX). Where an
+  /// epilogue follows, the CPU rounds the sum before it, and the fake, as GPUs,
+  /// does not: 5.5e-3 was seen.
   static double toleranceOf(const fb::PlanT &plan) {
     if (plan.precision != "bf16")
       return 1e-5;
-    return hasEpilogues(plan) ? 1e-2 : 1e-3;
+    return hasEpilogues(plan) ? 1e-2 : 4e-3;
   }
 
   /// Runs `cpu` on the CPU and, as a CUDA plan, in every way there is.

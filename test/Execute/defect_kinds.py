@@ -11,44 +11,18 @@ where it applies, what it did and the changed lines. Kinds work on text: they
 share no code with what they test, and make what a wrong pass would make."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-Lines = list[str]
-Change = tuple[int, Lines]  # the first changed line, the new text
-Kind = Callable[[Lines], Iterator[Change]]
-KINDS: dict[str, tuple[str, Kind]] = {}  # by name: what it is, the generator
-
-
-def kind(name: str, what: str) -> Callable[[Kind], Kind]:
-    def register(function: Kind) -> Kind:
-        KINDS[name] = (what, function)
-        return function
-
-    return register
-
-
-def replaced(lines: Lines, at: int, *new: str) -> Change:
-    return at, lines[:at] + list(new) + lines[at + 1 :]
-
-
-def each(lines: Lines, pattern: str) -> Iterator[tuple[int, re.Match]]:
-    expression = re.compile(pattern)
-    for at, line in enumerate(lines):
-        if match := expression.search(line):
-            yield at, match
-
-
-def textual(name: str, what: str, pattern: str, replacement: str) -> None:
-    """A kind that replaces what `pattern` matches on one line."""
-
-    @kind(name, what)
-    def generate(lines: Lines) -> Iterator[Change]:
-        expression = re.compile(pattern)
-        for at, match in each(lines, pattern):
-            new = expression.sub(replacement, lines[at], count=1)
-            if new != lines[at]:
-                yield replaced(lines, at, new)
-
+from defect_text import (  # noqa: F401, for those that import kinds
+    KINDS,
+    Change,
+    Kind,
+    Lines,
+    each,
+    kind,
+    replaced,
+    textual,
+)
 
 # Collectives
 

@@ -176,7 +176,6 @@ def trace_cases(suite: Suite) -> None:
         ("0", f"'0' {neither}"),
         ("4-2", f"'4-2' {neither}"),
         ("1,", f"'' {neither}"),
-        ("", "--trace-steps is empty"),
         ("-3", f"'-3' {neither}"),
         ("99999999999999999999", f"'99999999999999999999' {neither}"),
         ("1-101", "'1-101' is more than 100 steps"),

@@ -594,8 +594,7 @@ std::optional<Leaf> Explorer::findSmallest() {
   return smallest;
 }
 
-const Work *Explorer::getWork(const Configuration &configuration) const {
-  auto found =
-      works.find({configuration.tensor, configuration.sequenceParallel});
+const Work *Explorer::getWork(const Configuration &of) const {
+  auto found = works.find({of.tensor, of.sequenceParallel});
   return found == works.end() ? nullptr : found->second;
 }

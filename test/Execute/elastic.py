@@ -123,8 +123,10 @@ def read_samples(path: pathlib.Path) -> dict[int, list]:
 class Job:
     """A supervisor, what it has started and what it has left."""
 
-    def __init__(self, suite: Suite, steps: int, *more, folder=None, plan=None):
-        self.suite, self.steps = suite, steps
+    def __init__(
+        self, suite: Suite, steps: int, *more, folder=None, plan=None, every=3
+    ):
+        self.suite, self.steps, self.every = suite, steps, every
         self.folder = folder or pathlib.Path(tempfile.mkdtemp(dir=suite.folder))
         self.checkpoints = self.folder / "checkpoints"
         self.log, self.saved = self.folder / "log", self.folder / "saved"
@@ -136,8 +138,9 @@ class Job:
     def start(self) -> None:
         options = self.suite.options(
             self.steps, self.log, "--save", self.saved, "--supervise",
-            *("--checkpoint", self.checkpoints, "--checkpoint-every", 3),
-            *("--timeout", 3, "--keep", 3, *self.more),
+            *("--checkpoint", self.checkpoints),
+            *("--checkpoint-every", self.every, "--keep", 3),
+            *("--timeout", 3, *self.more),
         )
         with self.errors.open("a") as errors:
             self.process = subprocess.Popen(

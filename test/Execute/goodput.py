@@ -75,7 +75,7 @@ def parts_of(stamps: Stamps, instant: float, pace: float) -> list[float] | None:
     return seconds + [(before[-1] - first + 1.5) * pace]
 
 
-def goodput_case(suite: Suite, seconds: int, faults: int) -> None:
+def goodput_case(suite: Suite, seconds: int, faults: int, every: int) -> None:
     def undisturbed() -> float:
         job = Job(suite, 40)
         job.end()
@@ -87,7 +87,7 @@ def goodput_case(suite: Suite, seconds: int, faults: int) -> None:
         steps = int(seconds / pace)
         draw = random.Random(5)
         # Faults may come closer than checkpoints on a busy machine.
-        job = Job(suite, steps, "--max-restarts", 10**6)
+        job = Job(suite, steps, "--max-restarts", 10**6, every=every)
         stamps = Stamps(job.errors, job.log)
         job.wait_for_step(1)
         start = time.monotonic()
@@ -121,13 +121,14 @@ def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--seconds", type=int, default=120, help="of steps")
     parser.add_argument("--faults", type=int, default=4, help="in these")
+    parser.add_argument("--every", type=int, default=25, help="steps to a checkpoint")
     options = parser.parse_args()
     report = Reporter("goodput", options.filter)
     with tempfile.TemporaryDirectory(dir=fast_folder()) as folder:
         suite = Suite(
             Tools(options.bin, options.timeout), report, pathlib.Path(folder), LONG
         )
-        goodput_case(suite, options.seconds, options.faults)
+        goodput_case(suite, options.seconds, options.faults, options.every)
     return report.finish()
 
 

@@ -38,6 +38,8 @@ OPTIONS = {
     "zero3": "--mesh dp=2,cp=2 --micro-batch 2 --zero 3 --schedule 1f1b",
     "flash": "--mesh tp=2 --micro-batch 4 --sequence-parallel --attention flash",
     "zigzag": "--mesh pp=2,cp=2 --micro-batch 4 --context-parallel zigzag",
+    "offload": "--mesh pp=2,dp=2 --micro-batch 2 --zero 1"
+               " --offload optimizer,activations",
     "split": "--mesh pp=2 --micro-batch 4 --schedule zb-v --zero 2",
     "cuda": "--mesh dp=2 --micro-batch 2 --backend cuda --precision bf16"
             " --target sm_90 --deterministic",

@@ -245,7 +245,7 @@ static void fillRanks(StageProbe &probe, Estimator &estimator,
       uint32_t stage = problem.stageOf(rank, chunk);
       stages.push_back(&estimator.getStages()[stage]);
       work += times[stage].sum();
-      held += heldBytes(*stages.back(), context).whole;
+      held += heldBytes(*stages.back(), context, /*splits=*/false).whole;
     }
     probe.work.push_back(work);
     probe.outside.push_back(passed);

@@ -183,9 +183,22 @@ static double gatheredBytes(const Block &block, const Context &context) {
                      context.gradientBytes());
 }
 
-InFlight planner::heldBytes(const StageBlocks &stage, const Context &context) {
-  if (!offloadsActivations(context.configuration.offload) || !context.hasHost())
-    return {savedBytes(stage, context), weightBytes(stage, context)};
+/// Of one microbatch, wherever it lies.
+static InFlight stashedBytes(const StageBlocks &stage, const Context &context,
+                             bool splits) {
+  return {savedBytes(stage, context), splits ? weightBytes(stage, context) : 0};
+}
+
+/// Whether what is kept between passes lies in the memory of the host.
+static bool stashesOnHost(const Context &context) {
+  return offloadsActivations(context.configuration.offload) &&
+         context.hasHost();
+}
+
+InFlight planner::heldBytes(const StageBlocks &stage, const Context &context,
+                            bool splits) {
+  if (!stashesOnHost(context))
+    return stashedBytes(stage, context, splits);
   if (context.configuration.pipeline == 1)
     return {};
   // Messages are received in the arena.
@@ -217,17 +230,17 @@ static void setActivations(StageMemory &memory, uint32_t rank,
                            std::span<const StageBlocks *const> stages,
                            const PipelineModel &pipeline,
                            const Context &context) {
-  bool splits = pipeline.splitsBackward();
-  std::vector<InFlight> saved, held; // of one microbatch, by chunk
-  for (const StageBlocks *stage : stages) {
-    saved.push_back({savedBytes(*stage, context),
-                     splits ? weightBytes(*stage, context) : 0});
-    held.push_back(heldBytes(*stage, context));
-    held.back().weights *= splits;
-  }
-  memory.activations = getMost(rank, held, pipeline);
-  memory.host +=
-      std::max(0.0, getMost(rank, saved, pipeline) - memory.activations);
+  auto findMost = [&](auto bytesOf) {
+    std::vector<InFlight> bytes; // of one microbatch, by chunk
+    bytes.reserve(stages.size());
+    for (const StageBlocks *stage : stages)
+      bytes.push_back(bytesOf(*stage, context, pipeline.splitsBackward()));
+    return getMost(rank, bytes, pipeline);
+  };
+  memory.activations = findMost(heldBytes);
+  // A search asks this of each of its estimates.
+  if (stashesOnHost(context))
+    memory.host += std::max(0.0, findMost(stashedBytes) - memory.activations);
 }
 
 /// The largest temporaries and the largest gathered block, each over all blocks

@@ -42,8 +42,10 @@ double savedBytes(const StageBlocks &stage, const Context &context);
 /// their matmuls' operands.
 double weightBytes(const StageBlocks &stage, const Context &context);
 
-/// Both, without what is offloaded.
-InFlight heldBytes(const StageBlocks &stage, const Context &context);
+/// Both, without what is offloaded; `splits`: gradients of weights run apart,
+/// so that the second counts.
+InFlight heldBytes(const StageBlocks &stage, const Context &context,
+                   bool splits);
 
 /// What a rank holds whatever the schedule and the ZeRO stage are.
 struct Holdings {

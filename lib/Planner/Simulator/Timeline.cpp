@@ -151,7 +151,7 @@ void TimelineBuilder::addStep() {
 std::vector<InFlight> TimelineBuilder::getHeld(uint32_t rank) const {
   std::vector<InFlight> held;
   for (const StageBlocks *stage : estimator.stagesOf(rank))
-    held.push_back(heldBytes(*stage, context));
+    held.push_back(heldBytes(*stage, context, /*splits=*/true));
   return held;
 }
 

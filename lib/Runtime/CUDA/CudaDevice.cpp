@@ -19,8 +19,8 @@
 
 #include "CudaDevice.h"
 
+#include "Core/Operands.h"
 #include "plait/Plan/Defaults.h"
-#include "plait/Support/HostMemory.h"
 
 #include <algorithm>
 #include <cstring>
@@ -106,7 +106,7 @@ Status CudaDevice::write(uint64_t offset, std::span<const std::byte> bytes) {
   if (isOnHost(offset)) {
     // Between steps streams have joined: what they copy is done with this one.
     PLAIT_RETURN_IF_ERROR(queue->synchronize());
-    std::memcpy(offloaded + (offset - hostBegin), bytes.data(), bytes.size());
+    std::memcpy(RankMemory(*this).at(offset), bytes.data(), bytes.size());
     return Status::success();
   }
   while (!bytes.empty()) {
@@ -137,7 +137,7 @@ Status CudaDevice::read(uint64_t offset, std::span<std::byte> bytes) {
   PLAIT_RETURN_IF_ERROR(queue->synchronize());
   staged = 0;
   if (isOnHost(offset)) {
-    std::memcpy(bytes.data(), offloaded + (offset - hostBegin), bytes.size());
+    std::memcpy(bytes.data(), RankMemory(*this).at(offset), bytes.size());
     return Status::success();
   }
   while (!bytes.empty()) {

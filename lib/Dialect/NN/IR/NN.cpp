@@ -90,10 +90,10 @@ static bool isChunkCount(int64_t chunks, int64_t extent) {
 /// a message of its own.
 Attribute BeginAttr::parse(AsmParser &parser, Type) {
   SmallVector<RankTerm> terms;
-  auto parseTerm = [&]() -> ParseResult {
-    RankTerm &term = terms.emplace_back();
-    return failure(parser.parseAttribute(term.axis) || parser.parseStar() ||
-                   parser.parseInteger(term.scale));
+  auto parseTerm = [&](StringAttr axis) -> ParseResult {
+    terms.push_back({axis, 0});
+    return failure(parser.parseStar() ||
+                   parser.parseInteger(terms.back().scale));
   };
   SMLoc loc = parser.getCurrentLocation();
   int64_t extent = 0, chunks = 0;
@@ -103,13 +103,12 @@ Attribute BeginAttr::parse(AsmParser &parser, Type) {
   };
   if (parser.parseLess())
     return {};
-  std::string axis;
-  if (succeeded(parser.parseOptionalString(&axis))) {
-    terms.push_back({parser.getBuilder().getStringAttr(axis), 0});
-    if (parser.parseStar() || parser.parseInteger(terms.back().scale))
+  StringAttr axis;
+  if (parser.parseOptionalAttribute(axis).has_value()) {
+    if (parseTerm(axis))
       return {};
     while (succeeded(parser.parseOptionalComma()))
-      if (parseTerm())
+      if (parser.parseAttribute(axis) || parseTerm(axis))
         return {};
   }
   if (parseNumber("of", extent) || parseNumber("zigzag", chunks) ||

@@ -425,15 +425,19 @@ def tcp_cases(suite: Suite) -> None:
 
         return body
 
-    def killed():
-        log = suite.folder / "tcp-log"
-        words = (suite.small(), "--tokens", suite.tokens, "--steps", 10**6)
-        words += ("--log", log, "--timeout", 60)
-        processes = start(range(4), 4, free_port(), *words)
+    def start_steps(count: int, plan, *more) -> list:
+        """Processes that have done some steps, and would do many."""
+        log = pathlib.Path(tempfile.mkdtemp(dir=suite.folder)) / "log"
+        words = (plan, "--tokens", suite.tokens, "--steps", 10**6, "--log", log)
+        processes = start(range(count), count, free_port(), *words, *more)
         wait_for(
             lambda: log.exists() and len(log.read_text().splitlines()) > 3,
             "steps",
         )
+        return processes
+
+    def killed():
+        processes = start_steps(4, suite.small(), "--timeout", 60)
         processes[2].kill()
         done = end(processes)
         errors = [line for x in done for line in errors_of(x)]
@@ -453,13 +457,7 @@ def tcp_cases(suite: Suite) -> None:
             *("--mesh", f"pp={pp},dp={dp}", "--global-batch", 16, "--seq", 16),
             *("--micro-batch", 1, "--no-reference"),
         )
-        log = suite.folder / "links-log"
-        words = (plan, "--tokens", suite.tokens, "--steps", 10**6, "--log", log)
-        processes = start(range(16), 16, free_port(), *words, "--threads", 1)
-        wait_for(
-            lambda: log.exists() and len(log.read_text().splitlines()) > 1,
-            "steps",
-        )
+        processes = start_steps(16, plan, "--threads", 1)
         counts = [sockets_of(x.pid) for x in processes]
         processes[5].terminate()
         done = end(processes)
@@ -473,14 +471,7 @@ def tcp_cases(suite: Suite) -> None:
         return f"{min(counts)} to {max(counts)} sockets in each of 16 processes"
 
     def stopped():
-        log = suite.folder / "tcp-stopped-log"
-        words = (suite.small(), "--tokens", suite.tokens, "--steps", 10**6)
-        words += ("--log", log, "--timeout", 2)
-        processes = start(range(4), 4, free_port(), *words)
-        wait_for(
-            lambda: log.exists() and len(log.read_text().splitlines()) > 3,
-            "steps",
-        )
+        processes = start_steps(4, suite.small(), "--timeout", 2)
         processes[2].send_signal(signal.SIGSTOP)
         try:
             done = end(processes[:2] + processes[3:])

@@ -156,16 +156,13 @@ LogicalResult Assigner::checkTokens(StringAttr axis, int64_t dim) {
     auto type = cast<RankedTensorType>(argument.getType());
     if (dim >= rankOf(argument) || type.getDimSize(dim) % blocks == 0)
       continue;
-    int64_t extent = type.getDimSize(dim), below = extent / blocks * blocks;
+    int64_t extent = type.getDimSize(dim);
     InFlightDiagnostic diag = function.emitError()
                               << axis.getValue() << "=" << blocks
                               << " does not divide the ";
-    diag << (dim ? "sequence" : "batch") << " of " << extent
-         << (dim ? " positions" : " sequences") << "; nearest are ";
-    // With fewer sequences than ranks there is no multiple below but zero.
-    if (below)
-      diag << below << " and ";
-    return diag << below + blocks;
+    return diag << (dim ? "sequence" : "batch") << " of " << extent
+                << (dim ? " positions" : " sequences") << "; nearest are "
+                << listNearest(extent, blocks);
   }
   return success();
 }

@@ -119,6 +119,13 @@ bool plait::movesElements(Operation *op) {
          shardable && shardable.isLinear();
 }
 
+/// With an extent below `parts` there is no multiple below but zero.
+std::string plait::listNearest(int64_t extent, int64_t parts) {
+  int64_t below = extent / parts * parts;
+  std::string above = std::to_string(below + parts);
+  return below ? std::to_string(below) + " and " + above : above;
+}
+
 /// The location is the source's, because the exchange is told of as a part of
 /// what makes the value.
 Value plait::reshard(OpBuilder &builder, Value value, ShardingAttr sharding) {

@@ -60,6 +60,10 @@ dist::ShardingAttr getSharding(mlir::FlatSymbolRefAttr mesh,
 void applyFactorAxes(ShardableOpInterface op, mlir::FlatSymbolRefAttr mesh,
                      const FactorAxes &axes);
 
+/// "12 and 16": the multiples of `parts` next to `extent`, which it does not
+/// divide.
+std::string listNearest(int64_t extent, int64_t parts);
+
 /// Whether `op` only moves elements, so that partial sums may be combined after
 /// it as well as before.
 bool movesElements(mlir::Operation *op);

@@ -94,15 +94,11 @@ LogicalResult SequenceReorderer::chooseOrder() {
     order = {type.getDimSize(kSequenceDim), 2 * ranks};
     if (order.extent % order.chunks == 0)
       continue;
-    int64_t below = order.extent / order.chunks * order.chunks;
-    InFlightDiagnostic diag =
-        function.emitError()
-        << "context-parallel is zigzag, but 2 · cp = " << order.chunks
-        << " does not divide the sequence of " << order.extent
-        << " positions; nearest are ";
-    if (below)
-      diag << below << " and ";
-    return diag << below + order.chunks;
+    return function.emitError()
+           << "context-parallel is zigzag, but 2 · cp = " << order.chunks
+           << " does not divide the sequence of " << order.extent
+           << " positions; nearest are "
+           << listNearest(order.extent, order.chunks);
   }
   if (first)
     sequence = classes.find(first, kSequenceDim);

@@ -413,6 +413,11 @@ TEST(Estimate, ContextParallelismDividesASequence) {
               0.02);
 }
 
+/// Of the forward pass, without what cp exchanges.
+static double workOf(const Estimate &e) {
+  return e.stages[0].forward - e.stages[0].contextForward;
+}
+
 /// In zig-zag order the work is even, for what it takes to bring gathered keys
 /// and values into order; GPUs do that with unfused attention alone.
 TEST(Estimate, ContextParallelismInZigzagOrder) {
@@ -423,9 +428,6 @@ TEST(Estimate, ContextParallelismInZigzagOrder) {
   Estimate gathered = setting.run();
   setting.configuration.contextParallel = ContextParallel::Zigzag;
   Estimate zigzag = setting.run();
-  auto workOf = [](const Estimate &e) {
-    return e.stages[0].forward - e.stages[0].contextForward;
-  };
   EXPECT_NEAR(workOf(zigzag) / workOf(one), 0.25, 0.02);
   EXPECT_LT(workOf(zigzag), 0.99 * workOf(gathered));
   // Two tensors a layer of all positions, each read and written in bf16.
@@ -457,9 +459,6 @@ TEST(Estimate, ContextParallelismByHeads) {
   Estimate gathered = setting.run();
   setting.configuration.contextParallel = ContextParallel::Heads;
   Estimate heads = setting.run();
-  auto workOf = [](const Estimate &e) {
-    return e.stages[0].forward - e.stages[0].contextForward;
-  };
   EXPECT_NEAR(workOf(heads) / workOf(one), 0.25, 0.02);
   EXPECT_LT(workOf(heads), 0.9 * workOf(gathered));
   // The result of attention is kept by heads and by positions.

@@ -70,7 +70,10 @@ void addAttention(Work &work, const fb::AttentionStep &step, uint64_t calls) {
 void addStep(Work &work, const fb::Step &step, uint64_t calls) {
   if (const auto *kernel = step.step_as_KernelStep())
     work.bytes += double(calls) * double(kernel->traffic());
-  if (const auto *copy = step.step_as_CopyStep())
+  // What goes to the memory of hosts, or comes from there, goes beside the
+  // step.
+  if (const auto *copy = step.step_as_CopyStep();
+      copy && copy->kind() == fb::CopyKind::Within)
     work.bytes += 2.0 * double(calls) * double(copy->bytes());
   if (const auto *attention = step.step_as_AttentionStep())
     addAttention(work, *attention, calls);

@@ -366,6 +366,15 @@ Status plait::checkStages(const Recomputation &recompute, int64_t stages) {
               print(recompute), "), the pipeline has ", stages);
 }
 
+Status plait::checkLayerCounts(const Recomputation &recompute, int64_t most) {
+  for (const Recomputation::Stage &stage : recompute.stages)
+    for (int count : {stage.full, stage.selective})
+      if (count != Recomputation::kAll && count > most)
+        return fail("recompute is ", print(recompute), ", which is of ", count,
+                    " layers, but no virtual stage has more than ", most);
+  return Status::success();
+}
+
 //===----------------------------------------------------------------------===//
 // Configurations as text
 //===----------------------------------------------------------------------===//

@@ -394,11 +394,11 @@ CertificatePtr Compilation::takeCertificate() {
 void Compilation::tellOfUnfused() const {
   TargetAttr where = getTarget(*module);
   nn::AttentionUse use = nn::findAttentionUse(getModule());
-  if ((use.drops || use.masks || reordersQueries(*module)) &&
-      options.cluster.empty() && where && where.getArchitecture() > 0 &&
+  if ((use.drops || use.masks) && options.cluster.empty() && where &&
+      where.getArchitecture() > 0 &&
       getConfiguration().attention == AttentionKind::Auto &&
       getConfiguration().precision == Precision::BF16)
-    noteUnfusedAttention(use.drops, use.masks);
+    noteUnfusedAttention(use.drops);
 }
 
 LogicalResult Compilation::runTo(Phase last, bool verifies) {
@@ -586,10 +586,10 @@ bool plait::compile(const CompileOptions &options) {
   }
   if (last == Phase::Plan && options.output.empty())
     return report(fail("no output file; give one with -o"));
-  // Earlier phases are dumped by running them.
-  std::shared_ptr<LoweredModel> lowered;
-  if (last >= Phase::Lower && options.dumpPhasesTo.empty())
-    lowered = options.lowered;
+  // Earlier phases are dumped, and proven, by running them.
+  bool showsPhases = !options.dumpPhasesTo.empty() || options.verifyEachPhase;
+  std::shared_ptr<LoweredModel> lowered =
+      last < Phase::Lower || showsPhases ? nullptr : options.lowered;
   std::optional<ModelContext> own;
   ModelContext &context = lowered ? lowered->context : own.emplace(options);
   Compilation compilation(options, context);

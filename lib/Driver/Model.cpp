@@ -57,20 +57,11 @@ void plait::printError(const llvm::Twine &message) {
   startMessage("error") << message << "\n";
 }
 
-bool plait::reordersQueries(ModuleOp module) {
-  dist::MeshOp mesh = dist::MeshOp::find(module);
-  return mesh && mesh.getAxisSize(kContextAxis) > 1 &&
-         plait::getConfiguration(module).contextParallel ==
-             ContextParallel::Zigzag;
-}
-
 /// A note, for the plan is right and only slower.
-void plait::noteUnfusedAttention(bool drops, bool masks) {
+void plait::noteUnfusedAttention(bool drops) {
   startMessage("note") << "attention is unfused, because it has "
-                       << (drops   ? "dropout; --dropout off allows flash"
-                           : masks ? "a document mask"
-                                   : "queries in zig-zag order; "
-                                     "--context-parallel gather allows flash")
+                       << (drops ? "dropout; --dropout off allows flash"
+                                 : "a document mask")
                        << "\n";
 }
 
@@ -93,31 +84,39 @@ bool plait::report(const Status &status) {
 // Context
 //===----------------------------------------------------------------------===//
 
-/// One line for each error, with the place in the model where it is known.
-/// Remarks say what was decided and are for pass developers. Of nested
-/// locations the outermost that names something is printed.
-static LogicalResult printDiagnostic(Diagnostic &diagnostic) {
-  if (diagnostic.getSeverity() == DiagnosticSeverity::Remark)
-    return success();
-  const char *kind =
-      diagnostic.getSeverity() == DiagnosticSeverity::Error     ? "error"
-      : diagnostic.getSeverity() == DiagnosticSeverity::Warning ? "warning"
-                                                                : "note";
-  startMessage(kind);
-  diagnostic.getLocation()->walk([](Location loc) {
+/// The place in the model, as it begins a message; empty if it is not known. Of
+/// nested locations the outermost that names something counts.
+static std::string describePlace(Location location) {
+  std::string place;
+  llvm::raw_string_ostream stream(place);
+  location->walk([&](Location loc) {
     if (auto name = dyn_cast<NameLoc>(loc)) {
-      llvm::errs() << name.getName().getValue() << ": ";
+      stream << name.getName().getValue() << ": ";
       return WalkResult::interrupt();
     }
     if (auto file = dyn_cast<FileLineColLoc>(loc)) {
-      llvm::errs() << file.getFilename().getValue() << ":" << file.getLine()
-                   << ":" << file.getColumn() << ": ";
+      stream << file.getFilename().getValue() << ":" << file.getLine() << ":"
+             << file.getColumn() << ": ";
       return WalkResult::interrupt();
     }
     return WalkResult::advance();
   });
-  llvm::errs() << diagnostic << "\n";
-  return success();
+  return place;
+}
+
+/// One line for each error. Remarks say what was decided and are for pass
+/// developers.
+void ModelContext::print(Diagnostic &diagnostic) {
+  DiagnosticSeverity severity = diagnostic.getSeverity();
+  std::string text = describePlace(diagnostic.getLocation()) + diagnostic.str();
+  bool isWarning = severity == DiagnosticSeverity::Warning;
+  if (severity == DiagnosticSeverity::Remark ||
+      (isWarning && !warnings.insert(text).second))
+    return;
+  startMessage(isWarning                               ? "warning"
+               : severity == DiagnosticSeverity::Error ? "error"
+                                                       : "note")
+      << text << "\n";
 }
 
 /// A program that embeds the compiler may add its own (examples: a custom op).
@@ -131,7 +130,8 @@ static DialectRegistry makeRegistry(const CompileOptions &options) {
 
 /// Handlers are called for whatever happens in this context, and end with it.
 ModelContext::ModelContext(const CompileOptions &options)
-    : context(makeRegistry(options)), handler(&context, printDiagnostic) {
+    : context(makeRegistry(options)),
+      handler(&context, [this](Diagnostic &diagnostic) { print(diagnostic); }) {
   context.loadAllAvailableDialects();
   // Passes are short: threads cost more than they save.
   context.disableMultithreading();

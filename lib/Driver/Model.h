@@ -14,31 +14,33 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace plait {
 
 /// A context with all dialects that a model may use, which prints diagnostics
 /// as plaitc does: one line each, with the place in the model where it is
-/// known.
+/// known. A warning that has been printed is not printed again: each phase
+/// verifies what the one before has left.
 class ModelContext {
 public:
   explicit ModelContext(const CompileOptions &options);
   mlir::MLIRContext *get() { return &context; }
 
 private:
+  void print(mlir::Diagnostic &diagnostic);
+
   mlir::MLIRContext context;
+  llvm::StringSet<> warnings;
   mlir::ScopedDiagnosticHandler handler;
 };
 
 /// Whether the model is a .mlir file.
 bool isText(const CompileOptions &options);
 
-/// Whether ranks have the queries of attention in zig-zag order.
-bool reordersQueries(mlir::ModuleOp module);
-
 /// Tells why GPUs take the slower attention, for which nobody has asked.
-/// It has dropout or a document mask, or else queries in zig-zag order.
-void noteUnfusedAttention(bool drops, bool masks);
+/// It has dropout, or else a document mask.
+void noteUnfusedAttention(bool drops);
 
 /// Takes dropout out of a model, gives it a document mask, and takes weight
 /// decay off parameters, as the options say. Failures, such as IR that is no

@@ -340,6 +340,7 @@ Status Planning::place(planner::SearchResult &result) {
 ///    fastest.
 Result<planner::SearchResult> Planning::search() {
   double limit = cluster.device.usableBytes();
+  double hostLimit = cluster.device.hostBytes;
   // Only the search sees it; what is told is of the real one.
   planner::Cluster smaller = cluster;
   Status tooLarge = Status::success();
@@ -354,19 +355,27 @@ Result<planner::SearchResult> Planning::search() {
       return result;
     // 2. What the compiler makes of it.
     double estimated = result->estimate.peakMemory();
+    double estimatedOnHost = result->estimate.hostMemory();
     PLAIT_RETURN_IF_ERROR(place(*result));
-    double peak = result->estimate.peakMemory();
-    if (peak <= limit)
+    if (!result->estimate.isTooLarge(cluster.device))
       return result;
+    double peak = result->estimate.peakMemory();
+    double onHost = result->estimate.hostMemory();
+    bool isHost = peak <= limit; // that has too little
     // 3. Less memory.
     if (tooLarge.ok())
-      tooLarge =
-          fail("the choice (", planner::print(result->configuration),
-               ") needs ", int64_t(peak), " bytes, a device of ", cluster.name,
-               " has ", int64_t(limit), "; nothing smaller was found");
+      tooLarge = fail(
+          "the choice (", planner::print(result->configuration), ") needs ",
+          int64_t(isHost ? onHost : peak), " bytes",
+          isHost ? " of its host" : "", ", a device of ", cluster.name, " has ",
+          int64_t(isHost ? hostLimit : limit), "; nothing smaller was found");
     // Below what was estimated this time, so that it is not chosen again.
-    smaller.device.memoryBytes = smaller.device.reservedBytes +
-                                 std::min(limit / peak, 0.999) * estimated;
+    if (isHost)
+      smaller.device.hostBytes =
+          std::min(hostLimit / onHost, 0.999) * estimatedOnHost;
+    else
+      smaller.device.memoryBytes = smaller.device.reservedBytes +
+                                   std::min(limit / peak, 0.999) * estimated;
   }
 }
 
@@ -396,7 +405,7 @@ Status Planning::setAttention() {
                 ", which plait computes on GPUs with --attention unfused",
                 training.dropout ? "; --dropout off leaves it out" : "");
   training.flashAttention = false;
-  noteUnfusedAttention(use.drops, use.masks);
+  noteUnfusedAttention(use.drops);
   return Status::success();
 }
 

@@ -15,6 +15,7 @@
 #include "plait/Plan/Attention.h"
 
 #include "CheckSteps.h"
+#include "plait/Plan/Check.h"
 #include "plait/Plan/Defaults.h"
 
 using namespace plait;
@@ -71,8 +72,8 @@ Status plan::checkAttention(const Mesh &mesh, const fb::AttentionStep &step) {
   if (step.window() < 0 || step.window() > step.keys())
     return fail("has window ", step.window(), ", allowed are 0 to ",
                 step.keys());
-  if (step.chunks() < 0 || step.chunks() % 2 ||
-      (step.chunks() && step.keys() % step.chunks()))
+  if (ChunkOrder order = {step.keys(), step.chunks()};
+      step.chunks() && !order.hasPairs())
     return fail("has ", step.chunks(), " chunks of ", step.keys(),
                 " keys, expected an even number that divides them");
   if (const fb::AttentionDropout *dropout = step.dropout())
@@ -102,11 +103,37 @@ Status plan::checkGpuAttention(fb::DType dtype, int64_t queries,
   return Status::success();
 }
 
+/// cuDNN wants tensors to begin at multiples of 16 bytes, and statistics, four
+/// bytes each, without gaps: the second piece's come behind the first one's.
+Status plan::checkGpuChunks(const ChunkOrder &order, int64_t queries,
+                            int64_t heads) {
+  int64_t chunk = order.getChunk();
+  if (queries != 2 * chunk)
+    return fail("its ", queries, " queries are not a pair of chunks of ", chunk,
+                " positions");
+  if (chunk == 1)
+    return fail("its chunks have one position");
+  if (heads * chunk % 4)
+    return fail("its chunks of ", chunk, " positions have ", heads * chunk,
+                " rows of scores, allowed are multiples of 4");
+  return Status::success();
+}
+
+/// As the gradients lie in memory, whose sequences are all keys apart. Rounded
+/// up to what libraries want a tensor, and a workspace, to begin at.
+uint64_t plan::attentionTermBytes(const fb::AttentionStepT &step,
+                                  int64_t positions) {
+  uint64_t rows = (step.batch - 1) * step.keys + positions;
+  uint64_t bytes =
+      rows * step.kv_heads * step.head_size * elementBytes(step.dtype);
+  return (bytes + 255) / 256 * 256;
+}
+
 /// Forward engines need almost nothing: softmax is taken block by block on the
 /// chip. Backward ones add up dQ in f32, or keep dP, and divide dK and dV by
 /// query heads.
-uint64_t plan::gpuAttentionWorkspace(const fb::AttentionStepT &step,
-                                     int architecture) {
+static uint64_t engineWorkspace(const fb::AttentionStepT &step, int64_t queries,
+                                int architecture) {
   // What engines need for flags and alignment, with much to spare.
   constexpr uint64_t small = 1 << 16;
   if (step.kind == fb::AttentionKind::Forward)
@@ -120,11 +147,23 @@ uint64_t plan::gpuAttentionWorkspace(const fb::AttentionStepT &step,
   // Without atomics on dQ: dP in bf16.
   if (step.deterministic && architecture < 100)
     row = 4 + roundUp(step.keys) * 2;
-  uint64_t bytes = heads * roundUp(step.queries) * row;
+  uint64_t bytes = heads * roundUp(queries) * row;
   // Where query heads share a key head, dK and dV of each, in bf16. With more
   // keys than queries the engines for sm_100 refuse that; twice as much, as if
   // in f32, was enough for all that were asked.
   if (step.heads != step.kv_heads)
-    bytes += 2 * heads * step.keys * size * (step.keys > step.queries ? 4 : 2);
+    bytes += 2 * heads * step.keys * size * (step.keys > queries ? 4 : 2);
   return bytes + small;
+}
+
+/// Queries in zig-zag order are two calls, one after the other, the second of
+/// which sees half of the keys at most: these are what it adds to.
+uint64_t plan::gpuAttentionWorkspace(const fb::AttentionStepT &step,
+                                     int architecture) {
+  if (step.chunks == 0)
+    return engineWorkspace(step, step.queries, architecture);
+  uint64_t bytes = engineWorkspace(step, step.queries / 2, architecture);
+  if (step.kind == fb::AttentionKind::Backward)
+    bytes += 2 * attentionTermBytes(step, step.keys / 2);
+  return bytes;
 }

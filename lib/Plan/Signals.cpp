@@ -75,11 +75,13 @@ static void defer(int signal) {
   errno = error;
 }
 
-/// All signals that end a process and can be handled, crashes included.
+/// All signals that end a process and can be handled, crashes included. Of a
+/// file that reaches the limit of its size, write() tells who writes it.
 void plait::removeTemporaryFilesOnSignals() {
   for (int signal : {SIGHUP, SIGINT, SIGTERM, SIGQUIT, SIGPIPE, SIGXCPU,
-                     SIGXFSZ, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV})
+                     SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV})
     handle(signal, removeAndDie, SA_RESETHAND);
+  handle(SIGXFSZ, SIG_IGN, 0);
 }
 
 /// SA_RESTART: calls of the system go on as if nothing had happened.

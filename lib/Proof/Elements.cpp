@@ -19,8 +19,6 @@
 #include "Elements.h"
 
 #include "Numbers.h"
-#include "plait/Dialect/Dist/IR/Dist.h"
-#include "plait/Dialect/NN/IR/NN.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 #include <cmath>
@@ -168,8 +166,7 @@ int64_t Elements::getBegin(ArrayRef<RankTerm> terms) {
 /// Row-major numbers, in the order of the operand. None if there are more than
 /// steps are left: the reduction is given up before any of its terms is
 /// evaluated.
-SmallVector<int64_t> Elements::findTerms(Operation *op, int64_t element) {
-  auto reduce = cast<nn::ReduceOp>(op);
+SmallVector<int64_t> Elements::findTerms(nn::ReduceOp reduce, int64_t element) {
   ArrayRef<int64_t> shape = getShape(reduce.getInput());
   // The indices of the result, at the dimensions that are kept.
   Index kept = unravel(getShape(reduce.getResult()), element);
@@ -183,6 +180,7 @@ SmallVector<int64_t> Elements::findTerms(Operation *op, int64_t element) {
   SmallVector<int64_t> terms;
   if (count > left)
     return terms;
+  terms.reserve(count);
   // Counts through the reduced dimensions like an odometer, the last one
   // fastest.
   for (; count > 0; --count) {
@@ -199,6 +197,7 @@ SmallVector<int64_t> Elements::findTerms(Operation *op, int64_t element) {
 /// The order in which a kernel adds is unknown, so addUp() bounds all orders.
 Number Elements::reduceSum(Operation *op, ArrayRef<int64_t> terms) {
   std::vector<Number> numbers;
+  numbers.reserve(terms.size());
   for (int64_t term : terms)
     numbers.push_back(get(op->getOperand(0), term));
   return addUp(numbers);
@@ -219,42 +218,15 @@ Number Elements::reduceMax(Operation *op, ArrayRef<int64_t> terms) {
 }
 
 /// Which of `rows` rows an id names; -1: none.
-int64_t Elements::findRow(Operation *op, int64_t id, int64_t rows) {
-  // The two ops have no common interface that is independent of kernels, so
-  // both are asked by name.
-  std::optional<nn::BeginAttr> begin;
-  int64_t limit = 0;
-  if (auto lookup = dyn_cast<nn::EmbeddingOp>(op)) {
-    begin = lookup.getBegin();
-    limit = lookup.getLimit();
-  } else {
-    begin = cast<nn::EmbeddingGradOp>(op).getBegin();
-    limit = cast<nn::EmbeddingGradOp>(op).getLimit();
-  }
+template <typename Op>
+int64_t Elements::findRow(Op op, int64_t id, int64_t rows) {
+  std::optional<nn::BeginAttr> begin = op.getBegin();
+  int64_t limit = op.getLimit();
   // Rows from `limit` on are padding, also where the block has memory for them.
   if (limit && id >= limit)
     return -1;
   int64_t row = id - (begin ? getBegin(begin->getTerms()) : 0);
   return 0 <= row && row < rows ? row : -1;
-}
-
-/// Of the gradient of a table: what the positions with the row's id add.
-///
-/// Looks at all positions, and a position costs a step whether or not it has
-/// the id, so that the budget bounds the search as well.
-Number Elements::sumRows(Operation *op, int64_t element) {
-  ArrayRef<int64_t> shape = getShape(op->getResult(0));
-  int64_t row = element / shape[1], column = element % shape[1];
-  int64_t positions =
-      cast<RankedTensorType>(op->getOperand(1).getType()).getNumElements();
-  if (positions > left)
-    return kUnknown;
-  left -= positions;
-  std::vector<Number> terms;
-  for (int64_t position = 0; position < positions; ++position)
-    if (findRow(op, getInteger(op->getOperand(1), position), shape[0]) == row)
-      terms.push_back(get(op->getOperand(0), position * shape[1] + column));
-  return addUp(terms);
 }
 
 /// What is stored at `index` of a dimension of so many chunks in the order
@@ -291,8 +263,7 @@ int64_t Elements::getPosition(nn::BeginAttr begin, int64_t index) {
 /// from its own first element gets another hash, which is what the trial should
 /// notice. Dimension 0 is the sequences: the key stands for its index, and the
 /// site takes its place in the list of numbers.
-bool Elements::isKept(Operation *op, int64_t element) {
-  auto dropout = cast<nn::DropoutOp>(op);
+bool Elements::isKept(nn::DropoutOp dropout, int64_t element) {
   Index index = unravel(getShape(dropout.getInput()), element);
   auto hash = static_cast<uint32_t>(getInteger(dropout.getKeys(), index[0]));
   index[0] = dropout.getSite();
@@ -313,118 +284,133 @@ bool Elements::isKept(Operation *op, int64_t element) {
 // Ops
 //===----------------------------------------------------------------------===//
 
-/// Null: the op counts from 0.
-static nn::BeginAttr getOwnBegin(Operation *op) {
-  return llvm::TypeSwitch<Operation *, nn::BeginAttr>(op)
-      .Case<nn::IotaOp, nn::PickOp, nn::CausalMaskOp, nn::MaskPaddingOp>(
-          [](auto own) { return own.getBeginAttr(); })
-      .Default([](Operation *) { return nn::BeginAttr(); });
+/// Elements are repeated along the dimensions that the input does not have.
+Number Elements::define(nn::BroadcastOp op, int64_t element) {
+  Index index = unravel(getShape(op.getResult()), element), from;
+  for (int64_t dim : op.getDims())
+    from.push_back(index[dim]);
+  return get(op.getInput(), ravel(getShape(op.getInput()), from));
 }
 
-/// Ops whose elements depend on where they lie.
+Number Elements::define(nn::ReduceOp op, int64_t element) {
+  SmallVector<int64_t> terms = findTerms(op, element);
+  if (terms.empty())
+    return kUnknown;
+  return op.getKind() == nn::ReduceKind::Max ? reduceMax(op, terms)
+                                             : reduceSum(op, terms);
+}
+
+/// Rows that the rank does not have, and padding, are zeros.
+Number Elements::define(nn::EmbeddingOp op, int64_t element) {
+  ArrayRef<int64_t> table = getShape(op.getTable());
+  int64_t row =
+      findRow(op, getInteger(op.getIds(), element / table[1]), table[0]);
+  return row < 0 ? Number{0, 0}
+                 : get(op.getTable(), row * table[1] + element % table[1]);
+}
+
+/// What the positions with the row's id add.
 ///
-/// In order: the index itself, one-hot selection, the causal mask, the mask of
-/// padding, dropout, and the rotation of halves. An op that is missing here is
-/// reported by getUnruled() and not guessed.
-Number Elements::evaluatePlaced(Operation *op, int64_t element) {
-  ArrayRef<int64_t> shape = getShape(op->getResult(0));
-  Index index = unravel(shape, element);
-  auto positionOf = [&](int64_t own) {
-    return getPosition(getOwnBegin(op), own);
-  };
-  if (auto iota = dyn_cast<nn::IotaOp>(op))
-    return {double(positionOf(index[iota.getAlong()])), 0};
-  Value input = op->getOperand(0);
-  if (auto pick = dyn_cast<nn::PickOp>(op)) {
-    bool isHere = getInteger(pick.getIds(), element / shape.back()) ==
-                  positionOf(index.back());
-    return isHere ? get(input, element) : Number{0, 0};
-  }
-  if (auto mask = dyn_cast<nn::CausalMaskOp>(op)) {
-    int64_t key = index.back(), query = positionOf(index[index.size() - 2]);
-    bool isSeen = key <= query &&
-                  query - key < int64_t(mask.getWindow().value_or(query + 1));
-    // A query always sees its own key, even where a document starts behind it:
-    // a row without any key would have no softmax.
-    if (mask.getStarts() && key != query)
-      isSeen &= key >= getInteger(mask.getStarts(), element / shape.back());
-    return isSeen ? get(input, element)
-                  : Number{-std::numeric_limits<double>::infinity(), 0};
-  }
-  if (auto mask = dyn_cast<nn::MaskPaddingOp>(op))
-    return positionOf(index[mask.getDim()]) < int64_t(mask.getLimit())
-               ? get(input, element)
-               : Number{mask.getAmount().convertToDouble(), 0};
-  if (auto dropout = dyn_cast<nn::DropoutOp>(op)) {
-    if (!isKept(op, element))
-      return {0, 0};
-    Number kept = get(input, element);
-    double scale = 1 / (1 - dropout.getProbability().convertToDouble());
-    // The scale is a number that a kernel holds rounded, which makes two
-    // roundings with that of the multiplication.
-    return roundOnce(kept.value * scale,
-                     kept.error * scale + kUnit * std::abs(kept.value) * scale);
-  }
-  if (auto reorder = dyn_cast<nn::ReorderOp>(op)) {
-    int64_t &at = index[reorder.getDim()];
-    auto find = reorder.getInverse() ? findStored : findPosition;
-    at = find(at, shape[reorder.getDim()], reorder.getChunks());
-    return get(input, ravel(shape, index));
-  }
-  if (isa<nn::RotateHalfOp>(op)) {
-    int64_t half = shape.back() / 2;
-    bool isFirst = index.back() < half;
-    Number turned = get(input, element + (isFirst ? half : -half));
-    return {isFirst ? -turned.value : turned.value, turned.error};
-  }
-  unruled = op;
-  return kUnknown;
+/// Looks at all positions, and a position costs a step whether or not it has
+/// the id, so that the budget bounds the search as well.
+Number Elements::define(nn::EmbeddingGradOp op, int64_t element) {
+  ArrayRef<int64_t> shape = getShape(op.getResult());
+  int64_t row = element / shape[1], column = element % shape[1];
+  Value gradient = op->getOperand(0), ids = op->getOperand(1);
+  int64_t positions = cast<RankedTensorType>(ids.getType()).getNumElements();
+  if (positions > left)
+    return kUnknown;
+  left -= positions;
+  std::vector<Number> terms;
+  for (int64_t position = 0; position < positions; ++position)
+    if (findRow(op, getInteger(ids, position), shape[0]) == row)
+      terms.push_back(get(gradient, position * shape[1] + column));
+  return addUp(terms);
 }
 
-/// Ops that select or combine elements by their indices come first; what is
-/// left is elementwise, and its operands are read at the same element.
-Number Elements::evaluateOp(Operation *op, int64_t element) {
-  if (auto broadcast = dyn_cast<nn::BroadcastOp>(op)) {
-    Index index = unravel(getShape(op->getResult(0)), element), from;
-    for (int64_t dim : broadcast.getDims())
-      from.push_back(index[dim]);
-    return get(broadcast.getInput(),
-               ravel(getShape(broadcast.getInput()), from));
-  }
-  if (auto reduce = dyn_cast<nn::ReduceOp>(op)) {
-    SmallVector<int64_t> terms = findTerms(op, element);
-    if (terms.empty())
-      return kUnknown;
-    return reduce.getKind() == nn::ReduceKind::Max ? reduceMax(op, terms)
-                                                   : reduceSum(op, terms);
-  }
-  if (auto lookup = dyn_cast<nn::EmbeddingOp>(op)) {
-    ArrayRef<int64_t> table = getShape(lookup.getTable());
-    int64_t id = getInteger(lookup.getIds(), element / table[1]);
-    int64_t row = findRow(op, id, table[0]);
-    return row < 0
-               ? Number{0, 0}
-               : get(lookup.getTable(), row * table[1] + element % table[1]);
-  }
-  if (isa<nn::EmbeddingGradOp>(op))
-    return sumRows(op, element);
-  // The rank's block among those of all axes, the first axis major. The last
-  // blocks may reach beyond the input: that is padding, and zero.
-  if (auto slice = dyn_cast<dist::SliceOp>(op)) {
-    Index index = unravel(getShape(slice.getResult()), element);
-    ArrayRef<int64_t> shape = getShape(slice.getInput());
-    int64_t rank = 0;
-    auto mesh = dist::MeshOp::find(op->getParentOfType<ModuleOp>());
-    for (auto axis : slice.getAxes().getAsRange<StringAttr>())
-      rank = rank * mesh.getAxisSize(axis) + getIndex(axis);
-    index[slice.getDim()] += rank * getShape(slice.getResult())[slice.getDim()];
-    return index[slice.getDim()] < shape[slice.getDim()]
-               ? get(slice.getInput(), ravel(shape, index))
-               : Number{0, 0};
-  }
-  if (isa<nn::IotaOp, nn::PickOp, nn::CausalMaskOp, nn::MaskPaddingOp,
-          nn::DropoutOp, nn::RotateHalfOp, nn::ReorderOp>(op))
-    return evaluatePlaced(op, element);
+/// The rank's block among those of all axes, the first axis major. The last
+/// blocks may reach beyond the input: that is padding, and zero.
+Number Elements::define(dist::SliceOp op, int64_t element) {
+  Index index = unravel(getShape(op.getResult()), element);
+  ArrayRef<int64_t> shape = getShape(op.getInput());
+  int64_t rank = 0;
+  auto mesh = dist::MeshOp::find(op->getParentOfType<ModuleOp>());
+  for (auto axis : op.getAxes().getAsRange<StringAttr>())
+    rank = rank * mesh.getAxisSize(axis) + getIndex(axis);
+  index[op.getDim()] += rank * getShape(op.getResult())[op.getDim()];
+  return index[op.getDim()] < shape[op.getDim()]
+             ? get(op.getInput(), ravel(shape, index))
+             : Number{0, 0};
+}
+
+/// The index itself.
+Number Elements::define(nn::IotaOp op, int64_t element) {
+  Index index = unravel(getShape(op.getResult()), element);
+  return {double(getPosition(op.getBeginAttr(), index[op.getAlong()])), 0};
+}
+
+/// All but the element that the row's id names are zero.
+Number Elements::define(nn::PickOp op, int64_t element) {
+  int64_t columns = getShape(op.getResult()).back();
+  bool isHere = getInteger(op.getIds(), element / columns) ==
+                getPosition(op.getBeginAttr(), element % columns);
+  return isHere ? get(op->getOperand(0), element) : Number{0, 0};
+}
+
+Number Elements::define(nn::CausalMaskOp op, int64_t element) {
+  ArrayRef<int64_t> shape = getShape(op.getResult());
+  Index index = unravel(shape, element);
+  int64_t key = index.back(),
+          query = getPosition(op.getBeginAttr(), index[index.size() - 2]);
+  bool isSeen =
+      key <= query && query - key < int64_t(op.getWindow().value_or(query + 1));
+  // A query always sees its own key, even where a document starts behind it: a
+  // row without any key would have no softmax.
+  if (op.getStarts() && key != query)
+    isSeen &= key >= getInteger(op.getStarts(), element / shape.back());
+  return isSeen ? get(op->getOperand(0), element)
+                : Number{-std::numeric_limits<double>::infinity(), 0};
+}
+
+Number Elements::define(nn::MaskPaddingOp op, int64_t element) {
+  Index index = unravel(getShape(op.getResult()), element);
+  int64_t position = getPosition(op.getBeginAttr(), index[op.getDim()]);
+  return position < int64_t(op.getLimit())
+             ? get(op->getOperand(0), element)
+             : Number{op.getAmount().convertToDouble(), 0};
+}
+
+Number Elements::define(nn::DropoutOp op, int64_t element) {
+  if (!isKept(op, element))
+    return {0, 0};
+  Number kept = get(op->getOperand(0), element);
+  double scale = 1 / (1 - op.getProbability().convertToDouble());
+  // The scale is a number that a kernel holds rounded, which makes two
+  // roundings with that of the multiplication.
+  return roundOnce(kept.value * scale,
+                   kept.error * scale + kUnit * std::abs(kept.value) * scale);
+}
+
+Number Elements::define(nn::ReorderOp op, int64_t element) {
+  ArrayRef<int64_t> shape = getShape(op.getResult());
+  Index index = unravel(shape, element);
+  int64_t &at = index[op.getDim()];
+  auto find = op.getInverse() ? findStored : findPosition;
+  at = find(at, shape[op.getDim()], op.getChunks());
+  return get(op->getOperand(0), ravel(shape, index));
+}
+
+/// The second half of a row, negated, and then the first one.
+Number Elements::define(nn::RotateHalfOp op, int64_t element) {
+  int64_t columns = getShape(op.getResult()).back(), half = columns / 2;
+  bool isFirst = element % columns < half;
+  Number turned = get(op->getOperand(0), element + (isFirst ? half : -half));
+  return {isFirst ? -turned.value : turned.value, turned.error};
+}
+
+/// Operands are read at the same element. An op that has no meaning here is
+/// reported by getUnruled() and not guessed.
+Number Elements::defineElementwise(Operation *op, int64_t element) {
   SmallVector<Number, 2> operands;
   for (Value operand : op->getOperands())
     operands.push_back(get(operand, element));
@@ -433,4 +419,15 @@ Number Elements::evaluateOp(Operation *op, int64_t element) {
     return *result;
   unruled = op;
   return kUnknown;
+}
+
+/// Ops that select or combine elements by their indices have a meaning of their
+/// own; what is left is elementwise.
+Number Elements::evaluateOp(Operation *op, int64_t element) {
+  return llvm::TypeSwitch<Operation *, Number>(op)
+      .Case<nn::BroadcastOp, nn::ReduceOp, nn::EmbeddingOp, nn::EmbeddingGradOp,
+            dist::SliceOp, nn::IotaOp, nn::PickOp, nn::CausalMaskOp,
+            nn::MaskPaddingOp, nn::DropoutOp, nn::ReorderOp, nn::RotateHalfOp>(
+          [&](auto own) { return define(own, element); })
+      .Default([&](Operation *) { return defineElementwise(op, element); });
 }

@@ -20,6 +20,8 @@
 #ifndef PLAIT_LIB_PROOF_ELEMENTS_H
 #define PLAIT_LIB_PROOF_ELEMENTS_H
 
+#include "plait/Dialect/Dist/IR/Dist.h"
+#include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 
 #include "llvm/ADT/ArrayRef.h"
@@ -68,13 +70,25 @@ private:
   using Index = llvm::SmallVector<int64_t, 4>;
   Number evaluate(mlir::Value value, int64_t element);
   Number evaluateOp(mlir::Operation *op, int64_t element);
-  Number evaluatePlaced(mlir::Operation *op, int64_t element);
+  // What each op defines one element of its result to be.
+  Number define(nn::BroadcastOp op, int64_t element);
+  Number define(nn::ReduceOp op, int64_t element);
+  Number define(nn::EmbeddingOp op, int64_t element);
+  Number define(nn::EmbeddingGradOp op, int64_t element);
+  Number define(dist::SliceOp op, int64_t element);
+  Number define(nn::IotaOp op, int64_t element);
+  Number define(nn::PickOp op, int64_t element);
+  Number define(nn::CausalMaskOp op, int64_t element);
+  Number define(nn::MaskPaddingOp op, int64_t element);
+  Number define(nn::DropoutOp op, int64_t element);
+  Number define(nn::ReorderOp op, int64_t element);
+  Number define(nn::RotateHalfOp op, int64_t element);
+  Number defineElementwise(mlir::Operation *op, int64_t element);
   Number reduceSum(mlir::Operation *op, llvm::ArrayRef<int64_t> terms);
   Number reduceMax(mlir::Operation *op, llvm::ArrayRef<int64_t> terms);
-  llvm::SmallVector<int64_t> findTerms(mlir::Operation *op, int64_t element);
-  Number sumRows(mlir::Operation *op, int64_t element);
-  int64_t findRow(mlir::Operation *op, int64_t id, int64_t rows);
-  bool isKept(mlir::Operation *op, int64_t element);
+  llvm::SmallVector<int64_t> findTerms(nn::ReduceOp reduce, int64_t element);
+  template <typename Op> int64_t findRow(Op op, int64_t id, int64_t rows);
+  bool isKept(nn::DropoutOp dropout, int64_t element);
   int64_t getInteger(mlir::Value value, int64_t element);
   int64_t getIndex(mlir::StringAttr axis);
   int64_t getBegin(llvm::ArrayRef<RankTerm> terms);

@@ -5,14 +5,17 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Address space is plenty and memory is not: a tensor of gigabytes is made of
-// mappings of one small file of drawn numbers. What costs time is the number of
-// mappings and the page faults in each, so tensors of one kind and number share
-// a region, whatever their sizes, and the comparison reads drawn numbers from
-// the vector they were drawn into instead of through the mapping. Tensors end
-// at the end of a page, and the next page is PROT_NONE: a kernel that writes or
-// reads behind its tensor by more than the line of the cache it may use crashes
-// instead of passing unnoticed.
+// Address space is plenty and memory is not: a tensor of gigabytes is an
+// address range in which nothing is mapped. When a kernel touches it, a handler
+// of SIGSEGV maps a window of one small file of drawn numbers there, so a
+// tensor costs what is touched of it. A kernel that adds up thousands of rows
+// touches all of a tensor, a page fault every few pages. So windows that are no
+// longer in use are not given back but moved, with their page tables, to where
+// the same numbers are wanted next. The comparison reads drawn numbers from the
+// vector they were drawn into. Tensors end at the end of a page, and the next
+// page belongs to nobody: a kernel that writes or reads behind its tensor by
+// more than the line of the cache it may use crashes instead of passing
+// unnoticed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,7 +25,10 @@
 #include "plait/Support/BFloat16.h"
 
 #include "mlir/IR/TypeUtilities.h"
+#include "llvm/Support/Alignment.h"
 #include "llvm/Support/MathExtras.h"
+#include <bit>
+#include <csignal>
 #include <cstring>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -37,13 +43,17 @@ using namespace plait::proof;
 /// the same numbers.
 static constexpr size_t kPages = 251;
 
-/// How often a file has the pages at most. More take longer to write, fewer
-/// need more mappings.
-static constexpr size_t kRounds = 8;
+/// Numbers of the next window begin so many pages later in the round: less than
+/// one round for all shifts.
+static constexpr size_t kShiftPages = 8;
 
-/// The sizes of regions are powers of two with such exponents: few, so that
-/// tensors share them.
-static constexpr unsigned kPowers = 6;
+/// What is mapped at once: what one page table spans, so that it can be moved
+/// as a whole.
+static constexpr size_t kWindow = 1 << 21;
+
+/// The sizes of regions are powers of two from 1 GiB on, with such exponents:
+/// few, so that tensors share them.
+static constexpr unsigned kLeastPower = 30, kPowers = 6;
 
 /// Numbers that are not drawn, and that no op makes.
 ///
@@ -53,21 +63,61 @@ static constexpr uint16_t kHalfMark = 0x7fbe;
 
 static size_t getPage() { return sysconf(_SC_PAGESIZE); }
 
-DrawnPages::~DrawnPages() {
-  clear();
-  for (auto &[key, file] : files)
-    if (file.descriptor >= 0)
-      close(file.descriptor);
+//===----------------------------------------------------------------------===//
+// Addresses
+//===----------------------------------------------------------------------===//
+
+static void *reserveAddresses(void *at, size_t bytes, int flags) {
+  return mmap(at, bytes, PROT_NONE,
+              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
 }
 
-/// The files stay: they are small, and the next batch maps them again. Each
-/// Drawn that was given out is invalid after.
-void DrawnPages::clear() {
-  for (auto &[key, region] : regions)
-    if (region.end)
-      munmap(region.end - region.reserved, region.reserved + getPage());
-  regions.clear();
-  maps = 0;
+AddressRange::~AddressRange() {
+  if (end)
+    munmap(end - reserved, reserved + getPage());
+}
+
+unsigned AddressRange::getPower(size_t bytes) {
+  return std::max<unsigned>(kLeastPower,
+                            llvm::alignTo(llvm::Log2_64_Ceil(bytes), kPowers));
+}
+
+/// Takes addresses and no memory. The end is that of a window, and the page
+/// behind stays inaccessible.
+char *AddressRange::get(unsigned power, size_t bytes) {
+  if (!end) {
+    size_t size = size_t(1) << power, needed = size + getPage();
+    void *found = reserveAddresses(nullptr, needed + kWindow, 0);
+    if (found == MAP_FAILED)
+      return nullptr;
+    // What is not needed at both ends is given back.
+    auto *start = static_cast<char *>(found);
+    size_t before = llvm::offsetToAlignedAddr(start, llvm::Align(kWindow));
+    if (before > 0)
+      munmap(start, before);
+    munmap(start + before + needed, kWindow - before);
+    end = start + before + size;
+    reserved = size;
+  }
+  used = std::max(used, bytes);
+  return end - bytes;
+}
+
+//===----------------------------------------------------------------------===//
+// What kernels read
+//===----------------------------------------------------------------------===//
+
+/// Whose windows the handler maps.
+static DrawnPages *served = nullptr;
+
+DrawnPages::~DrawnPages() {
+  if (served == this) {
+    signal(SIGSEGV, SIG_DFL);
+    served = nullptr;
+  }
+  for (auto &[kind, file] : files)
+    if (file.descriptor >= 0)
+      close(file.descriptor);
 }
 
 /// `bytes` of f32 or, with `isHalf`, of bf16. Always the same numbers, so that
@@ -94,88 +144,143 @@ static std::vector<char> drawNumbers(size_t bytes, bool isHalf,
   return data;
 }
 
-/// At least `rounds` times the pages. A file only grows, at its end, so what is
-/// mapped of it stays as it is. After an error its descriptor is -1.
-DrawnPages::File &DrawnPages::getFile(bool isHalf, bool isPositive,
-                                      size_t rounds) {
-  File &file = files[{isHalf, isPositive}];
-  if (file.round.empty()) {
-    file.round = drawNumbers(kPages * getPage(), isHalf, isPositive);
-    file.descriptor = memfd_create("drawn", MFD_CLOEXEC);
-  }
-  for (; file.descriptor >= 0 && file.rounds < rounds; ++file.rounds)
-    if (write(file.descriptor, file.round.data(), file.round.size()) !=
-        ssize_t(file.round.size())) {
+/// The round, repeated until a window at the last shift is in the file. After
+/// an error its descriptor is -1.
+DrawnPages::File &DrawnPages::getFile(Kind kind) {
+  auto [it, isNew] = files.try_emplace(kind);
+  File &file = it->second;
+  if (!isNew)
+    return file;
+  file.round = drawNumbers(kPages * getPage(), kind[0], kind[1]);
+  file.descriptor = memfd_create("drawn", MFD_CLOEXEC);
+  size_t size = kShifts * kShiftPages * getPage() + kWindow;
+  for (size_t at = 0; file.descriptor >= 0 && at < size;
+       at += file.round.size()) {
+    auto length = static_cast<ssize_t>(std::min(file.round.size(), size - at));
+    if (write(file.descriptor, file.round.data(), length) != length) {
       close(file.descriptor);
       file.descriptor = -1;
     }
+  }
   return file;
 }
 
-/// Takes addresses and no memory: nothing is accessible before grow() maps it.
-/// The page behind the region stays inaccessible.
-bool DrawnPages::reserve(Region &region, size_t bytes) {
-  void *found = mmap(nullptr, bytes + getPage(), PROT_NONE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (found == MAP_FAILED)
-    return false;
-  region = {static_cast<char *>(found) + bytes, bytes, 0};
-  return true;
-}
-
-/// Maps until `bytes` before the end are there. The last `first` of them are
-/// the beginning of a round, and whole ones lie before.
-///
-/// What is mapped stays where it is and keeps its numbers, since it is counted
-/// from the end. Every mapping ends where a round does, hence it does not
-/// matter how many rounds the file had at the time. False: the system refuses a
-/// mapping.
-bool DrawnPages::grow(Region &region, const File &file, size_t first,
-                      size_t bytes) {
-  while (region.mapped < bytes) {
-    size_t whole = region.mapped == 0 && first > 0
-                       ? first
-                       : file.rounds * file.round.size();
-    size_t length = std::min(whole, region.reserved - region.mapped);
-    if (mmap(region.end - region.mapped - length, length, PROT_READ,
-             MAP_SHARED | MAP_FIXED, file.descriptor,
-             whole - length) == MAP_FAILED)
-      return false;
-    region.mapped += length;
-    ++maps;
-  }
-  return true;
-}
-
-/// 1. The file, long enough that a large tensor needs few mappings.
-/// 2. The region: one for each kind, number and class of sizes, so that tensors
-///    of similar sizes share what is mapped.
-/// 3. Where byte 0 of the tensor is in the round: `bytes` before the end, where
-///    the round begins `first` bytes before the end.
+/// Only addresses, and from where serve() may map: a region for each kind,
+/// number and class of sizes, so that what is mapped serves many tensors.
 DrawnPages::Drawn DrawnPages::get(bool isHalf, bool isPositive, unsigned number,
                                   size_t bytes) {
-  // 1. The file, of at most kRounds rounds.
-  File &file =
-      getFile(isHalf, isPositive,
-              std::min(kRounds, llvm::divideCeil(bytes, kPages * getPage())));
+  Kind kind{isHalf, isPositive};
+  File &file = getFile(kind);
   if (file.descriptor < 0)
     return {};
-  // 2. The region, of at least a page.
-  unsigned power =
-      llvm::alignTo(llvm::Log2_64_Ceil(std::max(bytes, getPage())), kPowers);
-  Region &region = regions[{isHalf, isPositive, number, power}];
-  size_t first = number % kPages * getPage();
-  if ((!region.end && !reserve(region, size_t(1) << power)) ||
-      !grow(region, file, first, bytes))
-    return {};
-  // 3. The position in the round. The sum is kept from becoming negative by one
-  //    more round.
-  size_t size = file.round.size();
-  return {region.end - bytes, file.round, (first + size - bytes % size) % size};
+  unsigned power = AddressRange::getPower(bytes);
+  char *start = regions[{kind, number, power}].get(power, bytes);
+  return {start, bytes, number, file.round};
 }
 
-/// Only the layout; draw() or share() gives it memory. A scalar is a row of one
-/// element.
+/// The same arithmetic as that of map(): windows are counted from the end, and
+/// each begins at its shift in the round.
+const char *DrawnPages::Drawn::find(size_t byte) const {
+  size_t behind = bytes - 1 - byte, window = behind / kWindow,
+         at = getShift(window, number) * kShiftPages * getPage() + kWindow - 1 -
+              behind % kWindow;
+  return &round[at % round.size()];
+}
+
+/// Maps the window in which a tensor has `address`. False: no tensor has it, or
+/// the window is there already and what was tried is a write.
+///
+/// Allocates nothing: a signal handler calls it.
+bool DrawnPages::map(const char *address) {
+  for (auto &[key, region] : regions) {
+    if (!region.has(address))
+      continue;
+    auto [kind, number, power] = key;
+    size_t window = (region.getEnd() - 1 - address) / kWindow;
+    return map(files.find(kind)->second, getShift(window, number),
+               region.getEnd() - (window + 1) * kWindow);
+  }
+  return false;
+}
+
+/// Moves the oldest window of this shift, once there are enough of them. Where
+/// it was the addresses stay taken, so that nothing else gets there.
+bool DrawnPages::map(File &file, unsigned shift, char *place) {
+  Ring &ring = file.rings[shift];
+  if (llvm::is_contained(ring.windows, place))
+    return false;
+  char *&oldest = ring.windows[ring.next];
+  ring.next = (ring.next + 1) % ring.windows.size();
+  void *found = oldest ? mremap(oldest, kWindow, kWindow,
+                                MREMAP_MAYMOVE | MREMAP_FIXED, place)
+                       : mmap(place, kWindow, PROT_READ, MAP_SHARED | MAP_FIXED,
+                              file.descriptor, shift * kShiftPages * getPage());
+  bool isThere =
+      found != MAP_FAILED &&
+      (!oldest || reserveAddresses(oldest, kWindow, MAP_FIXED) != MAP_FAILED);
+  oldest = place;
+  return isThere;
+}
+
+/// What nobody serves is left to the system: the access is repeated, and ends
+/// the process.
+void DrawnPages::serve() {
+  served = this;
+  struct sigaction action{};
+  action.sa_flags = SA_SIGINFO;
+  action.sa_sigaction = [](int, siginfo_t *info, void *) {
+    if (!served->map(static_cast<const char *>(info->si_addr)))
+      signal(SIGSEGV, SIG_DFL);
+  };
+  sigaction(SIGSEGV, &action, nullptr);
+}
+
+//===----------------------------------------------------------------------===//
+// What kernels write
+//===----------------------------------------------------------------------===//
+
+/// Of a block of shared memory; far more than the samples of one kernel.
+static constexpr size_t kWords = 1 << 16;
+
+ResultPages::~ResultPages() {
+  for (uint32_t *block : blocks)
+    munmap(block, kWords * sizeof(uint32_t));
+}
+
+/// More of the region becomes accessible as larger results come.
+char *ResultPages::get(unsigned number, size_t bytes) {
+  unsigned power = AddressRange::getPower(bytes);
+  AddressRange &region = regions[{number, power}];
+  char *start = region.get(power, bytes);
+  size_t usable = llvm::alignTo(bytes, getPage());
+  bool isThere = start && mprotect(region.getEnd() - usable, usable,
+                                   PROT_READ | PROT_WRITE) == 0;
+  return isThere ? start : nullptr;
+}
+
+/// MAP_SHARED, so that after fork() the parent sees what the child has written.
+uint32_t *ResultPages::share(size_t count) {
+  if (count > kWords)
+    return nullptr;
+  if (count > left) {
+    void *found =
+        mmap(nullptr, kWords * sizeof(uint32_t), PROT_READ | PROT_WRITE,
+             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (found == MAP_FAILED)
+      return nullptr;
+    blocks.push_back(static_cast<uint32_t *>(found));
+    left = kWords;
+  }
+  left -= count;
+  return blocks.back() + left;
+}
+
+//===----------------------------------------------------------------------===//
+// One tensor
+//===----------------------------------------------------------------------===//
+
+/// Only the layout; draw(), allocate() or write() gives it memory. A scalar is
+/// a row of one element.
 TensorMemory::TensorMemory(Value value)
     : kind(getElementTypeOrSelf(value).isInteger() ? Kind::Integer
            : getElementTypeOrSelf(value).isBF16()  ? Kind::Half
@@ -208,13 +313,12 @@ bool TensorMemory::draw(DrawnPages &pages, bool isPositive, unsigned number) {
   return numbers.start;
 }
 
-/// MAP_SHARED, so that after fork() the parent sees what the child has written.
-/// Fresh pages are zeros and take no memory until they are touched.
-bool TensorMemory::share() {
+/// For what is neither drawn nor written by kernels. Fresh pages are zeros.
+bool TensorMemory::allocate() {
   size_t needed = alignToLine(bytes), usable = llvm::alignTo(needed, getPage());
   mapped = usable + getPage();
   void *found = mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
-                     MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (found == MAP_FAILED)
     return false;
   map = static_cast<char *>(found);
@@ -222,69 +326,49 @@ bool TensorMemory::share() {
   return mprotect(map + usable, getPage(), PROT_NONE) == 0;
 }
 
+bool TensorMemory::write(ResultPages &pages, unsigned number) {
+  numbers.start = pages.get(number, alignToLine(bytes));
+  return numbers.start;
+}
+
 /// In bytes. Between rows there may be elements of no tensor: the pitch.
 size_t TensorMemory::getOffset(int64_t element) const {
-  return (element / row * pitch + element % row) * (kind == Kind::Half ? 2 : 4);
+  return (element / row * pitch + element % row) * getWidth();
 }
 
-/// Of drawn numbers the copy in `round`, which is in the cache, and not the
-/// mapping, each page of which would cost a fault here.
-const char *TensorMemory::findDrawn(int64_t element) const {
-  size_t size = numbers.round.size();
-  return size == 0
-             ? find(element)
-             : &numbers.round[(numbers.first + getOffset(element)) % size];
+/// Drawn numbers are not in the memory of the process that compares.
+uint32_t TensorMemory::get(int64_t element) const {
+  size_t offset = getOffset(element);
+  uint32_t bits = 0;
+  std::memcpy(&bits,
+              numbers.round.empty() ? numbers.start + offset
+                                    : numbers.find(offset),
+              getWidth());
+  return bits;
 }
 
-/// All three kinds are exact in a double.
-double TensorMemory::load(int64_t element) const {
-  const char *at = findDrawn(element);
-  if (kind == Kind::Half) {
-    uint16_t bits;
-    std::memcpy(&bits, at, 2);
-    uint32_t word = uint32_t(bits) << 16;
-    float number;
-    std::memcpy(&number, &word, 4);
-    return number;
-  }
-  if (kind == Kind::Integer) {
-    int32_t number;
-    std::memcpy(&number, at, 4);
-    return number;
-  }
-  float number;
-  std::memcpy(&number, at, 4);
-  return number;
+void TensorMemory::set(int64_t element, uint32_t bits) const {
+  std::memcpy(numbers.start + getOffset(element), &bits, getWidth());
+}
+
+/// All three kinds are exact in a double. A bf16 is the upper half of an f32.
+double TensorMemory::decode(uint32_t bits) const {
+  if (kind == Kind::Integer)
+    return static_cast<int32_t>(bits);
+  return std::bit_cast<float>(kind == Kind::Half ? bits << 16 : bits);
 }
 
 /// Of a bf16 tensor: numbers that bf16 has.
-void TensorMemory::store(int64_t element, double value) {
-  if (kind == Kind::Integer) {
-    auto number = static_cast<int32_t>(value);
-    std::memcpy(find(element), &number, 4);
-    return;
-  }
-  auto number = static_cast<float>(value);
-  uint32_t word;
-  std::memcpy(&word, &number, 4);
-  uint16_t upper = word >> 16;
-  std::memcpy(find(element),
-              kind == Kind::Half ? (void *)&upper : (void *)&word,
-              kind == Kind::Half ? 2 : 4);
+uint32_t TensorMemory::encode(double value) const {
+  if (kind == Kind::Integer)
+    return static_cast<int32_t>(value);
+  auto bits = std::bit_cast<uint32_t>(static_cast<float>(value));
+  return kind == Kind::Half ? bits >> 16 : bits;
 }
 
-/// The mark says that nothing was written there; without it an element that a
-/// kernel skips would be a plausible zero.
-void TensorMemory::mark(int64_t element) {
-  if (kind == Kind::Half)
-    std::memcpy(find(element), &kHalfMark, 2);
-  else
-    std::memcpy(find(element), &kMark, 4);
-}
-
-/// By the bits: as numbers NaNs are never equal.
-bool TensorMemory::isMarked(int64_t element) const {
-  if (kind == Kind::Half)
-    return std::memcmp(find(element), &kHalfMark, 2) == 0;
-  return std::memcmp(find(element), &kMark, 4) == 0;
+/// Of an element that is to be written: without it one that a kernel skips
+/// would be a plausible number. Compared by the bits, since NaNs are never
+/// equal.
+uint32_t TensorMemory::getMark() const {
+  return kind == Kind::Half ? kHalfMark : kMark;
 }

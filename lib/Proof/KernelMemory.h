@@ -6,8 +6,9 @@
 //===----------------------------------------------------------------------===//
 //
 // Memory to run kernels on. What a kernel reads are the same few pages of drawn
-// numbers, mapped one behind the other, so that a tensor of gigabytes costs
-// nothing; what it writes is shared with the process that runs it.
+// numbers again and again, mapped where it touches them, so that a tensor of
+// gigabytes costs nothing; what it writes is its process's own, and one kernel
+// writes where another one has written before.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,10 +23,32 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <random>
+#include <tuple>
 #include <vector>
 
 namespace plait::proof {
+
+/// Addresses of tensors that end where these do. Behind them begins a page that
+/// nobody may read.
+class AddressRange {
+public:
+  AddressRange() = default;
+  AddressRange(const AddressRange &) = delete;
+  ~AddressRange();
+
+  /// A power of two for tensors of so many bytes: they share a region.
+  static unsigned getPower(size_t bytes);
+  /// Where a tensor of `bytes` begins; null: there are no addresses.
+  char *get(unsigned power, size_t bytes);
+  bool has(const char *address) const {
+    return end - used <= address && address < end;
+  }
+  char *getEnd() const { return end; }
+
+private:
+  char *end = nullptr;
+  size_t reserved = 0, used = 0; // bytes before the end
+};
 
 /// Memory of numbers that repeat, to read only: multiples of 1/16 up to 2,
 /// which f32 and bf16 hold exactly and whose sums f32 mostly does. Tensors
@@ -38,39 +61,66 @@ public:
 
   struct Drawn {
     char *start = nullptr; // null: there is no memory
-    /// The same numbers, again and again: byte i of them is that of number
-    /// (i + first) modulo its size. To look at many pages takes longer. Empty:
-    /// the numbers are no drawn ones.
+    size_t bytes = 0;
+    unsigned number = 0;
+    /// What was drawn, see find(). Empty: the numbers are no drawn ones.
     llvm::ArrayRef<char> round;
-    size_t first = 0;
+
+    /// What lies at `start` + `byte`, without the memory there.
+    const char *find(size_t byte) const;
   };
   /// `bytes` of them. Behind them begins a page that nobody may read; another
-  /// `number` has others.
+  /// `number` has others. Nobody can read them before serve().
   Drawn get(bool isHalf, bool isPositive, unsigned number, size_t bytes);
-  size_t countMaps() const { return maps; }
-  /// Gives everything back.
-  void clear();
+  /// From now on and in this process alone, what is touched is mapped.
+  void serve();
 
 private:
+  /// The windows that are mapped with the same numbers, the oldest at `next`.
+  struct Ring {
+    std::array<char *, 4> windows{};
+    unsigned next = 0;
+  };
+  /// Numbers move on with windows, so that a stride of a power of two does not
+  /// see the same ones; a prime, for the same reason.
+  static constexpr unsigned kShifts = 31;
   struct File {
     int descriptor = -1;
     std::vector<char> round; // a prime number of pages: rows do not repeat
-    size_t rounds = 0;       // how often the file has them
+    std::array<Ring, kShifts> rings;
   };
-  /// Tensors end where their region does. What is mapped of it grows towards
-  /// lower addresses as larger ones come.
-  struct Region {
-    char *end = nullptr;
-    size_t reserved = 0, mapped = 0; // bytes before the end
-  };
-  File &getFile(bool isHalf, bool isPositive, size_t rounds);
-  static bool reserve(Region &region, size_t bytes);
-  bool grow(Region &region, const File &file, size_t first, size_t bytes);
+  using Kind = std::array<bool, 2>; // half, positive
+  static unsigned getShift(size_t window, unsigned number) {
+    return (window + number) % kShifts;
+  }
+  File &getFile(Kind kind);
+  bool map(const char *address);
+  static bool map(File &file, unsigned shift, char *place);
 
-  std::map<std::array<bool, 2>, File> files;
-  /// By file, number, and size as a power of two.
-  std::map<std::array<unsigned, 4>, Region> regions;
-  size_t maps = 0;
+  std::map<Kind, File> files;
+  /// By kind, number, and size as a power of two.
+  std::map<std::tuple<Kind, unsigned, unsigned>, AddressRange> regions;
+};
+
+/// Memory that kernels write. It is their process's own: what is to be known of
+/// it afterwards is put into words that are shared.
+class ResultPages {
+public:
+  ResultPages() = default;
+  ResultPages(const ResultPages &) = delete;
+  ~ResultPages();
+
+  /// For the result of this number of any kernel: they have the same memory,
+  /// one after the other. Null: there is none.
+  char *get(unsigned number, size_t bytes);
+  /// Words of the process that forks and of those that it forks.
+  uint32_t *share(size_t count);
+
+private:
+  /// By number, and size as a power of two.
+  std::map<std::pair<unsigned, unsigned>, AddressRange> regions;
+  std::vector<uint32_t *> blocks;
+  size_t left = 0; // words of the last block
 };
 
 /// The memory of one tensor, which ends with the page that it ends in.
@@ -84,29 +134,33 @@ public:
   /// Numbers that repeat, to read only as long as there are `pages`; tensors of
   /// another `number` have others. False: there is no memory.
   bool draw(DrawnPages &pages, bool isPositive, unsigned number);
-  /// Zeros that other processes see and may change.
-  bool share();
+  /// Zeros of its own.
+  bool allocate();
+  /// To be written, as long as there are `pages`.
+  bool write(ResultPages &pages, unsigned number);
 
   void *getStart() const { return numbers.start; }
   /// The element of this row-major number; integers as they are.
-  double load(int64_t element) const;
-  void store(int64_t element, double value);
-  /// Marks an element that is to be written.
-  void mark(int64_t element);
-  bool isMarked(int64_t element) const;
+  double load(int64_t element) const { return decode(get(element)); }
+  void store(int64_t element, double value) { set(element, encode(value)); }
+
+  /// The bits of an element, and of numbers that the type has.
+  uint32_t get(int64_t element) const;
+  void set(int64_t element, uint32_t bits) const;
+  double decode(uint32_t bits) const;
+  uint32_t encode(double value) const;
+  /// Bits that no kernel writes.
+  uint32_t getMark() const;
 
 private:
   size_t getOffset(int64_t element) const;
-  char *find(int64_t element) const {
-    return numbers.start + getOffset(element);
-  }
-  const char *findDrawn(int64_t element) const;
+  size_t getWidth() const { return kind == Kind::Half ? 2 : 4; }
 
   enum class Kind { Float, Half, Integer };
   Kind kind;
   int64_t row, pitch; // elements
   size_t bytes, mapped = 0;
-  char *map = nullptr; // its own, if it shares
+  char *map = nullptr; // its own
   DrawnPages::Drawn numbers;
 };
 

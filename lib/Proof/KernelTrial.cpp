@@ -19,11 +19,11 @@
 #include "KernelTrial.h"
 
 #include "Numbers.h"
-#include "plait/Dialect/Dist/IR/Dist.h"
-#include "plait/Dialect/NN/IR/NN.h"
 
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/TypeSwitch.h"
 #include <cmath>
+#include <random>
 #include <set>
 
 using namespace mlir;
@@ -38,8 +38,9 @@ static constexpr int64_t kFew = 64;
 /// The elements that the indices which are run may have together, and the first
 /// and the last of them.
 static constexpr int64_t kRun = 1 << 17, kRunOfEnds = 1 << 24;
-/// Integers that are drawn, all of them.
-static constexpr int64_t kIntegers = 1 << 22;
+/// Integers that are drawn, all of them, and the rows of a table that they
+/// name: a kernel that adds to rows touches a page of memory for each.
+static constexpr int64_t kIntegers = 1 << 22, kNamed = 256;
 /// Steps of the evaluator (Elements.h): those of a result's elements, of the
 /// first two of them, and of the first. A million take about 0.05 s.
 static constexpr int64_t kSteps = 1 << 12, kStepsOfTwo = 1 << 14,
@@ -98,28 +99,48 @@ int64_t KernelTrial::getIndex(StringAttr axis) const {
 // Operands
 //===----------------------------------------------------------------------===//
 
+/// Where nothing follows from how large an integer is.
+static constexpr std::pair<int64_t, int64_t> kAnyInteger{0, 1 << 30};
+
+/// One of the integers in `range`. Of a table with more than kNamed rows it is
+/// one of so many: a few at both ends and the others evenly in between.
+static int64_t pickInteger(std::pair<int64_t, int64_t> range, uint32_t drawn) {
+  constexpr int64_t kAtEnd = 8;
+  int64_t size = range.second - range.first;
+  if (size <= kNamed || range == kAnyInteger)
+    return range.first + drawn % size;
+  int64_t index = drawn % kNamed;
+  if (index < kAtEnd)
+    return range.first + index;
+  if (index >= kNamed - kAtEnd)
+    return range.second - (kNamed - index);
+  return range.first + index * (size / kNamed);
+}
+
 /// The range of integers that `op` tells apart: rows or elements of this rank,
 /// and those next to them.
 static std::pair<int64_t, int64_t>
 findRange(Operation *op, function_ref<int64_t(StringAttr)> getIndex) {
-  // Each op that takes integers as indices; of all others `extent` stays 0, and
+  // Each op that takes integers as indices; of all others the extent is 0, and
   // any integer that is not negative will do.
-  std::optional<nn::BeginAttr> begin;
-  int64_t extent = 0;
-  if (auto lookup = dyn_cast<nn::EmbeddingOp>(op)) {
-    begin = lookup.getBegin();
-    extent = lookup.getTable().getType().getDimSize(0);
-  } else if (auto scatter = dyn_cast<nn::EmbeddingGradOp>(op)) {
-    begin = scatter.getBegin();
-    extent = cast<RankedTensorType>(scatter.getType()).getDimSize(0);
-  } else if (auto pick = dyn_cast<nn::PickOp>(op)) {
-    begin = pick.getBegin();
-    extent = pick.getInput().getType().getShape().back();
-  } else if (auto mask = dyn_cast<nn::CausalMaskOp>(op)) {
-    extent = mask.getType().getShape().back(); // of the keys
-  }
+  using Counted = std::pair<std::optional<nn::BeginAttr>, int64_t>;
+  auto [begin, extent] =
+      llvm::TypeSwitch<Operation *, Counted>(op)
+          .Case([](nn::EmbeddingOp own) {
+            return Counted(own.getBegin(), getShape(own.getTable()).front());
+          })
+          .Case([](nn::EmbeddingGradOp own) {
+            return Counted(own.getBegin(), getShape(own.getResult()).front());
+          })
+          .Case([](nn::PickOp own) {
+            return Counted(own.getBegin(), getShape(own.getInput()).back());
+          })
+          .Case([](nn::CausalMaskOp own) { // of the keys
+            return Counted(std::nullopt, getShape(own.getResult()).back());
+          })
+          .Default(Counted(std::nullopt, 0));
   if (extent == 0)
-    return {0, 1 << 30};
+    return kAnyInteger;
   int64_t first = 0;
   if (begin)
     for (const RankTerm &term : begin->getTerms())
@@ -150,9 +171,9 @@ bool KernelTrial::drawIntegers(unsigned argument, TensorMemory &own) {
   auto cluster = kernel.cluster;
   Value value = cluster.getBody().front().getArgument(argument);
   int64_t count = ::countElements(value);
-  if (count > kIntegers || !own.share())
+  if (count > kIntegers || !own.allocate())
     return false;
-  std::pair<int64_t, int64_t> range{0, 1 << 30};
+  std::pair<int64_t, int64_t> range = kAnyInteger;
   std::optional<int32_t> ignored;
   for (Operation *user : findUsers(value)) {
     if (auto valid = dyn_cast<nn::ValidOp>(user))
@@ -167,10 +188,7 @@ bool KernelTrial::drawIntegers(unsigned argument, TensorMemory &own) {
     uint32_t drawn = generator();
     // One in eight, so that most rows of a loss count and some do not.
     bool isIgnored = ignored && drawn % 8 == 0;
-    own.store(element,
-              isIgnored
-                  ? *ignored
-                  : range.first + drawn / 8 % (range.second - range.first));
+    own.store(element, isIgnored ? *ignored : pickInteger(range, drawn / 8));
   }
   return true;
 }
@@ -178,7 +196,7 @@ bool KernelTrial::drawIntegers(unsigned argument, TensorMemory &own) {
 /// Operands first, then results, as the kernel's calling convention has it. The
 /// number of an operand includes its position, so that two operands of one
 /// kernel differ and an exchange of them shows.
-bool KernelTrial::drawOperands(DrawnPages &pages) {
+bool KernelTrial::takeMemory(DrawnPages &pages, ResultPages &results) {
   auto cluster = kernel.cluster;
   for (BlockArgument argument : cluster.getBody().front().getArguments()) {
     TensorMemory &own = memory.emplace_back(argument);
@@ -188,8 +206,8 @@ bool KernelTrial::drawOperands(DrawnPages &pages) {
                          argument.getArgNumber() + 7 * draw.number)))
       return false;
   }
-  for (Value result : cluster.getResults())
-    if (!memory.emplace_back(result).share())
+  for (OpResult result : cluster->getResults())
+    if (!memory.emplace_back(result).write(results, result.getResultNumber()))
       return false;
   for (const TensorMemory &own : memory)
     args.push_back(own.getStart());
@@ -339,15 +357,33 @@ bool KernelTrial::chooseIndices() {
   return 2 * (size / extent) <= kRunOfEnds;
 }
 
-/// Afterwards all that execute() needs lies in `args`, `scalars` and `ranges`:
-/// the child only calls the kernel.
-bool KernelTrial::prepare(DrawnPages &pages, Draw how) {
+/// What lies in the elements before, and words for what will lie there after.
+///
+/// Where the kernel adds, there has to be a number to add to: small integers,
+/// exact in bf16, and not 0, so that a kernel which overwrites is noticed.
+bool KernelTrial::keepElements(ResultPages &results) {
+  for (auto [result, own] : llvm::enumerate(samples)) {
+    const TensorMemory &tensor = getResult(result);
+    for (int64_t element : own.elements)
+      own.before.push_back(getMode(result) == plan::Accumulate::Overwrite
+                               ? tensor.getMark()
+                               : tensor.encode(element % 7 + 1));
+    own.after = results.share(own.elements.size());
+    if (!own.after)
+      return false;
+  }
+  return true;
+}
+
+/// Afterwards all that execute() needs lies in `args`, `scalars`, `ranges` and
+/// `samples`.
+bool KernelTrial::prepare(DrawnPages &pages, ResultPages &results, Draw how) {
   draw = how;
-  if (!function || !isShort() || !drawOperands(pages))
+  if (!function || !isShort() || !takeMemory(pages, results))
     return false;
   for (unsigned result = 0; result < kernel.cluster->getNumResults(); ++result)
     chooseElements(result);
-  if (!chooseIndices())
+  if (!chooseIndices() || !keepElements(results))
     return false;
   // The scalars of the last rank along each axis, as the runtime would compute
   // them from the plan.
@@ -357,28 +393,23 @@ bool KernelTrial::prepare(DrawnPages &pages, Draw how) {
             ? draw.isFirst
             : scalar.bias +
                   (scalar.axis ? scalar.scale * getIndex(scalar.axis) : 0));
-  for (auto [result, own] : llvm::enumerate(samples)) {
-    TensorMemory &tensor = getResult(result);
-    for (int64_t element : own.elements) {
-      // Where the kernel adds, there has to be a number to add to: small
-      // integers, exact in bf16, and not 0, so that a kernel which overwrites
-      // is noticed.
-      if (getMode(result) == plan::Accumulate::Overwrite)
-        tensor.mark(element);
-      else
-        tensor.store(element, element % 7 + 1);
-      own.before.push_back(tensor.load(element));
-    }
-  }
   return true;
 }
 
 /// Allocates nothing and takes no lock: after fork() another thread's lock may
-/// be held for ever.
+/// be held for ever. The next kernel writes to the same memory, so what is
+/// looked at is kept at once.
 void KernelTrial::execute() const {
+  size_t operands = memory.size() - samples.size();
+  for (auto [result, own] : llvm::enumerate(samples))
+    for (auto [element, bits] : llvm::zip_equal(own.elements, own.before))
+      memory[operands + result].set(element, bits);
   for (auto [begin, end] : ranges)
     if (begin < end)
       function(args.data(), scalars.data(), begin, end);
+  for (auto [result, own] : llvm::enumerate(samples))
+    for (auto [index, element] : llvm::enumerate(own.elements))
+      own.after[index] = memory[operands + result].get(element);
 }
 
 //===----------------------------------------------------------------------===//
@@ -394,7 +425,7 @@ Number KernelTrial::expect(Elements &elements, unsigned result, size_t sample) {
   if (mode == plan::Accumulate::Overwrite ||
       (mode == plan::Accumulate::AddUnlessFirst && draw.isFirst))
     return number;
-  double before = samples[result].before[sample];
+  double before = getResult(result).decode(samples[result].before[sample]);
   number = roundOnce(number.value + before, number.error);
   if (getElementTypeOrSelf(getYielded(result)).isBF16())
     number.error += kHalfUnit * (std::abs(number.value) + number.error);
@@ -406,14 +437,15 @@ Number KernelTrial::expect(Elements &elements, unsigned result, size_t sample) {
 LogicalResult KernelTrial::tell(unsigned result, size_t sample,
                                 Number expected) {
   int64_t element = samples[result].elements[sample];
+  uint32_t got = samples[result].after[sample];
   Operation *op = getYielded(result).getDefiningOp();
   InFlightDiagnostic diag =
       (op ? op : kernel.cluster)->emitError("is computed wrongly: ");
   diag << kernel.info.symbol;
-  if (getResult(result).isMarked(element))
+  if (got == getResult(result).getMark())
     diag << " does not write element " << element;
   else
-    diag << " gives " << getResult(result).load(element) << " in element "
+    diag << " gives " << getResult(result).decode(got) << " in element "
          << element;
   diag << " of " << ::countElements(getYielded(result))
        << ", for which its ops define " << expected.value
@@ -460,12 +492,9 @@ FailureOr<bool> KernelTrial::compare() {
       // 1. Stop in time.
       if (steps > (told == 1 ? kStepsOfTwo / 2 : kSteps) && told > 0)
         break;
-      TensorMemory &tensor = getResult(result);
       int64_t element = own.elements[sample];
-      double got = tensor.load(element);
-      bool isWritten = getMode(result) == plan::Accumulate::Overwrite
-                           ? !tensor.isMarked(element)
-                           : got != own.before[sample];
+      double got = getResult(result).decode(own.after[sample]);
+      bool isWritten = own.after[sample] != own.before[sample];
       // 2. Was it run?
       // Some other index writes it; the first and the last were run.
       if (!isWritten && !isComplete && element != 0 && element != last)

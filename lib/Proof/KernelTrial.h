@@ -34,8 +34,9 @@ public:
 
   /// Draws the operands and chooses which elements to look at. False: it takes
   /// too long, or too much memory.
-  bool prepare(DrawnPages &pages, Draw draw);
-  /// Runs the kernel. Calls nothing else, since the process has just forked.
+  bool prepare(DrawnPages &pages, ResultPages &results, Draw draw);
+  /// Runs the kernel and keeps the elements that are looked at. Calls nothing
+  /// else, since the process has just forked.
   void execute() const;
   /// Holds the elements against the ops. Whether something could be told of
   /// each result; failure after an error.
@@ -55,14 +56,15 @@ public:
 private:
   mlir::Value getYielded(unsigned result) const;
   plan::Accumulate getMode(unsigned result) const;
-  TensorMemory &getResult(unsigned result) {
+  const TensorMemory &getResult(unsigned result) const {
     return memory[kernel.cluster->getNumOperands() + result];
   }
   bool isShort() const;
-  bool drawOperands(DrawnPages &pages);
+  bool takeMemory(DrawnPages &pages, ResultPages &results);
   bool drawIntegers(unsigned argument, TensorMemory &own);
   llvm::SmallVector<int64_t> findNamed(mlir::Value value) const;
   void chooseElements(unsigned result);
+  bool keepElements(ResultPages &results);
   bool chooseIndices();
   int64_t getIndex(mlir::StringAttr axis) const;
   int64_t countElements() const;
@@ -81,7 +83,8 @@ private:
   size_t held = 0;
   struct Samples {
     std::vector<int64_t> elements; // the most telling first
-    std::vector<double> before;    // what lay there
+    std::vector<uint32_t> before;  // the bits that lie there
+    uint32_t *after = nullptr;     // those that the kernel leaves; shared
   };
   std::vector<Samples> samples; // by result
 };

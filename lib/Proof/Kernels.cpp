@@ -7,8 +7,8 @@
 //
 // Loads the code of a plan's kernels and runs their trials (KernelTrial.h) in
 // batches, each batch in a process of its own, so that code which crashes or
-// does not end takes down only that process. Parent and child share the
-// results' memory; the parent compares.
+// does not end takes down only that process. Parent and child share what was
+// looked at of the results; the parent compares.
 // A kernel ends in one of four ways: right, wrong (an error), too long to
 // evaluate, or without a known bound. The last two are counted in the
 // certificate and fail nothing.
@@ -32,11 +32,9 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::proof;
 
-/// Of the trials that lie in memory together: a process may have 65530.
-///
-/// Far below, since the compiler itself has mappings as well and a tensor of a
-/// trial has up to two.
-static constexpr size_t kMaps = 16384;
+/// Of the trials that are in memory together. Each tensor of integers has two
+/// mappings of its own, a process may have 65530, and the compiler has some.
+static constexpr size_t kTensors = 16384;
 
 /// For processor time, of all kernels of a batch: far more than they need.
 static constexpr rlim_t kSeconds = 120;
@@ -119,6 +117,7 @@ private:
   ArrayRef<codegen::EmittedKernel> kernels;
   const Code &code;
   DrawnPages pages;
+  ResultPages results;
   llvm::DenseSet<size_t> right, tooLong; // kernels, by number
   size_t held = 0;                       // elements
   std::string reason;                    // why nothing can be run
@@ -142,7 +141,8 @@ LogicalResult KernelCheck::tellDeath(KernelTrial &trial, int status) const {
 /// 1. `running` is shared memory, so that the parent knows which kernel the
 ///    child died in.
 /// 2. The child limits its time, leaves no core file, and resets the signal
-///    handlers: those of LLVM would print a stack trace of plaitc.
+///    handlers: those of LLVM would print a stack trace of plaitc. What a
+///    kernel reads is mapped when it does.
 /// 3. It runs the batch and leaves by _exit(), without destructors: the parent
 ///    owns all objects.
 /// 4. The parent waits, and blames the kernel that ran last for a signal.
@@ -161,6 +161,7 @@ LogicalResult KernelCheck::execute(MutableArrayRef<KernelTrial> batch) {
     setrlimit(RLIMIT_CORE, &noCore);
     for (int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGXCPU})
       ::signal(signal, SIG_DFL);
+    pages.serve();
     // 3. The kernels.
     for (size_t index = 0; index < batch.size(); ++index) {
       *running = index;
@@ -204,28 +205,27 @@ LogicalResult KernelCheck::runBatch(MutableArrayRef<KernelTrial> batch) {
   return success();
 }
 
-/// Trials are prepared until their mappings are as many as kMaps, then run and
-/// given back. A kernel that is too long on the first draw is so on all, since
-/// that does not depend on the numbers.
+/// Trials are prepared until their tensors are as many as kTensors, then run
+/// and given back. A kernel that is too long on the first draw is so on all,
+/// since that does not depend on the numbers.
 LogicalResult KernelCheck::runAll(ArrayRef<Asked> asked) {
   std::vector<KernelTrial> batch;
   size_t tensors = 0;
   for (auto [number, draw] : asked) {
     const codegen::EmittedKernel &kernel = kernels[number];
     KernelTrial trial(kernel, number, code.find(kernel.info.symbol));
-    if (!trial.prepare(pages, kDraws[draw])) {
+    if (!trial.prepare(pages, results, kDraws[draw])) {
       if (draw == 0)
         tooLong.insert(number);
       continue;
     }
     tensors += trial.countTensors();
     batch.push_back(std::move(trial));
-    if (tensors + pages.countMaps() < kMaps)
+    if (tensors < kTensors)
       continue;
     if (failed(runBatch(batch)))
       return failure();
     batch.clear();
-    pages.clear();
     tensors = 0;
   }
   return runBatch(batch);

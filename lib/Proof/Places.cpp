@@ -174,8 +174,10 @@ LogicalResult Frame::bind(Value value, plan::PlaceAttr attr, Operation *op) {
   StringRef text = place.buffer.getValue();
   unsigned slot = 0;
   bool isSlot = text.consume_front("slot ") && !text.getAsInteger(10, slot);
-  if (place.begin < 0 ||
-      (isSlot && (slot >= slotBytes.size() || place.end > slotBytes[slot])))
+  if (place.begin < 0)
+    return report.wrong(op)
+           << "has " << place.print() << ", which begins before its buffer";
+  if (isSlot && (slot >= slotBytes.size() || place.end > slotBytes[slot]))
     return report.wrong(op) << "has " << place.print() << ", which has "
                             << (slot < slotBytes.size() ? slotBytes[slot] : 0);
   known[value] = {place, time};
@@ -292,7 +294,8 @@ static bool mayOverwrite(Operation *op, OpResult result, OpOperand &operand) {
 ///
 /// For each result:
 /// 1. It is not where an argument of the function lies, which the caller may
-///    use again.
+///    use again. Residuals it may not: Program.cpp has a call take away those
+///    that the function writes over.
 /// 2. It is not where an operand lies, but for an op in place.
 /// 3. It is not where another result of the op lies.
 /// Only when all are checked are they written, since the order in which an op
@@ -475,7 +478,10 @@ LogicalResult Frame::run() {
             argument.getArgNumber(), kPlaceAttr)) {
       if (failed(bind(argument, place, function)))
         return failure();
-      arguments[place.getBuffer()].push_back(known[argument].place);
+      auto port = function.getArgAttrOfType<pipe::PortAttr>(
+          argument.getArgNumber(), pipe::kPortAttr);
+      if (!port || port.getKind() != pipe::PortKind::Residual)
+        arguments[place.getBuffer()].push_back(known[argument].place);
     }
   for (Operation &op : function.getBody().front()) {
     // 2. Operands, then results.
@@ -497,6 +503,29 @@ LogicalResult Frame::run() {
       if (failed(checkLeft(&op, result)))
         return failure();
   return success();
+}
+
+llvm::BitVector plait::proof::findOverwritten(func::FuncOp function) {
+  auto makePlace = [](plan::PlaceAttr attr, Value value) {
+    return Place{attr.getBuffer(), attr.getOffset(),
+                 attr.getOffset() + plan::getStoredBytes(value)};
+  };
+  // By buffer: slots of residuals have few values in them.
+  llvm::DenseMap<StringAttr, SmallVector<Place>> written;
+  for (Operation &op : function.getBody().front())
+    if (auto places = op.getAttrOfType<ArrayAttr>(plan::kPlacesAttr))
+      for (auto [result, place] : llvm::zip(op.getResults(), places))
+        if (auto own = dyn_cast<plan::PlaceAttr>(place))
+          written[own.getBuffer()].push_back(makePlace(own, result));
+  llvm::BitVector overwritten(function.getNumArguments());
+  for (BlockArgument argument : function.getArguments())
+    if (auto place = function.getArgAttrOfType<plan::PlaceAttr>(
+            argument.getArgNumber(), kPlaceAttr))
+      overwritten[argument.getArgNumber()] = llvm::any_of(
+          written.lookup(place.getBuffer()), [&](const Place &own) {
+            return own.overlaps(makePlace(place, argument));
+          });
+  return overwritten;
 }
 
 LogicalResult plait::proof::checkPlaces(ModuleOp module, const Symbols &symbols,

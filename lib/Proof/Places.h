@@ -17,11 +17,17 @@
 
 #include "State.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/BitVector.h"
+
 namespace plait::proof {
 
 /// Succeeds where nothing has a place yet.
 llvm::LogicalResult checkPlaces(mlir::ModuleOp module, const Symbols &symbols,
                                 Report &report);
+
+/// Which arguments of the function it writes over.
+llvm::BitVector findOverwritten(mlir::func::FuncOp function);
 
 } // namespace plait::proof
 

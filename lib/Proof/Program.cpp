@@ -20,14 +20,13 @@
 
 #include "Program.h"
 
+#include "Places.h"
 #include "Step.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Dialect/Pipe/IR/Pipe.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 #include "plait/Transforms/Buffers.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SmallSet.h"
 #include <tuple>
@@ -74,6 +73,7 @@ struct Bound {
   pipe::PortAttr port;
   int slot = -1;
   int64_t offset = 0;
+  bool isOverwritten = false; // once the function has read it (checkPlaces)
 };
 
 /// What calls of a function do, read once.
@@ -260,6 +260,9 @@ void Programs::readFunctions() {
     for (auto [index, value] : llvm::enumerate(end->getOperands()))
       callee.gives.push_back(getBound(portOf(function.getResultAttrDict(index)),
                                       getPlace(function, value)));
+    llvm::BitVector overwritten = findOverwritten(function);
+    for (auto [index, bound] : llvm::enumerate(callee.takes))
+      bound.isOverwritten = overwritten[index];
     callee.addings = findAddings(function);
     if (auto bytes = function->getAttrOfType<DenseI64ArrayAttr>(kSlotBytesAttr))
       llvm::append_range(callee.slotBytes, bytes.asArrayRef());
@@ -387,7 +390,7 @@ LogicalResult Programs::take(Rank &rank, plan::ActionOp action,
 }
 
 /// All arguments are checked before any result is put: a result may lie where
-/// an argument was.
+/// an argument was. What the function writes over is nobody's any more.
 LogicalResult Programs::bind(Rank &rank, plan::ActionOp action,
                              const Callee &callee) {
   if (failed(checkSlots(rank, action, callee)))
@@ -395,6 +398,11 @@ LogicalResult Programs::bind(Rank &rank, plan::ActionOp action,
   for (const Bound &bound : callee.takes)
     if (failed(take(rank, action, callee, bound)))
       return failure();
+  for (const Bound &bound : callee.takes)
+    if (bound.isOverwritten)
+      llvm::erase_if(
+          rank.buffers[locate(rank, action, bound)->buffer].holds,
+          [&](const auto &held) { return held.first == bound.offset; });
   for (const Bound &bound : callee.gives) {
     FailureOr<Address> at = locate(rank, action, bound);
     if (failed(at))

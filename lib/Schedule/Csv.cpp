@@ -74,6 +74,17 @@ struct Cell {
   std::string_view text;
 };
 
+/// As much of a word as a message needs: what is no schedule may be one line of
+/// any length. UTF-8 is cut between characters.
+std::string shorten(std::string_view word) {
+  size_t most = 60;
+  if (word.size() <= most)
+    return std::string(word);
+  while (most > 0 && (word[most] & 0xc0) == 0x80)
+    --most;
+  return std::string(word.substr(0, most)) + " …";
+}
+
 /// Reads one text, once. Cells refer to the text, which has to outlive the
 /// reader. `columns` is the table that makes each check of the order constant
 /// in time: for each kind of work, stage and microbatch the column where it was
@@ -110,8 +121,8 @@ private:
   template <typename... Parts>
   Status failAt(size_t rank, uint32_t column, std::string_view word,
                 const Parts &...parts) const {
-    return fail("line ", rank + 1, ", column ", column, ": '", word, "' ",
-                parts...);
+    return fail("line ", rank + 1, ", column ", column, ": '", shorten(word),
+                "' ", parts...);
   }
 
   std::string_view text;

@@ -32,35 +32,38 @@ namespace {
 constexpr double never = std::numeric_limits<double>::infinity();
 
 /// The next time at which each rank decides, and the earliest of them: a
-/// tournament in a binary tree. Setting a time and finding the earliest take
-/// time logarithmic in the ranks.
+/// tournament in a binary tree, each node of which has its winner. Setting a
+/// time takes time logarithmic in the ranks at most.
 class Agenda {
 public:
   explicit Agenda(uint32_t ranks)
-      : leaves(std::bit_ceil(ranks)), times(2 * leaves, never) {}
+      : leaves(std::bit_ceil(ranks)), times(leaves, never),
+        winners(2 * leaves) {
+    for (uint32_t node = 2 * leaves; --node > 0;)
+      winners[node] = node >= leaves ? node - leaves : winners[2 * node];
+  }
 
-  double operator[](uint32_t rank) const { return times[leaves + rank]; }
+  double operator[](uint32_t rank) const { return times[rank]; }
 
   void set(uint32_t rank, double time) {
-    uint32_t node = leaves + rank;
-    times[node] = time;
-    while (node > 1) {
-      node /= 2;
-      times[node] = std::min(times[2 * node], times[2 * node + 1]);
+    times[rank] = time;
+    for (uint32_t node = (leaves + rank) / 2; node > 0; node /= 2) {
+      uint32_t left = winners[2 * node], right = winners[2 * node + 1];
+      uint32_t winner = times[left] <= times[right] ? left : right;
+      // Neither was nor is the rank the first of these: nothing changes above.
+      if (winner == winners[node] && winner != rank)
+        return;
+      winners[node] = winner;
     }
   }
 
   /// The lowest rank among those that decide first.
-  uint32_t first() const {
-    uint32_t node = 1;
-    while (node < leaves)
-      node = 2 * node + (times[2 * node] <= times[2 * node + 1] ? 0 : 1);
-    return node - leaves;
-  }
+  uint32_t first() const { return winners[1]; }
 
 private:
   uint32_t leaves;
-  std::vector<double> times;
+  std::vector<double> times;     // by rank
+  std::vector<uint32_t> winners; // by node; the root is 1
 };
 
 // No whole backwards: an I with its W at once is an order that the engine can

@@ -129,6 +129,30 @@ def bad_step_cases(suite: Suite) -> None:
         more = () if without else ("--on-nan", "rollback")
         return (*poison.options(tokens, steps), "--threads", 1, *more)
 
+    def ends_with_the_data(setting):
+        """An epoch has fewer steps where batches are left out, and the learning
+        rate comes to its end with them."""
+        plan = suite.compile(case, setting)
+        folder = suite.folder / f"epoch-{setting[0]}"
+        samples = folder.with_suffix(".samples")
+        log, _, outcome = suite.train(
+            plan, *("--tokens", poison.batches({4}, 9), "--token-type", "uint16"),
+            *("--weights", poison.weights, "--epochs", 1, "--threads", 1),
+            *("--on-nan", "rollback", "--lr-schedule", "linear"),
+            *("--checkpoint", folder, "--checkpoint-every", 2),
+            *("--log-samples", samples),
+        )
+        # Without batches 3, which the checkpoint lacks, and 4.
+        steps = [x["step"] for x in log]
+        require(steps == [1, 2, 3, 4, 3, 4, 5, 6, 7], steps)
+        rates = [x["lr"] for x in log[-5:]]
+        close = [1e-3 * (1 - step / 7) for step in range(2, 7)]
+        require(all(math.isclose(*x, rel_tol=1e-6) for x in zip(rates, close)), rates)
+        lines = samples.read_text().splitlines()
+        read = [x[1] for line in lines for x in json.loads(line)["samples"]]
+        require(read == list(range(9 * BATCH)), read)
+        require(outcome.stderr.count(" end with step 7\n") == 1, outcome.stderr)
+
     def spiking(bad, steps, without=False):
         size, tokens = BATCH * SEQUENCE, []
         for batch in range(1, 15):
@@ -203,6 +227,9 @@ def bad_step_cases(suite: Suite) -> None:
                 f"roll-back/{kind}/{setting[0]}",
                 lambda x=(setting, *more): roll_back_is_exact(*x),
             )
+        suite.report.case(
+            f"roll-back/epoch/{setting[0]}", lambda s=setting: ends_with_the_data(s)
+        )
     suite.report.case(
         "roll-back/too-early",
         does_not_roll_back({1}, "step 1: there is no checkpoint in .* yet$"),

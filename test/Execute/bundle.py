@@ -15,6 +15,7 @@ scripts/bundle.sh.
 import array
 import dataclasses
 import json
+import math
 import pathlib
 import random
 import shutil
@@ -36,7 +37,12 @@ TRAINED = (
     WHOLE,
     *(
         dataclasses.replace(layout, precision="bf16", attention="flash")
-        for layout in (ONE_RANK, WHOLE, dataclasses.replace(WHOLE, zero=1))
+        for layout in (
+            ONE_RANK,
+            WHOLE,
+            dataclasses.replace(WHOLE, zero=1),
+            Layout((("cp", 2),), "1f1b", "none", context_parallel="zigzag"),
+        )
     ),
 )
 CASES = ("gpt2-small-test", "llama-small-test", "llama3-small-test")
@@ -97,7 +103,7 @@ def add_trained(case: Case, layout: Layout, cpu, cuda, folder) -> dict:
     return {
         "name": name,
         "plan": f"plans/{name}.plan",
-        "ranks": layout.axes["pp"] * layout.axes["dp"] * layout.axes["tp"],
+        "ranks": math.prod(layout.axes.values()),
         "options": options_of(case, copy_inputs(case, folder)),
         "precision": layout.precision,
         "losses": [record["loss"] for record in records],

@@ -53,7 +53,8 @@ def config_cases(suite: Suite) -> None:
         expected = [
             name if value is True else f"{name} {value}"
             for name, value in settings.items()
-            if value is not False and name not in ("plan", "devices", "cuda-graph")
+            if value is not False
+            and name not in ("plan", "devices", "cuda-graph", "time-matmuls")
         ]
         require(sorted(shown) == sorted(expected), f"{shown}\n{expected}")
         for name, value in {
@@ -80,7 +81,40 @@ def config_cases(suite: Suite) -> None:
 
         return body
 
+    def is_unset():
+        """A flag that is false is one that nobody has given."""
+        plan = suite.compile(case, ("1",))
+        given = ("--tokens", tokens, "--token-type", "uint16", "--steps", 1)
+        path = write("check = false\nsupervise = false\nshuffle = false\n")
+        ways = (("--config", path), ("--config", path, "--supervise=false"),
+                ("--shuffle=false", "--check=false"))  # fmt: skip
+        for i, way in enumerate(ways):
+            saved = suite.folder / f"unset-{i}"
+            outcome = suite.tools.run(
+                "plait-run", plan, *given, *way, "--checkpoint", saved
+            )
+            index = json.loads((saved / "step-00000001" / "index.json").read_text())
+            settings = index["run"]["settings"]
+            for name in ("check", "shuffle"):
+                require(settings[name] is False, f"{way}: {settings}")
+            require("shuffle" not in outcome.stderr, outcome.stderr)
+        # Of flags that exclude each other one may be false: this goes on.
+        path = write("supervise = false\n")
+        error = suite.fail(plan, "--check", "--config", path)
+        require("the plan has no reference to check against" in error, error)
+
+    def is_no_output():
+        """Steps are not added to the options of the run."""
+        plan = suite.compile(case, ("1",))
+        path = write("steps = 1\n")
+        error = suite.fail(plan, "--tokens", tokens, "--config", path, "--log", path)
+        message = "--log and --config are the same file, '.*run.toml'"
+        require(re.search(message, error) is not None, error)
+        require(path.read_text() == "steps = 1\n", path.read_text())
+
     suite.report.case("is-read", is_read)
+    suite.report.case("is-unset", is_unset)
+    suite.report.case("is-no-output", is_no_output)
     for name, text, message in (
         ("unknown", "lrr = 1\n", "run.toml' sets 'lrr', which is no option"),
         ("section", "[train]\nlr = 1\n", "sets 'train', which is no option"),

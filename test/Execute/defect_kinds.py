@@ -29,6 +29,13 @@ from defect_text import (  # noqa: F401, for those that import kinds
 COLLECTIVE = r"^( *)(%[\w#]+) = dist\.(\w+) (%[\w#]+) on @mesh"
 
 
+def lost(line: str, match: re.Match) -> str:
+    """A collective's line, with what it takes for its result."""
+    attrs = re.search(r"\{.*\}", line)
+    return (f"{match[1]}{match[2]} = nn.scale {match[4]} by 1.0 "
+            f"{attrs[0] if attrs else ''} : {line.rsplit(' -> ', 1)[1]}")
+
+
 @kind("drop-all-reduce", "a partial sum is used as if it were whole")
 def drop_all_reduce(lines: Lines) -> Iterator[Change]:
     for at, match in each(lines, COLLECTIVE):
@@ -386,7 +393,43 @@ def other_fetch(lines: Lines) -> Iterator[Change]:
 
 
 textual("host-buffer", "a buffer on the host is in the arena", r"(plan\.buffer .*) host at", r"\1 at")
-textual("over-argument", "a result lies over what the function is given", r'(plan\.places = \[#plan\.place<)"slot (?!0)\d+", \d+', r'\1"slot 0", 0')
+
+RESIDUAL = r"(%arg\d+): (tensor<[^>]*>) \{pipe\.port = #pipe\.port<residual (\d+)>, plan\.place = (#plan\.place<[^>]*>)"
+
+
+@kind("over-argument", "a result lies over what the function is given")
+def over_argument(lines: Lines) -> Iterator[Change]:
+    # Not over residuals, which may have been read for the last time.
+    residuals = False
+    for at, line in enumerate(lines):
+        if "func.func" in line:
+            residuals = any('"slot 0"' in own[3] for own in re.findall(RESIDUAL, line))
+        new = re.sub(r'(plan\.places = \[#plan\.place<)"slot (?!0)\d+", \d+', r'\1"slot 0", 0', line)
+        if new != line and not residuals:
+            yield replaced(lines, at, new)
+
+
+@kind("over-kept", "half of a backward pass lies over what the other half reads")
+def over_kept(lines: Lines) -> Iterator[Change]:
+    heads = {}  # by action and stage
+    for at, match in each(lines, r"func\.func @backward_(input|weight)_(\d+)\("):
+        heads[match[1], match[2]] = at
+    for (half, stage), begin in heads.items():
+        if half != "input" or ("weight", stage) not in heads:
+            continue
+        later = {own[2] for own in re.findall(RESIDUAL, lines[heads["weight", stage]])}
+        end = next(at for at in range(begin, len(lines)) if lines[at] == "  }")
+        for name, type, residual, place in re.findall(RESIDUAL, lines[begin]):
+            # The last op of the half that makes as much, behind the last reader.
+            made = rf"plan\.places = \[(#plan\.place<[^>]*>)\].* {re.escape(type)}$"
+            for at in range(end - 1, begin, -1) if residual in later else ():
+                if re.search(rf"{name}\b", lines[at]):
+                    break
+                if match := re.search(made, lines[at]):
+                    yield replaced(lines, at, lines[at].replace(match[1], place))
+                    break
+
+
 textual("small-buffer", "a buffer is too small for what lies in it", r'(plan\.buffer .* (?:activations|transfers|workspace) at \d+ bytes) (?!0\b)\d+', r"\1 32")
 textual("short-life", "a buffer dies before it is read", r"(plan\.buffer .* activations .* live \[(\d+)), \d+", r"\1, \2")
 textual("one-buffer", "two slots of a call are one buffer", r'(plan\.action +(?:forward|backward).*)@"[^"]*", (@"[^"]*")', r"\1\2, \2")
@@ -507,78 +550,3 @@ textual("overwrite", "a gradient replaces those of the microbatches before", r"p
 textual("stale-gradient", "the gradients of the last step are not cleared", r"plan\.accumulate = 2 : i32", "plan.accumulate = 1 : i32")
 textual("overwrite-kernel", "a kernel's gradient replaces those before", r"( accumulate \[(?:\d, )*)[12]", r"\g<1>0")
 textual("stale-kernel", "a kernel adds to the gradients of the last step", r"( accumulate \[(?:\d, )*)2", r"\g<1>1")
-
-
-# What others have shipped, by the issue that told of it. That sends and receives may
-# wait for one another (pytorch/pytorch#172668) is the plan checker's: CheckTest.cpp.
-
-
-def lost(line: str, match: re.Match) -> str:
-    """A collective's line, with what it takes for its result."""
-    attrs = re.search(r"\{.*\}", line)
-    return (f"{match[1]}{match[2]} = nn.scale {match[4]} by 1.0 "
-            f"{attrs[0] if attrs else ''} : {line.rsplit(' -> ', 1)[1]}")
-
-
-@kind("norm-gradient", "a norm's gradient is not summed over tp under sequence "
-      "parallelism (NVIDIA/Megatron-LM#1446, #7452; Entangle)")
-def norm_gradient(lines: Lines) -> Iterator[Change]:
-    for at, match in each(lines, COLLECTIVE + r'\["tp"\] .*(?:ln_\w+|norm)\.\w+ gradient"'):
-        yield replaced(lines, at, lost(lines[at], match))
-
-
-@kind("replicated-gradient", "the gradient of a parameter that all tp ranks have is not "
-      "summed over them (NVIDIA/Megatron-LM#7452)")
-def replicated_gradient(lines: Lines) -> Iterator[Change]:
-    for at, match in each(lines, COLLECTIVE + r'\["tp"\] .*(?:bias|pack\S+) gradient"'):
-        yield replaced(lines, at, lost(lines[at], match))
-
-
-textual("vocabulary-padding", "what tp pads the vocabulary with is a word (NVIDIA/Megatron-LM#1754)", r"nn\.mask_padding (%\w+) .* by 0xFF800000 (?:\{.*\})? ?: (tensor<\S+>)", r"nn.stop_gradient \1 : \2")
-
-
-@kind("lost-layer", "a stage leaves out a layer (NVIDIA/Megatron-LM#1304, "
-      "pytorch/torchtitan#963)")
-def lost_layer(lines: Lines) -> Iterator[Change]:
-    add = re.compile(r'nn\.add (%\w+), %\w+ (\{.*"[\w.]+\.(?:h|layers)\.(\d+)".*\}) : (tensor<\S+>)$')
-    function, last = "", {}
-    for at, line in enumerate(lines):
-        if found := re.match(r"  func\.func @(\w+)", line):
-            function, last = found[1], {}
-        match = add.search(line)
-        if not match or not function.startswith("forward"):
-            continue
-        if match[3] in last:
-            new = list(lines)
-            for place in (last[match[3]], at):
-                new[place] = add.sub(r"nn.scale \1 by 1.0 \2 : \4", lines[place])
-            yield at, new
-        last[match[3]] = at
-
-
-@kind("swap-layers", "two layers of a stage change places")
-def swap_layers(lines: Lines) -> Iterator[Change]:
-    read = re.compile(r"(nn\.read @[\w.]+\.(?:h|layers)\.)(\d+)(\.)")
-    starts = [at for at, _ in each(lines, r"^  func\.func @forward")] + [len(lines)]
-    for first, last in zip(starts, starts[1:]):
-        end = next((n for n in range(first, last) if lines[n] == "  }"), last)
-        reads = {at: match for at, match in each(lines[:end], read.pattern) if at > first}
-        layers = sorted({int(match[2]) for match in reads.values()})
-        for one, other in zip(layers, layers[1:]):
-            exchanged = {str(one): str(other), str(other): str(one)}
-            new = list(lines)
-            for at, match in reads.items():
-                layer = exchanged.get(match[2], match[2])
-                new[at] = read.sub(rf"\g<1>{layer}\g<3>", lines[at])
-            yield min(reads), new
-
-
-@kind("context-mean", "gradients of a loss that counts tokens are averaged over cp, not "
-      "summed (NVIDIA/Megatron-LM#673)")
-def context_mean(lines: Lines) -> Iterator[Change]:
-    for at, match in each(lines, COLLECTIVE + r'\["cp"\] .* gradient"'):
-        attrs = re.search(r"\{.*\}", lines[at])
-        whole = lines[at].replace(f"{match[2]} = ", "%whole = ", 1)
-        mean = (f"{match[1]}{match[2]} = nn.scale %whole by 0.5 "
-                f"{attrs[0] if attrs else ''} : {lines[at].rsplit(' -> ', 1)[1]}")
-        yield replaced(lines, at, whole, mean)

@@ -26,6 +26,7 @@ import tempfile
 from collections.abc import Callable
 
 import defect_kinds
+import shipped_defects  # noqa: F401, its kinds come before those of kernels
 import kernel_defects
 from harness import GOLDEN, ROOT, Failure, Outcome, Reporter, Tools, arguments
 

@@ -13,6 +13,7 @@ well, so that this fails only where the run does."""
 import json
 import pathlib
 import random
+import statistics
 import sys
 import tempfile
 import threading
@@ -32,14 +33,20 @@ class Stamps(threading.Thread):
         self.start()
 
     def run(self) -> None:
+        """Reads what is new only: all of a long log would keep a core busy that the
+        run is measured on."""
         places = dict.fromkeys(self.paths, 0)
         while not self.ended.wait(0.005):
             now = time.monotonic()
             for path, place in places.items():
-                text = path.read_text()[place:] if path.exists() else ""
-                whole = text[: text.rfind("\n") + 1]
+                if not path.exists() or path.stat().st_size == place:
+                    continue
+                with path.open("rb") as file:
+                    file.seek(place)
+                    new = file.read()
+                whole = new[: new.rfind(b"\n") + 1]
                 places[path] += len(whole)
-                self.lines += [(now, line) for line in whole.splitlines()]
+                self.lines += [(now, line) for line in whole.decode().splitlines()]
 
     def first(self, after: float, word: str) -> tuple[float, str]:
         return next(x for x in self.lines if x[0] >= after and word in x[1])
@@ -75,6 +82,27 @@ def parts_of(stamps: Stamps, instant: float, pace: float) -> list[float] | None:
     return seconds + [(before[-1] - first + 1.5) * pace]
 
 
+def slow_starts(rows: list[dict]) -> float:
+    """Seconds that the second to tenth step after a restart take longer than the
+    run's median step, for one restart on average; the first is a part of its own."""
+    usual = statistics.median(x["step_seconds"] for x in rows)
+    begins = [i for i in range(1, len(rows)) if rows[i]["step"] <= rows[i - 1]["step"]]
+    late = [x["step_seconds"] - usual for i in begins for x in rows[i + 1 : i + 10]]
+    return sum(late) / max(1, len(begins))
+
+
+def between_steps(stamps: Stamps) -> float:
+    """Seconds from the end of a step's line to the begin of the next step, on
+    average, where no fault comes in between."""
+    rows = [(x, json.loads(y)) for x, y in stamps.lines if y.startswith('{"step"')]
+    gaps = [
+        later - sooner - b["step_seconds"]
+        for (sooner, a), (later, b) in zip(rows, rows[1:])
+        if b["step"] == a["step"] + 1
+    ]
+    return sum(gaps) / len(gaps)
+
+
 def goodput_case(suite: Suite, seconds: int, faults: int, every: int) -> None:
     def undisturbed() -> float:
         job = Job(suite, 40)
@@ -106,11 +134,17 @@ def goodput_case(suite: Suite, seconds: int, faults: int, every: int) -> None:
         parts = [x for x in (parts_of(stamps, y, pace) for y in happened) if x]
         names = [name for name, _ in PARTS] + ["steps done again"]
         means = [sum(x) / len(x) for x in zip(*parts)]
+        rows = [json.loads(y) for _, y in stamps.lines if y.startswith('{"step"')]
+        own = statistics.mean(x["step_seconds"] for x in rows)
         return (
             f"{steps} steps, {pace:.3g} s each undisturbed, in {taken:.0f} s "
             f"with {faults} faults: {100 * ideal / taken:.1f} % of the throughput,"
             f" {(taken - ideal) / faults:.2g} s a fault; of {len(parts)} of them: "
             + ", ".join(f"{x} {y:.2f} s" for x, y in zip(names, means))
+            + f"; by what all steps took, {own:.3g} s each, {100 * steps * own / taken:.1f} %; "
+            f"slow steps after a fault {slow_starts(rows):.2f} s; between two steps "
+            f"{1000 * between_steps(stamps):.1f} ms, in all "
+            f"{len(rows) * between_steps(stamps):.1f} s"
         )
 
     suite.report.case("goodput", measure)

@@ -12,12 +12,13 @@ copy's master, is on the host to the byte, and the arena has less by that but fo
 the update works with; so is what forward passes keep. Checkpoints go from plans
 with to plans without, and back."""
 
+import json
 import pathlib
 import re
 import sys
 import tempfile
 
-from harness import ROOT, Reporter, Tools, arguments, require, write_tokens
+from harness import ROOT, Failure, Reporter, Tools, arguments, require, write_tokens
 from processes import NANO, metrics
 
 STEPS = 3
@@ -138,6 +139,46 @@ def smaller(suite: Suite):
     return f"{before['arena']} -> {after['arena']}, state {state}"
 
 
+def picked(suite: Suite) -> str:
+    """What the planner puts on hosts by itself, on GPUs too small for the rest:
+    compiled for them, it fits; on processors it trains as without."""
+    cluster = suite.folder / "small.json"
+    words = ("--seq", 64, "--global-batch", 8, "--zero", 0, "--mesh", "pp=2,dp=1,tp=1")
+    for megabytes in range(46, 36, -2):  # 34 of them for matmuls
+        device = {"memoryBytes": megabytes * 1e6, "reservedBytes": 0}
+        cluster.write_text(
+            json.dumps({"extends": "h100", "name": "small", "device": device})
+        )
+        name = f"{cluster}:1x2"
+        told = suite.tools.run("plaitc", NANO, "--cluster", name, *words, "--predict")
+        found = json.loads(told.stdout)["configuration"]
+        if found["offload"] == "optimizer+activations":
+            break
+    else:
+        raise Failure(f"not all that can be is on hosts: {found}")
+    plan = suite.folder / "picked.plan"
+    compiled = ("--cluster", name, *words, "--no-reference", "-o", plan)
+    suite.tools.run("plaitc", NANO, *compiled)
+    suite.tools.run("plait-plan", "check", plan)
+    shown = suite.tools.run("plait-plan", "show", plan).stdout
+    require(f", offload {found['offload']}" in shown, shown)
+    for arena in suite.get_bytes(plan):
+        require(arena["arena"] <= device["memoryBytes"], arena)
+    layout = (
+        *("--mesh", "pp={pp},dp={dp},cp={cp},tp={tp}".format(**found)),
+        *("--schedule", found["schedule"], "--chunks", found["chunks"]),
+        *("--recompute", found["recompute"], "--zero", found["zero"]),
+        *("--seq", 64, "--global-batch", 8, "--micro-batch", found["micro_batch"]),
+        *("--layers", ",".join(map(str, found["layers"])), "--no-reference"),
+    )
+    trained = []
+    for offload in ("none", found["offload"]):
+        suite.tools.run("plaitc", NANO, *layout, "--offload", offload, "-o", plan)
+        trained.append(suite.train(plan, STEPS))
+    require(trained[0] == trained[1], "other losses or weights")
+    return f"{found['offload']} in {device['memoryBytes']:.0f} bytes"
+
+
 def resumes(suite: Suite, first: str, then: str):
     """A checkpoint of one plan is the other's, of another mesh."""
     meshes = {
@@ -168,6 +209,7 @@ def main() -> int:
                     f"{layout}/{offload}", lambda: suite.compare(layout, offload)
                 )
         report.case("smaller", lambda: smaller(suite))
+        report.case("picked", lambda: picked(suite))
         for first, then in (("none", "both"), ("both", "none")):
             report.case(
                 f"resume/{first}-{then}", lambda: resumes(suite, first, then)

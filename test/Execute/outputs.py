@@ -193,7 +193,40 @@ def output_cases(suite: Suite) -> None:
             code = 2 if "diff" in given else 1
             require(done.returncode == code, f"{name}: {done.returncode}")
 
+    def file_size_limit(folder):
+        """A file that may not become as long is as one on a full disk. The shell
+        counts in KiB. Code of plans is loaded from a file, too."""
+
+        def fails(limit, name, *words) -> str:
+            done = subprocess.run(
+                ["bash", "-c", f'ulimit -f {limit}; exec "$@"', "limited",
+                 tools.folder / name, *map(str, words)],
+                capture_output=True,
+                text=True,
+            )
+            require(done.returncode == 1, f"{done.returncode}: {done.stderr}")
+            require(names(folder) == before, names(folder))
+            return done.stderr
+
+        for part in ("c", "saved"):
+            (folder / part).mkdir()
+        before = names(folder)
+        training = (folder / "a.plan", *DATA, "--steps", "4")
+        errors = fails(4, "plaitc", GPT2, *COMPILE, "-o", folder / "b.plan")
+        errors += fails(300, "plait-run", *training, "--save", folder / "saved")
+        checkpoints = ("--checkpoint", folder / "c", "--checkpoint-every", "2")
+        said = fails(300, "plait-run", *training, *checkpoints)
+        ends = [x for x in (errors + said).splitlines() if "too large" in x]
+        require(
+            len(ends) == 5 and all(x.endswith(": File too large") for x in ends),
+            errors + said,
+        )
+        require("warning: no checkpoint of step 2: " in said, said)
+        last = said.strip().splitlines()[-1]
+        require("checkpoint of step 4, the last one" in last, said)
+
     suite.case("lost-text", lost_text)
+    suite.case("file-size-limit", file_size_limit)
     suite.case("plan-to-standard-output", plan_to_standard_output)
     suite.case("plan-to-terminal", plan_to_terminal)
     suite.case("plan-over-link", plan_over_link)

@@ -172,6 +172,13 @@ def kind_cases(suite: Suite) -> None:
         ["one", "two", "three"], "--lines",
     )
 
+    # Python converts no integer of so many digits.
+    check(
+        "long-number",
+        lambda: [suite.write("a.jsonl", '{"text": "a", "id": ' + "9" * 5000 + "}")],
+        ["a"],
+    )
+
     def wide():
         """A vocabulary that two bytes do not hold."""
         path = suite.path("wide.json")

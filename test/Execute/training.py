@@ -281,6 +281,23 @@ def watching_cases(suite: Suite) -> None:
         require(found["plait_resident_memory_bytes"] > 1 << 20, str(found))
         return f"{len(found)} metrics of step {row['step']}"
 
+    def serves_version_6(host):
+        """What is said to be the place can be opened."""
+        plan = suite.compile(case, ("1",))
+        process = subprocess.Popen(
+            [suite.tools.folder / "plait-run", plan, *map(str, data), "--steps",
+             "1000000", "--metrics-port", f"{host}:0"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )
+        try:
+            said = next(x for x in process.stderr if re.search("metrics at|error", x))
+            require("metrics at http://[::1]:" in said, said)
+            with urllib.request.urlopen(said.split()[-1]) as reply:
+                require(b"plait_run_info" in reply.read(), said)
+        finally:
+            process.kill()
+            process.communicate()
+
     def page():
         plan = suite.compile(case, ("pp=2,tp=2", "--schedule", "zb-v"))
         path = suite.folder / "run.html"
@@ -353,6 +370,10 @@ def watching_cases(suite: Suite) -> None:
 
     suite.report.case("tensorboard", tensorboard)
     suite.report.case("metrics", metrics)
+    addresses = pathlib.Path("/proc/net/if_inet6")
+    if addresses.exists() and f"{1:032}" in addresses.read_text():
+        for host in ("[::1]", "::1"):
+            suite.report.case(f"metrics/{host}", lambda h=host: serves_version_6(h))
     suite.report.case(
         "refuses/metrics-port",
         refuses("--metrics-port", "70000", message="'70000' is neither a port"),

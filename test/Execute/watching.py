@@ -88,7 +88,7 @@ def traced(suite: Suite, processes: int, which: list[int], *options):
     run(
         *(suite, plan, processes, "--steps", 8, "--log", log),
         # As plait-plan simulate has it without a profile.
-        *("--overlap", "on", "--trace", path, *options),
+        *("--overlap", "off", "--trace", path, *options),
     )
     names, events = read_trace(path)
     nests(events)
@@ -102,10 +102,9 @@ def traced(suite: Suite, processes: int, which: list[int], *options):
     suite.tools.run("plait-plan", "simulate", plan, "--trace", simulated)
     # By the rank of the pipeline, of which each has four of the plan.
     programs: dict[int, list] = {0: [], 1: []}
-    beside = 2  # rows of a program: it communicates beside computing
     for event in json.loads(simulated.read_text())["traceEvents"]:
         if event["ph"] == "X":
-            programs[event["tid"] // beside].append(event)
+            programs[event["tid"]].append(event)
 
     steps = [x for x in events if names[x["pid"]] == "steps"]
     for row, what in ((0, "measured"), (1, "predicted")):

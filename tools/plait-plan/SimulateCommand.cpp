@@ -44,9 +44,11 @@ struct Input {
   plan::ReplayCosts predicted;
 
   /// Whether ranks communicate beside computing: as they did where that was
-  /// measured, else wherever they can.
+  /// measured, else as plait-run does by itself. Ranks of one machine are taken
+  /// for those of one process.
   bool overlaps() const {
-    return profile ? profile->overlap : plan::hasStreams(plan);
+    return profile ? profile->overlap
+                   : plan::overlaps(plan, /*wanted=*/cluster.nodes > 1);
   }
 };
 

@@ -23,6 +23,13 @@ using namespace plait;
 
 namespace {
 
+/// Whether somebody has said so: a flag may be given as false, in a file or as
+/// --shuffle=false.
+bool isGiven(const CLI::Option &option) {
+  bool isFlag = option.get_expected_max() == 0;
+  return option.count() > 0 && (!isFlag || option.as<bool>());
+}
+
 /// A TOML file whose keys are the long names of options. CLI11 asks it for
 /// items, and checks their values as it does those of the command line. Errors
 /// name the file; keys that are no options are errors, so that a typing mistake
@@ -42,8 +49,13 @@ public:
     std::vector<CLI::ConfigItem> items;
     try {
       // In the order of their names; TOML admits each once.
-      for (auto &&[key, value] : toml::parse(input))
-        items.push_back(makeItem(std::string(key.str()), value));
+      for (auto &&[key, value] : toml::parse(input)) {
+        CLI::ConfigItem item = makeItem(std::string(key.str()), value);
+        // CLI11 would take a flag that is false for given, with all that it
+        // needs and excludes.
+        if (value.value_exact<bool>() != false)
+          items.push_back(std::move(item));
+      }
     } catch (const toml::parse_error &error) {
       refuse(describe(error));
     }
@@ -360,6 +372,10 @@ void addExecutorOptions(CLI::App &app, Options &options) {
   app.add_option("--cuda-graph", options.cudaGraph,
                  "Record a step on GPUs and replay it")
       ->check(CLI::IsMember({"on", "off"}));
+  app.add_option("--time-matmuls", options.timeMatmuls,
+                 "On GPUs, take the fastest algorithms of the same bits; "
+                 "verbose: say which")
+      ->check(CLI::IsMember({"on", "off", "verbose"}));
   app.add_option("--overlap", options.overlap,
                  "On CPUs, communicate over dp beside computing; auto: with "
                  "several processes")
@@ -409,12 +425,11 @@ std::vector<std::string> plait::argumentsOfProcess(const CLI::App &app) {
   for (const CLI::Option *option : app.get_options()) {
     std::string name = option->get_single_name();
     // Only what was given: defaults of the processes are the same.
-    if (option->count() == 0 || others.count(name) || ofSupervisor.count(name))
+    if (!isGiven(*option) || others.count(name) || ofSupervisor.count(name))
       continue;
-    if (option->get_expected_max() > 0)
-      words.push_back("--" + name + "=" + option->results().back());
-    else if (option->as<bool>()) // a flag
-      words.push_back("--" + name);
+    bool isFlag = option->get_expected_max() == 0;
+    words.push_back("--" + name +
+                    (isFlag ? "" : "=" + option->results().back()));
   }
   return words;
 }
@@ -424,12 +439,12 @@ std::vector<std::string> plait::argumentsOfProcess(const CLI::App &app) {
 std::string plait::findExcludedByCheck(const CLI::App &app) {
   // What a comparison has in common with a run.
   static const std::set<std::string> common = {
-      "help",         "config",  "plan",    "weights",    "tokens",
-      "token-type",   "text",    "shuffle", "check",      "tf32",
-      "seed",         "threads", "devices", "cuda-graph", "timeout",
-      "document-end", "overlap"};
+      "help",         "config",  "plan",        "weights",    "tokens",
+      "token-type",   "text",    "shuffle",     "check",      "tf32",
+      "seed",         "threads", "devices",     "cuda-graph", "timeout",
+      "document-end", "overlap", "time-matmuls"};
   for (const CLI::Option *option : app.get_options())
-    if (option->count() && !common.count(option->get_single_name()))
+    if (isGiven(*option) && !common.count(option->get_single_name()))
       return "--" + option->get_single_name();
   return "";
 }
@@ -466,7 +481,7 @@ std::string plait::describeSettings(const CLI::App &app,
     if (name == "steps" && app.count("--epochs"))
       continue;                            // its default has no meaning
     if (option->get_expected_max() == 0) { // a flag
-      settings[name] = option->count() > 0;
+      settings[name] = isGiven(*option);
       continue;
     }
     std::string value =

@@ -20,7 +20,7 @@ struct Options {
   std::optional<std::string> traceSteps; // see parseSteps; else the last one
   bool check = false;
   double timeout = 600;
-  std::string cudaGraph = "on", overlap = "auto";
+  std::string cudaGraph = "on", overlap = "auto", timeMatmuls = "on";
   std::string checkpointEvery, replicaEvery; // see parseCheckpointEvery
   std::string onNan = "stop";
   std::string onSpike = "ignore";

@@ -131,8 +131,28 @@ void Trace::predict() {
     costs = "none: " + (warning = replayed.status().message());
 }
 
-/// Streams of a rank are counted in its notes, so that only those that exist
-/// have rows.
+/// By what the operations of each stream are: copies to the host and from there
+/// have streams of their own on GPUs. Only streams that exist have a name,
+/// which a rank's notes tell: plans use as many as they have groups and routes.
+std::vector<std::string> Trace::nameStreams(uint32_t rank) const {
+  std::vector<std::string> names;
+  const fb::Program &program =
+      *plan.programs()->Get(notes.mesh().index(rank, 0));
+  plan::forEachOperation(program, [&](const plan::Operation &operation) {
+    uint32_t stream = notes.streamOf(rank, operation.index);
+    for (size_t next = names.size(); next <= stream; ++next)
+      names.push_back(next ? "communication " + std::to_string(next)
+                           : "computing");
+    const fb::Step *step = operation.get(program);
+    const auto *copy = step ? step->step_as_CopyStep() : nullptr;
+    if (stream && copy)
+      names[stream] = copy->kind() == fb::CopyKind::ToHost
+                          ? "copies to the host"
+                          : "copies from the host";
+  });
+  return names;
+}
+
 void Trace::addNames() {
   auto addProcess = [&](uint32_t process, const std::string &name) {
     planner::addName(events, "process_name", process, 0, name);
@@ -148,22 +168,18 @@ void Trace::addNames() {
     planner::addName(events, "thread_name", stepsProcess, 1, "predicted");
   for (uint32_t rank = 0; rank < notes.mesh().ranks(); ++rank) {
     std::string name = "rank " + std::to_string(rank);
-    // Plans use as many as they have groups and routes.
-    uint32_t streams = 0;
-    for (size_t i = 0; i < notes.countLaps(rank); ++i)
-      streams = std::max(streams, notes.streamOf(rank, i) + 1);
     addProcess(measuredProcess(rank), "measured " + name);
-    for (uint32_t stream = 0; stream < streams; ++stream)
+    std::vector<std::string> streams = nameStreams(rank);
+    for (uint32_t stream = 0; stream < streams.size(); ++stream)
       planner::addName(events, "thread_name", measuredProcess(rank), stream,
-                       stream == 0 ? "computing"
-                                   : "communication " + std::to_string(stream));
+                       streams[stream]);
     if (!predicted)
       continue;
     addProcess(predictedProcess(rank), "predicted " + name);
     planner::addName(events, "thread_name", predictedProcess(rank), 0,
                      "computing");
     // A prediction has one stream for all that communicates.
-    if (plan::hasStreams(plan))
+    if (overlaps)
       planner::addName(events, "thread_name", predictedProcess(rank), 1,
                        "communication");
   }
@@ -240,8 +256,7 @@ void Trace::addStep() {
     addMeasured(rank);
     if (predicted)
       planner::addActions(events, plan, *predicted, notes.mesh().index(rank, 0),
-                          predictedProcess(rank), 0, plan::hasStreams(plan),
-                          at);
+                          predictedProcess(rank), 0, overlaps, at);
   }
   ++traced;
   // A gap shows where the next one begins.

@@ -46,6 +46,7 @@ private:
   using Time = runtime::StepClock::Time;
 
   void predict();
+  std::vector<std::string> nameStreams(uint32_t rank) const;
   void addNames();
   void addStep();
   void addMeasured(uint32_t rank);

@@ -102,9 +102,13 @@ Status compareProcesses(runtime::Rendezvous &processes,
 }
 
 /// That no output takes the place of what the run reads, or of another one.
-Status checkFiles(const Options &options) {
+Status checkFiles(const CLI::App &app, const Options &options) {
   const runtime::TrainOptions &train = options.train;
-  NamedPaths inputs = {{"plan", options.plan}, {"--weights", train.weights}};
+  NamedPaths inputs = {{"plan", options.plan},
+                       {"--weights", train.weights},
+                       {"--hosts", options.supervisor.hosts}};
+  for (const std::string &path : app.get_option("--config")->results())
+    inputs.emplace_back("--config", path);
   for (auto [option, list] : {std::pair("--tokens", &train.tokens),
                               {"--text", &train.text},
                               {"--eval-tokens", &train.evalTokens},
@@ -134,7 +138,7 @@ Status checkOptions(const CLI::App &app, const Options &options) {
   if (isStandardOutput(train.dashboard))
     return Status::failure("--dashboard is written again and again, which "
                            "standard output cannot be");
-  PLAIT_RETURN_IF_ERROR(checkFiles(options));
+  PLAIT_RETURN_IF_ERROR(checkFiles(app, options));
   if (!options.profile.empty() && train.steps < 2)
     return fail("--profile needs at least 2 steps, the first one is left out; "
                 "--steps is ",
@@ -146,6 +150,9 @@ Status checkOptions(const CLI::App &app, const Options &options) {
   if (!evaluates && (train.evalEvery || train.evalSteps))
     return fail(train.evalEvery ? "--eval-every" : "--eval-steps",
                 " needs --eval-tokens or --eval-text");
+  for (const char *option : {"--spike-steps", "--spike-deviations"})
+    if (app.count(option) && options.onSpike == "ignore")
+      return fail(option, " needs --on-spike");
   // There must be something to roll back to.
   for (auto [option, policy] : {std::pair("--on-nan", &options.onNan),
                                 {"--on-spike", &options.onSpike}})
@@ -161,11 +168,25 @@ Status checkOptions(const CLI::App &app, const Options &options) {
   return Status::success();
 }
 
+/// What was asked for and means nothing to the plan. Its default may.
+Status checkTarget(const CLI::App &app, const plan::PlanFile &file,
+                   const Options &options) {
+  std::string_view backend = plan::backendOf(file.plan());
+  for (const CLI::Option *option : app.get_options()) {
+    std::string name = option->get_single_name();
+    std::string_view of = runtime::backendOfOption(name);
+    if (option->count() && !of.empty() && of != backend)
+      return fail("--", name, " is of plans for ", of, ", '", options.plan,
+                  "' is for ", backend);
+  }
+  return Status::success();
+}
+
 /// 1. Options become those of the runtime.
 /// 2. The plan is opened, verified and compared with that of the other
 ///    processes; all of them call this, also where opening has failed.
 /// 3. One of three things is done with it.
-Status run(Options &options) {
+Status run(const CLI::App &app, Options &options) {
   // 1. What is printed gives way to what is written to standard output.
   for (const std::string *file :
        {&options.train.log, &options.profile, &options.trace})
@@ -179,6 +200,8 @@ Status run(Options &options) {
   // Whether the update follows is decided on the host.
   options.train.executor.cudaGraph =
       options.cudaGraph == "on" && options.onNan != "skip";
+  options.train.executor.gemmTiming.enabled = options.timeMatmuls != "off";
+  options.train.executor.gemmTiming.verbose = options.timeMatmuls == "verbose";
   options.train.onSpike = spikePolicyOf(options.onSpike);
   options.train.interrupted = [] { return receivedInterrupt() != 0; };
   runtime::CheckpointOptions &checkpoint = options.train.checkpoint;
@@ -201,6 +224,7 @@ Status run(Options &options) {
     PLAIT_RETURN_IF_ERROR(compareProcesses(*processes, file));
   if (!file.ok())
     return file.status();
+  PLAIT_RETURN_IF_ERROR(checkTarget(app, *file, options));
   options.train.planHash = file->hash();
   // 3. Measure, check or train.
   if (options.measures())
@@ -309,7 +333,7 @@ int main(int argc, char **argv) {
   // 4. Failures of options, too, are told by one process.
   Status status = checkOptions(app, options);
   if (status.ok())
-    status = run(options);
+    status = run(app, options);
   if (!status.ok())
     tell(app, processes->get(), status);
   if (int signal = receivedInterrupt())

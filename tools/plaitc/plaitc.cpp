@@ -246,6 +246,10 @@ static plait::Status checkProjectionOptions(const CLI::App &app) {
                             "--schedule-file", "--claim", "--shard"})
     if (app.count("--also") && app.count(other))
       return plait::fail("--also excludes ", other);
+  for (const char *compiled : {"--output", "--compile-to"})
+    if (app.count("--predict") && app.count(compiled))
+      return plait::fail("--predict excludes ", compiled,
+                         ": it compiles nothing");
   if (app.count("--price") && !app.count("--train-tokens"))
     return plait::fail("--price needs --train-tokens");
   return plait::Status::success();
@@ -400,7 +404,7 @@ static bool plan(const CLI::App &app, CompileOptions &options,
                !planning.whyNot.empty() || !planning.report.empty() ||
                !planning.trace.empty() || planning.trainTokens > 0 ||
                !compared.empty();
-  // --output or --compile-to always compile, unless --predict says not to.
+  // --output or --compile-to always compile.
   planning.compiles = !planning.predict && !(tells && options.output.empty() &&
                                              options.compileTo.empty());
   if (!compared.empty())

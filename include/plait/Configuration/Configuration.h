@@ -320,6 +320,10 @@ Status checkExecutable(const Strategy &strategy);
 /// Success where `recompute` says something of each of `stages` virtual stages.
 Status checkStages(const Recomputation &recompute, int64_t stages);
 
+/// Success where `recompute` asks for no more layers than `most`, which some
+/// virtual stage has. Others may have fewer.
+Status checkLayerCounts(const Recomputation &recompute, int64_t most);
+
 } // namespace plait
 
 #endif // PLAIT_CONFIGURATION_CONFIGURATION_H

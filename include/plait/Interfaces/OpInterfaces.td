@@ -131,6 +131,11 @@ def ContractionOpInterface : OpInterface<"ContractionOpInterface"> {
       they are long.
     }],
       "bool", "takesRowPitch", (ins), "", "return false;">,
+    InterfaceMethod<[{
+      What the contraction is added to. The first result takes its place in
+      memory. Null: nothing.
+    }],
+      "::mlir::Value", "getAddend", (ins), "", "return {};">,
   ];
   let extraSharedClassDeclaration = [{
     ::llvm::StringRef getLhsLetters() {

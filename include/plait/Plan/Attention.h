@@ -17,6 +17,7 @@
 
 #include "plait/Plan/Plan_generated.h"
 #include "plait/Plan/Ranks.h"
+#include "plait/Support/ChunkOrder.h"
 #include "plait/Support/Status.h"
 
 #include <cstdint>
@@ -32,6 +33,15 @@ Status checkAttention(const Mesh &mesh, const fb::AttentionStep &step);
 /// in one step, forward and backward; fails with what is in the way.
 Status checkGpuAttention(fb::DType dtype, int64_t queries, int64_t headSize,
                          int architecture);
+
+/// The same of a rank's `queries` in zig-zag order, which has chunks, with
+/// `heads` of all sequences: they are two pieces, each a step for the library
+/// that checkGpuAttention() has to accept.
+Status checkGpuChunks(const ChunkOrder &order, int64_t queries, int64_t heads);
+
+/// The bytes of what such a step adds to the gradient of its keys, or of its
+/// values, from a piece that sees so many positions.
+uint64_t attentionTermBytes(const fb::AttentionStepT &step, int64_t positions);
 
 /// An upper bound of the device memory, in bytes, that a GPU of `architecture`
 /// or later needs to compute `step`, beside its tensors. It grows with the

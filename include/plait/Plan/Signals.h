@@ -15,7 +15,9 @@
 namespace plait {
 
 /// From now on a signal that ends the process, crashes among them, removes its
-/// temporary files first. Signals that were ignored stay ignored.
+/// temporary files first. Signals that were ignored stay ignored. The limit of
+/// a file's size (ulimit -f) is no such signal, but a failure to write, as that
+/// of a full disk.
 void removeTemporaryFilesOnSignals();
 
 /// From now on the first SIGINT, SIGTERM or SIGUSR1 (which launchers pass on,

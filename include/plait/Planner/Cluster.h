@@ -145,9 +145,12 @@ struct Device {
   double memoryFraction = 1;  // of it that large kernels reach
   /// Bytes at which a memory-bound kernel reaches half of that.
   double memoryHalfBytes = 0;
-  /// Bytes/s that copies to the host's page-locked memory reach, and as many at
-  /// once from there.
+  /// Bytes/s that copies to the host's page-locked memory reach while the other
+  /// devices of the node copy as well, and as many at once from there; 0: not
+  /// known.
   double hostBandwidth = 0;
+  /// This device's share of the host's memory; 0: not known.
+  double hostBytes = 0;
   /// What it draws at most, by its specification; 0: not known.
   double powerWatts = 0;
   int multiprocessors = 1;

@@ -43,6 +43,8 @@ struct CostOptions {
   /// the sequence (balanced), or the cost is that of the last ones.
   int context = 1;
   bool balancedContext = true;
+  /// They have two pieces of it, in zig-zag order.
+  bool reorderedContext = false;
   /// They have of attention 1/context of the heads, and all queries.
   bool contextHeads = false;
   /// Traffic per element that the matmul of a weight's gradient has at its

@@ -76,6 +76,8 @@ struct StageTime {
   double tensorForward = 0, tensorBackward = 0; // exposed
   double contextForward = 0, contextBackward = 0;
   double memory = 0, launch = 0; // as in Breakdown, of the three passes
+  // Waiting for copies to and from the host.
+  double hostForward = 0, hostBackward = 0;
 
   double sum() const { return forward + backwardInput + backwardWeight; }
   /// Communication that nothing hides.
@@ -108,6 +110,19 @@ struct Estimate {
       peak = stage.peak() > peak ? stage.peak() : peak;
     return peak;
   }
+  double hostMemory() const {
+    double most = 0;
+    for (const StageMemory &stage : memory)
+      most = stage.host > most ? stage.host : most;
+    return most;
+  }
+  /// Whether it is more than the device leaves, or than the host does.
+  bool isTooLarge(const Device &device) const {
+    return peakMemory() > device.usableBytes() || exceedsHost(device);
+  }
+  bool exceedsHost(const Device &device) const {
+    return device.hostBytes > 0 && hostMemory() > device.hostBytes;
+  }
 };
 
 /// Predicts a step. Where recomputation is Auto, each rank gets the fastest
@@ -117,7 +132,7 @@ struct Estimate {
 /// cannot fit computes all layers again. Fails when the configuration makes no
 /// sense (the batch does not divide, more virtual stages than layers, an
 /// unknown schedule, more ranks than the cluster has); not fitting into memory
-/// is no failure: compare peakMemory() with cluster.device.usableBytes().
+/// is no failure: ask isTooLarge().
 /// `work` must be of the configuration's tensor-parallel degree and sequence
 /// parallelism.
 Result<Estimate> estimate(const Work &work, const Cluster &cluster,

@@ -65,6 +65,9 @@ struct Framework {
   bool overlapsParts = false;
   /// With ZeRO 3, gradients are reduced after every microbatch.
   bool reduceEveryMicrobatch = true;
+  /// What lies in the memory of hosts is searched for. Otherwise it is what is
+  /// given, nothing by default.
+  bool searchesOffload = true;
   /// Selective recomputation takes all that is cheap, as the profile has it.
   /// Otherwise the inside of attention alone (Korthikanti et al. 2022).
   bool recomputesCheap = true;

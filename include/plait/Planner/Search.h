@@ -14,10 +14,11 @@
 //
 // The same input gives the same result, byte for byte but for wall-clock
 // seconds: work is handed to threads in rounds of fixed size. Of the runners-up
-// that are within `robustBand` of the fastest the simplest is picked: fewest
-// axes of the mesh, then schedule::Generator::simplicity, then fewest chunks;
-// the notes say so. Equal times are decided by fewer ranks of tp, then of pp,
-// then by the configuration in words.
+// that are within `robustBand` of the fastest the simplest is picked: nothing
+// on hosts, then fewest axes of the mesh, then schedule::Generator::simplicity,
+// then fewest chunks; the notes say so. Equal times are decided by less on
+// hosts, then by fewer ranks of tp, then of pp, then by the configuration in
+// words.
 //
 //===----------------------------------------------------------------------===//
 
@@ -40,7 +41,7 @@ namespace plait::planner {
 /// mesh has at least one entry; order and duplicates do not matter. Of `layers`
 /// nothing is read: stages are cut by cost, and evenly where that is possible.
 /// Those of `microBatch` that divide a replica's share of the batch are tried;
-/// empty: all that do, up to 128.
+/// empty: all that do, up to 128. `offload` has none among several.
 struct SearchSpace : StrategySpace {
   std::string name = "plainest"; // for messages
   std::vector<int> context = {1};
@@ -48,7 +49,7 @@ struct SearchSpace : StrategySpace {
   /// The plainest strategy alone.
   SearchSpace();
   /// Everything that can be compiled: all schedules, chunks up to 8, ZeRO 0 to
-  /// 3, all kinds of recomputation, context up to 64.
+  /// 3, all kinds of recomputation and of offload, context up to 64.
   static SearchSpace all();
 };
 

@@ -40,6 +40,18 @@ class Device;
 class Rendezvous;
 class StepNotes;
 
+/// On GPUs: whether GEMMs take the fastest of the algorithms that have the same
+/// bits, as measured when the plan is loaded.
+struct GemmTiming {
+  bool enabled = true;
+  bool verbose = false; // a line for each GEMM
+  /// Of a GPU, for all of them.
+  std::chrono::milliseconds limit = std::chrono::seconds(10);
+  /// Elements of C from which on it is looked at, in bf16 and else: fewer would
+  /// not show that the bits differ.
+  int64_t leastNarrow = 1 << 20, least = 1 << 12;
+};
+
 struct ExecutorOptions {
   /// Threads of all ranks on this host; a rank has an equal share, at least
   /// one.
@@ -61,6 +73,7 @@ struct ExecutorOptions {
   std::function<Result<uint64_t>()> copyBytes = {};
   /// Round the factors of f32 GEMMs to TF32's 10 bits of mantissa.
   bool tf32 = false;
+  GemmTiming gemmTiming = {};
   /// Every so many steps each operation on CPUs is looked at, and the first one
   /// that makes NaN or an infinity of finite numbers fails; 0: never.
   uint64_t guardEvery = 0;
@@ -134,7 +147,8 @@ public:
   /// One line that says where they run; empty where that goes without saying.
   virtual const std::string &placement() const = 0;
   /// One line with the versions of the libraries that compute and communicate,
-  /// in the process of rank 0; empty in others, and on CPUs.
+  /// and how the GEMMs of rank 0 have been timed, in the process of rank 0;
+  /// empty in others, and on CPUs.
   virtual const std::string &libraries() const = 0;
   /// A line for each GPU: what the arenas take of its memory, and what the
   /// libraries have taken by now, which is all there will be after two steps.

@@ -13,8 +13,7 @@
 // Calls of all processes wait for those that are late for the time limit of the
 // run, then fail with their names, as far as they are known: what may take
 // longer is done beside them (doTogether() of Processes.h). They come from one
-// thread; those of sendToFirst() and receiveFrom() from the threads of
-// different ranks.
+// thread; those of sendToFirst() and receiveFrom() from another one.
 //
 //===----------------------------------------------------------------------===//
 
@@ -106,8 +105,9 @@ public:
   /// Fails where `mine`, of the kind `what`, is not the same everywhere.
   Status agreeOn(const std::string &what, const std::string &mine);
 
-  /// Gives process 0 `bytes` of `rank`, which calls receiveFrom() with as many.
-  /// The bytes of a rank arrive in order. Waits for as long as process 0 takes.
+  /// Gives process 0 `bytes` of `rank`, which calls receiveFrom() with as many,
+  /// in the same order: a process gives those of one rank after the other.
+  /// Waits for as long as process 0 takes.
   virtual Status sendToFirst(uint32_t rank,
                              std::span<const std::byte> bytes) = 0;
   /// On process 0: what `rank`, of another process, gives.

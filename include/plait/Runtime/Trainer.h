@@ -99,6 +99,10 @@ struct RunState {
 /// The learning rate's schedules by name: see Training/LearningRate.h.
 std::vector<std::string> getScheduleNames();
 
+/// Of which kind of plans an option of plait-run is, by its long name: "cpu" or
+/// "cuda". Empty: of all.
+std::string_view backendOfOption(std::string_view name);
+
 /// Trains until `steps` steps, or `epochs` of the data, are done, those before
 /// `resume` included, or until it is interrupted. Adds one JSON object a step
 /// to the log, writes progress to stderr when that is a terminal, and a

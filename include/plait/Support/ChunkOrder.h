@@ -33,6 +33,11 @@ struct ChunkOrder {
   /// Even, and divides the extent; 0: all elements lie in their own order.
   int64_t chunks = 0;
 
+  /// Whether there are chunks, and they are pairs of one size.
+  bool hasPairs() const {
+    return extent > 0 && chunks >= 2 && chunks % 2 == 0 && extent % chunks == 0;
+  }
+
   int64_t getChunk() const { return extent / chunks; }
 
   /// Where in the dimension what is stored at `index` belongs. With pairs of

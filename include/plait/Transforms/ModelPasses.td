@@ -36,7 +36,7 @@ def CountModelFlopsPass : Pass<"nn-count-model-flops", "::mlir::ModuleOp"> {
     ```
     becomes
     ```mlir
-    module attributes {plait.model_flops = 3072 : i64} {
+    module attributes {plait.model_flops = 3.072000e+03 : f64} {
     ```
   }];
   let dependentDialects = ["::plait::PlaitDialect"];

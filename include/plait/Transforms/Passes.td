@@ -96,6 +96,7 @@ def VerifyPhasePass : Pass<"plait-verify-phase", "::mlir::ModuleOp"> {
     - (P6) after `lower`: each rank of the pipeline has a `plan.program`.
     - (P7) after `steps`: programs call functions of steps, each its own, bind as many
       bytes as their slots have, and have the buffers that the steps name.
+    - (P8) before `steps`: every function has one block, of tensors of static shape.
 
     Part of `plait-begin-phase`, and there for IR that is edited by hand.
 

@@ -69,8 +69,8 @@ static void addIdentity(fb::PlanT &plan, ModuleOp module) {
   auto schedule = *module.getOps<pipe::ScheduleOp>().begin();
   plan.schedule = schedule.getKind().str();
   plan.microbatches = schedule.getMicrobatches();
-  // Of the whole step, in double: a step of a large model exceeds 64 bits.
-  plan.model_flops = double(getModelFlops(module)) * double(plan.microbatches);
+  // Of the whole step.
+  plan.model_flops = getModelFlops(module) * double(plan.microbatches);
   dist::MeshOp mesh = dist::MeshOp::find(module);
   // The usual way, and one without such ranks, needs no word in the file.
   if (configuration.contextParallel != ContextParallel::Gather &&

@@ -76,12 +76,22 @@ static RopeScaling readScaling(ConfigReader &rope) {
 static constexpr StringLiteral kRotated = "partial_rotary_factor";
 
 /// `rope_theta` and `rope_scaling`, which newer configs have as one object,
-/// `rope_parameters`.
+/// `rope_parameters`. Which of the two counts where they contradict each other
+/// depends on the release of `transformers`.
 static void readRope(Llama &llama, ConfigReader &config) {
   llama.theta = config.getPositive("rope_theta", 10000.0);
   config.requireNumber(kRotated, 1.0);
-  auto readObject = [&llama](ConfigReader &rope) {
-    llama.theta = rope.getPositive("rope_theta", llama.theta);
+  if (config.has("rope_scaling") && config.has("rope_parameters"))
+    config.fail("fields \"rope_scaling\" and \"rope_parameters\" both "
+                "describe the rotary embedding, expected one of them");
+  bool hasTheta = config.has("rope_theta");
+  auto readObject = [&llama, hasTheta](ConfigReader &rope) {
+    double theta = rope.getPositive("rope_theta", llama.theta);
+    if (hasTheta && theta != llama.theta)
+      rope.fail(
+          "field \"rope_theta\" is " + Twine(std::to_string(llama.theta)) +
+          ", but that of the rotary embedding " + Twine(std::to_string(theta)));
+    llama.theta = theta;
     rope.requireNumber(kRotated, 1.0);
     // "type" is the older name; where there are both they agree.
     StringRef choices[] = {"default", "llama3"};

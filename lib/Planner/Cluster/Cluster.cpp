@@ -83,8 +83,20 @@ void divideAmongRanks(Hardware &hardware, int ranks) {
   device.hostBandwidth /= ranks;
   device.powerWatts /= ranks;
   device.burst = std::max(1.0, double(ranks) / hardware.cores);
-  hardware.intra.bandwidth /= ranks;
-  hardware.inter.bandwidth /= ranks;
+  for (Fabric *fabric : {&hardware.intra, &hardware.inter}) {
+    fabric->bandwidth /= ranks;
+    for (auto &[members, bandwidth] : fabric->byMembers)
+      bandwidth /= ranks;
+  }
+}
+
+/// In a step all devices of a node copy at the same times, whatever each could
+/// alone.
+void shareHost(const Host &host, int devices, Device &device) {
+  if (host.bandwidth > 0)
+    device.hostBandwidth =
+        std::min(device.hostBandwidth, host.bandwidth / devices);
+  device.hostBytes = host.memoryBytes / devices;
 }
 
 /// A number of devices without nodes fills whole nodes of the usual size, or
@@ -110,6 +122,8 @@ Result<Cluster> build(const std::string &name, Hardware hardware, Size size) {
   hardware.device.isProcessor = hardware.shared;
   if (hardware.shared)
     divideAmongRanks(hardware, size.devices);
+  else
+    shareHost(hardware.host, size.devices, hardware.device);
   Cluster cluster;
   cluster.name = name;
   cluster.nodes = size.nodes;
@@ -171,8 +185,9 @@ Result<NodeGroup> readGroups(const Json &groups, const std::string &what,
                              const std::string &folder) {
   if (!groups.is_array() || groups.empty())
     return fail(what, ": groups must be a list that is not empty");
-  // The groups so far, as one.
+  // The groups so far, as one. Each may have as many nodes as all of them.
   std::optional<NodeGroup> all;
+  int64_t nodes = 0;
   for (const Json &entry : groups) {
     // Each group is an object of its own, in which unknown fields are found as
     // well.
@@ -181,6 +196,7 @@ Result<NodeGroup> readGroups(const Json &groups, const std::string &what,
     if (!group.ok())
       return group;
     PLAIT_RETURN_IF_ERROR(fields.finish());
+    nodes += group->size.nodes;
     if (!all) {
       all = std::move(*group);
       continue;
@@ -188,12 +204,12 @@ Result<NodeGroup> readGroups(const Json &groups, const std::string &what,
     if (group->size.devices != all->size.devices)
       return fail(what, ": all groups must have the same devicesPerNode, not ",
                   all->size.devices, " and ", group->size.devices);
-    all->size.nodes += group->size.nodes;
     all->hardware = getWorst(all->hardware, group->hardware);
   }
-  if (all->size.nodes > maximumNodes)
+  if (nodes > maximumNodes)
     return fail(what, ": groups must have at most ", maximumNodes,
-                " nodes together, not ", all->size.nodes);
+                " nodes together, not ", nodes);
+  all->size.nodes = int(nodes);
   return *all;
 }
 
@@ -226,6 +242,9 @@ Result<Cluster> parseClusterFile(const Json &object, const std::string &path,
   fields.read("podNodes", podNodes, {0, maximumNodes});
   fields.read("podOversubscription", oversubscription, {1, 1000});
   PLAIT_RETURN_IF_ERROR(fields.finish());
+  if (podNodes == 0 && oversubscription != 1)
+    return fail(what, ": podOversubscription is ", oversubscription,
+                ", but podNodes, of how many nodes a pod is, is missing or 0");
   Result<Cluster> cluster =
       build(name, hardware, override ? *override : group->size);
   if (!cluster.ok())

@@ -123,8 +123,6 @@ Status parseDevice(const Json &object, const std::string &where,
       .read("memoryBandwidth", device.memoryBandwidth, bandwidth);
   fields.read("memoryFraction", device.memoryFraction, {0.001, 1});
   fields.read("memoryHalfBytes", device.memoryHalfBytes, bytes);
-  // Of a processor, which copies in its memory: it reads and writes.
-  device.hostBandwidth = device.memoryBandwidth * device.memoryFraction / 2;
   fields.read("hostBandwidth", device.hostBandwidth, bandwidth);
   fields.read("powerWatts", device.powerWatts, {0, 1e6});
   fields.read("multiprocessors", device.multiprocessors, count);
@@ -290,6 +288,14 @@ Result<Json> planner::resolveHardware(Json object, const std::string &what,
   return resolve(std::move(object), what, folder, 8);
 }
 
+static Status parseHost(const Json &object, const std::string &where,
+                        Host &host) {
+  Fields fields(object, where);
+  fields.read("bandwidth", host.bandwidth, bandwidth);
+  fields.read("memoryBytes", host.memoryBytes, {1e6, 1e18});
+  return fields.finish();
+}
+
 /// Links need a bandwidth and a ring of the simple protocol: with these every
 /// collective has a cost, whatever else is switched off.
 Result<Hardware> planner::parseHardware(const Json &object,
@@ -301,9 +307,15 @@ Result<Hardware> planner::parseHardware(const Json &object,
   fields.read("maximumDevices", hardware.maximumDevices, {1, 1024});
   fields.read("cores", hardware.cores, {1, 1e5});
   fields.read("shared", hardware.shared);
-  if (const Json *device = fields.require("device").get("device"))
+  if (const Json *fieldsOfDevice = fields.require("device").get("device"))
     PLAIT_RETURN_IF_ERROR(
-        parseDevice(*device, fields.path("device"), hardware.device));
+        parseDevice(*fieldsOfDevice, fields.path("device"), hardware.device));
+  if (const Json *host = fields.get("host"))
+    PLAIT_RETURN_IF_ERROR(parseHost(*host, fields.path("host"), hardware.host));
+  // A processor copies in its own memory: it reads and writes.
+  Device &device = hardware.device;
+  if (hardware.shared && device.hostBandwidth == 0)
+    device.hostBandwidth = device.memoryBandwidth * device.memoryFraction / 2;
   // Where the limit of a control group is below what is reserved, or cannot be
   // told, the file's figure stays.
   bool usesMachine = false;
@@ -366,7 +378,10 @@ Hardware planner::getWorst(const Hardware &a, const Hardware &b) {
     device.memoryBandwidth = other.device.memoryBandwidth;
     device.memoryFraction = other.device.memoryFraction;
   }
+  // 0 where one of the two is not known.
   lower(device.hostBandwidth, other.device.hostBandwidth);
+  lower(worst.host.bandwidth, other.host.bandwidth);
+  lower(worst.host.memoryBytes, other.host.memoryBytes);
   device.launchSeconds =
       std::max(device.launchSeconds, other.device.launchSeconds);
   // Unknown unless both are known: the figure of one type would be taken for
@@ -377,6 +392,7 @@ Hardware planner::getWorst(const Hardware &a, const Hardware &b) {
   device.target = getOlder(device.target, other.device.target);
   if (other.device.name != device.name)
     device.name += "+" + other.device.name;
+  worst.maximumDevices = std::min(a.maximumDevices, b.maximumDevices);
   // Links: the slower kind as a whole, with its own latencies.
   if (other.intra.bandwidth < worst.intra.bandwidth)
     worst.intra = other.intra;

@@ -8,17 +8,26 @@
 #ifndef PLAIT_PLANNER_CLUSTER_HARDWARE_H
 #define PLAIT_PLANNER_CLUSTER_HARDWARE_H
 
-#include "plait/Planner/Json.h"
 #include "plait/Planner/Cluster.h"
+#include "plait/Planner/Json.h"
 
 #include <map>
 #include <string_view>
 
 namespace plait::planner {
 
+/// What the devices of a node share; 0: not known.
+struct Host {
+  /// Bytes/s that they copy to page-locked memory together, and as many at once
+  /// from there.
+  double bandwidth = 0;
+  double memoryBytes = 0; // that plans may have
+};
+
 /// One device type and the links that it usually comes with.
 struct Hardware {
-  Device device;
+  Device device; // alone on its node
+  Host host;
   Fabric intra, inter;
   int devicesPerNode = 1;    // the usual number
   int maximumDevices = 1024; // that the links of a node join

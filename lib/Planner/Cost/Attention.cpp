@@ -90,6 +90,25 @@ Cost fusedCost(const Sizes &sizes, const Device &device,
   return cost;
 }
 
+/// What it costs a GPU that queries in zig-zag order are two calls: it launches
+/// twice as much, and gradients of keys and values are added up. Of one rank
+/// half of them have two terms, and ranks wait for it.
+Cost secondCallCost(const Operation &operation, const Device &device,
+                    const CostOptions &options) {
+  bool forward = operation.pass == Pass::Forward;
+  double launches = (forward ? 1 : 2) * device.launchSeconds;
+  Cost cost = {launches, 0, launches};
+  if (forward)
+    return cost;
+  double half = double(options.microBatch) * double(operation.keys) / 2 *
+                double(operation.keyValueHeads) * double(operation.headSize) *
+                elementBytes(options.precision);
+  // Each is read twice and written once.
+  cost += memoryCost(3 * half, device);
+  cost += memoryCost(3 * half, device);
+  return cost;
+}
+
 /// Two matmuls forward and four backward over all scores, each with what
 /// softmax and dropout read and write between them. Masked scores are computed
 /// like others.
@@ -144,7 +163,10 @@ Cost planner::attentionCost(const Operation &operation, const Device &device,
       sizes.headSize <= 0)
     return {};
   bool forward = operation.pass == Pass::Forward;
-  bool fused = options.flashAttention && !device.attention.forward.empty();
-  return fused ? fusedCost(sizes, device, options, forward)
-               : unfusedCost(sizes, device, options, forward);
+  if (!options.flashAttention || device.attention.forward.empty())
+    return unfusedCost(sizes, device, options, forward);
+  Cost cost = fusedCost(sizes, device, options, forward);
+  if (options.reorderedContext && !device.isProcessor)
+    cost += secondCallCost(operation, device, options);
+  return cost;
 }

@@ -132,8 +132,8 @@ static int64_t getRowAlignment(Operation *op) {
 
 /// What a matmul adds to, in its place; null: nothing.
 static Value getAddend(Operation *op) {
-  auto fused = dyn_cast<nn::FusedMatmulOp>(op);
-  return fused ? fused.getAddend() : Value();
+  auto contraction = dyn_cast<ContractionOpInterface>(op);
+  return contraction ? contraction.getAddend() : Value();
 }
 
 /// Shapes are those of the op's interface, for the microbatch at hand. Which

@@ -81,7 +81,7 @@ static double attentionStepSeconds(const fb::AttentionStep &step,
   // Ranks that share the queries run one program: the slowest counts, which has
   // the last of them where they are in order.
   options.context = int(step.keys() / std::max<int64_t>(1, step.queries()));
-  options.balancedContext = step.chunks() != 0;
+  options.balancedContext = options.reorderedContext = step.chunks() != 0;
   options.precision =
       step.dtype() == fb::DType::BF16 ? Precision::BF16 : Precision::FP32;
   options.microBatch = step.batch();
@@ -143,7 +143,7 @@ double planner::stepSeconds(const fb::Step &step, const plan::Mesh &mesh,
     return attentionStepSeconds(*attention, device);
   if (const auto *collective = step.step_as_CollectiveStep())
     return collectiveStepSeconds(*collective, mesh, cluster);
-  if (plan::copiesToOrFromHost(step))
+  if (plan::copiesToOrFromHost(step) && device.hostBandwidth > 0)
     return device.launchSeconds +
            double(step.step_as_CopyStep()->bytes()) / device.hostBandwidth;
   if (const auto *copy = step.step_as_CopyStep())

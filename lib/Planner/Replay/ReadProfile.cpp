@@ -67,6 +67,9 @@ Status readEnum(Fields &fields, const char *field, const char *const *names,
                 Enum &to) {
   std::string text;
   fields.require(field).read(field, text);
+  // Of a field that is missing or no text that is what is wrong.
+  if (!fields.get(field))
+    return fields.finish();
   for (int i = 0; names[i]; ++i)
     if (text == names[i]) {
       to = Enum(i);

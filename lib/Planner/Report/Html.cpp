@@ -141,6 +141,7 @@ void Page::writeConfiguration() {
        {"sequence parallelism", c.sequenceParallel ? "on" : "off"},
        {"context parallelism",
         c.context > 1 ? print(c.contextParallel) : "off"},
+       {"offload", print(c.offload)},
        {"batch", number(training.globalBatch) + " sequences of " +
                      number(training.sequence) + " tokens"},
        {"precision", print(training.precision)},
@@ -207,11 +208,18 @@ void Page::writeMemory() {
   for (const Part &part : getMemoryParts(StageMemory()))
     head.push_back(getKey(part.name));
   head.push_back("peak");
+  bool usesHost = std::any_of(estimate.memory.begin(), estimate.memory.end(),
+                              [](const auto &stage) { return stage.host > 0; });
+  if (usesHost)
+    head.push_back("on the host");
   for (size_t i = 0; i < estimate.memory.size(); ++i) {
     Row row = {std::to_string(i)};
     for (const Part &part : getMemoryParts(estimate.memory[i]))
       row.push_back(printBytes(part.value));
     row.push_back(printBytes(estimate.memory[i].peak()));
+    // No part of the peak, which is the device's.
+    if (usesHost)
+      row.push_back(printBytes(estimate.memory[i].host));
     rows.push_back(row);
   }
   const StageMemory &fullest = estimate.memory[getFullestStage(estimate)];

@@ -143,9 +143,7 @@ static void writeMemory(Screen &screen, const ReportInput &input) {
   }
   screen.line("  p parameters, g gradients, o optimizer, a activations, "
               "w workspace");
-  double host = 0;
-  for (const StageMemory &stage : stages)
-    host = std::max(host, stage.host);
+  double host = input.result.estimate.hostMemory();
   if (host > 0)
     screen.line("  and up to " + printBytes(host) +
                 " a rank in the memory of its host");

@@ -70,7 +70,8 @@ const Result<Probe> &Bounds::getProbeOf(const Work &work,
                                         const Configuration &configuration,
                                         Recompute kind, bool splits) {
   Key key(&work, configuration.context, configuration.contextParallel,
-          configuration.microBatch, kind, splits);
+          configuration.microBatch, kind, splits,
+          offloadsActivations(configuration.offload));
   if (auto known = probes.find(key); known != probes.end())
     return known->second;
   Result<Probe> made = kind == Recompute::Auto
@@ -81,14 +82,17 @@ const Result<Probe> &Bounds::getProbeOf(const Work &work,
 
 /// Where layers differ in what they compute again, or may, they take no less
 /// time than where all do the fastest, and no less memory than where all do the
-/// smallest.
+/// smallest. Copies to hosts are left out: of the longer one of work and copies
+/// a mixture may take less than each kind.
 Result<Probe> Bounds::makeLeastProbe(const Work &work,
                                      const Configuration &configuration,
                                      bool splits) {
+  Configuration plain = configuration;
+  plain.offload = Offload::None;
   std::optional<Probe> least;
   for (Recompute each :
        {Recompute::None, Recompute::Selective, Recompute::Full}) {
-    const Result<Probe> &found = getProbeOf(work, configuration, each, splits);
+    const Result<Probe> &found = getProbeOf(work, plain, each, splits);
     if (!found.ok())
       return found.status();
     if (!least)
@@ -213,9 +217,13 @@ double Bounds::getBytes(const Probe &probe,
   auto share = [&](int level) {
     return configuration.zero >= level ? 1 / replicas : 1.0;
   };
+  // A probe may be of a configuration with less on hosts.
   const StageMemory &memory = probe.memory;
-  double resident = memory.parameters * share(3) + memory.gradients * share(2) +
-                    memory.optimizer * share(1);
+  double resident = memory.parameters * share(3) + memory.gradients * share(2);
+  if (!offloadsOptimizer(configuration.offload))
+    resident += memory.optimizer * share(1);
+  if (offloadsActivations(configuration.offload))
+    return rounding * resident / configuration.pipeline;
   Result<const schedule::Generator *> generator =
       schedule::findGenerator(configuration.schedule);
   bool holdsAll = generator.ok() && (*generator)->holdsAll;
@@ -290,7 +298,7 @@ Bounds::getStageProbe(const Work &work, const Configuration &configuration,
     one.schedule = splits ? "zb-h1" : "1f1b";
   StageKey key(&work, one.context, one.contextParallel, one.pipeline,
                one.chunks, one.microBatch, one.recompute, one.schedule,
-               one.layers);
+               one.layers, offloadsActivations(one.offload));
   {
     std::lock_guard<std::mutex> lock(mutex);
     auto found = stageProbes.find(key);
@@ -367,6 +375,7 @@ bool Bounds::isBeaten(const Work &work, const Configuration &configuration,
        {Recompute::None, Recompute::Selective, Recompute::Full}) {
     one.recompute = kind;
     one.layers = configuration.layers;
+    one.offload = configuration.offload;
     // Only what holds too much, whatever it takes.
     bool isLarge = isBeatenBy(work, one, splits,
                               std::numeric_limits<double>::max(), bytes);
@@ -382,6 +391,8 @@ bool Bounds::isBeaten(const Work &work, const Configuration &configuration,
     // alone. None and selective are both tried, since computing cheap
     // operations again may be faster than keeping their results.
     one.layers = probe->layers;
+    // As in makeLeastProbe.
+    one.offload = Offload::None;
     for (Recompute fast : {Recompute::None, Recompute::Selective}) {
       one.recompute = fast;
       double memory = 0; // not the reason

@@ -95,8 +95,10 @@ private:
 
   const Cluster &cluster;
   const Training &training;
-  using Key =
-      std::tuple<const Work *, int, ContextParallel, int64_t, Recompute, bool>;
+  /// Whether activations are on hosts is the last: it changes times of passes,
+  /// as what the optimizer keeps does not.
+  using Key = std::tuple<const Work *, int, ContextParallel, int64_t, Recompute,
+                         bool, bool>;
   const Result<Probe> &getProbeOf(const Work &work,
                                   const Configuration &configuration,
                                   Recompute kind, bool splits);
@@ -109,7 +111,7 @@ private:
   std::map<Key, Result<Probe>> probes;
   using StageKey =
       std::tuple<const Work *, int, ContextParallel, int, int, int64_t,
-                 Recomputation, std::string, std::vector<int>>;
+                 Recomputation, std::string, std::vector<int>, bool>;
   using HeldKey = std::tuple<std::string, int, int, int64_t>;
   std::mutex mutex; // of what follows
   std::map<StageKey, std::shared_ptr<const StageProbe>> stageProbes;

@@ -15,7 +15,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "Search/Enumerate.h"
-#include "Simulator/Checks.h"
 #include "plait/Schedule/Generators.h"
 
 #include <algorithm>
@@ -33,6 +32,7 @@ static std::string toText(const Recomputation &value) { return print(value); }
 static std::string toText(bool value) { return value ? "on" : "off"; }
 static std::string toText(const std::string &value) { return value; }
 static std::string toText(ContextParallel value) { return print(value); }
+static std::string toText(Offload value) { return print(value); }
 
 /// What is left of `choices`: all of them in order, or the pinned one, which
 /// has to be one of them.
@@ -71,6 +71,26 @@ static Status restrictRecompute(std::vector<Recomputation> &choices,
   if (!isOne)
     return restrict(choices, pin, "recompute", space);
   choices = {pin.value_or(automatic)};
+  return Status::success();
+}
+
+/// What is pinned can be in any space. Ranks of a processor have no other
+/// memory, and what is not known cannot be costed. Nothing has to be a choice
+/// where there is any: the search relies on it.
+static Status restrictOffload(std::vector<Offload> &choices,
+                              const std::optional<Offload> &pin,
+                              const SearchSpace &space, const Cluster &cluster,
+                              const Training &training) {
+  PLAIT_RETURN_IF_ERROR(
+      restrict(choices, std::optional<Offload>(), "offload", space));
+  if (choices.size() > 1 && choices.front() != Offload::None)
+    return fail("the search space '", space.name,
+                "' has several kinds of offload, but not none");
+  bool isSearched = training.framework.searchesOffload &&
+                    !cluster.device.isProcessor &&
+                    cluster.device.hostBandwidth > 0;
+  if (pin || !isSearched)
+    choices = {pin.value_or(choices.front())};
   return Status::success();
 }
 
@@ -169,6 +189,7 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
   choices.recompute = space.recompute;
   choices.sequenceParallel = space.sequenceParallel;
   choices.contextParallel = space.contextParallel;
+  choices.offload = space.offload;
   std::vector<std::string> names = space.schedule;
   std::vector<int> chunks = space.chunks;
   PLAIT_RETURN_IF_ERROR(
@@ -181,14 +202,14 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
                                  space));
   PLAIT_RETURN_IF_ERROR(restrict(choices.contextParallel, pins.contextParallel,
                                  "context-parallel", space));
+  PLAIT_RETURN_IF_ERROR(
+      restrictOffload(choices.offload, pins.offload, space, cluster, training));
   PLAIT_RETURN_IF_ERROR(restrict(names, pins.schedule, "schedule", space));
   PLAIT_RETURN_IF_ERROR(restrict(chunks, pins.chunks, "chunks", space));
   // Attention that keeps no scores has nothing of them to compute again.
   if (training.flashAttention && !training.framework.recomputesCheap &&
       choices.recompute.size() > 1)
     std::erase(choices.recompute, Recomputation(Recompute::Selective));
-  if (!pins.contextParallel && !canReorder(training, cluster.device))
-    std::erase(choices.contextParallel, ContextParallel::Zigzag);
   Result<std::vector<ScheduleChoice>> schedules =
       getScheduleChoices(names, chunks);
   if (!schedules.ok())

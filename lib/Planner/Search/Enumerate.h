@@ -44,6 +44,9 @@ public:
   std::vector<Recomputation> recompute;
   std::vector<bool> sequenceParallel;
   std::vector<ContextParallel> contextParallel;
+  /// The first is none, or all there is: the others are only tried where it
+  /// does not fit (Explore.cpp).
+  std::vector<Offload> offload;
   std::vector<ScheduleChoice> schedules;
 
   /// Degrees of tensor parallelism: those that are worth a profile in any

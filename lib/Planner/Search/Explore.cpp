@@ -26,11 +26,16 @@ using namespace plait::planner;
 bool planner::isBetter(const Leaf &a, const Leaf &b) {
   auto key = [](const Leaf &leaf) {
     const Configuration &c = leaf.configuration;
-    return std::tie(leaf.seconds, c.tensor, c.pipeline, c.context, c.zero,
-                    c.chunks, c.schedule, c.recompute, c.microBatch,
+    return std::tie(leaf.seconds, c.offload, c.tensor, c.pipeline, c.context,
+                    c.zero, c.chunks, c.schedule, c.recompute, c.microBatch,
                     c.sequenceParallel, c.contextParallel);
   };
   return key(a) < key(b);
+}
+
+/// What the host has not room for is no way out of memory that is short.
+static bool isSmaller(const Leaf &a, const Leaf &b) {
+  return std::tie(a.exceedsHost, a.peak) < std::tie(b.exceedsHost, b.peak);
 }
 
 //===----------------------------------------------------------------------===//
@@ -38,7 +43,8 @@ bool planner::isBetter(const Leaf &a, const Leaf &b) {
 //===----------------------------------------------------------------------===//
 
 Configuration Explorer::toConfiguration(const Node &node) const {
-  Configuration configuration = getPinned();
+  Configuration configuration;
+  configuration.offload = node.offload;
   configuration.pipeline = node.mesh.pipeline;
   configuration.data = node.mesh.data;
   configuration.tensor = node.mesh.tensor;
@@ -153,6 +159,7 @@ void Explorer::addMesh(const Work &work, const Mesh &mesh) {
 void Explorer::addCell(Cell cell, const ScheduleChoice &schedule,
                        int64_t nodes) {
   Node any{cell, &schedule};
+  any.offload = choices.offload.front();
   Configuration configuration = toConfiguration(any);
   const auto &probe = bounds.getProbe(*cell.work, configuration, cell.splits);
   if (!probe.ok()) {
@@ -160,28 +167,37 @@ void Explorer::addCell(Cell cell, const ScheduleChoice &schedule,
     return;
   }
   cell.probe = &*probe;
-  counts.considered += nodes * int64_t(choices.getZeroStages(cell.mesh).size());
+  counts.considered += nodes *
+                       int64_t(choices.getZeroStages(cell.mesh).size()) *
+                       int64_t(choices.offload.size());
   double ideal = bounds.getIdealSeconds(*cell.probe, configuration);
   if (idealSeconds == 0 || ideal < idealSeconds)
     idealSeconds = ideal;
   if (ideal >= fullSeconds)
     return;
-  cell.step = getStepSeconds(cell, configuration);
+  cell.step = getStepSeconds(cell, configuration, choices.offload);
   cell.seconds = ideal + cell.step;
   if (cell.seconds < fullSeconds)
     cells.push_back(cell);
 }
 
-/// Of the ZeRO stages that may fit; 0 where none does.
-double Explorer::getStepSeconds(const Cell &cell,
-                                Configuration configuration) const {
+/// Of the ZeRO stages that may fit with one of `kinds` of offload, the first of
+/// which is the fastest; 0 where none does.
+double Explorer::getStepSeconds(const Cell &cell, Configuration configuration,
+                                std::span<const Offload> kinds) const {
   constexpr double never = std::numeric_limits<double>::max();
   double least = never;
   configuration.schedule = "1f1b"; // holds no more than any other
+  auto fits = [&](Offload kind) {
+    configuration.offload = kind;
+    return bounds.getBytes(*cell.probe, configuration) <=
+           input.cluster.device.usableBytes();
+  };
   for (int zero : choices.getZeroStages(cell.mesh)) {
     configuration.zero = zero;
-    if (bounds.getBytes(*cell.probe, configuration) <=
-        input.cluster.device.usableBytes())
+    bool mayFit = std::ranges::any_of(kinds, fits);
+    configuration.offload = kinds.front();
+    if (mayFit)
       least = std::min(least, bounds.getStepSeconds(*cell.work, *cell.probe,
                                                     configuration, never));
   }
@@ -191,15 +207,16 @@ double Explorer::getStepSeconds(const Cell &cell,
 /// Indices are those that enumerating all schedules would give, so that ties do
 /// not depend on when a cell is opened.
 void Explorer::expand(const Cell &cell) {
-  Node node{cell};
-  for (const ScheduleChoice *schedule :
-       choices.getSchedules(cell.mesh, cell.work->mostStages())) {
+  std::vector<const ScheduleChoice *> schedules =
+      choices.getSchedules(cell.mesh, cell.work->mostStages());
+  Node node{cell, schedules.front()};
+  node.offload = choices.offload.front();
+  node.step = getStepSeconds(cell, toConfiguration(node), {&node.offload, 1});
+  for (const ScheduleChoice *schedule : schedules) {
     int cuts = countCuts(*cell.work, cell.mesh, *schedule, input.pins);
     if (schedule->splits == cell.splits) {
       node.schedule = schedule;
-      node.family =
-          familyIds.try_emplace({cell.mesh, schedule}, int(familyIds.size()))
-              .first->second;
+      node.family = getFamily(node);
       for (int cut = 0; cut < cuts; ++cut) {
         node.even = cut > 0;
         addNode(node);
@@ -209,7 +226,15 @@ void Explorer::expand(const Cell &cell) {
       node.index += cuts * cell.members;
     }
   }
-  best.resize(familyIds.size());
+}
+
+int Explorer::getFamily(const Node &node) {
+  auto [known, isNew] = familyIds.try_emplace(
+      {node.mesh, node.schedule, node.offload != choices.offload.front()},
+      int(familyIds.size()));
+  if (isNew)
+    best.emplace_back();
+  return known->second;
 }
 
 /// What comes last: a heap has its first element in front.
@@ -221,13 +246,19 @@ static bool isLater(const Cell &a, const Cell &b) {
 /// memory is kept for the message of a search that finds nothing (Failure.h).
 void Explorer::addNode(Node node) {
   Configuration configuration = toConfiguration(node);
+  double usable = input.cluster.device.usableBytes();
+  std::vector<int> zeros = choices.getZeroStages(node.mesh);
   node.seconds =
       bounds.getSeconds(*node.probe, configuration, node.splits) + node.step;
-  if (node.seconds >= fullSeconds)
+  configuration.zero = zeros.front();
+  if (bounds.getBytes(*node.probe, configuration) > usable ||
+      isFasterOffloaded(node))
+    noteShort(node);
+  if (node.seconds >= std::min(fullSeconds, ceiling))
     return;
-  configuration.zero = choices.getZeroStages(node.mesh).back();
+  configuration.zero = zeros.back();
   double bytes = bounds.getBytes(*node.probe, configuration);
-  if (bytes > input.cluster.device.usableBytes()) {
+  if (bytes > usable) {
     tooLarge.push_back({bytes, node});
   } else if (node.schedule->searches) {
     searched.push_back(node);
@@ -251,20 +282,26 @@ Explorer::Outcome Explorer::evaluate(const Node &node) {
   double usable = input.cluster.device.usableBytes();
   Configuration configuration = toConfiguration(node);
   double bytes = 0;
+  Outcome outcome;
+  outcome.bytes = std::numeric_limits<double>::max();
   auto isBeaten = [&](int zero) {
     configuration.zero = zero;
     double least =
         node.seconds - node.step +
         bounds.getStepSeconds(*node.work, *node.probe, configuration, limit);
-    if (!isFirst && (least >= limit ||
-                     bounds.getBytes(*node.probe, configuration) > usable))
+    if (!isFirst && least >= limit)
       return true;
-    return node.mesh.pipeline > 1 && bounds.isBeaten(*node.work, configuration,
-                                                     node.splits, limit, bytes);
+    bool isLarge = bounds.getBytes(*node.probe, configuration) > usable;
+    outcome.isShort |= isLarge;
+    if (!isFirst && isLarge)
+      return true;
+    bool isOut =
+        node.mesh.pipeline > 1 &&
+        bounds.isBeaten(*node.work, configuration, node.splits, limit, bytes);
+    outcome.isShort |= isOut && bytes > usable;
+    return isOut;
   };
   std::vector<int> zeros = choices.getZeroStages(node.mesh), left;
-  Outcome outcome;
-  outcome.bytes = std::numeric_limits<double>::max();
   for (int zero : zeros)
     if (isBeaten(zero))
       outcome.bytes = std::min(outcome.bytes, bytes);
@@ -272,7 +309,10 @@ Explorer::Outcome Explorer::evaluate(const Node &node) {
       left.push_back(zero);
   if (left.empty())
     return outcome;
-  return estimateMembers(node, isFirst ? zeros : left, limit);
+  bool isShort = outcome.isShort;
+  outcome = estimateMembers(node, isFirst ? zeros : left, limit);
+  outcome.isShort |= isShort;
+  return outcome;
 }
 
 /// Tries ZeRO stages in descending order. A lower one holds no less and does
@@ -295,17 +335,23 @@ Explorer::Outcome Explorer::estimateMembers(const Node &node,
     double needed = 0;
     for (const StageMemory &memory : estimate->memory)
       needed = std::max(needed, memory.resident() + memory.activations);
+    const Device &device = input.cluster.device;
     Leaf leaf{estimate->iterationSeconds, estimate->peakMemory(),
-              configuration};
+              estimate->exceedsHost(device), configuration};
     if (configuration.recompute.isAuto) {
       leaf.configuration.recompute = std::move(estimate->recompute);
       leaf.configuration.layers = std::move(estimate->layers);
     }
-    if (!outcome.smallest || leaf.peak < outcome.smallest->peak)
+    if (!outcome.smallest || isSmaller(leaf, *outcome.smallest))
       outcome.smallest = leaf;
-    if (leaf.peak <= usable && (!outcome.best || isBetter(leaf, *outcome.best)))
+    bool fits = !estimate->isTooLarge(device);
+    outcome.isShort |= !fits;
+    if (fits && (!outcome.best || isBetter(leaf, *outcome.best)))
       outcome.best = leaf;
-    if (needed > usable ||
+    // But for the gradients that ZeRO 1 reduces into a buffer of their own, for
+    // state that is not on the device.
+    bool holdsMore = *zero == 1 && offloadsOptimizer(node.offload);
+    if ((needed > usable && !holdsMore) ||
         estimate->pipelineSeconds + estimate->overheadSeconds >= limit)
       break;
   }
@@ -321,21 +367,26 @@ void Explorer::evaluateRound(const std::vector<Node> &round,
     for (size_t i = next++; i < round.size(); i = next++)
       outcomes[i] = evaluate(round[i]);
   };
-  std::thread helper(work);
+  constexpr unsigned most = 8; // a round has few nodes that take long
+  unsigned threads = std::clamp(std::thread::hardware_concurrency(), 2u, most);
+  std::vector<std::jthread> helpers;
+  for (unsigned i = 1; i < std::min<size_t>(threads, round.size()); ++i)
+    helpers.emplace_back(work);
   work();
-  helper.join();
 }
 
 /// Called in the order of the round's nodes and not in that in which threads
 /// finish, so that ties are decided the same way each time.
-void Explorer::merge(const Node &node, const Outcome &outcome) {
+void Explorer::merge(Node &node, const Outcome &outcome) {
   counts.estimated += outcome.estimated;
   if (outcome.bytes > input.cluster.device.usableBytes())
     tooLarge.push_back({outcome.bytes, node});
   if (!outcome.refusal.empty())
     refusal = outcome.refusal;
+  if (outcome.isShort)
+    noteShort(node);
   if (outcome.smallest &&
-      (!smallest || outcome.smallest->peak < smallest->peak))
+      (!smallest || isSmaller(*outcome.smallest, *smallest)))
     smallest = outcome.smallest;
   std::optional<Leaf> &known = best[node.family];
   if (outcome.best && (!known || isBetter(*outcome.best, *known)))
@@ -345,19 +396,19 @@ void Explorer::merge(const Node &node, const Outcome &outcome) {
 /// What the last of the families that are kept takes.
 double Explorer::getThreshold() const {
   std::vector<double> seconds;
-  for (const std::optional<Leaf> &leaf : best)
-    if (leaf)
-      seconds.push_back(leaf->seconds);
+  for (const Leaf *leaf : getListed())
+    seconds.push_back(leaf->seconds);
+  double most = std::min(fullSeconds, ceiling);
   if (seconds.size() < kept)
-    return fullSeconds;
+    return most;
   std::nth_element(seconds.begin(), seconds.begin() + (kept - 1),
                    seconds.end());
-  return std::min(fullSeconds, seconds[kept - 1]);
+  return std::min(most, seconds[kept - 1]);
 }
 
 /// Schedules that are searched for take long to generate: they come last, when
 /// most of them cannot win any more.
-void Explorer::explore() {
+void Explorer::exploreOpen() {
   std::sort(cells.begin(), cells.end(), isLater);
   exploreInOrder(&Explorer::takeNext);
   std::sort(searched.begin(), searched.end(), isLater);
@@ -365,6 +416,11 @@ void Explorer::explore() {
   cells.clear();
   open.clear();
   searched.clear();
+}
+
+void Explorer::explore() {
+  exploreOpen();
+  exploreOffload();
 }
 
 /// The most promising node. Cells are expanded when one of their members may be
@@ -443,7 +499,7 @@ void Explorer::addFurtherTensors() {
 }
 
 //===----------------------------------------------------------------------===//
-// Idle devices
+// The whole search
 //===----------------------------------------------------------------------===//
 
 double Explorer::getBestSeconds() const {
@@ -452,84 +508,6 @@ double Explorer::getBestSeconds() const {
     if (leaf)
       seconds = std::min(seconds, leaf->seconds);
   return seconds;
-}
-
-double Explorer::getLeastSeconds(const Work &work, int context) {
-  auto [entry, isNew] = leastSeconds.try_emplace({&work, context}, 1e300);
-  if (!isNew)
-    return entry->second;
-  Configuration one = getPinned();
-  one.tensor = work.tensorParallel;
-  one.context = context;
-  one.sequenceParallel = work.sequenceParallel;
-  // Sizes that divide a replica's sequences divide all of them.
-  for (int64_t size : choices.getMicroBatches(Mesh(), input.training))
-    for (const Recomputation &recompute : choices.recompute)
-      for (const ScheduleChoice &schedule : choices.schedules)
-        for (ContextParallel kind : choices.getContextParallel(context)) {
-          one.microBatch = size;
-          one.recompute = recompute;
-          one.contextParallel = kind;
-          const auto &probe = bounds.getProbe(work, one, schedule.splits);
-          if (probe.ok())
-            entry->second =
-                std::min(entry->second, probe->work() / double(size));
-        }
-  return entry->second;
-}
-
-/// Unless a bound says at once that it is slower than all devices together.
-void Explorer::addIdleMesh(const Work &work, const Mesh &mesh) {
-  constexpr double rounding = 1 - 1e-9;
-  double sequences = double(input.training.globalBatch) / mesh.data;
-  double least = getLeastSeconds(work, mesh.context) * sequences /
-                 mesh.pipeline * rounding;
-  if (least < fullSeconds && idleMeshes.insert({&work, mesh}).second)
-    addMesh(work, mesh);
-}
-
-/// Of the meshes with idle devices, those that need the least memory for their
-/// tp, cp and pp: more replicas divide more and have fewer microbatches.
-/// Where none of them fits, none does.
-void Explorer::addSmallestIdle() {
-  for (const auto &[key, work] : works) {
-    std::map<std::pair<int, int>, int64_t> least; // by cp and pp
-    for (const Mesh &mesh : choices.getIdleMeshes(key.first, work->mostStages(),
-                                                  input.training, input.pins)) {
-      std::vector<int64_t> sizes =
-          choices.getMicroBatches(mesh, input.training);
-      auto [known, isNew] = least.try_emplace(
-          {mesh.context, mesh.pipeline}, std::numeric_limits<int64_t>::max());
-      ++meshes;
-      if (sizes.empty() || sizes.front() >= known->second)
-        continue;
-      known->second = sizes.front();
-      addIdleMesh(*work, mesh);
-    }
-  }
-  explore();
-}
-
-/// Fewer ranks may be faster: where their number divides layers and batch
-/// better, or where communication is what takes long.
-void Explorer::addIdle() {
-  fullSeconds = getBestSeconds();
-  for (int tensor : choices.tensorsWithIdle)
-    for (bool sequenceParallel : choices.sequenceParallel)
-      if (works.empty() ||
-          getTensorSeconds(tensor, sequenceParallel) < fullSeconds)
-        addTensor(tensor, sequenceParallel);
-  if (fullSeconds == 1e300) {
-    addSmallestIdle();
-    if (getBestSeconds() == 1e300)
-      return;
-  }
-  threshold = getThreshold();
-  for (const auto &[key, work] : works)
-    for (const Mesh &mesh : choices.getIdleMeshes(key.first, work->mostStages(),
-                                                  input.training, input.pins))
-      addIdleMesh(*work, mesh);
-  explore();
 }
 
 /// Likely degrees of tp first; then further ones and configurations with idle
@@ -572,10 +550,8 @@ std::vector<std::string> Explorer::getNotes() const {
 
 std::vector<Leaf> Explorer::getFamilies() const {
   std::vector<Leaf> families;
-  for (const std::optional<Leaf> &leaf : best)
-    if (leaf && (leaf->configuration.ranks() == choices.ranks ||
-                 leaf->seconds < fullSeconds))
-      families.push_back(*leaf);
+  for (const Leaf *leaf : getListed())
+    families.push_back(*leaf);
   std::sort(families.begin(), families.end(), isBetter);
   return families;
 }
@@ -585,8 +561,8 @@ std::optional<Leaf> Explorer::findSmallest() {
     return std::tie(a.first, a.second.index) <
            std::tie(b.first, b.second.index);
   });
-  for (const auto &[bytes, node] : tooLarge) {
-    if (smallest && bytes >= smallest->peak)
+  for (auto &[bytes, node] : tooLarge) {
+    if (smallest && !smallest->exceedsHost && bytes >= smallest->peak)
       break;
     merge(node,
           estimateMembers(node, choices.getZeroStages(node.mesh), threshold));

@@ -27,7 +27,7 @@ struct SearchInput {
 };
 
 /// Configurations that differ in their schedule, its chunks, the cut of the
-/// layers and the ZeRO stage only.
+/// layers, the ZeRO stage and what lies on hosts only.
 struct Cell {
   double seconds = 0; // no member is faster
   Mesh mesh;
@@ -46,12 +46,16 @@ struct Cell {
 struct Node : Cell {
   const ScheduleChoice *schedule = nullptr;
   bool even = false; // the same number of layers on each virtual stage
-  int family = 0;    // of the same mesh and schedule
+  Offload offload = Offload::None;
+  /// Of the same mesh and schedule, and whether anything lies on hosts.
+  int family = 0;
+  bool isShort = false; // is among those that may fit with less on the device
 };
 
 /// An estimated member of a node.
 struct Leaf {
   double seconds = 0, peak = 0;
+  bool exceedsHost = false;
   Configuration configuration;
 };
 
@@ -70,7 +74,8 @@ public:
   /// The best of each family that was found to fit, best first. All that are
   /// better than the `kept`th are exact.
   /// Those that leave devices idle are among them where they are faster than
-  /// all that do not.
+  /// all that do not, and those with something on hosts where they are faster
+  /// than all without.
   std::vector<Leaf> getFamilies() const;
   /// When nothing fits: the configuration that needs the least.
   std::optional<Leaf> findSmallest();
@@ -103,7 +108,8 @@ private:
   struct Outcome {
     std::optional<Leaf> best, smallest;
     int estimated = 0;
-    double bytes = 0; // too many, by a bound
+    double bytes = 0;     // too many, by a bound
+    bool isShort = false; // some ZeRO stage does not fit
     std::string refusal;
   };
 
@@ -122,10 +128,19 @@ private:
   void addWork(const Work &work);
   void addMesh(const Work &work, const Mesh &mesh);
   void addCell(Cell cell, const ScheduleChoice &schedule, int64_t nodes);
-  double getStepSeconds(const Cell &cell, Configuration configuration) const;
+  double getStepSeconds(const Cell &cell, Configuration configuration,
+                        std::span<const Offload> kinds) const;
   void expand(const Cell &cell);
+  int getFamily(const Node &node);
   void addNode(Node node);
   void explore();
+  void exploreOpen();
+  void noteShort(Node &node);
+  void exploreOffload();
+  void addOffload(const Node &node, Offload offload);
+  double getPlainSeconds(bool usesAll) const;
+  bool isFasterOffloaded(const Node &node) const;
+  std::vector<const Leaf *> getListed() const;
   std::optional<Node> takeNext();
   std::optional<Node> takeSearched();
   void exploreInOrder(std::optional<Node> (Explorer::*take)());
@@ -134,14 +149,8 @@ private:
   Outcome evaluate(const Node &node);
   Outcome estimateMembers(const Node &node, const std::vector<int> &zeros,
                           double limit) const;
-  void merge(const Node &node, const Outcome &outcome);
+  void merge(Node &node, const Outcome &outcome);
   double getThreshold() const;
-  /// What is not searched, at what is pinned.
-  Configuration getPinned() const {
-    Configuration configuration;
-    configuration.offload = input.pins.offload.value_or(Offload::None);
-    return configuration;
-  }
   Configuration toConfiguration(const Node &node) const;
 
   const SearchInput &input;
@@ -151,13 +160,14 @@ private:
   /// Why the model cannot be split, and into how many parts.
   std::vector<std::pair<std::string, std::vector<int>>> refusedTensors;
   std::vector<int> slowTensors; // that a bound rules out
-  std::map<std::pair<Mesh, const ScheduleChoice *>, int> familyIds;
+  std::map<std::tuple<Mesh, const ScheduleChoice *, bool>, int> familyIds;
   std::vector<Cell> cells; // the most promising last
   // Nodes of those that were expanded: a heap, the most promising first, and
   // those of schedules that are searched for.
   std::vector<Node> open, searched;
   std::vector<std::pair<double, Node>> tooLarge; // with their bytes
-  std::vector<std::optional<Leaf>> best;         // by family
+  std::vector<Node> shortNodes; // nothing of which lies on hosts so far
+  std::vector<std::optional<Leaf>> best; // by family
   std::optional<Leaf> smallest;
   bool stopsAtFirst = false;
   int64_t enumerated = 0;   // nodes
@@ -165,6 +175,8 @@ private:
   /// What all devices together take, once that is known: with idle ones only
   /// what is faster counts.
   double fullSeconds = 1e300;
+  /// While nothing else is explored: what is as slow does not count.
+  double ceiling = 1e300;
   std::map<std::pair<const Work *, int>, double> leastSeconds;
   std::set<std::pair<const Work *, Mesh>> idleMeshes; // that have been added
 };

@@ -139,9 +139,8 @@ void Remedies::tryOptions() {
   auto tryOffload = [&](Offload offload) {
     std::string option = "--offload " + print(offload);
     return !input.cluster.device.isProcessor &&
-           tryChange(option.c_str(), [offload](SearchSpace &, Pins &pins) {
-             bool changes =
-                 pins.offload.value_or(Offload::None) == Offload::None;
+           tryChange(option.c_str(), [offload](SearchSpace &space, Pins &pins) {
+             bool changes = makePossible(space.offload, pins.offload, offload);
              pins.offload = offload;
              return changes;
            });
@@ -227,7 +226,10 @@ static Status explainShortage(const SearchInput &input, Explorer &explorer) {
   Alternative alternative;
   alternative.fits = false;
   alternative.estimate = std::move(*estimate);
-  double shortage = smallest->peak - input.cluster.device.usableBytes();
+  const Device &device = input.cluster.device;
+  double shortage = smallest->peak - device.usableBytes();
+  if (shortage <= 0)
+    shortage = alternative.estimate.hostMemory() - device.hostBytes;
   std::string remedies = Remedies(input).find();
   return fail("nothing fits into memory: even ", print(configuration), " ",
               explainLoss({}, alternative, input.cluster), ": ",

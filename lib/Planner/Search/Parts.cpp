@@ -122,6 +122,10 @@ static std::string explainShortage(const Estimate &estimate,
                                    const Cluster &cluster) {
   size_t stage = getFullestStage(estimate);
   const StageMemory &memory = estimate.memory[stage];
+  // The device's first: the host's is only asked for in its place.
+  if (memory.peak() <= cluster.device.usableBytes())
+    return "needs " + printBytes(estimate.hostMemory()) +
+           " of its host's memory, has " + printBytes(cluster.device.hostBytes);
   std::vector<Part> parts = getMemoryParts(memory);
   auto largest = std::max_element(
       parts.begin(), parts.end(),

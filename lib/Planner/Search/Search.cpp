@@ -90,7 +90,7 @@ static Alternative makeAlternative(const std::string &change,
                                    const Cluster &cluster) {
   Alternative alternative;
   alternative.change = change;
-  alternative.fits = estimate.peakMemory() <= cluster.device.usableBytes();
+  alternative.fits = !estimate.isTooLarge(cluster.device);
   alternative.configuration = std::move(configuration);
   alternative.configuration.layers = estimate.layers;
   alternative.configuration.recompute = estimate.recompute;
@@ -114,13 +114,15 @@ Summary::makeExact(const Configuration &configuration) const {
 /// The less, the simpler.
 /// One stage has no schedule, whatever the configuration calls it: it counts as
 /// the simplest, with one chunk.
-static std::tuple<int, int, int> getComplexity(const Configuration &c) {
+static std::tuple<int, int, int, int> getComplexity(const Configuration &c) {
+  int onHosts = offloadsOptimizer(c.offload) + offloadsActivations(c.offload);
   int axes = (c.pipeline > 1) + (c.data > 1) + (c.tensor > 1) + (c.context > 1);
   if (c.pipeline == 1)
-    return {axes, 0, 1};
+    return {onHosts, axes, 0, 1};
   Result<const schedule::Generator *> generator =
       schedule::findGenerator(c.schedule);
-  return {axes, generator.ok() ? (*generator)->simplicity : 0, c.chunks};
+  int simplicity = generator.ok() ? (*generator)->simplicity : 0;
+  return {onHosts, axes, simplicity, c.chunks};
 }
 
 /// What is faster by less than predictions are off by may well be slower: of
@@ -177,7 +179,7 @@ void Summary::moveLayers() {
         // A faster cut that does not fit is none. The estimate of the best one
         // is kept, so that the last one accepted needs no other.
         if (!estimate.ok() || estimate->iterationSeconds >= best ||
-            estimate->peakMemory() > input.cluster.device.usableBytes())
+            estimate->isTooLarge(input.cluster.device))
           return false;
         result.estimate = std::move(*estimate);
         return true;
@@ -295,6 +297,8 @@ void Summary::addVariants() {
     if (zero != pick.zero && pick.data * pick.context > 1)
       with("zero " + std::to_string(zero),
            [&](Configuration &c) { c.zero = zero; });
+  if (pick.offload != Offload::None)
+    with("offload none", [](Configuration &c) { c.offload = Offload::None; });
   // Sizes that do not divide are refused by the estimate, and left out.
   for (int64_t size : {pick.microBatch / 2, pick.microBatch * 2})
     if (size > 0)

@@ -47,6 +47,8 @@ SearchSpace SearchSpace::all() {
   space.sequenceParallel = {false, true};
   space.contextParallel = {ContextParallel::Gather, ContextParallel::Heads,
                            ContextParallel::Zigzag};
+  space.offload = {Offload::None, Offload::Optimizer, Offload::Activations,
+                   Offload::Both};
   space.chunks = {1, 2, 3, 4, 5, 6, 7, 8};
   space.context = {1, 2, 4, 8, 16, 32, 64};
   return space;

@@ -30,7 +30,11 @@ CostOptions Context::costOptions() const {
   options.dropout = training.dropout;
   options.microBatch = configuration.microBatch;
   options.context = configuration.context;
-  options.balancedContext = !framework().gathersContext || isReordered();
+  // Unfused attention computes all scores: which of them a mask hides, and so
+  // on which rank, changes nothing.
+  options.balancedContext =
+      !framework().gathersContext || (isReordered() && training.flashAttention);
+  options.reorderedContext = isReordered();
   options.contextHeads = exchangesHeads();
   // Otherwise a kernel of its own adds (getAccumulationCost).
   options.weightGradientBytes = framework().fusedAccumulation

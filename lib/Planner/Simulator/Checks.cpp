@@ -138,10 +138,6 @@ static Status checkHeads(const Context &context) {
   return Status::success();
 }
 
-bool planner::canReorder(const Training &training, const Device &device) {
-  return !training.flashAttention || device.isProcessor;
-}
-
 /// As the compiler cuts the sequence.
 static Status checkZigzag(const Context &context) {
   if (!context.isReordered())
@@ -151,10 +147,17 @@ static Status checkZigzag(const Context &context) {
     return fail("context-parallel is zigzag, but sequence ",
                 context.training.sequence,
                 " is not a multiple of 2 · cp = ", chunks);
-  if (!canReorder(context.training, context.cluster.device))
-    return fail("context-parallel is zigzag, which GPUs compute with "
-                "--attention unfused alone");
   return Status::success();
+}
+
+static Status checkOffload(const Context &context) {
+  const Device &device = context.cluster.device;
+  if (context.configuration.offload == Offload::None ||
+      device.hostBandwidth > 0)
+    return Status::success();
+  return fail("offload is ", print(context.configuration.offload),
+              ", but the hardware file of ", device.name,
+              " has no hostBandwidth");
 }
 
 /// Where no cut is given, one has to be possible: what comes before or after
@@ -171,7 +174,7 @@ static Status checkLayers(const Context &context) {
     return fail("the pipeline has ", stages, " virtual stages, the model ",
                 layers, " layers");
   if (given.empty())
-    return Status::success();
+    return plait::checkLayerCounts(configuration.recompute, layers);
   if (int64_t(given.size()) != stages)
     return fail("layers are given for ", given.size(),
                 " virtual stages, the pipeline has ", stages);
@@ -183,7 +186,8 @@ static Status checkLayers(const Context &context) {
   }
   if (sum != layers)
     return fail("the layers given add up to ", sum, ", the model has ", layers);
-  return Status::success();
+  return plait::checkLayerCounts(configuration.recompute,
+                                 *std::max_element(given.begin(), given.end()));
 }
 
 Status planner::checkConfiguration(const Context &context) {
@@ -193,5 +197,6 @@ Status planner::checkConfiguration(const Context &context) {
   PLAIT_RETURN_IF_ERROR(checkDivisions(context));
   PLAIT_RETURN_IF_ERROR(checkHeads(context));
   PLAIT_RETURN_IF_ERROR(checkZigzag(context));
+  PLAIT_RETURN_IF_ERROR(checkOffload(context));
   return checkLayers(context);
 }

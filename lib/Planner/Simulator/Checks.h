@@ -12,10 +12,6 @@
 
 namespace plait::planner {
 
-/// Whether attention of queries in zig-zag order can be computed as `training`
-/// has it: by GPUs unfused alone.
-bool canReorder(const Training &training, const Device &device);
-
 /// All that estimate() says about its arguments, but for what the schedule
 /// itself finds. Success means that every count is positive, that no product of
 /// them overflows, and that the layers can be cut.

@@ -155,16 +155,19 @@ void Estimator::addCopies(const StageBlocks &stage, StageTime &time) const {
     return;
   double bandwidth = context.cluster.device.hostBandwidth;
   double all = savedBytes(stage, context) / bandwidth;
-  time.forward = std::max(time.forward, all);
-  if (!generator->splitsBackward) {
-    // The two parts of one pass.
-    double missing = all - time.backwardInput - time.backwardWeight;
-    time.backwardInput += std::max(0.0, missing);
-    return;
-  }
-  time.backwardInput = std::max(time.backwardInput, all);
-  time.backwardWeight =
-      std::max(time.backwardWeight, weightBytes(stage, context) / bandwidth);
+  time.hostForward = std::max(0.0, all - time.forward);
+  time.forward += time.hostForward;
+  // Two passes, or the two parts of one.
+  double beside = generator->splitsBackward
+                      ? time.backwardInput
+                      : time.backwardInput + time.backwardWeight;
+  double input = std::max(0.0, all - beside), weight = 0;
+  if (generator->splitsBackward)
+    weight = std::max(0.0, weightBytes(stage, context) / bandwidth -
+                               time.backwardWeight);
+  time.backwardInput += input;
+  time.backwardWeight += weight;
+  time.hostBackward = input + weight;
 }
 
 /// With several microbatches each one's gradients are added to a sum, which
@@ -276,9 +279,10 @@ void Estimator::timePipeline() {
   for (const StageTime &time : result.stages)
     busy += time.sum() * problem.microbatches / problem.stages;
   // Sharing a processor shrinks work and waiting alike.
+  // Without one, sums in another order differ by their rounding.
   if (result.pipelineSeconds > 0)
     result.bubbleFraction =
-        (time.withoutTransfers - busy) / result.pipelineSeconds;
+        std::max(0.0, time.withoutTransfers - busy) / result.pipelineSeconds;
   share(busy);
 }
 
@@ -328,32 +332,41 @@ void Estimator::breakDown(double withoutTransfers) {
     result.breakdown = parts;
   }
   result.breakdown.exposed.pipeline = result.pipelineSeconds - withoutTransfers;
-  result.breakdown.bubble = withoutTransfers - longest;
+  result.breakdown.bubble = std::max(0.0, withoutTransfers - longest);
 }
 
 //===----------------------------------------------------------------------===//
 // Step
 //===----------------------------------------------------------------------===//
 
-/// The rank that holds the most is the last to be done.
+/// The rank that holds the most is the last to be done. A table that only one
+/// rank holds is shared with nobody, as in a V, whose ends are on one rank.
+/// What replicas exchange hides behind the rank's work, and not where that
+/// waits for copies itself: no copy makes a step shorter.
 StepLoad Estimator::getHeaviestLoad() const {
   const schedule::Problem &problem = pipeline.getProblem();
   StepLoad heaviest;
+  uint32_t holders = 0; // of a tied table
   for (uint32_t rank = 0; rank < problem.stages; ++rank) {
     std::vector<const StageBlocks *> held = stagesOf(rank);
     double parameters = countParameters(work, held);
+    double tied = countTied(work, held);
+    holders += tied > 0;
     if (parameters <= heaviest.parameters)
       continue;
     heaviest = StepLoad();
     heaviest.parameters = parameters;
-    heaviest.tied = countTied(work, held);
+    heaviest.tied = tied;
     heaviest.microbatches = problem.microbatches;
     for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk) {
       const StageTime &time = result.stages[problem.stageOf(rank, chunk)];
-      heaviest.forward += time.forward;
-      heaviest.backward += time.backwardInput + time.backwardWeight;
+      heaviest.forward += time.forward - time.hostForward;
+      heaviest.backward +=
+          time.backwardInput + time.backwardWeight - time.hostBackward;
     }
   }
+  if (holders < 2)
+    heaviest.tied = 0;
   return heaviest;
 }
 

@@ -40,6 +40,7 @@ static constexpr Framework makePython(const char *name) {
   python.gathersContext = false;
   python.addsUpParts = false;
   python.overlapsParts = true;
+  python.searchesOffload = false;
   python.recomputesCheap = false;
   python.hostSeconds = launchFromPython;
   python.backwardHostSeconds = launchFromPython / 3;

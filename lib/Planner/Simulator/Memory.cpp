@@ -199,7 +199,8 @@ InFlight planner::heldBytes(const StageBlocks &stage, const Context &context,
                             bool splits) {
   if (!stashesOnHost(context))
     return stashedBytes(stage, context, splits);
-  if (context.configuration.pipeline == 1)
+  // A stage without layers passes on what it receives, and keeps nothing.
+  if (context.configuration.pipeline == 1 || stage.entries.empty())
     return {};
   // Messages are received in the arena.
   const StageBlocks::Entry &first = stage.entries.front();

@@ -71,10 +71,10 @@ static double replicaSeconds(CollectiveKind kind, double bytes,
                                      context.contextGroup(), context.cluster);
 }
 
-/// A copy of a tied table lives on the first and on the last stage; their
-/// gradients are added up between the two.
+/// A copy of a tied table lives on the rank of the first and on that of the
+/// last stage; their gradients are added up between the two.
 static double getTiedSeconds(const StepLoad &load, const Context &context) {
-  if (context.configuration.pipeline == 1 || load.tied == 0)
+  if (load.tied == 0)
     return 0;
   Group pair =
       context.group(2, context.configuration.tensor * context.replicas());

@@ -15,7 +15,7 @@ namespace plait::planner {
 /// The rank of the pipeline that holds the most parameters.
 struct StepLoad {
   double parameters = 0;            // elements
-  double tied = 0;                  // of them: shared with another stage
+  double tied = 0;                  // of them: shared with another rank
   double forward = 0, backward = 0; // seconds of one microbatch
   int64_t microbatches = 1;
 };

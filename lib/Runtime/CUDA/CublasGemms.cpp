@@ -6,11 +6,10 @@
 //===----------------------------------------------------------------------===//
 //
 // GEMMs by cuBLASLt. What is to be computed is a GemmLayout; prepare() turns it
-// into the library's descriptors and asks its heuristic for an algorithm, once,
+// into the library's descriptors and asks its heuristic for algorithms, once,
 // when the plan is loaded; run() only passes addresses. The library is told the
 // workspace that the plan has reserved, and allocates none by itself. The first
-// choice of the heuristic is taken as it is: choosing by measured times could
-// give other bits in every run.
+// choice of the heuristic is taken, unless another one is pinned (GemmTimer.h).
 //
 // Epilogues (bias, GELU, its gradient) are the library's where it has an
 // algorithm for them, else a kernel of the runtime afterwards; see
@@ -67,7 +66,8 @@ CublasGemms::~CublasGemms() {
 /// however deep the model.
 /// 1. look for an equal one;
 /// 2. describe the three matrices;
-/// 3. choose algorithm and epilogue. A refusal names the sizes of the step, not
+/// 3. find algorithms, with the epilogue or without. A refusal names the sizes
+/// of the step, not
 ///    of cuBLASLt's view of it.
 Result<uint32_t> CublasGemms::prepare(const fb::GemmStep &step) {
   Gemm gemm;
@@ -203,7 +203,7 @@ Status CublasGemms::chooseOperation(Gemm &gemm, bool withEpilogue) {
   if (!operation.ok())
     return operation.status();
   gemm.operation = std::move(*operation);
-  return chooseAlgorithm(gemm);
+  return findAlgorithms(gemm);
 }
 
 /// Batch attributes are set for a single GEMM, too: a count of 1, whose stride
@@ -230,10 +230,14 @@ CublasGemms::describe(const GemmMatrix &matrix, const GemmLayout &layout) {
   return result;
 }
 
-/// Asks the heuristic for its first choice within the workspace, for operands
+/// How many the heuristic is asked for. Later ones in its list are rarely
+/// faster.
+static constexpr int mostAlgorithms = 8;
+
+/// Asks the heuristic for its choices within the workspace, for operands
 /// aligned as the layout promises; run() checks that they are. Fails where no
 /// algorithm fits.
-Status CublasGemms::chooseAlgorithm(Gemm &gemm) {
+Status CublasGemms::findAlgorithms(Gemm &gemm) {
   cublasLtMatmulPreference_t made = nullptr;
   PLAIT_RETURN_IF_ERROR(
       library.check(library.cublasLtMatmulPreferenceCreate(&made),
@@ -255,17 +259,20 @@ Status CublasGemms::chooseAlgorithm(Gemm &gemm) {
                           made, attribute, &gemm.layout.alignment,
                           sizeof(gemm.layout.alignment)),
                       "cublasLtMatmulPreferenceSetAttribute"));
-  cublasLtMatmulHeuristicResult_t found = {};
+  cublasLtMatmulHeuristicResult_t found[mostAlgorithms] = {};
   int count = 0;
   PLAIT_RETURN_IF_ERROR(library.check(
       library.cublasLtMatmulAlgoGetHeuristic(
           handle, gemm.operation.get(), gemm.a.get(), gemm.b.get(),
-          gemm.c.get(), gemm.c.get(), made, 1, &found, &count),
+          gemm.c.get(), gemm.c.get(), made, mostAlgorithms, found, &count),
       "cublasLtMatmulAlgoGetHeuristic"));
-  if (count == 0)
-    return fail("no algorithm needs at most ", bytes, " bytes of workspace");
-  gemm.algorithm = found.algo;
-  return library.check(found.state, "cublasLtMatmulAlgoGetHeuristic");
+  gemm.algorithms.clear();
+  for (const auto &result : std::span(found, count))
+    if (result.state == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= bytes)
+      gemm.algorithms.push_back(result.algo);
+  return gemm.algorithms.empty()
+             ? fail("no algorithm needs at most ", bytes, " bytes of workspace")
+             : Status::success();
 }
 
 /// Enqueues one call for each of the layout's places, all under the stream's
@@ -304,8 +311,8 @@ Status CublasGemms::run(uint32_t prepared, const GemmOperands &operands,
               handle, gemm.operation.get(), &alpha, b + place.a * unit,
               gemm.a.get(), a + place.b * unit, gemm.b.get(), &beta,
               c + place.c * unitC, gemm.c.get(), c + place.c * unitC,
-              gemm.c.get(), &gemm.algorithm, workspace.data(), workspace.size(),
-              stream.handle()),
+              gemm.c.get(), &gemm.algorithms[gemm.pinned], workspace.data(),
+              workspace.size(), stream.handle()),
           "cublasLtMatmul"));
     return Status::success();
   }));

@@ -16,6 +16,7 @@
 #include <deque>
 #include <memory>
 #include <span>
+#include <vector>
 
 namespace plait::runtime {
 
@@ -29,9 +30,22 @@ public:
   create(CudaStream &stream, std::span<std::byte> workspace, bool tf32);
   ~CublasGemms();
 
-  /// Chooses the algorithm for `step`; the number is for run(). Equal GEMMs
-  /// share one. An epilogue that no algorithm has comes after the GEMM.
+  /// Finds algorithms for `step`; the number is for run(). Equal GEMMs share
+  /// one. An epilogue that no algorithm has comes after the GEMM.
   Result<uint32_t> prepare(const plan::fb::GemmStep &step);
+
+  const GemmLayout &layoutOf(uint32_t prepared) const {
+    return gemms[prepared].layout;
+  }
+  /// Those that fit the workspace, a few at most and one at least, the best
+  /// first as far as the heuristic knows.
+  size_t countAlgorithms(uint32_t prepared) const {
+    return gemms[prepared].algorithms.size();
+  }
+  /// Has run() take another algorithm than the first.
+  void pin(uint32_t prepared, size_t algorithm) {
+    gemms[prepared].pinned = algorithm;
+  }
 
   Status run(uint32_t prepared, const GemmOperands &operands, bool add);
 
@@ -49,7 +63,8 @@ private:
     GemmLayout layout;
     Owned<cublasLtMatmulDesc_t> operation;
     Owned<cublasLtMatrixLayout_t> a, b, c;
-    cublasLtMatmulAlgo_t algorithm;
+    std::vector<cublasLtMatmulAlgo_t> algorithms;
+    size_t pinned = 0;
     bool isApart = false; // the epilogue comes after the GEMM
   };
 
@@ -69,7 +84,7 @@ private:
   Status chooseOperation(Gemm &gemm, bool withEpilogue);
   Result<Owned<cublasLtMatrixLayout_t>> describe(const GemmMatrix &matrix,
                                                  const GemmLayout &layout);
-  Status chooseAlgorithm(Gemm &gemm);
+  Status findAlgorithms(Gemm &gemm);
 
   const CublasLt &library;
   CudaStream &stream;

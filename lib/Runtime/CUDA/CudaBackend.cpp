@@ -187,9 +187,11 @@ Result<Backend> createDevices(const fb::Plan &plan, const Driver &driver,
     // Ranks that are recorded apart need not wait for each other's lock.
     if (nccl)
       recording = std::make_shared<std::mutex>();
+    GemmTiming timing = options.gemmTiming;
+    timing.limit /= gpu.ranks.size(); // those of a GPU take turns
     auto device = CudaDevice::create(
         plan, *plan.programs()->Get(mesh.index(ranks[i], 0)),
-        {gpu.context, gpu.kernels, recording, options.tf32, nccl});
+        {gpu.context, gpu.kernels, recording, options.tf32, timing, nccl});
     if (!device.ok())
       return fail("rank ", ranks[i], ": ", device.status().message());
     backend.parts.push_back({std::move(*device), nullptr, nullptr});
@@ -207,6 +209,18 @@ Result<Backend> createDevices(const fb::Plan &plan, const Driver &driver,
     }
     return lines;
   };
+  return backend;
+}
+
+CudaDevice &deviceOf(RankBackend &part) {
+  return static_cast<CudaDevice &>(*part.device);
+}
+
+/// Adds to what is said of libraries how GEMMs have been timed, once.
+Result<Backend> withTiming(Backend backend) {
+  const std::string &report = deviceOf(backend.parts.front()).timingReport();
+  if (backend.ranks.front() == 0 && !report.empty())
+    backend.libraries += "\n" + report;
   return backend;
 }
 
@@ -246,9 +260,14 @@ runtime::createCudaThreadBackend(const fb::Plan &plan, const Topology &topology,
                     /*nccl=*/nullptr, Capabilities::find(), options);
   if (!backend.ok())
     return backend.status();
+  // One after the other: what ranks of one GPU do at once takes longer.
+  for (size_t i = 0; i < backend->parts.size(); ++i)
+    if (Status status = deviceOf(backend->parts[i]).warmUp(backend->ranks[i]);
+        !status.ok())
+      return fail("rank ", backend->ranks[i], ": ", status.message());
   PLAIT_RETURN_IF_ERROR(connectCudaThreads(topology, options.timeLimit,
                                            backend->parts, options.cudaGraph));
-  return backend;
+  return withTiming(std::move(*backend));
 }
 
 /// Rank r on GPU r.
@@ -274,7 +293,7 @@ runtime::createNcclThreadBackend(const fb::Plan &plan, const Topology &topology,
     return backend.status();
   PLAIT_RETURN_IF_ERROR(connectNcclThreads(topology, options.timeLimit,
                                            backend->parts, options.cudaGraph));
-  return backend;
+  return withTiming(std::move(*backend));
 }
 
 /// The GPU is chosen by the number of the process on its host, as every
@@ -305,7 +324,7 @@ runtime::createNcclProcessBackend(const fb::Plan &plan,
   PLAIT_RETURN_IF_ERROR(
       connectNcclProcess(topology, options.timeLimit, *options.processes,
                          backend->parts.front(), options.cudaGraph));
-  return backend;
+  return withTiming(std::move(*backend));
 }
 
 Result<Backend> runtime::createCudaBackend(const fb::Plan &plan,

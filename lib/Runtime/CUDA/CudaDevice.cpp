@@ -175,13 +175,10 @@ Result<uint32_t> CudaDevice::prepareAttention(const fb::AttentionStep &step,
   // cuDNN draws other masks than the ones that are meant.
   if (step.dropout())
     return fail("GPUs do not compute attention steps with dropout");
-  if (step.chunks())
-    return fail("GPUs do not compute attention steps of queries in zig-zag "
-                "order");
   if (step.starts())
     return fail("GPUs do not compute attention steps within documents");
   if (!attentions) {
-    auto made = createCudaAttention(*queue, libraryWorkspace());
+    auto made = CudaAttention::create(*queue, libraryWorkspace());
     if (!made.ok())
       return made.status();
     attentions = std::move(*made);

@@ -14,6 +14,7 @@
 #include "CudaStream.h"
 #include "DeviceMemory.h"
 #include "plait/Runtime/Device.h"
+#include "plait/Runtime/Executor.h"
 
 #include <array>
 #include <memory>
@@ -21,6 +22,8 @@
 #include <vector>
 
 namespace plait::runtime {
+
+struct GemmUse;
 
 /// One rank's part of a GPU: an arena and its streams, and of the host's memory
 /// what the plan keeps there. What ranks tell each other happens in streams of
@@ -33,6 +36,7 @@ public:
     std::shared_ptr<const CudaKernels> kernels;
     std::shared_ptr<std::mutex> recording; // see CudaStream
     bool tf32 = false;
+    GemmTiming timing = {};
     const Nccl *nccl = nullptr; // what will use the arena, if it does
   };
 
@@ -50,9 +54,14 @@ public:
     return number ? *others[number - 1].stream : *queue;
   }
 
-  /// Calls every library step of `rank`, whose device this is, once: before
-  /// anything is in the arena, and before there are communicators.
+  /// Calls every library step of `rank`, whose device this is, once, and times
+  /// its GEMMs: before anything is in the arena, and before there are
+  /// communicators.
   Status warmUp(uint32_t rank);
+  /// Part of it.
+  Status timeGemms(const std::vector<GemmUse> &uses);
+  /// How the GEMMs were timed, in lines; empty: they were not.
+  const std::string &timingReport() const { return timedText; }
 
   Status attachThread() override { return queue->context->use(); }
   std::byte *arena() override { return memory; }
@@ -101,12 +110,14 @@ private:
   CudaDevice(const fb::Plan &plan, const fb::Program &program,
              const Options &options)
       : plan(plan), program(program), kernels(options.kernels),
-        tf32(options.tf32) {}
+        tf32(options.tf32), timing(options.timing) {}
 
   const fb::Plan &plan;
   const fb::Program &program;
   std::shared_ptr<const CudaKernels> kernels;
   bool tf32;
+  GemmTiming timing;
+  std::string timedText;
   std::unique_ptr<CudaStream> queue;
   std::vector<Stream> others; // from stream 1 on
   CudaEvent forked;           // what stream 0 did before the others begin

@@ -19,8 +19,8 @@
 
 #include "CudaThreadCommunicator.h"
 
-#include "CollectiveKernels.h"
 #include "Core/World.h"
+#include "ReduceKernels.h"
 #include "StepGraphs.h"
 #include "Wait.h"
 #include "plait/Plan/Check.h"
@@ -53,40 +53,6 @@ struct CudaMessage {
 };
 using CudaWorld = World<CudaOperands, CudaMessage>;
 
-/// The reductions, loaded on one GPU.
-struct ReduceKernels {
-  struct Name {
-    fb::Reduction reduction;
-    fb::DType type;
-    auto operator<=>(const Name &) const = default;
-  };
-  std::unique_ptr<CudaModule> module;
-  std::map<Name, CUfunction> functions;
-
-  // The four functions are in one module of PTX, embedded in this program
-  // (CollectiveKernels.cu). Loaded once a GPU: a module belongs to a context.
-  static Result<std::shared_ptr<ReduceKernels>>
-  load(std::shared_ptr<CudaContext> context) {
-    auto module = CudaModule::load(std::move(context), collectiveKernelsPtx);
-    if (!module.ok())
-      return module.status();
-    constexpr std::pair<Name, const char *> names[] = {
-        {{fb::Reduction::Sum, fb::DType::F32}, PLAIT_REDUCE_SUM},
-        {{fb::Reduction::Max, fb::DType::F32}, PLAIT_REDUCE_MAX},
-        {{fb::Reduction::Sum, fb::DType::BF16}, PLAIT_REDUCE_SUM_BF16},
-        {{fb::Reduction::Max, fb::DType::BF16}, PLAIT_REDUCE_MAX_BF16}};
-    auto result = std::make_shared<ReduceKernels>();
-    for (auto [name, symbol] : names) {
-      auto function = (*module)->find(symbol);
-      if (!function.ok())
-        return function.status();
-      result->functions[name] = *function;
-    }
-    result->module = std::move(*module);
-    return result;
-  }
-};
-
 /// The collectives of one group, seen from one member. What differs between
 /// them is only what a member computes between the two rounds of events: always
 /// the part of the result that is its own to write, so that no two members
@@ -97,7 +63,7 @@ public:
   CudaThreadGroup(std::shared_ptr<CudaWorld> world,
                   std::shared_ptr<Meeting<CudaOperands>> meeting,
                   uint32_t index, CudaDevice &device, uint32_t number,
-                  ReduceKernels &kernels)
+                  const ReduceKernels &kernels)
       : world(std::move(world)), meeting(std::move(meeting)), index(index),
         number(number), stream(device.stream(number)), kernels(kernels) {}
 
@@ -125,7 +91,7 @@ public:
         params.outputs[j] = meeting->entries[j].output + begin * unit;
       params.outer = 1;
       params.chunk = std::min(count, begin + slice) - begin;
-      return launch(params, {reduction, shape.type});
+      return kernels.launch(stream, params, reduction, shape.type);
     });
   }
 
@@ -142,7 +108,7 @@ public:
       params.outer = shape.outer;
       params.chunk = params.outputStride = shape.chunk;
       params.inputStride = members() * shape.chunk;
-      return launch(params, {reduction, shape.type});
+      return kernels.launch(stream, params, reduction, shape.type);
     });
   }
 
@@ -190,19 +156,6 @@ private:
     return params;
   }
 
-  /// A member with an empty slice launches nothing: a grid has one block at
-  /// least. `params` goes to the kernel by value, so that it may end with this
-  /// call.
-  Status launch(ReduceParams &params, ReduceKernels::Name name) {
-    int64_t count = params.outer * params.chunk;
-    if (count == 0)
-      return Status::success();
-    void *arguments[] = {&params};
-    return stream.launch(kernels.functions.at(name),
-                         stream.context->blocksFor(count, reduceThreads),
-                         reduceThreads, arguments);
-  }
-
   /// Its own event the stream need not wait for: it has recorded it.
   Status waitForOthers(CudaEvent CudaOperands::*event) {
     for (int64_t j = 0; j < members(); ++j)
@@ -241,7 +194,7 @@ private:
   int64_t index; // of this rank among the members
   uint32_t number;
   CudaStream &stream;
-  ReduceKernels &kernels;
+  const ReduceKernels &kernels;
 };
 
 /// One rank's end. Messages are copied by the receiver, on its stream, straight
@@ -251,7 +204,7 @@ class CudaThreadCommunicator : public Communicator {
 public:
   CudaThreadCommunicator(std::shared_ptr<CudaWorld> world, uint32_t rank,
                          CudaDevice &device,
-                         std::shared_ptr<ReduceKernels> kernels)
+                         std::shared_ptr<const ReduceKernels> kernels)
       : world(std::move(world)), rank(rank), device(device),
         stream(device.stream()), kernels(std::move(kernels)) {}
 
@@ -340,7 +293,7 @@ private:
   uint32_t rank;
   CudaDevice &device;
   CudaStream &stream; // transfers happen in stream 0
-  std::shared_ptr<ReduceKernels> kernels;
+  std::shared_ptr<const ReduceKernels> kernels;
   // A message may be sent again in the next step with the same event: its last
   // use has been waited for by then, see awaitReceipt().
   std::map<uint32_t, CudaEvent> events; // of messages
@@ -368,7 +321,7 @@ Status runtime::connectCudaThreads(const Topology &topology,
                                    std::span<RankBackend> parts, bool graphs) {
   auto world = std::make_shared<CudaWorld>(topology.messages.size(), timeLimit);
   std::map<int, std::shared_ptr<CudaContext>> gpus;
-  std::map<int, std::shared_ptr<ReduceKernels>> kernels;
+  std::map<int, std::shared_ptr<const ReduceKernels>> kernels;
   std::vector<CudaStream *> streams;
   // 1.
   for (uint32_t rank = 0; rank < parts.size(); ++rank) {
@@ -376,7 +329,8 @@ Status runtime::connectCudaThreads(const Topology &topology,
     CudaStream &stream = device.stream();
     streams.push_back(&stream);
     gpus.emplace(stream.context->ordinal, stream.context);
-    std::shared_ptr<ReduceKernels> &loaded = kernels[stream.context->ordinal];
+    std::shared_ptr<const ReduceKernels> &loaded =
+        kernels[stream.context->ordinal];
     if (!loaded) {
       auto made = ReduceKernels::load(stream.context);
       if (!made.ok())

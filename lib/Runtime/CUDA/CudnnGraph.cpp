@@ -153,7 +153,7 @@ private:
   /// the diagonal. The left bound is the window of a query.
   template <typename Attributes> void mask(Attributes &attributes) {
     attributes.set_name("attention").set_attn_scale(step.scale);
-    // The last query sees the last key; see CudnnAttention::prepare().
+    // The last query sees the last key; see cutAttention().
     // Both are the same where there are as many queries as keys.
     attributes.set_diagonal_alignment(
         step.queries == step.keys ? fe::DiagonalAlignment_t::TOP_LEFT

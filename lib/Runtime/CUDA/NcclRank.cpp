@@ -49,8 +49,13 @@ NcclRank::create(const Topology &topology, uint32_t rank,
   PLAIT_RETURN_IF_ERROR(stream.context->use());
   std::unique_ptr<NcclRank> result(
       new NcclRank(**library, stream, std::move(arena), std::move(patience)));
-  PLAIT_RETURN_IF_ERROR(
+  Status connected = result->patience->blame(
       result->comms.connect(topology, rank, id, *result->patience));
+  if (!connected.ok()) {
+    // Before the destructor, by whose abort the others notice.
+    result->patience->abort();
+    return connected;
+  }
   PLAIT_RETURN_IF_ERROR(result->handle(RankEvent::Connected));
   return result;
 }
@@ -128,6 +133,7 @@ Status NcclRank::awaitStream() {
     PLAIT_RETURN_IF_ERROR(patience->check(since));
     return glances++ % rarely ? Status::success() : check();
   });
+  status = patience->blame(status);
   if (!status.ok())
     stop(); // or the GPU would wait for ever
   return status;

@@ -54,7 +54,7 @@ public:
   Status call(ncclComm_t comm, const char *what, Enqueue enqueue) {
     std::lock_guard lock(mutex);
     PLAIT_RETURN_IF_ERROR(mayCall());
-    return comms.finish(comm, enqueue(), what, *patience);
+    return patience->blame(comms.finish(comm, enqueue(), what, *patience));
   }
 
   /// See StepGraph.

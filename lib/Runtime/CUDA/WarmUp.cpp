@@ -8,16 +8,19 @@
 // cuBLASLt and cuDNN load a kernel in its first call, for which the driver may
 // wait until the GPU is idle. Where a kernel of NCCL's waits there for another
 // rank, which waits likewise, it never is. So all of them are called once
-// before there are communicators. The arena is zero; so it is afterwards.
+// before there are communicators. The GPU being idle, and nothing in the arena,
+// this is also when GEMMs are timed. The arena is zero; so it is afterwards.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Core/Operands.h"
 #include "CudaDevice.h"
+#include "GemmTimer.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Messages.h"
 #include "plait/Plan/Ranks.h"
 
+#include <map>
 #include <set>
 
 using namespace plait;
@@ -33,7 +36,8 @@ public:
       : program(program), device(device), rank(rank), mesh(plan) {}
 
   /// All actions of the rank's program, in order; what several of them share is
-  /// called once. Transfers have no steps to be called.
+  /// called once. Transfers have no steps to be called. GEMMs come last, when
+  /// it is known how often a step has them.
   Status run() {
     for (uint32_t i = 0; i < plan::length(program.actions()); ++i) {
       const fb::Action &action = *program.actions()->Get(i);
@@ -42,8 +46,11 @@ public:
       const fb::Function &function =
           *program.functions()->Get(action.function());
       for (uint32_t j = 0; j < plan::length(function.steps()); ++j)
-        PLAIT_RETURN_IF_ERROR(call(action, *function.steps()->Get(j)));
+        PLAIT_RETURN_IF_ERROR(visit(action, *function.steps()->Get(j)));
     }
+    PLAIT_RETURN_IF_ERROR(device.timeGemms(gemmUses()));
+    for (const auto &[number, use] : gemms)
+      PLAIT_RETURN_IF_ERROR(device.gemm(number, use.operands, /*add=*/false));
     return Status::success();
   }
   bool hasCalled() const { return !gemms.empty() || !attentions.empty(); }
@@ -51,7 +58,7 @@ public:
 private:
   /// Preparing is idempotent: equal steps have one number, and the executor
   /// gets the same one later. That number decides whether it has been called.
-  Status call(const fb::Action &action, const fb::Step &step) {
+  Status visit(const fb::Action &action, const fb::Step &step) {
     // The addresses are those of the plan, so that alignment is what it will
     // be.
     auto place = [&](const fb::Ref &ref) {
@@ -61,8 +68,11 @@ private:
       auto number = device.prepareGemm(*gemm);
       if (!number.ok())
         return number.status();
-      if (gemms.insert(*number).second)
-        return device.gemm(*number, operandsOf(*gemm, place), /*add=*/false);
+      GemmUse &use =
+          gemms.try_emplace(*number, GemmUse{*number, operandsOf(*gemm, place)})
+              .first->second;
+      use.adds |= gemm->accumulate() != fb::Accumulate::Overwrite;
+      ++use.calls;
     }
     if (const auto *attention = step.step_as_AttentionStep()) {
       auto number = device.prepareAttention(
@@ -75,14 +85,45 @@ private:
     return Status::success();
   }
 
+  std::vector<GemmUse> gemmUses() const {
+    std::vector<GemmUse> uses;
+    for (const auto &[number, use] : gemms)
+      uses.push_back(use);
+    return uses;
+  }
+
   const fb::Program &program;
   CudaDevice &device;
   uint32_t rank;
   plan::Mesh mesh;
-  std::set<uint32_t> gemms, attentions; // that have been called
+  std::map<uint32_t, GemmUse> gemms;
+  std::set<uint32_t> attentions; // that have been called
 };
 
 } // namespace
+
+/// Whether somebody has asked for the same bits in every run. Such plans say so
+/// at each step that would not give them by itself.
+static bool isDeterministic(const fb::Program &program) {
+  for (const fb::Function *function : *program.functions())
+    for (uint32_t i = 0; i < plan::length(function->steps()); ++i)
+      if (const auto *attention =
+              function->steps()->Get(i)->step_as_AttentionStep();
+          attention && attention->deterministic())
+        return true;
+  return false;
+}
+
+/// A plan that is to have the same bits in every run keeps the heuristic's
+/// choice: that others give the same ones is only seen on numbers.
+Status CudaDevice::timeGemms(const std::vector<GemmUse> &uses) {
+  if (!timing.enabled || uses.empty() || isDeterministic(program))
+    return Status::success();
+  GemmTimer timer(*queue, *gemms, timing);
+  PLAIT_RETURN_IF_ERROR(timer.run(uses));
+  timedText = timer.report();
+  return Status::success();
+}
 
 /// What libraries have written, workspace and results of zeros, is zeroed
 /// again, as plans count on it.

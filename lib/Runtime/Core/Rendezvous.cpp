@@ -35,12 +35,12 @@ using namespace plait::runtime;
 /// Before each text.
 /// In the byte order of the host.
 struct TextHeader {
-  uint32_t process, bytes;
+  uint64_t process, bytes;
 };
 
 // An empty text takes no bytes: unpackTexts() starts from empty texts.
 std::string runtime::packText(uint32_t process, const std::string &text) {
-  TextHeader header = {process, uint32_t(text.size())};
+  TextHeader header = {process, text.size()};
   return text.empty() ? ""
                       : std::string(reinterpret_cast<const char *>(&header),
                                     sizeof(header)) +

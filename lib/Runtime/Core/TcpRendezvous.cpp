@@ -6,10 +6,9 @@
 //===----------------------------------------------------------------------===//
 //
 // Texts go through the tree (TcpTree.h). Bytes of ranks for process 0 go
-// directly: through the engine where there is one, else over one connection
-// that process 0 makes to the process whose bytes it wants, so that it never
-// has thousands. With a GPU plan there may be no engine, as NCCL connects the
-// ranks; a process has one rank then.
+// directly, over one connection that process 0 makes to the process whose bytes
+// it wants, so that it never has thousands. The engine, which keeps what it
+// connects, is for what is said in every step.
 //
 //===----------------------------------------------------------------------===//
 
@@ -113,15 +112,6 @@ Result<std::string> TcpRendezvous::broadcast(const std::string &ofFirst) {
 // Bytes for process 0
 //===----------------------------------------------------------------------===//
 
-/// No time limit: process 0 may write to a slow disk, for as long as that
-/// takes.
-Status TcpRendezvous::transfer(MpiTransfer::Kind kind, uint32_t peer,
-                               uint32_t rank, std::byte *data, size_t bytes) {
-  return transfers->run({{kind, MpiChannel::Control, peer, rank,
-                          Region{data, int64_t(bytes)}, nullptr}},
-                        MpiEngine::forEver);
-}
-
 /// Until process 0 wants the next bytes: it has one connection for those of all
 /// processes, to one of them at a time. Process 0 asks with an empty frame;
 /// where it has hung up, it takes those of other ranks first and connects
@@ -154,14 +144,12 @@ Status TcpRendezvous::awaitRequest() {
   return Status::failure(anotherFailed);
 }
 
-/// A process that may have several ranks has an engine. Bytes follow a request,
-/// so that they never wait in sockets of process 0 while it is busy with other
-/// ranks.
-Status TcpRendezvous::sendToFirst(uint32_t rank,
+/// Bytes follow a request, so that they never wait in sockets of process 0
+/// while it is busy with other ranks. No time limit: it may write to a slow
+/// disk, for as long as that takes. Which rank it wants is known from the
+/// order.
+Status TcpRendezvous::sendToFirst(uint32_t /*rank*/,
                                   std::span<const std::byte> bytes) {
-  if (transfers)
-    return transfer(MpiTransfer::Kind::Send, 0, rank,
-                    const_cast<std::byte *>(bytes.data()), bytes.size());
   PLAIT_RETURN_IF_ERROR(awaitRequest());
   return sendAll(stream.get(), bytes.data(), bytes.size())
              ? Status::success()
@@ -169,42 +157,39 @@ Status TcpRendezvous::sendToFirst(uint32_t rank,
 }
 
 /// Assigning the new connection hangs up on the source before.
-Status TcpRendezvous::connectToSource(uint32_t rank) {
-  // Windows of one rank follow each other on one connection.
-  if (stream.get() >= 0 && source == rank)
+Status TcpRendezvous::connectToSource(uint32_t process) {
+  // Bytes of one process follow each other on one connection.
+  if (stream.get() >= 0 && source == process)
     return Status::success();
-  const TcpTree::Place &place = tree->placeOf(rank);
+  const TcpTree::Place &place = tree->placeOf(process);
   auto connected =
       connectTo(place.address.empty() ? launch.address : place.address,
                 place.port, std::chrono::milliseconds(0));
   if (!connected.ok())
-    return fail("cannot reach rank ", rank, " on ", place.host, " at ",
+    return fail("cannot reach process ", process, " on ", place.host, " at ",
                 connected.status().message());
   PLAIT_RETURN_IF_ERROR(setTimeLimit(connected->get(), timeLimit));
   Greeting greeting = {.purpose = Greeting::Purpose::Data,
                        .ranks = launch.ranks};
   if (!sendAll(connected->get(), &greeting, sizeof(greeting)))
-    return systemFailure("cannot reach rank " + std::to_string(rank));
+    return systemFailure("cannot reach process " + std::to_string(process));
   std::lock_guard lock(streaming);
   // disconnect() found no stream to shut down.
   if (isDisconnected)
     return Status::failure(anotherFailed);
   stream = std::move(*connected);
-  source = rank;
+  source = process;
   return Status::success();
 }
 
-/// Ranks and processes are the same here where there is no engine.
 Status TcpRendezvous::receiveFrom(uint32_t rank, std::span<std::byte> bytes) {
-  if (transfers)
-    return transfer(MpiTransfer::Kind::Receive, spread().processOf(rank), rank,
-                    bytes.data(), bytes.size());
-  PLAIT_RETURN_IF_ERROR(connectToSource(rank));
+  uint32_t process = spread().processOf(rank);
+  PLAIT_RETURN_IF_ERROR(connectToSource(process));
   return sendFrame(stream.get(), {}) &&
                  receiveAll(stream.get(), bytes.data(), bytes.size())
              ? Status::success()
              : systemFailure("rank " + std::to_string(rank) + " on " +
-                             tree->placeOf(rank).host +
+                             tree->placeOf(process).host +
                              " has ended the connection");
 }
 

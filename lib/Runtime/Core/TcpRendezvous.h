@@ -40,18 +40,15 @@ private:
   Result<std::string> gatherPacked(const std::string &mine);
   Result<std::string> passDown(const std::string &ofFirst);
   template <typename T> Result<T> noteFailure(Result<T> result);
-  Status transfer(MpiTransfer::Kind kind, uint32_t peer, uint32_t rank,
-                  std::byte *data, size_t bytes);
   Status awaitRequest();
-  Status connectToSource(uint32_t rank);
+  Status connectToSource(uint32_t process);
 
   Launch launch;
   std::chrono::milliseconds timeLimit;
   std::unique_ptr<TcpTree> tree;
   std::unique_ptr<MpiEngine> transfers; // null: not needed so far
 
-  // Between process 0 and the one whose bytes it takes, where there is no
-  // engine.
+  // Between process 0 and the one whose bytes it takes.
   std::mutex streaming; // of the next two
   Socket stream;
   bool isDisconnected = false;

@@ -107,34 +107,51 @@ public:
       : executor(executor), place(std::move(place)), use(std::move(use)) {}
 
   /// All processes call this.
-  /// 1. Each thread goes through the shards of its rank. In the process of rank
-  ///    0 it hands the windows to `use`, elsewhere it sends them.
-  /// 2. The process of rank 0 receives those of all ranks that are not its own,
-  ///    in ascending order. They begin behind its last one: the ranks of a
-  ///    process are consecutive, and rank 0 is in the first process.
+  /// 1. In the process of rank 0 each thread hands the windows of its rank to
+  ///    `use`.
+  /// 2. Then this process receives those of all ranks that are not its own, in
+  ///    ascending order. They begin behind its last one: the ranks of a process
+  ///    are consecutive, and rank 0 is in the first process.
+  /// 3. The others send theirs in that order, each on its own thread.
   Status run() {
-    PLAIT_RETURN_IF_ERROR(
-        forEachShard(executor, [this](uint32_t rank, const fb::Shard &shard,
-                                      const fb::Parameter &parameter) {
-          return forEachWindow(
-              wanted(rank, shard, parameter), [&](const Piece &window) {
-                auto block = readPiece(executor, rank, window);
-                if (!block.ok())
-                  return block.status();
-                return executor.leads()
-                           ? use(rank, shard, parameter, window, *block)
-                           : executor.processes()->sendToFirst(
-                                 rank, std::as_bytes(std::span(*block)));
-              });
-        }));
-    if (executor.processes() && executor.leads())
+    if (executor.leads()) {
+      PLAIT_RETURN_IF_ERROR(
+          forEachShard(executor, [this](uint32_t rank, const fb::Shard &shard,
+                                        const fb::Parameter &parameter) {
+            return forEachBlock(rank, shard, parameter, use);
+          }));
       for (uint32_t rank = executor.ranks().back() + 1;
-           rank < executor.mesh().ranks(); ++rank)
+           executor.processes() && rank < executor.mesh().ranks(); ++rank)
         PLAIT_RETURN_IF_ERROR(receiveFrom(rank));
+      return Status::success();
+    }
+    Use send = [this](uint32_t rank, const fb::Shard &, const fb::Parameter &,
+                      const Piece &, const std::vector<float> &block) {
+      return executor.processes()->sendToFirst(rank,
+                                               std::as_bytes(std::span(block)));
+    };
+    for (uint32_t turn : executor.ranks())
+      PLAIT_RETURN_IF_ERROR(
+          forEachShard(executor, [&](uint32_t rank, const fb::Shard &shard,
+                                     const fb::Parameter &parameter) {
+            return rank == turn ? forEachBlock(rank, shard, parameter, send)
+                                : Status::success();
+          }));
     return Status::success();
   }
 
 private:
+  /// What is wanted of `shard` of a rank of this process, window by window.
+  Status forEachBlock(uint32_t rank, const fb::Shard &shard,
+                      const fb::Parameter &parameter, const Use &job) {
+    return forEachWindow(
+        wanted(rank, shard, parameter), [&](const Piece &window) {
+          auto block = readPiece(executor, rank, window);
+          return block.ok() ? job(rank, shard, parameter, window, *block)
+                            : block.status();
+        });
+  }
+
   /// The blocks of `rank`, in the order in which its process sends them.
   /// Repeats the walk of the sender, whose program is known from the plan:
   /// messages carry elements only and no description.

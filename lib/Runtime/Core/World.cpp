@@ -48,4 +48,9 @@ Status Patience::check(std::chrono::steady_clock::time_point since) const {
                                                           : Status::success();
 }
 
+/// Who fails aborts first and takes down afterwards what others wait for.
+Status Patience::blame(const Status &own) const {
+  return !own.ok() && aborted ? Status::failure(anotherFailed) : own;
+}
+
 void runtime::wakeWaiters(std::atomic<uint32_t> &word) { wakeAll(word); }

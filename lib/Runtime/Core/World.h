@@ -55,6 +55,9 @@ public:
   /// A failure when somebody has given up or `since` is too long ago.
   Status check(std::chrono::steady_clock::time_point since) const;
   void abort() { aborted = true; }
+  /// `own`, or, where somebody had given up before it happened, that another
+  /// rank has failed: libraries tell of that in many ways.
+  Status blame(const Status &own) const;
 
 private:
   Status timedOut() const;

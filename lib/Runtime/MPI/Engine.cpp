@@ -22,7 +22,10 @@
 #include "plait/Runtime/Communicator.h"
 
 #include <algorithm>
+#include <poll.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include <utility>
 
 using namespace plait;
@@ -187,6 +190,7 @@ void MpiEngine::serve() {
   auto world = library->start();
   if (world.ok())
     joined = std::move(*world);
+  watchNeighbour();
   started = world.ok() ? Result<bool>(true) : world.status();
   phase = 1;
   wakeAll(phase);
@@ -201,6 +205,10 @@ void MpiEngine::serve() {
     if (any)
       last = now;
     auto quiet = std::chrono::duration_cast<microseconds>(now - last);
+    // One that has nothing to do with this one any more may end.
+    if (active > 0 && quiet > spinning && neighbourHasEnded())
+      giveUp(/*byItself=*/true, "process " + std::to_string(joined.neighbour) +
+                                    " on " + joined.host + " has ended");
     if (active == 0)
       waitBriefly(calls, seen, idlePause);
     else if (quiet > spinning)
@@ -215,6 +223,19 @@ void MpiEngine::serve() {
     library->finish();
   phase = 2;
   wakeAll(phase);
+}
+
+/// By a descriptor that stays with the process: numbers are used again. Where
+/// the system has none of these, nobody is watched.
+void MpiEngine::watchNeighbour() {
+  if (joined.neighbourId)
+    neighbour =
+        Socket(int(syscall(SYS_pidfd_open, joined.neighbourId, /*flags=*/0)));
+}
+
+bool MpiEngine::neighbourHasEnded() const {
+  pollfd event = {neighbour.get(), POLLIN, 0};
+  return event.fd >= 0 && poll(&event, 1, /*timeout=*/0) > 0;
 }
 
 /// A job with several transfers is done with the last of them.
@@ -296,6 +317,8 @@ void MpiEngine::answerNew(size_t &answered) {
 void MpiEngine::findSilent() {
   std::vector<bool> isHeard(joined.count);
   isHeard[joined.index] = true;
+  if (neighbourHasEnded()) // of which nothing will be heard
+    isHeard[joined.neighbour] = true;
   for (const std::vector<uint32_t> *heard :
        {&notices.failed, &notices.answered})
     for (uint32_t other : *heard)

@@ -12,6 +12,8 @@
 // nothing happens.
 //
 // When a process fails it warns all others, whose waiting ends, and who answer.
+// One that is killed warns nobody: where MPI would not tell, the process before
+// it on its host sees that it has ended, and fails.
 // For a moment the warnings of others are still heard, so that of several that
 // fail at once one can speak for all, and can name those who say nothing; then
 // MPI is not called any more.
@@ -21,6 +23,7 @@
 #ifndef PLAIT_LIB_RUNTIME_MPI_ENGINE_H
 #define PLAIT_LIB_RUNTIME_MPI_ENGINE_H
 
+#include "Core/Sockets.h"
 #include "Library.h"
 
 #include <atomic>
@@ -97,6 +100,8 @@ private:
   void exchangeNotices();
   void answerNew(size_t &answered);
   void findSilent();
+  void watchNeighbour();
+  bool neighbourHasEnded() const;
   /// Begins what has been submitted; whether that was anything.
   Status beginSubmitted(bool &any);
   Status serveOnce(bool &any);
@@ -120,6 +125,7 @@ private:
   std::vector<void *> finished;
   MpiLibrary::Notices notices;
   std::vector<uint32_t> silent;
+  Socket neighbour; // refers to its process; none: nothing is known of it
   std::thread thread;
 };
 

@@ -24,6 +24,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <sys/types.h>
 #include <vector>
 
 namespace plait::runtime {
@@ -66,6 +67,11 @@ public:
     uint32_t localIndex = 0; // on this host
     uint32_t largestTag = 0;
     uint32_t processors = 0; // that those of this host may use together
+    // The process behind this one on its host, behind the last one the first.
+    // Where the library would say nothing of its end: the system's number of
+    // it, as this process sees it; else 0.
+    uint32_t neighbour = 0;
+    pid_t neighbourId = 0;
     std::string host;
     std::vector<uint32_t> hosts;        // by process, numbers from 0
     std::vector<std::string> hostNames; // by these numbers

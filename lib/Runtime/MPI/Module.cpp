@@ -21,6 +21,8 @@
 #include <map>
 #include <mpi.h>
 #include <sched.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -113,7 +115,9 @@ public:
 private:
   Status connect(World &world);
   Status findHosts(World &world);
-  Status countProcessors(World &world);
+  Status meetHost(World &world);
+  Status countProcessors(World &world, MPI_Comm host);
+  Status findNeighbour(World &world, MPI_Comm host);
   Status listen();
   Status transfer(const MpiTransfer &transfer, MPI_Request &request);
   void notify(uint32_t peer, int tag);
@@ -159,7 +163,7 @@ Result<MpiLibrary::World> Library::start() {
   // 2. Host by host.
   PLAIT_RETURN_IF_ERROR(findHosts(world));
   PLAIT_RETURN_IF_ERROR(connect(world));
-  PLAIT_RETURN_IF_ERROR(countProcessors(world));
+  PLAIT_RETURN_IF_ERROR(meetHost(world));
   // 3. For warnings.
   PLAIT_RETURN_IF_ERROR(listen());
   return world;
@@ -220,10 +224,8 @@ Status Library::connect(World &world) {
   return Status::success();
 }
 
-/// The processors that a launcher allows the processes of this host, each of
-/// which it may have bound to some of them. Bits of the affinity masks are
-/// joined: processes that are bound to the same cores count them once.
-Status Library::countProcessors(World &world) {
+/// What the processes of this host have to know of each other.
+Status Library::meetHost(World &world) {
   MPI_Comm host = MPI_COMM_NULL;
   PLAIT_RETURN_IF_ERROR(
       check(MPI_Comm_split(all, int(world.hosts[index]), int(index), &host),
@@ -231,15 +233,52 @@ Status Library::countProcessors(World &world) {
   int local = 0;
   MPI_Comm_rank(host, &local);
   world.localIndex = uint32_t(local);
+  PLAIT_RETURN_IF_ERROR(countProcessors(world, host));
+  PLAIT_RETURN_IF_ERROR(findNeighbour(world, host));
+  MPI_Comm_free(&host);
+  return Status::success();
+}
+
+/// The processors that a launcher allows the processes of this host, each of
+/// which it may have bound to some of them. Bits of the affinity masks are
+/// joined: processes that are bound to the same cores count them once.
+Status Library::countProcessors(World &world, MPI_Comm host) {
   cpu_set_t mine, together;
   CPU_ZERO(&mine);
   sched_getaffinity(0, sizeof(mine), &mine);
-  Status status = check(
+  PLAIT_RETURN_IF_ERROR(check(
       MPI_Allreduce(&mine, &together, sizeof(mine), MPI_BYTE, MPI_BOR, host),
-      "MPI_Allreduce");
-  MPI_Comm_free(&host);
+      "MPI_Allreduce"));
   world.processors = uint32_t(CPU_COUNT(&together));
-  return status;
+  return Status::success();
+}
+
+/// MPI says nothing of a process that is killed, and its launcher may take its
+/// time: SLURM lets the others live for KillWait. Numbers of processes mean
+/// nothing in another namespace, as containers have, whose inode tells them
+/// apart.
+Status Library::findNeighbour(World &world, MPI_Comm host) {
+  struct Self {
+    uint32_t index;
+    pid_t process;
+    ino_t space;
+  };
+  struct stat space = {};
+  bool isKnown = stat("/proc/self/ns/pid", &space) == 0;
+  Self mine = {index, getpid(), space.st_ino}, next = {};
+  int local = 0, count = 1;
+  MPI_Comm_rank(host, &local);
+  MPI_Comm_size(host, &count);
+  PLAIT_RETURN_IF_ERROR(check(
+      MPI_Sendrecv(&mine, sizeof(mine), MPI_BYTE, (local + count - 1) % count,
+                   0, &next, sizeof(next), MPI_BYTE, (local + 1) % count, 0,
+                   host, MPI_STATUS_IGNORE),
+      "MPI_Sendrecv"));
+  if (count == 1 || !isKnown || next.space != mine.space)
+    return Status::success();
+  world.neighbour = next.index;
+  world.neighbourId = next.process;
+  return Status::success();
 }
 
 /// A notice is an empty message from anybody; one receive is always posted.

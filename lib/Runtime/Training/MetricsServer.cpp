@@ -32,8 +32,9 @@
 using namespace plait;
 using namespace plait::runtime;
 
-/// The last colon separates, so that a host may have others. Which port a 0 has
-/// become is said on standard error, for scripts to read.
+/// The last colon separates, so that a host may have others, in brackets or
+/// not. Which port a 0 has become is said on standard error, for scripts to
+/// read; in a URL such a host must have brackets.
 Result<std::unique_ptr<Observer>>
 MetricsServer::open(const std::string &place) {
   size_t colon = place.rfind(':');
@@ -45,12 +46,16 @@ MetricsServer::open(const std::string &place) {
   if (!isPort)
     return fail("--metrics-port: '", place,
                 "' is neither a port, 0 to 65535, nor HOST:PORT");
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']')
+    host = host.substr(1, host.size() - 2);
   auto listener = listenAt(host, uint16_t(std::stoul(port)));
   if (!listener.ok())
     return fail("--metrics-port: ", listener.status().message());
   auto given = portOf(*listener);
   if (!given.ok())
     return given.status();
+  if (host.find(':') != host.npos)
+    host = "[" + host + "]";
   std::fprintf(stderr, "metrics at http://%s:%u/metrics\n", host.c_str(),
                unsigned(*given));
   return std::unique_ptr<Observer>(new MetricsServer(std::move(*listener)));

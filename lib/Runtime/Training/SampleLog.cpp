@@ -47,40 +47,46 @@ SampleLog::~SampleLog() {
     std::fclose(file);
 }
 
-/// What all processes have read.
+/// Rows of a process as a text; none where its ranks do not agree.
+static std::string pack(const Result<std::vector<uint64_t>> &rows) {
+  return rows.ok() ? std::string(reinterpret_cast<const char *>(rows->data()),
+                                 rows->size() * sizeof(uint64_t))
+                   : "";
+}
+
+/// What all processes have read, of which each text has that of one.
 /// A row is the number of its sample plus one, and 0 where no rank of the
 /// process has read it. Ranks of several processes may have read the same row,
 /// as those of a tensor-parallel group do; then it must have been the same
 /// sample.
-Result<std::vector<uint64_t>> SampleLog::gather() {
-  auto mine = record.take();
-  PLAIT_RETURN_IF_ERROR(agree(executor, mine.status()));
-  Rendezvous *processes = executor.processes();
-  if (!processes)
-    return mine;
-  auto all = processes->exchange(
-      std::string(reinterpret_cast<const char *>(mine->data()),
-                  mine->size() * sizeof(uint64_t)));
-  if (!all.ok())
-    return all.status();
-  for (const std::string &one : *all)
-    for (size_t row = 0; row < mine->size(); ++row) {
+static Result<std::vector<uint64_t>> join(std::span<const std::string> texts) {
+  std::vector<uint64_t> rows(texts.front().size() / sizeof(uint64_t));
+  for (const std::string &one : texts) {
+    // A batch has a row.
+    bool agrees = !one.empty() && one.size() == texts.front().size();
+    for (size_t row = 0; row < rows.size() && agrees; ++row) {
       uint64_t number;
       std::memcpy(&number, one.data() + row * sizeof(number), sizeof(number));
-      if (number && (*mine)[row] && number != (*mine)[row])
-        return Status::failure(
-            "processes have read different samples as one row");
+      agrees = !number || !rows[row] || number == rows[row];
       if (number)
-        (*mine)[row] = number;
+        rows[row] = number;
     }
-  return mine;
+    if (!agrees)
+      return Status::failure("ranks have read different samples as one row");
+  }
+  return rows;
 }
 
+/// One agreement a step: whoever fails, all do.
 Status SampleLog::endStep(uint64_t step) {
-  auto rows = gather();
-  if (!rows.ok())
-    return fail("step ", step, ": ", rows.status().message());
-  return file ? write(step, *rows) : Status::success();
+  auto add = [&](std::span<const std::string> texts) {
+    auto rows = join(texts);
+    return rows.ok() ? write(step, *rows)
+                     : fail("step ", step, ": ", rows.status().message());
+  };
+  std::string mine = pack(record.take());
+  Rendezvous *processes = executor.processes();
+  return processes ? processes->judge(mine, add) : add({&mine, 1});
 }
 
 /// A row that nobody has read is an error: the log would hide it. Flushed at

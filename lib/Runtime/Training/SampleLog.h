@@ -35,7 +35,6 @@ private:
   SampleLog(std::string path, std::FILE *file, Executor &executor,
             Batches &batches);
 
-  Result<std::vector<uint64_t>> gather();
   Status write(uint64_t step, const std::vector<uint64_t> &rows);
 
   std::string path;

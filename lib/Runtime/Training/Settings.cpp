@@ -50,21 +50,10 @@ const Line lines[] = {
     {"bad steps",
      {"on-nan", "on-spike", "spike-steps", "spike-deviations", "guard"}},
     {"execution",
-     {"threads", "devices", "cuda-graph", "overlap", "tf32", "timeout"}},
+     {"threads", "devices", "cuda-graph", "overlap", "tf32", "time-matmuls",
+      "timeout"}},
     {"outputs", {}},
 };
-
-/// Whether `option` means something to a plan for `backend`.
-bool applies(const std::string &option, const std::string &backend) {
-  static const std::map<std::string, std::string> backendOf = {
-      {"threads", "cpu"},
-      {"overlap", "cpu"},
-      {"devices", "cuda"},
-      {"cuda-graph", "cuda"},
-      {"tf32", "cuda"}};
-  auto found = backendOf.find(option);
-  return found == backendOf.end() || found->second == backend;
-}
 
 /// "lr 0.001"; a flag is its name, and nothing where it is not set.
 std::string describe(const std::string &name, const Json &value) {
@@ -97,20 +86,30 @@ std::string describePlan(const RunInfo &run) {
 
 } // namespace
 
+std::string_view runtime::backendOfOption(std::string_view name) {
+  static const std::map<std::string_view, std::string_view> backendOf = {
+      {"threads", "cpu"},     {"overlap", "cpu"}, {"devices", "cuda"},
+      {"cuda-graph", "cuda"}, {"tf32", "cuda"},   {"time-matmuls", "cuda"}};
+  auto found = backendOf.find(name);
+  return found == backendOf.end() ? std::string_view() : found->second;
+}
+
 /// Options come in the order of the object, lines in that of the table.
 std::string runtime::describeRun(const RunInfo &run) {
   Json settings = run.options.settings.empty()
                       ? Json::object()
                       : Json::parse(run.options.settings);
   settings["steps"] = run.options.steps; // where there are epochs, of them
-  std::string backend(plan::backendOf(run.plan));
+  std::string_view backend = plan::backendOf(run.plan);
   std::map<const Line *, std::string> texts;
-  for (const auto &[name, value] : settings.items())
+  for (const auto &[name, value] : settings.items()) {
+    std::string_view of = backendOfOption(name);
     if (std::string text = describe(name, value);
-        !text.empty() && name != "plan" && applies(name, backend)) {
+        !text.empty() && name != "plan" && (of.empty() || of == backend)) {
       std::string &line = texts[&lineOf(name)];
       line += (line.empty() ? "" : ", ") + text;
     }
+  }
   std::string all = "settings: plan: " + describePlan(run) + "\n";
   for (const Line &line : lines)
     if (const std::string &text = texts[&line]; !text.empty())

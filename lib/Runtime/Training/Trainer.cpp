@@ -59,8 +59,8 @@ template <typename Tell> Status tell(const Observers &observers, Tell what) {
 /// Where the length of a run is said in epochs: the steps that are full of
 /// their samples, from where `batches` are after step `step` on.
 /// Epochs count samples of one pass over the data; steps follow from where the
-/// run is, as a checkpoint of another global batch may have been resumed. A
-/// last batch that is not full is not trained on.
+/// run is, as a checkpoint of another global batch may have been resumed, or
+/// batches left out. A last batch that is not full is not trained on.
 Status setSteps(TrainOptions &options, const Batches &batches, uint64_t step) {
   if (!options.epochs)
     return Status::success();
@@ -103,27 +103,30 @@ struct Parts {
                  std::move(*evaluator), nullptr};
   }
 
-  /// After the run's state is known: with another global batch its epochs have
-  /// another number of steps. Begins the log of samples.
-  Status goOn(Executor &executor, TrainOptions &options, const RunState &state);
+  /// After the run's state is known, or is another one than before: with
+  /// another global batch, or without some batches, its epochs have another
+  /// number of steps.
+  Status countSteps(Executor &executor, TrainOptions &options,
+                    const RunState &state);
+  /// Begins the log of samples.
+  Status openLog(Executor &executor, const TrainOptions &options);
 };
 
-/// Controls are made anew with the number of steps, since schedules of the
-/// learning rate depend on it.
-Status Parts::goOn(Executor &executor, TrainOptions &options,
-                   const RunState &state) {
+/// Schedules of the learning rate depend on the number of steps.
+Status Parts::countSteps(Executor &executor, TrainOptions &options,
+                         const RunState &state) {
+  if (!options.epochs)
+    return Status::success();
   PLAIT_RETURN_IF_ERROR(setSteps(options, batches, state.step));
-  if (options.epochs) {
-    if (executor.leads())
-      std::fprintf(stderr, "%g epochs of %llu samples end with step %llu\n",
-                   *options.epochs,
-                   static_cast<unsigned long long>(batches.order().samples()),
-                   static_cast<unsigned long long>(options.steps));
-    auto renewed = Controls::create(options);
-    if (!renewed.ok())
-      return renewed.status();
-    controls = std::move(*renewed);
-  }
+  if (executor.leads())
+    std::fprintf(stderr, "%g epochs of %llu samples end with step %llu\n",
+                 *options.epochs,
+                 static_cast<unsigned long long>(batches.order().samples()),
+                 static_cast<unsigned long long>(options.steps));
+  return controls.renewSchedule();
+}
+
+Status Parts::openLog(Executor &executor, const TrainOptions &options) {
   if (options.sampleLog.empty())
     return Status::success();
   auto log = SampleLog::open(options.sampleLog, executor, batches);
@@ -137,9 +140,8 @@ Status Parts::goOn(Executor &executor, TrainOptions &options,
 class Loop {
 public:
   /// Everything outlives the loop. `state` is what the run has reached.
-  Loop(Executor &executor, Parts &parts, const TrainOptions &options,
-       Watch &watch, const Observers &observers, Progress &progress,
-       RunState &state)
+  Loop(Executor &executor, Parts &parts, TrainOptions &options, Watch &watch,
+       const Observers &observers, Progress &progress, RunState &state)
       : executor(executor), parts(parts), options(options), watch(watch),
         observers(observers), progress(progress), state(state) {}
 
@@ -151,11 +153,12 @@ private:
   Result<StepMetrics> execute(uint64_t step);
   Status evaluate(StepReport &report);
   Result<bool> isInterrupted();
+  Status rollBack();
   Status printMemory();
 
   Executor &executor;
   Parts &parts;
-  const TrainOptions &options;
+  TrainOptions &options; // of which the steps may change
   Watch &watch;
   const Observers &observers;
   Progress &progress;
@@ -181,7 +184,7 @@ Status Loop::run() {
     if (!isGood.ok())
       return isGood.status();
     // A step that is rolled back must not get into a checkpoint.
-    PLAIT_RETURN_IF_ERROR(*isGood ? progress.afterStep() : progress.rollBack());
+    PLAIT_RETURN_IF_ERROR(*isGood ? progress.afterStep() : rollBack());
     if (state.step == settled)
       PLAIT_RETURN_IF_ERROR(printMemory());
   }
@@ -286,6 +289,12 @@ Result<bool> Loop::isInterrupted() {
                      [](const std::string &one) { return !one.empty(); });
 }
 
+/// The data goes on behind the step, and so ends as many steps earlier.
+Status Loop::rollBack() {
+  PLAIT_RETURN_IF_ERROR(progress.rollBack());
+  return parts.countSteps(executor, options, state);
+}
+
 /// What a device's libraries have taken, which is known only when they have
 /// run.
 Status Loop::printMemory() {
@@ -332,10 +341,9 @@ Result<Observers> makeObservers(const TrainOptions &options) {
 /// The steps, and those who watch them.
 /// Observers hear of the end whatever it was: a page must not say "running" for
 /// ever. The run's own failure is reported before theirs.
-static Status runSteps(Executor &executor, Parts &parts,
-                       const TrainOptions &options, Watch &watch,
-                       const Observers &observers, Progress &progress,
-                       RunState &state) {
+static Status runSteps(Executor &executor, Parts &parts, TrainOptions &options,
+                       Watch &watch, const Observers &observers,
+                       Progress &progress, RunState &state) {
   Status outcome =
       Loop(executor, parts, options, watch, observers, progress, state).run();
   Status told = tell(observers,
@@ -372,7 +380,8 @@ Status runtime::train(const fb::Plan &plan, const TrainOptions &given) {
   Result<Progress> progress =
       Progress::begin(**executor, options, parts->batches, state);
   PLAIT_RETURN_IF_ERROR(agree(**executor, progress.status()));
-  PLAIT_RETURN_IF_ERROR(parts->goOn(**executor, options, state));
+  PLAIT_RETURN_IF_ERROR(parts->countSteps(**executor, options, state));
+  PLAIT_RETURN_IF_ERROR(parts->openLog(**executor, options));
   PLAIT_RETURN_IF_ERROR(
       watch.beginRun(**executor, state.step + 1, options.steps));
   // 4.

@@ -291,6 +291,14 @@ static void sink(ArrayRef<Operation *> copies,
           }));
 }
 
+static int64_t countLayers(func::FuncOp function) {
+  llvm::DenseSet<int64_t> layers;
+  for (Operation &op : function.getBody().front())
+    if (auto layer = op.getAttrOfType<IntegerAttr>(nn::kLayerAttr))
+      layers.insert(layer.getInt());
+  return int64_t(layers.size());
+}
+
 namespace {
 struct CheckpointPass : plait::impl::CheckpointPassBase<CheckpointPass> {
   using CheckpointPassBase::CheckpointPassBase;
@@ -308,6 +316,13 @@ struct CheckpointPass : plait::impl::CheckpointPassBase<CheckpointPass> {
     const Recomputation &recompute = configuration.recompute;
     if (Status status = checkStages(recompute, llvm::range_size(joint));
         !status.ok()) {
+      getOperation().emitError(status.message());
+      return signalPassFailure();
+    }
+    int64_t most = 0; // layers of a stage
+    for (func::FuncOp function : joint)
+      most = std::max(most, countLayers(function));
+    if (Status status = checkLayerCounts(recompute, most); !status.ok()) {
       getOperation().emitError(status.message());
       return signalPassFailure();
     }

@@ -58,7 +58,8 @@ static void cut(Members group, int64_t elements,
   // it is too small for one of its own. So packs have at least `elements`, and
   // a group with less is one pack.
   int64_t rest = countAll(group);
-  while (rest >= 2 * elements) {
+  // Subtracted, not doubled: `elements` may be any number that an option has.
+  while (rest - elements >= elements) {
     size_t length = 1;
     while (countAll(group.take_front(length)) < elements)
       ++length;
@@ -173,6 +174,11 @@ struct PackParametersPass
     ModuleOp module = getOperation();
     TrainingConfiguration configuration = getConfiguration(module);
     mesh = dist::MeshOp::find(module);
+    if (bucket < 0) {
+      module.emitError("bucket is ")
+          << int64_t(bucket) << ", expected 0 or more elements";
+      return signalPassFailure();
+    }
     if (Status status = checkExecutable(configuration); !status.ok()) {
       module.emitError(status.message());
       return signalPassFailure();

@@ -69,6 +69,9 @@ void Delayer::countLive() {
     live[lifetime.first] += lifetime.bytes;
     live[lifetime.last + 1] -= lifetime.bytes;
   }
+  // What lies where something was that is released takes nothing.
+  for (auto &[argument, read] : workspace.released)
+    live[read.last + 1] -= read.bytes;
   for (size_t step = 1; step < live.size(); ++step)
     live[step] += live[step - 1];
   peak = *llvm::max_element(live);

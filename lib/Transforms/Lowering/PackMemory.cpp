@@ -280,6 +280,7 @@ private:
 /// Places `buffers` in the order of `ranks`; returns the end of the last one,
 /// or as soon as it is no better than `limit`, that.
 static int64_t place(llvm::ArrayRef<Lifetime> buffers,
+                     llvm::ArrayRef<PlacedBuffer> placed,
                      llvm::ArrayRef<Rank> ranks, int64_t steps, int64_t limit,
                      llvm::MutableArrayRef<int64_t> offsets) {
   auto order = llvm::to_vector(llvm::seq<int64_t>(0, buffers.size()));
@@ -287,6 +288,11 @@ static int64_t place(llvm::ArrayRef<Lifetime> buffers,
                     [&](int64_t a, int64_t b) { return ranks[a] < ranks[b]; });
   TakenBytes taken(steps);
   int64_t total = 0;
+  for (const PlacedBuffer &buffer : placed) {
+    int64_t end = llvm::alignTo(buffer.offset + buffer.bytes, plan::kAlignment);
+    total = std::max(total, end);
+    taken.add(buffer, buffer.offset, end);
+  }
   for (int64_t index : order) {
     const Lifetime &buffer = buffers[index];
     // Has offset 0, and takes nothing from others.
@@ -303,22 +309,28 @@ static int64_t place(llvm::ArrayRef<Lifetime> buffers,
   return total;
 }
 
-llvm::SmallVector<int64_t> plait::packMemory(llvm::ArrayRef<Lifetime> buffers,
-                                             int64_t &total) {
-  int64_t steps = 0;
+llvm::SmallVector<int64_t>
+plait::packMemory(llvm::ArrayRef<Lifetime> buffers, int64_t &total,
+                  llvm::ArrayRef<PlacedBuffer> placed) {
+  int64_t steps = 0, least = 0;
   for (const Lifetime &buffer : buffers)
     steps = std::max(steps, buffer.last + 1);
+  for (const PlacedBuffer &buffer : placed) {
+    steps = std::max(steps, buffer.last + 1);
+    least = std::max(least, buffer.offset + buffer.bytes);
+  }
   Orders orders(buffers, steps);
+  least = std::max<int64_t>(llvm::alignTo(least, plan::kAlignment),
+                            orders.getPeak());
   llvm::SmallVector<int64_t> best(buffers.size(), 0), offsets = best;
   total = std::numeric_limits<int64_t>::max();
-  // No order takes less than what is live at once: whichever reaches that is
-  // the last.
-  for (int order = 0; order < Orders::kCount && total > orders.getPeak();
-       ++order) {
+  // No order takes less than what is live at once, or has been placed:
+  // whichever reaches that is the last.
+  for (int order = 0; order < Orders::kCount && total > least; ++order) {
     auto ranks = llvm::map_to_vector(buffers, [&](const Lifetime &life) {
       return orders.rank(order, life);
     });
-    int64_t bytes = place(buffers, ranks, steps, total, offsets);
+    int64_t bytes = place(buffers, placed, ranks, steps, total, offsets);
     if (bytes < total) {
       total = bytes;
       best = offsets;

@@ -20,8 +20,14 @@ struct Lifetime {
   int64_t first, last;
 };
 
+/// A buffer whose offset is given.
+struct PlacedBuffer : Lifetime {
+  int64_t offset;
+};
+
 /// Offsets, multiples of plan::kAlignment, so that buffers which are live at
-/// the same time do not overlap; `total` becomes the end of the last one.
+/// the same time do not overlap, nor what has been `placed`; `total` becomes
+/// the end of the last one, or of what has been placed.
 /// Buffers are placed one after the other, each at the lowest offset that is
 /// free. The order decides how many gaps are left: of a few, of which the
 /// largest first is the first (greedy by size; Pisarchyk and Lee 2020), the one
@@ -30,7 +36,8 @@ struct Lifetime {
 /// buffer time for the logarithm of the steps and for the gaps that it does not
 /// fit. Steps count from 0.
 llvm::SmallVector<int64_t> packMemory(llvm::ArrayRef<Lifetime> buffers,
-                                      int64_t &total);
+                                      int64_t &total,
+                                      llvm::ArrayRef<PlacedBuffer> placed = {});
 
 } // namespace plait
 

@@ -13,9 +13,10 @@
 // A value's address is decided by who is bound to it: a return, a store or a
 // read says in which slot or buffer it lies, and its producer writes there, so
 // that nothing is copied at a function's border. All else is free to lie
-// anywhere in the workspace. Time is the position of an op in the body; what is
-// live at the same position does not share bytes, unless one is written over
-// the other.
+// anywhere in the workspace, and where residuals were that nobody needs any
+// more: a backward pass makes room for its own gradients. Time is the position
+// of an op in the body; what is live at the same position does not share bytes,
+// unless one is written over the other.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,8 +25,11 @@
 #include "PreparePlacing.h"
 
 #include "plait/Analysis/KernelShape.h"
+#include "plait/Dialect/Plan/IR/PlanIR.h"
 #include "plait/Dialect/Plan/IR/RowPitch.h"
 #include "plait/Plan/Plan_generated.h"
+
+#include <map>
 
 using namespace mlir;
 using namespace plait;
@@ -66,6 +70,24 @@ int plait::findMetric(StringRef name) {
 
 namespace {
 
+/// The bytes that values may lie in, counted from 0: those of slots with what
+/// is released, one slot behind the other, then the workspace.
+struct Room {
+  struct Begin {
+    int64_t at;
+    unsigned slot;
+  };
+  SmallVector<Begin> slots; // the workspace last
+  SmallVector<PlacedBuffer> taken;
+  int64_t bytes = 0; // of all but the workspace
+
+  SlotPlace locate(int64_t offset) const {
+    const Begin &begin = *std::prev(llvm::partition_point(
+        slots, [&](const Begin &begin) { return begin.at <= offset; }));
+    return {begin.slot, offset - begin.at};
+  }
+};
+
 /// Places the values of one function.
 class Placer {
 public:
@@ -98,6 +120,7 @@ private:
   bool isAlone(Value value, Operation *user);
   void placeInResult(Value result, Value operand);
   void workInPlace();
+  Room findRoom(const Workspace &workspace);
   int64_t packWorkspace();
   void describeSlots(int64_t workspace);
 
@@ -232,9 +255,9 @@ void Placer::workInPlace() {
       if (isAlone(reduce.getInput(), reduce) && !places.contains(reduce))
         inPlaceOf[reduce] = reduce.getInput();
     // 2.
-    if (auto matmul = dyn_cast<nn::FusedMatmulOp>(op);
+    if (auto matmul = dyn_cast<ContractionOpInterface>(op);
         matmul && matmul.getAddend() && isAlone(matmul.getAddend(), matmul))
-      placeInResult(matmul.getResult(), matmul.getAddend());
+      placeInResult(matmul->getResult(0), matmul.getAddend());
     // 3. Each operand gives its memory to one result only, and rows have to lie
     // equally far apart in both. An operand that is passed twice is also read
     // by the other argument.
@@ -267,7 +290,7 @@ static bool isMoveToHost(Operation *op) {
 /// included. What is computed in place shares the lifetime of the root whose
 /// memory it takes over.
 Workspace Placer::findWorkspace() {
-  Workspace workspace{{}, inPlaceOf};
+  Workspace workspace{{}, {}, inPlaceOf};
   // A root comes before what takes its memory over, so that its lifetime exists
   // by then and has only to be extended.
   for (Operation &op : body)
@@ -285,6 +308,12 @@ Workspace Placer::findWorkspace() {
     }
   keepRead(workspace, isReplicaSum);
   keepRead(workspace, isMoveToHost);
+  for (BlockArgument argument : slots.released) {
+    Lifetime read{plan::getStoredBytes(argument), 0, 0};
+    for (Operation *user : argument.getUsers())
+      read.last = std::max(read.last, position[user]);
+    workspace.released.insert({argument, read});
+  }
   return workspace;
 }
 
@@ -305,23 +334,44 @@ void Placer::keepRead(Workspace &workspace, bool (*goesOn)(Operation *)) {
   }
 }
 
-/// Places in the workspace all that is not fixed; returns its bytes.
+Room Placer::findRoom(const Workspace &workspace) {
+  Room room;
+  int64_t end = position[&body.back()];
+  std::map<unsigned, int64_t> begins;
+  for (auto &[argument, read] : workspace.released) {
+    auto [slot, offset] = slots.arguments[argument.getArgNumber()];
+    auto [begin, isNew] = begins.insert({slot, room.bytes});
+    if (isNew) {
+      room.slots.push_back({room.bytes, slot});
+      room.bytes += llvm::alignTo(slots.slots[slot].bytes, plan::kAlignment);
+      // Nothing lies in two slots.
+      room.taken.push_back({{plan::kAlignment, 0, end}, room.bytes});
+      room.bytes += plan::kAlignment;
+    }
+    room.taken.push_back({read, begin->second + offset});
+  }
+  room.slots.push_back({room.bytes, workspaceSlot()});
+  return room;
+}
+
+/// Places in the workspace, or in released slots, all that is not fixed;
+/// returns the bytes of the workspace.
 int64_t Placer::packWorkspace() {
   Workspace workspace = findWorkspace();
+  Room room = findRoom(workspace);
   SmallVector<Lifetime> buffers;
   for (auto &[value, lifetime] : workspace.lifetimes)
     buffers.push_back(lifetime);
   int64_t total = 0;
-  SmallVector<int64_t> offsets = packMemory(buffers, total);
-  llvm::DenseMap<Value, int64_t> offsetOf;
+  SmallVector<int64_t> offsets = packMemory(buffers, total, room.taken);
+  llvm::DenseMap<Value, SlotPlace> placeOf;
   for (auto [entry, offset] : llvm::zip_equal(workspace.lifetimes, offsets))
-    offsetOf[entry.first] = offset;
+    placeOf[entry.first] = room.locate(offset);
   for (Operation &op : body)
     for (Value result : op.getResults())
       if (!places.contains(result))
-        places[result] = place(slotName(workspaceSlot()),
-                               offsetOf[workspace.findRoot(result)]);
-  return total;
+        places[result] = place(placeOf.at(workspace.findRoot(result)));
+  return total - room.bytes;
 }
 
 /// Finds the fixed addresses and what is computed in place; writes nothing into

@@ -28,6 +28,8 @@ struct Surroundings {
 struct Workspace {
   /// By the value that the bytes begin with.
   llvm::MapVector<mlir::Value, Lifetime> lifetimes;
+  /// What lies in a slot that nobody needs after the step given here.
+  llvm::MapVector<mlir::BlockArgument, Lifetime> released;
   /// Of what lies where another value was: sums over ranks and kernels work in
   /// place where they can.
   llvm::DenseMap<mlir::Value, mlir::Value> inPlaceOf;

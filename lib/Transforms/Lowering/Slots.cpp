@@ -104,7 +104,7 @@ StageResiduals::StageResiduals(ArrayRef<func::FuncOp> functions,
     }
     if (isNew)
       bytes.push_back(0);
-    places[port] = {set, bytes[set], held.host};
+    places[port] = {set, bytes[set], held.host, held.last};
     bytes[set] += held.bytes;
   }
 }
@@ -128,8 +128,14 @@ FunctionSlots::FunctionSlots(func::FuncOp function,
     return {it->second, place.offset};
   };
   for (auto [port, value] :
-       llvm::zip_equal(getPorts(function), function.getArguments()))
+       llvm::zip_equal(getPorts(function), function.getArguments())) {
     arguments.push_back(assign(port, value));
+    if (!slots[arguments.back().slot].residuals)
+      continue;
+    StageResiduals::Place place = residuals.locate(port);
+    if (!place.host && place.last == getStageFunction(function).getAction())
+      released.push_back(cast<BlockArgument>(value));
+  }
   for (auto [port, value] :
        llvm::zip_equal(getResultPorts(function), getReturned(function)))
     results.push_back(assign(port, value));

@@ -54,8 +54,9 @@ public:
 
   struct Place {
     unsigned set;
-    int64_t offset; // bytes in the set, a multiple of plan::kAlignment
-    bool host;      // so are all of the set, or none
+    int64_t offset;        // bytes in the set, a multiple of plan::kAlignment
+    bool host;             // so are all of the set, or none
+    pipe::ActionKind last; // the action after which nobody needs the set
   };
   Place locate(pipe::PortAttr residual) const { return places.at(residual); }
   int64_t getBytes(unsigned set) const { return bytes[set]; }
@@ -69,6 +70,9 @@ private:
 struct FunctionSlots {
   llvm::SmallVector<Slot> slots;
   llvm::SmallVector<SlotPlace> arguments, results;
+  /// Arguments that nobody needs any more when the function has read them: what
+  /// it makes later may lie there.
+  llvm::SmallVector<mlir::BlockArgument> released;
 
   /// An argument or a result without a port has a slot of its own.
   FunctionSlots(mlir::func::FuncOp function, const StageResiduals &residuals);

@@ -17,8 +17,6 @@
 #include "plait/Transforms/StageFunctions.h"
 #include "plait/Transforms/Steps.h"
 
-#include <cmath>
-
 namespace plait {
 #define GEN_PASS_DEF_BEGINPHASEPASS
 #define GEN_PASS_DEF_COUNTMODELFLOPSPASS
@@ -35,15 +33,11 @@ using pipe::ActionKind;
 // What a phase leaves
 //===----------------------------------------------------------------------===//
 
-/// The first tensor of `function` that has a sharding, or has none; null: there
-/// is no such tensor.
-static Value findTensor(func::FuncOp function, bool hasSharding) {
+/// The first value of `function` that `isSuch`, arguments first; null: there is
+/// none.
+static Value findValue(func::FuncOp function,
+                       llvm::function_ref<bool(Value)> isSuch) {
   Value found;
-  // Any encoding is a sharding: the dialects have no other.
-  auto isSuch = [&](Value value) {
-    auto type = dyn_cast<RankedTensorType>(value.getType());
-    return type && bool(type.getEncoding()) == hasSharding;
-  };
   function.walk([&](Operation *op) {
     for (Region &region : op->getRegions())
       for (Block &block : region)
@@ -56,6 +50,37 @@ static Value findTensor(func::FuncOp function, bool hasSharding) {
     return found ? WalkResult::interrupt() : WalkResult::advance();
   });
   return found;
+}
+
+/// The first tensor that has a sharding, or has none; null: there is none.
+static Value findTensor(func::FuncOp function, bool hasSharding) {
+  // Any encoding is a sharding: the dialects have no other.
+  return findValue(function, [&](Value value) {
+    auto type = dyn_cast<RankedTensorType>(value.getType());
+    return type && bool(type.getEncoding()) == hasSharding;
+  });
+}
+
+/// (P8)
+/// Passes walk the bodies of all functions, those that nobody calls too, and
+/// ask values for their shapes.
+static LogicalResult verifyBodies(ModuleOp module) {
+  auto isNoTensor = [](Value value) {
+    auto type = dyn_cast<RankedTensorType>(value.getType());
+    return !type || !type.hasStaticShape();
+  };
+  for (auto function : module.getOps<func::FuncOp>()) {
+    if (!llvm::hasSingleElement(function.getBody()))
+      return function.emitError("function @")
+             << function.getSymName() << " has "
+             << function.getBody().getBlocks().size()
+             << " blocks, expected a body of one";
+    if (Value value = findValue(function, isNoTensor))
+      return emitError(value.getLoc(), "value of type ")
+             << value.getType() << " in @" << function.getSymName()
+             << ", expected tensors of static shape only";
+  }
+  return success();
 }
 
 /// (P1)
@@ -180,7 +205,9 @@ static LogicalResult verifyPrograms(ModuleOp module) {
 static LogicalResult verifyPhase(ModuleOp module) {
   Phase reached = getPhase(module);
   if (reached == Phase::Import)
-    return verifyModel(module);
+    return failure(failed(verifyModel(module)) || failed(verifyBodies(module)));
+  if (failed(verifyBodies(module)))
+    return failure();
   dist::MeshOp mesh = dist::MeshOp::find(module);
   if (!mesh)
     return module.emitOpError("has no mesh after phase ")
@@ -274,7 +301,7 @@ struct CountModelFlopsPass
   void runOnOperation() override {
     if (auto loss =
             getOperation().lookupSymbol<func::FuncOp>(nn::kLossFunction))
-      setModelFlops(getOperation(), std::llround(countModelFlops(loss)));
+      setModelFlops(getOperation(), countModelFlops(loss));
   }
 };
 } // namespace

@@ -215,7 +215,7 @@ struct BucketReductionsPass
       return;
     if (bucket < 0) {
       getOperation().emitError("bucket is ")
-          << bucket << ", expected 0 or more elements";
+          << int64_t(bucket) << ", expected 0 or more elements";
       return signalPassFailure();
     }
     if (failed(verifySteps(getOperation())))

@@ -43,6 +43,8 @@ static uint64_t getAttentionWorkspace(OpTy op, fb::AttentionKind kind,
   ArrayRef<int64_t> query = op.getQuery().getType().getShape();
   fb::AttentionStepT step;
   step.kind = kind;
+  step.dtype = getElementTypeOrSelf(op.getQuery()).isBF16() ? fb::DType::BF16
+                                                            : fb::DType::F32;
   step.batch = query[0];
   step.queries = query[1];
   step.keys = op.getKey().getType().getDimSize(1);
@@ -50,6 +52,8 @@ static uint64_t getAttentionWorkspace(OpTy op, fb::AttentionKind kind,
   step.heads = query[2] * query[3];
   step.head_size = query[4];
   step.deterministic = deterministic;
+  if (nn::BeginAttr begin = op.getBeginAttr())
+    step.chunks = begin.getChunks();
   return gpuAttentionWorkspace(step, architecture);
 }
 
@@ -70,7 +74,11 @@ static uint64_t getLibraryWorkspace(ProgramOp program, TargetAttr target) {
     auto callee = action.getCalleeAttr();
     if (!callee || !seen.insert(callee).second)
       continue;
-    module.lookupSymbol(callee)->walk([&](Operation *op) {
+    // One that is missing is told by who converts what is called.
+    Operation *function = module.lookupSymbol(callee);
+    if (!function)
+      continue;
+    function->walk([&](Operation *op) {
       llvm::TypeSwitch<Operation *>(op)
           .Case(
               [&](nn::AttentionOp op) { add(op, fb::AttentionKind::Forward); })

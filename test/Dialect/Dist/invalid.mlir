@@ -24,6 +24,11 @@ dist.mesh @c3 ["tp"] = [0]
 
 // -----
 
+// expected-error @+1 {{has more than 16777216 ranks}}
+dist.mesh @c4 ["dp", "tp"] = [4294967296, 4294967296]
+
+// -----
+
 // expected-error @+1 {{has a sharding of 1 dimensions on a tensor of rank 2}}
 func.func private @c1(tensor<4x8xf32, #dist.sharding<@mesh, [{"tp"}]>>)
 

@@ -410,6 +410,22 @@ func.func @c2_rope_table() {
 
 // -----
 
+func.func @rope_scaling_c3(%x: tensor<2x8x4xf32>) {
+  // expected-error @+1 {{has scaling #nn.rope_scaling<factor = 0.000000e+00 : f64, low = 1.000000e+00 : f64, high = 4.000000e+00 : f64, original = 64>, expected positive numbers, low below high}}
+  %0 = nn.rope %x theta 1.0e+04 scaling <factor = 0.0, low = 1.0, high = 4.0, original = 64> : tensor<2x8x4xf32>
+  return
+}
+
+// -----
+
+func.func @rope_table_scaling_c3() {
+  // expected-error @+1 {{expected positive numbers, low below high}}
+  %0 = nn.rope_table theta 1.0e+04 scaling <factor = 8.0, low = 4.0, high = 4.0, original = 64> : tensor<8x4xf32>
+  return
+}
+
+// -----
+
 func.func @c1_rotate_half(%x: tensor<2x5xf32>) {
   // expected-error @+1 {{has input 'tensor<2x5xf32>', expected an even last dimension}}
   %0 = nn.rotate_half %x : tensor<2x5xf32>
@@ -529,6 +545,17 @@ func.func @one_type(%x: tensor<2x4xf32>, %y: tensor<2x5xf32>) {
 dist.mesh @mesh ["tp"] = [2]
 // expected-error @+1 {{expected a plain one}}
 nn.parameter @c1 : tensor<4xf32, #dist.sharding<@mesh, [{"tp"}]>> init <mean = 0.0, std = 0.02>
+
+// -----
+
+// expected-error @+1 {{has type 'tensor<4x0xf32>', expected 1 to 17592186044416 elements}}
+nn.parameter @c4_empty : tensor<4x0xf32> init <mean = 0.0, std = 0.02>
+
+// -----
+
+// Of 2^64 + 2^13 elements, which 64 bits would take for 2^13.
+// expected-error @+1 {{expected 1 to 17592186044416 elements}}
+nn.parameter @c4_overflow : tensor<64x288230376151711872xf32> init <mean = 0.0, std = 0.02>
 
 // -----
 

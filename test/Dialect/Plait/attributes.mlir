@@ -65,8 +65,8 @@ module attributes {plait.cluster = #plait.cluster<name = "h100:2x8", device = "H
 
 // -----
 
-// CHECK: module attributes {plait.config_json = "{}", plait.model_flops = 12 : i64}
-module attributes {plait.config_json = "{}", plait.model_flops = 12 : i64} {
+// CHECK: module attributes {plait.config_json = "{}", plait.model_flops = 1.200000e+01 : f64}
+module attributes {plait.config_json = "{}", plait.model_flops = 1.200000e+01 : f64} {
   // CHECK: func.func private @f() attributes {plait.origin = "h.0"}
   func.func private @f() attributes {plait.origin = "h.0"}
 }

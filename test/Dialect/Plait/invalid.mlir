@@ -177,8 +177,8 @@ module attributes {plait.phase = 3} {
 
 // -----
 
-// expected-error @+1 {{has plait.model_flops = -1 : i64, expected an i64 of 0 or more}}
-module attributes {plait.model_flops = -1} {
+// expected-error @+1 {{has plait.model_flops = -1.000000e+00 : f64, expected an f64 of 0 or more}}
+module attributes {plait.model_flops = -1.0} {
 }
 
 // -----

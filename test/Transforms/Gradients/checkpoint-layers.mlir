@@ -1,8 +1,10 @@
 // RUN: plait-opt %s --plait-configure=recompute=full:1+selective:1 --nn-checkpoint | FileCheck %s
 // RUN: not plait-opt %s --plait-configure=recompute=full/none --nn-checkpoint 2>&1 | FileCheck %s --check-prefix=STAGES
+// RUN: not plait-opt %s --plait-configure=recompute=full:9 --nn-checkpoint 2>&1 | FileCheck %s --check-prefix=MANY
 // RUN: not plait-opt %s --plait-configure=recompute=auto --nn-checkpoint 2>&1 | FileCheck %s --check-prefix=AUTO
 
 // STAGES: recompute is given for 2 virtual stages (full/none), the pipeline has 1
+// MANY: recompute is full:9, which is of 9 layers, but no virtual stage has more than 3
 // AUTO: recompute is auto, which is resolved for the memory of a --cluster: give one, or another kind
 
 // Of three layers the first is computed again whole, of the second what is cheap

@@ -2,6 +2,10 @@
 // RUN: plait-opt %s --nn-pack-parameters --nn-build-optimizer -split-input-file | FileCheck %s --check-prefix=WHOLE
 // RUN: plait-opt %s --plait-configure=zero=1 --nn-pack-parameters=bucket=64 --nn-build-optimizer -split-input-file | FileCheck %s --check-prefix=BUCKETS
 // RUN: plait-opt %s --plait-configure="zero=1 global-batch=4" --nn-pack-parameters --nn-build-optimizer --dist-partition --canonicalize --cse --pipe-schedule --plan-form-clusters --plan-place-buffers -split-input-file | FileCheck %s --check-prefix=PLACE
+// Any number that the option has is a size, also one that cannot be doubled.
+// RUN: plait-opt %s --plait-configure=zero=1 --nn-pack-parameters=bucket=9223372036854775807 --nn-build-optimizer -split-input-file | FileCheck %s
+// RUN: not plait-opt %s --plait-configure=zero=1 --nn-pack-parameters=bucket=-1 -split-input-file 2>&1 | FileCheck %s --check-prefix=SIZE
+// SIZE: error: bucket is -1, expected 0 or more elements
 // RUN: not plait-opt %s --plait-configure=zero=4 --nn-pack-parameters -split-input-file 2>&1 | FileCheck %s --check-prefix=STAGE
 // STAGE: error: zero is "4", expected 0 to 3
 

@@ -17,7 +17,7 @@
 // NAME: error: phase is "shred", expected a name of a phase
 
 // A forward and two backward matmuls of 2 · 16 · (2 · 4) · 8.
-// FLOPS: plait.model_flops = 6144 : i64
+// FLOPS: plait.model_flops = 6.144000e+03 : f64
 module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
   nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
   func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>) {

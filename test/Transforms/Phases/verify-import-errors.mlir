@@ -88,6 +88,57 @@ module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t"
 // -----
 
 //===----------------------------------------------------------------------===//
+// (L1) each op is of whole tensors, and says how it splits
+//===----------------------------------------------------------------------===//
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    // expected-error @+1 {{'nn.rotate_half' op does not say how it splits over ranks, as each op of @loss has to}}
+    %r = nn.rotate_half %x : tensor<2x4x8xf32>
+    %y = nn.add %x, %r : tensor<2x4x8xf32>
+    %logits = nn.matmul %y, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    // expected-error @+1 {{'arith.constant' op does not say how it splits over ranks}}
+    %k = arith.constant dense<1.0> : tensor<2x4x8xf32>
+    %y = nn.add %x, %k : tensor<2x4x8xf32>
+    %logits = nn.matmul %y, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    // expected-error @+1 {{'nn.rope' op computes what a rank has, from #nn.begin<"tp" * 4> on, but @loss computes whole tensors}}
+    %y = nn.rope %x theta 1.0e+04 {begin = #nn.begin<"tp" * 4>} : tensor<2x4x8xf32>
+    %logits = nn.matmul %y, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
 // (L2) what reaches what
 //===----------------------------------------------------------------------===//
 
@@ -244,5 +295,77 @@ module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t"
     %logits = nn.matmul %y, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
     %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
     return %s, %n : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// (P8) functions beside it
+//===----------------------------------------------------------------------===//
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n : tensor<f32>, tensor<f32>
+  }
+  // expected-error @+1 {{has 0 blocks, expected a body of one}}
+  func.func private @beside(tensor<4xf32>)
+}
+
+// -----
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n : tensor<f32>, tensor<f32>
+  }
+  // expected-error @+1 {{has 2 blocks, expected a body of one}}
+  func.func @beside() {
+    return
+  ^other:
+    return
+  }
+}
+
+// -----
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n : tensor<f32>, tensor<f32>
+  }
+  // expected-error @+1 {{value of type 'i32' in @beside, expected tensors of static shape only}}
+  func.func @beside(%number: i32) {
+    return
+  }
+}
+
+// -----
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n : tensor<f32>, tensor<f32>
+  }
+  // expected-error @+1 {{value of type 'tensor<?xf32>' in @beside}}
+  func.func @beside(%x: tensor<?xf32>) {
+    return
   }
 }

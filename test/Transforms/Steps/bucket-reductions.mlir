@@ -4,6 +4,8 @@
 // RUN: plait-opt %t.mlir -split-input-file --plan-bucket-reductions=bucket=256 | cmp - %t.before
 // RUN: sed 's/"tp"/"dp"/g' %t.mlir > %t.replicas.mlir
 // RUN: plait-opt %t.replicas.mlir -split-input-file --plan-bucket-reductions=bucket=256 | FileCheck %s
+// RUN: not plait-opt %s -split-input-file --plan-bucket-reductions=bucket=-1 2>&1 | FileCheck %s --check-prefix=SIZE
+// SIZE: error: bucket is -1, expected 0 or more elements
 
 // A backward pass writes the quarters of 1,024 gradients in the order of the case,
 // and a reduction sums them up in buckets of 256 elements. On processors

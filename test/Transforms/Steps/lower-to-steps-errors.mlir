@@ -89,6 +89,15 @@ plan.program @rank0 rank 0 bytes 64 in_flight 1 {
 
 // -----
 
+module attributes {plait.target = #plait.target<cuda, name = "sm_90", cubin = "sm_90">} {
+  plan.program @rank0 rank 0 bytes 64 in_flight 1 {
+    // expected-error @+1 {{calls @forward_0, which is no function of steps}}
+    plan.action forward stage 0 microbatch 0 call @forward_0 []
+  }
+}
+
+// -----
+
 // expected-error @+1 {{is called by programs @rank0 and @rank1, expected one}}
 func.func @forward_0() attributes {plan.slot_bytes = array<i64: 0>, plan.slot_names = ["workspace"]} {
   return

@@ -152,4 +152,39 @@ TEST(GpuAttention, WorkspaceGrowsWithTheSequence) {
   EXPECT_EQ(bytes(1024, 80), rest);
 }
 
+/// Two calls of half the queries, the second of which adds gradients of half of
+/// the keys at most.
+TEST(GpuAttention, ZigzagOrderIsTwoCalls) {
+  fb::AttentionStepT step = makeStep();
+  step.dtype = fb::DType::BF16;
+  step.queries = 1024;
+  step.keys = 4096;
+  step.chunks = 8;
+  uint64_t both = plan::gpuAttentionWorkspace(step, 90);
+  // Of the first of two sequences all keys, as gradients lie in memory.
+  uint64_t term = (4096 + 2048) * 2 * 2 * 2;
+  EXPECT_EQ(plan::attentionTermBytes(step, 2048), term);
+  step.queries = 512;
+  step.chunks = 0;
+  EXPECT_EQ(both, plan::gpuAttentionWorkspace(step, 90) + 2 * term);
+  step.kind = fb::AttentionKind::Forward;
+  uint64_t forward = plan::gpuAttentionWorkspace(step, 90);
+  step.queries = 1024;
+  step.chunks = 8;
+  EXPECT_EQ(plan::gpuAttentionWorkspace(step, 90), forward);
+}
+
+TEST(GpuAttention, TakesPairsOfChunks) {
+  auto refused = [](int64_t queries, int64_t heads, int64_t chunks = 4) {
+    Status status = plan::checkGpuChunks({24, chunks}, queries, heads);
+    return status.ok() ? "" : status.message();
+  };
+  EXPECT_EQ(refused(12, 2), "");
+  EXPECT_EQ(refused(6, 2),
+            "its 6 queries are not a pair of chunks of 6 positions");
+  EXPECT_EQ(refused(12, 1), "its chunks of 6 positions have 6 rows of scores, "
+                            "allowed are multiples of 4");
+  EXPECT_EQ(refused(2, 4, 24), "its chunks have one position");
+}
+
 } // namespace

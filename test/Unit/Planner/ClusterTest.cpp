@@ -115,6 +115,14 @@ TEST(Cluster, RanksShareTheNicsOfANode) {
 
 /// "host" has the memory of the machine that the test runs on, as far as a
 /// control group lets a process have it, and otherwise what "cpu" has.
+TEST(Cluster, RanksShareTheLinksOfSmallGroupsToo) {
+  TemporaryFile file(R"({"extends": "cpu", "name": "mine",
+                         "intra": {"byMembers": [[2, 4e9]]}})");
+  auto pairs = parse(file.path + ":8").intra.byMembers;
+  ASSERT_EQ(pairs.size(), 1u);
+  EXPECT_EQ(pairs[0].second, 0.5e9);
+}
+
 TEST(Cluster, HostHasTheMemoryOfThisMachine) {
   Cluster host = parse("host:2"), cpu = parse("cpu:2");
   double machine =
@@ -190,6 +198,19 @@ TEST(Cluster, TheWorstMemberGoverns) {
   EXPECT_EQ(two.inter.bandwidth, 25e9);
 }
 
+/// Those of the faster type as well, whichever comes first.
+TEST(Cluster, TheLinksOfEveryMemberBoundANode) {
+  std::string a100 = R"({"device": "a100-80g", "nodes": 1,
+                         "devicesPerNode": 16})",
+              h100 = R"({"device": "h100", "nodes": 1, "devicesPerNode": 16})";
+  for (const std::string &groups : {a100 + "," + h100, h100 + "," + a100}) {
+    TemporaryFile file("{\"groups\": [" + groups + "]}");
+    EXPECT_NE(getError(file.path).find("the links of a node join at most 8 "),
+              std::string::npos)
+        << getError(file.path);
+  }
+}
+
 TEST(Cluster, AHardwareFileOverridesWhatItExtends) {
   TemporaryFile file(R"({"extends": "cpu", "name": "mine",
       "device": {"fp32Flops": 1e12, "matrix": {"sustainedFraction": 0.5}},
@@ -203,6 +224,25 @@ TEST(Cluster, AHardwareFileOverridesWhatItExtends) {
             base.device.matrix.tiles.size());
   EXPECT_EQ(cluster.intra.startSeconds, 1e-4);
   EXPECT_EQ(cluster.intra.bandwidth, base.intra.bandwidth);
+}
+
+/// A device alone on a node has a link of its own, eight share the host's
+/// memory.
+TEST(Cluster, DevicesOfANodeShareItsHost) {
+  Device one = parse("h100:4x1").device, eight = parse("h100:1x8").device;
+  EXPECT_EQ(one.hostBandwidth, 5e10);
+  EXPECT_EQ(eight.hostBandwidth, 2.4e11 / 8);
+  EXPECT_EQ(one.hostBytes, 8 * eight.hostBytes);
+  // Of nodes of different types the worse.
+  TemporaryFile file(R"({"groups": [
+      {"device": "h100", "nodes": 1, "devicesPerNode": 8},
+      {"device": "a100-40g", "nodes": 3, "devicesPerNode": 8}]})");
+  Device mixed = parse(file.path).device, other = parse("a100-40g:8").device;
+  EXPECT_EQ(mixed.hostBandwidth, other.hostBandwidth);
+  EXPECT_EQ(mixed.hostBytes, other.hostBytes);
+  // Ranks of a processor copy in its memory.
+  EXPECT_GT(parse("cpu:2").device.hostBandwidth, 0);
+  EXPECT_EQ(parse("cpu:2").device.hostBytes, 0);
 }
 
 TEST(Cluster, SizesThatMakeNoSense) {
@@ -259,6 +299,10 @@ TEST(Cluster, FilesThatMakeNoSense) {
           R"({"device": "h100", "nodes": 2, "inter": {"bandwidth": -1}})"),
       "cluster file '': inter.bandwidth must be a number of 1000 to "
       "1e+15, not -1");
+  EXPECT_EQ(getFileError(R"({"device": "h100", "nodes": 2,
+                             "podOversubscription": 3})"),
+            "cluster file '': podOversubscription is 3, but podNodes, of how "
+            "many nodes a pod is, is missing or 0");
   EXPECT_EQ(getFileError(R"({"device": "h1", "nodes": 2})").substr(0, 44),
             "cluster file '': unknown device 'h1'; known ");
   EXPECT_EQ(getFileError(R"({"name": "x", "device": {}})").substr(0, 60),
@@ -266,6 +310,13 @@ TEST(Cluster, FilesThatMakeNoSense) {
   EXPECT_EQ(
       getFileError(R"({"device": {"name": "x", "device": {}}, "nodes": 1})"),
       "cluster file '': device: device.fp32Flops is missing");
+  // More than 32 bits hold.
+  std::string group = R"({"device": "h100", "nodes": 1000000})", groups = group;
+  for (int i = 1; i < 2200; ++i)
+    groups += "," + group;
+  EXPECT_EQ(getFileError("{\"groups\": [" + groups + "]}"),
+            "cluster file '': groups must have at most 1000000 nodes together, "
+            "not 2200000000");
 }
 
 TEST(Cluster, FilesThatExtendThemselves) {

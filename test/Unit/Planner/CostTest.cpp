@@ -280,6 +280,27 @@ TEST(Attention, FusedSkipsTheMask) {
               0.5, 0.05);
 }
 
+/// A GPU launches twice as much, and adds up gradients of half of the keys: two
+/// tensors of 16 heads of 128, read twice and written once in bf16.
+TEST(Attention, ZigzagOrderIsTwoCallsOnAGpu) {
+  Device device = parse("h100:1").device;
+  CostOptions even, reordered;
+  even.context = reordered.context = 4;
+  reordered.reorderedContext = true;
+  auto secondCall = [&](Pass pass, const Device &device) {
+    Operation operation = makeAttention(16, 128, 16384, pass);
+    return getSeconds(operation, device, reordered) -
+           getSeconds(operation, device, even);
+  };
+  double launch = device.launchSeconds;
+  EXPECT_NEAR(secondCall(Pass::Forward, device), launch, 1e-12);
+  Operation sum;
+  sum.elementsPerSequence = 3.0 * 8192 * 16 * 128;
+  EXPECT_NEAR(secondCall(Pass::BackwardInput, device),
+              2 * launch + 2 * getSeconds(sum, device, {}), 1e-12);
+  EXPECT_EQ(secondCall(Pass::Forward, parse("cpu:1").device), 0);
+}
+
 TEST(Kernel, LargeOnesAreBoundByMemorySmallOnesByTheLaunch) {
   Device device = parse("h100:1").device;
   Operation operation;

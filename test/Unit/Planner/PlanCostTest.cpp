@@ -205,6 +205,9 @@ TEST_F(PlanCostTest, RefusesADamagedProfile) {
   EXPECT_EQ(read(), "profile '" + path +
                         "': programs[1].transfers[0].kind is 'Relay', which is "
                         "unknown");
+  replace("\"direction\"", "\"way\"");
+  EXPECT_EQ(read(), "profile '" + path +
+                        "': programs[1].transfers[0].direction is missing");
 }
 
 TEST_F(PlanCostTest, ComparesWithAPickOfTheSameMesh) {

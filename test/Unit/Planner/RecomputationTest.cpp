@@ -13,6 +13,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 using namespace plait;
 using namespace plait::planner;
 
@@ -102,6 +104,26 @@ struct FittingSetting : SmallModel {
   }
 };
 
+TEST(Recomputation, NoMoreLayersAreComputedAgainThanThereAre) {
+  FittingSetting setting;
+  Work work = buildTransformerWork(setting.shape, 2, false);
+  auto explain = [&](const char *text) {
+    EXPECT_TRUE(parse("recompute", text, setting.configuration.recompute).ok());
+    auto estimate = planner::estimate(work, setting.cluster, setting.training,
+                                      setting.configuration);
+    return estimate.ok() ? "" : estimate.status().message();
+  };
+  // Of ten layers on four stages, before and after they are cut.
+  EXPECT_EQ(explain("full:10"), "");
+  EXPECT_EQ(explain("selective:11"),
+            "recompute is selective:11, which is of 11 layers, but no virtual "
+            "stage has more than 10");
+  setting.configuration.layers = {2, 3, 3, 2};
+  EXPECT_EQ(explain("full:3"), "");
+  EXPECT_EQ(explain("full:4"), "recompute is full:4, which is of 4 layers, but "
+                               "no virtual stage has more than 3");
+}
+
 /// Seconds of the layers of each rank with the fastest of all choices that fit:
 /// every number of layers of each kind is tried, on each rank alone.
 std::vector<double> tryAll(FittingSetting setting,
@@ -109,8 +131,9 @@ std::vector<double> tryAll(FittingSetting setting,
   setting.configuration.layers = layers;
   double usable = setting.cluster.device.usableBytes();
   std::vector<double> least(layers.size(), 1e300);
-  for (int full = 0; full <= setting.shape.layers; ++full)
-    for (int cheap = 0; full + cheap <= setting.shape.layers; ++cheap) {
+  int most = *std::max_element(layers.begin(), layers.end());
+  for (int full = 0; full <= most; ++full)
+    for (int cheap = 0; full + cheap <= most; ++cheap) {
       Recomputation recompute;
       recompute.stages = {{full, cheap}};
       Estimate estimate = setting.run(recompute);

@@ -263,6 +263,23 @@ TEST_F(Report, PageIsSelfContained) {
   EXPECT_EQ(count("rank 3</text>"), 2); // timeline and memory
 }
 
+TEST_F(Report, PageHasWhatLiesOnTheHost) {
+  std::string path = getPath("report.html");
+  auto getPage = [&] {
+    EXPECT_TRUE(writeHtmlReport(input(), path).ok());
+    return readAndRemove(path);
+  };
+  std::string page = getPage();
+  EXPECT_NE(page.find("<td>offload</td><td>none</td>"), std::string::npos);
+  EXPECT_EQ(page.find("on the host"), std::string::npos);
+  result.configuration.offload = Offload::Optimizer;
+  result.estimate.memory[1].host = 3e9;
+  page = getPage();
+  EXPECT_NE(page.find("<td>offload</td><td>optimizer</td>"), std::string::npos);
+  EXPECT_NE(page.find("<th class=\"n\">on the host</th>"), std::string::npos);
+  EXPECT_NE(page.find("<td class=\"n\">3.0 GB</td></tr>"), std::string::npos);
+}
+
 TEST_F(Report, TimelineEndsWhereTheStepDoes) {
   training.globalBatch = 8192; // more microbatches than are drawn
   Pins pins;

@@ -115,11 +115,11 @@ public:
         sum += weight(t, b, h, g, i, j, 0);
       double &saved = t.stats[(b * shape.heads + h) * shape.queries + i];
       saved = std::log(sum);
-      for (int64_t j = 0; j < shape.keys; ++j)
+      for (int64_t j = 0; j < shape.keys; ++j) {
+        double p = weight(t, b, h, g, i, j, saved) * kept(b, h, i, j);
         for (int64_t c = 0; c < shape.size; ++c)
-          t.o[at(b, i, h, false) + c] += weight(t, b, h, g, i, j, saved) *
-                                         kept(b, h, i, j) *
-                                         t.v[at(b, j, g, true) + c];
+          t.o[at(b, i, h, false) + c] += p * t.v[at(b, j, g, true) + c];
+      }
     });
   }
 

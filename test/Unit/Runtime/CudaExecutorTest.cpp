@@ -11,6 +11,7 @@
 
 #include "CUDA/CudaBackend.h"
 #include "CudaPlan.h"
+#include "TrainSteps.h"
 #include "plait/Plan/Check.h"
 #include "plait/Plan/Container.h"
 #include "plait/Runtime/Device.h"
@@ -74,20 +75,10 @@ protected:
     if (!executor.ok())
       return executor.status();
     PLAIT_RETURN_IF_ERROR(initializeWeights(**executor, 7));
-    auto batches = Batches::random(5, plan);
-    if (!batches.ok())
-      return batches.status();
-    Run run;
-    StepScalars scalars = {1e-3f, 0.9f, 0.999f, 1e-8f, 0.01f, 1.0f, 0, 0};
-    float decay1 = 1, decay2 = 1;
-    for (uint64_t step = 1; step <= 3; ++step) {
-      scalars[6] = 1 - (decay1 *= 0.9f);
-      scalars[7] = 1 - (decay2 *= 0.999f);
-      auto metrics = (*executor)->runStep(step, *batches, scalars);
-      if (!metrics.ok())
-        return metrics.status();
-      run.metrics.push_back(*metrics);
-    }
+    auto metrics = trainThreeSteps(**executor, plan);
+    if (!metrics.ok())
+      return metrics.status();
+    Run run = {std::move(*metrics), {}};
     std::string target = makeDirectory();
     PLAIT_RETURN_IF_ERROR(saveWeights(**executor, target));
     run.weights = readFile(target + "/model.safetensors");
@@ -395,6 +386,40 @@ TEST_F(CudaExecutorTest, AttentionMustFitTheWorkspace) {
                 " bytes of workspace, the plan has 1024");
 }
 
+/// What the compiler does not make, of queries in zig-zag order.
+TEST_F(CudaExecutorTest, AttentionTakesPairsOfChunks) {
+  const fb::PlanT without = toCuda(cpuPlan(), directory);
+  auto errorOf = [&](int64_t chunk, int64_t first, uint64_t workspace) {
+    fb::PlanT plan = without;
+    plan.programs[0]->library_workspace_bytes = workspace;
+    plan.programs[0]->arena_bytes =
+        plan.programs[0]->library_workspace + workspace;
+    fb::AttentionStepT step;
+    step.kind = fb::AttentionKind::Backward;
+    step.causal = true;
+    step.batch = step.heads = step.kv_heads = step.head_size = 1;
+    step.queries = 2 * chunk, step.keys = 4 * chunk, step.chunks = 4;
+    step.first_query = {fb::RankScalar(first, 0, 0, false)};
+    step.q_strides = step.out_strides = {step.queries, 1, 1};
+    step.k_strides = step.v_strides = {step.keys, 1, 1};
+    for (auto *tensor : {&step.q, &step.k, &step.v, &step.out, &step.stats,
+                         &step.d_out, &step.d_q, &step.d_k, &step.d_v})
+      *tensor = std::make_unique<fb::Ref>(0, -1);
+    append(plan.programs[0]->functions[0]->steps).step.Set(std::move(step));
+    std::string message = startError(plan, options(1, true));
+    // Of rank 0 or 1: whichever notices first.
+    return message.substr(std::min(message.size(), strlen("rank 0: ")));
+  };
+  EXPECT_EQ(errorOf(3, 0, 100'000),
+            "GPUs do not compute an attention step: its chunks of 3 positions "
+            "have 3 rows of scores, allowed are multiples of 4");
+  EXPECT_EQ(errorOf(4, 2, 100'000),
+            "queries from 2 on are 3 pieces of a sequence, expected two");
+  EXPECT_EQ(errorOf(4, 0, 100),
+            "attention adds gradients of 512 bytes, the plan has 100 bytes of "
+            "workspace");
+}
+
 #ifdef PLAIT_PLAITC
 /// A GPT-2 of two layers, compiled for the CPU.
 class CudaModelTest : public CudaExecutorTest,
@@ -429,6 +454,11 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values("--mesh pp=1 --global-batch 4 --seq 8",
                       "--mesh tp=2 --global-batch 4 --seq 8 --recompute full "
                       "--attention flash",
+                      "--mesh cp=2 --context-parallel zigzag --global-batch 4 "
+                      "--seq 8 --attention flash",
+                      "--mesh dp=2,cp=4 --context-parallel zigzag --attention "
+                      "flash --global-batch 4 --seq 16 --recompute full "
+                      "--micro-batch 1 --precision bf16",
                       "--mesh tp=2 --global-batch 4 --seq 8 --epilogues all",
                       "--mesh pp=2,dp=2,tp=2 --global-batch 8 --seq 8 "
                       "--micro-batch 1",

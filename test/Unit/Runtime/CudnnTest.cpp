@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "CUDA/CudaAttention.h"
 #include "CUDA/CudnnGraph.h"
 #include "plait/Plan/Attention.h"
 
@@ -171,6 +172,39 @@ TEST_F(CudnnTest, TakesOddSizes) {
                              {"third, odd", 1, 8, 8, 77, 128, 0, 154},
                              {"third, window", 1, 8, 8, 256, 64, 300, 512}})
     expectAgreement(shape);
+}
+
+/// Both pieces of a rank's queries in zig-zag order, in what the compiler
+/// reserves for a step less what is for gradients to be added. It is rank 1 of
+/// some: each piece sees other keys than its own, and not all.
+void expectPieces(const Shape &shape, int64_t ranks) {
+  for (auto kind : {fb::AttentionKind::Forward, fb::AttentionKind::Backward})
+    for (bool deterministic : {false, true}) {
+      auto step = makeStep(shape, kind);
+      step.queries = shape.length / ranks;
+      step.chunks = 2 * ranks;
+      step.q_strides[0] = step.out_strides[0] /= ranks;
+      step.deterministic = deterministic;
+      uint64_t terms = 0;
+      if (kind == fb::AttentionKind::Backward)
+        terms = 2 * plan::attentionTermBytes(step, step.keys / 2);
+      for (const Gpu &gpu : gpus)
+        for (const auto &piece : cutAttention(step, step.queries)) {
+          uint64_t most =
+              plan::gpuAttentionWorkspace(step, gpu.architecture) - terms;
+          Status found = CudnnGraph::checkFor(piece.shape, gpu.properties(),
+                                              gpu.architecture, most);
+          EXPECT_TRUE(found.ok())
+              << shape.name << " on sm_" << gpu.architecture << ", "
+              << piece.shape.keys << " keys: " << found.message();
+        }
+    }
+}
+
+TEST_F(CudnnTest, TakesPiecesInZigzagOrder) {
+  expectPieces({"two sequences", 2, 8, 2, 1024, 64}, 4);
+  expectPieces({"odd chunks", 1, 8, 8, 231 * 2, 128}, 3);
+  expectPieces({"window", 1, 8, 8, 1024, 64, 300}, 4);
 }
 
 } // namespace

@@ -1,7 +1,12 @@
-//===- GpuAttentionTest.cpp - cuDNN's attention against the formulas ------===//
+//===- GpuAttentionTest.cpp - A GPU's attention against the formulas ------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// On a GPU what is tested is cuDNN, too; on the fake of Fake/, what comes
+// between it and a step: pieces, sums, keys that no query sees.
 //
 //===----------------------------------------------------------------------===//
 
@@ -58,6 +63,19 @@ private:
   CUdeviceptr address = 0;
 };
 
+/// What the GPU has of a rank's chunks one behind the other, each [batch][head]
+/// [query], as [batch][head][query] of all queries.
+Numbers joinChunks(const Shape &shape, const Numbers &stats) {
+  int64_t heads = shape.batch * shape.heads;
+  int64_t chunk = shape.chunks ? shape.keys / shape.chunks : shape.queries;
+  Numbers joined(stats.size());
+  for (int64_t head = 0; head < heads; ++head)
+    for (int64_t i = 0; i < shape.queries; ++i)
+      joined[head * shape.queries + i] =
+          stats[(i / chunk * heads + head) * chunk + i % chunk];
+  return joined;
+}
+
 class GpuAttentionTest : public ::testing::TestWithParam<Shape> {
 protected:
   void SetUp() override {
@@ -73,15 +91,16 @@ protected:
     stream = std::move(*made);
   }
 
-  /// Both passes on the numbers in `t`, which come back as bf16 has them.
+  /// Both passes on the numbers in `t`, which come back as bf16 has them. Where
+  /// results go is something else before.
   Tensors run(const Shape &shape, const Tensors &t, bool deterministic) {
-    Numbers rows(shape.batch * shape.heads * shape.queries);
+    Numbers rows(shape.batch * shape.heads * shape.queries, 7);
     Memory q(*stream, t.q, true), k(*stream, t.k, true), v(*stream, t.v, true),
-        o(*stream, Numbers(t.q.size()), true), stats(*stream, rows, false),
+        o(*stream, Numbers(t.q.size(), 7), true), stats(*stream, rows, false),
         gradient(*stream, t.gradient, true),
-        dq(*stream, Numbers(t.q.size()), true),
-        dk(*stream, Numbers(t.k.size()), true),
-        dv(*stream, Numbers(t.v.size()), true);
+        dq(*stream, Numbers(t.q.size(), 7), true),
+        dk(*stream, Numbers(t.k.size(), 7), true),
+        dv(*stream, Numbers(t.v.size(), 7), true);
     AttentionOperands operands = {q.data(),  k.data(),     v.data(),
                                   o.data(),  stats.data(), gradient.data(),
                                   dq.data(), dk.data(),    dv.data()};
@@ -92,7 +111,7 @@ protected:
       step.deterministic = deterministic;
       uint64_t bytes = plan::gpuAttentionWorkspace(step, gpu);
       Memory workspace(*stream, Numbers(bytes / 4, -1), false);
-      auto library = createCudnnAttention(*stream, {workspace.data(), bytes});
+      auto library = CudaAttention::create(*stream, {workspace.data(), bytes});
       EXPECT_TRUE(library.ok()) << library.status().message();
       if (!library.ok())
         return t;
@@ -108,9 +127,15 @@ protected:
       EXPECT_TRUE(status.ok()) << status.message();
       EXPECT_TRUE(stream->synchronize().ok());
     }
-    return {q.numbers(),  k.numbers(),     v.numbers(),
-            o.numbers(),  stats.numbers(), gradient.numbers(),
-            dq.numbers(), dk.numbers(),    dv.numbers()};
+    return {q.numbers(),
+            k.numbers(),
+            v.numbers(),
+            o.numbers(),
+            joinChunks(shape, stats.numbers()),
+            gradient.numbers(),
+            dq.numbers(),
+            dk.numbers(),
+            dv.numbers()};
   }
 
   std::unique_ptr<CudaStream> stream;
@@ -153,5 +178,21 @@ INSTANTIATE_TEST_SUITE_P(Shapes, GpuAttentionTest,
                                                  /*firstQuery=*/256},
                                            Shape{1, 4, 2, 128, 512, 64, 200,
                                                  true, /*firstQuery=*/256}));
+
+/// Of so many ranks the given one, in zig-zag order, with 128 queries.
+static Shape inOrder(int64_t ranks, int64_t rank, int64_t window = 0) {
+  Shape shape = {2, 4, 2, 128, 128 * ranks, 64, window};
+  shape.firstQuery = 128 * rank;
+  shape.chunks = 2 * ranks;
+  return shape;
+}
+
+// A window within a chunk, over several, and over more than a piece sees.
+INSTANTIATE_TEST_SUITE_P(Zigzag, GpuAttentionTest,
+                         ::testing::Values(inOrder(4, 0), inOrder(4, 1),
+                                           inOrder(4, 3), inOrder(1, 0),
+                                           inOrder(4, 1, 50),
+                                           inOrder(4, 2, 150),
+                                           inOrder(2, 1, 200)));
 
 } // namespace

@@ -164,30 +164,6 @@ LogicalResult ShardingAttr::verifyEncoding(
   return success();
 }
 
-/// An attribute does not know its module: who has one in a type checks it.
-LogicalResult dist::verifyAxes(Operation *op, ShardingAttr sharding) {
-  MeshOp mesh = MeshOp::find(op);
-  if (!mesh || mesh.getSymName() != sharding.getMesh().getValue())
-    return op->emitOpError("has a sharding on ")
-           << sharding.getMesh() << ", which is not the module's mesh";
-  auto verify = [&](StringAttr axis) -> LogicalResult {
-    if (mesh.getAxisSize(axis.getValue()) > 0)
-      return success();
-    InFlightDiagnostic diag = op->emitOpError("has a sharding over axis ")
-                              << axis << ", which the mesh does not have";
-    diag.attachNote(mesh.getLoc()) << "the mesh";
-    return diag;
-  };
-  for (ArrayAttr dim : sharding.getDims())
-    for (auto axis : dim.getAsRange<StringAttr>())
-      if (failed(verify(axis)))
-        return failure();
-  for (StringAttr axis : sharding.getPartial())
-    if (failed(verify(axis)))
-      return failure();
-  return success();
-}
-
 ShardingAttr ShardingAttr::getReplicated(FlatSymbolRefAttr mesh, int64_t rank) {
   SmallVector<ArrayAttr> dims(rank, ArrayAttr::get(mesh.getContext(), {}));
   return get(mesh.getContext(), mesh, dims, {}, Reduction::Sum);
@@ -236,6 +212,10 @@ LogicalResult MeshOp::verify() {
   if (getAxes().empty() || getAxes().size() != getSizes().size())
     return emitOpError("has ") << getAxes().size() << " axis names and "
                                << getSizes().size() << " sizes";
+  // More than any cluster has; products of sizes and extents stay far from
+  // overflow.
+  constexpr int64_t most = int64_t(1) << 24;
+  int64_t ranks = 1;
   llvm::StringSet<> seen;
   for (auto [axis, size] :
        llvm::zip_equal(getAxes().getAsRange<StringAttr>(), getSizes())) {
@@ -247,6 +227,10 @@ LogicalResult MeshOp::verify() {
     if (size < 1)
       return emitOpError("gives axis \"")
              << axis.getValue() << "\" the size " << size << ", less than 1";
+    // (C4)
+    if (size > most / ranks)
+      return emitOpError("has more than ") << most << " ranks";
+    ranks *= size;
   }
   return success();
 }

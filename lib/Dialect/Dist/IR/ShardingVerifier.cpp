@@ -33,6 +33,30 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::dist;
 
+/// An attribute does not know its module: who has one in a type checks it.
+LogicalResult dist::verifyAxes(Operation *op, ShardingAttr sharding) {
+  MeshOp mesh = MeshOp::find(op);
+  if (!mesh || mesh.getSymName() != sharding.getMesh().getValue())
+    return op->emitOpError("has a sharding on ")
+           << sharding.getMesh() << ", which is not the module's mesh";
+  auto verify = [&](StringAttr axis) -> LogicalResult {
+    if (mesh.getAxisSize(axis.getValue()) > 0)
+      return success();
+    InFlightDiagnostic diag = op->emitOpError("has a sharding over axis ")
+                              << axis << ", which the mesh does not have";
+    diag.attachNote(mesh.getLoc()) << "the mesh";
+    return diag;
+  };
+  for (ArrayAttr dim : sharding.getDims())
+    for (auto axis : dim.getAsRange<StringAttr>())
+      if (failed(verify(axis)))
+        return failure();
+  for (StringAttr axis : sharding.getPartial())
+    if (failed(verify(axis)))
+      return failure();
+  return success();
+}
+
 namespace {
 struct Checker {
   Operation *op;

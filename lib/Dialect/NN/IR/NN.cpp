@@ -25,6 +25,8 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 
+#include <cmath>
+
 using namespace mlir;
 using namespace plait;
 using namespace plait::nn;
@@ -80,11 +82,6 @@ static LogicalResult verifySum(Operation *op, Value term, Value sum) {
 //===----------------------------------------------------------------------===//
 // BeginAttr
 //===----------------------------------------------------------------------===//
-
-/// Whether a dimension of `extent` can be cut into so many chunks.
-static bool isChunkCount(int64_t chunks, int64_t extent) {
-  return chunks >= 2 && chunks % 2 == 0 && extent % chunks == 0;
-}
 
 /// `<"tp" * 4, "dp" * 2 of 16>`, or `<>`, which the verifier then refuses with
 /// a message of its own.
@@ -150,7 +147,7 @@ LogicalResult BeginAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   if (extent < 0)
     return emitError() << "is in a dimension of " << extent << " elements";
   // (C3)
-  if (chunks != 0 && (extent == 0 || !isChunkCount(chunks, extent)))
+  if (ChunkOrder order = {extent, chunks}; chunks != 0 && !order.hasPairs())
     return emitError() << "has " << chunks << " chunks of " << extent
                        << " elements, expected an even number that divides "
                        << "them";
@@ -388,6 +385,22 @@ LogicalResult RMSNormOp::verify() {
   return verifyPositive(*this, "epsilon", getEpsilon());
 }
 
+/// (C3)
+/// Frequencies are divided by the factor, and blended between the two others.
+static LogicalResult verifyScaling(Operation *op, RopeScalingAttr scaling) {
+  if (!scaling)
+    return success();
+  double factor = scaling.getFactor().getValueAsDouble();
+  double low = scaling.getLow().getValueAsDouble();
+  double high = scaling.getHigh().getValueAsDouble();
+  bool isBlend = low > 0 && low < high && std::isfinite(high);
+  if (factor > 0 && std::isfinite(factor) && isBlend &&
+      scaling.getOriginal() > 0)
+    return success();
+  return op->emitOpError("has scaling ")
+         << scaling << ", expected positive numbers, low below high";
+}
+
 LogicalResult RopeOp::verify() {
   // (C1)
   ArrayRef<int64_t> input = shapeOf(getInput());
@@ -395,7 +408,9 @@ LogicalResult RopeOp::verify() {
     return emitOpError("has input ")
            << getInput().getType()
            << ", expected at least three dimensions, the last one even";
-  return verifyPositive(*this, "theta", getTheta());
+  if (failed(verifyPositive(*this, "theta", getTheta())))
+    return failure();
+  return verifyScaling(*this, getScalingAttr());
 }
 
 LogicalResult RopeTableOp::verify() {
@@ -405,7 +420,9 @@ LogicalResult RopeTableOp::verify() {
     return emitOpError("has result ")
            << getResult().getType()
            << ", expected two dimensions, the last one even";
-  return verifyPositive(*this, "theta", getTheta());
+  if (failed(verifyPositive(*this, "theta", getTheta())))
+    return failure();
+  return verifyScaling(*this, getScalingAttr());
 }
 
 LogicalResult ReorderOp::verify() {
@@ -416,7 +433,7 @@ LogicalResult ReorderOp::verify() {
            << shapeOf(getInput()).size();
   // (C2)
   int64_t extent = shapeOf(getInput())[getDim()];
-  if (!isChunkCount(getChunks(), extent))
+  if (!getOrder().hasPairs())
     return emitOpError("has ")
            << static_cast<int64_t>(getChunks()) << " chunks of " << extent
            << " elements, expected an even number that divides them";

@@ -91,15 +91,19 @@ static Status checkAttentionStep(OpTy op, int architecture) {
   if (op.getStarts())
     return fail("its document mask is computed by GPUs with --attention "
                 "unfused");
-  if (BeginAttr begin = op.getBeginAttr(); begin && begin.isReordered())
-    return fail("its queries in zig-zag order are computed by GPUs with "
-                "--attention unfused; --context-parallel gather leaves them in "
-                "order");
   RankedTensorType query = op.getQuery().getType();
+  int64_t queries = query.getDimSize(1);
+  // Two pieces of a sequence are two calls.
+  if (BeginAttr begin = op.getBeginAttr(); begin && begin.isReordered()) {
+    ArrayRef<int64_t> shape = query.getShape();
+    PLAIT_RETURN_IF_ERROR(plan::checkGpuChunks(begin.getOrder(), queries,
+                                               shape[0] * shape[2] * shape[3]));
+    queries /= 2;
+  }
   auto dtype = query.getElementType().isBF16() ? plan::fb::DType::BF16
                                                : plan::fb::DType::F32;
-  return plan::checkGpuAttention(dtype, query.getDimSize(1),
-                                 query.getShape().back(), architecture);
+  return plan::checkGpuAttention(dtype, queries, query.getShape().back(),
+                                 architecture);
 }
 
 std::optional<Status> AttentionOp::checkLibraryStep(int architecture) {

@@ -210,7 +210,10 @@ Value CausalMaskOp::emitElement(ElementContext &context, ValueRange operands) {
   Value query = emitPosition(context, rank - 2, getBeginAttr());
   Value key = context.getIndex(rank - 1);
   Value seen = compare(context, arith::CmpIPredicate::sle, key, query);
-  if (auto window = getWindow()) {
+  // One that is no shorter than the row hides nothing; it need not fit into the
+  // 32 bits that indices have.
+  int64_t keys = getInput().getType().getDimSize(rank - 1);
+  if (auto window = getWindow(); window && int64_t(*window) < keys) {
     Value width =
         context.getConstant(context.builder.getI32IntegerAttr(*window));
     Value distance = emit<arith::SubIOp>(context, {query, key});

@@ -34,6 +34,7 @@ private:
   // Each takes one rule; (L1) and (L3) look at one op, (L2) and (L4) at the
   // function.
   LogicalResult verifyEffects(Operation &op);
+  LogicalResult verifyWhole(Operation &op);
   LogicalResult verifyIndices(Operation &op);
   LogicalResult verifyUses(BlockArgument argument, StringRef name,
                            StringRef user, bool (*isMeant)(OpOperand &));
@@ -68,6 +69,31 @@ LogicalResult LossVerifier::verifyEffects(Operation &op) {
   return op.emitOpError("reads the ")
          << stringifySlot(read.getSlot()) << " of " << read.getSymbolAttr()
          << ", but @" << kLossFunction << " reads values of parameters only";
+}
+
+/// (L1)
+/// Who decides how values are split asks each op, and gives a `begin` to those
+/// that count: an op of which it can ask nothing would leave its result without
+/// a sharding, and a `begin` of the model's would be of a mesh that it does not
+/// know.
+LogicalResult LossVerifier::verifyWhole(Operation &op) {
+  if (op.hasTrait<OpTrait::IsTerminator>() || isa<ReadOp>(op))
+    return success();
+  auto composed = dyn_cast<DecomposableOpInterface>(op);
+  if (!isa<ShardableOpInterface>(op) &&
+      !(composed && composed.decomposesEarly()))
+    return op.emitOpError("does not say how it splits over ranks, as each op "
+                          "of @")
+           << kLossFunction << " has to";
+  BeginAttr found;
+  op.getAttrDictionary().walk([&](BeginAttr begin) {
+    if (!begin.getTerms().empty())
+      found = begin;
+  });
+  if (!found)
+    return success();
+  return op.emitOpError("computes what a rank has, from ")
+         << found << " on, but @" << kLossFunction << " computes whole tensors";
 }
 
 /// `ids` select along dimension `dim` of `from` (L3).
@@ -201,7 +227,8 @@ LogicalResult LossVerifier::verify() {
   if (!llvm::hasSingleElement(loss.getFunctionBody()))
     return loss.emitOpError("has several blocks, expected one");
   for (Operation &op : loss.getFunctionBody().front())
-    if (failed(verifyEffects(op)) || failed(verifyIndices(op)))
+    if (failed(verifyEffects(op)) || failed(verifyWhole(op)) ||
+        failed(verifyIndices(op)))
       return failure();
   if (failed(verifyUses(findKeys(loss), "keys", "dropout", isDropoutKey)) ||
       failed(verifyUses(findStarts(loss), "starts of documents", "attention",

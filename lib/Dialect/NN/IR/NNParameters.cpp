@@ -38,6 +38,19 @@ static LogicalResult verifyState(ParameterOp parameter) {
          << parameter.getShardingAttr();
 }
 
+/// Bytes of its slots, and of all parameters together, stay far from what 64
+/// bits hold: sizes of a tensor are multiplied without a check (C4).
+static LogicalResult verifyElements(ParameterOp parameter) {
+  constexpr int64_t most = int64_t(1) << 44; // 64 TiB in f32
+  int64_t left = most;
+  for (int64_t extent : cast<RankedTensorType>(parameter.getType()).getShape())
+    left = extent > 0 ? left / extent : 0;
+  if (left > 0)
+    return success();
+  return parameter.emitOpError("has type ")
+         << parameter.getType() << ", expected 1 to " << most << " elements";
+}
+
 /// The type is plain, as a parameter is one tensor however it lies; where it
 /// lies are attributes of their own, which passes set.
 LogicalResult ParameterOp::verify() {
@@ -45,6 +58,8 @@ LogicalResult ParameterOp::verify() {
   // (C1)
   if (type.getEncoding())
     return emitOpError("has type ") << type << ", expected a plain one";
+  if (failed(verifyElements(*this)))
+    return failure();
   // (C2)
   if (FileAttr file = getFileAttr()) {
     size_t rank = file.getShape().size();

@@ -328,11 +328,11 @@ static StringRef getExpected(StringRef name, Attribute value) {
     return isa<StringAttr>(value) ? "" : "a string";
   if (name != kModelFlopsAttr)
     return "another name: the dialect has no such attribute";
-  auto number = dyn_cast<IntegerAttr>(value);
-  return number && number.getType().isSignlessInteger(64) &&
-                 number.getInt() >= 0
+  auto number = dyn_cast<FloatAttr>(value);
+  return number && number.getType().isF64() && number.getValue().isFinite() &&
+                 number.getValueAsDouble() >= 0
              ? ""
-             : "an i64 of 0 or more";
+             : "an f64 of 0 or more";
 }
 
 /// Names that the dialect does not know are errors: a misspelt configuration
@@ -429,13 +429,13 @@ void plait::setCluster(ModuleOp module, ClusterAttr cluster) {
   set(module, kClusterAttr, cluster);
 }
 
-int64_t plait::getModelFlops(ModuleOp module) {
-  auto flops = module->getAttrOfType<IntegerAttr>(kModelFlopsAttr);
-  return flops ? flops.getInt() : 0;
+double plait::getModelFlops(ModuleOp module) {
+  auto flops = module->getAttrOfType<FloatAttr>(kModelFlopsAttr);
+  return flops ? flops.getValueAsDouble() : 0;
 }
 
-void plait::setModelFlops(ModuleOp module, int64_t flops) {
-  set(module, kModelFlopsAttr, Builder(module).getI64IntegerAttr(flops));
+void plait::setModelFlops(ModuleOp module, double flops) {
+  set(module, kModelFlopsAttr, Builder(module).getF64FloatAttr(flops));
 }
 
 StringRef plait::getConfigJson(ModuleOp module) {

@@ -148,6 +148,15 @@ TEST_F(ImportErrors, RopeScaling) {
          "\"rope_parameters\": {\"rope_type\": \"default\","
          "\"partial_rotary_factor\": 0.5}",
          {"rope_parameters.partial_rotary_factor"});
+  // What is said twice, and not alike.
+  refuse(kLlama,
+         "\"rope_scaling\": {\"rope_type\": \"default\"},"
+         "\"rope_parameters\": {\"rope_type\": \"default\"}",
+         {"rope_scaling", "rope_parameters", "expected one"});
+  refuse(kLlama,
+         "\"rope_theta\": 50, \"rope_parameters\":"
+         "{\"rope_type\": \"default\", \"rope_theta\": 100}",
+         {"rope_theta", "is 50.0", "100.0"});
 }
 
 TEST_F(ImportErrors, IR) {

@@ -31,9 +31,14 @@ int64_t findPeak(const std::vector<Lifetime> &buffers) {
 }
 
 /// Packs, and holds the result against every pair of buffers.
-int64_t pack(const std::vector<Lifetime> &buffers) {
+int64_t pack(std::vector<Lifetime> buffers,
+             const std::vector<PlacedBuffer> &placed = {}) {
   int64_t total = 0, end = 0;
-  auto offsets = packMemory(buffers, total);
+  auto offsets = packMemory(buffers, total, placed);
+  for (const PlacedBuffer &buffer : placed) {
+    buffers.push_back(buffer);
+    offsets.push_back(buffer.offset);
+  }
   for (size_t i = 0; i < buffers.size(); ++i) {
     EXPECT_EQ(offsets[i] % plan::kAlignment, 0);
     end = std::max(end, offsets[i] + buffers[i].bytes);
@@ -63,6 +68,31 @@ TEST(PackMemory, RandomBuffersLieApart) {
     EXPECT_GE(total, findPeak(buffers));
     EXPECT_LE(total, 2 * findPeak(buffers));
   }
+}
+
+/// What has been placed side by side, and ends at different steps.
+TEST(PackMemory, LeavesAloneWhatHasBeenPlaced) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 200; ++round) {
+    int64_t steps = 1 + random() % 40, end = 0;
+    std::vector<PlacedBuffer> placed(random() % 8);
+    for (PlacedBuffer &buffer : placed) {
+      buffer = {
+          {int64_t(64 * (1 + random() % 10)), 0, int64_t(random() % steps)},
+          end};
+      end += buffer.bytes;
+    }
+    std::vector<Lifetime> buffers(random() % 20);
+    for (Lifetime &buffer : buffers) {
+      buffer.first = random() % steps;
+      buffer.last = buffer.first + random() % (steps - buffer.first);
+      buffer.bytes = 64 * (random() % 10);
+    }
+    EXPECT_GE(pack(buffers, placed), end);
+  }
+  // One step later all fits where it was, and nothing before.
+  EXPECT_EQ(pack({{64, 2, 3}, {64, 3, 4}}, {{{128, 0, 1}, 0}}), 128);
+  EXPECT_EQ(pack({{64, 1, 3}, {64, 3, 4}}, {{{128, 0, 1}, 0}}), 192);
 }
 
 /// The largest first takes 7 units, of which no more than 5 are live at once.

@@ -20,6 +20,7 @@
 #include "gtest/gtest.h"
 
 #include <cmath>
+#include <csignal>
 #include <sstream>
 
 using namespace plait;
@@ -87,8 +88,10 @@ protected:
     info.symbol = "own";
     info.extent = extent;
     DrawnPages pages;
+    ResultPages results;
     KernelTrial trial({claimed, info}, 0, function);
-    EXPECT_TRUE(trial.prepare(pages, {false, false}));
+    EXPECT_TRUE(trial.prepare(pages, results, {false, false}));
+    pages.serve();
     trial.execute();
     auto known = trial.compare();
     EXPECT_TRUE(mlir::failed(known) || *known) << "nothing is known";
@@ -222,6 +225,71 @@ TEST_F(KernelsTest, TooFewDigits) {
     }
   };
   EXPECT_NE(tell(square, wrong, 1000).find("own gives"), std::string::npos);
+}
+
+/// More windows than are mapped at a time, one after the other and then anew,
+/// of two operands at once.
+TEST(DrawnPagesTest, MemoryHasWhatWasDrawn) {
+  constexpr size_t bytes = (size_t(1) << 30) + 64, stride = (1 << 20) + 4096;
+  DrawnPages pages;
+  auto first = pages.get(false, false, 0, bytes),
+       second = pages.get(false, false, 1, bytes);
+  ASSERT_TRUE(first.start && second.start);
+  pages.serve();
+  int different = 0, rounds = 0;
+  for (int again = 0; again < 2; ++again)
+    for (size_t at = 0; at < bytes; at += stride, ++rounds) {
+      ASSERT_EQ(first.start[at + 2], *first.find(at + 2)) << at;
+      ASSERT_EQ(second.start[at + 2], *second.find(at + 2)) << at;
+      different += first.start[at + 2] != second.start[at + 2];
+    }
+  EXPECT_EQ(first.start[bytes - 1], *first.find(bytes - 1));
+  EXPECT_GT(different, rounds / 2);
+}
+
+/// What is behind a tensor, or is written to an operand, ends the process.
+TEST(DrawnPagesTest, NobodyPassesTheEnd) {
+  DrawnPages pages;
+  auto drawn = pages.get(true, false, 3, 100000 * 64);
+  ASSERT_TRUE(drawn.start);
+  volatile char *start = drawn.start;
+  auto run = [&](auto access) {
+    pages.serve();
+    access();
+    std::exit(0);
+  };
+  auto killed = testing::KilledBySignal(SIGSEGV);
+  EXPECT_EXIT(run([&] { (void)start[100000 * 64]; }), killed, "");
+  EXPECT_EXIT(run([&] { (void)start[-1]; }), killed, "");
+  EXPECT_EXIT(run([&] { start[64] = 1; }), killed, "");
+  EXPECT_EXIT(run([&] { (void)start[100000 * 64 - 1]; }),
+              testing::ExitedWithCode(0), "");
+}
+
+/// The same of what kernels write, which is behind the end of larger and of
+/// smaller results. What is shared is seen by the parent.
+TEST(ResultPagesTest, NobodyPassesTheEnd) {
+  ResultPages results;
+  constexpr size_t small = 64, large = 1 << 20;
+  volatile char *first = results.get(0, small), *second = results.get(0, large);
+  uint32_t *shared = results.share(2);
+  ASSERT_TRUE(first && second && shared);
+  EXPECT_EQ(first + small, second + large);
+  auto run = [](auto access) {
+    access();
+    std::exit(0);
+  };
+  auto killed = testing::KilledBySignal(SIGSEGV);
+  EXPECT_EXIT(run([&] { first[small] = 1; }), killed, "");
+  EXPECT_EXIT(run([&] { second[-4096] = 1; }), killed, "");
+  EXPECT_EXIT(run([&] {
+                second[0] = 1;
+                second[large - 1] = 1;
+                shared[1] = 7;
+              }),
+              testing::ExitedWithCode(0), "");
+  EXPECT_EQ(shared[1], 7u);
+  EXPECT_EQ(second[0], 0);
 }
 
 } // namespace

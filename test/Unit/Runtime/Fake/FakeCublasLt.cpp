@@ -4,6 +4,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// PLAIT_FAKE_GEMMS="5 3r 1f" names algorithms, the first choice first: how many
+// milliseconds each takes, and what is special about it. Without it there is
+// one.
+//
+//   r  adds in the reverse order    f  fails when it is called
+//   n  writes nothing               s  has another state than success
+//   w  needs more workspace than is allowed
+//
+//===----------------------------------------------------------------------===//
 
 #include "FakeContexts.h"
 #include "FakeStreams.h"
@@ -15,6 +25,8 @@
 #include <cstring>
 #include <cublasLt.h>
 #include <set>
+#include <sstream>
+#include <string>
 #include <vector>
 
 using namespace plait::fake;
@@ -57,6 +69,23 @@ struct Matrix {
     return size_t(last) * (narrow ? 2 : 4);
   }
 };
+struct Algorithm {
+  double milliseconds = 0;
+  char special = 0;
+};
+
+std::vector<Algorithm> algorithms() {
+  const char *text = std::getenv(gemmsVariable);
+  std::istringstream words(text ? text : "0");
+  std::vector<Algorithm> result;
+  for (std::string word; words >> word;) {
+    char *end = nullptr;
+    double milliseconds = std::strtod(word.c_str(), &end);
+    result.push_back({milliseconds, *end});
+  }
+  return result;
+}
+
 struct Preference {
   uint64_t workspace = 0;
   uint32_t alignment = 256;
@@ -124,12 +153,17 @@ float element(const Matrix &matrix, const void *data, int64_t index,
                            : matrix.get(data, index, row, column);
 }
 
+/// How often each algorithm has been executed.
+uint64_t calls[8] = {};
+
 struct Gemm {
   Operation operation;
   Matrix a, b, c;
   const void *dataA, *dataB;
   void *dataC;
   float alpha, beta;
+  size_t number; // of the algorithm
+  Algorithm algorithm;
 
   /// `value`, element (row, column) of D, after the epilogue.
   double finish(double value, int64_t row, int64_t column) const {
@@ -145,14 +179,21 @@ struct Gemm {
   }
 
   void run() const {
+    std::lock_guard guard(lock());
+    gemmTime() += algorithm.milliseconds;
+    ++calls[number];
+    if (algorithm.special == 'n')
+      return;
     int64_t inner = operation.a == CUBLAS_OP_T ? a.rows : a.columns;
     for (int64_t i = 0; i < c.batch; ++i)
       for (int64_t column = 0; column < c.columns; ++column)
         for (int64_t row = 0; row < c.rows; ++row) {
           float sum = 0;
-          for (int64_t k = 0; k < inner; ++k)
+          for (int64_t i0 = 0; i0 < inner; ++i0) {
+            int64_t k = algorithm.special == 'r' ? inner - 1 - i0 : i0;
             sum += element(a, dataA, i, operation.a, row, k) *
                    element(b, dataB, i, operation.b, k, column);
+          }
           // Without beta the target may hold anything.
           float old = beta == 0 ? 0 : beta * c.get(dataC, i, row, column);
           double value = alpha * sum + old;
@@ -176,9 +217,11 @@ struct Gemm {
 /// where one of NCCL's waits for another rank, it never is.
 void loadKernel(const Gemm &gemm, int gpu) {
   static std::set<std::vector<int64_t>> loaded;
-  const auto &[operation, a, b, c, dataA, dataB, dataC, alpha, beta] = gemm;
-  std::vector<int64_t> kernel = {gpu, contextOf(gpu), operation.a, operation.b,
-                                 operation.epilogue};
+  const auto &[operation, a, b, c, dataA, dataB, dataC, alpha, beta, number,
+               algorithm] = gemm;
+  std::vector<int64_t> kernel = {
+      gpu,         contextOf(gpu),     operation.a,
+      operation.b, operation.epilogue, int64_t(number)};
   for (const Matrix *matrix : {&a, &b, &c})
     kernel.insert(kernel.end(), {matrix->rows, matrix->columns, matrix->leading,
                                  matrix->batch});
@@ -189,7 +232,18 @@ void loadKernel(const Gemm &gemm, int gpu) {
 
 } // namespace
 
+double &plait::fake::gemmTime() {
+  static double milliseconds = 0;
+  return milliseconds;
+}
+
 extern "C" {
+
+/// For tests.
+uint64_t plaitFakeGemmCalls(int algorithm) {
+  std::lock_guard guard(lock());
+  return calls[algorithm];
+}
 
 size_t cublasLtGetVersion() { return CUBLAS_VER_MAJOR * 10000; }
 const char *cublasLtGetStatusString(cublasStatus_t) {
@@ -300,8 +354,8 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtHandle_t handle, cublasLtMatmulDesc_t object,
     cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-    cublasLtMatrixLayout_t layout, cublasLtMatmulPreference_t preference, int,
-    cublasLtMatmulHeuristicResult_t results[], int *count) {
+    cublasLtMatrixLayout_t layout, cublasLtMatmulPreference_t preference,
+    int most, cublasLtMatmulHeuristicResult_t results[], int *count) {
   *count = 0;
   if (*reinterpret_cast<int *>(handle) != currentGpu())
     return CUBLAS_STATUS_NOT_INITIALIZED;
@@ -311,10 +365,18 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
   if (std::getenv("PLAIT_FAKE_NO_EPILOGUES") &&
       operation.epilogue != CUBLASLT_EPILOGUE_DEFAULT)
     return CUBLAS_STATUS_NOT_SUPPORTED;
-  results[0].state = CUBLAS_STATUS_SUCCESS;
-  results[0].algo.data[0] = as<Preference>(preference).alignment;
-  results[0].algo.data[1] = as<Preference>(preference).workspace;
-  *count = 1;
+  for (const Algorithm &algorithm : algorithms()) {
+    if (*count == most)
+      break;
+    cublasLtMatmulHeuristicResult_t &result = results[*count];
+    uint64_t workspace = as<Preference>(preference).workspace;
+    result.state = algorithm.special == 's' ? CUBLAS_STATUS_NOT_SUPPORTED
+                                            : CUBLAS_STATUS_SUCCESS;
+    result.workspaceSize = workspace + (algorithm.special == 'w');
+    result.algo.data[0] = as<Preference>(preference).alignment;
+    result.algo.data[1] = result.workspaceSize;
+    result.algo.data[2] = (*count)++;
+  }
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t
@@ -332,7 +394,9 @@ cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
                b,
                d,
                *static_cast<const float *>(alpha),
-               *static_cast<const float *>(beta)};
+               *static_cast<const float *>(beta),
+               algo->data[2],
+               algorithms()[algo->data[2]]};
   if (*reinterpret_cast<int *>(handle) != currentGpu() ||
       stream->gpu != currentGpu())
     return CUBLAS_STATUS_ARCH_MISMATCH;
@@ -342,6 +406,8 @@ cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
       uintptr_t(workspace) % 256 || gemm.a.narrow != gemm.b.narrow ||
       !isKnown(gemm.operation, gemm.c.rows) || !gemm.inMemory())
     return CUBLAS_STATUS_INVALID_VALUE;
+  if (gemm.algorithm.special == 'f')
+    return CUBLAS_STATUS_EXECUTION_FAILED;
   loadKernel(gemm, stream->gpu);
   enqueue(stream, [gemm] {
     gemm.run();

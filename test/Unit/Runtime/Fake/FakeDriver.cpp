@@ -88,6 +88,7 @@ std::shared_ptr<Mark> mark(CUstream stream) {
   made->stream = stream;
   push(stream, [made] {
     made->when = std::chrono::steady_clock::now();
+    made->gemms = gemmTime();
     return made->reached = true;
   });
   return made;
@@ -380,6 +381,10 @@ CUresult cuEventElapsedTime(float *milliseconds, CUevent begin, CUevent end) {
   if (!begin->mark || !end->mark || !begin->mark->reached ||
       !end->mark->reached)
     return CUDA_ERROR_NOT_READY;
+  if (std::getenv(gemmsVariable)) {
+    *milliseconds = float(end->mark->gemms - begin->mark->gemms);
+    return CUDA_SUCCESS;
+  }
   *milliseconds = std::chrono::duration<float, std::milli>(end->mark->when -
                                                            begin->mark->when)
                       .count();

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "CUDA/ChecksumKernel.h"
 #include "CUDA/CollectiveKernels.h"
 #include "CUDA/EpilogueKernels.h"
 #include "FakeContexts.h"
@@ -20,6 +21,7 @@
 #include <string>
 
 using namespace plait::fake;
+using plait::runtime::ChecksumParams;
 using plait::runtime::EpilogueParams;
 using plait::runtime::ReduceParams;
 
@@ -32,6 +34,7 @@ struct CUfunc_st {
   int64_t extent = 0, each = 1;
   void (*reduction)(const ReduceParams &params) = nullptr;
   void (*epilogue)(const EpilogueParams &params) = nullptr;
+  bool checksum = false;
 };
 
 struct CUmod_st {
@@ -78,6 +81,12 @@ template <typename Element> void finish(const EpilogueParams &params) {
       bool bends = params.kind == Gelu || params.kind == BiasGelu;
       c = Element(float(bends ? slope(value).first : value));
     }
+}
+
+/// Of bytes and places, in an order of its own.
+void addUp(const ChecksumParams &params) {
+  for (uint64_t i = params.units; i-- > 0;)
+    *params.sum += plait::runtime::mixBits(i << 16 | params.data[i]);
 }
 
 template <typename Element, bool maximum>
@@ -133,6 +142,7 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned,
     functions[PLAIT_REDUCE_MAX].reduction = reduce<float, true>;
     functions[PLAIT_REDUCE_SUM_BF16].reduction = reduce<BFloat16, false>;
     functions[PLAIT_REDUCE_MAX_BF16].reduction = reduce<BFloat16, true>;
+    functions[PLAIT_CHECKSUM].checksum = true;
     functions[PLAIT_EPILOGUE].epilogue = finish<float>;
     functions[PLAIT_EPILOGUE_BF16].epilogue = finish<BFloat16>;
   } else {
@@ -171,6 +181,15 @@ CUresult cuLaunchKernel(CUfunction function, unsigned blocks, unsigned,
       epilogue(params);
       return true;
     });
+  if (function->checksum) {
+    auto what = *static_cast<ChecksumParams *>(params[0]);
+    if (!allocated(what.data, what.units * 2))
+      return CUDA_ERROR_INVALID_VALUE;
+    return enqueue(stream, [what] {
+      addUp(what);
+      return true;
+    });
+  }
   if (!function->code)
     return enqueue(stream, [params = *static_cast<ReduceParams *>(params[0]),
                             reduction = function->reduction] {

@@ -61,6 +61,7 @@ struct Mark {
   bool reached = false;
   CUstream stream = nullptr;
   std::chrono::steady_clock::time_point when; // it was reached
+  double gemms = 0;                           // gemmTime() of that
 };
 
 /// Of everything here.
@@ -71,6 +72,12 @@ CUresult enqueue(CUstream stream, Work work);
 
 /// What the environment variable `name` says.
 long setting(const char *name, long otherwise);
+
+/// How many milliseconds the GEMMs have taken that were done so far, where the
+/// environment says how long each algorithm takes (FakeCublasLt.cpp). Then
+/// events know no other time.
+double &gemmTime();
+constexpr char gemmsVariable[] = "PLAIT_FAKE_GEMMS";
 
 /// Whether `stream` exists: a used one may be asked for, and none.
 bool lives(CUstream stream);

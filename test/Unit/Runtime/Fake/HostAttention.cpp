@@ -24,44 +24,62 @@ using namespace plait::runtime;
 
 namespace {
 
-class HostAttention : public CudaAttention {
+class HostEngine : public AttentionEngine {
 public:
-  HostAttention(CudaStream &stream, std::span<std::byte> workspace)
-      : stream(stream), workspace(workspace) {}
+  explicit HostEngine(CudaStream &stream) : stream(stream) {}
 
-  Result<uint32_t> prepare(const fb::AttentionStep &step,
-                           int64_t firstQuery) override {
-    fb::AttentionStepT unpacked;
-    step.UnPackTo(&unpacked);
-    uint64_t needed = plan::gpuAttentionWorkspace(unpacked, 90);
-    if (needed > workspace.size())
+  Result<std::unique_ptr<AttentionCall>> create(const fb::AttentionStepT &shape,
+                                                uint64_t workspace) override {
+    uint64_t needed = plan::gpuAttentionWorkspace(shape, 90);
+    if (needed > workspace)
       return fail("attention needs ", needed, " bytes of workspace, the plan ",
-                  "has ", workspace.size());
-    return library.prepare(step, {firstQuery});
-  }
-
-  Status run(uint32_t prepared, const AttentionOperands &operands) override {
-    calls.push_back({this, prepared, operands});
-    return stream.add([&] {
-      return stream.driver.check(
-          launch(stream.handle(), compute, &calls.back()), "cuLaunchHostFunc");
-    });
+                  "has ", workspace);
+    flatbuffers::FlatBufferBuilder builder;
+    builder.Finish(fb::AttentionStep::Pack(builder, &shape));
+    uint32_t number = library.prepare(
+        *flatbuffers::GetRoot<fb::AttentionStep>(builder.GetBufferPointer()),
+        {shape.keys - shape.queries});
+    return std::unique_ptr<AttentionCall>(
+        std::make_unique<HostCall>(*this, number, workspace));
   }
 
 private:
-  struct Call {
-    HostAttention *owner;
-    uint32_t prepared;
+  struct Work {
+    HostEngine *engine;
+    uint32_t number;
     AttentionOperands operands;
+    std::span<std::byte> workspace;
+  };
+
+  class HostCall : public AttentionCall {
+  public:
+    HostCall(HostEngine &engine, uint32_t number, uint64_t workspace)
+        : engine(engine), number(number), bytes(workspace) {}
+
+    Status run(const AttentionOperands &operands,
+               std::byte *workspace) override {
+      Work &work = engine.works.emplace_back(&engine, number, operands,
+                                             std::span(workspace, bytes));
+      CudaStream &stream = engine.stream;
+      return stream.driver.check(engine.launch(stream.handle(), compute, &work),
+                                 "cuLaunchHostFunc");
+    }
+
+  private:
+    HostEngine &engine;
+    uint32_t number;
+    uint64_t bytes;
   };
 
   /// Runs whenever the stream comes to it, again for every replay.
   static void compute(void *data) {
-    Call &call = *static_cast<Call *>(data);
+    Work &work = *static_cast<Work *>(data);
     setTeamSize(1); // of whatever thread this is
-    std::ranges::fill(call.owner->workspace, std::byte(0xff));
-    if (!call.owner->library.run(call.prepared, call.operands).ok())
+    std::ranges::fill(work.workspace, std::byte(0xff));
+    if (!work.engine->library.run(work.number, work.operands).ok())
       std::abort();
+    // Nor may the caller have kept anything there.
+    std::ranges::fill(work.workspace, std::byte(0xff));
   }
 
   using Launch = decltype(&cuLaunchHostFunc);
@@ -71,17 +89,16 @@ private:
   }
 
   CudaStream &stream;
-  std::span<std::byte> workspace;
   Launch launch = findLaunch();
   AttentionLibrary library{1};
-  std::deque<Call> calls;
+  std::deque<Work> works; // which streams have the addresses of
 };
 
 /// Before the first device is made.
 const bool replaced = [] {
-  createCudaAttention = [](CudaStream &stream, std::span<std::byte> workspace) {
-    return Result(std::unique_ptr<CudaAttention>(
-        std::make_unique<HostAttention>(stream, workspace)));
+  createAttentionEngine = [](CudaStream &stream) {
+    return Result(
+        std::unique_ptr<AttentionEngine>(std::make_unique<HostEngine>(stream)));
   };
   return true;
 }();

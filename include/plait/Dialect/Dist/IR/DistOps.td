@@ -85,6 +85,7 @@ def Dist_MeshOp : Dist_Op<"mesh", [Symbol]> {
     - (C1) there is at least one axis and as many names as sizes.
     - (C2) no name is empty or used twice.
     - (C3) every size is at least 1.
+    - (C4) there are at most 2^24 ranks.
 
     Example:
     ```mlir

@@ -31,8 +31,8 @@ def NNDialect : Dialect {
     and of recomputation.
 
     What a module that is compiled says of the loss is verified (`verifyLoss`):
-    - (L1) `@loss` is one block of ops without effects on memory, besides reads
-      of parameters' values (or of their copies to compute with).
+    - (L1) `@loss` is one block of ops on whole tensors that say how they split over
+      ranks. They only read: parameters' values, or their copies to compute with.
     - (L2) a parameter reaches the loss, the first result; one that does not is
       not trained, and warned of. None reaches the number of targets, the second,
       which is not a constant of 0 or less.

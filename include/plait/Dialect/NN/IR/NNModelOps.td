@@ -353,6 +353,7 @@ def NN_RopeOp : NN_Op<"rope", [
     Constraints:
     - (C1) the input has at least three dimensions, the last of even extent.
     - (C2) `theta` is positive.
+    - (C3) the numbers of `scaling` are positive, `low` below `high`.
 
     Example:
     ```mlir

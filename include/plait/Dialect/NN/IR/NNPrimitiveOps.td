@@ -178,6 +178,7 @@ def NN_RopeTableOp : NN_Op<"rope_table", [Pure,
     Constraints:
     - (C1) the result has two dimensions, the second of even extent.
     - (C2) `theta` is positive.
+    - (C3) the numbers of `scaling` are positive, `low` below `high`.
 
     Example: `%c = nn.rope_table theta 1.0e+04 : tensor<8x4xf32>`.
   }];

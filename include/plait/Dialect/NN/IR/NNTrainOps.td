@@ -28,6 +28,7 @@ def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
     - (C3) `sharding` has an entry per dimension, names axes of the mesh, and is
       not partial; so is `state`, which splits each dimension over the axes of
       `sharding` and then over others.
+    - (C4) it has 1 to 2^44 elements.
 
     Example:
     ```mlir

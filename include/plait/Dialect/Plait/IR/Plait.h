@@ -54,9 +54,9 @@ RatesAttr getRates(mlir::ModuleOp module);
 mlir::FailureOr<LinkAttr> getLink(mlir::ModuleOp module, llvm::StringRef axis);
 
 /// What the model needs for a microbatch of all data-parallel ranks; 0 where
-/// that is not known.
-int64_t getModelFlops(mlir::ModuleOp module);
-void setModelFlops(mlir::ModuleOp module, int64_t flops);
+/// that is not known. Of a large model they are more than 64 bits hold.
+double getModelFlops(mlir::ModuleOp module);
+void setModelFlops(mlir::ModuleOp module, double flops);
 
 /// The config.json that the model came from; empty where there is none.
 llvm::StringRef getConfigJson(mlir::ModuleOp module);

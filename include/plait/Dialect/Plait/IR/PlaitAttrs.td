@@ -29,7 +29,7 @@ def PlaitDialect : Dialect {
       they are known.
     - `plait.model`, a dictionary: the name, type, vocabulary and number of layers
       of the model.
-    - `plait.model_flops`, an i64 of 0 or more: what the model needs for a
+    - `plait.model_flops`, an f64 of 0 or more: what the model needs for a
       microbatch of all data-parallel ranks, forward and backward.
     - `plait.config_json`, a string: the file that the model came from, as it was.
 

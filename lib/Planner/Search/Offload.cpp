@@ -1,0 +1,103 @@
+//===- Offload.cpp - What lies on hosts -----------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Copies to and from hosts take time and give memory. A pass takes the longer
+// of its work and its copies, and so does the update; what replicas exchange
+// hides behind work alone. So no configuration is faster with something on
+// hosts than without: stages take no less, and a schedule's order of them ends
+// no sooner when none of its actions is shorter. Two things follow.
+//
+// It only has to be tried of a configuration, with its recomputation and its
+// ZeRO stage, that does not fit without. That excepts what chooses by itself
+// with the memory that it has: layers' recomputation (Auto), and orders that
+// are searched for, whose time is not monotone.
+//
+// And it comes last: only what has a bound below the best without is worth an
+// estimate. A search in which the fastest fits anyway ends there.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Search/Explore.h"
+
+#include <algorithm>
+#include <utility>
+
+using namespace plait;
+using namespace plait::planner;
+
+/// Whether less on the device may be faster though all of it fits.
+bool Explorer::isFasterOffloaded(const Node &node) const {
+  return node.recompute->isAuto || node.schedule->searches;
+}
+
+/// Keeps a node for exploreOffload. What no offload makes fast enough is left
+/// out: the threshold only falls.
+void Explorer::noteShort(Node &node) {
+  double least = node.seconds - node.step;
+  if (node.isShort || least >= threshold || choices.offload.size() == 1 ||
+      node.offload != choices.offload.front())
+    return;
+  node.isShort = true;
+  shortNodes.push_back(node);
+}
+
+/// Of the nodes that do not fit without, those that may be faster than all
+/// others that do.
+void Explorer::exploreOffload() {
+  if (shortNodes.empty() || (stopsAtFirst && getBestSeconds() < 1e300))
+    return;
+  ceiling = getPlainSeconds(/*usesAll=*/false);
+  threshold = getThreshold();
+  for (const Node &node : std::exchange(shortNodes, {}))
+    for (Offload offload : choices.offload)
+      if (offload != node.offload)
+        addOffload(node, offload);
+  exploreOpen();
+  ceiling = 1e300;
+  threshold = getThreshold();
+}
+
+void Explorer::addOffload(const Node &node, Offload offload) {
+  if (node.seconds - node.step >= threshold)
+    return;
+  Node other = node;
+  other.offload = offload;
+  Configuration configuration = toConfiguration(other);
+  const auto &probe = bounds.getProbe(*node.work, configuration, node.splits);
+  if (!probe.ok())
+    return;
+  other.probe = &*probe;
+  other.step = getStepSeconds(other, configuration, {&other.offload, 1});
+  other.family = getFamily(other);
+  addNode(other);
+}
+
+/// The best with nothing on hosts, or with what is pinned.
+double Explorer::getPlainSeconds(bool usesAll) const {
+  double seconds = 1e300;
+  for (const std::optional<Leaf> &leaf : best)
+    if (leaf && leaf->configuration.offload == choices.offload.front() &&
+        (!usesAll || leaf->configuration.ranks() == choices.ranks))
+      seconds = std::min(seconds, leaf->seconds);
+  return seconds;
+}
+
+/// Devices are left idle, and something lies on hosts, where that is faster.
+std::vector<const Leaf *> Explorer::getListed() const {
+  double plain = getPlainSeconds(false), plainOfAll = getPlainSeconds(true);
+  std::vector<const Leaf *> listed;
+  for (const std::optional<Leaf> &leaf : best) {
+    if (!leaf)
+      continue;
+    bool usesAll = leaf->configuration.ranks() == choices.ranks;
+    bool isPlain = leaf->configuration.offload == choices.offload.front();
+    double limit = isPlain ? 1e300 : usesAll ? plainOfAll : plain;
+    if (leaf->seconds < limit && (usesAll || leaf->seconds < fullSeconds))
+      listed.push_back(&*leaf);
+  }
+  return listed;
+}

@@ -1,0 +1,248 @@
+//===- CudaAttention.cpp - Attention on a GPU -----------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A rank of a context-parallel plan has queries from the middle of a sequence.
+// A causal mask then depends on the first one's position, which cuDNN has no
+// parameter for but for two cases: the first query sees the first key only, or
+// the last query sees the last key. Cutting off the keys that no query sees
+// gives the latter.
+//
+// In zig-zag order a rank has two chunks of the sequence, and so two such
+// pieces:
+//
+//   keys    0 ┄┄┄┄┄┄┄┄ chunk r ┄┄┄┄┄┄┄┄┄┄ chunk 2n-1-r ┄┄┄┄┄┄ 2n
+//   late    ══════════════════════════════════════╗
+//   early   ══════════════════╗
+//
+// They are two calls. Queries, results and their gradients are those of either
+// piece alone. Gradients of keys are not: the late piece's call writes them
+// where they belong, as it sees more keys; the early one's writes to the
+// workspace, and is added. Behind the late one's they are zeros.
+//
+//===----------------------------------------------------------------------===//
+
+#include "CudaAttention.h"
+
+#include "plait/Plan/Attention.h"
+#include "plait/Plan/Check.h"
+#include "plait/Support/ChunkOrder.h"
+
+#include <algorithm>
+#include <tuple>
+
+using namespace plait;
+using namespace plait::runtime;
+
+/// A variable, so that tests put their own in its place.
+AttentionEngineFactory runtime::createAttentionEngine = createCudnnEngine;
+
+/// Whether two steps differ at most in where their tensors and their queries
+/// are.
+static bool sameShape(const fb::AttentionStepT &x,
+                      const fb::AttentionStepT &y) {
+  auto shapeOf = [](const fb::AttentionStepT &step) {
+    return std::tie(step.kind, step.dtype, step.batch, step.heads,
+                    step.kv_heads, step.queries, step.keys, step.head_size,
+                    step.q_strides, step.k_strides, step.v_strides,
+                    step.out_strides, step.scale, step.causal, step.window,
+                    step.deterministic, step.chunks);
+  };
+  return shapeOf(x) == shapeOf(y);
+}
+
+/// Whether the rows of keys and values lie side by side, all of a sequence:
+/// only then is each run of positions one run of memory.
+static bool isDense(const fb::AttentionStepT &step) {
+  int64_t row = step.kv_heads * step.head_size;
+  auto dense = [&](const std::vector<int64_t> &strides) {
+    return strides[1] == row &&
+           (step.batch == 1 || strides[0] == step.keys * row);
+  };
+  return dense(step.k_strides) && dense(step.v_strides);
+}
+
+/// A window that reaches beyond the first key hides nothing; the library is not
+/// told of it.
+std::vector<AttentionPiece>
+runtime::cutAttention(const fb::AttentionStepT &step, int64_t firstQuery) {
+  std::vector<AttentionPiece> pieces;
+  ChunkOrder order = {step.keys, step.causal ? step.chunks : 0};
+  for (int64_t query = 0; query < step.queries;) {
+    int64_t stored = firstQuery + query;
+    AttentionPiece &piece = pieces.emplace_back(query, step);
+    piece.shape.chunks = 0;
+    piece.shape.queries = order.getRun(stored, firstQuery + step.queries);
+    query += piece.shape.queries;
+    if (step.causal)
+      piece.shape.keys =
+          std::min(step.keys, order.getPosition(stored) + piece.shape.queries);
+    if (piece.shape.window >= piece.shape.keys)
+      piece.shape.window = 0;
+  }
+  std::ranges::stable_sort(pieces, std::ranges::greater(),
+                           [](auto &piece) { return piece.shape.keys; });
+  return pieces;
+}
+
+/// Statistics of a piece lie without gaps, as cuDNN wants them: those of the
+/// queries before it, of all heads, come first.
+static AttentionOperands operandsOf(const AttentionPiece &piece,
+                                    AttentionOperands operands) {
+  const fb::AttentionStepT &shape = piece.shape;
+  int64_t unit = plan::elementBytes(shape.dtype);
+  int64_t q = piece.query * shape.q_strides[1] * unit;
+  int64_t o = piece.query * shape.out_strides[1] * unit;
+  operands.q += q;
+  operands.o += o;
+  operands.stats += piece.query * shape.batch * shape.heads * sizeof(float);
+  if (shape.kind == fb::AttentionKind::Backward) {
+    operands.gradient += o;
+    operands.dq += q;
+  }
+  return operands;
+}
+
+Result<std::unique_ptr<CudaAttention>>
+CudaAttention::create(CudaStream &stream, std::span<std::byte> workspace) {
+  auto engine = createAttentionEngine(stream);
+  if (!engine.ok())
+    return engine.status();
+  return std::unique_ptr<CudaAttention>(
+      new CudaAttention(stream, workspace, std::move(*engine)));
+}
+
+/// One for each shape: making it may take seconds.
+Result<AttentionCall *> CudaAttention::find(const fb::AttentionStepT &shape,
+                                            uint64_t workspace) {
+  for (Call &known : calls)
+    if (known.workspace <= workspace && sameShape(known.shape, shape))
+      return known.call.get();
+  auto made = engine->create(shape, workspace);
+  if (!made.ok())
+    return made.status();
+  calls.push_back({shape, workspace, std::move(*made)});
+  return calls.back().call.get();
+}
+
+/// Leaves two pieces at most, whose keys are a run of memory each sequence.
+Status CudaAttention::cut(Prepared &made) {
+  const fb::AttentionStepT &step = made.step;
+  if (step.chunks)
+    if (Status status = plan::checkGpuChunks(
+            {step.keys, step.chunks}, step.queries, step.batch * step.heads);
+        !status.ok())
+      return fail("GPUs do not compute an attention step: ", status.message());
+  for (AttentionPiece &piece : cutAttention(step, made.firstQuery))
+    made.pieces.push_back({std::move(piece), nullptr});
+  if (made.pieces.size() > 2)
+    return fail("queries from ", made.firstQuery, " on are ",
+                made.pieces.size(), " pieces of a sequence, expected two");
+  // Of other keys the gradients are written here and not by the library.
+  int64_t least = made.pieces.back().shape.keys;
+  if (least != step.keys && !isDense(step))
+    return fail("keys that not all queries see lie among others");
+  return Status::success();
+}
+
+/// What the second piece adds lies at the beginning of the workspace: first its
+/// dK, then its dV, each with rows as far apart as the gradients' own.
+Status CudaAttention::makeRoomForTerms(Prepared &made) {
+  if (made.step.kind == fb::AttentionKind::Forward || made.pieces.size() == 1)
+    return Status::success();
+  made.termBytes =
+      plan::attentionTermBytes(made.step, made.pieces[1].shape.keys);
+  if (2 * made.termBytes > workspace.size())
+    return fail("attention adds gradients of ", 2 * made.termBytes,
+                " bytes, the plan has ", workspace.size(),
+                " bytes of workspace");
+  if (sums)
+    return Status::success();
+  auto loaded = ReduceKernels::load(stream.context);
+  if (loaded.ok())
+    sums = std::move(*loaded);
+  return loaded.status();
+}
+
+Result<uint32_t> CudaAttention::prepare(const fb::AttentionStep &step,
+                                        int64_t firstQuery) {
+  Prepared made;
+  step.UnPackTo(&made.step);
+  made.firstQuery = firstQuery;
+  for (uint32_t i = 0; i < steps.size(); ++i)
+    if (steps[i].firstQuery == firstQuery &&
+        sameShape(steps[i].step, made.step))
+      return i;
+  PLAIT_RETURN_IF_ERROR(cut(made));
+  PLAIT_RETURN_IF_ERROR(makeRoomForTerms(made));
+  for (Piece &piece : made.pieces) {
+    auto call = find(piece.shape, workspace.size() - 2 * made.termBytes);
+    if (!call.ok())
+      return call.status();
+    piece.call = *call;
+  }
+  steps.push_back(std::move(made));
+  return static_cast<uint32_t>(steps.size() - 1);
+}
+
+/// Sums are made in f32, rounded to the gradients' type, and always in one
+/// order.
+Status CudaAttention::run(uint32_t prepared,
+                          const AttentionOperands &operands) {
+  const Prepared &attention = steps[prepared];
+  const fb::AttentionStepT &step = attention.step;
+  PLAIT_RETURN_IF_ERROR(clearUnseen(attention, operands));
+  std::byte *dk = workspace.data(), *dv = dk + attention.termBytes;
+  for (const Piece &piece : attention.pieces) {
+    bool adds = attention.termBytes && &piece != attention.pieces.data();
+    AttentionOperands own = operandsOf(piece, operands);
+    if (adds) {
+      own.dk = dk;
+      own.dv = dv;
+    }
+    PLAIT_RETURN_IF_ERROR(stream.add(
+        [&] { return piece.call->run(own, dv + attention.termBytes); }));
+    if (!adds)
+      continue;
+    PLAIT_RETURN_IF_ERROR(add(attention, step.k_strides, operands.dk, dk));
+    PLAIT_RETURN_IF_ERROR(add(attention, step.v_strides, operands.dv, dv));
+  }
+  return Status::success();
+}
+
+/// The gradients of keys that no query sees, of which the library does not
+/// know.
+Status CudaAttention::clearUnseen(const Prepared &attention,
+                                  const AttentionOperands &operands) {
+  const fb::AttentionStepT &step = attention.step;
+  int64_t seen = attention.pieces.front().shape.keys;
+  if (seen == step.keys || step.kind == fb::AttentionKind::Forward)
+    return Status::success();
+  uint64_t unit = plan::elementBytes(step.dtype);
+  for (auto [gradient, strides] : {std::pair(operands.dk, &step.k_strides),
+                                   {operands.dv, &step.v_strides}})
+    for (int64_t sequence = 0; sequence < step.batch; ++sequence)
+      PLAIT_RETURN_IF_ERROR(stream.fillZero(
+          gradient + (sequence * (*strides)[0] + seen * (*strides)[1]) * unit,
+          (step.keys - seen) * (*strides)[1] * unit));
+  return Status::success();
+}
+
+/// Of the positions that the second piece sees.
+Status CudaAttention::add(const Prepared &attention,
+                          const std::vector<int64_t> &strides, std::byte *sum,
+                          const std::byte *term) {
+  ReduceParams params = {};
+  params.inputs[0] = sum;
+  params.inputs[1] = term;
+  params.inputCount = 2;
+  params.outputs[0] = sum;
+  params.outputCount = 1;
+  params.outer = attention.step.batch;
+  params.chunk = attention.pieces[1].shape.keys * strides[1];
+  params.inputStride = params.outputStride = strides[0];
+  return sums->launch(stream, params, fb::Reduction::Sum, attention.step.dtype);
+}

@@ -259,9 +259,12 @@ void Trace::addStep() {
                           predictedProcess(rank), 0, overlaps, at);
   }
   ++traced;
-  // A gap shows where the next one begins.
+  // A gap shows where the next one begins. In whole nanoseconds, as clocks are:
+  // half of one would have the same time rounded up in one span and down in the
+  // one around it.
   constexpr double gap = 1.1;
   at += gap * std::max(length, predicted ? predicted->seconds : 0);
+  at = planner::toNanoseconds(at) / 1e9;
 }
 
 /// Steps that never came are a warning, for an interrupted run has a trace as

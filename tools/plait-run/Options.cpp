@@ -21,14 +21,12 @@
 
 using namespace plait;
 
-namespace {
-
-/// Whether somebody has said so: a flag may be given as false, in a file or as
-/// --shuffle=false.
-bool isGiven(const CLI::Option &option) {
+bool plait::isGiven(const CLI::Option &option) {
   bool isFlag = option.get_expected_max() == 0;
   return option.count() > 0 && (!isFlag || option.as<bool>());
 }
+
+namespace {
 
 /// A TOML file whose keys are the long names of options. CLI11 asks it for
 /// items, and checks their values as it does those of the command line. Errors

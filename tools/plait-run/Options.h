@@ -36,6 +36,10 @@ struct Options {
 /// first.
 void addOptions(CLI::App &app, Options &options);
 
+/// Whether somebody has said so: a flag may be given as false, in a file or as
+/// --shuffle=false.
+bool isGiven(const CLI::Option &option);
+
 /// The first of the given options that has no meaning for a comparison; empty:
 /// none.
 std::string findExcludedByCheck(const CLI::App &app);

@@ -175,7 +175,7 @@ Status checkTarget(const CLI::App &app, const plan::PlanFile &file,
   for (const CLI::Option *option : app.get_options()) {
     std::string name = option->get_single_name();
     std::string_view of = runtime::backendOfOption(name);
-    if (option->count() && !of.empty() && of != backend)
+    if (isGiven(*option) && !of.empty() && of != backend)
       return fail("--", name, " is of plans for ", of, ", '", options.plan,
                   "' is for ", backend);
   }

@@ -385,9 +385,12 @@ LogicalResult RMSNormOp::verify() {
   return verifyPositive(*this, "epsilon", getEpsilon());
 }
 
-/// (C3)
-/// Frequencies are divided by the factor, and blended between the two others.
-static LogicalResult verifyScaling(Operation *op, RopeScalingAttr scaling) {
+/// (C2), and (C3): frequencies are divided by the factor, and blended between
+/// the two others.
+static LogicalResult verifyFrequencies(Operation *op, const APFloat &theta,
+                                       RopeScalingAttr scaling) {
+  if (failed(verifyPositive(op, "theta", theta)))
+    return failure();
   if (!scaling)
     return success();
   double factor = scaling.getFactor().getValueAsDouble();
@@ -408,9 +411,7 @@ LogicalResult RopeOp::verify() {
     return emitOpError("has input ")
            << getInput().getType()
            << ", expected at least three dimensions, the last one even";
-  if (failed(verifyPositive(*this, "theta", getTheta())))
-    return failure();
-  return verifyScaling(*this, getScalingAttr());
+  return verifyFrequencies(*this, getTheta(), getScalingAttr());
 }
 
 LogicalResult RopeTableOp::verify() {
@@ -420,9 +421,7 @@ LogicalResult RopeTableOp::verify() {
     return emitOpError("has result ")
            << getResult().getType()
            << ", expected two dimensions, the last one even";
-  if (failed(verifyPositive(*this, "theta", getTheta())))
-    return failure();
-  return verifyScaling(*this, getScalingAttr());
+  return verifyFrequencies(*this, getTheta(), getScalingAttr());
 }
 
 LogicalResult ReorderOp::verify() {

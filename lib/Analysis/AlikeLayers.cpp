@@ -49,7 +49,7 @@ static void describe(Operation *op, SymbolTableCollection &tables,
     }
   // Parameters of two layers differ in name; a sharding that one of them was
   // given makes the layers differ.
-  if (auto access = dyn_cast<nn::SlotOpInterface>(op))
+  if (auto access = dyn_cast<SlotOpInterface>(op))
     if (nn::ParameterOp parameter = nn::findParameter(access, tables))
       append(parameter.getShardingAttr());
   appendNumber(op->getNumOperands());

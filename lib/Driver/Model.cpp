@@ -236,7 +236,7 @@ static LogicalResult removeDecay(ModuleOp module,
 /// Ops say themselves how to do without dropout. The keys that it draws from go
 /// with their last user, and the plan has no such input.
 static LogicalResult removeDropout(func::FuncOp loss) {
-  loss.walk([](nn::DropoutOpInterface op) { op.removeDropout(); });
+  loss.walk([](DropoutOpInterface op) { op.removeDropout(); });
   // Other uses than dropout's keep it.
   if (BlockArgument keys = nn::findKeys(loss); keys && keys.use_empty())
     return loss.eraseArgument(keys.getArgNumber());

@@ -63,8 +63,10 @@ static int64_t ravel(ArrayRef<int64_t> shape, ArrayRef<int64_t> index) {
 /// For these it pays to keep all elements: each of them is asked for again for
 /// every element of a row, and may itself be a sum over a row.
 static bool isRepeated(Value value) {
-  return isa<nn::ReduceOp>(value.getDefiningOp()) ||
-         llvm::any_of(value.getUsers(), llvm::IsaPred<nn::BroadcastOp>);
+  return isReduction(value.getDefiningOp()) ||
+         llvm::any_of(value.getUsers(), [](Operation *user) {
+           return findRole(user) == FusionRole::Broadcast;
+         });
 }
 
 /// Null: it is not remembered. The address is valid until the next store().

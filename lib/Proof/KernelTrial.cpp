@@ -155,9 +155,11 @@ findRange(Operation *op, function_ref<int64_t(StringAttr)> getIndex) {
 /// Grows while it is read: a broadcast of a broadcast is found too.
 static SmallVector<Operation *> findUsers(Value value) {
   SmallVector<Operation *> users(value.getUsers());
-  for (size_t i = 0; i < users.size(); ++i)
-    if (isa<nn::BroadcastOp, nn::ReorderOp, dist::SliceOp>(users[i]))
+  for (size_t i = 0; i < users.size(); ++i) {
+    std::optional<FusionRole> role = findRole(users[i]);
+    if (role == FusionRole::Broadcast || role == FusionRole::Reindex)
       users.append(users[i]->user_begin(), users[i]->user_end());
+  }
   return users;
 }
 
@@ -239,9 +241,9 @@ bool KernelTrial::isShort() const {
   auto cluster = kernel.cluster;
   bool isShort = true;
   cluster->walk([&](Operation *op) {
-    if (auto reduce = dyn_cast<nn::ReduceOp>(op))
-      isShort &= ::countElements(reduce.getInput()) /
-                     std::max<int64_t>(::countElements(reduce.getResult()), 1) <
+    if (isReduction(op))
+      isShort &= ::countElements(op->getOperand(0)) /
+                     std::max<int64_t>(::countElements(op->getResult(0)), 1) <
                  kStepsOfOne / 4;
   });
   return isShort;
@@ -260,8 +262,9 @@ SmallVector<int64_t> KernelTrial::findNamed(Value value) const {
     // A pick need not be what is yielded: what follows it elementwise has its
     // elements at the same indices.
     bool isPick = isa<nn::PickOp>(op) && getShape(op.getResult(0)) == shape;
-    if (!isPick &&
-        !(isa<nn::EmbeddingGradOp>(op) && value.getDefiningOp() == &op))
+    bool adds =
+        findRole(&op) == FusionRole::ScatterAdd && value.getDefiningOp() == &op;
+    if (!isPick && !adds)
       continue;
     auto ids = dyn_cast<BlockArgument>(op.getOperand(1));
     if (!ids)

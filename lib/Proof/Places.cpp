@@ -400,8 +400,7 @@ LogicalResult Frame::checkHome(Operation *op, StringRef symbol, Slot slot,
 
 /// Whether the op stands for what is in memory before the step computes.
 static bool comesFromOutside(Operation *op) {
-  return nn::getSlotAccess(op) == nn::SlotAccess::Read ||
-         isa<nn::StepScalarOp>(op);
+  return isa<MemoryOpInterface>(op) && op->getNumResults() > 0;
 }
 
 /// Tables that need no operand are not computed in the step: each lies in a
@@ -435,7 +434,7 @@ LogicalResult Frame::checkTable(Operation *op) {
 }
 
 LogicalResult Frame::checkAccess(Operation *op) {
-  if (auto access = dyn_cast<nn::SlotOpInterface>(op))
+  if (auto access = dyn_cast<SlotOpInterface>(op))
     return checkHome(op, access.getSymbol(), access.getSlot(),
                      access.getTensor());
   if (isTable(op))

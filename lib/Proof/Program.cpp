@@ -65,7 +65,7 @@ struct Address {
 struct Adding {
   unsigned sum; // by number
   plan::Accumulate mode;
-  nn::SlotOpInterface op;
+  SlotOpInterface op;
 };
 
 /// What a function takes or gives, and where: `slot` is -1 if it lies in none.

@@ -50,7 +50,7 @@ Symbols::Symbols(ModuleOp module)
         computed.insert(member.getValue());
   };
   module.walk([&](Operation *op) {
-    auto access = dyn_cast<nn::SlotOpInterface>(op);
+    auto access = dyn_cast<SlotOpInterface>(op);
     if (access && access.getAccess() != nn::SlotAccess::Add)
       note(access.getSymbol(), access.getSlot());
   });
@@ -117,7 +117,7 @@ RankState::Stored &RankState::getStored(StringRef name, Slot slot) {
 
 /// A parameter of a divided pack cannot be read by itself while only the rank's
 /// rows of it are there.
-FailureOr<Content> RankState::read(nn::SlotOpInterface op) {
+FailureOr<Content> RankState::read(SlotOpInterface op) {
   if (nn::PackOp pack = symbols.findPack(op.getSymbol()))
     return readPack(op, pack);
   FailureOr<Stored> slot = find(op, op.getSymbol(), op.getSlot());
@@ -136,8 +136,8 @@ FailureOr<Content> RankState::read(nn::SlotOpInterface op) {
 
 /// What outlives the step is written once: a second write would hide the first
 /// from the comparison.
-LogicalResult RankState::store(nn::SlotOpInterface op,
-                               nn::ParameterOp parameter, Stored value) {
+LogicalResult RankState::store(SlotOpInterface op, nn::ParameterOp parameter,
+                               Stored value) {
   touched.insert(parameter.getSymName());
   Stored &slot = getStored(parameter.getSymName(), op.getSlot());
   if (outlivesStep(op.getSlot()) && slot.writer) {
@@ -153,7 +153,7 @@ LogicalResult RankState::store(nn::SlotOpInterface op,
 
 /// The content is taken as it is; whether it lies as declared is shown at the
 /// end (Compare.cpp), where it can be said what was expected.
-LogicalResult RankState::write(nn::SlotOpInterface op, const Content &content) {
+LogicalResult RankState::write(SlotOpInterface op, const Content &content) {
   if (nn::PackOp pack = symbols.findPack(op.getSymbol()))
     return writePack(op, pack, content);
   nn::ParameterOp parameter = symbols.findParameter(op.getSymbol());
@@ -168,7 +168,7 @@ LogicalResult RankState::write(nn::SlotOpInterface op, const Content &content) {
 /// layers or stages of the rank share a parameter. Accumulators without a
 /// parameter, as the number of tokens, go by their own name.
 LogicalResult RankState::accumulate(const Contribution &contribution) {
-  nn::SlotOpInterface op = contribution.op;
+  SlotOpInterface op = contribution.op;
   rules.terms.setOrigin(op);
   nn::ParameterOp parameter = symbols.findParameter(op.getSymbol());
   StringRef name = op.getSymbol();
@@ -201,7 +201,7 @@ SmallVector<RankTerm, 2> RankState::getRows(nn::PackOp pack, Slot slot) {
 
 /// A pack lies in the memory of one rank, also where another rank has a pack of
 /// the same members, which are tied.
-LogicalResult RankState::checkRank(nn::SlotOpInterface op, nn::PackOp pack) {
+LogicalResult RankState::checkRank(SlotOpInterface op, nn::PackOp pack) {
   if (int64_t(pack.getRank()) == rank)
     return success();
   return rules.report.wrong(op)
@@ -214,8 +214,7 @@ LogicalResult RankState::checkRank(nn::SlotOpInterface op, nn::PackOp pack) {
 /// 3. Each member is what its own slot holds. If it was written, then with the
 ///    same rows: else the memory holds another part of it.
 /// 4. The type of the op is the declared one of the slot.
-FailureOr<Content> RankState::readPack(nn::SlotOpInterface op,
-                                       nn::PackOp pack) {
+FailureOr<Content> RankState::readPack(SlotOpInterface op, nn::PackOp pack) {
   // 1. The rank.
   if (failed(checkRank(op, pack)))
     return failure();
@@ -259,7 +258,7 @@ FailureOr<Content> RankState::readPack(nn::SlotOpInterface op,
 /// their slots. One that was reduced along its columns has none. Gaps of
 /// gradients have to be zero, because the norm adds up whole
 /// packs.
-LogicalResult RankState::writePack(nn::SlotOpInterface op, nn::PackOp pack,
+LogicalResult RankState::writePack(SlotOpInterface op, nn::PackOp pack,
                                    const Content &content) {
   if (failed(checkRank(op, pack)))
     return failure();

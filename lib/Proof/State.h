@@ -68,7 +68,7 @@ inline bool outlivesStep(nn::Slot slot) {
 
 /// Something that is added up over the microbatches of a step.
 struct Contribution {
-  nn::SlotOpInterface op;
+  SlotOpInterface op;
   Content content; // of one microbatch
 };
 
@@ -85,8 +85,8 @@ public:
     mlir::Operation *writer = nullptr;
   };
 
-  llvm::FailureOr<Content> read(nn::SlotOpInterface op);
-  llvm::LogicalResult write(nn::SlotOpInterface op, const Content &content);
+  llvm::FailureOr<Content> read(SlotOpInterface op);
+  llvm::LogicalResult write(SlotOpInterface op, const Content &content);
   /// All microbatches' sum of a contribution.
   llvm::LogicalResult accumulate(const Contribution &contribution);
 
@@ -103,11 +103,11 @@ private:
   llvm::FailureOr<Stored> find(mlir::Operation *op, llvm::StringRef name,
                                nn::Slot slot);
   Stored &getStored(llvm::StringRef name, nn::Slot slot);
-  llvm::LogicalResult checkRank(nn::SlotOpInterface op, nn::PackOp pack);
-  llvm::FailureOr<Content> readPack(nn::SlotOpInterface op, nn::PackOp pack);
-  llvm::LogicalResult store(nn::SlotOpInterface op, nn::ParameterOp parameter,
+  llvm::LogicalResult checkRank(SlotOpInterface op, nn::PackOp pack);
+  llvm::FailureOr<Content> readPack(SlotOpInterface op, nn::PackOp pack);
+  llvm::LogicalResult store(SlotOpInterface op, nn::ParameterOp parameter,
                             Stored value);
-  llvm::LogicalResult writePack(nn::SlotOpInterface op, nn::PackOp pack,
+  llvm::LogicalResult writePack(SlotOpInterface op, nn::PackOp pack,
                                 const Content &content);
   llvm::SmallVector<RankTerm, 2> getRows(nn::PackOp pack, nn::Slot slot);
 

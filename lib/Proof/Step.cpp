@@ -52,7 +52,7 @@ LogicalResult Interpreter::runCluster(Operation *op) {
 
 /// Contributions are only collected: they count once the whole function has
 /// been interpreted, for all microbatches together.
-LogicalResult Interpreter::runAccess(nn::SlotOpInterface access) {
+LogicalResult Interpreter::runAccess(SlotOpInterface access) {
   switch (access.getAccess()) {
   case nn::SlotAccess::Read: {
     FailureOr<Content> content = state.read(access);
@@ -144,7 +144,7 @@ LogicalResult Interpreter::run(Operation *op) {
   if (auto add = dyn_cast<nn::AddOp>(op);
       add && cast<RankedTensorType>(add.getType()).getRank() == 0)
     return runSum(add);
-  if (auto access = dyn_cast<nn::SlotOpInterface>(op))
+  if (auto access = dyn_cast<SlotOpInterface>(op))
     return runAccess(access);
   if (auto metric = dyn_cast<nn::MetricOp>(op)) {
     state.metrics[metric.getName().str()] = {get(metric.getInput()), {}, op};
@@ -250,6 +250,12 @@ FailureOr<Content> Step::findArgument(func::FuncOp function, unsigned index,
   return failure();
 }
 
+/// Whether the op writes what the step leaves behind, and not only adds to it.
+static bool endsStep(Operation *op) {
+  return isa<MemoryOpInterface>(op) && op->getNumResults() == 0 &&
+         nn::getSlotAccess(op) != nn::SlotAccess::Add;
+}
+
 /// 1. Arguments are what ports have given, in the types that the function
 ///    declares.
 /// 2. Ops are interpreted. None may end the step, and none may meet other
@@ -275,8 +281,7 @@ LogicalResult Step::call(func::FuncOp function) {
   }
   // 2. Ops.
   for (Operation &op : function.getBody().front()) {
-    if (nn::getSlotAccess(&op) == nn::SlotAccess::Replace ||
-        isa<nn::MetricOp>(op)) {
+    if (endsStep(&op)) {
       rules.report.unproven(&op) << "the step is not at its end";
       return failure();
     }

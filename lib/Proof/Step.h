@@ -48,7 +48,7 @@ public:
 
 private:
   llvm::LogicalResult runCluster(mlir::Operation *op);
-  llvm::LogicalResult runAccess(nn::SlotOpInterface access);
+  llvm::LogicalResult runAccess(SlotOpInterface access);
   llvm::LogicalResult runSum(nn::AddOp add);
 
   Rules &rules;

@@ -164,4 +164,19 @@ int64_t getExtent(mlir::Operation *op, llvm::StringRef spec, char letter);
 
 #include "plait/Interfaces/OpInterfaces.h.inc"
 
+namespace plait {
+
+/// How an op takes part in a kernel; nothing for one that does not.
+inline std::optional<FusionRole> findRole(mlir::Operation *op) {
+  auto fusable = llvm::dyn_cast<FusableOpInterface>(op);
+  return fusable ? std::optional(fusable.getFusionRole()) : std::nullopt;
+}
+
+inline bool isReduction(mlir::Operation *op) {
+  std::optional<FusionRole> role = findRole(op);
+  return role && getFacts(*role).reduces;
+}
+
+} // namespace plait
+
 #endif // PLAIT_INTERFACES_OPINTERFACES_H

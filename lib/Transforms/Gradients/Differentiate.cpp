@@ -86,8 +86,8 @@ private:
   void seedOutputs();
   LogicalResult visit(Operation *op);
   void visitReshard(dist::ReshardOp op);
-  LogicalResult visitAccess(nn::SlotOpInterface op);
-  LogicalResult visitRead(nn::SlotOpInterface op);
+  LogicalResult visitAccess(SlotOpInterface op);
+  LogicalResult visitRead(SlotOpInterface op);
   LogicalResult visitDifferentiable(Operation *op);
   SmallVector<Value> buildGradients(Operation *op, ArrayRef<Value> cotangents);
   Operation *keepComparisons(Operation *op, ArrayRef<Operation *> created,
@@ -227,7 +227,7 @@ void Differentiator::visitReshard(dist::ReshardOp op) {
 /// has been scattered to them. That of a parameter which is worked on before it
 /// meets the batch, as in tanh(w) · x, has been combined on its way and is
 /// whole on all ranks: it accumulates as such.
-LogicalResult Differentiator::visitRead(nn::SlotOpInterface op) {
+LogicalResult Differentiator::visitRead(SlotOpInterface op) {
   Value total = sum(op.getTensor());
   if (!total)
     return success();
@@ -367,7 +367,7 @@ Value Differentiator::seedOne(Value loss) {
 
 /// The loss is where differentiation starts: what is added to its sum. The
 /// number of tokens is added up as well, but nothing is trained by it.
-LogicalResult Differentiator::visitAccess(nn::SlotOpInterface op) {
+LogicalResult Differentiator::visitAccess(SlotOpInterface op) {
   if (op.getAccess() == nn::SlotAccess::Read)
     return visitRead(op);
   if (op.getSymbol() == kLossSum)
@@ -380,7 +380,7 @@ LogicalResult Differentiator::visitAccess(nn::SlotOpInterface op) {
 LogicalResult Differentiator::visit(Operation *op) {
   if (auto reshardOp = dyn_cast<dist::ReshardOp>(op))
     visitReshard(reshardOp);
-  else if (auto access = dyn_cast<nn::SlotOpInterface>(op)) {
+  else if (auto access = dyn_cast<SlotOpInterface>(op)) {
     if (failed(visitAccess(access)))
       return failure();
   } else if (failed(visitDifferentiable(op))) {
@@ -532,7 +532,7 @@ static void dropUnusedState(ModuleOp module) {
 
 /// A loss that trains nothing is a mistake in the model.
 static LogicalResult checkTrains(const JointFunctions &joints) {
-  nn::SlotOpInterface loss;
+  SlotOpInterface loss;
   for (auto [stage, joint] : joints)
     for (auto add : nn::findAccesses(joint, nn::SlotAccess::Add)) {
       if (add.getSlot() == nn::Slot::Gradient)

@@ -40,9 +40,7 @@ static bool isForward(Value value) {
 /// The constant with which the gradient of the loss begins, or null. Backward
 /// ops come in the order in which they were made: it is the first of them.
 static Operation *findSeed(Block &body) {
-  auto isLoss = [](nn::SlotOpInterface add) {
-    return add.getSymbol() == kLossSum;
-  };
+  auto isLoss = [](SlotOpInterface add) { return add.getSymbol() == kLossSum; };
   if (llvm::none_of(nn::findAccesses(body.getParentOp(), nn::SlotAccess::Add),
                     isLoss))
     return nullptr;

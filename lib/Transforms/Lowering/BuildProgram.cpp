@@ -95,7 +95,7 @@ private:
   void addTransfer(const Action &action);
   void stand(StringRef name, Category category, int64_t bytes,
              std::optional<bool> host = false);
-  RankedTensorType getMasterType(nn::SlotOpInterface access);
+  RankedTensorType getMasterType(SlotOpInterface access);
   void addAccessed(Operation *op);
   void addStanding();
   SmallVector<int64_t> pack(bool host, int64_t &total);
@@ -283,7 +283,7 @@ findUnreadParameters(ModuleOp module) {
 }
 
 /// What a rank has of the value that `access` has a copy of.
-RankedTensorType ProgramBuilder::getMasterType(nn::SlotOpInterface access) {
+RankedTensorType ProgramBuilder::getMasterType(SlotOpInterface access) {
   nn::ParameterOp parameter = nn::findParameter(access, tables);
   if (!parameter || !parameter.getStateAttr())
     return access.getTensor().getType().clone(
@@ -321,7 +321,7 @@ void ProgramBuilder::addAccessed(Operation *op) {
       type = pack.getSlotType(slot);
     stand(packs.locate(symbol, slot).buffer, category, byteSize(type), host);
   };
-  if (auto own = dyn_cast<nn::SlotOpInterface>(op)) {
+  if (auto own = dyn_cast<SlotOpInterface>(op)) {
     access(own.getSymbol(), own.getSlot(), own.getTensor().getType(),
            plan::isOnHost(own.getTensor()));
     // What is saved is the value, also where nothing updates it.

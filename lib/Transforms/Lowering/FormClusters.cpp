@@ -182,14 +182,14 @@ llvm::SetVector<Operation *> Former::findSources(Operation *op) {
 }
 
 void Former::createUnits() {
-  llvm::DenseMap<Attribute, SmallVector<nn::SlotOpInterface>> accesses;
+  llvm::DenseMap<Attribute, SmallVector<SlotOpInterface>> accesses;
   for (Operation &op : body) {
     if (isFree(&op) && llvm::none_of(op.getUses(), needsMemory))
       continue;
     llvm::SetVector<Operation *> earlier = findSources(&op);
     // Accesses to one parameter keep their order.
-    if (auto access = dyn_cast<nn::SlotOpInterface>(op)) {
-      for (nn::SlotOpInterface other : accesses[access.getSymbolAttr()])
+    if (auto access = dyn_cast<SlotOpInterface>(op)) {
+      for (SlotOpInterface other : accesses[access.getSymbolAttr()])
         if (access.getAccess() != nn::SlotAccess::Read ||
             other.getAccess() != nn::SlotAccess::Read)
           earlier.insert(other);

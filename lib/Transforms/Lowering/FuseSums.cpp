@@ -35,7 +35,7 @@ using namespace plait;
 /// has to lie in a buffer that is not the function's own.
 static bool liesAnywhere(Value value) {
   return llvm::none_of(value.getUsers(),
-                       llvm::IsaPred<nn::SlotOpInterface, nn::MetricOp>);
+                       llvm::IsaPred<SlotOpInterface, nn::MetricOp>);
 }
 
 /// Has the later of two matmuls that `add` adds up add to the earlier one.

@@ -24,14 +24,9 @@
 
 namespace plait {
 
-/// How an op takes part in a kernel; nothing for one that does not.
-std::optional<FusionRole> findRole(mlir::Operation *op);
-
 /// Costs nothing to compute again inside of a kernel: constants, broadcasts,
 /// casts that do not round.
 bool isFree(mlir::Operation *op);
-
-bool isReduction(mlir::Operation *op);
 
 /// Whether a kernel finds what it reads here in memory only: the user is none,
 /// or addresses memory in its own way.

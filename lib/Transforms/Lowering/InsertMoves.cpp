@@ -121,11 +121,11 @@ static OnHost findState(func::FuncOp optimizer, ArrayRef<func::FuncOp> others,
                         const ParameterPacks &packs) {
   llvm::StringSet<> used;
   for (func::FuncOp other : others)
-    other.walk([&](nn::SlotOpInterface op) {
+    other.walk([&](SlotOpInterface op) {
       used.insert(packs.locate(op.getSymbol(), op.getSlot()).buffer);
     });
   OnHost found;
-  optimizer.walk([&](nn::SlotOpInterface op) {
+  optimizer.walk([&](SlotOpInterface op) {
     nn::Slot slot = op.getSlot();
     bool isState = slot == nn::Slot::Value || slot == nn::Slot::Moment1 ||
                    slot == nn::Slot::Moment2;

@@ -153,7 +153,7 @@ plan::PlaceAttr Placer::place(const nn::StepMemory &memory) {
 
 /// The memory that `op` stands for, or null.
 plan::PlaceAttr Placer::ownPlace(Operation *op) {
-  if (auto own = dyn_cast<nn::MemoryOpInterface>(op))
+  if (auto own = dyn_cast<MemoryOpInterface>(op))
     return place(own.getMemory());
   if (isa<ConstantDataOpInterface>(op))
     return place(constantName(op));
@@ -201,7 +201,7 @@ void Placer::setAccumulate(Operation *producer, OpResult result, bool first) {
 /// add them: the addition is done by the producer's own kernel.
 void Placer::setAccumulates(const llvm::StringSet<> &begun) {
   llvm::StringSet<> seen = begun;
-  SmallVector<std::pair<nn::SlotOpInterface, int64_t>> accumulates;
+  SmallVector<std::pair<SlotOpInterface, int64_t>> accumulates;
   // In the order in which the contributions are computed.
   for (auto op : nn::findAccesses(function, nn::SlotAccess::Add))
     accumulates.push_back({op, position[op.getTensor().getDefiningOp()]});

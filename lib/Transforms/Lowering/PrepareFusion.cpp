@@ -23,19 +23,9 @@
 using namespace mlir;
 using namespace plait;
 
-std::optional<FusionRole> plait::findRole(Operation *op) {
-  auto fusable = dyn_cast<FusableOpInterface>(op);
-  return fusable ? std::optional(fusable.getFusionRole()) : std::nullopt;
-}
-
 bool plait::isFree(Operation *op) {
   auto fusable = dyn_cast<FusableOpInterface>(op);
   return fusable && fusable.isFree();
-}
-
-bool plait::isReduction(Operation *op) {
-  std::optional<FusionRole> role = findRole(op);
-  return role && getFacts(*role).reduces;
 }
 
 bool plait::needsMemory(OpOperand &use) {
@@ -47,10 +37,10 @@ bool plait::needsMemory(OpOperand &use) {
 //===----------------------------------------------------------------------===//
 
 /// Writing back what was read changes nothing.
-static bool isWrittenBack(nn::SlotOpInterface access) {
+static bool isWrittenBack(SlotOpInterface access) {
   if (!access || access.getAccess() != nn::SlotAccess::Replace)
     return false;
-  auto source = access.getTensor().getDefiningOp<nn::SlotOpInterface>();
+  auto source = access.getTensor().getDefiningOp<SlotOpInterface>();
   return source && source.getSymbol() == access.getSymbol() &&
          source.getSlot() == access.getSlot();
 }
@@ -66,13 +56,13 @@ static void copyStoredValues(Block &body) {
     // What has no result stores its operands, or returns them.
     if (op.getNumResults())
       continue;
-    if (isWrittenBack(dyn_cast<nn::SlotOpInterface>(op))) {
+    if (isWrittenBack(dyn_cast<SlotOpInterface>(op))) {
       op.erase();
       continue;
     }
     for (OpOperand &operand : op.getOpOperands()) {
       Operation *source = operand.get().getDefiningOp();
-      bool computed = source && !isa<nn::MemoryOpInterface>(source) &&
+      bool computed = source && !isa<MemoryOpInterface>(source) &&
                       !isa<ConstantDataOpInterface>(source);
       bool alone = operand.get().hasOneUse();
       // Kernels and matmuls can add to what is in a buffer, nothing else.

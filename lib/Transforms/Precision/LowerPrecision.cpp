@@ -40,7 +40,7 @@ static void narrow(Value value) {
 /// rounding to bf16 would spoil.
 static void narrow(Operation &op) {
   if (nn::getSlotAccess(&op) == nn::SlotAccess::Read) {
-    auto read = cast<nn::SlotOpInterface>(op);
+    auto read = cast<SlotOpInterface>(op);
     read.setSlot(nn::Slot::Compute);
     narrow(read.getTensor());
   } else if (isa<ShardableOpInterface>(op)) {
@@ -67,7 +67,7 @@ struct LowerPrecisionPass
     Block &body = loss.getBody().front();
     // A model may be written in bf16 already, with casts where its author wants
     // them.
-    auto isCopy = [](nn::SlotOpInterface read) {
+    auto isCopy = [](SlotOpInterface read) {
       return read.getSlot() == nn::Slot::Compute;
     };
     if (llvm::any_of(nn::findAccesses(loss, nn::SlotAccess::Read), isCopy))

@@ -65,7 +65,7 @@ private:
   SmallVector<Attribute> tokenAxes(ArrayRef<int> classesOfDims, unsigned dim);
   ShardingAttr publishedSharding(Value value);
   ShardingAttr divide(Type type, ShardingAttr sharding);
-  void storeParameter(nn::SlotOpInterface read);
+  void storeParameter(SlotOpInterface read);
   void gatherForLayers(Value stored, ShardingAttr found);
   FailureOr<FactorAxes> factorAxes(ShardableOpInterface op);
   LogicalResult splitHeads(ShardableOpInterface op, const FactorRule &rule,
@@ -333,7 +333,7 @@ ShardingAttr Assigner::divide(Type type, ShardingAttr sharding) {
 
 /// A parameter lies as its sharding says, which may be over more axes than its
 /// users want it: then it is gathered for them.
-void Assigner::storeParameter(nn::SlotOpInterface read) {
+void Assigner::storeParameter(SlotOpInterface read) {
   nn::ParameterOp parameter = nn::findParameter(read, tables);
   Value value = read.getTensor();
   ShardingAttr found = publishedSharding(value);
@@ -377,7 +377,7 @@ void Assigner::gatherForLayers(Value stored, ShardingAttr found) {
 /// Types and reshards of one op. What is inserted in front of it belongs to its
 /// layer: checkpointing copies a layer with its reshards or not at all.
 void Assigner::shardOp(Operation *op, const FactorAxes &axes) {
-  if (auto read = dyn_cast<nn::SlotOpInterface>(op))
+  if (auto read = dyn_cast<SlotOpInterface>(op))
     return storeParameter(read);
   auto shardable = dyn_cast<ShardableOpInterface>(op);
   if (!shardable)

@@ -165,7 +165,7 @@ void ShardingProblem::addVariables() {
   function.walk([&](Operation *op) {
     if (layers.representative(op) != op)
       return;
-    if (auto read = dyn_cast<nn::SlotOpInterface>(op)) {
+    if (auto read = dyn_cast<SlotOpInterface>(op)) {
       // All reads of a parameter find it in one place.
       auto [it, isNew] = firstRead.try_emplace(read.getSymbolAttr().getAttr(),
                                                read.getTensor());
@@ -198,7 +198,7 @@ const ShardingProblem::Variable &
 ShardingProblem::variableOf(Value value) const {
   if (Operation *op = value.getDefiningOp()) {
     Operation *first = layers.representative(op);
-    if (auto read = dyn_cast<nn::SlotOpInterface>(first))
+    if (auto read = dyn_cast<SlotOpInterface>(first))
       value = firstRead.find(read.getSymbolAttr().getAttr())->second;
     else
       value = first->getResult(cast<OpResult>(value).getResultNumber());
@@ -279,7 +279,7 @@ int ShardingProblem::nativeState(const FactorRule &rule, unsigned result,
 /// What it is worth to hold only a block of a parameter. Counted once a
 /// parameter, however many read it. A sharding that the user gives is a rule
 /// and not a preference: all other choices are impossible.
-LogicalResult ShardingProblem::addReadCosts(nn::SlotOpInterface read) {
+LogicalResult ShardingProblem::addReadCosts(SlotOpInterface read) {
   const Variable &state = variableOf(read.getTensor());
   nn::ParameterOp parameter = nn::findParameter(read, tables);
   dist::ShardingAttr pinned = nn::getSharding(parameter);
@@ -386,7 +386,7 @@ LogicalResult ShardingProblem::solve() {
   // 3.
   llvm::DenseSet<Attribute> counted;
   WalkResult walk = function.walk([&](Operation *op) {
-    if (auto read = dyn_cast<nn::SlotOpInterface>(op)) {
+    if (auto read = dyn_cast<SlotOpInterface>(op)) {
       if (counted.insert(read.getSymbolAttr()).second &&
           failed(addReadCosts(read)))
         return WalkResult::interrupt();

@@ -92,7 +92,7 @@ private:
   void addOperandCosts(mlir::Operation *op, const Variable &choice,
                        const FactorRule &rule);
   /// Fails where a parameter's sharding asks for what cannot be.
-  mlir::LogicalResult addReadCosts(nn::SlotOpInterface read);
+  mlir::LogicalResult addReadCosts(SlotOpInterface read);
   /// Whether the axis may split a dimension or a factor of class `root`.
   bool canSplit(int root, int64_t extent) const;
   int64_t extentIn(int root, int64_t extent) const;

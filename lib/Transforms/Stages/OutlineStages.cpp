@@ -59,7 +59,7 @@ private:
   func::FuncOp loss;
   /// What reads a parameter's value, or its copy to compute with.
   using SlotKey = std::pair<Attribute, nn::Slot>;
-  static SlotKey keyOf(nn::SlotOpInterface read) {
+  static SlotKey keyOf(SlotOpInterface read) {
     return {read.getSymbolAttr(), read.getSlot()};
   }
   llvm::DenseMap<SlotKey, SmallVector<Value, 1>> reads;
@@ -167,7 +167,7 @@ void Outliner::cloneSources(Operation *user, IRMapping &mapping) {
     copy->removeAttr(pipe::kStageAttr);
     mapping.map(operand, copy->getResult(0));
     // A slot is read once.
-    if (auto read = dyn_cast<nn::SlotOpInterface>(source))
+    if (auto read = dyn_cast<SlotOpInterface>(source))
       for (Value other : reads.lookup(keyOf(read)))
         mapping.map(other, copy->getResult(0));
   }
@@ -235,7 +235,7 @@ LogicalResult Outliner::run() {
   for (StringRef name : {kLossSum, kTokenCount})
     nn::AccumulatorOp::create(builder, loss.getLoc(), name, scalar);
   findBoundaries();
-  for (auto read : loss.getOps<nn::SlotOpInterface>())
+  for (auto read : loss.getOps<SlotOpInterface>())
     reads[keyOf(read)].push_back(read.getTensor());
   for (int64_t stage = 0; stage < stages; ++stage)
     buildStage(stage);

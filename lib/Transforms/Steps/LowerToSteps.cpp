@@ -288,7 +288,7 @@ LogicalResult Converter::convert(Operation *op) {
         return convertConstant(op), success();
       })
       // These only say where a value lies.
-      .Case<nn::MemoryOpInterface, func::ReturnOp>(
+      .Case<MemoryOpInterface, func::ReturnOp>(
           [](Operation *) { return success(); })
       .Default([](Operation *op) -> LogicalResult {
         return op->emitOpError("cannot be executed: no step computes '")

@@ -11,7 +11,7 @@
 include "mlir/IR/OpBase.td"
 
 def NN_MemoryOpInterface : OpInterface<"MemoryOpInterface"> {
-  let cppNamespace = "::plait::nn";
+  let cppNamespace = "::plait";
   let description = [{
     An op that computes nothing: it says which memory of a step its result is, or
     which its operand goes to. No step of a plan is made of it.
@@ -22,7 +22,7 @@ def NN_MemoryOpInterface : OpInterface<"MemoryOpInterface"> {
 }
 
 def NN_DropoutOpInterface : OpInterface<"DropoutOpInterface"> {
-  let cppNamespace = "::plait::nn";
+  let cppNamespace = "::plait";
   let description = "An op that may drop elements at random while it trains.";
   let methods = [
     InterfaceMethod<"Makes it compute the same without; may erase it.",
@@ -31,7 +31,7 @@ def NN_DropoutOpInterface : OpInterface<"DropoutOpInterface"> {
 }
 
 def NN_SlotOpInterface : OpInterface<"SlotOpInterface"> {
-  let cppNamespace = "::plait::nn";
+  let cppNamespace = "::plait";
   let description = [{
     An op that reads, replaces or adds to a slot of a parameter or a pack, or to
     an accumulator: all that a step remembers goes through such ops.

@@ -56,10 +56,10 @@ struct Term {
   };
 
   Kind kind;
-  llvm::StringRef name;  // of a leaf or of what is applied
-  mlir::Attribute attrs; // what else the op says; may be null
-  llvm::SmallVector<Argument, 2> arguments;
-  llvm::SmallVector<int64_t, 4> shape;
+  llvm::StringRef name = {};  // of a leaf or of what is applied
+  mlir::Attribute attrs = {}; // what else the op says; may be null
+  llvm::SmallVector<Argument, 2> arguments = {};
+  llvm::SmallVector<int64_t, 4> shape = {};
   /// In the order of creation, so that output does not depend on addresses.
   unsigned id = 0;
   /// Whether the claim computes it.

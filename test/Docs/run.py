@@ -124,7 +124,7 @@ def read_flags(tools: Tools, *command: str) -> set[str]:
 
 
 def check_options(tools: Tools, command: str, documented: dict) -> str:
-    """Every option is in docs/, and the guide's tables name no other."""
+    """Every option is in docs/, and its tables there name no other."""
     flags = read_flags(tools, *command.split())
     flags -= {"--help", "--help-all", "--version"}
     missing = sorted(flags - documented["anywhere"])
@@ -135,18 +135,18 @@ def check_options(tools: Tools, command: str, documented: dict) -> str:
 
 
 def documented_flags() -> dict[str, set[str]]:
-    """The options that any page names, and by heading of the guide those in
-    the first column of its tables."""
+    """The options that any page names, and by heading those in the first column
+    of the tables below it."""
     documented = {"anywhere": set()}
     for page in find_pages():
-        documented["anywhere"] |= set(FLAG.findall(page.read_text()))
-    heading = ""
-    for line in (ROOT / "docs" / "UserGuide.md").read_text().splitlines():
-        if line.startswith("#"):
-            heading = line.lstrip("# ").strip("`")
-        elif line.startswith("| `-"):
-            cell = line.split("|")[1]
-            documented.setdefault(heading, set()).update(FLAG.findall(cell))
+        text, heading = page.read_text(), ""
+        documented["anywhere"] |= set(FLAG.findall(text))
+        for line in text.splitlines():
+            if line.startswith("#"):
+                heading = line.lstrip("# ").strip("`")
+            elif line.startswith("| `-"):
+                cell = line.split("|")[1]
+                documented.setdefault(heading, set()).update(FLAG.findall(cell))
     return documented
 
 

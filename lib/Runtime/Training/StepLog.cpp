@@ -7,7 +7,7 @@
 //
 // One JSON object a line for every step, for scripts to read. Fields that do
 // not apply to a step are left out; numbers that JSON has no text for are null.
-// docs/UserGuide.md has the keys.
+// docs/Running.md has the keys.
 //
 //===----------------------------------------------------------------------===//
 

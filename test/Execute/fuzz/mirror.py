@@ -5,7 +5,7 @@
 #
 #===-----------------------------------------------------------------------===#
 """What the operations of graph.py compute, in PyTorch, which differentiates
-them; and a training step as docs/UserGuide.md defines it. In fp64 this is the
+them; and a training step as docs/Running.md defines it. In fp64 this is the
 truth; with noise, or in bf16, it says how much rounding alone moves a model."""
 
 import dataclasses

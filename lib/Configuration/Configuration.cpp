@@ -229,11 +229,14 @@ Recompute Recomputation::Stage::getKind(int layer) const {
 }
 
 /// By comparison with each of the four that there are: equal meanings are equal
-/// values, see parse().
+/// values, see parse(). A search asks for every cell: nothing is allocated.
 std::optional<Recompute> Recomputation::getUniform() const {
+  if (stages.size() != 1)
+    return std::nullopt;
   for (Recompute kind : {Recompute::Auto, Recompute::None, Recompute::Selective,
                          Recompute::Full})
-    if (*this == Recomputation(kind))
+    if (stages.front() == makeStage(kind) &&
+        isAuto == (kind == Recompute::Auto))
       return kind;
   return std::nullopt;
 }

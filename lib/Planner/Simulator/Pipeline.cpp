@@ -311,16 +311,43 @@ private:
   static constexpr size_t maximumEntries = size_t(1) << 22;
   using Key = std::tuple<const schedule::Generator *, uint32_t, uint32_t,
                          uint32_t, double, double>;
+  /// An order, or that there is none, once it has been made.
+  struct Order {
+    std::once_flag made;
+    CompiledResult result{std::shared_ptr<const CompiledSchedule>()};
+  };
+  void make(Order &order, const schedule::Generator &generator,
+            const Problem &problem, const schedule::GeneratorOptions &options);
+
   std::mutex mutex;
-  std::map<Key, std::shared_ptr<const CompiledSchedule>> known;
+  std::map<Key, std::shared_ptr<Order>> known;
   size_t entries = 0;
 };
 
 } // namespace
 
-/// The lock is held for look-ups only. Two threads that miss at once both
-/// generate, and the first one's order is kept: orders are deterministic, so
-/// that it does not matter whose.
+void ScheduleCache::make(Order &order, const schedule::Generator &generator,
+                         const Problem &problem,
+                         const schedule::GeneratorOptions &options) {
+  Result<Schedule> schedule =
+      schedule::generate(generator.name, problem, options);
+  if (!schedule.ok()) {
+    order.result = schedule.status();
+    return;
+  }
+  auto compiled = std::make_shared<const CompiledSchedule>(*schedule);
+  order.result = compiled;
+  std::lock_guard<std::mutex> lock(mutex);
+  if (entries + compiled->size() > maximumEntries) {
+    known.clear();
+    entries = 0;
+  }
+  entries += compiled->size();
+}
+
+/// The lock is held for look-ups only. Neighbours in a search ask for the same
+/// order at the same time: the first one makes it, which takes long, and the
+/// others wait for it.
 CompiledResult ScheduleCache::get(const schedule::Generator &generator,
                                   const Problem &problem,
                                   const StageCost &costs) {
@@ -328,26 +355,17 @@ CompiledResult ScheduleCache::get(const schedule::Generator &generator,
       getGeneratorOptions(generator, problem, costs);
   Key key(&generator, problem.stages, problem.chunks, problem.microbatches,
           options.costs.backwardInput, options.costs.backwardWeight);
+  std::shared_ptr<Order> order;
   {
     std::lock_guard<std::mutex> lock(mutex);
-    auto found = known.find(key);
-    if (found != known.end())
-      return found->second;
+    std::shared_ptr<Order> &entry = known[key];
+    if (!entry)
+      entry = std::make_shared<Order>();
+    order = entry;
   }
-  // Others need not wait; who asks for the same makes the same.
-  Result<Schedule> schedule =
-      schedule::generate(generator.name, problem, options);
-  if (!schedule.ok())
-    return schedule.status();
-  auto compiled = std::make_shared<const CompiledSchedule>(*schedule);
-  std::lock_guard<std::mutex> lock(mutex);
-  if (entries + compiled->size() > maximumEntries) {
-    known.clear();
-    entries = 0;
-  }
-  auto [kept, isNew] = known.emplace(key, compiled);
-  entries += isNew ? compiled->size() : 0;
-  return kept->second;
+  std::call_once(order->made,
+                 [&] { make(*order, generator, problem, options); });
+  return order->result;
 }
 
 //===----------------------------------------------------------------------===//

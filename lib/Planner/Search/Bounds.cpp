@@ -22,8 +22,12 @@
 // of weights run apart, the last action need not be one that the stages in
 // front wait for: their forward, and m W[r].
 //
-// Layers are whole: some rank has L / p of L layers, rounded up, and so takes m
-// times as many of the fastest ones.
+// Layers are whole, and that is so before a cut is known, too: in a step of S
+// seconds rank r is through with no more than (S - o[r]) / (m l) of them,
+// rounded down, where l is the fastest one and o[r] what the rank has to wait
+// for or to do beside its layers: a layer of each stage in front, messages, and
+// embedding and head m times where they are. The step takes no less than the
+// least S with which all ranks together are through with all layers.
 //
 // Beside the pipeline: the rank with the most parameters has no fewer than the
 // mean, and what it exchanges hides behind one microbatch's passes at most. In
@@ -50,12 +54,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 using namespace plait;
 using namespace plait::planner;
-
-/// Estimates and bounds add up the same terms in another order.
-static constexpr double rounding = 1 - 1e-9;
 
 const Result<Probe> &Bounds::getProbe(const Work &work,
                                       const Configuration &configuration,
@@ -101,10 +103,12 @@ Result<Probe> Bounds::makeLeastProbe(const Work &work,
     memory.activations =
         std::min(memory.activations, found->memory.activations);
     double layer = std::min(least->layer, found->layer);
+    double passed = std::min(least->passed, found->passed);
     if (found->work() < least->work())
       least = *found;
     least->memory = memory;
     least->layer = layer;
+    least->passed = passed;
   }
   return *least;
 }
@@ -135,7 +139,11 @@ Result<Probe> Bounds::makeProbe(const Work &work,
   probe.backwardWeight = time.backwardWeight;
   probe.overhead = estimate.overheadSeconds;
   probe.layers = work.layers();
-  probe.layer = estimator.getLeastLayer();
+  const Estimator::Pieces pieces = estimator.getPieces();
+  probe.layer = pieces.layer;
+  probe.passed = splits ? pieces.forward : pieces.layer;
+  probe.before = pieces.before;
+  probe.after = pieces.after;
   probe.memory = estimate.memory.front();
   probe.parameters = probe.memory.parameters / elementBytes(training.precision);
   // What is kept for gradients of weights that run apart depends on the
@@ -157,28 +165,77 @@ double Bounds::getIdealSeconds(const Probe &probe,
       std::max(microbatches * probe.work() / configuration.pipeline,
                (probe.forward + probe.backwardInput) / cluster.device.burst);
   double wait = getWaitShare(configuration.data, training.framework);
-  return rounding * (pipeline * (1 + wait) + probe.overhead);
+  return boundRounding * (pipeline * (1 + wait) + probe.overhead);
+}
+
+/// The least S with which the sum over ranks of floor((S - starts[r]) / layer)
+/// is as many as `layers`; `starts` is used up.
+static double dealLayers(std::vector<double> &starts, int64_t layers,
+                         double layer) {
+  // Where all ranks have begun, whole layers take no less than parts of them.
+  double sum = std::accumulate(starts.begin(), starts.end(), 0.0);
+  double seconds = std::max(*std::max_element(starts.begin(), starts.end()),
+                            (sum + double(layers) * layer) / starts.size());
+  // In these a rank is through with so many; then, one after the other, ranks
+  // are through with one more.
+  int64_t left = layers;
+  for (double &start : starts) {
+    double whole = std::floor((seconds - start) / layer);
+    left -= int64_t(whole);
+    start += (whole + 1) * layer;
+  }
+  if (left <= 0)
+    return seconds;
+  auto last = starts.begin() + std::min<int64_t>(left, starts.size()) - 1;
+  std::nth_element(starts.begin(), last, starts.end());
+  return *last;
+}
+
+/// The banner's bound of whole layers. A stage has at least one, but for the
+/// ends, which may have a stage to themselves, and what a given cut leaves out.
+double Bounds::getCutSeconds(const Work &work, const Probe &probe,
+                             const Configuration &configuration,
+                             bool splits) const {
+  double microbatches = double(configuration.microbatches(training));
+  schedule::Problem problem;
+  problem.stages = uint32_t(configuration.pipeline);
+  problem.chunks = uint32_t(configuration.chunks);
+  if (auto generator = schedule::findGenerator(configuration.schedule);
+      generator.ok())
+    problem.placement = (*generator)->placement;
+  const std::vector<int> &given = configuration.layers;
+  auto empty = given.empty() ? 1 : std::ranges::count(given, 0);
+  double message =
+      (splits ? 1 : 2) *
+      getTransfer({work, cluster, training, configuration}).seconds;
+  // A search asks for every cell.
+  static thread_local std::vector<double> starts;
+  starts.resize(problem.stages);
+  for (size_t rank = 0; rank < starts.size(); ++rank)
+    starts[rank] = double(rank) * message +
+                   std::max(0.0, double(rank) - double(empty)) * probe.passed;
+  starts.front() += microbatches * probe.before;
+  starts[problem.rankOf(problem.virtualStages() - 1)] +=
+      microbatches * probe.after;
+  return dealLayers(starts, probe.layers, microbatches * probe.layer);
 }
 
 /// The larger of the bounds that need no cut. That for one chunk and whole
-/// backwards is the banner's second, that for whole layers its last on time.
-double Bounds::getSeconds(const Probe &probe,
+/// backwards is the banner's second.
+double Bounds::getSeconds(const Work &work, const Probe &probe,
                           const Configuration &configuration,
                           bool splits) const {
-  double microbatches = double(configuration.microbatches(training));
-  int64_t stages = configuration.pipeline;
-  // Whole layers: some rank has at least the mean, rounded up.
-  int64_t most = (probe.layers + stages - 1) / stages;
-  double pipeline = microbatches * double(most) * probe.layer;
+  double pipeline = getCutSeconds(work, probe, configuration, splits);
   if (!splits && configuration.chunks == 1) {
     // The cut that makes all ranks end together, if layers could be divided.
+    double microbatches = double(configuration.microbatches(training));
     double rest = std::pow(1 - 1 / microbatches, configuration.pipeline);
     pipeline = std::max(pipeline, probe.work() / (1 - rest));
   }
   pipeline /= cluster.device.burst;
   double wait = getWaitShare(configuration.data, training.framework);
   return std::max(getIdealSeconds(probe, configuration),
-                  rounding * (pipeline * (1 + wait) + probe.overhead));
+                  boundRounding * (pipeline * (1 + wait) + probe.overhead));
 }
 
 /// The window to hide behind is as large as a step of `seconds` can have it, so
@@ -191,8 +248,8 @@ double Bounds::getStepSeconds(double parameters, const Context &context,
   load.microbatches = context.configuration.microbatches(training);
   load.forward = load.backward =
       seconds * cluster.device.burst / double(load.microbatches);
-  return rounding * (getDataSeconds(load, context) +
-                     getOptimizerCost(load, context).seconds);
+  return boundRounding * (getDataSeconds(load, context) +
+                          getOptimizerCost(load, context).seconds);
 }
 
 /// Some rank has at least the mean of the parameters.
@@ -223,12 +280,12 @@ double Bounds::getBytes(const Probe &probe,
   if (!offloadsOptimizer(configuration.offload))
     resident += memory.optimizer * share(1);
   if (offloadsActivations(configuration.offload))
-    return rounding * resident / configuration.pipeline;
+    return boundRounding * resident / configuration.pipeline;
   Result<const schedule::Generator *> generator =
       schedule::findGenerator(configuration.schedule);
   bool holdsAll = generator.ok() && (*generator)->holdsAll;
   double held = holdsAll ? double(configuration.microbatches(training)) : 1;
-  return rounding * (resident + held * memory.activations) /
+  return boundRounding * (resident + held * memory.activations) /
          configuration.pipeline;
 }
 
@@ -285,20 +342,25 @@ Bounds::makeStageProbe(const Work &work,
 }
 
 /// Kept for all numbers of microbatches and replicas, which are left out of the
-/// key. With one chunk the cut does not depend on the schedule but for whether
-/// it splits. Two threads may make the same one; the first to be entered is
-/// used.
+/// key, and for all schedules that place stages alike and split backwards
+/// alike. Two threads may make the same one; the first to be entered is used.
 std::shared_ptr<const StageProbe>
 Bounds::getStageProbe(const Work &work, const Configuration &configuration,
                       bool splits) {
   Configuration one = configuration;
   one.data = 1;
   one.zero = 0;
+  // One chunk lies the same way in every placement.
   if (one.chunks == 1)
     one.schedule = splits ? "zb-h1" : "1f1b";
+  Result<const schedule::Generator *> generator =
+      schedule::findGenerator(one.schedule);
+  if (!generator.ok())
+    return nullptr;
   StageKey key(&work, one.context, one.contextParallel, one.pipeline,
-               one.chunks, one.microBatch, one.recompute, one.schedule,
-               one.layers, offloadsActivations(one.offload));
+               one.chunks, one.microBatch, one.recompute,
+               (*generator)->placement, splits, one.layers,
+               offloadsActivations(one.offload));
   {
     std::lock_guard<std::mutex> lock(mutex);
     auto found = stageProbes.find(key);
@@ -439,7 +501,7 @@ bool Bounds::isBeatenBy(const Work &work, const Configuration &configuration,
   pipeline = sharedSeconds(pipeline, busy, cluster.device);
   pipeline *= 1 + getWaitShare(configuration.data, framework);
   // 2. Against the time.
-  if (rounding * (pipeline + framework.stepSeconds) +
+  if (boundRounding * (pipeline + framework.stepSeconds) +
           getStepSeconds(probe->parameters, context, seconds) >=
       seconds)
     return true;
@@ -448,95 +510,7 @@ bool Bounds::isBeatenBy(const Work &work, const Configuration &configuration,
   for (size_t rank = 0; rank < probe->work.size(); ++rank) {
     StageMemory memory = getMemory(probe->holdings[rank], context);
     memory.activations = (*held)[rank] * probe->held[rank];
-    bytes = std::max(bytes, rounding * memory.peak());
+    bytes = std::max(bytes, boundRounding * memory.peak());
   }
   return bytes > cluster.device.usableBytes();
-}
-
-//===----------------------------------------------------------------------===//
-// Work that has not been asked for
-//===----------------------------------------------------------------------===//
-
-/// Seconds of one sequence: no tile is faster than the best one, no wave is
-/// fuller than full, and a shorter contraction has more ramp, not less.
-static double getLeastMatmul(const Operation &op, const Device &device,
-                             const Training &training) {
-  if (op.scaled == Operation::Scaled::None)
-    return 0;
-  const MatrixUnit &unit = device.matrix;
-  double efficiency = 0;
-  for (const Tile &tile : unit.tiles)
-    efficiency = std::max(efficiency, tile.efficiency);
-  // Where the contraction grows with the microbatch, its ramp vanishes.
-  double trips = std::max(1.0, double(op.k) / unit.tileK);
-  if (op.scaled != Operation::Scaled::K)
-    efficiency *= trips / (trips + unit.rampTrips);
-  double flops =
-      2.0 * double(op.batch) * double(op.m) * double(op.n) * double(op.k);
-  double peak = device.peak(training.precision) *
-                std::min(efficiency, unit.sustainedFraction);
-  return flops / peak;
-}
-
-/// Fused, at the best efficiency of the table for any head size; otherwise at
-/// the peak, which two matmuls with a softmax in between do not reach.
-static double getLeastAttention(const Operation &op, const Device &device,
-                                const Training &training) {
-  bool forward = op.pass == Pass::Forward;
-  const auto &table =
-      forward ? device.attention.forward : device.attention.backward;
-  bool fused = training.flashAttention && !table.empty();
-  double efficiency = 1;
-  if (fused) {
-    efficiency = 0;
-    for (auto [headSize, reached] : table)
-      efficiency = std::max(efficiency, reached);
-    efficiency *= training.framework.attentionFraction;
-  }
-  // Fused attention computes the scores again; a causal mask leaves half of
-  // them.
-  double matmuls = forward ? 2 : fused ? 5 : 4;
-  double scores = double(op.heads) * double(op.queries) * double(op.keys) *
-                  (op.causal ? 0.5 : 1);
-  return matmuls * 2 * scores * op.headSize /
-         (device.peak(training.precision) * efficiency);
-}
-
-/// Seconds of one sequence on one rank of `tensor`, at the very least.
-static double getLeastSeconds(const Operation &op, double share, Group group,
-                              const Cluster &cluster,
-                              const Training &training) {
-  const Device &device = cluster.device;
-  double element = elementBytes(training.precision);
-  if (op.kind == OperationKind::Collective) {
-    if (op.pass != Pass::Forward)
-      return 0; // may be hidden
-    double batch = double(training.globalBatch);
-    return collectiveSeconds(op.collective,
-                             op.collectiveElements(batch) * element, group,
-                             cluster) /
-           batch;
-  }
-  if (op.kind == OperationKind::Matmul)
-    return share * getLeastMatmul(op, device, training);
-  if (op.kind == OperationKind::Attention)
-    return share * getLeastAttention(op, device, training);
-  double bytes =
-      op.elementsPerSequence * element + op.fourBytePerSequence * sizeof(float);
-  return share * bytes / getMemoryRate(device);
-}
-
-/// As if every operation could be split: work scales with a rank's share,
-/// collectives of the forward pass are those of the new group. What the
-/// backward pass communicates may be hidden and counts as nothing.
-double planner::getTensorBound(const Work &work, int tensor, int ranks,
-                               const Cluster &cluster,
-                               const Training &training) {
-  Group group{tensor, std::min(tensor, cluster.devicesPerNode)};
-  double share = double(work.tensorParallel) / tensor;
-  double seconds = 0;
-  for (int block : work.order)
-    for (const Operation &op : work.blocks[block].operations)
-      seconds += getLeastSeconds(op, share, group, cluster, training);
-  return rounding * seconds * double(training.globalBatch) * tensor / ranks;
 }

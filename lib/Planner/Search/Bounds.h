@@ -24,12 +24,17 @@
 
 namespace plait::planner {
 
+/// Estimates and bounds add up the same terms in another order.
+inline constexpr double boundRounding = 1 - 1e-9;
+
 /// One microbatch through the whole model on one stage of tp x cp ranks.
 struct Probe {
   double forward = 0, backwardInput = 0, backwardWeight = 0;
   double overhead = 0; // once a step
   int64_t layers = 0;
-  double layer = 0;      // seconds of the fastest one
+  // Seconds: of the fastest layer, of what stages behind one wait for before
+  // they begin and once they are done, and of what is no layer.
+  double layer = 0, passed = 0, before = 0, after = 0;
   double parameters = 0; // elements
   StageMemory memory;
   double work() const { return forward + backwardInput + backwardWeight; }
@@ -58,9 +63,10 @@ public:
   getProbe(const Work &work, const Configuration &configuration, bool splits);
 
   /// Seconds of a step that no cut of the layers beats, with the mesh, the
-  /// microbatch and the schedule of `configuration`.
-  double getSeconds(const Probe &probe, const Configuration &configuration,
-                    bool splits) const;
+  /// microbatch and the schedule of `configuration`. The same for all schedules
+  /// of several chunks that place the model's ends alike.
+  double getSeconds(const Work &work, const Probe &probe,
+                    const Configuration &configuration, bool splits) const;
 
   /// The same for any schedule: work evenly spread, no bubble.
   double getIdealSeconds(const Probe &probe,
@@ -88,6 +94,8 @@ private:
                 bool splits);
   std::shared_ptr<const StageProbe>
   makeStageProbe(const Work &work, const Configuration &configuration) const;
+  double getCutSeconds(const Work &work, const Probe &probe,
+                       const Configuration &configuration, bool splits) const;
   using Held = std::shared_ptr<const std::vector<double>>;
   Held getHeld(const Configuration &configuration);
   double getStepSeconds(double parameters, const Context &context,
@@ -109,9 +117,9 @@ private:
   Result<Probe> makeLeastProbe(const Work &work,
                                const Configuration &configuration, bool splits);
   std::map<Key, Result<Probe>> probes;
-  using StageKey =
-      std::tuple<const Work *, int, ContextParallel, int, int, int64_t,
-                 Recomputation, std::string, std::vector<int>, bool>;
+  using StageKey = std::tuple<const Work *, int, ContextParallel, int, int,
+                              int64_t, Recomputation, schedule::Placement, bool,
+                              std::vector<int>, bool>;
   using HeldKey = std::tuple<std::string, int, int, int64_t>;
   std::mutex mutex; // of what follows
   std::map<StageKey, std::shared_ptr<const StageProbe>> stageProbes;

@@ -249,7 +249,8 @@ void Explorer::addNode(Node node) {
   double usable = input.cluster.device.usableBytes();
   std::vector<int> zeros = choices.getZeroStages(node.mesh);
   node.seconds =
-      bounds.getSeconds(*node.probe, configuration, node.splits) + node.step;
+      bounds.getSeconds(*node.work, *node.probe, configuration, node.splits) +
+      node.step;
   configuration.zero = zeros.front();
   if (bounds.getBytes(*node.probe, configuration) > usable ||
       isFasterOffloaded(node))

@@ -45,10 +45,9 @@ double Explorer::getLeastSeconds(const Work &work, int context) {
 
 /// Unless a bound says at once that it is slower than all devices together.
 void Explorer::addIdleMesh(const Work &work, const Mesh &mesh) {
-  constexpr double rounding = 1 - 1e-9;
   double sequences = double(input.training.globalBatch) / mesh.data;
   double least = getLeastSeconds(work, mesh.context) * sequences /
-                 mesh.pipeline * rounding;
+                 mesh.pipeline * boundRounding;
   if (least < fullSeconds && idleMeshes.insert({&work, mesh}).second)
     addMesh(work, mesh);
 }

@@ -23,6 +23,7 @@
 #include "plait/Schedule/StageCut.h"
 
 #include <limits>
+#include <tuple>
 
 using namespace plait;
 using namespace plait::planner;
@@ -51,6 +52,17 @@ const std::vector<StageTime> &Estimator::timeBlocks(Recompute kind) {
   return times;
 }
 
+/// Seconds of what comes before the layers and of what comes after them.
+std::pair<double, double> Estimator::timeEnds(Recompute kind) {
+  const std::vector<StageTime> &times = timeBlocks(kind);
+  double before = 0, after = 0;
+  for (int i = 0; i < work.before; ++i)
+    before += times[work.order[i]].sum();
+  for (int i = 0; i < work.after; ++i)
+    after += times[work.order[work.order.size() - 1 - i]].sum();
+  return {before, after};
+}
+
 /// A given cut is taken as it is. Otherwise stages are cut by the seconds of
 /// their layers, with what comes before and after them as loads of the first
 /// and the last stage. Where the model has no such blocks, no load is given
@@ -61,15 +73,10 @@ void Estimator::cut(Recompute kind) {
     return;
   }
   const std::vector<StageTime> &times = timeBlocks(kind);
-  auto getSeconds = [&](int place) { return times[work.order[place]].sum(); };
   std::vector<double> costs(size_t(work.layers()));
   for (size_t i = 0; i < costs.size(); ++i)
-    costs[i] = getSeconds(work.before + int(i));
-  double before = 0, after = 0;
-  for (int i = 0; i < work.before; ++i)
-    before += getSeconds(i);
-  for (int i = 0; i < work.after; ++i)
-    after += getSeconds(int(work.order.size()) - 1 - i);
+    costs[i] = times[work.order[work.before + i]].sum();
+  auto [before, after] = timeEnds(kind);
   schedule::Problem problem;
   problem.stages = uint32_t(configuration.pipeline);
   problem.chunks = uint32_t(configuration.chunks);
@@ -435,13 +442,17 @@ Status Estimator::runStages() {
 }
 
 /// Uses the times that run() has computed and kept.
-double Estimator::getLeastLayer() {
+Estimator::Pieces Estimator::getPieces() {
   Recompute kind = *configuration.recompute.getUniform();
-  double least = std::numeric_limits<double>::max();
-  for (int i = 0; i < int(work.layers()); ++i)
-    least =
-        std::min(least, timeBlocks(kind)[work.order[work.before + i]].sum());
-  return least;
+  constexpr double never = std::numeric_limits<double>::max();
+  Pieces pieces{never, never};
+  for (int i = 0; i < int(work.layers()); ++i) {
+    const StageTime &time = timeBlocks(kind)[work.order[work.before + i]];
+    pieces.layer = std::min(pieces.layer, time.sum());
+    pieces.forward = std::min(pieces.forward, time.forward);
+  }
+  std::tie(pieces.before, pieces.after) = timeEnds(kind);
+  return pieces;
 }
 
 /// 1. Arguments are checked, and the schedule is looked up.

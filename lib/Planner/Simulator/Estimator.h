@@ -37,9 +37,13 @@ public:
   /// The stages and their times alone, as run() would cut them, without a
   /// schedule. Recomputation is not Auto.
   Status runStages();
-  /// Seconds of the fastest layer for one microbatch, once that has run.
-  /// Recomputation is one kind.
-  double getLeastLayer();
+  /// Seconds of one microbatch, once that has run: of the fastest layer, of the
+  /// fastest forward pass of one, and of what comes before the layers and after
+  /// them. Recomputation is one kind.
+  struct Pieces {
+    double layer = 0, forward = 0, before = 0, after = 0;
+  };
+  Pieces getPieces();
 
   Estimate &getResult() { return result; }
   const schedule::Generator &getGenerator() const { return *generator; }
@@ -59,6 +63,7 @@ private:
   Status makePipeline(Microbatches microbatches);
   /// By block; computed when it is asked for.
   const std::vector<StageTime> &timeBlocks(Recompute kind);
+  std::pair<double, double> timeEnds(Recompute kind);
   /// Layers by virtual stage, for layers of which `kind` is recomputed.
   void cut(Recompute kind);
   StageBlocks makeStage(size_t stage, const Recomputation::Stage &kinds) const;

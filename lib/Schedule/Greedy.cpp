@@ -74,6 +74,7 @@ constexpr ActionKind kinds[] = {ActionKind::Forward, ActionKind::BackwardInput,
 
 /// A virtual stage.
 struct Stage {
+  uint32_t rank;                   // problem.rankOf, without its divisions
   double durations[3];             // F, I, W
   double size;                     // of what a microbatch holds
   uint32_t counts[3] = {0, 0, 0};  // started
@@ -112,6 +113,7 @@ public:
   GreedyResult run();
 
 private:
+  bool findCandidates(uint32_t rank, double now);
   void decide(uint32_t rank, double now);
   void decideIdle(uint32_t rank, double now, double next, bool blocked);
   void start(uint32_t rank, uint32_t chunk, Work work, double now);
@@ -135,6 +137,7 @@ private:
   std::vector<Stage> stages;
   std::vector<Rank> ranks;
   Agenda agenda;
+  std::vector<Candidate> candidates; // of the rank that decides
   GreedyResult result;
 };
 
@@ -154,6 +157,7 @@ Greedy::Greedy(const Problem &problem, const Costs &costs,
     actions.reserve(3 * size_t(problem.chunks) * m);
   for (uint32_t index = 0; index < stages.size(); ++index) {
     Stage &stage = stages[index];
+    stage.rank = problem.rankOf(index);
     double durations[] = {costs.forwardOf(index), costs.backwardInputOf(index),
                           costs.backwardWeightOf(index)};
     std::copy_n(durations, 3, stage.durations);
@@ -164,7 +168,7 @@ Greedy::Greedy(const Problem &problem, const Costs &costs,
     // must not decide who goes first.
     for (double duration : durations) {
       tolerance = std::max(tolerance, 1e-9 * duration);
-      ranks[problem.rankOf(index)].work += m * duration;
+      ranks[stage.rank].work += m * duration;
     }
   }
   agenda.set(0, 0);
@@ -174,7 +178,7 @@ Greedy::Greedy(const Problem &problem, const Costs &costs,
 /// from another rank.
 void Greedy::post(uint32_t stage, Work work, uint32_t microbatch, uint32_t from,
                   double time) {
-  uint32_t rank = problem.rankOf(stage);
+  uint32_t rank = stages[stage].rank;
   time += rank == from ? 0 : transfer;
   stages[stage].arrivals[work][microbatch] = time;
   // A rank that waits looks again; one that works does so at its end anyway.
@@ -301,41 +305,43 @@ void Greedy::decideIdle(uint32_t index, double now, double next, bool blocked) {
   agenda.set(index, next);
 }
 
-/// 1. Where a pattern has a window, the earliest start that the pattern has
-///    among the candidates is found, whether its input has arrived or not.
+/// What the rank may do next, whether its input has arrived or not. A forward
+/// without a place in memory is left out, and returned is whether that is all
+/// that one lacks: an input gradient always has one.
+bool Greedy::findCandidates(uint32_t index, double now) {
+  candidates.clear();
+  bool blocked = false;
+  for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk)
+    for (Work work : {F, I})
+      if (Candidate other = getCandidate(index, chunk, work);
+          work == I || hasPlace(index, chunk))
+        candidates.push_back(other);
+      else
+        blocked |= other.arrival <= now + tolerance;
+  return blocked;
+}
+
+/// 1. The earliest start that the pattern has among the candidates is found:
+///    it may still be on its way, and what comes more than the window after it
+///    must wait for it.
 /// 2. Of the candidates that may start, have their input and are within the
 ///    window of that, the first by priority is started.
 /// 3. Otherwise the rank fills the time or waits until the next input that is
 ///    known.
 void Greedy::decide(uint32_t index, double now) {
-  Candidate best;
+  bool blocked = findCandidates(index, now);
   double next = never, first = never; // arrival; priority
-  bool blocked = false;
-  // A forward without a place in memory is left out, and noted if that is all
-  // that it lacks: an input gradient always has one.
-  auto forEach = [&](auto visit) {
-    for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk)
-      for (Work work : {F, I})
-        if (Candidate other = getCandidate(index, chunk, work);
-            work == I || hasPlace(index, chunk))
-          visit(other);
-        else
-          blocked |= other.arrival <= now + tolerance;
-  };
-  // What the pattern has first may still be on its way: what comes more than
-  // the window after it must wait for it.
-  if (policy.pattern && policy.window != never)
-    forEach([&](const Candidate &other) {
-      first = std::min(first, other.priority);
-    });
-  forEach([&](const Candidate &other) {
+  for (const Candidate &other : candidates)
+    first = std::min(first, other.priority);
+  Candidate best;
+  for (const Candidate &other : candidates) {
     if (other.priority > first + policy.window)
-      return;
+      continue;
     if (other.arrival > now + tolerance)
       next = std::min(next, other.arrival);
     else if (other.priority < best.priority)
       best = other;
-  });
+  }
   if (best.priority != never)
     return start(index, best.chunk, best.work, now);
   decideIdle(index, now, next, blocked);

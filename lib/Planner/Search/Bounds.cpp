@@ -67,19 +67,22 @@ const Result<Probe> &Bounds::getProbe(const Work &work,
       configuration.recompute.getUniform().value_or(Recompute::Auto), splits);
 }
 
-/// Kept by everything that it depends on, refusals as well.
+/// Kept by everything that it depends on, refusals as well. A search asks for
+/// all of a microbatch in a row.
 const Result<Probe> &Bounds::getProbeOf(const Work &work,
                                         const Configuration &configuration,
                                         Recompute kind, bool splits) {
-  Key key(&work, configuration.context, configuration.contextParallel,
-          configuration.microBatch, kind, splits,
-          offloadsActivations(configuration.offload));
-  if (auto known = probes.find(key); known != probes.end())
-    return known->second;
-  Result<Probe> made = kind == Recompute::Auto
-                           ? makeLeastProbe(work, configuration, splits)
-                           : makeProbe(work, configuration, kind, splits);
-  return probes.emplace(key, std::move(made)).first->second;
+  ProbeKey key(&work, configuration.context, configuration.microBatch);
+  if (!latest || latest->first != key)
+    latest = &*probes.try_emplace(key).first;
+  auto &probe =
+      latest->second[size_t(configuration.contextParallel)][size_t(kind)]
+                    [splits][offloadsActivations(configuration.offload)];
+  if (!probe)
+    probe = std::make_unique<Result<Probe>>(
+        kind == Recompute::Auto ? makeLeastProbe(work, configuration, splits)
+                                : makeProbe(work, configuration, kind, splits));
+  return *probe;
 }
 
 /// Where layers differ in what they compute again, or may, they take no less

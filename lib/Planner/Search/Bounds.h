@@ -103,10 +103,11 @@ private:
 
   const Cluster &cluster;
   const Training &training;
-  /// Whether activations are on hosts is the last: it changes times of passes,
-  /// as what the optimizer keeps does not.
-  using Key = std::tuple<const Work *, int, ContextParallel, int64_t, Recompute,
-                         bool, bool>;
+  /// Of a work, the ranks that share a sequence and a microbatch: made when it
+  /// is asked for. Whether activations are on hosts is the last: it changes
+  /// times of passes, as what the optimizer keeps does not.
+  using ProbeKey = std::tuple<const Work *, int, int64_t>;
+  using Probes = std::unique_ptr<Result<Probe>>[3][4][2][2];
   const Result<Probe> &getProbeOf(const Work &work,
                                   const Configuration &configuration,
                                   Recompute kind, bool splits);
@@ -116,7 +117,8 @@ private:
                           Recompute kind, bool splits);
   Result<Probe> makeLeastProbe(const Work &work,
                                const Configuration &configuration, bool splits);
-  std::map<Key, Result<Probe>> probes;
+  std::map<ProbeKey, Probes> probes;
+  std::pair<const ProbeKey, Probes> *latest = nullptr; // that was asked for
   using StageKey = std::tuple<const Work *, int, ContextParallel, int, int,
                               int64_t, Recomputation, schedule::Placement, bool,
                               std::vector<int>, bool>;

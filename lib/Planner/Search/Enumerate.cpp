@@ -107,7 +107,9 @@ getScheduleChoices(const std::vector<std::string> &names,
     const schedule::Generator &row = **generator;
     for (int count : chunks)
       if (uint32_t(count) >= row.minChunks && uint32_t(count) <= row.maxChunks)
-        choices.push_back({name, count, row.splitsBackward, row.searches});
+        choices.push_back(
+            {name, count, row.splitsBackward, row.searches,
+             row.placement == schedule::Placement::VShape && count % 2 == 0});
   }
   // Names and chunks are never empty: a space has at least one of each.
   if (choices.empty())

@@ -26,6 +26,12 @@ struct ScheduleChoice {
   int chunks = 1;
   bool splits = false;   // gradients of weights run apart
   bool searches = false; // as schedule::Generator
+  bool turns = false;    // embedding and head are on one rank
+
+  /// Whether getSeconds of Bounds knows no difference but the chunks.
+  bool isLike(const ScheduleChoice &other) const {
+    return splits == other.splits && turns == other.turns;
+  }
 };
 
 /// Space and pins, checked against each other.

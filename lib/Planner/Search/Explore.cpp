@@ -39,237 +39,6 @@ static bool isSmaller(const Leaf &a, const Leaf &b) {
 }
 
 //===----------------------------------------------------------------------===//
-// Nodes
-//===----------------------------------------------------------------------===//
-
-Configuration Explorer::toConfiguration(const Node &node) const {
-  Configuration configuration;
-  configuration.offload = node.offload;
-  configuration.pipeline = node.mesh.pipeline;
-  configuration.data = node.mesh.data;
-  configuration.tensor = node.mesh.tensor;
-  configuration.context = node.mesh.context;
-  configuration.chunks = node.schedule->chunks;
-  configuration.schedule = node.schedule->name;
-  configuration.microBatch = node.microBatch;
-  configuration.recompute = *node.recompute;
-  configuration.contextParallel = node.contextParallel;
-  configuration.sequenceParallel = node.work->sequenceParallel;
-  configuration.layers = input.pins.layers.value_or(std::vector<int>());
-  int stages = node.mesh.pipeline * node.schedule->chunks;
-  if (node.even)
-    configuration.layers.assign(size_t(stages),
-                                int(node.work->layers()) / stages);
-  return configuration;
-}
-
-/// Asks for the model on `tensor` ranks and adds what can be done with it.
-void Explorer::addTensor(int tensor, bool sequenceParallel) {
-  // One rank has nothing to share a sequence with.
-  if (tensor == 1 && sequenceParallel) {
-    if (choices.sequenceParallel.size() > 1)
-      return;
-    sequenceParallel = false;
-  }
-  std::string reason;
-  const Work *work = input.source.get(tensor, sequenceParallel, reason);
-  ++counts.profiles;
-  if (!work) {
-    refuseTensor(tensor, std::move(reason));
-    return;
-  }
-  ++splits;
-  works[{tensor, sequenceParallel}] = work;
-  addWork(*work);
-}
-
-/// What differs from an earlier reason by the degree alone is told with it.
-void Explorer::refuseTensor(int tensor, std::string reason) {
-  std::string degree = "tp=" + std::to_string(tensor) + " ";
-  if (size_t at = reason.find(degree); at != std::string::npos)
-    reason.replace(at, degree.size(), "tp ");
-  auto known = std::find_if(
-      refusedTensors.begin(), refusedTensors.end(),
-      [&](const auto &refused) { return refused.first == reason; });
-  if (known == refusedTensors.end())
-    refusedTensors.push_back({reason, {tensor}});
-  else if (known->second.back() != tensor) // with sequence parallelism as well
-    known->second.push_back(tensor);
-}
-
-void Explorer::addWork(const Work &work) {
-  std::vector<Mesh> found = choices.getMeshes(
-      work.tensorParallel, work.mostStages(), input.training, input.pins);
-  meshes += int64_t(found.size());
-  for (const Mesh &mesh : found)
-    addMesh(work, mesh);
-}
-
-/// How many ways there are to cut the layers for a schedule: by cost, and
-/// evenly.
-static int countCuts(const Work &work, const Mesh &mesh,
-                     const ScheduleChoice &schedule, const Pins &pins) {
-  bool isEven = mesh.pipeline > 1 && !pins.layers &&
-                work.layers() % (mesh.pipeline * schedule.chunks) == 0;
-  return isEven ? 2 : 1;
-}
-
-/// Schedules that split and those that do not are two cells each: a probe is
-/// the same for all of a class, and its bound decides whether to look closer.
-void Explorer::addMesh(const Work &work, const Mesh &mesh) {
-  std::vector<const ScheduleChoice *> schedules =
-      choices.getSchedules(mesh, work.mostStages());
-  std::vector<int64_t> sizes = choices.getMicroBatches(mesh, input.training);
-  auto kinds = choices.getContextParallel(mesh.context);
-  Cell cell;
-  cell.mesh = mesh;
-  cell.work = &work;
-  cell.members =
-      int64_t(sizes.size() * choices.recompute.size()) * int64_t(kinds.size());
-  // Of those that split and of those that do not, any one, and all nodes.
-  std::vector<std::pair<const ScheduleChoice *, int64_t>> classes;
-  int64_t all = 0;
-  for (const ScheduleChoice *schedule : schedules) {
-    auto known = std::ranges::find_if(classes, [&](const auto &other) {
-      return other.first->splits == schedule->splits;
-    });
-    if (known == classes.end())
-      known = classes.insert(known, {schedule, 0});
-    int cuts = countCuts(work, mesh, *schedule, input.pins);
-    known->second += cuts;
-    all += cuts;
-  }
-  for (auto [schedule, nodes] : classes) {
-    cell.splits = schedule->splits;
-    cell.index = enumerated;
-    for (int64_t size : sizes)
-      for (const Recomputation &recompute : choices.recompute)
-        for (ContextParallel kind : kinds) {
-          cell.microBatch = size;
-          cell.recompute = &recompute;
-          cell.contextParallel = kind;
-          addCell(cell, *schedule, nodes);
-          ++cell.index;
-        }
-  }
-  enumerated += all * cell.members;
-}
-
-/// `schedule`: any of them; `nodes`: how many the cell has.
-void Explorer::addCell(Cell cell, const ScheduleChoice &schedule,
-                       int64_t nodes) {
-  Node any{cell, &schedule};
-  any.offload = choices.offload.front();
-  Configuration configuration = toConfiguration(any);
-  const auto &probe = bounds.getProbe(*cell.work, configuration, cell.splits);
-  if (!probe.ok()) {
-    refusal = probe.status().message();
-    return;
-  }
-  cell.probe = &*probe;
-  counts.considered += nodes *
-                       int64_t(choices.getZeroStages(cell.mesh).size()) *
-                       int64_t(choices.offload.size());
-  double ideal = bounds.getIdealSeconds(*cell.probe, configuration);
-  if (idealSeconds == 0 || ideal < idealSeconds)
-    idealSeconds = ideal;
-  if (ideal >= fullSeconds)
-    return;
-  cell.step = getStepSeconds(cell, configuration, choices.offload);
-  cell.seconds = ideal + cell.step;
-  if (cell.seconds < fullSeconds)
-    cells.push_back(cell);
-}
-
-/// Of the ZeRO stages that may fit with one of `kinds` of offload, the first of
-/// which is the fastest; 0 where none does.
-double Explorer::getStepSeconds(const Cell &cell, Configuration configuration,
-                                std::span<const Offload> kinds) const {
-  constexpr double never = std::numeric_limits<double>::max();
-  double least = never;
-  configuration.schedule = "1f1b"; // holds no more than any other
-  auto fits = [&](Offload kind) {
-    configuration.offload = kind;
-    return bounds.getBytes(*cell.probe, configuration) <=
-           input.cluster.device.usableBytes();
-  };
-  for (int zero : choices.getZeroStages(cell.mesh)) {
-    configuration.zero = zero;
-    bool mayFit = std::ranges::any_of(kinds, fits);
-    configuration.offload = kinds.front();
-    if (mayFit)
-      least = std::min(least, bounds.getStepSeconds(*cell.work, *cell.probe,
-                                                    configuration, never));
-  }
-  return least == never ? 0 : least;
-}
-
-/// Indices are those that enumerating all schedules would give, so that ties do
-/// not depend on when a cell is opened.
-void Explorer::expand(const Cell &cell) {
-  std::vector<const ScheduleChoice *> schedules =
-      choices.getSchedules(cell.mesh, cell.work->mostStages());
-  Node node{cell, schedules.front()};
-  node.offload = choices.offload.front();
-  node.step = getStepSeconds(cell, toConfiguration(node), {&node.offload, 1});
-  for (const ScheduleChoice *schedule : schedules) {
-    int cuts = countCuts(*cell.work, cell.mesh, *schedule, input.pins);
-    if (schedule->splits == cell.splits) {
-      node.schedule = schedule;
-      node.family = getFamily(node);
-      for (int cut = 0; cut < cuts; ++cut) {
-        node.even = cut > 0;
-        addNode(node);
-        node.index += cell.members;
-      }
-    } else {
-      node.index += cuts * cell.members;
-    }
-  }
-}
-
-int Explorer::getFamily(const Node &node) {
-  auto [known, isNew] = familyIds.try_emplace(
-      {node.mesh, node.schedule, node.offload != choices.offload.front()},
-      int(familyIds.size()));
-  if (isNew)
-    best.emplace_back();
-  return known->second;
-}
-
-/// What comes last: a heap has its first element in front.
-static bool isLater(const Cell &a, const Cell &b) {
-  return std::tie(a.seconds, a.index) > std::tie(b.seconds, b.index);
-}
-
-/// A node that the bound on time rules out is dropped. One that needs too much
-/// memory is kept for the message of a search that finds nothing (Failure.h).
-void Explorer::addNode(Node node) {
-  Configuration configuration = toConfiguration(node);
-  double usable = input.cluster.device.usableBytes();
-  std::vector<int> zeros = choices.getZeroStages(node.mesh);
-  node.seconds =
-      bounds.getSeconds(*node.work, *node.probe, configuration, node.splits) +
-      node.step;
-  configuration.zero = zeros.front();
-  if (bounds.getBytes(*node.probe, configuration) > usable ||
-      isFasterOffloaded(node))
-    noteShort(node);
-  if (node.seconds >= std::min(fullSeconds, ceiling))
-    return;
-  configuration.zero = zeros.back();
-  double bytes = bounds.getBytes(*node.probe, configuration);
-  if (bytes > usable) {
-    tooLarge.push_back({bytes, node});
-  } else if (node.schedule->searches) {
-    searched.push_back(node);
-  } else {
-    open.push_back(node);
-    std::push_heap(open.begin(), open.end(), isLater);
-  }
-}
-
-//===----------------------------------------------------------------------===//
 // Estimates
 //===----------------------------------------------------------------------===//
 
@@ -296,9 +65,9 @@ Explorer::Outcome Explorer::evaluate(const Node &node) {
     outcome.isShort |= isLarge;
     if (!isFirst && isLarge)
       return true;
-    bool isOut =
-        node.mesh.pipeline > 1 &&
-        bounds.isBeaten(*node.work, configuration, node.splits, limit, bytes);
+    bool isOut = node.mesh.pipeline > 1 &&
+                 bounds.isBeaten(*node.work, configuration, node.like->splits,
+                                 limit, bytes);
     outcome.isShort |= isOut && bytes > usable;
     return isOut;
   };
@@ -410,9 +179,7 @@ double Explorer::getThreshold() const {
 /// Schedules that are searched for take long to generate: they come last, when
 /// most of them cannot win any more.
 void Explorer::exploreOpen() {
-  std::sort(cells.begin(), cells.end(), isLater);
   exploreInOrder(&Explorer::takeNext);
-  std::sort(searched.begin(), searched.end(), isLater);
   exploreInOrder(&Explorer::takeSearched);
   cells.clear();
   open.clear();
@@ -427,25 +194,23 @@ void Explorer::explore() {
 /// The most promising node. Cells are expanded when one of their members may be
 /// it.
 std::optional<Node> Explorer::takeNext() {
-  while (!cells.empty() && cells.back().seconds < threshold &&
-         (open.empty() || cells.back().seconds <= open.front().seconds)) {
-    expand(cells.back());
-    cells.pop_back();
+  while (!cells.empty() && cells.front().seconds < threshold &&
+         (open.empty() || cells.front().seconds <= open.front().seconds)) {
+    Cell cell = cells.take();
+    if (cell.isNarrow)
+      expand(cell);
+    else
+      narrow(cell);
   }
   if (open.empty())
     return std::nullopt;
-  std::pop_heap(open.begin(), open.end(), isLater);
-  Node node = open.back();
-  open.pop_back();
-  return node;
+  return open.take();
 }
 
 std::optional<Node> Explorer::takeSearched() {
   if (searched.empty())
     return std::nullopt;
-  Node node = searched.back();
-  searched.pop_back();
-  return node;
+  return searched.take();
 }
 
 /// What a round finds tightens the threshold for the next one only.
@@ -470,6 +235,52 @@ void Explorer::exploreInOrder(std::optional<Node> (Explorer::*take)()) {
       merge(round[i], outcomes[i]);
     threshold = getThreshold();
   }
+}
+
+//===----------------------------------------------------------------------===//
+// Degrees of tensor parallelism
+//===----------------------------------------------------------------------===//
+
+/// Asks for the model on `tensor` ranks and adds what can be done with it.
+void Explorer::addTensor(int tensor, bool sequenceParallel) {
+  // One rank has nothing to share a sequence with.
+  if (tensor == 1 && sequenceParallel) {
+    if (choices.sequenceParallel.size() > 1)
+      return;
+    sequenceParallel = false;
+  }
+  std::string reason;
+  const Work *work = input.source.get(tensor, sequenceParallel, reason);
+  ++counts.profiles;
+  if (!work) {
+    refuseTensor(tensor, std::move(reason));
+    return;
+  }
+  ++splits;
+  works[{tensor, sequenceParallel}] = work;
+  addWork(*work);
+}
+
+/// What differs from an earlier reason by the degree alone is told with it.
+void Explorer::refuseTensor(int tensor, std::string reason) {
+  std::string degree = "tp=" + std::to_string(tensor) + " ";
+  if (size_t at = reason.find(degree); at != std::string::npos)
+    reason.replace(at, degree.size(), "tp ");
+  auto known = std::find_if(
+      refusedTensors.begin(), refusedTensors.end(),
+      [&](const auto &refused) { return refused.first == reason; });
+  if (known == refusedTensors.end())
+    refusedTensors.push_back({reason, {tensor}});
+  else if (known->second.back() != tensor) // with sequence parallelism as well
+    known->second.push_back(tensor);
+}
+
+void Explorer::addWork(const Work &work) {
+  std::vector<Mesh> found = choices.getMeshes(
+      work.tensorParallel, work.mostStages(), input.training, input.pins);
+  meshes += int64_t(found.size());
+  for (const Mesh &mesh : found)
+    addMesh(work, mesh);
 }
 
 /// Every work of the kind gives a bound, and so does that of one rank.

@@ -11,6 +11,7 @@
 #include "Search/Bounds.h"
 #include "Search/Enumerate.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <span>
@@ -35,11 +36,12 @@ struct Cell {
   int64_t microBatch = 1;
   const Recomputation *recompute = nullptr; // of the choices
   ContextParallel contextParallel = ContextParallel::Gather;
-  bool splits = false; // the schedules run gradients of weights apart
+  const ScheduleChoice *like = nullptr; // what all of its schedules are
   const Probe *probe = nullptr;
-  double step = 0;     // what a member takes at least beside its pipeline
-  int64_t index = 0;   // of the first node, in the order of enumeration
-  int64_t members = 1; // nodes of the mesh with the same schedule and cut
+  double step = 0;       // what a member takes at least beside its pipeline
+  bool isNarrow = false; // by all bounds that need no schedule
+  int64_t index = 0;     // of the first node, in the order of enumeration
+  int64_t members = 1;   // nodes of the mesh with the same schedule and cut
 };
 
 /// Of these, configurations that differ in their ZeRO stage only.
@@ -50,6 +52,31 @@ struct Node : Cell {
   /// Of the same mesh and schedule, and whether anything lies on hosts.
   int family = 0;
   bool isShort = false; // is among those that may fit with less on the device
+};
+
+/// Cells or nodes, the most promising first.
+template <typename T> class Heap {
+public:
+  bool empty() const { return items.empty(); }
+  const T &front() const { return items.front(); }
+  void clear() { items.clear(); }
+  void add(const T &item) {
+    items.push_back(item);
+    std::push_heap(items.begin(), items.end(), isLater);
+  }
+  T take() {
+    std::pop_heap(items.begin(), items.end(), isLater);
+    T first = items.back();
+    items.pop_back();
+    return first;
+  }
+
+private:
+  /// Equal bounds go in the order of enumeration.
+  static bool isLater(const T &a, const T &b) {
+    return std::tie(a.seconds, a.index) > std::tie(b.seconds, b.index);
+  }
+  std::vector<T> items;
 };
 
 /// An estimated member of a node.
@@ -127,7 +154,9 @@ private:
   double getTensorSeconds(int tensor, bool sequenceParallel) const;
   void addWork(const Work &work);
   void addMesh(const Work &work, const Mesh &mesh);
-  void addCell(Cell cell, const ScheduleChoice &schedule, int64_t nodes);
+  void addCells(Cell cell, int64_t nodes);
+  void addCell(Cell cell, const Configuration &configuration, int64_t nodes);
+  void narrow(Cell cell);
   double getStepSeconds(const Cell &cell, Configuration configuration,
                         std::span<const Offload> kinds) const;
   void expand(const Cell &cell);
@@ -161,10 +190,10 @@ private:
   std::vector<std::pair<std::string, std::vector<int>>> refusedTensors;
   std::vector<int> slowTensors; // that a bound rules out
   std::map<std::tuple<Mesh, const ScheduleChoice *, bool>, int> familyIds;
-  std::vector<Cell> cells; // the most promising last
-  // Nodes of those that were expanded: a heap, the most promising first, and
-  // those of schedules that are searched for.
-  std::vector<Node> open, searched;
+  Heap<Cell> cells;
+  // Nodes of those that were expanded, and of them those of schedules that are
+  // searched for.
+  Heap<Node> open, searched;
   std::vector<std::pair<double, Node>> tooLarge; // with their bytes
   std::vector<Node> shortNodes; // nothing of which lies on hosts so far
   std::vector<std::optional<Leaf>> best; // by family

@@ -67,7 +67,8 @@ void Explorer::addOffload(const Node &node, Offload offload) {
   Node other = node;
   other.offload = offload;
   Configuration configuration = toConfiguration(other);
-  const auto &probe = bounds.getProbe(*node.work, configuration, node.splits);
+  const auto &probe =
+      bounds.getProbe(*node.work, configuration, node.like->splits);
   if (!probe.ok())
     return;
   other.probe = &*probe;

@@ -1,0 +1,218 @@
+//===- Cells.cpp - What there is to explore -------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Meshes become cells, and cells nodes, each with a time that none of its
+// configurations beats. There are a hundred times as many cells as are ever
+// expanded: a cell gets the cheapest bound first, further ones once it is the
+// most promising, and its nodes after that.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Search/Explore.h"
+
+#include <algorithm>
+#include <limits>
+
+using namespace plait;
+using namespace plait::planner;
+
+Configuration Explorer::toConfiguration(const Node &node) const {
+  Configuration configuration;
+  configuration.offload = node.offload;
+  configuration.pipeline = node.mesh.pipeline;
+  configuration.data = node.mesh.data;
+  configuration.tensor = node.mesh.tensor;
+  configuration.context = node.mesh.context;
+  configuration.chunks = node.schedule->chunks;
+  configuration.schedule = node.schedule->name;
+  configuration.microBatch = node.microBatch;
+  configuration.recompute = *node.recompute;
+  configuration.contextParallel = node.contextParallel;
+  configuration.sequenceParallel = node.work->sequenceParallel;
+  configuration.layers = input.pins.layers.value_or(std::vector<int>());
+  int stages = node.mesh.pipeline * node.schedule->chunks;
+  if (node.even)
+    configuration.layers.assign(size_t(stages),
+                                int(node.work->layers()) / stages);
+  return configuration;
+}
+
+/// How many ways there are to cut the layers for a schedule: by cost, and
+/// evenly.
+static int countCuts(const Work &work, const Mesh &mesh,
+                     const ScheduleChoice &schedule, const Pins &pins) {
+  bool isEven = mesh.pipeline > 1 && !pins.layers &&
+                work.layers() % (mesh.pipeline * schedule.chunks) == 0;
+  return isEven ? 2 : 1;
+}
+
+/// Schedules that are alike share a cell: a probe is the same for all of them,
+/// and its bound decides whether to look closer. Where there are several
+/// chunks, the bound is the least.
+void Explorer::addMesh(const Work &work, const Mesh &mesh) {
+  Cell cell;
+  cell.mesh = mesh;
+  cell.work = &work;
+  cell.members = int64_t(choices.getMicroBatches(mesh, input.training).size() *
+                         choices.recompute.size()) *
+                 int64_t(choices.getContextParallel(mesh.context).size());
+  cell.index = enumerated;
+  // Of those that are alike, the one with the most chunks, and all nodes.
+  std::vector<std::pair<const ScheduleChoice *, int64_t>> classes;
+  for (const ScheduleChoice *schedule :
+       choices.getSchedules(mesh, work.mostStages())) {
+    auto known = std::ranges::find_if(classes, [&](const auto &other) {
+      return other.first->isLike(*schedule);
+    });
+    if (known == classes.end())
+      known = classes.insert(known, {schedule, 0});
+    else if (schedule->chunks > known->first->chunks)
+      known->first = schedule;
+    int cuts = countCuts(work, mesh, *schedule, input.pins);
+    known->second += cuts;
+    enumerated += cuts * cell.members;
+  }
+  for (auto [schedule, nodes] : classes) {
+    cell.like = schedule;
+    addCells(cell, nodes);
+  }
+}
+
+/// All of a mesh and of schedules that are alike; `nodes`: how many each has.
+void Explorer::addCells(Cell cell, int64_t nodes) {
+  Node any{cell, cell.like};
+  any.recompute = &choices.recompute.front();
+  any.offload = choices.offload.front();
+  Configuration configuration = toConfiguration(any);
+  nodes *= int64_t(choices.getZeroStages(cell.mesh).size()) *
+           int64_t(choices.offload.size());
+  for (int64_t size : choices.getMicroBatches(cell.mesh, input.training))
+    for (const Recomputation &recompute : choices.recompute)
+      for (ContextParallel kind :
+           choices.getContextParallel(cell.mesh.context)) {
+        configuration.microBatch = cell.microBatch = size;
+        configuration.recompute = recompute;
+        cell.recompute = &recompute;
+        configuration.contextParallel = cell.contextParallel = kind;
+        addCell(cell, configuration, nodes);
+        ++cell.index;
+      }
+}
+
+/// With the cheapest bound, which tells most cells apart already.
+void Explorer::addCell(Cell cell, const Configuration &configuration,
+                       int64_t nodes) {
+  bool splits = cell.like->splits;
+  const auto &probe = bounds.getProbe(*cell.work, configuration, splits);
+  if (!probe.ok()) {
+    refusal = probe.status().message();
+    return;
+  }
+  cell.probe = &*probe;
+  counts.considered += nodes;
+  double ideal = bounds.getIdealSeconds(*cell.probe, configuration);
+  if (idealSeconds == 0 || ideal < idealSeconds)
+    idealSeconds = ideal;
+  cell.seconds = ideal;
+  if (ideal < fullSeconds)
+    cells.add(cell);
+}
+
+/// With the bounds that take longer, once a cell is the most promising one.
+void Explorer::narrow(Cell cell) {
+  Node any{cell, cell.like};
+  any.offload = choices.offload.front();
+  Configuration configuration = toConfiguration(any);
+  cell.isNarrow = true;
+  cell.seconds = bounds.getSeconds(*cell.work, *cell.probe, configuration,
+                                   cell.like->splits);
+  if (cell.seconds < threshold)
+    cell.seconds += getStepSeconds(cell, configuration, choices.offload);
+  cells.add(cell);
+}
+
+/// Of the ZeRO stages that may fit with one of `kinds` of offload, the first of
+/// which is the fastest; 0 where none does.
+double Explorer::getStepSeconds(const Cell &cell, Configuration configuration,
+                                std::span<const Offload> kinds) const {
+  constexpr double never = std::numeric_limits<double>::max();
+  double least = never;
+  configuration.schedule = "1f1b"; // holds no more than any other
+  auto fits = [&](Offload kind) {
+    configuration.offload = kind;
+    return bounds.getBytes(*cell.probe, configuration) <=
+           input.cluster.device.usableBytes();
+  };
+  for (int zero : choices.getZeroStages(cell.mesh)) {
+    configuration.zero = zero;
+    bool mayFit = std::ranges::any_of(kinds, fits);
+    configuration.offload = kinds.front();
+    if (mayFit)
+      least = std::min(least, bounds.getStepSeconds(*cell.work, *cell.probe,
+                                                    configuration, never));
+  }
+  return least == never ? 0 : least;
+}
+
+/// Indices are those that enumerating all schedules would give, so that ties do
+/// not depend on when a cell is opened.
+void Explorer::expand(const Cell &cell) {
+  std::vector<const ScheduleChoice *> schedules =
+      choices.getSchedules(cell.mesh, cell.work->mostStages());
+  Node node{cell, schedules.front()};
+  node.offload = choices.offload.front();
+  node.step = getStepSeconds(cell, toConfiguration(node), {&node.offload, 1});
+  for (const ScheduleChoice *schedule : schedules) {
+    int cuts = countCuts(*cell.work, cell.mesh, *schedule, input.pins);
+    if (schedule->isLike(*cell.like)) {
+      node.schedule = schedule;
+      node.family = getFamily(node);
+      for (int cut = 0; cut < cuts; ++cut) {
+        node.even = cut > 0;
+        addNode(node);
+        node.index += cell.members;
+      }
+    } else {
+      node.index += cuts * cell.members;
+    }
+  }
+}
+
+int Explorer::getFamily(const Node &node) {
+  auto [known, isNew] = familyIds.try_emplace(
+      {node.mesh, node.schedule, node.offload != choices.offload.front()},
+      int(familyIds.size()));
+  if (isNew)
+    best.emplace_back();
+  return known->second;
+}
+
+/// A node that the bound on time rules out is dropped. One that needs too much
+/// memory is kept for the message of a search that finds nothing (Failure.h).
+void Explorer::addNode(Node node) {
+  Configuration configuration = toConfiguration(node);
+  double usable = input.cluster.device.usableBytes();
+  std::vector<int> zeros = choices.getZeroStages(node.mesh);
+  node.seconds = bounds.getSeconds(*node.work, *node.probe, configuration,
+                                   node.like->splits) +
+                 node.step;
+  configuration.zero = zeros.front();
+  if (bounds.getBytes(*node.probe, configuration) > usable ||
+      isFasterOffloaded(node))
+    noteShort(node);
+  if (node.seconds >= std::min(fullSeconds, ceiling))
+    return;
+  configuration.zero = zeros.back();
+  double bytes = bounds.getBytes(*node.probe, configuration);
+  if (bytes > usable) {
+    tooLarge.push_back({bytes, node});
+  } else if (node.schedule->searches) {
+    searched.add(node);
+  } else {
+    open.add(node);
+  }
+}

@@ -59,18 +59,11 @@ dnnl::memory::desc describe(const fb::GemmStepT &shape, fb::DType type,
   return dnnl::memory::desc(dims, dataType(type), strides);
 }
 
-/// The C interface reports by a number, the C++ one by exceptions.
-Status check(dnnl_status_t status) {
-  if (status == dnnl_success)
-    return Status::success();
-  return fail("oneDNN failed with status ", status);
-}
-
 } // namespace
 
 /// 1. A GEMM of the same shape shares everything: layers have the same few.
 /// 2. Both primitives, where this one goes through primitives at all.
-/// 3. Room for widening, once for all GEMMs of the rank.
+/// 3. Room for widening and for copies, once for all GEMMs of the rank.
 Result<uint32_t> GemmLibrary::prepare(const fb::GemmStep &step) {
   Gemm gemm;
   step.UnPackTo(&gemm.shape);
@@ -89,9 +82,11 @@ Result<uint32_t> GemmLibrary::prepare(const fb::GemmStep &step) {
       return primitive.status();
     gemm.primitives.push_back(std::move(*primitive));
   }
-  // 3. For bf16 without instructions.
+  // 3. For bf16 without instructions, and for operands that lie badly.
   if (gemm.shape.dtype == fb::DType::BF16 && !multipliesBF16 && !widened)
     widened.emplace(threads);
+  if (gemm.shape.dtype == fb::DType::F32)
+    floats.prepare(gemm.shape);
   gemms.push_back(std::move(gemm));
   return static_cast<uint32_t>(gemms.size() - 1);
 }
@@ -103,12 +98,12 @@ bool GemmLibrary::machineMultipliesBF16() {
   return (dnnl_get_effective_cpu_isa() & needed) == needed;
 }
 
-/// See Gemm.h: single GEMMs of f32 go to dnnl_sgemm, bf16 without instructions
-/// to WidenedGemm.
+/// See Gemm.h: single GEMMs of f32, and batches whose operands are copied, go
+/// to FloatGemm, bf16 without instructions to WidenedGemm.
 bool GemmLibrary::needsPrimitive(const fb::GemmStepT &shape) const {
   if (shape.dtype == fb::DType::BF16)
     return multipliesBF16;
-  return !shape.batch.empty();
+  return !shape.batch.empty() && !floats.copies(shape);
 }
 
 /// Scratch memory is the caller's, one buffer for all primitives, which run one
@@ -164,43 +159,23 @@ Status GemmLibrary::multiply(Gemm &gemm, const std::byte *a, const std::byte *b,
     return widened->run(gemm.shape, reinterpret_cast<const BFloat16 *>(a),
                         reinterpret_cast<const BFloat16 *>(b), c, add);
   if (gemm.primitives.empty())
-    return runSingle(gemm.shape, reinterpret_cast<const float *>(a),
-                     reinterpret_cast<const float *>(b),
-                     reinterpret_cast<float *>(c), add);
+    return floats.run(gemm.shape, reinterpret_cast<const float *>(a),
+                      reinterpret_cast<const float *>(b),
+                      reinterpret_cast<float *>(c), add);
   // Addresses are the primitive's own: one call at a time uses it.
   Primitive &primitive = gemm.primitives[add];
   auto place = [](dnnl::memory &memory, const std::byte *data) {
     return dnnl_memory_set_data_handle(memory.get(),
                                        const_cast<std::byte *>(data));
   };
-  PLAIT_RETURN_IF_ERROR(check(place(primitive.a, a)));
-  PLAIT_RETURN_IF_ERROR(check(place(primitive.b, b)));
-  PLAIT_RETURN_IF_ERROR(check(place(primitive.c, c)));
+  PLAIT_RETURN_IF_ERROR(checkDnnl(place(primitive.a, a)));
+  PLAIT_RETURN_IF_ERROR(checkDnnl(place(primitive.b, b)));
+  PLAIT_RETURN_IF_ERROR(checkDnnl(place(primitive.c, c)));
   const dnnl_exec_arg_t arguments[] = {
       {DNNL_ARG_SRC, primitive.a.get()},
       {DNNL_ARG_WEIGHTS, primitive.b.get()},
       {DNNL_ARG_DST, primitive.c.get()},
       {DNNL_ARG_SCRATCHPAD, scratch ? scratch.get() : nullptr}};
-  return check(dnnl_primitive_execute(primitive.code.get(), stream.get(),
-                                      scratch ? 4 : 3, arguments));
-}
-
-/// dnnl_sgemm wants row-major operands, plain or transposed, and leading
-/// dimensions no smaller than a row. An operand is plain where its columns are
-/// contiguous and its rows do not overlap; else its strides are those of the
-/// transposed one.
-Status GemmLibrary::runSingle(const fb::GemmStepT &shape, const float *a,
-                              const float *b, float *c, bool add) {
-  // A row of a one-column matrix may have any stride below the width that the
-  // interface wants; it is never used then.
-  auto leading = [](int64_t stride, int64_t width) {
-    return std::max(stride, width);
-  };
-  bool plainA = shape.a_col == 1 && (shape.a_row >= shape.k || shape.m == 1);
-  bool plainB = shape.b_col == 1 && (shape.b_row >= shape.n || shape.k == 1);
-  return check(dnnl_sgemm(
-      plainA ? 'N' : 'T', plainB ? 'N' : 'T', shape.m, shape.n, shape.k, 1.0f,
-      a, plainA ? leading(shape.a_row, shape.k) : leading(shape.a_col, shape.m),
-      b, plainB ? leading(shape.b_row, shape.n) : leading(shape.b_col, shape.k),
-      add ? 1.0f : 0.0f, c, leading(shape.c_row, shape.n)));
+  return checkDnnl(dnnl_primitive_execute(primitive.code.get(), stream.get(),
+                                          scratch ? 4 : 3, arguments));
 }

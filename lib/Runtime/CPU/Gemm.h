@@ -11,7 +11,9 @@
 // transposed, but with A transposed or nothing transposed the primitive reads
 // strided operands in place and falls to 30–80 % of dnnl_sgemm. On batches of
 // small GEMMs the primitive is up to twice as fast as a loop over
-// dnnl_sgemm, and it takes any strides.
+// dnnl_sgemm, and it takes any strides. On AVX2 it is a loop over dnnl_sgemm
+// itself, with a GEMM for each thread, and FloatGemm.h, which copies what lies
+// badly, is faster.
 //
 // bf16: the primitive where the processor has instructions for it. Elsewhere
 // oneDNN emulates them, if at all, at a quarter of the speed of WidenedGemm.h,
@@ -22,6 +24,7 @@
 #ifndef PLAIT_LIB_RUNTIME_CPU_GEMM_H
 #define PLAIT_LIB_RUNTIME_CPU_GEMM_H
 
+#include "FloatGemm.h"
 #include "WidenedGemm.h"
 #include "plait/Plan/Plan_generated.h"
 #include "plait/Runtime/Device.h"
@@ -43,7 +46,7 @@ public:
   /// GEMMs of bf16 are widened unless `multipliesBF16`.
   explicit GemmLibrary(unsigned threads,
                        bool multipliesBF16 = machineMultipliesBF16())
-      : threads(threads), multipliesBF16(multipliesBF16) {}
+      : threads(threads), multipliesBF16(multipliesBF16), floats(threads) {}
 
   /// Whether this processor has instructions for bf16 that oneDNN uses.
   static bool machineMultipliesBF16();
@@ -70,11 +73,10 @@ private:
                   std::byte *c, bool add);
   bool needsPrimitive(const plan::fb::GemmStepT &shape) const;
   Result<Primitive> createPrimitive(const plan::fb::GemmStepT &shape, bool add);
-  Status runSingle(const plan::fb::GemmStepT &shape, const float *a,
-                   const float *b, float *c, bool add);
 
   unsigned threads;
   bool multipliesBF16;
+  FloatGemm floats;
   std::optional<WidenedGemm> widened; // made for the first GEMM it does
   dnnl::engine engine = dnnl::engine(dnnl::engine::kind::cpu, 0);
   dnnl::stream stream = dnnl::stream(engine);

@@ -29,12 +29,13 @@ static constexpr int64_t kGrain = 32;
 /// 3 MiB, allocated when the plan is loaded (docs/Rationale.md, "Two ways to
 /// multiply").
 WidenedGemm::WidenedGemm(unsigned threads)
-    : threads(threads), blockA(size * size), blockB(size * size),
-      blockC(size * size) {}
+    : threads(threads), blockA(size * spreadRows(size)),
+      blockB(size * spreadRows(size)), blockC(size * size) {}
 
 /// Copies a matrix of which one stride is 1 without turning it; whether its
 /// rows lie contiguous. The copy is contiguous along whichever dimension the
-/// source is: turning it is left to dnnl_sgemm, which is told so.
+/// source is: turning it is left to dnnl_sgemm, which is told so. Its rows are
+/// spread, as dnnl_sgemm may read them where they lie (FloatGemm.h).
 bool WidenedGemm::widen(const BFloat16 *source, int64_t rows, int64_t rowStride,
                         int64_t columns, int64_t columnStride, float *target) {
   bool plain = columnStride == 1;
@@ -44,7 +45,8 @@ bool WidenedGemm::widen(const BFloat16 *source, int64_t rows, int64_t rowStride,
   }
   parallelFor(threads, rows, kGrain, [=](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row)
-      std::copy_n(source + row * rowStride, columns, target + row * columns);
+      std::copy_n(source + row * rowStride, columns,
+                  target + row * spreadRows(columns));
   });
   return plain;
 }
@@ -73,14 +75,12 @@ Status WidenedGemm::multiplyBlock(const fb::GemmStepT &shape,
   bool plainB =
       widen(operands.b + block.k * shape.b_row + block.n * shape.b_col,
             block.deep, shape.b_row, block.columns, shape.b_col, blockB.data());
-  dnnl_status_t status = dnnl_sgemm(
-      plainA ? 'N' : 'T', plainB ? 'N' : 'T', block.rows, block.columns,
-      block.deep, 1.0f, blockA.data(), plainA ? block.deep : block.rows,
-      blockB.data(), plainB ? block.columns : block.deep, add ? 1.0f : 0.0f, c,
-      rowStride);
-  if (status != dnnl_success)
-    return fail("oneDNN failed with status ", status);
-  return Status::success();
+  return checkDnnl(
+      dnnl_sgemm(plainA ? 'N' : 'T', plainB ? 'N' : 'T', block.rows,
+                 block.columns, block.deep, 1.0f, blockA.data(),
+                 spreadRows(plainA ? block.deep : block.rows), blockB.data(),
+                 spreadRows(plainB ? block.columns : block.deep),
+                 add ? 1.0f : 0.0f, c, rowStride));
 }
 
 /// One GEMM of the batch.
@@ -115,25 +115,14 @@ Status WidenedGemm::multiply(const fb::GemmStepT &shape,
   return Status::success();
 }
 
-/// The batch is counted like an odometer, its last dimension fastest; strides
-/// of 0 repeat an operand. Strides of A and B are in elements, c is bytes.
+/// Offsets are in elements, c is bytes.
 Status WidenedGemm::run(const fb::GemmStepT &shape, const BFloat16 *a,
                         const BFloat16 *b, std::byte *c, bool add) {
-  int64_t gemms = 1;
-  for (int64_t count : shape.batch)
-    gemms *= count;
   int64_t unit = shape.c_dtype == fb::DType::BF16 ? 2 : 4;
-  for (int64_t gemm = 0; gemm < gemms; ++gemm) {
-    Operands operands = {a, b, c, add};
-    int64_t rest = gemm;
-    for (size_t dim = shape.batch.size(); dim-- > 0;) {
-      int64_t index = rest % shape.batch[dim];
-      rest /= shape.batch[dim];
-      operands.a += index * shape.a_batch[dim];
-      operands.b += index * shape.b_batch[dim];
-      operands.c += index * shape.c_batch[dim] * unit;
-    }
-    PLAIT_RETURN_IF_ERROR(multiply(shape, operands));
+  for (int64_t gemm = 0, gemms = countGemms(shape); gemm < gemms; ++gemm) {
+    GemmOffsets at = offsetsOf(shape, gemm);
+    PLAIT_RETURN_IF_ERROR(
+        multiply(shape, {a + at.a, b + at.b, c + at.c * unit, add}));
   }
   return Status::success();
 }

@@ -14,7 +14,7 @@
 #ifndef PLAIT_LIB_RUNTIME_CPU_WIDENEDGEMM_H
 #define PLAIT_LIB_RUNTIME_CPU_WIDENEDGEMM_H
 
-#include "plait/Plan/Plan_generated.h"
+#include "GemmShape.h"
 #include "plait/Support/BFloat16.h"
 #include "plait/Support/Status.h"
 

@@ -237,6 +237,7 @@ TEST(AttentionLibrary, ForgetsFailures) {
 TEST(AttentionThreads, DoNotChangeTheBits) {
   Shape shape = {1, 4, 2, 100, 100, 32};
   Tensors t = makeTensors(shape);
+  setTeamSize(1);
   Tensors one = run(shape, t, fb::DType::F32, 1);
   setTeamSize(2);
   Tensors two = run(shape, t, fb::DType::F32, 2);

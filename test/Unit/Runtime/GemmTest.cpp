@@ -159,4 +159,85 @@ INSTANTIATE_TEST_SUITE_P(Ways, HalfGemmTest,
                          ::testing::Combine(::testing::Values(1u, 2u),
                                             ::testing::Bool()));
 
+/// f32 GEMMs of which operands are copied because of how far their rows lie
+/// apart.
+class FloatGemmTest : public ::testing::TestWithParam<unsigned> {
+protected:
+  void SetUp() override { setTeamSize(GetParam()); }
+  void TearDown() override { setTeamSize(1); }
+
+  /// Rows of B, or of the transposed A, 4 KiB apart; of more than one block.
+  static std::vector<fb::GemmStepT> makeCopied() {
+    std::vector<fb::GemmStepT> shapes;
+    shapes.push_back(makeShape(70, 900, 40, false, false, 124));
+    shapes.push_back(makeShape(1000, 40, 30, true, false, 24));
+    shapes.push_back(makeShape(1000, 40, 30, true, false, 24));
+    shapes.back().b_row = 1024;
+    // Heads side by side, and two that share one B.
+    fb::GemmStepT heads = makeShape(64, 32, 40, false, false, 0);
+    heads.batch = {3, 2};
+    heads.a_batch = {6000, 3000};
+    heads.b_row = 1024, heads.b_batch = {32, 0};
+    heads.c_row = 192, heads.c_batch = {64, 32};
+    shapes.push_back(heads);
+    return shapes;
+  }
+
+  static std::vector<float> multiplyBy(FloatGemm &gemms,
+                                       const fb::GemmStepT &shape) {
+    std::vector<float> a = valuesOf(100000, 1), b = valuesOf(100000, 2),
+                       c = valuesOf(100000, 3);
+    gemms.prepare(shape);
+    EXPECT_TRUE(gemms.run(shape, a.data(), b.data(), c.data(), true).ok());
+    return c;
+  }
+
+  FloatGemm copying{GetParam(), true}, plain{GetParam(), false};
+};
+
+TEST_P(FloatGemmTest, CopiesWhatLiesBadly) {
+  for (const fb::GemmStepT &shape : makeCopied()) {
+    EXPECT_TRUE(copying.copies(shape));
+    EXPECT_FALSE(plain.copies(shape));
+  }
+}
+
+TEST_P(FloatGemmTest, CopiesNothingElse) {
+  // An odd number of lines, no whole number of them, and B transposed.
+  EXPECT_FALSE(copying.copies(makeShape(70, 900, 40, false, false, 140)));
+  EXPECT_FALSE(copying.copies(makeShape(70, 900, 40, false, false, 125)));
+  EXPECT_FALSE(copying.copies(makeShape(70, 900, 1024, false, true, 0)));
+  // Too few uses, none that oneDNN does not pack, and too deep.
+  EXPECT_FALSE(copying.copies(makeShape(16, 1024, 1024, false, false, 0)));
+  EXPECT_FALSE(copying.copies(makeShape(1024, 1024, 1024, false, false, 0)));
+  EXPECT_FALSE(copying.copies(makeShape(64, 1024, 9000, false, false, 0)));
+}
+
+TEST_P(FloatGemmTest, AgainstALoop) {
+  Multiply run = [&](const fb::GemmStep &step, const GemmMemory &memory,
+                     bool add) {
+    fb::GemmStepT shape;
+    step.UnPackTo(&shape);
+    copying.prepare(shape);
+    auto floats = [](std::span<std::byte> bytes) {
+      return reinterpret_cast<float *>(bytes.data());
+    };
+    return copying.run(shape, floats(memory.a), floats(memory.b),
+                       floats(memory.c), add);
+  };
+  for (const fb::GemmStepT &shape : makeCopied())
+    expectGemm(shape, run);
+}
+
+/// Copies of B change no bits. With those of A, oneDNN adds up the rows that
+/// are left over in another order.
+TEST_P(FloatGemmTest, BitsStay) {
+  if (!FloatGemm::machineReadsInPlace())
+    GTEST_SKIP() << "operands are not copied on this processor";
+  fb::GemmStepT shape = makeShape(70, 900, 40, false, false, 124);
+  EXPECT_EQ(multiplyBy(copying, shape), multiplyBy(plain, shape));
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, FloatGemmTest, ::testing::Values(1u, 2u, 3u));
+
 } // namespace

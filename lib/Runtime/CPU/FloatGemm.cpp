@@ -1,0 +1,203 @@
+//===- FloatGemm.cpp - f32 GEMMs by dnnl_sgemm ----------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Where no operand is copied, one call with all threads. Else a thread computes
+// whole blocks of C, all of k, each by one call of its own.
+//
+//===----------------------------------------------------------------------===//
+
+#include "FloatGemm.h"
+
+#include "Team.h"
+
+#include <algorithm>
+
+using namespace plait;
+using namespace plait::runtime;
+namespace fb = plait::plan::fb;
+
+/// Rows and columns of a block of C: multiples of those that oneDNN computes at
+/// once, since it adds up what is left over in another order. At most so many
+/// that a copy of usual depth is still in the last cache when it is multiplied;
+/// the operand that is not copied is then read a few times only.
+static constexpr int64_t kStep = 96, kWidest = 4 * kStep;
+/// Longer sums are not copied: two copies of 12.5 MiB are a thread's.
+static constexpr int64_t kDeepest = 8192;
+
+namespace {
+
+/// An operand as dnnl_sgemm wants it: row-major, plain or transposed, with a
+/// leading dimension no smaller than a row.
+struct Matrix {
+  const float *data;
+  char transposed;
+  int64_t stride;
+
+  bool isPlain() const { return transposed == 'N'; }
+};
+
+/// Plain where its columns are contiguous and its rows do not overlap; else its
+/// strides are those of the transposed one. A row of a one-column matrix may
+/// have any stride below the width that the interface wants; it is never used
+/// then.
+Matrix describe(const float *data, int64_t rows, int64_t rowStride,
+                int64_t columns, int64_t columnStride) {
+  if (columnStride == 1 && (rowStride >= columns || rows == 1))
+    return {data, 'N', std::max(rowStride, columns)};
+  return {data, 'T', std::max(columnStride, rows)};
+}
+
+Matrix describeA(const fb::GemmStepT &shape, const float *a) {
+  return describe(a, shape.m, shape.a_row, shape.k, shape.a_col);
+}
+
+Matrix describeB(const fb::GemmStepT &shape, const float *b) {
+  return describe(b, shape.k, shape.b_row, shape.n, shape.b_col);
+}
+
+/// Whether rows that lie `stride` floats apart are better copied for `uses`
+/// rows or columns of the other operand.
+/// By measurement (GPT-2's and Llama's widths, 8 to 1024 uses): rows that all
+/// begin in one of the first cache's 64 sets pay for their copy from 32 uses
+/// on, those that begin in twice as many sets from twice as many uses on.
+bool isWorthCopying(int64_t stride, int64_t uses) {
+  if (stride % kLineFloats)
+    return false;
+  int64_t lines = stride / kLineFloats;
+  return std::min<int64_t>(lines & -lines, 64) * uses >= 2048;
+}
+
+/// oneDNN's criterion on AVX2 for reading operands where they lie
+/// (gemm_driver.cpp, nocopy_checker_avx2); others are packed.
+bool isReadInPlace(const fb::GemmStepT &shape) {
+  return 1.0 / double(shape.m) + 1.0 / double(shape.n) >= 0.0038;
+}
+
+/// The block of `extent` that a thread takes at a time. Of a single GEMM every
+/// thread gets one, if that is not too little.
+int64_t blockOf(int64_t extent, bool copied, bool single, int64_t threads) {
+  if (!copied)
+    return extent;
+  int64_t share = (extent + threads - 1) / threads;
+  share = std::min((share + kStep - 1) / kStep * kStep, kWidest);
+  return std::min(extent, single ? share : kWidest);
+}
+
+/// `height` rows and `width` columns of C from `c` on. The stride of a single
+/// row is never used, but must not be shorter than it.
+dnnl_status_t multiply(const fb::GemmStepT &shape, int64_t height,
+                       int64_t width, Matrix a, Matrix b, float *c, bool add) {
+  return dnnl_sgemm(a.transposed, b.transposed, height, width, shape.k, 1.0f,
+                    a.data, a.stride, b.data, b.stride, add ? 1.0f : 0.0f, c,
+                    std::max(shape.c_row, width));
+}
+
+/// Columns [first, first + count) of `rows` rows, at `room`.
+Matrix copyColumns(Matrix source, int64_t rows, int64_t first, int64_t count,
+                   float *room) {
+  int64_t stride = spreadRows(count);
+  for (int64_t row = 0; row < rows; ++row)
+    std::copy_n(source.data + row * source.stride + first, count,
+                room + row * stride);
+  return {room, source.transposed, stride};
+}
+
+} // namespace
+
+/// Asks for what oneDNN will use, which its environment variables can limit.
+bool FloatGemm::machineReadsInPlace() {
+  // Names of instruction sets are sets of bits.
+  constexpr unsigned wide = dnnl_cpu_isa_avx512_core;
+  return (dnnl_get_effective_cpu_isa() & wide) != wide;
+}
+
+/// What the code that reads in place reads along rows of k: a plain B and a
+/// transposed A.
+FloatGemm::Cut FloatGemm::cut(const fb::GemmStepT &shape) const {
+  Cut cut = {};
+  Matrix a = describeA(shape, nullptr), b = describeB(shape, nullptr);
+  if (readsInPlace && isReadInPlace(shape) && shape.k <= kDeepest) {
+    cut.copyA = !a.isPlain() && isWorthCopying(a.stride, shape.n);
+    cut.copyB = b.isPlain() && isWorthCopying(b.stride, shape.m);
+  }
+  cut.gemms = countGemms(shape);
+  bool single = cut.gemms == 1;
+  cut.height = blockOf(shape.m, cut.copyA, single, threads);
+  cut.width = blockOf(shape.n, cut.copyB, single, threads);
+  cut.rows = (shape.m + cut.height - 1) / cut.height;
+  cut.columns = (shape.n + cut.width - 1) / cut.width;
+  return cut;
+}
+
+/// Only where every thread gets a block: the others would wait.
+bool FloatGemm::copies(const fb::GemmStepT &shape) const {
+  Cut cut = this->cut(shape);
+  return (cut.copyA || cut.copyB) && cut.tasks() >= threads;
+}
+
+void FloatGemm::prepare(const fb::GemmStepT &shape) {
+  if (!copies(shape))
+    return;
+  Cut cut = this->cut(shape);
+  int64_t floats = shape.k * ((cut.copyA ? spreadRows(cut.height) : 0) +
+                              (cut.copyB ? spreadRows(cut.width) : 0));
+  rooms.resize(threads);
+  for (std::vector<Line> &room : rooms)
+    room.resize(std::max<size_t>(room.size(), floats / kLineFloats));
+}
+
+/// Block by block: copies of the columns of A and B that it needs, then all of
+/// its k.
+dnnl_status_t FloatGemm::multiplyBlocks(const fb::GemmStepT &shape,
+                                        const Cut &cut,
+                                        const Operands &operands, int64_t begin,
+                                        int64_t end, float *room) {
+  for (int64_t task = begin; task < end; ++task) {
+    GemmOffsets at = offsetsOf(shape, task / (cut.rows * cut.columns));
+    int64_t m = task / cut.columns % cut.rows * cut.height;
+    int64_t n = task % cut.columns * cut.width;
+    int64_t height = std::min(cut.height, shape.m - m);
+    int64_t width = std::min(cut.width, shape.n - n);
+    Matrix a = describeA(shape, operands.a + at.a);
+    Matrix b = describeB(shape, operands.b + at.b);
+    float *free = room;
+    if (cut.copyA) {
+      a = copyColumns(a, shape.k, m, height, free);
+      free += shape.k * a.stride;
+    }
+    if (cut.copyB)
+      b = copyColumns(b, shape.k, n, width, free);
+    float *c = operands.c + at.c + m * shape.c_row + n;
+    dnnl_status_t status =
+        multiply(shape, height, width, a, b, c, operands.add);
+    if (status != dnnl_success)
+      return status;
+  }
+  return dnnl_success;
+}
+
+/// Parts are cut here and not by parallelFor(), since each needs a room of its
+/// own. Inside of its loop oneDNN takes no other threads.
+Status FloatGemm::run(const fb::GemmStepT &shape, const float *a,
+                      const float *b, float *c, bool add) {
+  if (!copies(shape))
+    return checkDnnl(multiply(shape, shape.m, shape.n, describeA(shape, a),
+                              describeB(shape, b), c, add));
+  Cut cut = this->cut(shape);
+  Operands operands = {a, b, c, add};
+  int64_t parts = threads, tasks = cut.tasks();
+  std::vector<dnnl_status_t> results(parts, dnnl_success);
+  parallelFor(threads, parts, 1, [&](int64_t from, int64_t to) {
+    for (int64_t part = from; part < to; ++part)
+      results[part] = multiplyBlocks(shape, cut, operands, tasks * part / parts,
+                                     tasks * (part + 1) / parts,
+                                     rooms[part].data()->floats);
+  });
+  for (dnnl_status_t result : results)
+    PLAIT_RETURN_IF_ERROR(checkDnnl(result));
+  return Status::success();
+}

@@ -1,0 +1,71 @@
+//===- GemmShape.h - Where the GEMMs of a step lie --------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What both kinds of GEMMs that are done block by block (FloatGemm.h,
+// WidenedGemm.h) ask of a step and of their copies of operands.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_RUNTIME_CPU_GEMMSHAPE_H
+#define PLAIT_LIB_RUNTIME_CPU_GEMMSHAPE_H
+
+#include "plait/Plan/Plan_generated.h"
+#include "plait/Support/Status.h"
+
+#include <cstdint>
+#include <dnnl_types.h>
+
+namespace plait::runtime {
+
+/// oneDNN's C interface reports by a number, its C++ one by exceptions.
+inline Status checkDnnl(dnnl_status_t status) {
+  if (status == dnnl_success)
+    return Status::success();
+  return fail("oneDNN failed with status ", status);
+}
+
+/// Floats of a line of the cache.
+inline constexpr int64_t kLineFloats = 16;
+
+/// The GEMMs of the batch.
+inline int64_t countGemms(const plan::fb::GemmStepT &shape) {
+  int64_t gemms = 1;
+  for (int64_t count : shape.batch)
+    gemms *= count;
+  return gemms;
+}
+
+/// Where operands of one GEMM of the batch begin, in elements.
+struct GemmOffsets {
+  int64_t a = 0, b = 0, c = 0;
+};
+
+/// Of number `gemm`: the last dimension of the batch counts fastest. Strides
+/// of 0 repeat an operand.
+inline GemmOffsets offsetsOf(const plan::fb::GemmStepT &shape, int64_t gemm) {
+  GemmOffsets offsets;
+  for (size_t dim = shape.batch.size(); dim-- > 0;) {
+    int64_t index = gemm % shape.batch[dim];
+    gemm /= shape.batch[dim];
+    offsets.a += index * shape.a_batch[dim];
+    offsets.b += index * shape.b_batch[dim];
+    offsets.c += index * shape.c_batch[dim];
+  }
+  return offsets;
+}
+
+/// The least stride for rows of `width` floats with which they begin in all
+/// sets of a cache alike, however many rows there are: an odd number of lines.
+/// A power of two of lines would put them all in a few sets, which hold no more
+/// than some of them at a time.
+inline constexpr int64_t spreadRows(int64_t width) {
+  return ((width + kLineFloats - 1) / kLineFloats | 1) * kLineFloats;
+}
+
+} // namespace plait::runtime
+
+#endif // PLAIT_LIB_RUNTIME_CPU_GEMMSHAPE_H

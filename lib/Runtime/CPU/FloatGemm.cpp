@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 //
 // Where no operand is copied, one call with all threads. Else a thread computes
-// whole blocks of C, all of k, each by one call of its own.
+// whole blocks of C, each by calls of its own.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,8 +25,8 @@ namespace fb = plait::plan::fb;
 /// that a copy of usual depth is still in the last cache when it is multiplied;
 /// the operand that is not copied is then read a few times only.
 static constexpr int64_t kStep = 96, kWidest = 4 * kStep;
-/// Longer sums are not copied: two copies of 12.5 MiB are a thread's.
-static constexpr int64_t kDeepest = 8192;
+/// Longer sums, as of a vocabulary, are computed in parts: a copy is 3 MiB.
+static constexpr int64_t kDeepest = 2048;
 
 namespace {
 
@@ -87,13 +87,13 @@ int64_t blockOf(int64_t extent, bool copied, bool single, int64_t threads) {
   return std::min(extent, single ? share : kWidest);
 }
 
-/// `height` rows and `width` columns of C from `c` on. The stride of a single
-/// row is never used, but must not be shorter than it.
-dnnl_status_t multiply(const fb::GemmStepT &shape, int64_t height,
-                       int64_t width, Matrix a, Matrix b, float *c, bool add) {
-  return dnnl_sgemm(a.transposed, b.transposed, height, width, shape.k, 1.0f,
+/// The sums over `depth` of a block of C. The stride of a single row is never
+/// used, but must not be shorter than it.
+dnnl_status_t multiply(int64_t height, int64_t width, int64_t depth, Matrix a,
+                       Matrix b, float *c, int64_t stride, bool add) {
+  return dnnl_sgemm(a.transposed, b.transposed, height, width, depth, 1.0f,
                     a.data, a.stride, b.data, b.stride, add ? 1.0f : 0.0f, c,
-                    std::max(shape.c_row, width));
+                    std::max(stride, width));
 }
 
 /// Columns [first, first + count) of `rows` rows, at `room`.
@@ -120,7 +120,7 @@ bool FloatGemm::machineReadsInPlace() {
 FloatGemm::Cut FloatGemm::cut(const fb::GemmStepT &shape) const {
   Cut cut = {};
   Matrix a = describeA(shape, nullptr), b = describeB(shape, nullptr);
-  if (readsInPlace && isReadInPlace(shape) && shape.k <= kDeepest) {
+  if (readsInPlace && isReadInPlace(shape)) {
     cut.copyA = !a.isPlain() && isWorthCopying(a.stride, shape.n);
     cut.copyB = b.isPlain() && isWorthCopying(b.stride, shape.m);
   }
@@ -143,41 +143,41 @@ void FloatGemm::prepare(const fb::GemmStepT &shape) {
   if (!copies(shape))
     return;
   Cut cut = this->cut(shape);
-  int64_t floats = shape.k * ((cut.copyA ? spreadRows(cut.height) : 0) +
-                              (cut.copyB ? spreadRows(cut.width) : 0));
+  int64_t depth = std::min(shape.k, kDeepest);
+  int64_t floats = depth * ((cut.copyA ? spreadRows(cut.height) : 0) +
+                            (cut.copyB ? spreadRows(cut.width) : 0));
   rooms.resize(threads);
   for (std::vector<Line> &room : rooms)
     room.resize(std::max<size_t>(room.size(), floats / kLineFloats));
 }
 
-/// Block by block: copies of the columns of A and B that it needs, then all of
-/// its k.
-dnnl_status_t FloatGemm::multiplyBlocks(const fb::GemmStepT &shape,
-                                        const Cut &cut,
-                                        const Operands &operands, int64_t begin,
-                                        int64_t end, float *room) {
-  for (int64_t task = begin; task < end; ++task) {
-    GemmOffsets at = offsetsOf(shape, task / (cut.rows * cut.columns));
-    int64_t m = task / cut.columns % cut.rows * cut.height;
-    int64_t n = task % cut.columns * cut.width;
-    int64_t height = std::min(cut.height, shape.m - m);
-    int64_t width = std::min(cut.width, shape.n - n);
-    Matrix a = describeA(shape, operands.a + at.a);
-    Matrix b = describeB(shape, operands.b + at.b);
+/// One block of C, in parts along k: copies of what it needs of A and B, and
+/// their product.
+dnnl_status_t FloatGemm::multiplyBlock(const fb::GemmStepT &shape,
+                                       const Cut &cut, const Operands &operands,
+                                       int64_t task, float *room) {
+  GemmOffsets at = offsetsOf(shape, task / (cut.rows * cut.columns));
+  int64_t m = task / cut.columns % cut.rows * cut.height;
+  int64_t n = task % cut.columns * cut.width;
+  int64_t height = std::min(cut.height, shape.m - m);
+  int64_t width = std::min(cut.width, shape.n - n);
+  float *c = operands.c + at.c + m * shape.c_row + n;
+  dnnl_status_t status = dnnl_success;
+  for (int64_t k = 0; k < shape.k && status == dnnl_success; k += kDeepest) {
+    int64_t depth = std::min(kDeepest, shape.k - k);
+    Matrix a = describeA(shape, operands.a + at.a + k * shape.a_col);
+    Matrix b = describeB(shape, operands.b + at.b + k * shape.b_row);
     float *free = room;
     if (cut.copyA) {
-      a = copyColumns(a, shape.k, m, height, free);
-      free += shape.k * a.stride;
+      a = copyColumns(a, depth, m, height, free);
+      free += depth * a.stride;
     }
     if (cut.copyB)
-      b = copyColumns(b, shape.k, n, width, free);
-    float *c = operands.c + at.c + m * shape.c_row + n;
-    dnnl_status_t status =
-        multiply(shape, height, width, a, b, c, operands.add);
-    if (status != dnnl_success)
-      return status;
+      b = copyColumns(b, depth, n, width, free);
+    bool add = operands.add || k > 0;
+    status = multiply(height, width, depth, a, b, c, shape.c_row, add);
   }
-  return dnnl_success;
+  return status;
 }
 
 /// Parts are cut here and not by parallelFor(), since each needs a room of its
@@ -185,17 +185,19 @@ dnnl_status_t FloatGemm::multiplyBlocks(const fb::GemmStepT &shape,
 Status FloatGemm::run(const fb::GemmStepT &shape, const float *a,
                       const float *b, float *c, bool add) {
   if (!copies(shape))
-    return checkDnnl(multiply(shape, shape.m, shape.n, describeA(shape, a),
-                              describeB(shape, b), c, add));
+    return checkDnnl(multiply(shape.m, shape.n, shape.k, describeA(shape, a),
+                              describeB(shape, b), c, shape.c_row, add));
   Cut cut = this->cut(shape);
   Operands operands = {a, b, c, add};
   int64_t parts = threads, tasks = cut.tasks();
   std::vector<dnnl_status_t> results(parts, dnnl_success);
   parallelFor(threads, parts, 1, [&](int64_t from, int64_t to) {
     for (int64_t part = from; part < to; ++part)
-      results[part] = multiplyBlocks(shape, cut, operands, tasks * part / parts,
-                                     tasks * (part + 1) / parts,
-                                     rooms[part].data()->floats);
+      for (int64_t task = tasks * part / parts;
+           task < tasks * (part + 1) / parts && results[part] == dnnl_success;
+           ++task)
+        results[part] = multiplyBlock(shape, cut, operands, task,
+                                      rooms[part].data()->floats);
   });
   for (dnnl_status_t result : results)
     PLAIT_RETURN_IF_ERROR(checkDnnl(result));

@@ -40,7 +40,7 @@ public:
   /// Whether operands of `shape`, which are f32, are better copied.
   bool copies(const plan::fb::GemmStepT &shape) const;
 
-  /// Makes room for the copies that run() takes for `shape`: up to 25 MiB a
+  /// Makes room for the copies that run() takes for `shape`: up to 6 MiB a
   /// thread, once for all shapes.
   void prepare(const plan::fb::GemmStepT &shape);
 
@@ -70,9 +70,9 @@ private:
   };
 
   Cut cut(const plan::fb::GemmStepT &shape) const;
-  static dnnl_status_t multiplyBlocks(const plan::fb::GemmStepT &shape,
-                                      const Cut &cut, const Operands &operands,
-                                      int64_t begin, int64_t end, float *room);
+  static dnnl_status_t multiplyBlock(const plan::fb::GemmStepT &shape,
+                                     const Cut &cut, const Operands &operands,
+                                     int64_t task, float *room);
 
   unsigned threads;
   bool readsInPlace;

@@ -6,15 +6,17 @@
 //===----------------------------------------------------------------------===//
 //
 // What no step on this processor can go below: all GEMMs of the plan
-// by oneDNN, each as fast as it is with plain or with packed operands, and all
-// bytes of the other steps at the bandwidth of memory. For each line of its
-// input it measures everything once more and prints a line of JSON, so that it
-// can take turns with what it is compared with:
+// by oneDNN, each as fast as it is with plain operands, with rows that lie
+// apart or with packed operands, and all bytes of the other steps at the
+// bandwidth of memory. For each line of its input it measures everything once
+// more and prints a line of JSON, so that it can take turns with what it is
+// compared with:
 //
 //   step_floor PLAN THREADS
 //
 //===----------------------------------------------------------------------===//
 
+#include "CPU/GemmShape.h"
 #include "CPU/Team.h"
 #include "plait/Plan/Check.h"
 #include "plait/Plan/Container.h"
@@ -104,28 +106,36 @@ Work countWork(const fb::Plan &plan) {
   return work;
 }
 
+/// Rows one after the other, apart as the cache likes them, or as oneDNN does.
+enum class Layout { Plain, Spread, Packed };
+
 /// One GEMM in one layout of its operands.
 class Gemm {
 public:
-  Gemm(const Shape &shape, bool packed, dnnl::engine &engine) : stream(engine) {
+  Gemm(const Shape &shape, Layout layout, dnnl::engine &engine)
+      : stream(engine) {
     using dims = dnnl::memory::dims;
     using type = dnnl::memory::data_type;
     type in = shape.narrow ? type::bf16 : type::f32;
     type out = shape.narrowResult ? type::bf16 : type::f32;
     auto describe = [&](int64_t rows, int64_t columns, bool transposed,
                         bool any) {
-      dims sizes{rows, columns}, strides{columns, 1};
+      int64_t width = transposed ? rows : columns;
+      int64_t stride =
+          layout == Layout::Spread ? runtime::spreadRows(width) : width;
+      dims sizes{rows, columns}, strides{stride, 1};
       if (transposed)
-        strides = {1, rows};
+        strides = {1, stride};
       if (shape.batch > 1) {
         sizes.insert(sizes.begin(), shape.batch);
-        strides.insert(strides.begin(), rows * columns);
+        strides.insert(strides.begin(), rows * columns / width * stride);
       }
       return any ? dnnl::memory::desc(sizes, in, dnnl::memory::format_tag::any)
                  : dnnl::memory::desc(sizes, in, strides);
     };
     auto a = describe(shape.m, shape.k, shape.aTransposed, false);
-    auto b = describe(shape.k, shape.n, shape.bTransposed, packed);
+    auto b =
+        describe(shape.k, shape.n, shape.bTransposed, layout == Layout::Packed);
     dims sizes{shape.m, shape.n}, strides{shape.n, 1};
     if (shape.batch > 1) {
       sizes.insert(sizes.begin(), shape.batch);
@@ -168,11 +178,11 @@ private:
   std::unordered_map<int, dnnl::memory> arguments;
 };
 
-/// The faster of both layouts; memory for one GEMM at a time.
+/// The fastest of all layouts; memory for one GEMM at a time.
 double measureGemm(const Shape &shape, dnnl::engine &engine) {
   double best = 1e300;
-  for (bool packed : {false, true}) {
-    Gemm gemm(shape, packed, engine);
+  for (Layout layout : {Layout::Plain, Layout::Spread, Layout::Packed}) {
+    Gemm gemm(shape, layout, engine);
     gemm.run();
     for (int repeat = 0; repeat < 3; ++repeat)
       best = std::min(best, gemm.run());

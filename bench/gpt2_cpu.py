@@ -7,8 +7,8 @@
 #===-----------------------------------------------------------------------===#
 """Training steps of a model on one rank of this processor: plait, PyTorch eager
 and compiled (attention by SDPA, fused AdamW, bf16 by autocast), and the floor
-(step_floor.cpp: the plan's matmuls by oneDNN, plain or packed, whichever
-is faster, and all other bytes at the bandwidth of memory). No dropout. All take
+(step_floor.cpp: the plan's matmuls by oneDNN, in whichever layout of their
+operands is fastest, and all other bytes at the bandwidth of memory). No dropout. All take
 turns, round by round, since the speed of a machine that others use as well
 swings from minute to minute; what is printed are medians over the rounds, of
 seconds and of ratios within a round."""

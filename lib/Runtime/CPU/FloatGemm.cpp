@@ -77,6 +77,12 @@ bool isReadInPlace(const fb::GemmStepT &shape) {
   return 1.0 / double(shape.m) + 1.0 / double(shape.n) >= 0.0038;
 }
 
+/// Of a batch strides may be any; dnnl_sgemm wants one of each operand to be 1.
+bool hasRows(const fb::GemmStepT &shape) {
+  return (describeA(shape, nullptr).isPlain() || shape.a_row == 1) &&
+         (describeB(shape, nullptr).isPlain() || shape.b_row == 1);
+}
+
 /// The block of `extent` that a thread takes at a time. Of a single GEMM every
 /// thread gets one, if that is not too little.
 int64_t blockOf(int64_t extent, bool copied, bool single, int64_t threads) {
@@ -120,7 +126,7 @@ bool FloatGemm::machineReadsInPlace() {
 FloatGemm::Cut FloatGemm::cut(const fb::GemmStepT &shape) const {
   Cut cut = {};
   Matrix a = describeA(shape, nullptr), b = describeB(shape, nullptr);
-  if (readsInPlace && isReadInPlace(shape)) {
+  if (readsInPlace && isReadInPlace(shape) && hasRows(shape)) {
     cut.copyA = !a.isPlain() && isWorthCopying(a.stride, shape.n);
     cut.copyB = b.isPlain() && isWorthCopying(b.stride, shape.m);
   }

@@ -218,6 +218,10 @@ TEST_P(FloatGemmTest, CopiesNothingElse) {
   EXPECT_FALSE(copying.copies(makeShape(70, 900, 40, false, false, 140)));
   EXPECT_FALSE(copying.copies(makeShape(70, 900, 40, false, false, 125)));
   EXPECT_FALSE(copying.copies(makeShape(70, 900, 1024, false, true, 0)));
+  // A batch of which no stride is 1.
+  fb::GemmStepT heads = makeCopied().back();
+  heads.a_row = 80, heads.a_col = 2;
+  EXPECT_FALSE(copying.copies(heads));
   // Too few uses, and what oneDNN packs.
   EXPECT_FALSE(copying.copies(makeShape(16, 1024, 1024, false, false, 0)));
   EXPECT_FALSE(copying.copies(makeShape(1024, 1024, 1024, false, false, 0)));

@@ -347,8 +347,7 @@ Status TcpTree::admitComer(Reception::Arrival arrival) {
   // Who cannot be told is noticed where its answer is awaited.
   (void)sendFrame(connection, {Frame::Kind::Text, neighboursOf(rank)});
   places[rank] = {uint16_t(greeting.port), greeting.host, greeting.address};
-  comers.push_back(
-      {std::move(arrival.connection), rank, greeting.host, {}, {}});
+  comers.push_back({std::move(arrival.connection), rank, greeting.host});
   return Status::success();
 }
 

@@ -110,8 +110,8 @@ private:
     Socket connection;
     uint32_t rank = 0;
     std::string host;
-    std::string begun;             // the Parts of a text that is coming
-    std::deque<std::string> inbox; // what has come and is not yet taken
+    std::string begun = {};             // the Parts of a text that is coming
+    std::deque<std::string> inbox = {}; // what has come and is not yet taken
     bool ended = false;
   };
 

@@ -267,25 +267,24 @@ def slow_is_named(suite: Suite):
 
 
 def equal_are_not(suite: Suite, plan, processes: int, steps: int):
-    """For some windows of steps, also where ranks share processors.
-
-    Others on the machine may take a processor from one rank for as long as that.
-    It then is slow, and is rightly named, but not in one run after the other."""
+    """For some windows of steps, also where ranks share processors."""
     log = suite.folder / "equal.log"
-    for _ in range(3):
-        log.unlink(missing_ok=True)
-        done = run(
-            *(suite, plan, processes, "--steps", steps, "--log", log, "--threads", 2)
-        )
-        if "stragglers" not in log.read_text():
-            require("warning" not in done.stderr, done.stderr)
-            return
-    require(False, f"in three runs: {done.stderr}")
+    log.unlink(missing_ok=True)
+    done = run(
+        *(suite, plan, processes, "--steps", steps, "--log", log, "--threads", 2)
+    )
+    require("stragglers" not in log.read_text(), done.stderr)
+    require("warning" not in done.stderr, done.stderr)
 
 
-def straggler_cases(suite: Suite) -> None:
+def straggler_cases(suite: Suite, is_alone: bool) -> None:
     case = suite.report.case
     case("stragglers/slow", lambda: slow_is_named(suite))
+    # Others on the machine may take a processor from one rank for as long as a
+    # window lasts: it then is slow, and is rightly named. StragglersTest.cpp has
+    # the same with times that are set.
+    if not is_alone:
+        return
     for processes in (1, 2):
         case(
             f"stragglers/equal/processes={processes}",
@@ -386,13 +385,17 @@ def page_cases(suite: Suite) -> None:
 
 
 def main() -> int:
-    options = arguments(__doc__).parse_args()
+    parser = arguments(__doc__)
+    parser.add_argument(
+        "--alone", action="store_true", help="nothing else runs on this machine"
+    )
+    options = parser.parse_args()
     report = Reporter("watching", options.filter)
     tools = Tools(options.bin, options.timeout)
     with tempfile.TemporaryDirectory() as folder:
         suite = Suite(tools, report, pathlib.Path(folder))
         trace_cases(suite)
-        straggler_cases(suite)
+        straggler_cases(suite, options.alone)
         page_cases(suite)
     return report.finish()
 

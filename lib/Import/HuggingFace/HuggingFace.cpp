@@ -164,9 +164,9 @@ static LogicalResult checkOptions(Location loc, const ImportOptions &options) {
              << name << " is " << value << ", expected from 1 to " << most;
   // Both are at most 2^24, so that the multiplication does not overflow.
   if (options.batch * options.sequence > most)
-    return emitError(loc) << "a microbatch of " << options.batch << " x "
-                          << options.sequence << " tokens has more than "
-                          << most;
+    return emitError(loc) << "sequence is " << options.sequence
+                          << ", expected at most " << most / options.batch
+                          << " with a microbatch of " << options.batch;
   return success();
 }
 

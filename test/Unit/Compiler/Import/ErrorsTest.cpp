@@ -47,7 +47,8 @@ TEST_F(ImportErrors, Options) {
   std::string config = std::string(kGPT2) + "}";
   expectError(importText(config, 0, 16), {"batch", "is 0"});
   expectError(importText(config, 1, -1), {"sequence", "is -1"});
-  expectError(importText(config, 1 << 20, 32), {"tokens", "1048576"});
+  expectError(importText(config, 1 << 20, 32),
+              {"sequence is 32", "at most 16 with a microbatch of 1048576"});
   expectError(importText(config, 1, 33), {"n_positions", "32", "33"});
   expectError(importText(std::string(kLlama) + "}", 1, 2049),
               {"max_position_embeddings", "2048", "2049"});

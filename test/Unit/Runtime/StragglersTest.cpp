@@ -139,6 +139,24 @@ TEST_F(StragglersTest, CountsProcessorTimeWhereProcessorsAreShared) {
   }
 }
 
+// Caches that others have emptied.
+TEST_F(StragglersTest, AllowsMoreWhereProcessorsAreShared) {
+  play(/*slow=*/1, 1);
+  for (double times : {1.4, 1.7}) {
+    Stragglers stragglers(plan());
+    stragglers.setHosts({{"a", 1}, {"b", 1}}, {4, 2});
+    for (uint32_t rank = 0; rank < 4; ++rank) {
+      StepClock &clock = notes.clock(rank);
+      for (size_t i = 0; i < notes.countLaps(rank); ++i)
+        clock.set(i, clock.getStart(i), clock.getEnd(i),
+                  rank == 1 ? 0.001 * times : 0.001);
+    }
+    for (uint64_t step = 1; step <= Stragglers::window; ++step)
+      stragglers.add(step, 0.01, notes);
+    EXPECT_EQ(stragglers.ranks()[1].isSlow, times > 1.5) << times;
+  }
+}
+
 TEST_F(StragglersTest, NamesNoneOfEqualOnes) {
   Stragglers stragglers(plan());
   play(/*slow=*/1, 1);

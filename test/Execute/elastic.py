@@ -177,9 +177,10 @@ class Job:
             lambda: self.last_step() >= step or self.has_ended(), f"step {step}"
         )
 
-    def end(self) -> int:
+    def end(self, seconds: float = 0) -> int:
+        """Its exit code. `seconds`: what is left for it to do takes so long."""
         try:
-            return self.process.wait(self.suite.tools.timeout)
+            return self.process.wait(seconds + self.suite.tools.timeout)
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise Failure(f"does not end: {self.said()[-2000:]}") from None

@@ -126,7 +126,7 @@ def goodput_case(suite: Suite, seconds: int, faults: int, every: int) -> None:
             time.sleep(max(0, start + instant - time.monotonic()))
             happen(job, (kill_rank, kill_all)[i % 2], draw, 0)
             happened.append(time.monotonic())
-        code = job.end()
+        code = job.end(seconds)
         taken = time.monotonic() - start
         stamps.ended.set()
         require(code == 0, f"ended with {code}: {job.said()[-2000:]}")

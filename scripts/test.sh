@@ -1,13 +1,35 @@
 #!/usr/bin/env bash
 # Installs, builds and runs every test. The last line sums up all runners:
 # "N passed, N failed". A runner that ends without saying how many tests it ran
-# counts as one failure. Options: --quick leaves out the GPT-2 124M runs, --fuzz
-# builds the fuzz targets too and runs each for a minute.
+# counts as one failure. What is drawn or combined is a subset that covers, in
+# less than 40 minutes on two cores. Options: --quick leaves out the GPT-2 124M
+# runs, --all leaves out nothing and takes hours, --fuzz builds the fuzz targets
+# too and runs each for a minute.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
-large=few
-[ "${1:-}" != --quick ] || large=none
+execute=(--large few)
+defects=(--most 2)
+random=(--draws 120)
+combinations=(--draws 70)
+checkpoints=()
+elastic=()
+case ${1:-} in
+  --quick) execute=(--large none) ;;
+  --all)
+    execute=(--large all --all)
+    defects=(--most 6)
+    random=(--long)
+    combinations=(--draws 2500)
+    checkpoints=(--long 200)
+    elastic=(--long)
+    ;;
+  '' | --fuzz) ;;
+  *)
+    echo "test.sh: error: option $1 is none of --quick, --all and --fuzz" >&2
+    exit 1
+    ;;
+esac
 logs=build/test-logs
 passed=0
 failed=0
@@ -97,44 +119,59 @@ if [ -z "$binaries" ]; then
 fi
 run lit '^ *Passed *: *([0-9]+).*' '^ *Failed *: *([0-9]+).*' \
   /usr/lib/llvm-22/bin/lit -v --param plait_bin="$PWD/build/bin" test
+if [ "${1:-}" = --all ]; then
+  run continued '^([0-9]+) compilations, .*: identical$' \
+    '^([0-9]+) compilations differ$' \
+    python3 test/Tools/plaitc/continue.py --all --bin build/bin build/continued
+fi
 counts=('^([0-9]+) passed, [0-9]+ failed$' '^[0-9]+ passed, ([0-9]+) failed$')
-run execute "${counts[@]}" \
-  build/venv/bin/python test/Execute/run.py --large "$large"
-run models "${counts[@]}" build/venv/bin/python test/Execute/models.py
-run padding "${counts[@]}" build/venv/bin/python test/Execute/padding.py
-run schedules "${counts[@]}" build/venv/bin/python test/Execute/schedules.py
-run peaks "${counts[@]}" build/venv/bin/python test/Execute/peaks.py
-run activations "${counts[@]}" \
-  build/venv/bin/python test/Execute/activations.py
-run offload "${counts[@]}" build/venv/bin/python test/Execute/offload.py
-run overlap "${counts[@]}" build/venv/bin/python test/Execute/overlap.py
-run optimizers "${counts[@]}" build/venv/bin/python test/Execute/optimizers.py
-run data "${counts[@]}" build/venv/bin/python test/Execute/data.py
+
+# ours NAME FILE [OPTION...]: one of test/Execute. Those that take longest
+# come first, so that none of them is left alone at the end.
+ours() {
+  local name=$1 file=$2
+  shift 2
+  run "$name" "${counts[@]}" build/venv/bin/python "test/Execute/$file.py" "$@"
+}
+
+# Debian's PyTorch is the system interpreter's.
+torch() {
+  local name=$1 file=$2
+  shift 2
+  run "$name" "${counts[@]}" /usr/bin/python3 "test/Execute/$file.py" "$@"
+}
+
+ours execute run "${execute[@]}"
+ours defects defects "${defects[@]}"
+run docs "${counts[@]}" build/venv/bin/python test/Docs/run.py
+ours mpi mpi
+ours overlap overlap
+torch random random_models "${random[@]}"
+torch combinations random_models --configs "${combinations[@]}"
+ours schedules schedules
+torch dropout dropout
+ours checkpoints checkpoints "${checkpoints[@]}"
+ours offload offload
+ours optimizers optimizers
+ours shardings shardings
+ours training training
+ours replicas replicas
+torch documents documents
+ours snapshots snapshots
 run prepare "${counts[@]}" build/venv-data/bin/python test/Execute/prepare.py
-run training "${counts[@]}" build/venv/bin/python test/Execute/training.py
-run watching "${counts[@]}" build/venv/bin/python test/Execute/watching.py
-run config-files "${counts[@]}" \
-  build/venv/bin/python test/Execute/config_files.py
-run shardings "${counts[@]}" build/venv/bin/python test/Execute/shardings.py
-run checkpoints "${counts[@]}" \
-  build/venv/bin/python test/Execute/checkpoints.py
-run snapshots "${counts[@]}" build/venv/bin/python test/Execute/snapshots.py
-run replicas "${counts[@]}" build/venv/bin/python test/Execute/replicas.py
+ours watching watching
+ours models models
+ours elastic elastic "${elastic[@]}"
+ours padding padding
+ours errors errors
+ours outputs outputs
 run export "${counts[@]}" \
   build/venv-transformers/bin/python test/Execute/export.py
-run defects "${counts[@]}" build/venv/bin/python test/Execute/defects.py
-# Debian's PyTorch is the system interpreter's.
-run rates "${counts[@]}" /usr/bin/python3 test/Execute/rates.py
-run dropout "${counts[@]}" /usr/bin/python3 test/Execute/dropout.py
-run documents "${counts[@]}" /usr/bin/python3 test/Execute/documents.py
-run random "${counts[@]}" /usr/bin/python3 test/Execute/random_models.py
-run combinations "${counts[@]}" \
-  /usr/bin/python3 test/Execute/random_models.py --configs --draws 100
-run errors "${counts[@]}" build/venv/bin/python test/Execute/errors.py
-run outputs "${counts[@]}" build/venv/bin/python test/Execute/outputs.py
-run mpi "${counts[@]}" build/venv/bin/python test/Execute/mpi.py
-run elastic "${counts[@]}" build/venv/bin/python test/Execute/elastic.py
-run docs "${counts[@]}" build/venv/bin/python test/Docs/run.py
+ours peaks peaks
+ours data data
+ours activations activations
+torch rates rates
+ours config-files config_files
 if [ "${1:-}" = --fuzz ]; then
   cmake --preset fuzz > /dev/null
   stage fuzz-build cmake --build --preset fuzz

@@ -149,7 +149,7 @@ def is_beside(suite: Suite, processes: int, kind: str, *options):
     is over, of the rank that is not ahead of the other one. What is gathered may
     be there before the other thread is given a core again, where there are fewer
     cores than threads."""
-    rows = 1 if options else 8
+    rows = 4 if options else 8
     plan = suite.compile("dp=2", *options, layers=8, width=128, rows=rows)
     told = []
     for rank, spans in suite.trace(plan, processes).items():
@@ -188,7 +188,8 @@ def is_serial(suite: Suite):
 
 
 def same_bits(suite: Suite, mesh: str, counts, *options, run=()):
-    plan = suite.compile(mesh, *options)
+    # Several microbatches, of a pipeline more.
+    plan = suite.compile(mesh, *options, rows=1 if "pp" in mesh else 2)
     suite.tools.run("plait-plan", "check", plan)
     for processes in counts:
         suite.compare(plan, processes, *run)

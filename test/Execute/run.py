@@ -226,9 +226,11 @@ def check_plan(case: Case, layout: Layout, shown: str, ran: str) -> None:
 class Matrix:
     """The cases, and the one-rank losses that later ones are held against."""
 
-    def __init__(self, tools: Tools, report: Reporter):
+    def __init__(self, tools: Tools, report: Reporter, covers: bool):
         self.tools = tools
         self.report = report
+        self.covers = covers
+        self.pairs: set[tuple] = set()
         self.one_rank: dict[tuple[str, Layout], list[dict]] = {}
 
     def one_rank_records(self, case: Case, layout: Layout) -> list[dict]:
@@ -276,8 +278,18 @@ class Matrix:
 
         self.report.case(name, wrapped)
 
+    def is_new(self, case: Case, layout: Layout) -> bool:
+        """Whether some two choices are made together for the first time."""
+        choices = [case.name, *dataclasses.astuple(layout)]
+        pairs = set(itertools.combinations(enumerate(choices), 2))
+        added = not pairs <= self.pairs
+        self.pairs |= pairs
+        return added
+
     def add_layouts(self, case: Case, chosen) -> None:
         for layout in chosen:
+            if self.covers and not self.is_new(case, layout):
+                continue
             self.add(
                 f"{case.name}/{layout.name}",
                 lambda folder, layout=layout: self.check_layout(
@@ -510,9 +522,14 @@ def main() -> int:
         default="few",
         help="meshes of the GPT-2 124M shape (minutes when all)",
     )
+    parser.add_argument(
+        "--all", action="store_true", help="more than covers all pairs of choices"
+    )
     options = parser.parse_args()
     tools = Tools(options.bin, options.timeout)
-    matrix = Matrix(tools, Reporter("execute", options.filter))
+    # What is named is run.
+    covers = not options.all and not options.filter
+    matrix = Matrix(tools, Reporter("execute", options.filter), covers)
     gpt2, llama = Case("gpt2-small-test"), Case("llama-small-test")
     llama3 = Case("llama3-small-test")
     for case in (gpt2, llama):

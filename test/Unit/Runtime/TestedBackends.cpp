@@ -143,7 +143,7 @@ std::vector<TestedBackend> runtime::testedBackends() {
 #if PLAIT_HAS_CUDA
   result.push_back({"CudaThreads", &createCudaThreadBackend, true, 1});
   result.push_back({"Nccl", &createNcclThreadBackend, false});
-  result.push_back({"NcclProcesses", &createNcclProcesses, false});
+  result.push_back({"NcclProcesses", &createNcclProcesses, false, 0, 3});
 #endif
   return result;
 }

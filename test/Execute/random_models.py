@@ -28,6 +28,7 @@ from fuzz.shrink import shrink
 from harness import ROOT, Tools, arguments
 
 FAILURES = ROOT / "build" / "random-failures"
+SHOWN = 200  # draws from one line of progress to the next
 
 
 def draw(seed: str, index: int):
@@ -145,8 +146,10 @@ def main() -> int:
         options.jobs, multiprocessing.get_context("fork")
     ) as pool:
         jobs = [pool.submit(work, tools, options.seed, x) for x in indices]
-        for job in jobs:
+        for done, job in enumerate(jobs, 1):
             report.add(*job.result())
+            if done % SHOWN == 0:
+                print(f"{done} of {len(jobs)} draws, {report.failed} failed", flush=True)
     print(f"{time.monotonic() - start:.0f} s")
     return report.finish()
 

@@ -16,8 +16,9 @@
 // 2. Before an op, each operand has to be intact; after it, its results are
 //    written, where nothing that it reads may lie, unless the op can work in
 //    place.
-// 3. Reads and writes of slots have to be at the slot's home, and at the end
-//    nothing else may be left there.
+// 3. What the step finds and leaves has to be at its home: slots of parameters
+//    in their buffers, numbers of the trainer where it puts and looks for them.
+//    At the end nothing else may be left there.
 // Functions before phase `lower` have no places and pass.
 //
 //===----------------------------------------------------------------------===//
@@ -113,8 +114,14 @@ private:
   llvm::DenseMap<StringAttr, Writes> buffers;
 };
 
-/// The op whose numbers a buffer holds from the beginning, by buffer.
-using Tables = llvm::DenseMap<StringAttr, Operation *>;
+/// Buffers that are there for the whole step, by what all functions use them
+/// for.
+struct Standing {
+  /// The op whose numbers a buffer holds from the beginning.
+  llvm::MapVector<StringAttr, Operation *> tables;
+  /// An op that finds or leaves something there.
+  llvm::DenseMap<StringAttr, Operation *> homes;
+};
 
 /// The places of one function's values in the course of its ops.
 ///
@@ -122,9 +129,10 @@ using Tables = llvm::DenseMap<StringAttr, Operation *>;
 /// everything is written after them.
 class Frame {
 public:
-  Frame(func::FuncOp function, const Symbols &symbols, Tables &tables,
+  Frame(func::FuncOp function, const Symbols &symbols, Standing &standing,
         Report &report)
-      : function(function), symbols(symbols), tables(tables), report(report) {}
+      : function(function), symbols(symbols), standing(standing),
+        report(report) {}
   LogicalResult run();
 
 private:
@@ -137,22 +145,23 @@ private:
   LogicalResult checkIntact(Operation *op, Value value);
   /// That the op may write its results where they are bound; then writes them.
   LogicalResult checkResults(Operation *op);
-  LogicalResult checkHome(Operation *op, StringRef symbol, Slot slot,
+  LogicalResult checkHome(Operation *op, const nn::StepMemory &memory,
                           Value value);
   /// That the buffer of a table holds the table that `op` stands for.
   LogicalResult checkTable(Operation *op);
   LogicalResult checkAccess(Operation *op);
   LogicalResult checkLeft(Operation *op, Value value);
   Place findHome(StringRef symbol, Slot slot, Type type) const;
+  Place findHome(const nn::StepMemory &memory, Type type) const;
 
   func::FuncOp function;
   const Symbols &symbols;
-  Tables &tables;
+  Standing &standing;
   Report &report;
   ArrayRef<int64_t> slotBytes;
   llvm::DenseMap<StringAttr, SmallVector<Place, 1>> arguments; // by buffer
   unsigned time = 0;                                           // counts ops
-  Memory memory;
+  Memory written;                                              // so far
   llvm::DenseMap<Value, Known> known;
 };
 
@@ -190,7 +199,7 @@ LogicalResult Frame::checkIntact(Operation *op, Value value) {
     return success();
   // The op's own write of the value has the same time as the value.
   const Memory::Write *later =
-      memory.find(own->second.place, [&](const Memory::Write &write) {
+      written.find(own->second.place, [&](const Memory::Write &write) {
         return write.time > own->second.time;
       });
   if (!later)
@@ -333,7 +342,7 @@ LogicalResult Frame::checkResults(Operation *op) {
   }
   for (OpResult result : op->getResults())
     if (auto own = known.find(result); own != known.end())
-      memory.write(own->second.place, {own->second.place.end, time, op});
+      written.write(own->second.place, {own->second.place.end, time, op});
   return success();
 }
 
@@ -361,37 +370,59 @@ Place Frame::findHome(StringRef symbol, Slot slot, Type type) const {
   return {buffer, begin, begin + getBytes(type)};
 }
 
-/// The slot is `value` from here on, which `op` reads from or leaves in its
+/// Numbers of the trainer lie in the order in which the plan file lists them.
+Place Frame::findHome(const nn::StepMemory &memory, Type type) const {
+  auto find = [&](StringRef buffer, int index) {
+    int64_t begin = index * int64_t(sizeof(float));
+    return Place{StringAttr::get(type.getContext(), buffer), begin,
+                 begin + getBytes(type)};
+  };
+  switch (memory.kind) {
+  case nn::StepMemory::InSlot:
+    return findHome(memory.name, memory.slot, type);
+  case nn::StepMemory::Scalar:
+    return find(kScalarsBuffer, findScalar(memory.name));
+  case nn::StepMemory::Metric:
+    return find(kMetricsBuffer, findMetric(memory.name));
+  }
+  llvm_unreachable("no other memory");
+}
+
+static std::string print(const nn::StepMemory &memory) {
+  if (memory.kind != nn::StepMemory::InSlot)
+    return memory.name.str();
+  return ("@" + memory.name + " " + nn::stringifySlot(memory.slot)).str();
+}
+
+/// The memory is `value` from here on, which `op` reads from or leaves in its
 /// place.
 ///
-/// A read: the value lies at the slot's home, and nothing was written there but
-/// what belongs there. A write: what lies there is what the slot is to be, so
+/// A read: the value lies at the memory's home, and nothing was written there
+/// but what belongs there. A write: what lies there is what is to be there, so
 /// it is noted as meant, with the time at which it was computed: the value
 /// itself stays intact by that.
-LogicalResult Frame::checkHome(Operation *op, StringRef symbol, Slot slot,
+LogicalResult Frame::checkHome(Operation *op, const nn::StepMemory &memory,
                                Value value) {
   auto own = known.find(value);
-  Place home = findHome(symbol, slot, value.getType());
-  if (own != known.end() && own->second.place == home) {
-    if (nn::getSlotAccess(op) != nn::SlotAccess::Read) {
-      memory.write(home, {home.end, own->second.time, op, true});
-      return success();
-    }
-    const Memory::Write *other = memory.find(
-        home, [](const Memory::Write &write) { return !write.isMeant; });
-    if (!other)
-      return success();
-    InFlightDiagnostic diag = report.wrong(op);
-    diag << "reads @" << symbol << " " << nn::stringifySlot(slot)
-         << " where something else was written";
-    diag.attachNote(other->op->getLoc()) << "by this op";
-    return diag;
+  Place home = findHome(memory, value.getType());
+  if (own == known.end() || own->second.place != home)
+    return report.wrong(op) << "has " << print(memory) << " at "
+                            << (own == known.end() ? std::string("no place")
+                                                   : own->second.place.print())
+                            << ", but it lies at " << home.print();
+  standing.homes.try_emplace(home.buffer, op);
+  if (op->getNumResults() == 0) {
+    written.write(home, {home.end, own->second.time, op, true});
+    return success();
   }
-  return report.wrong(op) << "has @" << symbol << " " << nn::stringifySlot(slot)
-                          << " at "
-                          << (own == known.end() ? std::string("no place")
-                                                 : own->second.place.print())
-                          << ", but it lies at " << home.print();
+  const Memory::Write *other = written.find(
+      home, [](const Memory::Write &write) { return !write.isMeant; });
+  if (!other)
+    return success();
+  InFlightDiagnostic diag = report.wrong(op);
+  diag << "reads " << print(memory) << " where something else was written";
+  diag.attachNote(other->op->getLoc()) << "by this op";
+  return diag;
 }
 
 //===----------------------------------------------------------------------===//
@@ -419,7 +450,7 @@ LogicalResult Frame::checkTable(Operation *op) {
       own->second.place.buffer.getValue().starts_with("slot "))
     return checkResults(op);
   Operation *other =
-      tables.try_emplace(own->second.place.buffer, op).first->second;
+      standing.tables.try_emplace(own->second.place.buffer, op).first->second;
   bool isSame =
       own->second.place.begin == 0 && op->getName() == other->getName() &&
       op->getResultTypes() == other->getResultTypes() &&
@@ -433,30 +464,28 @@ LogicalResult Frame::checkTable(Operation *op) {
   return diag;
 }
 
+/// What the op stands for lies where it is found or looked for; what it
+/// computes may be written there.
 LogicalResult Frame::checkAccess(Operation *op) {
-  if (auto access = dyn_cast<SlotOpInterface>(op))
-    return checkHome(op, access.getSymbol(), access.getSlot(),
-                     access.getTensor());
-  if (isTable(op))
-    return checkTable(op);
-  // What the trainer sets lies where the trainer puts it.
-  return comesFromOutside(op) ? success() : checkResults(op);
+  if (auto own = dyn_cast<MemoryOpInterface>(op))
+    return checkHome(op, own.getMemory(),
+                     op->getNumResults() ? op->getResult(0)
+                                         : op->getOperand(0));
+  return isTable(op) ? checkTable(op) : checkResults(op);
 }
 
 /// What is in the buffer of a parameter when the function ends is meant to be.
 ///
-/// Temporary results may lie in a parameter's buffer only until something meant
-/// is written over them. Slots of the caller and metrics have no content that a
-/// later op reads as a parameter.
+/// Temporary results may lie in a buffer that is there for the whole step only
+/// until something meant is written over them. Slots of the caller have no
+/// content that a later op finds.
 LogicalResult Frame::checkLeft(Operation *op, Value value) {
   auto own = known.find(value);
   if (own == known.end() || comesFromOutside(op) ||
-      tables.contains(own->second.place.buffer) ||
-      own->second.place.buffer.getValue() == kMetricsBuffer ||
       own->second.place.buffer.getValue().starts_with("slot "))
     return success();
   const Memory::Write *other =
-      memory.find(own->second.place, [&](const Memory::Write &write) {
+      written.find(own->second.place, [&](const Memory::Write &write) {
         return write.op == op && !write.isMeant;
       });
   if (!other)
@@ -504,36 +533,20 @@ LogicalResult Frame::run() {
   return success();
 }
 
-llvm::BitVector plait::proof::findOverwritten(func::FuncOp function) {
-  auto makePlace = [](plan::PlaceAttr attr, Value value) {
-    return Place{attr.getBuffer(), attr.getOffset(),
-                 attr.getOffset() + plan::getStoredBytes(value)};
-  };
-  // By buffer: slots of residuals have few values in them.
-  llvm::DenseMap<StringAttr, SmallVector<Place>> written;
-  for (Operation &op : function.getBody().front())
-    if (auto places = op.getAttrOfType<ArrayAttr>(plan::kPlacesAttr))
-      for (auto [result, place] : llvm::zip(op.getResults(), places))
-        if (auto own = dyn_cast<plan::PlaceAttr>(place))
-          written[own.getBuffer()].push_back(makePlace(own, result));
-  llvm::BitVector overwritten(function.getNumArguments());
-  for (BlockArgument argument : function.getArguments())
-    if (auto place = function.getArgAttrOfType<plan::PlaceAttr>(
-            argument.getArgNumber(), kPlaceAttr))
-      overwritten[argument.getArgNumber()] = llvm::any_of(
-          written.lookup(place.getBuffer()), [&](const Place &own) {
-            return own.overlaps(makePlace(place, argument));
-          });
-  return overwritten;
-}
-
 LogicalResult plait::proof::checkPlaces(ModuleOp module, const Symbols &symbols,
                                         Report &report) {
-  // Tables are shared by functions; all else is known for each function alone.
-  Tables tables;
+  // All else is known for each function alone.
+  Standing standing;
   for (auto function : module.getOps<func::FuncOp>())
     if (function->hasAttr(pipe::kFunctionAttr) &&
-        failed(Frame(function, symbols, tables, report).run()))
+        failed(Frame(function, symbols, standing, report).run()))
       return failure();
+  for (auto [buffer, table] : standing.tables)
+    if (Operation *home = standing.homes.lookup(buffer)) {
+      InFlightDiagnostic diag = report.wrong(table);
+      diag << "is a table in buffer " << buffer << ", which has something else";
+      diag.attachNote(home->getLoc()) << "that of this op";
+      return diag;
+    }
   return success();
 }

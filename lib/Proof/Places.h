@@ -7,8 +7,9 @@
 //
 // The forms of Step.h are those of SSA values, but what a rank executes reads
 // and writes memory. This shows for each function whose values have places that
-// what an op takes is still where it was put, and that a slot of a parameter,
-// by its own name or as part of a pack, is one place.
+// what an op takes is still where it was put, that a slot of a parameter, by
+// its own name or as part of a pack, is one place, and that numbers of the
+// trainer are where it puts and looks for them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,16 +19,12 @@
 #include "State.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "llvm/ADT/BitVector.h"
 
 namespace plait::proof {
 
 /// Succeeds where nothing has a place yet.
 llvm::LogicalResult checkPlaces(mlir::ModuleOp module, const Symbols &symbols,
                                 Report &report);
-
-/// Which arguments of the function it writes over.
-llvm::BitVector findOverwritten(mlir::func::FuncOp function);
 
 } // namespace plait::proof
 

@@ -8,26 +8,27 @@
 // The programs of all ranks are executed symbolically, over things instead of
 // tensors: a buffer holds "output 0 of stage 1, microbatch 2", and a call has
 // to find in its slots exactly what its function's ports name.
-// 1. What calls take, give and add up is read from the functions, once
-//    (readFunctions).
+// 1. What calls take, give, write over and add up is read from the functions,
+//    once (Callees.h).
 // 2. Ranks advance in turn, each until it waits for a message (advance).
 // 3. When no rank moves, all have to be at the end of their program
 //    (tellWaiting). A round of step 2 looks at every rank once, besides the
-//    actions that it advances. Deadlocks and memory are left to the plan
-//    checker.
+//    actions that it advances. Deadlocks are left to the plan checker.
+//
+// A thing is in its buffer until something is written over its bytes: by a call
+// that was given the buffer for whatever purpose, or by a message. That buffers
+// which live at the same time do not overlap is the verifier's matter
+// (plan.program, C3). Buffers that functions use by name, as those of
+// parameters, hold what no action says. No action may be given one, and they
+// live as long as the step, which finds and leaves something there.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Program.h"
 
-#include "Places.h"
+#include "Callees.h"
 #include "Step.h"
-#include "plait/Dialect/NN/IR/NN.h"
-#include "plait/Dialect/Pipe/IR/Pipe.h"
-#include "plait/Dialect/Plan/IR/PlanIR.h"
-#include "plait/Transforms/Buffers.h"
 
-#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SmallSet.h"
 #include <tuple>
 
@@ -54,59 +55,31 @@ struct Thing {
   }
 };
 
-/// A buffer of a rank, by number, and an offset in it, in bytes.
-struct Address {
-  unsigned buffer;
-  int64_t offset;
-};
-
-/// One of the sums over microbatches to which a function adds, and how it
-/// treats what is there.
-struct Adding {
-  unsigned sum; // by number
-  plan::Accumulate mode;
-  SlotOpInterface op;
-};
-
-/// What a function takes or gives, and where: `slot` is -1 if it lies in none.
-struct Bound {
-  pipe::PortAttr port;
-  int slot = -1;
-  int64_t offset = 0;
-  bool isOverwritten = false; // once the function has read it (checkPlaces)
-};
-
-/// What calls of a function do, read once.
-struct Callee {
-  func::FuncOp function;
-  pipe::FunctionAttr own;
-  SmallVector<Bound> takes, gives;
-  SmallVector<Adding> addings; // in the order in which they are computed
-  SmallVector<int64_t> slotBytes;
-  unsigned number = 0;
-};
-
-/// A buffer, and what lies in it now, by offset.
+/// A buffer, and what lies in it now.
 struct Buffer {
   plan::BufferOp op;
   int64_t first, last;
-  SmallVector<std::pair<int64_t, Thing>, 1> holds;
+  /// A send of it that has not been waited for; null: none.
+  plan::ActionOp send;
+  struct Held {
+    int64_t begin, end; // bytes
+    Thing thing;
+  };
+  SmallVector<Held, 1> holds; // disjoint
 
   /// Only what begins exactly there: a thing at another offset is another
   /// tensor.
-  const Thing *find(int64_t offset) const {
-    for (auto &[at, thing] : holds)
-      if (at == offset)
-        return &thing;
+  const Thing *find(int64_t begin) const {
+    for (const Held &held : holds)
+      if (held.begin == begin)
+        return &held.thing;
     return nullptr;
   }
-  void put(int64_t offset, Thing thing) {
-    for (auto &[at, known] : holds)
-      if (at == offset) {
-        known = thing;
-        return;
-      }
-    holds.push_back({offset, thing});
+  /// What has a byte there is nobody's any more.
+  void erase(int64_t begin, int64_t end) {
+    llvm::erase_if(holds, [&](const Held &held) {
+      return held.begin < end && begin < held.end;
+    });
   }
 };
 
@@ -128,7 +101,8 @@ struct Rank {
 class Programs {
 public:
   Programs(ModuleOp module, int64_t microbatches, Report &report)
-      : module(module), report(report), microbatches(microbatches) {}
+      : module(module), report(report), microbatches(microbatches),
+        callees(module) {}
   LogicalResult run();
 
 private:
@@ -143,17 +117,20 @@ private:
             action.getMicrobatch().value_or(0),
             action.getTensor().value_or(0)};
   }
-  void readFunctions();
   void readPrograms();
-  SmallVector<Adding> findAddings(func::FuncOp function);
   /// Sets `moved` if the rank does at least one action.
   LogicalResult advance(Rank &rank, bool &moved);
   LogicalResult transfer(Rank &rank, plan::ActionOp action, bool &waits);
   LogicalResult call(Rank &rank, plan::ActionOp action);
   LogicalResult endStep(Rank &rank, plan::ActionOp action);
-  FailureOr<unsigned> use(Rank &rank, plan::ActionOp action, Attribute name);
-  FailureOr<Address> locate(Rank &rank, plan::ActionOp action,
-                            const Bound &bound);
+  FailureOr<Buffer *> use(Rank &rank, plan::ActionOp action, Attribute name);
+  LogicalResult checkStanding(Rank &rank);
+  FailureOr<Buffer *> locate(Rank &rank, plan::ActionOp action,
+                             const Bound &bound);
+  LogicalResult overwrite(Rank &rank, plan::ActionOp action, Buffer &buffer,
+                          int64_t begin, int64_t end);
+  LogicalResult overwrite(Rank &rank, plan::ActionOp action,
+                          const Callee &callee);
   LogicalResult take(Rank &rank, plan::ActionOp action, const Callee &callee,
                      const Bound &bound);
   LogicalResult tellWaiting();
@@ -167,8 +144,7 @@ private:
   ModuleOp module;
   Report &report;
   int64_t microbatches;
-  llvm::MapVector<StringAttr, Callee> callees; // by name
-  llvm::DenseMap<std::pair<StringAttr, int64_t>, unsigned> sums;
+  Callees callees;
   std::vector<Rank> ranks;
   struct Message {
     Thing thing;
@@ -180,108 +156,22 @@ private:
 } // namespace
 
 //===----------------------------------------------------------------------===//
-// Functions
+// Buffers
 //===----------------------------------------------------------------------===//
 
-/// What passes have placed in "slot N" of a function.
-///
-/// Arguments in named buffers, as parameters have, are no matter of a call:
-/// their slot is -1.
-static Bound getBound(pipe::PortAttr port, plan::PlaceAttr place) {
-  Bound bound{port};
-  StringRef text = place ? place.getBuffer().getValue() : StringRef();
-  if (text.consume_front("slot ") && !text.getAsInteger(10, bound.slot))
-    bound.offset = place.getOffset();
-  return bound;
-}
-
-/// Null before phase `lower`.
-static plan::PlaceAttr getPlace(func::FuncOp function, Value value) {
-  if (auto argument = dyn_cast<BlockArgument>(value))
-    return function.getArgAttrOfType<plan::PlaceAttr>(argument.getArgNumber(),
-                                                      kPlaceAttr);
-  auto result = cast<OpResult>(value);
-  auto places = result.getOwner()->getAttrOfType<ArrayAttr>(plan::kPlacesAttr);
-  return places && result.getResultNumber() < places.size()
-             ? dyn_cast<plan::PlaceAttr>(places[result.getResultNumber()])
-             : plan::PlaceAttr();
-}
-
-/// Of a result that is added to a sum: clusters have a mode for each result,
-/// other ops an attribute, and overwriting is the default.
-static plan::Accumulate getMode(OpResult result) {
-  int32_t mode = 0;
-  if (auto cluster = dyn_cast<plan::ClusterOp>(result.getOwner())) {
-    if (auto modes = cluster.getAccumulate())
-      mode = (*modes)[result.getResultNumber()];
-  } else if (auto own = result.getOwner()->getAttrOfType<IntegerAttr>(
-                 kAccumulateAttr)) {
-    mode = own.getInt();
-  }
-  return static_cast<plan::Accumulate>(mode);
-}
-
-/// In the order of the ops that write and not of the `nn.accumulate`: two of
-/// one function may add to one sum, and then the first of them begins it. A sum
-/// that is no result of an op has no mode.
-SmallVector<Adding> Programs::findAddings(func::FuncOp function) {
-  SmallVector<std::pair<Operation *, Adding>> found;
-  for (auto op : function.getOps<nn::AccumulateOp>())
-    if (auto result = dyn_cast<OpResult>(op.getTensor())) {
-      std::pair key(op.getSymbolAttr().getAttr(), int64_t(op.getSlot()));
-      unsigned sum = sums.try_emplace(key, sums.size()).first->second;
-      found.push_back({result.getOwner(), {sum, getMode(result), op}});
-    }
-  llvm::stable_sort(found, [](const auto &a, const auto &b) {
-    return a.first != b.first && a.first->isBeforeInBlock(b.first);
-  });
-  return llvm::map_to_vector(found, [](const auto &own) { return own.second; });
-}
-
-/// Step 1. Results are bound to where the values lie that the function returns.
-void Programs::readFunctions() {
-  for (auto function : module.getOps<func::FuncOp>()) {
-    auto own = function->getAttrOfType<pipe::FunctionAttr>(pipe::kFunctionAttr);
-    if (!own)
-      continue;
-    unsigned number = callees.size();
-    Callee &callee = callees[function.getSymNameAttr()];
-    callee.function = function;
-    callee.own = own;
-    callee.number = number;
-    auto portOf = [](DictionaryAttr attrs) {
-      return attrs ? attrs.getAs<pipe::PortAttr>(pipe::kPortAttr)
-                   : pipe::PortAttr();
-    };
-    for (auto [index, argument] : llvm::enumerate(function.getArguments()))
-      callee.takes.push_back(getBound(portOf(function.getArgAttrDict(index)),
-                                      getPlace(function, argument)));
-    Operation *end = function.getBody().front().getTerminator();
-    for (auto [index, value] : llvm::enumerate(end->getOperands()))
-      callee.gives.push_back(getBound(portOf(function.getResultAttrDict(index)),
-                                      getPlace(function, value)));
-    llvm::BitVector overwritten = findOverwritten(function);
-    for (auto [index, bound] : llvm::enumerate(callee.takes))
-      bound.isOverwritten = overwritten[index];
-    callee.addings = findAddings(function);
-    if (auto bytes = function->getAttrOfType<DenseI64ArrayAttr>(kSlotBytesAttr))
-      llvm::append_range(callee.slotBytes, bytes.asArrayRef());
-  }
-}
-
-/// After readFunctions(), which counts callees and sums.
 void Programs::readPrograms() {
   for (auto program : module.getOps<plan::ProgramOp>()) {
     Rank &rank = ranks.emplace_back();
     rank.program = program;
     rank.called.assign(callees.size(), llvm::BitVector(microbatches));
-    rank.begun.resize(sums.size());
+    rank.begun.resize(callees.countSums());
     for (Operation &op : program.getBody().front())
       if (auto buffer = dyn_cast<plan::BufferOp>(op)) {
         rank.numbers[buffer.getSymNameAttr()] = rank.buffers.size();
         rank.buffers.push_back({buffer,
                                 int64_t(buffer.getFirst()),
                                 int64_t(buffer.getLast()),
+                                {},
                                 {}});
       } else {
         rank.actions.push_back(cast<plan::ActionOp>(op));
@@ -289,23 +179,71 @@ void Programs::readPrograms() {
   }
 }
 
-//===----------------------------------------------------------------------===//
-// Buffers
-//===----------------------------------------------------------------------===//
+/// Whether the rows of all microbatches lie there, of tokens or another input
+/// of the model: its buffer is called as its port is.
+static bool isInput(StringAttr buffer) {
+  std::optional<PortKind> kind = pipe::symbolizePortKind(buffer.getValue());
+  return kind && pipe::PortAttr::isSingle(*kind);
+}
+
+/// A buffer that no action is given is used by name, in any call, and inputs
+/// are there before the first: both live as long as the step. Comes last: a
+/// buffer is left over where an action was given another one, which tells more.
+LogicalResult Programs::checkStanding(Rank &rank) {
+  llvm::DenseSet<StringAttr> given;
+  for (plan::ActionOp action : rank.actions)
+    for (auto symbol : action.getBuffers().getAsRange<FlatSymbolRefAttr>())
+      given.insert(symbol.getAttr());
+  int64_t last = rank.actions.size() - 1;
+  for (Buffer &buffer : rank.buffers) {
+    StringAttr name = buffer.op.getSymNameAttr();
+    bool stands = isInput(name) || !given.contains(name);
+    if (stands && (buffer.first != 0 || buffer.last != last))
+      return report.wrong(buffer.op)
+             << "lives over actions " << buffer.first << " to " << buffer.last
+             << ", but is there for the whole step, 0 to " << last;
+  }
+  return success();
+}
 
 /// A buffer is only itself while it lives; others have its bytes before and
 /// after.
-FailureOr<unsigned> Programs::use(Rank &rank, plan::ActionOp action,
+FailureOr<Buffer *> Programs::use(Rank &rank, plan::ActionOp action,
                                   Attribute symbol) {
   StringAttr name = cast<FlatSymbolRefAttr>(symbol).getAttr();
   auto known = rank.numbers.find(name);
   int64_t at = rank.next;
+  if (callees.isNamed(name)) {
+    report.wrong(action) << "action " << at << " is given buffer \""
+                         << name.getValue()
+                         << "\", which functions use by its name";
+    return failure();
+  }
   if (known != rank.numbers.end() && rank.buffers[known->second].first <= at &&
       at <= rank.buffers[known->second].last)
-    return known->second;
+    return &rank.buffers[known->second];
   report.wrong(action) << "action " << at << " uses buffer \""
                        << name.getValue() << "\", which does not live then";
   return failure();
+}
+
+/// Whoever writes there leaves nothing of what was there. Inputs are read until
+/// the last microbatch, and what is sent until the send has been waited for.
+LogicalResult Programs::overwrite(Rank &rank, plan::ActionOp action,
+                                  Buffer &buffer, int64_t begin, int64_t end) {
+  StringAttr name = buffer.op.getSymNameAttr();
+  if (isInput(name))
+    return report.wrong(action) << "action " << rank.next
+                                << " writes over the inputs in buffer " << name;
+  if (buffer.send) {
+    InFlightDiagnostic diag = report.wrong(action);
+    diag << "action " << rank.next << " writes over buffer " << name
+         << ", which is being sent";
+    diag.attachNote(buffer.send.getLoc()) << "by this action";
+    return diag;
+  }
+  buffer.erase(begin, end);
+  return success();
 }
 
 /// What `port` of a function of `stage` is called.
@@ -317,18 +255,15 @@ static Thing getThing(pipe::PortAttr port, int64_t stage, int64_t microbatch) {
 /// Where that is while `action` runs.
 ///
 /// Fails for a port that lies in no slot: a call could not hand it over.
-FailureOr<Address> Programs::locate(Rank &rank, plan::ActionOp action,
-                                    const Bound &bound) {
-  if (bound.slot < 0 || bound.slot >= int(action.getBuffers().size())) {
+FailureOr<Buffer *> Programs::locate(Rank &rank, plan::ActionOp action,
+                                     const Bound &bound) {
+  int slot = bound.place.slot;
+  if (slot < 0 || slot >= int(action.getBuffers().size())) {
     report.wrong(action) << bound.port.getText()
                          << " lies in no slot of the function";
     return failure();
   }
-  FailureOr<unsigned> buffer =
-      use(rank, action, action.getBuffers()[bound.slot]);
-  if (failed(buffer))
-    return failure();
-  return Address{*buffer, bound.offset};
+  return use(rank, action, action.getBuffers()[slot]);
 }
 
 /// A call needs a buffer for each slot, no smaller than what the function puts
@@ -346,14 +281,14 @@ LogicalResult Programs::checkSlots(Rank &rank, plan::ActionOp action,
       return report.wrong(action) << "binds " << symbol << " to two slots";
     if (bytes == 0)
       continue;
-    FailureOr<unsigned> buffer = use(rank, action, symbol);
+    FailureOr<Buffer *> buffer = use(rank, action, symbol);
     if (failed(buffer))
       return failure();
     // Of the inputs a call gets the rows of its microbatch.
-    if (int64_t(rank.buffers[*buffer].op.getBytes()) < bytes)
-      return report.wrong(action) << "binds " << symbol << " of "
-                                  << rank.buffers[*buffer].op.getBytes()
-                                  << " bytes to a slot of " << bytes;
+    if (int64_t((*buffer)->op.getBytes()) < bytes)
+      return report.wrong(action)
+             << "binds " << symbol << " of " << (*buffer)->op.getBytes()
+             << " bytes to a slot of " << bytes;
   }
   return success();
 }
@@ -363,11 +298,10 @@ LogicalResult Programs::checkSlots(Rank &rank, plan::ActionOp action,
 /// selects its rows.
 LogicalResult Programs::take(Rank &rank, plan::ActionOp action,
                              const Callee &callee, const Bound &bound) {
-  FailureOr<Address> at = locate(rank, action, bound);
-  if (failed(at))
+  FailureOr<Buffer *> buffer = locate(rank, action, bound);
+  if (failed(buffer))
     return failure();
-  Buffer &buffer = rank.buffers[at->buffer];
-  StringRef name = buffer.op.getSymName();
+  StringRef name = (*buffer)->op.getSymName();
   if (bound.port.isModelInput()) {
     // The rows of the action's microbatch, of those of all.
     if (name == pipe::stringifyPortKind(bound.port.getKind()))
@@ -377,7 +311,7 @@ LogicalResult Programs::take(Rank &rank, plan::ActionOp action,
   }
   Thing expected =
       getThing(bound.port, *action.getStage(), *action.getMicrobatch());
-  const Thing *held = buffer.find(at->offset);
+  const Thing *held = (*buffer)->find(bound.place.begin);
   if (held && *held == expected)
     return success();
   InFlightDiagnostic diag = report.wrong(action);
@@ -385,31 +319,39 @@ LogicalResult Programs::take(Rank &rank, plan::ActionOp action,
        << "\", which holds " << (held ? held->print() : "nothing");
   diag.attachNote(callee.function->getLoc())
       << "the function looks for " << bound.port.getText() << " in its slot "
-      << bound.slot;
+      << bound.place.slot;
   return diag;
 }
 
+/// In all of its slots, the workspace too, whatever was bound to them.
+LogicalResult Programs::overwrite(Rank &rank, plan::ActionOp action,
+                                  const Callee &callee) {
+  for (const SlotBytes &written : callee.writes) {
+    FailureOr<Buffer *> buffer =
+        use(rank, action, action.getBuffers()[written.slot]);
+    if (failed(buffer) ||
+        failed(overwrite(rank, action, **buffer, written.begin, written.end)))
+      return failure();
+  }
+  return success();
+}
+
 /// All arguments are checked before any result is put: a result may lie where
-/// an argument was. What the function writes over is nobody's any more.
+/// an argument was.
 LogicalResult Programs::bind(Rank &rank, plan::ActionOp action,
                              const Callee &callee) {
-  if (failed(checkSlots(rank, action, callee)))
-    return failure();
   for (const Bound &bound : callee.takes)
     if (failed(take(rank, action, callee, bound)))
       return failure();
-  for (const Bound &bound : callee.takes)
-    if (bound.isOverwritten)
-      llvm::erase_if(
-          rank.buffers[locate(rank, action, bound)->buffer].holds,
-          [&](const auto &held) { return held.first == bound.offset; });
+  if (failed(overwrite(rank, action, callee)))
+    return failure();
   for (const Bound &bound : callee.gives) {
-    FailureOr<Address> at = locate(rank, action, bound);
-    if (failed(at))
+    FailureOr<Buffer *> buffer = locate(rank, action, bound);
+    if (failed(buffer))
       return failure();
-    rank.buffers[at->buffer].put(
-        at->offset,
-        getThing(bound.port, *action.getStage(), *action.getMicrobatch()));
+    (*buffer)->holds.push_back(
+        {bound.place.begin, bound.place.end,
+         getThing(bound.port, *action.getStage(), *action.getMicrobatch())});
   }
   return success();
 }
@@ -457,19 +399,20 @@ LogicalResult Programs::endStep(Rank &rank, plan::ActionOp action) {
 /// Reduce and optimizer functions belong to a rank, all others to a stage,
 /// hence `index`.
 LogicalResult Programs::call(Rank &rank, plan::ActionOp action) {
-  auto known = callees.find(action.getCalleeAttr().getAttr());
+  const Callee *known = callees.find(action.getCalleeAttr().getAttr());
   int64_t index = action.getStage() ? int64_t(*action.getStage())
                                     : int64_t(rank.program.getRank());
-  if (known == callees.end() ||
-      known->second.own.getAction() != action.getKind() ||
-      known->second.own.getIndex() != index)
+  if (!known || known->own.getAction() != action.getKind() ||
+      known->own.getIndex() != index)
     return report.wrong(action)
            << "does " << pipe::stringifyActionKind(action.getKind()) << " of "
            << index << " by calling @" << *action.getCallee();
-  Callee &callee = known->second;
+  const Callee &callee = *known;
+  if (failed(checkSlots(rank, action, callee)))
+    return failure();
   if (callee.own.endsStep())
-    return failed(checkSlots(rank, action, callee)) ? failure()
-                                                    : endStep(rank, action);
+    return failed(overwrite(rank, action, callee)) ? failure()
+                                                   : endStep(rank, action);
   if (!rank.ended.empty())
     return report.wrong(action) << "comes after the end of the step";
   int64_t microbatch = *action.getMicrobatch();
@@ -493,10 +436,10 @@ LogicalResult Programs::call(Rank &rank, plan::ActionOp action) {
 /// shows where it is taken.
 LogicalResult Programs::transfer(Rank &rank, plan::ActionOp action,
                                  bool &waits) {
-  FailureOr<unsigned> number = use(rank, action, action.getBuffers()[0]);
-  if (failed(number))
+  FailureOr<Buffer *> used = use(rank, action, action.getBuffers()[0]);
+  if (failed(used))
     return failure();
-  Buffer &buffer = rank.buffers[*number];
+  Buffer &buffer = **used;
   int64_t own = rank.program.getRank(), peer = *action.getPeer();
   if (action.getKind() == ActionKind::Send) {
     const Thing *held = buffer.find(0);
@@ -504,13 +447,24 @@ LogicalResult Programs::transfer(Rank &rank, plan::ActionOp action,
       return report.wrong(action) << "sends buffer \"" << buffer.op.getSymName()
                                   << "\", which holds nothing";
     messages[getName(action, own, peer)].push_back({*held, action});
+    buffer.send = action;
   } else if (action.getKind() == ActionKind::Recv) {
     auto queue = messages.find(getName(action, peer, own));
     waits = queue == messages.end() || queue->second.empty();
     if (waits)
       return success();
-    buffer.put(0, queue->second.front().thing);
+    int64_t bytes = buffer.op.getBytes();
+    if (failed(overwrite(rank, action, buffer, 0, bytes)))
+      return failure();
+    buffer.holds.push_back({0, bytes, queue->second.front().thing});
     queue->second.erase(queue->second.begin());
+  } else {
+    if (!buffer.send ||
+        getName(buffer.send, own, peer) != getName(action, own, peer))
+      return report.wrong(action)
+             << "waits for a message that is not sent from buffer "
+             << buffer.op.getSymNameAttr();
+    buffer.send = {};
   }
   return success();
 }
@@ -574,7 +528,6 @@ LogicalResult Programs::run() {
       return report.wrong(schedule)
              << "has " << schedule.getMicrobatches()
              << " microbatches, but the batch is " << microbatches;
-  readFunctions();
   readPrograms();
   // 2. and 3. Each round advances some rank or is the last.
   bool moved = true;
@@ -586,11 +539,14 @@ LogicalResult Programs::run() {
   }
   if (failed(tellWaiting()))
     return failure();
-  for (Rank &rank : ranks)
+  for (Rank &rank : ranks) {
     for (ActionKind kind : {ActionKind::Reduce, ActionKind::Optimizer})
       if (!rank.ended.count(kind))
         return report.wrong(rank.program)
                << "never does " << pipe::stringifyActionKind(kind);
+    if (failed(checkStanding(rank)))
+      return failure();
+  }
   return success();
 }
 

@@ -26,7 +26,8 @@ import tempfile
 from collections.abc import Callable
 
 import defect_kinds
-import shipped_defects  # noqa: F401, its kinds come before those of kernels
+import memory_defects  # noqa: F401, kinds come in the order of imports
+import shipped_defects  # noqa: F401
 import kernel_defects
 from harness import GOLDEN, ROOT, Failure, Outcome, Reporter, Tools, arguments
 

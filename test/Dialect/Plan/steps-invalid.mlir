@@ -6,7 +6,7 @@
 
 dist.mesh @mesh ["pp", "tp"] = [2, 4]
 plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
-  // expected-error @+1 {{memory of 4 bytes begins at byte -4, expected numbers of 0 or more}}
+  // expected-error @+1 {{memory of 4 bytes begins at byte -4, expected numbers of 0 to below 281474976710656}}
   plan.gemm m 1 n 1 k 1 of f32 a <slot 0, -4, 4> strides [1, 1] b <slot 0, 0, 4> strides [1, 1] c <slot 1, 0, 4> strides [1] of f32
 }
 

@@ -26,9 +26,10 @@ using namespace plait::plan;
 LogicalResult PlaceAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                 StringAttr buffer, int64_t offset) {
   // (C1)
-  if (offset < 0)
+  // Bounded as a memory is, so that ends of places are numbers too.
+  if (offset < 0 || offset >= int64_t(hostBegin))
     return emitError() << "a place at offset " << offset
-                       << " of a buffer, expected 0 or more";
+                       << " of a buffer, expected 0 to below " << hostBegin;
   return success();
 }
 

@@ -62,9 +62,13 @@ LogicalResult MemoryAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                  int64_t slot, FlatSymbolRefAttr buffer,
                                  int64_t offset, int64_t bytes) {
   // (C1)
-  if (offset < 0 || bytes < 0)
+  auto isOutside = [](int64_t number) {
+    return number < 0 || number >= int64_t(hostBegin);
+  };
+  if (isOutside(offset) || isOutside(bytes))
     return emitError() << "memory of " << bytes << " bytes begins at byte "
-                       << offset << ", expected numbers of 0 or more";
+                       << offset << ", expected numbers of 0 to below "
+                       << hostBegin;
   // (C2)
   if (buffer ? slot != -1 : slot < 0)
     return emitError() << "memory is in slot " << slot

@@ -54,7 +54,7 @@ def Plan_PlaceAttr : AttrDef<PlanDialect, "Place"> {
     program ("w gradient").
 
     Constraints:
-    - (C1) offset is 0 or more.
+    - (C1) offset is 0 or more, and below 2⁴⁸.
 
     Example: `#plan.place<"slot 2", 4096>`.
   }];
@@ -71,7 +71,7 @@ def Plan_MemoryAttr : AttrDef<PlanDialect, "Memory"> {
     function, or of a buffer of the program. `slot` is -1 where there is a buffer.
 
     Constraints:
-    - (C1) offset and bytes are 0 or more.
+    - (C1) offset and bytes are 0 or more, and below 2⁴⁸.
     - (C2) it is in a slot, from 0 on, or in a buffer.
 
     Example: `#plan.memory<slot 2, 4096, 16384>`, or of a buffer

@@ -49,7 +49,7 @@ static SearchSpace getSpace(const PublishedRun &run, const Options &options) {
   const Configuration &theirs = run.configuration;
   if (theirs.schedule.starts_with("zb-"))
     space.schedule.insert(space.schedule.end(),
-                           {"zb-h1", "zb-h2", "zb-v", "zb-auto"});
+                          {"zb-h1", "zb-h2", "zb-v", "zb-auto"});
   if (theirs.context == 1)
     space.context = {1};
   if (theirs.zero == 0)

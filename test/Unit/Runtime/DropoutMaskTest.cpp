@@ -82,10 +82,10 @@ TEST(DropoutMask, IsLikeNoOther) {
   auto key = [&](uint64_t seed, uint64_t step, int64_t row) {
     int32_t found;
     batches->drawKeys(seed);
-    EXPECT_TRUE(batches
-                    ->readRow(step, row, fb::InputKind::Keys, 0,
-                              std::span(&found, 1))
-                    .ok());
+    EXPECT_TRUE(
+        batches
+            ->readRow(step, row, fb::InputKind::Keys, 0, std::span(&found, 1))
+            .ok());
     return uint32_t(found);
   };
   struct Other {

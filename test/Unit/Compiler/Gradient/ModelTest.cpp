@@ -153,16 +153,14 @@ TEST_P(ModelTest, FirstStep) {
   EXPECT_NEAR(getGradientNorm(parts[0], count), norm, kTolerance * norm);
 }
 
-INSTANTIATE_TEST_SUITE_P(Golden, ModelTest,
-                         ::testing::Values("gpt2-small-test",
-                                           "llama-small-test",
-                                           "llama3-small-test",
-                                           "mistral-small-test",
-                                           "phi3-small-test",
-                                           "qwen2-small-test",
-                                           "qwen3-small-test"),
-                         [](const auto &info) {
-                           std::string name = info.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Golden, ModelTest,
+    ::testing::Values("gpt2-small-test", "llama-small-test",
+                      "llama3-small-test", "mistral-small-test",
+                      "phi3-small-test", "qwen2-small-test",
+                      "qwen3-small-test"),
+    [](const auto &info) {
+      std::string name = info.param;
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });

@@ -73,7 +73,7 @@ struct CheckKernelsPass : proof::impl::CheckKernelsPassBase<CheckKernelsPass> {
 LogicalResult CheckKernelsPass::check(ArrayRef<plan::ClusterOp> claimed,
                                       ArrayRef<plan::ClusterOp> compiled) {
   if (claimed.size() != compiled.size())
-    return getOperation().emitError("has ")
+    return getOperation().emitOpError("has ")
            << claimed.size() << " clusters, code-of has " << compiled.size();
   // 1. `structures` emits kernels only to compare them: two clusters of one
   //    symbol have the same structure. Rank scalars are arguments of the kernel
@@ -87,7 +87,7 @@ LogicalResult CheckKernelsPass::check(ArrayRef<plan::ClusterOp> claimed,
   for (auto [claim, code] : llvm::zip_equal(claimed, compiled)) {
     if (claim->getOperandTypes() != code->getOperandTypes() ||
         claim->getResultTypes() != code->getResultTypes())
-      return emitError(claim->getLoc(), "has other types in code-of");
+      return claim->emitOpError("has other types in code-of");
     if (claim != code) {
       auto one = structures->add(claim), other = structures->add(code);
       if (failed(one) || failed(other))

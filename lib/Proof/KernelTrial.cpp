@@ -443,7 +443,7 @@ LogicalResult KernelTrial::tell(unsigned result, size_t sample,
   uint32_t got = samples[result].after[sample];
   Operation *op = getYielded(result).getDefiningOp();
   InFlightDiagnostic diag =
-      (op ? op : kernel.cluster)->emitError("is computed wrongly: ");
+      (op ? op : kernel.cluster)->emitOpError("is computed wrongly: ");
   diag << kernel.info.symbol;
   if (got == getResult(result).getMark())
     diag << " does not write element " << element;

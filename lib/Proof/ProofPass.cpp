@@ -46,8 +46,8 @@ struct ProveMeaningPass : proof::impl::ProveMeaningPassBase<ProveMeaningPass> {
     // In the same context: terms of both modules compare attributes by address.
     auto model = parseSourceFile<ModuleOp>(claim, &getContext());
     if (!model) {
-      getOperation().emitError("needs a claim, the imported model; there is "
-                               "none in \"")
+      getOperation().emitError("the proof needs a claim, the imported model; "
+                               "there is none in \"")
           << claim << "\"";
       return signalPassFailure();
     }

@@ -100,7 +100,7 @@ static void noteArguments(InFlightDiagnostic &diag, Operation *op) {
 InFlightDiagnostic Report::wrong(Operation *op) {
   verdict = Verdict::Wrong;
   InFlightDiagnostic diag =
-      op->emitError("computes something else than the model asks for: ");
+      op->emitOpError("computes something else than the model asks for: ");
   noteArguments(diag, op);
   return diag;
 }

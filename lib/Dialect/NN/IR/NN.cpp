@@ -134,21 +134,22 @@ LogicalResult BeginAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                 int64_t chunks) {
   // (C1)
   if (terms.empty() && chunks == 0)
-    return emitError() << "names no axis";
+    return emitError() << "begin names no axis";
   for (auto [index, term] : llvm::enumerate(terms)) {
     if (term.scale < 1)
-      return emitError() << "has stride " << term.scale << " for axis "
+      return emitError() << "begin has stride " << term.scale << " for axis "
                          << term.axis << ", expected at least 1";
     for (const RankTerm &earlier : terms.take_front(index))
       if (earlier.axis == term.axis)
-        return emitError() << "names axis " << term.axis << " twice";
+        return emitError() << "begin names axis " << term.axis << " twice";
   }
   // (C2)
   if (extent < 0)
-    return emitError() << "is in a dimension of " << extent << " elements";
+    return emitError() << "begin is in a dimension of " << extent
+                       << " elements";
   // (C3)
   if (ChunkOrder order = {extent, chunks}; chunks != 0 && !order.hasPairs())
-    return emitError() << "has " << chunks << " chunks of " << extent
+    return emitError() << "begin has " << chunks << " chunks of " << extent
                        << " elements, expected an even number that divides "
                        << "them";
   return success();

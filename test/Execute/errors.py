@@ -51,10 +51,8 @@ def check_refused(outcome: Outcome, fragments, before, after) -> str:
         f"not one clear error\n{shown}",
     )
     for fragment in fragments:
-        require(
-            re.search(fragment, outcome.stderr) is not None,
-            f"no '{fragment}' in the message\n{shown}",
-        )
+        found = re.search(fragment, outcome.stderr)
+        require(found is not None, f"no '{fragment}' in the message\n{shown}")
     changed = [k for k in before if before[k] != after.get(k)]
     added = [k for k in after if k not in before]
     require(not changed and not added, f"files written: {added + changed}")

@@ -121,8 +121,8 @@ def main():
             for model, layers in find_models(given.all, given.out)
             for name, options in [*OPTIONS.items(), ("cut", CUTS[layers])]]
     if not given.all:
-        # Eleven compilations of each of three models: every third is left out,
-        # which is another option of each, since eleven is no multiple of three.
+        # Ten compilations of each of three models: every third is left out,
+        # which is another option of each, since ten is no multiple of three.
         jobs = [job for number, job in enumerate(jobs) if number % 3]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         for done in [pool.submit(compile_all, number, *job, given.out, given.all)

@@ -50,6 +50,25 @@ std::optional<int64_t> plait::getRank(func::FuncOp function) {
                               .getRank(own.getIndex());
 }
 
+FunctionAttr plait::getCallee(MLIRContext *context,
+                              const schedule::Problem &problem, int64_t rank,
+                              const schedule::Action &action) {
+  bool endsStep = action.kind == schedule::ActionKind::Reduce ||
+                  action.kind == schedule::ActionKind::Optimizer;
+  return FunctionAttr::get(context, static_cast<ActionKind>(action.kind),
+                           endsStep ? rank
+                                    : problem.stageOf(rank, action.chunk));
+}
+
+int64_t plait::getSender(const schedule::Problem &problem, int64_t rank,
+                         const schedule::Action &transfer) {
+  int64_t stage = problem.stageOf(rank, transfer.chunk);
+  if (transfer.kind != schedule::ActionKind::Recv)
+    return stage;
+  return transfer.direction == schedule::Direction::Backward ? stage + 1
+                                                             : stage - 1;
+}
+
 /// Says in the attribute, which passes go by, what `function` does; the name is
 /// for readers.
 static void mark(func::FuncOp function, ActionKind action, int64_t index) {

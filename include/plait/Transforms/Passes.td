@@ -93,7 +93,8 @@ def VerifyPhasePass : Pass<"plait-verify-phase", "::mlir::ModuleOp"> {
       functions reduce and optimizer.
     - (P5) after `schedule`: there is one `pipe.schedule`, for the module's
       placement and as many microbatches as the configuration says.
-    - (P6) after `lower`: each rank of the pipeline has a `plan.program`.
+    - (P6) after `lower`: each rank of the pipeline has a `plan.program`, of the
+      actions that the schedule has for it, which call functions that do that.
     - (P7) after `steps`: programs call functions of steps, each its own, bind as many
       bytes as their slots have, and have the buffers that the steps name.
     - (P8) before `steps`: every function has one block, of tensors of static shape.

@@ -70,6 +70,20 @@ mlir::func::FuncOp createStageFunction(mlir::OpBuilder &builder,
                                        pipe::ActionKind action, int64_t index);
 
 //===----------------------------------------------------------------------===//
+// Actions of a schedule
+//===----------------------------------------------------------------------===//
+
+/// What the function does that `action` of `rank`, no transfer, calls. What
+/// ends a step is a function of the rank, all else one of a virtual stage.
+pipe::FunctionAttr getCallee(mlir::MLIRContext *context,
+                             const schedule::Problem &problem, int64_t rank,
+                             const schedule::Action &action);
+
+/// The virtual stage that a message is named after, at both ends: its sender.
+int64_t getSender(const schedule::Problem &problem, int64_t rank,
+                  const schedule::Action &transfer);
+
+//===----------------------------------------------------------------------===//
 // Ports
 //===----------------------------------------------------------------------===//
 

@@ -41,15 +41,6 @@ using plan::Category;
 using schedule::Action;
 using schedule::Direction;
 
-/// What ends a step is a function of the rank, all else one of a virtual stage.
-pipe::FunctionAttr Calls::getCallee(MLIRContext *context, int64_t rank,
-                                    const Action &action) const {
-  bool endsStep = action.kind == schedule::ActionKind::Reduce ||
-                  action.kind == schedule::ActionKind::Optimizer;
-  return pipe::FunctionAttr::get(context, static_cast<ActionKind>(action.kind),
-                                 endsStep ? rank : getStage(rank, action));
-}
-
 namespace {
 
 /// What one action of the schedule becomes.
@@ -190,7 +181,7 @@ void ProgramBuilder::findFunctions() {
     if (action.isTransfer())
       continue;
     pipe::FunctionAttr callee =
-        calls.getCallee(module.getContext(), rank, action);
+        getCallee(module.getContext(), schedule.problem, rank, action);
     func::FuncOp function = calls.functions.lookup(callee);
     if (!functions.insert(function))
       continue;
@@ -206,7 +197,8 @@ void ProgramBuilder::findFunctions() {
 /// One action; its number is that of the actions so far, which is what
 /// lifetimes count.
 void ProgramBuilder::addCall(const Action &action) {
-  pipe::FunctionAttr own = calls.getCallee(module.getContext(), rank, action);
+  pipe::FunctionAttr own =
+      getCallee(module.getContext(), schedule.problem, rank, action);
   func::FuncOp callee = calls.functions.lookup(own);
   PlannedAction planned;
   planned.kind = own.getAction();
@@ -234,9 +226,7 @@ void ProgramBuilder::addTransfer(const Action &action) {
   PortKind kind =
       backward ? (receives ? PortKind::OutputGradient : PortKind::InputGradient)
                : (receives ? PortKind::Input : PortKind::Output);
-  int64_t stage = calls.getStage(rank, action);
-  // A message is named after who sends it, at both ends.
-  int64_t sender = receives ? (backward ? stage + 1 : stage - 1) : stage;
+  int64_t stage = schedule.problem.stageOf(rank, action.chunk);
   SmallVector<std::pair<PortAttr, int64_t>> crossing;
   for (auto [port, bytes] : bytesOf[stage])
     if (port.getKind() == kind)
@@ -250,7 +240,7 @@ void ProgramBuilder::addTransfer(const Action &action) {
     // is received is new here.
     Attribute buffer = use(port, stage, action.microbatch, bytes);
     actions.push_back({static_cast<ActionKind>(action.kind),
-                       sender,
+                       getSender(schedule.problem, rank, action),
                        action.microbatch,
                        {},
                        action.peer,

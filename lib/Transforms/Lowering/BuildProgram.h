@@ -21,13 +21,6 @@ struct Calls {
   llvm::DenseMap<mlir::Attribute, mlir::func::FuncOp> functions;
   /// Of all functions of the module.
   llvm::DenseMap<mlir::Operation *, FunctionSlots> slots;
-
-  int64_t getStage(int64_t rank, const schedule::Action &action) const {
-    return schedule.problem.stageOf(rank, action.chunk);
-  }
-  /// What the function that `action`, no transfer, of `rank` calls has to do.
-  pipe::FunctionAttr getCallee(mlir::MLIRContext *context, int64_t rank,
-                               const schedule::Action &action) const;
 };
 
 /// Appends the program of `rank` to `module`, whose functions have their

@@ -104,7 +104,8 @@ LogicalResult PlaceBuffersPass::checkCalls(pipe::ScheduleOp op,
     for (const Action &action : actions) {
       if (action.isTransfer())
         continue;
-      pipe::FunctionAttr callee = calls.getCallee(&getContext(), rank, action);
+      pipe::FunctionAttr callee =
+          getCallee(&getContext(), calls.schedule.problem, rank, action);
       if (!calls.functions.contains(callee))
         return op.emitOpError("has action ")
                << schedule::print(action) << " on rank " << rank
@@ -175,7 +176,7 @@ void PlaceBuffersPass::placeFunctions(const Calls &calls) {
       func::FuncOp function;
       if (!action.isTransfer())
         function = calls.functions.lookup(
-            calls.getCallee(&getContext(), rank, action));
+            getCallee(&getContext(), calls.schedule.problem, rank, action));
       if (!function || !placed.insert(function).second)
         continue;
       // Before what it adds to is noted as begun: its own sums it begins.

@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "plait/Analysis/ModelFlops.h"
+#include "plait/Schedule/Generators.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/StageFunctions.h"
@@ -188,17 +189,115 @@ static LogicalResult verifySchedule(ModuleOp module, dist::MeshOp mesh) {
   return success();
 }
 
+namespace {
+/// Holds programs against the schedule that they have been made from.
+class ProgramVerifier {
+public:
+  ProgramVerifier(ModuleOp module, const schedule::Schedule &schedule)
+      : schedule(schedule), symbols(module) {}
+
+  LogicalResult verify(plan::ProgramOp program, int64_t rank);
+
+private:
+  bool isPartOf(plan::ActionOp op, int64_t rank,
+                const schedule::Action &action) const;
+  LogicalResult verifyCallee(plan::ActionOp op, int64_t rank,
+                             const schedule::Action &action) const;
+
+  const schedule::Schedule &schedule;
+  SymbolTable symbols;
+};
+} // namespace
+
+/// Whether `op` does `action` of `rank`, or of a transfer the part that is one
+/// tensor.
+bool ProgramVerifier::isPartOf(plan::ActionOp op, int64_t rank,
+                               const schedule::Action &action) const {
+  if (op.getKind() != static_cast<ActionKind>(action.kind))
+    return false;
+  if (action.isTransfer())
+    return op.getStage() == getSender(schedule.problem, rank, action) &&
+           op.getMicrobatch() == action.microbatch &&
+           op.getPeer() == action.peer &&
+           op.getBackward() ==
+               (action.direction == schedule::Direction::Backward);
+  // What ends a step has neither.
+  return !action.isCompute() ||
+         (op.getStage() == schedule.problem.stageOf(rank, action.chunk) &&
+          op.getMicrobatch() == action.microbatch);
+}
+
+/// By what functions say that they do, as everywhere: names may be changed.
+LogicalResult
+ProgramVerifier::verifyCallee(plan::ActionOp op, int64_t rank,
+                              const schedule::Action &action) const {
+  if (action.isTransfer())
+    return success();
+  pipe::FunctionAttr expected =
+      getCallee(op.getContext(), schedule.problem, rank, action);
+  Operation *callee = symbols.lookup(op.getCalleeAttr().getAttr());
+  pipe::FunctionAttr found;
+  if (auto steps = dyn_cast_or_null<plan::FunctionOp>(callee))
+    found = steps.getDoesAttr();
+  else if (auto values = dyn_cast_or_null<func::FuncOp>(callee))
+    found = getStageFunction(values);
+  if (found == expected)
+    return success();
+  return op.emitOpError("calls ")
+         << op.getCalleeAttr() << ", which does not do " << expected;
+}
+
+/// All that the schedule orders is done, in its order, and nothing else.
+LogicalResult ProgramVerifier::verify(plan::ProgramOp program, int64_t rank) {
+  if (int64_t(program.getRank()) != rank)
+    return program.emitOpError("is of rank ")
+           << int64_t(program.getRank()) << ", expected " << rank
+           << ": programs are in the order of ranks";
+  ArrayRef<schedule::Action> left = schedule.ranks[rank];
+  const schedule::Action *previous = nullptr;
+  for (auto op : program.getBody().getOps<plan::ActionOp>()) {
+    // Another tensor of the same message.
+    if (previous && previous->isTransfer() && isPartOf(op, rank, *previous))
+      continue;
+    // Where no tensor crosses, nothing is sent.
+    while (!left.empty() && left.front().isTransfer() &&
+           !isPartOf(op, rank, left.front()))
+      left = left.drop_front();
+    if (left.empty() || !isPartOf(op, rank, left.front()))
+      return op.emitOpError("is not what pipe.schedule has next for rank ")
+             << rank << ": "
+             << (left.empty() ? "nothing" : schedule::print(left.front()));
+    if (failed(verifyCallee(op, rank, left.front())))
+      return failure();
+    previous = &left.front();
+    left = left.drop_front();
+  }
+  left = left.drop_while(
+      [](const schedule::Action &action) { return action.isTransfer(); });
+  if (left.empty())
+    return success();
+  return program.emitOpError("ends before ")
+         << schedule::print(left.front()) << ", which pipe.schedule has for it";
+}
+
 /// (P6)
 /// One for each rank of the pipeline: ranks that differ along other axes run
 /// the same.
 static LogicalResult verifyPrograms(ModuleOp module) {
   int64_t count = llvm::range_size(module.getOps<plan::ProgramOp>());
   int64_t ranks = getPlacement(module).getRanks();
-  if (count == ranks)
-    return success();
-  return module.emitOpError("has ")
-         << count << " programs, expected one for each of " << ranks
-         << " ranks of " << kPipelineAxis;
+  if (count != ranks)
+    return module.emitOpError("has ")
+           << count << " programs, expected one for each of " << ranks
+           << " ranks of " << kPipelineAxis;
+  // That it is a schedule, and the only one, has been seen to.
+  schedule::Schedule schedule = schedule::insertTransfers(
+      *pipe::parseSchedule(pipe::findSchedule(module)));
+  ProgramVerifier verifier(module, schedule);
+  for (auto [rank, program] : llvm::enumerate(module.getOps<plan::ProgramOp>()))
+    if (failed(verifier.verify(program, rank)))
+      return failure();
+  return success();
 }
 
 /// Whether `module` is what the phase that it has reached leaves.

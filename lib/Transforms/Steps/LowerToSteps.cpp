@@ -23,6 +23,7 @@
 #include "plait/Dialect/Plan/IR/RowPitch.h"
 #include "plait/Transforms/Buffers.h"
 #include "plait/Transforms/Passes.h"
+#include "plait/Transforms/StageFunctions.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -326,8 +327,9 @@ LogicalResult Converter::run() {
   // through a function.
   if (failed(verifyPlaces()))
     return failure();
-  auto steps = FunctionOp::create(builder, function.getLoc(),
-                                  function.getSymName(), names, bytes);
+  auto steps =
+      FunctionOp::create(builder, function.getLoc(), function.getSymName(),
+                         getStageFunction(function), names, bytes);
   builder.createBlock(&steps.getBody());
   // Values keep their ops to the end: where they lie is asked of those.
   for (Operation &op : function.getBody().front())

@@ -29,7 +29,14 @@ dist.mesh @c4 ["dp", "tp"] = [4294967296, 4294967296]
 
 // -----
 
-// expected-error @+1 {{has a sharding of 1 dimensions on a tensor of rank 2}}
+// expected-note @+1 {{the first one}}
+dist.mesh @c5 ["dp"] = [2]
+// expected-error @+1 {{'dist.mesh' op is a second mesh of its module}}
+dist.mesh @other ["dp"] = [4]
+
+// -----
+
+// expected-error @+1 {{sharding of 1 dimensions on a tensor of rank 2}}
 func.func private @c1(tensor<4x8xf32, #dist.sharding<@mesh, [{"tp"}]>>)
 
 // -----

@@ -220,6 +220,13 @@ plan.program @p rank 0 bytes 128 in_flight 1 {
 // -----
 
 plan.program @p rank 0 bytes 128 in_flight 1 {
+  // expected-error @+1 {{ends the step, but has a stage or a microbatch}}
+  plan.action reduce stage 0 microbatch 0 call @f []
+}
+
+// -----
+
+plan.program @p rank 0 bytes 128 in_flight 1 {
   // expected-error @+1 {{has a number below 0: -2}}
   plan.action backward stage -2 microbatch 0 call @f []
 }

@@ -3,7 +3,7 @@
 
 nn.parameter @w : tensor<16x16xf32> init<mean = 0.0, std = 0.02>
 
-// CHECK-LABEL: plan.function @forward_0 slots ["tokens", "residuals 0", "residuals 1", "workspace"]
+// CHECK-LABEL: plan.function @forward_0 does <forward, 0> slots ["tokens", "residuals 0", "residuals 1", "workspace"]
 // CHECK: plan.gemm {{.*}} c <slot 3, 0, 1024>
 // CHECK-NEXT: plan.copy to_host <slot 3, 0, 1024> -> <slot 1, 0, 1024>
 // What a copy reads is kept until the next one.

@@ -139,7 +139,8 @@ LogicalResult ShardingAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   llvm::StringSet<> seen;
   auto insert = [&](StringAttr axis) -> LogicalResult {
     if (!seen.insert(axis.getValue()).second)
-      return emitError() << "names axis \"" << axis.getValue() << "\" twice";
+      return emitError() << "sharding names axis \"" << axis.getValue()
+                         << "\" twice";
     return success();
   };
   for (ArrayAttr dim : dims)
@@ -159,7 +160,7 @@ LogicalResult ShardingAttr::verifyEncoding(
     function_ref<InFlightDiagnostic()> emitError) const {
   // (C1)
   if (getDims().size() != shape.size())
-    return emitError() << "has a sharding of " << getDims().size()
+    return emitError() << "sharding of " << getDims().size()
                        << " dimensions on a tensor of rank " << shape.size();
   return success();
 }
@@ -231,6 +232,13 @@ LogicalResult MeshOp::verify() {
     if (size > most / ranks)
       return emitOpError("has more than ") << most << " ranks";
     ranks *= size;
+  }
+  // (C5) Whoever asks for the mesh takes the first.
+  MeshOp first = find(*this);
+  if (first && first != *this) {
+    InFlightDiagnostic diag = emitOpError("is a second mesh of its module");
+    diag.attachNote(first.getLoc()) << "the first one";
+    return diag;
   }
   return success();
 }

@@ -153,6 +153,8 @@ LogicalResult ActionOp::verify() {
       kind == pipe::ActionKind::Reduce || kind == pipe::ActionKind::Optimizer;
   if (!endsStep && (!getStage() || !getMicrobatch()))
     return emitOpError("has no stage or no microbatch");
+  if (endsStep && (getStage() || getMicrobatch()))
+    return emitOpError("ends the step, but has a stage or a microbatch");
   // The accessors of integers are unsigned; a negative one in the text would be
   // a huge one here.
   for (auto number : {getStage(), getMicrobatch(), getPeer(), getTensor()})

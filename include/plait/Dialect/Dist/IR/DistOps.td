@@ -86,6 +86,7 @@ def Dist_MeshOp : Dist_Op<"mesh", [Symbol]> {
     - (C2) no name is empty or used twice.
     - (C3) every size is at least 1.
     - (C4) there are at most 2^24 ranks.
+    - (C5) it is the only mesh of its module.
 
     Example:
     ```mlir

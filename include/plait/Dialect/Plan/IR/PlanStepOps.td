@@ -26,7 +26,8 @@ def Plan_FunctionOp : Plan_Op<"function", [Symbol, IsolatedFromAbove,
     NoTerminator, SingleBlock]> {
   let summary = "A list of steps";
   let description = [{
-    What an action calls. It binds buffers to the slots, of which the last is the
+    What an action calls: `does` says for which of its virtual stages or, at the
+    end of a step, ranks. It binds buffers to the slots, of which the last is the
     workspace of the call.
 
     Constraints:
@@ -36,16 +37,18 @@ def Plan_FunctionOp : Plan_Op<"function", [Symbol, IsolatedFromAbove,
 
     Example:
     ```mlir
-    plan.function @forward_0 slots ["residual", "workspace"] bytes [4096, 128] {
+    plan.function @forward_0 does <forward, 0> slots ["residual", "workspace"] bytes [4096, 128] {
       plan.gemm m 8 n 16 k 4 of f32 a <slot 1, 0, 128> strides [4, 1] b <@"w value", 0, 256> strides [16, 1] c <slot 0, 0, 512> strides [16] of f32
     }
     ```
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, StrArrayAttr:$slots,
-                       DenseI64ArrayAttr:$bytes);
+  let arguments = (ins SymbolNameAttr:$sym_name,
+                       OptionalAttr<Pipe_FunctionAttr>:$does,
+                       StrArrayAttr:$slots, DenseI64ArrayAttr:$bytes);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
-    $sym_name `slots` $slots `bytes` $bytes attr-dict-with-keyword $body
+    $sym_name (`does` $does^)? `slots` $slots `bytes` $bytes
+    attr-dict-with-keyword $body
   }];
   let hasRegionVerifier = 1;
 }

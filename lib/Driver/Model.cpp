@@ -84,24 +84,24 @@ bool plait::report(const Status &status) {
 // Context
 //===----------------------------------------------------------------------===//
 
-/// The place in the model, as it begins a message; empty if it is not known. Of
-/// nested locations the outermost that names something counts.
+/// The place in the model, as it begins a message; empty if it is not known.
+///
+/// Where the text was read, then what part of the model it is of: of nested
+/// locations the outermost of either kind counts.
 static std::string describePlace(Location location) {
-  std::string place;
-  llvm::raw_string_ostream stream(place);
+  std::string position, part;
   location->walk([&](Location loc) {
-    if (auto name = dyn_cast<NameLoc>(loc)) {
-      stream << name.getName().getValue() << ": ";
-      return WalkResult::interrupt();
-    }
-    if (auto file = dyn_cast<FileLineColLoc>(loc)) {
-      stream << file.getFilename().getValue() << ":" << file.getLine() << ":"
-             << file.getColumn() << ": ";
-      return WalkResult::interrupt();
-    }
+    auto file = dyn_cast<FileLineColLoc>(loc);
+    if (file && position.empty())
+      position = (file.getFilename().getValue() + ":" + Twine(file.getLine()) +
+                  ":" + Twine(file.getColumn()) + ": ")
+                     .str();
+    auto name = dyn_cast<NameLoc>(loc);
+    if (name && part.empty())
+      part = (name.getName().getValue() + ": ").str();
     return WalkResult::advance();
   });
-  return place;
+  return position + part;
 }
 
 /// One line for each error. Remarks say what was decided and are for pass

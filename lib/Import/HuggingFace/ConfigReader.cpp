@@ -21,6 +21,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 using namespace llvm;
 using namespace plait::hf;
@@ -122,16 +123,22 @@ int64_t ConfigReader::getCount(StringRef field, int64_t fallback) {
   return value ? toInteger(field, *value, 0, kLargestSize) : fallback;
 }
 
-/// Finite: JSON itself has no infinity, but 1e999 parses as one.
+/// JSON itself has no infinity, but 1e999 parses as one.
+static bool isFloat(double number) {
+  return std::abs(number) <= std::numeric_limits<float>::max();
+}
+
+/// Nor 0 in fp32.
 double ConfigReader::getPositive(StringRef field,
                                  std::optional<double> fallback) {
   const json::Value *value = find(field, fallback.has_value());
   if (!value)
     return fallback.value_or(1.0);
   std::optional<double> number = value->getAsNumber();
-  if (number && *number > 0.0 && std::isfinite(*number))
+  if (number && *number >= std::numeric_limits<float>::denorm_min() &&
+      isFloat(*number))
     return *number;
-  failOn(field, *value, "a number above 0");
+  failOn(field, *value, "a number above 0, in the range of fp32");
   return 1.0;
 }
 
@@ -140,9 +147,9 @@ double ConfigReader::getNonNegative(StringRef field, double fallback) {
   if (!value)
     return fallback;
   std::optional<double> number = value->getAsNumber();
-  if (number && *number >= 0.0 && std::isfinite(*number))
+  if (number && *number >= 0.0 && isFloat(*number))
     return *number;
-  failOn(field, *value, "a number that is at least 0");
+  failOn(field, *value, "a number of at least 0, in the range of fp32");
   return fallback;
 }
 

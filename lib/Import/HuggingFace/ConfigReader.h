@@ -40,10 +40,10 @@ public:
                   int64_t most = kLargestSize);
   /// The same from 0 on.
   int64_t getCount(llvm::StringRef field, int64_t fallback);
-  /// A number above 0.
+  /// A number above 0, in the range of fp32, in which plans compute.
   double getPositive(llvm::StringRef field,
                      std::optional<double> fallback = std::nullopt);
-  /// A number that is at least 0.
+  /// A number of at least 0, in that range.
   double getNonNegative(llvm::StringRef field, double fallback);
   bool getFlag(llvm::StringRef field, bool fallback);
   /// One of `choices`.

@@ -559,6 +559,21 @@ nn.parameter @c4_overflow : tensor<64x288230376151711872xf32> init <mean = 0.0, 
 
 // -----
 
+// expected-error @+1 {{'nn.parameter' op starts as #nn.init<mean = 0.000000e+00 : f64, std = 1.000000e+300 : f64>, expected numbers in the range of fp32, std 0 or more}}
+nn.parameter @c5_range : tensor<4xf32> init <mean = 0.0, std = 1.0e+300>
+
+// -----
+
+// expected-error @+1 {{expected numbers in the range of fp32, std 0 or more}}
+nn.parameter @c5_nan : tensor<4xf32> init <mean = 0x7FF8000000000000 : f64, std = 0.02>
+
+// -----
+
+// expected-error @+1 {{expected numbers in the range of fp32, std 0 or more}}
+nn.parameter @c5_negative : tensor<4xf32> init <mean = 0.0, std = -0.02>
+
+// -----
+
 // expected-error @+1 {{has 24 elements, but its file box}}
 nn.parameter @c2_size : tensor<4x6xf32> init <mean = 0.0, std = 0.02> file <name = "w", shape = [4, 6], begin = [0, 0], box = [4, 5]>
 

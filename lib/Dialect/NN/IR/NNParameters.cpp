@@ -14,6 +14,9 @@
 #include "plait/Plan/Plan_generated.h"
 #include "llvm/ADT/StringExtras.h"
 
+#include <cmath>
+#include <limits>
+
 using namespace mlir;
 using namespace plait;
 using namespace plait::nn;
@@ -53,6 +56,21 @@ static LogicalResult verifyElements(ParameterOp parameter) {
 
 /// The type is plain, as a parameter is one tensor however it lies; where it
 /// lies are attributes of their own, which passes set.
+/// (C5) Weights are drawn in fp32.
+static LogicalResult verifyInit(ParameterOp op) {
+  auto isFloat = [](FloatAttr number) {
+    // False of a NaN too.
+    return std::abs(number.getValueAsDouble()) <=
+           std::numeric_limits<float>::max();
+  };
+  InitAttr init = op.getInit();
+  if (isFloat(init.getMean()) && isFloat(init.getStd()) &&
+      init.getStd().getValueAsDouble() >= 0)
+    return success();
+  return op.emitOpError("starts as ")
+         << init << ", expected numbers in the range of fp32, std 0 or more";
+}
+
 LogicalResult ParameterOp::verify() {
   auto type = cast<RankedTensorType>(getType());
   // (C1)
@@ -91,6 +109,8 @@ LogicalResult ParameterOp::verify() {
     if (failed(dist::verifyAxes(*this, sharding)))
       return failure();
   }
+  if (failed(verifyInit(*this)))
+    return failure();
   return verifyState(*this);
 }
 

@@ -63,7 +63,11 @@ TEST_F(ImportErrors, Values) {
   refuse(kGPT2, "\"n_embd\": 0", {"n_embd", "is 0"});
   refuse(kGPT2, "\"vocab_size\": 1e30", {"vocab_size", "16777216"});
   refuse(kGPT2, "\"layer_norm_epsilon\": 0", {"layer_norm_epsilon"});
+  refuse(kGPT2, "\"layer_norm_epsilon\": 1e-300",
+         {"layer_norm_epsilon", "1e-300", "above 0, in the range of fp32"});
   refuse(kGPT2, "\"initializer_range\": -1", {"initializer_range", "-1"});
+  refuse(kGPT2, "\"initializer_range\": 1e300",
+         {"initializer_range", "e+300", "at least 0, in the range of fp32"});
   refuse(kGPT2, "\"attn_pdrop\": 1.0", {"attn_pdrop", "below 1"});
   refuse(kGPT2, "\"n_head\": 5", {"n_embd", "12", "n_head", "5"});
   refuse(kGPT2, "\"tie_word_embeddings\": \"yes\"",

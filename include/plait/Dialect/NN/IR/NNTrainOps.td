@@ -29,6 +29,8 @@ def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
       not partial; so is `state`, which splits each dimension over the axes of
       `sharding` and then over others.
     - (C4) it has 1 to 2^44 elements.
+    - (C5) the numbers of `init` are in the range of fp32, and `std` is not
+      negative.
 
     Example:
     ```mlir

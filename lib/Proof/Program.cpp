@@ -81,6 +81,10 @@ struct Buffer {
       return held.begin < end && begin < held.end;
     });
   }
+  void put(int64_t begin, int64_t end, Thing thing) {
+    erase(begin, end);
+    holds.push_back({begin, end, thing});
+  }
 };
 
 /// One rank on its way through its program.
@@ -125,8 +129,8 @@ private:
   LogicalResult endStep(Rank &rank, plan::ActionOp action);
   FailureOr<Buffer *> use(Rank &rank, plan::ActionOp action, Attribute name);
   LogicalResult checkStanding(Rank &rank);
-  FailureOr<Buffer *> locate(Rank &rank, plan::ActionOp action,
-                             const Bound &bound);
+  FailureOr<Buffer *> locate(Rank &rank, plan::ActionOp action, int slot,
+                             const Twine &what);
   LogicalResult overwrite(Rank &rank, plan::ActionOp action, Buffer &buffer,
                           int64_t begin, int64_t end);
   LogicalResult overwrite(Rank &rank, plan::ActionOp action,
@@ -252,15 +256,13 @@ static Thing getThing(pipe::PortAttr port, int64_t stage, int64_t microbatch) {
   return {kind, int32_t(port.getIndex()), int32_t(source), int32_t(microbatch)};
 }
 
-/// Where that is while `action` runs.
+/// The buffer in which `what` is while `action` runs.
 ///
-/// Fails for a port that lies in no slot: a call could not hand it over.
+/// Fails where that lies in no slot: a call could not hand it over.
 FailureOr<Buffer *> Programs::locate(Rank &rank, plan::ActionOp action,
-                                     const Bound &bound) {
-  int slot = bound.place.slot;
+                                     int slot, const Twine &what) {
   if (slot < 0 || slot >= int(action.getBuffers().size())) {
-    report.wrong(action) << bound.port.getText()
-                         << " lies in no slot of the function";
+    report.wrong(action) << what << " lies in no slot of the function";
     return failure();
   }
   return use(rank, action, action.getBuffers()[slot]);
@@ -298,7 +300,8 @@ LogicalResult Programs::checkSlots(Rank &rank, plan::ActionOp action,
 /// selects its rows.
 LogicalResult Programs::take(Rank &rank, plan::ActionOp action,
                              const Callee &callee, const Bound &bound) {
-  FailureOr<Buffer *> buffer = locate(rank, action, bound);
+  FailureOr<Buffer *> buffer =
+      locate(rank, action, bound.place.slot, bound.port.getText());
   if (failed(buffer))
     return failure();
   StringRef name = (*buffer)->op.getSymName();
@@ -328,7 +331,7 @@ LogicalResult Programs::overwrite(Rank &rank, plan::ActionOp action,
                                   const Callee &callee) {
   for (const SlotBytes &written : callee.writes) {
     FailureOr<Buffer *> buffer =
-        use(rank, action, action.getBuffers()[written.slot]);
+        locate(rank, action, written.slot, "what it writes");
     if (failed(buffer) ||
         failed(overwrite(rank, action, **buffer, written.begin, written.end)))
       return failure();
@@ -346,12 +349,13 @@ LogicalResult Programs::bind(Rank &rank, plan::ActionOp action,
   if (failed(overwrite(rank, action, callee)))
     return failure();
   for (const Bound &bound : callee.gives) {
-    FailureOr<Buffer *> buffer = locate(rank, action, bound);
+    FailureOr<Buffer *> buffer =
+        locate(rank, action, bound.place.slot, bound.port.getText());
     if (failed(buffer))
       return failure();
-    (*buffer)->holds.push_back(
-        {bound.place.begin, bound.place.end,
-         getThing(bound.port, *action.getStage(), *action.getMicrobatch())});
+    (*buffer)->put(
+        bound.place.begin, bound.place.end,
+        getThing(bound.port, *action.getStage(), *action.getMicrobatch()));
   }
   return success();
 }
@@ -456,7 +460,7 @@ LogicalResult Programs::transfer(Rank &rank, plan::ActionOp action,
     int64_t bytes = buffer.op.getBytes();
     if (failed(overwrite(rank, action, buffer, 0, bytes)))
       return failure();
-    buffer.holds.push_back({0, bytes, queue->second.front().thing});
+    buffer.put(0, bytes, queue->second.front().thing);
     queue->second.erase(queue->second.begin());
   } else {
     if (!buffer.send ||

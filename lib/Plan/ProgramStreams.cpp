@@ -62,8 +62,13 @@ private:
       // Until here another rank may read the buffer.
       return planner.add(choice.transfers[index],
                          std::span(&buffer, choice.sendsInStream ? 0 : 1));
-    default:
-      addCall(action);
+    case fb::ActionKind::Forward:
+    case fb::ActionKind::Backward:
+    case fb::ActionKind::BackwardInput:
+    case fb::ActionKind::BackwardWeight:
+    case fb::ActionKind::Reduce:
+    case fb::ActionKind::Optimizer:
+      return addCall(action);
     }
   }
 

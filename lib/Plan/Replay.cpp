@@ -237,9 +237,15 @@ Result<bool> Walker::pass(uint32_t index) {
       return fail(describeAction(plan, index, program.action),
                   ": waits for a message that is sent later");
     return wait(received[message], index);
-  default:
-    return enter(index);
+  case fb::ActionKind::Forward:
+  case fb::ActionKind::Backward:
+  case fb::ActionKind::BackwardInput:
+  case fb::ActionKind::BackwardWeight:
+  case fb::ActionKind::Reduce:
+  case fb::ActionKind::Optimizer:
+    break;
   }
+  return enter(index);
 }
 
 /// Runs the remaining parts of the current function one by one. `segment` is

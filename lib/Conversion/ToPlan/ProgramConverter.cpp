@@ -176,6 +176,12 @@ ParameterTable::addShards(fb::ProgramT &program, const ParameterPacks &packs,
         state->offset = *offset;
         shard->state.push_back(std::move(state));
       }
+      // Nor more: the configuration has been edited behind the phase that
+      // reads it, and would name an update that is not the plan's.
+      if (optimizer.slots.size() < 2 && find(nn::Slot::Moment2))
+        return nn::ParameterOp(parameter).emitOpError("has a moment2 in the "
+                                                      "programs, which ")
+               << optimizer.name << " does not keep";
     }
     if (auto copy = find(nn::Slot::Compute)) {
       shard->compute_dtype = fb::DType::BF16;
@@ -233,11 +239,22 @@ private:
 
 } // namespace
 
-// Actions are cast: IR and file number them alike.
+// Both are cast: IR and file have one numbering.
 #define PLAIT_SAME_ACTION(NAME)                                                \
   static_assert(int(pipe::ActionKind::NAME) == int(fb::ActionKind::NAME));
 PLAIT_FOR_EACH_ACTION_KIND(PLAIT_SAME_ACTION)
 #undef PLAIT_SAME_ACTION
+#define PLAIT_SAME_CATEGORY(NAME)                                              \
+  static_assert(int(Category::NAME) == int(fb::Category::NAME))
+PLAIT_SAME_CATEGORY(Parameters);
+PLAIT_SAME_CATEGORY(Gradients);
+PLAIT_SAME_CATEGORY(Optimizer);
+PLAIT_SAME_CATEGORY(Activations);
+PLAIT_SAME_CATEGORY(Transfers);
+PLAIT_SAME_CATEGORY(Workspace);
+PLAIT_SAME_CATEGORY(Inputs);
+PLAIT_SAME_CATEGORY(Constants);
+#undef PLAIT_SAME_CATEGORY
 
 /// First of all: everything else refers to buffers by these offsets.
 void Converter::addRegions() {

@@ -81,9 +81,15 @@ static Activity getActivity(ActionKind kind) {
     return Activity::BackwardInput;
   case ActionKind::BackwardWeight:
     return Activity::BackwardWeight;
-  default:
-    return Activity::Forward;
+  case ActionKind::Forward:
+  case ActionKind::Send:
+  case ActionKind::Recv:
+  case ActionKind::WaitSend:
+  case ActionKind::Reduce:
+  case ActionKind::Optimizer:
+    break;
   }
+  return Activity::Forward;
 }
 
 /// Events of a rank come in the order of its list, so that the n-th event of a

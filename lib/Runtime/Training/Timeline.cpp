@@ -83,9 +83,14 @@ Kind kindOf(const fb::Action &action) {
     return Kind::Backward;
   case fb::ActionKind::BackwardWeight:
     return Kind::Weight;
-  default:
-    return Kind::Optimizer;
+  case fb::ActionKind::Send:
+  case fb::ActionKind::Recv:
+  case fb::ActionKind::WaitSend:
+  case fb::ActionKind::Reduce:
+  case fb::ActionKind::Optimizer:
+    break;
   }
+  return Kind::Optimizer;
 }
 
 } // namespace

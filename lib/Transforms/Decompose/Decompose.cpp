@@ -30,7 +30,7 @@ using namespace plait;
 
 namespace {
 
-/// Passes the discardable attributes of the op that is taken apart on to the
+/// Passes the discardable attributes of the op that is decomposed on to the
 /// ops it is made of: its layer, its stage, its phase.
 class InheritAttributes : public OpBuilder::Listener {
 public:

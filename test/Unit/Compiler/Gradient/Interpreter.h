@@ -32,7 +32,7 @@ struct Array {
 };
 
 /// Evaluates values on demand. Inputs (block arguments) are set first. An op
-/// without a rule here is taken apart by its decomposition.
+/// without a rule here goes by its decomposition.
 class Interpreter {
 public:
   void set(mlir::Value input, Array array);

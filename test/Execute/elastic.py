@@ -457,6 +457,28 @@ def refusal_cases(suite: Suite) -> None:
         require(int(newest[5:]) == job.last_step(), f"{newest} is the last one")
         return line
 
+    def lost_host():
+        """What mpirun is told, so that it has given up a host that is silent before
+        --timeout seconds are over; what the user says goes first."""
+        script, found = suite.folder / "launcher", suite.folder / "environment"
+        script.write_text(f"#!/bin/sh\nenv > {found}\nexit 1\n")
+        script.chmod(0o755)
+        keepalive = "OMPI_MCA_oob_tcp_keepalive_"
+        for own, expected in ({}, "40 10 3"), ({keepalive + "time": "5"}, "5 10 3"):
+            subprocess.run(
+                [
+                    *(suite.tools.folder / "plait-run", suite.family(), "--supervise"),
+                    *("--text", suite.text, "--checkpoint", suite.folder / "new"),
+                    *("--launcher", script, "--max-restarts", "0", "--timeout", "80"),
+                ],
+                capture_output=True, env=ENVIRONMENT | own,
+            )
+            told = dict(x.partition("=")[::2] for x in found.read_text().splitlines())
+            words = (told.get(keepalive + x) for x in ("time", "intvl", "probes"))
+            values = " ".join(map(str, words))
+            require(values == expected, f"{values}, not {expected}")
+
+    suite.report.case("lost-host", lost_host)
     suite.report.case("refuses/wrong", wrong)
     suite.report.case("refuses/other-plans", other_plans)
     suite.report.case("refuses/two", two)

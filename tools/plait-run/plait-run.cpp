@@ -241,6 +241,7 @@ int supervise(const CLI::App &app, Options &options) {
   supervisor.arguments = argumentsOfProcess(app);
   supervisor.checkpoints = options.train.checkpoint.directory;
   supervisor.resume = options.train.resume;
+  supervisor.timeLimit = std::chrono::seconds(int64_t(options.timeout));
   supervisor.interrupted = receivedInterrupt;
   deferInterrupts("plait-run");
   Status status = checkOptions(app, options);

@@ -18,6 +18,7 @@
 
 #include "plait/Support/Status.h"
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -41,6 +42,8 @@ struct SupervisorOptions {
   /// How often in a row a run is started again that ends without a new
   /// checkpoint.
   uint64_t maxRestarts = 3;
+  /// What processes wait for each other.
+  std::chrono::seconds timeLimit{600};
   /// The signal that ends it, 0: none; asked all the time.
   std::function<int()> interrupted;
 };

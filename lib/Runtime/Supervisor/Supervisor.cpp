@@ -341,6 +341,28 @@ Result<int> Supervisor::run() {
   }
 }
 
+/// Options of Open MPI's launcher, unless the user has set them.
+/// 1. A run that fails is ended by mpirun. Its processes cannot finish their
+///    step without the one that is gone: it need not wait a second or two for
+///    that.
+/// 2. A host that is silent has to be given up before the processes give up:
+///    mpirun would then try to end those of that host, for a quarter of an
+///    hour, and nothing asks whether a connection lives that has unsent data.
+void setForMpirun(std::chrono::seconds timeLimit) {
+  auto set = [](const char *name, int64_t value) {
+    setenv((std::string("OMPI_MCA_") + name).c_str(),
+           std::to_string(value).c_str(), /*overwrite=*/0);
+  };
+  // 1.
+  set("odls_base_sigkill_timeout", 0);
+  // 2. Probes after half of the time, three in the next three eighths.
+  constexpr int64_t longest = 32767; // that the system takes
+  int64_t limit = timeLimit.count();
+  set("oob_tcp_keepalive_time", std::clamp<int64_t>(limit / 2, 1, longest));
+  set("oob_tcp_keepalive_intvl", std::clamp<int64_t>(limit / 8, 1, longest));
+  set("oob_tcp_keepalive_probes", 3);
+}
+
 } // namespace
 
 /// 1. Mistakes of the user's are found before anything is started: the
@@ -365,8 +387,6 @@ Result<int> runtime::supervise(const SupervisorOptions &options) {
   PLAIT_RETURN_IF_ERROR(family->checkFits(options.checkpoints));
   // 3. Then the runs.
   adoptOrphans();
-  // A run that fails is ended by mpirun. Its processes cannot finish their step
-  // without the one that is gone: it need not wait a second or two for that.
-  setenv("OMPI_MCA_odls_base_sigkill_timeout", "0", /*overwrite=*/0);
+  setForMpirun(options.timeLimit);
   return Supervisor(options, std::move(*family)).run();
 }

@@ -499,11 +499,19 @@ std::shared_ptr<LoweredModel> plait::lowerModel(CompileOptions options) {
   return lowered;
 }
 
-/// Says what was written, unless that was to standard output.
-static void tellWritten(const CompileOptions &options,
-                        const llvm::Twine &what) {
-  if (!options.output.empty() && !isStandardOutput(options.output))
-    getText(options) << "wrote " << options.output << ": " << what << "\n";
+/// What is told of what was written, unless that was to standard output.
+static std::string describeWritten(const CompileOptions &options,
+                                   const llvm::Twine &what) {
+  if (options.output.empty() || isStandardOutput(options.output))
+    return "";
+  return ("wrote " + options.output + ": " + what + "\n").str();
+}
+
+bool PendingPlan::appear() {
+  if (!report(file.commit()))
+    return false;
+  text << told;
+  return true;
 }
 
 /// The phase called `name`; failure lists those there are.
@@ -545,17 +553,23 @@ static bool compilePlan(const CompileOptions &options, ModelContext &context,
   clearProgress();
   if (succeeded(plan))
     addCertificate(compilation.takeCertificate(), **plan);
-  if (failed(plan) || !report(plan::writePlan(options.output, **plan)))
+  if (failed(plan))
+    return false;
+  Result<OutputFile> file = plan::preparePlan(options.output, **plan);
+  if (!report(file.status()))
     return false;
   const Layout &layout = compilation.getLayout();
   TrainingConfiguration configuration = compilation.getConfiguration();
-  tellWritten(options,
-              llvm::formatv("{0}, {1}, micro-batch {2}, {3}, {4} reference",
-                            layout.mesh(), (*plan)->schedule,
-                            configuration.microBatch,
-                            print(configuration.precision),
-                            (*plan)->reference.empty() ? "without" : "with")
-                  .str());
+  std::string what =
+      llvm::formatv("{0}, {1}, micro-batch {2}, {3}, {4} reference",
+                    layout.mesh(), (*plan)->schedule, configuration.microBatch,
+                    print(configuration.precision),
+                    (*plan)->reference.empty() ? "without" : "with");
+  PendingPlan written{std::move(*file), describeWritten(options, what),
+                      getText(options)};
+  if (!options.pending)
+    return written.appear();
+  options.pending->push_back(std::move(written));
   return true;
 }
 
@@ -572,7 +586,8 @@ static bool compileIR(const CompileOptions &options, Compilation &compilation,
   if (!report(writeTextFile(options.output.empty() ? "-" : options.output,
                             compilation.getText())))
     return false;
-  tellWritten(options, "IR after phase " + llvm::Twine(options.compileTo));
+  getText(options) << describeWritten(
+      options, "IR after phase " + llvm::Twine(options.compileTo));
   return true;
 }
 

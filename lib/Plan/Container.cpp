@@ -137,7 +137,8 @@ std::string plan::describeProof(const fb::Plan &plan) {
 }
 
 /// Everything is checked before the file is made.
-Status plan::writePlan(const std::string &path, const fb::PlanT &plan) {
+Result<OutputFile> plan::preparePlan(const std::string &path,
+                                     const fb::PlanT &plan) {
   std::vector<uint8_t> payload = packPlan(plan);
   if (!verifyBuffer(payload))
     return fail("cannot write '", path, "': the plan lacks a required field");
@@ -153,7 +154,12 @@ Status plan::writePlan(const std::string &path, const fb::PlanT &plan) {
     return file.status();
   PLAIT_RETURN_IF_ERROR(file->writeAt(0, header));
   PLAIT_RETURN_IF_ERROR(file->writeAt(sizeof(Header), payload));
-  return file->commit();
+  return file;
+}
+
+Status plan::writePlan(const std::string &path, const fb::PlanT &plan) {
+  Result<OutputFile> file = preparePlan(path, plan);
+  return file.ok() ? file->commit() : file.status();
 }
 
 /// Taken from the header, which open() has compared with the payload.

@@ -529,7 +529,21 @@ def family_cases(suite: Suite) -> None:
         done = suite.tools.call("plaitc", *base, *mesh, "--also", "dp=2")
         require("which has to be a file" in done.stderr, done.stderr)
 
+    def kept():
+        """A family of which one plan fails is as it was, and none is told of."""
+        folder = pathlib.Path(tempfile.mkdtemp(dir=suite.folder))
+        for name in ("a.plan", "a-2.plan"):
+            (folder / name).write_text("before")
+        done = suite.tools.call(
+            "plaitc", *base, "--mesh", "dp=4", "--also", "dp=2", "--also", "pp=100",
+            "-o", folder / "a.plan",
+        )
+        require(done.code == 1 and "wrote" not in done.stdout, done.stdout)
+        texts = {x.name: x.read_bytes() for x in folder.iterdir()}
+        require(texts == dict.fromkeys(("a.plan", "a-2.plan"), b"before"), list(texts))
+
     suite.report.case("family/sizes", sizes)
+    suite.report.case("family/kept", kept)
     suite.report.case("family/refuses", wrong)
 
 

@@ -7,8 +7,7 @@
 //
 // Plans of one model for several numbers of ranks, named after the first. Each
 // has its own copy of all options, changed by one word of --also, and goes
-// through the same choice and compilation. Either all plans are there at the
-// end, or none.
+// through the same choice and compilation.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +20,6 @@
 #include "llvm/Support/raw_ostream.h"
 
 #include <algorithm>
-#include <cstdio>
 
 using namespace plait;
 
@@ -96,12 +94,6 @@ Result<Family> Family::create(const CompileOptions &options,
   return family;
 }
 
-/// Removes the plans that were written, unless keep() has emptied the list.
-Family::~Family() {
-  for (const auto &[ranks, name] : written)
-    std::remove(name.c_str());
-}
-
 /// `hasFailed` is set after a failure that has been told. Compiles one member:
 /// chooses its strategy, names it by its ranks, writes it. On a cluster that
 /// nothing fits is a failure, on this machine the default strategy stays.
@@ -132,7 +124,7 @@ Status Family::compile(Member &member, const ChoosePlan &choose,
   return Status::success();
 }
 
-/// Stops at the first failure; the destructor removes the others.
+/// Stops at the first failure.
 bool Family::compile(const ChoosePlan &choose) {
   for (Member &member : members) {
     bool hasFailed = false;

@@ -23,8 +23,7 @@ using ChoosePlan =
 int64_t countRanks(const std::string &mesh);
 
 /// The plans of --also, whose words are the sizes of a cluster ("7x8", "6") or
-/// a mesh ("pp=2,dp=3"). Each is called as plan/FamilyNames.h says. Destruction
-/// removes those that were written unless keep() was called.
+/// a mesh ("pp=2,dp=3"). Each is called as plan/FamilyNames.h says.
 class Family {
 public:
   /// Fails where a word is none of the two, or there is no file to name the
@@ -32,14 +31,11 @@ public:
   static Result<Family> create(const CompileOptions &options,
                                const PlanningOptions &planning,
                                const std::vector<std::string> &words);
-  Family(Family &&) = default;
-  ~Family();
 
   /// Compiles all of them. Returns false after a message.
   bool compile(const ChoosePlan &choose);
   /// Fails where the first plan, of `mesh`, has the name of another's size.
   Status checkFirst(const std::string &mesh) const;
-  void keep() { written.clear(); }
 
 private:
   struct Member {

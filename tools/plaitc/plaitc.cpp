@@ -424,8 +424,8 @@ static bool finishText(const CLI::App &app) {
 }
 
 /// 1. Parse, and check what options say together.
-/// 2. The other plans of a family, then the first: if any of them cannot be
-///    compiled, those that were written are removed.
+/// 2. The other plans of a family, then the first: all appear when the last one
+///    is compiled, or none.
 /// 3. A default strategy is warned of at the end, where it is seen.
 int main(int argc, char **argv) {
   // 1. Parse and check.
@@ -433,7 +433,9 @@ int main(int argc, char **argv) {
   PlanningOptions planning;
   std::string pinned, notFound;
   std::vector<std::string> compared, also;
+  std::vector<plait::PendingPlan> pending;
   options.progress = isatty(STDERR_FILENO);
+  options.pending = &pending;
   CLI::App app("Compiles a transformer into an executable training plan.",
                "plaitc");
   addCompileOptions(app, options);
@@ -468,7 +470,9 @@ int main(int argc, char **argv) {
   }
   if (planning.compiles && !plait::compile(options))
     return 1;
-  family->keep();
+  for (plait::PendingPlan &one : pending)
+    if (!one.appear())
+      return 1;
   // 3. Last, so that it is seen.
   if (!notFound.empty())
     llvm::errs() << "plaitc: warning: this is the default strategy, since the "

@@ -13,6 +13,7 @@
 #define PLAIT_DRIVER_DRIVER_H
 
 #include "plait/Configuration/Configuration.h"
+#include "plait/Plan/Files.h"
 #include "plait/Support/Status.h"
 
 #include <cstdint>
@@ -33,6 +34,16 @@ class DialectRegistry;
 namespace plait {
 
 struct LoweredModel;
+
+/// A plan that is written, and not yet under its name.
+struct PendingPlan {
+  OutputFile file;
+  std::string told; // then, in one line; empty: nothing
+  llvm::raw_ostream &text;
+
+  /// Returns false after a message.
+  bool appear();
+};
 
 /// What the user asks for.
 struct CompileOptions {
@@ -97,6 +108,9 @@ struct CompileOptions {
   bool progress = false;
   /// Adds dialects that a .mlir file may use beside plait's own.
   std::function<void(mlir::DialectRegistry &)> addDialects;
+  /// Where a plan waits that is to appear together with others; null: it
+  /// appears at once.
+  std::vector<PendingPlan> *pending = nullptr;
   /// What choosing these options has compiled already; null: nothing.
   std::shared_ptr<LoweredModel> lowered;
 };

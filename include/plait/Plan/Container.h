@@ -35,8 +35,11 @@ namespace plait::plan {
 constexpr uint32_t containerVersion = 2;
 constexpr size_t containerHeaderBytes = 64;
 
-/// Checks `plan` (checkPlan) and writes it to `path`, aside first and renamed
-/// when complete. The same plan gives the same bytes.
+/// Checks `plan` (checkPlan) and writes it aside; it appears at `path` with
+/// commit(). The same plan gives the same bytes.
+Result<OutputFile> preparePlan(const std::string &path, const fb::PlanT &plan);
+
+/// The same, and lets it appear.
 Status writePlan(const std::string &path, const fb::PlanT &plan);
 
 /// The FlatBuffer of `plan`, as Plan.reference embeds it.

@@ -370,6 +370,15 @@ Status OutputFile::commit() {
   return status.ok() ? status : failToWrite(path, status.message());
 }
 
+/// A file beside it is made and removed.
+Status plait::checkWritable(const std::string &path) {
+  std::error_code error;
+  bool isOther = std::filesystem::is_other(path, error);
+  if (isStandardOutput(path) || isOther)
+    return Status::success();
+  return OutputFile::create(path).status();
+}
+
 /// In one piece, so that readers see all of it or the old file.
 Status plait::writeTextFile(const std::string &path, std::string_view text) {
   Result<OutputFile> file = OutputFile::create(path);

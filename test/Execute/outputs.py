@@ -160,6 +160,19 @@ def output_cases(suite: Suite) -> None:
         require(steps == [1, 2], outcome.stdout)
         require("2 steps, loss" in outcome.stderr, outcome.stderr)
 
+    def measured_to_folder(folder):
+        """What cannot be written is said before the training, not after it."""
+        for option in ("--profile", "--trace"):
+            for path in (folder, folder / "absent" / "file"):
+                done = tools.call(
+                    *("plait-run", folder / "a.plan", *DATA, "--steps", "1000000"),
+                    *(option, path, "--timeout", "60"),
+                )
+                error = done.stderr.splitlines()[-1]
+                expected = f"plait-run: error: cannot write '{path}': "
+                require(done.code == 1 and error.startswith(expected), error)
+        require(names(folder) == ["a.plan"], names(folder))
+
     def log_is_added_to(folder):
         log = folder / "log"
         for _ in range(2):
@@ -234,6 +247,7 @@ def output_cases(suite: Suite) -> None:
     suite.case("predict-and-explain", predict_and_explain)
     suite.case("report", report)
     suite.case("log-to-standard-output", log_to_standard_output)
+    suite.case("measured-to-folder", measured_to_folder)
     suite.case("log-is-added-to", log_is_added_to)
 
 

@@ -33,12 +33,25 @@ using namespace plait;
 
 namespace {
 
+/// That what is measured can be written. The first process writes; all end
+/// where it cannot.
+Status checkMeasured(const Options &options) {
+  runtime::Rendezvous *processes = options.train.executor.processes;
+  Status status;
+  for (const std::string *path : {&options.profile, &options.trace})
+    if (status.ok() && !path->empty() &&
+        (!processes || processes->place().index == 0))
+      status = checkWritable(*path);
+  return processes ? processes->agree(status) : status;
+}
+
 /// Trains with steps measured.
 /// 1. What is written: notes of all ranks, a profile of all steps, a trace of
 ///    some.
 /// 2. Train.
 /// 3. Write, in the process that has the notes of all.
 Status measure(const plan::PlanFile &file, Options &options) {
+  PLAIT_RETURN_IF_ERROR(checkMeasured(options));
   const plan::fb::Plan &plan = file.plan();
   runtime::TrainOptions &train = options.train;
   // A graph has no places between its steps.

@@ -149,6 +149,10 @@ private:
   int stream = -1;
 };
 
+/// Whether OutputFile could write to `path`, for work that takes long before it
+/// does. What is no file is not opened, since its reader would see the end.
+Status checkWritable(const std::string &path);
+
 /// Writes `text` to `path` as OutputFile does.
 Status writeTextFile(const std::string &path, std::string_view text);
 

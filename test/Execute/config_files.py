@@ -103,6 +103,30 @@ def config_cases(suite: Suite) -> None:
         error = suite.fail(plan, "--check", "--config", path)
         require("the plan has no reference to check against" in error, error)
 
+    def is_number():
+        """Numbers are texts too, where an option takes either."""
+        plan = suite.compile(case, ("1",))
+        saved = suite.folder / "numbered"
+        path = write(
+            f'tokens = "{tokens}"\ntoken-type = "uint16"\nsteps = 3\n'
+            f'checkpoint = "{saved}"\ncheckpoint-every = 2\n'
+        )
+        suite.tools.run("plait-run", plan, "--config", path)
+        found = sorted(x.name for x in saved.iterdir())
+        require(found == ["step-00000002", "step-00000003"], found)
+
+    def is_replaced():
+        """What excludes an option of the command line gives way to it."""
+        plan = suite.compile(case, ("1",))
+        path = write('text = "none.txt"\nepochs = 1\n')
+        outcome = suite.tools.run(
+            *("plait-run", plan, "--config", path, "--tokens", tokens),
+            *("--token-type", "uint16", "--steps", 1),
+        )
+        require("steps 1" in outcome.stderr, outcome.stderr)
+        for unwanted in ("none.txt", "epochs"):
+            require(unwanted not in outcome.stderr, outcome.stderr)
+
     def is_no_output():
         """Steps are not added to the options of the run."""
         plan = suite.compile(case, ("1",))
@@ -114,6 +138,8 @@ def config_cases(suite: Suite) -> None:
 
     suite.report.case("is-read", is_read)
     suite.report.case("is-unset", is_unset)
+    suite.report.case("is-number", is_number)
+    suite.report.case("is-replaced", is_replaced)
     suite.report.case("is-no-output", is_no_output)
     for name, text, message in (
         ("unknown", "lrr = 1\n", "run.toml' sets 'lrr', which is no option"),
@@ -126,13 +152,15 @@ def config_cases(suite: Suite) -> None:
         ("beyond", "beta2 = 2\n", "--beta2.*2"),
         ("fraction", "steps = 1.5\n", "--steps.*1.5"),
         ("word", 'on-nan = "no"\n', "--on-nan.*no"),
+        ("both", 'steps = 1\nepochs = 1\n', "--(steps|epochs) excludes --"),
+        ("text", "resume = 1.5\n", "sets 'resume' to what is no string"),
         ("itself", 'config = "x"\n', "sets 'config', which is no option"),
     ):
         suite.report.case(f"refuses/{name}", refuses(text, message))
     suite.report.case(
-        "refuses/missing", refuses_file("none.toml", "none.toml")
+        "refuses/missing", refuses_file("none.toml", "does not exist: none.toml")
     )
-    suite.report.case("refuses/folder", refuses_file(GOLDEN, "golden"))
+    suite.report.case("refuses/folder", refuses_file(GOLDEN, "directory: .*golden"))
 
 
 def main() -> int:

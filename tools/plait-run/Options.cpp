@@ -28,6 +28,13 @@ bool plait::isGiven(const CLI::Option &option) {
 
 namespace {
 
+/// Options of which one may be given. One of a file gives way to the other of
+/// the command line, as its own value would.
+constexpr std::pair<const char *, const char *> alternatives[] = {
+    {"--steps", "--epochs"},
+    {"--tokens", "--text"},
+    {"--eval-tokens", "--eval-text"}};
+
 /// A TOML file whose keys are the long names of options. CLI11 asks it for
 /// items, and checks their values as it does those of the command line. Errors
 /// name the file; keys that are no options are errors, so that a typing mistake
@@ -51,7 +58,7 @@ public:
         CLI::ConfigItem item = makeItem(std::string(key.str()), value);
         // CLI11 would take a flag that is false for given, with all that it
         // needs and excludes.
-        if (value.value_exact<bool>() != false)
+        if (value.value_exact<bool>() != false && !isReplaced(item.name))
           items.push_back(std::move(item));
       }
     } catch (const toml::parse_error &error) {
@@ -61,10 +68,19 @@ public:
   }
 
 private:
+  /// The command line has been parsed before the file is asked for.
+  bool isReplaced(const std::string &name) const {
+    for (auto [one, other] : alternatives)
+      if (("--" + name == one && app.count(other)) ||
+          ("--" + name == other && app.count(one)))
+        return true;
+    return false;
+  }
+
   /// 1. The key must be an option that a file may set.
   /// 2. Lists are for a few options only.
   /// 3. Any other value must have the option's type: flags are truth values,
-  ///    texts strings, others numbers.
+  ///    texts strings or whole numbers ("30m", 100), others numbers.
   /// 4. As text, which CLI11 parses.
   CLI::ConfigItem makeItem(const std::string &name, toml::node &value) const {
     // 1. The plan alone is no option with dashes.
@@ -82,7 +98,7 @@ private:
       return {{}, name, {joinList(name, *list)}};
     // 3. Types.
     bool fits = isFlag   ? value.is_boolean()
-                : isText ? value.is_string()
+                : isText ? value.is_string() || value.is_integer()
                          : value.is_number();
     if (!fits)
       refuse("sets '" + name + "' to what is no " +
@@ -242,8 +258,7 @@ void addFileOptions(CLI::App &app, Options &options) {
                  "Of --tokens (by the vocabulary)")
       ->check(CLI::IsMember(getTokenTypeNames()))
       ->needs(tokens);
-  app.add_option("--text", train.text, "The same of text, a token a byte")
-      ->excludes(tokens);
+  app.add_option("--text", train.text, "The same of text, a token a byte");
   app.add_flag("--shuffle", train.shuffle, "Permute the samples");
   app.add_option("--document-end", train.documentEnd,
                  "Token behind which attention does not look back")
@@ -295,11 +310,9 @@ void addTrainingOptions(CLI::App &app, runtime::TrainOptions &train) {
   app.add_option("--seed", train.seed, "Of weights, permutation, dropout")
       ->check(natural);
   // Epochs become steps when the data is known.
-  auto *steps = app.add_option("--steps", train.steps, "Steps to train")
-                    ->check(stepCount);
+  app.add_option("--steps", train.steps, "Steps to train")->check(stepCount);
   app.add_option("--epochs", train.epochs, "Passes over the samples, instead")
-      ->check(positive)
-      ->excludes(steps);
+      ->check(positive);
   app.add_option("--lr", train.learningRate, "Learning rate, its peak")
       ->check(positive);
   // Names and formulas are the runtime's.
@@ -330,10 +343,9 @@ void addTrainingOptions(CLI::App &app, runtime::TrainOptions &train) {
 void addWatchOptions(CLI::App &app, Options &options) {
   runtime::TrainOptions &train = options.train;
   // Held-out data has the same forms as what is trained on.
-  auto *tokens = app.add_option("--eval-tokens", train.evalTokens,
-                                "Held-out data, as --tokens");
-  app.add_option("--eval-text", train.evalText, "Held-out text, as --text")
-      ->excludes(tokens);
+  app.add_option("--eval-tokens", train.evalTokens,
+                 "Held-out data, as --tokens");
+  app.add_option("--eval-text", train.evalText, "Held-out text, as --text");
   app.add_option("--eval-every", train.evalEvery,
                  "Steps from evaluation to evaluation, 0: at the end")
       ->check(natural);
@@ -459,7 +471,10 @@ void plait::addOptions(CLI::App &app, Options &options) {
   addWatchOptions(app, options);
   addExecutorOptions(app, options);
   addSupervisorOptions(app, options);
-  app.set_config("--config", "", "Options from a TOML file");
+  for (auto [one, other] : alternatives)
+    app.get_option(one)->excludes(app.get_option(other));
+  app.set_config("--config", "", "Options from a TOML file")
+      ->check(CLI::ExistingFile);
   app.config_formatter(std::make_shared<TomlFile>(app));
   // Last: all options have to be there.
   divideHelp(app);

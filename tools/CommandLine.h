@@ -53,6 +53,10 @@ inline void printNote(const CLI::App &app, const std::string &message) {
 inline std::string describe(const CLI::ParseError &error) {
   std::string message = error.what();
   message = message.substr(0, message.find('\n'));
+  const std::string given = ": At Most 1 required but received ";
+  if (size_t at = message.find(given); at != std::string::npos)
+    return message.substr(0, at) + " is given " +
+           message.substr(at + given.size()) + " times";
   bool isWord = message.size() > 1 &&
                 (message[1] == ' ' ||
                  std::islower(static_cast<unsigned char>(message[1])));

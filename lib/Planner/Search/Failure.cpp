@@ -332,9 +332,13 @@ Status planner::explainFailure(const SearchInput &input, const Choices &choices,
                 explorer.getNotes().front());
   if (explorer.meshes == 0)
     return explainMesh(input, choices, explorer);
-  if (explorer.counts.considered == 0 && explorer.refusal.empty())
-    return fail("no micro-batch of the search space divides the sequences of "
-                "a replica: a global batch of ",
+  if (explorer.counts.considered == 0 && explorer.refusal.empty()) {
+    std::optional<int64_t> given = input.pins.microBatch;
+    return fail(given ? "micro-batch " + std::to_string(*given) +
+                            " does not divide"
+                      : "no micro-batch of the search space divides",
+                " the sequences of a replica: a global batch of ",
                 input.training.globalBatch, " on ", choices.ranks, " ranks");
+  }
   return explainShortage(input, explorer);
 }

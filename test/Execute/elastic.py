@@ -478,7 +478,19 @@ def refusal_cases(suite: Suite) -> None:
             values = " ".join(map(str, words))
             require(values == expected, f"{values}, not {expected}")
 
+    def outlived():
+        """A launcher that goes on after its only process, as mpirun does now and then."""
+        script = suite.folder / "launcher"
+        script.write_text("#!/bin/sh\nsleep 2\nexec sleep 1000\n")
+        script.chmod(0o755)
+        line = refuses(
+            "the run has ended with 137 after", "--checkpoint", suite.folder / "new",
+            "--launcher", script, "--max-restarts", 0,
+        )
+        return line
+
     suite.report.case("lost-host", lost_host)
+    suite.report.case("outlived", outlived)
     suite.report.case("refuses/wrong", wrong)
     suite.report.case("refuses/other-plans", other_plans)
     suite.report.case("refuses/two", two)

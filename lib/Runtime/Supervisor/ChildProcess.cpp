@@ -17,6 +17,7 @@
 #include <csignal>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <fstream>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -94,6 +95,20 @@ bool ChildProcess::isRunning() {
   if (ended > 0)
     code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   process = -1;
+  return false;
+}
+
+/// Linux: each thread has a list of its own.
+bool ChildProcess::hasChildren() const {
+  std::error_code error;
+  std::filesystem::directory_iterator thread(
+      "/proc/" + std::to_string(process) + "/task", error),
+      end;
+  for (; !error && thread != end; thread.increment(error)) {
+    std::ifstream children(thread->path() / "children");
+    if (pid_t child = 0; children >> child)
+      return true;
+  }
   return false;
 }
 

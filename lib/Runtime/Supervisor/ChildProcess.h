@@ -37,6 +37,8 @@ public:
                                     bool isSilent = false);
 
   bool isRunning();
+  /// Whether it has started processes that it has not waited for.
+  bool hasChildren() const;
   void send(int signal);
   /// Once it has ended: its code, or 128 and the number of its signal; -1 where
   /// that is not known.

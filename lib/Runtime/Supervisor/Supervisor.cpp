@@ -49,8 +49,10 @@ using std::chrono::milliseconds;
 /// to end. Waiting for the child by polling: it and signals, hosts and time are
 /// looked at in one loop, on one thread.
 constexpr milliseconds glance(20), hostsGlance(1000), tellingPause(1000);
-/// What a host has to answer in, and how long a restart is put off.
-constexpr milliseconds probeLimit(20000), firstPause(500), longestPause(60000);
+/// What a host has to answer in, a launcher has to end in once its processes
+/// have, and how long a restart is put off.
+constexpr milliseconds probeLimit(20000), endLimit(10000), firstPause(500),
+    longestPause(60000);
 /// What ends the processes after their step: mpirun and srun pass it on, while
 /// they take SIGTERM as an order to kill.
 constexpr int stopSignal = SIGUSR1;
@@ -98,6 +100,30 @@ private:
   int descriptor = -1;
 };
 
+/// Tells when a launcher outlives the processes that it has started itself:
+/// mpirun of Open MPI 4.1 was seen to wait for ever for a lock of its own, with
+/// no process left.
+class LauncherEnd {
+public:
+  explicit LauncherEnd(const ChildProcess &launcher) : launcher(launcher) {}
+
+  /// A launcher that has never had a child starts processes elsewhere.
+  bool isOverdue() {
+    Clock::time_point now = Clock::now();
+    if (now - looked < hostsGlance)
+      return false;
+    looked = now;
+    if (launcher.hasChildren())
+      lastBusy = now;
+    return lastBusy && now - *lastBusy > endLimit;
+  }
+
+private:
+  const ChildProcess &launcher;
+  Clock::time_point looked;
+  std::optional<Clock::time_point> lastBusy;
+};
+
 /// Holds what a restart needs; run() may be called once.
 class Supervisor {
 public:
@@ -119,13 +145,15 @@ private:
   Result<End> runOnce();
   Result<End> watch(ChildProcess &job, const PlanFamily::Member &member);
   const PlanFamily::Member *findAfterChange();
+  bool fitsAnother(const PlanFamily::Member &member);
   bool pause(uint64_t failures);
 
   const SupervisorOptions &options;
   PlanFamily family;
   std::vector<std::string> launcher;
   std::filesystem::file_time_type hostsTime;
-  std::string reason; // of the last failure
+  Clock::time_point looked; // at the file of hosts
+  std::string reason;       // of the last failure
 };
 
 /// Those that a plan can be started on now; empty: the launcher knows. Asked
@@ -198,6 +226,19 @@ const PlanFamily::Member *Supervisor::findAfterChange() {
   return hosts.ok() ? family.find(countSlots(*hosts)) : nullptr;
 }
 
+/// Whether the run has to stop for another plan; asked again and again.
+bool Supervisor::fitsAnother(const PlanFamily::Member &member) {
+  if (options.hosts.empty() || Clock::now() - looked < hostsGlance)
+    return false;
+  looked = Clock::now();
+  const PlanFamily::Member *other = findAfterChange();
+  if (!other || other == &member)
+    return false;
+  say("'", options.hosts, "' has changed: stops after this step, to go on ",
+      "with '", other->path, "'");
+  return true;
+}
+
 /// Starts the processes and waits for their end.
 /// 1. Hosts and the plan for them. What is wrong with them now may be right at
 ///    the next try, so that it counts as a failed run and not as the end.
@@ -250,7 +291,10 @@ Result<Supervisor::End> Supervisor::runOnce() {
 /// it was stopped by.
 Result<Supervisor::End> Supervisor::watch(ChildProcess &job,
                                           const PlanFamily::Member &member) {
-  Clock::time_point start = Clock::now(), looked = start, told;
+  Clock::time_point start = looked = Clock::now(), told;
+  // Processes of other hosts are no children of this one's launcher.
+  bool isLocal = options.hosts.empty() && !std::getenv("SLURM_JOB_ID");
+  LauncherEnd launcherEnd(job);
   bool isResized = false;
   int signal = 0;
   while (job.isRunning()) {
@@ -258,15 +302,12 @@ Result<Supervisor::End> Supervisor::watch(ChildProcess &job,
     // (Signals.h).
     if (signal == 0)
       signal = options.interrupted();
-    if (!options.hosts.empty() && !isResized && signal == 0 &&
-        Clock::now() - looked > hostsGlance) {
-      looked = Clock::now();
-      const PlanFamily::Member *other = findAfterChange();
-      if (other && other != &member) {
-        say("'", options.hosts, "' has changed: stops after this step, to go ",
-            "on with '", other->path, "'");
-        isResized = true;
-      }
+    if (!isResized && signal == 0)
+      isResized = fitsAnother(member);
+    if (isLocal && launcherEnd.isOverdue()) {
+      say("the launcher has outlived its processes by ",
+          endLimit.count() / 1000, " s, and is killed");
+      job.send(SIGKILL);
     }
     // Processes that are being started may not get it: it is said again.
     if ((signal || isResized) && Clock::now() - told > tellingPause) {

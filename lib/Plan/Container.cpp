@@ -123,7 +123,8 @@ uint64_t plan::hashPlan(const fb::Plan &plan) {
   return hashPlan(copy);
 }
 
-/// Three cases: not asked for, not proven, proven.
+/// Four cases: not asked for, not proven, proven of what is no longer here,
+/// proven.
 std::string plan::describeProof(const fb::Plan &plan) {
   const fb::Certificate *certificate = plan.certificate();
   if (!certificate)
@@ -131,6 +132,11 @@ std::string plan::describeProof(const fb::Plan &plan) {
   if (certificate->unproven())
     return "none: " + certificate->unproven()->str();
   std::ostringstream out;
+  if (uint64_t own = hashPlan(plan); certificate->plan() != own) {
+    out << "none: the certificate is of plan " << std::hex
+        << certificate->plan() << ", and this one is " << own;
+    return out.str();
+  }
   out << certificate->prover()->str() << " has proven that it trains model "
       << std::hex << certificate->model();
   return out.str();

@@ -106,14 +106,9 @@ static void showHeader(const fb::Plan &plan) {
     std::cout << ", " << code.data()->size() << " bytes\n";
   }
   std::cout << "proof     " << plan::describeProof(plan) << "\n";
-  // hashPlan() leaves out the certificate, as the prover did.
   if (const fb::Certificate *certificate = plan.certificate())
     std::cout << "          of plan " << std::hex << certificate->plan()
-              << std::dec
-              << (certificate->plan() == plan::hashPlan(plan)
-                      ? ""
-                      : ", which is not this one")
-              << "\n";
+              << std::dec << "\n";
   if (plan.certificate() && plan.certificate()->kernels())
     std::cout << "kernels   " << plan.certificate()->kernels()->str() << "\n";
   std::cout << "reference " << (plan.reference() ? "included" : "none") << "\n";

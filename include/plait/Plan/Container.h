@@ -49,8 +49,8 @@ std::vector<uint8_t> packPlan(const fb::PlanT &plan);
 uint64_t hashPlan(const fb::PlanT &plan);
 uint64_t hashPlan(const fb::Plan &plan);
 
-/// One line without its end: what is proven of `plan`, or why nothing is. Takes
-/// the certificate at its word; hashPlan() tells whether it is the plan's.
+/// One line without its end: what is proven of `plan`, or why nothing is, a
+/// certificate of another plan among it.
 std::string describeProof(const fb::Plan &plan);
 
 /// An open, verified plan; the mapping lives as long as the object.

@@ -101,6 +101,21 @@ TEST_F(ContainerTest, WritesNothingButCompletePlans) {
   EXPECT_EQ(files, 1u);
 }
 
+TEST_F(ContainerTest, TellsACertificateOfAnotherPlan) {
+  fb::PlanT plan = makePlan();
+  uint64_t hash = plan::hashPlan(plan);
+  plan.certificate = std::make_unique<fb::CertificateT>();
+  plan.certificate->prover = "plaitc";
+  plan.certificate->plan = hash;
+  auto describe = [&] {
+    EXPECT_TRUE(plan::writePlan(path, plan).ok());
+    return plan::describeProof(plan::PlanFile::open(path)->plan());
+  };
+  EXPECT_TRUE(describe().starts_with("plaitc has proven"));
+  plan.model_type = "another";
+  EXPECT_TRUE(describe().starts_with("none: the certificate is of plan "));
+}
+
 TEST_F(ContainerTest, ChecksTheReference) {
   fb::PlanT outer = makePlan();
   outer.reference = plan::packPlan(makePlan());

@@ -161,6 +161,7 @@ def config_cases(suite: Suite) -> None:
         "refuses/missing", refuses_file("none.toml", "does not exist: none.toml")
     )
     suite.report.case("refuses/folder", refuses_file(GOLDEN, "directory: .*golden"))
+    suite.report.case("refuses/pipe", refuses_file("/dev/stdin", "not a regular file"))
 
 
 def main() -> int:

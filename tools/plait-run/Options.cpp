@@ -14,6 +14,7 @@
 
 #include "Options.h"
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -474,7 +475,13 @@ void plait::addOptions(CLI::App &app, Options &options) {
   for (auto [one, other] : alternatives)
     app.get_option(one)->excludes(app.get_option(other));
   app.set_config("--config", "", "Options from a TOML file")
-      ->check(CLI::ExistingFile);
+      ->check(CLI::ExistingFile)
+      ->check([](const std::string &path) {
+        // It is opened more than once, and a pipe is empty the second time.
+        return std::filesystem::is_regular_file(path)
+                   ? std::string()
+                   : "'" + path + "' is not a regular file";
+      });
   app.config_formatter(std::make_shared<TomlFile>(app));
   // Last: all options have to be there.
   divideHelp(app);

@@ -499,21 +499,6 @@ std::shared_ptr<LoweredModel> plait::lowerModel(CompileOptions options) {
   return lowered;
 }
 
-/// What is told of what was written, unless that was to standard output.
-static std::string describeWritten(const CompileOptions &options,
-                                   const llvm::Twine &what) {
-  if (options.output.empty() || isStandardOutput(options.output))
-    return "";
-  return ("wrote " + options.output + ": " + what + "\n").str();
-}
-
-bool PendingPlan::appear() {
-  if (!report(file.commit()))
-    return false;
-  text << told;
-  return true;
-}
-
 /// The phase called `name`; failure lists those there are.
 static Result<Phase> findPhase(StringRef name) {
   if (std::optional<Phase> phase = symbolizePhase(name))

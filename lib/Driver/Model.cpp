@@ -80,6 +80,20 @@ bool plait::report(const Status &status) {
   return status.ok();
 }
 
+std::string plait::describeWritten(const CompileOptions &options,
+                                   const Twine &what) {
+  if (options.output.empty() || isStandardOutput(options.output))
+    return "";
+  return ("wrote " + options.output + ": " + what + "\n").str();
+}
+
+bool PendingPlan::appear() {
+  if (!report(file.commit()))
+    return false;
+  text << told;
+  return true;
+}
+
 //===----------------------------------------------------------------------===//
 // Context
 //===----------------------------------------------------------------------===//

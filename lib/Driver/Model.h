@@ -73,6 +73,10 @@ void showProgress(const llvm::Twine &what);
 void clearProgress();
 /// Prints a failure; returns whether there was none.
 bool report(const Status &status);
+/// What is told of what was written, in one line with its end; empty where that
+/// was to standard output.
+std::string describeWritten(const CompileOptions &options,
+                            const llvm::Twine &what);
 
 } // namespace plait
 

@@ -54,8 +54,6 @@ static LogicalResult verifyElements(ParameterOp parameter) {
          << parameter.getType() << ", expected 1 to " << most << " elements";
 }
 
-/// The type is plain, as a parameter is one tensor however it lies; where it
-/// lies are attributes of their own, which passes set.
 /// (C5) Weights are drawn in fp32.
 static LogicalResult verifyInit(ParameterOp op) {
   auto isFloat = [](FloatAttr number) {
@@ -71,6 +69,8 @@ static LogicalResult verifyInit(ParameterOp op) {
          << init << ", expected numbers in the range of fp32, std 0 or more";
 }
 
+/// The type is plain, as a parameter is one tensor however it lies; where it
+/// lies are attributes of their own, which passes set.
 LogicalResult ParameterOp::verify() {
   auto type = cast<RankedTensorType>(getType());
   // (C1)

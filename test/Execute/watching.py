@@ -97,7 +97,7 @@ def traced(suite: Suite, processes: int, which: list[int], *options, steps=8):
     }
     require(set(names.values()) == expected, names)
 
-    rows = [json.loads(x) for x in log.read_text().splitlines()]
+    rows = {x["step"]: x for x in map(json.loads, log.read_text().splitlines())}
     simulated = suite.folder / "simulated.json"
     suite.tools.run("plait-plan", "simulate", plan, "--trace", simulated)
     # By the rank of the pipeline, of which each has four of the plan.
@@ -113,7 +113,7 @@ def traced(suite: Suite, processes: int, which: list[int], *options, steps=8):
     for measured, predicted in zip(steps[::2], steps[1::2], strict=True):
         begin = measured["ts"]
         require(predicted["ts"] == begin, f"{predicted} is not beside {measured}")
-        seconds = rows[measured["args"]["step"] - 1]["step_seconds"]
+        seconds = rows[measured["args"]["step"]]["step_seconds"]
         # What is around the operations of a step belongs to the step. Another
         # process may begin it before that of rank 0.
         require(
@@ -149,11 +149,34 @@ def compare_step(names, events, begin, measured, programs) -> None:
                     )
 
 
-def refuses(suite: Suite, text: str, message: str) -> None:
+def checkpoint_of(suite: Suite, step: int) -> pathlib.Path:
+    """Of small() after that step."""
+    folder = suite.folder / f"checkpoints-{step}"
+    if not folder.exists():
+        run(suite, suite.small(), 1, "--steps", step, "--checkpoint", folder)
+    return folder
+
+
+def profiles_resumed(suite: Suite) -> None:
+    """Steps that the checkpoint has are not among those that are measured."""
+    folder, path = checkpoint_of(suite, 4), suite.folder / "resumed.json"
+    run(suite, suite.small(), 1, "--steps", 8, "--resume", folder, "--profile", path)
+    steps = json.loads(path.read_text())["steps"]
+    require(steps == 3, f"{steps} steps, not 5 to 8 without the first one")
+    path.unlink()
+    done = suite.tools.call(
+        *("plait-run", suite.small(), "--tokens", suite.tokens, "--steps", 5),
+        *("--resume", folder, "--profile", path),
+    )
+    require(done.code == 1 and not path.exists(), f"ended with {done.code}")
+    require("the run has 1" in done.stderr, done.stderr)
+
+
+def refuses(suite: Suite, text: str, message: str, *options) -> None:
     path = suite.folder / "none.json"
     done = suite.tools.call(
         *("plait-run", suite.small(), "--tokens", suite.tokens, "--steps", 8),
-        *("--trace", path, "--trace-steps", text),
+        *("--trace", path, "--trace-steps", text, *options),
     )
     require(done.code == 1, f"ended with {done.code}")
     error = done.stderr.strip().splitlines()[-1]
@@ -175,6 +198,16 @@ def trace_cases(suite: Suite) -> None:
         "trace/every",
         lambda: traced(suite, 1, [*every], "--trace-steps", "1-24", steps=len(every)),
     )
+    # Of a run that goes on, steps have the numbers of the whole.
+    resume = lambda step: ("--resume", checkpoint_of(suite, step))
+    case(
+        "trace/resumed",
+        lambda: traced(suite, 2, [5, 7], "--trace-steps", "5,7", *resume(4)),
+    )
+    case("trace/resumed/last", lambda: traced(suite, 1, [8], *resume(4)))
+    before = "step 3 is before the first one of the run, 5"
+    case("trace/resumed/refuses", lambda: refuses(suite, "3,6", before, *resume(4)))
+    case("profile/resumed", lambda: profiles_resumed(suite))
     neither = "is neither a step, 1 or more, nor a range, as 10-12"
     for text, message in (
         ("3,9", "step 9 is after the last one of the run, 8"),

@@ -241,9 +241,7 @@ void addCheckpointOptions(CLI::App &app, Options &options) {
                  "Steps, or time (else as --checkpoint-every)")
       ->needs(replica);
   app.add_option("--resume", options.train.resume,
-                 "Go on from the newest checkpoint in a directory")
-      ->excludes(app.get_option("--profile"))
-      ->excludes(app.get_option("--trace"));
+                 "Go on from the newest checkpoint in a directory");
 }
 
 /// What is done, and with which files. Of tokens and text one, which CLI11

@@ -69,8 +69,14 @@ Result<std::set<uint64_t>> plait::parseSteps(const std::string &text) {
   return steps;
 }
 
-/// Before anything is trained: the step would never come.
-Status Trace::beginRun(uint64_t, uint64_t last) {
+/// Before anything is trained: the step would never come. A resumed run does not
+/// begin with step 1.
+Status Trace::beginRun(uint64_t first, uint64_t last) {
+  if (last < first)
+    return fail("--trace: the run has no step left after step ", last);
+  if (!steps.empty() && *steps.begin() < first)
+    return fail("--trace-steps: step ", *steps.begin(),
+                " is before the first one of the run, ", first);
   if (!steps.empty() && *steps.rbegin() > last)
     return fail("--trace-steps: step ", *steps.rbegin(),
                 " is after the last one of the run, ", last);

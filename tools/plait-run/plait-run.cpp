@@ -152,10 +152,6 @@ Status checkOptions(const CLI::App &app, const Options &options) {
     return Status::failure("--dashboard is written again and again, which "
                            "standard output cannot be");
   PLAIT_RETURN_IF_ERROR(checkFiles(app, options));
-  if (!options.profile.empty() && train.steps < 2)
-    return fail("--profile needs at least 2 steps, the first one is left out; "
-                "--steps is ",
-                train.steps);
   if (options.measures() && evaluates)
     return fail(options.profile.empty() ? "--trace" : "--profile",
                 " measures steps that train: leave out --eval-tokens, "

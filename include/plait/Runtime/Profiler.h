@@ -22,6 +22,8 @@ public:
   Profiler(const plan::fb::Plan &plan, uint64_t hash, unsigned threads,
            uint64_t steps);
 
+  /// Fails where the run has fewer than two steps.
+  Status beginRun(uint64_t first, uint64_t last) override;
   bool wants(uint64_t step) const override { return true; }
   /// The first call only notes that there was a step: libraries and caches warm
   /// up in it.

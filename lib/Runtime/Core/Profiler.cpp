@@ -121,6 +121,17 @@ Profiler::Profiler(const fb::Plan &plan, uint64_t hash, unsigned threads,
   stepSeconds.reserve(std::min<uint64_t>(steps, 1 << 20));
 }
 
+/// Before anything is trained. What a resumed run has left may be less than
+/// `--steps` says.
+Status Profiler::beginRun(uint64_t first, uint64_t last) {
+  uint64_t steps = last < first ? 0 : last - first + 1;
+  if (steps < 2)
+    return fail("--profile needs at least 2 steps, the first one is left out; "
+                "the run has ",
+                steps);
+  return Status::success();
+}
+
 /// The first step is left out: libraries connect and load code in it. Overhead
 /// is what the step took beyond the time from the first operation's begin to
 /// the last one's end on any rank.

@@ -12,6 +12,7 @@ is damaged, hosts come and go. On one mesh the weights are those of the
 undisturbed run, to the bit; over several, the last loss is within 1e-5 of it. Each
 step has read the samples that it reads in the undisturbed run."""
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -72,6 +73,14 @@ class Suite:
         config["num_hidden_layers"] = 8
         (self.model / "config.json").write_text(json.dumps(config))
         self.straight_runs = {}
+        self.jobs: list[Job] = []
+
+    def close(self) -> None:
+        """Those that a failed case has left: a supervisor goes on for ever."""
+        for job in self.jobs:
+            if not job.has_ended():
+                job.process.terminate()
+                job.end()
 
     def compile(self, path: pathlib.Path, mesh: str, *more):
         return self.tools.run(
@@ -134,6 +143,7 @@ class Job:
         self.plan = plan or suite.family()
         self.more = more
         self.start()
+        suite.jobs.append(self)
 
     def start(self) -> None:
         options = self.suite.options(
@@ -572,11 +582,12 @@ def main() -> int:
             Tools(options.bin, options.timeout), report, pathlib.Path(folder),
             LONG if options.long else SHORT,
         )
-        fault_cases(suite, 12 if options.long else 2)
-        family_cases(suite)
-        refusal_cases(suite)
-        if options.long:
-            disk_case(suite)
+        with contextlib.closing(suite):
+            fault_cases(suite, 12 if options.long else 2)
+            family_cases(suite)
+            refusal_cases(suite)
+            if options.long:
+                disk_case(suite)
     return report.finish()
 
 

@@ -8,11 +8,14 @@
 """The run of elastic.py, whose ranks are killed, one or all of them, at random
 instants: how much of its throughput is kept, and where the rest goes. The peer
 figure is DiLoCo's: 97.7 % under 62 faults in 30 minutes. It is the machine's as
-well, so that this fails only where the run does."""
+well, so that this fails only where the run does; what such a run has said is left in
+build/goodput-failed."""
 
+import contextlib
 import json
 import pathlib
 import random
+import shutil
 import statistics
 import sys
 import tempfile
@@ -21,7 +24,7 @@ import time
 
 from checkpoints import fast_folder
 from elastic import LONG, Job, Suite, happen, kill_all, kill_rank
-from harness import Reporter, Tools, arguments, attend_to_signals, require
+from harness import ROOT, Reporter, Tools, arguments, attend_to_signals, require
 
 
 class Stamps(threading.Thread):
@@ -103,6 +106,55 @@ def between_steps(stamps: Stamps) -> float:
     return sum(gaps) / len(gaps)
 
 
+@contextlib.contextmanager
+def kept_where_it_fails(job: Job):
+    """What is to be read after half an hour, and is in a temporary folder."""
+    try:
+        yield
+    except BaseException:
+        folder = ROOT / "build" / "goodput-failed"
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in (job.log, job.errors):
+            shutil.copy(path, folder)
+        raise
+
+
+def disturb(job: Job, seconds: int, faults: int) -> tuple[list[float], float]:
+    """When faults happened, and how long it all took from the first step on."""
+    draw = random.Random(5)
+    job.wait_for_step(1)
+    start = time.monotonic()
+    happened = []
+    for i, instant in enumerate(
+        sorted(draw.uniform(0, 0.9 * seconds) for _ in range(faults))
+    ):
+        time.sleep(max(0, start + instant - time.monotonic()))
+        happen(job, (kill_rank, kill_all)[i % 2], draw, 0)
+        happened.append(time.monotonic())
+    code = job.end(seconds)
+    require(code == 0, f"ended with {code}: {job.said()[-2000:]}")
+    return happened, time.monotonic() - start
+
+
+def describe(stamps: Stamps, happened, taken: float, steps: int, pace: float) -> str:
+    ideal, faults = (steps - 1) * pace, len(happened)
+    parts = [x for x in (parts_of(stamps, y, pace) for y in happened) if x]
+    names = [name for name, _ in PARTS] + ["steps done again"]
+    means = [sum(x) / len(x) for x in zip(*parts)]
+    rows = [json.loads(y) for _, y in stamps.lines if y.startswith('{"step"')]
+    own = statistics.mean(x["step_seconds"] for x in rows)
+    return (
+        f"{steps} steps, {pace:.3g} s each undisturbed, in {taken:.0f} s "
+        f"with {faults} faults: {100 * ideal / taken:.1f} % of the throughput,"
+        f" {(taken - ideal) / faults:.2g} s a fault; of {len(parts)} of them: "
+        + ", ".join(f"{x} {y:.2f} s" for x, y in zip(names, means))
+        + f"; by what all steps took, {own:.3g} s each, {100 * steps * own / taken:.1f} %; "
+        f"slow steps after a fault {slow_starts(rows):.2f} s; between two steps "
+        f"{1000 * between_steps(stamps):.1f} ms, in all "
+        f"{len(rows) * between_steps(stamps):.1f} s"
+    )
+
+
 def goodput_case(suite: Suite, seconds: int, faults: int, every: int) -> None:
     def undisturbed() -> float:
         job = Job(suite, 40)
@@ -113,39 +165,13 @@ def goodput_case(suite: Suite, seconds: int, faults: int, every: int) -> None:
     def measure():
         pace = undisturbed()
         steps = int(seconds / pace)
-        draw = random.Random(5)
         # Faults may come closer than checkpoints on a busy machine.
         job = Job(suite, steps, "--max-restarts", 10**6, every=every)
         stamps = Stamps(job.errors, job.log)
-        job.wait_for_step(1)
-        start = time.monotonic()
-        happened = []
-        for i, instant in enumerate(
-            sorted(draw.uniform(0, 0.9 * seconds) for _ in range(faults))
-        ):
-            time.sleep(max(0, start + instant - time.monotonic()))
-            happen(job, (kill_rank, kill_all)[i % 2], draw, 0)
-            happened.append(time.monotonic())
-        code = job.end(seconds)
-        taken = time.monotonic() - start
-        stamps.ended.set()
-        require(code == 0, f"ended with {code}: {job.said()[-2000:]}")
-        ideal = (steps - 1) * pace
-        parts = [x for x in (parts_of(stamps, y, pace) for y in happened) if x]
-        names = [name for name, _ in PARTS] + ["steps done again"]
-        means = [sum(x) / len(x) for x in zip(*parts)]
-        rows = [json.loads(y) for _, y in stamps.lines if y.startswith('{"step"')]
-        own = statistics.mean(x["step_seconds"] for x in rows)
-        return (
-            f"{steps} steps, {pace:.3g} s each undisturbed, in {taken:.0f} s "
-            f"with {faults} faults: {100 * ideal / taken:.1f} % of the throughput,"
-            f" {(taken - ideal) / faults:.2g} s a fault; of {len(parts)} of them: "
-            + ", ".join(f"{x} {y:.2f} s" for x, y in zip(names, means))
-            + f"; by what all steps took, {own:.3g} s each, {100 * steps * own / taken:.1f} %; "
-            f"slow steps after a fault {slow_starts(rows):.2f} s; between two steps "
-            f"{1000 * between_steps(stamps):.1f} ms, in all "
-            f"{len(rows) * between_steps(stamps):.1f} s"
-        )
+        with kept_where_it_fails(job):
+            happened, taken = disturb(job, seconds, faults)
+            stamps.ended.set()
+            return describe(stamps, happened, taken, steps, pace)
 
     suite.report.case("goodput", measure)
 
@@ -162,7 +188,8 @@ def main() -> int:
         suite = Suite(
             Tools(options.bin, options.timeout), report, pathlib.Path(folder), LONG
         )
-        goodput_case(suite, options.seconds, options.faults, options.every)
+        with contextlib.closing(suite):
+            goodput_case(suite, options.seconds, options.faults, options.every)
     return report.finish()
 
 

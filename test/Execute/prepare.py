@@ -145,6 +145,15 @@ def kind_cases(suite: Suite) -> None:
         lambda: [suite.write("a.jsonl.gz", gzip.compress(json_lines().encode()))],
         texts,
     )
+    mark = b"\xef\xbb\xbf"  # as editors of Windows begin files
+    check(
+        "byte-order-mark",
+        lambda: [
+            suite.write("a.jsonl.gz", gzip.compress(mark + json_lines().encode())),
+            suite.write("a.txt", mark + b"a text"),
+        ],
+        [*texts, "a text"],
+    )
     # Enough for several tasks, which come back in their order.
     many = [f"{i} {x}" for i in range(12) for x in texts if x]
     check(
@@ -255,6 +264,11 @@ def error_cases(suite: Suite) -> None:
     refuses("usage", "--workers: invalid int value: 'x'", good, *tokenizer, workers="x")
     for kind, name in (("dot", "."), ("nothing", ""), ("folder", f"{suite.folder}/")):
         refuses(f"output-{kind}", f"--output '{name}' has no name", good, *tokenizer, prefix=name)
+    # Not what is written aside.
+    refuses(
+        "no-folder", "error: '/proc/none/data.bin': No such file", good, *tokenizer,
+        prefix="/proc/none/data",
+    )
     # The first of two files is good: nothing of it is left.
     refuses("second", "none.jsonl", good, "none.jsonl", *tokenizer)
 

@@ -15,6 +15,7 @@ files appear when they are complete."""
 
 import argparse
 import array
+import codecs
 import collections
 import concurrent.futures
 import concurrent.futures.process
@@ -126,6 +127,9 @@ def read_documents(path: str, options):
         raise Failure(f"'{path}' is no .txt, .jsonl or .parquet file")
     try:
         with gzip.open(path) if name != path else open(path, "rb") as file:
+            # Says how the text is encoded, and is none of it.
+            if file.peek(3).startswith(codecs.BOM_UTF8):
+                file.read(3)
             if kind == ".txt":
                 yield from read_text(file, path, options.lines)
             else:
@@ -447,7 +451,9 @@ def main() -> int:
         # Without waiting for the pool.
         os._exit(128 + stop.args[0])
     except OSError as error:
-        name = f"'{error.filename}': " if error.filename else ""
+        # The user does not know what is written aside.
+        name = str(error.filename or "").removesuffix(f".tmp-{os.getpid()}")
+        name = f"'{name}': " if name else ""
         return fail(f"{name}{error.strerror or error}")
     except MemoryError:
         return fail("not enough memory")

@@ -7,7 +7,7 @@
 //
 // Two regions may share bytes only at different times. Actions are the clock: a
 // region lives from its first to its last action, both included. n log n in the
-// regions of a program.
+// regions of a program. What the next step goes on with lives all the time.
 //
 //===----------------------------------------------------------------------===//
 
@@ -57,11 +57,29 @@ std::string describe(const fb::Region &region) {
   return out.str();
 }
 
+/// Weights and the optimizer's state are read by the next step: nothing may
+/// take their bytes, not even behind their last use.
+Status checkCarried(uint32_t index, const fb::Program &program) {
+  uint32_t actions = program.actions() ? program.actions()->size() : 0;
+  for (const fb::Region *region : *program.regions()) {
+    bool isCarried = region->category() == fb::Category::Parameters ||
+                     region->category() == fb::Category::Optimizer;
+    if (isCarried && region->bytes() && actions &&
+        (region->first_action() > 0 || region->last_action() < actions - 1))
+      return fail("program ", index, ": region ", describe(*region),
+                  " is carried over to the next step, and does not live for "
+                  "all of the ",
+                  actions, " actions");
+  }
+  return Status::success();
+}
+
 /// Regions begin in order of time; before each one begins, those that have
 /// ended are taken out. Regions without bytes share nothing.
 Status checkProgram(uint32_t index, const fb::Program &program) {
   if (!program.regions())
     return Status::success();
+  PLAIT_RETURN_IF_ERROR(checkCarried(index, program));
   // Two orders of the same regions: by when they begin, and by when they end.
   std::vector<const fb::Region *> starts;
   for (const fb::Region *region : *program.regions())

@@ -69,8 +69,8 @@ Result<std::set<uint64_t>> plait::parseSteps(const std::string &text) {
   return steps;
 }
 
-/// Before anything is trained: the step would never come. A resumed run does not
-/// begin with step 1.
+/// Before anything is trained: the step would never come. A resumed run does
+/// not begin with step 1.
 Status Trace::beginRun(uint64_t first, uint64_t last) {
   if (last < first)
     return fail("--trace: the run has no step left after step ", last);

@@ -449,6 +449,11 @@ const Case structureCases[] = {
 const Case otherCases[] = {
     {"MemoryOverlap", [](P &p) { p.programs[0]->regions[1]->offset = 320; },
      "region 'result' (bytes 320 to 576, actions 0 to 6) overlaps 'weight'"},
+    {"MemoryNotCarried",
+     [](P &p) { p.programs[0]->regions[0]->last_action = 5; },
+     "region 'weight' (bytes 256 to 352, actions 0 to 5) is carried over to "
+     "the "
+     "next step, and does not live for all of the 7 actions"},
     {"MessageSize", [](P &p) { p.programs[1]->actions[0]->bytes = 64; },
      "program 1, action 0 (Recv, microbatch 0): receives 64 bytes, the sender "
      "posts 72"},
@@ -568,6 +573,7 @@ TEST(CheckProgress, TellsWhoWaitsForWhom) {
 TEST(CheckMemory, AllowsReuseOverTime) {
   fb::PlanT plan = makePlan();
   auto &regions = plan.programs[0]->regions;
+  regions[0]->category = fb::Category::Activations;
   regions[0]->last_action = 2;
   regions[1]->first_action = 3;
   regions[1]->offset = regions[0]->offset;

@@ -117,10 +117,11 @@ void setProgram(fb::ProgramT &program) {
   program.metrics = metrics;
 }
 
-void addRegion(fb::ProgramT &program, const char *name, uint64_t offset,
-               uint64_t bytes) {
+void addRegion(fb::ProgramT &program, const char *name, fb::Category category,
+               uint64_t offset, uint64_t bytes) {
   fb::RegionT &region = append(program.regions);
   region.name = name;
+  region.category = category;
   region.offset = offset;
   region.bytes = bytes;
   region.last_action = program.actions.size() - 1;
@@ -175,8 +176,8 @@ void fillFirstStage(fb::PlanT &plan, fb::ProgramT &program) {
   for (uint32_t i = 0; i < 2; ++i)
     append(program.actions, makeTransfer(fb::ActionKind::WaitSend, i, 1));
   addFinish(program);
-  addRegion(program, "weight", weight, 96);
-  addRegion(program, "result", result, 256);
+  addRegion(program, "weight", fb::Category::Parameters, weight, 96);
+  addRegion(program, "result", fb::Category::Activations, result, 256);
 }
 
 void fillSecondStage(fb::PlanT &plan, fb::ProgramT &program) {
@@ -204,7 +205,7 @@ void fillSecondStage(fb::PlanT &plan, fb::ProgramT &program) {
         .bindings = {result + i * 128};
   }
   addFinish(program);
-  addRegion(program, "in", result, 256);
+  addRegion(program, "in", fb::Category::Activations, result, 256);
 }
 
 void addParameter(fb::PlanT &plan, const char *name, std::vector<int64_t> shape,

@@ -446,8 +446,7 @@ Result<TrainingConfiguration> plait::apply(const ConfigurationPins &pins,
       [&](const Field &field, const auto &pin, auto &value) {
         if (isGiven && pin && *pin != value && status.ok())
           status = fail("--", field.name, " is ", print(*pin),
-                        ", but the module was compiled with ",
-                        print(value).empty() ? "none" : print(value));
+                        ", but the module was compiled with ", show(value));
         if (pin)
           value = *pin;
       },

@@ -94,7 +94,6 @@ private:
   Status checkSchedule();
   Status choose();
   LogicalResult write();
-  LogicalResult checkBatch();
   LogicalResult keepModel();
   LogicalResult prove(Phase phase);
   LogicalResult dump(Phase phase);
@@ -235,22 +234,6 @@ Status Compilation::choose() {
   return Status::success();
 }
 
-/// The types of a model in IR fix its batch, over all data-parallel ranks.
-LogicalResult Compilation::checkBatch() {
-  auto loss = module->lookupSymbol<func::FuncOp>(nn::kLossFunction);
-  if (!loss || getPhase(*module) != Phase::Import)
-    return success();
-  auto shape = cast<RankedTensorType>(loss.getArgumentTypes()[0]).getShape();
-  int64_t batch = configuration.microBatch * layout.data;
-  if (shape[0] == batch && shape[1] == configuration.sequence)
-    return success();
-  return loss.emitError("@loss is for ")
-         << shape[0] << " sequences of " << shape[1]
-         << " tokens, but --micro-batch " << configuration.microBatch
-         << " times dp " << layout.data << " is " << batch << ", and --seq is "
-         << configuration.sequence;
-}
-
 /// Has the module say what was chosen.
 LogicalResult Compilation::write() {
   if (!module) {
@@ -261,8 +244,6 @@ LogicalResult Compilation::write() {
       return failure();
     module = std::move(*imported);
   }
-  if (failed(checkBatch()))
-    return failure();
   if (!dist::MeshOp::find(*module))
     addMesh(*module, layout);
   setConfiguration(*module, configuration);

@@ -108,54 +108,61 @@ constexpr bool offloadsActivations(Offload offload) {
 }
 
 /// What the planner chooses beside the mesh: X(type, member, name, default,
-/// help). The name is that of an option and of a pin; in IR it has underscores.
+/// phase, help). The name is that of an option and of a pin; in IR it has
+/// underscores. The phase is the first one that reads the field: in IR that it
+/// has left, the field may not be changed any more.
 #define PLAIT_STRATEGY_FIELDS(X)                                               \
-  X(std::string, schedule, "schedule", "1f1b", "the order of a step")          \
-  X(int, chunks, "chunks", 1,                                                  \
+  X(std::string, schedule, "schedule", "1f1b", "stage", "the order of a step") \
+  X(int, chunks, "chunks", 1, "stage",                                         \
     "virtual stages of a rank; if not given, as few as --schedule orders")     \
-  X(std::vector<int>, layers, "layers", {},                                    \
+  X(std::vector<int>, layers, "layers", {}, "stage",                           \
     "of each virtual stage, e.g. 11,11,10; if not given, cut by cost")         \
-  X(int64_t, microBatch, "micro-batch", 1,                                     \
+  X(int64_t, microBatch, "micro-batch", 1, "shard",                            \
     "sequences of a microbatch on one data-parallel rank")                     \
-  X(Recomputation, recompute, "recompute", Recompute::None,                    \
+  X(Recomputation, recompute, "recompute", Recompute::None, "checkpoint",      \
     "what the backward pass computes again: none; selective: what is\n"        \
     "cheap; full: whole layers; full:4+selective: of each virtual stage\n"     \
     "the first 4, cheap of the rest; auto: the least that fits a\n"            \
     "--cluster")                                                               \
-  X(int, zero, "zero", 0,                                                      \
+  X(int, zero, "zero", 0, "shard",                                             \
     "data-parallel ranks divide 1: the optimizer's state, 2: gradients\n"      \
     "as well, 3: parameters as well")                                          \
-  X(bool, sequenceParallel, "sequence-parallel", false,                        \
+  X(bool, sequenceParallel, "sequence-parallel", false, "shard",               \
     "let tp split the sequence where that is cheaper")                         \
   X(ContextParallel, contextParallel, "context-parallel",                      \
-    ContextParallel::Gather,                                                   \
+    ContextParallel::Gather, "shard",                                          \
     "for attention, ranks of cp gather keys and values, or exchange\n"         \
     "positions for heads (all-to-all); zigzag: gather, each having two\n"      \
     "pieces of a sequence, so that all have the same work")                    \
-  X(Offload, offload, "offload", Offload::None,                                \
+  X(Offload, offload, "offload", Offload::None, "partition",                   \
     "what lies in the memory of hosts: what only the optimizer uses,\n"        \
     "what backward passes need")
 
 /// What is given, or follows from what the training runs on.
 #define PLAIT_TRAINING_FIELDS(X)                                               \
-  X(int64_t, globalBatch, "global-batch", 1, "sequences of a step")            \
-  X(int64_t, sequence, "seq", 128, "tokens of a sequence")                     \
-  X(Precision, precision, "precision", Precision::FP32,                        \
+  X(int64_t, globalBatch, "global-batch", 1, "schedule",                       \
+    "sequences of a step")                                                     \
+  X(int64_t, sequence, "seq", 128, "shard", "tokens of a sequence")            \
+  X(Precision, precision, "precision", Precision::FP32, "shard",               \
     "of the arithmetic; if not given, bf16 with a --cluster of GPUs,\n"        \
     "else fp32; fp16 is for --predict alone")                                  \
-  X(AttentionKind, attention, "attention", AttentionKind::Auto,                \
+  X(AttentionKind, attention, "attention", AttentionKind::Auto, "lower",       \
     "flash: one step, scores never in memory; auto: flash on GPUs\n"           \
     "in bf16")                                                                 \
-  X(EpilogueKind, epilogues, "epilogues", EpilogueKind::None,                  \
+  X(EpilogueKind, epilogues, "epilogues", EpilogueKind::None, "lower",         \
     "in one step with matmuls; all: bias, GELU and its gradient; if\n"         \
     "not given, all on GPUs (bias for sm_80), else none")                      \
-  X(std::string, optimizer, "optimizer", "adamw", "what updates parameters")   \
-  X(bool, deterministic, "deterministic", false,                               \
+  X(std::string, optimizer, "optimizer", "adamw", "partition",                 \
+    "what updates parameters")                                                 \
+  X(bool, deterministic, "deterministic", false, "steps",                      \
     "the same bits in every run on GPUs too, for memory and time")
 
-#define PLAIT_MEMBER(type, member, name, value, help) type member = value;
-#define PLAIT_PIN(type, member, name, value, help) std::optional<type> member;
-#define PLAIT_LIST(type, member, name, value, help) std::vector<type> member;
+#define PLAIT_MEMBER(type, member, name, value, phase, help)                   \
+  type member = value;
+#define PLAIT_PIN(type, member, name, value, phase, help)                      \
+  std::optional<type> member;
+#define PLAIT_LIST(type, member, name, value, phase, help)                     \
+  std::vector<type> member;
 
 /// How the work of a step is spread and ordered, beside the mesh. Sizes are in
 /// sequences and in layers; `layers` has one entry for each virtual stage, in
@@ -191,9 +198,9 @@ struct ConfigurationSpace : StrategySpace {
 #undef PLAIT_PIN
 #undef PLAIT_LIST
 
-/// Name and help of a field. The strings are literals and live for ever.
+/// What the list says of a field. The strings are literals and live for ever.
 struct Field {
-  const char *name, *help;
+  const char *name, *phase, *help;
   bool isStrategy;
 
   /// As IR spells the name.
@@ -204,8 +211,8 @@ struct Field {
 /// of each of `views`, which are any of the structures above.
 template <typename Visit, typename... Views>
 void visitStrategy(Visit &&visit, Views &...views) {
-#define PLAIT_VISIT(type, member, name, value, help)                           \
-  visit(Field{name, help, true}, views.member...);
+#define PLAIT_VISIT(type, member, name, value, phase, help)                    \
+  visit(Field{name, phase, help, true}, views.member...);
   PLAIT_STRATEGY_FIELDS(PLAIT_VISIT)
 #undef PLAIT_VISIT
 }
@@ -214,8 +221,8 @@ void visitStrategy(Visit &&visit, Views &...views) {
 template <typename Visit, typename... Views>
 void visitConfiguration(Visit &&visit, Views &...views) {
   visitStrategy(visit, views...);
-#define PLAIT_VISIT(type, member, name, value, help)                           \
-  visit(Field{name, help, false}, views.member...);
+#define PLAIT_VISIT(type, member, name, value, phase, help)                    \
+  visit(Field{name, phase, help, false}, views.member...);
   PLAIT_TRAINING_FIELDS(PLAIT_VISIT)
 #undef PLAIT_VISIT
 }
@@ -241,6 +248,12 @@ std::string print(int64_t value);
 inline std::string print(int value) { return print(int64_t(value)); }
 inline std::string print(const std::string &value) { return value; }
 std::string print(const std::vector<int> &value); // "11,11,10"
+
+/// As messages show a value: an empty list is "none".
+template <typename T> std::string show(const T &value) {
+  std::string text = print(value);
+  return text.empty() ? "none" : text;
+}
 
 /// Reads the value of the field called `name`. Fails with a message that names
 /// the field, the text and what is expected: on a word there is none of, on a

@@ -82,8 +82,9 @@ def VerifyPhasePass : Pass<"plait-verify-phase", "::mlir::ModuleOp"> {
     written by hand:
 
     - (P1) after `import`: (L1) to (L4) of the `nn` dialect hold, for the
-      vocabulary that `plait.model` names: `@loss` trains what is meant; and
-      every value of the configuration can be executed.
+      vocabulary that `plait.model` names: `@loss` trains what is meant; every
+      value of the configuration can be executed; and `@loss` is for a microbatch of
+      it, where there is one.
     - (P2) after `shard`: there is a mesh, and every tensor in `@loss` has a
       sharding.
     - (P3) after `stage` up to `lower`: each virtual stage of the placement has
@@ -98,6 +99,8 @@ def VerifyPhasePass : Pass<"plait-verify-phase", "::mlir::ModuleOp"> {
     - (P7) after `steps`: programs call functions of steps, each its own, bind as many
       bytes as their slots have, and have the buffers that the steps name.
     - (P8) before `steps`: every function has one block, of tensors of static shape.
+    - (P9) always: the configuration is what the phases up to here have read of it
+      (see `#plait.phase`); what is read later may have been edited.
 
     Part of `plait-begin-phase`, and there for IR that is edited by hand.
 
@@ -117,7 +120,8 @@ def VerifyPhasePass : Pass<"plait-verify-phase", "::mlir::ModuleOp"> {
 def EndPhasePass : Pass<"plait-end-phase", "::mlir::ModuleOp"> {
   let summary = "Say that a phase is complete";
   let description = [{
-    Sets `plait.phase`. With `keep-origins`, also `plait.origin` of ops with a
+    Sets `plait.phase`, with what has been read of the configuration. With
+    `keep-origins`, also `plait.origin` of ops with a
     name in their location, for IR that is to be written.
 
     The last pass of every phase.
@@ -130,7 +134,7 @@ def EndPhasePass : Pass<"plait-end-phase", "::mlir::ModuleOp"> {
     ```
     becomes
     ```mlir
-    module attributes {plait.phase = #plait.phase<stage>} {
+    module attributes {plait.phase = #plait.phase<stage, read = <>>} {
     }
     ```
   }];

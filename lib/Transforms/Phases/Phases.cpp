@@ -85,6 +85,27 @@ static LogicalResult verifyBodies(ModuleOp module) {
 }
 
 /// (P1)
+/// The types of @loss fix how many sequences a microbatch has over all
+/// data-parallel ranks. A module that does not say how it is run may have any.
+static LogicalResult verifyBatch(ModuleOp module, func::FuncOp loss) {
+  if (!getConfigurationAttr(module))
+    return success();
+  TrainingConfiguration configuration = getConfiguration(module);
+  dist::MeshOp mesh = dist::MeshOp::find(module);
+  int64_t replicas =
+      std::max<int64_t>(1, mesh ? mesh.getAxisSize(kDataAxis) : 1);
+  int64_t batch = configuration.microBatch * replicas;
+  auto shape = cast<RankedTensorType>(loss.getArgumentTypes()[0]).getShape();
+  if (shape[0] == batch && shape[1] == configuration.sequence)
+    return success();
+  return loss.emitError("@loss is for ")
+         << shape[0] << " sequences of " << shape[1]
+         << " tokens, but micro-batch " << configuration.microBatch
+         << " times dp " << replicas << " is " << batch << ", and seq is "
+         << configuration.sequence;
+}
+
+/// (P1)
 /// A configuration that no pass could carry out is refused here, with the
 /// model, rather than by the pass that comes upon it some phases later.
 static LogicalResult verifyModel(ModuleOp module) {
@@ -96,7 +117,8 @@ static LogicalResult verifyModel(ModuleOp module) {
            << nn::kLossFunction << " of a loss and a number of targets";
   auto model = module->getAttrOfType<DictionaryAttr>(nn::kModelAttr);
   auto vocab = model ? model.getAs<IntegerAttr>("vocab") : IntegerAttr();
-  return nn::verifyLoss(loss, vocab ? vocab.getInt() : 0);
+  return failure(failed(nn::verifyLoss(loss, vocab ? vocab.getInt() : 0)) ||
+                 failed(verifyBatch(module, loss)));
 }
 
 /// (P2)
@@ -302,6 +324,8 @@ static LogicalResult verifyPrograms(ModuleOp module) {
 
 /// Whether `module` is what the phase that it has reached leaves.
 static LogicalResult verifyPhase(ModuleOp module) {
+  if (Status status = checkReadFields(module); !status.ok())
+    return module.emitError(status.message());
   Phase reached = getPhase(module);
   if (reached == Phase::Import)
     return failure(failed(verifyModel(module)) || failed(verifyBodies(module)));

@@ -32,6 +32,18 @@ module attributes {plait.phase = #plait.phase<partition>} {
 
 // -----
 
+// CHECK: plait.phase = #plait.phase<shard, read = <>>
+module attributes {plait.phase = #plait.phase<shard, read = #plait.configuration<zero = 0>>} {
+}
+
+// -----
+
+// CHECK: plait.phase = #plait.phase<checkpoint, read = <recompute = full, seq = 32>>
+module attributes {plait.phase = #plait.phase<checkpoint, read = <seq = 32, recompute = full>>} {
+}
+
+// -----
+
 // CHECK: plait.target = #plait.target<cpu, name = "x86-64-v4">
 module attributes {plait.target = #plait.target<cpu, name = "x86-64-v4">} {
 }

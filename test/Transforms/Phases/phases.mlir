@@ -7,7 +7,7 @@
 
 // The name of a location is an attribute in IR that is written, and a location
 // again when a phase begins.
-// END: plait.phase = #plait.phase<shard>
+// END: plait.phase = #plait.phase<shard, read = <>>
 // END: nn.matmul {{.*}}plait.origin = "head"
 // BEGIN-NOT: plait.origin
 // BEGIN: nn.matmul {{.*}} loc("head"(

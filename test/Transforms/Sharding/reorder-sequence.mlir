@@ -1,11 +1,11 @@
 // RUN: plait-opt %s --plait-configure=context-parallel=zigzag \
 // RUN:   --nn-decompose=early=true --nn-reorder-sequence | FileCheck %s
-// RUN: plait-opt %s --plait-configure=context-parallel=zigzag --plait-shard \
+// RUN: plait-opt %s --plait-configure="context-parallel=zigzag micro-batch=2" --plait-shard \
 // RUN:   | FileCheck %s --check-prefix=SPLIT
-// RUN: plait-opt %s --plait-configure=context-parallel=zigzag --plait-shard \
+// RUN: plait-opt %s --plait-configure="context-parallel=zigzag micro-batch=2" --plait-shard \
 // RUN:   --plait-stage --plait-differentiate --plait-checkpoint \
 // RUN:   | FileCheck %s --check-prefix=KEPT
-// RUN: plait-opt %s --plait-configure=context-parallel=zigzag --plait-shard \
+// RUN: plait-opt %s --plait-configure="context-parallel=zigzag micro-batch=2" --plait-shard \
 // RUN:   --plait-stage --plait-differentiate --plait-checkpoint --plait-partition \
 // RUN:   | FileCheck %s --check-prefix=LOCAL
 // RUN: plait-opt %s --nn-decompose=early=true > %t.before

@@ -377,8 +377,47 @@ Phase plait::getPhase(ModuleOp module) {
   return attribute ? attribute.getValue() : Phase::Import;
 }
 
+/// Whether some phase up to `reached` reads `field`.
+static bool isReadBy(Phase reached, const Field &field) {
+  return *symbolizePhase(field.phase) <= reached;
+}
+
+/// What is read later is left out: it may still be edited. After import the
+/// model is the same whatever it is to be compiled for.
 void plait::setPhase(ModuleOp module, Phase phase) {
-  module->setAttr(kPhaseAttr, PhaseAttr::get(module.getContext(), phase));
+  MLIRContext *context = module.getContext();
+  ConfigurationAttr read;
+  if (phase != Phase::Import) {
+    TrainingConfiguration configuration = getConfiguration(module);
+    const TrainingConfiguration defaults;
+    visitConfiguration(
+        [&](const Field &field, auto &value, const auto &usual) {
+          if (!isReadBy(phase, field))
+            value = usual;
+        },
+        configuration, defaults);
+    read = ConfigurationAttr::get(context, configuration);
+  }
+  module->setAttr(kPhaseAttr, PhaseAttr::get(context, phase, read));
+}
+
+/// The first field that differs is reported.
+Status plait::checkReadFields(ModuleOp module) {
+  auto phase = module->getAttrOfType<PhaseAttr>(kPhaseAttr);
+  if (!phase || !phase.getRead())
+    return Status::success();
+  const TrainingConfiguration now = getConfiguration(module),
+                              read = phase.getRead().getValue();
+  Status status = Status::success();
+  visitConfiguration(
+      [&](const Field &field, const auto &value, const auto &known) {
+        if (status.ok() && isReadBy(phase.getValue(), field) && value != known)
+          status = fail(field.getKeyword(), " is ", show(value), ", but phase ",
+                        field.phase, " has read ", show(known),
+                        ": it can only be changed in IR of an earlier phase");
+      },
+      now, read);
+  return status;
 }
 
 TargetAttr plait::getTarget(ModuleOp module) {

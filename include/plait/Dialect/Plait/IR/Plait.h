@@ -36,9 +36,15 @@ void setConfiguration(mlir::ModuleOp module,
 /// Leaves the model without what it was to be compiled for.
 void removeConfiguration(mlir::ModuleOp module);
 
-/// The last phase that is complete.
+/// The last phase that is complete. Setting it also records what the phases up
+/// to it have read of the configuration.
 Phase getPhase(mlir::ModuleOp module);
 void setPhase(mlir::ModuleOp module, Phase phase);
+
+/// Fails where the configuration is not what the phases that are complete have
+/// read of it, with a message that names field, phase and both values. What no
+/// phase has read yet may be anything, as may all where nothing is recorded.
+Status checkReadFields(mlir::ModuleOp module);
 
 /// Null where the module has none, and `set` removes it then.
 TargetAttr getTarget(mlir::ModuleOp module);

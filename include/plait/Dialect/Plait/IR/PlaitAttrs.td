@@ -21,8 +21,8 @@ def PlaitDialect : Dialect {
 
     - `plait.configuration`, a `#plait.configuration`: what was chosen. A module
       without it has every field at its default.
-    - `plait.phase`, a `#plait.phase`: the last phase that is complete. A module
-      without it is a model: `import` is.
+    - `plait.phase`, a `#plait.phase`: the last phase that is complete, and what
+      was read until then. A module without it is a model: `import` is.
     - `plait.target`, a `#plait.target`: what executes the plan. A module without
       it is for processors.
     - `plait.cluster`, a `#plait.cluster`: the machines and how fast they are, where
@@ -60,10 +60,6 @@ def Plait_PhaseEnum : I32EnumAttr<"Phase", "a phase of a compilation, in order",
   let cppNamespace = "::plait";
   let genSpecializedAttr = 0;
 }
-def Plait_PhaseAttr : EnumAttr<PlaitDialect, Plait_PhaseEnum, "phase"> {
-  let assemblyFormat = "`<` $value `>`";
-}
-
 def Plait_ConfigurationAttr : Plait_Attr<"Configuration", "configuration"> {
   let summary = "How a training is to be run, beside its mesh";
   let description = [{
@@ -99,6 +95,23 @@ def Plait_ConfigurationAttr : Plait_Attr<"Configuration", "configuration"> {
   }];
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
+}
+
+def Plait_PhaseAttr : Plait_Attr<"Phase", "phase"> {
+  let summary = "How far a module has been compiled";
+  let description = [{
+    The last phase that is complete, and what it and those before it have `read` of
+    the configuration: fields that are read later are at their default. By it a
+    configuration that was edited when it was too late is refused. After `import`,
+    which reads nothing, and in IR that was written by hand, there is none.
+
+    Example: `#plait.phase<shard>`,
+    `#plait.phase<checkpoint, read = <recompute = full, seq = 32>>`.
+  }];
+  let parameters = (ins
+    EnumParameter<Plait_PhaseEnum>:$value,
+    OptionalParameter<"::plait::ConfigurationAttr">:$read);
+  let assemblyFormat = "`<` $value (`,` `read` `=` $read^)? `>`";
 }
 
 def Plait_TargetKindEnum : I32EnumAttr<"TargetKind", "what executes a plan", [

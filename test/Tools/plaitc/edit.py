@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+# ===- edit.py - Edits of a configuration, phase by phase ------*- Python -*-===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# ===-----------------------------------------------------------------------===#
+"""usage: edit.py [--bin FOLDER] OUT
+
+Compiles a model, and edits every field of the configuration in the dump of every
+phase. Either what the edited dump goes on to is what compiling with that option
+gives, or the edit is refused with a line that names the phase that has read the
+field.
+
+That phase is the one to name: behind the phase before it the edit is accepted, and
+behind itself it would have come too late, as the dump without the record of what
+was read shows. Fields that the types of the model have to agree with are refused
+behind every phase. docs/Phases.md says the same of each field.
+
+IR after the last phase is compared and not plans: they follow from it."""
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+PHASES = ["import", "shard", "stage", "differentiate", "checkpoint",
+          "partition", "schedule", "lower", "steps"]
+
+# For GPUs in bf16, or `deterministic` and `attention` had nothing to decide; on
+# all axes, in a shape in which each field decides something.
+BASE = {"mesh": "pp=2,dp=2,cp=2,tp=2", "schedule": "interleaved-1f1b",
+        "chunks": "2", "seq": "32", "micro-batch": "2", "global-batch": "16",
+        "precision": "bf16", "backend": "cuda", "target": "sm_90"}
+
+# Of each field another value than that of BASE.
+OTHERS = {
+    "schedule": "zb-v", "chunks": "3", "layers": "2,1,1,0", "micro-batch": "4",
+    "recompute": "full", "zero": "3", "sequence-parallel": "true",
+    "context-parallel": "heads", "offload": "optimizer", "global-batch": "32",
+    "seq": "64", "precision": "fp32", "attention": "unfused",
+    "epilogues": "none", "optimizer": "lion", "deterministic": "true",
+}
+# What the types of @loss say as well.
+OF_TYPES = ("micro-batch", "seq")
+
+
+def plaitc(*arguments):
+    return subprocess.run(["plaitc", *map(str, arguments)],
+                          capture_output=True, text=True)
+
+
+def compile_model(options, *arguments):
+    """By the options of a dictionary; true stands for a flag."""
+    words = [word for name, value in options.items()
+             for word in [f"--{name}"] + [value] * (value != "true")]
+    return plaitc(ROOT / "examples/models/gpt2-nano", *words, *arguments)
+
+
+def find_fields():
+    """The names of all fields: the options of plait-configure."""
+    text = subprocess.run(["plait-opt", "--help"], capture_output=True,
+                          text=True, check=True).stdout
+    options = re.search(r"--plait-configure .*\n((?: {8}.*\n)+)", text)
+    return re.findall(r"^ {8}--([a-z-]+)", options.group(1), re.MULTILINE)
+
+
+def edit(text, field, value):
+    """IR whose configuration says `value`."""
+    if field == "layers":
+        value = f"[{value}]"
+    elif field in ("schedule", "optimizer"):
+        value = f'"{value}"'
+    key = field.replace("-", "_")
+
+    def replace(match):
+        kept = [entry for entry in re.findall(r'\w+ = (?:"[^"]*"|[^,">]+)',
+                                              match.group(1))
+                if not entry.startswith(key + " ")]
+        return ("plait.configuration = #plait.configuration<"
+                + ", ".join([*kept, f"{key} = {value}"]) + ">")
+    return re.sub("plait.configuration = #plait.configuration<([^>]*)>",
+                  replace, text, count=1)
+
+
+def find_documented():
+    """Of each field the phase that the page names."""
+    page = (ROOT / "docs/Phases.md").read_text()
+    table = page.split("| is the first to read |\n|---|---|\n")[1].split("\n\n")[0]
+    rows = [re.findall(r"`(\w+)`", row) for row in table.splitlines()]
+    return {field.replace("_", "-"): phase for phase, *fields in rows
+            for field in fields}
+
+
+def check_field(field, documented, dumps, out):
+    value = OTHERS[field]
+    direct = out / f"{field}.mlir"
+    done = compile_model({**BASE, field: value}, "--compile-to", "steps", "-o",
+                         direct)
+    if done.returncode:
+        return f"{field}: {done.stderr}"
+
+    def compile_on(text, name):
+        """What is said, and whether the result is that of the option."""
+        edited, result = out / f"{field}-{name}.mlir", out / f"{field}-out.mlir"
+        edited.write_text(text)
+        # Of the last phase it is the plan that finds it.
+        last = ["-o", result, "--no-prove", "--no-reference"] if (
+            "phase = #plait.phase<steps" in text) else [
+            "--compile-to", "steps", "-o", result]
+        done = plaitc(edited, *last)
+        same = not done.returncode and result.read_bytes() == direct.read_bytes()
+        return done.stderr if done.returncode else "", same
+
+    reader = None
+    for phase, dump in zip(PHASES, dumps):
+        said, same = compile_on(edit(dump, field, value), phase)
+        if not said:
+            if reader or not same:
+                return f"{field} edited after {phase}: accepted, of no effect"
+            continue
+        if phase == "import" and field in OF_TYPES:
+            if "@loss is for 4 sequences of 32 tokens, but" not in said:
+                return f"{field} edited after {phase}: {said}"
+            continue
+        named = re.fullmatch(
+            r"plaitc: error: \S+: " + field.replace("-", "_") + r" is (\S+), but"
+            r" phase (\w+) has read (\S+)[^\n]*\n", said)
+        if not named or named.group(1) != value or named.group(3) == value:
+            return f"{field} edited after {phase}: {said}"
+        if not reader and named.group(2) != phase:
+            return (f"{field} edited after {phase}: refused too soon or too late,"
+                    f" {said}")
+        reader = reader or phase
+        if named.group(2) != reader:
+            return f"{field} edited after {phase}: not {reader}, but {said}"
+    if reader != documented:
+        return f"{field}: {reader} reads it, docs/Phases.md has {documented}"
+    # Without the record nothing is refused, and the phase has already read it.
+    unrecorded = re.sub(r"(#plait\.phase<\w+), read = <[^>]*>", r"\1",
+                        dumps[PHASES.index(reader)])
+    if compile_on(edit(unrecorded, field, value), "unrecorded")[1]:
+        return f"{field}: phase {reader} does not read it"
+    return ""
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bin", type=pathlib.Path)
+    parser.add_argument("out", type=pathlib.Path)
+    given = parser.parse_args()
+    if given.bin:
+        os.environ["PATH"] = f"{given.bin.resolve()}:{os.environ['PATH']}"
+    if sorted(find_fields()) != sorted(OTHERS):
+        sys.exit(f"plait-configure has {find_fields()}, this test "
+                 f"{list(OTHERS)}")
+    given.out.mkdir(parents=True, exist_ok=True)
+    documented = find_documented()
+    done = compile_model(BASE, "--compile-to", "steps", "--dump-phases-to",
+                         given.out / "base", "-o", given.out / "base.mlir")
+    if done.returncode:
+        sys.exit(done.stderr)
+    dumps = [(given.out / "base" / f"{i}-{phase}.mlir").read_text()
+             for i, phase in enumerate(PHASES)]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        problems = [text for text in pool.map(
+            lambda field: check_field(field, documented.get(field), dumps,
+                                      given.out), OTHERS) if text]
+    if problems:
+        sys.exit("\n".join(problems))
+    print(f"{len(OTHERS)} fields edited after each of {len(PHASES)} phases: "
+          "refused, or as the option")
+
+
+if __name__ == "__main__":
+    main()

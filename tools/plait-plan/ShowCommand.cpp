@@ -52,9 +52,8 @@ static void showOptimizer(const fb::Plan &plan) {
   std::cout << "\n";
 }
 
-/// What holds for all programs. A certificate names the plan that was proved by
-/// its hash: where that is another one, the proof says nothing of this file.
-static void showHeader(const fb::Plan &plan) {
+/// What is trained, and on what.
+static void showModel(const fb::Plan &plan) {
   std::string name = flatbuffers::GetString(plan.model_name());
   std::cout << "model     " << plan.model_type()->str()
             << (name.empty() ? "" : " '" + name + "'") << ", vocabulary "
@@ -77,6 +76,10 @@ static void showHeader(const fb::Plan &plan) {
               << cluster->device()->str()
               << format(" of %.1f GB", double(cluster->memory_bytes()) / 1e9)
               << "\n";
+}
+
+/// What a step is, and how it is spread.
+static void showStep(const fb::Plan &plan) {
   std::cout << "batch     " << plan.global_batch() << " sequences, in "
             << plan.microbatches() << " microbatches of " << plan.micro_batch()
             << " per data-parallel rank\n";
@@ -97,7 +100,10 @@ static void showHeader(const fb::Plan &plan) {
   std::cout << "\n";
   std::cout << "precision " << plan::precisionOf(plan) << "\n";
   showOptimizer(plan);
-  // One object a target: x86 for processors, PTX or cubins for GPUs.
+}
+
+/// One object a target: x86 for processors, PTX or cubins for GPUs.
+static void showCode(const fb::Plan &plan) {
   for (uint32_t i = 0; i < plan::length(plan.code()); ++i) {
     const fb::CodeObject &code = *plan.code()->Get(i);
     std::cout << "code      " << code.target()->str();
@@ -105,6 +111,14 @@ static void showHeader(const fb::Plan &plan) {
       std::cout << " for " << code.cpu()->str();
     std::cout << ", " << code.data()->size() << " bytes\n";
   }
+}
+
+/// What holds for all programs. A certificate names the plan that was proved by
+/// its hash: where that is another one, the proof says nothing of this file.
+static void showHeader(const fb::Plan &plan) {
+  showModel(plan);
+  showStep(plan);
+  showCode(plan);
   std::cout << "proof     " << plan::describeProof(plan) << "\n";
   if (const fb::Certificate *certificate = plan.certificate())
     std::cout << "          of plan " << std::hex << certificate->plan()

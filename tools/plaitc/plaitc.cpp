@@ -105,8 +105,9 @@ struct FieldOption {
 
 } // namespace
 
-/// In the order of the help: what most users need is first.
-static void addCompileOptions(CLI::App &app, CompileOptions &options) {
+/// What is trained, and how it is spread. These and those below are in the
+/// order of the help: what most users need is first.
+static void addModelOptions(CLI::App &app, CompileOptions &options) {
   app.add_option(
          "model", options.model,
          "folder with config.json, that file, or a .mlir file: a model\n"
@@ -150,6 +151,10 @@ static void addCompileOptions(CLI::App &app, CompileOptions &options) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->type_name("PARAMETER")
       ->description("without weight decay, * matches; may repeat");
+}
+
+/// What runs the plan.
+static void addTargetOptions(CLI::App &app, CompileOptions &options) {
   app.add_option("--backend", options.backend,
                  "what runs it: cpu or cuda; if not given, what --cluster has");
   app.add_option(
@@ -158,6 +163,10 @@ static void addCompileOptions(CLI::App &app, CompileOptions &options) {
       "of --cluster, else any");
   app.add_option("--target-cpu", options.targetCPU,
                  "processor of the ranks, e.g. x86-64-v3; if not given, host");
+}
+
+/// How far to compile, and what is to be known of the result.
+static void addPhaseOptions(CLI::App &app, CompileOptions &options) {
   app.add_option(
       "--compile-to", options.compileTo,
       "stop after a phase (import, shard, stage, differentiate,\n"
@@ -177,6 +186,12 @@ static void addCompileOptions(CLI::App &app, CompileOptions &options) {
   app.add_flag_callback(
       "--no-reference", [&options] { options.reference = false; },
       "leave out what plait-run --check compares with");
+}
+
+static void addCompileOptions(CLI::App &app, CompileOptions &options) {
+  addModelOptions(app, options);
+  addTargetOptions(app, options);
+  addPhaseOptions(app, options);
 }
 
 /// Options of this group need a cluster; see plan().

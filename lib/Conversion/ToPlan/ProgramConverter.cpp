@@ -141,6 +141,29 @@ ParameterTable::makeDivision(nn::ParameterOp parameter,
   return division;
 }
 
+/// All that the optimizer keeps of a parameter that is trained on this rank.
+/// Fails where the programs have less or more: what has been edited by hand
+/// would name an update that is not the plan's.
+LogicalResult ParameterTable::addState(fb::ShardT &shard,
+                                       nn::ParameterOp parameter,
+                                       FindOffset find) {
+  for (auto [index, name] : llvm::enumerate(optimizer.slots)) {
+    nn::Slot slot = nn::getStateSlot(index);
+    std::optional<uint64_t> offset = find(slot);
+    if (!offset)
+      return parameter.emitOpError("has a gradient but no ")
+             << nn::stringifySlot(slot) << " in the programs";
+    auto state = std::make_unique<fb::StateSlotT>();
+    state->name = name;
+    state->offset = *offset;
+    shard.state.push_back(std::move(state));
+  }
+  if (optimizer.slots.size() < 2 && find(nn::Slot::Moment2))
+    return parameter.emitOpError("has a moment2 in the programs, which ")
+           << optimizer.name << " does not keep";
+  return success();
+}
+
 LogicalResult
 ParameterTable::addShards(fb::ProgramT &program, const ParameterPacks &packs,
                           const llvm::StringMap<uint64_t> &offsets) {
@@ -160,28 +183,11 @@ ParameterTable::addShards(fb::ProgramT &program, const ParameterPacks &packs,
     std::unique_ptr<fb::ShardT> shard = makeShard(parameter);
     shard->parameter = index;
     shard->weight = *value;
-    // With a gradient it is trained here, and needs all that the optimizer
-    // keeps: a slot that is missing is a dump that was edited.
+    // With a gradient it is trained here.
     if (std::optional<uint64_t> gradient = find(nn::Slot::Gradient)) {
       shard->gradient = *gradient;
-      for (auto [slotIndex, name] : llvm::enumerate(optimizer.slots)) {
-        nn::Slot slot = nn::getStateSlot(slotIndex);
-        std::optional<uint64_t> offset = find(slot);
-        if (!offset)
-          return nn::ParameterOp(parameter).emitOpError(
-                     "has a gradient but no ")
-                 << nn::stringifySlot(slot) << " in the programs";
-        auto state = std::make_unique<fb::StateSlotT>();
-        state->name = name;
-        state->offset = *offset;
-        shard->state.push_back(std::move(state));
-      }
-      // Nor more: the configuration has been edited behind the phase that
-      // reads it, and would name an update that is not the plan's.
-      if (optimizer.slots.size() < 2 && find(nn::Slot::Moment2))
-        return nn::ParameterOp(parameter).emitOpError("has a moment2 in the "
-                                                      "programs, which ")
-               << optimizer.name << " does not keep";
+      if (failed(addState(*shard, parameter, find)))
+        return failure();
     }
     if (auto copy = find(nn::Slot::Compute)) {
       shard->compute_dtype = fb::DType::BF16;

@@ -34,6 +34,10 @@ private:
   std::unique_ptr<plan::fb::DivisionT>
   makeDivision(nn::ParameterOp parameter, const ParameterPacks &packs,
                const llvm::StringMap<uint64_t> &offsets);
+  /// Where the program has a slot of the parameter; none: it has it not.
+  using FindOffset = llvm::function_ref<std::optional<uint64_t>(nn::Slot slot)>;
+  mlir::LogicalResult addState(plan::fb::ShardT &shard,
+                               nn::ParameterOp parameter, FindOffset find);
 
   dist::MeshOp mesh;
   const Optimizer &optimizer;

@@ -145,9 +145,10 @@ static cublasLtEpilogue_t epilogueOf(const GemmLayout &layout) {
                   : CUBLASLT_EPILOGUE_GELU_BIAS;
   case fb::Epilogue::GeluGradient:
     return CUBLASLT_EPILOGUE_DGELU;
-  default:
+  case fb::Epilogue::None:
     return CUBLASLT_EPILOGUE_DEFAULT;
   }
+  __builtin_unreachable();
 }
 
 /// The bias runs along the rows of cuBLASLt's C, which are the columns of the

@@ -144,61 +144,56 @@ std::vector<MemoryPool> runtime::readMemoryPools(const std::string &root) {
   return pools;
 }
 
-/// 1. Each process says what its ranks will take and which pools it sees, a
-///    line for each field.
-/// 2. Process 0 adds up, by pool: two processes in one group take from one
-///    limit. Available is the least that anyone has read, for others may have
-///    allocated in between.
-/// 3. The first pool that is too small is the message for all.
+/// Process 0 adds up, by pool: two processes in one group take from one limit.
+/// Available is the least that anyone has read, for others may have allocated
+/// in between. The first pool that is too small is the message for all.
+static Status judgePools(std::span<const std::string> texts) {
+  struct Load {
+    uint64_t bytes = 0, copies = 0, ranks = 0, available = UINT64_MAX;
+    std::string host, where;
+  };
+  std::map<std::string, Load> pools;
+  for (const std::string &text : texts) {
+    std::istringstream lines(text);
+    uint64_t bytes = 0, copies = 0, ranks = 0;
+    std::string host, key, where, available;
+    lines >> bytes >> copies >> ranks >> std::ws;
+    std::getline(lines, host);
+    while (std::getline(lines, key) && std::getline(lines, where) &&
+           std::getline(lines, available)) {
+      Load &load = pools[key];
+      // All of a process's ranks live in all of its pools.
+      load.bytes += bytes;
+      load.copies += copies;
+      load.ranks += ranks;
+      load.available =
+          std::min<uint64_t>(load.available, std::stoull(available));
+      load.host = host;
+      load.where = where;
+    }
+  }
+  for (const auto &[key, load] : pools)
+    if (load.bytes > load.available)
+      return fail(load.ranks, load.ranks == 1 ? " rank on " : " ranks on ",
+                  load.host, load.ranks == 1 ? " needs " : " need ", load.bytes,
+                  " bytes of memory",
+                  load.copies ? ", " + std::to_string(load.copies) +
+                                    " of them for --replica"
+                              : "",
+                  ", ", load.available, " are free", load.where);
+  return Status::success();
+}
+
+/// Each process says what its ranks will take and which pools it sees.
 Status runtime::checkHostMemory(uint64_t bytes, size_t ranks,
                                 Rendezvous *processes, uint64_t copies) {
-  // 1. This process.
   std::ostringstream mine;
   mine << bytes << ' ' << copies << ' ' << ranks << ' '
        << (processes ? processes->place().host : "this host") << '\n';
   // Paths of groups may have blanks: each field has its line.
   for (const MemoryPool &pool : readMemoryPools())
     mine << pool.key << '\n' << pool.where << '\n' << pool.available << '\n';
-  auto verdict = [](std::span<const std::string> texts) {
-    struct Load {
-      uint64_t bytes = 0, copies = 0, ranks = 0, available = UINT64_MAX;
-      std::string host, where;
-    };
-    // 2. All of them, by pool.
-    std::map<std::string, Load> pools;
-    for (const std::string &text : texts) {
-      std::istringstream lines(text);
-      uint64_t bytes = 0, copies = 0, ranks = 0;
-      std::string host, key, where, available;
-      lines >> bytes >> copies >> ranks >> std::ws;
-      std::getline(lines, host);
-      while (std::getline(lines, key) && std::getline(lines, where) &&
-             std::getline(lines, available)) {
-        Load &load = pools[key];
-        // All of a process's ranks live in all of its pools.
-        load.bytes += bytes;
-        load.copies += copies;
-        load.ranks += ranks;
-        load.available =
-            std::min<uint64_t>(load.available, std::stoull(available));
-        load.host = host;
-        load.where = where;
-      }
-    }
-    // 3. The verdict.
-    for (const auto &[key, load] : pools)
-      if (load.bytes > load.available)
-        return fail(load.ranks, load.ranks == 1 ? " rank on " : " ranks on ",
-                    load.host, load.ranks == 1 ? " needs " : " need ",
-                    load.bytes, " bytes of memory",
-                    load.copies ? ", " + std::to_string(load.copies) +
-                                      " of them for --replica"
-                                : "",
-                    ", ", load.available, " are free", load.where);
-    return Status::success();
-  };
-  if (processes)
-    return processes->judge(mine.str(), verdict);
   std::string text = mine.str();
-  return verdict({&text, 1});
+  return processes ? processes->judge(text, judgePools)
+                   : judgePools({&text, 1});
 }

@@ -68,6 +68,7 @@ private:
   void storeParameter(SlotOpInterface read);
   void gatherForLayers(Value stored, ShardingAttr found);
   FailureOr<FactorAxes> factorAxes(ShardableOpInterface op);
+  LogicalResult solve();
   LogicalResult splitHeads(ShardableOpInterface op, const FactorRule &rule,
                            FactorAxes &axes);
   void shardOp(Operation *op, const FactorAxes &axes);
@@ -405,6 +406,34 @@ void Assigner::pinParameters() {
           meshRef, cast<RankedTensorType>(parameter.getType()).getRank()));
 }
 
+/// Chooses what tp splits.
+LogicalResult Assigner::solve() {
+  int64_t blocks = mesh.getAxisSize(tensor);
+  if (blocks <= 1)
+    return success();
+  // Which classes tp leaves alone: the batch, and with it all that moves with
+  // the tokens unless sequences may be split.
+  llvm::DenseSet<int> dataClasses;
+  for (BlockArgument argument : function.getArguments())
+    for (int64_t dim = 0, e = rankOf(argument); dim < e; ++dim)
+      if (dim == 0 || !splitSequence)
+        dataClasses.insert(
+            classes.find(findTokens(argument, dim).front(), dim));
+  // The problem sees one rank's share of the tokens, or it would weigh
+  // activations dp times too heavily against parameters.
+  llvm::SmallDenseMap<int, int64_t> blocksOfClass;
+  for (auto [root, axis] : axisOfClass)
+    blocksOfClass[root] = mesh.getAxisSize(axis);
+  auto module = function->getParentOfType<ModuleOp>();
+  FailureOr<LinkAttr> link = getLink(module, kTensorAxis);
+  if (failed(link))
+    return failure();
+  problem.emplace(function, tensor, blocks, classes, dataClasses,
+                  std::move(blocksOfClass), splitSequence, getRates(module),
+                  *link);
+  return problem->solve();
+}
+
 /// The steps of the banner. All choices are computed before the first type is
 /// changed, and all types before the function's own, which repeats those of its
 /// arguments and results.
@@ -414,32 +443,9 @@ LogicalResult Assigner::run() {
   joinInputs();
   if (failed(checkReads()) || failed(seedTokens()))
     return failure();
-  // 3. Which classes tp leaves alone: the batch, and with it all that moves
-  //    with the tokens unless sequences may be split.
-  int64_t blocks = mesh.getAxisSize(tensor);
-  llvm::DenseSet<int> dataClasses;
-  for (BlockArgument argument : function.getArguments())
-    for (int64_t dim = 0, e = rankOf(argument); dim < e; ++dim)
-      if (dim == 0 || !splitSequence)
-        dataClasses.insert(
-            classes.find(findTokens(argument, dim).front(), dim));
-  if (blocks > 1) {
-    // The problem sees one rank's share of the tokens, or it would weigh
-    // activations dp times too heavily against parameters.
-    llvm::SmallDenseMap<int, int64_t> blocksOfClass;
-    for (auto [root, axis] : axisOfClass)
-      blocksOfClass[root] = mesh.getAxisSize(axis);
-    auto module = function->getParentOfType<ModuleOp>();
-    FailureOr<LinkAttr> link = getLink(module, kTensorAxis);
-    if (failed(link))
-      return failure();
-    problem.emplace(function, tensor, blocks, classes, dataClasses,
-                    std::move(blocksOfClass), splitSequence, getRates(module),
-                    *link);
-    if (failed(problem->solve()))
-      return failure();
-  }
-
+  // 3.
+  if (failed(solve()))
+    return failure();
   // 5. Arguments first: an op reshards its operands from the types they have.
   for (BlockArgument argument : function.getArguments())
     argument.setType(

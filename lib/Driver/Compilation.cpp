@@ -1,0 +1,352 @@
+//===- Compilation.cpp - One module on its way to a plan ------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What to compile for is chosen first, from options and IR, and written into
+// the module; then the phases run in order, with proofs, checks and dumps
+// between them. All that is decided is in the module after import, so that IR
+// of any phase compiles on to its plan.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Compilation.h"
+
+#include "Settings.h"
+#include "plait/Conversion/ToPlan.h"
+#include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Dialect/Plan/IR/PlanIR.h"
+#include "plait/Import/HuggingFace.h"
+#include "plait/Plan/Files.h"
+#include "plait/Planner/DescribeCluster.h"
+#include "plait/Schedule/Csv.h"
+#include "plait/Schedule/Generators.h"
+#include "plait/Transforms/Pipelines.h"
+#include "plait/Transforms/Steps.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/Pass/PassManager.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+using namespace plait;
+
+//===----------------------------------------------------------------------===//
+// Import
+//===----------------------------------------------------------------------===//
+
+/// Only IR is there before it is chosen what to compile it for.
+LogicalResult Compilation::read() {
+  if (!isText(options))
+    return success();
+  auto read = importMLIR(*context.get(), options.model);
+  if (failed(read))
+    return failure();
+  module = std::move(*read);
+  return adaptModel(*module, options);
+}
+
+Status Compilation::chooseMesh() {
+  Result<Layout> asked = parseMesh(options.mesh);
+  if (!asked.ok())
+    return asked.status();
+  layout = *asked;
+  dist::MeshOp mesh = module ? dist::MeshOp::find(*module) : nullptr;
+  if (!mesh)
+    return Status::success();
+  Result<Layout> known = plait::getLayout(mesh);
+  if (!known.ok())
+    return known.status();
+  if (!options.mesh.empty() && !(*asked == *known))
+    return fail("--mesh is ", asked->mesh(), ", but the module was compiled ",
+                "for ", known->mesh());
+  layout = *known;
+  return Status::success();
+}
+
+Status Compilation::chooseTarget() {
+  if (target)
+    return Status::success(); // that of the plan whose reference this is
+  target = module ? getTarget(*module) : TargetAttr();
+  if (target)
+    return checkGivenTarget(options, target, getCluster(*module));
+  Result<Settings> settings = makeSettings(options);
+  if (!settings.ok())
+    return settings.status();
+  target = describeTarget(context.get(), *settings);
+  return Status::success();
+}
+
+Status Compilation::readSchedule() {
+  if (options.scheduleFile.empty())
+    return Status::success();
+  if (module &&
+      (getPhase(*module) != Phase::Import || pipe::findSchedule(*module)))
+    return fail("--schedule-file is for a model, but the module ",
+                pipe::findSchedule(*module) ? "has a schedule"
+                                            : "has been compiled further");
+  if (options.pins.schedule || options.pins.chunks)
+    return fail("--schedule-file excludes --",
+                options.pins.schedule ? "schedule" : "chunks");
+  Result<schedule::Schedule> read = schedule::readCsv(options.scheduleFile);
+  if (read.ok())
+    order = std::move(*read);
+  return read.status();
+}
+
+/// Whether the order that is given is for as many ranks and microbatches as
+/// there are.
+Status Compilation::checkSchedule() {
+  Result<int64_t> microbatches = countMicrobatches(configuration, layout.data);
+  if (!microbatches.ok() || !order)
+    return microbatches.status();
+  const schedule::Problem &problem = order->problem;
+  std::string where = "schedule '" + options.scheduleFile + "' is for ";
+  if (problem.stages != layout.pipeline)
+    return fail(where, problem.stages, " ranks, but pp is ", layout.pipeline);
+  if (problem.microbatches != *microbatches)
+    return fail(where, problem.microbatches, " microbatches, but a step has ",
+                *microbatches, ": --global-batch ", configuration.globalBatch,
+                " by --micro-batch ", configuration.microBatch, " and dp ",
+                layout.data);
+  return Status::success();
+}
+
+Status Compilation::chooseConfiguration() {
+  TrainingConfiguration base;
+  base.epilogues = getUsualEpilogues(target);
+  ConfigurationAttr known =
+      module ? getConfigurationAttr(*module) : ConfigurationAttr();
+  Result<TrainingConfiguration> chosen =
+      apply(options.pins, known ? known.getValue() : base, bool(known));
+  if (!chosen.ok())
+    return chosen.status();
+  configuration = std::move(*chosen);
+  if (!known && !options.pins.chunks)
+    configuration.chunks = int(*schedule::chooseChunks(
+        **schedule::findGenerator(configuration.schedule), /*asked=*/0));
+  PLAIT_RETURN_IF_ERROR(checkExecutable(configuration));
+  return checkSchedule();
+}
+
+Status Compilation::choose() {
+  PLAIT_RETURN_IF_ERROR(readSchedule());
+  PLAIT_RETURN_IF_ERROR(chooseMesh());
+  PLAIT_RETURN_IF_ERROR(chooseTarget());
+  PLAIT_RETURN_IF_ERROR(chooseConfiguration());
+  if (cluster)
+    return Status::success();
+  cluster = module ? getCluster(*module) : ClusterAttr();
+  if (cluster || options.cluster.empty())
+    return Status::success();
+  Result<Settings> settings = makeSettings(options);
+  if (!settings.ok())
+    return settings.status();
+  cluster = describeCluster(context.get(), *settings->cluster, options.cluster,
+                            configuration.precision, layout.axes());
+  return Status::success();
+}
+
+/// Has the module say what was chosen.
+LogicalResult Compilation::write() {
+  if (!module) {
+    auto imported =
+        importConfig(context, options, configuration.microBatch * layout.data,
+                     configuration.sequence);
+    if (failed(imported))
+      return failure();
+    module = std::move(*imported);
+  }
+  if (!dist::MeshOp::find(*module))
+    addMesh(*module, layout);
+  setConfiguration(*module, configuration);
+  if (order)
+    pipe::addSchedule(*module, *order,
+                      llvm::sys::path::stem(options.scheduleFile));
+  setTarget(*module, target);
+  setCluster(*module, cluster);
+  return pinShardings(*module, options);
+}
+
+/// What is given in a later phase is to be right already.
+LogicalResult Compilation::keepModel() {
+  if (!options.claim.empty()) {
+    auto claim = importMLIR(*context.get(), options.claim);
+    if (failed(claim))
+      return failure();
+    model = std::move(*claim);
+    if (imported > Phase::Lower)
+      return module->emitError("the input is IR after phase ")
+             << stringifyPhase(imported)
+             << ", but --claim proves that up to phase lower";
+    if (getPhase(*model) != Phase::Import)
+      return model->emitError("--claim needs the model, but this is IR after "
+                              "phase ")
+             << stringifyPhase(getPhase(*model));
+    return prove(imported);
+  }
+  if (options.prove && imported == Phase::Import)
+    model = module->clone();
+  return success();
+}
+
+LogicalResult Compilation::import() {
+  if (failed(read()) || !report(choose()) || failed(write()))
+    return failure();
+  imported = getPhase(*module);
+  return keepModel();
+}
+
+LogicalResult Compilation::adopt(LoweredModel &lowered) {
+  module = std::move(lowered.module);
+  Result<Layout> known = plait::getLayout(dist::MeshOp::find(*module));
+  if (!report(known.status()))
+    return failure();
+  layout = *known;
+  target = getTarget(*module);
+  cluster = getCluster(*module);
+  model = std::move(lowered.model);
+  return failed(verify(*module)) ? failure() : prove(Phase::Lower);
+}
+
+LogicalResult Compilation::importReference(const Compilation &other) {
+  isReference = true;
+  if (failed(read()))
+    return failure();
+  if (module) {
+    for (auto mesh : llvm::make_early_inc_range(module->getOps<dist::MeshOp>()))
+      mesh.erase();
+    removeConfiguration(*module);
+    if (pipe::ScheduleOp given = pipe::findSchedule(*module))
+      given.erase();
+  }
+  target = other.target;
+  cluster = other.cluster;
+  return success(report(choose()) && succeeded(write()));
+}
+
+//===----------------------------------------------------------------------===//
+// Phases
+//===----------------------------------------------------------------------===//
+
+std::string Compilation::getText() {
+  keepOrigins(*module);
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  module->print(out, OpPrintingFlags().enableDebugInfo(false));
+  out << "\n";
+  return text;
+}
+
+LogicalResult Compilation::dump(Phase phase) {
+  if (options.dumpPhasesTo.empty())
+    return success();
+  if (std::error_code error =
+          llvm::sys::fs::create_directories(options.dumpPhasesTo))
+    return module->emitError("cannot create ")
+           << options.dumpPhasesTo << ": " << error.message();
+  SmallString<128> path(options.dumpPhasesTo);
+  llvm::sys::path::append(path, std::to_string(int(phase)) + "-" +
+                                    stringifyPhase(phase) + ".mlir");
+  if (Status status = writeTextFile(path.str().str(), getText()); !status.ok())
+    return module->emitError(status.message());
+  return success();
+}
+
+void Compilation::show(Phase phase) const {
+  if (options.progress)
+    showProgress(
+        (isReference ? "reference [" : "[") + llvm::Twine(int(phase) + 1) +
+        "/" + llvm::Twine(getPhases().size()) + "] " + stringifyPhase(phase));
+}
+
+LogicalResult Compilation::prove(Phase phase) {
+  bool isLast = phase == Phase::Lower;
+  if (!model || phase < Phase::Partition ||
+      !(isLast || options.verifyEachPhase))
+    return success();
+  CertificatePtr found =
+      certify(isLast ? takeModel() : model->clone(), *module);
+  if (!found && options.verifyEachPhase)
+    printError("phase " + stringifyPhase(phase) + " has left it like this");
+  if (isLast)
+    certificate = std::move(found);
+  return success(certificate || found);
+}
+
+CertificatePtr Compilation::takeCertificate() {
+  if (options.prove && !certificate)
+    certificate =
+        certifyNothing("it is compiled from IR after phase " +
+                       stringifyPhase(imported) + ", not from the model");
+  if (certificate)
+    certificate->kernels = knownOfKernels;
+  return std::move(certificate);
+}
+
+/// The planner tells for itself.
+void Compilation::tellOfUnfused() const {
+  TargetAttr where = getTarget(*module);
+  nn::AttentionUse use = nn::findAttentionUse(getModule());
+  if ((use.drops || use.masks) && options.cluster.empty() && where &&
+      where.getArchitecture() > 0 &&
+      getConfiguration().attention == AttentionKind::Auto &&
+      getConfiguration().precision == Precision::BF16)
+    noteUnfusedAttention(use.drops);
+}
+
+LogicalResult Compilation::runTo(Phase last, bool verifies) {
+  for (Phase phase : getPhases()) {
+    // What a model is has to be checked, whoever has imported it.
+    Phase reached = getPhase(*module);
+    bool isLeft =
+        phase > reached || (phase == Phase::Import && reached == Phase::Import);
+    if (!isLeft || phase > last)
+      continue;
+    show(phase);
+    if (phase == Phase::Lower && verifies)
+      tellOfUnfused();
+    PassManager manager(context.get());
+    // Once a phase: after each of its passes it would take as long as they do.
+    manager.enableVerifier(false);
+    buildPhase(manager, phase);
+    if (failed(manager.run(*module)) || (verifies && failed(verify(*module))))
+      return failure();
+    if (phase != Phase::Plan && failed(dump(phase)))
+      return failure();
+    if (verifies && failed(prove(phase)))
+      return failure();
+  }
+  return success();
+}
+
+Status Compilation::checkMemory() {
+  if (!cluster)
+    return Status::success();
+  int64_t usable = cluster.getMemory() - cluster.getReserved();
+  for (auto program : module->getOps<plan::ProgramOp>())
+    if (getDeviceBytes(program) > usable)
+      return fail("stage ", program.getRank(), " needs ",
+                  getDeviceBytes(program), " bytes, a device of ",
+                  cluster.getName().str(), " has ", usable, ": ",
+                  cluster.getMemory(), " less ", cluster.getReserved(),
+                  " for context and libraries");
+  return Status::success();
+}
+
+FailureOr<std::unique_ptr<plan::fb::PlanT>> Compilation::convert() {
+  std::vector<codegen::EmittedKernel> kernels;
+  auto plan = convertToPlan(*module, &kernels);
+  if (failed(plan) || !options.prove || isReference)
+    return plan;
+  FailureOr<std::string> known = checkKernels(**plan, kernels, target);
+  if (failed(known))
+    return failure();
+  knownOfKernels = std::move(*known);
+  return plan;
+}

@@ -1,0 +1,92 @@
+//===- Compilation.h - One module on its way to a plan ----------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_DRIVER_COMPILATION_H
+#define PLAIT_LIB_DRIVER_COMPILATION_H
+
+#include "Certificate.h"
+#include "Layout.h"
+#include "Memory.h"
+#include "Model.h"
+#include "plait/Dialect/Plait/IR/Plait.h"
+#include "plait/Schedule/Schedule.h"
+
+#include <optional>
+
+namespace plait {
+
+/// One module on its way through the phases. All that decides about the plan is
+/// in the module once it has been imported.
+class Compilation {
+public:
+  Compilation(const CompileOptions &options, ModelContext &context)
+      : options(options), context(context) {}
+
+  /// Reads the model, or the IR that an earlier compilation has left, and
+  /// writes what it is compiled for into it. Failures have been reported.
+  mlir::LogicalResult import();
+  /// Continues with what has been lowered, and takes it. Failures have been
+  /// reported.
+  mlir::LogicalResult adopt(LoweredModel &lowered);
+  /// Imports the model of `other` once more, whose reference this compiles:
+  /// what the module brings along is for another plan.
+  mlir::LogicalResult importReference(const Compilation &other);
+  /// Runs the phases that are left up to `last`. What nobody will run need not
+  /// be verified.
+  mlir::LogicalResult runTo(Phase last, bool verifies = true);
+  /// Fails where a rank needs more than a device of the cluster has.
+  Status checkMemory();
+  mlir::FailureOr<std::unique_ptr<plan::fb::PlanT>> convert();
+  mlir::ModuleOp getModule() const { return *module; }
+  mlir::OwningOpRef<mlir::ModuleOp> takeModule() { return std::move(module); }
+  /// As imported; null where nothing is to be proven.
+  mlir::OwningOpRef<mlir::ModuleOp> takeModel() { return std::move(model); }
+  /// Null where none was asked for.
+  CertificatePtr takeCertificate();
+  /// The phase after which the module was read.
+  Phase getImported() const { return imported; }
+  TrainingConfiguration getConfiguration() const {
+    return plait::getConfiguration(*module);
+  }
+  const Layout &getLayout() const { return layout; }
+  std::string getText();
+
+private:
+  mlir::LogicalResult read();
+  Status chooseMesh();
+  Status chooseTarget();
+  Status readSchedule();
+  Status chooseConfiguration();
+  Status checkSchedule();
+  Status choose();
+  mlir::LogicalResult write();
+  mlir::LogicalResult keepModel();
+  mlir::LogicalResult prove(Phase phase);
+  mlir::LogicalResult dump(Phase phase);
+  void show(Phase phase) const;
+  void tellOfUnfused() const;
+
+  const CompileOptions &options;
+  ModelContext &context;
+  bool isReference = false;
+  Phase imported = Phase::Import;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  mlir::OwningOpRef<mlir::ModuleOp>
+      model; // as imported, where the plan is to be proven
+  CertificatePtr certificate;
+  std::string knownOfKernels; // the certificate's words
+  // What is chosen, before there is a module to say it.
+  Layout layout;
+  TargetAttr target;
+  ClusterAttr cluster;
+  TrainingConfiguration configuration;
+  std::optional<schedule::Schedule> order; // where one is given
+};
+
+} // namespace plait
+
+#endif // PLAIT_LIB_DRIVER_COMPILATION_H

@@ -1,4 +1,4 @@
-//===- CommandLine.h - What all tools do with their arguments ---*- C++ -*-===//
+//===- CommandLine.h - Command lines of the tools ---------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

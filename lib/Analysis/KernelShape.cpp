@@ -1,4 +1,4 @@
-//===- KernelShape.cpp - Which loops a kernel has -------------------------===//
+//===- KernelShape.cpp - Loop structure of fused kernels ------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

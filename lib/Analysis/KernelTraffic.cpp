@@ -1,4 +1,4 @@
-//===- KernelTraffic.cpp - What a fused kernel moves ----------------------===//
+//===- KernelTraffic.cpp - Memory traffic of fused kernels ----------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- MinimumCut.cpp - What separates source from sink -------------------===//
+//===- MinimumCut.cpp - Minimum cuts of flow networks ---------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- ModelFlops.cpp - What counts towards utilisation -------------------===//
+//===- ModelFlops.cpp - FLOPs of a model, for utilisation -----------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

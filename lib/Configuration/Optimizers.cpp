@@ -1,4 +1,4 @@
-//===- Optimizers.cpp - What optimizers keep and are told -----------------===//
+//===- Optimizers.cpp - Table of optimizers -------------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

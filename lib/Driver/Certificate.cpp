@@ -1,4 +1,4 @@
-//===- Certificate.cpp - What is proven of a plan -------------------------===//
+//===- Certificate.cpp - Certificates of plans ----------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

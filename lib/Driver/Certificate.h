@@ -1,4 +1,4 @@
-//===- Certificate.h - What is proven of a plan -----------------*- C++ -*-===//
+//===- Certificate.h - Certificates of plans --------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Memory.cpp - What the ranks of a lowered model hold ----------------===//
+//===- Memory.cpp - Memory of lowered models ------------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Settings.cpp - What a plan is for ----------------------------------===//
+//===- Settings.cpp - Target and cluster of a plan ------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Settings.h - What a plan is for --------------------------*- C++ -*-===//
+//===- Settings.h - Target and cluster of a plan ----------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

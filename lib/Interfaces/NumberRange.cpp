@@ -1,4 +1,4 @@
-//===- NumberRange.cpp - What is known of a number ---*- C++ -*-===//
+//===- NumberRange.cpp - Ranges of values ---------------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- OpInterfaces.cpp - What an op says of itself ---*- C++ -*-===//
+//===- OpInterfaces.cpp - Interfaces that passes rely on ------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Padding.cpp - What ops make of padding ---*- C++ -*-===//
+//===- Padding.cpp - Values in the padding of results ---------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

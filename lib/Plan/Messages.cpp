@@ -1,4 +1,4 @@
-//===- Messages.cpp - Which Send meets which Recv -------------------------===//
+//===- Messages.cpp - Matching of sends and receives ----------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

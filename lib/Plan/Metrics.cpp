@@ -1,4 +1,4 @@
-//===- Metrics.cpp - When a step knows its metrics ------------------------===//
+//===- Metrics.cpp - Position of the metrics in a step --------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

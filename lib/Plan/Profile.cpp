@@ -1,4 +1,4 @@
-//===- Profile.cpp - What a run of a plan took ----------------------------===//
+//===- Profile.cpp - Measured times of a run ------------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Signals.cpp - How signals end a program ----------------------------===//
+//===- Signals.cpp - Signal handling --------------------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

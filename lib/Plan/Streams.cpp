@@ -1,4 +1,4 @@
-//===- Streams.cpp - Which work of a rank waits for which -----------------===//
+//===- Streams.cpp - Waits between the streams of a rank ------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Uses.cpp - What a step reads and writes ----------------------------===//
+//===- Uses.cpp - Memory accesses of steps --------------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

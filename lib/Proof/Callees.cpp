@@ -1,4 +1,4 @@
-//===- Callees.cpp - What calls of functions take and leave ---------------===//
+//===- Callees.cpp - Reads and writes of function calls -------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

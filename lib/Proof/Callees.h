@@ -1,4 +1,4 @@
-//===- Callees.h - What calls of functions take and leave -------*- C++ -*-===//
+//===- Callees.h - Reads and writes of function calls -----------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Compare.cpp - Whether two steps end alike ---*- C++ -*-===//
+//===- Compare.cpp - Comparison of two steps ------------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Compare.h - Whether two steps end alike ---*- C++ -*-===//
+//===- Compare.h - Comparison of two steps ----------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

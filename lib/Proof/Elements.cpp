@@ -1,4 +1,4 @@
-//===- Elements.cpp - What a kernel's ops define its elements to be -------===//
+//===- Elements.cpp - Naive evaluation of kernels' ops --------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Elements.h - What a kernel's ops define ---*- C++ -*-===//
+//===- Elements.h - Naive evaluation of kernels' ops ------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

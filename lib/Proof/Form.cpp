@@ -1,4 +1,4 @@
-//===- Form.cpp - What a rank holds of a tensor ---*- C++ -*-===//
+//===- Form.cpp - Forms of distributed tensors ----------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Form.h - What a rank holds of a tensor ---*- C++ -*-===//
+//===- Form.h - Forms of distributed tensors --------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

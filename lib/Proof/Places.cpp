@@ -1,4 +1,4 @@
-//===- Places.cpp - Whether values lie where they are read ----------------===//
+//===- Places.cpp - Check of values' addresses ----------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Places.h - Whether values lie where they are read --------*- C++ -*-===//
+//===- Places.h - Check of values' addresses --------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

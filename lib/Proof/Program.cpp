@@ -1,4 +1,4 @@
-//===- Program.cpp - Whether calls get what belongs to them ---*- C++ -*-===//
+//===- Program.cpp - Check of programs' calls -----------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

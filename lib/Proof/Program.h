@@ -1,4 +1,4 @@
-//===- Program.h - Whether calls get what belongs to them ---*- C++ -*-===//
+//===- Program.h - Check of programs' calls ---------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

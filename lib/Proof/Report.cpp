@@ -1,4 +1,4 @@
-//===- Report.cpp - What a proof ends with --------------------------------===//
+//===- Report.cpp - Reasons why there is no proof -------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

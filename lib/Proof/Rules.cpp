@@ -1,4 +1,4 @@
-//===- Rules.cpp - Which op has which rule ---*- C++ -*-===//
+//===- Rules.cpp - Table of rules by op -----------------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Rules.h - What ops make of forms ---*- C++ -*-===//
+//===- Rules.h - Rules of ops on forms --------------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

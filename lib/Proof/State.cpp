@@ -1,4 +1,4 @@
-//===- State.cpp - What a rank of the pipeline holds ---*- C++ -*-===//
+//===- State.cpp - State of a rank of the pipeline ------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

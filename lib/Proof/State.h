@@ -1,4 +1,4 @@
-//===- State.h - What a rank of the pipeline holds ---*- C++ -*-===//
+//===- State.h - State of a rank of the pipeline ----------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Term.h - What a tensor is, as an expression ---*- C++ -*-===//
+//===- Term.h - Terms for values of tensors ---------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

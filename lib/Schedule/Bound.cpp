@@ -1,4 +1,4 @@
-//===- Bound.cpp - What no pipeline schedule can beat ---------------------===//
+//===- Bound.cpp - Lower bound of pipeline schedules ----------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

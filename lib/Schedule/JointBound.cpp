@@ -1,4 +1,4 @@
-//===- JointBound.cpp - What no cut and no order can beat -----------------===//
+//===- JointBound.cpp - Lower bound over cuts and orders ------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

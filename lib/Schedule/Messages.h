@@ -1,4 +1,4 @@
-//===- Messages.h - Who sends to whom ---------------------------*- C++ -*-===//
+//===- Messages.h - Messages of schedules -----------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

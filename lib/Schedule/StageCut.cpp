@@ -1,4 +1,4 @@
-//===- StageCut.cpp - Which layers form a stage ---------------------------===//
+//===- StageCut.cpp - Cut of layers into stages ---------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

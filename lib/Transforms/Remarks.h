@@ -1,4 +1,4 @@
-//===- Remarks.h - What passes tell of their decisions ----------*- C++ -*-===//
+//===- Remarks.h - Remarks of passes ----------------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

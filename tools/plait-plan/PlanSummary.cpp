@@ -1,4 +1,4 @@
-//===- PlanSummary.cpp - What can be counted in a plan --------------------===//
+//===- PlanSummary.cpp - Statistics of a plan -----------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

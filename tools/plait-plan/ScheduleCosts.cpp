@@ -1,4 +1,4 @@
-//===- ScheduleCosts.cpp - What layers cost, from a file ------------------===//
+//===- ScheduleCosts.cpp - Files of layer costs ---------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

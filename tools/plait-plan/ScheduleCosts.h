@@ -1,4 +1,4 @@
-//===- ScheduleCosts.h - What layers cost, from a file ----------*- C++ -*-===//
+//===- ScheduleCosts.h - Files of layer costs -------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

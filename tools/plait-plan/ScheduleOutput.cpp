@@ -1,4 +1,4 @@
-//===- ScheduleOutput.cpp - What is said of a schedule --------------------===//
+//===- ScheduleOutput.cpp - Output of plait-plan schedule -----------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

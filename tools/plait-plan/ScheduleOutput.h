@@ -1,4 +1,4 @@
-//===- ScheduleOutput.h - What is said of a schedule ------------*- C++ -*-===//
+//===- ScheduleOutput.h - Output of plait-plan schedule ---------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

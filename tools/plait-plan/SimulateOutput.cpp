@@ -1,4 +1,4 @@
-//===- SimulateOutput.cpp - What a simulation tells -----------------------===//
+//===- SimulateOutput.cpp - Output of plait-plan simulate -----------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

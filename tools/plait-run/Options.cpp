@@ -1,4 +1,4 @@
-//===- Options.cpp - What plait-run is asked for --------------------------===//
+//===- Options.cpp - Options of plait-run ---------------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

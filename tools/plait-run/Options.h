@@ -1,4 +1,4 @@
-//===- Options.h - What plait-run is asked for ------------------*- C++ -*-===//
+//===- Options.h - Options of plait-run -------------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

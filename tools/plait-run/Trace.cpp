@@ -1,4 +1,4 @@
-//===- Trace.cpp - What happened in a step --------------------------------===//
+//===- Trace.cpp - Trace files of steps -----------------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Trace.h - What happened in a step ------------------------*- C++ -*-===//
+//===- Trace.h - Trace files of steps ---------------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

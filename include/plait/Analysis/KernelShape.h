@@ -1,4 +1,4 @@
-//===- KernelShape.h - Which loops a kernel has -----------------*- C++ -*-===//
+//===- KernelShape.h - Loop structure of fused kernels ----------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

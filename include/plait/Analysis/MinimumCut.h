@@ -1,4 +1,4 @@
-//===- MinimumCut.h - What separates source from sink -----------*- C++ -*-===//
+//===- MinimumCut.h - Minimum cuts of flow networks -------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

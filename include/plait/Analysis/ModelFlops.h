@@ -1,4 +1,4 @@
-//===- ModelFlops.h - What counts towards utilisation -----------*- C++ -*-===//
+//===- ModelFlops.h - FLOPs of a model, for utilisation ---------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

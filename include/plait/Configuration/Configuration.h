@@ -1,4 +1,4 @@
-//===- Configuration.h - How a training is to be run ------------*- C++ -*-===//
+//===- Configuration.h - Configuration of a training ------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

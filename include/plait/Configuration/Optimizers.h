@@ -1,4 +1,4 @@
-//===- Optimizers.h - What optimizers keep and are told ---------*- C++ -*-===//
+//===- Optimizers.h - Table of optimizers -----------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- FactorRule.h - How the dimensions of an op move together ---*- C++
-//-*-===//
+//===- FactorRule.h - Sharding rules by factors -----------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- NumberRange.h - What is known of a number ---*- C++ -*-===//
+//===- NumberRange.h - Ranges of values -------------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- OpInterfaces.td - What an op says of itself ---*- tablegen -*-===//
+//===- OpInterfaces.td - Interfaces that passes rely on ----*- tablegen -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -102,7 +102,7 @@ def DecomposableOpInterface : OpInterface<"DecomposableOpInterface"> {
     vocabulary); the others run on one rank's local graph.
   }];
   let methods = [
-    InterfaceMethod<"Whether the op is taken apart before sharding.",
+    InterfaceMethod<"Whether the op is decomposed before sharding.",
       "bool", "decomposesEarly", (ins), "", "return false;">,
     InterfaceMethod<[{
       Whether a library computes the op in one step, so that it may stay whole:

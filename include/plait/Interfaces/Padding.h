@@ -1,4 +1,4 @@
-//===- Padding.h - What ops make of padding ---*- C++ -*-===//
+//===- Padding.h - Values in the padding of results -------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

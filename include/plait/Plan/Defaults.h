@@ -1,4 +1,4 @@
-//===- Defaults.h - What a plan means by what it leaves out -----*- C++ -*-===//
+//===- Defaults.h - Defaults of optional fields of plans --------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- FamilyNames.h - What plans for other sizes are called ----*- C++ -*-===//
+//===- FamilyNames.h - File names of plan families --------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Messages.h - Which Send meets which Recv -----------------*- C++ -*-===//
+//===- Messages.h - Matching of sends and receives --------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Profile.h - What a run of a plan took --------------------*- C++ -*-===//
+//===- Profile.h - Measured times of a run ----------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

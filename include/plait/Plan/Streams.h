@@ -1,4 +1,4 @@
-//===- Streams.h - Which work of a rank waits for which ---------*- C++ -*-===//
+//===- Streams.h - Waits between the streams of a rank ----------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Uses.h - What a step reads and writes --------------------*- C++ -*-===//
+//===- Uses.h - Memory accesses of steps ------------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

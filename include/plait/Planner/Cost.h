@@ -1,4 +1,4 @@
-//===- Cost.h - How long operations and messages take -----------*- C++ -*-===//
+//===- Cost.h - Cost model of operations and messages -----------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

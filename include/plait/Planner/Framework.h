@@ -1,4 +1,4 @@
-//===- Framework.h - How a training program behaves -------------*- C++ -*-===//
+//===- Framework.h - Overheads of training frameworks -----------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- PlanCost.h - How long the steps of a plan take -----------*- C++ -*-===//
+//===- PlanCost.h - Cost model of plans -------------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Report.h - What the planner tells a person or a program --*- C++ -*-===//
+//===- Report.h - Reports of the planner ------------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Work.h - What one rank computes, moves and keeps ---------*- C++ -*-===//
+//===- Work.h - Work of one rank --------------------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

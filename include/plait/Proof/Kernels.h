@@ -1,4 +1,4 @@
-//===- Kernels.h - Whether code computes what its ops define ---*- C++ -*-===//
+//===- Kernels.h - Check of generated kernels -------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Communicator.h - How ranks talk to each other ------------*- C++ -*-===//
+//===- Communicator.h - Communicator of a rank ------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

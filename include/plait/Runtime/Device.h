@@ -1,4 +1,4 @@
-//===- Device.h - What executes the steps of one rank -----------*- C++ -*-===//
+//===- Device.h - Device of a rank ------------------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

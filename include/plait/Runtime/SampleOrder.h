@@ -1,4 +1,4 @@
-//===- SampleOrder.h - Which sample comes when ------------------*- C++ -*-===//
+//===- SampleOrder.h - Order of samples -------------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

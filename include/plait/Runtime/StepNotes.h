@@ -1,4 +1,4 @@
-//===- StepNotes.h - When the operations of a step happened -----*- C++ -*-===//
+//===- StepNotes.h - Recorded times of a step's operations ------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Utilization.h - How much of its devices a run uses -------*- C++ -*-===//
+//===- Utilization.h - Utilization of devices -------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

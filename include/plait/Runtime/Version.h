@@ -1,4 +1,4 @@
-//===- Version.h - What this process would compute with ---------*- C++ -*-===//
+//===- Version.h - Versions of plait and its libraries ----------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

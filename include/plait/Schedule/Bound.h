@@ -1,4 +1,4 @@
-//===- Bound.h - What no pipeline schedule can beat -------------*- C++ -*-===//
+//===- Bound.h - Lower bound of pipeline schedules --------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Simulate.h - When each action of a schedule runs ---------*- C++ -*-===//
+//===- Simulate.h - Simulation of pipeline schedules ------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- StageCut.h - Which layers form a stage -------------------*- C++ -*-===//
+//===- StageCut.h - Cut of layers into stages -------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- DropoutMask.h - Which elements dropout keeps -------------*- C++ -*-===//
+//===- DropoutMask.h - Random masks of dropout ------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

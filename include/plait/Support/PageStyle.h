@@ -1,4 +1,4 @@
-//===- PageStyle.h - How our HTML pages look --------------------*- C++ -*-===//
+//===- PageStyle.h - Style of HTML pages ------------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

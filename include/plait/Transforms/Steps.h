@@ -1,4 +1,4 @@
-//===- Steps.h - Where a program's steps work -------------------*- C++ -*-===//
+//===- Steps.h - Memory of a program's steps --------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- WeightGradients.h - What of a backward pass can wait -----*- C++ -*-===//
+//===- WeightGradients.h - Delayed gradients of weights ---------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

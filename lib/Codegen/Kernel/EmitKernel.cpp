@@ -1,4 +1,4 @@
-//===- EmitKernel.cpp - What all kernels have in common -------------------===//
+//===- EmitKernel.cpp - Emission of kernel functions ----------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

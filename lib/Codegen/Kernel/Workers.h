@@ -1,4 +1,4 @@
-//===- Workers.h - Who runs the loops of a kernel ---------------*- C++ -*-===//
+//===- Workers.h - Mapping of kernel loops to workers -----------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- ChooseTeams.cpp - How the threads of a block are used --------------===//
+//===- ChooseTeams.cpp - Division of a block's threads into teams ---------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

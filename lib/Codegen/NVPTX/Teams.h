@@ -1,4 +1,4 @@
-//===- Teams.h - How the threads of a block are used ------------*- C++ -*-===//
+//===- Teams.h - Division of a block's threads into teams -------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

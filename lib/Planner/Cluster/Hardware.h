@@ -1,4 +1,4 @@
-//===- Hardware.h - What a hardware file holds ------------------*- C++ -*-===//
+//===- Hardware.h - Contents of hardware files ------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

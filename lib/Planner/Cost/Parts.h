@@ -1,4 +1,4 @@
-//===- Parts.h - What the parts of the cost model share ---------*- C++ -*-===//
+//===- Parts.h - Shared parts of the cost model -----------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

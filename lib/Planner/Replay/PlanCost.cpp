@@ -1,4 +1,4 @@
-//===- PlanCost.cpp - How long the steps of a plan take -------------------===//
+//===- PlanCost.cpp - Cost model of plans ---------------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- PredictStep.cpp - How long a step of a plan takes ------------------===//
+//===- PredictStep.cpp - Prediction of a plan's step time -----------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

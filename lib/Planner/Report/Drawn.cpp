@@ -1,4 +1,4 @@
-//===- Drawn.cpp - What of a step is drawn --------------------------------===//
+//===- Drawn.cpp - Selection of what timelines draw -----------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

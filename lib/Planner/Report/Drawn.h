@@ -1,4 +1,4 @@
-//===- Drawn.h - What of a step is drawn ---------------------- -*- C++ -*-===//
+//===- Drawn.h - Selection of what timelines draw ---------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Bounds.cpp - What no configuration can beat ------------------------===//
+//===- Bounds.cpp - Lower bounds of configurations ------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

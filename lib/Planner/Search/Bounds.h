@@ -1,4 +1,4 @@
-//===- Bounds.h - What no configuration can beat -------------- -*- C++ -*-===//
+//===- Bounds.h - Lower bounds of configurations ----------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

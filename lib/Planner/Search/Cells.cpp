@@ -1,4 +1,4 @@
-//===- Cells.cpp - What there is to explore -------------------------------===//
+//===- Cells.cpp - Cells of the search space ------------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

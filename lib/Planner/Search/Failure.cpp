@@ -1,4 +1,4 @@
-//===- Failure.cpp - Why no configuration was found -----------------------===//
+//===- Failure.cpp - Explanation of failed searches -----------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

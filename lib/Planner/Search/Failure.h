@@ -1,4 +1,4 @@
-//===- Failure.h - Why no configuration was found ------------- -*- C++ -*-===//
+//===- Failure.h - Explanation of failed searches ---------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Offload.cpp - What lies on hosts -----------------------------------===//
+//===- Offload.cpp - Search over offloading to hosts ----------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

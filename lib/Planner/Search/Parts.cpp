@@ -1,4 +1,4 @@
-//===- Parts.cpp - What time and memory consist of ------------------------===//
+//===- Parts.cpp - Breakdown of time and memory ---------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Parts.h - What time and memory consist of -------------- -*- C++ -*-===//
+//===- Parts.h - Breakdown of time and memory -------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

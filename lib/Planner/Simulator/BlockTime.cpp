@@ -1,4 +1,4 @@
-//===- BlockTime.cpp - How long a block takes -----------------------------===//
+//===- BlockTime.cpp - Time of a block of layers --------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- BlockTime.h - How long a block takes ---------------------*- C++ -*-===//
+//===- BlockTime.h - Time of a block of layers ------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Memory.cpp - What a rank holds -------------------------------------===//
+//===- Memory.cpp - Memory of a rank --------------------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Memory.h - What a rank holds -----------------------------*- C++ -*-===//
+//===- Memory.h - Memory of a rank ------------------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Pipeline.cpp - How long a schedule takes ---------------------------===//
+//===- Pipeline.cpp - Time of a pipeline schedule -------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Pipeline.h - How long a schedule takes -------------------*- C++ -*-===//
+//===- Pipeline.h - Time of a pipeline schedule -----------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Recomputation.cpp - What layers compute again ----------------------===//
+//===- Recomputation.cpp - Choice of layers to recompute ------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Step.cpp - What happens once a step --------------------------------===//
+//===- Step.cpp - Costs of the end of a step ------------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

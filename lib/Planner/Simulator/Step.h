@@ -1,4 +1,4 @@
-//===- Step.h - What happens once a step ------------------------*- C++ -*-===//
+//===- Step.h - Costs of the end of a step ----------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

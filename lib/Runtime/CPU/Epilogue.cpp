@@ -1,4 +1,4 @@
-//===- Epilogue.cpp - What a step does to its GEMM ------------------------===//
+//===- Epilogue.cpp - Epilogues of GEMMs ----------------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Epilogue.h - What a step does to its GEMM ----------------*- C++ -*-===//
+//===- Epilogue.h - Epilogues of GEMMs --------------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- GemmShape.h - Where the GEMMs of a step lie --------------*- C++ -*-===//
+//===- GemmShape.h - Layout of GEMMs done by blocks -------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- RowMath.cpp - What softmax and GELU do with a row ------------------===//
+//===- RowMath.cpp - Softmax and GELU of rows -----------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- RowMath.h - What softmax and GELU do with a row ----------*- C++ -*-===//
+//===- RowMath.h - Softmax and GELU of rows ---------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

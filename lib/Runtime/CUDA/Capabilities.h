@@ -1,4 +1,4 @@
-//===- Capabilities.h - What the libraries of a GPU can do ------*- C++ -*-===//
+//===- Capabilities.h - Capabilities of GPU libraries -----------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

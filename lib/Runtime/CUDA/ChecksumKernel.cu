@@ -1,4 +1,4 @@
-//===- ChecksumKernel.cu - Whether two results are the same ---------------===//
+//===- ChecksumKernel.cu - Checksums of results ---------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

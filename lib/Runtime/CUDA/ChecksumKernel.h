@@ -1,4 +1,4 @@
-//===- ChecksumKernel.h - Whether two results are the same ------*- C++ -*-===//
+//===- ChecksumKernel.h - Checksums of results ------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- CudaBackend.cpp - Which rank runs on which GPU ---------------------===//
+//===- CudaBackend.cpp - Backends of executors on GPUs --------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- CudaBackend.h - Which rank runs on which GPU -------------*- C++ -*-===//
+//===- CudaBackend.h - Backends of executors on GPUs ------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

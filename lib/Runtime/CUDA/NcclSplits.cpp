@@ -1,4 +1,4 @@
-//===- NcclSplits.cpp - Which communicators NCCL needs --------------------===//
+//===- NcclSplits.cpp - Splits of NCCL communicators ----------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- NcclSplits.h - Which communicators NCCL needs ------------*- C++ -*-===//
+//===- NcclSplits.h - Splits of NCCL communicators --------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- RankStates.h - What becomes of a rank over NCCL ----------*- C++ -*-===//
+//===- RankStates.h - States of ranks over NCCL -----------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Contents.cpp - What each rank stores -------------------------------===//
+//===- Contents.cpp - Contents of a rank's checkpoint ---------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

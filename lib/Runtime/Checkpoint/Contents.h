@@ -1,4 +1,4 @@
-//===- Contents.h - What each rank stores -----------------------*- C++ -*-===//
+//===- Contents.h - Contents of a rank's checkpoint -------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- HostGroups.cpp - Which processes share a host ----------------------===//
+//===- HostGroups.cpp - Groups of processes by host -----------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- HostGroups.h - Which processes share a host --------------*- C++ -*-===//
+//===- HostGroups.h - Groups of processes by host ---------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Place.cpp - Where checkpoints are written --------------------------===//
+//===- Place.cpp - Directories of checkpoints -----------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Place.h - Where checkpoints are written ------------------*- C++ -*-===//
+//===- Place.h - Directories of checkpoints ---------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

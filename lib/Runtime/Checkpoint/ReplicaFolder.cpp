@@ -1,4 +1,4 @@
-//===- ReplicaFolder.cpp - Where copies in memory are ---------------------===//
+//===- ReplicaFolder.cpp - Folders of copies in memory --------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- ReplicaFolder.h - Where copies in memory are -------------*- C++ -*-===//
+//===- ReplicaFolder.h - Folders of copies in memory ------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

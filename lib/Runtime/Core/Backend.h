@@ -1,4 +1,4 @@
-//===- Backend.h - What an executor runs on ---------------------*- C++ -*-===//
+//===- Backend.h - Backend of an executor -----------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Data.cpp - Which tokens a step sees --------------------------------===//
+//===- Data.cpp - Batches of tokens ---------------------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Guard.cpp - Which operation made a number that is none -------------===//
+//===- Guard.cpp - Search for the source of NaNs --------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

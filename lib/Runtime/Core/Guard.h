@@ -1,4 +1,4 @@
-//===- Guard.h - Which operation made a number that is none ----*- C++ -*-===//
+//===- Guard.h - Search for the source of NaNs ------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- HostMemory.cpp - Whether arenas fit a host -------------------------===//
+//===- HostMemory.cpp - Check of the memory of hosts ----------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- HostMemory.h - Whether arenas fit a host -----------------*- C++ -*-===//
+//===- HostMemory.h - Check of the memory of hosts --------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

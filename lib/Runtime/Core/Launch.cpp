@@ -1,4 +1,4 @@
-//===- Launch.cpp - How this process was started --------------------------===//
+//===- Launch.cpp - Launcher environment of a process ---------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

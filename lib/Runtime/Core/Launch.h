@@ -1,4 +1,4 @@
-//===- Launch.h - How this process was started ------------------*- C++ -*-===//
+//===- Launch.h - Launcher environment of a process -------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Operands.h - What library steps work on ------------------*- C++ -*-===//
+//===- Operands.h - Operands of library steps -------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

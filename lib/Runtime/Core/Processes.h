@@ -1,4 +1,4 @@
-//===- Processes.h - What processes tell each other -------------*- C++ -*-===//
+//===- Processes.h - Agreement between processes ----------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

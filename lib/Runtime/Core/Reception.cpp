@@ -1,4 +1,4 @@
-//===- Reception.cpp - Where processes are reached ------------------------===//
+//===- Reception.cpp - Addresses of processes -----------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

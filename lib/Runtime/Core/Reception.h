@@ -1,4 +1,4 @@
-//===- Reception.h - Where processes are reached ----------------*- C++ -*-===//
+//===- Reception.h - Addresses of processes ---------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- SampleOrder.cpp - Which sample comes when --------------------------===//
+//===- SampleOrder.cpp - Order of samples ---------------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

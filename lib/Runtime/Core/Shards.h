@@ -1,4 +1,4 @@
-//===- Shards.h - What all ranks do with their shards -----------*- C++ -*-===//
+//===- Shards.h - Loops over the shards of all ranks ------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

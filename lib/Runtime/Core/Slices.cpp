@@ -1,4 +1,4 @@
-//===- Slices.cpp - Which part of a tensor a rank holds -------------------===//
+//===- Slices.cpp - Slices of sharded tensors -----------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- StepNotes.cpp - When the operations of a step happened -------------===//
+//===- StepNotes.cpp - Recorded times of a step's operations --------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

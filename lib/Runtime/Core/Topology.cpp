@@ -1,4 +1,4 @@
-//===- Topology.cpp - What the ranks of a plan say to each other ----------===//
+//===- Topology.cpp - Groups and messages of a plan -----------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Topology.h - What the ranks of a plan say to each other --*- C++ -*-===//
+//===- Topology.h - Groups and messages of a plan ---------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- World.cpp - Where the ranks of one process meet --------------------===//
+//===- World.cpp - Meeting of the ranks of a process ----------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- World.h - Where the ranks of one process meet ------------*- C++ -*-===//
+//===- World.h - Meeting of the ranks of a process --------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Library.h - What is asked of MPI -------------------------*- C++ -*-===//
+//===- Library.h - Interface to MPI libraries -------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

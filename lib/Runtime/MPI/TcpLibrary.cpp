@@ -1,4 +1,4 @@
-//===- TcpLibrary.cpp - What is asked of MPI, over TCP --------------------===//
+//===- TcpLibrary.cpp - MPI interface over TCP ----------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- TcpLibrary.h - What is asked of MPI, over TCP ------------*- C++ -*-===//
+//===- TcpLibrary.h - MPI interface over TCP --------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Hosts.h - Which hosts processes can be started on --------*- C++ -*-===//
+//===- Hosts.h - Hosts of a supervised run ----------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Controls.h - What steers the steps of a run --------------*- C++ -*-===//
+//===- Controls.h - Controls of a training loop -----------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

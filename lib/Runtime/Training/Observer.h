@@ -1,4 +1,4 @@
-//===- Observer.h - Who is told of a run ------------------------*- C++ -*-===//
+//===- Observer.h - Observers of a run --------------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

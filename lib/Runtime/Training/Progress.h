@@ -1,4 +1,4 @@
-//===- Progress.h - Where a run begins, and what it leaves ------*- C++ -*-===//
+//===- Progress.h - Resumption and checkpoints of a run ---------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

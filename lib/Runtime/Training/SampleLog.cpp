@@ -1,4 +1,4 @@
-//===- SampleLog.cpp - Which samples a run has read -----------------------===//
+//===- SampleLog.cpp - Log of the samples of a run ------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

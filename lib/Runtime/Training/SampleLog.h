@@ -1,4 +1,4 @@
-//===- SampleLog.h - Which samples a run has read ---------------*- C++ -*-===//
+//===- SampleLog.h - Log of the samples of a run ----------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Settings.cpp - What a run is told to do, for people ----------------===//
+//===- Settings.cpp - Description of a run's settings ---------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Settings.h - What a run is told to do, for people --------*- C++ -*-===//
+//===- Settings.h - Description of a run's settings -------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

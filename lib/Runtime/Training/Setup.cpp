@@ -1,4 +1,4 @@
-//===- Setup.cpp - What training and checking begin with ------------------===//
+//===- Setup.cpp - Setup of training and checking -------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Setup.h - What training and checking begin with ----------*- C++ -*-===//
+//===- Setup.h - Setup of training and checking -----------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Stragglers.cpp - Which ranks others wait for -----------------------===//
+//===- Stragglers.cpp - Detection of stragglers ---------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Stragglers.h - Which ranks others wait for ---------------*- C++ -*-===//
+//===- Stragglers.h - Detection of stragglers -------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Utilization.cpp - How much of its devices a run uses ---------------===//
+//===- Utilization.cpp - Utilization of devices ---------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

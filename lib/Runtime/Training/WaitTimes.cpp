@@ -1,4 +1,4 @@
-//===- WaitTimes.cpp - Who waited for whom in a step ----------------------===//
+//===- WaitTimes.cpp - Waiting times of ranks in a step -------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

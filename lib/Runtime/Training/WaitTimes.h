@@ -1,4 +1,4 @@
-//===- WaitTimes.h - Who waited for whom in a step --------------*- C++ -*-===//
+//===- WaitTimes.h - Waiting times of ranks in a step -----------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

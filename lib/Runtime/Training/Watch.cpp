@@ -1,4 +1,4 @@
-//===- Watch.cpp - Which steps are noted, and who reads the notes ---------===//
+//===- Watch.cpp - Recording of a run's steps -----------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

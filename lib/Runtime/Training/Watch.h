@@ -1,4 +1,4 @@
-//===- Watch.h - Which steps are noted, and who reads the notes -*- C++ -*-===//
+//===- Watch.h - Recording of a run's steps ---------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- PaddingAnalysis.cpp - Which padding has to be masked ---*- C++ -*-===//
+//===- PaddingAnalysis.cpp - Analysis of padding to mask ------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Checkpoint.cpp - What the backward pass computes again -------------===//
+//===- Checkpoint.cpp - Recomputation in backward passes ------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- LossGradient.cpp - What is known of gradients with the loss
+//===- LossGradient.cpp - Gradient of the loss ----------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

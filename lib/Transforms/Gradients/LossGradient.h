@@ -1,4 +1,4 @@
-//===- LossGradient.h - What is known of gradients with the loss
+//===- LossGradient.h - Gradient of the loss --------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- ParameterUses.h - Who holds a parameter, and how ---------*- C++ -*-===//
+//===- ParameterUses.h - Uses of parameters by rank -------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Updates.cpp - What an optimizer does to a parameter ----------------===//
+//===- Updates.cpp - Update rules of optimizers ---------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

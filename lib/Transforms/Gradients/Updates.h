@@ -1,4 +1,4 @@
-//===- Updates.h - What an optimizer does to a parameter --------*- C++ -*-===//
+//===- Updates.h - Update rules of optimizers -------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- WeightGradients.cpp - What of a backward pass can wait -------------===//
+//===- WeightGradients.cpp - Delayed gradients of weights -----------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

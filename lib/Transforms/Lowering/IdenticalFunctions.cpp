@@ -1,4 +1,4 @@
-//===- IdenticalFunctions.cpp - What is transformed once --------*- C++ -*-===//
+//===- IdenticalFunctions.cpp - Detection of identical functions ----------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

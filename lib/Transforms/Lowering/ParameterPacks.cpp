@@ -1,4 +1,4 @@
-//===- ParameterPacks.cpp - Where a rank's parameters lie -------*- C++ -*-===//
+//===- ParameterPacks.cpp - Addresses of a rank's parameters --------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- PreparePlacing.h - What comes before values have addresses - C++ -*-===//
+//===- PreparePlacing.h - Preparation of address assignment -----*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Slots.cpp - What actions bind to functions ---------------*- C++ -*-===//
+//===- Slots.cpp - Slots of functions -------------------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

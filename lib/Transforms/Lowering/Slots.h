@@ -1,4 +1,4 @@
-//===- Slots.h - What actions bind to functions -----------------*- C++ -*-===//
+//===- Slots.h - Slots of functions -----------------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Phases.cpp - Where phases begin and end ----------------------------===//
+//===- Phases.cpp - Verification at the borders of phases -----------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

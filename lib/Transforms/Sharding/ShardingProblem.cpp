@@ -1,4 +1,4 @@
-//===- ShardingProblem.cpp - Which factor an axis splits ------------------===//
+//===- ShardingProblem.cpp - Sharding along one axis ----------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

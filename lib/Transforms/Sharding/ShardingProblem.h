@@ -1,4 +1,4 @@
-//===- ShardingProblem.h - Which factor an axis splits ----------*- C++ -*-===//
+//===- ShardingProblem.h - Sharding along one axis --------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- ProgramMemory.cpp - Where a program's steps work -------------------===//
+//===- ProgramMemory.cpp - Memory of a program's steps --------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- NNContractions.cpp - What contractions have to be ------------------===//
+//===- NNContractions.cpp - Verification of contractions ------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- NNDecompositions.cpp - What named ops are made of --------*- C++ -*-===//
+//===- NNDecompositions.cpp - Decomposition of named ops ------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

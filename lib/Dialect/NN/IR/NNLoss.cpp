@@ -1,4 +1,4 @@
-//===- NNLoss.cpp - What may be in the loss function ---*- C++ -*-===//
+//===- NNLoss.cpp - Verification of the loss function ---------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

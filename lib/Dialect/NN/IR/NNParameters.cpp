@@ -1,4 +1,4 @@
-//===- NNParameters.cpp - What the parameters' ops require ------*- C++ -*-===//
+//===- NNParameters.cpp - Ops of parameters -------------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

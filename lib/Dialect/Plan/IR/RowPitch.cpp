@@ -1,4 +1,4 @@
-//===- RowPitch.cpp - How far rows lie apart ---------------------------===//
+//===- RowPitch.cpp - Pitch of rows in memory -----------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

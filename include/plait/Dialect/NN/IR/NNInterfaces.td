@@ -1,4 +1,4 @@
-//===- NNInterfaces.td - What ops of the step have in common ---*- tablegen -*-===//
+//===- NNInterfaces.td - Interfaces of a step's ops --------*- tablegen -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

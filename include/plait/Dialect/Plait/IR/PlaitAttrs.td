@@ -1,4 +1,4 @@
-//===- PlaitAttrs.td - What a module is compiled for ---*- tablegen -*-===//
+//===- PlaitAttrs.td - Attributes of the plait dialect -----*- tablegen -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

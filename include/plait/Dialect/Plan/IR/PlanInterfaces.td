@@ -1,4 +1,4 @@
-//===- PlanInterfaces.td - What a step says of itself ---*- tablegen -*-===//
+//===- PlanInterfaces.td - Interface of steps --------------*- tablegen -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- PlanOps.td - What a rank executes ---*- tablegen -*-===//
+//===- PlanOps.td - Programs, actions and buffers ----------*- tablegen -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- RowPitch.h - How far rows lie apart ----------------------*- C++ -*-===//
+//===- RowPitch.h - Pitch of rows in memory ---------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -21,7 +21,7 @@ def CountModelFlopsPass : Pass<"nn-count-model-flops", "::mlir::ModuleOp"> {
     and attentions of `@loss`, forward and backward: what counts towards
     utilisation, whatever is computed again later.
 
-    Phase `shard`, before anything is split or taken apart; reads nothing of the
+    Phase `shard`, before anything is split or decomposed; reads nothing of the
     configuration. The plan tells it to those that report utilisation. Here 3 matmuls
     of 2 · 4 · 8 · 16.
 
@@ -45,7 +45,7 @@ def CountModelFlopsPass : Pass<"nn-count-model-flops", "::mlir::ModuleOp"> {
 def DecomposePass : Pass<"nn-decompose", "::mlir::ModuleOp"> {
   let summary = "Replace named ops by what they are made of";
   let description = [{
-    With `early`, takes apart the ops that must be before sharding (softmax
+    With `early`, decomposes the ops that must be before sharding (softmax
     cross-entropy); without, all that can be: layer normalisation, attention,
     rotary embeddings, activations. Everything else is left alone.
 
@@ -71,7 +71,7 @@ def DecomposePass : Pass<"nn-decompose", "::mlir::ModuleOp"> {
     ```
   }];
   let options = [Option<"early", "early", "bool", "false",
-                        "only what must be taken apart before sharding">];
+                        "only what must be decomposed before sharding">];
 }
 
 def LowerPrecisionPass : Pass<"nn-lower-precision", "::mlir::ModuleOp"> {

@@ -2,7 +2,7 @@
 // RUN: plait-opt %s --nn-decompose | FileCheck %s --check-prefix=LATE
 
 // What the parts compute is compared with PyTorch in test/Unit; here it is which
-// ops are taken apart, and when.
+// ops are decomposed, and when.
 
 // Before sharding: the loss, whose parts may be split over the vocabulary. The
 // maximum is a constant to the derivative; it cancels.

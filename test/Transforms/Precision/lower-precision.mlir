@@ -27,7 +27,7 @@ func.func @loss(%tokens: tensor<2x8xi32>, %targets: tensor<2x8xi32>) -> (tensor<
 
 // -----
 
-// A function that computes in bf16 already, its loss taken apart, stays.
+// A function that computes in bf16 already, its loss decomposed, stays.
 nn.parameter @w : tensor<4xf32> init <mean = 1.0, std = 0.0>
 // CHECK-LABEL: func.func @loss(
 // CHECK: nn.read @w compute

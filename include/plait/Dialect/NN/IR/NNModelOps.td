@@ -432,7 +432,7 @@ def NN_SoftmaxCrossEntropyOp : NN_Op<"softmax_cross_entropy", [
   let summary = "The summed loss of predicting the targets";
   let description = [{
     loss is the sum of -log softmax(logits)[target] over all targets that are
-    not `ignore`, and count their number. Taken apart before sharding, so that
+    not `ignore`, and count their number. Decomposed before sharding, so that
     splitting the vocabulary needs no rule of its own.
 
     Constraints:

@@ -19,6 +19,7 @@
 #include "plait/Schedule/Generators.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <map>
 #include <mutex>
@@ -36,42 +37,68 @@ using schedule::Schedule;
 // One order
 //===----------------------------------------------------------------------===//
 
-/// Where each action's result is found once it has an index.
-class CompiledSchedule::Results {
+/// Puts a schedule into an order in which inputs come first. What verify() has
+/// shown is not shown again: generated schedules do not deadlock.
+class CompiledSchedule::Orderer {
 public:
-  explicit Results(const Problem &problem)
-      : microbatches(problem.microbatches),
-        forward(size_t(problem.virtualStages()) * microbatches, -1),
-        backward(forward) {}
+  Orderer(const Problem &problem, std::vector<Entry> &entries);
 
-  int32_t &of(bool isForward, uint32_t stage, uint32_t microbatch) {
-    return (isForward ? forward
-                      : backward)[size_t(stage) * microbatches + microbatch];
-  }
+  void run(const std::vector<std::vector<Action>> &ranks);
 
 private:
-  size_t microbatches;
-  std::vector<int32_t> forward, backward;
+  /// Of a virtual stage, in one direction: whose results it waits for, whether
+  /// these come from another rank, and whether its own go to another.
+  struct Neighbours {
+    int32_t *input; // by microbatch; null: it waits for nobody
+    int32_t *result;
+    bool crosses, sends;
+  };
+  bool append(uint32_t rank, const Action &action);
+
+  const Problem &problem;
+  std::vector<Entry> &entries;
+  std::vector<int32_t> results;              // indices of entries; -1: not yet
+  std::vector<Neighbours> forward, backward; // by virtual stage
 };
 
-CompiledSchedule::CompiledSchedule(const Schedule &schedule)
-    : problem(schedule.problem) {
-  order(schedule);
-  countInFlight(schedule);
+/// Ranks are looked up once a stage here and not once an action: divisions take
+/// longer than the rest.
+CompiledSchedule::Orderer::Orderer(const Problem &problem,
+                                   std::vector<Entry> &entries)
+    : problem(problem), entries(entries),
+      results(2 * size_t(problem.virtualStages()) * problem.microbatches, -1) {
+  uint32_t stages = problem.virtualStages();
+  auto find = [&](uint32_t stage, bool isForward) {
+    auto at = [&](uint32_t of) {
+      return &results[(size_t(of) + (isForward ? 0 : stages)) *
+                      problem.microbatches];
+    };
+    bool isFirst = stage == (isForward ? 0 : stages - 1);
+    bool isLast = stage == (isForward ? stages - 1 : 0);
+    uint32_t source = isForward ? stage - 1 : stage + 1;
+    uint32_t target = isForward ? stage + 1 : stage - 1;
+    uint32_t rank = problem.rankOf(stage);
+    return Neighbours{isFirst ? nullptr : at(source), at(stage),
+                      !isFirst && problem.rankOf(source) != rank,
+                      !isLast && problem.rankOf(target) != rank};
+  };
+  for (uint32_t stage = 0; stage < stages; ++stage) {
+    forward.push_back(find(stage, /*isForward=*/true));
+    backward.push_back(find(stage, /*isForward=*/false));
+  }
 }
 
 /// One action a rank in turn: neighbours in the array do not wait for each
-/// other, which lets a processor overlap them. What verify() has shown is not
-/// shown again: generated schedules do not deadlock.
-void CompiledSchedule::order(const Schedule &schedule) {
-  Results results(problem);
+/// other, which lets a processor overlap them.
+void CompiledSchedule::Orderer::run(
+    const std::vector<std::vector<Action>> &ranks) {
   std::vector<size_t> cursors(problem.stages, 0);
   for (bool progress = true; progress;) {
     progress = false;
     for (uint32_t rank = 0; rank < problem.stages; ++rank) {
-      const std::vector<Action> &actions = schedule.ranks[rank];
+      const std::vector<Action> &actions = ranks[rank];
       if (cursors[rank] == actions.size() ||
-          !append(rank, actions[cursors[rank]], results))
+          !append(rank, actions[cursors[rank]]))
         continue;
       ++cursors[rank];
       progress = true;
@@ -82,32 +109,39 @@ void CompiledSchedule::order(const Schedule &schedule) {
 /// Returns false where the input of `action` is not there yet.
 /// Expects work only, no transfers: messages are the two flags of an entry. A
 /// weight gradient depends on nothing but its place in the list, since its own
-/// input gradient is on the same rank in front of it.
-bool CompiledSchedule::append(uint32_t rank, const Action &action,
-                              Results &results) {
+/// input gradient is on the same rank in front of it, and nobody waits for it.
+bool CompiledSchedule::Orderer::append(uint32_t rank, const Action &action) {
   uint32_t stage = problem.stageOf(rank, action.chunk);
-  uint32_t last = problem.virtualStages() - 1;
-  bool isForward = action.kind == ActionKind::Forward;
-  bool isWeight = action.kind == ActionKind::BackwardWeight;
-  bool isFirst = isWeight || stage == (isForward ? 0 : last);
-  bool isLast = isWeight || stage == (isForward ? last : 0);
-  uint32_t source = isForward ? stage - 1 : stage + 1;
-  uint32_t target = isForward ? stage + 1 : stage - 1;
-  int32_t input =
-      isFirst ? -1 : results.of(isForward, source, action.microbatch);
-  if (!isFirst && input < 0)
-    return false;
-  // Nobody waits for a weight gradient.
-  if (!isWeight)
-    results.of(isForward, stage, action.microbatch) = int32_t(entries.size());
-  Entry entry;
-  entry.rank = rank;
-  entry.cost = uint32_t(action.kind) * problem.virtualStages() + stage;
-  entry.dependsOn = input;
-  entry.crosses = !isFirst && problem.rankOf(source) != rank;
-  entry.sends = !isLast && problem.rankOf(target) != rank;
+  Entry entry{rank, uint32_t(action.kind) * problem.virtualStages() + stage, -1,
+              false, false};
+  if (action.kind != ActionKind::BackwardWeight) {
+    const Neighbours &at =
+        (action.kind == ActionKind::Forward ? forward : backward)[stage];
+    if (at.input && (entry.dependsOn = at.input[action.microbatch]) < 0)
+      return false;
+    entry.crosses = at.crosses;
+    entry.sends = at.sends;
+    at.result[action.microbatch] = int32_t(entries.size());
+  }
   entries.push_back(entry);
   return true;
+}
+
+CompiledSchedule::CompiledSchedule(Schedule schedule)
+    : problem(schedule.problem), ranks(std::move(schedule.ranks)) {
+  for (const std::vector<Action> &list : ranks)
+    actions += list.size();
+  countInFlight();
+}
+
+const std::vector<CompiledSchedule::Entry> &
+CompiledSchedule::getEntries() const {
+  std::call_once(ordered, [&] {
+    entries.reserve(actions);
+    Orderer(problem, entries).run(ranks);
+    ranks = {};
+  });
+  return entries;
 }
 
 /// Whether `a` holds at least as much of everything.
@@ -137,13 +171,13 @@ void CompiledSchedule::addMoment(uint32_t rank,
 /// A rank's memory can only be at its fullest behind a forward, which adds, or
 /// behind an input gradient, which leaves what weight gradients need: which of
 /// the two holds more depends on bytes, so that neither covers the other.
-void CompiledSchedule::countInFlight(const Schedule &schedule) {
+void CompiledSchedule::countInFlight() {
   moments.resize(problem.stages);
   for (uint32_t rank = 0; rank < problem.stages; ++rank) {
     std::vector<InFlight> counts(problem.chunks);
-    const std::vector<Action> &actions = schedule.ranks[rank];
-    for (size_t i = 0; i < actions.size(); ++i) {
-      const Action &action = actions[i];
+    const std::vector<Action> &list = ranks[rank];
+    for (size_t i = 0; i < list.size(); ++i) {
+      const Action &action = list[i];
       bool isForward = action.kind == ActionKind::Forward;
       bool isInput = action.kind == ActionKind::BackwardInput;
       bool isWeight = action.kind == ActionKind::BackwardWeight;
@@ -153,7 +187,7 @@ void CompiledSchedule::countInFlight(const Schedule &schedule) {
       count.weights += isInput - isWeight;
       // A forward covers what was held before it.
       bool isCovered =
-          i + 1 < actions.size() && actions[i + 1].kind == ActionKind::Forward;
+          i + 1 < list.size() && list[i + 1].kind == ActionKind::Forward;
       if ((isForward || isInput) && !isCovered)
         addMoment(rank, counts);
     }
@@ -192,6 +226,7 @@ PipelineTime CompiledSchedule::run(std::span<const StageCost> costs,
   // Kept between calls: an estimate allocates as little as possible.
   static thread_local std::vector<Times> ends, clocks;
   static thread_local std::vector<double> seconds;
+  const std::vector<Entry> &entries = getEntries();
   ends.resize(entries.size() + 1);
   clocks.assign(problem.stages, Times());
   expandCosts(costs, seconds);
@@ -229,6 +264,7 @@ std::vector<Event> CompiledSchedule::trace(std::span<const StageCost> costs,
   std::vector<double> clocks(problem.stages, 0), seconds;
   std::vector<int32_t> latest(problem.stages, -1);
   expandCosts(costs, seconds);
+  const std::vector<Entry> &entries = getEntries();
   std::vector<Event> events(entries.size());
   for (size_t i = 0; i < entries.size(); ++i) {
     const Entry &entry = entries[i];
@@ -335,7 +371,8 @@ void ScheduleCache::make(Order &order, const schedule::Generator &generator,
     order.result = schedule.status();
     return;
   }
-  auto compiled = std::make_shared<const CompiledSchedule>(*schedule);
+  auto compiled =
+      std::make_shared<const CompiledSchedule>(std::move(*schedule));
   order.result = compiled;
   std::lock_guard<std::mutex> lock(mutex);
   if (entries + compiled->size() > maximumEntries) {
@@ -396,11 +433,12 @@ static Rounds getRounds(const schedule::Generator &generator,
 ///    round.
 /// 2. Both orders come from the cache, by their few microbatches: an entry
 ///    serves all larger numbers with that remainder.
+///    Where only memory is asked for, the smaller one is made if that grows.
 /// 3. Whether ranks hold more with more microbatches follows from the
 ///    generator's memory bound: then what they hold is continued as well.
 Result<PipelineModel> PipelineModel::get(const std::string &name,
                                          const Problem &problem,
-                                         const StageCost &costs) {
+                                         const StageCost &costs, Asked asked) {
   static ScheduleCache cache;
   Result<const schedule::Generator *> generator = schedule::findGenerator(name);
   if (!generator.ok())
@@ -422,22 +460,23 @@ Result<PipelineModel> PipelineModel::get(const std::string &name,
   if (!compiled.ok())
     return compiled.status();
   model.large = model.small = *compiled;
-  if (small.microbatches != large.microbatches) {
-    compiled = cache.get(**generator, small, costs);
-    if (!compiled.ok())
-      return compiled.status();
-    model.small = *compiled;
-  }
   model.smallCount = small.microbatches;
   model.largeCount = large.microbatches;
   model.problem = model.large->getProblem();
   model.problem.microbatches = problem.microbatches;
   // 3. Memory. Then there is one fullest moment, that before the first
   // backward.
-  auto bound = [&](const Problem &asked) {
-    return (*generator)->memoryBound(asked, 0, 0);
+  auto bound = [&](const Problem &of) {
+    return (*generator)->memoryBound(of, 0, 0);
   };
   model.grows = !(*generator)->searches && bound(problem) > bound(large);
+  bool needsBoth = model.grows || asked == Asked::TimeAndMemory;
+  if (needsBoth && model.smallCount != model.largeCount) {
+    compiled = cache.get(**generator, small, costs);
+    if (!compiled.ok())
+      return compiled.status();
+    model.small = *compiled;
+  }
   return model;
 }
 
@@ -466,6 +505,8 @@ static double getBusiest(const Problem &problem,
 /// in the continuation could make it larger.
 PipelineTime PipelineModel::run(std::span<const StageCost> costs,
                                 TransferCost transfer) const {
+  assert((smallCount == largeCount) == (small == large) &&
+         "asked for memory alone");
   PipelineTime time = large->run(costs, transfer);
   if (smallCount == largeCount)
     return time;

@@ -6,8 +6,9 @@
 //===----------------------------------------------------------------------===//
 //
 // A search asks for the same schedule with other costs again and again. Orders
-// do not depend on costs: a schedule is generated once, put into an order in
-// which every action comes after what it waits for, and kept; an estimate is
+// do not depend on costs: a schedule is generated once and kept. What ranks
+// hold is read off it at once; where its time is asked for, it is put into an
+// order in which every action comes after what it waits for, and an estimate is
 // one pass over that array.
 //
 // A step of many microbatches repeats itself between its beginning and its end.
@@ -22,6 +23,7 @@
 #include "plait/Schedule/Schedule.h"
 
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -58,10 +60,11 @@ struct InFlight {
   double weights = 0; // only what the gradients of weights still need
 };
 
-/// One generated order. Immutable; shared between threads.
+/// One generated order. Immutable but for what is made when it is first asked
+/// for; shared between threads.
 class CompiledSchedule {
 public:
-  CompiledSchedule(const schedule::Schedule &schedule);
+  explicit CompiledSchedule(schedule::Schedule schedule);
 
   /// `costs` by virtual stage.
   PipelineTime run(std::span<const StageCost> costs,
@@ -78,8 +81,8 @@ public:
   }
   const schedule::Problem &getProblem() const { return problem; }
   bool splitsBackward() const { return splits; }
-  /// For the bound of a cache.
-  size_t size() const { return entries.size(); }
+  /// Actions; for the bound of a cache.
+  size_t size() const { return actions; }
 
 private:
   struct Entry {
@@ -88,16 +91,20 @@ private:
     bool crosses;        // the input comes from another rank
     bool sends;          // the output goes to another rank
   };
-  class Results;
+  class Orderer;
 
-  void order(const schedule::Schedule &schedule);
-  bool append(uint32_t rank, const schedule::Action &action, Results &results);
-  void countInFlight(const schedule::Schedule &schedule);
+  const std::vector<Entry> &getEntries() const;
+  void countInFlight();
   void addMoment(uint32_t rank, const std::vector<InFlight> &counts);
 
   schedule::Problem problem;
+  size_t actions = 0;
   bool splits = false;
-  std::vector<Entry> entries;
+  /// A search rules most schedules out by what they hold. Those that are left
+  /// are ordered once, and then only the order is kept.
+  mutable std::once_flag ordered;
+  mutable std::vector<std::vector<schedule::Action>> ranks;
+  mutable std::vector<Entry> entries;
   std::vector<std::vector<std::vector<InFlight>>> moments; // by rank
 };
 
@@ -107,13 +114,18 @@ Result<schedule::Schedule> generateFor(const std::string &name,
                                        const schedule::Problem &problem,
                                        const StageCost &costs);
 
+/// What a model of a pipeline is asked for.
+enum class Asked : uint8_t { Memory, TimeAndMemory };
+
 /// A schedule for a problem of any number of microbatches.
 class PipelineModel {
 public:
-  /// Fails as schedule::generate does.
+  /// Fails as schedule::generate does. One that is asked for memory alone
+  /// cannot run().
   static Result<PipelineModel> get(const std::string &name,
                                    const schedule::Problem &problem,
-                                   const StageCost &costs);
+                                   const StageCost &costs,
+                                   Asked asked = Asked::TimeAndMemory);
   /// Simulates all microbatches of `schedule`.
   explicit PipelineModel(const schedule::Schedule &schedule);
   PipelineModel() = default;

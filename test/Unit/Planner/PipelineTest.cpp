@@ -178,6 +178,63 @@ TEST(Pipeline, CountsMicrobatchesInFlight) {
   }
 }
 
+/// Each moment of all microbatches, as a list that can be compared.
+std::vector<std::vector<double>> listMoments(const PipelineModel &model,
+                                             uint32_t rank) {
+  std::vector<std::vector<double>> moments;
+  for (size_t moment = 0; moment < model.countMoments(rank); ++moment) {
+    std::vector<double> &held = moments.emplace_back();
+    for (uint32_t chunk = 0; chunk < model.getProblem().chunks; ++chunk) {
+      InFlight count = model.inFlight(rank, moment, chunk);
+      held.push_back(count.whole);
+      held.push_back(count.weights);
+    }
+  }
+  std::sort(moments.begin(), moments.end());
+  return moments;
+}
+
+/// Of any number of microbatches as many as they are in fact, and whether time
+/// is asked for as well or not.
+TEST(Pipeline, HoldsWhatAllMicrobatchesDo) {
+  for (const schedule::Generator &generator : schedule::getGenerators())
+    for (uint32_t p : {2, 3, 8})
+      for (uint32_t m : {1, 7, 64, 129}) {
+        if (generator.searches)
+          continue;
+        for (uint32_t chunks : {generator.minChunks, generator.maxChunks}) {
+          Problem problem{p, std::min(chunks, 5u), m};
+          auto memory = PipelineModel::get(generator.name, problem, StageCost(),
+                                           Asked::Memory);
+          auto schedule = schedule::generate(generator.name, problem);
+          ASSERT_TRUE(memory.ok() && schedule.ok());
+          PipelineModel both = getModel(generator.name, problem);
+          PipelineModel all(*schedule);
+          for (uint32_t rank = 0; rank < p; ++rank) {
+            auto expected = listMoments(all, rank);
+            EXPECT_EQ(listMoments(*memory, rank), expected)
+                << generator.name << " " << p << " " << m << " " << rank;
+            EXPECT_EQ(listMoments(both, rank), expected);
+          }
+        }
+      }
+}
+
+/// A batch in tokens by mistake, say: what is simulated depends on the
+/// pipeline.
+TEST(Pipeline, SimulatesAFewOfAnyNumberOfMicrobatches) {
+  for (const schedule::Generator &generator : schedule::getGenerators()) {
+    Problem problem{4, generator.minChunks, 4'000'000'000};
+    PipelineModel model = getModel(generator.name, problem);
+    EXPECT_LE(model.getSimulated().size(), 3 * 6 * 4 * 4 * problem.chunks);
+    std::vector<StageCost> costs(problem.virtualStages(), {1, 1, 1});
+    double busy = 3.0 * problem.chunks * problem.microbatches;
+    double seconds = model.run(costs, {}).seconds;
+    EXPECT_GE(seconds, busy);
+    EXPECT_LE(seconds, busy * 1.5);
+  }
+}
+
 /// ZB-H1 delays gradients of weights by the rank's number, and no moment holds
 /// more than p in all (Qi et al. 2024, table 1).
 TEST(Pipeline, KnowsAllMomentsThatMayBeTheFullest) {

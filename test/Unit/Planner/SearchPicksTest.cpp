@@ -69,6 +69,20 @@ TEST(Search, IsDeterministic) {
 }
 
 /// Many schedules take any number of chunks: the largest is no number.
+/// Its cost does not grow with them, nor does what it picks change.
+TEST(Search, TakesAnyNumberOfMicrobatches) {
+  Setting setting;
+  setting.space = SearchSpace::all();
+  setting.training.globalBatch = int64_t(1) << 18;
+  SearchResult many = setting.run();
+  setting.training.globalBatch = int64_t(1) << 30;
+  SearchResult more = setting.run();
+  EXPECT_EQ(print(more.configuration), print(many.configuration));
+  EXPECT_NEAR(more.estimate.iterationSeconds / many.estimate.iterationSeconds,
+              1 << 12, 1);
+  EXPECT_LE(more.counts.estimated, 2 * many.counts.estimated);
+}
+
 TEST(Search, InterleavesWhereTheBubbleIsLarge) {
   Setting setting;
   setting.space.schedule = {"1f1b", "interleaved-1f1b"};

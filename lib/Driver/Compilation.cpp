@@ -14,6 +14,7 @@
 
 #include "Compilation.h"
 
+#include "Memory.h"
 #include "Settings.h"
 #include "plait/Conversion/ToPlan.h"
 #include "plait/Dialect/NN/IR/NN.h"
@@ -99,12 +100,16 @@ Status Compilation::readSchedule() {
   return read.status();
 }
 
-/// Whether the order that is given is for as many ranks and microbatches as
-/// there are.
+/// Whether a step is of a size that can be compiled, and the order that is
+/// given for as many ranks and microbatches as there are.
 Status Compilation::checkSchedule() {
   Result<int64_t> microbatches = countMicrobatches(configuration, layout.data);
-  if (!microbatches.ok() || !order)
+  if (!microbatches.ok())
     return microbatches.status();
+  Status size =
+      checkStepSize(layout.pipeline * configuration.chunks, *microbatches);
+  if (!size.ok() || !order)
+    return size;
   const schedule::Problem &problem = order->problem;
   std::string where = "schedule '" + options.scheduleFile + "' is for ";
   if (problem.stages != layout.pipeline)

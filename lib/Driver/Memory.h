@@ -38,6 +38,23 @@ planner::StageMemory findMemory(plan::ProgramOp program);
 /// Runs the phases up to placed buffers; null: failures have been reported.
 std::shared_ptr<LoweredModel> lowerModel(CompileOptions options);
 
+/// Fails where a step is too large to be compiled: a plan has every action of
+/// it. `stages` are virtual ones.
+Status checkStepSize(int64_t stages, int64_t microbatches);
+
+struct PlacedMemory {
+  std::vector<planner::StageMemory> stages; // as LoweredModel has it
+  /// The largest number of microbatches that was placed.
+  int64_t microbatches = 0;
+};
+
+/// What lowerModel() would find for `options`, which leave nothing open and
+/// have `microbatches` on a pipeline of `ranks`. Of many, three smaller numbers
+/// are placed; where each stage's memory lies on a line, that is continued,
+/// and else all are placed. Failures have been reported.
+mlir::FailureOr<PlacedMemory> placeMemory(CompileOptions options, int64_t ranks,
+                                          int64_t microbatches);
+
 } // namespace plait
 
 #endif // PLAIT_LIB_DRIVER_MEMORY_H

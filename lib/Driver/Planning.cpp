@@ -315,17 +315,34 @@ Status Planning::place(planner::SearchResult &result) {
     showProgress("placing the memory of the choice");
   // A copy: whether this is the choice is not known before its memory is.
   CompileOptions chosen = options;
-  pin(result.configuration, training.precision, chosen);
-  auto placed = lowerModel(std::move(chosen));
-  if (!placed)
-    return fail("the choice (", planner::print(result.configuration),
-                ") does not compile");
+  const Configuration &choice = result.configuration;
+  pin(choice, training.precision, chosen);
+  std::string name = "the choice (" + planner::print(choice) + ")";
+  int64_t microbatches = choice.microbatches(training);
+  FailureOr<PlacedMemory> placed = failure();
+  if (!planning.compiles) {
+    placed = placeMemory(std::move(chosen), choice.pipeline, microbatches);
+  } else {
+    Status size =
+        checkStepSize(int64_t(choice.pipeline) * choice.chunks, microbatches);
+    if (!size.ok())
+      return fail(name, ": ", size.message());
+    lowered = lowerModel(std::move(chosen));
+    if (lowered)
+      placed = PlacedMemory{lowered->memory, microbatches};
+  }
+  if (failed(placed))
+    return fail(name, " does not compile");
+  if (placed->microbatches < microbatches)
+    result.notes.push_back(
+        "memory is as the compiler places " +
+        std::to_string(placed->microbatches) + " of the step's " +
+        std::to_string(microbatches) +
+        " microbatches, in which it repeats itself, continued");
   // Beside the arena, as the estimate counts it.
-  for (planner::StageMemory &memory : placed->memory)
+  for (planner::StageMemory &memory : placed->stages)
     memory.reserved = cluster.device.reservedBytes;
-  result.estimate.memory = placed->memory;
-  if (planning.compiles)
-    lowered = std::move(placed);
+  result.estimate.memory = std::move(placed->stages);
   return Status::success();
 }
 

@@ -32,6 +32,12 @@ QUICK = [
     ("llama-3.1-8b", "h100:2x8", 2, 65536, "cp=4,context-parallel=heads"),
     ("llama-3-8b", "h100:8x8", 512, 8192, "pp=4,schedule=zb-v,chunks=2"),
 ]
+# So many microbatches that a prediction places fewer and goes on from there.
+MANY = [
+    ("gpt2-nano", "h100:1x2", 700, 64, "pp=2,micro-batch=1,schedule=1f1b"),
+    ("gpt2-nano", "h100:1x2", 700, 64, "pp=2,micro-batch=1,schedule=gpipe"),
+    ("gpt2-nano", "cpu:2", 700, 64, "pp=2,micro-batch=1,schedule=zb-v"),
+]
 # Where layers differ in what they compute again: asked for, and because the mesh
 # is given.
 MIXED = [
@@ -39,6 +45,19 @@ MIXED = [
     ("llama-3-8b", "h100:8x8", 512, 8192, "pp=2,dp=16,tp=2"),
 ]
 ALL = [
+    *(
+        ("gpt2-nano", "h100:1x4", 2107, 64, f"pp={pp},micro-batch=1,{how}")
+        for pp, how in [
+            (2, "schedule=interleaved-1f1b,chunks=2"),
+            (4, "schedule=zb-h1"),
+            (4, "schedule=zb-h2"),
+            (2, "schedule=v-half"),
+            (2, "schedule=v-min"),
+            (2, "schedule=dualpipe-v"),
+            (2, "schedule=breadth-first,chunks=2"),
+            (1, "recompute=selective"),
+        ]
+    ),
     ("gpt2", "cpu:1", 8, 256, ""),
     ("gpt2", "cpu:8", 64, 512, "pp=2"),
     ("gpt2", "a100-40g:1x8", 512, 1024, "tp=2,sp=on"),
@@ -138,7 +157,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         (folder / "large.json").write_text(json.dumps(LARGE))
-        for case in QUICK + (ALL if given.all else []):
+        for case in QUICK + MANY + (ALL if given.all else []):
             wrong += check(case, given.models, folder)
         for case in MIXED:
             wrong += check(case, given.models, folder, isMixed=True)

@@ -220,6 +220,29 @@ static StreamChoice chooseOnProcessor(const fb::Plan &plan,
   return choice;
 }
 
+/// From the last step to the first, so that the next collective is known.
+static void placeBetweenCollectives(std::vector<uint32_t> &streams,
+                                    const fb::Function &function) {
+  uint32_t next = 0; // the stream of the collective behind
+  for (uint32_t i = length(function.steps()); i-- > 0;) {
+    auto isCollective = [&](uint32_t step) {
+      return function.steps()->Get(step)->step_as_CollectiveStep() != nullptr;
+    };
+    if (isCollective(i))
+      next = streams[i];
+    else if (function.steps()->Get(i)->step_as_KernelStep())
+      streams[i] = i > 0 && isCollective(i - 1) ? streams[i - 1] : next;
+  }
+}
+
+void plan::placeKernels(StreamChoice &choice, const fb::Program &program) {
+  for (uint32_t i = 0; i < length(program.actions()); ++i)
+    if (const fb::Action &action = *program.actions()->Get(i);
+        action.kind() == fb::ActionKind::Reduce)
+      placeBetweenCollectives(choice.steps[action.function()],
+                              *program.functions()->Get(action.function()));
+}
+
 /// NCCL runs what it is given on one communicator in order, so each group of
 /// ranks and each route has a stream to itself, after stream 0, which
 /// computes: a message waits for those before it on its route, but for no
@@ -254,6 +277,7 @@ static StreamChoice chooseOnGpu(const fb::Program &program) {
     return collective ? streamOf(groups, groupOf(*collective))
                       : streamOf(copies, step.step_as_CopyStep()->kind());
   });
+  placeKernels(choice, program);
   return choice;
 }
 

@@ -30,7 +30,7 @@ using namespace plait::plan;
 
 namespace {
 
-/// `computes`: neither a transfer nor a collective.
+/// `computes`: in stream 0, and neither a transfer nor a collective.
 struct Operation {
   uint32_t action;
   uint32_t node;
@@ -104,6 +104,7 @@ private:
   const std::vector<Message> &messages;
   const ReplayCosts &costs;
   std::vector<Program> programs;
+  std::vector<StreamChoice> choices; // by program
   std::vector<Node> nodes;
   /// The collectives of a group over the pipeline axis, in order.
   std::map<std::vector<uint32_t>, std::vector<uint32_t>> meetings;
@@ -114,6 +115,7 @@ private:
 void StreamWalker::addOperations(uint32_t index) {
   const fb::Program &source = *plan.programs()->Get(index);
   Program &program = programs.emplace_back();
+  choices.push_back(chooseStreams(plan, source));
   for (uint32_t i = 0; i < length(source.actions()); ++i) {
     program.firstOf.push_back(uint32_t(program.operations.size()));
     if (isTransfer(*source.actions()->Get(i)))
@@ -138,8 +140,8 @@ void StreamWalker::addCall(uint32_t index, uint32_t action) {
                         ? meet(program, *collective)
                         : addNode(0);
     nodes[node].seconds = seconds;
-    bool computes =
-        !collective && !copiesToOrFromHost(*function.steps()->Get(i));
+    bool computes = choices[index].steps[number][i] == 0 && !collective &&
+                    !copiesToOrFromHost(*function.steps()->Get(i));
     program.operations.push_back({action, node, computes});
   }
 }
@@ -179,7 +181,7 @@ void StreamWalker::joinMessage(uint32_t index) {
 /// another.
 void StreamWalker::addOrder(uint32_t index) {
   const fb::Program &source = *plan.programs()->Get(index);
-  StreamChoice choice = chooseStreams(plan, source);
+  const StreamChoice &choice = choices[index];
   StreamSchedule schedule = scheduleStreams(source, mesh, choice);
   const std::vector<Operation> &operations = programs[index].operations;
   forEachWait(schedule, choice.streams(), [&](uint32_t first, uint32_t second) {

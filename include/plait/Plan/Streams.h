@@ -142,10 +142,17 @@ uint32_t countOperations(const fb::Program &program);
 StreamSchedule scheduleStreams(const fb::Program &program, const Mesh &mesh,
                                const StreamChoice &choice);
 
+/// Puts the kernels between the collectives of reduce functions into the
+/// streams of those: what is done to a gradient before and after it is summed
+/// need not wait for other computing. One right behind a collective is in that
+/// one's stream, another one in that of the next.
+void placeKernels(StreamChoice &choice, const fb::Program &program);
+
 /// Where the operations of a program happen on its plan's device. On a GPU, as
 /// the CUDA backend has it, there are a stream for computing, 0, one for each
-/// group of ranks with collectives, one for each route, a neighbour and a
-/// direction, and one each for copies to the host and from there. On a
+/// group of ranks with collectives (see placeKernels), one for each route, a
+/// neighbour and a direction, and one each for copies to the host and from
+/// there. On a
 /// processor stream 1 has what isBeside(), and 0 the rest.
 StreamChoice chooseStreams(const fb::Plan &plan, const fb::Program &program);
 

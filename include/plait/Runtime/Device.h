@@ -17,8 +17,8 @@
 // A GPU does several things at once, each in a stream of its own: what is
 // enqueued in one stream happens in order, and streams wait for each other by
 // events. The calls of a Device are stream 0, but for copies to and from the
-// host; streamOf(), Group::streamNumber() and Communicator::streamOf() name the
-// others. A CPU's device has stream 0 only:
+// host and some kernels; streamOf(), Group::streamNumber() and
+// Communicator::streamOf() name the others. A CPU's device has stream 0 only:
 // who has more gives each a thread (see Rank.h).
 //
 //===----------------------------------------------------------------------===//
@@ -96,9 +96,10 @@ public:
 
   // What follows is called during a step and allocates nothing of its own.
 
-  /// The kernel of `step` with its operands looked up.
+  /// The kernel of `step` with its operands looked up. In `stream`, which is 0
+  /// where the device has no others.
   virtual Status kernel(const fb::KernelStep &step, std::byte *const *args,
-                        const int64_t *scalars) = 0;
+                        const int64_t *scalars, uint32_t stream) = 0;
   /// C = A B and the step's epilogue, or C += A B with `add`.
   virtual Status gemm(uint32_t prepared, const GemmOperands &operands,
                       bool add) = 0;

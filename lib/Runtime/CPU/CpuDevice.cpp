@@ -83,7 +83,7 @@ public:
   /// run side by side; args and scalars are read by all threads until this
   /// returns.
   Status kernel(const fb::KernelStep &step, std::byte *const *args,
-                const int64_t *scalars) override {
+                const int64_t *scalars, uint32_t) override {
     KernelFunction function = (*kernels)[step.kernel()];
     parallelFor(threads, step.extent(), step.grain(),
                 [=](int64_t begin, int64_t end) {

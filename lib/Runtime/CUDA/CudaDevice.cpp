@@ -7,10 +7,10 @@
 //
 // What the executor asks of a device, on a GPU: it enqueues kernels, GEMMs,
 // attention, copies and fills in stream 0 and returns. Further streams are
-// those of communicators, which enqueue there by themselves; here they are only
-// forked from stream 0 at the beginning of a step and joined to it at its end,
-// and tied to it in between by the events that the plan's analysis asks for
-// (Streams.h).
+// those of communicators, which enqueue there by themselves; here they get the
+// kernels between collectives (placeKernels in Streams.h), and are forked from
+// stream 0 at the beginning of a step and joined to it at its end, and tied to
+// it in between by the events that the plan's analysis asks for (Streams.h).
 //
 // In a step nothing is allocated and nothing waits; what is asked for at load
 // time (prepare…, addStream, makeEvents) does.
@@ -194,7 +194,7 @@ Status CudaDevice::attention(uint32_t prepared,
 /// `args` and `scalars` are passed by their addresses in the order of the
 /// kernel's parameters, which is all buffers, then all scalars.
 Status CudaDevice::kernel(const fb::KernelStep &step, std::byte *const *args,
-                          const int64_t *scalars) {
+                          const int64_t *scalars, uint32_t number) {
   if (step.extent() == 0)
     return Status::success();
   // The largest kernel of the first step makes the room for all later ones.
@@ -204,9 +204,9 @@ Status CudaDevice::kernel(const fb::KernelStep &step, std::byte *const *args,
   for (size_t i = 0; i < plan::length(step.scalars()); ++i)
     params.push_back(const_cast<int64_t *>(&scalars[i]));
   const fb::Kernel &kernel = *plan.kernels()->Get(step.kernel());
-  return queue->launch((*kernels)[step.kernel()],
-                       blocksOf(kernel, step.extent()), kernel.block_threads(),
-                       params.data());
+  return stream(number).launch((*kernels)[step.kernel()],
+                               blocksOf(kernel, step.extent()),
+                               kernel.block_threads(), params.data());
 }
 
 Status CudaDevice::gemm(uint32_t prepared, const GemmOperands &operands,

@@ -73,7 +73,7 @@ public:
   Result<uint32_t> prepareAttention(const fb::AttentionStep &step,
                                     AttentionBegin begin) override;
   Status kernel(const fb::KernelStep &step, std::byte *const *args,
-                const int64_t *scalars) override;
+                const int64_t *scalars, uint32_t number) override;
   Status gemm(uint32_t prepared, const GemmOperands &operands,
               bool add) override;
   Status attention(uint32_t prepared,

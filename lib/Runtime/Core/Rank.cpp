@@ -394,7 +394,7 @@ Status Rank::runStepOf(Walk &walk, const fb::Action &action,
                        const fb::Step &step, uint32_t number) {
   switch (step.step_type()) {
   case fb::StepKind::KernelStep:
-    return runKernel(action, *step.step_as_KernelStep());
+    return runKernel(action, *step.step_as_KernelStep(), number);
   case fb::StepKind::GemmStep:
     return runGemm(action, *step.step_as_GemmStep(), number);
   case fb::StepKind::AttentionStep:
@@ -422,7 +422,8 @@ Status Rank::runStepOf(Walk &walk, const fb::Action &action,
   __builtin_unreachable();
 }
 
-Status Rank::runKernel(const fb::Action &action, const fb::KernelStep &step) {
+Status Rank::runKernel(const fb::Action &action, const fb::KernelStep &step,
+                       uint32_t stream) {
   for (uint32_t i = 0; i < length(step.args()); ++i)
     args[i] = resolve(action, *step.args()->Get(i));
   for (uint32_t i = 0; i < length(step.scalars()); ++i) {
@@ -432,7 +433,7 @@ Status Rank::runKernel(const fb::Action &action, const fb::KernelStep &step) {
     else
       scalars[i] = plan::valueOf(mesh, rank, scalar);
   }
-  return device.kernel(step, args.data(), scalars.data());
+  return device.kernel(step, args.data(), scalars.data(), stream);
 }
 
 Status Rank::runGemm(const fb::Action &action, const fb::GemmStep &step,

@@ -117,7 +117,8 @@ private:
                    uint32_t prepared);
   Status runGuarded(const fb::Action &action, const fb::Step &step,
                     uint32_t prepared);
-  Status runKernel(const fb::Action &action, const fb::KernelStep &step);
+  Status runKernel(const fb::Action &action, const fb::KernelStep &step,
+                   uint32_t stream);
   Status runGemm(const fb::Action &action, const fb::GemmStep &step,
                  uint32_t prepared);
   Status runAttention(const fb::Action &action, const fb::AttentionStep &step,
@@ -141,8 +142,8 @@ private:
   std::optional<RankMemory> memory; // from prepare() on
 
   std::vector<uint32_t> messageOf; // of each action that transfers
-  // Of each function and step: the number of the prepared GEMM or attention
-  // or the index of the group; unused for other steps.
+  // Of each function and step: the number of the prepared GEMM or attention,
+  // the index of the group, or the kernel's stream; unused for other steps.
   std::vector<std::vector<uint32_t>> prepared;
   std::vector<std::pair<std::vector<uint32_t>, std::unique_ptr<Group>>> groups;
   plan::StreamSchedule streams; // no operations: there is one stream

@@ -85,6 +85,13 @@ Status Rank::prepareStreams() {
                                 : 0);
     }
   }
+  if (device.runsLater()) {
+    plan::placeKernels(choice, program);
+    for (uint32_t i = 0; i < prepared.size(); ++i)
+      for (uint32_t j = 0; j < prepared[i].size(); ++j)
+        if (program.functions()->Get(i)->steps()->Get(j)->step_as_KernelStep())
+          prepared[i][j] = choice.steps[i][j];
+  }
   if (choice.streams() > 1) {
     streams = plan::scheduleStreams(program, mesh, choice);
     if (!device.runsLater())

@@ -82,6 +82,7 @@ private:
                 int64_t bytes);
   Attribute use(const Slot &slot, int64_t stage, int64_t microbatch);
   void findFunctions();
+  int64_t findBegin(ActionKind kind);
   void addCall(const Action &action);
   void addTransfer(const Action &action);
   void stand(StringRef name, Category category, int64_t bytes,
@@ -194,6 +195,20 @@ void ProgramBuilder::findFunctions() {
   }
 }
 
+/// The action from which on the next one's workspace may be used: itself, but
+/// on GPUs a reduction goes on beside the last backward pass before it, whose
+/// memory it would wait for.
+int64_t ProgramBuilder::findBegin(ActionKind kind) {
+  int64_t at = actions.size();
+  TargetAttr target = getTarget(module);
+  if (kind != ActionKind::Reduce || !target || !target.isGPU())
+    return at;
+  for (int64_t before = at; before-- > 0;)
+    if (actions[before].callee)
+      return before;
+  return at;
+}
+
 /// One action; its number is that of the actions so far, which is what
 /// lifetimes count.
 void ProgramBuilder::addCall(const Action &action) {
@@ -214,7 +229,7 @@ void ProgramBuilder::addCall(const Action &action) {
   auto bytes = callee->getAttrOfType<DenseI64ArrayAttr>(kSlotBytesAttr);
   int64_t at = actions.size();
   bound.push_back(add("workspace of action " + Twine(at), Category::Workspace,
-                      bytes.asArrayRef().back(), at, at));
+                      bytes.asArrayRef().back(), findBegin(planned.kind), at));
   planned.buffers = builder.getArrayAttr(bound);
   actions.push_back(planned);
 }

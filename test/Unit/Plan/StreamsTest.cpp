@@ -234,6 +234,36 @@ TEST_F(PlanStreamsTest, ReplicasHaveAStreamOnProcessors) {
   EXPECT_EQ(choose("dp", "cuda").streams(), 4u);
 }
 
+/// What is done to a gradient before and after it is summed need not wait for
+/// the rest of the backward pass.
+TEST_F(PlanStreamsTest, KernelsOfAReduceFunctionFollowItsSumsOnGpus) {
+  fb::ProgramT &program = *source.programs[0];
+  auto &steps = program.functions[0]->steps; // product, sum, kernel
+  auto append = [&](size_t step) {
+    steps.push_back(std::make_unique<fb::StepT>(*steps[step]));
+  };
+  append(2);
+  append(1);
+  steps.back()->step.AsCollectiveStep()->axis = 0;
+  append(2);
+  auto choose = [&](const char *backend) {
+    source.backend = backend;
+    bytes = plan::packPlan(source);
+    const fb::Plan &plan = *fb::GetPlan(bytes.data());
+    return chooseStreams(plan, *plan.programs()->Get(0)).steps[0];
+  };
+  std::vector<uint32_t> streams = choose("cuda");
+  uint32_t first = streams[1], second = streams[4];
+  EXPECT_NE(first, second);
+  EXPECT_EQ(streams, (std::vector<uint32_t>{0, first, 0, 0, second, 0}));
+  for (auto &action : program.actions)
+    if (action->function == 0 && action->kind == fb::ActionKind::Forward)
+      action->kind = fb::ActionKind::Reduce;
+  EXPECT_EQ(choose("cuda"),
+            (std::vector<uint32_t>{0, first, first, second, second, second}));
+  EXPECT_EQ(choose("cpu"), std::vector<uint32_t>(6, 0));
+}
+
 TEST_F(PlanStreamsTest, KernelsOfUnknownSizeMayWriteAnything) {
   auto &step = *source.programs[0]->functions[0]->steps[2]->step.AsKernelStep();
   auto sendWaitsFor = [&] {

@@ -153,6 +153,7 @@ torch dropout dropout
 ours checkpoints checkpoints "${checkpoints[@]}"
 ours offload offload
 ours optimizers optimizers
+ours reductions reductions
 ours shardings shardings
 ours training training
 ours replicas replicas

@@ -481,6 +481,7 @@ static ConfigurationSpace makeExecutable() {
     space.schedule.push_back(generator.name);
   space.zero = {0, 1, 2, 3};
   space.precision = {Precision::FP32, Precision::BF16};
+  space.reducePrecision = {Precision::FP32, Precision::BF16};
   for (const Optimizer &optimizer : getOptimizers())
     space.optimizer.emplace_back(optimizer.name);
   return space;

@@ -114,6 +114,7 @@ static Result<planner::Training> makeTraining(const CompileOptions &options,
   if (!precision.ok())
     return precision.status();
   training.precision = *precision;
+  training.reducePrecision = given->reducePrecision;
   Result<bool> flash = findAttention(options, *precision, device);
   if (!flash.ok())
     return flash.status();

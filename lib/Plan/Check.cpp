@@ -45,6 +45,9 @@ static Status checkReference(const fb::Plan &plan, const fb::Plan &reference) {
   if (precisionOf(reference) != precisionOf(plan))
     return fail("computes in ", precisionOf(reference), ", the plan in ",
                 precisionOf(plan));
+  if (reducePrecisionOf(reference) != reducePrecisionOf(plan))
+    return fail("rounds gradients to ", reducePrecisionOf(reference),
+                ", the plan to ", reducePrecisionOf(plan));
   if (reference.parameters()->size() != plan.parameters()->size())
     return fail("has ", reference.parameters()->size(),
                 " parameters, the plan ", plan.parameters()->size());

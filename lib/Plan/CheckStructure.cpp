@@ -184,10 +184,12 @@ Status checkCluster(const fb::Plan &plan) {
 
 /// The words of the configuration.
 Status checkPrecision(const fb::Plan &plan) {
-  if (precisionOf(plan) == "fp32" || isMixed(plan))
-    return Status::success();
-  return fail("precision '", precisionOf(plan),
-              "' is unknown, known are fp32 and bf16");
+  for (auto [what, value] :
+       {std::pair("precision", precisionOf(plan)),
+        std::pair("reduce-precision", reducePrecisionOf(plan))})
+    if (value != "fp32" && value != "bf16")
+      return fail(what, " '", value, "' is unknown, known are fp32 and bf16");
+  return Status::success();
 }
 
 /// The parts of one program except its functions. Everything is placed by

@@ -59,7 +59,9 @@ static LogicalResult checkWords(ModuleOp claim, ModuleOp plan, Report &report) {
   return success(
       succeeded(check("optimizer", asked.optimizer, said.optimizer)) &&
       succeeded(
-          check("precision", print(asked.precision), print(said.precision))));
+          check("precision", print(asked.precision), print(said.precision))) &&
+      succeeded(check("reduce-precision", print(asked.reducePrecision),
+                      print(said.reducePrecision))));
 }
 
 /// 1. What both steps share: the inputs, and the terms, so that equal values of

@@ -18,8 +18,13 @@
 //   R1  Σᵢ Σⱼ a = Σᵢⱼ a, and likewise for maxima
 //   R2  Σᵢ(a + b) = Σᵢ a + Σᵢ b,  Σᵢ a = n·a of an a without the dimension i
 //   C1  what was widened only is narrow again without rounding
+//   C2  c(x·Σa + y·Σb) = x · c(Σa) + y · c(Σb)  parts of a step's sum may be
+//   rounded (M2)
 //   M1  Σ(x·a + y·b) = x · Σa + y · Σb          sums over microbatches are
 //   linear
+//   M2  Σ r(a) = r(Σa), r being f32 by way of another type: what is rounded of
+//   a gradient is rounded in parts, by ranks, stages or microbatches. That it
+//   is, the claim has to say
 //
 // In all of them an argument may be repeated along some dimensions: repetition
 // commutes with everything that is elementwise in those dimensions.
@@ -407,24 +412,68 @@ Expression Terms::reduceMaximum(const Argument &argument,
   return apply("maximum", {}, unwrap(argument, "maximum"), result);
 }
 
+static constexpr StringRef kCast = "nn.cast";
+static constexpr StringRef kTotal = "sum over microbatches";
+
+static bool isApplied(const Term *term, StringRef name) {
+  return term->kind == Term::Apply && term->name == name;
+}
+
+/// Whether `term` is what microbatches add up to, rounded or not.
+static bool isTotal(const Term *term) {
+  while (isApplied(term, kCast))
+    term = term->arguments[0].term;
+  return isApplied(term, kTotal);
+}
+
+static bool isWide(const Term *cast) {
+  return llvm::cast<mlir::TypeAttr>(cast->attrs).getValue().isF32();
+}
+
 /// Linear up to rounding (L1), like all that the proof shows. A number that was
 /// widened to f32 and comes back has lost nothing (C1); the reverse, f32 by way
 /// of bf16, rounds and stays.
 Expression Terms::cast(const Argument &argument, mlir::TypeAttr type) {
+  if (auto &parts = argument.term->arguments;
+      argument.term->kind == Term::Sum && parts.size() > 1 &&
+      llvm::all_of(parts, [](auto &part) { return isTotal(part.term); })) {
+    SmallVector<Argument> rounded; // C2
+    for (const Argument &part : parts) {
+      Expression own =
+          cast({part.term, rename(part.letters, argument.letters), part.factor},
+               type);
+      rounded.push_back({own.term, own.letters, argument.factor});
+    }
+    return sum(rounded);
+  }
   double factor = 1;
   Argument plain = takeFactor(argument, factor); // L1
   if (plain.term->isZero())
     return sum({});
   const Term *term = plain.term;
-  bool isWidened = term->kind == Term::Apply && term->name == "nn.cast" &&
-                   llvm::cast<mlir::TypeAttr>(term->attrs).getValue().isF32();
-  if (isWidened && !type.getValue().isF32()) { // C1
+  if (isApplied(term, kCast) && isWide(term) &&
+      !type.getValue().isF32()) { // C1
     const Argument &inner = term->arguments[0];
     return sum(
         Argument{inner.term, rename(inner.letters, plain.letters), factor});
   }
-  Expression result = apply("nn.cast", type, plain, plain.letters);
+  Expression result = apply(kCast, type, plain, plain.letters);
   return sum(Argument{result.term, result.letters, factor});
+}
+
+/// r(Σa) of r(a), whose two casts `term` is; null if it is anything else.
+const Term *Terms::roundTotal(const Term *term) {
+  if (!isApplied(term, kCast) || !isWide(term))
+    return nullptr;
+  const Term *inner = term->arguments[0].term;
+  if (!isApplied(inner, kCast) || isWide(inner))
+    return nullptr;
+  const Term *total = overMicrobatches(inner->arguments[0].term);
+  for (const Term *own : {inner, term})
+    total = cast({total, countLetters(total->shape.size())},
+                 llvm::cast<mlir::TypeAttr>(own->attrs))
+                .term;
+  return total;
 }
 
 /// The sum of what each microbatch gives, of which the term has that of any
@@ -436,9 +485,10 @@ const Term *Terms::overMicrobatches(const Term *term) {
     given = {Argument{term, countLetters(term->shape.size())}};
   for (const Argument &part : given) { // M1
     Letters all = countLetters(part.term->shape.size());
-    Expression total =
-        apply("sum over microbatches", {}, Argument{part.term, all}, all);
-    parts.push_back({total.term, part.letters, part.factor});
+    const Term *total = roundTotal(part.term); // M2
+    if (!total)
+      total = apply(kTotal, {}, Argument{part.term, all}, all).term;
+    parts.push_back({total, part.letters, part.factor});
   }
   return sum(parts).term;
 }

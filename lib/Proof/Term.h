@@ -118,6 +118,7 @@ public:
 
 private:
   const Term *intern(Term term);
+  const Term *roundTotal(const Term *term);
   Expression finish(Term::Kind kind, llvm::SmallVector<Argument, 2> arguments);
 
   std::deque<Term> terms;

@@ -94,6 +94,36 @@ def wrong_dim(lines: Lines) -> Iterator[Change]:
             yield replaced(lines, at, lines[at].replace(f"dim {match[1]}", f"dim {dim}", 1))
 
 
+# Roundings of gradients
+
+@kind("unrounded", "a gradient is not rounded before ranks add it up")
+def leave_unrounded(lines: Lines) -> Iterator[Change]:
+    for at, match in each(lines, r"^ *(%\w+) = nn\.cast .* -> tensor<[\dx]*xbf16>$"):
+        first = next(n for n in range(at, 0, -1) if "func.func" in lines[n])
+        if "@reduce_" not in lines[first]:
+            continue
+        # Up to where it is widened again, all that is made of it is in f32.
+        end = next(n for n in range(at + 1, len(lines)) if "nn.cast" in lines[n])
+        chain = [line.replace("xbf16>", "xf32>") for line in lines[at : end + 1]]
+        yield at, lines[:at] + chain + lines[end + 1 :]
+
+
+@kind("rounded", "a gradient is rounded before it is added up, which was not asked for")
+def round_gradient(lines: Lines) -> Iterator[Change]:
+    if any("reduce_precision = bf16" in line for line in lines):
+        return
+    for at, match in each(lines, r"nn\.accumulate (%\w+) to .* gradient .*: (tensor<.*xf32>)$"):
+        value, wide = match.groups()
+        narrow = wide.replace("xf32>", "xbf16>")
+        yield replaced(
+            lines,
+            at,
+            f"%narrow = nn.cast {value} : {wide} -> {narrow}",
+            f"%rounded = nn.cast %narrow : {narrow} -> {wide}",
+            lines[at].replace(f"nn.accumulate {value} ", "nn.accumulate %rounded "),
+        )
+
+
 # Arithmetic
 
 textual("add-to-sub", "an addition is a subtraction", r"nn\.add ", "nn.sub ")

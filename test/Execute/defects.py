@@ -41,7 +41,9 @@ DROPOUT, DEEP = "gpt2-dropout", "llama-deep"
 LATE = re.compile(r"\.layers\.(?:9|11)\.|nn\.layer = (?:9|11)\b")
 # Of the plan with copies, what is about those.
 MOVED = re.compile(r"plan\.move| host at ")
-ONLY = {"deep": LATE, "offload": MOVED}
+# And of the plan that sums gradients in bf16.
+SUMMED = re.compile(r"xbf16>")
+ONLY = {"deep": LATE, "offload": MOVED, "rounded-partitioned": SUMMED}
 LLAMA = [GOLDEN / "llama-small-test", "--seq=32", "--global-batch=8"]
 PLANS = {
     "mlp": [*MLP, "--mesh=pp=2,dp=2,tp=2"],
@@ -66,6 +68,7 @@ PLANS = {
 }
 # After another phase than `lower`.
 PLANS |= {f"{name}-partitioned": PLANS[name] for name in ("mlp-zero", "gpt2")}
+PLANS["rounded-partitioned"] = [*PLANS["mlp-zero"], "--reduce-precision=bf16"]
 PROOF = "computes something else than the model asks for"
 UNPROVEN = "cannot be proven"
 KERNEL = "is computed wrongly"

@@ -192,6 +192,9 @@ def planner_cases(compiler: Compiler) -> None:
     refuse("pin-layers", ["3", "2"], **cpu, mesh="pp=2", layers="1,2,1")
     refuse("precision", ["int8", "bf16"], **cpu, precision="int8")
     refuse("precision-of-plan", ["fp16", "bf16"], **cpu, precision="fp16")
+    refuse("reduce-precision", ["reduce-precision", "int8", "bf16"], reduce_precision="int8")
+    refuse("reduce-precision-of-plan", ["reduce-precision", "fp16", "bf16"],
+           reduce_precision="fp16")
     refuse("framework", ["jax", "plait"], **cpu, framework="jax")
     refuse("why-not", ["tp"], **cpu, why_not="tp=0")
     refuse("report", ["absent"], **cpu, report="absent/plan.html")

@@ -83,6 +83,7 @@ void addHeader(Facts &facts, const fb::Plan &plan) {
     facts.emplace_back("cluster", plan.cluster()->name()->str());
   facts.emplace_back("backend", plan::backendOf(plan));
   facts.emplace_back("precision", plan::precisionOf(plan));
+  facts.emplace_back("reduce-precision", plan::reducePrecisionOf(plan));
   if (plan.optimizer())
     facts.emplace_back("optimizer", plan.optimizer()->str());
   facts.emplace_back("mesh", planner::printMesh(plan));

@@ -98,7 +98,10 @@ static void showStep(const fb::Plan &plan) {
   if (plan.offload())
     std::cout << ", offload " << plan.offload()->str();
   std::cout << "\n";
-  std::cout << "precision " << plan::precisionOf(plan) << "\n";
+  std::cout << "precision " << plan::precisionOf(plan);
+  if (plan::reducePrecisionOf(plan) != "fp32")
+    std::cout << ", gradients summed in " << plan::reducePrecisionOf(plan);
+  std::cout << "\n";
   showOptimizer(plan);
 }
 

@@ -146,6 +146,10 @@ constexpr bool offloadsActivations(Offload offload) {
   X(Precision, precision, "precision", Precision::FP32, "shard",               \
     "of the arithmetic; if not given, bf16 with a --cluster of GPUs,\n"        \
     "else fp32; fp16 is for --predict alone")                                  \
+  X(Precision, reducePrecision, "reduce-precision", Precision::FP32,           \
+    "partition",                                                               \
+    "of the sums of gradients over ranks: bf16 sends half of the bytes,\n"     \
+    "and the optimizer gets gradients that are rounded to it")                 \
   X(AttentionKind, attention, "attention", AttentionKind::Auto, "lower",       \
     "flash: one step, scores never in memory; auto: flash on GPUs\n"           \
     "in bf16")                                                                 \

@@ -29,6 +29,8 @@ struct Training {
   bool dropout = false;
   /// Gradients are accumulated in 4 bytes whatever the precision.
   bool fp32Gradients = true;
+  /// Of gradients on their way between ranks, if that is less.
+  Precision reducePrecision = Precision::FP32;
   /// What the optimizer keeps of each parameter, beside master weights; 8: the
   /// two moments of AdamW.
   double stateBytes = 8;

@@ -78,6 +78,8 @@ static void addIdentity(fb::PlanT &plan, ModuleOp module) {
     plan.context_parallel = print(configuration.contextParallel);
   if (configuration.offload != Offload::None)
     plan.offload = print(configuration.offload);
+  if (configuration.reducePrecision != Precision::FP32)
+    plan.reduce_precision = print(configuration.reducePrecision);
   for (auto [name, size] : llvm::zip_equal(
            mesh.getAxes().getAsRange<StringAttr>(), mesh.getSizes())) {
     auto axis = std::make_unique<fb::MeshAxisT>();

@@ -13,6 +13,8 @@
 #include "plait/Planner/Cost.h"
 #include "plait/Planner/Estimate.h"
 
+#include <algorithm>
+
 namespace plait::planner {
 
 /// What an estimate passes around. References: lives as long as one call.
@@ -43,6 +45,10 @@ struct Context {
   bool hasHost() const { return !cluster.device.isProcessor; }
   double gradientBytes() const {
     return training.fp32Gradients ? 4 : elementBytes(training.precision);
+  }
+  /// Of one that is summed over ranks.
+  double reducedBytes() const {
+    return std::min(gradientBytes(), elementBytes(training.reducePrecision));
   }
   /// Whether a block of which `kind` is recomputed is of Work::cheapBlocks.
   bool recomputesCheap(Recompute kind) const {

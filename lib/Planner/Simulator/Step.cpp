@@ -81,7 +81,7 @@ static double getTiedSeconds(const StepLoad &load, const Context &context) {
   if (context.stagesCrossNodes())
     pair.perNode = 1;
   return collectiveSeconds(CollectiveKind::AllReduce,
-                           load.tied * context.gradientBytes(), pair,
+                           load.tied * context.reducedBytes(), pair,
                            context.cluster);
 }
 
@@ -93,7 +93,7 @@ static double getShardedSeconds(const StepLoad &load, const Context &context) {
   double gather = replicaSeconds(CollectiveKind::AllGather, bytes, context);
   double reduce =
       replicaSeconds(CollectiveKind::ReduceScatter,
-                     load.parameters * context.gradientBytes(), context);
+                     load.parameters * context.reducedBytes(), context);
   bool everyTime = framework.reduceEveryMicrobatch;
   double reductions = everyTime ? double(load.microbatches) : 1;
   double m = double(load.microbatches);
@@ -118,7 +118,7 @@ double planner::getDataSeconds(const StepLoad &load, const Context &context) {
   if (zero >= 3)
     return seconds + getShardedSeconds(load, context);
   const Framework &framework = context.framework();
-  double gradientBytes = load.parameters * context.gradientBytes();
+  double gradientBytes = load.parameters * context.reducedBytes();
   double reduce = replicaSeconds(zero >= 1 ? CollectiveKind::ReduceScatter
                                            : CollectiveKind::AllReduce,
                                  gradientBytes, context);
@@ -155,6 +155,9 @@ Cost planner::getOptimizerCost(const StepLoad &load, const Context &context) {
                  (training.precision == Precision::FP32 ? 0 : element) +
                  context.framework().optimizerExtraBytes;
   double shards = context.configuration.zero >= 1 ? context.divisions() : 1;
+  // Rounded before they are summed, and widened again, which is of a part.
+  if (double reduced = context.reducedBytes(); reduced < gradient)
+    bytes += (gradient + reduced) * (1 + shards);
   double norm = collectiveSeconds(
       CollectiveKind::AllReduce, 4,
       context.group(int(context.configuration.ranks()), 1), context.cluster);

@@ -75,7 +75,8 @@ public:
         uses(uses), units(units),
         meshRef(FlatSymbolRefAttr::get(mesh.getSymNameAttr())),
         builder(module.getBodyRegion()), nn(builder, module.getLoc()),
-        scalar(RankedTensorType::get({}, builder.getF32Type())) {}
+        scalar(RankedTensorType::get({}, builder.getF32Type())),
+        reducedType(getReducedType(module)) {}
 
   /// Fails with an error where a parameter cannot be moved to where it is
   /// updated.
@@ -114,6 +115,7 @@ private:
   OpBuilder builder;
   NNBuilder nn;
   RankedTensorType scalar;
+  Type reducedType; // of the elements of gradients while they are summed
   // False once a reshard could not be lowered; the error has been reported.
   // Asked at the end, so that the code that writes ops need not check each.
   bool canMove = true;
@@ -239,40 +241,58 @@ Value StepEnd::total(StringRef name) {
 //===----------------------------------------------------------------------===//
 
 /// One parameter: to where it is updated, by whatever collectives its sharding
-/// asks for; then over the ranks of the pipeline that hold it too.
+/// asks for; then over the ranks of the pipeline that hold it too. Rounded once
+/// before, if at all. Both casts stand also where nothing is summed, so that
+/// one rank, which the proof makes its claim of, says that gradients are
+/// rounded: what kernels widen at once they do not round.
 void StepEnd::reduceParameter(Unit &unit, ArrayRef<int64_t> holders) {
   ParameterUse &use = unit.get();
   ShardingAttr left = use.gradients.at(rank);
   Value gradient = readSlot(unit, Slot::Gradient, left);
-  Value reduced = move(gradient, use.getType(), left, use.getState());
+  Value reduced = move(nn.cast(gradient, reducedType),
+                       use.getType().clone(reducedType), left, use.getState());
   if (holders.size() > 1)
     reduced = sumOverRanks(reduced, holders);
+  reduced = nn.widen(reduced);
   // Where nothing was to be reduced, the slot has it already.
   if (reduced != gradient)
     writeSlot(reduced, unit, Slot::Gradient);
 }
 
-/// Stored after each sum, so that all-reduces work in place.
+/// Sums in f32 are stored one by one, so that all-reduces work in place; what
+/// is rounded has no slot of its own, and is stored when it is widened again.
 void StepEnd::reducePack(Unit &unit, ArrayRef<int64_t> holders) {
   Slot slot = Slot::Gradient;
+  Value rounded;
+  if (!reducedType.isF32())
+    rounded = nn.cast(readSlot(unit, slot, {}), reducedType);
+  auto load = [&] { return rounded ? rounded : readSlot(unit, slot, {}); };
+  auto store = [&](Value sum) {
+    if (rounded)
+      rounded = sum;
+    else
+      writeSlot(sum, unit, slot);
+  };
   // From the scatter on, only the rank's own rows are summed over the axes that
   // are left, which is a part of the bytes.
   for (StringAttr axis : unit.get().getReducedAxes(mesh, rank)) {
-    Value input = readSlot(unit, slot, {});
+    Value input = load();
     if (unit.isDivided() && axis == unit.pack.getAxisAttr()) {
       slot = Slot::Reduced;
       input = dist::ReduceScatterOp::create(
-          builder, unit.getLoc(), unit.pack.getSlotType(slot), input, meshRef,
-          axis,
+          builder, unit.getLoc(),
+          unit.pack.getSlotType(slot).clone(reducedType), input, meshRef, axis,
           dist::ReductionAttr::get(builder.getContext(), dist::Reduction::Sum),
           builder.getI64IntegerAttr(0));
     } else {
       input = sumOver(axis, input);
     }
-    writeSlot(input, unit, slot);
+    store(input);
   }
   if (holders.size() > 1)
-    writeSlot(sumOverRanks(readSlot(unit, slot, {}), holders), unit, slot);
+    store(sumOverRanks(load(), holders));
+  if (rounded)
+    writeSlot(nn.widen(rounded), unit, slot);
 }
 
 /// The location is the unit's, for remarks and profiles of its collectives.
@@ -406,13 +426,16 @@ void StepEnd::update(Unit &unit, Value gradientScale, UpdateRule &rule) {
 /// that of the packs and of the module's parameters, which they share.
 LogicalResult StepEnd::buildReduce() {
   beginFunction(ActionKind::Reduce);
-  // Packs are divided so that what is there first is reduced first, and the
-  // last layers' gradients are.
+  // Groups are cut into packs so that what is there first is reduced first, and
+  // the last layers' gradients are.
+  auto isCut = [&](Unit &unit) {
+    return unit.isDivided() || (unit.pack && !reducedType.isF32());
+  };
   for (Unit &unit : llvm::reverse(units))
-    if (unit.isDivided())
+    if (isCut(unit))
       reduce(unit);
   for (Unit &unit : units)
-    if (!unit.isDivided())
+    if (!isCut(unit))
       reduce(unit);
   return endFunction();
 }
@@ -541,10 +564,12 @@ struct BuildOptimizerPass
     for (auto add : nn::findAccesses(getOperation(), nn::SlotAccess::Add)) {
       int64_t rank = *getRank(add->getParentOfType<func::FuncOp>());
       OpBuilder builder(add);
-      add->replaceUsesOfWith(
-          add.getTensor(),
-          reshard(builder, add.getTensor(),
-                  uses.accumulated.find(add.getSymbolAttr())->second.at(rank)));
+      ShardingAttr wanted =
+          uses.accumulated.find(add.getSymbolAttr())->second.at(rank);
+      add->replaceUsesOfWith(add.getTensor(),
+                             add.getSlot() == Slot::Gradient
+                                 ? sumGradient(builder, add.getTensor(), wanted)
+                                 : reshard(builder, add.getTensor(), wanted));
     }
   }
 

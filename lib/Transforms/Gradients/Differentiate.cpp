@@ -34,6 +34,7 @@
 
 #include "../Sharding/FactorClasses.h"
 #include "LossGradient.h"
+#include "ParameterUses.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
@@ -204,9 +205,8 @@ Value Differentiator::gradientOf(Value primal, bool staysPartial) {
 }
 
 /// The gradient goes from where it is straight to where the operand lies, not
-/// by way of the result's sharding. Along an axis of which the input has the
-/// whole on every rank, the gradient may stay a partial sum and be combined
-/// later, perhaps with others.
+/// by way of the result's sharding. Over an axis of which all ranks have the
+/// whole it may stay a partial sum and be combined later, perhaps with others.
 void Differentiator::visitReshard(dist::ReshardOp op) {
   Value total = sum(op.getResult());
   if (!total)
@@ -218,7 +218,8 @@ void Differentiator::visitReshard(dist::ReshardOp op) {
     if (input.findDim(axis) < 0 && !input.isPartialOver(axis))
       kept.push_back(axis);
   ShardingAttr wanted = input.withoutPartial().withPartial(kept);
-  contribute(op.getInput(), reshard(builder, total, wanted));
+  contribute(op.getInput(),
+             moveGradient(builder, op.getInput(), total, wanted));
 }
 
 /// Gradients accumulate as partial sums over the ranks that hold the whole
@@ -239,8 +240,7 @@ LogicalResult Differentiator::visitRead(SlotOpInterface op) {
   auto isInMesh = [&](StringRef axis) { return mesh.getAxisIndex(axis) >= 0; };
   if (llvm::any_of(kTokenAxes, isInMesh)) {
     // Whatever axes are partial stay so, but for those that split the
-    // parameter: to lie in blocks over an axis, a sum over it has to be
-    // scattered.
+    // parameter: to lie in blocks over one, a sum over it has to be scattered.
     SmallVector<StringAttr> kept;
     for (StringAttr axis : ShardingAttr::of(total).getPartial())
       if (wanted.findDim(axis) < 0)
@@ -248,8 +248,8 @@ LogicalResult Differentiator::visitRead(SlotOpInterface op) {
     wanted = wanted.withPartial(kept);
   }
   nn::AccumulateOp::create(builder, op.getLoc(),
-                           reshard(builder, total, wanted), op.getSymbol(),
-                           nn::Slot::Gradient);
+                           moveGradient(builder, op.getTensor(), total, wanted),
+                           op.getSymbol(), nn::Slot::Gradient);
   return success();
 }
 

@@ -147,18 +147,25 @@ struct PackParametersPass
         isDivided && members.front()->hasCopy));
   }
 
-  /// Undivided groups are one pack each: their all-reduce can be cut into
-  /// buckets later, where that pays (plan-bucket-reductions). Pieces of a
-  /// reduce-scatter would be other ranks' rows, so that divided packs are cut
-  /// here.
+  /// Whether a group becomes several packs, each reduced as soon as it may be.
+  /// Undivided ones are one pack: their all-reduce can be cut into buckets
+  /// later, where that pays (plan-bucket-reductions). Pieces of a
+  /// reduce-scatter would be other ranks' rows, and what rounds before a sum
+  /// would wait for all that it rounds, so that those are cut here.
+  bool isCut(Members members) {
+    return isDivided(members) || (rounds && members.front()->isTrained());
+  }
+
   void packRank(ParameterUses &uses, int64_t rank, SymbolTable &symbols) {
     auto groups = findGroups(uses, rank);
     auto count = [&](ParameterUse &use) { return countElements(use); };
+    int64_t replicas = std::max<int64_t>(1, mesh.getAxisSize(kDataAxis));
+    int64_t elements =
+        bucket ? bucket : getBucketElements(getOperation(), replicas);
     SmallVector<Members> packs;
     for (Members group : groups)
-      if (isDivided(group))
-        cut(group, bucket ? bucket : getBucketElements(getOperation(), parts),
-            count, packs);
+      if (isCut(group))
+        cut(group, elements, count, packs);
       else
         packs.push_back(group);
     // In the order of their first members.
@@ -192,6 +199,7 @@ struct PackParametersPass
       return signalPassFailure();
     optimizer = configuration.optimizer;
     parts = configuration.zero ? mesh.getAxisSize(kDataAxis) : 1;
+    rounds = !getReducedType(module).isF32();
     SymbolTable symbols(module);
     for (int64_t rank = 0; rank < getPlacement(module).getRanks(); ++rank)
       packRank(*uses, rank, symbols);
@@ -200,5 +208,6 @@ struct PackParametersPass
   dist::MeshOp mesh;
   std::string optimizer;
   int64_t parts; // that packs are divided into, if at all
+  bool rounds;   // before gradients are summed
 };
 } // namespace

@@ -13,6 +13,7 @@
 #include "ParameterUses.h"
 
 #include "../Collectives/PaddingAnalysis.h"
+#include "../Sharding/FactorClasses.h"
 #include "Updates.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Transforms/StageFunctions.h"
@@ -115,6 +116,45 @@ bool plait::endAlike(ParameterUse &a, ParameterUse &b, int64_t rank,
          a.getSplitAxes(mesh) == b.getSplitAxes(mesh) &&
          a.isUpdatedInPack(mesh, optimizer) ==
              b.isUpdatedInPack(mesh, optimizer);
+}
+
+//===----------------------------------------------------------------------===//
+// Sums over ranks
+//===----------------------------------------------------------------------===//
+
+Type plait::getReducedType(ModuleOp module) {
+  MLIRContext *context = module.getContext();
+  if (getConfiguration(module).reducePrecision == Precision::BF16)
+    return BFloat16Type::get(context);
+  return Float32Type::get(context);
+}
+
+/// Where nothing is summed nothing is rounded: that is left to the end of the
+/// step.
+Value plait::sumGradient(OpBuilder &builder, Value gradient,
+                         ShardingAttr sharding) {
+  auto type = cast<RankedTensorType>(gradient.getType());
+  auto module = gradient.getParentRegion()->getParentOfType<ModuleOp>();
+  bool sums = llvm::any_of(
+      ShardingAttr::of(gradient).getPartial(),
+      [&](StringAttr axis) { return !sharding.isPartialOver(axis); });
+  Type reduced = getReducedType(module);
+  if (!sums || type.getElementType() == reduced)
+    return reshard(builder, gradient, sharding);
+  Location loc = gradient.getLoc();
+  Value rounded =
+      nn::CastOp::create(builder, loc, type.clone(reduced), gradient);
+  Value sum = reshard(builder, rounded, sharding);
+  return nn::CastOp::create(builder, loc, dist::withSharding(type, sharding),
+                            sum);
+}
+
+Value plait::moveGradient(OpBuilder &builder, Value primal, Value gradient,
+                          ShardingAttr sharding) {
+  Operation *source = primal.getDefiningOp();
+  bool isRead = source && nn::getSlotAccess(source) == nn::SlotAccess::Read;
+  return isRead ? sumGradient(builder, gradient, sharding)
+                : reshard(builder, gradient, sharding);
 }
 
 //===----------------------------------------------------------------------===//

@@ -76,6 +76,19 @@ struct ParameterUse {
                  llvm::StringRef optimizer);
 };
 
+/// The element type in which ranks sum gradients up.
+mlir::Type getReducedType(mlir::ModuleOp module);
+
+/// `gradient` of a microbatch under `sharding`, in f32; rounded to the type in
+/// which ranks sum gradients where that is to be done now.
+mlir::Value sumGradient(mlir::OpBuilder &builder, mlir::Value gradient,
+                        dist::ShardingAttr sharding);
+
+/// The gradient of `primal` under `sharding`: summed so if that is what is read
+/// of a parameter.
+mlir::Value moveGradient(mlir::OpBuilder &builder, mlir::Value primal,
+                         mlir::Value gradient, dist::ShardingAttr sharding);
+
 /// Whether `rank` reduces, counts and updates both in the same way.
 bool endAlike(ParameterUse &a, ParameterUse &b, int64_t rank, dist::MeshOp mesh,
               llvm::StringRef optimizer);

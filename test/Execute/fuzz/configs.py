@@ -261,6 +261,8 @@ def draw_combination(rng: random.Random) -> ConfigTrial:
     if rng.random() < 0.3:
         kinds = ("optimizer", "activations", "optimizer,activations")
         options += ["--offload", rng.choice(kinds)]
+    if rng.random() < 0.2:
+        options += ["--reduce-precision", "bf16"]
     return ConfigTrial(config, options)
 
 

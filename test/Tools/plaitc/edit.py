@@ -42,7 +42,7 @@ OTHERS = {
     "schedule": "zb-v", "chunks": "3", "layers": "2,1,1,0", "micro-batch": "4",
     "recompute": "full", "zero": "3", "sequence-parallel": "true",
     "context-parallel": "heads", "offload": "optimizer", "global-batch": "32",
-    "seq": "64", "precision": "fp32", "attention": "unfused",
+    "seq": "64", "precision": "fp32", "reduce-precision": "bf16", "attention": "unfused",
     "epilogues": "none", "optimizer": "lion", "deterministic": "true",
 }
 # What the types of @loss say as well.

@@ -1,6 +1,8 @@
 // RUN: plait-opt %s --nn-build-optimizer -split-input-file | FileCheck %s
 // RUN: plait-opt %s --nn-build-optimizer --canonicalize --cse -split-input-file | \
 // RUN:   FileCheck %s --check-prefix=CSE
+// RUN: plait-opt %s --plait-configure=reduce-precision=bf16 --nn-build-optimizer -split-input-file | \
+// RUN:   FileCheck %s --check-prefix=ROUND
 
 //===----------------------------------------------------------------------===//
 // One stage: reduction and AdamW
@@ -40,6 +42,24 @@ func.func @backward_0(%dw: tensor<4xf32, #dw> {pipe.port = #pipe.port<residual 0
 // CHECK-NEXT: %[[DB2:.*]] = dist.all_reduce %[[DB1]] on @mesh["tp"] sum : tensor<4xf32>
 // CHECK-NEXT: nn.write %[[DB2]] to @b gradient
 // CHECK-NEXT: return
+// Rounded once, however many sums follow.
+// ROUND-LABEL: func.func @reduce_0()
+// ROUND-NEXT: %[[DW:.*]] = nn.read @w gradient : tensor<2xf32>
+// ROUND-NEXT: %[[DW1:.*]] = nn.cast %[[DW]] : tensor<2xf32> -> tensor<2xbf16>
+// ROUND-NEXT: %[[DW2:.*]] = dist.all_reduce %[[DW1]] on @mesh["dp"] sum : tensor<2xbf16>
+// ROUND-NEXT: %[[DW3:.*]] = nn.cast %[[DW2]] : tensor<2xbf16> -> tensor<2xf32>
+// ROUND-NEXT: nn.write %[[DW3]] to @w gradient
+// ROUND-NEXT: %[[DB:.*]] = nn.read @b gradient : tensor<4xf32>
+// ROUND-NEXT: %[[DB1:.*]] = nn.cast %[[DB]] : tensor<4xf32> -> tensor<4xbf16>
+// ROUND-NEXT: %[[DB2:.*]] = dist.all_reduce %[[DB1]] on @mesh["dp"] sum : tensor<4xbf16>
+// ROUND-NEXT: %[[DB3:.*]] = dist.all_reduce %[[DB2]] on @mesh["tp"] sum : tensor<4xbf16>
+// ROUND-NEXT: %[[DB4:.*]] = nn.cast %[[DB3]] : tensor<4xbf16> -> tensor<4xf32>
+// ROUND-NEXT: nn.write %[[DB4]] to @b gradient
+// ROUND-NEXT: return
+// Loss and count are not.
+// ROUND-LABEL: func.func @optimizer_0()
+// ROUND: dist.all_reduce {{.*}} on @mesh["dp"] sum : tensor<f32>
+// ROUND: dist.all_reduce {{.*}} on @mesh["dp"] sum : tensor<f32>
 
 // CHECK-LABEL: func.func @optimizer_0() attributes {pipe.function = #pipe.function<optimizer, 0>}
 // The loss is divided by the number of targets of the global batch.

@@ -2,6 +2,8 @@
 // RUN: plait-opt %s --nn-pack-parameters --nn-build-optimizer -split-input-file | FileCheck %s --check-prefix=WHOLE
 // RUN: plait-opt %s --plait-configure=zero=1 --nn-pack-parameters=bucket=64 --nn-build-optimizer -split-input-file | FileCheck %s --check-prefix=BUCKETS
 // RUN: plait-opt %s --plait-configure="zero=1 global-batch=4" --nn-pack-parameters --nn-build-optimizer --dist-partition --canonicalize --cse --pipe-schedule --plan-form-clusters --plan-place-buffers -split-input-file | FileCheck %s --check-prefix=PLACE
+// RUN: plait-opt %s --plait-configure="zero=1 reduce-precision=bf16" --nn-pack-parameters=bucket=64 --nn-build-optimizer -split-input-file | FileCheck %s --check-prefix=ROUND
+// RUN: plait-opt %s --plait-configure=reduce-precision=bf16 --nn-pack-parameters=bucket=64 --nn-build-optimizer -split-input-file | FileCheck %s --check-prefix=CUT
 // Any number that the option has is a size, also one that cannot be doubled.
 // RUN: plait-opt %s --plait-configure=zero=1 --nn-pack-parameters=bucket=9223372036854775807 --nn-build-optimizer -split-input-file | FileCheck %s
 // RUN: not plait-opt %s --plait-configure=zero=1 --nn-pack-parameters=bucket=-1 -split-input-file 2>&1 | FileCheck %s --check-prefix=SIZE
@@ -19,6 +21,10 @@
 // BUCKETS: nn.pack @pack0.0 rank 0 [@a, @b] at [0, 64] divided on @mesh["dp"] : tensor<4x32xf32>
 // BUCKETS: nn.pack @pack0.1 rank 0 [@c] at [0] : tensor<1x32xf32>
 // BUCKETS: nn.pack @pack0.2 rank 0 [@d] at [0] divided on @mesh["dp"] : tensor<4x32xf32>
+// What is rounded before it is summed is cut as well, divided or not.
+// CUT: nn.pack @pack0.0 rank 0 [@a, @b] at [0, 64] : tensor<1x128xf32>
+// CUT: nn.pack @pack0.1 rank 0 [@c] at [0] : tensor<1x32xf32>
+// CUT: nn.pack @pack0.2 rank 0 [@d] at [0] : tensor<1x128xf32>
 #v = #dist.sharding<@mesh, [{}]>
 #m = #dist.sharding<@mesh, [{}, {}]>
 #dv = #dist.sharding<@mesh, [{}], partial = {"dp", "tp"}>
@@ -63,6 +69,18 @@ func.func @backward_0(%a: tensor<10x5xf32, #dm> {pipe.port = #pipe.port<residual
 // BUCKETS-LABEL: func.func @reduce_0()
 // BUCKETS: nn.read @pack0.2 gradient
 // BUCKETS: nn.read @pack0.0 gradient
+// CUT-LABEL: func.func @reduce_0()
+// CUT: nn.read @pack0.2 gradient
+// CUT: nn.read @pack0.1 gradient
+// CUT: nn.read @pack0.0 gradient
+// ROUND-LABEL: func.func @reduce_0()
+// ROUND-NEXT: %[[G:.*]] = nn.read @pack0.2 gradient : tensor<4x32xf32>
+// ROUND-NEXT: %[[C:.*]] = nn.cast %[[G]] : tensor<4x32xf32> -> tensor<4x32xbf16>
+// ROUND-NEXT: %[[P:.*]] = dist.reduce_scatter %[[C]] on @mesh["dp"] sum dim 0 : tensor<4x32xbf16> -> tensor<1x32xbf16>
+// ROUND-NEXT: %[[R:.*]] = dist.all_reduce %[[P]] on @mesh["tp"] sum : tensor<1x32xbf16> -> tensor<1x32xbf16>
+// ROUND-NEXT: %[[W:.*]] = nn.cast %[[R]] : tensor<1x32xbf16> -> tensor<1x32xf32>
+// ROUND-NEXT: nn.write %[[W]] to @pack0.2 reduced : tensor<1x32xf32>
+// ROUND-NEXT: nn.read @pack0.1 gradient
 // In place after the first.
 // PLACE-LABEL: func.func @reduce_0()
 // PLACE-SAME: plan.slot_bytes = array<i64: 0>

@@ -353,6 +353,8 @@ const Case structureCases[] = {
      "the cluster's devices have a peak of nan FLOP/s"},
     {"Precision", [](P &p) { p.precision = "fp8"; },
      "precision 'fp8' is unknown"},
+    {"ReducePrecision", [](P &p) { p.reduce_precision = "fp16"; },
+     "reduce-precision 'fp16' is unknown, known are fp32 and bf16"},
     {"ComputeType",
      [](P &p) { p.programs[0]->shards[0]->compute_dtype = fb::DType::I32; },
      "shard of 'weight' computes in dtype 2"},

@@ -245,6 +245,25 @@ TEST(Estimate, OverlapHidesCommunication) {
   EXPECT_LT(setting.run().dataSeconds, exposed.dataSeconds);
 }
 
+/// Latency apart. Rounding and widening take time, and what is two bytes
+/// already has none of it.
+TEST(Estimate, SumsInBf16SendHalfOfTheBytes) {
+  Setting setting;
+  setting.configuration.data = 16;
+  setting.training.framework.overlapGradients = false;
+  Estimate whole = setting.run();
+  setting.training.reducePrecision = Precision::BF16;
+  Estimate half = setting.run();
+  EXPECT_NEAR(half.dataSeconds, whole.dataSeconds / 2,
+              0.02 * whole.dataSeconds);
+  EXPECT_GT(half.optimizerSeconds, whole.optimizerSeconds);
+  setting.training.fp32Gradients = false;
+  Estimate rounded = setting.run();
+  setting.training.reducePrecision = Precision::FP32;
+  EXPECT_EQ(setting.run().dataSeconds, rounded.dataSeconds);
+  EXPECT_EQ(setting.run().optimizerSeconds, rounded.optimizerSeconds);
+}
+
 /// In a V the first and the last virtual stage are on one rank, which holds one
 /// copy: there is nothing to add up.
 TEST(Estimate, ATiedTableIsAddedUpBetweenRanks) {

@@ -71,6 +71,18 @@ static double replicaSeconds(CollectiveKind kind, double bytes,
                                      context.contextGroup(), context.cluster);
 }
 
+/// Of gradients that are reduced in fewer bytes: rounded before, and widened
+/// again where they are needed. It happens where the sums do, beside the
+/// backward pass.
+static double roundingSeconds(const StepLoad &load, const Context &context) {
+  double gradient = context.gradientBytes(), reduced = context.reducedBytes();
+  if (reduced >= gradient)
+    return 0;
+  double shards = context.configuration.zero >= 1 ? context.divisions() : 1;
+  double bytes = (gradient + reduced) * (1 + 1 / shards);
+  return memoryCost(load.parameters * bytes, context.cluster.device).seconds;
+}
+
 /// A copy of a tied table lives on the rank of the first and on that of the
 /// last stage; their gradients are added up between the two.
 static double getTiedSeconds(const StepLoad &load, const Context &context) {
@@ -93,7 +105,8 @@ static double getShardedSeconds(const StepLoad &load, const Context &context) {
   double gather = replicaSeconds(CollectiveKind::AllGather, bytes, context);
   double reduce =
       replicaSeconds(CollectiveKind::ReduceScatter,
-                     load.parameters * context.reducedBytes(), context);
+                     load.parameters * context.reducedBytes(), context) +
+      roundingSeconds(load, context);
   bool everyTime = framework.reduceEveryMicrobatch;
   double reductions = everyTime ? double(load.microbatches) : 1;
   double m = double(load.microbatches);
@@ -121,7 +134,8 @@ double planner::getDataSeconds(const StepLoad &load, const Context &context) {
   double gradientBytes = load.parameters * context.reducedBytes();
   double reduce = replicaSeconds(zero >= 1 ? CollectiveKind::ReduceScatter
                                            : CollectiveKind::AllReduce,
-                                 gradientBytes, context);
+                                 gradientBytes, context) +
+                  roundingSeconds(load, context);
   Overlap backward{reduce, 0};
   if (framework.overlapGradients && (zero < 2 || framework.overlapsParts))
     backward = overlap(reduce, load.backward, context);
@@ -155,9 +169,6 @@ Cost planner::getOptimizerCost(const StepLoad &load, const Context &context) {
                  (training.precision == Precision::FP32 ? 0 : element) +
                  context.framework().optimizerExtraBytes;
   double shards = context.configuration.zero >= 1 ? context.divisions() : 1;
-  // Rounded before they are summed, and widened again, which is of a part.
-  if (double reduced = context.reducedBytes(); reduced < gradient)
-    bytes += (gradient + reduced) * (1 + shards);
   double norm = collectiveSeconds(
       CollectiveKind::AllReduce, 4,
       context.group(int(context.configuration.ranks()), 1), context.cluster);

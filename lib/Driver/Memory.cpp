@@ -9,13 +9,6 @@
 // the arena, so that a report's rows add up; the peak of a category alone may
 // be larger.
 //
-// A program has every action of a step, and placing it takes time and memory
-// for all of them. Where only the memory is asked for, and there are many
-// microbatches, a few numbers of them say how it goes on: a schedule repeats
-// itself, so that ranks hold the same again, or, as under GPipe, as much more
-// with every microbatch. That packing repeats itself as well cannot be known,
-// but it can be seen: the second step of the line has to be the first.
-//
 //===----------------------------------------------------------------------===//
 
 #include "Memory.h"
@@ -23,10 +16,7 @@
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Transforms/Steps.h"
 
-#include "llvm/Support/MathExtras.h"
-
 #include <algorithm>
-#include <array>
 #include <map>
 
 using namespace mlir;
@@ -85,72 +75,18 @@ Status plait::checkStepSize(int64_t stages, int64_t microbatches) {
               ": give a larger --micro-batch or a smaller --global-batch");
 }
 
-namespace {
-
-/// Numbers of microbatches that stand for all of a step; ascending.
-using Counts = std::array<int64_t, 3>;
-
-} // namespace
-
-/// Whole rounds of the pipeline apart, and of as many as to divide no
-/// alignment; with the remainder of all, so that steps end alike. None where
-/// placing all takes no longer.
-static std::optional<Counts> chooseCounts(int64_t ranks, int64_t microbatches) {
-  constexpr int64_t least = 32; // microbatches; fewer take no time
-  // Behind the beginning of every schedule.
-  constexpr Counts rounds = {4, 5, 6};
-  int64_t round = llvm::alignTo(least, ranks), rest = microbatches % round;
-  Counts counts;
-  int64_t sum = 0;
-  for (size_t i = 0; i < counts.size(); ++i)
-    sum += counts[i] = rounds[i] * round + rest;
-  return sum < microbatches ? std::optional(counts) : std::nullopt;
-}
-
-/// The line through the memory of `placed` at `microbatches`; none where it is
-/// no line.
-static std::optional<std::vector<planner::StageMemory>>
-continueLine(const std::array<std::vector<planner::StageMemory>, 3> &placed,
-             const Counts &counts, int64_t microbatches) {
+std::vector<planner::StageMemory>
+plait::continueMemory(const std::vector<planner::StageMemory> &fewer,
+                      const std::vector<planner::StageMemory> &more,
+                      double steps) {
   using planner::StageMemory;
-  double steps = double(microbatches - counts[2]) / (counts[2] - counts[1]);
-  std::vector<StageMemory> stages = placed[2];
+  std::vector<StageMemory> stages = more;
   for (size_t stage = 0; stage < stages.size(); ++stage)
     for (double StageMemory::*field :
          {&StageMemory::parameters, &StageMemory::gradients,
           &StageMemory::optimizer, &StageMemory::activations,
-          &StageMemory::workspace, &StageMemory::host}) {
-      double first = placed[0][stage].*field, second = placed[1][stage].*field,
-             third = placed[2][stage].*field;
-      // Whole bytes: no rounding.
-      if (third - second != second - first)
-        return std::nullopt;
-      stages[stage].*field += steps * (third - second);
-    }
+          &StageMemory::workspace, &StageMemory::host})
+      stages[stage].*field +=
+          steps * (more[stage].*field - fewer[stage].*field);
   return stages;
-}
-
-FailureOr<PlacedMemory> plait::placeMemory(CompileOptions options,
-                                           int64_t ranks,
-                                           int64_t microbatches) {
-  int64_t all = *options.pins.globalBatch;
-  auto place = [&](int64_t count) -> FailureOr<PlacedMemory> {
-    options.pins.globalBatch = all / microbatches * count;
-    std::shared_ptr<LoweredModel> lowered = lowerModel(options);
-    if (!lowered)
-      return failure();
-    return PlacedMemory{std::move(lowered->memory), count};
-  };
-  if (std::optional<Counts> counts = chooseCounts(ranks, microbatches)) {
-    std::array<std::vector<planner::StageMemory>, 3> placed;
-    for (size_t i = 0; i < placed.size(); ++i) {
-      FailureOr<PlacedMemory> one = place((*counts)[i]);
-      if (failed(one))
-        return failure();
-      placed[i] = std::move(one->stages);
-    }
-    if (auto stages = continueLine(placed, *counts, microbatches))
-      return PlacedMemory{std::move(*stages), counts->back()};
-  }
-  return place(microbatches);
 }

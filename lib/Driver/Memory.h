@@ -42,18 +42,11 @@ std::shared_ptr<LoweredModel> lowerModel(CompileOptions options);
 /// it. `stages` are virtual ones.
 Status checkStepSize(int64_t stages, int64_t microbatches);
 
-struct PlacedMemory {
-  std::vector<planner::StageMemory> stages; // as LoweredModel has it
-  /// The largest number of microbatches that was placed.
-  int64_t microbatches = 0;
-};
-
-/// What lowerModel() would find for `options`, which leave nothing open and
-/// have `microbatches` on a pipeline of `ranks`. Of many, three smaller numbers
-/// are placed; where each stage's memory lies on a line, that is continued,
-/// and else all are placed. Failures have been reported.
-mlir::FailureOr<PlacedMemory> placeMemory(CompileOptions options, int64_t ranks,
-                                          int64_t microbatches);
+/// The line through the memory of `fewer` and `more` microbatches, `steps`
+/// times their difference behind `more`.
+std::vector<planner::StageMemory>
+continueMemory(const std::vector<planner::StageMemory> &fewer,
+               const std::vector<planner::StageMemory> &more, double steps);
 
 } // namespace plait
 

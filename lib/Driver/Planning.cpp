@@ -28,6 +28,7 @@
 #include "plait/Plan/Files.h"
 #include "plait/Planner/Profile.h"
 #include "plait/Planner/Report.h"
+#include "plait/Schedule/Generators.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -175,6 +176,7 @@ private:
   FailureOr<OwningOpRef<ModuleOp>> importModel(int64_t batch);
   Status setAttention();
   bool canPlace(const Configuration &choice) const;
+  Status checkSize(const Configuration &choice) const;
   Status place(planner::SearchResult &result);
   Status tell(const planner::SearchResult &result);
   Result<std::string> answerWhyNot(const planner::SearchResult &result);
@@ -308,42 +310,59 @@ bool Planning::canPlace(const Configuration &choice) const {
          training.precision != Precision::FP16 && makeSettings(options).ok();
 }
 
+/// As a compilation will.
+Status Planning::checkSize(const Configuration &choice) const {
+  Status size = checkStepSize(int64_t(choice.pipeline) * choice.chunks,
+                              choice.microbatches(training));
+  return size.ok() ? size
+                   : fail("the choice (", planner::print(choice),
+                          ") cannot be compiled: ", size.message());
+}
+
+/// Whether one microbatch is through before the next one begins, on one rank.
+/// Then each is placed where the one before it was, since nothing else is live
+/// at its time: a step of more only has larger inputs.
+static bool runsOneByOne(const Configuration &choice) {
+  Result<const schedule::Generator *> generator =
+      schedule::findGenerator(choice.schedule);
+  return choice.pipeline == 1 && choice.chunks == 1 && generator.ok() &&
+         (*generator)->memoryBound({1, 1, /*microbatches=*/2}, 0, 0) == 1;
+}
+
 /// Replaces the estimated memory by the compiler's placement. Lowers the model
 /// as the compilation will; where there is a compilation, it goes on from there
-/// instead of lowering a second time.
+/// instead of lowering a second time. For a prediction alone, few microbatches
+/// stand for all where they run one by one.
 Status Planning::place(planner::SearchResult &result) {
   if (options.progress)
     showProgress("placing the memory of the choice");
-  // A copy: whether this is the choice is not known before its memory is.
-  CompileOptions chosen = options;
   const Configuration &choice = result.configuration;
-  pin(choice, training.precision, chosen);
-  std::string name = "the choice (" + planner::print(choice) + ")";
-  int64_t microbatches = choice.microbatches(training);
-  FailureOr<PlacedMemory> placed = failure();
-  if (!planning.compiles) {
-    placed = placeMemory(std::move(chosen), choice.pipeline, microbatches);
-  } else {
-    Status size =
-        checkStepSize(int64_t(choice.pipeline) * choice.chunks, microbatches);
-    if (!size.ok())
-      return fail(name, ": ", size.message());
-    lowered = lowerModel(std::move(chosen));
-    if (lowered)
-      placed = PlacedMemory{lowered->memory, microbatches};
-  }
-  if (failed(placed))
-    return fail(name, " does not compile");
-  if (placed->microbatches < microbatches)
-    result.notes.push_back(
-        "memory is as the compiler places " +
-        std::to_string(placed->microbatches) + " of the step's " +
-        std::to_string(microbatches) +
-        " microbatches, in which it repeats itself, continued");
+  // A copy: whether this is the choice is not known before its memory is.
+  auto lower = [&](int64_t microbatches) {
+    CompileOptions chosen = options;
+    pin(choice, training.precision, chosen);
+    chosen.pins.globalBatch = microbatches * choice.microBatch * choice.data;
+    return lowerModel(std::move(chosen));
+  };
+  // Inputs of as many are whole lines of memory.
+  constexpr int64_t few = 32;
+  int64_t all = choice.microbatches(training), some = all;
+  if (!planning.compiles && all > 3 * few && runsOneByOne(choice))
+    some = few + all % few;
+  std::shared_ptr<LoweredModel> placed = lower(some), more;
+  if (placed && some < all)
+    more = lower(some + few);
+  if (!placed || (some < all && !more))
+    return fail("the choice (", planner::print(choice), ") does not compile");
+  result.estimate.memory = placed->memory;
+  if (more)
+    result.estimate.memory = continueMemory(placed->memory, more->memory,
+                                            double(all - some - few) / few);
   // Beside the arena, as the estimate counts it.
-  for (planner::StageMemory &memory : placed->stages)
+  for (planner::StageMemory &memory : result.estimate.memory)
     memory.reserved = cluster.device.reservedBytes;
-  result.estimate.memory = std::move(placed->stages);
+  if (planning.compiles)
+    lowered = std::move(placed);
   return Status::success();
 }
 
@@ -371,6 +390,13 @@ Result<planner::SearchResult> Planning::search() {
     // An estimate is the last word where nothing can be placed.
     if (!result.ok() || !canPlace(result->configuration))
       return result;
+    if (Status size = checkSize(result->configuration); !size.ok()) {
+      if (planning.compiles)
+        return size;
+      result->notes.push_back("memory is estimated, inputs not counted: " +
+                              size.message());
+      return result;
+    }
     // 2. What the compiler makes of it.
     double estimated = result->estimate.peakMemory();
     double estimatedOnHost = result->estimate.hostMemory();

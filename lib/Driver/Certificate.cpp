@@ -38,7 +38,7 @@ static CertificatePtr createCertificate() {
 /// As if it had been read from the dump of phase import. Of the text without
 /// locations, so that the dump of the model has the same hash.
 static uint64_t hashText(ModuleOp model) {
-  setPhase(model, Phase::Import);
+  setPhase(model, Phase::Import, /*mesh=*/"");
   keepOrigins(model);
   std::string text;
   llvm::raw_string_ostream out(text);

@@ -24,6 +24,7 @@
 #include "plait/Planner/DescribeCluster.h"
 #include "plait/Schedule/Csv.h"
 #include "plait/Schedule/Generators.h"
+#include "plait/Transforms/Passes.h"
 #include "plait/Transforms/Pipelines.h"
 #include "plait/Transforms/Steps.h"
 
@@ -306,6 +307,12 @@ void Compilation::tellOfUnfused() const {
 }
 
 LogicalResult Compilation::runTo(Phase last, bool verifies) {
+  // No phase begins that would look at what is there.
+  if (last != Phase::Import && getPhase(*module) == last) {
+    PassManager manager(context.get());
+    manager.addPass(createVerifyPhasePass());
+    return manager.run(*module);
+  }
   for (Phase phase : getPhases()) {
     // What a model is has to be checked, whoever has imported it.
     Phase reached = getPhase(*module);

@@ -94,12 +94,7 @@ Result<Layout> plait::parseMesh(llvm::StringRef text) {
 
 /// Through the text, so that a module's mesh has the same rules as an option.
 Result<Layout> plait::getLayout(dist::MeshOp mesh) {
-  // As --mesh would have it.
-  std::string text;
-  for (auto [name, size] : llvm::zip_equal(
-           mesh.getAxes().getAsRange<StringAttr>(), mesh.getSizes()))
-    text += (text.empty() ? "" : ",") + name.str() + "=" + std::to_string(size);
-  return parseMesh(text);
+  return parseMesh(mesh.getText());
 }
 
 /// The symbol that shardings refer to is @mesh.

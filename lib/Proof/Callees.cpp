@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Where values lie is what passes have written down: "slot N" is the caller's
-// N-th buffer, every other name a buffer of the program. Before phase `lower`
-// nothing lies anywhere.
+// Where values lie is what passes have written down: in a slot, which is the
+// caller's, or in a buffer of the program. Before phase `lower` nothing lies
+// anywhere.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,8 +23,8 @@ using namespace plait::proof;
 /// In no slot: in a buffer of the program, or nowhere yet.
 static SlotBytes getSlotBytes(plan::PlaceAttr place, Value value) {
   SlotBytes bytes;
-  StringRef text = place ? place.getBuffer().getValue() : StringRef();
-  if (text.consume_front("slot ") && !text.getAsInteger(10, bytes.slot)) {
+  if (place && place.isInSlot()) {
+    bytes.slot = place.getSlot();
     bytes.begin = place.getOffset();
     bytes.end = bytes.begin + plan::getStoredBytes(value);
   }
@@ -87,7 +87,7 @@ SmallVector<SlotBytes> Callees::findWrites(func::FuncOp function) {
       if (bytes.slot >= 0)
         found.push_back(bytes);
       else if (place)
-        named.insert(place.getBuffer());
+        named.insert(place.getBuffer().getAttr());
     }
   llvm::sort(found, [](const SlotBytes &a, const SlotBytes &b) {
     return std::pair(a.slot, a.begin) < std::pair(b.slot, b.begin);

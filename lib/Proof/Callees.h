@@ -34,7 +34,7 @@ struct Adding {
 
 /// Bytes of a slot; `slot` is -1 for what lies in none.
 struct SlotBytes {
-  int slot = -1;
+  int64_t slot = -1;
   int64_t begin = 0, end = 0;
 };
 

@@ -39,30 +39,37 @@ using nn::Slot;
 
 namespace {
 
-/// A range of bytes in a buffer.
+/// What bytes are counted in: a slot of the caller, or (-1) a buffer of the
+/// program.
+using SlotOrBuffer = std::pair<int64_t, StringAttr>;
+
+/// A range of bytes.
 ///
-/// In the buffer's own bytes. Two places are equal only if they have the same
-/// bytes.
+/// In the bytes of the slot or buffer. Two places are equal only if they have
+/// the same bytes.
 struct Place {
-  StringAttr buffer;
+  SlotOrBuffer in;
   int64_t begin, end;
 
   bool operator==(const Place &) const = default;
+  bool isInSlot() const { return in.first >= 0; }
+  StringAttr getBuffer() const { return in.second; }
   bool overlaps(const Place &other) const {
-    return buffer == other.buffer && begin < other.end && other.begin < end;
+    return in == other.in && begin < other.end && other.begin < end;
   }
   std::string print() const {
-    return ("bytes " + Twine(begin) + " to " + Twine(end) + " of \"" +
-            buffer.getValue() + "\"")
-        .str();
+    std::string bytes =
+        ("bytes " + Twine(begin) + " to " + Twine(end) + " of ").str();
+    return isInSlot() ? bytes + "slot " + std::to_string(in.first)
+                      : bytes + '"' + getBuffer().str() + '"';
   }
 };
 
 /// Who wrote the bytes of a buffer last, and when.
 ///
-/// A map of disjoint intervals for each buffer. A write splits the intervals at
-/// its two ends and replaces those between, so it costs O(log n) and what it
-/// removes was inserted once.
+/// A map of disjoint intervals for each slot or buffer. A write splits the
+/// intervals at its two ends and replaces those between, so it costs O(log n)
+/// and what it removes was inserted once.
 class Memory {
 public:
   struct Write {
@@ -75,7 +82,7 @@ public:
 
   /// `write.end` has to be the place's end.
   void write(const Place &place, Write write) {
-    Writes &writes = buffers[place.buffer];
+    Writes &writes = memory[place.in];
     split(writes, place.begin);
     split(writes, place.end);
     writes.erase(writes.lower_bound(place.begin),
@@ -86,7 +93,7 @@ public:
   const Write *find(const Place &place,
                     llvm::function_ref<bool(const Write &)> has) {
     // The interval before may reach into the place.
-    Writes &writes = buffers[place.buffer];
+    Writes &writes = memory[place.in];
     auto it = writes.upper_bound(place.begin);
     if (it != writes.begin())
       --it;
@@ -111,7 +118,7 @@ private:
     writes[at] = rest;
   }
 
-  llvm::DenseMap<StringAttr, Writes> buffers;
+  llvm::DenseMap<SlotOrBuffer, Writes> memory;
 };
 
 /// Buffers that are there for the whole step, by what all functions use them
@@ -159,9 +166,9 @@ private:
   Standing &standing;
   Report &report;
   ArrayRef<int64_t> slotBytes;
-  llvm::DenseMap<StringAttr, SmallVector<Place, 1>> arguments; // by buffer
-  unsigned time = 0;                                           // counts ops
-  Memory written;                                              // so far
+  llvm::DenseMap<SlotOrBuffer, SmallVector<Place, 1>> arguments;
+  unsigned time = 0; // counts ops
+  Memory written;    // so far
   llvm::DenseMap<Value, Known> known;
 };
 
@@ -175,20 +182,21 @@ static int64_t getBytes(Type type) {
 
 /// Puts what `op` computes, or what is given to the function, at its place.
 ///
-/// Buffers called "slot N" are the caller's, and their sizes are declared on
-/// the function; the sizes of named buffers are the verifier's matter.
+/// Slots are the caller's, and their sizes are declared on the function; the
+/// sizes of buffers are the verifier's matter.
 LogicalResult Frame::bind(Value value, plan::PlaceAttr attr, Operation *op) {
-  Place place{attr.getBuffer(), attr.getOffset(),
+  int64_t slot = attr.getSlot();
+  StringAttr buffer =
+      attr.isInSlot() ? StringAttr() : attr.getBuffer().getAttr();
+  Place place{{slot, buffer},
+              attr.getOffset(),
               attr.getOffset() + plan::getStoredBytes(value)};
-  StringRef text = place.buffer.getValue();
-  unsigned slot = 0;
-  bool isSlot = text.consume_front("slot ") && !text.getAsInteger(10, slot);
-  if (place.begin < 0)
-    return report.wrong(op)
-           << "has " << place.print() << ", which begins before its buffer";
-  if (isSlot && (slot >= slotBytes.size() || place.end > slotBytes[slot]))
-    return report.wrong(op) << "has " << place.print() << ", which has "
-                            << (slot < slotBytes.size() ? slotBytes[slot] : 0);
+  if (place.isInSlot()) {
+    int64_t bytes = slot < int64_t(slotBytes.size()) ? slotBytes[slot] : 0;
+    if (place.end > bytes)
+      return report.wrong(op)
+             << "has " << place.print() << ", which has " << bytes;
+  }
   known[value] = {place, time};
   return success();
 }
@@ -316,7 +324,7 @@ LogicalResult Frame::checkResults(Operation *op) {
       continue;
     // 1. Arguments.
     const Place &place = own->second.place;
-    auto given = arguments.find(place.buffer);
+    auto given = arguments.find(place.in);
     if (given != arguments.end() &&
         llvm::any_of(given->second, [&](const Place &argument) {
           return place.overlaps(argument);
@@ -367,14 +375,15 @@ Place Frame::findHome(StringRef symbol, Slot slot, Type type) const {
   }
   auto buffer = StringAttr::get(type.getContext(),
                                 holder + " " + nn::stringifySlot(slot));
-  return {buffer, begin, begin + getBytes(type)};
+  return {{-1, buffer}, begin, begin + getBytes(type)};
 }
 
 /// Numbers of the trainer lie in the order in which the plan file lists them.
 Place Frame::findHome(const nn::StepMemory &memory, Type type) const {
   auto find = [&](StringRef buffer, int index) {
     int64_t begin = index * int64_t(sizeof(float));
-    return Place{StringAttr::get(type.getContext(), buffer), begin,
+    return Place{{-1, StringAttr::get(type.getContext(), buffer)},
+                 begin,
                  begin + getBytes(type)};
   };
   switch (memory.kind) {
@@ -410,7 +419,7 @@ LogicalResult Frame::checkHome(Operation *op, const nn::StepMemory &memory,
                             << (own == known.end() ? std::string("no place")
                                                    : own->second.place.print())
                             << ", but it lies at " << home.print();
-  standing.homes.try_emplace(home.buffer, op);
+  standing.homes.try_emplace(home.getBuffer(), op);
   if (op->getNumResults() == 0) {
     written.write(home, {home.end, own->second.time, op, true});
     return success();
@@ -446,11 +455,11 @@ static bool isTable(Operation *op) {
 /// to be the same op: same name, types and properties.
 LogicalResult Frame::checkTable(Operation *op) {
   auto own = known.find(op->getResult(0));
-  if (own == known.end() ||
-      own->second.place.buffer.getValue().starts_with("slot "))
+  if (own == known.end() || own->second.place.isInSlot())
     return checkResults(op);
   Operation *other =
-      standing.tables.try_emplace(own->second.place.buffer, op).first->second;
+      standing.tables.try_emplace(own->second.place.getBuffer(), op)
+          .first->second;
   bool isSame =
       own->second.place.begin == 0 && op->getName() == other->getName() &&
       op->getResultTypes() == other->getResultTypes() &&
@@ -482,7 +491,7 @@ LogicalResult Frame::checkAccess(Operation *op) {
 LogicalResult Frame::checkLeft(Operation *op, Value value) {
   auto own = known.find(value);
   if (own == known.end() || comesFromOutside(op) ||
-      own->second.place.buffer.getValue().starts_with("slot "))
+      own->second.place.isInSlot())
     return success();
   const Memory::Write *other =
       written.find(own->second.place, [&](const Memory::Write &write) {
@@ -509,7 +518,7 @@ LogicalResult Frame::run() {
       auto port = function.getArgAttrOfType<pipe::PortAttr>(
           argument.getArgNumber(), pipe::kPortAttr);
       if (!port || port.getKind() != pipe::PortKind::Residual)
-        arguments[place.getBuffer()].push_back(known[argument].place);
+        arguments[known[argument].place.in].push_back(known[argument].place);
     }
   for (Operation &op : function.getBody().front()) {
     // 2. Operands, then results.

@@ -129,7 +129,7 @@ private:
   LogicalResult endStep(Rank &rank, plan::ActionOp action);
   FailureOr<Buffer *> use(Rank &rank, plan::ActionOp action, Attribute name);
   LogicalResult checkStanding(Rank &rank);
-  FailureOr<Buffer *> locate(Rank &rank, plan::ActionOp action, int slot,
+  FailureOr<Buffer *> locate(Rank &rank, plan::ActionOp action, int64_t slot,
                              const Twine &what);
   LogicalResult overwrite(Rank &rank, plan::ActionOp action, Buffer &buffer,
                           int64_t begin, int64_t end);
@@ -260,8 +260,8 @@ static Thing getThing(pipe::PortAttr port, int64_t stage, int64_t microbatch) {
 ///
 /// Fails where that lies in no slot: a call could not hand it over.
 FailureOr<Buffer *> Programs::locate(Rank &rank, plan::ActionOp action,
-                                     int slot, const Twine &what) {
-  if (slot < 0 || slot >= int(action.getBuffers().size())) {
+                                     int64_t slot, const Twine &what) {
+  if (slot < 0 || slot >= int64_t(action.getBuffers().size())) {
     report.wrong(action) << what << " lies in no slot of the function";
     return failure();
   }

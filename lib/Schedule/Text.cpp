@@ -6,10 +6,10 @@
 //===----------------------------------------------------------------------===//
 //
 // The text form of Schedule.h, in both directions, from one table of spellings,
-// so that whatever is printed is read again as the same action. Reading checks
-// what a single word can be wrong about (an unknown name, an index out of
-// range, a message that leaves the pipeline) and fills in the peer, which the
-// text does not repeat. Whether the words together are a schedule that ends,
+// so that whatever is printed is read again as the same action. Then actions
+// are placed: checked for what a single one can be wrong about (an index out of
+// range, a message that leaves the pipeline), and given the peer, which the
+// text does not repeat. Whether they are together a schedule that ends,
 // Verify.cpp says.
 //
 //===----------------------------------------------------------------------===//
@@ -17,6 +17,7 @@
 #include "Messages.h"
 
 #include <charconv>
+#include <limits>
 
 using namespace plait;
 using namespace plait::schedule;
@@ -98,7 +99,7 @@ std::string schedule::print(const Action &action) {
   return text += std::to_string(action.microbatch);
 }
 
-std::string schedule::print(const std::vector<Action> &actions) {
+std::string schedule::print(std::span<const Action> actions) {
   std::string text;
   for (const Action &action : actions) {
     if (!text.empty())
@@ -118,8 +119,7 @@ std::string schedule::print(const Schedule &schedule) {
 /// Whether there are numbers decides along with the name: `REDUCE0` and a bare
 /// `F` are no actions, and neither is `1REDUCE`, since what happens once a step
 /// belongs to no chunk.
-Result<Action> schedule::parseAction(const Problem &problem, uint32_t rank,
-                                     std::string_view word) {
+Result<Action> schedule::parseAction(std::string_view word) {
   auto [chunk, name, microbatch] = splitWord(word);
   const Spelling *found = nullptr;
   for (const Spelling &spelling : spellings)
@@ -128,75 +128,81 @@ Result<Action> schedule::parseAction(const Problem &problem, uint32_t rank,
       found = &spelling;
   if (!found)
     return fail("'", word, "' is not a schedule action");
-
   Action action;
   action.kind = found->kind;
   action.direction = found->direction;
-  if (!chunk.empty() &&
-      (!parseNumber(chunk, action.chunk) || action.chunk >= problem.chunks))
-    return fail("'", word, "' names chunk ", chunk, ", the schedule has ",
-                problem.chunks);
-  if (found->numbered && (!parseNumber(microbatch, action.microbatch) ||
-                          action.microbatch >= problem.microbatches))
-    return fail("'", word, "' names microbatch ", microbatch,
-                ", the schedule has ", problem.microbatches);
-  if (!action.isTransfer())
-    return action;
-  // The peer follows from where the neighbouring stage is; none means that the
-  // message leaves the pipeline or that both stages are on this rank.
-  auto peer = peerOf(problem, rank, action.chunk, action.direction,
-                     action.kind == ActionKind::Recv);
-  if (!peer)
-    return fail("'", word, "' on rank ", rank,
-                " has no other rank to exchange a message with");
-  action.peer = *peer;
+  if ((!chunk.empty() && !parseNumber(chunk, action.chunk)) ||
+      (found->numbered && !parseNumber(microbatch, action.microbatch)))
+    return fail("'", word, "' has a number above ",
+                std::numeric_limits<uint32_t>::max());
   return action;
 }
 
 /// One pass over the line. The failure counts actions and not columns, because
 /// that is how verify and the simulator name them, too.
-Result<std::vector<Action>> schedule::parseActions(const Problem &problem,
-                                                   uint32_t rank,
-                                                   std::string_view line) {
+Result<std::vector<Action>> schedule::parseActions(std::string_view line) {
   constexpr std::string_view blanks = " \t\r";
   std::vector<Action> actions;
   size_t begin = line.find_first_not_of(blanks);
   while (begin != std::string_view::npos) {
     size_t end = std::min(line.find_first_of(blanks, begin), line.size());
-    Result<Action> action =
-        parseAction(problem, rank, line.substr(begin, end - begin));
+    Result<Action> action = parseAction(line.substr(begin, end - begin));
     if (!action.ok())
-      return fail("rank ", rank, ", action ", actions.size(), ": ",
-                  action.status().message());
+      return fail("action ", actions.size(), ": ", action.status().message());
     actions.push_back(*action);
     begin = line.find_first_not_of(blanks, end);
   }
   return actions;
 }
 
-/// The number of lines is checked twice: a line too many before it is parsed,
-/// since it names a rank that peerOf must not be asked about, and too few at
-/// the end. The last line may lack its newline; an empty line is a rank without
-/// actions, which verify refuses.
+/// What a single action can be wrong about on `rank`; sets its peer.
+static Status place(const Problem &problem, uint32_t rank, Action &action) {
+  if (action.chunk >= problem.chunks)
+    return fail("'", print(action), "' names chunk ", action.chunk,
+                ", the schedule has ", problem.chunks);
+  if (action.microbatch >= problem.microbatches)
+    return fail("'", print(action), "' names microbatch ", action.microbatch,
+                ", the schedule has ", problem.microbatches);
+  if (!action.isTransfer())
+    return Status::success();
+  // The peer follows from where the neighbouring stage is; none means that the
+  // message leaves the pipeline or that both stages are on this rank.
+  auto peer = peerOf(problem, rank, action.chunk, action.direction,
+                     action.kind == ActionKind::Recv);
+  if (!peer)
+    return fail("'", print(action), "' on rank ", rank,
+                " has no other rank to exchange a message with");
+  action.peer = *peer;
+  return Status::success();
+}
+
+Result<Schedule>
+schedule::placeActions(const Problem &problem, std::string kind,
+                       std::vector<std::vector<Action>> ranks) {
+  PLAIT_RETURN_IF_ERROR(problem.check());
+  if (ranks.size() != problem.stages)
+    return fail("there are actions of ", ranks.size(), " ranks, expected ",
+                problem.stages);
+  for (uint32_t rank = 0; rank < ranks.size(); ++rank)
+    for (size_t i = 0; i < ranks[rank].size(); ++i)
+      if (Status status = place(problem, rank, ranks[rank][i]); !status.ok())
+        return fail("rank ", rank, ", action ", i, ": ", status.message());
+  return Schedule{problem, std::move(kind), std::move(ranks)};
+}
+
+/// The last line may lack its newline; an empty line is a rank without actions,
+/// which verify refuses.
 Result<Schedule> schedule::parseSchedule(const Problem &problem,
                                          std::string kind,
                                          std::string_view text) {
-  PLAIT_RETURN_IF_ERROR(problem.check());
-  Schedule schedule{problem, std::move(kind), {}};
+  std::vector<std::vector<Action>> ranks;
   while (!text.empty()) {
     size_t end = std::min(text.find('\n'), text.size());
-    if (schedule.ranks.size() == problem.stages)
-      return fail("schedule text has more than ", problem.stages,
-                  " lines, expected one per stage");
-    auto actions =
-        parseActions(problem, schedule.ranks.size(), text.substr(0, end));
+    auto actions = parseActions(text.substr(0, end));
     if (!actions.ok())
-      return actions.status();
-    schedule.ranks.push_back(std::move(*actions));
+      return fail("rank ", ranks.size(), ", ", actions.status().message());
+    ranks.push_back(std::move(*actions));
     text.remove_prefix(std::min(end + 1, text.size()));
   }
-  if (schedule.ranks.size() != problem.stages)
-    return fail("schedule text has ", schedule.ranks.size(),
-                " lines, expected ", problem.stages);
-  return schedule;
+  return placeActions(problem, std::move(kind), std::move(ranks));
 }

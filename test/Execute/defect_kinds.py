@@ -301,7 +301,7 @@ def read_place(lines: Lines) -> Iterator[Change]:
 @kind("gradient-place", "a gradient is put where another one lies")
 def gradient_place(lines: Lines) -> Iterator[Change]:
     last = ""
-    for at, match in each(lines, r'(#plan\.place<"[^"]* gradient", \d+>)'):
+    for at, match in each(lines, r'(#plan\.place<@"[^"]* gradient", \d+>)'):
         if last and last != match[1] and "nn.read" not in lines[at]:
             yield replaced(lines, at, lines[at].replace(match[1], last))
         last = match[1]
@@ -359,7 +359,7 @@ def swap_ports(lines: Lines) -> Iterator[Change]:
 
 @kind("wrong-slot", "an argument is looked for where another one lies")
 def wrong_slot(lines: Lines) -> Iterator[Change]:
-    place = re.compile(r'residual \d+>, plan\.place = (#plan\.place<"slot \d+", \d+>)')
+    place = re.compile(r'residual \d+>, plan\.place = (#plan\.place<slot \d+, \d+>)')
     for at, _ in each(lines, r"^ *func\.func "):
         found = place.findall(lines[at])
         for one, other in zip(found, found[1:]):
@@ -378,7 +378,7 @@ def tokens_for_targets(lines: Lines) -> Iterator[Change]:
 
 @kind("overlap", "a result lies over something that is still needed")
 def overlap(lines: Lines) -> Iterator[Change]:
-    place = r'plan\.places = \[(#plan\.place<"slot \d+", \d+>)\]'
+    place = r'plan\.places = \[(#plan\.place<slot \d+, \d+>)\]'
     before: list[tuple[str, str]] = []  # results and their places
     for at, line in enumerate(lines):
         if "func.func" in line:
@@ -412,7 +412,7 @@ def other_move(lines: Lines) -> Iterator[Change]:
 
 @kind("other-fetch", "what comes from the host is written where the last one is in use")
 def other_fetch(lines: Lines) -> Iterator[Change]:
-    place = r'plan\.move +from_host .*plan\.places = \[(#plan\.place<"slot \d+", \d+>)\]'
+    place = r'plan\.move +from_host .*plan\.places = \[(#plan\.place<slot \d+, \d+>)\]'
     last = ""
     for at, line in enumerate(lines):
         if "func.func" in line:
@@ -434,8 +434,8 @@ def over_argument(lines: Lines) -> Iterator[Change]:
     residuals = False
     for at, line in enumerate(lines):
         if "func.func" in line:
-            residuals = any('"slot 0"' in own[3] for own in re.findall(RESIDUAL, line))
-        new = re.sub(r'(plan\.places = \[#plan\.place<)"slot (?!0)\d+", \d+', r'\1"slot 0", 0', line)
+            residuals = any('<slot 0,' in own[3] for own in re.findall(RESIDUAL, line))
+        new = re.sub(r'(plan\.places = \[#plan\.place<)slot (?!0)\d+, \d+', r'\1slot 0, 0', line)
         if new != line and not residuals:
             yield replaced(lines, at, new)
 

@@ -13,25 +13,25 @@ from collections.abc import Iterator
 
 from defect_text import Change, Lines, each, kind, replaced, textual
 
-textual("scalar-of-slot", "a number of the trainer is read where the step computes", r'(nn\.step_scalar .*#plan\.place<)"scalars", \d+', r'\1"slot 0", 0')
+textual("scalar-of-slot", "a number of the trainer is read where the step computes", r'(nn\.step_scalar .*#plan\.place<)@scalars, \d+', r'\1slot 0, 0')
 
 
 @kind("other-scalar", "a number of the trainer is read where another one lies")
 def other_scalar(lines: Lines) -> Iterator[Change]:
-    for at, match in each(lines, r'nn\.step_scalar .*"scalars", (\d+)'):
+    for at, match in each(lines, r'nn\.step_scalar .*@scalars, (\d+)'):
         other = 8 if match[1] != "8" else 4
-        yield replaced(lines, at, re.sub(r'("scalars", )\d+', rf"\g<1>{other}", lines[at]))
+        yield replaced(lines, at, re.sub(r'(@scalars, )\d+', rf"\g<1>{other}", lines[at]))
 
 
 @kind("swap-metrics", "two numbers are told where the other one is looked for")
 def swap_metrics(lines: Lines) -> Iterator[Change]:
-    found = [(at, match[1]) for at, match in each(lines, r'<"metrics", (\d+)>')]
+    found = [(at, match[1]) for at, match in each(lines, r'<@metrics, (\d+)>')]
     for (one, first), (other, second) in zip(found, found[1:]):
         if first == second or one == other:
             continue
         new = list(lines)
         for at, number in ((one, second), (other, first)):
-            new[at] = re.sub(r'(<"metrics", )\d+', rf"\g<1>{number}", lines[at])
+            new[at] = re.sub(r'(<@metrics, )\d+', rf"\g<1>{number}", lines[at])
         yield one, new
 
 

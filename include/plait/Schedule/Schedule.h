@@ -36,6 +36,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -186,18 +187,24 @@ double peakActivations(const Schedule &schedule);
 // peer of a message is not written; it follows from chunk and direction.
 
 std::string print(const Action &action);
-std::string print(const std::vector<Action> &actions);
+std::string print(std::span<const Action> actions);
 /// Every line ends with a newline.
 std::string print(const Schedule &schedule);
 
-/// Parses one action of `rank`. Fails, naming the word, when it is not an
-/// action, when chunk or microbatch are outside `problem`, or when the message
-/// would leave the pipeline.
-Result<Action> parseAction(const Problem &problem, uint32_t rank,
-                           std::string_view word);
-Result<std::vector<Action>> parseActions(const Problem &problem, uint32_t rank,
-                                         std::string_view line);
-/// Parses exactly `problem.stages` lines. Parsing does not verify.
+/// Actions without a problem: neither chunk nor microbatch is known to exist,
+/// and messages have peer 0. Fails, naming the word, when it is no action or a
+/// number exceeds 32 bits.
+Result<Action> parseAction(std::string_view word);
+Result<std::vector<Action>> parseActions(std::string_view line);
+
+/// The schedule of such actions, with the peers of messages. Fails, naming rank
+/// and action, when chunk or microbatch are outside `problem`, or when the
+/// message would leave the pipeline; also when there is not one list for each
+/// rank. It is not verified.
+Result<Schedule> placeActions(const Problem &problem, std::string kind,
+                              std::vector<std::vector<Action>> ranks);
+
+/// Both of exactly `problem.stages` lines.
 Result<Schedule> parseSchedule(const Problem &problem, std::string kind,
                                std::string_view text);
 

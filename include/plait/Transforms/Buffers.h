@@ -70,11 +70,6 @@ private:
 /// The buffer of a compile-time constant: equal constants share one.
 std::string constantName(mlir::Operation *op);
 
-/// The name that a place has for slot `index` of its function.
-inline std::string slotName(unsigned index) {
-  return "slot " + std::to_string(index);
-}
-
 /// Bytes of a tensor.
 inline int64_t byteSize(mlir::Type type) {
   auto tensor = mlir::cast<mlir::RankedTensorType>(type);

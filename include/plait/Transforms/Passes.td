@@ -120,9 +120,9 @@ def VerifyPhasePass : Pass<"plait-verify-phase", "::mlir::ModuleOp"> {
 def EndPhasePass : Pass<"plait-end-phase", "::mlir::ModuleOp"> {
   let summary = "Say that a phase is complete";
   let description = [{
-    Sets `plait.phase`, with what has been read of the configuration. With
-    `keep-origins`, also `plait.origin` of ops with a
-    name in their location, for IR that is to be written.
+    Sets `plait.phase`, with what has been read of configuration, mesh and target.
+    With `keep-origins`, also `plait.origin` of ops with a name in their location,
+    for IR that is to be written.
 
     The last pass of every phase.
 

@@ -349,8 +349,8 @@ def PlaceBuffersPass : Pass<"plan-place-buffers", "::mlir::ModuleOp"> {
     becomes
     ```mlir
     func.func @forward_0() attributes {… plan.slot_bytes = array<i64: 1024>, plan.slot_names = ["workspace"]} {
-      %0 = nn.read @w value {plan.places = [#plan.place<"w value", 0>]} : tensor<16x16xf32>
-      %1 = nn.matmul %0, %0 "ab,bc->ac" {plan.places = [#plan.place<"slot 0", 0>]} : …
+      %0 = nn.read @w value {plan.places = [#plan.place<@"w value", 0>]} : tensor<16x16xf32>
+      %1 = nn.matmul %0, %0 "ab,bc->ac" {plan.places = [#plan.place<slot 0, 0>]} : …
     …
     plan.program @rank0 rank 0 bytes … in_flight 1 {
       plan.buffer @"workspace of action 0" workspace at 0 bytes 1024 live [0, 0]
@@ -378,8 +378,8 @@ def LowerToStepsPass : Pass<"plan-lower-to-steps", "::mlir::ModuleOp"> {
     ```mlir
     nn.parameter @w : tensor<4x6xf32> init<mean = 0.0, std = 0.02>
     func.func @forward_0() attributes {plan.slot_bytes = array<i64: 128>, plan.slot_names = ["workspace"]} {
-      %0 = nn.read @w value {plan.places = [#plan.place<"w value", 0>]} : tensor<4x6xf32>
-      %1 = nn.matmul %0, %0 "ab,cb->ac" {plan.places = [#plan.place<"slot 0", 0>]} : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x4xf32>
+      %0 = nn.read @w value {plan.places = [#plan.place<@"w value", 0>]} : tensor<4x6xf32>
+      %1 = nn.matmul %0, %0 "ab,cb->ac" {plan.places = [#plan.place<slot 0, 0>]} : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x4xf32>
       return
     }
     plan.program @rank0 rank 0 bytes 256 in_flight 1 {

@@ -225,7 +225,7 @@ struct SplitPhasesPass : plait::impl::SplitPhasesPassBase<SplitPhasesPass> {
   /// Whether the schedule that is given, or will be generated, does.
   bool splitsBackward() {
     if (pipe::ScheduleOp given = pipe::findSchedule(getOperation())) {
-      Result<schedule::Schedule> order = pipe::parseSchedule(given);
+      Result<schedule::Schedule> order = pipe::getSchedule(given);
       return order.ok() && schedule::splitsBackward(*order);
     }
     auto generator =

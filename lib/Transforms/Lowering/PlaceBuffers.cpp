@@ -134,7 +134,7 @@ FailureOr<Calls> PlaceBuffersPass::findCalls() {
   if (op.getPlacement() != placement)
     return op.emitOpError("orders stages on ")
            << op.getPlacement() << ", but they lie on " << placement;
-  Result<schedule::Schedule> schedule = pipe::parseSchedule(op);
+  Result<schedule::Schedule> schedule = pipe::getSchedule(op);
   if (!schedule.ok())
     return op.emitError(schedule.status().message());
   // A schedule that was edited may still be called as before.

@@ -101,15 +101,17 @@ public:
 private:
   void keepRead(Workspace &workspace, bool (*goesOn)(Operation *));
   plan::PlaceAttr place(StringRef buffer, int64_t offset = 0) {
-    return plan::PlaceAttr::get(builder.getContext(),
-                                builder.getStringAttr(buffer), offset);
+    MLIRContext *context = builder.getContext();
+    return plan::PlaceAttr::get(
+        context, /*slot=*/-1, FlatSymbolRefAttr::get(context, buffer), offset);
   }
   plan::PlaceAttr place(StringRef symbol, nn::Slot slot) {
     auto [buffer, offset] = packs.locate(symbol, slot);
     return place(buffer, offset);
   }
   plan::PlaceAttr place(SlotPlace at) {
-    return place(slotName(at.slot), at.offset);
+    return plan::PlaceAttr::get(builder.getContext(), at.slot,
+                                FlatSymbolRefAttr(), at.offset);
   }
   unsigned workspaceSlot() const { return slots.slots.size(); }
   plan::PlaceAttr fixedPlace(Value value);

@@ -313,8 +313,8 @@ static LogicalResult verifyPrograms(ModuleOp module) {
            << count << " programs, expected one for each of " << ranks
            << " ranks of " << kPipelineAxis;
   // That it is a schedule, and the only one, has been seen to.
-  schedule::Schedule schedule = schedule::insertTransfers(
-      *pipe::parseSchedule(pipe::findSchedule(module)));
+  schedule::Schedule schedule =
+      schedule::insertTransfers(*pipe::getSchedule(pipe::findSchedule(module)));
   ProgramVerifier verifier(module, schedule);
   for (auto [rank, program] : llvm::enumerate(module.getOps<plan::ProgramOp>()))
     if (failed(verifier.verify(program, rank)))
@@ -322,16 +322,21 @@ static LogicalResult verifyPrograms(ModuleOp module) {
   return success();
 }
 
+/// A model of one rank needs no mesh.
+static std::string getText(dist::MeshOp mesh) {
+  return mesh ? mesh.getText() : "";
+}
+
 /// Whether `module` is what the phase that it has reached leaves.
 static LogicalResult verifyPhase(ModuleOp module) {
-  if (Status status = checkReadFields(module); !status.ok())
+  dist::MeshOp mesh = dist::MeshOp::find(module);
+  if (Status status = checkRead(module, getText(mesh)); !status.ok())
     return module.emitError(status.message());
   Phase reached = getPhase(module);
   if (reached == Phase::Import)
     return failure(failed(verifyModel(module)) || failed(verifyBodies(module)));
   if (failed(verifyBodies(module)))
     return failure();
-  dist::MeshOp mesh = dist::MeshOp::find(module);
   if (!mesh)
     return module.emitOpError("has no mesh after phase ")
            << stringifyPhase(reached);
@@ -411,7 +416,8 @@ struct EndPhasePass : plait::impl::EndPhasePassBase<EndPhasePass> {
     FailureOr<Phase> ends = findPhase(getOperation(), phase);
     if (failed(ends))
       return signalPassFailure();
-    setPhase(getOperation(), *ends);
+    setPhase(getOperation(), *ends,
+             getText(dist::MeshOp::find(getOperation())));
     if (keepOrigins)
       plait::keepOrigins(getOperation());
   }

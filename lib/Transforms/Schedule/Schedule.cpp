@@ -33,7 +33,7 @@ struct SchedulePass : plait::impl::SchedulePassBase<SchedulePass> {
     // Functions are split for the whole module or not at all
     // (pipe-split-phases), so that where some backward passes are split, all
     // have to be.
-    Result<schedule::Schedule> order = pipe::parseSchedule(given);
+    Result<schedule::Schedule> order = pipe::getSchedule(given);
     if (!order.ok())
       return order;
     return schedule::insertTransfers(schedule::splitBackwards(*order));

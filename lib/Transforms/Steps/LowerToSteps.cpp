@@ -83,17 +83,11 @@ static PlaceAttr getPlace(Value value) {
   return cast<PlaceAttr>(places[cast<OpResult>(value).getResultNumber()]);
 }
 
-/// Places name slots as `slotName` does, "slot 3"; every other name is a
-/// buffer's.
 MemoryAttr Converter::getMemory(Value value) {
   PlaceAttr place = getPlace(value);
-  StringRef name = place.getBuffer().getValue();
-  int64_t slot = -1, bytes = getStoredBytes(value);
-  FlatSymbolRefAttr buffer;
-  if (!name.consume_front("slot ") || name.getAsInteger(10, slot))
-    buffer = FlatSymbolRefAttr::get(place.getBuffer());
-  return MemoryAttr::get(builder.getContext(), slot, buffer, place.getOffset(),
-                         bytes);
+  return MemoryAttr::get(builder.getContext(), place.getSlot(),
+                         place.getBuffer(), place.getOffset(),
+                         getStoredBytes(value));
 }
 
 /// In the order of the values, in which kernels take their arguments.

@@ -1,27 +1,27 @@
 // RUN: plait-opt %s -split-input-file -verify-diagnostics
 
-// expected-error @+1 {{does not parse: }}
-pipe.schedule @c1_word "1f1b" on <looped, ranks = 1, chunks = 1> microbatches 1 ["F0 X0"]
+// expected-error @+1 {{action 1: 'X0' is not a schedule action}}
+pipe.schedule @word "1f1b" on <looped, ranks = 1, chunks = 1> microbatches 1 ["F0 X0"]
 
 // -----
 
-// expected-error @+1 {{does not parse: }}
+// expected-error @+1 {{is none: there are actions of 1 ranks, expected 2}}
 pipe.schedule @c1_lists "1f1b" on <looped, ranks = 2, chunks = 1> microbatches 1 ["F0 B0"]
 
 // -----
 
-// expected-error @+1 {{does not parse: count 0 is not in 1 … 4294967295}}
+// expected-error @+1 {{is none: count 0 is not in 1 … 4294967295}}
 pipe.schedule @c1_microbatches "1f1b" on <looped, ranks = 1, chunks = 1> microbatches 0 [""]
 
 // -----
 
 // One more than fits, which would wrap to one.
-// expected-error @+1 {{does not parse: count 4294967297 is not in}}
+// expected-error @+1 {{is none: count 4294967297 is not in}}
 pipe.schedule @c1_wrap "1f1b" on <looped, ranks = 1, chunks = 1> microbatches 4294967297 ["F0 B0"]
 
 // -----
 
-// expected-error @+1 {{does not parse: rank 0, action 1: '1F0' names chunk 1, the schedule has 1}}
+// expected-error @+1 {{is none: rank 0, action 1: '1F0' names chunk 1, the schedule has 1}}
 pipe.schedule @c1_chunk "1f1b" on <looped, ranks = 1, chunks = 1> microbatches 1 ["F0 1F0"]
 
 // -----

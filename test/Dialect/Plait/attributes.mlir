@@ -38,8 +38,14 @@ module attributes {plait.phase = #plait.phase<shard, read = #plait.configuration
 
 // -----
 
-// CHECK: plait.phase = #plait.phase<checkpoint, read = <recompute = full, seq = 32>>
-module attributes {plait.phase = #plait.phase<checkpoint, read = <seq = 32, recompute = full>>} {
+// CHECK: plait.phase = #plait.phase<checkpoint, read = <recompute = full, seq = 32>, mesh = "pp=2,tp=2">
+module attributes {plait.phase = #plait.phase<checkpoint, mesh = "pp=2,tp=2", read = <seq = 32, recompute = full>>} {
+}
+
+// -----
+
+// CHECK: plait.phase = #plait.phase<lower, read = <>, mesh = "tp=2", target = <cuda, name = "sm_80", cubin = "sm_90">>
+module attributes {plait.phase = #plait.phase<lower, read = <>, mesh = "tp=2", target = <cuda, name = "sm_80", cubin = "sm_90">>} {
 }
 
 // -----

@@ -46,7 +46,15 @@ func.func @f() {
 
 func.func @f() {
   // expected-error @+1 {{a place at offset -64 of a buffer, expected 0 to below 281474976710656}}
-  %0 = nn.fill 1.0 {plan.places = [#plan.place<"slot 0", -64>]} : tensor<4xf32>
+  %0 = nn.fill 1.0 {plan.places = [#plan.place<slot 0, -64>]} : tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @f() {
+  // expected-error @+1 {{a place is in slot -1, expected 0 or more, or a buffer}}
+  %0 = nn.fill 1.0 {plan.places = [#plan.place<slot -1, 0>]} : tensor<4xf32>
   return
 }
 
@@ -54,7 +62,7 @@ func.func @f() {
 
 func.func @f() {
   // expected-error @+1 {{a place at offset 9223372036854775807 of a buffer, expected 0 to below 281474976710656}}
-  %0 = nn.fill 1.0 {plan.places = [#plan.place<"slot 0", 9223372036854775807>]} : tensor<4xf32>
+  %0 = nn.fill 1.0 {plan.places = [#plan.place<slot 0, 9223372036854775807>]} : tensor<4xf32>
   return
 }
 

@@ -11,8 +11,8 @@ func.func @clusters(%a: tensor<2x4xf32>, %b: tensor<2x4xf32>) {
     %s = nn.add %x, %y : tensor<2x4xf32>
     plan.yield %s : tensor<2x4xf32>
   }
-  // CHECK: plan.cluster(%{{.*}}) accumulate [2] attributes {plan.places = [#plan.place<"w gradient", 4096>]}
-  %1 = plan.cluster(%a) accumulate [2] attributes {plan.places = [#plan.place<"w gradient", 4096>]} : (tensor<2x4xf32>) -> tensor<2x4xf32> {
+  // CHECK: plan.cluster(%{{.*}}) accumulate [2] attributes {plan.places = [#plan.place<@"w gradient", 4096>]}
+  %1 = plan.cluster(%a) accumulate [2] attributes {plan.places = [#plan.place<@"w gradient", 4096>]} : (tensor<2x4xf32>) -> tensor<2x4xf32> {
   ^bb0(%x: tensor<2x4xf32>):
     plan.yield %x : tensor<2x4xf32>
   }

@@ -7,8 +7,8 @@
 # ===-----------------------------------------------------------------------===#
 """usage: edit.py [--bin FOLDER] OUT
 
-Compiles a model, and edits every field of the configuration in the dump of every
-phase. Either what the edited dump goes on to is what compiling with that option
+Compiles a model, and edits every field of the configuration, the mesh and the target
+in the dump of every phase. Either what the edited dump goes on to is what compiling with that option
 gives, or the edit is refused with a line that names the phase that has read the
 field.
 
@@ -45,8 +45,17 @@ OTHERS = {
     "seq": "64", "precision": "fp32", "reduce-precision": "bf16", "attention": "unfused",
     "epilogues": "none", "optimizer": "lion", "deterministic": "true",
 }
+# Beside the configuration: what stands in IR, and the options. A target is that of
+# this machine.
+BESIDE = {
+    "mesh": (r"(dist\.mesh @mesh .*)", {"mesh": "pp=2,dp=4,cp=2,tp=2"}),
+    "target": (r"plait\.target = (#plait\.target<[^>]*>)",
+               {"backend": "cpu", "target": "", "epilogues": "all"}),
+}
+# As messages call them; fields by their name.
+CALLED = {"mesh": "the mesh", "target": "plait.target"}
 # What the types of @loss say as well.
-OF_TYPES = ("micro-batch", "seq")
+OF_TYPES = ("micro-batch", "seq", "mesh")
 
 
 def plaitc(*arguments):
@@ -55,8 +64,8 @@ def plaitc(*arguments):
 
 
 def compile_model(options, *arguments):
-    """By the options of a dictionary; true stands for a flag."""
-    words = [word for name, value in options.items()
+    """By the options of a dictionary; true stands for a flag, "" for none."""
+    words = [word for name, value in options.items() if value
              for word in [f"--{name}"] + [value] * (value != "true")]
     return plaitc(ROOT / "examples/models/gpt2-nano", *words, *arguments)
 
@@ -69,8 +78,14 @@ def find_fields():
     return re.findall(r"^ {8}--([a-z-]+)", options.group(1), re.MULTILINE)
 
 
+def find_beside(field, text):
+    return re.search(BESIDE[field][0], text).group(1)
+
+
 def edit(text, field, value):
-    """IR whose configuration says `value`."""
+    """IR that says `value`."""
+    if field in BESIDE:
+        return text.replace(find_beside(field, text), value, 1)
     if field == "layers":
         value = f"[{value}]"
     elif field in ("schedule", "optimizer"):
@@ -89,7 +104,7 @@ def edit(text, field, value):
 
 def forget(text):
     """IR without the record of what was read."""
-    return re.sub(r"(#plait\.phase<\w+), read = <[^>]*>", r"\1", text)
+    return re.sub(r"(#plait\.phase<\w+)(?:, \w+ = (?:<[^>]*>|\"[^\"]*\"))*", r"\1", text)
 
 
 def find_documented():
@@ -102,12 +117,14 @@ def find_documented():
 
 
 def check_field(field, documented, dumps, out):
-    value = OTHERS[field]
+    value = OTHERS.get(field)
+    options = BESIDE[field][1] if field in BESIDE else {field: value}
     direct = out / f"{field}.mlir"
-    done = compile_model({**BASE, field: value}, "--compile-to", "steps", "-o",
-                         direct)
+    done = compile_model({**BASE, **options}, "--compile-to", "steps", "-o", direct)
     if done.returncode:
         return f"{field}: {done.stderr}"
+    if field in BESIDE:
+        value = find_beside(field, direct.read_text())
 
     def compile_on(text, name, last="steps"):
         """What is said, and whether the result is that of the option."""
@@ -134,9 +151,10 @@ def check_field(field, documented, dumps, out):
                 return f"{field} edited after {phase}: {said}"
             continue
         named = re.fullmatch(
-            r"plaitc: error: \S+: " + field.replace("-", "_") + r" is (\S+), but"
-            r" phase (\w+) has read (\S+)[^\n]*\n", said)
-        if not named or named.group(1) != value or named.group(3) == value:
+            r"plaitc: error: \S+: " + CALLED.get(field, field.replace("-", "_"))
+            + r" is (.+), but phase (\w+) has read (.+): it can [^\n]*\n", said)
+        told = options[field] if field == "mesh" else value
+        if not named or named.group(1) != told or named.group(3) == told:
             return f"{field} edited after {phase}: {said}"
         if not reader and named.group(2) != phase:
             return (f"{field} edited after {phase}: refused too soon or too late,"
@@ -174,10 +192,10 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         problems = [text for text in pool.map(
             lambda field: check_field(field, documented.get(field), dumps,
-                                      given.out), OTHERS) if text]
+                                      given.out), [*OTHERS, *BESIDE]) if text]
     if problems:
         sys.exit("\n".join(problems))
-    print(f"{len(OTHERS)} fields edited after each of {len(PHASES)} phases: "
+    print(f"{len(OTHERS)} fields, mesh and target edited after each of {len(PHASES)} phases: "
           "refused, or as the option")
 
 

@@ -84,8 +84,8 @@ func.func @backward_0(%a: tensor<10x5xf32, #dm> {pipe.port = #pipe.port<residual
 // In place after the first.
 // PLACE-LABEL: func.func @reduce_0()
 // PLACE-SAME: plan.slot_bytes = array<i64: 0>
-// PLACE: dist.reduce_scatter {{.*}}plan.places = [#plan.place<"pack0.0 reduced", 0>]
-// PLACE: dist.all_reduce {{.*}}plan.places = [#plan.place<"pack0.0 reduced", 0>]
+// PLACE: dist.reduce_scatter {{.*}}plan.places = [#plan.place<@"pack0.0 reduced", 0>]
+// PLACE: dist.all_reduce {{.*}}plan.places = [#plan.place<@"pack0.0 reduced", 0>]
 
 // A rank counts its own part and updates its own part of what all ranks hold.
 // CHECK-LABEL: func.func @optimizer_0()

@@ -26,7 +26,7 @@ nn.accumulator @token_count : tensor<f32>
 // What else reads or adds to a parameter goes on to do so, at its place in the
 // pack: 64 elements are 256 bytes.
 // PLACE-LABEL: func.func @forward_0(
-// PLACE: nn.read @d value {plan.places = [#plan.place<"pack0.0 value", 256>]}
+// PLACE: nn.read @d value {plan.places = [#plan.place<@"pack0.0 value", 256>]}
 func.func @forward_0(%a: tensor<3x5xf32, #dm> {pipe.port = #pipe.port<input 0>}, %b: tensor<1xf32, #dv> {pipe.port = #pipe.port<input 1>}, %c: tensor<7xf32, #dv> {pipe.port = #pipe.port<input 2>}) -> (tensor<2x40xf32, #rows> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
   %one = nn.fill 1.0 : tensor<f32, #s>
   nn.accumulate %one to @loss_sum value : tensor<f32, #s>
@@ -39,7 +39,7 @@ func.func @forward_0(%a: tensor<3x5xf32, #dm> {pipe.port = #pipe.port<input 0>},
   return %1 : tensor<2x40xf32, #rows>
 }
 // PLACE-LABEL: func.func @backward_0(
-// PLACE: plan.cluster{{.*}} accumulate [2] {{.*}}#plan.place<"pack0.0 gradient", 256>
+// PLACE: plan.cluster{{.*}} accumulate [2] {{.*}}#plan.place<@"pack0.0 gradient", 256>
 func.func @backward_0(%r: tensor<2x40xf32, #rows> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<backward, 0>} {
   %0 = nn.reduce sum %r dims [0] : tensor<2x40xf32, #rows> -> tensor<40xf32, #dv>
   nn.accumulate %0 to @d gradient : tensor<40xf32, #dv>
@@ -57,7 +57,7 @@ func.func @backward_0(%r: tensor<2x40xf32, #rows> {pipe.port = #pipe.port<residu
 // In place.
 // PLACE-LABEL: func.func @reduce_0()
 // PLACE-SAME: plan.slot_bytes = array<i64: 0>
-// PLACE: dist.all_reduce {{.*}} {plan.places = [#plan.place<"pack0.0 gradient", 0>]}
+// PLACE: dist.all_reduce {{.*}} {plan.places = [#plan.place<@"pack0.0 gradient", 0>]}
 
 // The squares are summed up by rows, then over rows; sums over parameters have
 // one term a pack.
@@ -106,7 +106,7 @@ nn.accumulator @token_count : tensor<f32>
 // CHECK: nn.pack @pack0.1 rank 0 [@plain] at [0]
 // CHECK: nn.pack @pack0.2 rank 0 [@frozen] at [0]
 // CHECK-NOT: nn.pack
-// PLACE: nn.read @y compute {plan.places = [#plan.place<"pack0.0 compute", 128>]}
+// PLACE: nn.read @y compute {plan.places = [#plan.place<@"pack0.0 compute", 128>]}
 func.func @forward_0() -> (tensor<48xbf16, #v> {pipe.port = #pipe.port<residual 0>}, tensor<48xbf16, #v> {pipe.port = #pipe.port<residual 1>}, tensor<48xf32, #v> {pipe.port = #pipe.port<residual 2>}) attributes {pipe.function = #pipe.function<forward, 0>} {
   %one = nn.fill 1.0 : tensor<f32, #s>
   nn.accumulate %one to @loss_sum value : tensor<f32, #s>

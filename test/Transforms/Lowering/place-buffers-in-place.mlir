@@ -9,9 +9,9 @@ nn.parameter @w : tensor<16x16xf32> init<mean = 0.0, std = 0.02>
 // CHECK-LABEL: func.func @forward_0(
 func.func @forward_0(%ids: tensor<8xi32> {pipe.port = #pipe.port<tokens>}) -> (tensor<16x16xf32> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
   %w = nn.read @w value : tensor<16x16xf32>
-  // CHECK: nn.matmul {{.*}} {plan.places = [#plan.place<"slot 1", 0>]}
+  // CHECK: nn.matmul {{.*}} {plan.places = [#plan.place<slot 1, 0>]}
   %a = nn.matmul %w, %w "ab,bc->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
-  // CHECK-NEXT: plan.cluster{{.*}} {plan.places = [#plan.place<"slot 1", 0>]}
+  // CHECK-NEXT: plan.cluster{{.*}} {plan.places = [#plan.place<slot 1, 0>]}
   %soft = plan.cluster(%a) : (tensor<16x16xf32>) -> tensor<16x16xf32> {
   ^bb0(%x: tensor<16x16xf32>):
     %0 = nn.reduce max %x dims [1] : tensor<16x16xf32> -> tensor<16xf32>
@@ -23,13 +23,13 @@ func.func @forward_0(%ids: tensor<8xi32> {pipe.port = #pipe.port<tokens>}) -> (t
 }
 // CHECK-LABEL: func.func @backward_0(
 func.func @backward_0(%r: tensor<16x16xf32> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<backward, 0>} {
-  // CHECK: nn.matmul {{.*}} {plan.places = [#plan.place<"slot 1", [[A:.*]]>]}
+  // CHECK: nn.matmul {{.*}} {plan.places = [#plan.place<slot 1, [[A:.*]]>]}
   %a = nn.matmul %r, %r "ab,bc->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
-  // CHECK-NEXT: nn.matmul {{.*}} {plan.places = [#plan.place<"slot 1", [[B:.*]]>]}
+  // CHECK-NEXT: nn.matmul {{.*}} {plan.places = [#plan.place<slot 1, [[B:.*]]>]}
   %b = nn.matmul %r, %r "ab,cb->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
   // CHECK-NEXT: plan.cluster
-  // CHECK-NOT: [#plan.place<"slot 1", [[A]]>,
-  // CHECK-SAME: plan.places = [#plan.place<"slot 0", 0>, #plan.place<"slot 1", [[A]]>]
+  // CHECK-NOT: [#plan.place<slot 1, [[A]]>,
+  // CHECK-SAME: plan.places = [#plan.place<slot 0, 0>, #plan.place<slot 1, [[A]]>]
   %c:2 = plan.cluster(%a, %b) : (tensor<16x16xf32>, tensor<16x16xf32>) -> (tensor<16x16xf32>, tensor<16x16xf32>) {
   ^bb0(%x: tensor<16x16xf32>, %y: tensor<16x16xf32>):
     %0 = nn.add %x, %y : tensor<16x16xf32>
@@ -63,9 +63,9 @@ func.func @forward_0(%ids: tensor<8xi32> {pipe.port = #pipe.port<tokens>}) -> (t
   %w = nn.read @w value : tensor<16x65xf32>
   // CHECK-NEXT: nn.matmul {{.*}} {plan.places
   %s = nn.matmul %w, %w "av,bv->ab" : (tensor<16x65xf32>, tensor<16x65xf32>) -> tensor<16x16xf32>
-  // CHECK-NEXT: nn.matmul {{.*}} {plan.pitch = array<i64: 68>, plan.places = [#plan.place<"slot 1", 0>]}
+  // CHECK-NEXT: nn.matmul {{.*}} {plan.pitch = array<i64: 68>, plan.places = [#plan.place<slot 1, 0>]}
   %a = nn.matmul %s, %w "ab,bv->av" : (tensor<16x16xf32>, tensor<16x65xf32>) -> tensor<16x65xf32>
-  // CHECK-NEXT: plan.cluster{{.*}} {plan.pitch = array<i64: 68>, plan.places = [#plan.place<"slot 1", 0>]}
+  // CHECK-NEXT: plan.cluster{{.*}} {plan.pitch = array<i64: 68>, plan.places = [#plan.place<slot 1, 0>]}
   %y = plan.cluster(%a) : (tensor<16x65xf32>) -> tensor<16x65xf32> {
   ^bb0(%x: tensor<16x65xf32>):
     %0 = nn.exp %x : tensor<16x65xf32>
@@ -100,20 +100,20 @@ nn.parameter @w : tensor<16x16xf32> init<mean = 0.0, std = 0.02>
 // CHECK-LABEL: func.func @forward_0(
 func.func @forward_0(%ids: tensor<8xi32> {pipe.port = #pipe.port<tokens>}) -> (tensor<16x16xf32> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
   %w = nn.read @w value : tensor<16x16xf32>
-  // CHECK: nn.matmul {{.*}} {plan.places = [#plan.place<"slot 1", 0>]}
+  // CHECK: nn.matmul {{.*}} {plan.places = [#plan.place<slot 1, 0>]}
   %a = nn.matmul %w, %w "ab,bc->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
-  // CHECK-NEXT: nn.fused_matmul {{.*}} {plan.places = [#plan.place<"slot 1", 0>]}
+  // CHECK-NEXT: nn.fused_matmul {{.*}} {plan.places = [#plan.place<slot 1, 0>]}
   %b = nn.fused_matmul %w, %w "ab,cb->ac" add %a : (tensor<16x16xf32>, tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
-  // CHECK-NEXT: nn.fused_matmul {{.*}} {plan.places = [#plan.place<"slot 1", 0>]}
+  // CHECK-NEXT: nn.fused_matmul {{.*}} {plan.places = [#plan.place<slot 1, 0>]}
   %c = nn.fused_matmul %w, %w "ba,cb->ac" add %b : (tensor<16x16xf32>, tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
   return %c : tensor<16x16xf32>
 }
 // CHECK-LABEL: func.func @backward_0(
 func.func @backward_0(%r: tensor<16x16xf32> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<backward, 0>} {
-  // CHECK: nn.matmul {{.*}} {plan.places = [#plan.place<"slot 1", [[A:.*]]>]}
+  // CHECK: nn.matmul {{.*}} {plan.places = [#plan.place<slot 1, [[A:.*]]>]}
   %a = nn.matmul %r, %r "ab,bc->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
   // CHECK-NEXT: nn.matmul
-  // CHECK-NEXT: nn.fused_matmul {{.*}} {plan.places = [#plan.place<"slot 1", [[A]]>]}
+  // CHECK-NEXT: nn.fused_matmul {{.*}} {plan.places = [#plan.place<slot 1, [[A]]>]}
   %b = nn.matmul %r, %r "ab,cb->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
   %c = nn.fused_matmul %b, %r "ab,bc->ac" add %a : (tensor<16x16xf32>, tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
   %d = nn.matmul %c, %b "ab,bc->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>

@@ -12,17 +12,17 @@ nn.parameter @w : tensor<16x16xf32> init<mean = 0.0, std = 0.02>
 // CHECK-LABEL: func.func @forward_0(
 // CHECK-SAME: plan.slot_bytes = array<i64: 32, 1024, 2048>
 func.func @forward_0(%ids: tensor<8xi32> {pipe.port = #pipe.port<tokens>}) -> (tensor<16x16xf32> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
-  // CHECK: nn.read @w value {plan.places = [#plan.place<"w value", 0>]}
+  // CHECK: nn.read @w value {plan.places = [#plan.place<@"w value", 0>]}
   %w = nn.read @w value : tensor<16x16xf32>
-  // CHECK-NEXT: %[[A:.*]] = nn.matmul {{.*}} {plan.places = [#plan.place<"slot 2", 0>]}
+  // CHECK-NEXT: %[[A:.*]] = nn.matmul {{.*}} {plan.places = [#plan.place<slot 2, 0>]}
   %a = nn.matmul %w, %w "ab,bc->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
-  // CHECK-NEXT: %[[B:.*]] = nn.matmul %[[A]], {{.*}} {plan.places = [#plan.place<"slot 2", 1024>]}
+  // CHECK-NEXT: %[[B:.*]] = nn.matmul %[[A]], {{.*}} {plan.places = [#plan.place<slot 2, 1024>]}
   %b = nn.matmul %a, %w "ab,bc->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
-  // CHECK-NEXT: %[[C:.*]] = nn.matmul %[[B]], {{.*}} {plan.places = [#plan.place<"slot 2", 0>]}
+  // CHECK-NEXT: %[[C:.*]] = nn.matmul %[[B]], {{.*}} {plan.places = [#plan.place<slot 2, 0>]}
   %c = nn.matmul %b, %w "ab,bc->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
-  // CHECK-NEXT: %[[D:.*]] = dist.all_reduce %[[C]] {{.*}} {plan.places = [#plan.place<"slot 2", 0>]}
+  // CHECK-NEXT: %[[D:.*]] = dist.all_reduce %[[C]] {{.*}} {plan.places = [#plan.place<slot 2, 0>]}
   %d = dist.all_reduce %c on @mesh["tp"] sum : tensor<16x16xf32> -> tensor<16x16xf32>
-  // CHECK-NEXT: nn.matmul %[[D]], %[[B]] {{.*}} {plan.places = [#plan.place<"slot 1", 0>]}
+  // CHECK-NEXT: nn.matmul %[[D]], %[[B]] {{.*}} {plan.places = [#plan.place<slot 1, 0>]}
   %e = nn.matmul %d, %b "ab,bc->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
   return %e : tensor<16x16xf32>
 }
@@ -36,7 +36,7 @@ func.func @forward_0(%ids: tensor<8xi32> {pipe.port = #pipe.port<tokens>}) -> (t
 func.func @backward_0(%r: tensor<16x16xf32> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<backward, 0>} {
   %0 = nn.matmul %r, %r "ab,bc->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
   nn.accumulate %0 to @w gradient : tensor<16x16xf32>
-  // CHECK-NEXT: plan.cluster(%{{.*}}) accumulate [0, 0, 2] attributes {plan.places = [#plan.place<"slot 1", 0>, #plan.place<"slot 1", 2048>, #plan.place<"w gradient", 0>]}
+  // CHECK-NEXT: plan.cluster(%{{.*}}) accumulate [0, 0, 2] attributes {plan.places = [#plan.place<slot 1, 0>, #plan.place<slot 1, 2048>, #plan.place<@"w gradient", 0>]}
   %1:3 = plan.cluster(%r) : (tensor<16x16xf32>) -> (tensor<16x16xf32>, tensor<f32>, tensor<16x16xf32>) {
   ^bb0(%x: tensor<16x16xf32>):
     %2 = nn.exp %x : tensor<16x16xf32>
@@ -44,8 +44,8 @@ func.func @backward_0(%r: tensor<16x16xf32> {pipe.port = #pipe.port<residual 0>}
     plan.yield %2, %3, %2 : tensor<16x16xf32>, tensor<f32>, tensor<16x16xf32>
   }
   nn.accumulate %1#2 to @w gradient : tensor<16x16xf32>
-  // CHECK: dist.all_reduce {{.*}} {plan.places = [#plan.place<"slot 1", 1024>]}
-  // CHECK-NEXT: nn.matmul {{.*}} {plan.accumulate = 1 : i32, plan.places = [#plan.place<"w gradient", 0>]}
+  // CHECK: dist.all_reduce {{.*}} {plan.places = [#plan.place<slot 1, 1024>]}
+  // CHECK-NEXT: nn.matmul {{.*}} {plan.accumulate = 1 : i32, plan.places = [#plan.place<@"w gradient", 0>]}
   %4 = dist.all_reduce %1#0 on @mesh["tp"] sum : tensor<16x16xf32> -> tensor<16x16xf32>
   %5 = nn.matmul %4, %1#0 "ab,bc->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
   %6 = dist.all_reduce %1#1 on @mesh["tp"] sum : tensor<f32> -> tensor<f32>
@@ -55,9 +55,9 @@ func.func @backward_0(%r: tensor<16x16xf32> {pipe.port = #pipe.port<residual 0>}
 
 // CHECK-LABEL: func.func @reduce_0(
 func.func @reduce_0() attributes {pipe.function = #pipe.function<reduce, 0>} {
-  // CHECK-NEXT: nn.read @w gradient {plan.places = [#plan.place<"w gradient", 0>]}
+  // CHECK-NEXT: nn.read @w gradient {plan.places = [#plan.place<@"w gradient", 0>]}
   %0 = nn.read @w gradient : tensor<16x16xf32>
-  // CHECK-NEXT: dist.all_reduce {{.*}} {plan.places = [#plan.place<"w gradient", 0>]}
+  // CHECK-NEXT: dist.all_reduce {{.*}} {plan.places = [#plan.place<@"w gradient", 0>]}
   %1 = dist.all_reduce %0 on @mesh["tp"] sum : tensor<16x16xf32> -> tensor<16x16xf32>
   nn.write %1 to @w gradient : tensor<16x16xf32>
   return
@@ -67,9 +67,9 @@ func.func @reduce_0() attributes {pipe.function = #pipe.function<reduce, 0>} {
 // bytes in the order of Plan.fbs.
 // CHECK-LABEL: func.func @optimizer_0(
 func.func @optimizer_0() attributes {pipe.function = #pipe.function<optimizer, 0>} {
-  // CHECK-NEXT: nn.step_scalar "Beta1" {plan.places = [#plan.place<"scalars", 4>]}
+  // CHECK-NEXT: nn.step_scalar "Beta1" {plan.places = [#plan.place<@scalars, 4>]}
   %0 = nn.step_scalar "Beta1" : tensor<f32>
-  // CHECK-NEXT: plan.cluster({{.*}}) attributes {plan.places = [#plan.place<"metrics", 4>]}
+  // CHECK-NEXT: plan.cluster({{.*}}) attributes {plan.places = [#plan.place<@metrics, 4>]}
   %1 = plan.cluster(%0) : (tensor<f32>) -> tensor<f32> {
   ^bb0(%x: tensor<f32>):
     %2 = nn.neg %x : tensor<f32>
@@ -161,14 +161,14 @@ nn.parameter @half : tensor<16x16xf32> init<mean = 0.0, std = 0.02>
 // CHECK: func.func @forward_0(
 // CHECK-SAME: plan.slot_bytes = array<i64: 512, 0>
 func.func @forward_0() -> (tensor<16x16xbf16> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
-  // CHECK: nn.read @half compute {plan.places = [#plan.place<"half compute", 0>]}
+  // CHECK: nn.read @half compute {plan.places = [#plan.place<@"half compute", 0>]}
   %w = nn.read @half compute : tensor<16x16xbf16>
   %a = nn.matmul %w, %w "ab,bc->ac" : (tensor<16x16xbf16>, tensor<16x16xbf16>) -> tensor<16x16xbf16>
   return %a : tensor<16x16xbf16>
 }
 // CHECK: func.func @backward_0(
 func.func @backward_0(%r: tensor<16x16xbf16> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<backward, 0>} {
-  // CHECK: nn.matmul {{.*}} {plan.accumulate = 2 : i32, plan.places = [#plan.place<"half gradient", 0>]} : (tensor<16x16xbf16>, tensor<16x16xbf16>) -> tensor<16x16xf32>
+  // CHECK: nn.matmul {{.*}} {plan.accumulate = 2 : i32, plan.places = [#plan.place<@"half gradient", 0>]} : (tensor<16x16xbf16>, tensor<16x16xbf16>) -> tensor<16x16xf32>
   %0 = nn.matmul %r, %r "ab,bc->ac" : (tensor<16x16xbf16>, tensor<16x16xbf16>) -> tensor<16x16xf32>
   nn.accumulate %0 to @half gradient : tensor<16x16xf32>
   return
@@ -177,7 +177,7 @@ func.func @reduce_0() attributes {pipe.function = #pipe.function<reduce, 0>} {
   return
 }
 func.func @optimizer_0() attributes {pipe.function = #pipe.function<optimizer, 0>} {
-  // CHECK: plan.cluster(%{{.*}}) attributes {plan.places = [#plan.place<"half value", 0>, #plan.place<"half compute", 0>]}
+  // CHECK: plan.cluster(%{{.*}}) attributes {plan.places = [#plan.place<@"half value", 0>, #plan.place<@"half compute", 0>]}
   %w = nn.read @half value : tensor<16x16xf32>
   %0:2 = plan.cluster(%w) : (tensor<16x16xf32>) -> (tensor<16x16xf32>, tensor<16x16xbf16>) {
   ^bb0(%x: tensor<16x16xf32>):

@@ -15,11 +15,11 @@ module {
   // CHECK-LABEL: func.func @backward_0(
   // CHECK-SAME: plan.slot_bytes = array<i64: 1024, 1024, 1024>
   func.func @backward_0(%r: tensor<16x16xf32> {pipe.port = #pipe.port<residual 0>}, %s: tensor<16x16xf32> {pipe.port = #pipe.port<residual 1>}) attributes {pipe.function = #pipe.function<backward, 0>} {
-    // CHECK-NEXT: nn.matmul {{.*}} {plan.places = [#plan.place<"slot 2", 0>]}
+    // CHECK-NEXT: nn.matmul {{.*}} {plan.places = [#plan.place<slot 2, 0>]}
     %a = nn.matmul %s, %s "ab,bc->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
-    // CHECK-NEXT: nn.matmul {{.*}} {plan.places = [#plan.place<"slot 1", 0>]}
+    // CHECK-NEXT: nn.matmul {{.*}} {plan.places = [#plan.place<slot 1, 0>]}
     %b = nn.matmul %a, %r "ab,bc->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
-    // CHECK-NEXT: nn.matmul {{.*}} {plan.places = [#plan.place<"slot 0", 0>]}
+    // CHECK-NEXT: nn.matmul {{.*}} {plan.places = [#plan.place<slot 0, 0>]}
     %c = nn.matmul %b, %a "ab,bc->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
     %d = nn.matmul %c, %b "ab,bc->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
     nn.accumulate %d to @w gradient : tensor<16x16xf32>
@@ -49,7 +49,7 @@ module {
   // CHECK-SAME: plan.slot_bytes = array<i64: 1024, 1024, 1024>
   func.func @backward_input_0(%r: tensor<16x16xf32> {pipe.port = #pipe.port<residual 0>}) -> (tensor<16x16xf32> {pipe.port = #pipe.port<residual 1>}) attributes {pipe.function = #pipe.function<backward_input, 0>} {
     %a = nn.matmul %r, %r "ab,bc->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
-    // CHECK: nn.matmul {{.*}} {plan.places = [#plan.place<"slot 1", 0>]}
+    // CHECK: nn.matmul {{.*}} {plan.places = [#plan.place<slot 1, 0>]}
     // CHECK-NEXT: return
     %b = nn.matmul %a, %a "ab,bc->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
     return %b : tensor<16x16xf32>
@@ -57,9 +57,9 @@ module {
   // CHECK-LABEL: func.func @backward_weight_0(
   // CHECK-SAME: plan.slot_bytes = array<i64: 1024, 1024, 1024>
   func.func @backward_weight_0(%r: tensor<16x16xf32> {pipe.port = #pipe.port<residual 0>}, %b: tensor<16x16xf32> {pipe.port = #pipe.port<residual 1>}) attributes {pipe.function = #pipe.function<backward_weight, 0>} {
-    // CHECK-NEXT: nn.matmul {{.*}} {plan.places = [#plan.place<"slot 2", 0>]}
+    // CHECK-NEXT: nn.matmul {{.*}} {plan.places = [#plan.place<slot 2, 0>]}
     %c = nn.matmul %r, %b "ab,bc->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
-    // CHECK-NEXT: nn.matmul {{.*}} {plan.places = [#plan.place<"slot {{[01]}}", 0>]}
+    // CHECK-NEXT: nn.matmul {{.*}} {plan.places = [#plan.place<slot {{[01]}}, 0>]}
     %d = nn.matmul %c, %c "ab,bc->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
     %e = nn.matmul %d, %c "ab,bc->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
     nn.accumulate %e to @w gradient : tensor<16x16xf32>

@@ -18,7 +18,7 @@ module attributes {pipe.placement = #pipe.placement<v, ranks = 1, chunks = 2>} {
   }
   // CHECK: func.func @backward_weight_0(
   func.func @backward_weight_0(%dy: tensor<16x16xf32> {pipe.port = #pipe.port<output_gradient 0>}) attributes {pipe.function = #pipe.function<backward_weight, 0>} {
-    // CHECK: nn.matmul {{.*}} {plan.accumulate = 1 : i32, plan.places = [#plan.place<"w gradient", 0>]}
+    // CHECK: nn.matmul {{.*}} {plan.accumulate = 1 : i32, plan.places = [#plan.place<@"w gradient", 0>]}
     %0 = nn.matmul %dy, %dy "ab,bc->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
     nn.accumulate %0 to @w gradient : tensor<16x16xf32>
     return
@@ -33,7 +33,7 @@ module attributes {pipe.placement = #pipe.placement<v, ranks = 1, chunks = 2>} {
   }
   // CHECK: func.func @backward_weight_1(
   func.func @backward_weight_1(%r: tensor<16x16xf32> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<backward_weight, 1>} {
-    // CHECK: nn.matmul {{.*}} {plan.accumulate = 2 : i32, plan.places = [#plan.place<"w gradient", 0>]}
+    // CHECK: nn.matmul {{.*}} {plan.accumulate = 2 : i32, plan.places = [#plan.place<@"w gradient", 0>]}
     %0 = nn.matmul %r, %r "ab,bc->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
     nn.accumulate %0 to @w gradient : tensor<16x16xf32>
     return

@@ -75,9 +75,9 @@ func.func @others(%x: tensor<8x8xf32>, %y: tensor<4x8xf32>) -> tensor<8x8xf32> {
 // What has been reduced is added up behind the next reduction, and what is reduced
 // keeps its bytes until then.
 // CHECK-LABEL: func.func @reduces(
-// CHECK: %[[A:.*]] = nn.matmul {{.*}}plan.places = [#plan.place<"slot 2", 0>]
+// CHECK: %[[A:.*]] = nn.matmul {{.*}}plan.places = [#plan.place<slot 2, 0>]
 // CHECK-NEXT: %[[RA:.*]] = dist.reduce_scatter %[[A]]
-// CHECK-NEXT: %[[B:.*]] = nn.matmul {{.*}}plan.places = [#plan.place<"slot 2", 256>]
+// CHECK-NEXT: %[[B:.*]] = nn.matmul {{.*}}plan.places = [#plan.place<slot 2, 256>]
 // CHECK-NEXT: %[[RB:.*]] = dist.reduce_scatter %[[B]]
 // CHECK-NEXT: nn.accumulate %[[RA]] to @w
 // CHECK-NEXT: nn.accumulate %[[RB]] to @v

@@ -24,6 +24,33 @@ module attributes {plait.configuration = #plait.configuration<recompute = full, 
 
 // -----
 
+// So are the mesh and, by `lower`, the target.
+// expected-error @+1 {{the mesh is dp=4, but phase shard has read dp=2: it can only be changed in IR of an earlier phase}}
+module attributes {plait.phase = #plait.phase<shard, read = <>, mesh = "dp=2">} {
+  dist.mesh @mesh ["dp"] = [4]
+}
+
+// -----
+
+// expected-error @+1 {{the mesh is none, but phase shard has read dp=2}}
+module attributes {plait.phase = #plait.phase<shard, read = <>, mesh = "dp=2">} {
+}
+
+// -----
+
+// expected-error @+1 {{plait.target is #plait.target<cuda, name = "sm_80", cubin = "sm_90">, but phase lower has read #plait.target<cuda, name = "sm_90", cubin = "sm_90">: it can only be changed in IR of an earlier phase}}
+module attributes {plait.target = #plait.target<cuda, name = "sm_80", cubin = "sm_90">,
+                   plait.phase = #plait.phase<lower, read = <>, target = <cuda, name = "sm_90", cubin = "sm_90">>} {
+}
+
+// -----
+
+// expected-error @+1 {{plait.target is none, but phase lower has read #plait.target<cuda, name = "sm_90", cubin = "sm_90">}}
+module attributes {plait.phase = #plait.phase<steps, read = <>, target = <cuda, name = "sm_90", cubin = "sm_90">>} {
+}
+
+// -----
+
 // Where nothing is recorded, nobody knows.
 // expected-error @+1 {{has no mesh after phase checkpoint}}
 module attributes {plait.configuration = #plait.configuration<recompute = full>,

@@ -23,7 +23,7 @@ plan.program @rank0 rank 0 bytes 0 in_flight 1 {
 
 func.func @forward_0() attributes {plan.slot_bytes = array<i64: 64>, plan.slot_names = ["workspace"]} {
   // expected-error @+1 {{cannot be executed: no step computes 'nn.fill'}}
-  %0 = nn.fill 1.0 {plan.places = [#plan.place<"slot 0", 0>]} : tensor<4xf32>
+  %0 = nn.fill 1.0 {plan.places = [#plan.place<slot 0, 0>]} : tensor<4xf32>
   return
 }
 plan.program @rank0 rank 0 bytes 0 in_flight 1 {
@@ -34,9 +34,9 @@ plan.program @rank0 rank 0 bytes 0 in_flight 1 {
 
 nn.parameter @w : tensor<4x4xf32> init<mean = 0.0, std = 0.02>
 func.func @forward_0() attributes {plan.slot_bytes = array<i64: 64>, plan.slot_names = ["workspace"]} {
-  %w = nn.read @w value {plan.places = [#plan.place<"w value", 0>]} : tensor<4x4xf32>
+  %w = nn.read @w value {plan.places = [#plan.place<@"w value", 0>]} : tensor<4x4xf32>
   // expected-error @+1 {{has A in @"w value", which program @rank0 does not have}}
-  %0 = nn.matmul %w, %w "ab,bc->ac" {plan.places = [#plan.place<"slot 0", 0>]} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %0 = nn.matmul %w, %w "ab,bc->ac" {plan.places = [#plan.place<slot 0, 0>]} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
   return
 }
 plan.program @rank0 rank 0 bytes 64 in_flight 1 {
@@ -48,9 +48,9 @@ plan.program @rank0 rank 0 bytes 64 in_flight 1 {
 
 nn.parameter @w : tensor<4x4xf32> init<mean = 0.0, std = 0.02>
 func.func @forward_0() attributes {plan.slot_bytes = array<i64: 64>, plan.slot_names = ["workspace"]} {
-  %w = nn.read @w value {plan.places = [#plan.place<"w value", 0>]} : tensor<4x4xf32>
+  %w = nn.read @w value {plan.places = [#plan.place<@"w value", 0>]} : tensor<4x4xf32>
   // expected-error @+1 {{has A up to byte 64 of @"w value", which has 32}}
-  %0 = nn.matmul %w, %w "ab,bc->ac" {plan.places = [#plan.place<"slot 0", 0>]} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %0 = nn.matmul %w, %w "ab,bc->ac" {plan.places = [#plan.place<slot 0, 0>]} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
   return
 }
 plan.program @rank0 rank 0 bytes 128 in_flight 1 {
@@ -116,10 +116,10 @@ plan.program @rank1 rank 1 bytes 0 in_flight 1 {
 // A matmul adds to what lies where its result does: here something else does.
 nn.parameter @w : tensor<4x4xf32> init<mean = 0.0, std = 0.02>
 func.func @forward_0() attributes {plan.slot_bytes = array<i64: 128>, plan.slot_names = ["workspace"]} {
-  %w = nn.read @w value {plan.places = [#plan.place<"w value", 0>]} : tensor<4x4xf32>
-  %0 = nn.matmul %w, %w "ab,bc->ac" {plan.places = [#plan.place<"slot 0", 0>]} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %w = nn.read @w value {plan.places = [#plan.place<@"w value", 0>]} : tensor<4x4xf32>
+  %0 = nn.matmul %w, %w "ab,bc->ac" {plan.places = [#plan.place<slot 0, 0>]} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
   // expected-error @+1 {{adds to #plan.memory<slot 0, 0, 64>, but its result is #plan.memory<slot 0, 64, 64>}}
-  %1 = nn.fused_matmul %w, %w "ab,bc->ac" add %0 {plan.places = [#plan.place<"slot 0", 64>]} : (tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %1 = nn.fused_matmul %w, %w "ab,bc->ac" add %0 {plan.places = [#plan.place<slot 0, 64>]} : (tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
   return
 }
 plan.program @rank0 rank 0 bytes 128 in_flight 1 {
@@ -131,9 +131,9 @@ plan.program @rank0 rank 0 bytes 128 in_flight 1 {
 
 // One end of a copy is on the host.
 func.func @optimizer_0() attributes {plan.slot_bytes = array<i64: 64>, plan.slot_names = ["workspace"]} {
-  %m = nn.read @w moment1 {plan.places = [#plan.place<"w moment1", 0>]} : tensor<4x4xf32>
+  %m = nn.read @w moment1 {plan.places = [#plan.place<@"w moment1", 0>]} : tensor<4x4xf32>
   // expected-error @+1 {{has source in @"w moment1", which is in the arena; of all steps copies alone use the host's memory, at one end}}
-  %0 = plan.move from_host %m {plan.places = [#plan.place<"slot 0", 0>]} : tensor<4x4xf32>
+  %0 = plan.move from_host %m {plan.places = [#plan.place<slot 0, 0>]} : tensor<4x4xf32>
   return
 }
 nn.parameter @w : tensor<4x4xf32> init<mean = 0.0, std = 0.02>
@@ -147,9 +147,9 @@ plan.program @rank0 rank 0 bytes 128 in_flight 1 {
 
 // Nothing else is.
 func.func @optimizer_0() attributes {plan.slot_bytes = array<i64: 64>, plan.slot_names = ["workspace"]} {
-  %m = nn.read @w moment1 {plan.places = [#plan.place<"w moment1", 0>]} : tensor<4x4xf32>
+  %m = nn.read @w moment1 {plan.places = [#plan.place<@"w moment1", 0>]} : tensor<4x4xf32>
   // expected-error @+1 {{has A in @"w moment1", which is in the host's memory; of all steps copies alone use the host's memory, at one end}}
-  %0 = nn.matmul %m, %m "ab,bc->ac" {plan.places = [#plan.place<"slot 0", 0>]} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %0 = nn.matmul %m, %m "ab,bc->ac" {plan.places = [#plan.place<slot 0, 0>]} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
   return
 }
 nn.parameter @w : tensor<4x4xf32> init<mean = 0.0, std = 0.02>
@@ -163,9 +163,9 @@ plan.program @rank0 rank 0 bytes 64 host_bytes 64 in_flight 1 {
 
 // Nor by way of a slot.
 func.func @forward_0() attributes {plan.slot_bytes = array<i64: 64>, plan.slot_names = ["workspace"]} {
-  %w = nn.read @w value {plan.places = [#plan.place<"w value", 0>]} : tensor<4x4xf32>
+  %w = nn.read @w value {plan.places = [#plan.place<@"w value", 0>]} : tensor<4x4xf32>
   // expected-error @+1 {{has C in @workspace, which is in the host's memory; of all steps copies alone use the host's memory, at one end}}
-  %0 = nn.matmul %w, %w "ab,bc->ac" {plan.places = [#plan.place<"slot 0", 0>]} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %0 = nn.matmul %w, %w "ab,bc->ac" {plan.places = [#plan.place<slot 0, 0>]} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
   return
 }
 nn.parameter @w : tensor<4x4xf32> init<mean = 0.0, std = 0.02>
@@ -178,9 +178,9 @@ plan.program @rank0 rank 0 bytes 64 host_bytes 64 in_flight 1 {
 // -----
 
 func.func @optimizer_0() attributes {plan.slot_bytes = array<i64: 128>, plan.slot_names = ["workspace"]} {
-  %m = nn.read @w moment1 {plan.places = [#plan.place<"w moment1", 0>]} : tensor<4x4xf32>
+  %m = nn.read @w moment1 {plan.places = [#plan.place<@"w moment1", 0>]} : tensor<4x4xf32>
   // expected-error @+1 {{has rows that lie 4 elements apart, and 8 in its result}}
-  %0 = plan.move from_host %m {plan.places = [#plan.place<"slot 0", 0>], plan.pitch = array<i64: 8>} : tensor<4x4xf32>
+  %0 = plan.move from_host %m {plan.places = [#plan.place<slot 0, 0>], plan.pitch = array<i64: 8>} : tensor<4x4xf32>
   return
 }
 nn.parameter @w : tensor<4x4xf32> init<mean = 0.0, std = 0.02>

@@ -17,13 +17,13 @@ dist.mesh @mesh ["tp"] = [2]
 // CHECK-NEXT: ^bb0(%[[X:.*]]: tensor<4x4xf32>):
 // CHECK-NEXT:   %[[Y:.*]] = plan.cluster(%[[X]]) : (tensor<4x4xf32>) -> tensor<4x4xf32> {
 // CHECK: plan.yield %[[Y]]
-func.func @forward_0(%x: tensor<4x6xf32> {plan.place = #plan.place<"slot 0", 0>}) attributes {plan.slot_bytes = array<i64: 96, 1024>, plan.slot_names = ["x", "workspace"]} {
-  %table = nn.rope_table theta 1.0e+04 {plan.places = [#plan.place<"table", 0>]} : tensor<8x4xf32>
-  %w = nn.read @w value {plan.places = [#plan.place<"w value", 0>]} : tensor<4x6xf32>
-  %0 = nn.matmul %w, %x "ab,cb->ac" {plan.places = [#plan.place<"slot 1", 0>]} : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x4xf32>
-  %sum = nn.fused_matmul %x, %w "ab,cb->ac" add %0 {plan.places = [#plan.place<"slot 1", 0>]} : (tensor<4x6xf32>, tensor<4x6xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
-  %1 = dist.all_reduce %sum on @mesh["tp"] sum {plan.places = [#plan.place<"slot 1", 0>]} : tensor<4x4xf32> -> tensor<4x4xf32>
-  %2 = plan.cluster(%1) attributes {plan.places = [#plan.place<"slot 1", 64>]} : (tensor<4x4xf32>) -> tensor<4x4xf32> {
+func.func @forward_0(%x: tensor<4x6xf32> {plan.place = #plan.place<slot 0, 0>}) attributes {plan.slot_bytes = array<i64: 96, 1024>, plan.slot_names = ["x", "workspace"]} {
+  %table = nn.rope_table theta 1.0e+04 {plan.places = [#plan.place<@table, 0>]} : tensor<8x4xf32>
+  %w = nn.read @w value {plan.places = [#plan.place<@"w value", 0>]} : tensor<4x6xf32>
+  %0 = nn.matmul %w, %x "ab,cb->ac" {plan.places = [#plan.place<slot 1, 0>]} : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x4xf32>
+  %sum = nn.fused_matmul %x, %w "ab,cb->ac" add %0 {plan.places = [#plan.place<slot 1, 0>]} : (tensor<4x6xf32>, tensor<4x6xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %1 = dist.all_reduce %sum on @mesh["tp"] sum {plan.places = [#plan.place<slot 1, 0>]} : tensor<4x4xf32> -> tensor<4x4xf32>
+  %2 = plan.cluster(%1) attributes {plan.places = [#plan.place<slot 1, 64>]} : (tensor<4x4xf32>) -> tensor<4x4xf32> {
   ^bb0(%a: tensor<4x4xf32>):
     %s = nn.add %a, %a : tensor<4x4xf32>
     plan.yield %s : tensor<4x4xf32>
@@ -37,9 +37,9 @@ func.func @forward_0(%x: tensor<4x6xf32> {plan.place = #plan.place<"slot 0", 0>}
 // CHECK-NEXT: plan.gemm m 4 n 4 k 3 of f32 a <@"w value", 0, 48> strides [3, 1] b <slot 0, 0, 48> strides [4, 1] c <slot 1, 0, 64> strides [4] of f32 accumulate add_unless_first
 // CHECK-NEXT: plan.gemm m 4 n 4 k 3 of f32 a <@"w value", 48, 48> strides [3, 1] b <slot 0, 48, 48> strides [4, 1] c <slot 1, 0, 64> strides [4] of f32 accumulate add{{$}}
 // CHECK-NEXT: }
-func.func @backward_0(%x: tensor<2x3x4xf32> {plan.place = #plan.place<"slot 0", 0>}) attributes {plan.slot_bytes = array<i64: 96, 1024>, plan.slot_names = ["x", "workspace"]} {
-  %w = nn.read @w2 value {plan.places = [#plan.place<"w value", 0>]} : tensor<2x4x3xf32>
-  %y = nn.matmul %w, %x "bac,bcd->ad" {plan.accumulate = 2 : i32, plan.places = [#plan.place<"slot 1", 0>]} : (tensor<2x4x3xf32>, tensor<2x3x4xf32>) -> tensor<4x4xf32>
+func.func @backward_0(%x: tensor<2x3x4xf32> {plan.place = #plan.place<slot 0, 0>}) attributes {plan.slot_bytes = array<i64: 96, 1024>, plan.slot_names = ["x", "workspace"]} {
+  %w = nn.read @w2 value {plan.places = [#plan.place<@"w value", 0>]} : tensor<2x4x3xf32>
+  %y = nn.matmul %w, %x "bac,bcd->ad" {plan.accumulate = 2 : i32, plan.places = [#plan.place<slot 1, 0>]} : (tensor<2x4x3xf32>, tensor<2x3x4xf32>) -> tensor<4x4xf32>
   return
 }
 

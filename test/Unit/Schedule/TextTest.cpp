@@ -24,12 +24,16 @@ TEST(Text, RoundTrip) {
 }
 
 TEST(Text, SplitBackwardAndChunks) {
-  auto actions = parseActions({2, 2, 4}, 1, "\t1F3  I3 0W3 1SEND_B2\r");
+  auto actions = parseActions("\t1F3  I3 0W3 1SEND_B2\r");
   ASSERT_TRUE(actions.ok());
   EXPECT_EQ(print(*actions), "1F3 I3 W3 1SEND_B2");
   EXPECT_EQ((*actions)[0].chunk, 1u);
   EXPECT_EQ((*actions)[1].kind, ActionKind::BackwardInput);
-  EXPECT_EQ((*actions)[3].peer, 0u);
+  auto schedule = placeActions({2, 2, 4}, "", {{}, *actions});
+  ASSERT_TRUE(schedule.ok());
+  // The gradient of chunk 1 on rank 1 goes to chunk 1 of the rank before.
+  actions->back().peer = 0;
+  EXPECT_EQ(schedule->ranks[1], *actions);
 }
 
 std::string errorOf(std::string_view text) {
@@ -50,15 +54,14 @@ TEST(Text, Errors) {
   EXPECT_EQ(errorOf("F4\nF0"), "rank 0, action 0: 'F4' names microbatch 4, the "
                                "schedule has 4");
   EXPECT_EQ(errorOf("F99999999999\nF0"),
-            "rank 0, action 0: 'F99999999999' names microbatch 99999999999, "
-            "the schedule has 4");
+            "rank 0, action 0: 'F99999999999' has a number above 4294967295");
   EXPECT_EQ(errorOf("1F0\nF0"),
             "rank 0, action 0: '1F0' names chunk 1, the schedule has 1");
   EXPECT_EQ(errorOf("RECV_F0\nF0"), "rank 0, action 0: 'RECV_F0' on rank 0 has "
                                     "no other rank to exchange a message with");
-  EXPECT_EQ(errorOf("F0"), "schedule text has 1 lines, expected 2");
+  EXPECT_EQ(errorOf("F0"), "there are actions of 1 ranks, expected 2");
   EXPECT_EQ(errorOf("F0\nF0\nF0"),
-            "schedule text has more than 2 lines, expected one per stage");
+            "there are actions of 3 ranks, expected 2");
 }
 
 } // namespace

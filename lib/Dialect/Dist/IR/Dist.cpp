@@ -243,6 +243,14 @@ LogicalResult MeshOp::verify() {
   return success();
 }
 
+std::string MeshOp::getText() {
+  std::string text;
+  for (auto [name, size] :
+       llvm::zip_equal(getAxes().getAsRange<StringAttr>(), getSizes()))
+    text += (text.empty() ? "" : ",") + name.str() + "=" + std::to_string(size);
+  return text;
+}
+
 int64_t MeshOp::getAxisIndex(StringRef axis) {
   for (auto [index, name] : llvm::enumerate(getAxes().getAsRange<StringAttr>()))
     if (name.getValue() == axis)

@@ -28,6 +28,42 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::pipe;
 
+/// `"F0 B0"`, with an error at the string where it is none.
+static FailureOr<ActionsAttr> parseActionList(AsmParser &parser) {
+  std::string text;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseString(&text))
+    return failure();
+  Result<std::vector<schedule::Action>> actions = schedule::parseActions(text);
+  if (actions.ok())
+    return ActionsAttr::get(parser.getContext(), *actions);
+  return parser.emitError(loc, actions.status().message());
+}
+
+static ParseResult parseActionLists(OpAsmParser &parser, ArrayAttr &lists) {
+  SmallVector<Attribute> ranks;
+  auto parseRank = [&]() -> ParseResult {
+    FailureOr<ActionsAttr> rank = parseActionList(parser);
+    if (succeeded(rank))
+      ranks.push_back(*rank);
+    return success(succeeded(rank));
+  };
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseRank))
+    return failure();
+  lists = parser.getBuilder().getArrayAttr(ranks);
+  return success();
+}
+
+static void printActionLists(OpAsmPrinter &printer, ScheduleOp,
+                             ArrayAttr lists) {
+  auto print = [&](ActionsAttr rank) {
+    printer << '"' << schedule::print(rank.getActions()) << '"';
+  };
+  printer << '[';
+  llvm::interleaveComma(lists.getAsRange<ActionsAttr>(), printer, print);
+  printer << ']';
+}
+
 #include "plait/Dialect/Pipe/IR/PipeDialect.cpp.inc"
 #include "plait/Dialect/Pipe/IR/PipeEnums.cpp.inc"
 #define GET_ATTRDEF_CLASSES
@@ -58,6 +94,17 @@ static_assert(int(Arrangement::V) == int(schedule::Placement::VShape));
 //===----------------------------------------------------------------------===//
 // Attributes
 //===----------------------------------------------------------------------===//
+
+Attribute ActionsAttr::parse(AsmParser &parser, Type) {
+  if (parser.parseLess())
+    return {};
+  FailureOr<ActionsAttr> actions = parseActionList(parser);
+  return failed(actions) || parser.parseGreater() ? ActionsAttr() : *actions;
+}
+
+void ActionsAttr::print(AsmPrinter &printer) const {
+  printer << "<\"" << schedule::print(getActions()) << "\">";
+}
 
 /// Transfers have no function: they move a buffer.
 LogicalResult FunctionAttr::verify(function_ref<InFlightDiagnostic()> emitError,
@@ -275,18 +322,17 @@ PipeDialect::verifyRegionResultAttribute(Operation *op, unsigned, unsigned,
 
 /// Asked by the op's verifier as well: whoever calls it on a verified op may
 /// rely on the result.
-Result<schedule::Schedule> pipe::parseSchedule(ScheduleOp op) {
+Result<schedule::Schedule> pipe::getSchedule(ScheduleOp op) {
   constexpr int64_t most = std::numeric_limits<uint32_t>::max();
   // The accessor is unsigned.
   int64_t count = op.getMicrobatches();
   if (count < 1 || count > most)
     return fail("count ", count, " is not in 1 … ", most);
-  schedule::Problem problem = op.getPlacement().getProblem(count);
-  PLAIT_RETURN_IF_ERROR(problem.check());
-  std::string text;
-  for (auto rank : op.getActions().getAsRange<StringAttr>())
-    text += rank.getValue().str() + "\n";
-  return schedule::parseSchedule(problem, op.getKind().str(), text);
+  std::vector<std::vector<schedule::Action>> ranks;
+  for (auto rank : op.getActions().getAsRange<ActionsAttr>())
+    ranks.push_back(rank.getActions().vec());
+  return schedule::placeActions(op.getPlacement().getProblem(count),
+                                op.getKind().str(), std::move(ranks));
 }
 
 ScheduleOp pipe::findSchedule(ModuleOp module) {
@@ -294,23 +340,24 @@ ScheduleOp pipe::findSchedule(ModuleOp module) {
   return schedules.empty() ? ScheduleOp() : *schedules.begin();
 }
 
-/// At the end of the module, one line a rank, in the notation that people write
-/// schedules in.
+/// At the end of the module. Peers are left to the placement.
 ScheduleOp pipe::addSchedule(ModuleOp module,
                              const schedule::Schedule &schedule,
                              StringRef kind) {
   const schedule::Problem &problem = schedule.problem;
-  std::vector<std::string> lines;
-  for (const std::vector<schedule::Action> &rank : schedule.ranks)
-    lines.push_back(schedule::print(rank));
-  SmallVector<StringRef> texts(lines.begin(), lines.end());
+  SmallVector<Attribute> lists;
+  for (std::vector<schedule::Action> actions : schedule.ranks) {
+    for (schedule::Action &action : actions)
+      action.peer = 0;
+    lists.push_back(ActionsAttr::get(module.getContext(), actions));
+  }
   OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
   return ScheduleOp::create(
       builder, module.getLoc(), "schedule", kind,
       PlacementAttr::get(module.getContext(),
                          static_cast<Arrangement>(problem.placement),
                          problem.stages, problem.chunks),
-      problem.microbatches, builder.getStrArrayAttr(texts));
+      problem.microbatches, builder.getArrayAttr(lists));
 }
 
 /// Takes time in proportion to the actions. (C2) is what makes a schedule by
@@ -318,11 +365,11 @@ ScheduleOp pipe::addSchedule(ModuleOp module,
 /// deadlock.
 LogicalResult ScheduleOp::verify() {
   // (C1)
-  Result<schedule::Schedule> parsed = parseSchedule(*this);
-  if (!parsed.ok())
-    return emitOpError("does not parse: ") << parsed.status().message();
+  Result<schedule::Schedule> schedule = getSchedule(*this);
+  if (!schedule.ok())
+    return emitOpError("is none: ") << schedule.status().message();
   // (C2)
-  if (Status sound = schedule::verify(*parsed); !sound.ok())
+  if (Status sound = schedule::verify(*schedule); !sound.ok())
     return emitOpError("is not sound: ") << sound.message();
   return success();
 }

@@ -377,6 +377,11 @@ Phase plait::getPhase(ModuleOp module) {
   return attribute ? attribute.getValue() : Phase::Import;
 }
 
+/// The phase that reads the mesh, by which shardings are weighed.
+static constexpr Phase kMeshReader = Phase::Shard;
+/// The phase that first asks what executes the plan.
+static constexpr Phase kTargetReader = Phase::Lower;
+
 /// Whether some phase up to `reached` reads `field`.
 static bool isReadBy(Phase reached, const Field &field) {
   return *symbolizePhase(field.phase) <= reached;
@@ -384,10 +389,13 @@ static bool isReadBy(Phase reached, const Field &field) {
 
 /// What is read later is left out: it may still be edited. After import the
 /// model is the same whatever it is to be compiled for.
-void plait::setPhase(ModuleOp module, Phase phase) {
+void plait::setPhase(ModuleOp module, Phase phase, StringRef mesh) {
   MLIRContext *context = module.getContext();
   ConfigurationAttr read;
-  if (phase != Phase::Import) {
+  TargetAttr target;
+  if (phase >= kTargetReader)
+    target = getTarget(module);
+  if (phase >= kMeshReader) {
     TrainingConfiguration configuration = getConfiguration(module);
     const TrainingConfiguration defaults;
     visitConfiguration(
@@ -398,26 +406,54 @@ void plait::setPhase(ModuleOp module, Phase phase) {
         configuration, defaults);
     read = ConfigurationAttr::get(context, configuration);
   }
-  module->setAttr(kPhaseAttr, PhaseAttr::get(context, phase, read));
+  module->setAttr(
+      kPhaseAttr,
+      PhaseAttr::get(context, phase, read, read ? mesh : StringRef(), target));
+}
+
+static std::string showAttribute(Attribute attribute) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  attribute ? out << attribute : out << "none";
+  return text;
+}
+
+/// Of something that `reader` has read.
+static Status tellEdit(const std::string &what, const std::string &now,
+                       const std::string &reader, const std::string &read) {
+  return fail(what, " is ", now, ", but phase ", reader, " has read ", read,
+              ": it can only be changed in IR of an earlier phase");
 }
 
 /// The first field that differs is reported.
-Status plait::checkReadFields(ModuleOp module) {
-  auto phase = module->getAttrOfType<PhaseAttr>(kPhaseAttr);
-  if (!phase || !phase.getRead())
-    return Status::success();
+static Status checkReadFields(ModuleOp module, PhaseAttr phase) {
   const TrainingConfiguration now = getConfiguration(module),
                               read = phase.getRead().getValue();
   Status status = Status::success();
   visitConfiguration(
       [&](const Field &field, const auto &value, const auto &known) {
         if (status.ok() && isReadBy(phase.getValue(), field) && value != known)
-          status = fail(field.getKeyword(), " is ", show(value), ", but phase ",
-                        field.phase, " has read ", show(known),
-                        ": it can only be changed in IR of an earlier phase");
+          status = tellEdit(field.getKeyword(), show(value), field.phase,
+                            show(known));
       },
       now, read);
   return status;
+}
+
+Status plait::checkRead(ModuleOp module, StringRef mesh) {
+  auto phase = module->getAttrOfType<PhaseAttr>(kPhaseAttr);
+  if (!phase || !phase.getRead())
+    return Status::success();
+  PLAIT_RETURN_IF_ERROR(checkReadFields(module, phase));
+  if (mesh != phase.getMesh())
+    return tellEdit("the mesh", show(mesh.str()),
+                    stringifyPhase(kMeshReader).str(), phase.getMesh().str());
+  if (phase.getValue() >= kTargetReader &&
+      getTarget(module) != phase.getTarget())
+    return tellEdit("plait.target", showAttribute(getTarget(module)),
+                    stringifyPhase(kTargetReader).str(),
+                    showAttribute(phase.getTarget()));
+  return Status::success();
 }
 
 TargetAttr plait::getTarget(ModuleOp module) {

@@ -23,14 +23,43 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::plan;
 
+/// (C1) of places and memories.
+static bool isOutside(int64_t number) {
+  return number < 0 || number >= int64_t(hostBegin);
+}
+
+/// (C2) of places and memories: either a slot or a buffer, never both.
+static LogicalResult
+verifySlotOrBuffer(function_ref<InFlightDiagnostic()> emitError, StringRef what,
+                   int64_t slot, FlatSymbolRefAttr buffer) {
+  if (buffer ? slot != -1 : slot < 0)
+    return emitError() << what << " is in slot " << slot
+                       << ", expected 0 or more, or a buffer";
+  return success();
+}
+
 LogicalResult PlaceAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                                StringAttr buffer, int64_t offset) {
+                                int64_t slot, FlatSymbolRefAttr buffer,
+                                int64_t offset) {
   // (C1)
   // Bounded as a memory is, so that ends of places are numbers too.
-  if (offset < 0 || offset >= int64_t(hostBegin))
+  if (isOutside(offset))
     return emitError() << "a place at offset " << offset
                        << " of a buffer, expected 0 to below " << hostBegin;
-  return success();
+  // (C2)
+  return verifySlotOrBuffer(emitError, "a place", slot, buffer);
+}
+
+LogicalResult MemoryAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                 int64_t slot, FlatSymbolRefAttr buffer,
+                                 int64_t offset, int64_t bytes) {
+  // (C1)
+  if (isOutside(offset) || isOutside(bytes))
+    return emitError() << "memory of " << bytes << " bytes begins at byte "
+                       << offset << ", expected numbers of 0 to below "
+                       << hostBegin;
+  // (C2)
+  return verifySlotOrBuffer(emitError, "memory", slot, buffer);
 }
 
 /// Whether an array has what `isRight` accepts for each of `count` things.

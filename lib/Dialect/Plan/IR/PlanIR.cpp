@@ -27,6 +27,23 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::plan;
 
+/// `slot 3` or `@"w value"`; a slot of -1 stands for none.
+static ParseResult parseSlotOrBuffer(AsmParser &parser, int64_t &slot,
+                                     FlatSymbolRefAttr &buffer) {
+  slot = -1;
+  if (succeeded(parser.parseOptionalKeyword("slot")))
+    return parser.parseInteger(slot);
+  return parser.parseAttribute(buffer);
+}
+
+static void printSlotOrBuffer(AsmPrinter &printer, int64_t slot,
+                              FlatSymbolRefAttr buffer) {
+  if (buffer)
+    printer << buffer;
+  else
+    printer << "slot " << slot;
+}
+
 #include "plait/Dialect/Plan/IR/PlanDialect.cpp.inc"
 #include "plait/Dialect/Plan/IR/PlanEnums.cpp.inc"
 #define GET_ATTRDEF_CLASSES

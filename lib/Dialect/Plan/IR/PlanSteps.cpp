@@ -23,60 +23,6 @@ using namespace plait::plan;
 #include "plait/Dialect/Plan/IR/PlanInterfaces.cpp.inc"
 
 //===----------------------------------------------------------------------===//
-// MemoryAttr
-//===----------------------------------------------------------------------===//
-
-/// `<slot 3, 0, 512>` or `<@"w value", 0, 256>`: where, from which byte on, and
-/// how many.
-Attribute MemoryAttr::parse(AsmParser &parser, Type) {
-  int64_t slot = -1, offset = 0, bytes = 0;
-  FlatSymbolRefAttr buffer;
-  SMLoc loc = parser.getCurrentLocation();
-  if (parser.parseLess())
-    return {};
-  if (succeeded(parser.parseOptionalKeyword("slot"))) {
-    if (parser.parseInteger(slot))
-      return {};
-  } else if (parser.parseAttribute(buffer)) {
-    return {};
-  }
-  if (parser.parseComma() || parser.parseInteger(offset) ||
-      parser.parseComma() || parser.parseInteger(bytes) ||
-      parser.parseGreater())
-    return {};
-  return parser.getChecked<MemoryAttr>(loc, parser.getContext(), slot, buffer,
-                                       offset, bytes);
-}
-
-void MemoryAttr::print(AsmPrinter &printer) const {
-  printer << '<';
-  if (getBuffer())
-    printer << getBuffer();
-  else
-    printer << "slot " << getSlot();
-  printer << ", " << getOffset() << ", " << getBytes() << '>';
-}
-
-/// Either a slot or a buffer, never both: a slot of -1 stands for none.
-LogicalResult MemoryAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                                 int64_t slot, FlatSymbolRefAttr buffer,
-                                 int64_t offset, int64_t bytes) {
-  // (C1)
-  auto isOutside = [](int64_t number) {
-    return number < 0 || number >= int64_t(hostBegin);
-  };
-  if (isOutside(offset) || isOutside(bytes))
-    return emitError() << "memory of " << bytes << " bytes begins at byte "
-                       << offset << ", expected numbers of 0 to below "
-                       << hostBegin;
-  // (C2)
-  if (buffer ? slot != -1 : slot < 0)
-    return emitError() << "memory is in slot " << slot
-                       << ", expected 0 or more, or a buffer";
-  return success();
-}
-
-//===----------------------------------------------------------------------===//
 // FunctionOp and ConstantOp
 //===----------------------------------------------------------------------===//
 

@@ -100,6 +100,8 @@ def Dist_MeshOp : Dist_Op<"mesh", [Symbol]> {
   let extraClassDeclaration = [{
     /// The size of an axis, or 0 if the mesh has none of that name.
     int64_t getAxisSize(::llvm::StringRef axis);
+    /// As --mesh writes it: "pp=2,dp=2,tp=2".
+    std::string getText();
     /// The position of an axis, or -1.
     int64_t getAxisIndex(::llvm::StringRef axis);
     /// The number of blocks that `axes` cut a dimension into.

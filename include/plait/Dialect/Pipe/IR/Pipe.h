@@ -21,6 +21,14 @@
 #include "mlir/IR/SymbolTable.h"
 #include "plait/Schedule/Schedule.h"
 
+namespace plait::schedule {
+/// For attributes that hold actions.
+inline llvm::hash_code hash_value(const Action &action) {
+  return llvm::hash_combine(action.kind, action.chunk, action.microbatch,
+                            action.direction, action.peer);
+}
+} // namespace plait::schedule
+
 #include "plait/Dialect/Pipe/IR/PipeDialect.h.inc"
 #include "plait/Dialect/Pipe/IR/PipeEnums.h.inc"
 #define GET_ATTRDEF_CLASSES
@@ -36,8 +44,9 @@ inline constexpr llvm::StringLiteral kPlacementAttr = "pipe.placement";
 inline constexpr llvm::StringLiteral kFunctionAttr = "pipe.function";
 inline constexpr llvm::StringLiteral kPortAttr = "pipe.port";
 
-/// The schedule of `op` as data, or the reason why it does not parse.
-Result<schedule::Schedule> parseSchedule(ScheduleOp op);
+/// The schedule of `op` with the peers of messages, or the reason why its
+/// actions are none of its placement. A verified op has one.
+Result<schedule::Schedule> getSchedule(ScheduleOp op);
 
 /// The first schedule of `module`; null: none. One that is there before the
 /// schedule phase was given, and decides in place of the configuration.

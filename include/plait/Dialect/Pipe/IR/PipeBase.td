@@ -149,6 +149,22 @@ def Pipe_PortAttr : Pipe_Attr<"Port", "port"> {
   }];
 }
 
+def Pipe_ActionsAttr : AttrDef<PipeDialect, "Actions"> {
+  let mnemonic = "actions";
+  let summary = "What a rank of a pipeline does, in order";
+  let description = [{
+    Actions by kind, chunk of the rank and microbatch, in the text form of
+    plait/Schedule/Schedule.h: `F0` is the forward pass of microbatch 0, `B0` its
+    backward pass, `1F0` the forward pass of the rank's chunk 1, `SEND_F0` and so
+    on the transfers. The other rank of a message follows from the placement: it
+    is neither written nor kept here.
+
+    Example: `#pipe.actions<"F0 B0 REDUCE OPTIMIZER">`.
+  }];
+  let parameters = (ins ArrayRefParameter<"::plait::schedule::Action">:$actions);
+  let hasCustomAssemblyFormat = 1;
+}
+
 def Pipe_PlacementAttr : Pipe_Attr<"Placement", "placement"> {
   let summary = "Which rank of a pipeline holds which virtual stage";
   let description = [{

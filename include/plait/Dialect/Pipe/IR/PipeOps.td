@@ -17,12 +17,11 @@ class Pipe_Op<string mnemonic, list<Trait> traits = []>
 def Pipe_ScheduleOp : Pipe_Op<"schedule", [Symbol]> {
   let summary = "What every rank of a pipeline does, in order";
   let description = [{
-    One list of actions per rank in the text form of plait/Schedule/Schedule.h:
-    `F0` is the forward pass of microbatch 0, `B0` its backward pass, `1F0` the
-    forward pass of the rank's chunk 1, `SEND_F0` and so on the transfers.
+    The `#pipe.actions` of each rank, written without the name of the attribute.
 
     Constraints:
-    - (C1) the lists parse, one for each rank.
+    - (C1) there is one list for each rank; its actions name microbatches and
+      chunks that there are, and its messages go to other ranks.
     - (C2) the schedule is sound: every action once, dependencies respected, no
       deadlock.
 
@@ -39,10 +38,11 @@ def Pipe_ScheduleOp : Pipe_Op<"schedule", [Symbol]> {
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$kind,
                        Pipe_PlacementAttr:$placement, I64Attr:$microbatches,
-                       StrArrayAttr:$actions);
+                       TypedArrayAttrBase<Pipe_ActionsAttr,
+                                          "the actions of each rank">:$actions);
   let assemblyFormat = [{
-    $sym_name $kind `on` $placement `microbatches` $microbatches $actions
-    attr-dict
+    $sym_name $kind `on` $placement `microbatches` $microbatches
+    custom<ActionLists>($actions) attr-dict
   }];
   let hasVerifier = 1;
 }

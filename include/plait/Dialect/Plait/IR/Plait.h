@@ -37,14 +37,15 @@ void setConfiguration(mlir::ModuleOp module,
 void removeConfiguration(mlir::ModuleOp module);
 
 /// The last phase that is complete. Setting it also records what the phases up
-/// to it have read of the configuration.
+/// to it have read: of the configuration, of the target, and the `mesh`, which
+/// is the module's as --mesh writes it (see dist.mesh).
 Phase getPhase(mlir::ModuleOp module);
-void setPhase(mlir::ModuleOp module, Phase phase);
+void setPhase(mlir::ModuleOp module, Phase phase, llvm::StringRef mesh);
 
-/// Fails where the configuration is not what the phases that are complete have
-/// read of it, with a message that names field, phase and both values. What no
-/// phase has read yet may be anything, as may all where nothing is recorded.
-Status checkReadFields(mlir::ModuleOp module);
+/// Fails where that has changed since, with a message that names what, the
+/// phase and both values. What no phase has read yet may be anything, as may
+/// all where nothing is recorded.
+Status checkRead(mlir::ModuleOp module, llvm::StringRef mesh);
 
 /// Null where the module has none, and `set` removes it then.
 TargetAttr getTarget(mlir::ModuleOp module);

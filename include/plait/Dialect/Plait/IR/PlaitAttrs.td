@@ -97,23 +97,6 @@ def Plait_ConfigurationAttr : Plait_Attr<"Configuration", "configuration"> {
   let genVerifyDecl = 1;
 }
 
-def Plait_PhaseAttr : Plait_Attr<"Phase", "phase"> {
-  let summary = "How far a module has been compiled";
-  let description = [{
-    The last phase that is complete, and what it and those before it have `read` of
-    the configuration: fields that are read later are at their default. By it a
-    configuration that was edited when it was too late is refused. After `import`,
-    which reads nothing, and in IR that was written by hand, there is none.
-
-    Example: `#plait.phase<shard>`,
-    `#plait.phase<checkpoint, read = <recompute = full, seq = 32>>`.
-  }];
-  let parameters = (ins
-    EnumParameter<Plait_PhaseEnum>:$value,
-    OptionalParameter<"::plait::ConfigurationAttr">:$read);
-  let assemblyFormat = "`<` $value (`,` `read` `=` $read^)? `>`";
-}
-
 def Plait_TargetKindEnum : I32EnumAttr<"TargetKind", "what executes a plan", [
     I32EnumAttrCase<"CPU", 0, "cpu">,
     I32EnumAttrCase<"CUDA", 1, "cuda">]> {
@@ -152,6 +135,28 @@ def Plait_TargetAttr : Plait_Attr<"Target", "target"> {
     int getArchitecture() const;
   }];
   let genVerifyDecl = 1;
+}
+
+def Plait_PhaseAttr : Plait_Attr<"Phase", "phase"> {
+  let summary = "How far a module has been compiled";
+  let description = [{
+    The last phase that is complete, and what it and those before it have read: of
+    the configuration (fields that are `read` later are at their default), the
+    `mesh` as --mesh writes it, and from `lower` on the `target`. By it an edit
+    that came too late is refused. After `import`, which reads nothing, and in IR
+    that was written by hand, there is none.
+
+    Example: `#plait.phase<shard>`,
+    `#plait.phase<checkpoint, read = <recompute = full, seq = 32>, mesh = "pp=2,tp=2">`.
+  }];
+  let parameters = (ins
+    EnumParameter<Plait_PhaseEnum>:$value,
+    OptionalParameter<"::plait::ConfigurationAttr">:$read,
+    StringRefParameter<"axes and sizes", "\"\"">:$mesh,
+    OptionalParameter<"::plait::TargetAttr">:$target);
+  let assemblyFormat = [{
+    `<` $value (`,` struct($read, $mesh, $target)^)? `>`
+  }];
 }
 
 def Plait_LinkAttr : Plait_Attr<"Link", "link"> {

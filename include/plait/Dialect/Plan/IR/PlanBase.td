@@ -49,18 +49,24 @@ def Plan_PlaceAttr : AttrDef<PlanDialect, "Place"> {
   let mnemonic = "place";
   let summary = "Where a value lies";
   let description = [{
-    `offset` bytes into a buffer: one that the action binds to a slot of the
-    function ("slot 2"; the function's workspace is a slot too), or one of the
-    program ("w gradient").
+    `offset` bytes into what the action binds to a slot of the function (its
+    workspace is a slot too), or into a buffer of the program. `slot` is -1 where
+    there is a buffer.
 
     Constraints:
     - (C1) offset is 0 or more, and below 2⁴⁸.
+    - (C2) it is in a slot, from 0 on, or in a buffer.
 
-    Example: `#plan.place<"slot 2", 4096>`.
+    Example: `#plan.place<slot 2, 4096>`, or in a buffer
+    `#plan.place<@"w gradient", 0>`.
   }];
-  let parameters = (ins "::mlir::StringAttr":$buffer, "int64_t":$offset);
-  let assemblyFormat = "`<` $buffer `,` $offset `>`";
+  let parameters = (ins "int64_t":$slot, "::mlir::FlatSymbolRefAttr":$buffer,
+                        "int64_t":$offset);
+  let assemblyFormat = "`<` custom<SlotOrBuffer>($slot, $buffer) `,` $offset `>`";
   let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    bool isInSlot() const { return getSlot() >= 0; }
+  }];
 }
 
 def Plan_MemoryAttr : AttrDef<PlanDialect, "Memory"> {
@@ -79,7 +85,9 @@ def Plan_MemoryAttr : AttrDef<PlanDialect, "Memory"> {
   }];
   let parameters = (ins "int64_t":$slot, "::mlir::FlatSymbolRefAttr":$buffer,
                         "int64_t":$offset, "int64_t":$bytes);
-  let hasCustomAssemblyFormat = 1;
+  let assemblyFormat = [{
+    `<` custom<SlotOrBuffer>($slot, $buffer) `,` $offset `,` $bytes `>`
+  }];
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
     /// The first byte behind it.

@@ -44,6 +44,12 @@
 // is tied may be there twice) and, microbatch by microbatch, what is kept; the
 // fullest holds no less than the mean.
 //
+// Memory takes time: what a virtual stage keeps of a microbatch it keeps until
+// the microbatch has been through all stages behind, forward and back. So every
+// microbatch takes bytes times seconds of each rank, and in a step of S seconds
+// there are no more of these than S times the bytes that are free. No schedule
+// can trade one for the other.
+//
 //===----------------------------------------------------------------------===//
 
 #include "Search/Bounds.h"
@@ -305,15 +311,23 @@ static void fillRanks(StageProbe &probe, Estimator &estimator,
   problem.chunks = uint32_t(context.configuration.chunks);
   problem.placement = generator.placement;
   const std::vector<StageTime> &times = estimator.getResult().stages;
+  // From the beginning of a stage's forward to the gradient of its input.
+  std::vector<double> round(times.size() + 1, 0);
+  for (size_t stage = times.size(); stage-- > 0;)
+    round[stage] = round[stage + 1] + times[stage].forward +
+                   times[stage].backwardInput +
+                   (generator.splitsBackward ? 0 : times[stage].backwardWeight);
   double passed = 0;
   for (uint32_t rank = 0; rank < problem.stages; ++rank) {
-    double work = 0, held = 0;
+    double work = 0, held = 0, heldSeconds = 0;
     std::vector<const StageBlocks *> stages;
     for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk) {
       uint32_t stage = problem.stageOf(rank, chunk);
       stages.push_back(&estimator.getStages()[stage]);
       work += times[stage].sum();
-      held += heldBytes(*stages.back(), context, /*splits=*/false).whole;
+      double bytes = heldBytes(*stages.back(), context, /*splits=*/false).whole;
+      held += bytes;
+      heldSeconds += bytes * round[stage];
     }
     probe.work.push_back(work);
     probe.outside.push_back(passed);
@@ -325,6 +339,7 @@ static void fillRanks(StageProbe &probe, Estimator &estimator,
     probe.parameters =
         std::max(probe.parameters, probe.holdings.back().parameters);
     probe.held.push_back(held);
+    probe.heldSeconds.push_back(heldSeconds);
   }
 }
 
@@ -433,7 +448,8 @@ Bounds::Held Bounds::getHeld(const Configuration &configuration) {
 bool Bounds::isBeaten(const Work &work, const Configuration &configuration,
                       bool splits, double seconds, double &bytes) {
   if (!configuration.recompute.isAuto)
-    return isBeatenBy(work, configuration, splits, seconds, bytes);
+    return isBeatenBy(work, configuration, splits, seconds, bytes,
+                      /*isMixture=*/false);
   Configuration one = configuration;
   double least = std::numeric_limits<double>::max();
   for (Recompute kind :
@@ -442,8 +458,9 @@ bool Bounds::isBeaten(const Work &work, const Configuration &configuration,
     one.layers = configuration.layers;
     one.offload = configuration.offload;
     // Only what holds too much, whatever it takes.
-    bool isLarge = isBeatenBy(work, one, splits,
-                              std::numeric_limits<double>::max(), bytes);
+    bool isLarge =
+        isBeatenBy(work, one, splits, std::numeric_limits<double>::max(), bytes,
+                   /*isMixture=*/true);
     least = std::min(least, bytes);
     // Auto does not take this cut: it takes that of the first kind with which
     // all ranks fit.
@@ -461,8 +478,9 @@ bool Bounds::isBeaten(const Work &work, const Configuration &configuration,
     for (Recompute fast : {Recompute::None, Recompute::Selective}) {
       one.recompute = fast;
       double memory = 0; // not the reason
-      if (fast <= kind &&
-          (!isBeatenBy(work, one, splits, seconds, memory) || memory > 0))
+      if (fast <= kind && (!isBeatenBy(work, one, splits, seconds, memory,
+                                       /*isMixture=*/true) ||
+                           memory > 0))
         return false;
     }
     least = 0;
@@ -473,7 +491,9 @@ bool Bounds::isBeaten(const Work &work, const Configuration &configuration,
 
 /// Time first, then memory, which takes the order of the schedule to count.
 ///
-/// 1. Each rank: what it waits for outside, its messages, its own work m times.
+/// 1. Each rank: what it waits for outside, its messages, its own work m times;
+///    and what it holds for how long. Of a mixture the kind at hand is the one
+///    that takes the least time, and holds more than others do.
 /// 2. That, the slowest replica and the step's fixed part, and what the fullest
 ///    rank exchanges, against `seconds`.
 /// 3. Each rank's bytes: what its stages hold, as often as the schedule holds
@@ -482,7 +502,8 @@ bool Bounds::isBeaten(const Work &work, const Configuration &configuration,
 /// `bytes` is 0 where time was the reason: how much memory such a configuration
 /// needs is not known then.
 bool Bounds::isBeatenBy(const Work &work, const Configuration &configuration,
-                        bool splits, double seconds, double &bytes) {
+                        bool splits, double seconds, double &bytes,
+                        bool isMixture) {
   bytes = 0;
   std::shared_ptr<const StageProbe> probe =
       getStageProbe(work, configuration, splits);
@@ -494,14 +515,20 @@ bool Bounds::isBeatenBy(const Work &work, const Configuration &configuration,
   // To a rank and, where it waits for the stages in front at the end, back.
   double messages = (splits ? 1 : 2) * getTransfer(context).seconds;
   // 1. Work and what is waited for outside.
-  double pipeline = 0, busy = 0;
+  double pipeline = 0, busy = 0, holding = 0;
   for (size_t rank = 0; rank < probe->work.size(); ++rank) {
     double work = microbatches * probe->work[rank];
     double outside = probe->outside[rank] + double(rank) * messages;
     pipeline = std::max(pipeline, outside + work);
     busy += work / double(probe->work.size());
+    double room = cluster.device.usableBytes() -
+                  getMemory(probe->holdings[rank], context).peak();
+    if (room > 0 && !isMixture)
+      holding =
+          std::max(holding, microbatches * probe->heldSeconds[rank] / room);
   }
-  pipeline = sharedSeconds(pipeline, busy, cluster.device);
+  pipeline = std::max(sharedSeconds(pipeline, busy, cluster.device),
+                      holding / cluster.device.burst);
   pipeline *= 1 + getWaitShare(configuration.data, framework);
   // 2. Against the time.
   if (boundRounding * (pipeline + framework.stepSeconds) +

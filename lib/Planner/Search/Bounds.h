@@ -46,9 +46,10 @@ struct StageProbe {
   std::vector<int> layers; // by virtual stage
   // By rank, in seconds: its work, and what it has to wait for once a step.
   std::vector<double> work, outside;
-  std::vector<Holdings> holdings; // by rank
-  std::vector<double> held;       // bytes of a whole microbatch, by rank
-  double parameters = 0;          // elements of the rank that has the most
+  std::vector<Holdings> holdings;  // by rank
+  std::vector<double> held;        // bytes of a whole microbatch, by rank
+  std::vector<double> heldSeconds; // bytes times seconds that it holds them
+  double parameters = 0;           // elements of the rank that has the most
 };
 
 /// getProbe is for one thread; the others for any number.
@@ -112,7 +113,7 @@ private:
                                   const Configuration &configuration,
                                   Recompute kind, bool splits);
   bool isBeatenBy(const Work &work, const Configuration &configuration,
-                  bool splits, double seconds, double &bytes);
+                  bool splits, double seconds, double &bytes, bool isMixture);
   Result<Probe> makeProbe(const Work &work, const Configuration &configuration,
                           Recompute kind, bool splits);
   Result<Probe> makeLeastProbe(const Work &work,

@@ -17,6 +17,7 @@
 #include "plait/Schedule/StageCut.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 using namespace plait;
@@ -30,7 +31,9 @@ namespace {
 
 /// Asks, for a bound on the slowest stage, whether some cut keeps it. Filling
 /// stages from the back as far as they go answers that exactly, because taking
-/// fewer layers never helps a stage further in front.
+/// fewer layers never helps a stage further in front. Up to the least load that
+/// was refused on the way every bound has the same answer, so that a row of
+/// equal layers takes a few questions.
 class Cutter {
 public:
   Cutter(std::span<const double> costs, double before, double after,
@@ -50,7 +53,9 @@ private:
   std::vector<double> sums; // of the layers in front
   double before, after;
   int stages;
-  std::vector<int> layers; // of the last bound that was asked for
+  // Of the last bound that was asked for.
+  std::vector<int> layers;
+  double refused = 0; // the least load above it
 };
 
 } // namespace
@@ -67,6 +72,13 @@ Cutter::Cutter(std::span<const double> costs, double before, double after,
 
 /// `balanced` stages take no more than an even share of what is left.
 bool Cutter::fits(double bound, bool balanced) {
+  refused = std::numeric_limits<double>::infinity();
+  auto keeps = [&](int stage, int first, int last) {
+    double load = getLoad(stage, first, last);
+    if (load > bound)
+      refused = std::min(refused, load);
+    return load <= bound;
+  };
   int left = int(sums.size()) - 1;
   for (int stage = stages - 1; stage > 0; --stage) {
     // One for each stage in front has to remain, and one for this.
@@ -77,18 +89,18 @@ bool Cutter::fits(double bound, bool balanced) {
     int first = left - most, last = left - 1;
     while (first < last) {
       int middle = (first + last) / 2;
-      if (getLoad(stage, middle, left) <= bound)
+      if (keeps(stage, middle, left))
         last = middle;
       else
         first = middle + 1;
     }
-    if (getLoad(stage, first, left) > bound)
+    if (!keeps(stage, first, left))
       return false;
     layers[stage] = left - first;
     left = first;
   }
   layers[0] = left;
-  return getLoad(0, 0, left) <= bound;
+  return keeps(0, 0, left);
 }
 
 /// Of the cut that was found last: often below the bound that was asked for,
@@ -116,7 +128,7 @@ std::vector<int> Cutter::run() {
   while (best.empty() || high - low > 1e-6 * high) {
     double middle = best.empty() ? high * (1 + 1e-12) : (low + high) / 2;
     if (!fits(middle)) {
-      low = middle;
+      low = refused;
       continue;
     }
     best = layers;

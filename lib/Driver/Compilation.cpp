@@ -85,6 +85,7 @@ Status Compilation::chooseTarget() {
 }
 
 Status Compilation::readSchedule() {
+  order = options.order;
   if (options.scheduleFile.empty())
     return Status::success();
   if (module &&
@@ -173,7 +174,9 @@ LogicalResult Compilation::write() {
   setConfiguration(*module, configuration);
   if (order)
     pipe::addSchedule(*module, *order,
-                      llvm::sys::path::stem(options.scheduleFile));
+                      options.scheduleFile.empty()
+                          ? StringRef(order->kind)
+                          : llvm::sys::path::stem(options.scheduleFile));
   setTarget(*module, target);
   setCluster(*module, cluster);
   return pinShardings(*module, options);

@@ -164,6 +164,8 @@ public:
   std::optional<Configuration> run();
   /// Of the choice of run(), the memory of which was placed; null: it was not.
   std::shared_ptr<LoweredModel> takeLowered() { return std::move(lowered); }
+  /// Of that choice, where its schedule is searched for by costs.
+  const std::optional<schedule::Schedule> &getOrder() const { return order; }
   /// Of the model that was profiled.
   Precision getPrecision() const { return training.precision; }
   /// What there is to tell of `result`, which must stay where it is. `index` is
@@ -177,6 +179,7 @@ private:
   Status setAttention();
   bool canPlace(const Configuration &choice) const;
   Status checkSize(const Configuration &choice) const;
+  Status findOrder(const Configuration &choice);
   Status place(planner::SearchResult &result);
   Status tell(const planner::SearchResult &result);
   Result<std::string> answerWhyNot(const planner::SearchResult &result);
@@ -188,7 +191,10 @@ private:
   planner::Training training;
   SearchSpace space = SearchSpace::all();
   std::unique_ptr<ModelProfile> profile;
-  std::shared_ptr<LoweredModel> lowered; // the last choice, if it is for use
+  // Of the last choice: as it is compiled, if it is for use, and the order that
+  // it was predicted with.
+  std::shared_ptr<LoweredModel> lowered;
+  std::optional<schedule::Schedule> order;
 };
 
 } // namespace
@@ -329,6 +335,20 @@ static bool runsOneByOne(const Configuration &choice) {
          (*generator)->memoryBound({1, 1, /*microbatches=*/2}, 0, 0) == 1;
 }
 
+/// The compiler knows no costs: what it would find is another order.
+Status Planning::findOrder(const Configuration &choice) {
+  std::string reason;
+  const planner::Work *work =
+      profile->get(choice.tensor, choice.sequenceParallel, reason);
+  if (!work)
+    return fail(reason);
+  Result<std::optional<schedule::Schedule>> found =
+      planner::findOrder(*work, cluster, training, choice);
+  if (found.ok())
+    order = std::move(*found);
+  return found.status();
+}
+
 /// Replaces the estimated memory by the compiler's placement. Lowers the model
 /// as the compilation will; where there is a compilation, it goes on from there
 /// instead of lowering a second time. For a prediction alone, few microbatches
@@ -337,10 +357,12 @@ Status Planning::place(planner::SearchResult &result) {
   if (options.progress)
     showProgress("placing the memory of the choice");
   const Configuration &choice = result.configuration;
+  PLAIT_RETURN_IF_ERROR(findOrder(choice));
   // A copy: whether this is the choice is not known before its memory is.
   auto lower = [&](int64_t microbatches) {
     CompileOptions chosen = options;
     pin(choice, training.precision, chosen);
+    chosen.order = order;
     chosen.pins.globalBatch = microbatches * choice.microBatch * choice.data;
     return lowerModel(std::move(chosen));
   };
@@ -541,6 +563,7 @@ bool plait::choose(CompileOptions &options, const PlanningOptions &planning) {
   if (!planning.compiles)
     return true;
   pin(*choice, session.getPrecision(), options);
+  options.order = session.getOrder();
   options.lowered = session.takeLowered();
   return true;
 }

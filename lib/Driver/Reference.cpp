@@ -52,6 +52,7 @@ plait::getReferenceOptions(CompileOptions options,
   options.mesh = "1";
   options.dumpPhasesTo.clear();
   options.scheduleFile.clear();
+  options.order.reset();
   options.shardings.clear();
   return options;
 }

@@ -14,11 +14,13 @@
 
 #include "plait/Configuration/Configuration.h"
 #include "plait/Plan/Files.h"
+#include "plait/Schedule/Schedule.h"
 #include "plait/Support/Status.h"
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -61,6 +63,9 @@ struct CompileOptions {
   /// A file with the order of a step as plait/Schedule/Csv.h has it, in place
   /// of `schedule` and `chunks`; for models, not for later phases. Empty: none.
   std::string scheduleFile;
+  /// The same as a value, compute only: what choosing the other options has
+  /// predicted with, where the name of the schedule does not say it.
+  std::optional<schedule::Schedule> order;
   /// Whether the model's dropout stays in.
   bool dropout = true;
   /// Whether every attention of the model looks back no further than to where

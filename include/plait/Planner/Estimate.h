@@ -17,7 +17,10 @@
 #include "plait/Planner/Cluster.h"
 #include "plait/Planner/Configuration.h"
 #include "plait/Planner/Work.h"
+#include "plait/Schedule/Schedule.h"
 #include "plait/Support/Status.h"
+
+#include <optional>
 
 namespace plait::planner {
 
@@ -138,6 +141,14 @@ struct Estimate {
 Result<Estimate> estimate(const Work &work, const Cluster &cluster,
                           const Training &training,
                           const Configuration &configuration);
+
+/// The order of work that estimate() predicts `configuration` with, where its
+/// schedule is searched for by the costs of the step and its name alone does
+/// not say it; else none. Fails as estimate() does. Takes time and memory in
+/// proportion to microbatches x virtual stages.
+Result<std::optional<schedule::Schedule>>
+findOrder(const Work &work, const Cluster &cluster, const Training &training,
+          const Configuration &configuration);
 
 } // namespace plait::planner
 

@@ -105,9 +105,15 @@ struct Block {
   std::vector<Operation> operations;
   std::vector<ParameterGroup> parameters;
   Saved kept; // without recomputation
+  /// The part of it that the last matmul of the forward pass makes, or what
+  /// follows it.
+  Saved lastKept;
   /// What is left of it, and of gradients, from a microbatch's input gradients
   /// to its weight gradients, where a schedule has them apart.
   Saved keptForWeights;
+  /// The part of it that the input gradients' pass makes; the rest the forward
+  /// pass has left.
+  Saved madeForWeights;
   Saved input; // with full recomputation: the block's inputs
   /// The most temporary elements alive at once inside of the block, per
   /// sequence, beside what is kept.

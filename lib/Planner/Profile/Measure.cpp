@@ -57,7 +57,8 @@ private:
   /// The whole tensor's elements, which is what collectives are counted by.
   planner::Operation makeCollective(dist::CollectiveOpInterface op) const;
   std::optional<planner::Operation> makeOperation(Operation *op) const;
-  Saved findKept(const llvm::SetVector<Operation *> &delayed) const;
+  void setKept(planner::Block &block,
+               const llvm::SetVector<Operation *> &delayed) const;
   Saved findWorkspace(func::FuncOp function) const;
 
   Type activation;
@@ -195,20 +196,32 @@ std::optional<planner::Operation> Measurer::makeOperation(Operation *op) const {
 // Functions
 //===----------------------------------------------------------------------===//
 
-/// What `delayed` ops read of others, parameters and constants left out.
-Saved Measurer::findKept(const llvm::SetVector<Operation *> &delayed) const {
+/// Whether the forward pass has left `value` to its backward function.
+static bool isLeft(Value value) {
+  auto argument = dyn_cast<BlockArgument>(value);
+  if (!argument)
+    return false;
+  auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
+  return getPort(function, argument.getArgNumber()).getKind() !=
+         pipe::PortKind::OutputGradient;
+}
+
+/// Sets what `delayed` ops read of others, parameters and constants left out.
+void Measurer::setKept(planner::Block &block,
+                       const llvm::SetVector<Operation *> &delayed) const {
   // What several delayed ops read is kept once.
   llvm::SmallDenseSet<Value> seen;
-  Saved kept;
   for (Operation *op : delayed)
     for (Value operand : op->getOperands()) {
       Operation *source = operand.getDefiningOp();
       bool crosses = !source || (!delayed.contains(source) &&
                                  source->getNumOperands() != 0);
-      if (crosses && seen.insert(operand).second)
-        addTo(kept, operand);
+      if (!crosses || !seen.insert(operand).second)
+        continue;
+      addTo(block.keptForWeights, operand);
+      if (!isLeft(operand))
+        addTo(block.madeForWeights, operand);
     }
-  return kept;
 }
 
 /// The operands in whose place results of the op are written, if nobody reads
@@ -275,6 +288,26 @@ Saved Measurer::findWorkspace(func::FuncOp function) const {
   return most;
 }
 
+/// The residuals that are made by the last matmul or attention, or behind it:
+/// what computes then takes no time beside copies.
+static SmallVector<Value> findLastResiduals(func::FuncOp forward) {
+  Block &body = forward.getBody().front();
+  Operation *last = nullptr;
+  for (Operation &op : body)
+    if (auto costed = dyn_cast<CostedOpInterface>(op))
+      if (costed.getWorkShape().kind != WorkShape::Memory)
+        last = &op;
+  SmallVector<Value> values;
+  for (auto [value, port] : llvm::zip_equal(body.getTerminator()->getOperands(),
+                                            getResultPorts(forward))) {
+    Operation *maker = value.getDefiningOp();
+    if (last && maker && port.getKind() == pipe::PortKind::Residual &&
+        !maker->isBeforeInBlock(last))
+      values.push_back(value);
+  }
+  return values;
+}
+
 /// Forward operations, then those of the backward pass, of which the ones that
 /// only weights' gradients need are a list of their own (findWeightGradients):
 /// a schedule may run these later. What is kept is what the backward function
@@ -287,7 +320,7 @@ planner::Block Measurer::measure(func::FuncOp forward,
       block.operations.push_back(std::move(*operation));
   SmallVector<Operation *> found = findWeightGradients(backward);
   llvm::SetVector<Operation *> delayed(found.begin(), found.end());
-  block.keptForWeights = findKept(delayed);
+  setKept(block, delayed);
   for (Operation &op : backward.getBody().front())
     if (auto operation = makeOperation(&op)) {
       operation->pass = delayed.contains(&op) ? planner::Pass::BackwardWeight
@@ -305,6 +338,8 @@ planner::Block Measurer::measure(func::FuncOp forward,
        llvm::zip_equal(forward.getResultTypes(), getResultPorts(forward)))
     if (port.getKind() == pipe::PortKind::Output)
       block.output.elements += countElements(type);
+  for (Value value : findLastResiduals(forward))
+    addTo(block.lastKept, value);
   // The two never run at the same time.
   Saved first = findWorkspace(forward), second = findWorkspace(backward);
   block.workspace = getBytes(first) > getBytes(second) ? first : second;

@@ -315,7 +315,9 @@ bool Separator::separate(planner::Block &first,
        llvm::zip_equal(first.operations, second.operations))
     split(op, atLarge);
   split(first.kept, second.kept);
+  split(first.lastKept, second.lastKept);
   split(first.keptForWeights, second.keptForWeights);
+  split(first.madeForWeights, second.madeForWeights);
   split(first.input, second.input);
   split(first.workspace, second.workspace);
   split(first.output, second.output);

@@ -156,22 +156,27 @@ StageTime Estimator::timeStage(const StageBlocks &stage) {
 }
 
 /// What is kept goes to the host beside the forward pass and comes back beside
-/// the backward ones, of which each takes what it needs.
+/// the backward ones, of which each takes what it needs, and the first also
+/// sends what the second needs of it. There is a stream for each way. Nothing
+/// is computed beside the copy of what is made last, nor while it comes back,
+/// first of all.
 void Estimator::addCopies(const StageBlocks &stage, StageTime &time) const {
   if (!offloadsActivations(configuration.offload))
     return;
   double bandwidth = context.cluster.device.hostBandwidth;
-  double all = savedBytes(stage, context) / bandwidth;
-  time.hostForward = std::max(0.0, all - time.forward);
+  double all = savedBytes(stage, context) / bandwidth,
+         last = lastSavedBytes(stage, context) / bandwidth;
+  time.hostForward = std::max(last, all - time.forward);
   time.forward += time.hostForward;
   // Two passes, or the two parts of one.
-  double beside = generator->splitsBackward
-                      ? time.backwardInput
-                      : time.backwardInput + time.backwardWeight;
-  double input = std::max(0.0, all - beside), weight = 0;
-  if (generator->splitsBackward)
+  bool splits = generator->splitsBackward;
+  double beside = time.backwardInput + (splits ? 0 : time.backwardWeight);
+  double input = std::max(last, all - beside), weight = 0;
+  if (splits) {
+    input = std::max(input, madeBytes(stage, context) / bandwidth - beside);
     weight = std::max(0.0, weightBytes(stage, context) / bandwidth -
                                time.backwardWeight);
+  }
   time.backwardInput += input;
   time.backwardWeight += weight;
   time.hostBackward = input + weight;
@@ -479,4 +484,22 @@ Result<Estimate> planner::estimate(const Work &work, const Cluster &cluster,
   Estimator estimator(context);
   PLAIT_RETURN_IF_ERROR(estimator.run(Microbatches::Some));
   return std::move(estimator.getResult());
+}
+
+Result<std::optional<schedule::Schedule>>
+planner::findOrder(const Work &work, const Cluster &cluster,
+                   const Training &training,
+                   const Configuration &configuration) {
+  Result<const schedule::Generator *> generator =
+      schedule::findGenerator(configuration.schedule);
+  if (!generator.ok())
+    return generator.status();
+  std::optional<schedule::Schedule> order;
+  if (!(*generator)->searches)
+    return order;
+  Context context{work, cluster, training, configuration};
+  Estimator estimator(context);
+  PLAIT_RETURN_IF_ERROR(estimator.run(Microbatches::All));
+  order = estimator.getSchedule();
+  return order;
 }

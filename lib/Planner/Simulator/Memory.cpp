@@ -102,19 +102,32 @@ static double keptBytes(const Block &block, const Context &context) {
 /// By what each entry computes again: nothing, the inside of attention (what is
 /// kept is then all but the scores), or everything but the inputs. A cheap
 /// block's `kept` is already without what it computes again.
+static double entryBytes(const StageBlocks::Entry &entry,
+                         const Context &context) {
+  const Block &block = context.block(entry.block, entry.recompute);
+  if (entry.recompute == Recompute::None)
+    return keptBytes(block, context);
+  if (entry.recompute == Recompute::Selective)
+    return toBytes(block.kept, context) + exchangedBytes(block, context);
+  return toBytes(block.input, context);
+}
+
 double planner::savedBytes(const StageBlocks &stage, const Context &context) {
   double bytes = 0;
-  for (const StageBlocks::Entry &entry : stage.entries) {
-    const Block &block = context.block(entry.block, entry.recompute);
-    if (entry.recompute == Recompute::None)
-      bytes += entry.count * keptBytes(block, context);
-    else if (entry.recompute == Recompute::Selective)
-      bytes += entry.count *
-               (toBytes(block.kept, context) + exchangedBytes(block, context));
-    else
-      bytes += entry.count * toBytes(block.input, context);
-  }
+  for (const StageBlocks::Entry &entry : stage.entries)
+    bytes += entry.count * entryBytes(entry, context);
   return bytes;
+}
+
+/// Inputs are there before their block begins.
+double planner::lastSavedBytes(const StageBlocks &stage,
+                               const Context &context) {
+  if (stage.entries.empty())
+    return 0;
+  const StageBlocks::Entry &last = stage.entries.back();
+  if (last.recompute == Recompute::Full)
+    return 0;
+  return toBytes(context.block(last.block, last.recompute).lastKept, context);
 }
 
 /// The same for all kinds of recomputation: what weight gradients read has been
@@ -154,6 +167,19 @@ static double contextBytes(const Block &block, const Context &context) {
   }
   return most * double(context.configuration.microBatch) *
          elementBytes(context.training.precision);
+}
+
+/// What has been computed again is made there, too.
+double planner::madeBytes(const StageBlocks &stage, const Context &context) {
+  double bytes = 0;
+  for (const StageBlocks::Entry &entry : stage.entries) {
+    const Block &block = context.block(entry.block, entry.recompute);
+    bytes += entry.count * toBytes(entry.recompute == Recompute::Full
+                                       ? block.keptForWeights
+                                       : block.madeForWeights,
+                                   context);
+  }
+  return bytes;
 }
 
 /// What lives for the length of one block: its temporaries, and what it

@@ -37,10 +37,16 @@ double countTied(const Work &work, std::span<const StageBlocks *const> stages);
 /// Bytes that one microbatch leaves on a stage between its forward and its
 /// backward pass.
 double savedBytes(const StageBlocks &stage, const Context &context);
+/// The part of it that is made last: nothing of the stage is computed beside
+/// its copies.
+double lastSavedBytes(const StageBlocks &stage, const Context &context);
 
 /// What of it is still held when only gradients of weights are left to do:
 /// their matmuls' operands.
 double weightBytes(const StageBlocks &stage, const Context &context);
+
+/// The part of that which the pass for input gradients makes.
+double madeBytes(const StageBlocks &stage, const Context &context);
 
 /// Both, without what is offloaded; `splits`: gradients of weights run apart,
 /// so that the second counts.

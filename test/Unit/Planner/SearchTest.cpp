@@ -232,7 +232,7 @@ TEST(Search, IsExactWithWhatLiesOnHosts) {
   setting.training.globalBatch = 16;
   std::set<Offload> picked;
   for (double gigabytes : {60, 24, 16, 12, 8, 6, 5})
-    for (double bandwidth : {20e9, 200e9}) {
+    for (double bandwidth : {20e9, 200e9, 2e12}) {
       SCOPED_TRACE(std::to_string(gigabytes) + " " + std::to_string(bandwidth));
       setting.cluster.device.memoryBytes = 1e9 * (gigabytes + 2);
       setting.cluster.device.hostBandwidth = bandwidth;

@@ -399,6 +399,7 @@ Block Builder::head() {
   group(double(vocab) * shape.hidden, false, shape.tied);
   block.kept.elements = 2 * local;
   block.kept.fourByte = logits + vectors * local / shape.hidden;
+  block.lastKept.fourByte = logits;
   block.input.elements = local;
   block.workspace.elements = logits + whole;
   return std::move(block);
@@ -410,11 +411,14 @@ Work Builder::run() {
   work.sequenceParallel = sp;
   work.sequence = shape.sequence;
   work.blocks = {embedding(), layer(), head()};
-  // Both factors of every matmul of a weight gradient.
+  // Both factors of every matmul of a weight gradient; one is a gradient.
   for (Block &each : work.blocks)
     for (const Operation &op : each.operations)
-      if (op.pass == Pass::BackwardWeight && op.scaled == Operation::Scaled::K)
+      if (op.pass == Pass::BackwardWeight &&
+          op.scaled == Operation::Scaled::K) {
         each.keptForWeights.elements += double(op.m + op.n) * double(op.k);
+        each.madeForWeights.elements += double(op.m) * double(op.k);
+      }
   work.before = work.after = 1;
   work.order.assign(size_t(shape.layers) + 2, 1);
   work.order.front() = 0;

@@ -13,7 +13,14 @@ import re
 import struct
 
 from harness import GOLDEN, read_safetensors, require, write_safetensors
-from training_suite import BATCH, SEQUENCE, SETTINGS, Suite, write_list
+from training_suite import (
+    BATCH,
+    SEQUENCE,
+    SETTINGS,
+    Suite,
+    read_page,
+    write_list,
+)
 
 
 class Poison:
@@ -153,6 +160,23 @@ def bad_step_cases(suite: Suite) -> None:
         require(read == list(range(9 * BATCH)), read)
         require(outcome.stderr.count(" end with step 7\n") == 1, outcome.stderr)
 
+    def ends_where_it_went_back_to():
+        """With the last batches undone nothing is left to do. What is said and
+        shown at the end is not of the steps that were undone."""
+        plan = suite.compile(case, ("1",))
+        page = suite.folder / "went-back.html"
+        log, _, outcome = suite.train(
+            plan, *("--tokens", poison.batches({3}, 3), "--token-type", "uint16"),
+            *("--weights", poison.weights, "--epochs", 1, "--threads", 1),
+            *("--on-nan", "rollback", "--checkpoint", suite.folder / "went-back"),
+            *("--checkpoint-every", 2, "--dashboard", page),
+        )
+        require([x["step"] for x in log] == [1, 2, 3], log)
+        require(outcome.stdout.startswith("2 steps, "), outcome.stdout)
+        require("loss" not in outcome.stdout, outcome.stdout)
+        shown = read_page(page)
+        require((shown["step"], shown["steps"]) == (2, 2), shown["step"])
+
     def spiking(bad, steps, without=False):
         size, tokens = BATCH * SEQUENCE, []
         for batch in range(1, 15):
@@ -230,6 +254,7 @@ def bad_step_cases(suite: Suite) -> None:
         suite.report.case(
             f"roll-back/epoch/{setting[0]}", lambda s=setting: ends_with_the_data(s)
         )
+    suite.report.case("roll-back/to-the-end", ends_where_it_went_back_to)
     suite.report.case(
         "roll-back/too-early",
         does_not_roll_back({1}, "step 1: there is no checkpoint in .* yet$"),

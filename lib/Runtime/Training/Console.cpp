@@ -79,6 +79,7 @@ void Console::printProgress(const StepReport &step) const {
 Status Console::endStep(const StepReport &step) {
   ++steps;
   tokens += step.tokens();
+  last = step.step;
   loss = at(step.metrics, fb::Metric::Loss);
   bool isTerminal = isatty(STDERR_FILENO);
   if (!step.verdict.warning.empty())
@@ -102,7 +103,8 @@ Status Console::endStep(const StepReport &step) {
 }
 
 /// A failure is reported by whoever started the run. The line is for scripts as
-/// well as people.
+/// well as people. Where the last steps were undone, and none replaced them,
+/// the loss of the one that the run ended with is not known any more.
 Status Console::endRun(const RunState &state, const Status &outcome) {
   if (!outcome.ok())
     return Status::success();
@@ -112,8 +114,10 @@ Status Console::endRun(const RunState &state, const Status &outcome) {
     std::fprintf(out, "of %llu ",
                  static_cast<unsigned long long>(run->options.steps));
   bool isOne = state.step == 1 && run->options.steps == 1;
-  std::fprintf(out, "%s, loss %.6f%s, arena bytes", isOne ? "step" : "steps",
-               loss, printSpeed().c_str());
+  std::fputs(isOne ? "step" : "steps", out);
+  if (last == state.step)
+    std::fprintf(out, ", loss %.6f", loss);
+  std::fprintf(out, "%s, arena bytes", printSpeed().c_str());
   for (const fb::Program *program : *run->plan.programs())
     std::fprintf(out, " %llu",
                  static_cast<unsigned long long>(program->arena_bytes()));

@@ -37,7 +37,8 @@ private:
   uint64_t steps = 0;
   double tokens = 0;
   double evaluating = 0; // seconds
-  double loss = 0;       // of the last step
+  uint64_t last = 0;     // the step that was told last
+  double loss = 0;       // of that
 };
 
 } // namespace plait::runtime

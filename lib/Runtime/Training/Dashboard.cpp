@@ -129,8 +129,10 @@ Status Dashboard::endStep(const StepReport &step) {
   return write("running");
 }
 
-/// The last state is always written, whenever the page was last.
+/// The last state is always written, whenever the page was last, and is not
+/// that of steps which were undone.
 Status Dashboard::endRun(const RunState &state, const Status &outcome) {
+  last = state.step;
   if (!outcome.ok())
     return write("failed: " + outcome.message());
   return write(state.step < run->options.steps ? "interrupted" : "done");

@@ -256,8 +256,9 @@ def error_cases(suite: Suite) -> None:
     )
     refuses("missing", "none.txt", "none.txt", *tokenizer)
     refuses("kind", "is no .txt, .jsonl or .parquet", suite.write("x.csv", "a"), *tokenizer)
-    refuses("empty", "no text in 1 documents", suite.write("e.txt", ""), *tokenizer)
-    refuses("nothing", "no text in 0 documents", suite.write("e.jsonl", "\n"), *tokenizer)
+    for name, file in (("empty", ("e.txt", "")), ("nothing", ("e.jsonl", "\n"))):
+        path, count = suite.write(*file), int(name == "empty")
+        refuses(name, f"no text in {count} documents of '{path}'", path, *tokenizer)
     refuses("eos", "has no token '</s>'", good, *tokenizer, "--eos", "</s>")
     refuses("tokenizer", "there is no tokenizer", good, "--tokenizer", "none.json")
     refuses("no-tokenizer", "is no tokenizer", good, "--tokenizer", good)

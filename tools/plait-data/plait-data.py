@@ -359,7 +359,8 @@ def prepare(options) -> None:
                     len(lengths) - empty, empty, len(tokens) // output.bytes
                 )
         if not progress.documents:
-            raise Failure(f"no text in {progress.empty} documents")
+            names = ", ".join(f"'{path}'" for path in options.input)
+            raise Failure(f"no text in {progress.empty} documents of {names}")
         output.commit()
     finally:
         output.close()

@@ -81,7 +81,8 @@ private:
   /// 1. The key must be an option that a file may set.
   /// 2. Lists are for a few options only.
   /// 3. Any other value must have the option's type: flags are truth values,
-  ///    texts strings or whole numbers ("30m", 100), others numbers.
+  ///    texts strings or whole numbers ("30m", 100), others numbers, whole ones
+  ///    where they count something.
   /// 4. As text, which CLI11 parses.
   CLI::ConfigItem makeItem(const std::string &name, toml::node &value) const {
     // 1. The plan alone is no option with dashes.
@@ -93,19 +94,23 @@ private:
       refuse("sets '" + name + "', which is no option");
     // CLI11 knows an option's type by the name that it shows.
     bool isFlag = option->get_expected_max() == 0;
-    bool isText = option->get_type_name().rfind("TEXT", 0) == 0;
+    std::string type = option->get_type_name();
+    bool isText = type.starts_with("TEXT");
+    bool isWhole = type.starts_with("UINT") || type.starts_with("INT");
     // 2. Lists.
     if (auto *list = value.as_array(); list && takesList(name))
       return {{}, name, {joinList(name, *list)}};
     // 3. Types.
-    bool fits = isFlag   ? value.is_boolean()
-                : isText ? value.is_string() || value.is_integer()
-                         : value.is_number();
+    bool fits = isFlag    ? value.is_boolean()
+                : isText  ? value.is_string() || value.is_integer()
+                : isWhole ? value.is_integer()
+                          : value.is_number();
     if (!fits)
       refuse("sets '" + name + "' to what is no " +
-             (isFlag   ? "truth value"
-              : isText ? "string"
-                       : "number"));
+             (isFlag    ? "truth value"
+              : isText  ? "string"
+              : isWhole ? "whole number"
+                        : "number"));
     // 4. Text.
     CLI::ConfigItem item;
     item.name = name;

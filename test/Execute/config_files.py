@@ -56,6 +56,7 @@ def config_cases(suite: Suite) -> None:
             if value is not False
             and name not in ("plan", "devices", "cuda-graph", "time-matmuls")
         ]
+        expected.append("decay-steps 2")  # of --steps
         require(sorted(shown) == sorted(expected), f"{shown}\n{expected}")
         for name, value in {
             "plan": str(plan), "lr": 2e-3, "steps": 2, "shuffle": True,

@@ -39,6 +39,8 @@ RATE, BETA1, BETA2, EPSILON, DECAY, CLIP = 0.01, 0.9, 0.95, 1e-3, 0.1, 1.0
 PROBE = 2.0**20
 # Roundings to fp32 of a weight and of what is added to it.
 TOLERANCE = 1e-6
+# What plait-run refuses for the others.
+READ_BY = {"beta2": ("adamw", "lion"), "eps": ("adamw",)}
 KEPT = {"adamw": ("moment1", "moment2"), "sgd": ("momentum",), "lion": ("momentum",)}
 SETTINGS = (
     ("1",),
@@ -111,9 +113,11 @@ class Suite:
             "lr": RATE, "beta1": BETA1, "beta2": BETA2, "eps": EPSILON,
             "weight_decay": DECAY, "grad_clip": CLIP, "steps": steps,
         } | options
+        optimizer = "sgd" if plan.stem == "probe" else plan.stem
         words = [
             x
             for name, value in given.items()
+            if optimizer in READ_BY.get(name, KEPT)
             for x in ("--" + name.replace("_", "-"), value)
         ]
         self.tools.run(

@@ -25,10 +25,8 @@ SETTINGS = (
     ("cp=2,tp=2", "--optimizer", "lion"),
     ("dp=2", "--zero", "1", "--precision", "bf16"),
 )
-RECIPE = (
-    *("--beta1", "0.9", "--beta2", "0.95"),
-    *("--weight-decay", "0.1", "--grad-clip", "1"),
-)
+RECIPE = ("--beta1", "0.9", "--weight-decay", "0.1", "--grad-clip", "1")
+BETA2 = ("--beta2", "0.95")  # which SGD has no use for
 
 
 def read_log(path: pathlib.Path) -> list[dict]:
@@ -57,6 +55,7 @@ class Suite:
     def __init__(self, tools: Tools, report: Reporter, folder: pathlib.Path):
         self.tools, self.report, self.folder = tools, report, folder
         self.plans = {}
+        self.recipes = {}
 
     def compile(self, model: str, setting) -> pathlib.Path:
         key = (model, setting)
@@ -69,6 +68,7 @@ class Suite:
                 *("--micro-batch", 1, "--no-reference", "-o", plan),
             )
             self.plans[key] = plan
+            self.recipes[plan] = RECIPE if "sgd" in setting else RECIPE + BETA2
         return self.plans[key]
 
     def train(self, plan, *options, rate="1e-3", save=True):
@@ -76,8 +76,8 @@ class Suite:
         log, saved = self.folder / "log", self.folder / "saved"
         log.unlink(missing_ok=True)
         outcome = self.tools.run(
-            "plait-run", plan, "--lr", rate, *RECIPE, *options, "--log", log,
-            *(("--save", saved) if save else ()),
+            "plait-run", plan, "--lr", rate, *self.recipes[plan], *options,
+            *("--log", log), *(("--save", saved) if save else ()),
         )
         weights = (saved / "model.safetensors").read_bytes() if save else b""
         return read_log(log), weights, outcome

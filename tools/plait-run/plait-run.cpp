@@ -178,15 +178,14 @@ Status checkOptions(const CLI::App &app, const Options &options) {
 }
 
 /// What was asked for and means nothing to the plan. Its default may.
-Status checkTarget(const CLI::App &app, const plan::PlanFile &file,
-                   const Options &options) {
-  std::string_view backend = plan::backendOf(file.plan());
+Status checkMismatches(const CLI::App &app, const plan::PlanFile &file,
+                       const Options &options) {
   for (const CLI::Option *option : app.get_options()) {
     std::string name = option->get_single_name();
-    std::string_view of = runtime::backendOfOption(name);
-    if (isGiven(*option) && !of.empty() && of != backend)
-      return fail("--", name, " is of plans for ", of, ", '", options.plan,
-                  "' is for ", backend);
+    auto mismatch = runtime::findMismatch(file.plan(), name);
+    if (isGiven(*option) && mismatch)
+      return fail("--", name, " is of plans ", mismatch->wanted, ", '",
+                  options.plan, "' ", mismatch->found);
   }
   return Status::success();
 }
@@ -233,7 +232,7 @@ Status run(const CLI::App &app, Options &options) {
     PLAIT_RETURN_IF_ERROR(compareProcesses(*processes, file));
   if (!file.ok())
     return file.status();
-  PLAIT_RETURN_IF_ERROR(checkTarget(app, *file, options));
+  PLAIT_RETURN_IF_ERROR(checkMismatches(app, *file, options));
   options.train.planHash = file->hash();
   // 3. Measure, check or train.
   if (options.measures())

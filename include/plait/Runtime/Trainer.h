@@ -99,9 +99,17 @@ struct RunState {
 /// The learning rate's schedules by name: see Training/LearningRate.h.
 std::vector<std::string> getScheduleNames();
 
-/// Of which kind of plans an option of plait-run is, by its long name: "cpu" or
-/// "cuda". Empty: of all.
-std::string_view backendOfOption(std::string_view name);
+/// Why an option of plait-run, by its long name, means nothing to a plan. To be
+/// read after the option and after the plan: "for cuda" and "is for cpu", or
+/// "with optimizer adamw" and "has sgd".
+struct OptionMismatch {
+  std::string wanted;
+  std::string found;
+};
+
+/// Nothing where the plan reads the option, as most do.
+std::optional<OptionMismatch> findMismatch(const fb::Plan &plan,
+                                           std::string_view option);
 
 /// Trains until `steps` steps, or `epochs` of the data, are done, those before
 /// `resume` included, or until it is interrupted. Adds one JSON object a step

@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <sstream>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -44,6 +45,22 @@ constexpr Schedule schedules[] = {{"constant", stay, false},
 /// Training Durations": 10 to 20 % are as good as a cosine).
 uint64_t decayOf(uint64_t steps) { return std::max<uint64_t>(1, steps / 10); }
 
+/// Null for a name that is none.
+const Schedule *findSchedule(const std::string &name) {
+  const auto *found = std::ranges::find(schedules, name, &Schedule::name);
+  return found == std::end(schedules) ? nullptr : found;
+}
+
+/// "--steps 12", or what the steps were counted from.
+std::string describeSteps(const TrainOptions &options) {
+  std::ostringstream text;
+  if (options.epochs)
+    text << "the " << options.steps << " steps of --epochs " << *options.epochs;
+  else
+    text << "--steps " << options.steps;
+  return text.str();
+}
+
 /// Refuses what would silently have no effect, or another one than it says.
 Status checkOptions(const TrainOptions &options, const Schedule &schedule) {
   bool isConstant = schedule.decay == stay;
@@ -54,8 +71,8 @@ Status checkOptions(const TrainOptions &options, const Schedule &schedule) {
     return fail("--min-lr ", options.leastLearningRate, " is above --lr ",
                 options.learningRate);
   if (options.warmupSteps > options.steps)
-    return fail("--warmup-steps ", options.warmupSteps,
-                " is more than --steps ", options.steps);
+    return fail("--warmup-steps ", options.warmupSteps, " is more than ",
+                describeSteps(options));
   return Status::success();
 }
 
@@ -68,12 +85,18 @@ std::vector<std::string> runtime::getScheduleNames() {
   return names;
 }
 
+std::optional<uint64_t> LearningRate::decaySteps(const TrainOptions &options) {
+  const Schedule *schedule = findSchedule(options.schedule);
+  if (!schedule || schedule->decay == stay)
+    return std::nullopt;
+  return options.decaySteps.value_or(
+      schedule->lastSteps ? decayOf(options.steps) : options.steps);
+}
+
 /// All decisions are taken here, so that at() is arithmetic only.
 Result<LearningRate> LearningRate::create(const TrainOptions &options) {
-  const auto *found = std::find_if(
-      std::begin(schedules), std::end(schedules),
-      [&](const Schedule &one) { return options.schedule == one.name; });
-  if (found == std::end(schedules))
+  const Schedule *found = findSchedule(options.schedule);
+  if (!found)
     return fail("the learning rate has no schedule '", options.schedule, "'");
   PLAIT_RETURN_IF_ERROR(checkOptions(options, *found));
   LearningRate rate;
@@ -83,16 +106,16 @@ Result<LearningRate> LearningRate::create(const TrainOptions &options) {
   rate.decay = found->decay;
   if (!found->lastSteps) {
     rate.begin = options.warmupSteps;
-    rate.end = options.decaySteps.value_or(options.steps);
+    rate.end = decaySteps(options).value_or(options.steps);
     if (rate.end < rate.begin)
       return fail("--decay-steps ", rate.end, " is less than --warmup-steps ",
                   rate.begin, ", which are a part of it");
     return rate;
   }
-  uint64_t steps = options.decaySteps.value_or(decayOf(options.steps));
+  uint64_t steps = *decaySteps(options);
   if (steps > options.steps - options.warmupSteps)
     return fail("--warmup-steps ", options.warmupSteps, " and --decay-steps ",
-                steps, " are together more than --steps ", options.steps);
+                steps, " are together more than ", describeSteps(options));
   rate.end = options.steps;
   rate.begin = rate.end - steps;
   return rate;

@@ -34,6 +34,10 @@ public:
   /// Fails where the options contradict each other.
   static Result<LearningRate> create(const TrainOptions &options);
 
+  /// TrainOptions::decaySteps, or what they are where nobody says so; nothing
+  /// where the rate does not decay.
+  static std::optional<uint64_t> decaySteps(const TrainOptions &options);
+
   /// Of step `step`, from 1.
   double at(uint64_t step) const;
 

@@ -13,6 +13,7 @@
 
 #include "Settings.h"
 
+#include "LearningRate.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Ranks.h"
 #include "plait/Runtime/Rendezvous.h"
@@ -86,12 +87,29 @@ std::string describePlan(const RunInfo &run) {
 
 } // namespace
 
-std::string_view runtime::backendOfOption(std::string_view name) {
-  static const std::map<std::string_view, std::string_view> backendOf = {
+/// What executes a plan has options of its own, and so has its optimizer
+/// (docs/Strategies.md); all others are every plan's.
+std::optional<OptionMismatch> runtime::findMismatch(const fb::Plan &plan,
+                                                    std::string_view option) {
+  static const std::map<std::string_view, std::string> backends = {
       {"threads", "cpu"},     {"overlap", "cpu"}, {"devices", "cuda"},
       {"cuda-graph", "cuda"}, {"tf32", "cuda"},   {"time-matmuls", "cuda"}};
-  auto found = backendOf.find(name);
-  return found == backendOf.end() ? std::string_view() : found->second;
+  static const std::multimap<std::string_view, std::string> optimizers = {
+      {"beta2", "adamw"}, {"beta2", "lion"}, {"eps", "adamw"}};
+  std::string backend(plan::backendOf(plan));
+  auto one = backends.find(option);
+  if (one != backends.end() && one->second != backend)
+    return OptionMismatch{"for " + one->second, "is for " + backend};
+  std::string optimizer = PlanIdentity::of(plan, 0).optimizer, names;
+  auto [begin, end] = optimizers.equal_range(option);
+  for (auto reader = begin; reader != end; ++reader) {
+    if (reader->second == optimizer)
+      return std::nullopt;
+    names += (names.empty() ? "" : " or ") + reader->second;
+  }
+  if (names.empty())
+    return std::nullopt;
+  return OptionMismatch{"with optimizer " + names, "has " + optimizer};
 }
 
 /// Options come in the order of the object, lines in that of the table.
@@ -100,12 +118,12 @@ std::string runtime::describeRun(const RunInfo &run) {
                       ? Json::object()
                       : Json::parse(run.options.settings);
   settings["steps"] = run.options.steps; // where there are epochs, of them
-  std::string_view backend = plan::backendOf(run.plan);
+  if (std::optional<uint64_t> steps = LearningRate::decaySteps(run.options))
+    settings["decay-steps"] = *steps;
   std::map<const Line *, std::string> texts;
   for (const auto &[name, value] : settings.items()) {
-    std::string_view of = backendOfOption(name);
     if (std::string text = describe(name, value);
-        !text.empty() && name != "plan" && (of.empty() || of == backend)) {
+        !text.empty() && name != "plan" && !findMismatch(run.plan, name)) {
       std::string &line = texts[&lineOf(name)];
       line += (line.empty() ? "" : ", ") + text;
     }

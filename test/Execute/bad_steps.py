@@ -160,6 +160,21 @@ def bad_step_cases(suite: Suite) -> None:
         require(read == list(range(9 * BATCH)), read)
         require(outcome.stderr.count(" end with step 7\n") == 1, outcome.stderr)
 
+    def decays_in_what_is_left():
+        """Warm-up and decay were all of the epoch, until batches were left out."""
+        plan = suite.compile(case, ("1",))
+        log, _, _ = suite.train(
+            plan, *("--tokens", poison.batches({4}, 9), "--token-type", "uint16"),
+            *("--weights", poison.weights, "--epochs", 1, "--threads", 1),
+            *("--lr-schedule", "wsd", "--warmup-steps", 2, "--decay-steps", 7),
+            *("--on-nan", "rollback", "--checkpoint", suite.folder / "left"),
+            *("--checkpoint-every", 2),
+        )
+        rates = [x["lr"] for x in log[4:]]
+        left = [(1 + math.cos(math.pi * step / 5)) / 2e3 for step in range(5)]
+        require(len(rates) == 5, rates)
+        require(all(math.isclose(*x, rel_tol=1e-6) for x in zip(rates, left)), rates)
+
     def ends_where_it_went_back_to():
         """With the last batches undone nothing is left to do. What is said and
         shown at the end is not of the steps that were undone."""
@@ -254,6 +269,7 @@ def bad_step_cases(suite: Suite) -> None:
         suite.report.case(
             f"roll-back/epoch/{setting[0]}", lambda s=setting: ends_with_the_data(s)
         )
+    suite.report.case("roll-back/short-decay", decays_in_what_is_left)
     suite.report.case("roll-back/to-the-end", ends_where_it_went_back_to)
     suite.report.case(
         "roll-back/too-early",

@@ -48,14 +48,6 @@ Result<Controls> Controls::create(const TrainOptions &options) {
   return Controls(options, *rate);
 }
 
-/// What is known of the steps so far stays.
-Status Controls::renewSchedule() {
-  Result<LearningRate> renewed = LearningRate::create(*options);
-  if (renewed.ok())
-    rate = *renewed;
-  return renewed.status();
-}
-
 /// The rate follows steps, and the bias corrections follow updates: a step that
 /// was skipped has left the optimizer's moments as they were.
 StepScalars Controls::scalars(const RunState &state) const {

@@ -33,9 +33,8 @@ public:
   static Result<Controls> create(const TrainOptions &options);
 
   double learningRate(uint64_t step) const { return rate.at(step); }
-  /// After a change of the options' steps. Fails where the learning rate's
-  /// schedule does not go with them.
-  Status renewSchedule();
+  /// After a change of the options' steps. What is known of those so far stays.
+  void renewSchedule() { rate.follow(*options); }
   /// The inputs of the step after `state`.
   StepScalars scalars(const RunState &state) const;
   /// How much of each step is done.

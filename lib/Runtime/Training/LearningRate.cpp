@@ -64,15 +64,23 @@ std::string describeSteps(const TrainOptions &options) {
 /// Refuses what would silently have no effect, or another one than it says.
 Status checkOptions(const TrainOptions &options, const Schedule &schedule) {
   bool isConstant = schedule.decay == stay;
+  uint64_t warmup = options.warmupSteps;
   if (isConstant && (options.leastLearningRate > 0 || options.decaySteps))
     return fail(options.decaySteps ? "--decay-steps" : "--min-lr",
                 " is of schedules that decay, --lr-schedule is constant");
   if (options.leastLearningRate > options.learningRate)
     return fail("--min-lr ", options.leastLearningRate, " is above --lr ",
                 options.learningRate);
-  if (options.warmupSteps > options.steps)
-    return fail("--warmup-steps ", options.warmupSteps, " is more than ",
+  if (warmup > options.steps)
+    return fail("--warmup-steps ", warmup, " is more than ",
                 describeSteps(options));
+  uint64_t decay = LearningRate::decaySteps(options).value_or(options.steps);
+  if (!schedule.lastSteps && decay < warmup)
+    return fail("--decay-steps ", decay, " is less than --warmup-steps ",
+                warmup, ", which are a part of it");
+  if (schedule.lastSteps && decay > options.steps - warmup)
+    return fail("--warmup-steps ", warmup, " and --decay-steps ", decay,
+                " are together more than ", describeSteps(options));
   return Status::success();
 }
 
@@ -93,36 +101,31 @@ std::optional<uint64_t> LearningRate::decaySteps(const TrainOptions &options) {
       schedule->lastSteps ? decayOf(options.steps) : options.steps);
 }
 
-/// All decisions are taken here, so that at() is arithmetic only.
 Result<LearningRate> LearningRate::create(const TrainOptions &options) {
-  const Schedule *found = findSchedule(options.schedule);
-  if (!found)
+  const Schedule *schedule = findSchedule(options.schedule);
+  if (!schedule)
     return fail("the learning rate has no schedule '", options.schedule, "'");
-  PLAIT_RETURN_IF_ERROR(checkOptions(options, *found));
+  PLAIT_RETURN_IF_ERROR(checkOptions(options, *schedule));
   LearningRate rate;
-  rate.peak = options.learningRate;
-  rate.least = options.leastLearningRate;
-  rate.warmup = options.warmupSteps;
-  rate.decay = found->decay;
-  if (!found->lastSteps) {
-    rate.begin = options.warmupSteps;
-    rate.end = decaySteps(options).value_or(options.steps);
-    if (rate.end < rate.begin)
-      return fail("--decay-steps ", rate.end, " is less than --warmup-steps ",
-                  rate.begin, ", which are a part of it");
-    return rate;
-  }
-  uint64_t steps = *decaySteps(options);
-  if (steps > options.steps - options.warmupSteps)
-    return fail("--warmup-steps ", options.warmupSteps, " and --decay-steps ",
-                steps, " are together more than ", describeSteps(options));
-  rate.end = options.steps;
-  rate.begin = rate.end - steps;
+  rate.follow(options);
   return rate;
 }
 
-/// `begin` is also where WSD's plateau ends. `end` may equal `begin`: then the
-/// rate falls at once, and nothing is divided by zero.
+/// All decisions are taken here, so that at() is arithmetic only.
+void LearningRate::follow(const TrainOptions &options) {
+  const Schedule &schedule = *findSchedule(options.schedule);
+  uint64_t steps = decaySteps(options).value_or(options.steps);
+  peak = options.learningRate;
+  least = options.leastLearningRate;
+  warmup = options.warmupSteps;
+  decay = schedule.decay;
+  end = schedule.lastSteps ? options.steps : steps;
+  begin = schedule.lastSteps ? std::max(warmup, end - std::min(steps, end))
+                             : warmup;
+}
+
+/// `begin` is also where WSD's plateau ends. `end` may be `begin`, or before
+/// it: then the rate falls at once, and nothing is divided by zero.
 double LearningRate::at(uint64_t step) const {
   uint64_t done = step - 1;
   if (done < warmup)

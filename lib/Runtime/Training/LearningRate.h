@@ -38,6 +38,11 @@ public:
   /// where the rate does not decay.
   static std::optional<uint64_t> decaySteps(const TrainOptions &options);
 
+  /// Takes the options' steps when they have changed on the way, as those of an
+  /// epoch do where batches are left out. Too few of them for warm-up and decay
+  /// are no failure any more: the decay has those that are left.
+  void follow(const TrainOptions &options);
+
   /// Of step `step`, from 1.
   double at(uint64_t step) const;
 

@@ -150,39 +150,39 @@ def number_cases(suite: Suite) -> None:
 def failure_cases(suite: Suite) -> None:
     data = ("--tokens", suite.tokens)
 
+    def has_one_error(done, expected):
+        require(done.code == 1, f"{done.code}: {done.stderr}")
+        errors = errors_of(done)
+        require(len(errors) == 1, "\n".join(errors))
+        require(re.search(expected, errors[0]) is not None, errors[0])
+
     def fails(name, processes, expected, words):
         def body():
-            done = suite.mpirun(processes, *words())
-            require(done.code == 1, f"{done.code}: {done.stderr}")
-            errors = errors_of(done)
-            require(len(errors) == 1, "\n".join(errors))
-            require(re.search(expected, errors[0]) is not None, errors[0])
+            has_one_error(suite.mpirun(processes, *words()), expected)
 
         suite.report.case(name, body)
 
-    def plans_differ():
-        # Another seed of the data would not do: the plan is what is compared.
-        suite.small().rename(suite.folder / "plan-0.plan")
-        other = suite.compile(
-            "plan-1", "--mesh", "dp=8", "--global-batch", 8, "--seq", 32
-        )
-        program = suite.tools.folder / "plait-run"
-        line = (
-            f"exec {program} {other.parent}/plan-$OMPI_COMM_WORLD_RANK.plan "
-            f"--tokens {suite.tokens}"
-        )
-        done = suite.call(["mpirun", "-n", "2", "sh", "-c", line])
-        (suite.folder / "plan-0.plan").rename(suite.folder / "small.plan")
-        require(done.code == 1, f"{done.code}: {done.stderr}")
-        errors = errors_of(done)
-        require(
-            len(errors) == 1
-            and re.search(
-                r"process 1 on .* has plan xxh3-.*, process 0 on .* has plan ",
-                errors[0],
-            ),
-            "\n".join(errors),
-        )
+    def differs(what, words):
+        def body():
+            program = suite.tools.folder / "plait-run"
+            line = f"exec {program} {words()}"
+            done = suite.call(["mpirun", "-n", "2", "sh", "-c", line])
+            has_one_error(done, f"process 1 on .* has {what} .*, process 0 on .* has ")
+
+        suite.report.case(f"differs/{what.rstrip(':')}", body)
+
+    def either(first, second):
+        return f"$(test $OMPI_COMM_WORLD_RANK = 0 && echo {first} || echo {second})"
+
+    def plans():
+        mesh = ("--mesh", "dp=8", "--global-batch", 8, "--seq", 32)
+        other = suite.compile("another", *mesh)
+        return f"{either(suite.small(), other)} --tokens {suite.tokens}"
+
+    def fewer():
+        path = suite.folder / "fewer.bin"
+        path.write_bytes(suite.tokens.read_bytes()[:-2])
+        return path
 
     def huge():
         plan = suite.compile(
@@ -222,7 +222,10 @@ def failure_cases(suite: Suite) -> None:
     )
     fails("memory", 3, r"4 ranks on \S+ need \d+ bytes of memory, \d+ are", huge)
     suite.report.case("memory-of-one-process", memory_of_one_process)
-    suite.report.case("plans-differ", plans_differ)
+    differs("plan", plans)
+    differs("data", lambda: f"{suite.small()} --tokens {either(suite.tokens, fewer())}")
+    same = f"--tokens {suite.tokens} --lr 1e-{either(3, 4)}"
+    differs("training:", lambda: f"{suite.small()} {same}")
 
 
 #===-----------------------------------------------------------------------===#

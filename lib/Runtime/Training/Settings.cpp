@@ -34,6 +34,7 @@ namespace {
 struct Line {
   const char *title;
   std::set<std::string> options;
+  bool isShared = true; // by all processes of a run
 };
 
 /// What is in none of them goes to the last one.
@@ -52,8 +53,9 @@ const Line lines[] = {
      {"on-nan", "on-spike", "spike-steps", "spike-deviations", "guard"}},
     {"execution",
      {"threads", "devices", "cuda-graph", "overlap", "tf32", "time-matmuls",
-      "timeout"}},
-    {"outputs", {}},
+      "timeout"},
+     false},
+    {"outputs", {}, false},
 };
 
 /// "lr 0.001"; a flag is its name, and nothing where it is not set.
@@ -110,6 +112,27 @@ std::optional<OptionMismatch> runtime::findMismatch(const fb::Plan &plan,
   if (names.empty())
     return std::nullopt;
   return OptionMismatch{"with optimizer " + names, "has " + optimizer};
+}
+
+/// Lines are compared one by one, so that the failure has two that differ. What
+/// lies behind a path may be called otherwise on each host.
+Status runtime::compareSettings(Rendezvous &processes,
+                                const std::string &settings) {
+  static const std::set<std::string> own = {
+      "weights",   "tokens",     "text",    "eval-tokens",
+      "eval-text", "checkpoint", "replica", "resume"};
+  Json all = settings.empty() ? Json::object() : Json::parse(settings);
+  for (const Line &line : lines) {
+    std::string mine;
+    for (const auto &[name, value] : all.items())
+      if (std::string text = describe(name, value);
+          !text.empty() && line.options.count(name) && !own.count(name))
+        mine += (mine.empty() ? "" : ", ") + text;
+    if (line.isShared)
+      PLAIT_RETURN_IF_ERROR(
+          processes.agreeOn(std::string(line.title) + ":", mine));
+  }
+  return Status::success();
 }
 
 /// Options come in the order of the object, lines in that of the table.

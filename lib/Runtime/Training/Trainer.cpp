@@ -27,6 +27,7 @@
 #include "MetricsServer.h"
 #include "Progress.h"
 #include "SampleLog.h"
+#include "Settings.h"
 #include "Setup.h"
 #include "StepLog.h"
 #include "TensorBoard.h"
@@ -339,6 +340,18 @@ Result<Observers> makeObservers(const TrainOptions &options) {
 
 } // namespace
 
+/// Whether processes train alike: each reads options and data by itself, from
+/// what may be different disks, and would go on with its own.
+static Status compareProcesses(const Result<Parts> &parts,
+                               const TrainOptions &options) {
+  Rendezvous *processes = options.executor.processes;
+  if (!processes)
+    return parts.status();
+  PLAIT_RETURN_IF_ERROR(processes->agree(parts.status()));
+  PLAIT_RETURN_IF_ERROR(compareSettings(*processes, options.settings));
+  return processes->agreeOn("data", parts->batches.describe());
+}
+
 /// The steps, and those who watch them.
 /// Observers hear of the end whatever it was: a page must not say "running" for
 /// ever. The run's own failure is reported before theirs.
@@ -352,7 +365,8 @@ static Status runSteps(Executor &executor, Parts &parts, TrainOptions &options,
   return outcome.ok() ? told : outcome;
 }
 
-/// 1. Read the options and open the data, which needs no device.
+/// 1. Read the options and open the data, which needs no device; all processes
+///    have to have the same.
 /// 2. Make the executor. The notes that Watch adds to its options come first,
 ///    and so does what copies in memory will take, which the check of memory
 ///    counts.
@@ -365,8 +379,7 @@ Status runtime::train(const fb::Plan &plan, const TrainOptions &given) {
   TrainOptions options = given;
   // 1.
   Result<Parts> parts = Parts::create(plan, options);
-  if (!parts.ok())
-    return parts.status();
+  PLAIT_RETURN_IF_ERROR(compareProcesses(parts, options));
   if (!options.checkpoint.replica.empty())
     options.executor.copyBytes = [&] {
       return replicaBytes(plan, options.checkpoint, options.executor.processes);

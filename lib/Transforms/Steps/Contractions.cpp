@@ -47,7 +47,7 @@ struct Strides {
 struct Group {
   int64_t extent = 1;
   char innermost = 0; // 0: the group is empty
-  std::string inner, outer;
+  std::string outer;
 };
 
 /// A GEMM before it has addresses: sizes, and strides in elements.
@@ -75,15 +75,19 @@ private:
   /// The letters of both strings, in the order of the first, but for those of
   /// `without` and those of extent 1.
   std::string common(StringRef first, StringRef second, StringRef without = "");
-  Group collapse(StringRef letters, const Strides &x, const Strides &y);
+  Group collapse(StringRef letters, int64_t innermost, const Strides &x,
+                 const Strides &y);
+  SmallVector<Group> collapseAll(StringRef letters, const Strides &x,
+                                 const Strides &y);
   void addBatch(Gemm &gemm, StringRef letters);
-  bool setStrides(Gemm &gemm, const Group &rows, const Group &columns,
-                  const Group &summed);
-  Gemm makeGemm(Group rows, Group columns, const Group &summed);
+  bool setStrides(Gemm &gemm);
+  bool pick(Gemm &gemm, ArrayRef<Group> allRows, ArrayRef<Group> allSummed);
+  Gemm makeGemm();
 
   ContractionOpInterface op;
   StringRef left, right, result;
   Strides a, b, c;
+  Group rows, columns, summed;
 };
 
 } // namespace
@@ -100,26 +104,40 @@ std::string Converter::common(StringRef first, StringRef second,
   return letters;
 }
 
-/// Joins letters from the innermost outwards as long as each lies directly
-/// around the one before, in both tensors.
-Group Converter::collapse(StringRef letters, const Strides &x,
-                          const Strides &y) {
+/// Joins letters from the one at `innermost` outwards as long as each lies
+/// directly around the one before, in both tensors.
+Group Converter::collapse(StringRef letters, int64_t innermost,
+                          const Strides &x, const Strides &y) {
   Group group;
-  int64_t index = letters.size() - 1;
-  if (index < 0)
-    return group;
-  group.innermost = letters[index];
-  group.extent = op.getExtent(letters[index]);
-  for (--index; index >= 0; --index) {
+  group.innermost = letters[innermost];
+  group.extent = op.getExtent(group.innermost);
+  int64_t index = innermost - 1;
+  for (; index >= 0; --index) {
     char letter = letters[index];
     if (x[letter] != x[group.innermost] * group.extent ||
         y[letter] != y[group.innermost] * group.extent)
       break;
     group.extent *= op.getExtent(letter);
   }
-  group.outer = letters.take_front(index + 1).str();
-  group.inner = letters.drop_front(index + 1).str();
+  group.outer =
+      (letters.take_front(index + 1) + letters.drop_front(innermost + 1)).str();
   return group;
+}
+
+/// What each letter begins, the longest first and of those the innermost: a
+/// library is fast with large matrices, and slow with a large batch of small
+/// ones. Without letters an empty group.
+SmallVector<Group> Converter::collapseAll(StringRef letters, const Strides &x,
+                                          const Strides &y) {
+  SmallVector<Group> groups;
+  for (int64_t index = letters.size() - 1; index >= 0; --index)
+    groups.push_back(collapse(letters, index, x, y));
+  if (groups.empty())
+    groups.emplace_back();
+  llvm::stable_sort(groups, [](const Group &first, const Group &second) {
+    return first.extent > second.extent;
+  });
+  return groups;
 }
 
 /// Letters that lie around each other in all three tensors are one dimension.
@@ -168,8 +186,7 @@ static bool setPair(int64_t &row, int64_t &column, int64_t rowStride,
 
 /// Whether matrices of these rows and columns lie in memory as a library wants
 /// them.
-bool Converter::setStrides(Gemm &gemm, const Group &rows, const Group &columns,
-                           const Group &summed) {
+bool Converter::setStrides(Gemm &gemm) {
   gemm.m = rows.extent;
   gemm.n = columns.extent;
   gemm.k = summed.extent;
@@ -182,29 +199,50 @@ bool Converter::setStrides(Gemm &gemm, const Group &rows, const Group &columns,
          (!columns.innermost || c[columns.innermost] == 1);
 }
 
+/// Sets rows and summed letters to the first of those given, and `gemm` to
+/// their strides, with which the matrices lie as a library wants them.
+bool Converter::pick(Gemm &gemm, ArrayRef<Group> allRows,
+                     ArrayRef<Group> allSummed) {
+  for (const Group &someRows : allRows)
+    for (const Group &someSummed : allSummed) {
+      rows = someRows;
+      summed = someSummed;
+      if (setStrides(gemm))
+        return true;
+    }
+  return false;
+}
+
 /// The matrices, and the batch around them. Where a batch letter is innermost,
 /// as in "bsh,h->bsh", a matrix has no dimension of stride 1: the columns
 /// become a part of the batch, and where that is not enough the rows as well.
 /// What is left then, a row times a column, always has one.
-Gemm Converter::makeGemm(Group rows, Group columns, const Group &summed) {
+Gemm Converter::makeGemm() {
+  std::string rowLetters = common(result, left, right);
+  std::string columnLetters = common(result, right, left);
+  SmallVector<Group> allRows = collapseAll(rowLetters, c, a);
+  SmallVector<Group> allSummed = collapseAll(common(left, right, result), a, b);
+  // Of the result only the innermost letter can have a stride of 1.
+  if (!columnLetters.empty())
+    columns = collapse(columnLetters, columnLetters.size() - 1, c, b);
   Gemm gemm;
-  std::string batch;
+  // Columns are given up first: a GEMM of one column still reads whole rows of
+  // its left operand.
+  if (!pick(gemm, allRows, allSummed)) {
+    columns = Group();
+    columns.outer = columnLetters;
+    Group none;
+    none.outer = rowLetters;
+    allRows.push_back(none);
+    (void)pick(gemm, allRows, allSummed);
+  }
   // In the order of the result, whose batch dimensions then lie around each
   // other as far as they can.
+  std::string batch;
   for (char letter : common(result, left))
     if (right.contains(letter))
       batch += letter;
-  batch += rows.outer + columns.outer;
-  // Columns are given up first: a GEMM of one column still reads whole rows of
-  // its left operand.
-  for (Group *group : {&columns, &rows}) {
-    if (setStrides(gemm, rows, columns, summed))
-      break;
-    batch += group->inner;
-    *group = Group();
-  }
-  (void)setStrides(gemm, rows, columns, summed);
-  addBatch(gemm, batch);
+  addBatch(gemm, batch + rows.outer + columns.outer);
   return gemm;
 }
 
@@ -238,13 +276,9 @@ static MemoryAttr getPart(MemoryAttr memory, int64_t offset,
 SmallVector<GemmOp> Converter::run(OpBuilder &builder, Location loc,
                                    MemoryAttr lhs, MemoryAttr rhs,
                                    MemoryAttr out, Accumulate accumulate) {
-  // 1.
-  Group rows = collapse(common(result, left, right), c, a);
-  Group columns = collapse(common(result, right, left), c, b);
-  Group summed = collapse(common(left, right, result), a, b);
-  // 2. Sizes before addresses: all GEMMs of a contraction are the same but for
-  //    where their operands begin.
-  Gemm gemm = makeGemm(rows, columns, summed);
+  // 1. and 2. Sizes before addresses: all GEMMs of a contraction are the same
+  // but for where their operands begin.
+  Gemm gemm = makeGemm();
   Type type = getArithmeticType(op->getOperand(0));
   Type resultType = getArithmeticType(op->getResult(0));
   auto aStrides = join({gemm.aRow, gemm.aColumn}, gemm.aBatch);

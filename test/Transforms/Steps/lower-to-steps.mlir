@@ -66,6 +66,29 @@ plan.program @rank0 rank 0 bytes 1664 in_flight 1 {
 
 // -----
 
+// Rows are the dimension that is longest, here positions rather than the two query
+// heads of a key head, which lie closer together in the result. So it is with
+// summed ones: a GEMM sums up positions, and there are two for the heads.
+// CHECK-LABEL: plan.function @forward_1
+// CHECK-NEXT: plan.gemm m 8 n 4 k 8 batch [3, 2] of f32 a <slot 0, 0, 1536> strides [8, 1, 128, 64] b <slot 1, 0, 384> strides [12, 1, 4, 0] c <slot 2, 0, 768> strides [24, 8, 4] of f32{{$}}
+// CHECK-NEXT: plan.gemm m 8 n 4 k 8 batch [3] of f32 a <slot 0, 0, 1280> strides [1, 8, 128] b <slot 2, 0, 752> strides [24, 1, 8] c <slot 1, 0, 384> strides [12, 4] of f32
+// CHECK-NEXT: plan.gemm m 8 n 4 k 8 batch [3] of f32 a <slot 0, 256, 1280> strides [1, 8, 128] b <slot 2, 16, 752> strides [24, 1, 8] c <slot 1, 0, 384> strides [12, 4] of f32 accumulate add{{$}}
+// CHECK-NEXT: }
+func.func @forward_1(%p: tensor<1x3x2x8x8xf32> {plan.place = #plan.place<slot 0, 0>}, %v: tensor<1x8x3x4xf32> {plan.place = #plan.place<slot 1, 0>}) attributes {plan.slot_bytes = array<i64: 1536, 384, 768>, plan.slot_names = ["p", "v", "o"]} {
+  %o = nn.matmul %p, %v "bgrst,btgd->bsgrd" {plan.places = [#plan.place<slot 2, 0>]} : (tensor<1x3x2x8x8xf32>, tensor<1x8x3x4xf32>) -> tensor<1x8x3x2x4xf32>
+  %w = nn.matmul %p, %o "bgrst,bsgrd->btgd" {plan.places = [#plan.place<slot 1, 0>]} : (tensor<1x3x2x8x8xf32>, tensor<1x8x3x2x4xf32>) -> tensor<1x8x3x4xf32>
+  return
+}
+
+plan.program @rank0 rank 0 bytes 2752 in_flight 1 {
+  plan.buffer @p activations at 0 bytes 1536 live [0, 0]
+  plan.buffer @v activations at 1536 bytes 384 live [0, 0]
+  plan.buffer @o activations at 1920 bytes 768 live [0, 0]
+  plan.action forward stage 0 microbatch 0 call @forward_1 [@p, @v, @o]
+}
+
+// -----
+
 // On GPUs, GEMMs have 8 MiB on sm_80 and 32 MiB on others, behind all else and
 // during the whole step.
 module attributes {plait.target = #plait.target<cuda, name = "sm_80", cubin = "sm_80">} {

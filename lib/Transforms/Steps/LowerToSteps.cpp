@@ -54,7 +54,8 @@ private:
   MemoryAttr getMemory(Value value);
   ArrayAttr getMemories(ValueRange values);
   Location locate(Operation *op);
-  LogicalResult verifyPlaces();
+  LogicalResult verifySlot(Operation *op, PlaceAttr place, size_t slots);
+  LogicalResult verifyPlaces(size_t slots);
   LogicalResult convert(Operation *op);
   void convertConstant(Operation *op);
   void convertCluster(ClusterOp op);
@@ -291,12 +292,27 @@ LogicalResult Converter::convert(Operation *op) {
       });
 }
 
-/// Every value has a place.
-LogicalResult Converter::verifyPlaces() {
-  for (BlockArgument argument : function.getArguments())
-    if (!getPlace(argument))
+/// The function of steps says the same of its own, but is verified only after
+/// slots have been looked up.
+LogicalResult Converter::verifySlot(Operation *op, PlaceAttr place,
+                                    size_t slots) {
+  if (!place.isInSlot() || place.getSlot() < int64_t(slots))
+    return success();
+  return op->emitOpError("has a value in slot ")
+         << place.getSlot() << ", but its function has " << slots;
+}
+
+/// Every value has a place, and that is in one of the function's slots or in a
+/// buffer.
+LogicalResult Converter::verifyPlaces(size_t slots) {
+  for (BlockArgument argument : function.getArguments()) {
+    PlaceAttr place = getPlace(argument);
+    if (!place)
       return function.emitOpError("has no ")
              << kPlaceAttr << " of argument " << argument.getArgNumber();
+    if (failed(verifySlot(function, place, slots)))
+      return failure();
+  }
   for (Operation &op : function.getBody().front()) {
     auto places = op.getAttrOfType<ArrayAttr>(kPlacesAttr);
     size_t count =
@@ -304,6 +320,10 @@ LogicalResult Converter::verifyPlaces() {
     if (count != op.getNumResults() || (places && places.size() != count))
       return op.emitOpError("has ") << op.getNumResults() << " results, but "
                                     << count << " places in " << kPlacesAttr;
+    if (places)
+      for (auto place : places.getAsRange<PlaceAttr>())
+        if (failed(verifySlot(&op, place, slots)))
+          return failure();
   }
   return success();
 }
@@ -319,7 +339,7 @@ LogicalResult Converter::run() {
            << ": its values have no addresses";
   // Checked first for all values, so that getMemory() cannot fail half way
   // through a function.
-  if (failed(verifyPlaces()))
+  if (failed(verifyPlaces(bytes.size())))
     return failure();
   auto steps =
       FunctionOp::create(builder, function.getLoc(), function.getSymName(),

@@ -21,6 +21,32 @@ plan.program @rank0 rank 0 bytes 0 in_flight 1 {
 
 // -----
 
+nn.parameter @w : tensor<4x4xf32> init<mean = 0.0, std = 0.02>
+func.func @forward_0() attributes {plan.slot_bytes = array<i64: 64>, plan.slot_names = ["workspace"]} {
+  %w = nn.read @w value {plan.places = [#plan.place<@"w value", 0>]} : tensor<4x4xf32>
+  // expected-error @+1 {{has a value in slot 1, but its function has 1}}
+  %0 = nn.matmul %w, %w "ab,bc->ac" {plan.places = [#plan.place<slot 1, 0>]} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  return
+}
+plan.program @rank0 rank 0 bytes 128 in_flight 1 {
+  plan.buffer @workspace workspace at 0 bytes 64 live [0, 0]
+  plan.buffer @"w value" parameters at 64 bytes 64 live [0, 0]
+  plan.action forward stage 0 microbatch 0 call @forward_0 [@workspace]
+}
+
+// -----
+
+// expected-error @+1 {{has a value in slot 4611686018427387904, but its function has 1}}
+func.func @forward_0(%x: tensor<4xf32> {plan.place = #plan.place<slot 4611686018427387904, 0>}) attributes {plan.slot_bytes = array<i64: 64>, plan.slot_names = ["workspace"]} {
+  return
+}
+plan.program @rank0 rank 0 bytes 64 in_flight 1 {
+  plan.buffer @workspace workspace at 0 bytes 64 live [0, 0]
+  plan.action forward stage 0 microbatch 0 call @forward_0 [@workspace]
+}
+
+// -----
+
 func.func @forward_0() attributes {plan.slot_bytes = array<i64: 64>, plan.slot_names = ["workspace"]} {
   // expected-error @+1 {{cannot be executed: no step computes 'nn.fill'}}
   %0 = nn.fill 1.0 {plan.places = [#plan.place<slot 0, 0>]} : tensor<4xf32>

@@ -301,12 +301,12 @@ CertificatePtr Compilation::takeCertificate() {
 /// The planner tells for itself.
 void Compilation::tellOfUnfused() const {
   TargetAttr where = getTarget(*module);
-  nn::AttentionUse use = nn::findAttentionUse(getModule());
-  if ((use.drops || use.masks) && options.cluster.empty() && where &&
+  Status fused = checkFusedAttention(nn::findAttentionUse(getModule()));
+  if (!fused.ok() && options.cluster.empty() && where &&
       where.getArchitecture() > 0 &&
       getConfiguration().attention == AttentionKind::Auto &&
       getConfiguration().precision == Precision::BF16)
-    noteUnfusedAttention(use.drops);
+    noteUnfusedAttention(fused);
 }
 
 LogicalResult Compilation::runTo(Phase last, bool verifies) {

@@ -57,11 +57,17 @@ void plait::printError(const llvm::Twine &message) {
   startMessage("error") << message << "\n";
 }
 
+Status plait::checkFusedAttention(nn::AttentionUse use) {
+  if (use.drops)
+    return fail("it has dropout; --dropout off allows flash");
+  if (use.masks)
+    return fail("it has a document mask");
+  return Status::success();
+}
+
 /// A note, for the plan is right and only slower.
-void plait::noteUnfusedAttention(bool drops) {
-  startMessage("note") << "attention is unfused, because it has "
-                       << (drops ? "dropout; --dropout off allows flash"
-                                 : "a document mask")
+void plait::noteUnfusedAttention(const Status &reason) {
+  startMessage("note") << "attention is unfused, because " << reason.message()
                        << "\n";
 }
 

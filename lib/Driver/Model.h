@@ -8,6 +8,7 @@
 #ifndef PLAIT_LIB_DRIVER_MODEL_H
 #define PLAIT_LIB_DRIVER_MODEL_H
 
+#include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Driver/Driver.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -38,9 +39,11 @@ private:
 /// Whether the model is a .mlir file.
 bool isText(const CompileOptions &options);
 
+/// What GPUs do not compute of such attention in one step; fails with that.
+Status checkFusedAttention(nn::AttentionUse use);
+
 /// Tells why GPUs take the slower attention, for which nobody has asked.
-/// It has dropout, or else a document mask.
-void noteUnfusedAttention(bool drops);
+void noteUnfusedAttention(const Status &reason);
 
 /// Takes dropout out of a model, gives it a document mask, and takes weight
 /// decay off parameters, as the options say. Failures, such as IR that is no

@@ -454,24 +454,27 @@ FailureOr<OwningOpRef<ModuleOp>> Planning::importModel(int64_t batch) {
   return module;
 }
 
-/// What dropout of the model's attention, and its document mask, mean for the
-/// training. Dropout and document masks are properties of the model, and so not
-/// known before it has been read: what findAttention() has assumed is corrected
-/// here.
+/// What the model's attention means for the training: its dropout, its document
+/// mask and the size of its heads are not known before it has been read, and
+/// what findAttention() has assumed is corrected here.
 Status Planning::setAttention() {
   nn::AttentionUse use = profile->findAttentionUse();
   training.dropout = use.drops;
-  bool fused = (use.drops || use.masks) && training.flashAttention &&
-               !cluster.device.isProcessor && planning.framework == "plait";
-  if (!fused)
+  if (!training.flashAttention || cluster.device.isProcessor ||
+      planning.framework != "plait")
+    return Status::success();
+  Status fused = checkFusedAttention(use);
+  // Of devices that there is no code for nothing is known.
+  auto target = codegen::TargetGPU::get(cluster.device.target);
+  if (fused.ok() && target)
+    fused = profile->checkFusedAttention(target->getArchitecture());
+  if (fused.ok())
     return Status::success();
   if (options.pins.attention == AttentionKind::Flash)
-    return fail("--attention is flash, but the model's attention has ",
-                training.dropout ? "dropout" : "a document mask",
-                ", which plait computes on GPUs with --attention unfused",
-                training.dropout ? "; --dropout off leaves it out" : "");
+    return fail("--attention is flash, which ", cluster.device.name,
+                " does not compute for this model: ", fused.message());
   training.flashAttention = false;
-  noteUnfusedAttention(use.drops);
+  noteUnfusedAttention(fused);
   return Status::success();
 }
 

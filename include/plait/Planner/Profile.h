@@ -60,6 +60,9 @@ public:
 
   /// Of the model.
   nn::AttentionUse findAttentionUse();
+  /// Whether GPUs of `architecture` (80 for sm_80) compute all of its attention
+  /// in one step, in bf16; fails with what is in the way.
+  Status checkFusedAttention(int architecture);
 
 private:
   struct Model; // folded: one layer of each kind

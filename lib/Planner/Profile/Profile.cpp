@@ -29,6 +29,7 @@
 #include "plait/Analysis/ModelFlops.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
+#include "plait/Plan/Attention.h"
 #include "plait/Planner/DescribeCluster.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
@@ -427,6 +428,19 @@ const Work *ModelProfile::get(int tensorParallel, bool sequenceParallel,
     it->second = profile(tensorParallel, sequenceParallel);
   reason = it->second.reason;
   return it->second.work ? &*it->second.work : nullptr;
+}
+
+/// The imported model is in f32, so that the op cannot be asked itself. Meshes
+/// divide neither heads nor, but for cp, sequences.
+Status ModelProfile::checkFusedAttention(int architecture) {
+  Status status;
+  getModel(kBatches[0].first)->module->walk([&](nn::AttentionOp op) {
+    ArrayRef<int64_t> query = op.getQuery().getType().getShape();
+    status = plan::checkGpuAttention(plan::fb::DType::BF16, query[1],
+                                     query.back(), architecture);
+    return status.ok() ? WalkResult::advance() : WalkResult::interrupt();
+  });
+  return status;
 }
 
 nn::AttentionUse ModelProfile::findAttentionUse() {

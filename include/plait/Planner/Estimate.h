@@ -80,7 +80,7 @@ struct StageTime {
   double contextForward = 0, contextBackward = 0;
   double memory = 0, launch = 0; // as in Breakdown, of the three passes
   // Waiting for copies to and from the host.
-  double hostForward = 0, hostBackward = 0;
+  double hostForward = 0, hostInput = 0, hostWeight = 0;
 
   double sum() const { return forward + backwardInput + backwardWeight; }
   /// Communication that nothing hides.

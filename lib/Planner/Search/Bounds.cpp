@@ -255,7 +255,7 @@ double Bounds::getStepSeconds(double parameters, const Context &context,
   StepLoad load;
   load.parameters = parameters;
   load.microbatches = context.configuration.microbatches(training);
-  load.forward = load.backward =
+  load.forward = load.backward = load.gradients =
       seconds * cluster.device.burst / double(load.microbatches);
   return boundRounding * (getDataSeconds(load, context) +
                           getOptimizerCost(load, context).seconds);

@@ -171,15 +171,15 @@ void Estimator::addCopies(const StageBlocks &stage, StageTime &time) const {
   // Two passes, or the two parts of one.
   bool splits = generator->splitsBackward;
   double beside = time.backwardInput + (splits ? 0 : time.backwardWeight);
-  double input = std::max(last, all - beside), weight = 0;
+  time.hostInput = std::max(last, all - beside);
   if (splits) {
-    input = std::max(input, madeBytes(stage, context) / bandwidth - beside);
-    weight = std::max(0.0, weightBytes(stage, context) / bandwidth -
-                               time.backwardWeight);
+    time.hostInput = std::max(time.hostInput,
+                              madeBytes(stage, context) / bandwidth - beside);
+    time.hostWeight = std::max(0.0, weightBytes(stage, context) / bandwidth -
+                                        time.backwardWeight);
   }
-  time.backwardInput += input;
-  time.backwardWeight += weight;
-  time.hostBackward = input + weight;
+  time.backwardInput += time.hostInput;
+  time.backwardWeight += time.hostWeight;
 }
 
 /// With several microbatches each one's gradients are added to a sum, which
@@ -373,8 +373,11 @@ StepLoad Estimator::getHeaviestLoad() const {
     for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk) {
       const StageTime &time = result.stages[problem.stageOf(rank, chunk)];
       heaviest.forward += time.forward - time.hostForward;
-      heaviest.backward +=
-          time.backwardInput + time.backwardWeight - time.hostBackward;
+      double input = time.backwardInput - time.hostInput;
+      double weight = time.backwardWeight - time.hostWeight;
+      heaviest.backward += input + weight;
+      // Whole backward passes end gradients all along.
+      heaviest.gradients += generator->splitsBackward ? weight : input + weight;
     }
   }
   if (holders < 2)

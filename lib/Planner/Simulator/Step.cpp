@@ -113,16 +113,24 @@ static double getShardedSeconds(const StepLoad &load, const Context &context) {
   if (!framework.overlapGradients || !framework.overlapsParts)
     return 2 * m * gather + reductions * reduce;
   Overlap forward = overlap(gather, load.forward, context);
-  Overlap backward =
-      overlap(gather + reduce * reductions / m, load.backward, context);
-  return m * (forward.exposed + forward.slowdown + backward.exposed +
-              backward.slowdown);
+  // Parameters are needed by the first half of a backward pass that is split,
+  // and gradients end in the second one.
+  reduce *= reductions / m;
+  double input = load.backward - load.gradients;
+  Overlap first, second = overlap(gather + reduce, load.gradients, context);
+  if (input > 0) {
+    first = overlap(gather, input, context);
+    second = overlap(reduce, load.gradients, context);
+  }
+  return m * (forward.exposed + forward.slowdown + first.exposed +
+              first.slowdown + second.exposed + second.slowdown);
 }
 
 /// By ZeRO stage: 0 sums gradients; 1 and 2 reduce them into parts and gather
 /// parameters after the optimizer; 3 gathers for each pass. What is hidden
 /// stands beside one microbatch: gradients are whole in the last one's backward
-/// pass, and parameters are needed from the first one's forward pass on.
+/// pass, or the half of it that computes them, and parameters are needed from
+/// the first one's forward pass on.
 double planner::getDataSeconds(const StepLoad &load, const Context &context) {
   double seconds = getTiedSeconds(load, context);
   if (context.replicas() == 1)
@@ -138,7 +146,7 @@ double planner::getDataSeconds(const StepLoad &load, const Context &context) {
                   roundingSeconds(load, context);
   Overlap backward{reduce, 0};
   if (framework.overlapGradients && (zero < 2 || framework.overlapsParts))
-    backward = overlap(reduce, load.backward, context);
+    backward = overlap(reduce, load.gradients, context);
   // Parts that are added up are reduced after each microbatch, not once.
   double times =
       zero == 2 && framework.addsUpParts ? double(load.microbatches) : 1;

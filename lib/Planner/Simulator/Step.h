@@ -17,6 +17,7 @@ struct StepLoad {
   double parameters = 0;            // elements
   double tied = 0;                  // of them: shared with another rank
   double forward = 0, backward = 0; // seconds of one microbatch
+  double gradients = 0; // of backward: in which gradients of parameters end
   int64_t microbatches = 1;
 };
 

@@ -245,6 +245,25 @@ TEST(Estimate, OverlapHidesCommunication) {
   EXPECT_LT(setting.run().dataSeconds, exposed.dataSeconds);
 }
 
+/// Of a backward pass that is split only the half that computes gradients of
+/// weights ends them: there is less to hide their sum behind. What ZeRO 3
+/// gathers is hidden behind the other half.
+TEST(Estimate, GradientsEndInTheHalfOfTheWeights) {
+  Setting setting;
+  setting.configuration.pipeline = 4;
+  setting.configuration.data = 16;
+  setting.cluster.inter.bandwidth /= 16;
+  setting.training.framework.overlapsParts = true;
+  for (int zero = 0; zero <= 2; ++zero) {
+    setting.configuration.zero = zero;
+    setting.configuration.schedule = "1f1b";
+    double whole = setting.run().dataSeconds;
+    setting.configuration.schedule = "zb-h1";
+    Estimate split = setting.run();
+    EXPECT_GT(split.dataSeconds, whole + 0.1 * split.stages[0].backwardInput);
+  }
+}
+
 /// Rounding and widening take time, which does not count where sums take long;
 /// what has two bytes already has none of it.
 TEST(Estimate, SumsInBf16SendHalfOfTheBytes) {
@@ -507,17 +526,21 @@ TEST(Estimate, HalvesOfABackwardPassCopyTheirResiduals) {
 /// The search relies on it: a pass that waits for copies is longer, and would
 /// else hide more of what replicas exchange.
 TEST(Estimate, ReplicasDoNotExchangeBehindCopies) {
-  Setting setting;
-  setting.configuration.pipeline = 4;
-  setting.configuration.data = 16;
-  setting.cluster.inter.bandwidth /= 30;
-  Estimate before = setting.run();
-  setting.configuration.offload = Offload::Activations;
-  setting.cluster.device.hostBandwidth = 1e9;
-  Estimate after = setting.run();
-  EXPECT_GT(after.stages[0].hostForward, before.stages[0].forward);
-  EXPECT_GT(before.dataSeconds, 0);
-  EXPECT_NEAR(after.dataSeconds, before.dataSeconds, 1e-9 * before.dataSeconds);
+  for (const char *schedule : {"1f1b", "zb-h1"}) {
+    Setting setting;
+    setting.configuration.schedule = schedule;
+    setting.configuration.pipeline = 4;
+    setting.configuration.data = 16;
+    setting.cluster.inter.bandwidth /= 30;
+    Estimate before = setting.run();
+    setting.configuration.offload = Offload::Activations;
+    setting.cluster.device.hostBandwidth = 1e9;
+    Estimate after = setting.run();
+    EXPECT_GT(after.stages[0].hostForward, before.stages[0].forward);
+    EXPECT_GT(before.dataSeconds, 0);
+    EXPECT_NEAR(after.dataSeconds, before.dataSeconds,
+                1e-9 * before.dataSeconds);
+  }
 }
 
 TEST(Estimate, CopiesToAHostNeedARate) {

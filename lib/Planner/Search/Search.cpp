@@ -130,17 +130,26 @@ static std::tuple<int, int, int, int> getComplexity(const Configuration &c) {
 static void preferSimple(std::vector<Leaf> &families) {
   // Families beyond those that are kept may not be exact: a bound has only
   // shown that they are slower, which says nothing about whether they are in
-  // the band.
+  // the band. But the fastest with nothing on hosts is: it was found before
+  // anything on hosts was tried.
   const Leaf &fastest = families.front();
   auto last = families.begin() + std::min(families.size(), Explorer::kept);
+  auto plain = std::ranges::find_if(families, [](const Leaf &leaf) {
+    return leaf.configuration.offload == Offload::None;
+  });
   auto pick = families.begin();
-  for (auto leaf = pick; leaf != last; ++leaf)
+  auto consider = [&](auto leaf) {
     // Only among those with as many ranks: a configuration that leaves devices
     // idle is an alternative, not a simpler form of the same.
     if (leaf->seconds <= fastest.seconds * (1 + robustBand) &&
         leaf->configuration.ranks() == fastest.configuration.ranks() &&
         getComplexity(leaf->configuration) < getComplexity(pick->configuration))
       pick = leaf;
+  };
+  for (auto leaf = families.begin(); leaf != last; ++leaf)
+    consider(leaf);
+  if (plain != families.end())
+    consider(plain);
   // The others keep their order behind it, the fastest first.
   std::rotate(families.begin(), pick, pick + 1);
 }

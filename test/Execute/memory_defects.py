@@ -39,7 +39,7 @@ def swap_metrics(lines: Lines) -> Iterator[Change]:
 def table_elsewhere(lines: Lines) -> Iterator[Change]:
     for at, _ in each(lines, r' = nn\.rope_table .*plan\.places'):
         for before in range(at, 0, -1):
-            if place := re.search(r'nn\.read .*plan\.places = \[(#plan\.place<"[^"]* value", \d+>)\]', lines[before]):
+            if place := re.search(r'nn\.read .*plan\.places = \[(#plan\.place<@"[^"]* value", \d+>)\]', lines[before]):
                 new = re.sub(r'(plan\.places = )\[.*>\]\}', lambda own: f"{own[1]}[{place[1]}]}}", lines[at])
                 yield replaced(lines, at, new)
                 break

@@ -22,6 +22,8 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "test" / "golden"
+# Options that plait-run refuses with plans of other optimizers.
+READ_BY = {"beta2": ("adamw", "lion"), "eps": ("adamw",)}
 
 
 class Failure(Exception):

@@ -23,6 +23,7 @@ import tempfile
 import numpy
 
 from harness import (
+    READ_BY,
     ROOT,
     Reporter,
     Tools,
@@ -39,8 +40,6 @@ RATE, BETA1, BETA2, EPSILON, DECAY, CLIP = 0.01, 0.9, 0.95, 1e-3, 0.1, 1.0
 PROBE = 2.0**20
 # Roundings to fp32 of a weight and of what is added to it.
 TOLERANCE = 1e-6
-# What plait-run refuses for the others.
-READ_BY = {"beta2": ("adamw", "lion"), "eps": ("adamw",)}
 KEPT = {"adamw": ("moment1", "moment2"), "sgd": ("momentum",), "lion": ("momentum",)}
 SETTINGS = (
     ("1",),

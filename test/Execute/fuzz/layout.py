@@ -10,6 +10,8 @@ what the user guide says about meshes and batches."""
 import dataclasses
 import random
 
+from harness import READ_BY
+
 from .graph import Graph
 from .mirror import Batch, Recipe
 
@@ -101,10 +103,12 @@ class Layout:
         return found + ([] if self.reference else ["--no-reference"])
 
 
-def run_options(recipe: Recipe) -> list[str]:
+def run_options(recipe: Recipe, optimizer: str) -> list[str]:
     """Of plait-run."""
     found = []
     for field in dataclasses.fields(recipe):
+        if optimizer not in READ_BY.get(field.name, (optimizer,)):
+            continue
         option = "--" + field.name.replace("_", "-")
         found += [option, str(getattr(recipe, field.name))]
     return found

@@ -122,7 +122,7 @@ class Trial:
         ]
 
     def train_arguments(self, folder) -> list[str]:
-        options = [*self.data(folder), *run_options(self.recipe)]
+        options = [*self.data(folder), *run_options(self.recipe, self.layout.optimizer)]
         options += ["--log", f"{folder}/steps.jsonl"]
         return options + ["--save", f"{folder}/saved"]
 

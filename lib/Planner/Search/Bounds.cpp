@@ -489,14 +489,28 @@ bool Bounds::isBeaten(const Work &work, const Configuration &configuration,
   return true;
 }
 
+/// How often, in seconds, each rank can take a microbatch into what is free
+/// beside `memory`. Ranks that have nothing free are left to the bound on
+/// bytes.
+static double getHoldingSeconds(const StageProbe &probe,
+                                std::span<const StageMemory> memory,
+                                double usable) {
+  double seconds = 0;
+  for (size_t rank = 0; rank < memory.size(); ++rank)
+    if (double room = usable - memory[rank].peak(); room > 0)
+      seconds = std::max(seconds, probe.heldSeconds[rank] / room);
+  return seconds;
+}
+
 /// Time first, then memory, which takes the order of the schedule to count.
 ///
-/// 1. Each rank: what it waits for outside, its messages, its own work m times;
-///    and what it holds for how long. Of a mixture the kind at hand is the one
-///    that takes the least time, and holds more than others do.
+/// 1. Each rank: what it waits for outside, its messages, its own work m times.
 /// 2. That, the slowest replica and the step's fixed part, and what the fullest
 ///    rank exchanges, against `seconds`.
-/// 3. Each rank's bytes: what its stages hold, as often as the schedule holds
+/// 3. The same of what each rank holds for how long, by what is free. Not of a
+///    mixture: the kind at hand is then the one that takes the least time, and
+///    holds more than others do.
+/// 4. Each rank's bytes: what its stages hold, as often as the schedule holds
 ///    them whole at one moment.
 ///
 /// `bytes` is 0 where time was the reason: how much memory such a configuration
@@ -515,32 +529,35 @@ bool Bounds::isBeatenBy(const Work &work, const Configuration &configuration,
   // To a rank and, where it waits for the stages in front at the end, back.
   double messages = (splits ? 1 : 2) * getTransfer(context).seconds;
   // 1. Work and what is waited for outside.
-  double pipeline = 0, busy = 0, holding = 0;
+  double pipeline = 0, busy = 0;
   for (size_t rank = 0; rank < probe->work.size(); ++rank) {
     double work = microbatches * probe->work[rank];
     double outside = probe->outside[rank] + double(rank) * messages;
     pipeline = std::max(pipeline, outside + work);
     busy += work / double(probe->work.size());
-    double room = cluster.device.usableBytes() -
-                  getMemory(probe->holdings[rank], context).peak();
-    if (room > 0 && !isMixture)
-      holding =
-          std::max(holding, microbatches * probe->heldSeconds[rank] / room);
   }
-  pipeline = std::max(sharedSeconds(pipeline, busy, cluster.device),
-                      holding / cluster.device.burst);
-  pipeline *= 1 + getWaitShare(configuration.data, framework);
   // 2. Against the time.
-  if (boundRounding * (pipeline + framework.stepSeconds) +
-          getStepSeconds(probe->parameters, context, seconds) >=
-      seconds)
+  double wait = 1 + getWaitShare(configuration.data, framework);
+  double beside = getStepSeconds(probe->parameters, context, seconds);
+  auto isSlow = [&](double pipeline) {
+    return boundRounding * (pipeline * wait + framework.stepSeconds) + beside >=
+           seconds;
+  };
+  if (isSlow(sharedSeconds(pipeline, busy, cluster.device)))
     return true;
-  // 3. Against the memory.
+  // 3. What is held, and for how long.
+  double usable = cluster.device.usableBytes();
+  std::vector<StageMemory> memory; // without activations
+  for (const Holdings &holdings : probe->holdings)
+    memory.push_back(getMemory(holdings, context));
+  double holding = microbatches * getHoldingSeconds(*probe, memory, usable);
+  if (!isMixture && isSlow(holding / cluster.device.burst))
+    return true;
+  // 4. Against the memory.
   Held held = getHeld(configuration);
-  for (size_t rank = 0; rank < probe->work.size(); ++rank) {
-    StageMemory memory = getMemory(probe->holdings[rank], context);
-    memory.activations = (*held)[rank] * probe->held[rank];
-    bytes = std::max(bytes, boundRounding * memory.peak());
+  for (size_t rank = 0; rank < memory.size(); ++rank) {
+    memory[rank].activations = (*held)[rank] * probe->held[rank];
+    bytes = std::max(bytes, boundRounding * memory[rank].peak());
   }
-  return bytes > cluster.device.usableBytes();
+  return bytes > usable;
 }

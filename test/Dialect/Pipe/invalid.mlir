@@ -159,3 +159,8 @@ func.func @c3_weight(%x: tensor<f32> {pipe.port = #pipe.port<residual 0>}) -> (t
 func.func @c3_optimizer(%x: tensor<f32> {pipe.port = #pipe.port<tokens>}) attributes {pipe.function = #pipe.function<optimizer, 0>} {
   return
 }
+
+// -----
+
+// expected-error @+1 {{action 1: 'F' is not a schedule action}}
+func.func private @alone() attributes {actions = #pipe.actions<"F0 F">}

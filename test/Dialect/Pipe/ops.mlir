@@ -24,3 +24,6 @@ module attributes {pipe.placement = #pipe.placement<v, ranks = 2, chunks = 2>} {
   // CHECK: func.func private @backward_input_3(tensor<f32> {pipe.port = #pipe.port<output_gradient 0>}, tensor<f32> {pipe.port = #pipe.port<residual 7>}) -> (tensor<f32> {pipe.port = #pipe.port<input_gradient 1>}, tensor<f32> {pipe.port = #pipe.port<residual 8>}) attributes {pipe.function = #pipe.function<backward_input, 3>}
   func.func private @backward_input_3(tensor<f32> {pipe.port = #pipe.port<output_gradient 0>}, tensor<f32> {pipe.port = #pipe.port<residual 7>}) -> (tensor<f32> {pipe.port = #pipe.port<input_gradient 1>}, tensor<f32> {pipe.port = #pipe.port<residual 8>}) attributes {pipe.function = #pipe.function<backward_input, 3>}
 }
+
+// CHECK: func.func private @alone() attributes {actions = #pipe.actions<"F0 1I0 1W0 SEND_F0">}
+func.func private @alone() attributes {actions = #pipe.actions<"F0 1I0 1W0 SEND_F0">}

@@ -40,6 +40,10 @@ static FailureOr<ActionsAttr> parseActionList(AsmParser &parser) {
   return parser.emitError(loc, actions.status().message());
 }
 
+static void printActionList(AsmPrinter &printer, ActionsAttr actions) {
+  printer << '"' << schedule::print(actions.getActions()) << '"';
+}
+
 static ParseResult parseActionLists(OpAsmParser &parser, ArrayAttr &lists) {
   SmallVector<Attribute> ranks;
   auto parseRank = [&]() -> ParseResult {
@@ -56,9 +60,7 @@ static ParseResult parseActionLists(OpAsmParser &parser, ArrayAttr &lists) {
 
 static void printActionLists(OpAsmPrinter &printer, ScheduleOp,
                              ArrayAttr lists) {
-  auto print = [&](ActionsAttr rank) {
-    printer << '"' << schedule::print(rank.getActions()) << '"';
-  };
+  auto print = [&](ActionsAttr rank) { printActionList(printer, rank); };
   printer << '[';
   llvm::interleaveComma(lists.getAsRange<ActionsAttr>(), printer, print);
   printer << ']';
@@ -103,7 +105,9 @@ Attribute ActionsAttr::parse(AsmParser &parser, Type) {
 }
 
 void ActionsAttr::print(AsmPrinter &printer) const {
-  printer << "<\"" << schedule::print(getActions()) << "\">";
+  printer << '<';
+  printActionList(printer, *this);
+  printer << '>';
 }
 
 /// Transfers have no function: they move a buffer.

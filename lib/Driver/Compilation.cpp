@@ -24,6 +24,7 @@
 #include "plait/Planner/DescribeCluster.h"
 #include "plait/Schedule/Csv.h"
 #include "plait/Schedule/Generators.h"
+#include "plait/Support/PieceOverlap.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/Pipelines.h"
 #include "plait/Transforms/Steps.h"
@@ -127,6 +128,7 @@ Status Compilation::checkSchedule() {
 Status Compilation::chooseConfiguration() {
   TrainingConfiguration base;
   base.epilogues = getUsualEpilogues(target);
+  base.tensorOverlap = getUsualPieces(target.isGPU());
   ConfigurationAttr known =
       module ? getConfigurationAttr(*module) : ConfigurationAttr();
   Result<TrainingConfiguration> chosen =

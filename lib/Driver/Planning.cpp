@@ -29,6 +29,7 @@
 #include "plait/Planner/Profile.h"
 #include "plait/Planner/Report.h"
 #include "plait/Schedule/Generators.h"
+#include "plait/Support/PieceOverlap.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -116,6 +117,8 @@ static Result<planner::Training> makeTraining(const CompileOptions &options,
     return precision.status();
   training.precision = *precision;
   training.reducePrecision = given->reducePrecision;
+  training.tensorOverlap =
+      options.pins.tensorOverlap.value_or(getUsualPieces(!device.isProcessor));
   Result<bool> flash = findAttention(options, *precision, device);
   if (!flash.ok())
     return flash.status();

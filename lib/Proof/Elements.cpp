@@ -339,7 +339,11 @@ Number Elements::define(dist::SliceOp op, int64_t element) {
   auto mesh = dist::MeshOp::find(op->getParentOfType<ModuleOp>());
   for (auto axis : op.getAxes().getAsRange<StringAttr>())
     rank = rank * mesh.getAxisSize(axis) + getIndex(axis);
-  index[op.getDim()] += rank * getShape(op.getResult())[op.getDim()];
+  // Each round has a block of every rank.
+  int64_t &place = index[op.getDim()];
+  int64_t rounds = op.getRounds(),
+          own = getShape(op.getResult())[op.getDim()] / rounds;
+  place += place / own * (shape[op.getDim()] / rounds - own) + rank * own;
   return index[op.getDim()] < shape[op.getDim()]
              ? get(op.getInput(), ravel(shape, index))
              : Number{0, 0};

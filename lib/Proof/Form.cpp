@@ -139,7 +139,9 @@ std::string plait::proof::printLayout(const Form &form) {
   for (auto [index, dim] : llvm::enumerate(form.dims)) {
     if (!dim.begin.empty())
       add("the slice of dimension " + std::to_string(index) + " at " +
-          printBegin(dim.begin));
+          printBegin(dim.begin) +
+          (dim.rounds > 1 ? " in " + std::to_string(dim.rounds) + " rounds"
+                          : ""));
     if (dim.chunks)
       add("dimension " + std::to_string(index) + " as " +
           std::to_string(dim.chunks) + " chunks in zig-zag order");

@@ -67,9 +67,13 @@ struct Dimension {
   /// Of a global tensor stored as so many chunks in zig-zag order; 0: in its
   /// own.
   int64_t chunks = 0;
+  /// In how many rounds the last axis of `begin` deals the dimension out: the
+  /// scale of its term is then what a rank has of one.
+  int64_t rounds = 1;
 
   bool liesAs(const Dimension &other) const {
-    return begin == other.begin && chunks == other.chunks;
+    return begin == other.begin && chunks == other.chunks &&
+           rounds == other.rounds;
   }
 };
 

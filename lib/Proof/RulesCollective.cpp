@@ -76,6 +76,11 @@ static FailureOr<Content> evaluateOnPack(Rules &rules, Operation *op,
                                          const Content &input,
                                          RankedTensorType type) {
   auto pack = std::make_shared<Pack>(*input.pack);
+  if (auto rounds = op->getAttrOfType<IntegerAttr>("rounds");
+      rounds && rounds.getInt() > 1) {
+    rules.report.unproven(op) << "dealing out a pack in rounds has no rule";
+    return failure();
+  }
   StringAttr axis;
   // Rows only, and once: nothing divides packs otherwise (`nn.pack`, ZeRO).
   auto divide = [&](int64_t dim) -> LogicalResult {
@@ -160,23 +165,29 @@ static FailureOr<Content> evaluateAllReduce(Rules &rules, Operation *op,
 /// split `dim`.
 ///
 /// Only the minor axis of a dimension can be gathered alone: the blocks along
-/// it are neighbours. The block's size has to be that of the op's operand, or
-/// the blocks would be put together in another order than they lie in. A
-/// uniform dimension may be gathered as it is, if it has nothing to do with the
-/// axis: repeated numbers stay repeated.
+/// it are neighbours. The block's size, and in how many rounds it was dealt
+/// out, has to be that of the op, or the blocks would be put together in
+/// another order than they lie in. A uniform dimension may be gathered as it
+/// is, if it has nothing to do with the axis: repeated numbers stay repeated.
 static LogicalResult gather(Rules &rules, Operation *op, Form &form,
-                            int64_t dim, StringAttr axis, int64_t extent) {
+                            int64_t dim, StringAttr axis, int64_t extent,
+                            int64_t rounds = 1) {
   Dimension &own = form.dims[dim];
   if (own.uniform && form.findDim(axis) < 0 && !form.isPartialOver(axis))
     return success();
-  if (!own.begin.empty() && own.begin.back() == RankTerm{axis, extent}) {
+  if (!own.begin.empty() && own.rounds == rounds &&
+      own.begin.back() == RankTerm{axis, extent / rounds}) {
     own.begin.pop_back();
+    own.rounds = 1;
     return success();
   }
-  return rules.wrong(op) << "gathers blocks of " << extent
-                         << " elements along dimension " << dim << " over \""
-                         << axis.getValue() << "\", but has "
-                         << print(Content{{}, form, nullptr});
+  InFlightDiagnostic diag = rules.wrong(op)
+                            << "gathers blocks of " << extent
+                            << " elements along dimension " << dim << " over \""
+                            << axis.getValue() << '"';
+  if (rounds > 1)
+    diag << " in " << rounds << " rounds";
+  return diag << ", but has " << print(Content{{}, form, nullptr});
 }
 
 static FailureOr<Content> evaluateAllGather(Rules &rules, Operation *op,
@@ -189,20 +200,33 @@ static FailureOr<Content> evaluateAllGather(Rules &rules, Operation *op,
       return evaluateOnPack(rules, op, result, type);
     int64_t extent = result.type.getDimSize(all.getDim());
     if (failed(gather(rules, op, result.form, all.getDim(), all.getAxisAttr(),
-                      extent)))
+                      extent, all.getRounds())))
       return failure();
   }
   result.type = type;
   return result;
 }
 
-/// Each rank along `axis` keeps `extent` elements along `dim`.
+/// Each rank along `axis` keeps `extent` elements along `dim`, as many of each
+/// of the `rounds`.
 ///
 /// The axis becomes the minor one. Blocks along a uniform dimension are all
-/// equal, so nothing changes.
-static void divide(Form &form, int64_t dim, StringAttr axis, int64_t extent) {
-  if (Dimension &own = form.dims[dim]; !own.uniform)
-    own.begin.push_back({axis, extent});
+/// equal, so nothing changes. What has been dealt out has no neighbours that
+/// could be dealt out once more.
+static LogicalResult divide(Rules &rules, Operation *op, Form &form,
+                            int64_t dim, StringAttr axis, int64_t extent,
+                            int64_t rounds = 1) {
+  Dimension &own = form.dims[dim];
+  if (own.uniform)
+    return success();
+  if (own.rounds > 1) {
+    rules.report.unproven(op)
+        << "blocks of what is dealt out in rounds have no rule";
+    return failure();
+  }
+  own.begin.push_back({axis, extent / rounds});
+  own.rounds = rounds;
+  return success();
 }
 
 /// As an all-reduce and a slice of its result.
@@ -215,10 +239,11 @@ static FailureOr<Content> evaluateReduceScatter(Rules &rules, Operation *op,
     if (result.pack)
       return evaluateOnPack(rules, op, result, type);
     if (failed(combine(rules, op, result.form, scatter.getAxisAttr(),
-                       scatter.getReduction())))
+                       scatter.getReduction())) ||
+        failed(divide(rules, op, result.form, scatter.getDim(),
+                      scatter.getAxisAttr(), type.getDimSize(scatter.getDim()),
+                      scatter.getRounds())))
       return failure();
-    divide(result.form, scatter.getDim(), scatter.getAxisAttr(),
-           type.getDimSize(scatter.getDim()));
   }
   result.type = type;
   return result;
@@ -234,9 +259,10 @@ static FailureOr<Content> evaluateAllToAll(Rules &rules, Operation *op,
   if (rules.mesh.getSize(exchange.getAxis()) > 1) {
     int64_t split = exchange.getSplit(), concat = exchange.getConcat();
     if (failed(gather(rules, op, result.form, concat, exchange.getAxisAttr(),
-                      result.type.getDimSize(concat))))
+                      result.type.getDimSize(concat))) ||
+        failed(divide(rules, op, result.form, split, exchange.getAxisAttr(),
+                      type.getDimSize(split))))
       return failure();
-    divide(result.form, split, exchange.getAxisAttr(), type.getDimSize(split));
   }
   result.type = type;
   return result;
@@ -253,6 +279,16 @@ static FailureOr<Content> evaluateSlice(Rules &rules, Operation *op,
   if (result.pack)
     return evaluateOnPack(rules, op, result, type);
   int64_t dim = slice.getDim(), extent = type.getDimSize(dim);
+  if (slice.getRounds() > 1 || result.form.dims[dim].rounds > 1) {
+    // In rounds there is one axis, and nothing is padded.
+    result.type = type;
+    auto axis = cast<StringAttr>(slice.getAxes()[0]);
+    if (rules.mesh.getSize(axis) > 1 &&
+        failed(divide(rules, op, result.form, dim, axis, extent,
+                      slice.getRounds())))
+      return failure();
+    return result;
+  }
   // Over several axes at once, major to minor, as mesh.split() wants them.
   SmallVector<StringAttr> axes(slice.getAxes().getAsRange<StringAttr>());
   auto begin = rules.mesh.split(axes, extent);

@@ -131,8 +131,10 @@ static void addPasses(OpPassManager &manager, Phase phase, bool kernelsOnly) {
     return;
   case Phase::Steps:
     manager.addPass(createLowerToStepsPass());
-    // Both of these need addresses, to know which steps conflict.
+    // These need addresses, to know which steps conflict. What has other
+    // matmuls beside it need not be cut.
     manager.addPass(createOverlapCollectivesPass());
+    manager.addPass(createSplitCollectivesPass());
     manager.addPass(createBucketReductionsPass());
     return;
   }

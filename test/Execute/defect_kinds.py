@@ -94,6 +94,19 @@ def wrong_dim(lines: Lines) -> Iterator[Change]:
             yield replaced(lines, at, lines[at].replace(f"dim {match[1]}", f"dim {dim}", 1))
 
 
+textual(
+    "rounds-lost",
+    "blocks that are dealt out in rounds are taken for neighbours",
+    r"(dist\.(?:all_gather|reduce_scatter|slice) .*) rounds \d+",
+    r"\1",
+)
+textual(
+    "rounds-other",
+    "blocks are dealt out in fewer rounds than they are put together in",
+    r"(dist\.(?:all_gather|reduce_scatter|slice) .*) rounds 4",
+    r"\1 rounds 2",
+)
+
 # Roundings of gradients
 
 @kind("unrounded", "a gradient is not rounded before ranks add it up")

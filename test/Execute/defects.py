@@ -43,7 +43,9 @@ LATE = re.compile(r"\.layers\.(?:9|11)\.|nn\.layer = (?:9|11)\b")
 MOVED = re.compile(r"plan\.move| host at ")
 # And of the plan that sums gradients in bf16.
 SUMMED = re.compile(r"xbf16>")
-ONLY = {"deep": LATE, "offload": MOVED, "rounded-partitioned": SUMMED}
+# Of the plan whose sequences are dealt out, what deals them.
+DEALT = re.compile(r" rounds \d")
+ONLY = {"deep": LATE, "pieces": DEALT, "offload": MOVED, "rounded-partitioned": SUMMED}
 LLAMA = [GOLDEN / "llama-small-test", "--seq=32", "--global-batch=8"]
 PLANS = {
     "mlp": [*MLP, "--mesh=pp=2,dp=2,tp=2"],
@@ -60,6 +62,7 @@ PLANS = {
                       "--attention=flash", "--recompute=full", "--optimizer=sgd"],
     "llama": [*LLAMA, "--mesh=dp=2,cp=2,tp=2", "--micro-batch=2"],
     "zigzag": [DROPOUT, *SMALL, "--mesh=cp=2,tp=2", "--context-parallel=zigzag"],
+    "pieces": [*GPT2, "--mesh=dp=2,tp=2", "--sequence-parallel", "--tp-comm-overlap=4"],
     "deep": [DEEP, *SMALL, "--mesh=pp=2,dp=2,tp=2", "--layers=5,7", "--recompute=full:1"],
     "llama-heads": [*LLAMA, "--mesh=dp=2,cp=2,tp=2", "--context-parallel=heads",
                     "--attention=flash"],

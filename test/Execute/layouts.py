@@ -30,6 +30,7 @@ class Layout:
     schedule: str
     recompute: str
     sequence_parallel: bool = False
+    tensor_overlap: int = 1
     precision: str = "fp32"
     attention: str = ""
     epilogues: str = ""
@@ -55,6 +56,8 @@ class Layout:
     @property
     def name(self) -> str:
         sequence = "/sequence-parallel" if self.sequence_parallel else ""
+        if self.tensor_overlap > 1:
+            sequence += f"/{self.tensor_overlap}-pieces"
         precision = "/bf16" if self.precision == "bf16" else ""
         attention = f"/{self.attention}" if self.attention else ""
         epilogues = f"/epilogues-{self.epilogues}" if self.epilogues else ""
@@ -81,6 +84,27 @@ def sequence_parallel(meshes=({"tp": 2}, {"tp": 4}, dict(WHOLE.mesh))):
     """The same with the sequence split over tp between the matmuls."""
     for layout in layouts(meshes):
         yield dataclasses.replace(layout, sequence_parallel=True)
+
+
+def in_pieces():
+    """The same with what ranks of tp exchange cut into pieces, which deals
+    sequences out to them in rounds where they split them: once more often than
+    a microbatch has sequences, and as often as there is a position for each."""
+    for mesh, recompute, pieces, more in (
+        ({"tp": 2}, "none", 2, {"sequence_parallel": False}),
+        ({"tp": 2}, "none", 4, {}),
+        ({"tp": 4}, "full", 3, {}),
+        ({"tp": 4}, "none", 16, {"attention": "flash"}),
+        ({"cp": 2, "tp": 2}, "none", 4, {"attention": "flash"}),
+        (dict(WHOLE.mesh), "full", 4, {"zero": 1, "precision": "bf16"}),
+        (dict(WHOLE.mesh), "selective", 8, {}),
+        (dict(WHOLE.mesh), "none", 4, {"sequence_parallel": False}),
+    ):
+        options = {"sequence_parallel": True} | more
+        yield Layout(
+            tuple(mesh.items()), "1f1b", recompute, tensor_overlap=pieces,
+            **options
+        )
 
 
 def mixed(meshes=({}, {"tp": 2}, {"dp": 2}, {"pp": 2}, dict(WHOLE.mesh))):

@@ -50,6 +50,7 @@ from layouts import (
     families,
     flash,
     fused,
+    in_pieces,
     layouts,
     mixed,
     selective,
@@ -109,6 +110,7 @@ class Case:
             *("--recompute", layout.recompute),
             *("--precision", layout.precision),
             *(["--sequence-parallel"] if layout.sequence_parallel else []),
+            *("--tp-comm-overlap", layout.tensor_overlap),
             *(["--attention", layout.attention] if layout.attention else []),
             *(["--epilogues", layout.epilogues] if layout.epilogues else []),
             *(["--zero", layout.zero] if layout.zero else []),
@@ -535,6 +537,7 @@ def main() -> int:
     for case in (gpt2, llama):
         matrix.add_layouts(case, layouts())
         matrix.add_layouts(case, sequence_parallel())
+        matrix.add_layouts(case, in_pieces())
         matrix.add_layouts(case, mixed())
         matrix.add_layouts(case, flash())
         matrix.add_layouts(case, divided())

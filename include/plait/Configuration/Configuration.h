@@ -156,6 +156,9 @@ constexpr bool offloadsActivations(Offload offload) {
   X(EpilogueKind, epilogues, "epilogues", EpilogueKind::None, "lower",         \
     "in one step with matmuls; all: bias, GELU and its gradient; if\n"         \
     "not given, all on GPUs (bias for sm_80), else none")                      \
+  X(int, tensorOverlap, "tp-comm-overlap", 1, "shard",                         \
+    "pieces of what ranks of tp exchange, each beside the matmul of\n"         \
+    "another; if not given, 4 on GPUs, else 1")                                \
   X(std::string, optimizer, "optimizer", "adamw", "partition",                 \
     "what updates parameters")                                                 \
   X(bool, deterministic, "deterministic", false, "steps",                      \

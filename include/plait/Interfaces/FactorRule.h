@@ -58,6 +58,9 @@ struct Factor {
   /// The op needs the elements along it in their own order: it computes with
   /// their indices, or with all of them at once.
   bool inOrder = false;
+  /// The op counts along it from where a rank's block begins
+  /// (ShardableOpInterface::localizeFactor).
+  bool isCounted = false;
 };
 
 /// The factors of one op, and for each dimension of each operand and result

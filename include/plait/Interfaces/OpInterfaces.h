@@ -101,16 +101,19 @@ struct IndexMap {
     bool negated = false; // the numbers that are read
   };
 
+  /// What FusableOpInterface's getRankBegin() is added to: nothing; an index of
+  /// the rank, so that pieces count from the beginning of the whole; the index
+  /// that is read, so that they count from that of the rank.
+  enum class Begin : uint8_t { None, Index, Read };
+
   int64_t dim = 0;
   /// Ascending, at least one; from the last end on is zero.
   llvm::SmallVector<Piece, 2> pieces;
-  /// Pieces count from the beginning of the whole: FusableOpInterface's
-  /// getRankBegin() is added to an index of the rank.
-  bool countsFromWhole = false;
+  Begin begin = Begin::None;
 
   /// Whether all of a rank's `extent` indices are in pieces.
   bool covers(int64_t extent) const {
-    return !countsFromWhole && pieces.back().end >= extent;
+    return begin != Begin::Index && pieces.back().end >= extent;
   }
   /// One run of neighbours, as they are.
   bool isBlock() const { return pieces.size() == 1 && !pieces[0].negated; }

@@ -31,11 +31,19 @@ struct Training {
   bool fp32Gradients = true;
   /// Of gradients on their way between ranks, if that is less.
   Precision reducePrecision = Precision::FP32;
+  /// Pieces that ranks of tp exchange beside each other's matmuls; 1: whole.
+  int tensorOverlap = 1;
   /// What the optimizer keeps of each parameter, beside master weights; 8: the
   /// two moments of AdamW.
   double stateBytes = 8;
   /// The program that runs it.
   Framework framework;
+
+  /// Whether tp's collectives are cut into pieces beside matmuls, on a device
+  /// that has something to run beside others.
+  bool cutsCollectives(bool isProcessor) const {
+    return framework.cutsCollectives && tensorOverlap > 1 && !isProcessor;
+  }
 };
 
 /// What is chosen: a mesh and a strategy on it.

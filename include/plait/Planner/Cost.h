@@ -38,6 +38,8 @@ struct CostOptions {
   bool flashAttention = true;
   bool dropout = false;
   int64_t microBatch = 1; // sequences
+  /// Of the rows of a matmul, one of so many pieces.
+  int pieces = 1;
   /// Ranks that share a sequence: each has 1/context of its tokens, and of
   /// attention 1/context of the queries against all keys. They are spread over
   /// the sequence (balanced), or the cost is that of the last ones.

@@ -29,6 +29,10 @@ struct Framework {
   /// A sum over tp in the backward pass runs beside the gradient of the weight
   /// (Narayanan et al. call it asynchronous all-reduce).
   bool overlapTensor = true;
+  /// Sums over tp and what is gathered are cut into pieces, each beside a piece
+  /// of the matmul that makes or reads it (plait/Support/PieceOverlap.h), as
+  /// many as Training::tensorOverlap asks for.
+  bool cutsCollectives = true;
   /// Gradients are reduced while the last microbatch still runs backward, in
   /// buckets; otherwise after it.
   bool overlapGradients = true;

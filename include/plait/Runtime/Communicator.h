@@ -83,6 +83,10 @@ private:
   }
 };
 
+/// A gather or scatter of up to so many outer blocks is as many of one block,
+/// which a library launches together; more are packed.
+inline constexpr int64_t kMostGrouped = 16;
+
 /// What the ranks of a run will say to each other, known before it begins.
 struct Topology {
   /// Messages of one channel, source and target are received in the order in

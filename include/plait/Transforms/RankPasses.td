@@ -438,6 +438,47 @@ def OverlapCollectivesPass
   }];
 }
 
+def SplitCollectivesPass : Pass<"plan-split-collectives", "::mlir::ModuleOp"> {
+  let summary = "Compute one piece of a matmul while another is exchanged";
+  let description = [{
+    A matmul and the sum over tp behind it, or the all-gather in front of it, are cut
+    into pieces of rows. On a GPU, where a collective runs on a stream of its own, each
+    is beside a piece of the matmul; in as many pieces as leave the least to wait for,
+    at the rates of the module's cluster, and at most twice `tp_comm_overlap`. What
+    `plan-overlap-collectives` has found enough for stays whole. On a processor, which
+    has no streams, there are as many pieces as asked for.
+
+    A matmul is cut where it makes, or reads row by row, all that is exchanged, and no
+    piece uses bytes of another. A scatter or gather is cut between its outer blocks,
+    which are the rounds in which the sequence is dealt out, and the sequences.
+
+    Phase `steps`; reads `tp_comm_overlap`, the target and the cluster.
+
+    Example:
+    ```mlir
+    // plait-opt --plait-configure=tp-comm-overlap=2 --plan-split-collectives
+    module attributes {plait.target = #plait.target<cpu, name = "x86-64-v3">} {
+      dist.mesh @mesh ["tp"] = [2]
+      plan.function @forward_0 slots ["workspace"] bytes [192] {
+        plan.gemm m 2 n 16 k 1 of f32 a <slot 0, 128, 8> strides [1, 1] b <slot 0, 128, 64> strides [16, 1] c <slot 0, 0, 128> strides [16] of f32
+        plan.collective all_reduce reduction sum on "tp" of f32 outer 1 middle 1 chunk 32 <slot 0, 0, 128> -> <slot 0, 0, 128>
+      }
+      plan.program @rank0 rank 0 bytes 192 in_flight 1 {
+        plan.buffer @workspace workspace at 0 bytes 192 live [0, 0]
+        plan.action forward stage 0 microbatch 0 call @forward_0 [@workspace]
+      }
+    }
+    ```
+    becomes
+    ```mlir
+    plan.gemm m 1 n 16 k 1 … c <slot 0, 0, 64> …
+    plan.collective all_reduce … chunk 16 <slot 0, 0, 64> -> <slot 0, 0, 64>
+    plan.gemm m 1 n 16 k 1 … c <slot 0, 64, 64> …
+    plan.collective all_reduce … chunk 16 <slot 0, 64, 64> -> <slot 0, 64, 64>
+    ```
+  }];
+}
+
 def BucketReductionsPass
     : Pass<"plan-bucket-reductions", "::mlir::ModuleOp"> {
   let summary = "Reduce gradients in the order in which they are computed";

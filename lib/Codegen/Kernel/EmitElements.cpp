@@ -243,16 +243,15 @@ static int64_t strideOf(Value tensor, int64_t dim) {
   return stride;
 }
 
-/// The op's index map counts from the beginning of the whole, the loop from
-/// that of the rank.
-/// Where the map counts so, the group's index is that of the whole while the
-/// operand is emitted.
+/// The loop counts from the beginning of the rank. Where the op's index map
+/// counts from that of the whole, the group's index is that of the whole while
+/// the operand is emitted.
 Value Emitter::emitReindexed(Operation *op) {
   IndexMap map = *findIndexMap(op);
   OpOperand &input = op->getOpOperand(0);
   int64_t group = space.getGroup(space.getDims(input)[map.dim]);
   Value own = groupIndex[group];
-  if (map.countsFromWhole)
+  if (map.begin == IndexMap::Begin::Index)
     groupIndex[group] =
         add(own, sumTerms(cast<FusableOpInterface>(op).getRankBegin()));
   // Aligned vectors were chosen so that none is in two pieces (chooseAccess).
@@ -260,6 +259,16 @@ Value Emitter::emitReindexed(Operation *op) {
   Value read = isCut ? emitPieces(op, map) : emitPiece(op, map);
   groupIndex[group] = own;
   return read;
+}
+
+/// Of what is read at the index itself, without the shift of a piece.
+Value Emitter::offsetOfRead(Operation *op, const IndexMap &map) {
+  Value input = op->getOperand(0);
+  Value offset = offsetOf(input, space.getDims(op->getOpOperand(0)));
+  if (map.begin != IndexMap::Begin::Read)
+    return offset;
+  Value begin = sumTerms(cast<FusableOpInterface>(op).getRankBegin());
+  return add(offset, mul(begin, strideOf(input, map.dim)));
 }
 
 /// All lanes are in one piece.
@@ -274,8 +283,8 @@ Value Emitter::emitPiece(Operation *op, const IndexMap &map) {
   Type element = getElementTypeOrSelf(input.get());
   Value index = groupIndex[space.getGroup(dims[map.dim])];
   // 1.
-  Value offset = offsetOf(input.get(), dims);
   int64_t stride = strideOf(input.get(), map.dim);
+  Value offset = offsetOfRead(op, map);
   auto isBelow = [&](int64_t end) -> Value {
     return arith::CmpIOp::create(builder, arith::CmpIPredicate::slt, index,
                                  constant(end));
@@ -326,7 +335,7 @@ Value Emitter::emitPieces(Operation *op, const IndexMap &map) {
   ArrayRef<int64_t> dims = space.getDims(input);
   Type element = getElementTypeOrSelf(input.get());
   int64_t stride = strideOf(input.get(), map.dim);
-  Value offset = offsetOf(input.get(), dims);
+  Value offset = offsetOfRead(op, map);
   Value index = indexOf(dims[map.dim], lanes);
   auto both = [&](Value a, Value b) -> Value {
     return a && b ? arith::AndIOp::create(builder, a, b).getResult()

@@ -184,6 +184,7 @@ private:
   mlir::Value emitOp(mlir::Operation *op);
   mlir::Value emitGather(mlir::Operation *op);
   mlir::Value emitReindexed(mlir::Operation *op);
+  mlir::Value offsetOfRead(mlir::Operation *op, const IndexMap &map);
   mlir::Value emitPiece(mlir::Operation *op, const IndexMap &map);
   mlir::Value emitPieces(mlir::Operation *op, const IndexMap &map);
   mlir::Value emitInput(mlir::OpOperand &use);

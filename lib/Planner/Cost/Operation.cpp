@@ -31,7 +31,8 @@ Cost matmulOperationCost(const Operation &operation, const Device &device,
   Matmul matmul = {operation.batch, operation.m, operation.n, operation.k};
   matmul.rowAlignment = operation.rowAlignment;
   auto scale = [&](int64_t &size) {
-    size = (size * options.microBatch + options.context - 1) / options.context;
+    int64_t parts = int64_t(options.context) * options.pieces;
+    size = (size * options.microBatch + parts - 1) / parts;
   };
   switch (operation.scaled) {
   case Operation::Scaled::None:

@@ -72,10 +72,14 @@ static double getLeastSeconds(const Operation &op, double share, Group group,
   if (op.kind == OperationKind::Collective) {
     if (op.pass != Pass::Forward)
       return 0; // may be hidden
+    // Of the pieces that it is cut into, one is not hidden.
+    int pieces = training.cutsCollectives(device.isProcessor)
+                     ? 2 * training.tensorOverlap
+                     : 1;
     double batch = double(training.globalBatch);
     return collectiveSeconds(op.collective,
-                             op.collectiveElements(batch) * element, group,
-                             cluster) /
+                             op.collectiveElements(batch) * element / pieces,
+                             group, cluster) /
            batch;
   }
   if (op.kind == OperationKind::Matmul)

@@ -15,6 +15,8 @@
 
 #include "BlockTime.h"
 
+#include "plait/Support/PieceOverlap.h"
+
 #include <algorithm>
 
 using namespace plait;
@@ -70,6 +72,14 @@ struct PassTime {
   }
 };
 
+/// A collective over tp with the matmul that is cut along with it.
+struct Exchange {
+  int pieces = 1;
+  double seconds = 0; // of all pieces of the collective
+  double exposed = 0; // of them, without anything else beside it
+  Cost more;          // that the matmul takes in pieces
+};
+
 /// Walks a block's operations once, in their order. Three sums, one a pass,
 /// because schedules run the passes apart.
 class BlockTimer {
@@ -84,15 +94,20 @@ public:
 private:
   void recompute(StageTime &time) const;
   Cost getCost(const Operation &op) const;
-  double collectiveSecondsOf(const Operation &op) const;
+  double collectiveSecondsOf(const Operation &op, int pieces = 1) const;
   double contextSeconds(const Operation &op) const;
   double gatherSeconds(const Operation &op) const;
   double reorderSeconds(const Operation &op) const;
   double exchangeSeconds(const Operation &op) const;
   double ringSeconds(const Operation &op) const;
+  int64_t getBlocks() const;
+  void addAll();
   void add(const Operation &op);
-  void hide(double &collective, double beside);
+  void addCollective(const Operation &op, const Operation *matmul,
+                     const Operation *beside);
   bool overlaps(const Operation &op) const;
+  bool canCut(const Operation &op, const Operation *matmul) const;
+  Exchange cut(const Operation &op, const Operation &matmul, int pieces) const;
 
   const Block &block;
   const Context &context;
@@ -100,9 +115,6 @@ private:
   Recompute kind;
   CostOptions options;
   PassTime forward, input, weight;
-  /// Communication of the backward pass that may still find work to hide
-  /// behind.
-  double pending = 0;
 };
 
 } // namespace
@@ -118,9 +130,10 @@ Cost BlockTimer::getCost(const Operation &op) const {
   return cost;
 }
 
-double BlockTimer::collectiveSecondsOf(const Operation &op) const {
+/// Of one of `pieces`.
+double BlockTimer::collectiveSecondsOf(const Operation &op, int pieces) const {
   double bytes = op.collectiveElements(context.sequences()) *
-                 elementBytes(options.precision);
+                 elementBytes(options.precision) / pieces;
   return collectiveSeconds(op.collective, bytes, context.tensorGroup(),
                            context.cluster);
 }
@@ -207,35 +220,69 @@ bool BlockTimer::overlaps(const Operation &op) const {
          op.collective != CollectiveKind::AllGather;
 }
 
-/// Runs pending communication beside `beside` seconds of work.
-void BlockTimer::hide(double &collective, double beside) {
-  double hidden = std::min(pending, beside);
-  pending -= hidden;
-  collective -= hidden;
+/// A matmul grows by what its pieces lose to whole ones: waves that are not
+/// full.
+Exchange BlockTimer::cut(const Operation &op, const Operation &matmul,
+                         int pieces) const {
+  CostOptions part = options;
+  part.pieces = pieces;
+  double exchange = collectiveSecondsOf(op, pieces);
+  Cost cut = pieces * operationCost(matmul, context.cluster.device, part);
+  Cost more = cut;
+  more += -1 * getCost(matmul);
+  return {pieces, pieces * exchange,
+          getExposedSeconds(pieces, cut.seconds, exchange), more};
+}
+
+/// Of communication over tp its time is no kernel's. It may be hidden by
+/// `beside`, the matmul that follows; and be cut into pieces along with
+/// `matmul`, which makes or reads it. Either null: there is none. Collectives
+/// of either backward pass count to the input gradient, which the next stage
+/// waits for.
+void BlockTimer::addCollective(const Operation &op, const Operation *matmul,
+                               const Operation *beside) {
+  PassTime &pass = op.pass == Pass::Forward ? forward : input;
+  double hiding = beside ? getCost(*beside).seconds : 0;
+  double whole = collectiveSecondsOf(op);
+  Exchange best{1, whole, whole, {}};
+  bool sums = op.collective == CollectiveKind::AllReduce;
+  // As the compiler's pass chooses (SplitCollectives.cpp). There is nothing to
+  // gain where all is hidden.
+  int most = context.training.tensorOverlap * (sums ? 1 : 2);
+  for (int pieces = 2; matmul && best.exposed > hiding && pieces <= most;
+       ++pieces) {
+    if (!sums && getBlocks() % pieces)
+      continue;
+    Exchange other = cut(op, *matmul, pieces);
+    if (other.exposed < best.exposed)
+      best = other;
+  }
+  double exposed = std::max(0.0, best.exposed - hiding);
+  pass.collective += exposed;
+  pass.device += best.more;
+  pass.kernels += best.pieces > 1 ? 2 * (best.pieces - 1) : 0;
   const Group group = context.tensorGroup();
   const Fabric &fabric = group.perNode == group.ranks ? context.cluster.intra
                                                       : context.cluster.inter;
-  input.contention += hidden * fabric.computeLoss;
+  pass.contention += (best.seconds - exposed) * fabric.computeLoss;
 }
 
-/// Counts a kernel, and its time to its pass. Collectives of either backward
-/// pass count to the input gradient, which the next stage waits for.
+/// Outer blocks of what is gathered or scattered: sequences, and the rounds in
+/// which each is dealt out (AssignShardings.cpp).
+int64_t BlockTimer::getBlocks() const {
+  int64_t rounds = (context.training.tensorOverlap + options.microBatch - 1) /
+                   options.microBatch;
+  return options.microBatch * (options.dropout ? 1 : rounds);
+}
+
+/// Counts a kernel, and its time to its pass.
 void BlockTimer::add(const Operation &op) {
   PassTime &pass = op.pass == Pass::Forward         ? forward
                    : op.pass == Pass::BackwardInput ? input
                                                     : weight;
   ++pass.kernels;
-  // Of tp: its time is no kernel's, and may be hidden by the matmul that
-  // follows.
-  if (op.kind == OperationKind::Collective) {
-    double seconds = collectiveSecondsOf(op);
-    input.collective += op.pass == Pass::Forward ? 0 : seconds;
-    forward.collective += op.pass == Pass::Forward ? seconds : 0;
-    // Only the last of several collectives in a row can be hidden behind the
-    // matmul that follows.
-    pending = overlaps(op) ? seconds : 0;
+  if (op.kind == OperationKind::Collective)
     return;
-  }
   Cost cost = getCost(op);
   pass.device += cost;
   if (op.kind == OperationKind::Attention) {
@@ -243,11 +290,6 @@ void BlockTimer::add(const Operation &op) {
     pass.context += contextSeconds(op);
     if (!options.flashAttention) // two matmuls and what is between them
       pass.kernels += op.pass == Pass::Forward ? 3 : 6;
-  }
-  // One operation runs beside one collective: the matmul after it.
-  if (op.kind == OperationKind::Matmul && pending > 0) {
-    hide(input.collective, cost.seconds);
-    pending = 0;
   }
 }
 
@@ -274,12 +316,43 @@ void BlockTimer::recompute(StageTime &time) const {
   time.launch += forward.launch(context.framework().hostSeconds);
 }
 
+/// Collectives with the matmuls around them. Only the last of several in a row
+/// can be hidden behind the matmul that follows.
+void BlockTimer::addAll() {
+  const std::vector<Operation> &ops = block.operations;
+  for (auto op = ops.begin(); op != ops.end(); ++op) {
+    add(*op);
+    if (op->kind != OperationKind::Collective)
+      continue;
+    auto found = std::find_if(op + 1, ops.end(), [](const Operation &other) {
+      return other.kind == OperationKind::Matmul ||
+             other.kind == OperationKind::Collective;
+    });
+    const Operation *next =
+        found != ops.end() && found->kind == OperationKind::Matmul ? &*found
+                                                                   : nullptr;
+    const Operation *last = op != ops.begin() ? &*(op - 1) : nullptr;
+    bool gathers = op->collective == CollectiveKind::AllGather;
+    const Operation *matmul = gathers ? next : last;
+    addCollective(*op, canCut(*op, matmul) ? matmul : nullptr,
+                  overlaps(*op) ? next : nullptr);
+  }
+}
+
+/// Rows are what is cut: a contraction over them has none of them.
+bool BlockTimer::canCut(const Operation &op, const Operation *matmul) const {
+  return context.training.cutsCollectives(context.cluster.device.isProcessor) &&
+         matmul && matmul->kind == OperationKind::Matmul &&
+         (matmul->scaled == Operation::Scaled::M ||
+          matmul->scaled == Operation::Scaled::N) &&
+         (matmul->pass == Pass::Forward) == (op.pass == Pass::Forward);
+}
+
 /// The passes' sums, each no shorter than the host takes to issue its kernels;
 /// then what is computed again is added to the input gradient, which comes
 /// first.
 StageTime BlockTimer::run() {
-  for (const Operation &op : block.operations)
-    add(op);
+  addAll();
   const Framework &framework = context.framework();
   StageTime time;
   time.forward = forward.seconds(framework.hostSeconds);

@@ -34,6 +34,7 @@ static constexpr double eagerPasses = 3;
 static constexpr Framework makePython(const char *name) {
   Framework python;
   python.name = name;
+  python.cutsCollectives = false;
   python.overlapParameters = true;
   python.separateReduction = false;
   python.joinsReplicas = true;

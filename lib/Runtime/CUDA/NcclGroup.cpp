@@ -72,39 +72,49 @@ public:
     if (!comm)
       return copy(input, output, shape);
     uint64_t bytes = shape.chunk * plan::elementBytes(shape.type);
-    // NCCL scatters blocks that lie one behind the other: rows of several
+    // NCCL scatters blocks that lie one behind the other: many rows of several
     // blocks are packed first.
-    if (shape.outer > 1) {
-      for (int64_t j = 0; j < members; ++j)
-        PLAIT_RETURN_IF_ERROR(stream.copyRows(
-            scratch->data() + j * shape.outer * bytes, bytes, input + j * bytes,
-            members * bytes, bytes, shape.outer));
-      input = scratch->data();
-    }
+    if (shape.outer <= kMostGrouped)
+      return callForEach("ncclReduceScatter", shape.outer, [&](int64_t row) {
+        return nccl.ncclReduceScatter(
+            input + row * members * bytes, output + row * bytes, shape.chunk,
+            dataType(shape.type), operation(reduction), comm, stream.handle());
+      });
+    for (int64_t j = 0; j < members; ++j)
+      PLAIT_RETURN_IF_ERROR(stream.copyRows(
+          scratch->data() + j * shape.outer * bytes, bytes, input + j * bytes,
+          members * bytes, bytes, shape.outer));
     return call("ncclReduceScatter", [&] {
-      return nccl.ncclReduceScatter(input, output, shape.outer * shape.chunk,
-                                    dataType(shape.type), operation(reduction),
-                                    comm, stream.handle());
+      return nccl.ncclReduceScatter(
+          scratch->data(), output, shape.outer * shape.chunk,
+          dataType(shape.type), operation(reduction), comm, stream.handle());
     });
   }
 
-  /// Member j's chunk goes behind that of member j - 1. If there are `outer`
-  /// rows, NCCL gathers into the scratch memory, and each member's rows are
-  /// then copied to where they belong.
+  /// Member j's chunk goes behind that of member j - 1. If there are many
+  /// `outer` rows, NCCL gathers into the scratch memory, and each member's rows
+  /// are then copied to where they belong.
   Status allGather(const std::byte *input, std::byte *output,
                    const CollectiveShape &shape) override {
     if (!comm)
       return copy(input, output, shape);
     uint64_t bytes = shape.chunk * plan::elementBytes(shape.type);
-    std::byte *target = shape.outer > 1 ? scratch->data() : output;
+    if (shape.outer <= kMostGrouped)
+      return callForEach("ncclAllGather", shape.outer, [&](int64_t row) {
+        return nccl.ncclAllGather(input + row * bytes,
+                                  output + row * members * bytes, shape.chunk,
+                                  dataType(shape.type), comm, stream.handle());
+      });
     PLAIT_RETURN_IF_ERROR(call("ncclAllGather", [&] {
-      return nccl.ncclAllGather(input, target, shape.outer * shape.chunk,
-                                dataType(shape.type), comm, stream.handle());
+      return nccl.ncclAllGather(input, scratch->data(),
+                                shape.outer * shape.chunk, dataType(shape.type),
+                                comm, stream.handle());
     }));
-    for (int64_t j = 0; shape.outer > 1 && j < members; ++j)
-      PLAIT_RETURN_IF_ERROR(stream.copyRows(output + j * bytes, members * bytes,
-                                            target + j * shape.outer * bytes,
-                                            bytes, bytes, shape.outer));
+    for (int64_t j = 0; j < members; ++j)
+      PLAIT_RETURN_IF_ERROR(
+          stream.copyRows(output + j * bytes, members * bytes,
+                          scratch->data() + j * shape.outer * bytes, bytes,
+                          bytes, shape.outer));
     return Status::success();
   }
 
@@ -140,20 +150,29 @@ public:
 
 private:
   /// Sends the j-th `bytes` of `sent` to member j and receives its own from it.
-  /// All sends and receives are one NCCL group: issued one after another, each
-  /// would wait for its peer, which may be waiting for this rank. The group has
-  /// to be ended also after a failure, or the thread stays in it.
+  /// Issued one after another, each would wait for its peer, which may be
+  /// waiting for this rank.
   Status exchange(const std::byte *sent, std::byte *received, uint64_t bytes) {
-    return call("an NCCL exchange", [&] {
+    return callForEach("an NCCL exchange", members, [&](int64_t j) {
+      ncclResult_t result = nccl.ncclSend(sent + j * bytes, bytes, ncclInt8,
+                                          int(j), comm, stream.handle());
+      return isFine(result)
+                 ? nccl.ncclRecv(received + j * bytes, bytes, ncclInt8, int(j),
+                                 comm, stream.handle())
+                 : result;
+    });
+  }
+
+  /// Issues `count` parts, launched together. The group has to be ended also
+  /// after a failure, or the thread stays in it.
+  template <typename Issue>
+  Status callForEach(const char *what, int64_t count, Issue issue) {
+    return call(what, [&] {
+      if (count == 1)
+        return issue(0);
       ncclResult_t result = nccl.ncclGroupStart();
-      for (int j = 0; j < members && isFine(result); ++j) {
-        result = nccl.ncclSend(sent + j * bytes, bytes, ncclInt8, j, comm,
-                               stream.handle());
-        if (isFine(result))
-          result = nccl.ncclRecv(received + j * bytes, bytes, ncclInt8, j, comm,
-                                 stream.handle());
-      }
-      // Also after an error: what has begun has to end.
+      for (int64_t i = 0; i < count && isFine(result); ++i)
+        result = issue(i);
       ncclResult_t ended = nccl.ncclGroupEnd();
       return isFine(result) ? ended : result;
     });

@@ -49,12 +49,15 @@ void forEachCollective(const fb::Plan &plan, Visit visit) {
 /// What a backend packs of `step`, which has `members` members: one tensor of
 /// blocks, in an exchange two. Blocks of one member are contiguous in the
 /// tensor only without outer and middle dimensions; else a backend whose
-/// library wants contiguous blocks copies them.
+/// library wants contiguous blocks copies them, or has a few outer blocks moved
+/// one by one.
 uint64_t packedBytesOf(const fb::CollectiveStep &step, size_t members) {
   if (members == 1)
     return 0;
-  const CollectiveFacts &facts = getFacts(plan::kindOf(step));
-  bool isContiguous = step.outer() == 1 && step.middle() == 1;
+  CollectiveKind kind = plan::kindOf(step);
+  const CollectiveFacts &facts = getFacts(kind);
+  int64_t most = kind == CollectiveKind::AllToAll ? 1 : kMostGrouped;
+  bool isContiguous = step.outer() <= most && step.middle() == 1;
   uint64_t bytes = step.outer() * step.middle() * step.chunk() * members *
                    plan::elementBytes(step.dtype());
   return isContiguous ? 0 : bytes * (facts.readsAll + facts.writesAll);

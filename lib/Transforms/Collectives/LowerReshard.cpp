@@ -6,10 +6,11 @@
 //===----------------------------------------------------------------------===//
 //
 // The state is, for each dimension, the row of axes that splits it, outermost
-// first, and the axes over which the block is still a partial sum. Each move
-// changes one axis of one dimension (a slice: several in a row) until the state
-// is the target's. No search: the order of the moves is fixed (Mover::run), so
-// that a reshard becomes the same collectives wherever it stands.
+// first, with the rounds in which an axis deals it out, and the axes over which
+// the block is still a partial sum. Each move changes one axis of one dimension
+// (a slice: several in a row) until the state is the target's. No search: the
+// order of the moves is fixed (Mover::run), so that a reshard becomes the same
+// collectives wherever it stands.
 //
 // Blocks are of ceil(n / k) elements. Those of an axis inside of others line up
 // with the outer ones only if the sizes divide; where a collective would have
@@ -46,7 +47,13 @@ public:
   FailureOr<Value> run();
 
 private:
-  using Axes = SmallVector<StringAttr, 2>;
+  struct Split {
+    StringAttr axis; // null: none
+    int64_t rounds = 1;
+    bool operator==(const Split &) const = default;
+    explicit operator bool() const { return bool(axis); }
+  };
+  using Axes = SmallVector<Split, 2>;
 
   SmallVector<Axes> getSplits(ShardingAttr sharding);
   /// Each does one thing of its kind, if there is one to do; true if so.
@@ -57,17 +64,20 @@ private:
   FailureOr<bool> allGather();
 
   /// The axis that `dim` is split over next; null: none, or not yet.
-  StringAttr getNext(int64_t dim);
+  Split getNext(int64_t dim);
   /// The axis that `dim` has to give up first; null: none.
-  StringAttr getLast(int64_t dim);
+  Split getLast(int64_t dim);
+  static bool isSplitOver(ArrayRef<Split> axes, StringAttr axis) {
+    return llvm::any_of(axes,
+                        [&](const Split &split) { return split.axis == axis; });
+  }
   int64_t findSplit(StringAttr axis);
-  int64_t countBlocks(ArrayRef<StringAttr> axes);
-  int64_t getChunk(int64_t dim, ArrayRef<StringAttr> axes);
+  int64_t countBlocks(ArrayRef<Split> axes);
+  int64_t getChunk(int64_t dim, ArrayRef<Split> axes);
   int64_t sizeOf(StringAttr axis) { return mesh.getAxisSize(axis.getValue()); }
-  bool isNested(int64_t dim, ArrayRef<StringAttr> outer,
-                ArrayRef<StringAttr> inner);
-  LogicalResult checkNested(int64_t dim, ArrayRef<StringAttr> outer,
-                            ArrayRef<StringAttr> inner);
+  bool isNested(int64_t dim, ArrayRef<Split> outer, ArrayRef<Split> inner);
+  LogicalResult checkNested(int64_t dim, ArrayRef<Split> outer,
+                            ArrayRef<Split> inner);
   RankedTensorType localType();
 
   OpBuilder &builder;
@@ -77,8 +87,8 @@ private:
   MeshOp mesh;
   FlatSymbolRefAttr meshRef;
   ReductionAttr reduction;
-  SmallVector<Axes> splits, targets; // of each dimension, now and in the end
-  Axes partial;                      // still to be combined
+  SmallVector<Axes> splits, targets;  // of each dimension, now and in the end
+  SmallVector<StringAttr, 2> partial; // still to be combined
 };
 
 } // namespace
@@ -87,58 +97,60 @@ private:
 /// nothing else need no move.
 SmallVector<Mover::Axes> Mover::getSplits(ShardingAttr sharding) {
   SmallVector<Axes> result;
-  for (ArrayAttr axes : sharding.getDims()) {
+  for (ArrayAttr entry : sharding.getDims()) {
     result.emplace_back();
-    for (auto axis : axes.getAsRange<StringAttr>())
+    SmallVector<StringAttr, 2> axes = getAxes(entry);
+    for (StringAttr axis : axes)
       if (sizeOf(axis) > 1)
-        result.back().push_back(axis);
+        result.back().push_back(
+            {axis, axis == axes.back() ? getRounds(entry) : 1});
   }
   return result;
 }
 
 /// Only where what splits the dimension is the beginning of what should: an
 /// axis inside of a wrong one would have to be taken off again.
-StringAttr Mover::getNext(int64_t dim) {
-  ArrayRef<StringAttr> now = splits[dim], target = targets[dim];
+Mover::Split Mover::getNext(int64_t dim) {
+  ArrayRef<Split> now = splits[dim], target = targets[dim];
   bool isPrefix =
       now.size() < target.size() && target.take_front(now.size()) == now;
-  return isPrefix ? target[now.size()] : StringAttr();
+  return isPrefix ? target[now.size()] : Split();
 }
 
 /// From the innermost: blocks of an outer axis can only be joined once those
 /// inside of it have been.
-StringAttr Mover::getLast(int64_t dim) {
-  ArrayRef<StringAttr> now = splits[dim], target = targets[dim];
+Mover::Split Mover::getLast(int64_t dim) {
+  ArrayRef<Split> now = splits[dim], target = targets[dim];
   bool isPrefix =
       now.size() <= target.size() && target.take_front(now.size()) == now;
-  return isPrefix ? StringAttr() : now.back();
+  return isPrefix ? Split() : now.back();
 }
 
 /// The dimension that `axis` splits now, or -1.
 int64_t Mover::findSplit(StringAttr axis) {
   for (auto [dim, axes] : llvm::enumerate(splits))
-    if (llvm::is_contained(axes, axis))
+    if (isSplitOver(axes, axis))
       return dim;
   return -1;
 }
 
 /// What a dimension is cut into by `axes`.
-int64_t Mover::countBlocks(ArrayRef<StringAttr> axes) {
+int64_t Mover::countBlocks(ArrayRef<Split> axes) {
   int64_t blocks = 1;
-  for (StringAttr axis : axes)
-    blocks *= sizeOf(axis);
+  for (const Split &split : axes)
+    blocks *= sizeOf(split.axis);
   return blocks;
 }
 
 /// The elements of a block of `dim` that is split over `axes`.
-int64_t Mover::getChunk(int64_t dim, ArrayRef<StringAttr> axes) {
+int64_t Mover::getChunk(int64_t dim, ArrayRef<Split> axes) {
   return llvm::divideCeil(whole.getDimSize(dim), countBlocks(axes));
 }
 
 /// Whether the blocks over `outer` consist of whole blocks over `outer` and
 /// `inner`, which is what collectives move. Otherwise some straddle a border.
-bool Mover::isNested(int64_t dim, ArrayRef<StringAttr> outer,
-                     ArrayRef<StringAttr> inner) {
+bool Mover::isNested(int64_t dim, ArrayRef<Split> outer,
+                     ArrayRef<Split> inner) {
   Axes all(outer);
   all.append(inner.begin(), inner.end());
   return getChunk(dim, outer) == countBlocks(inner) * getChunk(dim, all);
@@ -146,8 +158,8 @@ bool Mover::isNested(int64_t dim, ArrayRef<StringAttr> outer,
 
 /// Reports at the reshard's location what cannot be moved; a model's sizes
 /// decide about it, so that users see it.
-LogicalResult Mover::checkNested(int64_t dim, ArrayRef<StringAttr> outer,
-                                 ArrayRef<StringAttr> inner) {
+LogicalResult Mover::checkNested(int64_t dim, ArrayRef<Split> outer,
+                                 ArrayRef<Split> inner) {
   if (isNested(dim, outer, inner))
     return success();
   InFlightDiagnostic diag = emitError(loc)
@@ -156,7 +168,10 @@ LogicalResult Mover::checkNested(int64_t dim, ArrayRef<StringAttr> outer,
                             << countBlocks(inner) << " equal blocks";
   if (!outer.empty())
     diag << ": a part of " << whole << " over "
-         << builder.getArrayAttr(SmallVector<Attribute>(outer));
+         << builder.getArrayAttr(
+                llvm::map_to_vector(outer, [](const Split &split) -> Attribute {
+                  return split.axis;
+                }));
   return diag;
 }
 
@@ -172,18 +187,23 @@ RankedTensorType Mover::localType() {
 // Moves
 //===----------------------------------------------------------------------===//
 
-/// Over all axes that follow in a row: their blocks need not be nested.
+/// Over all axes that follow in a row: their blocks need not be nested. What
+/// deals out in rounds is a slice of its own.
 FailureOr<bool> Mover::slice() {
   for (auto [dim, axes] : llvm::enumerate(splits)) {
     Axes before = axes;
     SmallVector<Attribute> added;
+    int64_t rounds = 1;
     // Every rank must hold what is cut: an axis that still splits another
     // dimension, or is still partial, comes later as an exchange or a scatter.
-    for (StringAttr axis = getNext(dim);
-         axis && findSplit(axis) < 0 && !llvm::is_contained(partial, axis);
-         axis = getNext(dim)) {
-      axes.push_back(axis);
-      added.push_back(axis);
+    for (Split next = getNext(dim);
+         next && findSplit(next.axis) < 0 && rounds == 1 &&
+         (next.rounds == 1 || added.empty()) &&
+         !llvm::is_contained(partial, next.axis);
+         next = getNext(dim)) {
+      axes.push_back(next);
+      added.push_back(next.axis);
+      rounds = next.rounds;
     }
     if (added.empty())
       continue;
@@ -192,9 +212,9 @@ FailureOr<bool> Mover::slice() {
         failed(
             checkNested(dim, before, ArrayRef(axes).drop_front(before.size()))))
       return failure();
-    block = SliceOp::create(builder, loc, localType(), block, meshRef,
-                            builder.getArrayAttr(added),
-                            builder.getI64IntegerAttr(dim));
+    block = SliceOp::create(
+        builder, loc, localType(), block, meshRef, builder.getArrayAttr(added),
+        builder.getI64IntegerAttr(dim), builder.getI64IntegerAttr(rounds));
     return true;
   }
   return false;
@@ -205,15 +225,17 @@ FailureOr<bool> Mover::slice() {
 FailureOr<bool> Mover::reduceScatter() {
   for (StringAttr axis : partial)
     for (auto [dim, axes] : llvm::enumerate(splits)) {
-      if (getNext(dim) != axis)
+      Split next = getNext(dim);
+      if (next.axis != axis)
         continue;
-      if (failed(checkNested(dim, axes, axis)))
+      if (failed(checkNested(dim, axes, next)))
         return failure();
-      axes.push_back(axis);
+      axes.push_back(next);
       llvm::erase(partial, axis);
       block = ReduceScatterOp::create(builder, loc, localType(), block, meshRef,
                                       axis, reduction,
-                                      builder.getI64IntegerAttr(dim));
+                                      builder.getI64IntegerAttr(dim),
+                                      builder.getI64IntegerAttr(next.rounds));
       return true;
     }
   return false;
@@ -222,9 +244,8 @@ FailureOr<bool> Mover::reduceScatter() {
 /// Not of what is split in the end, which is scattered once others made room.
 FailureOr<bool> Mover::allReduce() {
   for (StringAttr axis : partial) {
-    if (llvm::any_of(targets, [&](const Axes &axes) {
-          return llvm::is_contained(axes, axis);
-        }))
+    if (llvm::any_of(targets,
+                     [&](const Axes &axes) { return isSplitOver(axes, axis); }))
       continue;
     llvm::erase(partial, axis);
     block =
@@ -240,18 +261,20 @@ FailureOr<bool> Mover::allReduce() {
 /// others.
 FailureOr<bool> Mover::allToAll() {
   for (auto [source, axes] : llvm::enumerate(splits)) {
-    StringAttr axis = getLast(source);
-    for (size_t target = 0; axis && target < splits.size(); ++target) {
+    Split last = getLast(source);
+    // Only in one round: it has no layout of others.
+    for (size_t target = 0; last && last.rounds == 1 && target < splits.size();
+         ++target) {
       // What is cut out of a whole dimension may have padding.
-      if (target == source || getNext(target) != axis ||
-          !isNested(target, splits[target], axis))
+      if (target == source || getNext(target) != last ||
+          !isNested(target, splits[target], last))
         continue;
-      if (failed(checkNested(source, ArrayRef(axes).drop_back(), axis)))
+      if (failed(checkNested(source, ArrayRef(axes).drop_back(), last)))
         return failure();
       axes.pop_back();
-      splits[target].push_back(axis);
+      splits[target].push_back(last);
       block = AllToAllOp::create(builder, loc, localType(), block, meshRef,
-                                 axis, builder.getI64IntegerAttr(target),
+                                 last.axis, builder.getI64IntegerAttr(target),
                                  builder.getI64IntegerAttr(source));
       return true;
     }
@@ -263,14 +286,15 @@ FailureOr<bool> Mover::allToAll() {
 /// room for one that goes outside of it.
 FailureOr<bool> Mover::allGather() {
   for (auto [dim, axes] : llvm::enumerate(splits)) {
-    StringAttr axis = getLast(dim);
-    if (!axis)
+    Split last = getLast(dim);
+    if (!last)
       continue;
-    if (failed(checkNested(dim, ArrayRef(axes).drop_back(), axis)))
+    if (failed(checkNested(dim, ArrayRef(axes).drop_back(), last)))
       return failure();
     axes.pop_back();
-    block = AllGatherOp::create(builder, loc, localType(), block, meshRef, axis,
-                                builder.getI64IntegerAttr(dim));
+    block = AllGatherOp::create(builder, loc, localType(), block, meshRef,
+                                last.axis, builder.getI64IntegerAttr(dim),
+                                builder.getI64IntegerAttr(last.rounds));
     return true;
   }
   return false;

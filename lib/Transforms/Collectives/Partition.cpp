@@ -56,7 +56,8 @@ private:
   Global describe(Operation *op);
   Value mask(Value value, ArrayRef<Padding> padding, float fill);
   LogicalResult lower(dist::ReshardOp reshard, const Global &global);
-  void localize(Operation *op, const Global &global);
+  LogicalResult localize(Operation *op, const Global &global);
+  LogicalResult tellBegins(ShardableOpInterface op, const Global &global);
   LogicalResult visit(Operation *op, const Global &global);
   void localizeTypes();
   LogicalResult partitionOps();
@@ -117,7 +118,7 @@ Value Partitioner::mask(Value value, ArrayRef<Padding> padding, float fill) {
 }
 
 /// Gives `op` the types of one rank, and tells it what it holds a part of.
-void Partitioner::localize(Operation *op, const Global &global) {
+LogicalResult Partitioner::localize(Operation *op, const Global &global) {
   // 1. Masks for this use alone, before the op.
   builder.setInsertionPoint(op);
   for (auto [operand, padding] :
@@ -142,20 +143,29 @@ void Partitioner::localize(Operation *op, const Global &global) {
     for (OpOperand *use : uses)
       use->set(masked);
   }
-  // 4. Which part of each factor the rank has, for ops that compute with
-  //    indices.
+  // 4. Which part of each factor the rank has.
   auto shardable = dyn_cast<ShardableOpInterface>(op);
-  if (!shardable)
-    return;
+  return shardable ? tellBegins(shardable, global) : success();
+}
+
+/// For ops that compute with indices: those of what is dealt out in rounds do
+/// not count on from a beginning.
+LogicalResult Partitioner::tellBegins(ShardableOpInterface op,
+                                      const Global &global) {
   for (auto [index, axes] : llvm::enumerate(global.axes)) {
     int64_t blocks = axes ? mesh.getBlocks(axes) : 1;
-    if (blocks == 1)
+    const Factor &factor = global.rule.factors[index];
+    if (blocks == 1 || !factor.isCounted)
       continue;
-    int64_t size = global.rule.factors[index].size;
-    shardable.localizeFactor(
-        index, mesh.getBegin(axes, llvm::divideCeil(size, blocks)),
-        size % blocks ? size : 0);
+    if (int64_t rounds = dist::getRounds(axes); rounds > 1)
+      return op.emitOpError("counts along ")
+             << factor.name << ", which is dealt out in " << rounds
+             << " rounds";
+    op.localizeFactor(
+        index, mesh.getBegin(axes, llvm::divideCeil(factor.size, blocks)),
+        factor.size % blocks ? factor.size : 0);
   }
+  return success();
 }
 
 /// Replaces `reshard` by collectives, which inherit its discardable attributes:
@@ -184,8 +194,7 @@ LogicalResult Partitioner::lower(dist::ReshardOp reshard,
 LogicalResult Partitioner::visit(Operation *op, const Global &global) {
   if (auto reshard = dyn_cast<dist::ReshardOp>(op))
     return lower(reshard, global);
-  localize(op, global);
-  return success();
+  return localize(op, global);
 }
 
 /// Gives the arguments the types of one rank's block.

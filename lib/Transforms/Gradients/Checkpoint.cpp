@@ -91,7 +91,7 @@ static bool isGathered(Operation *op) {
       getConfiguration(op->getParentOfType<ModuleOp>()).sequenceParallel;
   // An axis that split the input and splits nothing of the result: gathered.
   return llvm::any_of(from.getDims(), [&](ArrayAttr axes) {
-    return llvm::any_of(axes.getAsRange<StringAttr>(), [&](StringAttr axis) {
+    return llvm::any_of(dist::getAxes(axes), [&](StringAttr axis) {
       return (splitsTokens || axis.getValue() != kTensorAxis) &&
              to.findDim(axis) < 0;
     });

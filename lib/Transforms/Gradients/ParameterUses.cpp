@@ -41,7 +41,7 @@ getSplits(MeshOp mesh, ShardingAttr sharding, int64_t rank) {
   SmallVector<SmallVector<StringAttr>> splits(rank);
   if (sharding)
     for (auto [split, axes] : llvm::zip_equal(splits, sharding.getDims()))
-      for (auto axis : axes.getAsRange<StringAttr>())
+      for (StringAttr axis : dist::getAxes(axes))
         if (mesh.getAxisSize(axis) > 1)
           split.push_back(axis);
   return splits;

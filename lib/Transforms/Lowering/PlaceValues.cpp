@@ -28,6 +28,7 @@
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 #include "plait/Dialect/Plan/IR/RowPitch.h"
 #include "plait/Plan/Plan_generated.h"
+#include "plait/Transforms/Names.h"
 
 #include <map>
 
@@ -100,6 +101,8 @@ public:
 
 private:
   void keepRead(Workspace &workspace, bool (*goesOn)(Operation *));
+  void keepExchanged(Workspace &workspace);
+  void keep(Workspace &workspace, Value value, Operation *last);
   plan::PlaceAttr place(StringRef buffer, int64_t offset = 0) {
     MLIRContext *context = builder.getContext();
     return plan::PlaceAttr::get(
@@ -316,6 +319,8 @@ Workspace Placer::findWorkspace() {
       read.last = std::max(read.last, position[user]);
     workspace.released.insert({argument, read});
   }
+  if (getConfiguration(function->getParentOfType<ModuleOp>()).tensorOverlap > 1)
+    keepExchanged(workspace);
   return workspace;
 }
 
@@ -333,6 +338,40 @@ void Placer::keepRead(Workspace &workspace, bool (*goesOn)(Operation *)) {
     if (kept != workspace.lifetimes.end())
       kept->second.last = std::max(kept->second.last, next);
     next = position[&op];
+  }
+}
+
+/// Has what `value` lies in stay until `last` is done.
+void Placer::keep(Workspace &workspace, Value value, Operation *last) {
+  auto extend = [&](auto found, auto end) {
+    if (found != end)
+      found->second.last = std::max(found->second.last, position[last]);
+  };
+  extend(workspace.lifetimes.find(workspace.findRoot(value)),
+         workspace.lifetimes.end());
+  if (auto argument = dyn_cast<BlockArgument>(value))
+    extend(workspace.released.find(argument), workspace.released.end());
+}
+
+/// A sum over tp may begin before the matmul in front of it has read all of its
+/// operands, and a gather may still read when the first matmul behind it writes
+/// (plan-split-collectives).
+void Placer::keepExchanged(Workspace &workspace) {
+  auto isMatmul = [](Operation *op) { return isa<ContractionOpInterface>(op); };
+  for (Operation &op : body) {
+    auto collective = dyn_cast<dist::CollectiveOpInterface>(op);
+    if (!collective || collective.getAxis() != kTensorAxis)
+      continue;
+    Operation *source = collective.getInput().getDefiningOp();
+    if (source && isMatmul(source))
+      for (Value operand : source->getOperands())
+        keep(workspace, operand, &op);
+    Operation *first = nullptr;
+    for (Operation *user : op.getUsers())
+      if (isMatmul(user) && (!first || position[user] < position[first]))
+        first = user;
+    if (first && collective.getKind() == CollectiveKind::AllGather)
+      keep(workspace, collective.getInput(), first);
   }
 }
 

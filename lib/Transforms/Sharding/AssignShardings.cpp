@@ -7,7 +7,9 @@
 //
 // 1. Group the dimensions of all values into classes that move together.
 // 2. Split the class of the batch over "dp", that of the sequence over "cp".
-// 3. Choose on "tp", exactly, what each op splits (ShardingProblem.h).
+// 3. Choose on "tp", exactly, what each op splits (ShardingProblem.h), and in
+// how
+//    many rounds the sequence is dealt out where that is what it splits.
 // 4. With `context_parallel = heads`, split by "cp" another factor of the ops
 //    whose work is not even along the sequence.
 // 5. Write the shardings into the types and reshards between them.
@@ -47,7 +49,8 @@ public:
   Assigner(func::FuncOp function, MeshOp mesh,
            const TrainingConfiguration &configuration)
       : function(function), mesh(mesh),
-        splitSequence(configuration.sequenceParallel), zero(configuration.zero),
+        splitSequence(configuration.sequenceParallel),
+        pieces(configuration.tensorOverlap), zero(configuration.zero),
         byHeads(configuration.contextParallel == ContextParallel::Heads &&
                 mesh.getAxisSize(kContextAxis) > 1),
         meshRef(FlatSymbolRefAttr::get(mesh.getSymNameAttr())),
@@ -69,6 +72,10 @@ private:
   void gatherForLayers(Value stored, ShardingAttr found);
   FailureOr<FactorAxes> factorAxes(ShardableOpInterface op);
   LogicalResult solve();
+  void chooseRounds();
+  ArrayAttr addTensor(ArrayAttr axes, int classOfDim) {
+    return addAxis(axes, tensor, classOfDim == sequence ? rounds : 1);
+  }
   LogicalResult splitHeads(ShardableOpInterface op, const FactorRule &rule,
                            FactorAxes &axes);
   void shardOp(Operation *op, const FactorAxes &axes);
@@ -79,8 +86,9 @@ private:
   MeshOp mesh;
   // With sequence parallelism tp may split what cp leaves of the sequence.
   bool splitSequence;
-  unsigned zero; // what ranks of dp divide: 2 gradients, 3 parameters, too
-  bool byHeads;  // ranks of cp exchange positions for heads
+  int64_t pieces; // of what tp's ranks exchange beside matmuls
+  unsigned zero;  // what ranks of dp divide: 2 gradients, 3 parameters, too
+  bool byHeads;   // ranks of cp exchange positions for heads
   FlatSymbolRefAttr meshRef;
   OpBuilder builder;
   StringAttr tensor, context;
@@ -90,6 +98,9 @@ private:
   // Where tp has one rank there is nothing to choose, and no problem: ops then
   // have the axes of their classes.
   std::optional<ShardingProblem> problem;
+  /// In which tp deals out the class of the sequence, where it splits it.
+  int64_t rounds = 1;
+  int sequence = -1;
   SymbolTableCollection tables;
 };
 
@@ -109,7 +120,7 @@ LogicalResult Assigner::checkReads() {
     // Over every other axis a parameter may be split at will: it is gathered
     // where its users want it whole.
     for (ArrayAttr axes : pinned.getDims())
-      for (auto axis : axes.getAsRange<StringAttr>())
+      for (StringAttr axis : dist::getAxes(axes))
         if (axis.getValue() == kPipelineAxis)
           return parameter.emitOpError("has a sharding over axis ")
                  << axis << ", along which ranks hold other layers";
@@ -217,10 +228,8 @@ ShardingAttr Assigner::publishedSharding(Value value) {
   SmallVector<int> roots;
   for (int64_t dim = 0; dim < type.getRank(); ++dim) {
     roots.push_back(classes.find(value, dim));
-    SmallVector<Attribute> axes = tokenAxes(roots, dim);
-    if (dim == chosen)
-      axes.push_back(tensor);
-    dims.push_back(builder.getArrayAttr(axes));
+    ArrayAttr axes = builder.getArrayAttr(tokenAxes(roots, dim));
+    dims.push_back(dim == chosen ? addTensor(axes, roots.back()) : axes);
   }
   return ShardingAttr::get(builder.getContext(), meshRef, dims, {},
                            Reduction::Sum);
@@ -240,10 +249,10 @@ FailureOr<FactorAxes> Assigner::factorAxes(ShardableOpInterface op) {
   for (auto [index, factor] : llvm::enumerate(rule.factors)) {
     bool isWhole = factor.kind == FactorKind::Whole;
     roots.push_back(isWhole ? -1 : classes.findFactor(op, rule, index));
-    SmallVector<Attribute> along = tokenAxes(roots, index);
-    if (static_cast<int>(index) == chosen)
-      along.push_back(tensor);
-    axes.push_back(builder.getArrayAttr(along));
+    ArrayAttr along = builder.getArrayAttr(tokenAxes(roots, index));
+    axes.push_back(static_cast<int>(index) == chosen
+                       ? addTensor(along, roots.back())
+                       : along);
   }
   if (byHeads && failed(splitHeads(op, rule, axes)))
     return failure();
@@ -434,6 +443,45 @@ LogicalResult Assigner::solve() {
   return problem->solve();
 }
 
+/// Rows of a tensor that ranks of tp exchange in pieces, each beside the matmul
+/// of another, have to lie side by side in each piece: those of one sequence
+/// are dealt out, so that with the sequences there are as many pieces as asked
+/// for. Nothing is dealt out where that is not even, where an op counts along
+/// what tp splits, or where that is a parameter's.
+void Assigner::chooseRounds() {
+  int64_t ranks = mesh.getAxisSize(tensor);
+  if (pieces == 1 || ranks <= 1 || !splitSequence)
+    return;
+  // All arguments with positions share them.
+  auto tokens = llvm::find_if(function.getArguments(), [](Value argument) {
+    return rankOf(argument) > 1;
+  });
+  if (tokens == function.getArguments().end())
+    return;
+  auto type = cast<RankedTensorType>(tokens->getType());
+  auto getOwn = [&](int64_t dim) {
+    int64_t parts = mesh.getAxisSize(kTokenAxes[dim]);
+    return type.getDimSize(dim) / std::max<int64_t>(parts, 1);
+  };
+  int64_t wanted = llvm::divideCeil(pieces, getOwn(0));
+  sequence = classes.find(*tokens, 1);
+  bool mayBeDealt = getOwn(1) % (ranks * wanted) == 0 &&
+                    findTokens(*tokens, 1).front() == *tokens;
+  function.walk([&](ShardableOpInterface op) {
+    FactorRule rule = op.getFactorRule();
+    int chosen = problem->getFactor(op);
+    mayBeDealt &= chosen == ShardingProblem::kNone ||
+                  !rule.factors[chosen].isCounted ||
+                  classes.findFactor(op, rule, chosen) != sequence;
+  });
+  for (auto read : nn::findAccesses(function, nn::SlotAccess::Read)) {
+    int dim = problem->getDim(read.getTensor());
+    mayBeDealt &= dim == ShardingProblem::kNone ||
+                  classes.find(read.getTensor(), dim) != sequence;
+  }
+  rounds = mayBeDealt ? wanted : 1;
+}
+
 /// The steps of the banner. All choices are computed before the first type is
 /// changed, and all types before the function's own, which repeats those of its
 /// arguments and results.
@@ -446,6 +494,7 @@ LogicalResult Assigner::run() {
   // 3.
   if (failed(solve()))
     return failure();
+  chooseRounds();
   // 5. Arguments first: an op reshards its operands from the types they have.
   for (BlockArgument argument : function.getArguments())
     argument.setType(

@@ -103,7 +103,7 @@ ShardingAttr plait::getSharding(FlatSymbolRefAttr mesh, const FactorRule &rule,
   for (auto [factor, along] : llvm::enumerate(axes)) {
     if (!isResult || !rule.isReducedIn(factor, dims) || !along || along.empty())
       continue;
-    for (auto axis : along.getAsRange<StringAttr>())
+    for (StringAttr axis : dist::getAxes(along))
       partial.insert(axis);
     if (rule.factors[factor].kind == FactorKind::Max)
       reduction = Reduction::Max;

@@ -51,6 +51,16 @@ func.func private @c2_partial(tensor<4xf32, #dist.sharding<@mesh, [{"tp"}], part
 
 // -----
 
+// expected-error @+1 {{sharding has 1 rounds at place 0 of [1, "tp"], expected 2 or more in front of the last axis}}
+func.func private @c4(tensor<4xf32, #dist.sharding<@mesh, [{1, "tp"}]>>)
+
+// -----
+
+// expected-error @+1 {{sharding has 2 rounds at place 0 of [2, "dp", "tp"]}}
+func.func private @c4_place(tensor<4xf32, #dist.sharding<@mesh, [{2, "dp", "tp"}]>>)
+
+// -----
+
 // expected-note @+1 {{the mesh}}
 dist.mesh @mesh ["dp"] = [2]
 func.func @c3(%0: tensor<4xf32, #dist.sharding<@mesh, [{"tp"}]>>) {
@@ -264,5 +274,41 @@ dist.mesh @mesh ["tp"] = [2]
 func.func @c3_slice(%0: tensor<4x7xf32>) {
   // expected-error @+1 {{turns 7 elements of dimension 1 into 3 over 2 ranks}}
   %1 = dist.slice %0 on @mesh["tp"] dim 1 : tensor<4x7xf32> -> tensor<4x3xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["tp"] = [2]
+func.func @c4_gather(%0: tensor<4x8xf32>) {
+  // expected-error @+1 {{deals out blocks of 8 elements of dimension 1 in 3 rounds}}
+  %1 = dist.all_gather %0 on @mesh["tp"] dim 1 rounds 3 : tensor<4x8xf32> -> tensor<4x16xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["tp"] = [2]
+func.func @c4_scatter(%0: tensor<4x8xf32>) {
+  // expected-error @+1 {{deals out blocks of 4 elements of dimension 1 in 0 rounds}}
+  %1 = dist.reduce_scatter %0 on @mesh["tp"] sum dim 1 rounds 0 : tensor<4x8xf32> -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["tp"] = [2]
+func.func @c4_slice(%0: tensor<4x8xf32>) {
+  // expected-error @+1 {{deals out blocks of 4 elements of dimension 1 in 8 rounds}}
+  %1 = dist.slice %0 on @mesh["tp"] dim 1 rounds 8 : tensor<4x8xf32> -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["tp"] = [2]
+func.func @c4_slice_uneven(%0: tensor<4x7xf32>) {
+  // expected-error @+1 {{deals out 7 elements of dimension 1 over ["tp"] in rounds, expected equal blocks over one axis}}
+  %1 = dist.slice %0 on @mesh["tp"] dim 1 rounds 2 : tensor<4x7xf32> -> tensor<4x4xf32>
   return
 }

@@ -7,6 +7,7 @@ dist.mesh @mesh ["pp", "dp", "tp"] = [2, 2, 2]
 #largest = #dist.sharding<@mesh, [{}, {}], partial = {"tp", "dp"} max>
 #both = #dist.sharding<@mesh, [{"dp", "tp"}, {}]>
 #replicated = #dist.sharding<@mesh, [{}, {}]>
+#rounds = #dist.sharding<@mesh, [{}, {"dp", 2, "tp"}]>
 
 // CHECK-LABEL: func @reshards
 func.func @reshards(%0: tensor<4x8xf32, #partial>, %1: tensor<4x8xf32, #largest>) {
@@ -14,6 +15,8 @@ func.func @reshards(%0: tensor<4x8xf32, #partial>, %1: tensor<4x8xf32, #largest>
   %2 = dist.reshard %0 : tensor<4x8xf32, #partial> -> tensor<4x8xf32, #replicated>
   // CHECK: dist.reshard %{{.*}} : tensor<4x8xf32, #dist.sharding<@mesh, [{}, {}], partial = {"tp", "dp"} max>> -> tensor<4x8xf32, #dist.sharding<@mesh, [{"dp", "tp"}, {}]>>
   %3 = dist.reshard %1 : tensor<4x8xf32, #largest> -> tensor<4x8xf32, #both>
+  // CHECK: dist.reshard %{{.*}} : tensor<4x8xf32, #dist.sharding<@mesh, [{}, {}], partial = {"tp"}>> -> tensor<4x8xf32, #dist.sharding<@mesh, [{}, {"dp", 2, "tp"}]>>
+  %4 = dist.reshard %0 : tensor<4x8xf32, #partial> -> tensor<4x8xf32, #rounds>
   return
 }
 
@@ -34,5 +37,11 @@ func.func @collectives(%0: tensor<4x8xf32>, %1: tensor<4x7xf32>) {
   // The last rank pads: seven elements in two blocks of four.
   // CHECK: dist.slice %{{.*}} on @mesh["tp"] dim 1 : tensor<4x7xf32> -> tensor<4x4xf32>
   %8 = dist.slice %1 on @mesh["tp"] dim 1 : tensor<4x7xf32> -> tensor<4x4xf32>
+  // CHECK: dist.all_gather %{{.*}} on @mesh["tp"] dim 1 rounds 4 : tensor<4x8xf32> -> tensor<4x16xf32>
+  %9 = dist.all_gather %0 on @mesh["tp"] dim 1 rounds 4 : tensor<4x8xf32> -> tensor<4x16xf32>
+  // CHECK: dist.reduce_scatter %{{.*}} on @mesh["tp"] sum dim 1 rounds 2 : tensor<4x8xf32> -> tensor<4x4xf32>
+  %10 = dist.reduce_scatter %0 on @mesh["tp"] sum dim 1 rounds 2 : tensor<4x8xf32> -> tensor<4x4xf32>
+  // CHECK: dist.slice %{{.*}} on @mesh["tp"] dim 1 rounds 2 : tensor<4x8xf32> -> tensor<4x4xf32>
+  %11 = dist.slice %0 on @mesh["tp"] dim 1 rounds 2 : tensor<4x8xf32> -> tensor<4x4xf32>
   return
 }

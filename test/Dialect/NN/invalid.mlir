@@ -601,6 +601,12 @@ nn.parameter @c3_partial : tensor<4xf32> init <mean = 0.0, std = 0.02> sharding 
 
 // -----
 
+dist.mesh @mesh ["tp"] = [2]
+// expected-error @+1 {{which deals out a parameter}}
+nn.parameter @c3_rounds : tensor<4xf32> init <mean = 0.0, std = 0.02> sharding #dist.sharding<@mesh, [{2, "tp"}]>
+
+// -----
+
 // expected-note @+1 {{the mesh}}
 dist.mesh @mesh ["tp"] = [2]
 // expected-error @+1 {{has a sharding over axis "dp", which the mesh does not have}}

@@ -56,6 +56,7 @@ class Layout:
     recompute: str = "none"
     zero: int = 0
     sequence_parallel: bool = False
+    tensor_overlap: int = 1
     micro: int = 1
     microbatches: int = 1
     attention: str = ""
@@ -91,6 +92,7 @@ class Layout:
         found += ["--precision", self.precision]
         found += ["--optimizer", self.optimizer]
         found += ["--sequence-parallel"] if self.sequence_parallel else []
+        found += ["--tp-comm-overlap", str(self.tensor_overlap)]
         found += ["--attention", self.attention] if self.attention else []
         found += ["--epilogues", self.epilogues] if self.epilogues else []
         if self.layers:
@@ -128,6 +130,7 @@ def draw_layout(rng: random.Random) -> Layout:
     layout.recompute = rng.choice(("none", "none", "selective", "full"))
     layout.zero = rng.choice((0, 1)) if layout.dp > 1 else 0
     layout.sequence_parallel = layout.tp > 1 and rng.random() < 0.5
+    layout.tensor_overlap = rng.choice((1, 2, 2, 3, 4)) if layout.tp > 1 else 1
     layout.attention = rng.choice(("", "unfused", "flash"))
     layout.epilogues = rng.choice(("", "", "", "bias", "all"))
     layout.precision = rng.choice(("fp32",) * 4 + ("bf16",))

@@ -37,9 +37,10 @@ NOISE_FACTOR = {"fp32": 8, "bf16": 16}
 NOISE_DRAWS = 3
 ULP = {"fp32": 2.0**-23, "bf16": 2.0**-7}
 # How many of the norm a gradient of zero may be off: its terms are rounded one by
-# one, at their own size. Of 11,000 draws in fp32 two were more than half of one
-# off, by up to 4. In bf16 more would hide what any parameter is moved by.
-ZERO_ULPS = {"fp32": 8, "bf16": 0.5}
+# one, at their own size. Of 13,000 draws in fp32 three were more than half of one
+# off, by up to 11, that of a norm of one element. In bf16 more would hide what any
+# parameter is moved by.
+ZERO_ULPS = {"fp32": 16, "bf16": 0.5}
 # A maximum that is nearer than this to a runner-up may have another winner.
 SMALLEST_GAP = {"fp32": 1e-5, "bf16": 2.0**-5}
 # What --check says of a model that has nothing left to learn.

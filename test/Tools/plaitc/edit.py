@@ -35,12 +35,14 @@ PHASES = ["import", "shard", "stage", "differentiate", "checkpoint",
 # all axes, in a shape in which each field decides something.
 BASE = {"mesh": "pp=2,dp=2,cp=2,tp=2", "schedule": "interleaved-1f1b",
         "chunks": "2", "seq": "32", "micro-batch": "2", "global-batch": "16",
-        "precision": "bf16", "backend": "cuda", "target": "sm_90"}
+        "precision": "bf16", "sequence-parallel": "true", "backend": "cuda",
+        "target": "sm_90"}
 
 # Of each field another value than that of BASE.
 OTHERS = {
     "schedule": "zb-v", "chunks": "3", "layers": "2,1,1,0", "micro-batch": "4",
-    "recompute": "full", "zero": "3", "sequence-parallel": "true",
+    "recompute": "full", "zero": "3", "sequence-parallel": "false",
+    "tp-comm-overlap": "2",
     "context-parallel": "heads", "offload": "optimizer", "global-batch": "32",
     "seq": "64", "precision": "fp32", "reduce-precision": "bf16", "attention": "unfused",
     "epilogues": "none", "optimizer": "lion", "deterministic": "true",
@@ -50,7 +52,8 @@ OTHERS = {
 BESIDE = {
     "mesh": (r"(dist\.mesh @mesh .*)", {"mesh": "pp=2,dp=4,cp=2,tp=2"}),
     "target": (r"plait\.target = (#plait\.target<[^>]*>)",
-               {"backend": "cpu", "target": "", "epilogues": "all"}),
+               {"backend": "cpu", "target": "", "epilogues": "all",
+                "tp-comm-overlap": "4"}),
 }
 # As messages call them; fields by their name.
 CALLED = {"mesh": "the mesh", "target": "plait.target"}
@@ -64,8 +67,9 @@ def plaitc(*arguments):
 
 
 def compile_model(options, *arguments):
-    """By the options of a dictionary; true stands for a flag, "" for none."""
-    words = [word for name, value in options.items() if value
+    """By the options of a dictionary; true stands for a flag, false and "" for
+    none."""
+    words = [word for name, value in options.items() if value not in ("", "false")
              for word in [f"--{name}"] + [value] * (value != "true")]
     return plaitc(ROOT / "examples/models/gpt2-nano", *words, *arguments)
 

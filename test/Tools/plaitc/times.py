@@ -23,10 +23,14 @@ BOUND = 0.12
 # zb-h1, whose gradients of inputs leave something for those of weights. zb-auto is
 # searched for by costs, which the compiler does not know.
 CASES = [
-    "pp=4,schedule=1f1b,offload=activations",
-    "pp=4,schedule=zb-h1,offload=activations",
-    "pp=1,offload=activations",
-    "pp=4,schedule=zb-auto,offload=none",
+    ("pp=4,schedule=1f1b,offload=activations",),
+    ("pp=4,schedule=zb-h1,offload=activations",),
+    ("pp=1,offload=activations",),
+    # Whole, or memory is too short for its order.
+    ("pp=4,schedule=zb-auto,offload=none", "--tp-comm-overlap", "1"),
+    # What is hidden beside matmuls, without pipeline and with.
+    ("pp=2,dp=1,tp=4,sp=on,schedule=1f1b",),
+    ("pp=1,dp=1,tp=8,sp=off",),
 ]
 
 
@@ -34,10 +38,10 @@ def main():
     models, out = map(pathlib.Path, sys.argv[1:])
     out.mkdir(parents=True, exist_ok=True)
     plan, report, replay = (out / name for name in ("plan", "report.json", "replay.json"))
-    for pins in CASES:
+    for pins, *options in CASES:
         subprocess.run(["plaitc", models / "llama-3-8b", "--cluster", "h100:1x8",
                         "--global-batch", "32", "--seq", "8192", "--pin", pins,
-                        "--json", report, "--no-reference", "--no-prove", "-o", plan],
+                        "--json", report, *options, "--no-reference", "--no-prove", "-o", plan],
                        check=True, stdout=subprocess.DEVNULL)
         subprocess.run(["plait-plan", "simulate", plan, "--json", replay], check=True,
                        stdout=subprocess.DEVNULL)

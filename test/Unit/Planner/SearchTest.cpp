@@ -149,6 +149,17 @@ void checkExact(Setting setting) {
 
 TEST(Search, IsExact) { checkExact(Setting()); }
 
+/// What is cut depends on microbatch and mesh.
+TEST(Search, IsExactWhereCollectivesAreCut) {
+  Setting setting;
+  setting.training.tensorOverlap = 4;
+  checkExact(setting);
+  setting.space = SearchSpace::all();
+  setting.space.chunks = {1, 2};
+  setting.space.microBatch = {1, 2, 4};
+  checkExact(setting);
+}
+
 void useProcessor(Setting &setting) {
   setting.cluster = *parseCluster("cpu:8");
   setting.shape.hidden = 256;

@@ -220,6 +220,8 @@ float reduced(uint32_t ranks, int64_t i, fb::Reduction reduction) {
 }
 
 constexpr int64_t sizes[] = {1, 3, 17, 2048, 5001};
+// Rows of blocks; of the last, more than are moved one by one.
+constexpr int64_t outers[] = {1, 2, kMostGrouped + 1};
 constexpr fb::Reduction reductions[] = {fb::Reduction::Sum, fb::Reduction::Max};
 
 TEST_P(CommunicatorTest, AllReduce) {
@@ -242,20 +244,23 @@ TEST_P(CommunicatorTest, AllReduce) {
 }
 
 TEST_P(CommunicatorTest, ReduceScatter) {
-  for (int64_t size : sizes)
-    for (fb::Reduction reduction : reductions)
-      forEachMember([&](uint32_t rank, Group &group, Memory &memory) {
-        auto input = memory.put(valuesOf(rank, 2 * ranks * size));
-        auto output = memory.room(2 * size);
-        Status status = group.reduceScatter(
-            input.data(), output.data(), {fb::DType::F32, 2, size}, reduction);
-        std::vector<float> found = memory.get(output);
-        for (int64_t i = 0; i < 2 * size; ++i)
-          expectSum(found[i],
-                    reduced(ranks, (i / size * ranks + rank) * size + i % size,
-                            reduction));
-        return status;
-      });
+  for (int64_t outer : outers)
+    for (int64_t size : sizes)
+      for (fb::Reduction reduction : reductions)
+        forEachMember([&](uint32_t rank, Group &group, Memory &memory) {
+          auto input = memory.put(valuesOf(rank, outer * ranks * size));
+          auto output = memory.room(outer * size);
+          Status status =
+              group.reduceScatter(input.data(), output.data(),
+                                  {fb::DType::F32, outer, size}, reduction);
+          std::vector<float> found = memory.get(output);
+          for (int64_t i = 0; i < outer * size; ++i)
+            expectSum(found[i],
+                      reduced(ranks,
+                              (i / size * ranks + rank) * size + i % size,
+                              reduction));
+          return status;
+        });
 }
 
 std::vector<BFloat16> halvesOf(uint32_t rank, int64_t count) {
@@ -307,20 +312,21 @@ TEST_P(CommunicatorTest, ReduceScatterOfHalves) {
 }
 
 TEST_P(CommunicatorTest, AllGather) {
-  for (int64_t size : sizes)
-    forEachMember([&](uint32_t rank, Group &group, Memory &memory) {
-      auto input = memory.put(valuesOf(rank, 2 * size));
-      auto output = memory.room(2 * ranks * size);
-      Status status = group.allGather(input.data(), output.data(),
-                                      {fb::DType::F32, 2, size});
-      std::vector<float> found = memory.get(output);
-      for (int64_t o = 0; o < 2; ++o)
-        for (uint32_t j = 0; j < ranks; ++j)
-          for (int64_t i = 0; i < size; ++i)
-            EXPECT_EQ(found[(o * ranks + j) * size + i],
-                      valueOf(j, o * size + i));
-      return status;
-    });
+  for (int64_t outer : outers)
+    for (int64_t size : sizes)
+      forEachMember([&](uint32_t rank, Group &group, Memory &memory) {
+        auto input = memory.put(valuesOf(rank, outer * size));
+        auto output = memory.room(outer * ranks * size);
+        Status status = group.allGather(input.data(), output.data(),
+                                        {fb::DType::F32, outer, size});
+        std::vector<float> found = memory.get(output);
+        for (int64_t o = 0; o < outer; ++o)
+          for (uint32_t j = 0; j < ranks; ++j)
+            for (int64_t i = 0; i < size; ++i)
+              EXPECT_EQ(found[(o * ranks + j) * size + i],
+                        valueOf(j, o * size + i));
+        return status;
+      });
 }
 
 TEST_P(CommunicatorTest, AllToAll) {

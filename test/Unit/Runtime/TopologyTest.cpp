@@ -66,11 +66,14 @@ TEST_F(TopologyTest, KnowsWhatMustBePacked) {
   auto &step =
       *source.programs[0]->functions[0]->steps[1]->step.AsCollectiveStep();
   step.kind = uint8_t(CollectiveKind::AllGather);
-  // The groups over tp.
-  EXPECT_EQ(topology().packedBytes,
-            (std::vector<uint64_t>{3 * 6 * 2 * 4, 3 * 6 * 2 * 4, 0, 0}));
-  step.outer = 1;
+  // A few rows are gathered one by one.
   EXPECT_EQ(topology().packedBytes, std::vector<uint64_t>(4, 0));
+  // The groups over tp.
+  step.outer = kMostGrouped + 1;
+  uint64_t packed = (kMostGrouped + 1) * 6 * 2 * 4;
+  EXPECT_EQ(topology().packedBytes,
+            (std::vector<uint64_t>{packed, packed, 0, 0}));
+  step.outer = 1;
   // An exchange packs both of its tensors.
   step.kind = uint8_t(CollectiveKind::AllToAll);
   EXPECT_EQ(topology().packedBytes, std::vector<uint64_t>(4, 0));

@@ -60,8 +60,7 @@ TEST(Text, Errors) {
   EXPECT_EQ(errorOf("RECV_F0\nF0"), "rank 0, action 0: 'RECV_F0' on rank 0 has "
                                     "no other rank to exchange a message with");
   EXPECT_EQ(errorOf("F0"), "there are actions of 1 ranks, expected 2");
-  EXPECT_EQ(errorOf("F0\nF0\nF0"),
-            "there are actions of 3 ranks, expected 2");
+  EXPECT_EQ(errorOf("F0\nF0\nF0"), "there are actions of 3 ranks, expected 2");
 }
 
 } // namespace

@@ -5,14 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Meshes, shardings and collectives: what TableGen cannot write. Contracts are
-// in DistOps.td; each check is tagged with its constraint. That shardings in an
+// Meshes and shardings: what TableGen cannot write. Contracts are in
+// DistOps.td; each check is tagged with its constraint. That shardings in an
 // op's types agree with its factor rule is checked for all ops in one place
 // (ShardingVerifier.cpp).
-//
-// What a kind of collective reads, writes and combines is a row of
-// plait/Support/Collectives.h. The ops here add what is a question of shapes:
-// how their tensors are cut into blocks.
 //
 //===----------------------------------------------------------------------===//
 
@@ -59,21 +55,57 @@ RankedTensorType dist::withSharding(Type type, ShardingAttr sharding) {
 // ShardingAttr
 //===----------------------------------------------------------------------===//
 
-/// Parses `{"a", "b"}`.
-static ParseResult parseAxes(AsmParser &parser,
-                             SmallVectorImpl<Attribute> &axes) {
-  return parser.parseCommaSeparatedList(AsmParser::Delimiter::Braces, [&] {
-    StringAttr axis;
-    if (parser.parseAttribute(axis))
-      return failure();
-    axes.push_back(axis);
-    return success();
-  });
+SmallVector<StringAttr, 2> dist::getAxes(ArrayAttr entry) {
+  SmallVector<StringAttr, 2> axes;
+  for (Attribute part : entry)
+    if (auto axis = dyn_cast<StringAttr>(part))
+      axes.push_back(axis);
+  return axes;
 }
 
-static void printAxes(AsmPrinter &printer, ArrayRef<StringAttr> axes) {
+/// The attribute's verifier leaves one number at most (C4).
+int64_t dist::getRounds(ArrayAttr entry) {
+  for (Attribute part : entry)
+    if (auto rounds = dyn_cast<IntegerAttr>(part))
+      return rounds.getInt();
+  return 1;
+}
+
+ArrayAttr dist::addAxis(ArrayAttr entry, StringAttr axis, int64_t rounds) {
+  SmallVector<Attribute> parts(entry.getValue());
+  if (rounds > 1)
+    parts.push_back(
+        IntegerAttr::get(IntegerType::get(axis.getContext(), 64), rounds));
+  parts.push_back(axis);
+  return ArrayAttr::get(axis.getContext(), parts);
+}
+
+/// Parses `{"a", "b"}`, or `{"a", 4, "b"}` where there may be rounds.
+static ParseResult parseAxes(AsmParser &parser,
+                             SmallVectorImpl<Attribute> &axes,
+                             bool mayHaveRounds) {
+  return parser.parseCommaSeparatedList(
+      AsmParser::Delimiter::Braces, [&]() -> ParseResult {
+        int64_t rounds = 0;
+        OptionalParseResult number = mayHaveRounds
+                                         ? parser.parseOptionalInteger(rounds)
+                                         : OptionalParseResult();
+        if (number.has_value()) {
+          axes.push_back(parser.getBuilder().getI64IntegerAttr(rounds));
+          return *number;
+        }
+        StringAttr axis;
+        if (parser.parseAttribute(axis))
+          return failure();
+        axes.push_back(axis);
+        return success();
+      });
+}
+
+template <typename Range>
+static void printAxes(AsmPrinter &printer, const Range &axes) {
   printer << '{';
-  llvm::interleaveComma(axes, printer, [&](StringAttr axis) {
+  llvm::interleaveComma(axes, printer, [&](Attribute axis) {
     printer.printAttributeWithoutType(axis);
   });
   printer << '}';
@@ -89,7 +121,7 @@ Attribute ShardingAttr::parse(AsmParser &parser, Type) {
   Reduction reduction = Reduction::Sum;
   auto parseDim = [&]() -> ParseResult {
     SmallVector<Attribute> axes;
-    if (parseAxes(parser, axes))
+    if (parseAxes(parser, axes, /*mayHaveRounds=*/true))
       return failure();
     dims.push_back(ArrayAttr::get(parser.getContext(), axes));
     return success();
@@ -101,7 +133,7 @@ Attribute ShardingAttr::parse(AsmParser &parser, Type) {
     return {};
   if (succeeded(parser.parseOptionalComma())) {
     if (parser.parseKeyword("partial") || parser.parseEqual() ||
-        parseAxes(parser, partial))
+        parseAxes(parser, partial, /*mayHaveRounds=*/false))
       return {};
     if (succeeded(parser.parseOptionalKeyword("max")))
       reduction = Reduction::Max;
@@ -116,9 +148,8 @@ Attribute ShardingAttr::parse(AsmParser &parser, Type) {
 
 void ShardingAttr::print(AsmPrinter &printer) const {
   printer << '<' << getMesh() << ", [";
-  llvm::interleaveComma(getDims(), printer, [&](ArrayAttr dim) {
-    printAxes(printer, llvm::to_vector(dim.getAsRange<StringAttr>()));
-  });
+  llvm::interleaveComma(getDims(), printer,
+                        [&](ArrayAttr dim) { printAxes(printer, dim); });
   printer << ']';
   if (isPartial()) {
     printer << ", partial = ";
@@ -144,12 +175,21 @@ LogicalResult ShardingAttr::verify(function_ref<InFlightDiagnostic()> emitError,
     return success();
   };
   for (ArrayAttr dim : dims)
-    for (auto axis : dim.getAsRange<StringAttr>())
+    for (StringAttr axis : dist::getAxes(dim))
       if (failed(insert(axis)))
         return failure();
   for (StringAttr axis : partial)
     if (failed(insert(axis)))
       return failure();
+  // (C4)
+  for (ArrayAttr dim : dims)
+    for (auto [place, part] : llvm::enumerate(dim)) {
+      auto rounds = dyn_cast<IntegerAttr>(part);
+      if (rounds && (rounds.getInt() < 2 || place + 2 != dim.size()))
+        return emitError() << "sharding has " << rounds.getInt()
+                           << " rounds at place " << place << " of " << dim
+                           << ", expected 2 or more in front of the last axis";
+    }
   return success();
 }
 
@@ -268,7 +308,7 @@ int64_t MeshOp::getAxisSize(StringRef axis) {
 /// Axes have been checked: one that the mesh lacks would make it 0.
 int64_t MeshOp::getBlocks(ArrayAttr axes) {
   int64_t blocks = 1;
-  for (auto axis : axes.getAsRange<StringAttr>())
+  for (StringAttr axis : dist::getAxes(axes))
     blocks *= getAxisSize(axis.getValue());
   return blocks;
 }
@@ -278,8 +318,7 @@ int64_t MeshOp::getBlocks(ArrayAttr axes) {
 /// order of `axes`.
 SmallVector<RankTerm> MeshOp::getBegin(ArrayAttr axes, int64_t chunk) {
   SmallVector<RankTerm> terms;
-  for (Attribute axis : llvm::reverse(axes)) {
-    auto name = cast<StringAttr>(axis);
+  for (StringAttr name : llvm::reverse(dist::getAxes(axes))) {
     int64_t size = getAxisSize(name.getValue());
     if (size > 1)
       terms.push_back({name, chunk});
@@ -338,261 +377,4 @@ OpFoldResult ReshardOp::fold(FoldAdaptor) {
   if (getInput().getType() == getResult().getType())
     return getInput();
   return {};
-}
-
-//===----------------------------------------------------------------------===//
-// Collectives
-//===----------------------------------------------------------------------===//
-
-std::string dist::stringifyKind(CollectiveKind kind) {
-  std::string word(getFacts(kind).name);
-  llvm::replace(word, '-', '_');
-  return word;
-}
-
-/// The words are the table's, with underscores for hyphens.
-FailureOr<CollectiveKind> dist::parseKind(AsmParser &parser) {
-  SMLoc loc = parser.getCurrentLocation();
-  StringRef word;
-  if (parser.parseKeyword(&word))
-    return failure();
-  std::string known;
-  for (size_t kind = 0; kind < std::size(collectives); ++kind) {
-    std::string own = stringifyKind(CollectiveKind(kind));
-    if (word == own)
-      return CollectiveKind(kind);
-    known += (known.empty() ? "" : ", ") + own;
-  }
-  return parser.emitError(loc)
-         << "'" << word << "' is no collective, expected one of " << known;
-}
-
-/// The number of ranks along `axis`, or failure with an error on `op` (C1).
-static FailureOr<int64_t> countRanks(Operation *op, FlatSymbolRefAttr meshName,
-                                     StringRef axis) {
-  auto mesh = SymbolTable::lookupNearestSymbolFrom<MeshOp>(op, meshName);
-  if (!mesh)
-    return op->emitOpError("is on ") << meshName << ", which is no mesh";
-  int64_t size = mesh.getAxisSize(axis);
-  if (size == 0)
-    return op->emitOpError("is on axis \"")
-           << axis << "\", which mesh " << meshName << " does not have";
-  return size;
-}
-
-/// Checks that `dim` exists and that all other extents agree (C2).
-static LogicalResult verifyOtherDims(Operation *op, Value input, Value result,
-                                     ArrayRef<int64_t> dims) {
-  auto from = cast<RankedTensorType>(input.getType());
-  auto to = cast<RankedTensorType>(result.getType());
-  // First that the dimensions exist: extent() of another would read past the
-  // shape.
-  for (int64_t dim : dims)
-    if (dim < 0 || dim >= from.getRank())
-      return op->emitOpError("works on dimension ")
-             << dim << " of a tensor of rank " << from.getRank();
-  if (from.getRank() != to.getRank() ||
-      from.getElementType() != to.getElementType())
-    return op->emitOpError("changes ") << from << " to " << to;
-  for (int64_t dim = 0; dim < from.getRank(); ++dim)
-    if (!llvm::is_contained(dims, dim) &&
-        from.getDimSize(dim) != to.getDimSize(dim))
-      return op->emitOpError("changes dimension ")
-             << dim << " from " << from.getDimSize(dim) << " to "
-             << to.getDimSize(dim);
-  return success();
-}
-
-static int64_t extent(Value value, int64_t dim) {
-  return cast<RankedTensorType>(value.getType()).getDimSize(dim);
-}
-
-static LogicalResult emitExtentError(Operation *op, int64_t dim, int64_t from,
-                                     int64_t to, int64_t blocks) {
-  return op->emitOpError("turns ")
-         << from << " elements of dimension " << dim << " into " << to
-         << " over " << blocks << " ranks";
-}
-
-LogicalResult AllReduceOp::verify() {
-  // (C1)
-  FailureOr<int64_t> size = countRanks(*this, getMeshAttr(), getAxis());
-  if (failed(size))
-    return failure();
-  // (C2)
-  if (getInput().getType() != getResult().getType())
-    return emitOpError("changes ")
-           << getInput().getType() << " to " << getResult().getType();
-  // (C3)
-  int64_t last = -1;
-  for (int64_t member : getMembers().value_or(ArrayRef<int64_t>())) {
-    if (member <= last || member >= *size)
-      return emitOpError("has member ")
-             << member << " after " << last << " on an axis of " << *size;
-    last = member;
-  }
-  return success();
-}
-
-/// A write to nothing in particular, so that neither CSE nor dead code
-/// elimination touches an ordered sum: other programs take part, and wait for
-/// it.
-void AllReduceOp::getEffects(
-    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
-        &effects) {
-  if (getOrdered())
-    effects.emplace_back(MemoryEffects::Write::get());
-}
-
-CollectiveKind AllReduceOp::getKind() { return CollectiveKind::AllReduce; }
-
-// How the elements are grouped does not matter to a sum: one block.
-CollectiveBlocks AllReduceOp::getBlocks() {
-  return {1, 1, getResult().getType().getNumElements()};
-}
-
-LogicalResult AllGatherOp::verify() {
-  // (C1)
-  FailureOr<int64_t> blocks = countRanks(*this, getMeshAttr(), getAxis());
-  if (failed(blocks))
-    return failure();
-  // (C2)
-  int64_t dim = getDim();
-  if (failed(verifyOtherDims(*this, getInput(), getResult(), {dim})))
-    return failure();
-  // (C3)
-  int64_t from = extent(getInput(), dim), to = extent(getResult(), dim);
-  if (to != from * *blocks)
-    return emitExtentError(*this, dim, from, to, *blocks);
-  return success();
-}
-
-/// The product of the extents of `type` in [begin, end).
-static int64_t extents(RankedTensorType type, int64_t begin, int64_t end) {
-  int64_t product = 1;
-  for (int64_t dim = begin; dim < end; ++dim)
-    product *= type.getDimSize(dim);
-  return product;
-}
-
-/// Blocks of type `block` that lie side by side along `dim` of a tensor.
-static CollectiveBlocks blocksAlong(Value block, int64_t dim) {
-  auto type = cast<RankedTensorType>(block.getType());
-  return {extents(type, 0, dim), 1, extents(type, dim, type.getRank())};
-}
-
-CollectiveKind AllGatherOp::getKind() { return CollectiveKind::AllGather; }
-
-CollectiveBlocks AllGatherOp::getBlocks() {
-  return blocksAlong(getInput(), getDim());
-}
-
-/// The mirror image of an all-gather: the input is the whole tensor.
-LogicalResult ReduceScatterOp::verify() {
-  // (C1)
-  FailureOr<int64_t> blocks = countRanks(*this, getMeshAttr(), getAxis());
-  if (failed(blocks))
-    return failure();
-  // (C2)
-  int64_t dim = getDim();
-  if (failed(verifyOtherDims(*this, getInput(), getResult(), {dim})))
-    return failure();
-  // (C3)
-  int64_t from = extent(getInput(), dim), to = extent(getResult(), dim);
-  if (from != to * *blocks)
-    return emitExtentError(*this, dim, from, to, *blocks);
-  return success();
-}
-
-CollectiveKind ReduceScatterOp::getKind() {
-  return CollectiveKind::ReduceScatter;
-}
-
-CollectiveBlocks ReduceScatterOp::getBlocks() {
-  return blocksAlong(getResult(), getDim());
-}
-
-/// What one dimension loses the other one gains, by the number of ranks.
-LogicalResult AllToAllOp::verify() {
-  // (C1)
-  FailureOr<int64_t> blocks = countRanks(*this, getMeshAttr(), getAxis());
-  if (failed(blocks))
-    return failure();
-  // (C2)
-  int64_t split = getSplit(), concat = getConcat();
-  if (split == concat)
-    return emitOpError("splits and concatenates dimension ") << split;
-  if (failed(verifyOtherDims(*this, getInput(), getResult(), {split, concat})))
-    return failure();
-  // (C3)
-  // Multiplied rather than divided, so that an extent that does not divide is
-  // an error and not rounded.
-  for (auto [dim, up, down] :
-       {std::tuple(split, int64_t(1), *blocks), {concat, *blocks, 1}}) {
-    int64_t from = extent(getInput(), dim), to = extent(getResult(), dim);
-    if (from * up != to * down)
-      return emitExtentError(*this, dim, from, to, *blocks);
-  }
-  return success();
-}
-
-CollectiveKind AllToAllOp::getKind() { return CollectiveKind::AllToAll; }
-
-/// A block is [outer, middle, chunk]: the extents before the first of the two
-/// dimensions, from it to the second, and from the second on. In one tensor the
-/// blocks lie along the first dimension, in the other one along the second.
-CollectiveBlocks AllToAllOp::getBlocks() {
-  int64_t split = getSplit(), concat = getConcat();
-  // Of one block, all extents are the smaller ones.
-  SmallVector<int64_t> shape(getInput().getType().getShape());
-  shape[split] = getResult().getType().getDimSize(split);
-  auto block =
-      RankedTensorType::get(shape, getInput().getType().getElementType());
-  auto [first, last] = std::minmax(split, concat);
-  return {extents(block, 0, first), extents(block, first, last),
-          extents(block, last, block.getRank()), split > concat};
-}
-
-/// Unlike collectives, which move equal blocks, a slice may have a last block
-/// with padding: it is only cut out.
-LogicalResult SliceOp::verify() {
-  // (C1)
-  int64_t blocks = 1;
-  llvm::StringSet<> named;
-  for (auto axis : getAxes().getAsRange<StringAttr>()) {
-    FailureOr<int64_t> ranks = countRanks(*this, getMeshAttr(), axis);
-    if (failed(ranks))
-      return failure();
-    if (!named.insert(axis.getValue()).second)
-      return emitOpError("names axis ") << axis << " twice";
-    blocks *= *ranks;
-  }
-  // (C2)
-  int64_t dim = getDim();
-  if (failed(verifyOtherDims(*this, getInput(), getResult(), {dim})))
-    return failure();
-  // (C3)
-  int64_t from = extent(getInput(), dim), to = extent(getResult(), dim);
-  if (to != static_cast<int64_t>(llvm::divideCeil(from, blocks)))
-    return emitExtentError(*this, dim, from, to, blocks);
-  return success();
-}
-
-FusionRole SliceOp::getFusionRole() { return FusionRole::Reindex; }
-
-/// Element i of the rank is element begin + i of the whole; beyond the extent
-/// it is zero. As a map it fuses into whatever kernel reads the block.
-IndexMap SliceOp::getIndexMap() {
-  int64_t dim = getDim();
-  return {dim, {{extent(getInput(), dim), 0}}, /*countsFromWhole=*/true};
-}
-
-SmallVector<RankTerm> SliceOp::getRankBegin() {
-  auto mesh =
-      SymbolTable::lookupNearestSymbolFrom<MeshOp>(*this, getMeshAttr());
-  return mesh.getBegin(getAxes(), extent(getResult(), getDim()));
-}
-
-Value SliceOp::emitElement(ElementContext &, ValueRange operands) {
-  return operands.front();
 }

@@ -48,7 +48,7 @@ LogicalResult dist::verifyAxes(Operation *op, ShardingAttr sharding) {
     return diag;
   };
   for (ArrayAttr dim : sharding.getDims())
-    for (auto axis : dim.getAsRange<StringAttr>())
+    for (StringAttr axis : dist::getAxes(dim))
       if (failed(verify(axis)))
         return failure();
   for (StringAttr axis : sharding.getPartial())
@@ -135,7 +135,7 @@ LogicalResult Checker::checkAxes() {
   llvm::SetVector<Attribute> seen;
   for (ArrayAttr axes : axesOfFactor)
     if (axes)
-      for (Attribute axis : axes)
+      for (Attribute axis : dist::getAxes(axes))
         if (!seen.insert(axis))
           return op->emitOpError("splits two factors over ") << axis;
   return success();
@@ -168,7 +168,8 @@ LogicalResult Checker::checkPartial(Value result, int index) {
   for (auto [factor, axes] : llvm::enumerate(axesOfFactor)) {
     if (!rule.isReducedIn(factor, rule.results[index]) || !axes || axes.empty())
       continue;
-    expected.insert(axes.begin(), axes.end());
+    for (Attribute axis : dist::getAxes(axes))
+      expected.insert(axis);
     if (rule.factors[factor].kind == FactorKind::Max)
       reduction = Reduction::Max;
   }

@@ -108,6 +108,8 @@ FactorRule DropoutOp::getFactorRule() {
   FactorRule rule = elementwiseRule(*this);
   // Keys run along the batch alone.
   rule.operands[1].truncate(1);
+  for (Factor &factor : llvm::drop_begin(rule.factors))
+    factor.isCounted = true;
   return rule;
 }
 

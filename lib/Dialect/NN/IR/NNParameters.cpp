@@ -106,6 +106,10 @@ LogicalResult ParameterOp::verify() {
       return emitOpError("has ")
              << name << " " << attr << ", expected one of " << type.getRank()
              << " dimensions, not partial";
+    auto isDealtOut = [](ArrayAttr dim) { return dist::getRounds(dim) > 1; };
+    if (llvm::any_of(sharding.getDims(), isDealtOut))
+      return emitOpError("has ")
+             << name << " " << attr << ", which deals out a parameter";
     if (failed(dist::verifyAxes(*this, sharding)))
       return failure();
   }

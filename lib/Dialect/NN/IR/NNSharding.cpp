@@ -82,7 +82,7 @@ static FactorRule lookupRule(Value table, Value ids, FactorKind rowKind,
                              FactorKind idKind) {
   FactorRule rule;
   int v = rule.add("row", rowKind, shapeOf(table)[0]);
-  rule.factors[v].inOrder = true; // ids count rows
+  rule.factors[v].inOrder = rule.factors[v].isCounted = true; // by the ids
   int h = rule.add("column", FactorKind::Parallel, shapeOf(table)[1]);
   FactorRule::DimFactors idDims = addDims(rule, shapeOf(ids));
   for (int dim : idDims)
@@ -145,6 +145,7 @@ static FactorRule attentionRule(OpTy op, bool backward) {
   int s = rule.add("query", backward ? FactorKind::Sum : FactorKind::Parallel,
                    query[1]);
   rule.factors[s].isBalanced = false; // later queries see more keys
+  rule.factors[s].isCounted = true;
   int t = rule.add("key", FactorKind::Whole, keys);
   int g = rule.add("key/value heads", FactorKind::Parallel, query[2],
                    /*mustDivide=*/true);
@@ -156,7 +157,7 @@ static FactorRule attentionRule(OpTy op, bool backward) {
                    : backward ? FactorKind::Sum
                               : FactorKind::Parallel,
                    query[3], /*mustDivide=*/true);
-  rule.factors[g].inOrder = isWhole; // as masks count them
+  rule.factors[g].inOrder = rule.factors[g].isCounted = isWhole; // by masks
   int d = rule.add("head size", FactorKind::Whole, query[4]);
   // Keys and values lack the query heads: split over those, they are whole on
   // each rank, and their gradients are partial sums.
@@ -299,6 +300,7 @@ FactorRule RopeOp::getFactorRule() {
   FactorRule rule;
   ArrayRef<int64_t> shape = shapeOf(getInput());
   FactorRule::DimFactors dims = addDims(rule, shape, shape.size() - 1);
+  rule.factors[dims[1]].isCounted = true;
   rule.operands = {dims};
   rule.results = {dims};
   return rule;
@@ -338,7 +340,11 @@ FactorRule EqualOp::getFactorRule() { return elementwiseRule(*this); }
 FactorRule FillOp::getFactorRule() { return elementwiseRule(*this); }
 // Zeros are zeros as a partial sum, too.
 bool FillOp::isLinear() { return getAmount().isZero(); }
-FactorRule IotaOp::getFactorRule() { return elementwiseRule(*this); }
+FactorRule IotaOp::getFactorRule() {
+  FactorRule rule = elementwiseRule(*this);
+  rule.factors[getAlong()].isCounted = true;
+  return rule;
+}
 FactorRule ValidOp::getFactorRule() { return elementwiseRule(*this); }
 
 /// A rank counts from where its block begins.
@@ -388,7 +394,8 @@ int64_t ReduceOp::getFlops() { return getInput().getType().getNumElements(); }
 FactorRule PickOp::getFactorRule() {
   FactorRule rule;
   FactorRule::DimFactors dims = addDims(rule, shapeOf(getInput()));
-  rule.factors[dims.back()].inOrder = true;
+  Factor &columns = rule.factors[dims.back()];
+  columns.inOrder = columns.isCounted = true;
   rule.operands = {dims, FactorRule::DimFactors(ArrayRef(dims).drop_back())};
   rule.results = {dims};
   return rule;

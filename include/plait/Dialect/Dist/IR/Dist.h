@@ -55,6 +55,18 @@ namespace plait::dist {
 /// `type` with `sharding` as its encoding (null: a plain type).
 mlir::RankedTensorType withSharding(mlir::Type type, ShardingAttr sharding);
 
+/// The axes that split a dimension with this entry in a sharding, major to
+/// minor.
+llvm::SmallVector<mlir::StringAttr, 2> getAxes(mlir::ArrayAttr entry);
+
+/// In how many rounds the last of those deals the dimension out.
+int64_t getRounds(mlir::ArrayAttr entry);
+
+/// The entry of a dimension that is split over those of `entry` and then, in
+/// `rounds`, over `axis`.
+mlir::ArrayAttr addAxis(mlir::ArrayAttr entry, mlir::StringAttr axis,
+                        int64_t rounds = 1);
+
 /// The global type without any sharding.
 inline mlir::RankedTensorType plainType(mlir::Type type) {
   return withSharding(type, ShardingAttr());

@@ -30,14 +30,20 @@ def Dist_ShardingAttr : AttrDef<DistDialect, "Sharding", [
     elements split into k blocks has blocks of ceil(n / k) elements; what lies
     beyond n is padding and holds zeros.
 
+    An integer r in front of the last axis says that it deals the dimension out in r
+    rounds: what the axes before it leave is cut in r parts, and each rank has its
+    block of each part, one behind the other.
+
     Constraints:
     - (C1) there is one list of axes per dimension of the tensor type that the
       attribute is the encoding of.
     - (C2) no axis is named twice.
     - (C3) every axis is an axis of the module's mesh (checked by the ops that
       use the attribute or a type with it).
+    - (C4) a number of rounds is at least 2 and stands in front of the last axis.
 
-    Example: `#dist.sharding<@mesh, [{"dp"}, {}, {"tp"} ]>`, and, a partial sum,
+    Example: `#dist.sharding<@mesh, [{"dp"}, {}, {"tp"} ]>`, in four rounds
+    `#dist.sharding<@mesh, [{4, "tp"}, {} ]>`, and, a partial sum,
     `#dist.sharding<@mesh, [{}, {} ], partial = {"tp"}>`.
   }];
   let parameters = (ins
@@ -224,6 +230,8 @@ def Dist_AllGatherOp : Dist_CollectiveOp<"all_gather"> {
     - (C1) the axis is one of the mesh.
     - (C2) `dim` is a dimension of the input; all others agree.
     - (C3) the result's extent along `dim` is the input's times the blocks.
+    - (C4) `rounds`, in which the dimension is dealt out (`#dist.sharding`), is at
+      least 1 and divides the extent of a block.
 
     Example:
     ```mlir
@@ -231,9 +239,10 @@ def Dist_AllGatherOp : Dist_CollectiveOp<"all_gather"> {
     ```
   }];
   let arguments = (ins AnyStaticShapeTensor:$input, FlatSymbolRefAttr:$mesh,
-                       StrAttr:$axis, I64Attr:$dim);
+                       StrAttr:$axis, I64Attr:$dim,
+                       DefaultValuedAttr<I64Attr, "1">:$rounds);
   let assemblyFormat = [{
-    $input `on` $mesh `[` $axis `]` `dim` $dim attr-dict
+    $input `on` $mesh `[` $axis `]` `dim` $dim (`rounds` $rounds^)? attr-dict
     `:` type($input) `->` type($result)
   }];
 }
@@ -245,6 +254,7 @@ def Dist_ReduceScatterOp : Dist_ReducingOp<"reduce_scatter"> {
     - (C1) the axis is one of the mesh.
     - (C2) `dim` is a dimension of the input; all others agree.
     - (C3) the input's extent along `dim` is the result's times the blocks.
+    - (C4) `rounds` is as for `dist.all_gather`.
 
     Example:
     ```mlir
@@ -253,10 +263,10 @@ def Dist_ReduceScatterOp : Dist_ReducingOp<"reduce_scatter"> {
   }];
   let arguments = (ins AnyStaticShapeTensor:$input, FlatSymbolRefAttr:$mesh,
                        StrAttr:$axis, Dist_ReductionAttr:$reduction,
-                       I64Attr:$dim);
+                       I64Attr:$dim, DefaultValuedAttr<I64Attr, "1">:$rounds);
   let assemblyFormat = [{
-    $input `on` $mesh `[` $axis `]` $reduction `dim` $dim attr-dict
-    `:` type($input) `->` type($result)
+    $input `on` $mesh `[` $axis `]` $reduction `dim` $dim (`rounds` $rounds^)?
+    attr-dict `:` type($input) `->` type($result)
   }];
 }
 
@@ -298,6 +308,8 @@ def Dist_SliceOp : Dist_Op<"slice", [Pure,
     - (C1) the axes are axes of the mesh, each named once.
     - (C2) `dim` is a dimension of the input; all others agree.
     - (C3) the result's extent along `dim` is ceil(input / blocks).
+    - (C4) `rounds` is as for `dist.all_gather`; then there is one axis, and nothing
+      is beyond the input.
 
     Example:
     ```mlir
@@ -305,10 +317,11 @@ def Dist_SliceOp : Dist_Op<"slice", [Pure,
     ```
   }];
   let arguments = (ins AnyStaticShapeTensor:$input, FlatSymbolRefAttr:$mesh,
-                       StrArrayAttr:$axes, I64Attr:$dim);
+                       StrArrayAttr:$axes, I64Attr:$dim,
+                       DefaultValuedAttr<I64Attr, "1">:$rounds);
   let results = (outs AnyStaticShapeTensor:$result);
   let assemblyFormat = [{
-    $input `on` $mesh `` $axes `dim` $dim attr-dict
+    $input `on` $mesh `` $axes `dim` $dim (`rounds` $rounds^)? attr-dict
     `:` type($input) `->` type($result)
   }];
   let hasVerifier = 1;

@@ -1,0 +1,37 @@
+//===- PieceOverlap.h - Matmuls beside what they exchange -------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A matmul whose result is summed up over ranks, or that needs what is gathered
+// from them, is cut into pieces of rows, so that one piece is computed while
+// another is exchanged (Wang et al. 2023, "Overlap Communication with Dependent
+// Computation via Decomposition in Large Deep Learning Models"). What that
+// leaves to wait for is asked by the pass that cuts and by the planner.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_SUPPORT_PIECEOVERLAP_H
+#define PLAIT_SUPPORT_PIECEOVERLAP_H
+
+#include <algorithm>
+
+namespace plait {
+
+/// Where nothing else is asked for: on GPUs, more than one. Of more, the one
+/// that nothing is beside exposes less, but each has a latency of its own.
+inline int getUsualPieces(bool isGPU) { return isGPU ? 4 : 1; }
+
+/// Seconds in which nothing is computed, of a matmul of `compute` seconds and a
+/// collective before or behind it, both in `pieces`, of which one takes
+/// `exchange` seconds: one of them has no matmul beside it, the others are
+/// exposed as far as they take longer than a piece of the matmul.
+inline double getExposedSeconds(int pieces, double compute, double exchange) {
+  return exchange + (pieces - 1) * std::max(0.0, exchange - compute / pieces);
+}
+
+} // namespace plait
+
+#endif // PLAIT_SUPPORT_PIECEOVERLAP_H

@@ -29,6 +29,9 @@ struct Framework {
   /// A sum over tp in the backward pass runs beside the gradient of the weight
   /// (Narayanan et al. call it asynchronous all-reduce).
   bool overlapTensor = true;
+  /// Beside such a sum are all gradients of weights that the layer has left by
+  /// then; otherwise the matmul that follows.
+  bool delaysWeights = true;
   /// Sums over tp and what is gathered are cut into pieces, each beside a piece
   /// of the matmul that makes or reads it (plait/Support/PieceOverlap.h), as
   /// many as Training::tensorOverlap asks for.
@@ -72,6 +75,9 @@ struct Framework {
   /// What lies in the memory of hosts is searched for. Otherwise it is what is
   /// given, nothing by default.
   bool searchesOffload = true;
+  /// Full recomputation ends with what the backward pass reads, in front of the
+  /// layer's last matmul. Otherwise it runs the whole layer again.
+  bool recomputesRead = true;
   /// Selective recomputation takes all that is cheap, as the profile has it.
   /// Otherwise the inside of attention alone (Korthikanti et al. 2022).
   bool recomputesCheap = true;

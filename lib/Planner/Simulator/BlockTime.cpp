@@ -18,6 +18,7 @@
 #include "plait/Support/PieceOverlap.h"
 
 #include <algorithm>
+#include <span>
 
 using namespace plait;
 using namespace plait::planner;
@@ -103,8 +104,10 @@ private:
   int64_t getBlocks() const;
   void addAll();
   void add(const Operation &op);
-  void addCollective(const Operation &op, const Operation *matmul,
-                     const Operation *beside);
+  double addCollective(const Operation &op, const Operation *matmul,
+                       double beside);
+  double getBeside(const Operation &op, std::span<const Operation> behind,
+                   double delayed) const;
   bool overlaps(const Operation &op) const;
   bool canCut(const Operation &op, const Operation *matmul) const;
   Exchange cut(const Operation &op, const Operation &matmul, int pieces) const;
@@ -115,6 +118,7 @@ private:
   Recompute kind;
   CostOptions options;
   PassTime forward, input, weight;
+  PassTime read; // of `forward`, what comes before its last matmul
 };
 
 } // namespace
@@ -235,21 +239,20 @@ Exchange BlockTimer::cut(const Operation &op, const Operation &matmul,
 }
 
 /// Of communication over tp its time is no kernel's. It may be hidden by
-/// `beside`, the matmul that follows; and be cut into pieces along with
-/// `matmul`, which makes or reads it. Either null: there is none. Collectives
-/// of either backward pass count to the input gradient, which the next stage
-/// waits for.
-void BlockTimer::addCollective(const Operation &op, const Operation *matmul,
-                               const Operation *beside) {
+/// `beside` seconds of other matmuls; and be cut into pieces along with
+/// `matmul`, which makes or reads it (null: there is none). Returns what it
+/// needs of `beside`. Collectives of either backward pass count to the input
+/// gradient, which the next stage waits for.
+double BlockTimer::addCollective(const Operation &op, const Operation *matmul,
+                                 double beside) {
   PassTime &pass = op.pass == Pass::Forward ? forward : input;
-  double hiding = beside ? getCost(*beside).seconds : 0;
   double whole = collectiveSecondsOf(op);
   Exchange best{1, whole, whole, {}};
   bool sums = op.collective == CollectiveKind::AllReduce;
   // As the compiler's pass chooses (SplitCollectives.cpp). There is nothing to
   // gain where all is hidden.
   int most = context.training.tensorOverlap * (sums ? 1 : 2);
-  for (int pieces = 2; matmul && best.exposed > hiding && pieces <= most;
+  for (int pieces = 2; matmul && best.exposed > beside && pieces <= most;
        ++pieces) {
     if (!sums && getBlocks() % pieces)
       continue;
@@ -257,7 +260,8 @@ void BlockTimer::addCollective(const Operation &op, const Operation *matmul,
     if (other.exposed < best.exposed)
       best = other;
   }
-  double exposed = std::max(0.0, best.exposed - hiding);
+  double hidden = std::min(best.exposed, beside);
+  double exposed = best.exposed - hidden;
   pass.collective += exposed;
   pass.device += best.more;
   pass.kernels += best.pieces > 1 ? 2 * (best.pieces - 1) : 0;
@@ -265,6 +269,7 @@ void BlockTimer::addCollective(const Operation &op, const Operation *matmul,
   const Fabric &fabric = group.perNode == group.ranks ? context.cluster.intra
                                                       : context.cluster.inter;
   pass.contention += (best.seconds - exposed) * fabric.computeLoss;
+  return hidden;
 }
 
 /// Outer blocks of what is gathered or scattered: sequences, and the rounds in
@@ -306,37 +311,85 @@ void BlockTimer::recompute(StageTime &time) const {
   }
   if (kind != Recompute::Full)
     return;
+  const Framework &framework = context.framework();
+  const PassTime &again = framework.recomputesRead ? read : forward;
+  double seconds = again.seconds(framework.hostSeconds);
   // Communication of the forward pass that runs again counts as communication
   // of the backward pass, not as recomputation.
-  time.recompute = time.forward - time.tensorForward - time.contextForward;
-  time.tensorBackward += time.tensorForward;
-  time.contextBackward += time.contextForward;
-  time.backwardInput += time.forward;
-  time.memory += forward.device.memory;
-  time.launch += forward.launch(context.framework().hostSeconds);
+  time.recompute = seconds - again.collective - again.context;
+  time.tensorBackward += again.collective;
+  time.contextBackward += again.context;
+  time.backwardInput += seconds;
+  time.memory += again.device.memory;
+  time.launch += again.launch(framework.hostSeconds);
 }
 
-/// Collectives with the matmuls around them. Only the last of several in a row
-/// can be hidden behind the matmul that follows.
+/// The matmul that comes first, before another collective.
+static const Operation *findReader(std::span<const Operation> behind) {
+  for (const Operation &op : behind) {
+    if (op.kind == OperationKind::Matmul)
+      return &op;
+    if (op.kind == OperationKind::Collective)
+      break;
+  }
+  return nullptr;
+}
+
+/// What makes a sum, right in front of it but for gradients of weights, which
+/// come behind.
+static const Operation *findProducer(std::span<const Operation> before) {
+  for (auto op = before.rbegin(); op != before.rend(); ++op)
+    if (op->pass != Pass::BackwardWeight)
+      return op->kind == OperationKind::Matmul ? &*op : nullptr;
+  return nullptr;
+}
+
+/// The collectives with the matmuls around them.
 void BlockTimer::addAll() {
   const std::vector<Operation> &ops = block.operations;
+  // Of weight gradients so far, what is beside no collective yet.
+  double delayed = 0;
   for (auto op = ops.begin(); op != ops.end(); ++op) {
+    bool isMatmul = op->kind == OperationKind::Matmul;
+    if (isMatmul && op->pass == Pass::Forward)
+      read = forward;
     add(*op);
+    if (isMatmul && op->pass == Pass::BackwardWeight)
+      delayed += getCost(*op).seconds;
     if (op->kind != OperationKind::Collective)
       continue;
-    auto found = std::find_if(op + 1, ops.end(), [](const Operation &other) {
-      return other.kind == OperationKind::Matmul ||
-             other.kind == OperationKind::Collective;
-    });
-    const Operation *next =
-        found != ops.end() && found->kind == OperationKind::Matmul ? &*found
-                                                                   : nullptr;
-    const Operation *last = op != ops.begin() ? &*(op - 1) : nullptr;
+    std::span before(ops.begin(), op), behind(op + 1, ops.end());
     bool gathers = op->collective == CollectiveKind::AllGather;
-    const Operation *matmul = gathers ? next : last;
-    addCollective(*op, canCut(*op, matmul) ? matmul : nullptr,
-                  overlaps(*op) ? next : nullptr);
+    const Operation *matmul =
+        gathers ? findReader(behind) : findProducer(before);
+    double hidden = addCollective(*op, canCut(*op, matmul) ? matmul : nullptr,
+                                  getBeside(*op, behind, delayed));
+    delayed = std::max(0.0, delayed - hidden);
   }
+}
+
+/// Seconds of matmuls that need not wait for `op`.
+double BlockTimer::getBeside(const Operation &op,
+                             std::span<const Operation> behind,
+                             double delayed) const {
+  if (!overlaps(op))
+    return 0;
+  if (!context.framework().delaysWeights) {
+    const Operation *next = findReader(behind);
+    return next ? getCost(*next).seconds : 0;
+  }
+  // What is gathered for gradients of weights alone is gathered early.
+  double seconds = delayed;
+  for (const Operation &other : behind) {
+    if (op.collective != CollectiveKind::AllGather ||
+        other.kind == OperationKind::Collective ||
+        (other.kind == OperationKind::Matmul &&
+         other.pass == Pass::BackwardWeight))
+      break;
+    if (other.kind == OperationKind::Matmul)
+      seconds += getCost(other).seconds;
+  }
+  return seconds;
 }
 
 /// Rows are what is cut: a contraction over them has none of them.

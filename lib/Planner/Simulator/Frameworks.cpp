@@ -34,7 +34,7 @@ static constexpr double eagerPasses = 3;
 static constexpr Framework makePython(const char *name) {
   Framework python;
   python.name = name;
-  python.cutsCollectives = false;
+  python.delaysWeights = python.cutsCollectives = false;
   python.overlapParameters = true;
   python.separateReduction = false;
   python.joinsReplicas = true;
@@ -42,7 +42,7 @@ static constexpr Framework makePython(const char *name) {
   python.addsUpParts = false;
   python.overlapsParts = true;
   python.searchesOffload = false;
-  python.recomputesCheap = false;
+  python.recomputesCheap = python.recomputesRead = false;
   python.hostSeconds = launchFromPython;
   python.backwardHostSeconds = launchFromPython / 3;
   python.stepSeconds = 0.01;

@@ -201,10 +201,15 @@ TEST(Estimate, RecomputationCostsAForward) {
   const StageTime &time = full.stages[0];
   EXPECT_DOUBLE_EQ(time.backwardInput,
                    none.stages[0].backwardInput + time.recompute);
-  // All of the forward pass but for embedding and head.
-  EXPECT_GT(time.recompute, 0.8 * time.forward);
-  EXPECT_LT(time.recompute, time.forward);
   EXPECT_LT(full.peakMemory(), none.peakMemory());
+  // All of the forward pass but for embedding and head; plait's own ends in
+  // front of the last of the layer's four matmuls, which is a third of them.
+  EXPECT_GT(time.recompute, 0.6 * time.forward);
+  EXPECT_LT(time.recompute, 0.7 * time.forward);
+  setting.training.framework.recomputesRead = false;
+  const StageTime whole = setting.run().stages[0];
+  EXPECT_GT(whole.recompute, 0.8 * whole.forward);
+  EXPECT_LT(whole.recompute, whole.forward);
 }
 
 TEST(Estimate, InterleavingShrinksTheBubble) {

@@ -335,6 +335,7 @@ TEST(WorkedExamples, CollectivesDoNotGrowWithTheNodes) {
 TEST(WorkedExamples, FullRecomputation) {
   Case example = makeGpt(48, 6144, 64);
   example.configuration.tensor = 8;
+  example.training.framework.recomputesRead = false;
   Estimate none = example.run("a100-80g");
   example.configuration.recompute = Recompute::Full;
   Estimate full = example.run("a100-80g");

@@ -464,21 +464,53 @@ Result<JointResult> schedule::searchJointly(const JointProblem &problem) {
 // One order
 //===----------------------------------------------------------------------===//
 
+/// The cut by work; where that does not keep the limit, layers move for as long
+/// as ranks hold less beyond it.
+static std::vector<int> cutWithinLimit(const JointProblem &problem,
+                                       Schedule order) {
+  std::vector<int> cut = cutByWork(problem, order.problem);
+  if (problem.memory.limit == 0)
+    return cut;
+  order.memory = problem.memory;
+  auto measureExcess = [&](const std::vector<int> &cut) {
+    order.memory.sizes = sumStages(problem, cut).activations;
+    double excess = 0;
+    for (uint32_t rank = 0; rank < order.problem.stages; ++rank) {
+      double held = peakActivations(order, rank);
+      excess += problem.memory.allows(held) ? 0 : held - problem.memory.limit;
+    }
+    return excess;
+  };
+  double least = measureExcess(cut);
+  if (least == 0)
+    return cut;
+  // Actions that are walked over: a fraction of a second.
+  constexpr uint64_t mostVisits = 20'000'000;
+  uint64_t actions =
+      3 * uint64_t(order.problem.virtualStages()) * order.problem.microbatches;
+  return improveCut(std::move(cut), mostVisits / actions,
+                    [&](const std::vector<int> &moved) {
+                      double excess = measureExcess(moved);
+                      if (excess >= least)
+                        return false;
+                      least = excess;
+                      return true;
+                    });
+}
+
 /// The order stays, layers move: the annealer with its moves of work switched
-/// off. Starts at the cut by work; where that does not keep the limit, the
-/// search ends, since annealing needs a sound start.
+/// off, which needs a start within the limit.
 Result<JointResult> schedule::searchCut(const JointProblem &problem,
                                         const Schedule &order) {
   PLAIT_RETURN_IF_ERROR(problem.check());
   if (problem.layers.size() < order.problem.virtualStages())
     return fail(problem.layers.size(), " layers are fewer than the ",
                 order.problem.virtualStages(), " virtual stages of the order");
-  Candidate start{order.problem, cutByWork(problem, order.problem),
-                  order.ranks};
+  Candidate start{order.problem, cutWithinLimit(problem, order), order.ranks};
   start.makespan = measureOrder(problem, start);
   if (start.makespan == never)
-    return fail("schedule ", order.kind, " holds more than ",
-                problem.memory.limit, " of activations on a rank");
+    return fail("no cut was found with which the order holds at most ",
+                problem.memory.limit, " of activations on every rank");
   OrderSearchOptions options;
   options.visits = 20'000'000;
   options.bound = boundMakespan(problem);

@@ -216,6 +216,27 @@ TEST(JointSearch, KeepsLimit) {
   EXPECT_GE(checkResult(problem, *result), unlimited * (1 - 1e-9));
 }
 
+/// The cut by work gives the first rank more than it can hold.
+TEST(JointSearch, CutsAnOrderWithinTheLimit) {
+  JointProblem problem;
+  problem.stages = 3;
+  problem.microbatches = 6;
+  problem.transfer = 0.1;
+  problem.layers.assign(7, {"block", 1, 1, 1, 1});
+  problem.memory.limit = 5;
+  auto found = searchJointly(problem);
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  Schedule order = found->schedule;
+  order.memory = {};
+  auto cut = searchCut(problem, order);
+  ASSERT_TRUE(cut.ok()) << cut.status().message();
+  checkResult(problem, *cut);
+  problem.memory.limit = 3;
+  EXPECT_EQ(messageOf(searchCut(problem, order).status()),
+            "no cut was found with which the order holds at most 3 of "
+            "activations on every rank");
+}
+
 TEST(JointSearch, Refuses) {
   JointProblem problem;
   problem.stages = 4;

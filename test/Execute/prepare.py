@@ -263,8 +263,10 @@ def error_cases(suite: Suite) -> None:
     refuses("tokenizer", "there is no tokenizer", good, "--tokenizer", "none.json")
     refuses("no-tokenizer", "is no tokenizer", good, "--tokenizer", good)
     refuses("usage", "--workers: invalid int value: 'x'", good, *tokenizer, workers="x")
-    for kind, name in (("dot", "."), ("nothing", ""), ("folder", f"{suite.folder}/")):
+    for kind, name in (("dot", "."), ("nothing", ""), ("folder", f"{suite.folder}/"), ("stdout", "-")):
         refuses(f"output-{kind}", f"--output '{name}' has no name", good, *tokenizer, prefix=name)
+    file = suite.folder / "never.bin"
+    refuses("output-file", f"--output '{file}' ends like a file", good, *tokenizer, prefix=file)
     # Not what is written aside.
     refuses(
         "no-folder", "error: '/proc/none/data.bin': No such file", good, *tokenizer,

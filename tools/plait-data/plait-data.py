@@ -402,8 +402,12 @@ def parse():
     options = parser.parse_args()
     if not 1 <= options.workers <= 4096:
         parser.error(f"--workers {options.workers} is not in range 1 to 4096")
-    if os.path.basename(options.output) in ("", ".", ".."):
+    name = os.path.basename(options.output)
+    if name in ("", ".", "..", "-"):
         parser.error(f"--output '{options.output}' has no name for files to begin with")
+    if name.endswith((".bin", ".idx")):
+        parser.error(f"--output '{options.output}' ends like a file, expected what "
+                     "PREFIX.bin and PREFIX.idx begin with")  # fmt: skip
     return options
 
 

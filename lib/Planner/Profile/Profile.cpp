@@ -137,11 +137,21 @@ static void assignStages(func::FuncOp loss) {
   }
 }
 
-/// A rank for each block and each part of it.
-static SmallVector<std::pair<StringRef, int64_t>> getAxes(int64_t blocks,
-                                                          int tensorParallel) {
-  return {
-      {kPipelineAxis, blocks}, {kDataAxis, 1}, {kTensorAxis, tensorParallel}};
+/// A rank for each block and each part of it. Meshes need not have cp, but for
+/// parameters that are pinned to it.
+static SmallVector<std::pair<StringRef, int64_t>>
+getAxes(ModuleOp module, int64_t blocks, int tensorParallel) {
+  SmallVector<std::pair<StringRef, int64_t>> axes = {{kPipelineAxis, blocks},
+                                                     {kDataAxis, 1}};
+  auto context = StringAttr::get(module.getContext(), kContextAxis);
+  for (auto parameter : module.getOps<nn::ParameterOp>())
+    if (dist::ShardingAttr sharding = nn::getSharding(parameter);
+        sharding && sharding.findDim(context) >= 0) {
+      axes.push_back({kContextAxis, 1});
+      break;
+    }
+  axes.push_back({kTensorAxis, tensorParallel});
+  return axes;
 }
 
 /// Runs the compiler's phases up to the choice of shardings, and makes every
@@ -339,7 +349,7 @@ ModelProfile::measureAt(int64_t batch, int tensorParallel,
   configuration.attention = AttentionKind::Flash;
   OwningOpRef<ModuleOp> sharded = model->module->clone();
   int64_t blocks = model->folded.blocks.size();
-  auto axes = getAxes(blocks, tensorParallel);
+  auto axes = getAxes(*sharded, blocks, tensorParallel);
   setConfiguration(*sharded, configuration);
   if (cluster)
     setCluster(*sharded, describeCluster(&context, *cluster, cluster->name,

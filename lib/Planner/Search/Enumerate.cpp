@@ -186,7 +186,6 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
                     !(pins.pipeline && pins.data && pins.tensor) &&
                     !cluster.device.isProcessor;
   choices.joinsReplicas = training.framework.joinsReplicas;
-  choices.context = space.context;
   choices.zero = space.zero;
   choices.recompute = space.recompute;
   choices.sequenceParallel = space.sequenceParallel;
@@ -194,8 +193,9 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
   choices.offload = space.offload;
   std::vector<std::string> names = space.schedule;
   std::vector<int> chunks = space.chunks;
-  PLAIT_RETURN_IF_ERROR(
-      restrict(choices.context, pins.context, "context", space));
+  // Mesh sizes can be any.
+  choices.context = pins.context ? std::vector{*pins.context} : space.context;
+  std::sort(choices.context.begin(), choices.context.end());
   PLAIT_RETURN_IF_ERROR(restrict(choices.zero, pins.zero, "zero", space));
   PLAIT_RETURN_IF_ERROR(restrictRecompute(choices.recompute, pins.recompute,
                                           space, isOneMesh(pins, *ranks)));

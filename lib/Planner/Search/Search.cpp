@@ -433,7 +433,9 @@ static std::vector<Difference> compare(const Estimate &pick,
 }
 
 /// The pins are admitted into the space first: a question may be about what the
-/// space leaves out, while a search under the same pins would refuse it.
+/// space leaves out, while a search under the same pins would refuse it. Memory
+/// is estimated for both: what the compiler has placed is known of the pick
+/// alone, and would tell even the pick from itself.
 Result<WhyNot> planner::whyNot(const SearchResult &pick, WorkSource &source,
                                const Cluster &cluster, const Training &training,
                                const SearchSpace &space, const Pins &pins) {
@@ -441,8 +443,17 @@ Result<WhyNot> planner::whyNot(const SearchResult &pick, WorkSource &source,
       search(source, cluster, training, admit(space, pins), pins);
   if (!other.ok())
     return other.status();
+  std::string reason;
+  const Work *work = source.get(pick.configuration.tensor,
+                                pick.configuration.sequenceParallel, reason);
+  if (!work)
+    return fail(reason);
+  Result<Estimate> same =
+      estimate(*work, cluster, training, pick.configuration);
+  if (!same.ok())
+    return same.status();
   WhyNot answer;
-  answer.differences = compare(pick.estimate, other->estimate);
+  answer.differences = compare(*same, other->estimate);
   answer.other =
       makeAlternative("", other->configuration, std::move(other->estimate),
                       pick.estimate, cluster);

@@ -139,6 +139,14 @@ TEST(Search, SaysWhyNot) {
   for (size_t i = 1; !other->differences[i].isBytes; ++i)
     sum += other->differences[i].other;
   EXPECT_NEAR(sum, step.other, 1e-9 * step.other);
+  // What the compiler has placed is known of the pick alone: it differs from
+  // itself in nothing.
+  for (StageMemory &memory : pick->estimate.memory)
+    memory.activations *= 0.9;
+  auto itself = ask("tp=1");
+  ASSERT_TRUE(itself.ok()) << itself.status().message();
+  for (const Difference &difference : itself->differences)
+    EXPECT_DOUBLE_EQ(difference.pick, difference.other) << difference.part;
   // Outside of the space, and impossible.
   EXPECT_TRUE(ask("zero=1").ok());
   auto never = ask("pp=16");

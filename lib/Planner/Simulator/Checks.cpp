@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <string>
 
 using namespace plait;
@@ -162,8 +163,7 @@ static Status checkOffload(const Context &context) {
 
 /// Where no cut is given, one has to be possible: what comes before or after
 /// the layers can be a stage alone, so that there may be more stages than
-/// layers. A cut that is given has one count a virtual stage, of which some may
-/// be 0.
+/// layers. A cut that is given has one count a virtual stage.
 static Status checkLayers(const Context &context) {
   const Configuration &configuration = context.configuration;
   int64_t layers = context.work.layers();
@@ -175,17 +175,20 @@ static Status checkLayers(const Context &context) {
                 layers, " layers");
   if (given.empty())
     return plait::checkLayerCounts(configuration.recompute, layers);
+  // What is wrong in every pipeline comes first.
+  int64_t sum = std::accumulate(given.begin(), given.end(), int64_t(0));
+  if (sum != layers)
+    return fail("the layers given add up to ", sum, ", the model has ", layers);
+  for (size_t stage = 0; stage < given.size(); ++stage) {
+    bool isEnd = (stage == 0 && context.work.before > 0) ||
+                 (stage + 1 == given.size() && context.work.after > 0);
+    if (given[stage] < (isEnd ? 0 : 1))
+      return fail("virtual stage ", stage, " is given ", given[stage],
+                  " layers, expected at least ", isEnd ? 0 : 1);
+  }
   if (int64_t(given.size()) != stages)
     return fail("layers are given for ", given.size(),
                 " virtual stages, the pipeline has ", stages);
-  int64_t sum = 0;
-  for (int count : given) {
-    if (count < 0)
-      return fail("a virtual stage is given ", count, " layers");
-    sum += count;
-  }
-  if (sum != layers)
-    return fail("the layers given add up to ", sum, ", the model has ", layers);
   return plait::checkLayerCounts(configuration.recompute,
                                  *std::max_element(given.begin(), given.end()));
 }

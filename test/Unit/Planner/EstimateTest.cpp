@@ -122,12 +122,11 @@ TEST(Estimate, SaysWhichMeshDoesNotFit) {
 
 TEST(Estimate, SaysWhichLayersDoNotAddUp) {
   EXPECT_EQ(messageOf([](Setting &s) { s.configuration.layers = {17, -1}; }),
-            "layers are given for 2 virtual stages, the pipeline has 1");
-  EXPECT_EQ(messageOf([](Setting &s) {
-              s.configuration.pipeline = 2;
-              s.configuration.layers = {17, -1};
-            }),
-            "a virtual stage is given -1 layers");
+            "virtual stage 1 is given -1 layers, expected at least 0");
+  EXPECT_EQ(messageOf([](Setting &s) { s.configuration.layers = {0, 0, 16}; }),
+            "virtual stage 1 is given 0 layers, expected at least 1");
+  EXPECT_EQ(messageOf([](Setting &s) { s.configuration.layers = {8, 7}; }),
+            "the layers given add up to 15, the model has 16");
   EXPECT_EQ(messageOf([](Setting &s) { s.configuration.layers = {8, 8}; }),
             "layers are given for 2 virtual stages, the pipeline has 1");
   EXPECT_EQ(messageOf([](Setting &s) { s.configuration.layers = {15}; }),

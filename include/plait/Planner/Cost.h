@@ -53,6 +53,9 @@ struct CostOptions {
   /// result. Where it adds to a sum of 4 bytes over microbatches: reads and
   /// writes them.
   double weightGradientBytes = 8;
+  /// Attention that is not fused keeps its scores; otherwise its backward pass
+  /// computes them again.
+  bool keepsScores = true;
 };
 
 /// Seconds of work on a device by what bounds them, as a roofline has it

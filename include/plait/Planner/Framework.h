@@ -67,6 +67,10 @@ struct Framework {
   /// With ZeRO 2, what microbatches add up to is a rank's part of the
   /// gradients, so that they are reduced after each. Otherwise after the last.
   bool addsUpParts = true;
+  /// ZeRO 2 and 3 divide each parameter by itself, which is gathered and
+  /// reduced by itself; one without a dimension that ranks divide stays whole.
+  /// Otherwise what they divide is one flat buffer.
+  bool dividesParameters = true;
   /// With ZeRO 2 and 3, what ranks divide is reduced and gathered beside the
   /// work of other layers.
   bool overlapsParts = false;
@@ -78,6 +82,10 @@ struct Framework {
   /// Full recomputation ends with what the backward pass reads, in front of the
   /// layer's last matmul. Otherwise it runs the whole layer again.
   bool recomputesRead = true;
+  /// Attention that is not fused keeps its scores for its backward pass, unless
+  /// these are recomputed. Otherwise they are always computed again, of what
+  /// fused attention keeps.
+  bool keepsScores = false;
   /// Selective recomputation takes all that is cheap, as the profile has it.
   /// Otherwise the inside of attention alone (Korthikanti et al. 2022).
   bool recomputesCheap = true;

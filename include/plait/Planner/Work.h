@@ -29,6 +29,7 @@
 
 #include "plait/Support/Collectives.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -91,6 +92,19 @@ struct ParameterGroup {
   bool replicated = false;
   /// Also read by another block: a tied embedding.
   bool tied = false;
+  /// Its dimensions on this rank. Empty: not known, and taken to be such that
+  /// any number of ranks divides them.
+  std::vector<int64_t> sizes = {};
+  /// Whether the backward pass reads it, too, as it does no bias.
+  bool readBackward = true;
+
+  /// Whether one of its dimensions is a multiple of `ranks`, which so can have
+  /// equal blocks of it.
+  bool divides(int ranks) const {
+    return sizes.empty() ||
+           std::any_of(sizes.begin(), sizes.end(),
+                       [ranks](int64_t size) { return size % ranks == 0; });
+  }
 };
 
 /// What a rank keeps of a forward pass until the backward pass, in elements per

@@ -110,8 +110,8 @@ Cost secondCallCost(const Operation &operation, const Device &device,
 }
 
 /// Two matmuls forward and four backward over all scores, each with what
-/// softmax and dropout read and write between them. Masked scores are computed
-/// like others.
+/// softmax and dropout read and write between them; scores that are not kept
+/// are computed once more. Masked scores are computed like others.
 Cost unfusedCost(const Sizes &sizes, const Device &device,
                  const CostOptions &options, bool forward) {
   double bytes = elementBytes(options.precision);
@@ -136,6 +136,10 @@ Cost unfusedCost(const Sizes &sizes, const Device &device,
     cost += multiply(queries, head, keys);
     cost += multiply(keys, head, queries);
     cost += memoryCost(scores * bytes * (2 * read + 1), device);
+    if (!options.keepsScores) {
+      cost += multiply(queries, keys, head);
+      cost += memoryCost(scores * bytes * (read + 1), device);
+    }
   }
   double dropout = 2 * bytes + 1; // read, write, mask
   if (options.dropout)

@@ -189,12 +189,29 @@ static LogicalResult lower(ModuleOp module,
   return passes.run(module);
 }
 
+/// What a rank has of each dimension. One that is split unevenly has padding,
+/// and so no equal blocks: it counts as one that nothing divides.
+static std::vector<int64_t> getLocalSizes(nn::ParameterOp parameter,
+                                          dist::ShardingAttr sharding) {
+  std::vector<int64_t> sizes(parameter.getType().getShape());
+  if (!sharding)
+    return sizes;
+  dist::MeshOp mesh = dist::MeshOp::find(parameter);
+  for (auto [size, axes] : llvm::zip_equal(sizes, sharding.getDims())) {
+    int64_t blocks = mesh.getBlocks(axes);
+    size = size % blocks ? 1 : size / blocks;
+  }
+  return sizes;
+}
+
 /// The parameters that a stage reads, by whether tp splits them.
-static std::vector<ParameterGroup> findParameters(ModuleOp module,
-                                                  func::FuncOp forward) {
+static std::vector<ParameterGroup>
+findParameters(ModuleOp module, func::FuncOp forward, func::FuncOp backward) {
   std::vector<ParameterGroup> groups;
   auto axis = StringAttr::get(module.getContext(), kTensorAxis);
-  llvm::DenseSet<Attribute> seen;
+  llvm::DenseSet<Attribute> seen, seenBackward;
+  for (auto read : nn::findAccesses(backward, nn::SlotAccess::Read))
+    seenBackward.insert(read.getSymbolAttr());
   for (auto read : nn::findAccesses(forward, nn::SlotAccess::Read)) {
     auto parameter = module.lookupSymbol<nn::ParameterOp>(read.getSymbol());
     if (!parameter || !seen.insert(read.getSymbolAttr()).second)
@@ -203,6 +220,8 @@ static std::vector<ParameterGroup> findParameters(ModuleOp module,
     group.elements = countElements(read.getTensor().getType());
     dist::ShardingAttr sharding = nn::getSharding(parameter);
     group.replicated = !sharding || sharding.findDim(axis) < 0;
+    group.sizes = getLocalSizes(parameter, sharding);
+    group.readBackward = seenBackward.contains(read.getSymbolAttr());
     // Tied where another block's forward function reads it as well.
     for (auto function : module.getOps<func::FuncOp>())
       if (function != forward &&
@@ -227,9 +246,9 @@ static std::vector<planner::Block> measure(ModuleOp module, int64_t blocks,
       return module.lookupSymbol<func::FuncOp>(getFunctionName(action, index));
     };
     func::FuncOp forward = find(pipe::ActionKind::Forward);
-    measured.push_back(
-        measureBlock(forward, find(pipe::ActionKind::Backward), activation));
-    measured.back().parameters = findParameters(module, forward);
+    func::FuncOp backward = find(pipe::ActionKind::Backward);
+    measured.push_back(measureBlock(forward, backward, activation));
+    measured.back().parameters = findParameters(module, forward, backward);
   }
   return measured;
 }

@@ -247,11 +247,26 @@ double Bounds::getSeconds(const Work &work, const Probe &probe,
                   boundRounding * (pipeline * (1 + wait) + probe.overhead));
 }
 
+static bool dividesAll(const Context &context) {
+  for (const Block &block : context.work.blocks)
+    for (const ParameterGroup &group : block.parameters)
+      if (!context.isDivided(group))
+        return false;
+  return true;
+}
+
 /// The window to hide behind is as large as a step of `seconds` can have it, so
 /// that the result is no more than what any such step takes beside its
-/// pipeline.
+/// pipeline. How much ZeRO 2 and 3 leave whole depends on the cut: where there
+/// is any, all counts as left to ZeRO 1, which takes less.
 double Bounds::getStepSeconds(double parameters, const Context &context,
                               double seconds) const {
+  if (context.configuration.zero >= 2 && !dividesAll(context)) {
+    Configuration least = context.configuration;
+    least.zero = 1;
+    return getStepSeconds(parameters, {context.work, cluster, training, least},
+                          seconds);
+  }
   StepLoad load;
   load.parameters = parameters;
   load.microbatches = context.configuration.microbatches(training);
@@ -548,8 +563,12 @@ bool Bounds::isBeatenBy(const Work &work, const Configuration &configuration,
   // 3. What is held, and for how long.
   double usable = cluster.device.usableBytes();
   std::vector<StageMemory> memory; // without activations
-  for (const Holdings &holdings : probe->holdings)
+  // A probe knows no replicas, and so not which parameters stay whole.
+  bool gathersAll = configuration.zero < 3 || dividesAll(context);
+  for (Holdings holdings : probe->holdings) {
+    holdings.gathered *= gathersAll;
     memory.push_back(getMemory(holdings, context));
+  }
   double holding = microbatches * getHoldingSeconds(*probe, memory, usable);
   if (!isMixture && isSlow(holding / cluster.device.burst))
     return true;

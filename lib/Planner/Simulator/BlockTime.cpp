@@ -30,6 +30,7 @@ CostOptions Context::costOptions() const {
   CostOptions options;
   options.precision = training.precision;
   options.flashAttention = training.flashAttention;
+  options.keepsScores = framework().keepsScores;
   options.dropout = training.dropout;
   options.microBatch = configuration.microBatch;
   options.context = configuration.context;
@@ -301,9 +302,10 @@ void BlockTimer::add(const Operation &op) {
 /// The inside of attention alone, or the whole forward pass with its
 /// communication.
 void BlockTimer::recompute(StageTime &time) const {
-  // Scores that were not kept are computed once more in front of the pass that
-  // reads them; fused attention never kept any.
-  if (kind == Recompute::Selective && !options.flashAttention) {
+  // Scores that are kept otherwise are computed once more in front of the pass
+  // that reads them; fused attention never kept any.
+  if (kind == Recompute::Selective && !options.flashAttention &&
+      options.keepsScores) {
     time.recompute = forward.attention.seconds;
     time.backwardInput += forward.attention.seconds;
     time.memory += forward.attention.memory;

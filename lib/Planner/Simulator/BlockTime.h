@@ -65,6 +65,11 @@ struct Context {
     return framework().joinsReplicas ? replicas() : configuration.data;
   }
 
+  /// Whether ZeRO 2 and 3 divide it.
+  bool isDivided(const ParameterGroup &group) const {
+    return !framework().dividesParameters || group.divides(divisions());
+  }
+
   // Ranks are numbered tp first, then cp, dp and pp: what communicates most
   // has the nearest neighbours.
   Group group(int members, int stride) const;

@@ -369,6 +369,7 @@ StepLoad Estimator::getHeaviestLoad() const {
     heaviest = StepLoad();
     heaviest.parameters = parameters;
     heaviest.tied = tied;
+    heaviest.stages = std::move(held);
     heaviest.microbatches = problem.microbatches;
     for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk) {
       const StageTime &time = result.stages[problem.stageOf(rank, chunk)];

@@ -40,6 +40,8 @@ static constexpr Framework makePython(const char *name) {
   python.joinsReplicas = true;
   python.gathersContext = false;
   python.addsUpParts = false;
+  python.dividesParameters = false;
+  python.keepsScores = true;
   python.overlapsParts = true;
   python.searchesOffload = false;
   python.recomputesCheap = python.recomputesRead = false;

@@ -21,25 +21,11 @@
 using namespace plait;
 using namespace plait::planner;
 
-/// Calls `visit(group, count)` for each parameter group of each entry: `count`
-/// is how many blocks of the run have a group like it.
-template <typename Visitor>
-static void forEachGroup(const Work &work,
-                         std::span<const StageBlocks *const> stages,
-                         Visitor visit) {
-  for (const StageBlocks *stage : stages)
-    for (const StageBlocks::Entry &entry : stage->entries)
-      for (const ParameterGroup &group : work.blocks[entry.block].parameters)
-        visit(group, entry.count);
-}
-
-/// The largest tied group, not their sum: one table that several blocks read.
 double planner::countTied(const Work &work,
                           std::span<const StageBlocks *const> stages) {
   double tied = 0;
   forEachGroup(work, stages, [&](const ParameterGroup &group, int) {
-    // However many blocks of a rank read it, it holds one.
-    tied = std::max(tied, group.tied ? group.elements : 0);
+    tied += group.tied ? group.elements : 0;
   });
   return tied;
 }
@@ -50,9 +36,9 @@ double planner::countParameters(const Work &work,
                                 std::span<const StageBlocks *const> stages) {
   double sum = 0;
   forEachGroup(work, stages, [&](const ParameterGroup &group, int count) {
-    sum += group.tied ? 0 : count * group.elements;
+    sum += count * group.elements;
   });
-  return sum + countTied(work, stages);
+  return sum;
 }
 
 /// Of one microbatch on one rank; under context parallelism that is a part of a
@@ -63,20 +49,25 @@ static double toBytes(const Saved &saved, const Context &context) {
   return bytes * context.sequences();
 }
 
-/// Of one layer whose attention writes its scores: their softmax, and with
-/// dropout a mask of one byte and the product (Korthikanti et al. 2022, section
-/// 4.1: 2 + 1 + 2 bytes in 16-bit training).
-static double scoreBytes(const Block &block, const Context &context) {
-  const Training &training = context.training;
-  if (training.flashAttention)
-    return 0;
-  double element = elementBytes(training.precision);
-  double bytes = element + (training.dropout ? 1 + element : 0);
+/// Of one layer, elements of one microbatch.
+static double countScores(const Block &block, const Context &context) {
   double scores = 0;
   for (const Operation &op : block.operations)
     if (op.kind == OperationKind::Attention && op.pass == Pass::Forward)
       scores += double(op.heads) * op.queries * op.keys;
-  return scores * bytes * context.sequences();
+  return scores * context.sequences();
+}
+
+/// Of one layer whose attention keeps its scores: their softmax, and with
+/// dropout a mask of one byte and the product (Korthikanti et al. 2022, section
+/// 4.1: 2 + 1 + 2 bytes in 16-bit training).
+static double scoreBytes(const Block &block, const Context &context) {
+  const Training &training = context.training;
+  if (training.flashAttention || !context.framework().keepsScores)
+    return 0;
+  double element = elementBytes(training.precision);
+  double bytes = element + (training.dropout ? 1 + element : 0);
+  return countScores(block, context) * bytes;
 }
 
 /// What attention reads and writes by positions, where that is kept by heads
@@ -189,9 +180,12 @@ static double temporaryBytes(const StageBlocks::Entry &entry,
   const Block &block = context.block(entry.block, entry.recompute);
   double bytes =
       toBytes(block.workspace, context) + contextBytes(block, context);
-  // The gradients of the scores, beside the ones of the softmax.
+  // The gradients of the scores, beside the ones of the softmax; where none are
+  // kept also the scores, all in fp32.
   if (!context.training.flashAttention)
-    bytes = std::max(bytes, scoreBytes(block, context));
+    bytes = context.framework().keepsScores
+                ? std::max(bytes, scoreBytes(block, context))
+                : bytes + 3 * 4 * countScores(block, context);
   if (entry.recompute == Recompute::Full)
     bytes += keptBytes(block, context);
   else if (entry.recompute == Recompute::Selective)
@@ -204,7 +198,7 @@ static double temporaryBytes(const StageBlocks::Entry &entry,
 static double gatheredBytes(const Block &block, const Context &context) {
   double elements = 0;
   for (const ParameterGroup &group : block.parameters)
-    elements += group.elements;
+    elements += context.isDivided(group) ? group.elements : 0;
   return elements * (2 * elementBytes(context.training.precision) +
                      context.gradientBytes());
 }
@@ -276,7 +270,12 @@ static void setActivations(StageMemory &memory, uint32_t rank,
 Holdings planner::getHoldings(std::span<const StageBlocks *const> stages,
                               const Context &context) {
   Holdings holdings;
-  holdings.parameters = countParameters(context.work, stages);
+  forEachGroup(context.work, stages,
+               [&](const ParameterGroup &group, int count) {
+                 double elements = count * group.elements;
+                 holdings.parameters += elements;
+                 holdings.whole += context.isDivided(group) ? 0 : elements;
+               });
   for (const StageBlocks *stage : stages)
     for (const StageBlocks::Entry &entry : stage->entries) {
       const Block &block = context.work.blocks[entry.block];
@@ -289,28 +288,33 @@ Holdings planner::getHoldings(std::span<const StageBlocks *const> stages,
 }
 
 /// What each ZeRO stage divides: the optimizer's state from 1 on, gradients
-/// from 2 on, parameters from 3 on (Rajbhandari et al. 2020).
+/// from 2 on, parameters from 3 on (Rajbhandari et al. 2020). What cannot be
+/// divided by itself is treated as by ZeRO 1.
 StageMemory planner::getMemory(const Holdings &holdings,
                                const Context &context) {
   const Configuration &configuration = context.configuration;
-  bool isSixteenBit = context.training.precision != Precision::FP32;
-  double element = elementBytes(context.training.precision);
-  double parameters = holdings.parameters;
-  auto shardsOf = [&](int level) {
-    return configuration.zero >= level ? double(context.divisions()) : 1.0;
+  const Training &training = context.training;
+  double divisions = context.divisions();
+  double element = elementBytes(training.precision);
+  auto countHeld = [&](int level) {
+    if (configuration.zero < level)
+      return holdings.parameters;
+    double whole = level > 1 ? holdings.whole : 0;
+    return whole + (holdings.parameters - whole) / divisions;
   };
   StageMemory memory;
-  memory.parameters = parameters * element / shardsOf(3);
-  memory.gradients = parameters * context.gradientBytes() / shardsOf(2);
+  memory.parameters = countHeld(3) * element;
+  memory.gradients = countHeld(2) * context.gradientBytes();
   // A program that reduces into another buffer holds its part twice.
-  if (configuration.zero == 1 && context.divisions() > 1 &&
+  if (configuration.zero >= 1 && divisions > 1 &&
       context.framework().separateReduction)
     memory.gradients +=
-        parameters * context.gradientBytes() / double(context.divisions());
+        (configuration.zero == 1 ? holdings.parameters : holdings.whole) *
+        context.gradientBytes() / divisions;
   // And a 4-byte copy of parameters that are shorter.
-  memory.optimizer = parameters *
-                     (context.training.stateBytes + (isSixteenBit ? 4 : 0)) /
-                     shardsOf(1);
+  memory.optimizer =
+      countHeld(1) *
+      (training.stateBytes + (training.precision != Precision::FP32 ? 4 : 0));
   if (offloadsOptimizer(configuration.offload) && context.hasHost())
     std::swap(memory.optimizer, memory.host);
   memory.workspace =

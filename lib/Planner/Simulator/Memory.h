@@ -27,6 +27,25 @@ struct StageBlocks {
   std::vector<Entry> entries;
 };
 
+/// Calls `visit(group, count)` for each parameter group of each entry: `count`
+/// is how many blocks of the run have a group like it. However many blocks of a
+/// rank read a tied table, it holds one: the largest is visited once, at the
+/// end.
+template <typename Visitor>
+void forEachGroup(const Work &work, std::span<const StageBlocks *const> stages,
+                  Visitor visit) {
+  const ParameterGroup *tied = nullptr;
+  for (const StageBlocks *stage : stages)
+    for (const StageBlocks::Entry &entry : stage->entries)
+      for (const ParameterGroup &group : work.blocks[entry.block].parameters)
+        if (!group.tied)
+          visit(group, entry.count);
+        else if (!tied || group.elements > tied->elements)
+          tied = &group;
+  if (tied)
+    visit(*tied, 1);
+}
+
 /// Parameters that a rank of the pipeline holds. A tied one counts once on a
 /// rank that reads it in two blocks.
 double countParameters(const Work &work,
@@ -56,6 +75,7 @@ InFlight heldBytes(const StageBlocks &stage, const Context &context,
 /// What a rank holds whatever the schedule and the ZeRO stage are.
 struct Holdings {
   double parameters = 0; // elements
+  double whole = 0;      // of them: those that ZeRO 2 and 3 cannot divide
   // Bytes: of the block that needs the most, and of one that is gathered.
   double temporary = 0, gathered = 0;
 };

@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 using namespace plait;
 using namespace plait::planner;
@@ -74,13 +75,13 @@ static double replicaSeconds(CollectiveKind kind, double bytes,
 /// Of gradients that are reduced in fewer bytes: rounded before, and widened
 /// again where they are needed. It happens where the sums do, beside the
 /// backward pass.
-static double roundingSeconds(const StepLoad &load, const Context &context) {
+static double roundingSeconds(double parameters, const Context &context) {
   double gradient = context.gradientBytes(), reduced = context.reducedBytes();
   if (reduced >= gradient)
     return 0;
   double shards = context.configuration.zero >= 1 ? context.divisions() : 1;
   double bytes = (gradient + reduced) * (1 + 1 / shards);
-  return memoryCost(load.parameters * bytes, context.cluster.device).seconds;
+  return memoryCost(parameters * bytes, context.cluster.device).seconds;
 }
 
 /// A copy of a tied table lives on the rank of the first and on that of the
@@ -97,22 +98,72 @@ static double getTiedSeconds(const StepLoad &load, const Context &context) {
                            context.cluster);
 }
 
+namespace {
+
+/// What ZeRO 2 and 3 divide, and how long it takes to gather all of it, what
+/// the backward pass reads, and to reduce it.
+struct Divided {
+  double elements = 0, gather = 0, gatherBackward = 0, reduce = 0;
+};
+
+} // namespace
+
+/// How many blocks of the rank read a tied table.
+static int countReaders(const StepLoad &load, const Context &context) {
+  int readers = 0;
+  for (const StageBlocks *stage : load.stages)
+    for (const StageBlocks::Entry &entry : stage->entries)
+      for (const ParameterGroup &group :
+           context.work.blocks[entry.block].parameters)
+        readers += group.tied;
+  return readers;
+}
+
+/// Many short collectives take longer than one: each has its latency. What is
+/// not known one by one is gathered for no backward pass, for no more than that
+/// is certain. With ZeRO 3 the gradient of a tied table is reduced once for
+/// each block that reads it.
+static Divided getDivided(const StepLoad &load, const Context &context) {
+  double element = elementBytes(context.training.precision);
+  Divided divided;
+  auto add = [&](double elements, int count, bool readBackward,
+                 int reductions) {
+    divided.elements += count * elements;
+    double gather = count * replicaSeconds(CollectiveKind::AllGather,
+                                           elements * element, context);
+    divided.gather += gather;
+    divided.gatherBackward += readBackward ? gather : 0;
+    divided.reduce +=
+        reductions * replicaSeconds(CollectiveKind::ReduceScatter,
+                                    elements * context.reducedBytes(), context);
+  };
+  bool isFlat = !context.framework().dividesParameters;
+  if (isFlat || load.stages.empty())
+    add(load.parameters, 1, isFlat, 1);
+  else
+    forEachGroup(
+        context.work, load.stages, [&](const ParameterGroup &group, int count) {
+          bool isSeveral = group.tied && context.configuration.zero >= 3;
+          if (context.isDivided(group))
+            add(group.elements, count, group.readBackward,
+                isSeveral ? countReaders(load, context) : count);
+        });
+  divided.reduce += roundingSeconds(divided.elements, context);
+  return divided;
+}
+
 /// ZeRO 3: parameters are gathered for each pass over a microbatch, one block
 /// ahead of the work.
-static double getShardedSeconds(const StepLoad &load, const Context &context) {
+static double getShardedSeconds(const Divided &divided, const StepLoad &load,
+                                const Context &context) {
   const Framework &framework = context.framework();
-  double bytes = load.parameters * elementBytes(context.training.precision);
-  double gather = replicaSeconds(CollectiveKind::AllGather, bytes, context);
-  double reduce =
-      replicaSeconds(CollectiveKind::ReduceScatter,
-                     load.parameters * context.reducedBytes(), context) +
-      roundingSeconds(load, context);
+  double gather = divided.gatherBackward, reduce = divided.reduce;
   bool everyTime = framework.reduceEveryMicrobatch;
   double reductions = everyTime ? double(load.microbatches) : 1;
   double m = double(load.microbatches);
   if (!framework.overlapGradients || !framework.overlapsParts)
-    return 2 * m * gather + reductions * reduce;
-  Overlap forward = overlap(gather, load.forward, context);
+    return m * (divided.gather + gather) + reductions * reduce;
+  Overlap forward = overlap(divided.gather, load.forward, context);
   // Parameters are needed by the first half of a backward pass that is split,
   // and gradients end in the second one.
   reduce *= reductions / m;
@@ -126,41 +177,95 @@ static double getShardedSeconds(const StepLoad &load, const Context &context) {
               first.slowdown + second.exposed + second.slowdown);
 }
 
+/// Parameters of ZeRO 1 and 2 are gathered once a step, for the first
+/// microbatch.
+static double getGatherSeconds(double gather, const StepLoad &load,
+                               const Context &context) {
+  Overlap forward{gather, 0};
+  if (context.framework().overlapParameters)
+    forward = overlap(gather, load.forward, context);
+  return forward.exposed + forward.slowdown;
+}
+
+/// ZeRO 2. Parts that are added up are reduced after each microbatch, not once.
+static double getReducedSeconds(const Divided &divided, const StepLoad &load,
+                                const Context &context) {
+  const Framework &framework = context.framework();
+  Overlap backward{divided.reduce, 0};
+  if (framework.overlapGradients && framework.overlapsParts)
+    backward = overlap(divided.reduce, load.gradients, context);
+  double times = framework.addsUpParts ? double(load.microbatches) : 1;
+  return times * (backward.exposed + backward.slowdown) +
+         getGatherSeconds(divided.gather, load, context);
+}
+
+/// ZeRO 0 and 1: once a step, and in buckets.
+static double getBucketSeconds(double parameters, bool divides,
+                               const StepLoad &load, const Context &context) {
+  double reduce = replicaSeconds(divides ? CollectiveKind::ReduceScatter
+                                         : CollectiveKind::AllReduce,
+                                 parameters * context.reducedBytes(), context) +
+                  roundingSeconds(parameters, context);
+  Overlap backward{reduce, 0};
+  if (context.framework().overlapGradients)
+    backward = overlap(reduce, load.gradients, context);
+  double seconds = backward.exposed + backward.slowdown;
+  if (!divides)
+    return seconds;
+  double bytes = parameters * elementBytes(context.training.precision);
+  return seconds + getGatherSeconds(replicaSeconds(CollectiveKind::AllGather,
+                                                   bytes, context),
+                                    load, context);
+}
+
 /// By ZeRO stage: 0 sums gradients; 1 and 2 reduce them into parts and gather
 /// parameters after the optimizer; 3 gathers for each pass. What is hidden
 /// stands beside one microbatch: gradients are whole in the last one's backward
 /// pass, or the half of it that computes them, and parameters are needed from
-/// the first one's forward pass on.
+/// the first one's forward pass on. What 2 and 3 cannot divide is left to 1.
 double planner::getDataSeconds(const StepLoad &load, const Context &context) {
   double seconds = getTiedSeconds(load, context);
   if (context.replicas() == 1)
     return seconds;
   int zero = context.configuration.zero;
-  if (zero >= 3)
-    return seconds + getShardedSeconds(load, context);
-  const Framework &framework = context.framework();
-  double gradientBytes = load.parameters * context.reducedBytes();
-  double reduce = replicaSeconds(zero >= 1 ? CollectiveKind::ReduceScatter
-                                           : CollectiveKind::AllReduce,
-                                 gradientBytes, context) +
-                  roundingSeconds(load, context);
-  Overlap backward{reduce, 0};
-  if (framework.overlapGradients && (zero < 2 || framework.overlapsParts))
-    backward = overlap(reduce, load.gradients, context);
-  // Parts that are added up are reduced after each microbatch, not once.
-  double times =
-      zero == 2 && framework.addsUpParts ? double(load.microbatches) : 1;
-  seconds += times * (backward.exposed + backward.slowdown);
-  if (zero == 0)
-    return seconds;
-  double bytes = load.parameters * elementBytes(context.training.precision);
-  double gather = replicaSeconds(CollectiveKind::AllGather, bytes, context);
-  // Parameters of ZeRO 1 and 2 are gathered once a step, for the first
-  // microbatch.
-  Overlap forward{gather, 0};
-  if (framework.overlapParameters)
-    forward = overlap(gather, load.forward, context);
-  return seconds + forward.exposed + forward.slowdown;
+  double whole = load.parameters;
+  if (zero >= 2) {
+    Divided divided = getDivided(load, context);
+    seconds += zero >= 3 ? getShardedSeconds(divided, load, context)
+                         : getReducedSeconds(divided, load, context);
+    whole -= divided.elements;
+  }
+  if (whole > 0)
+    seconds += getBucketSeconds(whole, zero >= 1, load, context);
+  return seconds;
+}
+
+/// What comes from the host and goes back, parameter by parameter: each is
+/// fetched while the one before is updated, and goes into the place of the one
+/// before that, which has to be back on the host by then. So a large one beside
+/// small ones waits for its own copies. Buckets, and what is not known one by
+/// one, are as long as each other: copies either way hide each other.
+static double getCopySeconds(double perElement, const StepLoad &load,
+                             const Context &context) {
+  bool hasBuckets = context.configuration.zero == 1 && context.divisions() > 1;
+  if (load.stages.empty() || hasBuckets)
+    return load.parameters * perElement;
+  double fetched = 0, back = 0, before = 0; // until when, `before` of two ago
+  auto add = [&](const ParameterGroup &group) {
+    double seconds = group.elements * perElement;
+    fetched = std::max(fetched, before) + seconds;
+    before = back;
+    back = std::max(fetched, back) + seconds;
+  };
+  bool hasTied = false;
+  for (const StageBlocks *stage : load.stages)
+    for (const StageBlocks::Entry &entry : stage->entries)
+      for (int i = 0; i < entry.count; ++i)
+        for (const ParameterGroup &group :
+             context.work.blocks[entry.block].parameters)
+          if (!group.tied || !std::exchange(hasTied, true))
+            add(group);
+  return back;
 }
 
 /// Bound by memory: one pass over gradients, state and parameters, divided
@@ -186,8 +291,9 @@ Cost planner::getOptimizerCost(const StepLoad &load, const Context &context) {
     // State and masters come and go at once, beside the update.
     double moved =
         training.stateBytes + (training.precision == Precision::FP32 ? 0 : 4);
-    cost.seconds = std::max(cost.seconds, load.parameters / shards * moved /
-                                              device.hostBandwidth);
+    cost.seconds = std::max(
+        cost.seconds,
+        getCopySeconds(moved / shards / device.hostBandwidth, load, context));
   }
   cost.seconds += norm;
   cost.launch += norm; // of four bytes: nothing but latency

@@ -9,6 +9,7 @@
 #define PLAIT_LIB_PLANNER_SIMULATOR_STEP_H
 
 #include "BlockTime.h"
+#include "Memory.h"
 
 namespace plait::planner {
 
@@ -19,6 +20,9 @@ struct StepLoad {
   double forward = 0, backward = 0; // seconds of one microbatch
   double gradients = 0; // of backward: in which gradients of parameters end
   int64_t microbatches = 1;
+  /// What has the parameters. Empty: not known, and what is exchanged counts as
+  /// no more than is certain.
+  std::vector<const StageBlocks *> stages;
 };
 
 /// What part of the pipeline's time the slowest of `replicas` takes longer.

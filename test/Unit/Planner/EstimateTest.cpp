@@ -457,7 +457,7 @@ TEST(Estimate, FusedAccumulationSavesAKernel) {
 
 /// State and masters: 12 bytes a parameter in bf16. They go and come at the
 /// rate of the link to the host, at once, and nothing of the update takes as
-/// long.
+/// long. Parameters of other sizes are waited for.
 TEST(Estimate, WhatTheOptimizerKeepsCanBeOnTheHost) {
   Setting setting;
   setting.training.precision = Precision::BF16;
@@ -469,9 +469,13 @@ TEST(Estimate, WhatTheOptimizerKeepsCanBeOnTheHost) {
   EXPECT_DOUBLE_EQ(memory.host, before.memory[0].optimizer);
   EXPECT_DOUBLE_EQ(memory.peak() + memory.host, before.memory[0].peak());
   EXPECT_EQ(after.pipelineSeconds, before.pipelineSeconds);
-  EXPECT_NEAR(after.optimizerSeconds,
-              memory.host / setting.cluster.device.hostBandwidth,
-              0.01 * after.optimizerSeconds);
+  double least = memory.host / setting.cluster.device.hostBandwidth;
+  EXPECT_GT(after.optimizerSeconds, least);
+  EXPECT_LT(after.optimizerSeconds, 2 * least);
+  // Equal pieces hide each other, but for the last one on its way back.
+  setting.configuration.data = 8;
+  setting.configuration.zero = 1;
+  EXPECT_NEAR(setting.run().optimizerSeconds, least / 8, 0.01 * least / 8);
 }
 
 /// But for what comes from other stages. Passes that compute longer than it

@@ -36,6 +36,7 @@ Case makeKorthikanti(int64_t layers, int64_t hidden, int64_t heads,
   training.sequence = 2048;
   training.precision = Precision::FP16;
   training.flashAttention = false;
+  training.framework.keepsScores = true;
   training.dropout = true;
   Configuration &configuration = result.configuration;
   configuration.tensor = 8;
@@ -186,6 +187,18 @@ TEST(Memory, ActivationsFollowTheSchedule) {
   EXPECT_GT(held("zb-h1", 1), 3);
   EXPECT_LE(held("zb-h1", 1), 4);
   EXPECT_GT(held("zb-h2", 1), held("zb-h1", 1));
+}
+
+/// Plans compute scores again of what fused attention keeps, too.
+TEST(Memory, PlansKeepNoScores) {
+  Case example = makePipeline("1f1b", 1);
+  StageMemory fused = example.run("a100-80g").memory[0];
+  example.training.flashAttention = false;
+  StageMemory unfused = example.run("a100-80g").memory[0];
+  EXPECT_DOUBLE_EQ(unfused.activations, fused.activations);
+  EXPECT_GT(unfused.workspace, fused.workspace);
+  example.training.framework.keepsScores = true;
+  EXPECT_GT(example.run("a100-80g").memory[0].activations, fused.activations);
 }
 
 TEST(Memory, OptimizerKeepsItsState) {

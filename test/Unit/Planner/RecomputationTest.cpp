@@ -88,6 +88,7 @@ struct FittingSetting : SmallModel {
   FittingSetting() : SmallModel(16) {
     // Scores are the larger part of what layers keep.
     training.flashAttention = false;
+    training.framework.keepsScores = true;
     configuration.tensor = 2;
     configuration.pipeline = 4;
   }

@@ -48,6 +48,7 @@ TEST(WorkedExamples, Gpt3On512) {
   Case example = makeGpt(96, 12288, 96);
   example.training.precision = Precision::FP16;
   example.training.flashAttention = false;
+  example.training.framework.keepsScores = true;
   example.shape.dropout = example.training.dropout = true;
   example.training.globalBatch = 1536;
   Configuration &configuration = example.configuration;

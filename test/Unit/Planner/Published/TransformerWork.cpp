@@ -47,8 +47,9 @@ private:
   void activationBackward();
   Operation attention(Pass pass) const;
 
+  // Of the dimensions, the one that all have.
   void group(double elements, bool replicated = false, bool tied = false) {
-    block.parameters.push_back({elements, replicated, tied});
+    block.parameters.push_back({elements, replicated, tied, {shape.hidden}});
   }
 
   Block embedding();

@@ -1,0 +1,76 @@
+//===- StepTest.cpp - What replicas exchange ------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "SearchSetting.h"
+#include "plait/Planner/Cost.h"
+
+using namespace plait;
+using namespace plait::planner;
+
+namespace {
+
+struct Setting : SmallModel {
+  Configuration configuration;
+
+  Setting() : SmallModel(48) {}
+
+  Estimate run() const {
+    Work work = buildTransformerWork(shape, configuration.tensor, false);
+    auto estimate = planner::estimate(work, cluster, training, configuration);
+    EXPECT_TRUE(estimate.ok()) << estimate.status().message();
+    return estimate.ok() ? *estimate : Estimate();
+  }
+};
+
+/// What ZeRO 2 and 3 divide is reduced and gathered parameter by parameter,
+/// each with its latency. PyTorch's flat buffers are not.
+TEST(Step, ZeroExchangesParameterByParameter) {
+  Setting setting;
+  setting.configuration.data = 4;
+  setting.shape.tied = false;
+  Work work = buildTransformerWork(setting.shape, 1, false);
+  auto sum = [&](CollectiveKind kind, double bytes) {
+    double seconds = 0;
+    for (int index : work.order)
+      for (const ParameterGroup &group : work.blocks[index].parameters)
+        seconds += collectiveSeconds(kind, group.elements * bytes, {4, 4},
+                                     setting.cluster);
+    return seconds;
+  };
+  double gather = sum(CollectiveKind::AllGather, 2);
+  double reduce = sum(CollectiveKind::ReduceScatter, 4);
+  double microbatches = 48.0 / 4;
+  auto seconds = [&](int zero) {
+    setting.configuration.zero = zero;
+    return setting.run().dataSeconds;
+  };
+  double expected = microbatches * reduce + gather;
+  EXPECT_NEAR(seconds(2), expected, 1e-9 * expected);
+  expected = microbatches * (reduce + 2 * gather);
+  EXPECT_NEAR(seconds(3), expected, 1e-9 * expected);
+  setting.training.framework.dividesParameters = false;
+  EXPECT_LT(seconds(3), expected);
+}
+
+/// 4,096 columns are none for three replicas: parameters stay whole.
+TEST(Step, ZeroLeavesWholeWhatItCannotDivide) {
+  Setting setting;
+  setting.configuration.data = 3;
+  auto run = [&](int zero) {
+    setting.configuration.zero = zero;
+    return setting.run();
+  };
+  Estimate one = run(1);
+  for (int zero : {2, 3}) {
+    EXPECT_DOUBLE_EQ(run(zero).dataSeconds, one.dataSeconds);
+    EXPECT_DOUBLE_EQ(run(zero).memory[0].peak(), one.memory[0].peak());
+  }
+  setting.training.framework.dividesParameters = false;
+  EXPECT_LT(run(3).memory[0].peak(), one.memory[0].peak());
+}
+
+} // namespace

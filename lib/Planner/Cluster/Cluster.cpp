@@ -204,6 +204,13 @@ Result<NodeGroup> readGroups(const Json &groups, const std::string &what,
     if (group->size.devices != all->size.devices)
       return fail(what, ": all groups must have the same devicesPerNode, not ",
                   all->size.devices, " and ", group->size.devices);
+    // One plan runs on all of them.
+    if (group->hardware.shared != all->hardware.shared)
+      return fail(what,
+                  ": groups must be all of GPUs or all of processors, "
+                  "not of ",
+                  all->hardware.device.name, " and ",
+                  group->hardware.device.name);
     all->hardware = getWorst(all->hardware, group->hardware);
   }
   if (nodes > maximumNodes)

@@ -48,7 +48,7 @@ MANY = [
 # is given.
 MIXED = [
     ("llama-3-8b", "h100:8x8", 512, 8192, "recompute=auto"),
-    ("llama-3-8b", "h100:8x8", 512, 8192, "pp=2,dp=16,tp=2"),
+    ("llama-3-8b", "h100:8x8", 512, 8192, "pp=2,dp=8,tp=4"),
 ]
 ALL = [
     ("gpt2", "cpu:1", 8, 256, ""),

@@ -310,6 +310,11 @@ TEST(Cluster, FilesThatMakeNoSense) {
   EXPECT_EQ(
       getFileError(R"({"device": {"name": "x", "device": {}}, "nodes": 1})"),
       "cluster file '': device: device.fp32Flops is missing");
+  EXPECT_EQ(getFileError(R"({"groups": [
+                {"device": "h100", "nodes": 1, "devicesPerNode": 2},
+                {"device": "cpu", "nodes": 1, "devicesPerNode": 2}]})"),
+            "cluster file '': groups must be all of GPUs or all of processors, "
+            "not of h100 and cpu");
   // More than 32 bits hold.
   std::string group = R"({"device": "h100", "nodes": 1000000})", groups = group;
   for (int i = 1; i < 2200; ++i)

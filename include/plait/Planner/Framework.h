@@ -73,7 +73,7 @@ struct Framework {
   bool dividesParameters = true;
   /// With ZeRO 2 and 3, what ranks divide is reduced and gathered beside the
   /// work of other layers.
-  bool overlapsParts = false;
+  bool overlapsParts = true;
   /// With ZeRO 3, gradients are reduced after every microbatch.
   bool reduceEveryMicrobatch = true;
   /// What lies in the memory of hosts is searched for. Otherwise it is what is

@@ -39,10 +39,12 @@ struct Overlap {
 } // namespace
 
 /// Overlapped communication is cut into buckets; what the last one needs is
-/// always exposed, because no work is left then.
-static Overlap overlap(double seconds, double window, const Context &context) {
+/// always exposed, because no work is left then, and at least `alone` seconds.
+static Overlap overlap(double seconds, double window, const Context &context,
+                       double alone = 0) {
   constexpr double buckets = 16;
-  double hidden = std::min(seconds * (1 - 1 / buckets), window);
+  double most = seconds - std::max(seconds / buckets, alone);
+  double hidden = std::min(most, window);
   Group group = context.replicaGroup();
   const Fabric &fabric = group.perNode == group.ranks ? context.cluster.intra
                                                       : context.cluster.inter;
@@ -104,6 +106,9 @@ namespace {
 /// the backward pass reads, and to reduce it.
 struct Divided {
   double elements = 0, gather = 0, gatherBackward = 0, reduce = 0;
+  // Of the largest parameter, mostly the table of embeddings: nothing is beside
+  // what is gathered first and reduced last.
+  double largestGather = 0, largestReduce = 0;
 };
 
 } // namespace
@@ -129,13 +134,19 @@ static Divided getDivided(const StepLoad &load, const Context &context) {
   auto add = [&](double elements, int count, bool readBackward,
                  int reductions) {
     divided.elements += count * elements;
-    double gather = count * replicaSeconds(CollectiveKind::AllGather,
-                                           elements * element, context);
-    divided.gather += gather;
-    divided.gatherBackward += readBackward ? gather : 0;
-    divided.reduce +=
-        reductions * replicaSeconds(CollectiveKind::ReduceScatter,
-                                    elements * context.reducedBytes(), context);
+    double gather = replicaSeconds(CollectiveKind::AllGather,
+                                   elements * element, context);
+    divided.gather += count * gather;
+    divided.gatherBackward += readBackward ? count * gather : 0;
+    double reduce =
+        replicaSeconds(CollectiveKind::ReduceScatter,
+                       elements * context.reducedBytes(), context);
+    divided.reduce += reductions * reduce;
+    // As one collective nothing is known of its parts.
+    if (count * elements < load.parameters) {
+      divided.largestGather = std::max(divided.largestGather, gather);
+      divided.largestReduce = std::max(divided.largestReduce, reduce);
+    }
   };
   bool isFlat = !context.framework().dividesParameters;
   if (isFlat || load.stages.empty())
@@ -152,6 +163,12 @@ static Divided getDivided(const StepLoad &load, const Context &context) {
   return divided;
 }
 
+/// On processors one thread does all, unless it is told otherwise.
+static bool overlapsParts(const Context &context) {
+  return context.framework().overlapGradients &&
+         context.framework().overlapsParts && context.hasHost();
+}
+
 /// ZeRO 3: parameters are gathered for each pass over a microbatch, one block
 /// ahead of the work.
 static double getShardedSeconds(const Divided &divided, const StepLoad &load,
@@ -161,17 +178,20 @@ static double getShardedSeconds(const Divided &divided, const StepLoad &load,
   bool everyTime = framework.reduceEveryMicrobatch;
   double reductions = everyTime ? double(load.microbatches) : 1;
   double m = double(load.microbatches);
-  if (!framework.overlapGradients || !framework.overlapsParts)
+  if (!overlapsParts(context))
     return m * (divided.gather + gather) + reductions * reduce;
-  Overlap forward = overlap(divided.gather, load.forward, context);
+  Overlap forward = overlap(divided.gather, load.forward, context,
+                            divided.largestGather);
   // Parameters are needed by the first half of a backward pass that is split,
   // and gradients end in the second one.
   reduce *= reductions / m;
   double input = load.backward - load.gradients;
-  Overlap first, second = overlap(gather + reduce, load.gradients, context);
+  double last = divided.largestReduce * reductions / m;
+  Overlap first,
+      second = overlap(gather + reduce, load.gradients, context, last);
   if (input > 0) {
     first = overlap(gather, input, context);
-    second = overlap(reduce, load.gradients, context);
+    second = overlap(reduce, load.gradients, context, last);
   }
   return m * (forward.exposed + forward.slowdown + first.exposed +
               first.slowdown + second.exposed + second.slowdown);
@@ -192,8 +212,9 @@ static double getReducedSeconds(const Divided &divided, const StepLoad &load,
                                 const Context &context) {
   const Framework &framework = context.framework();
   Overlap backward{divided.reduce, 0};
-  if (framework.overlapGradients && framework.overlapsParts)
-    backward = overlap(divided.reduce, load.gradients, context);
+  if (overlapsParts(context))
+    backward = overlap(divided.reduce, load.gradients, context,
+                       divided.largestReduce);
   double times = framework.addsUpParts ? double(load.microbatches) : 1;
   return times * (backward.exposed + backward.slowdown) +
          getGatherSeconds(divided.gather, load, context);
@@ -228,15 +249,18 @@ double planner::getDataSeconds(const StepLoad &load, const Context &context) {
   if (context.replicas() == 1)
     return seconds;
   int zero = context.configuration.zero;
-  double whole = load.parameters;
+  StepLoad rest = load;
   if (zero >= 2) {
     Divided divided = getDivided(load, context);
     seconds += zero >= 3 ? getShardedSeconds(divided, load, context)
                          : getReducedSeconds(divided, load, context);
-    whole -= divided.elements;
+    rest.parameters -= divided.elements;
+    // Beside the same work, one behind the other.
+    double taken = divided.reduce + (zero >= 3 ? divided.gatherBackward : 0);
+    rest.gradients = std::max(0.0, load.gradients - taken);
   }
-  if (whole > 0)
-    seconds += getBucketSeconds(whole, zero >= 1, load, context);
+  if (rest.parameters > 0)
+    seconds += getBucketSeconds(rest.parameters, zero >= 1, rest, context);
   return seconds;
 }
 

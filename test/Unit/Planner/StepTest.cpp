@@ -44,6 +44,7 @@ TEST(Step, ZeroExchangesParameterByParameter) {
   double gather = sum(CollectiveKind::AllGather, 2);
   double reduce = sum(CollectiveKind::ReduceScatter, 4);
   double microbatches = 48.0 / 4;
+  setting.training.framework.overlapsParts = false;
   auto seconds = [&](int zero) {
     setting.configuration.zero = zero;
     return setting.run().dataSeconds;
@@ -54,6 +55,28 @@ TEST(Step, ZeroExchangesParameterByParameter) {
   EXPECT_NEAR(seconds(3), expected, 1e-9 * expected);
   setting.training.framework.dividesParameters = false;
   EXPECT_LT(seconds(3), expected);
+}
+
+/// What the first layer needs and the last leaves has nothing beside it: of this
+/// model that is the table of embeddings.
+TEST(Step, ZeroHidesAllButTheLargestParameter) {
+  Setting setting;
+  setting.configuration.data = 4;
+  setting.configuration.zero = 3;
+  setting.shape.tied = false;
+  setting.shape.vocabulary = 256000;
+  auto exchange = [&](CollectiveKind kind, double bytes) {
+    double table = double(setting.shape.vocabulary) * setting.shape.hidden;
+    return collectiveSeconds(kind, table * bytes, {4, 4}, setting.cluster);
+  };
+  double alone = exchange(CollectiveKind::AllGather, 2) +
+                 exchange(CollectiveKind::ReduceScatter, 4);
+  double microbatches = 48.0 / 4;
+  double seconds = setting.run().dataSeconds;
+  EXPECT_GT(seconds, microbatches * alone);
+  EXPECT_LT(seconds, 2 * microbatches * alone);
+  setting.training.framework.overlapsParts = false;
+  EXPECT_GT(setting.run().dataSeconds, 1.2 * seconds);
 }
 
 /// 4,096 columns are none for three replicas: parameters stay whole.

@@ -50,6 +50,8 @@ private:
   LogicalResult compareSlot(int64_t rank, RankState &state,
                             nn::ParameterOp parameter, Slot slot,
                             const RankState::Stored &expected);
+  LogicalResult requireZeroPadding(const std::string &what,
+                                   const RankState::Stored &stored);
   void forEachPair(llvm::function_ref<void(const Term *, const Term *)> visit);
   const Term *findFirstStranger();
   /// The error is at the op to blame, or at `fallback` if none is known; `what`
@@ -255,6 +257,7 @@ const Term *Comparison::findFirstStranger() {
 ///    parameter, since a write to the wrong slot is the likely cause.
 /// 2. It is the claim's term.
 /// 3. It lies as the declaration says, which is how the next step reads it.
+/// 4. Its padding is zero, which the next step takes it for (Rules::makeLeaf).
 LogicalResult Comparison::compareSlot(int64_t rank, RankState &state,
                                       nn::ParameterOp parameter, Slot slot,
                                       const RankState::Stored &expected) {
@@ -286,12 +289,27 @@ LogicalResult Comparison::compareSlot(int64_t rank, RankState &state,
                 own.content.type.getShape() == declared.type.getShape();
   for (auto [dim, want] : llvm::zip(own.content.form.dims, declared.form.dims))
     isSame &= dim.uniform || dim.liesAs(want);
-  if (isSame)
-    return success();
-  return rules.report.wrong(locate(own))
-         << what << " lies otherwise than declared: it is "
-         << printLayout(own.content.form) << ", declared is "
-         << printLayout(declared.form);
+  if (!isSame)
+    return rules.report.wrong(locate(own))
+           << what << " lies otherwise than declared: it is "
+           << printLayout(own.content.form) << ", declared is "
+           << printLayout(declared.form);
+  // 4.
+  return requireZeroPadding(what, own);
+}
+
+LogicalResult Comparison::requireZeroPadding(const std::string &what,
+                                             const RankState::Stored &stored) {
+  const Content &own = stored.content;
+  for (auto [index, dim] : llvm::enumerate(own.form.dims)) {
+    int64_t extent = own.type.getDimSize(index);
+    if (dim.padding.is(0) || !isPadded(own.form, index, extent, rules.mesh))
+      continue;
+    rules.taken(locate(stored), dim.padding, 0)
+        << what << " is not zero in the padding of dimension " << index;
+    return failure();
+  }
+  return success();
 }
 
 /// Where it lies in files of weights.

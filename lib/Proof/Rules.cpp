@@ -180,7 +180,7 @@ LogicalResult Rules::addPartial(Operation *op, Form &form, const Dimension &dim,
 
 /// All blocks are equally large; where the extent does not divide, the last
 /// ones end in padding. It is taken for zeros, which parameters start with and
-/// which the update leaves alone (docs/Proof.md, "What is not").
+/// which each step leaves there, as the comparison shows.
 Content Rules::makeLeaf(StringRef name, RankedTensorType global,
                         ArrayRef<SmallVector<StringAttr>> axes) {
   Content content;

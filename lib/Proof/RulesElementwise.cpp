@@ -19,6 +19,7 @@
 #include "Rules.h"
 
 #include "plait/Interfaces/Padding.h"
+#include "plait/Plan/Scalars.h"
 
 #include "llvm/Support/SaveAndRestore.h"
 
@@ -59,6 +60,19 @@ FailureOr<Form> Rules::unify(Operation *op, Operands operands) {
   return form;
 }
 
+/// What the number is that an operand has in all elements along a dimension, or
+/// between the members of a pack. Of what the trainer sets the divisor's lower
+/// bound is known.
+static NumberRange getUniform(const Content &operand) {
+  const Term *term = operand.form.term;
+  if (term->isZero())
+    return NumberRange::exactly(0);
+  NumberRange range = getUnpadded(operand.type);
+  if (term->kind == Term::Leaf && term->name == "Epsilon")
+    range.low = plan::kLeastEpsilon;
+  return range;
+}
+
 /// What lies in the padding of the result follows from the arithmetic. What is
 /// not emitted for kernels adds.
 ///
@@ -77,7 +91,7 @@ void Rules::derivePadding(Operation *op, Operands operands, Form &form,
     SmallVector<NumberRange> ranges;
     for (const Content &operand : operands)
       ranges.push_back(operand.form.dims[dim].uniform
-                           ? getUnpadded(operand.type)
+                           ? getUniform(operand)
                            : operand.form.dims[dim].padding);
     NumberRange &padding = form.dims[dim].padding;
     bool isZero = !ranges.empty() && llvm::all_of(ranges, [](NumberRange own) {
@@ -463,8 +477,7 @@ FailureOr<Content> Rules::evaluatePacked(Operation *op, Operands operands,
   // 3. Gaps.
   SmallVector<NumberRange> gaps;
   for (const Content &operand : operands)
-    gaps.push_back(operand.pack ? operand.pack->gap
-                                : getUnpadded(operand.type));
+    gaps.push_back(operand.pack ? operand.pack->gap : getUniform(operand));
   auto fusable = dyn_cast<FusableOpInterface>(op);
   bool isZero =
       llvm::all_of(gaps, [](const NumberRange &gap) { return gap.is(0); });

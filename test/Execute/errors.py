@@ -452,6 +452,8 @@ def output_cases(runner: Runner) -> None:
         ("--grad-clip", "-1"),
         ("--beta1", "1.5"),
         ("--eps", "x"),
+        # The padding of parameters is divided by it.
+        ("--eps", "0"),
         ("--seed", "-3"),
         ("--token-type", "int8"),
         # Neither the largest seed that there is, nor 8, nor random weights.

@@ -133,10 +133,8 @@ def main() -> int:
         for index, (model, tp, split) in enumerate(CASES):
             suite.check(model, tp, split, "fp32", 1)
             # The variants take turns: what they change is not the padding.
-            if index % 2:
-                suite.check(model, tp, split, "recompute", 2)
-            else:
-                suite.check(model, tp, split, "bf16", 1)
+            variant = "recompute" if index % 2 else "bf16"
+            suite.check(model, tp, split, variant, 2)
     return report.finish()
 
 

@@ -14,6 +14,8 @@
 
 #include "Options.h"
 
+#include "plait/Plan/Scalars.h"
+
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -294,15 +296,19 @@ void addFileOptions(CLI::App &app, Options &options) {
   addCheckpointOptions(app, options);
 }
 
-// Not CLI::Range: it lets nan pass.
-const CLI::Validator positive(
-    [](std::string &text) {
-      double value = 0;
-      bool valid =
-          CLI::detail::lexical_cast(text, value) && value >= 0 && value <= 1e9;
-      return valid ? std::string() : "Value " + text + " not in range 0 to 1e9";
-    },
-    "in [0 - 1e9]");
+/// Not CLI::Range: it lets nan pass.
+CLI::Validator numberFrom(double least) {
+  std::string bound = CLI::detail::to_string(least);
+  auto check = [=](std::string &text) {
+    double value = 0;
+    bool valid = CLI::detail::lexical_cast(text, value) && value >= least &&
+                 value <= 1e9;
+    return valid ? std::string()
+                 : "Value " + text + " not in range " + bound + " to 1e9";
+  };
+  return CLI::Validator(check, "in [" + bound + " - 1e9]");
+}
+const CLI::Validator positive = numberFrom(0);
 /// A run without steps is a mistake; 2^40 of them cannot be meant.
 const CLI::Range stepCount(uint64_t(1), uint64_t(1) << 40);
 
@@ -334,7 +340,8 @@ void addTrainingOptions(CLI::App &app, runtime::TrainOptions &train) {
       ->check(fraction);
   app.add_option("--beta2", train.beta2, "Second decay of AdamW and Lion")
       ->check(fraction);
-  app.add_option("--eps", train.epsilon, "Epsilon of AdamW")->check(positive);
+  app.add_option("--eps", train.epsilon, "Epsilon of AdamW")
+      ->check(numberFrom(plan::kLeastEpsilon));
   app.add_option("--weight-decay", train.weightDecay,
                  "Weight decay; SGD: part of the gradient")
       ->check(positive);

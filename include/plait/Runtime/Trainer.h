@@ -60,7 +60,7 @@ struct TrainOptions {
   std::optional<uint64_t> decaySteps;
   double beta1 = 0.9;
   double beta2 = 0.999;
-  double epsilon = 1e-8;
+  double epsilon = 1e-8; // at least plan::kLeastEpsilon
   double weightDecay = 0.01;
   double gradClip = 1.0; // 0: no clipping
   NonFinitePolicy onNonFinite = NonFinitePolicy::Stop;

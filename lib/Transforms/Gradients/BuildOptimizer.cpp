@@ -21,7 +21,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "../Collectives/LowerReshard.h"
-#include "../Collectives/PaddingAnalysis.h"
 #include "../Sharding/FactorClasses.h"
 #include "ParameterUses.h"
 #include "Updates.h"
@@ -102,7 +101,6 @@ private:
   void count(NormPart &part, Unit &unit);
   Value squaredNorm();
   Value clipFactor(Value norm);
-  Value maskPadding(Value value, ParameterUse &use);
   void update(Unit &unit, Value gradientScale, UpdateRule &rule);
 
   ModuleOp module;
@@ -374,24 +372,8 @@ Value StepEnd::clipFactor(Value norm) {
 // Updates
 //===----------------------------------------------------------------------===//
 
-/// `value`, which an update has computed, with zeros in the padding.
-Value StepEnd::maskPadding(Value value, ParameterUse &use) {
-  Type type = dist::withSharding(use.getType(), use.getState());
-  // Derived from what the rule computes, dimension by dimension: what keeps its
-  // zeros gets no mask.
-  Value masked = value;
-  for (const Padding &padding : getPadding(mesh, type))
-    if (!deriveUpdatePadding(value, padding.dim).is(0))
-      masked = nn::MaskPaddingOp::create(
-          builder, nn.loc, value.getType(), masked, padding.dim,
-          nn::BeginAttr::get(builder.getContext(), padding.begin),
-          padding.limit, APFloat(0.0f));
-  return masked;
-}
-
 /// One unit: its gradient times the common factor, the rule's arithmetic, and
-/// everything stored again. Parameters in packs have no mask: those whose
-/// padding would not stay zero are updated alone.
+/// everything stored again. Nothing is masked: rules leave zeros in padding.
 void StepEnd::update(Unit &unit, Value gradientScale, UpdateRule &rule) {
   ParameterUse &use = unit.get();
   nn.loc = unit.getLoc();
@@ -401,11 +383,6 @@ void StepEnd::update(Unit &unit, Value gradientScale, UpdateRule &rule) {
   auto readOld = [&](Slot slot) { return read(unit, slot); };
   Update updated =
       rule.apply({shape, gradient, use.parameter.getDecay(), readOld});
-  if (!unit.pack) {
-    updated.value = maskPadding(updated.value, use);
-    for (Value &state : updated.state)
-      state = maskPadding(state, use);
-  }
   // Gathered as bf16, half of the bytes, by all that compute with it.
   Value copy;
   if (use.hasCopy)
@@ -443,8 +420,8 @@ LogicalResult StepEnd::buildReduce() {
 /// 1. Loss and number of tokens of the global batch.
 /// 2. The norm of the mean gradient, and the factor that clips it.
 /// 3. What is told of the step.
-/// 4. The update of every unit; members of a pack one by one where the
-///    optimizer would spoil their padding.
+/// 4. The update of every unit; members of a pack one by one where they come
+///    from the host.
 LogicalResult StepEnd::buildOptimizer() {
   beginFunction(ActionKind::Optimizer);
   // 1.
@@ -460,9 +437,8 @@ LogicalResult StepEnd::buildOptimizer() {
   // with the clipping, in one product, and the norm is the mean's.
   Value scale = nn.mul(clip, inverse);
   TrainingConfiguration configuration = getConfiguration(module);
-  const std::string &optimizer = configuration.optimizer;
   std::unique_ptr<UpdateRule> rule = createUpdateRule(
-      optimizer, nn, [&](StringRef name) { return step(name); });
+      configuration.optimizer, nn, [&](StringRef name) { return step(name); });
   // 3.
   nn::MetricOp::create(builder, nn.loc, loss, "Loss");
   nn::MetricOp::create(builder, nn.loc, norm, "GradNorm");
@@ -473,8 +449,7 @@ LogicalResult StepEnd::buildOptimizer() {
     // all that is alike on the rank, and no piece.
     bool isPiece =
         unit.isDivided() || !offloadsOptimizer(configuration.offload);
-    bool isWhole = isPiece && unit.get().isUpdatedInPack(mesh, optimizer);
-    if (!unit.pack || isWhole) {
+    if (!unit.pack || isPiece) {
       update(unit, scale, *rule);
       continue;
     }
@@ -493,18 +468,17 @@ LogicalResult StepEnd::buildOptimizer() {
 /// That members of packs can be treated as one follows from how packs are made,
 /// unless by hand.
 static LogicalResult checkMember(nn::PackOp pack, ParameterUse &first,
-                                 ParameterUse &use, dist::MeshOp mesh,
-                                 StringRef optimizer) {
+                                 ParameterUse &use, dist::MeshOp mesh) {
   int64_t rank = pack.getRank();
   StringRef name = use.parameter.getSymName();
   if (!use.isSplitOnce(mesh))
     return pack.emitOpError("has member @")
            << name << ", whose value, gradient and state are not split alike";
-  if (&use != &first && !endAlike(first, use, rank, mesh, optimizer))
+  if (&use != &first && !endAlike(first, use, rank, mesh))
     return pack.emitOpError("has members @")
            << first.parameter.getSymName() << " and @" << name
            << ", which are not reduced, counted and updated alike";
-  if (pack.getAxis() && !use.canDivide(*pack.getAxis(), mesh, optimizer))
+  if (pack.getAxis() && !use.canDivide(*pack.getAxis(), mesh))
     return pack.emitOpError("is divided over axis ")
            << pack.getAxisAttr() << ", but not all ranks along it can update @"
            << name << " by rows";
@@ -520,15 +494,13 @@ static FailureOr<SmallVector<Unit>> findUnits(ModuleOp module,
     if (int64_t(pack.getRank()) == rank)
       for (Attribute member : pack.getMembers())
         packs[member] = pack;
-  std::string optimizer = getConfiguration(module).optimizer;
   llvm::MapVector<Operation *, Unit> units; // by parameter or pack
   for (ParameterUse &use : uses.parameters) {
     auto symbol = FlatSymbolRefAttr::get(use.parameter.getSymNameAttr());
     Unit own{packs.lookup(symbol), {&use}};
     auto [entry, isNew] = units.insert({own.getOp(), own});
     Unit &unit = entry->second;
-    if (own.pack &&
-        failed(checkMember(own.pack, unit.get(), use, mesh, optimizer)))
+    if (own.pack && failed(checkMember(own.pack, unit.get(), use, mesh)))
       return failure();
     if (!isNew)
       unit.members.push_back(&use);

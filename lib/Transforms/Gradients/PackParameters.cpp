@@ -10,9 +10,8 @@
 // so that it is written once, for all of them.
 //
 // The gaps between them hold zeros from the start of a run, and nothing writes
-// to those of gradients; AdamW leaves zeros of zeros. (Where its epsilon is 0,
-// the gaps of values become 0 / 0, which no kernel but the update reads.) So do
-// the paddings of the parameters themselves: see PaddingAnalysis.h.
+// to those of gradients; updates leave zeros of zeros (Updates.h). So do the
+// paddings of the parameters themselves: see PaddingAnalysis.h.
 //
 // A divided pack (Rajbhandari et al. 2020, ZeRO 1) has a rank reduce, count and
 // update only its own rows, which is as much communication: a ring sums up as
@@ -87,7 +86,7 @@ struct PackParametersPass
   }
 
   bool isDivided(Members members) {
-    return parts > 1 && members.front()->canDivide(kDataAxis, mesh, optimizer);
+    return parts > 1 && members.front()->canDivide(kDataAxis, mesh);
   }
 
   /// The parameters of `rank` to which the same is done, together.
@@ -102,7 +101,7 @@ struct PackParametersPass
       // endAlike() is transitive, so that the first member stands for all.
       // There are few groups, so that searching them takes no time.
       auto group = llvm::find_if(groups, [&](const auto &group) {
-        return endAlike(*group.front(), use, rank, mesh, optimizer);
+        return endAlike(*group.front(), use, rank, mesh);
       });
       if (group == groups.end())
         groups.push_back({&use});
@@ -197,7 +196,6 @@ struct PackParametersPass
     FailureOr<ParameterUses> uses = ParameterUses::find(module);
     if (failed(uses))
       return signalPassFailure();
-    optimizer = configuration.optimizer;
     parts = configuration.zero ? mesh.getAxisSize(kDataAxis) : 1;
     rounds = !getReducedType(module).isF32();
     SymbolTable symbols(module);
@@ -206,7 +204,6 @@ struct PackParametersPass
   }
 
   dist::MeshOp mesh;
-  std::string optimizer;
   int64_t parts; // that packs are divided into, if at all
   bool rounds;   // before gradients are summed
 };

@@ -12,9 +12,7 @@
 
 #include "ParameterUses.h"
 
-#include "../Collectives/PaddingAnalysis.h"
 #include "../Sharding/FactorClasses.h"
-#include "Updates.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Transforms/StageFunctions.h"
 
@@ -78,22 +76,13 @@ SmallVector<StringAttr> ParameterUse::getSplitAxes(MeshOp mesh) {
   return all;
 }
 
-/// A pack is updated as one row of numbers, in which padding cannot be told
-/// from the rest: there is none, or the update keeps its zeros.
-bool ParameterUse::isUpdatedInPack(MeshOp mesh, StringRef optimizer) {
-  Type type = dist::withSharding(getType(), getState());
-  return getPadding(mesh, type).empty() ||
-         keepsPadding(parameter.getContext(), optimizer, parameter.getDecay());
-}
-
 /// Whether the ranks along `axis` can share the update: every rank of the
 /// pipeline reduces the gradient over it, and nobody reads the master value.
-bool ParameterUse::canDivide(StringRef axis, MeshOp mesh, StringRef optimizer) {
+bool ParameterUse::canDivide(StringRef axis, MeshOp mesh) {
   auto isReduced = [&](const auto &gradient) {
     return llvm::is_contained(getReducedAxes(mesh, gradient.first), axis);
   };
-  return isTrained() && !valueIsRead && llvm::all_of(gradients, isReduced) &&
-         isUpdatedInPack(mesh, optimizer);
+  return isTrained() && !valueIsRead && llvm::all_of(gradients, isReduced);
 }
 
 /// Groups compare with their first member alone, so that this has to be
@@ -101,7 +90,7 @@ bool ParameterUse::canDivide(StringRef axis, MeshOp mesh, StringRef optimizer) {
 /// is like no other. For frozen ones the end of a step does nothing: they need
 /// only agree in whether there is a copy.
 bool plait::endAlike(ParameterUse &a, ParameterUse &b, int64_t rank,
-                     MeshOp mesh, StringRef optimizer) {
+                     MeshOp mesh) {
   bool isTrained = a.gradients.count(rank);
   if (b.gradients.count(rank) != isTrained || a.hasCopy != b.hasCopy ||
       a.valueIsRead != b.valueIsRead)
@@ -113,9 +102,7 @@ bool plait::endAlike(ParameterUse &a, ParameterUse &b, int64_t rank,
   return a.gradients.size() == 1 && b.gradients.size() == 1 &&
          a.parameter.getDecay() == b.parameter.getDecay() &&
          a.getReducedAxes(mesh, rank) == b.getReducedAxes(mesh, rank) &&
-         a.getSplitAxes(mesh) == b.getSplitAxes(mesh) &&
-         a.isUpdatedInPack(mesh, optimizer) ==
-             b.isUpdatedInPack(mesh, optimizer);
+         a.getSplitAxes(mesh) == b.getSplitAxes(mesh);
 }
 
 //===----------------------------------------------------------------------===//

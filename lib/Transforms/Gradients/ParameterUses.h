@@ -66,14 +66,10 @@ struct ParameterUse {
   /// The axes that it is split over where it is updated. Axes of one rank are
   /// in neither list.
   llvm::SmallVector<mlir::StringAttr> getSplitAxes(dist::MeshOp mesh);
-  /// Whether one update may take it with what lies beside it: it has no
-  /// padding, or `optimizer` leaves zeros there.
-  bool isUpdatedInPack(dist::MeshOp mesh, llvm::StringRef optimizer);
   /// Whether the ranks along `axis` may each update some rows of its pack: all
   /// that hold it add its gradient up over the axis, and read nothing of what
   /// is divided.
-  bool canDivide(llvm::StringRef axis, dist::MeshOp mesh,
-                 llvm::StringRef optimizer);
+  bool canDivide(llvm::StringRef axis, dist::MeshOp mesh);
 };
 
 /// The element type in which ranks sum gradients up.
@@ -90,8 +86,8 @@ mlir::Value moveGradient(mlir::OpBuilder &builder, mlir::Value primal,
                          mlir::Value gradient, dist::ShardingAttr sharding);
 
 /// Whether `rank` reduces, counts and updates both in the same way.
-bool endAlike(ParameterUse &a, ParameterUse &b, int64_t rank, dist::MeshOp mesh,
-              llvm::StringRef optimizer);
+bool endAlike(ParameterUse &a, ParameterUse &b, int64_t rank,
+              dist::MeshOp mesh);
 
 struct ParameterUses {
   std::vector<ParameterUse> parameters; // in the order of the module

@@ -5,9 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The arithmetic of AdamW, SGD and Lion as ops on one parameter, and whether it
-// leaves zeros in padding. BuildOptimizer.cpp decides what the parameters are
-// and where state lies.
+// The arithmetic of AdamW, SGD and Lion as ops on one parameter.
+// BuildOptimizer.cpp decides what the parameters are and where state lies.
 //
 // A rule creates its factors once, for all parameters; apply() writes the ops
 // of one parameter, which fuse into one kernel that reads each slot once. No
@@ -17,8 +16,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "Updates.h"
-
-#include "plait/Interfaces/Padding.h"
 
 #include "llvm/ADT/StringSwitch.h"
 
@@ -190,50 +187,4 @@ std::unique_ptr<UpdateRule> plait::createUpdateRule(StringRef optimizer,
                       .Default(nullptr);
   // The names have been checked by the caller: there is no other.
   return chosen(nn, readScalar);
-}
-
-//===----------------------------------------------------------------------===//
-// Padding
-//===----------------------------------------------------------------------===//
-
-/// Recurses from `result` to what the rule reads. An update is elementwise, so
-/// that dimension `dim` is the same in every tensor of the parameter's shape.
-NumberRange plait::deriveUpdatePadding(Value result, int64_t dim) {
-  if (cast<RankedTensorType>(result.getType()).getRank() == 0)
-    return getUnpadded(result.getType());
-  auto op = result.getDefiningOp<ShardableOpInterface>();
-  // What is read has zeros there, and what only moves it keeps them.
-  if (!op)
-    return NumberRange::exactly(0);
-  // Nothing is remembered: an update is so few ops that deriving some of them
-  // twice costs nothing.
-  SmallVector<NumberRange> operands;
-  for (Value operand : op->getOperands())
-    operands.push_back(deriveUpdatePadding(operand, dim));
-  return derivePadding(op, op.getFactorRule().results[0][dim], operands)[0];
-}
-
-/// Builds the update of a parameter of one element in a block of its own, so
-/// that the rule itself is asked and not a table beside it.
-bool plait::keepsPadding(MLIRContext *context, StringRef optimizer,
-                         bool decays) {
-  Block scratch;
-  OpBuilder builder(context);
-  builder.setInsertionPointToEnd(&scratch);
-  NNBuilder nn(builder, builder.getUnknownLoc());
-  auto type = RankedTensorType::get({1}, builder.getF32Type());
-  auto readScalar = [&](StringRef name) -> Value {
-    return nn::StepScalarOp::create(
-        builder, nn.loc, RankedTensorType::get({}, builder.getF32Type()), name);
-  };
-  auto read = [&](Slot slot) -> Value {
-    return nn::ReadOp::create(builder, nn.loc, type, "parameter", slot);
-  };
-  auto rule = createUpdateRule(optimizer, nn, readScalar);
-  Update update =
-      rule->apply({type.getShape(), read(Slot::Gradient), decays, read});
-  auto isZero = [](Value result) {
-    return deriveUpdatePadding(result, 0).is(0);
-  };
-  return isZero(update.value) && llvm::all_of(update.state, isZero);
 }

@@ -9,7 +9,6 @@
 #define PLAIT_LIB_TRANSFORMS_GRADIENTS_UPDATES_H
 
 #include "plait/Dialect/NN/IR/NNBuilder.h"
-#include "plait/Interfaces/NumberRange.h"
 
 #include <memory>
 
@@ -32,7 +31,10 @@ struct Update {
 };
 
 /// An optimizer in nn ops: elementwise, so that parameters can be updated
-/// together, in pieces of any size.
+/// together, in pieces of any size. Where value, gradient and state are zero it
+/// leaves zeros, since padding is updated with the rest: the proof refuses one
+/// that does not (lib/Proof/Compare.cpp). Divisors are kept from zero by
+/// Epsilon (plait/Plan/Scalars.h).
 class UpdateRule {
 public:
   virtual ~UpdateRule() = default;
@@ -45,15 +47,6 @@ public:
 std::unique_ptr<UpdateRule>
 createUpdateRule(llvm::StringRef optimizer, nn::NNBuilder &nn,
                  llvm::function_ref<mlir::Value(llvm::StringRef)> readScalar);
-
-/// What the elements along `dim` of `result`, which a rule has computed, are
-/// where value, gradient and state are zero, as they are in padding.
-NumberRange deriveUpdatePadding(mlir::Value result, int64_t dim);
-
-/// Whether `optimizer` leaves zeros in all padding: derived from what it
-/// computes. AdamW divides by epsilon there, which may be zero.
-bool keepsPadding(mlir::MLIRContext *context, llvm::StringRef optimizer,
-                  bool decays);
 
 } // namespace plait
 

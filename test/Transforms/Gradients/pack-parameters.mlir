@@ -1,5 +1,4 @@
 // RUN: plait-opt %s --nn-pack-parameters --nn-build-optimizer -split-input-file | FileCheck %s
-// RUN: plait-opt %s --plait-configure=optimizer=sgd --nn-pack-parameters --nn-build-optimizer -split-input-file | FileCheck %s --check-prefix=SGD
 // RUN: plait-opt %s --plait-configure=global-batch=2 --nn-pack-parameters --nn-build-optimizer --dist-partition --canonicalize --cse --pipe-schedule --plan-form-clusters --plan-place-buffers -split-input-file | FileCheck %s --check-prefix=PLACE
 
 // @a, @b and @d are reduced, counted and updated alike, and @d lies behind @c in
@@ -182,11 +181,9 @@ func.func @backward_1() attributes {pipe.function = #pipe.function<backward, 1>}
 // -----
 
 // A block of @padded, 7 of 15 elements on the second rank of tp, ends in padding,
-// in which AdamW divides by epsilon: its update stays its own, masked, and only
-// what comes before it is done for the pack. Of SGD zeros come from zeros, so that
-// it is updated as @split is. Both are counted in a sum of their own, which is one
-// over tp in the end. @scattered has its state elsewhere than its value: it has
-// no pack.
+// in which updates make zeros of zeros: it is reduced and updated as @split is.
+// Both are counted in a sum of their own, which is one over tp in the end.
+// @scattered has its state elsewhere than its value: it has no pack.
 #v = #dist.sharding<@mesh, [{}]>
 #tp = #dist.sharding<@mesh, [{"tp"}]>
 #dp = #dist.sharding<@mesh, [{"dp"}]>
@@ -200,12 +197,9 @@ nn.parameter @whole : tensor<8xf32> init<mean = 0.0, std = 0.02> sharding #v
 nn.parameter @scattered : tensor<8xf32> init<mean = 0.0, std = 0.02> sharding #v state #dp
 nn.accumulator @loss_sum : tensor<f32>
 nn.accumulator @token_count : tensor<f32>
-// CHECK: nn.pack @pack0.0 rank 0 [@padded] at [0]
-// CHECK: nn.pack @pack0.1 rank 0 [@split] at [0]
-// CHECK: nn.pack @pack0.2 rank 0 [@whole] at [0]
+// CHECK: nn.pack @pack0.0 rank 0 [@padded, @split] at [0, 32]
+// CHECK: nn.pack @pack0.1 rank 0 [@whole] at [0]
 // CHECK-NOT: nn.pack
-// SGD: nn.pack @pack0.0 rank 0 [@padded, @split] at [0, 32]
-// SGD: nn.pack @pack0.1 rank 0 [@whole] at [0]
 func.func @forward_0() attributes {pipe.function = #pipe.function<forward, 0>} {
   %one = nn.fill 1.0 : tensor<f32, #s>
   nn.accumulate %one to @loss_sum value : tensor<f32, #s>
@@ -225,27 +219,22 @@ func.func @backward_0(%p: tensor<15xf32, #dtp> {pipe.port = #pipe.port<input 0>}
 // CHECK-NOT: nn.write {{.*}} to @scattered
 // CHECK-LABEL: func.func @optimizer_0()
 // CHECK: nn.read @pack0.0 gradient
+// CHECK: nn.reduce
+// CHECK: %[[T:.*]] = nn.reduce {{.*}} -> tensor<f32>
 // CHECK: nn.read @pack0.1 gradient
-// CHECK: %[[T:.*]] = nn.add
-// CHECK: nn.read @pack0.2 gradient
 // CHECK: nn.read @scattered gradient : tensor<4xf32>
 // CHECK: dist.all_reduce %[[T]] on @mesh["tp"]
 // CHECK: nn.add
 // CHECK: dist.all_reduce {{.*}}"dp"
 // CHECK: nn.add
 // CHECK-NEXT: nn.sqrt
-// CHECK: nn.read @padded value : tensor<8xf32>
-// CHECK: %[[N:.*]] = nn.sub
-// CHECK-NEXT: %[[K:.*]] = nn.mask_padding %[[N]] dim 0 begin<"tp" * 8> limit 15 by 0.0{{.*}} : tensor<8xf32>
-// CHECK-NEXT: nn.write %[[K]] to @padded value : tensor<8xf32>
 // CHECK-NOT: nn.mask_padding
+// CHECK: nn.write {{.*}} to @pack0.0 value
 // CHECK: nn.write {{.*}} to @pack0.1 value
-// CHECK: nn.write {{.*}} to @pack0.2 value
 // CHECK: nn.read @scattered value : tensor<8xf32>
 // CHECK-NEXT: dist.slice
 // CHECK: dist.all_gather {{.*}} : tensor<4xf32> -> tensor<8xf32>
 // CHECK-NEXT: nn.write {{.*}} to @scattered value : tensor<8xf32>
-// SGD-NOT: nn.mask_padding
 
 // -----
 

@@ -100,18 +100,27 @@ bool verifyBuffer(std::span<const uint8_t> payload) {
 } // namespace
 
 /// Building goes in the order of the schema, so that the same plan gives the
-/// same bytes.
-std::vector<uint8_t> plan::packPlan(const fb::PlanT &plan) {
-  flatbuffers::FlatBufferBuilder builder(1 << 20);
+/// same bytes. A builder that grows copies what it has, so that it begins with
+/// room for what may be large.
+static flatbuffers::FlatBufferBuilder build(const fb::PlanT &plan) {
+  size_t room = (1 << 20) + plan.reference.size();
+  for (const auto &data : plan.data)
+    room += data->bytes.size();
+  flatbuffers::FlatBufferBuilder builder(room);
   builder.Finish(fb::Plan::Pack(builder, &plan));
+  return builder;
+}
+
+std::vector<uint8_t> plan::packPlan(const fb::PlanT &plan) {
+  flatbuffers::FlatBufferBuilder builder = build(plan);
   return {builder.GetBufferPointer(),
           builder.GetBufferPointer() + builder.GetSize()};
 }
 
 /// Of the payload that would be written.
 uint64_t plan::hashPlan(const fb::PlanT &plan) {
-  std::vector<uint8_t> bytes = packPlan(plan);
-  return XXH3_64bits(bytes.data(), bytes.size());
+  flatbuffers::FlatBufferBuilder builder = build(plan);
+  return XXH3_64bits(builder.GetBufferPointer(), builder.GetSize());
 }
 
 /// Unpacks and packs again; `plan` may be one that was read.

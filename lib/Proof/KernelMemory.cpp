@@ -47,9 +47,13 @@ static constexpr size_t kPages = 251;
 /// one round for all shifts.
 static constexpr size_t kShiftPages = 8;
 
-/// What is mapped at once: what one page table spans, so that it can be moved
-/// as a whole.
-static constexpr size_t kWindow = 1 << 21;
+/// What is mapped at once: what two page tables span, so that they can be moved
+/// as a whole. Larger ones are moved less often, and take more faults until all
+/// their pages are mapped for the first time.
+static constexpr size_t kWindow = 1 << 22;
+
+/// So many windows later one is no longer used, or it is mapped again.
+static constexpr uint64_t kInUse = 4;
 
 /// The sizes of regions are powers of two from 1 GiB on, with such exponents:
 /// few, so that tensors share them.
@@ -203,23 +207,30 @@ bool DrawnPages::map(const char *address) {
   return false;
 }
 
-/// Moves the oldest window of this shift, once there are enough of them. Where
-/// it was the addresses stay taken, so that nothing else gets there.
+/// Moves the oldest window of this shift; as long as that may be in use, a new
+/// one is mapped, up to as many as there is place for. Where it was the
+/// addresses stay taken, so that nothing else gets there.
 bool DrawnPages::map(File &file, unsigned shift, char *place) {
-  Ring &ring = file.rings[shift];
-  if (llvm::is_contained(ring.windows, place))
-    return false;
-  char *&oldest = ring.windows[ring.next];
-  ring.next = (ring.next + 1) % ring.windows.size();
-  void *found = oldest ? mremap(oldest, kWindow, kWindow,
-                                MREMAP_MAYMOVE | MREMAP_FIXED, place)
-                       : mmap(place, kWindow, PROT_READ, MAP_SHARED | MAP_FIXED,
-                              file.descriptor, shift * kShiftPages * getPage());
-  bool isThere =
-      found != MAP_FAILED &&
-      (!oldest || reserveAddresses(oldest, kWindow, MAP_FIXED) != MAP_FAILED);
-  oldest = place;
-  return isThere;
+  Window *oldest = nullptr, *unused = nullptr;
+  for (Window &window : file.windows[shift]) {
+    if (window.place == place)
+      return false;
+    if (!window.place)
+      unused = &window;
+    else if (!oldest || window.time < oldest->time)
+      oldest = &window;
+  }
+  ++file.time;
+  if (unused && (!oldest || file.time - oldest->time <= kInUse)) {
+    *unused = {place, file.time};
+    return mmap(place, kWindow, PROT_READ, MAP_SHARED | MAP_FIXED,
+                file.descriptor, shift * kShiftPages * getPage()) != MAP_FAILED;
+  }
+  char *before = std::exchange(oldest->place, place);
+  oldest->time = file.time;
+  return mremap(before, kWindow, kWindow, MREMAP_MAYMOVE | MREMAP_FIXED,
+                place) != MAP_FAILED &&
+         reserveAddresses(before, kWindow, MAP_FIXED) != MAP_FAILED;
 }
 
 /// What nobody serves is left to the system: the access is repeated, and ends

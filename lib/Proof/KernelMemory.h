@@ -76,10 +76,10 @@ public:
   void serve();
 
 private:
-  /// The windows that are mapped with the same numbers, the oldest at `next`.
-  struct Ring {
-    std::array<char *, 4> windows{};
-    unsigned next = 0;
+  /// Where numbers are mapped, and since when. Null: nowhere.
+  struct Window {
+    char *place = nullptr;
+    uint64_t time = 0;
   };
   /// Numbers move on with windows, so that a stride of a power of two does not
   /// see the same ones; a prime, for the same reason.
@@ -87,7 +87,9 @@ private:
   struct File {
     int descriptor = -1;
     std::vector<char> round; // a prime number of pages: rows do not repeat
-    std::array<Ring, kShifts> rings;
+    /// By shift: those of one have the same numbers.
+    std::array<std::array<Window, 4>, kShifts> windows;
+    uint64_t time = 0; // how many were mapped or moved
   };
   using Kind = std::array<bool, 2>; // half, positive
   static unsigned getShift(size_t window, unsigned number) {

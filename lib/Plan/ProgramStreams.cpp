@@ -68,6 +68,7 @@ private:
     case fb::ActionKind::BackwardWeight:
     case fb::ActionKind::Reduce:
     case fb::ActionKind::Optimizer:
+    case fb::ActionKind::Gather:
       return addCall(action);
     }
   }
@@ -238,7 +239,8 @@ static void placeBetweenCollectives(std::vector<uint32_t> &streams,
 void plan::placeKernels(StreamChoice &choice, const fb::Program &program) {
   for (uint32_t i = 0; i < length(program.actions()); ++i)
     if (const fb::Action &action = *program.actions()->Get(i);
-        action.kind() == fb::ActionKind::Reduce)
+        action.kind() == fb::ActionKind::Reduce ||
+        action.kind() == fb::ActionKind::Gather)
       placeBetweenCollectives(choice.steps[action.function()],
                               *program.functions()->Get(action.function()));
 }

@@ -243,6 +243,7 @@ Result<bool> Walker::pass(uint32_t index) {
   case fb::ActionKind::BackwardWeight:
   case fb::ActionKind::Reduce:
   case fb::ActionKind::Optimizer:
+  case fb::ActionKind::Gather:
     break;
   }
   return enter(index);

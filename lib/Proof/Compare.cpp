@@ -52,6 +52,12 @@ private:
                             const RankState::Stored &expected);
   LogicalResult requireZeroPadding(const std::string &what,
                                    const RankState::Stored &stored);
+  LogicalResult compareGathered(int64_t rank, RankState &state,
+                                nn::ParameterOp parameter,
+                                const RankState::Stored &own);
+  LogicalResult compareLayout(const std::string &what, RankState &state,
+                              nn::ParameterOp parameter, Slot slot,
+                              const RankState::Stored &own);
   void forEachPair(llvm::function_ref<void(const Term *, const Term *)> visit);
   const Term *findFirstStranger();
   /// The error is at the op to blame, or at `fallback` if none is known; `what`
@@ -282,8 +288,34 @@ LogicalResult Comparison::compareSlot(int64_t rank, RankState &state,
   if (failed(compareTerms(what, locate(own), own.content.form.term,
                           expected.content.form.term)))
     return failure();
-  // 3. Along a uniform dimension all elements are equal, so any slice is as
-  //    good as the declared one.
+  // 3.
+  return compareLayout(what, state, parameter, slot, own);
+}
+
+/// What a gather writes has to be what any step begins with: the value,
+/// rounded. So it is what the claim computes with, as that rounds the value at
+/// the end of each step.
+LogicalResult Comparison::compareGathered(int64_t rank, RankState &state,
+                                          nn::ParameterOp parameter,
+                                          const RankState::Stored &own) {
+  std::string what =
+      ("the copy of @" + parameter.getSymName() + " on stage " + Twine(rank))
+          .str();
+  Type element = own.content.type.getElementType();
+  Content value = state.getInitial(parameter, Slot::Value);
+  const Term *expected =
+      rules.terms.cast(value.form.asArgument(), TypeAttr::get(element)).term;
+  if (failed(compareTerms(what, locate(own), own.content.form.term, expected)))
+    return failure();
+  return compareLayout(what, state, parameter, Slot::Compute, own);
+}
+
+/// Along a uniform dimension all elements are equal, so any slice is as good as
+/// the declared one.
+LogicalResult Comparison::compareLayout(const std::string &what,
+                                        RankState &state,
+                                        nn::ParameterOp parameter, Slot slot,
+                                        const RankState::Stored &own) {
   Content declared = state.getInitial(parameter, slot);
   bool isSame = !own.content.form.isPartial() &&
                 own.content.type.getShape() == declared.type.getShape();
@@ -340,14 +372,21 @@ LogicalResult Comparison::compareOrigins() {
 }
 
 /// In both directions: all that the claim writes of the rank's parameters is
-/// written (1), and nothing else is (2). Every rank reports each metric of the
-/// claim, and each as a whole (3).
+/// written (1), and nothing else is (2). A copy that is gathered at the
+/// beginning (0) is not written at the end. Every rank reports each metric of
+/// the claim, and each as a whole (3).
 LogicalResult Comparison::compareRank(int64_t rank, RankState &state) {
+  // 0.
+  for (auto &[name, own] : state.getGathered())
+    if (failed(compareGathered(rank, state,
+                               plan.getSymbols().findParameter(name), own)))
+      return failure();
   // 1.
   for (auto &[key, expected] : claim.getWritten()) {
     nn::ParameterOp parameter = plan.getSymbols().findParameter(key.first);
     if (!outlivesStep(key.second) || !parameter ||
-        !state.getTouched().contains(key.first))
+        !state.getTouched().contains(key.first) ||
+        (key.second == Slot::Compute && state.getGathered().count(key.first)))
       continue;
     if (failed(compareSlot(rank, state, parameter, key.second, expected)))
       return failure();

@@ -126,6 +126,8 @@ private:
   LogicalResult advance(Rank &rank, bool &moved);
   LogicalResult transfer(Rank &rank, plan::ActionOp action, bool &waits);
   LogicalResult call(Rank &rank, plan::ActionOp action);
+  LogicalResult beginStep(Rank &rank, plan::ActionOp action);
+  bool hasGather(Rank &rank);
   LogicalResult endStep(Rank &rank, plan::ActionOp action);
   FailureOr<Buffer *> use(Rank &rank, plan::ActionOp action, Attribute name);
   LogicalResult checkStanding(Rank &rank);
@@ -400,8 +402,25 @@ LogicalResult Programs::endStep(Rank &rank, plan::ActionOp action) {
   return checkAllCalled(rank);
 }
 
-/// Reduce and optimizer functions belong to a rank, all others to a stage,
-/// hence `index`.
+/// Before all that computes with what is gathered.
+LogicalResult Programs::beginStep(Rank &rank, plan::ActionOp action) {
+  if (rank.next == 0)
+    return success();
+  return report.wrong(action) << "gathers parameters after action 0 has begun "
+                                 "to compute";
+}
+
+/// Whether there is something that a step of `rank` has to begin with.
+bool Programs::hasGather(Rank &rank) {
+  return llvm::any_of(callees, [&](const auto &named) {
+    pipe::FunctionAttr own = named.second.own;
+    return own.getAction() == ActionKind::Gather &&
+           own.getIndex() == int64_t(rank.program.getRank());
+  });
+}
+
+/// Gather, reduce and optimizer functions belong to a rank, all others to a
+/// stage, hence `index`.
 LogicalResult Programs::call(Rank &rank, plan::ActionOp action) {
   const Callee *known = callees.find(action.getCalleeAttr().getAttr());
   int64_t index = action.getStage() ? int64_t(*action.getStage())
@@ -414,9 +433,11 @@ LogicalResult Programs::call(Rank &rank, plan::ActionOp action) {
   const Callee &callee = *known;
   if (failed(checkSlots(rank, action, callee)))
     return failure();
-  if (callee.own.endsStep())
-    return failed(overwrite(rank, action, callee)) ? failure()
-                                                   : endStep(rank, action);
+  if (callee.own.isOfRank())
+    return failure(failed(overwrite(rank, action, callee)) ||
+                   failed(action.getKind() == ActionKind::Gather
+                              ? beginStep(rank, action)
+                              : endStep(rank, action)));
   if (!rank.ended.empty())
     return report.wrong(action) << "comes after the end of the step";
   int64_t microbatch = *action.getMicrobatch();
@@ -494,7 +515,7 @@ LogicalResult Programs::checkAllCalled(Rank &rank) {
   auto placement =
       module->getAttrOfType<pipe::PlacementAttr>(pipe::kPlacementAttr);
   for (auto &[name, callee] : callees) {
-    if (callee.own.endsStep())
+    if (callee.own.isOfRank())
       continue;
     int64_t stage = callee.own.getIndex();
     int64_t holder = placement ? placement.getRank(stage) : stage;
@@ -548,6 +569,9 @@ LogicalResult Programs::run() {
       if (!rank.ended.count(kind))
         return report.wrong(rank.program)
                << "never does " << pipe::stringifyActionKind(kind);
+    if (hasGather(rank) && rank.actions.front().getKind() != ActionKind::Gather)
+      return report.wrong(rank.program)
+             << "never gathers the parameters that it computes with";
     if (failed(checkStanding(rank)))
       return failure();
   }

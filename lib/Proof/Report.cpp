@@ -51,7 +51,7 @@ static Operation *findReturn(ModuleOp module, pipe::PortAttr port,
   auto [kind, source] = findMaker(port.getKind(), stage);
   for (auto function : module.getOps<func::FuncOp>()) {
     auto own = function->getAttrOfType<pipe::FunctionAttr>(pipe::kFunctionAttr);
-    if (!own || own.endsStep() || own.getIndex() != source)
+    if (!own || own.isOfRank() || own.getIndex() != source)
       continue;
     for (unsigned i = 0; i < function.getNumResults(); ++i) {
       auto result =

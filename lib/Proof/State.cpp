@@ -140,14 +140,31 @@ LogicalResult RankState::store(SlotOpInterface op, nn::ParameterOp parameter,
                                Stored value) {
   touched.insert(parameter.getSymName());
   Stored &slot = getStored(parameter.getSymName(), op.getSlot());
-  if (outlivesStep(op.getSlot()) && slot.writer) {
+  Operation *first = slot.writer;
+  auto copy = gathered.find(parameter.getSymName());
+  if (op.getSlot() == Slot::Compute && copy != gathered.end())
+    first = copy->second.writer;
+  if (outlivesStep(op.getSlot()) && first) {
     InFlightDiagnostic diag = rules.report.wrong(op);
     diag << "writes " << getLeafName(op.getSymbol(), op.getSlot())
          << " a second time";
-    diag.attachNote(slot.writer->getLoc()) << "here is the first one";
+    diag.attachNote(first->getLoc()) << "here is the first one";
     return diag;
   }
   slot = std::move(value);
+  return success();
+}
+
+LogicalResult RankState::endGather() {
+  for (auto &[key, own] : stored) {
+    if (key.second != Slot::Compute)
+      return rules.report.wrong(own.writer)
+             << "writes " << getLeafName(key.first, key.second)
+             << " where the step begins";
+    gathered[key.first] = std::move(own);
+  }
+  known.clear();
+  stored.clear();
   return success();
 }
 

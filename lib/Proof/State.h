@@ -42,7 +42,7 @@ public:
   }
   /// The rank of the pipeline that executes a function.
   int64_t getRank(pipe::FunctionAttr function) const {
-    return placement && !function.endsStep()
+    return placement && !function.isOfRank()
                ? placement.getRank(function.getIndex())
                : function.getIndex();
   }
@@ -96,6 +96,14 @@ public:
   const llvm::SetVector<llvm::StringRef> &getTouched() const { return touched; }
   std::map<std::string, Stored> metrics;
 
+  /// Ends the gather that begins a step, which may have written nothing but
+  /// copies to compute with. They are again what every step begins with, and
+  /// what was written is kept to be held against that.
+  llvm::LogicalResult endGather();
+  const std::map<llvm::StringRef, Stored> &getGathered() const {
+    return gathered;
+  }
+
   /// What a slot holds when a step begins.
   Content getInitial(nn::ParameterOp parameter, nn::Slot slot);
 
@@ -115,7 +123,8 @@ private:
   const Symbols &symbols;
   int64_t rank; // of the pipeline
   std::map<Key, Stored> stored;
-  llvm::DenseMap<Key, Stored *> known; // the same, to find them soon
+  llvm::DenseMap<Key, Stored *> known;        // the same, to find them soon
+  std::map<llvm::StringRef, Stored> gathered; // by parameter
   llvm::SetVector<llvm::StringRef> touched;
 };
 

@@ -8,10 +8,11 @@
 // Step::interpret() goes through a step in the order of its data, not of a
 // schedule:
 // 1. It finds the functions, by what they do and for which stage.
-// 2. It interprets the forward functions from the first stage to the last, and
+// 2. It interprets what begins the step on each rank: a gather, if any.
+// 3. It interprets the forward functions from the first stage to the last, and
 //    the backward ones from the last to the first. Each is interpreted once,
 //    with what the ports of its neighbours have given.
-// 3. It interprets the end of the step on all ranks at once (StepEnd.cpp).
+// 4. It interprets the end of the step on all ranks at once (StepEnd.cpp).
 // It takes one rule for each op of the module.
 //
 //===----------------------------------------------------------------------===//
@@ -303,6 +304,27 @@ LogicalResult Step::call(func::FuncOp function) {
   return success();
 }
 
+/// By itself on each rank: other stages are at no known point then.
+LogicalResult Step::interpretBegin() {
+  for (auto [index, state] : llvm::enumerate(ranks)) {
+    auto function = functions.lookup(pipe::FunctionAttr::get(
+        module.getContext(), ActionKind::Gather, index));
+    if (!function)
+      continue;
+    Interpreter interpreter(rules, state);
+    for (Operation &op : function.getBody().front().without_terminator()) {
+      if (crossesPipeline(&op) || nn::getSlotAccess(&op) == nn::SlotAccess::Add)
+        return rules.report.wrong(&op)
+               << "the step is at its beginning, where copies are gathered";
+      if (failed(interpreter.run(&op)))
+        return failure();
+    }
+    if (failed(state.endGather()))
+      return failure();
+  }
+  return success();
+}
+
 /// A schedule may split the backward pass into that of inputs and that of
 /// weights, which comes after; a stage has the one function or the two.
 LogicalResult Step::interpretStages() {
@@ -324,7 +346,8 @@ LogicalResult Step::interpretStages() {
 
 /// As in the file's description. Nothing is known of the state after a failure.
 LogicalResult Step::interpret() {
-  if (failed(findFunctions()) || failed(interpretStages()))
+  if (failed(findFunctions()) || failed(interpretBegin()) ||
+      failed(interpretStages()))
     return failure();
   return interpretEnd();
 }

@@ -69,6 +69,7 @@ public:
 private:
   using Ports = std::map<std::pair<int64_t, int64_t>, Content>; // stage, index
   llvm::LogicalResult findFunctions();
+  llvm::LogicalResult interpretBegin();
   llvm::LogicalResult interpretStages();
   llvm::LogicalResult call(mlir::func::FuncOp function);
   Content makeInput(pipe::PortKind kind, mlir::RankedTensorType taken);

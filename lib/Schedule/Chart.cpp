@@ -39,6 +39,7 @@ constexpr Look looks[] = {
     {ActionKind::BackwardWeight, 'W', "weight gradient", "\033[30;43m"},
     {ActionKind::Reduce, 'R', "reduce", "\033[30;45m"},
     {ActionKind::Optimizer, 'O', "optimizer", "\033[30;47m"},
+    {ActionKind::Gather, 'G', "gather", "\033[30;45m"},
 };
 constexpr const char *plain = "\033[0m";
 

@@ -142,7 +142,7 @@ static std::string printWork(ActionKind kind, uint32_t stage,
          std::to_string(microbatch);
 }
 
-/// Messages, REDUCE and OPTIMIZER are left out, so that a complete schedule is
+/// Messages and what happens once a step are left out: a complete schedule is
 /// written as the compute-only one that it was made from. No cell is empty: how
 /// long a rank idles is a question of costs.
 std::string schedule::printCsv(const Schedule &schedule) {

@@ -142,7 +142,7 @@ uint32_t Engine::getWaiter(const Event &event) const {
   return rankOf[*targetOf(problem, event.source, event.direction)];
 }
 
-/// Messages, the reduction and the optimizer hold their rank for no time of
+/// Messages and what happens once a step hold their rank for no time of
 /// their own: what they cost beside the pipeline, the planner adds (Step.cpp).
 double Engine::getDuration(uint32_t rank, const Action &action) const {
   uint32_t stage = problem.stageOf(rank, action.chunk);
@@ -160,6 +160,7 @@ double Engine::getDuration(uint32_t rank, const Action &action) const {
   case ActionKind::WaitSend:
   case ActionKind::Reduce:
   case ActionKind::Optimizer:
+  case ActionKind::Gather:
     break;
   }
   return 0;

@@ -49,9 +49,10 @@ constexpr Spelling spellings[] = {
     {"WAIT_B", ActionKind::WaitSend, Direction::Backward, true},
     {"REDUCE", ActionKind::Reduce, Direction::Forward, false},
     {"OPTIMIZER", ActionKind::Optimizer, Direction::Forward, false},
+    {"GATHER", ActionKind::Gather, Direction::Forward, false},
 };
 
-/// Linear in a table of twelve rows. A table indexed by kind and direction
+/// Linear in a table of a few rows. A table indexed by kind and direction
 /// would have entries without a spelling, and a new kind could be forgotten
 /// there unnoticed.
 const Spelling &getSpelling(const Action &action) {

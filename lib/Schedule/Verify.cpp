@@ -42,7 +42,7 @@ enum Slot : uint32_t {
 
 /// Relies on the order of ActionKind and of Direction: work first and in the
 /// order F, B, I, W; then a pair of slots, forward and backward, for each kind
-/// of message. Not for REDUCE and OPTIMIZER, which have no microbatch.
+/// of message. Not for what happens once a step, which has no microbatch.
 Slot slotOf(const Action &action) {
   if (action.isCompute())
     return Slot(action.kind);
@@ -78,7 +78,7 @@ private:
   Status checkBackward(uint32_t chunk, uint32_t microbatch) const;
   Status checkPresent(uint32_t chunk, uint32_t microbatch) const;
   Status checkOrder(uint32_t chunk, uint32_t microbatch) const;
-  Status checkEnd() const;
+  Status checkEnds() const;
 
   /// The index of an action in the list, or `none`.
   int64_t find(Slot slot, uint32_t chunk, uint32_t microbatch) const {
@@ -102,7 +102,7 @@ private:
   uint32_t rank;
   bool complete;
   std::vector<int32_t> positions; // by slot, chunk, microbatch
-  int64_t reduce = none, optimizer = none;
+  int64_t gather = none, reduce = none, optimizer = none;
 };
 
 } // namespace
@@ -110,7 +110,7 @@ private:
 /// V1 for one action.
 Status ListVerifier::checkTarget(size_t index) const {
   const Action &action = actions[index];
-  if (action.kind > ActionKind::Optimizer)
+  if (action.kind > ActionKind::Gather)
     return fail("rank ", rank, ", action ", index, ": unknown kind ",
                 unsigned(action.kind));
   // Everything that indexes a table comes first. Kinds and directions are read
@@ -150,6 +150,8 @@ Status ListVerifier::enter(size_t index) {
     position = index;
     return Status::success();
   };
+  if (action.kind == ActionKind::Gather)
+    return record(gather);
   if (action.kind == ActionKind::Reduce)
     return record(reduce);
   if (action.kind == ActionKind::Optimizer)
@@ -212,10 +214,13 @@ Status ListVerifier::checkOrder(uint32_t chunk, uint32_t microbatch) const {
   return Status::success();
 }
 
-/// V2 and V3 for the end of the step.
-Status ListVerifier::checkEnd() const {
+/// V2 and V3 for the beginning and the end of the step.
+Status ListVerifier::checkEnds() const {
   if (!complete)
     return Status::success();
+  if (gather > 0)
+    return fail(describe(gather), ": comes after action 0 (",
+                print(actions.front()), ")");
   if (reduce == none)
     return missing({ActionKind::Reduce});
   if (optimizer == none)
@@ -245,7 +250,7 @@ Status ListVerifier::run() {
       PLAIT_RETURN_IF_ERROR(checkPresent(chunk, m));
       PLAIT_RETURN_IF_ERROR(checkOrder(chunk, m));
     }
-  return checkEnd();
+  return checkEnds();
 }
 
 /// One action that is no work makes a schedule complete: then all the others

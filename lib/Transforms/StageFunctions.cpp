@@ -15,6 +15,8 @@
 #include "plait/Transforms/StageFunctions.h"
 
 #include "plait/Dialect/Dist/IR/Dist.h"
+#include "plait/Dialect/Plan/IR/PlanIR.h"
+#include "plait/Schedule/Generators.h"
 
 using namespace mlir;
 using namespace plait;
@@ -38,14 +40,14 @@ std::string plait::getFunctionName(ActionKind action, int64_t index) {
   return (stringifyActionKind(action) + "_" + Twine(index)).str();
 }
 
-/// The rank of the pipeline axis that runs `function`. What ends a step is made
-/// for each rank, so that its index is the rank; all else has the index of a
-/// virtual stage, which the placement maps to its rank.
+/// The rank of the pipeline axis that runs `function`. What happens once a step
+/// is made for each rank, so that its index is the rank; all else has the index
+/// of a virtual stage, which the placement maps to its rank.
 std::optional<int64_t> plait::getRank(func::FuncOp function) {
   FunctionAttr own = getStageFunction(function);
   if (!own)
     return std::nullopt;
-  return own.endsStep() ? own.getIndex()
+  return own.isOfRank() ? own.getIndex()
                         : getPlacement(function->getParentOfType<ModuleOp>())
                               .getRank(own.getIndex());
 }
@@ -53,11 +55,36 @@ std::optional<int64_t> plait::getRank(func::FuncOp function) {
 FunctionAttr plait::getCallee(MLIRContext *context,
                               const schedule::Problem &problem, int64_t rank,
                               const schedule::Action &action) {
-  bool endsStep = action.kind == schedule::ActionKind::Reduce ||
-                  action.kind == schedule::ActionKind::Optimizer;
-  return FunctionAttr::get(context, static_cast<ActionKind>(action.kind),
-                           endsStep ? rank
-                                    : problem.stageOf(rank, action.chunk));
+  auto kind = static_cast<ActionKind>(action.kind);
+  return FunctionAttr::get(
+      context, kind,
+      pipe::isOfRank(kind) ? rank : problem.stageOf(rank, action.chunk));
+}
+
+/// The ranks for which a function gathers: one of values or, once they are
+/// lowered, of steps.
+static llvm::DenseSet<int64_t> findGathers(ModuleOp module) {
+  llvm::DenseSet<int64_t> ranks;
+  auto note = [&](FunctionAttr own) {
+    if (own && own.getAction() == ActionKind::Gather)
+      ranks.insert(own.getIndex());
+  };
+  for (auto function : module.getOps<func::FuncOp>())
+    note(getStageFunction(function));
+  for (auto function : module.getOps<plan::FunctionOp>())
+    note(function.getDoesAttr());
+  return ranks;
+}
+
+schedule::Schedule plait::completeSchedule(ModuleOp module,
+                                           const schedule::Schedule &order) {
+  schedule::Schedule complete = schedule::insertTransfers(order);
+  schedule::Action gather{schedule::ActionKind::Gather};
+  llvm::DenseSet<int64_t> gathering = findGathers(module);
+  for (auto [rank, actions] : llvm::enumerate(complete.ranks))
+    if (gathering.contains(rank) && !llvm::is_contained(actions, gather))
+      actions.insert(actions.begin(), gather);
+  return complete;
 }
 
 int64_t plait::getSender(const schedule::Problem &problem, int64_t rank,

@@ -26,6 +26,7 @@ import tempfile
 from collections.abc import Callable
 
 import defect_kinds
+import gather_defects  # noqa: F401
 import memory_defects  # noqa: F401, kinds come in the order of imports
 import shipped_defects  # noqa: F401
 import kernel_defects

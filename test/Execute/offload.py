@@ -32,6 +32,7 @@ LAYOUTS = {
     "tp=2": ("--mesh", "tp=2"),
     "bf16": ("--mesh", "dp=2", "--precision", "bf16"),
     "selective": ("--mesh", "pp=2", "--recompute", "selective"),
+    "zero=1-bf16": ("--mesh", "dp=2", "--zero", 1, "--precision", "bf16"),
     "zero=3-bf16": ("--mesh", "dp=2", "--zero", 3, "--precision", "bf16"),
     "lion": ("--mesh", "pp=2,tp=2", "--optimizer", "lion", "--zero", 1),
 }

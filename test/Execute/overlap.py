@@ -7,13 +7,15 @@
 #===-----------------------------------------------------------------------===#
 """What replicas exchange goes on beside computing, on processors as on GPUs: in
 the trace of a run a reduction of gradients begins while the backward pass goes
-on, and with ZeRO 3 parameters are gathered while others are computed with. Losses
-and weights have the bits that they have one after the other, under every
+on, and parameters that ZeRO divides, in bf16 those of ZeRO 2 too, are gathered
+while others are computed with. Losses and weights have the bits that they have one after the other, under every
 schedule, in one process and in several."""
 
 import dataclasses
 import json
 import pathlib
+import re
+import shutil
 import sys
 import tempfile
 
@@ -109,11 +111,11 @@ class Suite:
         self.tools.run("plaitc", steps, "--no-reference", "-o", plan)
         return plan
 
-    def train(self, plan, processes: int, *options) -> tuple:
+    def train(self, plan, processes: int, *options, steps=STEPS) -> tuple:
         log, saved = self.folder / "log", self.folder / "saved"
         log.unlink(missing_ok=True)
         words = (
-            *(plan, "--tokens", self.tokens, "--steps", STEPS, "--lr", 0.01),
+            *(plan, "--tokens", self.tokens, "--steps", steps, "--lr", 0.01),
             *("--log", log, "--save", saved, *options),
         )
         if processes == 1:
@@ -195,6 +197,34 @@ def same_bits(suite: Suite, mesh: str, counts, *options, run=()):
         suite.compare(plan, processes, *run)
 
 
+def begins_with_gathers(suite: Suite, mesh: str, *options):
+    """A step that begins by gathering, against one that ends so, as it does where
+    what is gathered lies on the host. Parameters are read between steps too: to be
+    evaluated, saved, and taken up again."""
+    told, folder = [], suite.folder / "checkpoints"
+    evaluate = ("--eval-tokens", suite.tokens, "--eval-every", 2, "--eval-steps", 1)
+    for offload in ("none", "optimizer"):
+        plan = suite.compile(
+            mesh, "--precision", "bf16", *options, "--offload", offload,
+            rows=1 if "pp" in mesh else 2,
+        )
+        shown = suite.tools.run("plait-plan", "show", plan).stdout
+        begins = offload == "none"
+        require(("gather_0" in shown) == begins, shown)
+        straight = suite.train(plan, 1, *evaluate)
+        evaluations = re.findall('"eval_loss": [^,}]*', (suite.folder / "log").read_text())
+        require(len(evaluations) == 2, evaluations)
+        shutil.rmtree(folder, ignore_errors=True)
+        suite.train(plan, 1, "--checkpoint", folder, "--checkpoint-every", 2, steps=2)
+        resumed = suite.train(plan, 1, "--resume", folder)
+        require(resumed[0] == straight[0][2:], f"{resumed[0]}, expected {straight[0]}")
+        require(resumed[1] == straight[1], "resumed, weights have other bits")
+        told.append((straight, evaluations))
+    require(told[0][0][0] == told[1][0][0], f"{told[0][0][0]}, expected {told[1][0][0]}")
+    require(told[0][1] == told[1][1], f"{told[0][1]}, expected {told[1][1]}")
+    require(told[0][0][1] == told[1][0][1], "weights have other bits")
+
+
 def main() -> int:
     options = arguments(__doc__).parse_args()
     report = Reporter("overlap", options.filter)
@@ -208,6 +238,11 @@ def main() -> int:
                 ("scatters/zero=2", "reduce-scatter", ("--zero", 2)),
                 ("scatters/zero=3", "reduce-scatter", ("--zero", 3)),
                 ("gathers/zero=3", "all-gather", ("--zero", 3)),
+                (
+                    "gathers/zero=2",
+                    "all-gather",
+                    ("--zero", 2, "--precision", "bf16"),
+                ),
             ):
                 case(
                     f"beside/{name}/processes={processes}",
@@ -232,11 +267,26 @@ def main() -> int:
             ("pp=2,dp=2,tp=2", ("--zero", 3)),
             ("dp=2", ("--zero", 3, "--recompute", "full")),
             ("dp=2", ("--precision", "bf16", "--zero", 2)),
+            ("pp=2,dp=2", ("--precision", "bf16", "--zero", 1)),
         ):
             name = "/".join((mesh, *map(str, flags))).replace("--", "")
             case(
                 f"bits/{name}",
                 lambda: same_bits(suite, mesh, (1, 2), *flags),
+            )
+        for mesh, flags in (
+            ("dp=4", ("--zero", 1)),
+            ("dp=2", ("--zero", 2, "--reduce-precision", "bf16")),
+            ("dp=2,cp=2", ("--zero", 2)),
+            (
+                "pp=2,dp=2",
+                ("--zero", 1, "--schedule", "interleaved-1f1b", "--chunks", 2),
+            ),
+        ):
+            name = "/".join((mesh, *map(str, flags))).replace("--", "")
+            case(
+                f"begins/{name}",
+                lambda: begins_with_gathers(suite, mesh, *flags),
             )
         # The threads agree on whether there is an update, and a watched step has
         # one thread.

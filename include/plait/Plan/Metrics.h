@@ -25,6 +25,7 @@ namespace plait::plan {
 inline bool isForward(const fb::Action &action) {
   switch (action.kind()) {
   case fb::ActionKind::Forward:
+  case fb::ActionKind::Gather:
     return true;
   case fb::ActionKind::Send:
   case fb::ActionKind::Recv:

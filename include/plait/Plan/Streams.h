@@ -142,9 +142,10 @@ uint32_t countOperations(const fb::Program &program);
 StreamSchedule scheduleStreams(const fb::Program &program, const Mesh &mesh,
                                const StreamChoice &choice);
 
-/// Puts the kernels between the collectives of reduce functions into the
-/// streams of those: what is done to a gradient before and after it is summed
-/// need not wait for other computing. One right behind a collective is in that
+/// Puts the kernels between the collectives of reduce and gather functions into
+/// the streams of those: what is done to a gradient before and after it is
+/// summed, and to a parameter before it is gathered, need not wait for other
+/// computing. One right behind a collective is in that
 /// one's stream, another one in that of the next.
 void placeKernels(StreamChoice &choice, const fb::Program &program);
 

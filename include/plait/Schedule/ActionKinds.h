@@ -23,6 +23,7 @@
   X(Recv)                                                                      \
   X(WaitSend)                                                                  \
   X(Reduce)                                                                    \
-  X(Optimizer)
+  X(Optimizer)                                                                 \
+  X(Gather)
 
 #endif // PLAIT_SCHEDULE_ACTIONKINDS_H

@@ -21,8 +21,9 @@
 //
 // Two forms share the data type. A *compute-only* schedule holds the work
 // (F, B or I and W) and leaves communication implied; a *complete* one also
-// holds the transfers, the gradient reduction and the optimizer, and is what a
-// plan's actions are made of. insertTransfers turns the first into the second.
+// holds the transfers, the gradient reduction and the optimizer, and where
+// there is one the gather of parameters, and is what a plan's actions are made
+// of. insertTransfers turns the first into the second.
 //
 // Everything here is a plain value: no function keeps a reference to its
 // arguments, none has state, all may be called from several threads at once.
@@ -53,7 +54,8 @@ enum class ActionKind : uint8_t {
   Recv = 5,           // blocks until the peer has posted the message
   WaitSend = 6,       // blocks until the peer has received the message
   Reduce = 7,         // gradients over the data-parallel ranks
-  Optimizer = 8
+  Optimizer = 8,
+  Gather = 9 // parameters, of which these ranks have updated a part each
 };
 
 /// What a message carries: activations to the next stage or gradients to the
@@ -63,7 +65,7 @@ enum class Direction : uint8_t { Forward = 0, Backward = 1 };
 /// One entry of a rank's list. Fields that a kind does not use are zero.
 struct Action {
   ActionKind kind = ActionKind::Forward;
-  uint32_t chunk = 0;      // which of the rank's chunks; not Reduce, Optimizer
+  uint32_t chunk = 0;      // which of the rank's chunks; of work and messages
   uint32_t microbatch = 0; // likewise
   Direction direction = Direction::Forward; // Send, Recv, WaitSend
   uint32_t peer = 0;                        // the other rank of the message
@@ -146,7 +148,7 @@ struct Schedule {
   /// What the schedule was made for. verify checks the limit as well.
   MemoryModel memory = {};
 
-  /// True when no rank has transfers, a reduction or an optimizer.
+  /// True when no rank has anything but work.
   bool isComputeOnly() const;
   bool operator==(const Schedule &) const = default;
 };
@@ -179,7 +181,8 @@ double peakActivations(const Schedule &schedule);
 //   F0 B0 I0 W0            compute on microbatch 0; `1F0` on chunk 1
 //   SEND_F0 RECV_B0        messages; the letter is the direction
 //   WAIT_F0                the end of SEND_F0
-//   REDUCE OPTIMIZER
+//   GATHER                 the beginning of a step
+//   REDUCE OPTIMIZER       its end
 //
 // A rank is its actions separated by blanks, a schedule one rank a line. The
 // names are those of torch.distributed.pipelining, except that the number in

@@ -16,10 +16,12 @@
 //  V2  For every (chunk, microbatch) of a rank there is exactly one F and
 //      either exactly one B or exactly one I and one W; in a complete schedule
 //      also every message that crosses ranks, received once, sent once and
-//      waited for once, and on every rank one REDUCE and one OPTIMIZER.
+//      waited for once, and on every rank one REDUCE and one OPTIMIZER, and
+//      at most one GATHER.
 //  V3  On a rank, for one (chunk, microbatch): F before B or I, I before W,
 //      RECV before the action that reads it, SEND after the one that writes
-//      it, WAIT after SEND. REDUCE comes after all of these, OPTIMIZER last.
+//      it, WAIT after SEND. GATHER comes first, REDUCE after all of these,
+//      OPTIMIZER last.
 //  V4  Run together, the lists end: with messages that are posted by SEND (or,
 //      compute-only, by the action itself), RECV blocking until posted and
 //      WAIT until received, no rank waits for ever. Which rank runs first does

@@ -64,17 +64,19 @@ def PackParametersPass : Pass<"nn-pack-parameters", "::mlir::ModuleOp"> {
 }
 
 def BuildOptimizerPass : Pass<"nn-build-optimizer", "::mlir::ModuleOp"> {
-  let summary = "Write the end of a step: reduction, clipping, update";
+  let summary = "Write what happens once a step: reduction, update, gather";
   let description = [{
     Creates for each rank of `pp` `@reduce_i`, which combines the gradients of
     its replicas (and of the ranks that share a parameter), and `@optimizer_i`: mean
     loss, global norm, clipping and the update of the configuration's `optimizer`.
-    Both are written for one rank's blocks, with their collectives, while the other
-    functions still have the shardings that say what is left to be combined. What is
-    done to the members of an `nn.pack` is written once, for all of them; fails where
+    Where ranks update a part each of what stages compute with in bf16, `@gather_i`
+    begins a step: it rounds the rank's part and gathers all of them, unless the
+    parts lie on the host. These are written for one rank's blocks, with their
+    collectives, while the other functions still have the shardings that say what is
+    left to be combined. What is done to the members of an `nn.pack` is written once, for all of them; fails where
     that would not be the same.
 
-    Phase `partition`; reads `optimizer`.
+    Phase `partition`; reads `optimizer`, `offload`.
 
     Example:
     ```mlir

@@ -73,8 +73,15 @@ mlir::func::FuncOp createStageFunction(mlir::OpBuilder &builder,
 // Actions of a schedule
 //===----------------------------------------------------------------------===//
 
+/// `order` with all that the ranks of `module` do: with transfers
+/// (schedule::insertTransfers), and first in a step a gather where there is a
+/// function for it.
+schedule::Schedule completeSchedule(mlir::ModuleOp module,
+                                    const schedule::Schedule &order);
+
 /// What the function does that `action` of `rank`, no transfer, calls. What
-/// ends a step is a function of the rank, all else one of a virtual stage.
+/// happens once a step is a function of the rank, all else one of a virtual
+/// stage.
 pipe::FunctionAttr getCallee(mlir::MLIRContext *context,
                              const schedule::Problem &problem, int64_t rank,
                              const schedule::Action &action);

@@ -83,7 +83,8 @@ Result<Measured> planner::readMeasured(const std::string &path,
   Measured measured;
   measured.source = "plait-run --profile " + path;
   measured.iterationSeconds = profile->stepSeconds;
-  measured.dataSeconds = getSeconds(*profile, fb::ActionKind::Reduce);
+  measured.dataSeconds = getSeconds(*profile, fb::ActionKind::Reduce) +
+                         getSeconds(*profile, fb::ActionKind::Gather);
   measured.optimizerSeconds = getSeconds(*profile, fb::ActionKind::Optimizer);
   // Each of the other parts is that of the program where it takes longest: what
   // is left may be rounded below 0.

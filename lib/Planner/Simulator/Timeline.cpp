@@ -87,6 +87,7 @@ static Activity getActivity(ActionKind kind) {
   case ActionKind::WaitSend:
   case ActionKind::Reduce:
   case ActionKind::Optimizer:
+  case ActionKind::Gather:
     break;
   }
   return Activity::Forward;

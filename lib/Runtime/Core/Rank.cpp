@@ -303,6 +303,7 @@ Status Rank::runAction(Walk &walk, uint32_t index) {
   case fb::ActionKind::BackwardWeight:
   case fb::ActionKind::Reduce:
   case fb::ActionKind::Optimizer:
+  case fb::ActionKind::Gather:
     return callFunction(walk, action);
   }
   __builtin_unreachable();

@@ -88,6 +88,7 @@ Kind kindOf(const fb::Action &action) {
   case fb::ActionKind::WaitSend:
   case fb::ActionKind::Reduce:
   case fb::ActionKind::Optimizer:
+  case fb::ActionKind::Gather:
     break;
   }
   return Kind::Optimizer;

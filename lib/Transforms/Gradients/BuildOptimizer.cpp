@@ -1,4 +1,4 @@
-//===- BuildOptimizer.cpp - The end of a step ---*- C++ -*-===//
+//===- BuildOptimizer.cpp - The end of a step and its beginning -----------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -16,13 +16,15 @@
 // laid side by side was decided by nn-pack-parameters, and the arithmetic of an
 // update is Updates.h's. This file puts them in order: for each rank of the
 // pipeline one function that reduces gradients and one that computes loss, norm
-// and updates.
+// and updates. Where ranks update parts of what they compute with whole, a
+// third one, the first of the next step, brings the parts together: behind the
+// update nothing would be left to compute beside that.
 //
 //===----------------------------------------------------------------------===//
 
 #include "../Collectives/LowerReshard.h"
 #include "../Sharding/FactorClasses.h"
-#include "ParameterUses.h"
+#include "StepUnits.h"
 #include "Updates.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Transforms/Names.h"
@@ -38,26 +40,10 @@ using namespace mlir;
 using namespace plait;
 using dist::ShardingAttr;
 using nn::NNBuilder;
-using nn::ParameterOp;
 using nn::Slot;
 using pipe::ActionKind;
 
 namespace {
-
-/// What is reduced, counted and updated as one: a pack, or what is in none.
-struct Unit {
-  nn::PackOp pack; // null: one parameter
-  SmallVector<ParameterUse *> members;
-
-  /// The same is done to all members.
-  ParameterUse &get() { return *members.front(); }
-  bool isDivided() { return pack && pack.getAxis(); }
-  Operation *getOp() {
-    return pack ? pack.getOperation() : get().parameter.getOperation();
-  }
-  Location getLoc() { return getOp()->getLoc(); }
-  StringRef getSymbol() { return SymbolTable::getSymbolName(getOp()); }
-};
 
 /// A sum over packs on its way to become one over all ranks.
 struct NormPart {
@@ -69,50 +55,55 @@ struct NormPart {
 class StepEnd {
 public:
   StepEnd(ModuleOp module, dist::MeshOp mesh, int64_t rank, ParameterUses &uses,
-          MutableArrayRef<Unit> units)
+          MutableArrayRef<StepUnit> units)
       : module(module), mesh(mesh), placement(getPlacement(module)), rank(rank),
         uses(uses), units(units),
         meshRef(FlatSymbolRefAttr::get(mesh.getSymNameAttr())),
         builder(module.getBodyRegion()), nn(builder, module.getLoc()),
         scalar(RankedTensorType::get({}, builder.getF32Type())),
+        configuration(getConfiguration(module)),
         reducedType(getReducedType(module)) {}
 
   /// Fails with an error where a parameter cannot be moved to where it is
   /// updated.
   LogicalResult buildReduce();
   LogicalResult buildOptimizer();
+  /// None where all ranks update what they compute with.
+  LogicalResult buildGather();
 
 private:
   void beginFunction(ActionKind action);
   LogicalResult endFunction();
   Value move(Value block, RankedTensorType whole, ShardingAttr from,
              ShardingAttr to);
-  Value readSlot(Unit &unit, Slot slot, ShardingAttr sharding);
-  void writeSlot(Value value, Unit &unit, Slot slot);
-  Value read(Unit &unit, Slot slot);
-  void write(Value value, Unit &unit, Slot slot);
+  Value readSlot(StepUnit &unit, Slot slot, ShardingAttr sharding);
+  void writeSlot(Value value, StepUnit &unit, Slot slot);
+  Value read(StepUnit &unit, Slot slot);
+  void write(Value value, StepUnit &unit, Slot slot);
   Value step(StringRef name);
   Value total(StringRef name);
   Value sumOver(StringAttr axis, Value value, ArrayRef<int64_t> members = {});
   Value sumOverRanks(Value value, ArrayRef<int64_t> members = {});
-  void reduceParameter(Unit &unit, ArrayRef<int64_t> holders);
-  void reducePack(Unit &unit, ArrayRef<int64_t> holders);
-  void reduce(Unit &unit);
-  void count(NormPart &part, Unit &unit);
+  void reduceParameter(StepUnit &unit, ArrayRef<int64_t> holders);
+  void reducePack(StepUnit &unit, ArrayRef<int64_t> holders);
+  void reduce(StepUnit &unit);
+  void count(NormPart &part, StepUnit &unit);
   Value squaredNorm();
   Value clipFactor(Value norm);
-  void update(Unit &unit, Value gradientScale, UpdateRule &rule);
+  bool isGathered(StepUnit &unit);
+  void update(StepUnit &unit, Value gradientScale, UpdateRule &rule);
 
   ModuleOp module;
   dist::MeshOp mesh;
   pipe::PlacementAttr placement;
   int64_t rank;
   ParameterUses &uses;
-  MutableArrayRef<Unit> units; // those of the rank that have gradients
+  MutableArrayRef<StepUnit> units; // those of the rank that have gradients
   FlatSymbolRefAttr meshRef;
   OpBuilder builder;
   NNBuilder nn;
   RankedTensorType scalar;
+  TrainingConfiguration configuration;
   Type reducedType; // of the elements of gradients while they are summed
   // False once a reshard could not be lowered; the error has been reported.
   // Asked at the end, so that the code that writes ops need not check each.
@@ -149,7 +140,7 @@ Value StepEnd::move(Value block, RankedTensorType whole, ShardingAttr from,
 }
 
 /// What the rank has of `slot`: of a parameter, its block by `sharding`.
-Value StepEnd::readSlot(Unit &unit, Slot slot, ShardingAttr sharding) {
+Value StepEnd::readSlot(StepUnit &unit, Slot slot, ShardingAttr sharding) {
   auto type = unit.pack ? unit.pack.getSlotType(slot)
                         : unit.get().getBlock(mesh, sharding);
   return nn::ReadOp::create(builder, unit.getLoc(), type, unit.getSymbol(),
@@ -157,12 +148,12 @@ Value StepEnd::readSlot(Unit &unit, Slot slot, ShardingAttr sharding) {
 }
 
 /// Unlike write(): as it is, without bringing it to where the slot lies.
-void StepEnd::writeSlot(Value value, Unit &unit, Slot slot) {
+void StepEnd::writeSlot(Value value, StepUnit &unit, Slot slot) {
   nn::WriteOp::create(builder, unit.getLoc(), value, unit.getSymbol(), slot);
 }
 
 /// What the rank updates of `slot`. Of a divided pack these are some rows.
-Value StepEnd::read(Unit &unit, Slot slot) {
+Value StepEnd::read(StepUnit &unit, Slot slot) {
   if (unit.isDivided() && slot == Slot::Gradient)
     slot = Slot::Reduced;
   ShardingAttr sharding = unit.get().getSharding(slot);
@@ -179,7 +170,7 @@ Value StepEnd::read(Unit &unit, Slot slot) {
 }
 
 /// Stores what the rank has updated, for all that hold it.
-void StepEnd::write(Value value, Unit &unit, Slot slot) {
+void StepEnd::write(Value value, StepUnit &unit, Slot slot) {
   if (!unit.pack) {
     auto whole = unit.get().getType().clone(getElementTypeOrSelf(value));
     value =
@@ -243,7 +234,7 @@ Value StepEnd::total(StringRef name) {
 /// before, if at all. Both casts stand also where nothing is summed, so that
 /// one rank, which the proof makes its claim of, says that gradients are
 /// rounded: what kernels widen at once they do not round.
-void StepEnd::reduceParameter(Unit &unit, ArrayRef<int64_t> holders) {
+void StepEnd::reduceParameter(StepUnit &unit, ArrayRef<int64_t> holders) {
   ParameterUse &use = unit.get();
   ShardingAttr left = use.gradients.at(rank);
   Value gradient = readSlot(unit, Slot::Gradient, left);
@@ -259,7 +250,7 @@ void StepEnd::reduceParameter(Unit &unit, ArrayRef<int64_t> holders) {
 
 /// Sums in f32 are stored one by one, so that all-reduces work in place; what
 /// is rounded has no slot of its own, and is stored when it is widened again.
-void StepEnd::reducePack(Unit &unit, ArrayRef<int64_t> holders) {
+void StepEnd::reducePack(StepUnit &unit, ArrayRef<int64_t> holders) {
   Slot slot = Slot::Gradient;
   Value rounded;
   if (!reducedType.isF32())
@@ -294,7 +285,7 @@ void StepEnd::reducePack(Unit &unit, ArrayRef<int64_t> holders) {
 }
 
 /// The location is the unit's, for remarks and profiles of its collectives.
-void StepEnd::reduce(Unit &unit) {
+void StepEnd::reduce(StepUnit &unit) {
   SmallVector<int64_t> holders(llvm::make_first_range(unit.get().gradients));
   nn.loc = unit.getLoc();
   unit.pack ? reducePack(unit, holders) : reduceParameter(unit, holders);
@@ -303,7 +294,7 @@ void StepEnd::reduce(Unit &unit) {
 
 /// Adds the squares of a gradient. What divided packs count is summed over
 /// their axis once, as long as nothing else was added.
-void StepEnd::count(NormPart &part, Unit &unit) {
+void StepEnd::count(NormPart &part, StepUnit &unit) {
   nn.loc = unit.getLoc();
   Value gradient = read(unit, Slot::Gradient);
   Value squares = nn.mul(gradient, gradient);
@@ -330,7 +321,7 @@ Value StepEnd::squaredNorm() {
   // One collective for each set of axes, however many parameters they split:
   // numbers are added before they are sent.
   llvm::MapVector<Attribute, NormPart> parts; // by the axes that split them
-  for (Unit &unit : units) {
+  for (StepUnit &unit : units) {
     if (unit.get().gradients.begin()->first != rank)
       continue;
     SmallVector<Attribute> axes(llvm::map_range(
@@ -372,9 +363,15 @@ Value StepEnd::clipFactor(Value norm) {
 // Updates
 //===----------------------------------------------------------------------===//
 
+/// Whether the next step begins with what is copied of `unit`. From the host
+/// the values would have to come a second time for that.
+bool StepEnd::isGathered(StepUnit &unit) {
+  return unit.dividesCopy() && !offloadsOptimizer(configuration.offload);
+}
+
 /// One unit: its gradient times the common factor, the rule's arithmetic, and
 /// everything stored again. Nothing is masked: rules leave zeros in padding.
-void StepEnd::update(Unit &unit, Value gradientScale, UpdateRule &rule) {
+void StepEnd::update(StepUnit &unit, Value gradientScale, UpdateRule &rule) {
   ParameterUse &use = unit.get();
   nn.loc = unit.getLoc();
   Value sum = read(unit, Slot::Gradient);
@@ -383,9 +380,8 @@ void StepEnd::update(Unit &unit, Value gradientScale, UpdateRule &rule) {
   auto readOld = [&](Slot slot) { return read(unit, slot); };
   Update updated =
       rule.apply({shape, gradient, use.parameter.getDecay(), readOld});
-  // Gathered as bf16, half of the bytes, by all that compute with it.
   Value copy;
-  if (use.hasCopy)
+  if (use.hasCopy && !isGathered(unit))
     copy = nn.cast(updated.value, builder.getBF16Type());
   write(updated.value, unit, Slot::Value);
   if (copy)
@@ -396,7 +392,7 @@ void StepEnd::update(Unit &unit, Value gradientScale, UpdateRule &rule) {
 }
 
 //===----------------------------------------------------------------------===//
-// The two functions
+// The functions
 //===----------------------------------------------------------------------===//
 
 /// All ranks that take part in a collective have to enter theirs in one order:
@@ -405,13 +401,13 @@ LogicalResult StepEnd::buildReduce() {
   beginFunction(ActionKind::Reduce);
   // Groups are cut into packs so that what is there first is reduced first, and
   // the last layers' gradients are.
-  auto isCut = [&](Unit &unit) {
+  auto isCut = [&](StepUnit &unit) {
     return unit.isDivided() || (unit.pack && !reducedType.isF32());
   };
-  for (Unit &unit : llvm::reverse(units))
+  for (StepUnit &unit : llvm::reverse(units))
     if (isCut(unit))
       reduce(unit);
-  for (Unit &unit : units)
+  for (StepUnit &unit : units)
     if (!isCut(unit))
       reduce(unit);
   return endFunction();
@@ -436,7 +432,6 @@ LogicalResult StepEnd::buildOptimizer() {
   // Gradients are sums over all targets of the global batch: the mean is taken
   // with the clipping, in one product, and the norm is the mean's.
   Value scale = nn.mul(clip, inverse);
-  TrainingConfiguration configuration = getConfiguration(module);
   std::unique_ptr<UpdateRule> rule = createUpdateRule(
       configuration.optimizer, nn, [&](StringRef name) { return step(name); });
   // 3.
@@ -444,7 +439,7 @@ LogicalResult StepEnd::buildOptimizer() {
   nn::MetricOp::create(builder, nn.loc, norm, "GradNorm");
   nn::MetricOp::create(builder, nn.loc, count, "TokenCount");
   // 4.
-  for (Unit &unit : units) {
+  for (StepUnit &unit : units) {
     // What comes from the host comes a piece at a time: an undivided pack is
     // all that is alike on the rank, and no piece.
     bool isPiece =
@@ -454,63 +449,36 @@ LogicalResult StepEnd::buildOptimizer() {
       continue;
     }
     for (ParameterUse *member : unit.members) {
-      Unit alone{{}, {member}};
+      StepUnit alone{{}, {member}};
       update(alone, scale, *rule);
     }
   }
   return endFunction();
 }
 
+/// Gathered as bf16, half of the bytes, in the order in which the forward pass
+/// reads parameters. All parts are rounded before the first is sent, so that on
+/// a processor, which computes in one stream, none waits for those before it.
+LogicalResult StepEnd::buildGather() {
+  if (llvm::none_of(units, [&](StepUnit &unit) { return isGathered(unit); }))
+    return success();
+  beginFunction(ActionKind::Gather);
+  SmallVector<std::pair<StepUnit *, Value>> parts;
+  for (StepUnit &unit : units) {
+    nn.loc = unit.getLoc();
+    if (isGathered(unit))
+      parts.push_back(
+          {&unit, nn.cast(read(unit, Slot::Value), builder.getBF16Type())});
+  }
+  for (auto [unit, part] : parts)
+    write(part, *unit, Slot::Compute);
+  nn.loc = module.getLoc();
+  return endFunction();
+}
+
 //===----------------------------------------------------------------------===//
 // The pass
 //===----------------------------------------------------------------------===//
-
-/// That members of packs can be treated as one follows from how packs are made,
-/// unless by hand.
-static LogicalResult checkMember(nn::PackOp pack, ParameterUse &first,
-                                 ParameterUse &use, dist::MeshOp mesh) {
-  int64_t rank = pack.getRank();
-  StringRef name = use.parameter.getSymName();
-  if (!use.isSplitOnce(mesh))
-    return pack.emitOpError("has member @")
-           << name << ", whose value, gradient and state are not split alike";
-  if (&use != &first && !endAlike(first, use, rank, mesh))
-    return pack.emitOpError("has members @")
-           << first.parameter.getSymName() << " and @" << name
-           << ", which are not reduced, counted and updated alike";
-  if (pack.getAxis() && !use.canDivide(*pack.getAxis(), mesh))
-    return pack.emitOpError("is divided over axis ")
-           << pack.getAxisAttr() << ", but not all ranks along it can update @"
-           << name << " by rows";
-  return success();
-}
-
-/// What one rank updates, in the order of the parameters.
-static FailureOr<SmallVector<Unit>> findUnits(ModuleOp module,
-                                              ParameterUses &uses, int64_t rank,
-                                              dist::MeshOp mesh) {
-  llvm::DenseMap<Attribute, nn::PackOp> packs; // by members
-  for (auto pack : module.getOps<nn::PackOp>())
-    if (int64_t(pack.getRank()) == rank)
-      for (Attribute member : pack.getMembers())
-        packs[member] = pack;
-  llvm::MapVector<Operation *, Unit> units; // by parameter or pack
-  for (ParameterUse &use : uses.parameters) {
-    auto symbol = FlatSymbolRefAttr::get(use.parameter.getSymNameAttr());
-    Unit own{packs.lookup(symbol), {&use}};
-    auto [entry, isNew] = units.insert({own.getOp(), own});
-    Unit &unit = entry->second;
-    if (own.pack && failed(checkMember(own.pack, unit.get(), use, mesh)))
-      return failure();
-    if (!isNew)
-      unit.members.push_back(&use);
-  }
-  // What is frozen on this rank has nothing to be updated by.
-  auto found = llvm::to_vector(llvm::make_second_range(units));
-  llvm::erase_if(found,
-                 [&](Unit &unit) { return !unit.get().gradients.count(rank); });
-  return found;
-}
 
 namespace {
 struct BuildOptimizerPass
@@ -560,11 +528,12 @@ struct BuildOptimizerPass
     alignAccumulates(*uses);
     int64_t ranks = getPlacement(module).getRanks();
     for (int64_t rank = 0; rank < ranks; ++rank) {
-      auto units = findUnits(module, *uses, rank, mesh);
+      auto units = findStepUnits(module, *uses, rank, mesh);
       if (failed(units))
         return signalPassFailure();
       StepEnd end(module, mesh, rank, *uses, *units);
-      if (failed(end.buildReduce()) || failed(end.buildOptimizer()))
+      if (failed(end.buildReduce()) || failed(end.buildOptimizer()) ||
+          failed(end.buildGather()))
         return signalPassFailure();
     }
   }

@@ -83,6 +83,7 @@ private:
   Attribute use(const Slot &slot, int64_t stage, int64_t microbatch);
   void findFunctions();
   int64_t findBegin(ActionKind kind);
+  void extendGather();
   void addCall(const Action &action);
   void addTransfer(const Action &action);
   void stand(StringRef name, Category category, int64_t bytes,
@@ -107,6 +108,7 @@ private:
   /// Bytes of what crosses borders, by virtual stage and port. In order.
   std::map<int64_t, llvm::MapVector<PortAttr, int64_t>> bytesOf;
   std::vector<PlannedAction> actions;
+  std::optional<unsigned> gatherWorkspace; // in `buffers`
 };
 
 } // namespace
@@ -186,7 +188,7 @@ void ProgramBuilder::findFunctions() {
     func::FuncOp function = calls.functions.lookup(callee);
     if (!functions.insert(function))
       continue;
-    // Ends of steps have no ports, so that a rank's index and a stage's do not
+    // Those of a rank have no ports, so that its index and a stage's do not
     // mix here.
     auto &bytes = bytesOf[callee.getIndex()];
     for (const Slot &slot : calls.slots.at(function).slots)
@@ -209,6 +211,18 @@ int64_t ProgramBuilder::findBegin(ActionKind kind) {
   return at;
 }
 
+/// Parameters are gathered beside the first forward pass of each stage, which
+/// would wait for it if it had any of its workspace.
+void ProgramBuilder::extendGather() {
+  if (!gatherWorkspace)
+    return;
+  llvm::SmallDenseSet<int64_t> begun; // stages
+  for (auto [index, action] : llvm::enumerate(actions))
+    if (action.kind == ActionKind::Forward &&
+        begun.insert(*action.stage).second)
+      buffers[*gatherWorkspace].life.last = index;
+}
+
 /// One action; its number is that of the actions so far, which is what
 /// lifetimes count.
 void ProgramBuilder::addCall(const Action &action) {
@@ -217,7 +231,7 @@ void ProgramBuilder::addCall(const Action &action) {
   func::FuncOp callee = calls.functions.lookup(own);
   PlannedAction planned;
   planned.kind = own.getAction();
-  if (!own.endsStep()) {
+  if (!own.isOfRank()) {
     planned.stage = own.getIndex();
     planned.microbatch = action.microbatch;
   }
@@ -230,6 +244,8 @@ void ProgramBuilder::addCall(const Action &action) {
   int64_t at = actions.size();
   bound.push_back(add("workspace of action " + Twine(at), Category::Workspace,
                       bytes.asArrayRef().back(), findBegin(planned.kind), at));
+  if (planned.kind == ActionKind::Gather)
+    gatherWorkspace = buffers.size() - 1;
   planned.buffers = builder.getArrayAttr(bound);
   actions.push_back(planned);
 }
@@ -409,6 +425,7 @@ void ProgramBuilder::build() {
     else
       addCall(action);
   }
+  extendGather();
   addStanding();
   emit();
 }

@@ -79,12 +79,12 @@ LogicalResult PlaceBuffersPass::findFunctions(Calls &calls) {
 }
 
 /// Residuals are sorted into sets for all functions of a virtual stage at once,
-/// so that they agree on what a slot holds. What ends a step has none.
+/// so that they agree on what a slot holds. What happens once a step has none.
 void PlaceBuffersPass::assignSlots(Calls &calls) {
   std::map<int64_t, SmallVector<func::FuncOp>> stages;
   for (auto function : getOperation().getOps<func::FuncOp>())
     if (pipe::FunctionAttr own = getStageFunction(function);
-        own && !own.endsStep())
+        own && !own.isOfRank())
       stages[own.getIndex()].push_back(function);
     else
       calls.slots.try_emplace(function, function, StageResiduals());
@@ -143,7 +143,7 @@ FailureOr<Calls> PlaceBuffersPass::findCalls() {
   Calls calls;
   // Complete already in the usual order of phases, and then left as it is; a
   // test may begin with one that holds the computing alone.
-  calls.schedule = schedule::insertTransfers(*schedule);
+  calls.schedule = completeSchedule(getOperation(), *schedule);
   if (failed(findFunctions(calls)) || failed(checkCalls(op, calls)) ||
       failed(checkSums()))
     return failure();

@@ -243,7 +243,7 @@ bool ProgramVerifier::isPartOf(plan::ActionOp op, int64_t rank,
            op.getPeer() == action.peer &&
            op.getBackward() ==
                (action.direction == schedule::Direction::Backward);
-  // What ends a step has neither.
+  // What happens once a step has neither.
   return !action.isCompute() ||
          (op.getStage() == schedule.problem.stageOf(rank, action.chunk) &&
           op.getMicrobatch() == action.microbatch);
@@ -314,7 +314,7 @@ static LogicalResult verifyPrograms(ModuleOp module) {
            << " ranks of " << kPipelineAxis;
   // That it is a schedule, and the only one, has been seen to.
   schedule::Schedule schedule =
-      schedule::insertTransfers(*pipe::getSchedule(pipe::findSchedule(module)));
+      completeSchedule(module, *pipe::getSchedule(pipe::findSchedule(module)));
   ProgramVerifier verifier(module, schedule);
   for (auto [rank, program] : llvm::enumerate(module.getOps<plan::ProgramOp>()))
     if (failed(verifier.verify(program, rank)))

@@ -36,7 +36,7 @@ struct SchedulePass : plait::impl::SchedulePassBase<SchedulePass> {
     Result<schedule::Schedule> order = pipe::getSchedule(given);
     if (!order.ok())
       return order;
-    return schedule::insertTransfers(schedule::splitBackwards(*order));
+    return completeSchedule(getOperation(), schedule::splitBackwards(*order));
   }
 
   /// The schedule that the configuration names, for the placement that stages
@@ -62,7 +62,7 @@ struct SchedulePass : plait::impl::SchedulePassBase<SchedulePass> {
                   pipe::kPlacementAttr.str(), " gives: ",
                   pipe::stringifyArrangement(placement.getArrangement()).str());
     order->problem.placement = problem.placement;
-    return schedule::insertTransfers(*order);
+    return completeSchedule(getOperation(), *order);
   }
 
   void runOnOperation() override {

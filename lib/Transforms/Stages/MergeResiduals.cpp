@@ -89,7 +89,7 @@ struct MergeResidualsPass
     std::map<int64_t, SmallVector<func::FuncOp>> stages;
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (pipe::FunctionAttr own = getStageFunction(function);
-          own && !own.endsStep())
+          own && !own.isOfRank())
         stages[own.getIndex()].push_back(function);
     // Results of all functions first: any of them may return what another
     // takes.

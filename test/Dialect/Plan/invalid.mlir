@@ -220,7 +220,7 @@ plan.program @p rank 0 bytes 128 in_flight 1 {
 // -----
 
 plan.program @p rank 0 bytes 128 in_flight 1 {
-  // expected-error @+1 {{ends the step, but has a stage or a microbatch}}
+  // expected-error @+1 {{happens once a step, but has a stage or a microbatch}}
   plan.action reduce stage 0 microbatch 0 call @f []
 }
 

@@ -2,6 +2,7 @@
 // RUN: plait-opt %s --nn-pack-parameters --nn-build-optimizer -split-input-file | FileCheck %s --check-prefix=WHOLE
 // RUN: plait-opt %s --plait-configure=zero=1 --nn-pack-parameters=bucket=64 --nn-build-optimizer -split-input-file | FileCheck %s --check-prefix=BUCKETS
 // RUN: plait-opt %s --plait-configure="zero=1 global-batch=4" --nn-pack-parameters --nn-build-optimizer --dist-partition --canonicalize --cse --pipe-schedule --plan-form-clusters --plan-place-buffers -split-input-file | FileCheck %s --check-prefix=PLACE
+// RUN: plait-opt %s --plait-configure="zero=1 offload=optimizer" --nn-pack-parameters --nn-build-optimizer -split-input-file | FileCheck %s --check-prefix=HOST
 // RUN: plait-opt %s --plait-configure="zero=1 reduce-precision=bf16" --nn-pack-parameters=bucket=64 --nn-build-optimizer -split-input-file | FileCheck %s --check-prefix=ROUND
 // RUN: plait-opt %s --plait-configure=reduce-precision=bf16 --nn-pack-parameters=bucket=64 --nn-build-optimizer -split-input-file | FileCheck %s --check-prefix=CUT
 // Any number that the option has is a size, also one that cannot be doubled.
@@ -160,7 +161,24 @@ func.func @backward_0(%a: tensor<33xf32, #dv> {pipe.port = #pipe.port<residual 0
 // CHECK: nn.read @pack0.0 reduced : tensor<1x32xf32>
 // CHECK: %[[W:.*]] = nn.read @pack0.0 value : tensor<1x32xf32>
 // CHECK: %[[N:.*]] = nn.sub %[[W]], %{{.*}} : tensor<1x32xf32>
-// CHECK: %[[C:.*]] = nn.cast %[[N]] : tensor<1x32xf32> -> tensor<1x32xbf16>
 // CHECK: nn.write %[[N]] to @pack0.0 value : tensor<1x32xf32>
-// CHECK: %[[A:.*]] = dist.all_gather %[[C]] on @mesh["dp"] dim 0 : tensor<1x32xbf16> -> tensor<2x32xbf16>
-// CHECK: nn.write %[[A]] to @pack0.0 compute : tensor<2x32xbf16>
+// CHECK-NOT: all_gather
+// What no rank divides is copied where it is updated.
+// CHECK: nn.write %{{.*}} to @pack0.2 compute : tensor<1x32xbf16>
+// Copies of parts are gathered when the next step begins, each beside what is
+// computed with those before.
+// CHECK-LABEL: func.func @gather_0() attributes {pipe.function = #pipe.function<gather, 0>}
+// CHECK-NEXT: %[[V:.*]] = nn.read @pack0.0 value : tensor<1x32xf32>
+// CHECK-NEXT: %[[C:.*]] = nn.cast %[[V]] : tensor<1x32xf32> -> tensor<1x32xbf16>
+// CHECK-NEXT: %[[E:.*]] = nn.read @pack0.1 value : tensor<1x32xf32>
+// CHECK-NEXT: %[[D:.*]] = nn.cast %[[E]] : tensor<1x32xf32> -> tensor<1x32xbf16>
+// CHECK-NEXT: %[[A:.*]] = dist.all_gather %[[C]] on @mesh["dp"] dim 0 : tensor<1x32xbf16> -> tensor<2x32xbf16>
+// CHECK-NEXT: nn.write %[[A]] to @pack0.0 compute : tensor<2x32xbf16>
+// CHECK-NEXT: %[[B:.*]] = dist.all_gather %[[D]] on @mesh["dp"] dim 0 : tensor<1x32xbf16> -> tensor<2x32xbf16>
+// CHECK-NEXT: nn.write %[[B]] to @pack0.1 compute : tensor<2x32xbf16>
+// CHECK-NEXT: return
+// What lies on the host is not fetched a second time.
+// HOST-NOT: @gather_0
+// HOST: dist.all_gather {{.*}}xbf16>
+// HOST: nn.write {{.*}} to @pack0.0 compute : tensor<2x32xbf16>
+// HOST-NOT: @gather_0

@@ -22,3 +22,23 @@ dist.mesh @mesh ["pp", "dp", "tp"] = [2, 2, 2]
 dist.mesh @mesh ["dp", "tp"] = [2, 2]
 // CHECK: pipe.schedule @schedule "1f1b" on <looped, ranks = 1, chunks = 1> microbatches 3 ["F0 B0 F1 B1 F2 B2 REDUCE OPTIMIZER"]
 // GPIPE: pipe.schedule @schedule "gpipe" on <looped, ranks = 1, chunks = 1> microbatches 3 ["F0 F1 F2 B
+
+// -----
+
+// A rank with a function that gathers does so first, once.
+dist.mesh @mesh ["pp", "dp"] = [2, 2]
+func.func @gather_1() attributes {pipe.function = #pipe.function<gather, 1>} {
+  return
+}
+// CHECK: pipe.schedule @schedule "1f1b" on <looped, ranks = 2, chunks = 1> microbatches 3
+// CHECK-SAME: ["F0 {{[^"G]*}}OPTIMIZER",
+// CHECK-SAME: "GATHER RECV_F0 {{[^"G]*}}OPTIMIZER"]
+
+// -----
+
+dist.mesh @mesh ["dp"] = [2]
+func.func @gather_0() attributes {pipe.function = #pipe.function<gather, 0>} {
+  return
+}
+pipe.schedule @given "mine" on <looped, ranks = 1, chunks = 1> microbatches 1 ["F0 B0 REDUCE OPTIMIZER"]
+// CHECK: pipe.schedule @schedule "mine" {{.*}} ["GATHER F0 B0 REDUCE OPTIMIZER"]

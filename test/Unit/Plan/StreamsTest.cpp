@@ -235,8 +235,9 @@ TEST_F(PlanStreamsTest, ReplicasHaveAStreamOnProcessors) {
 }
 
 /// What is done to a gradient before and after it is summed need not wait for
-/// the rest of the backward pass.
-TEST_F(PlanStreamsTest, KernelsOfAReduceFunctionFollowItsSumsOnGpus) {
+/// the rest of the backward pass, nor the forward pass for what is done to
+/// parameters before they are gathered.
+TEST_F(PlanStreamsTest, KernelsFollowWhatReplicasExchangeOnGpus) {
   fb::ProgramT &program = *source.programs[0];
   auto &steps = program.functions[0]->steps; // product, sum, kernel
   auto append = [&](size_t step) {
@@ -256,12 +257,14 @@ TEST_F(PlanStreamsTest, KernelsOfAReduceFunctionFollowItsSumsOnGpus) {
   uint32_t first = streams[1], second = streams[4];
   EXPECT_NE(first, second);
   EXPECT_EQ(streams, (std::vector<uint32_t>{0, first, 0, 0, second, 0}));
-  for (auto &action : program.actions)
-    if (action->function == 0 && action->kind == fb::ActionKind::Forward)
-      action->kind = fb::ActionKind::Reduce;
-  EXPECT_EQ(choose("cuda"),
-            (std::vector<uint32_t>{0, first, first, second, second, second}));
-  EXPECT_EQ(choose("cpu"), std::vector<uint32_t>(6, 0));
+  for (fb::ActionKind kind : {fb::ActionKind::Reduce, fb::ActionKind::Gather}) {
+    for (auto &action : program.actions)
+      if (action->function == 0)
+        action->kind = kind;
+    EXPECT_EQ(choose("cuda"),
+              (std::vector<uint32_t>{0, first, first, second, second, second}));
+    EXPECT_EQ(choose("cpu"), std::vector<uint32_t>(6, 0));
+  }
 }
 
 TEST_F(PlanStreamsTest, KernelsOfUnknownSizeMayWriteAnything) {

@@ -18,6 +18,7 @@ TEST(Text, RoundTrip) {
   auto schedule = generate("1f1b", {4, 1, 6});
   ASSERT_TRUE(schedule.ok());
   Schedule complete = insertTransfers(*schedule);
+  complete.ranks[1].insert(complete.ranks[1].begin(), {ActionKind::Gather});
   auto parsed = parseSchedule({4, 1, 6}, "1f1b", print(complete));
   ASSERT_TRUE(parsed.ok());
   EXPECT_EQ(*parsed, complete);
@@ -49,6 +50,8 @@ TEST(Text, Errors) {
             "rank 0, action 0: '12' is not a schedule action");
   EXPECT_EQ(errorOf("REDUCE1\nF0"),
             "rank 0, action 0: 'REDUCE1' is not a schedule action");
+  EXPECT_EQ(errorOf("0GATHER\nF0"),
+            "rank 0, action 0: '0GATHER' is not a schedule action");
   EXPECT_EQ(errorOf("0REDUCE\nF0"),
             "rank 0, action 0: '0REDUCE' is not a schedule action");
   EXPECT_EQ(errorOf("F4\nF0"), "rank 0, action 0: 'F4' names microbatch 4, the "

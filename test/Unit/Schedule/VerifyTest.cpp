@@ -78,6 +78,8 @@ TEST(Verify, V2Twice) {
             "rank 0, action 2 (REDUCE): appears twice, first as action 1");
   EXPECT_EQ(check("F0 OPTIMIZER OPTIMIZER\n" + second),
             "rank 0, action 2 (OPTIMIZER): appears twice, first as action 1");
+  EXPECT_EQ(check("GATHER GATHER F0\n" + second),
+            "rank 0, action 1 (GATHER): appears twice, first as action 0");
 }
 
 TEST(Verify, V2Missing) {
@@ -138,6 +140,13 @@ TEST(Verify, V3Order) {
       before("rank 1, action 2 (SEND_B0)", "3 (I0)"));
   EXPECT_EQ(check(first + "RECV_F0 F0 B0 WAIT_B0 SEND_B0 REDUCE OPTIMIZER\n"),
             before("rank 1, action 3 (WAIT_B0)", "4 (SEND_B0)"));
+}
+
+TEST(Verify, V3Begin) {
+  EXPECT_EQ(check("GATHER " + first + second), "ok");
+  EXPECT_EQ(
+      check("F0 GATHER SEND_F0 RECV_B0 B0 WAIT_F0 REDUCE OPTIMIZER\n" + second),
+      "rank 0, action 1 (GATHER): comes after action 0 (F0)");
 }
 
 TEST(Verify, V3End) {

@@ -216,6 +216,7 @@ static bool mayHave(ActionKind action, PortKind port, bool isResult) {
     return !isResult;
   case ActionKind::Reduce:
   case ActionKind::Optimizer:
+  case ActionKind::Gather:
   case ActionKind::Send:
   case ActionKind::Recv:
   case ActionKind::WaitSend:

@@ -166,12 +166,11 @@ LogicalResult ActionOp::verify() {
     return emitOpError("is a call; expected a function, and neither peer nor "
                        "tensor");
   // (C3)
-  bool endsStep =
-      kind == pipe::ActionKind::Reduce || kind == pipe::ActionKind::Optimizer;
-  if (!endsStep && (!getStage() || !getMicrobatch()))
+  bool ofRank = pipe::isOfRank(kind);
+  if (!ofRank && (!getStage() || !getMicrobatch()))
     return emitOpError("has no stage or no microbatch");
-  if (endsStep && (getStage() || getMicrobatch()))
-    return emitOpError("ends the step, but has a stage or a microbatch");
+  if (ofRank && (getStage() || getMicrobatch()))
+    return emitOpError("happens once a step, but has a stage or a microbatch");
   // The accessors of integers are unsigned; a negative one in the text would be
   // a huge one here.
   for (auto number : {getStage(), getMicrobatch(), getPeer(), getTensor()})

@@ -31,6 +31,18 @@ inline llvm::hash_code hash_value(const Action &action) {
 
 #include "plait/Dialect/Pipe/IR/PipeDialect.h.inc"
 #include "plait/Dialect/Pipe/IR/PipeEnums.h.inc"
+
+namespace plait::pipe {
+
+/// Whether a rank of the pipeline does `action` once a step, for all of its
+/// virtual stages.
+inline bool isOfRank(ActionKind action) {
+  return action == ActionKind::Reduce || action == ActionKind::Optimizer ||
+         action == ActionKind::Gather;
+}
+
+} // namespace plait::pipe
+
 #define GET_ATTRDEF_CLASSES
 #include "plait/Dialect/Pipe/IR/PipeAttrs.h.inc"
 #define GET_OP_CLASSES

@@ -36,8 +36,8 @@ def PipeDialect : Dialect {
     - (C3) a function has the ports of its action, each at most once among the
       arguments and at most once among the results: forward takes inputs and
       gives outputs and residuals, a backward function takes any but gives only
-      input gradients (and residuals for the weight gradients), reduce and
-      optimizer have none.
+      input gradients (and residuals for the weight gradients), gather, reduce
+      and optimizer have none.
   }];
   let cppNamespace = "::plait::pipe";
   let hasOperationAttrVerify = 1;
@@ -63,7 +63,8 @@ def Pipe_ActionKindEnum : I32EnumAttr<"ActionKind", "what a rank does", [
     I32EnumAttrCase<"WaitSend", 6, "wait_send">,
     I32EnumAttrCase<"Reduce", 7, "reduce">,
     I32EnumAttrCase<"Optimizer", 8, "optimizer">,
-    I32EnumAttrCase<"Joint", 9, "joint">]> {
+    I32EnumAttrCase<"Gather", 9, "gather">,
+    I32EnumAttrCase<"Joint", 10, "joint">]> {
   let cppNamespace = "::plait::pipe";
   let genSpecializedAttr = 0;
 }
@@ -101,8 +102,8 @@ class Pipe_Attr<string name, string attrMnemonic> : AttrDef<PipeDialect, name> {
 def Pipe_FunctionAttr : Pipe_Attr<"Function", "function"> {
   let summary = "What a function does, and for whom";
   let description = [{
-    `index` is a virtual stage; of reduce and optimizer, which end the step of
-    all stages of a rank at once, that rank of the pipeline.
+    `index` is a virtual stage; of gather, reduce and optimizer, which begin and
+    end the step of all stages of a rank at once, that rank of the pipeline.
 
     Constraints:
     - (C1) the action is one that functions do: no transfer.
@@ -115,10 +116,7 @@ def Pipe_FunctionAttr : Pipe_Attr<"Function", "function"> {
   let assemblyFormat = "`<` $action `,` $index `>`";
   let extraClassDeclaration = [{
     /// Whether `index` is a rank of the pipeline and not a virtual stage.
-    bool endsStep() const {
-      return getAction() == ActionKind::Reduce ||
-             getAction() == ActionKind::Optimizer;
-    }
+    bool isOfRank() const { return pipe::isOfRank(getAction()); }
   }];
 }
 

@@ -175,7 +175,7 @@ def Plan_ActionOp : Plan_Op<"action", [HasParent<"ProgramOp">]> {
     - (C1) `kind` is not joint.
     - (C2) a call names a function and nothing of a transfer; a transfer names a
       peer, a tensor and one buffer, and no function.
-    - (C3) all but reduce and optimizer, which have neither, have a stage and a
+    - (C3) all but gather, reduce and optimizer, which have neither, have a stage and a
       microbatch; no number is negative.
 
     Example: `plan.action send stage 2 microbatch 3 peer 1 tensor 0 [@y]`.

@@ -26,8 +26,8 @@ def Plan_FunctionOp : Plan_Op<"function", [Symbol, IsolatedFromAbove,
     NoTerminator, SingleBlock]> {
   let summary = "A list of steps";
   let description = [{
-    What an action calls: `does` says for which of its virtual stages or, at the
-    end of a step, ranks. It binds buffers to the slots, of which the last is the
+    What an action calls: `does` says for which of its virtual stages or, once a
+    step, ranks. It binds buffers to the slots, of which the last is the
     workspace of the call.
 
     Constraints:

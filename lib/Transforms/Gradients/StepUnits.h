@@ -1,0 +1,43 @@
+//===- StepUnits.h - What is updated as one ---------------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_TRANSFORMS_GRADIENTS_STEPUNITS_H
+#define PLAIT_LIB_TRANSFORMS_GRADIENTS_STEPUNITS_H
+
+#include "ParameterUses.h"
+
+namespace plait {
+
+/// What is reduced, counted and updated as one: a pack, or what is in none.
+struct StepUnit {
+  nn::PackOp pack; // null: one parameter
+  llvm::SmallVector<ParameterUse *> members;
+
+  /// The same is done to all members.
+  ParameterUse &get() { return *members.front(); }
+  bool isDivided() { return pack && pack.getAxis(); }
+  /// Whether a rank updates a part of what the whole copy is made of that
+  /// stages compute with.
+  bool dividesCopy();
+  mlir::Operation *getOp() {
+    return pack ? pack.getOperation() : get().parameter.getOperation();
+  }
+  mlir::Location getLoc() { return getOp()->getLoc(); }
+  llvm::StringRef getSymbol() {
+    return mlir::SymbolTable::getSymbolName(getOp());
+  }
+};
+
+/// What `rank` of the pipeline updates, in the order of the parameters. Fails
+/// with an error where the members of a pack cannot be treated as one.
+mlir::FailureOr<llvm::SmallVector<StepUnit>>
+findStepUnits(mlir::ModuleOp module, ParameterUses &uses, int64_t rank,
+              dist::MeshOp mesh);
+
+} // namespace plait
+
+#endif // PLAIT_LIB_TRANSFORMS_GRADIENTS_STEPUNITS_H

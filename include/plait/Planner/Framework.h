@@ -41,7 +41,10 @@ struct Framework {
   bool overlapGradients = true;
   /// Sharded parameters are gathered while the next step's first microbatch
   /// runs forward; otherwise before it.
-  bool overlapParameters = false;
+  bool overlapParameters = true;
+  /// Of these only copies in 16 bit, and none where the parameters that they
+  /// are made of lie in the memory of hosts.
+  bool overlapsCopies = true;
   /// With ZeRO 1, the rank's part of the reduced gradient lies beside the
   /// whole, and not in it.
   bool separateReduction = true;

@@ -35,7 +35,7 @@ static constexpr Framework makePython(const char *name) {
   Framework python;
   python.name = name;
   python.delaysWeights = python.cutsCollectives = false;
-  python.overlapParameters = true;
+  python.overlapsCopies = false;
   python.separateReduction = false;
   python.joinsReplicas = true;
   python.gathersContext = false;

@@ -38,6 +38,12 @@ struct Overlap {
 
 } // namespace
 
+/// What is exchanged parameter by parameter is needed, or made, by one part of a
+/// layer, and has the work of its neighbours beside it, which is uneven: of all
+/// of the work so much counts. From the replay of a plan whose communication
+/// takes as long as its work, Llama 3 70B on 1,024 H100 with ZeRO 3.
+constexpr double kNeighbours = 0.85;
+
 /// Overlapped communication is cut into buckets; what the last one needs is
 /// always exposed, because no work is left then, and at least `alone` seconds.
 static Overlap overlap(double seconds, double window, const Context &context,
@@ -180,21 +186,30 @@ static double getShardedSeconds(const Divided &divided, const StepLoad &load,
   double m = double(load.microbatches);
   if (!overlapsParts(context))
     return m * (divided.gather + gather) + reductions * reduce;
-  Overlap forward = overlap(divided.gather, load.forward, context,
+  Overlap forward = overlap(divided.gather, kNeighbours * load.forward, context,
                             divided.largestGather);
   // Parameters are needed by the first half of a backward pass that is split,
   // and gradients end in the second one.
   reduce *= reductions / m;
-  double input = load.backward - load.gradients;
+  double input = kNeighbours * (load.backward - load.gradients);
+  double weights = kNeighbours * load.gradients;
   double last = divided.largestReduce * reductions / m;
-  Overlap first,
-      second = overlap(gather + reduce, load.gradients, context, last);
+  Overlap first, second = overlap(gather + reduce, weights, context, last);
   if (input > 0) {
     first = overlap(gather, input, context);
-    second = overlap(reduce, load.gradients, context, last);
+    second = overlap(reduce, weights, context, last);
   }
   return m * (forward.exposed + forward.slowdown + first.exposed +
               first.slowdown + second.exposed + second.slowdown);
+}
+
+/// Whether parameters of ZeRO 1 and 2 are gathered beside the forward pass.
+static bool overlapsGather(const Context &context) {
+  const Framework &framework = context.framework();
+  bool isCopy = context.training.precision != Precision::FP32 &&
+                !offloadsOptimizer(context.configuration.offload);
+  return framework.overlapParameters && context.hasHost() &&
+         (isCopy || !framework.overlapsCopies);
 }
 
 /// Parameters of ZeRO 1 and 2 are gathered once a step, for the first
@@ -202,7 +217,7 @@ static double getShardedSeconds(const Divided &divided, const StepLoad &load,
 static double getGatherSeconds(double gather, const StepLoad &load,
                                const Context &context) {
   Overlap forward{gather, 0};
-  if (context.framework().overlapParameters)
+  if (overlapsGather(context))
     forward = overlap(gather, load.forward, context);
   return forward.exposed + forward.slowdown;
 }
@@ -213,7 +228,7 @@ static double getReducedSeconds(const Divided &divided, const StepLoad &load,
   const Framework &framework = context.framework();
   Overlap backward{divided.reduce, 0};
   if (overlapsParts(context))
-    backward = overlap(divided.reduce, load.gradients, context,
+    backward = overlap(divided.reduce, kNeighbours * load.gradients, context,
                        divided.largestReduce);
   double times = framework.addsUpParts ? double(load.microbatches) : 1;
   return times * (backward.exposed + backward.slowdown) +

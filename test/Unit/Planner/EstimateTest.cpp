@@ -249,6 +249,30 @@ TEST(Estimate, OverlapHidesCommunication) {
   EXPECT_LT(setting.run().dataSeconds, exposed.dataSeconds);
 }
 
+/// What is gathered beside the forward pass are copies, whose parameters are on
+/// the device.
+TEST(Estimate, CopiesAreGatheredBesideTheForwardPass) {
+  Setting setting;
+  setting.configuration.data = 16;
+  setting.configuration.zero = 1;
+  Framework &framework = setting.training.framework;
+  auto hides = [&] {
+    framework.overlapParameters = false;
+    double exposed = setting.run().dataSeconds;
+    framework.overlapParameters = true;
+    return setting.run().dataSeconds < exposed;
+  };
+  setting.training.precision = Precision::BF16;
+  EXPECT_TRUE(hides());
+  setting.configuration.offload = Offload::Optimizer;
+  EXPECT_FALSE(hides());
+  setting.configuration.offload = Offload::None;
+  setting.training.precision = Precision::FP32;
+  EXPECT_FALSE(hides());
+  framework.overlapsCopies = false;
+  EXPECT_TRUE(hides());
+}
+
 /// Of a backward pass that is split only the half that computes gradients of
 /// weights ends them: there is less to hide their sum behind. What ZeRO 3
 /// gathers is hidden behind the other half.

@@ -177,6 +177,11 @@ func.func @backward_0(%a: tensor<33xf32, #dv> {pipe.port = #pipe.port<residual 0
 // CHECK-NEXT: %[[B:.*]] = dist.all_gather %[[D]] on @mesh["dp"] dim 0 : tensor<1x32xbf16> -> tensor<2x32xbf16>
 // CHECK-NEXT: nn.write %[[B]] to @pack0.1 compute : tensor<2x32xbf16>
 // CHECK-NEXT: return
+// The first forward pass has other bytes than the parts that are sent beside it.
+// PLACE: plan.program @rank0
+// PLACE: plan.buffer @"workspace of action 0" workspace at {{.*}} bytes 128 live [0, 1]
+// PLACE: plan.action gather call @gather_0 [@"workspace of action 0"]
+// PLACE-NEXT: plan.action forward stage 0 microbatch 0
 // What lies on the host is not fetched a second time.
 // HOST-NOT: @gather_0
 // HOST: dist.all_gather {{.*}}xbf16>

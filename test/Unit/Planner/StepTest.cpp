@@ -45,6 +45,7 @@ TEST(Step, ZeroExchangesParameterByParameter) {
   double reduce = sum(CollectiveKind::ReduceScatter, 4);
   double microbatches = 48.0 / 4;
   setting.training.framework.overlapsParts = false;
+  setting.training.framework.overlapParameters = false;
   auto seconds = [&](int zero) {
     setting.configuration.zero = zero;
     return setting.run().dataSeconds;
@@ -57,8 +58,8 @@ TEST(Step, ZeroExchangesParameterByParameter) {
   EXPECT_LT(seconds(3), expected);
 }
 
-/// What the first layer needs and the last leaves has nothing beside it: of this
-/// model that is the table of embeddings.
+/// What the first layer needs and the last leaves has nothing beside it: of
+/// this model that is the table of embeddings.
 TEST(Step, ZeroHidesAllButTheLargestParameter) {
   Setting setting;
   setting.configuration.data = 4;

@@ -50,7 +50,9 @@ static constexpr KernelTrial::Draw kDraws[] = {
     {.isPositive = true, .isFirst = false, .number = 2},
     {.isPositive = false, .isFirst = false, .number = 3},
     {.isPositive = true, .isFirst = false, .number = 4},
-    {.isPositive = true, .isFirst = false, .number = 5}};
+    {.isPositive = true, .isFirst = false, .number = 5},
+    {.isPositive = true, .isFirst = false, .number = 6},
+    {.isPositive = true, .isFirst = false, .number = 7}};
 
 namespace {
 

@@ -280,13 +280,15 @@ static FailureOr<Content> evaluateSlice(Rules &rules, Operation *op,
     return evaluateOnPack(rules, op, result, type);
   int64_t dim = slice.getDim(), extent = type.getDimSize(dim);
   if (slice.getRounds() > 1 || result.form.dims[dim].rounds > 1) {
-    // In rounds there is one axis, and nothing is padded.
+    // In rounds there is one axis, and nothing is padded. What is dealt out
+    // already only axes of one rank may slice, of which there may be any
+    // number.
     result.type = type;
-    auto axis = cast<StringAttr>(slice.getAxes()[0]);
-    if (rules.mesh.getSize(axis) > 1 &&
-        failed(divide(rules, op, result.form, dim, axis, extent,
-                      slice.getRounds())))
-      return failure();
+    for (auto axis : slice.getAxes().getAsRange<StringAttr>())
+      if (rules.mesh.getSize(axis) > 1 &&
+          failed(divide(rules, op, result.form, dim, axis, extent,
+                        slice.getRounds())))
+        return failure();
     return result;
   }
   // Over several axes at once, major to minor, as mesh.split() wants them.

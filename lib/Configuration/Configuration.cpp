@@ -158,12 +158,14 @@ Status plait::parse(std::string_view name, std::string_view text, bool &value) {
 
 Status plait::parse(std::string_view name, std::string_view text,
                     int64_t &value) {
-  // Bounds are those of the field: ZeRO has stages 0 to 3, all other numbers
-  // are sizes.
-  constexpr int64_t most = int64_t(1) << 24;
-  bool isZero = name == "zero";
+  // Bounds are those of the field: ZeRO has stages 0 to 3, more pieces have
+  // more latency than anything hides (each number of them is weighed), and all
+  // other numbers are sizes.
+  int64_t last = name == "zero"              ? 3
+                 : name == "tp-comm-overlap" ? 64
+                                             : int64_t(1) << 24;
   // The first and the last stage may be embedding and head alone.
-  int64_t first = isZero || name == "layers" ? 0 : 1, last = isZero ? 3 : most;
+  int64_t first = name == "zero" || name == "layers" ? 0 : 1;
   const char *textEnd = text.data() + text.size();
   auto [end, error] = std::from_chars(text.data(), textEnd, value);
   if (error == std::errc() && end == textEnd && value >= first && value <= last)

@@ -156,6 +156,7 @@ def option_cases(compiler: Compiler) -> None:
     refuse("batch-zero", ["batch", "0"], global_batch=0)
     refuse("micro-batch-negative", ["micro-batch"], micro_batch=-1)
     refuse("zero-4", ["zero is \"4\", expected 0 to 3"], zero=4, mesh="dp=2")
+    refuse("pieces", ["tp-comm-overlap is \"65\", expected 1 to 64"], tp_comm_overlap=65)
     refuse("mesh-zero", ["pp", "0"], mesh="pp=0")
     refuse("mesh-axis", ["xx"], mesh="xx=2")
     refuse("mesh-twice", ["tp"], mesh="tp=2,tp=2")

@@ -274,11 +274,17 @@ double BlockTimer::addCollective(const Operation &op, const Operation *matmul,
 }
 
 /// Outer blocks of what is gathered or scattered: sequences, and the rounds in
-/// which each is dealt out (AssignShardings.cpp).
+/// which each is dealt out, if it can be (AssignShardings.cpp): evenly, in its
+/// own order, and where no mask counts positions.
 int64_t BlockTimer::getBlocks() const {
+  const Configuration &configuration = context.configuration;
   int64_t rounds = (context.training.tensorOverlap + options.microBatch - 1) /
                    options.microBatch;
-  return options.microBatch * (options.dropout ? 1 : rounds);
+  bool isDealt = !options.dropout && !context.isReordered() &&
+                 context.training.sequence % (int64_t(configuration.context) *
+                                              configuration.tensor * rounds) ==
+                     0;
+  return options.microBatch * (isDealt ? rounds : 1);
 }
 
 /// Counts a kernel, and its time to its pass.

@@ -249,6 +249,27 @@ TEST(Estimate, OverlapHidesCommunication) {
   EXPECT_LT(setting.run().dataSeconds, exposed.dataSeconds);
 }
 
+/// Sequences have pieces where they can be dealt out: evenly, in their order.
+TEST(Estimate, SequencesAreDealtOutInPieces) {
+  Setting setting;
+  setting.configuration.data = 8;
+  setting.configuration.context = 2;
+  setting.configuration.tensor = 4;
+  setting.configuration.sequenceParallel = true;
+  auto isCut = [&] {
+    setting.training.tensorOverlap = 1;
+    double whole = setting.run().breakdown.exposed.tensor;
+    setting.training.tensorOverlap = 4;
+    return setting.run().breakdown.exposed.tensor < whole;
+  };
+  EXPECT_TRUE(isCut());
+  setting.configuration.contextParallel = ContextParallel::Zigzag;
+  EXPECT_FALSE(isCut());
+  setting.configuration.contextParallel = ContextParallel::Gather;
+  setting.shape.sequence = setting.training.sequence = 2048 - 16;
+  EXPECT_FALSE(isCut());
+}
+
 /// What is gathered beside the forward pass are copies, whose parameters are on
 /// the device.
 TEST(Estimate, CopiesAreGatheredBesideTheForwardPass) {

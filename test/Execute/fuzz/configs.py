@@ -263,6 +263,8 @@ def draw_combination(rng: random.Random) -> ConfigTrial:
         options += ["--offload", rng.choice(kinds)]
     if rng.random() < 0.2:
         options += ["--reduce-precision", "bf16"]
+    if axes["tp"] > 1:
+        options += ["--tp-comm-overlap", rng.choice(("1", "2", "4", "8"))]
     return ConfigTrial(config, options)
 
 

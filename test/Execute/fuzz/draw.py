@@ -21,10 +21,19 @@ MOST_ELEMENTS = 12000
 MOST_DIMS = 5
 
 
+def draw_sequence(rng: random.Random, layout: Layout) -> int:
+    """Few of all sequences can be dealt out to tp in rounds: half of those that
+    would be."""
+    rounds = -(-layout.tensor_overlap // layout.micro)
+    if layout.sequence_parallel and rounds > 1 and rng.random() < 0.5:
+        return layout.tp * rounds * rng.choice((1, 1, 2))
+    return rng.choice(SEQUENCES)
+
+
 def draw_extents(rng: random.Random, layout: Layout) -> dict[str, int]:
     return {
         "b": layout.micro * layout.dp,
-        "s": rng.choice(SEQUENCES),
+        "s": draw_sequence(rng, layout),
         "h": rng.choice(HIDDEN),
         "f": rng.choice(HIDDEN),
         "v": rng.choice((2, 3, 5, 7, 11, 16, 17, 23, 33)),

@@ -16,16 +16,8 @@ import shutil
 import sys
 import tempfile
 
-from harness import (
-    GOLDEN,
-    Outcome,
-    Reporter,
-    Tools,
-    arguments,
-    read_safetensors,
-    require,
-    write_safetensors,
-)
+from harness import GOLDEN, Outcome, Reporter, Tools, arguments
+from harness import read_safetensors, require, write_safetensors
 
 GPT2 = GOLDEN / "gpt2-small-test"
 LLAMA = GOLDEN / "llama-small-test"
@@ -453,8 +445,7 @@ def output_cases(runner: Runner) -> None:
         ("--grad-clip", "-1"),
         ("--beta1", "1.5"),
         ("--eps", "x"),
-        # The padding of parameters is divided by it.
-        ("--eps", "0"),
+        ("--eps", "0"),  # padding is divided by it
         ("--seed", "-3"),
         ("--token-type", "int8"),
         # Neither the largest seed that there is, nor 8, nor random weights.

@@ -24,6 +24,13 @@ namespace plait {
 /// that nothing is beside exposes less, but each has a latency of its own.
 inline int getUsualPieces(bool isGPU) { return isGPU ? 4 : 1; }
 
+/// The most that there may be where `asked` are asked for. A sum is cut
+/// anywhere between rows; what is gathered or scattered between blocks, of
+/// which there may be up to twice as many.
+inline int getMostPieces(int asked, bool isSum) {
+  return isSum ? asked : 2 * asked;
+}
+
 /// Seconds in which nothing is computed, of a matmul of `compute` seconds and a
 /// collective before or behind it, both in `pieces`, of which one takes
 /// `exchange` seconds: one of them has no matmul beside it, the others are

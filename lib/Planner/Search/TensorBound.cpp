@@ -12,6 +12,7 @@
 
 #include "Search/Bounds.h"
 #include "plait/Planner/Cost.h"
+#include "plait/Support/PieceOverlap.h"
 
 #include <algorithm>
 
@@ -74,7 +75,7 @@ static double getLeastSeconds(const Operation &op, double share, Group group,
       return 0; // may be hidden
     // Of the pieces that it is cut into, one is not hidden.
     int pieces = training.cutsCollectives(device.isProcessor)
-                     ? 2 * training.tensorOverlap
+                     ? getMostPieces(training.tensorOverlap, /*isSum=*/false)
                      : 1;
     double batch = double(training.globalBatch);
     return collectiveSeconds(op.collective,

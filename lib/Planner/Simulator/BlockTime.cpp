@@ -104,7 +104,7 @@ private:
   double ringSeconds(const Operation &op) const;
   int64_t getBlocks() const;
   void addAll();
-  void add(const Operation &op);
+  double add(const Operation &op);
   double addCollective(const Operation &op, const Operation *matmul,
                        double beside);
   double getBeside(const Operation &op, std::span<const Operation> behind,
@@ -252,7 +252,7 @@ double BlockTimer::addCollective(const Operation &op, const Operation *matmul,
   bool sums = op.collective == CollectiveKind::AllReduce;
   // As the compiler's pass chooses (SplitCollectives.cpp). There is nothing to
   // gain where all is hidden.
-  int most = context.training.tensorOverlap * (sums ? 1 : 2);
+  int most = getMostPieces(context.training.tensorOverlap, sums);
   for (int pieces = 2; matmul && best.exposed > beside && pieces <= most;
        ++pieces) {
     if (!sums && getBlocks() % pieces)
@@ -265,7 +265,7 @@ double BlockTimer::addCollective(const Operation &op, const Operation *matmul,
   double exposed = best.exposed - hidden;
   pass.collective += exposed;
   pass.device += best.more;
-  pass.kernels += best.pieces > 1 ? 2 * (best.pieces - 1) : 0;
+  pass.kernels += 2 * (best.pieces - 1);
   const Group group = context.tensorGroup();
   const Fabric &fabric = group.perNode == group.ranks ? context.cluster.intra
                                                       : context.cluster.inter;
@@ -287,14 +287,14 @@ int64_t BlockTimer::getBlocks() const {
   return options.microBatch * (isDealt ? rounds : 1);
 }
 
-/// Counts a kernel, and its time to its pass.
-void BlockTimer::add(const Operation &op) {
+/// Counts a kernel, and its time to its pass; returns that, of a collective 0.
+double BlockTimer::add(const Operation &op) {
   PassTime &pass = op.pass == Pass::Forward         ? forward
                    : op.pass == Pass::BackwardInput ? input
                                                     : weight;
   ++pass.kernels;
   if (op.kind == OperationKind::Collective)
-    return;
+    return 0;
   Cost cost = getCost(op);
   pass.device += cost;
   if (op.kind == OperationKind::Attention) {
@@ -303,6 +303,7 @@ void BlockTimer::add(const Operation &op) {
     if (!options.flashAttention) // two matmuls and what is between them
       pass.kernels += op.pass == Pass::Forward ? 3 : 6;
   }
+  return cost.seconds;
 }
 
 /// The inside of attention alone, or the whole forward pass with its
@@ -361,9 +362,9 @@ void BlockTimer::addAll() {
     bool isMatmul = op->kind == OperationKind::Matmul;
     if (isMatmul && op->pass == Pass::Forward)
       read = forward;
-    add(*op);
+    double seconds = add(*op);
     if (isMatmul && op->pass == Pass::BackwardWeight)
-      delayed += getCost(*op).seconds;
+      delayed += seconds;
     if (op->kind != OperationKind::Collective)
       continue;
     std::span before(ops.begin(), op), behind(op + 1, ops.end());

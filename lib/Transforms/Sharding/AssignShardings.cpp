@@ -8,8 +8,7 @@
 // 1. Group the dimensions of all values into classes that move together.
 // 2. Split the class of the batch over "dp", that of the sequence over "cp".
 // 3. Choose on "tp", exactly, what each op splits (ShardingProblem.h), and in
-// how
-//    many rounds the sequence is dealt out where that is what it splits.
+//    how many rounds it deals out the sequence where it splits that.
 // 4. With `context_parallel = heads`, split by "cp" another factor of the ops
 //    whose work is not even along the sequence.
 // 5. Write the shardings into the types and reshards between them.
@@ -334,9 +333,7 @@ ShardingAttr Assigner::divide(Type type, ShardingAttr sharding) {
     if (cast<RankedTensorType>(type).getDimSize(dim) %
         (mesh.getBlocks(axes) * ranks))
       continue;
-    SmallVector<Attribute> divided(axes.getValue());
-    divided.push_back(data);
-    return sharding.withDim(dim, builder.getArrayAttr(divided));
+    return sharding.withDim(dim, addAxis(axes, data));
   }
   return sharding;
 }

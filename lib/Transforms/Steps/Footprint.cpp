@@ -123,11 +123,22 @@ void Aliases::join(int64_t left, int64_t right) {
     aliases[later] = std::min(left, right);
 }
 
-llvm::DenseMap<Attribute, SmallVector<ActionOp>>
-plait::findCalls(ProgramOp program) {
-  llvm::DenseMap<Attribute, SmallVector<ActionOp>> calls;
-  for (auto action : program.getBody().getOps<ActionOp>())
-    if (auto callee = action.getCalleeAttr())
-      calls[callee.getAttr()].push_back(action);
-  return calls;
+LogicalResult plait::forEachCalled(
+    ModuleOp module,
+    function_ref<LogicalResult(FunctionOp, const Aliases &)> visit) {
+  if (failed(verifySteps(module)))
+    return failure();
+  for (auto program : module.getOps<ProgramOp>()) {
+    ProgramMemory memory(program);
+    llvm::DenseMap<Attribute, SmallVector<ActionOp>> calls;
+    for (auto action : program.getBody().getOps<ActionOp>())
+      if (auto callee = action.getCalleeAttr())
+        calls[callee.getAttr()].push_back(action);
+    for (FunctionOp function : getCalled(program))
+      if (failed(visit(
+              function,
+              Aliases(function, calls[function.getSymNameAttr()], memory))))
+        return failure();
+  }
+  return success();
 }

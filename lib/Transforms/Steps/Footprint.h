@@ -87,9 +87,13 @@ private:
   llvm::SmallVector<int64_t> aliases;
 };
 
-/// The actions of `program` that call each function, by its name.
-llvm::DenseMap<mlir::Attribute, llvm::SmallVector<plan::ActionOp>>
-findCalls(plan::ProgramOp program);
+/// Visits every function that programs of `module` call, once and in the light
+/// of all of its calls: its slots may overlap in one and not in another. Fails
+/// where verifySteps() or a visit does.
+mlir::LogicalResult forEachCalled(
+    mlir::ModuleOp module,
+    llvm::function_ref<mlir::LogicalResult(plan::FunctionOp, const Aliases &)>
+        visit);
 
 } // namespace plait
 

@@ -142,19 +142,11 @@ struct OverlapCollectivesPass
     TargetAttr target = getTarget(getOperation());
     if (!target || !target.isGPU())
       return;
-    if (failed(verifySteps(getOperation())))
-      return signalPassFailure();
-    for (auto program : getOperation().getOps<ProgramOp>()) {
-      ProgramMemory memory(program);
-      auto calls = findCalls(program);
-      // Once a function, in the light of all of its calls: their slots may
-      // overlap in one and not in another.
-      for (FunctionOp function : getCalled(program)) {
-        Aliases aliases(function, calls[function.getSymNameAttr()], memory);
-        if (failed(Orderer(function, aliases).run()))
-          return signalPassFailure();
-      }
-    }
+    auto visit = [](FunctionOp function, const Aliases &aliases) {
+      return Orderer(function, aliases).run();
+    };
+    if (failed(forEachCalled(getOperation(), visit)))
+      signalPassFailure();
   }
 };
 } // namespace

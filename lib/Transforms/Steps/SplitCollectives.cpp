@@ -209,7 +209,7 @@ int64_t Splitter::choosePieces(const Pair &pair) {
   bool isSum = collective.getKind() == CollectiveKind::AllReduce;
   int64_t units = isSum ? int64_t(gemm.getM()) : int64_t(collective.getOuter());
   int64_t best = 1;
-  for (int64_t pieces = 2; pieces <= (isSum ? asked : 2 * asked); ++pieces)
+  for (int64_t pieces = 2; pieces <= getMostPieces(asked, isSum); ++pieces)
     if (units % pieces == 0 && int64_t(gemm.getM()) % pieces == 0 &&
         (!link || getExposed(pair, pieces) < getExposed(pair, best)))
       best = pieces;
@@ -303,16 +303,12 @@ struct SplitCollectivesPass
         return signalPassFailure();
       link = *own;
     }
-    if (failed(verifySteps(module)))
-      return signalPassFailure();
-    for (auto program : module.getOps<ProgramOp>()) {
-      ProgramMemory memory(program);
-      auto calls = findCalls(program);
-      for (FunctionOp function : getCalled(program)) {
-        Aliases aliases(function, calls[function.getSymNameAttr()], memory);
-        Splitter(function, aliases, asked, link).run();
-      }
-    }
+    auto visit = [&](FunctionOp function, const Aliases &aliases) {
+      Splitter(function, aliases, asked, link).run();
+      return success();
+    };
+    if (failed(forEachCalled(module, visit)))
+      signalPassFailure();
   }
 };
 } // namespace

@@ -140,21 +140,27 @@ CollectiveBlocks AllReduceOp::getBlocks() {
   return {1, 1, getResult().getType().getNumElements()};
 }
 
-LogicalResult AllGatherOp::verify() {
+/// Of a gather or scatter: `whole` is a `block` of every rank.
+template <typename OpTy>
+static LogicalResult verifyBlocks(OpTy op, Value block, Value whole) {
   // (C1)
-  FailureOr<int64_t> blocks = countRanks(*this, getMeshAttr(), getAxis());
+  FailureOr<int64_t> blocks = countRanks(op, op.getMeshAttr(), op.getAxis());
   if (failed(blocks))
     return failure();
   // (C2)
-  int64_t dim = getDim();
-  if (failed(verifyOtherDims(*this, getInput(), getResult(), {dim})))
+  int64_t dim = op.getDim();
+  if (failed(verifyOtherDims(op, op.getInput(), op.getResult(), {dim})))
     return failure();
   // (C3)
-  int64_t from = extent(getInput(), dim), to = extent(getResult(), dim);
-  if (to != from * *blocks)
-    return emitExtentError(*this, dim, from, to, *blocks);
+  if (extent(whole, dim) != extent(block, dim) * *blocks)
+    return emitExtentError(op, dim, extent(op.getInput(), dim),
+                           extent(op.getResult(), dim), *blocks);
   // (C4)
-  return verifyRounds(*this, getInput(), dim, getRounds());
+  return verifyRounds(op, block, dim, op.getRounds());
+}
+
+LogicalResult AllGatherOp::verify() {
+  return verifyBlocks(*this, getInput(), getResult());
 }
 
 /// The product of the extents of `type` in [begin, end).
@@ -179,22 +185,8 @@ CollectiveBlocks AllGatherOp::getBlocks() {
   return blocksAlong(getInput(), getDim(), getRounds());
 }
 
-/// The mirror image of an all-gather: the input is the whole tensor.
 LogicalResult ReduceScatterOp::verify() {
-  // (C1)
-  FailureOr<int64_t> blocks = countRanks(*this, getMeshAttr(), getAxis());
-  if (failed(blocks))
-    return failure();
-  // (C2)
-  int64_t dim = getDim();
-  if (failed(verifyOtherDims(*this, getInput(), getResult(), {dim})))
-    return failure();
-  // (C3)
-  int64_t from = extent(getInput(), dim), to = extent(getResult(), dim);
-  if (from != to * *blocks)
-    return emitExtentError(*this, dim, from, to, *blocks);
-  // (C4)
-  return verifyRounds(*this, getResult(), dim, getRounds());
+  return verifyBlocks(*this, getResult(), getInput());
 }
 
 CollectiveKind ReduceScatterOp::getKind() {

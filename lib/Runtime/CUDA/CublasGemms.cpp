@@ -63,15 +63,30 @@ CublasGemms::~CublasGemms() {
 }
 
 /// Takes time in the number of different GEMMs for the search, which are few,
-/// however deep the model.
+/// however deep the model. A refusal names the sizes of the step, not of
+/// cuBLASLt's view of it.
+Result<uint32_t> CublasGemms::prepare(const fb::GemmStep &step) {
+  std::vector<uint32_t> parts;
+  for (const GemmLayout &layout : layoutGemm(step)) {
+    auto part = prepare(layout);
+    if (!part.ok())
+      return fail("cuBLASLt cannot multiply ", step.m(), " x ", step.k(),
+                  " by ", step.k(), " x ", step.n(), ": ",
+                  part.status().message());
+    parts.push_back(*part);
+  }
+  auto found = std::find(steps.begin(), steps.end(), parts);
+  if (found == steps.end())
+    found = steps.insert(found, std::move(parts));
+  return static_cast<uint32_t>(found - steps.begin());
+}
+
 /// 1. look for an equal one;
 /// 2. describe the three matrices;
-/// 3. find algorithms, with the epilogue or without. A refusal names the sizes
-/// of the step, not
-///    of cuBLASLt's view of it.
-Result<uint32_t> CublasGemms::prepare(const fb::GemmStep &step) {
+/// 3. find algorithms, with the epilogue or without.
+Result<uint32_t> CublasGemms::prepare(const GemmLayout &layout) {
   Gemm gemm;
-  gemm.layout = layoutGemm(step);
+  gemm.layout = layout;
   // 1. Layers share their layouts, each of which asks the heuristic once.
   auto found = std::find_if(gemms.begin(), gemms.end(), [&](const Gemm &known) {
     return known.layout == gemm.layout;
@@ -89,9 +104,7 @@ Result<uint32_t> CublasGemms::prepare(const fb::GemmStep &step) {
     *target = std::move(*described);
   }
   // 3.
-  if (Status status = chooseOperation(gemm); !status.ok())
-    return fail("cuBLASLt cannot multiply ", step.m(), " x ", step.k(), " by ",
-                step.k(), " x ", step.n(), ": ", status.message());
+  PLAIT_RETURN_IF_ERROR(chooseOperation(gemm));
   gemms.push_back(std::move(gemm));
   return static_cast<uint32_t>(gemms.size() - 1);
 }
@@ -276,6 +289,13 @@ Status CublasGemms::findAlgorithms(Gemm &gemm) {
              : Status::success();
 }
 
+Status CublasGemms::run(uint32_t prepared, const GemmOperands &operands,
+                        bool add) {
+  for (uint32_t part : steps[prepared])
+    PLAIT_RETURN_IF_ERROR(runPart(part, operands, add));
+  return Status::success();
+}
+
 /// Enqueues one call for each of the layout's places, all under the stream's
 /// lock. A descriptor belongs to one rank, so that changing its pointers is
 /// safe; the library reads them before it returns.
@@ -285,9 +305,9 @@ Status CublasGemms::findAlgorithms(Gemm &gemm) {
 /// 3. Multiply. `add` is beta, not a property of the descriptor: a GEMM that
 ///    accumulates over microbatches shares the algorithm of the first one.
 /// 4. Apply what the library has no epilogue for.
-Status CublasGemms::run(uint32_t prepared, const GemmOperands &operands,
-                        bool add) {
-  Gemm &gemm = gemms[prepared];
+Status CublasGemms::runPart(uint32_t part, const GemmOperands &operands,
+                            bool add) {
+  Gemm &gemm = gemms[part];
   const auto [a, b, c, bias, geluInput] = operands;
   // 1.
   uintptr_t addresses = reinterpret_cast<uintptr_t>(a) |
@@ -302,7 +322,7 @@ Status CublasGemms::run(uint32_t prepared, const GemmOperands &operands,
         setPointers(gemm.operation.get(), gemm.layout, bias, geluInput));
   // 3. cuBLAS has columns first: what it sees is the transposed result, of the
   // operands exchanged.
-  const float alpha = 1, beta = add ? 1 : 0;
+  const float alpha = 1, beta = add || gemm.layout.adds ? 1 : 0;
   uint64_t unit = plan::elementBytes(gemm.layout.a.type);
   uint64_t unitC = plan::elementBytes(gemm.layout.c.type);
   PLAIT_RETURN_IF_ERROR(stream.add([&] {

@@ -30,24 +30,25 @@ public:
   create(CudaStream &stream, std::span<std::byte> workspace, bool tf32);
   ~CublasGemms();
 
-  /// Finds algorithms for `step`; the number is for run(). Equal GEMMs share
+  /// Finds algorithms for `step`; the number is for run(). Equal steps share
   /// one. An epilogue that no algorithm has comes after the GEMM.
   Result<uint32_t> prepare(const plan::fb::GemmStep &step);
+  Status run(uint32_t prepared, const GemmOperands &operands, bool add);
 
-  const GemmLayout &layoutOf(uint32_t prepared) const {
-    return gemms[prepared].layout;
+  /// The library's GEMMs that compute a step, in order (GemmLayout.h).
+  const std::vector<uint32_t> &partsOf(uint32_t prepared) const {
+    return steps[prepared];
   }
+  const GemmLayout &layoutOf(uint32_t part) const { return gemms[part].layout; }
   /// Those that fit the workspace, a few at most and one at least, the best
   /// first as far as the heuristic knows.
-  size_t countAlgorithms(uint32_t prepared) const {
-    return gemms[prepared].algorithms.size();
+  size_t countAlgorithms(uint32_t part) const {
+    return gemms[part].algorithms.size();
   }
-  /// Has run() take another algorithm than the first.
-  void pin(uint32_t prepared, size_t algorithm) {
-    gemms[prepared].pinned = algorithm;
-  }
-
-  Status run(uint32_t prepared, const GemmOperands &operands, bool add);
+  /// Has another algorithm than the first be taken.
+  void pin(uint32_t part, size_t algorithm) { gemms[part].pinned = algorithm; }
+  /// One of a step's parts, with the operands of the step.
+  Status runPart(uint32_t part, const GemmOperands &operands, bool add);
 
 private:
   struct Destroy {
@@ -72,6 +73,7 @@ private:
               std::span<std::byte> workspace, bool tf32)
       : library(library), stream(stream), workspace(workspace), tf32(tf32) {}
 
+  Result<uint32_t> prepare(const GemmLayout &layout);
   Result<Owned<cublasLtMatmulDesc_t>> describe(const GemmLayout &layout,
                                                bool withEpilogue);
   template <typename T>
@@ -92,6 +94,7 @@ private:
   bool tf32;
   cublasLtHandle_t handle = nullptr;
   std::deque<Gemm> gemms;
+  std::vector<std::vector<uint32_t>> steps; // which of them, in order
   std::unique_ptr<EpilogueFallback> fallback; // made when first needed
 };
 

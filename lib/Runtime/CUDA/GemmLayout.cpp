@@ -71,8 +71,30 @@ uint32_t commonAlignment(std::initializer_list<uint64_t> values) {
   return static_cast<uint32_t>(bits & -bits);
 }
 
-} // namespace
+/// Of a dimension of the step's GEMM.
+struct Range {
+  int64_t begin, size;
+};
 
+/// Whether a dimension of `size` is better cut. Where `rows`, the distances of
+/// the rows that run along it, are odd as well, a cut does not help.
+bool isCut(int64_t size, const std::vector<int64_t> &rows) {
+  constexpr int64_t vector = 8;  // 16 bytes
+  constexpr int64_t least = 2048; // of less, a second call would cost as much
+  auto isOdd = [](int64_t value) { return value % vector != 0; };
+  return size >= least && isOdd(size) && !rows.empty() &&
+         std::none_of(rows.begin(), rows.end(), isOdd);
+}
+
+/// The rest first: what it leaves in C is rounded to bf16 before the others are
+/// added, and small.
+std::vector<Range> cutOdd(int64_t size) {
+  constexpr int64_t tile = 64;
+  int64_t rest = size % tile;
+  return {{size - rest, rest}, {0, size - rest}};
+}
+
+/// A part of a step, of rows `m`, columns `n` and terms `k`.
 /// 1. Exchange the operands, by which cuBLASLt computes C^T.
 /// 2. Make the largest batch dimension the library's own, since each of the
 ///    others multiplies the number of calls.
@@ -80,15 +102,15 @@ uint32_t commonAlignment(std::initializer_list<uint64_t> values) {
 ///    indices, the innermost dimension last.
 /// 4. Find what alignment all matrices of all calls have in common: the
 ///    heuristic may then choose algorithms that load 16 bytes at once.
-GemmLayout runtime::layoutGemm(const fb::GemmStep &step) {
+GemmLayout layoutPart(const fb::GemmStep &step, Range m, Range n, Range k) {
   GemmLayout layout;
   // 1.
-  layout.a =
-      matrix(step.dtype(), step.k(), step.b_row(), step.n(), step.b_col());
-  layout.b =
-      matrix(step.dtype(), step.m(), step.a_row(), step.k(), step.a_col());
-  layout.c = matrix(step.c_dtype(), step.m(), step.c_row(), step.n(), 1);
-  layout.places = {{0, 0, 0}};
+  layout.a = matrix(step.dtype(), k.size, step.b_row(), n.size, step.b_col());
+  layout.b = matrix(step.dtype(), m.size, step.a_row(), k.size, step.a_col());
+  layout.c = matrix(step.c_dtype(), m.size, step.c_row(), n.size, 1);
+  layout.places = {{k.begin * step.b_row() + n.begin * step.b_col(),
+                    m.begin * step.a_row() + k.begin * step.a_col(),
+                    m.begin * step.c_row() + n.begin}};
 
   // 2.
   std::vector<BatchDim> dims = batchDims(step);
@@ -129,4 +151,36 @@ GemmLayout runtime::layoutGemm(const fb::GemmStep &step) {
       layout.epilogueAlignment =
           commonAlignment({layout.epilogueAlignment, ref->offset()});
   return layout;
+}
+
+} // namespace
+
+/// Only of bf16, where tensor cores make the difference, and without an
+/// epilogue, which would have to be cut as well.
+std::vector<GemmLayout> runtime::layoutGemm(const fb::GemmStep &step) {
+  bool mayCut = step.dtype() == fb::DType::BF16 &&
+                step.epilogue() == fb::Epilogue::None;
+  // Of the matrices that are contiguous along a dimension, how far apart rows
+  // lie.
+  std::vector<int64_t> m, n = {step.c_row()}, k;
+  if (step.a_col() == 1)
+    k.push_back(step.a_row());
+  else
+    m.push_back(step.a_col());
+  if (step.b_col() == 1)
+    n.push_back(step.b_row());
+  else
+    k.push_back(step.b_col());
+  auto cut = [&](int64_t size, const std::vector<int64_t> &rows) {
+    return mayCut && isCut(size, rows) ? cutOdd(size)
+                                       : std::vector<Range>{{0, size}};
+  };
+  std::vector<GemmLayout> parts;
+  for (const Range &terms : cut(step.k(), k))
+    for (const Range &rows : cut(step.m(), m))
+      for (const Range &columns : cut(step.n(), n)) {
+        parts.push_back(layoutPart(step, rows, columns, terms));
+        parts.back().adds = terms.begin + terms.size < step.k();
+      }
+  return parts;
 }

@@ -19,7 +19,7 @@ namespace plait::runtime {
 
 /// A GEMM that a step calls.
 struct GemmUse {
-  uint32_t gemm; // as CublasGemms::prepare() has named it
+  uint32_t gemm; // of CublasGemms: a step or, to be timed, a part of one
   GemmOperands operands;
   bool adds = false;  // to what is in C
   uint64_t calls = 0; // in a step

@@ -119,8 +119,14 @@ static bool isDeterministic(const fb::Program &program) {
 Status CudaDevice::timeGemms(const std::vector<GemmUse> &uses) {
   if (!timing.enabled || uses.empty() || isDeterministic(program))
     return Status::success();
+  std::vector<GemmUse> parts;
+  for (const GemmUse &use : uses)
+    for (uint32_t part : gemms->partsOf(use.gemm)) {
+      parts.push_back(use);
+      parts.back().gemm = part;
+    }
   GemmTimer timer(*queue, *gemms, timing);
-  PLAIT_RETURN_IF_ERROR(timer.run(uses));
+  PLAIT_RETURN_IF_ERROR(timer.run(std::move(parts)));
   timedText = timer.report();
   return Status::success();
 }

@@ -77,7 +77,8 @@ float element(const GemmMatrix &matrix, const float *data, int64_t row,
   return data[column * matrix.leading + row];
 }
 
-/// By the documentation of cublasLtMatmul: A is the step's B.
+/// By the documentation of cublasLtMatmul: A is the step's B. `c` is overwritten
+/// by what does not add to it.
 void multiply(const GemmLayout &layout, const float *a, const float *b,
               float *c) {
   int64_t inner = layout.a.transposed ? layout.a.rows : layout.a.columns;
@@ -94,12 +95,13 @@ void multiply(const GemmLayout &layout, const float *a, const float *b,
                            row, k) *
                    element(layout.b, b + place.b + i * layout.b.batchStride, k,
                            column);
-          c[place.c + i * layout.c.batchStride + column * layout.c.leading +
-            row] = sum;
+          float &result = c[place.c + i * layout.c.batchStride +
+                            column * layout.c.leading + row];
+          result = layout.adds ? result + sum : sum;
         }
 }
 
-GemmLayout layout(fb::GemmStepT step) {
+std::vector<GemmLayout> layouts(fb::GemmStepT step) {
   for (auto *ref : {&step.a, &step.b, &step.c})
     if (!*ref)
       *ref = std::make_unique<fb::Ref>(0, -1);
@@ -107,6 +109,12 @@ GemmLayout layout(fb::GemmStepT step) {
   builder.Finish(fb::GemmStep::Pack(builder, &step));
   return layoutGemm(
       *flatbuffers::GetRoot<fb::GemmStep>(builder.GetBufferPointer()));
+}
+
+GemmLayout layout(fb::GemmStepT step) {
+  std::vector<GemmLayout> parts = layouts(std::move(step));
+  EXPECT_EQ(parts.size(), 1u);
+  return parts.front();
 }
 
 class GemmLayoutTest : public ::testing::TestWithParam<Case> {};
@@ -193,21 +201,89 @@ TEST(GemmAlignmentTest, TellsThatOfEpiloguesApart) {
   EXPECT_TRUE(layout(step).hasGeluInput);
 }
 
+/// Of bf16, in rows at multiples of 8 elements.
+fb::GemmStepT halves(int64_t m, int64_t n, int64_t k, bool transposeA,
+                     bool transposeB) {
+  fb::GemmStepT step = gemm(m, n, k, transposeA, transposeB);
+  step.dtype = step.c_dtype = fb::DType::BF16;
+  auto lengthen = [](int64_t row) { return (row + 7) / 8 * 8; };
+  for (int64_t *row : {&step.a_row, &step.a_col, &step.b_row, &step.b_col,
+                       &step.c_row})
+    if (*row != 1)
+      *row = lengthen(*row);
+  return step;
+}
+
+/// Sizes of the parts, m x n x k.
+std::string cutsOf(const fb::GemmStepT &step) {
+  std::string text;
+  for (const GemmLayout &part : layouts(step))
+    text += (text.empty() ? "" : ", ") + std::to_string(part.c.columns) + "x" +
+            std::to_string(part.c.rows) + "x" +
+            std::to_string(part.b.transposed ? part.b.columns : part.b.rows) +
+            (part.adds ? "+" : "");
+  return text;
+}
+
+/// Sizes along which bf16 is contiguous are cut where they are odd.
+TEST(GemmCutTest, CutsOddSizes) {
+  // The three GEMMs of a vocabulary: logits, their input's gradient, that of the
+  // table.
+  EXPECT_EQ(cutsOf(halves(4, 2051, 5, false, true)), "4x3x5, 4x2048x5");
+  EXPECT_EQ(cutsOf(halves(4, 5, 2051, false, false)), "4x5x3, 4x5x2048+");
+  EXPECT_EQ(cutsOf(halves(2051, 5, 4, true, false)), "3x5x4, 2048x5x4");
+  EXPECT_EQ(cutsOf(halves(4, 2051, 2053, false, false)),
+            "4x3x5, 4x2048x5, 4x3x2048+, 4x2048x2048+");
+}
+
+TEST(GemmCutTest, LeavesAloneWhatACutDoesNotHelp) {
+  EXPECT_EQ(cutsOf(halves(4, 2047, 5, false, true)), "4x2047x5"); // small
+  EXPECT_EQ(cutsOf(halves(4, 2056, 5, false, true)), "4x2056x5"); // even
+  // Nothing is contiguous along the rows of A, or the terms.
+  EXPECT_EQ(cutsOf(halves(2051, 8, 8, false, true)), "2051x8x8");
+  EXPECT_EQ(cutsOf(halves(8, 8, 2051, true, false)), "8x8x2051");
+  fb::GemmStepT odd = halves(4, 2051, 5, false, true);
+  odd.c_row = 2051;
+  EXPECT_EQ(cutsOf(odd), "4x2051x5");
+  fb::GemmStepT wide = halves(4, 2051, 5, false, true);
+  wide.dtype = wide.c_dtype = fb::DType::F32;
+  EXPECT_EQ(cutsOf(wide), "4x2051x5");
+  fb::GemmStepT biased = halves(4, 2051, 5, false, true);
+  biased.epilogue = fb::Epilogue::Bias;
+  biased.bias = std::make_unique<fb::Ref>(0, -1);
+  EXPECT_EQ(cutsOf(biased), "4x2051x5");
+}
+
+TEST(GemmCutTest, PartsAreTheSameGemm) {
+  for (const fb::GemmStepT &step :
+       {halves(4, 2051, 5, false, true), halves(4, 5, 2051, false, false),
+        halves(2051, 5, 4, true, false), halves(3, 2051, 2053, false, false),
+        batched(halves(2, 2051, 3, false, true), {2}, {16}, {2051 * 8},
+                {2 * 2056})}) {
+    std::vector<float> a(1 << 15), b(1 << 23), expected(1 << 15, -1),
+        found(1 << 15, -1);
+    for (size_t i = 0; i < a.size(); ++i)
+      a[i] = float(i * 7 % 11);
+    for (size_t i = 0; i < b.size(); ++i)
+      b[i] = float(i * 5 % 3);
+    multiply(step, a.data(), b.data(), expected.data());
+    ASSERT_GT(layouts(step).size(), 1u);
+    for (const GemmLayout &part : layouts(step))
+      multiply(part, b.data(), a.data(), found.data());
+    EXPECT_EQ(found, expected) << cutsOf(step);
+  }
+}
+
 /// Nothing is counted in 32 bits: logits of 64 sequences, and a batch of them.
 TEST(GemmLayout, CountsBeyond32Bits) {
   fb::GemmStepT step = gemm(65536, 50257, 768, false, true);
   step.c_row = 50257;
   step = batched(std::move(step), {3, 2}, {0, 0}, {0, 0},
                  {2 * int64_t(65536) * 50257, int64_t(65536) * 50257});
-  for (auto *tensor : {&step.a, &step.b, &step.c})
-    *tensor = std::make_unique<fb::Ref>(0, -1);
-  flatbuffers::FlatBufferBuilder builder;
-  builder.Finish(fb::GemmStep::Pack(builder, &step));
-  GemmLayout layout = layoutGemm(
-      *flatbuffers::GetRoot<fb::GemmStep>(builder.GetBufferPointer()));
-  EXPECT_EQ(layout.c.rows * layout.c.columns, int64_t(3293642752));
+  GemmLayout found = layout(step);
+  EXPECT_EQ(found.c.rows * found.c.columns, int64_t(3293642752));
   int64_t last =
-      layout.places.back().c + (layout.batch - 1) * layout.c.batchStride;
+      found.places.back().c + (found.batch - 1) * found.c.batchStride;
   EXPECT_EQ(last, 5 * int64_t(3293642752));
 }
 

@@ -48,6 +48,8 @@ public:
 
   /// Elements [begin, begin + target.size()).
   void generate(uint64_t begin, std::span<float> target);
+  /// The same, on up to `threads` threads where there is work for them.
+  void generate(uint64_t begin, std::span<float> target, unsigned threads);
 
 private:
   void refill(uint64_t newBlock);

@@ -13,8 +13,11 @@
 
 #include "plait/Runtime/Random.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <thread>
+#include <vector>
 
 #define XXH_STATIC_LINKING_ONLY
 #include <xxhash.h>
@@ -81,4 +84,22 @@ void NormalStream::generate(uint64_t begin, std::span<float> target) {
       refill(begin / 4);
     value = values[begin++ % 4];
   }
+}
+
+/// Each thread has a stream of its own: what element n is needs nothing but n.
+void NormalStream::generate(uint64_t begin, std::span<float> target,
+                            unsigned threads) {
+  // A millisecond of drawing, many times what a thread costs.
+  constexpr size_t least = 1 << 15;
+  size_t parts = std::clamp<size_t>(target.size() / least, 1, threads);
+  size_t each = (target.size() + parts - 1) / parts;
+  std::vector<std::thread> others;
+  for (size_t from = each; from < target.size(); from += each)
+    others.emplace_back([stream = *this, begin, target, from, each]() mutable {
+      size_t count = std::min(each, target.size() - from);
+      stream.generate(begin + from, target.subspan(from, count));
+    });
+  generate(begin, target.first(std::min(each, target.size())));
+  for (std::thread &other : others)
+    other.join();
 }

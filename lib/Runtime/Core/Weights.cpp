@@ -33,6 +33,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <thread>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -362,23 +363,30 @@ Status runtime::setTensor(const RankArena &arena, const fb::Shard &shard,
                      });
 }
 
-/// The copy in bf16 is filled by asking `source` a second time and not from the
-/// weights in f32: with divided optimizer state a rank has only a part of
-/// these, but all of the copy.
+/// Where a rank has all of the weights in f32, what is made of them is the copy
+/// in bf16. With divided optimizer state it has only a part of these, but all
+/// of the copy, for which `source` is asked a second time.
 Status runtime::setWeights(const RankArena &arena, const fb::Shard &shard,
                            const fb::Parameter &parameter,
                            const ElementSource &source) {
-  PLAIT_RETURN_IF_ERROR(
-      setTensor(arena, shard, parameter, weightOf(shard), source));
-  if (shard.compute_dtype() != fb::DType::BF16)
+  ShardTensor weight = weightOf(shard);
+  bool hasCopy = shard.compute_dtype() == fb::DType::BF16;
+  if (!hasCopy || weight.isDivided)
+    PLAIT_RETURN_IF_ERROR(setTensor(arena, shard, parameter, weight, source));
+  if (!hasCopy)
     return Status::success();
   // The whole block, of which the rank may have a part in f32.
   Piece block(arena.mesh, arena.rank, shard, parameter,
               {shard.compute_weight(), false});
-  return fillWindows(arena.mesh, arena.rank, parameter, block, source,
-                     [&](int64_t begin, std::span<const float> window) {
-                       return storeCopy(arena, shard, begin, window);
-                     });
+  return fillWindows(
+      arena.mesh, arena.rank, parameter, block, source,
+      [&](int64_t begin, std::span<const float> window) {
+        if (!weight.isDivided)
+          PLAIT_RETURN_IF_ERROR(
+              arena.write(weight.offset + begin * sizeof(float),
+                          std::as_bytes(window)));
+        return storeCopy(arena, shard, begin, window);
+      });
 }
 
 /// Every rank reads the elements of its own block from the mapped files: no
@@ -428,6 +436,8 @@ std::vector<std::string> runtime::findUnusedTensors(const fb::Plan &plan,
 /// the file's tensor, a tied or split parameter gets the same numbers
 /// everywhere.
 Status runtime::initializeWeights(Executor &executor, uint64_t seed) {
+  unsigned threads = std::max<unsigned>(
+      1, std::thread::hardware_concurrency() / executor.ranks().size());
   return forEachShard(executor, [&](uint32_t rank, const fb::Shard &shard,
                                     const fb::Parameter &parameter) {
     NormalStream normals(seed, parameter.file_name()->string_view(),
@@ -439,7 +449,7 @@ Status runtime::initializeWeights(Executor &executor, uint64_t seed) {
                           std::fill(target.begin(), target.end(),
                                     parameter.init_value());
                         else
-                          normals.generate(begin, target);
+                          normals.generate(begin, target, threads);
                         return Status::success();
                       });
   });

@@ -58,17 +58,21 @@ Status CudaGraph::launch() {
 
 /// Without the stream's lock: nobody else uses the stream when this is called.
 /// May be called on any thread, hence use().
-void CudaGraph::drop() {
-  if ((!records && !executable) || !context->use().ok())
+void CudaGraph::cancel() {
+  if (!records || !context->use().ok())
     return;
   const Driver &driver = context->driver;
   // A recording that lacks a part ends with an error and no graph.
   CUgraph graph = nullptr;
-  if (records &&
-      driver.cuStreamEndCapture(stream->handle(), &graph) == CUDA_SUCCESS)
+  if (driver.cuStreamEndCapture(stream->handle(), &graph) == CUDA_SUCCESS)
     driver.cuGraphDestroy(graph);
-  if (executable)
-    driver.cuGraphExecDestroy(executable);
   records = false;
+}
+
+void CudaGraph::drop() {
+  cancel();
+  if (!executable || !context->use().ok())
+    return;
+  context->driver.cuGraphExecDestroy(executable);
   executable = nullptr;
 }

@@ -27,8 +27,10 @@ public:
   Status end();
   /// Enqueues what was recorded.
   Status launch();
-  /// Forgets it, also halfway between begin() and end(). What has been launched
-  /// goes on.
+  /// Ends a recording that is left halfway between begin() and end().
+  void cancel();
+  /// Forgets it, also halfway. Waits for what has been launched: the driver does,
+  /// whatever its manual says (seen with 580).
   void drop();
 
 private:

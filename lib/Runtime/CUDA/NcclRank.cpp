@@ -8,9 +8,9 @@
 // A rank's life with NCCL as a state machine: the table of RankStates.h says
 // what an event does in a state, this file carries it out. The point of having
 // one owner of communicators and recorded step is the end: the step has to be
-// dropped before the communicators are aborted or destroyed, a recording can
-// only be ended by the thread that has begun it, and a failure may come from
-// any thread.
+// dropped before the communicators are destroyed and while they are aborted, a
+// recording can only be ended by the thread that has begun it, and a failure may
+// come from any thread.
 //
 //===----------------------------------------------------------------------===//
 
@@ -68,18 +68,25 @@ NcclRank::~NcclRank() {
 
 /// Takes the step of the table. Needs the lock.
 /// The state changes first: what a duty fails at does not bring the old state
-/// back, since communicators are in pieces then. The order of the duties is
-/// that of RankDuties.
+/// back, since communicators are in pieces then.
+/// An abort waits until no recorded step has work of a communicator. Dropping
+/// the step waits until it has run, which one that waits for a rank that is gone
+/// never has, but for the abort. So the two go side by side.
 Status NcclRank::handle(RankEvent event) {
   const RankTransition *row = findTransition(state, event);
   if (!row)
     return fail("a rank that is ", nameOf(state), " has no '", nameOf(event),
                 "'");
   state = row->to;
+  std::thread aborting;
+  if (row->duties.dropsRecording)
+    recording.cancel();
+  if (row->duties.aborts)
+    aborting = std::thread([this] { comms.abort(); });
   if (row->duties.dropsRecording)
     recording.drop();
   if (row->duties.aborts)
-    comms.abort();
+    aborting.join();
   if (row->duties.destroys)
     comms.destroy();
   return Status::success();

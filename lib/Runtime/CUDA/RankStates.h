@@ -35,8 +35,9 @@ enum class RankEvent {
   Close
 };
 
-/// In this order: ncclCommAbort and ncclCommDestroy wait until no recorded step
-/// has work of a communicator.
+/// ncclCommAbort and ncclCommDestroy wait until no recorded step has work of a
+/// communicator. A step is dropped before these are destroyed, but while they
+/// are aborted (NcclRank::handle).
 struct RankDuties {
   bool dropsRecording = false;
   bool aborts = false;

@@ -446,16 +446,23 @@ CUresult cuGraphDestroy(CUgraph graph) {
   delete graph;
   return CUDA_SUCCESS;
 }
+/// Waits for what has been launched, as the driver does (seen with 580).
 CUresult cuGraphExecDestroy(CUgraphExec executable) {
+  constexpr auto patience = std::chrono::seconds(2);
+  auto since = std::chrono::steady_clock::now();
+  auto isDone = [&] {
+    std::lock_guard guard(lock());
+    advanceAll();
+    return std::all_of(
+        executable->streams.begin(), executable->streams.end(),
+        [](const auto &entry) { return entry.second->work.empty(); });
+  };
+  while (!isDone()) {
+    if (std::chrono::steady_clock::now() - since > patience)
+      refuse("a recorded step is dropped that runs for ever");
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   std::lock_guard guard(lock());
-  // What has been launched goes on; its users are let go at its end.
-  for (auto [recorded, runner] : executable->streams)
-    push(runner, [users = executable->users]() mutable {
-      users.clear();
-      return true;
-    });
-  for (auto [recorded, runner] : executable->streams)
-    advance(runner);
   delete executable;
   return CUDA_SUCCESS;
 }

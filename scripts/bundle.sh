@@ -13,7 +13,7 @@ rm -rf "$bundle/third-party" "$bundle/plans" "$bundle/inputs"
 mkdir -p "$bundle/third-party"/{include,bin,googletest}
 vendored=$bundle/third-party
 
-cp -rL /usr/include/{CLI,nlohmann,flatbuffers} "$vendored/include/"
+cp -rL /usr/include/{CLI,nlohmann,flatbuffers,toml++} "$vendored/include/"
 cp -L /usr/include/xxh*.h "$vendored/include/"
 # cuDNN's front end, where install-deps.sh has put it; without it plait-run
 # refuses plans with flash attention.
@@ -42,6 +42,7 @@ END
 }
 header_only CLI11 CLI11::CLI11
 header_only nlohmann_json nlohmann_json::nlohmann_json
+header_only tomlplusplus tomlplusplus::tomlplusplus
 cat > "$vendored/FlatBuffersConfig.cmake" << 'END'
 include_directories(SYSTEM ${CMAKE_CURRENT_LIST_DIR}/include)
 END

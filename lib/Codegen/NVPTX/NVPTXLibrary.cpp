@@ -15,6 +15,7 @@
 #include "NVPTXLibrary.h"
 
 #include "../LowerModule.h"
+#include "Exponentials.h"
 #include "Teams.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -174,6 +175,8 @@ FailureOr<std::vector<CodeObject>> NVPTXLibrary::finish() {
     // With the exact number the assembler knows how many registers a thread may
     // have.
     threads[entry.second.symbol] = entry.second.blockThreads;
+  if (failed(expandExponentials(cast<ModuleOp>(*module))))
+    return emitError(UnknownLoc::get(context), "cannot expand exponentials");
   FailureOr<llvm::SmallString<0>> ptx = lowerModule(
       cast<ModuleOp>(*module), *machine, llvm::CodeGenFileType::AssemblyFile,
       [&](llvm::Function &function) {

@@ -29,8 +29,8 @@ public:
   Status launch();
   /// Ends a recording that is left halfway between begin() and end().
   void cancel();
-  /// Forgets it, also halfway. Waits for what has been launched: the driver does,
-  /// whatever its manual says (seen with 580).
+  /// Forgets it, also halfway. Waits for what has been launched: the driver
+  /// does, whatever its manual says (seen with 580).
   void drop();
 
 private:

@@ -79,7 +79,7 @@ struct Range {
 /// Whether a dimension of `size` is better cut. Where `rows`, the distances of
 /// the rows that run along it, are odd as well, a cut does not help.
 bool isCut(int64_t size, const std::vector<int64_t> &rows) {
-  constexpr int64_t vector = 8;  // 16 bytes
+  constexpr int64_t vector = 8;   // 16 bytes
   constexpr int64_t least = 2048; // of less, a second call would cost as much
   auto isOdd = [](int64_t value) { return value % vector != 0; };
   return size >= least && isOdd(size) && !rows.empty() &&
@@ -158,8 +158,8 @@ GemmLayout layoutPart(const fb::GemmStep &step, Range m, Range n, Range k) {
 /// Only of bf16, where tensor cores make the difference, and without an
 /// epilogue, which would have to be cut as well.
 std::vector<GemmLayout> runtime::layoutGemm(const fb::GemmStep &step) {
-  bool mayCut = step.dtype() == fb::DType::BF16 &&
-                step.epilogue() == fb::Epilogue::None;
+  bool mayCut =
+      step.dtype() == fb::DType::BF16 && step.epilogue() == fb::Epilogue::None;
   // Of the matrices that are contiguous along a dimension, how far apart rows
   // lie.
   std::vector<int64_t> m, n = {step.c_row()}, k;

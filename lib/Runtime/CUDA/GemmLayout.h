@@ -68,8 +68,8 @@ struct GemmLayout {
 };
 
 /// What computes `step`, in order: one, but for odd sizes. The step must have
-/// passed the plan checker. Addresses that slots are bound to count as multiples
-/// of 64.
+/// passed the plan checker. Addresses that slots are bound to count as
+/// multiples of 64.
 std::vector<GemmLayout> layoutGemm(const plan::fb::GemmStep &step);
 
 } // namespace plait::runtime

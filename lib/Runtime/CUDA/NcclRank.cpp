@@ -9,8 +9,8 @@
 // what an event does in a state, this file carries it out. The point of having
 // one owner of communicators and recorded step is the end: the step has to be
 // dropped before the communicators are destroyed and while they are aborted, a
-// recording can only be ended by the thread that has begun it, and a failure may
-// come from any thread.
+// recording can only be ended by the thread that has begun it, and a failure
+// may come from any thread.
 //
 //===----------------------------------------------------------------------===//
 
@@ -70,8 +70,8 @@ NcclRank::~NcclRank() {
 /// The state changes first: what a duty fails at does not bring the old state
 /// back, since communicators are in pieces then.
 /// An abort waits until no recorded step has work of a communicator. Dropping
-/// the step waits until it has run, which one that waits for a rank that is gone
-/// never has, but for the abort. So the two go side by side.
+/// the step waits until it has run, which one that waits for a rank that is
+/// gone never has, but for the abort. So the two go side by side.
 Status NcclRank::handle(RankEvent event) {
   const RankTransition *row = findTransition(state, event);
   if (!row)

@@ -378,15 +378,14 @@ Status runtime::setWeights(const RankArena &arena, const fb::Shard &shard,
   // The whole block, of which the rank may have a part in f32.
   Piece block(arena.mesh, arena.rank, shard, parameter,
               {shard.compute_weight(), false});
-  return fillWindows(
-      arena.mesh, arena.rank, parameter, block, source,
-      [&](int64_t begin, std::span<const float> window) {
-        if (!weight.isDivided)
-          PLAIT_RETURN_IF_ERROR(
-              arena.write(weight.offset + begin * sizeof(float),
-                          std::as_bytes(window)));
-        return storeCopy(arena, shard, begin, window);
-      });
+  return fillWindows(arena.mesh, arena.rank, parameter, block, source,
+                     [&](int64_t begin, std::span<const float> window) {
+                       if (!weight.isDivided)
+                         PLAIT_RETURN_IF_ERROR(
+                             arena.write(weight.offset + begin * sizeof(float),
+                                         std::as_bytes(window)));
+                       return storeCopy(arena, shard, begin, window);
+                     });
 }
 
 /// Every rank reads the elements of its own block from the mapped files: no
@@ -436,8 +435,8 @@ std::vector<std::string> runtime::findUnusedTensors(const fb::Plan &plan,
 /// the file's tensor, a tied or split parameter gets the same numbers
 /// everywhere.
 Status runtime::initializeWeights(Executor &executor, uint64_t seed) {
-  unsigned threads = std::max<unsigned>(
-      1, std::thread::hardware_concurrency() / executor.ranks().size());
+  unsigned threads = std::max<unsigned>(1, std::thread::hardware_concurrency() /
+                                               executor.ranks().size());
   return forEachShard(executor, [&](uint32_t rank, const fb::Shard &shard,
                                     const fb::Parameter &parameter) {
     NormalStream normals(seed, parameter.file_name()->string_view(),

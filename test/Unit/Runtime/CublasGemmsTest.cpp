@@ -115,8 +115,8 @@ TEST_F(CublasGemmsTest, Halves) {
   });
 }
 
-/// What is computed in parts, since cuBLASLt is slow with such sizes. The sum in
-/// f32, since one in bf16 is rounded once more.
+/// What is computed in parts, since cuBLASLt is slow with such sizes. The sum
+/// in f32, since one in bf16 is rounded once more.
 TEST_F(CublasGemmsTest, OddSizes) {
   fb::GemmStepT columns = makeShape(3, 2051, 4, false, true, 0);
   columns.b_col = columns.b_row == 1 ? 8 : columns.b_col;

@@ -77,8 +77,8 @@ float element(const GemmMatrix &matrix, const float *data, int64_t row,
   return data[column * matrix.leading + row];
 }
 
-/// By the documentation of cublasLtMatmul: A is the step's B. `c` is overwritten
-/// by what does not add to it.
+/// By the documentation of cublasLtMatmul: A is the step's B. `c` is
+/// overwritten by what does not add to it.
 void multiply(const GemmLayout &layout, const float *a, const float *b,
               float *c) {
   int64_t inner = layout.a.transposed ? layout.a.rows : layout.a.columns;
@@ -207,8 +207,8 @@ fb::GemmStepT halves(int64_t m, int64_t n, int64_t k, bool transposeA,
   fb::GemmStepT step = gemm(m, n, k, transposeA, transposeB);
   step.dtype = step.c_dtype = fb::DType::BF16;
   auto lengthen = [](int64_t row) { return (row + 7) / 8 * 8; };
-  for (int64_t *row : {&step.a_row, &step.a_col, &step.b_row, &step.b_col,
-                       &step.c_row})
+  for (int64_t *row :
+       {&step.a_row, &step.a_col, &step.b_row, &step.b_col, &step.c_row})
     if (*row != 1)
       *row = lengthen(*row);
   return step;
@@ -227,8 +227,8 @@ std::string cutsOf(const fb::GemmStepT &step) {
 
 /// Sizes along which bf16 is contiguous are cut where they are odd.
 TEST(GemmCutTest, CutsOddSizes) {
-  // The three GEMMs of a vocabulary: logits, their input's gradient, that of the
-  // table.
+  // The three GEMMs of a vocabulary: logits, their input's gradient, that of
+  // the table.
   EXPECT_EQ(cutsOf(halves(4, 2051, 5, false, true)), "4x3x5, 4x2048x5");
   EXPECT_EQ(cutsOf(halves(4, 5, 2051, false, false)), "4x5x3, 4x5x2048+");
   EXPECT_EQ(cutsOf(halves(2051, 5, 4, true, false)), "3x5x4, 2048x5x4");

@@ -53,6 +53,9 @@ static Computed computeFloat(const PtxInstruction &instruction,
     return bitsOf(a / b);
   if (op == PtxOp::Fma)
     return bitsOf(std::fma(a, b, asFloat(in.bits[2])));
+  if (op == PtxOp::Ex2) // as far off as the manual allows, to either side
+    return bitsOf(float(std::exp2(double(a)) *
+                        (1 + (in.bits[0] & 1 ? 0x1.6ap-23 : -0x1.6ap-23))));
   if (op == PtxOp::Rcp)
     return bitsOf(1 / a);
   if (op == PtxOp::Sqrt)

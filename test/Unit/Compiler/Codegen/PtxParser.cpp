@@ -31,11 +31,11 @@ unsigned test::sizeOf(PtxType type) {
 
 static PtxOp opOf(const std::string &text) {
   static const char *const names[] = {
-      "abs",      "add", "and",  "bar",  "barrier", "bfe",  "bra", "brx",
-      "copysign", "cvt", "cvta", "div",  "exit",    "fma",  "ld",  "mad",
-      "max",      "min", "mov",  "mul",  "neg",     "not",  "or",  "popc",
-      "rcp",      "rem", "ret",  "selp", "setp",    "shfl", "shl", "shr",
-      "sqrt",     "st",  "sub",  "vote", "xor"};
+      "abs",      "add",  "and",  "bar", "barrier", "bfe",  "bra",  "brx",
+      "copysign", "cvt",  "cvta", "div", "ex2",     "exit", "fma",  "ld",
+      "mad",      "max",  "min",  "mov", "mul",     "neg",  "not",  "or",
+      "popc",     "rcp",  "rem",  "ret", "selp",    "setp", "shfl", "shl",
+      "shr",      "sqrt", "st",   "sub", "vote",    "xor"};
   static_assert(std::size(names) == static_cast<size_t>(PtxOp::Unknown));
   return static_cast<PtxOp>(
       std::find(std::begin(names), std::end(names), text) - std::begin(names));
@@ -187,8 +187,8 @@ void KernelParser::parseInstruction(std::string text) {
   auto has = [&](const char *part) {
     return std::find(name.begin(), name.end(), part) != name.end();
   };
-  // Approximations are not what they are of.
-  if (!has("approx"))
+  // Approximations are not what they are of, but for what is nothing else.
+  if (!has("approx") || name[0] == "ex2")
     instruction.op = opOf(name[0]);
   instruction.shared = has("shared"), instruction.param = has("param");
   instruction.high = has("hi"), instruction.wide = has("wide");

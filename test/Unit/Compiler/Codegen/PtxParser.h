@@ -28,6 +28,7 @@ enum class PtxOp {
   Cvt,
   Cvta,
   Div,
+  Ex2,
   Exit,
   Fma,
   Ld,

@@ -1,0 +1,21 @@
+//===- Exponentials.h - exp by the GPU's powers of two ----------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_CODEGEN_NVPTX_EXPONENTIALS_H
+#define PLAIT_LIB_CODEGEN_NVPTX_EXPONENTIALS_H
+
+#include "mlir/IR/BuiltinOps.h"
+
+namespace plait::codegen {
+
+/// Replaces math.exp of f32, or of vectors of it. The result is off by at most
+/// 2.5e-7 of itself; infinite, 0 and no number where exp is.
+llvm::LogicalResult expandExponentials(mlir::ModuleOp module);
+
+} // namespace plait::codegen
+
+#endif // PLAIT_LIB_CODEGEN_NVPTX_EXPONENTIALS_H

@@ -43,9 +43,6 @@ END
 header_only CLI11 CLI11::CLI11
 header_only nlohmann_json nlohmann_json::nlohmann_json
 header_only tomlplusplus tomlplusplus::tomlplusplus
-cat > "$vendored/FlatBuffersConfig.cmake" << 'END'
-include_directories(SYSTEM ${CMAKE_CURRENT_LIST_DIR}/include)
-END
 cat > "$vendored/GTestConfig.cmake" << 'END'
 if(NOT TARGET GTest::gtest)
   set(folder ${CMAKE_CURRENT_LIST_DIR}/googletest)

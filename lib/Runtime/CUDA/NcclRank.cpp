@@ -19,6 +19,10 @@
 #include "Wait.h"
 #include "plait/Runtime/Communicator.h"
 
+#include <cstdio>
+#include <cstdlib>
+#include <unistd.h>
+
 using namespace plait;
 using namespace plait::runtime;
 
@@ -66,6 +70,19 @@ NcclRank::~NcclRank() {
     (void)handle(RankEvent::Close);
 }
 
+/// Has this process end without what the libraries would do at its end: on an
+/// H200 that was seen to take more than ten seconds after an abort, in
+/// cuDevicePrimaryCtxRelease(), while other processes used the GPU. The driver
+/// takes back what a process had.
+static void leaveExitToDriver() {
+  auto leave = [](int status, void *) {
+    std::fflush(nullptr);
+    _exit(status);
+  };
+  // Registered after the libraries' own, and so called before them.
+  [[maybe_unused]] static bool isRegistered = on_exit(leave, nullptr) == 0;
+}
+
 /// Takes the step of the table. Needs the lock.
 /// The state changes first: what a duty fails at does not bring the old state
 /// back, since communicators are in pieces then.
@@ -81,8 +98,10 @@ Status NcclRank::handle(RankEvent event) {
   std::thread aborting;
   if (row->duties.dropsRecording)
     recording.cancel();
-  if (row->duties.aborts)
+  if (row->duties.aborts) {
+    leaveExitToDriver();
     aborting = std::thread([this] { comms.abort(); });
+  }
   if (row->duties.dropsRecording)
     recording.drop();
   if (row->duties.aborts)

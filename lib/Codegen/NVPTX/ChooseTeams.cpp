@@ -32,6 +32,9 @@ static constexpr int64_t kMostSums = 16;
 /// at the end of a kernel.
 static constexpr int64_t kManyBlocks = 256;
 
+/// Of the largest of the GPUs (B200).
+static constexpr int64_t kMultiprocessors = 148;
+
 /// The least that memory moves at once.
 static constexpr int64_t kSectorBytes = 32;
 
@@ -183,10 +186,14 @@ static Teams chooseColumnTeams(const IterationSpace &space,
          others * llvm::divideCeil(vectors, width) < kManyBlocks)
     width /= 2;
   // At least 4 rows a thread, or a warp's worth of threads; few blocks are
-  // large ones.
-  bool few = others * llvm::divideCeil(vectors, width) < kManyBlocks;
-  int64_t threads =
-      std::clamp<int64_t>(roundUp(width * rows / 4), kWarp, few ? 512 : 256);
+  // large ones, and those that have a multiprocessor for themselves the
+  // largest. On an H200 144 blocks of 1024 threads read 1.3 times as fast as of
+  // 512, 192 blocks 0.6 times.
+  int64_t blocks = others * llvm::divideCeil(vectors, width);
+  int64_t most = blocks <= kMultiprocessors ? 1024
+                 : blocks < kManyBlocks     ? 512
+                                            : 256;
+  int64_t threads = std::clamp<int64_t>(roundUp(width * rows / 4), kWarp, most);
   return {threads, threads / width, width};
 }
 

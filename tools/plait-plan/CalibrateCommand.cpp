@@ -28,7 +28,7 @@ namespace {
 
 struct Options {
   std::vector<std::string> profiles, plans;
-  std::string output;
+  std::string hardware = "cpu", output;
 };
 
 /// The plan that a profile was taken of. Fails also where the profile does not
@@ -100,8 +100,9 @@ Status run(const Options &options) {
     runs.push_back({(*file)->plan(), profiles[i]});
   }
   // 3. The fit.
-  Result<planner::Calibration> calibration = planner::calibrate(
-      runs, "cpu", std::filesystem::path(options.output).stem().string());
+  Result<planner::Calibration> calibration =
+      planner::calibrate(runs, options.hardware,
+                         std::filesystem::path(options.output).stem().string());
   if (!calibration.ok())
     return calibration.status();
   // The hardware file goes there then.
@@ -123,6 +124,8 @@ tool::Command tool::addCalibrateCommand(CLI::App &app) {
       ->required();
   command->add_option("--plans", options->plans, "The plans of the profiles")
       ->required();
+  command->add_option("--hardware", options->hardware,
+                      "What to begin with: h100, or a file (default: cpu)");
   command
       ->add_option("-o,--output", options->output, "The hardware file to write")
       ->required();

@@ -12,7 +12,7 @@
 //
 // Three groups that share no figure are fitted one after the other:
 //
-//   steps        rate and ramp of matmuls, memory bandwidth, elementwise rate,
+//   steps        rates and ramp of matmuls, memory bandwidth, elementwise rate,
 //                launch
 //   collectives  start, time of a hop, bandwidth
 //   messages     latency, part of that bandwidth
@@ -64,9 +64,9 @@ struct Calibration {
   std::string json;
 };
 
-/// Starts from the preset `base`, the ranks of which share a machine; `name` is
-/// that of the new file. Fails when the runs have not measured anything. The
-/// same input gives the same bytes.
+/// Starts from the hardware `base`, a preset or a file; `name` is that of the new
+/// file. Fails when the runs have not measured anything, or are of plans for
+/// other hardware. The same input gives the same bytes.
 Result<Calibration> calibrate(std::span<const MeasuredRun> runs,
                               const std::string &base, const std::string &name);
 

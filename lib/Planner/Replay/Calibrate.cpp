@@ -17,6 +17,8 @@
 
 #include "plait/Planner/Calibrate.h"
 
+#include "plait/Plan/Defaults.h"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -43,11 +45,19 @@ struct Figure {
   double most; // what a hardware file may say
 };
 
-// Those that processors' hardware files state and that steps of a plan depend
-// on; the bounds are those that such a file may have.
+// Those that steps of a plan depend on; the bounds are those that a hardware
+// file may have.
 const Figure figures[] = {
     {Group::Steps, "device.fp32Flops",
-     [](Cluster &c) -> double & { return c.device.peakFlops[0]; }, 1e18},
+     [](Cluster &c) -> double & {
+       return c.device.peakFlops[size_t(Precision::FP32)];
+     },
+     1e18},
+    {Group::Steps, "device.bf16Flops",
+     [](Cluster &c) -> double & {
+       return c.device.peakFlops[size_t(Precision::BF16)];
+     },
+     1e18},
     {Group::Steps, "device.matrix.rampTrips",
      [](Cluster &c) -> double & { return c.device.matrix.rampTrips; }, 1000},
     {Group::Steps, "device.memoryBandwidth",
@@ -152,7 +162,9 @@ void Fit::collect(size_t run, uint32_t index) {
   double ranks = meshes[run].ranks() / meshes[run].size(0);
   // Ranks that share a thread wait for each other: then the processor's time,
   // not the clock's, is what a step took.
-  double share = double(meshes[run].ranks()) / runs[run].profile.threads;
+  double share = plan::backendOf(runs[run].plan) == "cpu"
+                     ? double(meshes[run].ranks()) / runs[run].profile.threads
+                     : 1;
   auto getSeconds = [&](const auto &entry) {
     return share > 1 ? share * entry.processor : entry.seconds;
   };
@@ -350,10 +362,9 @@ static std::vector<double> getRingRow(const Cluster &whole, double hop) {
 static std::string writeJson(const Calibration &calibration,
                              const Cluster &whole, const std::string &base,
                              const std::string &name, uint32_t cores) {
-  nlohmann::ordered_json file = {
-      {"extends", base},
-      {"name", name},
-      {"cores", {{"value", cores}, {"source", "the threads of the runs"}}}};
+  nlohmann::ordered_json file = {{"extends", base}, {"name", name}};
+  if (whole.device.target.empty())
+    file["cores"] = {{"value", cores}, {"source", "the threads of the runs"}};
   for (const FittedValue &value : calibration.values) {
     // Down to the object that the figure stands in; objects on the way are
     // made.
@@ -386,6 +397,14 @@ static std::string writeJson(const Calibration &calibration,
 Result<Calibration> planner::calibrate(std::span<const MeasuredRun> runs,
                                        const std::string &base,
                                        const std::string &name) {
+  Result<Cluster> whole = parseCluster(base + ":1");
+  if (!whole.ok())
+    return whole.status();
+  for (const MeasuredRun &run : runs)
+    if (std::string_view backend = plan::backendOf(run.plan);
+        (backend == "cpu") != whole->device.target.empty())
+      return fail("a plan is for ", backend, ", and the hardware '", base,
+                  "' that the fit begins with is not");
   std::vector<Cluster> clusters;
   for (const MeasuredRun &run : runs) {
     uint32_t ranks = plan::Mesh(run.plan).ranks();
@@ -394,9 +413,6 @@ Result<Calibration> planner::calibrate(std::span<const MeasuredRun> runs,
       return cluster.status();
     clusters.push_back(std::move(*cluster));
   }
-  Result<Cluster> whole = parseCluster(base + ":1");
-  if (!whole.ok())
-    return whole.status();
   Fit fit(runs, std::move(clusters));
   if (fit.isEmpty())
     return Status::failure("the profiles hold no step that took any time");

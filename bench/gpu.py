@@ -14,6 +14,7 @@ runs in an interpreter of its own, and is left out where that has no torch."""
 import argparse
 import json
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -77,10 +78,9 @@ def measure_plait(tools: Tools, bundle: pathlib.Path, entry) -> dict:
                     continue
                 raise Failure(outcome.stderr.strip()[-1000:])
             steps = [json.loads(x) for x in log.read_text().splitlines()]
-        timed = steps[WARM_UP:]
-        tokens = sum(step["tokens"] for step in timed)
-        seconds = sum(step["step_seconds"] for step in timed)
-        return {"batch": batch, "tokens_per_second": tokens / seconds}
+        # The median, as torch_gpu.py: a mean would count one disturbed step.
+        rates = [step["tokens_per_second"] for step in steps[WARM_UP:]]
+        return {"batch": batch, "tokens_per_second": statistics.median(rates)}
     raise Failure("not even the smallest microbatch fits")
 
 

@@ -39,8 +39,8 @@ using namespace plait::schedule;
 namespace {
 
 /// A kind of action and how PyTorch writes it (2.6 and later; B was called BW
-/// before). Of what is not work only the stage matters, and whether a
-/// microbatch follows.
+/// before; those that wait are new in 2.15). Of what is not work only the stage
+/// matters, and whether a microbatch follows.
 struct Spelling {
   std::string_view name;
   std::optional<ActionKind> work;
@@ -58,9 +58,12 @@ constexpr Spelling spellings[] = {
     {"SEND_B", std::nullopt, true},
     {"RECV_F", std::nullopt, true},
     {"RECV_B", std::nullopt, true},
+    {"WAIT_SEND_F", std::nullopt, true},
+    {"WAIT_SEND_B", std::nullopt, true},
     {"UNSHARD", std::nullopt, false},
     {"RESHARD", std::nullopt, false},
     {"REDUCE_GRAD", std::nullopt, false},
+    {"WAIT_REDUCE_GRAD", std::nullopt, false},
 };
 
 // What follows the bracket around two actions that PyTorch runs side by side.
@@ -234,12 +237,20 @@ Status CsvReader::parseOverlap(std::string_view word, uint32_t column) {
   return Status::success();
 }
 
+/// A cell without the quotes that spreadsheets put around it.
+static std::string_view unquote(std::string_view word) {
+  word = trim(word);
+  if (word.size() >= 2 && word.front() == '"' && word.back() == '"')
+    word = trim(word.substr(1, word.size() - 2));
+  return word;
+}
+
 /// A line is a rank. Empty cells count as columns, so that those in messages
 /// are the ones that a spreadsheet shows.
 Status CsvReader::parseLine(std::string_view line) {
   ranks.emplace_back();
   for (uint32_t column = 1; !line.empty(); ++column) {
-    std::string_view word = trim(split(line, ','));
+    std::string_view word = unquote(split(line, ','));
     if (word.empty())
       continue; // idle
     PLAIT_RETURN_IF_ERROR(word.front() == '(' ? parseOverlap(word, column)
@@ -248,15 +259,17 @@ Status CsvReader::parseLine(std::string_view line) {
   return Status::success();
 }
 
-/// An empty line in the middle is a rank without work, which later checks
-/// refuse; one at the end is how most editors end a file.
+/// A line without cells is a rank without work, which later checks refuse;
+/// those at the end are how editors and spreadsheets end a file. What a file
+/// begins with says how the text is encoded, and is none of it.
 Status CsvReader::parseLines() {
-  while (!text.empty()) {
-    std::string_view line = split(text, '\n');
-    if (trim(line).empty() && trim(text).empty())
-      break; // an empty line at the end
-    PLAIT_RETURN_IF_ERROR(parseLine(line));
-  }
+  constexpr std::string_view byteOrderMark = "\xef\xbb\xbf";
+  if (text.starts_with(byteOrderMark))
+    text.remove_prefix(byteOrderMark.size());
+  while (!text.empty())
+    PLAIT_RETURN_IF_ERROR(parseLine(split(text, '\n')));
+  while (!ranks.empty() && ranks.back().empty())
+    ranks.pop_back();
   if (ranks.empty())
     return fail("is empty, expected one line for each rank");
   return Status::success();

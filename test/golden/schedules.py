@@ -7,7 +7,8 @@
 #===-----------------------------------------------------------------------===#
 """Writes test/golden/schedules: what torch.distributed.pipelining's own CSV
 writer says of its schedules, with and without communication, and what it writes
-after its reader has read plait's. Needs PyTorch 2.6 or later and plait-plan."""
+after its reader has read plait's. Needs PyTorch 2.6 or later and plait-plan. With
+--waits, which needs PyTorch 2.15, it writes what is new there alone."""
 
 import argparse
 import pathlib
@@ -46,6 +47,22 @@ OURS = (
     ("dualpipe-v", 4, 2, 8),
     ("zb-auto", 4, 1, 8),
 )
+# What 2.15 writes: class and shape, what is said in the file's name, options.
+WAITS = (
+    ("LoopedBFS", "loop", 2, 2, 4, "", {}),
+    ("Interleaved1F1B", "loop", 4, 2, 8, "", {}),
+    ("InterleavedZeroBubble", "loop", 4, 2, 8, "", {}),
+    ("ZBVZeroBubble", "v", 4, 2, 8, "", {}),
+    ("DualPipeV", "v", 4, 2, 8, "", {}),
+    (
+        "Interleaved1F1B", "loop", 2, 2, 4, "-deferred",
+        {"defer_pp_recv": True, "max_active_stages": 1, "defer_reduce_grad_wait": True},
+    ),
+    (
+        "ZBVZeroBubble", "v", 2, 2, 4, "-budget",
+        {"max_outstanding_sends": 1, "unshard_lookahead": "auto"},
+    ),
+)  # fmt: skip
 
 
 class Stage(schedules._PipelineStageBase):
@@ -106,6 +123,15 @@ def write_theirs(name: str, style: str, ranks: int, chunks: int, m: int) -> None
     add_communication(schedule, FOLDER / f"{stem}-comms.csv")
 
 
+def write_waits(
+    name: str, style: str, ranks: int, chunks: int, m: int, what: str, options: dict
+) -> None:
+    stages = stages_of_first_rank(style, ranks, chunks)
+    schedule = getattr(schedules, "Schedule" + name)(stages, m, loss, **options)
+    stem = f"pytorch-2.15-{name}-{ranks}-{chunks}-{m}{what}"
+    schedule._dump_csv(FOLDER / f"{stem}-comms.csv")
+
+
 def write_ours(tool: str, kind: str, ranks: int, chunks: int, m: int) -> None:
     style = "v" if kind in ("zb-v", "v-half", "v-min", "dualpipe-v") else "loop"
     runtime = schedules._PipelineScheduleRuntime(
@@ -126,8 +152,13 @@ def write_ours(tool: str, kind: str, ranks: int, chunks: int, m: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--plait-plan", default=ROOT / "build/bin/plait-plan")
+    parser.add_argument("--waits", action="store_true")
     options = parser.parse_args()
     FOLDER.mkdir(exist_ok=True)
+    if options.waits:
+        for arguments in WAITS:
+            write_waits(*arguments)
+        return
     for arguments in THEIRS:
         write_theirs(*arguments)
     for arguments in OURS:

@@ -11,11 +11,16 @@
 // form the number in front is the virtual stage, so that ranks, chunks,
 // placement and microbatches follow from the file.
 //
-// What else PyTorch writes is read and has no effect: `0SEND_F1` and its kind,
-// `0UNSHARD`, `0RESHARD`, `0REDUCE_GRAD` must name a stage of their line and a
-// microbatch that there is. Where messages go, and when parameters are gathered
+// What else PyTorch writes is read and has no effect: `0SEND_F1`,
+// `0WAIT_SEND_F1` and their kind, `0UNSHARD`, `0RESHARD`, `0REDUCE_GRAD` and
+// `0WAIT_REDUCE_GRAD` must name a stage of their line and a microbatch that
+// there is. Where messages go, and when parameters are gathered
 // and gradients reduced, follows from the work and from the compiler's options.
 // The two parts of `(0F4;7B0)OVERLAP_F_B` run one after the other.
+//
+// What spreadsheets add is taken off: quotes around a cell, lines of empty
+// cells at the end, the mark of UTF-8 at the beginning, line ends of other
+// systems.
 //
 //===----------------------------------------------------------------------===//
 

@@ -11,8 +11,10 @@ cannot read ends in one error, and leaves nothing behind. Runs in the Python tha
 has plait-data's packages, build/venv-data."""
 
 import array
+import bz2
 import gzip
 import json
+import lzma
 import pathlib
 import signal
 import struct
@@ -66,7 +68,24 @@ def make_tokenizer(path: pathlib.Path, texts, size: int) -> Tokenizer:
     tokenizer.save(str(path))
     tokenizer.no_truncation()
     tokenizer.no_padding()
+    tokenizer.encode_special_tokens = True
     return tokenizer
+
+
+def compress_zstd(content: bytes) -> bytes:
+    """In two frames with a third between them that is to be skipped, as programs
+    with several threads write."""
+    codec, half = pyarrow.Codec("zstd"), len(content) // 2
+    skipped = struct.pack("<II", 0x184D2A50, 4) + b"skip"
+    return (
+        codec.compress(content[:half], asbytes=True) + skipped
+        + codec.compress(content[half:], asbytes=True)
+    )  # fmt: skip
+
+
+COMPRESS = {
+    "gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": compress_zstd,
+}  # fmt: skip
 
 
 class Suite:
@@ -140,11 +159,19 @@ def kind_cases(suite: Suite) -> None:
         "field", lambda: [suite.write("a.jsonl", json_lines("body"))], texts,
         *("--field", "body"), eos=None,
     )
-    check(
-        "gzip",
-        lambda: [suite.write("a.jsonl.gz", gzip.compress(json_lines().encode()))],
-        texts,
-    )
+    for ending, compress in COMPRESS.items():
+        check(
+            ending,
+            lambda ending=ending, compress=compress: [
+                suite.write(f"a.jsonl.{ending}", compress(json_lines().encode())),
+                suite.write(f"b.txt.{ending}", compress(texts[0].encode())),
+            ],
+            [*texts, texts[0]],
+        )
+    array_of_texts = json.dumps([{"text": x} for x in [*texts, None]], indent=1)
+    check("array", lambda: [suite.write("a.json", " \n" + array_of_texts)], texts)
+    check("array-lines", lambda: [suite.write("a.jsonl", array_of_texts)], texts)
+    check("empty-array", lambda: [suite.write("a.json", "[]"), suite.write("b.txt", "a")], ["a"])
     mark = b"\xef\xbb\xbf"  # as editors of Windows begin files
     check(
         "byte-order-mark",
@@ -187,6 +214,17 @@ def kind_cases(suite: Suite) -> None:
         lambda: [suite.write("a.jsonl", '{"text": "a", "id": ' + "9" * 5000 + "}")],
         ["a"],
     )
+
+    def special():
+        """What a text spells ends no document, unless that is asked for."""
+        end = suite.tokenizer.token_to_id(EOS)
+        file = suite.write("a.jsonl", json.dumps({"text": f"the {EOS} of"}))
+        (found,) = read_indexed(suite.prepare(file, "--eos", EOS))
+        require(found.count(end) == 1 and found[-1] == end, found)
+        (found,) = read_indexed(suite.prepare(file, "--eos", EOS, "--special-tokens"))
+        require(found.count(end) == 2, found)
+
+    suite.report.case("kinds/special", special)
 
     def wide():
         """A vocabulary that two bytes do not hold."""
@@ -236,6 +274,11 @@ def error_cases(suite: Suite) -> None:
     whole = table.read_bytes()
     refuses("utf-8", "line 2 is not UTF-8: byte 10 is 0xff", *lines(b'{"text": "\xff"}'))
     refuses("json", "line 3 is not JSON", *lines(b"", b'{"text": '))
+    refuses("twice", "line 2 is not JSON: an object has 'text' twice", *lines(b'{"text": "a", "text": "a"}'))
+    broken = suite.write("broken.json", '[{"text": "a"}, {"text": "b"}')
+    refuses("cut-array", f"'{broken}' is not JSON", broken, *tokenizer)
+    words = suite.write("words.json", '[{"text": "a"}, "b"]')
+    refuses("array-of-text", f"'{words}' entry 2 is no object with 'text'", words, *tokenizer)
     refuses("deep", "line 2 is not JSON", *lines(b"[" * 100000))
     refuses("field", "line 2 is no object with 'text'", *lines(b'{"body": "a"}'))
     refuses("list", "line 2 is no object with 'text'", *lines(b'["text"]'))
@@ -247,21 +290,25 @@ def error_cases(suite: Suite) -> None:
         "parquet", "after row 0: ", suite.write("b.parquet", whole[:-9]), *tokenizer,
         workers=2,
     )
-    refuses(
-        "gzip", "is not a whole gzip file",
-        suite.write("b.txt.gz", gzip.compress(b"text" * 999)[:-9]), *tokenizer,
-    )
-    refuses(
-        "no-gzip", "is not a whole gzip file", suite.write("c.txt.gz", "x"), *tokenizer
-    )
+    for ending, kind in (("gz", "gzip"), ("bz2", "bzip2"), ("xz", "xz"), ("zst", "zstd")):
+        whole = COMPRESS[ending](b"text" * 999)
+        cut = suite.write(f"b.txt.{ending}", whole[:-9])
+        refuses(f"cut-{ending}", f"is not a whole {kind} file", cut, *tokenizer)
+        none = suite.write(f"c.txt.{ending}", "none of it")
+        refuses(f"no-{ending}", f"is not a whole {kind} file", none, *tokenizer)
+        refuses(f"missing-{ending}", "No such file", f"none.txt.{ending}", *tokenizer)
     refuses("missing", "none.txt", "none.txt", *tokenizer)
-    refuses("kind", "is no .txt, .jsonl or .parquet", suite.write("x.csv", "a"), *tokenizer)
+    refuses("kind", "is no .txt, .jsonl, .json or .parquet", suite.write("x.csv", "a"), *tokenizer)
     for name, file in (("empty", ("e.txt", "")), ("nothing", ("e.jsonl", "\n"))):
         path, count = suite.write(*file), int(name == "empty")
         refuses(name, f"no text in {count} documents of '{path}'", path, *tokenizer)
     refuses("eos", "has no token '</s>'", good, *tokenizer, "--eos", "</s>")
     refuses("tokenizer", "there is no tokenizer", good, "--tokenizer", "none.json")
     refuses("no-tokenizer", "is no tokenizer", good, "--tokenizer", good)
+    twice = suite.tokenizer_file.read_text().replace('"version"', '"version": "1.0", "version"', 1)
+    refuses(
+        "tokenizer-twice", "has 'version' twice", good, "--tokenizer", suite.write("t.json", twice)
+    )
     refuses("usage", "--workers: invalid int value: 'x'", good, *tokenizer, workers="x")
     for kind, name in (("dot", "."), ("nothing", ""), ("folder", f"{suite.folder}/"), ("stdout", "-")):
         refuses(f"output-{kind}", f"--output '{name}' has no name", good, *tokenizer, prefix=name)

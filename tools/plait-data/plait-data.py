@@ -8,20 +8,23 @@
 """Turns text into tokens for plait-run: PREFIX.bin, raw tokens, and PREFIX.idx,
 which says where documents begin, in the format of Megatron's indexed data sets.
 
-Documents are the objects of .jsonl files, the rows of .parquet files, and whole
-.txt files, or their lines with --lines; .jsonl and .txt may be .gz. What is
-written depends on input and options alone, not on the number of workers. Both
-files appear when they are complete."""
+Documents are the objects of .jsonl files and of .json arrays, the rows of .parquet
+files, and whole .txt files, or their lines with --lines; all but .parquet may end
+with .gz, .zst, .bz2 or .xz as well. What is written depends on input and options
+alone, not on the number of workers. Both files appear when they are complete."""
 
 import argparse
 import array
+import bz2
 import codecs
 import collections
 import concurrent.futures
 import concurrent.futures.process
 import contextlib
 import gzip
+import io
 import json
+import lzma
 import multiprocessing
 import os
 import pathlib
@@ -38,6 +41,9 @@ SHORT_VOCABULARY = 65536
 # Of Megatron's format: see TokenFile.h.
 MAGIC, VERSION = b"MMIDIDX\0\0", 1
 CODES = {"H": 8, "i": 4}  # uint16, int32
+# What scripts/install-deps.sh has made for the packages, in the source tree that
+# this was built from.
+BUILT_PYTHON = "@PROJECT_SOURCE_DIR@/build/venv-data/bin/python"
 
 
 class Failure(Exception):
@@ -81,26 +87,52 @@ def check_text(text, field: str, place: str) -> str:
     return text
 
 
-def read_json_lines(file, name: str, field: str):
+def parse_json(text: str, field: str, place: str):
+    def build(pairs):
+        if sum(key == field for key, _ in pairs) > 1:
+            raise ValueError(f"an object has '{field}' twice")
+        return dict(pairs)
+
+    try:
+        # Numbers are not looked at, and may have any number of digits.
+        return json.loads(text, parse_int=len, object_pairs_hook=build)
+    except (ValueError, RecursionError) as error:
+        raise Failure(f"{place} is not JSON: {error}") from None
+
+
+def get_text(entry, field: str, place: str) -> str:
+    if not isinstance(entry, dict) or field not in entry:
+        raise Failure(f"{place} is no object with '{field}'")
+    return check_text(entry[field], field, place)
+
+
+def read_json(file, name: str, field: str):
+    """A list of objects, or objects in lines."""
+    # Blanks in front of a list are few.
+    if file.peek(64).lstrip().startswith(b"["):
+        name = f"'{name}'"
+        entries = parse_json(decode(file.read(), name), field, name)
+        for number, entry in enumerate(entries, 1):
+            place = f"{name} entry {number}"
+            yield place, get_text(entry, field, place)
+        return
     for place, line in read_lines(file, name):
-        if not line.strip():
-            continue
-        try:
-            # Numbers are not looked at, and may have any number of digits.
-            entry = json.loads(decode(line, place), parse_int=len)
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise Failure(f"{place} is not JSON: {error}") from None
-        if not isinstance(entry, dict) or field not in entry:
-            raise Failure(f"{place} is no object with '{field}'")
-        yield place, check_text(entry[field], field, place)
+        if line.strip():
+            entry = parse_json(decode(line, place), field, place)
+            yield place, get_text(entry, field, place)
 
 
-def read_parquet(path: str, field: str):
+def import_arrow(path: str):
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
         raise Failure(f"'{path}' needs the Python package pyarrow: {error}") from None
+    return pyarrow
+
+
+def read_parquet(path: str, field: str):
+    pyarrow = import_arrow(path)
     number = 0
     try:
         with pyarrow.parquet.ParquetFile(path) as table:
@@ -117,26 +149,70 @@ def read_parquet(path: str, field: str):
         raise Failure(f"'{path}' after row {number}: {line}") from None
 
 
+def open_zstd(path: str):
+    pyarrow = import_arrow(path)
+    return pyarrow.CompressedInputStream(pyarrow.PythonFile(open(path, "rb")), "zstd")
+
+
+COMPRESSED = {
+    ".gz": ("gzip", gzip.open),
+    ".zst": ("zstd", open_zstd),
+    ".bz2": ("bzip2", bz2.open),
+    ".xz": ("xz", lzma.open),
+}
+
+
+class Decompressed(io.RawIOBase):
+    """What is in a file, with errors that name it."""
+
+    def __init__(self, path: str, kind: str, file):
+        self.path, self.kind, self.file = path, kind, file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target) -> int:
+        try:
+            content = self.file.read(len(target))
+        except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+            if getattr(error, "errno", None):  # of the disk
+                raise
+            raise Failure(f"'{self.path}' is not a whole {self.kind} file: {error}") from None
+        target[: len(content)] = content
+        return len(content)
+
+    def close(self) -> None:
+        self.file.close()
+        super().close()
+
+
+def open_input(path: str, ending: str):
+    if ending not in COMPRESSED:
+        return open(path, "rb")
+    kind, opener = COMPRESSED[ending]
+    return io.BufferedReader(Decompressed(path, kind, opener(path)), 1 << 20)
+
+
 def read_documents(path: str, options):
-    name = path.removesuffix(".gz")
-    kind = pathlib.Path(name).suffix
-    if kind == ".parquet":
+    ending = pathlib.Path(path).suffix
+    kind = pathlib.Path(path.removesuffix(ending) if ending in COMPRESSED else path).suffix
+    if path.endswith(".parquet"):
         yield from read_parquet(path, options.field)
         return
     if kind not in (".txt", ".jsonl", ".json"):
-        raise Failure(f"'{path}' is no .txt, .jsonl or .parquet file")
-    try:
-        with gzip.open(path) if name != path else open(path, "rb") as file:
-            # Says how the text is encoded, and is none of it.
-            if file.peek(3).startswith(codecs.BOM_UTF8):
-                file.read(3)
-            if kind == ".txt":
-                yield from read_text(file, path, options.lines)
-            else:
-                yield from read_json_lines(file, path, options.field)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise Failure(f"'{path}' is not a whole gzip file: {error}") from None
-    # Not OSError, which writing raises as well.
+        endings = ", ".join(COMPRESSED)
+        raise Failure(
+            f"'{path}' is no .txt, .jsonl, .json or .parquet file, nor one of the "
+            f"first three with {endings} behind"
+        )
+    with open_input(path, ending) as file:
+        # Says how the text is encoded, and is none of it.
+        if file.peek(3).startswith(codecs.BOM_UTF8):
+            file.read(3)
+        if kind == ".txt":
+            yield from read_text(file, path, options.lines)
+        else:
+            yield from read_json(file, path, options.field)
 
 
 def cut_into_tasks(options, progress):
@@ -161,14 +237,35 @@ def cut_into_tasks(options, progress):
 #===-----------------------------------------------------------------------===#
 
 
-def load_tokenizer(path: str):
-    from tokenizers import Tokenizer
+def check_keys(file: pathlib.Path) -> None:
+    """The library takes the last of a key that is there twice, without a word."""
 
+    def build(pairs):
+        entry = dict(pairs)
+        if len(entry) < len(pairs):
+            counts = collections.Counter(key for key, _ in pairs)
+            raise ValueError(f"an object has '{counts.most_common(1)[0][0]}' twice")
+        return entry
+
+    try:
+        json.loads(file.read_bytes(), object_pairs_hook=build)
+    except (ValueError, RecursionError) as error:
+        raise Failure(f"'{file}' is no tokenizer: {error}") from None
+
+
+def find_tokenizer(path: str) -> pathlib.Path:
     file = pathlib.Path(path)
     if file.is_dir():
         file /= "tokenizer.json"
     if not file.is_file():
         raise Failure(f"there is no tokenizer '{file}'")
+    return file
+
+
+def load_tokenizer(path: str, special: bool):
+    from tokenizers import Tokenizer
+
+    file = find_tokenizer(path)
     try:
         tokenizer = Tokenizer.from_file(str(file))
     except Exception as error:  # the library has no type of its own
@@ -176,14 +273,18 @@ def load_tokenizer(path: str):
     # What a file may ask for would cut documents or fill them up.
     tokenizer.no_truncation()
     tokenizer.no_padding()
+    # A text that spells '<|endoftext|>' would end its document there.
+    if not hasattr(tokenizer, "encode_special_tokens"):
+        raise Failure("the Python package tokenizers is too old, expected 0.19 or later")
+    tokenizer.encode_special_tokens = not special
     return tokenizer
 
 
 class Encoder:
     """Turns tasks into the lengths of documents and their tokens."""
 
-    def __init__(self, path: str, eos: str | None):
-        self.tokenizer = load_tokenizer(path)
+    def __init__(self, path: str, eos: str | None, special: bool):
+        self.tokenizer = load_tokenizer(path, special)
         self.vocabulary = max(self.tokenizer.get_vocab().values(), default=-1) + 1
         if self.vocabulary == 0:
             raise Failure(f"the tokenizer '{path}' has no tokens")
@@ -214,13 +315,13 @@ class Encoder:
 encode = None  # of a worker
 
 
-def start_worker(path: str, eos: str | None) -> None:
+def start_worker(*arguments) -> None:
     global encode
     # The first process says that it was interrupted.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
-    encode = Encoder(path, eos)
+    encode = Encoder(*arguments)
 
 
 def work(task):
@@ -236,7 +337,7 @@ def encode_in_order(tasks, encoder: Encoder, options):
         return
     pool = concurrent.futures.ProcessPoolExecutor(
         options.workers, initializer=start_worker,
-        initargs=(options.tokenizer, options.eos),
+        initargs=(options.tokenizer, options.eos, options.special_tokens),
     )  # fmt: skip
     finished = False
     try:
@@ -346,7 +447,8 @@ class Progress:
 
 
 def prepare(options) -> None:
-    encoder = Encoder(options.tokenizer, options.eos)
+    check_keys(find_tokenizer(options.tokenizer))
+    encoder = Encoder(options.tokenizer, options.eos, options.special_tokens)
     progress = Progress()
     output = Output(options.output, encoder.typecode, options.overwrite)
     try:
@@ -389,13 +491,15 @@ def parse():
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     add = parser.add_argument
-    add("input", nargs="+", help=".txt, .jsonl or .parquet files, in this order")
+    add("input", nargs="+", help=".txt, .jsonl, .json or .parquet files, in this order")
     add("--tokenizer", required=True, metavar="FILE",
         help="Hugging Face's tokenizer.json, or its folder")  # fmt: skip
     add("-o", "--output", required=True, metavar="PREFIX", help="of what is written")
     add("--field", default="text", help="key or column with the text (text)")
     add("--lines", action="store_true", help="each line of a .txt is a document")
     add("--eos", metavar="TOKEN", help="ends every document, as '<|endoftext|>'")
+    add("--special-tokens", action="store_true",
+        help="special tokens that a text spells are these, and not text")  # fmt: skip
     add("--workers", type=int, default=len(os.sched_getaffinity(0)),
         help="processes (the processors)")  # fmt: skip
     add("--overwrite", action="store_true", help="replace what is there")
@@ -419,11 +523,18 @@ def find_packages() -> None:
     if importlib.util.find_spec("tokenizers"):
         return
     script = pathlib.Path(__file__).resolve()
-    python = script.parent.parent / "venv-data" / "bin" / "python"
-    if python.exists() and sys.prefix != str(python.parent.parent):
-        os.execv(python, [str(python), str(script), *sys.argv[1:]])
+    pythons = [
+        script.parent.parent / "venv-data" / "bin" / "python",
+        pathlib.Path(BUILT_PYTHON),
+    ]
+    # Not from one to the other without an end.
+    if sys.prefix not in [str(python.parent.parent) for python in pythons]:
+        for python in filter(pathlib.Path.exists, pythons):
+            os.execv(python, [str(python), str(script), *sys.argv[1:]])
     raise Failure(
-        "the Python package tokenizers is missing: pip install tokenizers pyarrow"
+        "the Python package tokenizers is missing: scripts/install-deps.sh makes a "
+        "Python that has it; or python3 -m venv V, V/bin/pip install tokenizers "
+        f"pyarrow, and V/bin/python '{script}'"
     )
 
 

@@ -17,6 +17,7 @@ import tempfile
 
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from harness import Reporter, Tools, arguments, require, write_tokens
@@ -33,8 +34,9 @@ GPT2 = transformers.GPT2Config(
 )
 
 
-def llama(tied: bool) -> transformers.LlamaConfig:
+def llama(tied: bool, **more) -> transformers.LlamaConfig:
     return transformers.LlamaConfig(
+        **more,
         vocab_size=VOCABULARY, hidden_size=64, intermediate_size=96,
         num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
         max_position_embeddings=64, tie_word_embeddings=tied,
@@ -58,6 +60,11 @@ CASES = {
     "llama-tied/pp=2,dp=2": (
         llama(True), ("--mesh", "pp=2,dp=2", "--zero", "3"),
     ),
+    "llama-linear/cp=2": (
+        llama(False, rope_scaling={"type": "linear", "factor": 3.0}),
+        ("--mesh", "cp=2"),
+    ),
+    "llama-cached/tp=2": (llama(True), ("--mesh", "tp=2")),
     "mistral/pp=2,tp=2": (
         transformers.MistralConfig(**OTHERS), ("--mesh", "pp=2,tp=2"),
     ),
@@ -81,6 +88,29 @@ def make_model(config, folder: pathlib.Path):
     return model
 
 
+def move_to_cache(made: pathlib.Path) -> pathlib.Path:
+    """The model as in Hugging Face's cache, whose files are links: in two files with
+    an index, and its one matrix for table and head under the head's name."""
+    cached = made.parent / "models--me--made"
+    snapshot, blobs = cached / "snapshots" / "5a", cached / "blobs"
+    for folder in (snapshot, blobs, cached / "refs"):
+        folder.mkdir(parents=True)
+    (cached / "refs" / "main").write_text("5a")
+    weights = load_file(made / "model.safetensors")
+    weights["lm_head.weight"] = weights.pop("model.embed_tokens.weight")
+    names, map_ = sorted(weights), {}
+    for part in range(2):
+        file = f"model-{part}.safetensors"
+        map_ |= {name: file for name in names[part::2]}
+        save_file({name: weights[name] for name in names[part::2]}, made / file)
+    (made / "model.safetensors").unlink()
+    (made / "model.safetensors.index.json").write_text(json.dumps({"weight_map": map_}))
+    for number, file in enumerate(sorted(made.iterdir())):
+        file.rename(blobs / str(number))
+        (snapshot / file.name).symlink_to(f"../../blobs/{number}")
+    return cached
+
+
 def train(model, tokens) -> None:
     optimizer = torch.optim.SGD(model.parameters(), RATE, momentum=MOMENTUM)
     for step in range(STEPS):
@@ -98,11 +128,14 @@ def train(model, tokens) -> None:
         optimizer.step()
 
 
-def check(tools: Tools, config, options) -> str:
+def check(tools: Tools, config, options, is_cached: bool) -> str:
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         made, exported = folder / "made", folder / "exported"
         model = make_model(config, made)
+        untrained = transformers.AutoModelForCausalLM.from_pretrained(made)
+        if is_cached:
+            made = move_to_cache(made)
         data = folder / "tokens.bin"
         write_tokens(data, 5, STEPS * BATCH * SEQUENCE + 1, VOCABULARY)
         tools.run(
@@ -133,7 +166,6 @@ def check(tools: Tools, config, options) -> str:
         rows = tokens[: 8 * SEQUENCE].reshape(8, SEQUENCE)
         with torch.no_grad():
             expected, found = (x.eval()(rows).logits for x in (model, loaded))
-        untrained = transformers.AutoModelForCausalLM.from_pretrained(made)
         with torch.no_grad():
             moved = (untrained.eval()(rows).logits - expected).abs().max()
         worst = float((found - expected).abs().max())
@@ -148,7 +180,10 @@ def main() -> int:
     report = Reporter("export", options.filter)
     transformers.logging.set_verbosity_error()
     for name, (config, more) in CASES.items():
-        report.case(name, lambda c=config, m=more: check(tools, c, m))
+        report.case(
+            name,
+            lambda n=name, c=config, m=more: check(tools, c, m, "cached" in n),
+        )
     return report.finish()
 
 

@@ -41,8 +41,9 @@ struct FileTensor {
 /// from all threads.
 class WeightFiles {
 public:
-  /// `path` is a safetensors file, or a directory that holds
-  /// model.safetensors or model.safetensors.index.json with its shards.
+  /// `path` is a safetensors file, the index of several, whose name ends with
+  /// ".index.json", or a folder (see findModelFolder()) that holds
+  /// model.safetensors or model.safetensors.index.json.
   static Result<WeightFiles> open(const std::string &path);
   /// The tensors of several safetensors files, no name twice; `name` is that of
   /// all of them in messages.
@@ -57,6 +58,8 @@ public:
   /// "transformer." or "model.". Checks the shape.
   Result<const FileTensor *> find(const std::string &name,
                                   std::span<const int64_t> shape) const;
+  /// Whether a tensor has such a name, whatever its shape and type.
+  bool has(const std::string &name) const;
 
   /// The names of the tensors that are not among `used`, sorted; but for those
   /// that are equal to one of them, as a tied matrix is that was written twice.

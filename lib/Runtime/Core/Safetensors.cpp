@@ -15,6 +15,7 @@
 #include "plait/Runtime/Safetensors.h"
 
 #include "plait/Plan/Json.h"
+#include "plait/Plan/ModelFolder.h"
 #include "plait/Support/BFloat16.h"
 #include "plait/Support/Float16.h"
 
@@ -26,12 +27,14 @@
 
 using namespace plait;
 using namespace plait::runtime;
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 namespace {
 
 /// Of the header's length, at the beginning of the file.
 constexpr size_t lengthBytes = 8;
+/// Of the file that lists those of a model in several.
+constexpr const char *indexEnding = ".index.json";
 /// The format's own limit.
 constexpr uint64_t maxHeaderBytes = 100'000'000;
 
@@ -145,18 +148,8 @@ Status checkDisjoint(std::vector<const NamedTensor *> tensors) {
               found[1]->first, "' have the same bytes");
 }
 
-/// The files of a directory: one, or those an index lists.
-Result<std::vector<std::string>> listFiles(const std::string &directory) {
-  std::error_code error;
-  std::string single = directory + "/model.safetensors";
-  if (std::filesystem::exists(single, error))
-    return std::vector<std::string>{single};
-  std::string path = directory + "/model.safetensors.index.json";
-  if (!std::filesystem::exists(path, error))
-    return fail("weights '", directory,
-                "' has neither model.safetensors nor "
-                "model.safetensors.index.json");
-  // The index of a model in several files.
+/// The files that the index at `path` lists, which are beside it.
+Result<std::vector<std::string>> readIndex(const std::string &path) {
   Result<MappedFile> file = MappedFile::open(path, "weights");
   if (!file.ok())
     return file.status();
@@ -168,15 +161,28 @@ Result<std::vector<std::string>> listFiles(const std::string &directory) {
       !index["weight_map"].is_object())
     return fail("weights '", path, "' has no weight_map");
   // The map is from tensors to files: each file is there many times.
-  std::vector<std::string> files;
+  std::set<std::string> files;
   for (const auto &[tensor, name] : index["weight_map"].items()) {
     if (!name.is_string())
       return fail("weights '", path, "' names no file for '", tensor, "'");
-    std::string found = directory + "/" + name.get<std::string>();
-    if (std::find(files.begin(), files.end(), found) == files.end())
-      files.push_back(found);
+    files.insert(std::filesystem::path(path).parent_path() /
+                 name.get<std::string>());
   }
-  return files;
+  return std::vector<std::string>(files.begin(), files.end());
+}
+
+/// The files of a folder: one, or those an index lists.
+Result<std::vector<std::string>> listFiles(const std::string &folder) {
+  std::error_code error;
+  std::string single = folder + "/model.safetensors";
+  if (std::filesystem::exists(single, error))
+    return std::vector<std::string>{single};
+  std::string index = single + indexEnding;
+  if (!std::filesystem::exists(index, error))
+    return fail("weights '", folder,
+                "' has neither model.safetensors nor "
+                "model.safetensors.index.json");
+  return readIndex(index);
 }
 
 } // namespace
@@ -205,9 +211,11 @@ void FileTensor::read(int64_t begin, std::span<float> target) const {
 /// path that does not exist is that of opening it.
 Result<WeightFiles> WeightFiles::open(const std::string &path) {
   std::error_code error;
-  if (!std::filesystem::is_directory(path, error))
-    return open(path, {path});
-  Result<std::vector<std::string>> files = listFiles(path);
+  Result<std::vector<std::string>> files = std::vector<std::string>{path};
+  if (std::filesystem::is_directory(path, error))
+    files = listFiles(findModelFolder(path));
+  else if (path.ends_with(indexEnding))
+    files = readIndex(path);
   if (!files.ok())
     return files.status();
   return open(path, *files);
@@ -260,19 +268,32 @@ Status WeightFiles::add(const std::string &file) {
   return Status::success();
 }
 
-// Checkpoints of a whole model have a prefix that those of its body alone lack
-// ("transformer." for GPT-2, "model." for Llama): the name is looked up as it
-// is, with each prefix, and without. The first that exists must have the shape.
-Result<const FileTensor *>
-WeightFiles::find(const std::string &name,
-                  std::span<const int64_t> shape) const {
-  // The name itself goes first, so that an exact match wins.
+/// Checkpoints of a whole model have a prefix that those of its body alone lack
+/// ("transformer." for GPT-2, "model." for Llama): the name is looked up as it
+/// is, with each prefix, and without. The name itself goes first, so that an
+/// exact match wins.
+static std::vector<std::string> listNames(const std::string &name) {
   std::vector<std::string> names = {name};
   for (std::string prefix : {"transformer.", "model."}) {
     names.push_back(prefix + name);
     if (name.starts_with(prefix))
       names.push_back(name.substr(prefix.size()));
   }
+  return names;
+}
+
+bool WeightFiles::has(const std::string &name) const {
+  std::vector<std::string> names = listNames(name);
+  return std::any_of(names.begin(), names.end(), [this](const auto &candidate) {
+    return tensors.contains(candidate) || otherTypes.contains(candidate);
+  });
+}
+
+/// The first name that exists must have the shape.
+Result<const FileTensor *>
+WeightFiles::find(const std::string &name,
+                  std::span<const int64_t> shape) const {
+  std::vector<std::string> names = listNames(name);
   for (const std::string &candidate : names) {
     auto found = tensors.find(candidate);
     if (found == tensors.end())
@@ -316,7 +337,7 @@ WeightFiles::findOthers(const std::set<const FileTensor *> &used) const {
 // its end, those of the layout from the beginning of the file.
 SafetensorsLayout runtime::layOut(const std::vector<TensorShape> &tensors) {
   SafetensorsLayout layout;
-  Json header;
+  nlohmann::ordered_json header;
   // What other readers look for.
   header["__metadata__"] = {{"format", "pt"}};
   uint64_t end = 0;

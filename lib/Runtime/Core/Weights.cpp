@@ -23,6 +23,7 @@
 #include "Shards.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Json.h"
+#include "plait/Plan/ModelFolder.h"
 #include "plait/Runtime/Device.h"
 #include "plait/Runtime/Random.h"
 #include "plait/Runtime/Rendezvous.h"
@@ -275,9 +276,10 @@ Result<std::vector<OutputFile>> writeCompanions(const fb::Plan &plan,
             {reinterpret_cast<const uint8_t *>(text.data()), text.size()}));
   }
   std::error_code error;
+  std::string folder = origin.empty() ? "" : findModelFolder(origin);
   // What is not there is not missed: models have different ones.
   for (const char *name : tokenizerNames) {
-    std::string path = origin + "/" + name;
+    std::string path = folder + "/" + name;
     if (origin.empty() || !std::filesystem::is_regular_file(path, error))
       continue;
     auto file = MappedFile::open(path, "tokenizer");
@@ -330,6 +332,37 @@ Status writeWeights(Executor &executor, const std::string &directory,
   for (OutputFile &file : *companions)
     PLAIT_RETURN_IF_ERROR(file.commit());
   return Status::success();
+}
+
+/// The tensor of a head that is tied, as models of Hugging Face call it; and
+/// how the names of its other self end, the table of tokens.
+constexpr const char *headName = "lm_head.weight";
+constexpr const char *tableEndings[] = {"embed_tokens.weight", "wte.weight"};
+
+/// The tensor of each parameter. A matrix that is both table and head lies in
+/// files under either name, or under both: it is tied where the model, which is
+/// then one of Hugging Face's, has no parameter for the head.
+Result<std::vector<const FileTensor *>> findTensors(const fb::Plan &plan,
+                                                    const WeightFiles &files) {
+  auto isHead = [](const fb::Parameter *parameter) {
+    return parameter->file_name()->string_view() == headName;
+  };
+  bool isTied = plan.config() && std::none_of(plan.parameters()->begin(),
+                                              plan.parameters()->end(), isHead);
+  std::vector<const FileTensor *> tensors;
+  for (const fb::Parameter *parameter : *plan.parameters()) {
+    std::string name = parameter->file_name()->str();
+    bool isTable =
+        std::any_of(std::begin(tableEndings), std::end(tableEndings),
+                    [&](const char *ending) { return name.ends_with(ending); });
+    if (isTied && isTable && !files.has(name) && files.has(headName))
+      name = headName;
+    auto tensor = files.find(name, shapeOf(*parameter->file_shape()));
+    if (!tensor.ok())
+      return tensor.status();
+    tensors.push_back(*tensor);
+  }
+  return tensors;
 }
 
 } // namespace
@@ -393,14 +426,11 @@ Status runtime::setWeights(const RankArena &arena, const fb::Shard &shard,
 /// the model's size would else stay in memory beside the arenas.
 Status runtime::loadWeights(Executor &executor, const WeightFiles &files) {
   // All names and shapes first: a missing tensor is reported at once.
-  std::vector<const FileTensor *> tensors;
-  for (const fb::Parameter *parameter : *executor.plan().parameters()) {
-    auto tensor = files.find(parameter->file_name()->str(),
-                             shapeOf(*parameter->file_shape()));
-    if (!tensor.ok())
-      return tensor.status();
-    tensors.push_back(*tensor);
-  }
+  Result<std::vector<const FileTensor *>> found =
+      findTensors(executor.plan(), files);
+  if (!found.ok())
+    return found.status();
+  const std::vector<const FileTensor *> &tensors = *found;
   return forEachShard(executor, [&](uint32_t rank, const fb::Shard &shard,
                                     const fb::Parameter &parameter) {
     // By thread: each releases after a window of its own.
@@ -420,15 +450,10 @@ Status runtime::loadWeights(Executor &executor, const WeightFiles &files) {
 /// Tensors are told apart by address: find() returns the file's own entry.
 std::vector<std::string> runtime::findUnusedTensors(const fb::Plan &plan,
                                                     const WeightFiles &files) {
-  std::set<const FileTensor *> used;
-  for (const fb::Parameter *parameter : *plan.parameters()) {
-    auto tensor = files.find(parameter->file_name()->str(),
-                             shapeOf(*parameter->file_shape()));
-    if (!tensor.ok())
-      return {};
-    used.insert(*tensor);
-  }
-  return files.findOthers(used);
+  Result<std::vector<const FileTensor *>> found = findTensors(plan, files);
+  if (!found.ok())
+    return {};
+  return files.findOthers({found->begin(), found->end()});
 }
 
 /// The generator is made for each shard and thread; as it counts elements of

@@ -279,6 +279,14 @@ TEST(JsonTest, SaysWhereAnErrorIs) {
   EXPECT_EQ(error("").substr(0, 17), "is not JSON: 1:1:");
   for (const char *deep : {"[[[[]]]]", "[[[["})
     EXPECT_EQ(error(deep), "nests deeper than 2 levels");
+  for (const char *twice :
+       {"{\"a\": 1, \"b\": 2, \"a\": 1}", "[{\"a\": 1, \"a\": 2}]"})
+    EXPECT_EQ(error(twice), "has the key \"a\" twice in one object");
+  EXPECT_EQ(error("[{\"a\": 1}, {\"a\": 1}]"), "");
+  EXPECT_EQ(error("\"text\""), "");
+  for (const char *none :
+       {"[1e999]", "[NaN]", "// x\n[]", "[1,]", "[] []", "[\"\xff\"]", "[01]"})
+    EXPECT_EQ(error(none).substr(0, 13), "is not JSON: ") << none;
 }
 
 } // namespace

@@ -15,6 +15,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <gtest/gtest.h>
 
 using namespace plait;
@@ -122,6 +123,12 @@ TEST(Safetensors, NamesWhatIsWrong) {
                {0, 0, 0, 0}));
   EXPECT_NE(openError(path).find("has 4 bytes, its shape [2] needs 8"),
             std::string::npos);
+  // Whatever the values: readers differ in which one counts.
+  const std::string entry =
+      R"("a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
+  writeFile(path, makeFile("{" + entry + "," + entry + "}", {0, 0, 0, 0}));
+  EXPECT_NE(openError(path).find("has the key \"a\" twice in one object"),
+            std::string::npos);
 }
 
 TEST(Safetensors, Directories) {
@@ -136,6 +143,31 @@ TEST(Safetensors, Directories) {
   ASSERT_TRUE(files.ok()) << files.status().message();
   EXPECT_TRUE(files->find("a", Shape{1}).ok());
   EXPECT_TRUE(files->find("b", Shape{2}).ok());
+  EXPECT_TRUE(files->has("model.b"));
+  EXPECT_FALSE(files->has("c"));
+  EXPECT_TRUE(
+      WeightFiles::open(directory + "/model.safetensors.index.json").ok());
+  index.insert(index.find("\"b\""), R"("a":"two.safetensors",)");
+  writeFile(directory + "/model.safetensors.index.json",
+            {index.begin(), index.end()});
+  EXPECT_NE(openError(directory).find("has the key \"a\" twice"),
+            std::string::npos);
+}
+
+/// A commit that leads out of the folder, or to nothing, is none.
+TEST(Safetensors, CachesOfHuggingFace) {
+  std::string directory = makeDirectory();
+  std::filesystem::create_directories(directory + "/refs");
+  std::filesystem::create_directories(directory + "/snapshots/5a");
+  writeTensors(directory + "/snapshots/5a/model.safetensors", {{"a", {1}}});
+  for (std::string commit : {"5a", "5a\n"}) {
+    writeFile(directory + "/refs/main", {commit.begin(), commit.end()});
+    EXPECT_EQ(openError(directory), "");
+  }
+  for (std::string commit : {"", "6b", "../snapshots/5a"}) {
+    writeFile(directory + "/refs/main", {commit.begin(), commit.end()});
+    EXPECT_NE(openError(directory).find("has neither"), std::string::npos);
+  }
 }
 
 TEST(Philox, KnownAnswers) {

@@ -9,6 +9,9 @@
 //
 //  - raw little-endian integers, as numpy's tofile and nanoGPT's prepare.py
 //    write them;
+//  - a shard as llm.c and modded-nanogpt have them: 256 u32, of which the first
+//    three are 20240520, the version 1 and the number of tokens, then these as
+//    u16; or 20240801, the version 7, and tokens as u32;
 //  - Megatron's indexed data set, X.bin and X.idx. X.bin is raw integers, X.idx
 //    (little-endian) is: the 9 bytes "MMIDIDX\0\0", the version 1 (u64), the
 //    type of a token (u8: 1 to 8 are uint8, int8, int16, int32, int64, float64,
@@ -55,11 +58,12 @@ public:
   static constexpr uint64_t blocks = 1024;
   static constexpr uint64_t blockBytes = fully / blocks;
 
-  /// A raw file or, where there is an index beside it, Megatron's: `path` is
-  /// X.bin, X.idx or X. The type of a raw file is the one called `type`; empty:
-  /// uint16 where `vocabulary` is at most 65536, else int32, and a file that
-  /// looks like a wider type is an error. Fails where what is looked at has a
-  /// token that is not in the vocabulary.
+  /// A raw file, a shard, or, where there is an index beside it, Megatron's:
+  /// `path` is X.bin, X.idx or X. The type of a raw file is the one called
+  /// `type`; empty: uint16 where `vocabulary` is at most 65536, else int32, and
+  /// a file that looks like a wider type or like text is an error. Fails where
+  /// what is looked at has a token that is not in the vocabulary, and where a
+  /// file begins as those of another format do.
   static Result<TokenFile> open(const std::string &path,
                                 const std::string &type, uint64_t vocabulary);
   static Result<TokenFile> openText(const std::string &path,
@@ -84,14 +88,16 @@ public:
 private:
   using Storage = std::variant<MappedFile, std::vector<uint32_t>>;
 
+  /// Tokens are behind `begin` bytes of a mapped file.
   TokenFile(std::string path, Storage storage, TokenType type,
-            uint64_t vocabulary)
+            uint64_t vocabulary, uint64_t begin = 0)
       : path(std::move(path)), storage(std::move(storage)), type(type),
-        vocabulary(vocabulary) {}
+        vocabulary(vocabulary), begin(begin) {}
 
   static Result<TokenFile> openRaw(const std::string &path,
                                    const std::string &type,
                                    uint64_t vocabulary);
+  Status checkLooks() const;
   static Result<TokenFile> openIndexed(const std::string &prefix,
                                        const std::string &type,
                                        uint64_t vocabulary);
@@ -105,6 +111,7 @@ private:
   Storage storage;
   TokenType type;
   uint64_t vocabulary;
+  uint64_t begin; // of what bytes() has, in the mapped file
   uint64_t contentHash = 0;
 };
 

@@ -15,6 +15,7 @@
 #include "plait/Runtime/TokenFile.h"
 
 #include "MegatronIndex.h"
+#include "TokenHeader.h"
 
 #include <algorithm>
 #include <cstring>
@@ -142,8 +143,12 @@ Status TokenFile::inspect() {
 
 /// Fails where the tokens look like halves or quarters of wider ones: ids that
 /// fit into the narrow type are followed by zeros. Other data can look so, too;
-/// then --token-type says that it is meant.
+/// then --token-type says that it is meant. A few tokens may be such by chance,
+/// and an odd number of them are halves of nothing.
 Status TokenFile::checkWidth() const {
+  constexpr uint64_t few = 8;
+  if (size() < few || size() % 2)
+    return Status::success();
   bool isTwice = true, isFourTimes = true, isZero = true;
   auto look = [&](uint64_t begin, uint64_t end) {
     for (uint64_t at = begin; at < end; at += type.bytes) {
@@ -195,8 +200,19 @@ Result<TokenFile> TokenFile::open(const std::string &path,
   return openRaw(path, type, vocabulary);
 }
 
-/// 1. A header of NumPy's is refused: its bytes would be read as tokens.
-/// 2. The type that is meant, or the likely one by the vocabulary.
+/// Where nobody has said what a raw file is, it must not look like another.
+Status TokenFile::checkLooks() const {
+  if (looksLikeText(bytes()))
+    return fail("'", path,
+                "' looks like text: plait-data makes tokens of it, "
+                "--text reads its bytes; say with --token-type what it is");
+  return checkWidth();
+}
+
+/// 1. A file with a header says its type; an option that says another one is a
+///    mistake.
+/// 2. A raw one has the type that is meant, or the likely one by the
+/// vocabulary.
 /// 3. Inspected; a likely type is then held against what the tokens look like.
 Result<TokenFile> TokenFile::openRaw(const std::string &path,
                                      const std::string &type,
@@ -205,22 +221,29 @@ Result<TokenFile> TokenFile::openRaw(const std::string &path,
   if (!mapped.ok())
     return mapped.status();
   // 1. Headers.
-  std::string_view magic = "\x93NUMPY";
-  if (mapped->bytes().size() >= magic.size() &&
-      std::memcmp(mapped->bytes().data(), magic.data(), magic.size()) == 0)
-    return fail("'", path,
-                "' is a NumPy file with a header; tokens are raw, as "
-                "numpy's tofile writes them");
+  Result<std::optional<TokenHeader>> header = readTokenHeader(mapped->bytes());
+  if (!header.ok())
+    return fail("'", path, "' ", header.status().message());
+  if (const std::optional<TokenHeader> &shard = *header) {
+    if (!type.empty() && type != shard->type.name)
+      return fail("'", path, "' says that tokens are ", shard->type.name,
+                  ", --token-type says ", type);
+    TokenFile file(path, std::move(*mapped), shard->type, vocabulary,
+                   shard->begin);
+    PLAIT_RETURN_IF_ERROR(file.inspect());
+    return file;
+  }
   // 2. Types.
   constexpr uint64_t shortVocabulary = 65536;
   const char *likely = vocabulary <= shortVocabulary ? "uint16" : "int32";
   Result<TokenType> found = findTokenType(type.empty() ? likely : type);
   if (!found.ok())
     return found.status();
+  // 3. What it has.
   TokenFile file(path, std::move(*mapped), *found, vocabulary);
   PLAIT_RETURN_IF_ERROR(file.inspect());
   if (type.empty())
-    PLAIT_RETURN_IF_ERROR(file.checkWidth());
+    PLAIT_RETURN_IF_ERROR(file.checkLooks());
   return file;
 }
 
@@ -269,7 +292,7 @@ TokenFile TokenFile::fromMemory(std::vector<uint32_t> tokens,
 /// Mapped, or of this program.
 std::span<const uint8_t> TokenFile::bytes() const {
   if (const auto *mapped = std::get_if<MappedFile>(&storage))
-    return mapped->bytes();
+    return mapped->bytes().subspan(begin);
   const auto &tokens = std::get<std::vector<uint32_t>>(storage);
   return {reinterpret_cast<const uint8_t *>(tokens.data()),
           tokens.size() * sizeof(uint32_t)};
@@ -296,5 +319,5 @@ Status TokenFile::read(uint64_t position, std::span<int32_t> target) const {
 
 void TokenFile::prefetch(uint64_t position, uint64_t count) const {
   if (const auto *mapped = std::get_if<MappedFile>(&storage))
-    mapped->prefetch(position * type.bytes, count * type.bytes);
+    mapped->prefetch(begin + position * type.bytes, count * type.bytes);
 }

@@ -10,6 +10,8 @@
 #include "TestPlan.h"
 #include "plait/Plan/Container.h"
 
+#include <array>
+#include <cstring>
 #include <gtest/gtest.h>
 #include <map>
 #include <set>
@@ -151,6 +153,91 @@ TEST_F(DataTest, WiderTokensAreDeclared) {
   std::string array = "\x93NUMPY and so on.";
   writeFile(path, {array.begin(), array.end()});
   EXPECT_NE(read("").find("is a NumPy file"), std::string::npos);
+}
+
+/// A shard of llm.c with the tokens 1, 2, 3.
+std::vector<uint8_t> makeShard(std::array<uint32_t, 3> words, size_t bytes) {
+  std::vector<uint8_t> content(1024), tokens = makeTokens(bytes);
+  std::memcpy(content.data(), words.data(), sizeof(words));
+  content.insert(content.end(), tokens.begin(), tokens.begin() + 3 * bytes);
+  return content;
+}
+
+TEST_F(DataTest, ShardsOfLlmC) {
+  auto read = [&](const char *type = "") {
+    auto batches = Batches::fromTokens(path, type, plan);
+    return batches.ok() ? "" : batches.status().message();
+  };
+  for (auto [magic, version, type, bytes] :
+       {std::tuple(20240520u, 1u, "uint16", size_t(2)),
+        {20240801u, 7u, "uint32", size_t(4)}}) {
+    std::vector<uint8_t> shard = makeShard({magic, version, 3}, bytes);
+    writeFile(path, shard);
+    for (const char *given : {"", type}) {
+      auto batches = Batches::fromTokens(path, given, plan);
+      ASSERT_TRUE(batches.ok()) << batches.status().message();
+      EXPECT_EQ(row(*batches, 1, 0), (Tokens{1, 2}));
+      EXPECT_EQ(row(*batches, 1, 0, fb::InputKind::Targets), (Tokens{2, 3}));
+    }
+    EXPECT_NE(read("int64").find("--token-type says int64"), std::string::npos);
+    shard.pop_back();
+    writeFile(path, shard);
+    EXPECT_NE(read().find("a shard of llm.c of 3 tokens"), std::string::npos);
+    shard.resize(1000);
+    writeFile(path, shard);
+    EXPECT_NE(read().find("is truncated"), std::string::npos);
+    writeFile(path, makeShard({magic, 9, 3}, bytes));
+    EXPECT_NE(read().find("of version 9, expected"), std::string::npos);
+    writeFile(path, makeShard({magic, version, 0xffffffff}, bytes));
+    EXPECT_NE(read().find("of 4294967295 tokens"), std::string::npos);
+  }
+  writeFile(path, makeShard({20240522, 1, 3}, 2));
+  EXPECT_NE(read().find("is an evaluation of llm.c"), std::string::npos);
+}
+
+/// What else is no list of tokens, though any bytes are tokens to a large
+/// vocabulary. Said to be tokens, text is read.
+TEST_F(DataTest, FilesOfOtherFormats) {
+  fb::PlanT large = makePlan();
+  large.vocab_size = 65536;
+  auto packed = plan::packPlan(large);
+  auto read = [&](std::string_view begin, const char *type = "") {
+    std::string text(begin);
+    text.resize(600);
+    writeFile(path, {text.begin(), text.end()});
+    auto batches = Batches::fromTokens(path, type, *fb::GetPlan(packed.data()));
+    return batches.ok() ? "" : batches.status().message();
+  };
+  using namespace std::string_view_literals;
+  for (std::string_view begin :
+       {"\x7f"
+        "ELF"sv,
+        "\x1f\x8b\x08\0"sv, "PK\x03\x04"sv, "GGUF"sv, "\x28\xb5\x2f\xfd"sv,
+        "PAR1"sv, "MMIDIDX\0\0"sv, "PLAITPLN"sv, "\x93NUMPY\x01\0"sv,
+        "\x02\0\0\0\0\0\0\0{}"sv})
+    for (const char *type : {"", "uint16"})
+      EXPECT_EQ(read(begin, type).find("'" + path + "' is a"), 0u) << begin;
+  // A length of a header without a header.
+  EXPECT_EQ(read("\x02\0\0\0\0\0\0\0[]"sv, "uint16"), "");
+  std::string tar(257, 'x');
+  EXPECT_NE(read(tar + "ustar").find("is a tar file"), std::string::npos);
+  std::string text(600, 'a');
+  EXPECT_NE(read(text).find("looks like text"), std::string::npos);
+  EXPECT_EQ(read(text, "uint16"), "");
+  EXPECT_EQ(read("\n" + text.substr(2) + "\x01"), "");
+}
+
+/// Zeros between the tokens of a few may be meant, and an odd number of tokens
+/// is no half as many wider ones.
+TEST_F(DataTest, FewTokensAreWhatTheyAre) {
+  for (size_t count : {3, 4, 6, 33}) {
+    std::vector<uint8_t> tokens(2 * count);
+    for (size_t i = 0; i < count; i += 2)
+      tokens[2 * i] = i + 1;
+    writeFile(path, tokens);
+    auto batches = Batches::fromTokens(path, "", plan);
+    EXPECT_TRUE(batches.ok()) << batches.status().message();
+  }
 }
 
 TEST_F(DataTest, InterleavesTheMicrobatchesOfReplicas) {

@@ -47,6 +47,10 @@ using namespace plait;
 LogicalResult Compilation::read() {
   if (!isText(options))
     return success();
+  if (!options.ignoredFields.empty())
+    return emitError(UnknownLoc::get(context.get()))
+           << "--ignore-field is for a config.json, and " << options.model
+           << " is none";
   auto read = importMLIR(*context.get(), options.model);
   if (failed(read))
     return failure();

@@ -167,13 +167,16 @@ bool plait::isText(const CompileOptions &options) {
 }
 
 /// The text of the model's config.json. The plan keeps it, so that saved
-/// weights have it beside them.
+/// weights have it beside them; but for the mark that UTF-8 may begin with,
+/// which other readers refuse.
 static Result<std::string> readConfig(const CompileOptions &options) {
   std::string path = getConfigPath(options.model);
   Result<MappedFile> file = MappedFile::open(path, "config");
   if (!file.ok())
     return file.status();
-  return std::string(file->bytes().begin(), file->bytes().end());
+  std::string text(file->bytes().begin(), file->bytes().end());
+  constexpr StringLiteral mark = "\xef\xbb\xbf";
+  return StringRef(text).starts_with(mark) ? text.substr(mark.size()) : text;
 }
 
 /// The parameters whose name `pattern` matches, at least one. `what` asks for
@@ -305,11 +308,11 @@ LogicalResult plait::adaptModel(ModuleOp module,
 FailureOr<OwningOpRef<ModuleOp>>
 plait::importConfig(ModelContext &context, const CompileOptions &options,
                     int64_t batch, int64_t sequence) {
-  auto module =
-      importHuggingFace(*context.get(), options.model, {batch, sequence});
+  auto module = importHuggingFace(*context.get(), options.model,
+                                  {batch, sequence, options.ignoredFields});
   if (failed(module) || failed(adaptModel(**module, options)))
     return failure();
-  // Byte for byte as it is in the folder.
+  // As it is in the folder, unlike what was parsed.
   Result<std::string> config = readConfig(options);
   if (!report(config.status()))
     return failure();

@@ -114,6 +114,14 @@ static void addModelOptions(CLI::App &app, CompileOptions &options) {
          "or what --compile-to or --dump-phases-to has written")
       ->required();
   app.add_option("-o,--output", options.output, "the plan file");
+  // Values are taken whole, as those below.
+  app.add_option("--ignore-field", options.ignoredFields)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->type_name("NAME")
+      ->description(
+          "a field of config.json that plait does not know, and that\n"
+          "changes no arithmetic; may repeat");
   app.add_option("--mesh", options.mesh,
                  "ranks, e.g. pp=2,dp=2,cp=2,tp=2; if not given, one")
       ->group(FieldOption::strategyGroup);

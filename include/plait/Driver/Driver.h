@@ -52,6 +52,9 @@ struct CompileOptions {
   /// A folder with config.json, that file, or a .mlir file: a model, or what a
   /// compilation has left after any of its phases.
   std::string model;
+  /// Fields of the model's config that are unknown and change no arithmetic, as
+  /// ImportOptions has them.
+  std::vector<std::string> ignoredFields;
   /// Axis sizes as "pp=2,dp=2,tp=2"; axes that are not named have size 1. "1",
   /// or empty, is one rank, and empty is the mesh of a module that has one.
   std::string mesh;

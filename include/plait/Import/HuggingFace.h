@@ -44,13 +44,19 @@ struct ImportOptions {
   int64_t batch = 1;
   /// Tokens of a sequence; at least 1.
   int64_t sequence = 1;
+  /// Fields of a config that nobody knows, and of which the user says that they
+  /// change no arithmetic: their names, those of inner objects with a dot.
+  std::vector<std::string> ignoredFields = {};
 };
 
-/// What the model of a `config.json` is called: the name of the folder that the
-/// file is in. `path` is that file, or the folder.
+/// What the model of a config is called: the name of the folder that its
+/// `config.json` is in, without the owner's for one in the cache of Hugging
+/// Face; of a file that is called otherwise, its name without the extension.
+/// `path` is that file, or the folder.
 std::string getModelName(llvm::StringRef path);
 
-/// The file that `path` means: itself, or the `config.json` in it.
+/// The file that `path` means: itself, or the `config.json` in the folder, see
+/// findModelFolder().
 std::string getConfigPath(llvm::StringRef path);
 
 /// Builds the module for a Hugging Face `config.json`. `path` is that file, or

@@ -69,7 +69,7 @@ private:
       return &opened.back()->emplace_back(std::move(value));
     auto [where, isNew] = opened.back()->emplace(name, std::move(value));
     if (!isNew)
-      refuse(fail("has the key \"", name, "\" twice in one object"));
+      refuse(fail("has the key ", Json(name).dump(), " twice in one object"));
     return isNew ? &*where : nullptr;
   }
 

@@ -17,25 +17,22 @@
 
 #include "ConfigReader.h"
 
+#include "plait/Plan/CheckJson.h"
 #include "llvm/ADT/StringExtras.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 
 using namespace llvm;
 using namespace plait::hf;
 
-/// The parser recurses; a file with this many brackets is no config.
-static constexpr int64_t kMostBrackets = 1000;
-
-/// Brackets are counted before parsing, strings included: an honest config has
-/// few, and a stack that overflows cannot be caught.
+/// The parser knows nothing of keys that are there twice, of nesting that would
+/// overflow its stack, and of the mark that UTF-8 may begin with.
 ConfigReader::ConfigReader(StringRef text) {
-  int64_t brackets = text.count('{') + text.count('[');
-  if (brackets > kMostBrackets) {
-    fail("is not a model's config: it has " + Twine(brackets) +
-         " brackets, at most " + Twine(kMostBrackets) + " are read");
+  text.consume_front("\xef\xbb\xbf");
+  if (plait::Status status = plait::checkJson(arrayRefFromStringRef(text));
+      !status.ok()) {
+    fail(status.message());
     return;
   }
   Expected<json::Value> value = json::parse(text);
@@ -203,8 +200,8 @@ SmallVector<std::string> ConfigReader::getChoices(StringRef field,
   return {};
 }
 
-/// The inner reader has its own set of known names and is finished here, so
-/// that an unknown field inside is an error as well.
+/// The inner reader has its own set of known names; what it does not know is
+/// told together with what is not known here.
 void ConfigReader::readObject(StringRef field,
                               function_ref<void(ConfigReader &)> read) {
   const json::Value *value = find(field);
@@ -215,23 +212,18 @@ void ConfigReader::readObject(StringRef field,
     return failOn(field, *value, "an object");
   ConfigReader reader(*inner, prefix + field.str() + ".");
   read(reader);
-  if (std::string text = reader.finish(); !text.empty())
-    fail(text);
+  reader.findUnknown();
+  unknown.insert(reader.unknown.begin(), reader.unknown.end());
+  if (reader.failed())
+    fail(reader.message);
 }
 
-/// An absent field has the supported value; a wrong type is an error of
-/// getFlag().
-void ConfigReader::requireFlag(StringRef field, bool supported) {
-  if (getFlag(field, supported) != supported)
-    failOn(field, *object.get(field),
-           Twine(supported ? "true" : "false") + ": nothing else is supported");
-}
-
-/// Exactly equal: these are numbers such as 1.0, which have one spelling.
-void ConfigReader::requireNumber(StringRef field, double supported) {
-  if (getPositive(field, supported) != supported)
-    failOn(field, *object.get(field),
-           Twine(std::to_string(supported)) + ": nothing else is supported");
+/// An absent field has the supported value. Numbers are equal whether or not
+/// they have a fraction of 0.
+void ConfigReader::require(StringRef field, StringRef supported) {
+  const json::Value *value = find(field);
+  if (value && *value != cantFail(json::parse(supported)))
+    failOn(field, *value, supported + ": nothing else is supported");
 }
 
 /// For fields that change the arithmetic by being there at all.
@@ -264,16 +256,34 @@ void ConfigReader::ignore(ArrayRef<StringRef> fields) {
   }
 }
 
-/// The least unknown name, so that the message is the same in every run.
-std::string ConfigReader::finish() {
-  std::vector<std::string> unknown;
+/// Those of an inner object are added to those of the outer one.
+void ConfigReader::findUnknown() {
   for (const auto &entry : object)
     if (!known.contains(entry.first))
-      unknown.push_back(StringRef(entry.first).str());
-  // The order of a JSON object in memory is arbitrary.
-  if (!unknown.empty())
-    fail("unknown field \"" + prefix +
-         *std::min_element(unknown.begin(), unknown.end()) +
-         "\" might change the arithmetic");
+      unknown.emplace(prefix + StringRef(entry.first).str(),
+                      entry.second.kind() != json::Value::Null);
+}
+
+/// Names in alphabetical order, as the order of a JSON object in memory is
+/// arbitrary, and as JSON has them, in one line. A hostile file may have more
+/// than anybody reads.
+std::string ConfigReader::finish(ArrayRef<std::string> accepted) {
+  findUnknown();
+  for (const std::string &field : accepted)
+    if (!unknown.contains(field))
+      fail("no unknown field is called \"" + field + "\"");
+  constexpr size_t most = 50;
+  std::string names;
+  raw_string_ostream stream(names);
+  size_t count = 0;
+  for (const auto &[name, says] : unknown)
+    if (says && !is_contained(accepted, name) && count++ < most)
+      stream << (count > 1 ? ", " : "") << json::Value(name);
+  if (count > most)
+    stream << " and " << count - most << " more";
+  if (count)
+    fail(Twine("unknown field") + (count > 1 ? "s " : " ") + names +
+         " might change the arithmetic; --ignore-field NAME says that one "
+         "does not");
   return message;
 }

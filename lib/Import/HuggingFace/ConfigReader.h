@@ -7,7 +7,8 @@
 //
 // Reads fields one by one and remembers the first thing that is wrong: the
 // caller reads all that it wants and asks once at the end. Every field that is
-// read counts as understood; finish() refuses what nobody read.
+// read counts as understood; finish() refuses what nobody read. A field that is
+// null says nothing.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,6 +19,7 @@
 #include "llvm/ADT/Twine.h"
 #include "llvm/Support/JSON.h"
 
+#include <map>
 #include <optional>
 
 namespace plait::hf {
@@ -62,10 +64,9 @@ public:
   void readObject(llvm::StringRef field,
                   llvm::function_ref<void(ConfigReader &)> read);
 
-  /// Fails if the flag has the value that is not supported.
-  void requireFlag(llvm::StringRef field, bool supported);
-  /// Fails if the number has a value that is not supported.
-  void requireNumber(llvm::StringRef field, double supported);
+  /// Fails unless the field is absent or has the value that the JSON text
+  /// `supported` says.
+  void require(llvm::StringRef field, llvm::StringRef supported);
   /// Fails unless the field is absent.
   void requireAbsent(llvm::StringRef field);
   /// A probability below 1.
@@ -78,9 +79,11 @@ public:
   void fail(const llvm::Twine &message);
   bool failed() const { return !message.empty(); }
 
-  /// Fails on the first field that was neither read nor ignored, and returns
-  /// the message of the first failure; empty if there was none.
-  std::string finish();
+  /// Fails on the fields that were neither read nor ignored, but for those that
+  /// `accepted` names as messages do, "rope_scaling.note" for example: a name
+  /// there that is no such field's fails, too. Returns the message of the first
+  /// failure; empty if there was none.
+  std::string finish(llvm::ArrayRef<std::string> accepted);
 
 private:
   ConfigReader(const llvm::json::Object &object, llvm::StringRef prefix);
@@ -93,10 +96,15 @@ private:
                     int64_t least, int64_t most);
   void failOn(llvm::StringRef field, const llvm::json::Value &value,
               const llvm::Twine &expected);
+  /// Adds the fields that nobody knows to `unknown`.
+  void findUnknown();
 
   llvm::json::Object object;
   std::string prefix; // of names in messages: "rope_scaling."
   llvm::StringSet<> known;
+  /// Of this object and of those inside, by their whole names, with whether
+  /// they say anything. Complete behind findUnknown().
+  std::map<std::string, bool> unknown;
   std::string message;
 };
 

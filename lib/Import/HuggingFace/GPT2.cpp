@@ -67,10 +67,10 @@ GPT2::GPT2(ConfigReader &config) {
   epsilon = config.getPositive("layer_norm_epsilon", 1e-5);
   std = config.getNonNegative("initializer_range", 0.02);
   tied = config.getFlag("tie_word_embeddings", true);
-  config.requireFlag("scale_attn_weights", true);
+  config.require("scale_attn_weights", "true");
   // These change the arithmetic of attention, and few models have them.
-  config.requireFlag("scale_attn_by_inverse_layer_idx", false);
-  config.requireFlag("reorder_and_upcast_attn", false);
+  config.require("scale_attn_by_inverse_layer_idx", "false");
+  config.require("reorder_and_upcast_attn", "false");
   // What a saved config leaves out is Hugging Face's default, which is not 0.
   constexpr double usual = 0.1;
   attentionDropout = config.getDropout("attn_pdrop", usual);

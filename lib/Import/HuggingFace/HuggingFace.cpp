@@ -18,6 +18,7 @@
 #include "ModelBuilder.h"
 
 #include "mlir/IR/Verifier.h"
+#include "plait/Plan/ModelFolder.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -27,17 +28,26 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::hf;
 
+static constexpr StringLiteral kConfigName = "config.json";
+
 /// Fields that every model may have and that change no arithmetic: tokens that
-/// only generation knows, types that the weights are stored in, outputs, tasks.
+/// only generation knows, types that the weights are stored in, outputs, tasks,
+/// and what tools leave: those that train, convert or run on other hardware.
 static const StringRef kIgnored[] = {"_attn_implementation*",
                                      "_commit_hash",
+                                     "_flash_attn_2_enabled",
+                                     "_from_model_config",
                                      "_name_or_path",
                                      "_num_labels",
+                                     "_pre_quantization_dtype",
                                      "architectures",
+                                     "attn_implementation",
                                      "auto_map",
                                      "bad_words_ids",
+                                     "base_model*",
                                      "begin_suppress_tokens",
                                      "bos_token_id",
+                                     "cache_implementation",
                                      "chunk_size_feed_forward",
                                      "cls_token_id",
                                      "decoder_start_token_id",
@@ -49,96 +59,186 @@ static const StringRef kIgnored[] = {"_attn_implementation*",
                                      "eos_token_id",
                                      "exponential_decay_length_penalty",
                                      "finetuning_task",
+                                     "flash_attention*",
                                      "forced_bos_token_id",
                                      "forced_eos_token_id",
                                      "gradient_checkpointing",
                                      "id2label",
+                                     "internal_version",
                                      "is_decoder",
+                                     "is_llama_config",
                                      "label2id",
                                      "length_penalty",
+                                     "license",
                                      "max_length",
+                                     "max_new_tokens",
+                                     "max_pos_len",
+                                     "max_seq_len",
+                                     "max_seq_length",
+                                     "max_sequence_length",
                                      "min_length",
+                                     "min_new_tokens",
+                                     "model_max_length",
                                      "name_or_path",
+                                     "neftune_noise_alpha",
+                                     "neuron",
                                      "no_repeat_ngram_size",
                                      "num_beam_groups",
                                      "num_beams",
                                      "num_labels",
+                                     "num_logits_to_keep",
                                      "num_return_sequences",
+                                     "onnx_*",
                                      "output_attentions",
                                      "output_hidden_states",
                                      "output_past",
                                      "output_scores",
                                      "pad_token_id",
+                                     "padding_side",
                                      "prefix",
                                      "problem_type",
                                      "remove_invalid_values",
                                      "repetition_penalty",
                                      "return_dict",
                                      "return_dict_in_generate",
+                                     "router_aux_loss_coef",
                                      "sep_token_id",
+                                     "seq_len",
+                                     "seq_length",
                                      "suppress_tokens",
                                      "task_specific_params",
                                      "temperature",
                                      "tf_legacy_loss",
                                      "tokenizer_class",
+                                     "tokenizer_model_max_length",
+                                     "tokenizer_padding_side",
                                      "top_k",
                                      "top_p",
                                      "torch_dtype",
                                      "torchscript",
+                                     "transformers.js_config",
                                      "transformers_version",
                                      "typical_p",
                                      "unk_token_id",
+                                     "unsloth_*",
                                      "use_bfloat16",
-                                     "use_cache"};
+                                     "use_cache",
+                                     "use_flash_attention*",
+                                     "use_flash_attn*",
+                                     "use_flashattn",
+                                     "use_liger_kernel"};
 
-/// The families, and what reads their config.
-static constexpr std::pair<StringLiteral, Model (*)(ConfigReader &, int64_t)>
-    kFamilies[] = {{"gpt2", readGPT2},       {"llama", readLlama},
-                   {"mistral", readMistral}, {"phi3", readPhi3},
-                   {"qwen2", readQwen2},     {"qwen3", readQwen3}};
+/// Fields with the one value with which they ask for nothing: what they would
+/// add is of other families, or of programs that call theirs by these names.
+static constexpr std::pair<StringLiteral, StringLiteral> kRequired[] = {
+    {"add_cross_attention", "false"},
+    {"embedding_multiplier", "1.0"},
+    {"full_attn_mod", "1"},
+    {"hidden_dropout", "0.0"},
+    {"hidden_dropout_prob", "0.0"},
+    {"interpolate_factor", "1"},
+    {"is_causal", "true"},
+    {"is_encoder_decoder", "false"},
+    {"lm_head_bias", "false"},
+    {"logit_scale", "1.0"},
+    {"logits_scaling", "1.0"},
+    {"moe_layers", "[]"},
+    {"num_experts", "0"},
+    {"num_local_experts", "0"},
+    {"num_nextn_predict_layers", "0"},
+    {"output_router_logits", "false"},
+    {"pretraining_tp", "1"},
+    {"qk_layernorm", "false"},
+    {"qk_norm", "false"},
+    {"residual_multiplier", "1.0"},
+    {"rope_interleaved", "false"},
+    {"rotary_pct", "1.0"},
+    {"tie_encoder_decoder", "false"},
+    {"use_bias", "false"},
+    {"use_moe", "false"},
+    {"use_qk_norm", "false"}};
+
+namespace {
+/// What its configs are called, the class that saves them, and what reads them.
+struct Family {
+  StringLiteral name, architecture;
+  Model (*read)(ConfigReader &, int64_t);
+};
+} // namespace
+
+static constexpr Family kFamilies[] = {
+    {"gpt2", "GPT2LMHeadModel", readGPT2},
+    {"llama", "LlamaForCausalLM", readLlama},
+    {"mistral", "MistralForCausalLM", readMistral},
+    {"phi3", "Phi3ForCausalLM", readPhi3},
+    {"qwen2", "Qwen2ForCausalLM", readQwen2},
+    {"qwen3", "Qwen3ForCausalLM", readQwen3}};
+
+/// The first configs of all had no `model_type`: what they are is said by the
+/// class that has saved them. The message of a type that is not known lists
+/// those that are.
+static std::string readType(ConfigReader &config) {
+  SmallVector<StringRef> names, architectures;
+  for (const Family &family : kFamilies) {
+    names.push_back(family.name);
+    architectures.push_back(family.architecture);
+  }
+  if (!config.has("model_type") && config.has("architectures"))
+    for (StringRef one : config.getChoices("architectures", architectures, 1))
+      return names[llvm::find(architectures, one) - architectures.begin()]
+          .str();
+  return config.getChoice("model_type", names);
+}
 
 /// Reads what all families have, and leaves the rest to the family.
 /// What would make the model another kind, an encoder or one with
-/// cross-attention, is refused here for all families. An unknown type yields an
-/// empty model, and the config has a failure by then.
+/// cross-attention or with weights of few bits, is refused here for all
+/// families. An unknown type yields an empty model, and the config has a
+/// failure by then.
 static Model readModel(ConfigReader &config, int64_t sequence,
                        std::string &type) {
-  SmallVector<StringRef> names;
-  for (const auto &[name, read] : kFamilies)
-    // The message of a type that is not known lists these.
-    names.push_back(name);
-  type = config.getChoice("model_type", names);
+  type = readType(config);
   config.ignore(kIgnored);
-  // An absent field passes, and so does one that has the usual value.
-  for (StringRef field :
-       {"add_cross_attention", "is_encoder_decoder", "tie_encoder_decoder"})
-    config.requireFlag(field, false);
-  config.requireAbsent("cross_attention_hidden_size");
+  // An absent field passes.
+  for (const auto &[field, supported] : kRequired)
+    config.require(field, supported);
+  for (StringRef field : {"cross_attention_hidden_size", "quantization_config"})
+    config.requireAbsent(field);
   // Old configs write {} for none.
   config.readObject("pruned_heads", [](ConfigReader &) {});
-  for (const auto &[name, read] : kFamilies)
-    if (type == name)
-      return read(config, sequence);
+  for (const Family &family : kFamilies)
+    if (type == family.name)
+      return family.read(config, sequence);
   return {};
 }
 
 std::string plait::getConfigPath(StringRef path) {
-  SmallString<128> file(path);
-  if (llvm::sys::fs::is_directory(path))
-    llvm::sys::path::append(file, "config.json");
+  if (!llvm::sys::fs::is_directory(path))
+    return path.str();
+  SmallString<128> file(findModelFolder(path.str()));
+  llvm::sys::path::append(file, kConfigName);
   return file.str().str();
 }
 
 /// By the absolute path, as "." and ".." have no name of their own. Without a
-/// folder, a constant.
+/// folder, a constant. A name in the cache is that of the owner and the model,
+/// "models--OWNER--MODEL"; no model has two dashes in its own.
 std::string plait::getModelName(StringRef path) {
   SmallString<128> absolute(getConfigPath(path));
   if (llvm::sys::fs::make_absolute(absolute))
     return "model";
   llvm::sys::path::remove_dots(absolute, /*remove_dot_dot=*/true);
-  StringRef folder =
-      llvm::sys::path::filename(llvm::sys::path::parent_path(absolute));
-  return folder.empty() ? "model" : folder.str();
+  if (llvm::sys::path::filename(absolute) != kConfigName)
+    return llvm::sys::path::stem(absolute).str();
+  StringRef folder = llvm::sys::path::parent_path(absolute);
+  StringRef above = llvm::sys::path::parent_path(folder);
+  StringRef cached =
+      llvm::sys::path::filename(llvm::sys::path::parent_path(above));
+  StringRef name = llvm::sys::path::filename(folder);
+  if (llvm::sys::path::filename(above) == "snapshots" &&
+      cached.starts_with("models--"))
+    name = cached.rsplit("--").second;
+  return name.empty() || name == "/" ? "model" : name.str();
 }
 
 /// `plait.model` says to later phases and to reports what was imported.
@@ -171,7 +271,8 @@ static LogicalResult checkOptions(Location loc, const ImportOptions &options) {
 }
 
 /// 1. Read the file and check what the caller wants of it.
-/// 2. Read all fields; the first that is wrong, or known to nobody, ends it.
+/// 2. Read all fields; the first that is wrong ends it, and so do those that
+///    nobody knows.
 /// 3. Build the forward pass, and the loss behind it.
 /// 4. Verify: an error here is one of this importer, not of the file.
 FailureOr<OwningOpRef<ModuleOp>>
@@ -192,7 +293,8 @@ plait::importHuggingFace(MLIRContext &context, StringRef path,
   // Building asks nothing of the config: by then every field has been accepted.
   std::string type;
   Model model = readModel(config, options.sequence, type);
-  if (std::string message = config.finish(); !message.empty())
+  if (std::string message = config.finish(options.ignoredFields);
+      !message.empty())
     return emitError(loc) << file << ": " << message;
 
   // 3.

@@ -72,6 +72,14 @@ static RopeScaling readScaling(ConfigReader &rope) {
   return result;
 }
 
+/// All frequencies divided by `factor`, as Chen et al. 2023 interpolate
+/// positions: they count as low ones, since every wave is longer than what was
+/// trained with. The shortest has 2 pi positions.
+static RopeScaling readLinear(ConfigReader &rope) {
+  return {rope.getPositive("factor"), /*low=*/1.0, /*high=*/2.0,
+          /*original=*/1};
+}
+
 /// The part of each head that is rotated.
 static constexpr StringLiteral kRotated = "partial_rotary_factor";
 
@@ -80,7 +88,7 @@ static constexpr StringLiteral kRotated = "partial_rotary_factor";
 /// depends on the release of `transformers`.
 static void readRope(Llama &llama, ConfigReader &config) {
   llama.theta = config.getPositive("rope_theta", 10000.0);
-  config.requireNumber(kRotated, 1.0);
+  config.require(kRotated, "1.0");
   if (config.has("rope_scaling") && config.has("rope_parameters"))
     config.fail("fields \"rope_scaling\" and \"rope_parameters\" both "
                 "describe the rotary embedding, expected one of them");
@@ -92,14 +100,16 @@ static void readRope(Llama &llama, ConfigReader &config) {
           "field \"rope_theta\" is " + Twine(std::to_string(llama.theta)) +
           ", but that of the rotary embedding " + Twine(std::to_string(theta)));
     llama.theta = theta;
-    rope.requireNumber(kRotated, 1.0);
+    rope.require(kRotated, "1.0");
     // "type" is the older name; where there are both they agree.
-    StringRef choices[] = {"default", "llama3"};
+    StringRef choices[] = {"default", "linear", "llama3"};
     std::string type = rope.getChoice("type", choices, "default");
     if (rope.has("rope_type") || !rope.has("type"))
       type = rope.getChoice("rope_type", choices);
     if (type == "llama3")
       llama.scaling = readScaling(rope);
+    else if (type == "linear")
+      llama.scaling = readLinear(rope);
   };
   config.readObject("rope_scaling", readObject);
   config.readObject("rope_parameters", readObject);
@@ -115,7 +125,7 @@ static Llama readCommon(ConfigReader &config, const Usual &usual) {
   llama.positions = config.getSize("max_position_embeddings", usual.positions);
   readHeads(llama, config, usual);
   readRope(llama, config);
-  config.getChoice("hidden_act", {"silu"}, "silu");
+  config.getChoice("hidden_act", {"silu", "swish"}, "silu"); // two names
   llama.epsilon = config.getPositive("rms_norm_eps", usual.epsilon);
   llama.std = config.getNonNegative("initializer_range", 0.02);
   llama.tied = config.getFlag("tie_word_embeddings", false);
@@ -171,10 +181,7 @@ Model hf::readLlama(ConfigReader &config, int64_t sequence) {
   Llama llama = readCommon(config, {2048, 1e-6});
   llama.headBias = llama.outBias = config.getFlag("attention_bias", false);
   llama.mlpBias = config.getFlag("mlp_bias", false);
-  // Only splits matrices, but in another order of sums than published.
-  config.getSize("pretraining_tp", 1, /*most=*/1);
   config.requireAbsent("sliding_window");
-  config.ignore({"max_sequence_length"});
   return makeModel(std::move(llama), config, sequence);
 }
 
@@ -182,6 +189,8 @@ Model hf::readLlama(ConfigReader &config, int64_t sequence) {
 Model hf::readMistral(ConfigReader &config, int64_t sequence) {
   Llama llama = readCommon(config, {131072, 1e-6, /*groups=*/8});
   readWindow(llama, config, 4096);
+  config.require("attention_bias", "false");
+  config.require("mlp_bias", "false");
   return makeModel(std::move(llama), config, sequence);
 }
 
@@ -190,7 +199,8 @@ Model hf::readQwen2(ConfigReader &config, int64_t sequence) {
   Llama llama = readCommon(config, {32768, 1e-6, /*groups=*/32});
   llama.headBias = true;
   readLayerWindows(llama, config);
-  config.requireFlag("use_mrope", false);
+  config.require("mlp_bias", "false");
+  config.require("use_mrope", "false");
   return makeModel(std::move(llama), config, sequence);
 }
 
@@ -200,6 +210,7 @@ Model hf::readQwen3(ConfigReader &config, int64_t sequence) {
       readCommon(config, {32768, 1e-6, /*groups=*/32, /*headSize=*/128});
   llama.headBias = llama.outBias = config.getFlag("attention_bias", false);
   llama.headNorms = true;
+  config.require("mlp_bias", "false");
   readLayerWindows(llama, config);
   return makeModel(std::move(llama), config, sequence);
 }
@@ -210,7 +221,8 @@ Model hf::readPhi3(ConfigReader &config, int64_t sequence) {
   llama.merged = true;
   readWindow(llama, config, 0);
   llama.residualDropout = config.getDropout("resid_pdrop", 0.0);
-  config.requireFlag("attention_bias", false);
+  config.require("attention_bias", "false");
+  config.require("mlp_bias", "false");
   // Hugging Face's model has no dropout behind the embedding, and the length
   // that scaled frequencies were trained with changes nothing without scaling.
   config.ignore({"embd_pdrop", "original_max_position_embeddings"});

@@ -73,6 +73,14 @@ Imported ImportHarness::importText(const std::string &text, int64_t batch,
   return importPath(file.folder.string(), batch, sequence);
 }
 
+Imported ImportHarness::importIgnoring(const std::string &text,
+                                       const std::vector<std::string> &fields) {
+  TestFile file("config.json", text);
+  return run(context, [&] {
+    return importHuggingFace(context, file.folder.string(), {2, 16, fields});
+  });
+}
+
 Imported ImportHarness::importIR(const std::string &text) {
   TestFile file("model.mlir", text);
   return run(context, [&] { return importMLIR(context, file.path); });

@@ -13,6 +13,7 @@
 #include "llvm/Support/JSON.h"
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <map>
 
@@ -73,6 +74,50 @@ TEST_F(ImportTest, DescribesTheModel) {
   EXPECT_EQ(model.getAs<StringAttr>("name").str(), "gpt2");
   EXPECT_EQ(model.getAs<IntegerAttr>("vocab").getInt(), 50257);
   EXPECT_EQ(model.getAs<IntegerAttr>("layers").getInt(), 12);
+}
+
+/// What reports call it.
+TEST_F(ImportTest, NamesTheModel) {
+  const std::pair<const char *, const char *> names[] = {
+      {"/a/phi/config.json", "phi"},
+      {"/a/configs/phi4.json", "phi4"},
+      {"/config.json", "model"},
+      {"/hub/models--openai-community--gpt2/snapshots/607a/config.json",
+       "gpt2"},
+      {"/hub/models--gpt2/snapshots/607a/config.json", "gpt2"},
+      {"/run/snapshots/step5/config.json", "step5"}};
+  for (auto [path, name] : names)
+    EXPECT_EQ(getModelName(path), name) << path;
+}
+
+/// A folder of Hugging Face's cache, where files are links.
+TEST_F(ImportTest, ReadsTheCache) {
+  namespace fs = std::filesystem;
+  fs::path root = fs::path(::testing::TempDir()) / "plait-cache";
+  fs::path model = root / "models--me--tiny", snapshot = model / "snapshots/5a";
+  fs::create_directories(snapshot);
+  fs::create_directories(model / "blobs");
+  fs::create_directories(model / "refs");
+  std::ofstream(model / "blobs/77") << kLlama << "}";
+  std::ofstream(model / "refs/main") << "5a\n";
+  fs::create_symlink("../../blobs/77", snapshot / "config.json");
+  for (const fs::path &path : {model, snapshot, snapshot / "config.json"}) {
+    OwningOpRef<ModuleOp> module = load(path.string());
+    EXPECT_TRUE(module);
+    EXPECT_EQ(getModelName(path.string()), "tiny");
+  }
+  fs::remove_all(root);
+}
+
+/// The first configs had no model_type.
+TEST_F(ImportTest, KnowsFamiliesByTheirClass) {
+  std::string config = kGPT2, type = "\"model_type\": \"gpt2\"";
+  config.replace(config.find(type), type.size(),
+                 "\"architectures\": [\"GPT2LMHeadModel\"]");
+  OwningOpRef<ModuleOp> module = importText(config + "}").module;
+  ASSERT_TRUE(module);
+  auto model = (*module)->getAttrOfType<DictionaryAttr>(nn::kModelAttr);
+  EXPECT_EQ(model.getAs<StringAttr>("model_type").str(), "gpt2");
 }
 
 /// Every tensor of a real weight file is covered by parameters exactly once.
@@ -251,6 +296,16 @@ TEST_F(ImportTest, ReadsRopeScalingInBothForms) {
   EXPECT_EQ(first, print(*importText(kLlama + newer).module));
   EXPECT_NE(first.find("theta 5.000000e+02 scaling <factor = 8.000000e+00"),
             std::string::npos);
+}
+
+/// As a scaling that counts every frequency as low.
+TEST_F(ImportTest, DividesFrequenciesLinearly) {
+  std::string text = print(
+      *importText(std::string(kLlama) +
+                  ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 4}}")
+           .module);
+  EXPECT_NE(text.find("scaling <factor = 4.000000e+00"), std::string::npos);
+  EXPECT_NE(text.find("original = 1"), std::string::npos);
 }
 
 TEST_F(ImportTest, AddsLlamasBiases) {

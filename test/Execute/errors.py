@@ -551,19 +551,21 @@ def usage_cases(tools: Tools, report: Reporter) -> None:
 
 def json_cases(compiler: Compiler, tools: Tools, report: Reporter) -> None:
     """Files that are not JSON are told where they are not."""
-    compiler.refuse_file("config-position", [r"\[2:"], '{\n"model_type" 1}')
+    compiler.refuse_file("config-position", [r" 2:14: "], '{\n"model_type" 1}')
+    compiler.refuse_file("config-twice", ['"a" twice'], '{"a": 1, "a": 1}')
 
-    def refuse(tool, *given):
+    def refuse(name, content, fragment):
         def body():
             with tempfile.TemporaryDirectory() as folder:
                 path = pathlib.Path(folder) / "x.json"
-                path.write_text('{\n  "a": 1,,\n}\n')
-                outcome = tools.call(tool, *given, path)
-                return check_refused(outcome, [r"2:1[01]: "], {}, {})
+                path.write_text(content)
+                outcome = tools.call("plaitc", GPT2, "--predict", "--cluster", path)
+                return check_refused(outcome, [fragment], {}, {})
 
-        report.case(f"{tool}/json-position", body)
+        report.case(f"plaitc/json-{name}", body)
 
-    refuse("plaitc", GPT2, "--predict", "--cluster")
+    refuse("position", '{\n  "a": 1,,\n}\n', r"2:1[01]: ")
+    refuse("twice", '{"a": 1, "b": {"a": 2, "a": 2}}', '"a" twice')
 
     def bench(name, content):
         def body():

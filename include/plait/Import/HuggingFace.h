@@ -49,7 +49,7 @@ struct ImportOptions {
   std::vector<std::string> ignoredFields = {};
 };
 
-/// What the model of a config is called: the name of the folder that its
+/// Names the model of a config: the name of the folder that its
 /// `config.json` is in, without the owner's for one in the cache of Hugging
 /// Face; of a file that is called otherwise, its name without the extension.
 /// `path` is that file, or the folder.

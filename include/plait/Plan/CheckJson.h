@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Without the JSON library's header, which needs exceptions: the compiler,
+// Leaves out the JSON library's header, which needs exceptions: the compiler,
 // which is built without, parses by LLVM's and checks here before.
 //
 //===----------------------------------------------------------------------===//

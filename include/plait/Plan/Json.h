@@ -56,7 +56,7 @@ private:
     return false;
   }
 
-  /// Into what is open; a value of its own is the whole text.
+  /// Goes into what is open; a value of its own is the whole text.
   bool add(Json value) { return place(std::move(value)) != nullptr; }
 
   /// Null where the object has the key already.

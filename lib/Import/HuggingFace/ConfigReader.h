@@ -102,8 +102,8 @@ private:
   llvm::json::Object object;
   std::string prefix; // of names in messages: "rope_scaling."
   llvm::StringSet<> known;
-  /// Of this object and of those inside, by their whole names, with whether
-  /// they say anything. Complete behind findUnknown().
+  /// Fields of this object and of those inside, by their whole names, with
+  /// whether they say anything. Complete behind findUnknown().
   std::map<std::string, bool> unknown;
   std::string message;
 };

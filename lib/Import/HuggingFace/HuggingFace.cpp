@@ -159,7 +159,7 @@ static constexpr std::pair<StringLiteral, StringLiteral> kRequired[] = {
     {"use_qk_norm", "false"}};
 
 namespace {
-/// What its configs are called, the class that saves them, and what reads them.
+/// The name in its configs, the class that saves them, and what reads them.
 struct Family {
   StringLiteral name, architecture;
   Model (*read)(ConfigReader &, int64_t);

@@ -33,7 +33,7 @@ namespace {
 
 /// Of the header's length, at the beginning of the file.
 constexpr size_t lengthBytes = 8;
-/// Of the file that lists those of a model in several.
+/// The end of the name of a file that lists those of a model.
 constexpr const char *indexEnding = ".index.json";
 /// The format's own limit.
 constexpr uint64_t maxHeaderBytes = 100'000'000;

@@ -200,7 +200,7 @@ Result<TokenFile> TokenFile::open(const std::string &path,
   return openRaw(path, type, vocabulary);
 }
 
-/// Where nobody has said what a raw file is, it must not look like another.
+/// Asked where nobody has said what a raw file is.
 Status TokenFile::checkLooks() const {
   if (looksLikeText(bytes()))
     return fail("'", path,

@@ -53,7 +53,7 @@ constexpr Format formats[] = {
     {"\x89PNG"sv, "an image"sv},
     {"SQLite format 3"sv, "an SQLite file"sv}};
 
-/// Of llm.c, in 256 integers of 32 bits: what the file is, the version of that,
+/// A header of llm.c is 256 integers of 32 bits: what the file is, the version of that,
 /// and how many tokens follow.
 struct ShardFormat {
   uint32_t magic, version;

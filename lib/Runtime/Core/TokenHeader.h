@@ -14,7 +14,7 @@
 
 namespace plait::runtime {
 
-/// What the header of a shard of llm.c says.
+/// The contents of the header of a shard of llm.c.
 struct TokenHeader {
   TokenType type;
   uint64_t begin; // of the tokens, in bytes

@@ -195,7 +195,7 @@ TEST_F(DataTest, ShardsOfLlmC) {
   EXPECT_NE(read().find("is an evaluation of llm.c"), std::string::npos);
 }
 
-/// What else is no list of tokens, though any bytes are tokens to a large
+/// Other files are no lists of tokens, though any bytes are tokens to a large
 /// vocabulary. Said to be tokens, text is read.
 TEST_F(DataTest, FilesOfOtherFormats) {
   fb::PlanT large = makePlan();

@@ -76,7 +76,7 @@ TEST_F(ImportTest, DescribesTheModel) {
   EXPECT_EQ(model.getAs<IntegerAttr>("layers").getInt(), 12);
 }
 
-/// What reports call it.
+/// Reports have these names.
 TEST_F(ImportTest, NamesTheModel) {
   const std::pair<const char *, const char *> names[] = {
       {"/a/phi/config.json", "phi"},
@@ -298,7 +298,7 @@ TEST_F(ImportTest, ReadsRopeScalingInBothForms) {
             std::string::npos);
 }
 
-/// As a scaling that counts every frequency as low.
+/// The scaling counts every frequency as low.
 TEST_F(ImportTest, DividesFrequenciesLinearly) {
   std::string text = print(
       *importText(std::string(kLlama) +

@@ -53,8 +53,8 @@ constexpr Format formats[] = {
     {"\x89PNG"sv, "an image"sv},
     {"SQLite format 3"sv, "an SQLite file"sv}};
 
-/// A header of llm.c is 256 integers of 32 bits: what the file is, the version of that,
-/// and how many tokens follow.
+/// A header of llm.c is 256 integers of 32 bits: what the file is, the version
+/// of that, and how many tokens follow.
 struct ShardFormat {
   uint32_t magic, version;
   TokenType type;

@@ -372,10 +372,6 @@ def data_cases(runner: Runner) -> None:
         [file, "looks like int32", "--token-type"],
         lambda folder: (folder / file).write_bytes(wide),
     )
-    runner.refuse(
-        "tokens-weights", [r"'model\.safetensors' is a safetensors file"], untouched,
-        options=("--tokens", "model.safetensors"),
-    )
     runner.refuse("tokens-odd-size", [file], cut(file, 1001))
     runner.refuse("tokens-too-few", [file, "33"], cut(file, 64))
     runner.refuse("tokens-empty", [file], cut(file, 0))

@@ -579,4 +579,9 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    if code:
+        # Python's own end waits for the pool, which may fail once its workers
+        # were killed.
+        sys.stderr.flush()
+        os._exit(code)

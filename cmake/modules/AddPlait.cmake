@@ -3,6 +3,11 @@
 # libstdc++ 12 marks what its own stable_sort calls as deprecated; clang shows it.
 add_compile_options(-Wall -Wextra -Wno-unused-parameter -Werror=return-type
                     -Wno-deprecated-declarations)
+# A precompiled header without its time of making can be cached; see also the
+# launcher in CMakePresets.json.
+if(CMAKE_CXX_COMPILER_ID STREQUAL Clang)
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:-Xclang -fno-pch-timestamp>")
+endif()
 
 # A library that includes no mlir/ or llvm/ header: lib/Plan, lib/Runtime, lib/Schedule.
 function(plait_add_library name)

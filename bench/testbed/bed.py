@@ -41,6 +41,9 @@ PERIOD = 5000
 # The kernel counts a group's part as that of each core, and lets all groups
 # together have 0.95 of one.
 MOST = 0.9
+# What ends a run in an orderly way. A terminal sends its Ctrl-C to this process
+# alone: what it starts is of other sessions, and is ended by it.
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Real-time priorities, all above those of other programs on this machine.
 COMPUTES, COMMUNICATES, WAKES = 1, 2, 3
 
@@ -115,12 +118,17 @@ class Bed:
         return self
 
     def __exit__(self, *_):
-        for process in self.beats:
-            process.kill()
-            process.wait()
-        self.beats = []
-        remove()
-        self.lock.close()
+        # A second Ctrl-C waits until all is gone.
+        waiting = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        try:
+            for process in self.beats:
+                process.kill()
+                process.wait()
+            self.beats = []
+            remove()
+            self.lock.close()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, waiting)
 
     # Links.
 
@@ -185,8 +193,9 @@ class Bed:
 
     def beat(self):
         for core in sorted(os.sched_getaffinity(0)):
-            self.beats.append(
-                subprocess.Popen([sys.executable, __file__, "metronome", str(core)]))
+            self.beats.append(subprocess.Popen(
+                [sys.executable, os.path.abspath(__file__), "metronome", str(core)],
+                start_new_session=True))
 
     # Programs.
 
@@ -210,7 +219,8 @@ class Bed:
                 os.remove(f"{MEMBERS}/{number}")
         with open(os.path.join(folder, "said.txt"), "w+") as said:
             process = subprocess.Popen(command, stdout=said, stderr=said,
-                                       stdin=subprocess.DEVNULL)
+                                       stdin=subprocess.DEVNULL,
+                                       start_new_session=True)
             try:
                 code = self.attend(process, said.name, ranks, timeout)
             except BaseException:

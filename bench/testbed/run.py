@@ -12,17 +12,17 @@ four ranks (plait-plan calibrate), predicts the layouts of layouts.py and measur
 them in rounds. Results are kept after each run: started again, it goes on."""
 
 import argparse
+import hashlib
 import json
 import os
 import random
-import shutil
 import signal
 import statistics
 import subprocess
 import sys
 
 import layouts
-from bed import Bed, BedError
+from bed import SIGNALS, Bed, BedError
 from report import report
 
 
@@ -39,15 +39,16 @@ def interrupt(number, _):
 class Results:
     """One JSON file, whole after each change."""
 
-    def __init__(self, path, setting):
+    def __init__(self, path, setting, measures):
         self.path = path
         self.data = {"setting": setting, "cases": {}}
         if os.path.exists(path):
             with open(path) as file:
                 self.data = json.load(file)
-            if self.data["setting"] != setting:
-                sys.exit(f"run.py: error: '{path}' is of another setting, "
-                         f"{self.data['setting']}: name another --folder")
+        kept = self.data["setting"]
+        if measures and kept != setting:
+            sys.exit(f"run.py: error: '{path}' was measured with {kept}, which "
+                     f"{setting} cannot be added to: name another --folder")
 
     def case(self, model, speed):
         return self.data["cases"].setdefault(
@@ -85,13 +86,15 @@ class Case:
         return result.stdout
 
     def plan(self, name, options, cluster):
-        """Predicts and compiles with one command, so that it is the same plan."""
+        """Predicts and compiles with one command, so that it is the same plan. One
+        that is there stays: it may have been measured."""
         plan, predicted = self.path(name + ".plan"), self.path(name + ".json")
-        if not (os.path.exists(plan) and os.path.exists(predicted)):
+        output = [] if os.path.exists(plan) else ["--no-prove", "-o", plan]
+        if output or not os.path.exists(predicted):
             self.tool("plaitc", self.path("config.json"), *options, "--attention",
                       "flash", "--global-batch", str(self.model.batch), "--seq",
                       str(self.model.sequence), "--cluster", cluster, "--no-reference",
-                      "--no-prove", "--json", predicted, "-o", plan)
+                      "--json", predicted, *output)
         with open(predicted) as file:
             return json.load(file)
 
@@ -129,20 +132,26 @@ class Case:
             }, file)
         return path
 
-    def fit(self, bed, name, ranks):
-        """What `plait-plan calibrate` makes of runs of one node's ranks."""
-        plans, profiles = [], []
-        for i, layout in enumerate(self.form.calibrated):
-            plan = f"calibrate-{i}"
-            self.plan(plan, layout.options(self.model),
-                      f"{self.base()}:{self.form.devices}")
-            self.step(bed, plan, ranks)
-            plans.append(self.path(plan + ".plan"))
-            profiles.append(self.path(f"{name}-{i}.profile.json"))
-            mend(self.path(plan + ".profile.json"), profiles[-1], len(ranks))
+    def profile(self, name, nodes, devices):
+        """Runs of one node's ranks in a bed where they lie like that."""
+        with self.bed(nodes, devices) as bed:
+            for i, layout in enumerate(self.form.calibrated):
+                plan = f"calibrate-{i}"
+                self.plan(plan, layout.options(self.model),
+                          f"{self.base()}:{self.form.devices}")
+                self.step(bed, plan, range(bed.ranks))
+                mend(self.path(plan + ".profile.json"),
+                     self.path(f"{name}-{i}.profile.json"), bed.ranks)
+
+    def fit(self, name):
+        """What `plait-plan calibrate` makes of them."""
+        numbers = range(len(self.form.calibrated))
         fitted = self.path(name + ".json")
-        text = self.tool("plait-plan", "calibrate", *profiles, "--plans", *plans,
-                         "--hardware", self.base(), "-o", fitted)
+        text = self.tool(
+            "plait-plan", "calibrate",
+            *[self.path(f"{name}-{i}.profile.json") for i in numbers], "--plans",
+            *[self.path(f"calibrate-{i}.plan") for i in numbers], "--hardware",
+            self.path("base.json"), "-o", fitted)
         with open(fitted) as file:
             return json.load(file), text
 
@@ -151,10 +160,11 @@ class Case:
         those between nodes are measured by ranks that are each a node of their own,
         and moved."""
         form = self.form
-        with self.bed(1, form.devices) as bed:
-            _, inside = self.fit(bed, "node", range(form.devices))
-        with self.bed(form.devices, 1) as bed:
-            outer, outside = self.fit(bed, "nodes", range(form.devices))
+        if "calibration" not in self.kept:
+            self.profile("node", 1, form.devices)
+            self.profile("nodes", form.devices, 1)
+        _, inside = self.fit("node")
+        outer, outside = self.fit("nodes")
         with open(self.path("cluster.json"), "w") as file:
             json.dump({"name": self.name, "device": "node.json", "nodes": form.nodes,
                        "devicesPerNode": form.devices, "inter": outer["intra"]}, file,
@@ -171,50 +181,64 @@ class Case:
         """All layouts, and what the planner takes when nothing is pinned."""
         wanted = {layout.name: layout.options(self.model)
                   for layout in self.form.layouts}
+        entries = self.kept["layouts"]
         for name, options in [*wanted.items(), ("pick", [])]:
-            entry = self.kept["layouts"].setdefault(name, {"runs": []})
-            if "predicted" in entry or "error" in entry:
-                continue
-            try:
-                told = self.plan(name, options, self.path("cluster.json"))
-            except BedError as error:
-                entry["error"] = str(error)
-                print(f"{self.name}, {name}: {error}", flush=True)
-                continue
-            entry["predicted"] = told["iteration_seconds"]
-            entry["breakdown"] = told["breakdown_seconds"]
-            entry["exposed"] = told["exposed_comm_seconds"]
-            entry["configuration"] = told["configuration"]
+            entry = entries.setdefault(name, {"runs": []})
+            if "predicted" not in entry and "error" not in entry:
+                self.tell(name, options, entry)
+        first = next(name for name in wanted if "predicted" in entries[name])
+        # Measured at the end of a round: how much of a difference is noise.
+        again = entries.setdefault("again", {"runs": []})
+        again.update({key: value for key, value in entries[first].items()
+                      if key != "runs"}, plan=first)
         self.results.save()
 
+    def tell(self, name, options, entry):
+        try:
+            told = self.plan(name, options, self.path("cluster.json"))
+        except BedError as error:
+            entry["error"] = str(error)
+            print(f"{self.name}, {name}: {error}", flush=True)
+            return
+        if entry.setdefault("configuration", told["configuration"]) != \
+                told["configuration"]:
+            # Another pick, which was not measured.
+            entry["runs"] = []
+            os.remove(self.path(name + ".plan"))
+        entry.update(plan=name, predicted=told["iteration_seconds"],
+                     breakdown=told["breakdown_seconds"],
+                     exposed=told["exposed_comm_seconds"],
+                     configuration=told["configuration"])
+
+    def forget(self):
+        """Drops what was predicted, and keeps what was measured."""
+        for name, entry in self.kept["layouts"].items():
+            for key in ("predicted", "error"):
+                entry.pop(key, None)
+            if os.path.exists(self.path(name + ".json")):
+                os.remove(self.path(name + ".json"))
+
     def measure(self, number):
-        """Round `number` of all layouts, and of the first one a second time at the
-        end, which tells how much of a difference is noise."""
-        names = [name for name, entry in self.kept["layouts"].items()
-                 if "predicted" in entry]
-        again = self.kept["layouts"].setdefault("again", {"runs": []})
-        again.update({key: value for key, value in
-                      self.kept["layouts"][names[0]].items() if key != "runs"})
-        todo = [name for name in dict.fromkeys([*names, "again"])
-                if len(self.kept["layouts"][name]["runs"]) <= number]
+        """Round `number` of all layouts."""
+        todo = {name: entry for name, entry in self.kept["layouts"].items()
+                if "predicted" in entry and len(entry["runs"]) <= number}
         if not todo:
             return
         with self.bed(self.form.nodes, self.form.devices) as bed:
-            for name in todo:
-                entry = self.kept["layouts"][name]
-                plan = names[0] if name == "again" else name
-                entry["runs"].append(self.step(bed, plan, range(bed.ranks)))
-                self.explain(plan, entry)
+            for name, entry in todo.items():
+                run = self.step(bed, entry["plan"], range(bed.ranks))
+                entry["runs"].append(run)
+                self.explain(entry)
                 self.results.save()
-                run = entry["runs"][-1]
                 print(f"{self.name}, round {number + 1}, {name}: predicted "
                       f"{entry['predicted']:.3f} s, measured "
                       f"{statistics.median(run['seconds']):.3f} s, load "
                       f"{run['load']}", flush=True)
 
-    def explain(self, name, entry):
+    def explain(self, entry):
         """The same plan, replayed with the model's figures and with what its steps
         took, by kind of step."""
+        name = entry["plan"]
         profile = self.path(name + ".mended.json")
         mend(self.path(name + ".profile.json"), profile, self.arguments.ranks)
         options = [self.path(name + ".plan"), "--cluster", self.path("cluster.json")]
@@ -268,8 +292,13 @@ def parse():
                         help="four ranks, one model, two speeds, one round")
     parser.add_argument("--report", action="store_true",
                         help="print what has been measured, measure nothing")
-    parser.add_argument("--fresh", action="store_true", help="forget results there")
+    parser.add_argument("--anew", action="store_true",
+                        help="fit and predict once more with these tools what has been "
+                        "measured, measure nothing")
     arguments = parser.parse_args()
+    for name in ("rounds", "steps", "timeout"):
+        if getattr(arguments, name) < 1:
+            parser.error(f"--{name} is at least 1, not {getattr(arguments, name)}")
     if arguments.short:
         arguments.rounds = 1
     few = arguments.short
@@ -283,33 +312,56 @@ def parse():
     return arguments
 
 
+def predict_anew(case):
+    """As another planner sees what was measured."""
+    if "calibration" not in case.kept:
+        return
+    case.forget()
+    case.calibrate()
+    case.predict()
+    for entry in case.kept["layouts"].values():
+        if entry["runs"]:
+            case.explain(entry)
+    case.results.save()
+
+
+def measure(arguments, cases):
+    for case in cases:
+        if "calibration" not in case.kept:
+            case.calibrate()
+        case.predict()
+    for number in range(arguments.rounds):
+        for case in cases:
+            case.measure(number)
+
+
 def main():
     arguments = parse()
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in SIGNALS:
         signal.signal(number, interrupt)
-    if arguments.fresh and os.path.isdir(arguments.folder):
-        shutil.rmtree(arguments.folder)
     os.makedirs(arguments.folder, exist_ok=True)
+    with open(os.path.join(arguments.bin, "plait-run"), "rb") as file:
+        runtime = hashlib.sha256(file.read()).hexdigest()[:16]
     results = Results(os.path.join(arguments.folder, "results.json"),
-                      {"ranks": arguments.ranks, "cores": arguments.cores})
+                      {"ranks": arguments.ranks, "cores": arguments.cores,
+                       "plait-run": runtime},
+                      not (arguments.report or arguments.anew))
     if not arguments.report:
         form = Form(arguments)
         cases = [Case(arguments, form, results, model, speed)
                  for model in arguments.models for speed in arguments.speeds]
-        for case in cases:
-            if "calibration" not in case.kept:
-                case.calibrate()
-            case.predict()
-        for number in range(arguments.rounds):
+        if arguments.anew:
             for case in cases:
-                case.measure(number)
+                predict_anew(case)
+        else:
+            measure(arguments, cases)
     report(results.data)
 
 
 if __name__ == "__main__":
     try:
         main()
-    except BedError as error:
+    except (BedError, OSError, ValueError) as error:
         sys.exit(f"run.py: error: {error}")
     except KeyboardInterrupt:
         sys.exit("run.py: interrupted; the same command goes on")

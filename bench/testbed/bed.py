@@ -37,7 +37,7 @@ SWITCH_ADDRESS = "10.77.255.254"
 # it holds passes at any rate, so that it should be small beside a message.
 SEGMENT = 16 << 10
 # Of a control group, in microseconds: how often a process gets its part.
-PERIOD = 5000
+PERIOD = 2000
 # The kernel counts a group's part as that of each core, and lets all groups
 # together have 0.95 of one.
 MOST = 0.9

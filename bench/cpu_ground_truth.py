@@ -17,15 +17,15 @@ much slower than the fastest plan the one that was predicted fastest is.
 Needs an otherwise idle machine. Eight ranks share its cores."""
 
 import argparse
-import itertools
 import json
 import os
 import random
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
+
+from ranking import find_regret, kendall, mean_error
 
 RANKS = 8
 SEQUENCE = 128
@@ -82,18 +82,6 @@ def run(*command):
     if result.returncode != 0:
         sys.exit(f"{' '.join(command)}\n{result.stdout}{result.stderr}")
     return result.stdout
-
-
-def kendall(left, right):
-    """Tau-b: ties count as neither."""
-    score = ties_left = ties_right = pairs = 0
-    for i, j in itertools.combinations(range(len(left)), 2):
-        a, b = left[i] - left[j], right[i] - right[j]
-        pairs += 1
-        ties_left += a == 0
-        ties_right += b == 0
-        score += (a * b > 0) - (a * b < 0)
-    return score / ((pairs - ties_left) * (pairs - ties_right)) ** 0.5
 
 
 def describe(plan):
@@ -167,12 +155,9 @@ class Bench:
 
 
 def report(name, predicted, measured):
-    best = min(range(len(predicted)), key=lambda i: predicted[i])
-    regret = measured[best] / min(measured) - 1
-    error = statistics.mean(
-        abs(p / m - 1) for p, m in zip(predicted, measured))
     print(f"{name:32} tau {kendall(predicted, measured):5.2f}, regret "
-          f"{100 * regret:4.1f} %, mean error {100 * error:5.1f} %")
+          f"{100 * find_regret(predicted, measured):4.1f} %, mean error "
+          f"{100 * mean_error(predicted, measured):5.1f} %")
 
 
 def main():

@@ -13,7 +13,7 @@ its process a fixed part of a core.
 
 The kernel notices that a process has used up its part when its clock ticks, every
 4 ms at 250 Hz, which is longer than a part of a short period. Another process that
-wakes twice a millisecond on each core makes it look (`metronome`)."""
+wakes four times a millisecond on each core makes it look (`metronome`)."""
 
 import contextlib
 import fcntl
@@ -313,7 +313,7 @@ def remove():
 
 
 def metronome(core):
-    """Wakes twice a millisecond before all else, and ends with its parent."""
+    """Wakes four times a millisecond before all else, and ends with its parent."""
     parent = os.getppid()
     os.sched_setaffinity(0, {core})
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(WAKES))

@@ -6,21 +6,13 @@
 # ===-----------------------------------------------------------------------===#
 """Predicted beside measured, and what says how well they agree."""
 
-import itertools
+import pathlib
 import statistics
+import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-def kendall(left, right):
-    """Tau-b: ties count as neither. 0 where all of one side are equal."""
-    score = ties_left = ties_right = pairs = 0
-    for i, j in itertools.combinations(range(len(left)), 2):
-        a, b = left[i] - left[j], right[i] - right[j]
-        pairs += 1
-        ties_left += a == 0
-        ties_right += b == 0
-        score += (a * b > 0) - (a * b < 0)
-    scale = ((pairs - ties_left) * (pairs - ties_right)) ** 0.5
-    return score / scale if scale else 0.0
+from ranking import find_errors, find_regret, kendall, mean_error  # noqa: E402
 
 
 def measured(entry):
@@ -42,15 +34,14 @@ def summarise(case):
                if entry["runs"] and name not in ("pick", "again")}
     if len(entries) < 2:
         return None
-    seconds = {name: measured(entry) for name, entry in entries.items()}
-    told = {name: entry["predicted"] for name, entry in entries.items()}
-    best, first = min(seconds.values()), min(told, key=told.get)
-    errors = {name: told[name] / seconds[name] - 1 for name in seconds}
+    seconds = [measured(entry) for entry in entries.values()]
+    told = [entry["predicted"] for entry in entries.values()]
+    errors = dict(zip(entries, find_errors(told, seconds)))
     summary = {
         "layouts": len(entries),
-        "tau": kendall(list(told.values()), list(seconds.values())),
-        "regret": seconds[first] / best - 1,
-        "mean_error": statistics.mean(map(abs, errors.values())),
+        "tau": kendall(told, seconds),
+        "regret": find_regret(told, seconds),
+        "mean_error": mean_error(told, seconds),
         "worst": max(errors, key=lambda name: abs(errors[name])),
         "noise": max(spread(entry) for entry in entries.values()),
         "load": max(run["load"] for entry in entries.values() for run in entry["runs"]),
@@ -58,10 +49,9 @@ def summarise(case):
     summary["worst_error"] = errors[summary["worst"]]
     pick, again = (case["layouts"].get(name) for name in ("pick", "again"))
     if pick and pick["runs"]:
-        summary["pick_regret"] = measured(pick) / min(best, measured(pick)) - 1
+        summary["pick_regret"] = measured(pick) / min(*seconds, measured(pick)) - 1
     if again and again["runs"]:
-        same = measured(next(iter(entries.values())))
-        summary["again"] = measured(again) / same - 1
+        summary["again"] = measured(again) / seconds[0] - 1
     return summary
 
 

@@ -26,11 +26,6 @@ from bed import SIGNALS, Bed, BedError
 from report import report
 
 
-def load():
-    with open("/proc/loadavg") as file:
-        return float(file.read().split()[0])
-
-
 def interrupt(number, _):
     """Any signal leaves by the same way as Ctrl-C: the bed is removed."""
     raise KeyboardInterrupt(signal.strsignal(number))
@@ -104,7 +99,7 @@ class Case:
         log = self.path("log")
         if os.path.exists(log):
             os.remove(log)  # a run adds to it
-        before = load()
+        before = os.getloadavg()[0]
         bed.launch(ranks, [
             os.path.join(self.arguments.bin, "plait-run"), self.path(name + ".plan"),
             "--text", self.path("text"), "--steps", str(self.arguments.steps + 2),
@@ -112,7 +107,7 @@ class Case:
             self.path(name + ".profile.json")], self.folder, self.arguments.timeout)
         with open(log) as file:
             seconds = [json.loads(line)["step_seconds"] for line in file][2:]
-        return {"seconds": seconds, "load": max(before, load())}
+        return {"seconds": seconds, "load": max(before, os.getloadavg()[0])}
 
     # The cluster.
 
@@ -264,7 +259,7 @@ class Form:
 
     def __init__(self, arguments):
         short = arguments.short
-        self.nodes, self.devices = 2, 2 if short else 4
+        self.nodes, self.devices = 2, arguments.ranks // 2
         self.layouts = layouts.SHORT if short else layouts.LAYOUTS
         self.calibrated = layouts.SHORT_CALIBRATED if short else layouts.CALIBRATED
         if arguments.layouts:

@@ -564,8 +564,7 @@ def main() -> int:
         find_packages()
         prepare(options)
     except KeyboardInterrupt as stop:
-        # Without waiting for the pool.
-        os._exit(128 + stop.args[0])
+        return 128 + stop.args[0]
     except OSError as error:
         # The user does not know what is written aside.
         name = str(error.filename or "").removesuffix(f".tmp-{os.getpid()}")
@@ -581,7 +580,7 @@ def main() -> int:
 if __name__ == "__main__":
     code = main()
     if code:
-        # Python's own end waits for the pool, which may fail once its workers
-        # were killed.
+        # Python's own end waits for the pool, which may not end, or fails, once
+        # its workers were killed.
         sys.stderr.flush()
         os._exit(code)

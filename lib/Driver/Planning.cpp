@@ -183,7 +183,7 @@ private:
   bool canPlace(const Configuration &choice) const;
   Status checkSize(const Configuration &choice) const;
   Status findOrder(const Configuration &choice);
-  Status place(planner::SearchResult &result);
+  Status place(const Configuration &choice, planner::Estimate &estimate);
   Status tell(const planner::SearchResult &result);
   Result<std::string> answerWhyNot(const planner::SearchResult &result);
 
@@ -356,10 +356,10 @@ Status Planning::findOrder(const Configuration &choice) {
 /// as the compilation will; where there is a compilation, it goes on from there
 /// instead of lowering a second time. For a prediction alone, few microbatches
 /// stand for all where they run one by one.
-Status Planning::place(planner::SearchResult &result) {
+Status Planning::place(const Configuration &choice,
+                       planner::Estimate &estimate) {
   if (options.progress)
     showProgress("placing the memory of the choice");
-  const Configuration &choice = result.configuration;
   PLAIT_RETURN_IF_ERROR(findOrder(choice));
   // A copy: whether this is the choice is not known before its memory is.
   auto lower = [&](int64_t microbatches) {
@@ -379,73 +379,41 @@ Status Planning::place(planner::SearchResult &result) {
     more = lower(some + few);
   if (!placed || (some < all && !more))
     return fail("the choice (", planner::print(choice), ") does not compile");
-  result.estimate.memory = placed->memory;
+  estimate.memory = placed->memory;
   if (more)
-    result.estimate.memory = continueMemory(placed->memory, more->memory,
-                                            double(all - some - few) / few);
+    estimate.memory = continueMemory(placed->memory, more->memory,
+                                     double(all - some - few) / few);
   // Beside the arena, as the estimate counts it.
-  for (planner::StageMemory &memory : result.estimate.memory)
+  for (planner::StageMemory &memory : estimate.memory)
     memory.reserved = cluster.device.reservedBytes;
   if (planning.compiles)
     lowered = std::move(placed);
   return Status::success();
 }
 
-/// The fastest choice that fits as the compiler places it. Where less was
-/// estimated, the search is repeated as if there were as much less memory.
-/// 1. Search within the memory that is left to estimates.
-/// 2. Place the choice. It fits: done.
-/// 3. Where placement needs more, estimates are too low by some ratio: the next
-///    search has less memory by as much, and at least a thousandth less than
-///    this choice was estimated at. Each turn excludes its choice, so that this
-///    ends; if nothing is left, the message is of the first choice, the
-///    fastest.
+/// The fastest choice that fits as the compiler places it. An estimate is the
+/// last word where nothing can be placed, and where a step that is only
+/// predicted is too large for a plan.
 Result<planner::SearchResult> Planning::search() {
-  double limit = cluster.device.usableBytes();
-  double hostLimit = cluster.device.hostBytes;
-  // Only the search sees it; what is told is of the real one.
-  planner::Cluster smaller = cluster;
-  Status tooLarge = Status::success();
-  while (true) {
-    // 1. The fastest that fits by estimate.
-    Result<planner::SearchResult> result =
-        planner::search(*profile, smaller, training, space, planning.pins);
-    if (!result.ok() && !tooLarge.ok())
-      return tooLarge;
-    // An estimate is the last word where nothing can be placed.
-    if (!result.ok() || !canPlace(result->configuration))
-      return result;
-    if (Status size = checkSize(result->configuration); !size.ok()) {
-      if (planning.compiles)
-        return size;
-      result->notes.push_back("memory is estimated, inputs not counted: " +
-                              size.message());
-      return result;
-    }
-    // 2. What the compiler makes of it.
-    double estimated = result->estimate.peakMemory();
-    double estimatedOnHost = result->estimate.hostMemory();
-    PLAIT_RETURN_IF_ERROR(place(*result));
-    if (!result->estimate.isTooLarge(cluster.device))
-      return result;
-    double peak = result->estimate.peakMemory();
-    double onHost = result->estimate.hostMemory();
-    bool isHost = peak <= limit; // that has too little
-    // 3. Less memory.
-    if (tooLarge.ok())
-      tooLarge = fail(
-          "the choice (", planner::print(result->configuration), ") needs ",
-          int64_t(isHost ? onHost : peak), " bytes",
-          isHost ? " of its host" : "", ", a device of ", cluster.name, " has ",
-          int64_t(isHost ? hostLimit : limit), "; nothing smaller was found");
-    // Below what was estimated this time, so that it is not chosen again.
-    if (isHost)
-      smaller.device.hostBytes =
-          std::min(hostLimit / onHost, 0.999) * estimatedOnHost;
-    else
-      smaller.device.memoryBytes = smaller.device.reservedBytes +
-                                   std::min(limit / peak, 0.999) * estimated;
-  }
+  std::string note;
+  auto placeIfPossible = [&](const Configuration &choice,
+                             planner::Estimate &estimate) {
+    note.clear();
+    if (!canPlace(choice))
+      return Status::success();
+    Status size = checkSize(choice);
+    if (size.ok())
+      return place(choice, estimate);
+    if (planning.compiles)
+      return size;
+    note = "memory is estimated, inputs not counted: " + size.message();
+    return Status::success();
+  };
+  Result<planner::SearchResult> result = planner::search(
+      *profile, cluster, training, space, planning.pins, placeIfPossible);
+  if (result.ok() && !note.empty())
+    result->notes.push_back(std::move(note));
+  return result;
 }
 
 /// As the compilation imports it, pinned shardings included: the profile is of

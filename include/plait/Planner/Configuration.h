@@ -54,6 +54,7 @@ struct Configuration : Strategy {
   int64_t microbatches(const Training &training) const {
     return training.globalBatch / (microBatch * data);
   }
+  bool operator==(const Configuration &) const = default;
 };
 
 } // namespace plait::planner

@@ -31,6 +31,7 @@
 #include "plait/Planner/Work.h"
 #include "plait/Support/Status.h"
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -119,7 +120,8 @@ struct SearchResult {
   /// simpler schedule was preferred to.
   std::vector<std::string> notes;
   SearchCounts counts;
-  /// No configuration of the space is faster under the model.
+  /// No configuration of the space that fits is faster under the model: the
+  /// optimum of all that are estimated to fit and have not been placed in vain.
   double lowerBoundSeconds = 0;
   /// No stage cut and no schedule, in the space or not, makes a mesh of the
   /// space faster: the devices' work, evenly spread, without a bubble.
@@ -136,13 +138,21 @@ struct SearchResult {
   }
 };
 
+/// Replaces the memory of an estimate by what a configuration takes in truth;
+/// leaves it as it is where that cannot be told. A failure ends the search.
+using Placement =
+    std::function<Status(const Configuration &configuration, Estimate &)>;
+
+/// With `place`, what is estimated to fit and in truth does not is excluded,
+/// and nothing else is: a pick that is returned has been placed last.
+///
 /// Fails when pins and space contradict each other or the model; when no mesh
 /// divides devices, layers and batch (the message names the nearest that do);
 /// and when nothing fits into memory: then it says which stage is short of how
 /// much, what takes the most, and the smallest change that was found to fit.
 Result<SearchResult> search(WorkSource &source, const Cluster &cluster,
                             const Training &training, const SearchSpace &space,
-                            const Pins &pins = {});
+                            const Pins &pins = {}, const Placement &place = {});
 
 /// One line of a comparison: a part of the time or of the memory, in seconds
 /// or bytes.

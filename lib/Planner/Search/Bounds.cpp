@@ -435,7 +435,7 @@ static std::vector<double> countHeld(const Configuration &configuration,
   problem.microbatches = uint32_t(configuration.microbatches(training));
   // The estimate asks for the same one.
   Result<PipelineModel> pipeline = PipelineModel::get(
-      configuration.schedule, problem, StageCost(), Asked::Memory);
+      configuration.schedule, problem, OrderGoal(), Asked::Memory);
   for (uint32_t rank = 0; pipeline.ok() && rank < held.size(); ++rank)
     held[rank] = std::max(1.0, getHeld(*pipeline, rank));
   return held;

@@ -56,14 +56,13 @@ static Status restrict(std::vector<T> &choices, const std::optional<T> &pin,
 
 /// Auto stands for all kinds, layer by layer. It and what says more than a kind
 /// can be pinned in any space: fitting layers takes a search several times as
-/// long, so that it has to be asked for, but for where `isOneMesh` and there is
-/// something to choose.
+/// long, so that it has to be asked for. No other pin asks for it: pins would
+/// then find what a search without them leaves out.
 static Status restrictRecompute(std::vector<Recomputation> &choices,
                                 const std::optional<Recomputation> &pin,
-                                const SearchSpace &space, bool isOneMesh) {
+                                const SearchSpace &space) {
   const Recomputation automatic = Recompute::Auto;
   bool isAuto =
-      (isOneMesh && choices.size() > 1) ||
       std::find(choices.begin(), choices.end(), automatic) != choices.end();
   bool isOne =
       pin ? pin->getUniform().value_or(Recompute::Auto) == Recompute::Auto
@@ -131,20 +130,11 @@ static Result<int> getRanks(const Pins &pins, const Cluster &cluster) {
   return int(ranks);
 }
 
-/// Whether the sizes that are given leave no other mesh of `ranks`.
-static bool isOneMesh(const Pins &pins, int ranks) {
-  bool isGiven = pins.pipeline || pins.data || pins.tensor || pins.context;
-  return isGiven && int64_t(pins.pipeline.value_or(1)) * pins.data.value_or(1) *
-                            pins.tensor.value_or(1) *
-                            pins.context.value_or(1) ==
-                        ranks;
-}
-
 /// Every degree costs a run of the compiler's passes, so that only those are
 /// asked for in any case that are likely to win: inside of a node, powers of
 /// two, or on small nodes all divisors. Others wait for a bound
-/// (addFurtherTensors). Linear in the ranks, which is little against one
-/// profile.
+/// (addFurtherTensors, addIdle). Linear in the ranks, which is little against
+/// one profile.
 void Choices::setTensors(const Pins &pins, const Cluster &cluster) {
   // Devices of a node whose divisors are all tried, and nodes that tp may span.
   constexpr int smallNode = 16, farthest = 8;
@@ -153,13 +143,13 @@ void Choices::setTensors(const Pins &pins, const Cluster &cluster) {
     if (pins.tensor && tensor != *pins.tensor)
       continue;
     bool isPower = std::has_single_bit(unsigned(tensor));
+    bool inside = tensor <= node && (node <= smallNode || isPower);
     // With all devices it divides nothing; with some left idle it may.
     if (ranks % tensor != 0) {
-      if (mayIdle && (pins.tensor || (isPower && tensor <= node)))
+      if (mayIdle && (pins.tensor || inside))
         tensorsWithIdle.push_back(tensor);
       continue;
     }
-    bool inside = tensor <= node && (node <= smallNode || isPower);
     if (inside || pins.tensor)
       tensorsFirst.push_back(tensor);
     else if (tensor <= farthest * node)
@@ -197,8 +187,8 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
   choices.context = pins.context ? std::vector{*pins.context} : space.context;
   std::sort(choices.context.begin(), choices.context.end());
   PLAIT_RETURN_IF_ERROR(restrict(choices.zero, pins.zero, "zero", space));
-  PLAIT_RETURN_IF_ERROR(restrictRecompute(choices.recompute, pins.recompute,
-                                          space, isOneMesh(pins, *ranks)));
+  PLAIT_RETURN_IF_ERROR(
+      restrictRecompute(choices.recompute, pins.recompute, space));
   PLAIT_RETURN_IF_ERROR(restrict(choices.sequenceParallel,
                                  pins.sequenceParallel, "sequence parallelism",
                                  space));

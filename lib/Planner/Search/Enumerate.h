@@ -59,8 +59,9 @@ public:
   /// case (powers of two inside a node, all of a small node's divisors, what is
   /// pinned), and those only where a bound says that they might win.
   std::vector<int> tensorsFirst, tensorsByBound;
-  /// Those that are only possible with idle devices: powers of two inside of a
-  /// node that do not divide `ranks`, or what is pinned.
+  /// Those that are only possible with idle devices: inside of a node powers of
+  /// two, or of a small node all, that do not divide `ranks`; or what is
+  /// pinned.
   std::vector<int> tensorsWithIdle;
 
   /// All meshes of `ranks` with `tensor`, of at most `stages` stages, that

@@ -85,6 +85,71 @@ Explorer::Outcome Explorer::evaluate(const Node &node) {
   return outcome;
 }
 
+void Knowledge::refuse(const Configuration &configuration, double estimated,
+                       double placed) {
+  refused.push_back({configuration, placed - estimated});
+}
+
+/// Whether a rank runs the same program on a layer: what an estimate misses is
+/// in that, above all in the workspace of the head.
+static bool runsAlike(const Configuration &a, const Configuration &b) {
+  auto key = [](const Configuration &c) {
+    return std::tie(c.tensor, c.sequenceParallel, c.context, c.contextParallel,
+                    c.microBatch, c.offload);
+  };
+  return key(a) == key(b) &&
+         a.recompute.getUniform() == b.recompute.getUniform();
+}
+
+bool Knowledge::isRefused(const Configuration &configuration,
+                          double peak) const {
+  double usable = input.cluster.device.usableBytes();
+  return std::ranges::any_of(refused, [&](const Refusal &known) {
+    return known.configuration == configuration ||
+           (runsAlike(known.configuration, configuration) &&
+            peak + 0.9 * known.missed > usable);
+  });
+}
+
+Estimated Knowledge::makeEstimate(const Node &node,
+                                  const Configuration &configuration) const {
+  Estimated result;
+  Result<Estimate> estimate = planner::estimate(*node.work, input.cluster,
+                                                input.training, configuration);
+  if (!estimate.ok()) {
+    result.refusal = estimate.status().message();
+    return result;
+  }
+  const Device &device = input.cluster.device;
+  for (const StageMemory &memory : estimate->memory)
+    result.resident =
+        std::max(result.resident, memory.resident() + memory.activations);
+  result.pipeline = estimate->pipelineSeconds + estimate->overheadSeconds;
+  result.fits = !estimate->isTooLarge(device);
+  result.leaf = {estimate->iterationSeconds, estimate->peakMemory(),
+                 estimate->exceedsHost(device), configuration};
+  // As it stands: a cut by cost and an even one may be the same.
+  result.leaf.configuration.recompute = std::move(estimate->recompute);
+  result.leaf.configuration.layers = std::move(estimate->layers);
+  return result;
+}
+
+/// Estimates are made outside of the lock: they take far longer than a look-up.
+Estimated Knowledge::estimate(const Node &node,
+                              const Configuration &configuration) {
+  Key key(node.work, node.mesh, node.microBatch, node.recompute,
+          node.contextParallel, node.schedule, node.even, node.offload,
+          configuration.zero);
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (auto found = known.find(key); found != known.end())
+      return found->second;
+  }
+  Estimated made = makeEstimate(node, configuration);
+  std::lock_guard<std::mutex> lock(mutex);
+  return known.try_emplace(std::move(key), std::move(made)).first->second;
+}
+
 /// Tries ZeRO stages in descending order. A lower one holds no less and does
 /// not run the pipeline any faster, which rules out most of them.
 Explorer::Outcome Explorer::estimateMembers(const Node &node,
@@ -95,34 +160,24 @@ Explorer::Outcome Explorer::estimateMembers(const Node &node,
   double usable = input.cluster.device.usableBytes();
   for (auto zero = zeros.rbegin(); zero != zeros.rend(); ++zero) {
     configuration.zero = *zero;
-    Result<Estimate> estimate = planner::estimate(
-        *node.work, input.cluster, input.training, configuration);
-    if (!estimate.ok()) {
-      outcome.refusal = estimate.status().message();
+    Estimated member = knowledge.estimate(node, configuration);
+    if (!member.refusal.empty()) {
+      outcome.refusal = std::move(member.refusal);
       break;
     }
     ++outcome.estimated;
-    double needed = 0;
-    for (const StageMemory &memory : estimate->memory)
-      needed = std::max(needed, memory.resident() + memory.activations);
-    const Device &device = input.cluster.device;
-    Leaf leaf{estimate->iterationSeconds, estimate->peakMemory(),
-              estimate->exceedsHost(device), configuration};
-    if (configuration.recompute.isAuto) {
-      leaf.configuration.recompute = std::move(estimate->recompute);
-      leaf.configuration.layers = std::move(estimate->layers);
-    }
+    const Leaf &leaf = member.leaf;
     if (!outcome.smallest || isSmaller(leaf, *outcome.smallest))
       outcome.smallest = leaf;
-    bool fits = !estimate->isTooLarge(device);
+    bool fits =
+        member.fits && !knowledge.isRefused(leaf.configuration, leaf.peak);
     outcome.isShort |= !fits;
     if (fits && (!outcome.best || isBetter(leaf, *outcome.best)))
       outcome.best = leaf;
     // But for the gradients that ZeRO 1 reduces into a buffer of their own, for
     // state that is not on the device.
     bool holdsMore = *zero == 1 && offloadsOptimizer(node.offload);
-    if ((needed > usable && !holdsMore) ||
-        estimate->pipelineSeconds + estimate->overheadSeconds >= limit)
+    if ((member.resident > usable && !holdsMore) || member.pipeline >= limit)
       break;
   }
   return outcome;
@@ -283,12 +338,14 @@ void Explorer::addWork(const Work &work) {
     addMesh(work, mesh);
 }
 
-/// Every work of the kind gives a bound, and so does that of one rank.
+/// Every work of the kind gives a bound, and so does that of one rank. Ranks
+/// that the degree does not divide are idle.
 double Explorer::getTensorSeconds(int tensor, bool sequenceParallel) const {
+  int ranks = choices.ranks - choices.ranks % tensor;
   double least = 0;
   for (const auto &[key, work] : works)
     if (key.first == 1 || key.second == sequenceParallel)
-      least = std::max(least, getTensorBound(*work, tensor, choices.ranks,
+      least = std::max(least, getTensorBound(*work, tensor, ranks,
                                              input.cluster, input.training));
   return least;
 }

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <set>
 #include <span>
 
@@ -89,10 +90,60 @@ struct Leaf {
 /// Whether `a` is picked over `b`: faster, or as fast and simpler.
 bool isBetter(const Leaf &a, const Leaf &b);
 
+/// What estimate() says of a member of a node.
+struct Estimated {
+  std::string refusal; // it makes no sense; else empty
+  Leaf leaf;
+  bool fits = false;
+  double resident = 0; // bytes, with activations
+  double pipeline = 0; // seconds, with what is fixed
+};
+
+/// What several explorations of the same input share: bounds and estimates, and
+/// which configurations do not fit although they were estimated to.
+class Knowledge {
+public:
+  explicit Knowledge(const SearchInput &input)
+      : bounds(input.cluster, input.training), input(input) {}
+
+  Bounds bounds;
+
+  /// For any number of threads.
+  Estimated estimate(const Node &node, const Configuration &configuration);
+  /// Excludes one configuration, layers included, that was estimated to need
+  /// `estimated` bytes and needs `placed`; and of those that run the same
+  /// program on each layer the ones that do not fit either if they are
+  /// underestimated by nine tenths as much.
+  void refuse(const Configuration &configuration, double estimated,
+              double placed);
+  /// `peak`: what is estimated.
+  bool isRefused(const Configuration &configuration, double peak) const;
+
+private:
+  /// The node, without what the others fix, and the ZeRO stage.
+  using Key =
+      std::tuple<const Work *, Mesh, int64_t, const Recomputation *,
+                 ContextParallel, const ScheduleChoice *, bool, Offload, int>;
+  Estimated makeEstimate(const Node &node,
+                         const Configuration &configuration) const;
+
+  const SearchInput &input;
+  struct Refusal {
+    Configuration configuration;
+    double missed = 0; // bytes that the estimate has missed
+  };
+  std::vector<Refusal> refused;
+  std::mutex mutex; // of what follows
+  std::map<Key, Estimated> known;
+};
+
 class Explorer {
 public:
-  Explorer(const SearchInput &input, const Choices &choices)
-      : input(input), choices(choices), bounds(input.cluster, input.training) {}
+  /// `knowledge` is of the same input and choices.
+  Explorer(const SearchInput &input, const Choices &choices,
+           Knowledge &knowledge)
+      : input(input), choices(choices), knowledge(knowledge),
+        bounds(knowledge.bounds) {}
 
   void run();
   /// Whether anything fits, which is sooner known than what is fastest.
@@ -184,7 +235,8 @@ private:
 
   const SearchInput &input;
   const Choices &choices;
-  Bounds bounds;
+  Knowledge &knowledge;
+  Bounds &bounds;
   std::map<std::pair<int, bool>, const Work *> works;
   /// Why the model cannot be split, and into how many parts.
   std::vector<std::pair<std::string, std::vector<int>>> refusedTensors;

@@ -61,7 +61,8 @@ std::optional<Leaf> Remedies::explore(const SearchSpace &space,
   Result<Choices> choices = Choices::get(space, pins, cluster, input.training);
   if (!choices.ok())
     return std::nullopt;
-  Explorer explorer(changed, *choices);
+  Knowledge knowledge(changed);
+  Explorer explorer(changed, *choices, knowledge);
   explorer.run();
   // The best of the families is what the message names.
   std::vector<Leaf> families = explorer.getFamilies();
@@ -166,7 +167,9 @@ bool Remedies::doesFit(int nodes) const {
   SearchInput changed{input.source, larger, input.training, input.space, pins};
   Result<Choices> choices =
       Choices::get(input.space, pins, larger, input.training);
-  return choices.ok() && Explorer(changed, *choices).runUntilSomethingFits();
+  Knowledge knowledge(changed);
+  return choices.ok() &&
+         Explorer(changed, *choices, knowledge).runUntilSomethingFits();
 }
 
 /// The fewest nodes: up to 256 times as many, by doubling and halving, since
@@ -255,7 +258,9 @@ static bool doesFit(const SearchInput &input, const Cluster &cluster,
   SearchInput changed{input.source, cluster, training, input.space, input.pins};
   Result<Choices> choices =
       Choices::get(input.space, input.pins, cluster, training);
-  return choices.ok() && Explorer(changed, *choices).runUntilSomethingFits();
+  Knowledge knowledge(changed);
+  return choices.ok() &&
+         Explorer(changed, *choices, knowledge).runUntilSomethingFits();
 }
 
 /// Whether a mesh divides ranks and batch, without asking what it needs.

@@ -31,39 +31,56 @@ using namespace plait::planner;
 
 namespace {
 
-/// Passes questions on and adds up what the answers take: profiles are the
-/// compiler's time, not the search's.
-class TimedSource : public WorkSource {
+/// Adds up what calls take.
+class Stopwatch {
 public:
-  explicit TimedSource(WorkSource &source) : source(source) {}
-
-  const Work *get(int tensorParallel, bool sequenceParallel,
-                  std::string &reason) override {
+  template <typename Call> auto time(Call call) {
     auto start = std::chrono::steady_clock::now();
-    const Work *work = source.get(tensorParallel, sequenceParallel, reason);
+    auto result = call();
     elapsed += std::chrono::steady_clock::now() - start;
-    return work;
+    return result;
   }
   double seconds() const { return elapsed.count(); }
 
 private:
-  WorkSource &source;
   std::chrono::duration<double> elapsed{0};
 };
 
+/// Passes questions on: profiles are the compiler's time, not the search's.
+class TimedSource : public WorkSource {
+public:
+  TimedSource(WorkSource &source, Stopwatch &watch)
+      : source(source), watch(watch) {}
+
+  const Work *get(int tensorParallel, bool sequenceParallel,
+                  std::string &reason) override {
+    return watch.time(
+        [&] { return source.get(tensorParallel, sequenceParallel, reason); });
+  }
+
+private:
+  WorkSource &source;
+  Stopwatch &watch;
+};
+
 /// Turns what was explored into a result.
-/// Built once, run once. Expects that the explorer has found at least one
-/// family.
+/// Built once; choose() and complete() are called once, in this order. Expects
+/// that the explorer has found at least one family.
 class Summary {
 public:
   /// `ranks` are those of all devices.
-  Summary(const SearchInput &input, const Explorer &explorer, int ranks)
-      : input(input), explorer(explorer), ranks(ranks) {}
+  Summary(const SearchInput &input, const Explorer &explorer,
+          const Knowledge &knowledge, int ranks)
+      : input(input), explorer(explorer), knowledge(knowledge), ranks(ranks) {}
 
-  Result<SearchResult> run();
+  /// The pick and its estimate, which may be changed before complete().
+  Status choose();
+  SearchResult &getResult() { return result; }
+  /// Everything that is told beside it.
+  Status complete();
 
 private:
-  void noteFaster(const Leaf &fastest);
+  void noteFaster();
   void moveLayers();
   Result<Alternative> makeExact(const Configuration &configuration) const;
   Status addRunnersUp(const std::vector<Leaf> &families);
@@ -74,7 +91,10 @@ private:
 
   const SearchInput &input;
   const Explorer &explorer;
+  const Knowledge &knowledge;
   int ranks;
+  std::vector<Leaf> families; // the pick's in front
+  std::optional<Leaf> fastest;
   // Filled in from top to bottom: what comes later is compared with the pick.
   SearchResult result;
 };
@@ -155,45 +175,50 @@ static void preferSimple(std::vector<Leaf> &families) {
 }
 
 /// Says what the pick was preferred to.
-void Summary::noteFaster(const Leaf &fastest) {
+void Summary::noteFaster() {
   double percent =
-      100 * (1 - fastest.seconds / result.estimate.iterationSeconds);
+      100 * (1 - fastest->seconds / result.estimate.iterationSeconds);
   std::string faster = "is " + printNumber(percent, 1) +
                        " % faster, less than predictions are off by";
-  result.notes.push_back(print(fastest.configuration) + ": " +
+  result.notes.push_back(print(fastest->configuration) + ": " +
                          (percent < 0.05 ? "is as fast" : faster) +
                          ", and not as simple");
 }
 
 /// The cut by cost makes the slowest rank fast. In front of ranks that wait
-/// anyway more layers may cost nothing: what the step takes is asked.
+/// anyway more layers may cost nothing: what the step takes is asked. Whether
+/// the cuts on the way fit does not turn the way, so that more memory never
+/// ends it sooner; the fastest of them that fits is taken.
 void Summary::moveLayers() {
   constexpr size_t most = 300; // estimates: some hundredths of a second
-  Configuration &pick = result.configuration;
   // A single stage has all layers, and a cut that is given is not to be
   // improved.
-  if (pick.pipeline == 1 || input.pins.layers)
+  if (result.configuration.pipeline == 1 || input.pins.layers)
     return;
-  Configuration moved = pick;
+  Configuration moved = result.configuration;
   // With another cut each rank may need another mixture: it is fitted anew.
   if (explorer.fitsRecompute())
     moved.recompute = Recompute::Auto;
-  pick.layers = schedule::improveCut(
+  double shortest = result.estimate.iterationSeconds;
+  schedule::improveCut(
       result.estimate.layers, most, [&](const std::vector<int> &layers) {
         moved.layers = layers;
         Result<Estimate> estimate = planner::estimate(
             *result.work, input.cluster, input.training, moved);
         // Rounding is no gain: layers would move to and fro.
-        double best = result.estimate.iterationSeconds * (1 - 1e-9);
-        // A faster cut that does not fit is none. The estimate of the best one
-        // is kept, so that the last one accepted needs no other.
-        if (!estimate.ok() || estimate->iterationSeconds >= best ||
-            estimate->isTooLarge(input.cluster.device))
+        if (!estimate.ok() ||
+            estimate->iterationSeconds >= shortest * (1 - 1e-9))
           return false;
-        result.estimate = std::move(*estimate);
+        shortest = estimate->iterationSeconds;
+        Configuration other = moved;
+        other.recompute = estimate->recompute;
+        if (!estimate->isTooLarge(input.cluster.device) &&
+            !knowledge.isRefused(other, estimate->peakMemory())) {
+          result.configuration = std::move(other);
+          result.estimate = std::move(*estimate);
+        }
         return true;
       });
-  pick.recompute = result.estimate.recompute;
 }
 
 int SearchResult::countWithinBand() const {
@@ -327,15 +352,10 @@ void Summary::addVariants() {
 /// 1. The families, with the simplest of those within the band in front.
 /// 2. The pick's estimate in full, and layers moved where that is faster: from
 ///    here on the pick is final.
-/// 3. Everything that is compared with it: what was faster, the runners-up, all
-///    devices, the variants.
-/// 4. Counts and bounds. Moving layers can make the pick faster than anything
-///    that was explored, so that the bound is the less of the two.
-Result<SearchResult> Summary::run() {
-  std::vector<Leaf> families = explorer.getFamilies();
-  const Leaf fastest = families.front();
+Status Summary::choose() {
+  families = explorer.getFamilies();
+  fastest = families.front();
   preferSimple(families);
-  result.notes = explorer.getNotes();
   result.configuration = families.front().configuration;
   result.work = explorer.getWork(result.configuration);
   Result<Estimate> estimate = planner::estimate(
@@ -344,45 +364,101 @@ Result<SearchResult> Summary::run() {
     return estimate.status();
   result.estimate = std::move(*estimate);
   moveLayers();
-  if (isBetter(fastest, families.front()))
-    noteFaster(fastest);
+  return Status::success();
+}
+
+/// 1. Everything that is compared with the pick: what was faster, the
+///    runners-up, all devices, the variants.
+/// 2. Counts and bounds. Moving layers can make the pick faster than anything
+///    that was explored, so that the bound is the less of the two.
+Status Summary::complete() {
+  result.notes = explorer.getNotes();
+  if (isBetter(*fastest, families.front()))
+    noteFaster();
   PLAIT_RETURN_IF_ERROR(addRunnersUp(families));
   PLAIT_RETURN_IF_ERROR(addAllDevices(families));
   addVariants();
-  result.configuration.layers = result.estimate.layers;
   result.counts = explorer.counts;
   // Everything that was left out is slower, with layers cut by cost.
   result.lowerBoundSeconds =
-      std::min(fastest.seconds, result.estimate.iterationSeconds);
+      std::min(fastest->seconds, result.estimate.iterationSeconds);
   result.idealSeconds = explorer.idealSeconds;
-  return std::move(result);
+  return Status::success();
+}
+
+/// What `estimate` needs in truth, where that is more than there is.
+static Status explainPlacement(const Configuration &configuration,
+                               const Estimate &estimate,
+                               const Cluster &cluster) {
+  const Device &device = cluster.device;
+  bool isHost = estimate.peakMemory() <= device.usableBytes();
+  return fail("the choice (", print(configuration), ") needs ",
+              int64_t(isHost ? estimate.hostMemory() : estimate.peakMemory()),
+              " bytes", isHost ? " of its host" : "", ", a device of ",
+              cluster.name, " has ",
+              int64_t(isHost ? device.hostBytes : device.usableBytes()),
+              "; nothing smaller was found");
+}
+
+/// The fastest that fits. Configurations are placed one by one, the fastest
+/// first: each that does not fit is excluded, with those that it speaks for,
+/// and what has been learnt of the others is kept, so that exploring again
+/// takes little. If nothing is left, the message is of the first, the fastest.
+static Result<SearchResult> searchPlaced(const SearchInput &input,
+                                         const Choices &choices,
+                                         const Placement &place) {
+  Knowledge knowledge(input);
+  Status tooLarge = Status::success();
+  while (true) {
+    Explorer explorer(input, choices, knowledge);
+    explorer.run();
+    // Nothing fits or nothing divides: the explorer knows what was refused and
+    // why.
+    if (explorer.getFamilies().empty())
+      return tooLarge.ok() ? explainFailure(input, choices, explorer)
+                           : tooLarge;
+    Summary summary(input, explorer, knowledge, choices.ranks);
+    PLAIT_RETURN_IF_ERROR(summary.choose());
+    const Configuration &pick = summary.getResult().configuration;
+    Estimate &estimate = summary.getResult().estimate;
+    double estimated = estimate.peakMemory();
+    if (place)
+      PLAIT_RETURN_IF_ERROR(place(pick, estimate));
+    if (!place || !estimate.isTooLarge(input.cluster.device)) {
+      PLAIT_RETURN_IF_ERROR(summary.complete());
+      return std::move(summary.getResult());
+    }
+    if (tooLarge.ok())
+      tooLarge = explainPlacement(pick, estimate, input.cluster);
+    knowledge.refuse(pick, estimated, estimate.peakMemory());
+  }
 }
 
 /// Pins and space are checked against each other first, since the explorer
 /// relies on that. The result's `work` belongs to the source.
 Result<SearchResult> planner::search(WorkSource &source, const Cluster &cluster,
                                      const Training &training,
-                                     const SearchSpace &space,
-                                     const Pins &pins) {
+                                     const SearchSpace &space, const Pins &pins,
+                                     const Placement &place) {
   auto start = std::chrono::steady_clock::now();
-  TimedSource timed(source);
+  Stopwatch outside;
+  TimedSource timed(source, outside);
   SearchInput input{timed, cluster, training, space, pins};
   Result<Choices> choices = Choices::get(space, pins, cluster, training);
   if (!choices.ok())
     return choices.status();
-  Explorer explorer(input, *choices);
-  explorer.run();
-  // Nothing fits or nothing divides: the explorer knows what was refused and
-  // why.
-  if (explorer.getFamilies().empty())
-    return explainFailure(input, *choices, explorer);
-  Result<SearchResult> result = Summary(input, explorer, choices->ranks).run();
+  Placement timedPlace;
+  if (place)
+    timedPlace = [&](const Configuration &configuration, Estimate &estimate) {
+      return outside.time([&] { return place(configuration, estimate); });
+    };
+  Result<SearchResult> result = searchPlaced(input, *choices, timedPlace);
   if (!result.ok())
     return result.status();
   std::chrono::duration<double> elapsed =
       std::chrono::steady_clock::now() - start;
   // Profiles are counted apart, in `counts.profiles`.
-  result->counts.seconds = elapsed.count() - timed.seconds();
+  result->counts.seconds = elapsed.count() - outside.seconds();
   return result;
 }
 

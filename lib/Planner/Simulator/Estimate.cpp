@@ -233,19 +233,23 @@ Status Estimator::makePipeline(Microbatches microbatches) {
   problem.stages = uint32_t(configuration.pipeline);
   problem.chunks = uint32_t(configuration.chunks);
   problem.microbatches = uint32_t(configuration.microbatches(context.training));
-  // Orders that depend on costs are made for one kind of stage: from the
-  // middle, which has neither embedding nor loss.
-  const StageTime &time = result.stages[result.stages.size() / 2];
-  StageCost typical = {time.forward, time.backwardInput, time.backwardWeight};
+  problem.placement = generator->placement;
+  OrderGoal goal;
+  if (generator->searches) {
+    Result<OrderGoal> found = searchOrder(problem);
+    if (!found.ok())
+      return found.status();
+    goal = *found;
+  }
   if (microbatches == Microbatches::Some) {
     Result<PipelineModel> model =
-        PipelineModel::get(generator->name, problem, typical);
+        PipelineModel::get(generator->name, problem, goal);
     if (model.ok())
       pipeline = std::move(*model);
     return model.status();
   }
   Result<schedule::Schedule> generated =
-      generateFor(generator->name, problem, typical);
+      generateFor(generator->name, problem, goal);
   if (!generated.ok())
     return generated.status();
   schedule = std::move(*generated);

@@ -61,6 +61,10 @@ public:
 
 private:
   Status makePipeline(Microbatches microbatches);
+  // SearchedOrder.cpp.
+  Result<OrderGoal> searchOrder(const schedule::Problem &problem);
+  OrderGoal getTypicalGoal() const;
+  double countRoom(const schedule::Problem &problem) const;
   /// By block; computed when it is asked for.
   const std::vector<StageTime> &timeBlocks(Recompute kind);
   std::pair<double, double> timeEnds(Recompute kind);

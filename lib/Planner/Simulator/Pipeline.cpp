@@ -290,11 +290,13 @@ std::vector<Event> CompiledSchedule::trace(std::span<const StageCost> costs,
 // Generated orders, kept
 //===----------------------------------------------------------------------===//
 
-/// Of a schedule that depends on costs: multiples of a forward, in steps that
-/// make costs that are nearly the same share an order.
+/// What is nearly the same shares an order: coarse enough for a cache to be of
+/// use.
+constexpr double roundingSteps = 8;
+
+/// Of a schedule that depends on costs: multiples of a forward.
 static schedule::Costs roundCosts(const StageCost &costs) {
-  // Eighths of a forward: coarse enough for a cache to be of use.
-  constexpr double steps = 8;
+  constexpr double steps = roundingSteps;
   auto round = [&](double seconds) {
     return std::round(seconds / costs.forward * steps) / steps;
   };
@@ -310,12 +312,14 @@ static schedule::Costs roundCosts(const StageCost &costs) {
 /// costs.
 static schedule::GeneratorOptions
 getGeneratorOptions(const schedule::Generator &generator,
-                    const Problem &problem, const StageCost &costs) {
+                    const OrderGoal &goal) {
   schedule::GeneratorOptions options;
   if (generator.searches) {
-    options.costs = roundCosts(costs);
-    // Twice what 1F1B holds is enough for no bubble (Qi et al. 2024).
-    options.memory.limit = 2 * problem.stages;
+    options.costs = roundCosts(goal.costs);
+    // Up: what is left may not be more than the order knows of.
+    options.memory.weightShare =
+        std::ceil(goal.weightShare * roundingSteps) / roundingSteps;
+    options.memory.limit = goal.limit;
   }
   return options;
 }
@@ -324,12 +328,12 @@ getGeneratorOptions(const schedule::Generator &generator,
 /// that was predicted with.
 Result<Schedule> planner::generateFor(const std::string &name,
                                       const Problem &problem,
-                                      const StageCost &costs) {
+                                      const OrderGoal &goal) {
   Result<const schedule::Generator *> generator = schedule::findGenerator(name);
   if (!generator.ok())
     return generator.status();
   return schedule::generate(name, problem,
-                            getGeneratorOptions(**generator, problem, costs));
+                            getGeneratorOptions(**generator, goal));
 }
 
 namespace {
@@ -341,12 +345,12 @@ using CompiledResult = Result<std::shared_ptr<const CompiledSchedule>>;
 class ScheduleCache {
 public:
   CompiledResult get(const schedule::Generator &generator,
-                     const Problem &problem, const StageCost &costs);
+                     const Problem &problem, const OrderGoal &goal);
 
 private:
   static constexpr size_t maximumEntries = size_t(1) << 22;
   using Key = std::tuple<const schedule::Generator *, uint32_t, uint32_t,
-                         uint32_t, double, double>;
+                         uint32_t, double, double, double, double>;
   /// An order, or that there is none, once it has been made.
   struct Order {
     std::once_flag made;
@@ -387,11 +391,11 @@ void ScheduleCache::make(Order &order, const schedule::Generator &generator,
 /// others wait for it.
 CompiledResult ScheduleCache::get(const schedule::Generator &generator,
                                   const Problem &problem,
-                                  const StageCost &costs) {
-  schedule::GeneratorOptions options =
-      getGeneratorOptions(generator, problem, costs);
+                                  const OrderGoal &goal) {
+  schedule::GeneratorOptions options = getGeneratorOptions(generator, goal);
   Key key(&generator, problem.stages, problem.chunks, problem.microbatches,
-          options.costs.backwardInput, options.costs.backwardWeight);
+          options.costs.backwardInput, options.costs.backwardWeight,
+          options.memory.weightShare, options.memory.limit);
   std::shared_ptr<Order> order;
   {
     std::lock_guard<std::mutex> lock(mutex);
@@ -438,7 +442,7 @@ static Rounds getRounds(const schedule::Generator &generator,
 ///    generator's memory bound: then what they hold is continued as well.
 Result<PipelineModel> PipelineModel::get(const std::string &name,
                                          const Problem &problem,
-                                         const StageCost &costs, Asked asked) {
+                                         const OrderGoal &goal, Asked asked) {
   static ScheduleCache cache;
   Result<const schedule::Generator *> generator = schedule::findGenerator(name);
   if (!generator.ok())
@@ -456,7 +460,7 @@ Result<PipelineModel> PipelineModel::get(const std::string &name,
     small.microbatches = rounds.small * round + rest;
   }
   // 2. Their orders.
-  CompiledResult compiled = cache.get(**generator, large, costs);
+  CompiledResult compiled = cache.get(**generator, large, goal);
   if (!compiled.ok())
     return compiled.status();
   model.large = model.small = *compiled;
@@ -472,7 +476,7 @@ Result<PipelineModel> PipelineModel::get(const std::string &name,
   model.grows = !(*generator)->searches && bound(problem) > bound(large);
   bool needsBoth = model.grows || asked == Asked::TimeAndMemory;
   if (needsBoth && model.smallCount != model.largeCount) {
-    compiled = cache.get(**generator, small, costs);
+    compiled = cache.get(**generator, small, goal);
     if (!compiled.ok())
       return compiled.status();
     model.small = *compiled;

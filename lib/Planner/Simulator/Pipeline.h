@@ -108,11 +108,17 @@ private:
   std::vector<std::vector<std::vector<InFlight>>> moments; // by rank
 };
 
-/// The order of `name`. A schedule that is searched for is searched for with
-/// `costs`, rounded. Fails as schedule::generate does.
+/// What an order that is searched for is made for; others depend on none of it.
+struct OrderGoal {
+  StageCost costs;          // of a typical stage; rounded
+  double weightShare = 0.5; // left of a microbatch after its I, 0 to 1; rounded
+  uint32_t limit = 0;       // microbatches that a rank may hold; 0: any number
+};
+
+/// The order of `name`. Fails as schedule::generate does.
 Result<schedule::Schedule> generateFor(const std::string &name,
                                        const schedule::Problem &problem,
-                                       const StageCost &costs);
+                                       const OrderGoal &goal);
 
 /// What a model of a pipeline is asked for.
 enum class Asked : uint8_t { Memory, TimeAndMemory };
@@ -124,7 +130,7 @@ public:
   /// cannot run().
   static Result<PipelineModel> get(const std::string &name,
                                    const schedule::Problem &problem,
-                                   const StageCost &costs,
+                                   const OrderGoal &goal,
                                    Asked asked = Asked::TimeAndMemory);
   /// Simulates all microbatches of `schedule`.
   explicit PipelineModel(const schedule::Schedule &schedule);

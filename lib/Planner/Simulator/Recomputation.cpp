@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Ranks of a pipeline do not share memory: each is fitted alone. Stages are cut
-// for the least kind of recomputation that fits on all layers, so that what is
-// found is never slower than one kind for all of them.
+// for each kind of recomputation that fits on all layers, so that what is found
+// is never slower than one kind for all of them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -52,17 +52,19 @@ static Recompute getMost(const Recomputation &recompute) {
 /// cut as if all computed again what some do.
 void Estimator::cutGiven() { cut(getMost(configuration.recompute)); }
 
-/// What is given is taken. Auto tries the kinds from the fastest on, with a cut
-/// for each, until all ranks fit with all their layers of that kind. If it is
-/// the fastest, that is the answer; otherwise layers go back to less as far as
-/// memory allows. Where no kind fits, the last one stays, all layers whole, and
-/// the caller sees that it is too large.
+/// What is given is taken. Auto tries each kind, with a cut for each, that fits
+/// with all layers of that kind; then layers go back to less as far as memory
+/// allows, and the fastest of what comes out is the answer. So whatever was
+/// found with less memory is found with more. Where no kind fits, the last one
+/// stays, all layers whole, and the caller sees that it is too large.
 Status Estimator::recompute(Microbatches microbatches) {
   if (!configuration.recompute.isAuto) {
     cutGiven();
     return fillStages(configuration.recompute, microbatches);
   }
   std::vector<Recompute> kinds = getKinds();
+  double shortest = std::numeric_limits<double>::max();
+  std::pair<std::vector<int>, Recomputation> best;
   for (Recompute kind : kinds) {
     cut(kind);
     PLAIT_RETURN_IF_ERROR(fillStages(kind, microbatches));
@@ -71,10 +73,18 @@ Status Estimator::recompute(Microbatches microbatches) {
       continue;
     // An order that is searched for would be searched for anew for each
     // mixture.
-    bool isDone = kind == kinds.front() || generator->searches;
-    return isDone ? Status::success() : fit(kind, microbatches);
+    if (kind != kinds.front() && !generator->searches)
+      PLAIT_RETURN_IF_ERROR(fit(kind, microbatches));
+    double seconds = pipeline.run(getStageCosts(), transfer).seconds;
+    if (seconds >= shortest)
+      continue;
+    shortest = seconds;
+    best = {result.layers, result.recompute};
   }
-  return Status::success();
+  if (best.first.empty())
+    return Status::success();
+  result.layers = std::move(best.first);
+  return fillStages(best.second, microbatches);
 }
 
 /// All layers of a virtual stage are all of them, however many those are, and

@@ -44,11 +44,10 @@ MANY = [
     ("gpt2-nano", "h100:1x1", 707, 64, "micro-batch=1,offload=activations"),
     ("gpt2-nano", "cpu:1", 707, 61, "micro-batch=1,schedule=zb-h1"),
 ]
-# Where layers differ in what they compute again: asked for, and because the mesh
-# is given.
+# Where layers differ in what they compute again, which has to be asked for.
 MIXED = [
     ("llama-3-8b", "h100:8x8", 512, 8192, "recompute=auto"),
-    ("llama-3-8b", "h100:8x8", 512, 8192, "pp=2,dp=8,tp=4"),
+    ("llama-3-8b", "h100:8x8", 512, 8192, "pp=2,dp=8,tp=4,recompute=auto"),
 ]
 ALL = [
     ("gpt2", "cpu:1", 8, 256, ""),

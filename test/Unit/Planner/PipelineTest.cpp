@@ -20,7 +20,7 @@ using schedule::Problem;
 namespace {
 
 PipelineModel getModel(const std::string &name, const Problem &problem) {
-  auto model = PipelineModel::get(name, problem, {1, 1, 1});
+  auto model = PipelineModel::get(name, problem, {{1, 1, 1}});
   EXPECT_TRUE(model.ok()) << model.status().message();
   return *model;
 }
@@ -204,7 +204,7 @@ TEST(Pipeline, HoldsWhatAllMicrobatchesDo) {
           continue;
         for (uint32_t chunks : {generator.minChunks, generator.maxChunks}) {
           Problem problem{p, std::min(chunks, 5u), m};
-          auto memory = PipelineModel::get(generator.name, problem, StageCost(),
+          auto memory = PipelineModel::get(generator.name, problem, OrderGoal(),
                                            Asked::Memory);
           auto schedule = schedule::generate(generator.name, problem);
           ASSERT_TRUE(memory.ok() && schedule.ok());
@@ -259,8 +259,8 @@ TEST(Pipeline, KnowsAllMomentsThatMayBeTheFullest) {
 }
 
 TEST(Pipeline, ReportsWhatAScheduleCannotDo) {
-  EXPECT_FALSE(PipelineModel::get("1f1b", {4, 2, 8}, {1, 1, 1}).ok());
-  EXPECT_FALSE(PipelineModel::get("none", {4, 1, 8}, {1, 1, 1}).ok());
+  EXPECT_FALSE(PipelineModel::get("1f1b", {4, 2, 8}, {{1, 1, 1}}).ok());
+  EXPECT_FALSE(PipelineModel::get("none", {4, 1, 8}, {{1, 1, 1}}).ok());
 }
 
 } // namespace

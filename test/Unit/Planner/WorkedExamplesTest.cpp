@@ -216,7 +216,7 @@ TEST(WorkedExamples, ParametersOfModelFamilies) {
 
 double getBubble(const char *schedule, uint32_t p, uint32_t chunks,
                  uint32_t m) {
-  auto model = PipelineModel::get(schedule, {p, chunks, m}, {1, 1, 1});
+  auto model = PipelineModel::get(schedule, {p, chunks, m}, {{1, 1, 1}});
   EXPECT_TRUE(model.ok()) << model.status().message();
   std::vector<StageCost> costs(p * chunks, {1, 1, 1});
   return 1 - 3.0 * chunks * m / model->run(costs, {}).seconds;

@@ -1,0 +1,131 @@
+//===- SearchedOrder.cpp - Orders for the memory that there is ------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A schedule that is searched for may hold as much as it is allowed to. It is
+// asked for with a few limits, which are the same whatever the device has, and
+// the fastest order that fits is taken: so more memory never makes it slower,
+// and an order that holds more than there is room for is not made at all.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Estimator.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+using namespace plait;
+using namespace plait::planner;
+
+/// Microbatches that a rank may hold, the most first: twice what 1F1B holds is
+/// enough for no bubble (Qi et al. 2024), and below that halves down to one. As
+/// many as there are is no limit.
+static std::vector<uint32_t> getLimits(const schedule::Problem &problem) {
+  std::vector<uint32_t> limits;
+  auto add = [&](uint32_t limit) {
+    limit = std::clamp(limit, 1u, problem.microbatches);
+    if (limits.empty() || limits.back() > limit)
+      limits.push_back(limit);
+  };
+  add(2 * problem.stages);
+  add(problem.stages + problem.stages / 2);
+  for (uint32_t limit = problem.stages; limit > 0; limit /= 2)
+    add(limit);
+  return limits;
+}
+
+/// No order takes less: a rank has its own work to do behind one forward pass
+/// of the stages in front.
+static double getLeastSeconds(const schedule::Problem &problem,
+                              const std::vector<StageCost> &costs,
+                              double transfer) {
+  double least = 0, outside = 0;
+  for (uint32_t rank = 0; rank < problem.stages; ++rank) {
+    double work = 0;
+    for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk) {
+      const StageCost &cost = costs[problem.stageOf(rank, chunk)];
+      work += cost.forward + cost.backwardInput + cost.backwardWeight;
+    }
+    least = std::max(least, outside + problem.microbatches * work);
+    outside += costs[problem.stageOf(rank, 0)].forward + transfer;
+  }
+  return least;
+}
+
+/// What the first rank takes with room for one microbatch: of each it holds a
+/// stage's part from its forward until its input gradient is back. With room
+/// for more it takes no less than that, divided by their number.
+static double getHoldingSeconds(const schedule::Problem &problem,
+                                const std::vector<StageCost> &costs) {
+  double seconds = 0, round = 0;
+  for (uint32_t stage = problem.virtualStages(); stage-- > 0;) {
+    round += costs[stage].forward + costs[stage].backwardInput;
+    if (problem.rankOf(stage) == 0)
+      seconds += round;
+  }
+  return seconds * problem.microbatches / problem.chunks;
+}
+
+/// How many whole microbatches the first rank, which holds the most, has room
+/// for.
+double Estimator::countRoom(const schedule::Problem &problem) const {
+  std::vector<const StageBlocks *> held;
+  double bytes = 0;
+  for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk) {
+    held.push_back(&stages[problem.stageOf(0, chunk)]);
+    InFlight one = heldBytes(*held.back(), context, /*splits=*/true);
+    bytes += std::max(one.whole, one.weights);
+  }
+  double room = context.cluster.device.usableBytes() -
+                getMemory(getHoldings(held, context), context).peak();
+  return bytes > 0 ? room / bytes : std::numeric_limits<double>::max();
+}
+
+/// Orders that depend on costs are made for one kind of stage: from the middle,
+/// which has neither embedding nor loss.
+OrderGoal Estimator::getTypicalGoal() const {
+  size_t middle = stages.size() / 2;
+  const StageTime &time = result.stages[middle];
+  OrderGoal goal;
+  goal.costs = {time.forward, time.backwardInput, time.backwardWeight};
+  InFlight held = heldBytes(stages[middle], context, /*splits=*/true);
+  double most = std::max(held.whole, held.weights);
+  goal.weightShare = most > 0 ? held.weights / most : 0;
+  return goal;
+}
+
+/// The fastest within the memory. Where none fits, that which holds the least.
+Result<OrderGoal> Estimator::searchOrder(const schedule::Problem &problem) {
+  const std::vector<StageCost> costs = getStageCosts();
+  const double least = getLeastSeconds(problem, costs, transfer.seconds);
+  const double holding = getHoldingSeconds(problem, costs);
+  const double room = countRoom(problem);
+  OrderGoal goal = getTypicalGoal();
+  std::optional<OrderGoal> best;
+  double shortest = std::numeric_limits<double>::max();
+  for (uint32_t limit : getLimits(problem)) {
+    goal.limit = limit;
+    if (limit > room && limit > 1)
+      continue;
+    // Those that follow hold less, and take no less time than this.
+    if (holding / limit >= shortest || least >= shortest * (1 - 1e-9))
+      break;
+    Result<PipelineModel> model =
+        PipelineModel::get(generator->name, problem, goal);
+    if (!model.ok())
+      return model.status();
+    pipeline = std::move(*model);
+    double seconds = pipeline.run(costs, transfer).seconds;
+    findMemory();
+    bool fits = result.peakMemory() <= context.cluster.device.usableBytes();
+    if (!fits || seconds >= shortest)
+      continue;
+    shortest = seconds;
+    best = goal;
+  }
+  return best.value_or(goal);
+}

@@ -90,14 +90,15 @@ void Knowledge::refuse(const Configuration &configuration, double estimated,
   refused.push_back({configuration, placed - estimated});
 }
 
-/// Whether a rank runs the same program on a layer: what an estimate misses is
-/// in that, above all in the workspace of the head.
+/// Whether all but layers, replicas and what these divide is the same: then
+/// ranks run the same programs, and the estimates miss the same.
 static bool runsAlike(const Configuration &a, const Configuration &b) {
   auto key = [](const Configuration &c) {
-    return std::tie(c.tensor, c.sequenceParallel, c.context, c.contextParallel,
-                    c.microBatch, c.offload);
+    return std::tie(c.pipeline, c.tensor, c.context, c.schedule, c.chunks,
+                    c.sequenceParallel, c.contextParallel, c.microBatch,
+                    c.offload);
   };
-  return key(a) == key(b) &&
+  return key(a) == key(b) && (a.zero == 3) == (b.zero == 3) &&
          a.recompute.getUniform() == b.recompute.getUniform();
 }
 

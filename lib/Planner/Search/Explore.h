@@ -111,9 +111,9 @@ public:
   /// For any number of threads.
   Estimated estimate(const Node &node, const Configuration &configuration);
   /// Excludes one configuration, layers included, that was estimated to need
-  /// `estimated` bytes and needs `placed`; and of those that run the same
-  /// program on each layer the ones that do not fit either if they are
-  /// underestimated by nine tenths as much.
+  /// `estimated` bytes and needs `placed`; and of those that differ in
+  /// layers, replicas and what these divide only the ones that do not fit
+  /// either if they are underestimated by nine tenths as much.
   void refuse(const Configuration &configuration, double estimated,
               double placed);
   /// `peak`: what is estimated.

@@ -19,8 +19,8 @@ std::string describeRun(const RunInfo &run);
 
 /// That every process was given the same training: all options but paths, and
 /// but those that say how a process executes and what it reports. `settings` is
-/// TrainOptions::settings. Collective; the failure names two processes with
-/// what they have.
+/// TrainOptions::settings. Collective; the failure names two processes with what
+/// they have.
 Status compareSettings(Rendezvous &processes, const std::string &settings);
 
 } // namespace plait::runtime

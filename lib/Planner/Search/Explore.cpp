@@ -102,14 +102,17 @@ static bool runsAlike(const Configuration &a, const Configuration &b) {
          a.recompute.getUniform() == b.recompute.getUniform();
 }
 
-bool Knowledge::isRefused(const Configuration &configuration,
-                          double peak) const {
+Knowledge::Refusal Knowledge::getRefusal(const Configuration &configuration,
+                                         double peak) const {
+  Refusal refusal = Refusal::None;
   double usable = input.cluster.device.usableBytes();
-  return std::ranges::any_of(refused, [&](const Refusal &known) {
-    return known.configuration == configuration ||
-           (runsAlike(known.configuration, configuration) &&
-            peak + 0.9 * known.missed > usable);
-  });
+  for (const Refused &known : refused)
+    if (known.configuration == configuration)
+      return Refusal::Placed;
+    else if (runsAlike(known.configuration, configuration) &&
+             peak + 0.9 * known.missed > usable)
+      refusal = Refusal::Inferred;
+  return refusal;
 }
 
 Estimated Knowledge::makeEstimate(const Node &node,
@@ -170,8 +173,11 @@ Explorer::Outcome Explorer::estimateMembers(const Node &node,
     const Leaf &leaf = member.leaf;
     if (!outcome.smallest || isSmaller(leaf, *outcome.smallest))
       outcome.smallest = leaf;
-    bool fits =
-        member.fits && !knowledge.isRefused(leaf.configuration, leaf.peak);
+    Knowledge::Refusal refusal =
+        knowledge.getRefusal(leaf.configuration, leaf.peak);
+    bool fits = member.fits && refusal == Knowledge::Refusal::None;
+    if (member.fits && refusal == Knowledge::Refusal::Inferred)
+      outcome.inferredSeconds = std::min(outcome.inferredSeconds, leaf.seconds);
     outcome.isShort |= !fits;
     if (fits && (!outcome.best || isBetter(leaf, *outcome.best)))
       outcome.best = leaf;
@@ -205,6 +211,7 @@ void Explorer::evaluateRound(const std::vector<Node> &round,
 /// finish, so that ties are decided the same way each time.
 void Explorer::merge(Node &node, const Outcome &outcome) {
   counts.estimated += outcome.estimated;
+  inferredSeconds = std::min(inferredSeconds, outcome.inferredSeconds);
   if (outcome.bytes > input.cluster.device.usableBytes())
     tooLarge.push_back({outcome.bytes, node});
   if (!outcome.refusal.empty())

@@ -116,8 +116,16 @@ public:
   /// either if they are underestimated by nine tenths as much.
   void refuse(const Configuration &configuration, double estimated,
               double placed);
+  /// Notes that a configuration has been placed and fits.
+  void accept(const Configuration &configuration) {
+    accepted.push_back(configuration);
+  }
+  bool isAccepted(const Configuration &configuration) const {
+    return std::ranges::find(accepted, configuration) != accepted.end();
+  }
+  enum class Refusal : uint8_t { None, Inferred, Placed };
   /// `peak`: what is estimated.
-  bool isRefused(const Configuration &configuration, double peak) const;
+  Refusal getRefusal(const Configuration &configuration, double peak) const;
 
 private:
   /// The node, without what the others fix, and the ZeRO stage.
@@ -128,11 +136,12 @@ private:
                          const Configuration &configuration) const;
 
   const SearchInput &input;
-  struct Refusal {
+  struct Refused {
     Configuration configuration;
     double missed = 0; // bytes that the estimate has missed
   };
-  std::vector<Refusal> refused;
+  std::vector<Refused> refused;
+  std::vector<Configuration> accepted;
   std::mutex mutex; // of what follows
   std::map<Key, Estimated> known;
 };
@@ -170,6 +179,8 @@ public:
 
   SearchCounts counts;
   double idealSeconds = 0;
+  /// The fastest that was excluded without having been placed itself.
+  double inferredSeconds = 1e300;
   /// What a user may wonder about, a sentence each.
   std::vector<std::string> getNotes() const;
   /// How many degrees of tensor parallelism the model can be split into, and
@@ -185,6 +196,7 @@ private:
   /// What came out of a node.
   struct Outcome {
     std::optional<Leaf> best, smallest;
+    double inferredSeconds = 1e300;
     int estimated = 0;
     double bytes = 0;     // too many, by a bound
     bool isShort = false; // some ZeRO stage does not fit

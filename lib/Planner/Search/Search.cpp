@@ -76,6 +76,9 @@ public:
   /// The pick and its estimate, which may be changed before complete().
   Status choose();
   SearchResult &getResult() { return result; }
+  /// The fastest, where something simpler is picked and it may not fit: its
+  /// estimate is near to the limit.
+  std::optional<Configuration> getDoubtful() const;
   /// Everything that is told beside it.
   Status complete();
 
@@ -213,7 +216,8 @@ void Summary::moveLayers() {
         Configuration other = moved;
         other.recompute = estimate->recompute;
         if (!estimate->isTooLarge(input.cluster.device) &&
-            !knowledge.isRefused(other, estimate->peakMemory())) {
+            knowledge.getRefusal(other, estimate->peakMemory()) ==
+                Knowledge::Refusal::None) {
           result.configuration = std::move(other);
           result.estimate = std::move(*estimate);
         }
@@ -367,6 +371,15 @@ Status Summary::choose() {
   return Status::success();
 }
 
+std::optional<Configuration> Summary::getDoubtful() const {
+  constexpr double near = 0.9;
+  const Configuration &found = fastest->configuration;
+  if (found == families.front().configuration || knowledge.isAccepted(found) ||
+      fastest->peak < near * input.cluster.device.usableBytes())
+    return std::nullopt;
+  return found;
+}
+
 /// 1. Everything that is compared with the pick: what was faster, the
 ///    runners-up, all devices, the variants.
 /// 2. Counts and bounds. Moving layers can make the pick faster than anything
@@ -379,9 +392,11 @@ Status Summary::complete() {
   PLAIT_RETURN_IF_ERROR(addAllDevices(families));
   addVariants();
   result.counts = explorer.counts;
-  // Everything that was left out is slower, with layers cut by cost.
+  // Everything that was left out is slower, with layers cut by cost; and what
+  // was never placed may fit after all.
   result.lowerBoundSeconds =
-      std::min(fastest->seconds, result.estimate.iterationSeconds);
+      std::min({fastest->seconds, result.estimate.iterationSeconds,
+                explorer.inferredSeconds});
   result.idealSeconds = explorer.idealSeconds;
   return Status::success();
 }
@@ -419,18 +434,34 @@ static Result<SearchResult> searchPlaced(const SearchInput &input,
                            : tooLarge;
     Summary summary(input, explorer, knowledge, choices.ranks);
     PLAIT_RETURN_IF_ERROR(summary.choose());
-    const Configuration &pick = summary.getResult().configuration;
-    Estimate &estimate = summary.getResult().estimate;
+    SearchResult &result = summary.getResult();
+    std::optional<Configuration> doubtful;
+    if (place)
+      doubtful = summary.getDoubtful();
+    Configuration tried = doubtful.value_or(result.configuration);
+    Estimate other; // of what is not the pick
+    if (doubtful) {
+      Result<Estimate> found = planner::estimate(
+          *explorer.getWork(tried), input.cluster, input.training, tried);
+      if (!found.ok())
+        return found.status();
+      other = std::move(*found);
+    }
+    Estimate &estimate = doubtful ? other : result.estimate;
     double estimated = estimate.peakMemory();
     if (place)
-      PLAIT_RETURN_IF_ERROR(place(pick, estimate));
-    if (!place || !estimate.isTooLarge(input.cluster.device)) {
+      PLAIT_RETURN_IF_ERROR(place(tried, estimate));
+    bool fits = !place || !estimate.isTooLarge(input.cluster.device);
+    if (fits && doubtful) {
+      knowledge.accept(tried);
+    } else if (fits) {
       PLAIT_RETURN_IF_ERROR(summary.complete());
-      return std::move(summary.getResult());
+      return std::move(result);
+    } else {
+      if (tooLarge.ok())
+        tooLarge = explainPlacement(tried, estimate, input.cluster);
+      knowledge.refuse(tried, estimated, estimate.peakMemory());
     }
-    if (tooLarge.ok())
-      tooLarge = explainPlacement(pick, estimate, input.cluster);
-    knowledge.refuse(pick, estimated, estimate.peakMemory());
   }
 }
 

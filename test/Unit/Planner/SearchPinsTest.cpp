@@ -29,31 +29,31 @@ namespace {
 
 /// Sums in another order differ by their rounding.
 constexpr double rounding = 1e-9;
+/// Layers are moved for the pick alone: with more memory another configuration
+/// may be the fastest before that, by less than moving would gain. One in a
+/// thousand memories showed 0.5 %.
+constexpr double moving = 0.01;
 
 int countDraws(int few, int many) {
   return std::getenv("PLAIT_LONG_TESTS") ? many : few;
 }
 
-/// From 3 % less than was estimated to 5 % more: what was seen of placements.
-/// The same each time, whoever asks.
-double getTruth(const Configuration &configuration) {
-  std::string text = print(configuration);
-  for (int layers : configuration.layers)
-    text += " " + std::to_string(layers);
-  return 0.97 + 0.08 * double(std::hash<std::string>()(text) % 1000) / 1000;
-}
-
-Status placeFake(const Configuration &configuration, Estimate &estimate) {
-  double truth = getTruth(configuration);
-  for (StageMemory &memory : estimate.memory)
-    memory.workspace += (truth - 1) * memory.peak();
-  return Status::success();
+/// What a placement adds to an estimate, as a part of the memory: from 3 % less
+/// to 5 % more. It is in the programs of a layer and of the ends, which other
+/// cuts, replicas and ZeRO 1 and 2 leave as they are. The same each time,
+/// whoever asks.
+double getMissed(Configuration configuration) {
+  configuration.data = 1;
+  configuration.zero = configuration.zero == 3 ? 3 : 0;
+  size_t hash = std::hash<std::string>()(print(configuration));
+  return -0.03 + 0.08 * double(hash % 1000) / 1000;
 }
 
 /// A model on a cluster that has hardly room for it.
 struct Tight {
   SmallModel model{16};
   SearchSpace space = SearchSpace::all();
+  double usual = 0; // bytes of a device
 
   Tight(const char *cluster, double gigabytes, int layers = 12,
         int64_t batch = 16) {
@@ -63,6 +63,7 @@ struct Tight {
     model.shape.heads = 24; // which tp=3 and 6 divide
     model.training.globalBatch = batch;
     setMemory(gigabytes);
+    usual = model.cluster.device.usableBytes();
   }
   void setMemory(double gigabytes) {
     Device &device = model.cluster.device;
@@ -70,8 +71,13 @@ struct Tight {
   }
   Result<SearchResult> run(const Pins &pins = {}) const {
     TransformerSource source(model.shape);
+    auto place = [&](const Configuration &configuration, Estimate &estimate) {
+      for (StageMemory &memory : estimate.memory)
+        memory.workspace += getMissed(configuration) * usual;
+      return Status::success();
+    };
     Result<SearchResult> result =
-        search(source, model.cluster, model.training, space, pins, placeFake);
+        search(source, model.cluster, model.training, space, pins, place);
     // `work` was the source's.
     if (result.ok())
       result->work = nullptr;
@@ -196,8 +202,8 @@ TEST(SearchMemory, MoreIsNeverSlower) {
       if (!result.ok())
         continue;
       expectInBand(*result);
-      EXPECT_LE(result->lowerBoundSeconds, shortest * (1 + rounding));
-      shortest = result->lowerBoundSeconds;
+      EXPECT_LE(result->lowerBoundSeconds, shortest * (1 + moving));
+      shortest = std::min(shortest, result->lowerBoundSeconds);
       EXPECT_FALSE(result->estimate.isTooLarge(tight.model.cluster.device));
     }
   }

@@ -138,6 +138,8 @@ static Result<int> getRanks(const Pins &pins, const Cluster &cluster) {
 void Choices::setTensors(const Pins &pins, const Cluster &cluster) {
   // Devices of a node whose divisors are all tried, and nodes that tp may span.
   constexpr int smallNode = 16, farthest = 8;
+  // On more devices the degrees that divide them leave little to gain.
+  constexpr int smallCluster = 32;
   int node = cluster.devicesPerNode;
   for (int tensor = 1; tensor <= ranks; ++tensor) {
     if (pins.tensor && tensor != *pins.tensor)
@@ -146,7 +148,8 @@ void Choices::setTensors(const Pins &pins, const Cluster &cluster) {
     bool inside = tensor <= node && (node <= smallNode || isPower);
     // With all devices it divides nothing; with some left idle it may.
     if (ranks % tensor != 0) {
-      if (mayIdle && (pins.tensor || inside))
+      bool isTried = inside && (isPower || ranks <= smallCluster);
+      if (mayIdle && (pins.tensor || isTried))
         tensorsWithIdle.push_back(tensor);
       continue;
     }

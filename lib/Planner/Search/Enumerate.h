@@ -60,7 +60,7 @@ public:
   /// pinned), and those only where a bound says that they might win.
   std::vector<int> tensorsFirst, tensorsByBound;
   /// Those that are only possible with idle devices: inside of a node powers of
-  /// two, or of a small node all, that do not divide `ranks`; or what is
+  /// two, or on few devices all, that do not divide `ranks`; or what is
   /// pinned.
   std::vector<int> tensorsWithIdle;
 

@@ -316,9 +316,8 @@ getGeneratorOptions(const schedule::Generator &generator,
   schedule::GeneratorOptions options;
   if (generator.searches) {
     options.costs = roundCosts(goal.costs);
-    // Up: what is left may not be more than the order knows of.
-    options.memory.weightShare =
-        std::ceil(goal.weightShare * roundingSteps) / roundingSteps;
+    // Up, to halves: what is left may not be more than the order knows of.
+    options.memory.weightShare = std::ceil(goal.weightShare * 2) / 2;
     options.memory.limit = goal.limit;
   }
   return options;

@@ -32,7 +32,6 @@ static std::vector<uint32_t> getLimits(const schedule::Problem &problem) {
       limits.push_back(limit);
   };
   add(2 * problem.stages);
-  add(problem.stages + problem.stages / 2);
   for (uint32_t limit = problem.stages; limit > 0; limit /= 2)
     add(limit);
   return limits;

@@ -53,10 +53,6 @@ inline void printNote(const CLI::App &app, const std::string &message) {
 inline std::string describe(const CLI::ParseError &error) {
   std::string message = error.what();
   message = message.substr(0, message.find('\n'));
-  const std::string given = ": At Most 1 required but received ";
-  if (size_t at = message.find(given); at != std::string::npos)
-    return message.substr(0, at) + " is given " +
-           message.substr(at + given.size()) + " times";
   bool isWord = message.size() > 1 &&
                 (message[1] == ' ' ||
                  std::islower(static_cast<unsigned char>(message[1])));
@@ -133,6 +129,40 @@ inline int finish(const CLI::App &app, int code, int failure = 1) {
   return failure;
 }
 
+/// Of an option that is given twice the last value counts, as scripts around a
+/// tool rely on. Options that are lists say so, and keep all.
+inline void letLastCount(CLI::App &app) {
+  for (CLI::Option *option :
+       app.get_options([](CLI::Option *) { return true; }))
+    if (option->get_multi_option_policy() == CLI::MultiOptionPolicy::Throw &&
+        option->get_items_expected_max() <= 1)
+      option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  for (CLI::App *command : app.get_subcommands([](CLI::App *) { return true; }))
+    letLastCount(*command);
+}
+
+/// Adds an option whose value is a list with commas. Given again, it adds to
+/// the list.
+inline CLI::Option *addList(CLI::App &app, const std::string &name,
+                            std::string &list, const std::string &help) {
+  auto join = [&list](const std::vector<std::string> &values) {
+    list = CLI::detail::join(values, ",");
+  };
+  return app.add_option_function<std::vector<std::string>>(name, join, help)
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->type_name("TEXT");
+}
+
+/// What `option` was given: all of a list, else the last.
+inline std::string getValue(const CLI::Option &option) {
+  bool isList =
+      option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll;
+  return isList ? CLI::detail::join(option.results(), ",")
+                : option.results().back();
+}
+
 /// Parses the arguments, --version among them. What the program has to exit
 /// with at once, if it has: 0 after --help, 1 after an error, which has been
 /// printed unless `isQuiet`.
@@ -141,6 +171,7 @@ inline std::optional<int> parse(CLI::App &app, int argc, char **argv,
   if (!app.get_version_ptr())
     app.set_version_flag("--version", app.get_name() + " " PLAIT_VERSION,
                          "Print the version and exit");
+  letLastCount(app);
   try {
     app.parse(argc, argv);
     checkValues(app);

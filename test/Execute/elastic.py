@@ -71,6 +71,7 @@ class Suite:
         self.model.mkdir()
         config = json.loads((GOLDEN / "llama-small-test/config.json").read_text())
         config["num_hidden_layers"] = 8
+        config["vocab_size"] = 256  # text has no other tokens
         (self.model / "config.json").write_text(json.dumps(config))
         self.straight_runs = {}
         self.jobs: list[Job] = []

@@ -273,7 +273,7 @@ def slow_is_named(suite: Suite):
             place = re.search(r"http://\S+/metrics", said.read_text())[0]
             with urllib.request.urlopen(place) as reply:
                 metrics = reply.read().decode()
-        wait_for(lambda: "as fast again" in said.read_text(), "the end of it")
+        wait_for(lambda: "is no longer slower" in said.read_text(), "the end of it")
     finally:
         launcher.terminate()
         launcher.wait(timeout=60)

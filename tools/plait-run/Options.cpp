@@ -258,13 +258,15 @@ void addFileOptions(CLI::App &app, Options &options) {
   app.add_option("plan", options.plan, "The plan to run")->required();
   app.add_option("--weights", train.weights,
                  "Safetensors file or directory (else random)");
-  auto *tokens = app.add_option("--tokens", train.tokens,
-                                "Files of tokens: A[:WEIGHT],B[:WEIGHT]…");
+  auto *tokens = tool::addList(app, "--tokens", train.tokens,
+                               "Files of tokens: A[:WEIGHT],B[:WEIGHT]…");
   app.add_option("--token-type", train.tokenType,
                  "Of --tokens (by the vocabulary)")
       ->check(CLI::IsMember(getTokenTypeNames()))
       ->needs(tokens);
-  app.add_option("--text", train.text, "The same of text, a token a byte");
+  tool::addList(app, "--text", train.text, "The same of text, a token a byte");
+  app.add_flag("--text-as-bytes", train.textAsBytes,
+               "Also where the vocabulary is another one");
   app.add_flag("--shuffle", train.shuffle, "Permute the samples");
   app.add_option("--document-end", train.documentEnd,
                  "Token behind which attention does not look back")
@@ -354,9 +356,9 @@ void addTrainingOptions(CLI::App &app, runtime::TrainOptions &train) {
 void addWatchOptions(CLI::App &app, Options &options) {
   runtime::TrainOptions &train = options.train;
   // Held-out data has the same forms as what is trained on.
-  app.add_option("--eval-tokens", train.evalTokens,
-                 "Held-out data, as --tokens");
-  app.add_option("--eval-text", train.evalText, "Held-out text, as --text");
+  tool::addList(app, "--eval-tokens", train.evalTokens,
+                "Held-out data, as --tokens");
+  tool::addList(app, "--eval-text", train.evalText, "Held-out text, as --text");
   app.add_option("--eval-every", train.evalEvery,
                  "Steps from evaluation to evaluation, 0: at the end")
       ->check(natural);
@@ -450,7 +452,7 @@ std::vector<std::string> plait::argumentsOfProcess(const CLI::App &app) {
       continue;
     bool isFlag = option->get_expected_max() == 0;
     words.push_back("--" + name +
-                    (isFlag ? "" : "=" + option->results().back()));
+                    (isFlag ? "" : "=" + tool::getValue(*option)));
   }
   return words;
 }
@@ -460,10 +462,10 @@ std::vector<std::string> plait::argumentsOfProcess(const CLI::App &app) {
 std::string plait::findExcludedByCheck(const CLI::App &app) {
   // What a comparison has in common with a run.
   static const std::set<std::string> common = {
-      "help",         "config",  "plan",        "weights",    "tokens",
-      "token-type",   "text",    "shuffle",     "check",      "tf32",
-      "seed",         "threads", "devices",     "cuda-graph", "timeout",
-      "document-end", "overlap", "time-matmuls"};
+      "help",         "config",  "plan",         "weights",      "tokens",
+      "token-type",   "text",    "shuffle",      "check",        "tf32",
+      "seed",         "threads", "devices",      "cuda-graph",   "timeout",
+      "document-end", "overlap", "time-matmuls", "text-as-bytes"};
   for (const CLI::Option *option : app.get_options())
     if (isGiven(*option) && !common.count(option->get_single_name()))
       return "--" + option->get_single_name();
@@ -515,7 +517,7 @@ std::string plait::describeSettings(const CLI::App &app,
       continue;
     }
     std::string value =
-        option->count() ? option->results().back() : option->get_default_str();
+        option->count() ? tool::getValue(*option) : option->get_default_str();
     bool isText = option->get_type_name().rfind("TEXT", 0) == 0;
     if (value.empty())
       continue;

@@ -171,6 +171,8 @@ Status checkOptions(const CLI::App &app, const Options &options) {
       options.replicaEvery.empty())
     return Status::failure(
         "--replica needs --replica-every, or --checkpoint-every");
+  if (train.textAsBytes && train.text.empty() && train.evalText.empty())
+    return Status::failure("--text-as-bytes needs --text or --eval-text");
   // A comparison draws tokens at random where there are none.
   if (!options.check && train.tokens.empty() && train.text.empty())
     return Status::failure("give --tokens or --text (or --check)");
@@ -339,6 +341,9 @@ int main(int argc, char **argv) {
     options.train.executor.threads = (*processes)->place().processors;
   options.train.executor.processes = processes->get();
   options.train.settings = describeSettings(app, options);
+  for (const CLI::Option *option : app.get_options())
+    if (isGiven(*option))
+      options.train.given.insert(option->get_single_name());
   // 4. Failures of options, too, are told by one process.
   Status status = checkOptions(app, options);
   if (status.ok())

@@ -49,7 +49,7 @@ struct RunRecord {
   double tokens = 0;    // that losses were means over
   uint64_t seed = 0;
   std::string data;     // Batches::describe()
-  std::string settings; // of the run, a JSON object, for people; empty: none
+  std::string settings; // of the run, a JSON object; empty: none
 
   bool operator==(const RunRecord &) const = default;
 };

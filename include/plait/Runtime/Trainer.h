@@ -21,6 +21,7 @@
 #include <cstdio>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,7 @@ struct TrainOptions {
   std::string tokens;
   std::string tokenType;
   std::string text;
+  bool textAsBytes = false;            // whatever the vocabulary is
   std::optional<uint64_t> documentEnd; // the token that ends a document
   std::string log;                     // empty: none, "-": standard output
   std::string sampleLog;               // empty: none; see Training/SampleLog.h
@@ -72,12 +74,16 @@ struct TrainOptions {
   // Data that is held out; at most one of the two is set.
   std::string evalTokens;
   std::string evalText;
-  uint64_t evalEvery = 0;      // steps; 0: after the last one only
-  uint64_t evalSteps = 0;      // batches of an evaluation; 0: all there are
-  std::string tensorboard;     // a directory; empty: none
-  std::string dashboard;       // an HTML file; empty: none
-  std::string metricsPort;     // "PORT" or "HOST:PORT"; empty: none
-  std::string settings;        // all that was asked for, as one JSON object
+  uint64_t evalEvery = 0;  // steps; 0: after the last one only
+  uint64_t evalSteps = 0;  // batches of an evaluation; 0: all there are
+  std::string tensorboard; // a directory; empty: none
+  std::string dashboard;   // an HTML file; empty: none
+  std::string metricsPort; // "PORT" or "HOST:PORT"; empty: none
+  std::string settings;    // all that was asked for, as one JSON object
+  /// Which of the settings somebody has given, by the options' long names. Of
+  /// the others a run that is resumed keeps those that it learns with: see
+  /// keepSettings().
+  std::set<std::string> given;
   std::FILE *summary = stdout; // where the line for people goes
   /// Asked between steps: true ends the run as if all steps were done. Of
   /// several processes one is enough. Empty: never.

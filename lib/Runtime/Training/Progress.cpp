@@ -13,6 +13,7 @@
 
 #include "Progress.h"
 
+#include "Settings.h"
 #include "Setup.h"
 
 #include <cstdio>
@@ -36,9 +37,8 @@ static bool isSame(const std::string &a, const std::string &b) {
 ///    train from the beginning.
 /// 2. Set the weights, or go on from what was found.
 /// 3. Take the directory for this run's own checkpoints.
-Result<Progress> Progress::begin(Executor &executor,
-                                 const TrainOptions &options, Batches &batches,
-                                 RunState &state) {
+Result<Progress> Progress::begin(Executor &executor, TrainOptions &options,
+                                 Batches &batches, RunState &state) {
   Progress progress(executor, options, batches, state);
   std::optional<Resumed> resumed;
   // 1.
@@ -52,6 +52,11 @@ Result<Progress> Progress::begin(Executor &executor,
     resumed = std::move(*found);
   }
   // 2.
+  if (!resumed && options.weights.empty() && executor.leads())
+    std::fprintf(stderr,
+                 "plait-run: note: weights are random, of seed %llu: no "
+                 "--weights are given\n",
+                 static_cast<unsigned long long>(options.seed));
   if (!resumed)
     PLAIT_RETURN_IF_ERROR(
         agree(executor, setInitialWeights(executor, options)));
@@ -72,7 +77,7 @@ Result<Progress> Progress::begin(Executor &executor,
 /// Settings may differ from the checkpoint's, but for those that would make the
 /// run another one than it seems to be: the seed, on which order and dropout
 /// depend, is an error; other data is a warning, as changing it may be what is
-/// wanted.
+/// wanted. A forgotten learning rate is not: it stays as it was.
 Status Progress::goOn(const Resumed &resumed) {
   const RunRecord &run = resumed.run;
   if (!options.epochs && run.step > options.steps)
@@ -82,11 +87,17 @@ Status Progress::goOn(const Resumed &resumed) {
   if (run.seed != options.seed)
     return fail("checkpoint '", resumed.path, "' has seed ", run.seed,
                 ", --seed is ", options.seed);
+  Result<std::string> kept = keepSettings(options, run.settings);
+  if (!kept.ok())
+    return fail("checkpoint '", resumed.path, "': ", kept.status().message());
   bool isSameData = run.data == batches.describe();
   if (executor.leads()) {
     std::fprintf(stderr, "resumed step %llu from %s'%s'\n",
                  static_cast<unsigned long long>(run.step),
                  resumed.isReplica ? "memory, " : "", resumed.path.c_str());
+    if (!kept->empty())
+      std::fprintf(stderr, "plait-run: note: kept from the checkpoint: %s\n",
+                   kept->c_str());
     if (!isSameData)
       std::fprintf(stderr,
                    "plait-run: warning: the data is %s, of the checkpoint %s; "

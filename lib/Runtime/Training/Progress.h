@@ -18,7 +18,9 @@ class Progress {
 public:
   /// Sets the weights, and with `options.resume` what the optimizer keeps,
   /// `state` and where `batches` go on, too. Everything outlives the object.
-  static Result<Progress> begin(Executor &executor, const TrainOptions &options,
+  /// What the checkpoint's run has learned with is kept in `options`, unless
+  /// others are given.
+  static Result<Progress> begin(Executor &executor, TrainOptions &options,
                                 Batches &batches, RunState &state);
 
   /// As Checkpointer's.
@@ -40,7 +42,7 @@ public:
   }
 
 private:
-  Progress(Executor &executor, const TrainOptions &options, Batches &batches,
+  Progress(Executor &executor, TrainOptions &options, Batches &batches,
            RunState &state)
       : executor(executor), options(options), batches(batches), state(state) {}
 
@@ -49,7 +51,7 @@ private:
   RunRecord record() const;
 
   Executor &executor;
-  const TrainOptions &options;
+  TrainOptions &options;
   Batches &batches;
   RunState &state;
   std::unique_ptr<Checkpointer> checkpoints; // null: none

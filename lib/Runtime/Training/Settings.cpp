@@ -44,7 +44,8 @@ const Line lines[] = {
       "decay-steps"}},
     {"optimizer", {"beta1", "beta2", "eps", "weight-decay", "grad-clip"}},
     {"data",
-     {"weights", "tokens", "token-type", "text", "shuffle", "document-end"}},
+     {"weights", "tokens", "token-type", "text", "text-as-bytes", "shuffle",
+      "document-end"}},
     {"evaluation", {"eval-tokens", "eval-text", "eval-every", "eval-steps"}},
     {"checkpoints",
      {"checkpoint", "checkpoint-every", "keep", "replica", "replica-every",
@@ -133,6 +134,68 @@ Status runtime::compareSettings(Rendezvous &processes,
           processes.agreeOn(std::string(line.title) + ":", mine));
   }
   return Status::success();
+}
+
+/// Sets `value` to what the JSON has; a text where it has one, else a number.
+static void assign(const Json &json, std::string &value) {
+  value = json.get<std::string>();
+}
+template <typename T> static void assign(const Json &json, T &value) {
+  value = json.get<double>();
+}
+static void assign(const Json &json, uint64_t &value) {
+  value = json.get<uint64_t>();
+}
+static void assign(const Json &json, std::optional<uint64_t> &value) {
+  value = json.get<uint64_t>();
+}
+
+/// Calls `visit(name, member)` for each number that a run learns with. The
+/// schedule comes before what belongs to it.
+template <typename Visit>
+static void visitLearning(TrainOptions &options, Visit &&visit) {
+  visit("lr", options.learningRate);
+  visit("lr-schedule", options.schedule);
+  visit("warmup-steps", options.warmupSteps);
+  visit("min-lr", options.leastLearningRate);
+  visit("decay-steps", options.decaySteps);
+  visit("beta1", options.beta1);
+  visit("beta2", options.beta2);
+  visit("eps", options.epsilon);
+  visit("weight-decay", options.weightDecay);
+  visit("grad-clip", options.gradClip);
+}
+
+Result<std::string> runtime::keepSettings(TrainOptions &options,
+                                          const std::string &found) {
+  static const std::set<std::string> ofSchedule = {"warmup-steps", "min-lr",
+                                                   "decay-steps"};
+  Json theirs = found.empty() ? Json::object() : Json::parse(found);
+  Json mine =
+      options.settings.empty() ? Json::object() : Json::parse(options.settings);
+  std::string kept;
+  Status status = Status::success();
+  visitLearning(options, [&](const std::string &name, auto &value) {
+    bool isGiven =
+        options.given.count(name) ||
+        (ofSchedule.count(name) && options.given.count("lr-schedule"));
+    if (isGiven || !theirs.contains(name) ||
+        theirs[name] == mine.value(name, Json()))
+      return;
+    try {
+      assign(theirs[name], value);
+    } catch (const Json::type_error &) {
+      status =
+          fail("the checkpoint's setting ", name, " is ", theirs[name].dump());
+    }
+    mine[name] = theirs[name];
+    kept += (kept.empty() ? "" : ", ") + describe(name, theirs[name]);
+  });
+  if (!status.ok())
+    return status;
+  if (!kept.empty())
+    options.settings = mine.dump();
+  return kept;
 }
 
 /// Options come in the order of the object, lines in that of the table.

@@ -19,9 +19,18 @@ std::string describeRun(const RunInfo &run);
 
 /// That every process was given the same training: all options but paths, and
 /// but those that say how a process executes and what it reports. `settings` is
-/// TrainOptions::settings. Collective; the failure names two processes with what
-/// they have.
+/// TrainOptions::settings. Collective; the failure names two processes with
+/// what they have.
 Status compareSettings(Rendezvous &processes, const std::string &settings);
+
+/// Lets a run that is resumed learn as the one did whose settings `found` are:
+/// of the learning rate, its schedule and the optimizer's numbers, what nobody
+/// has given becomes that of `found`, in `options` and in its settings. A
+/// schedule that is given takes nothing but the peak from there. Returns what
+/// has changed, "lr 0.002, lr-schedule cosine". Fails where `found` has another
+/// type than the option.
+Result<std::string> keepSettings(TrainOptions &options,
+                                 const std::string &found);
 
 } // namespace plait::runtime
 

@@ -23,10 +23,25 @@
 using namespace plait;
 using namespace plait::runtime;
 
+/// A model with a tokenizer knows other tokens than bytes: trained on them it
+/// would forget what it has learned.
+static Status checkText(const fb::Plan &plan, const TrainOptions &options) {
+  const char *option = !options.text.empty()       ? "--text"
+                       : !options.evalText.empty() ? "--eval-text"
+                                                   : nullptr;
+  if (!option || options.textAsBytes || plan.vocab_size() <= 256)
+    return Status::success();
+  return fail(option, " makes a token of each byte, but the model has ",
+              plan.vocab_size(),
+              " tokens: have plait-data write tokens of its "
+              "tokenizer, or give --text-as-bytes");
+}
+
 /// Order and dropout's keys are drawn from the seed, each in its own way, so
 /// that the same command gives the same run on any plan.
 Result<Batches> runtime::openBatches(const fb::Plan &plan,
                                      const TrainOptions &options) {
+  PLAIT_RETURN_IF_ERROR(checkText(plan, options));
   Result<Batches> batches =
       !options.tokens.empty()
           ? Batches::fromTokens(options.tokens, options.tokenType, plan)

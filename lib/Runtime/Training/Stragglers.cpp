@@ -216,7 +216,8 @@ std::string Stragglers::name(uint32_t rank) const {
 std::string Stragglers::describe(uint32_t rank) const {
   const Rank &one = all[rank];
   if (!one.isSlow)
-    return name(rank) + " is about as fast again as those with the same work";
+    return name(rank) +
+           " is no longer slower than the ranks with the same work";
   char text[160];
   std::snprintf(text, sizeof(text),
                 " computes at least %.2f times as long as those with the same "

@@ -109,6 +109,8 @@ struct Parts {
   /// number of steps.
   Status countSteps(Executor &executor, TrainOptions &options,
                     const RunState &state);
+  /// After settings of a checkpoint have been kept.
+  Status renewControls(const TrainOptions &options);
   /// Begins the log of samples.
   Status openLog(Executor &executor, const TrainOptions &options);
 };
@@ -126,6 +128,13 @@ Status Parts::countSteps(Executor &executor, TrainOptions &options,
                  static_cast<unsigned long long>(options.steps));
   controls.renewSchedule();
   return Status::success();
+}
+
+Status Parts::renewControls(const TrainOptions &options) {
+  auto renewed = Controls::create(options);
+  if (renewed.ok())
+    controls = std::move(*renewed);
+  return renewed.status();
 }
 
 Status Parts::openLog(Executor &executor, const TrainOptions &options) {
@@ -395,6 +404,7 @@ Status runtime::train(const fb::Plan &plan, const TrainOptions &given) {
       Progress::begin(**executor, options, parts->batches, state);
   PLAIT_RETURN_IF_ERROR(agree(**executor, progress.status()));
   PLAIT_RETURN_IF_ERROR(parts->countSteps(**executor, options, state));
+  PLAIT_RETURN_IF_ERROR(agree(**executor, parts->renewControls(options)));
   PLAIT_RETURN_IF_ERROR(parts->openLog(**executor, options));
   PLAIT_RETURN_IF_ERROR(
       watch.beginRun(**executor, state.step + 1, options.steps));

@@ -1,4 +1,4 @@
-//===- My.h - A dialect with one operation ---*- C++ -*-===//
+//===- My.h - A dialect with one operation, and a pass ---*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -13,5 +13,10 @@
 #include "MyDialect.h.inc"
 #define GET_OP_CLASSES
 #include "MyOps.h.inc"
+
+namespace my {
+/// Adds the passes to those that a tool knows by name.
+void registerPasses();
+} // namespace my
 
 #endif // MY_H

@@ -1,4 +1,5 @@
-//===- my-opt.cpp - plait-opt with the dialect my ---*- C++ -*-===//
+//===- my-opt.cpp - plait-opt with the dialect my and its pass ---*- C++
+//-*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -16,6 +17,7 @@ int main(int argc, char **argv) {
   plait::registerAllDialects(registry);
   registry.insert<my::MyDialect>();
   plait::registerAllPasses();
+  my::registerPasses();
   return mlir::asMainReturnCode(
       mlir::MlirOptMain(argc, argv, "plait's passes, and my\n", registry));
 }

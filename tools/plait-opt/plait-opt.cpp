@@ -34,6 +34,15 @@ static void shortenDiagnostics() {
     static_cast<llvm::cl::opt<bool> *>(option->second)->setInitialValue(false);
 }
 
+/// Options of one letter may stand in a group: -p, short for --pass-pipeline,
+/// would take --plait-shrad for itself, and nobody would hear of --plait-shard.
+static void removePipelineLetter(mlir::DialectRegistry &registry) {
+  mlir::MlirOptMainConfig::registerCLOptions(registry);
+  auto letter = llvm::cl::getRegisteredOptions().find("p");
+  if (letter != llvm::cl::getRegisteredOptions().end())
+    letter->second->removeArgument();
+}
+
 /// Options of LLVM are hidden before MLIR adds its own.
 int main(int argc, char **argv) {
   hideLLVMOptions();
@@ -44,6 +53,7 @@ int main(int argc, char **argv) {
   plait::registerAllDialects(registry);
   plait::registerAllPasses();
   plait::proof::registerPlaitProofPasses();
+  removePipelineLetter(registry);
   return mlir::asMainReturnCode(mlir::MlirOptMain(
       argc, argv, "plait: compiles the training of a transformer\n", registry));
 }

@@ -145,7 +145,7 @@ class Bench:
 
     def predict(self, plan, cluster):
         text = self.tool("plaitc", self.model, *options(plan), "--cluster",
-                         f"{cluster}:{RANKS}", "--predict")
+                         f"{cluster}:{RANKS}", "--json", "-")
         return json.loads(text)["iteration_seconds"]
 
     def simulate(self, index, cluster):

@@ -14,16 +14,20 @@
 
 #include "Certificate.h"
 #include "Compilation.h"
+#include "Layout.h"
 #include "Memory.h"
 #include "Reference.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
+#include "plait/Import/HuggingFace.h"
 #include "plait/Plan/Container.h"
 #include "plait/Plan/Files.h"
 #include "plait/Transforms/Pipelines.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <optional>
@@ -102,6 +106,21 @@ static void addReference(const CompileOptions &options, ModelContext &context,
                  reference.status().message());
 }
 
+/// Whether there is a file of weights beside the model's config.json.
+static bool hasWeights(const CompileOptions &options) {
+  if (isText(options))
+    return false;
+  StringRef folder = llvm::sys::path::parent_path(getConfigPath(options.model));
+  std::error_code error;
+  for (llvm::sys::fs::directory_iterator
+           file(folder.empty() ? "." : folder, error),
+       end;
+       !error && file != end; file.increment(error))
+    if (StringRef(file->path()).ends_with(".safetensors"))
+      return true;
+  return false;
+}
+
 static bool compilePlan(const CompileOptions &options, ModelContext &context,
                         Compilation &compilation) {
   FailureOr<std::unique_ptr<plan::fb::PlanT>> plan = failure();
@@ -127,6 +146,9 @@ static bool compilePlan(const CompileOptions &options, ModelContext &context,
                     (*plan)->reference.empty() ? "without" : "with");
   PendingPlan written{std::move(*file), describeWritten(options, what),
                       getText(options)};
+  if (hasWeights(options))
+    printNote("the weights beside the model are not in the plan: plait-run "
+              "reads them with --weights, and begins with random ones without");
   if (!options.pending)
     return written.appear();
   options.pending->push_back(std::move(written));
@@ -170,6 +192,11 @@ bool plait::compile(const CompileOptions &options) {
   Compilation compilation(options, context);
   if (failed(lowered ? compilation.adopt(*lowered) : compilation.import()))
     return false;
+  // The planner tells for itself.
+  if (options.cluster.empty())
+    for (const std::string &line :
+         findIdlePins(options.pins, compilation.getLayout()))
+      printNote(line);
   return last == Phase::Plan ? compilePlan(options, context, compilation)
                              : compileIR(options, compilation, last);
 }

@@ -71,6 +71,11 @@ Result<Layout> plait::parseMesh(llvm::StringRef text) {
   // first mistake.
   for (llvm::StringRef entry : entries) {
     auto [name, size] = entry.split('=');
+    if (!entry.contains('='))
+      return fail("mesh \"", text.str(), "\" has no size of an axis in \"",
+                  entry.str(),
+                  "\", expected one such as pp=2,dp=2,tp=2; to "
+                  "have the planner divide devices, give --cluster cpu:8");
     const AxisSize *known = llvm::find_if(
         kAxes, [&](const AxisSize &axis) { return axis.name == name; });
     if (known == std::end(kAxes))
@@ -90,6 +95,27 @@ Result<Layout> plait::parseMesh(llvm::StringRef text) {
                   " ranks");
   }
   return layout;
+}
+
+std::vector<std::string> plait::findIdlePins(const ConfigurationPins &pins,
+                                             const Layout &layout) {
+  std::vector<std::string> lines;
+  auto check = [&]<typename T>(const char *name, const std::optional<T> &pin,
+                               T nothing, int64_t ranks, const char *why) {
+    if (!pin || *pin == nothing || ranks > 1)
+      return;
+    // A flag has no value.
+    std::string value = std::is_same_v<T, bool> ? "" : " " + print(*pin);
+    lines.push_back("--" + std::string(name) + value +
+                    " has no effect: " + why);
+  };
+  check("zero", pins.zero, 0, layout.data, "dp is 1");
+  check("sequence-parallel", pins.sequenceParallel, false, layout.tensor,
+        "tp is 1");
+  check("context-parallel", pins.contextParallel, ContextParallel::Gather,
+        layout.context, "cp is 1");
+  check("tp-comm-overlap", pins.tensorOverlap, 1, layout.tensor, "tp is 1");
+  return lines;
 }
 
 /// Through the text, so that a module's mesh has the same rules as an option.

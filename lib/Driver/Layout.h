@@ -35,6 +35,11 @@ struct Layout {
 /// on a size that is not positive.
 Result<Layout> parseMesh(llvm::StringRef text);
 
+/// What of `pins` has nothing to divide in such a mesh, one line each: "--zero
+/// 1 has no effect: dp is 1".
+std::vector<std::string> findIdlePins(const ConfigurationPins &pins,
+                                      const Layout &layout);
+
 /// The sizes of `mesh`; fails like parseMesh.
 Result<Layout> getLayout(dist::MeshOp mesh);
 

@@ -66,9 +66,14 @@ Status plait::checkFusedAttention(nn::AttentionUse use) {
 }
 
 /// A note, for the plan is right and only slower.
-void plait::noteUnfusedAttention(const Status &reason) {
-  startMessage("note") << "attention is unfused, because " << reason.message()
-                       << "\n";
+void plait::noteUnfusedAttention(const Status &reason,
+                                 const std::string &cost) {
+  printNote("attention is unfused, because " + reason.message() +
+            (cost.empty() ? "" : ": " + cost));
+}
+
+void plait::printNote(const llvm::Twine &message) {
+  startMessage("note") << message << "\n";
 }
 
 void plait::printWarning(const llvm::Twine &message) {
@@ -124,8 +129,8 @@ static std::string describePlace(Location location) {
   return position + part;
 }
 
-/// One line for each error. Remarks say what was decided and are for pass
-/// developers.
+/// One line for each error, and for each other place that it is about. Remarks
+/// say what was decided and are for pass developers.
 void ModelContext::print(Diagnostic &diagnostic) {
   DiagnosticSeverity severity = diagnostic.getSeverity();
   std::string text = describePlace(diagnostic.getLocation()) + diagnostic.str();
@@ -137,6 +142,8 @@ void ModelContext::print(Diagnostic &diagnostic) {
                : severity == DiagnosticSeverity::Error ? "error"
                                                        : "note")
       << text << "\n";
+  for (Diagnostic &note : diagnostic.getNotes())
+    print(note);
 }
 
 /// A program that embeds the compiler may add its own (examples: a custom op).
@@ -153,6 +160,8 @@ ModelContext::ModelContext(const CompileOptions &options)
     : context(makeRegistry(options)),
       handler(&context, [this](Diagnostic &diagnostic) { print(diagnostic); }) {
   context.loadAllAvailableDialects();
+  // Else each error has a note with its whole operation.
+  context.printOpOnDiagnostic(false);
   // Passes are short: threads cost more than they save.
   context.disableMultithreading();
 }

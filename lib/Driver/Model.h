@@ -42,8 +42,9 @@ bool isText(const CompileOptions &options);
 /// What GPUs do not compute of such attention in one step; fails with that.
 Status checkFusedAttention(nn::AttentionUse use);
 
-/// Tells why GPUs take the slower attention, for which nobody has asked.
-void noteUnfusedAttention(const Status &reason);
+/// Tells why GPUs take the slower attention, for which nobody has asked, and
+/// what that costs, where it is known.
+void noteUnfusedAttention(const Status &reason, const std::string &cost = "");
 
 /// Takes dropout out of a model, gives it a document mask, and takes weight
 /// decay off parameters, as the options say. Failures, such as IR that is no
@@ -68,6 +69,8 @@ llvm::raw_ostream &getText(const CompileOptions &options);
 
 /// "plaitc: error: …" on standard error.
 void printError(const llvm::Twine &message);
+/// "plaitc: note: …".
+void printNote(const llvm::Twine &message);
 /// "plaitc: warning: …".
 void printWarning(const llvm::Twine &message);
 /// Replaces the line of a terminal on standard error that says what is being

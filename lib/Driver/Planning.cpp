@@ -136,14 +136,16 @@ static Result<planner::Training> makeTraining(const CompileOptions &options,
 // What is chosen
 //===----------------------------------------------------------------------===//
 
+static Layout getLayout(const Configuration &choice) {
+  return {choice.pipeline, choice.data, choice.context, choice.tensor};
+}
+
 /// Pins what was chosen. So the compiler obeys what was chosen instead of
 /// choosing again: every field of the strategy, by the list of fields, the mesh
 /// and the precision.
 static void pin(const Configuration &choice, Precision precision,
                 CompileOptions &options) {
-  options.mesh =
-      Layout{choice.pipeline, choice.data, choice.context, choice.tensor}
-          .mesh();
+  options.mesh = getLayout(choice).mesh();
   visitStrategy(
       [](const Field &, auto &pin, const auto &value) { pin = value; },
       options.pins, choice);
@@ -163,6 +165,9 @@ public:
   bool start();
   /// After start().
   Result<planner::SearchResult> search();
+  /// After search(): says why attention is not fused, where that was not asked
+  /// for, and what it costs.
+  void tellOfAttention(const Result<planner::SearchResult> &result);
   /// All of it. Failures have been printed.
   std::optional<Configuration> run();
   /// Of the choice of run(), the memory of which was placed; null: it was not.
@@ -180,6 +185,7 @@ private:
   Status prepare();
   FailureOr<OwningOpRef<ModuleOp>> importModel(int64_t batch);
   Status setAttention();
+  std::string describeFused(const planner::SearchResult &result);
   bool canPlace(const Configuration &choice) const;
   Status checkSize(const Configuration &choice) const;
   Status findOrder(const Configuration &choice);
@@ -194,6 +200,7 @@ private:
   planner::Training training;
   SearchSpace space = SearchSpace::all();
   std::unique_ptr<ModelProfile> profile;
+  Status fused = Status::success(); // attention; or why it is not
   // Of the last choice: as it is compiled, if it is for use, and the order that
   // it was predicted with.
   std::shared_ptr<LoweredModel> lowered;
@@ -287,8 +294,8 @@ Status Planning::tell(const planner::SearchResult &result) {
   std::string text;
   if (planning.explain)
     text += planner::explainText(input, getTextOptions());
-  else if (input.goal)
-    text += planner::projectionText(input, getTextOptions());
+  else if (input.goal || planning.predict)
+    text += planner::summaryText(input, getTextOptions());
   if (!planning.whyNot.empty()) {
     Result<std::string> answer = answerWhyNot(result);
     if (!answer.ok())
@@ -305,9 +312,15 @@ Status Planning::tell(const planner::SearchResult &result) {
   // 3. Text.
   getText(options) << text;
   // A cluster of which the mesh uses less than there is may be a mistake of the
-  // user.
+  // user, and so may an option without effect.
   if (result.idleDevices > 0)
     printWarning(planner::describeIdle(result));
+  ConfigurationPins given = options.pins;
+  static_cast<StrategyPins &>(given) = planning.pins;
+  if (planning.framework == "plait") // others divide among other ranks
+    for (const std::string &line :
+         findIdlePins(given, getLayout(result.configuration)))
+      printNote(line);
   return Status::success();
 }
 
@@ -383,6 +396,7 @@ Status Planning::place(const Configuration &choice,
   if (more)
     estimate.memory = continueMemory(placed->memory, more->memory,
                                      double(all - some - few) / few);
+  estimate.isPlaced = true;
   // Beside the arena, as the estimate counts it.
   for (planner::StageMemory &memory : estimate.memory)
     memory.reserved = cluster.device.reservedBytes;
@@ -434,7 +448,7 @@ Status Planning::setAttention() {
   if (!training.flashAttention || cluster.device.isProcessor ||
       planning.framework != "plait")
     return Status::success();
-  Status fused = checkFusedAttention(use);
+  fused = checkFusedAttention(use);
   // Of devices that there is no code for nothing is known.
   auto target = codegen::TargetGPU::get(cluster.device.target);
   if (fused.ok() && target)
@@ -445,8 +459,21 @@ Status Planning::setAttention() {
     return fail("--attention is flash, which ", cluster.device.name,
                 " does not compute for this model: ", fused.message());
   training.flashAttention = false;
-  noteUnfusedAttention(fused);
   return Status::success();
+}
+
+/// Searched anew: with less memory for scores another plan is the best.
+std::string Planning::describeFused(const planner::SearchResult &result) {
+  planner::Training other = training;
+  other.flashAttention = true;
+  Result<planner::SearchResult> found =
+      planner::search(*profile, cluster, other, space, planning.pins);
+  return found.ok() ? planner::describeFaster(result, *found, "fused") : "";
+}
+
+void Planning::tellOfAttention(const Result<planner::SearchResult> &result) {
+  if (!fused.ok())
+    noteUnfusedAttention(fused, result.ok() ? describeFused(*result) : "");
 }
 
 /// The profile imports the model several times, with different batches.
@@ -466,6 +493,7 @@ std::optional<Configuration> Planning::run() {
   if (!start())
     return std::nullopt;
   Result<planner::SearchResult> result = search();
+  tellOfAttention(result);
   if (!result.ok() && planning.notFound) {
     *planning.notFound = result.status().message();
     return std::nullopt;
@@ -509,6 +537,7 @@ bool plait::compare(const CompileOptions &options,
     planner::Compared &row = compared.emplace_back();
     row.cluster = name;
     Result<planner::SearchResult> found = session.search();
+    session.tellOfAttention(found);
     if (!found.ok()) {
       row.failure = found.status().message();
       continue;

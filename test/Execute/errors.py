@@ -534,7 +534,8 @@ def json_cases(compiler: Compiler, tools: Tools, report: Reporter) -> None:
             with tempfile.TemporaryDirectory() as folder:
                 path = pathlib.Path(folder) / "x.json"
                 path.write_text(content)
-                outcome = tools.call("plaitc", GPT2, "--predict", "--cluster", path)
+                words = [GPT2, "--global-batch", 8, "--seq", 64, "--cluster"]
+                outcome = tools.call("plaitc", *words, path)
                 return check_refused(outcome, [fragment], {}, {})
 
         report.case(f"plaitc/json-{name}", body)

@@ -151,7 +151,7 @@ def picked(suite: Suite) -> str:
             json.dumps({"extends": "h100", "name": "small", "device": device})
         )
         name = f"{cluster}:1x2"
-        told = suite.tools.run("plaitc", NANO, "--cluster", name, *words, "--predict")
+        told = suite.tools.run("plaitc", NANO, "--cluster", name, *words, "--json", "-")
         found = json.loads(told.stdout)["configuration"]
         if found["offload"] == "optimizer+activations":
             break

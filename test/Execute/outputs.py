@@ -135,7 +135,7 @@ def output_cases(suite: Suite) -> None:
         require(names(folder) == ["a.plan", "b.plan", "pipe"], names(folder))
 
     def predict_and_explain(folder):
-        outcome = tools.run("plaitc", NANO, *PLAN, "--predict", "--explain")
+        outcome = tools.run("plaitc", NANO, *PLAN, "--json", "-", "--explain")
         require("pp" in json.loads(outcome.stdout)["configuration"], "no pick")
         require("memory" in outcome.stderr, "not explained")
         path = folder / "p.json"

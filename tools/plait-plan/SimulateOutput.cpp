@@ -225,7 +225,11 @@ std::string tool::toText(const fb::Plan &plan, const Simulation &simulation,
   if (simulation.measurement)
     text += writeMeasurement(simulation);
   else
-    text += "step      " + formatSeconds(simulation.seconds()) + "\n";
+    text += "step      " + formatSeconds(simulation.seconds()) +
+            (plan::Mesh::sizeOf(plan, "dp") > 1
+                 ? ", with replicas equally fast: plaitc adds the wait for "
+                   "the slowest\n"
+                 : "\n");
   text += "\n" + drawSchedule(plan, simulation, options);
   text += writeRanks(plan, simulation);
   return text + writeMemory(plan, simulation, options.width);

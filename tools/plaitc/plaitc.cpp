@@ -21,6 +21,7 @@
 #include "plait/Plan/Files.h"
 #include "plait/Plan/Signals.h"
 #include "plait/Planner/Cluster.h"
+#include "plait/Planner/Framework.h"
 
 #include "llvm/Support/raw_ostream.h"
 
@@ -156,6 +157,7 @@ static void addModelOptions(CLI::App &app, CompileOptions &options) {
       "where they end");
   app.add_option("--no-decay", options.noDecay)
       ->expected(1)
+      ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->type_name("PARAMETER")
       ->description("without weight decay, * matches; may repeat");
@@ -240,18 +242,21 @@ static void addProjectionOptions(CLI::App &app, PlanningOptions &options,
       "");
   app.add_option("--compare", compared,
                  "clusters side by side: h100:8x8,a100-80g:8x8")
+      ->allow_extra_args(false)
       ->delimiter(',');
   app.add_option("--train-tokens", options.trainTokens,
                  "tell what a whole training takes, e.g. 300e9")
       ->check(amount);
   app.add_option("--price", options.prices,
                  "of a device-hour; of several clusters one, or one each")
+      ->allow_extra_args(false)
       ->delimiter(',')
       ->check(amount);
 }
 
 /// Not CLI's own excludes and needs, which the help would list.
-static plait::Status checkProjectionOptions(const CLI::App &app) {
+static plait::Status checkProjectionOptions(const CLI::App &app,
+                                            const std::string &framework) {
   // What is told or written for one cluster.
   for (const char *single :
        {"--cluster", "--output", "--compile-to", "--explain", "--why-not",
@@ -269,12 +274,50 @@ static plait::Status checkProjectionOptions(const CLI::App &app) {
                             "--schedule-file", "--claim", "--shard"})
     if (app.count("--also") && app.count(other))
       return plait::fail("--also excludes ", other);
-  for (const char *compiled : {"--output", "--compile-to"})
+  for (const char *compiled : {"--output", "--compile-to", "--dump-phases-to"})
     if (app.count("--predict") && app.count(compiled))
       return plait::fail("--predict excludes ", compiled,
                          ": it compiles nothing");
+  PLAIT_RETURN_IF_ERROR(plait::planner::findFramework(framework).status());
+  if (framework != "plait")
+    for (const char *compiled :
+         {"--output", "--compile-to", "--dump-phases-to"})
+      if (app.count(compiled))
+        return plait::fail("--framework ", framework,
+                           " is only predicted, so "
+                           "it excludes ",
+                           compiled);
   if (app.count("--price") && !app.count("--train-tokens"))
     return plait::fail("--price needs --train-tokens");
+  return plait::Status::success();
+}
+
+/// In lines that the help has room for.
+static std::string listFrameworks() {
+  std::vector<std::string> names;
+  for (const plait::planner::Framework &framework :
+       plait::planner::getFrameworks())
+    names.push_back(framework.name);
+  std::string list = plait::joinChoices(names);
+  for (size_t begin = 0, most = 64; list.size() - begin > most;) {
+    begin = list.rfind(' ', begin + most);
+    list[begin++] = '\n';
+  }
+  return list;
+}
+
+/// Layout, time and cost follow from the size of a step: with a cluster no
+/// answer is for the default of one short sequence. IR has its size.
+static plait::Status checkStepOptions(const CLI::App &app,
+                                      const CompileOptions &options) {
+  for (const char *planned : {"--cluster", "--compare"})
+    for (auto [option, what] : {std::pair("--global-batch", "sequences of a "
+                                                            "step"),
+                                {"--seq", "tokens of a sequence"}})
+      if (app.count(planned) && !app.count(option) &&
+          !options.model.ends_with(".mlir"))
+        return plait::fail(planned, " needs ", option, ", the ", what,
+                           ": layout, time and cost depend on it");
   return plait::Status::success();
 }
 
@@ -285,12 +328,15 @@ static void addPlanningOptions(CLI::App &app, CompileOptions &compile,
   app.option_defaults()->group(planningGroup);
   app.add_option("--cluster", compile.cluster,
                  "h100:64x8, cpu:8, or a file; see docs/Hardware.md");
-  app.add_option("--pin", pinned, "e.g. chunks=2,cp=2");
-  app.add_option("--framework", options.framework, "what would run it")
+  plait::tool::addList(app, "--pin", pinned, "e.g. chunks=2,cp=2");
+  app.add_option("--framework", options.framework,
+                 "whose habits to predict, for a search alone:\n" +
+                     listFrameworks())
       ->capture_default_str();
-  app.add_flag("--predict", options.predict, "write JSON, compile nothing");
+  app.add_flag("--predict", options.predict,
+               "print the choice and compile nothing, as without -o");
   app.add_option("--json", options.json,
-                 "the prediction, JSON; - (as with --predict) is stdout");
+                 "write the prediction as JSON; - is stdout");
   app.add_flag("--explain", options.explain, "print why, and what else");
   app.add_option("--why-not", options.whyNot, "compare with e.g. tp=4,pp=2");
   app.add_option("--report", options.report, "write an HTML page");
@@ -331,23 +377,36 @@ getPins(const CompileOptions &options, const std::string &further) {
   return pins;
 }
 
+/// Whether a mesh alone would be planned for: not for another machine than
+/// this, not of IR, which has a batch already, and not on one rank, which has
+/// no strategy.
+static bool isForThisMachine(const CompileOptions &options) {
+  return options.cluster.empty() && options.target.empty() &&
+         options.backend != "cuda" && options.scheduleFile.empty() &&
+         !options.model.ends_with(".mlir") && !options.mesh.empty() &&
+         options.mesh != "1";
+}
+
+/// The first option by which a user who gives --mesh means the defaults for the
+/// rest of the strategy; empty: none.
+static std::string findDecided(const CompileOptions &options) {
+  std::string first;
+  plait::visitStrategy(
+      [&](const plait::Field &field, const auto &pin) {
+        if (pin && first.empty())
+          first = std::string("--") + field.name;
+      },
+      options.pins);
+  return first;
+}
+
 /// Where the mesh is all that is said of how to train a config.json and of what
 /// on, the planner decides the rest for as many ranks of this machine. Without
-/// an answer the defaults stay, and `notFound` tells why. The planner is asked
-/// only where nothing of the strategy is given, as a user who gives anything of
-/// it means the defaults for the rest. A model in IR has a batch already, and
-/// one rank has no strategy.
+/// an answer the defaults stay, and `notFound` tells why.
 static bool planForThisMachine(CompileOptions &options,
                                PlanningOptions &planning,
                                std::string &notFound) {
-  // Also what is for another machine than this.
-  bool decided = !options.target.empty() || options.backend == "cuda" ||
-                 !options.scheduleFile.empty();
-  plait::visitStrategy([&](const plait::Field &,
-                           const auto &pin) { decided |= pin.has_value(); },
-                       options.pins);
-  bool isText = options.model.ends_with(".mlir");
-  if (decided || isText || options.mesh.empty() || options.mesh == "1")
+  if (!isForThisMachine(options) || !findDecided(options).empty())
     return true;
   // What is wrong with a mesh is told by the compilation.
   auto pins = plait::planner::parsePins(options.mesh);
@@ -373,8 +432,6 @@ static bool planForThisMachine(CompileOptions &options,
 /// No output may take the place of another file of the compilation.
 static plait::Status divideOutputs(CompileOptions &options,
                                    PlanningOptions &planning) {
-  if (planning.predict && planning.json.empty())
-    planning.json = "-";
   bool printsIR = !options.compileTo.empty() && options.output.empty();
   plait::NamedPaths outputs = {
       {printsIR ? "--compile-to" : "--output", printsIR ? "-" : options.output},
@@ -397,8 +454,8 @@ static plait::Status divideOutputs(CompileOptions &options,
 /// 1. Without a cluster: for this machine, if that can be, unless an option was
 ///    given that needs one.
 /// 2. What is pinned.
-/// 3. Whether it compiles: not if all that is asked for is to be told
-///    something, and there is no file for a plan.
+/// 3. Whether it compiles: not where there is no file for a plan. Then the
+///    choice is the answer, and is printed unless something else was asked for.
 static bool plan(const CLI::App &app, CompileOptions &options,
                  PlanningOptions &planning, const std::string &pinned,
                  const std::vector<std::string> &compared,
@@ -427,9 +484,10 @@ static bool plan(const CLI::App &app, CompileOptions &options,
                !planning.whyNot.empty() || !planning.report.empty() ||
                !planning.trace.empty() || planning.trainTokens > 0 ||
                !compared.empty();
-  // --output or --compile-to always compile.
-  planning.compiles = !planning.predict && !(tells && options.output.empty() &&
-                                             options.compileTo.empty());
+  bool writes = !options.output.empty() || !options.compileTo.empty() ||
+                !options.dumpPhasesTo.empty();
+  planning.compiles = writes && !planning.predict;
+  planning.predict |= !writes && !tells;
   if (!compared.empty())
     return plait::compare(options, planning, compared);
   return plait::choose(options, planning);
@@ -449,7 +507,7 @@ static bool finishText(const CLI::App &app) {
 /// 1. Parse, and check what options say together.
 /// 2. The other plans of a family, then the first: all appear when the last one
 ///    is compiled, or none.
-/// 3. A default strategy is warned of at the end, where it is seen.
+/// 3. A default strategy is told of at the end, where it is seen.
 int main(int argc, char **argv) {
   // 1. Parse and check.
   CompileOptions options;
@@ -469,11 +527,14 @@ int main(int argc, char **argv) {
     return *code;
   plait::removeTemporaryFilesOnSignals();
   for (const plait::Status &status :
-       {checkProjectionOptions(app), divideOutputs(options, planning)})
+       {checkProjectionOptions(app, planning.framework),
+        checkStepOptions(app, options), divideOutputs(options, planning)})
     if (!status.ok()) {
       plait::tool::printError(app, status.message());
       return 1;
     }
+  // Told at the end; choosing changes what it is about.
+  std::string decided = isForThisMachine(options) ? findDecided(options) : "";
   // 2. All plans or none.
   auto family = plait::Family::create(options, planning, also);
   if (!family.ok()) {
@@ -501,5 +562,12 @@ int main(int argc, char **argv) {
     llvm::errs() << "plaitc: warning: this is the default strategy, since the "
                     "planner has none for this machine: "
                  << notFound << "\n";
+  if (!decided.empty() && planning.compiles)
+    plait::tool::printNote(app,
+                           decided +
+                               " is given, so that the rest has its "
+                               "defaults; with --cluster host:" +
+                               std::to_string(plait::countRanks(options.mesh)) +
+                               " the planner chooses it");
   return finishText(app) ? 0 : 1;
 }

@@ -22,7 +22,7 @@ struct PlanningOptions {
   planner::Pins pins;
   std::string framework = "plait"; // as planner::findFramework knows it
   bool compiles = true;            // what is chosen has to be executable
-  bool predict = false;            // the choice is all that is wanted
+  bool predict = false;            // the choice in short, as text
   bool explain = false;            // text
   std::string json;                // file of the prediction; empty: none
   std::string whyNot;              // pins to compare the choice with

@@ -106,6 +106,8 @@ struct Estimate {
   std::vector<StageMemory> memory; // by rank of the pipeline
   std::vector<int> layers;         // by virtual stage: what was cut
   Recomputation recompute;         // never Auto
+  /// Whether memory is what the compiler has placed, and so exact.
+  bool isPlaced = false;
 
   double peakMemory() const {
     double peak = 0;

@@ -15,6 +15,7 @@
 
 #include "Report/Projected.h"
 #include "Report/Svg.h"
+#include "Report/Words.h"
 #include "plait/Plan/Files.h"
 #include "plait/Support/PageStyle.h"
 
@@ -108,9 +109,12 @@ void Page::writeHead() {
                     input.cluster.name) +
          "</p>\n<p class=\"big\">" +
          escapeHtml(printSeconds(estimate.iterationSeconds)) + " a step, " +
-         printNumber(estimate.tokensPerSecond, 0) + " tokens/s, MFU " +
-         printNumber(100 * estimate.mfu, 1) + " %, bubble " +
-         printNumber(100 * estimate.bubbleFraction, 1) + " %</p>\n";
+         printNumber(estimate.tokensPerSecond, 0) + " tokens/s, " +
+         describeEach(input) + ", MFU " + printNumber(100 * estimate.mfu, 1) +
+         " %, bubble " + printNumber(100 * estimate.bubbleFraction, 1) +
+         " %</p>\n";
+  if (std::string text = describeUnmeasured(input); !text.empty())
+    note("Unmeasured: " + text + ".");
 }
 
 static std::string joinLayers(const std::vector<int> &layers) {
@@ -274,12 +278,11 @@ void Page::writeAlternatives(const char *title,
     return;
   heading(title);
   std::vector<Row> rows;
-  for (const Alternative &other : alternatives)
-    rows.push_back({escapeHtml(other.change.empty() ? print(other.configuration)
-                                                    : other.change),
-                    escapeHtml(other.why),
-                    printSeconds(other.estimate.iterationSeconds),
-                    printBytes(other.estimate.peakMemory())});
+  for (const SharedRow &row : shareRows(alternatives))
+    rows.push_back({escapeHtml(nameAlternative(*row.best)),
+                    escapeHtml(describeRow(row)),
+                    printSeconds(row.best->estimate.iterationSeconds),
+                    printBytes(row.best->estimate.peakMemory())});
   table({"configuration", "what it loses", "step", "peak memory"}, rows, 2);
 }
 
@@ -295,12 +298,7 @@ void Page::writeBound() {
       std::to_string(result.counts.estimated) +
       " were estimated, the others are ruled out by bounds. No schedule, stage "
       "cut or larger memory makes a step shorter than " +
-      printSeconds(result.idealSeconds) + ". " +
-      std::to_string(result.countWithinBand()) + " of the " +
-      std::to_string(result.runnersUp.size()) + " runners-up are within " +
-      printNumber(100 * robustBand, 0) +
-      " %, by which predicted ratios were off for half of the pairs of "
-      "published runs.");
+      printSeconds(result.idealSeconds) + ". " + describeClose(result) + ".");
   // What was not tried or not preferred, and why.
   for (const std::string &line : result.notes)
     note(line);

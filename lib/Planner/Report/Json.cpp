@@ -12,7 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "plait/Planner/Report.h"
+#include "Report/Words.h"
 
 #include <nlohmann/json.hpp>
 
@@ -180,6 +180,10 @@ static json getContent(const ReportInput &input) {
     content["model"] = input.model;
   content["iteration_seconds"] = estimate.iterationSeconds;
   content["tokens_per_second"] = estimate.tokensPerSecond;
+  double devices = double(input.result.configuration.ranks());
+  content["tokens_per_second_per_device"] = estimate.tokensPerSecond / devices;
+  content["flops_per_second_per_device"] =
+      estimate.modelFlops / estimate.iterationSeconds / devices;
   content["mfu"] = estimate.mfu;
   content["model_flops"] = estimate.modelFlops;
   content["bubble_fraction"] = estimate.bubbleFraction;
@@ -202,6 +206,8 @@ static json getContent(const ReportInput &input) {
   content["search"] = getSearch(input);
   content["alternatives"] = getAlternatives(input.result.runnersUp);
   content["variants"] = getAlternatives(input.result.variants);
+  if (std::string text = describeUnmeasured(input); !text.empty())
+    content["unmeasured"] = text;
   if (input.measured)
     content["measured"] = getMeasured(*input.measured);
   return content;

@@ -141,15 +141,17 @@ planner::describeProjection(const Projection &projection,
                                    printNumber(*input.goal->price, 2) +
                                    " a device-hour");
   rows.emplace_back(
-      "rule", printDuration(projection.ruleSeconds) + " by " +
+      "rule", printDuration(projection.ruleSeconds) + " by the rule of thumb " +
                   printNumber(projection.ruleFlops, 0) +
-                  " T P / (n X) for T tokens, P parameters, n devices of X = " +
+                  " T P / (n X), which leaves attention out: a check of time, "
+                  "for T tokens, P parameters, n devices of X = " +
                   printNumber(projection.ruleRate / 1e12, 1) +
-                  " TFLOP/s, as predicted");
+                  " TFLOP/s as predicted");
   rows.emplace_back("optimal",
                     "about " + printTokens(projection.optimalTokens) +
                         " tokens for " +
                         printTokens(input.result.work->totalParameters) +
-                        " parameters: 20 each");
+                        " parameters, if trained from scratch: 20 each "
+                        "(Chinchilla)");
   return rows;
 }

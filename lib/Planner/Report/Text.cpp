@@ -5,15 +5,16 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A prediction as a screen of text, for --explain, --why-not and the lines that
-// commands write to standard error. What goes into which section is decided
-// here, how lines are laid out in Screen.cpp, what figures look like in
-// Parts.cpp.
+// A prediction as a screen of text, for --explain and --why-not. What goes into
+// which section is decided here, how lines are laid out in Screen.cpp, what
+// figures look like in Parts.cpp; sentences that pages have, too, are in
+// Words.cpp.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Report/Projected.h"
 #include "Report/Screen.h"
+#include "Report/Words.h"
 
 #include <cmath>
 
@@ -77,7 +78,7 @@ static void writePick(Screen &screen, const ReportInput &input) {
                std::to_string(input.training.globalBatch) + " sequences of " +
                    std::to_string(input.training.sequence) + " tokens, " +
                    std::to_string(microbatches) + " microbatches");
-  screen.entry("numbers",
+  screen.entry("precision",
                print(input.training.precision) + ", " +
                    (input.training.flashAttention ? "flash" : "unfused") +
                    " attention");
@@ -86,6 +87,13 @@ static void writePick(Screen &screen, const ReportInput &input) {
                    printCount(estimate.tokensPerSecond) + " tokens/s, MFU " +
                    printNumber(100 * estimate.mfu, 1) + " %, bubble " +
                    printNumber(100 * estimate.bubbleFraction, 1) + " %");
+  screen.entry("each", describeEach(input));
+  screen.entry("memory", (estimate.isPlaced ? "" : "about ") +
+                             printBytes(estimate.peakMemory()) + " of " +
+                             printBytes(input.cluster.device.usableBytes()) +
+                             " on the fullest device");
+  if (std::string text = describeUnmeasured(input); !text.empty())
+    screen.entry("unmeasured", text);
   if (input.measured)
     screen.entry("measured", describeMeasured(*input.measured, estimate));
   screen.entry("layers", printLayers(result.configuration.layers));
@@ -165,15 +173,11 @@ static void writeAlternatives(Screen &screen, const std::string &title,
   if (alternatives.empty())
     return;
   screen.heading(title);
-  for (const Alternative &alternative : alternatives) {
-    // A runner-up has no single change and is named by its configuration.
-    const std::string &change = alternative.change;
-    screen.entry("  " +
-                     (alternative.fits
-                          ? printSeconds(alternative.estimate.iterationSeconds)
-                          : std::string("-")),
-                 (change.empty() ? print(alternative.configuration) : change) +
-                     ": " + alternative.why);
+  for (const SharedRow &row : shareRows(alternatives)) {
+    const Alternative &best = *row.best;
+    screen.entry(
+        "  " + (best.fits ? printSeconds(best.estimate.iterationSeconds) : "-"),
+        nameAlternative(best) + ": " + describeRow(row));
   }
 }
 
@@ -189,14 +193,7 @@ static void writeBound(Screen &screen, const SearchResult &result) {
                    printCount(double(counts.estimated)) + " estimated, " +
                    printCount(double(counts.pruned)) + " ruled out by bounds");
   if (!result.runnersUp.empty())
-    screen.entry("  robust",
-                 std::to_string(result.countWithinBand()) + " of " +
-                     std::to_string(result.runnersUp.size()) +
-                     " runners-up are within " +
-                     printNumber(100 * robustBand, 0) +
-                     " %, by which predicted ratios were off for half of the "
-                     "pairs of published runs; for 8 of 10 it was " +
-                     printNumber(100 * robustMost, 0) + " %");
+    screen.entry("  close", describeClose(result));
   // Of the step as it is predicted: what no other choice on these meshes could
   // save more than.
   double gain = 1 - result.idealSeconds / result.estimate.iterationSeconds;
@@ -225,11 +222,12 @@ std::string planner::explainText(const ReportInput &input,
   return std::move(screen.out);
 }
 
-std::string planner::projectionText(const ReportInput &input,
-                                    const TextOptions &options) {
+std::string planner::summaryText(const ReportInput &input,
+                                 const TextOptions &options) {
   Screen screen(options);
   writePick(screen, input);
-  writeProjection(screen, input);
+  if (input.goal)
+    writeProjection(screen, input);
   return std::move(screen.out);
 }
 
@@ -244,49 +242,29 @@ std::string planner::explainText(const WhyNot &answer, const SearchResult &pick,
                                  const TextOptions &options) {
   Screen screen(options);
   screen.entry("pick", print(pick.configuration));
-  screen.entry("other", print(answer.other.configuration));
+  screen.entry("other", nameAlternative(answer.other));
   screen.entry("", answer.other.why);
   screen.line("");
-  screen.line("  " + padRight("", 18) + padLeft("pick", 12) +
-              padLeft("other", 12) + padLeft("difference", 14));
+  screen.line("  " + padRight("", 18) + padLeft("pick", 16) +
+              padLeft("other", 16) + padLeft("difference", 16));
   for (const Difference &difference : answer.differences) {
     if (difference.pick == 0 && difference.other == 0)
       continue;
     auto text = [&](double value) {
       return difference.isBytes ? printBytes(value) : printSeconds(value);
     };
+    // The compiler's own bytes are exact, estimated ones are not.
+    auto about = [&](double value, bool isPlaced) {
+      return padLeft(
+          (difference.isBytes && !isPlaced ? "about " : "") + text(value), 16);
+    };
     // The sign is printed apart, as printSeconds and printBytes are for
     // amounts.
     double change = difference.other - difference.pick;
     screen.line("  " + padRight(difference.part, 18) +
-                padLeft(text(difference.pick), 12) +
-                padLeft(text(difference.other), 12) +
-                padLeft((change < 0 ? "-" : "+") + text(std::abs(change)), 14));
+                about(difference.pick, pick.estimate.isPlaced) +
+                about(difference.other, answer.other.estimate.isPlaced) +
+                padLeft((change < 0 ? "-" : "+") + text(std::abs(change)), 16));
   }
   return std::move(screen.out);
-}
-
-/// For standard error: it has wall-clock figures, which differ from run to run.
-std::string planner::describeSearch(const SearchResult &result) {
-  const SearchCounts &counts = result.counts;
-  return "considered " + printCount(double(counts.considered)) +
-         " configurations in " + printSeconds(counts.seconds) + " (" +
-         printCount(counts.perSecond()) + " per second), estimated " +
-         printCount(double(counts.estimated));
-}
-
-/// Names the best that uses all devices and what it loses, or that there is
-/// none.
-std::string planner::describeIdle(const SearchResult &result) {
-  if (result.idleDevices == 0)
-    return "";
-  int64_t devices = result.configuration.ranks() + result.idleDevices;
-  std::string text = std::to_string(result.idleDevices) + " of " +
-                     std::to_string(devices) + " devices stay idle: ";
-  if (!result.allDevices)
-    return text + "nothing that uses all of them divides the batch and fits";
-  const Alternative &all = *result.allDevices;
-  return text + "with all of them a step takes " +
-         printSeconds(all.estimate.iterationSeconds) + " (" +
-         print(all.configuration) + "), " + all.why;
 }

@@ -233,7 +233,9 @@ int SearchResult::countWithinBand() const {
 }
 
 /// Best first, as the families are. Exact ones only: beyond the kept ones the
-/// explorer stops as soon as a bound says that they are slower.
+/// explorer stops as soon as a bound says that they are slower. But the fastest
+/// with nothing on hosts is exact, and takes the last place if none of the
+/// others has measured times.
 Status Summary::addRunnersUp(const std::vector<Leaf> &families) {
   for (size_t i = 1; i < families.size() && i < Explorer::kept; ++i) {
     Result<Alternative> other = makeExact(families[i].configuration);
@@ -241,7 +243,17 @@ Status Summary::addRunnersUp(const std::vector<Leaf> &families) {
       return other.status();
     result.runnersUp.push_back(std::move(*other));
   }
-  return Status::success();
+  auto isPlain = [](const auto &one) {
+    return one.configuration.offload == Offload::None;
+  };
+  auto plain = std::ranges::find_if(families, isPlain);
+  if (isPlain(result) || std::ranges::any_of(result.runnersUp, isPlain) ||
+      plain == families.end())
+    return Status::success();
+  Result<Alternative> other = makeExact(plain->configuration);
+  if (other.ok())
+    result.runnersUp.back() = std::move(*other);
+  return other.status();
 }
 
 /// What it costs or gains to leave devices idle is only known against the best
@@ -541,8 +553,7 @@ static std::vector<Difference> compare(const Estimate &pick,
 
 /// The pins are admitted into the space first: a question may be about what the
 /// space leaves out, while a search under the same pins would refuse it. Memory
-/// is estimated for both: what the compiler has placed is known of the pick
-/// alone, and would tell even the pick from itself.
+/// that was placed is known of the pick alone, also where that is the answer.
 Result<WhyNot> planner::whyNot(const SearchResult &pick, WorkSource &source,
                                const Cluster &cluster, const Training &training,
                                const SearchSpace &space, const Pins &pins) {
@@ -550,17 +561,12 @@ Result<WhyNot> planner::whyNot(const SearchResult &pick, WorkSource &source,
       search(source, cluster, training, admit(space, pins), pins);
   if (!other.ok())
     return other.status();
-  std::string reason;
-  const Work *work = source.get(pick.configuration.tensor,
-                                pick.configuration.sequenceParallel, reason);
-  if (!work)
-    return fail(reason);
-  Result<Estimate> same =
-      estimate(*work, cluster, training, pick.configuration);
-  if (!same.ok())
-    return same.status();
   WhyNot answer;
-  answer.differences = compare(*same, other->estimate);
+  if (other->configuration == pick.configuration) {
+    other->estimate.memory = pick.estimate.memory;
+    other->estimate.isPlaced = pick.estimate.isPlaced;
+  }
+  answer.differences = compare(pick.estimate, other->estimate);
   answer.other =
       makeAlternative("", other->configuration, std::move(other->estimate),
                       pick.estimate, cluster);

@@ -144,31 +144,34 @@ static void visitPins(Visit &&visit, AnyPins &pins) {
 static std::string_view getFieldName(std::string_view name) {
   return name == "sp" ? "sequence-parallel" : name;
 }
+static std::string_view getShortName(std::string_view name) {
+  return name == "sequence-parallel" ? "sp" : name;
+}
 
-/// Reads a "name=value" entry.
-/// Reads an entry by asking each pin whether it has that name: there are a
-/// dozen, and the names in a message then come from the same walk.
+/// Reads a "name=value" entry by asking each pin whether it has that name:
+/// there are a dozen, and the names in a message then come from the same walk.
 static Status addPin(std::string_view entry, Pins &pins) {
   size_t equals = entry.find('=');
-  if (equals == std::string_view::npos)
-    return fail("'", entry, "' is no pin, expected name=value");
   std::string_view given = trim(entry.substr(0, equals));
   std::string_view value = trim(entry.substr(equals + 1));
   // Empty until a pin has that name: a walk cannot be left early.
   std::optional<Status> status;
-  std::vector<std::string> names;
+  std::vector<std::string_view> names;
   visitPins(
       [&](std::string_view name, auto &pin) {
-        names.emplace_back(name);
-        if (name != getFieldName(given))
+        names.push_back(getShortName(name));
+        if (equals == std::string_view::npos || name != getFieldName(given))
           return;
         status = pin ? fail(given, " is given twice") : parse(name, value, pin);
       },
       pins);
   if (status)
     return *status;
-  return fail("unknown pin '", given, "', expected one of ",
-              joinChoices(names));
+  std::string expected = joinChoices({names.begin(), names.end()});
+  if (equals == std::string_view::npos)
+    return fail("'", entry, "' is no pin, expected name=value, where name is ",
+                expected);
+  return fail("unknown pin '", given, "', expected one of ", expected);
 }
 
 /// An empty text is one empty entry, which is refused: callers without pins do
@@ -196,9 +199,8 @@ std::string planner::print(const Pins &pins) {
   visitPins(
       [&](std::string_view name, const auto &pin) {
         if (pin)
-          text += (text.empty() ? "" : ",") +
-                  std::string(name == "sequence-parallel" ? "sp" : name) + "=" +
-                  printPin(*pin);
+          text += (text.empty() ? "" : ",") + std::string(getShortName(name)) +
+                  "=" + printPin(*pin);
       },
       pins);
   return text;

@@ -83,11 +83,12 @@ TEST_F(Report, JsonHasTheFieldsThatAreDocumented) {
   json content = json::parse(toJson(input()));
   EXPECT_EQ(keysOf(content),
             (std::set<std::string>{
-                "model", "iteration_seconds", "tokens_per_second", "mfu",
-                "model_flops", "bubble_fraction", "exposed_comm_seconds",
+                "model", "iteration_seconds", "tokens_per_second",
+                "tokens_per_second_per_device", "flops_per_second_per_device",
+                "mfu", "model_flops", "bubble_fraction", "exposed_comm_seconds",
                 "breakdown_seconds", "roofline_seconds", "memory_bytes",
                 "memory_limit_bytes", "configuration", "idle_devices", "search",
-                "alternatives", "variants"}));
+                "alternatives", "variants", "unmeasured"}));
   EXPECT_EQ(keysOf(content["exposed_comm_seconds"]),
             (std::set<std::string>{"tp", "pp", "dp", "cp", "ep"}));
   EXPECT_EQ(
@@ -232,6 +233,54 @@ TEST_F(Report, ComparesSideBySide) {
   for (const char *part : {"pick ", "other ", "difference", "step ",
                            "tp communication", "peak memory"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  // Only what was placed is exact: one column of the two.
+  auto count = [](const std::string &text) {
+    size_t found = 0;
+    for (size_t at = 0; (at = text.find(" about ", at)) != text.npos; ++at)
+      ++found;
+    return found;
+  };
+  size_t both = count(text);
+  result.estimate.isPlaced = true;
+  EXPECT_GT(both, 0u);
+  EXPECT_EQ(2 * count(explainText(*answer, result)), both);
+}
+
+TEST_F(Report, SummaryIsTheAnswer) {
+  std::string text = summaryText(input());
+  for (const char *part :
+       {"plan ", "step ", " tokens/s/GPU, ", " TFLOP/s/GPU", "memory "})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  EXPECT_EQ(text.find("the whole training"), std::string::npos) << text;
+  EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 15);
+}
+
+TEST_F(Report, RunnersUpOfOneMeshShareARow) {
+  ASSERT_GE(result.runnersUp.size(), 2u);
+  Alternative first = result.runnersUp.front(), second = first, third = first;
+  second.configuration.chunks += 1;
+  second.why = "another why";
+  third.configuration.tensor *= 2;
+  third.configuration.offload = Offload::Optimizer;
+  result.runnersUp = {first, second, third};
+  std::string text = explainText(input(), {.width = 1000}); // unbroken
+  EXPECT_NE(text.find("; 1 more with this mesh"), text.npos) << text;
+  EXPECT_EQ(text.find("another why"), text.npos) << text;
+  EXPECT_NE(text.find("(unmeasured)"), text.npos) << text;
+  EXPECT_EQ(json::parse(toJson(input()))["alternatives"].size(), 3u);
+}
+
+TEST_F(Report, SaysWhatIsTooCloseToCall) {
+  SearchResult none = result;
+  for (Alternative &other : none.runnersUp)
+    other.estimate.iterationSeconds = 2 * none.estimate.iterationSeconds;
+  std::string text = describeClose(none);
+  EXPECT_EQ(text.find("0 of the "), 0u) << text;
+  EXPECT_EQ(text.find("too close"), std::string::npos) << text;
+  none.runnersUp.front().estimate = none.estimate;
+  text = describeClose(none);
+  EXPECT_EQ(text.find("1 of the "), 0u) << text;
+  EXPECT_NE(text.find("is within 4 %: too close to call"), text.npos) << text;
 }
 
 TEST_F(Report, PageIsSelfContained) {

@@ -117,6 +117,31 @@ TEST(Search, SaysWhatContradicts) {
 // Why not another
 //===----------------------------------------------------------------------===//
 
+/// Memory that the compiler has placed is the pick's, in either column.
+TEST(Search, WhyNotKeepsPlacedMemory) {
+  Setting setting;
+  TransformerSource source(setting.shape);
+  auto pick = search(source, setting.cluster, setting.training, setting.space);
+  ASSERT_TRUE(pick.ok());
+  pick->estimate.isPlaced = true;
+  for (StageMemory &memory : pick->estimate.memory)
+    memory.workspace += 1e9;
+  auto ask = [&](const Pins &pins) {
+    return *whyNot(*pick, source, setting.cluster, setting.training,
+                   setting.space, pins);
+  };
+  auto getPeak = [](const WhyNot &answer) {
+    return *std::ranges::find(answer.differences, "peak memory",
+                              &Difference::part);
+  };
+  WhyNot other = ask(*parsePins("tp=8")), same = ask({});
+  EXPECT_FALSE(other.other.estimate.isPlaced);
+  EXPECT_EQ(getPeak(other).pick, pick->estimate.peakMemory());
+  EXPECT_TRUE(same.other.estimate.isPlaced);
+  for (const Difference &difference : same.differences)
+    EXPECT_EQ(difference.pick, difference.other) << difference.part;
+}
+
 TEST(Search, SaysWhyNot) {
   Setting setting;
   TransformerSource source(setting.shape);

@@ -43,7 +43,10 @@ TEST(Search, ReadsPins) {
     Result<Pins> pins = parsePins(text);
     return pins.ok() ? "" : pins.status().message();
   };
-  EXPECT_EQ(message("tp"), "'tp' is no pin, expected name=value");
+  EXPECT_EQ(message("fsdp"),
+            "'fsdp' is no pin, expected name=value, where name is pp, dp, tp, "
+            "cp, schedule, chunks, micro-batch, recompute, zero, sp, "
+            "context-parallel or offload");
   EXPECT_EQ(message("tp=0"), "tp is \"0\", expected 1 to 16777216");
   EXPECT_EQ(message("tp=4x"), "tp is \"4x\", expected 1 to 16777216");
   EXPECT_EQ(message("zero=4"), "zero is \"4\", expected 0 to 3");

@@ -1,0 +1,130 @@
+//===- Words.cpp - Sentences of screens and pages
+//--------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What screens, pages and messages of commands say in the same words.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Report/Words.h"
+#include "Search/Parts.h"
+
+#include <algorithm>
+#include <tuple>
+
+using namespace plait;
+using namespace plait::planner;
+
+/// As others publish their runs.
+std::string planner::describeEach(const ReportInput &input) {
+  const Estimate &estimate = input.result.estimate;
+  double devices = double(input.result.configuration.ranks());
+  std::string each = input.cluster.device.isProcessor ? "/rank" : "/GPU";
+  return printCount(estimate.tokensPerSecond / devices) + " tokens/s" + each +
+         ", " +
+         printNumber(estimate.modelFlops / estimate.iterationSeconds / devices /
+                         1e12,
+                     1) +
+         " TFLOP/s" + each;
+}
+
+/// What nobody has held against a measurement is not left to be believed.
+std::string planner::describeUnmeasured(const ReportInput &input) {
+  const Configuration &pick = input.result.configuration;
+  std::string text;
+  if (pick.offload != Offload::None)
+    text = "offload: no published run tells how good its times are";
+  bool runsHere = std::string_view(input.training.framework.name) == "plait";
+  if (!input.cluster.device.isProcessor && pick.ranks() > 1 && runsHere)
+    text += std::string(text.empty() ? "" : "; ") +
+            "several GPUs: plait has run on one so far, and these times are "
+            "held against runs of other programs";
+  return text;
+}
+
+/// Runners-up come in their order, the fastest of a layout first.
+std::vector<SharedRow>
+planner::shareRows(const std::vector<Alternative> &alternatives) {
+  auto getLayout = [](const Configuration &c) {
+    return std::tuple(c.pipeline, c.data, c.tensor, c.context, c.offload);
+  };
+  std::vector<SharedRow> rows;
+  for (const Alternative &other : alternatives) {
+    auto row = std::ranges::find_if(rows, [&](const SharedRow &row) {
+      return other.change.empty() && getLayout(row.best->configuration) ==
+                                         getLayout(other.configuration);
+    });
+    if (row == rows.end())
+      rows.push_back({&other, 0});
+    else
+      ++row->others;
+  }
+  return rows;
+}
+
+std::string planner::describeRow(const SharedRow &row) {
+  return row.best->why + (row.others == 0 ? ""
+                                          : "; " + std::to_string(row.others) +
+                                                " more with this mesh");
+}
+
+std::string planner::nameAlternative(const Alternative &other) {
+  std::string name =
+      other.change.empty() ? print(other.configuration) : other.change;
+  bool isMeasured = other.configuration.offload == Offload::None;
+  return name + (isMeasured ? "" : " (unmeasured)");
+}
+
+std::string planner::describeClose(const SearchResult &result) {
+  int close = result.countWithinBand();
+  std::string band = printNumber(100 * robustBand, 0) + " %";
+  return std::to_string(close) + " of the " +
+         std::to_string(result.runnersUp.size()) + " runners-up " +
+         (close == 1 ? "is" : "are") + " within " + band +
+         (close ? ": too close to call" : "") +
+         ". Of published runs, half of the predicted ratios are off by more "
+         "than " +
+         band + ", and 2 of 10 by more than " +
+         printNumber(100 * robustMost, 0) + " %";
+}
+
+std::string planner::describeFaster(const SearchResult &pick,
+                                    const SearchResult &other,
+                                    const std::string &how) {
+  double mine = pick.estimate.iterationSeconds;
+  double theirs = other.estimate.iterationSeconds;
+  if (theirs >= mine)
+    return "";
+  return "a step takes " + printSeconds(mine) + ", " + printSeconds(theirs) +
+         " if it were " + how + " (" +
+         printNumber(100 * (1 - theirs / mine), 0) + " % less)";
+}
+
+/// For standard error: it has wall-clock figures, which differ from run to run.
+std::string planner::describeSearch(const SearchResult &result) {
+  const SearchCounts &counts = result.counts;
+  return "considered " + printCount(double(counts.considered)) +
+         " configurations in " + printSeconds(counts.seconds) + " (" +
+         printCount(counts.perSecond()) + " per second), estimated " +
+         printCount(double(counts.estimated));
+}
+
+/// Names the best that uses all devices and what it loses, or that there is
+/// none.
+std::string planner::describeIdle(const SearchResult &result) {
+  if (result.idleDevices == 0)
+    return "";
+  int64_t devices = result.configuration.ranks() + result.idleDevices;
+  std::string text = std::to_string(result.idleDevices) + " of " +
+                     std::to_string(devices) + " devices stay idle: ";
+  if (!result.allDevices)
+    return text + "nothing that uses all of them divides the batch and fits";
+  const Alternative &all = *result.allDevices;
+  return text + "with all of them a step takes " +
+         printSeconds(all.estimate.iterationSeconds) + " (" +
+         print(all.configuration) + "), " + all.why;
+}

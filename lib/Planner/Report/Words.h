@@ -1,0 +1,38 @@
+//===- Words.h - Sentences of screens and pages -----------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_PLANNER_REPORT_WORDS_H
+#define PLAIT_LIB_PLANNER_REPORT_WORDS_H
+
+#include "plait/Planner/Report.h"
+
+namespace plait::planner {
+
+/// What each device does: "11,253 tokens/s/GPU, 651.7 TFLOP/s/GPU".
+std::string describeEach(const ReportInput &input);
+
+/// What of the pick's time no measurement backs; empty where nothing.
+std::string describeUnmeasured(const ReportInput &input);
+
+/// "pp 2, dp 8, tp 4, 1f1b", or what it has changed; what is on hosts is marked
+/// as unmeasured.
+std::string nameAlternative(const Alternative &other);
+
+/// Alternatives that share a row: runners-up of one mesh, all with the same on
+/// hosts. `best` is one of those that shareRows() was given.
+struct SharedRow {
+  const Alternative *best;
+  int others; // slower ones
+};
+std::vector<SharedRow> shareRows(const std::vector<Alternative> &alternatives);
+
+/// What the best of the row loses, and how many others there are.
+std::string describeRow(const SharedRow &row);
+
+} // namespace plait::planner
+
+#endif // PLAIT_LIB_PLANNER_REPORT_WORDS_H

@@ -118,6 +118,9 @@ def check_described(record: dict) -> None:
     for field in ("summary", "description"):
         text = record.get(field)
         require(bool(text and text.strip()), f"has no {field}")
+    # mlir-tblgen writes the first letter large, also of a name in a formula.
+    first = record["summary"].strip().split()[0]
+    require(not re.fullmatch(r"[a-z]\W?", first), f"summary begins with {first}")
 
 
 def check_op(record: dict, tools: Tools, others: str, word: str) -> str:

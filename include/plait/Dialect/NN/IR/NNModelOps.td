@@ -396,7 +396,7 @@ def NN_GeluOp : NN_ActivationOp<"gelu"> {
 }
 
 def NN_SiluOp : NN_ActivationOp<"silu"> {
-  let summary = "x · sigmoid(x)";
+  let summary = "Sigmoid linear unit, x · sigmoid(x)";
   let description = [{
     Example:
     ```mlir

@@ -57,10 +57,10 @@ def NN_SigmoidOp : NN_UnaryOp<"sigmoid", "1 / (1 + exp(-x))">;
 def NN_IsZeroOp : NN_UnaryOp<"is_zero", "1 where x is 0, else 0; no gradient",
                              [ComparesFloats]>;
 
-def NN_AddOp : NN_BinaryOp<"add", "a + b", 1> { let hasFolder = 1; }
-def NN_SubOp : NN_BinaryOp<"sub", "a - b">;
-def NN_MulOp : NN_BinaryOp<"mul", "a · b">;
-def NN_DivOp : NN_BinaryOp<"div", "a / b">;
+def NN_AddOp : NN_BinaryOp<"add", "The sum a + b", 1> { let hasFolder = 1; }
+def NN_SubOp : NN_BinaryOp<"sub", "The difference a - b">;
+def NN_MulOp : NN_BinaryOp<"mul", "The product a · b">;
+def NN_DivOp : NN_BinaryOp<"div", "The quotient a / b">;
 def NN_MinOp : NN_BinaryOp<"min", "The smaller of a and b">;
 
 def NN_EqualOp : NN_Op<"equal", [
@@ -96,11 +96,11 @@ class NN_ByConstantOp<string mnemonic, string what>
   let assemblyFormat = "$input `by` $amount attr-dict `:` type($result)";
   let hasFolder = 1;
 }
-def NN_ScaleOp : NN_ByConstantOp<"scale", "x · amount">;
-def NN_ShiftOp : NN_ByConstantOp<"shift", "x + amount">;
+def NN_ScaleOp : NN_ByConstantOp<"scale", "The product x · amount">;
+def NN_ShiftOp : NN_ByConstantOp<"shift", "The sum x + amount">;
 
 def NN_StopGradientOp : NN_ElementwiseOp<"stop_gradient"> {
-  let summary = "x, taken as a constant when differentiating";
+  let summary = "A value that is a constant when differentiating";
   let description = "Example: `%y = nn.stop_gradient %x : tensor<2x4xf32>`.";
   let arguments = (ins NN_FloatTensor:$input);
   let assemblyFormat = "$input attr-dict `:` type($result)";

@@ -28,6 +28,7 @@
 #include "../Remarks.h"
 #include "Fusion.h"
 #include "IdenticalFunctions.h"
+#include "Spans.h"
 #include "plait/Analysis/KernelShape.h"
 #include "plait/Transforms/Passes.h"
 
@@ -137,7 +138,7 @@ private:
   Value copyForColumn(Operation *column, Value value, IRMapping &copies);
   bool fits(const Unit &unit, Operation *op);
   bool joinsCompared(ArrayRef<Operation *> ops, ArrayRef<Operation *> more);
-  Operation *findReach(Operation *op) const;
+  void add(Operation *op, int unit);
   bool hasOuterPath(int from, int to);
   StringRef findObstacle(Operation *op, int target);
   bool join(Operation *op, int target);
@@ -154,6 +155,7 @@ private:
   OpBuilder builder;
   std::vector<Unit> units;
   llvm::DenseMap<Operation *, int> unitOf;
+  Spans spans; // of units
   /// By op: the ops that must come before it, free ones looked through.
   llvm::DenseMap<Operation *, SmallVector<Operation *>> before;
 };
@@ -207,24 +209,17 @@ void Former::createUnits() {
 // Growing
 //===----------------------------------------------------------------------===//
 
-/// Where in the program the first op may be that a path from `op` leads to: a
-/// unit that has ops on both sides of one is made after it as a whole.
-Operation *Former::findReach(Operation *op) const {
-  for (bool isMoved = true; isMoved;) {
-    isMoved = false;
-    for (const Unit &unit : units)
-      if (unit.ops.size() > 1 && unit.first->isBeforeInBlock(op) &&
-          op->isBeforeInBlock(unit.last)) {
-        op = unit.first;
-        isMoved = true;
-      }
-  }
-  return op;
+void Former::add(Operation *op, int unit) {
+  unitOf[op] = unit;
+  units[unit].add(op);
+  spans.add(units[unit].first, units[unit].last);
 }
 
 /// Whether a path leads from unit `from` through another unit to unit `to`.
 bool Former::hasOuterPath(int from, int to) {
-  Operation *reach = findReach(units[from].first);
+  // Where in the program the first op may be that a path leads to: a unit that
+  // has ops on both sides of one is made after it as a whole.
+  Operation *reach = spans.findBegin(units[from].first);
   llvm::DenseSet<int> seen;
   SmallVector<int> worklist{to};
   while (!worklist.empty()) {
@@ -322,10 +317,8 @@ void Former::absorb(int from, int into) {
       hasOuterPath(into, from) || (isByRow && hasOuterPath(from, into)) ||
       !fitOneKernel(target.ops, source.ops))
     return;
-  for (Operation *op : source.ops) {
-    unitOf[op] = into;
-    target.add(op);
-  }
+  for (Operation *op : source.ops)
+    add(op, into);
   source.clear();
 }
 
@@ -351,11 +344,10 @@ bool Former::join(Operation *op, int target) {
   int own = unitOf[op];
   if (own == target || !findObstacle(op, target).empty())
     return false;
-  unit.add(op);
+  add(op, target);
   if (spaceOf(op).size() > unit.space.size())
     unit.space = spaceOf(op);
   units[own].clear();
-  unitOf[op] = target;
   return true;
 }
 
@@ -381,8 +373,7 @@ Value Former::copyForColumn(Operation *column, Value value, IRMapping &copies) {
   builder.setInsertionPoint(column);
   Operation *clone = builder.clone(*source);
   clone->setOperands(operands);
-  unitOf[clone] = unitOf[column];
-  own.add(clone);
+  add(clone, unitOf[column]);
   before[clone] = findSources(clone).takeVector();
   copies.map(value, clone->getResult(0));
   return clone->getResult(0);
@@ -421,10 +412,8 @@ void Former::formColumns() {
       it->second = std::move(column);
       continue;
     }
-    for (Operation *member : llvm::to_vector(own.ops)) {
-      unitOf[member] = target;
-      units[target].add(member);
-    }
+    for (Operation *member : own.ops)
+      add(member, target);
     own.clear();
   }
 }
@@ -553,9 +542,10 @@ void Former::emitCluster(const Unit &unit) {
     return;
   plan::ClusterOp cluster = createCluster(unit.ops, outputs).release();
   builder.insert(cluster);
+  SmallPtrSet<Operation *, 16> inside(unit.ops.begin(), unit.ops.end());
   for (auto [value, result] : llvm::zip_equal(outputs, cluster.getResults()))
     value.replaceUsesWithIf(result, [&](OpOperand &use) {
-      return !llvm::is_contained(unit.ops, use.getOwner());
+      return !inside.contains(use.getOwner());
     });
 }
 

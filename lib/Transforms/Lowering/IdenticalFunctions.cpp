@@ -22,7 +22,7 @@
 
 #include "mlir/IR/AttrTypeSubElements.h"
 #include "mlir/IR/IRMapping.h"
-#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/MapVector.h"
 
 #include <map>
 #include <vector>
@@ -37,8 +37,9 @@ namespace {
 /// A body as it was before it was transformed.
 struct Description {
   std::vector<uintptr_t> words;
-  /// What the numbers in `words` stand for.
-  llvm::SetVector<Attribute> symbols, layers;
+  /// The numbers that stand for them in `words`, in the order of these.
+  using Names = llvm::MapVector<Attribute, uintptr_t>;
+  Names symbols, layers;
   /// Of the ops in order.
   SmallVector<Location> locations;
 
@@ -50,9 +51,8 @@ private:
   }
   /// The number of the first occurrence: two bodies that use other names in the
   /// same pattern have the same words.
-  void add(llvm::SetVector<Attribute> &names, Attribute name) {
-    names.insert(name);
-    words.push_back(llvm::find(names, name) - names.begin());
+  void add(Names &names, Attribute name) {
+    words.push_back(names.try_emplace(name, names.size()).first->second);
   }
   void add(Operation *op, llvm::DenseMap<Value, uintptr_t> &numbers);
 };
@@ -107,9 +107,9 @@ static void copyBody(func::FuncOp source, const Description &before,
   source.getBody().cloneInto(&target.getBody(), mapping);
   llvm::DenseMap<Attribute, Attribute> symbols, layers, locations;
   for (auto [from, to] : llvm::zip_equal(before.symbols, own.symbols))
-    symbols[from] = to;
+    symbols[from.first] = to.first;
   for (auto [from, to] : llvm::zip_equal(before.layers, own.layers))
-    layers[from] = to;
+    layers[from.first] = to.first;
   for (auto [from, to] : llvm::zip_equal(before.locations, own.locations))
     // Where ops have had one location in common, which of them a new op comes
     // from cannot be told: it gets the first one's.

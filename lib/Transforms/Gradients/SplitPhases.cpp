@@ -136,12 +136,12 @@ void Cutter::finishEarlier() {
   body.getTerminator()->setOperands(results);
   // Arguments that only what has moved reads, such as the gradients of
   // outputs.
-  for (unsigned index = ports.size(); index-- > 0;)
-    if (imported.contains(body.getArgument(index)) &&
-        body.getArgument(index).use_empty()) {
-      body.eraseArgument(index);
-      ports.erase(ports.begin() + index);
-    }
+  for (auto [argument, port] : llvm::zip_equal(body.getArguments(), ports))
+    if (imported.contains(argument) && argument.use_empty())
+      port = {};
+  body.eraseArguments(
+      [&](BlockArgument argument) { return !ports[argument.getArgNumber()]; });
+  llvm::erase(ports, PortAttr());
   setPorts(function, ports, resultPorts);
 }
 

@@ -64,21 +64,22 @@ static void mergeResults(func::FuncOp function, Merged &merged) {
 static void mergeArguments(func::FuncOp function, const Merged &merged) {
   Block &body = function.getBody().front();
   SmallVector<PortAttr> ports = getPorts(function);
-  // From the last, since erasing shifts those behind.
-  for (unsigned index = ports.size(); index-- > 0;) {
-    PortAttr other = merged.lookup(ports[index]);
+  llvm::DenseMap<PortAttr, BlockArgument> argumentOf;
+  for (auto [argument, port] : llvm::zip_equal(body.getArguments(), ports))
+    argumentOf[port] = argument;
+  for (auto [argument, port] :
+       llvm::reverse(llvm::zip_equal(body.getArguments(), ports))) {
+    PortAttr other = merged.lookup(port);
     if (!other)
       continue;
-    auto *found = llvm::find(ports, other);
-    if (found == ports.end()) {
-      ports[index] = other;
-      continue;
-    }
-    body.getArgument(index).replaceAllUsesWith(
-        body.getArgument(found - ports.begin()));
-    body.eraseArgument(index);
-    ports.erase(ports.begin() + index);
+    auto [known, isNew] = argumentOf.try_emplace(other, argument);
+    if (!isNew)
+      argument.replaceAllUsesWith(known->second);
+    port = isNew ? other : PortAttr();
   }
+  body.eraseArguments(
+      [&](BlockArgument argument) { return !ports[argument.getArgNumber()]; });
+  llvm::erase(ports, PortAttr());
   setPorts(function, ports, getResultPorts(function));
 }
 

@@ -75,9 +75,13 @@ struct CostNetwork::Elimination {
   };
   std::vector<Choice> choices;
   double constant = 0;
+  /// By variable, so that tables of other scopes are looked up without mapping;
+  /// those of no interest are never read.
+  llvm::SmallVector<int> assignment;
 
   explicit Elimination(const CostNetwork &network)
-      : domains(network.domains), tablesOf(domains.size()) {
+      : domains(network.domains), tablesOf(domains.size()),
+        assignment(domains.size(), 0) {
     for (const Table &table : network.tables)
       add(table);
   }
@@ -108,9 +112,9 @@ struct CostNetwork::Elimination {
     return entries;
   }
 
-  /// The entry of `table` for the values in `assignment`, by variable.
-  /// Row-major over the scope, the last variable fastest.
-  double look(const Table &table, llvm::ArrayRef<int> assignment) const {
+  /// The entry of `table` for the values in `assignment`. Row-major over the
+  /// scope, the last variable fastest.
+  double look(const Table &table) const {
     size_t index = 0;
     for (int variable : table.scope)
       index = index * domains[variable] + assignment[variable];
@@ -136,9 +140,6 @@ bool CostNetwork::Elimination::eliminate(int variable) {
   if (entries > kLargestTable / domains[variable])
     return false;
   Table merged{choice.scope, {}};
-  llvm::SmallVector<int> assignment(domains.size(), 0);
-  // `assignment` is by variable, so that tables of other scopes can be looked
-  // up without mapping; entries outside of the scope are never read.
   for (size_t entry = 0; entry < entries; ++entry) {
     size_t rest = entry;
     for (int other : llvm::reverse(choice.scope)) {
@@ -151,7 +152,7 @@ bool CostNetwork::Elimination::eliminate(int variable) {
       assignment[variable] = x;
       double cost = 0;
       for (int table : tablesOf[variable])
-        cost += look(live[table], assignment);
+        cost += look(live[table]);
       // Equal sums are rounded differently: the first of them stays.
       if (cost < least * (1 - kRounding)) {
         least = cost;

@@ -50,8 +50,10 @@ private:
   int64_t microbatches = 1;
 };
 
-/// The functions that a program calls, in the order of their first calls.
-llvm::SmallVector<plan::FunctionOp> getCalled(plan::ProgramOp program);
+/// The functions that a program calls, in the order of their first calls, found
+/// in `symbols`.
+llvm::SmallVector<plan::FunctionOp>
+getCalled(plan::ProgramOp program, mlir::SymbolTableCollection &symbols);
 
 /// Fails with an error unless every program of `module` calls functions of
 /// steps that no other one calls, binds to each slot as many bytes as it has,

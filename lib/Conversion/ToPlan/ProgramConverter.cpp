@@ -304,7 +304,7 @@ void Converter::addInputs() {
 
 /// In the order of their first calls; actions name them by index.
 LogicalResult Converter::addFunctions() {
-  for (FunctionOp function : getCalled(program)) {
+  for (FunctionOp function : getCalled(program, shared.symbols)) {
     FailureOr<std::unique_ptr<fb::FunctionT>> written =
         writeFunction(function, memory, shared.kernels, plan);
     if (failed(written))
@@ -357,7 +357,7 @@ LogicalResult Converter::addConstant(ConstantDataOpInterface op,
 /// so that the order does not depend on that of the functions.
 LogicalResult Converter::addConstants() {
   llvm::StringSet<> done;
-  for (FunctionOp function : getCalled(program))
+  for (FunctionOp function : getCalled(program, shared.symbols))
     for (auto constant : function.getBody().getOps<ConstantOp>()) {
       StringRef name = constant.getMemory().getBuffer().getValue();
       auto source = cast<ConstantDataOpInterface>(constant.getSource());

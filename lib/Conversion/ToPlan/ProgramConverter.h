@@ -51,6 +51,7 @@ struct SharedTables {
   KernelTable kernels;
   /// In Plan.data, by the name of the constant.
   llvm::StringMap<uint32_t> data;
+  mlir::SymbolTableCollection symbols;
 };
 
 mlir::FailureOr<std::unique_ptr<plan::fb::ProgramT>>

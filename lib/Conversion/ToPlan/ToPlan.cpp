@@ -193,8 +193,10 @@ plait::convertToPlan(ModuleOp module,
   addIdentity(*plan, module);
   auto library = codegen::KernelLibrary::create(module.getContext(), *target);
   // In this order: shards refer to parameters by index, steps to kernels.
-  SharedTables shared{
-      ParameterTable(module, *plan), KernelTable(*library, *plan, kernels), {}};
+  SharedTables shared{ParameterTable(module, *plan),
+                      KernelTable(*library, *plan, kernels),
+                      {},
+                      {}};
   // In the order of the ranks of the pipeline, in which the file has them.
   for (auto program : module.getOps<ProgramOp>()) {
     FailureOr<std::unique_ptr<fb::ProgramT>> converted =

@@ -526,12 +526,12 @@ struct BuildOptimizerPass
     // Before anything is written: reduce functions are written for what all
     // functions of a rank leave in common.
     alignAccumulates(*uses);
+    auto units = findStepUnits(module, *uses, mesh);
+    if (failed(units))
+      return signalPassFailure();
     int64_t ranks = getPlacement(module).getRanks();
     for (int64_t rank = 0; rank < ranks; ++rank) {
-      auto units = findStepUnits(module, *uses, rank, mesh);
-      if (failed(units))
-        return signalPassFailure();
-      StepEnd end(module, mesh, rank, *uses, *units);
+      StepEnd end(module, mesh, rank, *uses, (*units)[rank]);
       if (failed(end.buildReduce()) || failed(end.buildOptimizer()) ||
           failed(end.buildGather()))
         return signalPassFailure();

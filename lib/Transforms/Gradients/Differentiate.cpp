@@ -73,8 +73,9 @@ class Differentiator {
 public:
   /// Of the outputs, those have a gradient that `next`, the function of the
   /// next stage after differentiation, has one for; without it, all.
-  Differentiator(func::FuncOp function, func::FuncOp next, dist::MeshOp mesh)
-      : function(function), next(next), mesh(mesh),
+  Differentiator(func::FuncOp function, func::FuncOp next, dist::MeshOp mesh,
+                 SymbolTableCollection &tables)
+      : function(function), next(next), mesh(mesh), tables(tables),
         meshRef(FlatSymbolRefAttr::get(mesh.getSymNameAttr())),
         builder(function.getContext()) {
     builder.setListener(&recorder);
@@ -105,8 +106,8 @@ private:
   func::FuncOp function, next;
   SmallVector<PortAttr> ports; // of the arguments, those to come included
   dist::MeshOp mesh;
+  SymbolTableCollection &tables; // of all functions
   FlatSymbolRefAttr meshRef;
-  SymbolTableCollection tables;
   Recorder recorder;
   OpBuilder builder;
   llvm::DenseSet<Value> active; // depends on a parameter or an input
@@ -583,9 +584,10 @@ struct DifferentiatePass
     };
     // Backwards through the pipeline, then forwards; only after that is it
     // known which parameters are trained.
+    SymbolTableCollection tables;
     for (auto [stage, function] : llvm::reverse(functions))
       if (failed(checkSharded(function)) ||
-          failed(Differentiator(function, nextOf(stage), mesh).run()))
+          failed(Differentiator(function, nextOf(stage), mesh, tables).run()))
         return signalPassFailure();
     for (auto [stage, function] : functions)
       dropUnusedGradients(function, nextOf(stage));

@@ -47,23 +47,20 @@ using Members = ArrayRef<ParameterUse *>;
 static void cut(Members group, int64_t elements,
                 llvm::function_ref<int64_t(ParameterUse &)> count,
                 SmallVectorImpl<Members> &packs) {
-  auto countAll = [&](Members members) {
-    int64_t sum = 0;
-    for (ParameterUse *member : members)
-      sum += count(*member);
-    return sum;
-  };
+  int64_t rest = 0;
+  for (ParameterUse *member : group)
+    rest += count(*member);
   // As few parameters as reach the size; the remainder joins the last pack if
   // it is too small for one of its own. So packs have at least `elements`, and
   // a group with less is one pack.
-  int64_t rest = countAll(group);
   // Subtracted, not doubled: `elements` may be any number that an option has.
   while (rest - elements >= elements) {
     size_t length = 1;
-    while (countAll(group.take_front(length)) < elements)
-      ++length;
+    int64_t sum = count(*group.front());
+    for (; sum < elements; ++length)
+      sum += count(*group[length]);
     packs.push_back(group.take_front(length));
-    rest -= countAll(packs.back());
+    rest -= sum;
     group = group.drop_front(length);
     if (rest >= elements)
       continue;
@@ -90,23 +87,22 @@ struct PackParametersPass
   }
 
   /// The parameters of `rank` to which the same is done, together.
-  SmallVector<SmallVector<ParameterUse *>> findGroups(ParameterUses &uses,
+  SmallVector<SmallVector<ParameterUse *>> findGroups(Members uses,
                                                       int64_t rank) {
     SmallVector<SmallVector<ParameterUse *>> groups;
-    for (ParameterUse &use : uses.parameters) {
+    for (ParameterUse *use : uses) {
       // A number is too little to have rows.
-      if (!use.ranks.count(rank) || !use.isSplitOnce(mesh) ||
-          use.getType().getRank() == 0)
+      if (!use->isSplitOnce(mesh) || use->getType().getRank() == 0)
         continue;
       // endAlike() is transitive, so that the first member stands for all.
       // There are few groups, so that searching them takes no time.
       auto group = llvm::find_if(groups, [&](const auto &group) {
-        return endAlike(*group.front(), use, rank, mesh);
+        return endAlike(*group.front(), *use, rank, mesh);
       });
       if (group == groups.end())
-        groups.push_back({&use});
+        groups.push_back({use});
       else
-        group->push_back(&use);
+        group->push_back(use);
     }
     return groups;
   }
@@ -115,7 +111,7 @@ struct PackParametersPass
   /// share of a small pack needs. Rows are a multiple of the ranks that divide
   /// it, so that shares are whole rows, of equal number.
   void createPack(Members members, int64_t rank, unsigned index,
-                  SymbolTable &symbols) {
+                  SymbolTable &symbols, Operation *before) {
     bool isDivided = this->isDivided(members);
     SmallVector<Attribute> names;
     SmallVector<int64_t> offsets;
@@ -133,8 +129,7 @@ struct PackParametersPass
     int64_t columns = std::clamp<int64_t>(llvm::PowerOf2Ceil(part),
                                           nn::PackOp::kAlignment, kColumns);
     int64_t rows = llvm::alignTo(llvm::divideCeil(total, columns), shares);
-    OpBuilder builder(&getContext());
-    builder.setInsertionPoint(*getOperation().getOps<func::FuncOp>().begin());
+    OpBuilder builder(before);
     auto type = RankedTensorType::get({rows, columns}, builder.getF32Type());
     std::string name = ("pack" + Twine(rank) + "." + Twine(index)).str();
     auto loc = NameLoc::get(builder.getStringAttr(name));
@@ -155,7 +150,8 @@ struct PackParametersPass
     return isDivided(members) || (rounds && members.front()->isTrained());
   }
 
-  void packRank(ParameterUses &uses, int64_t rank, SymbolTable &symbols) {
+  void packRank(Members uses, int64_t rank, SymbolTable &symbols,
+                Operation *before) {
     auto groups = findGroups(uses, rank);
     auto count = [&](ParameterUse &use) { return countElements(use); };
     int64_t replicas = std::max<int64_t>(1, mesh.getAxisSize(kDataAxis));
@@ -173,7 +169,7 @@ struct PackParametersPass
       return left.front() < right.front();
     });
     for (auto [index, members] : llvm::enumerate(packs))
-      createPack(members, rank, index, symbols);
+      createPack(members, rank, index, symbols, before);
   }
 
   void runOnOperation() override {
@@ -198,9 +194,17 @@ struct PackParametersPass
       return signalPassFailure();
     parts = configuration.zero ? mesh.getAxisSize(kDataAxis) : 1;
     rounds = !getReducedType(module).isF32();
+    std::map<int64_t, SmallVector<ParameterUse *>> usesOf; // by rank
+    for (ParameterUse &use : uses->parameters)
+      for (int64_t rank : use.ranks)
+        usesOf[rank].push_back(&use);
     SymbolTable symbols(module);
-    for (int64_t rank = 0; rank < getPlacement(module).getRanks(); ++rank)
-      packRank(*uses, rank, symbols);
+    auto functions = module.getOps<func::FuncOp>();
+    if (functions.empty())
+      return;
+    Operation *first = *functions.begin();
+    for (auto &[rank, own] : usesOf)
+      packRank(own, rank, symbols, first);
   }
 
   dist::MeshOp mesh;

@@ -44,29 +44,36 @@ static LogicalResult checkMember(nn::PackOp pack, ParameterUse &first,
   return success();
 }
 
-FailureOr<SmallVector<StepUnit>> plait::findStepUnits(ModuleOp module,
-                                                      ParameterUses &uses,
-                                                      int64_t rank,
-                                                      dist::MeshOp mesh) {
-  llvm::DenseMap<Attribute, nn::PackOp> packs; // by members
+/// A rank is looked at for what it has: what is frozen there has nothing to be
+/// updated by.
+FailureOr<std::map<int64_t, SmallVector<StepUnit>>>
+plait::findStepUnits(ModuleOp module, ParameterUses &uses, dist::MeshOp mesh) {
+  using PackOfRank = std::map<int64_t, nn::PackOp>;
+  llvm::DenseMap<Attribute, PackOfRank> packs; // by members
   for (auto pack : module.getOps<nn::PackOp>())
-    if (int64_t(pack.getRank()) == rank)
-      for (Attribute member : pack.getMembers())
-        packs[member] = pack;
-  llvm::MapVector<Operation *, StepUnit> units; // by parameter or pack
+    for (Attribute member : pack.getMembers())
+      packs[member][pack.getRank()] = pack;
+  // By rank, then by parameter or pack.
+  std::map<int64_t, llvm::MapVector<Operation *, StepUnit>> units;
   for (ParameterUse &use : uses.parameters) {
-    auto symbol = FlatSymbolRefAttr::get(use.parameter.getSymNameAttr());
-    StepUnit own{packs.lookup(symbol), {&use}};
-    auto [entry, isNew] = units.insert({own.getOp(), own});
-    StepUnit &unit = entry->second;
-    if (own.pack && failed(checkMember(own.pack, unit.get(), use, mesh)))
-      return failure();
-    if (!isNew)
-      unit.members.push_back(&use);
+    PackOfRank own =
+        packs.lookup(FlatSymbolRefAttr::get(use.parameter.getSymNameAttr()));
+    for (auto [rank, gradient] : use.gradients)
+      own.try_emplace(rank, nn::PackOp());
+    for (auto [rank, pack] : own) {
+      StepUnit alone{pack, {&use}};
+      auto [entry, isNew] = units[rank].insert({alone.getOp(), alone});
+      StepUnit &unit = entry->second;
+      if (pack && failed(checkMember(pack, unit.get(), use, mesh)))
+        return failure();
+      if (!isNew)
+        unit.members.push_back(&use);
+    }
   }
-  // What is frozen on this rank has nothing to be updated by.
-  auto found = llvm::to_vector(llvm::make_second_range(units));
-  llvm::erase_if(
-      found, [&](StepUnit &unit) { return !unit.get().gradients.count(rank); });
+  std::map<int64_t, SmallVector<StepUnit>> found;
+  for (auto &[rank, own] : units)
+    for (auto &[op, unit] : own)
+      if (unit.get().gradients.count(rank))
+        found[rank].push_back(std::move(unit));
   return found;
 }

@@ -32,11 +32,10 @@ struct StepUnit {
   }
 };
 
-/// What `rank` of the pipeline updates, in the order of the parameters. Fails
-/// with an error where the members of a pack cannot be treated as one.
-mlir::FailureOr<llvm::SmallVector<StepUnit>>
-findStepUnits(mlir::ModuleOp module, ParameterUses &uses, int64_t rank,
-              dist::MeshOp mesh);
+/// What each rank of the pipeline updates, in the order of the parameters.
+/// Fails with an error where the members of a pack cannot be treated as one.
+mlir::FailureOr<std::map<int64_t, llvm::SmallVector<StepUnit>>>
+findStepUnits(mlir::ModuleOp module, ParameterUses &uses, dist::MeshOp mesh);
 
 } // namespace plait
 

@@ -67,6 +67,8 @@ private:
   OpBuilder builder;
   /// boundaries[i]: what stage i passes on to stage i + 1, in program order.
   SmallVector<SmallVector<Value>> boundaries;
+  /// The ops of each stage, in program order, without sources.
+  SmallVector<SmallVector<Operation *>> opsOf;
 };
 
 } // namespace
@@ -109,9 +111,12 @@ void Outliner::findBoundaries() {
   // That of the last stage stays empty: checkStages() has seen that nothing is
   // read behind it.
   boundaries.resize(stages);
+  opsOf.resize(stages);
   for (Operation &op : loss.getBody().front()) {
     if (isSource(&op))
       continue;
+    if (!isa<func::ReturnOp>(op))
+      opsOf[stageOf(&op)].push_back(&op);
     // Arguments of the loss need no boundary: every stage that reads tokens or
     // targets is given them.
     for (Value result : op.getResults()) {
@@ -175,11 +180,9 @@ void Outliner::cloneSources(Operation *user, IRMapping &mapping) {
 
 /// Copies the ops of the stage, and the sources that they use.
 void Outliner::cloneBody(int64_t stage, IRMapping &mapping) {
-  for (Operation &op : loss.getBody().front()) {
-    if (isa<func::ReturnOp>(op) || isSource(&op) || stageOf(&op) != stage)
-      continue;
-    cloneSources(&op, mapping);
-    builder.clone(op, mapping)->removeAttr(pipe::kStageAttr);
+  for (Operation *op : opsOf[stage]) {
+    cloneSources(op, mapping);
+    builder.clone(*op, mapping)->removeAttr(pipe::kStageAttr);
   }
 }
 
@@ -223,7 +226,8 @@ void Outliner::buildStage(int64_t stage) {
 
 /// 1. Checks the stages, so that an error leaves the module as it was.
 /// 2. Declares the accumulators of the step.
-/// 3. Finds what crosses each boundary, and all reads of each parameter.
+/// 3. Finds what each stage has, what crosses each boundary, and all reads of
+///    each parameter.
 /// 4. Builds a function for each stage and erases the loss.
 LogicalResult Outliner::run() {
   // First, so that an error leaves the module as it was.

@@ -220,16 +220,17 @@ struct BucketReductionsPass
     }
     if (failed(verifySteps(getOperation())))
       return signalPassFailure();
+    SymbolTableCollection symbols;
     for (auto program : getOperation().getOps<ProgramOp>())
-      run(program);
+      run(program, symbols);
   }
 
   /// Whose reductions are called by one action, and that is a reduce.
-  void run(ProgramOp program) {
+  void run(ProgramOp program, SymbolTableCollection &symbols) {
     ProgramMemory memory(program);
     auto actions = llvm::to_vector(program.getBody().getOps<ActionOp>());
     llvm::DenseMap<Attribute, FunctionOp> functions;
-    for (FunctionOp function : getCalled(program))
+    for (FunctionOp function : getCalled(program, symbols))
       functions[function.getSymNameAttr()] = function;
     // A function that two actions call has one list of steps for both: the
     // order that suits the one need not suit the other.

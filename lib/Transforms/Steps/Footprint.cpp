@@ -128,13 +128,14 @@ LogicalResult plait::forEachCalled(
     function_ref<LogicalResult(FunctionOp, const Aliases &)> visit) {
   if (failed(verifySteps(module)))
     return failure();
+  SymbolTableCollection symbols;
   for (auto program : module.getOps<ProgramOp>()) {
     ProgramMemory memory(program);
     llvm::DenseMap<Attribute, SmallVector<ActionOp>> calls;
     for (auto action : program.getBody().getOps<ActionOp>())
       if (auto callee = action.getCalleeAttr())
         calls[callee.getAttr()].push_back(action);
-    for (FunctionOp function : getCalled(program))
+    for (FunctionOp function : getCalled(program, symbols))
       if (failed(visit(
               function,
               Aliases(function, calls[function.getSymNameAttr()], memory))))

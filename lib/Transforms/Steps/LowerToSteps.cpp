@@ -365,11 +365,15 @@ struct LowerToStepsPass : plait::impl::LowerToStepsPassBase<LowerToStepsPass> {
       for (auto program : module.getOps<ProgramOp>())
         addLibraryWorkspace(program);
     bool deterministic = isGPU && getConfiguration(module).deterministic;
+    // Conversion replaces one function after the other: found before.
+    SymbolTable symbols(module);
+    SmallVector<func::FuncOp> functions;
     for (Attribute name : findCallees())
-      if (auto function =
-              module.lookupSymbol<func::FuncOp>(cast<StringAttr>(name)))
-        if (failed(Converter(function, deterministic).run()))
-          return signalPassFailure();
+      if (auto function = symbols.lookup<func::FuncOp>(cast<StringAttr>(name)))
+        functions.push_back(function);
+    for (func::FuncOp function : functions)
+      if (failed(Converter(function, deterministic).run()))
+        return signalPassFailure();
     if (failed(verifySteps(module)))
       signalPassFailure();
   }

@@ -74,7 +74,8 @@ ProgramMemory::Range ProgramMemory::resolve(ActionOp action,
 
 /// In the order of the first calls; a function that is missing is left out, for
 /// `verifySteps` to report.
-SmallVector<FunctionOp> plait::getCalled(ProgramOp program) {
+SmallVector<FunctionOp> plait::getCalled(ProgramOp program,
+                                         SymbolTableCollection &symbols) {
   llvm::SetVector<Attribute> names;
   for (auto action : program.getBody().getOps<ActionOp>())
     if (auto callee = action.getCalleeAttr())
@@ -82,7 +83,8 @@ SmallVector<FunctionOp> plait::getCalled(ProgramOp program) {
   auto module = program->getParentOfType<ModuleOp>();
   SmallVector<FunctionOp> functions;
   for (Attribute name : names)
-    if (auto function = module.lookupSymbol<FunctionOp>(cast<StringAttr>(name)))
+    if (auto function =
+            symbols.lookupSymbolIn<FunctionOp>(module, cast<StringAttr>(name)))
       functions.push_back(function);
   return functions;
 }
@@ -195,13 +197,14 @@ verifyCall(ActionOp action, FunctionOp function, const ProgramMemory &buffers,
 /// own: dumps are edited by hand, and an unknown buffer would be a null pointer
 /// there.
 LogicalResult plait::verifySteps(ModuleOp module) {
+  SymbolTableCollection symbols;
   llvm::DenseMap<FunctionOp, ProgramOp> callers;
   for (auto program : module.getOps<ProgramOp>()) {
     ProgramMemory buffers(program);
     llvm::DenseMap<StringAttr, FunctionOp> functions;
     llvm::DenseMap<StringAttr, SmallVector<std::pair<Operation *, StepUse>>>
         slotUses;
-    for (FunctionOp function : getCalled(program)) {
+    for (FunctionOp function : getCalled(program, symbols)) {
       functions[function.getSymNameAttr()] = function;
       slotUses[function.getSymNameAttr()] = findSlotUses(function);
       // Steps name buffers of a program, which have other offsets in another.

@@ -101,23 +101,34 @@ static int64_t countLocalElements(ParameterOp parameter) {
   return type.getNumElements();
 }
 
+/// (C3)
+/// A parameter may be in packs of several ranks, but once in each. The first
+/// pack of a module is asked for all: each by itself would look at all others.
+static LogicalResult verifyPackedOnce(PackOp first) {
+  for (Operation *before = first->getPrevNode(); before;
+       before = before->getPrevNode())
+    if (isa<PackOp>(before))
+      return success();
+  llvm::DenseMap<std::pair<Attribute, int64_t>, PackOp> packs;
+  for (auto pack : first->getParentOfType<ModuleOp>().getOps<PackOp>())
+    for (Attribute member : pack.getMembers()) {
+      int64_t rank = pack.getRank();
+      auto [known, isNew] = packs.try_emplace({member, rank}, pack);
+      if (!isNew)
+        return known->second.emitOpError("has member ")
+               << member << ", which is packed twice for rank " << rank;
+    }
+  return success();
+}
+
 LogicalResult PackOp::verifySymbolUses(SymbolTableCollection &tables) {
-  if (failed(verifyDivision(*this, tables)))
+  if (failed(verifyDivision(*this, tables)) || failed(verifyPackedOnce(*this)))
     return failure();
-  // (C3)
-  // A parameter may be in packs of several ranks, but once in each.
-  llvm::DenseSet<Attribute> taken;
-  for (auto other : (*this)->getParentOfType<ModuleOp>().getOps<PackOp>())
-    if (other != *this && other.getRank() == getRank())
-      taken.insert(other.getMembers().begin(), other.getMembers().end());
   for (auto [index, member] :
        llvm::enumerate(getMembers().getAsRange<FlatSymbolRefAttr>())) {
     auto parameter = tables.lookupNearestSymbolFrom<ParameterOp>(*this, member);
     if (!parameter)
       return emitOpError("has member ") << member << ", which is no parameter";
-    if (!taken.insert(member).second)
-      return emitOpError("has member ")
-             << member << ", which is packed twice for rank " << getRank();
     // (C5)
     dist::ShardingAttr sharding = getSharding(parameter);
     if (getAxis() && sharding && sharding.findDim(getAxisAttr()) >= 0)

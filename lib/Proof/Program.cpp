@@ -30,6 +30,7 @@
 #include "Step.h"
 
 #include "llvm/ADT/SmallSet.h"
+#include <map>
 #include <tuple>
 
 using namespace mlir;
@@ -62,28 +63,27 @@ struct Buffer {
   /// A send of it that has not been waited for; null: none.
   plan::ActionOp send;
   struct Held {
-    int64_t begin, end; // bytes
+    int64_t end; // bytes
     Thing thing;
   };
-  SmallVector<Held, 1> holds; // disjoint
+  std::map<int64_t, Held> holds; // by the byte that it begins at; disjoint
 
   /// Only what begins exactly there: a thing at another offset is another
   /// tensor.
   const Thing *find(int64_t begin) const {
-    for (const Held &held : holds)
-      if (held.begin == begin)
-        return &held.thing;
-    return nullptr;
+    auto held = holds.find(begin);
+    return held == holds.end() ? nullptr : &held->second.thing;
   }
   /// What has a byte there is nobody's any more.
   void erase(int64_t begin, int64_t end) {
-    llvm::erase_if(holds, [&](const Held &held) {
-      return held.begin < end && begin < held.end;
-    });
+    auto first = holds.lower_bound(begin);
+    if (first != holds.begin() && std::prev(first)->second.end > begin)
+      --first;
+    holds.erase(first, holds.lower_bound(end));
   }
   void put(int64_t begin, int64_t end, Thing thing) {
     erase(begin, end);
-    holds.push_back({begin, end, thing});
+    holds.insert_or_assign(begin, Held{end, thing});
   }
 };
 
@@ -96,8 +96,15 @@ struct Rank {
   size_t next = 0;
   std::vector<Buffer> buffers;
   llvm::DenseMap<StringAttr, unsigned> numbers; // of buffers
-  std::vector<llvm::BitVector> called; // microbatches, by the callee's number
-  llvm::BitVector begun;               // sums
+  struct Called {
+    StringAttr name; // null: of another rank's stage
+    llvm::BitVector microbatches;
+  };
+  /// By the callee's number, hence in the module's order. Those of its stages
+  /// are there from the beginning.
+  std::map<unsigned, Called> called;
+  bool hasGather = false;
+  llvm::BitVector begun; // sums
   llvm::SmallSet<ActionKind, 2> ended;
 };
 
@@ -127,7 +134,6 @@ private:
   LogicalResult transfer(Rank &rank, plan::ActionOp action, bool &waits);
   LogicalResult call(Rank &rank, plan::ActionOp action);
   LogicalResult beginStep(Rank &rank, plan::ActionOp action);
-  bool hasGather(Rank &rank);
   LogicalResult endStep(Rank &rank, plan::ActionOp action);
   FailureOr<Buffer *> use(Rank &rank, plan::ActionOp action, Attribute name);
   LogicalResult checkStanding(Rank &rank);
@@ -169,7 +175,6 @@ void Programs::readPrograms() {
   for (auto program : module.getOps<plan::ProgramOp>()) {
     Rank &rank = ranks.emplace_back();
     rank.program = program;
-    rank.called.assign(callees.size(), llvm::BitVector(microbatches));
     rank.begun.resize(callees.countSums());
     for (Operation &op : program.getBody().front())
       if (auto buffer = dyn_cast<plan::BufferOp>(op)) {
@@ -182,6 +187,22 @@ void Programs::readPrograms() {
       } else {
         rank.actions.push_back(cast<plan::ActionOp>(op));
       }
+  }
+  llvm::DenseMap<int64_t, Rank *> byNumber;
+  for (Rank &rank : ranks)
+    byNumber[rank.program.getRank()] = &rank;
+  auto placement =
+      module->getAttrOfType<pipe::PlacementAttr>(pipe::kPlacementAttr);
+  for (auto &[name, callee] : callees) {
+    int64_t index = callee.own.getIndex();
+    bool isOfStage = !callee.own.isOfRank();
+    Rank *rank = byNumber.lookup(
+        isOfStage && placement ? placement.getRank(index) : index);
+    if (!rank)
+      continue;
+    if (isOfStage)
+      rank->called[callee.number] = {name, llvm::BitVector(microbatches)};
+    rank->hasGather |= callee.own.getAction() == ActionKind::Gather;
   }
 }
 
@@ -410,15 +431,6 @@ LogicalResult Programs::beginStep(Rank &rank, plan::ActionOp action) {
                                  "to compute";
 }
 
-/// Whether there is something that a step of `rank` has to begin with.
-bool Programs::hasGather(Rank &rank) {
-  return llvm::any_of(callees, [&](const auto &named) {
-    pipe::FunctionAttr own = named.second.own;
-    return own.getAction() == ActionKind::Gather &&
-           own.getIndex() == int64_t(rank.program.getRank());
-  });
-}
-
 /// Gather, reduce and optimizer functions belong to a rank, all others to a
 /// stage, hence `index`.
 LogicalResult Programs::call(Rank &rank, plan::ActionOp action) {
@@ -444,7 +456,8 @@ LogicalResult Programs::call(Rank &rank, plan::ActionOp action) {
   if (microbatch >= microbatches)
     return report.wrong(action)
            << "there are " << microbatches << " microbatches";
-  llvm::BitVector &called = rank.called[callee.number];
+  llvm::BitVector &called = rank.called[callee.number].microbatches;
+  called.resize(microbatches);
   bool first = called.none();
   if (called.test(microbatch))
     return report.wrong(action)
@@ -512,19 +525,12 @@ LogicalResult Programs::advance(Rank &rank, bool &moved) {
 
 /// Every function of the rank's stages has been called for every microbatch.
 LogicalResult Programs::checkAllCalled(Rank &rank) {
-  auto placement =
-      module->getAttrOfType<pipe::PlacementAttr>(pipe::kPlacementAttr);
-  for (auto &[name, callee] : callees) {
-    if (callee.own.isOfRank())
-      continue;
-    int64_t stage = callee.own.getIndex();
-    int64_t holder = placement ? placement.getRank(stage) : stage;
-    int missing = rank.called[callee.number].find_first_unset();
-    if (holder == int64_t(rank.program.getRank()) && missing >= 0)
+  for (auto &[number, own] : rank.called)
+    if (int missing = own.microbatches.find_first_unset();
+        own.name && missing >= 0)
       return report.wrong(rank.program)
-             << "@" << name.getValue() << " is not called for microbatch "
+             << "@" << own.name.getValue() << " is not called for microbatch "
              << missing;
-  }
   return success();
 }
 
@@ -569,7 +575,7 @@ LogicalResult Programs::run() {
       if (!rank.ended.count(kind))
         return report.wrong(rank.program)
                << "never does " << pipe::stringifyActionKind(kind);
-    if (hasGather(rank) && rank.actions.front().getKind() != ActionKind::Gather)
+    if (rank.hasGather && rank.actions.front().getKind() != ActionKind::Gather)
       return report.wrong(rank.program)
              << "never gathers the parameters that it computes with";
     if (failed(checkStanding(rank)))

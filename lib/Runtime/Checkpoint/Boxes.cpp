@@ -138,10 +138,42 @@ void runtime::forEachRun(
 // Finding boxes
 //===----------------------------------------------------------------------===//
 
+/// The pairs of boxes that share indices of dimension `dim`.
+static uint64_t countPairs(const std::vector<Box> &boxes, size_t dim) {
+  std::vector<int64_t> begins, ends;
+  for (const Box &box : boxes) {
+    begins.push_back(box.begin[dim]);
+    ends.push_back(box.begin[dim] + box.shape[dim]);
+  }
+  std::sort(begins.begin(), begins.end());
+  std::sort(ends.begin(), ends.end());
+  uint64_t pairs = 0;
+  size_t closed = 0;
+  for (size_t i = 0; i < begins.size(); ++i) {
+    while (ends[closed] <= begins[i])
+      ++closed;
+    pairs += i - closed;
+  }
+  return pairs;
+}
+
+/// The dimension along which boxes are told apart best: that of the slices
+/// where a tensor was sliced.
+static size_t chooseDimension(size_t dims, const std::vector<Box> &boxes) {
+  size_t best = 0;
+  uint64_t fewest = UINT64_MAX;
+  for (size_t dim = 0; boxes.size() > 1 && dim < dims && fewest; ++dim)
+    if (uint64_t pairs = countPairs(boxes, dim); pairs < fewest) {
+      fewest = pairs;
+      best = dim;
+    }
+  return best;
+}
+
 /// 1. Every box must lie within `shape`. The test subtracts rather than adds,
 ///    since numbers from a file may overflow.
-/// 2. Sort by the first index of dimension 0.
-/// 3. Sweep along dimension 0 and compare each box with those still open only.
+/// 2. Sort by the first index of a dimension.
+/// 3. Sweep along it and compare each box with those still open only.
 /// `reach` is the running maximum of the ends, hence ascending, so that
 /// findBox can search it by bisection though boxes of different heights mix.
 Result<BoxMap> BoxMap::create(const Shape &shape, std::vector<Box> boxes) {
@@ -158,18 +190,19 @@ Result<BoxMap> BoxMap::create(const Shape &shape, std::vector<Box> boxes) {
       return Status::failure("has a box that is not inside of it");
     map.elements += box.count();
   }
+  size_t along = map.along = chooseDimension(shape.size(), boxes);
   auto first = [&](uint32_t i) {
-    return shape.empty() ? 0 : boxes[i].begin[0];
+    return shape.empty() ? 0 : boxes[i].begin[along];
   };
   auto last = [&](uint32_t i) {
-    return shape.empty() ? 1 : boxes[i].begin[0] + boxes[i].shape[0];
+    return shape.empty() ? 1 : boxes[i].begin[along] + boxes[i].shape[along];
   };
   // 2.
   map.order.resize(boxes.size());
   std::iota(map.order.begin(), map.order.end(), 0);
   std::stable_sort(map.order.begin(), map.order.end(),
                    [&](uint32_t a, uint32_t b) { return first(a) < first(b); });
-  // 3. Boxes that share indices of dimension 0 with the one that is looked at.
+  // 3. Boxes that share indices along it with the one that is looked at.
   std::vector<uint32_t> open;
   for (uint32_t box : map.order) {
     std::erase_if(open,
@@ -193,11 +226,11 @@ Result<BoxMap> BoxMap::create(const Shape &shape, std::vector<Box> boxes) {
 uint32_t BoxMap::findBox(std::span<const int64_t> point, uint32_t hint) const {
   if (hint < boxes.size() && boxes[hint].contains(point))
     return hint;
-  int64_t row = shape.empty() ? 0 : point[0];
+  int64_t row = shape.empty() ? 0 : point[along];
   auto i = std::upper_bound(reach.begin(), reach.end(), row) - reach.begin();
   for (; i < int64_t(order.size()); ++i) {
     const Box &box = boxes[order[i]];
-    if (!shape.empty() && box.begin[0] > row)
+    if (!shape.empty() && box.begin[along] > row)
       break;
     if (box.contains(point))
       return order[i];

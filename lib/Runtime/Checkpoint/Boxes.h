@@ -88,7 +88,8 @@ private:
 
   Shape shape;
   std::vector<Box> boxes;
-  // By the first index of dimension 0, and how far boxes up to there reach.
+  // By the first index of one dimension, and how far boxes up to there reach.
+  size_t along = 0;
   std::vector<uint32_t> order;
   std::vector<int64_t> reach;
   int64_t elements = 0;

@@ -24,6 +24,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <tuple>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -314,20 +315,34 @@ WeightFiles::find(const std::string &name,
   return fail("weights '", path, "' has no tensor '", name, "'");
 }
 
-/// Bytes are compared last: of tensors that nobody uses, with those of their
-/// shape.
+namespace {
+/// An order of tensors by content, in which the bytes of those of one shape are
+/// compared, and no others.
+struct ByContent {
+  bool operator()(const FileTensor *left, const FileTensor *right) const {
+    auto head = [](const FileTensor *tensor) {
+      return std::tie(tensor->type, tensor->shape);
+    };
+    if (head(left) != head(right))
+      return head(left) < head(right);
+    return std::memcmp(left->bytes.data(), right->bytes.data(),
+                       left->bytes.size()) < 0;
+  }
+};
+} // namespace
+
+/// A tied weight may be saved under two names: its copy is no other.
 std::vector<std::string>
 WeightFiles::findOthers(const std::set<const FileTensor *> &used) const {
   std::vector<std::string> names;
+  std::optional<std::set<const FileTensor *, ByContent>> known;
   for (const auto &[name, tensor] : tensors) {
-    // A tied weight may be saved under two names: its copy is no other.
-    auto isSame = [&](const FileTensor *other) {
-      return other->type == tensor.type && other->shape == tensor.shape &&
-             std::equal(other->bytes.begin(), other->bytes.end(),
-                        tensor.bytes.begin());
-    };
-    if (!used.contains(&tensor) &&
-        std::none_of(used.begin(), used.end(), isSame))
+    if (used.contains(&tensor))
+      continue;
+    // Only where there are others is anything read.
+    if (!known)
+      known.emplace(used.begin(), used.end());
+    if (!known->contains(&tensor))
       names.push_back(name);
   }
   return names;
@@ -340,15 +355,19 @@ SafetensorsLayout runtime::layOut(const std::vector<TensorShape> &tensors) {
   nlohmann::ordered_json header;
   // What other readers look for.
   header["__metadata__"] = {{"format", "pt"}};
+  auto &members = header.get_ref<nlohmann::ordered_json::object_t &>();
   uint64_t end = 0;
   for (const TensorShape &tensor : tensors) {
     layout.offsets.push_back(end);
     uint64_t bytes = 4;
     for (int64_t size : tensor.shape)
       bytes *= size;
-    header[tensor.name] = {{"dtype", "F32"},
-                           {"shape", tensor.shape},
-                           {"data_offsets", {end, end + bytes}}};
+    // Names are unique: the library would look at all before for each.
+    members.emplace_back(
+        tensor.name,
+        nlohmann::ordered_json{{"dtype", "F32"},
+                               {"shape", tensor.shape},
+                               {"data_offsets", {end, end + bytes}}});
     end += bytes;
   }
   std::string &text = layout.header;

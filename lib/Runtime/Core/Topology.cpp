@@ -159,10 +159,11 @@ Topology runtime::topologyOf(const fb::Plan &plan,
       return;
     known->second = packed;
     // 2. Each group once, by its first member.
+    uint32_t first = mesh.index(left.front(), step.axis());
     for (uint32_t rank = 0; rank < mesh.ranks(); ++rank) {
-      std::vector<uint32_t> members = membersOf(mesh, rank, step);
-      if (members.front() != rank)
+      if (mesh.index(rank, step.axis()) != first)
         continue;
+      std::vector<uint32_t> members = membersOf(mesh, rank, step);
       auto [group, added] =
           groups.try_emplace(members, uint32_t(topology.groups.size()));
       if (added) {

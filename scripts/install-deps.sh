@@ -15,6 +15,8 @@ packages=(
   libopenmpi-dev libtomlplusplus-dev libxxhash-dev nlohmann-json3-dev openmpi-bin
   # The tests and benchmarks.
   libbenchmark-dev libgmock-dev libgtest-dev python3-torch python3-venv
+  # Counts what tools execute, the same in every run (test/Execute/growth.py).
+  valgrind
   # The text that the quick start trains on.
   bible-kjv bible-kjv-text
 )

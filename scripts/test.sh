@@ -173,6 +173,7 @@ ours data data
 ours activations activations
 torch rates rates
 ours config-files config_files
+ours growth growth
 if [ "${1:-}" = --fuzz ]; then
   cmake --preset fuzz > /dev/null
   stage fuzz-build cmake --build --preset fuzz

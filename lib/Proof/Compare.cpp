@@ -51,7 +51,8 @@ private:
                             nn::ParameterOp parameter, Slot slot,
                             const RankState::Stored &expected);
   LogicalResult requireZeroPadding(const std::string &what,
-                                   const RankState::Stored &stored);
+                                   const RankState::Stored &stored,
+                                   const Form &declared);
   LogicalResult compareGathered(int64_t rank, RankState &state,
                                 nn::ParameterOp parameter,
                                 const RankState::Stored &own);
@@ -310,8 +311,7 @@ LogicalResult Comparison::compareGathered(int64_t rank, RankState &state,
   return compareLayout(what, state, parameter, Slot::Compute, own);
 }
 
-/// Along a uniform dimension all elements are equal, so any slice is as good as
-/// the declared one.
+/// A dimension that fits all is as good as the declared one.
 LogicalResult Comparison::compareLayout(const std::string &what,
                                         RankState &state,
                                         nn::ParameterOp parameter, Slot slot,
@@ -319,25 +319,33 @@ LogicalResult Comparison::compareLayout(const std::string &what,
   Content declared = state.getInitial(parameter, slot);
   bool isSame = !own.content.form.isPartial() &&
                 own.content.type.getShape() == declared.type.getShape();
-  for (auto [dim, want] : llvm::zip(own.content.form.dims, declared.form.dims))
-    isSame &= dim.uniform || dim.liesAs(want);
+  for (auto [index, want] : llvm::enumerate(declared.form.dims)) {
+    const Form &form = own.content.form;
+    isSame =
+        isSame && (form.dims[index].fitsAll() ||
+                   (form.dims[index].liesAs(want) &&
+                    form.getExtent(index) == declared.form.getExtent(index)));
+  }
   if (!isSame)
     return rules.report.wrong(locate(own))
            << what << " lies otherwise than declared: it is "
            << printLayout(own.content.form) << ", declared is "
            << printLayout(declared.form);
   // 4.
-  return requireZeroPadding(what, own);
+  return requireZeroPadding(what, own, declared.form);
 }
 
+/// What fits all has the same number there.
 LogicalResult Comparison::requireZeroPadding(const std::string &what,
-                                             const RankState::Stored &stored) {
+                                             const RankState::Stored &stored,
+                                             const Form &declared) {
   const Content &own = stored.content;
   for (auto [index, dim] : llvm::enumerate(own.form.dims)) {
     int64_t extent = own.type.getDimSize(index);
-    if (dim.padding.is(0) || !isPadded(own.form, index, extent, rules.mesh))
+    NumberRange padding = dim.fitsAll() ? getUniform(own) : dim.padding;
+    if (padding.is(0) || !isPadded(declared, index, extent, rules.mesh))
       continue;
-    rules.taken(locate(stored), dim.padding, 0)
+    rules.taken(locate(stored), padding, 0)
         << what << " is not zero in the padding of dimension " << index;
     return failure();
   }

@@ -16,6 +16,8 @@
 
 #include "Form.h"
 
+#include "plait/Interfaces/Padding.h"
+#include "plait/Plan/Scalars.h"
 #include "plait/Transforms/Names.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -76,6 +78,20 @@ SmallVector<RankTerm, 2> Mesh::split(ArrayRef<StringAttr> given,
   return simplify(begin);
 }
 
+/// Then each element is in one block.
+bool Mesh::tiles(ArrayRef<RankTerm> begin, int64_t chunk) const {
+  SmallVector<RankTerm, 2> sorted(begin);
+  llvm::stable_sort(sorted, [](const RankTerm &a, const RankTerm &b) {
+    return a.scale < b.scale;
+  });
+  for (const RankTerm &term : sorted) {
+    if (term.scale != chunk)
+      return false;
+    chunk *= getSize(term.axis);
+  }
+  return true;
+}
+
 //===----------------------------------------------------------------------===//
 // Forms
 //===----------------------------------------------------------------------===//
@@ -101,6 +117,29 @@ int64_t Form::getTermDim(int64_t dim) const {
                         [](const Dimension &own) { return !own.uniform; });
 }
 
+/// Where one has equal elements, the result is what the other one is.
+bool Dimension::join(const Dimension &other, int64_t size) {
+  if (other.fitsAll())
+    return true;
+  if (!fitsAll() && (!liesAs(other) || extent != size))
+    return false;
+  if (uniform)
+    *this = other;
+  extent = size;
+  return true;
+}
+
+void Form::setTerm(Expression expression) {
+  term = expression.term;
+  for (auto [index, dim] : llvm::enumerate(dims)) {
+    dim.uniform = !llvm::is_contained(expression.letters, int(index));
+    if (!dim.uniform)
+      dim.extent = 0;
+  }
+  if (term->isZero())
+    partial.clear();
+}
+
 /// Uniform dimensions are letters that the argument does not name: it is
 /// repeated along them, which costs no term.
 Argument Form::asArgument() const {
@@ -112,13 +151,34 @@ Argument Form::asArgument() const {
 }
 
 /// Blocks are equally large, so the last ones reach beyond the end where their
-/// number does not divide the extent. Along a uniform dimension there is no end
-/// to reach beyond: padding has the same number.
+/// number does not divide the extent. A dimension that fits all has no end to
+/// reach beyond: padding has the same number.
 bool plait::proof::isPadded(const Form &form, int64_t dim, int64_t extent,
                             const Mesh &mesh) {
   const Dimension &own = form.dims[dim];
-  return !own.uniform &&
+  return !own.fitsAll() &&
          extent * mesh.countBlocks(own.begin) > form.getExtent(dim);
+}
+
+/// Padding of one that is not known to be that number is something else.
+void plait::proof::simplify(Form &form, RankedTensorType type,
+                            const Mesh &mesh) {
+  std::optional<double> number = form.term->getNumber();
+  for (auto [index, dim] : llvm::enumerate(form.dims))
+    if (dim.uniform && (!isPadded(form, index, type.getDimSize(index), mesh) ||
+                        (number && dim.padding.is(*number))))
+      dim = Dimension();
+}
+
+/// Of what the trainer sets the divisor's lower bound is known.
+NumberRange plait::proof::getUniform(const Content &operand) {
+  const Term *term = operand.form.term;
+  if (term->isZero())
+    return NumberRange::exactly(0);
+  NumberRange range = getUnpadded(operand.type);
+  if (term->kind == Term::Leaf && term->name == "Epsilon")
+    range.low = plan::kLeastEpsilon;
+  return range;
 }
 
 /// "64 · dp + 16 · tp".

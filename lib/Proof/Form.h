@@ -50,6 +50,8 @@ public:
   /// minor.
   llvm::SmallVector<RankTerm, 2> split(llvm::ArrayRef<mlir::StringAttr> axes,
                                        int64_t chunk) const;
+  /// Whether `begin` are such blocks, of some axes in some order.
+  bool tiles(llvm::ArrayRef<RankTerm> begin, int64_t chunk) const;
 
 private:
   llvm::SmallVector<std::pair<llvm::StringRef, int64_t>> axes;
@@ -57,7 +59,8 @@ private:
 
 /// One dimension of a rank's tensor.
 struct Dimension {
-  /// All elements along it are the same; the term does not have it.
+  /// All elements along it that are not padding are the same; the term does not
+  /// have it.
   bool uniform = true;
   /// Where the rank's slice begins; no axis: it has the whole.
   llvm::SmallVector<RankTerm, 2> begin;
@@ -71,9 +74,25 @@ struct Dimension {
   /// scale of its term is then what a rank has of one.
   int64_t rounds = 1;
 
+  /// How many elements the global tensor has, where the term does not tell: of
+  /// equal ones, if something else lies in the padding. 0: nothing else does,
+  /// or the term tells.
+  int64_t extent = 0;
+
+  /// Whether it is a slice of any dimension, wherever that begins.
+  bool fitsAll() const { return uniform && extent == 0; }
+  /// Equal elements have no order.
   bool liesAs(const Dimension &other) const {
-    return begin == other.begin && chunks == other.chunks &&
-           rounds == other.rounds;
+    return begin == other.begin && rounds == other.rounds &&
+           (chunks == other.chunks || uniform || other.uniform);
+  }
+  /// Makes it the slice of `size` elements that `other` is as well, of which
+  /// the padding is not known; false: there is none.
+  bool join(const Dimension &other, int64_t size);
+  /// Of a rank's `count` equal elements, how many the global tensor has in a
+  /// sum over it and over `begin`; 1 of elements that are not equal.
+  int64_t countEqual(int64_t count) const {
+    return !uniform ? 1 : extent ? extent : count;
   }
 };
 
@@ -89,7 +108,14 @@ struct Form {
   int64_t findDim(llvm::StringRef axis) const;
   /// The dimension of the term that `dim` is; it must not be uniform.
   int64_t getTermDim(int64_t dim) const;
-  int64_t getExtent(int64_t dim) const { return term->shape[getTermDim(dim)]; }
+  /// How many elements `dim` has; it must not fit all.
+  int64_t getExtent(int64_t dim) const {
+    return dims[dim].extent ? dims[dim].extent : term->shape[getTermDim(dim)];
+  }
+  /// Takes a term whose letters are dimensions: along all others it is uniform.
+  /// Of those the extents have to be known. Zero is whole, however it came
+  /// about.
+  void setTerm(Expression expression);
   /// The term with the rank's dimensions as letters.
   Argument asArgument() const;
 };
@@ -127,6 +153,14 @@ struct Pack {
   /// What lies between members.
   NumberRange gap = NumberRange::exactly(0);
 };
+
+/// Makes a slice of any dimension of what has equal elements in its padding as
+/// well, or has none.
+void simplify(Form &form, mlir::RankedTensorType type, const Mesh &mesh);
+
+/// What the number is that an operand has in all elements along a dimension
+/// that fits all, or between the members of a pack.
+NumberRange getUniform(const Content &operand);
 
 /// Whether `dim` of a rank's `extent` elements reaches beyond the global
 /// tensor.

@@ -16,6 +16,8 @@
 //     place, the slice of its result;
 //   - a sum over a dimension that is a slice is a partial sum over its axes, if
 //     the slices are all there is and padding adds nothing;
+//   - equal numbers are a slice of any dimension. Once something else lies in
+//     the padding they are one of so many elements, and as often in a sum;
 //   - a linear op gives, of partial sums, partial sums of its result; any other
 //     op must not see one;
 //   - an axis occurs once in a form: of two slices along it a rank has the

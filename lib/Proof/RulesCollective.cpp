@@ -33,8 +33,6 @@ using namespace plait::proof;
 /// Padding is added up as well, hence its range is that of a sum.
 static LogicalResult combine(Rules &rules, Operation *op, Form &form,
                              StringAttr axis, dist::Reduction kind) {
-  if (form.term->isZero())
-    return success();
   // 1. Parts.
   if (form.isPartialOver(axis)) {
     if (form.reduction != kind)
@@ -173,7 +171,7 @@ static LogicalResult gather(Rules &rules, Operation *op, Form &form,
                             int64_t dim, StringAttr axis, int64_t extent,
                             int64_t rounds = 1) {
   Dimension &own = form.dims[dim];
-  if (own.uniform && form.findDim(axis) < 0 && !form.isPartialOver(axis))
+  if (own.fitsAll() && form.findDim(axis) < 0 && !form.isPartialOver(axis))
     return success();
   if (!own.begin.empty() && own.rounds == rounds &&
       own.begin.back() == RankTerm{axis, extent / rounds}) {
@@ -204,6 +202,7 @@ static FailureOr<Content> evaluateAllGather(Rules &rules, Operation *op,
       return failure();
   }
   result.type = type;
+  simplify(result.form, type, rules.mesh);
   return result;
 }
 
@@ -217,7 +216,7 @@ static LogicalResult divide(Rules &rules, Operation *op, Form &form,
                             int64_t dim, StringAttr axis, int64_t extent,
                             int64_t rounds = 1) {
   Dimension &own = form.dims[dim];
-  if (own.uniform)
+  if (own.fitsAll())
     return success();
   if (own.rounds > 1) {
     rules.report.unproven(op)
@@ -265,6 +264,7 @@ static FailureOr<Content> evaluateAllToAll(Rules &rules, Operation *op,
       return failure();
   }
   result.type = type;
+  simplify(result.form, type, rules.mesh);
   return result;
 }
 
@@ -297,13 +297,12 @@ static FailureOr<Content> evaluateSlice(Rules &rules, Operation *op,
   Dimension &own = result.form.dims[dim];
   int64_t given = result.type.getDimSize(dim);
   result.type = type;
-  if (own.uniform && extent * rules.mesh.countBlocks(begin) == given)
+  if (own.fitsAll()) {
+    own.begin = begin;
+    own.extent = given;
+    own.padding = NumberRange::exactly(0);
+    simplify(result.form, type, rules.mesh);
     return result;
-  if (own.uniform) {
-    rules.report.unproven(op)
-        << "slicing equal numbers into uneven blocks has no "
-           "rule";
-    return failure();
   }
   // A slice of a slice that is padded, or is padded itself, may have padding
   // in its middle.

@@ -35,10 +35,8 @@ struct Contraction {
     int number = 0;
     bool isReduced = false;
     bool isPadded = false;
-    /// Both extents are 0 while no operand has the letter.
     int64_t extent = 0; // of a rank
-    int64_t global = 0;
-    Dimension dim; // uniform: neither operand has it
+    Dimension dim;      // uniform: neither operand has it
   };
 
   explicit Contraction(ContractionOpInterface op)
@@ -57,13 +55,13 @@ struct Contraction {
     return it->second;
   }
   /// What one operand has beyond the end of a padded dimension; of one that
-  /// does not have the dimension, what any element may be.
+  /// fits all, what any element may be.
   ///
   /// `side` is 0 for the left operand, 1 for the right one.
   NumberRange getPadding(const Content &operand, int side, char letter) const {
     size_t index = letters[side].find(letter);
-    if (index == StringRef::npos || operand.form.dims[index].uniform)
-      return getUnpadded(operand.type);
+    if (index == StringRef::npos || operand.form.dims[index].fitsAll())
+      return getUniform(operand);
     return operand.form.dims[index].padding;
   }
 
@@ -73,7 +71,7 @@ struct Contraction {
 } // namespace
 
 /// Fills the table from both operands, and refuses letters in which they
-/// differ. A uniform dimension fits any slice.
+/// differ.
 static LogicalResult collect(Rules &rules, Operation *op, Operands operands,
                              Contraction &contraction) {
   for (int side = 0; side < 2; ++side)
@@ -82,18 +80,13 @@ static LogicalResult collect(Rules &rules, Operation *op, Operands operands,
       const Content &operand = operands[side];
       const Dimension &dim = operand.form.dims[index];
       own.extent = operand.type.getDimSize(index);
-      if (dim.uniform)
+      if (dim.fitsAll())
         continue;
-      int64_t global = operand.form.getExtent(index);
-      if (own.dim.uniform) {
-        own.dim = dim;
-        own.global = global;
-        own.isPadded = isPadded(operand.form, index, own.extent, rules.mesh);
-      } else if (!own.dim.liesAs(dim) || own.global != global) {
+      if (!own.dim.join(dim, operand.form.getExtent(index)))
         return rules.wrong(op)
                << "multiplies " << print(operands[0]) << " with "
                << print(operands[1]) << ", which differ in '" << letter << "'";
-      }
+      own.isPadded = isPadded(operand.form, index, own.extent, rules.mesh);
     }
   return success();
 }
@@ -114,8 +107,8 @@ static FailureOr<double> contract(Rules &rules, Operation *op,
   form.dims.resize(contraction.result.size());
   for (auto &[letter, own] : contraction.table) {
     // 1. Repeated.
-    if (own.isReduced && own.dim.uniform)
-      repeated *= own.extent;
+    if (own.isReduced)
+      repeated *= own.dim.countEqual(own.extent);
     // 2. Padding.
     if (own.isPadded)
       own.dim.padding = (contraction.getPadding(operands[0], 0, letter) *
@@ -182,13 +175,9 @@ static FailureOr<Content> evaluateMatmul(Rules &rules, Operation *op,
       present.push_back(index);
   Expression product = rules.terms.applyLinear(
       "nn.matmul", TypeAttr::get(type.getElementType()), arguments, present);
-  Argument all{product.term, countLetters(product.term->shape.size()),
-               *repeated};
-  form.term = rules.terms.sum(all).term;
-  if (form.term->isZero()) {
-    form.dims.assign(form.dims.size(), Dimension());
-    form.partial.clear();
-  }
+  form.setTerm(
+      rules.terms.sum(Argument{product.term, product.letters, *repeated}));
+  simplify(form, type, rules.mesh);
   return Content{type, std::move(form), nullptr};
 }
 

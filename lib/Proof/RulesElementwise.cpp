@@ -19,7 +19,6 @@
 #include "Rules.h"
 
 #include "plait/Interfaces/Padding.h"
-#include "plait/Plan/Scalars.h"
 
 #include "llvm/Support/SaveAndRestore.h"
 
@@ -30,8 +29,9 @@ using namespace plait::proof;
 /// Dimensions of which all operands that have them have the same slice.
 ///
 /// Each dimension is that of the first operand that has it; the others have to
-/// begin at the same elements of a dimension of the same extent. The form has
-/// no term and is not partial yet. All operands have as many dimensions.
+/// begin at the same elements of a dimension of the same extent, which the form
+/// says: it has no term, and is not partial yet. All operands have as many
+/// dimensions.
 FailureOr<Form> Rules::unify(Operation *op, Operands operands) {
   Form form;
   if (operands.empty())
@@ -41,16 +41,12 @@ FailureOr<Form> Rules::unify(Operation *op, Operands operands) {
   SmallVector<const Content *> owners(form.dims.size());
   for (const Content &operand : operands)
     for (auto [index, dim] : llvm::enumerate(operand.form.dims)) {
-      if (dim.uniform)
+      if (dim.fitsAll())
         continue;
       const Content *&owner = owners[index];
-      if (!owner) {
+      if (!owner)
         owner = &operand;
-        form.dims[index] = dim;
-        continue;
-      }
-      if (form.dims[index].liesAs(dim) &&
-          owner->form.getExtent(index) == operand.form.getExtent(index))
+      if (form.dims[index].join(dim, operand.form.getExtent(index)))
         continue;
       wrong(op, operands) << "takes " << print(*owner) << " together with "
                           << print(operand) << ", which differ in dimension "
@@ -58,19 +54,6 @@ FailureOr<Form> Rules::unify(Operation *op, Operands operands) {
       return failure();
     }
   return form;
-}
-
-/// What the number is that an operand has in all elements along a dimension, or
-/// between the members of a pack. Of what the trainer sets the divisor's lower
-/// bound is known.
-static NumberRange getUniform(const Content &operand) {
-  const Term *term = operand.form.term;
-  if (term->isZero())
-    return NumberRange::exactly(0);
-  NumberRange range = getUnpadded(operand.type);
-  if (term->kind == Term::Leaf && term->name == "Epsilon")
-    range.low = plan::kLeastEpsilon;
-  return range;
 }
 
 /// What lies in the padding of the result follows from the arithmetic. What is
@@ -90,7 +73,7 @@ void Rules::derivePadding(Operation *op, Operands operands, Form &form,
       continue;
     SmallVector<NumberRange> ranges;
     for (const Content &operand : operands)
-      ranges.push_back(operand.form.dims[dim].uniform
+      ranges.push_back(operand.form.dims[dim].fitsAll()
                            ? getUniform(operand)
                            : operand.form.dims[dim].padding);
     NumberRange &padding = form.dims[dim].padding;
@@ -105,17 +88,13 @@ void Rules::derivePadding(Operation *op, Operands operands, Form &form,
 }
 
 /// Gives `form` the term, and makes uniform what the term does not have: normal
-/// form may have lost a dimension, as x - x or 0·x do.
+/// form may have lost a dimension, as x - x or 0·x do. That says nothing of the
+/// padding: 0 times what is not finite is not zero.
 FailureOr<Content> Rules::finish(Operation *op, Operands operands, Form form,
                                  Expression expression, RankedTensorType type) {
-  form.term = expression.term;
-  for (auto [index, dim] : llvm::enumerate(form.dims))
-    if (!llvm::is_contained(expression.letters, int(index)))
-      dim = Dimension();
-  // Zero is whole, however it came about.
-  if (form.term->isZero())
-    form.partial.clear();
+  form.setTerm(expression);
   derivePadding(op, operands, form, type);
+  simplify(form, type, mesh);
   return Content{type, std::move(form), nullptr};
 }
 
@@ -272,13 +251,13 @@ static FailureOr<Content> evaluateFill(Rules &rules, Operation *op, Operands,
 static FailureOr<Content> evaluateShift(Rules &rules, Operation *op,
                                         Operands operands,
                                         RankedTensorType type) {
-  const Form &form = operands[0].form;
   if (failed(rules.requireWhole(op, operands[0])))
     return failure();
   double amount = cast<nn::ShiftOp>(op).getAmount().convertToDouble();
   Argument number{rules.terms.one(), {}, amount};
-  return rules.finish(op, operands, form,
-                      rules.terms.sum({form.asArgument(), number}), type);
+  return rules.finish(op, operands, *rules.unify(op, operands),
+                      rules.terms.sum({operands[0].form.asArgument(), number}),
+                      type);
 }
 
 /// What a gradient is taken of is settled: both steps are differentiated.
@@ -291,8 +270,10 @@ static FailureOr<Content> evaluateStop(Rules &, Operation *, Operands operands,
 static FailureOr<Content> evaluateCast(Rules &rules, Operation *op,
                                        Operands operands,
                                        RankedTensorType type) {
-  const Form &form = operands[0].form;
-  Argument argument = form.asArgument();
+  Form form = *rules.unify(op, operands);
+  form.partial = operands[0].form.partial;
+  form.reduction = operands[0].form.reduction;
+  Argument argument = operands[0].form.asArgument();
   bool isSame = operands[0].type.getElementType() == type.getElementType();
   Expression result =
       isSame ? rules.terms.sum(argument)

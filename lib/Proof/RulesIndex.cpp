@@ -53,10 +53,12 @@ static LogicalResult checkBegin(Rules &rules, Operation *op, const Form &form,
                                 std::optional<nn::BeginAttr> begin) {
   Form counted;
   counted.dims.resize(dim + 1);
+  counted.dims[dim].uniform = false;
   setBegin(rules.mesh, counted.dims[dim], begin);
   if (counted.dims[dim].liesAs(form.dims[dim])) {
     int64_t extent = begin ? begin->getExtent() : 0;
-    if (extent == 0 || form.dims[dim].uniform || extent == form.getExtent(dim))
+    if (extent == 0 || form.dims[dim].fitsAll() ||
+        extent == form.getExtent(dim))
       return success();
     return rules.wrong(op) << "counts in a dimension " << dim << " of "
                            << extent << " elements, which has "
@@ -68,18 +70,30 @@ static LogicalResult checkBegin(Rules &rules, Operation *op, const Form &form,
 }
 
 /// A dimension that a rank counts `extent` elements of from `begin` on: where
-/// the rank's slice begins, and how many elements there are in all.
+/// the rank's slice begins, and how many elements there are in all. No operand
+/// says so, hence the slices have to be all there is, and each element to be in
+/// one of them.
 ///
 /// Returns the extent of the global dimension: what the op says or, if it says
 /// nothing, all blocks together, which is right where the dimension is split
 /// evenly.
-static int64_t setCounted(const Mesh &mesh, Dimension &dim,
-                          std::optional<nn::BeginAttr> begin, int64_t extent) {
+static FailureOr<int64_t> setCounted(Rules &rules, Operation *op,
+                                     Dimension &dim,
+                                     std::optional<nn::BeginAttr> begin,
+                                     int64_t extent) {
   dim.uniform = false;
-  setBegin(mesh, dim, begin);
+  setBegin(rules.mesh, dim, begin);
+  if (!rules.mesh.tiles(dim.begin, extent)) {
+    Form counted;
+    counted.dims.push_back(dim);
+    rules.wrong(op) << "counts blocks of " << extent
+                    << " elements that do not lie side by side: "
+                    << printLayout(counted);
+    return failure();
+  }
   if (begin && begin->getExtent() != 0)
     return begin->getExtent();
-  return extent * mesh.countBlocks(dim.begin);
+  return extent * rules.mesh.countBlocks(dim.begin);
 }
 
 //===----------------------------------------------------------------------===//
@@ -87,12 +101,13 @@ static int64_t setCounted(const Mesh &mesh, Dimension &dim,
 //===----------------------------------------------------------------------===//
 
 /// 1. Table and ids are whole values; the op begins at the table's slice, and
-///    its limit is the table's number of rows.
+///    its limit is the table's number of rows. Of a table of equal rows the op
+///    alone says which slice it takes.
 /// 2. The result has the dimensions of the ids and the table's columns. A rank
 ///    that has a block of the rows gives zeros for all other ids, so the result
 ///    is partial over the axes that split them.
 /// 3. In the term the rows are a letter that is reduced, and the columns the
-///    result's last one.
+///    result's last one. Of equal rows it is one of them where an id names any.
 static FailureOr<Content> evaluateEmbedding(Rules &rules, Operation *op,
                                             Operands operands,
                                             RankedTensorType type) {
@@ -100,43 +115,57 @@ static FailureOr<Content> evaluateEmbedding(Rules &rules, Operation *op,
   const Content &table = operands[0], &ids = operands[1];
   // 1. Operands.
   if (failed(rules.requireWhole(op, table)) ||
-      failed(rules.requireWhole(op, ids)) ||
-      failed(checkBegin(rules, op, table.form, 0, embedding.getBegin())))
+      failed(rules.requireWhole(op, ids)))
     return failure();
-  if (table.form.dims[0].uniform) {
-    rules.report.unproven(op) << "a table of equal rows has no rule";
-    return failure();
+  Dimension rows = table.form.dims[0];
+  int64_t limit = embedding.getLimit(), count = 0;
+  if (rows.fitsAll()) {
+    FailureOr<int64_t> all = setCounted(rules, op, rows, embedding.getBegin(),
+                                        table.type.getDimSize(0));
+    if (failed(all))
+      return failure();
+    count = limit ? limit : *all;
+  } else {
+    count = table.form.getExtent(0);
+    if (failed(checkBegin(rules, op, table.form, 0, embedding.getBegin())))
+      return failure();
   }
-  if (embedding.getLimit() &&
-      int64_t(embedding.getLimit()) != table.form.getExtent(0)) {
-    rules.wrong(op) << "takes " << embedding.getLimit()
-                    << " rows for a table of " << table.form.getExtent(0);
+  if (limit && limit != count) {
+    rules.wrong(op) << "takes " << limit << " rows for a table of " << count;
     return failure();
   }
   // 2. The form.
-  Form form = ids.form;
-  form.dims.push_back(table.form.dims[1]);
+  Form form = *rules.unify(op, ids);
+  Dimension &columns = form.dims.emplace_back(table.form.dims[1]);
+  columns.padding = columns.padding.join(NumberRange::exactly(0));
+  if (!columns.fitsAll())
+    columns.extent = table.form.getExtent(1);
   // Of an id in another rank's block it gives zeros.
-  if (failed(
-          rules.addPartial(op, form, table.form.dims[0], dist::Reduction::Sum)))
+  if (failed(rules.addPartial(op, form, rows, dist::Reduction::Sum)))
     return failure();
   // 3. The term.
   int column = type.getRank() - 1;
-  Argument rows = table.form.asArgument();
-  for (int &letter : rows.letters)
-    letter = letter == 0 ? column + 1 : column;
-  Letters present;
-  for (auto [index, dim] : llvm::enumerate(form.dims)) {
-    if (!dim.uniform)
-      present.push_back(index);
-    // Whatever id lies there, it gets a row of the table or zeros.
-    if (int(index) < column)
-      dim.padding = NumberRange::finite();
+  Argument names = ids.form.asArgument(), all = table.form.asArgument();
+  Letters present = names.letters;
+  if (table.form.dims[0].uniform) {
+    auto counted =
+        IntegerAttr::get(IntegerType::get(op->getContext(), 64), count);
+    Expression named =
+        rules.terms.apply("names a row", counted, names, present);
+    all.letters.assign(all.letters.size(), column);
+    form.setTerm(
+        rules.terms.product({all, Argument{named.term, named.letters}}));
+  } else {
+    for (int &letter : all.letters)
+      letter = letter == 0 ? column + 1 : column;
+    if (!columns.uniform)
+      present.push_back(column);
+    form.setTerm(rules.terms.apply("nn.embedding", {}, {all, names}, present));
   }
-  form.term =
-      rules.terms
-          .apply("nn.embedding", {}, {rows, ids.form.asArgument()}, present)
-          .term;
+  // Whatever id lies there, it gets a row of the table or zeros.
+  for (Dimension &dim : MutableArrayRef(form.dims).drop_back())
+    dim.padding = NumberRange::finite();
+  simplify(form, type, rules.mesh);
   return Content{type, std::move(form), nullptr};
 }
 
@@ -171,24 +200,26 @@ static FailureOr<Content> evaluateEmbeddingGrad(Rules &rules, Operation *op,
     return failure();
   // 2. Rows and columns.
   form.dims.resize(2);
-  int64_t rows = setCounted(rules.mesh, form.dims[0], scatter.getBegin(),
-                            type.getDimSize(0));
-  if (scatter.getLimit())
-    rows = scatter.getLimit();
+  FailureOr<int64_t> counted = setCounted(
+      rules, op, form.dims[0], scatter.getBegin(), type.getDimSize(0));
+  if (failed(counted))
+    return failure();
+  int64_t rows = scatter.getLimit() ? scatter.getLimit() : *counted;
+  const Dimension &columns = gradient.form.dims.back();
   form.dims[1] = positions->dims.back();
-  form.dims[1].padding = form.dims[1].padding.sum();
+  form.dims[1].padding = columns.padding.sum();
   // 3. Positions.
   double repeated = 1;
   for (auto [index, dim] :
        llvm::enumerate(ArrayRef(positions->dims).drop_back())) {
-    if (dim.uniform)
-      repeated *= gradient.type.getDimSize(index);
-    bool isPadding = !gradient.form.dims[index].uniform &&
-                     isPadded(gradient.form, index,
-                              gradient.type.getDimSize(index), rules.mesh);
-    if (isPadding && !dim.padding.is(0)) {
-      rules.taken(op, dim.padding, 0) << "adds up the padding of dimension "
-                                      << index << " of " << print(gradient);
+    int64_t extent = gradient.type.getDimSize(index);
+    repeated *= dim.countEqual(extent);
+    // Ids are padded where the gradient may have equal numbers.
+    const Dimension &own = gradient.form.dims[index];
+    NumberRange padding = own.fitsAll() ? getUniform(gradient) : own.padding;
+    if (isPadded(*positions, index, extent, rules.mesh) && !padding.is(0)) {
+      rules.taken(op, padding, 0) << "adds up the padding of dimension "
+                                  << index << " of " << print(gradient);
       return failure();
     }
     if (failed(rules.addPartial(op, form, dim, dist::Reduction::Sum)))
@@ -210,14 +241,9 @@ static FailureOr<Content> evaluateEmbeddingGrad(Rules &rules, Operation *op,
   Expression sum = rules.terms.applyLinear(
       "nn.embedding_grad", {}, {rename(gradient.form), rename(ids.form)},
       present, extents);
-  form.term = rules.terms
-                  .sum(Argument{sum.term, countLetters(sum.term->shape.size()),
-                                repeated})
-                  .term;
-  if (form.term->isZero()) {
-    form.dims.assign(2, Dimension());
-    form.partial.clear();
-  }
+  form.dims[0].extent = rows;
+  form.setTerm(rules.terms.sum(Argument{sum.term, sum.letters, repeated}));
+  simplify(form, type, rules.mesh);
   return Content{type, std::move(form), nullptr};
 }
 
@@ -263,9 +289,11 @@ static FailureOr<Content> evaluatePick(Rules &rules, Operation *op,
   // 1. The code.
   Content code{type, ids.form, nullptr};
   Dimension &dim = code.form.dims.emplace_back();
-  int64_t extent =
-      setCounted(rules.mesh, dim, pick.getBegin(), type.getDimSize(last));
-  if (!input.form.dims[last].uniform) {
+  FailureOr<int64_t> extent =
+      setCounted(rules, op, dim, pick.getBegin(), type.getDimSize(last));
+  if (failed(extent))
+    return failure();
+  if (!input.form.dims[last].fitsAll()) {
     if (failed(checkBegin(rules, op, input.form, last, pick.getBegin())))
       return failure();
     extent = input.form.getExtent(last);
@@ -275,7 +303,7 @@ static FailureOr<Content> evaluatePick(Rules &rules, Operation *op,
   Letters present = argument.letters;
   SmallVector<int64_t, 4> extents = ids.form.term->shape;
   present.push_back(last);
-  extents.push_back(extent);
+  extents.push_back(*extent);
   code.form.term =
       rules.terms.apply("one hot", {}, argument, present, extents).term;
   FailureOr<Content> result = choose(rules, op, input, code, type);
@@ -284,11 +312,37 @@ static FailureOr<Content> evaluatePick(Rules &rules, Operation *op,
   // 3. Padding.
   for (auto [index, own] : llvm::enumerate(result->form.dims)) {
     bool isZero =
-        int64_t(index) == last || (!input.form.dims[index].uniform &&
+        int64_t(index) == last || (!input.form.dims[index].fitsAll() &&
                                    input.form.dims[index].padding.is(0));
     own.padding = isZero ? NumberRange::exactly(0) : NumberRange::any();
   }
+  simplify(result->form, type, rules.mesh);
   return result;
+}
+
+/// Which slice of the queries, and of the keys, the mask is applied to.
+///
+/// Of equal scores the op alone says so: the form gets such dimensions, which
+/// the scores themselves do not have.
+static FailureOr<Form> makeScores(Rules &rules, nn::CausalMaskOp op,
+                                  const Content &input) {
+  int64_t key = input.type.getRank() - 1, query = key - 1;
+  FailureOr<Form> scores = rules.unify(op, input);
+  for (auto [dim, begin] : {std::pair(query, op.getBegin()),
+                            std::pair(key, std::optional<nn::BeginAttr>())}) {
+    Dimension &own = scores->dims[dim];
+    bool isCounted = own.fitsAll();
+    FailureOr<int64_t> extent =
+        isCounted
+            ? setCounted(rules, op, own, begin, input.type.getDimSize(dim))
+            : input.form.getExtent(dim);
+    if (failed(extent) ||
+        (!isCounted && failed(checkBegin(rules, op, input.form, dim, begin))))
+      return failure();
+    own.uniform = false;
+    own.extent = *extent;
+  }
+  return scores;
 }
 
 /// Queries may be split, and the op counts from the slice's first one; a rank
@@ -300,40 +354,44 @@ static FailureOr<Content> evaluateCausalMask(Rules &rules, Operation *op,
                                              RankedTensorType type) {
   auto mask = cast<nn::CausalMaskOp>(op);
   const Content &input = operands[0];
-  int64_t key = type.getRank() - 1, query = key - 1;
   if (failed(rules.requireWhole(op, input)))
     return failure();
-  if (input.form.dims[key].uniform || input.form.dims[query].uniform) {
-    rules.report.unproven(op) << "masking equal numbers has no rule";
+  FailureOr<Form> form = makeScores(rules, mask, input);
+  if (failed(form))
     return failure();
-  }
-  if (failed(checkBegin(rules, op, input.form, query, mask.getBegin())) ||
-      failed(checkBegin(rules, op, input.form, key, std::nullopt)))
-    return failure();
-  Contents parts{input};
   SmallVector<Argument> arguments{input.form.asArgument()};
   if (mask.getStarts()) {
     // Of each query: the same for all of its keys.
-    Content &starts = parts.emplace_back(operands[1]);
+    Content starts = operands[1];
     if (failed(rules.requireWhole(op, starts)))
       return failure();
     arguments.push_back(starts.form.asArgument());
     starts.form.dims.emplace_back();
+    for (auto [index, dim] : llvm::enumerate(starts.form.dims))
+      if (!dim.fitsAll() &&
+          !form->dims[index].join(dim, starts.form.getExtent(index))) {
+        rules.wrong(op, operands)
+            << "takes " << print(input) << " together with " << print(starts)
+            << ", which differ in dimension " << index;
+        return failure();
+      }
   }
-  FailureOr<Form> form = rules.unify(op, parts);
-  if (failed(form))
-    return failure();
   Letters letters;
+  SmallVector<int64_t> extents;
   for (auto [index, dim] : llvm::enumerate(form->dims))
-    if (!dim.uniform)
+    if (!dim.uniform) {
       letters.push_back(index);
+      extents.push_back(dim.extent);
+    }
   FailureOr<Content> result =
       rules.finish(op, {}, *form,
                    rules.terms.apply("nn.causal_mask", mask.getWindowAttr(),
-                                     arguments, letters),
+                                     arguments, letters, extents),
                    type);
   for (auto [own, given] : llvm::zip_equal(result->form.dims, input.form.dims))
-    own.padding = given.padding.join(NumberRange::exactly(-INFINITY));
+    own.padding = (given.fitsAll() ? getUniform(input) : given.padding)
+                      .join(NumberRange::exactly(-INFINITY));
+  simplify(result->form, type, rules.mesh);
   return result;
 }
 
@@ -356,14 +414,16 @@ static FailureOr<Form> makeMask(Rules &rules, nn::DropoutOp op,
     if (nn::BeginAttr own = op.getBegin(dim))
       begin = own;
     Dimension &own = mask.dims.emplace_back();
-    int64_t extent =
-        setCounted(rules.mesh, own, begin, input.type.getDimSize(dim));
+    FailureOr<int64_t> extent =
+        setCounted(rules, op, own, begin, input.type.getDimSize(dim));
+    if (failed(extent))
+      return failure();
     own.padding = NumberRange::any();
-    bool isKnown = !input.form.dims[dim].uniform;
+    bool isKnown = !input.form.dims[dim].fitsAll();
     if (isKnown && failed(checkBegin(rules, op, input.form, dim, begin)))
       return failure();
     present.push_back(dim);
-    extents.push_back(isKnown ? input.form.getExtent(dim) : extent);
+    extents.push_back(isKnown ? input.form.getExtent(dim) : *extent);
   }
   auto attrs = ArrayAttr::get(op.getContext(),
                               {op.getProbabilityAttr(), op.getSiteAttr()});
@@ -397,11 +457,14 @@ static FailureOr<Content> evaluateDropout(Rules &rules, Operation *op,
   NumberRange amount = NumberRange::exactly(0).join(
       NumberRange::exactly(getMaskScale(probability)));
   for (auto [own, given] : llvm::zip_equal(result->form.dims, input.form.dims))
-    own.padding = (given.uniform ? getUnpadded(type) : given.padding) * amount;
+    own.padding =
+        (given.fitsAll() ? getUniform(input) : given.padding) * amount;
+  simplify(result->form, type, rules.mesh);
   return result;
 }
 
-/// The global tensor stays the same; what lies beyond it is known.
+/// The global tensor stays the same; what lies beyond it is known. So equal
+/// numbers become a slice of as many as the op says.
 static FailureOr<Content> evaluateMaskPadding(Rules &rules, Operation *op,
                                               Operands operands,
                                               RankedTensorType type) {
@@ -410,19 +473,19 @@ static FailureOr<Content> evaluateMaskPadding(Rules &rules, Operation *op,
   Form &form = result.form;
   int64_t dim = mask.getDim();
   NumberRange amount = NumberRange::exactly(mask.getAmount().convertToDouble());
-  if (form.term->isZero() && amount.is(0))
-    return result;
-  if (form.dims[dim].uniform) {
-    rules.report.unproven(op)
-        << "masking the padding of equal numbers has no rule";
-    return failure();
-  }
   // Each part would have the amount, and their sum a multiple of it; zeros add
   // up to zero.
   if (form.isPartial() && !amount.is(0)) {
     rules.wrong(op) << "overwrites padding of a partial sum by "
                     << mask.getAmountAttr();
     return failure();
+  }
+  if (Dimension &own = form.dims[dim]; own.fitsAll()) {
+    if (failed(
+            setCounted(rules, op, own, mask.getBegin(), type.getDimSize(dim))))
+      return failure();
+    own.uniform = true;
+    own.extent = mask.getLimit();
   }
   // Padding is counted where elements are stored, whatever their order.
   Form stored = form;
@@ -437,6 +500,7 @@ static FailureOr<Content> evaluateMaskPadding(Rules &rules, Operation *op,
   }
   for (auto [index, own] : llvm::enumerate(form.dims))
     own.padding = int64_t(index) == dim ? amount : own.padding.join(amount);
+  simplify(form, type, rules.mesh);
   return result;
 }
 
@@ -453,12 +517,14 @@ static FailureOr<Content> generate(Rules &rules, Operation *op, Attribute attrs,
   Form form;
   form.dims.resize(type.getRank());
   Letters letters{int(dim)};
-  SmallVector<int64_t> extents{
-      setCounted(rules.mesh, form.dims[dim], begin, type.getDimSize(dim))};
+  FailureOr<int64_t> extent =
+      setCounted(rules, op, form.dims[dim], begin, type.getDimSize(dim));
+  if (failed(extent))
+    return failure();
   form.dims[dim].padding = NumberRange::any();
   form.term =
       rules.terms
-          .apply(op->getName().getStringRef(), attrs, {}, letters, extents)
+          .apply(op->getName().getStringRef(), attrs, {}, letters, *extent)
           .term;
   return Content{type, std::move(form), nullptr};
 }
@@ -482,6 +548,8 @@ static FailureOr<Content> evaluateRopeTable(Rules &rules, Operation *op,
     attrs.push_back(*table.getScaling());
   FailureOr<Content> result = generate(rules, op, builder.getArrayAttr(attrs),
                                        0, table.getBegin(), type);
+  if (failed(result))
+    return failure();
   // Each column has a frequency of its own; positions go on in the padding.
   Form &form = result->form;
   form.dims[0].padding = NumberRange::finite();

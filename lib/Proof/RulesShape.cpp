@@ -99,10 +99,8 @@ static FailureOr<Content> reducePack(Rules &rules, Operation *op,
     part.form.dims.clear();
     double repeated = 1;
     for (auto [index, dim] : llvm::enumerate(member.form.dims)) {
-      if (dim.uniform)
-        repeated *= member.type.getDimSize(index);
-      else if (failed(
-                   rules.addPartial(op, part.form, dim, dist::Reduction::Sum)))
+      repeated *= dim.countEqual(member.type.getDimSize(index));
+      if (failed(rules.addPartial(op, part.form, dim, dist::Reduction::Sum)))
         return failure();
     }
     for (const RankTerm &term : pack.rows)
@@ -123,8 +121,8 @@ static FailureOr<Content> reducePack(Rules &rules, Operation *op,
 /// 2. Dimensions that stay keep their slice; of a sum, their padding adds up.
 /// 3. A uniform dimension counts as often as it has elements, in a sum; a
 ///    maximum of equal numbers is that number.
-/// 4. Any other needs neutral padding, and makes the result partial over its
-///    axes.
+/// 4. What is reduced needs neutral padding, and makes the result partial over
+///    its axes.
 /// 5. The term is reduced only if it has one of the dimensions.
 static FailureOr<Content> evaluateReduce(Rules &rules, Operation *op,
                                          Operands operands,
@@ -143,24 +141,30 @@ static FailureOr<Content> evaluateReduce(Rules &rules, Operation *op,
   form.dims.clear();
   double repeated = 1;
   bool reducesTerm = false;
+  // Letters are the result's dimensions first.
+  Argument argument{input.form.term, {}};
+  int next = type.getRank();
   Letters present;
   for (auto [index, dim] : llvm::enumerate(input.form.dims)) {
     // 2. Kept.
     if (!llvm::is_contained(reduce.getDims(), int64_t(index))) {
-      form.dims.push_back(dim);
+      Dimension &kept = form.dims.emplace_back(dim);
+      if (!dim.fitsAll())
+        kept.extent = input.form.getExtent(index);
       if (isSum)
-        form.dims.back().padding = dim.padding.sum();
+        kept.padding = dim.padding.sum();
       if (!dim.uniform)
-        present.push_back(index);
+        present.push_back(form.dims.size() - 1);
+      if (!dim.uniform)
+        argument.letters.push_back(form.dims.size() - 1);
       continue;
     }
     // 3. Repeated.
-    if (dim.uniform) {
-      repeated *= input.type.getDimSize(index);
-      continue;
-    }
+    repeated *= dim.countEqual(input.type.getDimSize(index));
     // 4. Reduced.
-    reducesTerm = true;
+    if (!dim.uniform)
+      argument.letters.push_back(next++);
+    reducesTerm |= !dim.uniform;
     if (isPadded(input.form, index, input.type.getDimSize(index), rules.mesh) &&
         !isNeutral(dim.padding, reduce.getKind())) {
       double neutral = isSum ? 0 : -std::numeric_limits<double>::infinity();
@@ -173,45 +177,54 @@ static FailureOr<Content> evaluateReduce(Rules &rules, Operation *op,
       return failure();
   }
   // 5. The term.
-  Argument argument = input.form.asArgument();
   if (reducesTerm) {
     Expression reduced = isSum ? rules.terms.reduceSum(argument, present)
                                : rules.terms.reduceMaximum(argument, present);
     argument = {reduced.term, reduced.letters};
   }
   argument.factor = isSum ? repeated : 1;
-  form.term = rules.terms.sum(argument).term;
-  if (form.term->isZero()) {
-    form.dims.assign(form.dims.size(), Dimension());
-    form.partial.clear();
-  }
+  form.setTerm(rules.terms.sum(argument));
+  simplify(form, type, rules.mesh);
   return Content{type, std::move(form), nullptr};
 }
 
 /// The result's first half is minus the operand's second, and its second half
-/// the operand's first, so a rank needs the last dimension whole. Linear: a
-/// partial sum stays one. Padding of other dimensions is moved and negated.
+/// the operand's first, so a rank needs the last dimension whole, or equal
+/// numbers along it. Linear: a partial sum stays one. Padding of other
+/// dimensions is moved and negated.
 static FailureOr<Content> evaluateRotateHalf(Rules &rules, Operation *op,
                                              Operands operands,
                                              RankedTensorType type) {
   const Content &input = operands[0];
   int64_t last = type.getRank() - 1;
-  if (input.form.dims[last].uniform) {
-    rules.report.unproven(op) << "rotating equal numbers has no rule";
-    return failure();
-  }
   if (!input.form.dims[last].begin.empty()) {
     rules.wrong(op) << "rotates " << print(input)
                     << ", of which it needs dimension " << last << " whole";
     return failure();
   }
-  Argument argument = input.form.asArgument();
+  Form form = *rules.unify(op, input);
+  form.partial = input.form.partial;
+  form.reduction = input.form.reduction;
+  Letters present;
+  SmallVector<int64_t> extents;
+  for (auto [index, dim] : llvm::enumerate(form.dims)) {
+    bool isLast = int64_t(index) == last;
+    if (dim.uniform && !isLast)
+      continue;
+    present.push_back(index);
+    extents.push_back(isLast ? type.getDimSize(last) : dim.extent);
+  }
   FailureOr<Content> result = rules.finish(
-      op, {}, input.form,
-      rules.terms.applyLinear("nn.rotate_half", {}, argument, argument.letters),
+      op, {}, form,
+      rules.terms.applyLinear("nn.rotate_half", {}, input.form.asArgument(),
+                              present, extents),
       type);
-  for (auto [own, given] : llvm::zip_equal(result->form.dims, input.form.dims))
-    own.padding = given.padding.join(-given.padding);
+  for (auto [own, given] :
+       llvm::zip_equal(result->form.dims, input.form.dims)) {
+    NumberRange padding = given.fitsAll() ? getUniform(input) : given.padding;
+    own.padding = padding.join(-padding);
+  }
+  simplify(result->form, type, rules.mesh);
   return result;
 }
 
@@ -223,7 +236,7 @@ static FailureOr<Content> evaluateReorder(Rules &rules, Operation *op,
   Content result = operands[0];
   int64_t dim = reorder.getDim(), chunks = reorder.getChunks();
   Dimension &own = result.form.dims[dim];
-  if (own.uniform)
+  if (own.fitsAll())
     return result;
   if (!own.begin.empty() ||
       type.getDimSize(dim) != result.form.getExtent(dim)) {

@@ -11,8 +11,12 @@ with; compiles and trains each, and compares with the same model in PyTorch. Wit
 can be chosen, and are compared with one rank.
 
 A draw fails when loss, gradient norm or weights differ, when --check does not
-agree, or when plaitc refuses what is not refused for its mesh. It is then made
-as small as it still fails, and left in build/random-failures."""
+agree, when plaitc refuses what is not refused for its mesh, or when a plan is not
+proven. It is then made as small as it still fails, and left in
+build/random-failures. With --proofs no plan is trained that is proven.
+
+With --mutants each model has its IR changed in as many ways, one at a time: what is
+proven of these, and trains otherwise than PyTorch, fails."""
 
 import collections
 import concurrent.futures
@@ -23,7 +27,7 @@ import sys
 import tempfile
 import time
 
-from fuzz import configs, trial
+from fuzz import configs, mutate, trial
 from fuzz.shrink import shrink
 from harness import ROOT, Tools, arguments
 
@@ -31,32 +35,39 @@ FAILURES = ROOT / "build" / "random-failures"
 SHOWN = 200  # draws from one line of progress to the next
 
 
-def draw(seed: str, index: int):
-    kind = configs if seed.startswith("configs") else trial
-    return kind.draw_trial(f"{seed}/{index}")
+def draw(options, index: int):
+    kind = configs if options.configs else trial
+    drawn = kind.draw_trial(f"{options.seed}/{index}")
+    if options.mutants:
+        return mutate.Mutants(drawn, f"{options.seed}/{index}", options.mutants)
+    return drawn
 
 
-def run(tools: Tools, drawn):
+def run(tools: Tools, drawn, trains: bool):
     with tempfile.TemporaryDirectory() as folder:
-        return drawn.run(tools, pathlib.Path(folder))
+        return drawn.run(tools, pathlib.Path(folder), trains)
 
 
-def work(tools: Tools, seed: str, index: int):
+def work(tools: Tools, options, index: int):
+    """Verdicts: of the draw, or of what it was changed to."""
     try:
-        return index, run(tools, draw(seed, index))
+        found = run(tools, draw(options, index), not options.proofs)
+        return index, found if options.mutants else [found]
     except Exception as error:  # the others go on: this one has failed
         text = f"{type(error).__name__}: {error}"
-        return index, trial.Verdict(f"the test itself: {text}", text)
+        return index, [trial.Verdict(f"the test itself: {text}", text)]
 
 
-def keep(tools: Tools, seed: str, index: int, verdict, seconds: float) -> str:
+def keep(tools: Tools, index: int, verdict, options) -> str:
     """Shrinks a failure and writes it down; says where."""
+    seed, seconds = options.seed, options.shrink_seconds
     folder = FAILURES / f"{seed}-{index}"
     shutil.rmtree(folder, ignore_errors=True)
-    drawn = draw(seed, index)
+    drawn = draw(options, index)
     small, seen = drawn, verdict
     if isinstance(drawn, trial.Trial):
-        small, seen = shrink(drawn, verdict, lambda x: run(tools, x), seconds)
+        trains = not options.proofs
+        small, seen = shrink(drawn, verdict, lambda x: run(tools, x, trains), seconds)
     for part, which in (("drawn", drawn), ("", small)):
         (folder / part).mkdir(parents=True, exist_ok=True)
         which.write(folder / part)
@@ -80,7 +91,8 @@ class Report:
         if verdict.kind == "passed":
             self.passed += 1
         elif verdict.kind == "refused":
-            self.refused[verdict.text] += 1
+            mutant = self.options.mutants and "a change that is not proven"
+            self.refused[mutant or verdict.text] += 1
         else:
             self.failed += 1
             self.fail(index, verdict)
@@ -91,13 +103,7 @@ class Report:
         print(f"FAIL random/{self.options.seed}-{index} {verdict.kind}")
         if len(known) > 1 or len(self.kinds) > self.options.shrink:
             return
-        where = keep(
-            self.tools,
-            self.options.seed,
-            index,
-            verdict,
-            self.options.shrink_seconds,
-        )
+        where = keep(self.tools, index, verdict, self.options)
         for line in verdict.text.splitlines():
             print(f"     {line}")
         print(f"     {where}", flush=True)
@@ -128,6 +134,10 @@ def main() -> int:
     parser.add_argument(
         "--configs", action="store_true", help="families and all options"
     )
+    parser.add_argument(
+        "--proofs", action="store_true", help="compile and prove, and do not train"
+    )
+    parser.add_argument("--mutants", type=int, default=0, help="of each draw")
     parser.add_argument("--long", action="store_true", help="25 times as many")
     parser.add_argument("--jobs", type=int, default=2, help="at a time")
     parser.add_argument(
@@ -145,9 +155,11 @@ def main() -> int:
     with concurrent.futures.ProcessPoolExecutor(
         options.jobs, multiprocessing.get_context("fork")
     ) as pool:
-        jobs = [pool.submit(work, tools, options.seed, x) for x in indices]
+        jobs = [pool.submit(work, tools, options, x) for x in indices]
         for done, job in enumerate(jobs, 1):
-            report.add(*job.result())
+            index, verdicts = job.result()
+            for verdict in verdicts:
+                report.add(index, verdict)
             if done % SHOWN == 0:
                 print(f"{done} of {len(jobs)} draws, {report.failed} failed", flush=True)
     print(f"{time.monotonic() - start:.0f} s")

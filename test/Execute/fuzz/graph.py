@@ -15,7 +15,7 @@ import copy
 import dataclasses
 import struct
 
-TOKENS, TARGETS = 0, 1  # the arguments of @loss
+TOKENS, TARGETS, KEYS = 0, 1, 2  # the arguments of @loss, dropout's if used
 
 
 def f32(number: float) -> float:
@@ -50,9 +50,15 @@ class Graph:
     parameters: dict[str, Parameter] = dataclasses.field(default_factory=dict)
     ops: list[Op] = dataclasses.field(default_factory=list)
     dims: dict[int, tuple[str, ...]] = dataclasses.field(
-        default_factory=lambda: {TOKENS: ("b", "s"), TARGETS: ("b", "s")}
+        default_factory=lambda: {
+            TOKENS: ("b", "s"),
+            TARGETS: ("b", "s"),
+            KEYS: ("b",),
+        }
     )
-    ids: set[int] = dataclasses.field(default_factory=lambda: {TOKENS, TARGETS})
+    ids: set[int] = dataclasses.field(
+        default_factory=lambda: {TOKENS, TARGETS, KEYS}
+    )
     loss: int = -1
     count: int = -1
 
@@ -107,6 +113,10 @@ class Graph:
             if name in read
         }
 
+    @property
+    def drops(self) -> bool:
+        return any(KEYS in op.operands for op in self.ops)
+
     def type(self, value: int) -> str:
         element = "i32" if value in self.ids else "f32"
         return f"tensor<{self.type_of_shape(self.dims[value])}{element}>"
@@ -128,7 +138,8 @@ def number(value: float) -> str:
 
 
 def name(value: int) -> str:
-    return {TOKENS: "%tokens", TARGETS: "%targets"}.get(value, f"%t{value}")
+    known = {TOKENS: "%tokens", TARGETS: "%targets", KEYS: "%keys"}
+    return known.get(value, f"%t{value}")
 
 
 def names(values) -> str:
@@ -183,6 +194,8 @@ BODIES = {
     "scale": lambda g, op: f"by {number(op.attrs['by'])}",
     "shift": lambda g, op: f"by {number(op.attrs['by'])}",
     "gelu": lambda g, op: "tanh" if op.attrs.get("tanh") else "",
+    "dropout": lambda g, op: f"probability {number(op.attrs['probability'])} "
+    f"site {op.attrs['site']}",
 }
 FUNCTIONAL = {
     "matmul",
@@ -198,6 +211,10 @@ ARROW = {"broadcast", "reduce", "pick", "valid"}
 def type_text(graph: Graph, op: Op) -> str:
     if op.kind in FUNCTIONAL:
         return functional(graph, op)
+    if op.kind == "equal":
+        return f"{graph.type(op.operands[0])} -> {graph.types(op.results)}"
+    if op.kind == "dropout":
+        return graph.types(op.operands)
     if op.kind in ARROW:
         return f"{graph.types(op.operands)} -> {graph.types(op.results)}"
     return graph.type(op.results[0])
@@ -229,13 +246,14 @@ def to_text(graph: Graph) -> str:
     layers = len(graph.layers) or 1
     vocabulary = graph.extents[graph.vocabulary]
     ids = graph.type(TOKENS)
+    keys = f", %keys: {graph.type(KEYS)}" if graph.drops else ""
     return "".join(
         [
             f"module attributes {{plait.model = {{layers = {layers} : i64, "
             f'model_type = "drawn", name = "drawn", vocab = {vocabulary} '
             ": i64}} {\n",
             *(parameter_line(graph, p) for p in graph.parameters.values()),
-            f"  func.func @loss(%tokens: {ids}, %targets: {ids}) -> "
+            f"  func.func @loss(%tokens: {ids}, %targets: {ids}{keys}) -> "
             "(tensor<f32>, tensor<f32>) {\n",
             *(line(graph, op) for op in graph.ops),
             f"    return {names((graph.loss, graph.count))} : "

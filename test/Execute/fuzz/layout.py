@@ -42,8 +42,12 @@ SCHEDULES = (
     ("zb-h1", 1),
     ("zb-h2", 1),
     ("zb-v", 2),
+    ("v-half", 2),
+    ("dualpipe-v", 2),
     ("interleaved-1f1b", 2),
+    ("breadth-first", 2),
 )
+OFFLOADS = ("optimizer", "activations")
 
 
 @dataclasses.dataclass
@@ -55,6 +59,7 @@ class Layout:
     chunks: int = 1
     recompute: str = "none"
     zero: int = 0
+    offload: str = "none"
     sequence_parallel: bool = False
     tensor_overlap: int = 1
     micro: int = 1
@@ -89,7 +94,7 @@ class Layout:
         found += ["--micro-batch", str(self.micro)]
         found += ["--global-batch", str(self.batch.size)]
         found += ["--seq", str(graph.extents["s"])]
-        found += ["--precision", self.precision]
+        found += ["--precision", self.precision, "--offload", self.offload]
         found += ["--optimizer", self.optimizer]
         found += ["--sequence-parallel"] if self.sequence_parallel else []
         found += ["--tp-comm-overlap", str(self.tensor_overlap)]
@@ -128,7 +133,8 @@ def draw_layout(rng: random.Random) -> Layout:
     if layout.pp * layout.chunks > 4:
         layout.schedule, layout.chunks = "zb-h1", 1
     layout.recompute = rng.choice(("none", "none", "selective", "full"))
-    layout.zero = rng.choice((0, 1)) if layout.dp > 1 else 0
+    layout.zero = rng.choice((0, 0, 1, 1, 2, 3)) if layout.dp > 1 else 0
+    layout.offload = rng.choice((*(("none",) * 6), *OFFLOADS))
     layout.sequence_parallel = layout.tp > 1 and rng.random() < 0.5
     layout.tensor_overlap = rng.choice((1, 2, 2, 3, 4)) if layout.tp > 1 else 1
     layout.attention = rng.choice(("", "unfused", "flash"))

@@ -13,7 +13,9 @@ import math
 
 import torch
 
-from .graph import TARGETS, TOKENS, Graph, Op
+from masks import draw
+
+from .graph import KEYS, TARGETS, TOKENS, Graph, Op
 
 torch.set_num_threads(1)
 
@@ -48,12 +50,12 @@ class Evaluation:
     maximum or minimum to what it is taken of, ties left out: where it is small,
     rounding decides who gets the gradient."""
 
-    def __init__(self, graph: Graph, parameters, tokens, targets, arithmetic):
+    def __init__(self, graph: Graph, parameters, tokens, targets, keys, arithmetic):
         self.graph = graph
         self.parameters = parameters
         self.arithmetic = arithmetic
         self.gap = math.inf
-        self.values = {TOKENS: tokens, TARGETS: targets}
+        self.values = {TOKENS: tokens, TARGETS: targets, KEYS: keys}
         for op in graph.ops:
             self.run(op)
 
@@ -191,6 +193,12 @@ def pick(e: Evaluation, op: Op, x, ids):
     return x * (torch.arange(x.shape[-1]) == ids[..., None]).to(x.dtype)
 
 
+def dropout(e: Evaluation, op: Op, x, keys):
+    probability = op.attrs["probability"]
+    mask = draw.mask(keys, op.attrs["site"], x.shape, probability)
+    return e.round(e.wide(x) * torch.from_numpy(mask).to(e.arithmetic.wide))
+
+
 def cross_entropy(e: Evaluation, op: Op, logits, targets):
     counted = (targets != op.attrs["ignore"]).to(e.arithmetic.wide)
     logs = e.wide(logits).log_softmax(-1)
@@ -226,6 +234,7 @@ COMPUTE = {
     "reduce": reduce,
     "pick": pick,
     "valid": valid,
+    "dropout": dropout,
     "softmax_cross_entropy": cross_entropy,
     "gelu": elementwise(gelu),
     "silu": elementwise(lambda op, x: torch.nn.functional.silu(x)),
@@ -244,7 +253,8 @@ COMPUTE = {
     "scale": elementwise(lambda op, x: x * op.attrs["by"]),
     "shift": elementwise(lambda op, x: x + op.attrs["by"]),
     "min": minimum,
-    # The two that pass no gradient on.
+    # Those that pass no gradient on.
+    "equal": lambda e, op, a, b: (a == b).to(a.dtype),
     "is_zero": lambda e, op, x: (x == 0).to(x.dtype),
     "stop_gradient": lambda e, op, x: x.detach(),
 }
@@ -253,6 +263,9 @@ COMPUTE = {
 #===-----------------------------------------------------------------------===#
 # Training
 #===-----------------------------------------------------------------------===#
+
+
+SEED = 0  # of the masks: plait-run's, if it is told none
 
 
 @dataclasses.dataclass(frozen=True)
@@ -315,7 +328,9 @@ def accumulate(graph, parameters, tokens, batch, step, arithmetic):
     for microbatch in range(batch.microbatches):
         rows = batch.rows(step, microbatch)
         ids = samples(tokens, rows, graph.extents["s"])
-        found = Evaluation(graph, parameters, *ids, arithmetic)
+        numbers = [row - (step - 1) * batch.size for row in rows]
+        keys = draw.keys(SEED, step, numbers)
+        found = Evaluation(graph, parameters, *ids, keys, arithmetic)
         if found.loss.requires_grad:
             found.loss.backward()
         loss += found.loss.item()

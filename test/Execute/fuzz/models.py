@@ -9,7 +9,7 @@
 import random
 
 from .draw import Drawing
-from .graph import TARGETS, TOKENS, Graph, f32
+from .graph import KEYS, TARGETS, TOKENS, Graph, f32
 from .layout import Layout
 
 STREAM = ("b", "s", "h")
@@ -156,6 +156,34 @@ class Model(Drawing):
         self.exact.add(found)
         return found
 
+    def side_equal(self):
+        """Where a maximum is, mostly; of what everybody agrees on."""
+        known = [x for x in self.pool if x in self.exact and len(self.dims(x)) > 1]
+        if not known:
+            return None
+        x = self.rng.choice(known)
+        kept = [d for d in self.dims(x)[:-1] if self.chance(0.7)]
+        if not kept:
+            return None
+        top = self.spread(self.maximum(x, kept), x)
+        found = self.add("equal", [x, top])
+        self.exact.add(found)
+        return found
+
+    def side_number(self):
+        """One number of all, which all elements of another value take."""
+        x = self.value()
+        total = self.reduce(x, ())
+        return self.spread(self.bound(total), self.value())
+
+    def side_dropout(self):
+        x = self.value(lambda dims: dims[0] == "b")
+        if x is None:
+            return None
+        site = sum(op.kind == "dropout" for op in self.graph.ops)
+        probability = self.rng.choice((0.1, 0.25, 0.5))
+        return self.add("dropout", [x, KEYS], probability=probability, site=site)
+
     def side_softmax(self):
         """By hand, over the last dimension."""
         x = self.value(lambda dims: len(dims) > 1)
@@ -186,6 +214,9 @@ class Model(Drawing):
         (1, side_pick),
         (1, side_valid),
         (1, side_is_zero),
+        (1, side_equal),
+        (1, side_number),
+        (1, side_dropout),
         (1, side_softmax),
         (2, side_parameter),
     )

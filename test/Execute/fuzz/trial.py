@@ -83,6 +83,14 @@ def refused(tool: str, outcome) -> Verdict:
     return Verdict(f"{tool}: {normalised(text)}", text[-1500:])
 
 
+def unproven(compiled) -> Verdict | None:
+    """Of a plan that the proof has no rule for."""
+    said = re.search(r"cannot be proven .*", compiled.stderr)
+    if said is None:
+        return None
+    return Verdict(f"no proof: {normalised(said[0])}", compiled.stderr[-1500:])
+
+
 def normalised(message: str) -> str:
     """An error without what is different in every model."""
     first = next((x for x in message.splitlines() if "error:" in x), message)
@@ -137,14 +145,15 @@ class Trial:
 
     #===-- Running --------------------------------------------------------===#
 
-    def run(self, tools: Tools, folder: pathlib.Path) -> Verdict:
+    def run(self, tools: Tools, folder: pathlib.Path, trains=True) -> Verdict:
         try:
-            return self.attempt(tools, folder)
+            return self.attempt(tools, folder, trains)
         except Failure as failure:  # a tool that does not end
             return Verdict("hang", str(failure))
 
-    def attempt(self, tools: Tools, folder: pathlib.Path) -> Verdict:
-        """What the proof refuses has to be wrong: a false alarm is a failure."""
+    def attempt(self, tools: Tools, folder: pathlib.Path, trains: bool) -> Verdict:
+        """What the proof refuses has to be wrong: a false alarm is a failure. So
+        is a plan that is right and not proven."""
         self.write(folder)
         arguments = self.compile_arguments(folder)
         compiled = tools.call("plaitc", *arguments)
@@ -153,7 +162,11 @@ class Trial:
             compiled = tools.call("plaitc", *arguments, "--no-prove")
             verdict = self.execute(tools, folder, compiled)
             return verdict if verdict.failed else Verdict("false alarm", told)
-        return self.execute(tools, folder, compiled)
+        if trains:
+            verdict = self.execute(tools, folder, compiled)
+        else:
+            verdict = self.judge(compiled)
+        return verdict if verdict.failed else unproven(compiled) or verdict
 
     def trains_nothing(self) -> bool:
         trained = self.mirror(Arithmetic()).weights
@@ -162,12 +175,18 @@ class Trial:
             for name in trained
         )
 
+    def judge(self, compiled) -> Verdict:
+        """Whether there is a plan."""
+        if not compiled.code:
+            return Verdict("passed")
+        text = compiled.stderr
+        if "no parameter would be trained" in text and self.trains_nothing():
+            return Verdict("refused", "PyTorch does not train it either")
+        return refused("plaitc", compiled)
+
     def execute(self, tools: Tools, folder: pathlib.Path, compiled) -> Verdict:
         if compiled.code:
-            text = compiled.stderr
-            if "no parameter would be trained" in text and self.trains_nothing():
-                return Verdict("refused", "PyTorch does not train it either")
-            return refused("plaitc", compiled)
+            return self.judge(compiled)
         ran = tools.call("plait-run", *self.train_arguments(folder))
         if ran.code:
             return refused("plait-run", ran)

@@ -18,6 +18,7 @@
 #include "mlir/Parser/Parser.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
+#include "plait/Plan/Files.h"
 
 using namespace mlir;
 using namespace plait;
@@ -88,6 +89,9 @@ FailureOr<OwningOpRef<ModuleOp>> plait::importMLIR(MLIRContext &context,
                                                    StringRef path) {
   context.loadDialect<PlaitDialect, nn::NNDialect, dist::DistDialect,
                       func::FuncDialect>();
+  Status readable = checkInput(path.str(), "model");
+  if (!readable.ok())
+    return emitError(UnknownLoc::get(&context)) << readable.message();
   // Parsing verifies, and says what is wrong.
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(path, &context);
   if (!module)

@@ -14,6 +14,7 @@
 
 #include "plait/Plan/Files.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <climits>
@@ -26,29 +27,129 @@
 
 using namespace plait;
 
+namespace {
+
+/// A descriptor that is closed at the end of its scope.
+class Descriptor {
+public:
+  explicit Descriptor(int number) : number(number) {}
+  Descriptor(Descriptor &&other) noexcept
+      : number(std::exchange(other.number, -1)) {}
+  ~Descriptor() {
+    if (number >= 0)
+      close(number);
+  }
+  int get() const { return number; }
+
+private:
+  int number;
+};
+
+/// What is read, and what it is.
+struct Input {
+  Descriptor descriptor;
+  struct stat info;
+};
+
+} // namespace
+
+/// A pipe without a writer would be waited for: nothing here blocks.
+static Result<Input> openInput(const std::string &path,
+                               const std::string &what) {
+  Input input = {
+      Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)), {}};
+  if (input.descriptor.get() < 0 ||
+      fstat(input.descriptor.get(), &input.info) != 0)
+    return fail("cannot open ", what, " '", path, "': ", std::strerror(errno));
+  return input;
+}
+
+/// Directories can be opened, and devices would be read for ever.
+static Result<Input> openRegular(const std::string &path,
+                                 const std::string &what) {
+  auto input = openInput(path, what);
+  if (input.ok() && !S_ISREG(input->info.st_mode))
+    return fail("cannot read ", what, " '", path, "': not a regular file");
+  return input;
+}
+
+Status plait::checkInput(const std::string &path, const std::string &what) {
+  return openRegular(path, what).status();
+}
+
 /// The descriptor is closed at once: the mapping keeps the file.
 Result<MappedFile> MappedFile::open(const std::string &path,
                                     const std::string &what) {
-  // A pipe without a writer would be waited for.
-  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0)
-    return fail("cannot open ", what, " '", path, "': ", std::strerror(errno));
-  struct stat info;
-  // Directories can be opened, and devices would be read for ever.
-  if (fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode)) {
-    close(descriptor);
-    return fail("cannot read ", what, " '", path, "': not a regular file");
-  }
-  size_t length = static_cast<size_t>(info.st_size);
+  auto input = openRegular(path, what);
+  if (!input.ok())
+    return input.status();
+  size_t length = static_cast<size_t>(input->info.st_size);
   // An empty mapping is an error of mmap, but an empty file is not ours.
   void *data = nullptr;
   if (length)
-    data = mmap(nullptr, length, PROT_READ, MAP_PRIVATE, descriptor, 0);
-  int error = errno;
-  close(descriptor);
+    data = mmap(nullptr, length, PROT_READ, MAP_PRIVATE,
+                input->descriptor.get(), 0);
   if (data == MAP_FAILED)
-    return fail("cannot map ", what, " '", path, "': ", std::strerror(error));
+    return fail("cannot map ", what, " '", path, "': ", std::strerror(errno));
   return MappedFile(static_cast<const uint8_t *>(data), length);
+}
+
+/// Appends what can be read at once; how much, or -1 with errno set.
+static ssize_t appendBlock(int descriptor, std::string &text) {
+  char block[1 << 16];
+  ssize_t count = 0;
+  do
+    count = ::read(descriptor, block, sizeof(block));
+  while (count < 0 && errno == EINTR);
+  text.append(block, std::max<ssize_t>(count, 0));
+  return count;
+}
+
+/// 1. Files have a size.
+/// 2. A pipe of which nobody has opened the other end reads as one that has
+///    ended. Who writes may be about to start.
+/// 3. From then on its end is waited for.
+Result<std::string> plait::readText(const std::string &path,
+                                    const std::string &what) {
+  constexpr size_t most = 64 << 20;
+  constexpr int waits = 100, waitMicroseconds = 20000;
+  // 1.
+  auto input = openInput(path, what);
+  if (!input.ok())
+    return input.status();
+  if (S_ISREG(input->info.st_mode)) {
+    auto file = MappedFile::open(path, what);
+    if (!file.ok())
+      return file.status();
+    return std::string(file->bytes().begin(), file->bytes().end());
+  }
+  // 2.
+  std::string text;
+  int descriptor = input->descriptor.get();
+  bool isPipe = S_ISFIFO(input->info.st_mode);
+  ssize_t count = appendBlock(descriptor, text);
+  for (int i = 0; isPipe && count == 0 && i < waits; ++i) {
+    usleep(waitMicroseconds);
+    count = appendBlock(descriptor, text);
+  }
+  if (isPipe && count == 0)
+    return fail("cannot read ", what, " '", path,
+                "': a pipe to which nobody writes");
+  // 3.
+  bool isAwaited = count < 0 && errno == EAGAIN;
+  fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);
+  while ((count > 0 || isAwaited) && text.size() <= most) {
+    count = appendBlock(descriptor, text);
+    isAwaited = false;
+  }
+  if (count < 0)
+    return fail("cannot read ", what, " '", path, "': ", std::strerror(errno));
+  if (text.size() > most)
+    return fail("cannot read ", what, " '", path,
+                "': it is no file and has "
+                "more than ",
+                most, " bytes");
+  return text;
 }
 
 /// The source becomes empty, and its destructor does nothing.

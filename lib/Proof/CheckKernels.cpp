@@ -16,6 +16,7 @@
 
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Plan/Files.h"
 #include "plait/Proof/Kernels.h"
 #include "plait/Proof/Passes.h"
 
@@ -48,6 +49,10 @@ struct CheckKernelsPass : proof::impl::CheckKernelsPassBase<CheckKernelsPass> {
     SmallVector<plan::ClusterOp> claimed = findClusters(getOperation()),
                                  compiled = claimed;
     if (!codeOf.empty()) {
+      if (Status readable = checkInput(codeOf, "code"); !readable.ok()) {
+        getOperation().emitError() << readable.message();
+        return signalPassFailure();
+      }
       other = parseSourceFile<ModuleOp>(codeOf, &getContext());
       if (!other)
         return signalPassFailure();

@@ -20,6 +20,7 @@
 #include "plait/Dialect/Pipe/IR/Pipe.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
+#include "plait/Plan/Files.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
@@ -44,7 +45,9 @@ struct ProveMeaningPass : proof::impl::ProveMeaningPassBase<ProveMeaningPass> {
 
   void runOnOperation() override {
     // In the same context: terms of both modules compare attributes by address.
-    auto model = parseSourceFile<ModuleOp>(claim, &getContext());
+    OwningOpRef<ModuleOp> model;
+    if (checkInput(claim, "claim").ok())
+      model = parseSourceFile<ModuleOp>(claim, &getContext());
     if (!model) {
       getOperation().emitError("the proof needs a claim, the imported model; "
                                "there is none in \"")

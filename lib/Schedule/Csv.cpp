@@ -24,10 +24,10 @@
 
 #include "plait/Schedule/Csv.h"
 #include "Execute.h"
+#include "plait/Plan/Files.h"
 #include "plait/Schedule/Verify.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
@@ -455,24 +455,8 @@ Result<Schedule> schedule::parseCsv(std::string_view text) {
   return CsvReader(text).run();
 }
 
-/// Not by a stream, which throws where a folder is read.
-static Result<std::string> readFile(const std::string &path) {
-  std::string text;
-  std::FILE *file = std::fopen(path.c_str(), "rb");
-  char block[4096];
-  for (size_t size = 1; file && size > 0;)
-    text.append(block, size = std::fread(block, 1, sizeof block, file));
-  bool failed = !file || std::ferror(file);
-  int reason = errno;
-  if (file)
-    std::fclose(file);
-  if (failed)
-    return fail("cannot read schedule '", path, "': ", std::strerror(reason));
-  return text;
-}
-
 Result<Schedule> schedule::readCsv(const std::string &path) {
-  Result<std::string> text = readFile(path);
+  Result<std::string> text = readText(path, "schedule");
   if (!text.ok())
     return text.status();
   Result<Schedule> schedule = parseCsv(*text);

@@ -10,11 +10,14 @@ that is 1, with one line of error that contains the expected fragments (regular
 expressions), and with no file written or changed."""
 
 import json
+import os
 import pathlib
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
+import time
 
 from harness import GOLDEN, Outcome, Reporter, Tools, arguments
 from harness import read_safetensors, require, write_safetensors
@@ -574,6 +577,68 @@ def terminal_cases(tools: Tools, report: Reporter) -> None:
     refuse("plait-plan", "show", "no\x1b[31m.plan")
 
 
+def endless_cases(tools: Tools, report: Reporter) -> None:
+    """Devices and pipes have no size, and may have no end: where a file is needed
+    they are refused at once, and a text that a pipe brings has a bound."""
+    MODEL = GPT2 / "config.json"
+
+    def make_zero(path):
+        path.symlink_to("/dev/zero")
+
+    def refuse(name, words, expected="not a regular file", make=os.mkfifo, file="x"):
+        def body():
+            with tempfile.TemporaryDirectory() as folder:
+                path = pathlib.Path(folder) / file
+                path.parent.mkdir(exist_ok=True)
+                make(path)
+                (pathlib.Path(folder) / "empty.plan").touch()
+                begin = time.monotonic()
+                outcome = tools.call(*words, cwd=folder)
+                took = time.monotonic() - begin
+                remark = check_refused(outcome, [expected], {}, {})
+                require(took < 10, f"{took} s")
+                return remark
+
+        report.case(f"endless/{name}", body)
+
+    for kind, make in (("zero", make_zero), ("pipe", os.mkfifo)):
+        for name, file, words in (
+            ("config", "x", ("plaitc", "x", "-o", "out.plan")),
+            ("folder", "m/config.json", ("plaitc", "m", "-o", "out.plan")),
+            ("mlir", "x.mlir", ("plaitc", "x.mlir", "-o", "out.plan")),
+            ("opt", "x.mlir", ("plait-opt", "x.mlir")),
+            ("plan", "x", ("plait-run", "x", "--check")),
+            ("show", "x", ("plait-plan", "show", "x")),
+            ("hosts", "x", ("plait-run", "empty.plan", "--supervise", "--hosts", "x",
+                            "--checkpoint", "c", "--text", MODEL)),
+            ("options", "x", ("plait-run", "--config", "x")),
+        ):
+            refuse(f"{name}-{kind}", words, make=make, file=file)
+    # Texts: a pipe will do, but not for ever.
+    for name, words in (
+        ("schedule", ("plait-plan", "schedule", "--file", "x")),
+        ("costs", ("plait-plan", "schedule", "--kind", "1f1b", "--stages", "2",
+                   "--microbatches", "4", "--costs", "x")),
+        ("cluster", ("plaitc", MODEL, "--predict", "--cluster", "x")),
+    ):
+        refuse(f"{name}-zero", words, "no file and has more than 67108864 bytes",
+               make_zero)
+        refuse(f"{name}-pipe", words, "a pipe to which nobody writes")
+
+    def text_of_a_pipe():
+        program = tools.folder / "plait-plan"
+        command = f"{program} schedule --kind 1f1b --stages 2 --microbatches 4"
+        script = (f"{command} --csv - > /dev/null || exit; "
+                  f"{command} --csv x.csv > /dev/null || exit; "
+                  f"{program} schedule --file <(sleep 0.3; cat x.csv)")
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run(["bash", "-c", script], cwd=folder,
+                                  capture_output=True, text=True, timeout=60)
+        require(done.returncode == 0 and "rank 1" in done.stdout, done.stderr)
+
+    report.case("endless/text-of-a-pipe", text_of_a_pipe)
+
+
 def main() -> int:
     options = arguments(__doc__).parse_args()
     tools = Tools(options.bin, options.timeout)
@@ -584,6 +649,7 @@ def main() -> int:
     usage_cases(tools, report)
     json_cases(compiler, tools, report)
     terminal_cases(tools, report)
+    endless_cases(tools, report)
     runner = Runner(tools, report)
     # Not through case(): a filter for one of the others must not skip it.
     compiled = Reporter("errors", "")

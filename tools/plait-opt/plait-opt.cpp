@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "plait/InitAll.h"
+#include "plait/Plan/Files.h"
 #include "plait/Proof/Passes.h"
 #include "plait/Transforms/Passes.h"
 
@@ -54,6 +55,15 @@ int main(int argc, char **argv) {
   plait::registerAllPasses();
   plait::proof::registerPlaitProofPasses();
   removePipelineLetter(registry);
-  return mlir::asMainReturnCode(mlir::MlirOptMain(
-      argc, argv, "plait: compiles the training of a transformer\n", registry));
+  auto [input, output] = mlir::registerAndParseCLIOptions(
+      argc, argv, "plait: compiles the training of a transformer\n", registry);
+  // MLIR would read a device for ever.
+  plait::Status readable = input == "-" ? plait::Status::success()
+                                        : plait::checkInput(input, "input");
+  if (!readable.ok()) {
+    llvm::errs() << "plait-opt: error: " << readable.message() << "\n";
+    return EXIT_FAILURE;
+  }
+  return mlir::asMainReturnCode(
+      mlir::MlirOptMain(argc, argv, input, output, registry));
 }

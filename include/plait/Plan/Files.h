@@ -8,6 +8,10 @@
 // What every reader and writer of plait shares: read-only mappings, and outputs
 // that appear only when they are complete.
 //
+// What is read has to be a regular file, which has a size and can be read
+// again. Short texts that are read once, by readText(), may come from a pipe as
+// well.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef PLAIT_PLAN_FILES_H
@@ -54,6 +58,14 @@ private:
   const uint8_t *data = nullptr;
   size_t length = 0;
 };
+
+/// Fails as MappedFile::open() does, for what a library reads by its name.
+Status checkInput(const std::string &path, const std::string &what);
+
+/// A text that is read once, from a file, a pipe or a device. Fails where that
+/// is no file and brings more than 64 MiB, or is a pipe to which nobody writes
+/// for two seconds.
+Result<std::string> readText(const std::string &path, const std::string &what);
 
 /// A new, empty file under a name of its own. It is removed with the object, or
 /// when a signal ends the process (see Signals.h).

@@ -18,10 +18,10 @@
 #include "ModelBuilder.h"
 
 #include "mlir/IR/Verifier.h"
+#include "plait/Plan/Files.h"
 #include "plait/Plan/ModelFolder.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 
 using namespace mlir;
@@ -281,15 +281,16 @@ plait::importHuggingFace(MLIRContext &context, StringRef path,
   Location loc = UnknownLoc::get(&context);
   std::string file = getConfigPath(path);
   // 1.
-  auto buffer = llvm::MemoryBuffer::getFile(file, /*IsText=*/true);
-  if (!buffer)
-    return emitError(loc) << "cannot read " << file << ": "
-                          << buffer.getError().message();
+  Result<MappedFile> mapped = MappedFile::open(file, "config");
+  if (!mapped.ok())
+    return emitError(loc) << mapped.status().message();
   if (failed(checkOptions(loc, options)))
     return failure();
 
   // 2.
-  ConfigReader config((*buffer)->getBuffer());
+  std::span<const uint8_t> bytes = mapped->bytes();
+  ConfigReader config(
+      StringRef(reinterpret_cast<const char *>(bytes.data()), bytes.size()));
   // Building asks nothing of the config: by then every field has been accepted.
   std::string type;
   Model model = readModel(config, options.sequence, type);

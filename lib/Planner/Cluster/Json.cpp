@@ -189,13 +189,14 @@ Status Fields::finish() {
 /// One object, nothing else: what follows can ask for fields at once.
 Result<Json> planner::readJsonFile(const std::string &path,
                                    const std::string &what) {
-  Result<MappedFile> file = MappedFile::open(path, what);
-  if (!file.ok())
-    return file.status();
+  Result<std::string> text = readText(path, what);
+  if (!text.ok())
+    return text.status();
   // Deeper than any file is meant to be, and shallow enough for the parser's
   // stack.
   constexpr int deepest = 16;
-  Result<Json> json = parseJson<Json>(file->bytes(), deepest);
+  Result<Json> json = parseJson<Json>(
+      {reinterpret_cast<const uint8_t *>(text->data()), text->size()}, deepest);
   if (!json.ok())
     return fail(what, " '", path, "' ", json.status().message());
   if (!json->is_object())

@@ -26,7 +26,6 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <random>
 #include <sstream>
 #include <sys/stat.h>
@@ -53,7 +52,11 @@ ReplicaMark ReplicaMark::draw() {
 /// The id becomes a part of a path, so that anything but hexadecimal digits is
 /// refused: a mark that somebody has edited must not lead out of the base.
 std::optional<ReplicaMark> ReplicaMark::read(const std::string &directory) {
-  std::ifstream file(directory + "/" + markName);
+  auto content = MappedFile::open(directory + "/" + markName, "mark");
+  if (!content.ok())
+    return std::nullopt;
+  std::istringstream file(
+      std::string(content->bytes().begin(), content->bytes().end()));
   ReplicaMark mark;
   if (!(file >> mark.id >> mark.step) || mark.id.size() != digits ||
       mark.id.find_first_not_of("0123456789abcdef") != std::string::npos)

@@ -13,11 +13,10 @@
 #include "Hosts.h"
 
 #include "ChildProcess.h"
+#include "plait/Plan/Files.h"
 
-#include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <fstream>
 #include <sstream>
 #include <thread>
 #include <unistd.h>
@@ -36,9 +35,12 @@ uint64_t runtime::countSlots(const Hosts &hosts) {
 // The format of Open MPI's host files: a host in each line, with slots=N or
 // one slot; text from # on is a comment.
 Result<Hosts> runtime::readHosts(const std::string &path) {
-  std::ifstream file(path);
-  if (!file)
-    return fail("cannot open hosts '", path, "': ", std::strerror(errno));
+  // Read again before each start.
+  auto content = MappedFile::open(path, "hosts");
+  if (!content.ok())
+    return content.status();
+  std::istringstream file(
+      std::string(content->bytes().begin(), content->bytes().end()));
   Hosts hosts;
   std::string line, word;
   for (size_t number = 1; std::getline(file, line); ++number) {

@@ -46,7 +46,7 @@ private:
 } // namespace
 
 TEST_F(ImportErrors, Files) {
-  expectError(importPath("absent"), {"absent", "cannot read"});
+  expectError(importPath("absent"), {"absent", "cannot open config"});
   expectError(importText(""), {"config.json", "is not JSON"});
   expectError(importText("{\"model_type"), {"config.json", "is not JSON"});
   expectError(importText("[1, 2]"), {"config.json", "is not a JSON object"});

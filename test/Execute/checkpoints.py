@@ -475,6 +475,47 @@ def damage_cases(suite: Suite) -> None:
 
     suite.report.case("keep", keep)
 
+    def pruned_while_read():
+        """Another run keeps the newest alone, and writes one after each step."""
+        folder = suite.folder / "pruned"
+        program = str(suite.tools.folder / "plait-run")
+
+        def start(steps, *more):
+            words = suite.command(suite.plan("1"), steps, *more)
+            return subprocess.Popen([program, *map(str, words)], text=True,
+                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+        writer = start(
+            10**6, *("--checkpoint", folder, "--checkpoint-every", 1, "--keep", 1)
+        )
+        try:
+            end = time.monotonic() + 60
+            while not list(folder.glob("step-????????")):
+                require(time.monotonic() < end, "no checkpoint in a minute")
+                time.sleep(0.01)
+            for i in range(12):
+                reader = start(10**7, "--resume", folder)
+                said = []
+                for line in reader.stderr:
+                    said.append(line)
+                    if "resumed step" in line or "error" in line:
+                        break
+                reader.kill()
+                reader.wait()
+                require("resumed step" in said[-1], "".join(said))
+                require(not any("warning" in x for x in said), "".join(said))
+            for i in range(4):
+                suite.tools.run(
+                    "plait-plan", "reshard", folder, "--to", suite.plan("1"),
+                    *("-o", suite.folder / f"pruned-{i}"),
+                )
+            require(writer.poll() is None, "the writer has ended")
+        finally:
+            writer.kill()
+            writer.wait()
+
+    suite.report.case("pruned-while-read", pruned_while_read)
+
     def full_disk():
         folder, saved = suite.folder / "disk", suite.folder / "disk-saved"
         with mounted(folder, "size=9m"):
@@ -490,8 +531,10 @@ def damage_cases(suite: Suite) -> None:
                 outcome.stderr.count("No space left on device") == 3,
                 outcome.stderr,
             )
+            require(outcome.stderr.count("with --keep N the newest N") == 3,
+                    outcome.stderr)
             last = outcome.stderr.strip().splitlines()[-1]
-            require("checkpoint of step 20, the last one" in last, last)
+            require("checkpoint of step 20, the last one: cannot write" in last, last)
             require(steps_in(folder / "c") == ["step-00000006"], "folders")
             suite.compare("1", saved)
             suite.train(
@@ -502,6 +545,21 @@ def damage_cases(suite: Suite) -> None:
             return last
 
     suite.report.case("full-disk", full_disk)
+
+    def full_at_the_end():
+        """Where the last step was due by itself, its failure is told once."""
+        folder = suite.folder / "end"
+        with mounted(folder, "size=9m"):
+            outcome = suite.tools.call(
+                "plait-run",
+                *suite.command(suite.plan("1"), STEPS, "--checkpoint", folder / "c",
+                               *("--checkpoint-every", STEPS // 2, "--keep", 2)),
+            )
+        require(outcome.code == 1, f"ended with {outcome.code}")
+        require(outcome.stderr.count("No space left on device") == 1, outcome.stderr)
+        require("--keep N" not in outcome.stderr, outcome.stderr)
+
+    suite.report.case("full-at-the-end", full_at_the_end)
 
 
 #===-- Memory -------------------------------------------------------------===#

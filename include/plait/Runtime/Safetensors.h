@@ -50,6 +50,9 @@ public:
   static Result<WeightFiles> open(const std::string &name,
                                   const std::vector<std::string> &files);
 
+  /// The n-th file.
+  const MappedFile &file(size_t n) const { return files[n]; }
+
   /// Gives the memory back that holds what has been read. To be called now and
   /// then by who reads large tensors once.
   void release() const;

@@ -23,9 +23,7 @@
 #include "plait/Plan/Defaults.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <fstream>
 
 #define XXH_STATIC_LINKING_ONLY
 #include <xxhash.h>
@@ -117,19 +115,27 @@ Status CheckpointReader::checkTensor(const std::string &name,
   return Status::success();
 }
 
-/// Through a buffer: of a file that is in memory anyway, each page of a mapping
-/// would be a fault.
-static Result<uint64_t> hashOf(const std::string &name) {
-  std::ifstream file(name, std::ios::binary);
-  std::vector<char> block(1 << 20);
+/// A part at a time, so that it does not take the memory of the whole.
+static Status checkHash(const std::string &name, const MappedFile &mapped,
+                        const StoredFile &file) {
+  constexpr size_t partBytes = releaseElements * sizeof(float);
   // The state is aligned to 64 bytes and large, hence on the heap.
   auto state = std::make_unique<XXH3_state_t>();
   XXH3_64bits_reset(state.get());
-  while (file.read(block.data(), block.size()) || file.gcount())
-    XXH3_64bits_update(state.get(), block.data(), file.gcount());
-  if (!file.eof())
-    return fail("cannot read checkpoint '", name, "': ", std::strerror(errno));
-  return XXH3_64bits_digest(state.get());
+  for (auto rest = mapped.bytes(); !rest.empty(); mapped.release()) {
+    auto part = rest.first(std::min(rest.size(), partBytes));
+    XXH3_64bits_update(state.get(), part.data(), part.size());
+    rest = rest.subspan(part.size());
+  }
+  return XXH3_64bits_digest(state.get()) == file.hash
+             ? Status::success()
+             : fail("checkpoint '", name,
+                    "' is damaged: its checksum does not hold");
+}
+
+Status CheckpointReader::verify(uint32_t file) const {
+  const StoredFile &stored = parts.files[file];
+  return checkHash(path + "/" + stored.name, files[file]->file(0), stored);
 }
 
 Status CheckpointReader::verify(const std::string &path,
@@ -139,13 +145,7 @@ Status CheckpointReader::verify(const std::string &path,
   if (!mapped.ok())
     return mapped.status();
   PLAIT_RETURN_IF_ERROR(checkSize(name, *mapped, file));
-  Result<uint64_t> hash = hashOf(name);
-  if (!hash.ok())
-    return hash.status();
-  if (*hash != file.hash)
-    return fail("checkpoint '", name,
-                "' is damaged: its checksum does not hold");
-  return Status::success();
+  return checkHash(name, *mapped, file);
 }
 
 /// "moment1, moment2".

@@ -41,8 +41,9 @@ public:
   const std::string &getPath() const { return path; }
   const CheckpointIndex &index() const { return parts; }
 
-  /// Reads file `file` of the index and compares its checksum.
-  Status verify(uint32_t file) const { return verify(path, parts.files[file]); }
+  /// Reads file `file` of the index, which is here, and compares its checksum.
+  /// It may have lost its name since it was opened.
+  Status verify(uint32_t file) const;
   /// Of a file in the folder `path`; its size, too.
   static Status verify(const std::string &path, const StoredFile &file);
 

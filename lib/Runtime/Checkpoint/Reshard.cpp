@@ -227,17 +227,27 @@ private:
 
 } // namespace
 
+/// A run that writes there may remove what is being opened, and has a newer one
+/// by then.
+static Result<CheckpointReader> openNewest(const std::string &path) {
+  for (int look = 1;; ++look) {
+    auto folders = findCheckpoints(path);
+    if (!folders.ok())
+      return folders.status();
+    if (folders->empty())
+      return failToFind(path);
+    const std::string &newest = folders->front().path;
+    auto reader = CheckpointReader::open(newest);
+    if (reader.ok() || !wasRemoved(newest) || look == mostLooks)
+      return reader;
+  }
+}
+
 Result<ReshardReport> runtime::reshard(const std::string &path,
                                        const fb::Plan &plan,
                                        const PlanIdentity &identity,
                                        const std::string &directory) {
-  auto folders = findCheckpoints(path);
-  if (!folders.ok())
-    return folders.status();
-  if (folders->empty())
-    return failToFind(path);
-  Result<CheckpointReader> reader =
-      CheckpointReader::open(folders->front().path);
+  auto reader = openNewest(path);
   if (!reader.ok())
     return reader.status();
   return Resharder(std::move(*reader), plan, directory).run(identity);

@@ -19,27 +19,43 @@
 
 #include <algorithm>
 #include <mutex>
+#include <thread>
 
 using namespace plait;
 using namespace plait::runtime;
 
-/// Fails unless all processes see the same checkpoints.
-/// A directory that is not shared would give every process other tensors, or
-/// only some of them, and the run would go on with them. By text: which names
-/// there are, in which order.
-static Status compareViews(Executor &executor, const std::string &path,
-                           const std::vector<CheckpointStore::Entry> &found) {
-  std::string mine;
-  for (const CheckpointStore::Entry &entry : found)
-    mine += entry.path + "\n";
-  auto all = tellAll(executor, mine);
-  if (!all.ok())
-    return all.status();
-  for (const std::string &other : *all)
-    if (other != mine)
-      return fail("processes see different checkpoints in '", path,
-                  "': it has to be on a file system that they share");
-  return Status::success();
+/// All agree on whether something is so in process 0.
+static Result<bool> askFirst(Executor &executor, bool mine) {
+  auto word = tellFromFirst(executor.processes(), mine ? "yes" : "no");
+  return word.ok() ? Result<bool>(*word == "yes") : word.status();
+}
+
+/// The checkpoints of `path`, which all processes see alike. Fails where they
+/// do not: a directory that is not shared would give every process other
+/// tensors, or only some of them, and the run would go on with them. By text:
+/// which names there are, in which order.
+static Result<std::vector<CheckpointStore::Entry>>
+lookTogether(Executor &executor, const std::string &path, bool mayBeNone) {
+  for (int look = 1; look <= mostLooks; ++look) {
+    auto found = findCheckpoints(path);
+    // Where there may be no checkpoint there may be no directory.
+    if (!found.ok() && mayBeNone)
+      found = std::vector<CheckpointStore::Entry>();
+    PLAIT_RETURN_IF_ERROR(agreeOn(executor, found.status()));
+    std::string mine;
+    for (const CheckpointStore::Entry &entry : *found)
+      mine += entry.path + "\n";
+    auto all = tellAll(executor, mine);
+    if (!all.ok())
+      return all.status();
+    if (std::all_of(all->begin(), all->end(),
+                    [&](const std::string &other) { return other == mine; }))
+      return found;
+    // Another run may have written one meanwhile.
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  return fail("processes see different checkpoints in '", path,
+              "': it has to be on a file system that they share");
 }
 
 /// Fails where a file is not what its checksum says. The ranks share the files.
@@ -101,24 +117,21 @@ findCandidates(const std::vector<CheckpointStore::Entry> &stored,
   return candidates;
 }
 
-/// 1. Find what is on the disk, and see that all processes find the same.
+/// 1. Find what is on the disk.
 /// 2. Find what hosts have in memory of the same run.
 /// 3. Try the candidates in their order. One that cannot be read is a warning,
-///    and the next one is tried. One that can be read and does not fit the plan
-///    is an error: an older one would not fit either.
+///    and the next one is tried; but one that another run has removed meanwhile
+///    is no damaged one, and `isGone`. One that can be read and does not fit
+///    the plan is an error: an older one would not fit either.
 /// 4. Where none is left, begin anew if that is allowed, else say why the
 ///    newest could not be read.
-Result<std::optional<Resumed>> runtime::resume(Executor &executor,
-                                               const std::string &path,
-                                               bool mayBeNone,
-                                               const std::string &replica) {
+static Result<std::optional<Resumed>>
+tryToResume(Executor &executor, const std::string &path, bool mayBeNone,
+            const std::string &replica, bool &isGone) {
   // 1.
-  auto found = findCheckpoints(path);
-  // Where there may be no checkpoint there may be no directory.
-  if (!found.ok() && mayBeNone)
-    found = std::vector<CheckpointStore::Entry>();
-  PLAIT_RETURN_IF_ERROR(agreeOn(executor, found.status()));
-  PLAIT_RETURN_IF_ERROR(compareViews(executor, path, *found));
+  auto found = lookTogether(executor, path, mayBeNone);
+  if (!found.ok())
+    return found.status();
   // 2.
   auto replicas = Replicas::find(executor, replica, path);
   if (!replicas.ok())
@@ -138,6 +151,13 @@ Result<std::optional<Resumed>> runtime::resume(Executor &executor,
     Result<CheckpointReader> reader =
         candidate.replica ? replicas->open(*candidate.replica)
                           : openVerified(executor, candidate.path);
+    if (!reader.ok() && !candidate.replica) {
+      auto gone = askFirst(executor, wasRemoved(candidate.path));
+      if (!gone.ok())
+        return gone.status();
+      if ((isGone = *gone))
+        return reader.status();
+    }
     if (!reader.ok()) {
       bool isLast = &candidate == &candidates.back();
       if (executor.leads() && (candidates.size() > 1 || mayBegin))
@@ -164,4 +184,22 @@ Result<std::optional<Resumed>> runtime::resume(Executor &executor,
     return std::optional<Resumed>();
   return candidates.size() > 1 ? fail("no checkpoint in '", path, "' is whole")
                                : reason;
+}
+
+/// Once a checkpoint is open, its files stay for as long as they are needed,
+/// whoever removes their names.
+Result<std::optional<Resumed>> runtime::resume(Executor &executor,
+                                               const std::string &path,
+                                               bool mayBeNone,
+                                               const std::string &replica) {
+  for (int look = 1; look <= mostLooks; ++look) {
+    bool isGone = false;
+    auto resumed = tryToResume(executor, path, mayBeNone, replica, isGone);
+    if (!isGone)
+      return resumed;
+  }
+  return fail("checkpoints in '", path, "' were removed while they were read, ",
+              mostLooks,
+              " times: the run that writes there has to keep more "
+              "of them (--keep)");
 }

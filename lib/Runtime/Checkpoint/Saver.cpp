@@ -293,7 +293,8 @@ Status Saver::finish(const RunRecord &run) {
     return stored;
   // Where the disk has failed, memory may have the last step.
   if (!stored.ok()) {
-    (void)memory->finish(run);
+    if (Status copied = memory->finish(run); !copied.ok() && executor.leads())
+      warn(copied.message());
     return stored;
   }
   PLAIT_RETURN_IF_ERROR(memory->settle());

@@ -485,6 +485,11 @@ Status CheckpointStore::setAside(uint64_t step) const {
   return renameFolder(pathOf(step), pathOf(step) + damaged);
 }
 
+bool runtime::wasRemoved(const std::string &checkpoint) {
+  std::error_code error; // what cannot be seen is there
+  return !fs::exists(checkpoint, error) && !error;
+}
+
 /// A path that has an index is taken as one checkpoint, whatever its name, so
 /// that a folder that was copied or renamed can be resumed. Its step is in the
 /// index; the 0 here is never compared with others.

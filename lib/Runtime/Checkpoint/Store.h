@@ -149,6 +149,12 @@ private:
   std::string directory;
 };
 
+/// Whether a checkpoint that could not be read has been removed meanwhile, by
+/// the run that writes to its directory. Then the reader looks for the newest
+/// again, so many times.
+bool wasRemoved(const std::string &checkpoint);
+constexpr int mostLooks = 20;
+
 /// The checkpoints of `path`, newest first: it is a directory of them, or one
 /// itself. None where there are none; fails where there is no directory.
 Result<std::vector<CheckpointStore::Entry>>

@@ -19,8 +19,9 @@
 // them has its partner.
 //
 // What goes wrong with a checkpoint is never a failure of the run. conclude()
-// removes the folder, warns, and the machine is Idle again. Only exchanges
-// between processes that fail end the run.
+// removes the folder and keeps the reason, which is told after the next step,
+// and the machine is Idle again. Only exchanges between processes that fail end
+// the run.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,6 +30,8 @@
 #include "Core/Processes.h"
 #include "Core/Windows.h"
 
+#include <cerrno>
+#include <cstring>
 #include <mutex>
 #include <nlohmann/json.hpp>
 
@@ -65,10 +68,17 @@ CheckpointWriter::~CheckpointWriter() {
 /// gives its place to the next one in the same call.
 Status CheckpointWriter::afterStep(const RunRecord &run) {
   PLAIT_RETURN_IF_ERROR(advance(/*wait=*/false));
+  warnOfFailure();
   Result<bool> due = isDue(run.step);
   if (!due.ok())
     return due.status();
   return *due ? save(run) : Status::success();
+}
+
+Status CheckpointWriter::settle() {
+  PLAIT_RETURN_IF_ERROR(advance(/*wait=*/true));
+  warnOfFailure();
+  return Status::success();
 }
 
 /// Unlike between steps, a last checkpoint that is missing is an error here:
@@ -76,8 +86,9 @@ Status CheckpointWriter::afterStep(const RunRecord &run) {
 /// end.
 Status CheckpointWriter::finish(const RunRecord &run) {
   PLAIT_RETURN_IF_ERROR(advance(/*wait=*/true));
-  // The last step may have been due by itself.
-  if (savedStep != run.step) {
+  // The last step may have been due by itself, in vain too.
+  bool wasDue = savedStep == run.step || (!failure.ok() && step == run.step);
+  if (!wasDue) {
     PLAIT_RETURN_IF_ERROR(save(run));
     PLAIT_RETURN_IF_ERROR(advance(/*wait=*/true));
   }
@@ -85,8 +96,17 @@ Status CheckpointWriter::finish(const RunRecord &run) {
     place->store.removeSpare(); // there is no next one
   return savedStep == run.step
              ? Status::success()
-             : fail("the checkpoint of step ", run.step,
-                    ", the last one, is not in '", place->store.path(), "'");
+             : fail("no checkpoint of step ", run.step, ", the last one",
+                    place->words, ": ", failure.message());
+}
+
+/// Between steps, so that what fails in the last one is told once, as the
+/// run's failure.
+void CheckpointWriter::warnOfFailure() {
+  if (!failure.ok() && executor.leads())
+    warn("no checkpoint of step " + std::to_string(step) + place->words + ": " +
+         failure.message());
+  failure = Status::success();
 }
 
 /// All processes write the same steps: by time, those that rank 0 says.
@@ -201,7 +221,7 @@ Status CheckpointWriter::begin() {
 /// 3. where nothing may be read beside a step, copy here, while the ranks rest;
 /// 4. start the rest as a task.
 Status CheckpointWriter::save(const RunRecord &run) {
-  PLAIT_RETURN_IF_ERROR(advance(/*wait=*/true)); // one at a time
+  PLAIT_RETURN_IF_ERROR(settle()); // one at a time
   step = run.step;
   lastSave = Clock::now();
   index.run = run;
@@ -350,6 +370,18 @@ Status CheckpointWriter::advance(bool wait) {
   return Status::success();
 }
 
+/// What helps against a failure, where that is known: of a full disk.
+static std::string adviseOn(const Status &failure,
+                            const CheckpointPlace &place) {
+  bool isFull = false;
+  for (int reason : {ENOSPC, EDQUOT})
+    isFull |=
+        failure.message().find(std::strerror(reason)) != std::string::npos;
+  return isFull && !place.keep
+             ? "; all checkpoints are kept, with --keep N the newest N"
+             : "";
+}
+
 /// What is being written is complete, or it is not and never will be.
 /// The end of a checkpoint, good or bad, in all processes alike. Files are
 /// closed here at the latest: a descriptor that is open keeps the disk's blocks
@@ -366,7 +398,5 @@ void CheckpointWriter::conclude(const Status &status) {
   }
   if (place->isKeeper)
     place->store.abandon(step);
-  if (executor.leads())
-    warn("no checkpoint of step " + std::to_string(step) + place->words + ": " +
-         status.message());
+  failure = fail(status.message(), adviseOn(status, *place));
 }

@@ -55,7 +55,7 @@ public:
   bool holdsStep() const { return holds; }
   Status duringStep();
   Status afterStep(const RunRecord &run);
-  Status settle() { return advance(/*wait=*/true); }
+  Status settle();
   Status finish(const RunRecord &run);
 
   /// That `step` is complete already.
@@ -71,6 +71,7 @@ private:
   enum class Phase { Idle, Writing, Spreading, Committing, Pruning };
 
   Result<bool> isDue(uint64_t step);
+  void warnOfFailure();
   Status begin();
   Status save(const RunRecord &run);
   Status copyFiles();
@@ -95,7 +96,8 @@ private:
   uint64_t savedStep = UINT64_MAX; // the newest that is complete
 
   Phase phase = Phase::Idle;
-  uint64_t step = 0; // of what is being written
+  uint64_t step = 0;                  // of what is being written
+  Status failure = Status::success(); // of `step`, not told yet
   std::shared_future<Status> task;
   // The task's while it lasts:
   CheckpointIndex index; // a keeper's

@@ -14,6 +14,7 @@ random=(--draws 120)
 combinations=(--draws 70)
 checkpoints=()
 elastic=()
+launchers=()
 case ${1:-} in
   --quick) execute=(--large none) ;;
   --all)
@@ -23,6 +24,7 @@ case ${1:-} in
     combinations=(--draws 2500)
     checkpoints=(--long 200)
     elastic=(--long)
+    launchers=(--all)
     ;;
   '' | --fuzz) ;;
   *)
@@ -145,6 +147,7 @@ ours execute run "${execute[@]}"
 ours defects defects "${defects[@]}"
 run docs "${counts[@]}" build/venv/bin/python test/Docs/run.py
 ours mpi mpi
+ours launchers launchers "${launchers[@]}"
 ours overlap overlap
 torch random random_models "${random[@]}"
 torch combinations random_models --configs "${combinations[@]}"

@@ -162,14 +162,15 @@ def failure_cases(suite: Suite) -> None:
 
         suite.report.case(name, body)
 
-    def differs(what, words):
+    def differs(what, words, found):
         def body():
             program = suite.tools.folder / "plait-run"
             line = f"exec {program} {words()}"
             done = suite.call(["mpirun", "-n", "2", "sh", "-c", line])
-            has_one_error(done, f"process 1 on .* has {what} .*, process 0 on .* has ")
+            one, other = found
+            has_one_error(done, f"process 1 on .* has {one}, process 0 on .* has {other}$")
 
-        suite.report.case(f"differs/{what.rstrip(':')}", body)
+        suite.report.case(f"differs/{what}", body)
 
     def either(first, second):
         return f"$(test $OMPI_COMM_WORLD_RANK = 0 && echo {first} || echo {second})"
@@ -222,10 +223,22 @@ def failure_cases(suite: Suite) -> None:
     )
     fails("memory", 3, r"4 ranks on \S+ need \d+ bytes of memory, \d+ are", huge)
     suite.report.case("memory-of-one-process", memory_of_one_process)
-    differs("plan", plans)
-    differs("data", lambda: f"{suite.small()} --tokens {either(suite.tokens, fewer())}")
-    same = f"--tokens {suite.tokens} --lr 1e-{either(3, 4)}"
-    differs("training:", lambda: f"{suite.small()} {same}")
+    hashed = r"xxh3-\w+"
+    differs("plan", plans, (
+        rf"plan '.*another.plan' \(dp=8\), {hashed}",
+        rf"plan '.*small.plan' \(pp=2,dp=2,tp=2\), {hashed}",
+    ))
+    tokens = r"data {} tokens of hash .*"
+    differs(
+        "data",
+        lambda: f"{suite.small()} --tokens {either(suite.tokens, fewer())}",
+        (tokens.format(4095), tokens.format(4096)),
+    )
+    same = f"--tokens {suite.tokens}"
+    rate = f"{same} --lr 1e-{either(3, 4)}"
+    differs("rate", lambda: f"{suite.small()} {rate}", ("lr 0.0001", "lr 0.001"))
+    flag = f"{same} $(test $OMPI_COMM_WORLD_RANK = 0 || echo --shuffle)"
+    differs("flag", lambda: f"{suite.small()} {flag}", ("shuffle", "no shuffle"))
 
 
 #===-----------------------------------------------------------------------===#

@@ -106,11 +106,12 @@ runtime::NonFinitePolicy nonFinitePolicyOf(const std::string &name) {
 /// That all processes run the same plan in the same way. The plan first: it is
 /// read by each process from what may be different disks. Then the versions, on
 /// which numbers may depend.
-Status compareProcesses(runtime::Rendezvous &processes,
+Status compareProcesses(runtime::Rendezvous &processes, const std::string &path,
                         const Result<plan::PlanFile> &file) {
   PLAIT_RETURN_IF_ERROR(processes.agree(file.status()));
-  PLAIT_RETURN_IF_ERROR(
-      processes.agreeOn("plan", plan::identify(file->hash())));
+  auto plan = runtime::PlanIdentity::of(file->plan(), file->hash());
+  PLAIT_RETURN_IF_ERROR(processes.agreeOn(std::vector<runtime::SharedValue>{
+      {plan.hash, "plan '" + path + "' (" + plan.mesh + "), " + plan.hash}}));
   return processes.agreeOn("version", runtime::describeVersion());
 }
 
@@ -231,7 +232,7 @@ Status run(const CLI::App &app, Options &options) {
   // 2. The plan.
   Result<plan::PlanFile> file = plan::PlanFile::open(options.plan);
   if (runtime::Rendezvous *processes = options.train.executor.processes)
-    PLAIT_RETURN_IF_ERROR(compareProcesses(*processes, file));
+    PLAIT_RETURN_IF_ERROR(compareProcesses(*processes, options.plan, file));
   if (!file.ok())
     return file.status();
   PLAIT_RETURN_IF_ERROR(checkMismatches(app, *file, options));

@@ -64,6 +64,12 @@ struct RankSpread {
   uint32_t largest() const { return (ranks + processes - 1) / processes; }
 };
 
+/// What all processes of a run have to have alike.
+struct SharedValue {
+  std::string value;
+  std::string text; // that messages show: "lr 0.001"
+};
+
 /// The processes of a run, seen from one of them.
 class Rendezvous {
 public:
@@ -102,8 +108,13 @@ public:
   Status
   judge(const std::string &mine,
         const std::function<Status(std::span<const std::string>)> &verdict);
-  /// Fails where `mine`, of the kind `what`, is not the same everywhere.
-  Status agreeOn(const std::string &what, const std::string &mine);
+  /// Fails where one of `mine` does not have the same value everywhere. All
+  /// processes give as many.
+  Status agreeOn(std::span<const SharedValue> mine);
+  /// The same of one, which is shown as "WHAT VALUE".
+  Status agreeOn(const std::string &what, const std::string &value) {
+    return agreeOn(std::vector<SharedValue>{{value, what + " " + value}});
+  }
 
   /// Gives process 0 `bytes` of `rank`, which calls receiveFrom() with as many,
   /// in the same order: a process gives those of one rank after the other.

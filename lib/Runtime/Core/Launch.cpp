@@ -8,14 +8,19 @@
 // Launchers tell a process its rank in environment variables. The first family
 // of which rank and number of processes are set wins, so that torchrun's
 // variables, which users also set by hand, go before those that mpirun or srun
-// always set. Environments come in as a function, for tests.
+// always set. Variables of launchers whose processes cannot be joined are known
+// too: each process would otherwise be a run of its own, and all would write
+// the same files. Environments come in as a function, for tests.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Launch.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
+
+#include <xxhash.h>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -34,7 +39,34 @@ constexpr Variables known[] = {
     {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
      "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
     {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr}};
-constexpr const Variables &mpirun = known[1], &srun = known[2];
+constexpr const Variables &torchrun = known[0], &mpirun = known[1],
+                          &srun = known[2];
+
+/// Names of the variables of a launcher that cannot be joined.
+struct OtherVariables {
+  const char *launcher, *rank;
+  const char *ranks; // or null
+  /// A process that was not started by the launcher may have rank 0, too.
+  bool zeroIsAlone = false;
+};
+/// Half of a known family is one of them. Of two that are set, the first tells
+/// how many processes there are.
+constexpr OtherVariables others[] = {
+    {"torchrun", torchrun.rank, torchrun.ranks, true},
+    {"mpirun", mpirun.rank, mpirun.ranks, true},
+    {"mpiexec of MPICH or Intel MPI", "PMI_RANK", "PMI_SIZE"},
+    {"mpiexec of MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},
+    {"mpiexec of MVAPICH", "MVP_COMM_WORLD_RANK", "MVP_COMM_WORLD_SIZE"},
+    {"mpirun_rsh", "MPIRUN_RANK", "MPIRUN_NPROCS"},
+    {"flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE"},
+    {"jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"},
+    {"horovodrun", "HOROVOD_RANK", "HOROVOD_SIZE"},
+    {"mpiexec of PALS", "PALS_RANKID", nullptr},
+    {"aprun", "ALPS_APP_PE", nullptr},
+    {"blaunch", "LSF_PM_TASKID", nullptr},
+    {"prterun", "PMIX_RANK", nullptr},
+    {"pbsdsh", "PBS_VNODENUM", nullptr, true},
+    {"srun", srun.rank, srun.ranks, true}};
 
 /// The value of variable `name`, at most `limit`. The whole text must be the
 /// number: "8 " or "4(x2)", as SLURM writes some of its counts, are failures
@@ -53,6 +85,67 @@ Result<uint32_t> number(GetEnvironment get, const char *name, uint32_t limit,
     return fail("environment variable ", name, " is '", text,
                 "', allowed are 0 to ", limit);
   return value;
+}
+
+/// The value of variable `name` where it is set to a number.
+std::optional<uint32_t> findNumber(GetEnvironment get, const char *name) {
+  if (!name || !get(name))
+    return std::nullopt;
+  auto value = number(get, name, UINT32_MAX);
+  return value.ok() ? std::optional(*value) : std::nullopt;
+}
+
+/// The launch that `names` speak of where this process is one of several. A
+/// count says so; without one, the rank does. A count of srun's own, `known`,
+/// is also told by the process managers that srun starts (PMI-2, PMIx).
+std::optional<Launch> readOther(const OtherVariables &names, GetEnvironment get,
+                                std::optional<uint32_t> known) {
+  auto rank = findNumber(get, names.rank), ranks = findNumber(get, names.ranks);
+  const char *cause = nullptr;
+  if (ranks && *ranks > 1 && ranks != known)
+    cause = names.ranks;
+  else if (!ranks && rank && !known && (*rank > 0 || !names.zeroIsAlone))
+    cause = names.rank;
+  if (!cause)
+    return std::nullopt;
+  Launch launch;
+  launch.launcher = names.launcher;
+  launch.ranks = ranks.value_or(2);
+  // The others are silent only where it is certain that there is a first one.
+  if (rank && ranks && *rank < *ranks)
+    launch.rank = *rank;
+  launch.refusal =
+      std::string("environment variable ") + cause + " is " + get(cause) +
+      ", so this is one of several processes that " + names.launcher +
+      " has started, which cannot be joined: start them with mpirun of Open "
+      "MPI, srun or torchrun, or set RANK, WORLD_SIZE, LOCAL_RANK and "
+      "MASTER_ADDR for each; for a run of this process alone unset " +
+      cause;
+  return launch;
+}
+
+/// Other launchers' processes, and half of a known family.
+std::optional<Launch> findOther(GetEnvironment get) {
+  std::optional<uint32_t> known;
+  if (get(srun.rank))
+    known = findNumber(get, srun.ranks);
+  for (const OtherVariables &names : others)
+    if (auto found = readOther(names, get, known))
+      return found;
+  return std::nullopt;
+}
+
+/// What tells a run from others of its launcher: its name, and the port where
+/// torchrun's agent listens. That lets its processes have the store behind it
+/// (since PyTorch 2.4), which they do not need. How often it has restarted them
+/// is no part of it: each agent counts for itself.
+uint64_t readRun(const Launch &launch, GetEnvironment get) {
+  const char *isHeld = get("TORCHELASTIC_USE_AGENT_STORE");
+  if (!isHeld || std::string_view(isHeld) != "True")
+    return 0;
+  const char *name = get("TORCHELASTIC_RUN_ID");
+  std::string text = std::to_string(launch.port) + " " + (name ? name : "");
+  return std::max<uint64_t>(1, XXH3_64bits(text.data(), text.size()));
 }
 
 /// Where rank 0 is, of which `launch` knows all but this.
@@ -108,6 +201,8 @@ Result<std::optional<Launch>> read(const Variables &names, GetEnvironment get) {
                    *localRank,     "",    static_cast<uint16_t>(*port)};
   // mpirun is Open MPI's; srun has MPI where it was told to start it (PMIx).
   launch.hasMpi = &names == &mpirun || (&names == &srun && get("PMIX_RANK"));
+  if (&names == &torchrun)
+    launch.run = readRun(launch, get);
   auto address = readAddress(launch, names, get);
   // MPI connects its processes itself and needs no address.
   if (address.ok())
@@ -120,15 +215,25 @@ Result<std::optional<Launch>> read(const Variables &names, GetEnvironment get) {
 } // namespace
 
 /// Nothing is returned where this process runs alone.
+/// 1. What users set, and what is set for each process that runs.
+/// 2. Other launchers. Within a job of SLURM they may have started more
+///    processes than srun has, whose variables these inherit.
+/// 3. srun. The shell of a job looks like a step of one task.
 Result<std::optional<Launch>> runtime::readLaunch(GetEnvironment get) {
-  for (const Variables &names : known)
-    if (get(names.rank) && get(names.ranks)) {
-      // The shell of a SLURM job looks like a step of one task.
-      if (&names == &srun && std::string_view(get(names.ranks)) == "1")
-        return std::optional<Launch>();
-      return read(names, get);
-    }
-  return std::optional<Launch>();
+  auto isSet = [&](const Variables &names) {
+    return get(names.rank) && get(names.ranks);
+  };
+  // 1.
+  for (const Variables *names : {&torchrun, &mpirun})
+    if (isSet(*names))
+      return read(*names, get);
+  // 2.
+  if (auto other = findOther(get))
+    return other;
+  // 3.
+  if (!isSet(srun) || std::string_view(get(srun.ranks)) == "1")
+    return std::optional<Launch>();
+  return read(srun, get);
 }
 
 // "node[03-07,9]-a,other" gives "node03-a"; an open bracket gives "".

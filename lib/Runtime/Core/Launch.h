@@ -25,6 +25,11 @@ struct Launch {
   std::string address;    // of the machine of rank 0
   uint16_t port = 0;      // where rank 0 listens
   bool hasMpi = false;    // MPI can find the others
+  /// Tells the run from others where the launcher itself listens at `port`;
+  /// then rank 0 listens elsewhere (Meeting.h). 0: the port is free.
+  uint64_t run = 0;
+  /// Why the processes cannot meet. Empty: they can.
+  std::string refusal = "";
 };
 
 /// Reads an environment variable; null when it is not set.
@@ -39,7 +44,9 @@ using GetEnvironment = const char *(*)(const char *name);
 /// MASTER_ADDR and MASTER_PORT (default 29500) say where rank 0 is. Without an
 /// address it is the first host of SLURM_STEP_NODELIST, whoever the launcher
 /// is, or 127.0.0.1 where all processes are on one host; else that is a
-/// failure, as is a variable out of range. Nothing when none of them is set.
+/// failure, as is a variable out of range. With TORCHELASTIC_USE_AGENT_STORE
+/// the port is torchrun's own. Other launchers' variables, and half of those
+/// above, give a launch with a `refusal`. Nothing when none of them is set.
 Result<std::optional<Launch>> readLaunch(GetEnvironment get);
 
 /// The first host of a list as SLURM writes it: "rack[03-07,9],login" is

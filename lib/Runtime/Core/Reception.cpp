@@ -110,7 +110,7 @@ Status runtime::setTimeLimit(int connection,
 
 /// Not blocking: between poll() and accept4() a comer may leave, and accept4()
 /// would wait for the next one.
-Result<Reception> Reception::open(uint16_t port) {
+Result<Reception> Reception::open(uint16_t port, uint64_t run) {
   auto listener = listenOn(port, SOMAXCONN);
   if (!listener.ok())
     return listener.status();
@@ -122,6 +122,7 @@ Result<Reception> Reception::open(uint16_t port) {
   Reception reception;
   reception.listener = std::move(*listener);
   reception.number = *number;
+  reception.run = run;
   return reception;
 }
 
@@ -155,8 +156,14 @@ Status Reception::hear(std::vector<Arrival> &arrivals,
       silent.push_back(std::move(guest));
       continue;
     }
-    if (count != sizeof(greeting) || greeting.magic != Greeting().magic)
+    if (count != sizeof(greeting) || greeting.magic != Greeting().magic ||
+        greeting.run != run)
       continue; // a stranger
+    if (greeting.purpose == Greeting::Purpose::Question) {
+      Greeting answer = {.run = run};
+      (void)sendAll(connection, &answer, sizeof(answer)); // fits
+      continue;
+    }
     PLAIT_RETURN_IF_ERROR(setTimeLimit(connection, timeLimit));
     greeting.address[sizeof(greeting.address) - 1] = '\0';
     greeting.host[sizeof(greeting.host) - 1] = '\0';

@@ -24,12 +24,13 @@ namespace plait::runtime {
 
 /// How every connection begins.
 struct Greeting {
-  enum class Purpose : uint32_t { CheckIn, Tree, Data };
+  enum class Purpose : uint32_t { CheckIn, Tree, Data, Question };
 
   uint32_t magic = 0x506c6172; // "Plar"
   Purpose purpose = Purpose::CheckIn;
   uint32_t rank = 0;
   uint32_t ranks = 0;
+  uint64_t run = 0;       // Launch::run
   uint32_t port = 0;      // where this process is reached
   char address[64] = "";  // likewise; empty on the host of rank 0
   char host[64 + 1] = ""; // its name, for messages
@@ -56,7 +57,8 @@ bool receiveAll(int connection, void *data, size_t bytes);
 /// Every wait for the other end of `connection` ends after `timeLimit`.
 Status setTimeLimit(int connection, std::chrono::milliseconds timeLimit);
 
-/// A port with those who have come and not yet said who they are.
+/// A port with those who have come and not yet said who they are. Those of
+/// other runs are strangers; a Question is answered here.
 class Reception {
 public:
   struct Arrival {
@@ -65,7 +67,7 @@ public:
   };
 
   /// Port 0 is one that is free.
-  static Result<Reception> open(uint16_t port);
+  static Result<Reception> open(uint16_t port, uint64_t run = 0);
   uint16_t port() const { return number; }
   /// Nobody is let in any more.
   void close();
@@ -95,6 +97,7 @@ private:
   Socket listener;
   std::vector<Guest> guests; // the oldest first
   uint16_t number = 0;
+  uint64_t run = 0;
 };
 
 } // namespace plait::runtime

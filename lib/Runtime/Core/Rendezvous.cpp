@@ -21,6 +21,7 @@
 #include "MPI/Engine.h"
 #include "PackedTexts.h"
 #include "TcpRendezvous.h"
+#include "plait/Runtime/Communicator.h"
 #if PLAIT_HAS_MPI
 #include "MPI/MpiRendezvous.h"
 #endif
@@ -84,7 +85,8 @@ bool Rendezvous::isLaunched() {
   return launch.ok() && *launch && (*launch)->ranks > 1;
 }
 
-/// MPI is preferred where its launcher started this; TCP needs an address.
+/// MPI is preferred where its launcher started this; TCP needs an address. That
+/// processes cannot meet is told by the first.
 Result<std::unique_ptr<Rendezvous>>
 Rendezvous::join(std::chrono::milliseconds timeLimit) {
   auto launch = readLaunchHere();
@@ -93,6 +95,9 @@ Rendezvous::join(std::chrono::milliseconds timeLimit) {
   // A launcher that starts one process starts a run of one.
   if (!*launch || (*launch)->ranks == 1)
     return std::unique_ptr<Rendezvous>();
+  if (const std::string &refusal = (*launch)->refusal; !refusal.empty())
+    return (*launch)->rank == 0 ? Status::failure(refusal)
+                                : fail(anotherFailed, ": ", refusal);
   // A Result of the derived class becomes one of the base.
   auto convert = [](auto joined) -> Result<std::unique_ptr<Rendezvous>> {
     if (!joined.ok())
@@ -160,20 +165,33 @@ Status Rendezvous::agree(const Status &mine) {
   return all.ok() || mine.ok() || isAgreedFailure ? all : mine;
 }
 
-/// Compares with process 0, so that the message names two and not all.
-Status Rendezvous::agreeOn(const std::string &what, const std::string &mine) {
-  return judge(here.host + "\n" + mine,
-               [&](std::span<const std::string> texts) {
-                 auto describe = [&](size_t process) {
-                   size_t line = texts[process].find('\n');
-                   return "process " + std::to_string(process) + " on " +
-                          texts[process].substr(0, line) + " has " + what +
-                          " " + texts[process].substr(line + 1);
-                 };
-                 for (size_t i = 1; i < texts.size(); ++i)
-                   if (texts[i].substr(texts[i].find('\n')) !=
-                       texts[0].substr(texts[0].find('\n')))
-                     return fail(describe(i), ", ", describe(0));
+/// The host of a process, then value and text of each: what packText() packs.
+static std::string packShared(const std::string &host,
+                              std::span<const SharedValue> mine) {
+  std::string packed = packText(0, host);
+  for (uint32_t i = 0; i < mine.size(); ++i)
+    packed +=
+        packText(2 * i + 1, mine[i].value) + packText(2 * i + 2, mine[i].text);
+  return packed;
+}
+
+/// Compares with process 0, so that the message names two and not all, and the
+/// first that differs alone.
+Status Rendezvous::agreeOn(std::span<const SharedValue> mine) {
+  uint32_t count = 2 * uint32_t(mine.size()) + 1;
+  return judge(packShared(here.host, mine),
+               [&](std::span<const std::string> packed) {
+                 auto first = unpackTexts(packed[0], count);
+                 for (size_t process = 1; process < packed.size(); ++process) {
+                   auto other = unpackTexts(packed[process], count);
+                   if (!first.ok() || !other.ok())
+                     return first.ok() ? other.status() : first.status();
+                   for (uint32_t i = 1; i < count; i += 2)
+                     if ((*other)[i] != (*first)[i])
+                       return fail("process ", process, " on ", (*other)[0],
+                                   " has ", (*other)[i + 1], ", process 0 on ",
+                                   (*first)[0], " has ", (*first)[i + 1]);
+                 }
                  return Status::success();
                });
 }

@@ -141,6 +141,15 @@ static int tryConnect(const addrinfo &place) {
   return -1;
 }
 
+Status runtime::checkHost(const std::string &address) {
+  addrinfo *places = nullptr;
+  int error = getaddrinfo(address.c_str(), nullptr, nullptr, &places);
+  if (error != 0)
+    return fail("cannot find '", address, "': ", gai_strerror(error));
+  freeaddrinfo(places);
+  return Status::success();
+}
+
 // Tries all addresses of the host, again and again: the listener may start
 // later than this process. The limit is tested after a round, so that there is
 // at least one. A name that is not found fails at once.

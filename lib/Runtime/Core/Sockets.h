@@ -52,6 +52,9 @@ Result<Socket> listenOn(uint16_t port, int backlog);
 Result<Socket> listenAt(const std::string &host, uint16_t port);
 Result<uint16_t> portOf(const Socket &listener);
 
+/// Fails where no host is called `address`.
+Status checkHost(const std::string &address);
+
 /// Connects, and tries again until `timeLimit` has passed: nobody may be
 /// listening yet. `isRefused` is told after each attempt how long it has taken.
 Result<Socket>

@@ -170,7 +170,8 @@ Status TcpRendezvous::connectToSource(uint32_t process) {
                 connected.status().message());
   PLAIT_RETURN_IF_ERROR(setTimeLimit(connected->get(), timeLimit));
   Greeting greeting = {.purpose = Greeting::Purpose::Data,
-                       .ranks = launch.ranks};
+                       .ranks = launch.ranks,
+                       .run = launch.run};
   if (!sendAll(connected->get(), &greeting, sizeof(greeting)))
     return systemFailure("cannot reach process " + std::to_string(process));
   std::lock_guard lock(streaming);

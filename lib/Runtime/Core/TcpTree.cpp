@@ -16,6 +16,7 @@
 
 #include "TcpTree.h"
 
+#include "Meeting.h"
 #include "plait/Runtime/Communicator.h"
 
 #include <algorithm>
@@ -37,28 +38,6 @@ namespace {
 /// Limits of neighbouring levels are this far apart: the one that waits for the
 /// missing process is first, and has told the others before their limits.
 constexpr milliseconds levelTime(250);
-
-/// When those who wait say so: after a few seconds, then ever less often. The
-/// pauses double: a job that queues for hours does not fill its log.
-class Notices {
-public:
-  /// Whether it is time, `taken` after the beginning.
-  bool isDue(milliseconds taken) {
-    if (taken < next)
-      return false;
-    while (taken >= next)
-      next *= 2;
-    return true;
-  }
-
-private:
-  milliseconds next = std::chrono::seconds(3);
-};
-
-void tellOfWaiting(const std::string &what, milliseconds taken) {
-  std::fprintf(stderr, "plait-run: %s, for %lld s now\n", what.c_str(),
-               static_cast<long long>(taken.count() / 1000));
-}
 
 /// "the processes of ranks 2, 5 and 3 more, of 8"; `names` begin with a rank.
 std::string nameProcesses(const std::vector<std::string> &names,
@@ -130,7 +109,7 @@ Result<std::unique_ptr<TcpTree>> TcpTree::join(const Launch &launch,
 /// 4. One round up and down the tree: nobody returns before everybody can.
 Status TcpTree::meet() {
   bool isFirst = launch.rank == 0;
-  auto opened = Reception::open(isFirst ? launch.port : 0);
+  auto opened = isFirst ? openAsFirst(launch) : Reception::open(0, launch.run);
   if (!opened.ok())
     return opened.status();
   reception = std::move(*opened);
@@ -148,7 +127,7 @@ Status TcpTree::meet() {
 }
 
 /// Tells process 0 where this one is, and does what it says.
-/// 1. Connect, for as long as process 0 may take to start.
+/// 1. Connect.
 /// 2. Say where this process listens: the port, and the address by which this
 ///    connection leaves the machine, which the others can reach as well.
 ///    Loopback means the host of process 0, for which each has an address of
@@ -156,27 +135,21 @@ Status TcpTree::meet() {
 /// 3. Connect to the neighbours in the answer and tell process 0 how it went.
 /// 4. Children of process 0 keep the connection, all others hang up.
 Status TcpTree::checkIn() {
-  std::string where = launch.address + ":" + std::to_string(launch.port);
-  Notices notices;
-  // 1. One of a host says it for all; rank 1 where rank 0 would.
-  bool speaks = launch.localRank == 0 || launch.rank == 1;
-  auto connected = connectTo(
-      launch.address, launch.port, timeLimit, [&](milliseconds taken) {
-        if (speaks && notices.isDue(taken))
-          tellOfWaiting("rank " + std::to_string(launch.rank) +
-                            " waits for rank 0 to listen at " + where,
-                        taken);
-      });
+  // 1. Which may be at another port than it was.
+  auto connected = reachFirst(launch, timeLimit);
   if (!connected.ok())
     return fail("cannot reach rank 0 at ", connected.status().message());
+  std::string where = launch.address + ":" + std::to_string(launch.port);
   int connection = connected->get();
   PLAIT_RETURN_IF_ERROR(setTimeLimit(connection, timeLimit));
   // 2. Where this process is reached.
   std::string address = localAddressOf(connection);
   bool isLoopback = address.starts_with("127.") || address == "::1";
   here.address = isLoopback ? "" : address;
-  Greeting greeting = {
-      .rank = launch.rank, .ranks = launch.ranks, .port = reception.port()};
+  Greeting greeting = {.rank = launch.rank,
+                       .ranks = launch.ranks,
+                       .run = launch.run,
+                       .port = reception.port()};
   copyInto(greeting.address, here.address);
   copyInto(greeting.host, here.host);
   Frame answer;
@@ -204,7 +177,8 @@ Status TcpTree::connectToEarlier(const std::string &list) {
   std::istringstream lines(list);
   Greeting mine = {.purpose = Greeting::Purpose::Tree,
                    .rank = launch.rank,
-                   .ranks = launch.ranks};
+                   .ranks = launch.ranks,
+                   .run = launch.run};
   copyInto(mine.host, here.host);
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
@@ -236,15 +210,15 @@ Status TcpTree::awaitAll() {
   Clock::time_point start = Clock::now();
   // Process 0 knows who is missing: it speaks first.
   uint32_t levels = launch.rank == 0 ? 0 : shape.levelsBelow(launch.rank) + 1;
-  Notices notices;
+  WaitingNotices notices;
   // All of a large run do not ask at once.
   milliseconds pause(3000 + launch.ranks), next = pause;
   while (!isComplete()) {
     milliseconds taken = since(start);
     if (taken >= patience(levels))
       return timeOut(nameMissing(), /*speaks=*/true);
-    if (launch.rank == 0 && notices.isDue(taken))
-      tellOfWaiting("rank 0 waits for " + nameMissing(), taken);
+    if (launch.rank == 0)
+      notices.tell("rank 0 waits for " + nameMissing(), taken);
     if (launch.rank != 0 && up.connection.get() < 0 && taken >= next) {
       PLAIT_RETURN_IF_ERROR(askForFirst());
       next = since(start) + pause;

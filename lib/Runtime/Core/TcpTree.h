@@ -9,13 +9,13 @@
 // all have to say goes up, what all have to know goes down, so that a process
 // has a few descriptors and messages whatever the number of processes.
 //
-// At first only process 0 can be found. Each other one opens a port, connects
-// to process 0, says where it is reached, and gets the places of its neighbours
-// in the tree that have come before it: to these it connects. Those that come
-// later connect to it. Then it tells process 0 that it is done, and hangs up,
-// so that process 0 has few of them at once. Whoever ends on the way is missed:
-// by process 0 before it is done; from then on by its neighbours, or by the one
-// that comes later and cannot connect to it.
+// At first only process 0 can be found (Meeting.h). Each other one opens a
+// port, connects to process 0, says where it is reached, and gets the places of
+// its neighbours in the tree that have come before it: to these it connects.
+// Those that come later connect to it. Then it tells process 0 that it is done,
+// and hangs up, so that process 0 has few of them at once. Whoever ends on the
+// way is missed: by process 0 before it is done; from then on by its
+// neighbours, or by the one that comes later and cannot connect to it.
 //
 // A failure goes to all neighbours and is passed on: all fail with its text.
 // A process that is not yet connected upwards asks now and then whether process

@@ -17,6 +17,7 @@
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Ranks.h"
 #include "plait/Runtime/Rendezvous.h"
+#include "plait/Support/Quantities.h"
 
 #include <map>
 #include <nlohmann/json.hpp>
@@ -82,9 +83,9 @@ std::string describePlan(const RunInfo &run) {
   const Rendezvous *processes = run.options.executor.processes;
   uint32_t count = processes ? processes->place().count : 1;
   std::ostringstream text;
-  text << plan::backendOf(run.plan) << ", " << plan.mesh << ", " << ranks
-       << (ranks == 1 ? " rank in " : " ranks in ") << count
-       << (count == 1 ? " process, " : " processes, ") << plan.optimizer;
+  text << plan::backendOf(run.plan) << ", " << plan.mesh << ", "
+       << countOf(ranks, "rank") << " in " << countOf(count, "process", "es")
+       << ", " << plan.optimizer;
   return text.str();
 }
 
@@ -115,25 +116,24 @@ std::optional<OptionMismatch> runtime::findMismatch(const fb::Plan &plan,
   return OptionMismatch{"with optimizer " + names, "has " + optimizer};
 }
 
-/// Lines are compared one by one, so that the failure has two that differ. What
-/// lies behind a path may be called otherwise on each host.
+/// Option by option, so that the failure names the one that differs. What lies
+/// behind a path may be called otherwise on each host.
 Status runtime::compareSettings(Rendezvous &processes,
                                 const std::string &settings) {
   static const std::set<std::string> own = {
       "weights",   "tokens",     "text",    "eval-tokens",
       "eval-text", "checkpoint", "replica", "resume"};
   Json all = settings.empty() ? Json::object() : Json::parse(settings);
-  for (const Line &line : lines) {
-    std::string mine;
-    for (const auto &[name, value] : all.items())
-      if (std::string text = describe(name, value);
-          !text.empty() && line.options.count(name) && !own.count(name))
-        mine += (mine.empty() ? "" : ", ") + text;
-    if (line.isShared)
-      PLAIT_RETURN_IF_ERROR(
-          processes.agreeOn(std::string(line.title) + ":", mine));
-  }
-  return Status::success();
+  std::vector<SharedValue> mine;
+  for (const Line &line : lines)
+    for (const std::string &name : line.options) {
+      if (!line.isShared || own.count(name))
+        continue;
+      std::string text =
+          all.contains(name) ? describe(name, all[name]) : std::string();
+      mine.push_back({text, text.empty() ? "no " + name : text});
+    }
+  return processes.agreeOn(mine);
 }
 
 /// Sets `value` to what the JSON has; a text where it has one, else a number.
@@ -198,21 +198,30 @@ Result<std::string> runtime::keepSettings(TrainOptions &options,
   return kept;
 }
 
-/// Options come in the order of the object, lines in that of the table.
-std::string runtime::describeRun(const RunInfo &run) {
+/// In the order of the object.
+Json runtime::effectiveSettings(const RunInfo &run) {
   Json settings = run.options.settings.empty()
                       ? Json::object()
                       : Json::parse(run.options.settings);
   settings["steps"] = run.options.steps; // where there are epochs, of them
   if (std::optional<uint64_t> steps = LearningRate::decaySteps(run.options))
     settings["decay-steps"] = *steps;
+  Json effective = Json::object();
+  for (const auto &[name, value] : settings.items())
+    if (!describe(name, value).empty() && !findMismatch(run.plan, name))
+      effective[name] = value;
+  return effective;
+}
+
+/// Options come in their order, lines in that of the table.
+std::string runtime::describeRun(const RunInfo &run) {
   std::map<const Line *, std::string> texts;
+  Json settings = effectiveSettings(run);
   for (const auto &[name, value] : settings.items()) {
-    if (std::string text = describe(name, value);
-        !text.empty() && name != "plan" && !findMismatch(run.plan, name)) {
-      std::string &line = texts[&lineOf(name)];
-      line += (line.empty() ? "" : ", ") + text;
-    }
+    if (name == "plan")
+      continue;
+    std::string &line = texts[&lineOf(name)];
+    line += (line.empty() ? "" : ", ") + describe(name, value);
   }
   std::string all = "settings: plan: " + describePlan(run) + "\n";
   for (const Line &line : lines)

@@ -10,7 +10,13 @@
 
 #include "Observer.h"
 
+#include <nlohmann/json_fwd.hpp>
+
 namespace plait::runtime {
+
+/// The options that have a meaning for the plan and a value, given or by
+/// default, by their names; flags that are not set are left out.
+nlohmann::ordered_json effectiveSettings(const RunInfo &run);
 
 /// A line for each kind of setting, each with a newline: what the plan says,
 /// then every option that has a value, given or by default, and a meaning on

@@ -70,6 +70,105 @@ TEST(LaunchTest, ReadsWhatLaunchersSet) {
   EXPECT_FALSE(batch->has_value());
 }
 
+/// What PyTorch 2.4 and later set, and 1.13 for runs of one host.
+TEST(LaunchTest, TellsRunsApartWhoseLauncherListensItself) {
+  std::map<std::string, std::string> one = {
+      {"RANK", "0"},           {"WORLD_SIZE", "2"},
+      {"LOCAL_RANK", "0"},     {"MASTER_ADDR", "localhost"},
+      {"MASTER_PORT", "4000"}, {"TORCHELASTIC_RUN_ID", "none"}};
+  auto runOf = [](std::map<std::string, std::string> variables) {
+    auto launch = readWith(std::move(variables));
+    return launch.ok() && *launch ? (*launch)->run : 0;
+  };
+  EXPECT_EQ(runOf(one), 0u);
+  one["TORCHELASTIC_USE_AGENT_STORE"] = "False";
+  EXPECT_EQ(runOf(one), 0u);
+  one["TORCHELASTIC_USE_AGENT_STORE"] = "True";
+  uint64_t run = runOf(one);
+  EXPECT_NE(run, 0u);
+  auto other = one;
+  other["RANK"] = other["LOCAL_RANK"] = "1";
+  // Agents count for themselves.
+  other["TORCHELASTIC_RESTART_COUNT"] = "1";
+  EXPECT_EQ(runOf(other), run);
+  other["TORCHELASTIC_RUN_ID"] = "another";
+  EXPECT_NE(runOf(other), run);
+  one["MASTER_PORT"] = "4001";
+  EXPECT_NE(runOf(one), run);
+}
+
+TEST(LaunchTest, RefusesOtherLaunchers) {
+  auto refusalWith = [](std::map<std::string, std::string> variables) {
+    auto launch = readWith(std::move(variables));
+    return !launch.ok() ? launch.status().message()
+           : *launch    ? (*launch)->refusal
+                        : "alone";
+  };
+  EXPECT_EQ(refusalWith({{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}}),
+            "environment variable PMI_SIZE is 4, so this is one of several "
+            "processes that mpiexec of MPICH or Intel MPI has started, which "
+            "cannot be joined: start them with mpirun of Open MPI, srun or "
+            "torchrun, or set RANK, WORLD_SIZE, LOCAL_RANK and MASTER_ADDR for "
+            "each; for a run of this process alone unset PMI_SIZE");
+  auto other = readWith({{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}});
+  EXPECT_EQ((*other)->rank, 1u); // is silent
+  EXPECT_EQ((*other)->ranks, 4u);
+
+  // A count says it, or else a rank.
+  std::vector<std::pair<std::map<std::string, std::string>, std::string>>
+      cases = {
+          {{{"MV2_COMM_WORLD_RANK", "0"}, {"MV2_COMM_WORLD_SIZE", "2"}},
+           "MV2_COMM_WORLD_SIZE"},
+          {{{"FLUX_TASK_RANK", "0"}, {"FLUX_JOB_SIZE", "2"}}, "FLUX_JOB_SIZE"},
+          {{{"JSM_NAMESPACE_RANK", "0"}, {"JSM_NAMESPACE_SIZE", "2"}},
+           "JSM_NAMESPACE_SIZE"},
+          {{{"PALS_RANKID", "0"}}, "PALS_RANKID"},
+          {{{"PMIX_RANK", "0"}}, "PMIX_RANK"},
+          {{{"PMI_SIZE", "2"}}, "PMI_SIZE"},
+          // Half of what plait-run reads.
+          {{{"WORLD_SIZE", "2"}}, "WORLD_SIZE"},
+          {{{"RANK", "1"}}, "RANK"},
+          {{{"OMPI_COMM_WORLD_SIZE", "2"}}, "OMPI_COMM_WORLD_SIZE"},
+          {{{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}}, "SLURM_PROCID"},
+          {{{"SLURM_STEP_NUM_TASKS", "2"}}, "SLURM_STEP_NUM_TASKS"},
+          // Within a job of SLURM, whose variables are inherited.
+          {{{"SLURM_PROCID", "0"},
+            {"SLURM_STEP_NUM_TASKS", "1"},
+            {"PMI_RANK", "1"},
+            {"PMI_SIZE", "4"}},
+           "PMI_SIZE"}};
+  for (const auto &[variables, name] : cases)
+    EXPECT_TRUE(refusalWith(variables).starts_with("environment variable " +
+                                                   name + " is "))
+        << name << ": " << refusalWith(variables);
+
+  // One process; the shell of a job; what a shell happens to have set; srun's
+  // own process managers; and torchrun within a step of any launcher.
+  EXPECT_EQ(refusalWith({{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}), "alone");
+  EXPECT_EQ(refusalWith({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}),
+            "alone");
+  EXPECT_EQ(refusalWith({{"LSB_DJOB_NUMPROC", "4"}, {"PBS_VNODENUM", "0"}}),
+            "alone");
+  EXPECT_EQ(refusalWith({{"RANK", "captain"}}), "alone");
+  std::map<std::string, std::string> srun = {{"SLURM_PROCID", "1"},
+                                             {"SLURM_STEP_NUM_TASKS", "2"},
+                                             {"SLURM_LOCALID", "1"},
+                                             {"SLURM_STEP_NODELIST", "node3"}};
+  srun["PMI_RANK"] = "1";
+  srun["PMI_SIZE"] = "2";
+  EXPECT_EQ(refusalWith(srun), "");
+  EXPECT_EQ(refusalWith({{"SLURM_PROCID", "0"},
+                         {"SLURM_STEP_NUM_TASKS", "1"},
+                         {"PMIX_RANK", "0"}}),
+            "alone");
+  EXPECT_EQ(refusalWith({{"RANK", "1"},
+                         {"WORLD_SIZE", "8"},
+                         {"LOCAL_RANK", "1"},
+                         {"MASTER_ADDR", "node3"},
+                         {"PMI_SIZE", "2"}}),
+            "");
+}
+
 TEST(LaunchTest, FindsTheFirstHostOfAList) {
   EXPECT_EQ(firstHostOf("node7"), "node7");
   EXPECT_EQ(firstHostOf("node7,node9"), "node7");

@@ -7,6 +7,7 @@
 
 #include "FreePort.h"
 
+#include "Core/Meeting.h"
 #include "Core/TcpRendezvous.h"
 #include "plait/Runtime/Communicator.h"
 
@@ -16,7 +17,9 @@
 #include <cstring>
 #include <functional>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <thread>
 
@@ -128,6 +131,110 @@ TEST_F(RendezvousTest, NamesWhoDiffers) {
   std::string text = std::string("process 11 on ") + host +
                      " has plan b, process 0 on " + host + " has plan a";
   EXPECT_EQ(results, std::vector<std::string>(12, text));
+}
+
+TEST_F(RendezvousTest, NamesTheOneValueThatDiffers) {
+  auto results = runAll(launches(3), seconds(20), [&](Rendezvous &all) {
+    bool isLast = all.place().index == 2;
+    std::vector<SharedValue> values = {
+        {"1", "seed 1"}, {"", "no shuffle"}, {isLast ? "2" : "1", "lr"}};
+    values[2].text += " " + values[2].value;
+    return all.agreeOn(values).message();
+  });
+  char host[256] = "";
+  gethostname(host, sizeof(host) - 1);
+  std::string text = std::string("process 2 on ") + host +
+                     " has lr 2, process 0 on " + host + " has lr 1";
+  EXPECT_EQ(results, std::vector<std::string>(3, text));
+}
+
+//===----------------------------------------------------------------------===//
+// Where process 0 is found
+//===----------------------------------------------------------------------===//
+
+/// A run whose launcher listens at the port itself.
+class HeldPortTest : public RendezvousTest {
+protected:
+  Launch launch(uint32_t rank, uint32_t ranks, uint64_t run) {
+    Launch one = RendezvousTest::launch(rank, ranks);
+    one.run = run;
+    return one;
+  }
+
+  Result<Socket> agent = listenOn(port, 1);
+  // Differs between tests that may run at the same time.
+  uint64_t run = uint64_t(port) << 16 | uint64_t(getpid());
+};
+
+TEST_F(HeldPortTest, MeetsAtAnotherPort) {
+  ASSERT_TRUE(agent.ok());
+  auto results =
+      runAll({launch(2, 3, run), launch(1, 3, run), launch(0, 3, run)},
+             seconds(20), [](Rendezvous &) { return std::string("met"); });
+  EXPECT_EQ(results, std::vector<std::string>(3, "met"));
+}
+
+/// Of the ports one is held by who says nothing, one by who repeats what he
+/// hears, and one by process 0 of another run, which waits in vain.
+TEST_F(HeldPortTest, PassesOverStrangers) {
+  std::vector<uint16_t> ports = meetingPorts(launch(0, 3, run));
+  auto silent = listenOn(ports[0], 8), echo = listenOn(ports[1], 8);
+  auto other = Reception::open(ports[2], run + 1);
+  ASSERT_TRUE(silent.ok() && echo.ok() && other.ok());
+  std::atomic<bool> isOver = false;
+  std::thread repeats([&] {
+    while (!isOver) {
+      pollfd event = {echo->get(), POLLIN, 0};
+      if (poll(&event, 1, 20) != 1)
+        continue;
+      Socket guest(accept(echo->get(), nullptr, nullptr));
+      char heard[sizeof(Greeting)];
+      if (receiveAll(guest.get(), heard, sizeof(heard)))
+        sendAll(guest.get(), heard, sizeof(heard));
+    }
+  });
+  std::thread waits([&] {
+    while (!isOver) {
+      auto arrivals = other->serve(seconds(20));
+      EXPECT_TRUE(arrivals.ok() && arrivals->empty());
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+  });
+  auto results =
+      runAll({launch(0, 3, run), launch(1, 3, run), launch(2, 3, run)},
+             seconds(60), [](Rendezvous &) { return std::string("met"); });
+  isOver = true;
+  repeats.join();
+  waits.join();
+  EXPECT_EQ(results, std::vector<std::string>(3, "met"));
+}
+
+TEST_F(HeldPortTest, RefusesWhoIsLeftFromAnEarlierStart) {
+  uint16_t first = meetingPorts(launch(0, 2, run))[0];
+  auto left = Reception::open(first, run);
+  ASSERT_TRUE(left.ok());
+  std::atomic<bool> isOver = false;
+  std::thread waits([&] {
+    while (!isOver) {
+      EXPECT_TRUE(left->serve(seconds(20)).ok());
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+  });
+  auto results = runAll({launch(0, 2, run)}, seconds(20),
+                        [](Rendezvous &) { return std::string(); });
+  isOver = true;
+  waits.join();
+  EXPECT_EQ(results[0], "a process of an earlier start of this run waits as "
+                        "rank 0 at port " +
+                            std::to_string(first) + ": end it");
+}
+
+TEST_F(HeldPortTest, SaysWhereNobodyListens) {
+  auto results = runAll({launch(1, 2, run)}, milliseconds(200),
+                        [](Rendezvous &) { return std::string(); });
+  EXPECT_TRUE(results[0].starts_with("cannot reach rank 0 at 127.0.0.1:") &&
+              results[0].ends_with(": no process of this run listens there"))
+      << results[0];
 }
 
 //===----------------------------------------------------------------------===//

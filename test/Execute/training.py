@@ -12,6 +12,7 @@ log, TensorBoard's files, read by TensorBoard, and the page say the same."""
 import json
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -322,7 +323,38 @@ def watching_cases(suite: Suite) -> None:
             shown["evaluations"],
         )
         require([x["first"] for x in shown["ranks"]] == [0, 2], shown["ranks"])
-        require(shown["settings"]["eval-every"] == 2, shown["settings"])
+        settings = shown["settings"]
+        require(settings["eval-every"] == 2, settings)
+        # What has no meaning for this plan, and flags that are not set.
+        for name in ("tf32", "devices", "cuda-graph", "version", "shuffle"):
+            require(name not in settings, settings)
+
+    def page_of_a_resumed_run():
+        """Curves go on; those of steps that were lost are drawn anew, and those of
+        another model, or of a page that was edited, are left out."""
+        plan = suite.compile(case, ("1",))
+        path, folder = suite.folder / "resumed.html", suite.folder / "resumed"
+        options = (
+            *data, "--eval-tokens", tokens, "--eval-every", "2",
+            *("--dashboard", path, "--resume", folder, "--checkpoint", folder),
+        )
+        suite.train(plan, *options, "--steps", "4", save=False)
+        first = read_page(path)
+        suite.train(plan, *options, "--steps", "7", save=False)
+        shown = read_page(path)
+        require([x[0] for x in shown["curves"]] == list(range(1, 8)), shown["curves"])
+        require(shown["curves"][:4] == first["curves"], shown["curves"])
+        require([x[0] for x in shown["evaluations"]] == [2, 4, 6, 7], shown["evaluations"])
+        require(shown["earlier"] == first["elapsed"] > 0, shown["earlier"])
+        text = path.read_text()
+        for old, new in (('"model":"', '"model":"x'), ('"curves":[[', '"curves":[[{},'),
+                         ('"curves"', '"curve"'), ('id="data">{', 'id="data">')):
+            require(old in text, old)
+            path.write_text(text.replace(old, new))
+            shutil.rmtree(folder / "step-00000007", ignore_errors=True)
+            suite.train(plan, *options, "--steps", "7", save=False)
+            steps = [x[0] for x in read_page(path)["curves"]]
+            require(steps == [5, 6, 7], f"{new}: {steps}")
 
     def page_of_a_run():
         """While it goes on, and when it is interrupted."""
@@ -379,6 +411,7 @@ def watching_cases(suite: Suite) -> None:
         refuses("--metrics-port", "70000", message="'70000' is neither a port"),
     )
     suite.report.case("page", page)
+    suite.report.case("page-of-a-resumed-run", page_of_a_resumed_run)
     suite.report.case("page-of-a-run", page_of_a_run)
     suite.report.case("page-of-a-failure", page_of_a_failure)
     suite.report.case(

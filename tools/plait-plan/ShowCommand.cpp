@@ -19,6 +19,7 @@
 #include "plait/Plan/Container.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Ranks.h"
+#include "plait/Support/Quantities.h"
 
 #include <CLI/CLI.hpp>
 
@@ -58,7 +59,7 @@ static void showModel(const fb::Plan &plan) {
   std::cout << "model     " << plan.model_type()->str()
             << (name.empty() ? "" : " '" + name + "'") << ", vocabulary "
             << plan.vocab_size() << ", sequence " << plan.sequence() << ", "
-            << plan.parameters()->size() << " parameters";
+            << countOf(plan.parameters()->size(), "parameter");
   // A frozen parameter is read and saved, and has neither gradient nor state.
   size_t frozen = std::count_if(
       plan.parameters()->begin(), plan.parameters()->end(),
@@ -68,7 +69,7 @@ static void showModel(const fb::Plan &plan) {
   std::cout << "mesh     ";
   for (const fb::MeshAxis *axis : *plan.mesh())
     std::cout << " " << axis->name()->str() << "=" << axis->size();
-  std::cout << ", " << plan::Mesh(plan).ranks() << " ranks\n";
+  std::cout << ", " << countOf(plan::Mesh(plan).ranks(), "rank") << "\n";
   // The hardware that the plan was made for; without one nobody has said.
   if (const fb::Cluster *cluster = plan.cluster())
     std::cout << "cluster   " << cluster->name()->str() << ", "
@@ -80,9 +81,9 @@ static void showModel(const fb::Plan &plan) {
 
 /// What a step is, and how it is spread.
 static void showStep(const fb::Plan &plan) {
-  std::cout << "batch     " << plan.global_batch() << " sequences, in "
-            << plan.microbatches() << " microbatches of " << plan.micro_batch()
-            << " per data-parallel rank\n";
+  std::cout << "batch     " << countOf(plan.global_batch(), "sequence")
+            << ", in " << countOf(plan.microbatches(), "microbatch", "es")
+            << " of " << plan.micro_batch() << " per data-parallel rank\n";
   // What utilisation (MFU) is computed from; it does not count what is
   // recomputed.
   if (plan.model_flops() > 0)
@@ -136,8 +137,8 @@ static void showFunctions(const fb::Program &program) {
   for (uint32_t i = 0; i < plan::length(program.functions()); ++i) {
     const fb::Function &function = *program.functions()->Get(i);
     std::string title = function.name()->str() + ", " +
-                        std::to_string(plan::length(function.steps())) +
-                        " steps, workspace";
+                        countOf(plan::length(function.steps()), "step") +
+                        ", workspace";
     std::cout << format("    %-36s", title.c_str())
               << formatBytes(function.workspace_bytes()) << "\n";
   }
@@ -183,10 +184,14 @@ static void showProgram(const fb::Plan &plan, uint32_t index) {
   // Those that differ along the other axes.
   uint32_t ranks = plan::Mesh(plan).ranks() / plan.mesh()->Get(0)->size();
   tool::ProgramSummary summary = tool::summarise(plan, program);
-  std::cout << "\nprogram " << index << ", ranks " << index * ranks << " to "
-            << (index + 1) * ranks - 1 << ", " << summary.weights
-            << " weights, " << program.peak_in_flight()
-            << " microbatches in flight\n";
+  uint32_t first = index * ranks, last = first + ranks - 1;
+  std::cout << "\nprogram " << index << ", "
+            << (first == last ? "rank " : "ranks ") << first;
+  if (first != last)
+    std::cout << " to " << last;
+  std::cout << ", " << countOf(summary.weights, "weight") << ", "
+            << countOf(program.peak_in_flight(), "microbatch", "es")
+            << " in flight\n";
   std::cout << "  functions\n";
   showFunctions(program);
   showMemory(summary, program, plan.device_reserve());

@@ -16,6 +16,7 @@
 #include "TextOutput.h"
 #include "plait/Planner/PlanCost.h"
 #include "plait/Planner/StepTrace.h"
+#include "plait/Support/Quantities.h"
 
 #include <nlohmann/json.hpp>
 
@@ -92,7 +93,7 @@ static std::string writeRanks(const fb::Plan &plan,
   bool overlaps = simulation.overlaps;
   // An empty last title leaves blanks, which go.
   std::string text =
-      format("\n%-28s%17s%17s%17s%17s%18s", "", "computing", "communicating",
+      format("\n%-28s%20s%20s%20s%20s%20s", "", "computing", "communicating",
              "bubble", "idle at the end", overlaps ? "behind computing" : "");
   text.resize(text.find_last_not_of(' ') + 1);
   double whole = simulation.replayed.seconds;
@@ -109,7 +110,7 @@ static std::string writeRanks(const fb::Plan &plan,
       parts.push_back(rank.hidden);
     for (double seconds : parts)
       text +=
-          format("%17s", format("%s %4.0f %%", formatSeconds(seconds).c_str(),
+          format("%20s", format("%s %4.0f %%", formatSeconds(seconds).c_str(),
                                 whole > 0 ? 100 * seconds / whole : 0)
                              .c_str());
   }
@@ -204,10 +205,10 @@ static std::string writeMeasurement(const Simulation &simulation) {
                  formatSeconds(measured.modelSeconds).c_str(),
                  compare(measured.modelSeconds, measured.stepSeconds).c_str());
   // By kind: where the model is wrong shows here.
-  text += format("\n%-16s%12s%12s%12s%12s\n", "all programs", "model",
+  text += format("\n%-16s%14s%14s%14s%14s\n", "all programs", "model",
                  "measured", "error", "waiting");
   for (const auto &[kind, time] : measured.kinds)
-    text += format("%-16s%12s%12s%12s%12s\n", toWord(kind).c_str(),
+    text += format("%-16s%14s%14s%14s%14s\n", toWord(kind).c_str(),
                    formatSeconds(time.model).c_str(),
                    formatSeconds(time.measured).c_str(),
                    compare(time.model, time.measured).c_str(),
@@ -220,8 +221,8 @@ std::string tool::toText(const fb::Plan &plan, const Simulation &simulation,
                          const schedule::ChartOptions &options) {
   std::string text = "mesh      " + planner::printMesh(plan) + ", " +
                      plan.schedule()->str() + ", " +
-                     std::to_string(plan.microbatches()) +
-                     " microbatches\ncosts     " + simulation.costs + "\n";
+                     countOf(plan.microbatches(), "microbatch", "es") +
+                     "\ncosts     " + simulation.costs + "\n";
   if (simulation.measurement)
     text += writeMeasurement(simulation);
   else

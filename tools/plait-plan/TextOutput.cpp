@@ -12,6 +12,8 @@
 
 #include "TextOutput.h"
 
+#include "plait/Support/Quantities.h"
+
 #include <cctype>
 #include <cstdarg>
 #include <cstdio>
@@ -30,7 +32,7 @@ std::string tool::format(const char *pattern, ...) {
 
 /// Both, for people and for comparing to the byte.
 std::string tool::formatBytes(uint64_t bytes) {
-  return format("%12.2f MiB %15llu bytes", bytes / 1048576.0,
+  return format("%12s %17llu bytes", describeBytes(bytes).c_str(),
                 static_cast<unsigned long long>(bytes));
 }
 

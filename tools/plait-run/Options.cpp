@@ -507,7 +507,7 @@ std::string plait::describeSettings(const CLI::App &app,
   for (const CLI::Option *option : app.get_options()) {
     std::string name = option->get_single_name();
     // What says nothing about the training.
-    if (name.starts_with("help") || name == "config" ||
+    if (name.starts_with("help") || name == "config" || name == "version" ||
         ofSupervisor.count(name))
       continue;
     if (name == "steps" && app.count("--epochs"))

@@ -18,6 +18,7 @@
 #include "Report/Words.h"
 #include "plait/Plan/Files.h"
 #include "plait/Support/PageStyle.h"
+#include "plait/Support/Quantities.h"
 
 #include <algorithm>
 
@@ -146,8 +147,8 @@ void Page::writeConfiguration() {
        {"context parallelism",
         c.context > 1 ? print(c.contextParallel) : "off"},
        {"offload", print(c.offload)},
-       {"batch", number(training.globalBatch) + " sequences of " +
-                     number(training.sequence) + " tokens"},
+       {"batch", countOf(training.globalBatch, "sequence") + " of " +
+                     countOf(training.sequence, "token")},
        {"precision", print(training.precision)},
        {"attention", training.flashAttention ? "flash" : "unfused"},
        {"framework", escapeHtml(training.framework.name)}},

@@ -15,6 +15,7 @@
 #include "Report/Projected.h"
 #include "Report/Screen.h"
 #include "Report/Words.h"
+#include "plait/Support/Quantities.h"
 
 #include <cmath>
 
@@ -74,10 +75,9 @@ static void writePick(Screen &screen, const ReportInput &input) {
   if (result.idleDevices > 0)
     screen.entry("idle", describeIdle(result));
   int64_t microbatches = result.configuration.microbatches(input.training);
-  screen.entry("batch",
-               std::to_string(input.training.globalBatch) + " sequences of " +
-                   std::to_string(input.training.sequence) + " tokens, " +
-                   std::to_string(microbatches) + " microbatches");
+  screen.entry("batch", countOf(input.training.globalBatch, "sequence") +
+                            " of " + countOf(input.training.sequence, "token") +
+                            ", " + countOf(microbatches, "microbatch", "es"));
   screen.entry("precision",
                print(input.training.precision) + ", " +
                    (input.training.flashAttention ? "flash" : "unfused") +

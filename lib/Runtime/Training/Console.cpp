@@ -17,7 +17,9 @@
 #include "Settings.h"
 #include "Stragglers.h"
 #include "plait/Plan/Container.h"
+#include "plait/Support/Quantities.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <unistd.h>
 
@@ -38,6 +40,18 @@ uint64_t runtime::residentBytes() {
 }
 
 /// Settings are printed in full, defaults too: a log has to say what was run.
+/// "memory of ranks 7.28 MB to 9.58 MB": what they have allocated.
+static std::string describeArenas(const fb::Plan &plan) {
+  uint64_t least = UINT64_MAX, most = 0;
+  for (const fb::Program *program : *plan.programs()) {
+    least = std::min(least, program->arena_bytes());
+    most = std::max(most, program->arena_bytes());
+  }
+  return least == most ? "memory of a rank " + describeBytes(most)
+                       : "memory of ranks " + describeBytes(least) + " to " +
+                             describeBytes(most);
+}
+
 Status Console::beginRun(const RunInfo &info) {
   run = &info;
   std::fprintf(stderr, "proof of the plan: %s\n",
@@ -102,25 +116,19 @@ Status Console::endStep(const StepReport &step) {
   return Status::success();
 }
 
-/// A failure is reported by whoever started the run. The line is for scripts as
-/// well as people. Where the last steps were undone, and none replaced them,
-/// the loss of the one that the run ended with is not known any more.
+/// A failure is reported by whoever started the run. Where the last steps were
+/// undone, and none replaced them, the loss of the one that the run ended with
+/// is not known any more.
 Status Console::endRun(const RunState &state, const Status &outcome) {
   if (!outcome.ok())
     return Status::success();
-  std::FILE *out = run->options.summary;
-  std::fprintf(out, "%llu ", static_cast<unsigned long long>(state.step));
+  std::string text = countOf(run->options.steps, "step");
   if (state.step < run->options.steps)
-    std::fprintf(out, "of %llu ",
-                 static_cast<unsigned long long>(run->options.steps));
-  bool isOne = state.step == 1 && run->options.steps == 1;
-  std::fputs(isOne ? "step" : "steps", out);
+    text = std::to_string(state.step) + " of " + text;
+  char printed[32] = "";
   if (last == state.step)
-    std::fprintf(out, ", loss %.6f", loss);
-  std::fprintf(out, "%s, arena bytes", printSpeed().c_str());
-  for (const fb::Program *program : *run->plan.programs())
-    std::fprintf(out, " %llu",
-                 static_cast<unsigned long long>(program->arena_bytes()));
-  std::fprintf(out, "\n");
+    std::snprintf(printed, sizeof(printed), ", loss %.6f", loss);
+  std::fprintf(run->options.summary, "%s%s%s, %s\n", text.c_str(), printed,
+               printSpeed().c_str(), describeArenas(run->plan).c_str());
   return Status::success();
 }

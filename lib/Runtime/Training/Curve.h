@@ -50,6 +50,25 @@ public:
       halve();
   }
 
+  /// Adds a point that another curve had, whose points are of as many steps as
+  /// perPoint() was. To be called before add().
+  void restore(uint64_t step, const std::array<double, N> &means,
+               uint64_t perPoint) {
+    if (all.size() + 1 >= mostPoints)
+      return;
+    stepsOfPoint = perPoint;
+    Point point = {step, perPoint, {}, {}};
+    for (size_t i = 0; i < N; ++i)
+      if (std::isfinite(means[i])) {
+        point.sums[i] = means[i] * double(perPoint);
+        point.counts[i] = perPoint;
+      }
+    all.push_back(point);
+  }
+
+  /// Steps of a point, but for the last one, which may have fewer.
+  uint64_t perPoint() const { return stepsOfPoint; }
+
   const std::vector<Point> &points() const { return all; }
 
 private:

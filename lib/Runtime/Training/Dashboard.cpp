@@ -17,12 +17,14 @@
 
 #include "Console.h"
 #include "DashboardPage.h"
+#include "Settings.h"
 #include "Timeline.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Files.h"
 #include "plait/Support/HostMemory.h"
 #include "plait/Support/PageStyle.h"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 using namespace plait;
@@ -44,6 +46,24 @@ template <size_t N> static Json toJson(const Curve<N> &curve) {
 /// What a rank of each program allocates, by what it is for.
 /// By program, as ranks of one program allocate the same. Regions that live for
 /// a part of a step share bytes with others, so that only lasting ones add up.
+static std::string nameModel(const fb::Plan &plan) {
+  return (plan.model_name() ? plan.model_name() : plan.model_type())->str();
+}
+
+/// Adds those of `points`, which toJson() has made, that are not of later steps
+/// than `last`. Throws what the library throws where they are none.
+template <size_t N>
+static void restore(Curve<N> &curve, const Json &points, uint64_t perPoint,
+                    uint64_t last) {
+  for (const Json &row : points) {
+    std::array<double, N> means;
+    for (size_t i = 0; i < N; ++i)
+      means[i] = row.at(i + 1).is_null() ? NAN : row.at(i + 1).get<double>();
+    if (uint64_t step = row.at(0); step <= last && perPoint > 0)
+      curve.restore(step, means, perPoint);
+  }
+}
+
 static Json describeArenas(const fb::Plan &plan) {
   plan::Mesh mesh(plan);
   Json rows = Json::array();
@@ -78,21 +98,22 @@ Status Dashboard::write(const std::string &outcome) {
   written = Clock::now();
   const fb::Plan &plan = run->plan;
   Json page = {
-      {"model",
-       (plan.model_name() ? plan.model_name() : plan.model_type())->str()},
+      {"model", nameModel(plan)},
       {"outcome", outcome},
       {"first", run->start.step},
       {"step", last},
       {"steps", run->options.steps},
       {"elapsed", seconds(written - start)},
+      {"earlier", earlier},
       {"updated", seconds(std::chrono::system_clock::now().time_since_epoch())},
       {"curves", toJson(steps)},
       {"evaluations", toJson(evaluations)},
+      {"per_point", {steps.perPoint(), evaluations.perPoint()}},
       {"ranks", describeArenas(plan)},
       {"timeline", timeline},
       {"watched", ranks}};
   if (!run->options.settings.empty())
-    page["settings"] = Json::parse(run->options.settings);
+    page["settings"] = effectiveSettings(*run);
   std::string data = page.dump();
   // Text within a script ends at the first "</".
   for (size_t at = 0; (at = data.find('<', at)) != std::string::npos;)
@@ -105,7 +126,40 @@ Status Dashboard::beginRun(const RunInfo &info) {
   run = &info;
   start = Clock::now();
   last = info.start.step;
+  if (last > 0)
+    takeOver();
   return write("running");
+}
+
+/// From the page that is there, if it is one of the same model. What is no
+/// page, or was edited, is not gone on with.
+void Dashboard::takeOver() {
+  auto file = MappedFile::open(path, "dashboard");
+  if (!file.ok())
+    return;
+  std::string text(file->bytes().begin(), file->bytes().end());
+  std::string body = dashboardBody; // ends where the data begins
+  size_t begin = text.find(body), end = text.find(dashboardScript);
+  if (begin == std::string::npos || end == std::string::npos ||
+      end < begin + body.size())
+    return;
+  begin += body.size();
+  Curve<6> oldSteps;
+  Curve<1> oldEvaluations;
+  try {
+    Json page = Json::parse(text.substr(begin, end - begin));
+    if (page.at("model") != nameModel(run->plan))
+      return;
+    restore(oldSteps, page.at("curves"), page.at("per_point").at(0), last);
+    restore(oldEvaluations, page.at("evaluations"), page.at("per_point").at(1),
+            last);
+    earlier =
+        page.at("earlier").get<double>() + page.at("elapsed").get<double>();
+  } catch (const Json::exception &) {
+    return;
+  }
+  steps = std::move(oldSteps);
+  evaluations = std::move(oldEvaluations);
 }
 
 /// Points are added in every step; the page is written when it is due.

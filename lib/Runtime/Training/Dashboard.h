@@ -20,7 +20,8 @@ namespace plait::runtime {
 
 /// An HTML file that needs nothing else: curves, memory, settings. It is
 /// replaced as a whole, at most once in two seconds, and a browser that shows
-/// it loads it again while the run goes on.
+/// it loads it again while the run goes on. A run that is resumed goes on with
+/// the curves that are there.
 class Dashboard : public Observer {
 public:
   explicit Dashboard(std::string path) : path(std::move(path)) {}
@@ -35,11 +36,13 @@ private:
 
   /// `outcome` is what the page says of the run.
   Status write(const std::string &outcome);
+  void takeOver();
 
   std::string path;
   const RunInfo *run = nullptr;
   Clock::time_point start, written, described;
-  uint64_t last = 0; // step
+  uint64_t last = 0;  // step
+  double earlier = 0; // seconds that the run took before it was resumed
   // Loss, gradient norm, learning rate, tokens/s, MFU, resident bytes.
   Curve<6> steps;
   Curve<1> evaluations; // loss

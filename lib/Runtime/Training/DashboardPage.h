@@ -50,7 +50,7 @@ const running = run.outcome === 'running';
 const get = id => document.getElementById(id);
 const short = v => v === null ? '-' : Math.abs(v) >= 1e6 || (v && Math.abs(v) < 1e-3)
     ? v.toExponential(2) : String(Number(v.toPrecision(4)));
-const mib = v => (v / 1048576).toFixed(1) + ' MiB';
+const size = v => v >= 1e9 ? (v / 1e9).toPrecision(3) + ' GB' : (v / 1e6).toPrecision(3) + ' MB';
 const time = s => s < 90 ? s.toFixed(0) + ' s' : s < 5400 ? (s / 60).toFixed(0) + ' min'
     : (s / 3600).toFixed(1) + ' h';
 
@@ -63,6 +63,13 @@ function add(parent, name, attributes, text) {
 }
 
 // Round numbers from `low` to `high`, about `count` of them.
+function addKeys(parent, entries) {
+  for (const {color, name} of entries) {
+    const key = add(parent, 'span', {}, name);
+    key.prepend(add(key, 'i', {class: 'key', style: `background: ${color}`}));
+  }
+}
+
 function ticks(low, high, count) {
   const raw = (high - low) / count, power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].map(x => x * power).find(x => x >= raw);
@@ -90,12 +97,16 @@ function chart(title, series, print, floor = Infinity) {
   const X = x => left + (x - x0) / (x1 - x0) * (W - left - right);
   const Y = y => H - bottom - (y - y0) / (y1 - y0) * (H - top - bottom);
   const svg = add(box, 'svg', {viewBox: `0 0 ${W} ${H}`});
+  const named = series.filter(s => s.name && s.points.length);
+  if (named.length > 1) addKeys(add(box, 'p', {class: 'note keys'}), named);
   for (const y of ticks(y0, y1, 4)) {
     add(svg, 'line', {class: 'axis', x1: left, x2: W - right, y1: Y(y), y2: Y(y)});
     add(svg, 'text', {x: left - 6, y: Y(y) + 4, 'text-anchor': 'end'}, print(y));
   }
-  for (const x of ticks(x0, x1, 5).filter(Number.isInteger))
-    add(svg, 'text', {x: X(x), y: H - 6, 'text-anchor': 'middle'}, x);
+  for (const x of ticks(x0, x1, 5).filter(Number.isInteger)) {
+    const fits = X(x) + 3.5 * String(x).length < W;
+    add(svg, 'text', {x: fits ? X(x) : W, y: H - 6, 'text-anchor': fits ? 'middle' : 'end'}, x);
+  }
   for (const s of series) {
     add(svg, 'polyline', {class: 'line', stroke: s.color,
                           points: s.points.map(p => X(p[0]) + ',' + Y(p[1])).join(' ')});
@@ -118,19 +129,18 @@ const done = run.step - run.first, left = run.elapsed / done * (run.steps - run.
 document.title = `${run.step}/${run.steps} ${run.model}`;
 get('model').textContent = run.model;
 get('state').textContent = `step ${run.step} of ${run.steps}, ${run.outcome}`
-    + (running && done ? `, ${time(left)} left` : '');
-get('note').textContent = `${time(run.elapsed)} so far, written `
+    + (run.step < run.steps && done ? `, ${time(left)} left` : '');
+get('note').textContent = `${time(run.earlier + run.elapsed)} so far, written `
     + new Date(run.updated * 1000).toLocaleString();
-chart(run.evaluations.length ? 'Loss, and on held-out data' : 'Loss',
-      [{color: '#2a6fbb', points: column(1)},
-       {color: '#d1600a', points: run.evaluations, dots: true}], short);
+chart('Loss', [{color: '#2a6fbb', name: 'training', points: column(1)},
+               {color: '#d1600a', name: 'held-out data', points: run.evaluations, dots: true}], short);
 chart('Gradient norm', [{color: '#7a4fa3', points: column(2)}], short);
 chart('Learning rate', [{color: '#3a8f4d', points: column(3)}], short);
 chart('Tokens per second', [{color: '#2a6fbb', points: column(4)}], short, 0);
 if (run.curves.some(p => p[5]))
   chart('Model FLOP utilisation', [{color: '#2a6fbb', points: column(5)}],
         v => (100 * v).toPrecision(3) + ' %', 0);
-chart('Resident memory of this process', [{color: '#888', points: column(6)}], mib, 0);
+chart('Resident memory of this process', [{color: '#888', points: column(6)}], size, 0);
 
 // Colours and words of the kinds of bars, by number.
 const kinds = [['#2a6fbb', 'forward'], ['#d1600a', 'backward'], ['#e3b341', 'weight gradient'],
@@ -159,10 +169,7 @@ function drawWatched({step, seconds, names, rows}, watched) {
   const all = new Set(rows.map(r => r[0])).size;
   get('step').textContent = `Step ${step}, ${period(seconds)}` + (all < watched.ranks_of_run
       ? `: ${all} of ${watched.ranks_of_run} ranks, which the others wait for most` : '');
-  for (const [color, word] of kinds) {
-    const key = add(get('keys'), 'span', {}, word);
-    key.prepend(add(key, 'i', {class: 'key', style: `background: ${color}`}));
-  }
+  addKeys(get('keys'), kinds.map(([color, name]) => ({color, name})));
   rows.forEach((row, i) => drawRow(get('timeline'), names, 1e6 * seconds, row,
                                    !i || rows[i - 1][0] !== row[0]));
   get('at').textContent = 'What a bar is, and how long it takes, is said here where one points.';
@@ -191,8 +198,8 @@ for (const name of ['ranks', ...names.map(n => n.toLowerCase()), 'arena'])
 for (const r of run.ranks) {
   const row = add(get('ranks'), 'tr');
   add(row, 'td', {}, r.first === r.last ? r.first : `${r.first} to ${r.last}`);
-  for (const name of names) add(row, 'td', {class: 'n'}, mib(r.parts[name] || 0));
-  add(row, 'td', {class: 'n'}, mib(r.arena));
+  for (const name of names) add(row, 'td', {class: 'n'}, size(r.parts[name] || 0));
+  add(row, 'td', {class: 'n'}, size(r.arena));
 }
 for (const [name, value] of Object.entries(run.settings || {})) {
   const row = add(get('settings'), 'tr');

@@ -7,15 +7,17 @@
 """check_simulation.py SIMULATION.json OUTPUT_OF_PLAIT_RUN TRACE.json"""
 
 import json
+import re
 import sys
 
 simulation, output, trace = (open(path).read() for path in sys.argv[1:])
 simulation = json.loads(simulation)
 programs = simulation["programs"]
 
-# The last thing that plait-run prints: "… arena bytes 123 456".
-allocated = [int(word) for word in output.split("arena bytes")[1].split()]
-assert [program["peak_bytes"] for program in programs] == allocated
+# The last thing that plait-run prints: "… memory of ranks 7.28 MB to 9.58 MB".
+allocated = re.findall(r"([0-9.]+) MB", output.split("memory of ranks")[1])
+peaks = [program["peak_bytes"] / 1e6 for program in programs]
+assert [f"{min(peaks):.2f}", f"{max(peaks):.2f}"] == allocated
 
 for program in programs:
     times = [program[f"{what}_seconds"]

@@ -104,9 +104,9 @@ CertificatePtr plait::certify(OwningOpRef<ModuleOp> model, ModuleOp lowered) {
   return certificate;
 }
 
-/// Last of all: the hash is of the plan without a certificate.
+/// Last of all: what changes afterwards is not what was proven.
 void plait::addCertificate(CertificatePtr certificate, plan::fb::PlanT &plan) {
-  if (certificate)
-    certificate->plan = plan::hashPlan(plan);
   plan.certificate = std::move(certificate);
+  if (plan.certificate)
+    plan::certifyPlan(plan);
 }

@@ -199,6 +199,9 @@ LogicalResult Compilation::keepModel() {
       return module->emitError("the input is IR after phase ")
              << stringifyPhase(imported)
              << ", but --claim proves that up to phase lower";
+    if (imported != Phase::Import && !hasReadRecord(*module))
+      return module->emitError("--claim needs the record of what phases have "
+                               "read, but plait.phase has none");
     if (getPhase(*model) != Phase::Import)
       return model->emitError("--claim needs the model, but this is IR after "
                               "phase ")

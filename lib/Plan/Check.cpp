@@ -14,6 +14,9 @@
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Ranks.h"
 
+#include <tuple>
+#include <vector>
+
 using namespace plait;
 using namespace plait::plan;
 
@@ -27,8 +30,20 @@ static Status checkOne(const fb::Plan &plan) {
   return checkNumbers(plan);
 }
 
-/// The reference must be comparable: one rank, the same batch, the same
-/// parameters under the same numbers.
+/// What a parameter is, beside where ranks have it.
+static auto describe(const fb::Parameter &parameter) {
+  auto list = [](const flatbuffers::Vector<int64_t> &sizes) {
+    return std::vector<int64_t>(sizes.begin(), sizes.end());
+  };
+  return std::tuple(parameter.name()->str(), list(*parameter.shape()),
+                    parameter.file_name()->str(), list(*parameter.file_shape()),
+                    list(*parameter.box_begin()), list(*parameter.box_shape()),
+                    parameter.init(), parameter.init_value(),
+                    parameter.init_std(), parameter.frozen());
+}
+
+/// The reference must be comparable: one rank, the same model and batch, the
+/// same parameters under the same numbers.
 static Status checkReference(const fb::Plan &plan, const fb::Plan &reference) {
   // References do not nest: depth is bounded here.
   PLAIT_RETURN_IF_ERROR(checkOne(reference));
@@ -41,6 +56,9 @@ static Status checkReference(const fb::Plan &plan, const fb::Plan &reference) {
     return fail("has batches of ", reference.global_batch(), " x ",
                 reference.sequence(), ", the plan ", plan.global_batch(), " x ",
                 plan.sequence());
+  if (reference.vocab_size() != plan.vocab_size())
+    return fail("has a vocabulary of ", reference.vocab_size(),
+                ", the plan of ", plan.vocab_size());
   // What differs between both is then rounding and order alone.
   if (precisionOf(reference) != precisionOf(plan))
     return fail("computes in ", precisionOf(reference), ", the plan in ",
@@ -59,6 +77,11 @@ static Status checkReference(const fb::Plan &plan, const fb::Plan &reference) {
                   reference.parameters()->Get(i)->name()->str(),
                   "', in the plan '", plan.parameters()->Get(i)->name()->str(),
                   "'");
+  for (uint32_t i = 0; i < plan.parameters()->size(); ++i)
+    if (describe(*reference.parameters()->Get(i)) !=
+        describe(*plan.parameters()->Get(i)))
+      return fail("has another shape, initialiser or place in files for '",
+                  plan.parameters()->Get(i)->name()->str(), "'");
   return Status::success();
 }
 

@@ -13,6 +13,8 @@
 
 #include "plait/Plan/Check.h"
 
+#include "plait/Plan/Defaults.h"
+
 #include <algorithm>
 #include <map>
 #include <vector>
@@ -74,9 +76,103 @@ Status checkCarried(uint32_t index, const fb::Program &program) {
   return Status::success();
 }
 
+/// Some regions of a program, to ask what begins in one of them. Of any
+/// lifetime, so that they may share bytes.
+class RegionIndex {
+public:
+  template <typename Predicate>
+  RegionIndex(const fb::Program &program, Predicate isIn) {
+    for (const fb::Region *region : *program.regions())
+      if (isIn(*region))
+        ends.emplace_back(region->offset(), region->offset() + region->bytes());
+    std::sort(ends.begin(), ends.end());
+    // Where all regions that begin up to here end.
+    for (size_t i = 1; i < ends.size(); ++i)
+      ends[i].second = std::max(ends[i].second, ends[i - 1].second);
+  }
+
+  bool contains(uint64_t offset) const {
+    auto next = std::upper_bound(ends.begin(), ends.end(),
+                                 std::pair(offset, UINT64_MAX));
+    return next != ends.begin() && offset < std::prev(next)->second;
+  }
+
+private:
+  std::vector<std::pair<uint64_t, uint64_t>> ends;
+};
+
+/// What a run keeps from step to step, and skips a step by, are the regions of
+/// some categories: so what is kept has to be in those, and what stands beside
+/// it in its own. What is in no region at all has no category either.
+class CategoryChecker {
+public:
+  CategoryChecker(uint32_t index, const fb::Plan &plan)
+      : index(index), plan(plan), program(*plan.programs()->Get(index)),
+        all(program, [](const fb::Region &) { return true; }) {
+    for (fb::Category category : fb::EnumValuesCategory())
+      regions.emplace_back(program, [category](const fb::Region &region) {
+        return region.category() == category;
+      });
+  }
+
+  Status check() {
+    for (uint32_t i = 0; i < length(program.shards()); ++i)
+      PLAIT_RETURN_IF_ERROR(checkShard(*program.shards()->Get(i)));
+    for (uint32_t i = 0; i < length(program.inputs()); ++i)
+      PLAIT_RETURN_IF_ERROR(check("input", program.inputs()->Get(i)->offset(),
+                                  fb::Category::Inputs));
+    for (uint32_t i = 0; i < length(program.constants()); ++i)
+      PLAIT_RETURN_IF_ERROR(check("constant",
+                                  program.constants()->Get(i)->offset(),
+                                  fb::Category::Constants));
+    PLAIT_RETURN_IF_ERROR(
+        check("scalars", program.scalars(), fb::Category::Inputs));
+    return check("metrics", program.metrics(), fb::Category::Inputs);
+  }
+
+private:
+  Status check(const std::string &what, uint64_t offset,
+               fb::Category category) {
+    if (!all.contains(offset) || regions[size_t(category)].contains(offset))
+      return Status::success();
+    return fail("program ", index, ": ", what, " at ", offset,
+                " is in no region of category ",
+                fb::EnumNameCategory(category));
+  }
+
+  Status checkShard(const fb::Shard &shard) {
+    const fb::Parameter &parameter = *plan.parameters()->Get(shard.parameter());
+    std::string of = " of '" + parameter.name()->str() + "'";
+    PLAIT_RETURN_IF_ERROR(
+        check("weight" + of, shard.weight(), fb::Category::Parameters));
+    if (shard.compute_dtype() == fb::DType::BF16)
+      PLAIT_RETURN_IF_ERROR(
+          check("copy" + of, shard.compute_weight(), fb::Category::Parameters));
+    if (parameter.frozen())
+      return Status::success();
+    PLAIT_RETURN_IF_ERROR(
+        check("gradient" + of, shard.gradient(), fb::Category::Gradients));
+    if (shard.division())
+      PLAIT_RETURN_IF_ERROR(check("reduced gradient" + of,
+                                  shard.division()->reduced(),
+                                  fb::Category::Gradients));
+    for (uint32_t i = 0; i < length(shard.state()); ++i)
+      PLAIT_RETURN_IF_ERROR(check("state" + of, shard.state()->Get(i)->offset(),
+                                  fb::Category::Optimizer));
+    return Status::success();
+  }
+
+  uint32_t index;
+  const fb::Plan &plan;
+  const fb::Program &program;
+  RegionIndex all;
+  std::vector<RegionIndex> regions; // by category
+};
+
 /// Regions begin in order of time; before each one begins, those that have
 /// ended are taken out. Regions without bytes share nothing.
-Status checkProgram(uint32_t index, const fb::Program &program) {
+Status checkProgram(uint32_t index, const fb::Plan &plan) {
+  const fb::Program &program = *plan.programs()->Get(index);
   if (!program.regions())
     return Status::success();
   PLAIT_RETURN_IF_ERROR(checkCarried(index, program));
@@ -106,13 +202,13 @@ Status checkProgram(uint32_t index, const fb::Program &program) {
       return fail("program ", index, ": region ", describe(*region),
                   " overlaps ", describe(*other));
   }
-  return Status::success();
+  return CategoryChecker(index, plan).check();
 }
 
 } // namespace
 
 Status plan::checkMemory(const fb::Plan &plan) {
   for (uint32_t i = 0; i < plan.programs()->size(); ++i)
-    PLAIT_RETURN_IF_ERROR(checkProgram(i, *plan.programs()->Get(i)));
+    PLAIT_RETURN_IF_ERROR(checkProgram(i, plan));
   return Status::success();
 }

@@ -6,9 +6,9 @@
 //===----------------------------------------------------------------------===//
 //
 // The frame of a plan file. Reading goes from the outside in: length, magic,
-// version, hash, FlatBuffers' verifier, checkPlan(); each relies on those
-// before it, and nothing is used before all have passed. Writing makes the same
-// checks, so that what this program writes it can read.
+// version, hash, FlatBuffers' verifier, checkPlan(), the certificate; each
+// relies on those before it, and nothing is used before all have passed.
+// Writing makes the same checks, so that what this program writes it can read.
 //
 //===----------------------------------------------------------------------===//
 
@@ -117,23 +117,45 @@ std::vector<uint8_t> plan::packPlan(const fb::PlanT &plan) {
           builder.GetBufferPointer() + builder.GetSize()};
 }
 
-/// Of the payload that would be written.
-uint64_t plan::hashPlan(const fb::PlanT &plan) {
+/// Of all bytes of a payload but those eight in which its certificate has the
+/// hash, so that nothing of the file can change beside it.
+static uint64_t hashCertified(std::span<const uint8_t> payload) {
+  using flatbuffers::Table;
+  const uint8_t *own = flatbuffers::GetRoot<Table>(payload.data())
+                           ->GetPointer<const Table *>(fb::Plan::VT_CERTIFICATE)
+                           ->GetAddressOf(fb::Certificate::VT_PLAN);
+  // A hash of 0 is not stored, and is that of no plan.
+  size_t at = own ? own - payload.data() : payload.size();
+  XXH3_state_t state;
+  XXH3_64bits_reset(&state);
+  XXH3_64bits_update(&state, payload.data(), at);
+  if (own)
+    XXH3_64bits_update(&state, own + sizeof(uint64_t),
+                       payload.size() - at - sizeof(uint64_t));
+  return XXH3_64bits_digest(&state);
+}
+
+/// Any number but 0 takes the eight bytes.
+void plan::certifyPlan(fb::PlanT &plan) {
+  plan.certificate->plan = 1;
   flatbuffers::FlatBufferBuilder builder = build(plan);
-  return XXH3_64bits(builder.GetBufferPointer(), builder.GetSize());
+  plan.certificate->plan =
+      hashCertified({builder.GetBufferPointer(), builder.GetSize()});
 }
 
-/// Unpacks and packs again; `plan` may be one that was read.
-uint64_t plan::hashPlan(const fb::Plan &plan) {
-  fb::PlanT copy;
-  plan.UnPackTo(&copy);
-  // The certificate names this hash: it cannot be a part of what it is of.
-  copy.certificate.reset();
-  return hashPlan(copy);
+/// What was proven, or why it was not, is known of the plan as it was then.
+static Status checkCertificate(std::span<const uint8_t> payload) {
+  const fb::Certificate *certificate =
+      fb::GetPlan(payload.data())->certificate();
+  if (!certificate || certificate->plan() == hashCertified(payload))
+    return Status::success();
+  std::ostringstream out;
+  out << std::hex << certificate->plan() << ", and this one is "
+      << hashCertified(payload);
+  return fail("it was changed: its certificate is of plan ", out.str());
 }
 
-/// Four cases: not asked for, not proven, proven of what is no longer here,
-/// proven.
+/// Three cases: not asked for, not proven, proven.
 std::string plan::describeProof(const fb::Plan &plan) {
   const fb::Certificate *certificate = plan.certificate();
   if (!certificate)
@@ -141,11 +163,6 @@ std::string plan::describeProof(const fb::Plan &plan) {
   if (certificate->unproven())
     return "none: " + certificate->unproven()->str();
   std::ostringstream out;
-  if (uint64_t own = hashPlan(plan); certificate->plan() != own) {
-    out << "none: the certificate is of plan " << std::hex
-        << certificate->plan() << ", and this one is " << own;
-    return out.str();
-  }
   out << certificate->prover()->str() << " has proven that it trains model "
       << std::hex << certificate->model();
   return out.str();
@@ -159,6 +176,7 @@ Result<OutputFile> plan::preparePlan(const std::string &path,
     return fail("cannot write '", path, "': the plan lacks a required field");
   // What this compiler writes is checked like what anybody else has written.
   PLAIT_RETURN_IF_ERROR(checkPlan(*fb::GetPlan(payload.data())));
+  PLAIT_RETURN_IF_ERROR(checkCertificate(payload));
 
   auto header =
       std::bit_cast<std::array<uint8_t, sizeof(Header)>>(headerOf(payload));
@@ -196,7 +214,10 @@ Result<PlanFile> PlanFile::open(const std::string &path) {
   if (!verifyBuffer(payload))
     return fail("'", path, "' is malformed: not a valid plan table");
   const fb::Plan *root = fb::GetPlan(payload.data());
-  if (Status status = checkPlan(*root); !status.ok())
+  Status status = checkPlan(*root);
+  if (status.ok())
+    status = checkCertificate(payload);
+  if (!status.ok())
     return fail("'", path, "' is unsound: ", status.message());
   return PlanFile(std::move(*file), root);
 }

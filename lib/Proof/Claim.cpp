@@ -58,6 +58,7 @@ OwningOpRef<ModuleOp> plait::proof::makeClaim(OwningOpRef<ModuleOp> claim) {
   });
   PassManager manager(claim->getContext());
   manager.enableVerifier(false);
+  manager.addPass(createCountModelFlopsPass());
   // Roundings are ops of both steps, and the claim has to have those of the
   // plan's precision.
   manager.addPass(createLowerPrecisionPass());

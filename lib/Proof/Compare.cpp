@@ -22,8 +22,6 @@
 
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 
-#include "mlir/Support/DebugStringHelper.h"
-
 using namespace mlir;
 using namespace plait;
 using namespace plait::proof;
@@ -40,12 +38,10 @@ struct Difference {
 class Comparison {
 public:
   Comparison(Step &claim, Step &plan, Rules &rules, ModuleOp module)
-      : claim(claim.getRanks()[0]), claimSymbols(claim.getSymbols()),
-        plan(plan), rules(rules), module(module) {}
+      : claim(claim.getRanks()[0]), plan(plan), rules(rules), module(module) {}
   LogicalResult run();
 
 private:
-  LogicalResult compareOrigins();
   LogicalResult compareRank(int64_t rank, RankState &state);
   LogicalResult compareSlot(int64_t rank, RankState &state,
                             nn::ParameterOp parameter, Slot slot,
@@ -71,7 +67,6 @@ private:
   }
 
   RankState &claim;
-  const Symbols &claimSymbols;
   Step &plan;
   Rules &rules;
   ModuleOp module;
@@ -352,33 +347,6 @@ LogicalResult Comparison::requireZeroPadding(const std::string &what,
   return success();
 }
 
-/// Where it lies in files of weights.
-static std::string printPlace(nn::ParameterOp parameter) {
-  return parameter.getFileAttr() ? debugString(parameter.getFileAttr())
-                                 : "what has its name";
-}
-
-/// That each parameter is initialised and read from files as the claim's is: a
-/// right step of other weights trains another model.
-LogicalResult Comparison::compareOrigins() {
-  for (auto parameter : module.getOps<nn::ParameterOp>()) {
-    nn::ParameterOp expected =
-        claimSymbols.findParameter(parameter.getSymName());
-    if (!expected)
-      continue;
-    if (parameter.getInit() != expected.getInit())
-      return rules.report.wrong(parameter)
-             << "@" << parameter.getSymName() << " starts as "
-             << parameter.getInit() << ", and should as " << expected.getInit();
-    if (parameter.getFileAttr() != expected.getFileAttr())
-      return rules.report.wrong(parameter)
-             << "@" << parameter.getSymName() << " is read from "
-             << printPlace(parameter) << ", and should be from "
-             << printPlace(expected);
-  }
-  return success();
-}
-
 /// In both directions: all that the claim writes of the rank's parameters is
 /// written (1), and nothing else is (2). A copy that is gathered at the
 /// beginning (0) is not written at the end. Every rank reports each metric of
@@ -427,8 +395,6 @@ LogicalResult Comparison::compareRank(int64_t rank, RankState &state) {
 /// passes it by. So first each parameter has to have a holder, or one that no
 /// stage computes with would not be missed.
 LogicalResult Comparison::run() {
-  if (failed(compareOrigins()))
-    return failure();
   for (auto &[key, expected] : claim.getWritten()) {
     if (!outlivesStep(key.second) ||
         !plan.getSymbols().findParameter(key.first))

@@ -5,15 +5,17 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The order of a proof: the claim and then the plan are interpreted (Step.h),
-// their results are compared (Compare.h), and then it is shown that memory
-// (Places.h) and programs (Program.h) carry the values as the interpretation
-// assumes. The first defect ends it.
+// The order of a proof: what claim and plan say beside their steps is compared
+// (Carried.h); both are interpreted (Step.h), their results are compared
+// (Compare.h), and then it is shown that memory (Places.h) and programs
+// (Program.h) carry the values as the interpretation assumes. The first defect
+// ends it.
 //
 //===----------------------------------------------------------------------===//
 
 #include "plait/Proof/Prove.h"
 
+#include "Carried.h"
 #include "Compare.h"
 #include "Places.h"
 #include "Program.h"
@@ -44,26 +46,6 @@ static dist::MeshOp findMesh(ModuleOp module) {
   return meshes.empty() ? dist::MeshOp() : *meshes.begin();
 }
 
-/// The words that a plan has of its arithmetic: nothing else ties them to its
-/// ops once the phases that have read them are past.
-static LogicalResult checkWords(ModuleOp claim, ModuleOp plan, Report &report) {
-  TrainingConfiguration asked = getConfiguration(claim),
-                        said = getConfiguration(plan);
-  auto check = [&](StringRef field, const std::string &should,
-                   const std::string &is) -> LogicalResult {
-    if (should == is)
-      return success();
-    return report.wrong(plan) << "its configuration has " << field << " " << is
-                              << ", and the model's " << should;
-  };
-  return success(
-      succeeded(check("optimizer", asked.optimizer, said.optimizer)) &&
-      succeeded(
-          check("precision", print(asked.precision), print(said.precision))) &&
-      succeeded(check("reduce-precision", print(asked.reducePrecision),
-                      print(said.reducePrecision))));
-}
-
 /// 1. What both steps share: the inputs, and the terms, so that equal values of
 ///    claim and plan are one term.
 /// 2. The claim comes first, so each term that it has is known to be of the
@@ -91,7 +73,7 @@ Verdict plait::proof::proveMeaning(ModuleOp claimModule, ModuleOp planModule) {
   // 3. The plan.
   terms.setClaim(false);
   Step plan(planModule, rules, inputs);
-  if (failed(checkWords(claimModule, planModule, report)) ||
+  if (failed(checkCarried(claimModule, planModule, report)) ||
       failed(plan.interpret()) ||
       failed(compareSteps(claim, plan, rules, planModule)) ||
       failed(checkPlaces(planModule, plan.getSymbols(), report)) ||

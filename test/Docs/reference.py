@@ -30,7 +30,7 @@ ALIASES = """
 #partial = #dist.sharding<@mesh, [{}, {}], partial = {"tp"}>
 #replicated = #dist.sharding<@mesh, [{}, {}]>
 """
-PROGRAM = "plan.program @example rank 0 bytes 128 in_flight 1"
+PROGRAM = "plan.program @example rank 0 bytes 128"
 
 
 def read_records(path: pathlib.Path) -> dict:

@@ -120,8 +120,7 @@ void addProgram(Facts &facts, const fb::Plan &plan, uint32_t index) {
   // Facts of one program sort together.
   std::string prefix = "program " + std::to_string(index) + " ";
   facts.emplace_back(prefix + "weights", summary.weights);
-  facts.emplace_back(prefix + "microbatches in flight",
-                     program.peak_in_flight());
+  facts.emplace_back(prefix + "microbatches in flight", summary.inFlight);
   facts.emplace_back(prefix + "arena bytes", program.arena_bytes());
   if (program.host_bytes())
     facts.emplace_back(prefix + "bytes on the host", program.host_bytes());

@@ -91,8 +91,20 @@ static void addStep(ProgramSummary &summary, const plan::Mesh &mesh,
   summary.gemmFlops[std::min(aligned, most)] += flops;
 }
 
+/// Of the program's part of the schedule, in which transfers count nothing.
+static uint32_t countInFlight(const fb::Program &program) {
+  schedule::Schedule own;
+  std::vector<schedule::Action> &actions = own.ranks.emplace_back();
+  for (uint32_t i = 0; i < length(program.actions()); ++i) {
+    const fb::Action &source = *program.actions()->Get(i);
+    actions.push_back({schedule::ActionKind(source.kind()), /*chunk=*/0,
+                       source.microbatch()});
+  }
+  return schedule::peakInFlight(own, 0);
+}
+
 /// 1. Peaks of each category by itself.
-/// 2. Weights: elements of the shards.
+/// 2. Weights: elements of the shards, and how often activations are held.
 /// 3. Calls of each function, and what is sent to other stages.
 /// 4. Steps, times the calls of their function.
 ProgramSummary tool::summarise(const fb::Plan &plan,
@@ -113,6 +125,7 @@ ProgramSummary tool::summarise(const fb::Plan &plan,
       elements *= size;
     summary.weights += elements;
   }
+  summary.inFlight = countInFlight(program);
 
   // 3. Calls.
   std::vector<uint64_t> calls(length(program.functions()), 0);

@@ -17,7 +17,8 @@ namespace plait::tool {
 
 /// What one rank of a program holds and does in one training step.
 struct ProgramSummary {
-  uint64_t weights = 0; // elements, padding included
+  uint64_t weights = 0;  // elements, padding included
+  uint32_t inFlight = 0; // the most microbatches whose activations are held
   /// The most bytes of a category live at once. The peaks of two categories
   /// may lie at different times, so that they can add up to more than the
   /// arena.

@@ -117,8 +117,7 @@ static void showCode(const fb::Plan &plan) {
   }
 }
 
-/// What holds for all programs. A certificate names the plan that was proved by
-/// its hash: where that is another one, the proof says nothing of this file.
+/// What holds for all programs.
 static void showHeader(const fb::Plan &plan) {
   showModel(plan);
   showStep(plan);
@@ -190,7 +189,7 @@ static void showProgram(const fb::Plan &plan, uint32_t index) {
   if (first != last)
     std::cout << " to " << last;
   std::cout << ", " << countOf(summary.weights, "weight") << ", "
-            << countOf(program.peak_in_flight(), "microbatch", "es")
+            << countOf(summary.inFlight, "microbatch", "es")
             << " in flight\n";
   std::cout << "  functions\n";
   showFunctions(program);

@@ -35,8 +35,8 @@ namespace plait::plan {
 constexpr uint32_t containerVersion = 2;
 constexpr size_t containerHeaderBytes = 64;
 
-/// Checks `plan` (checkPlan) and writes it aside; it appears at `path` with
-/// commit(). The same plan gives the same bytes.
+/// Checks `plan` (checkPlan, and its certificate) and writes it aside; it
+/// appears at `path` with commit(). The same plan gives the same bytes.
 Result<OutputFile> preparePlan(const std::string &path, const fb::PlanT &plan);
 
 /// The same, and lets it appear.
@@ -45,12 +45,12 @@ Status writePlan(const std::string &path, const fb::PlanT &plan);
 /// The FlatBuffer of `plan`, as Plan.reference embeds it.
 std::vector<uint8_t> packPlan(const fb::PlanT &plan);
 
-/// Of a plan that has no certificate yet, and of one as it was then.
-uint64_t hashPlan(const fb::PlanT &plan);
-uint64_t hashPlan(const fb::Plan &plan);
+/// Gives the certificate of `plan`, which has one, the hash of the plan. What
+/// is changed afterwards, in the plan or in its file, is refused by who writes
+/// or opens it.
+void certifyPlan(fb::PlanT &plan);
 
-/// One line without its end: what is proven of `plan`, or why nothing is, a
-/// certificate of another plan among it.
+/// One line without its end: what is proven of `plan`, or why nothing is.
 std::string describeProof(const fb::Plan &plan);
 
 /// An open, verified plan; the mapping lives as long as the object.

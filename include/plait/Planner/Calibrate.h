@@ -64,9 +64,9 @@ struct Calibration {
   std::string json;
 };
 
-/// Starts from the hardware `base`, a preset or a file; `name` is that of the new
-/// file. Fails when the runs have not measured anything, or are of plans for
-/// other hardware. The same input gives the same bytes.
+/// Starts from the hardware `base`, a preset or a file; `name` is that of the
+/// new file. Fails when the runs have not measured anything, or are of plans
+/// for other hardware. The same input gives the same bytes.
 Result<Calibration> calibrate(std::span<const MeasuredRun> runs,
                               const std::string &base, const std::string &name);
 

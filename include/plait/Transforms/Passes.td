@@ -101,6 +101,8 @@ def VerifyPhasePass : Pass<"plait-verify-phase", "::mlir::ModuleOp"> {
     - (P8) before `steps`: every function has one block, of tensors of static shape.
     - (P9) always: the configuration is what the phases up to here have read of it
       (see `#plait.phase`); what is read later may have been edited.
+    - (P10) after `shard`: what tokens and targets select from has on all ranks
+      together an entry for each of the vocabulary.
 
     Part of `plait-begin-phase`, and there for IR that is edited by hand.
 
@@ -120,7 +122,8 @@ def VerifyPhasePass : Pass<"plait-verify-phase", "::mlir::ModuleOp"> {
 def EndPhasePass : Pass<"plait-end-phase", "::mlir::ModuleOp"> {
   let summary = "Say that a phase is complete";
   let description = [{
-    Sets `plait.phase`, with what has been read of configuration, mesh and target.
+    Sets `plait.phase`, with what has been read of configuration, mesh, target
+    and cluster.
     With `keep-origins`, also `plait.origin` of ops with a name in their location,
     for IR that is to be written.
 

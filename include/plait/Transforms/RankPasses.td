@@ -354,7 +354,7 @@ def PlaceBuffersPass : Pass<"plan-place-buffers", "::mlir::ModuleOp"> {
       %0 = nn.read @w value {plan.places = [#plan.place<@"w value", 0>]} : tensor<16x16xf32>
       %1 = nn.matmul %0, %0 "ab,bc->ac" {plan.places = [#plan.place<slot 0, 0>]} : …
     …
-    plan.program @rank0 rank 0 bytes … in_flight 1 {
+    plan.program @rank0 rank 0 bytes … {
       plan.buffer @"workspace of action 0" workspace at 0 bytes 1024 live [0, 0]
     …
       plan.buffer @"w value" parameters at 1024 bytes 1024 live [0, 3]
@@ -384,7 +384,7 @@ def LowerToStepsPass : Pass<"plan-lower-to-steps", "::mlir::ModuleOp"> {
       %1 = nn.matmul %0, %0 "ab,cb->ac" {plan.places = [#plan.place<slot 0, 0>]} : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x4xf32>
       return
     }
-    plan.program @rank0 rank 0 bytes 256 in_flight 1 {
+    plan.program @rank0 rank 0 bytes 256 {
       plan.buffer @"w value" parameters at 0 bytes 96 live [0, 0]
       plan.buffer @workspace workspace at 128 bytes 128 live [0, 0]
       plan.action forward stage 0 microbatch 0 call @forward_0 [@workspace]
@@ -425,7 +425,7 @@ def OverlapCollectivesPass
         plan.gemm m 1 n 4 k 1 of f32 a <slot 0, 0, 4> strides [1, 1] b <slot 0, 0, 16> strides [4, 1] c <slot 0, 16, 16> strides [4] of f32
         plan.gemm m 1 n 4 k 1 of f32 a <slot 0, 32, 4> strides [1, 1] b <slot 0, 48, 16> strides [4, 1] c <slot 0, 64, 16> strides [4] of f32
       }
-      plan.program @rank0 rank 0 bytes 128 in_flight 1 {
+      plan.program @rank0 rank 0 bytes 128 {
         plan.buffer @workspace workspace at 0 bytes 128 live [0, 0]
         plan.action backward stage 0 microbatch 0 call @backward_0 [@workspace]
       }
@@ -465,7 +465,7 @@ def SplitCollectivesPass : Pass<"plan-split-collectives", "::mlir::ModuleOp"> {
         plan.gemm m 2 n 16 k 1 of f32 a <slot 0, 128, 8> strides [1, 1] b <slot 0, 128, 64> strides [16, 1] c <slot 0, 0, 128> strides [16] of f32
         plan.collective all_reduce reduction sum on "tp" of f32 outer 1 middle 1 chunk 32 <slot 0, 0, 128> -> <slot 0, 0, 128>
       }
-      plan.program @rank0 rank 0 bytes 192 in_flight 1 {
+      plan.program @rank0 rank 0 bytes 192 {
         plan.buffer @workspace workspace at 0 bytes 192 live [0, 0]
         plan.action forward stage 0 microbatch 0 call @forward_0 [@workspace]
       }
@@ -513,7 +513,7 @@ def BucketReductionsPass
       plan.function @reduce_0 slots ["workspace"] bytes [0] {
         plan.collective all_reduce reduction sum on "dp" of f32 outer 1 middle 1 chunk 128 <@gradients, 0, 512> -> <@gradients, 0, 512>
       }
-      plan.program @rank0 rank 0 bytes 768 in_flight 1 {
+      plan.program @rank0 rank 0 bytes 768 {
         plan.buffer @gradients gradients at 0 bytes 512 live [0, 1]
         plan.buffer @w parameters at 512 bytes 256 live [0, 1]
         plan.buffer @workspace workspace at 0 bytes 0 live [0, 1]

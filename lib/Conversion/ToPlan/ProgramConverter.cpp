@@ -61,7 +61,6 @@ static std::unique_ptr<fb::ParameterT> makeParameter(nn::ParameterOp op) {
   parameter->init = std == 0 ? fb::InitKind::Constant : fb::InitKind::Normal;
   parameter->init_value = op.getInit().getMean().getValueAsDouble();
   parameter->init_std = std;
-  parameter->decay = op.getDecay();
   return parameter;
 }
 
@@ -402,7 +401,6 @@ void Converter::addAction(ActionOp op) {
 FailureOr<std::unique_ptr<fb::ProgramT>> Converter::run() {
   result->arena_bytes = program.getBytes();
   result->host_bytes = program.getHostBytes();
-  result->peak_in_flight = program.getInFlight();
   // 1.
   addRegions();
   result->scalars = offsets.lookup(kScalarsBuffer);

@@ -19,6 +19,7 @@
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/Pipe/IR/Pipe.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
+#include "plait/Support/HostMemory.h"
 #include "plait/Transforms/Names.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -76,8 +77,6 @@ static void addIdentity(fb::PlanT &plan, ModuleOp module) {
   if (configuration.contextParallel != ContextParallel::Gather &&
       mesh.getAxisSize(kContextAxis) > 1)
     plan.context_parallel = print(configuration.contextParallel);
-  if (configuration.offload != Offload::None)
-    plan.offload = print(configuration.offload);
   if (configuration.reducePrecision != Precision::FP32)
     plan.reduce_precision = print(configuration.reducePrecision);
   for (auto [name, size] : llvm::zip_equal(
@@ -122,14 +121,32 @@ static uint8_t findZero(const fb::PlanT &plan) {
       plan, [](const fb::ShardT &shard) { return shard.division != nullptr; });
 }
 
-/// Says of the plan as a whole what its shards say: whether there are copies to
-/// compute with, and whether ranks hold parts of the optimizer's state.
-static void addShardSummary(fb::PlanT &plan) {
+/// What lies in the memory of hosts. Of what outlives a step only the
+/// optimizer's does, of the rest only what backward passes wait for.
+static Offload findOffload(const fb::PlanT &plan) {
+  bool optimizer = false, activations = false;
+  for (const auto &program : plan.programs)
+    for (const auto &region : program->regions) {
+      bool isKept = region->category == fb::Category::Parameters ||
+                    region->category == fb::Category::Optimizer;
+      if (isOnHost(region->offset))
+        (isKept ? optimizer : activations) = true;
+    }
+  return optimizer ? (activations ? Offload::Both : Offload::Optimizer)
+                   : (activations ? Offload::Activations : Offload::None);
+}
+
+/// Says of the plan as a whole what its programs say: whether there are copies
+/// to compute with, whether ranks hold parts of the optimizer's state, and what
+/// hosts have.
+static void addSummary(fb::PlanT &plan) {
   bool hasCopies = hasShard(plan, [](const fb::ShardT &shard) {
     return shard.compute_dtype == fb::DType::BF16;
   });
   plan.precision = hasCopies ? "bf16" : "fp32";
   plan.zero = findZero(plan);
+  if (Offload offload = findOffload(plan); offload != Offload::None)
+    plan.offload = print(offload);
 }
 
 /// Machine code of all kernels at once, after all programs have added theirs. A
@@ -207,7 +224,7 @@ plait::convertToPlan(ModuleOp module,
   }
   // What the plan says as a whole follows from what its programs turned out to
   // hold.
-  addShardSummary(*plan);
+  addSummary(*plan);
   if (failed(addCode(*plan, *library)))
     return failure();
   describeDevices(*plan, module);

@@ -74,7 +74,6 @@ FailureOr<fb::KernelStepT> KernelTable::write(KernelOp kernel) {
     made->symbol = info->symbol;
     made->block_threads = info->blockThreads;
     made->indices_per_block = info->indicesPerBlock;
-    made->shared_bytes = info->sharedBytes;
     plan.kernels.push_back(std::move(made));
     if (emitted)
       emitted->push_back({cluster, *info});

@@ -94,7 +94,7 @@ private:
   bool tf32;
   cublasLtHandle_t handle = nullptr;
   std::deque<Gemm> gemms;
-  std::vector<std::vector<uint32_t>> steps; // which of them, in order
+  std::vector<std::vector<uint32_t>> steps;   // which of them, in order
   std::unique_ptr<EpilogueFallback> fallback; // made when first needed
 };
 

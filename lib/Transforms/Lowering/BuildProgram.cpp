@@ -394,9 +394,9 @@ void ProgramBuilder::emit() {
   SmallVector<int64_t> offsets = pack(/*host=*/false, total);
   SmallVector<int64_t> onHost = pack(/*host=*/true, hostTotal);
   builder.setInsertionPointToEnd(module.getBody());
-  auto program = plan::ProgramOp::create(
-      builder, module.getLoc(), ("rank" + Twine(rank)).str(), rank, total,
-      schedule::peakInFlight(schedule, rank), hostTotal);
+  auto program = plan::ProgramOp::create(builder, module.getLoc(),
+                                         ("rank" + Twine(rank)).str(), rank,
+                                         total, hostTotal);
   builder.createBlock(&program.getBody());
   for (auto [buffer, offset, hostOffset] :
        llvm::zip_equal(buffers, offsets, onHost))

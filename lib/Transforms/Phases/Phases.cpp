@@ -11,6 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "VerifyIds.h"
+
 #include "plait/Analysis/ModelFlops.h"
 #include "plait/Schedule/Generators.h"
 #include "plait/Transforms/Names.h"
@@ -335,7 +337,7 @@ static LogicalResult verifyPhase(ModuleOp module) {
   Phase reached = getPhase(module);
   if (reached == Phase::Import)
     return failure(failed(verifyModel(module)) || failed(verifyBodies(module)));
-  if (failed(verifyBodies(module)))
+  if (failed(verifyBodies(module)) || failed(verifyIds(module)))
     return failure();
   if (!mesh)
     return module.emitOpError("has no mesh after phase ")

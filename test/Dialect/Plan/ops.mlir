@@ -19,8 +19,8 @@ func.func @clusters(%a: tensor<2x4xf32>, %b: tensor<2x4xf32>) {
   return
 }
 
-// CHECK: plan.program @rank0 rank 0 bytes 128 in_flight 1 {
-plan.program @rank0 rank 0 bytes 128 in_flight 1 {
+// CHECK: plan.program @rank0 rank 0 bytes 128 {
+plan.program @rank0 rank 0 bytes 128 {
   // CHECK-NEXT: plan.buffer @x activations at 0 bytes 64 live [0, 3]
   plan.buffer @x activations at 0 bytes 64 live [0, 3]
   // CHECK-NEXT: plan.buffer @y transfers at 64 bytes 64 live [0, 1]
@@ -43,8 +43,8 @@ plan.program @rank0 rank 0 bytes 128 in_flight 1 {
 }
 
 // The two memories share no bytes, whatever the offsets are.
-// CHECK: plan.program @offloads rank 0 bytes 128 host_bytes 64 in_flight 1 {
-plan.program @offloads rank 0 bytes 128 host_bytes 64 in_flight 1 {
+// CHECK: plan.program @offloads rank 0 bytes 128 host_bytes 64 {
+plan.program @offloads rank 0 bytes 128 host_bytes 64 {
   // CHECK-NEXT: plan.buffer @m optimizer host at 0 bytes 64 live [0, 0]
   plan.buffer @m optimizer host at 0 bytes 64 live [0, 0]
   // CHECK-NEXT: plan.buffer @w workspace at 0 bytes 128 live [0, 0]

@@ -86,7 +86,7 @@ func.func @optimizer_0() attributes {pipe.function = #pipe.function<optimizer, 0
 // workspaces live for one action, and lie where the residual of that action does
 // not. So 1024 bytes each for parameter, gradient and residual, 2112 for the
 // largest workspace and 64 each for tokens, scalars and metrics are enough.
-// CHECK: plan.program @rank0 rank 0 bytes 5376 in_flight 1 {
+// CHECK: plan.program @rank0 rank 0 bytes 5376 {
 // CHECK-DAG: plan.buffer @"residuals 0 of stage 0, microbatch 0" activations at [[RES:[0-9]+]] bytes 1024 live [0, 1]
 // CHECK-DAG: plan.buffer @"residuals 0 of stage 0, microbatch 1" activations at [[RES]] bytes 1024 live [2, 3]
 // CHECK-DAG: plan.buffer @"workspace of action 0" workspace at [[WORK:[0-9]+]] bytes 2048 live [0, 0]
@@ -138,14 +138,14 @@ func.func @optimizer_0() attributes {pipe.function = #pipe.function<optimizer, 0
 func.func @optimizer_1() attributes {pipe.function = #pipe.function<optimizer, 1>} {
   return
 }
-// CHECK: plan.program @rank0 rank 0 bytes 3200 in_flight 2
+// CHECK: plan.program @rank0 rank 0 bytes 3200
 // CHECK: plan.buffer @"activation 0 after stage 0, microbatch 0" transfers at [[FIRST:[0-9]+]] bytes 1024 live [0, 6]
 // CHECK: plan.buffer @"gradient 0 after stage 0, microbatch 1" transfers at [[FIRST]] bytes 1024 live [7, 8]
 // CHECK: plan.action forward stage 0 microbatch 0 call @forward_0 [@"activation 0 after stage 0, microbatch 0",
 // CHECK: plan.action send stage 0 microbatch 0 peer 1 tensor 0 [@"activation 0 after stage 0, microbatch 0"]
 // CHECK: plan.action recv stage 1 microbatch 0 peer 1 backward tensor 0 [@"gradient 0 after stage 0, microbatch 0"]
 // CHECK: plan.action backward stage 0 microbatch 0 call @backward_0 [@"gradient 0 after stage 0, microbatch 0", @"activation 0 after stage 0, microbatch 0",
-// CHECK: plan.program @rank1 rank 1 bytes {{[0-9]+}} in_flight 1
+// CHECK: plan.program @rank1 rank 1 bytes {{[0-9]+}}
 // CHECK: plan.action recv stage 0 microbatch 0 peer 0 tensor 0 [@"activation 0 after stage 0, microbatch 0"]
 // CHECK-NEXT: plan.action forward stage 1 microbatch 0 call @forward_1 [@"activation 0 after stage 0, microbatch 0",
 // CHECK-NEXT: plan.action backward stage 1 microbatch 0 call @backward_1 [@"activation 0 after stage 0, microbatch 0", @"gradient 0 after stage 0, microbatch 0",

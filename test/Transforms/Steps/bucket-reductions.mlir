@@ -29,7 +29,7 @@ plan.function @backward_0 slots ["workspace"] bytes [0] {
 plan.function @order slots ["workspace"] bytes [0] {
   plan.collective all_reduce reduction sum on "tp" of f32 outer 1 middle 1 chunk 1024 <@gradients, 0, 4096> -> <@gradients, 0, 4096>
 }
-plan.program @rank0 rank 0 bytes 8192 in_flight 1 {
+plan.program @rank0 rank 0 bytes 8192 {
   plan.buffer @gradients gradients at 0 bytes 4096 live [0, 1]
   plan.buffer @w parameters at 4096 bytes 1024 live [0, 1]
   plan.buffer @workspace workspace at 5120 bytes 0 live [0, 1]
@@ -59,7 +59,7 @@ plan.function @backward_0 slots ["workspace"] bytes [0] {
 plan.function @last_write slots ["workspace"] bytes [0] {
   plan.collective all_reduce reduction sum on "tp" of f32 outer 1 middle 1 chunk 1024 <@gradients, 0, 4096> -> <@gradients, 0, 4096>
 }
-plan.program @rank0 rank 0 bytes 8192 in_flight 1 {
+plan.program @rank0 rank 0 bytes 8192 {
   plan.buffer @gradients gradients at 0 bytes 4096 live [0, 1]
   plan.buffer @w parameters at 4096 bytes 1024 live [0, 1]
   plan.buffer @workspace workspace at 5120 bytes 0 live [0, 1]
@@ -83,7 +83,7 @@ plan.function @backward_0 slots ["workspace"] bytes [0] {
 plan.function @small slots ["workspace"] bytes [0] {
   plan.collective all_reduce reduction sum on "tp" of f32 outer 1 middle 1 chunk 511 <@gradients, 0, 2044> -> <@gradients, 0, 2044>
 }
-plan.program @rank0 rank 0 bytes 8192 in_flight 1 {
+plan.program @rank0 rank 0 bytes 8192 {
   plan.buffer @gradients gradients at 0 bytes 4096 live [0, 1]
   plan.buffer @w parameters at 4096 bytes 1024 live [0, 1]
   plan.buffer @workspace workspace at 5120 bytes 0 live [0, 1]
@@ -111,7 +111,7 @@ plan.function @backward_0 slots ["workspace"] bytes [0] {
 plan.function @aligned slots ["workspace"] bytes [0] {
   plan.collective all_reduce reduction sum on "tp" of f32 outer 1 middle 1 chunk 1000 <@gradients, 0, 4000> -> <@gradients, 0, 4000>
 }
-plan.program @rank0 rank 0 bytes 8192 in_flight 1 {
+plan.program @rank0 rank 0 bytes 8192 {
   plan.buffer @gradients gradients at 0 bytes 4096 live [0, 1]
   plan.buffer @w parameters at 4096 bytes 1024 live [0, 1]
   plan.buffer @workspace workspace at 5120 bytes 0 live [0, 1]
@@ -141,7 +141,7 @@ plan.function @neighbours slots ["workspace"] bytes [0] {
   plan.collective all_reduce reduction sum on "tp" of f32 outer 1 middle 1 chunk 512 <@gradients, 0, 2048> -> <@gradients, 0, 2048>
   plan.collective all_reduce reduction sum on "tp" of f32 outer 1 middle 1 chunk 512 <@gradients, 2048, 2048> -> <@gradients, 2048, 2048>
 }
-plan.program @rank0 rank 0 bytes 8192 in_flight 1 {
+plan.program @rank0 rank 0 bytes 8192 {
   plan.buffer @gradients gradients at 0 bytes 4096 live [0, 1]
   plan.buffer @w parameters at 4096 bytes 1024 live [0, 1]
   plan.buffer @workspace workspace at 5120 bytes 0 live [0, 1]
@@ -172,7 +172,7 @@ plan.function @pipeline slots ["workspace"] bytes [0] {
   plan.collective all_reduce reduction sum on "pp" of f32 outer 1 middle 1 chunk 256 <@gradients, 2048, 1024> -> <@gradients, 2048, 1024>
   plan.collective all_reduce reduction sum on "pp" of f32 outer 1 middle 1 chunk 256 <@gradients, 3072, 1024> -> <@gradients, 3072, 1024>
 }
-plan.program @rank0 rank 0 bytes 8192 in_flight 1 {
+plan.program @rank0 rank 0 bytes 8192 {
   plan.buffer @gradients gradients at 0 bytes 4096 live [0, 1]
   plan.buffer @w parameters at 4096 bytes 1024 live [0, 1]
   plan.buffer @workspace workspace at 5120 bytes 0 live [0, 1]
@@ -198,7 +198,7 @@ plan.function @backward_0 slots ["workspace"] bytes [0] {
 plan.function @maximum slots ["workspace"] bytes [0] {
   plan.collective all_reduce reduction max on "tp" of f32 outer 1 middle 1 chunk 1024 <@gradients, 0, 4096> -> <@gradients, 0, 4096>
 }
-plan.program @rank0 rank 0 bytes 8192 in_flight 1 {
+plan.program @rank0 rank 0 bytes 8192 {
   plan.buffer @gradients gradients at 0 bytes 4096 live [0, 1]
   plan.buffer @w parameters at 4096 bytes 1024 live [0, 1]
   plan.buffer @workspace workspace at 5120 bytes 0 live [0, 1]
@@ -224,7 +224,7 @@ plan.function @backward_0 slots ["workspace"] bytes [0] {
 plan.function @forward slots ["workspace"] bytes [0] {
   plan.collective all_reduce reduction sum on "tp" of f32 outer 1 middle 1 chunk 1024 <@gradients, 0, 4096> -> <@gradients, 0, 4096>
 }
-plan.program @rank0 rank 0 bytes 8192 in_flight 1 {
+plan.program @rank0 rank 0 bytes 8192 {
   plan.buffer @gradients gradients at 0 bytes 4096 live [0, 1]
   plan.buffer @w parameters at 4096 bytes 1024 live [0, 1]
   plan.buffer @workspace workspace at 5120 bytes 0 live [0, 1]

@@ -4,7 +4,7 @@
 func.func @forward_0() {
   return
 }
-plan.program @rank0 rank 0 bytes 0 in_flight 1 {
+plan.program @rank0 rank 0 bytes 0 {
   plan.action forward stage 0 microbatch 0 call @forward_0 []
 }
 
@@ -15,7 +15,7 @@ func.func @forward_0() attributes {plan.slot_bytes = array<i64: 64>, plan.slot_n
   %0 = nn.fill 1.0 : tensor<4xf32>
   return
 }
-plan.program @rank0 rank 0 bytes 0 in_flight 1 {
+plan.program @rank0 rank 0 bytes 0 {
   plan.action forward stage 0 microbatch 0 call @forward_0 []
 }
 
@@ -28,7 +28,7 @@ func.func @forward_0() attributes {plan.slot_bytes = array<i64: 64>, plan.slot_n
   %0 = nn.matmul %w, %w "ab,bc->ac" {plan.places = [#plan.place<slot 1, 0>]} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
   return
 }
-plan.program @rank0 rank 0 bytes 128 in_flight 1 {
+plan.program @rank0 rank 0 bytes 128 {
   plan.buffer @workspace workspace at 0 bytes 64 live [0, 0]
   plan.buffer @"w value" parameters at 64 bytes 64 live [0, 0]
   plan.action forward stage 0 microbatch 0 call @forward_0 [@workspace]
@@ -40,7 +40,7 @@ plan.program @rank0 rank 0 bytes 128 in_flight 1 {
 func.func @forward_0(%x: tensor<4xf32> {plan.place = #plan.place<slot 4611686018427387904, 0>}) attributes {plan.slot_bytes = array<i64: 64>, plan.slot_names = ["workspace"]} {
   return
 }
-plan.program @rank0 rank 0 bytes 64 in_flight 1 {
+plan.program @rank0 rank 0 bytes 64 {
   plan.buffer @workspace workspace at 0 bytes 64 live [0, 0]
   plan.action forward stage 0 microbatch 0 call @forward_0 [@workspace]
 }
@@ -52,7 +52,7 @@ func.func @forward_0() attributes {plan.slot_bytes = array<i64: 64>, plan.slot_n
   %0 = nn.fill 1.0 {plan.places = [#plan.place<slot 0, 0>]} : tensor<4xf32>
   return
 }
-plan.program @rank0 rank 0 bytes 0 in_flight 1 {
+plan.program @rank0 rank 0 bytes 0 {
   plan.action forward stage 0 microbatch 0 call @forward_0 []
 }
 
@@ -65,7 +65,7 @@ func.func @forward_0() attributes {plan.slot_bytes = array<i64: 64>, plan.slot_n
   %0 = nn.matmul %w, %w "ab,bc->ac" {plan.places = [#plan.place<slot 0, 0>]} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
   return
 }
-plan.program @rank0 rank 0 bytes 64 in_flight 1 {
+plan.program @rank0 rank 0 bytes 64 {
   plan.buffer @workspace workspace at 0 bytes 64 live [0, 0]
   plan.action forward stage 0 microbatch 0 call @forward_0 [@workspace]
 }
@@ -79,7 +79,7 @@ func.func @forward_0() attributes {plan.slot_bytes = array<i64: 64>, plan.slot_n
   %0 = nn.matmul %w, %w "ab,bc->ac" {plan.places = [#plan.place<slot 0, 0>]} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
   return
 }
-plan.program @rank0 rank 0 bytes 128 in_flight 1 {
+plan.program @rank0 rank 0 bytes 128 {
   plan.buffer @workspace workspace at 0 bytes 64 live [0, 0]
   plan.buffer @"w value" parameters at 64 bytes 32 live [0, 0]
   plan.action forward stage 0 microbatch 0 call @forward_0 [@workspace]
@@ -90,7 +90,7 @@ plan.program @rank0 rank 0 bytes 128 in_flight 1 {
 func.func @forward_0() attributes {plan.slot_bytes = array<i64: 64>, plan.slot_names = ["workspace"]} {
   return
 }
-plan.program @rank0 rank 0 bytes 64 in_flight 1 {
+plan.program @rank0 rank 0 bytes 64 {
   // expected-error @+1 {{binds 0 buffers, but @forward_0 has 1 slots}}
   plan.action forward stage 0 microbatch 0 call @forward_0 []
 }
@@ -100,7 +100,7 @@ plan.program @rank0 rank 0 bytes 64 in_flight 1 {
 func.func @forward_0() attributes {plan.slot_bytes = array<i64: 64>, plan.slot_names = ["workspace"]} {
   return
 }
-plan.program @rank0 rank 0 bytes 64 in_flight 1 {
+plan.program @rank0 rank 0 bytes 64 {
   plan.buffer @workspace workspace at 0 bytes 32 live [0, 0]
   // expected-error @+1 {{binds 32 bytes to slot 0 of @forward_0, which has 64}}
   plan.action forward stage 0 microbatch 0 call @forward_0 [@workspace]
@@ -108,7 +108,7 @@ plan.program @rank0 rank 0 bytes 64 in_flight 1 {
 
 // -----
 
-plan.program @rank0 rank 0 bytes 64 in_flight 1 {
+plan.program @rank0 rank 0 bytes 64 {
   // expected-error @+1 {{calls @forward_0, which is no function of steps}}
   plan.action forward stage 0 microbatch 0 call @forward_0 []
 }
@@ -116,7 +116,7 @@ plan.program @rank0 rank 0 bytes 64 in_flight 1 {
 // -----
 
 module attributes {plait.target = #plait.target<cuda, name = "sm_90", cubin = "sm_90">} {
-  plan.program @rank0 rank 0 bytes 64 in_flight 1 {
+  plan.program @rank0 rank 0 bytes 64 {
     // expected-error @+1 {{calls @forward_0, which is no function of steps}}
     plan.action forward stage 0 microbatch 0 call @forward_0 []
   }
@@ -128,11 +128,11 @@ module attributes {plait.target = #plait.target<cuda, name = "sm_90", cubin = "s
 func.func @forward_0() attributes {plan.slot_bytes = array<i64: 0>, plan.slot_names = ["workspace"]} {
   return
 }
-plan.program @rank0 rank 0 bytes 0 in_flight 1 {
+plan.program @rank0 rank 0 bytes 0 {
   plan.buffer @workspace workspace at 0 bytes 0 live [0, 0]
   plan.action forward stage 0 microbatch 0 call @forward_0 [@workspace]
 }
-plan.program @rank1 rank 1 bytes 0 in_flight 1 {
+plan.program @rank1 rank 1 bytes 0 {
   plan.buffer @workspace workspace at 0 bytes 0 live [0, 0]
   plan.action forward stage 0 microbatch 0 call @forward_0 [@workspace]
 }
@@ -148,7 +148,7 @@ func.func @forward_0() attributes {plan.slot_bytes = array<i64: 128>, plan.slot_
   %1 = nn.fused_matmul %w, %w "ab,bc->ac" add %0 {plan.places = [#plan.place<slot 0, 64>]} : (tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
   return
 }
-plan.program @rank0 rank 0 bytes 128 in_flight 1 {
+plan.program @rank0 rank 0 bytes 128 {
   plan.buffer @workspace workspace at 0 bytes 128 live [0, 0]
   plan.action forward stage 0 microbatch 0 call @forward_0 [@workspace]
 }
@@ -163,7 +163,7 @@ func.func @optimizer_0() attributes {plan.slot_bytes = array<i64: 64>, plan.slot
   return
 }
 nn.parameter @w : tensor<4x4xf32> init<mean = 0.0, std = 0.02>
-plan.program @rank0 rank 0 bytes 128 in_flight 1 {
+plan.program @rank0 rank 0 bytes 128 {
   plan.buffer @workspace workspace at 0 bytes 64 live [0, 0]
   plan.buffer @"w moment1" optimizer at 64 bytes 64 live [0, 0]
   plan.action optimizer call @optimizer_0 [@workspace]
@@ -179,7 +179,7 @@ func.func @optimizer_0() attributes {plan.slot_bytes = array<i64: 64>, plan.slot
   return
 }
 nn.parameter @w : tensor<4x4xf32> init<mean = 0.0, std = 0.02>
-plan.program @rank0 rank 0 bytes 64 host_bytes 64 in_flight 1 {
+plan.program @rank0 rank 0 bytes 64 host_bytes 64 {
   plan.buffer @workspace workspace at 0 bytes 64 live [0, 0]
   plan.buffer @"w moment1" optimizer host at 0 bytes 64 live [0, 0]
   plan.action optimizer call @optimizer_0 [@workspace]
@@ -195,7 +195,7 @@ func.func @forward_0() attributes {plan.slot_bytes = array<i64: 64>, plan.slot_n
   return
 }
 nn.parameter @w : tensor<4x4xf32> init<mean = 0.0, std = 0.02>
-plan.program @rank0 rank 0 bytes 64 host_bytes 64 in_flight 1 {
+plan.program @rank0 rank 0 bytes 64 host_bytes 64 {
   plan.buffer @workspace workspace host at 0 bytes 64 live [0, 0]
   plan.buffer @"w value" parameters at 0 bytes 64 live [0, 0]
   plan.action forward stage 0 microbatch 0 call @forward_0 [@workspace]
@@ -210,7 +210,7 @@ func.func @optimizer_0() attributes {plan.slot_bytes = array<i64: 128>, plan.slo
   return
 }
 nn.parameter @w : tensor<4x4xf32> init<mean = 0.0, std = 0.02>
-plan.program @rank0 rank 0 bytes 128 host_bytes 64 in_flight 1 {
+plan.program @rank0 rank 0 bytes 128 host_bytes 64 {
   plan.buffer @workspace workspace at 0 bytes 128 live [0, 0]
   plan.buffer @"w moment1" optimizer host at 0 bytes 64 live [0, 0]
   plan.action optimizer call @optimizer_0 [@workspace]

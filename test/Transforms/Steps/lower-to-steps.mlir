@@ -53,9 +53,9 @@ nn.parameter @w : tensor<4x6xf32> init<mean = 0.0, std = 0.02>
 nn.parameter @w2 : tensor<2x4x3xf32> init<mean = 0.0, std = 0.02>
 
 // On processors libraries take no memory of the arena.
-// CHECK: plan.program @rank0 rank 0 bytes 1664 in_flight 1
+// CHECK: plan.program @rank0 rank 0 bytes 1664
 // CHECK-NOT: library workspace
-plan.program @rank0 rank 0 bytes 1664 in_flight 1 {
+plan.program @rank0 rank 0 bytes 1664 {
   plan.buffer @"w value" parameters at 0 bytes 96 live [0, 1]
   plan.buffer @table constants at 128 bytes 128 live [0, 1]
   plan.buffer @x activations at 256 bytes 96 live [0, 1]
@@ -80,7 +80,7 @@ func.func @forward_1(%p: tensor<1x3x2x8x8xf32> {plan.place = #plan.place<slot 0,
   return
 }
 
-plan.program @rank0 rank 0 bytes 2752 in_flight 1 {
+plan.program @rank0 rank 0 bytes 2752 {
   plan.buffer @p activations at 0 bytes 1536 live [0, 0]
   plan.buffer @v activations at 1536 bytes 384 live [0, 0]
   plan.buffer @o activations at 1920 bytes 768 live [0, 0]
@@ -92,10 +92,10 @@ plan.program @rank0 rank 0 bytes 2752 in_flight 1 {
 // On GPUs, GEMMs have 8 MiB on sm_80 and 32 MiB on others, behind all else and
 // during the whole step.
 module attributes {plait.target = #plait.target<cuda, name = "sm_80", cubin = "sm_80">} {
-// CHECK: plan.program @rank0 rank 0 bytes 8389120 in_flight 1
+// CHECK: plan.program @rank0 rank 0 bytes 8389120
 // CHECK: plan.buffer @"library workspace" workspace at 512 bytes 8388608 live [0, 1]
 // CHECK-NEXT: plan.action
-plan.program @rank0 rank 0 bytes 320 in_flight 1 {
+plan.program @rank0 rank 0 bytes 320 {
   plan.buffer @x activations at 0 bytes 64 live [0, 1]
   plan.action send stage 0 microbatch 0 peer 1 tensor 0 [@x]
   plan.action wait_send stage 0 microbatch 0 peer 1 tensor 0 [@x]

@@ -259,7 +259,7 @@ plan.function @slot_and_arena slots ["sum", "x", "out", "more", "workspace"] byt
   plan.gemm m 1 n 4 k 1 of f32 a <@w, 0, 4> strides [1, 1] b <@sum1, 0, 16> strides [4, 1] c <slot 3, 0, 16> strides [4] of f32
 }
 
-plan.program @rank0 rank 0 bytes 512 in_flight 1 {
+plan.program @rank0 rank 0 bytes 512 {
   plan.buffer @sum0 workspace at 0 bytes 16 live [0, 25]
   plan.buffer @sum1 workspace at 64 bytes 16 live [0, 25]
   plan.buffer @x workspace at 128 bytes 16 live [0, 25]

@@ -38,7 +38,7 @@ plan.function @sum slots ["sum", "x", "out", "workspace"] bytes [16, 16, 16, 0] 
   plan.gemm m 1 n 4 k 1 of f32 a <@w, 0, 4> strides [1, 1] b <@w, 0, 16> strides [4, 1] c <@free, 64, 16> strides [4] of f32
 }
 
-plan.program @rank0 rank 0 bytes 512 in_flight 1 {
+plan.program @rank0 rank 0 bytes 512 {
   plan.buffer @sum workspace at 0 bytes 16 live [0, 0]
   plan.buffer @x workspace at 128 bytes 16 live [0, 0]
   plan.buffer @out workspace at 192 bytes 16 live [0, 0]

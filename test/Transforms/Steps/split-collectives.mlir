@@ -83,7 +83,7 @@ plan.function @a_part slots ["workspace"] bytes [1024] {
   plan.collective all_reduce reduction sum on "tp" of f32 outer 1 middle 1 chunk 64 <slot 0, 0, 256> -> <slot 0, 0, 256>
 }
 
-plan.program @rank0 rank 0 bytes 1024 host_bytes 64 in_flight 1 {
+plan.program @rank0 rank 0 bytes 1024 host_bytes 64 {
   plan.buffer @workspace workspace at 0 bytes 1024 live [0, 5]
   plan.buffer @host optimizer host at 0 bytes 64 live [0, 5]
   plan.action forward stage 0 microbatch 0 call @sum [@workspace]

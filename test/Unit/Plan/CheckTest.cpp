@@ -456,6 +456,11 @@ const Case otherCases[] = {
      "region 'weight' (bytes 256 to 352, actions 0 to 5) is carried over to "
      "the "
      "next step, and does not live for all of the 7 actions"},
+    {"MemoryCategory",
+     [](P &p) {
+       p.programs[0]->regions[0]->category = fb::Category::Activations;
+     },
+     "at 256 is in no region of category Parameters"},
     {"MessageSize", [](P &p) { p.programs[1]->actions[0]->bytes = 64; },
      "program 1, action 0 (Recv, microbatch 0): receives 64 bytes, the sender "
      "posts 72"},
@@ -576,6 +581,7 @@ TEST(CheckMemory, AllowsReuseOverTime) {
   fb::PlanT plan = makePlan();
   auto &regions = plan.programs[0]->regions;
   regions[0]->category = fb::Category::Activations;
+  regions[0]->offset = spareOffset;
   regions[0]->last_action = 2;
   regions[1]->first_action = 3;
   regions[1]->offset = regions[0]->offset;

@@ -103,17 +103,22 @@ TEST_F(ContainerTest, WritesNothingButCompletePlans) {
 
 TEST_F(ContainerTest, TellsACertificateOfAnotherPlan) {
   fb::PlanT plan = makePlan();
-  uint64_t hash = plan::hashPlan(plan);
   plan.certificate = std::make_unique<fb::CertificateT>();
   plan.certificate->prover = "plaitc";
-  plan.certificate->plan = hash;
-  auto describe = [&] {
-    EXPECT_TRUE(plan::writePlan(path, plan).ok());
-    return plan::describeProof(plan::PlanFile::open(path)->plan());
-  };
-  EXPECT_TRUE(describe().starts_with("plaitc has proven"));
-  plan.model_type = "another";
-  EXPECT_TRUE(describe().starts_with("none: the certificate is of plan "));
+  plan::certifyPlan(plan);
+  ASSERT_TRUE(plan::writePlan(path, plan).ok());
+  EXPECT_TRUE(plan::describeProof(plan::PlanFile::open(path)->plan())
+                  .starts_with("plaitc has proven"));
+  // What a certificate says is a part of the plan, too.
+  for (std::string *text : {&plan.model_type, &plan.certificate->prover}) {
+    std::string before = std::exchange(*text, "another");
+    Status status = plan::writePlan(path, plan);
+    ASSERT_FALSE(status.ok());
+    EXPECT_TRUE(status.message().starts_with(
+        "it was changed: its certificate is of plan "));
+    *text = before;
+  }
+  EXPECT_TRUE(plan::writePlan(path, plan).ok());
 }
 
 TEST_F(ContainerTest, ChecksTheReference) {

@@ -379,6 +379,9 @@ Phase plait::getPhase(ModuleOp module) {
 
 /// The phase that reads the mesh, by which shardings are weighed.
 static constexpr Phase kMeshReader = Phase::Shard;
+/// The phase that reads the cluster's rates, by which shardings are weighed,
+/// too.
+static constexpr Phase kClusterReader = Phase::Shard;
 /// The phase that first asks what executes the plan.
 static constexpr Phase kTargetReader = Phase::Lower;
 
@@ -406,9 +409,11 @@ void plait::setPhase(ModuleOp module, Phase phase, StringRef mesh) {
         configuration, defaults);
     read = ConfigurationAttr::get(context, configuration);
   }
-  module->setAttr(
-      kPhaseAttr,
-      PhaseAttr::get(context, phase, read, read ? mesh : StringRef(), target));
+  module->setAttr(kPhaseAttr,
+                  PhaseAttr::get(context, phase, read,
+                                 read ? mesh : StringRef(), target,
+                                 phase >= kClusterReader ? getCluster(module)
+                                                         : ClusterAttr()));
 }
 
 static std::string showAttribute(Attribute attribute) {
@@ -453,7 +458,17 @@ Status plait::checkRead(ModuleOp module, StringRef mesh) {
     return tellEdit("plait.target", showAttribute(getTarget(module)),
                     stringifyPhase(kTargetReader).str(),
                     showAttribute(phase.getTarget()));
+  // One that nobody knew may become known.
+  if (phase.getCluster() && getCluster(module) != phase.getCluster())
+    return tellEdit("plait.cluster", showAttribute(getCluster(module)),
+                    stringifyPhase(kClusterReader).str(),
+                    showAttribute(phase.getCluster()));
   return Status::success();
+}
+
+bool plait::hasReadRecord(ModuleOp module) {
+  auto phase = module->getAttrOfType<PhaseAttr>(kPhaseAttr);
+  return phase && phase.getRead();
 }
 
 TargetAttr plait::getTarget(ModuleOp module) {

@@ -37,8 +37,8 @@ void setConfiguration(mlir::ModuleOp module,
 void removeConfiguration(mlir::ModuleOp module);
 
 /// The last phase that is complete. Setting it also records what the phases up
-/// to it have read: of the configuration, of the target, and the `mesh`, which
-/// is the module's as --mesh writes it (see dist.mesh).
+/// to it have read: of the configuration, of target and cluster, and the
+/// `mesh`, which is the module's as --mesh writes it (see dist.mesh).
 Phase getPhase(mlir::ModuleOp module);
 void setPhase(mlir::ModuleOp module, Phase phase, llvm::StringRef mesh);
 
@@ -46,6 +46,9 @@ void setPhase(mlir::ModuleOp module, Phase phase, llvm::StringRef mesh);
 /// phase and both values. What no phase has read yet may be anything, as may
 /// all where nothing is recorded.
 Status checkRead(mlir::ModuleOp module, llvm::StringRef mesh);
+
+/// Whether anything is recorded.
+bool hasReadRecord(mlir::ModuleOp module);
 
 /// Null where the module has none, and `set` removes it then.
 TargetAttr getTarget(mlir::ModuleOp module);

@@ -137,28 +137,6 @@ def Plait_TargetAttr : Plait_Attr<"Target", "target"> {
   let genVerifyDecl = 1;
 }
 
-def Plait_PhaseAttr : Plait_Attr<"Phase", "phase"> {
-  let summary = "How far a module has been compiled";
-  let description = [{
-    The last phase that is complete, and what it and those before it have read: of
-    the configuration (fields that are `read` later are at their default), the
-    `mesh` as --mesh writes it, and from `lower` on the `target`. By it an edit
-    that came too late is refused. After `import`, which reads nothing, and in IR
-    that was written by hand, there is none.
-
-    Example: `#plait.phase<shard>`,
-    `#plait.phase<checkpoint, read = <recompute = full, seq = 32>, mesh = "pp=2,tp=2">`.
-  }];
-  let parameters = (ins
-    EnumParameter<Plait_PhaseEnum>:$value,
-    OptionalParameter<"::plait::ConfigurationAttr">:$read,
-    StringRefParameter<"axes and sizes", "\"\"">:$mesh,
-    OptionalParameter<"::plait::TargetAttr">:$target);
-  let assemblyFormat = [{
-    `<` $value (`,` struct($read, $mesh, $target)^)? `>`
-  }];
-}
-
 def Plait_LinkAttr : Plait_Attr<"Link", "link"> {
   let summary = "What the ranks along a mesh axis reach each other over";
   let description = [{
@@ -239,6 +217,29 @@ def Plait_ClusterAttr : Plait_Attr<"Cluster", "cluster"> {
     OptionalParameter<"::plait::RatesAttr">:$rates);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
+}
+
+def Plait_PhaseAttr : Plait_Attr<"Phase", "phase"> {
+  let summary = "How far a module has been compiled";
+  let description = [{
+    The last phase that is complete, and what it and those before it have read: of
+    the configuration (fields that are `read` later are at their default), the
+    `mesh` as --mesh writes it, the `cluster` if there was one, and from `lower` on
+    the `target`. By it an edit that came too late is refused. After `import`, which
+    reads nothing, and in IR that was written by hand, there is none.
+
+    Example: `#plait.phase<shard>`,
+    `#plait.phase<checkpoint, read = <recompute = full, seq = 32>, mesh = "pp=2,tp=2">`.
+  }];
+  let parameters = (ins
+    EnumParameter<Plait_PhaseEnum>:$value,
+    OptionalParameter<"::plait::ConfigurationAttr">:$read,
+    StringRefParameter<"axes and sizes", "\"\"">:$mesh,
+    OptionalParameter<"::plait::TargetAttr">:$target,
+    OptionalParameter<"::plait::ClusterAttr">:$cluster);
+  let assemblyFormat = [{
+    `<` $value (`,` struct($read, $mesh, $target, $cluster)^)? `>`
+  }];
 }
 
 #endif // PLAIT_DIALECT_PLAIT_IR_PLAITATTRS_TD

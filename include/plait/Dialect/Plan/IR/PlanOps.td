@@ -100,9 +100,7 @@ def Plan_ProgramOp : Plan_Op<"program", [Symbol, NoTerminator,
   let summary = "The step of every rank with one index along the pipeline";
   let description = [{
     Its buffers, which share one arena of `bytes`, and its actions in order.
-    `in_flight` is the largest number of microbatches whose activations are held
-    at once. Buffers that are `host` lie in `host_bytes` of the host's memory
-    instead.
+    Buffers that are `host` lie in `host_bytes` of the host's memory instead.
 
     Constraints:
     - (C1) the body holds buffers and actions only.
@@ -115,7 +113,7 @@ def Plan_ProgramOp : Plan_Op<"program", [Symbol, NoTerminator,
 
     Example:
     ```mlir
-    plan.program @rank0 rank 0 bytes 128 in_flight 1 {
+    plan.program @rank0 rank 0 bytes 128 {
       plan.buffer @x activations at 0 bytes 64 live [0, 1]
       plan.buffer @y activations at 64 bytes 64 live [0, 0]
       plan.action forward stage 0 microbatch 0 call @forward_0 [@x, @y]
@@ -124,12 +122,11 @@ def Plan_ProgramOp : Plan_Op<"program", [Symbol, NoTerminator,
     ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$rank, I64Attr:$bytes,
-                       I64Attr:$in_flight,
                        DefaultValuedAttr<I64Attr, "0">:$host_bytes);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     $sym_name `rank` $rank `bytes` $bytes (`host_bytes` $host_bytes^)?
-    `in_flight` $in_flight attr-dict-with-keyword $body
+    attr-dict-with-keyword $body
   }];
   let hasRegionVerifier = 1;
 }

@@ -1,0 +1,201 @@
+# ===- fields.py - What guards each field of a plan's file ------*- Python -*-===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# ===-----------------------------------------------------------------------===#
+"""Edits fields of plan files by way of flatc, which writes them as JSON and packs
+that again, and asks `plait-plan check`."""
+
+import collections
+import copy
+import ctypes
+import json
+import pathlib
+import random
+import re
+import struct
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+SCHEMA = ROOT / "lib" / "Plan" / "Plan.fbs"
+FLATC = ["flatc", "--raw-binary", "--strict-json", "--defaults-json"]
+
+
+def read_schema():
+    """Of each table its fields with their types, of each enumeration its words."""
+    text = re.sub(r"//.*", "", SCHEMA.read_text())
+    tables = {}
+    for name, body in re.findall(r"(?:table|struct) (\w+) \{(.*?)\}", text, re.DOTALL):
+        tables[name] = {field: kind.strip() for field, kind, rest in re.findall(
+            r"(\w+)\s*:\s*([\[\]\w ]+?)\s*(=[^;()]*|\([^;]*\))?\s*;", body)
+            if "deprecated" not in rest}
+    enumerations = {name: re.findall(r"(\w+)\s*=", body) for name, body in re.findall(
+        r"enum (\w+) : \w+ \{(.*?)\}", text, re.DOTALL)}
+    return tables, enumerations
+
+
+TABLES, ENUMERATIONS = read_schema()
+
+
+def write_plan(plan, path):
+    """The file of a plan that is JSON: packed, behind the header."""
+    folder = path.parent
+    source = path.with_suffix(".json")
+    source.write_text(json.dumps(plan))
+    subprocess.run([*FLATC, "--binary", "-o", folder, SCHEMA, source], check=True,
+                   capture_output=True)
+    payload = path.with_suffix(".bin").read_bytes()
+    hashes = ctypes.CDLL("libxxhash.so.0").XXH3_64bits
+    hashes.restype, hashes.argtypes = ctypes.c_uint64, [ctypes.c_char_p, ctypes.c_size_t]
+    path.write_bytes(struct.pack("<8sIIQQ32x", b"PLAITPLN", 2, 0, len(payload),
+                                 hashes(payload, len(payload))) + payload)
+
+
+def find_places(value, table="Plan", way=()):
+    """Each field that there is: `Table.field`, and the way to it."""
+    for field, kind in TABLES[table].items():
+        if field not in value:
+            continue
+        inner, here = kind.strip("[]"), (*way, field)
+        yield f"{table}.{field}", here
+        if inner == "StepKind":
+            inner = value[f"{field}_type"]
+        if inner not in TABLES:
+            continue
+        elements = (enumerate(value[field]) if kind.startswith("[")
+                    else [(None, value[field])])
+        for index, element in elements:
+            yield from find_places(element, inner,
+                                   here if index is None else (*here, index))
+
+
+def change(value, kind, field):
+    """Other values of a field: each of them, or None to leave it out."""
+    if kind.startswith("["):
+        if not value:
+            return [None]
+        inner = kind.strip("[]")
+        changed = change(value[0], inner, field)[0] if inner not in TABLES else None
+        return [value[:-1]] + ([[changed, *value[1:]]] if changed is not None else [])
+    if kind in ENUMERATIONS:
+        words = ENUMERATIONS[kind]
+        return [word for word in words if word != value][:2]
+    if kind == "bool":
+        return [not value]
+    if kind == "string":
+        digit = re.search(r"[1-9]", value)
+        return [value + "x"] if not digit else [
+            value[:digit.start()] + str(int(digit.group()) % 9 + 1)
+            + value[digit.end():]]
+    if kind in ("float", "double"):
+        return [value * 1.5 + (value == 0)]
+    if kind in TABLES or kind == "StepKind":
+        return [None]
+    return [value + 1, value * 2 + 64] + [value - 1] * (value > 0)
+
+
+def find_edits(plan):
+    """By field the edits of all its places: the way, and what stands there then."""
+    edits = collections.defaultdict(list)
+    for name, way in find_places(plan):
+        table, field = name.split(".")
+        value = plan
+        for part in way:
+            value = value[part]
+        edits[name] += [(way, other) for other in change(value, TABLES[table][field], field)]
+    return edits
+
+
+def apply(plan, way, value):
+    edited = copy.deepcopy(plan)
+    holder = edited
+    for part in way[:-1]:
+        holder = holder[part]
+    if value is None:
+        del holder[way[-1]]
+        holder.pop(f"{way[-1]}_type", None)
+    else:
+        holder[way[-1]] = value
+    return edited
+
+
+def check(path):
+    """What `plait-plan check` says of a file; empty: ok."""
+    done = subprocess.run(["plait-plan", "check", path], capture_output=True, text=True,
+                          timeout=60, check=False)
+    if done.returncode not in (0, 1) or (done.returncode == 1) != bool(done.stderr):
+        raise RuntimeError(f"{path}: ends with {done.returncode}: {done.stderr}")
+    return done.stderr
+
+
+# What a plan without a certificate may say, and why the checker takes it: who drops
+# the certificate is trusted like whoever compiles.
+TRUSTED = {}
+
+
+def read(path):
+    """A plan's file as JSON."""
+    payload = path.with_suffix(".payload")
+    payload.write_bytes(path.read_bytes()[64:])
+    subprocess.run([*FLATC, "--json", "-o", path.parent, SCHEMA, "--", payload],
+                   check=True, capture_output=True)
+    return json.loads(path.with_suffix(".json").read_text())
+
+
+def find_reason(name):
+    return next((reason for pattern, reason in TRUSTED.items()
+                 if re.fullmatch(pattern, name)), "")
+
+
+def judge(folders, given):
+    """Rows of the page, how many fields there are, and problems."""
+    drawn = random.Random(given.seed)
+    told, edited, problems = collections.defaultdict(set), set(), []
+    for folder in folders:
+        plan = read(folder / "direct.plan")
+        bare = {key: value for key, value in plan.items() if key != "certificate"}
+        target = folder / "field.plan"
+        for name, edits in find_edits(plan).items():
+            if name == "Plan.certificate":
+                continue  # who takes it out is trusted
+            edited.add(name)
+            if not given.all and drawn.random() > 0.1:
+                continue
+            ways = {}
+            for way, other in edits:
+                ways.setdefault(repr(other)[:20], (way, other))
+            for way, other in list(ways.values())[:3]:
+                problems += try_field(name, plan, bare, way, other, target, told)
+    table = [f"| `{name}` | {'; '.join(sorted(told[name] - {''}))} | "
+             f"{find_reason(name) if '' in told[name] else ''} |"
+             for name in sorted(edited)]
+    return table, len(edited), problems
+
+
+def try_field(name, plan, bare, way, other, target, told):
+    """One edit, with the certificate and without."""
+    if not name.startswith("Certificate."):
+        tell(apply(bare, way, other), target, name, told)
+        if "" in told[name] and not find_reason(name):
+            return [f"{name} as {other!r}: accepted, and TRUSTED has no reason"]
+    write_plan(apply(plan, way, other), target)
+    said = check(target)
+    if not said:
+        return [f"{name} as {other!r}: accepted under the certificate"]
+    return []
+
+
+def tell(plan, target, name, told):
+    """Notes the words of the checker, without numbers and names."""
+    write_plan(plan, target)
+    said = check(target)
+    said = re.sub(r"^.*? is unsound: ", "", said.strip())
+    told[name].add(re.sub(r"'[^']*'", "'…'", re.sub(r"\d+", "…", said))[:70])
+
+
+def compare(table, page):
+    names = [row.split("`")[1] for row in table]
+    known = {name for name in page if re.fullmatch(r"[A-Z]\w*\.\w+", name)}
+    return [f"docs/Guards.md has no {name}" for name in names if name not in known] + [
+        f"docs/Guards.md has {name}, which no plan has" for name in known - {*names}]

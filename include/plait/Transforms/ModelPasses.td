@@ -170,6 +170,9 @@ def AssignShardingsPass : Pass<"dist-assign-shardings", "::mlir::ModuleOp"> {
     with 2 parameters are whole and their `state` is split so. One that has no
     such dimension stays as it is.
 
+    With `problem` the cost network, its solution and what that takes are written
+    to a file: what was chosen can be held against any other solver.
+
     Phase `shard`; reads `sequence_parallel`, `context_parallel` and `zero`.
 
     Example:
@@ -197,6 +200,9 @@ def AssignShardingsPass : Pass<"dist-assign-shardings", "::mlir::ModuleOp"> {
     %4 = dist.reshard %3 : … -> tensor<64x256xf32, #dist.sharding<@mesh, [{"dp"}, {} ]>>
     ```
   }];
+  let options = [Option<"problemFile", "problem", "std::string", "",
+                        "where to write what is solved, as JSON; -: standard "
+                        "output">];
   let dependentDialects = ["::plait::dist::DistDialect"];
 }
 
@@ -214,6 +220,9 @@ def AssignStagesPass : Pass<"pipe-assign-stages", "::mlir::ModuleOp"> {
     last, and the most expensive rank is as cheap as it can be (as the planner
     cuts, by FLOPs in place of seconds), unless `layers` of the configuration
     says how many each stage has. Reads of parameters belong to no stage.
+
+    With `problem` what there is to cut, the cut and what its slowest rank does are
+    written to a file.
 
     Phase `stage`; reads `schedule`, `chunks` and `layers`.
 
@@ -236,6 +245,9 @@ def AssignStagesPass : Pass<"pipe-assign-stages", "::mlir::ModuleOp"> {
     %2 = nn.neg %1 {pipe.stage = 1 : i64} : tensor<4xf32>
     ```
   }];
+  let options = [Option<"problemFile", "problem", "std::string", "",
+                        "where to write what is solved, as JSON; -: standard "
+                        "output">];
   let dependentDialects = ["::plait::pipe::PipeDialect"];
 }
 

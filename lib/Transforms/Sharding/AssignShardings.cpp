@@ -21,6 +21,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../WriteProblem.h"
 #include "ShardingProblem.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Transforms/Names.h"
@@ -57,7 +58,8 @@ public:
         tensor(builder.getStringAttr(kTensorAxis)),
         context(builder.getStringAttr(kContextAxis)) {}
 
-  LogicalResult run();
+  /// Writes what is solved to `problemFile`, if that is not empty.
+  LogicalResult run(StringRef problemFile);
 
 private:
   LogicalResult checkReads();
@@ -71,6 +73,7 @@ private:
   void gatherForLayers(Value stored, ShardingAttr found);
   FailureOr<FactorAxes> factorAxes(ShardableOpInterface op);
   LogicalResult solve();
+  LogicalResult tell(StringRef problemFile) const;
   void chooseRounds();
   ArrayAttr addTensor(ArrayAttr axes, int classOfDim) {
     return addAxis(axes, tensor, classOfDim == sequence ? rounds : 1);
@@ -440,6 +443,16 @@ LogicalResult Assigner::solve() {
   return problem->solve();
 }
 
+/// Writes what was solved, before the types change that it is about.
+LogicalResult Assigner::tell(StringRef problemFile) const {
+  if (problemFile.empty())
+    return success();
+  if (!problem)
+    return function->emitError("has no sharding problem to write: ")
+           << kTensorAxis << " has one rank";
+  return writeProblem(function, problemFile, problem->toJson());
+}
+
 /// Rows of a tensor that ranks of tp exchange in pieces, each beside the matmul
 /// of another, have to lie side by side in each piece: those of one sequence
 /// are dealt out, so that with the sequences there are as many pieces as asked
@@ -482,14 +495,14 @@ void Assigner::chooseRounds() {
 /// The steps of the banner. All choices are computed before the first type is
 /// changed, and all types before the function's own, which repeats those of its
 /// arguments and results.
-LogicalResult Assigner::run() {
+LogicalResult Assigner::run(StringRef problemFile) {
   // 1. and 2.
   function.walk([&](ShardableOpInterface op) { classes.add(op); });
   joinInputs();
   if (failed(checkReads()) || failed(seedTokens()))
     return failure();
   // 3.
-  if (failed(solve()))
+  if (failed(solve()) || failed(tell(problemFile)))
     return failure();
   chooseRounds();
   // 5. Arguments first: an op reshards its operands from the types they have.
@@ -539,7 +552,7 @@ struct AssignShardingsPass
       return signalPassFailure();
     }
     TrainingConfiguration configuration = getConfiguration(getOperation());
-    if (failed(Assigner(function, mesh, configuration).run()))
+    if (failed(Assigner(function, mesh, configuration).run(problemFile)))
       signalPassFailure();
   }
 };

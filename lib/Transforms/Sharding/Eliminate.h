@@ -33,6 +33,15 @@ public:
   /// For a == b, the cost of (x, x).
   void addCost(int a, int b, llvm::function_ref<double(int, int)> cost);
 
+  /// Costs that were added at once: one for each assignment to the variables of
+  /// the scope, row-major, the last of them fastest.
+  struct Table {
+    llvm::SmallVector<int, 4> scope; // ascending
+    std::vector<double> costs;
+  };
+  /// In the order in which they were added.
+  llvm::ArrayRef<Table> getTables() const { return tables; }
+
   /// The values of least total cost (the smallest values among equals), and
   /// that cost; nothing if a table would exceed 2^22 entries.
   std::optional<llvm::SmallVector<int>> solve(double &cost) const;
@@ -40,10 +49,6 @@ public:
   double findCost(int variable, int value) const;
 
 private:
-  struct Table {
-    llvm::SmallVector<int, 4> scope; // ascending
-    std::vector<double> costs;       // row-major over the scope
-  };
   struct Elimination;
 
   llvm::SmallVector<int> domains;

@@ -41,9 +41,6 @@ constexpr double kActivationMemory = 0.02;
 /// kernel, broadcasts and the backward pass of a sum move nothing, and what is
 /// whole afterwards is read once more.
 constexpr double kFusedTraffic = 0.125;
-// Finite, so that sums of it still compare, and beyond all seconds: a total
-// that reaches it has broken a rule.
-constexpr double kImpossible = 1e30;
 /// The backward pass of a matmul is two of its size.
 constexpr double kWithBackward = 3.0;
 } // namespace
@@ -398,33 +395,24 @@ LogicalResult ShardingProblem::solve() {
   if (walk.wasInterrupted())
     return failure();
   // 4.
-  double cost = 0;
-  std::optional<SmallVector<int>> best = network.solve(cost);
+  std::optional<SmallVector<int>> best = network.solve(seconds);
   if (!best)
     return function.emitError("the ops of the loss are too entangled to "
                               "choose shardings exactly");
   // All choices but those of given shardings have a possible one: kNone costs
   // no conversion that could be uneven. So it is those that contradict.
-  if (cost >= kImpossible)
+  if (seconds >= kImpossible)
     return function.emitError("the shardings given for parameters cannot be "
                               "met on axis \"")
            << axis.getValue() << "\"";
   solution = std::move(*best);
   if (hasRemarks(function.getContext()))
-    explain(cost);
+    explain();
   return success();
 }
 
-/// A choice as remarks name it: "f (128)".
-static std::string describe(const FactorRule &rule, int factor) {
-  if (factor == ShardingProblem::kNone)
-    return "nothing";
-  const Factor &own = rule.factors[factor];
-  return llvm::formatv("{0} ({1})", own.name, own.size);
-}
-
 /// Layers that are alike share variables: the first is told of.
-void ShardingProblem::explain(double cost) {
+void ShardingProblem::explain() {
   llvm::SmallDenseSet<int> told;
   // For each other choice, the best plan that has it: a solve for each, which
   // is why nobody pays for it but who asks for remarks.
@@ -437,16 +425,17 @@ void ShardingProblem::explain(double cost) {
     for (auto [value, choice] : llvm::enumerate(own.choices)) {
       if (int(value) == solution[own.id])
         continue;
-      double more = network.findCost(own.id, value) - cost;
+      double more = network.findCost(own.id, value) - seconds;
       others += others.empty() ? ": " : ", ";
-      others += describe(rule, choice);
+      others += describeFactor(rule, choice);
       others += more >= kImpossible / 2
                     ? " cannot be"
                     : llvm::formatv(" takes {0:F1} us more", 1e6 * more).str();
     }
     remark::analysis(op.getLoc(), about(op, "factor", "dist-assign-shardings"))
         << remark::add("{0} splits {1} of {2}{3}", axis.getValue(),
-                       describe(rule, getFactor(op)), op->getName(), others);
+                       describeFactor(rule, getFactor(op)), op->getName(),
+                       others);
   });
 }
 

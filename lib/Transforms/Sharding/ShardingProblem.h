@@ -32,6 +32,7 @@
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/Support/JSON.h"
 
 namespace plait {
 
@@ -64,6 +65,10 @@ public:
   /// Fails with an error where a factor that must divide does not.
   mlir::LogicalResult solve();
 
+  /// The network and its solution, once it is solved, as docs/Phases.md
+  /// describes it.
+  llvm::json::Value toJson() const;
+
   /// The factor of `op` that the axis splits, or kNone.
   int getFactor(mlir::Operation *op) const;
   /// The dimension of `value` that users find split, or kNone.
@@ -78,6 +83,9 @@ private:
   /// (kNone) or partial. As a choice for a value: replicated, with partial
   /// gradients.
   static constexpr int kPartial = -2;
+  // Finite, so that sums of it still compare, and beyond all seconds: a total
+  // that reaches it has broken a rule.
+  static constexpr double kImpossible = 1e30;
   /// Where the users of a value find it, and where its gradient is added up.
   static int foundAt(int choice) { return choice == kPartial ? kNone : choice; }
 
@@ -99,8 +107,15 @@ private:
   int nativeState(const FactorRule &rule, unsigned result, int factor) const;
   double conversionCost(mlir::Value value, int from, int to) const;
   double bytesOf(mlir::Value value) const;
-  /// Remarks on the choice for each op, of which `cost` is the whole.
-  void explain(double cost);
+  /// Remarks on the choice for each op.
+  void explain();
+  /// In words: "f (128)", "dimension 1".
+  static std::string describeFactor(const FactorRule &rule, int factor);
+  static std::string describeState(int state);
+  llvm::json::Value describeVariable(ShardableOpInterface op,
+                                     const Variable &variable) const;
+  llvm::json::Value describeVariable(mlir::Value value,
+                                     const Variable &variable) const;
 
   mlir::func::FuncOp function;
   mlir::StringAttr axis;
@@ -115,6 +130,7 @@ private:
   mlir::SymbolTableCollection tables;
   CostNetwork network;
   llvm::SmallVector<int> solution;
+  double seconds = 0;              // of the solution
   llvm::DenseSet<int> evenClasses; // have a factor that must divide
   llvm::DenseSet<mlir::Value> differentiable;
   AlikeLayers layers;

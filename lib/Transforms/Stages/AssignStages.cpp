@@ -15,6 +15,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../WriteProblem.h"
 #include "plait/Schedule/Generators.h"
 #include "plait/Schedule/StageCut.h"
 #include "plait/Transforms/Names.h"
@@ -66,6 +67,9 @@ struct AssignStagesPass : plait::impl::AssignStagesPassBase<AssignStagesPass> {
   /// each stage makes for itself.
   LogicalResult assign(func::FuncOp function, int64_t stages);
   LogicalResult tooManyStages(func::FuncOp function, const Layers &layers);
+  /// Writes what there is to cut, and the cut.
+  LogicalResult tell(func::FuncOp function, const Layers &layers,
+                     ArrayRef<double> costs, ArrayRef<int> sizes);
   LogicalResult checkGivenCut(func::FuncOp function, int64_t stages,
                               const Layers &found);
 
@@ -199,6 +203,33 @@ LogicalResult AssignStagesPass::tooManyStages(func::FuncOp function,
          << " layers: it can be cut into " << most;
 }
 
+LogicalResult AssignStagesPass::tell(func::FuncOp function,
+                                     const Layers &layers,
+                                     ArrayRef<double> costs,
+                                     ArrayRef<int> sizes) {
+  pipe::PlacementAttr placement = getPlacement(getOperation());
+  llvm::json::Array rankOfStage;
+  std::vector<double> ranks(placement.getRanks());
+  for (int64_t stage = 0, next = 0, e = sizes.size(); stage < e; ++stage) {
+    double &load = ranks[placement.getRank(stage)];
+    rankOfStage.push_back(placement.getRank(stage));
+    load += stage == 0 ? layers.before.value_or(0) : 0;
+    load += stage + 1 == e ? layers.after.value_or(0) : 0;
+    for (int64_t end = next + sizes[stage]; next < end; ++next)
+      load += costs[next];
+  }
+  return writeProblem(
+      function, problemFile,
+      llvm::json::Object{{"ranks", placement.getRanks()},
+                         {"rank_of_stage", std::move(rankOfStage)},
+                         {"layers", llvm::json::Array(costs)},
+                         {"before", layers.before},
+                         {"after", layers.after},
+                         {"is_given", !configuration.layers.empty()},
+                         {"solution", llvm::json::Array(sizes)},
+                         {"slowest_rank", *llvm::max_element(ranks)}});
+}
+
 /// 1. Finds the layers and checks that they suffice.
 /// 2. Takes the given numbers of layers, or cuts so that costs are balanced.
 /// 3. Turns numbers of layers into the first layer of each stage.
@@ -226,6 +257,8 @@ LogicalResult AssignStagesPass::assign(func::FuncOp function, int64_t stages) {
     sizes = schedule::cutStages(
         costs, found->before, found->after,
         getPlacement(getOperation()).getProblem(/*microbatches=*/1));
+  if (!problemFile.empty() && failed(tell(function, *found, costs, sizes)))
+    return failure();
   // 3. A stage without layers begins where the next one does.
   SmallVector<int64_t> firsts;   // layers, by stage
   ids.push_back(ids.back() + 1); // what comes after the layers

@@ -13,7 +13,7 @@ import random
 from harness import READ_BY
 
 from .graph import Graph
-from .mirror import Batch, Recipe
+from .recipe import Batch, Recipe
 
 # (weight, axes)
 MESHES = (

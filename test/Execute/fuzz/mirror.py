@@ -16,6 +16,7 @@ import torch
 from masks import draw
 
 from .graph import KEYS, TARGETS, TOKENS, Graph, Op
+from .recipe import Batch, Recipe
 
 torch.set_num_threads(1)
 
@@ -266,45 +267,6 @@ COMPUTE = {
 
 
 SEED = 0  # of the masks: plait-run's, if it is told none
-
-
-@dataclasses.dataclass(frozen=True)
-class Recipe:
-    """What plait-run is told."""
-
-    steps: int = 2
-    lr: float = 0.03
-    beta1: float = 0.9
-    beta2: float = 0.95
-    # Adam divides by the gradient's size: with a smaller one, elements whose
-    # gradient is nothing but rounding would move as far as all others.
-    eps: float = 1e-2
-    weight_decay: float = 0.1
-    grad_clip: float = 1.0
-
-
-@dataclasses.dataclass(frozen=True)
-class Batch:
-    """Which sequences meet in one evaluation of @loss."""
-
-    micro: int  # sequences of a data-parallel rank
-    data: int  # data-parallel ranks
-    microbatches: int
-
-    @property
-    def size(self) -> int:
-        return self.micro * self.data * self.microbatches
-
-    def rows(self, step: int, microbatch: int) -> list[int]:
-        """Samples of a microbatch: each rank has a contiguous part of the
-        batch, and each of its microbatches one of that."""
-        first = (step - 1) * self.size + microbatch * self.micro
-        part = self.micro * self.microbatches
-        return [
-            first + rank * part + row
-            for rank in range(self.data)
-            for row in range(self.micro)
-        ]
 
 
 @dataclasses.dataclass

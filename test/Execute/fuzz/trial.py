@@ -22,8 +22,9 @@ from harness import Failure, Tools, read_safetensors, write_floats
 
 from .graph import Graph, to_text
 from .layout import Layout, draw_layout, finish_layout, run_options
-from .mirror import Arithmetic, Recipe, Trained, samples, train
+from .mirror import Arithmetic, Trained, samples, train
 from .models import draw_graph
+from .recipe import Recipe
 
 # fp32 keeps 24 bits, 6e-8, and sums of a few hundred roundings of either sign
 # stay near that. The farthest of 150 draws were off by 2.4e-7, 5.5e-7 and, of

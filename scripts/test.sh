@@ -172,6 +172,7 @@ ours outputs outputs
 run export "${counts[@]}" \
   build/venv-transformers/bin/python test/Execute/export.py
 ours peaks peaks
+ours optima optima
 ours data data
 ours activations activations
 torch rates rates

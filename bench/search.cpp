@@ -15,7 +15,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "plait/Planner/Search.h"
-#include "TransformerSource.h"
+#include "Models.h"
 
 #include <cstdio>
 #include <sys/resource.h>
@@ -25,39 +25,10 @@ using namespace plait::planner;
 
 namespace {
 
-struct Case {
-  std::string name;
-  TransformerShape shape;
-  std::string cluster;
-  int64_t globalBatch = 1;
-};
-
 /// Of rows: part of "model space".
 std::string filter;
 
 } // namespace
-
-static TransformerShape makeGpt(int64_t layers, int64_t hidden, int64_t heads,
-                                int64_t vocabulary, int64_t sequence) {
-  TransformerShape shape;
-  shape.layers = layers;
-  shape.hidden = hidden;
-  shape.heads = heads;
-  shape.vocabulary = vocabulary;
-  shape.sequence = sequence;
-  return shape;
-}
-
-static TransformerShape makeLlama(int64_t layers, int64_t hidden, int64_t heads,
-                                  int64_t ffn) {
-  TransformerShape shape = makeGpt(layers, hidden, heads, 128256, 8192);
-  shape.keyValueHeads = 8;
-  shape.ffn = ffn;
-  shape.ffnMatrices = 3;
-  shape.biases = shape.layerNorm = shape.learnedPositions = shape.tied = false;
-  shape.rotary = true;
-  return shape;
-}
 
 /// Of the process so far.
 static double getCpuSeconds(const struct rusage &usage) {
@@ -71,9 +42,7 @@ static void run(const Case &one, const SearchSpace &space) {
   if ((one.name + " " + space.name).find(filter) == std::string::npos)
     return;
   TransformerSource source(one.shape);
-  Training training;
-  training.globalBatch = one.globalBatch;
-  training.sequence = one.shape.sequence;
+  Training training = one.getTraining();
   Cluster cluster = *parseCluster(one.cluster);
   struct rusage before, usage;
   getrusage(RUSAGE_SELF, &before);
@@ -105,16 +74,7 @@ int main(int argc, char **argv) {
     filter = argv[1];
   // Rows may take seconds: each is shown when it is there.
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  const Case cases[] = {
-      {"GPT-2 124M, 8 H100", makeGpt(12, 768, 12, 50257, 1024), "h100:1x8",
-       512},
-      {"Llama-3 8B, 64", makeLlama(32, 4096, 32, 14336), "h100:8x8", 512},
-      {"Llama-3 70B, 1,024", makeLlama(80, 8192, 64, 28672), "h100:128x8",
-       1024},
-      {"Llama-3 405B, 16,384", makeLlama(126, 16384, 128, 53248), "h100:2048x8",
-       2048},
-      {"GPT 1T, 3,072 A100", makeGpt(128, 25600, 160, 51200, 2048),
-       "a100-80g:384x8", 3072}};
+  const std::vector<Case> cases = getCases();
   printHead("model");
   for (const Case &one : cases)
     for (const SearchSpace &space : {SearchSpace(), SearchSpace::all()})

@@ -154,9 +154,6 @@ public:
              const Problem &problem)
       : costs(costs), before(before), after(after), problem(problem) {}
 
-  std::vector<int> run();
-
-private:
   /// A cut and what it costs.
   struct Cut {
     std::vector<int> layers;
@@ -164,13 +161,8 @@ private:
     double slowestRank = 0, slowestStage = 0;
   };
 
+  std::vector<int> run();
   Cut measure(std::vector<int> layers) const;
-  std::vector<int> deal() const;
-  void shift(Cut &cut) const;
-  double getExtra(uint32_t stage) const {
-    return (stage == 0 ? before : 0) +
-           (stage + 1 == problem.virtualStages() ? after : 0);
-  }
   /// Sums of the same terms in another order are equal.
   static bool isBetter(const Cut &a, const Cut &b) {
     constexpr double rounding = 1 - 1e-9;
@@ -178,6 +170,14 @@ private:
       return true;
     return a.slowestRank * rounding <= b.slowestRank &&
            a.slowestStage < b.slowestStage * rounding;
+  }
+
+private:
+  std::vector<int> deal() const;
+  void shift(Cut &cut) const;
+  double getExtra(uint32_t stage) const {
+    return (stage == 0 ? before : 0) +
+           (stage + 1 == problem.virtualStages() ? after : 0);
   }
 
   std::span<const double> costs;
@@ -272,25 +272,42 @@ std::vector<int> RankCutter::run() {
   return dealt.layers;
 }
 
-/// An end that has a stage to itself is one more layer, the first or the last
-/// of that stage.
+/// Cuts with the first end, the last or both as one more layer: whatever stage
+/// holds it, none is without work.
 static std::vector<int> cutWithEnds(std::span<const double> costs,
+                                    double before, double after, bool first,
+                                    bool last, const Problem &problem) {
+  std::vector<double> row(costs.begin(), costs.end());
+  if (first)
+    row.insert(row.begin(), before);
+  if (last)
+    row.push_back(after);
+  std::vector<int> layers =
+      cutStages(row, first ? 0 : before, last ? 0 : after, problem);
+  layers.front() -= first;
+  layers.back() -= last;
+  return layers;
+}
+
+/// Gives as many ends a stage of their own as stages outnumber layers, and both
+/// where they are too many for one but that is faster.
+static std::vector<int> cutIntoMore(std::span<const double> costs,
                                     std::optional<double> before,
                                     std::optional<double> after,
                                     const Problem &problem) {
-  std::vector<double> row(costs.begin(), costs.end());
-  size_t missing = problem.virtualStages() - costs.size();
-  bool both = missing > 1;
-  bool first = both || !after || (before && *before >= *after);
-  if (first)
-    row.insert(row.begin(), *before);
-  if (both || !first)
-    row.push_back(*after);
-  std::vector<int> layers =
-      cutStages(row, first ? 0 : before, both || !first ? 0 : after, problem);
-  layers.front() -= first;
-  layers.back() -= both || !first;
-  return layers;
+  double head = before.value_or(0), tail = after.value_or(0);
+  auto cut = [&](bool first, bool last) {
+    return cutWithEnds(costs, head, tail, first, last, problem);
+  };
+  if (!before || !after)
+    return cut(before.has_value(), after.has_value());
+  std::vector<int> both = cut(true, true);
+  if (problem.virtualStages() > costs.size() + 1)
+    return both;
+  std::vector<int> longer = cut(head >= tail, head < tail);
+  RankCutter ranks(costs, head, tail, problem);
+  return ranks.isBetter(ranks.measure(both), ranks.measure(longer)) ? both
+                                                                    : longer;
 }
 
 std::vector<int> schedule::cutStages(std::span<const double> costs,
@@ -298,7 +315,7 @@ std::vector<int> schedule::cutStages(std::span<const double> costs,
                                      std::optional<double> after,
                                      const Problem &problem) {
   if (problem.virtualStages() > costs.size())
-    return cutWithEnds(costs, before, after, problem);
+    return cutIntoMore(costs, before, after, problem);
   double first = before.value_or(0), last = after.value_or(0);
   if (problem.chunks > 1)
     return RankCutter(costs, first, last, problem).run();

@@ -131,6 +131,9 @@ TEST(StageCut, GivesEndsStagesOfTheirOwn) {
   EXPECT_EQ(cutStages(costs, std::nullopt, 1, {5}), (Layers{1, 1, 1, 1, 0}));
   EXPECT_EQ(cutStages(costs, 1, std::nullopt, {5}), (Layers{0, 1, 1, 1, 1}));
   EXPECT_EQ(cutStages(costs, 1, 1, {3, 2}), (Layers{0, 1, 1, 1, 1, 0}));
+  // Both ends are alone where that is faster, though one stage is missing.
+  costs.pop_back();
+  EXPECT_EQ(cutStages(costs, 10, 10, {4}), (Layers{0, 1, 2, 0}));
 }
 
 TEST(StageCut, LeavesShortStagesInFront) {

@@ -121,8 +121,9 @@ ModelProfile::Model *ModelProfile::getModel(int64_t batch) {
 // One microbatch size
 //===----------------------------------------------------------------------===//
 
-/// Every block becomes a stage.
-static void assignStages(func::FuncOp loss) {
+/// Every block becomes a stage. What is no layer is not marked as one, as it is
+/// not where the model is compiled.
+static void assignStages(func::FuncOp loss, const FoldedBlocks &folded) {
   Builder builder(loss.getContext());
   for (Operation &op : loss.getBody().front().without_terminator()) {
     // A parameter that several blocks read belongs to none.
@@ -135,6 +136,10 @@ static void assignStages(func::FuncOp loss) {
         stage = source->getAttr(pipe::kStageAttr);
     op.setAttr(pipe::kStageAttr, stage ? stage : builder.getI64IntegerAttr(0));
   }
+  for (Operation &op : loss.getBody().front())
+    if (auto block = op.getAttrOfType<IntegerAttr>(nn::kLayerAttr);
+        block && !folded.blocks[block.getInt()].isLayer)
+      op.removeAttr(nn::kLayerAttr);
 }
 
 /// A rank for each block and each part of it. Meshes need not have cp, but for
@@ -156,7 +161,7 @@ getAxes(ModuleOp module, int64_t blocks, int tensorParallel) {
 
 /// Runs the compiler's phases up to the choice of shardings, and makes every
 /// block a stage.
-static LogicalResult shard(ModuleOp module,
+static LogicalResult shard(ModuleOp module, const FoldedBlocks &folded,
                            ArrayRef<std::pair<StringRef, int64_t>> axes) {
   OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
   dist::MeshOp::create(
@@ -172,7 +177,7 @@ static LogicalResult shard(ModuleOp module,
   buildKernels(passes, Phase::Shard);
   if (failed(passes.run(module)))
     return failure();
-  assignStages(module.lookupSymbol<func::FuncOp>(nn::kLossFunction));
+  assignStages(module.lookupSymbol<func::FuncOp>(nn::kLossFunction), folded);
   return success();
 }
 
@@ -373,7 +378,7 @@ ModelProfile::measureAt(int64_t batch, int tensorParallel,
   if (cluster)
     setCluster(*sharded, describeCluster(&context, *cluster, cluster->name,
                                          precision, axes));
-  if (failed(shard(*sharded, axes)))
+  if (failed(shard(*sharded, model->folded, axes)))
     return failure();
   Measured measured;
   // Sharding does not depend on recomputation and is done once for both.

@@ -217,7 +217,7 @@ def check_plan(case: Case, layout: Layout, shown: str, ran: str) -> None:
         bool(re.search(f", zero {layout.zero}[,\n]", shown)) == bool(divides),
         f"zero {layout.zero}, but the plan says:\n{shown}",
     )
-    found = re.findall(r"(\d+) microbatches in flight", shown)
+    found = re.findall(r"(\d+) microbatch(?:es)? in flight", shown)
     require(
         len(found) == stages
         and all(int(x) <= bound for x, bound in zip(found, bounds)),

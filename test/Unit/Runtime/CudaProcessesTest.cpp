@@ -39,6 +39,7 @@ protected:
 
   CudaProcessesTest() {
     options.text = directory + "/text";
+    options.textAsBytes = true;
     options.steps = 3;
     options.executor.timeLimit = std::chrono::seconds(20);
     std::vector<uint8_t> text(4000);

@@ -619,7 +619,7 @@ def endless_cases(tools: Tools, report: Reporter) -> None:
         ("schedule", ("plait-plan", "schedule", "--file", "x")),
         ("costs", ("plait-plan", "schedule", "--kind", "1f1b", "--stages", "2",
                    "--microbatches", "4", "--costs", "x")),
-        ("cluster", ("plaitc", MODEL, "--predict", "--cluster", "x")),
+        ("cluster", ("plaitc", MODEL, "--predict", "--global-batch", "8", "--seq", "64", "--cluster", "./x")),
     ):
         refuse(f"{name}-zero", words, "no file and has more than 67108864 bytes",
                make_zero)

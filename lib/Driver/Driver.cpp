@@ -110,7 +110,8 @@ static void addReference(const CompileOptions &options, ModelContext &context,
 static bool hasWeights(const CompileOptions &options) {
   if (isText(options))
     return false;
-  StringRef folder = llvm::sys::path::parent_path(getConfigPath(options.model));
+  std::string config = getConfigPath(options.model);
+  StringRef folder = llvm::sys::path::parent_path(config);
   std::error_code error;
   for (llvm::sys::fs::directory_iterator
            file(folder.empty() ? "." : folder, error),

@@ -428,7 +428,7 @@ FailureOr<Content> Rules::evaluatePacked(Operation *op, Operands operands,
       return failure();
     }
     bool isUniform = llvm::all_of(
-        operand.form.dims, [](const Dimension &dim) { return dim.uniform; });
+        operand.form.dims, [](const Dimension &dim) { return dim.fitsAll(); });
     if (!operand.pack && !isUniform) {
       wrong(op) << "takes a pack together with " << print(operand);
       return failure();

@@ -1,5 +1,4 @@
-//===- RulesIndex.cpp - Rules of ops that compute with indices ---*- C++
-//-*-===//
+//===- RulesIndex.cpp - Rules of ops that compute with indices ------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -74,13 +73,13 @@ static LogicalResult checkBegin(Rules &rules, Operation *op, const Form &form,
 /// says so, hence the slices have to be all there is, and each element to be in
 /// one of them.
 ///
-/// Returns the extent of the global dimension: what the op says or, if it says
-/// nothing, all blocks together, which is right where the dimension is split
-/// evenly.
+/// Returns the extent of the global dimension: `limit` or, if it is 0, what
+/// `begin` says. That is no more than all blocks have together, which is the
+/// extent if nothing is said: right where the dimension is split evenly.
 static FailureOr<int64_t> setCounted(Rules &rules, Operation *op,
                                      Dimension &dim,
                                      std::optional<nn::BeginAttr> begin,
-                                     int64_t extent) {
+                                     int64_t extent, int64_t limit = 0) {
   dim.uniform = false;
   setBegin(rules.mesh, dim, begin);
   if (!rules.mesh.tiles(dim.begin, extent)) {
@@ -91,9 +90,16 @@ static FailureOr<int64_t> setCounted(Rules &rules, Operation *op,
                     << printLayout(counted);
     return failure();
   }
-  if (begin && begin->getExtent() != 0)
-    return begin->getExtent();
-  return extent * rules.mesh.countBlocks(dim.begin);
+  int64_t all = extent * rules.mesh.countBlocks(dim.begin);
+  for (int64_t said : {begin ? begin->getExtent() : 0, limit})
+    if (said > all) {
+      rules.wrong(op) << "counts " << said << " elements, of which all ranks "
+                      << "have " << all;
+      return failure();
+    }
+  if (limit)
+    return limit;
+  return begin && begin->getExtent() ? begin->getExtent() : all;
 }
 
 //===----------------------------------------------------------------------===//
@@ -121,10 +127,10 @@ static FailureOr<Content> evaluateEmbedding(Rules &rules, Operation *op,
   int64_t limit = embedding.getLimit(), count = 0;
   if (rows.fitsAll()) {
     FailureOr<int64_t> all = setCounted(rules, op, rows, embedding.getBegin(),
-                                        table.type.getDimSize(0));
+                                        table.type.getDimSize(0), limit);
     if (failed(all))
       return failure();
-    count = limit ? limit : *all;
+    count = *all;
   } else {
     count = table.form.getExtent(0);
     if (failed(checkBegin(rules, op, table.form, 0, embedding.getBegin())))
@@ -200,11 +206,11 @@ static FailureOr<Content> evaluateEmbeddingGrad(Rules &rules, Operation *op,
     return failure();
   // 2. Rows and columns.
   form.dims.resize(2);
-  FailureOr<int64_t> counted = setCounted(
-      rules, op, form.dims[0], scatter.getBegin(), type.getDimSize(0));
-  if (failed(counted))
+  FailureOr<int64_t> rows =
+      setCounted(rules, op, form.dims[0], scatter.getBegin(),
+                 type.getDimSize(0), scatter.getLimit());
+  if (failed(rows))
     return failure();
-  int64_t rows = scatter.getLimit() ? scatter.getLimit() : *counted;
   const Dimension &columns = gradient.form.dims.back();
   form.dims[1] = positions->dims.back();
   form.dims[1].padding = columns.padding.sum();
@@ -227,7 +233,7 @@ static FailureOr<Content> evaluateEmbeddingGrad(Rules &rules, Operation *op,
   }
   // 4. The term.
   Letters present{0};
-  SmallVector<int64_t> extents{rows};
+  SmallVector<int64_t> extents{*rows};
   if (!form.dims[1].uniform) {
     present.push_back(1);
     extents.push_back(gradient.form.getExtent(gradient.type.getRank() - 1));
@@ -241,7 +247,7 @@ static FailureOr<Content> evaluateEmbeddingGrad(Rules &rules, Operation *op,
   Expression sum = rules.terms.applyLinear(
       "nn.embedding_grad", {}, {rename(gradient.form), rename(ids.form)},
       present, extents);
-  form.dims[0].extent = rows;
+  form.dims[0].extent = *rows;
   form.setTerm(rules.terms.sum(Argument{sum.term, sum.letters, repeated}));
   simplify(form, type, rules.mesh);
   return Content{type, std::move(form), nullptr};
@@ -481,8 +487,8 @@ static FailureOr<Content> evaluateMaskPadding(Rules &rules, Operation *op,
     return failure();
   }
   if (Dimension &own = form.dims[dim]; own.fitsAll()) {
-    if (failed(
-            setCounted(rules, op, own, mask.getBegin(), type.getDimSize(dim))))
+    if (failed(setCounted(rules, op, own, mask.getBegin(),
+                          type.getDimSize(dim), mask.getLimit())))
       return failure();
     own.uniform = true;
     own.extent = mask.getLimit();

@@ -153,10 +153,10 @@ static FailureOr<Content> evaluateReduce(Rules &rules, Operation *op,
         kept.extent = input.form.getExtent(index);
       if (isSum)
         kept.padding = dim.padding.sum();
-      if (!dim.uniform)
+      if (!dim.uniform) {
         present.push_back(form.dims.size() - 1);
-      if (!dim.uniform)
         argument.letters.push_back(form.dims.size() - 1);
+      }
       continue;
     }
     // 3. Repeated.
@@ -189,15 +189,16 @@ static FailureOr<Content> evaluateReduce(Rules &rules, Operation *op,
 }
 
 /// The result's first half is minus the operand's second, and its second half
-/// the operand's first, so a rank needs the last dimension whole, or equal
-/// numbers along it. Linear: a partial sum stays one. Padding of other
+/// the operand's first, so a rank needs the last dimension whole and without
+/// padding, or equal numbers along it. Linear: a partial sum stays one. Padding of other
 /// dimensions is moved and negated.
 static FailureOr<Content> evaluateRotateHalf(Rules &rules, Operation *op,
                                              Operands operands,
                                              RankedTensorType type) {
   const Content &input = operands[0];
   int64_t last = type.getRank() - 1;
-  if (!input.form.dims[last].begin.empty()) {
+  if (!input.form.dims[last].begin.empty() ||
+      isPadded(input.form, last, type.getDimSize(last), rules.mesh)) {
     rules.wrong(op) << "rotates " << print(input)
                     << ", of which it needs dimension " << last << " whole";
     return failure();

@@ -106,18 +106,19 @@ static Selection findSelection(Operation *op) {
   return {};
 }
 
-/// Of all ranks. Where their blocks end in padding the whole is said.
+/// Counts the entries of all ranks. Where their blocks end in padding the whole
+/// is said, which is no more than the blocks have.
 static int64_t countEntries(const Selection &selection, dist::MeshOp mesh) {
   auto type = cast<RankedTensorType>(selection.from.getType());
   int64_t entries = type.getDimSize(selection.dim);
-  if (!selection.begin)
-    return entries;
-  if (int64_t whole =
-          selection.limit ? selection.limit : selection.begin.getExtent())
-    return whole;
-  for (const RankTerm &term : selection.begin.getTerms())
-    entries *= std::max<int64_t>(1, mesh ? mesh.getAxisSize(term.axis) : 1);
-  return entries;
+  int64_t whole = selection.limit;
+  if (selection.begin) {
+    for (const RankTerm &term : selection.begin.getTerms())
+      entries *= std::max<int64_t>(1, mesh ? mesh.getAxisSize(term.axis) : 1);
+    if (!whole)
+      whole = selection.begin.getExtent();
+  }
+  return whole ? std::min(whole, entries) : entries;
 }
 
 LogicalResult plait::verifyIds(ModuleOp module) {

@@ -513,6 +513,22 @@ func.func @c2_reduce(%x: tensor<2x4xf32>) {
 
 // -----
 
+func.func @c3_mask_padding(%x: tensor<2x4xf32>) {
+  // expected-error @+1 {{keeps 0 elements of dimension 1, of which it keeps at least 1 and at most 2147483647}}
+  %0 = nn.mask_padding %x dim 1 begin <"tp" * 4> limit 0 by 0.0 : tensor<2x4xf32>
+  return
+}
+
+// -----
+
+func.func @c3_mask_padding_large(%x: tensor<2x4xf32>) {
+  // expected-error @+1 {{keeps 2147483648 elements of dimension 1, of which it keeps at least 1 and at most 2147483647}}
+  %0 = nn.mask_padding %x dim 1 begin <"tp" * 4> limit 2147483648 by 0.0 : tensor<2x4xf32>
+  return
+}
+
+// -----
+
 func.func @c1_mask_padding(%x: tensor<2x4xf32>) {
   // expected-error @+1 {{masks dimension 2 of a tensor of rank 2}}
   %0 = nn.mask_padding %x dim 2 begin <"tp" * 4> limit 7 by 0.0 : tensor<2x4xf32>

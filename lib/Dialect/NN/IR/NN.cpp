@@ -518,7 +518,14 @@ LogicalResult MaskPaddingOp::verify() {
     return emitOpError("masks dimension ")
            << dim << " of a tensor of rank " << rank;
   // (C2)
-  return verifyInOrder(*this, getBeginAttr());
+  if (failed(verifyInOrder(*this, getBeginAttr())))
+    return failure();
+  // (C3)
+  if (int64_t(getLimit()) < 1 || getLimit() > INT32_MAX)
+    return emitOpError("keeps ")
+           << int64_t(getLimit()) << " elements of dimension " << dim
+           << ", of which it keeps at least 1 and at most " << INT32_MAX;
+  return success();
 }
 
 //===----------------------------------------------------------------------===//

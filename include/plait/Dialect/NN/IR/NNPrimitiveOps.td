@@ -447,6 +447,7 @@ def NN_MaskPaddingOp : NN_Op<"mask_padding", [Pure, SameOperandsAndResultType,
     Constraints:
     - (C1) `dim` is a dimension of the input.
     - (C2) `begin` has no `zigzag`: padding is where a rank stores nothing.
+    - (C3) `limit` is at least 1 and fits 32 bits.
 
     Example:
     ```mlir

@@ -85,9 +85,9 @@ Explorer::Outcome Explorer::evaluate(const Node &node) {
   return outcome;
 }
 
-void Knowledge::refuse(const Configuration &configuration, double estimated,
-                       double placed) {
-  refused.push_back({configuration, placed - estimated});
+void Knowledge::refuse(const Configuration &configuration, double missed,
+                       double missedOfHost) {
+  refused.push_back({configuration, missed, missedOfHost});
 }
 
 /// Whether all but layers, replicas and what these divide is the same: then
@@ -103,23 +103,37 @@ static bool runsAlike(const Configuration &a, const Configuration &b) {
 }
 
 Knowledge::Refusal Knowledge::getRefusal(const Configuration &configuration,
-                                         double peak) const {
+                                         double peak, double host) const {
   Refusal refusal = Refusal::None;
-  double usable = input.cluster.device.usableBytes();
-  for (const Refused &known : refused)
+  const Device &device = input.cluster.device;
+  for (const Refused &known : refused) {
     if (known.configuration == configuration)
       return Refusal::Placed;
-    else if (runsAlike(known.configuration, configuration) &&
-             peak + 0.9 * known.missed > usable)
+    bool fits = peak + 0.9 * known.missed <= device.usableBytes();
+    bool fitsHost = device.hostBytes <= 0 ||
+                    host + 0.9 * known.missedOfHost <= device.hostBytes;
+    if ((!fits || !fitsHost) && runsAlike(known.configuration, configuration))
       refusal = Refusal::Inferred;
+  }
   return refusal;
 }
 
+double Knowledge::getMissed(const Configuration &configuration) const {
+  double most = 0;
+  for (const Refused &known : refused)
+    if (runsAlike(known.configuration, configuration))
+      most = std::max(most, known.missed);
+  return most;
+}
+
 Estimated Knowledge::makeEstimate(const Node &node,
-                                  const Configuration &configuration) const {
+                                  const Configuration &configuration,
+                                  double withheld) const {
   Estimated result;
-  Result<Estimate> estimate = planner::estimate(*node.work, input.cluster,
-                                                input.training, configuration);
+  Cluster cluster = input.cluster;
+  cluster.device.reservedBytes += withheld;
+  Result<Estimate> estimate =
+      planner::estimate(*node.work, cluster, input.training, configuration);
   if (!estimate.ok()) {
     result.refusal = estimate.status().message();
     return result;
@@ -131,7 +145,8 @@ Estimated Knowledge::makeEstimate(const Node &node,
   result.pipeline = estimate->pipelineSeconds + estimate->overheadSeconds;
   result.fits = !estimate->isTooLarge(device);
   result.leaf = {estimate->iterationSeconds, estimate->peakMemory(),
-                 estimate->exceedsHost(device), configuration};
+                 estimate->hostMemory(), estimate->exceedsHost(device),
+                 configuration};
   // As it stands: a cut by cost and an even one may be the same.
   result.leaf.configuration.recompute = std::move(estimate->recompute);
   result.leaf.configuration.layers = std::move(estimate->layers);
@@ -140,18 +155,30 @@ Estimated Knowledge::makeEstimate(const Node &node,
 
 /// Estimates are made outside of the lock: they take far longer than a look-up.
 Estimated Knowledge::estimate(const Node &node,
-                              const Configuration &configuration) {
+                              const Configuration &configuration,
+                              double withheld) {
   Key key(node.work, node.mesh, node.microBatch, node.recompute,
           node.contextParallel, node.schedule, node.even, node.offload,
-          configuration.zero);
+          configuration.zero, withheld);
   {
     std::lock_guard<std::mutex> lock(mutex);
     if (auto found = known.find(key); found != known.end())
       return found->second;
   }
-  Estimated made = makeEstimate(node, configuration);
+  Estimated made = makeEstimate(node, configuration, withheld);
   std::lock_guard<std::mutex> lock(mutex);
   return known.try_emplace(std::move(key), std::move(made)).first->second;
+}
+
+/// Whether it was estimated to fit and is known not to. `outcome` keeps the
+/// fastest that has not been placed itself.
+bool Explorer::refuses(const Estimated &member, Outcome &outcome) const {
+  const Leaf &leaf = member.leaf;
+  Knowledge::Refusal refusal =
+      knowledge.getRefusal(leaf.configuration, leaf.peak, leaf.host);
+  if (member.fits && refusal == Knowledge::Refusal::Inferred)
+    outcome.inferredSeconds = std::min(outcome.inferredSeconds, leaf.seconds);
+  return member.fits && refusal != Knowledge::Refusal::None;
 }
 
 /// Tries ZeRO stages in descending order. A lower one holds no less and does
@@ -170,14 +197,20 @@ Explorer::Outcome Explorer::estimateMembers(const Node &node,
       break;
     }
     ++outcome.estimated;
+    bool isRefused = refuses(member, outcome);
+    // The mixture fills the device: one that leaves what was missed is slower,
+    // and may fit.
+    if (isRefused && configuration.recompute.isAuto) {
+      outcome.inferredSeconds =
+          std::min(outcome.inferredSeconds, member.leaf.seconds);
+      double missed = knowledge.getMissed(member.leaf.configuration);
+      member = knowledge.estimate(node, configuration, missed);
+      isRefused = refuses(member, outcome);
+    }
     const Leaf &leaf = member.leaf;
     if (!outcome.smallest || isSmaller(leaf, *outcome.smallest))
       outcome.smallest = leaf;
-    Knowledge::Refusal refusal =
-        knowledge.getRefusal(leaf.configuration, leaf.peak);
-    bool fits = member.fits && refusal == Knowledge::Refusal::None;
-    if (member.fits && refusal == Knowledge::Refusal::Inferred)
-      outcome.inferredSeconds = std::min(outcome.inferredSeconds, leaf.seconds);
+    bool fits = member.fits && !isRefused;
     outcome.isShort |= !fits;
     if (fits && (!outcome.best || isBetter(leaf, *outcome.best)))
       outcome.best = leaf;

@@ -82,7 +82,8 @@ private:
 
 /// An estimated member of a node.
 struct Leaf {
-  double seconds = 0, peak = 0;
+  double seconds = 0;
+  double peak = 0, host = 0; // bytes, of a device and of its host
   bool exceedsHost = false;
   Configuration configuration;
 };
@@ -108,14 +109,16 @@ public:
 
   Bounds bounds;
 
-  /// For any number of threads.
-  Estimated estimate(const Node &node, const Configuration &configuration);
-  /// Excludes one configuration, layers included, that was estimated to need
-  /// `estimated` bytes and needs `placed`; and of those that differ in
-  /// layers, replicas and what these divide only the ones that do not fit
+  /// Estimates with `withheld` bytes less on each device. For any number of
+  /// threads.
+  Estimated estimate(const Node &node, const Configuration &configuration,
+                     double withheld = 0);
+  /// Excludes one configuration, layers included, of which the estimate has
+  /// missed so many bytes of a device and of its host; and of those that differ
+  /// in layers, replicas and what these divide only the ones that do not fit
   /// either if they are underestimated by nine tenths as much.
-  void refuse(const Configuration &configuration, double estimated,
-              double placed);
+  void refuse(const Configuration &configuration, double missed,
+              double missedOfHost);
   /// Notes that a configuration has been placed and fits.
   void accept(const Configuration &configuration) {
     accepted.push_back(configuration);
@@ -124,21 +127,25 @@ public:
     return std::ranges::find(accepted, configuration) != accepted.end();
   }
   enum class Refusal : uint8_t { None, Inferred, Placed };
-  /// `peak`: what is estimated.
-  Refusal getRefusal(const Configuration &configuration, double peak) const;
+  /// `peak` and `host`: bytes that are estimated.
+  Refusal getRefusal(const Configuration &configuration, double peak,
+                     double host) const;
+  /// The most bytes of a device that were missed of what is like it.
+  double getMissed(const Configuration &configuration) const;
 
 private:
   /// The node, without what the others fix, and the ZeRO stage.
   using Key =
       std::tuple<const Work *, Mesh, int64_t, const Recomputation *,
-                 ContextParallel, const ScheduleChoice *, bool, Offload, int>;
-  Estimated makeEstimate(const Node &node,
-                         const Configuration &configuration) const;
+                 ContextParallel, const ScheduleChoice *, bool, Offload, int,
+                 double>;
+  Estimated makeEstimate(const Node &node, const Configuration &configuration,
+                         double withheld) const;
 
   const SearchInput &input;
   struct Refused {
     Configuration configuration;
-    double missed = 0; // bytes that the estimate has missed
+    double missed = 0, missedOfHost = 0; // bytes
   };
   std::vector<Refused> refused;
   std::vector<Configuration> accepted;
@@ -241,6 +248,7 @@ private:
   Outcome evaluate(const Node &node);
   Outcome estimateMembers(const Node &node, const std::vector<int> &zeros,
                           double limit) const;
+  bool refuses(const Estimated &member, Outcome &outcome) const;
   void merge(Node &node, const Outcome &outcome);
   double getThreshold() const;
   Configuration toConfiguration(const Node &node) const;

@@ -216,7 +216,8 @@ void Summary::moveLayers() {
         Configuration other = moved;
         other.recompute = estimate->recompute;
         if (!estimate->isTooLarge(input.cluster.device) &&
-            knowledge.getRefusal(other, estimate->peakMemory()) ==
+            knowledge.getRefusal(other, estimate->peakMemory(),
+                                 estimate->hostMemory()) ==
                 Knowledge::Refusal::None) {
           result.configuration = std::move(other);
           result.estimate = std::move(*estimate);
@@ -460,11 +461,13 @@ static Result<SearchResult> searchPlaced(const SearchInput &input,
       other = std::move(*found);
     }
     Estimate &estimate = doubtful ? other : result.estimate;
-    double estimated = estimate.peakMemory();
-    if (place)
-      PLAIT_RETURN_IF_ERROR(place(tried, estimate));
-    bool fits = !place || !estimate.isTooLarge(input.cluster.device);
+    double peak = estimate.peakMemory(), host = estimate.hostMemory();
+    Status placed = place ? place(tried, estimate) : Status::success();
+    if (!placed.ok() && !doubtful)
+      return placed;
+    bool fits = !placed.ok() || !estimate.isTooLarge(input.cluster.device);
     if (fits && doubtful) {
+      // Nor is anything picked that cannot be placed.
       knowledge.accept(tried);
     } else if (fits) {
       PLAIT_RETURN_IF_ERROR(summary.complete());
@@ -472,7 +475,8 @@ static Result<SearchResult> searchPlaced(const SearchInput &input,
     } else {
       if (tooLarge.ok())
         tooLarge = explainPlacement(tried, estimate, input.cluster);
-      knowledge.refuse(tried, estimated, estimate.peakMemory());
+      knowledge.refuse(tried, estimate.peakMemory() - peak,
+                       estimate.hostMemory() - host);
     }
   }
 }

@@ -104,8 +104,9 @@ Result<OrderGoal> Estimator::searchOrder(const schedule::Problem &problem) {
   const double holding = getHoldingSeconds(problem, costs);
   const double room = countRoom(problem);
   OrderGoal goal = getTypicalGoal();
-  std::optional<OrderGoal> best;
+  std::optional<OrderGoal> best, last;
   double shortest = std::numeric_limits<double>::max();
+  Status none = Status::success(); // why there is no order so far
   for (uint32_t limit : getLimits(problem)) {
     goal.limit = limit;
     if (limit > room && limit > 1)
@@ -115,8 +116,11 @@ Result<OrderGoal> Estimator::searchOrder(const schedule::Problem &problem) {
       break;
     Result<PipelineModel> model =
         PipelineModel::get(generator->name, problem, goal);
-    if (!model.ok())
-      return model.status();
+    if (!model.ok()) {
+      none = model.status();
+      continue;
+    }
+    last = goal;
     pipeline = std::move(*model);
     double seconds = pipeline.run(costs, transfer).seconds;
     findMemory();
@@ -126,5 +130,9 @@ Result<OrderGoal> Estimator::searchOrder(const schedule::Problem &problem) {
     shortest = seconds;
     best = goal;
   }
-  return best.value_or(goal);
+  if (best)
+    return *best;
+  if (last)
+    return *last;
+  return none;
 }

@@ -159,6 +159,31 @@ TEST(SearchPins, AreNeverFaster) {
   EXPECT_EQ(found, most / 12 * 12);
 }
 
+/// A mixture fills the memory, so a placement that takes more refuses it: one
+/// that keeps less is found then, which is at least as fast as the same for all
+/// layers.
+TEST(SearchPins, MixturesAreNotSlower) {
+  for (const Tight &tight : makeClusters()) {
+    SCOPED_TRACE(tight.model.cluster.name);
+    Pins pins;
+    pins.recompute = Recompute::Auto;
+    Result<SearchResult> mixed = tight.run(pins);
+    ASSERT_TRUE(mixed.ok()) << mixed.status().message();
+    EXPECT_FALSE(mixed->estimate.isTooLarge(tight.model.cluster.device));
+    for (Recompute kind :
+         {Recompute::None, Recompute::Selective, Recompute::Full}) {
+      pins.recompute = kind;
+      Result<SearchResult> same = tight.run(pins);
+      if (same.ok()) {
+        EXPECT_LE(mixed->estimate.iterationSeconds,
+                  same->estimate.iterationSeconds * (1 + robustBand))
+            << print(mixed->configuration) << " against "
+            << print(same->configuration);
+      }
+    }
+  }
+}
+
 /// What a free search has found, it finds with all of that pinned.
 TEST(SearchPins, FindThePick) {
   for (const Tight &tight : makeClusters()) {

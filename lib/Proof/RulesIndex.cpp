@@ -487,8 +487,8 @@ static FailureOr<Content> evaluateMaskPadding(Rules &rules, Operation *op,
     return failure();
   }
   if (Dimension &own = form.dims[dim]; own.fitsAll()) {
-    if (failed(setCounted(rules, op, own, mask.getBegin(),
-                          type.getDimSize(dim), mask.getLimit())))
+    if (failed(setCounted(rules, op, own, mask.getBegin(), type.getDimSize(dim),
+                          mask.getLimit())))
       return failure();
     own.uniform = true;
     own.extent = mask.getLimit();

@@ -190,8 +190,8 @@ static FailureOr<Content> evaluateReduce(Rules &rules, Operation *op,
 
 /// The result's first half is minus the operand's second, and its second half
 /// the operand's first, so a rank needs the last dimension whole and without
-/// padding, or equal numbers along it. Linear: a partial sum stays one. Padding of other
-/// dimensions is moved and negated.
+/// padding, or equal numbers along it. Linear: a partial sum stays one. Padding
+/// of other dimensions is moved and negated.
 static FailureOr<Content> evaluateRotateHalf(Rules &rules, Operation *op,
                                              Operands operands,
                                              RankedTensorType type) {

@@ -189,8 +189,7 @@ static void showProgram(const fb::Plan &plan, uint32_t index) {
   if (first != last)
     std::cout << " to " << last;
   std::cout << ", " << countOf(summary.weights, "weight") << ", "
-            << countOf(summary.inFlight, "microbatch", "es")
-            << " in flight\n";
+            << countOf(summary.inFlight, "microbatch", "es") << " in flight\n";
   std::cout << "  functions\n";
   showFunctions(program);
   showMemory(summary, program, plan.device_reserve());

@@ -135,10 +135,9 @@ public:
 
 private:
   /// The node, without what the others fix, and the ZeRO stage.
-  using Key =
-      std::tuple<const Work *, Mesh, int64_t, const Recomputation *,
-                 ContextParallel, const ScheduleChoice *, bool, Offload, int,
-                 double>;
+  using Key = std::tuple<const Work *, Mesh, int64_t, const Recomputation *,
+                         ContextParallel, const ScheduleChoice *, bool, Offload,
+                         int, double>;
   Estimated makeEstimate(const Node &node, const Configuration &configuration,
                          double withheld) const;
 

@@ -57,7 +57,7 @@ std::vector<int> MethodSpace::getValues(const Point &point, Choice choice) {
   auto places = [](const auto &list) { return range(0, int(list.size()) - 1); };
   switch (choice) {
   case Choice::Context:
-    return filter(space.context, [&](int cp) {
+    return filter(space.mesh[Axis::CP], [&](int cp) {
       return training.sequence % cp == 0 && ranks % cp == 0;
     });
   case Choice::Tensor:
@@ -128,11 +128,10 @@ std::optional<Point> MethodSpace::make(
 
 Configuration MethodSpace::toConfiguration(const Point &point) {
   Configuration result;
-  result.context = at(point, Choice::Context);
-  result.tensor = at(point, Choice::Tensor);
-  result.pipeline = at(point, Choice::Pipeline);
-  result.data =
-      cluster.devices() / (result.context * result.tensor * result.pipeline);
+  result.mesh[Axis::CP] = at(point, Choice::Context);
+  result.mesh[Axis::TP] = at(point, Choice::Tensor);
+  result.mesh[Axis::PP] = at(point, Choice::Pipeline);
+  result.mesh[Axis::DP] = cluster.devices() / int(result.mesh.ranks());
   result.schedule = generators[size_t(at(point, Choice::Schedule))]->name;
   result.chunks = at(point, Choice::Chunks);
   result.microBatch = at(point, Choice::MicroBatch);
@@ -143,9 +142,10 @@ Configuration MethodSpace::toConfiguration(const Point &point) {
       space.contextParallel[size_t(at(point, Choice::ContextParallel))];
   result.offload = space.offload[size_t(at(point, Choice::Offload))];
   if (at(point, Choice::Cut)) {
-    int stages = result.pipeline * result.chunks;
+    int stages = result.mesh[Axis::PP] * result.chunks;
     result.layers.assign(size_t(stages),
-                         int(getWork(result.tensor, false)->layers()) / stages);
+                         int(getWork(result.mesh[Axis::TP], false)->layers()) /
+                             stages);
   }
   return result;
 }
@@ -153,8 +153,8 @@ Configuration MethodSpace::toConfiguration(const Point &point) {
 std::optional<Value> MethodSpace::evaluate(const Point &point) {
   Configuration configuration = toConfiguration(point);
   Result<Estimate> estimate = planner::estimate(
-      *getWork(configuration.tensor, configuration.sequenceParallel), cluster,
-      training, configuration);
+      *getWork(configuration.mesh[Axis::TP], configuration.sequenceParallel),
+      cluster, training, configuration);
   if (!estimate.ok())
     return std::nullopt;
   const Device &device = cluster.device;

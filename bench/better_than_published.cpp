@@ -50,8 +50,8 @@ static SearchSpace getSpace(const PublishedRun &run, const Options &options) {
   if (theirs.schedule.starts_with("zb-"))
     space.schedule.insert(space.schedule.end(),
                           {"zb-h1", "zb-h2", "zb-v", "zb-auto"});
-  if (theirs.context == 1)
-    space.context = {1};
+  if (theirs.mesh[Axis::CP] == 1)
+    space.mesh[Axis::CP] = {1};
   if (theirs.zero == 0)
     space.zero = {0};
   if (!theirs.sequenceParallel)
@@ -94,8 +94,8 @@ static void compareRun(const PublishedRun &run, const Options &options,
   std::printf("%36s", "");
   part("recomputation", from.recompute, to.recompute);
   part("bubble", from.bubble, to.bubble);
-  part("tp", a.tensor, b.tensor);
-  part("dp", a.data, b.data);
+  part("tp", a.mesh[Axis::TP], b.mesh[Axis::TP]);
+  part("dp", a.mesh[Axis::DP], b.mesh[Axis::DP]);
   part("arithmetic", from.forward + from.backward, to.forward + to.backward);
   part("optimizer", from.optimizer, to.optimizer);
   std::printf("\n");

@@ -46,7 +46,7 @@ static Case makeCase(int64_t layers, int64_t hidden, int64_t heads,
 static Case makeGpt2() {
   Case result = makeCase(12, 768, 12, 1024, "a100-80g:1x8");
   result.training.globalBatch = 512;
-  result.configuration.data = 8;
+  result.configuration.mesh[Axis::DP] = 8;
   result.configuration.microBatch = 8;
   return result;
 }
@@ -54,8 +54,8 @@ static Case makeGpt2() {
 static Case makeGpt3() {
   Case result = makeCase(96, 12288, 96, 2048, "a100-80g:64x8");
   result.training.globalBatch = 1536;
-  result.configuration.pipeline = result.configuration.tensor = 8;
-  result.configuration.data = 8;
+  result.configuration.mesh[Axis::PP] = result.configuration.mesh[Axis::TP] = 8;
+  result.configuration.mesh[Axis::DP] = 8;
   result.configuration.recompute = Recompute::Full;
   return result;
 }
@@ -63,9 +63,9 @@ static Case makeGpt3() {
 static Case makeLlama405() {
   Case result = makeCase(126, 16384, 128, 8192, "h100:2048x8");
   result.training.globalBatch = 2048;
-  result.configuration.pipeline = 16;
-  result.configuration.tensor = 8;
-  result.configuration.data = 128;
+  result.configuration.mesh[Axis::PP] = 16;
+  result.configuration.mesh[Axis::TP] = 8;
+  result.configuration.mesh[Axis::DP] = 128;
   result.configuration.sequenceParallel = true;
   result.configuration.zero = 2;
   return result;
@@ -78,8 +78,9 @@ static Case withSchedule(Case result, const char *schedule, int chunks) {
 }
 
 static void runEstimate(benchmark::State &state, const Case &given) {
-  Work work = buildTransformerWork(given.shape, given.configuration.tensor,
-                                   given.configuration.sequenceParallel);
+  Work work =
+      buildTransformerWork(given.shape, given.configuration.mesh[Axis::TP],
+                           given.configuration.sequenceParallel);
   Cluster cluster = *parseCluster(given.cluster);
   for (auto _ : state) {
     auto result = estimate(work, cluster, given.training, given.configuration);
@@ -90,8 +91,9 @@ static void runEstimate(benchmark::State &state, const Case &given) {
 }
 
 static void runTimeline(benchmark::State &state, const Case &given) {
-  Work work = buildTransformerWork(given.shape, given.configuration.tensor,
-                                   given.configuration.sequenceParallel);
+  Work work =
+      buildTransformerWork(given.shape, given.configuration.mesh[Axis::TP],
+                           given.configuration.sequenceParallel);
   Cluster cluster = *parseCluster(given.cluster);
   for (auto _ : state) {
     auto result =

@@ -57,14 +57,15 @@ static void printParts(const PublishedRun &run) {
   Result<Estimate> estimate = run.predict();
   if (!estimate.ok())
     return;
-  std::printf(
-      "  %s: pipeline %.3f s (bubble %.1f %%, tp %.3f, transfers %.3f) "
-      "data %.3f (wait %.3f) optimizer %.3f overhead %.3f, published "
-      "%.3f\n",
-      run.id.c_str(), estimate->pipelineSeconds, 100 * estimate->bubbleFraction,
-      estimate->breakdown.exposed.tensor, estimate->breakdown.exposed.pipeline,
-      estimate->dataSeconds, estimate->waitSeconds, estimate->optimizerSeconds,
-      estimate->overheadSeconds, run.seconds);
+  std::printf("  %s: pipeline %.3f s (bubble %.1f %%, tp %.3f, transfers %.3f) "
+              "data %.3f (wait %.3f) optimizer %.3f overhead %.3f, published "
+              "%.3f\n",
+              run.id.c_str(), estimate->pipelineSeconds,
+              100 * estimate->bubbleFraction,
+              estimate->breakdown.exposed[Axis::TP],
+              estimate->breakdown.exposed[Axis::PP], estimate->dataSeconds,
+              estimate->waitSeconds, estimate->optimizerSeconds,
+              estimate->overheadSeconds, run.seconds);
   printStage(*estimate, 0);
   printStage(*estimate, estimate->stages.size() / 2);
   if (estimate->stages.size() > 1)

@@ -59,20 +59,20 @@ LogicalResult Compilation::read() {
 }
 
 Status Compilation::chooseMesh() {
-  Result<Layout> asked = parseMesh(options.mesh);
+  Result<Mesh> asked = Mesh::parse(options.mesh);
   if (!asked.ok())
     return asked.status();
-  layout = *asked;
-  dist::MeshOp mesh = module ? dist::MeshOp::find(*module) : nullptr;
-  if (!mesh)
+  mesh = *asked;
+  dist::MeshOp given = module ? dist::MeshOp::find(*module) : nullptr;
+  if (!given)
     return Status::success();
-  Result<Layout> known = plait::getLayout(mesh);
+  Result<Mesh> known = given.getMesh();
   if (!known.ok())
     return known.status();
   if (!options.mesh.empty() && !(*asked == *known))
-    return fail("--mesh is ", asked->mesh(), ", but the module was compiled ",
-                "for ", known->mesh());
-  layout = *known;
+    return fail("--mesh is ", asked->print(), ", but the module was compiled ",
+                "for ", known->print());
+  mesh = *known;
   return Status::success();
 }
 
@@ -110,22 +110,23 @@ Status Compilation::readSchedule() {
 /// Whether a step is of a size that can be compiled, and the order that is
 /// given for as many ranks and microbatches as there are.
 Status Compilation::checkSchedule() {
-  Result<int64_t> microbatches = countMicrobatches(configuration, layout.data);
+  Result<int64_t> microbatches =
+      countMicrobatches(configuration, mesh.batchParts());
   if (!microbatches.ok())
     return microbatches.status();
   Status size =
-      checkStepSize(layout.pipeline * configuration.chunks, *microbatches);
+      checkStepSize(mesh[Axis::PP] * configuration.chunks, *microbatches);
   if (!size.ok() || !order)
     return size;
   const schedule::Problem &problem = order->problem;
   std::string where = "schedule '" + options.scheduleFile + "' is for ";
-  if (problem.stages != layout.pipeline)
-    return fail(where, problem.stages, " ranks, but pp is ", layout.pipeline);
+  if (problem.stages != uint32_t(mesh[Axis::PP]))
+    return fail(where, problem.stages, " ranks, but pp is ", mesh[Axis::PP]);
   if (problem.microbatches != *microbatches)
     return fail(where, problem.microbatches, " microbatches, but a step has ",
                 *microbatches, ": --global-batch ", configuration.globalBatch,
                 " by --micro-batch ", configuration.microBatch, " and dp ",
-                layout.data);
+                mesh.batchParts());
   return Status::success();
 }
 
@@ -161,22 +162,22 @@ Status Compilation::choose() {
   if (!settings.ok())
     return settings.status();
   cluster = describeCluster(context.get(), *settings->cluster, options.cluster,
-                            configuration.precision, layout.axes());
+                            configuration.precision, mesh);
   return Status::success();
 }
 
 /// Has the module say what was chosen.
 LogicalResult Compilation::write() {
   if (!module) {
-    auto imported =
-        importConfig(context, options, configuration.microBatch * layout.data,
-                     configuration.sequence);
+    auto imported = importConfig(context, options,
+                                 configuration.microBatch * mesh.batchParts(),
+                                 configuration.sequence);
     if (failed(imported))
       return failure();
     module = std::move(*imported);
   }
   if (!dist::MeshOp::find(*module))
-    addMesh(*module, layout);
+    dist::MeshOp::add(*module, mesh);
   setConfiguration(*module, configuration);
   if (order)
     pipe::addSchedule(*module, *order,
@@ -222,10 +223,10 @@ LogicalResult Compilation::import() {
 
 LogicalResult Compilation::adopt(LoweredModel &lowered) {
   module = std::move(lowered.module);
-  Result<Layout> known = plait::getLayout(dist::MeshOp::find(*module));
+  Result<Mesh> known = dist::MeshOp::find(*module).getMesh();
   if (!report(known.status()))
     return failure();
-  layout = *known;
+  mesh = *known;
   target = getTarget(*module);
   cluster = getCluster(*module);
   model = std::move(lowered.model);

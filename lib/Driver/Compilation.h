@@ -9,9 +9,9 @@
 #define PLAIT_LIB_DRIVER_COMPILATION_H
 
 #include "Certificate.h"
-#include "Layout.h"
 #include "Memory.h"
 #include "Model.h"
+#include "plait/Configuration/Mesh.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Schedule/Schedule.h"
 
@@ -52,7 +52,7 @@ public:
   TrainingConfiguration getConfiguration() const {
     return plait::getConfiguration(*module);
   }
-  const Layout &getLayout() const { return layout; }
+  const Mesh &getMesh() const { return mesh; }
   std::string getText();
 
 private:
@@ -80,7 +80,7 @@ private:
   CertificatePtr certificate;
   std::string knownOfKernels; // the certificate's words
   // What is chosen, before there is a module to say it.
-  Layout layout;
+  Mesh mesh;
   TargetAttr target;
   ClusterAttr cluster;
   TrainingConfiguration configuration;

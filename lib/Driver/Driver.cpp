@@ -14,7 +14,6 @@
 
 #include "Certificate.h"
 #include "Compilation.h"
-#include "Layout.h"
 #include "Memory.h"
 #include "Reference.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
@@ -41,7 +40,7 @@ static Result<std::unique_ptr<plan::fb::PlanT>>
 compileReference(const CompileOptions &given, ModelContext &context,
                  const Compilation &partitioned) {
   CompileOptions options = getReferenceOptions(
-      given, partitioned.getConfiguration(), partitioned.getLayout());
+      given, partitioned.getConfiguration(), partitioned.getMesh());
   Compilation compilation(options, context);
   std::string problem;
   ScopedDiagnosticHandler keep(context.get(), [&](Diagnostic &diag) {
@@ -138,11 +137,11 @@ static bool compilePlan(const CompileOptions &options, ModelContext &context,
   Result<OutputFile> file = plan::preparePlan(options.output, **plan);
   if (!report(file.status()))
     return false;
-  const Layout &layout = compilation.getLayout();
+  const Mesh &mesh = compilation.getMesh();
   TrainingConfiguration configuration = compilation.getConfiguration();
   std::string what =
       llvm::formatv("{0}, {1}, micro-batch {2}, {3}, {4} reference",
-                    layout.mesh(), (*plan)->schedule, configuration.microBatch,
+                    mesh.print(), (*plan)->schedule, configuration.microBatch,
                     print(configuration.precision),
                     (*plan)->reference.empty() ? "without" : "with");
   PendingPlan written{std::move(*file), describeWritten(options, what),
@@ -196,7 +195,7 @@ bool plait::compile(const CompileOptions &options) {
   // The planner tells for itself.
   if (options.cluster.empty())
     for (const std::string &line :
-         findIdlePins(options.pins, compilation.getLayout()))
+         findIdlePins(options.pins, compilation.getMesh()))
       printNote(line);
   return last == Phase::Plan ? compilePlan(options, context, compilation)
                              : compileIR(options, compilation, last);

@@ -20,7 +20,6 @@
 #include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/NN/IR/NN.h"
 
-#include "Layout.h"
 #include "Memory.h"
 #include "Model.h"
 #include "Settings.h"
@@ -136,16 +135,12 @@ static Result<planner::Training> makeTraining(const CompileOptions &options,
 // What is chosen
 //===----------------------------------------------------------------------===//
 
-static Layout getLayout(const Configuration &choice) {
-  return {choice.pipeline, choice.data, choice.context, choice.tensor};
-}
-
 /// Pins what was chosen. So the compiler obeys what was chosen instead of
 /// choosing again: every field of the strategy, by the list of fields, the mesh
 /// and the precision.
 static void pin(const Configuration &choice, Precision precision,
                 CompileOptions &options) {
-  options.mesh = getLayout(choice).mesh();
+  options.mesh = choice.mesh.print();
   visitStrategy(
       [](const Field &, auto &pin, const auto &value) { pin = value; },
       options.pins, choice);
@@ -319,7 +314,7 @@ Status Planning::tell(const planner::SearchResult &result) {
   static_cast<StrategyPins &>(given) = planning.pins;
   if (planning.framework == "plait") // others divide among other ranks
     for (const std::string &line :
-         findIdlePins(given, getLayout(result.configuration)))
+         findIdlePins(given, result.configuration.mesh))
       printNote(line);
   return Status::success();
 }
@@ -334,7 +329,7 @@ bool Planning::canPlace(const Configuration &choice) const {
 
 /// As a compilation will.
 Status Planning::checkSize(const Configuration &choice) const {
-  Status size = checkStepSize(int64_t(choice.pipeline) * choice.chunks,
+  Status size = checkStepSize(int64_t(choice.mesh[Axis::PP]) * choice.chunks,
                               choice.microbatches(training));
   return size.ok() ? size
                    : fail("the choice (", planner::print(choice),
@@ -347,7 +342,7 @@ Status Planning::checkSize(const Configuration &choice) const {
 static bool runsOneByOne(const Configuration &choice) {
   Result<const schedule::Generator *> generator =
       schedule::findGenerator(choice.schedule);
-  return choice.pipeline == 1 && choice.chunks == 1 && generator.ok() &&
+  return choice.mesh[Axis::PP] == 1 && choice.chunks == 1 && generator.ok() &&
          (*generator)->memoryBound({1, 1, /*microbatches=*/2}, 0, 0) == 1;
 }
 
@@ -355,7 +350,7 @@ static bool runsOneByOne(const Configuration &choice) {
 Status Planning::findOrder(const Configuration &choice) {
   std::string reason;
   const planner::Work *work =
-      profile->get(choice.tensor, choice.sequenceParallel, reason);
+      profile->get(choice.mesh[Axis::TP], choice.sequenceParallel, reason);
   if (!work)
     return fail(reason);
   Result<std::optional<schedule::Schedule>> found =
@@ -379,7 +374,8 @@ Status Planning::place(const Configuration &choice,
     CompileOptions chosen = options;
     pin(choice, training.precision, chosen);
     chosen.order = order;
-    chosen.pins.globalBatch = microbatches * choice.microBatch * choice.data;
+    chosen.pins.globalBatch =
+        microbatches * choice.microBatch * choice.mesh.batchParts();
     return lowerModel(std::move(chosen));
   };
   // Inputs of as many are whole lines of memory.

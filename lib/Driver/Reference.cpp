@@ -33,7 +33,7 @@ static constexpr uint64_t kLargestReference = uint64_t(8) << 30;
 CompileOptions
 plait::getReferenceOptions(CompileOptions options,
                            const TrainingConfiguration &configuration,
-                           const Layout &layout) {
+                           const Mesh &mesh) {
   TrainingConfiguration reference = configuration;
   // The strategy is a part of the configuration: one assignment resets its
   // fields.
@@ -41,7 +41,7 @@ plait::getReferenceOptions(CompileOptions options,
   reference.microBatch = configuration.microBatch;
   // The types of a model in IR are for all data-parallel ranks together.
   if (isText(options))
-    reference.microBatch *= layout.data;
+    reference.microBatch *= mesh.batchParts();
   reference.attention = AttentionKind::Unfused;
   reference.epilogues = EpilogueKind::None;
   visitConfiguration(

@@ -195,3 +195,27 @@ TargetAttr plait::describeTarget(MLIRContext *context,
   return TargetAttr::get(context, TargetKind::CUDA, gpu.ptx, "", gpu.cubin,
                          getDeviceReserve(settings, gpu));
 }
+
+//===----------------------------------------------------------------------===//
+// Pins
+//===----------------------------------------------------------------------===//
+
+std::vector<std::string> plait::findIdlePins(const ConfigurationPins &pins,
+                                             const Mesh &mesh) {
+  std::vector<std::string> lines;
+  auto check = [&]<typename T>(const char *name, const std::optional<T> &pin,
+                               T nothing, Axis axis) {
+    if (!pin || *pin == nothing || mesh[axis] > 1)
+      return;
+    // A flag has no value.
+    std::string value = std::is_same_v<T, bool> ? "" : " " + print(*pin);
+    lines.push_back("--" + std::string(name) + value + " has no effect: " +
+                    std::string(getFacts(axis).name) + " is 1");
+  };
+  check("zero", pins.zero, 0, Axis::DP);
+  check("sequence-parallel", pins.sequenceParallel, false, Axis::TP);
+  check("context-parallel", pins.contextParallel, ContextParallel::Gather,
+        Axis::CP);
+  check("tp-comm-overlap", pins.tensorOverlap, 1, Axis::TP);
+  return lines;
+}

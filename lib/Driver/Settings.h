@@ -33,6 +33,11 @@ Status checkBackend(const CompileOptions &options,
 Status checkGivenTarget(const CompileOptions &options, TargetAttr target,
                         ClusterAttr cluster);
 
+/// What of `pins` has nothing to divide in such a mesh, one line each: "--zero
+/// 1 has no effect: dp is 1".
+std::vector<std::string> findIdlePins(const ConfigurationPins &pins,
+                                      const Mesh &mesh);
+
 /// What matmuls do to their results where nothing is said.
 EpilogueKind getUsualEpilogues(TargetAttr target);
 

@@ -37,7 +37,7 @@ static Status checkLayout(const char *what, const fb::AttentionStep &step,
 }
 
 /// The probability is below 1, as what is kept is divided by 1 minus it.
-static Status checkDropout(const Mesh &mesh, const fb::AttentionStep &step,
+static Status checkDropout(const RankGrid &mesh, const fb::AttentionStep &step,
                            const fb::AttentionDropout &dropout) {
   if (!(dropout.probability() >= 0 && dropout.probability() < 1))
     return fail("has dropout of probability ", dropout.probability(),
@@ -49,7 +49,8 @@ static Status checkDropout(const Mesh &mesh, const fb::AttentionStep &step,
 
 /// Products are formed with overflow checks, so that libraries and scratch
 /// memory may multiply these sizes.
-Status plan::checkAttention(const Mesh &mesh, const fb::AttentionStep &step) {
+Status plan::checkAttention(const RankGrid &mesh,
+                            const fb::AttentionStep &step) {
   if (step.kind() > fb::AttentionKind::MAX)
     return fail("unknown attention ", int(step.kind()));
   if (step.dtype() != fb::DType::F32 && step.dtype() != fb::DType::BF16)

@@ -49,7 +49,7 @@ static Status checkReference(const fb::Plan &plan, const fb::Plan &reference) {
   PLAIT_RETURN_IF_ERROR(checkOne(reference));
   if (reference.reference())
     return fail("has a reference of its own");
-  if (uint32_t ranks = Mesh(reference).ranks(); ranks != 1)
+  if (uint32_t ranks = RankGrid(reference).ranks(); ranks != 1)
     return fail("runs on ", ranks, " ranks, not on 1");
   if (reference.global_batch() != plan.global_batch() ||
       reference.sequence() != plan.sequence())

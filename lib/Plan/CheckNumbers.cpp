@@ -23,7 +23,7 @@ using namespace plait::plan;
 /// Every rank's block has the shape that the sharding implies.
 static Status checkShape(const fb::Plan &plan, uint32_t program,
                          const fb::Shard &shard) {
-  Mesh mesh(plan);
+  RankGrid mesh(plan);
   const fb::Parameter &parameter = *plan.parameters()->Get(shard.parameter());
   for (uint32_t dim = 0; dim < parameter.shape()->size(); ++dim) {
     int64_t global = parameter.shape()->Get(dim);

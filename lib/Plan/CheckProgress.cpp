@@ -75,7 +75,7 @@ private:
   std::string tell(uint32_t start) const;
 
   const fb::Plan &plan;
-  Mesh mesh;
+  RankGrid mesh;
   const std::vector<Message> &messages;
   LaunchOrder order;
   std::vector<Node> nodes;

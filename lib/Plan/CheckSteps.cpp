@@ -283,7 +283,7 @@ private:
   const fb::Program &program;
   const fb::Function &function;
   std::vector<Side> &slots;
-  Mesh mesh;
+  RankGrid mesh;
 };
 
 } // namespace

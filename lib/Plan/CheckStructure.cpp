@@ -62,7 +62,7 @@ Status checkBatch(const fb::Plan &plan) {
   if (plan.vocab_size() < 1 || plan.vocab_size() > INT32_MAX)
     return fail("vocab_size is ", plan.vocab_size(), ", allowed are 1 to ",
                 INT32_MAX);
-  int64_t replicas = Mesh::sizeOf(plan, "dp");
+  int64_t replicas = RankGrid::partsOf(plan, Splits::Batch);
   // The runtime counts tokens of a step in 64 bits.
   constexpr int64_t limit = int64_t(1) << 31;
   for (int64_t size : {plan.sequence(), plan.global_batch(), plan.micro_batch(),
@@ -265,7 +265,7 @@ private:
       return fail("constant has ", all, " bytes, of which a rank takes ",
                   constant.bytes(), " from the sum of ",
                   length(constant.begin()), " numbers on");
-    PLAIT_RETURN_IF_ERROR(checkRange(Mesh(plan), constant.begin(),
+    PLAIT_RETURN_IF_ERROR(checkRange(RankGrid(plan), constant.begin(),
                                      int64_t(all - constant.bytes()),
                                      "begin of constant"));
     return place("constant", constant.offset(),
@@ -281,7 +281,7 @@ private:
     // Ranks along cp share the positions of a sequence, unless they want all of
     // them, but not its key.
     bool isKeys = input.kind() == fb::InputKind::Keys;
-    int64_t sharing = isKeys ? 1 : Mesh::sizeOf(plan, "cp");
+    int64_t sharing = isKeys ? 1 : RankGrid::partsOf(plan, Splits::Sequence);
     int64_t columns = isKeys ? 1 : plan.sequence();
     if (input.microbatches() != plan.microbatches() ||
         input.rows() != plan.micro_batch() ||
@@ -317,7 +317,7 @@ private:
     // With a copy to compute with, the value is part of the optimizer's state,
     // and divided as that is.
     bool isMaster = shard.compute_dtype() == fb::DType::BF16;
-    uint64_t gradient = countElements(Mesh(plan), *parameter.shape(),
+    uint64_t gradient = countElements(RankGrid(plan), *parameter.shape(),
                                       dimsOf(shard, /*isDivided=*/true));
     uint64_t state = shard.division() ? shard.division()->elements() : gradient;
     PLAIT_RETURN_IF_ERROR(place(name.c_str(), shard.weight(),

@@ -58,7 +58,7 @@ Result<uint32_t> plan::countMetricSteps(const fb::Plan &plan,
   if (!action)
     return 0u;
   const auto *steps = owner.functions()->Get(action->function())->steps();
-  Mesh mesh(plan);
+  RankGrid mesh(plan);
   // A function that changes nothing can be done as a whole.
   uint32_t known = 0, firstChange = length(steps);
   for (uint32_t i = 0; i < length(steps); ++i)

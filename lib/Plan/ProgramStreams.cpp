@@ -30,7 +30,7 @@ namespace {
 class Scheduler {
 public:
   /// Uses of a step are the same in each call but for the slots' addresses.
-  Scheduler(const fb::Program &program, const Mesh &mesh,
+  Scheduler(const fb::Program &program, const RankGrid &mesh,
             const StreamChoice &choice)
       : program(program), choice(choice), planner(choice.streams()) {
     for (uint32_t i = 0; i < length(program.functions()); ++i) {
@@ -172,20 +172,23 @@ uint32_t plan::countOperations(const fb::Program &program) {
 
 /// Computed when a plan is loaded; about n log n in its operations.
 StreamSchedule plan::scheduleStreams(const fb::Program &program,
-                                     const Mesh &mesh,
+                                     const RankGrid &mesh,
                                      const StreamChoice &choice) {
   return Scheduler(program, mesh, choice).run();
 }
 
 /// By the axis alone, which says what is exchanged (see Streams.h).
 bool plan::isBeside(const fb::Plan &plan, const fb::CollectiveStep &step) {
-  int axis = Mesh::find(plan, "dp");
-  return step.axis() == axis && plan.mesh()->Get(axis)->size() > 1;
+  if (step.axis() >= plan.mesh()->size())
+    return false;
+  const fb::MeshAxis &axis = *plan.mesh()->Get(step.axis());
+  const AxisFacts *facts = findAxis(axis.name()->string_view());
+  return facts && facts->splitsBatch() && axis.size() > 1;
 }
 
 /// Processors without replicas have nothing to do beside computing.
 bool plan::hasStreams(const fb::Plan &plan) {
-  return isCuda(plan) || Mesh::sizeOf(plan, "dp") > 1;
+  return isCuda(plan) || RankGrid::partsOf(plan, Splits::Batch) > 1;
 }
 
 bool plan::overlaps(const fb::Plan &plan, bool wanted) {

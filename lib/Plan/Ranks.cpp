@@ -22,13 +22,13 @@
 using namespace plait;
 using namespace plait::plan;
 
-Mesh::Mesh(const fb::Plan &plan) {
+RankGrid::RankGrid(const fb::Plan &plan) {
   for (const fb::MeshAxis *axis : *plan.mesh())
     sizes.push_back(axis->size());
 }
 
 /// Fits 32 bits, as checkStructure() has seen.
-uint32_t Mesh::ranks() const {
+uint32_t RankGrid::ranks() const {
   uint32_t product = 1;
   for (uint32_t size : sizes)
     product *= size;
@@ -36,44 +36,51 @@ uint32_t Mesh::ranks() const {
 }
 
 /// Ranks are numbered row-major over the mesh, the last axis fastest.
-uint32_t Mesh::stride(uint32_t axis) const {
+uint32_t RankGrid::stride(uint32_t axis) const {
   uint32_t product = 1;
   for (uint32_t inner = axis + 1; inner < axes(); ++inner)
     product *= sizes[inner];
   return product;
 }
 
-uint32_t Mesh::index(uint32_t rank, uint32_t axis) const {
+uint32_t RankGrid::index(uint32_t rank, uint32_t axis) const {
   return rank / stride(axis) % sizes[axis];
 }
 
 /// Subtracts what `rank` has along the axis, adds `index`.
-uint32_t Mesh::withIndex(uint32_t rank, uint32_t axis, uint32_t index) const {
+uint32_t RankGrid::withIndex(uint32_t rank, uint32_t axis,
+                             uint32_t index) const {
   uint32_t step = stride(axis);
   return rank - this->index(rank, axis) * step + index * step;
 }
 
-/// Axes are few: a search by name is as good as a map.
-int Mesh::find(const fb::Plan &plan, const char *name) {
-  for (uint32_t axis = 0; axis < plan.mesh()->size(); ++axis)
-    if (plan.mesh()->Get(axis)->name()->str() == name)
-      return static_cast<int>(axis);
-  return -1;
+/// Whether `axis` of a plan splits `what`; one without a meaning splits
+/// nothing.
+static bool splits(const fb::MeshAxis &axis, Splits what) {
+  const AxisFacts *facts = findAxis(axis.name()->string_view());
+  return facts && facts->splits == what;
 }
 
-uint32_t Mesh::sizeOf(const fb::Plan &plan, const char *name) {
-  int axis = find(plan, name);
-  return axis < 0 ? 1 : plan.mesh()->Get(axis)->size();
+uint32_t RankGrid::partsOf(const fb::Plan &plan, Splits what) {
+  uint32_t parts = 1;
+  for (const fb::MeshAxis *axis : *plan.mesh())
+    if (splits(*axis, what))
+      parts *= axis->size();
+  return parts;
 }
 
-uint32_t Mesh::indexOf(const fb::Plan &plan, uint32_t rank,
-                       const char *name) const {
-  int axis = find(plan, name);
-  return axis < 0 ? 0 : index(rank, axis);
+/// Axes further in cut what those further out leave.
+uint32_t RankGrid::partOf(const fb::Plan &plan, uint32_t rank,
+                          Splits what) const {
+  uint32_t part = 0;
+  for (uint32_t axis = 0; axis < axes(); ++axis)
+    if (splits(*plan.mesh()->Get(axis), what))
+      part = part * size(axis) + index(rank, axis);
+  return part;
 }
 
 /// Affine in the rank's coordinate along one axis; -1 stands for a constant.
-int64_t plan::valueOf(const Mesh &mesh, uint32_t rank,
+int64_t plan::valueOf(const RankGrid &mesh, uint32_t rank,
                       const fb::RankScalar &scalar) {
   return scalar.bias() +
          (scalar.axis() < 0 ? 0
@@ -81,7 +88,7 @@ int64_t plan::valueOf(const Mesh &mesh, uint32_t rank,
 }
 
 /// Several axes may contribute, each by a term of its own.
-int64_t plan::valueOf(const Mesh &mesh, uint32_t rank,
+int64_t plan::valueOf(const RankGrid &mesh, uint32_t rank,
                       const RankScalars *scalars) {
   int64_t sum = 0;
   for (uint32_t i = 0; i < length(scalars); ++i)
@@ -90,7 +97,7 @@ int64_t plan::valueOf(const Mesh &mesh, uint32_t rank,
 }
 
 /// Part of the checks: the mesh is sound, the scalar may be anything.
-Status plan::checkAxis(const Mesh &mesh, const fb::RankScalar &scalar,
+Status plan::checkAxis(const RankGrid &mesh, const fb::RankScalar &scalar,
                        const std::string &what) {
   if (scalar.axis() >= -1 && scalar.axis() < int64_t(mesh.axes()))
     return Status::success();
@@ -98,7 +105,7 @@ Status plan::checkAxis(const Mesh &mesh, const fb::RankScalar &scalar,
 }
 
 /// Without looking at each rank: terms are monotonous in the coordinates.
-Status plan::checkRange(const Mesh &mesh, const RankScalars *scalars,
+Status plan::checkRange(const RankGrid &mesh, const RankScalars *scalars,
                         int64_t most, const std::string &what) {
   int64_t largest = 0;
   for (uint32_t i = 0; i < length(scalars); ++i) {
@@ -122,7 +129,7 @@ Status plan::checkRange(const Mesh &mesh, const RankScalars *scalars,
 }
 
 /// In one form, so that groups with and without a list of members are the same.
-std::vector<uint32_t> plan::membersOf(const Mesh &mesh,
+std::vector<uint32_t> plan::membersOf(const RankGrid &mesh,
                                       const fb::CollectiveStep &step) {
   if (length(step.members()))
     return {step.members()->begin(), step.members()->end()};
@@ -132,7 +139,8 @@ std::vector<uint32_t> plan::membersOf(const Mesh &mesh,
 }
 
 /// The product of the axes over which the dimension is split.
-int64_t plan::blockCount(const Mesh &mesh, const fb::DimSharding &sharding) {
+int64_t plan::blockCount(const RankGrid &mesh,
+                         const fb::DimSharding &sharding) {
   int64_t count = 1;
   if (sharding.axes())
     for (uint8_t axis : *sharding.axes())
@@ -142,7 +150,7 @@ int64_t plan::blockCount(const Mesh &mesh, const fb::DimSharding &sharding) {
 
 /// Axes are ordered, the first one outermost: the block's number is their
 /// coordinates as one number.
-Block plan::blockOf(const Mesh &mesh, uint32_t rank,
+Block plan::blockOf(const RankGrid &mesh, uint32_t rank,
                     const fb::DimSharding &sharding, int64_t global) {
   int64_t index = 0;
   if (sharding.axes())
@@ -162,7 +170,7 @@ const DimShardings &plan::dimsOf(const fb::Shard &shard, bool isDivided) {
 
 /// All ranks' blocks have the same extents, padding included; rank 0 stands for
 /// them.
-int64_t plan::countElements(const Mesh &mesh,
+int64_t plan::countElements(const RankGrid &mesh,
                             const flatbuffers::Vector<int64_t> &shape,
                             const DimShardings &dims) {
   int64_t elements = 1;
@@ -172,8 +180,8 @@ int64_t plan::countElements(const Mesh &mesh,
 }
 
 /// The coordinates along all axes that do not split the shard, as one number.
-Replica plan::replicaOf(const Mesh &mesh, uint32_t rank, const fb::Shard &shard,
-                        bool isDivided) {
+Replica plan::replicaOf(const RankGrid &mesh, uint32_t rank,
+                        const fb::Shard &shard, bool isDivided) {
   Replica replica = {0, 1};
   // The pipeline axis picks the program, it never replicates a shard.
   for (uint32_t axis = 1; axis < mesh.axes(); ++axis) {
@@ -193,7 +201,7 @@ Replica plan::replicaOf(const Mesh &mesh, uint32_t rank, const fb::Shard &shard,
 /// Ranks along the division's axis have ranges of equal length of the pack, one
 /// after the other; the parameter is a range of it, too. What a rank has is
 /// where both meet, which may be nothing.
-Part plan::partOf(const Mesh &mesh, uint32_t rank, const fb::Shard &shard,
+Part plan::partOf(const RankGrid &mesh, uint32_t rank, const fb::Shard &shard,
                   int64_t elements, bool isDivided) {
   if (!isDivided || !shard.division())
     return {0, elements, 0};

@@ -133,7 +133,7 @@ private:
   Status checkEnded() const;
 
   const fb::Plan &plan;
-  const Mesh mesh;
+  const RankGrid mesh;
   const ReplayCosts &costs;
   std::vector<Program> programs;
   std::vector<uint32_t> ready;

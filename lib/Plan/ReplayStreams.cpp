@@ -100,7 +100,7 @@ private:
   }
 
   const fb::Plan &plan;
-  Mesh mesh;
+  RankGrid mesh;
   const std::vector<Message> &messages;
   const ReplayCosts &costs;
   std::vector<Program> programs;

@@ -101,7 +101,7 @@ std::vector<Use> usesOf(const fb::GemmStep &step) {
 }
 
 /// One block or all of them, as the table of collectives says for each side.
-std::vector<Use> usesOf(const Mesh &mesh, const fb::CollectiveStep &step) {
+std::vector<Use> usesOf(const RankGrid &mesh, const fb::CollectiveStep &step) {
   int64_t ranks =
       length(step.members()) ? length(step.members()) : mesh.size(step.axis());
   auto one = elementCount({step.outer(), step.middle(), step.chunk()});
@@ -159,7 +159,7 @@ std::vector<Use> usesOf(const fb::AttentionStep &step) {
 } // namespace
 
 /// An unknown kind has no uses; the checker refuses it before.
-std::vector<Use> plan::usesOf(const Mesh &mesh, const fb::Step &step) {
+std::vector<Use> plan::usesOf(const RankGrid &mesh, const fb::Step &step) {
   switch (step.step_type()) {
   case fb::StepKind::KernelStep:
     return ::usesOf(*step.step_as_KernelStep());

@@ -92,7 +92,7 @@ bool KernelTrial::isSmall() const { return countElements() <= kFew; }
 /// there.
 int64_t KernelTrial::getIndex(StringAttr axis) const {
   auto mesh = dist::MeshOp::find(kernel.cluster);
-  return mesh ? std::max<int64_t>(mesh.getAxisSize(axis), 1) - 1 : 0;
+  return mesh ? mesh.getAxisSize(axis) - 1 : 0;
 }
 
 //===----------------------------------------------------------------------===//

@@ -222,8 +222,10 @@ std::pair<PortKind, int64_t> proof::findMaker(PortKind kind, int64_t stage) {
 /// In the claim these axes have one rank, so the leaf is the whole.
 Content Step::makeInput(PortKind kind, RankedTensorType taken) {
   SmallVector<SmallVector<StringAttr>> axes;
-  for (StringRef axis : kTokenAxes)
-    axes.push_back({StringAttr::get(module.getContext(), axis)});
+  axes.resize(kTokenDims);
+  for (const AxisFacts &facts : kAxes)
+    if (std::optional<unsigned> dim = facts.tokenDim())
+      axes[*dim].push_back(StringAttr::get(module.getContext(), facts.name));
   size_t rank = kind == PortKind::Keys ? 1 : axes.size();
   axes.truncate(rank);
   if (rank > 1 && taken.getRank() > 1 &&

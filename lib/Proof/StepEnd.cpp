@@ -32,7 +32,7 @@ bool plait::proof::crossesPipeline(Operation *op) {
     return false;
   auto module = op->getParentOfType<ModuleOp>();
   auto meshes = module.getOps<dist::MeshOp>();
-  return !meshes.empty() && (*meshes.begin()).getAxisSize(kPipelineAxis) > 1;
+  return !meshes.empty() && (*meshes.begin()).getAxisSize(Axis::PP) > 1;
 }
 
 namespace {

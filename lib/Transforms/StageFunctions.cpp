@@ -31,9 +31,9 @@ PlacementAttr plait::getPlacement(ModuleOp module) {
   if (auto given = module->getAttrOfType<PlacementAttr>(pipe::kPlacementAttr))
     return given;
   dist::MeshOp mesh = dist::MeshOp::find(module);
-  int64_t ranks = mesh ? mesh.getAxisSize(kPipelineAxis) : 1;
+  int64_t ranks = mesh ? mesh.getAxisSize(Axis::PP) : 1;
   return PlacementAttr::get(module.getContext(), pipe::Arrangement::Looped,
-                            std::max<int64_t>(1, ranks), /*chunks=*/1);
+                            ranks, /*chunks=*/1);
 }
 
 std::string plait::getFunctionName(ActionKind action, int64_t index) {

@@ -55,7 +55,7 @@ std::map<uint32_t, LiveBytes> tool::getMemory(const fb::Program &program) {
 }
 
 /// The share of the whole tensor that each member of a ring sends.
-static uint64_t getSentBytes(const plan::Mesh &mesh,
+static uint64_t getSentBytes(const plan::RankGrid &mesh,
                              const fb::CollectiveStep &step) {
   CollectiveKind kind = plan::kindOf(step);
   int64_t members =
@@ -67,7 +67,7 @@ static uint64_t getSentBytes(const plan::Mesh &mesh,
 
 /// Counts one step that is executed `calls` times. Sums for the text and for
 /// comparisons; alignment tells how fast GPUs multiply.
-static void addStep(ProgramSummary &summary, const plan::Mesh &mesh,
+static void addStep(ProgramSummary &summary, const plan::RankGrid &mesh,
                     const fb::Step &step, uint64_t calls) {
   summary.steps[step.step_type()] += calls;
   if (const fb::KernelStep *kernel = step.step_as_KernelStep())
@@ -110,7 +110,7 @@ static uint32_t countInFlight(const fb::Program &program) {
 ProgramSummary tool::summarise(const fb::Plan &plan,
                                const fb::Program &program) {
   ProgramSummary summary;
-  plan::Mesh mesh(plan);
+  plan::RankGrid mesh(plan);
   summary.sentBytes.resize(mesh.axes());
   // 1. Peaks.
   for (const auto &[action, live] : getMemory(program))

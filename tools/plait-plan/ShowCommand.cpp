@@ -69,7 +69,7 @@ static void showModel(const fb::Plan &plan) {
   std::cout << "mesh     ";
   for (const fb::MeshAxis *axis : *plan.mesh())
     std::cout << " " << axis->name()->str() << "=" << axis->size();
-  std::cout << ", " << countOf(plan::Mesh(plan).ranks(), "rank") << "\n";
+  std::cout << ", " << countOf(plan::RankGrid(plan).ranks(), "rank") << "\n";
   // The hardware that the plan was made for; without one nobody has said.
   if (const fb::Cluster *cluster = plan.cluster())
     std::cout << "cluster   " << cluster->name()->str() << ", "
@@ -181,7 +181,7 @@ static void showTraffic(const fb::Plan &plan,
 static void showProgram(const fb::Plan &plan, uint32_t index) {
   const fb::Program &program = *plan.programs()->Get(index);
   // Those that differ along the other axes.
-  uint32_t ranks = plan::Mesh(plan).ranks() / plan.mesh()->Get(0)->size();
+  uint32_t ranks = plan::RankGrid(plan).ranks() / plan.mesh()->Get(0)->size();
   tool::ProgramSummary summary = tool::summarise(plan, program);
   uint32_t first = index * ranks, last = first + ranks - 1;
   std::cout << "\nprogram " << index << ", "

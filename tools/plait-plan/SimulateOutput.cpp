@@ -59,7 +59,7 @@ getBegins(const std::vector<plan::ActionTime> &times) {
 /// First and last, both included: the pipeline is the outermost axis.
 static std::pair<uint32_t, uint32_t> getRanks(const fb::Plan &plan,
                                               uint32_t program) {
-  uint32_t each = plan::Mesh(plan).ranks() / plan.mesh()->Get(0)->size();
+  uint32_t each = plan::RankGrid(plan).ranks() / plan.mesh()->Get(0)->size();
   return {program * each, (program + 1) * each - 1};
 }
 
@@ -227,7 +227,7 @@ std::string tool::toText(const fb::Plan &plan, const Simulation &simulation,
     text += writeMeasurement(simulation);
   else
     text += "step      " + formatSeconds(simulation.seconds()) +
-            (plan::Mesh::sizeOf(plan, "dp") > 1
+            (plan::RankGrid::sizeOf(plan, "dp") > 1
                  ? ", with replicas equally fast: plaitc adds the wait for "
                    "the slowest\n"
                  : "\n");

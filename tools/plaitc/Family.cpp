@@ -23,19 +23,11 @@
 
 using namespace plait;
 
-/// A mesh that cannot be parsed counts as one rank. The product
-/// stops at 2^32, which keeps it from overflowing.
+/// Counts a mesh that cannot be parsed as one rank: compilation refuses it with
+/// a message of its own.
 int64_t plait::countRanks(const std::string &mesh) {
-  auto pins = planner::parsePins(mesh);
-  if (mesh.empty() || mesh == "1" || !pins.ok())
-    return 1;
-  // No mesh is so large: compilation refuses it with a message of its own.
-  constexpr int64_t tooMany = int64_t(1) << 32;
-  int64_t ranks = 1;
-  for (std::optional<int> size :
-       {pins->pipeline, pins->data, pins->context, pins->tensor})
-    ranks = std::min(ranks * size.value_or(1), tooMany);
-  return ranks;
+  Result<Mesh> parsed = Mesh::parse(mesh);
+  return parsed.ok() ? parsed->ranks() : 1;
 }
 
 /// Lets `options` be for the cluster or mesh that `word` says.

@@ -27,7 +27,7 @@ namespace plait::plan {
 /// Sizes and strides make sense, rows do not overlap, and every query of every
 /// rank of `mesh` is one of the keys' positions. Where the tensors are is not
 /// looked at.
-Status checkAttention(const Mesh &mesh, const fb::AttentionStep &step);
+Status checkAttention(const RankGrid &mesh, const fb::AttentionStep &step);
 
 /// Whether GPUs of `architecture` (80 for sm_80) compute attention of this kind
 /// in one step, forward and backward; fails with what is in the way.

@@ -13,6 +13,7 @@
 #ifndef PLAIT_PLAN_RANKS_H
 #define PLAIT_PLAN_RANKS_H
 
+#include "plait/Configuration/Mesh.h"
 #include "plait/Plan/Plan_generated.h"
 #include "plait/Support/Status.h"
 
@@ -23,10 +24,10 @@
 namespace plait::plan {
 
 /// The sizes of the mesh axes, outermost first. Immutable.
-class Mesh {
+class RankGrid {
 public:
-  explicit Mesh(std::vector<uint32_t> sizes) : sizes(std::move(sizes)) {}
-  explicit Mesh(const fb::Plan &plan);
+  explicit RankGrid(std::vector<uint32_t> sizes) : sizes(std::move(sizes)) {}
+  explicit RankGrid(const fb::Plan &plan);
 
   uint32_t axes() const { return static_cast<uint32_t>(sizes.size()); }
   uint32_t size(uint32_t axis) const { return sizes[axis]; }
@@ -40,12 +41,10 @@ public:
   /// The rank that differs from `rank` only in its coordinate along `axis`.
   uint32_t withIndex(uint32_t rank, uint32_t axis, uint32_t index) const;
 
-  /// The axis called `name`, or -1.
-  static int find(const fb::Plan &plan, const char *name);
-  /// The ranks along the axis called `name`; 1 where there is none.
-  static uint32_t sizeOf(const fb::Plan &plan, const char *name);
-  /// The coordinate of `rank` along that axis; 0 where there is none.
-  uint32_t indexOf(const fb::Plan &plan, uint32_t rank, const char *name) const;
+  /// The parts that the axes which split `what` make of it together.
+  static uint32_t partsOf(const fb::Plan &plan, Splits what);
+  /// The one of them that `rank` has.
+  uint32_t partOf(const fb::Plan &plan, uint32_t rank, Splits what) const;
 
 private:
   uint32_t stride(uint32_t axis) const;
@@ -54,20 +53,22 @@ private:
 };
 
 /// `scalar` on `rank`, but for what it says of the first microbatch.
-int64_t valueOf(const Mesh &mesh, uint32_t rank, const fb::RankScalar &scalar);
+int64_t valueOf(const RankGrid &mesh, uint32_t rank,
+                const fb::RankScalar &scalar);
 
 /// The sum of `scalars`, which may be null: 0.
 using RankScalars = flatbuffers::Vector<const fb::RankScalar *>;
-int64_t valueOf(const Mesh &mesh, uint32_t rank, const RankScalars *scalars);
+int64_t valueOf(const RankGrid &mesh, uint32_t rank,
+                const RankScalars *scalars);
 
 /// Fails unless the axis of `scalar` is one of the mesh; `what` is its name in
 /// the message.
-Status checkAxis(const Mesh &mesh, const fb::RankScalar &scalar,
+Status checkAxis(const RankGrid &mesh, const fb::RankScalar &scalar,
                  const std::string &what);
 
 /// Fails unless the sum of `scalars` is from 0 to `most` on all ranks.
-Status checkRange(const Mesh &mesh, const RankScalars *scalars, int64_t most,
-                  const std::string &what);
+Status checkRange(const RankGrid &mesh, const RankScalars *scalars,
+                  int64_t most, const std::string &what);
 
 /// The part of one tensor dimension that a rank holds: elements
 /// [begin, begin + valid) of the global dimension, stored at the front of
@@ -80,15 +81,15 @@ struct Block {
 };
 
 /// The coordinates along its axis of those who take part in `step`, ascending.
-std::vector<uint32_t> membersOf(const Mesh &mesh,
+std::vector<uint32_t> membersOf(const RankGrid &mesh,
                                 const fb::CollectiveStep &step);
 
 /// How many blocks `sharding` cuts a dimension into.
-int64_t blockCount(const Mesh &mesh, const fb::DimSharding &sharding);
+int64_t blockCount(const RankGrid &mesh, const fb::DimSharding &sharding);
 
 /// The block of `rank` of a dimension of `global` elements.
-Block blockOf(const Mesh &mesh, uint32_t rank, const fb::DimSharding &sharding,
-              int64_t global);
+Block blockOf(const RankGrid &mesh, uint32_t rank,
+              const fb::DimSharding &sharding, int64_t global);
 
 /// The shardings of a tensor's dimensions.
 using DimShardings = flatbuffers::Vector<flatbuffers::Offset<fb::DimSharding>>;
@@ -98,7 +99,7 @@ using DimShardings = flatbuffers::Vector<flatbuffers::Offset<fb::DimSharding>>;
 const DimShardings &dimsOf(const fb::Shard &shard, bool isDivided);
 
 /// The elements of a rank's block of a tensor of this shape, padding included.
-int64_t countElements(const Mesh &mesh,
+int64_t countElements(const RankGrid &mesh,
                       const flatbuffers::Vector<int64_t> &shape,
                       const DimShardings &dims);
 
@@ -110,11 +111,11 @@ struct Replica {
 /// Of the ranks of a program that hold the same block of `shard`, those that
 /// differ along the axes that do not split it. Of what the shard's ranks
 /// divide, each of them holds a part of its own.
-Replica replicaOf(const Mesh &mesh, uint32_t rank, const fb::Shard &shard,
+Replica replicaOf(const RankGrid &mesh, uint32_t rank, const fb::Shard &shard,
                   bool isDivided = false);
 
 /// True for exactly one of these ranks.
-inline bool isFirstReplica(const Mesh &mesh, uint32_t rank,
+inline bool isFirstReplica(const RankGrid &mesh, uint32_t rank,
                            const fb::Shard &shard, bool isDivided = false) {
   return replicaOf(mesh, rank, shard, isDivided).index == 0;
 }
@@ -128,7 +129,7 @@ struct Part {
 
 /// The part of `rank` of a block of `elements` that the shard's ranks divide by
 /// ranges (Shard.division); of one that they do not, all of it.
-Part partOf(const Mesh &mesh, uint32_t rank, const fb::Shard &shard,
+Part partOf(const RankGrid &mesh, uint32_t rank, const fb::Shard &shard,
             int64_t elements, bool isDivided);
 
 } // namespace plait::plan

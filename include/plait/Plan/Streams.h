@@ -139,7 +139,7 @@ uint32_t countOperations(const fb::Program &program);
 
 /// Which of them wait for which, by the bytes they use. `program` has passed
 /// the plan checker.
-StreamSchedule scheduleStreams(const fb::Program &program, const Mesh &mesh,
+StreamSchedule scheduleStreams(const fb::Program &program, const RankGrid &mesh,
                                const StreamChoice &choice);
 
 /// Puts the kernels between the collectives of reduce and gather functions into

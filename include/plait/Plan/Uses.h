@@ -65,7 +65,7 @@ Side sideOf(const fb::Step &step, const Use &use);
 
 /// The uses of `step`. Its kind is known; the axis of a collective is one of
 /// `mesh`, and the lists of a GEMM have the same length.
-std::vector<Use> usesOf(const Mesh &mesh, const fb::Step &step);
+std::vector<Use> usesOf(const RankGrid &mesh, const fb::Step &step);
 
 /// Bytes of the arena that are read, and with `writes` written.
 struct ByteRange {

@@ -9,6 +9,7 @@
 #define PLAIT_PLANNER_CONFIGURATION_H
 
 #include "plait/Configuration/Configuration.h"
+#include "plait/Configuration/Mesh.h"
 #include "plait/Planner/Framework.h"
 
 #include <cstdint>
@@ -48,11 +49,11 @@ struct Training {
 
 /// What is chosen: a mesh and a strategy on it.
 struct Configuration : Strategy {
-  int pipeline = 1, data = 1, tensor = 1, context = 1;
+  Mesh mesh;
 
-  int64_t ranks() const { return int64_t(pipeline) * data * tensor * context; }
+  int64_t ranks() const { return mesh.ranks(); }
   int64_t microbatches(const Training &training) const {
-    return training.globalBatch / (microBatch * data);
+    return training.globalBatch / (microBatch * mesh.batchParts());
   }
   bool operator==(const Configuration &) const = default;
 };

@@ -31,7 +31,7 @@ struct Group {
 
 /// `members` ranks of which neighbours are `stride` ranks apart. Ranks are
 /// numbered node by node.
-Group getGroup(int members, int stride, const Cluster &cluster);
+Group getGroup(int members, int64_t stride, const Cluster &cluster);
 
 struct CostOptions {
   Precision precision = Precision::BF16;
@@ -40,14 +40,14 @@ struct CostOptions {
   int64_t microBatch = 1; // sequences
   /// Of the rows of a matmul, one of so many pieces.
   int pieces = 1;
-  /// Ranks that share a sequence: each has 1/context of its tokens, and of
-  /// attention 1/context of the queries against all keys. They are spread over
+  /// Ranks that share a sequence: each has its share of the tokens, and of
+  /// attention that of the queries against all keys. They are spread over
   /// the sequence (balanced), or the cost is that of the last ones.
-  int context = 1;
+  int sequenceParts = 1;
   bool balancedContext = true;
   /// They have two pieces of it, in zig-zag order.
   bool reorderedContext = false;
-  /// They have of attention 1/context of the heads, and all queries.
+  /// They have of attention their share of the heads, and all queries.
   bool contextHeads = false;
   /// Traffic per element that the matmul of a weight's gradient has at its
   /// result. Where it adds to a sum of 4 bytes over microbatches: reads and

@@ -14,18 +14,17 @@
 #ifndef PLAIT_PLANNER_DESCRIBECLUSTER_H
 #define PLAIT_PLANNER_DESCRIBECLUSTER_H
 
+#include "plait/Configuration/Mesh.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Planner/Cluster.h"
 
 namespace plait {
 
-/// `cluster` for a training in `precision`. `name` is what was given, `axes`
-/// are names and sizes of the mesh's, outermost first: neighbours along the
-/// last one are neighbours in a node.
-ClusterAttr
-describeCluster(mlir::MLIRContext *context, const planner::Cluster &cluster,
-                llvm::StringRef name, Precision precision,
-                llvm::ArrayRef<std::pair<llvm::StringRef, int64_t>> axes);
+/// `cluster` for a training in `precision` on `mesh`. `name` is what was given.
+ClusterAttr describeCluster(mlir::MLIRContext *context,
+                            const planner::Cluster &cluster,
+                            llvm::StringRef name, Precision precision,
+                            const Mesh &mesh);
 
 } // namespace plait
 

@@ -20,6 +20,7 @@
 #include "plait/Schedule/Schedule.h"
 #include "plait/Support/Status.h"
 
+#include <numeric>
 #include <optional>
 
 namespace plait::planner {
@@ -37,11 +38,9 @@ struct StageMemory {
   double peak() const { return resident() + activations + workspace; }
 };
 
-/// Seconds of a step in which a rank waits for communication of a kind and does
-/// nothing else. `expert` is 0: mixtures of experts are not modelled.
-struct Exposed {
-  double tensor = 0, pipeline = 0, data = 0, context = 0, expert = 0;
-};
+/// Seconds of a step in which a rank waits for communication along an axis and
+/// does nothing else.
+using Exposed = PerAxis<double>;
 
 /// Where the seconds of a step go on the rank of the pipeline that computes
 /// longest. The others have more bubble instead.
@@ -65,9 +64,9 @@ struct Breakdown {
 
   /// Estimate::iterationSeconds, but for rounding.
   double sum() const {
-    return forward + backward + recompute + exposed.tensor + exposed.pipeline +
-           exposed.data + exposed.context + exposed.expert + bubble + wait +
-           optimizer + overhead;
+    return forward + backward + recompute +
+           std::accumulate(exposed.begin(), exposed.end(), 0.0) + bubble +
+           wait + optimizer + overhead;
   }
 };
 

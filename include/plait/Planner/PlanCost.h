@@ -28,7 +28,7 @@ namespace plait::planner {
 
 /// Seconds of one call of `step` on a rank of `cluster`; of a collective, from
 /// when all members are there. `mesh` is the plan's.
-double stepSeconds(const plan::fb::Step &step, const plan::Mesh &mesh,
+double stepSeconds(const plan::fb::Step &step, const plan::RankGrid &mesh,
                    const Cluster &cluster);
 
 /// The largest power of two that divides what rows lie apart, in elements, in
@@ -37,7 +37,7 @@ int64_t getRowAlignment(const plan::fb::GemmStep &step);
 
 /// Seconds of a message of `bytes` between two programs.
 double messageSeconds(uint32_t source, uint32_t target, uint64_t bytes,
-                      const plan::Mesh &mesh, const Cluster &cluster);
+                      const plan::RankGrid &mesh, const Cluster &cluster);
 
 /// All of them. Fails when the cluster has fewer devices than the plan ranks.
 Result<plan::ReplayCosts>

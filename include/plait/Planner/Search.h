@@ -45,7 +45,8 @@ namespace plait::planner {
 /// empty: all that do, up to 128. `offload` has none among several.
 struct SearchSpace : StrategySpace {
   std::string name = "plainest"; // for messages
-  std::vector<int> context = {1};
+  /// Sizes of axes that are there on demand; of the others any that divide.
+  PerAxis<std::vector<int>> mesh;
 
   /// The plainest strategy alone.
   SearchSpace();
@@ -55,12 +56,19 @@ struct SearchSpace : StrategySpace {
 };
 
 /// What is decided beforehand. Mesh sizes and microbatches may be any; the
-/// others have to be in the space. `layers` needs `pipeline`.
+/// others have to be in the space. `layers` needs that of pp.
 struct Pins : StrategyPins {
-  std::optional<int> pipeline, data, tensor, context;
+  PerAxis<std::optional<int>> mesh;
   /// Ranks to use. Without it all devices of the cluster, or the product of the
-  /// mesh where pipeline, data and tensor are given.
+  /// mesh where isMeshGiven().
   std::optional<int> devices;
+
+  /// Whether any size of the mesh is decided, and whether all are but for axes
+  /// that are there on demand.
+  bool isMeshPinned() const;
+  bool isMeshGiven() const;
+  /// The sizes that are decided, and 1 for the others.
+  Mesh getMesh() const;
 };
 
 /// Reads "tp=4,pp=2": pp, dp, tp, cp and the fields of a strategy but `layers`;

@@ -154,7 +154,7 @@ public:
   /// libraries have taken by now, which is all there will be after two steps.
   /// Empty on CPUs.
   virtual Result<std::string> describeMemory() = 0;
-  virtual const plan::Mesh &mesh() const = 0;
+  virtual const plan::RankGrid &mesh() const = 0;
   virtual const fb::Plan &plan() const = 0;
 
   /// How the processes of the run reach each other; null: every rank of the

@@ -36,13 +36,13 @@ using RunVisitor = std::function<void(const Run &)>;
 /// The runs between the block of `rank`, of a tensor that is split as `dims`
 /// say, and the parameter as a row-major tensor of shape parameter.shape. Local
 /// indices increase.
-void forEachParameterRun(const plan::Mesh &mesh, uint32_t rank,
+void forEachParameterRun(const plan::RankGrid &mesh, uint32_t rank,
                          const fb::Parameter &parameter,
                          const plan::DimShardings &dims,
                          const RunVisitor &visit);
 
 /// The same between the block and the whole tensor of the safetensors file.
-void forEachFileRun(const plan::Mesh &mesh, uint32_t rank,
+void forEachFileRun(const plan::RankGrid &mesh, uint32_t rank,
                     const fb::Parameter &parameter,
                     const plan::DimShardings &dims, const RunVisitor &visit);
 
@@ -67,7 +67,7 @@ ShardTensor stateOf(const fb::Shard &shard, const fb::StateSlot &slot);
 
 /// What a rank holds of such a tensor, which is f32. Refers to the shard.
 struct Piece {
-  Piece(const plan::Mesh &mesh, uint32_t rank, const fb::Shard &shard,
+  Piece(const plan::RankGrid &mesh, uint32_t rank, const fb::Shard &shard,
         const fb::Parameter &parameter, const ShardTensor &tensor);
 
   const plan::DimShardings &dims;

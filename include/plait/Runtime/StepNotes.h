@@ -139,7 +139,7 @@ public:
     return links[rank][lap].stream;
   }
   const plan::fb::Plan &plan() const { return source; }
-  const plan::Mesh &mesh() const { return meshOf; }
+  const plan::RankGrid &mesh() const { return meshOf; }
 
 private:
   /// What ends the waiting of an operation.
@@ -157,7 +157,7 @@ private:
   void meet();
 
   const plan::fb::Plan &source;
-  plan::Mesh meshOf;
+  plan::RankGrid meshOf;
   bool enabled = true;
   std::vector<StepClock> clocks;        // by rank
   std::vector<std::vector<Link>> links; // by rank and operation

@@ -8,6 +8,8 @@
 #ifndef PLAIT_TRANSFORMS_NAMES_H
 #define PLAIT_TRANSFORMS_NAMES_H
 
+#include "plait/Configuration/Mesh.h"
+
 #include "llvm/ADT/StringRef.h"
 
 namespace plait {
@@ -16,17 +18,11 @@ namespace plait {
 inline constexpr llvm::StringLiteral kLossSum = "loss_sum";
 inline constexpr llvm::StringLiteral kTokenCount = "token_count";
 
-/// The mesh axes with a meaning: pipeline stages, data parallelism (splits the
-/// batch), context parallelism (splits the sequence), tensor parallelism
-/// (whatever is cheapest).
-inline constexpr llvm::StringLiteral kPipelineAxis = "pp";
-inline constexpr llvm::StringLiteral kDataAxis = "dp";
-inline constexpr llvm::StringLiteral kContextAxis = "cp";
-inline constexpr llvm::StringLiteral kTensorAxis = "tp";
-/// Those that split the tokens, in the order of the dimensions of tokens and
-/// targets. All of their ranks hold the whole parameters, and add up gradients
-/// at the end of a step.
-inline constexpr llvm::StringLiteral kTokenAxes[] = {kDataAxis, kContextAxis};
+/// Names of axes (plait/Configuration/Mesh.h).
+inline constexpr llvm::StringRef kPipelineAxis = getFacts(Axis::PP).name;
+inline constexpr llvm::StringRef kDataAxis = getFacts(Axis::DP).name;
+inline constexpr llvm::StringRef kContextAxis = getFacts(Axis::CP).name;
+inline constexpr llvm::StringRef kTensorAxis = getFacts(Axis::TP).name;
 
 } // namespace plait
 

@@ -75,7 +75,7 @@ static void addIdentity(fb::PlanT &plan, ModuleOp module) {
   dist::MeshOp mesh = dist::MeshOp::find(module);
   // The usual way, and one without such ranks, needs no word in the file.
   if (configuration.contextParallel != ContextParallel::Gather &&
-      mesh.getAxisSize(kContextAxis) > 1)
+      mesh.getAxisSize(Axis::CP) > 1)
     plan.context_parallel = print(configuration.contextParallel);
   if (configuration.reducePrecision != Precision::FP32)
     plan.reduce_precision = print(configuration.reducePrecision);
@@ -105,7 +105,8 @@ static uint8_t findZero(const fb::PlanT &plan) {
   auto isDivided = [&](const fb::DimShardingT &dim) {
     return llvm::any_of(dim.axes, [&](uint8_t axis) {
       const fb::MeshAxisT &along = *plan.mesh[axis];
-      return along.name == kDataAxis && along.size > 1;
+      const AxisFacts *facts = findAxis(along.name);
+      return facts && facts->dividesState && along.size > 1;
     });
   };
   if (hasShard(plan, [&](const fb::ShardT &shard) {

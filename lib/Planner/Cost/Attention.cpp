@@ -156,13 +156,13 @@ Cost planner::attentionCost(const Operation &operation, const Device &device,
   Sizes sizes = {double(operation.heads) * double(options.microBatch),
                  double(operation.queries), double(operation.keys),
                  double(operation.headSize), 1};
-  (options.contextHeads ? sizes.batch : sizes.queries) /= options.context;
+  (options.contextHeads ? sizes.batch : sizes.queries) /= options.sequenceParts;
   // A causal mask hides half of the scores. Where context parallelism cuts the
   // sequence in blocks, the last rank sees most, and all wait for it.
   if (operation.causal)
     sizes.seen = options.balancedContext || options.contextHeads
                      ? 0.5
-                     : 1 - 0.5 / options.context;
+                     : 1 - 0.5 / options.sequenceParts;
   if (sizes.batch <= 0 || sizes.queries <= 0 || sizes.keys <= 0 ||
       sizes.headSize <= 0)
     return {};

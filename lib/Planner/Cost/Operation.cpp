@@ -31,7 +31,7 @@ Cost matmulOperationCost(const Operation &operation, const Device &device,
   Matmul matmul = {operation.batch, operation.m, operation.n, operation.k};
   matmul.rowAlignment = operation.rowAlignment;
   auto scale = [&](int64_t &size) {
-    int64_t parts = int64_t(options.context) * options.pieces;
+    int64_t parts = int64_t(options.sequenceParts) * options.pieces;
     size = (size * options.microBatch + parts - 1) / parts;
   };
   switch (operation.scaled) {
@@ -107,7 +107,7 @@ Cost planner::operationCost(const Operation &operation, const Device &device,
   case OperationKind::Attention:
     return attentionCost(operation, device, options);
   case OperationKind::Kernel: {
-    double sequences = double(options.microBatch) / options.context;
+    double sequences = double(options.microBatch) / options.sequenceParts;
     double elements =
         operation.elementsPerSequence * sequences + operation.elementsFixed;
     return kernelCost(elements * elementBytes(options.precision) +

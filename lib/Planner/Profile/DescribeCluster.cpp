@@ -34,29 +34,25 @@ static FloatAttr describe(Builder &builder, double value) {
 /// Axes of one rank have no links.
 static ArrayAttr describeLinks(Builder &builder,
                                const planner::Cluster &cluster,
-                               ArrayRef<std::pair<StringRef, int64_t>> axes) {
+                               const Mesh &mesh) {
   SmallVector<Attribute> links;
-  // The last axis has neighbouring ranks; each one further in front has groups
-  // whose members are as far apart as all axes behind it have ranks.
-  int stride = 1;
-  for (auto [axis, size] : llvm::reverse(axes)) {
-    if (size > 1) {
-      planner::Line line = planner::fitCollectives(
-          planner::getGroup(int(size), stride, cluster), cluster);
-      links.push_back(LinkAttr::get(builder.getContext(), axis,
-                                    describe(builder, line.latency),
-                                    describe(builder, line.bandwidth)));
-    }
-    stride *= int(size);
+  for (const AxisFacts &facts : kAxes) {
+    int size = mesh[facts.axis];
+    if (size == 1)
+      continue;
+    planner::Line line = planner::fitCollectives(
+        planner::getGroup(size, mesh.stride(facts.axis), cluster), cluster);
+    links.push_back(LinkAttr::get(builder.getContext(), facts.name,
+                                  describe(builder, line.latency),
+                                  describe(builder, line.bandwidth)));
   }
-  std::reverse(links.begin(), links.end());
   return builder.getArrayAttr(links);
 }
 
-ClusterAttr
-plait::describeCluster(MLIRContext *context, const planner::Cluster &cluster,
-                       StringRef name, Precision precision,
-                       ArrayRef<std::pair<StringRef, int64_t>> axes) {
+ClusterAttr plait::describeCluster(MLIRContext *context,
+                                   const planner::Cluster &cluster,
+                                   StringRef name, Precision precision,
+                                   const Mesh &mesh) {
   Builder builder(context);
   const planner::Device &device = cluster.device;
   // The rates are of large work in the training's precision: what the compiler
@@ -64,7 +60,7 @@ plait::describeCluster(MLIRContext *context, const planner::Cluster &cluster,
   auto rates = RatesAttr::get(
       context, describe(builder, planner::getGemmRate(device, precision)),
       describe(builder, planner::getMemoryRate(device)),
-      describeLinks(builder, cluster, axes));
+      describeLinks(builder, cluster, mesh));
   return ClusterAttr::get(
       context, name, device.name, cluster.nodes, cluster.devicesPerNode,
       uint64_t(device.memoryBytes), uint64_t(device.reservedBytes),

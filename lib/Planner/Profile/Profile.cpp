@@ -142,33 +142,22 @@ static void assignStages(func::FuncOp loss, const FoldedBlocks &folded) {
       op.removeAttr(nn::kLayerAttr);
 }
 
-/// A rank for each block and each part of it. Meshes need not have cp, but for
-/// parameters that are pinned to it.
-static SmallVector<std::pair<StringRef, int64_t>>
-getAxes(ModuleOp module, int64_t blocks, int tensorParallel) {
-  SmallVector<std::pair<StringRef, int64_t>> axes = {{kPipelineAxis, blocks},
-                                                     {kDataAxis, 1}};
-  auto context = StringAttr::get(module.getContext(), kContextAxis);
-  for (auto parameter : module.getOps<nn::ParameterOp>())
-    if (dist::ShardingAttr sharding = nn::getSharding(parameter);
-        sharding && sharding.findDim(context) >= 0) {
-      axes.push_back({kContextAxis, 1});
-      break;
-    }
-  axes.push_back({kTensorAxis, tensorParallel});
-  return axes;
+/// Whether a parameter is pinned to an axis: then the mesh has to have it.
+static bool isPinnedTo(ModuleOp module, const AxisFacts &facts) {
+  auto axis = StringAttr::get(module.getContext(), facts.name);
+  return llvm::any_of(module.getOps<nn::ParameterOp>(), [&](auto parameter) {
+    dist::ShardingAttr sharding = nn::getSharding(parameter);
+    return sharding && sharding.findDim(axis) >= 0;
+  });
 }
 
 /// Runs the compiler's phases up to the choice of shardings, and makes every
 /// block a stage.
 static LogicalResult shard(ModuleOp module, const FoldedBlocks &folded,
-                           ArrayRef<std::pair<StringRef, int64_t>> axes) {
-  OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
-  dist::MeshOp::create(
-      builder, module.getLoc(), builder.getStringAttr("mesh"),
-      builder.getStrArrayAttr(llvm::to_vector(llvm::make_first_range(axes))),
-      builder.getDenseI64ArrayAttr(
-          llvm::to_vector(llvm::make_second_range(axes))));
+                           const Mesh &mesh) {
+  dist::MeshOp::add(module, mesh, [&](const AxisFacts &facts) {
+    return isPinnedTo(module, facts);
+  });
   // What is given may be wrong, shardings above all.
   if (failed(verify(module)))
     return failure();
@@ -373,12 +362,15 @@ ModelProfile::measureAt(int64_t batch, int tensorParallel,
   configuration.attention = AttentionKind::Flash;
   OwningOpRef<ModuleOp> sharded = model->module->clone();
   int64_t blocks = model->folded.blocks.size();
-  auto axes = getAxes(*sharded, blocks, tensorParallel);
+  // A rank for each block and each part of it.
+  Mesh mesh;
+  mesh[Axis::PP] = int(blocks);
+  mesh[Axis::TP] = tensorParallel;
   setConfiguration(*sharded, configuration);
   if (cluster)
     setCluster(*sharded, describeCluster(&context, *cluster, cluster->name,
-                                         precision, axes));
-  if (failed(shard(*sharded, model->folded, axes)))
+                                         precision, mesh));
+  if (failed(shard(*sharded, model->folded, mesh)))
     return failure();
   Measured measured;
   // Sharding does not depend on recomputation and is done once for both.

@@ -131,7 +131,7 @@ private:
 
   std::span<const MeasuredRun> runs;
   std::vector<Cluster> clusters; // by run, before the fit
-  std::vector<plan::Mesh> meshes;
+  std::vector<plan::RankGrid> meshes;
   // Of all runs and groups; each fit picks its own.
   std::vector<Sample> samples;
   Ratios ratios = Ratios(figureCount, 0);
@@ -217,7 +217,7 @@ std::vector<Cluster> Fit::apply(const Ratios &ratios) const {
 /// itself.
 double Fit::predict(const Sample &sample,
                     const std::vector<Cluster> &clusters) const {
-  const plan::Mesh &mesh = meshes[sample.run];
+  const plan::RankGrid &mesh = meshes[sample.run];
   const Cluster &cluster = clusters[sample.run];
   if (sample.step)
     return stepSeconds(*sample.step, mesh, cluster);
@@ -407,7 +407,7 @@ Result<Calibration> planner::calibrate(std::span<const MeasuredRun> runs,
                   "' that the fit begins with is not");
   std::vector<Cluster> clusters;
   for (const MeasuredRun &run : runs) {
-    uint32_t ranks = plan::Mesh(run.plan).ranks();
+    uint32_t ranks = plan::RankGrid(run.plan).ranks();
     Result<Cluster> cluster = parseCluster(base + ":" + std::to_string(ranks));
     if (!cluster.ok())
       return cluster.status();

@@ -20,13 +20,6 @@ using namespace plait;
 using namespace plait::planner;
 namespace fb = plait::plan::fb;
 
-static std::string print(const std::vector<std::pair<std::string, int>> &mesh) {
-  std::string text;
-  for (const auto &[axis, size] : mesh)
-    text += (text.empty() ? "" : ",") + axis + "=" + std::to_string(size);
-  return text;
-}
-
 /// Seconds that a rank spends in the functions that `action` calls, of the
 /// program where that takes longest.
 /// Waiting counts: a report compares what a step spends there, not how fast it
@@ -47,28 +40,15 @@ static double getSeconds(const plan::Profile &profile, fb::ActionKind action) {
 /// In the pick's order; an axis that the profile does not have counts 1.
 static Status checkMesh(const plan::Profile &profile, const std::string &path,
                         const Configuration &pick) {
-  std::vector<std::pair<std::string, int>> expected = {{"pp", pick.pipeline},
-                                                       {"dp", pick.data}};
-  // The axis that meshes have on demand.
-  bool measuresContext =
-      std::any_of(profile.mesh.begin(), profile.mesh.end(),
-                  [](const auto &axis) { return axis.first == "cp"; });
-  if (pick.context > 1 || measuresContext)
-    expected.emplace_back("cp", pick.context);
-  expected.emplace_back("tp", pick.tensor);
-  // The sizes of these axes in the profile, 1 for one that it lacks.
-  // Predictions have no other axes.
-  std::vector<std::pair<std::string, int>> found = expected;
-  for (auto &[axis, size] : found) {
-    size = 1;
-    for (const auto &[name, measured] : profile.mesh)
-      if (name == axis)
-        size = int(measured);
-  }
-  if (found == expected)
+  std::vector<std::pair<std::string_view, int64_t>> sizes(profile.mesh.begin(),
+                                                          profile.mesh.end());
+  Result<Mesh> measured = Mesh::get(sizes);
+  if (!measured.ok())
+    return fail("profile '", path, "': ", measured.status().message());
+  if (*measured == pick.mesh)
     return Status::success();
-  return fail("profile '", path, "' was taken on ", print(found),
-              ", the prediction is for ", print(expected),
+  return fail("profile '", path, "' was taken on ", measured->print(),
+              ", the prediction is for ", pick.mesh.print(),
               "; pin it with --mesh");
 }
 

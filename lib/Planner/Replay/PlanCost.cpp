@@ -80,7 +80,8 @@ static double attentionStepSeconds(const fb::AttentionStep &step,
   CostOptions options;
   // Ranks that share the queries run one program: the slowest counts, which has
   // the last of them where they are in order.
-  options.context = int(step.keys() / std::max<int64_t>(1, step.queries()));
+  options.sequenceParts =
+      int(step.keys() / std::max<int64_t>(1, step.queries()));
   options.balancedContext = options.reorderedContext = step.chunks() != 0;
   options.precision =
       step.dtype() == fb::DType::BF16 ? Precision::BF16 : Precision::FP32;
@@ -89,8 +90,8 @@ static double attentionStepSeconds(const fb::AttentionStep &step,
 }
 
 /// The group of the members' first ranks; the others lie alike.
-static Group getGroup(const fb::CollectiveStep &step, const plan::Mesh &mesh,
-                      const Cluster &cluster) {
+static Group getGroup(const fb::CollectiveStep &step,
+                      const plan::RankGrid &mesh, const Cluster &cluster) {
   // A collective may name some indices of its axis; without members it is of
   // all.
   uint32_t axis = step.axis();
@@ -117,7 +118,7 @@ static Group getGroup(const fb::CollectiveStep &step, const plan::Mesh &mesh,
 /// the blocks of one rank, of which there are one or as many as members, by the
 /// kind.
 static double collectiveStepSeconds(const fb::CollectiveStep &step,
-                                    const plan::Mesh &mesh,
+                                    const plan::RankGrid &mesh,
                                     const Cluster &cluster) {
   CollectiveKind kind = plan::kindOf(step);
   Group group = getGroup(step, mesh, cluster);
@@ -130,7 +131,7 @@ static double collectiveStepSeconds(const fb::CollectiveStep &step,
 
 /// By the kind of the step; one that no model covers costs nothing. A copy
 /// reads and writes its bytes, a fill writes them.
-double planner::stepSeconds(const fb::Step &step, const plan::Mesh &mesh,
+double planner::stepSeconds(const fb::Step &step, const plan::RankGrid &mesh,
                             const Cluster &cluster) {
   const Device &device = cluster.device;
   if (const auto *kernel = step.step_as_KernelStep())
@@ -156,7 +157,8 @@ double planner::stepSeconds(const fb::Step &step, const plan::Mesh &mesh,
 /// All ranks of a program send at once, each to its counterpart. If any pair is
 /// on different nodes, the message is as slow as that pair.
 double planner::messageSeconds(uint32_t source, uint32_t target, uint64_t bytes,
-                               const plan::Mesh &mesh, const Cluster &cluster) {
+                               const plan::RankGrid &mesh,
+                               const Cluster &cluster) {
   // The first axis is that of programs, so that their ranks follow each other.
   uint32_t perProgram = mesh.ranks() / mesh.size(0);
   uint32_t perNode = uint32_t(cluster.devicesPerNode);
@@ -195,7 +197,7 @@ Result<plan::ReplayCosts>
 planner::predictCosts(const fb::Plan &plan,
                       const std::vector<plan::Message> &messages,
                       const Cluster &cluster) {
-  plan::Mesh mesh(plan);
+  plan::RankGrid mesh(plan);
   if (mesh.ranks() > uint64_t(cluster.devices()))
     return fail("the plan has ", mesh.ranks(), " ranks, cluster '",
                 cluster.name, "' has ", cluster.devices(), " devices");

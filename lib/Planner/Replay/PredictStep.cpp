@@ -88,7 +88,7 @@ Result<PlanCluster> planner::clusterOf(const fb::Plan &plan,
     return fail("the plan is for ", plan::backendOf(plan),
                 ": give --cluster, as in --cluster h100:1x8");
   if (text.empty())
-    text = "cpu:" + std::to_string(plan::Mesh(plan).ranks());
+    text = "cpu:" + std::to_string(plan::RankGrid(plan).ranks());
   Result<Cluster> cluster = parseCluster(text);
   if (!cluster.ok())
     return cluster.status();

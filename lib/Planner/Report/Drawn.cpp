@@ -37,12 +37,13 @@ Result<Drawn> planner::simulateDrawn(const ReportInput &input,
   Drawn drawn;
   drawn.all = configuration.microbatches(input.training);
   // A forward and at most two backward actions a microbatch.
-  int64_t each = 3 * int64_t(configuration.pipeline) * configuration.chunks;
-  int64_t rounds = 3 * int64_t(configuration.pipeline);
+  int64_t each =
+      3 * int64_t(configuration.mesh[Axis::PP]) * configuration.chunks;
+  int64_t rounds = 3 * int64_t(configuration.mesh[Axis::PP]);
   drawn.microbatches = std::min(drawn.all, std::max(rounds, actions / each));
   Training training = input.training;
-  training.globalBatch =
-      drawn.microbatches * configuration.microBatch * configuration.data;
+  training.globalBatch = drawn.microbatches * configuration.microBatch *
+                         configuration.mesh.batchParts();
   Result<Timeline> timeline = simulateTimeline(
       *input.result.work, input.cluster, training, configuration);
   if (!timeline.ok())

@@ -20,21 +20,27 @@ using namespace plait;
 using namespace plait::planner;
 using json = nlohmann::ordered_json; // fields in the order of the documentation
 
+/// A field for each axis: `values` is a mesh, or one value per axis.
+template <typename Values> static json getAxes(const Values &values) {
+  json content = json::object();
+  for (const AxisFacts &facts : kAxes)
+    content[std::string(facts.name)] = values[facts.axis];
+  return content;
+}
+
 /// What can be chosen, as options name it. Also used for each alternative.
 static json getConfiguration(const Configuration &configuration) {
-  return {{"pp", configuration.pipeline},
-          {"dp", configuration.data},
-          {"tp", configuration.tensor},
-          {"cp", configuration.context},
-          {"chunks", configuration.chunks},
-          {"schedule", configuration.schedule},
-          {"micro_batch", configuration.microBatch},
-          {"recompute", print(configuration.recompute)},
-          {"zero", configuration.zero},
-          {"sequence_parallel", configuration.sequenceParallel},
-          {"context_parallel", print(configuration.contextParallel)},
-          {"offload", print(configuration.offload)},
-          {"layers", configuration.layers}};
+  json content = getAxes(configuration.mesh);
+  content.update({{"chunks", configuration.chunks},
+                  {"schedule", configuration.schedule},
+                  {"micro_batch", configuration.microBatch},
+                  {"recompute", print(configuration.recompute)},
+                  {"zero", configuration.zero},
+                  {"sequence_parallel", configuration.sequenceParallel},
+                  {"context_parallel", print(configuration.contextParallel)},
+                  {"offload", print(configuration.offload)},
+                  {"layers", configuration.layers}});
+  return content;
 }
 
 /// The pick's configuration with what was given beside it, so that the object
@@ -81,12 +87,14 @@ static json getBreakdown(const Breakdown &parts) {
 /// The whole step once more, by what bounds it.
 /// Adds up to iteration_seconds, as getRooflineParts does.
 static json getRoofline(const Breakdown &parts) {
-  return {{"arithmetic", parts.arithmetic()}, {"memory", parts.memory},
-          {"launches", parts.launch},         {"tp", parts.exposed.tensor},
-          {"pp", parts.exposed.pipeline},     {"dp", parts.exposed.data},
-          {"cp", parts.exposed.context},      {"ep", parts.exposed.expert},
-          {"bubble", parts.bubble},           {"wait", parts.wait},
-          {"overhead", parts.overhead}};
+  json content = {{"arithmetic", parts.arithmetic()},
+                  {"memory", parts.memory},
+                  {"launches", parts.launch}};
+  content.update(getAxes(parts.exposed));
+  content.update({{"bubble", parts.bubble},
+                  {"wait", parts.wait},
+                  {"overhead", parts.overhead}});
+  return content;
 }
 
 /// Wall-clock figures only where they are asked for, because output is
@@ -187,11 +195,7 @@ static json getContent(const ReportInput &input) {
   content["mfu"] = estimate.mfu;
   content["model_flops"] = estimate.modelFlops;
   content["bubble_fraction"] = estimate.bubbleFraction;
-  content["exposed_comm_seconds"] = {{"tp", exposed.tensor},
-                                     {"pp", exposed.pipeline},
-                                     {"dp", exposed.data},
-                                     {"cp", exposed.context},
-                                     {"ep", exposed.expert}};
+  content["exposed_comm_seconds"] = getAxes(estimate.breakdown.exposed);
   content["breakdown_seconds"] = getBreakdown(estimate.breakdown);
   content["roofline_seconds"] = getRoofline(estimate.breakdown);
   content["memory_bytes"] = getMemory(estimate);

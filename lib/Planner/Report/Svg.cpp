@@ -49,18 +49,29 @@ const char *planner::getColor(const std::string &name) {
   // By the names of Parts.cpp and of activities. Two names share a colour where
   // they mean the same or stand in different drawings.
   static const std::map<std::string, const char *> colors = {
-      {"forward", "#4c78a8"},          {"backward", "#72b7b2"},
-      {"backward-input", "#72b7b2"},   {"backward-weight", "#54a24b"},
-      {"recomputation", "#9ecae9"},    {"arithmetic", "#4c78a8"},
-      {"memory bandwidth", "#54a24b"}, {"launches", "#b279a2"},
-      {"tp communication", "#f58518"}, {"cp communication", "#ffbf79"},
-      {"ep communication", "#d6a5c9"}, {"pp communication", "#eeca3b"},
-      {"dp communication", "#e45756"}, {"bubble", "#d8d8d8"},
-      {"slowest replica", "#b8b0ac"},  {"wait", "#b8b0ac"},
-      {"reduce", "#e45756"},           {"optimizer", "#b279a2"},
-      {"step overhead", "#797979"},    {"overhead", "#797979"},
-      {"parameters", "#4c78a8"},       {"gradients", "#72b7b2"},
-      {"activations", "#f58518"},      {"workspace", "#eeca3b"}};
+      {"forward", "#4c78a8"},
+      {"backward", "#72b7b2"},
+      {"backward-input", "#72b7b2"},
+      {"backward-weight", "#54a24b"},
+      {"recomputation", "#9ecae9"},
+      {"arithmetic", "#4c78a8"},
+      {"memory bandwidth", "#54a24b"},
+      {"launches", "#b279a2"},
+      {"tp communication", "#f58518"},
+      {"cp communication", "#ffbf79"},
+      {"pp communication", "#eeca3b"},
+      {"dp communication", "#e45756"},
+      {"bubble", "#d8d8d8"},
+      {"slowest replica", "#b8b0ac"},
+      {"wait", "#b8b0ac"},
+      {"reduce", "#e45756"},
+      {"optimizer", "#b279a2"},
+      {"step overhead", "#797979"},
+      {"overhead", "#797979"},
+      {"parameters", "#4c78a8"},
+      {"gradients", "#72b7b2"},
+      {"activations", "#f58518"},
+      {"workspace", "#eeca3b"}};
   auto found = colors.find(name);
   return found == colors.end() ? "#000000" : found->second;
 }

@@ -50,7 +50,7 @@ std::string planner::describeUnmeasured(const ReportInput &input) {
 std::vector<SharedRow>
 planner::shareRows(const std::vector<Alternative> &alternatives) {
   auto getLayout = [](const Configuration &c) {
-    return std::tuple(c.pipeline, c.data, c.tensor, c.context, c.offload);
+    return std::pair(c.mesh, c.offload);
   };
   std::vector<SharedRow> rows;
   for (const Alternative &other : alternatives) {

@@ -78,7 +78,7 @@ const Result<Probe> &Bounds::getProbe(const Work &work,
 const Result<Probe> &Bounds::getProbeOf(const Work &work,
                                         const Configuration &configuration,
                                         Recompute kind, bool splits) {
-  ProbeKey key(&work, configuration.context, configuration.microBatch);
+  ProbeKey key(&work, configuration.mesh[Axis::CP], configuration.microBatch);
   if (!latest || latest->first != key)
     latest = &*probes.try_emplace(key).first;
   auto &probe =
@@ -130,7 +130,7 @@ Result<Probe> Bounds::makeProbe(const Work &work,
                                 Recompute kind, bool splits) {
   Configuration one = configuration;
   one.recompute = kind;
-  one.pipeline = one.data = one.chunks = 1;
+  one.mesh[Axis::PP] = one.mesh[Axis::DP] = one.chunks = 1;
   one.zero = 0;
   one.layers.clear();
   // Any schedule of the class: with one stage they run the same actions.
@@ -171,9 +171,10 @@ double Bounds::getIdealSeconds(const Probe &probe,
                                const Configuration &configuration) const {
   double microbatches = double(configuration.microbatches(training));
   double pipeline =
-      std::max(microbatches * probe.work() / configuration.pipeline,
+      std::max(microbatches * probe.work() / configuration.mesh[Axis::PP],
                (probe.forward + probe.backwardInput) / cluster.device.burst);
-  double wait = getWaitShare(configuration.data, training.framework);
+  double wait =
+      getWaitShare(int(configuration.mesh.batchParts()), training.framework);
   return boundRounding * (pipeline * (1 + wait) + probe.overhead);
 }
 
@@ -207,7 +208,7 @@ double Bounds::getCutSeconds(const Work &work, const Probe &probe,
                              bool splits) const {
   double microbatches = double(configuration.microbatches(training));
   schedule::Problem problem;
-  problem.stages = uint32_t(configuration.pipeline);
+  problem.stages = uint32_t(configuration.mesh[Axis::PP]);
   problem.chunks = uint32_t(configuration.chunks);
   if (auto generator = schedule::findGenerator(configuration.schedule);
       generator.ok())
@@ -238,11 +239,12 @@ double Bounds::getSeconds(const Work &work, const Probe &probe,
   if (!splits && configuration.chunks == 1) {
     // The cut that makes all ranks end together, if layers could be divided.
     double microbatches = double(configuration.microbatches(training));
-    double rest = std::pow(1 - 1 / microbatches, configuration.pipeline);
+    double rest = std::pow(1 - 1 / microbatches, configuration.mesh[Axis::PP]);
     pipeline = std::max(pipeline, probe.work() / (1 - rest));
   }
   pipeline /= cluster.device.burst;
-  double wait = getWaitShare(configuration.data, training.framework);
+  double wait =
+      getWaitShare(int(configuration.mesh.batchParts()), training.framework);
   return std::max(getIdealSeconds(probe, configuration),
                   boundRounding * (pipeline * (1 + wait) + probe.overhead));
 }
@@ -280,7 +282,7 @@ double Bounds::getStepSeconds(double parameters, const Context &context,
 double Bounds::getStepSeconds(const Work &work, const Probe &probe,
                               const Configuration &configuration,
                               double seconds) const {
-  return getStepSeconds(probe.parameters / configuration.pipeline,
+  return getStepSeconds(probe.parameters / configuration.mesh[Axis::PP],
                         {work, cluster, training, configuration}, seconds);
 }
 
@@ -293,8 +295,8 @@ double Bounds::getBytes(const Probe &probe,
   // As divisions() of a Context has it, which a bound without a Work cannot
   // ask.
   double replicas =
-      double(configuration.data) *
-      (training.framework.joinsReplicas ? configuration.context : 1);
+      double(training.framework.joinsReplicas ? configuration.mesh.replicas()
+                                              : configuration.mesh[Axis::DP]);
   auto share = [&](int level) {
     return configuration.zero >= level ? 1 / replicas : 1.0;
   };
@@ -304,13 +306,13 @@ double Bounds::getBytes(const Probe &probe,
   if (!offloadsOptimizer(configuration.offload))
     resident += memory.optimizer * share(1);
   if (offloadsActivations(configuration.offload))
-    return boundRounding * resident / configuration.pipeline;
+    return boundRounding * resident / configuration.mesh[Axis::PP];
   Result<const schedule::Generator *> generator =
       schedule::findGenerator(configuration.schedule);
   bool holdsAll = generator.ok() && (*generator)->holdsAll;
   double held = holdsAll ? double(configuration.microbatches(training)) : 1;
   return boundRounding * (resident + held * memory.activations) /
-         configuration.pipeline;
+         configuration.mesh[Axis::PP];
 }
 
 //===----------------------------------------------------------------------===//
@@ -322,7 +324,7 @@ static void fillRanks(StageProbe &probe, Estimator &estimator,
                       const Context &context) {
   const schedule::Generator &generator = estimator.getGenerator();
   schedule::Problem problem;
-  problem.stages = uint32_t(context.configuration.pipeline);
+  problem.stages = uint32_t(context.configuration.mesh[Axis::PP]);
   problem.chunks = uint32_t(context.configuration.chunks);
   problem.placement = generator.placement;
   const std::vector<StageTime> &times = estimator.getResult().stages;
@@ -381,7 +383,7 @@ std::shared_ptr<const StageProbe>
 Bounds::getStageProbe(const Work &work, const Configuration &configuration,
                       bool splits) {
   Configuration one = configuration;
-  one.data = 1;
+  one.mesh[Axis::DP] = 1;
   one.zero = 0;
   // One chunk lies the same way in every placement.
   if (one.chunks == 1)
@@ -390,8 +392,8 @@ Bounds::getStageProbe(const Work &work, const Configuration &configuration,
       schedule::findGenerator(one.schedule);
   if (!generator.ok())
     return nullptr;
-  StageKey key(&work, one.context, one.contextParallel, one.pipeline,
-               one.chunks, one.microBatch, one.recompute,
+  StageKey key(&work, one.mesh[Axis::CP], one.contextParallel,
+               one.mesh[Axis::PP], one.chunks, one.microBatch, one.recompute,
                (*generator)->placement, splits, one.layers,
                offloadsActivations(one.offload));
   {
@@ -424,13 +426,13 @@ static double getHeld(const PipelineModel &pipeline, uint32_t rank) {
 /// microbatch where that depends on costs.
 static std::vector<double> countHeld(const Configuration &configuration,
                                      const Training &training) {
-  std::vector<double> held(size_t(configuration.pipeline), 1);
+  std::vector<double> held(size_t(configuration.mesh[Axis::PP]), 1);
   Result<const schedule::Generator *> generator =
       schedule::findGenerator(configuration.schedule);
   if (!generator.ok() || (*generator)->searches)
     return held;
   schedule::Problem problem;
-  problem.stages = uint32_t(configuration.pipeline);
+  problem.stages = uint32_t(configuration.mesh[Axis::PP]);
   problem.chunks = uint32_t(configuration.chunks);
   problem.microbatches = uint32_t(configuration.microbatches(training));
   // The estimate asks for the same one.
@@ -444,7 +446,7 @@ static std::vector<double> countHeld(const Configuration &configuration,
 /// Cached by schedule and counts: many cells share them, and a schedule of
 /// hundreds of stages takes long to generate.
 Bounds::Held Bounds::getHeld(const Configuration &configuration) {
-  HeldKey key(configuration.schedule, configuration.pipeline,
+  HeldKey key(configuration.schedule, configuration.mesh[Axis::PP],
               configuration.chunks, configuration.microbatches(training));
   {
     std::lock_guard<std::mutex> lock(mutex);
@@ -552,7 +554,8 @@ bool Bounds::isBeatenBy(const Work &work, const Configuration &configuration,
     busy += work / double(probe->work.size());
   }
   // 2. Against the time.
-  double wait = 1 + getWaitShare(configuration.data, framework);
+  double wait =
+      1 + getWaitShare(int(configuration.mesh.batchParts()), framework);
   double beside = getStepSeconds(probe->parameters, context, seconds);
   auto isSlow = [&](double pipeline) {
     return boundRounding * (pipeline * wait + framework.stepSeconds) + beside >=

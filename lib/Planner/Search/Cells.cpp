@@ -23,10 +23,7 @@ using namespace plait::planner;
 Configuration Explorer::toConfiguration(const Node &node) const {
   Configuration configuration;
   configuration.offload = node.offload;
-  configuration.pipeline = node.mesh.pipeline;
-  configuration.data = node.mesh.data;
-  configuration.tensor = node.mesh.tensor;
-  configuration.context = node.mesh.context;
+  configuration.mesh = node.mesh;
   configuration.chunks = node.schedule->chunks;
   configuration.schedule = node.schedule->name;
   configuration.microBatch = node.microBatch;
@@ -34,7 +31,7 @@ Configuration Explorer::toConfiguration(const Node &node) const {
   configuration.contextParallel = node.contextParallel;
   configuration.sequenceParallel = node.work->sequenceParallel;
   configuration.layers = input.pins.layers.value_or(std::vector<int>());
-  int stages = node.mesh.pipeline * node.schedule->chunks;
+  int stages = node.mesh[Axis::PP] * node.schedule->chunks;
   if (node.even)
     configuration.layers.assign(size_t(stages),
                                 int(node.work->layers()) / stages);
@@ -45,8 +42,8 @@ Configuration Explorer::toConfiguration(const Node &node) const {
 /// evenly.
 static int countCuts(const Work &work, const Mesh &mesh,
                      const ScheduleChoice &schedule, const Pins &pins) {
-  bool isEven = mesh.pipeline > 1 && !pins.layers &&
-                work.layers() % (mesh.pipeline * schedule.chunks) == 0;
+  bool isEven = mesh[Axis::PP] > 1 && !pins.layers &&
+                work.layers() % (mesh[Axis::PP] * schedule.chunks) == 0;
   return isEven ? 2 : 1;
 }
 
@@ -59,7 +56,7 @@ void Explorer::addMesh(const Work &work, const Mesh &mesh) {
   cell.work = &work;
   cell.members = int64_t(choices.getMicroBatches(mesh, input.training).size() *
                          choices.recompute.size()) *
-                 int64_t(choices.getContextParallel(mesh.context).size());
+                 int64_t(choices.getContextParallel(mesh[Axis::CP]).size());
   cell.index = enumerated;
   // Of those that are alike, the one with the most chunks, and all nodes.
   std::vector<std::pair<const ScheduleChoice *, int64_t>> classes;
@@ -93,7 +90,7 @@ void Explorer::addCells(Cell cell, int64_t nodes) {
   for (int64_t size : choices.getMicroBatches(cell.mesh, input.training))
     for (const Recomputation &recompute : choices.recompute)
       for (ContextParallel kind :
-           choices.getContextParallel(cell.mesh.context)) {
+           choices.getContextParallel(cell.mesh[Axis::CP])) {
         configuration.microBatch = cell.microBatch = size;
         configuration.recompute = recompute;
         cell.recompute = &recompute;

@@ -121,9 +121,8 @@ getScheduleChoices(const std::vector<std::string> &names,
 /// order. A mesh with an open size is completed from all devices.
 static Result<int> getRanks(const Pins &pins, const Cluster &cluster) {
   int64_t ranks = pins.devices.value_or(cluster.devices());
-  if (!pins.devices && pins.pipeline && pins.data && pins.tensor)
-    ranks = int64_t(*pins.pipeline) * *pins.data * *pins.tensor *
-            pins.context.value_or(1);
+  if (!pins.devices && pins.isMeshGiven())
+    ranks = pins.getMesh().ranks();
   if (ranks < 1 || ranks > cluster.devices())
     return fail("the mesh has ", ranks, " ranks, the cluster ",
                 cluster.devices(), " devices");
@@ -142,18 +141,18 @@ void Choices::setTensors(const Pins &pins, const Cluster &cluster) {
   constexpr int smallCluster = 32;
   int node = cluster.devicesPerNode;
   for (int tensor = 1; tensor <= ranks; ++tensor) {
-    if (pins.tensor && tensor != *pins.tensor)
+    if (pins.mesh[Axis::TP] && tensor != *pins.mesh[Axis::TP])
       continue;
     bool isPower = std::has_single_bit(unsigned(tensor));
     bool inside = tensor <= node && (node <= smallNode || isPower);
     // With all devices it divides nothing; with some left idle it may.
     if (ranks % tensor != 0) {
       bool isTried = inside && (isPower || ranks <= smallCluster);
-      if (mayIdle && (pins.tensor || isTried))
+      if (mayIdle && (pins.mesh[Axis::TP] || isTried))
         tensorsWithIdle.push_back(tensor);
       continue;
     }
-    if (inside || pins.tensor)
+    if (inside || pins.mesh[Axis::TP])
       tensorsFirst.push_back(tensor);
     else if (tensor <= farthest * node)
       tensorsByBound.push_back(tensor);
@@ -176,8 +175,7 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
   // whole mesh. Nor on a processor: its ranks share it, so fewer ranks are
   // another cluster.
   choices.mayIdle = *ranks == cluster.devices() && !pins.devices &&
-                    !(pins.pipeline && pins.data && pins.tensor) &&
-                    !cluster.device.isProcessor;
+                    !pins.isMeshGiven() && !cluster.device.isProcessor;
   choices.joinsReplicas = training.framework.joinsReplicas;
   choices.zero = space.zero;
   choices.recompute = space.recompute;
@@ -187,8 +185,12 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
   std::vector<std::string> names = space.schedule;
   std::vector<int> chunks = space.chunks;
   // Mesh sizes can be any.
-  choices.context = pins.context ? std::vector{*pins.context} : space.context;
-  std::sort(choices.context.begin(), choices.context.end());
+  for (const AxisFacts &facts : kAxes) {
+    std::vector<int> &sizes = choices.mesh[facts.axis];
+    const std::optional<int> &pin = pins.mesh[facts.axis];
+    sizes = pin ? std::vector{*pin} : space.mesh[facts.axis];
+    std::ranges::sort(sizes);
+  }
   PLAIT_RETURN_IF_ERROR(restrict(choices.zero, pins.zero, "zero", space));
   PLAIT_RETURN_IF_ERROR(
       restrictRecompute(choices.recompute, pins.recompute, space));
@@ -221,6 +223,15 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
 // Meshes
 //===----------------------------------------------------------------------===//
 
+static Mesh makeMesh(int pp, int dp, int cp, int tp) {
+  Mesh mesh;
+  mesh[Axis::PP] = pp;
+  mesh[Axis::DP] = dp;
+  mesh[Axis::CP] = cp;
+  mesh[Axis::TP] = tp;
+  return mesh;
+}
+
 /// By context, then by stages: the order is that of enumeration, which decides
 /// between equal bounds. Stages that the pins or the model do not allow are
 /// left out, and so are replicas that do not divide the batch.
@@ -228,17 +239,17 @@ std::vector<Mesh> Choices::getMeshes(int tensor, int64_t stages,
                                      const Training &training,
                                      const Pins &pins) const {
   std::vector<Mesh> meshes;
-  for (int cp : context) {
+  for (int cp : mesh[Axis::CP]) {
     if (ranks % (int64_t(tensor) * cp) != 0 || training.sequence % cp != 0)
       continue;
     int rest = ranks / (tensor * cp);
     for (int pp = 1; pp <= rest && pp <= stages; ++pp) {
       int dp = rest / pp;
       if (rest % pp != 0 || training.globalBatch % dp != 0 ||
-          (pins.pipeline && pp != *pins.pipeline) ||
-          (pins.data && dp != *pins.data))
+          (pins.mesh[Axis::PP] && pp != *pins.mesh[Axis::PP]) ||
+          (pins.mesh[Axis::DP] && dp != *pins.mesh[Axis::DP]))
         continue;
-      meshes.push_back({pp, dp, tensor, cp});
+      meshes.push_back(makeMesh(pp, dp, cp, tensor));
     }
   }
   return meshes;
@@ -251,17 +262,18 @@ std::vector<Mesh> Choices::getIdleMeshes(int tensor, int64_t stages,
                                          const Training &training,
                                          const Pins &pins) const {
   std::vector<Mesh> meshes;
-  for (int cp : context) {
+  for (int cp : mesh[Axis::CP]) {
     if (training.sequence % cp != 0)
       continue;
     int64_t rest = ranks / (int64_t(tensor) * cp);
     for (int dp = int(std::min(rest, training.globalBatch)); dp >= 1; --dp) {
-      if (training.globalBatch % dp != 0 || (pins.data && dp != *pins.data))
+      if (training.globalBatch % dp != 0 ||
+          (pins.mesh[Axis::DP] && dp != *pins.mesh[Axis::DP]))
         continue;
       for (int pp = 1; pp <= rest / dp && pp <= stages; ++pp)
-        if ((!pins.pipeline || pp == *pins.pipeline) &&
+        if ((!pins.mesh[Axis::PP] || pp == *pins.mesh[Axis::PP]) &&
             int64_t(pp) * dp * tensor * cp < ranks)
-          meshes.push_back({pp, dp, tensor, cp});
+          meshes.push_back(makeMesh(pp, dp, cp, tensor));
     }
   }
   return meshes;
@@ -270,7 +282,7 @@ std::vector<Mesh> Choices::getIdleMeshes(int tensor, int64_t stages,
 /// Those with no more virtual stages than the model has pieces.
 std::vector<const ScheduleChoice *>
 Choices::getSchedules(const Mesh &mesh, int64_t stages) const {
-  if (mesh.pipeline == 1) {
+  if (mesh[Axis::PP] == 1) {
     // Without stages behind each other all schedules run the same actions: the
     // one that is the plainest stands for them, or the first where none is
     // plain.
@@ -282,7 +294,7 @@ Choices::getSchedules(const Mesh &mesh, int64_t stages) const {
   }
   std::vector<const ScheduleChoice *> result;
   for (const ScheduleChoice &choice : schedules)
-    if (int64_t(choice.chunks) * mesh.pipeline <= stages)
+    if (int64_t(choice.chunks) * mesh[Axis::PP] <= stages)
       result.push_back(&choice);
   return result;
 }
@@ -292,7 +304,7 @@ Choices::getSchedules(const Mesh &mesh, int64_t stages) const {
 std::vector<int64_t> Choices::getMicroBatches(const Mesh &mesh,
                                               const Training &training) const {
   constexpr int64_t most = 128;
-  int64_t sequences = training.globalBatch / mesh.data;
+  int64_t sequences = training.globalBatch / mesh.batchParts();
   std::vector<int64_t> result;
   for (int64_t size : microBatches)
     if (sequences % size == 0)
@@ -311,6 +323,7 @@ Choices::getContextParallel(int context) const {
 
 std::vector<int> Choices::getZeroStages(const Mesh &mesh) const {
   // With one replica there is nothing to shard over.
-  int replicas = joinsReplicas ? mesh.data * mesh.context : mesh.data;
+  int64_t replicas =
+      joinsReplicas ? mesh.replicas() : mesh.product(&AxisFacts::dividesState);
   return replicas == 1 ? std::vector{zero.front()} : zero;
 }

@@ -14,12 +14,6 @@
 
 namespace plait::planner {
 
-/// A mesh, without what it runs.
-struct Mesh {
-  int pipeline = 1, data = 1, tensor = 1, context = 1;
-  auto operator<=>(const Mesh &) const = default;
-};
-
 /// A schedule with as many chunks as it can order.
 struct ScheduleChoice {
   std::string name;
@@ -45,7 +39,8 @@ public:
   /// Whether devices may be left idle: not where their number is pinned, and
   /// not where ranks share a processor, whose number is what was asked for.
   bool mayIdle = false;
-  std::vector<int> context, zero; // ascending
+  PerAxis<std::vector<int>> mesh; // of axes on demand, ascending
+  std::vector<int> zero;          // ascending
   bool joinsReplicas = false;     // as the framework says
   std::vector<Recomputation> recompute;
   std::vector<bool> sequenceParallel;

@@ -26,9 +26,9 @@ using namespace plait::planner;
 bool planner::isBetter(const Leaf &a, const Leaf &b) {
   auto key = [](const Leaf &leaf) {
     const Configuration &c = leaf.configuration;
-    return std::tie(leaf.seconds, c.offload, c.tensor, c.pipeline, c.context,
-                    c.zero, c.chunks, c.schedule, c.recompute, c.microBatch,
-                    c.sequenceParallel, c.contextParallel);
+    return std::tie(leaf.seconds, c.offload, c.mesh[Axis::TP], c.mesh[Axis::PP],
+                    c.mesh[Axis::CP], c.zero, c.chunks, c.schedule, c.recompute,
+                    c.microBatch, c.sequenceParallel, c.contextParallel);
   };
   return key(a) < key(b);
 }
@@ -65,7 +65,7 @@ Explorer::Outcome Explorer::evaluate(const Node &node) {
     outcome.isShort |= isLarge;
     if (!isFirst && isLarge)
       return true;
-    bool isOut = node.mesh.pipeline > 1 &&
+    bool isOut = node.mesh[Axis::PP] > 1 &&
                  bounds.isBeaten(*node.work, configuration, node.like->splits,
                                  limit, bytes);
     outcome.isShort |= isOut && bytes > usable;
@@ -94,9 +94,10 @@ void Knowledge::refuse(const Configuration &configuration, double missed,
 /// ranks run the same programs, and the estimates miss the same.
 static bool runsAlike(const Configuration &a, const Configuration &b) {
   auto key = [](const Configuration &c) {
-    return std::tie(c.pipeline, c.tensor, c.context, c.schedule, c.chunks,
-                    c.sequenceParallel, c.contextParallel, c.microBatch,
-                    c.offload);
+    Mesh mesh = c.mesh;
+    mesh[Axis::DP] = 1;
+    return std::tuple(mesh, std::cref(c.schedule), c.chunks, c.sequenceParallel,
+                      c.contextParallel, c.microBatch, c.offload);
   };
   return key(a) == key(b) && (a.zero == 3) == (b.zero == 3) &&
          a.recompute.getUniform() == b.recompute.getUniform();
@@ -481,6 +482,6 @@ std::optional<Leaf> Explorer::findSmallest() {
 }
 
 const Work *Explorer::getWork(const Configuration &of) const {
-  auto found = works.find({of.tensor, of.sequenceParallel});
+  auto found = works.find({of.mesh[Axis::TP], of.sequenceParallel});
   return found == works.end() ? nullptr : found->second;
 }

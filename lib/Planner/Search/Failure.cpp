@@ -126,8 +126,8 @@ void Remedies::tryOptions() {
   };
   // A given cut fits one number of stages only, so its pin is lifted as well.
   auto mesh = [](SearchSpace &, Pins &pins) {
-    bool isPinned = pins.pipeline || pins.data || pins.tensor || pins.context;
-    pins.pipeline = pins.data = pins.tensor = pins.context = std::nullopt;
+    bool isPinned = pins.isMeshPinned();
+    pins.mesh = {};
     pins.layers.reset();
     return isPinned;
   };
@@ -161,7 +161,8 @@ void Remedies::tryOptions() {
 bool Remedies::doesFit(int nodes) const {
   Pins pins = input.pins;
   pins.devices.reset();
-  pins.data.reset(); // what a larger cluster has more of, if nothing else
+  pins.mesh[Axis::DP]
+      .reset(); // what a larger cluster has more of, if nothing else
   Cluster larger = input.cluster;
   larger.nodes = nodes;
   SearchInput changed{input.source, larger, input.training, input.space, pins};
@@ -330,8 +331,8 @@ static Status explainMesh(const SearchInput &input, const Choices &choices,
 Status planner::explainFailure(const SearchInput &input, const Choices &choices,
                                Explorer &explorer) {
   if (explorer.splits == 0 && explorer.getNotes().empty())
-    return fail("tp ", input.pins.tensor.value_or(1), " does not divide ",
-                choices.ranks, " ranks");
+    return fail("tp ", input.pins.mesh[Axis::TP].value_or(1),
+                " does not divide ", choices.ranks, " ranks");
   if (explorer.splits == 0)
     return fail("the model cannot be split as asked: ",
                 explorer.getNotes().front());

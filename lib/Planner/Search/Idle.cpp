@@ -24,8 +24,8 @@ double Explorer::getLeastSeconds(const Work &work, int context) {
     return entry->second;
   Configuration one;
   one.offload = choices.offload.front();
-  one.tensor = work.tensorParallel;
-  one.context = context;
+  one.mesh[Axis::TP] = work.tensorParallel;
+  one.mesh[Axis::CP] = context;
   one.sequenceParallel = work.sequenceParallel;
   // Sizes that divide a replica's sequences divide all of them.
   for (int64_t size : choices.getMicroBatches(Mesh(), input.training))
@@ -45,9 +45,9 @@ double Explorer::getLeastSeconds(const Work &work, int context) {
 
 /// Unless a bound says at once that it is slower than all devices together.
 void Explorer::addIdleMesh(const Work &work, const Mesh &mesh) {
-  double sequences = double(input.training.globalBatch) / mesh.data;
-  double least = getLeastSeconds(work, mesh.context) * sequences /
-                 mesh.pipeline * boundRounding;
+  double sequences = double(input.training.globalBatch) / mesh.batchParts();
+  double least = getLeastSeconds(work, mesh[Axis::CP]) * sequences /
+                 mesh[Axis::PP] * boundRounding;
   if (least < fullSeconds && idleMeshes.insert({&work, mesh}).second)
     addMesh(work, mesh);
 }
@@ -62,8 +62,9 @@ void Explorer::addSmallestIdle() {
                                                   input.training, input.pins)) {
       std::vector<int64_t> sizes =
           choices.getMicroBatches(mesh, input.training);
-      auto [known, isNew] = least.try_emplace(
-          {mesh.context, mesh.pipeline}, std::numeric_limits<int64_t>::max());
+      auto [known, isNew] =
+          least.try_emplace({mesh[Axis::CP], mesh[Axis::PP]},
+                            std::numeric_limits<int64_t>::max());
       ++meshes;
       if (sizes.empty() || sizes.front() >= known->second)
         continue;

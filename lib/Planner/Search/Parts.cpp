@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <ranges>
 
 using namespace plait;
 using namespace plait::planner;
@@ -27,14 +28,11 @@ static void addWaiting(const Breakdown &parts, std::vector<Part> &list) {
   const Exposed &exposed = parts.exposed;
   // Communication by axis of the mesh, then the two waits that are for no
   // message.
-  const Part waiting[] = {{"tp communication", exposed.tensor},
-                          {"cp communication", exposed.context},
-                          {"ep communication", exposed.expert},
-                          {"pp communication", exposed.pipeline},
-                          {"dp communication", exposed.data},
-                          {"bubble", parts.bubble},
-                          {"slowest replica", parts.wait}};
-  list.insert(list.end(), std::begin(waiting), std::end(waiting));
+  for (const AxisFacts &facts : std::views::reverse(kAxes))
+    list.push_back(
+        {std::string(facts.name) + " communication", exposed[facts.axis]});
+  list.push_back({"bubble", parts.bubble});
+  list.push_back({"slowest replica", parts.wait});
 }
 
 /// All parts are listed, also those that are 0: reports leave out what they

@@ -137,10 +137,12 @@ Summary::makeExact(const Configuration &configuration) const {
 /// The less, the simpler.
 /// One stage has no schedule, whatever the configuration calls it: it counts as
 /// the simplest, with one chunk.
-static std::tuple<int, int, int, int> getComplexity(const Configuration &c) {
+static std::tuple<int, int64_t, int, int>
+getComplexity(const Configuration &c) {
   int onHosts = offloadsOptimizer(c.offload) + offloadsActivations(c.offload);
-  int axes = (c.pipeline > 1) + (c.data > 1) + (c.tensor > 1) + (c.context > 1);
-  if (c.pipeline == 1)
+  auto axes = std::ranges::count_if(
+      kAxes, [&](const AxisFacts &facts) { return c.mesh[facts.axis] > 1; });
+  if (c.mesh[Axis::PP] == 1)
     return {onHosts, axes, 0, 1};
   Result<const schedule::Generator *> generator =
       schedule::findGenerator(c.schedule);
@@ -196,7 +198,7 @@ void Summary::moveLayers() {
   constexpr size_t most = 300; // estimates: some hundredths of a second
   // A single stage has all layers, and a cut that is given is not to be
   // improved.
-  if (result.configuration.pipeline == 1 || input.pins.layers)
+  if (result.configuration.mesh[Axis::PP] == 1 || input.pins.layers)
     return;
   Configuration moved = result.configuration;
   // With another cut each rank may need another mixture: it is fitted anew.
@@ -298,21 +300,20 @@ void Summary::addVariant(const std::string &change,
 
 /// Half of one axis and twice as much of another.
 void Summary::addMeshVariants() {
-  // Not cp, the other kind of which is a variant of its own.
-  int Configuration::*const axes[] = {
-      &Configuration::pipeline, &Configuration::data, &Configuration::tensor};
-  const char *const names[] = {"pp", "dp", "tp"};
-  for (int from = 0; from < 3; ++from)
-    for (int to = 0; to < 3; ++to) {
+  // No axis that is there on demand: cp has another kind as its variant.
+  auto show = [](const Mesh &mesh, const AxisFacts &facts) {
+    return std::string(facts.name) + " " + std::to_string(mesh[facts.axis]);
+  };
+  for (const AxisFacts &from : kAxes)
+    for (const AxisFacts &to : kAxes) {
       Configuration other = result.configuration;
-      if (from == to || other.*axes[from] % 2 != 0)
+      Mesh &mesh = other.mesh;
+      if (from.axis == to.axis || from.onDemand || to.onDemand ||
+          mesh[from.axis] % 2 != 0)
         continue;
-      other.*axes[from] /= 2;
-      other.*axes[to] *= 2;
-      addVariant(std::string(names[from]) + " " +
-                     std::to_string(other.*axes[from]) + ", " + names[to] +
-                     " " + std::to_string(other.*axes[to]),
-                 other);
+      mesh[from.axis] /= 2;
+      mesh[to.axis] *= 2;
+      addVariant(show(mesh, from) + ", " + show(mesh, to), other);
     }
 }
 
@@ -336,7 +337,7 @@ void Summary::addVariants() {
            [&](Configuration &c) { c.recompute = kind; });
   with(pick.sequenceParallel ? "sp off" : "sp on",
        [&](Configuration &c) { c.sequenceParallel = !c.sequenceParallel; });
-  if (pick.context > 1) {
+  if (pick.mesh[Axis::CP] > 1) {
     for (ContextParallel other :
          {ContextParallel::Gather, ContextParallel::Heads,
           ContextParallel::Zigzag})
@@ -345,7 +346,7 @@ void Summary::addVariants() {
              [&](Configuration &c) { c.contextParallel = other; });
   }
   for (int zero = 0; zero <= 3; ++zero)
-    if (zero != pick.zero && pick.data * pick.context > 1)
+    if (zero != pick.zero && pick.mesh.replicas() > 1)
       with("zero " + std::to_string(zero),
            [&](Configuration &c) { c.zero = zero; });
   if (pick.offload != Offload::None)
@@ -358,7 +359,7 @@ void Summary::addVariants() {
   // Of the schedules those with one chunk a rank, which any number of layers
   // allows.
   for (const char *name : {"gpipe", "1f1b", "zb-h1", "zb-h2"})
-    if (name != pick.schedule && pick.pipeline > 1)
+    if (name != pick.schedule && pick.mesh[Axis::PP] > 1)
       with(std::string("schedule ") + name, [&](Configuration &c) {
         c.schedule = name;
         c.chunks = 1;
@@ -529,7 +530,8 @@ static SearchSpace admit(const SearchSpace &space, const Pins &pins) {
   visitStrategy([](const Field &, auto &choices,
                    const auto &pin) { admit(choices, pin); },
                 wider, pins);
-  admit(wider.context, pins.context);
+  for (const AxisFacts &facts : kAxes)
+    admit(wider.mesh[facts.axis], pins.mesh[facts.axis]);
   return wider;
 }
 

@@ -18,6 +18,7 @@
 
 #include "plait/Schedule/Generators.h"
 
+#include <algorithm>
 #include <sstream>
 
 using namespace plait;
@@ -31,6 +32,9 @@ SearchSpace::SearchSpace() {
                    const auto &value) { values.assign(1, value); },
                 *this, plainest);
   microBatch.clear();
+  for (const AxisFacts &facts : kAxes)
+    if (facts.onDemand)
+      mesh[facts.axis] = {1};
 }
 
 /// Auto is not among the kinds of recomputation: to fit layers one by one takes
@@ -50,7 +54,7 @@ SearchSpace SearchSpace::all() {
   space.offload = {Offload::None, Offload::Optimizer, Offload::Activations,
                    Offload::Both};
   space.chunks = {1, 2, 3, 4, 5, 6, 7, 8};
-  space.context = {1, 2, 4, 8, 16, 32, 64};
+  space.mesh[Axis::CP] = {1, 2, 4, 8, 16, 32, 64};
   return space;
 }
 
@@ -86,11 +90,8 @@ static std::string summarize(const Configuration &configuration) {
 /// it makes a difference: one stage has no schedule to speak of.
 std::string planner::print(const Configuration &configuration) {
   std::ostringstream out;
-  out << "pp " << configuration.pipeline << ", dp " << configuration.data
-      << ", tp " << configuration.tensor;
-  if (configuration.context > 1)
-    out << ", cp " << configuration.context;
-  if (configuration.pipeline > 1)
+  out << configuration.mesh.print(" ", ", ");
+  if (configuration.mesh[Axis::PP] > 1)
     out << ", " << configuration.schedule;
   if (configuration.chunks > 1)
     out << ", chunks " << configuration.chunks;
@@ -101,7 +102,7 @@ std::string planner::print(const Configuration &configuration) {
     out << ", zero " << configuration.zero;
   if (configuration.sequenceParallel)
     out << ", sp";
-  if (configuration.context > 1 &&
+  if (configuration.mesh[Axis::CP] > 1 &&
       configuration.contextParallel != ContextParallel::Gather)
     out << ", context-parallel " << print(configuration.contextParallel);
   if (configuration.offload != Offload::None)
@@ -112,6 +113,24 @@ std::string planner::print(const Configuration &configuration) {
 //===----------------------------------------------------------------------===//
 // Pins
 //===----------------------------------------------------------------------===//
+
+bool Pins::isMeshPinned() const {
+  return std::ranges::any_of(
+      mesh, [](const std::optional<int> &size) { return size.has_value(); });
+}
+
+bool Pins::isMeshGiven() const {
+  return std::ranges::all_of(kAxes, [&](const AxisFacts &facts) {
+    return facts.onDemand || mesh[facts.axis];
+  });
+}
+
+Mesh Pins::getMesh() const {
+  Mesh result;
+  for (const AxisFacts &facts : kAxes)
+    result[facts.axis] = mesh[facts.axis].value_or(1);
+  return result;
+}
 
 static std::string_view trim(std::string_view text) {
   while (text.starts_with(' '))
@@ -125,10 +144,8 @@ static std::string_view trim(std::string_view text) {
 /// field of a strategy that can be written between commas.
 template <typename Visit, typename AnyPins>
 static void visitPins(Visit &&visit, AnyPins &pins) {
-  visit("pp", pins.pipeline);
-  visit("dp", pins.data);
-  visit("tp", pins.tensor);
-  visit("cp", pins.context);
+  for (const AxisFacts &facts : kAxes)
+    visit(facts.name, pins.mesh[facts.axis]);
   visitStrategy(
       [&]<typename Pin>(const Field &field, Pin &pin) {
         // The layers of each stage are a list with commas of its own, and have

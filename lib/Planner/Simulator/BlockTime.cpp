@@ -33,13 +33,13 @@ CostOptions Context::costOptions() const {
   options.keepsScores = framework().keepsScores;
   options.dropout = training.dropout;
   options.microBatch = configuration.microBatch;
-  options.context = configuration.context;
+  options.sequenceParts = configuration.mesh[Axis::CP];
   // Unfused attention computes all scores: which of them a mask hides, and so
   // on which rank, changes nothing.
   options.balancedContext =
       !framework().gathersContext || (isReordered() && training.flashAttention);
   options.reorderedContext = isReordered();
-  options.contextHeads = exchangesHeads();
+  options.sequencePartsHeads = exchangesHeads();
   // Otherwise a kernel of its own adds (getAccumulationCost).
   options.weightGradientBytes = framework().fusedAccumulation
                                     ? 2 * gradientBytes()
@@ -47,7 +47,7 @@ CostOptions Context::costOptions() const {
   return options;
 }
 
-Group Context::group(int members, int stride) const {
+Group Context::group(int members, int64_t stride) const {
   return getGroup(members, stride, cluster);
 }
 
@@ -139,15 +139,15 @@ Cost BlockTimer::getCost(const Operation &op) const {
 double BlockTimer::collectiveSecondsOf(const Operation &op, int pieces) const {
   double bytes = op.collectiveElements(context.sequences()) *
                  elementBytes(options.precision) / pieces;
-  return collectiveSeconds(op.collective, bytes, context.tensorGroup(),
+  return collectiveSeconds(op.collective, bytes, context.group(Axis::TP),
                            context.cluster);
 }
 
 /// What ranks of cp wait for before and after an attention.
 double BlockTimer::contextSeconds(const Operation &op) const {
-  if (options.context == 1)
+  if (options.sequenceParts == 1)
     return 0;
-  if (options.contextHeads)
+  if (options.sequencePartsHeads)
     return exchangeSeconds(op);
   if (!context.framework().gathersContext)
     return ringSeconds(op);
@@ -171,7 +171,7 @@ double BlockTimer::gatherSeconds(const Operation &op) const {
   double bytes = double(op.keys) * op.keyValueHeads * op.headSize *
                  options.microBatch * elementBytes(options.precision);
   auto secondsOf = [&](CollectiveKind kind) {
-    return 2 * collectiveSeconds(kind, bytes, context.contextGroup(),
+    return 2 * collectiveSeconds(kind, bytes, context.group(Axis::CP),
                                  context.cluster);
   };
   bool forward = op.pass == Pass::Forward;
@@ -185,13 +185,13 @@ double BlockTimer::gatherSeconds(const Operation &op) const {
 /// pass, for which what attention reads is kept. Where there are too few
 /// key/value heads, keys and values are gathered.
 double BlockTimer::exchangeSeconds(const Operation &op) const {
-  double bytesOfHead = double(op.keys) / options.context * op.headSize *
+  double bytesOfHead = double(op.keys) / options.sequenceParts * op.headSize *
                        options.microBatch * elementBytes(options.precision);
   auto secondsOf = [&](int64_t heads) {
     return 2 * collectiveSeconds(CollectiveKind::AllToAll, heads * bytesOfHead,
-                                 context.contextGroup(), context.cluster);
+                                 context.group(Axis::CP), context.cluster);
   };
-  return secondsOf(op.heads) + (op.keyValueHeads % options.context == 0
+  return secondsOf(op.heads) + (op.keyValueHeads % options.sequenceParts == 0
                                     ? secondsOf(op.keyValueHeads)
                                     : gatherSeconds(op));
 }
@@ -200,12 +200,12 @@ double BlockTimer::exchangeSeconds(const Operation &op) const {
 /// on the ones it has (Liu et al. 2023); the backward pass moves their
 /// gradients too. What is left is what the work of one step does not hide.
 double BlockTimer::ringSeconds(const Operation &op) const {
-  int members = options.context;
+  int members = options.sequenceParts;
   double bytes = 2.0 * op.keys / members * op.keyValueHeads * op.headSize *
                  options.microBatch * elementBytes(options.precision);
   if (op.pass != Pass::Forward)
     bytes *= 2;
-  Group group = context.contextGroup();
+  Group group = context.group(Axis::CP);
   bool inside = group.perNode == group.ranks;
   double step = transferSeconds(bytes, inside, context.cluster);
   // The first of as many steps works on the rank's own keys and values, while
@@ -266,7 +266,7 @@ double BlockTimer::addCollective(const Operation &op, const Operation *matmul,
   pass.collective += exposed;
   pass.device += best.more;
   pass.kernels += 2 * (best.pieces - 1);
-  const Group group = context.tensorGroup();
+  const Group group = context.group(Axis::TP);
   const Fabric &fabric = group.perNode == group.ranks ? context.cluster.intra
                                                       : context.cluster.inter;
   pass.contention += (best.seconds - exposed) * fabric.computeLoss;
@@ -280,10 +280,11 @@ int64_t BlockTimer::getBlocks() const {
   const Configuration &configuration = context.configuration;
   int64_t rounds = (context.training.tensorOverlap + options.microBatch - 1) /
                    options.microBatch;
-  bool isDealt = !options.dropout && !context.isReordered() &&
-                 context.training.sequence % (int64_t(configuration.context) *
-                                              configuration.tensor * rounds) ==
-                     0;
+  bool isDealt =
+      !options.dropout && !context.isReordered() &&
+      context.training.sequence % (int64_t(configuration.mesh[Axis::CP]) *
+                                   configuration.mesh[Axis::TP] * rounds) ==
+          0;
   return options.microBatch * (isDealt ? rounds : 1);
 }
 

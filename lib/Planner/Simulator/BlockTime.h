@@ -29,16 +29,16 @@ struct Context {
   /// Sequences of a microbatch that one rank works on: a part of one under
   /// context parallelism.
   double sequences() const {
-    return double(configuration.microBatch) / configuration.context;
+    return double(configuration.microBatch) / configuration.mesh[Axis::CP];
   }
   /// Whether ranks of cp exchange positions for heads.
   bool exchangesHeads() const {
-    return configuration.context > 1 &&
+    return configuration.mesh[Axis::CP] > 1 &&
            configuration.contextParallel == ContextParallel::Heads;
   }
   /// Whether they have pieces of a sequence in zig-zag order.
   bool isReordered() const {
-    return configuration.context > 1 &&
+    return configuration.mesh[Axis::CP] > 1 &&
            configuration.contextParallel == ContextParallel::Zigzag;
   }
   /// Whether there is other memory than the device's own.
@@ -59,10 +59,11 @@ struct Context {
     return recomputesCheap(kind) ? work.cheapBlocks[index] : work.blocks[index];
   }
   /// Ranks over which gradients are summed.
-  int replicas() const { return configuration.data * configuration.context; }
+  int replicas() const { return int(configuration.mesh.replicas()); }
   /// Ranks over which ZeRO divides.
   int divisions() const {
-    return framework().joinsReplicas ? replicas() : configuration.data;
+    return framework().joinsReplicas ? replicas()
+                                     : configuration.mesh[Axis::DP];
   }
 
   /// Whether ZeRO 2 and 3 divide it.
@@ -70,19 +71,15 @@ struct Context {
     return !framework().dividesParameters || group.divides(divisions());
   }
 
-  // Ranks are numbered tp first, then cp, dp and pp: what communicates most
-  // has the nearest neighbours.
-  Group group(int members, int stride) const;
-  Group tensorGroup() const { return group(configuration.tensor, 1); }
-  Group contextGroup() const {
-    return group(configuration.context, configuration.tensor);
+  Group group(int members, int64_t stride) const;
+  Group group(Axis axis) const {
+    return group(configuration.mesh[axis], configuration.mesh.stride(axis));
   }
   /// Of all replicas, or those of dp alone.
   Group replicaGroup() const {
     return framework().joinsReplicas
-               ? group(replicas(), configuration.tensor)
-               : group(configuration.data,
-                       configuration.tensor * configuration.context);
+               ? group(replicas(), configuration.mesh.stride(Axis::CP))
+               : group(Axis::DP);
   }
   /// Neighbouring stages may lie on different nodes.
   bool stagesCrossNodes() const {

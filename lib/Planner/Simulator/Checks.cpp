@@ -30,15 +30,13 @@ static constexpr int64_t maximum = std::numeric_limits<int32_t>::max();
 /// by further on.
 static Status checkCounts(const Context &context) {
   const Configuration &configuration = context.configuration;
-  const std::pair<const char *, int64_t> counts[] = {
-      {"pipeline", configuration.pipeline},
-      {"data", configuration.data},
-      {"tensor", configuration.tensor},
-      {"context", configuration.context},
+  std::vector<std::pair<std::string_view, int64_t>> counts = {
       {"chunks", configuration.chunks},
       {"microbatch", configuration.microBatch},
       {"global batch", context.training.globalBatch},
       {"sequence", context.training.sequence}};
+  for (const AxisFacts &facts : kAxes)
+    counts.emplace_back(facts.name, configuration.mesh[facts.axis]);
   for (auto [name, count] : counts) {
     if (count < 1)
       return fail(name, " is ", count, ", expected at least 1");
@@ -50,19 +48,16 @@ static Status checkCounts(const Context &context) {
   return Status::success();
 }
 
-/// Multiplies degree by degree and stops at the cluster's size, which keeps the
-/// product of four counts in range. Fewer ranks than devices are allowed.
+/// Multiplies size by size and stops at the cluster's, which keeps the product
+/// in range. Fewer ranks than devices are allowed.
 static Status checkDevices(const Context &context) {
   const Configuration &configuration = context.configuration;
   int64_t devices = context.cluster.devices(), ranks = 1;
-  for (int degree : {configuration.pipeline, configuration.data,
-                     configuration.tensor, configuration.context}) {
-    ranks *= degree;
+  for (const AxisFacts &facts : kAxes) {
+    ranks *= configuration.mesh[facts.axis];
     if (ranks > devices)
-      return fail("the configuration (pipeline ", configuration.pipeline,
-                  ", data ", configuration.data, ", tensor ",
-                  configuration.tensor, ", context ", configuration.context,
-                  ") needs more than the cluster's ", devices, " devices");
+      return fail("mesh ", configuration.mesh.print(),
+                  " needs more than the cluster's ", devices, " devices");
   }
   return Status::success();
 }
@@ -73,10 +68,10 @@ static Status checkDevices(const Context &context) {
 static Status checkWork(const Context &context) {
   const Work &work = context.work;
   const Configuration &configuration = context.configuration;
-  if (work.tensorParallel != configuration.tensor)
-    return fail("the work is for tensor ", work.tensorParallel,
-                ", the configuration has ", configuration.tensor);
-  if (configuration.tensor > 1 &&
+  if (work.tensorParallel != configuration.mesh[Axis::TP])
+    return fail("the work is for tp ", work.tensorParallel,
+                ", the configuration has ", configuration.mesh[Axis::TP]);
+  if (configuration.mesh[Axis::TP] > 1 &&
       work.sequenceParallel != configuration.sequenceParallel)
     return fail("the work is ", work.sequenceParallel ? "with" : "without",
                 " sequence parallelism, the configuration is ",
@@ -91,14 +86,14 @@ static Status checkDivisions(const Context &context) {
   const Training &training = context.training;
   const Configuration &configuration = context.configuration;
   // Whole microbatches on every replica: a step has no shorter one at its end.
-  int64_t slice = configuration.microBatch * configuration.data;
+  int64_t slice = configuration.microBatch * configuration.mesh.batchParts();
   if (training.globalBatch % slice != 0)
     return fail("global batch ", training.globalBatch,
                 " is not a multiple of microbatch ", configuration.microBatch,
-                " x data ", configuration.data);
-  if (training.sequence % configuration.context != 0)
-    return fail("sequence ", training.sequence,
-                " is not a multiple of context ", configuration.context);
+                " x data-parallel ", configuration.mesh.batchParts());
+  if (training.sequence % configuration.mesh[Axis::CP] != 0)
+    return fail("sequence ", training.sequence, " is not a multiple of cp ",
+                configuration.mesh[Axis::CP]);
   return Status::success();
 }
 
@@ -117,7 +112,7 @@ static std::string listDivisors(int64_t a, int64_t b) {
 static Status checkHeads(const Context &context) {
   if (!context.exchangesHeads())
     return Status::success();
-  int64_t members = context.configuration.context;
+  int64_t members = context.configuration.mesh[Axis::CP];
   for (const Block &block : context.work.blocks)
     for (const Operation &op : block.operations) {
       if (op.kind != OperationKind::Attention || op.keyValueHeads == 0)
@@ -133,7 +128,7 @@ static Status checkHeads(const Context &context) {
                   each > 1
                       ? " or " + std::to_string(each) + " query heads of each"
                       : "",
-                  " that a rank of tp ", context.configuration.tensor,
+                  " that a rank of tp ", context.configuration.mesh[Axis::TP],
                   " has; possible are ", listDivisors(groups, each));
     }
   return Status::success();
@@ -143,7 +138,7 @@ static Status checkHeads(const Context &context) {
 static Status checkZigzag(const Context &context) {
   if (!context.isReordered())
     return Status::success();
-  int64_t chunks = 2 * int64_t(context.configuration.context);
+  int64_t chunks = 2 * int64_t(context.configuration.mesh[Axis::CP]);
   if (context.training.sequence % chunks != 0)
     return fail("context-parallel is zigzag, but sequence ",
                 context.training.sequence,
@@ -167,7 +162,7 @@ static Status checkOffload(const Context &context) {
 static Status checkLayers(const Context &context) {
   const Configuration &configuration = context.configuration;
   int64_t layers = context.work.layers();
-  int64_t stages = int64_t(configuration.pipeline) * configuration.chunks;
+  int64_t stages = int64_t(configuration.mesh[Axis::PP]) * configuration.chunks;
   PLAIT_RETURN_IF_ERROR(checkStages(configuration.recompute, stages));
   const std::vector<int> &given = configuration.layers;
   if (given.empty() && stages > context.work.mostStages())

@@ -78,7 +78,7 @@ void Estimator::cut(Recompute kind) {
     costs[i] = times[work.order[work.before + i]].sum();
   auto [before, after] = timeEnds(kind);
   schedule::Problem problem;
-  problem.stages = uint32_t(configuration.pipeline);
+  problem.stages = uint32_t(configuration.mesh[Axis::PP]);
   problem.chunks = uint32_t(configuration.chunks);
   problem.placement = generator->placement;
   auto ifAny = [](int blocks, double seconds) {
@@ -230,7 +230,7 @@ std::vector<const StageBlocks *> Estimator::stagesOf(uint32_t rank) const {
 /// all of them, which a timeline shows action by action.
 Status Estimator::makePipeline(Microbatches microbatches) {
   schedule::Problem problem;
-  problem.stages = uint32_t(configuration.pipeline);
+  problem.stages = uint32_t(configuration.mesh[Axis::PP]);
   problem.chunks = uint32_t(configuration.chunks);
   problem.microbatches = uint32_t(configuration.microbatches(context.training));
   problem.placement = generator->placement;
@@ -260,7 +260,7 @@ Status Estimator::makePipeline(Microbatches microbatches) {
 /// What the first layer passes on stands for all messages.
 TransferCost planner::getTransfer(const Context &context) {
   const Configuration &configuration = context.configuration;
-  if (configuration.pipeline == 1)
+  if (configuration.mesh[Axis::PP] == 1)
     return {};
   const Work &work = context.work;
   const Block &block = work.blocks[work.order[work.before]];
@@ -271,15 +271,17 @@ TransferCost planner::getTransfer(const Context &context) {
       context.sequences();
   // All ranks of tp hold the same message. Between nodes each sends its part of
   // it, and the parts are gathered inside of the node.
-  bool alike = configuration.tensor > 1 && !context.work.sequenceParallel;
+  bool alike =
+      configuration.mesh[Axis::TP] > 1 && !context.work.sequenceParallel;
   bool cut = alike && framework.scatterGather && context.stagesCrossNodes();
   TransferCost cost;
   cost.blocking = framework.blockingTransfers;
-  cost.seconds = transferSeconds(cut ? bytes / configuration.tensor : bytes,
-                                 !context.stagesCrossNodes(), context.cluster);
+  cost.seconds =
+      transferSeconds(cut ? bytes / configuration.mesh[Axis::TP] : bytes,
+                      !context.stagesCrossNodes(), context.cluster);
   if (cut)
     cost.seconds += collectiveSeconds(CollectiveKind::AllGather, bytes,
-                                      context.tensorGroup(), context.cluster);
+                                      context.group(Axis::TP), context.cluster);
   return cost;
 }
 
@@ -313,8 +315,8 @@ void Estimator::share(double busy) {
   Breakdown &parts = result.breakdown;
   for (double *part :
        {&parts.forward, &parts.backward, &parts.recompute, &parts.bubble,
-        &parts.memory, &parts.launch, &parts.exposed.tensor,
-        &parts.exposed.pipeline, &parts.exposed.context})
+        &parts.memory, &parts.launch, &parts.exposed[Axis::TP],
+        &parts.exposed[Axis::PP], &parts.exposed[Axis::CP]})
     *part *= stretch;
 }
 
@@ -335,8 +337,9 @@ void Estimator::breakDown(double withoutTransfers) {
       parts.launch += m * time.launch;
       parts.forward +=
           m * (time.forward - time.tensorForward - time.contextForward);
-      parts.exposed.tensor += m * (time.tensorForward + time.tensorBackward);
-      parts.exposed.context += m * (time.contextForward + time.contextBackward);
+      parts.exposed[Axis::TP] += m * (time.tensorForward + time.tensorBackward);
+      parts.exposed[Axis::CP] +=
+          m * (time.contextForward + time.contextBackward);
     }
     // Parts are those of the rank with the most work: all others wait for it.
     if (busy <= longest)
@@ -344,10 +347,11 @@ void Estimator::breakDown(double withoutTransfers) {
     longest = busy;
     // What is left, so that the parts add up to the work but for rounding.
     parts.backward = busy - parts.forward - parts.recompute -
-                     parts.exposed.tensor - parts.exposed.context;
+                     parts.exposed[Axis::TP] - parts.exposed[Axis::CP];
     result.breakdown = parts;
   }
-  result.breakdown.exposed.pipeline = result.pipelineSeconds - withoutTransfers;
+  result.breakdown.exposed[Axis::PP] =
+      result.pipelineSeconds - withoutTransfers;
   result.breakdown.bubble = std::max(0.0, withoutTransfers - longest);
 }
 
@@ -395,8 +399,9 @@ StepLoad Estimator::getHeaviestLoad() const {
 /// ranks do it at the same time, so that the heaviest one counts.
 void Estimator::timeStep() {
   StepLoad load = getHeaviestLoad();
-  result.waitSeconds = getWaitShare(configuration.data, context.framework()) *
-                       result.pipelineSeconds;
+  result.waitSeconds =
+      getWaitShare(int(configuration.mesh.batchParts()), context.framework()) *
+      result.pipelineSeconds;
   result.dataSeconds = getDataSeconds(load, context);
   Cost optimizer = getOptimizerCost(load, context);
   result.optimizerSeconds = optimizer.seconds;
@@ -417,7 +422,7 @@ void Estimator::findMemory() {
 /// The step, and what is derived from it. Utilisation is against the peak of
 /// the ranks that are used; devices that are left idle do not lower it.
 void Estimator::sumUp() {
-  result.breakdown.exposed.data = result.dataSeconds;
+  result.breakdown.exposed[Axis::DP] = result.dataSeconds;
   result.breakdown.wait = result.waitSeconds;
   result.breakdown.optimizer = result.optimizerSeconds;
   result.breakdown.overhead = result.overheadSeconds;

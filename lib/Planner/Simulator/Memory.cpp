@@ -136,7 +136,7 @@ double planner::weightBytes(const StageBlocks &stage, const Context &context) {
 /// share it gather them. What is exchanged for heads is there twice: queries,
 /// keys and values forward, backward the gradients of these and of the result.
 static double contextBytes(const Block &block, const Context &context) {
-  double members = context.configuration.context;
+  double members = context.configuration.mesh[Axis::CP];
   bool exchanges = context.exchangesHeads();
   if (members == 1 || (!exchanges && !context.framework().gathersContext))
     return 0;
@@ -220,7 +220,7 @@ InFlight planner::heldBytes(const StageBlocks &stage, const Context &context,
   if (!stashesOnHost(context))
     return stashedBytes(stage, context, splits);
   // A stage without layers passes on what it receives, and keeps nothing.
-  if (context.configuration.pipeline == 1 || stage.entries.empty())
+  if (context.configuration.mesh[Axis::PP] == 1 || stage.entries.empty())
     return {};
   // Messages are received in the arena.
   const StageBlocks::Entry &first = stage.entries.front();

@@ -58,10 +58,10 @@ static Overlap overlap(double seconds, double window, const Context &context,
   return {seconds - hidden, hidden * fabric.computeLoss};
 }
 
-/// A collective over the ranks that hold the same parameters. Where dp and cp
-/// are not one group, gradients are summed over dp first and what each rank
-/// then has over cp; parameters are gathered over dp alone, since cp holds them
-/// alike.
+/// A collective over the ranks that hold the same parameters. Where they are
+/// not one group, gradients are summed over the axis that divides state first
+/// and what each rank then has over the others; parameters are gathered over
+/// that axis alone, since the others hold them alike.
 static double replicaSeconds(CollectiveKind kind, double bytes,
                              const Context &context) {
   Group group = context.replicaGroup();
@@ -73,12 +73,15 @@ static double replicaSeconds(CollectiveKind kind, double bytes,
     seconds /= context.framework().stridedFraction;
   if (context.framework().joinsReplicas || kind == CollectiveKind::AllGather)
     return seconds;
-  // What is left after dp is reduced over cp.
+  const Mesh &mesh = context.configuration.mesh;
   double rest = kind == CollectiveKind::ReduceScatter
-                    ? bytes / context.configuration.data
+                    ? bytes / double(mesh.product(&AxisFacts::dividesState))
                     : bytes;
-  return seconds + collectiveSeconds(CollectiveKind::AllReduce, rest,
-                                     context.contextGroup(), context.cluster);
+  for (const AxisFacts &facts : kAxes)
+    if (facts.splitsTokens() && !facts.dividesState)
+      seconds += collectiveSeconds(CollectiveKind::AllReduce, rest,
+                                   context.group(facts.axis), context.cluster);
+  return seconds;
 }
 
 /// Of gradients that are reduced in fewer bytes: rounded before, and widened
@@ -98,8 +101,7 @@ static double roundingSeconds(double parameters, const Context &context) {
 static double getTiedSeconds(const StepLoad &load, const Context &context) {
   if (load.tied == 0)
     return 0;
-  Group pair =
-      context.group(2, context.configuration.tensor * context.replicas());
+  Group pair = context.group(2, context.configuration.mesh.stride(Axis::PP));
   if (context.stagesCrossNodes())
     pair.perNode = 1;
   return collectiveSeconds(CollectiveKind::AllReduce,

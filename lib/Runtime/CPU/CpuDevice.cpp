@@ -149,7 +149,7 @@ struct RankBytes {
 
   RankBytes(const fb::Plan &plan, uint32_t rank) {
     const fb::Program &program =
-        *plan.programs()->Get(plan::Mesh(plan).index(rank, 0));
+        *plan.programs()->Get(plan::RankGrid(plan).index(rank, 0));
     constexpr uint64_t page = 4096;
     arena = std::max(program.arena_bytes() + page - 1, page) / page * page;
     host = (program.host_bytes() + page - 1) / page * page;

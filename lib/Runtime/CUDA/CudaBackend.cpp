@@ -59,7 +59,9 @@ Result<Machine> findMachine(const ExecutorOptions &options) {
 
 /// The bytes of device memory that the rank's program addresses.
 uint64_t arenaBytes(const fb::Plan &plan, uint32_t rank) {
-  return plan.programs()->Get(plan::Mesh(plan).index(rank, 0))->arena_bytes();
+  return plan.programs()
+      ->Get(plan::RankGrid(plan).index(rank, 0))
+      ->arena_bytes();
 }
 
 /// In units of 10^9 bytes, as all of the tools print them.
@@ -144,7 +146,7 @@ struct Gpu {
 /// first of it is page-locked. All processes ask, or none.
 Status checkOffloaded(const fb::Plan &plan, std::span<const uint32_t> ranks,
                       const ExecutorOptions &options) {
-  plan::Mesh mesh(plan);
+  plan::RankGrid mesh(plan);
   uint64_t bytes = 0;
   for (uint32_t rank : ranks)
     bytes += plan.programs()->Get(mesh.index(rank, 0))->host_bytes();
@@ -175,13 +177,13 @@ Result<Backend> createDevices(const fb::Plan &plan, const Driver &driver,
     PLAIT_RETURN_IF_ERROR(gpu.checkMemory(plan));
     backend.placement += (backend.placement.empty() ? "" : "; ") +
                          describeRanks(gpu.ranks) + " of " +
-                         std::to_string(plan::Mesh(plan).ranks()) + " on " +
+                         std::to_string(plan::RankGrid(plan).ranks()) + " on " +
                          gpu.context->describe();
   }
   if (ranks.front() == 0)
     backend.libraries = capabilities.describe();
   auto recording = std::make_shared<std::mutex>();
-  plan::Mesh mesh(plan);
+  plan::RankGrid mesh(plan);
   for (size_t i = 0; i < ranks.size(); ++i) {
     const Gpu &gpu = gpus[ordinals[i]];
     // Ranks that are recorded apart need not wait for each other's lock.

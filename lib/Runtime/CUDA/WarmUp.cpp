@@ -95,7 +95,7 @@ private:
   const fb::Program &program;
   CudaDevice &device;
   uint32_t rank;
-  plan::Mesh mesh;
+  plan::RankGrid mesh;
   std::map<uint32_t, GemmUse> gemms;
   std::set<uint32_t> attentions; // that have been called
 };

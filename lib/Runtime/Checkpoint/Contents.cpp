@@ -31,7 +31,7 @@ static Shape toShape(const flatbuffers::Vector<int64_t> &shape) {
 
 /// The share of `piece` that its rank stores. Rows of a block stay together, as
 /// boxes with few edges.
-static Piece shareOf(const plan::Mesh &mesh, uint32_t rank,
+static Piece shareOf(const plan::RankGrid &mesh, uint32_t rank,
                      const fb::Shard &shard, const fb::Parameter &parameter,
                      const ShardTensor &tensor) {
   Piece piece(mesh, rank, shard, parameter, tensor);
@@ -57,7 +57,7 @@ static Piece shareOf(const plan::Mesh &mesh, uint32_t rank,
 
 /// `piece` as boxes in the index space of the tensor in the model's file, from
 /// which padding is absent: fewer elements than the piece may come out.
-static std::vector<Box> boxesOf(const plan::Mesh &mesh, uint32_t rank,
+static std::vector<Box> boxesOf(const plan::RankGrid &mesh, uint32_t rank,
                                 const fb::Parameter &parameter,
                                 const Piece &piece) {
   BoxBuilder builder(toShape(*parameter.file_shape()));
@@ -73,7 +73,7 @@ static std::vector<Box> boxesOf(const plan::Mesh &mesh, uint32_t rank,
 /// file. Programs are shared by ranks that do the same; what differs is the
 /// block, which comes from the mesh.
 std::vector<StoredPiece> runtime::contentsOf(const fb::Plan &plan,
-                                             const plan::Mesh &mesh,
+                                             const plan::RankGrid &mesh,
                                              uint32_t rank) {
   std::vector<StoredPiece> contents;
   const fb::Program &program = *plan.programs()->Get(mesh.index(rank, 0));

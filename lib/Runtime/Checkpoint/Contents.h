@@ -34,7 +34,7 @@ struct StoredPiece {
 /// of a tied parameter one program does, and ranks that hold the same block
 /// divide it. Padding is never stored.
 std::vector<StoredPiece> contentsOf(const fb::Plan &plan,
-                                    const plan::Mesh &mesh, uint32_t rank);
+                                    const plan::RankGrid &mesh, uint32_t rank);
 
 /// The box as a tensor of a safetensors file.
 TensorShape storedTensor(const std::string &tensor, const std::string &slot,

@@ -18,7 +18,7 @@
 using namespace plait;
 using namespace plait::runtime;
 
-RankFile RankFile::of(const fb::Plan &plan, const plan::Mesh &mesh,
+RankFile RankFile::of(const fb::Plan &plan, const plan::RankGrid &mesh,
                       uint32_t rank) {
   std::vector<StoredPiece> contents = contentsOf(plan, mesh, rank);
   SafetensorsLayout layout = layOut(layOutContents(contents));
@@ -89,7 +89,7 @@ Result<CheckpointIndex> runtime::makeIndex(const fb::Plan &plan,
                                            const PlanIdentity &identity) {
   CheckpointIndex index;
   index.plan = identity;
-  plan::Mesh mesh(plan);
+  plan::RankGrid mesh(plan);
   for (uint32_t rank = 0; rank < mesh.ranks(); ++rank) {
     std::vector<StoredPiece> contents = contentsOf(plan, mesh, rank);
     if (contents.empty())

@@ -22,7 +22,7 @@ struct RankFile {
   std::vector<StoredPiece> contents; // empty: there is no file
   SafetensorsLayout layout;
 
-  static RankFile of(const fb::Plan &plan, const plan::Mesh &mesh,
+  static RankFile of(const fb::Plan &plan, const plan::RankGrid &mesh,
                      uint32_t rank);
 };
 

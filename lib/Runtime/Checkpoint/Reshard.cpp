@@ -217,7 +217,7 @@ private:
 
   CheckpointReader reader;
   const fb::Plan &plan;
-  plan::Mesh mesh;
+  plan::RankGrid mesh;
   CheckpointStore store;
   CheckpointIndex index;
   uint64_t step = 0;

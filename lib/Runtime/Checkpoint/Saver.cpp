@@ -58,7 +58,7 @@ private:
 /// Those of ranks [begin, end) that store anything. Made once for a run: the
 /// pieces follow from the plan.
 std::map<uint32_t, RankFile> filesOf(const fb::Plan &plan,
-                                     const plan::Mesh &mesh, uint32_t begin,
+                                     const plan::RankGrid &mesh, uint32_t begin,
                                      uint32_t end) {
   std::map<uint32_t, RankFile> files;
   for (uint32_t rank = begin; rank < end; ++rank)
@@ -323,7 +323,7 @@ Result<uint64_t> runtime::replicaBytes(const fb::Plan &plan,
   auto groups = HostGroups::of(processes);
   if (!groups.ok())
     return groups.status();
-  plan::Mesh mesh(plan);
+  plan::RankGrid mesh(plan);
   RankSpread spread = {mesh.ranks(), groups->processes()};
   std::vector<uint32_t> writers = groups->giversOf(groups->process());
   writers.push_back(groups->process());

@@ -116,7 +116,7 @@ public:
     return backend.describeMemory ? backend.describeMemory() : std::string();
   }
   Rendezvous *processes() override { return others; }
-  const plan::Mesh &mesh() const override { return meshOf; }
+  const plan::RankGrid &mesh() const override { return meshOf; }
   const fb::Plan &plan() const override { return source; }
 
 private:
@@ -125,7 +125,7 @@ private:
   [[noreturn]] void giveUp(const Status &failure);
 
   const fb::Plan &source;
-  plan::Mesh meshOf;
+  plan::RankGrid meshOf;
   Rendezvous *others;
   StepNotes *notes; // or null
   Backend backend;
@@ -221,7 +221,7 @@ Executor::create(const fb::Plan &plan, const ExecutorOptions &options) {
     return messages.status();
   // 1. Who is here.
   if (options.processes)
-    options.processes->spread(plan::Mesh(plan).ranks());
+    options.processes->spread(plan::RankGrid(plan).ranks());
   // The same in all processes: they connect by it.
   Topology topology = topologyOf(plan, *messages);
   if (!options.overlap)

@@ -29,7 +29,8 @@ namespace plait::runtime {
 /// only with devices that have done a step when they return from it.
 class StepGuard {
 public:
-  StepGuard(const plan::Mesh &mesh, const fb::Program &program, Device &device)
+  StepGuard(const plan::RankGrid &mesh, const fb::Program &program,
+            Device &device)
       : mesh(mesh), program(program), device(device) {}
 
   /// Before `step` runs: whether all that it reads is finite. False for what
@@ -47,7 +48,7 @@ private:
                                     bool allowsMask);
   bool isInput(uint64_t begin, uint64_t end) const;
 
-  const plan::Mesh &mesh;
+  const plan::RankGrid &mesh;
   const fb::Program &program;
   Device &device;
   std::vector<std::byte> window;

@@ -41,10 +41,11 @@ static Status failWithOther() {
 /// the positions, or all of them, and the same key.
 Status Rank::feed(const fb::Input &input, uint64_t number,
                   const Batches &batches) {
-  int64_t replica = mesh.indexOf(plan, rank, "dp");
+  int64_t replica = mesh.partOf(plan, rank, Splits::Batch);
   int64_t columns = input.columns();
   bool isWhole = columns == int64_t(plan.sequence());
-  int64_t first = isWhole ? 0 : mesh.indexOf(plan, rank, "cp") * columns;
+  int64_t first =
+      isWhole ? 0 : mesh.partOf(plan, rank, Splits::Sequence) * columns;
   int64_t count = int64_t(input.microbatches()) * input.rows();
   for (int64_t i = 0; i < count; ++i) {
     int64_t row = replica * count + i;

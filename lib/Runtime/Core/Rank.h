@@ -39,7 +39,7 @@ namespace plait::runtime {
 /// plan's, so that the first one in it that has not ended can always go on.
 class Rank {
 public:
-  Rank(const fb::Plan &plan, const plan::Mesh &mesh, uint32_t rank,
+  Rank(const fb::Plan &plan, const plan::RankGrid &mesh, uint32_t rank,
        RankBackend &backend)
       : plan(plan), mesh(mesh), rank(rank),
         program(*plan.programs()->Get(mesh.index(rank, 0))),
@@ -132,7 +132,7 @@ private:
   template <typename Work> Status await(Walk &walk, Work work);
 
   const fb::Plan &plan;
-  const plan::Mesh &mesh;
+  const plan::RankGrid &mesh;
   uint32_t rank;
   const fb::Program &program;
   Device &device;

@@ -27,13 +27,14 @@ Status forEachShard(Executor &executor, const ShardJob &job);
 struct RankArena {
   RankArena(Executor &executor, uint32_t rank)
       : mesh(executor.mesh()), rank(rank), device(&executor.device(rank)) {}
-  RankArena(const plan::Mesh &mesh, uint32_t rank) : mesh(mesh), rank(rank) {}
+  RankArena(const plan::RankGrid &mesh, uint32_t rank)
+      : mesh(mesh), rank(rank) {}
 
   Status write(uint64_t offset, std::span<const std::byte> bytes) const {
     return device ? device->write(offset, bytes) : Status::success();
   }
 
-  const plan::Mesh &mesh;
+  const plan::RankGrid &mesh;
   uint32_t rank;
   Device *device = nullptr;
 };

@@ -74,7 +74,7 @@ int64_t fileIndex(const fb::Parameter &parameter, int64_t index) {
 /// visited: runs end at `valid`, while strides in the block are its padded
 /// extents. Ranks whose block lies wholly in the padding have no runs. A tensor
 /// without dimensions is one run of one element.
-void forEachRow(const plan::Mesh &mesh, uint32_t rank, const Shape &shape,
+void forEachRow(const plan::RankGrid &mesh, uint32_t rank, const Shape &shape,
                 const plan::DimShardings &shardings, const RunVisitor &visit) {
   uint32_t dims = shape.size();
   std::vector<plan::Block> blocks;
@@ -107,7 +107,7 @@ void forEachRow(const plan::Mesh &mesh, uint32_t rank, const Shape &shape,
 
 /// `global` is the row-major index in the parameter: so a gradient is put
 /// together as one tensor.
-void runtime::forEachParameterRun(const plan::Mesh &mesh, uint32_t rank,
+void runtime::forEachParameterRun(const plan::RankGrid &mesh, uint32_t rank,
                                   const fb::Parameter &parameter,
                                   const plan::DimShardings &dims,
                                   const RunVisitor &visit) {
@@ -119,7 +119,7 @@ void runtime::forEachParameterRun(const plan::Mesh &mesh, uint32_t rank,
 /// The same runs, with `global` in the file's tensor. A parameter that is the
 /// whole tensor has a box as wide as the file, and its runs are joined again by
 /// the second merger.
-void runtime::forEachFileRun(const plan::Mesh &mesh, uint32_t rank,
+void runtime::forEachFileRun(const plan::RankGrid &mesh, uint32_t rank,
                              const fb::Parameter &parameter,
                              const plan::DimShardings &shardings,
                              const RunVisitor &visit) {
@@ -176,7 +176,7 @@ ShardTensor runtime::stateOf(const fb::Shard &shard,
 /// byte inside of the tensor; a block without one begins at 0. Offsets count
 /// f32 elements; a copy in bf16 is never divided, so that its piece begins at
 /// 0, too.
-Piece::Piece(const plan::Mesh &mesh, uint32_t rank, const fb::Shard &shard,
+Piece::Piece(const plan::RankGrid &mesh, uint32_t rank, const fb::Shard &shard,
              const fb::Parameter &parameter, const ShardTensor &tensor)
     : dims(plan::dimsOf(shard, tensor.isDivided)),
       part(plan::partOf(mesh, rank, shard,

@@ -54,7 +54,7 @@ private:
                       std::map<std::vector<uint32_t>, uint32_t> &counts);
 
   const fb::Plan &plan;
-  const plan::Mesh &mesh;
+  const plan::RankGrid &mesh;
   StepNotes &notes;
   bool overlaps;
   std::vector<plan::StreamChoice> streams;     // by program

@@ -119,7 +119,8 @@ uint32_t Topology::streamOf(std::span<const uint32_t> members) const {
 }
 
 /// Ascending: the index along the axis orders the ranks.
-std::vector<uint32_t> runtime::membersOf(const plan::Mesh &mesh, uint32_t rank,
+std::vector<uint32_t> runtime::membersOf(const plan::RankGrid &mesh,
+                                         uint32_t rank,
                                          const fb::CollectiveStep &step) {
   std::vector<uint32_t> members;
   for (uint32_t index : plan::membersOf(mesh, step))
@@ -129,7 +130,7 @@ std::vector<uint32_t> runtime::membersOf(const plan::Mesh &mesh, uint32_t rank,
 
 /// The plan's message between two programs stands for one between each two of
 /// their ranks that agree in all other axes; `peers` of them.
-uint32_t runtime::messageId(const plan::Mesh &mesh, uint32_t rank,
+uint32_t runtime::messageId(const plan::RankGrid &mesh, uint32_t rank,
                             uint32_t message) {
   uint32_t peers = mesh.ranks() / mesh.size(0);
   return message * peers + rank % peers;
@@ -142,7 +143,7 @@ uint32_t runtime::messageId(const plan::Mesh &mesh, uint32_t rank,
 /// 3. Messages, `peers` of each, in the order of messageId().
 Topology runtime::topologyOf(const fb::Plan &plan,
                              const std::vector<plan::Message> &messages) {
-  plan::Mesh mesh(plan);
+  plan::RankGrid mesh(plan);
   Topology topology;
   topology.ranks = mesh.ranks();
   topology.programRanks = mesh.ranks() / mesh.size(0);

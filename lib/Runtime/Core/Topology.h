@@ -18,12 +18,12 @@
 namespace plait::runtime {
 
 /// The ranks that perform `step` together with `rank`.
-std::vector<uint32_t> membersOf(const plan::Mesh &mesh, uint32_t rank,
+std::vector<uint32_t> membersOf(const plan::RankGrid &mesh, uint32_t rank,
                                 const fb::CollectiveStep &step);
 
 /// The id, for a rank, of message `message` (an index into the messages of the
 /// plan): it exists once for every pair of ranks of the two programs.
-uint32_t messageId(const plan::Mesh &mesh, uint32_t rank, uint32_t message);
+uint32_t messageId(const plan::RankGrid &mesh, uint32_t rank, uint32_t message);
 
 /// All groups and messages of `plan`, in an order that depends on the plan
 /// alone. A pair of programs has a channel for each direction, and more where

@@ -58,7 +58,7 @@ private:
 /// both have in common. After a failure the enumeration goes on, for it cannot
 /// be stopped, but nothing is done any more.
 template <typename Enter, typename Use>
-Status walk(const plan::Mesh &mesh, uint32_t rank,
+Status walk(const plan::RankGrid &mesh, uint32_t rank,
             const fb::Parameter &parameter, const Piece &piece, Window &window,
             Enter enter, Use use) {
   Status status = Status::success();
@@ -81,7 +81,7 @@ Status walk(const plan::Mesh &mesh, uint32_t rank,
 } // namespace
 
 /// Windows begin where a run does, so that padding before it is not read.
-Status runtime::readElements(Device &device, const plan::Mesh &mesh,
+Status runtime::readElements(Device &device, const plan::RankGrid &mesh,
                              uint32_t rank, const fb::Parameter &parameter,
                              const Piece &piece, const ElementSink &sink) {
   Window window(piece.part);
@@ -96,7 +96,7 @@ Status runtime::readElements(Device &device, const plan::Mesh &mesh,
 /// A window is handed over when the next one begins, and the last one at the
 /// end. What no run covers stays zero: padding in between. Padding may lie in
 /// no window at all, and stays as it is: zero from the beginning.
-Status runtime::fillWindows(const plan::Mesh &mesh, uint32_t rank,
+Status runtime::fillWindows(const plan::RankGrid &mesh, uint32_t rank,
                             const fb::Parameter &parameter, const Piece &piece,
                             const ElementSource &source,
                             const WindowSink &sink) {

@@ -39,13 +39,13 @@ using WindowSink =
 
 /// Gives `sink` the elements of `piece`, in their order in the rank's block,
 /// which is their order in the file tensor.
-Status readElements(Device &device, const plan::Mesh &mesh, uint32_t rank,
+Status readElements(Device &device, const plan::RankGrid &mesh, uint32_t rank,
                     const fb::Parameter &parameter, const Piece &piece,
                     const ElementSink &sink);
 
 /// The reverse: gives `sink` windows filled by `source`. Parts without elements
 /// are left out.
-Status fillWindows(const plan::Mesh &mesh, uint32_t rank,
+Status fillWindows(const plan::RankGrid &mesh, uint32_t rank,
                    const fb::Parameter &parameter, const Piece &piece,
                    const ElementSource &source, const WindowSink &sink);
 

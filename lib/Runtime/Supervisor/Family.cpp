@@ -57,7 +57,7 @@ static Status checkKin(const fb::Plan &first, const fb::Plan &other,
 /// one.
 Status PlanFamily::add(const std::string &path, const plan::PlanFile &file) {
   PLAIT_RETURN_IF_ERROR(checkKin(first.plan(), file.plan(), path));
-  uint32_t ranks = plan::Mesh(file.plan()).ranks();
+  uint32_t ranks = plan::RankGrid(file.plan()).ranks();
   members.push_back({path, ranks, PlanIdentity::of(file.plan(), 0).mesh});
   return Status::success();
 }

@@ -324,7 +324,7 @@ Status judge(const fb::Plan &plan, const Step &found, const Step &expected,
 /// model may mix its rows, and is as large as those of all replicas together.
 void arrangeRows(Batches &batches, const fb::Plan &plan,
                  const fb::Plan &reference) {
-  int64_t replicas = plan::Mesh::sizeOf(plan, "dp");
+  int64_t replicas = plan::RankGrid::partsOf(plan, Splits::Batch);
   if (reference.micro_batch() == plan.micro_batch() * replicas)
     batches.interleave(replicas, plan.micro_batch());
 }

@@ -65,7 +65,7 @@ static void restore(Curve<N> &curve, const Json &points, uint64_t perPoint,
 }
 
 static Json describeArenas(const fb::Plan &plan) {
-  plan::Mesh mesh(plan);
+  plan::RankGrid mesh(plan);
   Json rows = Json::array();
   for (uint32_t i = 0; i < plan::length(plan.programs()); ++i) {
     const fb::Program &program = *plan.programs()->Get(i);

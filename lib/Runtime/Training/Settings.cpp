@@ -79,7 +79,7 @@ const Line &lineOf(const std::string &option) {
 /// "cpu, dp=2,tp=2, 4 ranks in 2 processes, adamw".
 std::string describePlan(const RunInfo &run) {
   PlanIdentity plan = PlanIdentity::of(run.plan, run.options.planHash);
-  uint32_t ranks = plan::Mesh(run.plan).ranks();
+  uint32_t ranks = plan::RankGrid(run.plan).ranks();
   const Rendezvous *processes = run.options.executor.processes;
   uint32_t count = processes ? processes->place().count : 1;
   std::ostringstream text;

@@ -73,7 +73,7 @@ Stragglers::Stragglers(const fb::Plan &plan) : mesh(plan) {
 /// Counts operations of all ranks by program: ranks of one program have equally
 /// many.
 bool Stragglers::canWatch(const fb::Plan &plan) {
-  plan::Mesh mesh(plan);
+  plan::RankGrid mesh(plan);
   uint64_t notes = 0;
   for (uint32_t rank = 0; rank < mesh.ranks();
        rank += mesh.ranks() / mesh.size(0))

@@ -88,7 +88,7 @@ private:
   void schedule(uint64_t step, double seconds, const StepNotes &notes,
                 double spent);
 
-  plan::Mesh mesh;
+  plan::RankGrid mesh;
   std::vector<Rank> all;
   std::vector<std::array<Share, window>> shares; // by rank
   std::array<double, window> stepSeconds;

@@ -24,7 +24,7 @@ using namespace plait::runtime;
 Utilization::Utilization(const plan::fb::Plan &plan)
     : flops(plan.model_flops()) {
   if (plan.cluster())
-    peak = plan.cluster()->peak_flops() * plan::Mesh(plan).ranks();
+    peak = plan.cluster()->peak_flops() * plan::RankGrid(plan).ranks();
 }
 
 /// In the largest unit that leaves at least one before the point, or in

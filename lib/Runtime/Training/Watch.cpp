@@ -32,7 +32,7 @@ static bool canWatch(const fb::Plan &plan, const TrainOptions &options) {
   const ExecutorOptions &executor = options.executor;
   bool isWalked = !plan::isCuda(plan) || !executor.cudaGraph;
   return isWalked &&
-         (plan::Mesh(plan).ranks() > 1 || !options.dashboard.empty()) &&
+         (plan::RankGrid(plan).ranks() > 1 || !options.dashboard.empty()) &&
          Stragglers::canWatch(plan);
 }
 

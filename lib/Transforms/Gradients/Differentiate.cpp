@@ -238,8 +238,10 @@ LogicalResult Differentiator::visitRead(SlotOpInterface op) {
   nn::ParameterOp parameter = nn::findParameter(op, tables);
   if (parameter && parameter.getStateAttr())
     wanted = nn::getSharding(parameter, nn::Slot::Gradient);
-  auto isInMesh = [&](StringRef axis) { return mesh.getAxisIndex(axis) >= 0; };
-  if (llvm::any_of(kTokenAxes, isInMesh)) {
+  auto splitsTokens = [&](const AxisFacts &facts) {
+    return facts.splitsTokens() && mesh.hasAxis(StringRef(facts.name));
+  };
+  if (llvm::any_of(kAxes, splitsTokens)) {
     // Whatever axes are partial stay so, but for those that split the
     // parameter: to lie in blocks over one, a sum over it has to be scattered.
     SmallVector<StringAttr> kept;

@@ -154,7 +154,7 @@ struct PackParametersPass
                 Operation *before) {
     auto groups = findGroups(uses, rank);
     auto count = [&](ParameterUse &use) { return countElements(use); };
-    int64_t replicas = std::max<int64_t>(1, mesh.getAxisSize(kDataAxis));
+    int64_t replicas = mesh.getAxisSize(kDataAxis);
     int64_t elements =
         bucket ? bucket : getBucketElements(getOperation(), replicas);
     SmallVector<Members> packs;

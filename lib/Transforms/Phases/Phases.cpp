@@ -94,16 +94,15 @@ static LogicalResult verifyBatch(ModuleOp module, func::FuncOp loss) {
     return success();
   TrainingConfiguration configuration = getConfiguration(module);
   dist::MeshOp mesh = dist::MeshOp::find(module);
-  int64_t replicas =
-      std::max<int64_t>(1, mesh ? mesh.getAxisSize(kDataAxis) : 1);
-  int64_t batch = configuration.microBatch * replicas;
+  int64_t parts = mesh ? mesh.getKnownAxes().batchParts() : 1;
+  int64_t batch = configuration.microBatch * parts;
   auto shape = cast<RankedTensorType>(loss.getArgumentTypes()[0]).getShape();
   if (shape[0] == batch && shape[1] == configuration.sequence)
     return success();
   return loss.emitError("@loss is for ")
          << shape[0] << " sequences of " << shape[1]
          << " tokens, but micro-batch " << configuration.microBatch
-         << " times dp " << replicas << " is " << batch << ", and seq is "
+         << " times dp " << parts << " is " << batch << ", and seq is "
          << configuration.sequence;
 }
 
@@ -196,9 +195,8 @@ static LogicalResult verifySchedule(ModuleOp module, dist::MeshOp mesh) {
     return module.emitOpError("has ")
            << schedules.size() << " schedules, expected one";
   pipe::ScheduleOp schedule = schedules.front();
-  Result<int64_t> microbatches =
-      countMicrobatches(getConfiguration(module),
-                        std::max<int64_t>(1, mesh.getAxisSize(kDataAxis)));
+  Result<int64_t> microbatches = countMicrobatches(
+      getConfiguration(module), mesh.getKnownAxes().batchParts());
   if (!microbatches.ok())
     return module.emitError(microbatches.status().message());
   if (schedule.getPlacement() != getPlacement(module))
@@ -344,8 +342,7 @@ static LogicalResult verifyPhase(ModuleOp module) {
            << stringifyPhase(reached);
   if (reached == Phase::Shard)
     return verifyShardings(module);
-  // A mesh without the axis is a pipeline of one rank.
-  int64_t ranks = std::max<int64_t>(1, mesh.getAxisSize(kPipelineAxis));
+  int64_t ranks = mesh.getAxisSize(Axis::PP);
   if (getPlacement(module).getRanks() != ranks)
     return module.emitOpError("has ") << getPlacement(module) << ", but "
                                       << ranks << " ranks on " << kPipelineAxis;

@@ -45,8 +45,7 @@ struct SchedulePass : plait::impl::SchedulePassBase<SchedulePass> {
     TrainingConfiguration configuration = getConfiguration(getOperation());
     dist::MeshOp mesh = dist::MeshOp::find(getOperation());
     Result<int64_t> microbatches = countMicrobatches(
-        configuration,
-        std::max<int64_t>(1, mesh ? mesh.getAxisSize(kDataAxis) : 1));
+        configuration, mesh ? mesh.getKnownAxes().batchParts() : 1);
     if (!microbatches.ok())
       return microbatches.status();
     schedule::Problem problem = placement.getProblem(*microbatches);

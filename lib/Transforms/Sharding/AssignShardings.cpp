@@ -52,7 +52,7 @@ public:
         splitSequence(configuration.sequenceParallel),
         pieces(configuration.tensorOverlap), zero(configuration.zero),
         byHeads(configuration.contextParallel == ContextParallel::Heads &&
-                mesh.getAxisSize(kContextAxis) > 1),
+                mesh.getAxisSize(Axis::CP) > 1),
         meshRef(FlatSymbolRefAttr::get(mesh.getSymNameAttr())),
         builder(function.getContext()),
         tensor(builder.getStringAttr(kTensorAxis)),
@@ -65,7 +65,8 @@ private:
   LogicalResult checkReads();
   void joinInputs();
   LogicalResult seedTokens();
-  LogicalResult checkTokens(StringAttr axis, int64_t dim);
+  LogicalResult checkTokens(const AxisFacts &facts, unsigned dim);
+  LogicalResult seedTokens(const AxisFacts &facts, unsigned dim);
   SmallVector<Attribute> tokenAxes(ArrayRef<int> classesOfDims, unsigned dim);
   ShardingAttr publishedSharding(Value value);
   ShardingAttr divide(Type type, ShardingAttr sharding);
@@ -95,8 +96,12 @@ private:
   OpBuilder builder;
   StringAttr tensor, context;
   FactorClasses classes;
-  /// What splits the classes of the tokens' dimensions.
-  llvm::SmallMapVector<int, StringAttr, 2> axisOfClass;
+  /// What splits a class of the tokens' dimensions.
+  struct TokenAxes {
+    unsigned dim;                 // of the tokens
+    SmallVector<Attribute> names; // outermost first
+  };
+  llvm::SmallMapVector<int, TokenAxes, 2> axesOfClass;
   // Where tp has one rank there is nothing to choose, and no problem: ops then
   // have the axes of their classes.
   std::optional<ShardingProblem> problem;
@@ -149,7 +154,7 @@ static SmallVector<Value> findTokens(BlockArgument argument, int64_t dim) {
 void Assigner::joinInputs() {
   // Each is joined with the one before it, which joins all. Scalars have no
   // tokens and are passed over.
-  for (int64_t dim = 0, e = std::size(kTokenAxes); dim < e; ++dim) {
+  for (int64_t dim = 0; dim < kTokenDims; ++dim) {
     Value first;
     for (BlockArgument argument : function.getArguments()) {
       if (dim >= rankOf(argument))
@@ -163,16 +168,23 @@ void Assigner::joinInputs() {
   }
 }
 
-/// Ranks along `axis` get equal parts of dimension `dim` of the tokens.
-LogicalResult Assigner::checkTokens(StringAttr axis, int64_t dim) {
-  int64_t blocks = mesh.getAxisSize(axis);
+/// Ranks along the axis get equal parts of dimension `dim` of the tokens,
+/// inside of what axes further out leave of it.
+LogicalResult Assigner::checkTokens(const AxisFacts &facts, unsigned dim) {
+  Mesh sizes = mesh.getKnownAxes();
+  int64_t outer = sizes.product([&](const AxisFacts &other) {
+    return other.tokenDim() == dim && other.axis < facts.axis;
+  });
+  int64_t blocks = sizes[facts.axis];
   for (BlockArgument argument : function.getArguments()) {
-    auto type = cast<RankedTensorType>(argument.getType());
-    if (dim >= rankOf(argument) || type.getDimSize(dim) % blocks == 0)
+    if (dim >= rankOf(argument))
       continue;
-    int64_t extent = type.getDimSize(dim);
+    auto type = cast<RankedTensorType>(argument.getType());
+    int64_t extent = type.getDimSize(dim) / outer;
+    if (extent % blocks == 0)
+      continue;
     InFlightDiagnostic diag = function.emitError()
-                              << axis.getValue() << "=" << blocks
+                              << StringRef(facts.name) << "=" << blocks
                               << " does not divide the ";
     return diag << (dim ? "sequence" : "batch") << " of " << extent
                 << (dim ? " positions" : " sequences") << "; nearest are "
@@ -181,43 +193,52 @@ LogicalResult Assigner::checkTokens(StringAttr axis, int64_t dim) {
   return success();
 }
 
-/// dp and cp are not solved for: that they split the tokens is what they mean.
-/// All that moves with the tokens is split with them.
-LogicalResult Assigner::seedTokens() {
-  for (auto [dim, name] : llvm::enumerate(kTokenAxes)) {
-    StringAttr axis = builder.getStringAttr(name);
-    if (mesh.getAxisIndex(axis) < 0)
+/// Has the axis split dimension `dim` of the tokens, and all that moves with
+/// it. All arguments have been joined, so that one entry for each dimension is
+/// left, unless an op ties batch and sequence together: then axes of two
+/// dimensions would claim one class. An axis of one rank claims nothing.
+LogicalResult Assigner::seedTokens(const AxisFacts &facts, unsigned dim) {
+  StringAttr axis = builder.getStringAttr(facts.name);
+  for (BlockArgument argument : function.getArguments()) {
+    if (dim >= rankOf(argument))
       continue;
-    if (failed(checkTokens(axis, dim)))
+    // One of them stands for all: they are joined.
+    Value tokens = findTokens(argument, dim).front();
+    auto [it, isNew] =
+        axesOfClass.insert({classes.find(tokens, dim), {dim, {}}});
+    TokenAxes &claimed = it->second;
+    if (claimed.dim == dim && !llvm::is_contained(claimed.names, axis))
+      claimed.names.push_back(axis);
+    if (claimed.dim != dim && mesh.getAxisSize(axis) > 1)
+      return function.emitError()
+             << axis << " cannot split dimension " << dim
+             << " of the tokens: the model's ops move it together with "
+             << "dimension 0, which " << claimed.names.front() << " splits";
+  }
+  return success();
+}
+
+/// Axes of tokens are not solved for: that they split them is what they mean.
+LogicalResult Assigner::seedTokens() {
+  for (const AxisFacts &facts : kAxes) {
+    std::optional<unsigned> dim = facts.tokenDim();
+    if (!dim || !mesh.hasAxis(StringRef(facts.name)))
+      continue;
+    if (failed(checkTokens(facts, *dim)) || failed(seedTokens(facts, *dim)))
       return failure();
-    // All arguments have been joined, so that one entry for each dimension is
-    // left, unless an op ties batch and sequence together: then two axes would
-    // claim one class. An axis of one rank claims nothing.
-    for (BlockArgument argument : function.getArguments()) {
-      if (static_cast<int64_t>(dim) >= rankOf(argument))
-        continue;
-      // One of them stands for all: they are joined.
-      Value tokens = findTokens(argument, dim).front();
-      auto [it, isNew] = axisOfClass.insert({classes.find(tokens, dim), axis});
-      if (it->second != axis && mesh.getAxisSize(axis) > 1)
-        return function.emitError()
-               << axis << " cannot split dimension " << dim
-               << " of the tokens: the model's ops move it together with "
-               << "dimension 0, which " << it->second << " splits";
-    }
   }
   return success();
 }
 
 /// What splits dimension `dim` of a tensor, or a factor of an op, of which the
-/// classes are given: an axis splits the first one of its class alone.
+/// classes are given: axes split the first one of their class alone.
 SmallVector<Attribute> Assigner::tokenAxes(ArrayRef<int> classesOfDims,
                                            unsigned dim) {
-  auto axis = axisOfClass.find(classesOfDims[dim]);
-  if (axis == axisOfClass.end() ||
-      llvm::is_contained(classesOfDims.take_front(dim), axis->first))
+  auto axes = axesOfClass.find(classesOfDims[dim]);
+  if (axes == axesOfClass.end() ||
+      llvm::is_contained(classesOfDims.take_front(dim), axes->first))
     return {};
-  return {axis->second};
+  return axes->second.names;
 }
 
 /// What the users of `value` find: never partial.
@@ -431,8 +452,8 @@ LogicalResult Assigner::solve() {
   // The problem sees one rank's share of the tokens, or it would weigh
   // activations dp times too heavily against parameters.
   llvm::SmallDenseMap<int, int64_t> blocksOfClass;
-  for (auto [root, axis] : axisOfClass)
-    blocksOfClass[root] = mesh.getAxisSize(axis);
+  for (auto &[root, axes] : axesOfClass)
+    blocksOfClass[root] = mesh.getBlocks(builder.getArrayAttr(axes.names));
   auto module = function->getParentOfType<ModuleOp>();
   FailureOr<LinkAttr> link = getLink(module, kTensorAxis);
   if (failed(link))
@@ -470,8 +491,9 @@ void Assigner::chooseRounds() {
     return;
   auto type = cast<RankedTensorType>(tokens->getType());
   auto getOwn = [&](int64_t dim) {
-    int64_t parts = mesh.getAxisSize(kTokenAxes[dim]);
-    return type.getDimSize(dim) / std::max<int64_t>(parts, 1);
+    return type.getDimSize(dim) /
+           mesh.getKnownAxes().product(
+               [&](const AxisFacts &facts) { return facts.tokenDim() == dim; });
   };
   int64_t wanted = llvm::divideCeil(pieces, getOwn(0));
   sequence = classes.find(*tokens, 1);

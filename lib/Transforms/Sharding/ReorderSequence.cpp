@@ -175,7 +175,7 @@ struct ReorderSequencePass
       getOperation().emitOpError("has no mesh or no function @loss to reorder");
       return signalPassFailure();
     }
-    int64_t ranks = mesh.getAxisSize(kContextAxis);
+    int64_t ranks = mesh.getAxisSize(Axis::CP);
     if (ranks > 1 && failed(SequenceReorderer(function, ranks).run()))
       signalPassFailure();
   }

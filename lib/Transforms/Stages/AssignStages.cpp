@@ -84,7 +84,7 @@ LogicalResult AssignStagesPass::place(dist::MeshOp mesh) {
   // cut for that.
   if (pipe::ScheduleOp given = pipe::findSchedule(getOperation())) {
     getOperation()->setAttr(pipe::kPlacementAttr, given.getPlacement());
-    int64_t ranks = std::max<int64_t>(1, mesh.getAxisSize(kPipelineAxis));
+    int64_t ranks = mesh.getAxisSize(Axis::PP);
     if (given.getPlacement().getRanks() == ranks)
       return success();
     return given.emitOpError("is for ")
@@ -102,7 +102,7 @@ LogicalResult AssignStagesPass::place(dist::MeshOp mesh) {
   auto arrangement = static_cast<pipe::Arrangement>((*generator)->placement);
   auto placement = pipe::PlacementAttr::getChecked(
       [&] { return getOperation().emitError(); }, &getContext(), arrangement,
-      std::max<int64_t>(1, mesh.getAxisSize(kPipelineAxis)), int64_t(*chunks));
+      mesh.getAxisSize(Axis::PP), int64_t(*chunks));
   if (!placement)
     return failure();
   getOperation()->setAttr(pipe::kPlacementAttr, placement);

@@ -28,8 +28,8 @@ private:
   flatbuffers::FlatBufferBuilder builder;
 };
 
-TEST(Mesh, NumbersRanksRowMajor) {
-  Mesh mesh({2, 3, 4});
+TEST(RankGrid, NumbersRanksRowMajor) {
+  RankGrid mesh({2, 3, 4});
   EXPECT_EQ(mesh.ranks(), 24u);
   for (uint32_t rank = 0; rank < mesh.ranks(); ++rank) {
     EXPECT_EQ(mesh.index(rank, 0) * 12 + mesh.index(rank, 1) * 4 +
@@ -42,7 +42,7 @@ TEST(Mesh, NumbersRanksRowMajor) {
 }
 
 TEST(RankScalars, AddUp) {
-  Mesh mesh({1, 2, 3});
+  RankGrid mesh({1, 2, 3});
   flatbuffers::FlatBufferBuilder builder;
   std::vector<fb::RankScalar> terms = {{5, 30, 1, false}, {0, 10, 2, false}};
   auto made = builder.CreateVectorOfStructs(terms);
@@ -58,7 +58,7 @@ TEST(RankScalars, AddUp) {
 }
 
 TEST(Blocks, CoverEveryElementOnce) {
-  Mesh mesh({1, 2, 3});
+  RankGrid mesh({1, 2, 3});
   for (std::vector<uint8_t> axes :
        {std::vector<uint8_t>{}, {1}, {2}, {1, 2}, {2, 1}})
     for (int64_t global = 1; global < 20; ++global) {
@@ -76,7 +76,7 @@ TEST(Blocks, CoverEveryElementOnce) {
 }
 
 TEST(Blocks, MajorAxisComesFirst) {
-  Mesh mesh({1, 2, 3});
+  RankGrid mesh({1, 2, 3});
   Sharding sharding({2, 1});
   // Rank 4 has coordinates (0, 1, 1): block 1 * 2 + 1.
   EXPECT_EQ(blockOf(mesh, 4, *sharding, 12).begin, 6);
@@ -104,7 +104,7 @@ private:
 };
 
 TEST(Parts, CoverEveryElementOnce) {
-  Mesh mesh({2, 3, 2});
+  RankGrid mesh({2, 3, 2});
   for (uint64_t begin = 0; begin < 9; ++begin)
     for (int64_t count = 1; begin + count <= 12; ++count) {
       DividedShard shard(count, begin, 4);
@@ -126,7 +126,7 @@ TEST(Parts, CoverEveryElementOnce) {
 }
 
 TEST(Parts, AreAllOfWhatIsNotDivided) {
-  Mesh mesh({1, 3, 2});
+  RankGrid mesh({1, 3, 2});
   DividedShard shard(5, 3, 4);
   for (uint32_t rank = 0; rank < mesh.ranks(); ++rank) {
     Part part = partOf(mesh, rank, *shard, 5, false);
@@ -140,7 +140,7 @@ TEST(Parts, AreAllOfWhatIsNotDivided) {
 /// A tensor of 8 x 6: its values are split over axis 2, the state inside of
 /// those blocks over axis 1.
 TEST(Parts, AreBlocksOfTheState) {
-  Mesh mesh({1, 2, 2});
+  RankGrid mesh({1, 2, 2});
   fb::ShardT source;
   for (auto *dims : {&source.dims, &source.state_dims})
     for (int dim = 0; dim < 2; ++dim)

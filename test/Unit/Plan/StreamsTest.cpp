@@ -194,7 +194,7 @@ protected:
       }
     }
     EXPECT_EQ(choice.streams(), 4u);
-    return scheduleStreams(program, plan::Mesh(plan), choice);
+    return scheduleStreams(program, plan::RankGrid(plan), choice);
   }
 };
 

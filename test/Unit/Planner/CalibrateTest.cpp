@@ -69,7 +69,7 @@ protected:
   plan::Profile measure(const Cluster &cluster) {
     plan::Profile profile;
     profile.threads = 4;
-    plan::Mesh mesh(plan);
+    plan::RankGrid mesh(plan);
     for (uint32_t i = 0; i < 2; ++i) {
       plan::ProgramProfile &program = profile.programs.emplace_back();
       for (const fb::Function *function :
@@ -128,7 +128,7 @@ TEST_F(CalibrateTest, FindsTheMachineThatWasMeasured) {
   EXPECT_NEAR(fitted.device.peakFlops[0],
               truth.device.peakFlops[0] * ratios["device.fp32Flops"] / 0.5,
               1e-4 * truth.device.peakFlops[0]);
-  plan::Mesh mesh(plan);
+  plan::RankGrid mesh(plan);
   for (const fb::Step *step :
        *plan.programs()->Get(0)->functions()->Get(0)->steps()) {
     double expected = stepSeconds(*step, mesh, truth);

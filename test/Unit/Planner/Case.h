@@ -26,7 +26,7 @@ struct Case {
     std::string text = std::string(device) + ":" + std::to_string(nodes) + "x8";
     Result<Cluster> cluster = parseCluster(text);
     EXPECT_TRUE(cluster.ok());
-    Work work = buildTransformerWork(shape, configuration.tensor,
+    Work work = buildTransformerWork(shape, configuration.mesh[Axis::TP],
                                      configuration.sequenceParallel);
     auto estimate = planner::estimate(work, *cluster, training, configuration);
     EXPECT_TRUE(estimate.ok()) << estimate.status().message();

@@ -201,7 +201,7 @@ TEST(Matmul, SizesThatScale) {
   operation.scaled = Operation::Scaled::M;
   EXPECT_EQ(getSeconds(operation, device, two),
             getMatmulSeconds(1, 4096, 4096, 4096, device, Precision::BF16));
-  two.context = 4;
+  two.sequenceParts = 4;
   EXPECT_EQ(getSeconds(operation, device, two),
             getMatmulSeconds(1, 1024, 4096, 4096, device, Precision::BF16));
   EXPECT_EQ(getMatmulSeconds(1, 0, 4096, 4096, device, Precision::BF16), 0);
@@ -285,7 +285,7 @@ TEST(Attention, FusedSkipsTheMask) {
 TEST(Attention, ZigzagOrderIsTwoCallsOnAGpu) {
   Device device = parse("h100:1").device;
   CostOptions even, reordered;
-  even.context = reordered.context = 4;
+  even.sequenceParts = reordered.sequenceParts = 4;
   reordered.reorderedContext = true;
   auto secondCall = [&](Pass pass, const Device &device) {
     Operation operation = makeAttention(16, 128, 16384, pass);

@@ -37,7 +37,7 @@ struct Setting {
     training.globalBatch = 64;
   }
   Result<Estimate> tryRun() const {
-    Work work = buildTransformerWork(shape, configuration.tensor,
+    Work work = buildTransformerWork(shape, configuration.mesh[Axis::TP],
                                      configuration.sequenceParallel);
     return estimate(work, cluster, training, configuration);
   }
@@ -62,11 +62,12 @@ template <typename Change> static std::string messageOf(Change change) {
 TEST(Estimate, SaysWhichCountIsOutOfRange) {
   using Change = void (*)(Setting &, int64_t);
   const std::pair<const char *, Change> counts[] = {
-      {"pipeline",
-       [](Setting &s, int64_t n) { s.configuration.pipeline = int(n); }},
-      {"data", [](Setting &s, int64_t n) { s.configuration.data = int(n); }},
-      {"context",
-       [](Setting &s, int64_t n) { s.configuration.context = int(n); }},
+      {"pp",
+       [](Setting &s, int64_t n) { s.configuration.mesh[Axis::PP] = int(n); }},
+      {"dp",
+       [](Setting &s, int64_t n) { s.configuration.mesh[Axis::DP] = int(n); }},
+      {"cp",
+       [](Setting &s, int64_t n) { s.configuration.mesh[Axis::CP] = int(n); }},
       {"chunks",
        [](Setting &s, int64_t n) { s.configuration.chunks = int(n); }},
       {"microbatch",
@@ -96,27 +97,27 @@ TEST(Estimate, SaysWhichCountIsOutOfRange) {
 }
 
 TEST(Estimate, SaysWhichMeshDoesNotFit) {
-  EXPECT_EQ(messageOf([](Setting &s) { s.configuration.data = 128; }),
-            "the configuration (pipeline 1, data 128, tensor 1, context 1) "
+  EXPECT_EQ(messageOf([](Setting &s) { s.configuration.mesh[Axis::DP] = 128; }),
+            "mesh pp=1,dp=128,tp=1 "
             "needs more than the cluster's 64 devices");
   // A product that does not fit into 64 bit.
   EXPECT_EQ(messageOf([](Setting &s) {
-              s.configuration.pipeline = s.configuration.data =
-                  s.configuration.context = 2147483647;
+              s.configuration.mesh[Axis::PP] = s.configuration.mesh[Axis::DP] =
+                  s.configuration.mesh[Axis::CP] = 2147483647;
             }),
-            "the configuration (pipeline 2147483647, data 2147483647, tensor "
-            "1, context 2147483647) needs more than the cluster's 64 devices");
+            "mesh pp=2147483647,dp=2147483647,cp=2147483647,tp=1 "
+            "needs more than the cluster's 64 devices");
   EXPECT_EQ(messageOf([](Setting &s) {
               s.configuration.chunks = 2147483647;
-              s.configuration.pipeline = 64;
+              s.configuration.mesh[Axis::PP] = 64;
             }),
             "the pipeline has 137438953408 virtual stages, the model 16 "
             "layers");
-  EXPECT_EQ(messageOf([](Setting &s) { s.configuration.pipeline = 32; }),
+  EXPECT_EQ(messageOf([](Setting &s) { s.configuration.mesh[Axis::PP] = 32; }),
             "the pipeline has 32 virtual stages, the model 16 layers");
   EXPECT_NE(messageOf([](Setting &s) {
-              s.configuration.context = 3;
-            }).find("not a multiple of context 3"),
+              s.configuration.mesh[Axis::CP] = 3;
+            }).find("not a multiple of cp 3"),
             std::string::npos);
 }
 
@@ -141,8 +142,9 @@ TEST(Estimate, SaysWhichScheduleOrSizeMakesNoSense) {
               s.configuration.schedule = "2f2b";
             }).find("unknown schedule '2f2b'"),
             std::string::npos);
-  EXPECT_EQ(messageOf([](Setting &s) { s.configuration.microBatch = 3; }),
-            "global batch 64 is not a multiple of microbatch 3 x data 1");
+  EXPECT_EQ(
+      messageOf([](Setting &s) { s.configuration.microBatch = 3; }),
+      "global batch 64 is not a multiple of microbatch 3 x data-parallel 1");
   EXPECT_EQ(messageOf([](Setting &s) { s.training.sequence = 1024; }),
             "the work is for sequences of 2048 tokens, the training has 1024");
 }
@@ -154,8 +156,8 @@ TEST(Estimate, SaysWhatTheWorkIsNotFor) {
       estimate(work, setting.cluster, setting.training, setting.configuration);
   ASSERT_FALSE(mismatch.ok());
   EXPECT_EQ(mismatch.status().message(),
-            "the work is for tensor 2, the configuration has 1");
-  setting.configuration.tensor = 2;
+            "the work is for tp 2, the configuration has 1");
+  setting.configuration.mesh[Axis::TP] = 2;
   setting.configuration.sequenceParallel = true;
   mismatch =
       estimate(work, setting.cluster, setting.training, setting.configuration);
@@ -171,9 +173,9 @@ TEST(Estimate, SaysWhatTheWorkIsNotFor) {
 
 TEST(Estimate, PartsAddUp) {
   Setting setting;
-  setting.configuration.pipeline = 4;
-  setting.configuration.data = 4;
-  setting.configuration.tensor = 4;
+  setting.configuration.mesh[Axis::PP] = 4;
+  setting.configuration.mesh[Axis::DP] = 4;
+  setting.configuration.mesh[Axis::TP] = 4;
   Estimate e = setting.run();
   EXPECT_DOUBLE_EQ(e.iterationSeconds, e.pipelineSeconds + e.waitSeconds +
                                            e.dataSeconds + e.optimizerSeconds +
@@ -183,7 +185,7 @@ TEST(Estimate, PartsAddUp) {
   EXPECT_DOUBLE_EQ(e.tokensPerSecond, 64 * 2048 / e.iterationSeconds);
   EXPECT_EQ(e.stages.size(), 4u);
   EXPECT_EQ(e.memory.size(), 4u);
-  EXPECT_GT(e.breakdown.exposed.tensor, 0);
+  EXPECT_GT(e.breakdown.exposed[Axis::TP], 0);
   // 72 B s L h^2 (1 + s / 6h + V / 12hL) (Korthikanti et al. 2022, equation 7).
   double h = 4096, s = 2048, layers = 16;
   EXPECT_NEAR(e.modelFlops,
@@ -214,7 +216,7 @@ TEST(Estimate, RecomputationCostsAForward) {
 TEST(Estimate, InterleavingShrinksTheBubble) {
   Setting setting;
   setting.shape.vocabulary = 256; // a head that costs next to nothing
-  setting.configuration.pipeline = 4;
+  setting.configuration.mesh[Axis::PP] = 4;
   setting.training.globalBatch = 8;
   Estimate plain = setting.run();
   setting.configuration.schedule = "interleaved-1f1b";
@@ -228,7 +230,7 @@ TEST(Estimate, InterleavingShrinksTheBubble) {
 TEST(Estimate, EmbeddingAndHeadShortenTheirStages) {
   Setting setting;
   setting.shape.vocabulary = 256000;
-  setting.configuration.pipeline = 4;
+  setting.configuration.mesh[Axis::PP] = 4;
   Estimate e = setting.run();
   EXPECT_LT(e.layers.back(), 4);
   setting.configuration.layers = {4, 4, 4, 4};
@@ -237,14 +239,14 @@ TEST(Estimate, EmbeddingAndHeadShortenTheirStages) {
 
 TEST(Estimate, OverlapHidesCommunication) {
   Setting setting;
-  setting.configuration.data = 16;
-  setting.configuration.tensor = 4;
+  setting.configuration.mesh[Axis::DP] = 16;
+  setting.configuration.mesh[Axis::TP] = 4;
   Framework &framework = setting.training.framework;
   framework.overlapTensor = framework.overlapGradients = false;
   Estimate exposed = setting.run();
   framework.overlapTensor = true;
-  EXPECT_LT(setting.run().breakdown.exposed.tensor,
-            exposed.breakdown.exposed.tensor);
+  EXPECT_LT(setting.run().breakdown.exposed[Axis::TP],
+            exposed.breakdown.exposed[Axis::TP]);
   framework.overlapGradients = true;
   EXPECT_LT(setting.run().dataSeconds, exposed.dataSeconds);
 }
@@ -252,15 +254,15 @@ TEST(Estimate, OverlapHidesCommunication) {
 /// Sequences have pieces where they can be dealt out: evenly, in their order.
 TEST(Estimate, SequencesAreDealtOutInPieces) {
   Setting setting;
-  setting.configuration.data = 8;
-  setting.configuration.context = 2;
-  setting.configuration.tensor = 4;
+  setting.configuration.mesh[Axis::DP] = 8;
+  setting.configuration.mesh[Axis::CP] = 2;
+  setting.configuration.mesh[Axis::TP] = 4;
   setting.configuration.sequenceParallel = true;
   auto isCut = [&] {
     setting.training.tensorOverlap = 1;
-    double whole = setting.run().breakdown.exposed.tensor;
+    double whole = setting.run().breakdown.exposed[Axis::TP];
     setting.training.tensorOverlap = 4;
-    return setting.run().breakdown.exposed.tensor < whole;
+    return setting.run().breakdown.exposed[Axis::TP] < whole;
   };
   EXPECT_TRUE(isCut());
   setting.configuration.contextParallel = ContextParallel::Zigzag;
@@ -274,7 +276,7 @@ TEST(Estimate, SequencesAreDealtOutInPieces) {
 /// the device.
 TEST(Estimate, CopiesAreGatheredBesideTheForwardPass) {
   Setting setting;
-  setting.configuration.data = 16;
+  setting.configuration.mesh[Axis::DP] = 16;
   setting.configuration.zero = 1;
   Framework &framework = setting.training.framework;
   auto hides = [&] {
@@ -299,8 +301,8 @@ TEST(Estimate, CopiesAreGatheredBesideTheForwardPass) {
 /// gathers is hidden behind the other half.
 TEST(Estimate, GradientsEndInTheHalfOfTheWeights) {
   Setting setting;
-  setting.configuration.pipeline = 4;
-  setting.configuration.data = 16;
+  setting.configuration.mesh[Axis::PP] = 4;
+  setting.configuration.mesh[Axis::DP] = 16;
   setting.cluster.inter.bandwidth /= 16;
   setting.training.framework.overlapsParts = true;
   for (int zero = 0; zero <= 2; ++zero) {
@@ -317,7 +319,7 @@ TEST(Estimate, GradientsEndInTheHalfOfTheWeights) {
 /// what has two bytes already has none of it.
 TEST(Estimate, SumsInBf16SendHalfOfTheBytes) {
   Setting setting;
-  setting.configuration.data = 16;
+  setting.configuration.mesh[Axis::DP] = 16;
   setting.training.framework.overlapGradients = false;
   auto seconds = [&](Precision precision) {
     setting.training.reducePrecision = precision;
@@ -339,7 +341,7 @@ TEST(Estimate, SumsInBf16SendHalfOfTheBytes) {
 TEST(Estimate, ATiedTableIsAddedUpBetweenRanks) {
   Setting setting;
   setting.shape.tied = true;
-  setting.configuration.pipeline = 4;
+  setting.configuration.mesh[Axis::PP] = 4;
   EXPECT_GT(setting.run().dataSeconds, 0);
   setting.configuration.schedule = "zb-v";
   setting.configuration.chunks = 2;
@@ -353,7 +355,7 @@ TEST(Estimate, OneStageHasNoBubble) {
     for (int64_t microBatch : {1, 2, 4, 8})
       for (int64_t layers = 1; layers < 12; ++layers) {
         setting.shape.layers = layers;
-        setting.configuration.tensor = tensor;
+        setting.configuration.mesh[Axis::TP] = tensor;
         setting.configuration.microBatch = microBatch;
         Estimate estimate = setting.run();
         EXPECT_GE(estimate.bubbleFraction, 0);
@@ -364,9 +366,9 @@ TEST(Estimate, OneStageHasNoBubble) {
 
 TEST(Estimate, FasterLinksAndDevicesAreNotSlower) {
   Setting setting;
-  setting.configuration.pipeline = 2;
-  setting.configuration.tensor = 4;
-  setting.configuration.data = 8;
+  setting.configuration.mesh[Axis::PP] = 2;
+  setting.configuration.mesh[Axis::TP] = 4;
+  setting.configuration.mesh[Axis::DP] = 8;
   double before = setting.run().iterationSeconds;
   setting.cluster.inter.bandwidth *= 2;
   double links = setting.run().iterationSeconds;
@@ -390,7 +392,7 @@ static Setting getLongSequence() {
 TEST(Estimate, ContextParallelismDividesASequence) {
   Setting setting = getLongSequence();
   Estimate one = setting.run();
-  setting.configuration.context = 4;
+  setting.configuration.mesh[Axis::CP] = 4;
   Estimate four = setting.run();
   EXPECT_NEAR(four.memory[0].activations / one.memory[0].activations, 0.25,
               0.001);
@@ -418,7 +420,7 @@ TEST(Estimate, ContextParallelismInZigzagOrder) {
     Setting setting = getLongSequence();
     setting.training.flashAttention = fused;
     Estimate one = setting.run();
-    setting.configuration.context = 4;
+    setting.configuration.mesh[Axis::CP] = 4;
     Estimate gathered = setting.run();
     setting.configuration.contextParallel = ContextParallel::Zigzag;
     Estimate zigzag = setting.run();
@@ -439,7 +441,7 @@ TEST(Estimate, ContextParallelismInZigzagOrder) {
   }
   Setting setting = getLongSequence();
   setting.configuration.contextParallel = ContextParallel::Zigzag;
-  setting.configuration.context = 32;
+  setting.configuration.mesh[Axis::CP] = 32;
   setting.shape.sequence = setting.training.sequence = 65536 - 32;
   EXPECT_EQ(setting.message(),
             "context-parallel is zigzag, but sequence 65504 is not a multiple "
@@ -451,7 +453,7 @@ TEST(Estimate, ContextParallelismInZigzagOrder) {
 TEST(Estimate, ContextParallelismByHeads) {
   Setting setting = getLongSequence();
   Estimate one = setting.run();
-  setting.configuration.context = 4;
+  setting.configuration.mesh[Axis::CP] = 4;
   Estimate gathered = setting.run();
   setting.configuration.contextParallel = ContextParallel::Heads;
   Estimate heads = setting.run();
@@ -466,7 +468,7 @@ TEST(Estimate, ContextParallelismByHeads) {
                                       setting.cluster);
   EXPECT_NEAR(heads.stages[0].contextForward / (layers * 4 * exchange), 1,
               1e-9);
-  setting.configuration.context = 3;
+  setting.configuration.mesh[Axis::CP] = 3;
   setting.shape.sequence = setting.training.sequence = 3 * 16384;
   EXPECT_EQ(setting.message(),
             "context-parallel is heads, but cp 3 does not divide the 32 "
@@ -518,7 +520,7 @@ TEST(Estimate, WhatTheOptimizerKeepsCanBeOnTheHost) {
   EXPECT_GT(after.optimizerSeconds, least);
   EXPECT_LT(after.optimizerSeconds, 2 * least);
   // Equal pieces hide each other, but for the last one on its way back.
-  setting.configuration.data = 8;
+  setting.configuration.mesh[Axis::DP] = 8;
   setting.configuration.zero = 1;
   EXPECT_NEAR(setting.run().optimizerSeconds, least / 8, 0.01 * least / 8);
 }
@@ -527,7 +529,7 @@ TEST(Estimate, WhatTheOptimizerKeepsCanBeOnTheHost) {
 /// takes to copy are no longer; a slow link makes them so.
 TEST(Estimate, WhatIsKeptForTheBackwardPassCanBeOnTheHost) {
   Setting setting;
-  setting.configuration.pipeline = 4;
+  setting.configuration.mesh[Axis::PP] = 4;
   Estimate before = setting.run();
   setting.configuration.offload = Offload::Activations;
   setting.cluster.device.hostBandwidth = 1e15;
@@ -555,7 +557,7 @@ TEST(Estimate, WhatIsKeptForTheBackwardPassCanBeOnTheHost) {
 TEST(Estimate, HalvesOfABackwardPassCopyTheirResiduals) {
   Setting setting;
   Configuration &c = setting.configuration;
-  c.pipeline = 4;
+  c.mesh[Axis::PP] = 4;
   c.schedule = "zb-h1";
   c.offload = Offload::Activations;
   setting.cluster.device.hostBandwidth = 1e9;
@@ -582,8 +584,8 @@ TEST(Estimate, ReplicasDoNotExchangeBehindCopies) {
   for (const char *schedule : {"1f1b", "zb-h1"}) {
     Setting setting;
     setting.configuration.schedule = schedule;
-    setting.configuration.pipeline = 4;
-    setting.configuration.data = 16;
+    setting.configuration.mesh[Axis::PP] = 4;
+    setting.configuration.mesh[Axis::DP] = 16;
     setting.cluster.inter.bandwidth /= 30;
     Estimate before = setting.run();
     setting.configuration.offload = Offload::Activations;

@@ -39,7 +39,7 @@ Case makeKorthikanti(int64_t layers, int64_t hidden, int64_t heads,
   training.framework.keepsScores = true;
   training.dropout = true;
   Configuration &configuration = result.configuration;
-  configuration.tensor = 8;
+  configuration.mesh[Axis::TP] = 8;
   configuration.microBatch = microBatch;
   configuration.sequenceParallel = sequenceParallel;
   configuration.recompute = recompute;
@@ -54,7 +54,8 @@ double getLayerBytes(Case shape) {
   ++shape.shape.layers;
   double two = shape.run("a100-80g").memory[0].activations;
   const Configuration &configuration = shape.configuration;
-  double tokens = 2048.0 * configuration.microBatch, t = configuration.tensor;
+  double tokens = 2048.0 * configuration.microBatch,
+         t = configuration.mesh[Axis::TP];
   double norms = 4 * tokens / (configuration.sequenceParallel ? t : 1);
   double attention = tokens * shape.shape.heads / t;
   bool isFull = configuration.recompute == Recompute::Full;
@@ -79,7 +80,7 @@ TEST(Memory, ActivationsOfALayerAreThoseOfKorthikantiTable2) {
 
 TEST(Memory, ActivationsWithoutTensorParallelismAreThoseOfTable2) {
   Case shape = makeKorthikanti(1, 1024, 16, 2, false, Recompute::None);
-  shape.configuration.tensor = 1;
+  shape.configuration.mesh[Axis::TP] = 1;
   double sbh = 2048.0 * 2 * 1024;
   EXPECT_DOUBLE_EQ(getLayerBytes(shape), sbh * (34 + 5.0 * 16 * 2048 / 1024));
 }
@@ -157,7 +158,7 @@ Case makePipeline(const char *schedule, int chunks) {
   example.shape.sequence = example.training.sequence = 1024;
   example.shape.learnedPositions = false;
   example.training.globalBatch = 64;
-  example.configuration.pipeline = 4;
+  example.configuration.mesh[Axis::PP] = 4;
   example.configuration.chunks = chunks;
   example.configuration.schedule = schedule;
   example.configuration.layers.assign(size_t(4 * chunks), 8 / chunks);
@@ -214,7 +215,7 @@ TEST(Memory, OptimizerKeepsItsState) {
 
 TEST(Memory, ZeroDividesWhatItSays) {
   Case example = makePipeline("1f1b", 1);
-  example.configuration.data = 4;
+  example.configuration.mesh[Axis::DP] = 4;
   auto at = [&](int zero) {
     example.configuration.zero = zero;
     return example.run("a100-80g").memory[1];

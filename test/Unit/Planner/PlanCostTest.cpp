@@ -94,7 +94,7 @@ TEST_F(PlanCostTest, CountsWhatEpiloguesMove) {
     builder.Finish(fb::Step::Pack(builder, &step));
     return stepSeconds(
         *flatbuffers::GetRoot<fb::Step>(builder.GetBufferPointer()),
-        plan::Mesh(plan), cluster);
+        plan::RankGrid(plan), cluster);
   };
   double plain = seconds([](fb::GemmStepT &) {});
   // GELU's input is as large as C, which is read again where it is added to.
@@ -127,7 +127,7 @@ TEST_F(PlanCostTest, CopiesToTheHostTakeItsLink) {
   builder.Finish(fb::Step::Pack(builder, &step));
   const auto *packed =
       flatbuffers::GetRoot<fb::Step>(builder.GetBufferPointer());
-  EXPECT_NEAR(stepSeconds(*packed, plan::Mesh(plan), cluster),
+  EXPECT_NEAR(stepSeconds(*packed, plan::RankGrid(plan), cluster),
               double(1 << 30) / 5e10, 1e-5);
 }
 
@@ -214,11 +214,11 @@ TEST_F(PlanCostTest, ComparesWithAPickOfTheSameMesh) {
   std::string path = makeDirectory() + "/p.json";
   ASSERT_TRUE(plan::writeProfile(makeProfile(1), path).ok());
   Configuration pick;
-  pick.pipeline = pick.tensor = 2;
+  pick.mesh[Axis::PP] = pick.mesh[Axis::TP] = 2;
   auto measured = readMeasured(path, pick);
   ASSERT_TRUE(measured.ok()) << measured.status().message();
   EXPECT_EQ(measured->iterationSeconds, 10);
-  pick.data = 2;
+  pick.mesh[Axis::DP] = 2;
   EXPECT_EQ(readMeasured(path, pick).status().message(),
             "profile '" + path +
                 "' was taken on pp=2,dp=1,tp=2, the prediction is for "

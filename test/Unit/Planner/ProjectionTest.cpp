@@ -32,7 +32,8 @@ TEST(Projection, IsTheStepAsOftenAsTokensAsk) {
   example.shape.vocabulary = 32000;
   example.shape.sequence = example.training.sequence = 2048;
   example.training.globalBatch = 64;
-  example.configuration.data = example.configuration.tensor = 4;
+  example.configuration.mesh[Axis::DP] = example.configuration.mesh[Axis::TP] =
+      4;
   Estimate estimate = example.run("h100");
   Work work = buildTransformerWork(example.shape, 4, false);
   SearchResult result;

@@ -89,13 +89,14 @@ struct FittingSetting : SmallModel {
     // Scores are the larger part of what layers keep.
     training.flashAttention = false;
     training.framework.keepsScores = true;
-    configuration.tensor = 2;
-    configuration.pipeline = 4;
+    configuration.mesh[Axis::TP] = 2;
+    configuration.mesh[Axis::PP] = 4;
   }
 
   Estimate run(const Recomputation &recompute) {
     configuration.recompute = recompute;
-    Work work = buildTransformerWork(shape, configuration.tensor, false);
+    Work work =
+        buildTransformerWork(shape, configuration.mesh[Axis::TP], false);
     auto estimate = planner::estimate(work, cluster, training, configuration);
     EXPECT_TRUE(estimate.ok()) << estimate.status().message();
     return estimate.ok() ? *estimate : Estimate();
@@ -174,7 +175,7 @@ TEST(Recomputation, BeatsOneKindForAll) {
   for (const schedule::Generator &generator : schedule::getGenerators()) {
     FittingSetting setting;
     setting.configuration.schedule = generator.name;
-    setting.configuration.pipeline = 2;
+    setting.configuration.mesh[Axis::PP] = 2;
     setting.configuration.chunks = int(generator.minChunks);
     Estimate none = setting.run(Recompute::None);
     Estimate full = setting.run(Recompute::Full);
@@ -244,7 +245,7 @@ TEST(Recomputation, IsSearchedFor) {
               setting.cluster.device.usableBytes());
     Pins pins;
     pins.recompute = layers->configuration.recompute;
-    pins.pipeline = layers->configuration.pipeline;
+    pins.mesh[Axis::PP] = layers->configuration.mesh[Axis::PP];
     pins.layers = layers->configuration.layers;
     Result<SearchResult> pinned =
         search(source, setting.cluster, setting.training, space, pins);

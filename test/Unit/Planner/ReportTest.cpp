@@ -41,7 +41,7 @@ protected:
     space.sequenceParallel = {false, true};
     source = std::make_unique<TransformerSource>(shape);
     Pins pins;
-    pins.pipeline = 4;
+    pins.mesh[Axis::PP] = 4;
     auto found = search(*source, cluster, training, space, pins);
     ASSERT_TRUE(found.ok()) << found.status().message();
     result = std::move(*found);
@@ -90,11 +90,11 @@ TEST_F(Report, JsonHasTheFieldsThatAreDocumented) {
                 "memory_limit_bytes", "configuration", "idle_devices", "search",
                 "alternatives", "variants", "unmeasured"}));
   EXPECT_EQ(keysOf(content["exposed_comm_seconds"]),
-            (std::set<std::string>{"tp", "pp", "dp", "cp", "ep"}));
+            (std::set<std::string>{"tp", "pp", "dp", "cp"}));
   EXPECT_EQ(
       keysOf(content["roofline_seconds"]),
       (std::set<std::string>{"arithmetic", "memory", "launches", "tp", "pp",
-                             "dp", "cp", "ep", "bubble", "wait", "overhead"}));
+                             "dp", "cp", "bubble", "wait", "overhead"}));
   EXPECT_EQ(keysOf(content["configuration"]),
             (std::set<std::string>{"pp",
                                    "dp",
@@ -226,7 +226,7 @@ TEST_F(Report, TextFitsTheScreen) {
 
 TEST_F(Report, ComparesSideBySide) {
   Pins pins;
-  pins.tensor = 8;
+  pins.mesh[Axis::TP] = 8;
   auto answer = whyNot(result, *source, cluster, training, {}, pins);
   ASSERT_TRUE(answer.ok()) << answer.status().message();
   std::string text = explainText(*answer, result);
@@ -260,7 +260,7 @@ TEST_F(Report, RunnersUpOfOneMeshShareARow) {
   Alternative first = result.runnersUp.front(), second = first, third = first;
   second.configuration.chunks += 1;
   second.why = "another why";
-  third.configuration.tensor *= 2;
+  third.configuration.mesh[Axis::TP] *= 2;
   third.configuration.offload = Offload::Optimizer;
   result.runnersUp = {first, second, third};
   std::string text = explainText(input(), {.width = 1000}); // unbroken
@@ -332,8 +332,8 @@ TEST_F(Report, PageHasWhatLiesOnTheHost) {
 TEST_F(Report, TimelineEndsWhereTheStepDoes) {
   training.globalBatch = 8192; // more microbatches than are drawn
   Pins pins;
-  pins.pipeline = 4;
-  pins.data = 1;
+  pins.mesh[Axis::PP] = 4;
+  pins.mesh[Axis::DP] = 1;
   SearchSpace space;
   space.schedule = {"1f1b"};
   auto found = search(*source, cluster, training, space, pins);

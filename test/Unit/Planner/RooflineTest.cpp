@@ -26,12 +26,12 @@ struct Setting {
     shape.sequence = training.sequence = 2048;
     training.globalBatch = 64;
     training.framework = *findFramework("megatron-core");
-    configuration.pipeline = 4;
-    configuration.tensor = configuration.data = 2;
+    configuration.mesh[Axis::PP] = 4;
+    configuration.mesh[Axis::TP] = configuration.mesh[Axis::DP] = 2;
   }
 
   Estimate run() const {
-    Work work = buildTransformerWork(shape, configuration.tensor,
+    Work work = buildTransformerWork(shape, configuration.mesh[Axis::TP],
                                      configuration.sequenceParallel);
     auto estimate = planner::estimate(work, cluster, training, configuration);
     EXPECT_TRUE(estimate.ok()) << estimate.status().message();

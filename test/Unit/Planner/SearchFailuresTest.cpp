@@ -153,7 +153,7 @@ TEST(Search, SaysWhyNot) {
   };
   auto other = ask("tp=8");
   ASSERT_TRUE(other.ok()) << other.status().message();
-  EXPECT_EQ(other->other.configuration.tensor, 8);
+  EXPECT_EQ(other->other.configuration.mesh[Axis::TP], 8);
   EXPECT_TRUE(contains(other->other.why, " % slower: ")) << other->other.why;
   EXPECT_TRUE(contains(other->other.why, "tp communication"))
       << other->other.why;

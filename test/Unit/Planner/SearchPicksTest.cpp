@@ -26,9 +26,9 @@ TEST(Search, KeepsPins) {
   EXPECT_EQ(print(c),
             "pp 2, dp 2, tp 2, gpipe, micro-batch 2, recompute full, sp");
   EXPECT_EQ(c.layers.size(), 2u);
-  setting.pins.pipeline = 3;
+  setting.pins.mesh[Axis::PP] = 3;
   setting.pins.layers = {4, 4, 2};
-  setting.pins.data = 1;
+  setting.pins.mesh[Axis::DP] = 1;
   c = setting.run().configuration;
   EXPECT_EQ(c.ranks(), 6); // fewer than the cluster has
   EXPECT_EQ(c.layers, (std::vector{4, 4, 2}));
@@ -137,7 +137,8 @@ TEST(Search, PrefersWhatIsSimple) {
 }
 
 static int countAxes(const Configuration &c) {
-  return (c.pipeline > 1) + (c.data > 1) + (c.tensor > 1) + (c.context > 1);
+  return (c.mesh[Axis::PP] > 1) + (c.mesh[Axis::DP] > 1) +
+         (c.mesh[Axis::TP] > 1) + (c.mesh[Axis::CP] > 1);
 }
 
 /// No mesh with fewer axes is passed over for what predictions are off by, and
@@ -149,7 +150,7 @@ TEST(Search, PrefersMeshesWithFewerAxes) {
     setting.training.globalBatch = batch;
     setting.shape.layers = 48; // too large for one axis
     setting.space.microBatch = {1, 2};
-    setting.space.context = {1, 2, 4};
+    setting.space.mesh[Axis::CP] = {1, 2, 4};
     SearchResult result = setting.run();
     double fastest = result.lowerBoundSeconds;
     for (const Alternative &other : result.runnersUp)
@@ -188,13 +189,13 @@ Setting makeGpt3() {
 
 TEST(Search, KeepsTensorParallelismInsideOfANode) {
   SearchResult result = makeGpt3().run();
-  EXPECT_EQ(result.configuration.tensor, 8);
-  EXPECT_GE(result.configuration.pipeline, 4);
+  EXPECT_EQ(result.configuration.mesh[Axis::TP], 8);
+  EXPECT_GE(result.configuration.mesh[Axis::PP], 4);
   // Not a rule: with links between nodes as fast as inside, it may leave them.
   Setting setting = makeGpt3();
   setting.cluster.devicesPerNode = 4;
   setting.cluster.nodes = 128;
-  EXPECT_LE(setting.run().configuration.tensor, 4);
+  EXPECT_LE(setting.run().configuration.mesh[Axis::TP], 4);
 }
 
 TEST(Search, SplitsTheSequenceWhereActivationsAreShort) {

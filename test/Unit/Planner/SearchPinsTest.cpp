@@ -43,7 +43,7 @@ int countDraws(int few, int many) {
 /// cuts, replicas and ZeRO 1 and 2 leave as they are. The same each time,
 /// whoever asks.
 double getMissed(Configuration configuration) {
-  configuration.data = 1;
+  configuration.mesh[Axis::DP] = 1;
   configuration.zero = configuration.zero == 3 ? 3 : 0;
   size_t hash = std::hash<std::string>()(print(configuration));
   return -0.03 + 0.08 * double(hash % 1000) / 1000;
@@ -111,10 +111,10 @@ public:
   }
   Pins pins(const SearchSpace &space) {
     Pins pins;
-    maybe(pins.pipeline, {1, 2, 3, 4});
-    maybe(pins.data, {1, 2, 4});
-    maybe(pins.tensor, {1, 2, 3, 4, 8});
-    maybe(pins.context, {1, 2});
+    maybe(pins.mesh[Axis::PP], {1, 2, 3, 4});
+    maybe(pins.mesh[Axis::DP], {1, 2, 4});
+    maybe(pins.mesh[Axis::TP], {1, 2, 3, 4, 8});
+    maybe(pins.mesh[Axis::CP], {1, 2});
     maybe(pins.microBatch, {1, 2, 4});
     maybe(pins.recompute, space.recompute);
     maybe(pins.zero, space.zero);
@@ -195,10 +195,7 @@ TEST(SearchPins, FindThePick) {
     visitStrategy(
         [](const Field &, auto &pin, const auto &value) { pin = value; }, pins,
         pick);
-    pins.pipeline = pick.pipeline;
-    pins.data = pick.data;
-    pins.tensor = pick.tensor;
-    pins.context = pick.context;
+    pins.setMesh(pick.mesh);
     Result<SearchResult> pinned = tight.run(pins);
     ASSERT_TRUE(pinned.ok()) << pinned.status().message();
     EXPECT_NEAR(pinned->estimate.iterationSeconds,

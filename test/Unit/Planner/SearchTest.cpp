@@ -34,7 +34,7 @@ void forEachConfiguration(const Setting &setting, Visitor visit) {
           c.recompute = recompute;
           c.microBatch = micro;
           for (bool even : {false, true}) {
-            int stages = c.pipeline * c.chunks;
+            int stages = c.mesh[Axis::PP] * c.chunks;
             if (even && setting.shape.layers % stages != 0)
               continue;
             c.layers.assign(even ? size_t(stages) : 0,
@@ -60,14 +60,15 @@ void forEachConfiguration(const Setting &setting, Visitor visit) {
         innermost(work);
       }
   };
-  for (c.tensor = 1; c.tensor <= ranks; c.tensor *= 2)
+  for (c.mesh[Axis::TP] = 1; c.mesh[Axis::TP] <= ranks; c.mesh[Axis::TP] *= 2)
     for (bool sp : setting.space.sequenceParallel) {
       c.sequenceParallel = sp;
-      Work work = buildTransformerWork(setting.shape, c.tensor, sp);
-      for (int cp : setting.space.context)
-        for (c.pipeline = 1; c.pipeline <= ranks; ++c.pipeline) {
-          c.context = cp;
-          for (c.data = 1; c.ranks() <= ranks; ++c.data)
+      Work work = buildTransformerWork(setting.shape, c.mesh[Axis::TP], sp);
+      for (int cp : setting.space.mesh[Axis::CP])
+        for (c.mesh[Axis::PP] = 1; c.mesh[Axis::PP] <= ranks;
+             ++c.mesh[Axis::PP]) {
+          c.mesh[Axis::CP] = cp;
+          for (c.mesh[Axis::DP] = 1; c.ranks() <= ranks; ++c.mesh[Axis::DP])
             for (ContextParallel kind : setting.space.contextParallel) {
               c.contextParallel = kind;
               bool isSame = cp == 1 && kind != setting.space.contextParallel[0];
@@ -82,8 +83,9 @@ void forEachConfiguration(const Setting &setting, Visitor visit) {
 /// What runners-up differ in.
 std::string nameFamily(const Configuration &c) {
   std::ostringstream family;
-  family << c.pipeline << " " << c.data << " " << c.tensor << " " << c.context
-         << " " << (c.pipeline > 1 ? c.schedule + std::to_string(c.chunks) : "")
+  family << c.mesh[Axis::PP] << " " << c.mesh[Axis::DP] << " "
+         << c.mesh[Axis::TP] << " " << c.mesh[Axis::CP] << " "
+         << (c.mesh[Axis::PP] > 1 ? c.schedule + std::to_string(c.chunks) : "")
          << (c.offload == Offload::None ? "" : " offload");
   return family.str();
 }
@@ -219,7 +221,7 @@ TEST(Search, IsExactOverEverything) {
   Setting setting;
   setting.space = SearchSpace::all();
   setting.space.chunks = {1, 2, 3};
-  setting.space.context = {1, 2, 4};
+  setting.space.mesh[Axis::CP] = {1, 2, 4};
   setting.space.microBatch = {1, 2, 3, 8};
   checkExact(setting);
   setting.training.flashAttention = false;
@@ -238,7 +240,7 @@ TEST(Search, IsExactWithWhatLiesOnHosts) {
   setting.space.chunks = {1};
   setting.space.zero = {0, 1, 3};
   setting.space.microBatch = {1, 2};
-  setting.space.context = {1};
+  setting.space.mesh[Axis::CP] = {1};
   setting.cluster = *parseCluster("a100-80g:1x4");
   setting.training.globalBatch = 16;
   std::set<Offload> picked;
@@ -267,7 +269,7 @@ TEST(Search, NoCopyMakesAStepShorter) {
   setting.space = SearchSpace::all();
   std::erase(setting.space.schedule, "zb-auto");
   setting.space.microBatch = {1, 2};
-  setting.space.context = {1, 2};
+  setting.space.mesh[Axis::CP] = {1, 2};
   setting.space.chunks = {1, 2};
   setting.shape.tied = true;
   double plain = 0;
@@ -321,7 +323,7 @@ Configuration getLike(Configuration c) {
 /// Every bound against the estimate of each configuration.
 void checkBounds(Setting setting) {
   setting.space = SearchSpace::all();
-  setting.space.context = {1, 2};
+  setting.space.mesh[Axis::CP] = {1, 2};
   setting.space.microBatch = {1, 2, 4};
   Bounds bounds(setting.cluster, setting.training);
   int count = 0;
@@ -330,7 +332,8 @@ void checkBounds(Setting setting) {
   forEachConfiguration(setting, [&](const Work &given, const Configuration &c,
                                     const Estimate &e) {
     const Work &work =
-        works.try_emplace({c.tensor, c.sequenceParallel}, given).first->second;
+        works.try_emplace({c.mesh[Axis::TP], c.sequenceParallel}, given)
+            .first->second;
     bool splits = (*schedule::findGenerator(c.schedule))->splitsBackward;
     const Result<Probe> &probe = bounds.getProbe(work, c, splits);
     ASSERT_TRUE(probe.ok());
@@ -371,7 +374,7 @@ TEST(Search, BoundsCountHowLongMemoryIsHeld) {
   setting.shape.layers = 16;
   Work work = buildTransformerWork(setting.shape, 1, false);
   Configuration c;
-  c.pipeline = 8;
+  c.mesh[Axis::PP] = 8;
   c.schedule = "zb-auto";
   auto estimate = planner::estimate(work, setting.cluster, setting.training, c);
   ASSERT_TRUE(estimate.ok());
@@ -420,7 +423,7 @@ TEST(Search, BoundsCountWholeLayersAndEnds) {
   Work work = buildTransformerWork(setting.shape, 1, false);
   Bounds bounds(setting.cluster, setting.training);
   Configuration c;
-  c.pipeline = 8;
+  c.mesh[Axis::PP] = 8;
   for (const char *name : {"1f1b", "zb-h1"}) {
     SCOPED_TRACE(name);
     c.schedule = name;
@@ -448,7 +451,7 @@ TEST(Search, TensorBoundHolds) {
   for (bool sp : {false, true})
     for (int from : {1, 2})
       for (int tensor : {4, 8}) {
-        setting.pins.tensor = tensor;
+        setting.pins.mesh[Axis::TP] = tensor;
         setting.pins.sequenceParallel = sp;
         double best = setting.run().estimate.iterationSeconds;
         double bound = getTensorBound(*source.get(from, sp, reason), tensor, 8,

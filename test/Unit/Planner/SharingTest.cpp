@@ -38,7 +38,7 @@ struct Setting {
     training.precision = Precision::FP32;
     training.flashAttention = false;
     training.globalBatch = microbatches;
-    configuration.pipeline = 8;
+    configuration.mesh[Axis::PP] = 8;
   }
   Estimate run() const {
     Work work = buildTransformerWork(shape, 1, false);

@@ -19,7 +19,8 @@ struct Setting : SmallModel {
   Setting() : SmallModel(48) {}
 
   Estimate run() const {
-    Work work = buildTransformerWork(shape, configuration.tensor, false);
+    Work work =
+        buildTransformerWork(shape, configuration.mesh[Axis::TP], false);
     auto estimate = planner::estimate(work, cluster, training, configuration);
     EXPECT_TRUE(estimate.ok()) << estimate.status().message();
     return estimate.ok() ? *estimate : Estimate();
@@ -30,7 +31,7 @@ struct Setting : SmallModel {
 /// each with its latency. PyTorch's flat buffers are not.
 TEST(Step, ZeroExchangesParameterByParameter) {
   Setting setting;
-  setting.configuration.data = 4;
+  setting.configuration.mesh[Axis::DP] = 4;
   setting.shape.tied = false;
   Work work = buildTransformerWork(setting.shape, 1, false);
   auto sum = [&](CollectiveKind kind, double bytes) {
@@ -62,7 +63,7 @@ TEST(Step, ZeroExchangesParameterByParameter) {
 /// this model that is the table of embeddings.
 TEST(Step, ZeroHidesAllButTheLargestParameter) {
   Setting setting;
-  setting.configuration.data = 4;
+  setting.configuration.mesh[Axis::DP] = 4;
   setting.configuration.zero = 3;
   setting.shape.tied = false;
   setting.shape.vocabulary = 256000;
@@ -83,7 +84,7 @@ TEST(Step, ZeroHidesAllButTheLargestParameter) {
 /// 4,096 columns are none for three replicas: parameters stay whole.
 TEST(Step, ZeroLeavesWholeWhatItCannotDivide) {
   Setting setting;
-  setting.configuration.data = 3;
+  setting.configuration.mesh[Axis::DP] = 3;
   auto run = [&](int zero) {
     setting.configuration.zero = zero;
     return setting.run();

@@ -32,14 +32,14 @@ struct Setting {
     shape.vocabulary = 32000;
     shape.sequence = training.sequence = 2048;
     training.globalBatch = 32;
-    configuration.pipeline = 4;
-    configuration.data = 4;
-    configuration.tensor = 2;
+    configuration.mesh[Axis::PP] = 4;
+    configuration.mesh[Axis::DP] = 4;
+    configuration.mesh[Axis::TP] = 2;
     configuration.chunks = chunks;
     configuration.schedule = schedule;
   }
   Work work() const {
-    return buildTransformerWork(shape, configuration.tensor,
+    return buildTransformerWork(shape, configuration.mesh[Axis::TP],
                                 configuration.sequenceParallel);
   }
   Timeline run() const {
@@ -187,8 +187,9 @@ TEST(Timeline, NamesAndFailures) {
   auto failure = simulateTimeline(setting.work(), setting.cluster,
                                   setting.training, setting.configuration);
   ASSERT_FALSE(failure.ok());
-  EXPECT_EQ(failure.status().message(),
-            "global batch 32 is not a multiple of microbatch 3 x data 4");
+  EXPECT_EQ(
+      failure.status().message(),
+      "global batch 32 is not a multiple of microbatch 3 x data-parallel 4");
 }
 
 } // namespace

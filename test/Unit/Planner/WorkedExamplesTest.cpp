@@ -52,7 +52,8 @@ TEST(WorkedExamples, Gpt3On512) {
   example.shape.dropout = example.training.dropout = true;
   example.training.globalBatch = 1536;
   Configuration &configuration = example.configuration;
-  configuration.pipeline = configuration.data = configuration.tensor = 8;
+  configuration.mesh[Axis::PP] = configuration.mesh[Axis::DP] =
+      configuration.mesh[Axis::TP] = 8;
   configuration.sequenceParallel = true;
   configuration.recompute = Recompute::Selective;
   configuration.zero = 1;
@@ -80,7 +81,8 @@ TEST(WorkedExamples, Gpt100BOn512) {
   Case example = makeGpt(96, 9216, 72);
   example.training.globalBatch = 2048;
   Configuration &configuration = example.configuration;
-  configuration.pipeline = configuration.data = configuration.tensor = 8;
+  configuration.mesh[Axis::PP] = configuration.mesh[Axis::DP] =
+      configuration.mesh[Axis::TP] = 8;
   configuration.zero = 1;
   EXPECT_EQ(configuration.microbatches(example.training), 2048 / 8);
   StageMemory first = example.run("a100-80g").memory.front();
@@ -106,8 +108,8 @@ Case makeLlama3(int64_t layers, int64_t hidden, int64_t heads, int64_t ffn) {
   shape.rotary = true;
   example.training.fp32Gradients = false;
   Configuration &configuration = example.configuration;
-  configuration.tensor = 8;
-  configuration.pipeline = 16;
+  configuration.mesh[Axis::TP] = 8;
+  configuration.mesh[Axis::PP] = 16;
   configuration.sequenceParallel = true;
   configuration.zero = 1;
   return example;
@@ -117,7 +119,7 @@ Case makeLlama3(int64_t layers, int64_t hidden, int64_t heads, int64_t ffn) {
 /// GB; activations 4 to 8 GB; 12 to 15 GB.
 TEST(WorkedExamples, Llama3With70BOn24576) {
   Case example = makeLlama3(80, 8192, 64, 28672);
-  example.configuration.data = 192;
+  example.configuration.mesh[Axis::DP] = 192;
   example.training.globalBatch = 192 * 32;
   Estimate estimate = example.run("h100");
   const StageMemory &middle = estimate.memory[8];
@@ -134,7 +136,7 @@ TEST(WorkedExamples, Llama3With70BOn24576) {
 /// Stated: tp 8, pp 16, dp 128 on 16,384 devices of 80 GB.
 TEST(WorkedExamples, Llama3With405BOn16384) {
   Case example = makeLlama3(126, 16384, 128, 53248);
-  example.configuration.data = 128;
+  example.configuration.mesh[Axis::DP] = 128;
   example.training.globalBatch = 2048;
   example.training.fp32Gradients = true;
   // 405.85e9 parameters in the published checkpoint.
@@ -156,10 +158,10 @@ TEST(WorkedExamples, Llama3With70BOn64) {
     Case example = makeLlama3(80, 8192, 64, 28672);
     example.shape.sequence = example.training.sequence = 4096;
     Configuration &configuration = example.configuration;
-    configuration.tensor = tensor;
+    configuration.mesh[Axis::TP] = tensor;
     configuration.sequenceParallel = tensor > 1;
-    configuration.pipeline = pipeline;
-    configuration.data = 64 / (tensor * pipeline);
+    configuration.mesh[Axis::PP] = pipeline;
+    configuration.mesh[Axis::DP] = 64 / (tensor * pipeline);
     configuration.zero = zero;
     example.training.globalBatch = 512;
     return example.run("h100").peakMemory();
@@ -262,8 +264,8 @@ TEST(WorkedExamples, TrainingTime) {
   example.training.globalBatch = 1536;
   example.training.framework = *findFramework("megatron-2021");
   Configuration &configuration = example.configuration;
-  configuration.tensor = configuration.data = 8;
-  configuration.pipeline = 16;
+  configuration.mesh[Axis::TP] = configuration.mesh[Axis::DP] = 8;
+  configuration.mesh[Axis::PP] = 16;
   configuration.recompute = Recompute::Full;
   Estimate estimate = example.run("a100-80g");
   // "About 34 days" (Narayanan et al. 2021, section 5.1), within what is
@@ -335,7 +337,7 @@ TEST(WorkedExamples, CollectivesDoNotGrowWithTheNodes) {
 /// A third more arithmetic, for a fourth to an eighth of the activations.
 TEST(WorkedExamples, FullRecomputation) {
   Case example = makeGpt(48, 6144, 64);
-  example.configuration.tensor = 8;
+  example.configuration.mesh[Axis::TP] = 8;
   example.training.framework.recomputesRead = false;
   Estimate none = example.run("a100-80g");
   example.configuration.recompute = Recompute::Full;

@@ -50,7 +50,7 @@ Status compute(AttentionLibrary &library, fb::AttentionStepT step,
   builder.Finish(fb::AttentionStep::Pack(builder, &step));
   const auto &packed =
       *flatbuffers::GetRoot<fb::AttentionStep>(builder.GetBufferPointer());
-  PLAIT_RETURN_IF_ERROR(plan::checkAttention(plan::Mesh({1}), packed));
+  PLAIT_RETURN_IF_ERROR(plan::checkAttention(plan::RankGrid({1}), packed));
   return library.run(library.prepare(packed, begin), operands);
 }
 

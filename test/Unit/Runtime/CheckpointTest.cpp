@@ -286,7 +286,7 @@ TEST(Contents, AllRanksStoreEachElementOnce) {
   Draw draw(4);
   for (int trial = 0; trial < 300; ++trial) {
     RandomPlan random(draw);
-    plan::Mesh mesh(random.plan());
+    plan::RankGrid mesh(random.plan());
     std::map<std::string, std::vector<int>> seen;
     for (uint32_t rank = 0; rank < mesh.ranks(); ++rank)
       for (const StoredPiece &stored : contentsOf(random.plan(), mesh, rank)) {

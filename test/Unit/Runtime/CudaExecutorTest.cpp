@@ -217,7 +217,8 @@ protected:
           EXPECT_EQ(run->metrics, walked->metrics);
           EXPECT_EQ(run->weights, walked->weights);
         }
-    if (plan::Mesh(plan).ranks() > 1 || plan.programs()->Get(0)->host_bytes())
+    if (plan::RankGrid(plan).ranks() > 1 ||
+        plan.programs()->Get(0)->host_bytes())
       expectEventsMatter(plan, *walked);
   }
 

@@ -235,7 +235,7 @@ TEST(Slices, MapEveryElementOfTheBoxOnce) {
     const fb::Shard &shard = *plan.programs()->Get(0)->shards()->Get(0);
     std::vector<int> seen(72);
     for (uint32_t rank : {0, 1})
-      forEachFileRun(plan::Mesh(plan), rank, parameter, *shard.dims(),
+      forEachFileRun(plan::RankGrid(plan), rank, parameter, *shard.dims(),
                      [&](const runtime::Run &run) {
                        EXPECT_LE(run.local + run.count,
                                  elementCount(*shard.local_shape()));
@@ -255,7 +255,7 @@ TEST(Slices, WholeBlocksAreOneRun) {
   auto bytes = plan::packPlan(source);
   const fb::Plan &plan = *fb::GetPlan(bytes.data());
   std::vector<runtime::Run> runs;
-  forEachFileRun(plan::Mesh(plan), 1, *plan.parameters()->Get(0),
+  forEachFileRun(plan::RankGrid(plan), 1, *plan.parameters()->Get(0),
                  *plan.programs()->Get(0)->shards()->Get(0)->dims(),
                  [&](const runtime::Run &run) { runs.push_back(run); });
   ASSERT_EQ(runs.size(), 1u);

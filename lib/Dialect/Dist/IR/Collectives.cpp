@@ -52,11 +52,10 @@ static FailureOr<int64_t> countRanks(Operation *op, FlatSymbolRefAttr meshName,
   auto mesh = SymbolTable::lookupNearestSymbolFrom<MeshOp>(op, meshName);
   if (!mesh)
     return op->emitOpError("is on ") << meshName << ", which is no mesh";
-  int64_t size = mesh.getAxisSize(axis);
-  if (size == 0)
+  if (!mesh.hasAxis(axis))
     return op->emitOpError("is on axis \"")
            << axis << "\", which mesh " << meshName << " does not have";
-  return size;
+  return mesh.getAxisSize(axis);
 }
 
 /// Checks that `dim` exists and that all other extents agree (C2).

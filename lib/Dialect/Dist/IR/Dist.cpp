@@ -298,14 +298,46 @@ int64_t MeshOp::getAxisIndex(StringRef axis) {
   return -1;
 }
 
-/// 0 and not 1 for an unknown axis: whoever means that it is one rank has to
-/// say so.
 int64_t MeshOp::getAxisSize(StringRef axis) {
   int64_t index = getAxisIndex(axis);
-  return index < 0 ? 0 : getSizes()[index];
+  return index < 0 ? 1 : getSizes()[index];
 }
 
-/// Axes have been checked: one that the mesh lacks would make it 0.
+int64_t MeshOp::getAxisSize(Axis axis) {
+  return getAxisSize(StringRef(getFacts(axis).name));
+}
+
+Mesh MeshOp::getKnownAxes() {
+  Mesh mesh;
+  for (const AxisFacts &facts : kAxes)
+    mesh[facts.axis] = int(getAxisSize(facts.axis));
+  return mesh;
+}
+
+Result<Mesh> MeshOp::getMesh() {
+  SmallVector<std::pair<std::string_view, int64_t>> sizes;
+  for (auto [name, size] :
+       llvm::zip_equal(getAxes().getAsRange<StringAttr>(), getSizes()))
+    sizes.emplace_back(name.getValue(), size);
+  return Mesh::get({sizes.data(), sizes.size()});
+}
+
+MeshOp MeshOp::add(ModuleOp module, const Mesh &mesh,
+                   llvm::function_ref<bool(const AxisFacts &)> hasAxis) {
+  SmallVector<StringRef> names;
+  SmallVector<int64_t> sizes;
+  for (const AxisFacts &facts : kAxes) {
+    if (!mesh.names(facts) && !(hasAxis && hasAxis(facts)))
+      continue;
+    names.push_back(facts.name);
+    sizes.push_back(mesh[facts.axis]);
+  }
+  OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
+  return MeshOp::create(builder, module.getLoc(), builder.getStringAttr("mesh"),
+                        builder.getStrArrayAttr(names),
+                        builder.getDenseI64ArrayAttr(sizes));
+}
+
 int64_t MeshOp::getBlocks(ArrayAttr axes) {
   int64_t blocks = 1;
   for (StringAttr axis : dist::getAxes(axes))

@@ -40,7 +40,7 @@ LogicalResult dist::verifyAxes(Operation *op, ShardingAttr sharding) {
     return op->emitOpError("has a sharding on ")
            << sharding.getMesh() << ", which is not the module's mesh";
   auto verify = [&](StringAttr axis) -> LogicalResult {
-    if (mesh.getAxisSize(axis.getValue()) > 0)
+    if (mesh.hasAxis(axis.getValue()))
       return success();
     InFlightDiagnostic diag = op->emitOpError("has a sharding over axis ")
                               << axis << ", which the mesh does not have";

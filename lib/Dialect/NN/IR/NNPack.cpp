@@ -48,8 +48,7 @@ RankedTensorType PackOp::getSlotType(Slot slot) {
     return type.clone(BFloat16Type::get(getContext()));
   dist::MeshOp mesh = dist::MeshOp::find(*this);
   int64_t parts = mesh && isDivided(slot) ? mesh.getAxisSize(*getAxis()) : 1;
-  // A mesh without the axis is reported elsewhere.
-  int64_t rows = type.getDimSize(0) / std::max<int64_t>(1, parts);
+  int64_t rows = type.getDimSize(0) / parts;
   return type.clone({rows, type.getDimSize(1)});
 }
 
@@ -80,7 +79,7 @@ static LogicalResult verifyDivision(PackOp pack,
     return pack.emitOpError("is divided on ")
            << pack.getMeshAttr() << ", which is no mesh";
   int64_t parts = mesh.getAxisSize(*pack.getAxis());
-  if (parts < 1)
+  if (!mesh.hasAxis(*pack.getAxis()))
     return pack.emitOpError("is divided over axis ")
            << pack.getAxisAttr() << ", which " << pack.getMeshAttr()
            << " does not have";

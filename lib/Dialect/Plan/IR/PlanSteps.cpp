@@ -439,8 +439,7 @@ static LogicalResult verifyBlocks(CollectiveOp op) {
 LogicalResult CollectiveOp::verify() {
   // (C1)
   dist::MeshOp mesh = dist::MeshOp::find(*this);
-  int64_t ranks = mesh ? mesh.getAxisSize(getAxis()) : 0;
-  if (ranks < 1)
+  if (!mesh || !mesh.hasAxis(getAxis()))
     return emitOpError("is over \"")
            << getAxis() << "\", which is no axis of the mesh";
   // (C2)
@@ -459,7 +458,7 @@ LogicalResult CollectiveOp::verify() {
   if (facts.reduces && !isFloat(getType()))
     return emitOpError("reduces ") << getType() << ", expected f32 or bf16";
   // (C5)
-  int64_t last = -1;
+  int64_t last = -1, ranks = mesh.getAxisSize(getAxis());
   for (int64_t member : getMembers().value_or(ArrayRef<int64_t>())) {
     if (member <= last || member >= ranks)
       return emitOpError("has members [")

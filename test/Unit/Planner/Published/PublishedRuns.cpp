@@ -71,10 +71,10 @@ static Result<Training> readTraining(const json &source, const json &run) {
 /// Layers are spread evenly where that is possible, as all these programs do.
 static Configuration readConfiguration(const json &run) {
   Configuration configuration;
-  configuration.pipeline = run.value("pp", 1);
-  configuration.data = run.value("dp", 1);
-  configuration.tensor = run.value("tp", 1);
-  configuration.context = run.value("cp", 1);
+  configuration.mesh[Axis::PP] = run.value("pp", 1);
+  configuration.mesh[Axis::DP] = run.value("dp", 1);
+  configuration.mesh[Axis::TP] = run.value("tp", 1);
+  configuration.mesh[Axis::CP] = run.value("cp", 1);
   configuration.chunks = run.value("chunks", 1);
   configuration.schedule = run.value("schedule", "1f1b");
   configuration.microBatch = run.at("micro");
@@ -87,7 +87,7 @@ static Configuration readConfiguration(const json &run) {
   if (run.contains("stageLayers"))
     configuration.layers = run.at("stageLayers").get<std::vector<int>>();
   int layers = run.at("layers");
-  int stages = configuration.pipeline * configuration.chunks;
+  int stages = configuration.mesh[Axis::PP] * configuration.chunks;
   if (configuration.layers.empty() && layers % stages == 0)
     configuration.layers.assign(size_t(stages), layers / stages);
   return configuration;
@@ -164,8 +164,8 @@ Result<Estimate> PublishedRun::predict(int64_t extraLayers) const {
   Configuration chosen = configuration;
   if (extraLayers > 0)
     chosen.layers.clear();
-  Work work =
-      buildTransformerWork(deeper, chosen.tensor, chosen.sequenceParallel);
+  Work work = buildTransformerWork(deeper, chosen.mesh[Axis::TP],
+                                   chosen.sequenceParallel);
   return estimate(work, cluster, training, chosen);
 }
 

@@ -104,8 +104,12 @@ def Dist_MeshOp : Dist_Op<"mesh", [Symbol]> {
   let assemblyFormat = "$sym_name $axes `=` $sizes attr-dict";
   let hasVerifier = 1;
   let extraClassDeclaration = [{
-    /// The size of an axis, or 0 if the mesh has none of that name.
+    /// The ranks along an axis: 1 if the mesh has none of that name.
     int64_t getAxisSize(::llvm::StringRef axis);
+    int64_t getAxisSize(::plait::Axis axis);
+    bool hasAxis(::llvm::StringRef axis) { return getAxisIndex(axis) >= 0; }
+    /// The sizes of the axes that have a meaning; others are left out.
+    ::plait::Mesh getKnownAxes();
     /// As --mesh writes it: "pp=2,dp=2,tp=2".
     std::string getText();
     /// The position of an axis, or -1.
@@ -118,6 +122,13 @@ def Dist_MeshOp : Dist_Op<"mesh", [Symbol]> {
                                                     int64_t chunk);
     /// The one mesh of the module around `op`, or null.
     static MeshOp find(::mlir::Operation *op);
+    /// The mesh as a value. Fails on an axis without a meaning.
+    ::plait::Result<::plait::Mesh> getMesh();
+    /// Adds `mesh` as @mesh in front of everything in `module`. `hasAxis` says
+    /// which axes of one rank it names; by default as `mesh` does.
+    static MeshOp add(
+        ::mlir::ModuleOp module, const ::plait::Mesh &mesh,
+        ::llvm::function_ref<bool(const ::plait::AxisFacts &)> hasAxis = {});
     /// The type of one rank's block of `type`; plain types stay as they are.
     ::mlir::RankedTensorType getLocalType(::mlir::RankedTensorType type);
   }];

@@ -36,11 +36,10 @@ static bool isSame(const std::string &a, const std::string &b) {
 ///    is the directory that is written to; anywhere else a typing error would
 ///    train from the beginning.
 /// 2. Set the weights, or go on from what was found.
-/// 3. Take the directory for this run's own checkpoints.
 Result<Progress> Progress::begin(Executor &executor, TrainOptions &options,
                                  Batches &batches, RunState &state) {
   Progress progress(executor, options, batches, state);
-  std::optional<Resumed> resumed;
+  std::optional<Resumed> &resumed = progress.resumed;
   // 1.
   if (!options.resume.empty()) {
     // So that a job may say the same when it starts and when it goes on.
@@ -62,16 +61,19 @@ Result<Progress> Progress::begin(Executor &executor, TrainOptions &options,
         agree(executor, setInitialWeights(executor, options)));
   else
     PLAIT_RETURN_IF_ERROR(progress.goOn(*resumed));
-  // 3.
+  return progress;
+}
+
+Status Progress::openCheckpoints() {
   if (options.checkpoint.directory.empty())
-    return progress;
+    return Status::success();
   auto created = Checkpointer::create(
       executor, options.checkpoint,
       PlanIdentity::of(executor.plan(), options.planHash), resumed);
   if (!created.ok())
     return created.status();
-  progress.checkpoints = std::move(*created);
-  return progress;
+  checkpoints = std::move(*created);
+  return Status::success();
 }
 
 /// Settings may differ from the checkpoint's, but for those that would make the

@@ -23,20 +23,25 @@ public:
   static Result<Progress> begin(Executor &executor, TrainOptions &options,
                                 Batches &batches, RunState &state);
 
-  /// As Checkpointer's.
+  /// Takes the directory for the run's own checkpoints, if it has one. Comes
+  /// after begin(), once nothing about the options can fail any more: what
+  /// others have left in the directory is changed.
+  Status openCheckpoints();
+
+  /// Do what Checkpointer's do.
   bool holdsStep() const { return checkpoints && checkpoints->holdsStep(); }
   Status duringStep() { return checkpoints->duringStep(); }
-  /// After a step.
+  /// Ends a step that is to stay.
   Status afterStep() {
     return checkpoints ? checkpoints->afterStep(record()) : Status::success();
   }
-  /// After a step that must not have been: from the newest checkpoint on, with
-  /// the data after the step. (So do Chowdhery et al. 2022, "PaLM",
-  /// section 5.1: data seen between checkpoint and spike is left out as well.)
-  /// Fails where there is no checkpoint, or where it has been gone back to too
-  /// often.
+  /// Undoes a step that must not have been: the run goes on from the newest
+  /// checkpoint, with the data after the step. (So do Chowdhery et al. 2022,
+  /// "PaLM", section 5.1: data seen between checkpoint and spike is left out as
+  /// well.) Fails where there is no checkpoint, or where it has been gone back
+  /// to too often.
   Status rollBack();
-  /// After the last step.
+  /// Ends the run.
   Status finish() {
     return checkpoints ? checkpoints->finish(record()) : Status::success();
   }
@@ -54,6 +59,7 @@ private:
   TrainOptions &options;
   Batches &batches;
   RunState &state;
+  std::optional<Resumed> resumed;            // that the run began with
   std::unique_ptr<Checkpointer> checkpoints; // null: none
   // The checkpoint that was gone back to, and how often in a row.
   uint64_t rolledBackTo = UINT64_MAX;

@@ -57,8 +57,8 @@ template <typename Tell> Status tell(const Observers &observers, Tell what) {
   return Status::success();
 }
 
-/// Where the length of a run is said in epochs: the steps that are full of
-/// their samples, from where `batches` are after step `step` on.
+/// Sets `options.steps` where the length of a run is said in epochs: the steps
+/// that are full of their samples, from where `batches` are after `step` on.
 /// Epochs count samples of one pass over the data; steps follow from where the
 /// run is, as a checkpoint of another global batch may have been resumed, or
 /// batches left out. A last batch that is not full is not trained on.
@@ -80,37 +80,38 @@ Status setSteps(TrainOptions &options, const Batches &batches, uint64_t step) {
                               batches.batchSize());
 }
 
-/// What a run consists of, beside its executor.
+/// The parts of a run, beside its executor.
 struct Parts {
   Batches batches;
-  Controls controls;
   std::optional<Evaluator> evaluator;
-
+  std::optional<Controls> controls;     // nothing: settings may still be kept
   std::unique_ptr<SampleLog> sampleLog; // null: none
 
-  /// Sets the steps of `options` where it has epochs.
+  /// Sets the steps of `options` where it has epochs. Leaves the controls to
+  /// setControls() where `options` may get settings of a checkpoint.
   static Result<Parts> create(const fb::Plan &plan, TrainOptions &options) {
     auto batches = openBatches(plan, options);
     if (!batches.ok())
       return batches.status();
     PLAIT_RETURN_IF_ERROR(setSteps(options, *batches, 0));
-    auto controls = Controls::create(options);
-    if (!controls.ok())
-      return controls.status();
+    Parts parts = {std::move(*batches), std::nullopt, std::nullopt, nullptr};
+    // Not later than can be: no device has been asked for anything yet.
+    if (options.resume.empty())
+      PLAIT_RETURN_IF_ERROR(parts.setControls(options));
     auto evaluator = Evaluator::open(plan, options);
     if (!evaluator.ok())
       return evaluator.status();
-    return Parts{std::move(*batches), std::move(*controls),
-                 std::move(*evaluator), nullptr};
+    parts.evaluator = std::move(*evaluator);
+    return parts;
   }
 
-  /// After the run's state is known, or is another one than before: with
-  /// another global batch, or without some batches, its epochs have another
-  /// number of steps.
+  /// Counts the steps of epochs again when `state` is known, or is another one
+  /// than before: with another global batch, or without some batches, they are
+  /// another number.
   Status countSteps(Executor &executor, TrainOptions &options,
                     const RunState &state);
-  /// After settings of a checkpoint have been kept.
-  Status renewControls(const TrainOptions &options);
+  /// Fails where `options`, which are complete, contradict each other.
+  Status setControls(const TrainOptions &options);
   /// Begins the log of samples.
   Status openLog(Executor &executor, const TrainOptions &options);
 };
@@ -126,15 +127,16 @@ Status Parts::countSteps(Executor &executor, TrainOptions &options,
                  *options.epochs,
                  static_cast<unsigned long long>(batches.order().samples()),
                  static_cast<unsigned long long>(options.steps));
-  controls.renewSchedule();
+  if (controls)
+    controls->renewSchedule();
   return Status::success();
 }
 
-Status Parts::renewControls(const TrainOptions &options) {
-  auto renewed = Controls::create(options);
-  if (renewed.ok())
-    controls = std::move(*renewed);
-  return renewed.status();
+Status Parts::setControls(const TrainOptions &options) {
+  auto created = Controls::create(options);
+  if (created.ok())
+    controls = std::move(*created);
+  return created.status();
 }
 
 Status Parts::openLog(Executor &executor, const TrainOptions &options) {
@@ -208,8 +210,8 @@ Status Loop::run() {
 /// one is reported rather than one that followed from another process's.
 Result<StepMetrics> Loop::execute(uint64_t step) {
   auto run = [&] {
-    return executor.runStep(step, parts.batches, parts.controls.scalars(state),
-                            parts.controls.scope());
+    return executor.runStep(step, parts.batches, parts.controls->scalars(state),
+                            parts.controls->scope());
   };
   if (!progress.holdsStep())
     return run();
@@ -237,7 +239,7 @@ Result<StepMetrics> Loop::execute(uint64_t step) {
 /// 4. Count the step, skipped or not: the data goes on.
 /// 5. Evaluate, unless the step is taken back, and tell the observers.
 Result<bool> Loop::runStep() {
-  Controls &controls = parts.controls;
+  Controls &controls = *parts.controls;
   uint64_t step = state.step + 1;
   // 1.
   watch.beforeStep(step);
@@ -379,7 +381,9 @@ static Status runSteps(Executor &executor, Parts &parts, TrainOptions &options,
 /// 2. Make the executor. The notes that Watch adds to its options come first,
 ///    and so does what copies in memory will take, which the check of memory
 ///    counts.
-/// 3. Set weights and state, from a checkpoint if there is one.
+/// 3. Set weights and state, from a checkpoint if there is one, and what is
+///    learned with: only then are all settings known. If they are good, take
+///    the directory of the run's own checkpoints.
 /// 4. Open outputs, in the process of rank 0, and agree on how that went.
 /// 5. Do the steps that are left, if any.
 /// 6. Write what the run is to leave: weights, then the last checkpoint. A
@@ -404,7 +408,9 @@ Status runtime::train(const fb::Plan &plan, const TrainOptions &given) {
       Progress::begin(**executor, options, parts->batches, state);
   PLAIT_RETURN_IF_ERROR(agree(**executor, progress.status()));
   PLAIT_RETURN_IF_ERROR(parts->countSteps(**executor, options, state));
-  PLAIT_RETURN_IF_ERROR(agree(**executor, parts->renewControls(options)));
+  if (!parts->controls)
+    PLAIT_RETURN_IF_ERROR(agree(**executor, parts->setControls(options)));
+  PLAIT_RETURN_IF_ERROR(agree(**executor, progress->openCheckpoints()));
   PLAIT_RETURN_IF_ERROR(parts->openLog(**executor, options));
   PLAIT_RETURN_IF_ERROR(
       watch.beginRun(**executor, state.step + 1, options.steps));

@@ -48,12 +48,14 @@ struct OtherVariables {
   const char *ranks; // or null
   /// A process that was not started by the launcher may have rank 0, too.
   bool zeroIsAlone = false;
+  /// Its processes could be joined if both were set.
+  bool isHalf = false;
 };
 /// Half of a known family is one of them. Of two that are set, the first tells
 /// how many processes there are.
 constexpr OtherVariables others[] = {
-    {"torchrun", torchrun.rank, torchrun.ranks, true},
-    {"mpirun", mpirun.rank, mpirun.ranks, true},
+    {"torchrun", torchrun.rank, torchrun.ranks, true, true},
+    {"mpirun", mpirun.rank, mpirun.ranks, true, true},
     {"mpiexec of MPICH or Intel MPI", "PMI_RANK", "PMI_SIZE"},
     {"mpiexec of MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},
     {"mpiexec of MVAPICH", "MVP_COMM_WORLD_RANK", "MVP_COMM_WORLD_SIZE"},
@@ -66,7 +68,7 @@ constexpr OtherVariables others[] = {
     {"blaunch", "LSF_PM_TASKID", nullptr},
     {"prterun", "PMIX_RANK", nullptr},
     {"pbsdsh", "PBS_VNODENUM", nullptr, true},
-    {"srun", srun.rank, srun.ranks, true}};
+    {"srun", srun.rank, srun.ranks, true, true}};
 
 /// The value of variable `name`, at most `limit`. The whole text must be the
 /// number: "8 " or "4(x2)", as SLURM writes some of its counts, are failures
@@ -95,6 +97,29 @@ std::optional<uint32_t> findNumber(GetEnvironment get, const char *name) {
   return value.ok() ? std::optional(*value) : std::nullopt;
 }
 
+/// Says why processes that `names` speak of cannot meet, as `cause`, one of
+/// them, shows, and what there is to do.
+std::string describeRefusal(const OtherVariables &names, const char *cause,
+                            GetEnvironment get) {
+  std::string text = std::string("environment variable ") + cause + " is " +
+                     get(cause) + ", so this is one of several processes";
+  if (names.isHalf) {
+    const char *other = cause == names.ranks ? names.rank : names.ranks;
+    const char *value = get(other);
+    text += std::string(", but ") + other +
+            (value ? std::string(" is '") + value + "', which is no number"
+                   : " is not set");
+  } else {
+    text += std::string(" that ") + names.launcher +
+            " has started, which cannot be joined";
+  }
+  return text +
+         ": start them with mpirun of Open MPI, srun or torchrun, or set RANK, "
+         "WORLD_SIZE, LOCAL_RANK and MASTER_ADDR for each; for a run of this "
+         "process alone unset " +
+         cause;
+}
+
 /// The launch that `names` speak of where this process is one of several. A
 /// count says so; without one, the rank does. A count of srun's own, `known`,
 /// is also told by the process managers that srun starts (PMI-2, PMIx).
@@ -114,13 +139,7 @@ std::optional<Launch> readOther(const OtherVariables &names, GetEnvironment get,
   // The others are silent only where it is certain that there is a first one.
   if (rank && ranks && *rank < *ranks)
     launch.rank = *rank;
-  launch.refusal =
-      std::string("environment variable ") + cause + " is " + get(cause) +
-      ", so this is one of several processes that " + names.launcher +
-      " has started, which cannot be joined: start them with mpirun of Open "
-      "MPI, srun or torchrun, or set RANK, WORLD_SIZE, LOCAL_RANK and "
-      "MASTER_ADDR for each; for a run of this process alone unset " +
-      cause;
+  launch.refusal = describeRefusal(names, cause, get);
   return launch;
 }
 

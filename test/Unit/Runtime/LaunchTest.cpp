@@ -114,6 +114,24 @@ TEST(LaunchTest, RefusesOtherLaunchers) {
   EXPECT_EQ((*other)->rank, 1u); // is silent
   EXPECT_EQ((*other)->ranks, 4u);
 
+  // Of a launcher that could be joined, what is missing is named.
+  std::string rest = ": start them with mpirun of Open MPI, srun or torchrun, "
+                     "or set RANK, WORLD_SIZE, LOCAL_RANK and MASTER_ADDR for "
+                     "each; for a run of this process alone unset ";
+  EXPECT_EQ(refusalWith({{"WORLD_SIZE", "2"}}),
+            "environment variable WORLD_SIZE is 2, so this is one of several "
+            "processes, but RANK is not set" +
+                rest + "WORLD_SIZE");
+  EXPECT_EQ(refusalWith({{"RANK", "1"}, {"MASTER_ADDR", "node3"}}),
+            "environment variable RANK is 1, so this is one of several "
+            "processes, but WORLD_SIZE is not set" +
+                rest + "RANK");
+  EXPECT_EQ(
+      refusalWith({{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "4(x2)"}}),
+      "environment variable SLURM_PROCID is 1, so this is one of several "
+      "processes, but SLURM_STEP_NUM_TASKS is '4(x2)', which is no number" +
+          rest + "SLURM_PROCID");
+
   // A count says it, or else a rank.
   std::vector<std::pair<std::map<std::string, std::string>, std::string>>
       cases = {

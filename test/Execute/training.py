@@ -39,6 +39,7 @@ from training_suite import (
     is_near,
     read_log,
     read_page,
+    read_state,
     read_tokens,
     write_list,
 )
@@ -309,6 +310,7 @@ def watching_cases(suite: Suite) -> None:
         )
         shown = read_page(path)
         require(shown["outcome"] == "done" and shown["step"] == 5, shown)
+        require(read_state(path) in (None, "step 5 of 5, done"), read_state(path))
         for row, line in zip(shown["curves"], log, strict=True):
             keys = ("step", "loss", "grad_norm", "lr", "tokens_per_second")
             for value, key in zip(row, keys):
@@ -373,13 +375,15 @@ def watching_cases(suite: Suite) -> None:
             if path.exists() and read_page(path)["step"] > 0:
                 break
             time.sleep(0.1)
-        shown = read_page(path)
+        shown, says = read_page(path), read_state(path)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=suite.tools.timeout)
         require(process.returncode == 130, process.returncode)
         require(shown["outcome"] == "running", shown["outcome"])
-        ended = read_page(path)
+        require(not says or re.fullmatch(r"step \d+ of 1000000, running, .* left", says), says)
+        ended, says = read_page(path), read_state(path)
         require(ended["outcome"] == "interrupted", ended["outcome"])
+        require(not says or says.endswith(" of 1000000, interrupted"), says)
         require(len(ended["curves"]) <= 1024, len(ended["curves"]))
 
     def page_of_a_failure():
@@ -389,8 +393,9 @@ def watching_cases(suite: Suite) -> None:
             plan, *data, "--steps", "9", "--lr", "1e9", "--grad-clip", "0",
             "--dashboard", path,
         )
-        outcome = read_page(path)["outcome"]
+        outcome, says = read_page(path)["outcome"], read_state(path)
         require(outcome.startswith("failed: step "), outcome)
+        require(not says or says.endswith(outcome), says)
 
     def refuses(*options, message):
         def body():

@@ -10,7 +10,9 @@ their logs and weights, and files of tokens."""
 import json
 import pathlib
 import re
+import shutil
 import struct
+import subprocess
 
 from harness import GOLDEN, Reporter, Tools, require
 
@@ -45,6 +47,35 @@ def read_page(path: pathlib.Path) -> dict:
     addresses = set(re.findall(r"https?://[^'\"]+", text))
     require(all("www.w3.org" in x for x in addresses), addresses)
     return json.loads(found[1])
+
+
+# What the script of a dashboard asks of a browser, as far as its words go.
+BROWSER = """
+class Element {
+  setAttribute() {}
+  appendChild(child) { return child; }
+  prepend() {}
+}
+const text = require('fs').readFileSync(process.argv[1], 'utf8'), elements = {};
+const [, data, script] =
+    text.match(/id="data">([^]*?)<\\/script>[^]*?<script>([^]*?)<\\/script>/);
+elements.data = {textContent: data};
+const page = {getElementById: id => elements[id] ??= new Element(),
+              createElementNS: () => new Element()};
+new Function('document', 'setTimeout', script)(page, () => {});
+console.log(elements.state.textContent);
+"""
+
+
+def read_state(path: pathlib.Path) -> str | None:
+    """The line below the title of a dashboard, where there is Node.js to run its
+    script; else nothing."""
+    node = shutil.which("node")
+    if not node:
+        return None
+    done = subprocess.run([node, "-e", BROWSER, str(path)], capture_output=True, text=True)
+    require(done.returncode == 0, done.stderr)
+    return done.stdout.strip()
 
 
 def is_near(found: float, expected: float, tolerance: float) -> bool:

@@ -62,7 +62,7 @@ function add(parent, name, attributes, text) {
   return parent.appendChild(element);
 }
 
-// Round numbers from `low` to `high`, about `count` of them.
+// Colours with their names: entries are {color, name}.
 function addKeys(parent, entries) {
   for (const {color, name} of entries) {
     const key = add(parent, 'span', {}, name);
@@ -70,6 +70,7 @@ function addKeys(parent, entries) {
   }
 }
 
+// Round numbers from `low` to `high`, about `count` of them.
 function ticks(low, high, count) {
   const raw = (high - low) / count, power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].map(x => x * power).find(x => x >= raw);
@@ -129,7 +130,7 @@ const done = run.step - run.first, left = run.elapsed / done * (run.steps - run.
 document.title = `${run.step}/${run.steps} ${run.model}`;
 get('model').textContent = run.model;
 get('state').textContent = `step ${run.step} of ${run.steps}, ${run.outcome}`
-    + (run.step < run.steps && done ? `, ${time(left)} left` : '');
+    + (running && run.step < run.steps && done ? `, ${time(left)} left` : '');
 get('note').textContent = `${time(run.earlier + run.elapsed)} so far, written `
     + new Date(run.updated * 1000).toLocaleString();
 chart('Loss', [{color: '#2a6fbb', name: 'training', points: column(1)},

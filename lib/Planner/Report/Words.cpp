@@ -1,5 +1,4 @@
-//===- Words.cpp - Sentences of screens and pages
-//--------------------------===//
+//===- Words.cpp - Sentences of screens and pages -------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -39,8 +39,7 @@ uint64_t runtime::residentBytes() {
   return pages * sysconf(_SC_PAGESIZE);
 }
 
-/// Settings are printed in full, defaults too: a log has to say what was run.
-/// "memory of ranks 7.28 MB to 9.58 MB": what they have allocated.
+/// Says what ranks have allocated, "memory of ranks 7.28 MB to 9.58 MB".
 static std::string describeArenas(const fb::Plan &plan) {
   uint64_t least = UINT64_MAX, most = 0;
   for (const fb::Program *program : *plan.programs()) {
@@ -52,6 +51,7 @@ static std::string describeArenas(const fb::Plan &plan) {
                              describeBytes(most);
 }
 
+/// Settings are printed in full, defaults too: a log has to say what was run.
 Status Console::beginRun(const RunInfo &info) {
   run = &info;
   std::fprintf(stderr, "proof of the plan: %s\n",

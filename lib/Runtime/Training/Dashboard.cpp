@@ -43,9 +43,6 @@ template <size_t N> static Json toJson(const Curve<N> &curve) {
   return points;
 }
 
-/// What a rank of each program allocates, by what it is for.
-/// By program, as ranks of one program allocate the same. Regions that live for
-/// a part of a step share bytes with others, so that only lasting ones add up.
 static std::string nameModel(const fb::Plan &plan) {
   return (plan.model_name() ? plan.model_name() : plan.model_type())->str();
 }
@@ -64,6 +61,9 @@ static void restore(Curve<N> &curve, const Json &points, uint64_t perPoint,
   }
 }
 
+/// Tells what a rank of each program allocates, by what it is for.
+/// Ranks of one program allocate the same. Regions that live for a part of a
+/// step share bytes with others, so that only lasting ones add up.
 static Json describeArenas(const fb::Plan &plan) {
   plan::RankGrid mesh(plan);
   Json rows = Json::array();

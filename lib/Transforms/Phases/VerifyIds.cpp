@@ -55,19 +55,20 @@ static bool isInput(plan::KernelOp kernel, BlockArgument argument) {
 /// Whether `ids` are tokens or targets, brought into another order maybe.
 /// Positions and what is counted are not.
 static bool areInputs(Value ids) {
-  SmallVector<Value> left{ids};
-  while (!left.empty()) {
-    Value value = left.pop_back_val();
+  SetVector<Value> seen; // values may share operands
+  seen.insert(ids);
+  for (size_t i = 0; i < seen.size(); ++i) {
+    Value value = seen[i];
     if (Operation *maker = value.getDefiningOp()) {
       for (Value operand : maker->getOperands())
         if (getElementTypeOrSelf(operand).isInteger(32))
-          left.push_back(operand);
+          seen.insert(operand);
       continue;
     }
     auto argument = cast<BlockArgument>(value);
     Operation *parent = argument.getOwner()->getParentOp();
     if (auto cluster = dyn_cast<plan::ClusterOp>(parent))
-      left.push_back(cluster.getInputs()[argument.getArgNumber()]);
+      seen.insert(cluster.getInputs()[argument.getArgNumber()]);
     else if (auto kernel = dyn_cast<plan::KernelOp>(parent);
              kernel && isInput(kernel, argument))
       return true;

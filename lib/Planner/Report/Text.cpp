@@ -22,21 +22,23 @@
 using namespace plait;
 using namespace plait::planner;
 
-/// "20 20 20 20", runs as "16x8".
+/// "7 on one stage, then 10 on each of 2, then 5 on one", in the order of
+/// virtual stages.
 static std::string printLayers(const std::vector<int> &layers) {
   std::string text;
   for (size_t i = 0; i < layers.size();) {
-    // Runs of equal stages are printed once.
+    // Equal neighbours are printed once.
     size_t end = i;
     while (end < layers.size() && layers[end] == layers[i])
       ++end;
-    text += text.empty() ? "" : ", ";
-    text += std::to_string(layers[i]);
-    if (end - i > 1)
-      text += " on each of " + std::to_string(end - i);
+    size_t stages = end - i;
+    text += (i == 0 ? "" : ", then ") + std::to_string(layers[i]) +
+            (stages == 1 ? " on one" : " on each of " + std::to_string(stages));
+    if (i == 0) // said once
+      text += stages == 1 ? " stage" : " stages";
     i = end;
   }
-  return text + (layers.size() == 1 ? " on one stage" : " stages");
+  return text;
 }
 
 /// "13.1 ms (predicted -3.2 %); gradients 1.2 ms (predicted -10.0 %), …".

@@ -255,6 +255,25 @@ TEST_F(Report, SummaryIsTheAnswer) {
   EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 15);
 }
 
+TEST_F(Report, LayersAreThoseOfEachStageInOrder) {
+  auto lineOf = [&](const std::vector<int> &layers) {
+    result.configuration.layers = layers;
+    std::string text = summaryText(input());
+    size_t begin = text.find("layers      ");
+    if (begin == std::string::npos)
+      return text;
+    begin += std::string("layers      ").size();
+    return text.substr(begin, text.find('\n', begin) - begin);
+  };
+  EXPECT_EQ(lineOf({24}), "24 on one stage");
+  EXPECT_EQ(lineOf({6, 6, 6, 6}), "6 on each of 4 stages");
+  EXPECT_EQ(lineOf({7, 10, 10, 5}),
+            "7 on one stage, then 10 on each of 2, then 5 on one");
+  EXPECT_EQ(lineOf({7, 7, 5, 5}), "7 on each of 2 stages, then 5 on each of 2");
+  // A stage may have an end of the model alone.
+  EXPECT_EQ(lineOf({0, 12, 12}), "0 on one stage, then 12 on each of 2");
+}
+
 TEST_F(Report, RunnersUpOfOneMeshShareARow) {
   ASSERT_GE(result.runnersUp.size(), 2u);
   Alternative first = result.runnersUp.front(), second = first, third = first;

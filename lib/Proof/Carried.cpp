@@ -26,7 +26,7 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::proof;
 
-/// What of `text` is around `at`: a file that is carried is long.
+/// Cuts out what of `text` is around `at`: a file that is carried is long.
 static std::string cut(StringRef text, size_t at) {
   constexpr size_t before = 16, most = 48;
   if (text.size() <= most)
@@ -143,8 +143,9 @@ LogicalResult Carried::compare(nn::ParameterOp should, nn::ParameterOp is) {
                                    should.getFileAttr(), is.getFileAttr())));
 }
 
-/// In their order, by which a plan and its reference number them. No function
-/// need touch a parameter, but files have it all the same.
+/// Parameters are compared in their order, by which a plan and its reference
+/// number them. No function need touch a parameter, but files have it all the
+/// same.
 LogicalResult Carried::checkParameters() {
   auto asked = llvm::to_vector(claim.getOps<nn::ParameterOp>());
   auto said = llvm::to_vector(plan.getOps<nn::ParameterOp>());

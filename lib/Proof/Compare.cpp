@@ -330,7 +330,7 @@ LogicalResult Comparison::compareLayout(const std::string &what,
   return requireZeroPadding(what, own, declared.form);
 }
 
-/// What fits all has the same number there.
+/// A dimension that fits all has the same number there.
 LogicalResult Comparison::requireZeroPadding(const std::string &what,
                                              const RankState::Stored &stored,
                                              const Form &declared) {

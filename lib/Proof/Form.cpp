@@ -117,7 +117,7 @@ int64_t Form::getTermDim(int64_t dim) const {
                         [](const Dimension &own) { return !own.uniform; });
 }
 
-/// Where one has equal elements, the result is what the other one is.
+/// The result is what the other one is where one has equal elements.
 bool Dimension::join(const Dimension &other, int64_t size) {
   if (other.fitsAll())
     return true;
@@ -170,7 +170,7 @@ void plait::proof::simplify(Form &form, RankedTensorType type,
       dim = Dimension();
 }
 
-/// Of what the trainer sets the divisor's lower bound is known.
+/// The divisor's lower bound is known of what the trainer sets.
 NumberRange plait::proof::getUniform(const Content &operand) {
   const Term *term = operand.form.term;
   if (term->isZero())

@@ -89,8 +89,8 @@ struct Dimension {
   /// Makes it the slice of `size` elements that `other` is as well, of which
   /// the padding is not known; false: there is none.
   bool join(const Dimension &other, int64_t size);
-  /// Of a rank's `count` equal elements, how many the global tensor has in a
-  /// sum over it and over `begin`; 1 of elements that are not equal.
+  /// Counts how many of a rank's `count` equal elements the global tensor has
+  /// in a sum over it and over `begin`; 1 of elements that are not equal.
   int64_t countEqual(int64_t count) const {
     return !uniform ? 1 : extent ? extent : count;
   }
@@ -158,7 +158,7 @@ struct Pack {
 /// well, or has none.
 void simplify(Form &form, mlir::RankedTensorType type, const Mesh &mesh);
 
-/// What the number is that an operand has in all elements along a dimension
+/// Returns the number that an operand has in all elements along a dimension
 /// that fits all, or between the members of a pack.
 NumberRange getUniform(const Content &operand);
 

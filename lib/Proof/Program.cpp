@@ -100,8 +100,8 @@ struct Rank {
     StringAttr name; // null: of another rank's stage
     llvm::BitVector microbatches;
   };
-  /// By the callee's number, hence in the module's order. Those of its stages
-  /// are there from the beginning.
+  /// The functions that are called, by the callee's number, hence in the
+  /// module's order. Those of its stages are there from the beginning.
   std::map<unsigned, Called> called;
   bool hasGather = false;
   llvm::BitVector begun; // sums

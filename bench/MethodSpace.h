@@ -27,7 +27,7 @@
 
 namespace plait::planner {
 
-/// In the order in which they are made.
+/// The choices of a configuration, in the order in which they are made.
 enum class Choice : uint8_t {
   Context,
   Tensor,
@@ -47,11 +47,11 @@ inline constexpr size_t choiceCount = size_t(Choice::Offload) + 1;
 /// A value for each choice: sizes as they are, words by their place.
 using Point = std::array<int, choiceCount>;
 
-/// What an evaluation says.
+/// The answer of an evaluation.
 struct Value {
   double seconds = 0;
-  /// What is needed of what there is, on the device or the host that is short
-  /// most; at most 1 where it fits.
+  /// The memory that is needed, as a part of what there is, on the device or
+  /// the host that is short most; at most 1 where it fits.
   double load = 0;
 
   bool fits() const { return load <= 1; }

@@ -34,7 +34,7 @@ namespace {
 constexpr double never = std::numeric_limits<double>::infinity();
 
 struct Parameters {
-  /// What a method minimises is the logarithm of the seconds. What does not fit
+  /// A method minimises the logarithm of the seconds. A point that does not fit
   /// has this added, and the logarithm of its load as often: so that memory is
   /// found before time.
   double penalty = 2;
@@ -54,7 +54,7 @@ public:
 
   bool isDone() const { return best.size() >= most || asked >= 50 * most; }
   double getProgress() const { return double(best.size()) / double(most); }
-  /// To be minimised.
+  /// Returns what is to be minimised.
   double getScore(const Point &point);
 
   /// Seconds of the fastest that fits, by number of evaluations.

@@ -129,8 +129,8 @@ inline int finish(const CLI::App &app, int code, int failure = 1) {
   return failure;
 }
 
-/// Of an option that is given twice the last value counts, as scripts around a
-/// tool rely on. Options that are lists say so, and keep all.
+/// Lets the last value of an option that is given twice count, as scripts
+/// around a tool rely on. Options that are lists say so, and keep all.
 inline void letLastCount(CLI::App &app) {
   for (CLI::Option *option :
        app.get_options([](CLI::Option *) { return true; }))
@@ -155,7 +155,7 @@ inline CLI::Option *addList(CLI::App &app, const std::string &name,
       ->type_name("TEXT");
 }
 
-/// What `option` was given: all of a list, else the last.
+/// Returns what `option` was given: all of a list, else the last.
 inline std::string getValue(const CLI::Option &option) {
   bool isList =
       option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll;

@@ -30,7 +30,7 @@ static Status checkOne(const fb::Plan &plan) {
   return checkNumbers(plan);
 }
 
-/// What a parameter is, beside where ranks have it.
+/// Collects what a parameter is, but for where ranks have it.
 static auto describe(const fb::Parameter &parameter) {
   auto list = [](const flatbuffers::Vector<int64_t> &sizes) {
     return std::vector<int64_t>(sizes.begin(), sizes.end());

@@ -101,9 +101,10 @@ private:
   std::vector<std::pair<uint64_t, uint64_t>> ends;
 };
 
-/// What a run keeps from step to step, and skips a step by, are the regions of
-/// some categories: so what is kept has to be in those, and what stands beside
-/// it in its own. What is in no region at all has no category either.
+/// Checks that regions have the right categories. A run keeps regions of some
+/// categories from step to step, and skips a step by them: so what is kept has
+/// to be in those, and what stands beside it in its own. What is in no region
+/// at all has no category either.
 class CategoryChecker {
 public:
   CategoryChecker(uint32_t index, const fb::Plan &plan)

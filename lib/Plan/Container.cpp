@@ -117,8 +117,8 @@ std::vector<uint8_t> plan::packPlan(const fb::PlanT &plan) {
           builder.GetBufferPointer() + builder.GetSize()};
 }
 
-/// Of all bytes of a payload but those eight in which its certificate has the
-/// hash, so that nothing of the file can change beside it.
+/// Hashes all bytes of a payload but those eight in which its certificate has
+/// the hash, so that nothing of the file can change beside it.
 static uint64_t hashCertified(std::span<const uint8_t> payload) {
   using flatbuffers::Table;
   const uint8_t *own = flatbuffers::GetRoot<Table>(payload.data())
@@ -143,7 +143,8 @@ void plan::certifyPlan(fb::PlanT &plan) {
       hashCertified({builder.GetBufferPointer(), builder.GetSize()});
 }
 
-/// What was proven, or why it was not, is known of the plan as it was then.
+/// Checks that the plan is still the one of which something was proven, or
+/// could not be.
 static Status checkCertificate(std::span<const uint8_t> payload) {
   const fb::Certificate *certificate =
       fb::GetPlan(payload.data())->certificate();

@@ -45,7 +45,7 @@ private:
   int number;
 };
 
-/// What is read, and what it is.
+/// An open file, pipe or device with its kind and size.
 struct Input {
   Descriptor descriptor;
   struct stat info;

@@ -91,7 +91,8 @@ static void addStep(ProgramSummary &summary, const plan::RankGrid &mesh,
   summary.gemmFlops[std::min(aligned, most)] += flops;
 }
 
-/// Of the program's part of the schedule, in which transfers count nothing.
+/// Counts the microbatches in flight of the program's part of the schedule, in
+/// which transfers take no time.
 static uint32_t countInFlight(const fb::Program &program) {
   schedule::Schedule own;
   std::vector<schedule::Action> &actions = own.ranks.emplace_back();

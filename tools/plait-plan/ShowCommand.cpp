@@ -117,7 +117,7 @@ static void showCode(const fb::Plan &plan) {
   }
 }
 
-/// What holds for all programs.
+/// Shows what holds for all programs.
 static void showHeader(const fb::Plan &plan) {
   showModel(plan);
   showStep(plan);

@@ -292,7 +292,7 @@ static plait::Status checkProjectionOptions(const CLI::App &app,
   return plait::Status::success();
 }
 
-/// In lines that the help has room for.
+/// Lists the frameworks in lines that the help has room for.
 static std::string listFrameworks() {
   std::vector<std::string> names;
   for (const plait::planner::Framework &framework :

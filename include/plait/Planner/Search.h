@@ -151,9 +151,10 @@ struct SearchResult {
 using Placement =
     std::function<Status(const Configuration &configuration, Estimate &)>;
 
-/// With `place`, what is estimated to fit and in truth does not is excluded,
-/// and with it other cuts and replicas of the same that would be as much too
-/// large; the bound counts those. A pick that is returned has been placed last.
+/// A configuration that is estimated to fit, but by `place` does not, is
+/// excluded, and with it other cuts and replicas of the same that would be as
+/// much too large; the bound counts those. A pick that is returned has been
+/// placed last.
 ///
 /// Fails when pins and space contradict each other or the model; when no mesh
 /// divides devices, layers and batch (the message names the nearest that do);

@@ -64,7 +64,7 @@ struct RankSpread {
   uint32_t largest() const { return (ranks + processes - 1) / processes; }
 };
 
-/// What all processes of a run have to have alike.
+/// A value that all processes of a run have to have alike.
 struct SharedValue {
   std::string value;
   std::string text; // that messages show: "lr 0.001"

@@ -122,7 +122,7 @@ static uint8_t findZero(const fb::PlanT &plan) {
       plan, [](const fb::ShardT &shard) { return shard.division != nullptr; });
 }
 
-/// What lies in the memory of hosts. Of what outlives a step only the
+/// Tells what lies in the memory of hosts. Of what outlives a step only the
 /// optimizer's does, of the rest only what backward passes wait for.
 static Offload findOffload(const fb::PlanT &plan) {
   bool optimizer = false, activations = false;

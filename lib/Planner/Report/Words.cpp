@@ -18,7 +18,7 @@
 using namespace plait;
 using namespace plait::planner;
 
-/// As others publish their runs.
+/// Speeds are those that others publish of their runs.
 std::string planner::describeEach(const ReportInput &input) {
   const Estimate &estimate = input.result.estimate;
   double devices = double(input.result.configuration.ranks());
@@ -31,7 +31,8 @@ std::string planner::describeEach(const ReportInput &input) {
          " TFLOP/s" + each;
 }
 
-/// What nobody has held against a measurement is not left to be believed.
+/// A figure that nobody has held against a measurement is not left to be
+/// believed.
 std::string planner::describeUnmeasured(const ReportInput &input) {
   const Configuration &pick = input.result.configuration;
   std::string text;
@@ -103,7 +104,8 @@ std::string planner::describeFaster(const SearchResult &pick,
          printNumber(100 * (1 - theirs / mine), 0) + " % less)";
 }
 
-/// For standard error: it has wall-clock figures, which differ from run to run.
+/// The text is for standard error: it has wall-clock figures, which differ from
+/// run to run.
 std::string planner::describeSearch(const SearchResult &result) {
   const SearchCounts &counts = result.counts;
   return "considered " + printCount(double(counts.considered)) +

@@ -12,10 +12,11 @@
 
 namespace plait::planner {
 
-/// What each device does: "11,253 tokens/s/GPU, 651.7 TFLOP/s/GPU".
+/// Tells the speed of each device: "11,253 tokens/s/GPU, 651.7 TFLOP/s/GPU".
 std::string describeEach(const ReportInput &input);
 
-/// What of the pick's time no measurement backs; empty where nothing.
+/// Tells what of the pick's time no measurement backs; empty where there is
+/// nothing.
 std::string describeUnmeasured(const ReportInput &input);
 
 /// "pp 2, dp 8, tp 4, 1f1b", or what it has changed; what is on hosts is marked
@@ -30,7 +31,7 @@ struct SharedRow {
 };
 std::vector<SharedRow> shareRows(const std::vector<Alternative> &alternatives);
 
-/// What the best of the row loses, and how many others there are.
+/// Tells what the best of the row loses, and how many others there are.
 std::string describeRow(const SharedRow &row);
 
 } // namespace plait::planner

@@ -91,7 +91,7 @@ struct Leaf {
 /// Whether `a` is picked over `b`: faster, or as fast and simpler.
 bool isBetter(const Leaf &a, const Leaf &b);
 
-/// What estimate() says of a member of a node.
+/// The answer of estimate() for a member of a node.
 struct Estimated {
   std::string refusal; // it makes no sense; else empty
   Leaf leaf;
@@ -100,7 +100,7 @@ struct Estimated {
   double pipeline = 0; // seconds, with what is fixed
 };
 
-/// What several explorations of the same input share: bounds and estimates, and
+/// Bounds and estimates that several explorations of the same input share, and
 /// which configurations do not fit although they were estimated to.
 class Knowledge {
 public:
@@ -109,8 +109,8 @@ public:
 
   Bounds bounds;
 
-  /// Estimates with `withheld` bytes less on each device. For any number of
-  /// threads.
+  /// Estimates with `withheld` bytes less on each device. May be called by any
+  /// number of threads.
   Estimated estimate(const Node &node, const Configuration &configuration,
                      double withheld = 0);
   /// Excludes one configuration, layers included, of which the estimate has

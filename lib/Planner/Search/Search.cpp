@@ -415,7 +415,7 @@ Status Summary::complete() {
   return Status::success();
 }
 
-/// What `estimate` needs in truth, where that is more than there is.
+/// Fails with what `estimate` needs in truth, where that is more than there is.
 static Status explainPlacement(const Configuration &configuration,
                                const Estimate &estimate,
                                const Cluster &cluster) {

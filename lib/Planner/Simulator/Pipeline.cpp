@@ -290,11 +290,11 @@ std::vector<Event> CompiledSchedule::trace(std::span<const StageCost> costs,
 // Generated orders, kept
 //===----------------------------------------------------------------------===//
 
-/// What is nearly the same shares an order: coarse enough for a cache to be of
-/// use.
+/// Costs are rounded to parts of a forward, so that those which are nearly the
+/// same share an order: coarse enough for a cache to be of use.
 constexpr double roundingSteps = 8;
 
-/// Of a schedule that depends on costs: multiples of a forward.
+/// Rounds the costs that a schedule depends on, in multiples of a forward.
 static schedule::Costs roundCosts(const StageCost &costs) {
   constexpr double steps = roundingSteps;
   auto round = [&](double seconds) {

@@ -108,7 +108,8 @@ private:
   std::vector<std::vector<std::vector<InFlight>>> moments; // by rank
 };
 
-/// What an order that is searched for is made for; others depend on none of it.
+/// The costs and bounds that an order is searched for with; other orders depend
+/// on none of it.
 struct OrderGoal {
   StageCost costs;          // of a typical stage; rounded
   double weightShare = 0.5; // left of a microbatch after its I, 0 to 1; rounded

@@ -52,11 +52,11 @@ static Recompute getMost(const Recomputation &recompute) {
 /// cut as if all computed again what some do.
 void Estimator::cutGiven() { cut(getMost(configuration.recompute)); }
 
-/// What is given is taken. Auto tries each kind, with a cut for each, that fits
-/// with all layers of that kind; then layers go back to less as far as memory
-/// allows, and the fastest of what comes out is the answer. So whatever was
-/// found with less memory is found with more. Where no kind fits, the last one
-/// stays, all layers whole, and the caller sees that it is too large.
+/// A given choice is taken. Auto tries each kind, with a cut for each, that
+/// fits with all layers of that kind; then layers go back to less as far as
+/// memory allows, and the fastest of what comes out is the answer. So whatever
+/// was found with less memory is found with more. Where no kind fits, the last
+/// one stays, all layers whole, and the caller sees that it is too large.
 Status Estimator::recompute(Microbatches microbatches) {
   if (!configuration.recompute.isAuto) {
     cutGiven();

@@ -55,9 +55,9 @@ static double getLeastSeconds(const schedule::Problem &problem,
   return least;
 }
 
-/// What the first rank takes with room for one microbatch: of each it holds a
-/// stage's part from its forward until its input gradient is back. With room
-/// for more it takes no less than that, divided by their number.
+/// Returns what the first rank takes with room for one microbatch: of each it
+/// holds a stage's part from its forward until its input gradient is back. With
+/// room for more it takes no less than that, divided by their number.
 static double getHoldingSeconds(const schedule::Problem &problem,
                                 const std::vector<StageCost> &costs) {
   double seconds = 0, round = 0;

@@ -370,7 +370,8 @@ Status CheckpointWriter::advance(bool wait) {
   return Status::success();
 }
 
-/// What helps against a failure, where that is known: of a full disk.
+/// Tells what helps against a failure, where that is known: against a full
+/// disk.
 static std::string adviseOn(const Status &failure,
                             const CheckpointPlace &place) {
   bool isFull = false;

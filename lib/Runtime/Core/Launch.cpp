@@ -154,10 +154,10 @@ std::optional<Launch> findOther(GetEnvironment get) {
   return std::nullopt;
 }
 
-/// What tells a run from others of its launcher: its name, and the port where
-/// torchrun's agent listens. That lets its processes have the store behind it
-/// (since PyTorch 2.4), which they do not need. How often it has restarted them
-/// is no part of it: each agent counts for itself.
+/// Returns a number that tells a run from others of its launcher, made of its
+/// name and the port where torchrun's agent listens. That lets its processes
+/// have the store behind it (since PyTorch 2.4), which they do not need. How
+/// often it has restarted them is no part of it: each agent counts for itself.
 uint64_t readRun(const Launch &launch, GetEnvironment get) {
   const char *isHeld = get("TORCHELASTIC_USE_AGENT_STORE");
   if (!isHeld || std::string_view(isHeld) != "True")

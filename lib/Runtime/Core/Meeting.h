@@ -34,14 +34,14 @@ private:
   std::chrono::milliseconds next = std::chrono::seconds(3);
 };
 
-/// Where process 0 may listen, the same list in all processes.
+/// Returns the ports where process 0 may listen, the same in all processes.
 std::vector<uint16_t> meetingPorts(const Launch &launch);
 
-/// In process 0: at the first of these ports that is free. Fails where a
-/// process of the same run, left from an earlier start, waits at one of them.
+/// Listens, as process 0, at the first of these ports that is free. Fails where
+/// a process of the same run, left from an earlier start, waits at one of them.
 Result<Reception> openAsFirst(const Launch &launch);
 
-/// In another one: a connection to process 0, which has until `timeLimit` to
+/// Connects another process to process 0, which has until `timeLimit` to
 /// listen. `launch` has its port from then on.
 Result<Socket> reachFirst(Launch &launch, std::chrono::milliseconds timeLimit);
 

@@ -131,8 +131,8 @@ Status Dashboard::beginRun(const RunInfo &info) {
   return write("running");
 }
 
-/// From the page that is there, if it is one of the same model. What is no
-/// page, or was edited, is not gone on with.
+/// Takes the curves of the page that is there, if it is one of the same model.
+/// A file that is no page, or was edited, is not gone on with.
 void Dashboard::takeOver() {
   auto file = MappedFile::open(path, "dashboard");
   if (!file.ok())

@@ -198,7 +198,7 @@ Result<std::string> runtime::keepSettings(TrainOptions &options,
   return kept;
 }
 
-/// In the order of the object.
+/// Settings come in the order of the object.
 Json runtime::effectiveSettings(const RunInfo &run) {
   Json settings = run.options.settings.empty()
                       ? Json::object()

@@ -32,8 +32,9 @@ struct StepUnit {
   }
 };
 
-/// What each rank of the pipeline updates, in the order of the parameters.
-/// Fails with an error where the members of a pack cannot be treated as one.
+/// Finds what each rank of the pipeline updates, in the order of the
+/// parameters. Fails with an error where the members of a pack cannot be
+/// treated as one.
 mlir::FailureOr<std::map<int64_t, llvm::SmallVector<StepUnit>>>
 findStepUnits(mlir::ModuleOp module, ParameterUses &uses, dist::MeshOp mesh);
 

@@ -18,7 +18,7 @@ namespace plait {
 /// overlap are one. Takes time logarithmic in the number of spans.
 class Spans {
 public:
-  /// What lies between `first` and `last`, which may be one op.
+  /// Adds the ops from `first` to `last`, which may be one op.
   void add(mlir::Operation *first, mlir::Operation *last) {
     if (first == last)
       return;
@@ -36,7 +36,8 @@ public:
     spans.insert_or_assign(first, last);
   }
 
-  /// Where the span begins that `op` lies in; `op` itself where there is none.
+  /// Returns the first op of the span that `op` lies in; `op` itself where
+  /// there is none.
   mlir::Operation *findBegin(mlir::Operation *op) const {
     auto next = spans.lower_bound(op);
     bool isInside =

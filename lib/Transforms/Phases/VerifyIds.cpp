@@ -40,7 +40,8 @@ static bool isInput(func::FuncOp function, BlockArgument argument) {
                     argument.getArgNumber() < 2;
 }
 
-/// Of steps the memory says it: a buffer's name, or that of a function's slot.
+/// Whether the argument of a kernel of steps is tokens or targets. The memory
+/// says it: a buffer's name, or that of a function's slot.
 static bool isInput(plan::KernelOp kernel, BlockArgument argument) {
   auto memory =
       cast<plan::MemoryAttr>(kernel.getInputs()[argument.getArgNumber()]);

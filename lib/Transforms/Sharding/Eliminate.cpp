@@ -75,8 +75,8 @@ struct CostNetwork::Elimination {
   };
   std::vector<Choice> choices;
   double constant = 0;
-  /// By variable, so that tables of other scopes are looked up without mapping;
-  /// those of no interest are never read.
+  /// The choice of each variable, by its number, so that tables of other scopes
+  /// are looked up without mapping; those of no interest are never read.
   llvm::SmallVector<int> assignment;
 
   explicit Elimination(const CostNetwork &network)

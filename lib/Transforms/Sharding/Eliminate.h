@@ -39,7 +39,7 @@ public:
     llvm::SmallVector<int, 4> scope; // ascending
     std::vector<double> costs;
   };
-  /// In the order in which they were added.
+  /// Returns the tables in the order in which they were added.
   llvm::ArrayRef<Table> getTables() const { return tables; }
 
   /// The values of least total cost (the smallest values among equals), and

@@ -109,7 +109,7 @@ private:
   double bytesOf(mlir::Value value) const;
   /// Remarks on the choice for each op.
   void explain();
-  /// In words: "f (128)", "dimension 1".
+  /// Describe a factor or a state in words: "f (128)", "dimension 1".
   static std::string describeFactor(const FactorRule &rule, int factor);
   static std::string describeState(int state);
   llvm::json::Value describeVariable(ShardableOpInterface op,

@@ -38,10 +38,10 @@ int countDraws(int few, int many) {
   return std::getenv("PLAIT_LONG_TESTS") ? many : few;
 }
 
-/// What a placement adds to an estimate, as a part of the memory: from 3 % less
-/// to 5 % more. It is in the programs of a layer and of the ends, which other
-/// cuts, replicas and ZeRO 1 and 2 leave as they are. The same each time,
-/// whoever asks.
+/// Returns what a placement adds to an estimate, as a part of the memory: from
+/// 3 % less to 5 % more. It is in the programs of a layer and of the ends,
+/// which other cuts, replicas and ZeRO 1 and 2 leave as they are. The same each
+/// time, whoever asks.
 double getMissed(Configuration configuration) {
   configuration.mesh[Axis::DP] = 1;
   configuration.zero = configuration.zero == 3 ? 3 : 0;
@@ -184,7 +184,7 @@ TEST(SearchPins, MixturesAreNotSlower) {
   }
 }
 
-/// What a free search has found, it finds with all of that pinned.
+/// A search finds what a free one has found when all of that is pinned.
 TEST(SearchPins, FindThePick) {
   for (const Tight &tight : makeClusters()) {
     SCOPED_TRACE(tight.model.cluster.name);

@@ -70,7 +70,7 @@ TEST(LaunchTest, ReadsWhatLaunchersSet) {
   EXPECT_FALSE(batch->has_value());
 }
 
-/// What PyTorch 2.4 and later set, and 1.13 for runs of one host.
+/// PyTorch 2.4 and later set these variables, and 1.13 for runs of one host.
 TEST(LaunchTest, TellsRunsApartWhoseLauncherListensItself) {
   std::map<std::string, std::string> one = {
       {"RANK", "0"},           {"WORLD_SIZE", "2"},

@@ -174,7 +174,7 @@ TEST_F(HeldPortTest, MeetsAtAnotherPort) {
   EXPECT_EQ(results, std::vector<std::string>(3, "met"));
 }
 
-/// Of the ports one is held by who says nothing, one by who repeats what he
+/// One of the ports is held by who says nothing, one by who repeats what he
 /// hears, and one by process 0 of another run, which waits in vain.
 TEST_F(HeldPortTest, PassesOverStrangers) {
   std::vector<uint16_t> ports = meetingPorts(launch(0, 3, run));

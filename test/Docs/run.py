@@ -8,8 +8,9 @@
 """Runs the commands of README.md, docs/ and examples/, holds the output that
 they show against the real one, parses their IR, follows their links, and
 compares the options they name with those that the tools have. blocks.py says
-how a page marks a block; reference.py and passes.py check the .td files. One
-line a case, then "N passed, N failed"."""
+how a page marks a block; reference.py and passes.py check the .td files, and
+comments.py the comments of the sources. One line a case, then "N passed, N
+failed"."""
 
 import pathlib
 import re
@@ -20,6 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "test" / "Execute"))
 
 import blocks  # noqa: E402
+import comments  # noqa: E402
 import passes  # noqa: E402
 import reference  # noqa: E402
 from harness import Failure, Reporter, Tools, arguments, require  # noqa: E402
@@ -205,6 +207,7 @@ def main() -> int:
     report.case("quickstart", check_quickstart)
     reference.check(report, tools)
     passes.check(report, tools)
+    comments.check(report)
     return report.finish()
 
 

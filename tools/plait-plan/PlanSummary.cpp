@@ -92,7 +92,7 @@ static void addStep(ProgramSummary &summary, const plan::RankGrid &mesh,
 }
 
 /// Counts the microbatches in flight of the program's part of the schedule, in
-/// which transfers take no time.
+/// which transfers do not count.
 static uint32_t countInFlight(const fb::Program &program) {
   schedule::Schedule own;
   std::vector<schedule::Action> &actions = own.ranks.emplace_back();

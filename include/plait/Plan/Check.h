@@ -41,7 +41,7 @@ Status checkMemory(const fb::Plan &plan);
 Status checkCommunication(const fb::Plan &plan);
 Status checkNumbers(const fb::Plan &plan);
 
-/// In which order a GPU executes what NCCL launches.
+/// The order in which a GPU executes what NCCL launches.
 enum class LaunchOrder {
   Routes, ///< Messages of one route, in one direction, after one another.
   Serial, ///< One at a time, as before CUDA 12.9 in recorded steps.

@@ -61,7 +61,8 @@ public:
 
   const fb::Plan &plan() const { return *root; }
 
-  /// Of the payload, as the header has it: tells plans apart.
+  /// Returns the hash of the payload, as the header has it, which tells plans
+  /// apart.
   uint64_t hash() const;
 
 private:

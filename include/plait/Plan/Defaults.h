@@ -25,18 +25,19 @@ template <typename T> uint32_t length(const flatbuffers::Vector<T> *vector) {
   return vector ? vector->size() : 0;
 }
 
-/// What executes the plan: "cpu" or "cuda", else checkStructure fails. Points
-/// into the plan, as do the two below.
+/// Returns what executes the plan: "cpu" or "cuda", else checkStructure fails.
+/// Points into the plan, as do the two below.
 inline std::string_view backendOf(const fb::Plan &plan) {
   return plan.backend() ? plan.backend()->string_view() : "cpu";
 }
 
-/// What the plan computes in: "fp32" or "bf16", else checkStructure fails.
+/// Returns what the plan computes in: "fp32" or "bf16", else checkStructure
+/// fails.
 inline std::string_view precisionOf(const fb::Plan &plan) {
   return plan.precision() ? plan.precision()->string_view() : "fp32";
 }
 
-/// What gradients are rounded to before ranks add them up: likewise.
+/// Returns what gradients are rounded to before ranks add them up: likewise.
 inline std::string_view reducePrecisionOf(const fb::Plan &plan) {
   return plan.reduce_precision() ? plan.reduce_precision()->string_view()
                                  : "fp32";

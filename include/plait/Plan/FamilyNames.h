@@ -19,7 +19,7 @@
 
 namespace plait::plan {
 
-/// Where the extension of `path` begins; its end where there is none.
+/// Returns where the extension of `path` begins; its end where there is none.
 inline size_t extensionOf(const std::string &path) {
   size_t dot = path.rfind('.'), slash = path.rfind('/');
   bool isNone =

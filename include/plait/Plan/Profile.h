@@ -25,9 +25,9 @@
 
 namespace plait::plan {
 
-/// Of one call. What a rank spends until the others are there is `waiting`, the
-/// rest `seconds`; `processor` is what its thread was given of a core, which is
-/// less where ranks share cores.
+/// The figures of one call. The time that a rank spends until the others are
+/// there is `waiting`, the rest `seconds`; `processor` is what its thread was
+/// given of a core, which is less where ranks share cores.
 struct StepProfile {
   std::string kind;     // "KernelStep", as in Plan.fbs
   std::string location; // of the plan; empty: none
@@ -68,7 +68,8 @@ struct Profile {
   std::vector<ProgramProfile> programs;
 };
 
-/// What tells plans apart: the hash of their bytes (PlanFile::hash), in words.
+/// Returns in words the hash of a plan's bytes (PlanFile::hash), which tells
+/// plans apart.
 std::string identify(uint64_t hash);
 
 /// JSON, aside first and then renamed. docs/Plan.md lists the fields.

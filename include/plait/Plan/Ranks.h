@@ -108,9 +108,9 @@ struct Replica {
   uint32_t index, count;
 };
 
-/// Of the ranks of a program that hold the same block of `shard`, those that
-/// differ along the axes that do not split it. Of what the shard's ranks
-/// divide, each of them holds a part of its own.
+/// Returns, of the ranks of a program that hold the same block of `shard`,
+/// those that differ along the axes that do not split it. Of what the shard's
+/// ranks divide, each of them holds a part of its own.
 Replica replicaOf(const RankGrid &mesh, uint32_t rank, const fb::Shard &shard,
                   bool isDivided = false);
 
@@ -120,9 +120,9 @@ inline bool isFirstReplica(const RankGrid &mesh, uint32_t rank,
   return replicaOf(mesh, rank, shard, isDivided).index == 0;
 }
 
-/// What a rank holds of a shard's tensor: `count` of the elements of its block
-/// (see dimsOf), row-major, from `begin` on. They lie from element `offset` on
-/// of where the plan places the tensor.
+/// The part that a rank holds of a shard's tensor: `count` of the elements of
+/// its block (see dimsOf), row-major, from `begin` on. They lie from element
+/// `offset` on of where the plan places the tensor.
 struct Part {
   int64_t begin, count, offset;
 };

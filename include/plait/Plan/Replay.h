@@ -25,14 +25,14 @@
 
 namespace plait::plan {
 
-/// What takes time, in seconds or any other unit. Where a vector is empty,
-/// nothing of its kind does.
+/// The durations of what takes time, in seconds or any other unit. Where a
+/// vector is empty, nothing of its kind does.
 struct ReplayCosts {
   /// steps[program][function][step]; of a collective, from when all members
   /// are there.
   std::vector<std::vector<std::vector<double>>> steps;
-  /// Of each entry of matchMessages(), from when both ends are there; the
-  /// receiver is held, the sender is not.
+  /// The time of each entry of matchMessages(), from when both ends are there;
+  /// the receiver is held, the sender is not.
   std::vector<double> messages;
 };
 
@@ -41,7 +41,7 @@ struct ActionTime {
   double start = 0, end = 0;
   double computing = 0;     // kernels, GEMMs, copies
   double communicating = 0; // collectives and receiving
-  /// For another rank.
+  /// Returns the time spent waiting for another rank.
   double waiting() const { return end - start - computing - communicating; }
 };
 

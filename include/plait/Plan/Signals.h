@@ -14,15 +14,15 @@
 
 namespace plait {
 
-/// From now on a signal that ends the process, crashes among them, removes its
-/// temporary files first. Signals that were ignored stay ignored. The limit of
-/// a file's size (ulimit -f) is no such signal, but a failure to write, as that
-/// of a full disk.
+/// Lets a signal that ends the process, crashes among them, remove its
+/// temporary files first from now on. Signals that were ignored stay ignored.
+/// The limit of a file's size (ulimit -f) is no such signal, but a failure to
+/// write, as that of a full disk.
 void removeTemporaryFilesOnSignals();
 
-/// From now on the first SIGINT, SIGTERM or SIGUSR1 (which launchers pass on,
-/// other than the first two) is kept for receivedInterrupt(), and answered with
-/// a line on standard error that begins with `tool`, which must outlive the
+/// Keeps the first SIGINT, SIGTERM or SIGUSR1 from now on (which launchers pass
+/// on, other than the first two) for receivedInterrupt(). It is answered with a
+/// line on standard error that begins with `tool`, which must outlive the
 /// process's last signal; null: with none. The second SIGINT or SIGTERM removes
 /// the temporary files and ends the process at once, with 128 plus its number.
 void deferInterrupts(const char *tool);

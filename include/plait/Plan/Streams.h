@@ -40,9 +40,9 @@ struct StreamSchedule {
 
   struct Operation {
     uint32_t stream;
-    /// In `waits`: the events that the stream waits for before the operation.
+    /// The events in `waits` that the stream waits for before the operation.
     uint32_t firstWait, endWait;
-    /// What is recorded after the operation, or `none`.
+    /// The event that is recorded after the operation, or `none`.
     uint32_t event = none;
   };
 
@@ -78,7 +78,7 @@ private:
   /// An operation, or `never`.
   using Index = int64_t;
   static constexpr Index never = -1;
-  /// Of each stream the last operation that is known to be over.
+  /// The last operation of each stream that is known to be over.
   using Clock = std::vector<Index>;
 
   /// Bytes, up to the next entry of the map, that have the same history.
@@ -103,7 +103,7 @@ private:
   std::vector<Added> added;
 };
 
-/// Where the operations of a program happen.
+/// The streams where the operations of a program happen.
 struct StreamChoice {
   std::vector<uint32_t> transfers;          // by action; 0 for others
   std::vector<std::vector<uint32_t>> steps; // by function and step
@@ -127,9 +127,9 @@ struct Operation {
                     const StreamChoice &choice) const;
 };
 
-/// What an action and its microbatch are called in traces: "Forward 3".
+/// Names an action and its microbatch in traces: "Forward 3".
 std::string nameOf(const fb::Action &action);
-/// What a collective is called, and the kind of another step.
+/// Names a collective, or the kind of another step.
 std::string nameOf(const fb::Step &step);
 
 /// Calls `visit` with all operations, in the order of the program's actions.
@@ -149,12 +149,11 @@ StreamSchedule scheduleStreams(const fb::Program &program, const RankGrid &mesh,
 /// one's stream, another one in that of the next.
 void placeKernels(StreamChoice &choice, const fb::Program &program);
 
-/// Where the operations of a program happen on its plan's device. On a GPU, as
-/// the CUDA backend has it, there are a stream for computing, 0, one for each
-/// group of ranks with collectives (see placeKernels), one for each route, a
-/// neighbour and a direction, and one each for copies to the host and from
-/// there. On a
-/// processor stream 1 has what isBeside(), and 0 the rest.
+/// Chooses where the operations of a program happen on its plan's device. On a
+/// GPU, as the CUDA backend has it, there are a stream for computing, 0, one
+/// for each group of ranks with collectives (see placeKernels), one for each
+/// route, a neighbour and a direction, and one each for copies to the host and
+/// from there. On a processor stream 1 has what isBeside(), and 0 the rest.
 StreamChoice chooseStreams(const fb::Plan &plan, const fb::Program &program);
 
 /// Whether a processor performs `step` in a stream of its own: what replicas

@@ -43,8 +43,8 @@ struct Use {
   /// Not known: up to the end of the slot or of the arena; `count` is 0.
   bool toEnd = false;
 
-  /// Where it ends, in bytes from the beginning of its slot or of the arena,
-  /// which end at `limit`. Only for steps that the checker accepts.
+  /// Returns where it ends, in bytes from the beginning of its slot or of the
+  /// arena, which end at `limit`. Only for steps that the checker accepts.
   uint64_t end(uint64_t limit) const {
     return toEnd ? limit : ref->offset() + *count * unit;
   }
@@ -59,8 +59,8 @@ inline bool copiesToOrFromHost(const fb::Step &step) {
   return copy && copy->kind() != fb::CopyKind::Within;
 }
 
-/// Where a use of `step` is: one end of a copy to or from the host is there,
-/// and nothing else is.
+/// Tells where a use of `step` is: one end of a copy to or from the host is
+/// there, and nothing else is.
 Side sideOf(const fb::Step &step, const Use &use);
 
 /// The uses of `step`. Its kind is known; the axis of a collective is one of
@@ -79,8 +79,8 @@ bool isInside(const fb::Program &program, Side side, uint64_t offset,
 /// "the 64 bytes of the arena", for messages.
 std::string describe(const fb::Program &program, Side side);
 
-/// What a use is where `action` calls the step's function. Only for plans that
-/// the checker accepts.
+/// Returns the bytes that a use is where `action` calls the step's function.
+/// Only for plans that the checker accepts.
 ByteRange rangeOf(const fb::Program &program, const fb::Action &action,
                   const Use &use);
 

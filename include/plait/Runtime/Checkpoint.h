@@ -41,7 +41,7 @@ namespace fb = plan::fb;
 class Executor;
 class Rendezvous;
 
-/// Where a run is, beside its tensors.
+/// The state of a run, beside its tensors.
 struct RunRecord {
   uint64_t step = 0;    // steps done
   uint64_t updates = 0; // steps that were not skipped
@@ -54,7 +54,7 @@ struct RunRecord {
   bool operator==(const RunRecord &) const = default;
 };
 
-/// Of a plan, to be named in messages and reports.
+/// The properties of a plan that messages and reports name.
 struct PlanIdentity {
   std::string hash; // plan::identify()
   std::string mesh; // "pp=2,dp=4"
@@ -81,13 +81,13 @@ struct CheckpointOptions {
 /// "10": steps; "30s", "30m", "2h": time.
 Result<CheckpointInterval> parseCheckpointEvery(const std::string &text);
 
-/// What a run goes on from.
+/// The checkpoint that a run goes on from.
 struct Resumed {
   RunRecord run;
   std::string path;      // of the folder
   std::string directory; // that resume() was given
   bool isReplica = false;
-  /// Of the run, if its copies in memory were looked for; else empty.
+  /// The id of the run, if its copies in memory were looked for; else empty.
   std::string replicaId;
   /// Steps of newer ones that are damaged.
   std::vector<uint64_t> damaged;
@@ -132,11 +132,11 @@ public:
   virtual bool holdsStep() const = 0;
   virtual Status duringStep() = 0;
 
-  /// To be called after every step. Where a checkpoint is due, each rank copies
-  /// what it holds to the page cache of its file; getting it to the disk, the
-  /// index and removing old checkpoints goes on beside the next steps. What
-  /// fails is a warning, and the folder is gone; only what makes the run itself
-  /// impossible is a failure.
+  /// Has to be called after every step. Where a checkpoint is due, each rank
+  /// copies what it holds to the page cache of its file; getting it to the
+  /// disk, the index and removing old checkpoints goes on beside the next
+  /// steps. What fails is a warning, and the folder is gone; only what makes
+  /// the run itself impossible is a failure.
   virtual Status afterStep(const RunRecord &run) = 0;
 
   /// After resume() in the middle of the run: it goes on from `resumed`.
@@ -153,7 +153,7 @@ public:
   virtual Status finish(const RunRecord &run) = 0;
 };
 
-/// What `reshard` did, rank by rank of the new plan.
+/// The work that `reshard` did, rank by rank of the new plan.
 struct ReshardReport {
   struct Rank {
     uint64_t bytes = 0; // it stores

@@ -49,7 +49,7 @@ namespace plait::runtime {
 
 namespace fb = plan::fb;
 
-/// What who is released by a failure elsewhere says.
+/// The message of a rank that is released by a failure elsewhere.
 inline constexpr char anotherFailed[] = "another rank has failed";
 
 /// Whether `failure` only follows that of another rank, or of another thread of
@@ -87,7 +87,8 @@ private:
 /// which a library launches together; more are packed.
 inline constexpr int64_t kMostGrouped = 16;
 
-/// What the ranks of a run will say to each other, known before it begins.
+/// Everything that the ranks of a run will say to each other, known before it
+/// begins.
 struct Topology {
   /// Messages of one channel, source and target are received in the order in
   /// which they are sent.
@@ -103,12 +104,12 @@ struct Topology {
   uint32_t programRanks = 0;
   /// Every group that is joined, each once; members increase.
   std::vector<std::vector<uint32_t>> groups;
-  /// By group: the stream of its collectives on a CPU; none: 0 for all.
+  /// The stream of each group's collectives on a CPU; empty: 0 for all.
   std::vector<uint32_t> streams;
   std::vector<Route> messages; // by message id
-  /// By group: the largest tensor of a collective whose blocks are not
-  /// contiguous (outer or middle above 1), all blocks together, and of an
-  /// exchange both. Some backends pack such tensors.
+  /// The bytes, for each group, of the largest tensor of a collective whose
+  /// blocks are not contiguous (outer or middle above 1), all blocks together,
+  /// and of an exchange both. Some backends pack such tensors.
   std::vector<uint64_t> packedBytes;
 
   /// The entry of `streams` of the group of `members`.
@@ -121,7 +122,7 @@ class Group {
 public:
   virtual ~Group() = default;
 
-  /// Where its collectives happen.
+  /// Returns the stream where its collectives happen.
   virtual uint32_t streamNumber() const { return 0; }
 
   /// `output` may equal `input`. Reduced are f32 and bf16.
@@ -165,7 +166,7 @@ public:
   virtual Result<std::unique_ptr<Group>>
   join(std::span<const uint32_t> ranks) = 0;
 
-  /// Where this rank sends or receives message `id`.
+  /// Returns the stream where this rank sends or receives message `id`.
   virtual uint32_t streamOf(uint32_t id) const { return 0; }
   /// Whether post() lasts, in its stream, until the bytes have been taken. If
   /// not, awaitReceipt() makes its stream wait for that.

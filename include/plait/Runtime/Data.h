@@ -47,7 +47,7 @@ class SampleRecord {
 public:
   explicit SampleRecord(uint64_t rows) : rows(rows) {}
 
-  /// To be called from any thread.
+  /// Adds a sample. May be called from any thread.
   void add(int64_t row, uint64_t number) {
     // Ranks along other axes read the same.
     uint64_t before = rows[row].exchange(number + 1);
@@ -91,9 +91,10 @@ public:
   /// one. Fails where the vocabulary has no such token.
   Status endDocuments(uint64_t token);
 
-  /// From now on rows are asked for by a plan without data parallelism whose
-  /// microbatches are those of `replicas` replicas, `rows` rows each, side by
-  /// side: it gets the rows that those replicas have at the same time.
+  /// Prepares for rows that are from now on asked for by a plan without data
+  /// parallelism whose microbatches are those of `replicas` replicas, `rows`
+  /// rows each, side by side: it gets the rows that those replicas have at the
+  /// same time.
   void interleave(int64_t replicas, int64_t rows);
 
   /// The first row of the global batch of the step after step `step` is at
@@ -105,8 +106,8 @@ public:
     return startPosition + (step - startStep) * uint64_t(globalBatch);
   }
 
-  /// From now on what is read is added to `record`, which outlives this; null:
-  /// no more.
+  /// Adds what is read from now on to `record`, which outlives this; null: no
+  /// more.
   void recordTo(SampleRecord *newRecord) { record = newRecord; }
 
   /// Samples of a step.
@@ -114,8 +115,8 @@ public:
 
   const SampleOrder &order() const { return samples; }
 
-  /// What the samples are, wherever the files are: data of the same description
-  /// has the same samples in the same order.
+  /// Describes what the samples are, wherever the files are: data of the same
+  /// description has the same samples in the same order.
   std::string describe() const;
 
   /// Writes row `row` of the global batch of step `step` (from 1), from its

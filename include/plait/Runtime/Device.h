@@ -40,7 +40,7 @@ namespace plait::runtime {
 
 namespace fb = plan::fb;
 
-/// Where the tensors of a GemmStep lie. Null: the step has none.
+/// The addresses of the tensors of a GemmStep. Null: the step has none.
 struct GemmOperands {
   const std::byte *a, *b;
   std::byte *c;
@@ -48,7 +48,7 @@ struct GemmOperands {
   std::byte *geluInput; // written forward, read backward
 };
 
-/// Where the tensors of an AttentionStep lie. Null: the step has none.
+/// The addresses of the tensors of an AttentionStep. Null: the step has none.
 struct AttentionOperands {
   const std::byte *q, *k, *v;
   std::byte *o, *stats;      // written forward, read backward
@@ -58,8 +58,9 @@ struct AttentionOperands {
   const std::byte *dropoutKeys;
 };
 
-/// Where a rank's block of an AttentionStep begins in the whole: what its query
-/// 0 is among the keys, and its key head 0 among all, which dropout asks for.
+/// The place where a rank's block of an AttentionStep begins in the whole: what
+/// its query 0 is among the keys, and its key head 0 among all, which dropout
+/// asks for.
 struct AttentionBegin {
   int64_t query = 0, group = 0;
 };
@@ -105,7 +106,7 @@ public:
                       bool add) = 0;
   virtual Status attention(uint32_t prepared,
                            const AttentionOperands &operands) = 0;
-  /// In stream streamOf(kind).
+  /// Copies `bytes` bytes in stream streamOf(kind).
   virtual Status copy(std::byte *target, const std::byte *source,
                       uint64_t bytes, fb::CopyKind kind) = 0;
   virtual Status fillZero(std::byte *target, uint64_t bytes) = 0;
@@ -114,14 +115,14 @@ public:
 
   /// Which has the copies of a kind.
   virtual uint32_t streamOf(fb::CopyKind kind) const { return 0; }
-  /// At load time: there will be events below `count`.
+  /// Makes room, at load time, for events below `count`.
   virtual Status makeEvents(uint32_t count) { return Status::success(); }
   /// Event `event` is all that `stream` has been given so far; it may be
   /// recorded again, which does not change what waits for it already.
   virtual Status record(uint32_t event, uint32_t stream) {
     return Status::success();
   }
-  /// What `stream` is given from now on happens after `event`.
+  /// Lets what `stream` is given from now on happen after `event`.
   virtual Status wait(uint32_t event, uint32_t stream) {
     return Status::success();
   }
@@ -134,7 +135,7 @@ public:
   // measured, is asked for stamps, numbered from 0.
 
   virtual bool runsLater() const { return false; }
-  /// At load time: there will be stamps below `count`.
+  /// Makes room, at load time, for stamps below `count`.
   virtual Status makeStamps(uint32_t count) { return Status::success(); }
   /// Stamp `index` is when `stream` has done what it has been given so far.
   virtual Status stamp(uint32_t index, uint32_t stream) {

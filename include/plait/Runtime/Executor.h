@@ -40,12 +40,12 @@ class Device;
 class Rendezvous;
 class StepNotes;
 
-/// On GPUs: whether GEMMs take the fastest of the algorithms that have the same
-/// bits, as measured when the plan is loaded.
+/// Says whether GEMMs on GPUs take the fastest of the algorithms that have the
+/// same bits, as measured when the plan is loaded.
 struct GemmTiming {
   bool enabled = true;
   bool verbose = false; // a line for each GEMM
-  /// Of a GPU, for all of them.
+  /// The time that a GPU has for all of them.
   std::chrono::milliseconds limit = std::chrono::seconds(10);
   /// Elements of C from which on it is looked at, in bf16 and else: fewer would
   /// not show that the bits differ.
@@ -58,18 +58,19 @@ struct ExecutorOptions {
   unsigned threads = 1;
   /// How long a rank waits for another before the run is given up.
   std::chrono::milliseconds timeLimit = std::chrono::minutes(10);
-  /// Of CUDA plans. How many of the visible GPUs to use, 0: all of them.
+  /// The number of visible GPUs that CUDA plans use, 0: all of them.
   unsigned devices = 0;
   /// Record the second step and replay it from then on.
   bool cudaGraph = true;
-  /// On CPUs, give what replicas exchange a thread of its own beside what
+  /// Give what replicas exchange on CPUs a thread of its own beside what
   /// computes. The bits are the same without.
   bool overlap = true;
   /// The processes that run the plan together, which outlive the executor;
   /// null: all ranks are in this one.
   Rendezvous *processes = nullptr;
-  /// What this process takes of its host's memory beside arenas, for copies of
-  /// checkpoints; asked when the processes know their hosts. Empty: nothing.
+  /// The bytes that this process takes of its host's memory beside arenas, for
+  /// copies of checkpoints; asked when the processes know their hosts. Empty:
+  /// nothing.
   std::function<Result<uint64_t>()> copyBytes = {};
   /// Round the factors of f32 GEMMs to TF32's 10 bits of mantissa.
   bool tf32 = false;
@@ -77,17 +78,17 @@ struct ExecutorOptions {
   /// Every so many steps each operation on CPUs is looked at, and the first one
   /// that makes NaN or an infinity of finite numbers fails; 0: never.
   uint64_t guardEvery = 0;
-  /// Where ranks note when operations begin and end, in steps before which they
-  /// are enabled; null: nowhere. Outlive the executor. Steps of GPUs must be
-  /// walked (cudaGraph).
+  /// Notes that ranks make of when operations begin and end, in steps before
+  /// which they are enabled; null: nowhere. Outlive the executor. Steps of GPUs
+  /// must be walked (cudaGraph).
   StepNotes *notes = nullptr;
 };
 
-/// What the numbers of a run may depend on beside its plan: the versions of
-/// plait and of the libraries that compute.
+/// Names what the numbers of a run may depend on beside its plan: the versions
+/// of plait and of the libraries that compute.
 std::string describeVersion();
 
-/// In the order of fb::Scalar and of fb::Metric.
+/// Values in the order of fb::Scalar and of fb::Metric.
 using StepScalars = std::array<float, size_t(fb::Scalar::Count)>;
 using StepMetrics = std::array<float, size_t(fb::Metric::Count)>;
 

@@ -29,7 +29,8 @@ public:
   /// up in it.
   void add(uint64_t step, double seconds, const StepNotes &notes) override;
 
-  /// Of all steps added but the first. Fails when there are none.
+  /// Returns the profile of all steps added but the first. Fails when there are
+  /// none.
   Result<plan::Profile> finish() const;
 
 private:

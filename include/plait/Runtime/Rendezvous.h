@@ -35,14 +35,14 @@ namespace plait::runtime {
 
 class MpiEngine;
 
-/// Where this process is among all of the run.
+/// The place of this process among all of the run.
 struct ProcessPlace {
   std::string launcher; // for messages
   uint32_t index = 0;   // below `count`; process 0 speaks for all
   uint32_t count = 1;
   uint32_t localIndex = 0; // among the processes of this host
   std::string host;
-  /// By process: the number of its host. Empty where it is not known.
+  /// The number of each process's host. Empty where it is not known.
   std::vector<uint32_t> hosts;
   /// Processors that the processes of this host may use together; 0: unknown.
   uint32_t processors = 0;
@@ -78,15 +78,15 @@ public:
   static Result<std::unique_ptr<Rendezvous>>
   join(std::chrono::milliseconds timeLimit);
   virtual ~Rendezvous() = default;
-  /// What the environment says of this process's index, before it has joined. 0
-  /// where it says nothing.
+  /// Returns what the environment says of this process's index, before it has
+  /// joined. 0 where it says nothing.
   static uint32_t launchIndex();
   /// Whether the environment speaks of several processes.
   static bool isLaunched();
 
   const ProcessPlace &place() const { return here; }
 
-  /// To be called before ranks are spoken of: how they are spread.
+  /// Sets how ranks are spread. Has to be called before ranks are spoken of.
   void spread(uint32_t ranks) { spreadRanks = {ranks, here.count}; }
   const RankSpread &spread() const { return spreadRanks; }
 
@@ -121,7 +121,7 @@ public:
   /// Waits for as long as process 0 takes.
   virtual Status sendToFirst(uint32_t rank,
                              std::span<const std::byte> bytes) = 0;
-  /// On process 0: what `rank`, of another process, gives.
+  /// Receives, on process 0, what `rank`, of another process, gives.
   virtual Status receiveFrom(uint32_t rank, std::span<std::byte> bytes) = 0;
 
   /// This process gives up: lets the others fail where they wait for it.
@@ -131,19 +131,19 @@ public:
   /// The others have failed for the same reason, or because of this one. Tells
   /// them, as disconnect() does.
   virtual bool speaksOfFailure();
-  /// Of the process for which that is true: who has not reacted to it, as
+  /// Tells the process for which that is true who has not reacted to it, as
   /// "process 2 on b with ranks 4 to 5 does not answer"; empty where all have.
   std::string describeSilent();
-  /// What this process knows of why it fails, where a rank was merely released;
-  /// else empty.
+  /// Tells what this process knows of why it fails, where a rank was merely
+  /// released; else empty.
   std::string reasonOfRelease();
   /// Whether another process says why this one fails.
   bool isSpokenOf() const {
     return isTold || (isAgreedFailure && here.index != 0);
   }
 
-  /// What ranks of different processes talk through where that is memory of
-  /// processors; null: nothing so far.
+  /// The engine that ranks of different processes talk through where that is
+  /// memory of processors; null: nothing so far.
   virtual MpiEngine *engine() { return nullptr; }
   /// All processes call this where engine() is null and they need it. `peers`
   /// are the processes that this one will talk to, as it will to them; others

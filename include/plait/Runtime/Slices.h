@@ -46,8 +46,8 @@ void forEachFileRun(const plan::RankGrid &mesh, uint32_t rank,
                     const fb::Parameter &parameter,
                     const plan::DimShardings &dims, const RunVisitor &visit);
 
-/// What a run has in common with a part of the block; `local` is then relative
-/// to the part, and `count` 0 where that is nothing.
+/// Returns what a run has in common with a part of the block; `local` is then
+/// relative to the part, and `count` 0 where that is nothing.
 Run clip(const Run &run, const plan::Part &part);
 
 /// A tensor of a shard: where it lies in the arena, in bytes, and whether the
@@ -62,10 +62,11 @@ struct ShardTensor {
 ShardTensor weightOf(const fb::Shard &shard);
 /// The gradient after a step.
 ShardTensor gradientOf(const fb::Shard &shard);
-/// What the optimizer keeps.
+/// Returns what the optimizer keeps.
 ShardTensor stateOf(const fb::Shard &shard, const fb::StateSlot &slot);
 
-/// What a rank holds of such a tensor, which is f32. Refers to the shard.
+/// The part that a rank holds of such a tensor, which is f32. Refers to the
+/// shard.
 struct Piece {
   Piece(const plan::RankGrid &mesh, uint32_t rank, const fb::Shard &shard,
         const fb::Parameter &parameter, const ShardTensor &tensor);

@@ -54,18 +54,19 @@ public:
     last = std::chrono::steady_clock::now();
     lastProcessor = getThreadSeconds();
   }
-  /// At the end of every transfer and of every step of a function.
+  /// Ends a lap: has to be called at the end of every transfer and of every
+  /// step of a function.
   void lap() {
     Time now = std::chrono::steady_clock::now();
     double processor = getThreadSeconds();
     laps[next++] = {std::exchange(last, now), now,
                     processor - std::exchange(lastProcessor, processor)};
   }
-  /// Where another clock knows better: laps of a GPU overlap.
+  /// Sets a lap where another clock knows better: laps of a GPU overlap.
   void set(size_t lap, Time begin, Time end, double processor = 0) {
     laps[lap] = {begin, end, processor};
   }
-  /// Where threads do laps side by side.
+  /// Sets a lap where threads do laps side by side.
   void set(size_t lap, const Reading &begin, const Reading &end) {
     set(lap, begin.time, end.time, end.processor - begin.processor);
   }
@@ -102,7 +103,7 @@ public:
   StepNotes(const plan::fb::Plan &plan, bool overlaps,
             const Rendezvous *processes = nullptr);
 
-  /// Of a rank of this process; of any in process 0.
+  /// Returns the clock of a rank of this process; of any in process 0.
   StepClock &clock(uint32_t rank) { return clocks[rank]; }
   const StepClock &clock(uint32_t rank) const { return clocks[rank]; }
 
@@ -134,7 +135,7 @@ public:
   bool computes(uint32_t rank, size_t lap) const {
     return links[rank][lap].computes;
   }
-  /// Where it happens; 0: where `rank` computes.
+  /// Returns the stream where it happens; 0: where `rank` computes.
   uint32_t streamOf(uint32_t rank, size_t lap) const {
     return links[rank][lap].stream;
   }
@@ -142,7 +143,7 @@ public:
   const plan::RankGrid &mesh() const { return meshOf; }
 
 private:
-  /// What ends the waiting of an operation.
+  /// The event that ends the waiting of an operation.
   struct Link {
     enum class Waits : uint8_t { No, ForMembers, ForStart, ForEnd };
     Waits waits = Waits::No;
@@ -177,7 +178,7 @@ public:
   }
   /// Whether `step` is to be noted; in all processes alike.
   virtual bool wants(uint64_t step) const = 0;
-  /// In process 0, after such a step, which took `seconds`.
+  /// Takes, in process 0, the notes of such a step, which took `seconds`.
   virtual void add(uint64_t step, double seconds, const StepNotes &notes) = 0;
 };
 

@@ -30,7 +30,7 @@ struct SupervisorOptions {
   /// model.plan; the others of its family are model-N.plan beside it, for N
   /// ranks, as plaitc --also names them.
   std::string plan;
-  /// Of plait-run, but for the plan and --resume.
+  /// The arguments of plait-run, but for the plan and --resume.
   std::vector<std::string> arguments;
   std::string checkpoints; // the directory
   std::string resume;      // where that has none yet; empty: the first step
@@ -42,7 +42,7 @@ struct SupervisorOptions {
   /// How often in a row a run is started again that ends without a new
   /// checkpoint.
   uint64_t maxRestarts = 3;
-  /// What processes wait for each other.
+  /// The time that processes wait for each other.
   std::chrono::seconds timeLimit{600};
   /// The signal that ends it, 0: none; asked all the time.
   std::function<int()> interrupted;

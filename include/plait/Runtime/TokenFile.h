@@ -52,8 +52,9 @@ std::span<const TokenType> getTokenTypes();
 /// A list of tokens. Reading is safe from all threads.
 class TokenFile {
 public:
-  /// What is looked at when a file is opened: all of one of `fully` bytes or
-  /// less, and of a larger one `blocks` blocks of `blockBytes`, evenly spaced.
+  /// The part that is looked at when a file is opened: all of one of `fully`
+  /// bytes or less, and of a larger one `blocks` blocks of `blockBytes`, evenly
+  /// spaced.
   static constexpr uint64_t fully = uint64_t(64) << 20;
   static constexpr uint64_t blocks = 1024;
   static constexpr uint64_t blockBytes = fully / blocks;
@@ -73,10 +74,10 @@ public:
                               uint64_t vocabulary);
 
   const std::string &name() const { return path; }
-  /// In tokens.
+  /// Returns the number of tokens.
   uint64_t size() const { return bytes().size() / type.bytes; }
-  /// Of what is looked at. Files of the same size and hash are taken to be the
-  /// same.
+  /// Returns the hash of what is looked at. Files of the same size and hash are
+  /// taken to be the same.
   uint64_t hash() const { return contentHash; }
 
   /// Reads the tokens from `position` on. Fails where one is not in the

@@ -27,12 +27,12 @@
 
 namespace plait::runtime {
 
-/// What happens when the loss is far above those before it.
+/// Says what happens when the loss is far above those before it.
 enum class SpikePolicy { Ignore, Report, Stop, RollBack };
 
-/// What happens at a loss or gradient norm that is not a finite number. Skip:
-/// the step changes nothing. RollBack, here and above: the run goes on from the
-/// newest checkpoint with the data after the step.
+/// Says what happens at a loss or gradient norm that is not a finite number.
+/// Skip: the step changes nothing. RollBack, here and above: the run goes on
+/// from the newest checkpoint with the data after the step.
 enum class NonFinitePolicy { Stop, Skip, RollBack };
 
 struct TrainOptions {
@@ -94,8 +94,8 @@ struct TrainOptions {
   std::vector<StepReader *> readers;
 };
 
-/// What a run has reached. With weights and what the optimizer keeps it is all
-/// that a later one needs to go on from there: see RunRecord.
+/// The point that a run has reached. With weights and what the optimizer keeps
+/// it is all that a later one needs to go on from there: see RunRecord.
 struct RunState {
   uint64_t step = 0;    // the last one done; the first is 1
   uint64_t updates = 0; // steps that were not skipped

@@ -28,12 +28,13 @@ public:
   /// FLOP/s of the model on all ranks, at `seconds` a step. 0 where the plan
   /// does not say what the model needs.
   double rate(double seconds) const { return flops / seconds; }
-  /// Of the peak. 0 where the plan does not say which devices it is for.
+  /// Returns the part of the peak that is reached; 0 where the plan does not
+  /// say which devices it is for.
   double mfu(double seconds) const {
     return peak > 0 ? rate(seconds) / peak : 0;
   }
 
-  /// What is known of it, for people: ", 12.3 TFLOP/s, MFU 41.2 %".
+  /// Tells people what is known of it: ", 12.3 TFLOP/s, MFU 41.2 %".
   std::string print(double seconds) const;
   /// And for a JSON object: `, "model_flops_per_second": 1.23e13, "mfu":
   /// 0.412`.

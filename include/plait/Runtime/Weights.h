@@ -48,7 +48,7 @@ Status prepareToSave(const std::string &directory);
 Status saveWeights(Executor &executor, const std::string &directory,
                    const std::string &origin = "");
 
-/// Of a plan of one rank: multiplies every weight by 1 + 2^-9 or 1 - 2^-9, as
+/// Multiplies every weight of a plan of one rank by 1 + 2^-9 or 1 - 2^-9, as
 /// often the one as the other, drawn by `seed`: what rounding to bf16 does at
 /// most. Returns the weights as they were, for restoreWeights().
 Result<std::vector<std::vector<float>>> disturbWeights(Executor &executor,

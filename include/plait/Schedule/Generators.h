@@ -37,9 +37,10 @@
 
 namespace plait::schedule {
 
-/// What a generator may be told beyond the problem.
+/// Everything that a generator may be told beyond the problem.
 struct GeneratorOptions {
-  /// Of one virtual stage. Only a generator that searches looks at them.
+  /// The costs of one virtual stage. Only a generator that searches looks at
+  /// them.
   Costs costs;
   /// A limit that the result must keep.
   MemoryModel memory;

@@ -58,7 +58,7 @@ enum class ActionKind : uint8_t {
   Gather = 9 // parameters, of which these ranks have updated a part each
 };
 
-/// What a message carries: activations to the next stage or gradients to the
+/// The content of a message: activations to the next stage or gradients to the
 /// previous one. Same values as fb::Direction.
 enum class Direction : uint8_t { Forward = 0, Backward = 1 };
 
@@ -83,7 +83,7 @@ enum class Placement : uint8_t {
   VShape      // 0 1 2 | 2 1 0: at the turns, neighbours share a rank
 };
 
-/// What is to be scheduled. The model is cut into `stages * chunks` pieces,
+/// A problem of scheduling. The model is cut into `stages * chunks` pieces,
 /// called virtual stages and executed in increasing order by the forward pass.
 struct Problem {
   uint32_t stages = 1;       // ranks of the pipeline
@@ -145,7 +145,8 @@ struct Schedule {
   /// Empty for a schedule written by hand: then there is no such bound.
   std::string kind;
   std::vector<std::vector<Action>> ranks = {}; // ranks[r]: the list of rank r
-  /// What the schedule was made for. verify checks the limit as well.
+  /// The model of memory that the schedule was made for. verify checks the
+  /// limit as well.
   MemoryModel memory = {};
 
   /// True when no rank has anything but work.
@@ -156,8 +157,8 @@ struct Schedule {
 /// Whether some backward is split.
 bool splitsBackward(const Schedule &schedule);
 
-/// Where some backwards are split, all: each B becomes its I and W, one right
-/// after the other. As sound as `schedule`.
+/// Splits all backwards where some are split: each B becomes its I and W, one
+/// right after the other. As sound as `schedule`.
 Schedule splitBackwards(Schedule schedule);
 
 /// The most (chunk, microbatch) pairs of `rank` whose forward has run and whose

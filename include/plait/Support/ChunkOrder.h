@@ -40,10 +40,10 @@ struct ChunkOrder {
 
   int64_t getChunk() const { return extent / chunks; }
 
-  /// Where in the dimension what is stored at `index` belongs. With pairs of
-  /// chunks of h elements, the first of pair p begins at p h, and the second
-  /// ends as far from the end. Past the end, where blocks have padding, it is
-  /// some position all the same.
+  /// Returns where in the dimension what is stored at `index` belongs. With
+  /// pairs of chunks of h elements, the first of pair p begins at p h, and the
+  /// second ends as far from the end. Past the end, where blocks have padding,
+  /// it is some position all the same.
   int64_t getPosition(int64_t index) const {
     if (chunks == 0)
       return index;
@@ -53,7 +53,7 @@ struct ChunkOrder {
                           : extent - (pair + 2) * chunk + within;
   }
 
-  /// Where what belongs at `position` is stored.
+  /// Returns where what belongs at `position` is stored.
   int64_t getIndex(int64_t position) const {
     if (chunks == 0)
       return position;
@@ -62,8 +62,8 @@ struct ChunkOrder {
     return stored * chunk + position % chunk;
   }
 
-  /// Of what is stored from `index` on, how many elements lie side by side in
-  /// the dimension too, up to `end`.
+  /// Counts how many elements of what is stored from `index` on lie side by
+  /// side in the dimension too, up to `end`.
   int64_t getRun(int64_t index, int64_t end) const {
     if (chunks == 0)
       return end - index;

@@ -58,9 +58,10 @@ constexpr int64_t countBlocks(CollectiveKind kind, int64_t members) {
   return getFacts(kind).readsAll || getFacts(kind).writesAll ? members : 1;
 }
 
-/// Of the whole tensor's bytes, what each of `members` sends in a ring. The
-/// whole tensor is what an all-reduce combines, an all-gather ends with, a
-/// reduce-scatter begins with, and one member holds before an all-to-all.
+/// Returns the part of the whole tensor's bytes that each of `members` sends in
+/// a ring. The whole tensor is what an all-reduce combines, an all-gather ends
+/// with, a reduce-scatter begins with, and one member holds before an
+/// all-to-all.
 constexpr double getSentShare(CollectiveKind kind, int64_t members) {
   return getFacts(kind).passes * (double(members) - 1) / double(members);
 }

@@ -61,7 +61,7 @@ inline uint64_t getMaskThreshold(double probability) {
   return static_cast<uint64_t>(std::llround((1.0 - probability) * 0x1p32));
 }
 
-/// What an element that is kept is multiplied with.
+/// Returns what an element that is kept is multiplied with.
 inline float getMaskScale(double probability) {
   return static_cast<float>(1.0 / (1.0 - probability));
 }

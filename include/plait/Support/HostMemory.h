@@ -20,7 +20,7 @@
 
 namespace plait {
 
-/// Where offsets of the host's memory begin; no arena and no host has as many
+/// The offset where the host's memory begins; no arena and no host has as many
 /// bytes.
 inline constexpr uint64_t hostBegin = uint64_t(1) << 48;
 

@@ -10,7 +10,7 @@
 
 namespace plait {
 
-/// What goes between <style> and </style>. td.n holds a number.
+/// The text between <style> and </style>. td.n holds a number.
 inline constexpr char pageStyle[] = R"(
 body { font: 15px/1.5 system-ui, sans-serif; color: #222; background: #fff;
        max-width: 1020px; margin: 2em auto; padding: 0 1em; }

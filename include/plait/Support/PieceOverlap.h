@@ -20,8 +20,9 @@
 
 namespace plait {
 
-/// Where nothing else is asked for: on GPUs, more than one. Of more, the one
-/// that nothing is beside exposes less, but each has a latency of its own.
+/// Returns the number of pieces where nothing else is asked for: on GPUs, more
+/// than one. Of more, the one that nothing is beside exposes less, but each has
+/// a latency of its own.
 inline int getUsualPieces(bool isGPU) { return isGPU ? 4 : 1; }
 
 /// The most that there may be where `asked` are asked for. A sum is cut

@@ -23,7 +23,8 @@
 
 namespace plait {
 
-/// In place of a dimension of the space: of extent 1, or indexed by data.
+/// Stands in place of a dimension of the space: of extent 1, or indexed by
+/// data.
 inline constexpr int64_t kNoDim = -1;
 
 /// A set of groups, as bits.
@@ -55,9 +56,9 @@ public:
 
   int64_t getExtent(int64_t dim) const { return extents[dim]; }
   int64_t getGroup(int64_t dim) const { return groupOfDim[dim]; }
-  /// For each dimension of the tensor, the dimension of the space or kNoDim.
-  /// Inputs of the cluster repeat differently at each use, so they have no
-  /// dimensions of their own.
+  /// Returns, for each dimension of the tensor, the dimension of the space or
+  /// kNoDim. Inputs of the cluster repeat differently at each use, so they have
+  /// no dimensions of their own.
   llvm::ArrayRef<int64_t> getDims(mlir::Value value) const;
   llvm::ArrayRef<int64_t> getDims(mlir::OpOperand &use) const;
   GroupSet getGroups(llvm::ArrayRef<int64_t> dims) const;
@@ -75,7 +76,7 @@ private:
 /// How an op takes part in a kernel; every op of a cluster is fusable.
 FusionRole getRole(mlir::Operation *op);
 
-/// What an op of role Reindex reads; nothing for all others.
+/// Returns what an op of role Reindex reads; nothing for all others.
 std::optional<IndexMap> findIndexMap(mlir::Operation *op);
 
 /// The value of the attribute that FusableOpInterface::getCallAttrName names;

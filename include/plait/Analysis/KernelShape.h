@@ -52,7 +52,7 @@ struct ColumnPart {
 
 struct ColumnShape {
   llvm::SmallVector<int64_t> reduced, kept; ///< Groups; `kept` not the inner.
-  /// At least one; results that need no sum are in the first.
+  /// The parts, at least one; results that need no sum are in the first.
   llvm::SmallVector<ColumnPart> parts;
 };
 
@@ -65,8 +65,8 @@ struct ElementShape {};
 using KernelShape =
     std::variant<ElementShape, RowShape, ColumnShape, ScatterShape>;
 
-/// What a machine makes of a space. Whether a cluster has a kernel does not
-/// depend on it.
+/// The limits that a machine has for a space. Whether a cluster has a kernel
+/// does not depend on it.
 struct ShapeLimits {
   /// Whether vectors of elements can be parallel indices; else rows are.
   bool elements = false;

@@ -32,7 +32,7 @@ llvm::SmallVector<Access> getKernelAccesses(plan::ClusterOp cluster);
 /// The same in bytes.
 double getKernelTraffic(plan::ClusterOp cluster);
 
-/// Of the ops inside, as their interfaces count.
+/// Returns the FLOPs of the ops inside, as their interfaces count them.
 double getKernelFlops(plan::ClusterOp cluster);
 
 } // namespace plait

@@ -24,7 +24,8 @@ namespace plait {
 class FlowNetwork {
 public:
   static constexpr int kSource = 0, kSink = 1;
-  /// Of an edge that no cut may contain. Sums of all others are below it.
+  /// The capacity of an edge that no cut may contain. Sums of all others are
+  /// below it.
   static constexpr int64_t kUncuttable =
       std::numeric_limits<int64_t>::max() / 4;
 
@@ -35,9 +36,9 @@ public:
   /// `capacity` is not negative. There may be several edges of two nodes.
   void addEdge(int from, int to, int64_t capacity);
 
-  /// For each node, whether it is on the sink's side of a cut of least
-  /// capacity: of all these, the one nearest to the sink. To be called once, on
-  /// a network that has a cut.
+  /// Tells for each node whether it is on the sink's side of a cut of least
+  /// capacity: of all these, the one nearest to the sink. Has to be called
+  /// once, on a network that has a cut.
   std::vector<bool> findSinkSide();
 
 private:

@@ -19,10 +19,10 @@
 
 namespace plait {
 
-/// Of one forward and backward pass of `loss`, the unpartitioned model before
-/// differentiation, over its whole batch: its matmuls and attention over all
-/// keys three times, nothing for elementwise work. `count` tells how many
-/// operations each one stands for.
+/// Counts the FLOPs of one forward and backward pass of `loss`, the
+/// unpartitioned model before differentiation, over its whole batch: its
+/// matmuls and attention over all keys three times, nothing for elementwise
+/// work. `count` tells how many operations each one stands for.
 double countModelFlops(
     mlir::func::FuncOp loss,
     llvm::function_ref<int64_t(mlir::Operation *)> count = [](auto *) {

@@ -30,14 +30,14 @@
 
 namespace plait {
 
-/// What the backward pass computes again: nothing; of each layer what is cheap
-/// for the memory that it frees, as norms, activations and the inside of an
-/// attention that is not one step (other frameworks: that alone, Korthikanti et
-/// al. 2022); or whole layers. Auto is for the planner to resolve: of each
+/// Says what the backward pass computes again: nothing; of each layer what is
+/// cheap for the memory that it frees, as norms, activations and the inside of
+/// an attention that is not one step (other frameworks: that alone, Korthikanti
+/// et al. 2022); or whole layers. Auto is for the planner to resolve: of each
 /// layer the least with which the model fits.
 enum class Recompute : uint8_t { None, Selective, Full, Auto };
 
-/// What is computed again of each layer. Of a virtual stage the first layers
+/// The kind of recomputation of each layer. Of a virtual stage the first layers
 /// are those of which most is: their backward pass comes last, when what the
 /// others have kept is free (the "block" method of Megatron-LM).
 struct Recomputation {
@@ -48,12 +48,12 @@ struct Recomputation {
   /// fewer than are asked for.
   struct Stage {
     int full = 0, selective = 0;
-    /// Of a layer, counted from the first of the stage.
+    /// Returns the kind of a layer, counted from the first of the stage.
     Recompute getKind(int layer) const;
     auto operator<=>(const Stage &) const = default;
   };
 
-  /// In the order of the forward pass; one stands for all.
+  /// The stages in the order of the forward pass; one stands for all.
   std::vector<Stage> stages = {Stage()};
   bool isAuto = false;
 
@@ -64,13 +64,14 @@ struct Recomputation {
   const Stage &getStage(size_t stage) const {
     return stages[stages.size() == 1 ? 0 : stage];
   }
-  /// What is said of all layers alike, or Auto; none where layers differ.
+  /// Returns what is said of all layers alike, or Auto; none where layers
+  /// differ.
   std::optional<Recompute> getUniform() const;
 
   auto operator<=>(const Recomputation &) const = default;
 };
 
-/// Of activations and matmuls. 16-bit training keeps fp32 master
+/// The precision of activations and matmuls. 16-bit training keeps fp32 master
 /// weights and moments.
 enum class Precision : uint8_t { FP32, BF16, FP16 };
 
@@ -79,25 +80,25 @@ enum class Precision : uint8_t { FP32, BF16, FP16 };
 /// so, else unfused.
 enum class AttentionKind : uint8_t { Auto, Flash, Unfused };
 
-/// What matmuls do to their results: nothing, add a bias, or take GELU
-/// and its gradient too.
+/// Says what matmuls do to their results: nothing, add a bias, or take GELU and
+/// its gradient too.
 enum class EpilogueKind : uint8_t { None, Bias, All };
 
-/// What the ranks of cp, which have a part of each sequence, exchange so that
-/// queries meet the keys of all parts. Gather: keys and values, which each rank
-/// then has whole; under a causal mask the last one has the most work. Heads:
-/// sequences for heads, by all-to-alls before attention and after it, so that
-/// each rank has some heads of all queries (Jacobs et al. 2023, "DeepSpeed
+/// Says what the ranks of cp, which have a part of each sequence, exchange so
+/// that queries meet the keys of all parts. Gather: keys and values, which each
+/// rank then has whole; under a causal mask the last one has the most work.
+/// Heads: sequences for heads, by all-to-alls before attention and after it, so
+/// that each rank has some heads of all queries (Jacobs et al. 2023, "DeepSpeed
 /// Ulysses"); they have to divide the heads. Zigzag: keys and values, but a
 /// rank has two pieces of a sequence, one as far from its beginning as the
 /// other from its end, so that all have the same work
 /// (plait/Support/ChunkOrder.h).
 enum class ContextParallel : uint8_t { Gather, Heads, Zigzag };
 
-/// What lies in the memory of hosts and comes to the device where it is used:
-/// what the optimizer alone reads and writes (its state, and masters of bf16
-/// copies; Ren et al. 2021, "ZeRO-Offload"), and what forward passes keep for
-/// backward ones (Rhu et al. 2016, "vDNN").
+/// Says what lies in the memory of hosts and comes to the device where it is
+/// used: what the optimizer alone reads and writes (its state, and masters of
+/// bf16 copies; Ren et al. 2021, "ZeRO-Offload"), and what forward passes keep
+/// for backward ones (Rhu et al. 2016, "vDNN").
 enum class Offload : uint8_t { None, Optimizer, Activations, Both };
 
 constexpr bool offloadsOptimizer(Offload offload) {
@@ -107,10 +108,10 @@ constexpr bool offloadsActivations(Offload offload) {
   return offload == Offload::Activations || offload == Offload::Both;
 }
 
-/// What the planner chooses beside the mesh: X(type, member, name, default,
-/// phase, help). The name is that of an option and of a pin; in IR it has
-/// underscores. The phase is the first one that reads the field: in IR that it
-/// has left, the field may not be changed any more.
+/// The fields that the planner chooses beside the mesh: X(type, member, name,
+/// default, phase, help). The name is that of an option and of a pin; in IR it
+/// has underscores. The phase is the first one that reads the field: in IR that
+/// it has left, the field may not be changed any more.
 #define PLAIT_STRATEGY_FIELDS(X)                                               \
   X(std::string, schedule, "schedule", "1f1b", "stage", "the order of a step") \
   X(int, chunks, "chunks", 1, "stage",                                         \
@@ -138,7 +139,7 @@ constexpr bool offloadsActivations(Offload offload) {
     "what lies in the memory of hosts: what only the optimizer uses,\n"        \
     "what backward passes need")
 
-/// What is given, or follows from what the training runs on.
+/// The fields that are given, or follow from what the training runs on.
 #define PLAIT_TRAINING_FIELDS(X)                                               \
   X(int64_t, globalBatch, "global-batch", 1, "schedule",                       \
     "sequences of a step")                                                     \
@@ -185,7 +186,7 @@ struct TrainingConfiguration : Strategy {
   bool operator==(const TrainingConfiguration &) const = default;
 };
 
-/// What somebody has decided of it.
+/// The part of it that somebody has decided.
 struct StrategyPins {
   PLAIT_STRATEGY_FIELDS(PLAIT_PIN)
 };
@@ -205,12 +206,12 @@ struct ConfigurationSpace : StrategySpace {
 #undef PLAIT_PIN
 #undef PLAIT_LIST
 
-/// What the list says of a field. The strings are literals and live for ever.
+/// The list's entry for a field. The strings are literals and live for ever.
 struct Field {
   const char *name, *phase, *help;
   bool isStrategy;
 
-  /// As IR spells the name.
+  /// Returns the name as IR spells it.
   std::string getKeyword() const;
 };
 
@@ -256,7 +257,7 @@ inline std::string print(int value) { return print(int64_t(value)); }
 inline std::string print(const std::string &value) { return value; }
 std::string print(const std::vector<int> &value); // "11,11,10"
 
-/// As messages show a value: an empty list is "none".
+/// Prints a value as messages show it: an empty list is "none".
 template <typename T> std::string show(const T &value) {
   std::string text = print(value);
   return text.empty() ? "none" : text;
@@ -328,8 +329,8 @@ Result<int64_t> countMicrobatches(const TrainingConfiguration &configuration,
 // Abilities
 //===----------------------------------------------------------------------===//
 
-/// What the compiler can turn into a plan and the runtime executes: the one
-/// table of it. Compiler, planner and help ask it.
+/// Returns what the compiler can turn into a plan and the runtime executes: the
+/// one table of it. Compiler, planner and help ask it.
 const ConfigurationSpace &getExecutable();
 
 /// Success when all values are executable; else a failure that names the field,

@@ -30,7 +30,7 @@ struct Optimizer {
   /// a run, divided among ranks as the reduced gradient is. At most 2.
   std::span<const std::string_view> slots;
 
-  /// Of the slots, for each element of a parameter.
+  /// Returns the bytes of the slots for each element of a parameter.
   uint64_t getStateBytes() const { return slots.size() * sizeof(float); }
 };
 

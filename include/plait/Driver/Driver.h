@@ -47,7 +47,7 @@ struct PendingPlan {
   bool appear();
 };
 
-/// What the user asks for.
+/// The user's request.
 struct CompileOptions {
   /// A folder with config.json, that file, or a .mlir file: a model, or what a
   /// compilation has left after any of its phases.
@@ -58,10 +58,10 @@ struct CompileOptions {
   /// Axis sizes as "pp=2,dp=2,tp=2"; axes that are not named have size 1. "1",
   /// or empty, is one rank, and empty is the mesh of a module that has one.
   std::string mesh;
-  /// What is given of the configuration. The rest is that of the module, or
-  /// else its default, which for epilogues follows from the target: all on GPUs
-  /// but bias for sm_80, and none on processors. What the module and this both
-  /// say has to agree.
+  /// The part of the configuration that is given. The rest is that of the
+  /// module, or else its default, which for epilogues follows from the target:
+  /// all on GPUs but bias for sm_80, and none on processors. What the module
+  /// and this both say has to agree.
   ConfigurationPins pins;
   /// A file with the order of a step as plait/Schedule/Csv.h has it, in place
   /// of `schedule` and `chunks`; for models, not for later phases. Empty: none.
@@ -80,8 +80,8 @@ struct CompileOptions {
   /// Pinned shardings: a parameter's name, `*` matching anything, and the axes
   /// of each dimension as in `#dist.sharding`: `[{}, {"tp"}]`.
   std::vector<std::pair<std::string, std::string>> shardings;
-  /// What executes the plan: "cpu" or "cuda". Empty: what the cluster's devices
-  /// are; "cpu" without one.
+  /// The backend that executes the plan: "cpu" or "cuda". Empty: what the
+  /// cluster's devices are; "cpu" without one.
   std::string backend;
   /// The processor that kernels are for: a name LLVM knows, or "host", which is
   /// what empty means. CPU only.
@@ -102,24 +102,26 @@ struct CompileOptions {
   /// Prove that the plan computes what the model asks for: what computes
   /// something else is an error, and of what cannot be proven the plan says so.
   bool prove = true;
-  /// What IR of a later phase is held against: the model, as `dumpPhasesTo` has
-  /// written it after phase import. Empty: that of `model`, if it is one.
+  /// The file that IR of a later phase is held against: the model, as
+  /// `dumpPhasesTo` has written it after phase import. Empty: that of `model`,
+  /// if it is one.
   std::string claim;
   /// Prove it after each phase from which IR can be held against the model.
   bool verifyEachPhase = false;
   /// Embed the unpartitioned model, so that `plait-run --check` can compare.
   bool reference = true;
-  /// Where what is told to people goes; null: standard output. It must be
+  /// The stream for what is told to people; null: standard output. It must be
   /// another where an output is "-".
   llvm::raw_ostream *text = nullptr;
   /// Say on standard error which phase is running.
   bool progress = false;
   /// Adds dialects that a .mlir file may use beside plait's own.
   std::function<void(mlir::DialectRegistry &)> addDialects;
-  /// Where a plan waits that is to appear together with others; null: it
-  /// appears at once.
+  /// The list where a plan waits that is to appear together with others; null:
+  /// it appears at once.
   std::vector<PendingPlan> *pending = nullptr;
-  /// What choosing these options has compiled already; null: nothing.
+  /// The model as choosing these options has compiled it already; null:
+  /// nothing.
   std::shared_ptr<LoweredModel> lowered;
 };
 

@@ -29,10 +29,10 @@ struct PlanningOptions {
   std::string report, trace;       // files to write; empty: none
   std::string profile;             // of plait-run, to compare with; empty: none
   double trainTokens = 0;          // tell what they take; 0: nothing
-  /// Of a device-hour; of several clusters one for all, or one each.
+  /// The price of a device-hour; of several clusters one for all, or one each.
   std::vector<double> prices;
-  /// Where to say why no configuration was found. That is no failure then, and
-  /// the options stay as they are. Null: it is one.
+  /// Receives why no configuration was found. That is no failure then, and the
+  /// options stay as they are. Null: it is one.
   std::string *notFound = nullptr;
 };
 

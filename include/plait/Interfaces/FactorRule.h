@@ -44,7 +44,7 @@ namespace plait {
 enum class FactorKind { Parallel, Sum, Max, Whole };
 
 struct Factor {
-  /// What messages call it: "b", "head", "vocab".
+  /// The name that messages call it by: "b", "head", "vocab".
   std::string name;
   FactorKind kind;
   /// The number of elements along it.

@@ -37,9 +37,9 @@ struct NumberRange {
   bool isFinite() const { return special == None; }
   bool contains(double value) const;
 
-  /// What either may be.
+  /// Returns what either may be.
   NumberRange join(const NumberRange &other) const;
-  /// What the sum of at least one of such numbers may be.
+  /// Returns what the sum of at least one of such numbers may be.
   NumberRange sum() const;
   NumberRange operator-() const;
   NumberRange operator*(const NumberRange &other) const;
@@ -47,8 +47,8 @@ struct NumberRange {
   NumberRange maybeRounded() const;
 };
 
-/// What the results of `op`, of arith or math, with one result, may be. An op
-/// that is not known gives any number.
+/// Returns what the result of `op`, of arith or math, which has one, may be. An
+/// op that is not known gives any number.
 NumberRange evaluate(mlir::Operation *op, llvm::ArrayRef<NumberRange> operands);
 
 } // namespace plait

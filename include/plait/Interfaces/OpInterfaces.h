@@ -34,7 +34,8 @@ struct WorkShape {
   int64_t heads = 0, keyValueHeads = 0, headSize = 0, queries = 0, keys = 0;
 };
 
-/// What the index of a rank along a mesh axis adds to a number: scale · index.
+/// The term that the index of a rank along a mesh axis adds to a number: scale
+/// · index.
 struct RankTerm {
   mlir::StringAttr axis;
   int64_t scale;
@@ -64,7 +65,8 @@ enum class FusionRole {
   Reindex,
 };
 
-/// What passes ask of a role, beside how it maps dimensions and is emitted.
+/// The facts that passes ask of a role, beside how it maps dimensions and is
+/// emitted.
 struct RoleFacts {
   bool reduces = false; // some dimensions of its operand
   /// Reads its first operand in memory, at other indices than its own, and no
@@ -101,9 +103,9 @@ struct IndexMap {
     bool negated = false; // the numbers that are read
   };
 
-  /// What FusableOpInterface's getRankBegin() is added to: nothing; an index of
-  /// the rank, so that pieces count from the beginning of the whole; the index
-  /// that is read, so that they count from that of the rank.
+  /// The number that FusableOpInterface's getRankBegin() is added to: nothing;
+  /// an index of the rank, so that pieces count from the beginning of the
+  /// whole; the index that is read, so that they count from that of the rank.
   enum class Begin : uint8_t { None, Index, Read };
 
   int64_t dim = 0;
@@ -119,7 +121,7 @@ struct IndexMap {
   bool isBlock() const { return pieces.size() == 1 && !pieces[0].negated; }
 };
 
-/// What an op can ask for while its element is emitted.
+/// Everything that an op can ask for while its element is emitted.
 class ElementContext {
 public:
   virtual ~ElementContext() = default;

@@ -27,19 +27,20 @@
 
 namespace plait {
 
-/// For each result of `op`, what lies in its padding along `factor`; where the
-/// factor is reduced, what padding adds to the result (or is compared with the
-/// maximum). `operands` says what lies in the padding of the operands that run
-/// along the factor, and what the elements of the others may be.
+/// Tells, for each result of `op`, what lies in its padding along `factor`;
+/// where the factor is reduced, what padding adds to the result (or is compared
+/// with the maximum). `operands` says what lies in the padding of the operands
+/// that run along the factor, and what the elements of the others may be.
 llvm::SmallVector<NumberRange>
 derivePadding(ShardableOpInterface op, int factor,
               llvm::ArrayRef<NumberRange> operands);
 
-/// What `emitElement` gives for elements in these ranges, wherever they are.
+/// Returns what `emitElement` gives for elements in these ranges, wherever they
+/// are.
 NumberRange evaluateElement(FusableOpInterface op,
                             llvm::ArrayRef<NumberRange> operands);
 
-/// What elements of `type` may be that are not padding.
+/// Returns what elements of `type` may be that are not padding.
 NumberRange getUnpadded(mlir::Type type);
 
 } // namespace plait

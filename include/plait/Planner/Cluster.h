@@ -48,8 +48,8 @@ struct Channel {
   double base = 0;     // seconds, once per collective
   double hop = 0;      // seconds of each step from one member to the next
   double fraction = 0; // of Fabric::bandwidth that arrives
-  /// What filling a deep pipeline of chunks adds: up to `fill` seconds, half of
-  /// it at `fillBytes`.
+  /// The seconds that filling a deep pipeline of chunks adds: up to `fill`
+  /// seconds, half of it at `fillBytes`.
   double fill = 0, fillBytes = 1;
 };
 
@@ -64,16 +64,16 @@ struct Curve {
 struct Fabric {
   std::string name;     // "NVLink 4", for reports
   double bandwidth = 0; // bytes/s that one device can send, one direction
-  /// Where links run from device to device and there is no switch, a small
-  /// group reaches only some of them: (members, bytes/s), ascending; holds for
+  /// The bandwidth that a small group reaches where links run from device to
+  /// device and there is no switch: (members, bytes/s), ascending; holds for
   /// groups of up to that many members. Larger groups get `bandwidth`.
   std::vector<std::pair<int, double>> byMembers;
   std::array<std::array<Channel, protocolCount>, algorithmCount> channels{};
   /// Seconds that the start of a collective costs beside Channel::base: its
   /// launch, and that the members are never ready at the same moment.
   double startSeconds = 0;
-  /// Of links between nodes: how much longer the steps of a ring with large
-  /// chunks take where a ring crosses them (1: no longer).
+  /// Tells of links between nodes how much longer the steps of a ring with
+  /// large chunks take where a ring crosses them (1: no longer).
   double ringPlateau = 1;
   /// The fewest members for which the switch adds up.
   int inSwitchMembers = 0;
@@ -91,7 +91,7 @@ struct Fabric {
 /// A tile of the result that one block of the matrix library computes.
 struct Tile {
   int m = 0, n = 0;
-  /// Of the device's peak that its main loop reaches on data at hand.
+  /// The part of the device's peak that its main loop reaches on data at hand.
   double efficiency = 0;
 };
 
@@ -101,7 +101,7 @@ struct MatrixUnit {
   int tileK = 1; // contraction of one trip of the main loop
   /// Trips of the main loop that a block's prologue and epilogue cost.
   double rampTrips = 0;
-  /// Of the peak that the power limit lets the device hold.
+  /// The part of the peak that the power limit lets the device hold.
   double sustainedFraction = 1;
   /// Part of the shorter of arithmetic and memory traffic that does not hide
   /// behind the longer.
@@ -121,7 +121,7 @@ struct AttentionUnit {
   int tileQueries = 1, tileKeys = 1; // of a block, forward and backward
   /// Head sizes are padded to a multiple of this.
   int headMultiple = 1;
-  /// Of the longest block's time, what the device idles at the end.
+  /// The part of the longest block's time that the device idles at the end.
   double tail = 0;
 };
 
@@ -136,7 +136,7 @@ struct Device {
   /// processor rest: its share of the cores grows up to a whole one.
   double burst = 1;
   std::array<double, 3> peakFlops{}; // by Precision; dense
-  /// Of elementwise arithmetic.
+  /// The peak of elementwise arithmetic.
   double vectorFlops = 0;
   double memoryBytes = 0;
   /// Context, communication buffers, what the allocator cannot use.
@@ -151,7 +151,7 @@ struct Device {
   double hostBandwidth = 0;
   /// This device's share of the host's memory; 0: not known.
   double hostBytes = 0;
-  /// What it draws at most, by its specification; 0: not known.
+  /// The power that it draws at most, by its specification; 0: not known.
   double powerWatts = 0;
   int multiprocessors = 1;
   double launchSeconds = 0; // of a kernel, back to back on a stream
@@ -166,11 +166,11 @@ struct Device {
 
 struct Cluster {
   std::string name;
-  /// What was given without the size: "h100", "selene.json".
+  /// The name or path that was given, without the size: "h100", "selene.json".
   std::string source;
-  /// Of a mixed cluster: the worst of every figure over its node types. In
-  /// synchronous training all wait for the slowest, and one plan has to fit
-  /// into the smallest memory.
+  /// The device; of a mixed cluster, the worst of every figure over its node
+  /// types. In synchronous training all wait for the slowest, and one plan has
+  /// to fit into the smallest memory.
   Device device;
   int nodes = 1, devicesPerNode = 1;
   Fabric intra, inter;
@@ -180,7 +180,7 @@ struct Cluster {
   double podOversubscription = 1;
 
   int devices() const { return nodes * devicesPerNode; }
-  /// What parseCluster reads as this cluster with another size.
+  /// Returns what parseCluster reads as this cluster with another size.
   std::string withSize(int nodes, int devicesPerNode) const {
     return source + ":" + std::to_string(nodes) + "x" +
            std::to_string(devicesPerNode);

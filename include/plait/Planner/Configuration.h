@@ -20,7 +20,7 @@ namespace plait::planner {
 
 using plait::print;
 
-/// What is given: it says what is trained, not how.
+/// A training as it is given: it says what is trained, not how.
 struct Training {
   int64_t globalBatch = 1; // sequences of a step
   int64_t sequence = 1;    // tokens of a sequence
@@ -30,12 +30,12 @@ struct Training {
   bool dropout = false;
   /// Gradients are accumulated in 4 bytes whatever the precision.
   bool fp32Gradients = true;
-  /// Of gradients on their way between ranks, if that is less.
+  /// The precision of gradients on their way between ranks, if that is less.
   Precision reducePrecision = Precision::FP32;
   /// Pieces that ranks of tp exchange beside each other's matmuls; 1: whole.
   int tensorOverlap = 1;
-  /// What the optimizer keeps of each parameter, beside master weights; 8: the
-  /// two moments of AdamW.
+  /// The bytes that the optimizer keeps of each parameter, beside master
+  /// weights; 8: the two moments of AdamW.
   double stateBytes = 8;
   /// The program that runs it.
   Framework framework;
@@ -47,7 +47,7 @@ struct Training {
   }
 };
 
-/// What is chosen: a mesh and a strategy on it.
+/// A choice: a mesh and a strategy on it.
 struct Configuration : Strategy {
   Mesh mesh;
 

@@ -38,7 +38,7 @@ struct CostOptions {
   bool flashAttention = true;
   bool dropout = false;
   int64_t microBatch = 1; // sequences
-  /// Of the rows of a matmul, one of so many pieces.
+  /// The number of pieces of a matmul's rows, of which this is one.
   int pieces = 1;
   /// Ranks that share a sequence: each has its share of the tokens, and of
   /// attention that of the queries against all keys. They are spread over
@@ -100,12 +100,12 @@ Line fitCollectives(Group group, const Cluster &cluster);
 /// Seconds from the send of `bytes` until the receiver can read them.
 double transferSeconds(double bytes, bool sameNode, const Cluster &cluster);
 
-/// Of one operation on the device. Collectives are not its business: they cost
-/// 0 here.
+/// Returns the cost of one operation on the device. Collectives are not its
+/// business: they cost 0 here.
 Cost operationCost(const Operation &operation, const Device &device,
                    const CostOptions &options);
 
-/// Of one matmul batch x (m x k) . (k x n).
+/// Returns the cost of one matmul batch x (m x k) . (k x n).
 Cost matmulCost(int64_t batch, int64_t m, int64_t n, int64_t k,
                 const Device &device, Precision precision);
 
@@ -119,8 +119,8 @@ double getMemoryRate(const Device &device);
 /// Device::burst times their share; devices of their own gain nothing.
 double sharedSeconds(double seconds, double busy, const Device &device);
 
-/// Of one kernel that does nothing but move `bytes` through the device's memory
-/// (reads and writes together): an optimizer, a cast.
+/// Returns the cost of one kernel that does nothing but move `bytes` through
+/// the device's memory (reads and writes together): an optimizer, a cast.
 Cost memoryCost(double bytes, const Device &device);
 
 } // namespace plait::planner

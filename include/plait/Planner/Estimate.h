@@ -31,9 +31,9 @@ struct StageMemory {
          workspace = 0;
   /// The device's own, beside peak(): Device::usableBytes() is without it.
   double reserved = 0;
-  /// What is offloaded, of the host's memory: no part of peak().
+  /// The bytes of the host's memory for what is offloaded: no part of peak().
   double host = 0;
-  /// What lives from step to step.
+  /// Returns the bytes that live from step to step.
   double resident() const { return parameters + gradients + optimizer; }
   double peak() const { return resident() + activations + workspace; }
 };
@@ -42,7 +42,7 @@ struct StageMemory {
 /// does nothing else.
 using Exposed = PerAxis<double>;
 
-/// Where the seconds of a step go on the rank of the pipeline that computes
+/// The parts of a step's seconds on the rank of the pipeline that computes
 /// longest. The others have more bubble instead.
 struct Breakdown {
   // Operations, with what collectives beside them cost them.
@@ -93,8 +93,8 @@ struct Estimate {
   double tokensPerSecond = 0;
   double modelFlops = 0; // of a step, over all ranks
   double mfu = 0;        // against the device's peak for the precision
-  /// Of the time from the first forward pass to the last backward pass, what
-  /// ranks neither compute nor communicate, on average.
+  /// The part of the time from the first forward pass to the last backward pass
+  /// in which ranks neither compute nor communicate, on average.
   double bubbleFraction = 0;
   // iterationSeconds is their sum.
   double pipelineSeconds = 0, waitSeconds = 0, dataSeconds = 0,

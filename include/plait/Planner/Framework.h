@@ -42,10 +42,10 @@ struct Framework {
   /// Sharded parameters are gathered while the next step's first microbatch
   /// runs forward; otherwise before it.
   bool overlapParameters = true;
-  /// Of these only copies in 16 bit, and none where the parameters that they
+  /// Only copies in 16 bit of these, and none where the parameters that they
   /// are made of lie in the memory of hosts.
   bool overlapsCopies = true;
-  /// With ZeRO 1, the rank's part of the reduced gradient lies beside the
+  /// The rank's part of the reduced gradient lies, with ZeRO 1, beside the
   /// whole, and not in it.
   bool separateReduction = true;
   /// A message between stages holds up the rank that sends it.
@@ -67,20 +67,20 @@ struct Framework {
   /// the work, which is even (Liu et al. 2023). With ContextParallel::Heads
   /// neither.
   bool gathersContext = true;
-  /// With ZeRO 2, what microbatches add up to is a rank's part of the
-  /// gradients, so that they are reduced after each. Otherwise after the last.
+  /// Microbatches add up, with ZeRO 2, to a rank's part of the gradients, which
+  /// are reduced after each. Otherwise after the last.
   bool addsUpParts = true;
   /// ZeRO 2 and 3 divide each parameter by itself, which is gathered and
   /// reduced by itself; one without a dimension that ranks divide stays whole.
   /// Otherwise what they divide is one flat buffer.
   bool dividesParameters = true;
-  /// With ZeRO 2 and 3, what ranks divide is reduced and gathered beside the
+  /// Ranks reduce and gather, with ZeRO 2 and 3, what they divide beside the
   /// work of other layers.
   bool overlapsParts = true;
-  /// With ZeRO 3, gradients are reduced after every microbatch.
+  /// Gradients are reduced after every microbatch with ZeRO 3.
   bool reduceEveryMicrobatch = true;
-  /// What lies in the memory of hosts is searched for. Otherwise it is what is
-  /// given, nothing by default.
+  /// The search chooses what lies in the memory of hosts. Otherwise it is what
+  /// is given, nothing by default.
   bool searchesOffload = true;
   /// Full recomputation ends with what the backward pass reads, in front of the
   /// layer's last matmul. Otherwise it runs the whole layer again.
@@ -93,15 +93,15 @@ struct Framework {
   /// Otherwise the inside of attention alone (Korthikanti et al. 2022).
   bool recomputesCheap = true;
 
-  /// What its fused attention reaches of what the hardware file says of
-  /// today's.
+  /// The part that its fused attention reaches of what the hardware file says
+  /// of today's.
   double attentionFraction = 1;
   /// How often a layer's elementwise work goes through memory, as a multiple of
   /// once per fused kernel.
   double kernelPasses = 1;
-  /// What a collective between nodes keeps of its rate when its group has some
-  /// but not all devices of a node: a library that cannot relay through the
-  /// device beside a NIC then crosses the host.
+  /// The part that a collective between nodes keeps of its rate when its group
+  /// has some but not all devices of a node: a library that cannot relay
+  /// through the device beside a NIC then crosses the host.
   double stridedFraction = 1;
   /// Bytes of memory traffic per parameter that the optimizer's step adds to
   /// reading and writing its state once: unscaling, copies between

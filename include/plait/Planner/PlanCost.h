@@ -45,7 +45,7 @@ predictCosts(const plan::fb::Plan &plan,
              const std::vector<plan::Message> &messages,
              const Cluster &cluster);
 
-/// What a plan is taken to run on.
+/// The cluster that a plan is taken to run on.
 struct PlanCluster {
   Cluster cluster;
   std::string warning; // empty: none

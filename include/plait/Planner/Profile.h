@@ -58,7 +58,7 @@ public:
   const planner::Work *get(int tensorParallel, bool sequenceParallel,
                            std::string &reason) override;
 
-  /// Of the model.
+  /// Tells what the model asks of a library's attention.
   nn::AttentionUse findAttentionUse();
   /// Whether GPUs of `architecture` (80 for sm_80) compute all of its attention
   /// in one step, in bf16; fails with what is in the way.

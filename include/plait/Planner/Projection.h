@@ -18,10 +18,10 @@
 
 namespace plait::planner {
 
-/// What is to be trained in all.
+/// The whole training that is asked about.
 struct Goal {
   double tokens = 0;
-  /// Of one device for an hour, in any currency.
+  /// The price of one device for an hour, in any currency.
   std::optional<double> price;
 };
 
@@ -30,8 +30,8 @@ struct Projection {
   double steps = 0;       // whole ones: they see at least that many
   double seconds = 0;     // of all steps
   double deviceHours = 0; // of the devices that are used
-  /// What the devices draw at their power limit. Where the hardware file has
-  /// none: nothing.
+  /// The energy that the devices draw at their power limit; nothing where the
+  /// hardware file has none.
   std::optional<double> joules;
   std::optional<double> money;
   double modelFlops = 0; // of all steps

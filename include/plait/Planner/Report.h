@@ -18,7 +18,7 @@
 
 namespace plait::planner {
 
-/// What was measured of the same step; 0 or empty where nothing was.
+/// The measured times of the same step; 0 or empty where nothing was.
 struct Measured {
   std::string source; // "plait-run --profile p.json"
   double iterationSeconds = 0;
@@ -31,7 +31,7 @@ struct Measured {
 Result<Measured> readMeasured(const std::string &path,
                               const Configuration &pick);
 
-/// What a report is about. References: lives as long as one call.
+/// The content of a report. Has references: lives as long as one call.
 struct ReportInput {
   const SearchResult &result;
   const Cluster &cluster;

@@ -38,11 +38,11 @@
 
 namespace plait::planner {
 
-/// What may be chosen. Every list but `microBatch`, `layers` and those of the
-/// mesh has at least one entry; order and duplicates do not matter. Of `layers`
-/// nothing is read: stages are cut by cost, and evenly where that is possible.
-/// Those of `microBatch` that divide a replica's share of the batch are tried;
-/// empty: all that do, up to 128. `offload` has none among several.
+/// The choices that there are. Every list but `microBatch`, `layers` and those
+/// of the mesh has at least one entry; order and duplicates do not matter. Of
+/// `layers` nothing is read: stages are cut by cost, and evenly where that is
+/// possible. Those of `microBatch` that divide a replica's share of the batch
+/// are tried; empty: all that do, up to 128. `offload` has none among several.
 struct SearchSpace : StrategySpace {
   std::string name = "plainest"; // for messages
   /// Sizes of axes that are there on demand; of the others any that divide.
@@ -55,8 +55,8 @@ struct SearchSpace : StrategySpace {
   static SearchSpace all();
 };
 
-/// What is decided beforehand. Mesh sizes and microbatches may be any; the
-/// others have to be in the space. `layers` needs that of pp.
+/// The choices that are made beforehand. Mesh sizes and microbatches may be
+/// any; the others have to be in the space. `layers` needs that of pp.
 struct Pins : StrategyPins {
   PerAxis<std::optional<int>> mesh;
   /// Ranks to use. Without it all devices of the cluster, or the product of the
@@ -84,7 +84,7 @@ std::string print(const Configuration &configuration);
 
 /// A configuration that was not picked, and what it loses.
 struct Alternative {
-  /// Of a variant: what is different, "recompute full" or "tp 4, pp 16".
+  /// The difference that makes it a variant, "recompute full" or "tp 4, pp 16".
   std::string change;
   Configuration configuration;
   Estimate estimate;
@@ -113,7 +113,7 @@ struct SearchResult {
   /// Complete: `layers` are those of the estimate.
   Configuration configuration;
   Estimate estimate;
-  /// What estimate() was given; belongs to the WorkSource.
+  /// The work that estimate() was given; belongs to the WorkSource.
   const Work *work = nullptr;
   /// The best of each other combination of mesh and schedule, best first; exact
   /// like the pick. At most 10.

@@ -24,11 +24,11 @@
 
 namespace plait::planner {
 
-/// What a rank does. Backward is BackwardInput and BackwardWeight in one. The
-/// ones after BackwardWeight happen once a step, after the pipeline's last
-/// action: Wait is for the slowest replica, Reduce for the gradients (and for
-/// parameters that are gathered) as far as no work hides them, Overhead is the
-/// host's.
+/// The activities of a rank. Backward is BackwardInput and BackwardWeight in
+/// one. The ones after BackwardWeight happen once a step, after the pipeline's
+/// last action: Wait is for the slowest replica, Reduce for the gradients (and
+/// for parameters that are gathered) as far as no work hides them, Overhead is
+/// the host's.
 enum class Activity : uint8_t {
   Forward,
   Backward,
@@ -47,29 +47,30 @@ const char *getActivityName(Activity activity);
 /// a step.
 struct TimelineAction {
   Activity activity = Activity::Forward;
-  /// On the longest chain of actions, each of which waits for the one before:
-  /// shortening any other action does not shorten the step.
+  /// Whether it is on the longest chain of actions, each of which waits for the
+  /// one before: shortening any other action does not shorten the step.
   bool isCritical = false;
   uint32_t chunk = 0, microbatch = 0;
   double start = 0, end = 0; // seconds
 };
 
-/// What a rank holds from `seconds` on, until the next sample.
+/// The bytes that a rank holds from `seconds` on, until the next sample.
 struct MemorySample {
   double seconds = 0;
   StageMemory bytes;
 };
 
 struct RankTimeline {
-  /// In order of their start; they do not overlap. The gaps are idle.
+  /// The actions in order of their start; they do not overlap. The gaps are
+  /// idle.
   std::vector<TimelineAction> actions;
-  /// In order of time, the first at 0.
+  /// The samples in order of time, the first at 0.
   std::vector<MemorySample> memory;
 };
 
 struct Timeline {
-  /// With times of this simulation; its memory's activations are the largest
-  /// of the samples.
+  /// The estimate with the times of this simulation; its memory's activations
+  /// are the largest of the samples.
   Estimate estimate;
   std::vector<RankTimeline> ranks; // by rank of the pipeline
   /// The end of the last action of all: estimate.iterationSeconds.

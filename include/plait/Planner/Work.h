@@ -107,8 +107,8 @@ struct ParameterGroup {
   }
 };
 
-/// What a rank keeps of a forward pass until the backward pass, in elements per
-/// sequence.
+/// The tensors that a rank keeps of a forward pass until the backward pass, in
+/// elements per sequence.
 struct Saved {
   double elements = 0; // of activation type
   double fourByte = 0; // statistics, indices
@@ -122,8 +122,8 @@ struct Block {
   /// The part of it that the last matmul of the forward pass makes, or what
   /// follows it.
   Saved lastKept;
-  /// What is left of it, and of gradients, from a microbatch's input gradients
-  /// to its weight gradients, where a schedule has them apart.
+  /// The rest of it, and of gradients, from a microbatch's input gradients to
+  /// its weight gradients, where a schedule has them apart.
   Saved keptForWeights;
   /// The part of it that the input gradients' pass makes; the rest the forward
   /// pass has left.
@@ -132,7 +132,8 @@ struct Block {
   /// The most temporary elements alive at once inside of the block, per
   /// sequence, beside what is kept.
   Saved workspace;
-  /// What is passed on to the next block: the message between stages.
+  /// The tensors that are passed on to the next block: the message between
+  /// stages.
   Saved output;
 };
 
@@ -149,7 +150,7 @@ struct Work {
   /// How many entries at the beginning and at the end of `order` are bound to
   /// the first and the last stage; the ones between are layers.
   int before = 0, after = 0;
-  /// Of the whole model, over all ranks.
+  /// The parameters of the whole model, over all ranks.
   double totalParameters = 0;
   /// Forward and backward without recomputation, one sequence, over all ranks;
   /// causal attention counted in full: the convention of model FLOP

@@ -28,7 +28,7 @@ inline constexpr llvm::StringLiteral kKeysBuffer = "keys";
 inline constexpr llvm::StringLiteral kStartsBuffer = "starts";
 inline constexpr llvm::StringLiteral kScalarsBuffer = "scalars";
 inline constexpr llvm::StringLiteral kMetricsBuffer = "metrics";
-/// Of plans for GPUs: what libraries may use during the whole step.
+/// The buffer, in plans for GPUs, that libraries may use during the whole step.
 inline constexpr llvm::StringLiteral kLibraryWorkspaceBuffer =
     "library workspace";
 
@@ -52,9 +52,9 @@ public:
     std::string buffer;
     int64_t offset; // bytes from its beginning
   };
-  /// Where the tensor `slot` of a parameter, a pack or an accumulator lies: in
-  /// the buffer of its pack, or in one of its own. Of a slot that is divided,
-  /// the beginning: where a parameter lies there depends on the rank.
+  /// Returns where the tensor `slot` of a parameter, a pack or an accumulator
+  /// lies: in the buffer of its pack, or in one of its own. Of a slot that is
+  /// divided, the beginning: where a parameter lies there depends on the rank.
   Place locate(llvm::StringRef symbol, nn::Slot slot) const;
   /// The pack that holds, or is, `symbol`; null: it is alone.
   nn::PackOp find(llvm::StringRef symbol) const;

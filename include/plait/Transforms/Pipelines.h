@@ -13,7 +13,7 @@
 
 namespace plait {
 
-/// What the IR is after a phase, in a few words.
+/// Describes what the IR is after a phase, in a few words.
 llvm::StringRef describePhase(Phase phase);
 
 /// All phases between a model and its plan, in order.

@@ -37,7 +37,7 @@ inline bool isBackward(mlir::Operation *op) {
   return op->hasAttr(nn::kBackwardAttr);
 }
 
-/// Where the module's virtual stages lie; see PipeDialect.
+/// Returns where the module's virtual stages lie; see PipeDialect.
 pipe::PlacementAttr getPlacement(mlir::ModuleOp module);
 
 //===----------------------------------------------------------------------===//
@@ -47,7 +47,7 @@ pipe::PlacementAttr getPlacement(mlir::ModuleOp module);
 /// "backward_input_3".
 std::string getFunctionName(pipe::ActionKind action, int64_t index);
 
-/// What `function` does for whom; null: it is no stage's.
+/// Returns what `function` does for whom; null: it is no stage's.
 inline pipe::FunctionAttr getStageFunction(mlir::func::FuncOp function) {
   return function->getAttrOfType<pipe::FunctionAttr>(pipe::kFunctionAttr);
 }
@@ -79,9 +79,9 @@ mlir::func::FuncOp createStageFunction(mlir::OpBuilder &builder,
 schedule::Schedule completeSchedule(mlir::ModuleOp module,
                                     const schedule::Schedule &order);
 
-/// What the function does that `action` of `rank`, no transfer, calls. What
-/// happens once a step is a function of the rank, all else one of a virtual
-/// stage.
+/// Returns what the function does that `action` of `rank`, no transfer, calls.
+/// Work that happens once a step is a function of the rank, all else one of a
+/// virtual stage.
 pipe::FunctionAttr getCallee(mlir::MLIRContext *context,
                              const schedule::Problem &problem, int64_t rank,
                              const schedule::Action &action);

@@ -31,12 +31,12 @@ public:
   struct Range {
     int64_t begin, end;
   };
-  /// What `action` binds to slot `slot` of its callee. Of the model's inputs,
-  /// whose buffers hold all microbatches, that is one microbatch.
+  /// Returns what `action` binds to slot `slot` of its callee. Of the model's
+  /// inputs, whose buffers hold all microbatches, that is one microbatch.
   Range getBound(plan::ActionOp action, int64_t slot) const;
   /// The buffer that a transfer moves.
   Range getMoved(plan::ActionOp action) const;
-  /// Where `memory` is when `action` calls its function.
+  /// Returns where `memory` is when `action` calls its function.
   Range resolve(plan::ActionOp action, plan::MemoryAttr memory) const;
   /// Bytes of one microbatch's rows in a buffer of the model's inputs.
   int64_t getInputStride(plan::BufferOp buffer) const {

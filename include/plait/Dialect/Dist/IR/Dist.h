@@ -61,7 +61,7 @@ mlir::RankedTensorType withSharding(mlir::Type type, ShardingAttr sharding);
 /// minor.
 llvm::SmallVector<mlir::StringAttr, 2> getAxes(mlir::ArrayAttr entry);
 
-/// In how many rounds the last of those deals the dimension out.
+/// Returns in how many rounds the last of those deals the dimension out.
 int64_t getRounds(mlir::ArrayAttr entry);
 
 /// The entry of a dimension that is split over those of `entry` and then, in

@@ -34,7 +34,7 @@
 #include "plait/Dialect/NN/IR/NNAttrs.h.inc"
 
 namespace plait::nn {
-/// What an op does to a slot of a parameter.
+/// Says what an op does to a slot of a parameter.
 enum class SlotAccess { Read, Replace, Add };
 
 /// Memory that a step finds or leaves.
@@ -60,8 +60,8 @@ FactorRule elementwiseRule(mlir::Operation *op);
 
 namespace plait::nn {
 
-/// What `op`, which may be null, does to a slot; nothing where it is no such
-/// op.
+/// Returns what `op`, which may be null, does to a slot; nothing where it is no
+/// such op.
 inline std::optional<SlotAccess> getSlotAccess(mlir::Operation *op) {
   auto access = llvm::dyn_cast_or_null<SlotOpInterface>(op);
   return access ? std::optional(access.getAccess()) : std::nullopt;
@@ -93,9 +93,9 @@ inline constexpr llvm::StringLiteral kModelAttr = "plait.model";
 /// parameter.
 mlir::LogicalResult verifyLoss(mlir::FunctionOpInterface loss, int64_t vocab);
 
-/// Of the arguments of the loss function, behind tokens and targets [b, s]: the
-/// keys [b] of its dropout, and where the documents of its tokens start [b, s].
-/// Null where it has none.
+/// Find, of the arguments of the loss function behind tokens and targets [b,
+/// s], the keys [b] of its dropout, and where the documents of its tokens start
+/// [b, s]. Null where it has none.
 mlir::BlockArgument findKeys(mlir::FunctionOpInterface loss);
 mlir::BlockArgument findStarts(mlir::FunctionOpInterface loss);
 
@@ -103,12 +103,13 @@ mlir::BlockArgument findStarts(mlir::FunctionOpInterface loss);
 /// holds the part that `begin` says; null: all of it, in order.
 mlir::Value emitPosition(ElementContext &context, int64_t dim, BeginAttr begin);
 
-/// Where a rank's part of a dimension begins that as a whole lies in the order
-/// of `whole`, which may be null.
+/// Returns where a rank's part of a dimension begins that as a whole lies in
+/// the order of `whole`, which may be null.
 BeginAttr localize(BeginAttr whole, mlir::MLIRContext *context,
                    llvm::ArrayRef<RankTerm> begin, int64_t limit);
 
-/// What a library that computes attention in one step may not be able to do.
+/// The features of attention that a library which computes it in one step may
+/// lack.
 struct AttentionUse {
   bool drops = false; // some attention has dropout
   bool masks = false; // some attention is within documents

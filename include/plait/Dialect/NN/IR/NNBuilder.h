@@ -38,7 +38,8 @@ public:
   mlir::Value sub(mlir::Value a, mlir::Value b) { return binary<SubOp>(a, b); }
   mlir::Value mul(mlir::Value a, mlir::Value b) { return binary<MulOp>(a, b); }
   mlir::Value div(mlir::Value a, mlir::Value b) { return binary<DivOp>(a, b); }
-  /// Where the two are equal, in bf16: gradients keep it for the backward pass.
+  /// Tells where the two are equal, in bf16: gradients keep it for the backward
+  /// pass.
   mlir::Value equal(mlir::Value a, mlir::Value b) {
     auto type = dist::plainType(a.getType()).clone(builder.getBF16Type());
     return EqualOp::create(builder, loc, type, a, b);

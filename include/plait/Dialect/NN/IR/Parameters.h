@@ -42,7 +42,7 @@ inline dist::ShardingAttr getSharding(ParameterOp parameter, Slot slot) {
   return getSharding(parameter);
 }
 
-/// Where the state of an optimizer lies, by the number of its slot (see
+/// Returns where the state of an optimizer lies, by the number of its slot (see
 /// plait/Configuration/Optimizers.h), below 2.
 inline Slot getStateSlot(size_t index) {
   return index == 0 ? Slot::Moment1 : Slot::Moment2;

@@ -22,7 +22,7 @@
 #include "plait/Schedule/Schedule.h"
 
 namespace plait::schedule {
-/// For attributes that hold actions.
+/// Hashes an action, for attributes that hold some.
 inline llvm::hash_code hash_value(const Action &action) {
   return llvm::hash_combine(action.kind, action.chunk, action.microbatch,
                             action.direction, action.peer);

@@ -60,11 +60,13 @@ void setCluster(mlir::ModuleOp module, ClusterAttr cluster);
 /// TFLOP/s with 625 GB/s of memory, and links of 100 GB/s whose start costs
 /// what 64 KiB do: nobody's, but models of any size are split for them.
 RatesAttr getRates(mlir::ModuleOp module);
-/// Of getRates(); fails with an error where there is none.
+/// Returns the link of `axis` in getRates(); fails with an error where there is
+/// none.
 mlir::FailureOr<LinkAttr> getLink(mlir::ModuleOp module, llvm::StringRef axis);
 
-/// What the model needs for a microbatch of all data-parallel ranks; 0 where
-/// that is not known. Of a large model they are more than 64 bits hold.
+/// Get and set the FLOPs of the model for a microbatch of all data-parallel
+/// ranks; 0 where that is not known. Of a large model they are more than 64
+/// bits hold.
 double getModelFlops(mlir::ModuleOp module);
 void setModelFlops(mlir::ModuleOp module, double flops);
 

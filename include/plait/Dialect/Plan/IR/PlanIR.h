@@ -42,7 +42,7 @@ struct StepUse {
   bool writes = false; ///< Else it is only read; to accumulate is to write.
 };
 
-/// What a step sends to other ranks.
+/// The message of a step to other ranks.
 struct StepMessage {
   llvm::StringRef axis; ///< Of the mesh; empty: nothing.
   double bytes = 0;     ///< Of each rank.
@@ -63,11 +63,11 @@ inline constexpr llvm::StringLiteral kSlotNamesAttr = "plan.slot_names";
 inline constexpr llvm::StringLiteral kPlaceAttr = "plan.place";
 inline constexpr llvm::StringLiteral kAccumulateAttr = "plan.accumulate";
 
-/// What every offset in an arena is a multiple of, in bytes: a cache line, and
-/// the widest vector.
+/// The alignment of every offset in an arena, in bytes: a cache line, and the
+/// widest vector.
 inline constexpr int64_t kAlignment = 64;
 
-/// From the first element of a strided box to its last: how many there are.
+/// Counts the elements from the first one of a strided box to its last.
 inline int64_t countSpan(llvm::ArrayRef<int64_t> sizes,
                          llvm::ArrayRef<int64_t> strides) {
   int64_t last = 0;

@@ -22,9 +22,9 @@
 
 namespace plait::plan {
 
-/// On an op: the pitches of its results, an i64 array; on an argument of a
-/// function: its own, an i64; on a `plan.kernel`: those of its inputs, an i64
-/// array. In elements; absent or 0: rows follow on each other.
+/// The pitches of rows. On an op: those of its results, an i64 array; on an
+/// argument of a function: its own, an i64; on a `plan.kernel`: those of its
+/// inputs, an i64 array. In elements; absent or 0: rows follow on each other.
 inline constexpr llvm::StringLiteral kPitchAttr = "plan.pitch";
 
 /// Elements from row to row of a tensor in memory: a value of a function, or an

@@ -238,7 +238,7 @@ uint32_t BoxMap::findBox(std::span<const int64_t> point, uint32_t hint) const {
   return UINT32_MAX;
 }
 
-/// Where element `index` of the tensor lies within its box, and how many
+/// Finds where element `index` of the tensor lies within its box, and how many
 /// elements from there on (at most `most`) are consecutive in both the box and
 /// the tensor.
 BoxMap::Found BoxMap::find(int64_t index, int64_t most, uint32_t &hint) const {

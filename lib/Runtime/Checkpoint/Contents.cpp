@@ -22,7 +22,7 @@
 using namespace plait;
 using namespace plait::runtime;
 
-/// What is not worth a second file: 64 KiB.
+/// The size that is not worth a second file: 64 KiB.
 static constexpr int64_t leastElements = 1 << 14;
 
 static Shape toShape(const flatbuffers::Vector<int64_t> &shape) {
@@ -69,9 +69,9 @@ static std::vector<Box> boxesOf(const plan::RankGrid &mesh, uint32_t rank,
   return builder.boxes();
 }
 
-/// In the order of the program's shards, weight first: the same order as in the
-/// file. Programs are shared by ranks that do the same; what differs is the
-/// block, which comes from the mesh.
+/// Pieces come in the order of the program's shards, weight first: the same
+/// order as in the file. Programs are shared by ranks that do the same; what
+/// differs is the block, which comes from the mesh.
 std::vector<StoredPiece> runtime::contentsOf(const fb::Plan &plan,
                                              const plan::RankGrid &mesh,
                                              uint32_t rank) {

@@ -17,8 +17,8 @@
 
 namespace plait::runtime {
 
-/// What a tensor of the model file has one of: its values, under this name, and
-/// what the optimizer keeps of it, under the optimizer's.
+/// The slot of which each tensor of the model file has one: its values, under
+/// this name, and what the optimizer keeps of it, under the optimizer's.
 constexpr char weightSlot[] = "weight";
 
 /// A piece of a slot that a rank stores, and the boxes of the file tensor that
@@ -30,9 +30,9 @@ struct StoredPiece {
   std::vector<Box> boxes;
 };
 
-/// What `rank` stores. All ranks together store each element of each slot once:
-/// of a tied parameter one program does, and ranks that hold the same block
-/// divide it. Padding is never stored.
+/// Lists what `rank` stores. All ranks together store each element of each slot
+/// once: of a tied parameter one program does, and ranks that hold the same
+/// block divide it. Padding is never stored.
 std::vector<StoredPiece> contentsOf(const fb::Plan &plan,
                                     const plan::RankGrid &mesh, uint32_t rank);
 
@@ -53,7 +53,7 @@ struct NeededTensor {
   Shape shape;
   std::map<std::string, std::vector<Box>> slots;
 };
-/// What a checkpoint of `plan` has, by the name of the tensor.
+/// Lists what a checkpoint of `plan` has, by the name of the tensor.
 std::map<std::string, NeededTensor> neededBy(const fb::Plan &plan);
 
 } // namespace plait::runtime

@@ -114,9 +114,9 @@ bool isPossible(const Shape &shape) {
   return true;
 }
 
-/// What readers rely on without looking again: file names stay inside of the
-/// checkpoint's folder, shapes do not overflow, file numbers are in range. The
-/// boxes themselves are checked by BoxMap.
+/// Checks what readers rely on without looking again: file names stay inside of
+/// the checkpoint's folder, shapes do not overflow, file numbers are in range.
+/// The boxes themselves are checked by BoxMap.
 Status check(const CheckpointIndex &index) {
   for (const StoredFile &file : index.files)
     if (file.name.empty() || file.name.find('/') != std::string::npos)

@@ -36,7 +36,7 @@ struct StoredTensor {
 /// 16 hexadecimal digits.
 std::string printHash(uint64_t hash);
 
-/// What index.json says. The text ends with a checksum of itself.
+/// The content of index.json. The text ends with a checksum of itself.
 struct CheckpointIndex {
   RunRecord run;
   PlanIdentity plan; // that wrote it

@@ -31,7 +31,8 @@
 using namespace plait;
 using namespace plait::runtime;
 
-/// What is sent at once: little, since steps send through the same engine.
+/// The bytes that are sent at once: few, since steps send through the same
+/// engine.
 static constexpr size_t blockBytes = 1 << 18;
 
 /// One after the other: the disk is the same, and nobody waits for it.

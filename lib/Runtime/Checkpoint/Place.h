@@ -42,8 +42,8 @@ public:
     return Status::success();
   }
 
-  /// In the process of rank 0: all keepers have given the folder of `step` its
-  /// name.
+  /// Tells the process of rank 0 that all keepers have given the folder of
+  /// `step` its name.
   virtual void conclude(uint64_t step) {}
 
   /// Removes what is no longer needed.
@@ -91,7 +91,7 @@ public:
 private:
   Status send(uint64_t step, const StoredFiles &all) const;
   Status receive(uint64_t step, const StoredFiles &all, uint32_t giver) const;
-  /// Of the ranks of a process.
+  /// Returns the files of the ranks of a process.
   std::vector<StoredFile> filesOf(uint32_t process,
                                   const StoredFiles &all) const;
 

@@ -16,7 +16,7 @@
 
 namespace plait::runtime {
 
-/// What is known of a rank's file before it is written.
+/// The description of a rank's file before it is written.
 struct RankFile {
   std::string name;
   std::vector<StoredPiece> contents; // empty: there is no file

@@ -157,9 +157,9 @@ template <typename Slots> static std::string nameSlots(const Slots &slots) {
   return names.empty() ? "nothing" : names;
 }
 
-/// In both directions: what the plan lacks would silently be dropped, and what
-/// the checkpoint lacks stay as initialised. Slots are compared by name alone,
-/// which is how optimizers differ; both are sorted.
+/// Compares in both directions: what the plan lacks would silently be dropped,
+/// and what the checkpoint lacks stay as initialised. Slots are compared by
+/// name alone, which is how optimizers differ; both are sorted.
 Status CheckpointReader::checkFits(const fb::Plan &plan) const {
   auto needed = neededBy(plan);
   for (const auto &[name, tensor] : parts.tensors)

@@ -21,7 +21,7 @@ namespace plait::runtime {
 /// A complete checkpoint, mapped. Reading is safe from all threads.
 class CheckpointReader {
 public:
-  /// Where the elements of one slot of a tensor are.
+  /// The places of the elements of one slot of a tensor.
   struct Slot {
     BoxMap map;
     std::vector<const FileTensor *>
@@ -44,7 +44,7 @@ public:
   /// Reads file `file` of the index, which is here, and compares its checksum.
   /// It may have lost its name since it was opened.
   Status verify(uint32_t file) const;
-  /// Of a file in the folder `path`; its size, too.
+  /// Verifies the checksum of a file in the folder `path`, and its size.
   static Status verify(const std::string &path, const StoredFile &file);
 
   /// Fails unless the checkpoint has each element of each tensor and slot of
@@ -75,7 +75,8 @@ public:
     };
     Result<Part> readPart(int64_t begin, std::span<float> target);
 
-    /// Where the first of these elements are; readFound() reads what is here.
+    /// Finds where the first of these elements are; readFound() reads what is
+    /// here.
     Result<BoxMap::Found> find(int64_t begin, int64_t most);
     void readFound(const BoxMap::Found &found, std::span<float> target);
     uint32_t fileOf(const BoxMap::Found &found) const {

@@ -42,9 +42,9 @@ size_t blockElements(uint32_t processes) {
   return std::clamp(all / processes, size_t(1) << 14, size_t(1) << 18);
 }
 
-/// What one process sends to one rank, as that rank sees it.
-/// Reads through a block that it keeps: what is left of one belongs to the next
-/// call. The last block may be longer than what is asked of it.
+/// The data that one process sends to one rank, as that rank sees it. Reads
+/// through a block that it keeps: what is left of one belongs to the next call.
+/// The last block may be longer than what is asked of it.
 class BlockReceiver {
 public:
   BlockReceiver(MpiEngine &engine, uint32_t peer, uint32_t rank, size_t size)
@@ -106,8 +106,8 @@ public:
   BlockSender(MpiEngine &engine, uint32_t peer, uint32_t rank, size_t size)
       : engine(engine), peer(peer), rank(rank), block(size) {}
 
-  /// Where the next elements go, at most `most`; add() says how many have.
-  /// Never empty: a full block is sent at once.
+  /// Returns where the next elements go, at most `most`; add() says how many
+  /// have. Never empty: a full block is sent at once.
   std::span<float> room(size_t most) {
     return std::span(block).subspan(used, std::min(most, block.size() - used));
   }
@@ -180,7 +180,7 @@ CheckpointReader::Fetch RemoteFiles::fetchFor(uint32_t rank) {
   };
 }
 
-/// What `rank` asks for, as far as it is in files that it gets from here.
+/// Sends what `rank` asks for, as far as it is in files that it gets from here.
 /// Follows the rank through its shards and slots:
 /// 1. a slot none of whose files are sent from here is passed over: the rank
 ///    will not ask this process for any of it;
@@ -255,8 +255,8 @@ Status RemoteFiles::finishSending() {
   return result;
 }
 
-/// On the thread of the rank. Each slot has a cursor of its own; `fetch` is
-/// common to all of them.
+/// Runs on the thread of the rank. Each slot has a cursor of its own; `fetch`
+/// is common to all of them.
 static Status loadRank(Executor &executor, uint32_t rank,
                        const CheckpointReader &reader,
                        const CheckpointReader::Fetch &fetch) {

@@ -37,8 +37,9 @@ public:
   RemoteFiles(Executor &executor, const HostGroups &groups,
               const FilesByHost &files, const CheckpointReader &reader);
 
-  /// What the cursors of `rank`, which is of this process, fetch with: one for
-  /// all of its cursors, one after the other, on the thread of the rank.
+  /// Returns what the cursors of `rank`, which is of this process, fetch with:
+  /// one for all of its cursors, one after the other, on the thread of the
+  /// rank.
   CheckpointReader::Fetch fetchFor(uint32_t rank);
 
   /// Sends the ranks of other hosts what they fetch from here, beside the

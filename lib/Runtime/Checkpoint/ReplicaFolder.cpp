@@ -80,11 +80,10 @@ void ReplicaMark::remove(const std::string &directory) {
   unlink((directory + "/" + markName).c_str());
 }
 
-/// What stands for the path of a checkpoint directory.
-/// A hash, since a path may be longer than a name may be and has slashes. Links
-/// are resolved, so that the ways to write a path that lead to one directory
-/// give one name. Process 0 computes it for all: on other hosts the path may be
-/// another one.
+/// Names what stands for the path of a checkpoint directory. A hash, since a
+/// path may be longer than a name may be and has slashes. Links are resolved,
+/// so that the ways to write a path that lead to one directory give one name.
+/// Process 0 computes it for all: on other hosts the path may be another one.
 static std::string nameDirectory(const std::string &path) {
   std::error_code error;
   // With a slash at its end or without.

@@ -45,9 +45,9 @@ struct ReplicaFolder {
   std::string id;        // of the run
   std::string host;
 
-  /// On this host, of the run whose mark process 0 sees in `directory`, which
-  /// may be elsewhere on other hosts; without an id where there is none. All
-  /// processes call this.
+  /// Finds the folder on this host of the run whose mark process 0 sees in
+  /// `directory`, which may be elsewhere on other hosts; without an id where
+  /// there is none. All processes call this.
   static Result<ReplicaFolder> find(Rendezvous *processes,
                                     const std::string &base,
                                     const std::string &directory,

@@ -86,8 +86,8 @@ std::string Replicas::pathOf(const Entry &entry) const {
   return CheckpointStore(folder.path()).pathOf(entry.step);
 }
 
-/// What this host has: of each checkpoint step, hash of the index, number of
-/// files and the numbers of those that are missing.
+/// Describes what this host has: of each checkpoint step, hash of the index,
+/// number of files and the numbers of those that are missing.
 std::string Replicas::describeFolder() const {
   Json checkpoints = Json::array(), warnings = Json::array();
   // Content is not read here: which of the copies are tried is not known yet,
@@ -114,7 +114,7 @@ std::string Replicas::describeFolder() const {
   return Json{{"checkpoints", checkpoints}, {"warnings", warnings}}.dump();
 }
 
-/// What all hosts have.
+/// Puts together what all hosts have.
 void Replicas::merge(const std::vector<std::string> &texts) {
   for (uint32_t process = 0; process < texts.size(); ++process) {
     if (texts[process].empty())

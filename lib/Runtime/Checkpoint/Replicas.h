@@ -13,8 +13,8 @@
 
 namespace plait::runtime {
 
-/// What the hosts of a run have in memory of one checkpoint directory. All
-/// processes make the same calls.
+/// The copies that the hosts of a run have in memory of one checkpoint
+/// directory. All processes make the same calls.
 class Replicas {
 public:
   /// A checkpoint each file of which some host has.

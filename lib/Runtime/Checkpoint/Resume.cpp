@@ -93,7 +93,7 @@ static Result<CheckpointReader> openVerified(Executor &executor,
 
 namespace {
 
-/// What a run may go on from, on the disk or in memory.
+/// A checkpoint that a run may go on from, on the disk or in memory.
 struct Candidate {
   uint64_t step;
   std::string path;

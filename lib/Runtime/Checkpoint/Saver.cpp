@@ -54,9 +54,8 @@ private:
   int descriptor = -1;
 };
 
-/// Of all ranks, by rank, or of those of one process.
-/// Those of ranks [begin, end) that store anything. Made once for a run: the
-/// pieces follow from the plan.
+/// Returns the files, by rank, of those of ranks [begin, end) that store
+/// anything. Made once for a run: the pieces follow from the plan.
 std::map<uint32_t, RankFile> filesOf(const fb::Plan &plan,
                                      const plan::RankGrid &mesh, uint32_t begin,
                                      uint32_t end) {
@@ -146,7 +145,7 @@ Status Saver::prepare(const PlanIdentity &identity,
                                  : prepareMemory(*index, resumed);
 }
 
-/// In the process of rank 0:
+/// Does, in the process of rank 0:
 /// 1. take the directory, so that nothing below meets another run;
 /// 2. remove what a run that was killed has left;
 /// 3. find out whether this run goes on with what is there. Paths may be
@@ -201,8 +200,8 @@ Status Saver::prepareDirectory(const std::optional<Resumed> &resumed) {
   return Status::success();
 }
 
-/// Of what a host has in memory: the run does not go on from it, as some host
-/// lacks a part of it.
+/// Removes later steps of what a host has in memory: the run does not go on
+/// from them, as some host lacks a part of it.
 static Status removeLater(const CheckpointStore &store, uint64_t step) {
   auto entries = store.list();
   if (!entries.ok())
@@ -343,7 +342,8 @@ Result<uint64_t> runtime::replicaBytes(const fb::Plan &plan,
   return 2 * bytes - std::min(2 * bytes, before);
 }
 
-/// At most nine digits, so that neither the number nor the seconds overflow.
+/// Reads at most nine digits, so that neither the number nor the seconds
+/// overflow.
 Result<CheckpointInterval>
 runtime::parseCheckpointEvery(const std::string &text) {
   size_t digits = text.find_first_not_of("0123456789");

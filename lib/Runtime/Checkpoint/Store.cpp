@@ -78,7 +78,7 @@ static void setDirect(int descriptor, bool value) {
               value ? flags | O_DIRECT : flags & ~O_DIRECT);
 }
 
-/// Of this file, or at this place.
+/// Whether the system refuses direct writes of this file, or at this place.
 static bool refusesDirect(int descriptor, int error) {
   // EINVAL alone does not say why; with the flag off it is a failure as any
   // other.
@@ -319,8 +319,8 @@ static std::string folderName(uint64_t step) {
   return name;
 }
 
-/// What folderName() gives and nothing else: comparing with it refuses numbers
-/// with too many zeros, so that no two folders are of one step.
+/// Reads what folderName() gives and nothing else: comparing with it refuses
+/// numbers with too many zeros, so that no two folders are of one step.
 bool runtime::parseFolderName(const std::string &name, uint64_t &step) {
   constexpr size_t most = 18; // digits of what fits into 64 bits
   size_t digits = name.size() - std::min(name.size(), std::strlen(prefix));
@@ -381,8 +381,8 @@ static std::vector<std::string> findFolders(const std::string &directory,
   return found;
 }
 
-/// What a run that was killed has left. To be called by who has the directory
-/// for himself: a folder that another run is writing looks the same.
+/// Removes what a run that was killed has left. Has to be called by who has the
+/// directory for himself: a folder that another run is writing looks the same.
 Status CheckpointStore::removeUnfinished() const {
   removeSpare();
   for (const std::string &path : findFolders(directory, partial)) {
@@ -443,7 +443,7 @@ void CheckpointStore::abandon(uint64_t step) const {
   fs::remove_all(partialPathOf(step), ignored);
 }
 
-/// From the oldest on, so that what a crash leaves are the newest ones.
+/// Begins with the oldest, so that what a crash leaves are the newest ones.
 Status CheckpointStore::prune(uint64_t keep, bool keepsSpare) const {
   auto entries = list();
   if (!entries.ok())

@@ -33,7 +33,7 @@
 
 namespace plait::runtime {
 
-/// Of every checkpoint, in its folder.
+/// The name of the index in every checkpoint's folder.
 constexpr char indexName[] = "index.json";
 
 /// Allocates pages, which devices read themselves.
@@ -72,7 +72,7 @@ public:
   /// May fail for what was appended before.
   Status append(std::span<const std::byte> bytes);
 
-  /// Of what has been appended so far.
+  /// Returns the bytes that have been appended so far.
   uint64_t bytes() const { return written + buffer.size(); }
 
   /// Gives all of it to the system, and ends the file there; nothing may be

@@ -40,8 +40,8 @@ using namespace plait::runtime;
 using Clock = std::chrono::steady_clock;
 using Json = nlohmann::json;
 
-/// What a process tells the others of its files: names, sizes and checksums,
-/// which the index has to have. JSON, as names are arbitrary text.
+/// Prints what a process tells the others of its files: names, sizes and
+/// checksums, which the index has to have. JSON, as names are arbitrary text.
 static std::string printFiles(const std::vector<WrittenFile> &files) {
   Json list = Json::array();
   for (const WrittenFile &file : files)
@@ -49,7 +49,8 @@ static std::string printFiles(const std::vector<WrittenFile> &files) {
   return list.dump();
 }
 
-/// Of one process by another of the same program.
+/// Adds the files of one process, as another of the same program has printed
+/// them.
 static void addFiles(const std::string &text, StoredFiles &files) {
   for (const Json &entry : Json::parse(text)) {
     StoredFile file = {entry[0], entry[1], entry[2]};
@@ -174,7 +175,7 @@ Status CheckpointWriter::copyFiles() {
   return Status::success();
 }
 
-/// Of the ranks' threads: what is being copied may change from here on.
+/// Lets the ranks' threads wait: what is being copied may change from here on.
 /// The hook of Executor::holdUpdates(): called in each step by each rank of
 /// this process, before its first update. Returns at once where nothing is
 /// copied.
@@ -277,7 +278,7 @@ void CheckpointWriter::startWriting() {
   });
 }
 
-/// What all processes have written.
+/// Tells all processes what all have written.
 Result<StoredFiles> CheckpointWriter::shareFiles() {
   auto texts = tellAll(executor, printFiles(written));
   if (!texts.ok())
@@ -297,7 +298,7 @@ void CheckpointWriter::fillIndex(const StoredFiles &all) {
       file = all.at(file.name);
 }
 
-/// From a phase that has ended well in all processes.
+/// Goes on from a phase that has ended well in all processes.
 Status CheckpointWriter::goOn() {
   if (phase == Phase::Writing) {
     auto all = shareFiles();
@@ -314,9 +315,9 @@ Status CheckpointWriter::goOn() {
   return Status::success();
 }
 
-/// What is durable has to come before what names it: the files were secured in
-/// the Writing phase, the index is synced by writeIndex(), then the folder gets
-/// its name.
+/// Durable data has to come before what names it: the files were secured in the
+/// Writing phase, the index is synced by writeIndex(), then the folder gets its
+/// name.
 Status CheckpointWriter::commit() {
   if (!place->isKeeper)
     return Status::success();
@@ -324,7 +325,7 @@ Status CheckpointWriter::commit() {
   return place->store.commit(index.run.step);
 }
 
-/// What is no longer needed now that all processes have the newest one.
+/// Removes what is no longer needed now that all processes have the newest one.
 Status CheckpointWriter::prune() {
   // After all keepers have committed: the mark must not name a step that some
   // host lacks.
@@ -383,10 +384,10 @@ static std::string adviseOn(const Status &failure,
              : "";
 }
 
-/// What is being written is complete, or it is not and never will be.
-/// The end of a checkpoint, good or bad, in all processes alike. Files are
-/// closed here at the latest: a descriptor that is open keeps the disk's blocks
-/// of a folder that has been removed.
+/// Ends a checkpoint, good or bad, in all processes alike: what is being
+/// written is complete, or never will be. Files are closed here at the latest:
+/// a descriptor that is open keeps the disk's blocks of a folder that has been
+/// removed.
 void CheckpointWriter::conclude(const Status &status) {
   phase = Phase::Idle;
   task = {};

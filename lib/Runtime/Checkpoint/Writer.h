@@ -51,7 +51,7 @@ public:
   /// A run that failed: what is complete becomes one, as after a step.
   ~CheckpointWriter();
 
-  /// As Checkpointer's.
+  /// Do what Checkpointer's do.
   bool holdsStep() const { return holds; }
   Status duringStep();
   Status afterStep(const RunRecord &run);

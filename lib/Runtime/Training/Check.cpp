@@ -49,16 +49,17 @@ constexpr double certainLoss = 0.1, zeroLoss = 0x1p-20;
 /// from stage to stage. Models of 4 to 12 layers on up to 8 ranks were measured
 /// to be off by 5e-5 and 1.3e-2; what is computed wrongly is off by about 1.
 constexpr Limits halves = {0x1p-12, 0x1p-5};
-/// Where gradients alone are rounded before ranks add them up, the loss is not.
+/// The loss is not rounded where gradients alone are, before ranks add them up.
 constexpr Limits roundedSums = {floats.loss, halves.gradient};
-/// What rounding may change depends on the model, though: the loss is a mean
-/// over tokens, of which a small batch has few, and may be small beside the
-/// logits that it is a difference of. What is farther off than `halves` is held
-/// against what roundings of the weights change in the reference, as root mean
-/// square over some draws: they leave each GEMM as if it had been rounded
-/// once more. A plan is one draw of rounding a few more things unlike its
-/// reference: factors, partial sums, results. Of 250 draws of one small model's
-/// weights 138 were farther off than `halves`, by up to 5 times that mean.
+/// The change that rounding may make depends on the model, though: the loss is
+/// a mean over tokens, of which a small batch has few, and may be small beside
+/// the logits that it is a difference of. A number that is farther off than
+/// `halves` is held against what roundings of the weights change in the
+/// reference, as root mean square over some draws: they leave each GEMM as if
+/// it had been rounded once more. A plan is one draw of rounding a few more
+/// things unlike its reference: factors, partial sums, results. Of 250 draws of
+/// one small model's weights 138 were farther off than `halves`, by up to 5
+/// times that mean.
 constexpr int noiseDraws = 8;
 constexpr double noiseFactor = 8;
 /// Beyond this, rounding could not be told from what is computed wrongly. A
@@ -117,7 +118,8 @@ struct Differences {
   std::vector<Difference> gradients; // by parameter
 };
 
-/// In double. Both have equally many elements, as the caller has made sure.
+/// Computes in double. Both have equally many elements, as the caller has made
+/// sure.
 Difference compareGradient(const std::vector<float> &found,
                            const std::vector<float> &expected) {
   Difference result;
@@ -192,7 +194,8 @@ Bounds makeBounds(const Limits &limits, const Step &expected) {
           std::vector<double>(expected.gradients.size(), gradient)};
 }
 
-/// By how many times its bound a gradient is off: what is not a number most.
+/// Tells by how many times its bound a gradient is off: what is not a number
+/// most.
 double getExcess(const Differences &differences, const Bounds &bounds,
                  size_t parameter) {
   double relative = differences.gradients[parameter].relative;
@@ -329,7 +332,7 @@ void arrangeRows(Batches &batches, const fb::Plan &plan,
     batches.interleave(replicas, plan.micro_batch());
 }
 
-/// In the process of rank 0: holds `found` against the reference.
+/// Holds `found` against the reference, in the process of rank 0.
 /// 1. Start the reference, in this process alone.
 /// 2. Do the same step with it.
 /// 3. Refuse to compare what says nothing: no tokens, numbers that are not

@@ -88,7 +88,7 @@ void Console::printProgress(const StepReport &step) const {
     std::fputc('\n', stderr);
 }
 
-/// On a terminal the cursor is behind the progress line: a warning goes to a
+/// The cursor of a terminal is behind the progress line: a warning goes to a
 /// line below, an evaluation replaces it.
 Status Console::endStep(const StepReport &step) {
   ++steps;

@@ -24,7 +24,7 @@ using namespace plait::runtime;
 /// that is bad.
 constexpr uint64_t mostSkipped = 10;
 
-/// By the number that the plan's schema gives the scalar.
+/// Returns the entry with the number that the plan's schema gives the scalar.
 static float &entry(StepScalars &scalars, fb::Scalar index) {
   return scalars[static_cast<size_t>(index)];
 }

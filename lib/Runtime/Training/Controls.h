@@ -18,14 +18,14 @@ namespace plait::runtime {
 /// taught something.
 Status checkMetrics(const StepMetrics &metrics);
 
-/// What a step has come to.
+/// The outcome of a step.
 struct Verdict {
   bool skipped = false;   // nothing was updated
   bool rollsBack = false; // to before the step
   std::string warning;    // empty: nothing to say
 };
 
-/// What a run decides from step to step. Processes that make the same calls
+/// The decisions of a run from step to step. Processes that make the same calls
 /// decide the same.
 class Controls {
 public:

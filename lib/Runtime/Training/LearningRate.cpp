@@ -40,9 +40,9 @@ constexpr Schedule schedules[] = {{"constant", stay, false},
                                   {"cosine", halfCosine, false},
                                   {"wsd", halfCosine, true}};
 
-/// Where WSD's decay has no length of its own: of the run's steps, one in ten
-/// (Hägele et al. 2024, "Scaling Laws and Compute-Optimal Training Beyond Fixed
-/// Training Durations": 10 to 20 % are as good as a cosine).
+/// Returns the length of WSD's decay where none is given: of the run's steps,
+/// one in ten (Hägele et al. 2024, "Scaling Laws and Compute-Optimal Training
+/// Beyond Fixed Training Durations": 10 to 20 % are as good as a cosine).
 uint64_t decayOf(uint64_t steps) { return std::max<uint64_t>(1, steps / 10); }
 
 /// Null for a name that is none.

@@ -43,11 +43,12 @@ public:
   /// are no failure any more: the decay has those that are left.
   void follow(const TrainOptions &options);
 
-  /// Of step `step`, from 1.
+  /// Returns the rate of step `step`, from 1.
   double at(uint64_t step) const;
 
 private:
-  /// What is left of the peak when `progress`, in [0, 1], of the decay is over.
+  /// The part of the peak that is left when `progress`, in [0, 1], of the decay
+  /// is over.
   using Decay = double (*)(double progress);
 
   LearningRate() = default;

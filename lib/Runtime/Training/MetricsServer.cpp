@@ -67,7 +67,7 @@ MetricsServer::~MetricsServer() {
   thread.join();
 }
 
-/// As label values have it.
+/// Escapes a text as label values have it.
 static std::string escape(const std::string &value) {
   std::string text;
   for (char c : value)
@@ -80,7 +80,8 @@ static std::string escape(const std::string &value) {
   return text;
 }
 
-/// As Prometheus' text format spells it, other than printf does.
+/// Prints a number as Prometheus' text format spells it, other than printf
+/// does.
 static std::string printNumber(double value) {
   if (std::isnan(value))
     return "NaN";
@@ -115,9 +116,8 @@ Status MetricsServer::beginRun(const RunInfo &info) {
   return Status::success();
 }
 
-/// Of all ranks, by rank, host and position.
-/// All samples of a metric in a row, as the format demands; hence ranks inside
-/// of metrics.
+/// Prints the samples of all ranks, by rank, host and position. All samples of
+/// a metric in a row, as the format demands; hence ranks inside of metrics.
 static std::string printRanks(const Stragglers &watched) {
   using Rank = Stragglers::Rank;
   struct Row {

@@ -24,7 +24,7 @@
 
 namespace plait::runtime {
 
-/// What the last step has measured, for whoever asks. One thread answers one
+/// Tells whoever asks what the last step has measured. One thread answers one
 /// question after the other; a run never waits for it.
 class MetricsServer : public Observer {
 public:

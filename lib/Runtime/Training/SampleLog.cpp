@@ -54,11 +54,10 @@ static std::string pack(const Result<std::vector<uint64_t>> &rows) {
                    : "";
 }
 
-/// What all processes have read, of which each text has that of one.
-/// A row is the number of its sample plus one, and 0 where no rank of the
-/// process has read it. Ranks of several processes may have read the same row,
-/// as those of a tensor-parallel group do; then it must have been the same
-/// sample.
+/// Joins what all processes have read, of which each text has that of one. A
+/// row is the number of its sample plus one, and 0 where no rank of the process
+/// has read it. Ranks of several processes may have read the same row, as those
+/// of a tensor-parallel group do; then it must have been the same sample.
 static Result<std::vector<uint64_t>> join(std::span<const std::string> texts) {
   std::vector<uint64_t> rows(texts.front().size() / sizeof(uint64_t));
   for (const std::string &one : texts) {

@@ -38,7 +38,7 @@ struct Line {
   bool isShared = true; // by all processes of a run
 };
 
-/// What is in none of them goes to the last one.
+/// An option that is in none of them goes to the last one.
 const Line lines[] = {
     {"training",
      {"seed", "steps", "epochs", "lr", "lr-schedule", "warmup-steps", "min-lr",
@@ -91,8 +91,8 @@ std::string describePlan(const RunInfo &run) {
 
 } // namespace
 
-/// What executes a plan has options of its own, and so has its optimizer
-/// (docs/Strategies.md); all others are every plan's.
+/// The backend that executes a plan has options of its own, and so has its
+/// optimizer (docs/Strategies.md); all others are every plan's.
 std::optional<OptionMismatch> runtime::findMismatch(const fb::Plan &plan,
                                                     std::string_view option) {
   static const std::map<std::string_view, std::string> backends = {

@@ -86,8 +86,8 @@ Status runtime::agree(Executor &executor, const Status &mine) {
   return processes ? processes->agree(mine) : mine;
 }
 
-/// What the executor says of itself is printed before anything can go wrong, as
-/// it is what one needs to know then.
+/// The executor's description of itself is printed before anything can go
+/// wrong, as it is what one needs to know then.
 Result<std::unique_ptr<Executor>>
 runtime::makeExecutor(const fb::Plan &plan, const TrainOptions &options) {
   auto executor = Executor::create(plan, options.executor);

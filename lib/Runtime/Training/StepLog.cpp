@@ -42,7 +42,7 @@ Status StepLog::beginRun(const RunInfo &info) {
   return Status::success();
 }
 
-/// As JSON has it, which knows no infinity and no NaN.
+/// Prints a number as JSON has it, which knows no infinity and no NaN.
 static std::string printNumber(double value) {
   if (!std::isfinite(value))
     return "null";

@@ -82,9 +82,9 @@ bool Stragglers::canWatch(const fb::Plan &plan) {
   return notes <= mostNotes;
 }
 
-/// Where ranks share processors, how long a kernel takes says nothing, since
-/// another rank may have had the processor; then the time of the processor
-/// counts.
+/// The time of the processor counts where ranks share processors: how long a
+/// kernel takes says nothing then, since another rank may have had the
+/// processor.
 void Stragglers::setHosts(const std::vector<Host> &hosts, RankSpread spread) {
   std::map<std::string, uint32_t> ranksOf; // by host
   for (uint32_t rank = 0; rank < all.size(); ++rank)
@@ -141,7 +141,7 @@ void Stragglers::add(uint64_t step, double seconds, const StepNotes &notes) {
            toSeconds(StepClock::Time::clock::now() - start));
 }
 
-/// In the step of the window in which the rank was fastest.
+/// Returns the time in the step of the window in which the rank was fastest.
 double Stragglers::getLeast(uint32_t rank) const {
   double least = INFINITY;
   for (size_t i = 0; i < steps(); ++i)
@@ -149,7 +149,7 @@ double Stragglers::getLeast(uint32_t rank) const {
   return least;
 }
 
-/// Of at least one value.
+/// Returns the median of at least one value.
 static double getMedian(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   size_t count = values.size();
@@ -194,9 +194,9 @@ void Stragglers::compare() {
   }
 }
 
-/// As if the ranks noted one after the other, on one processor.
-/// Far enough apart that the cost stays below `mostOfRun` of the time, and that
-/// a window of steps is not an instant.
+/// Plans the next watched step as if the ranks noted one after the other, on
+/// one processor: far enough off that the cost stays below `mostOfRun` of the
+/// time, and that a window of steps is not an instant.
 void Stragglers::schedule(uint64_t step, double seconds, const StepNotes &notes,
                           double spent) {
   size_t laps = 0;
@@ -212,7 +212,7 @@ std::string Stragglers::name(uint32_t rank) const {
          all[rank].position + ")";
 }
 
-/// For a rank that has just changed, either way.
+/// Describes a rank that has just changed, either way.
 std::string Stragglers::describe(uint32_t rank) const {
   const Rank &one = all[rank];
   if (!one.isSlow)

@@ -37,7 +37,7 @@ public:
   /// Whether a run of this plan has few enough operations to be watched.
   static bool canWatch(const fb::Plan &plan);
 
-  /// By process of the run: its host, and how many processors that has; 0: it
+  /// The host of a process of the run, and how many processors that has; 0: it
   /// is not known, or ranks compute elsewhere.
   struct Host {
     std::string name;

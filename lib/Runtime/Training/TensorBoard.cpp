@@ -39,8 +39,8 @@ constexpr std::array<uint32_t, 256> makeTable() {
   return table;
 }
 
-/// As they lie in memory: the machines that plait runs on are little-endian,
-/// like the format.
+/// Returns bytes as they lie in memory: the machines that plait runs on are
+/// little-endian, like the format.
 template <typename T> std::string bytesOf(T value) {
   std::string bytes(sizeof(T), '\0');
   std::memcpy(bytes.data(), &value, sizeof(T));

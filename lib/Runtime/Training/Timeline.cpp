@@ -30,7 +30,7 @@ using Time = StepClock::Time;
 
 namespace {
 
-/// By their place in the page's list of colours.
+/// The kinds by their place in the page's list of colours.
 enum class Kind {
   Forward,
   Backward,
@@ -96,8 +96,8 @@ Kind kindOf(const fb::Action &action) {
 
 } // namespace
 
-/// What the operation is, where of the model it is from, and for which
-/// microbatch.
+/// Describes what the operation is, where of the model it is from, and for
+/// which microbatch.
 std::string Bars::describe(const fb::Program &program,
                            const plan::Operation &operation) const {
   const fb::Action &action = *program.actions()->Get(operation.action);
@@ -176,9 +176,8 @@ Json Bars::print(const std::vector<Bar> &bars) {
   return result;
 }
 
-/// At most so many ranks, those first that the others waited for most; by
-/// number.
-/// Slow ones first, as those are what the page is opened for.
+/// Chooses at most so many ranks, those first that the others waited for most;
+/// by number. Slow ones first, as those are what the page is opened for.
 static std::vector<uint32_t> chooseRanks(const Stragglers &watched,
                                          size_t most) {
   const std::vector<Stragglers::Rank> &ranks = watched.ranks();

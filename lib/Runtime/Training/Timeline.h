@@ -14,15 +14,16 @@
 
 namespace plait::runtime {
 
-/// What the page (DashboardPage.h) shows of the last watched step: {"step",
-/// "seconds", "names": [text, …], "rows": [[rank, stream, [[begin, length,
-/// kind, index into names], …]], …]}, times in microseconds. Of many ranks it
-/// has those that the others waited for most.
+/// Describes what the page (DashboardPage.h) shows of the last watched step:
+/// {"step", "seconds", "names": [text, …], "rows": [[rank, stream, [[begin,
+/// length, kind, index into names], …]], …]}, times in microseconds. Of many
+/// ranks it has those that the others waited for most.
 nlohmann::ordered_json describeTimeline(const Stragglers &watched);
 
-/// What ranks do in the last watched steps: {"steps", "slow": [sentence, …],
-/// "ranks_of_run", "ranks": [[rank, host, position, computing, times, waiting,
-/// waited for, slow], …]}, in seconds of a step; of many ranks as above.
+/// Describes what ranks do in the last watched steps: {"steps", "slow":
+/// [sentence, …], "ranks_of_run", "ranks": [[rank, host, position, computing,
+/// times, waiting, waited for, slow], …]}, in seconds of a step; of many ranks
+/// as above.
 nlohmann::ordered_json describeRanks(const Stragglers &watched);
 
 } // namespace plait::runtime

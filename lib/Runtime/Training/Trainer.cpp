@@ -308,8 +308,8 @@ Status Loop::rollBack() {
   return parts.countSteps(executor, options, state);
 }
 
-/// What a device's libraries have taken, which is known only when they have
-/// run.
+/// Prints what a device's libraries have taken, which is known only when they
+/// have run.
 Status Loop::printMemory() {
   auto lines = executor.describeMemory();
   if (!lines.ok())

@@ -27,7 +27,7 @@ Utilization::Utilization(const plan::fb::Plan &plan)
     peak = plan.cluster()->peak_flops() * plan::RankGrid(plan).ranks();
 }
 
-/// In the largest unit that leaves at least one before the point, or in
+/// Prints in the largest unit that leaves at least one before the point, or in
 /// GFLOP/s.
 std::string Utilization::print(double seconds) const {
   if (flops <= 0)

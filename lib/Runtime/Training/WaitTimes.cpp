@@ -89,9 +89,9 @@ WaitTimes::WaitTimes(const StepNotes &notes) {
   }
 }
 
-/// What the other rank waited meanwhile is charged further, recursively; the
-/// rest is its own. The parts of a wait add up to it, so that no second is
-/// charged twice.
+/// The time that the other rank waited meanwhile is charged further,
+/// recursively; the rest is its own. The parts of a wait add up to it, so that
+/// no second is charged twice.
 void WaitTimes::blame(const Wait &wait, unsigned depth,
                       std::vector<double> &seconds) const {
   // Clocks of hosts differ a little, so that two may seem to wait for each

@@ -24,7 +24,7 @@ public:
 
   explicit WaitTimes(const StepNotes &notes);
 
-  /// In the order of time.
+  /// Returns the waits in the order of time.
   const std::vector<Wait> &of(uint32_t rank) const { return waits[rank]; }
 
   /// Adds to `seconds`, by rank, what all others waited for it. Who waits for a

@@ -36,7 +36,7 @@ static bool canWatch(const fb::Plan &plan, const TrainOptions &options) {
          Stragglers::canWatch(plan);
 }
 
-/// Where others have asked for notes already (a profile), theirs are shared.
+/// Notes that others have asked for already (a profile) are shared.
 Watch::Watch(const fb::Plan &plan, TrainOptions &options)
     : readers(options.readers) {
   ExecutorOptions &executor = options.executor;

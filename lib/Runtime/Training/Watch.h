@@ -21,13 +21,13 @@ public:
   /// watch.
   Watch(const fb::Plan &plan, TrainOptions &options);
 
-  /// Of the run that goes from step `first` to step `last`.
+  /// Begins the run that goes from step `first` to step `last`.
   Status beginRun(Executor &executor, uint64_t first, uint64_t last);
   void beforeStep(uint64_t step);
-  /// Of a step that took `seconds`.
+  /// Ends a step that took `seconds`.
   Status afterStep(Executor &executor, uint64_t step, double seconds);
 
-  /// In process 0; null where the last step was not watched.
+  /// Returns, in process 0, the last step; null where it was not watched.
   const Stragglers *watched() const {
     return isWatched ? &*stragglers : nullptr;
   }

@@ -31,7 +31,7 @@ LEFT = {
     "lib/Plan": 29,
     "lib/Planner": 149,
     "lib/Proof": 103,
-    "lib/Runtime": 163,
+    "lib/Runtime": 60,
     "lib/Schedule": 33,
     "lib/Transforms": 137,
     "tools": 2,

@@ -25,14 +25,14 @@ class StepGraph {
 public:
   virtual ~StepGraph() = default;
 
-  /// What is enqueued from begin() to end() is recorded, not done.
+  /// Record, instead of doing it, what is enqueued from begin() to end().
   virtual Status begin() = 0;
   virtual Status end() = 0;
   /// Enqueues what was recorded.
   virtual Status replay() = 0;
 };
 
-/// What one rank has for itself. The device outlives the others.
+/// The parts that one rank has for itself. The device outlives the others.
 struct RankBackend {
   std::unique_ptr<Device> device;
   std::unique_ptr<Communicator> communicator;

@@ -51,8 +51,8 @@ Result<std::vector<uint64_t>> SampleRecord::take() {
 
 namespace {
 
-/// What a list of sources says of one. Weight: nothing where the list has none
-/// behind this path.
+/// The entry of one source in a list of them. Weight: nothing where the list
+/// has none behind this path.
 struct SourceName {
   std::string path;
   std::optional<double> weight;
@@ -241,8 +241,8 @@ Status Batches::endDocuments(uint64_t token) {
   return Status::success();
 }
 
-/// Where row `row` is in the global batch: see interleave(). Rows of one
-/// replica follow each other in the global batch; rows of microbatch i are
+/// Returns where row `row` is in the global batch: see interleave(). Rows of
+/// one replica follow each other in the global batch; rows of microbatch i are
 /// those that all replicas have in their i-th microbatch, replica by replica.
 int64_t Batches::findRow(int64_t row) const {
   int64_t together = replicas * replicaRows;

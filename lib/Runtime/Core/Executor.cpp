@@ -31,7 +31,8 @@ using namespace plait::runtime;
 
 namespace {
 
-/// What a rank needs to notice that another one has failed, and to come back.
+/// The time that a rank needs to notice that another one has failed, and to
+/// come back.
 constexpr std::chrono::milliseconds leastPatience = std::chrono::seconds(3);
 
 /// Members are destroyed in reverse order: threads end before the ranks that
@@ -60,8 +61,8 @@ public:
     setClocks();
   }
 
-  /// On each rank's own thread, which its device may want, and all at once:
-  /// joining a group may wait for the other members.
+  /// Prepares on each rank's own thread, which its device may want, and all at
+  /// once: joining a group may wait for the other members.
   Status prepare() {
     return threads.run(
         [this](uint32_t index) { return walkers[index]->prepare(); });
@@ -102,8 +103,8 @@ public:
     return true;
   }
 
-  /// Of a global rank, which must be one of this process. Its index is the
-  /// place in the ascending list of those ranks.
+  /// Returns the device of a global rank, which must be one of this process.
+  /// Its index is the place in the ascending list of those ranks.
   Device &device(uint32_t rank) override {
     auto found =
         std::lower_bound(backend.ranks.begin(), backend.ranks.end(), rank);
@@ -133,8 +134,8 @@ private:
   RankThreads threads; // last: ends before what its jobs use
 };
 
-/// Of the next step. Asked before each step, since notes may be taken of some
-/// steps only.
+/// Sets the clocks of the next step. They are asked before each step, since
+/// notes may be taken of some steps only.
 void ThreadExecutor::setClocks() {
   for (uint32_t i = 0; notes && i < walkers.size(); ++i)
     walkers[i]->setClock(notes->isEnabled() ? &notes->clock(backend.ranks[i])
@@ -186,7 +187,7 @@ Result<Backend> missingBackend(const char *name, const char *option) {
 }
 #endif
 
-/// By the plan's name of it; both are chosen when plait is built.
+/// Creates what the plan names; both are chosen when plait is built.
 Result<Backend> createBackend(const fb::Plan &plan, const Topology &topology,
                               const ExecutorOptions &options) {
   std::string_view name = plan::backendOf(plan);

@@ -38,13 +38,12 @@ using namespace plait::runtime;
 
 namespace {
 
-/// Of what is read at a time. Bounds the host's copy of a tensor, however large
-/// that is.
+/// The size of what is read at a time. Bounds the host's copy of a tensor,
+/// however large that is.
 constexpr uint64_t windowBytes = 1 << 22;
 
-/// What attention writes for positions that it must not see is meant. Kernels
-/// may write minus infinity for hidden scores; plus infinity and NaN are broken
-/// even there.
+/// Whether a value is no number that a kernel may mean. Kernels may write minus
+/// infinity for hidden scores; plus infinity and NaN are broken even there.
 bool isBroken(float value, bool allowsMask) {
   return !std::isfinite(value) && !(allowsMask && value < 0);
 }
@@ -77,7 +76,7 @@ void scan(std::span<const std::byte> bytes, uint64_t unit, bool allowsMask,
   }
 }
 
-/// Of what a step reads or writes; that of copies and collectives is made
+/// Whether a step makes numbers; those of copies and collectives are made
 /// elsewhere.
 bool makesNumbers(const fb::Step &step) {
   return step.step_type() == fb::StepKind::KernelStep ||
@@ -223,8 +222,8 @@ Status Replicas::add(uint32_t rank, const fb::Shard &shard,
   return Status::success();
 }
 
-/// What the lines of all processes say together. The first line of a block is
-/// what all later ones must equal.
+/// Compares what the lines of all processes say together. The first line of a
+/// block is what all later ones must equal.
 Status compareReplicas(const fb::Plan &plan,
                        std::span<const std::string> texts) {
   struct Seen {

@@ -69,11 +69,11 @@ struct GroupVersion {
   std::initializer_list<std::string_view> caches; // in memory.stat
 };
 
-/// What has a limit of `path`, which is below `mount`, and of all above it. A
-/// limit anywhere above applies as well, so that the path is walked to its
-/// root. A group whose limit is a word, or that has no such file (the root), is
-/// no pool. The key has the controller and the namespace in it: the same path
-/// in two containers is two groups.
+/// Adds each group with a limit among `path`, which is below `mount`, and all
+/// above it. A limit anywhere above applies as well, so that the path is walked
+/// to its root. A group whose limit is a word, or that has no such file (the
+/// root), is no pool. The key has the controller and the namespace in it: the
+/// same path in two containers is two groups.
 void addGroups(const GroupVersion &version, const std::string &mount,
                std::string path, const std::string &space,
                std::vector<MemoryPool> &pools) {

@@ -15,8 +15,8 @@
 
 namespace plait::runtime {
 
-/// What a process takes memory from: its host, and each control group (version
-/// 1 or 2) above it that has a limit.
+/// A place that a process takes memory from: its host, and each control group
+/// (version 1 or 2) above it that has a limit.
 struct MemoryPool {
   std::string key;    // the same for all processes that share it
   std::string where;  // for messages: "", or " in control group …"

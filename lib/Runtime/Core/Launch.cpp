@@ -32,8 +32,8 @@ struct Variables {
   const char *launcher, *rank, *ranks, *localRank;
   const char *hostRanks; // processes of this host, or null
 };
-/// In the order in which they are asked; `mpirun` and `srun` below name
-/// entries.
+/// The families in the order in which they are asked; `mpirun` and `srun` below
+/// name entries.
 constexpr Variables known[] = {
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
     {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
@@ -167,7 +167,7 @@ uint64_t readRun(const Launch &launch, GetEnvironment get) {
   return std::max<uint64_t>(1, XXH3_64bits(text.data(), text.size()));
 }
 
-/// Where rank 0 is, of which `launch` knows all but this.
+/// Finds where rank 0 is; `launch` has all but this.
 /// 1. What the user says.
 /// 2. The first host of a SLURM step, which has its rank 0.
 /// 3. This host, where all processes are on it: the launcher says how many are

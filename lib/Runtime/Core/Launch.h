@@ -35,7 +35,7 @@ struct Launch {
 /// Reads an environment variable; null when it is not set.
 using GetEnvironment = const char *(*)(const char *name);
 
-/// What the environment says, in this order:
+/// Reads what the environment says, in this order:
 ///  - RANK, WORLD_SIZE, LOCAL_RANK (torchrun and its like);
 ///  - OMPI_COMM_WORLD_RANK, …_SIZE, …_LOCAL_RANK (mpirun of Open MPI);
 ///  - SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID (srun; not the shell of

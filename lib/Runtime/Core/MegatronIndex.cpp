@@ -28,7 +28,7 @@ constexpr std::string_view magic("MMIDIDX\0\0", 9);
 /// Magic, version (8 bytes), type (1), sequences (8), bounds of documents (8).
 constexpr uint64_t headerBytes = magic.size() + 8 + 1 + 8 + 8;
 
-/// By code, from 1; those without bytes are no integers.
+/// The types by code, from 1; those without bytes are no integers.
 constexpr TokenType types[] = {{"uint8", 1, false},  {"int8", 1, true},
                                {"int16", 2, true},   {"int32", 4, true},
                                {"int64", 8, true},   {"float64", 0, true},
@@ -56,7 +56,7 @@ private:
   Status readType(uint8_t code);
   Status checkSize() const;
 
-  /// Of what has been read, no more than a few MiB are kept.
+  /// Keeps no more than a few MiB of what has been read.
   void release(uint64_t entry) const {
     if (entry % (uint64_t(1) << 20) == 0)
       file.release();

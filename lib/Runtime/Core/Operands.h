@@ -13,7 +13,7 @@
 
 namespace plait::runtime {
 
-/// Where a rank's offsets are.
+/// The memory that a rank's offsets are in.
 struct RankMemory {
   std::byte *arena, *host;
 
@@ -23,7 +23,7 @@ struct RankMemory {
   std::byte *at(uint64_t offset) const {
     return isOnHost(offset) ? host + (offset - hostBegin) : arena + offset;
   }
-  /// For a step of `action`.
+  /// Returns the address of `ref` for a step of `action`.
   std::byte *at(const plan::fb::Action &action,
                 const plan::fb::Ref &ref) const {
     uint64_t start = ref.slot() < 0 ? 0 : action.bindings()->Get(ref.slot());

@@ -16,11 +16,11 @@
 
 namespace plait::runtime {
 
-/// What `process` says; nothing where that is nothing. Packed texts are joined
-/// by being written one after the other.
+/// Packs what `process` says; nothing where that is nothing. Packed texts are
+/// joined by being written one after the other.
 std::string packText(uint32_t process, const std::string &text);
 
-/// By process, of `count` of them.
+/// Returns the texts by process, of `count` of them.
 Result<std::vector<std::string>> unpackTexts(const std::string &packed,
                                              uint32_t count);
 

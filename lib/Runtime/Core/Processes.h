@@ -40,7 +40,7 @@ inline MpiTransfer transferOf(MpiTransfer::Kind kind, uint32_t peer,
           nullptr};
 }
 
-/// What all processes have given.
+/// Returns what all processes have given.
 inline Result<std::vector<std::string>> tellAll(Executor &executor,
                                                 const std::string &mine) {
   if (Rendezvous *processes = executor.processes())
@@ -48,7 +48,7 @@ inline Result<std::vector<std::string>> tellAll(Executor &executor,
   return std::vector<std::string>{mine};
 }
 
-/// What that of rank 0 has given.
+/// Returns what the process of rank 0 has given.
 inline Result<std::string> tellFromFirst(Rendezvous *processes,
                                          const std::string &mine) {
   return processes ? processes->broadcast(mine) : mine;

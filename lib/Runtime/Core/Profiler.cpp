@@ -154,7 +154,8 @@ void Profiler::add(uint64_t, double seconds, const StepNotes &notes) {
   overhead += seconds - toSeconds(notes.end() - notes.begin());
 }
 
-/// Of an even number the mean of the two in the middle; `values` is not empty.
+/// Returns the median: of an even number the mean of the two in the middle;
+/// `values` is not empty.
 static double getMedian(std::vector<double> values) {
   size_t middle = values.size() / 2;
   std::sort(values.begin(), values.end());

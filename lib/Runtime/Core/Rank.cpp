@@ -29,10 +29,10 @@ using namespace plait;
 using namespace plait::runtime;
 using plan::length;
 
-/// Of a thread for the other one of its rank.
+/// The patience of a thread for the other one of its rank.
 static constexpr std::chrono::milliseconds forEver = std::chrono::years(1);
 
-/// Of a thread that the other one of its rank has released.
+/// Returns the failure of a thread that the other one of its rank has released.
 static Status failWithOther() {
   return fail(anotherFailed, ", or another thread of it");
 }
@@ -166,14 +166,14 @@ template <typename Work> Status Rank::await(Walk &walk, Work work) {
   return Status::success();
 }
 
-/// Of a rank with two threads, the one that keeps it from going on.
+/// Returns, of a rank with two threads, the one that keeps it from going on.
 const Rank::Walk &Rank::current() const {
   if (const Walk *walk = failed)
     return *walk;
   return main.at.waitsForStream ? beside : main;
 }
 
-/// What is read here may change on the way: any thread asks.
+/// The position may change while it is read: any thread asks.
 std::string Rank::describePosition() const {
   const Position &at = current().at;
   uint64_t number = at.number;
@@ -462,7 +462,7 @@ Status Rank::runCollective(const fb::Action &action,
   return group.run(plan::kindOf(step), input, output, shape, step.reduction());
 }
 
-/// Where the step that runs comes from, as ", at …".
+/// Tells where the step that runs comes from, as ", at …".
 std::string Rank::locationOf(const Position &at,
                              const fb::Action &action) const {
   if (plan::isTransfer(action))

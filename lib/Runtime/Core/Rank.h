@@ -46,8 +46,8 @@ public:
         device(*backend.device), communicator(*backend.communicator),
         graph(backend.graph.get()) {}
 
-  /// Where is noted when operations begin and end; null: nowhere. On a GPU it
-  /// has to be there in prepare().
+  /// Sets where is noted when operations begin and end; null: nowhere. On a GPU
+  /// it has to be there in prepare().
   void setClock(StepClock *value) { clock = value; }
   /// Numbers the messages of this rank's actions.
   void assignMessages(const std::vector<plan::Message> &messages);
@@ -63,10 +63,10 @@ public:
                  const StepScalars &scalars, StepScope scope);
   Result<StepMetrics> readMetrics();
 
-  /// Of any thread: whether it waits for another rank.
+  /// Whether it waits for another rank. May be asked by any thread.
   bool isWaiting() const { return current().at.waits; }
-  /// Of any thread: where it is in its step, and whether it waits there; empty
-  /// outside of steps.
+  /// Tells any thread where it is in its step, and whether it waits there;
+  /// empty outside of steps.
   std::string describePosition() const;
 
 private:

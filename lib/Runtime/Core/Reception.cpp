@@ -26,7 +26,7 @@ using namespace plait::runtime;
 
 namespace {
 
-/// As it goes over the wire: 8 bytes, no padding.
+/// The header as it goes over the wire: 8 bytes, no padding.
 struct Header {
   Frame::Kind kind;
   uint32_t bytes;
@@ -89,8 +89,8 @@ bool runtime::receiveFrame(int connection, Frame &frame) {
   return receiveAll(connection, frame.text.data(), header.bytes);
 }
 
-/// For texts that are short and rare: sent at once (TCP_NODELAY), waited for up
-/// to the limit in each call.
+/// Sets limits for texts that are short and rare: sent at once (TCP_NODELAY),
+/// waited for up to the limit in each call.
 Status runtime::setTimeLimit(int connection,
                              std::chrono::milliseconds timeLimit) {
   timeval limit = {timeLimit.count() / 1000, timeLimit.count() % 1000 * 1000};

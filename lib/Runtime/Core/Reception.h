@@ -36,8 +36,8 @@ struct Greeting {
   char host[64 + 1] = ""; // its name, for messages
 };
 
-/// What a connection carries after its greeting: a kind, and a text of at most
-/// `mostBytes`. A longer text is Parts, the rest of it a Text.
+/// The unit that a connection carries after its greeting: a kind, and a text of
+/// at most `mostBytes`. A longer text is Parts, the rest of it a Text.
 struct Frame {
   enum class Kind : uint32_t { Text, Failure, Part };
   static constexpr uint32_t mostBytes = 1 << 24;
@@ -49,7 +49,8 @@ struct Frame {
 /// Both fail with errno set, after the time limit of the connection too.
 bool sendFrame(int connection, const Frame &frame);
 bool receiveFrame(int connection, Frame &frame);
-/// As much as goes out at once, then nothing any more in either direction.
+/// Sends as much as goes out at once, then nothing any more in either
+/// direction.
 void sendLastFrame(int connection, const Frame &frame);
 /// All of `bytes`; false with errno set, ECONNRESET where the other has ended.
 bool receiveAll(int connection, void *data, size_t bytes);

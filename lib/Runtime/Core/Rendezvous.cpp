@@ -74,7 +74,7 @@ static Result<std::optional<Launch>> readLaunchHere() {
       [](const char *name) -> const char * { return std::getenv(name); });
 }
 
-/// For what is written before the processes have met, such as who prints.
+/// Serves what is written before the processes have met, such as who prints.
 uint32_t Rendezvous::launchIndex() {
   auto launch = readLaunchHere();
   return launch.ok() && *launch ? (*launch)->rank : 0;

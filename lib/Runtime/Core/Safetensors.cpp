@@ -32,7 +32,7 @@ using Json = nlohmann::json;
 
 namespace {
 
-/// Of the header's length, at the beginning of the file.
+/// The bytes of the header's length, at the beginning of the file.
 constexpr size_t lengthBytes = 8;
 /// The end of the name of a file that lists those of a model.
 constexpr const char *indexEnding = ".index.json";
@@ -188,7 +188,7 @@ Result<std::vector<std::string>> listFiles(const std::string &folder) {
 
 } // namespace
 
-/// As Python prints a list.
+/// Prints a shape as Python prints a list.
 std::string runtime::formatShape(std::span<const int64_t> shape) {
   std::string text = "[";
   for (size_t i = 0; i < shape.size(); ++i)

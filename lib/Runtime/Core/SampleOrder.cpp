@@ -103,7 +103,7 @@ Sample SampleOrder::find(uint64_t position) const {
   return {turn.source, permute(drawn % size, size, turn.source, drawn / size)};
 }
 
-/// With weights sources begin again at different times: no pass has an end.
+/// Sources with weights begin again at different times: no pass has an end.
 std::optional<uint64_t> SampleOrder::passSamples() const {
   return round.empty() ? std::optional(samples()) : std::nullopt;
 }

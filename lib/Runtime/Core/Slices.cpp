@@ -55,9 +55,9 @@ private:
   Run pending = {0, 0, 0};
 };
 
-/// Where element `index` of the row-major box `parameter.box_shape` lies in the
-/// file tensor. Takes the index apart from the last dimension on, whose stride
-/// is 1, and puts it together with the strides of the file.
+/// Returns where element `index` of the row-major box `parameter.box_shape`
+/// lies in the file tensor. Takes the index apart from the last dimension on,
+/// whose stride is 1, and puts it together with the strides of the file.
 int64_t fileIndex(const fb::Parameter &parameter, int64_t index) {
   int64_t result = 0;
   int64_t stride = 1;
@@ -148,7 +148,7 @@ Run runtime::clip(const Run &run, const plan::Part &part) {
   return {begin - part.begin, run.global + begin - run.local, end - begin};
 }
 
-/// In f32 every rank computes with the weight, which is therefore whole. In
+/// Every rank computes in f32 with the weight, which is therefore whole. In
 /// bf16 it computes with the copy, and the weight is a master copy, which is
 /// state and divided as state is.
 ShardTensor runtime::weightOf(const fb::Shard &shard) {
@@ -157,8 +157,8 @@ ShardTensor runtime::weightOf(const fb::Shard &shard) {
   return {shard.weight(), divides && isMaster};
 }
 
-/// With a division by rows of a pack, a rank's part of the reduced gradient has
-/// a buffer of its own; with state dims the gradient is reduced and scattered
+/// A rank's part of the reduced gradient has a buffer of its own where rows of
+/// a pack are divided; with state dims the gradient is reduced and scattered
 /// into blocks.
 ShardTensor runtime::gradientOf(const fb::Shard &shard) {
   if (const fb::Division *division = shard.division())

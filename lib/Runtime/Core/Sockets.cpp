@@ -31,7 +31,7 @@ void Socket::reset() {
     close(release());
 }
 
-/// To be called before anything else may set errno.
+/// Has to be called before anything else may set errno.
 Status runtime::systemFailure(const std::string &what) {
   return fail(what, ": ", std::strerror(errno));
 }
@@ -87,7 +87,8 @@ Result<Socket> runtime::listenOn(uint16_t port, int backlog) {
 }
 
 // Tries only the first address that the host name stands for.
-/// For one interface, as the metrics server has it; see listenOn() for all.
+/// Listens at one interface, as the metrics server has it; see listenOn() for
+/// all.
 Result<Socket> runtime::listenAt(const std::string &host, uint16_t port) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;

@@ -109,7 +109,7 @@ void StepNotes::Layout::addRank(uint32_t rank) {
   });
 }
 
-/// On a processor a receiver waits for the end of the sender's Send, WaitSend
+/// A receiver on a processor waits for the end of the sender's Send, WaitSend
 /// for the end of the receiver's Recv. On a GPU a Send lasts until the bytes
 /// have been taken: both wait for the other one to begin.
 void StepNotes::Layout::linkMessages() {
@@ -251,8 +251,8 @@ Status StepNotes::compareClocks(Rendezvous &processes) {
 }
 
 namespace {
-/// As it goes through gather(): raw bytes, since the processes of a run have
-/// one version and one byte order.
+/// A lap as it goes through gather(): raw bytes, since the processes of a run
+/// have one version and one byte order.
 struct SentLap {
   int64_t begin, end; // ns of the sender's clock
   double processor;

@@ -70,9 +70,9 @@ template <typename T> Result<T> TcpRendezvous::noteFailure(Result<T> result) {
   return result;
 }
 
-/// What this process and those below it say. Each process sends one message up
-/// whatever is below it. Texts carry their process, so that their order does
-/// not matter.
+/// Gathers what this process and those below it say. Each process sends one
+/// message up whatever is below it. Texts carry their process, so that their
+/// order does not matter.
 Result<std::string> TcpRendezvous::gatherPacked(const std::string &mine) {
   auto below = tree->fromChildren();
   if (!below.ok())
@@ -243,8 +243,8 @@ void TcpRendezvous::disconnect() {
     shutdown(stream.get(), SHUT_RDWR);
 }
 
-/// With an engine, the first process that has halted it speaks: awaitHalt()
-/// lets all of them know who that was.
+/// The first process that has halted the engine, where there is one, speaks:
+/// awaitHalt() lets all of them know who that was.
 bool TcpRendezvous::speaksOfFailure() {
   if (isAgreedFailure || !transfers)
     return Rendezvous::speaksOfFailure();

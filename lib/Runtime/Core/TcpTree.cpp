@@ -34,9 +34,10 @@ using std::chrono::milliseconds;
 
 namespace {
 
-/// What one level of the tree may take to say that it has waited in vain.
-/// Limits of neighbouring levels are this far apart: the one that waits for the
-/// missing process is first, and has told the others before their limits.
+/// The time that one level of the tree may take to say that it has waited in
+/// vain. Limits of neighbouring levels are this far apart: the one that waits
+/// for the missing process is first, and has told the others before their
+/// limits.
 constexpr milliseconds levelTime(250);
 
 /// "the processes of ranks 2, 5 and 3 more, of 8"; `names` begin with a rank.
@@ -473,7 +474,8 @@ Status TcpTree::toChildren(const std::string &text) {
   return Status::success();
 }
 
-/// What thousands of processes say together is longer than a frame.
+/// Sends a text in frames: thousands of processes together say more than one
+/// holds.
 static bool sendText(int connection, std::string_view text) {
   for (; text.size() > Frame::mostBytes; text.remove_prefix(Frame::mostBytes))
     if (!sendFrame(connection, {Frame::Kind::Part,
@@ -511,7 +513,7 @@ Status TcpTree::timeOut(const std::string &who, bool speaks) {
   return endWith(text.str(), speaks);
 }
 
-/// Of those that miss a process one speaks: the one above it, or, where that
+/// One of those that miss a process speaks: the one above it, or, where that
 /// has been process 0, the first of each host.
 bool TcpTree::speaksOf(const Link &link) const {
   return &link != &up ||

@@ -63,7 +63,7 @@ struct TreeShape {
 /// from one thread. After a failure all fail, with its text.
 class TcpTree {
 public:
-  /// Where a process is reached.
+  /// The place where a process is reached.
   struct Place {
     uint16_t port = 0; // 0: it has not come
     std::string host, address;
@@ -91,11 +91,12 @@ public:
   /// Whether another process has told of the failure, or one will.
   bool hasHeardOfFailure();
 
-  /// Of process `rank`, in process 0.
+  /// Returns the place of process `rank`, in process 0.
   const Place &placeOf(uint32_t rank) const { return places[rank]; }
   /// The address of this machine towards process 0; empty on its host.
   const std::string &address() const { return here.address; }
-  /// Where this process is reached; after join() of process 0 it is not.
+  /// Returns where this process is reached; after join() of process 0 it is
+  /// not.
   Reception &door() { return reception; }
 
   /// Sockets that a process has at most, also while all connect.

@@ -32,7 +32,7 @@ using namespace plait::runtime;
 // Types
 //===----------------------------------------------------------------------===//
 
-/// In the order in which messages name them.
+/// Types come in the order in which messages name them.
 std::span<const TokenType> runtime::getTokenTypes() {
   static constexpr TokenType types[] = {{"uint16", 2, false},
                                         {"uint32", 4, false},
@@ -180,7 +180,8 @@ static bool isFile(const std::string &path) {
   return std::filesystem::exists(path, error);
 }
 
-/// What the files of an indexed data set begin with, where `path` names one.
+/// Returns what the files of an indexed data set begin with, where `path` names
+/// one.
 static std::optional<std::string> findIndexed(const std::string &path) {
   for (std::string_view end : {".bin", ".idx"})
     if (path.ends_with(end)) {

@@ -46,9 +46,9 @@ void forEachCollective(const fb::Plan &plan, Visit visit) {
   }
 }
 
-/// What a backend packs of `step`, which has `members` members: one tensor of
-/// blocks, in an exchange two. Blocks of one member are contiguous in the
-/// tensor only without outer and middle dimensions; else a backend whose
+/// Counts what a backend packs of `step`, which has `members` members: one
+/// tensor of blocks, in an exchange two. Blocks of one member are contiguous in
+/// the tensor only without outer and middle dimensions; else a backend whose
 /// library wants contiguous blocks copies them, or has a few outer blocks moved
 /// one by one.
 uint64_t packedBytesOf(const fb::CollectiveStep &step, size_t members) {

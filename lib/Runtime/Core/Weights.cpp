@@ -143,7 +143,8 @@ public:
   }
 
 private:
-  /// What is wanted of `shard` of a rank of this process, window by window.
+  /// Visits what is wanted of `shard` of a rank of this process, window by
+  /// window.
   Status forEachBlock(uint32_t rank, const fb::Shard &shard,
                       const fb::Parameter &parameter, const Use &job) {
     return forEachWindow(
@@ -184,7 +185,7 @@ private:
     return Status::success();
   }
 
-  /// Of all copies of an element, one is.
+  /// One of all copies of an element is wanted.
   std::optional<Piece> wanted(uint32_t rank, const fb::Shard &shard,
                               const fb::Parameter &parameter) const {
     std::optional<ShardTensor> tensor = place(shard);
@@ -246,16 +247,16 @@ std::string makeConfig(const fb::Plan &plan) {
   return changed ? json->dump(2) + "\n" : text;
 }
 
-/// What a tokenizer may consist of, and how text is generated.
+/// Files that a tokenizer may consist of, or that say how text is generated.
 constexpr const char *tokenizerNames[] = {
     "added_tokens.json", "chat_template.jinja",     "generation_config.json",
     "merges.txt",        "special_tokens_map.json", "tokenizer.json",
     "tokenizer.model",   "tokenizer_config.json",   "vocab.json",
     "vocab.txt"};
 
-/// What is beside the weights, not yet under its names. They are committed
-/// after the weights: a folder with a configuration always has its weights. On
-/// a failure the destructors remove what was written.
+/// Writes the files beside the weights, not yet under their names. They are
+/// committed after the weights: a folder with a configuration always has its
+/// weights. On a failure the destructors remove what was written.
 Result<std::vector<OutputFile>> writeCompanions(const fb::Plan &plan,
                                                 const std::string &directory,
                                                 const std::string &origin) {
@@ -290,7 +291,7 @@ Result<std::vector<OutputFile>> writeCompanions(const fb::Plan &plan,
   return files;
 }
 
-/// What saveWeights does in the process of rank 0.
+/// Does the part of saveWeights of the process of rank 0.
 /// 1. Everything that can fail for reasons of the file system is created first,
 ///    before a byte has crossed the network.
 /// 2. Each window is cut into the runs of the file tensor that it covers and
@@ -396,9 +397,9 @@ Status runtime::setTensor(const RankArena &arena, const fb::Shard &shard,
                      });
 }
 
-/// Where a rank has all of the weights in f32, what is made of them is the copy
-/// in bf16. With divided optimizer state it has only a part of these, but all
-/// of the copy, for which `source` is asked a second time.
+/// A rank that has all of the weights in f32 makes the copy in bf16 of them.
+/// With divided optimizer state it has only a part of these, but all of the
+/// copy, for which `source` is asked a second time.
 Status runtime::setWeights(const RankArena &arena, const fb::Shard &shard,
                            const fb::Parameter &parameter,
                            const ElementSource &source) {

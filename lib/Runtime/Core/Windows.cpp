@@ -38,7 +38,7 @@ public:
     begin = local;
     elements.resize(std::min(windowElements, part.count - local));
   }
-  /// What the window has from `local` on, at most `most` elements.
+  /// Returns what the window has from `local` on, at most `most` elements.
   std::span<float> from(int64_t local, int64_t most) {
     int64_t skipped = local - begin;
     return std::span(elements).subspan(

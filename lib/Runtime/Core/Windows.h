@@ -23,7 +23,7 @@
 
 namespace plait::runtime {
 
-/// Of a window: 4 MiB.
+/// The elements of a window: 4 MiB.
 constexpr int64_t windowElements = 1 << 20;
 
 /// Gives elements [begin, begin + target.size()) of a file tensor.

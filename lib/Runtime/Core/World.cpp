@@ -40,7 +40,7 @@ Status Patience::wait(std::atomic<uint32_t> &word, uint32_t old) {
   __builtin_unreachable();
 }
 
-/// For callers that poll something that is no word of memory.
+/// Serves callers that poll something that is no word of memory.
 Status Patience::check(std::chrono::steady_clock::time_point since) const {
   if (aborted.load(std::memory_order_relaxed))
     return Status::failure(anotherFailed);

@@ -82,7 +82,7 @@ Status barrier(Meeting<Entry> &meeting, Patience &patience) {
   return Status::success();
 }
 
-/// What all ranks of a process share.
+/// The state that all ranks of a process share.
 template <typename Member, typename Message> class World {
 public:
   World(size_t messages, std::chrono::milliseconds limit)
@@ -91,7 +91,7 @@ public:
   std::shared_ptr<Meeting<Member>> join(std::span<const uint32_t> ranks) {
     return join(ranks, ranks.size());
   }
-  /// Of the group of `ranks`, `members` of which are here. Other groups that
+  /// Joins the group of `ranks`, `members` of which are here. Other groups that
   /// have the same members here meet elsewhere, maybe at the same time.
   std::shared_ptr<Meeting<Member>> join(std::span<const uint32_t> ranks,
                                         size_t members) {

@@ -44,7 +44,7 @@ constexpr microseconds spinning(200);
 /// most so much longer.
 constexpr int pausesPerWait = 16;
 constexpr microseconds shortestPause(5), longestPause(1000);
-/// With nothing under way only warnings may come.
+/// The pause while nothing is under way, when only warnings may come.
 constexpr microseconds idlePause(10000);
 /// How long warnings of others, and their answers, are waited for.
 constexpr milliseconds grace(1000);
@@ -165,7 +165,7 @@ void MpiEngine::awaitHalt() {
   waitWhileEqual(phase, 1, never, forEver);
 }
 
-/// Of several processes that fail by themselves, each hears the others'
+/// Each of several processes that fail by themselves hears the others'
 /// warnings; the lowest index speaks.
 bool MpiEngine::isFirstToFail() const {
   return hasFailedItself &&
@@ -225,8 +225,8 @@ void MpiEngine::serve() {
   wakeAll(phase);
 }
 
-/// By a descriptor that stays with the process: numbers are used again. Where
-/// the system has none of these, nobody is watched.
+/// Watches by a descriptor that stays with the process: numbers are used again.
+/// Where the system has none of these, nobody is watched.
 void MpiEngine::watchNeighbour() {
   if (joined.neighbourId)
     neighbour =

@@ -56,9 +56,9 @@ public:
         std::chrono::milliseconds timeLimit);
   ~MpiEngine();
 
-  /// To be called before destruction: takes leave of the others, if nothing has
-  /// failed. False: the thread is caught in MPI, which waits for others that do
-  /// not answer; then the engine must live as long as the process.
+  /// Takes leave of the others, if nothing has failed. Has to be called before
+  /// destruction. False: the thread is caught in MPI, which waits for others
+  /// that do not answer; then the engine must live as long as the process.
   bool leave();
 
   const MpiLibrary::World &world() const { return joined; }

@@ -84,8 +84,8 @@ public:
   /// Gives MPI time, and adds the cookies of what is complete to `finished`.
   virtual Status poll(std::vector<void *> &finished) = 0;
 
-  /// What a process says of itself beside all transfers: to all that it fails,
-  /// to one that fails that it is there.
+  /// The notices that a process gives of itself beside all transfers: to all
+  /// that it fails, to one that fails that it is there.
   struct Notices {
     std::vector<uint32_t> failed, answered; // processes
   };
@@ -101,7 +101,7 @@ public:
   virtual void finish() = 0;
 };
 
-/// What the module exports.
+/// The function that the module exports.
 using OpenMpiLibrary = MpiLibrary *();
 constexpr char openMpiLibraryName[] = "plaitOpenMpiLibrary";
 

@@ -85,7 +85,7 @@ private:
   MPI_Datatype handle = MPI_DATATYPE_NULL;
 };
 
-/// With rows and planes that follow each other without a gap in one. Contiguous
+/// Joins rows and planes that follow each other without a gap. Contiguous
 /// memory is what MPIs move fastest, without packing.
 Region simplify(Region region) {
   if (region.rows > 1 && region.rowStride == region.bytes) {
@@ -224,7 +224,7 @@ Status Library::connect(World &world) {
   return Status::success();
 }
 
-/// What the processes of this host have to know of each other.
+/// Exchanges what the processes of this host have to know of each other.
 Status Library::meetHost(World &world) {
   MPI_Comm host = MPI_COMM_NULL;
   PLAIT_RETURN_IF_ERROR(

@@ -24,10 +24,10 @@ using namespace plait::runtime;
 
 namespace {
 
-/// Of each stream of a rank that is in a group of several processes. An
-/// all-reduce of so many bytes goes in one piece. Larger ones are cut; a piece
-/// has a slice of each member, so that messages shrink with the number of
-/// members.
+/// The staging area of each stream of a rank that is in a group of several
+/// processes. An all-reduce of so many bytes goes in one piece. Larger ones are
+/// cut; a piece has a slice of each member, so that messages shrink with the
+/// number of members.
 constexpr size_t stagingBytes = 4 << 20;
 
 /// The ranks of this process among themselves, and what all of them share.

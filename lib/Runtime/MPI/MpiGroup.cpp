@@ -61,7 +61,7 @@ private:
   };
 
   int64_t members() const { return int64_t(ranks.size()); }
-  /// Of a member here only.
+  /// Returns the operands of a member here only.
   const MpiOperands &operandsOf(int64_t member) const {
     return meeting->entries[member - here.first];
   }
@@ -87,7 +87,8 @@ private:
   int64_t stagedElements(size_t elementBytes) const {
     return int64_t(staging->size() / elementBytes) / members();
   }
-  /// Where the contribution of `member`, of another process, is received.
+  /// Returns where the contribution of `member`, of another process, is
+  /// received.
   template <typename Element>
   Element *stagedOf(int64_t member, int64_t elements) const {
     return reinterpret_cast<Element *>(staging->data()) + member * elements;
@@ -184,8 +185,8 @@ template <typename Element> Region rowOf(const Element *data, int64_t count) {
 // Reductions
 //===----------------------------------------------------------------------===//
 
-/// By segments of as much as the staging area holds from all members. The last
-/// barrier lets inputs change: members here may still read them.
+/// Reduces by segments of as much as the staging area holds from all members.
+/// The last barrier lets inputs change: members here may still read them.
 Status MpiGroup::allReduce(const std::byte *input, std::byte *output,
                            const CollectiveShape &shape,
                            fb::Reduction reduction) {
@@ -275,8 +276,8 @@ Status MpiGroup::reduceScatter(const std::byte *input, std::byte *output,
   return barrier();
 }
 
-/// As many rows of the blocks at a time as fit the staging area, or as much of
-/// one row.
+/// Takes as many rows of the blocks at a time as fit the staging area, or as
+/// much of one row.
 /// 1. Send each other member the same rows of its block, of each row `width`
 ///    columns from `i` on; receive theirs for this member's block, packed.
 /// 2. Reduce row by row into the output. The result is this member's alone:

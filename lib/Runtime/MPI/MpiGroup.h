@@ -26,13 +26,13 @@
 
 namespace plait::runtime {
 
-/// What a member shows to the others of its process.
+/// The operands that a member shows to the others of its process.
 struct MpiOperands {
   const std::byte *input;
   std::byte *output;
 };
 
-/// What the ranks of this process share.
+/// The state that the ranks of this process share.
 struct MpiWorld {
   MpiWorld(Rendezvous &processes, std::chrono::milliseconds timeLimit)
       : engine(*processes.engine()), spread(processes.spread()),
@@ -40,7 +40,8 @@ struct MpiWorld {
         meetings(0, timeLimit) {}
 
   bool isHere(uint32_t rank) const { return spread.processOf(rank) == process; }
-  /// Of messages from a rank to another, which may be of other processes.
+  /// Returns the tag of messages from a rank to another, which may be of other
+  /// processes.
   uint32_t tagOf(uint32_t source, uint32_t target) const {
     auto indexOf = [&](uint32_t rank) {
       return rank - spread.firstOf(spread.processOf(rank));
@@ -48,7 +49,7 @@ struct MpiWorld {
     return indexOf(source) * spread.largest() + indexOf(target);
   }
 
-  /// To be called before memory goes that messages may be on their way to.
+  /// Has to be called before memory goes that messages may be on their way to.
   void settle() {
     if (engine.isAborted())
       engine.awaitHalt();
@@ -61,7 +62,8 @@ struct MpiWorld {
   World<MpiOperands, int> meetings;
 };
 
-/// Where a stream of a rank receives what it adds up, one collective at a time.
+/// The memory where a stream of a rank receives what it adds up, one collective
+/// at a time.
 using MpiStaging = std::vector<std::byte>;
 
 std::unique_ptr<Group> createMpiGroup(std::shared_ptr<MpiWorld> world,

@@ -84,7 +84,7 @@ MpiRendezvous::join(const Launch &launch, std::chrono::milliseconds timeLimit) {
   return result;
 }
 
-/// Where leave() fails, the engine's thread hangs in MPI: it is given up to the
+/// The engine's thread hangs in MPI where leave() fails: it is given up to the
 /// end of the process.
 MpiRendezvous::~MpiRendezvous() {
   if (!mpi->leave())

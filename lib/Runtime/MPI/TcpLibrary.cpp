@@ -73,7 +73,7 @@ void addPieces(const Region &region, uint64_t offset,
   }
 }
 
-/// Of a message that came early; sizes have been compared.
+/// Copies a message that came early; sizes have been compared.
 void copyInto(const Region &region, std::span<const std::byte> bytes) {
   std::vector<iovec> pieces;
   for (uint64_t offset = 0; offset < bytes.size(); pieces.clear()) {
@@ -99,7 +99,7 @@ struct Awaited {
   void *cookie;
 };
 
-/// What came before anybody waited for it.
+/// A message that came before anybody waited for it.
 struct Early {
   std::vector<std::byte> bytes;
   bool isComplete = false;
@@ -321,7 +321,7 @@ Status Peer::beginMessage() {
   return checkSize(taker->region, incoming.bytes);
 }
 
-/// Of warnings and goodbyes there is nothing to finish.
+/// Warnings and goodbyes have nothing to finish.
 void Peer::endMessage(std::vector<void *> &finished) {
   received = 0;
   if (taker)
@@ -341,7 +341,7 @@ void Peer::endMessage(std::vector<void *> &finished) {
   early = nullptr;
 }
 
-/// Where a process is reached.
+/// The place where a process is reached.
 struct Place {
   std::string address, host;
   uint16_t port;
@@ -368,7 +368,7 @@ public:
       : world(std::move(world)), places(std::move(places)),
         door(std::move(door)), timeLimit(timeLimit), peers(this->world.count) {}
 
-  /// Of two processes the one with the higher index connects to the other.
+  /// Links two processes: the one with the higher index connects to the other.
   Status link(uint32_t index);
 
   Result<World> start() override { return world; }
@@ -475,7 +475,7 @@ Status TcpLibrary::progress(std::vector<void *> &finished) {
   return first;
 }
 
-/// Of several that fail, each learns of the first one, which speaks for all;
+/// Each of several that fail learns of the first one, which speaks for all;
 /// what others say goes to those that they are linked with.
 void TcpLibrary::hear(uint32_t from, const Header &notice) {
   if (notice.tag >= world.count || notice.bytes >= world.count)

@@ -27,8 +27,8 @@
 using namespace plait;
 using namespace plait::runtime;
 
-/// In the child; returns errno. Only what a signal handler may do. What the
-/// parent has set for itself, signals and descriptors, must not reach the
+/// Runs in the child; returns errno. Only what a signal handler may do. What
+/// the parent has set for itself, signals and descriptors, must not reach the
 /// program.
 static int become(char *const *words, bool isSilent, pid_t parent) {
   // Its own group: Ctrl-C in the terminal reaches the parent only, which

@@ -49,8 +49,8 @@ private:
   int code = -1;
 };
 
-/// From now on whom children leave behind is a child of this process, and how
-/// children end can be asked, also where the parent had that ignored.
+/// Makes whom children leave behind from now on a child of this process, and
+/// lets it be asked how children end, also where the parent had that ignored.
 void adoptOrphans();
 /// Kills all children, and theirs, and waits for their end.
 void killChildren();

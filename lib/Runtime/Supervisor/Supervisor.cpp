@@ -49,12 +49,12 @@ using std::chrono::milliseconds;
 /// to end. Waiting for the child by polling: it and signals, hosts and time are
 /// looked at in one loop, on one thread.
 constexpr milliseconds glance(20), hostsGlance(1000), tellingPause(1000);
-/// What a host has to answer in, a launcher has to end in once its processes
-/// have, and how long a restart is put off.
+/// The time that a host has to answer in, a launcher has to end in once its
+/// processes have, and how long a restart is put off.
 constexpr milliseconds probeLimit(20000), endLimit(10000), firstPause(500),
     longestPause(60000);
-/// What ends the processes after their step: mpirun and srun pass it on, while
-/// they take SIGTERM as an order to kill.
+/// The signal that ends the processes after their step: mpirun and srun pass it
+/// on, while they take SIGTERM as an order to kill.
 constexpr int stopSignal = SIGUSR1;
 
 /// One call of fputs() a line, which is not torn apart by the children's
@@ -185,16 +185,16 @@ Status Supervisor::failToFit(const Hosts &hosts) const {
               "': the smallest, '", smallest.path, "', needs ", smallest.ranks);
 }
 
-/// Of the newest checkpoint on the disk. A directory that cannot be read has
-/// none.
+/// Returns the step of the newest checkpoint on the disk. A directory that
+/// cannot be read has none.
 std::optional<uint64_t> Supervisor::storedStep() const {
   auto found = CheckpointStore(options.checkpoints).list();
   return found.ok() && !found->empty() ? std::optional(found->front().step)
                                        : std::nullopt;
 }
 
-/// Of that, or of the newest one that hosts have had in memory. What counts as
-/// progress: nothing is older than anything.
+/// Returns the step of that, or of the newest one that hosts have had in
+/// memory. It counts as progress: nothing is older than anything.
 std::optional<uint64_t> Supervisor::newestStep() const {
   auto stored = storedStep();
   auto mark = ReplicaMark::read(options.checkpoints);

@@ -89,8 +89,8 @@ Status plan::checkAttention(const RankGrid &mesh,
   return checkLayout("o", step, step.heads(), step.out_strides());
 }
 
-/// What cuDNN's fused kernels take; everything else is computed from GEMMs and
-/// kernels.
+/// Refuses what cuDNN's fused kernels do not take, which is computed from GEMMs
+/// and kernels.
 Status plan::checkGpuAttention(fb::DType dtype, int64_t queries,
                                int64_t headSize, int architecture) {
   if (dtype != fb::DType::BF16)
@@ -120,8 +120,9 @@ Status plan::checkGpuChunks(const ChunkOrder &order, int64_t queries,
   return Status::success();
 }
 
-/// As the gradients lie in memory, whose sequences are all keys apart. Rounded
-/// up to what libraries want a tensor, and a workspace, to begin at.
+/// Counts bytes as the gradients lie in memory, whose sequences are all keys
+/// apart. They are rounded up to what libraries want a tensor, and a workspace,
+/// to begin at.
 uint64_t plan::attentionTermBytes(const fb::AttentionStepT &step,
                                   int64_t positions) {
   uint64_t rows = (step.batch - 1) * step.keys + positions;

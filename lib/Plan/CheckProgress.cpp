@@ -54,7 +54,7 @@ public:
            LaunchOrder order)
       : plan(plan), mesh(plan), messages(messages), order(order) {}
 
-  /// Of a circle, who waits for whom; empty: there is none.
+  /// Tells who waits for whom in a circle; empty: there is none.
   std::string findCircle();
 
 private:
@@ -195,7 +195,7 @@ void Progress::addOrder(uint32_t index) {
   });
 }
 
-/// Of a message both ends.
+/// Names both ends of a message.
 std::string Progress::describe(const Node &node) const {
   if (node.message == none)
     return describeAction(plan, node.program, node.action);
@@ -252,7 +252,7 @@ std::string Progress::findCircle() {
   return {};
 }
 
-/// Of plans for GPUs only; for others a send ends at once.
+/// Checks plans for GPUs only; for others a send ends at once.
 Status plan::checkProgress(const fb::Plan &plan, LaunchOrder order) {
   Result<std::vector<Message>> messages = matchMessages(plan);
   if (!messages.ok())

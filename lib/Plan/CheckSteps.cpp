@@ -86,8 +86,8 @@ private:
     return Status::success();
   }
 
-  /// What is used is inside the memory that it has to be in, or the slot, which
-  /// has to be bound there.
+  /// Checks that what is used is inside the memory that it has to be in, or the
+  /// slot, which has to be bound there.
   Status checkUse(const Use &use, Side side) {
     const auto &[what, ref, count, unit, writes, toEnd] = use;
     if (!ref)
@@ -251,8 +251,8 @@ private:
     return Status::success();
   }
 
-  /// What a kind can do is one row of a table (Support/Collectives.h); nothing
-  /// here names a kind.
+  /// The abilities of a kind are one row of a table (Support/Collectives.h);
+  /// nothing here names a kind.
   Status checkCollective(const fb::CollectiveStep &step) {
     if (step.kind() >= std::size(collectives) ||
         step.reduction() > fb::Reduction::MAX)

@@ -161,8 +161,8 @@ Status checkZero(const fb::Plan &plan) {
   return fail("zero is ", int(plan.zero()), ", allowed are 0 to 3");
 }
 
-/// What utilisation and messages are computed from. Written so that NaN fails.
-/// Without a cluster nothing is computed from it.
+/// Checks what utilisation and messages are computed from. Written so that NaN
+/// fails. Without a cluster nothing is computed from it.
 Status checkCluster(const fb::Plan &plan) {
   if (!(plan.model_flops() >= 0 && std::isfinite(plan.model_flops())))
     return fail("model_flops is ", plan.model_flops(),
@@ -227,7 +227,7 @@ private:
     return Status::success();
   }
 
-  /// What a program has one of.
+  /// Checks what a program has one of.
   Status checkPlacements() {
     // Offsets and sizes add up without overflow below this.
     if (program.arena_bytes() > hostBegin)
@@ -409,7 +409,7 @@ private:
     return place(part.c_str(), division.reduced(), division.elements() * 4);
   }
 
-  /// In bf16, so half as many bytes; whole on every rank.
+  /// The copy is in bf16, so half as many bytes; whole on every rank.
   Status checkComputeCopy(const fb::Shard &shard, uint64_t elements,
                           const std::string &name) {
     if (shard.compute_dtype() == fb::DType::F32)
@@ -507,8 +507,8 @@ private:
 
 } // namespace
 
-/// From the whole to the parts: programs are looked at when what they refer to
-/// is known to be sound.
+/// Goes from the whole to the parts: programs are looked at when what they
+/// refer to is known to be sound.
 Status plan::checkStructure(const fb::Plan &plan) {
   PLAIT_RETURN_IF_ERROR(checkMesh(plan));
   PLAIT_RETURN_IF_ERROR(checkBatch(plan));

@@ -157,7 +157,7 @@ MappedFile::MappedFile(MappedFile &&other) noexcept
     : data(std::exchange(other.data, nullptr)),
       length(std::exchange(other.length, 0)) {}
 
-/// What was mapped here is unmapped with `other`.
+/// Leaves what was mapped here to be unmapped with `other`.
 MappedFile &MappedFile::operator=(MappedFile &&other) noexcept {
   std::swap(data, other.data);
   std::swap(length, other.length);
@@ -236,9 +236,9 @@ void plait::removeTemporaryFiles() noexcept {
       unlink(slot.name);
 }
 
-/// In the directory of `prefix`, for a file can only be renamed within a file
-/// system. O_EXCL: a name that is there is somebody else's, and the next one is
-/// tried.
+/// Creates the file in the directory of `prefix`, for a file can only be
+/// renamed within a file system. O_EXCL: a name that is there is somebody
+/// else's, and the next one is tried.
 Result<TemporaryFile> TemporaryFile::create(const std::string &prefix,
                                             const std::string &suffix) {
   static std::atomic<unsigned> counter = 0;
@@ -273,7 +273,7 @@ TemporaryFile::~TemporaryFile() {
   freeSlot(slot);
 }
 
-/// On failure the name is kept, and the destructor removes the file.
+/// Keeps the name on failure, and the destructor removes the file.
 Status TemporaryFile::renameTo(const std::string &target) {
   // Some file systems say only now that the disk is full.
   if (close(std::exchange(descriptor, -1)) != 0 ||
@@ -325,13 +325,13 @@ Status plait::checkOutputs(const NamedPaths &outputs,
   return Status::success();
 }
 
-/// By the path that the user gave, not the one it leads to.
+/// Names the path that the user gave, not the one it leads to.
 static Status failToWrite(const std::string &path, const std::string &reason) {
   return fail("cannot write '", path, "': ", reason);
 }
 
-/// What `path` leads to after all of its last component's links, whether it
-/// exists or not.
+/// Returns what `path` leads to after all of its last component's links,
+/// whether it exists or not.
 static std::string followLinks(std::string path) {
   std::error_code error;
   // As many as the system follows; stat() has said that there are not more.
@@ -443,7 +443,7 @@ Status OutputFile::resize(uint64_t bytes) {
   return Status::success();
 }
 
-/// In blocks, from memory; a pipe whose reader has gone fails here.
+/// Copies in blocks, from memory; a pipe whose reader has gone fails here.
 Status OutputFile::copyToStream() {
   std::vector<char> block(1 << 16);
   for (off_t position = 0;;) {
@@ -480,7 +480,7 @@ Status plait::checkWritable(const std::string &path) {
   return OutputFile::create(path).status();
 }
 
-/// In one piece, so that readers see all of it or the old file.
+/// Replaces it in one piece, so that readers see all of it or the old file.
 Status plait::writeTextFile(const std::string &path, std::string_view text) {
   Result<OutputFile> file = OutputFile::create(path);
   if (!file.ok())

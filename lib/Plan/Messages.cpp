@@ -69,7 +69,7 @@ std::vector<End> collectEnds(const fb::Plan &plan) {
   return ends;
 }
 
-/// By program and index, which an End has of its action.
+/// Finds an action by program and index, which an End has of its action.
 const fb::Action &actionOf(const fb::Plan &plan, const End &end) {
   return *plan.programs()->Get(end.program())->actions()->Get(end.action);
 }

@@ -62,7 +62,7 @@ static Json toJson(const ProgramProfile &program) {
           {"transfers", std::move(transfers)}};
 }
 
-/// With leading zeros, so that all have one length.
+/// Prints leading zeros, so that all have one length.
 std::string plan::identify(uint64_t hash) {
   char text[32];
   std::snprintf(text, sizeof text, "xxh3-%016" PRIx64, hash);

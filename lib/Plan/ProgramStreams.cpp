@@ -108,7 +108,7 @@ static std::vector<uint32_t> groupOf(const fb::CollectiveStep &step) {
   return group;
 }
 
-/// At least 1: stream 0 computes.
+/// Returns at least 1: stream 0 computes.
 uint32_t StreamChoice::streams() const {
   uint32_t last = 0;
   for (uint32_t stream : transfers)
@@ -177,7 +177,7 @@ StreamSchedule plan::scheduleStreams(const fb::Program &program,
   return Scheduler(program, mesh, choice).run();
 }
 
-/// By the axis alone, which says what is exchanged (see Streams.h).
+/// Tells by the axis alone, which says what is exchanged (see Streams.h).
 bool plan::isBeside(const fb::Plan &plan, const fb::CollectiveStep &step) {
   if (step.axis() >= plan.mesh()->size())
     return false;
@@ -224,7 +224,7 @@ static StreamChoice chooseOnProcessor(const fb::Plan &plan,
   return choice;
 }
 
-/// From the last step to the first, so that the next collective is known.
+/// Goes from the last step to the first, so that the next collective is known.
 static void placeBetweenCollectives(std::vector<uint32_t> &streams,
                                     const fb::Function &function) {
   uint32_t next = 0; // the stream of the collective behind

@@ -128,7 +128,8 @@ Status plan::checkRange(const RankGrid &mesh, const RankScalars *scalars,
   return Status::success();
 }
 
-/// In one form, so that groups with and without a list of members are the same.
+/// Returns them in one form, so that groups with and without a list of members
+/// are the same.
 std::vector<uint32_t> plan::membersOf(const RankGrid &mesh,
                                       const fb::CollectiveStep &step) {
   if (length(step.members()))

@@ -54,8 +54,8 @@ struct Event {
   uint32_t waiter = none;
 };
 
-/// What members of a collective have to say alike, for bytes to fit and sums to
-/// be the same; addresses are each one's own.
+/// Compares what members of a collective have to say alike, for bytes to fit
+/// and sums to be the same; addresses are each one's own.
 bool agree(const fb::CollectiveStep &left, const fb::CollectiveStep &right) {
   return left.kind() == right.kind() && left.reduction() == right.reduction() &&
          left.dtype() == right.dtype() && left.outer() == right.outer() &&
@@ -63,7 +63,8 @@ bool agree(const fb::CollectiveStep &left, const fb::CollectiveStep &right) {
          left.splits_inner() == right.splits_inner();
 }
 
-/// As messages of the checker have it: "all_reduce Sum of 1 x 64 F32".
+/// Describes a step as messages of the checker have it: "all_reduce Sum of 1 x
+/// 64 F32".
 std::string describe(const fb::CollectiveStep &step) {
   std::ostringstream out;
   out << getFacts(kindOf(step)).name << " "

@@ -73,7 +73,8 @@ public:
   }
 
 private:
-  /// In the order of the plan, as plan::forEachOperation numbers them.
+  /// The operations of a program in the order of the plan, as
+  /// plan::forEachOperation numbers them.
   struct Program {
     std::vector<Operation> operations;
     std::vector<uint32_t> firstOf; // of each action, its first operation
@@ -156,7 +157,7 @@ uint32_t StreamWalker::meet(Program &program, const fb::CollectiveStep &step) {
   return known[number];
 }
 
-/// On GPUs the receive's operation takes the send's node, before any edge is
+/// The receive's operation takes, on GPUs, the send's node, before any edge is
 /// added.
 void StreamWalker::joinMessage(uint32_t index) {
   const Message &message = messages[index];

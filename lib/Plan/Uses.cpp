@@ -71,7 +71,8 @@ std::vector<Use> usesOf(const fb::KernelStep &step) {
   return uses;
 }
 
-/// In the order A, B, C, then what the epilogue has: the checker relies on it.
+/// Uses come in the order A, B, C, then what the epilogue has: the checker
+/// relies on it.
 std::vector<Use> usesOf(const fb::GemmStep &step) {
   uint64_t in = elementBytes(step.dtype()), out = elementBytes(step.c_dtype());
   // From the first to the last element of each matrix: what lies between its

@@ -206,8 +206,8 @@ bool SpanBound::isReachable(double span) const {
   return planWarmUp(problem, costs, capacity, allowance).has_value();
 }
 
-/// What (2), (3) and (4) prove is where the search for (1) starts: the shortest
-/// span whose idle times leave every rank a warm-up.
+/// The search for (1) starts at what (2), (3) and (4) prove: the shortest span
+/// whose idle times leave every rank a warm-up.
 double SpanBound::run() {
   low = getWork(problem, costs);
   for (uint32_t rank = p; rank-- > 0;) {

@@ -83,8 +83,8 @@ GreedyResult schedule::runRhythm(const Problem &problem, const Costs &costs,
   return runGreedy(problem, costs, memory, policy);
 }
 
-/// For even stages: the order does not depend on costs. With a weight share of
-/// 1 activations count as whole up to their W.
+/// Generates for even stages: the order does not depend on costs. With a weight
+/// share of 1 activations count as whole up to their W.
 static Schedule generateV(const Problem &problem, const Rhythm &rhythm,
                           double microbatches) {
   GreedyResult result =

@@ -18,8 +18,8 @@ struct Rhythm {
   /// Between starts on neighbouring virtual stages: F of chunk 0 and I of chunk
   /// 1, F of chunk 1 and I of chunk 0.
   uint32_t intervals[2];
-  /// What is waited besides where forwards turn, between the last F and the
-  /// first I, and where input gradients turn.
+  /// The waiting besides where forwards turn, between the last F and the first
+  /// I, and where input gradients turn.
   uint32_t turns[3];
   double window; // of GreedyPolicy
 };
@@ -31,7 +31,7 @@ Rhythm getMinRhythm(uint32_t stages);
 inline double getHalfMemory(uint32_t stages) { return stages / 2.0 + 1; }
 inline double getMinMemory(uint32_t stages) { return (stages + 1) / 3 + 1; }
 
-/// Of `problem` with two chunks in a V.
+/// Makes the pattern of `problem` with two chunks in a V.
 Pattern makePattern(const Problem &problem, const Rhythm &rhythm);
 
 /// The greedy engine guided by `rhythm`, with the rest of `policy`.

@@ -74,8 +74,8 @@ double schedule::getWork(const Problem &problem, const Costs &costs,
   return work * problem.microbatches;
 }
 
-/// With several chunks and uneven stages the busiest rank need not hold the
-/// slowest stage: the maximum is over sums, not of single stages.
+/// The busiest rank need not hold the slowest stage where there are several
+/// chunks and uneven stages: the maximum is over sums, not of single stages.
 double schedule::getWork(const Problem &problem, const Costs &costs) {
   double most = 0;
   for (uint32_t rank = 0; rank < problem.stages; ++rank)

@@ -77,8 +77,8 @@ struct Cell {
   std::string_view text;
 };
 
-/// As much of a word as a message needs: what is no schedule may be one line of
-/// any length. UTF-8 is cut between characters.
+/// Returns as much of a word as a message needs: what is no schedule may be one
+/// line of any length. UTF-8 is cut between characters.
 std::string shorten(std::string_view word) {
   size_t most = 60;
   if (word.size() <= most)
@@ -137,8 +137,8 @@ private:
 
 } // namespace
 
-/// As PyTorch numbers it: by virtual stage, where Schedule.h's text has the
-/// chunk.
+/// Numbers work as PyTorch does: by virtual stage, where Schedule.h's text has
+/// the chunk.
 static std::string printWork(ActionKind kind, uint32_t stage,
                              uint32_t microbatch) {
   return std::to_string(stage) + std::string(spellings[size_t(kind)].name) +

@@ -92,7 +92,8 @@ private:
 
 } // namespace
 
-/// What `action` waits for before it ends (transfers) or starts (compute).
+/// Returns what `action` waits for before it ends (transfers) or starts
+/// (compute).
 std::optional<Event> Engine::inputOf(uint32_t rank,
                                      const Action &action) const {
   uint32_t stage = problem.stageOf(rank, action.chunk);
@@ -115,7 +116,7 @@ std::optional<Event> Engine::inputOf(uint32_t rank,
   return Event{Event::Posted, *direction, *source, action.microbatch};
 }
 
-/// What happens when `action` ends.
+/// Returns what happens when `action` ends.
 std::optional<Event> Engine::outputOf(uint32_t rank,
                                       const Action &action) const {
   uint32_t stage = problem.stageOf(rank, action.chunk);

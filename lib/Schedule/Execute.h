@@ -24,7 +24,7 @@ struct Blocked {
   size_t action; // index
 };
 
-/// Where execute() would fail, on the lowest rank that it fails on.
+/// Tells where execute() would fail, on the lowest rank that it fails on.
 std::optional<Blocked> findBlocked(const Schedule &schedule);
 
 } // namespace plait::schedule

@@ -91,7 +91,7 @@ struct Rank {
   double work = 0;      // of all actions
 };
 
-/// What a rank may do next.
+/// An action that a rank may do next.
 struct Candidate {
   double priority = never; // less is earlier
   uint32_t chunk = 0;
@@ -232,8 +232,8 @@ bool Greedy::hasPlace(uint32_t rank, uint32_t chunk) const {
   return memory.allows(held);
 }
 
-/// With a given order only its next F or I may start; without one anything may.
-/// W are in no order and are not asked about.
+/// Only the next F or I of a given order may start; without one anything may. W
+/// are in no order and are not asked about.
 bool Greedy::isNext(uint32_t rank, uint32_t chunk, Work work) const {
   if (!policy.order)
     return true;
@@ -278,8 +278,9 @@ Candidate Greedy::getCandidate(uint32_t rank, uint32_t chunk, Work work) const {
           stage.arrivals[work][next]};
 }
 
-/// What to do when neither a forward nor an input gradient can start: `next` is
-/// when one can, as far as is known, `blocked` that a forward lacks memory.
+/// Decides what to do when neither a forward nor an input gradient can start:
+/// `next` is when one can, as far as is known, `blocked` that a forward lacks
+/// memory.
 void Greedy::decideIdle(uint32_t index, double now, double next, bool blocked) {
   Rank &rank = ranks[index];
   if (rank.weights == 0)
@@ -305,9 +306,9 @@ void Greedy::decideIdle(uint32_t index, double now, double next, bool blocked) {
   agenda.set(index, next);
 }
 
-/// What the rank may do next, whether its input has arrived or not. A forward
-/// without a place in memory is left out, and returned is whether that is all
-/// that one lacks: an input gradient always has one.
+/// Finds what the rank may do next, whether its input has arrived or not. A
+/// forward without a place in memory is left out, and returned is whether that
+/// is all that one lacks: an input gradient always has one.
 bool Greedy::findCandidates(uint32_t index, double now) {
   candidates.clear();
   bool blocked = false;

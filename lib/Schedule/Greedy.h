@@ -28,9 +28,9 @@ struct Pattern {
 
 /// How a rank chooses what to do next.
 struct GreedyPolicy {
-  /// By rank, for one chunk a rank: forwards before the first input gradient,
-  /// and the most that may wait for their input gradient later. At least 1 and
-  /// no more on a rank than on the one before it. Empty: neither.
+  /// The numbers by rank, for one chunk a rank: forwards before the first input
+  /// gradient, and the most that may wait for their input gradient later. At
+  /// least 1 and no more on a rank than on the one before it. Empty: neither.
   std::vector<uint32_t> leads = {};
   /// A rank waits for an action that is about to become ready, in place of a
   /// weight gradient that would delay it, while its idle time stays below this.
@@ -56,9 +56,9 @@ struct GreedyPolicy {
 };
 
 struct GreedyResult {
-  /// As in Timeline. Infinite where work is left that nothing can start:
-  /// without reserved places, where a window holds back for ever what would
-  /// free memory, where an order does not end or does not fit, or by the
+  /// The same as in Timeline. Infinite where work is left that nothing can
+  /// start: without reserved places, where a window holds back for ever what
+  /// would free memory, where an order does not end or does not fit, or by the
   /// cutoff.
   double span = 0, makespan = 0;
   /// Per rank; microbatches come in order in each kind of each chunk.

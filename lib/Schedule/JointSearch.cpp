@@ -236,7 +236,7 @@ private:
 
 } // namespace
 
-/// Where to begin. The last is for little memory.
+/// Lists where to begin. The last is for little memory.
 static std::vector<std::vector<int>> listCuts(const JointProblem &problem,
                                               const Problem &shape) {
   std::vector<int> byWork = cutByWork(problem, shape);
@@ -392,7 +392,7 @@ void JointSearch::improve(Shape &shape, uint64_t seed) {
     shape.best = std::move(improved);
 }
 
-/// Of equal ones those with fewer virtual stages.
+/// Keeps of equal ones those with fewer virtual stages.
 void JointSearch::keepBest(size_t count) {
   std::stable_sort(shapes.begin(), shapes.end(),
                    [](const Shape &a, const Shape &b) {

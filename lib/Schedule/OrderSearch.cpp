@@ -102,8 +102,8 @@ private:
   std::vector<double> times, sizes; // by kind and stage; by stage
   std::vector<uint32_t> rankOf;
 
-  /// What does not change: looked up, because a simulation takes hardly longer
-  /// than a division an action.
+  /// The facts that do not change: looked up, because a simulation takes hardly
+  /// longer than a division an action.
   struct Fact {
     int32_t input = -1; // an Op that has to end on another stage; -1: none
     uint32_t time = 0;  // index
@@ -164,9 +164,9 @@ Annealer::Annealer(const JointProblem &problem, const Candidate &start,
   fillTimes();
 }
 
-/// What an action waits for on another stage: an F for that of the stage in
-/// front, a backward for that of the stage behind. What it waits for on its own
-/// stage is in its rank's list, which isOrdered() keeps in order.
+/// Finds what an action waits for on another stage: an F for that of the stage
+/// in front, a backward for that of the stage behind. What it waits for on its
+/// own stage is in its rank's list, which isOrdered() keeps in order.
 void Annealer::fillFacts() {
   std::vector<bool> exists(ends.size(), false);
   for (const std::vector<Op> &list : ranks)
@@ -262,10 +262,10 @@ void Annealer::advance(uint32_t rank) {
   clocks[rank] = clock;
 }
 
-/// What a rank holds follows from its order alone, not from times, so that
-/// this comes before a simulation and needs none. Only a forward takes memory:
-/// an input gradient frees all of it but the weight share, and the weight
-/// gradient that.
+/// The memory that a rank holds follows from its order alone, not from times,
+/// so that this comes before a simulation and needs none. Only a forward takes
+/// memory: an input gradient frees all of it but the weight share, and the
+/// weight gradient that.
 bool Annealer::keepsLimit(uint32_t rank) const {
   if (problem.memory.limit == 0)
     return true;
@@ -311,7 +311,7 @@ bool Annealer::isOrdered(Op first, Op second) const {
          (first % m == second % m || kindOf(first) == kindOf(second));
 }
 
-/// Of the last simulation, which ended.
+/// Finds those of the last simulation, which ended.
 void Annealer::findCritical() {
   critical.clear();
   uint32_t rank =
@@ -439,7 +439,8 @@ void Annealer::undo(const Move &move) {
 // Annealing
 //===----------------------------------------------------------------------===//
 
-/// Of the state at the last simulation, whose makespan it carries.
+/// Makes a candidate of the state at the last simulation, whose makespan it
+/// carries.
 Candidate Annealer::toCandidate() const {
   Candidate candidate{shape, cut, {}, makespan};
   for (const std::vector<Op> &list : ranks) {

@@ -20,7 +20,7 @@ struct Candidate {
   double makespan = 0; // infinite: there is none
 };
 
-/// What improveOrder may do.
+/// The work that improveOrder may do.
 struct OrderSearchOptions {
   uint64_t visits = 0; // actions to look at
   double bound = 0;    // stops there

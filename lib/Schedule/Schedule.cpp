@@ -41,8 +41,8 @@ Status Problem::check() const {
   return Status::success();
 }
 
-/// With sizes the limit is in their unit, bytes say, so that the range for
-/// counts of microbatches does not apply: only a negative one is refused.
+/// The limit of sizes is in their unit, bytes say, so that the range for counts
+/// of microbatches does not apply: only a negative one is refused.
 Status MemoryModel::check() const {
   constexpr double most = 1e9;
   if (!(weightShare >= 0 && weightShare <= 1))

@@ -43,8 +43,8 @@ public:
 private:
   bool fits(double bound, bool balanced = false);
   double slowest() const;
-  /// Of layers `first` to `last` - 1 on `stage`. The same sum of the same terms
-  /// everywhere, so that a stage is never above its own time.
+  /// Returns the load of layers `first` to `last` - 1 on `stage`: the same sum
+  /// of the same terms everywhere, so that a stage is never above its own time.
   double getLoad(int stage, int first, int last) const {
     return sums[last] - sums[first] + (stage == 0 ? before : 0) +
            (stage == stages - 1 ? after : 0);
@@ -103,8 +103,8 @@ bool Cutter::fits(double bound, bool balanced) {
   return keeps(0, 0, left);
 }
 
-/// Of the cut that was found last: often below the bound that was asked for,
-/// which lets the bisection take larger steps.
+/// Returns the load of the cut that was found last: often below the bound that
+/// was asked for, which lets the bisection take larger steps.
 double Cutter::slowest() const {
   double worst = 0;
   int next = 0;
@@ -203,8 +203,8 @@ RankCutter::Cut RankCutter::measure(std::vector<int> layers) const {
   return cut;
 }
 
-/// As if all layers cost the same: each goes to the rank and there to the stage
-/// that is then the least loaded, the last of them where several are.
+/// Deals as if all layers cost the same: each goes to the rank and there to the
+/// stage that is then the least loaded, the last of them where several are.
 std::vector<int> RankCutter::deal() const {
   uint32_t stages = problem.virtualStages();
   // Greedy is exact for equal layers: an exchange argument moves any layer of

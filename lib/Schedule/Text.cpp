@@ -156,7 +156,7 @@ Result<std::vector<Action>> schedule::parseActions(std::string_view line) {
   return actions;
 }
 
-/// What a single action can be wrong about on `rank`; sets its peer.
+/// Checks what a single action can be wrong about on `rank`; sets its peer.
 static Status place(const Problem &problem, uint32_t rank, Action &action) {
   if (action.chunk >= problem.chunks)
     return fail("'", print(action), "' names chunk ", action.chunk,

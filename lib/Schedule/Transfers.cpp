@@ -60,10 +60,10 @@ private:
                         direction, *peer});
   }
 
-  /// At most `depth` messages of a channel are unfinished: the oldest is waited
-  /// for before the next one leaves, so that its buffer can be written again.
-  /// The wait stands in front of the send and not behind the last one, to give
-  /// the reader as long as possible.
+  /// Lets at most `depth` messages of a channel be unfinished: the oldest is
+  /// waited for before the next one leaves, so that its buffer can be written
+  /// again. The wait stands in front of the send and not behind the last one,
+  /// to give the reader as long as possible.
   void insertSend(const Action &action, Direction direction) {
     auto peer = peerOf(problem, rank, action.chunk, direction, false);
     if (!peer)
@@ -78,7 +78,7 @@ private:
     channel.push_back(send);
   }
 
-  /// For the oldest message of a channel.
+  /// Waits for the oldest message of a channel.
   void insertWait(std::deque<Action> &channel) {
     result.push_back(channel.front());
     result.back().kind = ActionKind::WaitSend;

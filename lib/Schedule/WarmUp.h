@@ -27,9 +27,9 @@ std::optional<std::vector<uint32_t>>
 planWarmUp(const Problem &problem, const Costs &costs, uint32_t capacity,
            const std::vector<double> &allowance);
 
-/// For a predicate that holds at `high` and from some point on: a value below
-/// that point (`low` if it holds there) and one above, next to each other but
-/// for rounding.
+/// Finds, for a predicate that holds at `high` and from some point on, a value
+/// below that point (`low` if it holds there) and one above, next to each other
+/// but for rounding.
 template <typename Predicate>
 std::pair<double, double> bisect(double low, double high, Predicate holds) {
   if (holds(low))

@@ -48,7 +48,7 @@ std::vector<Action> schedule::delayWeights(uint32_t microbatches, uint32_t lead,
   return actions;
 }
 
-/// As many forwards in front as 1F1B has, hence as much memory; weight
+/// Has as many forwards in front as 1F1B, hence as much memory; weight
 /// gradients come later by as many microbatches as ranks come before, so that
 /// input gradients, which those wait for, go first.
 Schedule schedule::zeroBubbleH1(const Problem &problem) {

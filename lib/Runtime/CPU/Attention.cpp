@@ -57,7 +57,7 @@ struct Block {
   int64_t keys() const { return keyEnd - keyBegin; }
 };
 
-/// What one thread computes, for elements of type T in memory. Floats are used
+/// The work of one thread, for elements of type T in memory. Floats are used
 /// where they lie, narrower ones through copies.
 template <typename T> class Worker {
 public:
@@ -101,8 +101,8 @@ private:
     room += count;
     return room - count;
   }
-  /// Where rows like `stored` can be computed with. In f32 computing happens in
-  /// place, and load() and store() do nothing.
+  /// Returns where rows like `stored` can be computed with. In f32 computing
+  /// happens in place, and load() and store() do nothing.
   Rows place(Stored stored) {
     if constexpr (std::is_same_v<T, float>)
       return {stored.data, stored.stride};
@@ -116,14 +116,14 @@ private:
         widen(source[row], rows[row], step.head_size);
     return rows;
   }
-  /// What was computed at `rows` goes to `target`, for which they were placed.
+  /// Moves what was computed at `rows` to `target`, for which they were placed.
   void store(Rows rows, Stored target) {
     if constexpr (!std::is_same_v<T, float>)
       for (int64_t row = 0; row < target.count; ++row)
         narrow(rows[row], target[row], step.head_size);
   }
 
-  /// What `query` of the rank is among the keys.
+  /// Returns what `query` of the rank is among the keys.
   int64_t positionOf(int64_t query) const {
     return order.getPosition(first.query + query);
   }
@@ -291,9 +291,9 @@ template <typename T> void Worker<T>::forward(int64_t sequence, int64_t head) {
   }
 }
 
-/// With P = exp(S - stats), dP = dO Vᵀ and D = rows of dO · O:
-/// dV += Pᵀ dO, dS = P (dP - D), dQ = scale dS K, dK += scale dSᵀ Q. With
-/// dropout, M times: dV += (M P)ᵀ dO, dP = M (dO Vᵀ), and D as it is.
+/// Computes, with P = exp(S - stats), dP = dO Vᵀ and D = rows of dO · O: dV +=
+/// Pᵀ dO, dS = P (dP - D), dQ = scale dS K, dK += scale dSᵀ Q. With dropout, M
+/// times: dV += (M P)ᵀ dO, dP = M (dO Vᵀ), and D as it is.
 /// 1. Weights P again, from the statistics.
 /// 2. dO Vᵀ, and with dropout the mask M, drawn by dropping ones.
 /// 3. dV, with the weights that forward multiplied with.

@@ -102,8 +102,8 @@ public:
     return attentions.run(prepared, operands);
   }
 
-  /// By all threads where it is long: one core does not fill the memory's
-  /// bandwidth.
+  /// Copies by all threads where it is long: one core does not fill the
+  /// memory's bandwidth.
   Status copy(std::byte *target, const std::byte *source, uint64_t size,
               fb::CopyKind) override {
     parallelFor(threads, size, memoryGrain, [=](int64_t begin, int64_t end) {
@@ -112,7 +112,7 @@ public:
     return Status::success();
   }
 
-  /// As copy().
+  /// Works as copy() does.
   Status fillZero(std::byte *target, uint64_t size) override {
     parallelFor(threads, size, memoryGrain, [=](int64_t begin, int64_t end) {
       std::memset(target + begin, 0, end - begin);
@@ -142,8 +142,8 @@ std::string runtime::describeCpuLibraries() {
 }
 
 namespace {
-/// What a rank takes. Whole pages, and at least one, for mmap() of nothing
-/// fails.
+/// The bytes that a rank takes: whole pages, and at least one, for mmap() of
+/// nothing fails.
 struct RankBytes {
   uint64_t arena, host;
 
@@ -223,7 +223,8 @@ static Result<LocalRanks> findLocalRanks(uint32_t ranks,
   return local;
 }
 
-/// For process 0 to print; needs the hosts of all processes.
+/// Describes the placement for process 0 to print; needs the hosts of all
+/// processes.
 static std::string describePlacement(uint32_t ranks,
                                      const Rendezvous &processes) {
   const ProcessPlace &place = processes.place();

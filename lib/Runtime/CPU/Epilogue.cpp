@@ -47,9 +47,9 @@ template <typename T> struct Memory {
   }
 };
 
-/// At most blockSize numbers of one row of C from `column` on, in f32 through
-/// the whole epilogue. GELU's input, which backward needs, is stored before
-/// GELU overwrites it.
+/// Takes at most blockSize numbers of one row of C, from `column` on, in f32
+/// through the whole epilogue. GELU's input, which backward needs, is stored
+/// before GELU overwrites it.
 template <typename T>
 void applyToBlock(const fb::GemmStepT &shape, const GemmOperands &operands,
                   int64_t row, int64_t column, int64_t count) {

@@ -77,7 +77,7 @@ bool isReadInPlace(const fb::GemmStepT &shape) {
   return 1.0 / double(shape.m) + 1.0 / double(shape.n) >= 0.0038;
 }
 
-/// Of a batch strides may be any; dnnl_sgemm wants one of each operand to be 1.
+/// Strides of a batch may be any; dnnl_sgemm wants one of each operand to be 1.
 bool hasRows(const fb::GemmStepT &shape) {
   return (describeA(shape, nullptr).isPlain() || shape.a_row == 1) &&
          (describeB(shape, nullptr).isPlain() || shape.b_row == 1);
@@ -121,7 +121,7 @@ bool FloatGemm::machineReadsInPlace() {
   return (dnnl_get_effective_cpu_isa() & wide) != wide;
 }
 
-/// What the code that reads in place reads along rows of k: a plain B and a
+/// The code that reads in place reads along rows of k: a plain B and a
 /// transposed A.
 FloatGemm::Cut FloatGemm::cut(const fb::GemmStepT &shape) const {
   Cut cut = {};

@@ -39,13 +39,13 @@ inline int64_t countGemms(const plan::fb::GemmStepT &shape) {
   return gemms;
 }
 
-/// Where operands of one GEMM of the batch begin, in elements.
+/// The places where operands of one GEMM of the batch begin, in elements.
 struct GemmOffsets {
   int64_t a = 0, b = 0, c = 0;
 };
 
-/// Of number `gemm`: the last dimension of the batch counts fastest. Strides
-/// of 0 repeat an operand.
+/// Returns the offsets of number `gemm`: the last dimension of the batch counts
+/// fastest. Strides of 0 repeat an operand.
 inline GemmOffsets offsetsOf(const plan::fb::GemmStepT &shape, int64_t gemm) {
   GemmOffsets offsets;
   for (size_t dim = shape.batch.size(); dim-- > 0;) {

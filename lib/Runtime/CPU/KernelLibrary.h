@@ -16,7 +16,7 @@
 
 namespace plait::runtime {
 
-/// What Plan.fbs calls symbol(args, scalars, begin, end).
+/// The function that Plan.fbs calls symbol(args, scalars, begin, end).
 using KernelFunction = void (*)(std::byte *const *args, const int64_t *scalars,
                                 int64_t begin, int64_t end);
 

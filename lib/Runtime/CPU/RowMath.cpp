@@ -163,7 +163,8 @@ void runtime::add(float *row, const float *other, int64_t count) {
     row[i] += other[i];
 }
 
-/// By the logistic function, which needs one exponential, and no tanh.
+/// Computes it by the logistic function, which needs one exponential, and no
+/// tanh.
 PLAIT_FOR_EACH_LEVEL
 void runtime::gelu(float *row, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {

@@ -25,7 +25,8 @@ using namespace plait::runtime;
 
 namespace {
 
-/// What a member publishes: valid from the first barrier to the second.
+/// The operands that a member publishes: valid from the first barrier to the
+/// second.
 struct Operands {
   const std::byte *input;
   std::byte *output;
@@ -47,7 +48,7 @@ public:
 
   uint32_t streamNumber() const override { return streamOfAll; }
 
-  /// In place is right: a slice of everybody's memory is read and written by
+  /// May work in place: a slice of everybody's memory is read and written by
   /// its owner alone.
   Status allReduce(const std::byte *input, std::byte *output,
                    const CollectiveShape &shape,

@@ -51,8 +51,8 @@ bool WidenedGemm::widen(const BFloat16 *source, int64_t rows, int64_t rowStride,
   return plain;
 }
 
-/// With `add`, what was in C is widened, added to and rounded once more, as a
-/// GEMM of bf16 with accumulation does.
+/// Widens, adds to and rounds once more, with `add`, what was in C, as a GEMM
+/// of bf16 with accumulation does.
 void WidenedGemm::round(const float *source, int64_t rows, int64_t columns,
                         BFloat16 *target, int64_t rowStride, bool add) {
   parallelFor(threads, rows, kGrain, [=](int64_t begin, int64_t end) {

@@ -107,8 +107,8 @@ int runtime::findCudart(std::span<const char> bytes) {
   return 0;
 }
 
-/// What cannot be opened stays 0: this is a report, and the failure is said by
-/// who needs the library.
+/// A library that cannot be opened stays 0: this is a report, and the failure
+/// is said by who needs the library.
 Capabilities Capabilities::find() {
   Capabilities found;
   if (auto driver = Driver::load(); driver.ok())

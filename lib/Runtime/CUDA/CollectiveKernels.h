@@ -18,7 +18,7 @@ namespace plait::runtime {
 
 enum { maxCollectiveMembers = 64 };
 
-/// For o < outer and c < chunk:
+/// Parameters of, for o < outer and c < chunk:
 ///   value = inputs[0][i] op inputs[1][i] op …, i = o * inputStride + c
 ///   outputs[k][o * outputStride + c] = value for all k
 /// An output may be one of the inputs, at the same addresses. Elements are f32

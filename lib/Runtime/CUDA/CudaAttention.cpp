@@ -148,8 +148,9 @@ Status CudaAttention::cut(Prepared &made) {
   return Status::success();
 }
 
-/// What the second piece adds lies at the beginning of the workspace: first its
-/// dK, then its dV, each with rows as far apart as the gradients' own.
+/// The terms that the second piece adds lie at the beginning of the workspace:
+/// first its dK, then its dV, each with rows as far apart as the gradients'
+/// own.
 Status CudaAttention::makeRoomForTerms(Prepared &made) {
   if (made.step.kind == fb::AttentionKind::Forward || made.pieces.size() == 1)
     return Status::success();
@@ -231,7 +232,7 @@ Status CudaAttention::clearUnseen(const Prepared &attention,
   return Status::success();
 }
 
-/// Of the positions that the second piece sees.
+/// Adds the terms of the positions that the second piece sees.
 Status CudaAttention::add(const Prepared &attention,
                           const std::vector<int64_t> &strides, std::byte *sum,
                           const std::byte *term) {

@@ -51,11 +51,11 @@ using AttentionEngineFactory =
 /// end is missing, and where the library is too old.
 Result<std::unique_ptr<AttentionEngine>> createCudnnEngine(CudaStream &stream);
 
-/// What devices use: createCudnnEngine, unless a test puts its own here before
-/// the first device is made.
+/// The function that devices use: createCudnnEngine, unless a test puts its own
+/// here before the first device is made.
 extern AttentionEngineFactory createAttentionEngine;
 
-/// What an engine can compute of a step at once.
+/// The part of a step that an engine can compute at once.
 struct AttentionPiece {
   int64_t query; // the first, among those of the step
   fb::AttentionStepT shape;

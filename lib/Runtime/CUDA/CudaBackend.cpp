@@ -64,7 +64,7 @@ uint64_t arenaBytes(const fb::Plan &plan, uint32_t rank) {
       ->arena_bytes();
 }
 
-/// In units of 10^9 bytes, as all of the tools print them.
+/// Prints in units of 10^9 bytes, as all of the tools print them.
 std::string inGigabytes(uint64_t bytes) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.2f GB", double(bytes) * 1e-9);
@@ -123,9 +123,9 @@ struct Gpu {
     return Status::success();
   }
 
-  /// What everything takes by now.
-  /// What is neither an arena nor was there before is the libraries': NCCL's
-  /// buffers, cuDNN's engines, loaded code and recorded steps.
+  /// Describes what everything takes by now. Memory that is neither an arena
+  /// nor was there before is the libraries': NCCL's buffers, cuDNN's engines,
+  /// loaded code and recorded steps.
   Result<std::string> describeMemory(const fb::Plan &plan) const {
     auto memory = context->memory();
     if (!memory.ok())

@@ -48,7 +48,7 @@ public:
 
   /// Stream 0.
   CudaStream &stream() { return *queue; }
-  /// At load time: a further stream, and its number.
+  /// Adds a stream, at load time, and returns its number.
   Result<uint32_t> addStream();
   CudaStream &stream(uint32_t number) {
     return number ? *others[number - 1].stream : *queue;

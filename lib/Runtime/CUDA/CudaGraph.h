@@ -12,8 +12,8 @@
 
 namespace plait::runtime {
 
-/// What has been recorded from one stream, and those that have waited for it.
-/// Used by one thread at a time.
+/// The recording of one stream, and those that have waited for it. Used by one
+/// thread at a time.
 class CudaGraph {
 public:
   /// `stream` is used from begin() to end() and by launch().
@@ -22,7 +22,7 @@ public:
   CudaGraph(const CudaGraph &) = delete;
   ~CudaGraph() { drop(); }
 
-  /// What is enqueued from begin() to end() is recorded, not done.
+  /// Record, instead of doing it, what is enqueued from begin() to end().
   Status begin();
   Status end();
   /// Enqueues what was recorded.

@@ -82,8 +82,9 @@ uint64_t runtime::blocksOf(const fb::Kernel &kernel, int64_t extent) {
   return (static_cast<uint64_t>(extent) + each - 1) / each;
 }
 
-/// With PTX this compiles, which may take seconds, and whose errors are in the
-/// log alone. Kernels are loaded with it rather than in their first call.
+/// Compiles where the image is PTX, which may take seconds, and whose errors
+/// are in the log alone. Kernels are loaded with it rather than in their first
+/// call.
 Result<std::unique_ptr<CudaModule>>
 CudaModule::load(std::shared_ptr<CudaContext> context, const void *image) {
   PLAIT_RETURN_IF_ERROR(context->use());

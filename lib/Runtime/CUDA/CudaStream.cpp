@@ -85,8 +85,8 @@ Result<CudaContext::Memory> CudaContext::memory() const {
   return Memory{available, total};
 }
 
-/// As many blocks as fill the GPU some times over: kernels of the runtime loop
-/// over what is left.
+/// Returns as many blocks as fill the GPU some times over: kernels of the
+/// runtime loop over what is left.
 uint64_t CudaContext::blocksFor(int64_t count, int64_t threads) const {
   int64_t needed = (count + threads - 1) / threads;
   return std::clamp<int64_t>(needed, 1, 8 * std::max(1, multiprocessors));
@@ -228,9 +228,9 @@ Status CudaStream::record(const CudaEvent &event) {
                       "cuEventRecord");
 }
 
-/// For what the event's last record() covers at the time of this call; one that
-/// has never been recorded counts as happened. So the host has to order
-/// record() before wait(), also across threads.
+/// Waits for what the event's last record() covers at the time of this call;
+/// one that has never been recorded counts as happened. So the host has to
+/// order record() before wait(), also across threads.
 Status CudaStream::wait(CUevent event) {
   std::lock_guard lock(*recording);
   return driver.check(driver.cuStreamWaitEvent(stream, event, 0),

@@ -35,7 +35,7 @@ public:
     uint64_t available, total; // bytes
     uint64_t used() const { return total - available; }
   };
-  /// Of the whole GPU, whoever uses it.
+  /// Returns the memory of the whole GPU, whoever uses it.
   Result<Memory> memory() const;
 
   const Driver &driver;
@@ -85,7 +85,7 @@ private:
 /// since graphs are not safe to change from several threads.
 class CudaStream {
 public:
-  /// What is `urgent` gets the GPU's next free units: others wait for it.
+  /// An urgent stream gets the GPU's next free units: others wait for it.
   enum class Urgent : bool { No, Yes };
 
   static Result<std::unique_ptr<CudaStream>>

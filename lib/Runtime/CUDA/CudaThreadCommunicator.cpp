@@ -43,9 +43,9 @@ struct CudaOperands {
   CudaEvent ready;                      // the input
   CudaEvent done;                       // the member's part
 };
-/// What the sender and, on the way back, the receiver of a message publish.
-/// Events are those of the communicators' maps, which live as long as the ranks
-/// run.
+/// The data that the sender and, on the way back, the receiver of a message
+/// publish. Events are those of the communicators' maps, which live as long as
+/// the ranks run.
 struct CudaMessage {
   const std::byte *data;
   CUevent sent;     // the data is there

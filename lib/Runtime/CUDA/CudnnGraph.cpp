@@ -36,7 +36,7 @@ using namespace plait;
 using namespace plait::runtime;
 namespace fe = cudnn_frontend;
 
-/// What the front end calls cuDNN through.
+/// The handle that the front end calls cuDNN through.
 void *cudnn_frontend::cudnn_dlhandle = nullptr;
 
 namespace {
@@ -298,7 +298,7 @@ Status CudnnGraph::checkFor(const fb::AttentionStepT &step,
   });
 }
 
-/// By numbers, not names; the map is small and of this call. `operands` of a
+/// Names tensors by numbers; the map is small and of this call. `operands` of a
 /// forward pass are q, k, v and the results o and stats, all of which a
 /// backward pass reads.
 Status CudnnGraph::run(const CudnnHandle &handle,

@@ -23,7 +23,8 @@ using namespace plait::runtime;
 
 namespace {
 
-/// What compiles PTX 8.1, which plans and the runtime's own kernels are in.
+/// The first version that compiles PTX 8.1, which plans and the runtime's own
+/// kernels are in.
 constexpr int leastVersion = 12010;
 
 /// Streams that share a hardware queue wait for each other. A rank has a

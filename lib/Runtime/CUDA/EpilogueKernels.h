@@ -16,9 +16,9 @@
 
 namespace plait::runtime {
 
-/// What a GemmStep's epilogue does to its GEMM in `c`; the values of `kind`
-/// are those of plan::fb::Epilogue. Rows of c and geluInput begin `stride`
-/// elements apart. Elements are f32 or, of the kernel called so, bf16.
+/// Parameters of what a GemmStep's epilogue does to its GEMM in `c`; the values
+/// of `kind` are those of plan::fb::Epilogue. Rows of c and geluInput begin
+/// `stride` elements apart. Elements are f32 or, of the kernel called so, bf16.
 struct EpilogueParams {
   void *c;
   const void *bias;

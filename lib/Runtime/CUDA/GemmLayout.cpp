@@ -71,7 +71,7 @@ uint32_t commonAlignment(std::initializer_list<uint64_t> values) {
   return static_cast<uint32_t>(bits & -bits);
 }
 
-/// Of a dimension of the step's GEMM.
+/// A range of a dimension of the step's GEMM.
 struct Range {
   int64_t begin, size;
 };

@@ -46,7 +46,8 @@ struct GemmMatrix {
 
 /// C (+)= op(A) op(B), `batch` times, for each of `places`.
 struct GemmLayout {
-  /// Where the first matrix of a batch begins, from the operand's address.
+  /// The place where the first matrix of a batch begins, from the operand's
+  /// address.
   struct Place {
     int64_t a, b, c;
     bool operator==(const Place &) const = default;
@@ -57,7 +58,8 @@ struct GemmLayout {
   std::vector<Place> places;
   uint32_t alignment = 0; // bytes, of all matrices
 
-  /// To what the GEMMs of the same step before it have left in C.
+  /// Whether it adds to what the GEMMs of the same step before it have left in
+  /// C.
   bool adds = false;
 
   plan::fb::Epilogue epilogue = plan::fb::Epilogue::None;
@@ -67,8 +69,8 @@ struct GemmLayout {
   bool operator==(const GemmLayout &) const = default;
 };
 
-/// What computes `step`, in order: one, but for odd sizes. The step must have
-/// passed the plan checker. Addresses that slots are bound to count as
+/// Lists what computes `step`, in order: one, but for odd sizes. The step must
+/// have passed the plan checker. Addresses that slots are bound to count as
 /// multiples of 64.
 std::vector<GemmLayout> layoutGemm(const plan::fb::GemmStep &step);
 

@@ -37,21 +37,21 @@ namespace fb = plait::plan::fb;
 /// A prime: where rows begin in the pattern is different for each row.
 static constexpr uint64_t patternLength = (1 << 20) - 3;
 
-/// Of a candidate: two rounds, the better of which counts, of some calls each,
+/// A candidate has two rounds, the better of which counts, of some calls each,
 /// which hide how long the host takes to make them.
 static constexpr int rounds = 2, callsOfRound = 3;
 
 /// A faster time may be chance below this.
 static constexpr float leastGain = 0.02f;
 
-/// Of any sign, with all bits of the mantissa and eight exponents: with fewer,
-/// sums may be exact, and the same in any order.
+/// Makes numbers of any sign, with all bits of the mantissa and eight
+/// exponents: with fewer, sums may be exact, and the same in any order.
 static float makeNumber(uint64_t index) {
   uint64_t bits = mixBits(index + 1);
   return std::ldexp(float(int32_t(bits)), -31 - int(bits >> 61));
 }
 
-/// What a matrix takes from its address to its last element.
+/// Returns what a matrix takes from its address to its last element.
 static uint64_t bytesOf(const GemmMatrix &matrix, int64_t batch) {
   return ((batch - 1) * matrix.batchStride +
           (matrix.columns - 1) * matrix.leading + matrix.rows) *
@@ -62,7 +62,7 @@ static int64_t innerOf(const GemmLayout &layout) {
   return layout.b.transposed ? layout.b.columns : layout.b.rows;
 }
 
-/// Of C.
+/// Counts the elements of C.
 static int64_t elementsOf(const GemmLayout &layout) {
   return layout.c.rows * layout.c.columns * layout.batch *
          int64_t(layout.places.size());
@@ -160,7 +160,7 @@ Status GemmTimer::time(const GemmUse &use) {
   return note(use, line), Status::success();
 }
 
-/// In the step's terms, whose rows are cuBLASLt's columns.
+/// Speaks in the step's terms, whose rows are cuBLASLt's columns.
 void GemmTimer::note(const GemmUse &use, const std::string &outcome) {
   if (!options.verbose)
     return;
@@ -254,7 +254,8 @@ Status GemmTimer::fillOperands(const GemmUse &use) {
   return Status::success();
 }
 
-/// What the GEMM writes. GELU's input lies like C, which is no batch then.
+/// Finds what the GEMM writes. GELU's input lies like C, which is no batch
+/// then.
 std::vector<GemmTimer::Region>
 GemmTimer::findResults(const GemmUse &use) const {
   const GemmLayout &layout = gemms.layoutOf(use.gemm);

@@ -108,7 +108,7 @@ Status NcclComms::finish(ncclComm_t comm, ncclResult_t result, const char *what,
   }
 }
 
-/// With `symmetric` all members of `comm` have the same things at the same
+/// All members of `comm` have, with `symmetric`, the same things at the same
 /// places. Where registering fails, NCCL copies as it does without.
 Status NcclComms::registerArena(ncclComm_t comm, bool symmetric,
                                 const Patience &patience) {

@@ -24,7 +24,7 @@ namespace plait::runtime {
 /// Owned by an NcclRank, which says who may call what when.
 class NcclComms {
 public:
-  /// What is sent and reduced is mostly in `arena`: every communicator learns
+  /// Most of what is sent and reduced is in `arena`: every communicator learns
   /// of it, so that NCCL moves it without a copy.
   NcclComms(const Nccl &library, std::shared_ptr<CudaContext> context,
             std::shared_ptr<DeviceMemory> arena)

@@ -126,8 +126,8 @@ public:
   /// stream may write over what was sent.
   bool sendsInStream() const override { return true; }
 
-  /// In a route's communicator there are two ranks, and the peer's index is 1
-  /// exactly if this rank is the lower one.
+  /// A route's communicator has two ranks, and the peer's index is 1 exactly if
+  /// this rank is the lower one.
   Status post(uint32_t id, uint32_t target,
               std::span<const std::byte> bytes) override {
     return transfer(id, [&](ncclComm_t comm, CudaStream &route) {
@@ -238,7 +238,7 @@ Status connect(const Topology &topology, uint32_t rank, const ncclUniqueId &id,
   return Status::success();
 }
 
-/// By one rank, for all: it names the run's meeting place.
+/// Has to be called by one rank, for all: it names the run's meeting place.
 Result<ncclUniqueId> makeUniqueId() {
   Result<const Nccl *> nccl = Nccl::load();
   if (!nccl.ok())

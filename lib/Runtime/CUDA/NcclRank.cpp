@@ -40,7 +40,7 @@ std::string_view runtime::nameOf(RankEvent event) {
   return names[static_cast<int>(event)];
 }
 
-/// Where connect() fails the object is destroyed in state Connecting, which
+/// The object is destroyed where connect() fails, in state Connecting, which
 /// aborts whatever communicators there are.
 Result<std::unique_ptr<NcclRank>>
 NcclRank::create(const Topology &topology, uint32_t rank,
@@ -165,9 +165,9 @@ Status NcclRank::awaitStream() {
   return status;
 }
 
-/// From any thread, any number of times. Before there are communicators the
-/// table has no such event, and the abort of the patience alone is what ends
-/// connect().
+/// May be called from any thread, any number of times. Before there are
+/// communicators the table has no such event, and the abort of the patience
+/// alone is what ends connect().
 void NcclRank::stop() {
   // First: a call that is being waited for ends, and lets go of the lock.
   patience->abort();

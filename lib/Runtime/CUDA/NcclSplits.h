@@ -39,7 +39,7 @@ using NcclSplit = std::vector<NcclPart>;
 /// which must not tie a rank's sends to its receives.
 std::vector<NcclSplit> splitWorld(const Topology &topology);
 
-/// Of each message, the NcclPart::index of the part that carries it.
+/// Returns, of each message, the NcclPart::index of the part that carries it.
 std::vector<uint32_t> partOfMessages(const Topology &topology);
 
 } // namespace plait::runtime

@@ -36,7 +36,8 @@ public:
       function = reinterpret_cast<Function *>(*address);
     return address.status();
   }
-  /// What dlopen returned, for libraries that look functions up themselves.
+  /// Returns what dlopen returned, for libraries that look functions up
+  /// themselves.
   void *native() const { return handle; }
 
   /// The same, but null when this version lacks it.

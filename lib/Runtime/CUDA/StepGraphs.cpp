@@ -25,7 +25,7 @@ using namespace plait::runtime;
 
 namespace {
 
-/// What the ranks of one graph share.
+/// The state that the ranks of one graph share.
 struct Recording {
   Recording(size_t ranks, CudaStream &leader,
             std::shared_ptr<Patience> patience)

@@ -131,8 +131,8 @@ Status CudaDevice::timeGemms(const std::vector<GemmUse> &uses) {
   return Status::success();
 }
 
-/// What libraries have written, workspace and results of zeros, is zeroed
-/// again, as plans count on it.
+/// Zeroes again what libraries have written, workspace and results of zeros, as
+/// plans count on it.
 Status CudaDevice::warmUp(uint32_t rank) {
   PLAIT_RETURN_IF_ERROR(attachThread());
   WarmUp libraries(plan, program, *this, rank);

@@ -8,9 +8,8 @@
 """Runs the commands of README.md, docs/ and examples/, holds the output that
 they show against the real one, parses their IR, follows their links, and
 compares the options they name with those that the tools have. blocks.py says
-how a page marks a block; reference.py and passes.py check the .td files, and
-comments.py the comments of the sources. One line a case, then "N passed, N
-failed"."""
+how a page marks a block; reference.py and passes.py check the .td files. One
+line a case, then "N passed, N failed"."""
 
 import pathlib
 import re

@@ -24,7 +24,8 @@
 using namespace mlir;
 using namespace plait;
 
-/// In the order in which they run; each takes what the one before leaves.
+/// Phases come in the order in which they run; each takes what the one before
+/// leaves.
 llvm::ArrayRef<Phase> plait::getPhases() {
   static constexpr Phase phases[] = {Phase::Import,     Phase::Shard,
                                      Phase::Stage,      Phase::Differentiate,

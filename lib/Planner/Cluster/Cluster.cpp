@@ -90,7 +90,7 @@ void divideAmongRanks(Hardware &hardware, int ranks) {
   }
 }
 
-/// In a step all devices of a node copy at the same times, whatever each could
+/// All devices of a node copy at the same times of a step, whatever each could
 /// alone.
 void shareHost(const Host &host, int devices, Device &device) {
   if (host.bandwidth > 0)

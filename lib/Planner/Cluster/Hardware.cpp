@@ -62,8 +62,8 @@ void readPairs(Fields &fields, const char *name,
   assignPairs(rows, to);
 }
 
-/// At least one tile: the cost of a matmul is that of the best one. Tiles are
-/// in no order.
+/// Reads at least one tile: the cost of a matmul is that of the best one. Tiles
+/// are in no order.
 Status parseMatrix(const Json &object, const std::string &where,
                    MatrixUnit &unit) {
   Fields fields(object, where);
@@ -340,9 +340,9 @@ Result<Hardware> planner::parseHardware(const Json &object,
   return hardware;
 }
 
-/// What is compiled for an architecture runs on later ones of its family.
-/// Shorter names first, so that sm_90 is older than sm_100. Families that
-/// differ have no common architecture: the plan cannot be compiled for both.
+/// Code for an architecture runs on later ones of its family. Shorter names
+/// first, so that sm_90 is older than sm_100. Families that differ have no
+/// common architecture: the plan cannot be compiled for both.
 static std::string getOlder(const std::string &a, const std::string &b) {
   auto family = [](const std::string &name) {
     return name.substr(0, name.find('_'));

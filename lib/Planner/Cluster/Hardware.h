@@ -16,7 +16,7 @@
 
 namespace plait::planner {
 
-/// What the devices of a node share; 0: not known.
+/// The figures that the devices of a node share; 0: not known.
 struct Host {
   /// Bytes/s that they copy to page-locked memory together, and as many at once
   /// from there.

@@ -39,7 +39,7 @@ std::string shorten(const Json &value) {
 
 } // namespace
 
-/// What is no object gets a failure at once; reads then find nothing.
+/// Fails at once for what is no object; reads then find nothing.
 Fields::Fields(const Json &object, std::string where)
     : object(object), where(std::move(where)) {
   if (!object.is_object())
@@ -174,8 +174,8 @@ void Fields::read(const char *name, std::vector<std::vector<double>> &to,
 
 const Json *Fields::get(const char *name) { return find(name); }
 
-/// To be called once all fields have been asked for. "source" and "note" are
-/// for people.
+/// Has to be called once all fields have been asked for. "source" and "note"
+/// are for people.
 Status Fields::finish() {
   if (!status.ok())
     return status;

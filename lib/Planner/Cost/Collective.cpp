@@ -42,8 +42,9 @@ double getIntraBandwidth(const Fabric &fabric, int members) {
   return fabric.bandwidth;
 }
 
-/// Where a group lies. Groups that span more nodes than a pod share the links
-/// above it, and get their bandwidth divided by what these are oversubscribed.
+/// Finds where a group lies. Groups that span more nodes than a pod share the
+/// links above it, and get their bandwidth divided by what these are
+/// oversubscribed.
 Place getPlace(Group group, const Cluster &cluster) {
   int perNode = std::clamp(group.perNode, 1, group.ranks);
   int nodes = (group.ranks + perNode - 1) / perNode;
@@ -59,9 +60,9 @@ struct Traffic {
   double intraSteps = 0, interSteps = 0, bytes = 0;
 };
 
-/// What an algorithm moves over the busiest link and how many steps that takes.
-/// Of a ring's steps, `nodes - 1` a pass go between nodes; a reduction in the
-/// switch has no steps that grow with the members.
+/// Counts what an algorithm moves over the busiest link and how many steps that
+/// takes. Of a ring's steps, `nodes - 1` a pass go between nodes; a reduction
+/// in the switch has no steps that grow with the members.
 Traffic getTraffic(Algorithm algorithm, const Place &place, int passes,
                    double bytes) {
   double n = place.members;

@@ -51,8 +51,8 @@ double countWaves(double blocks, double units, double perUnit) {
   return waves * units < blocks ? waves + 1 : waves;
 }
 
-/// What is left of the speed when the rows of all matrices begin at multiples
-/// of some bytes.
+/// Returns what is left of the speed when the rows of all matrices begin at
+/// multiples of some bytes.
 double getAlignmentFactor(const Matmul &matmul, const MatrixUnit &unit) {
   const auto &table = matmul.batch > 1 ? unit.batchedAlignment : unit.alignment;
   if (table.empty())

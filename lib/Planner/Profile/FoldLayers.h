@@ -12,7 +12,7 @@
 
 namespace plait {
 
-/// What folding left: blocks in the order of the forward pass. What comes
+/// The blocks that folding left, in the order of the forward pass. Operations
 /// before the first layer and after the last are blocks, too.
 struct FoldedBlocks {
   struct Block {

@@ -79,7 +79,7 @@ void Measurer::addTo(Saved &saved, Value value) const {
   (four ? saved.fourByte : saved.elements) += countElements(value.getType());
 }
 
-/// What an op is, and where in the model it comes from.
+/// Names an op, and where in the model it comes from.
 static std::string nameOf(Operation *op) {
   std::string name = op->getName().getStringRef().str();
   if (StringAttr origin = findOrigin(op->getLoc()))
@@ -110,8 +110,8 @@ static bool isStored(Value value) {
   return nn::getSlotAccess(value.getDefiningOp()).has_value();
 }
 
-/// What its rows lie apart, as padRows will have it: parameters are as they
-/// are.
+/// Returns how far apart its rows lie, as padRows will have it: parameters are
+/// as they are.
 static int64_t getPitch(Value value) {
   auto type = cast<RankedTensorType>(value.getType());
   if (type.getRank() == 0)
@@ -131,7 +131,7 @@ static int64_t getRowAlignment(Operation *op) {
   return int64_t(bits & (~bits + 1));
 }
 
-/// What a matmul adds to, in its place; null: nothing.
+/// Returns what a matmul adds to, in its place; null: nothing.
 static Value getAddend(Operation *op) {
   auto contraction = dyn_cast<ContractionOpInterface>(op);
   return contraction ? contraction.getAddend() : Value();

@@ -213,8 +213,8 @@ std::vector<Cluster> Fit::apply(const Ratios &ratios) const {
   return changed;
 }
 
-/// By the functions that predictions use, so that what is fitted is the model
-/// itself.
+/// Predicts by the functions that predictions use, so that what is fitted is
+/// the model itself.
 double Fit::predict(const Sample &sample,
                     const std::vector<Cluster> &clusters) const {
   const plan::RankGrid &mesh = meshes[sample.run];
@@ -299,8 +299,8 @@ void Fit::run() {
 // What is told of it
 //===----------------------------------------------------------------------===//
 
-/// By kind of step, in the order of their names; errors weighted by time, like
-/// the loss, but without squares: they are for people.
+/// Returns errors by kind of step, in the order of their names, weighted by
+/// time, like the loss, but without squares: they are for people.
 std::vector<Residual> Fit::getResiduals() const {
   std::vector<Cluster> fitted = apply(ratios);
   std::map<std::string, Residual> kinds;

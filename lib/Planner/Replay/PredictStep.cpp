@@ -74,10 +74,10 @@ static bool isFor(const fb::Cluster &planned, const Cluster &cluster) {
          planned.memory_bytes() == uint64_t(cluster.device.memoryBytes);
 }
 
-/// By name, or by the name that the plan was made for, or, of a processor's
-/// plan, as many ranks of this kind of machine. A plan for another device can
-/// be asked about, with a warning; one for a GPU without any cluster cannot,
-/// because nothing says which.
+/// Finds the cluster by name, or by the name that the plan was made for, or, of
+/// a processor's plan, as many ranks of this kind of machine. A plan for
+/// another device can be asked about, with a warning; one for a GPU without any
+/// cluster cannot, because nothing says which.
 Result<PlanCluster> planner::clusterOf(const fb::Plan &plan,
                                        const std::string &name) {
   const fb::Cluster *planned = plan.cluster();

@@ -25,8 +25,8 @@ public:
   Table(Screen &screen, std::vector<size_t> widths)
       : screen(screen), widths(std::move(widths)) {}
 
-  /// As many cells as there are widths, or fewer. Longer texts push what is
-  /// behind them to the right: nothing is cut.
+  /// Writes as many cells as there are widths, or fewer. Longer texts push what
+  /// is behind them to the right: nothing is cut.
   void row(const std::string &name, const std::vector<std::string> &cells) {
     std::string text = padRight(name, nameWidth);
     for (size_t i = 0; i < cells.size(); ++i)

@@ -24,8 +24,8 @@ struct Drawn {
   int64_t all = 0;          // of the step
   double seconds = 0;       // of the step
 
-  /// What the step is longer than the timeline: as the microbatches between
-  /// repeat, it is left out of the timeline's middle.
+  /// Returns by how much the step is longer than the timeline: as the
+  /// microbatches between repeat, it is left out of the timeline's middle.
   double omitted() const { return seconds - timeline.seconds(); }
   /// "32 of the step's 256 microbatches"; empty when all are there.
   std::string note() const;

@@ -20,7 +20,8 @@ std::string printDuration(double seconds);
 /// "12.3 kWh", "5.7 MWh".
 std::string printEnergy(double joules);
 
-/// What the report says of `input.goal`, which is there: names and texts.
+/// Returns what the report says of `input.goal`, which is there: names and
+/// texts.
 std::vector<std::pair<std::string, std::string>>
 describeProjection(const Projection &projection, const ReportInput &input);
 

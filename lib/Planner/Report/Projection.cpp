@@ -95,7 +95,8 @@ std::string planner::printTokens(double tokens) {
   return printNumber(tokens, 0);
 }
 
-/// In the largest of days, hours and minutes of which there is at least one.
+/// Prints in the largest of days, hours and minutes of which there is at least
+/// one.
 std::string planner::printDuration(double seconds) {
   if (seconds >= 86400)
     return printNumber(seconds / 86400, 1) + " days";

@@ -14,7 +14,8 @@
 
 namespace plait::planner {
 
-/// With spaces behind or before it; longer texts are returned as they are.
+/// Pad a text with spaces behind or before it; longer texts are returned as
+/// they are.
 std::string padRight(std::string text, size_t width);
 std::string padLeft(const std::string &text, size_t width);
 

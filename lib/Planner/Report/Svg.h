@@ -25,7 +25,8 @@ std::string drawBar(const std::vector<Part> &parts, double limit);
 /// One row per rank of the pipeline, time to the right, legend below.
 std::string drawTimeline(const Drawn &drawn);
 
-/// What ranks hold over the step: one line each, the device's limit above.
+/// Draws what ranks hold over the step: one line each, the device's limit
+/// above.
 std::string drawMemory(const Drawn &drawn, double limit);
 
 } // namespace plait::planner

@@ -62,8 +62,8 @@ static std::string describeMeasured(const Measured &measured,
   return text + ", by " + measured.source;
 }
 
-/// What was decided and what comes of it, a line each; lines without content
-/// are left out.
+/// Writes what was decided and what comes of it, a line each; lines without
+/// content are left out.
 static void writePick(Screen &screen, const ReportInput &input) {
   const SearchResult &result = input.result;
   const Estimate &estimate = result.estimate;
@@ -169,7 +169,8 @@ static void writeProjection(Screen &screen, const ReportInput &input) {
     screen.entry("  " + name, text);
 }
 
-/// What does not fit has no time worth comparing and gets a dash.
+/// An alternative that does not fit has no time worth comparing and gets a
+/// dash.
 static void writeAlternatives(Screen &screen, const std::string &title,
                               const std::vector<Alternative> &alternatives) {
   if (alternatives.empty())

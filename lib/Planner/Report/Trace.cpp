@@ -25,7 +25,7 @@ static std::string quote(const std::string &text) {
   return nlohmann::json(text).dump();
 }
 
-/// As the format's microseconds.
+/// Prints the format's microseconds.
 static std::string printNanoseconds(double nanoseconds) {
   return printNumber(nanoseconds / 1e3, 3);
 }

@@ -83,9 +83,9 @@ public:
   /// Bytes that some rank needs at least.
   double getBytes(const Probe &probe, const Configuration &configuration) const;
 
-  /// With the cut of the stages at hand: whether every configuration like this
-  /// one takes longer than `seconds`, or more memory than there is. `bytes` is
-  /// then what it takes at least, 0 where time is the reason.
+  /// Whether every configuration like this one takes, with the cut of the
+  /// stages at hand, longer than `seconds`, or more memory than there is.
+  /// `bytes` is then what it takes at least, 0 where time is the reason.
   bool isBeaten(const Work &work, const Configuration &configuration,
                 bool splits, double seconds, double &bytes);
 
@@ -104,9 +104,10 @@ private:
 
   const Cluster &cluster;
   const Training &training;
-  /// Of a work, the ranks that share a sequence and a microbatch: made when it
-  /// is asked for. Whether activations are on hosts is the last: it changes
-  /// times of passes, as what the optimizer keeps does not.
+  /// The key has, of a work, the ranks that share a sequence and a microbatch.
+  /// A probe is made when it is asked for. Whether activations are on hosts is
+  /// the last: it changes times of passes, as what the optimizer keeps does
+  /// not.
   using ProbeKey = std::tuple<const Work *, int, int64_t>;
   using Probes = std::unique_ptr<Result<Probe>>[3][4][2][2];
   const Result<Probe> &getProbeOf(const Work &work,

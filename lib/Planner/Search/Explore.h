@@ -19,7 +19,7 @@
 
 namespace plait::planner {
 
-/// What a search is given. References: lives as long as one search.
+/// The input of a search. Has references: lives as long as one search.
 struct SearchInput {
   WorkSource &source;
   const Cluster &cluster;
@@ -45,12 +45,13 @@ struct Cell {
   int64_t members = 1;   // nodes of the mesh with the same schedule and cut
 };
 
-/// Of these, configurations that differ in their ZeRO stage only.
+/// Configurations of a cell that differ in their ZeRO stage only.
 struct Node : Cell {
   const ScheduleChoice *schedule = nullptr;
   bool even = false; // the same number of layers on each virtual stage
   Offload offload = Offload::None;
-  /// Of the same mesh and schedule, and whether anything lies on hosts.
+  /// The number of those with the same mesh and schedule, and with anything on
+  /// hosts or nothing.
   int family = 0;
   bool isShort = false; // is among those that may fit with less on the device
 };
@@ -173,7 +174,8 @@ public:
   /// When nothing fits: the configuration that needs the least.
   std::optional<Leaf> findSmallest();
   const Work *getWork(const Configuration &configuration) const;
-  /// By degree of tensor parallelism and sequence parallelism.
+  /// Returns the works by degree of tensor parallelism and sequence
+  /// parallelism.
   const std::map<std::pair<int, bool>, const Work *> &getWorks() const {
     return works;
   }
@@ -187,19 +189,20 @@ public:
   double idealSeconds = 0;
   /// The fastest that was excluded without having been placed itself.
   double inferredSeconds = 1e300;
-  /// What a user may wonder about, a sentence each.
+  /// Returns what a user may wonder about, a sentence each.
   std::vector<std::string> getNotes() const;
   /// How many degrees of tensor parallelism the model can be split into, and
   /// meshes that divide.
   int splits = 0;
   int64_t meshes = 0;
-  /// What estimate() said of the last configuration that makes no sense.
+  /// The failure that estimate() gave of the last configuration that makes no
+  /// sense.
   std::string refusal;
 
   static constexpr size_t kept = 11; // the pick and ten others
 
 private:
-  /// What came out of a node.
+  /// The result of exploring a node.
   struct Outcome {
     std::optional<Leaf> best, smallest;
     double inferredSeconds = 1e300;
@@ -272,8 +275,8 @@ private:
   bool stopsAtFirst = false;
   int64_t enumerated = 0;   // nodes
   double threshold = 1e300; // no slower family is among the best
-  /// What all devices together take, once that is known: with idle ones only
-  /// what is faster counts.
+  /// The seconds that all devices together take, once that is known: with idle
+  /// ones only what is faster counts.
   double fullSeconds = 1e300;
   /// While nothing else is explored: what is as slow does not count.
   double ceiling = 1e300;

@@ -45,8 +45,8 @@ void Explorer::noteShort(Node &node) {
   shortNodes.push_back(node);
 }
 
-/// Of the nodes that do not fit without, those that may be faster than all
-/// others that do.
+/// Explores, of the nodes that do not fit without, those that may be faster
+/// than all others that do.
 void Explorer::exploreOffload() {
   if (shortNodes.empty() || (stopsAtFirst && getBestSeconds() < 1e300))
     return;

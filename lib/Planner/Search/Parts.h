@@ -34,7 +34,7 @@ size_t getFullestStage(const Estimate &estimate);
 std::string printBytes(double bytes);
 /// "1.234 s", "12.3 ms".
 std::string printSeconds(double seconds);
-/// With `digits` behind the point.
+/// Prints `digits` digits behind the point.
 std::string printNumber(double value, int digits);
 /// 1234567 -> "1,234,567".
 std::string printCount(double value);

@@ -92,8 +92,8 @@ static double getLeastSeconds(const Operation &op, double share, Group group,
   return share * bytes / getMemoryRate(device);
 }
 
-/// As if every operation could be split: work scales with a rank's share,
-/// collectives of the forward pass are those of the new group. What the
+/// Bounds as if every operation could be split: work scales with a rank's
+/// share, collectives of the forward pass are those of the new group. What the
 /// backward pass communicates may be hidden and counts as nothing.
 double planner::getTensorBound(const Work &work, int tensor, int ranks,
                                const Cluster &cluster,

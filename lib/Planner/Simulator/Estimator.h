@@ -47,14 +47,15 @@ public:
 
   Estimate &getResult() { return result; }
   const schedule::Generator &getGenerator() const { return *generator; }
-  /// By virtual stage.
+  /// Returns the blocks by virtual stage.
   const std::vector<StageBlocks> &getStages() const { return stages; }
   const PipelineModel &getPipeline() const { return pipeline; }
-  /// Of all microbatches; empty where only some are simulated.
+  /// Returns the schedule of all microbatches; empty where only some are
+  /// simulated.
   const schedule::Schedule &getSchedule() const { return schedule; }
   std::vector<StageCost> getStageCosts() const;
   TransferCost getTransferCost() const { return transfer; }
-  /// What the pipeline's times are multiplied by: see sharedSeconds.
+  /// Returns what the pipeline's times are multiplied by: see sharedSeconds.
   double getStretch() const { return stretch; }
   /// The virtual stages of a rank of the pipeline, by chunk.
   std::vector<const StageBlocks *> stagesOf(uint32_t rank) const;
@@ -65,7 +66,7 @@ private:
   Result<OrderGoal> searchOrder(const schedule::Problem &problem);
   OrderGoal getTypicalGoal() const;
   double countRoom(const schedule::Problem &problem) const;
-  /// By block; computed when it is asked for.
+  /// Returns times by block; they are computed when they are asked for.
   const std::vector<StageTime> &timeBlocks(Recompute kind);
   std::pair<double, double> timeEnds(Recompute kind);
   /// Layers by virtual stage, for layers of which `kind` is recomputed.

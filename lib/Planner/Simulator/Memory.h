@@ -50,7 +50,7 @@ void forEachGroup(const Work &work, std::span<const StageBlocks *const> stages,
 /// rank that reads it in two blocks.
 double countParameters(const Work &work,
                        std::span<const StageBlocks *const> stages);
-/// Of them: those that another block reads too.
+/// Counts those of them that another block reads too.
 double countTied(const Work &work, std::span<const StageBlocks *const> stages);
 
 /// Bytes that one microbatch leaves on a stage between its forward and its
@@ -60,8 +60,8 @@ double savedBytes(const StageBlocks &stage, const Context &context);
 /// its copies.
 double lastSavedBytes(const StageBlocks &stage, const Context &context);
 
-/// What of it is still held when only gradients of weights are left to do:
-/// their matmuls' operands.
+/// Returns what of it is still held when only gradients of weights are left to
+/// do: their matmuls' operands.
 double weightBytes(const StageBlocks &stage, const Context &context);
 
 /// The part of that which the pass for input gradients makes.
@@ -72,7 +72,7 @@ double madeBytes(const StageBlocks &stage, const Context &context);
 InFlight heldBytes(const StageBlocks &stage, const Context &context,
                    bool splits);
 
-/// What a rank holds whatever the schedule and the ZeRO stage are.
+/// The elements that a rank holds whatever the schedule and the ZeRO stage are.
 struct Holdings {
   double parameters = 0; // elements
   double whole = 0;      // of them: those that ZeRO 2 and 3 cannot divide

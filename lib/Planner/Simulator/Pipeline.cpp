@@ -46,8 +46,9 @@ public:
   void run(const std::vector<std::vector<Action>> &ranks);
 
 private:
-  /// Of a virtual stage, in one direction: whose results it waits for, whether
-  /// these come from another rank, and whether its own go to another.
+  /// The neighbours of a virtual stage in one direction: whose results it waits
+  /// for, whether these come from another rank, and whether its own go to
+  /// another.
   struct Neighbours {
     int32_t *input; // by microbatch; null: it waits for nobody
     int32_t *result;
@@ -323,8 +324,8 @@ getGeneratorOptions(const schedule::Generator &generator,
   return options;
 }
 
-/// With the options that the cache uses, so that a timeline shows the order
-/// that was predicted with.
+/// Generates with the options that the cache uses, so that a timeline shows the
+/// order that was predicted with.
 Result<Schedule> planner::generateFor(const std::string &name,
                                       const Problem &problem,
                                       const OrderGoal &goal) {
@@ -421,9 +422,9 @@ struct Rounds {
 
 } // namespace
 
-/// As many as a schedule takes until it repeats itself. With times that vary by
-/// a tenth from stage to stage, what is continued is off by 0.1 % on average
-/// and by 3 % at most (interleaved, ZB-H2 on 16 ranks).
+/// Returns as many as a schedule takes until it repeats itself. With times that
+/// vary by a tenth from stage to stage, what is continued is off by 0.1 % on
+/// average and by 3 % at most (interleaved, ZB-H2 on 16 ranks).
 static Rounds getRounds(const schedule::Generator &generator,
                         const Problem &problem) {
   if (generator.splitsBackward)
@@ -488,7 +489,7 @@ PipelineModel::PipelineModel(const Schedule &schedule)
       small(std::make_shared<const CompiledSchedule>(schedule)), large(small),
       smallCount(problem.microbatches), largeCount(problem.microbatches) {}
 
-/// Of one microbatch, on the rank that works longest.
+/// Returns the seconds of one microbatch on the rank that works longest.
 static double getBusiest(const Problem &problem,
                          std::span<const StageCost> costs) {
   double busiest = 0;

@@ -121,7 +121,7 @@ Result<schedule::Schedule> generateFor(const std::string &name,
                                        const schedule::Problem &problem,
                                        const OrderGoal &goal);
 
-/// What a model of a pipeline is asked for.
+/// The question to a model of a pipeline.
 enum class Asked : uint8_t { Memory, TimeAndMemory };
 
 /// A schedule for a problem of any number of microbatches.
@@ -137,7 +137,7 @@ public:
   explicit PipelineModel(const schedule::Schedule &schedule);
   PipelineModel() = default;
 
-  /// As CompiledSchedule::run.
+  /// Does what CompiledSchedule::run does.
   PipelineTime run(std::span<const StageCost> costs,
                    TransferCost transfer) const;
   /// Whether gradients of weights run apart.
@@ -146,11 +146,11 @@ public:
   size_t countMoments(uint32_t rank) const {
     return large->getMoments(rank).size();
   }
-  /// What one of them holds of a chunk.
+  /// Returns what one of them holds of a chunk.
   InFlight inFlight(uint32_t rank, size_t moment, uint32_t chunk) const;
-  /// With the generator's placement of virtual stages.
+  /// Returns the problem with the generator's placement of virtual stages.
   const schedule::Problem &getProblem() const { return problem; }
-  /// Of all microbatches, or of as many as are simulated.
+  /// Returns the schedule of all microbatches, or of as many as are simulated.
   const CompiledSchedule &getSimulated() const { return *large; }
 
 private:
@@ -158,7 +158,7 @@ private:
   /// Equal where all microbatches are simulated.
   std::shared_ptr<const CompiledSchedule> small, large;
   uint32_t smallCount = 0, largeCount = 0;
-  /// What ranks hold grows with the number of microbatches.
+  /// Whether what ranks hold grows with the number of microbatches.
   bool grows = false;
 };
 

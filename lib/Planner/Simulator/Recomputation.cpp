@@ -20,7 +20,7 @@
 using namespace plait;
 using namespace plait::planner;
 
-/// What Auto may choose from, the fastest first.
+/// Lists what Auto may choose from, the fastest first.
 std::vector<Recompute> Estimator::getKinds() {
   bool cheapIsNothing = context.training.flashAttention &&
                         !context.recomputesCheap(Recompute::Selective);
@@ -38,7 +38,8 @@ std::vector<Recompute> Estimator::getKinds() {
   return {Recompute::None, Recompute::Selective, Recompute::Full};
 }
 
-/// Of what is given in other words the most that some layer computes again.
+/// Returns the most that some layer computes again of what is given in other
+/// words.
 static Recompute getMost(const Recomputation &recompute) {
   Recompute most = Recompute::None;
   for (const Recomputation::Stage &stage : recompute.stages)
@@ -48,8 +49,8 @@ static Recompute getMost(const Recomputation &recompute) {
   return most;
 }
 
-/// What is given layer by layer has no single time for all layers: stages are
-/// cut as if all computed again what some do.
+/// A choice layer by layer has no single time for all layers: stages are cut as
+/// if all computed again what some do.
 void Estimator::cutGiven() { cut(getMost(configuration.recompute)); }
 
 /// A given choice is taken. Auto tries each kind, with a cut for each, that
@@ -111,8 +112,8 @@ static Recomputation simplify(Recomputation recompute,
   return recompute;
 }
 
-/// With `kind` all layers fit. Of many microbatches some are simulated and the
-/// rest continued: a mixture may then seem slower.
+/// Expects that all layers fit with `kind`. Of many microbatches some are
+/// simulated and the rest continued: a mixture may then seem slower.
 Status Estimator::fit(Recompute kind, Microbatches microbatches) {
   double seconds = pipeline.run(getStageCosts(), transfer).seconds;
   // Ranks are fitted one by one, from what all layers of the kind hold: how

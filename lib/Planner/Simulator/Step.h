@@ -20,22 +20,24 @@ struct StepLoad {
   double forward = 0, backward = 0; // seconds of one microbatch
   double gradients = 0; // of backward: in which gradients of parameters end
   int64_t microbatches = 1;
-  /// What has the parameters. Empty: not known, and what is exchanged counts as
-  /// no more than is certain.
+  /// The blocks that have the parameters. Empty: not known, and what is
+  /// exchanged counts as no more than is certain.
   std::vector<const StageBlocks *> stages;
 };
 
-/// What part of the pipeline's time the slowest of `replicas` takes longer.
+/// Returns the part of the pipeline's time that the slowest of `replicas` takes
+/// longer.
 double getWaitShare(int replicas, const Framework &framework);
 
 /// Seconds in which nothing but the sum of gradients and the exchange of
 /// parameters goes on.
 double getDataSeconds(const StepLoad &load, const Context &context);
 
-/// Of the optimizer: norm, clipping, update.
+/// Returns the cost of the optimizer: norm, clipping, update.
 Cost getOptimizerCost(const StepLoad &load, const Context &context);
 
-/// Of adding one microbatch's gradients to the sum in a kernel of its own.
+/// Returns the cost of adding one microbatch's gradients to the sum in a kernel
+/// of its own.
 Cost getAccumulationCost(double parameters, const Context &context);
 
 } // namespace plait::planner

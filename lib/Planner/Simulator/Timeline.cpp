@@ -72,7 +72,7 @@ private:
 
 } // namespace
 
-/// Of work alone: a compiled schedule has nothing else.
+/// Knows work alone: a compiled schedule has nothing else.
 static Activity getActivity(ActionKind kind) {
   switch (kind) {
   case ActionKind::Backward:
@@ -116,7 +116,7 @@ void TimelineBuilder::addActions() {
   markCritical(events, positions);
 }
 
-/// From the last end back to the beginning.
+/// Goes from the last end back to the beginning.
 void TimelineBuilder::markCritical(const std::vector<Event> &events,
                                    const std::vector<uint32_t> &positions) {
   auto endsEarlier = [](const Event &a, const Event &b) {
@@ -131,7 +131,7 @@ void TimelineBuilder::markCritical(const std::vector<Event> &events,
     timeline.ranks[events[i].rank].actions[positions[i]].isCritical = true;
 }
 
-/// What follows the pipeline, at the same time on all ranks.
+/// Adds what follows the pipeline, at the same time on all ranks.
 void TimelineBuilder::addStep() {
   const Estimate &estimate = timeline.estimate;
   // In the order in which the estimate adds them up.

@@ -117,8 +117,8 @@ Mover::Split Mover::getNext(int64_t dim) {
   return isPrefix ? target[now.size()] : Split();
 }
 
-/// From the innermost: blocks of an outer axis can only be joined once those
-/// inside of it have been.
+/// Takes the innermost first: blocks of an outer axis can only be joined once
+/// those inside of it have been.
 Mover::Split Mover::getLast(int64_t dim) {
   ArrayRef<Split> now = splits[dim], target = targets[dim];
   bool isPrefix =
@@ -134,7 +134,7 @@ int64_t Mover::findSplit(StringAttr axis) {
   return -1;
 }
 
-/// What a dimension is cut into by `axes`.
+/// Counts the blocks that a dimension is cut into by `axes`.
 int64_t Mover::countBlocks(ArrayRef<Split> axes) {
   int64_t blocks = 1;
   for (const Split &split : axes)
@@ -175,7 +175,7 @@ LogicalResult Mover::checkNested(int64_t dim, ArrayRef<Split> outer,
   return diag;
 }
 
-/// Of a rank's block, as the tensor is split now.
+/// Returns the type of a rank's block, as the tensor is split now.
 RankedTensorType Mover::localType() {
   SmallVector<int64_t> shape;
   for (auto [dim, axes] : llvm::enumerate(splits))
@@ -300,8 +300,8 @@ FailureOr<bool> Mover::allGather() {
   return false;
 }
 
-/// In this order each move leaves less for those after it: what nobody wants is
-/// cut off, sums are made in blocks rather than whole, and what can be
+/// Each move, in this order, leaves less for those after it: what nobody wants
+/// is cut off, sums are made in blocks rather than whole, and what can be
 /// exchanged is not gathered.
 ///
 /// Ends, since every move brings an axis to its place or takes one off a

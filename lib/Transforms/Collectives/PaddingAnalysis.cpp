@@ -63,9 +63,9 @@ findDims(ArrayRef<FactorRule::DimFactors> tensors, int factor) {
   return found;
 }
 
-/// Of any tensor of the op: where one dimension along the factor is split
-/// unevenly, an op may have to deal with padding even if another tensor is
-/// whole.
+/// Looks at all tensors of the op: where one dimension along the factor is
+/// split unevenly, an op may have to deal with padding even if another tensor
+/// is whole.
 bool PaddingAnalysis::isPadded(const FactorRule &rule, Operation *op,
                                int factor) {
   auto isPaddedIn = [&](ValueRange values, const auto &tensors) {
@@ -116,7 +116,7 @@ void PaddingAnalysis::clear(Value value, int64_t dim) {
     changed |= cleared.insert({value, dim}).second;
 }
 
-/// What derivePadding wants to know.
+/// Collects what derivePadding wants to know.
 SmallVector<NumberRange> PaddingAnalysis::getRangesAlong(Operation *op,
                                                          const FactorRule &rule,
                                                          int factor) {
@@ -177,8 +177,9 @@ LogicalResult PaddingAnalysis::maskReduced(ShardableOpInterface op,
 // Ops
 //===----------------------------------------------------------------------===//
 
-/// Of each padded factor first the masks that a reduction needs, then what the
-/// results hold: getRangesAlong() knows of a mask as soon as it is asked for.
+/// Finds of each padded factor first the masks that a reduction needs, then
+/// what the results hold: getRangesAlong() knows of a mask as soon as it is
+/// asked for.
 LogicalResult PaddingAnalysis::visit(ShardableOpInterface op) {
   FactorRule rule = op.getFactorRule();
   for (auto [index, factor] : llvm::enumerate(rule.factors)) {
@@ -198,7 +199,7 @@ LogicalResult PaddingAnalysis::visit(ShardableOpInterface op) {
   return success();
 }
 
-/// What only moves numbers takes and gives zeros.
+/// An op that only moves numbers takes and gives zeros.
 void PaddingAnalysis::visitMove(Operation *op) {
   for (Value operand : op->getOperands())
     for (const Padding &padding : getPadding(mesh, operand.getType()))
@@ -231,7 +232,7 @@ LogicalResult PaddingAnalysis::runOnce() {
   return success();
 }
 
-/// What is cleared is so for all users, those before the one that asked for it
+/// Cleared padding is so for all users, those before the one that asked for it
 /// too: what they give is derived again.
 LogicalResult PaddingAnalysis::run() {
   // Ends: what is cleared stays so, and there are only so many dimensions of

@@ -69,7 +69,7 @@ private:
 
   mlir::func::FuncOp function;
   dist::MeshOp mesh;
-  /// What ops leave in padding, before it is cleared.
+  /// The numbers that ops leave in padding, before it is cleared.
   llvm::DenseMap<Place, NumberRange> ranges;
   llvm::DenseSet<Place> cleared;
   llvm::DenseMap<mlir::OpOperand *, llvm::SmallVector<int64_t>> lowered;

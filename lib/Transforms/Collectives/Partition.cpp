@@ -46,7 +46,7 @@ public:
   LogicalResult run();
 
 private:
-  /// What is read off an op before any type changes.
+  /// The facts that are read off an op before any type changes.
   struct Global {
     FactorRule rule;
     SmallVector<ArrayAttr> axes; // per factor
@@ -148,8 +148,8 @@ LogicalResult Partitioner::localize(Operation *op, const Global &global) {
   return shardable ? tellBegins(shardable, global) : success();
 }
 
-/// For ops that compute with indices: those of what is dealt out in rounds do
-/// not count on from a beginning.
+/// Serves ops that compute with indices: those of what is dealt out in rounds
+/// do not count on from a beginning.
 LogicalResult Partitioner::tellBegins(ShardableOpInterface op,
                                       const Global &global) {
   for (auto [index, axes] : llvm::enumerate(global.axes)) {
@@ -241,7 +241,7 @@ LogicalResult Partitioner::partitionOps() {
   return success();
 }
 
-/// On a mesh of one rank the same types result without analysis.
+/// The same types result without analysis on a mesh of one rank.
 LogicalResult Partitioner::run() {
   Block &body = function.getBody().front();
   if (splits) {

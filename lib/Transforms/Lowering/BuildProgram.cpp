@@ -43,7 +43,7 @@ using schedule::Direction;
 
 namespace {
 
-/// What one action of the schedule becomes.
+/// The result of one action of the schedule.
 struct PlannedAction {
   ActionKind kind = ActionKind::Forward;
   std::optional<int64_t> stage, microbatch;
@@ -71,8 +71,8 @@ private:
     bool host = false;
   };
   enum Content : int { kActivation, kGradient, kResiduals };
-  /// What a buffer holds: of what, the number of the tensor or set, the stage,
-  /// the microbatch. Names are only made of those that are new.
+  /// The key of what a buffer holds: of what, the number of the tensor or set,
+  /// the stage, the microbatch. Names are only made of those that are new.
   using Key = std::tuple<int, int64_t, int64_t, int64_t>;
 
   Attribute use(unsigned index);
@@ -113,7 +113,7 @@ private:
 
 } // namespace
 
-/// Where the rows of all microbatches are.
+/// Returns the buffer with the rows of all microbatches.
 static StringRef getInputBuffer(PortKind kind) {
   return kind == PortKind::Tokens    ? kTokensBuffer
          : kind == PortKind::Targets ? kTargetsBuffer
@@ -137,7 +137,7 @@ Attribute ProgramBuilder::add(const Twine &name, Category category,
   return symbol;
 }
 
-/// What the next action has of a port that is no residual's.
+/// Returns what the next action has of a port that is no residual's.
 Attribute ProgramBuilder::use(PortAttr port, int64_t stage, int64_t microbatch,
                               int64_t bytes) {
   if (port.isModelInput())
@@ -162,7 +162,7 @@ Attribute ProgramBuilder::use(PortAttr port, int64_t stage, int64_t microbatch,
              Category::Transfers, bytes, actions.size(), actions.size());
 }
 
-/// What the next action binds to a slot.
+/// Returns what the next action binds to a slot.
 Attribute ProgramBuilder::use(const Slot &slot, int64_t stage,
                               int64_t microbatch) {
   if (!slot.residuals)
@@ -303,7 +303,8 @@ findUnreadParameters(ModuleOp module) {
   return unread;
 }
 
-/// What a rank has of the value that `access` has a copy of.
+/// Returns the type of what a rank has of the value that `access` has a copy
+/// of.
 RankedTensorType ProgramBuilder::getMasterType(SlotOpInterface access) {
   nn::ParameterOp parameter = nn::findParameter(access, tables);
   if (!parameter || !parameter.getStateAttr())
@@ -326,7 +327,7 @@ void ProgramBuilder::stand(StringRef name, Category category, int64_t bytes,
   buffers[index].host = known.value_or(false);
 }
 
-/// What `op` reads or writes of what stands in the arena.
+/// Adds what `op` reads or writes of what stands in the arena.
 void ProgramBuilder::addAccessed(Operation *op) {
   // By the buffer and not by the parameter: of a pack, all members lie in one,
   // which stands once with the pack's own size.

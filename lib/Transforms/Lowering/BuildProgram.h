@@ -17,9 +17,9 @@ namespace plait {
 /// A schedule with transfers, and the functions that its actions call.
 struct Calls {
   schedule::Schedule schedule;
-  /// By what they do (`pipe.function`).
+  /// The functions by what they do (`pipe.function`).
   llvm::DenseMap<mlir::Attribute, mlir::func::FuncOp> functions;
-  /// Of all functions of the module.
+  /// The slots of all functions of the module.
   llvm::DenseMap<mlir::Operation *, FunctionSlots> slots;
 };
 

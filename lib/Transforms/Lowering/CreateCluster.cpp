@@ -21,7 +21,7 @@
 using namespace mlir;
 using namespace plait;
 
-/// What the cluster of the ops `inside` reads for this use, if anything.
+/// Adds what the cluster of the ops `inside` reads for this use, if anything.
 static void addInputs(OpOperand &use,
                       const llvm::SmallDenseSet<Operation *> &inside,
                       llvm::SetVector<Value> &inputs) {

@@ -77,7 +77,8 @@ void Delayer::countLive() {
   peak = *llvm::max_element(live);
 }
 
-/// Of the bytes that `value` takes in the workspace; null: none.
+/// Finds the lifetime of the bytes that `value` takes in the workspace; null:
+/// none.
 Lifetime *Delayer::findLifetime(Value value) {
   auto found = workspace.lifetimes.find(workspace.findRoot(value));
   return found == workspace.lifetimes.end() ? nullptr : &found->second;

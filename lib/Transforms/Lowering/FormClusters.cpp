@@ -113,8 +113,9 @@ struct Column {
   Attribute layer; // or null
   llvm::SetVector<Value> traffic;
 
-  /// What a kernel reads is held until all of it is there. That is not for long
-  /// within a layer, and no longer than anyhow where both read the same.
+  /// Whether it pays to be in a kernel with `other`. Data that a kernel reads
+  /// is held until all of it is there. That is not for long within a layer, and
+  /// no longer than anyhow where both read the same.
   bool gains(const Column &other) const {
     auto reads = [&](Value input) { return other.traffic.contains(input); };
     return (layer && layer == other.layer) || llvm::any_of(traffic, reads);
@@ -156,7 +157,7 @@ private:
   std::vector<Unit> units;
   llvm::DenseMap<Operation *, int> unitOf;
   Spans spans; // of units
-  /// By op: the ops that must come before it, free ones looked through.
+  /// The ops that must come before each op, free ones looked through.
   llvm::DenseMap<Operation *, SmallVector<Operation *>> before;
 };
 
@@ -351,8 +352,8 @@ bool Former::join(Operation *op, int target) {
   return true;
 }
 
-/// What a column reduction is to read in place of `value`: copies, made in the
-/// block and in its unit, of the elementwise ops that only kernels read.
+/// Returns what a column reduction is to read in place of `value`: copies, made
+/// in the block and in its unit, of the elementwise ops that only kernels read.
 Value Former::copyForColumn(Operation *column, Value value, IRMapping &copies) {
   Unit &own = units[unitOf[column]];
   Operation *source = value.getDefiningOp();
@@ -379,7 +380,7 @@ Value Former::copyForColumn(Operation *column, Value value, IRMapping &copies) {
   return clone->getResult(0);
 }
 
-/// What `unit` reads of its whole space: nearly all that it reads.
+/// Finds what `unit` reads of its whole space: nearly all that it reads.
 static llvm::SetVector<Value> findTraffic(const Unit &unit) {
   llvm::SetVector<Value> inputs = findInputs(unit.ops);
   inputs.remove_if([&](Value input) { return shapeOf(input) != unit.space; });
@@ -525,7 +526,7 @@ bool Former::isReadOutside(Value value,
   });
 }
 
-/// What other ops than `members` read of their results.
+/// Finds what other ops than `members` read of their results.
 SmallVector<Value> Former::findOutputs(ArrayRef<Operation *> members) {
   llvm::DenseSet<Operation *> inside(members.begin(), members.end());
   SmallVector<Value> outputs;

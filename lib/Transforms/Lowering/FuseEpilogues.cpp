@@ -41,7 +41,7 @@ using namespace plait;
 /// multiples of so many elements.
 static constexpr int64_t kRowMultiple = 8;
 
-/// Of a plain matmul.
+/// Counts the columns of a plain matmul.
 static int64_t countColumns(ContractionOpInterface op) {
   int64_t columns = 1;
   for (char letter : nn::getPlainMatmul(op)->columns)

@@ -32,12 +32,12 @@ bool isFree(mlir::Operation *op);
 /// or addresses memory in its own way.
 bool needsMemory(mlir::OpOperand &use);
 
-/// What is returned, stored or accumulated comes from a kernel, a matmul or a
-/// collective: where it does not, an op copies it. Reductions that no kernel
+/// Has what is returned, stored or accumulated come from a kernel, a matmul or
+/// a collective: where it does not, an op copies it. Reductions that no kernel
 /// does at once become several.
 void prepareFusion(mlir::Block &body);
 
-/// What a cluster of the ops `members` reads: free ops are part of it.
+/// Finds what a cluster of the ops `members` reads: free ops are part of it.
 llvm::SetVector<mlir::Value>
 findInputs(llvm::ArrayRef<mlir::Operation *> members);
 

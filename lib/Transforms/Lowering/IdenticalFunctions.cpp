@@ -40,7 +40,7 @@ struct Description {
   /// The numbers that stand for them in `words`, in the order of these.
   using Names = llvm::MapVector<Attribute, uintptr_t>;
   Names symbols, layers;
-  /// Of the ops in order.
+  /// The locations of the ops in order.
   SmallVector<Location> locations;
 
   explicit Description(func::FuncOp function);

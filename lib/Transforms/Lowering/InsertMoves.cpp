@@ -39,7 +39,7 @@ using plan::CopyKind;
 
 namespace {
 
-/// What one function has on the host.
+/// The values that one function has on the host.
 struct OnHost {
   SmallVector<Value> taken;
   SmallVector<OpOperand *> given;
@@ -52,7 +52,7 @@ static plan::MoveOp createMove(OpBuilder &builder, CopyKind kind, Value value) {
                               value);
 }
 
-/// As soon as it is there.
+/// Moves it as soon as it is there.
 static void moveToHost(OpOperand &given) {
   Value value = given.get();
   OpBuilder builder(value.getContext());
@@ -116,7 +116,8 @@ static OnHost findResiduals(func::FuncOp function) {
   return found;
 }
 
-/// Of what outlives the step, the buffers that no function in `others` uses.
+/// Finds, of what outlives the step, the buffers that no function in `others`
+/// uses.
 static OnHost findState(func::FuncOp optimizer, ArrayRef<func::FuncOp> others,
                         const ParameterPacks &packs) {
   llvm::StringSet<> used;

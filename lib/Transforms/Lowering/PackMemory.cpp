@@ -73,9 +73,9 @@ private:
   llvm::SmallVector<Range, 0> ranges;
 };
 
-/// What is taken at which step: a segment tree over the steps, a node of which
-/// stands for an interval of them. The steps of a buffer's life are those of a
-/// few *whole* nodes. Two whole nodes have a step in common only if one is
+/// Tells what is taken at which step: a segment tree over the steps, a node of
+/// which stands for an interval of them. The steps of a buffer's life are those
+/// of a few *whole* nodes. Two whole nodes have a step in common only if one is
 /// above the other, so that a node needs to know what was taken for itself and
 /// what was taken at it or below it. Many buffers lie side by side and become
 /// one range: those of a pipeline's microbatches do.
@@ -171,7 +171,7 @@ private:
 
 namespace {
 
-/// What buffers are sorted by, the least first.
+/// The key that buffers are sorted by, the least first.
 using Rank = std::array<int64_t, 3>;
 
 /// How much is live at each step.
@@ -256,7 +256,7 @@ public:
   }
 
 private:
-  /// What lives for one step fits between what lives longer.
+  /// A buffer that lives for one step fits between those that live longer.
   int64_t getClass(const Lifetime &life) const {
     return life.first == 0 && life.last == steps - 1 ? 0
            : life.first == life.last                 ? 2

@@ -62,7 +62,7 @@ private:
 
 } // namespace
 
-/// In elements, of a row of the last dimension.
+/// Returns the pitch of a row of the last dimension, in elements.
 static int64_t getBestPitch(Value value) {
   auto type = cast<RankedTensorType>(value.getType());
   return plan::choosePitch(type.getShape().back(),

@@ -97,7 +97,7 @@ void PlaceBuffersPass::assignSlots(Calls &calls) {
   }
 }
 
-/// For every action but transfers there is a function.
+/// Checks that every action but transfers has a function.
 LogicalResult PlaceBuffersPass::checkCalls(pipe::ScheduleOp op,
                                            const Calls &calls) {
   for (const auto &[rank, actions] : llvm::enumerate(calls.schedule.ranks))
@@ -156,8 +156,8 @@ const ParameterPacks &PlaceBuffersPass::getPacks(int64_t rank) {
   return packsOf.try_emplace(rank, getOperation(), rank).first->second;
 }
 
-/// What several functions of a rank add to begins with the one that is called
-/// first.
+/// A sum that several functions of a rank add to begins with the one that is
+/// called first.
 void PlaceBuffersPass::placeFunctions(const Calls &calls) {
   llvm::DenseSet<Operation *> placed;
   // Ops are moved before addresses are given: afterwards an order decides which

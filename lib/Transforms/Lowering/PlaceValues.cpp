@@ -134,7 +134,8 @@ private:
   Builder builder;
   const ParameterPacks &packs;
   const FunctionSlots &slots;
-  /// What has an address; before the workspace is packed, only what is fixed.
+  /// The values that have an address; before the workspace is packed, only
+  /// those that are fixed.
   llvm::MapVector<Value, plan::PlaceAttr> places;
   /// The index of an op in the body: the time that lifetimes are in.
   llvm::DenseMap<Operation *, int64_t> position;
@@ -165,7 +166,8 @@ plan::PlaceAttr Placer::ownPlace(Operation *op) {
   return {};
 }
 
-/// Where a value must lie because of who makes or takes it; null: anywhere.
+/// Returns where a value must lie because of who makes or takes it; null:
+/// anywhere.
 plan::PlaceAttr Placer::fixedPlace(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value))
     return place(slots.arguments[argument.getArgNumber()]);
@@ -285,7 +287,7 @@ void Placer::workInPlace() {
   }
 }
 
-/// What is copied to the host.
+/// Whether the op copies to the host.
 static bool isMoveToHost(Operation *op) {
   auto move = dyn_cast<plan::MoveOp>(op);
   return move && move.getKind() == plan::CopyKind::ToHost;
@@ -324,7 +326,7 @@ Workspace Placer::findWorkspace() {
   return workspace;
 }
 
-/// What replicas sum up, or a copy takes to the host, is read beside what
+/// Data that replicas sum up, or a copy takes to the host, is read beside what
 /// follows: up to the next such op, which `goesOn` tells.
 void Placer::keepRead(Workspace &workspace, bool (*goesOn)(Operation *)) {
   // Backwards, with the position of the next sum at hand. A sum over replicas
@@ -460,7 +462,7 @@ void Placer::describeSlots(int64_t workspace) {
                         fixedPlace(argument));
 }
 
-/// By a placer that is thrown away: nothing of the function is changed.
+/// Asks a placer that is thrown away: nothing of the function is changed.
 Workspace plait::findWorkspace(func::FuncOp function,
                                const Surroundings &surroundings) {
   return Placer(function, surroundings).findWorkspace();

@@ -18,20 +18,21 @@
 
 namespace plait {
 
-/// What a function finds outside of its workspace.
+/// The things that a function finds outside of its workspace.
 struct Surroundings {
   const ParameterPacks &packs; // of the function's rank
   const FunctionSlots &slots;
 };
 
-/// What a function keeps in its workspace. A step is an op of the body.
+/// The values that a function keeps in its workspace. A step is an op of the
+/// body.
 struct Workspace {
-  /// By the value that the bytes begin with.
+  /// The lifetimes by the value that the bytes begin with.
   llvm::MapVector<mlir::Value, Lifetime> lifetimes;
-  /// What lies in a slot that nobody needs after the step given here.
+  /// The arguments in slots that nobody needs after the step given here.
   llvm::MapVector<mlir::BlockArgument, Lifetime> released;
-  /// Of what lies where another value was: sums over ranks and kernels work in
-  /// place where they can.
+  /// The values that lie where another one was: sums over ranks and kernels
+  /// work in place where they can.
   llvm::DenseMap<mlir::Value, mlir::Value> inPlaceOf;
 
   mlir::Value findRoot(mlir::Value value) const {

@@ -32,11 +32,11 @@ struct Slot {
   int64_t bytes = 0;
   bool host = false; // what is bound lies in the host's memory
 
-  /// For messages: "output 0", "residuals 1".
+  /// Describes it for messages: "output 0", "residuals 1".
   std::string getText() const;
 };
 
-/// Where a tensor lies.
+/// The place of a tensor.
 struct SlotPlace {
   unsigned slot;
   int64_t offset; // bytes

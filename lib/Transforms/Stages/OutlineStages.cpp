@@ -57,7 +57,7 @@ private:
   SmallVector<PortAttr> addResults(int64_t stage, IRMapping &mapping);
 
   func::FuncOp loss;
-  /// What reads a parameter's value, or its copy to compute with.
+  /// The key of what reads a parameter's value, or its copy to compute with.
   using SlotKey = std::pair<Attribute, nn::Slot>;
   static SlotKey keyOf(SlotOpInterface read) {
     return {read.getSymbolAttr(), read.getSlot()};
@@ -152,9 +152,9 @@ SmallVector<PortAttr> Outliner::addArguments(func::FuncOp function,
   return ports;
 }
 
-/// Of an argument of the loss function.
-/// Tokens and targets by position; keys and starts are optional, so that the
-/// function is asked which one it is.
+/// Returns the kind of an argument of the loss function: tokens and targets by
+/// position; keys and starts are optional, so that the function is asked which
+/// one it is.
 PortKind Outliner::getInputKind(BlockArgument argument) {
   return argument.getArgNumber() == 0     ? PortKind::Tokens
          : argument.getArgNumber() == 1   ? PortKind::Targets

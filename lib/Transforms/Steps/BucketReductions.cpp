@@ -31,7 +31,7 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::plan;
 
-/// On a GPU the numbers are elements; on a processor they are bytes, of which
+/// The numbers on a GPU are elements; on a processor they are bytes, of which
 /// 64 KiB are for each rank's slice.
 int64_t plait::getBucketElements(ModuleOp module, int64_t ranks) {
   constexpr int64_t element = 4; // f32
@@ -160,8 +160,8 @@ private:
     }
   }
 
-  /// From the last operation before the action backwards. A function that ran
-  /// later as well wrote the same gradients then.
+  /// Goes from the last operation before the action backwards. A function that
+  /// ran later as well wrote the same gradients then.
   void findWrites(MutableArrayRef<Bucket> buckets) const {
     size_t missing = buckets.size();
     llvm::SmallDenseSet<FunctionOp> seen;

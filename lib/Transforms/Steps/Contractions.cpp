@@ -124,9 +124,9 @@ Group Converter::collapse(StringRef letters, int64_t innermost,
   return group;
 }
 
-/// What each letter begins, the longest first and of those the innermost: a
-/// library is fast with large matrices, and slow with a large batch of small
-/// ones. Without letters an empty group.
+/// Returns the groups that letters begin, the longest first and of those the
+/// innermost: a library is fast with large matrices, and slow with a large
+/// batch of small ones. Without letters an empty group.
 SmallVector<Group> Converter::collapseAll(StringRef letters, const Strides &x,
                                           const Strides &y) {
   SmallVector<Group> groups;
@@ -246,7 +246,7 @@ Gemm Converter::makeGemm() {
   return gemm;
 }
 
-/// What the plan computes with: bf16 or, for all others, f32.
+/// Returns what the plan computes with: bf16 or, for all others, f32.
 static Type getArithmeticType(Value value) {
   Type type = getElementTypeOrSelf(value);
   return type.isBF16() ? type : Float32Type::get(type.getContext());

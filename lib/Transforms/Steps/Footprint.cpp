@@ -74,7 +74,7 @@ ResolvedUses Aliases::resolve(StepOpInterface step) const {
   return uses;
 }
 
-/// Of memory that a step names directly.
+/// Locates memory that a step names directly.
 SlotBytes Aliases::locate(MemoryAttr used) const {
   ProgramMemory::Range range = memory.resolve(ActionOp(), used);
   return {-1, range.begin, range.end};

@@ -37,14 +37,14 @@ private:
   std::map<int64_t, std::map<int64_t, int64_t>> slots; // end by begin
 };
 
-/// What a step does with bytes.
+/// A use that a step makes of bytes.
 struct ResolvedUse {
   SlotBytes bytes;
   bool writes;
 };
 using ResolvedUses = llvm::SmallVector<ResolvedUse>;
 
-/// What steps read and write.
+/// The bytes that steps read and write.
 class Footprint {
 public:
   void add(llvm::ArrayRef<ResolvedUse> uses) {
@@ -63,15 +63,16 @@ private:
   ByteSet read, written;
 };
 
-/// Of each slot of a function the first one that some action binds to the same
-/// bytes; -1 where these are bytes of the arena that steps name directly.
+/// Finds for each slot of a function the first one that some action binds to
+/// the same bytes; -1 where these are bytes of the arena that steps name
+/// directly.
 class Aliases {
 public:
   Aliases(plan::FunctionOp function, llvm::ArrayRef<plan::ActionOp> calls,
           const ProgramMemory &memory);
 
-  /// Where slots overlap is not the same in all actions: one that has an alias
-  /// counts as a whole.
+  /// Resolve memory. Slots do not overlap alike in all actions: one that has an
+  /// alias counts as a whole.
   SlotBytes resolve(plan::MemoryAttr used) const;
   ResolvedUses resolve(plan::StepOpInterface step) const;
 

@@ -27,16 +27,15 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::plan;
 
-/// What the library for GEMMs may use: what cuBLAS itself takes by default,
-/// which later architectures profit from.
+/// Returns what the library for GEMMs may use: what cuBLAS itself takes by
+/// default, which later architectures profit from.
 static uint64_t getGemmWorkspace(TargetAttr target) {
   return uint64_t(target.getCubin() == "sm_80" ? 8 : 32) << 20;
 }
 
-/// What an attention may use.
-/// The formula is one over steps of the plan file (plait/Plan/Attention.h), of
-/// which only the fields that it reads are filled in: the step itself does not
-/// exist yet.
+/// Returns what an attention may use. The formula is one over steps of the plan
+/// file (plait/Plan/Attention.h), of which only the fields that it reads are
+/// filled in: the step itself does not exist yet.
 template <typename OpTy>
 static uint64_t getAttentionWorkspace(OpTy op, fb::AttentionKind kind,
                                       bool deterministic, int architecture) {
@@ -57,7 +56,7 @@ static uint64_t getAttentionWorkspace(OpTy op, fb::AttentionKind kind,
   return gpuAttentionWorkspace(step, architecture);
 }
 
-/// What GEMMs and the largest attention of a program may use.
+/// Returns what GEMMs and the largest attention of a program may use.
 static uint64_t getLibraryWorkspace(ProgramOp program, TargetAttr target) {
   auto module = program->getParentOfType<ModuleOp>();
   bool deterministic = getConfiguration(module).deterministic;
@@ -90,12 +89,12 @@ static uint64_t getLibraryWorkspace(ProgramOp program, TargetAttr target) {
   return bytes;
 }
 
-/// Where it begins: cuBLAS wants workspaces aligned to 256 bytes.
+/// Returns where it begins: cuBLAS wants workspaces aligned to 256 bytes.
 static uint64_t alignLibraryWorkspace(uint64_t bytes) {
   return llvm::alignTo(bytes, 256);
 }
 
-/// From phase `steps` on the buffer is a part of the program, and must not be
+/// The buffer is, from phase `steps` on, a part of the program, and must not be
 /// counted twice.
 int64_t plait::getDeviceBytes(ProgramOp program) {
   auto module = program->getParentOfType<ModuleOp>();
@@ -108,7 +107,8 @@ int64_t plait::getDeviceBytes(ProgramOp program) {
          getLibraryWorkspace(program, target);
 }
 
-/// At the end of the arena, so that no other buffer moves; live in all actions.
+/// Adds it at the end of the arena, so that no other buffer moves; live in all
+/// actions.
 void plait::addLibraryWorkspace(ProgramOp program) {
   int64_t bytes = getLibraryWorkspace(
       program, getTarget(program->getParentOfType<ModuleOp>()));

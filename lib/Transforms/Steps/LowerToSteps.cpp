@@ -73,7 +73,7 @@ private:
 
 } // namespace
 
-/// Where passes have placed a value; null: nowhere.
+/// Returns where passes have placed a value; null: nowhere.
 static PlaceAttr getPlace(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
@@ -91,7 +91,8 @@ MemoryAttr Converter::getMemory(Value value) {
                          getStoredBytes(value));
 }
 
-/// In the order of the values, in which kernels take their arguments.
+/// Returns memories in the order of the values, in which kernels take their
+/// arguments.
 ArrayAttr Converter::getMemories(ValueRange values) {
   SmallVector<Attribute> memories;
   for (Value value : values)
@@ -223,7 +224,7 @@ AttentionOp Converter::createAttention(OpTy op, ArrayAttr gradients) {
       deterministic);
 }
 
-/// What the plan moves elements as: bf16, or four bytes.
+/// Returns what the plan moves elements as: bf16, or four bytes.
 static Type getMovedType(Value value) {
   Type type = getElementTypeOrSelf(value);
   return type.isBF16() ? type : Float32Type::get(type.getContext());
@@ -378,8 +379,8 @@ struct LowerToStepsPass : plait::impl::LowerToStepsPassBase<LowerToStepsPass> {
       signalPassFailure();
   }
 
-  /// What programs call, in the order of the calls, so that messages come in
-  /// the same order in every run.
+  /// Finds what programs call, in the order of the calls, so that messages come
+  /// in the same order in every run.
   llvm::SetVector<Attribute> findCallees() {
     llvm::SetVector<Attribute> names;
     for (auto program : getOperation().getOps<ProgramOp>())

@@ -72,8 +72,8 @@ ProgramMemory::Range ProgramMemory::resolve(ActionOp action,
   return {base + memory.getOffset(), base + memory.getEnd()};
 }
 
-/// In the order of the first calls; a function that is missing is left out, for
-/// `verifySteps` to report.
+/// Returns functions in the order of the first calls; a function that is
+/// missing is left out, for `verifySteps` to report.
 SmallVector<FunctionOp> plait::getCalled(ProgramOp program,
                                          SymbolTableCollection &symbols) {
   llvm::SetVector<Attribute> names;
@@ -93,7 +93,7 @@ SmallVector<FunctionOp> plait::getCalled(ProgramOp program,
 // Verification
 //===----------------------------------------------------------------------===//
 
-/// What `op` names is inside of a buffer of the program.
+/// Verifies that what `op` names is inside of a buffer of the program.
 static LogicalResult verifyBuffer(Operation *op, StringRef what,
                                   MemoryAttr memory, ProgramOp program,
                                   const ProgramMemory &buffers) {
@@ -144,8 +144,8 @@ findSlotUses(FunctionOp function) {
   return uses;
 }
 
-/// What tables and steps of `function` use lies in buffers of the program, and
-/// inside of them.
+/// Verifies that what tables and steps of `function` use lies in buffers of the
+/// program, and inside of them.
 static LogicalResult verifyFunction(FunctionOp function, ProgramOp program,
                                     const ProgramMemory &buffers) {
   for (auto constant : function.getBody().getOps<ConstantOp>())
@@ -192,10 +192,10 @@ verifyCall(ActionOp action, FunctionOp function, const ProgramMemory &buffers,
   return success();
 }
 
-/// What no single op's verifier can see, because it takes the program and its
-/// functions together. Passes over steps resolve memory without checks of their
-/// own: dumps are edited by hand, and an unknown buffer would be a null pointer
-/// there.
+/// Verifies what no single op's verifier can see, because it takes the program
+/// and its functions together. Passes over steps resolve memory without checks
+/// of their own: dumps are edited by hand, and an unknown buffer would be a
+/// null pointer there.
 LogicalResult plait::verifySteps(ModuleOp module) {
   SymbolTableCollection symbols;
   llvm::DenseMap<FunctionOp, ProgramOp> callers;

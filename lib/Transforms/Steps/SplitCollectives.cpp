@@ -121,7 +121,8 @@ static GemmOp createPiece(OpBuilder &builder, GemmOp gemm, int64_t piece,
   return own;
 }
 
-/// Of a sum in place a run of its elements, else some of the outer blocks.
+/// Creates a piece: of a sum in place a run of its elements, else some of the
+/// outer blocks.
 static CollectiveOp createPiece(OpBuilder &builder, CollectiveOp collective,
                                 int64_t piece, int64_t pieces) {
   auto own = cast<CollectiveOp>(builder.clone(*collective));
@@ -155,8 +156,8 @@ GemmOp Splitter::findProducer(CollectiveOp collective) {
   return {};
 }
 
-/// What is computed between the collective and the first step that waits for
-/// it; which of a gather is the matmul that may be cut.
+/// Measures what is computed between the collective and the first step that
+/// waits for it; which of a gather is the matmul that may be cut.
 void Splitter::measureBeside(Pair &pair) {
   Footprint moved;
   moved.add(aliases.resolve(pair.collective));
@@ -270,8 +271,8 @@ void Splitter::tell(const Pair &pair, int64_t pieces) {
                        pair.gathers ? "behind" : "in front of");
 }
 
-/// In their order, which their pieces keep: all ranks of a group meet in the
-/// same one.
+/// Splits collectives in their order, which their pieces keep: all ranks of a
+/// group meet in the same one.
 void Splitter::run() {
   SmallVector<CollectiveOp> collectives;
   for (StepOpInterface step : getSteps(function))

@@ -49,7 +49,7 @@ inline void printNote(const CLI::App &app, const std::string &message) {
                makePrintable(message).c_str());
 }
 
-/// What CLI11 says, in our words: the first letter small, one line.
+/// Says what CLI11 does in our words: the first letter small, one line.
 inline std::string describe(const CLI::ParseError &error) {
   std::string message = error.what();
   message = message.substr(0, message.find('\n'));
@@ -118,8 +118,8 @@ inline void checkValues(const CLI::App &app) {
 
 inline const std::string lostText = "cannot write standard output: ";
 
-/// What a program exits with that would with `code`: `failure` after a message
-/// where what it has printed is lost, on a full disk say.
+/// Returns what a program exits with that would with `code`: `failure` after a
+/// message where what it has printed is lost, on a full disk say.
 inline int finish(const CLI::App &app, int code, int failure = 1) {
   bool isWhole = bool(std::cout.flush());
   isWhole &= std::fflush(stdout) == 0 && !std::ferror(stdout);

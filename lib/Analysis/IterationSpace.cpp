@@ -79,7 +79,7 @@ private:
     return node;
   }
   Node &root(unsigned node) { return nodes[find(node)]; }
-  /// What holds of one node of a class holds of the class.
+  /// Joins two classes: what holds of one node of a class holds of the class.
   void join(unsigned a, unsigned b) {
     a = find(a), b = find(b);
     nodes[b].parent = a;
@@ -118,7 +118,8 @@ unsigned SpaceBuilder::addTensor(Value value, OpOperand *use, bool shifted) {
   return first;
 }
 
-/// What each role says about the dimensions of its operands; see FusionRole.
+/// Joins what each role says about the dimensions of its operands; see
+/// FusionRole.
 LogicalResult SpaceBuilder::joinOperands(Operation *op) {
   FusionRole role = getRole(op);
   unsigned result = addTensor(op->getResult(0), nullptr);
@@ -314,7 +315,8 @@ void SpaceBuilder::assignGroups() {
   }
 }
 
-/// Of each reduction, the groups that its operand has and its result lacks.
+/// Collects, of each reduction, the groups that its operand has and its result
+/// lacks.
 void SpaceBuilder::collectReductions() {
   for (Operation &op : body.without_terminator()) {
     if (!getFacts(getRole(&op)).reduces)

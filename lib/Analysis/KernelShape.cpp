@@ -60,7 +60,8 @@ bool plait::readsMemory(OpOperand &operand) {
          getFacts(getRole(operand.getOwner())).readsMemory;
 }
 
-/// What is read from memory is an input, at indices that a loop has.
+/// Checks that what is read from memory is an input, at indices that a loop
+/// has.
 static LogicalResult checkOperand(OpOperand &operand,
                                   const IterationSpace &space) {
   Operation *op = operand.getOwner();

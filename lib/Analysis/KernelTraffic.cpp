@@ -24,8 +24,9 @@ static double countElements(Type type) {
   return tensor ? tensor.getNumElements() : 0;
 }
 
-/// What a kernel reads of an operand: of one that an op reads elsewhere, such
-/// as a table, or what ranks have in common, as much as the op makes of it.
+/// Counts what a kernel reads of an operand: of one that an op reads elsewhere,
+/// such as a table, or what ranks have in common, as much as the op makes of
+/// it.
 static double countRead(plan::ClusterOp cluster, unsigned index) {
   BlockArgument inner = cluster.getBody().getArgument(index);
   for (Operation *user : inner.getUsers())
@@ -36,9 +37,9 @@ static double countRead(plan::ClusterOp cluster, unsigned index) {
   return countElements(inner.getType());
 }
 
-/// What a kernel writes of a result, and reads of it where it adds to what is
-/// there. A scattered one is added to row by row in any case, after it was
-/// filled with zeros where nothing is to be kept. What is kept but for the
+/// Counts what a kernel writes of a result, and reads of it where it adds to
+/// what is there. A scattered one is added to row by row in any case, after it
+/// was filled with zeros where nothing is to be kept. What is kept but for the
 /// first microbatch counts as kept.
 static double countWritten(plan::ClusterOp cluster, unsigned index) {
   Value inner = cluster.getBody().front().getTerminator()->getOperand(index);
@@ -62,7 +63,7 @@ SmallVector<Access> plait::getKernelAccesses(plan::ClusterOp cluster) {
   return accesses;
 }
 
-/// By the types in which tensors are stored, not those in which a kernel
+/// Counts by the types in which tensors are stored, not those in which a kernel
 /// computes.
 double plait::getKernelTraffic(plan::ClusterOp cluster) {
   double bytes = 0;

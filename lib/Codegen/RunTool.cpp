@@ -46,7 +46,7 @@ static std::error_code writeFile(StringRef path, StringRef bytes) {
   return error;
 }
 
-/// On failure, the first line of what the program printed to `log`.
+/// Returns, on failure, the first line of what the program printed to `log`.
 static std::optional<std::string> run(const Tool &tool, StringRef input,
                                       StringRef output, StringRef log) {
   SmallVector<StringRef> arguments = {tool.path};

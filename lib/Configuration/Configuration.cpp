@@ -94,7 +94,7 @@ std::string plait::print(const std::vector<int> &value) {
   return text;
 }
 
-/// For the end of a sentence: commas, and "or" before the last one.
+/// Joins for the end of a sentence: commas, and "or" before the last one.
 std::string plait::joinChoices(const std::vector<std::string> &choices) {
   std::string text;
   for (size_t index = 0; index < choices.size(); ++index)
@@ -140,7 +140,8 @@ Status plait::parse(std::string_view name, std::string_view text,
   return parseWord(name, text, value);
 }
 
-/// As an option has a list; where commas part fields, as in pins, it is a plus.
+/// A list is as an option has it; where commas part fields, as in pins, it has
+/// a plus.
 Status plait::parse(std::string_view name, std::string_view text,
                     Offload &value) {
   std::string words(text);
@@ -230,7 +231,7 @@ Recompute Recomputation::Stage::getKind(int layer) const {
   return layer - full < selective ? Recompute::Selective : Recompute::None;
 }
 
-/// By comparison with each of the four that there are: equal meanings are equal
+/// Compares with each of the four that there are: equal meanings are equal
 /// values, see parse(). A search asks for every cell: nothing is allocated.
 std::optional<Recompute> Recomputation::getUniform() const {
   if (stages.size() != 1)
@@ -272,7 +273,7 @@ std::string plait::print(const Recomputation &value) {
   return text;
 }
 
-/// What is in front of `separator`, which is removed too.
+/// Takes what is in front of `separator`, which is removed too.
 static std::string_view takeUntil(std::string_view &text, char separator) {
   std::string_view part = text.substr(0, text.find(separator));
   text.remove_prefix(std::min(text.size(), part.size() + 1));
@@ -529,7 +530,7 @@ static Status checkChunks(const Strategy &strategy) {
       .status();
 }
 
-/// What no list of values says.
+/// Checks what no list of values says.
 static Status checkValues(const Strategy &strategy) {
   if (strategy.recompute.isAuto)
     return fail("recompute is auto, which is resolved for the memory of a "

@@ -35,8 +35,8 @@ static CertificatePtr createCertificate() {
   return certificate;
 }
 
-/// As if it had been read from the dump of phase import. Of the text without
-/// locations, so that the dump of the model has the same hash.
+/// Hashes it as if it had been read from the dump of phase import. The text is
+/// without locations, so that the dump of the model has the same hash.
 static uint64_t hashText(ModuleOp model) {
   setPhase(model, Phase::Import, /*mesh=*/"");
   keepOrigins(model);

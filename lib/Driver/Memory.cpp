@@ -41,7 +41,7 @@ static int64_t findPeak(plan::ProgramOp program, plan::Category category,
   return peak;
 }
 
-/// What is resident lives all through the step, or is counted as if it did; the
+/// Resident bytes live all through the step, or is counted as if it did; the
 /// rest of the arena is activations, as far as there are any, and workspace.
 planner::StageMemory plait::findMemory(plan::ProgramOp program) {
   planner::StageMemory memory;
@@ -61,9 +61,9 @@ planner::StageMemory plait::findMemory(plan::ProgramOp program) {
   return memory;
 }
 
-/// As many as the compiler takes about 7 GB for, at 20 to 60 KB each, and a
-/// plan somewhat below the 2 GiB of its format. What is trained has fewer by
-/// far: 405B on 16,384 devices has 16,384.
+/// Allows as many as the compiler takes about 7 GB for, at 20 to 60 KB each,
+/// and a plan somewhat below the 2 GiB of its format. What is trained has fewer
+/// by far: 405B on 16,384 devices has 16,384.
 Status plait::checkStepSize(int64_t stages, int64_t microbatches) {
   constexpr int64_t most = int64_t(1) << 17;
   // More stages than that are more than layers, of which others tell.

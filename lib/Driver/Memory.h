@@ -24,15 +24,16 @@ struct LoweredModel {
   ModelContext context;
   /// Not verified yet.
   mlir::OwningOpRef<mlir::ModuleOp> module;
-  /// As imported, where what it becomes is to be proven; else null.
+  /// The model as imported, where what it becomes is to be proven; else null.
   mlir::OwningOpRef<mlir::ModuleOp> model;
-  /// What each stage's ranks hold: peak() is the arena that the plan will have,
-  /// to the byte, and host what a GPU has on its host. What of the arena is
-  /// neither a parameter, gradient, moment nor activation counts as workspace.
+  /// The memory that each stage's ranks hold: peak() is the arena that the plan
+  /// will have, to the byte, and host what a GPU has on its host. What of the
+  /// arena is neither a parameter, gradient, moment nor activation counts as
+  /// workspace.
   std::vector<planner::StageMemory> memory;
 };
 
-/// What a rank of `program` holds, by category.
+/// Returns what a rank of `program` holds, by category.
 planner::StageMemory findMemory(plan::ProgramOp program);
 
 /// Runs the phases up to placed buffers; null: failures have been reported.

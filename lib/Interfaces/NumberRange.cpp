@@ -32,8 +32,8 @@ using namespace mlir;
 using namespace plait;
 
 static constexpr double kInfinity = std::numeric_limits<double>::infinity();
-/// What generated code may be off by: an ulp of f32 for arithmetic, some for
-/// functions, half of an ulp for bf16.
+/// The errors that generated code may have: an ulp of f32 for arithmetic, some
+/// for functions, half of an ulp for bf16.
 static constexpr double kRounding = 0x1p-22, kFunctionError = 0x1p-18,
                         kHalfRounding = 0x1p-8;
 
@@ -50,7 +50,7 @@ NumberRange NumberRange::exactly(double value) {
   return {value, value, std::isinf(value) ? Infinite : None};
 }
 
-/// Of one number; nothing is ever known to be NaN alone.
+/// Whether it is of one number; nothing is ever known to be NaN alone.
 bool NumberRange::is(double value) const {
   return low == value && high == value && special != NaN;
 }
@@ -146,8 +146,8 @@ static NumberRange add(const NumberRange &a, const NumberRange &b) {
   return rounded(sum);
 }
 
-/// Of bounds: where an infinite one stands for numbers without a bound, times
-/// zero is zero.
+/// Multiplies bounds: where an infinite one stands for numbers without a bound,
+/// times zero is zero.
 static double multiplyBounds(double a, double b) {
   return a == 0 || b == 0 ? 0 : a * b;
 }
@@ -176,7 +176,7 @@ static NumberRange divide(const NumberRange &a, const NumberRange &b) {
   return a * inverse;
 }
 
-/// Of any number of them: one of the same sign does not come closer to zero
+/// Sums any number of them: one of the same sign does not come closer to zero
 /// than each of its terms, one of both signs may be anything finite, or
 /// infinite where as many terms as a tensor may have overflow.
 NumberRange NumberRange::sum() const {
@@ -272,7 +272,7 @@ static NumberRange less(const NumberRange &a, const NumberRange &b) {
   return a.low >= b.high ? known(false) : kUnknown;
 }
 
-/// Of a condition.
+/// Negates a condition.
 static NumberRange negate(const NumberRange &a) {
   return {1 - a.high, 1 - a.low};
 }
@@ -351,8 +351,8 @@ static NumberRange multiply(Operation *op, ArrayRef<NumberRange> x) {
   return product;
 }
 
-/// What nn ops emit. Any other op gives any number, which is always right: the
-/// price is a mask that was not needed.
+/// Evaluates what nn ops emit. Any other op gives any number, which is always
+/// right: the price is a mask that was not needed.
 static NumberRange evaluateFloat(Operation *op, ArrayRef<NumberRange> x) {
   return llvm::TypeSwitch<Operation *, NumberRange>(op)
       .Case([&](arith::NegFOp) { return -x[0]; })

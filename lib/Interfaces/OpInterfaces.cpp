@@ -23,7 +23,7 @@ int64_t plait::detail::countElements(Value value) {
   return cast<RankedTensorType>(value.getType()).getNumElements();
 }
 
-/// Of all results that are tensors.
+/// Counts the elements of all results that are tensors.
 int64_t plait::detail::countResultElements(Operation *op) {
   int64_t elements = 0;
   for (Type type : op->getResultTypes())
@@ -32,7 +32,7 @@ int64_t plait::detail::countResultElements(Operation *op) {
   return elements;
 }
 
-/// As if the op ran alone; an operand that is passed twice counts twice.
+/// Counts as if the op ran alone; an operand that is passed twice counts twice.
 int64_t plait::detail::countOperandAndResultBytes(Operation *op) {
   int64_t bytes = 0;
   auto count = [&](Type type) {

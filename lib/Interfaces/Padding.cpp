@@ -101,8 +101,8 @@ static bool isReduced(const Factor &factor) {
   return factor.kind == FactorKind::Sum || factor.kind == FactorKind::Max;
 }
 
-/// What an op reads of `operand` by its index map: it needs the map's dimension
-/// whole, so padding is along others, where it stays in its place.
+/// Derives what an op reads of `operand` by its index map: it needs the map's
+/// dimension whole, so padding is along others, where it stays in its place.
 static NumberRange deriveRead(FusableOpInterface op,
                               const NumberRange &operand) {
   IndexMap map = op.getIndexMap();
@@ -120,7 +120,8 @@ static NumberRange deriveRead(FusableOpInterface op,
   return *read;
 }
 
-/// Of a fusable op. `reduced`: along the factor in question.
+/// Derives the padding of a fusable op. `reduced`: along the factor in
+/// question.
 static NumberRange deriveByRole(FusableOpInterface op, bool reduced, bool isRow,
                                 ArrayRef<NumberRange> operands) {
   switch (op.getFusionRole()) {
@@ -169,7 +170,8 @@ namespace {
 /// Follows one padded factor through the ops that an op decomposes into.
 class PartsWalker {
 public:
-  /// What one dimension of a value, or none (-1), has in its padding.
+  /// The numbers that one dimension of a value, or none (-1), has in its
+  /// padding.
   struct Known {
     int64_t dim;
     NumberRange range;
@@ -182,8 +184,8 @@ public:
 
 private:
   bool visit(Operation *part);
-  /// What was not noted does not run along the factor: its elements are no
-  /// padding.
+  /// A value that was not noted does not run along the factor: its elements are
+  /// no padding.
   Known lookup(Value value) {
     auto known = values.find(value);
     return known == values.end() ? Known{-1, getUnpadded(value.getType())}

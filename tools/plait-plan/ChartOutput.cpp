@@ -20,7 +20,7 @@
 
 using namespace plait;
 
-/// Of all commands that draw a chart.
+/// Adds the flags of all commands that draw a chart.
 void tool::addChartFlags(CLI::App &command, ChartFlags &flags) {
   command
       .add_option("--width", flags.width,

@@ -23,8 +23,9 @@
 
 using namespace plait;
 
-/// What is no error, since it depends on the machine. The plan is sound where
-/// messages of one route wait for each other; it may hang where all of them do.
+/// Notes what is no error, since it depends on the machine. The plan is sound
+/// where messages of one route wait for each other; it may hang where all of
+/// them do.
 static void noteSerialLaunch(const plan::fb::Plan &plan) {
   if (!plan::isCuda(plan))
     return;

@@ -27,12 +27,12 @@ namespace plait::tool {
 struct Command {
   CLI::App *app; // the subcommand, owned by the application
   std::function<Status()> run;
-  /// What to exit with after success; none: 0.
+  /// The code to exit with after success; none: 0.
   std::function<int()> exitCode = nullptr;
   int failureCode = 1;
 };
 
-/// Of all commands that have --json.
+/// The help of all commands that have --json.
 inline constexpr char jsonHelp[] =
     "The same as JSON, into a file; -: in place of the text";
 

@@ -33,8 +33,8 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-/// What a plan says about one thing, as text or number; null where it does not
-/// have that thing.
+/// The facts that a plan has about one thing, as text or number; null where it
+/// does not have that thing.
 using Facts = std::vector<std::pair<std::string, Json>>;
 
 /// Null on the side that does not have the fact.
@@ -74,8 +74,8 @@ std::map<std::string, std::string> getPlacements(const fb::Plan &plan) {
   return stages;
 }
 
-/// What was chosen, in the order of plaitc's options; absent fields are left
-/// out, as they are of a version that did not have them.
+/// Adds what was chosen, in the order of plaitc's options; absent fields are
+/// left out, as they are of a version that did not have them.
 void addHeader(Facts &facts, const fb::Plan &plan) {
   facts.emplace_back("model", GetString(plan.model_type()) + " " +
                                   GetString(plan.model_name()));
@@ -156,8 +156,8 @@ Facts getFacts(const plan::PlanFile &file) {
   return facts;
 }
 
-/// In the order of `left`; what only `right` has comes last. n log n; `others`
-/// is left with what `left` does not have.
+/// Differences come in the order of `left`; what only `right` has comes last. n
+/// log n; `others` is left with what `left` does not have.
 std::vector<Difference> compare(const Facts &left, const Facts &right) {
   // Names are unique in a list.
   std::map<std::string, Json> others(right.begin(), right.end());

@@ -15,7 +15,8 @@
 
 namespace plait::tool {
 
-/// What one rank of a program holds and does in one training step.
+/// The figures of what one rank of a program holds and does in one training
+/// step.
 struct ProgramSummary {
   uint64_t weights = 0;  // elements, padding included
   uint32_t inFlight = 0; // the most microbatches whose activations are held
@@ -29,7 +30,7 @@ struct ProgramSummary {
   /// Operations of GEMMs, by the bytes that all rows of their matrices are
   /// aligned to, at most 16.
   std::map<uint64_t, double> gemmFlops;
-  /// By mesh axis: bytes that the rank sends if collectives run as rings.
+  /// The bytes, by mesh axis, that the rank sends if collectives run as rings.
   std::vector<uint64_t> sentBytes;
 };
 
@@ -39,7 +40,7 @@ ProgramSummary summarise(const plan::fb::Plan &plan,
 
 using LiveBytes = std::map<plan::fb::Category, int64_t>;
 
-/// What is live from an action on, until the next entry.
+/// Returns what is live from an action on, until the next entry.
 std::map<uint32_t, LiveBytes> getMemory(const plan::fb::Program &program);
 
 /// The compute actions of a plan, program by program; `withAll`, all actions,

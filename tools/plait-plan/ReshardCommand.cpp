@@ -32,7 +32,7 @@ struct Options {
   std::string output;
 };
 
-/// What %llu takes, on every platform.
+/// Returns what %llu takes, on every platform.
 unsigned long long wide(uint64_t number) { return number; }
 
 /// A row for each new rank: how much it has, in how many boxes, from how many

@@ -163,7 +163,7 @@ Status run(const Options &options) {
   return Status::success();
 }
 
-/// In any unit: results are in the same.
+/// Adds times in any unit: results are in the same.
 void addTimes(CLI::App &command, Costs &costs) {
   // `value` is the option's target, in the options of the command.
   struct Time {

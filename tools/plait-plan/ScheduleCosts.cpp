@@ -18,7 +18,8 @@ using namespace plait;
 using namespace plait::planner;
 using namespace plait::schedule;
 
-/// What could possibly be milliseconds; NaN and negative numbers are not.
+/// The range of what could possibly be milliseconds; NaN and negative numbers
+/// are not.
 static constexpr Range anyTime = {0, 1e12};
 
 /// Layers without a name are numbered. Fields that are not known are errors.

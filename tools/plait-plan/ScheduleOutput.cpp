@@ -19,13 +19,12 @@
 using namespace plait;
 using namespace plait::schedule;
 
-/// As CSV files and plans spell it.
+/// Names it as CSV files and plans spell it.
 static const char *nameOf(Placement placement) {
   return placement == Placement::VShape ? "v" : "looped";
 }
 
-/// By rank: the time that it works, and the most that it holds. In the unit of
-/// the costs.
+/// Returns the time that each rank works, in the unit of the costs.
 static std::vector<double> getBusy(const tool::Order &order) {
   std::vector<double> busy;
   for (uint32_t rank = 0; rank < order.schedule.problem.stages; ++rank)
@@ -33,7 +32,8 @@ static std::vector<double> getBusy(const tool::Order &order) {
   return busy;
 }
 
-/// In the unit of the schedule's memory model.
+/// Returns the most that each rank holds, in the unit of the schedule's memory
+/// model.
 static std::vector<double> getPeaks(const Schedule &schedule) {
   std::vector<double> peaks;
   for (uint32_t rank = 0; rank < schedule.problem.stages; ++rank)
@@ -41,7 +41,7 @@ static std::vector<double> getPeaks(const Schedule &schedule) {
   return peaks;
 }
 
-/// In the order of each rank; words as print(Action) has them.
+/// Lists actions in the order of each rank; words as print(Action) has them.
 static std::vector<std::vector<std::string>>
 listActions(const Schedule &schedule) {
   std::vector<std::vector<std::string>> ranks;
@@ -89,8 +89,8 @@ static std::string printRow(const char *name, const Numbers &numbers) {
   return line + "\n";
 }
 
-/// With a cut the bound is of the makespan, and the text says how far that is
-/// above it.
+/// The bound is of the makespan where there is a cut, and the text says how far
+/// that is above it.
 Result<std::string> tool::printText(const Order &order,
                                     const ChartFlags &flags) {
   Result<Timeline> timeline = simulate(order.schedule, order.costs);

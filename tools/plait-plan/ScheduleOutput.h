@@ -21,7 +21,8 @@ struct Order {
   schedule::Costs costs; // of virtual stages
   /// Layers of each virtual stage; empty where none were given.
   std::vector<int> cut = {};
-  /// Of the makespan where there is a cut, of the bubble rate otherwise.
+  /// The bound of the makespan where there is a cut, of the bubble rate
+  /// otherwise.
   std::optional<double> lowerBound = std::nullopt;
 };
 

@@ -33,8 +33,8 @@ using tool::formatBytes;
 using tool::toWord;
 namespace fb = plait::plan::fb;
 
-/// What updates parameters, and what it keeps of each. The first shard with
-/// state stands for all: slots are the optimizer's.
+/// Shows what updates parameters, and what it keeps of each. The first shard
+/// with state stands for all: slots are the optimizer's.
 static void showOptimizer(const fb::Plan &plan) {
   if (!plan.optimizer())
     return;
@@ -53,7 +53,7 @@ static void showOptimizer(const fb::Plan &plan) {
   std::cout << "\n";
 }
 
-/// What is trained, and on what.
+/// Shows what is trained, and on what.
 static void showModel(const fb::Plan &plan) {
   std::string name = flatbuffers::GetString(plan.model_name());
   std::cout << "model     " << plan.model_type()->str()
@@ -79,7 +79,7 @@ static void showModel(const fb::Plan &plan) {
               << "\n";
 }
 
-/// What a step is, and how it is spread.
+/// Shows what a step is, and how it is spread.
 static void showStep(const fb::Plan &plan) {
   std::cout << "batch     " << countOf(plan.global_batch(), "sequence")
             << ", in " << countOf(plan.microbatches(), "microbatch", "es")
@@ -166,7 +166,8 @@ static void showMemory(const tool::ProgramSummary &summary,
             << formatBytes(arenaBytes + reserve) << "\n";
 }
 
-/// As if each collective ran as a ring: what libraries do is not known here.
+/// Counts as if each collective ran as a ring: what libraries do is not known
+/// here.
 static void showTraffic(const fb::Plan &plan,
                         const tool::ProgramSummary &summary) {
   std::cout << "  sent by a rank in a training step, collectives as rings\n";

@@ -35,7 +35,7 @@ struct Options {
   tool::ChartFlags chart;
 };
 
-/// What is simulated, and with which costs.
+/// The plan that is simulated, and its costs.
 struct Input {
   const fb::Plan &plan;
   std::vector<plan::Message> messages;
@@ -71,9 +71,9 @@ std::pair<double, double> findPipeline(const fb::Plan &plan,
   return {begin, std::max(begin, end)};
 }
 
-/// What of an action's work lies behind `time`, as if it were evenly spread. An
-/// action that began before `time` counts in part: only sums of its times are
-/// known.
+/// Returns what of an action's work lies behind `time`, as if it were evenly
+/// spread. An action that began before `time` counts in part: only sums of its
+/// times are known.
 double findBusyAfter(double time, const plan::ActionTime &action) {
   double length = action.end - action.start;
   double after = action.end - std::max(action.start, time);
@@ -109,9 +109,9 @@ void addIdle(const fb::Plan &plan, tool::Simulation &simulation) {
         sum / (double(replayed.programs.size()) * (end - begin));
 }
 
-/// Of all calls of a training step, predicted and measured. Sums over all calls
-/// and programs, by the name of a kind. Messages are priced once, at their
-/// receivers.
+/// Compares all calls of a training step, predicted and measured, in sums over
+/// all calls and programs, by the name of a kind. Messages are priced once, at
+/// their receivers.
 std::map<std::string, tool::KindTime> compareKinds(const Input &input) {
   std::map<std::string, tool::KindTime> kinds;
   const plan::Profile &profile = *input.profile;
@@ -208,7 +208,7 @@ Status readInput(Input &input, const plan::PlanFile &file,
   return Status::success();
 }
 
-/// What is written to standard output takes the place of the text.
+/// Output that is written to standard output takes the place of the text.
 Status run(const Options &options) {
   PLAIT_RETURN_IF_ERROR(
       checkOutputs({{"--json", options.json}, {"--trace", options.trace}},

@@ -35,8 +35,8 @@ static int64_t getSum(const LiveBytes &live) {
   return sum;
 }
 
-/// What is live when the most is. Less than the arena by the gaps between
-/// regions.
+/// Returns what is live when the most is. It is less than the arena by the gaps
+/// between regions.
 static LiveBytes getFullest(const fb::Program &program) {
   LiveBytes fullest;
   for (const auto &[action, live] : getMemory(program))
@@ -46,8 +46,8 @@ static LiveBytes getFullest(const fb::Program &program) {
   return fullest;
 }
 
-/// By action, when it and all before it have begun: what goes on beside
-/// computing may begin earlier than what the plan has in front of it.
+/// Returns, by action, when it and all before it have begun: what goes on
+/// beside computing may begin earlier than what the plan has in front of it.
 static std::vector<double>
 getBegins(const std::vector<plan::ActionTime> &times) {
   std::vector<double> begins;
@@ -86,7 +86,7 @@ static std::string drawSchedule(const fb::Plan &plan,
                              options);
 }
 
-/// What is behind computing is only told where there may be any. Columns are as
+/// Work behind computing is only told where there may be any. Columns are as
 /// wide as their titles; percentages are of the replayed time.
 static std::string writeRanks(const fb::Plan &plan,
                               const Simulation &simulation) {
@@ -216,7 +216,8 @@ static std::string writeMeasurement(const Simulation &simulation) {
   return text;
 }
 
-/// With a profile the measured step heads the text, else the predicted one.
+/// The measured step heads the text where there is a profile, else the
+/// predicted one.
 std::string tool::toText(const fb::Plan &plan, const Simulation &simulation,
                          const schedule::ChartOptions &options) {
   std::string text = "mesh      " + planner::printMesh(plan) + ", " +
@@ -291,7 +292,7 @@ static Json toJson(const Measurement &measured) {
           {"kinds", std::move(kinds)}};
 }
 
-/// What was measured is there only with a profile.
+/// Measurements are there only with a profile.
 std::string tool::toJson(const fb::Plan &plan, const Simulation &simulation) {
   Json mesh = Json::object(), programs = Json::array();
   for (const fb::MeshAxis *axis : *plan.mesh())

@@ -23,13 +23,13 @@ struct KindTime {
   double model = 0, measured = 0, waiting = 0;
 };
 
-/// What a profile says of the same step.
+/// The figures of a profile of the same step.
 struct Measurement {
   std::string path;
   uint64_t steps = 0;
   double stepSeconds = 0;  // the median
   double modelSeconds = 0; // as the cluster's figures predict it
-  /// By the name of the step's or action's kind.
+  /// Times by the name of the step's or action's kind.
   std::map<std::string, KindTime> kinds;
 };
 
@@ -38,8 +38,8 @@ struct Simulation {
   plan::Replayed replayed;
   /// Outside of the action lists; only known from a profile.
   double overhead = 0;
-  /// Of the time from the first forward pass to the last backward pass, what
-  /// ranks are idle, on average; as planner::Estimate::bubbleFraction.
+  /// The part of the time from the first forward pass to the last backward pass
+  /// that ranks are idle, on average; as planner::Estimate::bubbleFraction.
   double bubbleFraction = 0;
   std::vector<double> bubbleSeconds; // by program: of idle()
   std::optional<Measurement> measurement;
@@ -47,7 +47,8 @@ struct Simulation {
   bool overlaps = false;
 
   double seconds() const { return replayed.seconds + overhead; }
-  /// What the ranks of a program neither compute nor communicate.
+  /// Returns the time that the ranks of a program neither compute nor
+  /// communicate.
   double idle(uint32_t program) const {
     const plan::RankTime &rank = replayed.ranks[program];
     return std::max(0.0,

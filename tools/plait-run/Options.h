@@ -48,8 +48,9 @@ std::string findExcludedByCheck(const CLI::App &app);
 /// default, by their long names: one JSON object.
 std::string describeSettings(const CLI::App &app, const Options &options);
 
-/// What a process that a supervisor starts is called with, without the plan and
-/// --resume: all that was given, in a file, too, but for the supervisor's own.
+/// Returns what a process that a supervisor starts is called with, without the
+/// plan and --resume: all that was given, in a file, too, but for the
+/// supervisor's own.
 std::vector<std::string> argumentsOfProcess(const CLI::App &app);
 
 } // namespace plait

@@ -106,7 +106,7 @@ static uint32_t measuredProcess(uint32_t rank) { return 1 + 2 * rank; }
 static uint32_t predictedProcess(uint32_t rank) { return 2 + 2 * rank; }
 static constexpr uint32_t stepsProcess = 0;
 
-/// Of steady_clock, whose unit is not fixed.
+/// Converts a duration of steady_clock, whose unit is not fixed.
 static double toSeconds(StepClock::Time::duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
@@ -137,9 +137,10 @@ void Trace::predict() {
     costs = "none: " + (warning = replayed.status().message());
 }
 
-/// By what the operations of each stream are: copies to the host and from there
-/// have streams of their own on GPUs. Only streams that exist have a name,
-/// which a rank's notes tell: plans use as many as they have groups and routes.
+/// Names streams by what their operations are: copies to the host and from
+/// there have streams of their own on GPUs. Only streams that exist have a
+/// name, which a rank's notes tell: plans use as many as they have groups and
+/// routes.
 std::vector<std::string> Trace::nameStreams(uint32_t rank) const {
   std::vector<std::string> names;
   const fb::Program &program =

@@ -137,8 +137,9 @@ Status checkFiles(const CLI::App &app, const Options &options) {
                       inputs);
 }
 
-/// What the options say together. What depends on more than one option, or on
-/// where an output goes. Each message names the options as the user wrote them.
+/// Checks what the options say together: what depends on more than one option,
+/// or on where an output goes. Each message names the options as the user wrote
+/// them.
 Status checkOptions(const CLI::App &app, const Options &options) {
   const runtime::TrainOptions &train = options.train;
   std::string excluded = findExcludedByCheck(app);
@@ -180,7 +181,7 @@ Status checkOptions(const CLI::App &app, const Options &options) {
   return Status::success();
 }
 
-/// What was asked for and means nothing to the plan. Its default may.
+/// Refuses what was asked for and means nothing to the plan. Its default may.
 Status checkMismatches(const CLI::App &app, const plan::PlanFile &file,
                        const Options &options) {
   for (const CLI::Option *option : app.get_options()) {
@@ -244,8 +245,8 @@ Status run(const CLI::App &app, Options &options) {
                        : runtime::train(file->plan(), options.train);
 }
 
-/// What the program ends with. The processes that it starts get their options
-/// on the command line.
+/// Returns what the program ends with. The processes that it starts get their
+/// options on the command line.
 int supervise(const CLI::App &app, Options &options) {
   runtime::SupervisorOptions &supervisor = options.supervisor;
   supervisor.plan = options.plan;

@@ -38,9 +38,9 @@ CPULibrary::CPULibrary(MLIRContext *context, TargetCPU target)
 
 CPULibrary::~CPULibrary() = default;
 
-/// As many lanes as fit, but no more than the next power of two of the extent.
-/// One sum over long rows takes wider blocks: longer runs of memory a row.
-/// Several registers a vector: the chains of additions of one sum are
+/// Takes as many lanes as fit, but no more than the next power of two of the
+/// extent. One sum over long rows takes wider blocks: longer runs of memory a
+/// row. Several registers a vector: the chains of additions of one sum are
 /// independent.
 static int64_t chooseLanes(const IterationSpace &space, int64_t lanes,
                            bool columns) {
@@ -64,7 +64,8 @@ static func::FuncOp createFunction(plan::ClusterOp cluster, ModuleOp module,
   return function;
 }
 
-/// What the arguments of `function` are to an emitter that stands at the start.
+/// Returns what the arguments of `function` are to an emitter that stands at
+/// the start.
 static KernelFunction openFunction(func::FuncOp function, unsigned buffers) {
   Value args = function.getArgument(0), scalars = function.getArgument(1);
   KernelFunction opened;

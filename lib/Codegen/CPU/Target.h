@@ -27,7 +27,7 @@ namespace plait::codegen {
 /// Null if LLVM does not know the processor.
 std::unique_ptr<llvm::TargetMachine> createMachine(const TargetCPU &target);
 
-/// What is enabled of the features that /proc/cpuinfo names.
+/// Lists what is enabled of the features that /proc/cpuinfo names.
 std::vector<std::string> listFeatures(const llvm::TargetMachine &machine);
 
 /// The width of the widest vector register, in 32-bit numbers; 0 if the

@@ -200,9 +200,9 @@ Value Emitter::emitRow(Operation *op, int64_t rows, Value &inside) {
   return row;
 }
 
-/// What lies at `offset`, or zero if it is not `inside` the tensor.
-/// The offset is set to 0 first: memory outside of the tensor must not be
-/// touched, not even for lanes that are thrown away.
+/// Emits what lies at `offset`, or zero if it is not `inside` the tensor. The
+/// offset is set to 0 first: memory outside of the tensor must not be touched,
+/// not even for lanes that are thrown away.
 Value Emitter::emitInside(Value inside, Value pointer, Type element,
                           int64_t width, Value offset) {
   offset = arith::SelectOp::create(builder, inside, offset, constant(0));
@@ -261,7 +261,8 @@ Value Emitter::emitReindexed(Operation *op) {
   return read;
 }
 
-/// Of what is read at the index itself, without the shift of a piece.
+/// Returns the offset of what is read at the index itself, without the shift of
+/// a piece.
 Value Emitter::offsetOfRead(Operation *op, const IndexMap &map) {
   Value input = op->getOperand(0);
   Value offset = offsetOf(input, space.getDims(op->getOpOperand(0)));
@@ -289,7 +290,7 @@ Value Emitter::emitPiece(Operation *op, const IndexMap &map) {
     return arith::CmpIOp::create(builder, arith::CmpIPredicate::slt, index,
                                  constant(end));
   };
-  /// What `choose` gives for the piece in which the index is.
+  /// Selects what `choose` gives for the piece in which the index is.
   auto select = [&](llvm::function_ref<Value(const IndexMap::Piece &)> choose) {
     Value chosen = choose(map.pieces.back());
     for (const IndexMap::Piece &piece :

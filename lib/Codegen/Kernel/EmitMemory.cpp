@@ -35,7 +35,7 @@ using namespace plait::codegen;
 // bf16
 //===----------------------------------------------------------------------===//
 
-/// What loads and stores name an element in memory.
+/// Returns the type that loads and stores name an element by in memory.
 static Type storedType(Type element) {
   if (element.isBF16())
     return IntegerType::get(element.getContext(), 16);
@@ -243,8 +243,8 @@ Value Emitter::loadMasked(Value pointer, Type element, Value offset,
   return element.isBF16() ? widen(loaded) : loaded;
 }
 
-/// What is rounded already (asKept) is stored as it is: rounding it again would
-/// give the same bits and cost as much.
+/// A number that is rounded already (asKept) is stored as it is: rounding it
+/// again would give the same bits and cost as much.
 void Emitter::store(Value pointer, Type element, Value value, Value offset) {
   bool vector = isa<VectorType>(value.getType());
   Value address = elementAddress(builder, pointer, storedType(element), offset);
@@ -327,7 +327,7 @@ void Emitter::storeResults(ArrayRef<unsigned> results, ScopeIndex scope) {
   }
 }
 
-/// With all lanes, under the mask: the same elements that a later load asks
+/// Spills all lanes, under the mask: the same elements that a later load asks
 /// for.
 void Emitter::spill(Value value, unsigned result) {
   Value offset = offsetOf(value, space.getDims(value),

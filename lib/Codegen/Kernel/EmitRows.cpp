@@ -371,7 +371,7 @@ void RowEmitter::emitSweep(unsigned index, Value row, Values &totals) {
   endSweep(sweep, partials, totals);
 }
 
-/// What the sweep's reductions found becomes known.
+/// Makes known what the sweep's reductions found.
 void RowEmitter::endSweep(const Sweep &sweep, Values &partials,
                           Values &totals) {
   SmallVector<FusionRole> roles;

@@ -81,8 +81,8 @@ void Emitter::assignScopes(
   }
 }
 
-/// What belongs to an outer scope is emitted before the loop inside of it,
-/// wherever the loop's body has got to.
+/// Ops of an outer scope are emitted before the loop inside of it, wherever the
+/// loop's body has got to.
 void Emitter::moveTo(ScopeIndex scope) {
   if (scopes[scope].anchor)
     builder.setInsertionPoint(scopes[scope].anchor);
@@ -252,7 +252,7 @@ Value Emitter::rankScalar(RankScalar scalar) {
   return scalarValues[index] = function.getScalar(builder, index);
 }
 
-/// At the beginning of the kernel: the same for all elements.
+/// Emits at the beginning of the kernel: the same for all elements.
 Value Emitter::sumTerms(ArrayRef<RankTerm> terms) {
   OpBuilder::InsertionGuard guard(builder);
   moveTo(KernelScope);
@@ -264,8 +264,8 @@ Value Emitter::sumTerms(ArrayRef<RankTerm> terms) {
   return sum ? sum : constant(0);
 }
 
-/// By the number of the op, so that clusters of one structure share a kernel
-/// though their ops are given different values (KernelLibrary::add()).
+/// Goes by the number of the op, so that clusters of one structure share a
+/// kernel though their ops are given different values (KernelLibrary::add()).
 Value Emitter::callValue(Operation *op) {
   auto ops = cluster.getBody().front().without_terminator();
   int64_t number = std::distance(ops.begin(), op->getIterator());

@@ -74,8 +74,8 @@ public:
   bool aligned = false;
   /// The machine has instructions that round pairs of numbers to bf16.
   bool roundsPairs = false;
-  /// What must hold for this thread to write the results of an index, an i1;
-  /// null: nothing, it is alone.
+  /// The condition that must hold for this thread to write the results of an
+  /// index, an i1; null: nothing, it is alone.
   mlir::Value indexGuard;
 
   /// Opens `scope` afresh.
@@ -102,8 +102,8 @@ public:
   /// The element at `use`, at least as many lanes as the loops have where the
   /// tensor has the inner group.
   mlir::Value emit(mlir::OpOperand &use);
-  /// What `reduction` adds up or compares; a scalar if its operand has not the
-  /// inner group.
+  /// Emits what `reduction` adds up or compares; a scalar if its operand has
+  /// not the inner group.
   mlir::Value emitSummand(const Reduction &reduction);
   /// Writes results inside `scope`, at the place where the loops stand. All
   /// elements are emitted before the first is written.
@@ -135,7 +135,8 @@ public:
   /// Sets the indices of `set`, outermost first, from one running number.
   void setIndices(llvm::ArrayRef<int64_t> set, mlir::Value running);
   mlir::Value rankScalar(RankScalar scalar);
-  /// What the call gives `op` (FusableOpInterface::getCallAttrName), as i64.
+  /// Returns what the call gives `op` (FusableOpInterface::getCallAttrName), as
+  /// i64.
   mlir::Value callValue(mlir::Operation *op);
   /// The sum of `terms` on the rank, as i64.
   mlir::Value sumTerms(llvm::ArrayRef<RankTerm> terms);
@@ -146,8 +147,8 @@ public:
   mlir::Value getResultPointer(unsigned result) {
     return function.pointers[cluster.getNumOperands() + result];
   }
-  /// What lies `offset` elements after `pointer`: one element, or as many as
-  /// there are lanes under the mask. `element` is the type in memory; a bf16
+  /// Loads what lies `offset` elements after `pointer`: one element, or as many
+  /// as there are lanes under the mask. `element` is the type in memory; a bf16
   /// one is f32 when it is loaded, and rounded where it is stored.
   mlir::Value loadScalar(mlir::Value pointer, mlir::Type element,
                          mlir::Value offset);
@@ -157,7 +158,7 @@ public:
   }
   void store(mlir::Value pointer, mlir::Type element, mlir::Value value,
              mlir::Value offset);
-  /// Where the element of a tensor with these dimensions lies.
+  /// Returns where the element of a tensor with these dimensions lies.
   mlir::Value offsetOf(mlir::Value tensor, llvm::ArrayRef<int64_t> dims);
   /// The same in the memory of a result, whose rows may have another pitch.
   mlir::Value offsetOf(mlir::Value tensor, llvm::ArrayRef<int64_t> dims,
@@ -209,7 +210,7 @@ private:
   llvm::DenseMap<mlir::Value, ScopeIndex> valueScope;
   llvm::DenseSet<mlir::Value> costly;
   llvm::DenseMap<mlir::Value, unsigned> reloads;
-  /// What a store writes of numbers that were rounded before.
+  /// The bits that a store writes of numbers that were rounded before.
   llvm::DenseMap<mlir::Value, mlir::Value> roundedBits;
 };
 

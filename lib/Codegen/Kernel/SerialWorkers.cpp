@@ -33,9 +33,9 @@ Workers::Share Workers::deal(Value first, int64_t count, int64_t step) {
   return {emitter.add(first, place), Value()};
 }
 
-/// With something carried there is one parallel index, [0, 1), which stands for
-/// all of `count`: multiplying the bounds by `count` makes the loop go over
-/// them, in order, in the one call that gets the index.
+/// Something carried leaves one parallel index, [0, 1), which stands for all of
+/// `count`: multiplying the bounds by `count` makes the loop go over them, in
+/// order, in the one call that gets the index.
 void SerialWorkers::forIndices(int64_t count, ArrayRef<FusionRole>,
                                SmallVectorImpl<Value> &carried,
                                llvm::function_ref<void(Value)> body) {

@@ -20,7 +20,7 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::codegen;
 
-/// On the path, or where the toolkit's installer puts it.
+/// Looks on the path, and where the toolkit's installer puts it.
 static llvm::ErrorOr<std::string> findAssembler() {
   llvm::ErrorOr<std::string> found = llvm::sys::findProgramByName("ptxas");
   if (found)

@@ -32,7 +32,7 @@ static constexpr int64_t kMostSums = 16;
 /// at the end of a kernel.
 static constexpr int64_t kManyBlocks = 256;
 
-/// Of the largest of the GPUs (B200).
+/// The multiprocessors of the largest of the GPUs (B200).
 static constexpr int64_t kMultiprocessors = 148;
 
 /// The least that memory moves at once.
@@ -140,7 +140,7 @@ void codegen::widenAccess(plan::ClusterOp cluster, const IterationSpace &space,
   access.beyondRows = true;
 }
 
-/// To a power of two, as all numbers of threads are.
+/// Rounds to a power of two, as all numbers of threads are.
 static int64_t roundUp(int64_t count) {
   return static_cast<int64_t>(llvm::PowerOf2Ceil(std::max<int64_t>(1, count)));
 }
@@ -167,7 +167,8 @@ static Teams chooseRowTeams(const IterationSpace &space, const RowShape &shape,
   return {threads, warp, 1};
 }
 
-/// As wide as memory likes, but narrow enough that there are many blocks.
+/// Chooses teams as wide as memory likes, but narrow enough that there are many
+/// blocks.
 static Teams chooseColumnTeams(const IterationSpace &space,
                                const ColumnShape &shape,
                                const VectorAccess &access) {

@@ -24,7 +24,7 @@ using namespace mlir;
 
 namespace {
 
-/// Of f32, or a vector of them.
+/// Expands exponentials of f32, or a vector of them.
 struct ExpandExp : OpRewritePattern<math::ExpOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(math::ExpOp op,

@@ -173,7 +173,7 @@ void TeamWorkers::loopOver(int64_t count, ArrayRef<FusionRole> roles,
 // Combining
 //===----------------------------------------------------------------------===//
 
-/// In kernels over columns members are `neighbours` threads apart.
+/// Members are, in kernels over columns, `neighbours` threads apart.
 void TeamWorkers::combine(ArrayRef<FusionRole> roles,
                           MutableArrayRef<Value> partials) {
   if (members > 1)
@@ -266,7 +266,8 @@ static int64_t lanesOf(Value value) {
   return type ? type.getNumElements() : 1;
 }
 
-/// What the address of `lanes` numbers in shared memory is a multiple of.
+/// Returns what the address of `lanes` numbers in shared memory is a multiple
+/// of.
 static unsigned alignmentOf(int64_t lanes) {
   return std::min<unsigned>(4 * lanes, kSharedAlignment);
 }

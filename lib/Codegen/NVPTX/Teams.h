@@ -58,12 +58,12 @@ struct VectorAccess {
 /// vector.
 VectorAccess chooseAccess(plan::ClusterOp cluster, const IterationSpace &space);
 
-/// As wide as a load where rows of `shape`, however odd, lie apart by multiples
-/// of that (plan/RowPitch.h).
+/// Makes accesses as wide as a load where rows of `shape`, however odd, lie
+/// apart by multiples of that (plan/RowPitch.h).
 void widenAccess(plan::ClusterOp cluster, const IterationSpace &space,
                  const KernelShape &shape, VectorAccess &access);
 
-/// What a GPU makes of a space.
+/// Returns the limits that a GPU has for a space.
 ShapeLimits getGPULimits(const VectorAccess &access);
 
 /// How a kernel of `shape` uses the threads of a block.

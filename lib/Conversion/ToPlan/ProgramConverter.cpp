@@ -37,8 +37,8 @@ using namespace plait::plan;
 // Parameters
 //===----------------------------------------------------------------------===//
 
-/// What a parameter is on the whole mesh: shape, where a file has it, how it
-/// begins. Its dtype is that of the master value, whatever is computed with.
+/// Tells what a parameter is on the whole mesh: shape, where a file has it, how
+/// it begins. Its dtype is that of the master value, whatever is computed with.
 static std::unique_ptr<fb::ParameterT> makeParameter(nn::ParameterOp op) {
   auto parameter = std::make_unique<fb::ParameterT>();
   auto type = cast<RankedTensorType>(op.getType());
@@ -118,7 +118,7 @@ ParameterTable::makeShard(nn::ParameterOp parameter) {
   return shard;
 }
 
-/// Of a parameter in a divided pack, how it is divided.
+/// Tells how a parameter in a divided pack is divided.
 std::unique_ptr<fb::DivisionT>
 ParameterTable::makeDivision(nn::ParameterOp parameter,
                              const ParameterPacks &packs,
@@ -301,7 +301,7 @@ void Converter::addInputs() {
   }
 }
 
-/// In the order of their first calls; actions name them by index.
+/// Adds them in the order of their first calls; actions name them by index.
 LogicalResult Converter::addFunctions() {
   for (FunctionOp function : getCalled(program, shared.symbols)) {
     FailureOr<std::unique_ptr<fb::FunctionT>> written =

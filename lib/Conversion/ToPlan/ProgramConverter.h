@@ -34,7 +34,7 @@ private:
   std::unique_ptr<plan::fb::DivisionT>
   makeDivision(nn::ParameterOp parameter, const ParameterPacks &packs,
                const llvm::StringMap<uint64_t> &offsets);
-  /// Where the program has a slot of the parameter; none: it has it not.
+  /// Finds where the program has a slot of the parameter; none: it has it not.
   using FindOffset = llvm::function_ref<std::optional<uint64_t>(nn::Slot slot)>;
   mlir::LogicalResult addState(plan::fb::ShardT &shard,
                                nn::ParameterOp parameter, FindOffset find);
@@ -45,11 +45,11 @@ private:
   llvm::SmallVector<bool> owned;
 };
 
-/// What the programs of a plan share.
+/// The tables that the programs of a plan share.
 struct SharedTables {
   ParameterTable parameters;
   KernelTable kernels;
-  /// In Plan.data, by the name of the constant.
+  /// The index in Plan.data, by the name of the constant.
   llvm::StringMap<uint32_t> data;
   mlir::SymbolTableCollection symbols;
 };

@@ -23,7 +23,7 @@ public:
   KernelTable(codegen::KernelLibrary &library, plan::fb::PlanT &plan,
               std::vector<codegen::EmittedKernel> *emitted)
       : library(library), plan(plan), emitted(emitted) {}
-  /// What the plan says of `kernel`, still without arguments.
+  /// Writes what the plan says of `kernel`, still without arguments.
   mlir::FailureOr<plan::fb::KernelStepT> write(plan::KernelOp kernel);
 
 private:

@@ -226,7 +226,7 @@ void ConfigReader::require(StringRef field, StringRef supported) {
     failOn(field, *value, supported + ": nothing else is supported");
 }
 
-/// For fields that change the arithmetic by being there at all.
+/// Refuses fields that change the arithmetic by being there at all.
 void ConfigReader::requireAbsent(StringRef field) {
   if (const json::Value *value = find(field))
     failOn(field, *value, "null: nothing else is supported");

@@ -30,7 +30,8 @@ struct GPT2 {
 
   explicit GPT2(ConfigReader &config);
 
-  /// In the order of the forward pass, which is that of the locations, too.
+  /// Builds in the order of the forward pass, which is that of the locations,
+  /// too.
   Value build(ModelBuilder &model) const;
   Value buildEmbedding(ModelBuilder &model) const;
   Value buildNorm(ModelBuilder &model, const std::string &path, Value x) const;

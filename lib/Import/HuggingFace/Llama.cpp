@@ -129,7 +129,8 @@ Value Llama::buildNorm(ModelBuilder &model, const std::string &path, Value x,
   return model.at(path).rmsNorm(x, weight, epsilon);
 }
 
-/// What a layer's input `x` becomes by the part of the layer that gave `y`.
+/// Returns what a layer's input `x` becomes by the part of the layer that gave
+/// `y`.
 Value Llama::addTo(ModelBuilder &model, const std::string &path, Value x,
                    Value y) const {
   LayerBuilder nn = model.at(path);

@@ -30,16 +30,17 @@ struct Llama {
   bool tied;
   std::optional<RopeScaling> scaling;
 
-  /// Of the projections before attention, the one behind it, and the MLP's.
+  /// Whether there is a bias of the projections before attention, the one
+  /// behind it, and the MLP's.
   bool headBias = false, outBias = false, mlpBias = false;
   /// An RMS norm of each query and key head before its rotation (Qwen3).
   bool headNorms = false;
   /// q, k and v are one tensor of the file, and so are gate and up (Phi-3).
   bool merged = false;
-  /// Of the softmax, and of what attention and MLP add to their input.
+  /// Dropout of the softmax, and of what attention and MLP add to their input.
   double attentionDropout = 0.0, residualDropout = 0.0;
-  /// What a query sees at most, itself included, in the layers that have a
-  /// window; no flag for a layer means that it has none.
+  /// The keys that a query sees at most, itself included, in the layers that
+  /// have a window; no flag for a layer means that it has none.
   int64_t window = 0;
   llvm::SmallVector<bool> windowed;
 

@@ -22,11 +22,11 @@ using namespace plait::hf;
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// What a family's config has where it says nothing.
+/// The values that a family's config has where it says nothing.
 struct Usual {
   int64_t positions;
   double epsilon;
-  /// As many as query heads, and hidden size / heads, where nothing is given.
+  /// Nothing: as many as query heads, and hidden size / heads.
   std::optional<int64_t> groups = std::nullopt, headSize = std::nullopt;
 };
 } // namespace
@@ -115,7 +115,7 @@ static void readRope(Llama &llama, ConfigReader &config) {
   config.readObject("rope_parameters", readObject);
 }
 
-/// What all families have.
+/// Reads what all families have.
 static Llama readCommon(ConfigReader &config, const Usual &usual) {
   Llama llama;
   llama.vocab = config.getSize("vocab_size");

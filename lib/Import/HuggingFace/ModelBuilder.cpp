@@ -189,7 +189,7 @@ OwningOpRef<ModuleOp> ModelBuilder::finish(Value logits) {
   return std::move(module);
 }
 
-/// For learned positions the limit is their table, for rotary ones what the
+/// The limit for learned positions is their table, for rotary ones what the
 /// model was trained with; an error either way, at the field that sets it.
 void hf::checkSequence(ConfigReader &config, StringRef field, int64_t positions,
                        int64_t sequence) {

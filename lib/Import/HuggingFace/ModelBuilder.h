@@ -26,7 +26,7 @@ namespace plait::hf {
 
 using Shape = llvm::SmallVector<int64_t>;
 
-/// Where a parameter lies in the weight files: a box of the tensor `name`.
+/// The place of a parameter in the weight files: a box of the tensor `name`.
 struct FileBox {
   std::string name;
   Shape shape, begin, box;
@@ -44,7 +44,8 @@ inline constexpr Init kZeros{0.0, 0.0}, kOnes{1.0, 0.0};
 /// More layers than this are a typing error.
 inline constexpr int64_t kMostLayers = 10000;
 
-/// What an op with dropout takes: all, or nothing where nothing is dropped.
+/// The operands of an op with dropout: all, or nothing where nothing is
+/// dropped.
 struct Dropout {
   mlir::Value keys;
   mlir::FloatAttr probability;
@@ -90,7 +91,7 @@ public:
   int64_t getBatch() const { return options.batch; }
   int64_t getSequence() const { return options.sequence; }
 
-  /// From here on ops belong to the block, or to none.
+  /// Lets ops belong to the block, or to none, from here on.
   void setLayer(std::optional<int64_t> layer) { listener.layer = layer; }
 
   /// Creates ops whose location is the module of this path, as in
@@ -125,8 +126,8 @@ private:
   int64_t dropouts = 0;
 };
 
-/// What a family makes of a config. After a failure of the reader `build` is
-/// not called.
+/// The model that a family makes of a config. After a failure of the reader
+/// `build` is not called.
 struct Model {
   int64_t vocab, layers;
   /// The forward pass; returns the logits.

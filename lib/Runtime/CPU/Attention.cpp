@@ -291,9 +291,9 @@ template <typename T> void Worker<T>::forward(int64_t sequence, int64_t head) {
   }
 }
 
-/// Computes, with P = exp(S - stats), dP = dO Vᵀ and D = rows of dO · O: dV +=
-/// Pᵀ dO, dS = P (dP - D), dQ = scale dS K, dK += scale dSᵀ Q. With dropout, M
-/// times: dV += (M P)ᵀ dO, dP = M (dO Vᵀ), and D as it is.
+/// Computes, with P = exp(S - stats), dP = dO Vᵀ and D = rows of dO · O:
+/// dV += Pᵀ dO, dS = P (dP - D), dQ = scale dS K, dK += scale dSᵀ Q. With
+/// dropout, M times: dV += (M P)ᵀ dO, dP = M (dO Vᵀ), and D as it is.
 /// 1. Weights P again, from the statistics.
 /// 2. dO Vᵀ, and with dropout the mask M, drawn by dropping ones.
 /// 3. dV, with the weights that forward multiplied with.

@@ -75,7 +75,7 @@ Value NNBuilder::sumColumns(Value x) {
   return reduce(x, dims);
 }
 
-/// As one op; whether a kernel does it at once is decided when kernels are
+/// Sums in one op; whether a kernel does it at once is decided when kernels are
 /// formed.
 Value NNBuilder::sumAll(Value x) {
   auto dims = llvm::to_vector(llvm::seq<int64_t>(0, typeOf(x).getRank()));

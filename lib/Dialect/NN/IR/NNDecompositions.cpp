@@ -151,10 +151,10 @@ Values AttentionOp::decompose(OpBuilder &builder) {
   return {out, lse};
 }
 
-/// With p = softmax: dv = pᵀ do, dp = do vᵀ, ds = p (dp - Σ p dp),
-/// dq = scale · ds k, dk = scale · dsᵀ q. What matmuls take is rounded to
-/// their operands' type, and used further as rounded: it need not be stored
-/// twice. With dropout, v has met drop(p), so that dv = drop(p)ᵀ do and
+/// Computes, with p = softmax: dv = pᵀ do, dp = do vᵀ, ds = p (dp - Σ p dp),
+/// dq = scale · ds k, dk = scale · dsᵀ q. What matmuls take is rounded to their
+/// operands' type, and used further as rounded: it need not be stored twice.
+/// With dropout, v has met drop(p), so that dv = drop(p)ᵀ do and
 /// dp = drop(do vᵀ).
 Values AttentionGradOp::decompose(OpBuilder &builder) {
   NNBuilder nn(builder, getLoc());

@@ -28,8 +28,8 @@ using namespace plait::nn;
 // Constraints
 //===----------------------------------------------------------------------===//
 
-/// For nn.dropout, which always has the three, and for attention, which has all
-/// or none.
+/// Serves nn.dropout, which always has the three, and for attention, which has
+/// all or none.
 LogicalResult nn::verifyDropout(Operation *op, Value keys, int64_t batch,
                                 FloatAttr probability, IntegerAttr site) {
   if (!keys && !probability && !site)
@@ -78,8 +78,8 @@ static bool keepsAll(double probability) {
   return getMaskThreshold(probability) > std::numeric_limits<uint32_t>::max();
 }
 
-/// By the threshold and not by the probability: one so small that no hash is
-/// dropped is none, too.
+/// Goes by the threshold and not by the probability: one so small that no hash
+/// is dropped is none, too.
 OpFoldResult DropoutOp::fold(FoldAdaptor) {
   return keepsAll(getProbability().convertToDouble()) ? getInput() : Value();
 }

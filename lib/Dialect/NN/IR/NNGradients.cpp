@@ -43,8 +43,8 @@ Values MatmulOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   return {da, db};
 }
 
-/// As one op, so that a library can compute it in one step. Reads the output
-/// and lse, and nothing of the size of the scores.
+/// Builds one op, so that a library can compute it in one step. Reads the
+/// output and lse, and nothing of the size of the scores.
 Values AttentionOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   auto grad = AttentionGradOp::create(
       builder, getLoc(), dist::plainType(getQuery().getType()),
@@ -79,7 +79,7 @@ Values PickOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
 // Normalisation
 //===----------------------------------------------------------------------===//
 
-/// With x̂ = (x - mean) rstd and dx̂ = dy w:
+/// Computes, with x̂ = (x - mean) rstd and dx̂ = dy w:
 /// dx = rstd (dx̂ - mean(dx̂) - x̂ mean(dx̂ x̂)), dw = Σ dy x̂, db = Σ dy.
 Values LayerNormOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   NNBuilder nn(builder, getLoc());
@@ -103,7 +103,8 @@ Values LayerNormOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   return {dx, dw, db};
 }
 
-/// With x̂ = x rstd and dx̂ = dy w: dx = rstd (dx̂ - x̂ mean(dx̂ x̂)).
+/// Computes, with x̂ = x rstd and dx̂ = dy w: dx = rstd (dx̂ - x̂ mean(dx̂
+/// x̂)).
 Values RMSNormOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   NNBuilder nn(builder, getLoc());
   Value x = nn.widen(getInput()), dy = nn.widen(cotangents[0]);
@@ -140,8 +141,8 @@ Values ReorderOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
                             getInverse() ? UnitAttr() : builder.getUnitAttr())};
 }
 
-/// By name: a library multiplies by the slope while it computes the matmul
-/// whose result this gradient is of (nn-fuse-epilogues).
+/// Builds an op of its own name: a library multiplies by the slope while it
+/// computes the matmul whose result this gradient is of (nn-fuse-epilogues).
 Values GeluOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   return {GeluGradOp::create(builder, getLoc(),
                              dist::plainType(getInput().getType()),
@@ -276,7 +277,7 @@ Values StopGradientOp::buildVJP(OpBuilder &, ArrayRef<Value>) {
 // Shapes
 //===----------------------------------------------------------------------===//
 
-/// What was repeated is added up, in f32: there may be many of it.
+/// Adds up what was repeated, in f32: there may be many of it.
 Values BroadcastOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   SmallVector<int64_t> added;
   for (int64_t dim : llvm::seq(getResult().getType().getRank()))

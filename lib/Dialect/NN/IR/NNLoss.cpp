@@ -135,8 +135,8 @@ LogicalResult LossVerifier::verifyIndices(Operation &op) {
   return success();
 }
 
-/// What `value` is computed from. Cross-entropy counts the targets without
-/// looking at the logits.
+/// Finds what `value` is computed from. Cross-entropy counts the targets
+/// without looking at the logits.
 static ValueRange findInputs(OpResult value) {
   auto entropy = dyn_cast<SoftmaxCrossEntropyOp>(value.getOwner());
   if (entropy && value == entropy.getCount())
@@ -198,7 +198,7 @@ static bool isDropoutKey(OpOperand &use) {
          use.getOperandNumber() + 1 == op->getNumOperands();
 }
 
-/// By its position among the operands, which the optional ones change.
+/// Tells by its position among the operands, which the optional ones change.
 static bool isAttentionStart(OpOperand &use) {
   auto attention = dyn_cast<AttentionOp>(use.getOwner());
   return attention && attention.getStarts() &&

@@ -249,7 +249,8 @@ int64_t AttentionGradOp::getFlops() {
   return 5 * scoreFlops(shapeOf(getQuery()), shapeOf(getKey()));
 }
 
-/// What cost models tell efficiency by, beside the number of operations.
+/// Returns what cost models tell efficiency by, beside the number of
+/// operations.
 static WorkShape attentionShape(ArrayRef<int64_t> q, ArrayRef<int64_t> k) {
   WorkShape shape;
   shape.kind = WorkShape::Attention;
@@ -282,7 +283,7 @@ FactorRule LayerNormOp::getFactorRule() {
   return rule;
 }
 
-/// As layer normalisation, without a mean.
+/// The rule is that of layer normalisation, without a mean.
 FactorRule RMSNormOp::getFactorRule() {
   FactorRule rule;
   ArrayRef<int64_t> shape = shapeOf(getInput());
@@ -401,7 +402,7 @@ FactorRule PickOp::getFactorRule() {
   return rule;
 }
 
-/// Of the ranks that split the row, the one that has the index keeps its
+/// The one of the ranks that split the row which has the index keeps its
 /// element; all others have zeros.
 void PickOp::localizeFactor(int factor, ArrayRef<RankTerm> begin,
                             int64_t limit) {

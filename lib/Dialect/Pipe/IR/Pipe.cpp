@@ -345,7 +345,7 @@ ScheduleOp pipe::findSchedule(ModuleOp module) {
   return schedules.empty() ? ScheduleOp() : *schedules.begin();
 }
 
-/// At the end of the module. Peers are left to the placement.
+/// Adds it at the end of the module. Peers are left to the placement.
 ScheduleOp pipe::addSchedule(ModuleOp module,
                              const schedule::Schedule &schedule,
                              StringRef kind) {

@@ -168,7 +168,7 @@ struct FieldPrinter {
 };
 } // namespace
 
-/// In the order of the list, whatever order they were read in: equal
+/// Prints in the order of the list, whatever order they were read in: equal
 /// configurations print alike.
 void ConfigurationAttr::print(AsmPrinter &printer) const {
   const TrainingConfiguration configuration = getValue(), defaults;
@@ -312,7 +312,8 @@ LogicalResult ClusterAttr::verify(function_ref<InFlightDiagnostic()> emitError,
 // Attributes of modules
 //===----------------------------------------------------------------------===//
 
-/// What an attribute of the dialect has to be; empty: it is as it should be.
+/// Tells what an attribute of the dialect has to be; empty: it is as it should
+/// be.
 static StringRef getExpected(StringRef name, Attribute value) {
   if (name == kConfigurationAttr)
     return isa<ConfigurationAttr>(value) ? "" : "a #plait.configuration";
@@ -364,8 +365,7 @@ void plait::setConfiguration(ModuleOp module,
                   ConfigurationAttr::get(module.getContext(), configuration));
 }
 
-/// What remains is the model: phase and origins say nothing of how it is
-/// compiled.
+/// Leaves the model: phase and origins say nothing of how it is compiled.
 void plait::removeConfiguration(ModuleOp module) {
   for (StringRef name : {kConfigurationAttr, kTargetAttr, kClusterAttr})
     module->removeAttr(name);
@@ -390,7 +390,7 @@ static bool isReadBy(Phase reached, const Field &field) {
   return *symbolizePhase(field.phase) <= reached;
 }
 
-/// What is read later is left out: it may still be edited. After import the
+/// Leaves out what is read later: it may still be edited. After import the
 /// model is the same whatever it is to be compiled for.
 void plait::setPhase(ModuleOp module, Phase phase, StringRef mesh) {
   MLIRContext *context = module.getContext();
@@ -423,7 +423,7 @@ static std::string showAttribute(Attribute attribute) {
   return text;
 }
 
-/// Of something that `reader` has read.
+/// Tells of an edit of something that `reader` has read.
 static Status tellEdit(const std::string &what, const std::string &now,
                        const std::string &reader, const std::string &read) {
   return fail(what, " is ", now, ", but phase ", reader, " has read ", read,
@@ -479,8 +479,8 @@ ClusterAttr plait::getCluster(ModuleOp module) {
   return module->getAttrOfType<ClusterAttr>(kClusterAttr);
 }
 
-/// As the header gives them: 64 KiB at 100 GB/s is the latency of the one link,
-/// which stands for all axes.
+/// Rates are as the header gives them: 64 KiB at 100 GB/s is the latency of the
+/// one link, which stands for all axes.
 RatesAttr plait::getRates(ModuleOp module) {
   if (ClusterAttr cluster = getCluster(module))
     if (RatesAttr rates = cluster.getRates())

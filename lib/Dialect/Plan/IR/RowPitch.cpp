@@ -22,7 +22,7 @@
 using namespace mlir;
 using namespace plait;
 
-/// What an attribute says of the value, or 0.
+/// Returns what an attribute says of the value, or 0.
 static int64_t findPitch(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     Operation *parent = argument.getOwner()->getParentOp();

@@ -27,7 +27,7 @@ LEFT = {
     "lib/Import": 2,
     "lib/Planner": 83,
     "lib/Proof": 103,
-    "lib/Transforms": 54,
+    "lib/Transforms": 53,
     "tools/plait-run": 6,
     "tools/plaitc": 5,
 }

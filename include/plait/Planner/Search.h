@@ -55,8 +55,8 @@ struct SearchSpace : StrategySpace {
   static SearchSpace all();
 };
 
-/// What is decided beforehand. RankGrid sizes and microbatches may be any; the
-/// others have to be in the space. `layers` needs `pipeline`.
+/// The choices that are made beforehand. Mesh sizes and microbatches may be
+/// any; the others have to be in the space. `layers` needs that of pp.
 struct Pins : StrategyPins {
   PerAxis<std::optional<int>> mesh;
   /// Ranks to use. Without it all devices of the cluster, or the product of the

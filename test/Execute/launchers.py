@@ -9,10 +9,11 @@
 launchers whose processes plait-run cannot join. Losses have the bits that they have
 in one process, or there is one error and no output. mpi.py has mpirun.
 
---torchrun names the program: Debian's PyTorch 1.13 by default, which listens at
-MASTER_PORT itself where all hosts are known, as PyTorch does since 2.4 in every
-form. Of that a stand-in is always tested: an agent that holds the port and sets
-what it sets."""
+torchrun is that of PyTorch 2 or later: --torch names an interpreter that has it, or
+PLAIT_TORCH does, else it is looked for in this one and those on the path. Where none
+has it (Debian's PyTorch is 1.13) those cases say so and are left out. A stand-in is
+always tested: an agent that holds MASTER_PORT, as torchrun does since 2.4 in every
+form, and sets what it sets."""
 
 import os
 import pathlib
@@ -22,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 
-from harness import Outcome, Reporter, Skipped, Tools, arguments, require
+from harness import Failure, Outcome, Reporter, Skipped, Tools, arguments, require
 from processes import Suite, metrics
 
 STEPS = 3
@@ -68,8 +69,31 @@ def free_port() -> int:
         return one.getsockname()[1]
 
 
+def has_torchrun(interpreter: str) -> bool:
+    """Whether an interpreter has PyTorch 2 or later."""
+    asks = "from importlib.metadata import version; print(version('torch'))"
+    try:
+        found = subprocess.run(
+            [interpreter, "-c", asks], capture_output=True, text=True, timeout=60
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    major, dot, _ = found.partition(".")
+    return bool(dot) and int(major) >= 2
+
+
+def find_torchrun(given: str | None) -> list[str]:
+    """The words that run it; none: it is not here. What is given must have it."""
+    if given:
+        require(has_torchrun(given), f"{given} has no PyTorch 2 or later")
+    others = [shutil.which("python3"), "/usr/bin/python3"]
+    candidates = [given] if given else [sys.executable, *filter(None, others)]
+    chosen = next(filter(has_torchrun, candidates), None)
+    return [chosen, "-m", "torch.distributed.run"] if chosen else []
+
+
 class Launchers:
-    def __init__(self, suite: Suite, torchrun: str):
+    def __init__(self, suite: Suite, torchrun: list[str]):
         self.suite, self.torchrun = suite, torchrun
         self.log = suite.folder / "log"
 
@@ -123,12 +147,13 @@ class Launchers:
 def torchrun_cases(launchers: Launchers, more: bool) -> None:
     def runs(agents, script):
         def body():
-            if shutil.which(launchers.torchrun) is None:
-                raise Skipped(f"there is no {launchers.torchrun}")
+            if not launchers.torchrun:
+                raise Skipped("no interpreter has PyTorch 2 or later; see --torch")
             port = free_port()
+            # "--": it takes --log for one of its own.
             launchers.has_bits([
-                ([launchers.torchrun, *(x.format(port=port) for x in options),
-                  "--nproc_per_node", "2", "--no_python",
+                ([*launchers.torchrun, *(x.format(port=port) for x in options),
+                  "--nproc_per_node", "2", "--no_python", "--",
                   "sh", "-c", f'{script} "$@"', "sh", *launchers.words()], {})
                 for options in agents
             ])
@@ -205,14 +230,17 @@ def other_cases(launchers: Launchers) -> None:
 
 def main() -> int:
     parser = arguments(__doc__)
-    parser.add_argument("--torchrun", default="torchrun")
+    parser.add_argument(
+        "--torch", default=os.environ.get("PLAIT_TORCH"),
+        help="an interpreter with PyTorch 2 or later",
+    )
     parser.add_argument("--all", action="store_true", help="all forms of torchrun")
     options = parser.parse_args()
     report = Reporter("launchers", options.filter)
     with tempfile.TemporaryDirectory() as folder:
         tools = Tools(options.bin, options.timeout)
         launchers = Launchers(
-            Suite(tools, report, pathlib.Path(folder)), options.torchrun
+            Suite(tools, report, pathlib.Path(folder)), find_torchrun(options.torch)
         )
         agent_cases(launchers)
         srun_cases(launchers)
@@ -222,4 +250,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except Failure as failure:
+        sys.exit(f"error: {failure}")

@@ -57,8 +57,13 @@ def errors_of(outcome: Outcome) -> list[str]:
 
 
 def notes_of(outcome: Outcome) -> list[str]:
-    """Where ranks of the other processes waited."""
-    return [x for x in outcome.stderr.splitlines() if x.startswith("plait-run: note")]
+    """Where ranks of the other processes waited: all notes but the one with which
+    a run without --weights begins."""
+    return [
+        line
+        for line in outcome.stderr.splitlines()
+        if line.startswith("plait-run: note: ") and "weights are random" not in line
+    ]
 
 
 #===-----------------------------------------------------------------------===#

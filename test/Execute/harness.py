@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 #===-----------------------------------------------------------------------===#
-"""What run.py and errors.py share: calling a tool, editing safetensors files,
+"""What the suites share: calling a tool, editing safetensors files,
 and one PASS or FAIL line a case. Standard library only."""
 
 import argparse
@@ -86,12 +86,31 @@ def attend_to_signals() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
-class Reporter:
-    """Runs named cases, prints a line each, counts."""
+@contextlib.contextmanager
+def limited(seconds: float):
+    """Ends what the main thread does in Python after so many seconds; within a
+    library it is ended when that returns."""
 
-    def __init__(self, suite: str, pattern: str):
+    def end(*_):
+        raise Failure(f"did not end in {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+class Reporter:
+    """Runs named cases, prints a line each, counts. A case that takes longer than
+    `limit` seconds has failed, where there is one (0: none)."""
+
+    def __init__(self, suite: str, pattern: str, limit: float = 0):
         self.suite = suite
         self.pattern = pattern
+        self.limit = limit
         self.passed = 0
         self.failed = 0
 
@@ -104,7 +123,8 @@ class Reporter:
             return
         start = time.monotonic()
         try:
-            remark, good = body() or "", True
+            with limited(self.limit) if self.limit else contextlib.nullcontext():
+                remark, good = body() or "", True
         except Skipped as reason:
             remark, good = f"skipped: {reason}", True
         except Failure as failure:

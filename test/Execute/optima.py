@@ -33,6 +33,10 @@ from fuzz.models import draw_graph
 from harness import Failure, Reporter, Tools, arguments, require
 
 DRAWS = 50
+# Problems in which each change is made.
+CHANGED = 4
+# Seconds for a case, some ten times what the longest takes on a busy machine.
+LIMIT = 100
 # A plan's cost is a sum of some thousand doubles, and its value is the same sum in
 # another order.
 ROUNDING = 1e-11
@@ -85,6 +89,8 @@ class Programme:
         solver = highspy.Highs()
         solver.setOptionValue("output_flag", False)
         solver.setOptionValue("threads", 1)
+        # Python's own limit waits for the solver to return.
+        solver.setOptionValue("time_limit", float(LIMIT))
         # It has to prove the optimum, not to come near.
         solver.setOptionValue("mip_rel_gap", 0.0)
         solver.setOptionValue("mip_abs_gap", 0.0)
@@ -384,85 +390,117 @@ def place_of(problem: dict, table: dict, values: list[int]) -> int:
     return place
 
 
-def cheapen_other(rng: random.Random, problem: dict) -> None:
-    """What the answer does not have is cheaper than all of it."""
-    while True:
-        table = rng.choice(problem["costs"])
-        place = rng.randrange(len(table["seconds"]))
-        used = place_of(problem, table, problem["solution"])
-        if place != used and table["seconds"][place] is not None:
-            table["seconds"][place] -= 2 * problem["seconds"]
-            return
+# Each makes what can be changed in a problem, one function a change. They are
+# counted first, so that a problem without any is known for it.
 
 
-def raise_own(rng: random.Random, problem: dict) -> None:
+def other_answers(problem: dict):
+    """(values, seconds) that differ from plait's in one variable, and cost more."""
+    for variable, choices in enumerate(problem["variables"]):
+        for value in range(len(choices["choices"])):
+            values = list(problem["solution"])
+            values[variable] = value
+            seconds = price(problem, values)
+            if problem["seconds"] * (1 + 1e-9) < seconds < math.inf:
+                yield values, seconds
+
+
+def cheapen_others(problem: dict):
+    """A table where another answer has another cost makes that the cheaper one."""
+
+    def cheapen(table, place, gain):
+        table["seconds"][place] -= gain
+
+    for values, seconds in other_answers(problem):
+        for table in problem["costs"]:
+            place = place_of(problem, table, values)
+            if place != place_of(problem, table, problem["solution"]):
+                gain = seconds + problem["seconds"]
+                yield lambda t=table, p=place, g=gain: cheapen(t, p, g)
+
+
+def raise_own(problem: dict):
     """A cost of the answer, by a part in a million of the whole."""
-    table = rng.choice(problem["costs"])
-    place = place_of(problem, table, problem["solution"])
-    table["seconds"][place] += 1e-6 * problem["seconds"]
+
+    def increase(table):
+        place = place_of(problem, table, problem["solution"])
+        table["seconds"][place] += 1e-6 * problem["seconds"]
+
+    for table in problem["costs"]:
+        yield lambda t=table: increase(t)
 
 
-def choose_worse(rng: random.Random, problem: dict) -> None:
+def choose_worse(problem: dict):
     """Another value of one variable, at its price."""
-    while True:
-        variable = rng.randrange(len(problem["variables"]))
-        choices = range(len(problem["variables"][variable]["choices"]))
-        values = list(problem["solution"])
-        values[variable] = rng.choice(choices)
-        seconds = price(problem, values)
-        if problem["seconds"] * (1 + 1e-9) < seconds < math.inf:
-            problem["solution"], problem["seconds"] = values, seconds
-            return
+    for values, seconds in other_answers(problem):
+        yield lambda v=values, s=seconds: problem.update(solution=v, seconds=s)
 
 
-def move_layer(rng: random.Random, problem: dict) -> None:
+def move_layer(problem: dict):
     """Another cut, with a slower rank, at its load."""
-    while True:
+    for a, b in itertools.permutations(range(len(problem["solution"])), 2):
         cut = list(problem["solution"])
-        a, b = rng.sample(range(len(cut)), 2)
         cut[a] -= 1
         cut[b] += 1
-        slowest = max(load_ranks(problem, cut))
-        if cut[a] >= 1 and slowest > problem["slowest_rank"]:
-            problem["solution"], problem["slowest_rank"] = cut, slowest
-            return
+        slowest = max(load_ranks(problem, cut)) if cut[a] >= 1 else 0.0
+        if slowest > problem["slowest_rank"] * (1 + CUT):
+            yield lambda c=cut, s=slowest: problem.update(solution=c, slowest_rank=s)
 
 
-def lighten_layer(rng: random.Random, problem: dict) -> None:
-    """A layer of the slowest rank costs nothing."""
+def lighten_layer(problem: dict):
+    """A layer of the slowest rank costs nothing, and no other rank is as slow."""
+
+    def lighten(layer):
+        problem["layers"][layer] = 0
+
     loads = load_ranks(problem, problem["solution"])
     rank, first = loads.index(max(loads)), 0
-    own = []
+    if loads.count(loads[rank]) > 1:
+        return
     for where, size in zip(problem["rank_of_stage"], problem["solution"]):
-        own += range(first, first + size) if where == rank else ()
+        for layer in range(first, first + size):
+            if where == rank and problem["layers"][layer] > 0:
+                yield lambda x=layer: lighten(x)
         first += size
-    heavy = [layer for layer in own if problem["layers"][layer] > 0]
-    problem["layers"][rng.choice(heavy)] = 0
 
 
 MUTATIONS = {
-    "shardings": (cheapen_other, raise_own, choose_worse),
+    "shardings": (cheapen_others, raise_own, choose_worse),
     "stages": (move_layer, lighten_layer),
 }
 CHECKS = {"shardings": check_shardings, "stages": check_stages}
 
 
-def is_rich(kind: str, problem: dict) -> bool:
-    """Whether there is another answer than plait's to be had."""
-    if kind == "shardings":
-        return sum(len(x["choices"]) > 1 for x in problem["variables"]) > 4
-    sizes = problem["solution"]
-    return is_exact(problem) and len(sizes) > 1 and max(sizes) > 1
-
-
 def find_out(kind: str, problem: dict, change, seed: str) -> str:
     changed = copy.deepcopy(problem)
-    change(random.Random(seed), changed)
+    random.Random(seed).choice(list(change(changed)))()
     try:
         CHECKS[kind](changed)
     except Failure as failure:
         return f"found out: {failure}"
     raise Failure("the comparison has found nothing")
+
+
+def hold_changes(report: Reporter, solved: dict[str, list[dict]]) -> None:
+    """Each kind of change, in the first problems that it can be made in."""
+    for kind, changes in MUTATIONS.items():
+        problems = [x for x in solved[kind] if kind == "shardings" or is_exact(x)]
+        for change in changes:
+            able = (x for x in problems if next(change(x), None) is not None)
+            chosen = list(itertools.islice(able, CHANGED))
+            name = f"changed/{kind}/{change.__name__}"
+            if report.wants(name):
+                report.case(
+                    name,
+                    lambda n=len(chosen): require(n > 0, "no problem to change"),
+                )
+            for index, problem in enumerate(chosen):
+                report.case(
+                    f"{name}-{index}",
+                    lambda k=kind, p=problem, c=change, n=f"{name}-{index}": find_out(
+                        k, p, c, n
+                    ),
+                )
 
 
 def main() -> int:
@@ -471,28 +509,20 @@ def main() -> int:
     parser.add_argument("--seed", default="1")
     options = parser.parse_args()
     tools = Tools(options.bin, options.timeout)
-    report = Reporter("optima", options.filter)
-    rich = {kind: [] for kind in CHECKS}
+    report = Reporter("optima", options.filter, LIMIT)
+    solved = {kind: [] for kind in CHECKS}
 
     def hold(index: int) -> str:
         draw = Draw(f"optima/{options.seed}/{index}")
         with tempfile.TemporaryDirectory() as folder:
             problems = dict(zip(CHECKS, draw.solve(tools, pathlib.Path(folder))))
         for kind, problem in problems.items():
-            if is_rich(kind, problem):
-                rich[kind].append(problem)
+            solved[kind].append(problem)
         return "; ".join(CHECKS[kind](x) for kind, x in problems.items())
 
     for index in range(options.draws):
         report.case(f"{options.seed}-{index}", lambda x=index: hold(x))
-    for kind, changes in MUTATIONS.items():
-        for change in changes:
-            for index, problem in enumerate(rich[kind][:4]):
-                name = f"changed/{kind}/{change.__name__}-{index}"
-                report.case(
-                    name,
-                    lambda k=kind, p=problem, c=change, n=name: find_out(k, p, c, n),
-                )
+    hold_changes(report, solved)
     return report.finish()
 
 

@@ -43,19 +43,15 @@ using namespace plait;
 // Import
 //===----------------------------------------------------------------------===//
 
-/// Only IR is there before it is chosen what to compile it for.
+/// Only IR that says what it is compiled for is a module before that is chosen.
 LogicalResult Compilation::read() {
-  if (!isText(options))
-    return success();
-  if (!options.ignoredFields.empty())
-    return emitError(UnknownLoc::get(context.get()))
-           << "--ignore-field is for a config.json, and " << options.model
-           << " is none";
-  auto read = importMLIR(*context.get(), options.model);
-  if (failed(read))
+  FailureOr<OpenedModel> opened = openModel(context, options);
+  if (failed(opened))
     return failure();
-  module = std::move(*read);
-  return adaptModel(*module, options);
+  source = std::move(opened->source);
+  module = std::move(opened->module);
+  isFixed = !source || source->hasFixedBatch();
+  return success();
 }
 
 Status Compilation::chooseMesh() {
@@ -134,6 +130,8 @@ Status Compilation::chooseConfiguration() {
   TrainingConfiguration base;
   base.epilogues = getUsualEpilogues(target);
   base.tensorOverlap = getUsualPieces(target.isGPU());
+  if (source)
+    base.sequence = source->getSequence().value_or(base.sequence);
   ConfigurationAttr known =
       module ? getConfigurationAttr(*module) : ConfigurationAttr();
   Result<TrainingConfiguration> chosen =
@@ -169,9 +167,9 @@ Status Compilation::choose() {
 /// Has the module say what was chosen.
 LogicalResult Compilation::write() {
   if (!module) {
-    auto imported = importConfig(context, options,
-                                 configuration.microBatch * mesh.batchParts(),
-                                 configuration.sequence);
+    auto imported = importModel(*source, options,
+                                configuration.microBatch * mesh.batchParts(),
+                                configuration.sequence);
     if (failed(imported))
       return failure();
     module = std::move(*imported);
@@ -237,13 +235,8 @@ LogicalResult Compilation::importReference(const Compilation &other) {
   isReference = true;
   if (failed(read()))
     return failure();
-  if (module) {
-    for (auto mesh : llvm::make_early_inc_range(module->getOps<dist::MeshOp>()))
-      mesh.erase();
-    removeConfiguration(*module);
-    if (pipe::ScheduleOp given = pipe::findSchedule(*module))
-      given.erase();
-  }
+  if (module)
+    removeDecisions(*module);
   target = other.target;
   cluster = other.cluster;
   return success(report(choose()) && succeeded(write()));

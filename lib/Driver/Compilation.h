@@ -47,6 +47,9 @@ public:
   mlir::OwningOpRef<mlir::ModuleOp> takeModel() { return std::move(model); }
   /// Null where none was asked for.
   CertificatePtr takeCertificate();
+  /// Whether the module is for one batch, over all data-parallel ranks, and
+  /// cannot be made for another.
+  bool hasFixedBatch() const { return isFixed; }
   /// The phase after which the module was read.
   Phase getImported() const { return imported; }
   TrainingConfiguration getConfiguration() const {
@@ -74,6 +77,8 @@ private:
   ModelContext &context;
   bool isReference = false;
   Phase imported = Phase::Import;
+  std::unique_ptr<ModelSource> source; // null: the module was read as it is
+  bool isFixed = false;                // see hasFixedBatch()
   mlir::OwningOpRef<mlir::ModuleOp> module;
   mlir::OwningOpRef<mlir::ModuleOp>
       model; // as imported, where the plan is to be proven

@@ -39,8 +39,11 @@ using namespace plait;
 static Result<std::unique_ptr<plan::fb::PlanT>>
 compileReference(const CompileOptions &given, ModelContext &context,
                  const Compilation &partitioned) {
-  CompileOptions options = getReferenceOptions(
-      given, partitioned.getConfiguration(), partitioned.getMesh());
+  TrainingConfiguration configuration = partitioned.getConfiguration();
+  // Sequences that depend on each other have to be computed together.
+  if (partitioned.hasFixedBatch())
+    configuration.microBatch *= partitioned.getMesh().batchParts();
+  CompileOptions options = getReferenceOptions(given, configuration);
   Compilation compilation(options, context);
   std::string problem;
   ScopedDiagnosticHandler keep(context.get(), [&](Diagnostic &diag) {

@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Reading models, and what the driver says to people. A model is a config.json,
-// which is imported for a batch, or a .mlir file, whose types fix it; options
-// that change a model (dropout, masks, weight decay, shardings) are applied to
-// either in the same way, right after it has been read.
+// Reading models, and what the driver says to people. A model is a config.json
+// or a .mlir file, and either is a source of modules of any size; options that
+// change a model (dropout, masks, weight decay, shardings) are applied to each
+// module in the same way, right after it has been made.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,13 +16,16 @@
 
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
+#include "plait/Driver/Planning.h"
 #include "plait/Import/HuggingFace.h"
 #include "plait/InitAll.h"
 #include "plait/Plan/Files.h"
 #include "plait/Transforms/Names.h"
+#include "plait/Transforms/Passes.h"
 
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/PassManager.h"
 #include "llvm/Support/GlobPattern.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -313,14 +316,64 @@ LogicalResult plait::adaptModel(ModuleOp module,
   return options.documentMask ? addDocumentMask(loss) : success();
 }
 
-/// The configuration's text goes into the module and so to the plan.
+/// IR is a model if nothing has been decided for it, and then verified before
+/// anybody asks for it: the planner runs passes on it. Only a cluster, which
+/// the planner is asked for, undoes decisions, and those of phase import alone
+/// can be undone.
+FailureOr<OpenedModel> plait::openModel(ModelContext &context,
+                                        const CompileOptions &options) {
+  OpenedModel opened;
+  if (!isText(options)) {
+    opened.source =
+        makeConfigSource(*context.get(), options.model, options.ignoredFields);
+    return opened;
+  }
+  if (!options.ignoredFields.empty())
+    return emitError(UnknownLoc::get(context.get()))
+           << "--ignore-field is for a config.json, and " << options.model
+           << " is none";
+  auto read = importMLIR(*context.get(), options.model);
+  if (failed(read))
+    return failure();
+  OwningOpRef<ModuleOp> module = std::move(*read);
+  if (isDecided(*module) && !options.cluster.empty() &&
+      getPhase(*module) == Phase::Import) {
+    removeDecisions(*module);
+    opened.isReplanned = true;
+  }
+  if (isDecided(*module)) {
+    opened.module = std::move(module);
+    if (failed(adaptModel(*opened.module, options)))
+      return failure();
+    return opened;
+  }
+  PassManager manager(context.get());
+  manager.addPass(createVerifyPhasePass());
+  if (failed(manager.run(*module)))
+    return failure();
+  opened.source = makeModuleSource(std::move(module));
+  return opened;
+}
+
+bool plait::isUndecided(const CompileOptions &options) {
+  if (!isText(options))
+    return true;
+  ModelContext context(options);
+  ScopedDiagnosticHandler quiet(context.get(),
+                                [](Diagnostic &) { return success(); });
+  auto module = importMLIR(*context.get(), options.model);
+  return succeeded(module) && !isDecided(**module);
+}
+
+/// The text of a config goes into the module and so to the plan.
 FailureOr<OwningOpRef<ModuleOp>>
-plait::importConfig(ModelContext &context, const CompileOptions &options,
-                    int64_t batch, int64_t sequence) {
-  auto module = importHuggingFace(*context.get(), options.model,
-                                  {batch, sequence, options.ignoredFields});
+plait::importModel(ModelSource &source, const CompileOptions &options,
+                   int64_t batch, int64_t sequence) {
+  auto module = source.get(batch, sequence);
   if (failed(module) || failed(adaptModel(**module, options)))
     return failure();
+  if (isText(options))
+    return module;
   // As it is in the folder, unlike what was parsed.
   Result<std::string> config = readConfig(options);
   if (!report(config.status()))

@@ -10,6 +10,7 @@
 
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Driver/Driver.h"
+#include "plait/Import/ModelSource.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Diagnostics.h"
@@ -52,12 +53,26 @@ void noteUnfusedAttention(const Status &reason, const std::string &cost = "");
 mlir::LogicalResult adaptModel(mlir::ModuleOp module,
                                const CompileOptions &options);
 
-/// Imports a model that is no .mlir file for `batch` sequences, over all
-/// data-parallel ranks, of `sequence` tokens, adapted to the options.
-/// Failures have been reported.
+/// What the options name.
+struct OpenedModel {
+  /// The model, for any batch and sequence; null: it is `module`.
+  std::unique_ptr<ModelSource> source;
+  /// IR that says already what it is compiled for, adapted to the options.
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  /// Whether the source is of such IR, of phase import, without what it said.
+  bool isReplanned = false;
+};
+
+/// Opens it. What a cluster is given for is decided anew. Failures have been
+/// reported.
+mlir::FailureOr<OpenedModel> openModel(ModelContext &context,
+                                       const CompileOptions &options);
+
+/// The model of `source` for `batch` sequences, over all data-parallel ranks,
+/// of `sequence` tokens, adapted to the options. Failures have been reported.
 mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>
-importConfig(ModelContext &context, const CompileOptions &options,
-             int64_t batch, int64_t sequence);
+importModel(ModelSource &source, const CompileOptions &options, int64_t batch,
+            int64_t sequence);
 
 /// Gives the parameters of a model the shardings that the options pin. Failures
 /// have been reported.

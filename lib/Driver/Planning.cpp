@@ -178,7 +178,7 @@ public:
 
 private:
   Status prepare();
-  FailureOr<OwningOpRef<ModuleOp>> importModel(int64_t batch);
+  bool open();
   Status setAttention();
   std::string describeFused(const planner::SearchResult &result);
   bool canPlace(const Configuration &choice) const;
@@ -191,6 +191,7 @@ private:
   const CompileOptions &options;
   const PlanningOptions &planning;
   ModelContext context;
+  std::unique_ptr<ModelSource> source;
   planner::Cluster cluster;
   planner::Training training;
   SearchSpace space = SearchSpace::all();
@@ -223,10 +224,25 @@ Status Planning::prepare() {
   if (planning.compiles || !options.target.empty())
     if (Result<Settings> settings = makeSettings(options); !settings.ok())
       return settings.status();
-  if (isText(options))
-    return fail("--cluster needs a config.json: the types of ", options.model,
-                " fix its batch");
   return Status::success();
+}
+
+/// Failures have been printed.
+bool Planning::open() {
+  FailureOr<OpenedModel> opened = openModel(context, options);
+  if (failed(opened))
+    return false;
+  if (!opened->source)
+    return report(fail("--cluster needs a model, but ", options.model,
+                       " is IR after phase ",
+                       stringifyPhase(getPhase(*opened->module)).str()));
+  if (opened->isReplanned)
+    printNote(options.model + " has a mesh or a configuration, which the "
+                              "planner chooses anew");
+  source = std::move(opened->source);
+  if (!options.pins.sequence)
+    training.sequence = source->getSequence().value_or(training.sequence);
+  return true;
 }
 
 /// Colours and width are those of the terminal, if there is one.
@@ -426,15 +442,6 @@ Result<planner::SearchResult> Planning::search() {
   return result;
 }
 
-/// As the compilation imports it, pinned shardings included: the profile is of
-/// the same model.
-FailureOr<OwningOpRef<ModuleOp>> Planning::importModel(int64_t batch) {
-  auto module = importConfig(context, options, batch, training.sequence);
-  if (failed(module) || failed(pinShardings(**module, options)))
-    return failure();
-  return module;
-}
-
 /// What the model's attention means for the training: its dropout, its document
 /// mask and the size of its heads are not known before it has been read, and
 /// what findAttention() has assumed is corrected here.
@@ -472,15 +479,21 @@ void Planning::tellOfAttention(const Result<planner::SearchResult> &result) {
     noteUnfusedAttention(fused, result.ok() ? describeFused(*result) : "");
 }
 
-/// The profile imports the model several times, with different batches.
+/// The profile imports the model several times, with different batches: as the
+/// compilation does, pinned shardings included.
 bool Planning::start() {
-  if (!report(prepare()))
+  if (!report(prepare()) || !open())
     return false;
   if (options.progress)
     showProgress("planning");
-  profile = ModelProfile::create(
-      *context.get(), [this](int64_t batch) { return importModel(batch); },
-      training.precision, cluster);
+  auto import = [this](int64_t batch) -> FailureOr<OwningOpRef<ModuleOp>> {
+    auto module = importModel(*source, options, batch, training.sequence);
+    if (failed(module) || failed(pinShardings(**module, options)))
+      return failure();
+    return module;
+  };
+  profile =
+      ModelProfile::create(*context.get(), import, training.precision, cluster);
   return profile && report(setAttention());
 }
 

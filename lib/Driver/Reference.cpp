@@ -32,16 +32,12 @@ static constexpr uint64_t kLargestReference = uint64_t(8) << 30;
 /// follows from anything else.
 CompileOptions
 plait::getReferenceOptions(CompileOptions options,
-                           const TrainingConfiguration &configuration,
-                           const Mesh &mesh) {
+                           const TrainingConfiguration &configuration) {
   TrainingConfiguration reference = configuration;
   // The strategy is a part of the configuration: one assignment resets its
   // fields.
   static_cast<Strategy &>(reference) = Strategy();
   reference.microBatch = configuration.microBatch;
-  // The types of a model in IR are for all data-parallel ranks together.
-  if (isText(options))
-    reference.microBatch *= mesh.batchParts();
   reference.attention = AttentionKind::Unfused;
   reference.epilogues = EpilogueKind::None;
   visitConfiguration(

@@ -8,19 +8,17 @@
 #ifndef PLAIT_LIB_DRIVER_REFERENCE_H
 #define PLAIT_LIB_DRIVER_REFERENCE_H
 
-#include "plait/Configuration/Mesh.h"
+#include "plait/Driver/Driver.h"
 
 #include "mlir/IR/BuiltinOps.h"
 
 namespace plait {
 
 /// The options of the reference of a plan that is compiled with these options,
-/// as `configuration` on `mesh`: one rank, attention in its parts, and the
-/// microbatches of the plan, so that both compute on the same rows together.
-/// One microbatch is in flight.
+/// as `configuration`: one rank, attention in its parts, and microbatches of
+/// the same size. One microbatch is in flight.
 CompileOptions getReferenceOptions(CompileOptions options,
-                                   const TrainingConfiguration &configuration,
-                                   const Mesh &mesh);
+                                   const TrainingConfiguration &configuration);
 
 /// What one rank holds of the parameters of a model, at least, with what its
 /// configuration keeps of them: known before anything is compiled.

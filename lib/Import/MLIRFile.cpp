@@ -5,14 +5,17 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Models that are given as MLIR: written by hand, or what an earlier
-// compilation has left. Parsing verifies each op; here is verified what the
-// phases expect of a whole module: the loss function's type and the description
-// of the model.
+// Models that are given as MLIR: written by hand or by another front end, or
+// what an earlier compilation has left. Parsing verifies each op; here is
+// verified what the phases expect of a whole module: the loss function's type
+// and the description of the model. What a model does not say of itself is
+// found: its layers, its vocabulary, a name.
 //
 //===----------------------------------------------------------------------===//
 
+#include "FindLayers.h"
 #include "plait/Import/HuggingFace.h"
+#include "plait/Import/ModelSource.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
@@ -63,8 +66,52 @@ static LogicalResult checkLoss(ModuleOp module) {
   return success();
 }
 
-/// Reports and the planner read these; a config has them, a person has to write
-/// them, hence the example in the message.
+/// How many ids there are, as far as what tokens and targets select from has
+/// entries for them; 0: they select from nothing.
+static int64_t findVocabulary(func::FuncOp loss) {
+  int64_t vocabulary = 0;
+  for (BlockArgument ids : loss.getArguments().take_front(2))
+    for (Operation *op : ids.getUsers()) {
+      if (!isa<nn::EmbeddingOp, nn::PickOp, nn::SoftmaxCrossEntropyOp>(op))
+        continue;
+      auto from = cast<RankedTensorType>(op->getOperand(0).getType());
+      int64_t entries = isa<nn::EmbeddingOp>(op) ? from.getShape().front()
+                                                 : from.getShape().back();
+      vocabulary = vocabulary ? std::min(vocabulary, entries) : entries;
+    }
+  return vocabulary;
+}
+
+/// The layers that ops belong to; a model without any is one.
+static int64_t countLayers(func::FuncOp loss) {
+  llvm::SmallDenseSet<Attribute> layers;
+  loss.walk([&](Operation *op) {
+    if (Attribute layer = op->getAttr(nn::kLayerAttr))
+      layers.insert(layer);
+  });
+  return std::max<int64_t>(1, layers.size());
+}
+
+/// Adds to a model's description what its author has left out.
+static void describeModel(ModuleOp module, StringRef path) {
+  auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunction);
+  auto given = module->getAttrOfType<DictionaryAttr>(nn::kModelAttr);
+  Builder builder(module.getContext());
+  NamedAttrList entries(given);
+  auto add = [&](StringRef name, Attribute value) {
+    if (!entries.get(name))
+      entries.set(name, value);
+  };
+  add("layers", builder.getI64IntegerAttr(countLayers(loss)));
+  add("model_type", builder.getStringAttr("nn"));
+  add("name", builder.getStringAttr(getModelName(path)));
+  if (int64_t vocabulary = findVocabulary(loss))
+    add("vocab", builder.getI64IntegerAttr(vocabulary));
+  module->setAttr(nn::kModelAttr, entries.getDictionary(module.getContext()));
+}
+
+/// Reports and the planner read these. What is given may be wrong, and the
+/// vocabulary may be missing still, hence the example in the message.
 static LogicalResult checkModelAttr(ModuleOp module) {
   auto model = module->getAttrOfType<DictionaryAttr>(nn::kModelAttr);
   for (StringRef name : {"vocab", "layers"}) {
@@ -80,6 +127,20 @@ static LogicalResult checkModelAttr(ModuleOp module) {
       return module.emitError("module attribute ")
              << nn::kModelAttr << " needs a string " << name;
   return success();
+}
+
+/// Finds the layers of a model whose author has labelled none, and describes
+/// it.
+static void completeModel(ModuleOp module, StringRef path) {
+  auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunction);
+  WalkResult labelled = loss.walk([](Operation *op) {
+    return op->hasAttr(nn::kLayerAttr) ? WalkResult::interrupt()
+                                       : WalkResult::advance();
+  });
+  // Of several blocks the phase that begins says what is wrong with them.
+  if (!labelled.wasInterrupted() && llvm::hasSingleElement(loss.getBody()))
+    findLayers(loss);
+  describeModel(module, path);
 }
 
 /// The dialects have to be loaded before parsing: ops of a dialect that is not
@@ -99,6 +160,8 @@ FailureOr<OwningOpRef<ModuleOp>> plait::importMLIR(MLIRContext &context,
   // What an earlier compilation has left is checked by the phase that goes on.
   if (getPhase(*module) == Phase::Import && failed(checkLoss(*module)))
     return failure();
+  if (!isDecided(*module))
+    completeModel(*module, path);
   if (failed(checkModelAttr(*module)))
     return failure();
   return module;

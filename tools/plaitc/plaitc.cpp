@@ -307,7 +307,8 @@ static std::string listFrameworks() {
 }
 
 /// Layout, time and cost follow from the size of a step: with a cluster no
-/// answer is for the default of one short sequence. IR has its size.
+/// answer is for the default of one short sequence. IR has the length of its
+/// own.
 static plait::Status checkStepOptions(const CLI::App &app,
                                       const CompileOptions &options) {
   for (const char *planned : {"--cluster", "--compare"})
@@ -315,7 +316,8 @@ static plait::Status checkStepOptions(const CLI::App &app,
                                                             "step"),
                                 {"--seq", "tokens of a sequence"}})
       if (app.count(planned) && !app.count(option) &&
-          !options.model.ends_with(".mlir"))
+          !(options.model.ends_with(".mlir") &&
+            option == std::string_view("--seq")))
         return plait::fail(planned, " needs ", option, ", the ", what,
                            ": layout, time and cost depend on it");
   return plait::Status::success();
@@ -378,13 +380,13 @@ getPins(const CompileOptions &options, const std::string &further) {
 }
 
 /// Whether a mesh alone would be planned for: not for another machine than
-/// this, not of IR, which has a batch already, and not on one rank, which has
-/// no strategy.
+/// this, not of IR that says already what it is for, and not on one rank, which
+/// has no strategy.
 static bool isForThisMachine(const CompileOptions &options) {
   return options.cluster.empty() && options.target.empty() &&
          options.backend != "cuda" && options.scheduleFile.empty() &&
-         !options.model.ends_with(".mlir") && !options.mesh.empty() &&
-         options.mesh != "1";
+         !options.mesh.empty() && options.mesh != "1" &&
+         plait::isUndecided(options);
 }
 
 /// The first option by which a user who gives --mesh means the defaults for the
@@ -400,8 +402,8 @@ static std::string findDecided(const CompileOptions &options) {
   return first;
 }
 
-/// Where the mesh is all that is said of how to train a config.json and of what
-/// on, the planner decides the rest for as many ranks of this machine. Without
+/// Where the mesh is all that is said of how to train a model and of what on,
+/// the planner decides the rest for as many ranks of this machine. Without
 /// an answer the defaults stay, and `notFound` tells why.
 static bool planForThisMachine(CompileOptions &options,
                                PlanningOptions &planning,

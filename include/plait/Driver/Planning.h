@@ -36,6 +36,11 @@ struct PlanningOptions {
   std::string *notFound = nullptr;
 };
 
+/// Whether `options` name a model that can be planned for: nothing is decided
+/// yet, as it is in what a compilation has left. What cannot be read is none,
+/// and not told of.
+bool isUndecided(const CompileOptions &options);
+
 /// Searches for the best configuration of the model, global batch, sequence and
 /// cluster that `options` name, writes what `planning` asks for, and sets mesh,
 /// schedule, microbatch, recomputation, sequence parallelism and stages of

@@ -66,7 +66,10 @@ importHuggingFace(mlir::MLIRContext &context, llvm::StringRef path,
                   const ImportOptions &options);
 
 /// Reads a module that was written by hand or by an earlier phase, verifies it,
-/// and checks that it has the function and the attribute described above.
+/// and checks that it has the function and the attribute described above. What
+/// an undecided model (plait/Import/ModelSource.h) does not say is found:
+/// layers where no op has one, as blocks that repeat, and entries of the
+/// attribute.
 mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>
 importMLIR(mlir::MLIRContext &context, llvm::StringRef path);
 

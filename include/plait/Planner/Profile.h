@@ -38,7 +38,7 @@ struct AttentionUse;
 
 /// Makes the nn module of a model for a microbatch of `batch` sequences, on one
 /// rank: with `@loss`, without mesh. Failure has been reported as a diagnostic.
-using ModelSource =
+using BatchSource =
     std::function<mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>(
         int64_t batch)>;
 
@@ -50,7 +50,7 @@ public:
   /// when compiled for `cluster`, if there is one.
   /// Null when that fails; a diagnostic has said why.
   static std::unique_ptr<ModelProfile>
-  create(mlir::MLIRContext &context, ModelSource source,
+  create(mlir::MLIRContext &context, BatchSource source,
          Precision precision = Precision::FP32,
          std::optional<planner::Cluster> cluster = std::nullopt);
   ~ModelProfile() override;
@@ -74,7 +74,7 @@ private:
     std::optional<planner::Work> work;
     std::string reason;
   };
-  ModelProfile(mlir::MLIRContext &context, ModelSource source,
+  ModelProfile(mlir::MLIRContext &context, BatchSource source,
                Precision precision, std::optional<planner::Cluster> cluster);
   Precision getWidth() const;
   Model *getModel(int64_t batch);
@@ -84,7 +84,7 @@ private:
   Entry profile(int tensorParallel, bool sequenceParallel);
 
   mlir::MLIRContext &context;
-  ModelSource source;
+  BatchSource source;
   Precision precision;
   std::optional<planner::Cluster> cluster;
   std::map<int64_t, std::unique_ptr<Model>> models; // by microbatch size

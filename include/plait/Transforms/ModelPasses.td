@@ -80,8 +80,10 @@ def LowerPrecisionPass : Pass<"nn-lower-precision", "::mlir::ModuleOp"> {
     Reads of parameters become reads of their compute copies, and the first
     result of every op that computes becomes bf16. Other results are statistics
     for the backward pass (means, logarithms of sums) and stay f32, as do loss
-    and count: `nn.softmax_cross_entropy` takes bf16 logits. A function that
-    reads compute copies already is left alone.
+    and count: `nn.softmax_cross_entropy` takes bf16 logits. So does what makes
+    loss and count of that, or of the last matmuls: ops whose results reach
+    nothing else, past no more matmul. What they read of the others is cast. A
+    function that reads compute copies already is left alone.
 
     Phase `shard`; reads `precision`, and does nothing in `fp32`.
 

@@ -15,6 +15,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../Retype.h"
 #include "ModelBuilder.h"
 
 #include "mlir/IR/Verifier.h"
@@ -253,23 +254,6 @@ static void setModelAttr(ModuleOp module, StringRef type, StringRef name,
   module->setAttr(nn::kModelAttr, builder.getDictionaryAttr(entries));
 }
 
-/// Fails unless the token tensors are of a size that indices can count.
-/// Sizes come from the command line, which checks less than an importer needs.
-static LogicalResult checkOptions(Location loc, const ImportOptions &options) {
-  constexpr int64_t most = ConfigReader::kLargestSize;
-  for (auto [name, value] :
-       {std::pair("batch", options.batch), {"sequence", options.sequence}})
-    if (value < 1 || value > most)
-      return emitError(loc)
-             << name << " is " << value << ", expected from 1 to " << most;
-  // Both are at most 2^24, so that the multiplication does not overflow.
-  if (options.batch * options.sequence > most)
-    return emitError(loc) << "sequence is " << options.sequence
-                          << ", expected at most " << most / options.batch
-                          << " with a microbatch of " << options.batch;
-  return success();
-}
-
 /// 1. Read the file and check what the caller wants of it.
 /// 2. Read all fields; the first that is wrong ends it, and so do those that
 ///    nobody knows.
@@ -284,7 +268,7 @@ plait::importHuggingFace(MLIRContext &context, StringRef path,
   Result<MappedFile> mapped = MappedFile::open(file, "config");
   if (!mapped.ok())
     return emitError(loc) << mapped.status().message();
-  if (failed(checkOptions(loc, options)))
+  if (failed(checkSize(loc, options.batch, options.sequence)))
     return failure();
 
   // 2.

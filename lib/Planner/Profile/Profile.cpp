@@ -64,7 +64,7 @@ struct ModelProfile::Model {
   int64_t sequence = 0;
 };
 
-ModelProfile::ModelProfile(MLIRContext &context, ModelSource source,
+ModelProfile::ModelProfile(MLIRContext &context, BatchSource source,
                            Precision precision,
                            std::optional<planner::Cluster> cluster)
     : context(context), source(std::move(source)), precision(precision),
@@ -76,7 +76,7 @@ static double countElements(Type type) {
 }
 
 std::unique_ptr<ModelProfile>
-ModelProfile::create(MLIRContext &context, ModelSource source,
+ModelProfile::create(MLIRContext &context, BatchSource source,
                      Precision precision,
                      std::optional<planner::Cluster> cluster) {
   // The model is imported at once, so that one that cannot be read fails here,

@@ -23,7 +23,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "../Collectives/LowerReshard.h"
-#include "../Sharding/FactorClasses.h"
+#include "../Sharding/FactorAxes.h"
 #include "StepUnits.h"
 #include "Updates.h"
 #include "plait/Dialect/NN/IR/Parameters.h"

@@ -18,7 +18,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "../Remarks.h"
-#include "../Sharding/FactorClasses.h"
+#include "../Sharding/FactorAxes.h"
 #include "plait/Analysis/MinimumCut.h"
 #include "plait/Transforms/Buffers.h"
 #include "plait/Transforms/Names.h"

@@ -32,7 +32,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "../Sharding/FactorClasses.h"
+#include "../Sharding/FactorAxes.h"
 #include "LossGradient.h"
 #include "ParameterUses.h"
 #include "plait/Dialect/NN/IR/Parameters.h"

@@ -12,7 +12,7 @@
 
 #include "ParameterUses.h"
 
-#include "../Sharding/FactorClasses.h"
+#include "../Sharding/FactorAxes.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Transforms/StageFunctions.h"
 

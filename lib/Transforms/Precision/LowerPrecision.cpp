@@ -11,8 +11,11 @@
 // scaling. Everything that follows, gradients, optimizer and memory, goes by
 // the types that this pass gives.
 //
-// Types are changed in place, in the order of the ops. Nothing is cast: a type
-// says how a tensor is stored, not how it is computed (docs/Rationale.md).
+// Types are changed in place, in the order of the ops, and nothing is cast: a
+// type says how a tensor is stored, not how it is computed (docs/Rationale.md).
+// The loss is the exception. What makes it of what the model has computed is
+// sums over many tokens, and differences of them: these stay f32, and their
+// operands are cast.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,6 +32,43 @@ namespace plait {
 using namespace mlir;
 using namespace plait;
 
+namespace {
+/// Gives the ops of a loss function their types.
+class Narrower {
+public:
+  explicit Narrower(Block &body) : body(body) { findWide(); }
+
+  void run();
+
+private:
+  void findWide();
+  void narrow(Operation &op);
+  void castOperands(Operation &op, Type from, Type to);
+
+  Block &body;
+  /// Ops that stay f32: what they make reaches loss and count alone, and no
+  /// matmul any more.
+  llvm::DenseSet<Operation *> wide;
+  llvm::DenseMap<std::pair<Value, Type>, Value> casts;
+};
+} // namespace
+
+/// From the end. `nn.softmax_cross_entropy` and what else has no factors takes
+/// what there is, and so ends the way back: its logits are bf16.
+void Narrower::findWide() {
+  wide.insert(body.getTerminator());
+  for (Operation &op : llvm::reverse(body.without_terminator())) {
+    auto costed = dyn_cast<CostedOpInterface>(op);
+    bool isElementwise =
+        !costed || costed.getWorkShape().kind == WorkShape::Memory;
+    if (isa<ShardableOpInterface>(op) && isElementwise && !op.use_empty() &&
+        nn::getSlotAccess(&op) != nn::SlotAccess::Read &&
+        llvm::all_of(op.getUsers(),
+                     [&](Operation *user) { return wide.contains(user); }))
+      wide.insert(&op);
+  }
+}
+
 /// Makes an f32 tensor a bf16 one; leaves all else alone.
 static void narrow(Value value) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
@@ -37,14 +77,52 @@ static void narrow(Value value) {
 }
 
 /// Only the first result: others are statistics for the backward pass, which
-/// rounding to bf16 would spoil.
-static void narrow(Operation &op) {
+/// rounding to bf16 would spoil. A contraction that is the loss itself adds up
+/// in f32, and is not rounded behind that.
+void Narrower::narrow(Operation &op) {
   if (nn::getSlotAccess(&op) == nn::SlotAccess::Read) {
     auto read = cast<SlotOpInterface>(op);
     read.setSlot(nn::Slot::Compute);
-    narrow(read.getTensor());
-  } else if (isa<ShardableOpInterface>(op)) {
-    narrow(op.getResult(0));
+    ::narrow(read.getTensor());
+    return;
+  }
+  bool isLoss = isa<ContractionOpInterface>(op) &&
+                llvm::is_contained(op.getUsers(), body.getTerminator());
+  if (isa<ShardableOpInterface>(op) && !isLoss)
+    ::narrow(op.getResult(0));
+}
+
+/// Each value is cast once, and belongs to the layer of the first op that reads
+/// it so.
+void Narrower::castOperands(Operation &op, Type from, Type to) {
+  OpBuilder builder(&op);
+  for (OpOperand &operand : op.getOpOperands()) {
+    auto type = dyn_cast<RankedTensorType>(operand.get().getType());
+    if (!type || type.getElementType() != from)
+      continue;
+    Value &known = casts[{operand.get(), to}];
+    if (!known) {
+      known = nn::CastOp::create(builder, operand.get().getLoc(),
+                                 type.clone(to), operand.get());
+      if (Attribute layer = op.getAttr(nn::kLayerAttr))
+        known.getDefiningOp()->setAttr(nn::kLayerAttr, layer);
+    }
+    operand.set(known);
+  }
+}
+
+void Narrower::run() {
+  Builder builder(body.getParent()->getContext());
+  Type f32 = builder.getF32Type(), bf16 = builder.getBF16Type();
+  for (Operation &op : llvm::make_early_inc_range(body)) {
+    if (wide.contains(&op)) {
+      castOperands(op, bf16, f32);
+      continue;
+    }
+    narrow(op);
+    // What is composed may take statistics, which stay f32.
+    if (isa<ShardableOpInterface>(op) && !isa<DecomposableOpInterface>(op))
+      castOperands(op, f32, bf16);
   }
 }
 
@@ -72,18 +150,7 @@ struct LowerPrecisionPass
     };
     if (llvm::any_of(nn::findAccesses(loss, nn::SlotAccess::Read), isCopy))
       return;
-    for (Operation &op : body)
-      narrow(op);
-    // Loss and count stay f32 because nn.softmax_cross_entropy, which is not
-    // narrowed, makes them; a sum over bf16 would not.
-    for (OpOperand &result : body.getTerminator()->getOpOperands())
-      if (result.get().getType() !=
-          loss.getResultTypes()[result.getOperandNumber()]) {
-        loss.emitOpError("returns result ")
-            << result.getOperandNumber()
-            << " in bf16, expected one that nn.softmax_cross_entropy makes";
-        return signalPassFailure();
-      }
+    Narrower(body).run();
   }
 };
 } // namespace

@@ -11,7 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "FactorClasses.h"
+#include "FactorAxes.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"

@@ -26,7 +26,7 @@
 #define PLAIT_LIB_TRANSFORMS_SHARDING_SHARDINGPROBLEM_H
 
 #include "Eliminate.h"
-#include "FactorClasses.h"
+#include "FactorAxes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "plait/Analysis/AlikeLayers.h"
 #include "plait/Dialect/NN/IR/NN.h"

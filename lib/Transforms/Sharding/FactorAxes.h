@@ -1,49 +1,22 @@
-//===- FactorClasses.h - Dimensions that move together ---*- C++ -*-===//
+//===- FactorAxes.h - The axes that split factors ---*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// Dimensions that run along one factor of an op are split together. Taken over
-// all ops of a graph, this partitions the dimensions of all values into
-// classes: the batch, the sequence, the vocabulary, the heads of layer 3, ….
-// Splitting data over ranks is choosing axes for classes.
+// What mesh axes that split the factors of an op mean for the types of its
+// operands and results.
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PLAIT_LIB_TRANSFORMS_SHARDING_FACTORCLASSES_H
-#define PLAIT_LIB_TRANSFORMS_SHARDING_FACTORCLASSES_H
+#ifndef PLAIT_LIB_TRANSFORMS_SHARDING_FACTORAXES_H
+#define PLAIT_LIB_TRANSFORMS_SHARDING_FACTORAXES_H
 
+#include "plait/Analysis/FactorClasses.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
-#include "llvm/ADT/DenseMap.h"
 
 namespace plait {
-
-/// Union-find over the dimensions of values.
-class FactorClasses {
-public:
-  /// Joins the dimensions that `op`, a ShardableOpInterface, moves together;
-  /// with `reordered` only those whose elements may all be in another order.
-  void add(ShardableOpInterface op, bool reordered = false);
-
-  /// Has dimension `dim` of two values move together.
-  void join(mlir::Value a, mlir::Value b, int64_t dim) {
-    parents[find(a, dim)] = find(b, dim);
-  }
-
-  /// The representative of dimension `dim` of `value`.
-  int find(mlir::Value value, int64_t dim);
-  /// The representative of a factor of `op`, or -1 if no dimension runs along
-  /// it.
-  int findFactor(ShardableOpInterface op, const FactorRule &rule, int factor);
-
-private:
-  int root(int node);
-
-  llvm::DenseMap<std::pair<mlir::Value, int64_t>, int> nodes;
-  llvm::SmallVector<int> parents;
-};
 
 /// The axes that split each factor of an op; null where none does.
 using FactorAxes = llvm::SmallVector<mlir::ArrayAttr>;
@@ -82,4 +55,4 @@ void shardNewOps(
 
 } // namespace plait
 
-#endif // PLAIT_LIB_TRANSFORMS_SHARDING_FACTORCLASSES_H
+#endif // PLAIT_LIB_TRANSFORMS_SHARDING_FACTORAXES_H

@@ -5,7 +5,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # ===-----------------------------------------------------------------------===#
-"""Prints the table "How long it takes" of docs/Planner.md: for each model and
+"""Prints the table "Planning and compiling" of bench/Measurements.md: for each model and
 cluster the time and the memory of plaitc, with --predict and to a checked plan.
 Standard library only.
 

@@ -8,8 +8,8 @@
 """Runs the commands of README.md, docs/ and examples/, holds the output that
 they show against the real one, parses their IR, follows their links, and
 compares the options they name with those that the tools have. blocks.py says
-how a page marks a block; reference.py and passes.py check the .td files. One
-line a case, then "N passed, N failed"."""
+how a page marks a block; words.py checks words and sentences; reference.py and
+passes.py check the .td files. One line a case, then "N passed, N failed"."""
 
 import pathlib
 import re
@@ -23,6 +23,7 @@ import blocks  # noqa: E402
 import comments  # noqa: E402
 import passes  # noqa: E402
 import reference  # noqa: E402
+import words  # noqa: E402
 from harness import Failure, Reporter, Tools, arguments, require  # noqa: E402
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -30,8 +31,8 @@ FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 
 
 def find_pages() -> list[pathlib.Path]:
-    """The pages for users, README.md first."""
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    """The pages whose commands run, README.md first."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     return pages + sorted((ROOT / "examples").rglob("*.md"))
 
 
@@ -197,6 +198,9 @@ def main() -> int:
         runner.run_page(page)
         name = page.relative_to(ROOT)
         report.case(f"{name} links", lambda p=page: check_links(p))
+    for page in sorted((ROOT / "bench").glob("*.md")):
+        name = page.relative_to(ROOT)
+        report.case(f"{name} links", lambda p=page: check_links(p))
     documented = documented_flags()
     for command in COMMANDS:
         report.case(
@@ -204,6 +208,7 @@ def main() -> int:
             lambda c=command: check_options(tools, c, documented),
         )
     report.case("quickstart", check_quickstart)
+    words.check(report, find_pages())
     reference.check(report, tools)
     passes.check(report, tools)
     comments.check(report)

@@ -1,0 +1,146 @@
+# ===- words.py - Words and sentences of user pages --------*- Python -*----===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# ===-----------------------------------------------------------------------===#
+"""User pages speak the words of the field, in sentences that have a verb.
+
+The words not to use are a table of docs/Glossary.md. Sentences are those of
+paragraphs and list items that end with a full stop. One has a verb if one of
+its words is in verbs.txt, the forms that the pages use. Limits: a verb in a
+subordinate clause counts, so that "Sums of what ranks have." passes, and so
+does a noun that is spelt like a verb of the list. Words that are mostly nouns
+(step, plan, run) are therefore not in it. A sentence whose only verb is not
+in verbs.txt fails, and adds it there."""
+
+import pathlib
+import re
+
+from harness import ROOT, Reporter, require
+
+# For people who work on plait, whose subject needs other words.
+DEVELOPER = {
+    "docs/Developing.md",
+    "docs/GPUKernels.md",
+    "docs/Guards.md",
+    "docs/Phases.md",
+    "docs/Plan.md",
+    "docs/Proof.md",
+    "docs/Rationale.md",
+    "docs/Tutorial.md",
+    "examples/custom-op/README.md",
+}
+GLOSSARY = ROOT / "docs" / "Glossary.md"
+HEADING = "## Words that user pages do not use"
+VERBS = pathlib.Path(__file__).with_name("verbs.txt")
+# A full stop behind these ends no sentence.
+ABBREVIATIONS = ("et al.", "e.g.", "i.e.", "vs.")
+
+
+def blank(match: re.Match) -> str:
+    """As many lines without text, so that line numbers stay."""
+    return "\n" * match[0].count("\n")
+
+
+def read_prose(text: str) -> str:
+    """A page without code, addresses of links and pictures, and HTML."""
+    text = re.sub(r"^```.*?^```", blank, text, flags=re.M | re.S)
+    text = re.sub(r"!\[[^\]]*\]\([^)]*\)", blank, text)
+    text = re.sub(r"\]\([^)]*\)", "]", text)
+    text = re.sub(r"`[^`]*`", lambda m: "CODE" + blank(m), text)
+    return re.sub(r"<[^>\n]+>", "", text)
+
+
+def banned_words(text: str) -> list[str]:
+    """The left column of the glossary's table, one entry a word or phrase."""
+    require(HEADING in text, f"docs/Glossary.md has no '{HEADING}'")
+    rows = re.findall(r"^\| (.+?) \| .+ \|$", text.partition(HEADING)[2], re.M)
+    words = [word.strip() for row in rows[1:] for word in row.split(",")]
+    require(bool(words), f"no table below '{HEADING}'")
+    return words
+
+
+def find_words(text: str, words: list[str]) -> list[str]:
+    """Where a page uses one of the words: "line: word"."""
+    prose = read_prose(text.partition(HEADING)[0])
+    found = []
+    for word in words:
+        pattern = r"\b" + r"\s+".join(map(re.escape, word.split())) + r"\b"
+        for match in re.finditer(pattern, prose, re.I):
+            line = prose.count("\n", 0, match.start()) + 1
+            found.append(f"line {line}: '{word}'")
+    return found
+
+
+def read_paragraphs(text: str) -> list[tuple[int, str]]:
+    """Paragraphs and list items, with their first lines. No tables, headings."""
+    found, first, lines = [], 0, []
+    for number, line in enumerate([*read_prose(text).splitlines(), ""], 1):
+        item = re.match(r" *(?:[-*]|\d+\.) +", line)
+        ends = not line.strip() or line.startswith(("|", "#"))
+        if (ends or item) and lines:
+            found.append((first, " ".join(lines)))
+            lines = []
+        if ends:
+            continue
+        first = first if lines else number
+        lines.append(line[item.end() :] if item else line.strip())
+    return found
+
+
+def split_sentences(paragraph: str) -> list[str]:
+    """The sentences that end with a full stop."""
+    for short in ABBREVIATIONS:
+        paragraph = paragraph.replace(short, short[:-1])
+    parts = re.split(r"(?<=[.!?])[*)]*\s+(?=[(*\[]*[A-Z\d])", paragraph)
+    return [x for x in parts if re.search(r"[.!?][*)]*$", x.rstrip())]
+
+
+def find_fragments(text: str, verbs: set[str]) -> list[str]:
+    """Sentences without a verb: "line: sentence". Bold leads, as "**Order.**",
+    and pieces without two words are headings."""
+    found = []
+    for line, paragraph in read_paragraphs(text):
+        paragraph = re.sub(r"^\*\*[^*]+\*\*", "", paragraph)
+        for sentence in split_sentences(paragraph):
+            words = re.findall(r"[a-z]+(?:n't)?", sentence.lower())
+            if len(words) > 1 and not verbs.intersection(words):
+                found.append(f"line {line}: no verb in '{sentence.strip()}'")
+    return found
+
+
+def check_page(page: pathlib.Path, words: list[str], verbs: set[str]) -> str:
+    text = page.read_text()
+    found = find_words(text, words) + find_fragments(text, verbs)
+    require(not found, f"{len(found)} places\n" + "\n".join(found))
+    return ""
+
+
+def check_self(words: list[str], verbs: set[str]) -> str:
+    """Both checks find what they are for, and only that."""
+    require(
+        find_words("It\nlies `beside` a [box](beside.md).", words)
+        == ["line 2: 'lies'", "line 2: 'box'"],
+        "words are not found",
+    )
+    require(
+        not find_words("```text\nlies\n```\nIt underlies `it`.", words),
+        "code or parts of words are found",
+    )
+    bad = "It works. Of all ranks together.\n\n- A verb is here.\n- The size\n  of it.\n"
+    lines = [x.partition(":")[0] for x in find_fragments(bad, verbs)]
+    require(lines == ["line 1", "line 4"], f"fragments are in {lines}")
+    return f"{len(words)} words, {len(verbs)} verbs"
+
+
+def check(report: Reporter, pages: list[pathlib.Path]) -> None:
+    verbs = set(VERBS.read_text().split())
+    words = banned_words(GLOSSARY.read_text())
+    report.case("words/self", lambda: check_self(words, verbs))
+    for page in pages:
+        name = page.relative_to(ROOT).as_posix()
+        if name not in DEVELOPER:
+            report.case(
+                f"words/{name}", lambda p=page: check_page(p, words, verbs)
+            )

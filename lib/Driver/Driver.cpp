@@ -150,7 +150,7 @@ static bool compilePlan(const CompileOptions &options, ModelContext &context,
   PendingPlan written{std::move(*file), describeWritten(options, what),
                       getText(options)};
   if (hasWeights(options))
-    printNote("the weights beside the model are not in the plan: plait-run "
+    printNote("the weights of the model are not in the plan: plait-run "
               "reads them with --weights, and begins with random ones without");
   if (!options.pending)
     return written.appear();

@@ -98,22 +98,23 @@ Status checkParameter(const fb::Parameter &parameter) {
   // Comparing the optionals covers an impossible box, too.
   if (elements != boxElements)
     return fail("parameter '", name, "' has ", *elements,
-                " elements, its box in '", parameter.file_name()->str(),
+                " elements, its slice of '", parameter.file_name()->str(),
                 "' has ", boxElements.value_or(0));
   // The box has the dimensions of the file's tensor, not those of the
   // parameter.
   uint32_t rank = parameter.file_shape()->size();
   if (parameter.box_begin()->size() != rank ||
       parameter.box_shape()->size() != rank)
-    return fail("parameter '", name, "': its box has another rank than '",
+    return fail("parameter '", name, "': its slice has another rank than '",
                 parameter.file_name()->str(), "'");
   for (uint32_t dim = 0; dim < rank; ++dim) {
     int64_t begin = parameter.box_begin()->Get(dim);
     int64_t size = parameter.file_shape()->Get(dim);
     if (begin < 0 || begin > size ||
         parameter.box_shape()->Get(dim) > size - begin)
-      return fail("parameter '", name, "': its box ends beyond dimension ", dim,
-                  " of '", parameter.file_name()->str(), "', which has ", size);
+      return fail("parameter '", name, "': its slice ends beyond dimension ",
+                  dim, " of '", parameter.file_name()->str(), "', which has ",
+                  size);
   }
   if (parameter.init() > fb::InitKind::MAX ||
       parameter.dtype() != fb::DType::F32)

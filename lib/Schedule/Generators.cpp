@@ -100,7 +100,7 @@ static constexpr Generator generators[] = {
      [](const Problem &problem, uint32_t, double) {
        return atMostAll(problem, getMinMemory(problem.stages));
      }},
-    {"dualpipe-v", "forwards of one chunk in a V beside backwards of the other",
+    {"dualpipe-v", "forwards of one chunk in a V with backwards of the other",
      2, 2, Placement::VShape, true, false, false, 9, fixed<dualPipeV>,
      [](const Problem &problem, uint32_t, double) {
        return atMostAll(problem, problem.stages + 0.5);

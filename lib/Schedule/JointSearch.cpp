@@ -509,7 +509,7 @@ Result<JointResult> schedule::searchCut(const JointProblem &problem,
   Candidate start{order.problem, cutWithinLimit(problem, order), order.ranks};
   start.makespan = measureOrder(problem, start);
   if (start.makespan == never)
-    return fail("no cut was found with which the order holds at most ",
+    return fail("no cut was found whose order holds at most ",
                 problem.memory.limit, " of activations on every rank");
   OrderSearchOptions options;
   options.visits = 20'000'000;

@@ -4,9 +4,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 #===-----------------------------------------------------------------------===#
-"""User pages speak the words of the field, in sentences that have a verb.
+"""User pages speak the words of the field, in sentences that have a verb. So do
+the texts of the tools: help, reports and messages.
 
-The words not to use are a table of docs/Glossary.md. Sentences are those of
+The words not to use are a table of docs/Glossary.md. Texts of the tools are the
+string literals in C++ that have more than one word. Sentences are those of
 paragraphs and list items that end with a full stop. One has a verb if one of
 its words is in verbs.txt, the forms that the pages use, and is no noun by its
 neighbours. Limits: a verb in a subordinate clause counts, so that "Sums of
@@ -31,6 +33,15 @@ DEVELOPER = {
     "docs/Tutorial.md",
     "examples/custom-op/README.md",
 }
+# Its messages are about places of elements, in the terms of docs/Proof.md.
+DEVELOPER_SOURCES = {"lib/Proof"}
+# Comments and single characters are matched so that a quotation mark within one
+# begins no literal. Neighbouring literals are one text.
+LITERALS = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|'(?:[^'\\\n]|\\.)'"""
+    r"""|(?P<text>(?:"(?:[^"\\\n]|\\.)*"(?:\s|\\\n)*)+)""",
+    re.S,
+)
 GLOSSARY = ROOT / "docs" / "Glossary.md"
 HEADING = "## Words that user pages do not use"
 VERBS = pathlib.Path(__file__).with_name("verbs.txt")
@@ -63,9 +74,28 @@ def banned_words(text: str) -> list[str]:
     return words
 
 
+def read_literals(text: str) -> str:
+    """C++ source without all but its texts, line numbers kept."""
+
+    def keep(match: re.Match) -> str:
+        pieces = re.split(r'"((?:[^"\\\n]|\\.)*)"', match["text"] or "")
+        said = "".join(pieces[1::2]).replace("\\n", " ")
+        return (said if " " in said.strip() else "") + "\0"
+
+    found, line = [], 1
+    for match in LITERALS.finditer(text):
+        begin = text.count("\n", 0, match.start()) + 1
+        found.append("\n" * (begin - line) + keep(match))
+        line = begin
+    return "".join(found)
+
+
 def find_words(text: str, words: list[str]) -> list[str]:
     """Where a page uses one of the words: "line: word"."""
-    prose = read_prose(text.partition(HEADING)[0])
+    return search(read_prose(text.partition(HEADING)[0]), words)
+
+
+def search(prose: str, words: list[str]) -> list[str]:
     found = []
     for word in words:
         pattern = r"\b" + r"\s+".join(map(re.escape, word.split())) + r"\b"
@@ -131,6 +161,23 @@ def check_page(page: pathlib.Path, words: list[str], verbs: set[str]) -> str:
     return ""
 
 
+def check_sources(words: list[str]) -> str:
+    """Help, reports and messages."""
+    found, count = [], 0
+    for folder in ("include", "lib", "tools"):
+        for file in sorted((ROOT / folder).rglob("*")):
+            name = file.relative_to(ROOT).as_posix()
+            if file.suffix not in {".cpp", ".h"} or any(
+                name.startswith(x + "/") for x in DEVELOPER_SOURCES
+            ):
+                continue
+            count += 1
+            places = search(read_literals(file.read_text()), words)
+            found += [f"{name} {place}" for place in places]
+    require(not found, f"{len(found)} places\n" + "\n".join(found))
+    return f"{count} files"
+
+
 def check_self(words: list[str], verbs: set[str]) -> str:
     """Both checks find what they are for, and only that."""
     require(
@@ -142,6 +189,18 @@ def check_self(words: list[str], verbs: set[str]) -> str:
         not find_words("```text\nlies\n```\nIt underlies `it`.", words),
         "code or parts of words are found",
     )
+    source = """// "It lies"
+    char quote = '"'; // it lies
+    say("lies", "it "
+        "lies", 1,
+        "it goes\\n"
+        "on");
+    """
+    require(
+        search(read_literals(source), words)
+        == ["line 3: 'lies'", "line 5: 'goes on'"],
+        "words of literals are not found",
+    )
     bad = "It works. Sums of all ranks, and the work.\n\n- A verb is here.\n- The size\n  of it.\n"
     lines = [x.partition(":")[0] for x in find_fragments(bad, verbs)]
     require(lines == ["line 1", "line 4"], f"fragments are in {lines}")
@@ -152,6 +211,7 @@ def check(report: Reporter, pages: list[pathlib.Path]) -> None:
     verbs = set(VERBS.read_text().split())
     words = banned_words(GLOSSARY.read_text())
     report.case("words/self", lambda: check_self(words, verbs))
+    report.case("words/sources", lambda: check_sources(words))
     for page in pages:
         name = page.relative_to(ROOT).as_posix()
         if name not in DEVELOPER:

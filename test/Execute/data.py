@@ -502,7 +502,7 @@ def list_cases(suite: Suite) -> None:
     )
     suite.report.case(
         "list/evaluation",
-        refuses("an evaluation sees all samples alike", *both, "--eval-tokens", f"{good}:1"),
+        refuses("an evaluation weighs all samples equally", *both, "--eval-tokens", f"{good}:1"),
     )
 
     def toml():

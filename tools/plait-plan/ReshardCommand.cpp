@@ -44,7 +44,7 @@ void print(const runtime::ReshardReport &report) {
   std::printf("to '%s', of plan %s (%s, %s)\n", report.target.c_str(),
               report.to.hash.c_str(), report.to.mesh.c_str(),
               report.to.optimizer.c_str());
-  std::printf("%6s %16s %8s %12s %16s\n", "rank", "bytes", "boxes",
+  std::printf("%6s %16s %8s %12s %16s\n", "rank", "bytes", "slices",
               "from files", "of the same rank");
   // Rank by rank, since one that has to read everything is what makes a restart
   // slow.
@@ -89,7 +89,7 @@ tool::Command tool::addReshardCommand(CLI::App &app) {
       ->add_option("checkpoint", options->checkpoint,
                    "Directory of checkpoints (the newest), or one of them")
       ->required();
-  command->add_option("--to", options->plan, "The plan that will go on")
+  command->add_option("--to", options->plan, "The plan that resumes from it")
       ->required();
   command->add_option("-o", options->output, "New directory of checkpoints")
       ->required();

@@ -248,7 +248,7 @@ void addCheckpointOptions(CLI::App &app, Options &options) {
                  "Steps, or time (else as --checkpoint-every)")
       ->needs(replica);
   app.add_option("--resume", options.train.resume,
-                 "Go on from the newest checkpoint in a directory");
+                 "Resume from the newest checkpoint in a directory");
 }
 
 /// What is done, and with which files. Of tokens and text one, which CLI11
@@ -261,13 +261,13 @@ void addFileOptions(CLI::App &app, Options &options) {
   auto *tokens = tool::addList(app, "--tokens", train.tokens,
                                "Files of tokens: A[:WEIGHT],B[:WEIGHT]…");
   app.add_option("--token-type", train.tokenType,
-                 "Of --tokens (by the vocabulary)")
+                 "Type of --tokens (else by the vocabulary)")
       ->check(CLI::IsMember(getTokenTypeNames()))
       ->needs(tokens);
-  tool::addList(app, "--text", train.text, "The same of text, a token a byte");
+  tool::addList(app, "--text", train.text, "Files of text, a token a byte");
   app.add_flag("--text-as-bytes", train.textAsBytes,
                "Also where the vocabulary is another one");
-  app.add_flag("--shuffle", train.shuffle, "Permute the samples");
+  app.add_flag("--shuffle", train.shuffle, "Shuffle the samples");
   app.add_option("--document-end", train.documentEnd,
                  "Token behind which attention does not look back")
       ->check(natural);
@@ -319,23 +319,27 @@ const CLI::Range stepCount(uint64_t(1), uint64_t(1) << 40);
 void addTrainingOptions(CLI::App &app, runtime::TrainOptions &train) {
   // Below 1, which would leave nothing to correct the bias with.
   CLI::Range fraction(0.0, 0.999999);
-  app.add_option("--seed", train.seed, "Of weights, permutation, dropout")
+  app.add_option("--seed", train.seed,
+                 "Seed of weights, order of samples, dropout")
       ->check(natural);
   // Epochs become steps when the data is known.
   app.add_option("--steps", train.steps, "Steps to train")->check(stepCount);
   app.add_option("--epochs", train.epochs, "Passes over the samples, instead")
       ->check(positive);
-  app.add_option("--lr", train.learningRate, "Learning rate, its peak")
+  app.add_option("--lr", train.learningRate, "Learning rate, after the warmup")
       ->check(positive);
   // Names and formulas are the runtime's.
-  app.add_option("--lr-schedule", train.schedule, "How it goes on")
+  app.add_option("--lr-schedule", train.schedule,
+                 "How it changes after the warmup")
       ->check(CLI::IsMember(runtime::getScheduleNames()));
-  app.add_option("--warmup-steps", train.warmupSteps, "Steps in which it rises")
+  app.add_option("--warmup-steps", train.warmupSteps,
+                 "Steps in which --lr is reached")
       ->check(natural);
-  app.add_option("--min-lr", train.leastLearningRate, "Where it ends")
+  app.add_option("--min-lr", train.leastLearningRate,
+                 "Least learning rate, at its end")
       ->check(positive);
   app.add_option("--decay-steps", train.decaySteps,
-                 "Of the schedule; wsd: of its end")
+                 "Length of the schedule; wsd: of its end")
       ->check(stepCount);
   app.add_option("--beta1", train.beta1,
                  "First decay of AdamW and Lion, momentum of SGD")
@@ -386,7 +390,8 @@ void addWatchOptions(CLI::App &app, Options &options) {
 void addExecutorOptions(CLI::App &app, Options &options) {
   runtime::TrainOptions &train = options.train;
   // By default the processors, of which main() knows.
-  app.add_option("--threads", train.executor.threads, "Of all ranks together")
+  app.add_option("--threads", train.executor.threads,
+                 "CPU threads of all ranks together")
       ->check(CLI::Range(1u, 4096u));
   app.add_option("--devices", train.executor.devices,
                  "GPUs to use of those visible, 0: all")
@@ -400,7 +405,7 @@ void addExecutorOptions(CLI::App &app, Options &options) {
                  "verbose: say which")
       ->check(CLI::IsMember({"on", "off", "verbose"}));
   app.add_option("--overlap", options.overlap,
-                 "On CPUs, communicate over dp beside computing; auto: with "
+                 "On CPUs, reduce gradients while computing; auto: with "
                  "several processes")
       ->check(CLI::IsMember({"auto", "on", "off"}));
   // A millisecond at least: 0 would be no time at all.

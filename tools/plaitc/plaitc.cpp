@@ -245,10 +245,10 @@ static void addProjectionOptions(CLI::App &app, PlanningOptions &options,
       ->allow_extra_args(false)
       ->delimiter(',');
   app.add_option("--train-tokens", options.trainTokens,
-                 "tell what a whole training takes, e.g. 300e9")
+                 "report time and cost of a whole training, e.g. 300e9")
       ->check(amount);
   app.add_option("--price", options.prices,
-                 "of a device-hour; of several clusters one, or one each")
+                 "price of a device-hour; of several clusters one, or one each")
       ->allow_extra_args(false)
       ->delimiter(',')
       ->check(amount);

@@ -121,23 +121,23 @@ constexpr bool offloadsActivations(Offload offload) {
   X(int64_t, microBatch, "micro-batch", 1, "shard",                            \
     "sequences of a microbatch on one data-parallel rank")                     \
   X(Recomputation, recompute, "recompute", Recompute::None, "checkpoint",      \
-    "what the backward pass computes again: none; selective: what is\n"        \
+    "what the backward pass recomputes: none; selective: what is\n"            \
     "cheap; full: whole layers; full:4+selective: of each virtual stage\n"     \
     "the first 4, cheap of the rest; auto: the least that fits a\n"            \
     "--cluster")                                                               \
   X(int, zero, "zero", 0, "shard",                                             \
-    "data-parallel ranks divide 1: the optimizer's state, 2: gradients\n"      \
-    "as well, 3: parameters as well")                                          \
+    "replicas shard 1: optimizer state, 2: gradients as well,\n"               \
+    "3: parameters as well, as FSDP does")                                     \
   X(bool, sequenceParallel, "sequence-parallel", false, "shard",               \
-    "let tp split the sequence where that is cheaper")                         \
+    "ranks of tp split the sequence where that is cheaper")                    \
   X(ContextParallel, contextParallel, "context-parallel",                      \
     ContextParallel::Gather, "shard",                                          \
     "for attention, ranks of cp gather keys and values, or exchange\n"         \
     "positions for heads (all-to-all); zigzag: gather, each having two\n"      \
     "pieces of a sequence, so that all have the same work")                    \
   X(Offload, offload, "offload", Offload::None, "partition",                   \
-    "what lies in the memory of hosts: what only the optimizer uses,\n"        \
-    "what backward passes need")
+    "CPU offload, to the memory of the host: of what only the\n"               \
+    "optimizer uses, of what backward passes need")
 
 /// The fields that are given, or follow from what the training runs on.
 #define PLAIT_TRAINING_FIELDS(X)                                               \
@@ -158,8 +158,8 @@ constexpr bool offloadsActivations(Offload offload) {
     "in one step with matmuls; all: bias, GELU and its gradient; if\n"         \
     "not given, all on GPUs (bias for sm_80), else none")                      \
   X(int, tensorOverlap, "tp-comm-overlap", 1, "shard",                         \
-    "pieces of what ranks of tp exchange, each beside the matmul of\n"         \
-    "another; if not given, 4 on GPUs, else 1")                                \
+    "chunks of what ranks of tp exchange, each sent during the matmul\n"       \
+    "of another; if not given, 4 on GPUs, else 1")                             \
   X(std::string, optimizer, "optimizer", "adamw", "partition",                 \
     "what updates parameters")                                                 \
   X(bool, deterministic, "deterministic", false, "steps",                      \

@@ -155,8 +155,7 @@ static void writeMemory(Screen &screen, const ReportInput &input) {
               "w workspace");
   double host = input.result.estimate.hostMemory();
   if (host > 0)
-    screen.line("  and up to " + printBytes(host) +
-                " a rank in the memory of its host");
+    screen.line("  and up to " + printBytes(host) + " a rank in host memory");
 }
 
 /// Expects that a number of tokens was asked for.

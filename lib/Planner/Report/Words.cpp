@@ -37,7 +37,7 @@ std::string planner::describeUnmeasured(const ReportInput &input) {
   const Configuration &pick = input.result.configuration;
   std::string text;
   if (pick.offload != Offload::None)
-    text = "offload: no published run tells how good its times are";
+    text = "offload: no published run shows how good its times are";
   bool runsHere = std::string_view(input.training.framework.name) == "plait";
   if (!input.cluster.device.isProcessor && pick.ranks() > 1 && runsHere)
     text += std::string(text.empty() ? "" : "; ") +

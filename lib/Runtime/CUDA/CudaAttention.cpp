@@ -144,7 +144,7 @@ Status CudaAttention::cut(Prepared &made) {
   // Of other keys the gradients are written here and not by the library.
   int64_t least = made.pieces.back().shape.keys;
   if (least != step.keys && !isDense(step))
-    return fail("keys that not all queries see lie among others");
+    return fail("keys that not all queries see are among others");
   return Status::success();
 }
 

@@ -187,7 +187,7 @@ Result<BoxMap> BoxMap::create(const Shape &shape, std::vector<Box> boxes) {
                box.begin[dim] < shape[dim] &&
                box.shape[dim] <= shape[dim] - box.begin[dim];
     if (!inside)
-      return Status::failure("has a box that is not inside of it");
+      return Status::failure("has a slice that is not inside of it");
     map.elements += box.count();
   }
   size_t along = map.along = chooseDimension(shape.size(), boxes);

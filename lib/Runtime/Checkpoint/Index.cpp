@@ -120,7 +120,7 @@ bool isPossible(const Shape &shape) {
 Status check(const CheckpointIndex &index) {
   for (const StoredFile &file : index.files)
     if (file.name.empty() || file.name.find('/') != std::string::npos)
-      return fail("names a file '", file.name, "' that is not beside it");
+      return fail("names a file '", file.name, "' that is not in its folder");
   for (const auto &[name, tensor] : index.tensors) {
     if (!isPossible(tensor.shape))
       return fail("gives tensor '", name, "' an impossible shape");

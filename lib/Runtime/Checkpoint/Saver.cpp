@@ -190,7 +190,7 @@ Status Saver::prepareDirectory(const std::optional<Resumed> &resumed) {
       continue;
     if (!isDamaged)
       return fail("'", options.directory, "' has a checkpoint of step ",
-                  entry.step, ", the run goes on from step ", resumed->run.step,
+                  entry.step, ", the run resumes from step ", resumed->run.step,
                   "; name another directory");
     PLAIT_RETURN_IF_ERROR(store.setAside(entry.step));
   }

@@ -122,7 +122,7 @@ Result<uint16_t> runtime::portOf(const Socket &listener) {
   socklen_t size = sizeof(place);
   if (getsockname(listener.get(), reinterpret_cast<sockaddr *>(&place),
                   &size) != 0)
-    return systemFailure("cannot tell the port that is listened on");
+    return systemFailure("cannot find the port that is listened on");
   return ntohs(place.ss_family == AF_INET6
                    ? reinterpret_cast<sockaddr_in6 &>(place).sin6_port
                    : reinterpret_cast<sockaddr_in &>(place).sin_port);

@@ -234,7 +234,7 @@ bool Supervisor::fitsAnother(const PlanFamily::Member &member) {
   const PlanFamily::Member *other = findAfterChange();
   if (!other || other == &member)
     return false;
-  say("'", options.hosts, "' has changed: stops after this step, to go on ",
+  say("'", options.hosts, "' has changed: stops after this step, to continue ",
       "with '", other->path, "'");
   return true;
 }

@@ -52,7 +52,7 @@ Result<std::optional<Evaluator>> Evaluator::open(const fb::Plan &plan,
   auto samples = batches->order().passSamples();
   if (!samples)
     return fail(isText ? "--eval-text" : "--eval-tokens", " '", path,
-                "' has weights, but an evaluation sees all samples alike");
+                "' has weights, but an evaluation weighs all samples equally");
   uint64_t most = *samples / uint64_t(plan.global_batch());
   if (most == 0)
     return fail("'", path, "' has ", *samples, " samples, a batch needs ",

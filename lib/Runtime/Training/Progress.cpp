@@ -155,7 +155,8 @@ Status Progress::rollBack() {
   setState(resumed.run);
   if (executor.leads())
     std::fprintf(
-        stderr, "went back to step %llu from '%s', goes on with sample %llu\n",
+        stderr,
+        "went back to step %llu from '%s', continues with sample %llu\n",
         static_cast<unsigned long long>(state.step), resumed.path.c_str(),
         static_cast<unsigned long long>(position));
   return Status::success();

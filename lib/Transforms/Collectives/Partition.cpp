@@ -159,7 +159,7 @@ LogicalResult Partitioner::tellBegins(ShardableOpInterface op,
       continue;
     if (int64_t rounds = dist::getRounds(axes); rounds > 1)
       return op.emitOpError("counts along ")
-             << factor.name << ", which is dealt out in " << rounds
+             << factor.name << ", which is distributed in " << rounds
              << " rounds";
     op.localizeFactor(
         index, mesh.getBegin(axes, llvm::divideCeil(factor.size, blocks)),

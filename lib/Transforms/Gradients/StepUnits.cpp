@@ -32,11 +32,11 @@ static LogicalResult checkMember(nn::PackOp pack, ParameterUse &first,
   StringRef name = use.parameter.getSymName();
   if (!use.isSplitOnce(mesh))
     return pack.emitOpError("has member @")
-           << name << ", whose value, gradient and state are not split alike";
+           << name << ", whose value, gradient and state are split differently";
   if (&use != &first && !endAlike(first, use, rank, mesh))
     return pack.emitOpError("has members @")
            << first.parameter.getSymName() << " and @" << name
-           << ", which are not reduced, counted and updated alike";
+           << ", which are reduced, counted or updated differently";
   if (pack.getAxis() && !use.canDivide(*pack.getAxis(), mesh))
     return pack.emitOpError("is divided over axis ")
            << pack.getAxisAttr() << ", but not all ranks along it can update @"

@@ -133,7 +133,7 @@ FailureOr<Calls> PlaceBuffersPass::findCalls() {
   pipe::PlacementAttr placement = getPlacement(getOperation());
   if (op.getPlacement() != placement)
     return op.emitOpError("orders stages on ")
-           << op.getPlacement() << ", but they lie on " << placement;
+           << op.getPlacement() << ", but they are on " << placement;
   Result<schedule::Schedule> schedule = pipe::getSchedule(op);
   if (!schedule.ok())
     return op.emitError(schedule.status().message());

@@ -249,7 +249,7 @@ void Converter::convertCollective(dist::CollectiveOpInterface op) {
 /// Rows lie equally far apart at both ends (Lowering/PadRows.cpp).
 LogicalResult Converter::convertMove(MoveOp op) {
   if (getRowPitch(op.getInput()) != getRowPitch(op.getResult()))
-    return op.emitOpError("has rows that lie ")
+    return op.emitOpError("has rows that are ")
            << getRowPitch(op.getInput()) << " elements apart, and "
            << getRowPitch(op.getResult()) << " in its result";
   CopyOp::create(builder, locate(op), op.getKind(), getMemory(op.getInput()),

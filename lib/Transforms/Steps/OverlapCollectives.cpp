@@ -121,7 +121,7 @@ private:
     auto options = about(collective, "overlap", "plan-overlap-collectives");
     if (moved)
       remark::passed(collective.getLoc(), options)
-          << remark::add("{0} GEMMs moved beside this collective", moved);
+          << remark::add("{0} GEMMs overlapped with this collective", moved);
     if (missing > 0)
       remark::missed(collective.getLoc(), options)
           << remark::add("{0:E2} more FLOPs would be needed to hide this "

@@ -262,7 +262,7 @@ void Splitter::tell(const Pair &pair, int64_t pieces) {
   auto options = about(collective, "overlap", "plan-split-collectives");
   if (pieces > 1)
     remark::passed(collective.getLoc(), options) << remark::add(
-        "in {0} pieces, each beside a piece of the matmul {1} it", pieces,
+        "in {0} chunks, each during a chunk of the matmul {1} it", pieces,
         pair.gathers ? "behind" : "in front of");
   else
     remark::missed(collective.getLoc(), options)

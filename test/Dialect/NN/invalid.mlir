@@ -590,7 +590,7 @@ nn.parameter @c5_negative : tensor<4xf32> init <mean = 0.0, std = -0.02>
 
 // -----
 
-// expected-error @+1 {{has 24 elements, but its file box}}
+// expected-error @+1 {{has 24 elements, but its file slice}}
 nn.parameter @c2_size : tensor<4x6xf32> init <mean = 0.0, std = 0.02> file <name = "w", shape = [4, 6], begin = [0, 0], box = [4, 5]>
 
 // -----

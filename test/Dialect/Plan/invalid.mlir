@@ -142,14 +142,14 @@ plan.program @c5 rank 0 bytes 128 {
 //===----------------------------------------------------------------------===//
 
 plan.program @p rank 0 bytes 128 {
-  // expected-error @+1 {{lies at 32 with 64 bytes; offsets are multiples of 64}}
+  // expected-error @+1 {{is at 32 with 64 bytes; offsets are multiples of 64}}
   plan.buffer @c1 activations at 32 bytes 64 live [0, 0]
 }
 
 // -----
 
 plan.program @p rank 0 bytes 128 {
-  // expected-error @+1 {{lies at 0 with -1 bytes}}
+  // expected-error @+1 {{is at 0 with -1 bytes}}
   plan.buffer @c1_negative activations at 0 bytes -1 live [0, 0]
 }
 

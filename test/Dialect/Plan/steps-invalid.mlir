@@ -65,7 +65,7 @@ plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
 
 dist.mesh @mesh ["pp", "tp"] = [2, 4]
 plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
-  // expected-error @+1 {{lies in #plan.memory<@t, 0, 64>, expected 128 bytes of a buffer}}
+  // expected-error @+1 {{is in #plan.memory<@t, 0, 64>, expected 128 bytes of a buffer}}
   plan.constant <@t, 0, 64> {
     %0 = nn.rope_table theta 1.0e+04 : tensor<8x4xf32>
     plan.yield %0 : tensor<8x4xf32>

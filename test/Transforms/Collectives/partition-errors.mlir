@@ -79,7 +79,7 @@ func.func @scatter_inner(%x: tensor<10xf32, #dp>) -> tensor<10xf32, #both> {
 #rounds = #dist.sharding<@mesh, [{}, {2, "tp"}]>
 dist.mesh @mesh ["tp"] = [2]
 func.func @counts() -> tensor<2x8xi32, #rounds> {
-  // expected-error @+1 {{counts along d1, which is dealt out in 2 rounds}}
+  // expected-error @+1 {{counts along d1, which is distributed in 2 rounds}}
   %0 = nn.iota along 1 : tensor<2x8xi32, #rounds>
   return %0 : tensor<2x8xi32, #rounds>
 }

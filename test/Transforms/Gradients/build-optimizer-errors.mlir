@@ -59,7 +59,7 @@ func.func @forward_0(%x: tensor<f32> {pipe.port = #pipe.port<input 0>}) attribut
 #dp = #dist.sharding<@mesh, [{"dp"}]>
 #s = #dist.sharding<@mesh, []>
 dist.mesh @mesh ["dp"] = [2]
-// expected-error @+1 {{has members @a and @b, which are not reduced, counted and updated alike}}
+// expected-error @+1 {{has members @a and @b, which are reduced, counted or updated differently}}
 nn.pack @pack rank 0 [@a, @b] at [0, 32] : tensor<1x64xf32>
 nn.parameter @a : tensor<32xf32> init<mean = 0.0, std = 0.02> sharding #v
 nn.parameter @b : tensor<32xf32> init<mean = 0.0, std = 0.02> sharding #v
@@ -83,7 +83,7 @@ func.func @backward_0(%p: tensor<32xf32, #dv> {pipe.port = #pipe.port<residual 0
 #dp = #dist.sharding<@mesh, [{"dp"}]>
 #s = #dist.sharding<@mesh, []>
 dist.mesh @mesh ["dp"] = [2]
-// expected-error @+1 {{has members @a and @frozen, which are not reduced, counted and updated alike}}
+// expected-error @+1 {{has members @a and @frozen, which are reduced, counted or updated differently}}
 nn.pack @pack rank 0 [@a, @frozen] at [0, 32] : tensor<1x64xf32>
 nn.parameter @a : tensor<32xf32> init<mean = 0.0, std = 0.02> sharding #v
 nn.parameter @frozen : tensor<32xf32> init<mean = 0.0, std = 0.02> sharding #v
@@ -106,7 +106,7 @@ func.func @backward_0(%p: tensor<32xf32, #dv> {pipe.port = #pipe.port<residual 0
 #dp = #dist.sharding<@mesh, [{"dp"}]>
 #s = #dist.sharding<@mesh, []>
 dist.mesh @mesh ["dp"] = [2]
-// expected-error @+1 {{has member @a, whose value, gradient and state are not split alike}}
+// expected-error @+1 {{has member @a, whose value, gradient and state are split differently}}
 nn.pack @pack rank 0 [@a] at [0] : tensor<1x32xf32>
 nn.parameter @a : tensor<32xf32> init<mean = 0.0, std = 0.02> sharding #v state #dp
 nn.accumulator @loss_sum : tensor<f32>

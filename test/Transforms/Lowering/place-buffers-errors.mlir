@@ -28,7 +28,7 @@ func.func @backward_0() attributes {pipe.function = #pipe.function<backward, 0>}
 
 // Stages that lie in line cannot be run as a V.
 dist.mesh @mesh ["pp"] = [2]
-// expected-error @+1 {{orders stages on #pipe.placement<v, ranks = 2, chunks = 2>, but they lie on #pipe.placement<looped, ranks = 2, chunks = 1>}}
+// expected-error @+1 {{orders stages on #pipe.placement<v, ranks = 2, chunks = 2>, but they are on #pipe.placement<looped, ranks = 2, chunks = 1>}}
 pipe.schedule @schedule "v" on <v, ranks = 2, chunks = 2> microbatches 1 ["F0 1F0 1B0 B0", "F0 1F0 1B0 B0"]
 
 // -----

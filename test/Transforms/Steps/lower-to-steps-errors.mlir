@@ -205,7 +205,7 @@ plan.program @rank0 rank 0 bytes 64 host_bytes 64 {
 
 func.func @optimizer_0() attributes {plan.slot_bytes = array<i64: 128>, plan.slot_names = ["workspace"]} {
   %m = nn.read @w moment1 {plan.places = [#plan.place<@"w moment1", 0>]} : tensor<4x4xf32>
-  // expected-error @+1 {{has rows that lie 4 elements apart, and 8 in its result}}
+  // expected-error @+1 {{has rows that are 4 elements apart, and 8 in its result}}
   %0 = plan.move from_host %m {plan.places = [#plan.place<slot 0, 0>], plan.pitch = array<i64: 8>} : tensor<4x4xf32>
   return
 }

@@ -2,7 +2,7 @@
 // RUN: sed 's/cuda, name = "sm_90", cubin = "sm_90"/cpu, name = "x86-64-v4"/' %s > %t.mlir
 // RUN: plait-opt %t.mlir -o %t.before && plait-opt %t.mlir --plan-overlap-collectives | cmp - %t.before
 // RUN: plait-opt %s --plan-overlap-collectives --remarks-filter='plan-overlap.*' -o %t.out 2>&1 | FileCheck %s --check-prefix=REMARK
-// REMARK: needs_nothing{{.*}}1 GEMMs moved beside this collective
+// REMARK: needs_nothing{{.*}}1 GEMMs overlapped with this collective
 // REMARK: needs_the_sum{{.*}}more FLOPs would be needed to hide this collective
 
 // Each function sums over tp, runs a kernel that needs the sum, and then a GEMM,

@@ -3,8 +3,8 @@
 // RUN: sed 's/cpu, name = "x86-64-v3"/cuda, name = "sm_90", cubin = "sm_90"/' %s > %t.mlir
 // RUN: plait-opt %t.mlir --plait-configure=tp-comm-overlap=2 --plan-split-collectives | FileCheck %s --check-prefix=SMALL
 // RUN: plait-opt %s --plait-configure=tp-comm-overlap=2 --plan-split-collectives --remarks-filter='plan-split.*' -o %t.out 2>&1 | FileCheck %s --check-prefix=REMARK
-// REMARK: Function=sum{{.*}}in 2 pieces, each beside a piece of the matmul in front of it
-// REMARK: Function=gather{{.*}}in 2 pieces, each beside a piece of the matmul behind it
+// REMARK: Function=sum{{.*}}in 2 chunks, each during a chunk of the matmul in front of it
+// REMARK: Function=gather{{.*}}in 2 chunks, each during a chunk of the matmul behind it
 // REMARK: Function=over_an_operand{{.*}}pieces of it and of the matmul in front of it use the same bytes
 
 // Sums and gathers of 4 rows of 16 elements over tp, whose matmuls are cut with them.

@@ -138,7 +138,7 @@ const Case structureCases[] = {
     {"ParameterBox", [](P &p) { p.parameters[0]->box_begin[0] = 1; },
      "ends beyond dimension 0"},
     {"ParameterShape", [](P &p) { p.parameters[0]->shape[0] = 9; },
-     "54 elements, its box"},
+     "54 elements, its slice"},
     {"ShardRange",
      [](P &p) { p.programs[0]->shards[0]->state[1]->offset = 4096 - 64; },
      "ends beyond the 4096 bytes of the arena"},

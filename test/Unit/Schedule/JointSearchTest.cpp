@@ -233,7 +233,7 @@ TEST(JointSearch, CutsAnOrderWithinTheLimit) {
   checkResult(problem, *cut);
   problem.memory.limit = 3;
   EXPECT_EQ(messageOf(searchCut(problem, order).status()),
-            "no cut was found with which the order holds at most 3 of "
+            "no cut was found whose order holds at most 3 of "
             "activations on every rank");
 }
 

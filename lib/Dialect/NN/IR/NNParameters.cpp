@@ -92,8 +92,8 @@ LogicalResult ParameterOp::verify() {
     if (!inside ||
         ShapedType::getNumElements(file.getBox()) != type.getNumElements())
       return emitOpError("has ")
-             << type.getNumElements() << " elements, but its file box " << file
-             << " does not fit";
+             << type.getNumElements() << " elements, but its file slice "
+             << file << " does not fit";
   }
   // (C3)
   for (auto [name, attr] :

@@ -140,7 +140,7 @@ LogicalResult BufferOp::verify() {
   int64_t first = getFirst(), last = getLast();
   // (C1)
   if (offset < 0 || offset % kAlignment || bytes < 0)
-    return emitOpError("lies at ")
+    return emitOpError("is at ")
            << offset << " with " << bytes << " bytes; offsets are multiples of "
            << kAlignment;
   // (C2)

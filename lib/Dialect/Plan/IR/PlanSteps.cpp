@@ -93,7 +93,7 @@ LogicalResult ConstantOp::verifyRegions() {
   // (C2)
   int64_t bytes = countBytes(source.getResult(0).getType());
   if (!getMemory().getBuffer() || getMemory().getBytes() != bytes)
-    return emitOpError("lies in ")
+    return emitOpError("is in ")
            << getMemory() << ", expected " << bytes << " bytes of a buffer";
   return success();
 }

@@ -16,7 +16,9 @@
 #include <cstdio>
 #include <cstring>
 #include <iostream>
+#include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -36,6 +38,45 @@ inline std::string makePrintable(const std::string &message) {
   }
   return text;
 }
+
+/// Help in 100 columns. What an option may have is said by the error that
+/// refuses another value: here are its type or its choices, and its default,
+/// without ranges and without the options that it needs or excludes.
+class HelpFormatter : public CLI::Formatter {
+public:
+  std::string make_option_opts(const CLI::Option *option) const override {
+    if (option->get_type_size() == 0)
+      return "";
+    std::string type = option->get_type_name();
+    if (size_t colon = type.find(':'); colon != type.npos) {
+      bool hasChoices = type.compare(colon + 1, 1, "{") == 0;
+      type = colon == 0 || hasChoices ? type.substr(colon + 1)
+                                      : type.substr(0, colon);
+    }
+    std::string usual = option->get_default_str();
+    return " " + type + (usual.empty() ? "" : "=" + usual) +
+           (option->get_expected_max() == CLI::detail::expected_max_vector_size
+                ? " ..."
+                : "");
+  }
+
+  std::string make_option_desc(const CLI::Option *option) const override {
+    std::istringstream words(option->get_description());
+    std::string text;
+    size_t width = columns - get_column_width(), used = 0;
+    for (std::string word; words >> word; used += word.size()) {
+      bool fits = used + 1 + word.size() <= width;
+      if (!text.empty())
+        text += fits ? ' ' : '\n';
+      used = fits && !text.empty() ? used + 1 : 0;
+      text += word;
+    }
+    return text;
+  }
+
+private:
+  static constexpr size_t columns = 100;
+};
 
 /// Prints "TOOL: error: MESSAGE" on standard error.
 inline void printError(const CLI::App &app, const std::string &message) {

@@ -21,6 +21,8 @@ int main(int argc, char **argv) {
   CLI::App app("Shows, checks, compares and simulates plan files, draws "
                "pipeline schedules",
                "plait-plan");
+  // Commands that are added take it over.
+  app.formatter(std::make_shared<tool::HelpFormatter>());
   app.require_subcommand(1);
   // In the order of the help.
   const tool::Command commands[] = {
@@ -28,6 +30,11 @@ int main(int argc, char **argv) {
       tool::addScheduleCommand(app), tool::addSimulateCommand(app),
       tool::addDiffCommand(app),     tool::addCalibrateCommand(app),
       tool::addReshardCommand(app)};
+  // After them: they would show the same examples.
+  app.footer("Examples:\n"
+             "  plait-plan show nano.plan\n"
+             "  plait-plan schedule --kind zb-h1 --stages 4 --microbatches 8\n"
+             "  plait-plan COMMAND --help prints the options of a command\n");
   if (std::optional<int> code = tool::parse(app, argc, argv))
     return *code;
   // Outputs are written aside first: a signal must not leave halves behind.

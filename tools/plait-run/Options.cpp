@@ -17,6 +17,7 @@
 #include "plait/Plan/Scalars.h"
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -170,7 +171,7 @@ constexpr char furtherGroup[] = "Further options";
 /// --help leaves out what is in furtherGroup, --help-all shows it. make_help()
 /// knows which help is wanted, make_group() which options: CLI11 calls the one
 /// within the other, on a const object.
-class HelpFormatter : public CLI::Formatter {
+class HelpFormatter : public plait::tool::HelpFormatter {
 public:
   std::string make_help(const CLI::App *app, std::string name,
                         CLI::AppFormatMode mode) const override {
@@ -194,17 +195,25 @@ private:
 void divideHelp(CLI::App &app) {
   // By how often they are wanted: a new option is a further one until it is
   // listed.
-  static const std::set<std::string> usual = {
-      "plan",        "help",      "help-all",     "config",
-      "weights",     "tokens",    "text",         "shuffle",
-      "seed",        "steps",     "lr",           "lr-schedule",
-      "eval-tokens", "eval-text", "warmup-steps", "eval-every",
-      "checkpoint",  "resume",    "log",          "checkpoint-every",
-      "dashboard",   "save",      "supervise",    "check",
-      "threads",     "timeout",   "grad-clip",    "weight-decay"};
-  for (CLI::Option *option : app.get_options())
-    if (!usual.count(option->get_single_name()))
-      option->group(furtherGroup);
+  static const std::map<std::string, std::set<std::string>> usual = {
+      {"Options", {"plan", "help", "help-all", "config"}},
+      {"Model and data",
+       {"weights", "tokens", "text", "shuffle", "eval-tokens", "eval-text",
+        "eval-every"}},
+      {"Training",
+       {"seed", "steps", "lr", "lr-schedule", "warmup-steps", "weight-decay",
+        "grad-clip"}},
+      {"Checkpoints and results",
+       {"checkpoint", "checkpoint-every", "resume", "save", "log",
+        "dashboard"}},
+      {"Execution", {"check", "threads", "timeout", "supervise"}}};
+  for (CLI::Option *option : app.get_options()) {
+    std::string group = furtherGroup;
+    for (const auto &[name, options] : usual)
+      if (options.count(option->get_single_name()))
+        group = name;
+    option->group(group);
+  }
 }
 
 /// The runtime knows them; the help lists them.
@@ -481,7 +490,15 @@ std::string plait::findExcludedByCheck(const CLI::App &app) {
 /// training options on.
 void plait::addOptions(CLI::App &app, Options &options) {
   app.formatter(std::make_shared<HelpFormatter>());
-  app.get_formatter()->column_width(48);
+  app.get_formatter()->column_width(34);
+  app.footer("Examples:\n"
+             "  plait-run nano.plan --text corpus.txt --steps 100 --log "
+             "log.jsonl\n"
+             "  plait-run 8b.plan --weights llama-3-8b --tokens data.bin "
+             "--checkpoint run\n"
+             "  plait-run 8b.plan --tokens data.bin --checkpoint run --resume "
+             "run\n"
+             "  mpirun -n 8 plait-run 8b.plan --tokens data.bin\n");
   app.set_help_all_flag("--help-all", "Print this and the other options");
   addFileOptions(app, options);
   app.option_defaults()->always_capture_default();

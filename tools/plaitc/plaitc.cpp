@@ -292,18 +292,12 @@ static plait::Status checkProjectionOptions(const CLI::App &app,
   return plait::Status::success();
 }
 
-/// Lists the frameworks in lines that the help has room for.
 static std::string listFrameworks() {
   std::vector<std::string> names;
   for (const plait::planner::Framework &framework :
        plait::planner::getFrameworks())
     names.push_back(framework.name);
-  std::string list = plait::joinChoices(names);
-  for (size_t begin = 0, most = 64; list.size() - begin > most;) {
-    begin = list.rfind(' ', begin + most);
-    list[begin++] = '\n';
-  }
-  return list;
+  return plait::joinChoices(names);
 }
 
 /// Layout, time and cost follow from the size of a step: with a cluster no
@@ -332,7 +326,7 @@ static void addPlanningOptions(CLI::App &app, CompileOptions &compile,
                  "h100:64x8, cpu:8, or a file; see docs/Hardware.md");
   plait::tool::addList(app, "--pin", pinned, "e.g. chunks=2,cp=2");
   app.add_option("--framework", options.framework,
-                 "whose habits to predict, for a search alone:\n" +
+                 "whose habits to predict, for a search alone: " +
                      listFrameworks())
       ->capture_default_str();
   app.add_flag("--predict", options.predict,
@@ -521,6 +515,14 @@ int main(int argc, char **argv) {
   options.pending = &pending;
   CLI::App app("Compiles a transformer into an executable training plan.",
                "plaitc");
+  app.formatter(std::make_shared<plait::tool::HelpFormatter>());
+  app.footer("Examples:\n"
+             "  plaitc llama-3-8b --cluster h100:8 --global-batch 128 --seq "
+             "8192\n"
+             "  plaitc llama-3-8b --cluster h100:8 --global-batch 128 --seq "
+             "8192 -o 8b.plan\n"
+             "  plaitc gpt2-nano --mesh pp=2,dp=2,tp=2 --global-batch 16 -o "
+             "nano.plan\n");
   addCompileOptions(app, options);
   addPlanningOptions(app, options, planning, pinned);
   addFamilyOption(app, also);

@@ -94,8 +94,8 @@ static void compareRun(const PublishedRun &run, const Options &options,
   std::printf("%36s", "");
   part("recomputation", from.recompute, to.recompute);
   part("bubble", from.bubble, to.bubble);
-  part("tp", a.mesh[Axis::TP], b.mesh[Axis::TP]);
-  part("dp", a.mesh[Axis::DP], b.mesh[Axis::DP]);
+  part("tp", from.exposed[Axis::TP], to.exposed[Axis::TP]);
+  part("dp", from.exposed[Axis::DP], to.exposed[Axis::DP]);
   part("arithmetic", from.forward + from.backward, to.forward + to.backward);
   part("optimizer", from.optimizer, to.optimizer);
   std::printf("\n");

@@ -16,6 +16,7 @@
 #include "Compilation.h"
 #include "Memory.h"
 #include "Reference.h"
+#include "Settings.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 #include "plait/Import/HuggingFace.h"
 #include "plait/Plan/Container.h"

@@ -31,7 +31,7 @@ using namespace plait::proof;
 
 /// Sizes are copied, so the mesh may outlive the op. Names point into its
 /// attributes, which live as long as the context.
-Mesh::Mesh(dist::MeshOp op) {
+MeshSizes::MeshSizes(dist::MeshOp op) {
   if (!op)
     return;
   for (auto [axis, size] :
@@ -40,14 +40,14 @@ Mesh::Mesh(dist::MeshOp op) {
       axes.push_back({axis.getValue(), size});
 }
 
-int64_t Mesh::getSize(StringRef axis) const {
+int64_t MeshSizes::getSize(StringRef axis) const {
   for (auto [name, size] : axes)
     if (name == axis)
       return size;
   return 1;
 }
 
-int64_t Mesh::countBlocks(ArrayRef<RankTerm> begin) const {
+int64_t MeshSizes::countBlocks(ArrayRef<RankTerm> begin) const {
   int64_t blocks = 1;
   for (const RankTerm &term : begin)
     blocks *= getSize(term.axis);
@@ -56,7 +56,7 @@ int64_t Mesh::countBlocks(ArrayRef<RankTerm> begin) const {
 
 /// An op may count along an axis of one rank, whose index is always 0. Forms
 /// have no such terms, so those of ops lose them before they are compared.
-SmallVector<RankTerm, 2> Mesh::simplify(ArrayRef<RankTerm> begin) const {
+SmallVector<RankTerm, 2> MeshSizes::simplify(ArrayRef<RankTerm> begin) const {
   SmallVector<RankTerm, 2> result;
   for (const RankTerm &term : begin)
     if (getSize(term.axis) > 1)
@@ -67,8 +67,8 @@ SmallVector<RankTerm, 2> Mesh::simplify(ArrayRef<RankTerm> begin) const {
 /// From the minor axis to the major one: a step along an axis passes over all
 /// blocks of the axes below it. The result is in the order of `given`, which
 /// two begins need in order to be equal.
-SmallVector<RankTerm, 2> Mesh::split(ArrayRef<StringAttr> given,
-                                     int64_t chunk) const {
+SmallVector<RankTerm, 2> MeshSizes::split(ArrayRef<StringAttr> given,
+                                          int64_t chunk) const {
   SmallVector<RankTerm, 2> begin;
   for (StringAttr axis : llvm::reverse(given)) {
     begin.push_back({axis, chunk});
@@ -79,7 +79,7 @@ SmallVector<RankTerm, 2> Mesh::split(ArrayRef<StringAttr> given,
 }
 
 /// Then each element is in one block.
-bool Mesh::tiles(ArrayRef<RankTerm> begin, int64_t chunk) const {
+bool MeshSizes::tiles(ArrayRef<RankTerm> begin, int64_t chunk) const {
   SmallVector<RankTerm, 2> sorted(begin);
   llvm::stable_sort(sorted, [](const RankTerm &a, const RankTerm &b) {
     return a.scale < b.scale;
@@ -154,7 +154,7 @@ Argument Form::asArgument() const {
 /// number does not divide the extent. A dimension that fits all has no end to
 /// reach beyond: padding has the same number.
 bool plait::proof::isPadded(const Form &form, int64_t dim, int64_t extent,
-                            const Mesh &mesh) {
+                            const MeshSizes &mesh) {
   const Dimension &own = form.dims[dim];
   return !own.fitsAll() &&
          extent * mesh.countBlocks(own.begin) > form.getExtent(dim);
@@ -162,7 +162,7 @@ bool plait::proof::isPadded(const Form &form, int64_t dim, int64_t extent,
 
 /// Padding of one that is not known to be that number is something else.
 void plait::proof::simplify(Form &form, RankedTensorType type,
-                            const Mesh &mesh) {
+                            const MeshSizes &mesh) {
   std::optional<double> number = form.term->getNumber();
   for (auto [index, dim] : llvm::enumerate(form.dims))
     if (dim.uniform && (!isPadded(form, index, type.getDimSize(index), mesh) ||

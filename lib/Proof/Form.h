@@ -35,10 +35,10 @@
 namespace plait::proof {
 
 /// The axes of a mesh with more than one rank, without that of the pipeline.
-class Mesh {
+class MeshSizes {
 public:
   /// Null: one rank.
-  explicit Mesh(dist::MeshOp op);
+  explicit MeshSizes(dist::MeshOp op);
 
   /// 1 for an axis that the mesh does not have.
   int64_t getSize(llvm::StringRef axis) const;
@@ -156,7 +156,7 @@ struct Pack {
 
 /// Makes a slice of any dimension of what has equal elements in its padding as
 /// well, or has none.
-void simplify(Form &form, mlir::RankedTensorType type, const Mesh &mesh);
+void simplify(Form &form, mlir::RankedTensorType type, const MeshSizes &mesh);
 
 /// Returns the number that an operand has in all elements along a dimension
 /// that fits all, or between the members of a pack.
@@ -164,7 +164,8 @@ NumberRange getUniform(const Content &operand);
 
 /// Whether `dim` of a rank's `extent` elements reaches beyond the global
 /// tensor.
-bool isPadded(const Form &form, int64_t dim, int64_t extent, const Mesh &mesh);
+bool isPadded(const Form &form, int64_t dim, int64_t extent,
+              const MeshSizes &mesh);
 
 /// "the slice at 64 · tp of dimension 1, a partial sum over dp".
 std::string printLayout(const Form &form);

@@ -62,7 +62,7 @@ Verdict plait::proof::proveMeaning(ModuleOp claimModule, ModuleOp planModule) {
   }
   // 1. The terms.
   Terms terms;
-  Mesh one(findMesh(claimModule)), mesh(findMesh(planModule));
+  MeshSizes one(findMesh(claimModule)), mesh(findMesh(planModule));
   Rules claimRules(terms, one, report), rules(terms, mesh, report);
   // 2. The claim.
   terms.setClaim(true);

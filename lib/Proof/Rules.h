@@ -60,7 +60,7 @@ llvm::ArrayRef<OpRule> getCollectiveRules();
 
 class Rules {
 public:
-  Rules(Terms &terms, const Mesh &mesh, Report &report)
+  Rules(Terms &terms, const MeshSizes &mesh, Report &report)
       : terms(terms), mesh(mesh), report(report) {}
 
   /// What the results of `op` are; an error on the op if that makes no sense.
@@ -117,7 +117,7 @@ public:
                                  const Dimension &dim, dist::Reduction kind);
 
   Terms &terms;
-  const Mesh &mesh;
+  const MeshSizes &mesh;
   Report &report;
 
 private:

@@ -111,7 +111,7 @@ FailureOr<Content> Rules::finish(Operation *op, Operands operands, Form form,
 /// once ranks are added up.
 static SmallVector<StringAttr, 2>
 joinPartial(ArrayRef<Content> numbers, MutableArrayRef<Argument> summands,
-            const Mesh &mesh) {
+            const MeshSizes &mesh) {
   SmallVector<StringAttr, 2> joined;
   for (const Content &number : numbers)
     for (StringAttr axis : number.form.partial)

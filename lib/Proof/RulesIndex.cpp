@@ -38,7 +38,7 @@ static ArrayRef<RankTerm> getTerms(std::optional<nn::BeginAttr> begin) {
 }
 
 /// What an op takes a dimension for that it counts from `begin` on.
-static void setBegin(const Mesh &mesh, Dimension &dim,
+static void setBegin(const MeshSizes &mesh, Dimension &dim,
                      std::optional<nn::BeginAttr> begin) {
   dim.begin = mesh.simplify(getTerms(begin));
   dim.chunks = begin ? begin->getChunks() : 0;

@@ -228,7 +228,7 @@ std::string tool::toText(const fb::Plan &plan, const Simulation &simulation,
     text += writeMeasurement(simulation);
   else
     text += "step      " + formatSeconds(simulation.seconds()) +
-            (plan::RankGrid::sizeOf(plan, "dp") > 1
+            (plan::RankGrid::partsOf(plan, plait::Splits::Batch) > 1
                  ? ", with replicas equally fast: plaitc adds the wait for "
                    "the slowest\n"
                  : "\n");

@@ -158,9 +158,9 @@ const Curve *findCurve(CollectiveKind kind, const Place &place,
 
 } // namespace
 
-Group planner::getGroup(int members, int stride, const Cluster &cluster) {
-  int perNode = std::max(1, cluster.devicesPerNode / stride);
-  return {members, std::min(members, perNode)};
+Group planner::getGroup(int members, int64_t stride, const Cluster &cluster) {
+  int64_t perNode = std::max<int64_t>(1, cluster.devicesPerNode / stride);
+  return {members, int(std::min<int64_t>(members, perNode))};
 }
 
 /// A line through the shortest and a large all-reduce. Sizes in between, where

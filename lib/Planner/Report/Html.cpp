@@ -92,7 +92,7 @@ void Page::table(const Row &head, const std::vector<Row> &rows, size_t words) {
 }
 
 /// A square of the part's colour and its name.
-static std::string getKey(const char *name) {
+static std::string getKey(const std::string &name) {
   return std::string("<span class=\"key\" style=\"background:") +
          getColor(name) + "\"></span>" + name;
 }

@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <limits>
 #include <thread>
 #include <tuple>
@@ -26,9 +27,10 @@ using namespace plait::planner;
 bool planner::isBetter(const Leaf &a, const Leaf &b) {
   auto key = [](const Leaf &leaf) {
     const Configuration &c = leaf.configuration;
-    return std::tie(leaf.seconds, c.offload, c.mesh[Axis::TP], c.mesh[Axis::PP],
-                    c.mesh[Axis::CP], c.zero, c.chunks, c.schedule, c.recompute,
-                    c.microBatch, c.sequenceParallel, c.contextParallel);
+    return std::make_tuple(leaf.seconds, c.offload, c.mesh[Axis::TP],
+                           c.mesh[Axis::PP], c.mesh[Axis::CP], c.zero, c.chunks,
+                           std::cref(c.schedule), std::cref(c.recompute),
+                           c.microBatch, c.sequenceParallel, c.contextParallel);
   };
   return key(a) < key(b);
 }

@@ -14,7 +14,7 @@ namespace plait::planner {
 
 /// Seconds or bytes, with the name that texts and reports give them.
 struct Part {
-  const char *name;
+  std::string name;
   double value = 0;
 };
 

@@ -39,7 +39,7 @@ CostOptions Context::costOptions() const {
   options.balancedContext =
       !framework().gathersContext || (isReordered() && training.flashAttention);
   options.reorderedContext = isReordered();
-  options.sequencePartsHeads = exchangesHeads();
+  options.contextHeads = exchangesHeads();
   // Otherwise a kernel of its own adds (getAccumulationCost).
   options.weightGradientBytes = framework().fusedAccumulation
                                     ? 2 * gradientBytes()
@@ -147,7 +147,7 @@ double BlockTimer::collectiveSecondsOf(const Operation &op, int pieces) const {
 double BlockTimer::contextSeconds(const Operation &op) const {
   if (options.sequenceParts == 1)
     return 0;
-  if (options.sequencePartsHeads)
+  if (options.contextHeads)
     return exchangeSeconds(op);
   if (!context.framework().gathersContext)
     return ringSeconds(op);

@@ -195,7 +195,8 @@ TEST(SearchPins, FindThePick) {
     visitStrategy(
         [](const Field &, auto &pin, const auto &value) { pin = value; }, pins,
         pick);
-    pins.setMesh(pick.mesh);
+    for (const AxisFacts &facts : kAxes)
+      pins.mesh[facts.axis] = pick.mesh[facts.axis];
     Result<SearchResult> pinned = tight.run(pins);
     ASSERT_TRUE(pinned.ok()) << pinned.status().message();
     EXPECT_NEAR(pinned->estimate.iterationSeconds,

@@ -27,6 +27,7 @@
 #include "plait/Dialect/NN/IR/NN.h"
 
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/SmallVectorExtras.h"
 
 #include <map>
 #include <vector>
@@ -169,9 +170,9 @@ Text::Text(func::FuncOp loss) {
 // Runs
 //===----------------------------------------------------------------------===//
 
-/// Where a piece of the text repeats itself, and a matrix of parameters in it:
-/// those that cover most come first, and of them the shortest layers. A layer
-/// may begin anywhere within the first one.
+/// Where a piece of the text repeats itself that contracts something with a
+/// parameter: those that cover most come first, and of them the shortest
+/// layers. A layer may begin anywhere within the first one.
 std::vector<Run> Text::findPeriods(size_t begin, size_t end) const {
   std::vector<Run> found;
   for (size_t length = 1; 2 * length <= end - begin && length <= kLongestLayer;
@@ -289,26 +290,24 @@ void Text::label(ArrayRef<Run> runs) const {
   for (auto [op, layer] : llvm::zip_equal(steps, layers))
     if (layer >= 0)
       label(op, layer);
-  auto layerOf = [&](Operation *op) {
-    auto it = position.find(op);
-    return it == position.end() ? -1 : layers[it->second];
-  };
   for (auto [op, before] : inputs) {
-    if (op->use_empty())
+    // Of whoever uses it in a region, the op of the function.
+    SmallVector<Operation *> users = llvm::map_to_vector(
+        op->getUsers(), [block = op->getBlock()](Operation *user) {
+          return block->findAncestorOpInBlock(*user);
+        });
+    auto layerOf = [&](Operation *user) {
+      auto it = position.find(user);
+      return it == position.end() ? -1 : layers[it->second];
+    };
+    if (users.empty() || layerOf(users.front()) < 0 ||
+        !llvm::all_equal(llvm::map_range(users, layerOf)))
       continue;
-    Operation *first = *op->user_begin();
-    for (Operation *user : op->getUsers())
-      if (user->isBeforeInBlock(first))
-        first = user;
-    int64_t layer = layerOf(first);
-    if (layer < 0 ||
-        llvm::any_of(
-            op->getUsers(),
-            [&](Operation *user) { return layerOf(user) != layer; }))
-      continue;
-    label(op, layer);
-    if (before >= steps.size() || layers[before] != layer)
-      op->moveBefore(first);
+    label(op, layerOf(users.front()));
+    if (before >= steps.size() || layers[before] != layerOf(users.front()))
+      op->moveBefore(*llvm::min_element(users, [](Operation *x, Operation *y) {
+        return x->isBeforeInBlock(y);
+      }));
   }
 }
 

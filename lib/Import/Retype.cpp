@@ -347,7 +347,8 @@ bool plait::hasFixedBatch(ModuleOp module) {
   return Retyper(loss, 1, 1).findMixing();
 }
 
-/// What the ops make of the new types, they verify themselves.
+/// What the ops make of the new types, they verify themselves, and the function
+/// what they select from; vocabularies have not changed.
 LogicalResult plait::retypeModel(ModuleOp module, int64_t batch,
                                  int64_t sequence) {
   auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunction);
@@ -357,5 +358,6 @@ LogicalResult plait::retypeModel(ModuleOp module, int64_t batch,
   if (failed(checkSize(loss.getLoc(), batch, sequence)) ||
       failed(Retyper(loss, batch, sequence).run()))
     return failure();
-  return verify(module);
+  return failure(failed(verify(module)) ||
+                 failed(nn::verifyLoss(loss, /*vocab=*/0)));
 }

@@ -37,7 +37,8 @@ import compare  # noqa: E402
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "models"
 EXPECTED = FOLDER / "expected.json"
-# The models are for ROWS sequences: a microbatch of all data-parallel ranks.
+# A microbatch of all data-parallel ranks has ROWS sequences, for which all models
+# but one are written.
 BATCH, ROWS, SEQUENCE, VOCABULARY = 8, 4, 6, 16
 RECIPE = {
     "steps": 3,
@@ -121,6 +122,10 @@ RUNS = (
     Run("shapes"),
     Run("shapes", "dp=2,tp=2", FULL),
     Run("shapes", "tp=3", ("--sequence-parallel",)),
+    Run("heads"),
+    Run("heads", "pp=3", FULL),
+    Run("heads", "dp=2,cp=3", ALL),
+    Run("heads", "pp=2,dp=2,tp=2", FLASH + ZERO + FULL),
 )
 
 

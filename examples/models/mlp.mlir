@@ -1,6 +1,6 @@
-// Two residual MLP layers over bytes, written by hand: what plaitc needs to know
-// of a model. Compile it with --seq 32 and a microbatch of 4 sequences over all
-// data-parallel ranks: the shapes say so.
+// Two residual MLP layers over bytes, written by hand, with all that can be said
+// of a model. The shapes are those of 4 sequences of 32 bytes; plaitc makes it a
+// model for any batch and sequence.
 module attributes {plait.model = {layers = 2 : i64, model_type = "mlp", name = "mlp", vocab = 256 : i64}} {
   nn.parameter @embed : tensor<256x64xf32> init<mean = 0.0, std = 0.02> decay
   nn.parameter @up.0 : tensor<64x128xf32> init<mean = 0.0, std = 0.1> decay

@@ -355,14 +355,15 @@ FailureOr<OpenedModel> plait::openModel(ModelContext &context,
   return opened;
 }
 
-bool plait::isUndecided(const CompileOptions &options) {
+bool plait::isPlannable(const CompileOptions &options) {
   if (!isText(options))
     return true;
   ModelContext context(options);
   ScopedDiagnosticHandler quiet(context.get(),
                                 [](Diagnostic &) { return success(); });
   auto module = importMLIR(*context.get(), options.model);
-  return succeeded(module) && !isDecided(**module);
+  return succeeded(module) && !isDecided(**module) &&
+         !makeModuleSource(std::move(*module))->hasFixedBatch();
 }
 
 /// The text of a config goes into the module and so to the plan.

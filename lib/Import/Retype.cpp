@@ -203,7 +203,8 @@ static bool isSumOf(Operation *op, const llvm::DenseSet<Value> &sums) {
 }
 
 /// Sums over sequences have no batch any more. They may be added up; with
-/// sequences again, or in anything that is not linear, they mix.
+/// sequences again, or in anything that is not linear, they mix, and so does a
+/// maximum of sequences.
 Operation *Retyper::findMixing() {
   llvm::DenseSet<Value> sums;
   auto isSum = [&](Value value) { return sums.contains(value); };
@@ -214,9 +215,14 @@ Operation *Retyper::findMixing() {
     if (readsSum && (readsBatch || llvm::any_of(op.getResults(), isOfBatch) ||
                      !isSumOf(&op, sums)))
       return &op;
-    for (Value result : op.getResults())
-      if (readsSum || (readsBatch && !hasBatch(result)))
+    auto reduce = dyn_cast<nn::ReduceOp>(op);
+    for (Value result : op.getResults()) {
+      bool losesBatch = readsBatch && !hasBatch(result);
+      if (losesBatch && reduce && reduce.getKind() == nn::ReduceKind::Max)
+        return &op;
+      if (readsSum || losesBatch)
         sums.insert(result);
+    }
   }
   return nullptr;
 }

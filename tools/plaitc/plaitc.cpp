@@ -380,7 +380,7 @@ static bool isForThisMachine(const CompileOptions &options) {
   return options.cluster.empty() && options.target.empty() &&
          options.backend != "cuda" && options.scheduleFile.empty() &&
          !options.mesh.empty() && options.mesh != "1" &&
-         plait::isUndecided(options);
+         plait::isPlannable(options);
 }
 
 /// The first option by which a user who gives --mesh means the defaults for the

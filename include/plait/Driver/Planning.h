@@ -37,9 +37,9 @@ struct PlanningOptions {
 };
 
 /// Whether `options` name a model that can be planned for: nothing is decided
-/// yet, as it is in what a compilation has left. What cannot be read is none,
-/// and not told of.
-bool isUndecided(const CompileOptions &options);
+/// yet, as it is in what a compilation has left, and it has no batch of its
+/// own. What cannot be read is none, and not told of.
+bool isPlannable(const CompileOptions &options);
 
 /// Searches for the best configuration of the model, global batch, sequence and
 /// cluster that `options` name, writes what `planning` asks for, and sets mesh,

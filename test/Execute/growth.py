@@ -84,7 +84,7 @@ def write_names(folder, names):
               "%targets: tensor<2x8xi32>) -> (tensor<f32>, tensor<f32>) {",
               "%table = nn.read @table value : tensor<16x8xf32>",
               "%w = nn.read @w value : tensor<8x8xf32>",
-              "%x0 = nn.embedding %table, %tokens : "
+              "%x0 = nn.embedding %table, %tokens {nn.layer = 0 : i64} : "
               f"(tensor<16x8xf32>, tensor<2x8xi32>) -> {hidden}"]
     for i in range(names):
         lines += [f"%p{i} = nn.read @p.{i} value : tensor<8xf32>",

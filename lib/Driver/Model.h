@@ -53,7 +53,7 @@ void noteUnfusedAttention(const Status &reason, const std::string &cost = "");
 mlir::LogicalResult adaptModel(mlir::ModuleOp module,
                                const CompileOptions &options);
 
-/// What the options name.
+/// A model, or the IR that a compilation has left.
 struct OpenedModel {
   /// The model, for any batch and sequence; null: it is `module`.
   std::unique_ptr<ModelSource> source;

@@ -78,7 +78,7 @@ private:
   /// Reads and constants, and how many steps stand in front of each.
   SmallVector<std::pair<Operation *, size_t>> inputs;
   llvm::DenseMap<Operation *, size_t> position; // of a step
-  /// By step: what it is, whether it has a matrix of parameters' arithmetic,
+  /// Each step: what it is, whether it contracts something with a parameter,
   /// and the elements that are made in front of it and used from it on.
   std::vector<int> kinds;
   std::vector<bool> contracts;
@@ -170,7 +170,7 @@ Text::Text(func::FuncOp loss) {
 // Runs
 //===----------------------------------------------------------------------===//
 
-/// Where a piece of the text repeats itself that contracts something with a
+/// Pieces of the text that repeat themselves and contract something with a
 /// parameter: those that cover most come first, and of them the shortest
 /// layers. A layer may begin anywhere within the first one.
 std::vector<Run> Text::findPeriods(size_t begin, size_t end) const {

@@ -81,9 +81,9 @@ private:
 
   func::FuncOp loss;
   FactorClasses classes;
-  /// By the dimension of the tokens.
+  /// Batch and sequence, by the dimension of the tokens.
   Extent extents[2];
-  /// What composed ops are made of. It lives as long as `classes` knows its
+  /// The parts of composed ops. They live as long as `classes` knows their
   /// values: others at the same addresses would be taken for them.
   Collector parts;
 };
@@ -298,7 +298,7 @@ LogicalResult Retyper::checkCount() {
          << " it has to be counted, as by nn.valid";
 }
 
-/// In the order of the ops, so that the first one that is wrong is named.
+/// Goes in the order of the ops, so that the first one that is wrong is named.
 LogicalResult Retyper::check() {
   if (extents[0].dims == extents[1].dims &&
       extents[0].wanted != extents[1].wanted)
@@ -353,8 +353,8 @@ bool plait::hasFixedBatch(ModuleOp module) {
   return Retyper(loss, 1, 1).findMixing();
 }
 
-/// What the ops make of the new types, they verify themselves, and the function
-/// what they select from; vocabularies have not changed.
+/// The ops verify what they make of the new types, and the function what they
+/// select from; vocabularies have not changed.
 LogicalResult plait::retypeModel(ModuleOp module, int64_t batch,
                                  int64_t sequence) {
   auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunction);

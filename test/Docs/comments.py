@@ -23,7 +23,7 @@ LEFT = {
     "include/plait/Planner": 1,
     "lib/Conversion": 5,
     "lib/Dialect": 11,
-    "lib/Driver": 24,
+    "lib/Driver": 22,
     "lib/Import": 2,
     "lib/Planner": 83,
     "lib/Proof": 103,

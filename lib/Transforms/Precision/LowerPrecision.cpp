@@ -53,8 +53,8 @@ private:
 };
 } // namespace
 
-/// From the end. `nn.softmax_cross_entropy` and what else has no factors takes
-/// what there is, and so ends the way back: its logits are bf16.
+/// Begins at the end. `nn.softmax_cross_entropy` and what else has no factors
+/// takes what there is, and so ends the way back: its logits are bf16.
 void Narrower::findWide() {
   wide.insert(body.getTerminator());
   for (Operation &op : llvm::reverse(body.without_terminator())) {

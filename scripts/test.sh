@@ -9,6 +9,8 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
 execute=(--large few)
+# Of the suites that take all where they are told so.
+covering=()
 defects=(--most 2)
 random=(--draws 120)
 combinations=(--draws 70)
@@ -19,6 +21,7 @@ case ${1:-} in
   --quick) execute=(--large none) ;;
   --all)
     execute=(--large all --all)
+    covering=(--all)
     defects=(--most 6)
     random=(--long)
     combinations=(--draws 2500)
@@ -148,15 +151,15 @@ ours defects defects "${defects[@]}"
 run docs "${counts[@]}" build/venv/bin/python test/Docs/run.py
 ours mpi mpi
 ours launchers launchers "${launchers[@]}"
-ours overlap overlap
+ours overlap overlap "${covering[@]}"
 torch random random_models "${random[@]}"
 torch combinations random_models --configs "${combinations[@]}"
-ours schedules schedules
-torch dropout dropout
+ours schedules schedules "${covering[@]}"
+torch dropout dropout "${covering[@]}"
 ours checkpoints checkpoints "${checkpoints[@]}"
-ours offload offload
-ours optimizers optimizers
-ours reductions reductions
+ours offload offload "${covering[@]}"
+ours optimizers optimizers "${covering[@]}"
+ours reductions reductions "${covering[@]}"
 ours shardings shardings
 ours training training
 ours replicas replicas

@@ -81,7 +81,8 @@ def read_phases(tools: Tools) -> dict[str, list[str]]:
     """The passes of each phase with a row in the table of docs/Phases.md, as
     plait-opt runs them, without those that every phase has."""
     # The page has other tables, of which this is the first.
-    table = re.search(r"^\| phase \|.*\n(?:\|.*\n)+", PHASES_PAGE.read_text(), re.MULTILINE)
+    text = PHASES_PAGE.read_text()
+    table = re.search(r"^\| phase \|.*\n(?:\|.*\n)+", text, re.MULTILINE)
     rows = re.findall(r"^\| `(\w+)` \|", table[0] if table else "", re.MULTILINE)
     require("shard" in rows, f"{PHASES_PAGE} has no table of phases")
     everywhere = ("plait-begin-phase", "plait-end-phase", "canonicalize", "cse")

@@ -623,7 +623,7 @@ def memory_cases(suite: Suite) -> None:
 def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument(
-        "--long", type=int, default=10, metavar="N", help="kills of each plan"
+        "--long", type=int, default=5, metavar="N", help="kills of each plan"
     )
     options = parser.parse_args()
     tools = Tools(options.bin, options.timeout)

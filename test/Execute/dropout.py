@@ -22,6 +22,7 @@ import tempfile
 
 import torch
 
+import covering
 from harness import (
     Reporter,
     Tools,
@@ -101,6 +102,10 @@ MISTAKES = {
     "data-parallel ranks": lambda step, row, site: (SEED, step, row // 2, site),
     "layers": lambda step, row, site: (SEED, step, row, site % 3),
 }
+
+
+def get_choices(run: Run) -> dict:
+    return {"model": run.model} | covering.split_options(run.mesh, run.options)
 
 
 class Drop:
@@ -231,8 +236,8 @@ class Suite(RunSuite):
         require(large < 1.1 * small, f"{small} and {large} bytes of code")
         return f"{small} and {large} bytes"
 
-    def run(self) -> None:
-        for run in RUNS:
+    def run(self, options) -> None:
+        for run in covering.chosen(RUNS, get_choices, options):
             self.report.case(run.name, functools.partial(self.check_run, run))
         for run in (
             Run("gpt2", "pp=2,dp=2,tp=2", FLASH),
@@ -252,12 +257,14 @@ class Suite(RunSuite):
 
 
 def main() -> int:
-    options = arguments(__doc__.splitlines()[0]).parse_args()
+    parser = arguments(__doc__.splitlines()[0])
+    covering.add_option(parser)
+    options = parser.parse_args()
     torch.set_num_threads(1)
     report = Reporter("Dropout", options.filter)
     tools = Tools(options.bin, options.timeout)
     with tempfile.TemporaryDirectory() as folder:
-        Suite(tools, report, pathlib.Path(folder)).run()
+        Suite(tools, report, pathlib.Path(folder)).run(options)
     return report.finish()
 
 

@@ -49,6 +49,14 @@ class Layout:
         return {"pp": 1, "dp": 1, "cp": 1, "tp": 1} | dict(self.mesh)
 
     @property
+    def choices(self) -> dict:
+        """What is not as on one rank, by kind."""
+        plain = dataclasses.asdict(ONE_RANK)
+        own = {k: v for k, v in dataclasses.asdict(self).items() if v != plain[k]}
+        own.pop("mesh", None)
+        return own | {axis: size for axis, size in self.axes.items() if size > 1}
+
+    @property
     def mesh_text(self) -> str:
         mesh = dict(self.mesh) or {"pp": 1}
         return ",".join(f"{axis}={size}" for axis, size in mesh.items())

@@ -12,12 +12,14 @@ copy's master, is on the host to the byte, and the arena has less by that but fo
 the update works with; so is what forward passes keep. Checkpoints go from plans
 with to plans without, and back."""
 
+import itertools
 import json
 import pathlib
 import re
 import sys
 import tempfile
 
+import covering
 from harness import ROOT, Failure, Reporter, Tools, arguments, require, write_tokens
 from processes import NANO, metrics
 
@@ -39,6 +41,14 @@ LAYOUTS = {
 LOSS = re.compile(r'"loss": ([\d.]+)')
 # A line of `plait-plan show`: what, and bytes at the end.
 ROW = re.compile(r"^ {4}(\S.*?) {2,}.*?(\d+) bytes$", re.MULTILINE)
+
+
+def get_choices(case: tuple[str, str]) -> dict:
+    layout, offload = case
+    mesh = dict(zip(LAYOUTS[layout], LAYOUTS[layout][1:])).get("--mesh", "")
+    choices = covering.split_options(mesh, LAYOUTS[layout])
+    choices.pop("--mesh", None)
+    return {"offload": offload} | choices
 
 
 class Suite:
@@ -199,16 +209,16 @@ def resumes(suite: Suite, first: str, then: str):
 
 
 def main() -> int:
-    options = arguments(__doc__).parse_args()
+    parser = arguments(__doc__)
+    covering.add_option(parser)
+    options = parser.parse_args()
     report = Reporter("offload", options.filter)
     tools = Tools(options.bin, options.timeout)
     with tempfile.TemporaryDirectory() as folder:
         suite = Suite(tools, pathlib.Path(folder))
-        for layout in LAYOUTS:
-            for offload in OFFLOADS:
-                report.case(
-                    f"{layout}/{offload}", lambda: suite.compare(layout, offload)
-                )
+        every = itertools.product(LAYOUTS, OFFLOADS)
+        for layout, offload in covering.chosen(every, get_choices, options):
+            report.case(f"{layout}/{offload}", lambda: suite.compare(layout, offload))
         report.case("smaller", lambda: smaller(suite))
         report.case("picked", lambda: picked(suite))
         for first, then in (("none", "both"), ("both", "none")):

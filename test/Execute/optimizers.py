@@ -15,13 +15,16 @@ many bytes of it."""
 
 import dataclasses
 import fnmatch
+import itertools
 import pathlib
 import re
+import shutil
 import sys
 import tempfile
 
 import numpy
 
+import covering
 from harness import (
     READ_BY,
     ROOT,
@@ -87,6 +90,11 @@ def lion(w, g, kept, step, decay):
 RULES = {"adamw": adamw, "sgd": sgd, "lion": lion}
 
 
+def get_choices(case) -> dict:
+    (mesh, *options), optimizer = case
+    return {"optimizer": optimizer} | covering.split_options(mesh, options)
+
+
 class Suite:
     def __init__(self, tools: Tools, report: Reporter, folder: pathlib.Path):
         self.tools, self.report, self.folder = tools, report, folder
@@ -144,9 +152,8 @@ class Suite:
 
     def check(self, setting, optimizer):
         plan = self.compile(setting, optimizer)
-        probe = self.compile(setting, "sgd").rename(self.folder / "probe.plan")
-        if optimizer == "sgd":
-            plan = self.compile(setting, optimizer)
+        sgd = plan if optimizer == "sgd" else self.compile(setting, "sgd")
+        probe = pathlib.Path(shutil.copy(sgd, self.folder / "probe.plan"))
         kept = self.check_kept(plan, optimizer)
         per_slot = self.check_kept(probe, "sgd")
         require(
@@ -183,17 +190,17 @@ class Suite:
 
 
 def main() -> int:
-    options = arguments(__doc__).parse_args()
+    parser = arguments(__doc__)
+    covering.add_option(parser)
+    options = parser.parse_args()
     tools = Tools(options.bin, options.timeout)
     report = Reporter("optimizers", options.filter)
     with tempfile.TemporaryDirectory() as folder:
         suite = Suite(tools, report, pathlib.Path(folder))
-        for setting in SETTINGS:
-            for optimizer in RULES:
-                name = "/".join((optimizer, *(x.lstrip("-") for x in setting)))
-                report.case(
-                    name, lambda s=setting, o=optimizer: suite.check(s, o)
-                )
+        every = itertools.product(SETTINGS, RULES)
+        for setting, optimizer in covering.chosen(every, get_choices, options):
+            name = "/".join((optimizer, *(x.lstrip("-") for x in setting)))
+            report.case(name, lambda s=setting, o=optimizer: suite.check(s, o))
     return report.finish()
 
 

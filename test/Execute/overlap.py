@@ -19,6 +19,7 @@ import shutil
 import sys
 import tempfile
 
+import covering
 from harness import Reporter, Tools, arguments, require, write_tokens
 from processes import NANO, metrics
 from processes import Suite as Processes
@@ -41,6 +42,17 @@ SCHEDULES = (
     ("dualpipe-v", 2),
     ("zb-auto", 1),
 )
+# Name, kind of collective, options, processes of a default run.
+BESIDE = (
+    ("reduces", "all-reduce", (), (1, 2)),
+    ("scatters/zero=2", "reduce-scatter", ("--zero", 2), (2,)),
+    ("scatters/zero=3", "reduce-scatter", ("--zero", 3), (1,)),
+    ("gathers/zero=3", "all-gather", ("--zero", 3), (2,)),
+    ("gathers/zero=2", "all-gather", ("--zero", 2, "--precision", "bf16"), (1,)),
+)
+# Processes that have the bits of one thread: all of these with --all, else one of
+# them a case, in turn.
+OF_SCHEDULES, OF_MESHES = (1, 2, 4), (1, 2)
 
 
 @dataclasses.dataclass
@@ -226,38 +238,34 @@ def begins_with_gathers(suite: Suite, mesh: str, *options):
 
 
 def main() -> int:
-    options = arguments(__doc__).parse_args()
+    parser = arguments(__doc__)
+    covering.add_option(parser)
+    options = parser.parse_args()
+    takes_all = covering.takes_all(options)
     report = Reporter("overlap", options.filter)
+
+    def counts_of(processes: tuple, index: int) -> tuple:
+        return processes if takes_all else (processes[index % len(processes)],)
+
     tools = Tools(options.bin, options.timeout)
     with tempfile.TemporaryDirectory() as folder:
         suite = Suite(tools, report, pathlib.Path(folder))
         case = report.case
-        for processes in (1, 2):
-            for name, kind, flags in (
-                ("reduces", "all-reduce", ()),
-                ("scatters/zero=2", "reduce-scatter", ("--zero", 2)),
-                ("scatters/zero=3", "reduce-scatter", ("--zero", 3)),
-                ("gathers/zero=3", "all-gather", ("--zero", 3)),
-                (
-                    "gathers/zero=2",
-                    "all-gather",
-                    ("--zero", 2, "--precision", "bf16"),
-                ),
-            ):
+        for name, kind, flags, few in BESIDE:
+            for processes in OF_MESHES if takes_all else few:
                 case(
                     f"beside/{name}/processes={processes}",
                     lambda: is_beside(suite, processes, kind, *flags),
                 )
         case("serial", lambda: is_serial(suite))
-        for schedule, chunks in SCHEDULES:
+        for index, (schedule, chunks) in enumerate(SCHEDULES):
             words = ("--schedule", schedule, "--chunks", chunks)
+            counts = counts_of(OF_SCHEDULES, index)
             case(
                 f"bits/pp=2,dp=2/{schedule}",
-                lambda: same_bits(
-                    suite, "pp=2,dp=2", (1, 2, 4), *words,
-                ),
+                lambda: same_bits(suite, "pp=2,dp=2", counts, *words),
             )
-        for mesh, flags in (
+        for index, (mesh, flags) in enumerate((
             ("dp=4", ()),
             ("dp=2,tp=2", ()),
             ("dp=2,cp=2", ()),
@@ -268,12 +276,10 @@ def main() -> int:
             ("dp=2", ("--zero", 3, "--recompute", "full")),
             ("dp=2", ("--precision", "bf16", "--zero", 2)),
             ("pp=2,dp=2", ("--precision", "bf16", "--zero", 1)),
-        ):
+        )):
             name = "/".join((mesh, *map(str, flags))).replace("--", "")
-            case(
-                f"bits/{name}",
-                lambda: same_bits(suite, mesh, (1, 2), *flags),
-            )
+            counts = counts_of(OF_MESHES, index)
+            case(f"bits/{name}", lambda: same_bits(suite, mesh, counts, *flags))
         for mesh, flags in (
             ("dp=4", ("--zero", 1)),
             ("dp=2", ("--zero", 2, "--reduce-precision", "bf16")),

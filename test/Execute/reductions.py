@@ -20,6 +20,7 @@ import tempfile
 
 import numpy
 
+import covering
 from harness import (
     GOLDEN,
     ROOT,
@@ -56,6 +57,10 @@ class Run:
     def name(self) -> str:
         words = [x.removeprefix("--") for x in self.options]
         return "/".join((self.model, self.mesh, *words))
+
+    def get_choices(self) -> dict:
+        choices = covering.split_options(self.mesh, self.options)
+        return {"model": self.model} | choices
 
 
 def zero(stage: int, *more: str) -> tuple[str, ...]:
@@ -96,7 +101,9 @@ class Suite:
 
     def compile(self, run: Run, precision: str, optimizer: str) -> pathlib.Path:
         plan = self.folder / f"{precision}-{optimizer}.plan"
-        self.call(run, precision, "--optimizer", optimizer, "-o", plan)
+        checks = (precision, optimizer) == ("bf16", "adamw")
+        reference = () if checks else ("--no-reference",)
+        self.call(run, precision, "--optimizer", optimizer, *reference, "-o", plan)
         return plan
 
     def train(self, plan: pathlib.Path, *options) -> list[dict]:
@@ -189,6 +196,7 @@ def print_table(suite: Suite, pattern: str) -> None:
 def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--table", action="store_true")
+    covering.add_option(parser)
     options = parser.parse_args()
     tools = Tools(options.bin, options.timeout)
     report = Reporter("reductions", options.filter)
@@ -197,7 +205,7 @@ def main() -> int:
         if options.table:
             print_table(suite, options.filter)
             return 0
-        for run in RUNS:
+        for run in covering.chosen(RUNS, Run.get_choices, options):
             report.case(run.name, lambda run=run: suite.check(run))
     return report.finish()
 

@@ -28,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 
+import covering
 from harness import (
     GOLDEN,
     Failure,
@@ -228,11 +229,10 @@ def check_plan(case: Case, layout: Layout, shown: str, ran: str) -> None:
 class Matrix:
     """The cases, and the one-rank losses that later ones are held against."""
 
-    def __init__(self, tools: Tools, report: Reporter, covers: bool):
+    def __init__(self, tools: Tools, report: Reporter):
         self.tools = tools
         self.report = report
-        self.covers = covers
-        self.pairs: set[tuple] = set()
+        self.layouts: dict[tuple[Case, Layout], None] = {}  # in order
         self.one_rank: dict[tuple[str, Layout], list[dict]] = {}
 
     def one_rank_records(self, case: Case, layout: Layout) -> list[dict]:
@@ -280,21 +280,20 @@ class Matrix:
 
         self.report.case(name, wrapped)
 
-    def is_new(self, case: Case, layout: Layout) -> bool:
-        """Whether some two choices are made together for the first time."""
-        choices = [case.name, *dataclasses.astuple(layout)]
-        pairs = set(itertools.combinations(enumerate(choices), 2))
-        added = not pairs <= self.pairs
-        self.pairs |= pairs
-        return added
+    def add_layouts(self, case: Case, added) -> None:
+        self.layouts |= {(case, layout): None for layout in added}
 
-    def add_layouts(self, case: Case, chosen) -> None:
-        for layout in chosen:
-            if self.covers and not self.is_new(case, layout):
-                continue
+    def check_layouts(self, options) -> None:
+        """Those that were added, or what covers their choices."""
+
+        def choose(one):
+            case, layout = one
+            return {"case": case.name} | layout.choices
+
+        for case, layout in covering.chosen(self.layouts, choose, options):
             self.add(
                 f"{case.name}/{layout.name}",
-                lambda folder, layout=layout: self.check_layout(
+                lambda folder, case=case, layout=layout: self.check_layout(
                     case, layout, folder
                 ),
             )
@@ -524,14 +523,10 @@ def main() -> int:
         default="few",
         help="meshes of the GPT-2 124M shape (minutes when all)",
     )
-    parser.add_argument(
-        "--all", action="store_true", help="more than covers all pairs of choices"
-    )
+    covering.add_option(parser)
     options = parser.parse_args()
     tools = Tools(options.bin, options.timeout)
-    # What is named is run.
-    covers = not options.all and not options.filter
-    matrix = Matrix(tools, Reporter("execute", options.filter), covers)
+    matrix = Matrix(tools, Reporter("execute", options.filter))
     gpt2, llama = Case("gpt2-small-test"), Case("llama-small-test")
     llama3 = Case("llama3-small-test")
     for case in (gpt2, llama):
@@ -585,6 +580,7 @@ def main() -> int:
     large = {"none": (), "few": (ONE_RANK, WHOLE), "all": tuple(layouts())}
     if options.large != "none":
         matrix.add_layouts(Case("gpt2-124m"), large[options.large])
+    matrix.check_layouts(options)
     return matrix.report.finish()
 
 

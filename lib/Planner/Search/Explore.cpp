@@ -98,8 +98,9 @@ static bool runsAlike(const Configuration &a, const Configuration &b) {
   auto key = [](const Configuration &c) {
     Mesh mesh = c.mesh;
     mesh[Axis::DP] = 1;
-    return std::tuple(mesh, std::cref(c.schedule), c.chunks, c.sequenceParallel,
-                      c.contextParallel, c.microBatch, c.offload);
+    return std::make_tuple(mesh, std::cref(c.schedule), c.chunks,
+                           c.sequenceParallel, c.contextParallel, c.microBatch,
+                           c.offload);
   };
   return key(a) == key(b) && (a.zero == 3) == (b.zero == 3) &&
          a.recompute.getUniform() == b.recompute.getUniform();

@@ -29,7 +29,7 @@
 
 namespace plait {
 
-/// What an axis splits.
+/// The kinds of things that an axis splits.
 enum class Splits : uint8_t {
   Stages,   // the layers: a rank has some stages of the model
   Batch,    // the sequences of a microbatch

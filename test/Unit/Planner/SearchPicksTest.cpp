@@ -35,7 +35,7 @@ TEST(Search, KeepsPins) {
 }
 
 TEST(Search, ReadsPins) {
-  const char *text = "pp=2,dp=3,tp=4,cp=1,schedule=zb-v,chunks=2,micro-batch=8,"
+  const char *text = "pp=2,dp=3,cp=1,tp=4,schedule=zb-v,chunks=2,micro-batch=8,"
                      "recompute=selective,zero=1,sp=off,"
                      "context-parallel=heads";
   EXPECT_EQ(print(*parsePins(text)), text);
@@ -44,8 +44,8 @@ TEST(Search, ReadsPins) {
     return pins.ok() ? "" : pins.status().message();
   };
   EXPECT_EQ(message("fsdp"),
-            "'fsdp' is no pin, expected name=value, where name is pp, dp, tp, "
-            "cp, schedule, chunks, micro-batch, recompute, zero, sp, "
+            "'fsdp' is no pin, expected name=value, where name is pp, dp, cp, "
+            "tp, schedule, chunks, micro-batch, recompute, zero, sp, "
             "context-parallel or offload");
   EXPECT_EQ(message("tp=0"), "tp is \"0\", expected 1 to 16777216");
   EXPECT_EQ(message("tp=4x"), "tp is \"4x\", expected 1 to 16777216");

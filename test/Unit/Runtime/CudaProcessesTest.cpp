@@ -248,22 +248,30 @@ protected:
   void SetUp() override {
     if (access(PLAIT_PLAITC, X_OK) != 0)
       GTEST_SKIP() << PLAIT_PLAITC << " has not been built";
+    auto [source, reference] = compile(PLAIT_MODEL);
+    model = toCuda(std::move(source), directory);
+    model.reference = packReference(std::move(reference));
+  }
+
+  /// The plan of the model and its reference, one beside the other.
+  std::pair<fb::PlanT, fb::PlanT> compile(const std::string &config) {
     std::string path = directory + "/model.plan";
-    std::string command = std::string(PLAIT_PLAITC) +
-                          " " PLAIT_MODEL " --mesh pp=2,dp=2,tp=2 "
-                          "--global-batch 8 --seq 8 "
+    std::string command = std::string(PLAIT_PLAITC) + " " + config +
+                          " --mesh pp=2,dp=2,tp=2 --global-batch 8 --seq 8 "
                           "--micro-batch 1 " +
                           getOptions() + " -o " + path;
-    ASSERT_EQ(std::system(command.c_str()), 0) << command;
+    EXPECT_EQ(std::system(command.c_str()), 0) << command;
     auto file = plan::PlanFile::open(path);
-    ASSERT_TRUE(file.ok()) << file.status().message();
-    fb::PlanT source, reference;
-    file->plan().UnPackTo(&source);
-    file->plan().reference_nested_root()->UnPackTo(&reference);
-    source.reference.clear();
-    model = toCuda(std::move(source), directory);
-    model.reference =
-        plan::packPlan(toCuda(std::move(reference), makeDirectory()));
+    EXPECT_TRUE(file.ok()) << file.status().message();
+    std::pair<fb::PlanT, fb::PlanT> plans;
+    file->plan().UnPackTo(&plans.first);
+    file->plan().reference_nested_root()->UnPackTo(&plans.second);
+    plans.first.reference.clear();
+    return plans;
+  }
+
+  std::vector<uint8_t> packReference(fb::PlanT reference) {
+    return plan::packPlan(toCuda(std::move(reference), makeDirectory()));
   }
 
   void checkAgainstReference() {
@@ -300,9 +308,14 @@ TEST_F(CudaDividedProcessesTest, CheckAgainstTheReference) {
 }
 
 TEST_F(CudaModelProcessesTest, AllHearThatTheCheckFails) {
-  // Other weights than the reference's.
-  for (auto &parameter : model.parameters)
-    parameter->init_std *= 2;
+  // The reference is of a model that normalises otherwise.
+  std::string config = directory + "/config.json";
+  ASSERT_EQ(std::system(("sed 's/\"layer_norm_epsilon\": [^,]*/"
+                         "\"layer_norm_epsilon\": 0.5/' " PLAIT_MODEL " > " +
+                         config)
+                            .c_str()),
+            0);
+  model.reference = packReference(compile(config).second);
   const fb::Plan &plan = pack(model);
   auto job = [&](const TrainOptions &mine) { return check(plan, mine); };
   auto results = runProcesses(8, job);

@@ -171,7 +171,7 @@ module {
     %sum2, %count2 = nn.softmax_cross_entropy %more, %targets ignore -100 : (tensor<1x128x256xf32>, tensor<1x128xi32>) -> (tensor<f32>, tensor<f32>)
     %l1 = nn.scale %sum by 0.875 : tensor<f32>
     %l2 = nn.scale %smooth by 0.125 : tensor<f32>
-    %l3 = nn.scale %zs by 0.0078125 : tensor<f32>
+    %l3 = nn.scale %zs by 0.001 : tensor<f32>
     %l4 = nn.scale %sum2 by 0.5 : tensor<f32>
     %l12 = nn.add %l1, %l2 : tensor<f32>
     %l123 = nn.add %l12, %l3 : tensor<f32>

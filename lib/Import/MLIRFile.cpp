@@ -158,10 +158,11 @@ FailureOr<OwningOpRef<ModuleOp>> plait::importMLIR(MLIRContext &context,
   if (!module)
     return failure();
   // What an earlier compilation has left is checked by the phase that goes on.
-  if (getPhase(*module) == Phase::Import && failed(checkLoss(*module)))
-    return failure();
-  if (!isDecided(*module))
+  if (getPhase(*module) == Phase::Import) {
+    if (failed(checkLoss(*module)))
+      return failure();
     completeModel(*module, path);
+  }
   if (failed(checkModelAttr(*module)))
     return failure();
   return module;

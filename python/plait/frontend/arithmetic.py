@@ -1,0 +1,377 @@
+#===- arithmetic.py - Element by element, and sums -*- Python -*---===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===-----------------------------------------------------------------------===#
+"""PyTorch's elementwise operations and reductions, of which nn has a basis."""
+
+import math
+
+import torch
+
+from ..errors import NotExpressible
+from . import lazy, rotary
+from .axes import extent
+from .graph import Value
+from .lazy import Loss, Mix
+from .layout import wrap
+from .walk import aten, handles
+
+# Scores below this are hidden: masks have minus infinity or about the least number.
+HIDDEN = -1e4
+
+_UNARY = {
+    aten.silu.default: "silu",
+    aten.tanh.default: "tanh",
+    aten.exp.default: "exp",
+    aten.sigmoid.default: "sigmoid",
+    aten.rsqrt.default: "rsqrt",
+    aten.sqrt.default: "sqrt",
+    aten.log.default: "log",
+    aten.erf.default: "erf",
+}
+
+
+def _add_unary(target, kind: str) -> None:
+    @handles(target)
+    def unary(walker, x):
+        return walker.graph.unary(kind, walker.tensor(x))
+
+
+for _target, _kind in _UNARY.items():
+    _add_unary(_target, _kind)
+
+
+@handles(aten.gelu.default)
+def gelu(walker, x, approximate="none"):
+    return walker.graph.unary("gelu", walker.tensor(x), tanh=approximate == "tanh")
+
+
+@handles(aten.neg.default)
+def neg(walker, x):
+    if isinstance(x, Mix):
+        return x.times(torch.tensor(-1.0))
+    return scale(walker, x, -1.0)
+
+
+def scale(walker, x, by: float):
+    if isinstance(x, (Mix, Loss)):
+        return x.times(torch.tensor(by) if isinstance(x, Mix) else by)
+    value = walker.tensor(x)
+    return value if by == 1 else walker.graph.unary("scale", value, by=by)
+
+
+def shift(walker, x, by: float) -> Value:
+    value = walker.tensor(x)
+    return value if by == 0 else walker.graph.unary("shift", value, by=by)
+
+
+def _sorted(walker, x, y):
+    """(what depends on the model, the constant) of two of which one is constant."""
+    return (x, y) if not _is_constant(x) else (y, x)
+
+
+def _is_constant(x) -> bool:
+    return not isinstance(x, (Value, lazy.Lazy))
+
+
+def _keeps_shape(walker, x) -> bool:
+    shape = x.shape if isinstance(x, (Value, Mix)) else walker.tensor(x).shape
+    return list(shape) == walker.shape
+
+
+@handles(aten.add.Tensor, aten.add.Scalar)
+def add(walker, x, y, alpha=1):
+    if alpha != 1:
+        y = mul(walker, y, alpha) if not _is_constant(y) else y * alpha
+    if isinstance(x, Loss) and isinstance(y, Loss):
+        return Loss(x.terms + y.terms)
+    if _is_constant(x) or _is_constant(y):
+        return _add_constant(walker, *_sorted(walker, x, y))
+    mixes = [Mix.of(z) if isinstance(z, (Value, Mix)) and z.shape else None for z in (x, y)]
+    if any(isinstance(z, Mix) for z in (x, y)) and None not in mixes:
+        first, second = mixes
+        if first.matches(second) and first.shape == second.shape:
+            return rotary.settle(walker, first.plus(second))
+    return walker.graph.binary("add", walker.tensor(x), walker.tensor(y))
+
+
+def _add_constant(walker, x, constant):
+    number = walker.scalar(constant)
+    if number is not None and _keeps_shape(walker, x):
+        return shift(walker, x, number)
+    hides = isinstance(constant, torch.Tensor) and bool((constant <= HIDDEN).any())
+    if hides and isinstance(x, Value) and _keeps_shape(walker, x):
+        return lazy.Masked(x, constant)
+    return walker.graph.binary("add", walker.tensor(x), walker.tensor(constant))
+
+
+@handles(aten.sub.Tensor, aten.sub.Scalar)
+def sub(walker, x, y, alpha=1):
+    if _is_constant(y):
+        return add(walker, x, -y * alpha)
+    if _is_constant(x) or isinstance(x, (Mix, Loss)) or isinstance(y, Mix):
+        return add(walker, x, mul(walker, y, -float(alpha)))
+    y = mul(walker, y, alpha) if alpha != 1 else y
+    return walker.graph.binary("sub", walker.tensor(x), walker.tensor(y))
+
+
+@handles(aten.rsub.Scalar, aten.rsub.Tensor)
+def rsub(walker, x, y, alpha=1):
+    return sub(walker, y, x, alpha)
+
+
+@handles(aten.mul.Tensor, aten.mul.Scalar)
+def mul(walker, x, y):
+    if not _is_constant(x) and not _is_constant(y):
+        return walker.graph.binary("mul", walker.tensor(x), walker.tensor(y))
+    x, constant = _sorted(walker, x, y)
+    number = walker.scalar(constant)
+    if number is not None and (isinstance(x, Loss) or _keeps_shape(walker, x)):
+        return scale(walker, x, number)
+    if isinstance(constant, torch.Tensor) and isinstance(x, (Value, Mix)) and x.shape:
+        if _keeps_shape(walker, x) and constant.is_floating_point():
+            return Mix.of(x).times(constant)
+    return walker.graph.binary("mul", walker.tensor(x), walker.tensor(constant))
+
+
+@handles(aten.div.Tensor, aten.div.Scalar)
+def div(walker, x, y):
+    if _is_constant(y):
+        return mul(walker, x, 1.0 / y)
+    return walker.graph.binary("div", walker.tensor(x), walker.tensor(y))
+
+
+@handles(aten.reciprocal.default)
+def reciprocal(walker, x):
+    return div(walker, torch.ones(()), x)
+
+
+@handles(aten.square.default)
+def square(walker, x):
+    value = walker.tensor(x)
+    return walker.graph.binary("mul", value, value)
+
+
+@handles(aten.pow.Tensor_Scalar)
+def power(walker, x, exponent):
+    value = walker.tensor(x)
+    if exponent == 0.5:
+        return walker.graph.unary("sqrt", value)
+    if exponent == -0.5:
+        return walker.graph.unary("rsqrt", value)
+    if exponent != int(exponent) or not 1 <= abs(exponent) <= 16:
+        raise NotExpressible(f"'aten.pow' to the {exponent:g}")
+    result = value
+    for bit in bin(int(abs(exponent)))[3:]:
+        result = walker.graph.binary("mul", result, result)
+        if bit == "1":
+            result = walker.graph.binary("mul", result, value)
+    return result if exponent > 0 else reciprocal(walker, result)
+
+
+def smaller(walker, x: Value, y) -> Value:
+    """`y` may be a number."""
+    return walker.graph.binary("min", x, walker.tensor(y))
+
+
+@handles(aten.minimum.default)
+def minimum(walker, x, y):
+    return smaller(walker, walker.tensor(x), y)
+
+
+@handles(aten.maximum.default)
+def maximum(walker, x, y):
+    x, y = (scale(walker, walker.tensor(z), -1.0) for z in (x, y))
+    return scale(walker, smaller(walker, x, y), -1.0)
+
+
+@handles(aten.clamp.default, aten.clamp_min.default, aten.clamp_max.default)
+def clamp(walker, x, low=None, high=None):
+    if "clamp_max" in str(getattr(walker, "target", "")):
+        low, high = None, low
+    value = walker.tensor(x)
+    if high is not None:
+        value = smaller(walker, value, high)
+    return value if low is None else maximum(walker, value, float(low))
+
+
+def below(walker, x: Value) -> Value:
+    """min(x, 0)."""
+    return smaller(walker, x, 0.0)
+
+
+@handles(aten.relu.default)
+def relu(walker, x):
+    return leaky_relu(walker, x, 0.0)
+
+
+@handles(aten.leaky_relu.default)
+def leaky_relu(walker, x, slope=0.01):
+    """x - (1 - slope) · min(x, 0)."""
+    value = walker.tensor(x)
+    rest = scale(walker, below(walker, value), 1.0 - slope)
+    return walker.graph.binary("sub", value, rest)
+
+
+@handles(aten.abs.default)
+def absolute(walker, x):
+    return leaky_relu(walker, x, -1.0)
+
+
+@handles(aten.hardtanh.default)
+def hardtanh(walker, x, low=-1.0, high=1.0):
+    return maximum(walker, smaller(walker, walker.tensor(x), high), low)
+
+
+@handles(aten.relu6.default)
+def relu6(walker, x):
+    return hardtanh(walker, x, 0.0, 6.0)
+
+
+@handles(aten.elu.default)
+def elu(walker, x, alpha=1.0, factor=1.0, input_factor=1.0):
+    value = walker.tensor(x)
+    curve = walker.graph.unary("exp", scale(walker, below(walker, value), input_factor))
+    curve = scale(walker, shift(walker, curve, -1.0), alpha)
+    return scale(walker, walker.graph.binary("add", relu(walker, value), curve), factor)
+
+
+@handles(aten.softplus.default)
+def softplus(walker, x, beta=1, threshold=20):
+    """max(x, 0) + log(1 + exp(-|x|)): PyTorch's threshold is for what this does not
+    need."""
+    value = scale(walker, walker.tensor(x), float(beta))
+    small = walker.graph.unary("exp", scale(walker, absolute(walker, value), -1.0))
+    curve = walker.graph.unary("log", shift(walker, small, 1.0))
+    total = walker.graph.binary("add", relu(walker, value), curve)
+    return scale(walker, total, 1.0 / beta)
+
+
+@handles(aten.log_sigmoid.default)
+def log_sigmoid(walker, x):
+    return neg(walker, softplus(walker, neg(walker, x)))
+
+
+@handles(aten.mish.default)
+def mish(walker, x):
+    value = walker.tensor(x)
+    curve = walker.graph.unary("tanh", softplus(walker, value))
+    return walker.graph.binary("mul", value, curve)
+
+
+@handles(aten.glu.default)
+def glu(walker, x, dim=-1):
+    from .layout import chunk
+
+    value, gate = chunk(walker, x, 2, dim)
+    gate = walker.graph.unary("sigmoid", walker.tensor(gate))
+    return walker.graph.binary("mul", walker.tensor(value), gate)
+
+
+def _dims(value: Value, dims) -> list[int]:
+    rank = len(value.dims)
+    if dims is None or dims == []:
+        return list(range(rank))
+    dims = [dims] if isinstance(dims, int) else dims
+    return sorted(wrap(d, rank) for d in dims)
+
+
+def _reduce(walker, kind: str, x, dims, keep: bool) -> tuple[Value, int]:
+    """With the number of elements in each sum. Of what is repeated each is a term."""
+    value = walker.tensor(x)
+    dims = _dims(value, dims)
+    count = math.prod(value.shape[d] for d in dims)
+    return walker.graph.reduce(kind, value, dims, keep), count
+
+
+@handles(aten.sum.dim_IntList, aten.sum.default)
+def total(walker, x, dims=None, keepdim=False, dtype=None):
+    value = walker.tensor(x)
+    result, _ = _reduce(walker, "sum", value, dims, keepdim)
+    times = math.prod(
+        extent([axis for axis in value.dims[d]]) // extent(value.stored(value.dims[d]))
+        for d in _dims(value, dims)
+    )
+    return scale(walker, result, float(times))
+
+
+@handles(aten.mean.dim, aten.mean.default)
+def mean(walker, x, dims=None, keepdim=False, dtype=None):
+    value = walker.tensor(x)
+    result, _ = _reduce(walker, "sum", value, dims, keepdim)
+    count = math.prod(extent(value.stored(value.dims[d])) for d in _dims(value, dims))
+    return scale(walker, result, 1.0 / count)
+
+
+@handles(aten.amax.default)
+def largest(walker, x, dims=None, keepdim=False):
+    return _reduce(walker, "max", x, dims, keepdim)[0]
+
+
+@handles(aten.amin.default)
+def least(walker, x, dims=None, keepdim=False):
+    return neg(walker, largest(walker, neg(walker, x), dims, keepdim))
+
+
+@handles(aten.max.dim)
+def max_dim(walker, x, dim, keepdim=False):
+    """The second result, where the maximum is, can only be left unused."""
+    return [largest(walker, x, dim, keepdim), None]
+
+
+@handles(aten.var.correction)
+def variance(walker, x, dim=None, correction=1, keepdim=False):
+    value = walker.tensor(x)
+    centred = walker.graph.binary("sub", value, mean(walker, value, dim, True))
+    count = math.prod(value.shape[d] for d in _dims(value, dim))
+    squares = walker.graph.binary("mul", centred, centred)
+    average = mean(walker, squares, dim, keepdim)
+    correction = 1 if correction is None else correction
+    return scale(walker, average, count / (count - correction))
+
+
+@handles(aten.std.correction)
+def deviation(walker, x, dim=None, correction=1, keepdim=False):
+    return walker.graph.unary("sqrt", variance(walker, x, dim, correction, keepdim))
+
+
+@handles(aten.linalg_vector_norm.default)
+def vector_norm(walker, x, order=2, dim=None, keepdim=False, dtype=None):
+    if order != 2:
+        raise NotExpressible(f"a norm of order {order}")
+    return walker.graph.unary("sqrt", total(walker, square(walker, x), dim, keepdim))
+
+
+@handles(aten.where.self)
+def where(walker, condition, x, y):
+    """A choice by a constant. Hidden scores are a mask."""
+    if not _is_constant(condition):
+        raise NotExpressible("a choice by computed numbers, 'aten.where'")
+    for value, other, chosen in ((x, y, condition), (y, x, ~condition)):
+        number = walker.scalar(other) if _is_constant(other) else None
+        if number is not None and number <= HIDDEN and isinstance(value, Value):
+            mask = torch.zeros(chosen.shape).masked_fill(~chosen, number)
+            return lazy.Masked(value, mask)
+    kept = [
+        _mask(walker, value, mask) for value, mask in ((x, condition), (y, ~condition))
+    ]
+    return add(walker, *kept)
+
+
+def _mask(walker, value, mask: torch.Tensor):
+    if _is_constant(value):
+        value = value if isinstance(value, torch.Tensor) else torch.tensor(value)
+        return torch.where(mask, value.to(torch.float32), torch.zeros(()))
+    return walker.graph.binary("mul", walker.tensor(value), walker.constant(mask.float()))
+
+
+@handles(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
+def masked_fill(walker, x, mask, number):
+    return where(walker, ~mask if isinstance(mask, torch.Tensor) else mask, x, number)
+
+
+@handles(aten.tril.default, aten.triu.default)
+def triangle(walker, x, diagonal=0):
+    raise NotExpressible("a triangle of computed numbers; mask the scores instead")

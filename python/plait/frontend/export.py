@@ -1,0 +1,257 @@
+#===- export.py - A module as torch.export sees it -*- Python -*---===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===-----------------------------------------------------------------------===#
+"""Traces a module with torch.export.
+
+What is traced is a copy without weights: every parameter is a zero that is repeated
+in its shape, in fp32, so that a module of any size, of any type and on any device,
+`meta` included, costs no memory. The numbers of buffers matter and are kept."""
+
+import copy
+import dataclasses
+import pathlib
+import traceback
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from ..errors import ExportError, Place, PlaitError
+
+IGNORED = -100
+_TORCH = str(pathlib.Path(torch.__file__).parent)
+
+
+@dataclasses.dataclass
+class Weight:
+    """A parameter of the module by its first name, and the others that share its
+    storage."""
+
+    name: str
+    tensor: torch.Tensor
+    names: list[str]
+
+
+def find_weights(module: nn.Module) -> list[Weight]:
+    """Ties are found by storage. A tensor without storage is tied to itself alone."""
+    found: dict[object, Weight] = {}
+    for name, tensor in module.named_parameters(remove_duplicate=False):
+        if not tensor.is_floating_point():
+            raise PlaitError(
+                f"parameter '{name}' is of {tensor.dtype}, expected a float type"
+            )
+        key = (tensor.data_ptr(), tensor.shape, tensor.stride())
+        if tensor.is_meta or not tensor.data_ptr() or _is_repeated(tensor):
+            key = id(tensor)
+        known = found.setdefault(key, Weight(name, tensor, []))
+        known.names.append(name)
+    return list(found.values())
+
+
+def _is_repeated(tensor: torch.Tensor) -> bool:
+    return tensor.numel() > 1 and not any(tensor.stride())
+
+
+@dataclasses.dataclass
+class Traced:
+    """A graph of PyTorch's, and what its inputs are by the names of their nodes."""
+
+    nodes: list
+    inputs: list[str]
+    parameters: dict[str, Weight]
+    constants: dict[str, torch.Tensor]
+    constant_names: dict[str, str]
+
+
+class _Wrapped(nn.Module):
+    """From tokens and targets to the loss."""
+
+    def __init__(self, module: nn.Module, loss, tokens, targets):
+        super().__init__()
+        self.module = module
+        self.loss = loss
+        self.tokens = tokens
+        self.targets = targets
+
+    def forward(self, tokens, targets, arguments, named):
+        named = dict(named)
+        if self.targets:
+            named[self.targets] = targets
+        if self.tokens:
+            named[self.tokens] = tokens
+            output = self.module(*arguments, **named)
+        else:
+            output = self.module(tokens, *arguments, **named)
+        if self.targets:
+            return find_loss(output)
+        return self.loss(output, targets)
+
+
+def find_tensors(output) -> list:
+    """What a module has returned, by itself, in a tuple, or by name."""
+    for name in ("loss", "logits"):
+        value = output.get(name) if isinstance(output, dict) else None
+        if value is None:
+            value = getattr(output, name, None)
+        if isinstance(value, torch.Tensor):
+            return [value]
+    if isinstance(output, dict):
+        output = tuple(output.values())
+    if not isinstance(output, (tuple, list)):
+        output = (output,)
+    return [x for x in output if isinstance(x, torch.Tensor) and x.is_floating_point()]
+
+
+def find_loss(output) -> torch.Tensor:
+    found = [x for x in find_tensors(output) if x.dim() == 0]
+    if len(found) != 1:
+        raise PlaitError(
+            f"the module was given targets and returns {len(found)} numbers, expected "
+            "one, the loss"
+        )
+    return found[0]
+
+
+def cross_entropy(output, targets: torch.Tensor) -> torch.Tensor:
+    """The loss where none is given: of the logits that the module returns."""
+    found = [x for x in find_tensors(output) if x.dim() == 3]
+    if len(found) != 1:
+        shapes = ", ".join(str(list(x.shape)) for x in find_tensors(output))
+        raise PlaitError(
+            f"the module returns tensors of shapes {shapes or 'that are none'}, expected "
+            "one of logits, [batch, sequence, vocabulary]",
+            hint="pass loss=, a function of what it returns and the targets",
+        )
+    return functional.cross_entropy(
+        found[0].flatten(0, 1), targets.flatten(), ignore_index=IGNORED
+    )
+
+
+def bare_copy(module: nn.Module, weights: list[Weight]) -> nn.Module:
+    """The module on the CPU with fp32 zeros without storage in place of weights."""
+    memo = {}
+    shared = {name: weight for weight in weights for name in weight.names}
+    zeros = {}
+    for name, tensor in module.named_parameters(remove_duplicate=False):
+        weight = shared[name]
+        if weight.name not in zeros:
+            zero = torch.zeros(()).expand(tensor.shape)
+            zeros[weight.name] = nn.Parameter(zero, tensor.requires_grad)
+        memo[id(tensor)] = zeros[weight.name]
+    for name, tensor in module.named_buffers(remove_duplicate=False):
+        if not tensor.is_meta:
+            kept = tensor.detach().cpu()
+            memo[id(tensor)] = kept.float() if kept.is_floating_point() else kept
+    try:
+        result = copy.deepcopy(module, memo)
+    except Exception as error:
+        raise ExportError(f"the module cannot be copied: {error}") from error
+    _fill_buffers(result)
+    # Caches of keys and values are for generating.
+    if hasattr(getattr(result, "config", None), "use_cache"):
+        result.config.use_cache = False
+    return result
+
+
+def _fill_buffers(module: nn.Module) -> None:
+    """Computes buffers of the meta device as modules do that own them. What cannot be
+    computed stays, and is an error where its numbers are needed."""
+    initialise = getattr(module, "_init_weights", None)
+    for part in module.modules():
+        own = [x for x in part.buffers(recurse=False) if x.is_meta]
+        if not own or any(True for _ in part.parameters(recurse=False)):
+            continue
+        reset = getattr(part, "reset_parameters", None) or initialise
+        if reset is None:
+            continue
+        part.to_empty(device="cpu", recurse=False)
+        reset() if reset is not initialise else initialise(part)
+
+
+def trace(wrapped: nn.Module, inputs: tuple) -> torch.export.ExportedProgram:
+    """One static graph with the operations that PyTorch's modules name."""
+    try:
+        program = torch.export.export(wrapped, inputs, strict=False)
+        return program.run_decompositions({})
+    except PlaitError:
+        raise
+    except Exception as error:
+        reason = str(error).strip().split("\n")[0]
+        raise ExportError(
+            f"torch.export cannot trace this: {reason}", _raised_at(error)
+        ) from error
+
+
+def _raised_at(error: Exception) -> Place:
+    """The last line outside of PyTorch and of this package."""
+    own = str(pathlib.Path(__file__).parent)
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not frame.filename.startswith((_TORCH, own, "<")):
+            return Place("", shorten(frame.filename), frame.lineno or 0)
+    return Place()
+
+
+def shorten(file: str) -> str:
+    """From the current folder, or from the packages that are installed."""
+    path = pathlib.Path(file)
+    if "site-packages" in path.parts:
+        at = len(path.parts) - path.parts[::-1].index("site-packages")
+        return "/".join(path.parts[at:])
+    try:
+        return str(path.relative_to(pathlib.Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def place_of(node) -> Place:
+    """The line in which the user's program, or the library it calls, asks for what
+    the node computes."""
+    calls = (node.meta.get("nn_module_stack") or {}).values()
+    path = strip([path for path, _ in calls][-1]) if calls else ""
+    lines = (node.meta.get("stack_trace") or "").split("\n")
+    for line in reversed(lines):
+        if not line.strip().startswith('File "'):
+            continue
+        file, rest = line.strip()[6:].split('"', 1)
+        if not file.startswith(_TORCH):
+            number = rest.split("line ", 1)[1].split(",")[0]
+            return Place(path, shorten(file), int(number))
+    return Place(path)
+
+
+def strip(name: str) -> str:
+    """A name without the module that was put around the user's."""
+    return name.removeprefix("module").removeprefix(".")
+
+
+def trace_module(module, weights, loss, tokens, targets, inputs) -> Traced:
+    """`inputs`: tokens, targets, further arguments, those with a name."""
+    wrapped = _Wrapped(bare_copy(module, weights), loss, tokens, targets)
+    wrapped.train(module.training)
+    program = trace(wrapped, inputs)
+    signature = program.graph_signature
+    changed = sorted(map(strip, signature.buffers_to_mutate.values()))
+    if changed:
+        raise PlaitError(
+            f"the module changes its buffer '{changed[0]}' in its forward pass, which "
+            "training with plait would not"
+        )
+    shared = {name: weight for weight in weights for name in weight.names}
+    parameters = {
+        node: shared[strip(name)]
+        for node, name in signature.inputs_to_parameters.items()
+    }
+    names = dict(signature.inputs_to_buffers)
+    names |= signature.inputs_to_lifted_tensor_constants
+    held = dict(program.constants) | dict(program.state_dict)
+    constants = {node: held[name].detach() for node, name in names.items()}
+    return Traced(
+        list(program.graph.nodes),
+        [x for x in signature.user_inputs],
+        parameters,
+        constants,
+        {node: strip(name) for node, name in names.items()},
+    )

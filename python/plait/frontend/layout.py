@@ -1,0 +1,370 @@
+#===- layout.py - What only rearranges -*- Python -*---===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===-----------------------------------------------------------------------===#
+"""PyTorch's operations on shapes. They write lists of axes anew, and add nothing."""
+
+import operator
+
+import torch
+
+from ..errors import NotExpressible
+from . import lazy, rotary, slices
+from .axes import extent, leaves, reshape
+from .graph import Value
+from .lazy import Mix, Part, Shifted
+from .walk import aten, handles
+
+_SAME = (lazy.Weights, lazy.Masked, lazy.LogWeights, lazy.Loss, Shifted, lazy.Padded)
+
+
+def wrap(dim: int, rank: int) -> int:
+    return dim + rank if dim < 0 else dim
+
+
+@handles(operator.getitem)
+def getitem(walker, values, index):
+    return values[index]
+
+
+@handles(aten._assert_tensor_metadata.default)
+def check(walker, *arguments, **named):
+    return None
+
+
+@handles(
+    aten.clone.default,
+    aten.alias.default,
+    aten.contiguous.default,
+    aten.lift_fresh_copy.default,
+    aten.lift_fresh.default,
+)
+def same(walker, x, **named):
+    return x
+
+
+@handles(aten._to_copy.default, aten.type_as.default, aten.to.dtype)
+def cast(walker, x, *arguments, dtype=None, **named):
+    """plait has one float type at a time, that of --precision."""
+    if dtype is not None and not dtype.is_floating_point:
+        kind = getattr(getattr(x, "op", None), "kind", "")
+        if kind not in ("tokens", "targets"):
+            raise NotExpressible(f"a conversion of computed numbers to {dtype}")
+    if dtype in (torch.bfloat16, torch.float16):
+        walker.graph.note(
+            f"the module converts to {dtype}; in plait --precision says what is "
+            "computed with"
+        )
+    return x
+
+
+@handles(aten.detach.default)
+def detach(walker, x):
+    return walker.graph.unary("stop_gradient", walker.tensor(x))
+
+
+@handles(
+    aten.view.default,
+    aten._unsafe_view.default,
+    aten.reshape.default,
+    aten.flatten.using_ints,
+    aten.unflatten.int,
+    aten.squeeze.dims,
+    aten.squeeze.dim,
+    aten.squeeze.default,
+    aten.unsqueeze.default,
+)
+def view(walker, x, *arguments, **named):
+    shape = walker.shape
+    if isinstance(x, (Shifted, lazy.Padded, lazy.LogWeights)):
+        return x
+    if isinstance(x, Mix):
+        return view_mix(walker, x, shape)
+    if isinstance(x, _SAME) and shape == shape_of(x):
+        return x
+    value = walker.tensor(x)
+    if extent(sum(value.dims, [])) != extent_of(shape):
+        raise NotExpressible(f"a view of {value.shape} as {shape}")
+    return value.seen(reshape(value.dims, shape))
+
+
+def shape_of(x) -> list[int] | None:
+    scores = getattr(x, "scores", None)
+    if isinstance(scores, lazy.Masked):
+        scores = scores.scores
+    return scores.shape if isinstance(scores, Value) else None
+
+
+def view_mix(walker, x: Mix, shape: list[int]):
+    """The trailing dimensions of elements are rearranged where they stay behind the
+    others; where the last of the others joins them, they are elements of both."""
+    lead = x.shape[: len(x.shape) - len(x.tail)]
+    if lead and shape == [*lead[:-1], lead[-1] * extent_of(x.tail)]:
+        x, lead = x.absorbed(), lead[:-1]
+    if shape[: len(lead)] == lead:
+        tail = shape[len(lead) :]
+        return x.taken(lambda t: t.reshape(tail))
+    value = walker.tensor(x)
+    return value.seen(reshape(value.dims, shape))
+
+
+def extent_of(shape) -> int:
+    return torch.Size(shape).numel()
+
+
+@handles(aten.transpose.int)
+def transpose(walker, x, first, second):
+    order = list(range(len(walker.shape)))
+    first, second = wrap(first, len(order)), wrap(second, len(order))
+    order[first], order[second] = second, first
+    return permute(walker, x, order)
+
+
+@handles(aten.t.default, aten.mT.default, aten.numpy_T.default)
+def turn(walker, x):
+    return transpose(walker, x, -1, -2) if len(walker.shape) > 1 else x
+
+
+@handles(aten.permute.default)
+def permute(walker, x, order):
+    if isinstance(x, (Shifted, lazy.LogWeights)):
+        return x
+    value = walker.tensor(x)
+    return value.seen([value.dims[wrap(i, len(order))] for i in order])
+
+
+@handles(aten.movedim.int)
+def move(walker, x, source, target):
+    order = list(range(len(walker.shape)))
+    order.insert(wrap(target, len(order)), order.pop(wrap(source, len(order))))
+    return permute(walker, x, order)
+
+
+@handles(aten.expand.default, aten.broadcast_to.default)
+def expand(walker, x, *arguments, **named):
+    if isinstance(x, lazy.Weights):
+        return x
+    return lazy.repeat(walker.graph, walker.tensor(x), walker.shape)
+
+
+@handles(aten.repeat_interleave.self_int)
+def repeat_interleave(walker, x, count, dim=None, **named):
+    value = walker.tensor(x)
+    if dim is None:
+        raise NotExpressible("'aten.repeat_interleave' of all dimensions at once")
+    dim = wrap(dim, len(value.dims))
+    one = value.seen([*value.dims[: dim + 1], [], *value.dims[dim + 1 :]])
+    shape = one.shape
+    shape[dim + 1] = count
+    repeated = lazy.repeat(walker.graph, one, shape).dims
+    joined = [*repeated[dim], *repeated[dim + 1]]
+    return value.seen([*repeated[:dim], joined, *repeated[dim + 2 :]])
+
+
+@handles(aten.repeat.default)
+def tile(walker, x, counts):
+    """Each repeated dimension is the number of times, and then the dimension."""
+    value = walker.tensor(x)
+    dims = [[]] * (len(counts) - len(value.dims)) + list(value.dims)
+    result = []
+    for dim, count in zip(dims, counts):
+        new = lazy.repeat(walker.graph, value.seen([[]]), [count]).dims[0]
+        result.append([*new, *dim])
+    return value.seen(result)
+
+
+@handles(aten.slice.Tensor)
+def take(walker, x, dim=0, start=None, end=None, step=1):
+    if isinstance(x, (Shifted, lazy.Padded)):
+        return _shift_again(x, dim, start, end, step)
+    shape = shape_of_any(walker, x)
+    dim = wrap(dim, len(shape))
+    low, high, step = slice(start, end, step).indices(shape[dim])
+    if (low, high, step) == (0, shape[dim], 1):
+        return x
+    return part(walker, x, dim, torch.arange(low, high, step))
+
+
+def shape_of_any(walker, x) -> list[int]:
+    if isinstance(x, Part):
+        return list(x.box.extents)
+    return list(x.shape) if isinstance(x, (Value, Mix)) else walker.tensor(x).shape
+
+
+def _shift_again(x, dim, start, end, step):
+    """Targets that got one more at their end, without their first: the targets of
+    plait, which begin one token later."""
+    if isinstance(x, lazy.Padded) and step == 1 and start == 1:
+        return Shifted(x.value, 1, 1, x.value.shape[1])
+    raise NotExpressible("a slice of targets that are shifted or padded already")
+
+
+def part(walker, x, dim: int, index: torch.Tensor):
+    """The elements `index` along a dimension."""
+    low, high = int(index[0]), int(index[-1]) + 1
+    is_range = len(index) == high - low
+    if isinstance(x, Part) and is_range:
+        return Part(x.box.cut(dim, low, high), x.trained)
+    if isinstance(x, Mix) and dim >= len(x.shape) - len(x.tail):
+        at = dim - (len(x.shape) - len(x.tail))
+        return x.taken(lambda t: t.index_select(at, index))
+    value = walker.tensor(x)
+    if is_range and _is_sequence(walker, value, dim):
+        return Shifted(value, dim, low, high)
+    if dim == len(value.dims) - 1:
+        mix = Mix.of(value)
+        return mix.taken(lambda t: t.index_select(0, index))
+    if is_range:
+        return slices.cut(walker, value, dim, low, high)
+    return slices.pick(walker, value, dim, index)
+
+
+def _is_sequence(walker, value: Value, dim: int) -> bool:
+    """Of what the loss is of: tokens, targets, logits."""
+    if not _may_be_shifted(walker, value):
+        return False
+    axes = leaves(value.dims[dim])
+    return [a.size.root() for a in axes] == [walker.graph.sequence.root()]
+
+
+def _may_be_shifted(walker, value: Value) -> bool:
+    if value.op.kind in ("tokens", "targets"):
+        return True
+    return len(value.dims) == 3 and value.op.kind in ("contract", "add", "scale")
+
+
+@handles(aten.select.int)
+def select(walker, x, dim, index):
+    if isinstance(x, (Shifted, lazy.Padded)):
+        raise NotExpressible("one position of targets or logits")
+    shape = shape_of_any(walker, x)
+    dim = wrap(dim, len(shape))
+    found = part(walker, x, dim, torch.tensor([wrap(index, shape[dim])]))
+    if isinstance(found, Mix) and dim >= len(found.shape) - len(found.tail):
+        at = dim - (len(found.shape) - len(found.tail))
+        return found.taken(lambda t: t.squeeze(at)) if len(found.tail) > 1 else _scalar(found)
+    value = walker.tensor(found)
+    return value.seen([*value.dims[:dim], *value.dims[dim + 1 :]])
+
+
+def _scalar(found: Mix) -> Mix:
+    return found.taken(lambda t: t.reshape(()))
+
+
+@handles(aten.index_select.default)
+def index_select(walker, x, dim, index):
+    shape = shape_of_any(walker, x)
+    return part(walker, x, wrap(dim, len(shape)), index)
+
+
+@handles(aten.split_with_sizes.default, aten.split.sizes)
+def split_sizes(walker, x, sizes, dim=0):
+    begin, parts = 0, []
+    for size in sizes:
+        parts.append(take(walker, x, dim, begin, begin + size))
+        begin += size
+    return parts
+
+
+@handles(aten.split.Tensor)
+def split(walker, x, size, dim=0):
+    shape = shape_of_any(walker, x)
+    total = shape[wrap(dim, len(shape))]
+    sizes = [min(size, total - i) for i in range(0, total, size)]
+    return split_sizes(walker, x, sizes, dim)
+
+
+@handles(aten.chunk.default)
+def chunk(walker, x, chunks, dim=0):
+    shape = shape_of_any(walker, x)
+    total = shape[wrap(dim, len(shape))]
+    return split(walker, x, -(-total // chunks), dim)
+
+
+@handles(aten.unbind.int)
+def unbind(walker, x, dim=0):
+    shape = shape_of_any(walker, x)
+    return [select(walker, x, dim, i) for i in range(shape[wrap(dim, len(shape))])]
+
+
+@handles(aten.roll.default)
+def roll(walker, x, shifts, dims=()):
+    if len(dims) != 1:
+        raise NotExpressible("'aten.roll' along several dimensions")
+    shape = shape_of_any(walker, x)
+    dim = wrap(dims[0], len(shape))
+    index = torch.arange(shape[dim]).roll(shifts[0])
+    if dim == len(shape) - 1:
+        return Mix.of(walker.tensor(x)).taken(lambda t: t.index_select(0, index))
+    return slices.pick(walker, walker.tensor(x), dim, index)
+
+
+@handles(aten.flip.default)
+def flip(walker, x, dims):
+    value = walker.tensor(x)
+    for dim in dims:
+        dim = wrap(dim, len(value.dims))
+        index = torch.arange(value.shape[dim]).flip(0)
+        value = slices.pick(walker, value, dim, index)
+    return value
+
+
+@handles(aten.cat.default)
+def cat(walker, parts, dim=0):
+    parts = [x for x in parts if not (isinstance(x, torch.Tensor) and not x.numel())]
+    if len(parts) == 1:
+        return parts[0]
+    dim = wrap(dim, len(walker.shape))
+    if dim == len(walker.shape) - 1 and all(isinstance(x, (Value, Mix)) for x in parts):
+        return rotary.settle(walker, lazy.join(walker, parts, dim))
+    return slices.concatenate(walker, [walker.tensor(x) for x in parts], dim)
+
+
+@handles(aten.stack.default)
+def stack(walker, parts, dim=0):
+    """Of elements of one tensor behind their dimension: the rotary embedding of
+    pairs of neighbours is written so."""
+    dim = wrap(dim, len(walker.shape))
+    if dim == len(walker.shape) - 1 and all(isinstance(x, Mix) for x in parts):
+        return _stack_mixes(walker, parts)
+    values = [walker.tensor(x) for x in parts]
+    thin = [v.seen([*v.dims[:dim], [], *v.dims[dim:]]) for v in values]
+    return slices.concatenate(walker, thin, dim)
+
+
+def _stack_mixes(walker, parts: list[Mix]):
+    """As a concatenation, and then the elements in another order."""
+    first = parts[0]
+    tail = first.tail
+    if not all(first.matches(x) and x.tail == tail and len(tail) < 2 for x in parts):
+        values = [walker.tensor(x) for x in parts]
+        thin = [v.seen([*v.dims, []]) for v in values]
+        return slices.concatenate(walker, thin, len(walker.shape) - 1)
+    count = extent_of(tail)
+    joined = lazy.join(walker, [x.taken(lambda t: t.reshape(count)) for x in parts], 0)
+    if not isinstance(joined, Mix):
+        return joined
+    return joined.taken(lambda t: t.reshape(len(parts), *tail).movedim(0, -1))
+
+
+@handles(aten.pad.default, aten.constant_pad_nd.default)
+def pad(walker, x, pads, mode="constant", value=None):
+    kind = getattr(getattr(x, "op", None), "kind", "")
+    if kind in ("targets", "tokens") and list(pads) == [0, 1] and mode == "constant":
+        return lazy.Padded(x)
+    if mode != "constant" or value:
+        raise NotExpressible(f"padding by '{mode}' or with {value}")
+    result = walker.tensor(x)
+    rank = len(result.dims)
+    for i in range(len(pads) // 2):
+        before, after = pads[2 * i], pads[2 * i + 1]
+        dim = rank - 1 - i
+        count = result.shape[dim]
+        low, high = max(-before, 0), count - max(-after, 0)
+        matrix = torch.zeros(count, count + before + after)
+        index = torch.arange(low, high)
+        matrix[index, index + before] = 1
+        result = slices.multiply(walker, result, dim, matrix)
+    return result

@@ -1,0 +1,279 @@
+#===- lazy.py - Values that wait for what they are part of -*- Python -*---===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===-----------------------------------------------------------------------===#
+"""Values that are not made where PyTorch computes them, since what they become depends
+on who uses them: a part of a parameter, elements of a tensor times constants (rotary
+embedding, in whatever way it is written), scores behind a mask, the loss."""
+
+import dataclasses
+
+import torch
+
+from ..errors import NotExpressible
+from . import slices
+from .axes import Axis, Size, extent, leaves, reshape
+from .graph import Box, Graph, Value
+
+
+class Lazy:
+    """Something that `make` turns into a value."""
+
+    def make(self, walker) -> Value:
+        raise NotImplementedError
+
+
+def repeat(graph: Graph, value: Value, shape: list[int]) -> Value:
+    """Along dimensions of 1, and further ones in front; nothing is stored."""
+    dims = [[]] * (len(shape) - len(value.dims)) + list(value.dims)
+    return value.seen(
+        [
+            [Axis(Size(count))] if count != 1 and extent(dim) == 1 else dim
+            for dim, count in zip(dims, shape)
+        ]
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Part(Lazy):
+    """A box of a parameter that nobody has read yet."""
+
+    box: Box
+    trained: bool
+
+    def make(self, walker) -> Value:
+        return walker.graph.read(self.box, self.trained)
+
+
+@dataclasses.dataclass(frozen=True)
+class Term:
+    """For each element of the trailing dimensions which element of the last
+    dimension of the base it is, times `factor`, which repeats to all dimensions."""
+
+    index: torch.Tensor
+    factor: torch.Tensor
+
+    @property
+    def plain(self) -> float | None:
+        """The factor, if it is one number."""
+        first = self.factor.flatten()[0]
+        return float(first) if bool((self.factor == first).all()) else None
+
+    @property
+    def is_range(self) -> bool:
+        flat = self.index.flatten()
+        return bool((flat == flat[0] + torch.arange(len(flat))).all())
+
+
+@dataclasses.dataclass(frozen=True)
+class Mix(Lazy):
+    """A sum of terms, each of elements of the last dimension of `base`. The dimensions
+    are those of the base but the last, and then those of the indices."""
+
+    base: Value
+    terms: tuple[Term, ...]
+
+    @staticmethod
+    def of(value) -> "Mix":
+        if isinstance(value, Mix):
+            return value
+        return Mix(value, (Term(torch.arange(value.shape[-1]), torch.ones(())),))
+
+    @property
+    def tail(self) -> list[int]:
+        return list(self.terms[0].index.shape)
+
+    @property
+    def shape(self) -> list[int]:
+        return self.base.shape[:-1] + self.tail
+
+    def matches(self, other) -> bool:
+        """Whether both are of elements of one tensor."""
+        if not isinstance(other, Mix) or self.base.op is not other.base.op:
+            return False
+        return [leaves(x) for x in self.base.dims] == [leaves(x) for x in other.base.dims]
+
+    def taken(self, function) -> "Mix":
+        """Other elements: `function` rearranges a tensor of the tail's shape. Factors
+        that vary along the tail go with them."""
+        terms = []
+        rank = len(self.tail)
+        for term in self.terms:
+            factor = term.factor
+            if rank and factor.dim() and any(x != 1 for x in factor.shape[-rank:]):
+                head = factor.shape[: max(factor.dim() - rank, 0)]
+                full = factor.expand(*head, *self.tail)
+                rows = [function(row) for row in full.reshape(-1, *self.tail)]
+                factor = torch.stack(rows).reshape(*head, *rows[0].shape)
+            elif factor.dim():
+                factor = factor.reshape(factor.shape[: factor.dim() - rank] or ())
+                tail = function(term.index).dim()
+                factor = factor.reshape(*factor.shape, *[1] * tail) if factor.dim() else factor
+            terms.append(Term(function(term.index), factor))
+        return Mix(self.base, tuple(terms))
+
+    def times(self, factor: torch.Tensor) -> "Mix":
+        factor = factor.double()
+        terms = (dataclasses.replace(t, factor=t.factor.double() * factor) for t in self.terms)
+        return Mix(self.base, tuple(terms))
+
+    def plus(self, other: "Mix") -> "Mix":
+        """Terms of the same elements are added up."""
+        terms = list(self.terms)
+        for term in other.terms:
+            for i, known in enumerate(terms):
+                if torch.equal(known.index, term.index):
+                    terms[i] = Term(known.index, known.factor + term.factor)
+                    break
+            else:
+                terms.append(term)
+        return Mix(self.base, tuple(terms))
+
+    def absorbed(self) -> "Mix":
+        """The same with the dimension before the trailing ones as one of them."""
+        *lead, outer, inner = self.base.dims
+        base = self.base.seen([*lead, [*outer, *inner]])
+        rows = torch.arange(extent(outer)) * extent(inner)
+        terms = (
+            Term(rows.reshape(-1, *[1] * t.index.dim()) + t.index, t.factor)
+            for t in self.terms
+        )
+        return Mix(base, tuple(terms))
+
+    def make(self, walker) -> Value:
+        result = None
+        for term in self.terms:
+            part = _select(walker, self.base, term)
+            result = walker.graph.binary("add", result, part) if result else part
+        return result
+
+
+def _select(walker, base: Value, term: Term) -> Value:
+    flat = term.index.flatten()
+    last = len(base.dims) - 1
+    if term.is_range:
+        value = slices.cut(walker, base, last, int(flat[0]), int(flat[-1]) + 1)
+    else:
+        value = slices.pick(walker, base, last, flat)
+    value = reshape_last(value, list(term.index.shape))
+    if term.plain is not None:
+        if term.plain == 1:
+            return value
+        return walker.graph.unary("scale", value, by=term.plain)
+    return walker.graph.binary("mul", value, walker.constant(term.factor))
+
+
+def reshape_last(value: Value, shape: list[int]) -> Value:
+    return value.seen([*value.dims[:-1], *reshape([value.dims[-1]], shape)])
+
+
+def join(walker, parts: list, dim: int):
+    """A concatenation along the last dimension: of elements of one tensor these
+    elements, else a value."""
+    mixes = [Mix.of(x) for x in parts]
+    first = mixes[0]
+    if not all(first.matches(x) and len(x.tail) == 1 for x in mixes):
+        return slices.concatenate(walker, [walker.tensor(x) for x in parts], dim)
+    count = max(len(x.terms) for x in mixes)
+    terms = []
+    for i in range(count):
+        of = [x.terms[i] if i < len(x.terms) else _nothing(x) for x in mixes]
+        index = torch.cat([t.index for t in of])
+        rank = max([1, *(t.factor.dim() for t in of)])
+        head = [1] * (rank - 1)
+        factors = [
+            t.factor.double().expand(
+                *torch.broadcast_shapes(t.factor.shape, (*head, len(t.index)))
+            )
+            for t in of
+        ]
+        head = torch.broadcast_shapes(*(f.shape[:-1] for f in factors))
+        factor = torch.cat([f.expand(*head, f.shape[-1]) for f in factors], -1)
+        terms.append(Term(index, factor))
+    return Mix(first.base, tuple(terms))
+
+
+def _nothing(mix: Mix) -> Term:
+    return Term(mix.terms[0].index, torch.zeros(()))
+
+
+@dataclasses.dataclass(frozen=True)
+class Shifted(Lazy):
+    """Tokens, targets or logits without their first or last positions, in whatever
+    shape. Only a loss takes it as it is."""
+
+    value: Value
+    dim: int
+    low: int
+    high: int
+
+    def make(self, walker) -> Value:
+        return slices.cut(walker, self.value, self.dim, self.low, self.high)
+
+
+@dataclasses.dataclass(frozen=True)
+class Padded(Lazy):
+    """Targets with an ignored one behind the last."""
+
+    value: Value
+
+    def make(self, walker) -> Value:
+        raise NotExpressible("padding of anything but targets that are shifted")
+
+
+@dataclasses.dataclass(frozen=True)
+class Masked(Lazy):
+    """Scores to which a constant is added that hides some of them."""
+
+    scores: Value
+    mask: torch.Tensor
+
+    def make(self, walker) -> Value:
+        # Minus infinity would have infinity times zero in the backward pass.
+        mask = self.mask.float().clamp(min=-1e30)
+        return walker.graph.binary("add", self.scores, walker.constant(mask))
+
+
+@dataclasses.dataclass(frozen=True)
+class Weights(Lazy):
+    """A softmax over the last dimension, and the dropout that it goes through."""
+
+    scores: Value | Masked
+    dropout: float = 0.0
+
+    def make(self, walker) -> Value:
+        from .attention import softmax
+
+        scores = walker.tensor(self.scores)
+        value = softmax(walker.graph, scores, len(scores.dims) - 1)
+        return walker.dropout(value, self.dropout)
+
+
+@dataclasses.dataclass(frozen=True)
+class LogWeights(Lazy):
+    """The logarithm of a softmax over the last dimension."""
+
+    logits: object
+
+    def make(self, walker) -> Value:
+        from .attention import softmax
+
+        logits = walker.tensor(self.logits)
+        value = softmax(walker.graph, logits, len(logits.dims) - 1)
+        return walker.graph.unary("log", value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Loss(Lazy):
+    """A sum of means of cross-entropies: logits, targets, the target that is ignored,
+    and the factor of each."""
+
+    terms: tuple[tuple[Value, Value, int, float], ...]
+
+    def times(self, factor: float) -> "Loss":
+        return Loss(tuple((*t[:3], t[3] * factor) for t in self.terms))
+
+    def make(self, walker) -> Value:
+        raise NotExpressible("arithmetic with the loss but sums and factors")

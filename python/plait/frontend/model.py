@@ -1,0 +1,301 @@
+#===- model.py - Models from PyTorch modules -*- Python -*---===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===-----------------------------------------------------------------------===#
+"""plait.from_torch and what it returns."""
+
+import dataclasses
+import json
+import pathlib
+
+import torch
+from torch.utils import _pytree
+
+from ..errors import NotExpressible, PlaitError
+from . import emit, emit_ops, export, layers, norms, weights
+from . import arithmetic, attention, layout, model_ops  # noqa: F401 their handlers
+from .axes import leaves
+from .graph import Graph
+from .lazy import Loss
+from .walk import Walker
+
+# Where none is given.
+BATCH, SEQUENCE = 2, 128
+
+
+@dataclasses.dataclass
+class Built:
+    """A model as it was found at one size: text, and what a person asks about it."""
+
+    text: str
+    parameters: list[weights.Parameter]
+    layers: list[str]
+    notes: list[str]
+    constants: dict[str, torch.Tensor]
+    nodes: int
+    folded: int
+    operations: int
+
+
+class Model:
+    """What plaitc compiles: `text` in the nn dialect, for `batch` sequences of
+    `sequence` tokens. `notes` say what a person should know of it."""
+
+    def __init__(self, built: Built, found: list[export.Weight], batch: int, sequence: int):
+        self.text = built.text
+        self.notes = built.notes
+        self.batch = batch
+        self.sequence = sequence
+        self._built = built
+        self._weights = found
+
+    def save(self, folder) -> pathlib.Path:
+        """Writes model.mlir, and model.safetensors unless the module has no weights.
+        Tied parameters are there once, under the first of their names."""
+        folder = pathlib.Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "model.mlir").write_text(self.text)
+        shapes = {p.box.name: p.box.shape for p in self._built.parameters}
+        tensors = {w.name: w.tensor for w in self._weights} | self._built.constants
+        if all(weights.has_numbers(tensor) for tensor in tensors.values()):
+            weights.save(
+                folder / "model.safetensors",
+                {
+                    name: (tensor, shapes.get(name, tensor.shape))
+                    for name, tensor in tensors.items()
+                },
+            )
+        return folder
+
+    def to_json(self) -> str:
+        """Facts, as JSON."""
+        built = self._built
+        return json.dumps(
+            {
+                "batch": self.batch,
+                "sequence": self.sequence,
+                "layers": built.layers,
+                "parameters": [
+                    {
+                        "name": p.symbol,
+                        "shape": list(p.view),
+                        "decay": p.decays,
+                        "file": dataclasses.asdict(p.box),
+                    }
+                    for p in built.parameters
+                ],
+                "tied": [w.names for w in self._weights if len(w.names) > 1],
+                "nodes": {"traced": built.nodes, "folded": built.folded},
+                "operations": built.operations,
+                "notes": self.notes,
+                "torch": torch.__version__,
+            },
+            indent=2,
+        )
+
+    def __repr__(self) -> str:
+        built = self._built
+        return (
+            f"<plait.Model of {len(built.layers)} layers, {len(built.parameters)} "
+            f"parameters, {built.operations} operations>"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """How a module is called: what is not tokens and targets is constant. `tokens` and
+    `targets` are names of arguments; without the first, tokens are the first one."""
+
+    arguments: tuple
+    named: dict
+    tokens: str | None
+    targets: str | None
+    loss: object
+
+    def inputs(self, batch: int, sequence: int) -> tuple:
+        """Two tensors, since one that is given twice is one input."""
+        ids = [torch.zeros(batch, sequence, dtype=torch.long) for _ in range(2)]
+        return (*ids, self.arguments, self.named)
+
+    @property
+    def has_tensors(self) -> bool:
+        return any(isinstance(x, torch.Tensor) for x in _pytree.tree_leaves((self.arguments, self.named)))
+
+
+def build(module, found, call: Call, batch: int, sequence: int) -> Built:
+    """The model at one size."""
+    inputs = call.inputs(batch, sequence)
+    traced = export.trace_module(
+        module, found, call.loss, call.tokens, call.targets, inputs
+    )
+    values = dict(zip(traced.inputs, ["tokens", "targets", *_pytree.tree_leaves(inputs)[2:]]))
+    walker = Walker(traced, batch, sequence)
+    loss = walker.run(values)
+    graph = walker.graph
+    roots = [value.op for term in loss.terms for value in term[:2]]
+    norms.find_rms_norms(graph)
+    graph.ops = emit.live_ops(graph, roots)
+    paths = layers.assign(graph)
+    norms.write_out(graph)
+    text, parameters = _write(module, found, walker, loss, paths)
+    missing = weights.unused([p.box for p in parameters], found)
+    if missing:
+        graph.note(f"not trained, since the loss does not depend on it: {', '.join(missing)}")
+    return Built(
+        text,
+        parameters,
+        paths,
+        graph.notes,
+        walker.constants,
+        len(traced.nodes),
+        walker.folded,
+        len(graph.ops),
+    )
+
+
+def _write(module, found, walker: Walker, loss: Loss, paths: list[str]):
+    graph = walker.graph
+    reads = {op.attrs["box"]: op for op in graph.ops if op.kind == "read"}
+    weights.check_boxes(list(reads))
+    symbols = weights.name_boxes(list(reads))
+    tensors = {w.name: w.tensor for w in found} | walker.constants
+    scales = {
+        x.op.attrs["box"]
+        for op in graph.ops
+        if op.kind in ("layer_norm", "rms_norm")
+        for x in op.operands[1:2]
+        if x.op.kind == "read"
+    }
+    emitter = emit.Emitter(graph, symbols)
+    for op in graph.ops:
+        try:
+            emitter.emit(op)
+        except PlaitError as error:
+            raise error.located(op.place)
+    total, count = _write_loss(emitter, loss)
+    parameters = [
+        weights.make_parameter(op, symbols[box], tensors[box.name], box in scales)
+        for box, op in reads.items()
+    ]
+    text = _module_text(module, emitter, parameters, loss, len(paths), (total, count))
+    return text, parameters
+
+
+def _write_loss(emitter: emit.Emitter, loss: Loss) -> tuple[str, str]:
+    """A sum of means over the same targets is the mean of a sum."""
+    total, number = None, None
+    if len({term[2] for term in loss.terms}) != 1:
+        raise NotExpressible("a sum of losses that ignore different targets")
+    for logits, targets, ignored, factor in loss.terms:
+        part, count = emit_ops.emit_loss(emitter, logits.op, logits, targets, ignored)
+        number = number or count
+        if factor != 1:
+            scaled = f"{part}_scaled"
+            text = f"    {scaled} = nn.scale {part} by {emit.number(factor)} : tensor<f32>"
+            emitter.lines.append(text)
+            part = scaled
+        if total:
+            added = f"{part}_added"
+            emitter.lines.append(f"    {added} = nn.add {total}, {part} : tensor<f32>")
+            part = added
+        total = part
+    return total, number
+
+
+def _module_text(module, emitter, parameters, loss, count: int, results) -> str:
+    graph: Graph = emitter.graph
+    batch, sequence = graph.batch.root().extent, graph.sequence.root().extent
+    ids = emit.tensor_type([batch, sequence], "i32")
+    keys = f", %keys: {emit.tensor_type([batch], 'i32')}" if emitter.uses_keys else ""
+    kind = getattr(getattr(module, "config", None), "model_type", None)
+    name = type(module).__name__
+    vocabulary = min(
+        [leaves(term[0].dims[-1])[0].extent for term in loss.terms]
+        + [
+            op.operands[0].shape[0]
+            for op in graph.ops
+            if op.kind == "embedding" and op.operands[1].op.kind == "tokens"
+        ]
+    )
+    attrs = (
+        f'layers = {max(count, 1)} : i64, model_type = "{kind or name.lower()}", '
+        f'name = "{name}", vocab = {vocabulary} : i64'
+    )
+    return "\n".join(
+        [
+            f"// {name}, from PyTorch.",
+            f"module attributes {{plait.model = {{{attrs}}}}} {{",
+            *(p.declaration() for p in parameters),
+            f"  func.func @loss(%tokens: {ids}, %targets: {ids}{keys}) "
+            "-> (tensor<f32>, tensor<f32>) {",
+            *emitter.lines,
+            f"    return {results[0]}, {results[1]} : tensor<f32>, tensor<f32>",
+            "  }",
+            "}",
+            *emitter.locations(),
+            "",
+        ]
+    )
+
+
+def from_torch(
+    module: torch.nn.Module,
+    *example_inputs,
+    loss=None,
+    batch: int | None = None,
+    seq: int | None = None,
+    tokens: str | None = None,
+    targets: str | None = None,
+    **named,
+) -> Model:
+    """The model that a PyTorch module is, as plaitc trains it.
+
+    The module gets tokens, integers [batch, seq], as its first argument, or as the one
+    that `tokens` names, and returns logits, by themselves, in a tuple or as `.logits`.
+    The loss is their cross-entropy, or `loss(output, targets)`; where `targets` names an
+    argument the module gets them and returns the loss itself. `example_inputs` and
+    `named` are what else it gets, with tokens first if there is any; they are constants.
+    A module in training mode keeps its dropout. Its weights are not changed.
+
+    Raises NotExpressible, with the line of Python, for what the nn dialect does not have,
+    and ExportError for what torch.export does not trace.
+    """
+    if not isinstance(module, torch.nn.Module):
+        raise PlaitError(
+            f"from_torch got a {type(module).__name__}, expected a torch.nn.Module"
+        )
+    example = named.pop(tokens, None) if tokens else None
+    if not tokens and example_inputs:
+        example, *example_inputs = example_inputs
+    batch, seq = _sizes(example, batch, seq)
+    named.pop(targets, None)
+    call = Call(
+        tuple(example_inputs), named, tokens, targets, loss or export.cross_entropy
+    )
+    found = export.find_weights(module)
+    built = build(module, found, call, batch, seq)
+    from . import sizes
+
+    sizes.check(module, found, call, built, batch, seq)
+    return Model(built, found, batch, seq)
+
+
+def _sizes(example, batch: int | None, seq: int | None) -> tuple[int, int]:
+    if example is not None:
+        if not isinstance(example, torch.Tensor) or example.dim() != 2:
+            raise PlaitError("the tokens are to be a tensor [batch, sequence]")
+        if example.is_floating_point():
+            raise PlaitError(f"the tokens are of {example.dtype}, expected integers")
+        given = tuple(example.shape)
+        for name, asked, have in zip(("batch", "seq"), (batch, seq), given):
+            if asked not in (None, have):
+                raise PlaitError(f"{name} is {asked}, but the tokens have {have}")
+        batch, seq = given
+    batch, seq = batch or BATCH, seq or SEQUENCE
+    if batch < 1 or seq < 2:
+        raise PlaitError(
+            f"a batch of {batch} and a sequence of {seq}: expected at least 1 and 2"
+        )
+    return batch, seq

@@ -1,0 +1,141 @@
+#===- model_ops.py - Embeddings, norms, the loss -*- Python -*---===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===-----------------------------------------------------------------------===#
+"""PyTorch's operations that nn has, too: lookups, norms, cross-entropy."""
+
+import torch
+
+from ..errors import NotExpressible
+from . import slices
+from .axes import Axis, extent, flat, leaves, make, unify
+from .export import IGNORED
+from .graph import Graph, Value
+from .lazy import Loss, LogWeights, Shifted, repeat
+from .walk import aten, handles
+
+
+@handles(aten.embedding.default)
+def embedding(walker, table, ids, *more):
+    table = walker.tensor(table)
+    if isinstance(ids, torch.Tensor):
+        return _constant_rows(walker, table, ids)
+    if not isinstance(ids, Value) or ids.op.kind not in ("tokens", "targets"):
+        raise NotExpressible("a lookup by anything but tokens and positions")
+    return walker.graph.embedding(table, ids)
+
+
+def _constant_rows(walker, table: Value, ids: torch.Tensor) -> Value:
+    """Rows by positions, 0, 1, 2, …, are a lookup of these; one row is a slice; others
+    are picked."""
+    while ids.dim() > 1 and all(torch.equal(row, ids[0]) for row in ids):
+        ids = ids[0]
+    if ids.dim() != 1:
+        raise NotExpressible("a lookup by constants that differ by sequence")
+    shape = walker.shape
+    graph = walker.graph
+    if torch.equal(ids, torch.arange(len(ids))) and len(ids) == graph.sequence.root().extent:
+        positions = graph.add("iota", [], [[Axis(graph.sequence)]])
+        value = graph.embedding(table, positions)
+    elif bool((ids == ids[0]).all()):
+        value = slices.cut(walker, table, 0, int(ids[0]), int(ids[0]) + 1)
+    else:
+        value = slices.pick(walker, table, 0, ids)
+    return repeat(graph, value, shape)
+
+
+# Norms.
+
+
+@handles(aten.layer_norm.default)
+def layer_norm(walker, x, shape, weight=None, bias=None, eps=1e-5, *more):
+    return _norm(walker, "layer_norm", walker.tensor(x), shape, (weight, bias), eps)
+
+
+@handles(aten.rms_norm.default)
+def rms_norm(walker, x, shape, weight=None, eps=None):
+    eps = torch.finfo(torch.float32).eps if eps is None else eps
+    return _norm(walker, "rms_norm", walker.tensor(x), shape, (weight,), eps)
+
+
+def _norm(walker, kind: str, x: Value, shape, weights, eps: float) -> Value:
+    """A weight that is left out is 1, a bias 0."""
+    if len(shape) != 1:
+        raise NotExpressible(f"a norm over {len(shape)} dimensions")
+    if eps <= 0:
+        raise NotExpressible(f"a norm with an epsilon of {eps:g}: nn has positive ones")
+    graph = walker.graph
+    operands = [
+        _weight(walker, x, amount) if w is None else walker.tensor(w)
+        for w, amount in zip(weights, (1.0, 0.0))
+    ]
+    return norm(graph, kind, x, operands, eps)
+
+
+def norm(graph: Graph, kind: str, x: Value, weights: list[Value], eps: float) -> Value:
+    """Over the last dimension, which the result has last in memory."""
+    for weight in weights:
+        unify(x.dims[-1], weight.dims[-1])
+    last = leaves(x.dims[-1])
+    order = [a for a in leaves(x.op.order) if a not in last] + last
+    return graph.add(kind, [x, *weights], x.dims, order, eps=eps)
+
+
+def _weight(walker, x: Value, amount: float) -> Value:
+    dims = [make(x.shape[-1])]
+    return walker.graph.add("fill", [], dims, amount=amount)
+
+
+# The loss.
+
+
+@handles(aten.cross_entropy_loss.default)
+def cross_entropy(
+    walker, logits, targets, weight=None, reduction=1, ignore_index=IGNORED, smoothing=0.0
+):
+    if smoothing:
+        raise NotExpressible(f"a cross-entropy with label smoothing of {smoothing:g}")
+    return nll(walker, LogWeights(logits), targets, weight, reduction, ignore_index)
+
+
+@handles(aten.nll_loss_nd.default, aten.nll_loss.default)
+def nll(walker, x, targets, weight=None, reduction=1, ignore_index=IGNORED):
+    if weight is not None or reduction != 1 or not isinstance(x, LogWeights):
+        raise NotExpressible(
+            "a cross-entropy with weights, or another reduction than the mean over "
+            "the targets"
+        )
+    logits, targets = _unshifted(walker, x.logits, targets)
+    if not isinstance(targets, Value) or targets.op.kind not in ("tokens", "targets"):
+        raise NotExpressible("a cross-entropy with other targets than those given")
+    lead = [axis for axis in flat(logits.dims) if axis not in logits.dims[-1]]
+    if extent(lead) != extent(flat(targets.dims)):
+        raise NotExpressible("a cross-entropy over another dimension than the last")
+    unify(lead, flat(targets.dims))
+    return Loss(((logits, targets, ignore_index, 1.0),))
+
+
+def _unshifted(walker, logits, targets):
+    """Where a module shifts the targets itself, it gets them as they are: in plait
+    targets are those of each position already."""
+    if not isinstance(targets, Shifted):
+        return walker.tensor(logits), targets
+    last = targets.value.shape[targets.dim]
+    fits = (targets.low, targets.high) == (1, last)
+    cut = isinstance(logits, Shifted)
+    if not fits or (cut and (logits.low, logits.high) != (0, last - 1)):
+        raise NotExpressible("targets that are shifted by more than one position")
+    walker.graph.note(
+        "the module shifts its targets by one; plait's are those of each position, the "
+        "last one included"
+    )
+    logits = logits.value if cut else walker.tensor(logits)
+    return logits, walker.graph.input("targets")
+
+
+@handles(aten.native_layer_norm.default)
+def native_layer_norm(walker, x, shape, weight=None, bias=None, eps=1e-5):
+    return [layer_norm(walker, x, shape, weight, bias, eps), None, None]
+

@@ -1,0 +1,229 @@
+#===- walk.py - Through a traced graph, node by node -*- Python -*---===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===-----------------------------------------------------------------------===#
+"""Turns the nodes of a traced module into operations over axes.
+
+What depends on neither tokens nor parameters is computed at once, however it is
+written: masks, tables of rotary angles, buckets of positions. What is left are the
+operations with weights, each of which has a handler in one of the modules beside this
+one."""
+
+import torch
+
+from ..errors import NotExpressible, PlaitError
+from . import export, lazy
+from .axes import leaves
+from .graph import Box, Graph, Value
+
+aten = torch.ops.aten
+_HANDLERS: dict = {}
+# A constant tensor of more elements is not made a parameter.
+MOST_CONSTANT = 2**26
+
+
+def handles(*targets):
+    """Says which operations of PyTorch's a function is for: it gets the walker and
+    the operation's own arguments."""
+
+    def add(function):
+        for target in targets:
+            _HANDLERS[target] = function
+        return function
+
+    return add
+
+
+class Walker:
+    """From one traced graph to one graph over axes. `constants` are the tensors that
+    became parameters which are not trained, by name."""
+
+    def __init__(self, traced: export.Traced, batch: int, sequence: int):
+        self.traced = traced
+        self.graph = Graph(batch, sequence)
+        self.environment: dict = {}
+        self.constants: dict[str, torch.Tensor] = {}
+        self.shape: list[int] = []
+        self.folded = 0
+        self.sites = 0
+        self._constant_names: dict[int, str] = {}
+
+    def run(self, inputs: dict) -> lazy.Loss:
+        """`inputs`: tensors by the names of nodes; of tokens and targets, these words."""
+        last = self._last_uses()
+        result = None
+        for node in self.traced.nodes:
+            self.graph.place = export.place_of(node)
+            self.graph.calls = _calls(node)
+            try:
+                if node.op == "output":
+                    result = self._values(node.args[0])[0]
+                else:
+                    self.environment[node] = self._value(node, inputs)
+            except PlaitError as error:
+                raise error.located(self.graph.place)
+            for used in last.get(node, ()):
+                self.environment.pop(used, None)
+        if not isinstance(result, lazy.Loss):
+            raise NotExpressible(
+                "the loss is not the mean of a cross-entropy over the targets, nor a "
+                "sum of such means"
+            )
+        return result
+
+    def _last_uses(self) -> dict:
+        """Which values are dead after a node: tables of constants may be large."""
+        last = {}
+        for node in self.traced.nodes:
+            for used in node.all_input_nodes:
+                last[used] = node
+        result: dict = {}
+        for used, node in last.items():
+            result.setdefault(node, []).append(used)
+        return result
+
+    def _value(self, node, inputs: dict):
+        if node.op == "placeholder":
+            return self._input(node, inputs)
+        if node.op != "call_function":
+            raise NotExpressible(f"a graph with a node '{node.op}'")
+        arguments = self._values(node.args)
+        named = {key: self._values(value) for key, value in node.kwargs.items()}
+        if _is_constant([arguments, list(named.values())]):
+            self.folded += 1
+            return self._fold(node, arguments, named)
+        value = node.meta.get("val")
+        self.shape = list(value.shape) if isinstance(value, torch.Tensor) else []
+        handler = _HANDLERS.get(node.target)
+        if handler is None:
+            raise NotExpressible(
+                f"'{name_of(node.target)}' has no counterpart in the nn dialect"
+            )
+        return handler(self, *arguments, **named)
+
+    def _fold(self, node, arguments, named):
+        if any(x.is_meta for x in _tensors([arguments, list(named.values())])):
+            raise PlaitError(
+                "the numbers of a buffer are needed, and it is on the meta device",
+                hint="make the module inside 'with plait.no_weights():' instead",
+            )
+        with torch.no_grad():
+            return node.target(*arguments, **named)
+
+    def _input(self, node, inputs: dict):
+        name = node.name
+        if name in self.traced.parameters:
+            weight = self.traced.parameters[name]
+            shape = tuple(weight.tensor.shape)
+            box = Box(weight.name, shape, (0,) * len(shape), shape)
+            return lazy.Part(box, weight.tensor.requires_grad)
+        if name in self.traced.constants:
+            tensor = self.traced.constants[name]
+            self._constant_names[id(tensor)] = self.traced.constant_names[name]
+            return tensor
+        given = inputs.get(name)
+        return self.graph.input(given) if isinstance(given, str) else given
+
+    def _values(self, argument):
+        if isinstance(argument, torch.fx.Node):
+            return self.environment[argument]
+        if isinstance(argument, (list, tuple)):
+            return [self._values(x) for x in argument]
+        return argument
+
+    # What handlers ask.
+
+    def tensor(self, x) -> Value:
+        """`x` as a tensor that an operation gives."""
+        if isinstance(x, Value):
+            return x
+        if isinstance(x, (int, float)):
+            return self.graph.fill(float(x))
+        if isinstance(x, torch.Tensor):
+            return self.constant(x)
+        return x.make(self)
+
+    def scalar(self, x) -> float | None:
+        """The number that a constant is, or has in all its places."""
+        if isinstance(x, (int, float)):
+            return float(x)
+        if not isinstance(x, torch.Tensor) or not x.numel() or x.is_complex():
+            return None
+        first = x.flatten()[0]
+        return float(first) if bool((x == first).all()) else None
+
+    def next_site(self) -> int:
+        """The number of a dropout in the model."""
+        self.sites += 1
+        return self.sites - 1
+
+    def dropout(self, x: Value, probability: float) -> Value:
+        """Masks are drawn for each sequence, whose dimension comes first."""
+        if not probability:
+            return x
+        batch = [a for a in leaves(x.op.order) if a.size.root() is self.graph.batch.root()]
+        if len(batch) != 1:
+            raise NotExpressible("dropout of what is the same for all sequences")
+        order = batch + [a for a in leaves(x.op.order) if a is not batch[0]]
+        attrs = {"probability": probability, "site": self.next_site()}
+        return self.graph.add("dropout", [x], x.dims, order, **attrs)
+
+    def constant(self, x: torch.Tensor) -> Value:
+        """A constant tensor is a parameter that is not trained, the smallest that
+        repeats to it."""
+        if self.scalar(x) is not None:
+            value = self.graph.fill(self.scalar(x))
+            return lazy.repeat(self.graph, value, list(x.shape))
+        if x.numel() > MOST_CONSTANT or not (x.is_floating_point() or x.dtype == torch.bool):
+            raise NotExpressible(
+                f"a constant tensor of {x.dtype} of shape {list(x.shape)}: plait keeps "
+                f"floats of at most {MOST_CONSTANT} elements"
+            )
+        known = self._constant_names.get(id(x))
+        small = x
+        for dim in range(x.dim()):
+            first = small.narrow(dim, 0, 1)
+            if small.shape[dim] > 1 and torch.equal(first.expand_as(small), small):
+                small = first
+        name = self._name_constant(small.float().contiguous(), known)
+        box = Box(name, tuple(small.shape), (0,) * small.dim(), tuple(small.shape))
+        value = self.graph.read(box, trained=False)
+        return lazy.repeat(self.graph, value, list(x.shape))
+
+    def _name_constant(self, x: torch.Tensor, name: str | None) -> str:
+        for known, tensor in self.constants.items():
+            if tensor.shape == x.shape and torch.equal(tensor, x):
+                return known
+        name = name or f"constant.{len(self.constants)}"
+        self.constants[name] = x
+        self.graph.note(
+            f"'{name}' is a constant of shape {list(x.shape)}: its numbers are with the "
+            "weights, and it is not trained"
+        )
+        return name
+
+
+def name_of(target) -> str:
+    return str(target).removesuffix(".default")
+
+
+def _calls(node) -> tuple:
+    stack = node.meta.get("nn_module_stack") or {}
+    return tuple(
+        (key, export.strip(path), str(kind).split(".")[-1])
+        for key, (path, kind) in stack.items()
+    )
+
+
+def _tensors(x) -> list[torch.Tensor]:
+    if isinstance(x, (list, tuple)):
+        return [t for y in x for t in _tensors(y)]
+    return [x] if isinstance(x, torch.Tensor) else []
+
+
+def _is_constant(x) -> bool:
+    if isinstance(x, (list, tuple)):
+        return all(_is_constant(y) for y in x)
+    return not isinstance(x, (Value, lazy.Lazy))

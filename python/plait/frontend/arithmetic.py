@@ -344,7 +344,9 @@ def vector_norm(walker, x, order=2, dim=None, keepdim=False, dtype=None):
     return walker.graph.unary("sqrt", total(walker, square(walker, x), dim, keepdim))
 
 
-@handles(aten.where.self)
+@handles(
+    aten.where.self, aten.where.ScalarOther, aten.where.ScalarSelf, aten.where.Scalar
+)
 def where(walker, condition, x, y):
     """A choice by a constant. Hidden scores are a mask."""
     if not _is_constant(condition):

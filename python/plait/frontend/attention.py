@@ -135,7 +135,13 @@ def log_softmax(walker, x, dim, *more, **named):
     return LogWeights(x)
 
 
-@handles(aten.dropout.default, aten.native_dropout.default)
+@handles(aten.native_dropout.default)
+def native_dropout(walker, x, probability, training):
+    """The second result is the mask, for PyTorch's own backward pass."""
+    return [dropout(walker, x, probability, training), None]
+
+
+@handles(aten.dropout.default)
 def dropout(walker, x, probability, training):
     if not training or not probability:
         return x

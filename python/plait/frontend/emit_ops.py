@@ -52,6 +52,13 @@ def emit_iota(emitter: Emitter, op: Op) -> None:
     emitter.line(op, name, "iota along 0", emitter.type_of(op))
 
 
+def emit_valid(emitter: Emitter, op: Op) -> None:
+    (ids,) = op.operands
+    name = emitter.names[op] = emitter.name(op, "valid")
+    text = f"valid {emitter.names[ids.op]} ignore {op.attrs['ignore']}"
+    emitter.line(op, name, text, f"{emitter.type_of(ids.op)} -> {emitter.type_of(op)}")
+
+
 def emit_binary(emitter: Emitter, op: Op) -> None:
     (x, type_), (y, _) = (emitter.fit_like(op, v) for v in op.operands)
     name = emitter.names[op] = emitter.name(op)
@@ -252,6 +259,7 @@ EMITTERS = {
     "read": emit_read,
     "fill": emit_fill,
     "iota": emit_iota,
+    "valid": emit_valid,
     "reduce": emit_reduce,
     "contract": emit_contract,
     "embedding": emit_embedding,

@@ -10,8 +10,11 @@ What is traced is a copy without weights: every parameter is a zero that is repe
 in its shape, in fp32, so that a module of any size, of any type and on any device,
 `meta` included, costs no memory. The numbers of buffers matter and are kept."""
 
+import contextlib
 import copy
 import dataclasses
+import io
+import logging
 import pathlib
 import traceback
 
@@ -174,8 +177,9 @@ def _fill_buffers(module: nn.Module) -> None:
 def trace(wrapped: nn.Module, inputs: tuple) -> torch.export.ExportedProgram:
     """One static graph with the operations that PyTorch's modules name."""
     try:
-        program = torch.export.export(wrapped, inputs, strict=False)
-        return program.run_decompositions({})
+        with _silence():
+            program = torch.export.export(wrapped, inputs, strict=False)
+            return program.run_decompositions({})
     except PlaitError:
         raise
     except Exception as error:
@@ -183,6 +187,18 @@ def trace(wrapped: nn.Module, inputs: tuple) -> torch.export.ExportedProgram:
         raise ExportError(
             f"torch.export cannot trace this: {reason}", _raised_at(error)
         ) from error
+
+
+@contextlib.contextmanager
+def _silence():
+    """What PyTorch logs and prints is said by the error, in one line."""
+    logging.disable(logging.CRITICAL)
+    text = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(text), contextlib.redirect_stdout(text):
+            yield
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def _raised_at(error: Exception) -> Place:

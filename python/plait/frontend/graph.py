@@ -82,10 +82,12 @@ class Value:
 
 class Graph:
     """The operations of a model, in the order of the program. `place`, `calls` and
-    `layer` are those of what is being added."""
+    `layer` are those of what is being added. `whole` are names of parameters that are
+    read as they are, since their parts would overlap."""
 
-    def __init__(self, batch: int, sequence: int):
+    def __init__(self, batch: int, sequence: int, whole=()):
         self.ops: list[Op] = []
+        self.whole = whole
         self.place = Place()
         self.calls: tuple = ()
         self.layer: int | None = None

@@ -100,6 +100,9 @@ def shape_of(x) -> list[int] | None:
 def view_mix(walker, x: Mix, shape: list[int]):
     """The trailing dimensions of elements are rearranged where they stay behind the
     others; where the last of the others joins them, they are elements of both."""
+    if x.is_slice:
+        value = walker.tensor(x)
+        return value.seen(reshape(value.dims, shape))
     lead = x.shape[: len(x.shape) - len(x.tail)]
     if lead and shape == [*lead[:-1], lead[-1] * extent_of(x.tail)]:
         x, lead = x.absorbed(), lead[:-1]
@@ -202,10 +205,13 @@ def _shift_again(x, dim, start, end, step):
 
 
 def part(walker, x, dim: int, index: torch.Tensor):
-    """The elements `index` along a dimension."""
+    """The elements `index` along a dimension. Of none there is a constant."""
+    if not len(index):
+        shape = shape_of_any(walker, x)
+        return torch.empty([*shape[:dim], 0, *shape[dim + 1 :]])
     low, high = int(index[0]), int(index[-1]) + 1
     is_range = len(index) == high - low
-    if isinstance(x, Part) and is_range:
+    if isinstance(x, Part) and is_range and x.box.name not in walker.graph.whole:
         return Part(x.box.cut(dim, low, high), x.trained)
     if isinstance(x, Mix) and dim >= len(x.shape) - len(x.tail):
         at = dim - (len(x.shape) - len(x.tail))
@@ -338,7 +344,7 @@ def _stack_mixes(walker, parts: list[Mix]):
     """As a concatenation, and then the elements in another order."""
     first = parts[0]
     tail = first.tail
-    if not all(first.matches(x) and x.tail == tail and len(tail) < 2 for x in parts):
+    if not all(first.matches(x) and x.tail == tail for x in parts):
         values = [walker.tensor(x) for x in parts]
         thin = [v.seen([*v.dims, []]) for v in values]
         return slices.concatenate(walker, thin, len(walker.shape) - 1)
@@ -347,6 +353,38 @@ def _stack_mixes(walker, parts: list[Mix]):
     if not isinstance(joined, Mix):
         return joined
     return joined.taken(lambda t: t.reshape(len(parts), *tail).movedim(0, -1))
+
+
+@handles(aten.copy.default)
+def copy(walker, x, source, *more):
+    """`source` in the shape of x."""
+    return expand(walker, source)
+
+
+@handles(aten.slice_scatter.default)
+def put(walker, x, source, dim=0, start=None, end=None, step=1):
+    """x with some of its elements replaced: these are zeros to which `source` is
+    added."""
+    value, new = walker.tensor(x), walker.tensor(source)
+    dim = wrap(dim, len(value.dims))
+    count = value.shape[dim]
+    index = torch.arange(*slice(start, end, step).indices(count))
+    kept = torch.ones(count)
+    kept[index] = 0
+    kept = kept.reshape(-1, *[1] * (len(value.dims) - dim - 1))
+    rest = walker.graph.binary("mul", value, walker.constant(kept))
+    matrix = torch.zeros(len(index), count)
+    matrix[torch.arange(len(index)), index] = 1
+    return walker.graph.binary("add", rest, slices.multiply(walker, new, dim, matrix))
+
+
+@handles(aten.select_scatter.default)
+def put_one(walker, x, source, dim, index):
+    new = walker.tensor(source)
+    dim = wrap(dim, len(walker.shape))
+    index = wrap(index, walker.shape[dim])
+    thin = new.seen([*new.dims[:dim], [], *new.dims[dim:]])
+    return put(walker, x, thin, dim, index, index + 1)
 
 
 @handles(aten.pad.default, aten.constant_pad_nd.default)

@@ -82,6 +82,13 @@ class Mix(Lazy):
         return Mix(value, (Term(torch.arange(value.shape[-1]), torch.ones(())),))
 
     @property
+    def is_slice(self) -> bool:
+        """Whether it is neighbours of the last dimension as they are."""
+        (term, *others) = self.terms
+        plain = not others and term.is_range and term.plain is not None
+        return plain and len(self.tail) == 1 and self.tail[0] > 1
+
+    @property
     def tail(self) -> list[int]:
         return list(self.terms[0].index.shape)
 
@@ -143,9 +150,12 @@ class Mix(Lazy):
         return Mix(base, tuple(terms))
 
     def make(self, walker) -> Value:
+        from . import rotary
+
+        mix = rotary.narrow(walker, self)
         result = None
-        for term in self.terms:
-            part = _select(walker, self.base, term)
+        for term in mix.terms:
+            part = _select(walker, mix.base, term)
             result = walker.graph.binary("add", result, part) if result else part
         return result
 
@@ -156,7 +166,7 @@ def _select(walker, base: Value, term: Term) -> Value:
     if term.is_range:
         value = slices.cut(walker, base, last, int(flat[0]), int(flat[-1]) + 1)
     else:
-        value = slices.pick(walker, base, last, flat)
+        value = slices.take_every(walker, base, flat) or slices.pick(walker, base, last, flat)
     value = reshape_last(value, list(term.index.shape))
     if term.plain is not None:
         if term.plain == 1:

@@ -131,8 +131,20 @@ def build(module, found, call: Call, batch: int, sequence: int) -> Built:
         module, found, call.loss, call.tokens, call.targets, inputs
     )
     values = dict(zip(traced.inputs, ["tokens", "targets", *_pytree.tree_leaves(inputs)[2:]]))
-    walker = Walker(traced, batch, sequence)
-    loss = walker.run(values)
+    whole: list[str] = []
+    while True:
+        walker = Walker(traced, batch, sequence, whole)
+        loss = walker.run(values)
+        try:
+            return _finish(module, found, walker, loss)
+        except weights.Overlap as overlap:
+            # Once more, with slices of what it gives in place of slices of it.
+            if overlap.name in whole:
+                raise
+            whole.append(overlap.name)
+
+
+def _finish(module, found, walker: Walker, loss: Loss) -> Built:
     graph = walker.graph
     roots = [value.op for term in loss.terms for value in term[:2]]
     norms.find_rms_norms(graph)
@@ -140,16 +152,13 @@ def build(module, found, call: Call, batch: int, sequence: int) -> Built:
     paths = layers.assign(graph)
     norms.write_out(graph)
     text, parameters = _write(module, found, walker, loss, paths)
-    missing = weights.unused([p.box for p in parameters], found)
-    if missing:
-        graph.note(f"not trained, since the loss does not depend on it: {', '.join(missing)}")
     return Built(
         text,
         parameters,
         paths,
         graph.notes,
         walker.constants,
-        len(traced.nodes),
+        len(walker.traced.nodes),
         walker.folded,
         len(graph.ops),
     )
@@ -158,8 +167,9 @@ def build(module, found, call: Call, batch: int, sequence: int) -> Built:
 def _write(module, found, walker: Walker, loss: Loss, paths: list[str]):
     graph = walker.graph
     reads = {op.attrs["box"]: op for op in graph.ops if op.kind == "read"}
-    weights.check_boxes(list(reads))
-    symbols = weights.name_boxes(list(reads))
+    weights.check_boxes(reads)
+    rest = [box for w in found for box in weights.remainders(list(reads), w)]
+    symbols = weights.name_boxes([*reads, *rest])
     tensors = {w.name: w.tensor for w in found} | walker.constants
     scales = {
         x.op.attrs["box"]
@@ -175,10 +185,13 @@ def _write(module, found, walker: Walker, loss: Loss, paths: list[str]):
         except PlaitError as error:
             raise error.located(op.place)
     total, count = _write_loss(emitter, loss)
+    views = {box: [a.extent for a in leaves(op.order)] for box, op in reads.items()}
     parameters = [
-        weights.make_parameter(op, symbols[box], tensors[box.name], box in scales)
-        for box, op in reads.items()
+        weights.make_parameter(box, view, symbols[box], tensors[box.name], box in scales)
+        for box, view in (views | {box: box.extents for box in rest}).items()
     ]
+    for box in rest:
+        graph.note(f"'{symbols[box]}' is not trained: the loss does not depend on it")
     text = _module_text(module, emitter, parameters, loss, len(paths), (total, count))
     return text, parameters
 

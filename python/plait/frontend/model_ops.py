@@ -10,7 +10,8 @@ import torch
 
 from ..errors import NotExpressible
 from . import slices
-from .axes import Axis, extent, flat, leaves, make, unify
+from .arithmetic import vector_norm
+from .axes import Axis, extent, flat, leaves, make, reshape, unify
 from .export import IGNORED
 from .graph import Graph, Value
 from .lazy import Loss, LogWeights, Shifted, repeat
@@ -18,29 +19,42 @@ from .walk import aten, handles
 
 
 @handles(aten.embedding.default)
-def embedding(walker, table, ids, *more):
+def embedding(walker, table, ids, padding_idx=-1, *more):
     table = walker.tensor(table)
     if isinstance(ids, torch.Tensor):
         return _constant_rows(walker, table, ids)
     if not isinstance(ids, Value) or ids.op.kind not in ("tokens", "targets"):
         raise NotExpressible("a lookup by anything but tokens and positions")
-    return walker.graph.embedding(table, ids)
+    rows = walker.graph.embedding(table, ids)
+    return rows if padding_idx < 0 else _without_gradient(walker.graph, rows, ids, padding_idx)
+
+
+def _without_gradient(graph: Graph, rows: Value, ids: Value, padding: int) -> Value:
+    """The rows of padding are used, but not trained: the difference from rows without
+    a gradient, which is 0, counts only for the others."""
+    fixed = graph.unary("stop_gradient", rows)
+    mask = graph.add("valid", [ids], ids.dims, ids.op.order, ignore=padding)
+    mask = mask.seen([*mask.dims, []])
+    return graph.binary("add", fixed, graph.binary("mul", graph.binary("sub", rows, fixed), mask))
 
 
 def _constant_rows(walker, table: Value, ids: torch.Tensor) -> Value:
-    """Rows by positions, 0, 1, 2, …, are a lookup of these; one row is a slice; others
+    """Rows by positions, 0, 1, 2, …, are a lookup of these; neighbours are a slice; others
     are picked."""
+    shape = walker.shape
     while ids.dim() > 1 and all(torch.equal(row, ids[0]) for row in ids):
         ids = ids[0]
     if ids.dim() != 1:
-        raise NotExpressible("a lookup by constants that differ by sequence")
-    shape = walker.shape
+        rows = slices.pick(walker, table, 0, ids.flatten())
+        return repeat(walker.graph, rows.seen(reshape(rows.dims, [*ids.shape, shape[-1]])), shape)
     graph = walker.graph
     if torch.equal(ids, torch.arange(len(ids))) and len(ids) == graph.sequence.root().extent:
         positions = graph.add("iota", [], [[Axis(graph.sequence)]])
         value = graph.embedding(table, positions)
     elif bool((ids == ids[0]).all()):
         value = slices.cut(walker, table, 0, int(ids[0]), int(ids[0]) + 1)
+    elif torch.equal(ids, ids[0] + torch.arange(len(ids))):
+        value = slices.cut(walker, table, 0, int(ids[0]), int(ids[-1]) + 1)
     else:
         value = slices.pick(walker, table, 0, ids)
     return repeat(graph, value, shape)
@@ -86,6 +100,15 @@ def norm(graph: Graph, kind: str, x: Value, weights: list[Value], eps: float) ->
 def _weight(walker, x: Value, amount: float) -> Value:
     dims = [make(x.shape[-1])]
     return walker.graph.add("fill", [], dims, amount=amount)
+
+
+@handles(aten._weight_norm.default)
+def weight_norm(walker, direction, size, dim=0):
+    """size · direction / |direction|, of each slice along `dim`."""
+    value = walker.tensor(direction)
+    others = [i for i in range(len(value.dims)) if i != dim]
+    scaled = walker.graph.binary("mul", value, walker.tensor(size))
+    return walker.graph.binary("div", scaled, vector_norm(walker, value, 2, others, True))
 
 
 # The loss.

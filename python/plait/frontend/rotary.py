@@ -10,10 +10,12 @@ However it is written, it is x · C + (the halves of x exchanged) · D with two 
 numbers. From the second position the frequencies are read, from these theta, and then
 all numbers of both tables are compared."""
 
+import dataclasses
 import math
 
 import torch
 
+from . import slices
 from .axes import leaves
 from .graph import Value
 from .lazy import Mix, Term
@@ -26,7 +28,20 @@ _ABSOLUTE = 1e-6
 
 def settle(walker, value):
     """`nn.rope` as soon as it is one: what follows is about all of it."""
-    return (make(walker, value) or value) if isinstance(value, Mix) else value
+    if not isinstance(value, Mix) or len(value.terms) != 2:
+        return value
+    return make(walker, value) or make(walker, narrow(walker, value)) or value
+
+
+def narrow(walker, mix: Mix) -> Mix:
+    """Of the part of the tensor alone that it has all elements of."""
+    indices = torch.cat([t.index.flatten() for t in mix.terms])
+    low, high = int(indices.min()), int(indices.max()) + 1
+    if (low, high) == (0, mix.base.shape[-1]) or len(indices.unique()) < high - low:
+        return mix
+    base = slices.cut(walker, mix.base, len(mix.base.dims) - 1, low, high)
+    terms = (dataclasses.replace(t, index=t.index - low) for t in mix.terms)
+    return Mix(base, tuple(terms))
 
 
 def make(walker, mix: Mix) -> Value | None:
@@ -37,6 +52,8 @@ def make(walker, mix: Mix) -> Value | None:
     cosines, sines = tables
     half = cosines.shape[1] // 2
     factor = math.hypot(float(cosines[1, 0]), float(sines[1, half]))
+    if not factor:
+        return None
     cosines, sines = cosines / factor, sines / factor
     found = _recognise(cosines[:, :half], sines[:, half:])
     halves = torch.equal(cosines[:, :half], cosines[:, half:])

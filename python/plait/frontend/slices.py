@@ -14,7 +14,7 @@ import dataclasses
 
 import torch
 
-from .axes import Axis, Dim, Size, extent, leaves, make
+from .axes import Axis, Dim, Size, extent, leaves, make, reshape
 from .graph import Box, Op, Value
 
 # Operations of one operand and of two, element by element.
@@ -45,8 +45,23 @@ def cut(walker, value: Value, dim: int, low: int, high: int) -> Value:
     return pick(walker, value, dim, torch.arange(low, high))
 
 
+def take_every(walker, value: Value, index: torch.Tensor) -> Value | None:
+    """One of each `step` neighbours of the last dimension is a row of a matrix."""
+    total, count = value.shape[-1], len(index)
+    step = total // count
+    first = int(index[0])
+    if total % count or first >= step:
+        return None
+    if not torch.equal(index, first + step * torch.arange(count)):
+        return None
+    matrix = value.seen([*value.dims[:-1], *reshape(value.dims[-1:], [count, step])])
+    row = cut(walker, matrix, len(matrix.dims) - 1, first, first + 1)
+    return row.seen(row.dims[:-1])
+
+
 def pick(walker, value: Value, dim: int, index: torch.Tensor) -> Value:
     """The elements `index` of a dimension."""
+    walker.check_size(value.shape[dim] * len(index))
     matrix = torch.zeros(value.shape[dim], len(index))
     matrix[index, torch.arange(len(index))] = 1
     return multiply(walker, value, dim, matrix)
@@ -65,6 +80,7 @@ def concatenate(walker, values: list[Value], dim: int) -> Value:
     begin, result = 0, None
     for value in values:
         count = value.shape[dim]
+        walker.check_size(count * total)
         matrix = torch.zeros(count, total)
         matrix[torch.arange(count), begin + torch.arange(count)] = 1
         placed = multiply(walker, value, dim, matrix)
@@ -152,6 +168,8 @@ def _cut_read(graph, op: Op, where: int, at: int, low: int, high: int) -> Value:
     its dimensions, the tensor is seen with these factors as dimensions."""
     axes = leaves(op.dims[where])
     box: Box = op.attrs["box"]
+    if box.name in graph.whole:
+        raise _Stuck
     dims: list[Dim] = [[Axis(Size(x.extent)) for x in leaves(dim)] for dim in op.dims]
     new = make(high - low)
     if at == 0:

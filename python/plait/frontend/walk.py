@@ -40,11 +40,12 @@ class Walker:
     """From one traced graph to one graph over axes. `constants` are the tensors that
     became parameters which are not trained, by name."""
 
-    def __init__(self, traced: export.Traced, batch: int, sequence: int):
+    def __init__(self, traced: export.Traced, batch: int, sequence: int, whole=()):
         self.traced = traced
-        self.graph = Graph(batch, sequence)
+        self.graph = Graph(batch, sequence, whole)
         self.environment: dict = {}
         self.constants: dict[str, torch.Tensor] = {}
+        # Of what the node at hand gives.
         self.shape: list[int] = []
         self.folded = 0
         self.sites = 0
@@ -176,21 +177,27 @@ class Walker:
         if self.scalar(x) is not None:
             value = self.graph.fill(self.scalar(x))
             return lazy.repeat(self.graph, value, list(x.shape))
-        if x.numel() > MOST_CONSTANT or not (x.is_floating_point() or x.dtype == torch.bool):
-            raise NotExpressible(
-                f"a constant tensor of {x.dtype} of shape {list(x.shape)}: plait keeps "
-                f"floats of at most {MOST_CONSTANT} elements"
-            )
+        if not (x.is_floating_point() or x.dtype == torch.bool):
+            raise NotExpressible(f"a constant tensor of {x.dtype}")
         known = self._constant_names.get(id(x))
         small = x
         for dim in range(x.dim()):
             first = small.narrow(dim, 0, 1)
             if small.shape[dim] > 1 and torch.equal(first.expand_as(small), small):
                 small = first
+        self.check_size(small.numel())
         name = self._name_constant(small.float().contiguous(), known)
         box = Box(name, tuple(small.shape), (0,) * small.dim(), tuple(small.shape))
         value = self.graph.read(box, trained=False)
         return lazy.repeat(self.graph, value, list(x.shape))
+
+    def check_size(self, count: int) -> None:
+        """Of a constant that becomes a parameter."""
+        if count > MOST_CONSTANT:
+            raise NotExpressible(
+                f"a constant tensor of {count} elements: plait keeps at most "
+                f"{MOST_CONSTANT}"
+            )
 
     def _name_constant(self, x: torch.Tensor, name: str | None) -> str:
         for known, tensor in self.constants.items():

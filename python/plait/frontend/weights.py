@@ -8,14 +8,12 @@
 plait-run reads them from."""
 
 import dataclasses
-import math
 import pathlib
 
 import torch
 from safetensors.torch import save_file
 
-from ..errors import NotExpressible
-from .axes import leaves
+from ..errors import NotExpressible, Place
 from .emit import number, tensor_type
 from .export import Weight
 from .graph import Box, Op
@@ -60,20 +58,22 @@ def name_boxes(boxes: list[Box]) -> dict[Box, str]:
     return result
 
 
-def check_boxes(boxes: list[Box]) -> None:
+class Overlap(NotExpressible):
+    """Parts of the parameter `name` that have elements in common."""
+
+    def __init__(self, name: str, place: Place):
+        super().__init__(f"parameter '{name}' is used in parts that overlap", place)
+        self.name = name
+
+
+def check_boxes(reads: dict[Box, Op]) -> None:
     """Parts of one parameter are parameters of their own: they must not overlap."""
-    for i, a in enumerate(boxes):
-        for b in boxes[:i]:
-            if a.name == b.name and (a.shape != b.shape or _overlap(a, b)):
-                raise NotExpressible(
-                    f"parameter '{a.name}' is used in parts that overlap, {_show(b)} and "
-                    f"{_show(a)}"
-                )
-
-
-def _show(box: Box) -> str:
-    ranges = (f"{b}:{b + n}" for b, n in zip(box.begin, box.extents))
-    return f"[{', '.join(ranges)}]"
+    known: dict[str, list[Box]] = {}
+    for a, op in reads.items():
+        for b in known.setdefault(a.name, []):
+            if a.shape != b.shape or _overlap(a, b):
+                raise Overlap(a.name, op.place)
+        known[a.name].append(a)
 
 
 def _overlap(a: Box, b: Box) -> bool:
@@ -83,26 +83,38 @@ def _overlap(a: Box, b: Box) -> bool:
     )
 
 
-def unused(boxes: list[Box], weights: list[Weight]) -> list[str]:
-    """What the loss does not depend on, and so is not trained."""
-    used: dict[str, int] = {}
-    for box in boxes:
-        used[box.name] = used.get(box.name, 0) + math.prod(box.extents)
-    result = []
-    for weight in weights:
-        count = used.get(weight.name, 0)
-        if count < weight.tensor.numel():
-            part = "" if not count else f"{weight.tensor.numel() - count} elements of "
-            result.append(f"{part}'{weight.name}'")
-    return result
+def remainders(boxes: list[Box], weight: Weight) -> list[Box]:
+    """What of a parameter no box has. It is a parameter that nobody reads, so that what
+    a run saves is complete."""
+    own = [box for box in boxes if box.name == weight.name]
+    shape = own[0].shape if own else tuple(weight.tensor.shape)
+    rest = [Box(weight.name, shape, (0,) * len(shape), shape)]
+    for box in own:
+        rest = [piece for whole in rest for piece in _subtract(whole, box)]
+    return rest
 
 
-def make_parameter(op: Op, symbol: str, tensor: torch.Tensor, scales: bool) -> Parameter:
+def _subtract(whole: Box, box: Box) -> list[Box]:
+    """Dimension by dimension what lies before and behind `box`."""
+    if not _overlap(whole, box):
+        return [whole]
+    pieces = []
+    for dim, (begin, count) in enumerate(zip(box.begin, box.extents)):
+        first = whole.begin[dim]
+        low = max(begin - first, 0)
+        high = min(begin + count - first, whole.extents[dim])
+        if low:
+            pieces.append(whole.cut(dim, 0, low))
+        if high < whole.extents[dim]:
+            pieces.append(whole.cut(dim, high, whole.extents[dim]))
+        whole = whole.cut(dim, low, high)
+    return pieces
+
+
+def make_parameter(box: Box, view, symbol: str, tensor, scales: bool) -> Parameter:
     """`scales`: it is what a norm multiplies by."""
-    box: Box = op.attrs["box"]
     mean, deviation = _initial(tensor, scales)
-    view = tuple(axis.extent for axis in leaves(op.order))
-    return Parameter(symbol, box, view, mean, deviation, tensor.dim() > 1)
+    return Parameter(symbol, box, tuple(view), mean, deviation, tensor.dim() > 1)
 
 
 def _initial(tensor: torch.Tensor, scales: bool) -> tuple[float, float]:

@@ -26,6 +26,7 @@ from ..errors import ExportError, Place, PlaitError
 
 IGNORED = -100
 _TORCH = str(pathlib.Path(torch.__file__).parent)
+_OWN = str(pathlib.Path(__file__).parent)
 
 
 @dataclasses.dataclass
@@ -177,7 +178,7 @@ def _fill_buffers(module: nn.Module) -> None:
 def trace(wrapped: nn.Module, inputs: tuple) -> torch.export.ExportedProgram:
     """One static graph with the operations that PyTorch's modules name."""
     try:
-        with _silence():
+        with _silence(), _all_lines():
             program = torch.export.export(wrapped, inputs, strict=False)
             return program.run_decompositions({})
     except PlaitError:
@@ -201,11 +202,36 @@ def _silence():
         logging.disable(logging.NOTSET)
 
 
+@contextlib.contextmanager
+def _all_lines():
+    """PyTorch keeps of each operation the lines of functions called `forward` alone,
+    while a person wants that of the function which they call. Its filter is not public:
+    where there is none, lines are PyTorch's."""
+    owner, name = torch.fx.proxy.TracerBase, "_filter_traceback_frames"
+    own = owner.__dict__.get(name)
+    if own is None:
+        yield
+        return
+
+    def keep(tracer, frames):
+        return traceback.StackSummary.from_list([f for f in frames if _is_user(f.filename)])
+
+    setattr(owner, name, keep)
+    try:
+        yield
+    finally:
+        setattr(owner, name, own)
+
+
+def _is_user(file: str) -> bool:
+    """Whether it is neither of PyTorch nor of this package."""
+    return not file.startswith((_TORCH, _OWN, "<"))
+
+
 def _raised_at(error: Exception) -> Place:
-    """The last line outside of PyTorch and of this package."""
-    own = str(pathlib.Path(__file__).parent)
+    """The last of the user's lines."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not frame.filename.startswith((_TORCH, own, "<")):
+        if _is_user(frame.filename):
             return Place("", shorten(frame.filename), frame.lineno or 0)
     return Place()
 
@@ -232,7 +258,7 @@ def place_of(node) -> Place:
         if not line.strip().startswith('File "'):
             continue
         file, rest = line.strip()[6:].split('"', 1)
-        if not file.startswith(_TORCH):
+        if _is_user(file):
             number = rest.split("line ", 1)[1].split(",")[0]
             return Place(path, shorten(file), int(number))
     return Place(path)

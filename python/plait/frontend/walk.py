@@ -213,7 +213,8 @@ class Walker:
 
 
 def name_of(target) -> str:
-    return str(target).removesuffix(".default")
+    """Without its overload."""
+    return ".".join(str(target).split(".")[:2])
 
 
 def _calls(node) -> tuple:

@@ -1,0 +1,390 @@
+#!/usr/bin/env python3
+#===- from_torch.py - PyTorch's modules against PyTorch -*- Python -*---===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===-----------------------------------------------------------------------===#
+"""Takes modules through plait.from_torch, trains them with AdamW for five steps over
+meshes, and in PyTorch: loss and gradient norm of every step and all weights at the end
+agree. Those of transformers that plaitc imports from config.json have the losses of
+that import. What cannot be expressed ends in an error with its line of Python.
+
+Needs PyTorch 2.6 or newer, safetensors, and for families of models transformers: of the
+interpreter that runs this, of the one that PLAIT_TORCH_PYTHON names, or of
+build/venv-torch. Without, it says so, and counts as one case that cannot run here.
+By default a few models are trained, with --all each."""
+
+import functools
+import inspect
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+from harness import (
+    ROOT,
+    Failure,
+    Reporter,
+    Skipped,
+    Tools,
+    arguments,
+    require,
+    write_tokens,
+)
+
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "test" / "golden")]
+
+PYTHONS = (os.environ.get("PLAIT_TORCH_PYTHON"), ROOT / "build/venv-torch/bin/python")
+BATCH, SEQUENCE, STEPS, VOCABULARY = 4, 16, 5, 64
+# Far above the noise of gradients that are zero by theory, as those of the biases of
+# keys, which AdamW would make updates of.
+RECIPE = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.95, "eps": 1e-5, "weight-decay": 0.1}
+CLIP = 1.0
+# Both are in fp32 with sums in another order. The farthest of all runs were off by a
+# fifth of these.
+TOLERANCE = {"loss": 5e-6, "grad_norm": 5e-5}
+WEIGHTS = 1e-5
+# Of losses of about 4, in the seven digits that a log has.
+SAME = 1e-6
+ONE = ("pp=1",)
+SPLIT = ("pp=2,tp=2",)
+MORE = ("cp=2", "pp=2,dp=2 --zero 3", "dp=2,cp=2 --schedule zb-h1")
+# Meshes that a model does not have: heads that tp does not divide, one layer for pp.
+WITHOUT = {
+    "one-layer": "pp=2",
+    "odd-heads": "tp=2",
+    "one-head": "tp=2",
+}
+FEW = {"gpt2": ONE + SPLIT, "qwen3": SPLIT, "parallel": SPLIT, "different": SPLIT}
+
+
+def find_torch() -> str | None:
+    """None if this interpreter has it; else what another is, or why there is none."""
+    try:
+        import torch
+
+        version = tuple(int(x) for x in torch.__version__.split(".")[:2])
+        if version >= (2, 6):
+            return None
+        reason = f"PyTorch is {torch.__version__}"
+    except ImportError:
+        reason = "there is no PyTorch"
+    for python in PYTHONS:
+        if python and pathlib.Path(python).is_file():
+            if os.environ.get("PLAIT_TORCH_TRIED") == str(python):
+                continue
+            os.environ["PLAIT_TORCH_TRIED"] = str(python)
+            os.execv(python, [str(python), *sys.argv])
+    return f"{reason}, expected 2.6 or newer; PLAIT_TORCH_PYTHON may name an interpreter"
+
+
+class Suite:
+    """What is made once of a model: the export, and PyTorch's own training."""
+
+    def __init__(self, tools: Tools, folder: pathlib.Path):
+        from torch_models import custom
+
+        self.tools = tools
+        self.folder = folder
+        self.custom = custom
+        self.tokens = folder / "tokens.bin"
+        write_tokens(self.tokens, 5, STEPS * BATCH * SEQUENCE + 1, VOCABULARY)
+
+    def make(self, name: str):
+        import torch
+
+        torch.manual_seed(7)
+        if name in self.custom.MODELS:
+            return self.custom.MODELS[name]()
+        from torch_models import families
+
+        return families.make(name)
+
+    @functools.cache
+    def export(self, name: str):
+        import plait
+
+        named = self.custom.NAMED.get(name, {})
+        module = self.make(name)
+        model = plait.from_torch(module, batch=BATCH, seq=SEQUENCE, **named)
+        model.save(self.folder / name)
+        return model
+
+    @functools.cache
+    def train_there(self, name: str):
+        """Records of the steps, and the module as it is then."""
+        import torch
+        from plait.frontend.export import cross_entropy
+
+        named = self.custom.NAMED.get(name, {})
+        module, loss_of = self.make(name), named.get("loss", cross_entropy)
+        ids = torch.frombuffer(bytearray(self.tokens.read_bytes()), dtype=torch.int16)
+        optimizer = self.optimizer(module)
+        records = []
+        for step in range(STEPS):
+            rows = torch.stack(
+                [
+                    ids[k * SEQUENCE : (k + 1) * SEQUENCE + 1].long()
+                    for k in range(step * BATCH, (step + 1) * BATCH)
+                ]
+            )
+            argument = {named["tokens"]: rows[:, :-1]} if "tokens" in named else {}
+            output = module(**argument) if argument else module(rows[:, :-1])
+            loss = loss_of(output, rows[:, 1:])
+            optimizer.zero_grad()
+            loss.backward()
+            norm = torch.nn.utils.clip_grad_norm_(module.parameters(), CLIP)
+            optimizer.step()
+            record = {"loss": loss.item(), "grad_norm": norm.item()}
+            records.append({"step": step + 1, **record})
+        return records, module
+
+    def optimizer(self, module):
+        """Decay of what has more than one dimension."""
+        import torch
+
+        groups = [
+            {
+                "params": [p for p in module.parameters() if (p.dim() > 1) == decays],
+                "weight_decay": RECIPE["weight-decay"] * decays,
+            }
+            for decays in (True, False)
+        ]
+        return torch.optim.AdamW(
+            groups,
+            lr=RECIPE["lr"],
+            betas=(RECIPE["beta1"], RECIPE["beta2"]),
+            eps=RECIPE["eps"],
+        )
+
+    def train_here(self, model, weights, mesh: str, out: pathlib.Path) -> list[dict]:
+        import compare
+
+        mesh, *options = mesh.split()
+        replicas = re.search(r"dp=(\d+)", mesh)
+        self.tools.run(
+            "plaitc",
+            model,
+            *("--mesh", mesh, *options),
+            *("--global-batch", BATCH, "--seq", SEQUENCE),
+            *("--micro-batch", BATCH // (int(replicas[1]) if replicas else 1)),
+            *("-o", out / "a.plan"),
+        )
+        self.tools.run(
+            "plait-run",
+            out / "a.plan",
+            *("--tokens", self.tokens, "--weights", weights, "--steps", STEPS),
+            *(word for key, value in RECIPE.items() for word in (f"--{key}", value)),
+            *("--grad-clip", CLIP, "--log", out / "a.jsonl", "--save", out / "saved"),
+        )
+        return compare.read_steps(str(out / "a.jsonl"))
+
+    def check(self, name: str, mesh: str) -> str:
+        import compare
+
+        self.export(name)
+        expected, module = self.train_there(name)
+        folder = self.folder / name
+        with tempfile.TemporaryDirectory() as out:
+            out = pathlib.Path(out)
+            weights = folder / "model.safetensors"
+            steps = self.train_here(folder / "model.mlir", weights, mesh, out)
+            rows = compare.differences(expected, steps)
+            off = {key: max(row[key] for row in rows) for key in TOLERANCE}
+            off["weights"] = compare_weights(module, weights, out / "saved")
+        remark = ", ".join(f"{key} off {value:.1e}" for key, value in off.items())
+        for key, bound in (*TOLERANCE.items(), ("weights", WEIGHTS)):
+            require(off[key] <= bound, f"{key} differs: {remark}")
+        return remark
+
+    def check_import(self, name: str) -> str:
+        """The losses of the model that plaitc imports from its config.json."""
+        self.export(name)
+        with tempfile.TemporaryDirectory() as out:
+            out = pathlib.Path(out)
+            made = out / "made"
+            self.make(name).save_pretrained(made)
+            found = self.train_here(made, made, "pp=1", out)
+            own = out / "own"
+            own.mkdir()
+            folder = self.folder / name
+            model, weights = folder / "model.mlir", folder / "model.safetensors"
+            steps = self.train_here(model, weights, "pp=1", own)
+        worst = max(abs(a["loss"] - b["loss"]) / b["loss"] for a, b in zip(steps, found))
+        require(worst <= SAME, f"losses differ by {worst:.1e} from those of the import")
+        return f"loss off {worst:.1e}"
+
+
+def compare_weights(module, given: pathlib.Path, saved: pathlib.Path) -> float:
+    """The largest difference. What is saved has all that was given."""
+    from safetensors.torch import load_file
+
+    found, names = load_file(saved / "model.safetensors"), set(load_file(given))
+    require(set(found) == names, f"saved is {sorted(names ^ set(found))} more or less")
+    own = dict(module.named_parameters(remove_duplicate=False))
+    own |= dict(module.named_buffers())
+    return max(
+        float((found[name].reshape(own[name].shape) - own[name]).abs().max())
+        for name in names & set(own)
+    )
+
+
+def check_refused(name: str) -> str:
+    """An error of the package, at the line that the model marks."""
+    import plait
+    from torch_models import refused
+
+    kind, named, words = refused.CASES[name]
+    lines, begin = inspect.getsourcelines(kind)
+    marked = [begin + i for i, line in enumerate(lines) if f"the line of {name}" in line]
+    try:
+        plait.from_torch(kind(), batch=2, seq=8, **named)
+    except plait.PlaitError as error:
+        text = str(error)
+        require(words in text, f"'{text}' does not say '{words}'")
+        place = f"refused.py:{marked[0]}: " if marked else ""
+        require(place in text, f"'{text}' does not name {place}")
+        require("\n" not in text, "several lines")
+        return text
+    raise Failure("was not refused")
+
+
+def check_storage(suite: Suite) -> str:
+    """Without storage, and in bf16, a module is the same model. Ties are found, and
+    written once."""
+    import plait
+    import torch
+
+    def body(module, **named):
+        text = plait.from_torch(module, batch=2, seq=8, **named).text
+        return re.sub(r"init<[^>]*>", "", text)
+
+    expected = body(suite.make("parallel"))
+    with plait.no_weights():
+        bare = suite.make("parallel")
+    # no_weights gives every parameter storage of its own, so ties are made again.
+    bare.head.weight = bare.embed.weight
+    require(all(p.is_meta for p in bare.parameters()), "parameters have storage")
+    require(body(bare) == expected, "another model without storage")
+    require(body(suite.make("parallel").bfloat16()) == expected, "another model in bf16")
+    module = suite.make("parallel")
+    plait.from_torch(module.to(torch.bfloat16), batch=2, seq=8).save(suite.folder / "bf16")
+    from safetensors.torch import load_file
+
+    saved = load_file(suite.folder / "bf16" / "model.safetensors")
+    require("head.weight" not in saved, "a tied weight is there twice")
+    require(all(x.dtype == torch.bfloat16 for x in saved.values()), "another type")
+    return f"{len(saved)} tensors"
+
+
+def check_command(suite: Suite) -> str:
+    """python -m plait writes what from_torch does."""
+    file = pathlib.Path(suite.custom.__file__)
+    out = suite.folder / "command"
+    command = (sys.executable, "-m", "plait", "from-torch")
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "python")}
+
+    def run(*words):
+        return subprocess.run(
+            (*command, *map(str, words)),
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=suite.tools.timeout,
+        )
+
+    done = run(f"{file}:Functional", "--out", out, "--batch", BATCH, "--seq", SEQUENCE)
+    require(done.returncode == 0, done.stderr)
+    require((out / "model.safetensors").is_file(), "no weights")
+    done = run(f"{file}:Nothing", "--out", out)
+    require(done.returncode == 1, f"ended with {done.returncode}")
+    require("has no function 'Nothing'" in done.stderr, done.stderr)
+    return done.stderr.strip()
+
+
+def check_dropout(suite: Suite) -> str:
+    """In training mode dropout is drawn, with masks that do not depend on the mesh; in
+    evaluation mode there is none."""
+    import plait
+    from torch import nn
+
+    class Dropping(suite.custom.Functional):
+        def __init__(self):
+            super().__init__()
+            self.dropout = nn.Dropout(0.25)
+
+        def forward(self, tokens):
+            return self.dropout(super().forward(tokens))
+
+    model = plait.from_torch(Dropping(), batch=BATCH, seq=SEQUENCE)
+    folder = model.save(suite.folder / "dropout")
+    require("probability 0.25 site 0" in model.text, "no dropout")
+    without = plait.from_torch(Dropping().eval(), batch=BATCH, seq=SEQUENCE)
+    require("dropout" not in without.text, "dropout in evaluation mode")
+    losses = []
+    for mesh in ("pp=1", "pp=2,tp=2"):
+        with tempfile.TemporaryDirectory() as out:
+            weights = folder / "model.safetensors"
+            steps = suite.train_here(folder / "model.mlir", weights, mesh, pathlib.Path(out))
+        losses.append([record["loss"] for record in steps])
+    worst = max(abs(a - b) / b for a, b in zip(*losses))
+    require(worst <= TOLERANCE["loss"], f"losses differ by {worst:.1e} over meshes")
+    return f"off {worst:.1e} over meshes"
+
+
+def training_cases(suite: Suite, every: bool):
+    from torch_models import families
+
+    if not every:
+        return [(name, mesh) for name, meshes in FEW.items() for mesh in meshes]
+    names = [x for x in families.FAMILIES if x != "mixtral"] + list(suite.custom.MODELS)
+    cases = []
+    for i, name in enumerate(names):
+        without = WITHOUT.get(name, "none")
+        meshes = [m for m in ONE + SPLIT if without not in m]
+        cases += [(name, mesh) for mesh in meshes]
+        mesh = MORE[i % len(MORE)]
+        if without not in mesh:
+            cases.append((name, mesh))
+    return cases
+
+
+def run_cases(suite: Suite, report: Reporter, every: bool) -> None:
+    from torch_models import families, refused
+
+    for name in refused.CASES:
+        report.case(f"refused/{name}", lambda name=name: check_refused(name))
+    report.case("storage", lambda: check_storage(suite))
+    report.case("dropout", lambda: check_dropout(suite))
+    report.case("command", lambda: check_command(suite))
+    for name, mesh in training_cases(suite, every):
+        label = f"{name}/{mesh.replace(' --', '/').replace(' ', '=')}"
+        report.case(label, lambda name=name, mesh=mesh: suite.check(name, mesh))
+    for name in families.IMPORTED if every else ():
+        report.case(f"import/{name}", lambda name=name: suite.check_import(name))
+
+
+def main() -> int:
+    parser = arguments(__doc__)
+    parser.add_argument("--all", action="store_true", help="every model")
+    options = parser.parse_args()
+    report = Reporter("from_torch", options.filter)
+    missing = find_torch()
+    if missing:
+
+        def skip():
+            raise Skipped(missing)
+
+        report.case("unsupported", skip)
+        return report.finish()
+    with tempfile.TemporaryDirectory() as folder:
+        tools = Tools(options.bin, options.timeout)
+        run_cases(Suite(tools, pathlib.Path(folder)), report, options.all)
+    return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

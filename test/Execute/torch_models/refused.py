@@ -1,0 +1,101 @@
+#===- refused.py - Models that cannot be expressed -*- Python -*---===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===-----------------------------------------------------------------------===#
+"""Models for which from_torch has an error: the error, and a word of the line of
+Python that it has to name."""
+
+import torch
+from torch import nn
+
+VOCABULARY, HIDDEN = 64, 32
+
+
+class Base(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(VOCABULARY, HIDDEN)
+        self.head = nn.Linear(HIDDEN, VOCABULARY)
+
+    def inner(self, x):
+        return x
+
+    def forward(self, tokens):
+        return self.head(self.inner(self.embed(tokens)))
+
+
+class Sorted(Base):
+    def inner(self, x):
+        return x.sort(-1)[0]  # the line of sorted
+
+
+class Branches(Base):
+    def inner(self, x):
+        return x * 2 if x.sum() > 0 else x  # the line of branches
+
+
+class Convolved(Base):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv1d(HIDDEN, HIDDEN, 3, padding=1)
+
+    def inner(self, x):
+        return self.conv(x.transpose(1, 2)).transpose(1, 2)  # the line of convolved
+
+
+class Counts(Base):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def inner(self, x):
+        self.calls += 1
+        return x
+
+
+class Chooses(Base):
+    def inner(self, x):
+        return torch.where(x > 0, x, x * x)  # the line of chooses
+
+
+class Pooled(Base):
+    def forward(self, tokens):
+        return self.head(self.embed(tokens).mean(1))
+
+
+class Quantised(Base):
+    def inner(self, x):
+        return x.to(torch.int32).float()  # the line of quantised
+
+
+class Smoothed(Base):
+    pass
+
+
+def smoothed(output, targets):
+    return nn.functional.cross_entropy(
+        output.flatten(0, 1), targets.flatten(), label_smoothing=0.1
+    )
+
+
+class Regression(Base):
+    pass
+
+
+def regression(output, targets):
+    return (output.mean(-1) - targets).pow(2).mean()
+
+
+CASES = {
+    "sorted": (Sorted, {}, "'aten.sort' has no counterpart"),
+    "branches": (Branches, {}, "torch.export cannot trace this"),
+    "convolved": (Convolved, {}, "'aten.conv1d' has no counterpart"),
+    "counts": (Counts, {}, "changes its buffer 'calls'"),
+    "chooses": (Chooses, {}, "'aten.gt' has no counterpart"),
+    "pooled": (Pooled, {}, "expected one of logits, [batch, sequence, vocabulary]"),
+    "quantised": (Quantised, {}, "a conversion of computed numbers to torch.int32"),
+    "smoothed": (Smoothed, {"loss": smoothed}, "label smoothing of 0.1"),
+    "regression": (Regression, {"loss": regression}, "the loss is not the mean of a cross-entropy"),
+}

@@ -150,11 +150,17 @@ def dropout(walker, x, probability, training):
     return walker.dropout(walker.tensor(x), float(probability))
 
 
-def window_of(mask: torch.Tensor | None, length: int) -> int | None:
+def window_of(walker, mask: torch.Tensor, length: int) -> int | None:
     """How many keys a query sees at most if it sees those up to itself: `length` if
-    all. None if the mask is another."""
-    if mask is None:
-        return None
+    all. None if the mask is another. All layers have the same mask, which is large."""
+    return walker.remember(
+        ("window", mask.data_ptr(), mask.shape, mask.stride(), mask.dtype, length),
+        mask,
+        lambda: _find_window(mask, length),
+    )
+
+
+def _find_window(mask: torch.Tensor, length: int) -> int | None:
     if mask.dtype != torch.bool:
         hidden = mask <= HIDDEN
         if bool((mask.masked_fill(hidden, 0.0) != 0).any()):
@@ -162,14 +168,22 @@ def window_of(mask: torch.Tensor | None, length: int) -> int | None:
         mask = ~hidden
     if mask.dim() < 2 or mask.shape[-2:] != (length, length):
         return None
-    rows = mask.reshape(-1, length, length)
-    if not bool((rows == rows[:1]).all()):
+    rows = _without_repeats(mask)
+    if rows.shape[:-2].numel() != 1:
         return None
-    window = int(rows[0, -1].sum())
-    index = torch.arange(length)
-    distance = index[:, None] - index
-    expected = (distance >= 0) & (distance < window)
-    return window if window and torch.equal(rows[0], expected) else None
+    row = rows.reshape(rows.shape[-2:]).expand(length, length)
+    window = int(row[-1].sum())
+    expected = torch.ones(length, length, dtype=torch.bool).tril().triu(1 - window)
+    return window if window and torch.equal(row, expected) else None
+
+
+def _without_repeats(x: torch.Tensor) -> torch.Tensor:
+    """One of each repeated slice of the outer dimensions."""
+    for dim in range(x.dim() - 2):
+        first = x.narrow(dim, 0, 1)
+        if x.stride(dim) == 0 or torch.equal(first.expand_as(x), x):
+            x = first
+    return x
 
 
 @handles(aten.scaled_dot_product_attention.default)
@@ -181,10 +195,14 @@ def sdpa(walker, q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, **name
     length = k.shape[-2]
     mask = attn_mask
     if is_causal:
-        mask = torch.ones(q.shape[-2], length, dtype=torch.bool).tril()
+        mask = walker.remember(
+            ("causal", q.shape[-2], length),
+            None,
+            lambda: torch.ones(q.shape[-2], length, dtype=torch.bool).tril(),
+        )
     lead = "abcdef"[: len(q.dims) - 2]
     constant = isinstance(mask, torch.Tensor)
-    window = window_of(mask, length) if constant else None
+    window = window_of(walker, mask, length) if constant else None
     if window is not None and q.shape[-2] == length:
         return attend(walker, q, k, v, by, window, dropout_p)
     scores = walker.graph.contract(q, k, f"{lead}st,{lead}ut->{lead}su")
@@ -213,7 +231,7 @@ def _find_attention(walker, weights: Weights, value: Value, spec: str) -> Value 
         return None
     left, right, out = spec.replace("->", ",").split(",")
     scores, mask = weights.scores.scores, weights.scores.mask
-    window = window_of(mask, scores.shape[-1])
+    window = window_of(walker, mask, scores.shape[-1])
     found = _find_product(scores)
     if window is None or found is None or left[-1] not in right:
         return None

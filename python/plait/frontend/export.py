@@ -22,9 +22,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ..errors import ExportError, Place, PlaitError
+from ..errors import ExportError, NotExpressible, Place, PlaitError
 
 IGNORED = -100
+# A call that is none, but a region without gradients.
+NO_GRAD = "plait.no_grad"
 _TORCH = str(pathlib.Path(torch.__file__).parent)
 _OWN = str(pathlib.Path(__file__).parent)
 
@@ -178,11 +180,12 @@ def _fill_buffers(module: nn.Module) -> None:
 def trace(wrapped: nn.Module, inputs: tuple) -> torch.export.ExportedProgram:
     """One static graph with the operations that PyTorch's modules name."""
     try:
-        with _silence(), _all_lines():
+        with _silence(), _all_lines(), _no_own_gradients():
             program = torch.export.export(wrapped, inputs, strict=False)
+            _mark_no_grad(program.graph)
             return program.run_decompositions({})
-    except PlaitError:
-        raise
+    except PlaitError as error:
+        raise error.located(_raised_at(error))
     except Exception as error:
         reason = str(error).strip().split("\n")[0]
         raise ExportError(
@@ -200,6 +203,36 @@ def _silence():
             yield
     finally:
         logging.disable(logging.NOTSET)
+
+
+def _mark_no_grad(graph: torch.fx.Graph) -> None:
+    """Decompositions forget that a region has no gradient. The calls that it is in they
+    keep, so it becomes one."""
+    region = torch.ops.higher_order.wrap_with_set_grad_enabled
+    for node in graph.nodes:
+        if node.target is region and node.args[0] is False:
+            calls = node.meta.get("nn_module_stack") or {}
+            node.meta["nn_module_stack"] = {**calls, NO_GRAD: ("", NO_GRAD)}
+
+
+@contextlib.contextmanager
+def _no_own_gradients():
+    """A trace has the forward pass of a torch.autograd.Function alone, and would get
+    another gradient. PyTorch's own are for memory."""
+    apply = torch.autograd.Function.__dict__["apply"]
+
+    def refuse(kind, *arguments, **named):
+        if kind.__module__.startswith("torch."):
+            return apply.__get__(None, kind)(*arguments, **named)
+        raise NotExpressible(
+            f"the gradient of '{kind.__name__}', a torch.autograd.Function of its own"
+        )
+
+    torch.autograd.Function.apply = classmethod(refuse)
+    try:
+        yield
+    finally:
+        torch.autograd.Function.apply = apply
 
 
 @contextlib.contextmanager
@@ -252,7 +285,8 @@ def place_of(node) -> Place:
     """The line in which the user's program, or the library it calls, asks for what
     the node computes."""
     calls = (node.meta.get("nn_module_stack") or {}).values()
-    path = strip([path for path, _ in calls][-1]) if calls else ""
+    paths = [path for path, kind in calls if kind != NO_GRAD]
+    path = strip(paths[-1]) if paths else ""
     lines = (node.meta.get("stack_trace") or "").split("\n")
     for line in reversed(lines):
         if not line.strip().startswith('File "'):

@@ -42,6 +42,10 @@ def _constant_rows(walker, table: Value, ids: torch.Tensor) -> Value:
     """Rows by positions, 0, 1, 2, …, are a lookup of these; neighbours are a slice; others
     are picked."""
     shape = walker.shape
+    if int(ids.min()) < 0 or int(ids.max()) >= table.shape[0]:
+        raise NotExpressible(
+            f"a lookup of row {int(ids.max())} in a table of {table.shape[0]}"
+        )
     while ids.dim() > 1 and all(torch.equal(row, ids[0]) for row in ids):
         ids = ids[0]
     if ids.dim() != 1:

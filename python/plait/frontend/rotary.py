@@ -11,6 +11,7 @@ numbers. From the second position the frequencies are read, from these theta, an
 all numbers of both tables are compared."""
 
 import dataclasses
+import hashlib
 import math
 
 import torch
@@ -55,9 +56,9 @@ def make(walker, mix: Mix) -> Value | None:
     if not factor:
         return None
     cosines, sines = cosines / factor, sines / factor
-    found = _recognise(cosines[:, :half], sines[:, half:])
-    halves = torch.equal(cosines[:, :half], cosines[:, half:])
-    if found is None or not halves or not torch.equal(sines[:, :half], -sines[:, half:]):
+    key = tuple(hashlib.sha256(t.contiguous().numpy().tobytes()).digest() for t in (cosines, sines))
+    found = walker.remember(("rope", *key), None, lambda: _find(cosines, sines))
+    if found is None:
         return None
     value = mix.base
     if abs(factor - 1) > _ABSOLUTE:
@@ -135,6 +136,15 @@ def _table(term: Term, shape: list[int], place: int) -> torch.Tensor | None:
     )
     table = factor.reshape(shape[place], shape[-1])
     return None if len(table) < 2 or torch.equal(table[0], table[1]) else table
+
+
+def _find(cosines: torch.Tensor, sines: torch.Tensor):
+    """Theta and scaling of tables [position, element]."""
+    half = cosines.shape[1] // 2
+    halves = torch.equal(cosines[:, :half], cosines[:, half:])
+    if not halves or not torch.equal(sines[:, :half], -sines[:, half:]):
+        return None
+    return _recognise(cosines[:, :half], sines[:, half:])
 
 
 def _recognise(cosines: torch.Tensor, sines: torch.Tensor):

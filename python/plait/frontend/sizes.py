@@ -67,10 +67,10 @@ def _is_resized(a: str, b: str, sizes, others) -> bool:
     pattern = re.compile(r"tensor<[0-9x]*")
     if pattern.sub("tensor<", a) != pattern.sub("tensor<", b):
         return False
-    expected = dict(zip(sizes, others))
+    expected = set(zip(sizes, others))
     for x, y in zip(pattern.findall(a), pattern.findall(b)):
         for m, n in zip(re.findall(r"\d+", x), re.findall(r"\d+", y)):
-            if m != n and expected.get(int(m)) != int(n):
+            if m != n and (int(m), int(n)) not in expected:
                 return False
     return True
 

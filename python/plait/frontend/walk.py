@@ -50,6 +50,7 @@ class Walker:
         self.folded = 0
         self.sites = 0
         self._constant_names: dict[int, str] = {}
+        self._known: dict = {}
 
     def run(self, inputs: dict) -> lazy.Loss:
         """`inputs`: tensors by the names of nodes; of tokens and targets, these words."""
@@ -102,7 +103,18 @@ class Walker:
             raise NotExpressible(
                 f"'{name_of(node.target)}' has no counterpart in the nn dialect"
             )
-        return handler(self, *arguments, **named)
+        result = handler(self, *arguments, **named)
+        if export.NO_GRAD in (node.meta.get("nn_module_stack") or {}):
+            return self._stopped(result)
+        return result
+
+    def _stopped(self, result):
+        """What is computed where PyTorch does not record gradients."""
+        if isinstance(result, list):
+            return [self._stopped(x) for x in result]
+        if not isinstance(result, (Value, lazy.Lazy)):
+            return result
+        return self.graph.unary("stop_gradient", self.tensor(result))
 
     def _fold(self, node, arguments, named):
         if any(x.is_meta for x in _tensors([arguments, list(named.values())])):
@@ -154,6 +166,13 @@ class Walker:
             return None
         first = x.flatten()[0]
         return float(first) if bool((x == first).all()) else None
+
+    def remember(self, key, kept, compute):
+        """What `compute` gives, once for a key. `kept` is what the key is about: it lives
+        on, so that no other takes its place in memory."""
+        if key not in self._known:
+            self._known[key] = kept, compute()
+        return self._known[key][1]
 
     def next_site(self) -> int:
         """The number of a dropout in the model."""
@@ -222,6 +241,7 @@ def _calls(node) -> tuple:
     return tuple(
         (key, export.strip(path), str(kind).split(".")[-1])
         for key, (path, kind) in stack.items()
+        if key != export.NO_GRAD
     )
 
 

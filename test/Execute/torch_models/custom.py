@@ -246,10 +246,10 @@ class InPlace(nn.Module):
 
     def forward(self, x):
         y = self.up(self.norm(x))
-        y.tanh_().add_(1.0)
+        y.mul_(0.5).add_(1.0)
         z = y.clone()
         z[..., :4] = y[..., :4] * 2
-        return x + self.down(z)
+        return x + self.down(torch.sigmoid(z))
 
 
 class Shared(nn.Module):

@@ -88,7 +88,11 @@ FAMILIES = {
 # Those that plaitc reads from config.json, too.
 IMPORTED = ("gpt2", "llama", "llama-3", "llama-linear", "mistral", "phi3", "qwen2", "qwen3")
 _CONFIGS = {"gemma3": "Gemma3TextConfig"}
-_MODELS = {"bert": "BertForMaskedLM", "modernbert": "ModernBertForMaskedLM"}
+_MODELS = {
+    "gpt2": "GPT2LMHeadModel",
+    "bert": "BertForMaskedLM",
+    "modernbert": "ModernBertForMaskedLM",
+}
 
 
 def make(name: str) -> torch.nn.Module:

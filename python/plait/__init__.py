@@ -1,14 +1,21 @@
-#===- __init__.py - The package -*- Python -*---===#
+# ===- __init__.py - The package -*- Python -*---===#
 #
 # Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-#===-----------------------------------------------------------------------===#
+# ===-----------------------------------------------------------------------===#
 """plait from Python: models of PyTorch as plaitc compiles them."""
 
 from .errors import ExportError, NotExpressible, Place, PlaitError
 
-__all__ = ["ExportError", "NotExpressible", "Place", "PlaitError", "from_torch", "no_weights"]
+__all__ = [
+    "ExportError",
+    "NotExpressible",
+    "Place",
+    "PlaitError",
+    "from_torch",
+    "no_weights",
+]
 __version__ = "0.1.0"
 
 

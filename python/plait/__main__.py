@@ -1,9 +1,9 @@
-#===- __main__.py - The command line -*- Python -*---===#
+# ===- __main__.py - The command line -*- Python -*---===#
 #
 # Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-#===-----------------------------------------------------------------------===#
+# ===-----------------------------------------------------------------------===#
 """python -m plait from-torch FILE.py:FUNCTION --out DIR"""
 
 import argparse

@@ -1,9 +1,9 @@
-#===- errors.py - What goes wrong, and where -*- Python -*---===#
+# ===- errors.py - What goes wrong, and where -*- Python -*---===#
 #
 # Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-#===-----------------------------------------------------------------------===#
+# ===-----------------------------------------------------------------------===#
 """The exceptions of the package."""
 
 import dataclasses

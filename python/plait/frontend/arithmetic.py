@@ -1,9 +1,9 @@
-#===- arithmetic.py - Element by element, and sums -*- Python -*---===#
+# ===- arithmetic.py - Element by element, and sums -*- Python -*---===#
 #
 # Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-#===-----------------------------------------------------------------------===#
+# ===-----------------------------------------------------------------------===#
 """PyTorch's elementwise operations and reductions, of which nn has a basis."""
 
 import math
@@ -344,9 +344,7 @@ def vector_norm(walker, x, order=2, dim=None, keepdim=False, dtype=None):
     return walker.graph.unary("sqrt", total(walker, square(walker, x), dim, keepdim))
 
 
-@handles(
-    aten.where.self, aten.where.ScalarOther, aten.where.ScalarSelf, aten.where.Scalar
-)
+@handles(aten.where.self, aten.where.ScalarOther, aten.where.ScalarSelf, aten.where.Scalar)
 def where(walker, condition, x, y):
     """A choice by a constant. Hidden scores are a mask."""
     if not _is_constant(condition):
@@ -356,9 +354,7 @@ def where(walker, condition, x, y):
         if number is not None and number <= HIDDEN and isinstance(value, Value):
             mask = torch.zeros(chosen.shape).masked_fill(~chosen, number)
             return lazy.Masked(value, mask)
-    kept = [
-        _mask(walker, value, mask) for value, mask in ((x, condition), (y, ~condition))
-    ]
+    kept = [_mask(walker, value, mask) for value, mask in ((x, condition), (y, ~condition))]
     return add(walker, *kept)
 
 

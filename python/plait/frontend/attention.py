@@ -1,9 +1,9 @@
-#===- attention.py - Linear layers and attention -*- Python -*---===#
+# ===- attention.py - Linear layers and attention -*- Python -*---===#
 #
 # Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-#===-----------------------------------------------------------------------===#
+# ===-----------------------------------------------------------------------===#
 """Contractions, and attention, which is recognised behind its softmax, with
 whatever mask and in whatever form it is written; what is not causal is written out."""
 
@@ -26,7 +26,9 @@ from .walk import aten, handles
 def linear(walker, x, weight, bias=None):
     x, weight = walker.tensor(x), walker.tensor(weight)
     letters = "abcdefg"[: len(x.dims) - 1]
-    return _add_bias(walker, walker.graph.contract(x, weight, f"{letters}k,nk->{letters}n"), bias)
+    return _add_bias(
+        walker, walker.graph.contract(x, weight, f"{letters}k,nk->{letters}n"), bias
+    )
 
 
 def _add_bias(walker, value: Value, bias) -> Value:
@@ -47,7 +49,9 @@ def matmul(walker, x, y):
     ranks = [len(_dims(walker, z)) for z in (x, y)]
     lead = "abcdefg"[: max(max(ranks) - 2, 0)]
     left, right = (lead[len(lead) - max(r - 2, 0) :] for r in ranks)
-    left, right = left + ("ik" if ranks[0] > 1 else "k"), right + ("kj" if ranks[1] > 1 else "k")
+    left, right = left + ("ik" if ranks[0] > 1 else "k"), right + (
+        "kj" if ranks[1] > 1 else "k"
+    )
     out = lead + ("i" if ranks[0] > 1 else "") + ("j" if ranks[1] > 1 else "")
     return contract(walker, x, y, f"{left},{right}->{out}")
 
@@ -108,8 +112,6 @@ def _drop_ones(x: Value, y: Value, left: str, right: str) -> tuple[Value, Value]
         else:
             y = y.seen([*y.dims[:j], make(x.shape[i]), *y.dims[j + 1 :]])
     return x, y
-
-
 
 
 # Attention.

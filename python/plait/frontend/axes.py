@@ -1,9 +1,9 @@
-#===- axes.py - Dimensions as lists of factors -*- Python -*---===#
+# ===- axes.py - Dimensions as lists of factors -*- Python -*---===#
 #
 # Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-#===-----------------------------------------------------------------------===#
+# ===-----------------------------------------------------------------------===#
 """Dimensions of PyTorch's tensors as lists of factors.
 
 A `view` splits and joins dimensions, which the nn dialect cannot. So a dimension

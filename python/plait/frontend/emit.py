@@ -1,9 +1,9 @@
-#===- emit.py - Operations over axes as text -*- Python -*---===#
+# ===- emit.py - Operations over axes as text -*- Python -*---===#
 #
 # Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-#===-----------------------------------------------------------------------===#
+# ===-----------------------------------------------------------------------===#
 """Prints the nn dialect. Each factor of a dimension is a dimension now, so it is known
 how tensors lie in memory; where an operand lies otherwise, or lacks dimensions along
 which it repeats, an operation that arranges it is put before its user."""
@@ -33,6 +33,22 @@ def number(x: float) -> str:
     return text
 
 
+def quoted(text: str) -> str:
+    """A string as MLIR reads it."""
+    parts = []
+    for byte in text.encode():
+        plain = 32 <= byte < 127 and byte not in b'"\\'
+        parts.append(chr(byte) if plain else f"\\{byte:02X}")
+    return '"' + "".join(parts) + '"'
+
+
+def symbol(name: str) -> str:
+    """A reference to a parameter; a name such as `0.weight` needs quotes."""
+    return "@" + (
+        name if re.fullmatch(r"[A-Za-z_][\w$.]*", name, re.ASCII) else quoted(name)
+    )
+
+
 class Emitter:
     """Writes the body of @loss."""
 
@@ -54,7 +70,9 @@ class Emitter:
         path = op.place.module.split(".")
         parts = [p for p in path if p and not p.isdigit()][-1:] or [op.kind]
         layer = [] if op.layer is None else [f"l{op.layer}"]
-        stem = re.sub(r"\W", "_", "_".join([*layer, *parts, *([word] if word else [])]))
+        stem = "_".join([*layer, *parts, *([word] if word else [])])
+        stem = re.sub(r"\W", "_", stem, flags=re.ASCII)
+        stem = f"v{stem}" if stem[0].isdigit() else stem
         name, count = f"%{stem}", 1
         while name in self._taken:
             count += 1
@@ -76,9 +94,9 @@ class Emitter:
         """What the lines refer to, to be printed behind the module."""
         result = []
         for place, index in self.places.items():
-            line = f'loc("{place.file}":{place.line}:1)'
+            line = f"loc({quoted(place.file)}:{place.line}:1)"
             if place.module:
-                line = f'loc("{place.module}"({line[4:-1]}))'
+                line = f"loc({quoted(place.module)}({line[4:-1]}))"
             result.append(f"#p{index} = {line}")
         return result
 

@@ -1,14 +1,14 @@
-#===- emit_ops.py - How each operation is printed -*- Python -*---===#
+# ===- emit_ops.py - How each operation is printed -*- Python -*---===#
 #
 # Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-#===-----------------------------------------------------------------------===#
+# ===-----------------------------------------------------------------------===#
 """One function for each kind of operation: the line, or the lines, that it is."""
 
 from ..errors import NotExpressible
 from .axes import Axis, flat, leaves, pairs
-from .emit import Emitter, Wanted, number, tensor_type
+from .emit import Emitter, Wanted, number, symbol, tensor_type
 from .graph import Op, Value
 
 
@@ -37,9 +37,9 @@ def emit_unary(emitter: Emitter, op: Op) -> None:
 
 
 def emit_read(emitter: Emitter, op: Op) -> None:
-    symbol = emitter.symbols[op.attrs["box"]]
-    name = emitter.names[op] = emitter.name(op, symbol.rpartition(".")[2])
-    emitter.line(op, name, f"read @{symbol} value", emitter.type_of(op))
+    parameter = emitter.symbols[op.attrs["box"]]
+    name = emitter.names[op] = emitter.name(op, parameter.rpartition(".")[2])
+    emitter.line(op, name, f"read {symbol(parameter)} value", emitter.type_of(op))
 
 
 def emit_fill(emitter: Emitter, op: Op) -> None:
@@ -227,7 +227,9 @@ def emit_attention(emitter: Emitter, op: Op) -> None:
         group = groups[0] and partner.get(groups[0])
         extent = groups[0].extent if groups[0] else 1
         axes = [partner[batch], ends[0]]
-        given.append(emitter.fit(op, x, [*_as_is(axes), (group, extent), *_as_is(ends[1:])]))
+        given.append(
+            emitter.fit(op, x, [*_as_is(axes), (group, extent), *_as_is(ends[1:])])
+        )
     result = [batch, position, *groups, *heads, *leaves(op.dims[-1])]
     _emit_attention(emitter, op, given, result)
 
@@ -250,7 +252,9 @@ def _emit_attention(emitter: Emitter, op: Op, given, result) -> None:
     missing = [i for i, a in enumerate(result) if a is None]
     if missing:
         thin = emitter.name(op, "heads")
-        emitter.line(op, thin, f"reduce sum {name} dims {missing}", f"{out} -> {emitter.type_of(op)}")
+        emitter.line(
+            op, thin, f"reduce sum {name} dims {missing}", f"{out} -> {emitter.type_of(op)}"
+        )
         name = thin
     emitter.names[op] = name
 

@@ -1,9 +1,9 @@
-#===- export.py - A module as torch.export sees it -*- Python -*---===#
+# ===- export.py - A module as torch.export sees it -*- Python -*---===#
 #
 # Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-#===-----------------------------------------------------------------------===#
+# ===-----------------------------------------------------------------------===#
 """Traces a module with torch.export.
 
 What is traced is a copy without weights: every parameter is a zero that is repeated
@@ -309,16 +309,10 @@ def trace_module(module, weights, loss, tokens, targets, inputs) -> Traced:
     wrapped.train(module.training)
     program = trace(wrapped, inputs)
     signature = program.graph_signature
-    changed = sorted(map(strip, signature.buffers_to_mutate.values()))
-    if changed:
-        raise PlaitError(
-            f"the module changes its buffer '{changed[0]}' in its forward pass, which "
-            "training with plait would not"
-        )
+    _refuse_changes(signature)
     shared = {name: weight for weight in weights for name in weight.names}
     parameters = {
-        node: shared[strip(name)]
-        for node, name in signature.inputs_to_parameters.items()
+        node: shared[strip(name)] for node, name in signature.inputs_to_parameters.items()
     }
     names = dict(signature.inputs_to_buffers)
     names |= signature.inputs_to_lifted_tensor_constants
@@ -331,3 +325,14 @@ def trace_module(module, weights, loss, tokens, targets, inputs) -> Traced:
         constants,
         {node: strip(name) for node, name in names.items()},
     )
+
+
+def _refuse_changes(signature) -> None:
+    """What a step leaves behind would be lost."""
+    for kind in ("buffer", "parameter"):
+        changed = getattr(signature, f"{kind}s_to_mutate", {})
+        for name in sorted(map(strip, changed.values())):
+            raise PlaitError(
+                f"the module changes its {kind} '{name}' in its forward pass, which "
+                "training with plait would not"
+            )

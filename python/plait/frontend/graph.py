@@ -1,9 +1,9 @@
-#===- graph.py - Operations over axes -*- Python -*---===#
+# ===- graph.py - Operations over axes -*- Python -*---===#
 #
 # Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-#===-----------------------------------------------------------------------===#
+# ===-----------------------------------------------------------------------===#
 """What a module is turned into: operations on tensors whose dimensions are axes.
 They are nearly those of the nn dialect, but for what only the final factors of
 dimensions can tell (emit.py): how operands lie in memory."""
@@ -162,9 +162,7 @@ class Graph:
             dims.append(dim)
             order += taken.stored(dim)
             if taken is big and extent(b) != 1:
-                order += [
-                    p for p, q in pairs(a, b) if p not in order and small.stored([q])
-                ]
+                order += [p for p, q in pairs(a, b) if p not in order and small.stored([q])]
         if set(leaves(order)) == set(leaves(big.op.order)):
             order = big.op.order
         return self.add(kind, operands, dims, list(order))
@@ -186,12 +184,8 @@ class Graph:
             dims.append(copy(leaves(ys[letter])))
             stored = set(y.stored(ys[letter]))
             if letter in xs:
-                stored |= {
-                    q for p, q in pairs(xs[letter], ys[letter]) if x.stored([p])
-                }
+                stored |= {q for p, q in pairs(xs[letter], ys[letter]) if x.stored([p])}
             order += [
-                new
-                for new, old in zip(dims[-1], leaves(ys[letter]))
-                if old in stored
+                new for new, old in zip(dims[-1], leaves(ys[letter])) if old in stored
             ]
         return self.add("contract", [x, y], dims, order, spec=spec)

@@ -1,9 +1,9 @@
-#===- layers.py - Which blocks repeat -*- Python -*---===#
+# ===- layers.py - Which blocks repeat -*- Python -*---===#
 #
 # Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-#===-----------------------------------------------------------------------===#
+# ===-----------------------------------------------------------------------===#
 """Finds a model's layers, the units of pipeline stages and of recomputation.
 
 They are the calls of sibling modules that hold most of the operations: the members of

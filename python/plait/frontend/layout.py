@@ -1,9 +1,9 @@
-#===- layout.py - What only rearranges -*- Python -*---===#
+# ===- layout.py - What only rearranges -*- Python -*---===#
 #
 # Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-#===-----------------------------------------------------------------------===#
+# ===-----------------------------------------------------------------------===#
 """PyTorch's operations on shapes. They write lists of axes anew, and add nothing."""
 
 import operator
@@ -250,7 +250,9 @@ def select(walker, x, dim, index):
     found = part(walker, x, dim, torch.tensor([wrap(index, shape[dim])]))
     if isinstance(found, Mix) and dim >= len(found.shape) - len(found.tail):
         at = dim - (len(found.shape) - len(found.tail))
-        return found.taken(lambda t: t.squeeze(at)) if len(found.tail) > 1 else _scalar(found)
+        return (
+            found.taken(lambda t: t.squeeze(at)) if len(found.tail) > 1 else _scalar(found)
+        )
     value = walker.tensor(found)
     return value.seen([*value.dims[:dim], *value.dims[dim + 1 :]])
 

@@ -1,9 +1,9 @@
-#===- lazy.py - Values that wait for what they are part of -*- Python -*---===#
+# ===- lazy.py - Values that wait for what they are part of -*- Python -*---===#
 #
 # Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-#===-----------------------------------------------------------------------===#
+# ===-----------------------------------------------------------------------===#
 """Values that are not made where PyTorch computes them, since what they become depends
 on who uses them: a part of a parameter, elements of a tensor times constants (rotary
 embedding, in whatever way it is written), scores behind a mask, the loss."""
@@ -84,7 +84,7 @@ class Mix(Lazy):
     @property
     def is_slice(self) -> bool:
         """Whether it is neighbours of the last dimension as they are."""
-        (term, *others) = self.terms
+        term, *others = self.terms
         plain = not others and term.is_range and term.plain is not None
         return plain and len(self.tail) == 1 and self.tail[0] > 1
 
@@ -117,13 +117,17 @@ class Mix(Lazy):
             elif factor.dim():
                 factor = factor.reshape(factor.shape[: factor.dim() - rank] or ())
                 tail = function(term.index).dim()
-                factor = factor.reshape(*factor.shape, *[1] * tail) if factor.dim() else factor
+                factor = (
+                    factor.reshape(*factor.shape, *[1] * tail) if factor.dim() else factor
+                )
             terms.append(Term(function(term.index), factor))
         return Mix(self.base, tuple(terms))
 
     def times(self, factor: torch.Tensor) -> "Mix":
         factor = factor.double()
-        terms = (dataclasses.replace(t, factor=t.factor.double() * factor) for t in self.terms)
+        terms = (
+            dataclasses.replace(t, factor=t.factor.double() * factor) for t in self.terms
+        )
         return Mix(self.base, tuple(terms))
 
     def plus(self, other: "Mix") -> "Mix":
@@ -166,7 +170,9 @@ def _select(walker, base: Value, term: Term) -> Value:
     if term.is_range:
         value = slices.cut(walker, base, last, int(flat[0]), int(flat[-1]) + 1)
     else:
-        value = slices.take_every(walker, base, flat) or slices.pick(walker, base, last, flat)
+        value = slices.take_every(walker, base, flat) or slices.pick(
+            walker, base, last, flat
+        )
     value = reshape_last(value, list(term.index.shape))
     if term.plain is not None:
         if term.plain == 1:

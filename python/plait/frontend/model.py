@@ -1,9 +1,9 @@
-#===- model.py - Models from PyTorch modules -*- Python -*---===#
+# ===- model.py - Models from PyTorch modules -*- Python -*---===#
 #
 # Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-#===-----------------------------------------------------------------------===#
+# ===-----------------------------------------------------------------------===#
 """plait.from_torch and what it returns."""
 
 import dataclasses
@@ -56,7 +56,7 @@ class Model:
         Tied parameters are there once, under the first of their names."""
         folder = pathlib.Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "model.mlir").write_text(self.text)
+        weights.replace(folder / "model.mlir", lambda part: part.write_text(self.text))
         shapes = {p.box.name: p.box.shape for p in self._built.parameters}
         tensors = {w.name: w.tensor for w in self._weights} | self._built.constants
         if all(weights.has_numbers(tensor) for tensor in tensors.values()):
@@ -121,7 +121,10 @@ class Call:
 
     @property
     def has_tensors(self) -> bool:
-        return any(isinstance(x, torch.Tensor) for x in _pytree.tree_leaves((self.arguments, self.named)))
+        return any(
+            isinstance(x, torch.Tensor)
+            for x in _pytree.tree_leaves((self.arguments, self.named))
+        )
 
 
 def build(module, found, call: Call, batch: int, sequence: int) -> Built:
@@ -130,7 +133,9 @@ def build(module, found, call: Call, batch: int, sequence: int) -> Built:
     traced = export.trace_module(
         module, found, call.loss, call.tokens, call.targets, inputs
     )
-    values = dict(zip(traced.inputs, ["tokens", "targets", *_pytree.tree_leaves(inputs)[2:]]))
+    values = dict(
+        zip(traced.inputs, ["tokens", "targets", *_pytree.tree_leaves(inputs)[2:]])
+    )
     whole: list[str] = []
     while True:
         walker = Walker(traced, batch, sequence, whole)
@@ -233,8 +238,8 @@ def _module_text(module, emitter, parameters, loss, count: int, results) -> str:
         ]
     )
     attrs = (
-        f'layers = {max(count, 1)} : i64, model_type = "{kind or name.lower()}", '
-        f'name = "{name}", vocab = {vocabulary} : i64'
+        f"layers = {max(count, 1)} : i64, model_type = {emit.quoted(kind or name.lower())}, "
+        f"name = {emit.quoted(name)}, vocab = {vocabulary} : i64"
     )
     return "\n".join(
         [
@@ -284,9 +289,7 @@ def from_torch(
         example, *example_inputs = example_inputs
     batch, seq = _sizes(example, batch, seq)
     named.pop(targets, None)
-    call = Call(
-        tuple(example_inputs), named, tokens, targets, loss or export.cross_entropy
-    )
+    call = Call(tuple(example_inputs), named, tokens, targets, loss or export.cross_entropy)
     found = export.find_weights(module)
     built = build(module, found, call, batch, seq)
     from . import sizes

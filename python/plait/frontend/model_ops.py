@@ -1,9 +1,9 @@
-#===- model_ops.py - Embeddings, norms, the loss -*- Python -*---===#
+# ===- model_ops.py - Embeddings, norms, the loss -*- Python -*---===#
 #
 # Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-#===-----------------------------------------------------------------------===#
+# ===-----------------------------------------------------------------------===#
 """PyTorch's operations that nn has, too: lookups, norms, cross-entropy."""
 
 import torch
@@ -26,7 +26,9 @@ def embedding(walker, table, ids, padding_idx=-1, *more):
     if not isinstance(ids, Value) or ids.op.kind not in ("tokens", "targets"):
         raise NotExpressible("a lookup by anything but tokens and positions")
     rows = walker.graph.embedding(table, ids)
-    return rows if padding_idx < 0 else _without_gradient(walker.graph, rows, ids, padding_idx)
+    return (
+        rows if padding_idx < 0 else _without_gradient(walker.graph, rows, ids, padding_idx)
+    )
 
 
 def _without_gradient(graph: Graph, rows: Value, ids: Value, padding: int) -> Value:
@@ -35,7 +37,9 @@ def _without_gradient(graph: Graph, rows: Value, ids: Value, padding: int) -> Va
     fixed = graph.unary("stop_gradient", rows)
     mask = graph.add("valid", [ids], ids.dims, ids.op.order, ignore=padding)
     mask = mask.seen([*mask.dims, []])
-    return graph.binary("add", fixed, graph.binary("mul", graph.binary("sub", rows, fixed), mask))
+    return graph.binary(
+        "add", fixed, graph.binary("mul", graph.binary("sub", rows, fixed), mask)
+    )
 
 
 def _constant_rows(walker, table: Value, ids: torch.Tensor) -> Value:
@@ -50,9 +54,14 @@ def _constant_rows(walker, table: Value, ids: torch.Tensor) -> Value:
         ids = ids[0]
     if ids.dim() != 1:
         rows = slices.pick(walker, table, 0, ids.flatten())
-        return repeat(walker.graph, rows.seen(reshape(rows.dims, [*ids.shape, shape[-1]])), shape)
+        return repeat(
+            walker.graph, rows.seen(reshape(rows.dims, [*ids.shape, shape[-1]])), shape
+        )
     graph = walker.graph
-    if torch.equal(ids, torch.arange(len(ids))) and len(ids) == graph.sequence.root().extent:
+    if (
+        torch.equal(ids, torch.arange(len(ids)))
+        and len(ids) == graph.sequence.root().extent
+    ):
         positions = graph.add("iota", [], [[Axis(graph.sequence)]])
         value = graph.embedding(table, positions)
     elif bool((ids == ids[0]).all()):
@@ -124,6 +133,9 @@ def cross_entropy(
 ):
     if smoothing:
         raise NotExpressible(f"a cross-entropy with label smoothing of {smoothing:g}")
+    if isinstance(logits, Value) and len(logits.dims) > 2:
+        # Classes are the second dimension.
+        logits = logits.seen([logits.dims[0], *logits.dims[2:], logits.dims[1]])
     return nll(walker, LogWeights(logits), targets, weight, reduction, ignore_index)
 
 
@@ -165,4 +177,3 @@ def _unshifted(walker, logits, targets):
 @handles(aten.native_layer_norm.default)
 def native_layer_norm(walker, x, shape, weight=None, bias=None, eps=1e-5):
     return [layer_norm(walker, x, shape, weight, bias, eps), None, None]
-

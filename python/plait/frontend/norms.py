@@ -1,9 +1,9 @@
-#===- norms.py - Norms found and written out -*- Python -*---===#
+# ===- norms.py - Norms found and written out -*- Python -*---===#
 #
 # Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-#===-----------------------------------------------------------------------===#
+# ===-----------------------------------------------------------------------===#
 """nn has norms over one dimension. One that is written in PyTorch's arithmetic is
 found, and one over several factors of a dimension is written out."""
 

@@ -1,9 +1,9 @@
-#===- rotary.py - Rotary embedding, by its numbers -*- Python -*---===#
+# ===- rotary.py - Rotary embedding, by its numbers -*- Python -*---===#
 #
 # Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-#===-----------------------------------------------------------------------===#
+# ===-----------------------------------------------------------------------===#
 """Recognises rotary embedding (Su et al. 2021) in a sum of elements times constants.
 
 However it is written, it is x · C + (the halves of x exchanged) · D with two tables of
@@ -56,7 +56,9 @@ def make(walker, mix: Mix) -> Value | None:
     if not factor:
         return None
     cosines, sines = cosines / factor, sines / factor
-    key = tuple(hashlib.sha256(t.contiguous().numpy().tobytes()).digest() for t in (cosines, sines))
+    key = tuple(
+        hashlib.sha256(t.contiguous().numpy().tobytes()).digest() for t in (cosines, sines)
+    )
     found = walker.remember(("rope", *key), None, lambda: _find(cosines, sines))
     if found is None:
         return None
@@ -234,7 +236,5 @@ def _agrees(frequencies, cosines, sines) -> bool:
     positions = torch.arange(len(cosines), dtype=torch.float64)[:, None]
     angles = positions * frequencies
     bound = _ABSOLUTE + _RELATIVE * angles
-    worst = torch.maximum(
-        (angles.cos() - cosines).abs(), (angles.sin() - sines).abs()
-    )
+    worst = torch.maximum((angles.cos() - cosines).abs(), (angles.sin() - sines).abs())
     return bool((worst <= bound).all())

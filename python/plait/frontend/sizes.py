@@ -1,9 +1,9 @@
-#===- sizes.py - Which extents are the batch's and the sequence's -*- Python -*---===#
+# ===- sizes.py - Which extents are the batch's and the sequence's -*- Python -*---===#
 #
 # Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-#===-----------------------------------------------------------------------===#
+# ===-----------------------------------------------------------------------===#
 """Checks that a model is the same at another batch and sequence.
 
 A trace has numbers only. That a dimension is the sequence follows from where it comes

@@ -1,9 +1,9 @@
-#===- slices.py - Parts of tensors -*- Python -*---===#
+# ===- slices.py - Parts of tensors -*- Python -*---===#
 #
 # Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-#===-----------------------------------------------------------------------===#
+# ===-----------------------------------------------------------------------===#
 """Slices and concatenations, which the nn dialect does not have.
 
 A slice of a linear layer is a linear layer of a slice of its weight, which is a box of

@@ -1,9 +1,9 @@
-#===- frontend/storage.py - Modules without weights -*- Python -*---===#
+# ===- frontend/storage.py - Modules without weights -*- Python -*---===#
 #
 # Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-#===-----------------------------------------------------------------------===#
+# ===-----------------------------------------------------------------------===#
 """Modules that are made without memory for their weights."""
 
 import contextlib

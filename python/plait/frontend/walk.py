@@ -1,9 +1,9 @@
-#===- walk.py - Through a traced graph, node by node -*- Python -*---===#
+# ===- walk.py - Through a traced graph, node by node -*- Python -*---===#
 #
 # Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-#===-----------------------------------------------------------------------===#
+# ===-----------------------------------------------------------------------===#
 """Turns the nodes of a traced module into operations over axes.
 
 What depends on neither tokens nor parameters is computed at once, however it is
@@ -121,6 +121,10 @@ class Walker:
             raise PlaitError(
                 "the numbers of a buffer are needed, and it is on the meta device",
                 hint="make the module inside 'with plait.no_weights():' instead",
+            )
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            raise NotExpressible(
+                f"'{name_of(node.target)}' draws numbers, as only dropout may"
             )
         with torch.no_grad():
             return node.target(*arguments, **named)

@@ -1,9 +1,9 @@
-#===- weights.py - Parameters and their files -*- Python -*---===#
+# ===- weights.py - Parameters and their files -*- Python -*---===#
 #
 # Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-#===-----------------------------------------------------------------------===#
+# ===-----------------------------------------------------------------------===#
 """Parameters of a model: their declarations in nn, and the safetensors file that
 plait-run reads them from."""
 
@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import save_file
 
 from ..errors import NotExpressible, Place
-from .emit import number, tensor_type
+from .emit import number, quoted, symbol, tensor_type
 from .export import Weight
 from .graph import Box, Op
 
@@ -38,13 +38,13 @@ class Parameter:
     def declaration(self) -> str:
         box = self.box
         file = (
-            f'name = "{box.name}", shape = {list(box.shape)}, '
+            f"name = {quoted(box.name)}, shape = {list(box.shape)}, "
             f"begin = {list(box.begin)}, box = {list(box.extents)}"
         )
         init = f"mean = {number(self.mean)}, std = {number(self.deviation)}"
         decay = " decay" if self.decays else ""
         return (
-            f"  nn.parameter @{self.symbol} : {tensor_type(self.view)} "
+            f"  nn.parameter {symbol(self.symbol)} : {tensor_type(self.view)} "
             f"init<{init}>{decay} file<{file}>"
         )
 
@@ -132,11 +132,18 @@ def has_numbers(tensor: torch.Tensor) -> bool:
 
 def save(path: pathlib.Path, tensors: dict[str, tuple[torch.Tensor, tuple]]) -> None:
     """Tensors by name, each in the shape that the model says its file has."""
-    save_file(
-        {
-            name: tensor.detach().cpu().reshape(shape).contiguous().clone()
-            for name, (tensor, shape) in tensors.items()
-        },
-        path,
-        {"format": "pt"},
-    )
+    data = {
+        name: tensor.detach().cpu().reshape(shape).contiguous().clone()
+        for name, (tensor, shape) in tensors.items()
+    }
+    replace(path, lambda part: save_file(data, part, {"format": "pt"}))
+
+
+def replace(path: pathlib.Path, write) -> None:
+    """Writes a file beside, which takes its place when it is complete."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        write(part)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,9 +1,9 @@
-#===- custom.py - Models that no library has -*- Python -*---===#
+# ===- custom.py - Models that no library has -*- Python -*---===#
 #
 # Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-#===-----------------------------------------------------------------------===#
+# ===-----------------------------------------------------------------------===#
 """Models written as people write them, each with something of its own."""
 
 import math
@@ -157,7 +157,9 @@ class Neighbours(nn.Module):
         angles = torch.outer(
             torch.arange(length), 10000.0 ** (-torch.arange(0, size, 2) / size)
         )
-        cos, sin = (t.repeat_interleave(2, -1)[:, None] for t in (angles.cos(), angles.sin()))
+        cos, sin = (
+            t.repeat_interleave(2, -1)[:, None] for t in (angles.cos(), angles.sin())
+        )
         turned = torch.stack((-x[..., 1::2], x[..., ::2]), -1).flatten(-2)
         return x * cos + turned * sin
 
@@ -230,8 +232,18 @@ class Activations(nn.Module):
         self.layers = nn.ModuleList([nn.Linear(HIDDEN, HIDDEN) for _ in range(8)])
 
     def forward(self, x):
-        functions = (F.leaky_relu, F.elu, F.softplus, F.mish, F.hardtanh, F.relu6, torch.abs)
-        for function, layer in zip((*functions, lambda z: z.clamp(-0.5, 1) ** 3), self.layers):
+        functions = (
+            F.leaky_relu,
+            F.elu,
+            F.softplus,
+            F.mish,
+            F.hardtanh,
+            F.relu6,
+            torch.abs,
+        )
+        for function, layer in zip(
+            (*functions, lambda z: z.clamp(-0.5, 1) ** 3), self.layers
+        ):
             x = x + function(layer(x)) / 8
         return x
 
@@ -273,7 +285,12 @@ class Different(nn.Module):
     def __init__(self):
         super().__init__()
         self.embed = nn.Embedding(VOCABULARY, HIDDEN)
-        inner = (nn.LayerNorm(HIDDEN), nn.Linear(HIDDEN, 64), nn.SiLU(), nn.Linear(64, HIDDEN))
+        inner = (
+            nn.LayerNorm(HIDDEN),
+            nn.Linear(HIDDEN, 64),
+            nn.SiLU(),
+            nn.Linear(64, HIDDEN),
+        )
         self.blocks = nn.ModuleList([ByHand(4), nn.Sequential(*inner), ByHand(2), Gated()])
         self.head = nn.Linear(HIDDEN, VOCABULARY)
 
@@ -334,7 +351,9 @@ class Classic(nn.Module):
         )
         table = torch.stack((angles.sin(), angles.cos()), -1).flatten(1)
         self.register_buffer("table", table)
-        layer = nn.TransformerEncoderLayer(HIDDEN, 4, 48, 0.0, batch_first=True, norm_first=True)
+        layer = nn.TransformerEncoderLayer(
+            HIDDEN, 4, 48, 0.0, batch_first=True, norm_first=True
+        )
         self.layers = nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
         self.head = nn.Linear(HIDDEN, VOCABULARY)
 
@@ -344,6 +363,30 @@ class Classic(nn.Module):
         x += self.table[:length]
         mask = nn.Transformer.generate_square_subsequent_mask(length)
         return self.head(self.layers(x, mask=mask, is_causal=True))
+
+
+class Stopped(nn.Module):
+    """Regions without gradients, a frozen table, names that need quotes, and a loss whose
+    classes are the second dimension."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.Sequential(
+            nn.Embedding(VOCABULARY, HIDDEN), nn.Linear(HIDDEN, HIDDEN), ByHand()
+        )
+        self.parts[0].weight.requires_grad_(False)
+        self.scales = nn.ParameterDict({"a-b/c": nn.Parameter(torch.ones(HIDDEN))})
+        self.head = nn.Linear(HIDDEN, VOCABULARY)
+
+    def forward(self, tokens):
+        x = self.parts(tokens)
+        with torch.no_grad():
+            fixed = self.parts[1](x)
+        return self.head(x * self.scales["a-b/c"] + fixed - x.detach() / 2)
+
+
+def channel_loss(output, targets):
+    return F.cross_entropy(output.transpose(1, 2), targets)
 
 
 class Transposed(nn.Module):
@@ -399,11 +442,13 @@ MODELS = {
     "functional": Functional,
     "two-heads": TwoHeads,
     "classic": Classic,
+    "stopped": Stopped,
     "transposed": Transposed,
     "named": Named,
 }
 # What from_torch is told of those that it cannot see itself.
 NAMED = {
     "two-heads": {"loss": two_losses},
+    "stopped": {"loss": channel_loss},
     "named": {"tokens": "ids", "targets": "labels"},
 }

@@ -1,9 +1,9 @@
-#===- families.py - Small models of transformers -*- Python -*---===#
+# ===- families.py - Small models of transformers -*- Python -*---===#
 #
 # Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-#===-----------------------------------------------------------------------===#
+# ===-----------------------------------------------------------------------===#
 """One small model of each family, by what its configuration class is called."""
 
 import torch
@@ -68,11 +68,18 @@ FAMILIES = {
     "gpt-neox": ("GPTNeoX", _MULTI | {"rotary_pct": 0.5}),
     "opt": (
         "OPT",
-        _ALL | {"ffn_dim": 64, "word_embed_proj_dim": _HIDDEN, "dropout": 0.0, "pad_token_id": 1},
+        _ALL
+        | {
+            "ffn_dim": 64,
+            "word_embed_proj_dim": _HIDDEN,
+            "dropout": 0.0,
+            "pad_token_id": 1,
+        },
     ),
     "starcoder2": (
         "Starcoder2",
-        _GROUPED | {"sliding_window": None, "residual_dropout": 0.0, "embedding_dropout": 0.0},
+        _GROUPED
+        | {"sliding_window": None, "residual_dropout": 0.0, "embedding_dropout": 0.0},
     ),
     "glm4": ("Glm4", _HEAD),
     "cohere": ("Cohere", _GROUPED),
@@ -98,6 +105,7 @@ _MODELS = {
 def make(name: str) -> torch.nn.Module:
     """The model, in training mode, with weights of its own initialisation."""
     transformers.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
     family, fields = FAMILIES[name]
     config = getattr(transformers, _CONFIGS.get(name, f"{family}Config"))(**fields)
     model = getattr(transformers, _MODELS.get(name, f"{family}ForCausalLM"))

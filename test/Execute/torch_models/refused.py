@@ -1,9 +1,9 @@
-#===- refused.py - Models that cannot be expressed -*- Python -*---===#
+# ===- refused.py - Models that cannot be expressed -*- Python -*---===#
 #
 # Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-#===-----------------------------------------------------------------------===#
+# ===-----------------------------------------------------------------------===#
 """Models for which from_torch has an error: the error, and a word of the line of
 Python that it has to name."""
 
@@ -70,6 +70,26 @@ class Quantised(Base):
         return x.to(torch.int32).float()  # the line of quantised
 
 
+class Noisy(Base):
+    def inner(self, x):
+        return x + torch.randn(x.shape)  # the line of noisy
+
+
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(context, gradient):
+        return 3 * gradient
+
+
+class Own(Base):
+    def inner(self, x):
+        return Double.apply(x)  # the line of own
+
+
 class Smoothed(Base):
     pass
 
@@ -96,6 +116,12 @@ CASES = {
     "chooses": (Chooses, {}, "'aten.gt' has no counterpart"),
     "pooled": (Pooled, {}, "expected one of logits, [batch, sequence, vocabulary]"),
     "quantised": (Quantised, {}, "a conversion of computed numbers to torch.int32"),
+    "noisy": (Noisy, {}, "'aten.randn' draws numbers"),
+    "own": (Own, {}, "the gradient of 'Double'"),
     "smoothed": (Smoothed, {"loss": smoothed}, "label smoothing of 0.1"),
-    "regression": (Regression, {"loss": regression}, "the loss is not the mean of a cross-entropy"),
+    "regression": (
+        Regression,
+        {"loss": regression},
+        "the loss is not the mean of a cross-entropy",
+    ),
 }

@@ -60,7 +60,7 @@ def main(words: list[str] | None = None) -> int:
         names = {"tokens": options.tokens, "targets": options.targets}
         model = from_torch(module, **sizes, **names)
         model.save(options.out)
-    except (PlaitError, OSError) as error:
+    except PlaitError as error:
         print(f"plait: error: {error}", file=sys.stderr)
         return 1
     for note in model.notes:

@@ -55,7 +55,6 @@ class Model:
         """Writes model.mlir, and model.safetensors unless the module has no weights.
         Tied parameters are there once, under the first of their names."""
         folder = pathlib.Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
         weights.replace(folder / "model.mlir", lambda part: part.write_text(self.text))
         shapes = {p.box.name: p.box.shape for p in self._built.parameters}
         tensors = {w.name: w.tensor for w in self._weights} | self._built.constants

@@ -13,7 +13,7 @@ import pathlib
 import torch
 from safetensors.torch import save_file
 
-from ..errors import NotExpressible, Place
+from ..errors import NotExpressible, Place, PlaitError
 from .emit import number, quoted, symbol, tensor_type
 from .export import Weight
 from .graph import Box, Op
@@ -143,7 +143,11 @@ def replace(path: pathlib.Path, write) -> None:
     """Writes a file beside, which takes its place when it is complete."""
     part = path.with_name(f".{path.name}.part")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         write(part)
         part.replace(path)
+    except OSError as error:
+        raise PlaitError(f"cannot write '{path}': {error.strerror}") from None
     finally:
-        part.unlink(missing_ok=True)
+        if part.parent.is_dir():
+            part.unlink(missing_ok=True)

@@ -127,6 +127,8 @@ def mul(walker, x, y):
     if not _is_constant(x) and not _is_constant(y):
         return walker.graph.binary("mul", walker.tensor(x), walker.tensor(y))
     x, constant = _sorted(walker, x, y)
+    if isinstance(x, lazy.Complex) and torch.is_tensor(constant) and constant.is_complex():
+        return x.times(constant)
     number = walker.scalar(constant)
     if number is not None and (isinstance(x, Loss) or _keeps_shape(walker, x)):
         return scale(walker, x, number)

@@ -61,6 +61,7 @@ class Emitter:
         self.uses_keys = False
         self._taken = {"%tokens", "%targets", "%keys"}
         self._fitted: dict = {}
+        self._layer: int | None = None
         self._path = ""
 
     # Names and lines.
@@ -111,7 +112,11 @@ class Emitter:
         wanted."""
         stored = leaves(value.op.order)
         have = [axis for axis, _ in wanted if axis in stored]
-        key = (value.op, tuple(have), tuple(x for _, x in wanted), user.layer)
+        # Within a layer alone: another may be on another rank.
+        if user.layer != self._layer:
+            self._layer = user.layer
+            self._fitted.clear()
+        key = (value.op, tuple(have), tuple(x for _, x in wanted))
         if key in self._fitted:
             return self._fitted[key]
         name, order = self.names[value.op], stored

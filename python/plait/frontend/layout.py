@@ -357,6 +357,17 @@ def _stack_mixes(walker, parts: list[Mix]):
     return joined.taken(lambda t: t.reshape(len(parts), *tail).movedim(0, -1))
 
 
+@handles(aten.view_as_complex.default)
+def view_as_complex(walker, x):
+    pair = Mix.of(walker.tensor(x))
+    return lazy.Complex(*(pair.taken(lambda t, i=i: t[i]) for i in range(2)))
+
+
+@handles(aten.view_as_real.default)
+def view_as_real(walker, x):
+    return _stack_mixes(walker, [x.real, x.imaginary])
+
+
 @handles(aten.copy.default)
 def copy(walker, x, source, *more):
     """`source` in the shape of x."""

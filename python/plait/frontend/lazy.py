@@ -164,6 +164,28 @@ class Mix(Lazy):
         return result
 
 
+@dataclasses.dataclass(frozen=True)
+class Complex(Lazy):
+    """Pairs of neighbours as complex numbers: rotary embedding is written so, too."""
+
+    real: Mix
+    imaginary: Mix
+
+    @property
+    def shape(self) -> list[int]:
+        return self.real.shape
+
+    def times(self, factor: torch.Tensor) -> "Complex":
+        real, imaginary = factor.real, factor.imag
+        return Complex(
+            self.real.times(real).plus(self.imaginary.times(-imaginary)),
+            self.real.times(imaginary).plus(self.imaginary.times(real)),
+        )
+
+    def make(self, walker) -> Value:
+        raise NotExpressible("arithmetic with complex numbers but products with constants")
+
+
 def _select(walker, base: Value, term: Term) -> Value:
     flat = term.index.flatten()
     last = len(base.dims) - 1

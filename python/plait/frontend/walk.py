@@ -103,7 +103,14 @@ class Walker:
             raise NotExpressible(
                 f"'{name_of(node.target)}' has no counterpart in the nn dialect"
             )
-        result = handler(self, *arguments, **named)
+        try:
+            result = handler(self, *arguments, **named)
+        except PlaitError:
+            raise
+        except Exception as error:
+            raise NotExpressible(
+                f"'{name_of(node.target)}' in a form that is not known: {error}"
+            ) from error
         if export.NO_GRAD in (node.meta.get("nn_module_stack") or {}):
             return self._stopped(result)
         return result

@@ -169,6 +169,24 @@ class Neighbours(nn.Module):
         return x + self.out(causal(q, k, v))
 
 
+class Polar(Neighbours):
+    """The same with complex numbers, which come as a buffer."""
+
+    def __init__(self, heads=4):
+        super().__init__(heads)
+        size = HIDDEN // heads
+        angles = torch.outer(
+            torch.arange(POSITIONS), 10000.0 ** (-torch.arange(0, size, 2) / size)
+        )
+        turns = torch.polar(torch.ones_like(angles), angles)
+        self.register_buffer("turns", turns, persistent=False)
+
+    def rotate(self, x):
+        pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
+        turned = pairs * self.turns[: x.shape[1], None]
+        return torch.view_as_real(turned).flatten(-2).type_as(x)
+
+
 class Relative(nn.Module):
     """A learned bias of the distance."""
 
@@ -432,6 +450,7 @@ MODELS = {
     "by-hand": lambda: Model(ByHand, tied=False),
     "einsum": lambda: Model(Einsum, layers=2, positions=False),
     "neighbours": lambda: Model(Neighbours, layers=2, positions=False),
+    "polar": lambda: Model(Polar, layers=2, positions=False),
     "relative": lambda: Model(Relative, layers=2, positions=False),
     "slopes": lambda: Model(Slopes, layers=2, positions=False),
     "gated": lambda: Model(Gated),

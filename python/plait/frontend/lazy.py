@@ -269,9 +269,7 @@ class Masked(Lazy):
     mask: torch.Tensor
 
     def make(self, walker) -> Value:
-        # Minus infinity would have infinity times zero in the backward pass.
-        mask = self.mask.float().clamp(min=-1e30)
-        return walker.graph.binary("add", self.scores, walker.constant(mask))
+        return walker.graph.binary("add", self.scores, walker.constant(self.mask))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,6 +22,8 @@ aten = torch.ops.aten
 _HANDLERS: dict = {}
 # A constant tensor of more elements is not made a parameter.
 MOST_CONSTANT = 2**26
+# In place of infinity.
+LARGE = 1e30
 
 
 def handles(*targets):
@@ -216,7 +218,9 @@ class Walker:
             if small.shape[dim] > 1 and torch.equal(first.expand_as(small), small):
                 small = first
         self.check_size(small.numel())
-        name = self._name_constant(small.float().contiguous(), known)
+        # Minus infinity would have infinity times zero in the backward pass.
+        finite = small.float().clamp(-LARGE, LARGE).contiguous()
+        name = self._name_constant(finite, known)
         box = Box(name, tuple(small.shape), (0,) * small.dim(), tuple(small.shape))
         value = self.graph.read(box, trained=False)
         return lazy.repeat(self.graph, value, list(x.shape))

@@ -132,10 +132,11 @@ def has_numbers(tensor: torch.Tensor) -> bool:
 
 def save(path: pathlib.Path, tensors: dict[str, tuple[torch.Tensor, tuple]]) -> None:
     """Tensors by name, each in the shape that the model says its file has."""
-    data = {
-        name: tensor.detach().cpu().reshape(shape).contiguous().clone()
-        for name, (tensor, shape) in tensors.items()
-    }
+    data = {}
+    for name, (tensor, shape) in tensors.items():
+        # plait-run reads no wider types.
+        kept = tensor.float() if tensor.dtype == torch.float64 else tensor
+        data[name] = kept.detach().cpu().reshape(shape).contiguous().clone()
     replace(path, lambda part: save_file(data, part, {"format": "pt"}))
 
 

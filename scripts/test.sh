@@ -17,6 +17,7 @@ combinations=(--draws 70)
 checkpoints=()
 elastic=()
 launchers=()
+from_torch=()
 case ${1:-} in
   --quick) execute=(--large none) ;;
   --all)
@@ -28,6 +29,7 @@ case ${1:-} in
     checkpoints=(--long 200)
     elastic=(--long)
     launchers=(--all)
+    from_torch=(--all)
     ;;
   '' | --fuzz) ;;
   *)
@@ -181,6 +183,7 @@ ours activations activations
 torch rates rates
 ours config-files config_files
 ours growth growth
+ours from-torch from_torch "${from_torch[@]}"
 if [ "${1:-}" = --fuzz ]; then
   cmake --preset fuzz > /dev/null
   stage fuzz-build cmake --build --preset fuzz

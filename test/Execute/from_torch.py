@@ -11,7 +11,7 @@ agree. Those of transformers that plaitc imports from config.json have the losse
 that import. What cannot be expressed ends in an error with its line of Python.
 
 Needs PyTorch 2.6 or newer, safetensors, and for families of models transformers: of the
-interpreter that runs this, of the one that PLAIT_TORCH_PYTHON names, or of
+interpreter that runs this, of the one that PLAIT_TORCH names, or of
 build/venv-torch. Without, it says so, and counts as one case that cannot run here.
 By default a few models are trained, with --all each."""
 
@@ -37,7 +37,7 @@ from harness import (
 
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "test" / "golden")]
 
-PYTHONS = (os.environ.get("PLAIT_TORCH_PYTHON"), ROOT / "build/venv-torch/bin/python")
+PYTHONS = (os.environ.get("PLAIT_TORCH"), ROOT / "build/venv-torch/bin/python")
 BATCH, SEQUENCE, STEPS, VOCABULARY = 4, 16, 5, 64
 # Far above the noise of gradients that are zero by theory, as those of the biases of
 # keys, which AdamW would make updates of.
@@ -78,7 +78,7 @@ def find_torch() -> str | None:
                 continue
             os.environ["PLAIT_TORCH_TRIED"] = str(python)
             os.execv(python, [str(python), *sys.argv])
-    return f"{reason}, expected 2.6 or newer; PLAIT_TORCH_PYTHON may name an interpreter"
+    return f"{reason}, expected 2.6 or newer; PLAIT_TORCH may name an interpreter"
 
 
 class Suite:

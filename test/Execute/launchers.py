@@ -10,7 +10,8 @@ launchers whose processes plait-run cannot join. Losses have the bits that they 
 in one process, or there is one error and no output. mpi.py has mpirun.
 
 torchrun is that of PyTorch 2 or later: --torch names an interpreter that has it, or
-PLAIT_TORCH does, else it is looked for in this one and those on the path. Where none
+PLAIT_TORCH does, else it is looked for in build/venv-torch, in this one and those on
+the path. Where none
 has it (Debian's PyTorch is 1.13) those cases say so and are left out. A stand-in is
 always tested: an agent that holds MASTER_PORT, as torchrun does since 2.4 in every
 form, and sets what it sets."""
@@ -23,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 
-from harness import Failure, Outcome, Reporter, Skipped, Tools, arguments, require
+from harness import ROOT, Failure, Outcome, Reporter, Skipped, Tools, arguments, require
 from processes import Suite, metrics
 
 STEPS = 3
@@ -228,10 +229,16 @@ def other_cases(launchers: Launchers) -> None:
         )
 
 
+def find_environment() -> str | None:
+    """The interpreter that docs/Developing.md has made for PyTorch, if it was."""
+    python = ROOT / "build/venv-torch/bin/python"
+    return str(python) if python.is_file() else None
+
+
 def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument(
-        "--torch", default=os.environ.get("PLAIT_TORCH"),
+        "--torch", default=os.environ.get("PLAIT_TORCH") or find_environment(),
         help="an interpreter with PyTorch 2 or later",
     )
     parser.add_argument("--all", action="store_true", help="all forms of torchrun")

@@ -202,7 +202,8 @@ def output_cases(suite: Suite) -> None:
             *begin, line = done.stderr.splitlines()
             reason = "cannot write standard output: No space left on device"
             require(line == f"{name}: error: {reason}", done.stderr)
-            require(all(x.startswith(AT_START) for x in begin), begin)
+            notes = (*AT_START, f"{name}: note: ")
+            require(all(x.startswith(notes) for x in begin), begin)
             code = 2 if "diff" in given else 1
             require(done.returncode == code, f"{name}: {done.returncode}")
 

@@ -174,6 +174,7 @@ public:
 
 private:
   std::vector<int> deal() const;
+  void move(Cut &cut, uint32_t from, uint32_t to, double cost) const;
   void shift(Cut &cut) const;
   double getExtra(uint32_t stage) const {
     return (stage == 0 ? before : 0) +
@@ -232,26 +233,43 @@ std::vector<int> RankCutter::deal() const {
   return layers;
 }
 
+/// Moves a layer of that cost from one stage to the next or back. What changes
+/// are two stages and their ranks: a model of many layers is not summed up
+/// anew.
+void RankCutter::move(Cut &cut, uint32_t from, uint32_t to, double cost) const {
+  --cut.layers[from], ++cut.layers[to];
+  cut.stages[from] -= cost, cut.stages[to] += cost;
+  cut.ranks[problem.rankOf(from)] -= cost;
+  cut.ranks[problem.rankOf(to)] += cost;
+  cut.slowestRank = *std::max_element(cut.ranks.begin(), cut.ranks.end());
+  cut.slowestStage = *std::max_element(cut.stages.begin(), cut.stages.end());
+}
+
 /// Moves single layers over the borders of stages.
 /// Descends to a cut that no single layer improves: not always the best, since
-/// a rank's load is a sum over stages that are apart. Each try measures all
-/// layers; there are two for each border.
+/// a rank's load is a sum over stages that are apart. There are two moves for
+/// each border.
 void RankCutter::shift(Cut &cut) const {
+  Cut moved = cut; // is `cut` again after each try
   for (bool changed = true; changed;) {
     changed = false;
-    for (size_t border = 1; border < cut.layers.size(); ++border)
-      for (int step : {-1, 1}) {
-        std::vector<int> layers = cut.layers;
-        layers[border - 1] += step;
-        layers[border] -= step;
-        if (layers[border - 1] < 1 || layers[border] < 1)
+    size_t next = 0; // the first layer behind the border
+    for (uint32_t border = 1; border < cut.layers.size(); ++border) {
+      next += cut.layers[border - 1];
+      for (bool forward : {true, false}) {
+        uint32_t from = border - forward, to = border - !forward;
+        if (cut.layers[from] == 1)
           continue;
-        Cut moved = measure(std::move(layers));
-        if (!isBetter(moved, cut))
+        move(moved, from, to, costs[next - forward]);
+        if (!isBetter(moved, cut)) {
+          moved = cut;
           continue;
-        cut = std::move(moved);
+        }
+        cut = moved;
+        next += forward ? -1 : 1;
         changed = true;
       }
+    }
   }
 }
 

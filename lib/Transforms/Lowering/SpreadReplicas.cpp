@@ -22,10 +22,43 @@
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Transforms/Names.h"
 
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 using namespace plait;
+
+namespace {
+/// The order of a block's ops while some move. MLIR numbers all of them anew
+/// after each move, which takes the square of a model's layers.
+class Order {
+public:
+  explicit Order(Block &body) {
+    for (auto [index, op] : llvm::enumerate(body))
+      places[&op] = {2 * int64_t(index), 0};
+  }
+
+  bool isBefore(Operation *a, Operation *b) const {
+    return places.at(a) < places.at(b);
+  }
+  /// `other` has not been moved.
+  void moveBefore(Operation *op, Operation *other) {
+    op->moveBefore(other);
+    places[op] = {places.at(other).first - 1, ++moves};
+  }
+  /// `other` has not been moved, or is what was moved behind such a one last.
+  void moveAfter(Operation *op, Operation *other) {
+    op->moveAfter(other);
+    places[op] = {places.at(other).first, ++moves};
+  }
+
+private:
+  /// Twice the place that an op had, or one less in front of that; then the
+  /// order of moves.
+  llvm::DenseMap<Operation *, std::pair<int64_t, int64_t>> places;
+  int64_t moves = 0;
+};
+} // namespace
 
 bool plait::isReplicaSum(Operation *op) {
   auto sum = dyn_cast<dist::ReduceScatterOp>(op);
@@ -57,6 +90,7 @@ static void gatherAhead(Block &body) {
     SmallVector<dist::AllGatherOp> gathers;
     Operation *begin; // the work behind the first of them
   };
+  Order order(body);
   SmallVector<Layer> layers; // in the order of their first gathers
   for (Operation &op : body) {
     if (!isParameterGather(op))
@@ -72,13 +106,11 @@ static void gatherAhead(Block &body) {
     // Nothing that is read before the first layer could hide its gather.
     Operation *begin = layers[i ? i - 1 : 0].begin;
     // The read goes along: it has no operands, and has to stand before.
-    for (dist::AllGatherOp gather : layers[i].gathers) {
-      Operation *read = gather.getInput().getDefiningOp();
-      if (begin->isBeforeInBlock(read))
-        read->moveBefore(begin);
-      if (begin->isBeforeInBlock(gather))
-        gather->moveBefore(begin);
-    }
+    for (dist::AllGatherOp gather : layers[i].gathers)
+      for (Operation *op :
+           {gather.getInput().getDefiningOp(), gather.getOperation()})
+        if (order.isBefore(begin, op))
+          order.moveBefore(op, begin);
   }
 }
 
@@ -93,13 +125,13 @@ static bool onlyAdds(Operation *op) {
 }
 
 /// Moves `op` and those who use its results behind `last`, which it returns.
-static Operation *moveBehind(Operation *op, Operation *last) {
+static Operation *moveBehind(Operation *op, Operation *last, Order &order) {
   llvm::SetVector<Operation *> all;
   all.insert(op);
   all.insert_range(op->getUsers());
   for (Operation *one : all)
-    if (one->isBeforeInBlock(last)) {
-      one->moveAfter(last);
+    if (order.isBefore(one, last)) {
+      order.moveAfter(one, last);
       last = one;
     }
   return last;
@@ -108,6 +140,7 @@ static Operation *moveBehind(Operation *op, Operation *last) {
 /// Adding the block that a reduction leaves needs its result; placed behind the
 /// next reduction, it leaves that one time to end while others compute.
 static void addUpLater(Block &body) {
+  Order order(body);
   SmallVector<Operation *> sums;
   for (Operation &op : body)
     if (isReplicaSum(&op))
@@ -119,8 +152,8 @@ static void addUpLater(Block &body) {
     llvm::SetVector<Operation *> users(sums[i]->user_begin(),
                                        sums[i]->user_end());
     for (Operation *user : users)
-      if (onlyAdds(user) && user->isBeforeInBlock(sums[i + 1]))
-        last = moveBehind(user, last);
+      if (onlyAdds(user) && order.isBefore(user, sums[i + 1]))
+        last = moveBehind(user, last, order);
   }
 }
 

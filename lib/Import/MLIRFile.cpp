@@ -14,6 +14,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "FindLayers.h"
+#include "plait/Dialect/NN/IR/Selection.h"
 #include "plait/Import/HuggingFace.h"
 #include "plait/Import/ModelSource.h"
 
@@ -72,11 +73,10 @@ static int64_t findVocabulary(func::FuncOp loss) {
   int64_t vocabulary = 0;
   for (BlockArgument ids : loss.getArguments().take_front(2))
     for (Operation *op : ids.getUsers()) {
-      if (!isa<nn::EmbeddingOp, nn::PickOp, nn::SoftmaxCrossEntropyOp>(op))
+      nn::Selection selection = nn::findSelection(op);
+      if (!selection.ids)
         continue;
-      auto from = cast<RankedTensorType>(op->getOperand(0).getType());
-      int64_t entries = isa<nn::EmbeddingOp>(op) ? from.getShape().front()
-                                                 : from.getShape().back();
+      int64_t entries = selection.getEntries();
       vocabulary = vocabulary ? std::min(vocabulary, entries) : entries;
     }
   return vocabulary;

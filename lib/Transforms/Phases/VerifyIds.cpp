@@ -14,7 +14,7 @@
 #include "VerifyIds.h"
 
 #include "plait/Dialect/Dist/IR/Dist.h"
-#include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Dialect/NN/IR/Selection.h"
 #include "plait/Dialect/Pipe/IR/Pipe.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 #include "plait/Transforms/Buffers.h"
@@ -81,39 +81,10 @@ static bool areInputs(Value ids) {
   return false;
 }
 
-namespace {
-/// That an op takes the entries of `from` that `ids` name, along `dim`, of
-/// which a rank has those from `begin` on.
-struct Selection {
-  Value ids, from;
-  int64_t dim = 0;
-  nn::BeginAttr begin;
-  int64_t limit = 0; // entries of the whole; 0: not said
-};
-} // namespace
-
-/// Without ids: the op selects nothing.
-static Selection findSelection(Operation *op) {
-  auto last = [](Value value) {
-    return cast<RankedTensorType>(value.getType()).getRank() - 1;
-  };
-  if (auto embedding = dyn_cast<nn::EmbeddingOp>(op))
-    return {embedding.getIds(), embedding.getTable(), 0,
-            embedding.getBeginAttr(), int64_t(embedding.getLimit())};
-  if (auto pick = dyn_cast<nn::PickOp>(op))
-    return {pick.getIds(), pick.getInput(), last(pick.getInput()),
-            pick.getBeginAttr()};
-  if (auto entropy = dyn_cast<nn::SoftmaxCrossEntropyOp>(op))
-    return {entropy.getTargets(), entropy.getLogits(),
-            last(entropy.getLogits()), nn::BeginAttr()};
-  return {};
-}
-
 /// Counts the entries of all ranks. Where their blocks end in padding the whole
 /// is said, which is no more than the blocks have.
-static int64_t countEntries(const Selection &selection, dist::MeshOp mesh) {
-  auto type = cast<RankedTensorType>(selection.from.getType());
-  int64_t entries = type.getDimSize(selection.dim);
+static int64_t countEntries(const nn::Selection &selection, dist::MeshOp mesh) {
+  int64_t entries = selection.getEntries();
   int64_t whole = selection.limit;
   if (selection.begin) {
     for (const RankTerm &term : selection.begin.getTerms())
@@ -131,7 +102,7 @@ LogicalResult plait::verifyIds(ModuleOp module) {
     return success(); // a piece of a model, which is not executed
   dist::MeshOp mesh = dist::MeshOp::find(module);
   WalkResult all = module.walk([&](Operation *op) {
-    Selection selection = findSelection(op);
+    nn::Selection selection = nn::findSelection(op);
     if (!selection.ids || !areInputs(selection.ids))
       return WalkResult::advance();
     int64_t entries = countEntries(selection, mesh);

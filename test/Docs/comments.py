@@ -26,7 +26,7 @@ LEFT = {
     "lib/Import": 2,
     "lib/Planner": 83,
     "lib/Proof": 103,
-    "lib/Transforms": 53,
+    "lib/Transforms": 51,
     "tools/plait-run": 6,
     "tools/plaitc": 5,
 }

@@ -35,16 +35,15 @@
 #include "../Sharding/FactorAxes.h"
 #include "LossGradient.h"
 #include "ParameterUses.h"
+#include "StageGradients.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/StageFunctions.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/MapVector.h"
 
-#include <map>
 
 namespace plait {
 #define GEN_PASS_DEF_DIFFERENTIATEPASS
@@ -456,99 +455,8 @@ LogicalResult Differentiator::run() {
 }
 
 //===----------------------------------------------------------------------===//
-// All stages together
+// All stages
 //===----------------------------------------------------------------------===//
-
-/// By stage.
-using JointFunctions = std::map<int64_t, func::FuncOp>;
-
-/// Forward ops stay, even dead ones: what the forward pass computes is not this
-/// file's to judge. Backwards, so that a chain goes in one walk.
-static void eraseDead(func::FuncOp joint) {
-  for (Operation &op :
-       llvm::make_early_inc_range(llvm::reverse(joint.getBody().front())))
-    if (isBackward(&op) && isOpTriviallyDead(&op))
-      op.erase();
-}
-
-/// Takes away what no parameter's gradient needs: an output that reaches no
-/// parameter has a gradient only as long as nobody looks. The next stage need
-/// not compute it then.
-static void dropUnusedGradients(func::FuncOp joint, func::FuncOp next) {
-  eraseDead(joint);
-  // From the last, since erasing shifts those behind.
-  for (unsigned index = joint.getNumArguments(); next && index-- > 0;) {
-    PortAttr port = getPort(joint, index);
-    if (port.getKind() != PortKind::OutputGradient ||
-        !joint.getArgument(index).use_empty())
-      continue;
-    // It is there: seedOutputs() made the argument because of it. With it, what
-    // `next` computed for it alone is dead, and goes when `next` has its turn.
-    std::optional<unsigned> sent =
-        findResult(next, PortKind::InputGradient, port.getIndex());
-    next.getBody().front().getTerminator()->eraseOperand(*sent);
-    (void)next.eraseResult(*sent);
-    (void)joint.eraseArgument(index);
-  }
-}
-
-/// A stage that reads a parameter but gives it no gradient adds zero where
-/// another stage gives one: all that hold it reduce and update it.
-static void accumulateZeros(const JointFunctions &joints) {
-  llvm::MapVector<Attribute, Type> trained; // by symbol, what is accumulated
-  std::map<int64_t, llvm::DenseSet<Attribute>> own;
-  for (auto [stage, joint] : joints)
-    for (auto add : nn::findAccesses(joint, nn::SlotAccess::Add))
-      if (add.getSlot() == nn::Slot::Gradient) {
-        trained.insert({add.getSymbolAttr(), add.getTensor().getType()});
-        own[stage].insert(add.getSymbolAttr());
-      }
-  for (auto [stage, joint] : joints) {
-    OpBuilder builder(joint.getBody().front().getTerminator());
-    for (auto read : nn::findAccesses(joint, nn::SlotAccess::Read)) {
-      Attribute symbol = read.getSymbolAttr();
-      if (!trained.contains(symbol) || !own[stage].insert(symbol).second)
-        continue;
-      // A partial sum of zeros is zeros whatever it is partial over, so that
-      // the type is that of the others' gradients.
-      auto zero =
-          nn::FillOp::create(builder, read.getLoc(), trained.lookup(symbol),
-                             builder.getF32FloatAttr(0.0));
-      auto add = nn::AccumulateOp::create(builder, read.getLoc(), zero,
-                                          read.getSymbol(), nn::Slot::Gradient);
-      for (Operation *op : {zero.getOperation(), add.getOperation()})
-        op->setAttr(nn::kBackwardAttr, builder.getUnitAttr());
-    }
-  }
-}
-
-/// What is not trained has no state that could be divided.
-static void dropUnusedState(ModuleOp module) {
-  llvm::DenseSet<Attribute> trained;
-  for (auto add : nn::findAccesses(module, nn::SlotAccess::Add))
-    if (add.getSlot() == nn::Slot::Gradient)
-      trained.insert(add.getSymbolAttr().getAttr());
-  for (auto parameter : module.getOps<nn::ParameterOp>())
-    if (!trained.contains(parameter.getSymNameAttr()))
-      parameter.removeStateAttr();
-}
-
-/// A loss that trains nothing is a mistake in the model.
-static LogicalResult checkTrains(const JointFunctions &joints) {
-  SlotOpInterface loss;
-  for (auto [stage, joint] : joints)
-    for (auto add : nn::findAccesses(joint, nn::SlotAccess::Add)) {
-      if (add.getSlot() == nn::Slot::Gradient)
-        return success();
-      if (add.getSymbol() == kLossSum)
-        loss = add;
-    }
-  if (!loss ||
-      loss->getParentOfType<ModuleOp>().getOps<nn::ParameterOp>().empty())
-    return success();
-  return loss->emitError("no parameter would be trained: the loss depends on "
-                         "none, or only through ops that pass no gradient");
-}
 
 namespace {
 struct DifferentiatePass

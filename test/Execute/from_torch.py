@@ -26,6 +26,7 @@ import tempfile
 
 from harness import (
     ROOT,
+    TORCH,
     Failure,
     Reporter,
     Skipped,
@@ -37,7 +38,6 @@ from harness import (
 
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "test" / "golden")]
 
-PYTHONS = (os.environ.get("PLAIT_TORCH"), ROOT / "build/venv-torch/bin/python")
 BATCH, SEQUENCE, STEPS, VOCABULARY = 4, 16, 5, 64
 # Far above the noise of gradients that are zero by theory, as those of the biases of
 # keys, which AdamW would make updates of.
@@ -72,12 +72,11 @@ def find_torch() -> str | None:
         reason = f"PyTorch is {torch.__version__}"
     except ImportError:
         reason = "there is no PyTorch"
-    for python in PYTHONS:
-        if python and pathlib.Path(python).is_file():
-            if os.environ.get("PLAIT_TORCH_TRIED") == str(python):
-                continue
-            os.environ["PLAIT_TORCH_TRIED"] = str(python)
-            os.execv(python, [str(python), *sys.argv])
+    for python in TORCH:
+        if os.environ.get("PLAIT_TORCH_TRIED") == str(python):
+            continue
+        os.environ["PLAIT_TORCH_TRIED"] = str(python)
+        os.execv(python, [str(python), *sys.argv])
     return f"{reason}, expected 2.6 or newer; PLAIT_TORCH may name an interpreter"
 
 

@@ -22,6 +22,12 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "test" / "golden"
+# The interpreters that may have PyTorch 2, which Debian does not: docs/Developing.md.
+TORCH = [
+    python
+    for python in (os.environ.get("PLAIT_TORCH"), ROOT / "build/venv-torch/bin/python")
+    if python and pathlib.Path(python).is_file()
+]
 # Options that plait-run refuses with plans of other optimizers.
 READ_BY = {"beta2": ("adamw", "lion"), "eps": ("adamw",)}
 

@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 
-from harness import ROOT, Failure, Outcome, Reporter, Skipped, Tools, arguments, require
+from harness import TORCH, Failure, Outcome, Reporter, Skipped, Tools, arguments, require
 from processes import Suite, metrics
 
 STEPS = 3
@@ -229,16 +229,10 @@ def other_cases(launchers: Launchers) -> None:
         )
 
 
-def find_environment() -> str | None:
-    """The interpreter that docs/Developing.md has made for PyTorch, if it was."""
-    python = ROOT / "build/venv-torch/bin/python"
-    return str(python) if python.is_file() else None
-
-
 def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument(
-        "--torch", default=os.environ.get("PLAIT_TORCH") or find_environment(),
+        "--torch", default=os.environ.get("PLAIT_TORCH") or next(map(str, TORCH), None),
         help="an interpreter with PyTorch 2 or later",
     )
     parser.add_argument("--all", action="store_true", help="all forms of torchrun")

@@ -33,7 +33,7 @@ Status checkBackend(const CompileOptions &options,
 Status checkGivenTarget(const CompileOptions &options, TargetAttr target,
                         ClusterAttr cluster);
 
-/// What of `pins` has nothing to divide in such a mesh, one line each: "--zero
+/// Lists the pins that have nothing to divide in such a mesh, as in "--zero
 /// 1 has no effect: dp is 1".
 std::vector<std::string> findIdlePins(const ConfigurationPins &pins,
                                       const Mesh &mesh);

@@ -396,8 +396,8 @@ static std::string findDecided(const CompileOptions &options) {
   return first;
 }
 
-/// Where the mesh is all that is said of how to train a model and of what on,
-/// the planner decides the rest for as many ranks of this machine. Without
+/// Has the planner decide the rest, for as many ranks of this machine, where
+/// the mesh is all that is said of how to train a model and of what on. Without
 /// an answer the defaults stay, and `notFound` tells why.
 static bool planForThisMachine(CompileOptions &options,
                                PlanningOptions &planning,

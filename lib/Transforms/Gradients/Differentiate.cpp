@@ -44,7 +44,6 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/MapVector.h"
 
-
 namespace plait {
 #define GEN_PASS_DEF_DIFFERENTIATEPASS
 #include "plait/Transforms/Passes.h.inc"

@@ -96,7 +96,7 @@ private:
   OpBuilder builder;
   StringAttr tensor, context;
   FactorClasses classes;
-  /// What splits a class of the tokens' dimensions.
+  /// The axes that split a class of the tokens' dimensions.
   struct TokenAxes {
     unsigned dim;                 // of the tokens
     SmallVector<Attribute> names; // outermost first

@@ -21,6 +21,7 @@
 #ifndef PLAIT_RUNTIME_EXECUTOR_H
 #define PLAIT_RUNTIME_EXECUTOR_H
 
+#include "plait/Plan/Metrics.h"
 #include "plait/Plan/Plan_generated.h"
 #include "plait/Plan/Ranks.h"
 #include "plait/Runtime/Data.h"
@@ -88,9 +89,13 @@ struct ExecutorOptions {
 /// of plait and of the libraries that compute.
 std::string describeVersion();
 
-/// Values in the order of fb::Scalar and of fb::Metric.
+/// Values in the order of fb::Scalar.
 using StepScalars = std::array<float, size_t(fb::Scalar::Count)>;
-using StepMetrics = std::array<float, size_t(fb::Metric::Count)>;
+
+/// Values in the order of fb::Metric, then those of the plan's named losses;
+/// the rest is 0.
+using StepMetrics =
+    std::array<float, size_t(fb::Metric::Count) + plan::kMostNamedLosses>;
 
 inline double at(const StepMetrics &metrics, fb::Metric index) {
   return metrics[static_cast<size_t>(index)];

@@ -268,9 +268,10 @@ Status Rank::readStamps() {
 }
 
 Result<StepMetrics> Rank::readMetrics() {
-  StepMetrics metrics;
-  PLAIT_RETURN_IF_ERROR(device.read(
-      program.metrics(), std::as_writable_bytes(std::span(metrics))));
+  StepMetrics metrics = {};
+  auto told = std::span(metrics).first(plan::countMetrics(plan));
+  PLAIT_RETURN_IF_ERROR(
+      device.read(program.metrics(), std::as_writable_bytes(told)));
   return metrics;
 }
 

@@ -70,6 +70,7 @@ Evaluator::run(Executor &executor,
   using Clock = std::chrono::steady_clock;
   Clock::time_point start = Clock::now();
   double sum = 0, tokens = 0;
+  StepMetrics means = {}; // sums, until the end
   // Always from the first batch on. Its own step numbers: the run's are not
   // touched.
   for (uint64_t step = 1; step <= steps; ++step) {
@@ -85,7 +86,12 @@ Evaluator::run(Executor &executor,
     double count = at(*metrics, fb::Metric::TokenCount);
     sum += at(*metrics, fb::Metric::Loss) * count;
     tokens += count;
+    for (size_t i = 0; i < means.size(); ++i)
+      means[i] += (*metrics)[i] * float(count);
   }
+  for (float &mean : means)
+    mean /= float(tokens);
   std::chrono::duration<double> seconds = Clock::now() - start;
-  return std::optional(Evaluation{sum / tokens, tokens, seconds.count()});
+  return std::optional(
+      Evaluation{sum / tokens, tokens, seconds.count(), means});
 }

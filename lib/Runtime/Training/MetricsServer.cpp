@@ -101,6 +101,21 @@ static std::string printMetric(const std::string &name, const char *type,
          "\n" + name + labels + " " + printNumber(value) + "\n";
 }
 
+/// The named losses of a step, as one metric with labels.
+static std::string printNamed(const fb::Plan &plan,
+                              const StepMetrics &metrics) {
+  std::vector<double> losses = getNamedLosses(plan, metrics);
+  if (losses.empty())
+    return "";
+  std::string text =
+      "# HELP plait_named_loss Means over the tokens of the last "
+      "step\n# TYPE plait_named_loss gauge\n";
+  for (size_t i = 0; i < losses.size(); ++i)
+    text += "plait_named_loss{name=\"" + plan.named_losses()->Get(i)->str() +
+            "\"} " + printNumber(losses[i]) + "\n";
+  return text;
+}
+
 /// Labels that identify the run are on a metric of their own, `plait_run_info`,
 /// by which others can be joined, rather than on each.
 Status MetricsServer::beginRun(const RunInfo &info) {
@@ -185,6 +200,7 @@ Status MetricsServer::endStep(const StepReport &step) {
       printMetric("plait_run_info", "gauge", "What runs", 1, labels);
   for (const Row &row : rows)
     all += printMetric(row.name, row.type, row.help, row.value);
+  all += printNamed(run->plan, step.metrics);
   if (double rate = run->utilization.rate(step.seconds); rate > 0)
     all += printMetric("plait_model_flops_per_second", "gauge",
                        "That the model needs, without recomputation", rate);

@@ -32,8 +32,16 @@ struct RunInfo {
 struct Evaluation {
   double loss; // mean over the tokens
   double tokens;
-  double seconds; // wall time
+  double seconds;    // wall time
+  StepMetrics means; // over the tokens; of loss and named losses alone
 };
+
+/// Returns a number of each of the plan's named losses that a step reports.
+inline std::vector<double> getNamedLosses(const fb::Plan &plan,
+                                          const StepMetrics &metrics) {
+  return {metrics.begin() + size_t(fb::Metric::Count),
+          metrics.begin() + plan::countMetrics(plan)};
+}
 
 struct StepReport {
   uint64_t step; // from 1

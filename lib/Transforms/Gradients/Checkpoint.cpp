@@ -319,9 +319,10 @@ bool SinkPlan::isBefore(Operation *a, Operation *b) const {
 }
 
 void SinkPlan::add(Operation *copy) {
-  Operation *first = *llvm::min_element(
-      copy->getUsers(),
-      [&](Operation *a, Operation *b) { return isBefore(a, b); });
+  Operation *first =
+      *llvm::min_element(copy->getUsers(), [&](Operation *a, Operation *b) {
+        return isBefore(a, b);
+      });
   Operation *anchor = getAnchor(first);
   auto &group = groups[anchor];
   // Not found if the first user is the anchor: then it is the last in front.

@@ -31,9 +31,9 @@
 #define PLAIT_DRIVER_SESSION_H
 
 #include "plait/Configuration/Configuration.h"
-#include "plait/Driver/Reporter.h"
 #include "plait/Plan/Files.h"
 #include "plait/Planner/Report.h"
+#include "plait/Support/Reporter.h"
 
 #include <cstdint>
 #include <functional>
@@ -48,12 +48,9 @@ class DialectRegistry;
 
 namespace plait {
 
-namespace plan::fb {
-struct PlanT;
-} // namespace plan::fb
-
 struct ModelState;
 struct ChoiceState;
+struct PlanState;
 
 //===----------------------------------------------------------------------===//
 // What is asked for
@@ -80,7 +77,7 @@ struct ModelOptions {
   std::vector<std::pair<std::string, std::string>> shardings;
 };
 
-/// What a model is compiled for.
+/// Names what a model is compiled for.
 struct CompileOptions {
   /// Axis sizes as "pp=2,dp=2,tp=2"; axes that are not named have size 1. "1",
   /// or empty, is one rank, and empty is the mesh of a module that has one.
@@ -123,10 +120,10 @@ struct CompileOptions {
   bool reference = true;
 };
 
-/// What is asked of the planner beside `CompileOptions::cluster`.
+/// Says what the planner is asked, besides `CompileOptions::cluster`.
 struct PlanningOptions {
-  /// What the planner may not decide. A strategy in CompileOptions::pins is not
-  /// looked at: it belongs here.
+  /// Holds what the planner may not decide. A strategy in CompileOptions::pins
+  /// is not looked at: it belongs here.
   planner::Pins pins;
   /// Whose habits to predict, as planner::findFramework knows it.
   std::string framework = "plait";
@@ -150,55 +147,56 @@ public:
   /// Whether the planner can be asked about it: nothing is decided yet, as it
   /// is in what a compilation has left, and it has no batch of its own.
   bool isPlannable() const;
-  /// For the session's own parts.
+  /// Serves the session's own parts.
   ModelState &get() const { return *state; }
+  const std::shared_ptr<ModelState> &share() const { return state; }
 
 private:
   std::shared_ptr<ModelState> state;
 };
 
-/// What the planner has chosen for a model. A handle, as Model is.
+/// A choice of the planner for a model. A handle, as Model is.
 class Choice {
 public:
   explicit Choice(std::shared_ptr<ChoiceState> state)
       : state(std::move(state)) {}
 
-  /// What compile() will compile for: what was given, and what was chosen in
-  /// the place of what was not.
+  /// Returns what compile() will compile for: what was given, and what was
+  /// chosen in the place of what was not.
   const CompileOptions &getOptions() const;
   /// The choice with its costs, and what else there was.
   const planner::SearchResult &getResult() const;
-  /// What reports are made of (plait/Planner/Report.h). It refers to this
+  /// Returns what reports are made of (plait/Planner/Report.h). It refers to
+  /// this
+#include "plait/Planner/Report.h"
   /// choice, which must live longer.
   planner::ReportInput describe() const;
   /// Compares with the best choice under other pins, such as "tp=4,pp=2".
   /// Searches once more.
   Result<planner::WhyNot> whyNot(const std::string &pins) const;
-  /// For the session's own parts.
+  /// Serves the session's own parts.
   ChoiceState &get() const { return *state; }
 
 private:
   std::shared_ptr<ChoiceState> state;
 };
 
-/// A plan, in memory. Copies share it.
+/// A plan, in memory. A handle, as Model is.
 class CompiledPlan {
 public:
-  explicit CompiledPlan(std::shared_ptr<plan::fb::PlanT> plan)
-      : plan(std::move(plan)) {}
+  explicit CompiledPlan(std::shared_ptr<const PlanState> state)
+      : state(std::move(state)) {}
 
   /// Writes the file, completely or not at all.
   Status save(const std::string &path) const;
   /// Writes it so that it appears with the returned file's commit(), together
   /// with others.
   Result<OutputFile> prepare(const std::string &path) const;
-  /// Returns the content of the file.
-  std::vector<uint8_t> pack() const;
   /// "pp=2,dp=2, 1f1b, micro-batch 2, fp32, with reference".
-  std::string describe() const;
+  const std::string &describe() const;
 
 private:
-  std::shared_ptr<plan::fb::PlanT> plan;
+  std::shared_ptr<const PlanState> state;
 };
 
 //===----------------------------------------------------------------------===//
@@ -214,7 +212,7 @@ public:
   explicit Session(Reporter &reporter, AddDialects addDialects = nullptr)
       : reporter(reporter), addDialects(std::move(addDialects)) {}
 
-  /// Opens a model, and reads all of its files.
+  /// Opens a model: reads its file, and of a .mlir file all that is in it.
   Result<Model> import(const ModelOptions &options);
 
   /// Searches for the best configuration of the model for

@@ -18,13 +18,12 @@
 
 namespace plait {
 
-/// Returns whether `text` is what stands in backquotes for an option: words of
-/// small letters, digits and hyphens, the last of which is its name. One before
-/// it is the program whose option it is: "plait-run check".
+/// Returns whether `text` may be the name of an option: small letters, digits
+/// and hyphens, the first a letter.
 inline bool isFieldName(std::string_view text) {
-  constexpr std::string_view letters = "abcdefghijklmnopqrstuvwxyz0123456789- ";
+  constexpr std::string_view letters = "abcdefghijklmnopqrstuvwxyz0123456789-";
   return !text.empty() && text.front() >= 'a' && text.front() <= 'z' &&
-         text.find_first_not_of(letters) == text.npos && text.back() != ' ';
+         text.find_first_not_of(letters) == text.npos;
 }
 
 /// Returns `text` with `prefix` in front of each name of an option, in the
@@ -45,9 +44,7 @@ inline std::string spellFields(std::string_view text,
       spelt += '`';
       continue;
     }
-    size_t space = name.rfind(' ') + 1; // 0: no program
-    spelt.append(name.substr(0, space)).append(prefix);
-    spelt += name.substr(space);
+    spelt.append(prefix).append(name);
     text.remove_prefix(end + 1);
   }
 }

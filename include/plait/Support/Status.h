@@ -35,6 +35,7 @@ enum class Code : uint16_t {
   InvalidOption = 10, // an option's value, alone or beside other options
   CannotRead = 20,    // a file that cannot be opened or read
   CannotWrite = 21,   // an output that cannot be written
+  DiskFull = 22,      // the same, since its disk or quota is full
   InvalidModel = 30,  // a model or IR that is refused
   NotCompiled = 31,   // a model that is right, and cannot be compiled as asked
   NothingFits = 40,   // the planner has found no configuration
@@ -64,12 +65,12 @@ public:
   const std::string &message() const { return *text; }
   /// Code::Success when ok().
   Code code() const { return cause; }
-  /// Returns the option that is to blame, with whose name the message begins;
+  /// Returns the option that is to blame, the first one that the message names;
   /// empty: none.
   std::string field() const {
-    if (cause != Code::InvalidOption || !text->starts_with('`'))
-      return "";
-    return text->substr(1, text->find('`', 1) - 1);
+    size_t begin = cause == Code::InvalidOption ? text->find('`') : text->npos;
+    size_t end = begin == text->npos ? begin : text->find('`', begin + 1);
+    return end == text->npos ? "" : text->substr(begin + 1, end - begin - 1);
   }
 
 private:

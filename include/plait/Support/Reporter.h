@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PLAIT_DRIVER_REPORTER_H
-#define PLAIT_DRIVER_REPORTER_H
+#ifndef PLAIT_SUPPORT_REPORTER_H
+#define PLAIT_SUPPORT_REPORTER_H
 
 #include "plait/Support/Status.h"
 
@@ -47,7 +47,7 @@ struct Message {
   }
 };
 
-/// What is being done, for people who wait.
+/// Says what is being done, for people who wait.
 struct Progress {
   std::string_view what;    // "stage", "planning"
   int step = 0, steps = 0;  // the number of `what`, from 1; 0: not counted
@@ -69,4 +69,4 @@ public:
 
 } // namespace plait
 
-#endif // PLAIT_DRIVER_REPORTER_H
+#endif // PLAIT_SUPPORT_REPORTER_H

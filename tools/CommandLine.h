@@ -8,6 +8,8 @@
 #ifndef PLAIT_TOOLS_COMMANDLINE_H
 #define PLAIT_TOOLS_COMMANDLINE_H
 
+#include "plait/Support/Fields.h"
+
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -78,16 +80,21 @@ private:
   static constexpr size_t columns = 100;
 };
 
-/// Prints "TOOL: error: MESSAGE" on standard error.
+/// Prints "TOOL: KIND: MESSAGE" on standard error, where options that `message`
+/// names are spelt as on a command line.
+inline void printMessage(const CLI::App &app, const char *kind,
+                         const std::string &message) {
+  std::fprintf(stderr, "%s: %s: %s\n", app.get_name().c_str(), kind,
+               makePrintable(spellFields(message)).c_str());
+}
+
 inline void printError(const CLI::App &app, const std::string &message) {
-  std::fprintf(stderr, "%s: error: %s\n", app.get_name().c_str(),
-               makePrintable(message).c_str());
+  printMessage(app, "error", message);
 }
 
 /// The same for what is no error of its own.
 inline void printNote(const CLI::App &app, const std::string &message) {
-  std::fprintf(stderr, "%s: note: %s\n", app.get_name().c_str(),
-               makePrintable(message).c_str());
+  printMessage(app, "note", message);
 }
 
 /// Says what CLI11 does in our words: the first letter small, one line.

@@ -21,6 +21,8 @@ sys.path.insert(0, str(ROOT / "test" / "Execute"))
 
 import blocks  # noqa: E402
 import comments  # noqa: E402
+import diagnostics  # noqa: E402
+import messages  # noqa: E402
 import passes  # noqa: E402
 import reference  # noqa: E402
 import words  # noqa: E402
@@ -212,6 +214,8 @@ def main() -> int:
     reference.check(report, tools)
     passes.check(report, tools)
     comments.check(report)
+    messages.check(report)
+    diagnostics.check(report)
     return report.finish()
 
 

@@ -26,6 +26,7 @@
 #include "plait/Runtime/Rendezvous.h"
 #include "plait/Runtime/Version.h"
 
+#include <cstdlib>
 #include <thread>
 #include <tuple>
 
@@ -279,8 +280,7 @@ std::string addToLine(std::string text, const std::string &more) {
 /// 3. Others that have waited in vain say so, unless the reason has been told.
 void tell(const CLI::App &app, runtime::Rendezvous *processes,
           const Status &failure) {
-  bool waited =
-      failure.message().find("waited longer than") != std::string::npos;
+  bool waited = failure.code() == Code::TimedOut;
   bool follows = processes && runtime::followsAnother(failure);
   // 1. First
   // At once: a launcher ends all when the first process has.
@@ -294,6 +294,17 @@ void tell(const CLI::App &app, runtime::Rendezvous *processes,
                                     silent.empty() ? "" : "; " + silent));
   } else if (!follows && waited && !processes->isSpokenOf())
     tool::printNote(app, failure.message());
+}
+
+/// Ends the process where a rank does not come back. Without destructors, which
+/// would join its thread; so what must not stay behind is removed by hand.
+[[noreturn]] void giveUp(const CLI::App &app, runtime::Rendezvous *processes,
+                         const std::string &failure) {
+  tool::printError(app, failure);
+  if (processes)
+    processes->disconnect();
+  removeTemporaryFiles();
+  std::_Exit(1);
 }
 
 } // namespace
@@ -342,6 +353,9 @@ int main(int argc, char **argv) {
       (*processes)->place().processors)
     options.train.executor.threads = (*processes)->place().processors;
   options.train.executor.processes = processes->get();
+  options.train.executor.onStuck = [&](const std::string &failure) {
+    giveUp(app, processes->get(), failure);
+  };
   options.train.settings = describeSettings(app, options);
   for (const CLI::Option *option : app.get_options())
     if (isGiven(*option))

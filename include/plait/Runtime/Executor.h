@@ -83,6 +83,11 @@ struct ExecutorOptions {
   /// which they are enabled; null: nowhere. Outlive the executor. Steps of GPUs
   /// must be walked (cudaGraph).
   StepNotes *notes = nullptr;
+  /// Hears of ranks that do not come back after another one has failed: the
+  /// failure, and what they do, in lines. Nobody can take their threads away,
+  /// so it should end the process, after Rendezvous::disconnect(). Where it
+  /// returns, or is empty, the step waits for them, for ever if need be.
+  std::function<void(const std::string &failure)> onStuck = {};
 };
 
 /// Names what the numbers of a run may depend on beside its plan: the versions

@@ -201,5 +201,5 @@ Result<std::optional<Resumed>> runtime::resume(Executor &executor,
   return fail("checkpoints in '", path, "' were removed while they were read, ",
               mostLooks,
               " times: the run that writes there has to keep more "
-              "of them (--keep)");
+              "of them (`keep`)");
 }

@@ -179,7 +179,7 @@ Status Saver::prepareDirectory(const std::optional<Resumed> &resumed) {
     if (!goesOn)
       return fail("'", options.directory, "' has a checkpoint of step ",
                   entry.step,
-                  " of another run; --resume it, or name another "
+                  " of another run; `resume` it, or name another "
                   "directory");
     const auto &damaged = resumed->damaged;
     bool isDamaged =
@@ -260,7 +260,7 @@ Status Saver::prepareMemory(const CheckpointIndex &index,
   if (!groups.ok())
     return groups.status();
   if (executor.leads() && groups->hosts() == 1)
-    warn("all ranks are on one host: --replica protects from the end of "
+    warn("all ranks are on one host: `replica` protects from the end of "
          "processes, not from that of the host");
   auto folder = agreeOnFolder(*groups, resumed);
   if (!folder.ok())

@@ -97,8 +97,8 @@ Status CheckpointWriter::finish(const RunRecord &run) {
     place->store.removeSpare(); // there is no next one
   return savedStep == run.step
              ? Status::success()
-             : fail("no checkpoint of step ", run.step, ", the last one",
-                    place->words, ": ", failure.message());
+             : fail(failure.code(), "no checkpoint of step ", run.step,
+                    ", the last one", place->words, ": ", failure.message());
 }
 
 /// Between steps, so that what fails in the last one is told once, as the
@@ -375,12 +375,8 @@ Status CheckpointWriter::advance(bool wait) {
 /// disk.
 static std::string adviseOn(const Status &failure,
                             const CheckpointPlace &place) {
-  bool isFull = false;
-  for (int reason : {ENOSPC, EDQUOT})
-    isFull |=
-        failure.message().find(std::strerror(reason)) != std::string::npos;
-  return isFull && !place.keep
-             ? "; all checkpoints are kept, with --keep N the newest N"
+  return failure.code() == Code::DiskFull && !place.keep
+             ? "; all checkpoints are kept, with `keep` N the newest N"
              : "";
 }
 
@@ -400,5 +396,5 @@ void CheckpointWriter::conclude(const Status &status) {
   }
   if (place->isKeeper)
     place->store.abandon(step);
-  failure = fail(status.message(), adviseOn(status, *place));
+  failure = fail(status.code(), status.message(), adviseOn(status, *place));
 }

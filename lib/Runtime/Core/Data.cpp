@@ -235,7 +235,7 @@ void Batches::interleave(int64_t newReplicas, int64_t rows) {
 /// fits.
 Status Batches::endDocuments(uint64_t token) {
   if (token >= uint64_t(vocabulary))
-    return fail("--document-end is ", token, ", the vocabulary has ",
+    return fail("`document-end` is ", token, ", the vocabulary has ",
                 vocabulary, " tokens");
   documentEnd = int32_t(token);
   return Status::success();

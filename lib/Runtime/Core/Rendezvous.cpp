@@ -20,6 +20,7 @@
 #include "Launch.h"
 #include "MPI/Engine.h"
 #include "PackedTexts.h"
+#include "StatusText.h"
 #include "TcpRendezvous.h"
 #include "plait/Runtime/Communicator.h"
 #if PLAIT_HAS_MPI
@@ -97,7 +98,7 @@ Rendezvous::join(std::chrono::milliseconds timeLimit) {
     return std::unique_ptr<Rendezvous>();
   if (const std::string &refusal = (*launch)->refusal; !refusal.empty())
     return (*launch)->rank == 0 ? Status::failure(refusal)
-                                : fail(anotherFailed, ": ", refusal);
+                                : failReleased(": " + refusal);
   // A Result of the derived class becomes one of the base.
   auto convert = [](auto joined) -> Result<std::unique_ptr<Rendezvous>> {
     if (!joined.ok())
@@ -141,26 +142,25 @@ Status Rendezvous::judge(
   if (!all.ok())
     return all.status();
   Status passed = here.index == 0 ? verdict(*all) : Status::success();
-  auto text = broadcast(passed.ok() ? "" : passed.message());
+  auto text = broadcast(packStatus(passed));
   if (!text.ok())
     return text.status();
   if (text->empty())
     return Status::success();
   isAgreedFailure = true;
-  return Status::failure(*text);
+  return unpackStatus(*text);
 }
 
 /// Texts stand for failures here, and an empty one for success; so process 0,
 /// which judges, names the lowest that has failed.
 Status Rendezvous::agree(const Status &mine) {
-  Status all = judge(mine.ok() ? "" : mine.message(),
-                     [](std::span<const std::string> texts) {
-                       for (size_t i = 0; i < texts.size(); ++i)
-                         if (!texts[i].empty())
-                           return i == 0 ? Status::failure(texts[i])
-                                         : fail("process ", i, ": ", texts[i]);
-                       return Status::success();
-                     });
+  Status all = judge(packStatus(mine), [](std::span<const std::string> texts) {
+    for (size_t i = 0; i < texts.size(); ++i)
+      if (Status one = unpackStatus(texts[i]); !one.ok())
+        return i == 0 ? one
+                      : fail(one.code(), "process ", i, ": ", one.message());
+    return Status::success();
+  });
   // What it is to this process says more than that others are gone.
   return all.ok() || mine.ok() || isAgreedFailure ? all : mine;
 }

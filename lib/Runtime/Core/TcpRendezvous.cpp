@@ -141,7 +141,7 @@ Status TcpRendezvous::awaitRequest() {
         stream = std::move(arrival.connection);
       }
   }
-  return Status::failure(anotherFailed);
+  return failReleased();
 }
 
 /// Bytes follow a request, so that they never wait in sockets of process 0
@@ -177,7 +177,7 @@ Status TcpRendezvous::connectToSource(uint32_t process) {
   std::lock_guard lock(streaming);
   // disconnect() found no stream to shut down.
   if (isDisconnected)
-    return Status::failure(anotherFailed);
+    return failReleased();
   stream = std::move(*connected);
   source = process;
   return Status::success();
@@ -235,8 +235,8 @@ Status TcpRendezvous::openEngine(std::span<const uint32_t> peers) {
 void TcpRendezvous::disconnect() {
   if (transfers)
     transfers->abort();
-  (void)tree->giveUp("rank " + std::to_string(launch.rank) + " on " +
-                     here.host + " has failed");
+  (void)tree->giveUp(
+      fail("rank ", launch.rank, " on ", here.host, " has failed"));
   std::lock_guard lock(streaming);
   isDisconnected = true;
   if (stream.get() >= 0)

@@ -17,6 +17,7 @@
 #include "TcpTree.h"
 
 #include "Meeting.h"
+#include "StatusText.h"
 #include "plait/Runtime/Communicator.h"
 
 #include <algorithm>
@@ -81,8 +82,8 @@ TcpTree::TcpTree(const Launch &launch, const std::string &host,
     down[i].rank = shape.firstChildOf(launch.rank) + i;
 }
 
-/// A failure that another process has told, or will tell, begins with
-/// `anotherFailed`, so that callers know not to report it a second time.
+/// A failure that another process has told, or will tell, has Code::Released,
+/// so that callers know not to report it a second time.
 Result<std::unique_ptr<TcpTree>> TcpTree::join(const Launch &launch,
                                                const std::string &host,
                                                milliseconds timeLimit) {
@@ -93,8 +94,8 @@ Result<std::unique_ptr<TcpTree>> TcpTree::join(const Launch &launch,
   if (met.ok())
     return tree;
   // Also where it has failed by itself before it was connected.
-  Status failed = tree->giveUp(met.message());
-  return tree->hasHeardOfFailure() ? fail(anotherFailed, ": ", failed.message())
+  Status failed = tree->giveUp(met);
+  return tree->hasHeardOfFailure() ? failReleased(": " + failed.message())
                                    : failed;
 }
 
@@ -158,12 +159,12 @@ Status TcpTree::checkIn() {
       !receiveFrame(connection, answer))
     return systemFailure("cannot reach rank 0 at " + where);
   if (answer.kind == Frame::Kind::Failure)
-    return endWith(answer.text, /*byItself=*/false);
+    return endWith(unpackStatus(answer.text), /*byItself=*/false);
   // 3. The neighbours that have come.
   Status done = connectToEarlier(answer.text);
   if (!sendFrame(connection,
                  {done.ok() ? Frame::Kind::Text : Frame::Kind::Failure,
-                  done.ok() ? "" : done.message()}) &&
+                  packStatus(done)}) &&
       done.ok())
     return systemFailure("cannot reach rank 0 at " + where);
   // 4. Stay, or hang up.
@@ -259,7 +260,7 @@ Status TcpTree::askForFirst() {
   auto connected = connectTo(launch.address, launch.port, milliseconds(0));
   return connected.ok()
              ? Status::success()
-             : endWith("rank 0 has ended: " + connected.status().message(),
+             : endWith(fail("rank 0 has ended: ", connected.status().message()),
                        /*byItself=*/false);
 }
 
@@ -308,15 +309,14 @@ Status TcpTree::admitComer(Reception::Arrival arrival) {
   const Greeting &greeting = arrival.greeting;
   uint32_t rank = greeting.rank;
   int connection = arrival.connection.get();
-  std::string wrong;
+  Status wrong = Status::success();
   if (greeting.ranks != launch.ranks)
-    wrong = "rank " + std::to_string(rank) + " on " + greeting.host +
-            " is one of " + std::to_string(greeting.ranks) +
-            " ranks, this process of " + std::to_string(launch.ranks);
+    wrong = fail("rank ", rank, " on ", greeting.host, " is one of ",
+                 greeting.ranks, " ranks, this process of ", launch.ranks);
   else if (rank == 0 || rank >= launch.ranks || places[rank].port)
-    wrong = "a second process says that it is rank " + std::to_string(rank);
-  if (!wrong.empty()) {
-    (void)sendFrame(connection, {Frame::Kind::Failure, wrong});
+    wrong = fail("a second process says that it is rank ", rank);
+  if (!wrong.ok()) {
+    (void)sendFrame(connection, {Frame::Kind::Failure, packStatus(wrong)});
     return giveUp(wrong);
   }
   // Who cannot be told is noticed where its answer is awaited.
@@ -344,10 +344,10 @@ std::string TcpTree::neighboursOf(uint32_t rank) const {
 Status TcpTree::hearComer(Link &comer) {
   Frame frame;
   if (!receiveFrame(comer.connection.get(), frame))
-    return giveUp("the process of rank " + std::to_string(comer.rank) + " on " +
-                  comer.host + " has ended while others start");
+    return giveUp(fail("the process of rank ", comer.rank, " on ", comer.host,
+                       " has ended while others start"));
   if (frame.kind == Frame::Kind::Failure)
-    return endWith(frame.text, /*byItself=*/false);
+    return endWith(unpackStatus(frame.text), /*byItself=*/false);
   arrived[comer.rank] = true;
   ++arrivals;
   comer.ended = true;
@@ -409,7 +409,7 @@ Status TcpTree::hear(Link &link) {
     return link.inbox.empty() ? lose(link) : Status::success();
   }
   if (frame.kind == Frame::Kind::Failure)
-    return endWith(frame.text, /*byItself=*/false);
+    return endWith(unpackStatus(frame.text), /*byItself=*/false);
   link.begun += frame.text;
   if (frame.kind == Frame::Kind::Text)
     link.inbox.push_back(std::exchange(link.begun, std::string()));
@@ -493,7 +493,7 @@ Status TcpTree::send(Link &link, const std::string &text) {
   Frame frame;
   while (errno != EAGAIN && receiveFrame(link.connection.get(), frame))
     if (frame.kind == Frame::Kind::Failure)
-      return endWith(frame.text, /*byItself=*/false);
+      return endWith(unpackStatus(frame.text), /*byItself=*/false);
   return lose(link);
 }
 
@@ -505,12 +505,8 @@ milliseconds TcpTree::patience(uint32_t levels) const {
   return timeLimit + levels * levelTime;
 }
 
-/// A text that callers of the runtime look for: "waited longer than".
 Status TcpTree::timeOut(const std::string &who, bool speaks) {
-  std::ostringstream text;
-  text << "waited longer than " << timeLimit.count() / 1000.0 << " seconds for "
-       << who;
-  return endWith(text.str(), speaks);
+  return endWith(failTimedOut(timeLimit, who), speaks);
 }
 
 /// One of those that miss a process speaks: the one above it, or, where that
@@ -521,38 +517,39 @@ bool TcpTree::speaksOf(const Link &link) const {
 }
 
 Status TcpTree::lose(const Link &link) {
-  std::ostringstream text;
-  text << "the connection to process " << link.rank << " on " << link.host
-       << " is lost: it has ended";
-  return endWith(text.str(), speaksOf(link));
+  return endWith(fail("the connection to process ", link.rank, " on ",
+                      link.host, " is lost: it has ended"),
+                 speaksOf(link));
 }
 
 /// The first failure wins and is sent once to everybody connected, comers
 /// included. Sending must not block, for the lock is held and the peer may
 /// hang.
-Status TcpTree::endWith(const std::string &text, bool byItself) {
+Status TcpTree::endWith(const Status &reason, bool byItself) {
   std::lock_guard lock(mutex);
-  if (failure)
-    return Status::failure(*failure);
-  failure = text;
+  if (!failure.ok())
+    return failure;
+  failure = reason;
   isByItself = byItself;
   for (Link *link : links())
-    sendLastFrame(link->connection.get(), {Frame::Kind::Failure, text});
+    sendLastFrame(link->connection.get(),
+                  {Frame::Kind::Failure, packStatus(reason)});
   for (Link &comer : comers)
-    sendLastFrame(comer.connection.get(), {Frame::Kind::Failure, text});
-  return Status::failure(text);
+    sendLastFrame(comer.connection.get(),
+                  {Frame::Kind::Failure, packStatus(reason)});
+  return reason;
 }
 
 Status TcpTree::getFailure() {
   std::lock_guard lock(mutex);
-  return failure ? Status::failure(*failure) : Status::success();
+  return failure;
 }
 
 bool TcpTree::hasFailed() { return !getFailure().ok(); }
 
 bool TcpTree::hasHeardOfFailure() {
   std::lock_guard lock(mutex);
-  return failure && !isByItself;
+  return !failure.ok() && !isByItself;
 }
 
 /// Those that are connected.

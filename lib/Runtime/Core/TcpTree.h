@@ -82,10 +82,10 @@ public:
   Result<std::string> fromParent();
   Status toChildren(const std::string &text);
 
-  /// This process fails, for the reason `text`; tells the others and returns
-  /// it. Nothing happens where that is known already. From any thread.
-  Status giveUp(const std::string &text) {
-    return endWith(text, /*byItself=*/true);
+  /// This process fails for `reason`; tells the others and returns it. Nothing
+  /// happens where that is known already. From any thread.
+  Status giveUp(const Status &reason) {
+    return endWith(reason, /*byItself=*/true);
   }
   bool hasFailed();
   /// Whether another process has told of the failure, or one will.
@@ -138,7 +138,7 @@ private:
   Status lose(const Link &link);
   Status timeOut(const std::string &who, bool speaks);
   bool speaksOf(const Link &link) const;
-  Status endWith(const std::string &text, bool byItself);
+  Status endWith(const Status &reason, bool byItself);
   Status getFailure();
   std::vector<Link *> links();
   Link *linkTo(uint32_t rank);
@@ -160,7 +160,7 @@ private:
   std::vector<Link> comers; // that have not yet done all they were told
 
   std::mutex mutex; // of what follows
-  std::optional<std::string> failure;
+  Status failure = Status::success();
   bool isByItself = false;
 };
 

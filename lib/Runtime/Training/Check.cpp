@@ -346,11 +346,13 @@ Status checkAgainst(const fb::Plan &plan, const Step &found, Batches &batches,
   arrangeRows(batches, plan, unpartitioned);
   auto reference = startExecutor(unpartitioned, options);
   if (!reference.ok())
-    return fail("reference plan: ", reference.status().message());
+    return fail(reference.status().code(),
+                "reference plan: ", reference.status().message());
   // 2.
   auto expected = runStep(**reference, batches, options);
   if (!expected.ok())
-    return fail("reference plan: ", expected.status().message());
+    return fail(expected.status().code(),
+                "reference plan: ", expected.status().message());
   // 3.
   for (auto [step, whose] :
        {std::pair(&found, "the plan"), {&*expected, "the reference"}})

@@ -44,13 +44,13 @@ MetricsServer::open(const std::string &place) {
                 port.find_first_not_of("0123456789") == port.npos &&
                 std::stoul(port) <= UINT16_MAX;
   if (!isPort)
-    return fail("--metrics-port: '", place,
+    return fail("`metrics-port`: '", place,
                 "' is neither a port, 0 to 65535, nor HOST:PORT");
   if (host.size() > 2 && host.front() == '[' && host.back() == ']')
     host = host.substr(1, host.size() - 2);
   auto listener = listenAt(host, uint16_t(std::stoul(port)));
   if (!listener.ok())
-    return fail("--metrics-port: ", listener.status().message());
+    return fail("`metrics-port`: ", listener.status().message());
   auto given = portOf(*listener);
   if (!given.ok())
     return given.status();

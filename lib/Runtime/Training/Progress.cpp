@@ -13,6 +13,7 @@
 
 #include "Progress.h"
 
+#include "Core/Processes.h"
 #include "Settings.h"
 #include "Setup.h"
 
@@ -52,10 +53,8 @@ Result<Progress> Progress::begin(Executor &executor, TrainOptions &options,
   }
   // 2.
   if (!resumed && options.weights.empty() && executor.leads())
-    std::fprintf(stderr,
-                 "plait-run: note: weights are random, of seed %llu: no "
-                 "--weights are given\n",
-                 static_cast<unsigned long long>(options.seed));
+    note("weights are random, of seed " + std::to_string(options.seed) +
+         ": no `weights` are given");
   if (!resumed)
     PLAIT_RETURN_IF_ERROR(
         agree(executor, setInitialWeights(executor, options)));
@@ -84,11 +83,11 @@ Status Progress::goOn(const Resumed &resumed) {
   const RunRecord &run = resumed.run;
   if (!options.epochs && run.step > options.steps)
     return fail("checkpoint '", resumed.path, "' is of step ", run.step,
-                ", --steps is ", options.steps);
+                ", `steps` is ", options.steps);
   // Weights do not need it any more, permutation and dropout do.
   if (run.seed != options.seed)
     return fail("checkpoint '", resumed.path, "' has seed ", run.seed,
-                ", --seed is ", options.seed);
+                ", `seed` is ", options.seed);
   Result<std::string> kept = keepSettings(options, run.settings);
   if (!kept.ok())
     return fail("checkpoint '", resumed.path, "': ", kept.status().message());
@@ -98,13 +97,10 @@ Status Progress::goOn(const Resumed &resumed) {
                  static_cast<unsigned long long>(run.step),
                  resumed.isReplica ? "memory, " : "", resumed.path.c_str());
     if (!kept->empty())
-      std::fprintf(stderr, "plait-run: note: kept from the checkpoint: %s\n",
-                   kept->c_str());
+      note("kept from the checkpoint: " + *kept);
     if (!isSameData)
-      std::fprintf(stderr,
-                   "plait-run: warning: the data is %s, of the checkpoint %s; "
-                   "it is read from its beginning\n",
-                   batches.describe().c_str(), run.data.c_str());
+      warn("the data is " + batches.describe() + ", of the checkpoint " +
+           run.data + "; it is read from its beginning");
   }
   batches.startAt(run.step, isSameData ? run.samples : 0);
   setState(run);

@@ -26,15 +26,15 @@ using namespace plait::runtime;
 /// A model with a tokenizer knows other tokens than bytes: trained on them it
 /// would forget what it has learned.
 static Status checkText(const fb::Plan &plan, const TrainOptions &options) {
-  const char *option = !options.text.empty()       ? "--text"
-                       : !options.evalText.empty() ? "--eval-text"
+  const char *option = !options.text.empty()       ? "`text`"
+                       : !options.evalText.empty() ? "`eval-text`"
                                                    : nullptr;
   if (!option || options.textAsBytes || plan.vocab_size() <= 256)
     return Status::success();
   return fail(option, " makes a token of each byte, but the model has ",
               plan.vocab_size(),
               " tokens: have plait-data write tokens of its "
-              "tokenizer, or give --text-as-bytes");
+              "tokenizer, or give `text-as-bytes`");
 }
 
 /// Order and dropout's keys are drawn from the seed, each in its own way, so
@@ -72,11 +72,11 @@ Status runtime::setDocumentEnd(const fb::Plan &plan,
   bool isMasked = takesInput(plan, fb::InputKind::Starts);
   if (isMasked && !options.documentEnd)
     return Status::failure("attention of the plan stays within documents: "
-                           "--document-end has to say which token ends one");
+                           "`document-end` has to say which token ends one");
   if (!isMasked && options.documentEnd)
-    return Status::failure("--document-end is given, but attention of the plan "
+    return Status::failure("`document-end` is given, but attention of the plan "
                            "runs over all of a sample: compile it with "
-                           "--document-mask");
+                           "`document-mask`");
   return isMasked ? batches.endDocuments(*options.documentEnd)
                   : Status::success();
 }
@@ -138,8 +138,6 @@ void runtime::warnOfUnusedWeights(const fb::Plan &plan,
     list += ", " + names[i];
   if (names.size() > most)
     list += " and " + std::to_string(names.size() - most) + " more";
-  std::fprintf(stderr,
-               "plait-run: warning: weights '%s' has what the model has no "
-               "place for: %s\n",
-               options.weights.c_str(), list.c_str());
+  warn("weights '" + options.weights +
+       "' has what the model has no place for: " + list);
 }

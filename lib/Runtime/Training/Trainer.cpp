@@ -67,7 +67,7 @@ Status setSteps(TrainOptions &options, const Batches &batches, uint64_t step) {
     return Status::success();
   std::optional<uint64_t> pass = batches.order().passSamples();
   if (!pass)
-    return Status::failure("--epochs needs sources without weights: with them "
+    return Status::failure("`epochs` needs sources without weights: with them "
                            "no pass has an end");
   // What is whole but for the rounding of decimals is whole.
   double samples = std::floor(*options.epochs * double(*pass) + 1e-6);
@@ -75,7 +75,7 @@ Status setSteps(TrainOptions &options, const Batches &batches, uint64_t step) {
   double left = std::max(0.0, samples - double(begin));
   options.steps = step + uint64_t(left) / batches.batchSize();
   return options.steps ? Status::success()
-                       : fail("--epochs ", *options.epochs, " of ", *pass,
+                       : fail("`epochs` ", *options.epochs, " of ", *pass,
                               " samples are ", samples, ", a batch needs ",
                               batches.batchSize());
 }
@@ -282,7 +282,7 @@ Status Loop::evaluate(StepReport &report) {
   auto evaluation =
       parts.evaluator->run(executor, [this] { return isInterrupted(); });
   if (!evaluation.ok())
-    return fail("after step ", report.step, ": ",
+    return fail(evaluation.status().code(), "after step ", report.step, ": ",
                 evaluation.status().message());
   report.evaluation = *evaluation;
   return Status::success();

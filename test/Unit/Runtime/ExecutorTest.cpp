@@ -18,6 +18,7 @@
 #include "plait/Support/BFloat16.h"
 
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <gtest/gtest.h>
 
@@ -319,10 +320,15 @@ TEST_F(ExecutorTest, ARankThatSleepsForEverIsGivenUp) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
-        auto executor = Executor::create(pack(), {1, std::chrono::seconds(1)});
+        ExecutorOptions options = {1, std::chrono::seconds(1)};
+        options.onStuck = [](const std::string &failure) {
+          std::fprintf(stderr, "error: %s\n", failure.c_str());
+          std::_Exit(3);
+        };
+        auto executor = Executor::create(pack(), options);
         (void)(*executor)->runStep(1, batches(), {});
       },
-      ::testing::ExitedWithCode(1),
+      ::testing::ExitedWithCode(3),
       "error: rank .* waited longer than 1 seconds.*"
       "given up: rank 1 computes in step 1, program 0");
 }

@@ -32,6 +32,9 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Job = std::function<std::string(Rendezvous &)>;
 
+/// What a message begins with where another process tells of the failure.
+constexpr char released[] = "another rank has failed";
+
 class RendezvousTest : public ::testing::Test {
 protected:
   uint16_t port = freePort();
@@ -254,8 +257,8 @@ TEST_F(RendezvousTest, NamesAllWhoAreMissing) {
   EXPECT_EQ(results[0], text);
   // One speaks for those that it can tell.
   for (size_t i = 1; i < present.size(); ++i)
-    EXPECT_TRUE(results[i].starts_with(anotherFailed)) << results[i];
-  EXPECT_EQ(results[1], std::string(anotherFailed) + ": " + text);
+    EXPECT_TRUE(results[i].starts_with(released)) << results[i];
+  EXPECT_EQ(results[1], std::string(released) + ": " + text);
 
   auto alone = runAll({launch(1, 2)}, milliseconds(100),
                       [](Rendezvous &) { return std::string(); });
@@ -271,7 +274,7 @@ TEST_F(RendezvousTest, RefusesRanksOfAnotherRun) {
   auto results = runAll({launch(0, 3), launch(1, 4)}, seconds(20),
                         [](Rendezvous &) { return std::string(); });
   EXPECT_EQ(results[0], text);
-  EXPECT_EQ(results[1], std::string(anotherFailed) + ": " + text);
+  EXPECT_EQ(results[1], std::string(released) + ": " + text);
   port = freePort();
   results = runAll({launch(0, 3), launch(1, 3), launch(1, 3)}, seconds(20),
                    [](Rendezvous &) { return std::string(); });
@@ -308,7 +311,7 @@ TEST_F(RendezvousTest, MissesWhoEndsWhileOthersStart) {
   std::string text =
       "the process of rank 11 on poor has ended while others start";
   EXPECT_EQ(results[0], text);
-  EXPECT_EQ(results[1], std::string(anotherFailed) + ": " + text);
+  EXPECT_EQ(results[1], std::string(released) + ": " + text);
 
   // After that, but before the one above it has come, which says so.
   port = freePort();
@@ -331,7 +334,7 @@ TEST_F(RendezvousTest, MissesWhoEndsWhileOthersStart) {
                    [](Rendezvous &) { return std::string(); });
   first.join();
   above.join();
-  EXPECT_TRUE(results[0].starts_with(std::string(anotherFailed) +
+  EXPECT_TRUE(results[0].starts_with(std::string(released) +
                                      ": cannot reach rank 11 on poor"))
       << results[0];
 }
@@ -346,7 +349,7 @@ TEST_F(RendezvousTest, EndsWhereFirstHasEnded) {
   auto joined = TcpRendezvous::join(launch(20, 21), seconds(60));
   first.join();
   ASSERT_FALSE(joined.ok());
-  EXPECT_TRUE(joined.status().message().starts_with(std::string(anotherFailed) +
+  EXPECT_TRUE(joined.status().message().starts_with(std::string(released) +
                                                     ": rank 0 has ended: "))
       << joined.status().message();
   EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(20));

@@ -318,13 +318,13 @@ TEST_F(ExecutorTest, ARankThatSleepsForEverIsGivenUp) {
   source.kernels[0]->symbol = "plait_test_sleep";
   kernel.scalars = {fb::RankScalar(0, 100000000, 1, false)};
   GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ExecutorOptions options = {1, std::chrono::seconds(1)};
+  options.onStuck = [](const std::string &failure) {
+    std::fprintf(stderr, "error: %s\n", failure.c_str());
+    std::_Exit(3);
+  };
   EXPECT_EXIT(
       {
-        ExecutorOptions options = {1, std::chrono::seconds(1)};
-        options.onStuck = [](const std::string &failure) {
-          std::fprintf(stderr, "error: %s\n", failure.c_str());
-          std::_Exit(3);
-        };
         auto executor = Executor::create(pack(), options);
         (void)(*executor)->runStep(1, batches(), {});
       },

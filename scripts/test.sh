@@ -174,6 +174,7 @@ ours elastic elastic "${elastic[@]}"
 ours padding padding
 ours errors errors
 ours outputs outputs
+ours capi capi
 run export "${counts[@]}" \
   build/venv-transformers/bin/python test/Execute/export.py
 ours peaks peaks

@@ -12,7 +12,7 @@
 
 #include "Run.h"
 
-#include "../CommandLine.h"
+#include "plait/Support/CommandLine.h"
 #include "Family.h"
 #include "Report.h"
 #include "plait/Planner/Cluster.h"

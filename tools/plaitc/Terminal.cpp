@@ -12,7 +12,7 @@
 
 #include "Terminal.h"
 
-#include "../CommandLine.h"
+#include "plait/Support/CommandLine.h"
 
 #include <unistd.h>
 

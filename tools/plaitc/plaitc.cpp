@@ -13,7 +13,6 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "../CommandLine.h"
 #include "Family.h"
 #include "Run.h"
 #include "plait/Import/HuggingFace.h"
@@ -21,6 +20,7 @@
 #include "plait/Plan/Signals.h"
 #include "plait/Planner/Cluster.h"
 #include "plait/Planner/Framework.h"
+#include "plait/Support/CommandLine.h"
 #include "plait/Support/Fields.h"
 
 #include "llvm/Support/raw_ostream.h"

@@ -10,10 +10,10 @@
 // values; plaitc is one client that writes and prints them.
 //
 //   Session session(reporter);
-//   Result<Model> model = session.import({.model =
-//   "examples/models/gpt2-nano"}); Result<Choice> choice = session.plan(*model,
-//   given); Result<CompiledPlan> plan = session.compile(*choice); Status saved
-//   = plan->save("nano.plan");
+//   Result<Model> model = session.import({.model = "gpt2-nano"});
+//   Result<Choice> choice = session.plan(*model, given);
+//   Result<CompiledPlan> plan = session.compile(*choice);
+//   Status saved = plan->save("nano.plan");
 //
 // Errors. A function of a session that fails has given each error to the
 // reporter, once; the status that it returns repeats the first of them. What
@@ -167,9 +167,7 @@ public:
   /// The choice with its costs, and what else there was.
   const planner::SearchResult &getResult() const;
   /// Returns what reports are made of (plait/Planner/Report.h). It refers to
-  /// this
-#include "plait/Planner/Report.h"
-  /// choice, which must live longer.
+  /// this choice, which must live longer.
   planner::ReportInput describe() const;
   /// Compares with the best choice under other pins, such as "tp=4,pp=2".
   /// Searches once more.

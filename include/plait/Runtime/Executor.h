@@ -25,7 +25,7 @@
 #include "plait/Plan/Plan_generated.h"
 #include "plait/Plan/Ranks.h"
 #include "plait/Runtime/Data.h"
-#include "plait/Support/Status.h"
+#include "plait/Support/Reporter.h"
 
 #include <array>
 #include <chrono>
@@ -79,6 +79,9 @@ struct ExecutorOptions {
   /// Every so many steps each operation on CPUs is looked at, and the first one
   /// that makes NaN or an infinity of finite numbers fails; 0: never.
   uint64_t guardEvery = 0;
+  /// Who hears what is no error, from any thread and from several at once;
+  /// null: nobody. Outlives the executor.
+  Reporter *reporter = nullptr;
   /// Notes that ranks make of when operations begin and end, in steps before
   /// which they are enabled; null: nowhere. Outlive the executor. Steps of GPUs
   /// must be walked (cudaGraph).
@@ -167,6 +170,14 @@ public:
   virtual Result<std::string> describeMemory() = 0;
   virtual const plan::RankGrid &mesh() const = 0;
   virtual const fb::Plan &plan() const = 0;
+
+  /// ExecutorOptions::reporter.
+  virtual Reporter *reporter() const = 0;
+  /// Tells it something; nobody where there is none.
+  void tell(Severity severity, const std::string &text) const {
+    plait::tell(reporter(), severity, text);
+  }
+  void warn(const std::string &text) const { tell(Severity::Warning, text); }
 
   /// How the processes of the run reach each other; null: every rank of the
   /// plan is in this process.

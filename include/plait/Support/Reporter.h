@@ -20,10 +20,10 @@
 
 namespace plait {
 
-/// How much a message matters: a note explains what was done or the error
-/// before it, a warning tells what may not be meant, and after an error there
-/// is no result.
-enum class Severity { Note, Warning, Error };
+/// How much a message matters: an info tells what is being done, a note explains
+/// that or the error before it, a warning tells what may not be meant, and after
+/// an error there is no result.
+enum class Severity { Info, Note, Warning, Error };
 
 /// One message, of one line.
 struct Message {
@@ -66,6 +66,16 @@ public:
   /// Takes what is being done from now on.
   virtual void progress(const Progress &) {}
 };
+
+/// Tells `reporter`, unless it is null, a text that is about nothing else.
+inline void tell(Reporter *reporter, Severity severity,
+                 const std::string &text) {
+  Message message;
+  message.severity = severity;
+  message.text = text;
+  if (reporter)
+    reporter->message(message);
+}
 
 } // namespace plait
 

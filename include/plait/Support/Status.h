@@ -32,6 +32,7 @@ namespace plait {
 enum class Code : uint16_t {
   Success = 0,
   Failed = 1,         // no other code says more
+  WrongCall = 2,      // an argument or an order of calls that is not allowed
   InvalidOption = 10, // an option's value, alone or beside other options
   CannotRead = 20,    // a file that cannot be opened or read
   CannotWrite = 21,   // an output that cannot be written

@@ -122,7 +122,7 @@ void Replicas::merge(const std::vector<std::string> &texts) {
     Json told = Json::parse(texts[process]);
     for (const std::string warning : told["warnings"])
       if (executor.leads())
-        warn(warning);
+        executor.warn(warning);
     for (const Json &one : told["checkpoints"]) {
       uint64_t step = one[0], hash = one[1];
       size_t count = one[2];
@@ -172,8 +172,8 @@ Status Replicas::dropIncomplete() {
     if (!index.ok())
       return index.status();
     if (executor.leads())
-      warn("no host has '" + index->files[*lacking].name + "' of '" +
-           pathOf(entry) + "' in memory; trying the one before");
+      executor.warn("no host has '" + index->files[*lacking].name + "' of '" +
+                    pathOf(entry) + "' in memory; trying the one before");
   }
   list = std::move(whole);
   return Status::success();
@@ -262,7 +262,7 @@ Result<CheckpointReader> Replicas::open(Entry &entry) {
     return Status::failure(reasons.front());
   for (const std::string &reason : reasons)
     if (executor.leads())
-      warn(reason + "; another host has it");
+      executor.warn(reason + "; another host has it");
   // 4.
   auto reader = CheckpointReader::open(pathOf(entry), std::move(*index),
                                        entry.files[groups.host()]);

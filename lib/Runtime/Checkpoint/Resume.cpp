@@ -161,8 +161,9 @@ tryToResume(Executor &executor, const std::string &path, bool mayBeNone,
     if (!reader.ok()) {
       bool isLast = &candidate == &candidates.back();
       if (executor.leads() && (candidates.size() > 1 || mayBegin))
-        warn(reader.status().message() +
-             (isLast ? "; there is none before" : "; trying the one before"));
+        executor.warn(
+            reader.status().message() +
+            (isLast ? "; there is none before" : "; trying the one before"));
       if (reason.ok())
         reason = reader.status();
       if (!candidate.replica)

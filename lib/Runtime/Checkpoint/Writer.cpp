@@ -105,8 +105,8 @@ Status CheckpointWriter::finish(const RunRecord &run) {
 /// run's failure.
 void CheckpointWriter::warnOfFailure() {
   if (!failure.ok() && executor.leads())
-    warn("no checkpoint of step " + std::to_string(step) + place->words + ": " +
-         failure.message());
+    executor.warn("no checkpoint of step " + std::to_string(step) +
+                  place->words + ": " + failure.message());
   failure = Status::success();
 }
 
@@ -334,7 +334,7 @@ Status CheckpointWriter::prune() {
   if (!place->isKeeper)
     return Status::success();
   if (Status status = place->prune(); !status.ok())
-    warn("old checkpoints stay: " + status.message());
+    executor.warn("old checkpoints stay: " + status.message());
   return Status::success();
 }
 

@@ -42,8 +42,8 @@ public:
                  const std::vector<plan::Message> &messages,
                  const ExecutorOptions &options)
       : source(source), meshOf(source), others(options.processes),
-        notes(options.notes), onStuck(options.onStuck),
-        backend(std::move(parts)),
+        hearer(options.reporter), notes(options.notes),
+        onStuck(options.onStuck), backend(std::move(parts)),
         threads(
             backend.ranks, std::max(options.timeLimit, leastPatience),
             [this](uint32_t index) { return release(index); },
@@ -114,6 +114,7 @@ public:
   Result<std::string> describeMemory() override {
     return backend.describeMemory ? backend.describeMemory() : std::string();
   }
+  Reporter *reporter() const override { return hearer; }
   Rendezvous *processes() override { return others; }
   const plan::RankGrid &mesh() const override { return meshOf; }
   const fb::Plan &plan() const override { return source; }
@@ -126,6 +127,7 @@ private:
   const fb::Plan &source;
   plan::RankGrid meshOf;
   Rendezvous *others;
+  Reporter *hearer;                                 // or null
   StepNotes *notes;                                 // or null
   std::function<void(const std::string &)> onStuck; // or empty
   Backend backend;

@@ -20,21 +20,11 @@
 #include "plait/Support/Fields.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <functional>
 #include <future>
 #include <optional>
 
 namespace plait::runtime {
-
-inline void note(const std::string &message) {
-  std::fprintf(stderr, "plait-run: note: %s\n", spellFields(message).c_str());
-}
-
-inline void warn(const std::string &message) {
-  std::fprintf(stderr, "plait-run: warning: %s\n",
-               spellFields(message).c_str());
-}
 
 /// A block of a checkpoint, on its way to process `peer` or from it.
 inline MpiTransfer transferOf(MpiTransfer::Kind kind, uint32_t peer,

@@ -540,17 +540,20 @@ Status runtime::restoreWeights(Executor &executor,
 
 /// Frozen parameters are the same in all processes, so that leaving early here
 /// leaves nobody waiting.
-Result<std::vector<float>> runtime::gatherGradient(Executor &executor,
-                                                   uint32_t parameter) {
+Result<std::vector<float>> runtime::gatherTensor(Executor &executor,
+                                                 uint32_t parameter,
+                                                 ParameterTensor kind) {
   const fb::Parameter &found = *executor.plan().parameters()->Get(parameter);
-  if (found.frozen())
+  bool isGradient = kind == ParameterTensor::Gradient;
+  if (found.frozen() && isGradient)
     return std::vector<float>();
   std::vector<float> result(executor.leads() ? elementCount(*found.shape())
                                              : 0);
   // Shards of other parameters have no part in it.
   auto place = [&](const fb::Shard &shard) {
-    return shard.parameter() == parameter ? std::optional(gradientOf(shard))
-                                          : std::nullopt;
+    return shard.parameter() == parameter
+               ? std::optional(isGradient ? gradientOf(shard) : weightOf(shard))
+               : std::nullopt;
   };
   // The blocks are disjoint, so the ranks write side by side.
   auto use = [&](uint32_t rank, const fb::Shard &shard, const fb::Parameter &,
@@ -566,4 +569,39 @@ Result<std::vector<float>> runtime::gatherGradient(Executor &executor,
   PLAIT_RETURN_IF_ERROR(collectTogether(
       executor, [&] { return Collector(executor, place, use).run(); }));
   return result;
+}
+
+/// Elements of `piece` that `values` has for it; padding is zero.
+static std::vector<float> cutOut(const plan::RankGrid &mesh, uint32_t rank,
+                                 const fb::Parameter &parameter,
+                                 const Piece &piece,
+                                 std::span<const float> values) {
+  std::vector<float> block(piece.part.count);
+  forEachParameterRun(mesh, rank, parameter, piece.dims, [&](const Run &whole) {
+    Run run = clip(whole, piece.part);
+    std::copy_n(values.begin() + run.global, run.count,
+                block.begin() + run.local);
+  });
+  return block;
+}
+
+/// The copy in bf16 is of the whole block, of which the rank may have a part
+/// in f32.
+Status runtime::setParameter(Executor &executor, uint32_t parameter,
+                             std::span<const float> values) {
+  return forEachShard(executor, [&](uint32_t rank, const fb::Shard &shard,
+                                    const fb::Parameter &found) {
+    if (shard.parameter() != parameter)
+      return Status::success();
+    RankArena arena(executor, rank);
+    Piece piece(arena.mesh, rank, shard, found, weightOf(shard));
+    std::vector<float> block = cutOut(arena.mesh, rank, found, piece, values);
+    PLAIT_RETURN_IF_ERROR(
+        arena.write(piece.offset, std::as_bytes(std::span(block))));
+    if (shard.compute_dtype() != fb::DType::BF16)
+      return Status::success();
+    Piece copy(arena.mesh, rank, shard, found, {shard.compute_weight(), false});
+    return storeCopy(arena, shard, 0,
+                     cutOut(arena.mesh, rank, found, copy, values));
+  });
 }

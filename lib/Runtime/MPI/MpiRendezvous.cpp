@@ -29,13 +29,22 @@ namespace {
 /// r, so that ranks of one process do not take each other's.
 constexpr uint32_t textTag = 0, firstRankTag = 1; // on MpiChannel::Control
 
-/// Beside the program, or where it was installed. PLAIT_MPI goes before both.
-/// The module is never closed: MPI cannot be initialised a second time.
+/// The folder of the library that this is a part of, else of the program.
+std::filesystem::path findOwnFolder() {
+  std::error_code error;
+  Dl_info own = {};
+  if (dladdr(reinterpret_cast<void *>(&findOwnFolder), &own) &&
+      std::string_view(own.dli_fname).find(".so") != std::string_view::npos)
+    return std::filesystem::canonical(own.dli_fname, error).parent_path();
+  return std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+}
+
+/// Beside this code, or where it was installed. PLAIT_MPI goes before both. The
+/// module is never closed: MPI cannot be initialised a second time.
 Result<MpiLibrary *> openLibrary() {
   constexpr char name[] = "plait-mpi.so";
   std::error_code error;
-  std::filesystem::path folder =
-      std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  std::filesystem::path folder = findOwnFolder();
   std::string path = folder / name;
   if (const char *named = std::getenv("PLAIT_MPI"); named && *named)
     path = named;

@@ -92,7 +92,7 @@ Result<Step> runStep(Executor &executor, const Batches &batches,
     return metrics.status();
   Step step = {*metrics, {}};
   for (uint32_t i = 0; i < executor.plan().parameters()->size(); ++i) {
-    auto gradient = gatherGradient(executor, i);
+    auto gradient = gatherTensor(executor, i, ParameterTensor::Gradient);
     if (!gradient.ok())
       return gradient.status();
     step.gradients.push_back(std::move(*gradient));
@@ -404,7 +404,7 @@ Status runtime::check(const fb::Plan &plan, const TrainOptions &given) {
   return agree(**executor, doTogether(**executor, [&] {
     if (!(*executor)->leads())
       return Status::success();
-    warnOfUnusedWeights(plan, options);
+    warnOfUnusedWeights(**executor, options);
     return checkAgainst(plan, *found, *batches, options);
   }));
 }

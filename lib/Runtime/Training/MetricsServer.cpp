@@ -35,8 +35,8 @@ using namespace plait::runtime;
 /// The last colon separates, so that a host may have others, in brackets or
 /// not. Which port a 0 has become is said on standard error, for scripts to
 /// read; in a URL such a host must have brackets.
-Result<std::unique_ptr<Observer>>
-MetricsServer::open(const std::string &place) {
+Result<std::unique_ptr<Observer>> MetricsServer::open(const std::string &place,
+                                                      Reporter *reporter) {
   size_t colon = place.rfind(':');
   std::string host = colon == place.npos ? "127.0.0.1" : place.substr(0, colon);
   std::string port = colon == place.npos ? place : place.substr(colon + 1);
@@ -56,8 +56,8 @@ MetricsServer::open(const std::string &place) {
     return given.status();
   if (host.find(':') != host.npos)
     host = "[" + host + "]";
-  std::fprintf(stderr, "metrics at http://%s:%u/metrics\n", host.c_str(),
-               unsigned(*given));
+  tell(reporter, Severity::Info,
+       "metrics at http://" + host + ":" + std::to_string(*given) + "/metrics");
   return std::unique_ptr<Observer>(new MetricsServer(std::move(*listener)));
 }
 

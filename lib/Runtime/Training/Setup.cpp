@@ -18,7 +18,6 @@
 #include "plait/Runtime/Weights.h"
 
 #include <algorithm>
-#include <cstdio>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -43,13 +42,14 @@ Result<Batches> runtime::openBatches(const fb::Plan &plan,
                                      const TrainOptions &options) {
   PLAIT_RETURN_IF_ERROR(checkText(plan, options));
   Result<Batches> batches =
-      !options.tokens.empty()
+      options.givesRows ? Batches::given(plan)
+      : !options.tokens.empty()
           ? Batches::fromTokens(options.tokens, options.tokenType, plan)
       : !options.text.empty() ? Batches::fromText(options.text, plan)
                               : Batches::random(options.seed, plan);
   if (!batches.ok())
     return batches;
-  if (options.shuffle)
+  if (options.shuffle && !options.givesRows)
     batches->shuffle(options.seed);
   batches->drawKeys(options.seed);
   PLAIT_RETURN_IF_ERROR(setDocumentEnd(plan, options, *batches));
@@ -86,6 +86,17 @@ Status runtime::agree(Executor &executor, const Status &mine) {
   return processes ? processes->agree(mine) : mine;
 }
 
+/// The plan first: it is read by each process from what may be different disks.
+/// Then the versions.
+Status runtime::agreeOnPlan(Rendezvous &processes, const std::string &path,
+                            const Status &opened, const plan::PlanFile *file) {
+  PLAIT_RETURN_IF_ERROR(processes.agree(opened));
+  auto plan = PlanIdentity::of(file->plan(), file->hash());
+  PLAIT_RETURN_IF_ERROR(processes.agreeOn(std::vector<SharedValue>{
+      {plan.hash, "plan '" + path + "' (" + plan.mesh + "), " + plan.hash}}));
+  return processes.agreeOn("version", describeVersion());
+}
+
 /// The executor's description of itself is printed before anything can go
 /// wrong, as it is what one needs to know then.
 Result<std::unique_ptr<Executor>>
@@ -96,7 +107,7 @@ runtime::makeExecutor(const fb::Plan &plan, const TrainOptions &options) {
   for (const std::string *line :
        {&(*executor)->libraries(), &(*executor)->placement()})
     if (!line->empty())
-      std::fprintf(stderr, "%s\n", line->c_str());
+      (*executor)->tell(Severity::Info, *line);
   return executor;
 }
 
@@ -122,14 +133,14 @@ runtime::startExecutor(const fb::Plan &plan, const TrainOptions &options) {
 
 /// Not an error: folders of other tools have buffers that a model does not
 /// need. A few names are enough to see which case it is.
-void runtime::warnOfUnusedWeights(const fb::Plan &plan,
+void runtime::warnOfUnusedWeights(const Executor &executor,
                                   const TrainOptions &options) {
   if (options.weights.empty())
     return;
   Result<WeightFiles> files = WeightFiles::open(options.weights);
   if (!files.ok()) // setInitialWeights says so
     return;
-  std::vector<std::string> names = findUnusedTensors(plan, *files);
+  std::vector<std::string> names = findUnusedTensors(executor.plan(), *files);
   if (names.empty())
     return;
   constexpr size_t most = 5;
@@ -138,6 +149,6 @@ void runtime::warnOfUnusedWeights(const fb::Plan &plan,
     list += ", " + names[i];
   if (names.size() > most)
     list += " and " + std::to_string(names.size() - most) + " more";
-  warn("weights '" + options.weights +
-       "' has what the model has no place for: " + list);
+  executor.warn("weights '" + options.weights +
+                "' has what the model has no place for: " + list);
 }

@@ -130,7 +130,7 @@ TEST_F(ExecutorTest, RunsAPipelineOfTensorParallelStages) {
       auto metrics = (*executor)->runStep(step, data, {});
       ASSERT_TRUE(metrics.ok()) << metrics.status().message();
       EXPECT_EQ(*metrics, (StepMetrics{2, 3, 8}));
-      auto sum = gatherGradient(**executor, 1);
+      auto sum = gatherTensor(**executor, 1, ParameterTensor::Gradient);
       ASSERT_TRUE(sum.ok());
       std::vector<float> expected = expectedSum(weight);
       for (size_t i = 0; i < expected.size(); ++i)
@@ -268,12 +268,12 @@ TEST_F(ExecutorTest, DividesMasterCopiesAndGradients) {
     for (size_t i = 0; i < copy.size(); ++i) {
       EXPECT_EQ(copy[i].bits, BFloat16(weight[i]).bits);
     }
-    // What gatherGradient finds below.
+    // What gatherTensor finds below.
     return device.write(shard.division->reduced,
                         std::as_bytes(std::span(master)));
   });
   ASSERT_TRUE(status.ok()) << status.message();
-  auto gradient = gatherGradient(**executor, 1);
+  auto gradient = gatherTensor(**executor, 1, ParameterTensor::Gradient);
   ASSERT_TRUE(gradient.ok());
   EXPECT_EQ(*gradient, weight);
 

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PLAIT_TOOLS_COMMANDLINE_H
-#define PLAIT_TOOLS_COMMANDLINE_H
+#ifndef PLAIT_SUPPORT_COMMANDLINE_H
+#define PLAIT_SUPPORT_COMMANDLINE_H
 
 #include "plait/Support/Fields.h"
 
@@ -238,4 +238,4 @@ inline std::optional<int> parse(CLI::App &app, int argc, char **argv,
 
 } // namespace plait::tool
 
-#endif // PLAIT_TOOLS_COMMANDLINE_H
+#endif // PLAIT_SUPPORT_COMMANDLINE_H

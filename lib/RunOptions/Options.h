@@ -5,12 +5,14 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PLAIT_TOOLS_PLAITRUN_OPTIONS_H
-#define PLAIT_TOOLS_PLAITRUN_OPTIONS_H
+#ifndef PLAIT_LIB_RUNOPTIONS_OPTIONS_H
+#define PLAIT_LIB_RUNOPTIONS_OPTIONS_H
 
-#include "../CommandLine.h"
+#include "plait/Plan/Container.h"
+#include "plait/Runtime/Rendezvous.h"
 #include "plait/Runtime/Supervisor.h"
 #include "plait/Runtime/Trainer.h"
+#include "plait/Support/CommandLine.h"
 
 namespace plait {
 
@@ -48,6 +50,22 @@ std::string findExcludedByCheck(const CLI::App &app);
 /// default, by their long names: one JSON object.
 std::string describeSettings(const CLI::App &app, const Options &options);
 
+/// Fails where options contradict each other, or an output would take the place
+/// of what is read.
+Status checkOptions(const CLI::App &app, const Options &options);
+
+/// Refuses what was asked for and means nothing to the plan. Its default may.
+Status checkMismatches(const CLI::App &app, const plan::PlanFile &file,
+                       const Options &options);
+
+/// Sets those of `options` that depend on the processes of the run, null: this
+/// one alone; and what the runtime is told of all options.
+void bindOptions(const CLI::App &app, Options &options,
+                 runtime::Rendezvous *processes);
+
+/// Sets those of the runtime that words stand for, when all others are known.
+Status completeOptions(Options &options);
+
 /// Returns what a process that a supervisor starts is called with, without the
 /// plan and --resume: all that was given, in a file, too, but for the
 /// supervisor's own.
@@ -55,4 +73,4 @@ std::vector<std::string> argumentsOfProcess(const CLI::App &app);
 
 } // namespace plait
 
-#endif // PLAIT_TOOLS_PLAITRUN_OPTIONS_H
+#endif // PLAIT_LIB_RUNOPTIONS_OPTIONS_H

@@ -6,14 +6,14 @@
 //===----------------------------------------------------------------------===//
 //
 // All options of plait-run: by what they are for, with their ranges, and in one
-// list of which a TOML file, the help, the settings in logs and the arguments
-// of supervised processes are made. What options say together is checked in
-// plait-run.cpp.
+// list of which a file of options, the help, the settings in logs and the
+// arguments of supervised processes are made.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Options.h"
 
+#include "OptionFile.h"
 #include "plait/Plan/Scalars.h"
 
 #include <filesystem>
@@ -21,7 +21,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
-#include <toml++/toml.h>
 
 using namespace plait;
 
@@ -31,139 +30,6 @@ bool plait::isGiven(const CLI::Option &option) {
 }
 
 namespace {
-
-/// Options of which one may be given. One of a file gives way to the other of
-/// the command line, as its own value would.
-constexpr std::pair<const char *, const char *> alternatives[] = {
-    {"--steps", "--epochs"},
-    {"--tokens", "--text"},
-    {"--eval-tokens", "--eval-text"}};
-
-/// A TOML file whose keys are the long names of options. CLI11 asks it for
-/// items, and checks their values as it does those of the command line. Errors
-/// name the file; keys that are no options are errors, so that a typing mistake
-/// does not go unseen.
-class TomlFile : public CLI::Config {
-public:
-  explicit TomlFile(const CLI::App &app) : app(app) {}
-
-  /// Nothing is ever written.
-  std::string to_config(const CLI::App *, bool, bool,
-                        std::string) const override {
-    return "";
-  }
-
-  /// Keys are all at the top level: tables would be values that fit no option.
-  std::vector<CLI::ConfigItem> from_config(std::istream &input) const override {
-    std::vector<CLI::ConfigItem> items;
-    try {
-      // In the order of their names; TOML admits each once.
-      for (auto &&[key, value] : toml::parse(input)) {
-        CLI::ConfigItem item = makeItem(std::string(key.str()), value);
-        // CLI11 would take a flag that is false for given, with all that it
-        // needs and excludes.
-        if (value.value_exact<bool>() != false && !isReplaced(item.name))
-          items.push_back(std::move(item));
-      }
-    } catch (const toml::parse_error &error) {
-      refuse(describe(error));
-    }
-    return items;
-  }
-
-private:
-  /// The command line has been parsed before the file is asked for.
-  bool isReplaced(const std::string &name) const {
-    for (auto [one, other] : alternatives)
-      if (("--" + name == one && app.count(other)) ||
-          ("--" + name == other && app.count(one)))
-        return true;
-    return false;
-  }
-
-  /// 1. The key must be an option that a file may set.
-  /// 2. Lists are for a few options only.
-  /// 3. Any other value must have the option's type: flags are truth values,
-  ///    texts strings or whole numbers ("30m", 100), others numbers, whole ones
-  ///    where they count something.
-  /// 4. As text, which CLI11 parses.
-  CLI::ConfigItem makeItem(const std::string &name, toml::node &value) const {
-    // 1. The plan alone is no option with dashes.
-    const CLI::Option *option =
-        app.get_option_no_throw(name == "plan" ? name : "--" + name);
-    // What ends the program or reads files has no place in a file.
-    if (!option || name == "config" || name == "version" ||
-        name.starts_with("help"))
-      refuse("sets '" + name + "', which is no option");
-    // CLI11 knows an option's type by the name that it shows.
-    bool isFlag = option->get_expected_max() == 0;
-    std::string type = option->get_type_name();
-    bool isText = type.starts_with("TEXT");
-    bool isWhole = type.starts_with("UINT") || type.starts_with("INT");
-    // 2. Lists.
-    if (auto *list = value.as_array(); list && takesList(name))
-      return {{}, name, {joinList(name, *list)}};
-    // 3. Types.
-    bool fits = isFlag    ? value.is_boolean()
-                : isText  ? value.is_string() || value.is_integer()
-                : isWhole ? value.is_integer()
-                          : value.is_number();
-    if (!fits)
-      refuse("sets '" + name + "' to what is no " +
-             (isFlag    ? "truth value"
-              : isText  ? "string"
-              : isWhole ? "whole number"
-                        : "number"));
-    // 4. Text.
-    CLI::ConfigItem item;
-    item.name = name;
-    // As it is: printed as TOML it would have quotes.
-    if (auto text = value.value_exact<std::string>()) {
-      item.inputs = {*text};
-      return item;
-    }
-    std::ostringstream printed;
-    // Numbers as TOML prints them, which CLI11 reads.
-    value.visit([&](auto &one) { printed << one; });
-    item.inputs = {printed.str()};
-    return item;
-  }
-
-  static bool takesList(const std::string &name) {
-    return std::set<std::string>{"tokens", "text", "eval-tokens", "eval-text"}
-        .count(name);
-  }
-
-  /// As the command line has it.
-  std::string joinList(const std::string &name, toml::array &list) const {
-    std::string joined;
-    for (toml::node &one : list) {
-      auto text = one.value_exact<std::string>();
-      if (!text)
-        refuse("sets '" + name + "' to a list of what are no strings");
-      joined += (joined.empty() ? "" : ",") + *text;
-    }
-    return joined;
-  }
-
-  /// One line, with line and column.
-  static std::string describe(const toml::parse_error &error) {
-    // Line and column are where the parser gave up.
-    std::ostringstream text;
-    text << "is not TOML: " << error.source().begin.line << ":"
-         << error.source().begin.column << ": " << error.description();
-    return text.str();
-  }
-
-  /// Exceptions are how CLI11 reports errors.
-  [[noreturn]] void refuse(const std::string &what) const {
-    throw CLI::ConfigError("'" + app.get_option("--config")->as<std::string>() +
-                               "' " + what,
-                           CLI::ExitCodes::ConfigError);
-  }
-
-  const CLI::App &app;
-};
 
 /// Options are in the usual groups unless divideHelp() puts them here.
 constexpr char furtherGroup[] = "Further options";
@@ -506,7 +372,7 @@ void plait::addOptions(CLI::App &app, Options &options) {
   addWatchOptions(app, options);
   addExecutorOptions(app, options);
   addSupervisorOptions(app, options);
-  for (auto [one, other] : alternatives)
+  for (auto [one, other] : alternativeOptions)
     app.get_option(one)->excludes(app.get_option(other));
   app.set_config("--config", "", "Options from a TOML file")
       ->check(CLI::ExistingFile)
@@ -516,7 +382,7 @@ void plait::addOptions(CLI::App &app, Options &options) {
                    ? std::string()
                    : "'" + path + "' is not a regular file";
       });
-  app.config_formatter(std::make_shared<TomlFile>(app));
+  app.config_formatter(makeTomlReader(app));
   // Last: all options have to be there.
   divideHelp(app);
 }

@@ -12,7 +12,6 @@
 #ifndef PLAIT_LIB_RUNTIME_CORE_PROCESSES_H
 #define PLAIT_LIB_RUNTIME_CORE_PROCESSES_H
 
-#include "MPI/Library.h"
 #include "plait/Runtime/Communicator.h"
 #include "plait/Runtime/Executor.h"
 #include "plait/Runtime/Rendezvous.h"
@@ -27,17 +26,6 @@ namespace plait::runtime {
 
 inline void warn(const std::string &message) {
   std::fprintf(stderr, "plait-run: warning: %s\n", message.c_str());
-}
-
-/// A block of a checkpoint, on its way to process `peer` or from it.
-inline MpiTransfer transferOf(MpiTransfer::Kind kind, uint32_t peer,
-                              uint32_t tag, std::span<std::byte> block) {
-  return {kind,
-          MpiChannel::Checkpoints,
-          peer,
-          tag,
-          Region{block.data(), int64_t(block.size())},
-          nullptr};
 }
 
 /// Returns what all processes have given.

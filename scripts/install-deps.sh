@@ -12,7 +12,8 @@ packages=(
   libmlir-22-dev libzstd-dev llvm-22-dev llvm-22-tools mlir-22-tools zlib1g-dev
   # The runtime.
   flatbuffers-compiler libcli11-dev libdlpack-dev libdnnl-dev libflatbuffers-dev
-  libopenmpi-dev libtomlplusplus-dev libxxhash-dev nlohmann-json3-dev openmpi-bin
+  libopenmpi-dev libtomlplusplus-dev libucx-dev libxxhash-dev nlohmann-json3-dev
+  openmpi-bin
   # The tests and benchmarks.
   libbenchmark-dev libgmock-dev libgtest-dev pkg-config python3-torch python3-venv
   # Counts what tools execute, the same in every run (test/Execute/growth.py).

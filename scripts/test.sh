@@ -152,6 +152,7 @@ ours execute run "${execute[@]}"
 ours defects defects "${defects[@]}"
 run docs "${counts[@]}" build/venv/bin/python test/Docs/run.py
 ours mpi mpi
+ours tcp tcp
 ours launchers launchers "${launchers[@]}"
 ours overlap overlap "${covering[@]}"
 torch random random_models "${random[@]}"

@@ -13,7 +13,6 @@
 #define PLAIT_LIB_RUNTIME_CORE_PROCESSES_H
 
 #include "Core/StatusText.h"
-#include "MPI/Library.h"
 #include "plait/Runtime/Communicator.h"
 #include "plait/Runtime/Executor.h"
 #include "plait/Runtime/Rendezvous.h"
@@ -25,17 +24,6 @@
 #include <optional>
 
 namespace plait::runtime {
-
-/// A block of a checkpoint, on its way to process `peer` or from it.
-inline MpiTransfer transferOf(MpiTransfer::Kind kind, uint32_t peer,
-                              uint32_t tag, std::span<std::byte> block) {
-  return {kind,
-          MpiChannel::Checkpoints,
-          peer,
-          tag,
-          Region{block.data(), int64_t(block.size())},
-          nullptr};
-}
 
 /// Returns what all processes have given.
 inline Result<std::vector<std::string>> tellAll(Executor &executor,

@@ -12,9 +12,9 @@
 
 #include "CUDA/Capabilities.h"
 #include "CUDA/RankStates.h"
-#include "Core/TcpRendezvous.h"
 #include "CudaPlan.h"
 #include "FreePort.h"
+#include "Rendezvous/TcpRendezvous.h"
 #include "plait/Plan/Check.h"
 #include "plait/Plan/Container.h"
 #include "plait/Runtime/Executor.h"

@@ -7,8 +7,8 @@
 
 #include "Core/HostMemory.h"
 
-#include "Core/TcpRendezvous.h"
 #include "FreePort.h"
+#include "Rendezvous/TcpRendezvous.h"
 
 #include <cstdlib>
 #include <filesystem>

@@ -7,8 +7,8 @@
 
 #include "FreePort.h"
 
-#include "Core/Meeting.h"
-#include "Core/TcpRendezvous.h"
+#include "Rendezvous/Meeting.h"
+#include "Rendezvous/TcpRendezvous.h"
 #include "plait/Runtime/Communicator.h"
 
 #include <algorithm>
@@ -230,6 +230,39 @@ TEST_F(HeldPortTest, RefusesWhoIsLeftFromAnEarlierStart) {
   EXPECT_EQ(results[0], "a process of an earlier start of this run waits as "
                         "rank 0 at port " +
                             std::to_string(first) + ": end it");
+}
+
+/// A program that has taken the port answers with all that it has heard.
+TEST_F(HeldPortTest, WhoTakesThePortLearnsHalfOfTheSecret) {
+  ASSERT_TRUE(agent.ok());
+  std::atomic<bool> isOver = false;
+  std::atomic<uint64_t> first = 0, second = 0;
+  std::thread thief([&] {
+    while (!isOver) {
+      pollfd event = {agent->get(), POLLIN, 0};
+      if (poll(&event, 1, 20) != 1)
+        continue;
+      Socket guest(accept(agent->get(), nullptr, nullptr));
+      Greeting heard;
+      if (!receiveAll(guest.get(), &heard, sizeof(heard)))
+        continue;
+      first = heard.secret[0];
+      second = second | heard.secret[1];
+      heard.purpose = Greeting::Purpose::CheckIn;
+      sendAll(guest.get(), &heard, sizeof(heard));
+    }
+  });
+  Launch one = launch(1, 2, /*run=*/0);
+  one.secret = {7, 8};
+  auto results = runAll({one}, milliseconds(500),
+                        [](Rendezvous &) { return std::string(); });
+  isOver = true;
+  thief.join();
+  EXPECT_TRUE(results[0].ends_with("no process of this run listens there, with "
+                                   "this one's secret"))
+      << results[0];
+  EXPECT_EQ(first, 7u);
+  EXPECT_EQ(second, 0u);
 }
 
 TEST_F(HeldPortTest, SaysWhereNobodyListens) {

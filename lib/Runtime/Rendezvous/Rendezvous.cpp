@@ -24,7 +24,7 @@
 #include "TcpRendezvous.h"
 #include "plait/Runtime/Communicator.h"
 #if PLAIT_HAS_MPI
-#include "MPI/MpiRendezvous.h"
+#include "MpiRendezvous.h"
 #endif
 
 #include <algorithm>

@@ -44,27 +44,29 @@ std::vector<uint16_t> runtime::meetingPorts(const Launch &launch) {
   return ports;
 }
 
-/// Whether who listens at `port` is of this run. A stranger has a second to
-/// answer, and some only echo.
+/// Whether who listens at `port` is of this run, and knows its secret. A
+/// stranger has a second to answer, and some only echo.
 static bool isOfRun(const Launch &launch, uint16_t port) {
   auto connected = connectTo(launch.address, port, milliseconds(0));
   if (!connected.ok() ||
       !setTimeLimit(connected->get(), std::chrono::seconds(1)).ok())
     return false;
   Greeting question = {.purpose = Greeting::Purpose::Question,
-                       .run = launch.run};
+                       .run = launch.run,
+                       .secret = {launch.secret[0], 0}};
   Greeting answer;
   return sendAll(connected->get(), &question, sizeof(question)) &&
          receiveAll(connected->get(), &answer, sizeof(answer)) &&
          answer.magic == question.magic && answer.run == launch.run &&
-         answer.purpose != question.purpose;
+         answer.purpose != question.purpose &&
+         answer.secret[1] == launch.secret[1];
 }
 
 /// The others would find the one that was left in this one's place.
 Result<Reception> runtime::openAsFirst(const Launch &launch) {
   Result<Reception> opened = Status::failure("");
   for (uint16_t port : meetingPorts(launch)) {
-    opened = Reception::open(port, launch.run);
+    opened = Reception::open(port, launch.run, launch.secret);
     if (opened.ok())
       break;
     if (launch.run && isOfRun(launch, port))
@@ -86,8 +88,8 @@ static std::string describePorts(const Launch &launch) {
 }
 
 /// 1. One of a host says that it waits; rank 1 where rank 0 would.
-/// 2. At one port there is nobody else.
-/// 3. At several there may be: each round asks at all of them.
+/// 2. Without a secret, nobody else is thought to be at the one port.
+/// 3. Else each round asks at all ports.
 Result<Socket> runtime::reachFirst(Launch &launch, milliseconds timeLimit) {
   // 1.
   WaitingNotices notices;
@@ -99,7 +101,7 @@ Result<Socket> runtime::reachFirst(Launch &launch, milliseconds timeLimit) {
                    taken);
   };
   // 2.
-  if (!launch.run)
+  if (!launch.run && launch.secret == Secret{})
     return connectTo(launch.address, launch.port, timeLimit, tell);
   // 3.
   PLAIT_RETURN_IF_ERROR(checkHost(launch.address));
@@ -115,5 +117,6 @@ Result<Socket> runtime::reachFirst(Launch &launch, milliseconds timeLimit) {
         std::chrono::steady_clock::now() - start);
     tell(taken);
   }
-  return fail(where, ": no process of this run listens there");
+  return fail(where, ": no process of this run listens there",
+              launch.secret == Secret{} ? "" : ", with this one's secret");
 }

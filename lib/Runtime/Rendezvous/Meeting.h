@@ -9,7 +9,8 @@
 // itself, as torchrun does, process 0 takes the first of a few others that is
 // free. All processes know which these are, and ask whoever listens at one of
 // them whether it is of their run: a stranger, or a process of another run, may
-// have come first.
+// have come first. Where there is a secret, they ask at the launch's own port
+// as well, and tell nothing to who does not know it.
 //
 //===----------------------------------------------------------------------===//
 

@@ -14,12 +14,12 @@
 
 #include "TcpRendezvous.h"
 
-#include "MPI/TcpLibrary.h"
+#include "MPI/Modules.h"
 #include "PackedTexts.h"
 #include "plait/Runtime/Communicator.h"
 
 #include <algorithm>
-#include <cstring>
+#include <cstdlib>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -171,7 +171,8 @@ Status TcpRendezvous::connectToSource(uint32_t process) {
   PLAIT_RETURN_IF_ERROR(setTimeLimit(connected->get(), timeLimit));
   Greeting greeting = {.purpose = Greeting::Purpose::Data,
                        .ranks = launch.ranks,
-                       .run = launch.run};
+                       .run = launch.run,
+                       .secret = launch.secret};
   if (!sendAll(connected->get(), &greeting, sizeof(greeting)))
     return systemFailure("cannot reach process " + std::to_string(process));
   std::lock_guard lock(streaming);
@@ -198,29 +199,86 @@ Status TcpRendezvous::receiveFrom(uint32_t rank, std::span<std::byte> bytes) {
 // Engine and end
 //===----------------------------------------------------------------------===//
 
-/// 1. All learn all hosts, by name, and number them in order of appearance. The
-///    ranks of a host have to be consecutive: axes that talk most are last.
-/// 2. Those that talk to each other connect; a failure of one fails all.
-/// 3. The engine takes the connections over.
+/// Says before UCX is loaded what it reads then, but where the user has. It
+/// leaves signals and the allocation of memory alone, and the messages to this;
+/// a network that is away for a minute loses no connection; and ends agree
+/// beforehand on messages of MiBs only: that takes both threads of engines,
+/// which may sleep, so that 64 KiB would take ten times as long.
+static Result<std::unique_ptr<MetLibrary>> openUcx() {
+  for (auto [name, value] : {std::pair("UCX_HANDLE_ERRORS", "none"),
+                             {"UCX_MEM_EVENTS", "no"},
+                             {"UCX_LOG_LEVEL", "fatal"},
+                             {"UCX_WARN_UNUSED_ENV_VARS", "no"},
+                             {"UCX_TCP_KEEPIDLE", "60s"},
+                             {"UCX_TCP_KEEPINTVL", "60s"},
+                             {"UCX_TCP_TX_SEG_SIZE", "64k"},
+                             {"UCX_TCP_RX_SEG_SIZE", "128k"},
+                             {"UCX_RNDV_THRESH", "1m"}})
+    setenv(name, value, /*overwrite=*/0);
+  auto opened = openModule("ucx", openUcxLibraryName);
+  if (!opened.ok())
+    return opened.status();
+  return std::unique_ptr<MetLibrary>(
+      reinterpret_cast<OpenUcxLibrary *>(*opened)());
+}
+
+/// Numbers the hosts in order of appearance. The ranks of a host have to be
+/// consecutive: axes that talk most are last.
+static Result<MpiLibrary::World>
+findHosts(const ProcessPlace &here, const std::vector<std::string> &hosts) {
+  MpiLibrary::World world;
+  world.index = here.index;
+  world.count = here.count;
+  world.localIndex = here.localIndex;
+  world.host = here.host;
+  for (uint32_t rank = 0; rank < hosts.size(); ++rank) {
+    auto before = hosts.begin() + rank;
+    if (rank == 0 || *before != before[-1]) {
+      if (std::find(hosts.begin(), before, *before) != before)
+        return fail("rank ", rank, " is on host ", *before, ", rank ", rank - 1,
+                    " on ", before[-1],
+                    ": the ranks of a host have to follow each other");
+      world.hostNames.push_back(*before);
+    }
+    world.hosts.push_back(uint32_t(world.hostNames.size()) - 1);
+  }
+  return world;
+}
+
+/// 1. All learn all hosts, by name, and by which address process 0 is reached:
+///    that of all processes of its host.
+/// 2. UCX opens its end of each process, and those that talk to each other
+///    connect; a failure of one fails all.
+/// 3. The engine's thread makes all further calls.
 Status TcpRendezvous::openEngine(std::span<const uint32_t> peers) {
   // 1. Hosts.
   auto hosts = exchange(here.host);
   if (!hosts.ok())
     return hosts.status();
-  here.hosts.assign(1, 0);
-  for (uint32_t rank = 1; rank < launch.ranks; ++rank) {
-    auto before = hosts->begin() + rank;
-    bool isNew = *before != before[-1];
-    if (isNew && std::find(hosts->begin(), before, *before) != before)
-      return fail("rank ", rank, " is on host ", *before, ", rank ", rank - 1,
-                  " on ", before[-1],
-                  ": the ranks of a host have to follow each other");
-    here.hosts.push_back(here.hosts.back() + isNew);
-  }
-  // 2. Connections; it takes as long as the slowest.
-  auto library =
-      connectOverTcp(*this, peers, tree->address(), launch.address, timeLimit);
-  PLAIT_RETURN_IF_ERROR(agree(library.status()));
+  auto world = findHosts(here, *hosts);
+  if (!world.ok())
+    return world.status();
+  here.hosts = world->hosts;
+  auto ofFirst = broadcast(tree->address());
+  if (!ofFirst.ok())
+    return ofFirst.status();
+  std::string address = tree->address().empty() ? *ofFirst : tree->address();
+  if (address.empty()) // all are on one host
+    address = "127.0.0.1";
+  // 2. As many descriptors as it has partners.
+  auto library = openUcx();
+  Result<std::string> mine = library.status();
+  if (library.ok())
+    mine = (*library)->open(address);
+  Status prepared = mine.status();
+  if (prepared.ok())
+    prepared = allowDescriptors(peers.size(), "a process");
+  PLAIT_RETURN_IF_ERROR(agree(prepared));
+  auto places = exchange(*mine);
+  if (!places.ok())
+    return places.status();
+  PLAIT_RETURN_IF_ERROR(
+      agree((*library)->connect(std::move(*world), std::move(*places), peers)));
   // 3. The thread that serves them.
   auto engine = MpiEngine::start(std::move(*library), timeLimit);
   if (!engine.ok())

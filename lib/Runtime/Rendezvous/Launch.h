@@ -10,11 +10,17 @@
 
 #include "plait/Support/Status.h"
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 
 namespace plait::runtime {
+
+/// Two numbers that follow from a secret. Whoever asks for process 0 shows the
+/// first, and process 0 answers with the second; then only the other shows both
+/// (Meeting.h). So who merely takes a port learns too little to join.
+using Secret = std::array<uint64_t, 2>;
 
 /// One of several processes that run a plan together.
 struct Launch {
@@ -28,6 +34,9 @@ struct Launch {
   /// Tells the run from others where the launcher itself listens at `port`;
   /// then rank 0 listens elsewhere (Meeting.h). 0: the port is free.
   uint64_t run = 0;
+  /// Known to the processes of the run and not to strangers; zeros: there is
+  /// none.
+  Secret secret = {};
   /// Why the processes cannot meet. Empty: they can.
   std::string refusal = "";
 };
@@ -47,6 +56,7 @@ using GetEnvironment = const char *(*)(const char *name);
 /// failure, as is a variable out of range. With TORCHELASTIC_USE_AGENT_STORE
 /// the port is torchrun's own. Other launchers' variables, and half of those
 /// above, give a launch with a `refusal`. Nothing when none of them is set.
+/// PLAIT_SECRET, or the file that PLAIT_SECRET_FILE names, has the secret.
 Result<std::optional<Launch>> readLaunch(GetEnvironment get);
 
 /// The first host of a list as SLURM writes it: "rack[03-07,9],login" is

@@ -19,7 +19,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
-
+#include <fstream>
 #include <xxhash.h>
 
 using namespace plait;
@@ -196,6 +196,36 @@ Result<std::string> readAddress(const Launch &launch, const Variables &names,
               names.launcher, " has started processes on several hosts");
 }
 
+/// The secret of the run, from a variable or, where all who see a process's
+/// environment should not see it, a file.
+Result<Secret> readSecret(GetEnvironment get) {
+  constexpr size_t least = 16, most = 4096; // bytes
+  constexpr char variable[] = "PLAIT_SECRET", file[] = "PLAIT_SECRET_FILE";
+  const char *said = get(variable), *path = get(file);
+  if (said && path)
+    return fail("environment variables ", variable, " and ", file,
+                " are both set, one is enough");
+  if (!said && !path)
+    return Secret{};
+  std::string text = said ? said : "";
+  if (path) {
+    std::ifstream in(path, std::ios::binary);
+    text.resize(most + 1);
+    in.read(text.data(), std::streamsize(text.size()));
+    if (!in.is_open() || in.bad() || (in.gcount() == 0 && !in.eof()))
+      return fail("cannot read '", path, "', which ", file, " names");
+    text.resize(size_t(in.gcount()));
+    text.erase(text.find_last_not_of("\r\n") + 1); // the end of its line
+  }
+  if (text.size() < least || text.size() > most)
+    return fail("the secret of ", path ? file : variable, " has ",
+                path && text.size() > most ? "more than 4096"
+                                           : std::to_string(text.size()),
+                " bytes, allowed are ", least, " to ", most);
+  XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
+  return Secret{hash.low64, hash.high64};
+}
+
 /// Every variable is checked against its range before anything is computed from
 /// it. A local rank that is not set is the rank: one host.
 Result<std::optional<Launch>> read(const Variables &names, GetEnvironment get) {
@@ -222,6 +252,10 @@ Result<std::optional<Launch>> read(const Variables &names, GetEnvironment get) {
   launch.hasMpi = &names == &mpirun || (&names == &srun && get("PMIX_RANK"));
   if (&names == &torchrun)
     launch.run = readRun(launch, get);
+  auto secret = readSecret(get);
+  if (!secret.ok())
+    return secret.status();
+  launch.secret = *secret;
   auto address = readAddress(launch, names, get);
   // MPI connects its processes itself and needs no address.
   if (address.ok())

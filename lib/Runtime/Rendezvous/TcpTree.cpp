@@ -111,7 +111,8 @@ Result<std::unique_ptr<TcpTree>> TcpTree::join(const Launch &launch,
 /// 4. One round up and down the tree: nobody returns before everybody can.
 Status TcpTree::meet() {
   bool isFirst = launch.rank == 0;
-  auto opened = isFirst ? openAsFirst(launch) : Reception::open(0, launch.run);
+  auto opened = isFirst ? openAsFirst(launch)
+                        : Reception::open(0, launch.run, launch.secret);
   if (!opened.ok())
     return opened.status();
   reception = std::move(*opened);
@@ -151,6 +152,7 @@ Status TcpTree::checkIn() {
   Greeting greeting = {.rank = launch.rank,
                        .ranks = launch.ranks,
                        .run = launch.run,
+                       .secret = launch.secret,
                        .port = reception.port()};
   copyInto(greeting.address, here.address);
   copyInto(greeting.host, here.host);
@@ -180,7 +182,8 @@ Status TcpTree::connectToEarlier(const std::string &list) {
   Greeting mine = {.purpose = Greeting::Purpose::Tree,
                    .rank = launch.rank,
                    .ranks = launch.ranks,
-                   .run = launch.run};
+                   .run = launch.run,
+                   .secret = launch.secret};
   copyInto(mine.host, here.host);
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
@@ -319,6 +322,9 @@ Status TcpTree::admitComer(Reception::Arrival arrival) {
     (void)sendFrame(connection, {Frame::Kind::Failure, packStatus(wrong)});
     return giveUp(wrong);
   }
+  // By which others than those of this host reach it.
+  if (*greeting.address)
+    here.address = localAddressOf(connection);
   // Who cannot be told is noticed where its answer is awaited.
   (void)sendFrame(connection, {Frame::Kind::Text, neighboursOf(rank)});
   places[rank] = {uint16_t(greeting.port), greeting.host, greeting.address};

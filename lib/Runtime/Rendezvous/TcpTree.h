@@ -93,7 +93,8 @@ public:
 
   /// Returns the place of process `rank`, in process 0.
   const Place &placeOf(uint32_t rank) const { return places[rank]; }
-  /// The address of this machine towards process 0; empty on its host.
+  /// The address of this machine towards process 0. Empty on its host, but in
+  /// process 0, which has its address towards other hosts, if there are any.
   const std::string &address() const { return here.address; }
   /// Returns where this process is reached; after join() of process 0 it is
   /// not.

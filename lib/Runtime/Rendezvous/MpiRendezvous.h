@@ -8,8 +8,8 @@
 #ifndef PLAIT_LIB_RUNTIME_MPI_MPIRENDEZVOUS_H
 #define PLAIT_LIB_RUNTIME_MPI_MPIRENDEZVOUS_H
 
-#include "Core/Launch.h"
-#include "Engine.h"
+#include "Launch.h"
+#include "MPI/Engine.h"
 #include "plait/Runtime/Rendezvous.h"
 
 namespace plait::runtime {

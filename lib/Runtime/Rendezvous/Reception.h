@@ -6,16 +6,17 @@
 //===----------------------------------------------------------------------===//
 //
 // What a connection between two processes of a run begins with, and what it
-// carries. The network is trusted: who can reach a port and knows the format
-// can join in. Both ends are processes of one build for one kind of machine, so
-// that numbers go as they are in memory.
+// carries. Without a secret the network is trusted: who can reach a port and
+// knows the format can join in. Both ends are processes of one build for one
+// kind of machine, so that numbers go as they are in memory.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef PLAIT_LIB_RUNTIME_CORE_RECEPTION_H
 #define PLAIT_LIB_RUNTIME_CORE_RECEPTION_H
 
-#include "Sockets.h"
+#include "Core/Sockets.h"
+#include "Launch.h"
 
 #include <poll.h>
 #include <vector>
@@ -31,6 +32,7 @@ struct Greeting {
   uint32_t rank = 0;
   uint32_t ranks = 0;
   uint64_t run = 0;       // Launch::run
+  Secret secret = {};     // of a question the first, of its answer the second
   uint32_t port = 0;      // where this process is reached
   char address[64] = "";  // likewise; empty on the host of rank 0
   char host[64 + 1] = ""; // its name, for messages
@@ -59,7 +61,8 @@ bool receiveAll(int connection, void *data, size_t bytes);
 Status setTimeLimit(int connection, std::chrono::milliseconds timeLimit);
 
 /// A port with those who have come and not yet said who they are. Those of
-/// other runs are strangers; a Question is answered here.
+/// other runs, or without the secret, are strangers; a Question is answered
+/// here.
 class Reception {
 public:
   struct Arrival {
@@ -68,7 +71,8 @@ public:
   };
 
   /// Port 0 is one that is free.
-  static Result<Reception> open(uint16_t port, uint64_t run = 0);
+  static Result<Reception> open(uint16_t port, uint64_t run = 0,
+                                const Secret &secret = {});
   uint16_t port() const { return number; }
   /// Nobody is let in any more.
   void close();
@@ -92,6 +96,7 @@ private:
   };
 
   bool isFull() const { return guests.size() >= mostGuests; }
+  bool isOfRun(const Greeting &greeting) const;
   Status hear(std::vector<Arrival> &arrivals,
               std::chrono::milliseconds timeLimit);
 
@@ -99,6 +104,7 @@ private:
   std::vector<Guest> guests; // the oldest first
   uint16_t number = 0;
   uint64_t run = 0;
+  Secret secret = {};
 };
 
 } // namespace plait::runtime

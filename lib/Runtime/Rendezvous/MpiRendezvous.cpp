@@ -6,19 +6,15 @@
 //===----------------------------------------------------------------------===//
 //
 // Processes that a launcher of MPI has started: texts and bytes go as transfers
-// of the engine (Engine.h). MPI itself is in a module of its own, which is
-// opened here and nowhere else, so that plait-run starts on machines that have
-// no MPI.
+// of the engine (Engine.h).
 //
 //===----------------------------------------------------------------------===//
 
 #include "MpiRendezvous.h"
 
+#include "MPI/Modules.h"
+
 #include <algorithm>
-#include <cstdlib>
-#include <dlfcn.h>
-#include <filesystem>
-#include <string_view>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -28,35 +24,6 @@ namespace {
 /// Texts of gather() have a tag of their own; bytes of rank r have the tag 1 +
 /// r, so that ranks of one process do not take each other's.
 constexpr uint32_t textTag = 0, firstRankTag = 1; // on MpiChannel::Control
-
-/// The folder of the library that this is a part of, else of the program.
-std::filesystem::path findOwnFolder() {
-  std::error_code error;
-  Dl_info own = {};
-  if (dladdr(reinterpret_cast<void *>(&findOwnFolder), &own) &&
-      std::string_view(own.dli_fname).find(".so") != std::string_view::npos)
-    return std::filesystem::canonical(own.dli_fname, error).parent_path();
-  return std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
-}
-
-/// Beside this code, or where it was installed. PLAIT_MPI goes before both. The
-/// module is never closed: MPI cannot be initialised a second time.
-Result<MpiLibrary *> openLibrary() {
-  constexpr char name[] = "plait-mpi.so";
-  std::error_code error;
-  std::filesystem::path folder = findOwnFolder();
-  std::string path = folder / name;
-  if (const char *named = std::getenv("PLAIT_MPI"); named && *named)
-    path = named;
-  else if (!std::filesystem::exists(path, error))
-    path = folder.parent_path() / PLAIT_LIBRARY_FOLDER / name;
-  // Libraries that MPI opens by itself look for its symbols.
-  void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
-  void *symbol = handle ? dlsym(handle, openMpiLibraryName) : nullptr;
-  if (!symbol)
-    return fail("cannot open MPI: ", dlerror());
-  return reinterpret_cast<OpenMpiLibrary *>(symbol)();
-}
 
 /// MPI takes what it only reads without const. One row; `count` elements that
 /// follow each other.
@@ -73,11 +40,12 @@ template <typename T> Region regionOf(T *data, size_t count) {
 /// does not know the launcher takes each process for the only one.
 Result<std::unique_ptr<MpiRendezvous>>
 MpiRendezvous::join(const Launch &launch, std::chrono::milliseconds timeLimit) {
-  auto library = openLibrary();
-  if (!library.ok())
-    return library.status();
+  auto opened = openModule("mpi", openMpiLibraryName);
+  if (!opened.ok())
+    return opened.status();
+  auto *library = reinterpret_cast<OpenMpiLibrary *>(*opened)();
   auto engine =
-      MpiEngine::start(std::unique_ptr<MpiLibrary>(*library), timeLimit);
+      MpiEngine::start(std::unique_ptr<MpiLibrary>(library), timeLimit);
   if (!engine.ok())
     return engine.status();
   const MpiLibrary::World &world = (*engine)->world();

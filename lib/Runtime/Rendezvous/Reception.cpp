@@ -110,7 +110,8 @@ Status runtime::setTimeLimit(int connection,
 
 /// Not blocking: between poll() and accept4() a comer may leave, and accept4()
 /// would wait for the next one.
-Result<Reception> Reception::open(uint16_t port, uint64_t run) {
+Result<Reception> Reception::open(uint16_t port, uint64_t run,
+                                  const Secret &secret) {
   auto listener = listenOn(port, SOMAXCONN);
   if (!listener.ok())
     return listener.status();
@@ -119,10 +120,15 @@ Result<Reception> Reception::open(uint16_t port, uint64_t run) {
     return number.status();
   // Who has come may have left again.
   fcntl(listener->get(), F_SETFL, fcntl(listener->get(), F_GETFL) | O_NONBLOCK);
+  // Who says nothing takes none of the seats: the system keeps him outside.
+  int silence = 60; // seconds
+  setsockopt(listener->get(), IPPROTO_TCP, TCP_DEFER_ACCEPT, &silence,
+             sizeof(silence));
   Reception reception;
   reception.listener = std::move(*listener);
   reception.number = *number;
   reception.run = run;
+  reception.secret = secret;
   return reception;
 }
 
@@ -141,6 +147,14 @@ void Reception::addTo(std::vector<pollfd> &events) const {
     events.push_back({guest.connection.get(), POLLIN, 0});
 }
 
+/// Who asks does not know yet whom he asks, and shows half of the secret.
+bool Reception::isOfRun(const Greeting &greeting) const {
+  bool asks = greeting.purpose == Greeting::Purpose::Question;
+  return greeting.magic == Greeting().magic && greeting.run == run &&
+         greeting.secret[0] == secret[0] &&
+         greeting.secret[1] == (asks ? 0 : secret[1]);
+}
+
 /// Moves those who have said who they are to `arrivals`. Texts of a greeting
 /// are terminated here, for they come from outside.
 Status Reception::hear(std::vector<Arrival> &arrivals,
@@ -156,11 +170,10 @@ Status Reception::hear(std::vector<Arrival> &arrivals,
       silent.push_back(std::move(guest));
       continue;
     }
-    if (count != sizeof(greeting) || greeting.magic != Greeting().magic ||
-        greeting.run != run)
+    if (count != sizeof(greeting) || !isOfRun(greeting))
       continue; // a stranger
     if (greeting.purpose == Greeting::Purpose::Question) {
-      Greeting answer = {.run = run};
+      Greeting answer = {.run = run, .secret = {0, secret[1]}};
       (void)sendAll(connection, &answer, sizeof(answer)); // fits
       continue;
     }

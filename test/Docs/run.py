@@ -160,12 +160,14 @@ def documented_flags() -> dict[str, set[str]]:
 
 
 def check_quickstart() -> str:
-    """It builds the tools that it runs, and no others."""
+    """It builds the tools that it runs, each before it does, and no others."""
     script = (ROOT / "scripts" / "quickstart.sh").read_text()
-    build = re.search(r"^scripts/build\.sh +([^#\n]+)", script, re.MULTILINE)
-    require(build is not None, "scripts/build.sh is given no targets")
-    built = set(build[1].split())
-    used = set(re.findall(r"build/bin/([\w-]+)", script))
+    built, used = set(), set()
+    for line in script.splitlines():
+        if build := re.match(r"scripts/build\.sh +([^#\n]+)", line):
+            built |= set(build[1].split())
+        used |= set(re.findall(r"build/bin/([\w-]+)", line))
+        require(used <= built, f"runs {sorted(used - built)} before it builds it")
     require(built == used, f"builds {sorted(built)}, runs {sorted(used)}")
     return " ".join(sorted(built))
 

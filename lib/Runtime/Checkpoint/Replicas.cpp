@@ -19,10 +19,10 @@
 
 #include "Core/Processes.h"
 #include "plait/Plan/Files.h"
+#include "plait/Plan/Json.h"
 
 #include <filesystem>
 #include <mutex>
-#include <nlohmann/json.hpp>
 
 #define XXH_STATIC_LINKING_ONLY
 #include <xxhash.h>
@@ -119,7 +119,7 @@ void Replicas::merge(const std::vector<std::string> &texts) {
   for (uint32_t process = 0; process < texts.size(); ++process) {
     if (texts[process].empty())
       continue;
-    Json told = Json::parse(texts[process]);
+    Json told = parsePrintedJson<Json>(texts[process]);
     for (const std::string warning : told["warnings"])
       if (executor.leads())
         executor.warn(warning);
@@ -254,7 +254,7 @@ Result<CheckpointReader> Replicas::open(Entry &entry) {
   for (uint32_t process = 0; process < texts->size(); ++process)
     for (const Json &one : (*texts)[process].empty()
                                ? Json::array()
-                               : Json::parse((*texts)[process])) {
+                               : parsePrintedJson<Json>((*texts)[process])) {
       entry.files[groups.hostOf(process)][one[0].get<size_t>()] = false;
       reasons.push_back(one[1]);
     }

@@ -29,11 +29,11 @@
 
 #include "Core/Processes.h"
 #include "Core/Windows.h"
+#include "plait/Plan/Json.h"
 
 #include <cerrno>
 #include <cstring>
 #include <mutex>
-#include <nlohmann/json.hpp>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -52,7 +52,7 @@ static std::string printFiles(const std::vector<WrittenFile> &files) {
 /// Adds the files of one process, as another of the same program has printed
 /// them.
 static void addFiles(const std::string &text, StoredFiles &files) {
-  for (const Json &entry : Json::parse(text)) {
+  for (const Json &entry : parsePrintedJson<Json>(text)) {
     StoredFile file = {entry[0], entry[1], entry[2]};
     files[file.name] = file;
   }

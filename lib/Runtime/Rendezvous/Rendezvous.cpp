@@ -20,7 +20,7 @@
 #include "Launch.h"
 #include "MPI/Engine.h"
 #include "PackedTexts.h"
-#include "StatusText.h"
+#include "Core/StatusText.h"
 #include "TcpRendezvous.h"
 #include "plait/Runtime/Communicator.h"
 #if PLAIT_HAS_MPI

@@ -17,7 +17,7 @@
 #include "TcpTree.h"
 
 #include "Meeting.h"
-#include "StatusText.h"
+#include "Core/StatusText.h"
 #include "plait/Runtime/Communicator.h"
 
 #include <algorithm>

@@ -32,7 +32,8 @@ STEPS = 3
 # What this process may have inherited.
 LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "TORCHELASTIC_", "OMPI_",
              "SLURM_", "PMI", "FLUX_")
-BARE = {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHERS)}
+BARE = {k: v for k, v in os.environ.items()
+        if k == "SLURM_CONF" or not k.startswith(LAUNCHERS)}
 TORCHRUN = (
     # Name, options of each agent, what its processes do in place of plait-run.
     ("plain", ((),), "exec"),

@@ -63,9 +63,9 @@ typedef struct plait_error {
   const char *message;
   /** The option that is to blame, or "". */
   const char *field;
-  /** Where in the model, such as "own.mlir:7:3", or "". */
+  /** The place in the model, such as "own.mlir:7:3", or "". */
   const char *place;
-  /** What may help, a line each, or "". */
+  /** Lines of what may help, or "". */
   const char *hint;
 } plait_error;
 
@@ -174,11 +174,11 @@ typedef struct plait_step {
 PLAIT_C_API plait_error *plait_run_step(plait_run *run, const int32_t *tokens,
                                         size_t count, plait_step *step);
 
-/** Which tensor of a parameter. A gradient is that of the last step, summed
+/** Kinds of tensors of a parameter. A gradient is that of the last step, summed
    over the tokens of its batch. */
 enum { PLAIT_WEIGHT = 0, PLAIT_GRADIENT = 1 };
 
-/** In the place of a rank: the whole tensor. */
+/** Asks for the whole tensor, in the place of a rank. */
 #define PLAIT_WHOLE (-1)
 
 /** Gives a tensor in float32, as it is between two steps; `name` is that of the

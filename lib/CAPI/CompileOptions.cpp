@@ -80,7 +80,7 @@ Status read(const char *text, const Setters &setters) {
   return Status::success();
 }
 
-/// What the configuration's own parser reads: "11,11,10", 4, true.
+/// Returns what the configuration's own parser reads: "11,11,10", 4, true.
 std::string textOf(const Json &value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }

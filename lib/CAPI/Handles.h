@@ -39,7 +39,7 @@ private:
 
 struct SessionObject;
 
-/// What a handle names.
+/// An object that a handle names.
 struct Object {
   virtual ~Object() = default;
   /// Returns what it is: "session", "model", "plan" or "run".

@@ -47,7 +47,7 @@ struct SessionObject : Object {
   SessionObject &session() override { return *this; }
 };
 
-/// What has come out of a session.
+/// An object that has come out of a session.
 struct OwnedObject : Object {
   explicit OwnedObject(std::shared_ptr<SessionObject> owner)
       : owner(std::move(owner)) {}

@@ -46,7 +46,7 @@ joinProcesses(SessionObject &session, std::chrono::milliseconds limit) {
   return session.processes;
 }
 
-/// What goes wrong in one process is told to the others, which would wait.
+/// Tells the other processes, which would wait, that one has failed.
 static plait_error *failRun(RunObject &object, const Status &failure) {
   if (object.processes)
     object.processes->disconnect();

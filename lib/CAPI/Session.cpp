@@ -97,8 +97,8 @@ plait_error *plait_session_listen(plait_session *session,
   });
 }
 
-/// What is closed waits for the calls that are in it: an object ends where
-/// nobody uses it any more.
+/// Calls that are in the session end first. An object ends where nobody uses it
+/// any more.
 plait_error *plait_close(void *handle) {
   return guarded([&]() -> plait_error * {
     if (!handle)

@@ -27,7 +27,7 @@ using runtime::ParameterTensor;
 
 namespace {
 
-/// What a DLManagedTensor refers to. `owner` is null where `copy` is the
+/// The content of a DLManagedTensor. `owner` is null where `copy` is the
 /// tensor.
 struct Tensor {
   DLManagedTensor managed = {};
@@ -64,7 +64,7 @@ public:
         index(parameter),
         parameter(*executor.plan().parameters()->Get(parameter)), kind(kind) {}
 
-  /// What `rank`, which is one of this process, holds.
+  /// Returns what `rank`, which is one of this process, holds.
   Result<DLManagedTensor *> ofRank(uint32_t rank);
   /// All of it, in the process of rank 0; in others null.
   Result<DLManagedTensor *> whole();
@@ -121,7 +121,8 @@ Result<DLManagedTensor *> Finder::give(uint32_t rank,
   return release(std::move(tensor), data);
 }
 
-/// What ranks divide by elements, not by dimensions, has one dimension.
+/// A tensor that ranks divide by elements, not by dimensions, has one
+/// dimension.
 Result<DLManagedTensor *> Finder::ofRank(uint32_t rank) {
   auto ranks = executor.ranks();
   if (!std::binary_search(ranks.begin(), ranks.end(), rank))

@@ -115,7 +115,7 @@ Status plait::checkMismatches(const CLI::App &app, const plan::PlanFile &file,
   return Status::success();
 }
 
-/// Of threads this host has as many as its processes may use together.
+/// Takes as many threads as the processes of this host may use together.
 void plait::bindOptions(const CLI::App &app, Options &options,
                         runtime::Rendezvous *processes) {
   runtime::TrainOptions &train = options.train;

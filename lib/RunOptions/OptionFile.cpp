@@ -121,7 +121,7 @@ private:
         .count(name);
   }
 
-  /// As the command line has it.
+  /// Joins it as the command line does.
   std::string joinList(const std::string &name, toml::array &list) const {
     std::string joined;
     for (toml::node &one : list) {
@@ -188,7 +188,8 @@ private:
 
   std::string nameSource() const override { return "what is given as options"; }
 
-  /// Not what a run that is stepped from outside does by calls, or not at all.
+  /// Leaves out what a run that is stepped from outside does by calls, or not
+  /// at all.
   bool takes(const std::string &name) const override {
     static const std::set<std::string> others = {
         "plan",  "check",       "save",      "profile",  "trace",
@@ -196,7 +197,7 @@ private:
     return !others.count(name);
   }
 
-  /// What fits no option becomes a table, which fits none either.
+  /// Values that fit no option become tables, which fit none either.
   void insert(toml::table &table, const std::string &name,
               const Json &value) const {
     if (value.is_boolean()) {

@@ -57,7 +57,7 @@ private:
   mutable bool showsAll = false;
 };
 
-/// What most runs are started with is on the first screen.
+/// The first screen has what most runs are started with.
 void divideHelp(CLI::App &app) {
   // By how often they are wanted: a new option is a further one until it is
   // listed.
@@ -91,7 +91,7 @@ std::vector<std::string> getTokenTypeNames() {
 }
 
 // Not the conversion to unsigned numbers: it wraps negative ones.
-/// Of all counts for which 0 has a meaning.
+/// A check of counts for which 0 has a meaning.
 const CLI::Validator natural(
     [](std::string &text) {
       uint64_t value = 0;
@@ -126,7 +126,7 @@ void addCheckpointOptions(CLI::App &app, Options &options) {
                  "Resume from the newest checkpoint in a directory");
 }
 
-/// What is done, and with which files. Of tokens and text one, which CLI11
+/// Adds what is done, and with which files: of tokens and text one, which CLI11
 /// checks.
 void addFileOptions(CLI::App &app, Options &options) {
   runtime::TrainOptions &train = options.train;
@@ -230,8 +230,8 @@ void addTrainingOptions(CLI::App &app, runtime::TrainOptions &train) {
       ->check(positive);
 }
 
-/// What is done about bad steps, and how well the model does elsewhere. What
-/// each policy does is the runtime's (docs/Training.md).
+/// Adds what is done about bad steps, and how well the model does elsewhere.
+/// What each policy does is the runtime's (docs/Training.md).
 void addWatchOptions(CLI::App &app, Options &options) {
   runtime::TrainOptions &train = options.train;
   // Held-out data has the same forms as what is trained on.
@@ -318,9 +318,9 @@ void addSupervisorOptions(CLI::App &app, Options &options) {
 static const std::set<std::string> ofSupervisor = {"supervise", "launcher",
                                                    "hosts", "max-restarts"};
 
-/// By the list of options: what is added there is passed on. --config is left
-/// out, for its values have become options; so have plan and --resume, which
-/// the supervisor decides.
+/// Reads the list of options: what is added there is passed on. --config is
+/// left out, for its values have become options; so have plan and --resume,
+/// which the supervisor decides.
 std::vector<std::string> plait::argumentsOfProcess(const CLI::App &app) {
   static const std::set<std::string> others = {"help", "help-all", "config",
                                                "plan", "resume"};

@@ -1,8 +1,9 @@
 /* Calls of plait's C interface that have to fail, and what is left after them.
 
-   Usage: calls PLAN FOLDER
+   Usage: calls PLAN FOLDER [MODEL]
 
-   PLAN is of a model that several ranks may divide; FOLDER is empty. Prints a
+   PLAN is of a model that several ranks may divide; FOLDER is empty. With MODEL
+   the compiler is tried, too. Prints a
    line for each expectation that does not hold and ends with their number. */
 
 #include <dlpack/dlpack.h>
@@ -99,6 +100,58 @@ static void test_models(const char *folder) {
         "");
   FAILS(plait_model_compile(NULL, "{}", folder, &plan), WRONG_CALL, "");
   EXPECT(!model && !plan && !choice);
+  WORKS(plait_close(session));
+}
+
+/* Refusals of the compiler: none leaves a plan behind. */
+static void test_compiler(const char *path, const char *folder) {
+  plait_session *session = open_session();
+  plait_model *model = NULL;
+  plait_plan *plan = NULL;
+  char *choice = NULL, file[1024];
+  snprintf(file, sizeof(file), "%s/compiled.plan", folder);
+  FAILS(plait_model_import(session, folder, NULL, &model), 0, "");
+  FAILS(plait_model_import(session, NULL, NULL, &model), WRONG_CALL, "path");
+  FAILS(plait_model_import(session, path, NULL, NULL), WRONG_CALL, "model");
+  FAILS(plait_model_import(session, path, "[]", &model), INVALID_OPTION,
+        "no JSON object");
+  FAILS(plait_model_import(session, path, "{\"seq\": 4}", &model),
+        INVALID_OPTION, "seq");
+  FAILS(plait_model_import(session, path, "{\"dropout\": \"on\"}", &model),
+        INVALID_OPTION, "dropout");
+  FAILS(plait_model_import(session, path, "{\"document-mask\": 1}", &model),
+        INVALID_OPTION, "document-mask");
+  EXPECT(model == NULL);
+  WORKS(plait_model_import(session, path, NULL, &model));
+  FAILS(plait_model_plan(model, "{}", &choice), INVALID_OPTION, "cluster");
+  FAILS(plait_model_plan(model, "{\"cluster\": \"no such\"}", &choice), 0, "");
+  FAILS(plait_model_plan(model, "{\"cluster\": 3}", &choice), INVALID_OPTION,
+        "cluster");
+  FAILS(plait_model_plan(model, NULL, NULL), WRONG_CALL, "choice is null");
+  struct {
+    const char *options, *text;
+  } wrong[] = {{"{\"mesh\": \"tp=3\", \"seq\": 8}", ""},
+               {"{\"mesh\": \"no=2\"}", "no"},
+               {"{\"micro-batch\": 0}", "micro-batch"},
+               {"{\"micro-batch\": \"many\"}", "micro-batch"},
+               {"{\"schedule\": \"none\"}", "schedule"},
+               {"{\"output\": \"x\"}", "output"},
+               {"{\"prove\": true}", "prove"}};
+  for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); ++i)
+    FAILS(plait_model_compile(model, wrong[i].options, file, &plan), 0,
+          wrong[i].text);
+  const char *small = "{\"seq\": 8, \"no-reference\": true}";
+  FAILS(plait_model_compile(model, small, NULL, &plan), WRONG_CALL, "path");
+  FAILS(plait_model_compile(model, small, file, NULL), WRONG_CALL, "plan");
+  FAILS(plait_model_compile(model, small, "/no/such/folder/a.plan", &plan), 0,
+        "/no/such/folder");
+  EXPECT(choice == NULL && plan == NULL && fopen(file, "rb") == NULL);
+  WORKS(plait_model_compile(model, small, file, &plan));
+  WORKS(plait_close(model));
+  char *json = NULL; /* a plan outlives its model */
+  WORKS(plait_describe(plan, &json));
+  EXPECT(number_of(json, "sequence") == 8);
+  plait_text_free(json);
   WORKS(plait_close(session));
 }
 
@@ -343,6 +396,39 @@ static void test_tensors(const char *path) {
   free(made.tokens);
 }
 
+/* A run goes on from where another one was, with the same numbers. */
+static void test_checkpoints(const char *path, const char *folder) {
+  char options[2048];
+  snprintf(options, sizeof(options), "{\"checkpoint\": \"%s/checkpoints\"}",
+           folder);
+  struct setup made = begin(path, options);
+  plait_step step = {.size = sizeof(step)};
+  DLManagedTensor *held = NULL;
+  WORKS(plait_run_step(made.run, made.tokens, made.count, &step));
+  WORKS(plait_run_checkpoint(made.run));
+  WORKS(plait_run_step(made.run, made.tokens, made.count, &step));
+  WORKS(plait_run_checkpoint(made.run));
+  WORKS(plait_run_checkpoint(made.run)); /* there is one already */
+  WORKS(plait_run_tensor(made.run, made.name, PLAIT_WEIGHT, PLAIT_WHOLE, &held));
+  WORKS(plait_run_step(made.run, made.tokens, made.count, &step));
+  double expected = step.loss;
+  end(&made);
+  /* The directory is free, though memory of the run is held. */
+  snprintf(options, sizeof(options),
+           "{\"checkpoint\": \"%s/checkpoints\", \"resume\": "
+           "\"%s/checkpoints\"}",
+           folder, folder);
+  made = begin(path, options);
+  char *json = NULL;
+  WORKS(plait_describe(made.run, &json));
+  EXPECT(number_of(json, "step") == 2);
+  plait_text_free(json);
+  WORKS(plait_run_step(made.run, made.tokens, made.count, &step));
+  EXPECT(step.step == 3 && step.loss == expected);
+  end(&made);
+  held->deleter(held);
+}
+
 /* What a listener may not do. */
 static void call_back(void *user, int severity, const char *message) {
   (void)severity;
@@ -396,15 +482,18 @@ static void test_threads(const char *path) {
 }
 
 int main(int argc, char **argv) {
-  if (argc != 3)
+  if (argc != 3 && argc != 4)
     return 2;
   test_sessions();
   test_models(argv[2]);
+  if (argc == 4)
+    test_compiler(argv[3], argv[2]);
   test_plans(argv[1], argv[2]);
   test_options(argv[1]);
   test_steps(argv[1]);
   test_failed_step(argv[1]);
   test_tensors(argv[1]);
+  test_checkpoints(argv[1], argv[2]);
   test_listener(argv[1]);
   test_threads(argv[1]);
   printf("%d expectations do not hold\n", broken);

@@ -27,7 +27,6 @@ LEFT = {
     "lib/Planner": 83,
     "lib/Proof": 103,
     "lib/Transforms": 50,
-    "tools/plait-run": 6,
     "tools/plaitc": 3,
 }
 

@@ -81,7 +81,7 @@ public:
                                   const fb::Plan &plan);
   /// Random tokens for one step.
   static Result<Batches> random(uint64_t seed, const fb::Plan &plan);
-  /// What setRows() gives from step to step.
+  /// Rows that setRows() gives from step to step.
   static Batches given(const fb::Plan &plan);
 
   /// Sets, of what is given, the rows of the next step: those of its global

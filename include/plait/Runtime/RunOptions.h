@@ -28,7 +28,7 @@ public:
   static Result<RunOptions> fromJson(const std::string &json,
                                      const std::string &plan);
 
-  /// How long processes are waited for.
+  /// Returns how long processes are waited for.
   std::chrono::milliseconds getTimeLimit() const;
 
   /// Returns the options of the run of `file` by `processes`, null: this one

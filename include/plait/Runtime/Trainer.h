@@ -88,7 +88,7 @@ struct TrainOptions {
   /// the others a run that is resumed keeps those that it learns with: see
   /// keepSettings().
   std::set<std::string> given;
-  /// Where the line for people goes; null: nothing is told to them.
+  /// The stream of the line for people; null: nothing is told to them.
   std::FILE *summary = stdout;
   /// Asked between steps: true ends the run as if all steps were done. Of
   /// several processes one is enough. Empty: never.

@@ -71,7 +71,7 @@ public:
   begin(const fb::Plan &plan, const TrainOptions &options);
   virtual ~TrainingRun() = default;
 
-  /// Where the run is.
+  /// Returns where the run is.
   virtual const RunState &state() const = 0;
   /// Returns what the run has become of its options: steps of epochs are
   /// counted, and what a checkpoint has learned with is kept.

@@ -20,9 +20,9 @@
 
 namespace plait {
 
-/// How much a message matters: an info tells what is being done, a note explains
-/// that or the error before it, a warning tells what may not be meant, and after
-/// an error there is no result.
+/// How much a message matters: an info tells what is being done, a note
+/// explains that or the error before it, a warning tells what may not be meant,
+/// and after an error there is no result.
 enum class Severity { Info, Note, Warning, Error };
 
 /// One message, of one line.

@@ -49,17 +49,6 @@ std::span<const int64_t> shapeOf(const flatbuffers::Vector<int64_t> &shape) {
   return {shape.data(), shape.size()};
 }
 
-/// Sets elements of the copy of `shard` that the program computes with, if
-/// there is one, from element `begin` of the rank's block on.
-Status storeCopy(const RankArena &arena, const fb::Shard &shard, int64_t begin,
-                 std::span<const float> elements) {
-  if (shard.compute_dtype() != fb::DType::BF16)
-    return Status::success();
-  std::vector<BFloat16> rounded(elements.begin(), elements.end());
-  return arena.write(shard.compute_weight() + begin * sizeof(BFloat16),
-                     std::as_bytes(std::span(rounded)));
-}
-
 /// Sets the weights of `shard`, which the rank has all of, to `block`.
 Status storeShard(const RankArena &arena, const fb::Shard &shard,
                   std::span<const float> block) {
@@ -569,39 +558,4 @@ Result<std::vector<float>> runtime::gatherTensor(Executor &executor,
   PLAIT_RETURN_IF_ERROR(collectTogether(
       executor, [&] { return Collector(executor, place, use).run(); }));
   return result;
-}
-
-/// Elements of `piece` that `values` has for it; padding is zero.
-static std::vector<float> cutOut(const plan::RankGrid &mesh, uint32_t rank,
-                                 const fb::Parameter &parameter,
-                                 const Piece &piece,
-                                 std::span<const float> values) {
-  std::vector<float> block(piece.part.count);
-  forEachParameterRun(mesh, rank, parameter, piece.dims, [&](const Run &whole) {
-    Run run = clip(whole, piece.part);
-    std::copy_n(values.begin() + run.global, run.count,
-                block.begin() + run.local);
-  });
-  return block;
-}
-
-/// The copy in bf16 is of the whole block, of which the rank may have a part
-/// in f32.
-Status runtime::setParameter(Executor &executor, uint32_t parameter,
-                             std::span<const float> values) {
-  return forEachShard(executor, [&](uint32_t rank, const fb::Shard &shard,
-                                    const fb::Parameter &found) {
-    if (shard.parameter() != parameter)
-      return Status::success();
-    RankArena arena(executor, rank);
-    Piece piece(arena.mesh, rank, shard, found, weightOf(shard));
-    std::vector<float> block = cutOut(arena.mesh, rank, found, piece, values);
-    PLAIT_RETURN_IF_ERROR(
-        arena.write(piece.offset, std::as_bytes(std::span(block))));
-    if (shard.compute_dtype() != fb::DType::BF16)
-      return Status::success();
-    Piece copy(arena.mesh, rank, shard, found, {shard.compute_weight(), false});
-    return storeCopy(arena, shard, 0,
-                     cutOut(arena.mesh, rank, found, copy, values));
-  });
 }

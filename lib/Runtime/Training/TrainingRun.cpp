@@ -287,7 +287,7 @@ Status Steps::checkAlive() const {
                       : fail("the run has failed: ", failure.message());
 }
 
-/// What is refused here leaves the run as it was.
+/// A refusal leaves the run as it was.
 Status Steps::checkReady(bool givesRows) const {
   PLAIT_RETURN_IF_ERROR(checkAlive());
   if (givesRows != chosen.givesRows)
@@ -415,7 +415,7 @@ Status Steps::setWeights() {
   return agree(*ranks, progress->openCheckpoints());
 }
 
-/// In the process of rank 0; all agree on how that went.
+/// The process of rank 0 has them; all agree on how that went.
 Status Steps::openOutputs() {
   bool leads = ranks->leads();
   if (leads)
@@ -495,7 +495,7 @@ Status Steps::finish() {
   return saved.ok() ? finished : saved;
 }
 
-/// Whose failure it is, is nobody's concern any more.
+/// A failure of those who watch is nobody's concern any more.
 void Steps::close() {
   (void)end(failure);
   if (failure.ok())

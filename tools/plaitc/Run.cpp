@@ -19,8 +19,8 @@
 
 using namespace plait;
 
-/// Returns what was given of the options that the planner could decide, and what
-/// `further` pins.
+/// Returns what was given of the options that the planner could decide, and
+/// what `further` pins.
 /// 1. --mesh and --pin are texts of the same form, and are parsed as one.
 /// 2. Fields that have options of their own are added; what is given twice is
 ///    an error, even where both agree.

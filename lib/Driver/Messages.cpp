@@ -95,7 +95,7 @@ void Messages::report(Diagnostic &diagnostic) {
     report(note);
 }
 
-Status Messages::takeFailure() {
+const Status &Messages::getFailure() const {
   assert(!first.ok() && "what fails has reported an error");
-  return std::exchange(first, Status::success());
+  return first;
 }

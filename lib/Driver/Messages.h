@@ -36,8 +36,13 @@ public:
   void report(mlir::Diagnostic &diagnostic);
   void progress(const Progress &progress) { reporter.progress(progress); }
 
-  /// Returns the first error since the last call of this; there must be one.
-  Status takeFailure();
+  /// Begins what getFailure() will be asked about.
+  void begin() {
+    first = Status::success();
+    cause = Code::NotCompiled;
+  }
+  /// Returns the first error since begin(); there must be one.
+  const Status &getFailure() const;
 
 private:
   void send(Message message);

@@ -126,6 +126,7 @@ ModelState::get(ModelSource &from, int64_t batch, int64_t sequence) {
     return failure();
   if (!config.empty())
     setConfigJson(**module, config);
+  messages.setCode(Code::NotCompiled);
   return module;
 }
 

@@ -391,13 +391,14 @@ Result<planner::WhyNot> Choice::whyNot(const std::string &pins) const {
 Result<Choice> Session::plan(const Model &model, const CompileOptions &given,
                              const PlanningOptions &planning) {
   Messages &messages = model.get().messages;
+  messages.begin();
   auto state = std::make_shared<ChoiceState>(model.share(), given, planning);
   if (!state->start())
-    return messages.takeFailure();
+    return messages.getFailure();
   Status found = state->search();
   if (found.ok())
     return Choice(std::move(state));
   if (!planning.isTentative)
     messages.report(found);
-  return planning.isTentative ? found : messages.takeFailure();
+  return planning.isTentative ? found : messages.getFailure();
 }

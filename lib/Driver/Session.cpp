@@ -63,7 +63,7 @@ const std::string &CompiledPlan::describe() const { return state->description; }
 Result<Model> Session::import(const ModelOptions &options) {
   auto state = std::make_shared<ModelState>(options, reporter, addDialects);
   if (failed(state->open()))
-    return state->messages.takeFailure();
+    return state->messages.getFailure();
   return Model(std::move(state));
 }
 
@@ -188,6 +188,7 @@ static Result<CompiledPlan> compilePlan(const CompileOptions &options,
                                         const Compilation::Input &input,
                                         LoweredModel *lowered) {
   Messages &messages = input.messages;
+  messages.begin();
   Compilation compilation(options, input);
   FailureOr<std::unique_ptr<plan::fb::PlanT>> plan = failure();
   if (succeeded(begin(compilation, options, input, lowered)) &&
@@ -195,7 +196,7 @@ static Result<CompiledPlan> compilePlan(const CompileOptions &options,
       messages.report(compilation.checkMemory()))
     plan = compilation.convert();
   if (failed(plan))
-    return messages.takeFailure();
+    return messages.getFailure();
   if (options.reference)
     addReference(options, input, compilation, **plan);
   addCertificate(compilation.takeCertificate(), **plan);
@@ -246,12 +247,13 @@ static Result<std::string> lowerTo(const CompileOptions &options,
                                    const Compilation::Input &input,
                                    const std::string &phase) {
   Messages &messages = input.messages;
+  messages.begin();
   Result<Phase> last = findPhase(phase);
   if (!messages.report(last.status()))
-    return messages.takeFailure();
+    return messages.getFailure();
   Compilation compilation(options, input);
   if (failed(begin(compilation, options, input, nullptr)))
-    return messages.takeFailure();
+    return messages.getFailure();
   Phase reached = getPhase(compilation.getModule());
   Status isAhead =
       reached <= *last
@@ -259,7 +261,7 @@ static Result<std::string> lowerTo(const CompileOptions &options,
           : fail("`compile-to` is ", phase, ", but ", input.model.options.model,
                  " is IR after phase ", stringifyPhase(reached).str());
   if (!messages.report(isAhead) || failed(compilation.runTo(*last)))
-    return messages.takeFailure();
+    return messages.getFailure();
   return compilation.getText();
 }
 

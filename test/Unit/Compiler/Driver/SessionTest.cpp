@@ -165,7 +165,7 @@ TEST_F(Sessions, RefuseAModelThatIsNotThere) {
 
 TEST_F(Sessions, SayWhatCannotBeCompiled) {
   CompileOptions options;
-  options.mesh = "tp=3";
+  options.mesh = "pp=7"; // of two layers
   Status status = compileWith({.model = PLAIT_MODELS "/mlp.mlir"}, options);
   EXPECT_EQ(status.code(), Code::NotCompiled) << listener.getText();
 }

@@ -42,7 +42,7 @@ struct Subject {
   bool lossAlone = false; ///< Of 4 tokens: rows of real length.
 };
 
-class Models : public testing::TestWithParam<Model> {};
+class Models : public testing::TestWithParam<Subject> {};
 
 /// One cluster's kernels and the memory they work on.
 struct Case {

@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 
-from checkpoints import TOLERANCE, fast_folder, read_checkpoint
+from checkpoint_suite import TOLERANCE, fast_folder, read_checkpoint
 from harness import (
     GOLDEN,
     ROOT,

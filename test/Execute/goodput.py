@@ -22,7 +22,7 @@ import tempfile
 import threading
 import time
 
-from checkpoints import fast_folder
+from checkpoint_suite import fast_folder
 from elastic import LONG, Job, Suite, happen, kill_all, kill_rank
 from harness import ROOT, Reporter, Tools, arguments, attend_to_signals, require
 

@@ -20,16 +20,16 @@ import subprocess
 import sys
 import tempfile
 
-import checkpoints
-from checkpoints import (
+import checkpoint_suite
+from checkpoint_suite import (
     MEMORY,
-    PEAK,
     TOLERANCE,
     fast_folder,
     read_checkpoint,
     read_log,
     steps_in,
 )
+from checkpoints import PEAK
 from harness import (
     Reporter,
     Tools,
@@ -38,7 +38,7 @@ from harness import (
     mounted,
     require,
 )
-from processes import ENVIRONMENT, children_of, wait_for
+from processes import ENVIRONMENT, NANO, children_of, wait_for
 
 MESH, OTHER, SMALL = "pp=2,dp=2,tp=2", "dp=4", "dp=2"
 # Of process $OMPI_COMM_WORLD_RANK, in a namespace of its own.
@@ -53,7 +53,7 @@ def can_name_hosts() -> bool:
     return done.returncode == 0
 
 
-class Suite(checkpoints.Suite):
+class Suite(checkpoint_suite.Suite):
     def straight(self, mesh: str, steps: int) -> pathlib.Path:
         """Folder and log of an undisturbed run of so many steps."""
         if (mesh, steps) not in self.straight_runs:
@@ -249,7 +249,7 @@ def host_cases(suite: Suite) -> None:
         """A rank that gets all it needs from another host."""
         model = suite.folder / "large"
         model.mkdir()
-        config = json.loads((checkpoints.NANO / "config.json").read_text())
+        config = json.loads((NANO / "config.json").read_text())
         config |= {"n_embd": 768, "n_layer": 2, "vocab_size": 16384}
         (model / "config.json").write_text(json.dumps(config))
         plan = suite.compile(

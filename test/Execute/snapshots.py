@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 
-import checkpoints
+import checkpoint_suite
 from harness import Reporter, Skipped, Tools, arguments, require
 from processes import ENVIRONMENT
 
@@ -45,7 +45,7 @@ RUNS = {
 }
 
 
-def snapshot_cases(suite: checkpoints.Suite) -> None:
+def snapshot_cases(suite: checkpoint_suite.Suite) -> None:
     compiler = next(filter(None, map(shutil.which, ("clang-22", "cc"))), None)
     library = suite.folder / "slow.so"
 
@@ -96,7 +96,7 @@ def snapshot_cases(suite: checkpoints.Suite) -> None:
             suite.train(plan, step, *running, "--checkpoint", alone)
             name = f"step-{step:08}"
             found, expected = (
-                checkpoints.read_checkpoint(x / name)[1] for x in (folder, alone)
+                checkpoint_suite.read_checkpoint(x / name)[1] for x in (folder, alone)
             )
             require(found.keys() == expected.keys(), f"{name}: other slots")
             for key, value in expected.items():
@@ -113,8 +113,8 @@ def main() -> int:
     options = arguments(__doc__).parse_args()
     tools = Tools(options.bin, options.timeout)
     report = Reporter("snapshots", options.filter)
-    with tempfile.TemporaryDirectory(dir=checkpoints.fast_folder()) as folder:
-        snapshot_cases(checkpoints.Suite(tools, report, pathlib.Path(folder)))
+    with tempfile.TemporaryDirectory(dir=checkpoint_suite.fast_folder()) as folder:
+        snapshot_cases(checkpoint_suite.Suite(tools, report, pathlib.Path(folder)))
     return report.finish()
 
 

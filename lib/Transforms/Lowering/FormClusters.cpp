@@ -396,18 +396,16 @@ void Former::formColumns() {
     if (findRole(&op) && unitOf.contains(&op) &&
         (isColumnReduction(&op) || findRole(&op) == FusionRole::ScatterAdd))
       columns.push_back(&op);
-  // All copies first: to ask for the order of ops between insertions has the
-  // block numbered anew each time.
+  for (Operation *op : columns)
+    units[unitOf[op]].closed = true;
+  llvm::erase_if(columns, [](Operation *op) { return !isColumnReduction(op); });
+  // All first: asking for the ops' order in between numbers the block anew.
   llvm::DenseMap<Operation *, SmallVector<Operation *>> made;
   for (Operation *op : columns) {
-    units[unitOf[op]].closed = true;
     IRMapping copies;
-    if (isColumnReduction(op))
-      op->setOperand(0, copyForColumn(op, op->getOperand(0), copies, made[op]));
+    op->setOperand(0, copyForColumn(op, op->getOperand(0), copies, made[op]));
   }
   for (Operation *op : columns) {
-    if (!isColumnReduction(op))
-      continue;
     Unit &own = units[unitOf[op]];
     for (Operation *copy : made[op]) {
       add(copy, unitOf[op]);

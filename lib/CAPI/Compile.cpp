@@ -61,7 +61,7 @@ plait_error *plait_model_plan(plait_model *model, const char *options,
     if (given->cluster.empty())
       return makeError(fail(Code::InvalidOption,
                             "`cluster` has to say what the plan is for"));
-    auto pins = readPins(*given);
+    auto pins = getPins(*given);
     PLAIT_CAPI_TRY(pins.status());
     PlanningOptions planning;
     planning.pins = *pins;

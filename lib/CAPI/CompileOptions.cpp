@@ -12,7 +12,7 @@
 
 #include "CompileOptions.h"
 
-#include "plait/Planner/Search.h"
+#include "plait/Plan/Json.h"
 
 #include <functional>
 #include <map>
@@ -67,10 +67,13 @@ Setter setList(std::vector<std::string> &target) {
 Status read(const char *text, const Setters &setters) {
   if (!text)
     return Status::success();
-  Json object = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object())
-    return fail(Code::InvalidOption, "the options are no JSON object");
-  for (const auto &[name, value] : object.items()) {
+  std::string_view bytes = text;
+  Result<Json> object = parseJson<Json>(
+      {reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size()});
+  if (!object.ok() || !object->is_object())
+    return fail(Code::InvalidOption, "the options are no JSON object",
+                object.ok() ? "" : ": the text " + object.status().message());
+  for (const auto &[name, value] : object->items()) {
     auto setter = setters.find(name);
     if (setter == setters.end())
       return fail(Code::InvalidOption, "the options have '", name,
@@ -102,13 +105,9 @@ Result<ModelOptions> capi::readModelOptions(const char *path,
   if (dropout != "config" && dropout != "off")
     return refuse("dropout", "is '", dropout, "', expected config or off");
   options.dropout = dropout == "config";
-  for (const std::string &one : shardings) {
-    size_t equals = one.find('=');
-    if (equals == one.npos)
-      return refuse("shard", "is '", one, "', expected PARAMETER=SHARDING");
-    options.shardings.emplace_back(one.substr(0, equals),
-                                   one.substr(equals + 1));
-  }
+  for (const std::string &one : shardings)
+    if (Status status = addSharding(one, options); !status.ok())
+      return refuse("shard", "has a word that is wrong: ", status.message());
   return options;
 }
 
@@ -164,23 +163,4 @@ std::string capi::printCompileOptions(const CompileOptions &options) {
   if (!options.reference)
     object["no-reference"] = true;
   return object.dump();
-}
-
-/// One rank is a mesh whose axes are all pinned.
-Result<planner::Pins> capi::readPins(const CompileOptions &options) {
-  planner::Pins pins;
-  if (!options.mesh.empty()) {
-    auto parsed = planner::parsePins(options.mesh == "1" ? "pp=1,dp=1,cp=1,tp=1"
-                                                         : options.mesh);
-    if (!parsed.ok())
-      return parsed.status();
-    pins = std::move(*parsed);
-  }
-  visitStrategy(
-      [](const Field &, const auto &given, auto &pin) {
-        if (given)
-          pin = given;
-      },
-      options.pins, pins);
-  return pins;
 }

@@ -17,17 +17,14 @@
 
 namespace plait::capi {
 
-/// Those that change the model at `path`.
+/// Reads those that change the model at `path`.
 Result<ModelOptions> readModelOptions(const char *path, const char *text);
 
-/// Those of a compilation.
+/// Reads those of a compilation.
 Result<CompileOptions> readCompileOptions(const char *text);
 
 /// Returns what `options` decide, for readCompileOptions().
 std::string printCompileOptions(const CompileOptions &options);
-
-/// Returns what `options` pin of what a planner decides.
-Result<planner::Pins> readPins(const CompileOptions &options);
 
 } // namespace plait::capi
 

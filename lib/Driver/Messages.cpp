@@ -48,16 +48,9 @@ void Messages::send(Message message) {
   reporter.message(message);
 }
 
-void Messages::note(const Twine &text) {
+void Messages::tell(Severity severity, const Twine &text) {
   Message message;
-  message.severity = Severity::Note;
-  message.text = text.str();
-  send(std::move(message));
-}
-
-void Messages::warn(const Twine &text) {
-  Message message;
-  message.severity = Severity::Warning;
+  message.severity = severity;
   message.text = text.str();
   send(std::move(message));
 }

@@ -27,8 +27,8 @@ public:
   /// The code of errors that have none of their own, until it is set again.
   void setCode(Code code) { cause = code; }
 
-  void note(const llvm::Twine &text);
-  void warn(const llvm::Twine &text);
+  void note(const llvm::Twine &text) { tell(Severity::Note, text); }
+  void warn(const llvm::Twine &text) { tell(Severity::Warning, text); }
   /// Reports a failure; returns whether there was none.
   bool report(const Status &status);
   /// Reports a diagnostic with its notes. Remarks say what was decided, and are
@@ -45,6 +45,7 @@ public:
   const Status &getFailure() const;
 
 private:
+  void tell(Severity severity, const llvm::Twine &text);
   void send(Message message);
 
   Reporter &reporter;

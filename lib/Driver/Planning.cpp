@@ -119,6 +119,37 @@ static Result<planner::Training> makeTraining(const CompileOptions &options,
   return training;
 }
 
+/// 1. The mesh and what is pinned further are texts of the same form, and are
+///    parsed as one.
+/// 2. Fields that have options of their own are added; what is given twice is
+///    an error, even where both agree.
+Result<planner::Pins> plait::getPins(const CompileOptions &given,
+                                     const std::string &further) {
+  // 1. One rank is a mesh whose axes are all pinned.
+  std::string text = given.mesh == "1" ? "pp=1,dp=1,cp=1,tp=1" : given.mesh;
+  text += (text.empty() || further.empty() ? "" : ",") + further;
+  planner::Pins pins;
+  if (!text.empty()) {
+    auto parsed = planner::parsePins(text);
+    if (!parsed.ok())
+      return parsed.status();
+    pins = std::move(*parsed);
+  }
+  // 2. Options with names of their own.
+  Status status = Status::success();
+  visitStrategy(
+      [&](const Field &field, const auto &own, auto &pin) {
+        if (own && pin && status.ok())
+          status = fail(field.name, " is given twice");
+        if (own)
+          pin = own;
+      },
+      given.pins, pins);
+  if (!status.ok())
+    return status;
+  return pins;
+}
+
 //===----------------------------------------------------------------------===//
 // What is chosen
 //===----------------------------------------------------------------------===//

@@ -12,7 +12,8 @@
 
 #include "OptionFile.h"
 
-#include <nlohmann/json.hpp>
+#include "plait/Plan/Json.h"
+
 #include <set>
 #include <sstream>
 #include <toml++/toml.h>
@@ -172,11 +173,15 @@ public:
       : OptionTable(app), plan(std::move(plan)) {}
 
   std::vector<CLI::ConfigItem> from_config(std::istream &input) const override {
-    Json object = Json::parse(input, nullptr, /*allow_exceptions=*/false);
-    if (!object.is_object())
+    std::string text(std::istreambuf_iterator<char>(input), {});
+    plait::Result<Json> object = plait::parseJson<Json>(
+        {reinterpret_cast<const uint8_t *>(text.data()), text.size()});
+    if (!object.ok())
+      refuse("is no JSON object: the text " + object.status().message());
+    if (!object->is_object())
       refuse("is no JSON object");
     toml::table table;
-    for (const auto &[name, value] : object.items())
+    for (const auto &[name, value] : object->items())
       insert(table, name, value);
     auto items = makeItems(std::move(table));
     items.push_back({{}, "plan", {plan}});

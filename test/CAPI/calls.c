@@ -114,7 +114,11 @@ static void test_compiler(const char *path, const char *folder) {
   FAILS(plait_model_import(session, NULL, NULL, &model), WRONG_CALL, "path");
   FAILS(plait_model_import(session, path, NULL, NULL), WRONG_CALL, "model");
   FAILS(plait_model_import(session, path, "[]", &model), INVALID_OPTION,
-        "no JSON object");
+        "the options are no JSON object");
+  FAILS(plait_model_import(session, path,
+                           "{\"dropout\": \"off\", \"dropout\": \"config\"}",
+                           &model),
+        INVALID_OPTION, "the key \"dropout\" twice");
   FAILS(plait_model_import(session, path, "{\"seq\": 4}", &model),
         INVALID_OPTION, "seq");
   FAILS(plait_model_import(session, path, "{\"dropout\": \"on\"}", &model),
@@ -216,6 +220,7 @@ static void test_options(const char *path) {
   } wrong[] = {{"", "no JSON object"},
                {"[1]", "no JSON object"},
                {"{\"lr\": 0.1", "no JSON object"},
+               {"{\"lr\": 0.1, \"lr\": 0.2}", "the key \"lr\" twice"},
                {"{\"no-such\": 1}", "no-such"},
                {"{\"check\": true}", "check"},
                {"{\"plan\": \"x\"}", "plan"},

@@ -19,38 +19,6 @@
 
 using namespace plait;
 
-/// Returns what was given of the options that the planner could decide, and
-/// what `further` pins.
-/// 1. --mesh and --pin are texts of the same form, and are parsed as one.
-/// 2. Fields that have options of their own are added; what is given twice is
-///    an error, even where both agree.
-static Result<planner::Pins> getPins(const CompileOptions &options,
-                                     const std::string &further) {
-  // 1. One rank is a mesh whose axes are all pinned.
-  std::string text = options.mesh == "1" ? "pp=1,dp=1,cp=1,tp=1" : options.mesh;
-  text += (text.empty() || further.empty() ? "" : ",") + further;
-  planner::Pins pins;
-  if (!text.empty()) {
-    auto parsed = planner::parsePins(text);
-    if (!parsed.ok())
-      return parsed.status();
-    pins = std::move(*parsed);
-  }
-  // 2. Options with names of their own.
-  Status status = Status::success();
-  visitStrategy(
-      [&](const Field &field, const auto &given, auto &pin) {
-        if (given && pin && status.ok())
-          status = fail(field.name, " is given twice");
-        if (given)
-          pin = given;
-      },
-      options.pins, pins);
-  if (!status.ok())
-    return status;
-  return pins;
-}
-
 /// Whether a mesh alone would be planned for: not for another machine than
 /// this, not of IR that says already what it is for, and not on one rank, which
 /// has no strategy.

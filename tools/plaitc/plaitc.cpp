@@ -33,16 +33,10 @@ using plait::ModelOptions;
 using plait::Request;
 using plait::Terminal;
 
-/// Splits NAME=AXES. Of the first equals sign: names of parameters have none.
+/// CLI11 puts the option in front of what is wrong.
 static void addSharding(ModelOptions &options, const std::string &text) {
-  size_t equals = text.find('=');
-  if (equals == std::string::npos)
-    // CLI11 puts the option in front.
-    throw CLI::ValidationError("\"" + text +
-                               "\" is not NAME=AXES, such as "
-                               "*.c_fc.weight=[{},{\"tp\"}]");
-  options.shardings.push_back(
-      {text.substr(0, equals), text.substr(equals + 1)});
+  if (plait::Status status = plait::addSharding(text, options); !status.ok())
+    throw CLI::ValidationError(status.message());
 }
 
 //===----------------------------------------------------------------------===//

@@ -77,6 +77,9 @@ struct ModelOptions {
   std::vector<std::pair<std::string, std::string>> shardings;
 };
 
+/// Adds the pinned sharding that `text`, NAME=AXES, says.
+Status addSharding(const std::string &text, ModelOptions &options);
+
 /// Names what a model is compiled for.
 struct CompileOptions {
   /// Axis sizes as "pp=2,dp=2,tp=2"; axes that are not named have size 1. "1",
@@ -119,6 +122,12 @@ struct CompileOptions {
   /// Whether to embed the unpartitioned model, with which a run can compare.
   bool reference = true;
 };
+
+/// Returns what `given` pins of what a planner decides, and what `further`
+/// does, in the form of planner::parsePins. Fails where something is pinned
+/// twice, even alike.
+Result<planner::Pins> getPins(const CompileOptions &given,
+                              const std::string &further = "");
 
 /// Says what the planner is asked, besides `CompileOptions::cluster`.
 struct PlanningOptions {

@@ -40,12 +40,15 @@ struct Evaluation {
   StepMetrics means; // over the tokens; of loss and named losses alone
 };
 
-/// Returns a number of each of the plan's named losses that a step reports.
-inline std::vector<double> getNamedLosses(const fb::Plan &plan,
-                                          const StepMetrics &metrics) {
-  return {metrics.begin() + size_t(fb::Metric::Count),
-          metrics.begin() + plan::countMetrics(plan)};
-}
+/// A loss that the plan names, with what a step reports of it.
+struct NamedLoss {
+  std::string name;
+  double value;
+};
+
+/// Returns those of a step, in the plan's order.
+std::vector<NamedLoss> getNamedLosses(const fb::Plan &plan,
+                                      const StepMetrics &metrics);
 
 struct StepReport {
   uint64_t step; // from 1

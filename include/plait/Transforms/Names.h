@@ -9,6 +9,7 @@
 #define PLAIT_TRANSFORMS_NAMES_H
 
 #include "plait/Configuration/Mesh.h"
+#include "plait/Dialect/NN/IR/NamedLosses.h"
 
 #include "llvm/ADT/StringRef.h"
 
@@ -17,6 +18,16 @@ namespace plait {
 /// The accumulators of a step.
 inline constexpr llvm::StringLiteral kLossSum = "loss_sum";
 inline constexpr llvm::StringLiteral kTokenCount = "token_count";
+
+/// Returns the symbols of all accumulators of a step whose loss names the
+/// losses `named`, in the order of the results of `@loss`.
+inline llvm::SmallVector<std::string>
+getAccumulators(llvm::ArrayRef<llvm::StringRef> named) {
+  llvm::SmallVector<std::string> symbols{kLossSum.str(), kTokenCount.str()};
+  for (llvm::StringRef name : named)
+    symbols.push_back(nn::getNamedLossSymbol(name));
+  return symbols;
+}
 
 /// Names of axes (plait/Configuration/Mesh.h).
 inline constexpr llvm::StringRef kPipelineAxis = getFacts(Axis::PP).name;

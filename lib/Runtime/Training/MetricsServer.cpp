@@ -104,15 +104,15 @@ static std::string printMetric(const std::string &name, const char *type,
 /// The named losses of a step, as one metric with labels.
 static std::string printNamed(const fb::Plan &plan,
                               const StepMetrics &metrics) {
-  std::vector<double> losses = getNamedLosses(plan, metrics);
+  std::vector<NamedLoss> losses = getNamedLosses(plan, metrics);
   if (losses.empty())
     return "";
   std::string text =
       "# HELP plait_named_loss Means over the tokens of the last "
       "step\n# TYPE plait_named_loss gauge\n";
-  for (size_t i = 0; i < losses.size(); ++i)
-    text += "plait_named_loss{name=\"" + plan.named_losses()->Get(i)->str() +
-            "\"} " + printNumber(losses[i]) + "\n";
+  for (const auto &[name, value] : losses)
+    text +=
+        "plait_named_loss{name=\"" + name + "\"} " + printNumber(value) + "\n";
   return text;
 }
 

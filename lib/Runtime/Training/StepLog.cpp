@@ -73,10 +73,8 @@ static std::string printStragglers(const Stragglers &watched) {
 static std::string printNamed(const char *key, const fb::Plan &plan,
                               const StepMetrics &metrics) {
   std::string text;
-  std::vector<double> losses = getNamedLosses(plan, metrics);
-  for (size_t i = 0; i < losses.size(); ++i)
-    text += (i ? ", \"" : "\"") + plan.named_losses()->Get(i)->str() +
-            "\": " + printNumber(losses[i]);
+  for (const auto &[name, value] : getNamedLosses(plan, metrics))
+    text += (text.empty() ? "\"" : ", \"") + name + "\": " + printNumber(value);
   return text.empty() ? "" : ", \"" + std::string(key) + "\": {" + text + "}";
 }
 

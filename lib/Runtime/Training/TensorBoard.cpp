@@ -144,11 +144,8 @@ Status TensorBoard::endStep(const StepReport &step) {
   if (double mfu = run->utilization.mfu(step.seconds))
     summary += scalar("train/mfu", mfu);
   auto addNamed = [&](const char *group, const StepMetrics &metrics) {
-    std::vector<double> losses = getNamedLosses(run->plan, metrics);
-    for (size_t i = 0; i < losses.size(); ++i) {
-      std::string tag = group + run->plan.named_losses()->Get(i)->str();
-      summary += scalar(tag.c_str(), losses[i]);
-    }
+    for (const auto &[name, value] : getNamedLosses(run->plan, metrics))
+      summary += scalar((group + name).c_str(), value);
   };
   addNamed("train/loss/", step.metrics);
   if (step.evaluation) {

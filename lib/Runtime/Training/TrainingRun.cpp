@@ -33,6 +33,7 @@
 #include "StepLog.h"
 #include "TensorBoard.h"
 #include "Watch.h"
+#include "plait/Plan/Defaults.h"
 #include "plait/Runtime/Communicator.h"
 #include "plait/Runtime/Rendezvous.h"
 #include "plait/Runtime/Weights.h"
@@ -44,6 +45,15 @@
 
 using namespace plait;
 using namespace plait::runtime;
+
+std::vector<NamedLoss> runtime::getNamedLosses(const fb::Plan &plan,
+                                               const StepMetrics &metrics) {
+  std::vector<NamedLoss> losses;
+  size_t first = size_t(fb::Metric::Count);
+  for (uint32_t i = 0; i < plan::length(plan.named_losses()); ++i)
+    losses.push_back({plan.named_losses()->Get(i)->str(), metrics[first + i]});
+  return losses;
+}
 
 namespace {
 

@@ -440,7 +440,7 @@ LogicalResult StepEnd::buildOptimizer() {
   nn::MetricOp::create(builder, nn.loc, norm, "GradNorm");
   nn::MetricOp::create(builder, nn.loc, count, "TokenCount");
   for (StringRef name : nn::getNamedLosses(module)) {
-    Value sum = total((nn::kNamedLossPrefix + name).str());
+    Value sum = total(nn::getNamedLossSymbol(name));
     nn::MetricOp::create(builder, nn.loc, nn.mul(sum, inverse), name);
   }
   // 4.
@@ -492,10 +492,7 @@ struct BuildOptimizerPass
   LogicalResult check(ParameterUses &uses) {
     pipe::PlacementAttr placement = getPlacement(getOperation());
     int64_t last = placement.getStages() - 1;
-    SmallVector<std::string> names{kLossSum.str(), kTokenCount.str()};
-    for (StringRef name : nn::getNamedLosses(getOperation()))
-      names.push_back((nn::kNamedLossPrefix + name).str());
-    for (StringRef name : names) {
+    for (StringRef name : getAccumulators(nn::getNamedLosses(getOperation()))) {
       auto it =
           uses.accumulated.find(FlatSymbolRefAttr::get(&getContext(), name));
       if (it == uses.accumulated.end() ||

@@ -55,7 +55,6 @@ private:
   PortKind getInputKind(BlockArgument argument);
   void cloneBody(int64_t stage, IRMapping &mapping);
   void cloneSources(Operation *user, IRMapping &mapping);
-  SmallVector<std::string> getAccumulators();
   SmallVector<PortAttr> addResults(int64_t stage, IRMapping &mapping);
 
   func::FuncOp loss;
@@ -188,14 +187,6 @@ void Outliner::cloneBody(int64_t stage, IRMapping &mapping) {
   }
 }
 
-/// The symbols of what a step adds up, one for each result of the loss.
-SmallVector<std::string> Outliner::getAccumulators() {
-  SmallVector<std::string> symbols{kLossSum.str(), kTokenCount.str()};
-  for (StringRef name : nn::getNamedLosses(loss))
-    symbols.push_back((nn::kNamedLossPrefix + name).str());
-  return symbols;
-}
-
 /// Ends the function. All but the last stage return what lies on their
 /// boundary, which is what the next one takes, index by index; the last adds
 /// the results of the loss to accumulators and returns nothing.
@@ -212,7 +203,8 @@ SmallVector<PortAttr> Outliner::addResults(int64_t stage, IRMapping &mapping) {
     Operation *terminator = loss.getBody().front().getTerminator();
     cloneSources(terminator, mapping);
     for (auto [value, name] :
-         llvm::zip_equal(terminator->getOperands(), getAccumulators()))
+         llvm::zip_equal(terminator->getOperands(),
+                         getAccumulators(nn::getNamedLosses(loss))))
       nn::AccumulateOp::create(builder, loss.getLoc(), mapping.lookup(value),
                                name, nn::Slot::Value);
   }
@@ -245,7 +237,7 @@ LogicalResult Outliner::run() {
   auto scalar = RankedTensorType::get({}, builder.getF32Type());
   // Scalars in f32, one of each for the whole module; only the last stage adds
   // to them.
-  for (StringRef name : getAccumulators())
+  for (StringRef name : getAccumulators(nn::getNamedLosses(loss)))
     nn::AccumulatorOp::create(builder, loss.getLoc(), name, scalar);
   findBoundaries();
   for (auto read : loss.getOps<SlotOpInterface>())

@@ -19,6 +19,13 @@ using namespace plait::nn;
 /// The results behind the loss and the number of targets.
 static constexpr unsigned kFirst = 2;
 
+/// The beginning of the symbols of accumulators for named losses.
+static constexpr llvm::StringLiteral kPrefix = "loss.";
+
+std::string nn::getNamedLossSymbol(StringRef name) {
+  return (kPrefix + name).str();
+}
+
 SmallVector<StringRef> nn::getNamedLosses(FunctionOpInterface loss) {
   SmallVector<StringRef> names;
   for (unsigned i = kFirst; i < loss.getNumResults(); ++i)
@@ -29,8 +36,7 @@ SmallVector<StringRef> nn::getNamedLosses(FunctionOpInterface loss) {
 SmallVector<StringRef> nn::getNamedLosses(ModuleOp module) {
   SmallVector<StringRef> names;
   for (auto accumulator : module.getOps<AccumulatorOp>())
-    if (StringRef name = accumulator.getSymName();
-        name.consume_front(kNamedLossPrefix))
+    if (StringRef name = accumulator.getSymName(); name.consume_front(kPrefix))
       names.push_back(name);
   return names;
 }
@@ -50,7 +56,7 @@ LogicalResult nn::verifyNamedLosses(FunctionOpInterface loss) {
              << " = \"NAME\" of at most 32 letters, digits and underscores";
     if (!names.insert(name.getValue()).second)
       return loss.emitOpError("returns two losses named ") << name;
-    std::string symbol = (kNamedLossPrefix + name.getValue()).str();
+    std::string symbol = getNamedLossSymbol(name);
     if (SymbolTable::lookupSymbolIn(module, symbol))
       return loss.emitOpError("returns a loss named ")
              << name << ", but the module has a symbol @" << symbol

@@ -27,8 +27,8 @@ namespace plait::nn {
 /// The attribute of a result of the loss function that names it.
 inline constexpr llvm::StringLiteral kNamedLossAttr = "nn.loss";
 
-/// The beginning of the symbols of accumulators for named losses.
-inline constexpr llvm::StringLiteral kNamedLossPrefix = "loss.";
+/// Returns the symbol of the accumulator for the loss called `name`.
+std::string getNamedLossSymbol(llvm::StringRef name);
 
 /// Returns the names of the losses that `loss` returns behind the number of
 /// targets, in their order. The function has been verified.

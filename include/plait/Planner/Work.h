@@ -97,6 +97,9 @@ struct ParameterGroup {
   std::vector<int64_t> sizes = {};
   /// Whether the backward pass reads it, too, as it does no bias.
   bool readBackward = true;
+  /// Whether weight decay is applied to it: what is updated alike is reduced
+  /// together.
+  bool decays = true;
 
   /// Whether one of its dimensions is a multiple of `ranks`, which so can have
   /// equal blocks of it.

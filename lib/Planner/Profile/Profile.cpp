@@ -216,6 +216,7 @@ findParameters(ModuleOp module, func::FuncOp forward, func::FuncOp backward) {
     group.replicated = !sharding || sharding.findDim(axis) < 0;
     group.sizes = getLocalSizes(parameter, sharding);
     group.readBackward = seenBackward.contains(read.getSymbolAttr());
+    group.decays = parameter.getDecay();
     // Tied where another block's forward function reads it as well.
     for (auto function : module.getOps<func::FuncOp>())
       if (function != forward &&

@@ -12,10 +12,18 @@
 #include "plait/Planner/Configuration.h"
 #include "plait/Planner/Cost.h"
 #include "plait/Planner/Estimate.h"
+#include "plait/Planner/Exchange.h"
 
 #include <algorithm>
 
 namespace plait::planner {
+
+/// Where an estimate notes what is exchanged, while it computes how long that
+/// takes.
+struct ExchangeNotes {
+  ExchangeList list;
+  double times = 1; // in a step, of what is looked at
+};
 
 /// What an estimate passes around. References: lives as long as one call.
 struct Context {
@@ -23,6 +31,18 @@ struct Context {
   const Cluster &cluster;
   const Training &training;
   const Configuration &configuration;
+  /// Null where nobody asks for it, as in a search.
+  ExchangeNotes *notes = nullptr;
+
+  /// Notes what is exchanged once, or over an axis `exchange.count` times.
+  void note(Exchange exchange) const {
+    if (!notes)
+      return;
+    for (double *amount : {&exchange.count, &exchange.bytes, &exchange.seconds,
+                           &exchange.hidden})
+      *amount *= notes->times;
+    notes->list.add(exchange);
+  }
 
   const Framework &framework() const { return training.framework; }
   CostOptions costOptions() const;
@@ -65,6 +85,9 @@ struct Context {
     return framework().joinsReplicas ? replicas()
                                      : configuration.mesh[Axis::DP];
   }
+
+  /// The stage of ZeRO, of which nothing is left among one rank.
+  int zero() const { return divisions() > 1 ? configuration.zero : 0; }
 
   /// Whether ZeRO 2 and 3 divide it.
   bool isDivided(const ParameterGroup &group) const {

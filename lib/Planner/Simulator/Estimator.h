@@ -21,7 +21,8 @@ namespace plait::planner {
 /// Whether all microbatches are simulated, or some and the rest continued.
 enum class Microbatches : uint8_t { Some, All };
 
-/// Between neighbouring stages.
+/// Bytes of one message between neighbouring stages.
+double getMessageBytes(const Context &context);
 TransferCost getTransfer(const Context &context);
 
 /// One estimate. Use: run() once, then the getters.
@@ -44,6 +45,9 @@ public:
     double layer = 0, forward = 0, before = 0, after = 0;
   };
   Pieces getPieces();
+
+  /// Once run() has: what a rank of each rank of the pipeline exchanges.
+  std::vector<ExchangeList> listExchanges();
 
   Estimate &getResult() { return result; }
   const schedule::Generator &getGenerator() const { return *generator; }
@@ -96,7 +100,14 @@ private:
   void breakDown(double withoutTransfers);
   void share(double busy);
   void sumUp();
+  /// Of one rank of the pipeline; a tied table counts as shared.
+  StepLoad getLoad(uint32_t rank) const;
   StepLoad getHeaviestLoad() const;
+  bool sharesTied() const;
+  // ListExchanges.cpp.
+  void notePasses(const StageBlocks &stage, Context &noted) const;
+  void noteTransfers(uint32_t rank, const Context &noted) const;
+  std::vector<bool> findLayers() const;
   const Context &context;
   const Work &work;
   const Configuration &configuration;

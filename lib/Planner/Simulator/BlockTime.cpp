@@ -122,8 +122,8 @@ private:
   CostOptions options;
   PassTime forward, input, weight;
   PassTime read; // of `forward`, what comes before its last matmul
-  /// What the forward pass exchanges, where it is noted, and how much of it
-  /// comes before that matmul.
+  /// Exchanges of the forward pass, where they are noted, and how many of them
+  /// come before that matmul.
   std::vector<Exchange> exchanged;
   size_t exchangedRead = 0;
 };
@@ -149,7 +149,7 @@ double BlockTimer::collectiveSecondsOf(const Operation &op, int pieces) const {
                            context.cluster);
 }
 
-/// What is computed again exchanges it again.
+/// A pass that is computed again exchanges it again.
 void BlockTimer::note(const Exchange &exchange) {
   context.note(exchange);
   if (context.notes && exchange.moment == Moment::Forward)
@@ -497,4 +497,42 @@ StageTime planner::getBlockTime(int index, const Context &context, bool split,
       std::max(0.0, time.backwardInput + time.backwardWeight -
                         plain.backwardInput - plain.backwardWeight);
   return time;
+}
+
+std::vector<bool> planner::findLayers(const Work &work) {
+  std::vector<bool> isLayer(work.blocks.size());
+  for (size_t i = size_t(work.before); i + work.after < work.order.size(); ++i)
+    isLayer[work.order[i]] = true;
+  return isLayer;
+}
+
+/// Blocks before and after the layers have no recomputation, whatever the kind.
+BlockTimes::Times BlockTimes::make(const Context &context, bool split,
+                                   Recompute kind) {
+  std::vector<bool> isLayer = findLayers(context.work);
+  std::vector<StageTime> times;
+  times.reserve(isLayer.size());
+  for (int block = 0; block < int(isLayer.size()); ++block)
+    times.push_back(getBlockTime(block, context, split, isLayer[block],
+                                 isLayer[block] ? kind : Recompute::None));
+  return std::make_shared<const std::vector<StageTime>>(std::move(times));
+}
+
+/// Made outside of the lock, which takes far less time. Two threads may make
+/// the same ones; the first to be entered are used.
+BlockTimes::Times BlockTimes::get(const Context &context, bool split,
+                                  Recompute kind) {
+  const Configuration &configuration = context.configuration;
+  // All that getBlockTime() asks of a configuration.
+  Key key(&context.work, configuration.mesh[Axis::CP],
+          configuration.mesh[Axis::TP], configuration.contextParallel,
+          configuration.microBatch, split, kind);
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (auto found = known.find(key); found != known.end())
+      return found->second;
+  }
+  Times made = make(context, split, kind);
+  std::lock_guard<std::mutex> lock(mutex);
+  return known.try_emplace(key, std::move(made)).first->second;
 }

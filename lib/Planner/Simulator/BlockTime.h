@@ -15,11 +15,18 @@
 #include "plait/Planner/Exchange.h"
 
 #include <algorithm>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <vector>
 
 namespace plait::planner {
 
-/// Where an estimate notes what is exchanged, while it computes how long that
-/// takes.
+class BlockTimes;
+
+/// The notes of an estimate on what is exchanged, made while it computes how
+/// long that takes.
 struct ExchangeNotes {
   ExchangeList list;
   double times = 1; // in a step, of what is looked at
@@ -33,6 +40,8 @@ struct Context {
   const Configuration &configuration;
   /// Null where nobody asks for it, as in a search.
   ExchangeNotes *notes = nullptr;
+  /// Times that estimates of one search share; null where there is but one.
+  BlockTimes *blockTimes = nullptr;
 
   /// Notes what is exchanged once, or over an axis `exchange.count` times.
   void note(Exchange exchange) const {
@@ -116,6 +125,33 @@ struct Context {
 /// None.
 StageTime getBlockTime(int index, const Context &context, bool split,
                        bool isLayer, Recompute kind);
+
+/// Tells by block whether it is one of the layers, between the embedding and
+/// the head.
+std::vector<bool> findLayers(const Work &work);
+
+/// Times of all blocks where layers have `kind` recomputed, by block. Estimates
+/// of one search ask for the same ones over and over: they depend on no axis
+/// but those inside of a layer, on no schedule and on no cut. So there are as
+/// many of them as works, microbatches, and kinds of context parallelism and
+/// recomputation, however large the cluster is and however deep the model.
+/// Works, and what the training and the cluster say of computing and of links,
+/// are the same for all that ask one object. For any number of threads.
+class BlockTimes {
+public:
+  using Times = std::shared_ptr<const std::vector<StageTime>>;
+
+  /// Returns what make() does.
+  Times get(const Context &context, bool split, Recompute kind);
+  /// Computes them anew.
+  static Times make(const Context &context, bool split, Recompute kind);
+
+private:
+  using Key = std::tuple<const Work *, int, int, ContextParallel, int64_t, bool,
+                         Recompute>;
+  std::mutex mutex;
+  std::map<Key, Times> known;
+};
 
 } // namespace plait::planner
 

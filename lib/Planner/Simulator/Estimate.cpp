@@ -32,29 +32,15 @@ using namespace plait::planner;
 // Stages
 //===----------------------------------------------------------------------===//
 
-/// Tells by block whether it is one of the layers, between the embedding and
-/// the head.
-std::vector<bool> Estimator::findLayers() const {
-  std::vector<bool> isLayer(work.blocks.size());
-  for (size_t i = size_t(work.before); i + work.after < work.order.size(); ++i)
-    isLayer[work.order[i]] = true;
-  return isLayer;
-}
-
 /// Kept by kind, since fitting recomputation asks for the same blocks over and
-/// over. What comes before and after the layers has no recomputation, whatever
-/// the kind.
+/// over.
 const std::vector<StageTime> &Estimator::timeBlocks(Recompute kind) {
-  std::vector<StageTime> &times = blockTimes[size_t(kind)];
-  if (!times.empty())
-    return times;
-  std::vector<bool> isLayer = findLayers();
-  times.reserve(work.blocks.size());
-  for (int block = 0; block < int(work.blocks.size()); ++block)
-    times.push_back(getBlockTime(block, context, generator->splitsBackward,
-                                 isLayer[block],
-                                 isLayer[block] ? kind : Recompute::None));
-  return times;
+  BlockTimes::Times &times = blockTimes[size_t(kind)];
+  bool splits = generator->splitsBackward;
+  if (!times)
+    times = context.blockTimes ? context.blockTimes->get(context, splits, kind)
+                               : BlockTimes::make(context, splits, kind);
+  return *times;
 }
 
 /// Seconds of what comes before the layers and of what comes after them.
@@ -367,8 +353,8 @@ void Estimator::breakDown(double withoutTransfers) {
 // Step
 //===----------------------------------------------------------------------===//
 
-/// What replicas exchange hides behind the rank's work, and not where that
-/// waits for copies itself: no copy makes a step shorter.
+/// Exchanges of replicas hide behind the rank's work, and not where that waits
+/// for copies itself: no copy makes a step shorter.
 StepLoad Estimator::getLoad(uint32_t rank) const {
   const schedule::Problem &problem = pipeline.getProblem();
   StepLoad load;
@@ -408,7 +394,7 @@ StepLoad Estimator::getHeaviestLoad() const {
       most = held;
     }
   StepLoad load = getLoad(heaviest);
-  if (!sharesTied())
+  if (load.tied > 0 && !sharesTied())
     load.tied = 0;
   return load;
 }
@@ -512,7 +498,10 @@ Status Estimator::run(Microbatches microbatches) {
 Result<Estimate> planner::estimate(const Work &work, const Cluster &cluster,
                                    const Training &training,
                                    const Configuration &configuration) {
-  Context context{work, cluster, training, configuration};
+  return estimate({work, cluster, training, configuration});
+}
+
+Result<Estimate> planner::estimate(const Context &context) {
   Estimator estimator(context);
   PLAIT_RETURN_IF_ERROR(estimator.run(Microbatches::Some));
   return std::move(estimator.getResult());

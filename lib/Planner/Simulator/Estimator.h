@@ -21,6 +21,9 @@ namespace plait::planner {
 /// Whether all microbatches are simulated, or some and the rest continued.
 enum class Microbatches : uint8_t { Some, All };
 
+/// The same as of what the context has, which may share times with others.
+Result<Estimate> estimate(const Context &context);
+
 /// Bytes of one message between neighbouring stages.
 double getMessageBytes(const Context &context);
 TransferCost getTransfer(const Context &context);
@@ -100,22 +103,22 @@ private:
   void breakDown(double withoutTransfers);
   void share(double busy);
   void sumUp();
-  /// Of one rank of the pipeline; a tied table counts as shared.
+  /// Returns that of one rank of the pipeline; a tied table counts as shared.
   StepLoad getLoad(uint32_t rank) const;
   StepLoad getHeaviestLoad() const;
   bool sharesTied() const;
   // ListExchanges.cpp.
   void notePasses(const StageBlocks &stage, Context &noted) const;
   void noteTransfers(uint32_t rank, const Context &noted) const;
-  std::vector<bool> findLayers() const;
+
   const Context &context;
   const Work &work;
   const Configuration &configuration;
   const schedule::Generator *generator = nullptr;
   PipelineModel pipeline;
   schedule::Schedule schedule;
-  std::array<std::vector<StageTime>, 3> blockTimes; // by kind and block
-  std::vector<StageBlocks> stages;                  // by virtual stage
+  std::array<BlockTimes::Times, 3> blockTimes; // by kind; null: not asked for
+  std::vector<StageBlocks> stages;             // by virtual stage
   std::vector<int> starts; // of their layers, in the work's order
   TransferCost transfer;
   double stretch = 1;

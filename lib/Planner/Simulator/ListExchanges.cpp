@@ -17,7 +17,7 @@ using namespace plait::planner;
 
 /// Blocks, as often as they run in a step.
 void Estimator::notePasses(const StageBlocks &stage, Context &noted) const {
-  std::vector<bool> isLayer = findLayers();
+  std::vector<bool> isLayer = findLayers(work);
   double microbatches = pipeline.getProblem().microbatches;
   for (const StageBlocks::Entry &entry : stage.entries) {
     noted.notes->times = entry.count * microbatches;

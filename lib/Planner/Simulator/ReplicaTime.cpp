@@ -17,6 +17,7 @@
 #include "plait/Support/Buckets.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 using namespace plait;
@@ -43,8 +44,8 @@ constexpr double kNeighbours = 0.75;
 /// first one or the last one.
 constexpr double kParts = 16;
 
-/// What the last part needs, `alone` seconds, is always exposed, because no
-/// work is left then.
+/// The last part, of `alone` seconds, is always exposed, because no work is
+/// left then.
 static Overlap overlap(double seconds, double window, const Context &context,
                        double alone) {
   double most = seconds - std::min(seconds, alone);
@@ -57,7 +58,7 @@ static Overlap overlap(double seconds, double window, const Context &context,
 
 namespace {
 
-/// What replicas do with parameters or with gradients: a collective over the
+/// Exchanges of parameters or gradients among replicas: a collective over the
 /// axis that divides state, and where that leaves sums to be made, all-reduces
 /// over the others.
 struct Replicated {
@@ -127,7 +128,7 @@ static Replicated getReplicated(CollectiveKind kind, double bytes,
   return made;
 }
 
-/// What is hidden is so evenly.
+/// Each axis has the same share of it hidden.
 void Replicated::note(Moment moment, double times, double exposed,
                       const Context &context) const {
   if (!context.notes)
@@ -191,44 +192,74 @@ struct Divided {
   double largestGather = 0, largestReduce = 0;
 };
 
+/// How often a rank has a parameter, or as many that are alike, and how often
+/// it exchanges it: gathered for passes over a microbatch (by ZeRO 2 for the
+/// first one of a step alone), and reduced.
+struct Uses {
+  int held = 0, forward = 0, backward = 0, reduced = 0;
+};
+
 } // namespace
 
-/// How many blocks of the rank read a tied table.
-static int countReaders(const StepLoad &load, const Context &context) {
-  int readers = 0;
-  for (const StageBlocks *stage : load.stages)
+/// Calls `visit(elements, uses)` for each parameter that ZeRO 2 and 3 divide. A
+/// backward pass gathers what it reads, for what it computes again, too. A tied
+/// table is held once. With ZeRO 3 each virtual stage that reads it gathers it
+/// for itself, once for all of its blocks, and its gradient is reduced once for
+/// each block.
+template <typename Visitor>
+static void forEachDivided(const StepLoad &load, const Context &context,
+                           Visitor visit) {
+  const ParameterGroup *table = nullptr;
+  Uses shared{1, 0, 0, 0};
+  for (const StageBlocks *stage : load.stages) {
+    bool readsForward = false, readsBackward = false; // the table
     for (const StageBlocks::Entry &entry : stage->entries)
       for (const ParameterGroup &group :
-           context.work.blocks[entry.block].parameters)
-        readers += group.tied;
-  return readers;
+           context.block(entry.block, entry.recompute).parameters) {
+        if (!context.isDivided(group))
+          continue;
+        bool isRead = entry.recompute == Recompute::Full ? group.readAgain
+                                                         : group.readBackward;
+        int count = entry.count;
+        if (!group.tied) {
+          visit(group.elements, Uses{count, count, isRead ? count : 0, count});
+          continue;
+        }
+        if (!table || group.elements > table->elements)
+          table = &group;
+        readsForward = true;
+        readsBackward |= isRead;
+        shared.reduced += count;
+      }
+    shared.forward += readsForward;
+    shared.backward += readsBackward;
+  }
+  if (table)
+    visit(table->elements, context.zero() >= 3 ? shared : Uses{1, 1, 0, 1});
 }
 
 /// Many short collectives take longer than one: each has its latency. What is
 /// not known one by one is gathered for no backward pass, for no more than that
-/// is certain. With ZeRO 3 the gradient of a tied table is reduced once for
-/// each block that reads it.
+/// is certain.
 static Divided getDivided(const StepLoad &load, const Context &context) {
   double element = elementBytes(context.training.precision);
   Divided divided;
-  auto add = [&](double elements, int count, bool readBackward,
-                 int reductions) {
-    divided.elements += count * elements;
+  auto add = [&](double elements, const Uses &uses) {
+    divided.elements += uses.held * elements;
     Replicated gather =
         getReplicated(CollectiveKind::AllGather, elements * element, context);
-    divided.gather.add(gather, count);
-    if (readBackward)
-      divided.gatherBackward.add(gather, count);
+    divided.gather.add(gather, uses.forward);
+    divided.gatherBackward.add(gather, uses.backward);
     Replicated reduce =
         getReplicated(CollectiveKind::ReduceScatter,
                       elements * context.reducedBytes(), context);
-    divided.reduce.add(reduce, reductions);
+    divided.reduce.add(reduce, uses.reduced);
     divided.rest.add(
         getRest(elements * context.reducedBytes() / context.divisions(),
                 context),
-        count);
+        uses.held);
     // As one collective nothing is known of its parts.
-    if (count * elements < load.parameters) {
+    if (uses.held * elements < load.parameters) {
       divided.largestGather =
           std::max(divided.largestGather, gather.getSeconds());
       divided.largestReduce =
@@ -237,15 +268,9 @@ static Divided getDivided(const StepLoad &load, const Context &context) {
   };
   bool isFlat = !context.framework().dividesParameters;
   if (isFlat || load.stages.empty())
-    add(load.parameters, 1, isFlat, 1);
+    add(load.parameters, {1, 1, isFlat, 1});
   else
-    forEachGroup(context.work, load.stages,
-                 [&](const ParameterGroup &group, int count) {
-                   bool isSeveral = group.tied && context.zero() >= 3;
-                   if (context.isDivided(group))
-                     add(group.elements, count, group.readBackward,
-                         isSeveral ? countReaders(load, context) : count);
-                 });
+    forEachDivided(load, context, add);
   divided.reduce.rounding = roundingSeconds(divided.elements, context);
   return divided;
 }
@@ -341,7 +366,7 @@ static double getReducedSeconds(const Divided &divided, const StepLoad &load,
 
 namespace {
 
-/// What is reduced or gathered in buckets, and of it what is by itself: of each
+/// Buckets that are reduced or gathered, and of them what is by itself: of each
 /// pack the bucket that has the first layer's parameters.
 struct Buckets {
   Replicated all;
@@ -350,39 +375,40 @@ struct Buckets {
 
 } // namespace
 
-/// Elements of the packs of the rank, of what ZeRO 2 and 3 divide or of what
-/// they do not: what is updated alike is in one. A table that two ranks hold is
-/// one of its own. What is not known one by one are `parameters`.
-static std::vector<double> getPacks(bool areDivided, double parameters,
-                                    const StepLoad &load,
-                                    const Context &context) {
-  double packs[2][2] = {}, shared = 0;
+/// Elements of the packs of a rank; 0: there is none. No estimate allocates for
+/// them, of which a search makes many.
+using Packs = std::array<double, 5>;
+
+/// Packs of what ZeRO 2 and 3 divide or of what they do not: what is updated
+/// alike is in one. A table that two ranks hold is the last, one of its own.
+/// What is not known one by one are `parameters`.
+static Packs getPacks(bool areDivided, double parameters, const StepLoad &load,
+                      const Context &context) {
+  if (load.stages.empty())
+    return {parameters};
+  Packs packs = {};
   forEachGroup(
       context.work, load.stages, [&](const ParameterGroup &group, int count) {
         if (areDivided != (context.zero() >= 2 && context.isDivided(group)))
           return;
         bool isShared = group.tied && load.tied > 0;
-        double &pack =
-            isShared ? shared : packs[group.decays][group.replicated];
-        pack += count * group.elements;
+        size_t pack = isShared ? 4 : 2 * group.decays + group.replicated;
+        packs[pack] += count * group.elements;
       });
-  std::vector<double> found;
-  for (double pack :
-       {packs[0][0], packs[0][1], packs[1][0], packs[1][1], shared})
-    if (pack > 0)
-      found.push_back(pack);
-  return load.stages.empty() ? std::vector{parameters} : found;
+  return packs;
 }
 
 /// Packs are cut where that lets a part begin while others are computed. Of
 /// what is not known one by one no more is certain than that there is a bucket.
 template <typename Make>
-static Buckets getBuckets(const std::vector<double> &packs, bool isKnown,
+static Buckets getBuckets(const Packs &packs, bool isKnown,
                           const Context &context, Make make) {
   int64_t least = getBucketElements(!context.cluster.device.isProcessor,
                                     context.configuration.mesh[Axis::DP]);
   Buckets buckets;
   for (double pack : packs) {
+    if (pack == 0)
+      continue;
     double count = isKnown ? double(countBuckets(int64_t(pack), least)) : 1;
     Replicated one = make(pack / count);
     buckets.all.add(one, count);
@@ -404,9 +430,9 @@ static double getReduceSeconds(const Buckets &buckets, const StepLoad &load,
   return backward.exposed + backward.slowdown;
 }
 
-/// What ZeRO 2 and 3 have scattered after each microbatch is summed over the
-/// other replicas once a step: by ZeRO 2, of which parameters lie elsewhere
-/// than their gradients, one by one.
+/// Sums over the other replicas, once a step, of what ZeRO 2 and 3 have
+/// scattered after each microbatch: by ZeRO 2, of which parameters lie
+/// elsewhere than their gradients, one by one.
 static double getRestSeconds(const Divided &divided, const StepLoad &load,
                              const Context &context) {
   if (context.divisions() == context.replicas())
@@ -414,7 +440,7 @@ static double getRestSeconds(const Divided &divided, const StepLoad &load,
   if (context.zero() == 2)
     return getReduceSeconds({divided.rest, divided.rest.getSeconds() / kParts},
                             load, context);
-  auto packs = getPacks(/*areDivided=*/true, divided.elements, load, context);
+  Packs packs = getPacks(/*areDivided=*/true, divided.elements, load, context);
   double each = context.reducedBytes() / context.divisions();
   Buckets buckets =
       getBuckets(packs, !load.stages.empty(), context, [&](double elements) {
@@ -427,7 +453,7 @@ static double getRestSeconds(const Divided &divided, const StepLoad &load,
 static double getBucketSeconds(double parameters, const StepLoad &load,
                                const Context &context) {
   bool divides = context.zero() >= 1, isKnown = !load.stages.empty();
-  auto packs = getPacks(/*areDivided=*/false, parameters, load, context);
+  Packs packs = getPacks(/*areDivided=*/false, parameters, load, context);
   Buckets buckets = getBuckets(packs, isKnown, context, [&](double elements) {
     double bytes = elements * context.reducedBytes();
     Replicated made = getReplicated(divides ? CollectiveKind::ReduceScatter

@@ -118,14 +118,17 @@ def draw(generator):
     return case
 
 
-# Each choice of list_cases() is in one of these at least.
+# Each choice of list_cases() is in one of these at least, and a tied table on one rank
+# of which two stages read it.
 DOZEN = [
     "gpt2/pp=2,dp=2",
     "gpt2/pp=2,dp=2/schedule=interleaved-1f1b/chunks=2/zero=1",
     "gpt2/pp=2,dp=2/schedule=v-min/chunks=2/zero=2",
     "gpt2/pp=2,dp=2/schedule=zb-h1/zero=3",
+    "gpt2/pp=2,dp=2/schedule=zb-v/chunks=2/zero=3",
     "gpt2/dp=2,cp=2/recompute=full/context-parallel=heads",
     "gpt2/dp=2,cp=2/zero=3/recompute=selective/context-parallel=zigzag",
+    "gpt2/dp=2,cp=2/zero=3/recompute=full/context-parallel=gather",
     "llama/cp=4/context-parallel=gather",
     "gpt2/dp=2,tp=2/sequence-parallel=on/tp-comm-overlap=4",
     "gpt2/dp=2,tp=2/recompute=full/tp-comm-overlap=1",

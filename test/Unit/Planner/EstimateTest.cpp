@@ -251,61 +251,6 @@ TEST(Estimate, OverlapHidesCommunication) {
   EXPECT_LT(setting.run().dataSeconds, exposed.dataSeconds);
 }
 
-/// What is listed is what takes the time, whatever else is in the step.
-TEST(Estimate, ExchangesAddUpToWhatIsExposed) {
-  Setting setting;
-  setting.configuration.mesh[Axis::DP] = 2;
-  setting.configuration.mesh[Axis::CP] = 2;
-  setting.configuration.mesh[Axis::TP] = 4;
-  Work work = buildTransformerWork(setting.shape, 4, false);
-  auto addUp = [](const ExchangeList &list, Axis axis) {
-    double exposed = 0;
-    for (const Exchange &exchange : list.get())
-      if (exchange.axis == axis && exchange.moment <= Moment::Backward)
-        exposed += exchange.seconds - exchange.hidden;
-    return exposed;
-  };
-  for (Recompute kind : {Recompute::None, Recompute::Full})
-    for (ContextParallel way :
-         {ContextParallel::Gather, ContextParallel::Heads}) {
-      setting.configuration.recompute = kind;
-      setting.configuration.contextParallel = way;
-      Exposed exposed = setting.run().breakdown.exposed;
-      auto lists = listExchanges(work, setting.cluster, setting.training,
-                                 setting.configuration);
-      ASSERT_TRUE(lists.ok());
-      ASSERT_EQ(lists->size(), 1u);
-      for (Axis axis : {Axis::CP, Axis::TP})
-        EXPECT_NEAR(addUp(lists->front(), axis), exposed[axis],
-                    1e-9 * exposed[axis]);
-    }
-}
-
-/// In a V the middle of the model is on one rank, and the ends are on another.
-TEST(Estimate, MessagesGoWhereStagesAre) {
-  Setting setting;
-  setting.configuration.mesh[Axis::PP] = 2;
-  Work work = buildTransformerWork(setting.shape, 1, false);
-  auto countSends = [&](const char *schedule, int chunks) {
-    setting.configuration.schedule = schedule;
-    setting.configuration.chunks = chunks;
-    auto lists = listExchanges(work, setting.cluster, setting.training,
-                               setting.configuration);
-    std::vector<double> counts;
-    for (const ExchangeList &list : *lists) {
-      counts.push_back(0);
-      for (const Exchange &exchange : list.get())
-        if (exchange.carrier == Carrier::Send)
-          counts.back() += exchange.count;
-    }
-    return counts;
-  };
-  double m = 64; // microbatches of one sequence
-  EXPECT_EQ(countSends("1f1b", 1), (std::vector{m, m}));
-  EXPECT_EQ(countSends("zb-v", 2), (std::vector{2 * m, 2 * m}));
-  EXPECT_EQ(countSends("interleaved-1f1b", 2), (std::vector{3 * m, 3 * m}));
-}
-
 /// Sequences have pieces where they can be dealt out: evenly, in their order.
 TEST(Estimate, SequencesAreDealtOutInPieces) {
   Setting setting;

@@ -60,7 +60,7 @@ struct OperationTime {
 
 struct Replayed {
   std::vector<std::vector<ActionTime>> programs; // by program and action
-  /// By program and operation; empty without streams.
+  /// Times by program and operation; empty without streams.
   std::vector<std::vector<OperationTime>> operations;
   std::vector<RankTime> ranks; // by program
   /// When all is over.

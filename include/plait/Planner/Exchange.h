@@ -9,7 +9,7 @@
 // mesh, messages between stages, copies to the host and back. The list can be
 // had of a plan, where it is read off the steps, and of an estimate, which it
 // is what communication costs are computed from. The two are the same but for
-// what docs/Planner.md names, which tests hold them to.
+// what docs/PlanTool.md names, which tests hold them to.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,7 +26,7 @@
 
 namespace plait::planner {
 
-/// What carries it. The first ones are those of CollectiveKind, with their
+/// Kinds of exchanges. The first ones are those of CollectiveKind, with their
 /// numbers.
 enum class Carrier : uint8_t {
   AllReduce,
@@ -60,10 +60,10 @@ struct Exchange {
   Carrier carrier = Carrier::AllReduce;
   Moment moment = Moment::Forward;
   int64_t members = 1; // of each group; 2 of a message, 1 of a copy
-  /// In a step: how many there are, and their bytes, of whole tensors (see
-  /// collectiveSeconds()).
+  /// Amounts of a step: how many there are, and their bytes, of whole tensors
+  /// (see collectiveSeconds()).
   double count = 0, bytes = 0;
-  /// In a step: each by itself, and what of it is beside computing.
+  /// Seconds of a step: of each by itself, and of them those beside computing.
   double seconds = 0, hidden = 0;
 
   /// Returns the bytes that the rank sends, if collectives run as rings.

@@ -77,8 +77,8 @@ std::string compareText(const std::vector<Compared> &compared,
 /// nothing was found.
 std::string compareJson(const std::vector<Compared> &compared);
 
-/// What a rank of each stage exchanges in a step, as tables; stages that do the
-/// same have one.
+/// Writes what a rank of each stage exchanges in a step, as tables; stages that
+/// do the same have one.
 std::string exchangesText(const std::vector<ExchangeList> &lists);
 /// {"exchanges": […]}: a list for each stage; docs/Planner.md names the fields.
 std::string exchangesJson(const std::vector<ExchangeList> &lists);

@@ -49,7 +49,7 @@ double ExchangeList::getSent() const {
   return bytes;
 }
 
-/// What comes from and goes to the host is behind all axes.
+/// Copies from and to the host are behind all axes.
 static auto getKey(const Exchange &exchange) {
   size_t axis = exchange.axis ? size_t(*exchange.axis) : std::size(kAxes);
   return std::tuple(axis, exchange.moment, exchange.carrier, exchange.members);

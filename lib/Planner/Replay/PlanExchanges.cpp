@@ -73,7 +73,7 @@ static Exchange makeCopy(const fb::CopyStep &step) {
   return exchange;
 }
 
-/// Of both directions: which of them follows from the moment.
+/// A message in either direction: the moment says in which.
 static Exchange makeSend(const fb::Plan &plan, const fb::Action &action) {
   Exchange exchange;
   exchange.axis = getAxis(plan, 0);
@@ -86,7 +86,7 @@ static Exchange makeSend(const fb::Plan &plan, const fb::Action &action) {
   return exchange;
 }
 
-/// What `operation` of `program` exchanges, if it does.
+/// Returns what `operation` of `program` exchanges, if it does.
 static std::optional<Exchange> makeExchange(const fb::Plan &plan,
                                             const fb::Program &program,
                                             const plan::Operation &operation) {

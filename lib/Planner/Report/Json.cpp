@@ -180,7 +180,7 @@ static json getProjection(const ReportInput &input) {
   return content;
 }
 
-/// By rank of the pipeline. An estimate that there is has a list.
+/// Lists by rank of the pipeline. An estimate that there is has them.
 static json getExchanges(const ReportInput &input) {
   json stages = json::array();
   if (auto lists = listExchanges(input); lists.ok())

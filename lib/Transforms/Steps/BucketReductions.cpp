@@ -17,8 +17,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "../Remarks.h"
-#include "plait/Support/Buckets.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
+#include "plait/Support/Buckets.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/Steps.h"

@@ -240,14 +240,22 @@ double measure(const Intervals &intervals, double begin, double end) {
 /// computed. What is neither exposed nor idle is hidden.
 void StreamWalker::addUp(uint32_t index) {
   const Program &program = programs[index];
-  Intervals exchanges;
+  Intervals exchanges, computations;
   for (const Operation &operation : program.operations) {
     const Node &node = nodes[operation.node];
     // Sends of processors and waits take no time.
-    if (!operation.computes && node.seconds > 0)
-      exchanges.push_back({node.start, node.end()});
+    if (node.seconds > 0)
+      (operation.computes ? computations : exchanges)
+          .push_back({node.start, node.end()});
   }
   exchanges = join(std::move(exchanges));
+  computations = join(std::move(computations));
+  auto &times = replayed.operations.emplace_back();
+  for (const Operation &operation : program.operations) {
+    const Node &node = nodes[operation.node];
+    times.push_back(
+        {node.seconds, measure(computations, node.start, node.end())});
+  }
   RankTime &rank = replayed.ranks.emplace_back();
   auto &actions = replayed.programs.emplace_back(program.firstOf.size());
   addActions(program, exchanges, rank, actions);

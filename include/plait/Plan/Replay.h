@@ -52,9 +52,17 @@ struct RankTime {
   double hidden = 0;        // behind computing
 };
 
+/// How long an operation goes on (Streams.h), and beside how much computing of
+/// its rank. A message is its sender's.
+struct OperationTime {
+  double seconds = 0, hidden = 0;
+};
+
 struct Replayed {
   std::vector<std::vector<ActionTime>> programs; // by program and action
-  std::vector<RankTime> ranks;                   // by program
+  /// Times by program and operation; empty without streams.
+  std::vector<std::vector<OperationTime>> operations;
+  std::vector<RankTime> ranks; // by program
   /// When all is over.
   double seconds = 0;
 };

@@ -16,6 +16,7 @@
 
 #include "plait/Planner/Cluster.h"
 #include "plait/Planner/Configuration.h"
+#include "plait/Planner/Exchange.h"
 #include "plait/Planner/Work.h"
 #include "plait/Schedule/Schedule.h"
 #include "plait/Support/Status.h"
@@ -142,6 +143,12 @@ struct Estimate {
 Result<Estimate> estimate(const Work &work, const Cluster &cluster,
                           const Training &training,
                           const Configuration &configuration);
+
+/// Lists, by rank of the pipeline, what a rank of the step that estimate()
+/// predicts exchanges. Fails as that does.
+Result<std::vector<ExchangeList>>
+listExchanges(const Work &work, const Cluster &cluster,
+              const Training &training, const Configuration &configuration);
 
 /// The order of work that estimate() predicts `configuration` with, where its
 /// schedule is searched for by the costs of the step and its name alone does

@@ -21,6 +21,7 @@
 #include "plait/Plan/Ranks.h"
 #include "plait/Plan/Replay.h"
 #include "plait/Planner/Cluster.h"
+#include "plait/Planner/Exchange.h"
 
 #include <string>
 
@@ -68,6 +69,11 @@ Result<plan::Replayed> predictStep(const plan::fb::Plan &plan,
                                    const std::vector<plan::Message> &messages,
                                    const plan::ReplayCosts &costs,
                                    const Cluster &cluster, bool overlaps);
+
+/// Lists, by program, what a rank of it exchanges in a step. Times are those of
+/// `replayed`; 0 where it has no streams.
+std::vector<ExchangeList> listExchanges(const plan::fb::Plan &plan,
+                                        const plan::Replayed &replayed);
 
 /// The measured ones. `profile` must be of the plan (checkProfile).
 plan::ReplayCosts measuredCosts(const plan::fb::Plan &plan,

@@ -14,6 +14,7 @@
 #ifndef PLAIT_PLANNER_REPORT_H
 #define PLAIT_PLANNER_REPORT_H
 
+#include "plait/Planner/Exchange.h"
 #include "plait/Planner/Projection.h"
 
 namespace plait::planner {
@@ -75,6 +76,12 @@ std::string compareText(const std::vector<Compared> &compared,
 /// {"clusters": […]}: toJson's object for each, and "cluster"; "error" where
 /// nothing was found.
 std::string compareJson(const std::vector<Compared> &compared);
+
+/// Writes what a rank of each stage exchanges in a step, as tables; stages that
+/// do the same have one.
+std::string exchangesText(const std::vector<ExchangeList> &lists);
+/// {"exchanges": […]}: a list for each stage; docs/Planner.md names the fields.
+std::string exchangesJson(const std::vector<ExchangeList> &lists);
 
 /// --why-not: the two side by side.
 std::string explainText(const WhyNot &answer, const SearchResult &pick,

@@ -95,8 +95,14 @@ struct ParameterGroup {
   /// Its dimensions on this rank. Empty: not known, and taken to be such that
   /// any number of ranks divides them.
   std::vector<int64_t> sizes = {};
-  /// Whether the backward pass reads it, too, as it does no bias.
+  /// Whether the backward pass reads it, too, as it does no bias; of
+  /// Work::cheapBlocks with what that computes again.
   bool readBackward = true;
+  /// Whether a backward pass that computes the whole block again reads it.
+  bool readAgain = true;
+  /// Whether weight decay is applied to it: what is updated alike is reduced
+  /// together.
+  bool decays = true;
 
   /// Whether one of its dimensions is a multiple of `ranks`, which so can have
   /// equal blocks of it.

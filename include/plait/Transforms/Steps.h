@@ -60,12 +60,12 @@ getCalled(plan::ProgramOp program, mlir::SymbolTableCollection &symbols);
 /// and has the buffers that their steps name.
 mlir::LogicalResult verifySteps(mlir::ModuleOp module);
 
-/// The least elements of a bucket of gradients that `ranks` ranks reduce. On
-/// GPUs rings over more ranks need more bytes to hide their latency: the rule,
-/// and the numbers, of Megatron-core's DistributedDataParallelConfig.
-/// Processors send each other slices, of 64 KiB or more where 50 MB are enough
-/// for that, and of no less than 25 MB: what is reduced last has nothing beside
-/// it.
+/// Returns the least elements of a bucket of gradients that `ranks` ranks
+/// reduce, on the module's target. The rule is in plait/Support/Buckets.h,
+/// which has no MLIR: the planner goes by it, too, so that it predicts as many
+/// buckets as there are. Sums that go on in fewer elements begin sooner, and
+/// take longer in all; the pass that cuts them, and the one that makes packs,
+/// ask here.
 int64_t getBucketElements(mlir::ModuleOp module, int64_t ranks);
 
 /// Bytes that a device needs for `program`: the arena and, on GPUs, what

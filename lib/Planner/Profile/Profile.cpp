@@ -40,6 +40,7 @@
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SetVector.h"
 
 #include <cmath>
 
@@ -198,14 +199,37 @@ static std::vector<int64_t> getLocalSizes(nn::ParameterOp parameter,
   return sizes;
 }
 
+/// The ops that make what the forward function leaves to its backward one, and
+/// all that those read: what a block computes again if it keeps its inputs
+/// alone.
+static llvm::SetVector<Operation *> findMakers(func::FuncOp forward) {
+  llvm::SetVector<Operation *> makers; // grows while it is walked
+  auto add = [&](Value value) {
+    if (Operation *maker = value.getDefiningOp())
+      makers.insert(maker);
+  };
+  Operation *terminator = forward.getBody().front().getTerminator();
+  for (auto [value, port] :
+       llvm::zip_equal(terminator->getOperands(), getResultPorts(forward)))
+    if (port.getKind() == pipe::PortKind::Residual)
+      add(value);
+  for (size_t index = 0; index < makers.size(); ++index)
+    llvm::for_each(makers[index]->getOperands(), add);
+  return makers;
+}
+
 /// The parameters that a stage reads, by whether tp splits them.
 static std::vector<ParameterGroup>
 findParameters(ModuleOp module, func::FuncOp forward, func::FuncOp backward) {
   std::vector<ParameterGroup> groups;
   auto axis = StringAttr::get(module.getContext(), kTensorAxis);
-  llvm::DenseSet<Attribute> seen, seenBackward;
+  llvm::DenseSet<Attribute> seen, seenBackward, seenAgain;
   for (auto read : nn::findAccesses(backward, nn::SlotAccess::Read))
     seenBackward.insert(read.getSymbolAttr());
+  llvm::SetVector<Operation *> makers = findMakers(forward);
+  for (auto read : nn::findAccesses(forward, nn::SlotAccess::Read))
+    if (makers.contains(read))
+      seenAgain.insert(read.getSymbolAttr());
   for (auto read : nn::findAccesses(forward, nn::SlotAccess::Read)) {
     auto parameter = module.lookupSymbol<nn::ParameterOp>(read.getSymbol());
     if (!parameter || !seen.insert(read.getSymbolAttr()).second)
@@ -216,6 +240,9 @@ findParameters(ModuleOp module, func::FuncOp forward, func::FuncOp backward) {
     group.replicated = !sharding || sharding.findDim(axis) < 0;
     group.sizes = getLocalSizes(parameter, sharding);
     group.readBackward = seenBackward.contains(read.getSymbolAttr());
+    group.readAgain =
+        group.readBackward || seenAgain.contains(read.getSymbolAttr());
+    group.decays = parameter.getDecay();
     // Tied where another block's forward function reads it as well.
     for (auto function : module.getOps<func::FuncOp>())
       if (function != forward &&

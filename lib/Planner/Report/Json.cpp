@@ -12,6 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Report/Exchanges.h"
 #include "Report/Words.h"
 
 #include <nlohmann/json.hpp>
@@ -179,10 +180,18 @@ static json getProjection(const ReportInput &input) {
   return content;
 }
 
+/// Lists by rank of the pipeline. An estimate that there is has them.
+static json getExchanges(const ReportInput &input) {
+  json stages = json::array();
+  if (auto lists = listExchanges(input); lists.ok())
+    for (const ExchangeList &list : *lists)
+      stages.push_back(toJson(list));
+  return stages;
+}
+
 /// The whole object, in the order of docs/Planner.md.
 static json getContent(const ReportInput &input) {
   const Estimate &estimate = input.result.estimate;
-  const Exposed &exposed = estimate.breakdown.exposed;
   json content;
   if (!input.model.empty())
     content["model"] = input.model;
@@ -198,6 +207,7 @@ static json getContent(const ReportInput &input) {
   content["exposed_comm_seconds"] = getAxes(estimate.breakdown.exposed);
   content["breakdown_seconds"] = getBreakdown(estimate.breakdown);
   content["roofline_seconds"] = getRoofline(estimate.breakdown);
+  content["exchanges"] = getExchanges(input);
   content["memory_bytes"] = getMemory(estimate);
   content["memory_limit_bytes"] = input.cluster.device.usableBytes();
   // What depends on options is there only with them; everything else always is.

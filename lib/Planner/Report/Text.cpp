@@ -12,11 +12,13 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Report/Exchanges.h"
 #include "Report/Projected.h"
 #include "Report/Screen.h"
 #include "Report/Words.h"
 #include "plait/Support/Quantities.h"
 
+#include <algorithm>
 #include <cmath>
 
 using namespace plait;
@@ -158,6 +160,22 @@ static void writeMemory(Screen &screen, const ReportInput &input) {
     screen.line("  and up to " + printBytes(host) + " a rank in host memory");
 }
 
+/// The rank of the pipeline that sends the most bytes stands for all: stages in
+/// the middle are alike.
+static void writeExchanges(Screen &screen, const ReportInput &input) {
+  auto lists = listExchanges(input);
+  if (!lists.ok() || lists->empty())
+    return;
+  auto most = std::ranges::max_element(*lists, {}, &ExchangeList::getSent);
+  if (most->get().empty())
+    return;
+  std::string stage = std::to_string(most - lists->begin());
+  screen.heading("what a rank exchanges in a step" +
+                 (lists->size() > 1 ? ", stage " + stage : ""));
+  for (const std::string &row : getExchangeRows(most->get()))
+    screen.line(row);
+}
+
 /// Expects that a number of tokens was asked for.
 static void writeProjection(Screen &screen, const ReportInput &input) {
   Projection projection =
@@ -217,6 +235,7 @@ std::string planner::explainText(const ReportInput &input,
   if (input.goal)
     writeProjection(screen, input);
   writeTime(screen, input.result.estimate);
+  writeExchanges(screen, input);
   writeMemory(screen, input);
   writeAlternatives(screen, "runners-up", input.result.runnersUp);
   writeAlternatives(screen, "one thing changed", input.result.variants);

@@ -138,6 +138,7 @@ Result<Probe> Bounds::makeProbe(const Work &work,
   Training step = training;
   step.globalBatch = one.microBatch;
   Context context{work, cluster, step, one};
+  context.blockTimes = &blockTimes;
   Estimator estimator(context);
   PLAIT_RETURN_IF_ERROR(estimator.run(Microbatches::Some));
   const Estimate &estimate = estimator.getResult();
@@ -362,11 +363,11 @@ static void fillRanks(StageProbe &probe, Estimator &estimator,
 
 /// Null where estimate() refuses.
 std::shared_ptr<const StageProbe>
-Bounds::makeStageProbe(const Work &work,
-                       const Configuration &configuration) const {
+Bounds::makeStageProbe(const Work &work, const Configuration &configuration) {
   Training step = training;
   step.globalBatch = configuration.microBatch;
   Context context{work, cluster, step, configuration};
+  context.blockTimes = &blockTimes;
   Estimator estimator(context);
   if (!estimator.runStages().ok())
     return nullptr;

@@ -14,6 +14,7 @@
 #ifndef PLAIT_LIB_PLANNER_SEARCH_BOUNDS_H
 #define PLAIT_LIB_PLANNER_SEARCH_BOUNDS_H
 
+#include "Simulator/BlockTime.h"
 #include "Simulator/Memory.h"
 #include "plait/Planner/Estimate.h"
 
@@ -58,6 +59,9 @@ public:
   Bounds(const Cluster &cluster, const Training &training)
       : cluster(cluster), training(training) {}
 
+  /// Times that estimates of the same search share with bounds.
+  BlockTimes &getBlockTimes() { return blockTimes; }
+
   /// Or what estimate() refuses it with. `splits`: gradients of weights run
   /// apart.
   const Result<Probe> &
@@ -94,7 +98,7 @@ private:
   getStageProbe(const Work &work, const Configuration &configuration,
                 bool splits);
   std::shared_ptr<const StageProbe>
-  makeStageProbe(const Work &work, const Configuration &configuration) const;
+  makeStageProbe(const Work &work, const Configuration &configuration);
   double getCutSeconds(const Work &work, const Probe &probe,
                        const Configuration &configuration, bool splits) const;
   using Held = std::shared_ptr<const std::vector<double>>;
@@ -104,6 +108,7 @@ private:
 
   const Cluster &cluster;
   const Training &training;
+  BlockTimes blockTimes;
   /// The key has, of a work, the ranks that share a sequence and a microbatch.
   /// A probe is made when it is asked for. Whether activations are on hosts is
   /// the last: it changes times of passes, as what the optimizer keeps does

@@ -13,6 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Search/Explore.h"
+#include "Simulator/Estimator.h"
 
 #include <algorithm>
 #include <atomic>
@@ -132,12 +133,13 @@ double Knowledge::getMissed(const Configuration &configuration) const {
 
 Estimated Knowledge::makeEstimate(const Node &node,
                                   const Configuration &configuration,
-                                  double withheld) const {
+                                  double withheld) {
   Estimated result;
   Cluster cluster = input.cluster;
   cluster.device.reservedBytes += withheld;
-  Result<Estimate> estimate =
-      planner::estimate(*node.work, cluster, input.training, configuration);
+  Context context{*node.work, cluster, input.training, configuration};
+  context.blockTimes = &bounds.getBlockTimes();
+  Result<Estimate> estimate = planner::estimate(context);
   if (!estimate.ok()) {
     result.refusal = estimate.status().message();
     return result;

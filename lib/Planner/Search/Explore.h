@@ -140,7 +140,7 @@ private:
                          ContextParallel, const ScheduleChoice *, bool, Offload,
                          int, double>;
   Estimated makeEstimate(const Node &node, const Configuration &configuration,
-                         double withheld) const;
+                         double withheld);
 
   const SearchInput &input;
   struct Refused {

@@ -75,7 +75,7 @@ struct PassTime {
 };
 
 /// A collective over tp with the matmul that is cut along with it.
-struct Exchange {
+struct Cut {
   int pieces = 1;
   double seconds = 0; // of all pieces of the collective
   double exposed = 0; // of them, without anything else beside it
@@ -97,11 +97,13 @@ private:
   void recompute(StageTime &time) const;
   Cost getCost(const Operation &op) const;
   double collectiveSecondsOf(const Operation &op, int pieces = 1) const;
-  double contextSeconds(const Operation &op) const;
-  double gatherSeconds(const Operation &op) const;
+  double contextSeconds(const Operation &op);
+  double gatherSeconds(const Operation &op);
   double reorderSeconds(const Operation &op) const;
-  double exchangeSeconds(const Operation &op) const;
-  double ringSeconds(const Operation &op) const;
+  double exchangeSeconds(const Operation &op);
+  double ringSeconds(const Operation &op);
+  double addContext(const Operation &op, CollectiveKind kind, double bytes);
+  void note(const Exchange &exchange);
   int64_t getBlocks() const;
   void addAll();
   double add(const Operation &op);
@@ -111,7 +113,7 @@ private:
                    double delayed) const;
   bool overlaps(const Operation &op) const;
   bool canCut(const Operation &op, const Operation *matmul) const;
-  Exchange cut(const Operation &op, const Operation &matmul, int pieces) const;
+  Cut cut(const Operation &op, const Operation &matmul, int pieces) const;
 
   const Block &block;
   const Context &context;
@@ -120,6 +122,10 @@ private:
   CostOptions options;
   PassTime forward, input, weight;
   PassTime read; // of `forward`, what comes before its last matmul
+  /// Exchanges of the forward pass, where they are noted, and how many of them
+  /// come before that matmul.
+  std::vector<Exchange> exchanged;
+  size_t exchangedRead = 0;
 };
 
 } // namespace
@@ -143,8 +149,30 @@ double BlockTimer::collectiveSecondsOf(const Operation &op, int pieces) const {
                            context.cluster);
 }
 
+/// A pass that is computed again exchanges it again.
+void BlockTimer::note(const Exchange &exchange) {
+  context.note(exchange);
+  if (context.notes && exchange.moment == Moment::Forward)
+    exchanged.push_back(exchange);
+}
+
+static Moment getMoment(const Operation &op) {
+  return op.pass == Pass::Forward ? Moment::Forward : Moment::Backward;
+}
+
+/// Two collectives of equal tensors over the ranks of cp: of keys and of
+/// values, say.
+double BlockTimer::addContext(const Operation &op, CollectiveKind kind,
+                              double bytes) {
+  double seconds = 2 * collectiveSeconds(kind, bytes, context.group(Axis::CP),
+                                         context.cluster);
+  note({Axis::CP, getCarrier(kind), getMoment(op), options.sequenceParts, 2,
+        2 * bytes, seconds});
+  return seconds;
+}
+
 /// What ranks of cp wait for before and after an attention.
-double BlockTimer::contextSeconds(const Operation &op) const {
+double BlockTimer::contextSeconds(const Operation &op) {
   if (options.sequenceParts == 1)
     return 0;
   if (options.contextHeads)
@@ -167,29 +195,28 @@ double BlockTimer::reorderSeconds(const Operation &op) const {
 
 /// Keys and values are gathered for each pass, for the backward pass by what is
 /// computed again if layers are; then their gradients are scattered.
-double BlockTimer::gatherSeconds(const Operation &op) const {
+double BlockTimer::gatherSeconds(const Operation &op) {
   double bytes = double(op.keys) * op.keyValueHeads * op.headSize *
                  options.microBatch * elementBytes(options.precision);
-  auto secondsOf = [&](CollectiveKind kind) {
-    return 2 * collectiveSeconds(kind, bytes, context.group(Axis::CP),
-                                 context.cluster);
-  };
   bool forward = op.pass == Pass::Forward;
   bool repeated = !forward && kind == Recompute::Full;
-  return (repeated ? 0 : secondsOf(CollectiveKind::AllGather)) +
-         (forward ? 0 : secondsOf(CollectiveKind::ReduceScatter));
+  double seconds = 0;
+  if (!repeated)
+    seconds += addContext(op, CollectiveKind::AllGather, bytes);
+  if (!forward)
+    seconds += addContext(op, CollectiveKind::ReduceScatter, bytes);
+  return seconds;
 }
 
 /// Positions are exchanged for heads: of queries, keys and values before
 /// attention, of its result after it, and of as many gradients in the backward
 /// pass, for which what attention reads is kept. Where there are too few
 /// key/value heads, keys and values are gathered.
-double BlockTimer::exchangeSeconds(const Operation &op) const {
+double BlockTimer::exchangeSeconds(const Operation &op) {
   double bytesOfHead = double(op.keys) / options.sequenceParts * op.headSize *
                        options.microBatch * elementBytes(options.precision);
   auto secondsOf = [&](int64_t heads) {
-    return 2 * collectiveSeconds(CollectiveKind::AllToAll, heads * bytesOfHead,
-                                 context.group(Axis::CP), context.cluster);
+    return addContext(op, CollectiveKind::AllToAll, heads * bytesOfHead);
   };
   return secondsOf(op.heads) + (op.keyValueHeads % options.sequenceParts == 0
                                     ? secondsOf(op.keyValueHeads)
@@ -199,7 +226,7 @@ double BlockTimer::exchangeSeconds(const Operation &op) const {
 /// Ring attention: each rank of cp passes its keys and values on while it works
 /// on the ones it has (Liu et al. 2023); the backward pass moves their
 /// gradients too. What is left is what the work of one step does not hide.
-double BlockTimer::ringSeconds(const Operation &op) const {
+double BlockTimer::ringSeconds(const Operation &op) {
   int members = options.sequenceParts;
   double bytes = 2.0 * op.keys / members * op.keyValueHeads * op.headSize *
                  options.microBatch * elementBytes(options.precision);
@@ -211,7 +238,10 @@ double BlockTimer::ringSeconds(const Operation &op) const {
   // The first of as many steps works on the rank's own keys and values, while
   // the next ones come.
   double work = getCost(op).seconds / members;
-  return (members - 1) * std::max(0.0, step - work);
+  double messages = members - 1;
+  note({Axis::CP, Carrier::Send, getMoment(op), 2, messages, messages * bytes,
+        messages * step, messages * std::min(step, work)});
+  return messages * std::max(0.0, step - work);
 }
 
 /// Only in the backward pass is there work that does not wait for the
@@ -227,8 +257,8 @@ bool BlockTimer::overlaps(const Operation &op) const {
 
 /// A matmul grows by what its pieces lose to whole ones: waves that are not
 /// full.
-Exchange BlockTimer::cut(const Operation &op, const Operation &matmul,
-                         int pieces) const {
+Cut BlockTimer::cut(const Operation &op, const Operation &matmul,
+                    int pieces) const {
   CostOptions part = options;
   part.pieces = pieces;
   double exchange = collectiveSecondsOf(op, pieces);
@@ -248,7 +278,7 @@ double BlockTimer::addCollective(const Operation &op, const Operation *matmul,
                                  double beside) {
   PassTime &pass = op.pass == Pass::Forward ? forward : input;
   double whole = collectiveSecondsOf(op);
-  Exchange best{1, whole, whole, {}};
+  Cut best{1, whole, whole, {}};
   bool sums = op.collective == CollectiveKind::AllReduce;
   // As the compiler's pass chooses (SplitCollectives.cpp). There is nothing to
   // gain where all is hidden.
@@ -257,7 +287,7 @@ double BlockTimer::addCollective(const Operation &op, const Operation *matmul,
        ++pieces) {
     if (!sums && getBlocks() % pieces)
       continue;
-    Exchange other = cut(op, *matmul, pieces);
+    Cut other = cut(op, *matmul, pieces);
     if (other.exposed < best.exposed)
       best = other;
   }
@@ -270,6 +300,11 @@ double BlockTimer::addCollective(const Operation &op, const Operation *matmul,
   const Fabric &fabric = group.perNode == group.ranks ? context.cluster.intra
                                                       : context.cluster.inter;
   pass.contention += (best.seconds - exposed) * fabric.computeLoss;
+  note({Axis::TP, getCarrier(op.collective), getMoment(op), group.ranks,
+        double(best.pieces),
+        op.collectiveElements(context.sequences()) *
+            elementBytes(options.precision),
+        best.seconds, best.seconds - exposed});
   return hidden;
 }
 
@@ -332,6 +367,12 @@ void BlockTimer::recompute(StageTime &time) const {
   time.backwardInput += seconds;
   time.memory += again.device.memory;
   time.launch += again.launch(framework.hostSeconds);
+  for (size_t i = 0; context.notes && i < exchanged.size(); ++i) {
+    Exchange exchange = exchanged[i];
+    exchange.moment = Moment::Backward;
+    if (i < exchangedRead || !framework.recomputesRead)
+      context.note(exchange);
+  }
 }
 
 /// The matmul that comes first, before another collective.
@@ -361,8 +402,10 @@ void BlockTimer::addAll() {
   double delayed = 0;
   for (auto op = ops.begin(); op != ops.end(); ++op) {
     bool isMatmul = op->kind == OperationKind::Matmul;
-    if (isMatmul && op->pass == Pass::Forward)
+    if (isMatmul && op->pass == Pass::Forward) {
       read = forward;
+      exchangedRead = exchanged.size();
+    }
     double seconds = add(*op);
     if (isMatmul && op->pass == Pass::BackwardWeight)
       delayed += seconds;
@@ -444,12 +487,52 @@ StageTime planner::getBlockTime(int index, const Context &context, bool split,
   if (!context.recomputesCheap(kind))
     return time;
   // What is cheap is part of the backward pass, where kernels that need it may
-  // compute it.
+  // compute it. Nobody runs the plain block: nothing is noted of it.
+  Context silent = context;
+  silent.notes = nullptr;
   StageTime plain =
-      BlockTimer(context.work.blocks[index], context, split, isLayer, kind)
+      BlockTimer(context.work.blocks[index], silent, split, isLayer, kind)
           .run();
   time.recompute +=
       std::max(0.0, time.backwardInput + time.backwardWeight -
                         plain.backwardInput - plain.backwardWeight);
   return time;
+}
+
+std::vector<bool> planner::findLayers(const Work &work) {
+  std::vector<bool> isLayer(work.blocks.size());
+  for (size_t i = size_t(work.before); i + work.after < work.order.size(); ++i)
+    isLayer[work.order[i]] = true;
+  return isLayer;
+}
+
+/// Blocks before and after the layers have no recomputation, whatever the kind.
+BlockTimes::Times BlockTimes::make(const Context &context, bool split,
+                                   Recompute kind) {
+  std::vector<bool> isLayer = findLayers(context.work);
+  std::vector<StageTime> times;
+  times.reserve(isLayer.size());
+  for (int block = 0; block < int(isLayer.size()); ++block)
+    times.push_back(getBlockTime(block, context, split, isLayer[block],
+                                 isLayer[block] ? kind : Recompute::None));
+  return std::make_shared<const std::vector<StageTime>>(std::move(times));
+}
+
+/// Made outside of the lock, which takes far less time. Two threads may make
+/// the same ones; the first to be entered are used.
+BlockTimes::Times BlockTimes::get(const Context &context, bool split,
+                                  Recompute kind) {
+  const Configuration &configuration = context.configuration;
+  // All that getBlockTime() asks of a configuration.
+  Key key(&context.work, configuration.mesh[Axis::CP],
+          configuration.mesh[Axis::TP], configuration.contextParallel,
+          configuration.microBatch, split, kind);
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (auto found = known.find(key); found != known.end())
+      return found->second;
+  }
+  Times made = make(context, split, kind);
+  std::lock_guard<std::mutex> lock(mutex);
+  return known.try_emplace(key, std::move(made)).first->second;
 }

@@ -12,10 +12,25 @@
 #include "plait/Planner/Configuration.h"
 #include "plait/Planner/Cost.h"
 #include "plait/Planner/Estimate.h"
+#include "plait/Planner/Exchange.h"
 
 #include <algorithm>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <vector>
 
 namespace plait::planner {
+
+class BlockTimes;
+
+/// The notes of an estimate on what is exchanged, made while it computes how
+/// long that takes.
+struct ExchangeNotes {
+  ExchangeList list;
+  double times = 1; // in a step, of what is looked at
+};
 
 /// What an estimate passes around. References: lives as long as one call.
 struct Context {
@@ -23,6 +38,20 @@ struct Context {
   const Cluster &cluster;
   const Training &training;
   const Configuration &configuration;
+  /// Null where nobody asks for it, as in a search.
+  ExchangeNotes *notes = nullptr;
+  /// Times that estimates of one search share; null where there is but one.
+  BlockTimes *blockTimes = nullptr;
+
+  /// Notes what is exchanged once, or over an axis `exchange.count` times.
+  void note(Exchange exchange) const {
+    if (!notes)
+      return;
+    for (double *amount : {&exchange.count, &exchange.bytes, &exchange.seconds,
+                           &exchange.hidden})
+      *amount *= notes->times;
+    notes->list.add(exchange);
+  }
 
   const Framework &framework() const { return training.framework; }
   CostOptions costOptions() const;
@@ -66,6 +95,9 @@ struct Context {
                                      : configuration.mesh[Axis::DP];
   }
 
+  /// The stage of ZeRO, of which nothing is left among one rank.
+  int zero() const { return divisions() > 1 ? configuration.zero : 0; }
+
   /// Whether ZeRO 2 and 3 divide it.
   bool isDivided(const ParameterGroup &group) const {
     return !framework().dividesParameters || group.divides(divisions());
@@ -93,6 +125,33 @@ struct Context {
 /// None.
 StageTime getBlockTime(int index, const Context &context, bool split,
                        bool isLayer, Recompute kind);
+
+/// Tells by block whether it is one of the layers, between the embedding and
+/// the head.
+std::vector<bool> findLayers(const Work &work);
+
+/// Times of all blocks where layers have `kind` recomputed, by block. Estimates
+/// of one search ask for the same ones over and over: they depend on no axis
+/// but those inside of a layer, on no schedule and on no cut. So there are as
+/// many of them as works, microbatches, and kinds of context parallelism and
+/// recomputation, however large the cluster is and however deep the model.
+/// Works, and what the training and the cluster say of computing and of links,
+/// are the same for all that ask one object. For any number of threads.
+class BlockTimes {
+public:
+  using Times = std::shared_ptr<const std::vector<StageTime>>;
+
+  /// Returns what make() does.
+  Times get(const Context &context, bool split, Recompute kind);
+  /// Computes them anew.
+  static Times make(const Context &context, bool split, Recompute kind);
+
+private:
+  using Key = std::tuple<const Work *, int, int, ContextParallel, int64_t, bool,
+                         Recompute>;
+  std::mutex mutex;
+  std::map<Key, Times> known;
+};
 
 } // namespace plait::planner
 

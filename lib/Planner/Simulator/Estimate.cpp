@@ -33,23 +33,14 @@ using namespace plait::planner;
 //===----------------------------------------------------------------------===//
 
 /// Kept by kind, since fitting recomputation asks for the same blocks over and
-/// over. What comes before and after the layers has no recomputation, whatever
-/// the kind.
+/// over.
 const std::vector<StageTime> &Estimator::timeBlocks(Recompute kind) {
-  std::vector<StageTime> &times = blockTimes[size_t(kind)];
-  if (!times.empty())
-    return times;
-  // By block: whether it is one of the layers, between the embedding and the
-  // head.
-  std::vector<bool> isLayer(work.blocks.size());
-  for (size_t i = size_t(work.before); i + work.after < work.order.size(); ++i)
-    isLayer[work.order[i]] = true;
-  times.reserve(work.blocks.size());
-  for (int block = 0; block < int(work.blocks.size()); ++block)
-    times.push_back(getBlockTime(block, context, generator->splitsBackward,
-                                 isLayer[block],
-                                 isLayer[block] ? kind : Recompute::None));
-  return times;
+  BlockTimes::Times &times = blockTimes[size_t(kind)];
+  bool splits = generator->splitsBackward;
+  if (!times)
+    times = context.blockTimes ? context.blockTimes->get(context, splits, kind)
+                               : BlockTimes::make(context, splits, kind);
+  return *times;
 }
 
 /// Seconds of what comes before the layers and of what comes after them.
@@ -258,17 +249,20 @@ Status Estimator::makePipeline(Microbatches microbatches) {
 }
 
 /// What the first layer passes on stands for all messages.
+double planner::getMessageBytes(const Context &context) {
+  const Work &work = context.work;
+  const Saved &output = work.blocks[work.order[work.before]].output;
+  return (output.elements * elementBytes(context.training.precision) +
+          output.fourByte * 4) *
+         context.sequences();
+}
+
 TransferCost planner::getTransfer(const Context &context) {
   const Configuration &configuration = context.configuration;
   if (configuration.mesh[Axis::PP] == 1)
     return {};
-  const Work &work = context.work;
-  const Block &block = work.blocks[work.order[work.before]];
   const Framework &framework = context.framework();
-  double bytes =
-      (block.output.elements * elementBytes(context.training.precision) +
-       block.output.fourByte * 4) *
-      context.sequences();
+  double bytes = getMessageBytes(context);
   // All ranks of tp hold the same message. Between nodes each sends its part of
   // it, and the parts are gathered inside of the node.
   bool alike =
@@ -359,39 +353,50 @@ void Estimator::breakDown(double withoutTransfers) {
 // Step
 //===----------------------------------------------------------------------===//
 
-/// The rank that holds the most is the last to be done. A table that only one
-/// rank holds is shared with nobody, as in a V, whose ends are on one rank.
-/// What replicas exchange hides behind the rank's work, and not where that
-/// waits for copies itself: no copy makes a step shorter.
-StepLoad Estimator::getHeaviestLoad() const {
+/// Exchanges of replicas hide behind the rank's work, and not where that waits
+/// for copies itself: no copy makes a step shorter.
+StepLoad Estimator::getLoad(uint32_t rank) const {
   const schedule::Problem &problem = pipeline.getProblem();
-  StepLoad heaviest;
-  uint32_t holders = 0; // of a tied table
-  for (uint32_t rank = 0; rank < problem.stages; ++rank) {
-    std::vector<const StageBlocks *> held = stagesOf(rank);
-    double parameters = countParameters(work, held);
-    double tied = countTied(work, held);
-    holders += tied > 0;
-    if (parameters <= heaviest.parameters)
-      continue;
-    heaviest = StepLoad();
-    heaviest.parameters = parameters;
-    heaviest.tied = tied;
-    heaviest.stages = std::move(held);
-    heaviest.microbatches = problem.microbatches;
-    for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk) {
-      const StageTime &time = result.stages[problem.stageOf(rank, chunk)];
-      heaviest.forward += time.forward - time.hostForward;
-      double input = time.backwardInput - time.hostInput;
-      double weight = time.backwardWeight - time.hostWeight;
-      heaviest.backward += input + weight;
-      // Whole backward passes end gradients all along.
-      heaviest.gradients += generator->splitsBackward ? weight : input + weight;
-    }
+  StepLoad load;
+  load.stages = stagesOf(rank);
+  load.parameters = countParameters(work, load.stages);
+  load.tied = countTied(work, load.stages);
+  load.microbatches = problem.microbatches;
+  load.hasLoss = rank == problem.rankOf(problem.stages * problem.chunks - 1);
+  for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk) {
+    const StageTime &time = result.stages[problem.stageOf(rank, chunk)];
+    load.forward += time.forward - time.hostForward;
+    double input = time.backwardInput - time.hostInput;
+    double weight = time.backwardWeight - time.hostWeight;
+    load.backward += input + weight;
+    // Whole backward passes end gradients all along.
+    load.gradients += generator->splitsBackward ? weight : input + weight;
   }
-  if (holders < 2)
-    heaviest.tied = 0;
-  return heaviest;
+  return load;
+}
+
+/// A table that only one rank holds is shared with nobody, as in a V, whose
+/// ends are on one rank.
+bool Estimator::sharesTied() const {
+  uint32_t holders = 0;
+  for (uint32_t rank = 0; rank < pipeline.getProblem().stages; ++rank)
+    holders += countTied(work, stagesOf(rank)) > 0;
+  return holders > 1;
+}
+
+/// The rank that holds the most is the last to be done.
+StepLoad Estimator::getHeaviestLoad() const {
+  uint32_t heaviest = 0;
+  double most = -1;
+  for (uint32_t rank = 0; rank < pipeline.getProblem().stages; ++rank)
+    if (double held = countParameters(work, stagesOf(rank)); held > most) {
+      heaviest = rank;
+      most = held;
+    }
+  StepLoad load = getLoad(heaviest);
+  if (load.tied > 0 && !sharesTied())
+    load.tied = 0;
+  return load;
 }
 
 /// In the order in which a step goes on behind its pipeline: the slowest
@@ -493,7 +498,10 @@ Status Estimator::run(Microbatches microbatches) {
 Result<Estimate> planner::estimate(const Work &work, const Cluster &cluster,
                                    const Training &training,
                                    const Configuration &configuration) {
-  Context context{work, cluster, training, configuration};
+  return estimate({work, cluster, training, configuration});
+}
+
+Result<Estimate> planner::estimate(const Context &context) {
   Estimator estimator(context);
   PLAIT_RETURN_IF_ERROR(estimator.run(Microbatches::Some));
   return std::move(estimator.getResult());

@@ -21,7 +21,11 @@ namespace plait::planner {
 /// Whether all microbatches are simulated, or some and the rest continued.
 enum class Microbatches : uint8_t { Some, All };
 
-/// Between neighbouring stages.
+/// The same as of what the context has, which may share times with others.
+Result<Estimate> estimate(const Context &context);
+
+/// Bytes of one message between neighbouring stages.
+double getMessageBytes(const Context &context);
 TransferCost getTransfer(const Context &context);
 
 /// One estimate. Use: run() once, then the getters.
@@ -44,6 +48,9 @@ public:
     double layer = 0, forward = 0, before = 0, after = 0;
   };
   Pieces getPieces();
+
+  /// Once run() has: what a rank of each rank of the pipeline exchanges.
+  std::vector<ExchangeList> listExchanges();
 
   Estimate &getResult() { return result; }
   const schedule::Generator &getGenerator() const { return *generator; }
@@ -96,15 +103,22 @@ private:
   void breakDown(double withoutTransfers);
   void share(double busy);
   void sumUp();
+  /// Returns that of one rank of the pipeline; a tied table counts as shared.
+  StepLoad getLoad(uint32_t rank) const;
   StepLoad getHeaviestLoad() const;
+  bool sharesTied() const;
+  // ListExchanges.cpp.
+  void notePasses(const StageBlocks &stage, Context &noted) const;
+  void noteTransfers(uint32_t rank, const Context &noted) const;
+
   const Context &context;
   const Work &work;
   const Configuration &configuration;
   const schedule::Generator *generator = nullptr;
   PipelineModel pipeline;
   schedule::Schedule schedule;
-  std::array<std::vector<StageTime>, 3> blockTimes; // by kind and block
-  std::vector<StageBlocks> stages;                  // by virtual stage
+  std::array<BlockTimes::Times, 3> blockTimes; // by kind; null: not asked for
+  std::vector<StageBlocks> stages;             // by virtual stage
   std::vector<int> starts; // of their layers, in the work's order
   TransferCost transfer;
   double stretch = 1;

@@ -5,11 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What a step takes beside its pipeline: the wait for the slowest replica, the
-// sum of gradients and the exchange of parameters over replicas, the optimizer.
-// All of it is of the rank that holds the most parameters, since the others are
-// done sooner and wait. What frameworks do differently (what overlaps, when
-// gradients are reduced, who shares state) is in Framework, not here.
+// What a step takes beside its pipeline and what replicas exchange
+// (ReplicaTime.cpp): the wait for the slowest replica, the optimizer. All of it
+// is of the rank that holds the most parameters, since the others are done
+// sooner and wait. What frameworks do differently is in Framework, not here.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,259 +25,6 @@ using namespace plait::planner;
 /// normal samples is expected above the mean.
 double planner::getWaitShare(int replicas, const Framework &framework) {
   return std::sqrt(2 * std::log(double(replicas))) * framework.spread;
-}
-
-namespace {
-
-/// Communication that runs beside `window` seconds of work.
-struct Overlap {
-  double exposed = 0;
-  double slowdown = 0; // of the work
-};
-
-} // namespace
-
-/// What is exchanged parameter by parameter is needed, or made, by one part of
-/// a layer, and has the work of its neighbours beside it, which is uneven: of
-/// all of the work so much counts. From the replay of plans whose communication
-/// takes as long as their work, Llama 3 70B on 512 and 1,024 H100 with ZeRO 2
-/// and 3: they are predicted 0.97 to 1.08 of it, others 1.01 to 1.03.
-constexpr double kNeighbours = 0.75;
-
-/// Overlapped communication is cut into buckets; what the last one needs is
-/// always exposed, because no work is left then, and at least `alone` seconds.
-static Overlap overlap(double seconds, double window, const Context &context,
-                       double alone = 0) {
-  constexpr double buckets = 16;
-  double most = seconds - std::max(seconds / buckets, alone);
-  double hidden = std::min(most, window);
-  Group group = context.replicaGroup();
-  const Fabric &fabric = group.perNode == group.ranks ? context.cluster.intra
-                                                      : context.cluster.inter;
-  return {seconds - hidden, hidden * fabric.computeLoss};
-}
-
-/// A collective over the ranks that hold the same parameters. Where they are
-/// not one group, gradients are summed over the axis that divides state first
-/// and what each rank then has over the others; parameters are gathered over
-/// that axis alone, since the others hold them alike.
-static double replicaSeconds(CollectiveKind kind, double bytes,
-                             const Context &context) {
-  Group group = context.replicaGroup();
-  double seconds = collectiveSeconds(kind, bytes, group, context.cluster);
-  bool crosses = group.perNode < group.ranks;
-  bool strided =
-      group.perNode > 1 && group.perNode < context.cluster.devicesPerNode;
-  if (crosses && strided)
-    seconds /= context.framework().stridedFraction;
-  if (context.framework().joinsReplicas || kind == CollectiveKind::AllGather)
-    return seconds;
-  const Mesh &mesh = context.configuration.mesh;
-  double rest = kind == CollectiveKind::ReduceScatter
-                    ? bytes / double(mesh.product(&AxisFacts::dividesState))
-                    : bytes;
-  for (const AxisFacts &facts : kAxes)
-    if (facts.splitsTokens() && !facts.dividesState)
-      seconds += collectiveSeconds(CollectiveKind::AllReduce, rest,
-                                   context.group(facts.axis), context.cluster);
-  return seconds;
-}
-
-/// Of gradients that are reduced in fewer bytes: rounded before, and widened
-/// again where they are needed. It happens where the sums do, beside the
-/// backward pass.
-static double roundingSeconds(double parameters, const Context &context) {
-  double gradient = context.gradientBytes(), reduced = context.reducedBytes();
-  if (reduced >= gradient)
-    return 0;
-  double shards = context.configuration.zero >= 1 ? context.divisions() : 1;
-  double bytes = (gradient + reduced) * (1 + 1 / shards);
-  return memoryCost(parameters * bytes, context.cluster.device).seconds;
-}
-
-/// A copy of a tied table lives on the rank of the first and on that of the
-/// last stage; their gradients are added up between the two.
-static double getTiedSeconds(const StepLoad &load, const Context &context) {
-  if (load.tied == 0)
-    return 0;
-  Group pair = context.group(2, context.configuration.mesh.stride(Axis::PP));
-  if (context.stagesCrossNodes())
-    pair.perNode = 1;
-  return collectiveSeconds(CollectiveKind::AllReduce,
-                           load.tied * context.reducedBytes(), pair,
-                           context.cluster);
-}
-
-namespace {
-
-/// What ZeRO 2 and 3 divide, and how long it takes to gather all of it, what
-/// the backward pass reads, and to reduce it.
-struct Divided {
-  double elements = 0, gather = 0, gatherBackward = 0, reduce = 0;
-  // Of the largest parameter, mostly the table of embeddings: nothing is beside
-  // what is gathered first and reduced last.
-  double largestGather = 0, largestReduce = 0;
-};
-
-} // namespace
-
-/// How many blocks of the rank read a tied table.
-static int countReaders(const StepLoad &load, const Context &context) {
-  int readers = 0;
-  for (const StageBlocks *stage : load.stages)
-    for (const StageBlocks::Entry &entry : stage->entries)
-      for (const ParameterGroup &group :
-           context.work.blocks[entry.block].parameters)
-        readers += group.tied;
-  return readers;
-}
-
-/// Many short collectives take longer than one: each has its latency. What is
-/// not known one by one is gathered for no backward pass, for no more than that
-/// is certain. With ZeRO 3 the gradient of a tied table is reduced once for
-/// each block that reads it.
-static Divided getDivided(const StepLoad &load, const Context &context) {
-  double element = elementBytes(context.training.precision);
-  Divided divided;
-  auto add = [&](double elements, int count, bool readBackward,
-                 int reductions) {
-    divided.elements += count * elements;
-    double gather =
-        replicaSeconds(CollectiveKind::AllGather, elements * element, context);
-    divided.gather += count * gather;
-    divided.gatherBackward += readBackward ? count * gather : 0;
-    double reduce = replicaSeconds(CollectiveKind::ReduceScatter,
-                                   elements * context.reducedBytes(), context);
-    divided.reduce += reductions * reduce;
-    // As one collective nothing is known of its parts.
-    if (count * elements < load.parameters) {
-      divided.largestGather = std::max(divided.largestGather, gather);
-      divided.largestReduce = std::max(divided.largestReduce, reduce);
-    }
-  };
-  bool isFlat = !context.framework().dividesParameters;
-  if (isFlat || load.stages.empty())
-    add(load.parameters, 1, isFlat, 1);
-  else
-    forEachGroup(
-        context.work, load.stages, [&](const ParameterGroup &group, int count) {
-          bool isSeveral = group.tied && context.configuration.zero >= 3;
-          if (context.isDivided(group))
-            add(group.elements, count, group.readBackward,
-                isSeveral ? countReaders(load, context) : count);
-        });
-  divided.reduce += roundingSeconds(divided.elements, context);
-  return divided;
-}
-
-/// On processors one thread does all, unless it is told otherwise.
-static bool overlapsParts(const Context &context) {
-  return context.framework().overlapGradients &&
-         context.framework().overlapsParts && context.hasHost();
-}
-
-/// ZeRO 3: parameters are gathered for each pass over a microbatch, one block
-/// ahead of the work.
-static double getShardedSeconds(const Divided &divided, const StepLoad &load,
-                                const Context &context) {
-  const Framework &framework = context.framework();
-  double gather = divided.gatherBackward, reduce = divided.reduce;
-  bool everyTime = framework.reduceEveryMicrobatch;
-  double reductions = everyTime ? double(load.microbatches) : 1;
-  double m = double(load.microbatches);
-  if (!overlapsParts(context))
-    return m * (divided.gather + gather) + reductions * reduce;
-  Overlap forward = overlap(divided.gather, kNeighbours * load.forward, context,
-                            divided.largestGather);
-  // Parameters are needed by the first half of a backward pass that is split,
-  // and gradients end in the second one.
-  reduce *= reductions / m;
-  double input = kNeighbours * (load.backward - load.gradients);
-  double weights = kNeighbours * load.gradients;
-  double last = divided.largestReduce * reductions / m;
-  Overlap first, second = overlap(gather + reduce, weights, context, last);
-  if (input > 0) {
-    first = overlap(gather, input, context);
-    second = overlap(reduce, weights, context, last);
-  }
-  return m * (forward.exposed + forward.slowdown + first.exposed +
-              first.slowdown + second.exposed + second.slowdown);
-}
-
-/// Whether parameters of ZeRO 1 and 2 are gathered beside the forward pass.
-static bool overlapsGather(const Context &context) {
-  const Framework &framework = context.framework();
-  bool isCopy = context.training.precision != Precision::FP32 &&
-                !offloadsOptimizer(context.configuration.offload);
-  return framework.overlapParameters && context.hasHost() &&
-         (isCopy || !framework.overlapsCopies);
-}
-
-/// Parameters of ZeRO 1 and 2 are gathered once a step, for the first
-/// microbatch.
-static double getGatherSeconds(double gather, const StepLoad &load,
-                               const Context &context) {
-  Overlap forward{gather, 0};
-  if (overlapsGather(context))
-    forward = overlap(gather, load.forward, context);
-  return forward.exposed + forward.slowdown;
-}
-
-/// ZeRO 2. Parts that are added up are reduced after each microbatch, not once.
-static double getReducedSeconds(const Divided &divided, const StepLoad &load,
-                                const Context &context) {
-  const Framework &framework = context.framework();
-  Overlap backward{divided.reduce, 0};
-  if (overlapsParts(context))
-    backward = overlap(divided.reduce, kNeighbours * load.gradients, context,
-                       divided.largestReduce);
-  double times = framework.addsUpParts ? double(load.microbatches) : 1;
-  return times * (backward.exposed + backward.slowdown) +
-         getGatherSeconds(divided.gather, load, context);
-}
-
-/// ZeRO 0 and 1: once a step, and in buckets.
-static double getBucketSeconds(double parameters, bool divides,
-                               const StepLoad &load, const Context &context) {
-  double reduce = replicaSeconds(divides ? CollectiveKind::ReduceScatter
-                                         : CollectiveKind::AllReduce,
-                                 parameters * context.reducedBytes(), context) +
-                  roundingSeconds(parameters, context);
-  Overlap backward{reduce, 0};
-  if (context.framework().overlapGradients)
-    backward = overlap(reduce, load.gradients, context);
-  double seconds = backward.exposed + backward.slowdown;
-  if (!divides)
-    return seconds;
-  double bytes = parameters * elementBytes(context.training.precision);
-  return seconds + getGatherSeconds(replicaSeconds(CollectiveKind::AllGather,
-                                                   bytes, context),
-                                    load, context);
-}
-
-/// By ZeRO stage: 0 sums gradients; 1 and 2 reduce them into parts and gather
-/// parameters after the optimizer; 3 gathers for each pass. What is hidden
-/// stands beside one microbatch: gradients are whole in the last one's backward
-/// pass, or the half of it that computes them, and parameters are needed from
-/// the first one's forward pass on. What 2 and 3 cannot divide is left to 1.
-double planner::getDataSeconds(const StepLoad &load, const Context &context) {
-  double seconds = getTiedSeconds(load, context);
-  if (context.replicas() == 1)
-    return seconds;
-  int zero = context.configuration.zero;
-  StepLoad rest = load;
-  if (zero >= 2) {
-    Divided divided = getDivided(load, context);
-    seconds += zero >= 3 ? getShardedSeconds(divided, load, context)
-                         : getReducedSeconds(divided, load, context);
-    rest.parameters -= divided.elements;
-    // Beside the same work, one behind the other.
-    double taken = divided.reduce + (zero >= 3 ? divided.gatherBackward : 0);
-    rest.gradients = std::max(0.0, load.gradients - taken);
-  }
-  if (rest.parameters > 0)
-    seconds += getBucketSeconds(rest.parameters, zero >= 1, rest, context);
-  return seconds;
 }
 
 /// What comes from the host and goes back, parameter by parameter: each is
@@ -309,6 +55,50 @@ static double getCopySeconds(double perElement, const StepLoad &load,
   return back;
 }
 
+/// Sums of squares of what is split by the same axes are one number, which is
+/// summed over these and over the axis that divides state.
+static PerAxis<int> countNorms(const StepLoad &load, const Context &context) {
+  bool isDivided = context.zero() >= 1;
+  bool known[2][2] = {}; // by whether dp and tp split the parameter itself
+  forEachGroup(context.work, load.stages,
+               [&](const ParameterGroup &group, int) {
+                 bool byData = context.zero() >= 2 && context.isDivided(group);
+                 known[byData][!group.replicated] = true;
+               });
+  PerAxis<int> norms;
+  norms[Axis::DP] = isDivided && load.stages.empty();
+  for (bool byData : {false, true})
+    for (bool byTensor : {false, true}) {
+      norms[Axis::DP] += isDivided && known[byData][byTensor];
+      norms[Axis::TP] += byTensor && known[byData][byTensor];
+    }
+  norms[Axis::PP] = 1;
+  return norms;
+}
+
+/// Seconds of all-reduces of one number: of the norm; of loss and tokens over
+/// the axes that split tokens, where the loss is, and then over the pipeline.
+/// Each waits for the one before.
+static double getScalarSeconds(const StepLoad &load, const Context &context) {
+  PerAxis<int> norms = countNorms(load, context);
+  double seconds = 0;
+  for (const AxisFacts &facts : kAxes) {
+    int64_t members = context.configuration.mesh[facts.axis];
+    if (members == 1)
+      continue;
+    bool isPipeline = facts.splits == Splits::Stages;
+    int told = isPipeline || facts.splitsTokens() ? 2 : 0;
+    double one = collectiveSeconds(CollectiveKind::AllReduce, 4,
+                                   context.group(facts.axis), context.cluster);
+    seconds += (norms[facts.axis] + told) * one;
+    // Others hear of them from the pipeline.
+    double count = norms[facts.axis] + (isPipeline || load.hasLoss ? told : 0);
+    context.note({facts.axis, Carrier::AllReduce, Moment::Optimizer, members,
+                  count, 4 * count, count * one});
+  }
+  return seconds;
+}
+
 /// Bound by memory: one pass over gradients, state and parameters, divided
 /// where ZeRO divides them, and the norm's all-reduce of one number over all
 /// ranks.
@@ -323,18 +113,22 @@ Cost planner::getOptimizerCost(const StepLoad &load, const Context &context) {
                  (training.precision == Precision::FP32 ? 0 : element) +
                  context.framework().optimizerExtraBytes;
   double shards = context.configuration.zero >= 1 ? context.divisions() : 1;
-  double norm = collectiveSeconds(
-      CollectiveKind::AllReduce, 4,
-      context.group(int(context.configuration.ranks()), 1), context.cluster);
+  double norm = getScalarSeconds(load, context);
   const Device &device = context.cluster.device;
   Cost cost = memoryCost(load.parameters / shards * bytes, device);
   if (offloadsOptimizer(context.configuration.offload)) {
     // State and masters come and go at once, beside the update.
     double moved =
         training.stateBytes + (training.precision == Precision::FP32 ? 0 : 4);
-    cost.seconds = std::max(
-        cost.seconds,
-        getCopySeconds(moved / shards / device.hostBandwidth, load, context));
+    double copies =
+        getCopySeconds(moved / shards / device.hostBandwidth, load, context);
+    double bytes = load.parameters * moved / shards;
+    double seconds = bytes / device.hostBandwidth;
+    double exposed = std::max(0.0, copies - cost.seconds) / 2;
+    for (Carrier carrier : {Carrier::ToHost, Carrier::FromHost})
+      context.note({std::nullopt, carrier, Moment::Optimizer, 1, 1, bytes,
+                    seconds, std::max(0.0, seconds - exposed)});
+    cost.seconds = std::max(cost.seconds, copies);
   }
   cost.seconds += norm;
   cost.launch += norm; // of four bytes: nothing but latency

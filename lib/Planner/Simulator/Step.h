@@ -20,6 +20,8 @@ struct StepLoad {
   double forward = 0, backward = 0; // seconds of one microbatch
   double gradients = 0; // of backward: in which gradients of parameters end
   int64_t microbatches = 1;
+  /// Whether the loss is on the rank.
+  bool hasLoss = true;
   /// The blocks that have the parameters. Empty: not known, and what is
   /// exchanged counts as no more than is certain.
   std::vector<const StageBlocks *> stages;

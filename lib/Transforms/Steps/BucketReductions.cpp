@@ -18,6 +18,7 @@
 
 #include "../Remarks.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
+#include "plait/Support/Buckets.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/Steps.h"
@@ -31,15 +32,9 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::plan;
 
-/// The numbers on a GPU are elements; on a processor they are bytes, of which
-/// 64 KiB are for each rank's slice.
 int64_t plait::getBucketElements(ModuleOp module, int64_t ranks) {
-  constexpr int64_t element = 4; // f32
   TargetAttr target = getTarget(module);
-  if (target && target.isGPU())
-    return std::max<int64_t>(40'000'000, 1'000'000 * ranks);
-  int64_t slices = ranks * (64 << 10);
-  return std::clamp<int64_t>(slices, 25'000'000, 50'000'000) / element;
+  return getBucketElements(target && target.isGPU(), ranks);
 }
 
 namespace {
@@ -143,7 +138,7 @@ private:
     int64_t elements = int64_t(whole.getOuter()) * int64_t(whole.getChunk());
     int64_t unit = whole.getType().getIntOrFloatBitWidth() / 8;
     int64_t wanted = least ? least : getBucketElements(module, ranks);
-    int64_t count = std::max<int64_t>(1, elements / wanted);
+    int64_t count = countBuckets(elements, wanted);
     // Multiples of 64 elements keep vector accesses aligned.
     int64_t length = llvm::alignTo(llvm::divideCeil(elements, count), 64);
     OpBuilder builder(whole);

@@ -7,6 +7,7 @@
 
 #include "Search/Bounds.h"
 #include "SearchSetting.h"
+#include "Simulator/Estimator.h"
 #include "plait/Schedule/Generators.h"
 
 #include <set>
@@ -442,6 +443,33 @@ TEST(Search, BoundsCountWholeLayersAndEnds) {
     c.layers = {0, 0, 0, 4, 4, 4, 4, 0};
     EXPECT_LE(getRatio(), 1);
   }
+}
+
+/// To the last bit, in whatever order they are asked for.
+TEST(Search, EstimatesThatShareTimesAreTheSame) {
+  Setting setting;
+  setting.space = SearchSpace::all();
+  setting.space.mesh[Axis::CP] = {1, 2};
+  setting.space.microBatch = {1, 4};
+  setting.space.schedule = {"1f1b", "zb-h1"};
+  setting.space.zero = {0};
+  BlockTimes times;
+  std::map<std::pair<int, bool>, Work> works; // times know them by address
+  int count = 0;
+  forEachConfiguration(setting, [&](const Work &given, const Configuration &c,
+                                    const Estimate &alone) {
+    const Work &work =
+        works.try_emplace({c.mesh[Axis::TP], c.sequenceParallel}, given)
+            .first->second;
+    Context context{work, setting.cluster, setting.training, c};
+    context.blockTimes = &times;
+    Result<Estimate> shared = planner::estimate(context);
+    ASSERT_TRUE(shared.ok());
+    EXPECT_EQ(shared->iterationSeconds, alone.iterationSeconds) << print(c);
+    EXPECT_EQ(shared->layers, alone.layers) << print(c);
+    ++count;
+  });
+  EXPECT_GT(count, 1000);
 }
 
 TEST(Search, TensorBoundHolds) {

@@ -20,6 +20,7 @@
 #include "mlir/Parser/Parser.h"
 #include "gtest/gtest.h"
 
+#include <algorithm>
 #include <map>
 
 using namespace mlir;
@@ -144,6 +145,37 @@ TEST_F(ProfileTest, KnowsWhatIsCheapToComputeAgain) {
   EXPECT_NEAR(layer.kept.elements - again.kept.elements,
               4096.0 * (2 * 4096 + 2 + 2 * 7168), 1);
   EXPECT_EQ(again.input.elements, layer.input.elements);
+}
+
+/// A backward pass reads the more parameters the more it computes again; of a
+/// whole layer of GPT-2 all but the last bias, which nothing in it depends on.
+/// Looking up rows of a table needs none of them for its gradient, unlike the
+/// logits, which are of the same table.
+TEST_F(ProfileTest, KnowsWhatBackwardPassesRead) {
+  open("gpt2", 1024, Precision::BF16);
+  const Work &work = get(1, false);
+  int layer = work.order[work.before];
+  auto countRead = [](const planner::Block &block, auto isRead) {
+    return std::ranges::count_if(block.parameters, isRead);
+  };
+  const planner::Block &plain = work.blocks[layer];
+  auto none = countRead(plain, &planner::ParameterGroup::readBackward);
+  auto cheap = countRead(work.cheapBlocks[layer],
+                         &planner::ParameterGroup::readBackward);
+  auto all = countRead(plain, &planner::ParameterGroup::readAgain);
+  EXPECT_EQ(plain.parameters.size(), 12u);
+  EXPECT_GE(none, 6); // weights of matmuls, scales of norms
+  EXPECT_GT(cheap, none);
+  EXPECT_GE(all, cheap);
+  EXPECT_EQ(all, 11);
+  for (const planner::ParameterGroup &group : plain.parameters)
+    if (!group.readAgain)
+      EXPECT_EQ(group.elements, 768);
+  for (const planner::ParameterGroup &group : work.blocks.front().parameters)
+    EXPECT_FALSE(group.readBackward || group.readAgain);
+  for (const planner::ParameterGroup &group : work.blocks.back().parameters)
+    if (group.tied)
+      EXPECT_TRUE(group.readBackward);
 }
 
 TEST_F(ProfileTest, CountsWhatOneRankComputes) {

@@ -1,0 +1,90 @@
+//===- ListExchanges.cpp - What an estimated step exchanges ---------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The list of an estimate. Nothing is counted here: the parts of the estimate
+// run once more, rank by rank, and note what they compute the time of.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Estimator.h"
+
+using namespace plait;
+using namespace plait::planner;
+
+/// Blocks, as often as they run in a step.
+void Estimator::notePasses(const StageBlocks &stage, Context &noted) const {
+  std::vector<bool> isLayer = findLayers(work);
+  double microbatches = pipeline.getProblem().microbatches;
+  for (const StageBlocks::Entry &entry : stage.entries) {
+    noted.notes->times = entry.count * microbatches;
+    getBlockTime(entry.block, noted, generator->splitsBackward,
+                 isLayer[entry.block], entry.recompute);
+  }
+  noted.notes->times = 1;
+  if (!offloadsActivations(configuration.offload))
+    return;
+  double bytes = microbatches * savedBytes(stage, context);
+  double seconds = bytes / context.cluster.device.hostBandwidth;
+  const StageTime &time = result.stages[size_t(&stage - stages.data())];
+  noted.note({std::nullopt, Carrier::ToHost, Moment::Forward, 1, 1, bytes,
+              seconds, seconds - microbatches * time.hostForward});
+  noted.note({std::nullopt, Carrier::FromHost, Moment::Backward, 1, 1, bytes,
+              seconds,
+              seconds - microbatches * (time.hostInput + time.hostWeight)});
+}
+
+/// A message for each microbatch and each neighbour of a virtual stage on
+/// another rank. What hides them is the schedule's business.
+void Estimator::noteTransfers(uint32_t rank, const Context &noted) const {
+  const schedule::Problem &problem = pipeline.getProblem();
+  double bytes = getMessageBytes(context);
+  uint32_t last = problem.stages * problem.chunks - 1;
+  for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk) {
+    uint32_t stage = problem.stageOf(rank, chunk);
+    auto send = [&](Moment moment, uint32_t to) {
+      if (problem.rankOf(to) == rank)
+        return;
+      double count = problem.microbatches;
+      noted.note({Axis::PP, Carrier::Send, moment, 2, count, count * bytes,
+                  count * transfer.seconds});
+    };
+    if (stage < last)
+      send(Moment::Forward, stage + 1);
+    if (stage > 0)
+      send(Moment::Backward, stage - 1);
+  }
+}
+
+std::vector<ExchangeList> Estimator::listExchanges() {
+  std::vector<ExchangeList> lists;
+  bool isTied = sharesTied();
+  for (uint32_t rank = 0; rank < pipeline.getProblem().stages; ++rank) {
+    ExchangeNotes notes;
+    Context noted = context;
+    noted.notes = &notes;
+    StepLoad load = getLoad(rank);
+    if (!isTied)
+      load.tied = 0;
+    for (const StageBlocks *stage : load.stages)
+      notePasses(*stage, noted);
+    noteTransfers(rank, noted);
+    getDataSeconds(load, noted);
+    getOptimizerCost(load, noted);
+    lists.push_back(std::move(notes.list));
+  }
+  return lists;
+}
+
+Result<std::vector<ExchangeList>>
+planner::listExchanges(const Work &work, const Cluster &cluster,
+                       const Training &training,
+                       const Configuration &configuration) {
+  Context context{work, cluster, training, configuration};
+  Estimator estimator(context);
+  PLAIT_RETURN_IF_ERROR(estimator.run(Microbatches::Some));
+  return estimator.listExchanges();
+}

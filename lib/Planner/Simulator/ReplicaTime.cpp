@@ -1,0 +1,503 @@
+//===- ReplicaTime.cpp - Time of what replicas exchange -------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The sum of gradients and the exchange of parameters over the ranks that hold
+// the same parameters, and what of that has work beside it: of the rank that
+// holds the most, since the others are done sooner and wait. What frameworks do
+// differently (what overlaps, when gradients are reduced, who shares state) is
+// in Framework, not here.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Step.h"
+#include "plait/Support/Buckets.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+using namespace plait;
+using namespace plait::planner;
+
+namespace {
+
+/// Communication that runs beside `window` seconds of work.
+struct Overlap {
+  double exposed = 0;
+  double slowdown = 0; // of the work
+};
+
+} // namespace
+
+/// What is exchanged parameter by parameter is needed, or made, by one part of
+/// a layer, and has the work of its neighbours beside it, which is uneven: of
+/// all of the work so much counts. From the replay of plans whose communication
+/// takes as long as their work, Llama 3 70B on 512 and 1,024 H100 with ZeRO 2
+/// and 3: they are predicted 0.97 to 1.08 of it, others 1.01 to 1.03.
+constexpr double kNeighbours = 0.75;
+
+/// Parts of what is exchanged parameter by parameter: nothing is beside the
+/// first one or the last one.
+constexpr double kParts = 16;
+
+/// The last part, of `alone` seconds, is always exposed, because no work is
+/// left then.
+static Overlap overlap(double seconds, double window, const Context &context,
+                       double alone) {
+  double most = seconds - std::min(seconds, alone);
+  double hidden = std::min(most, window);
+  Group group = context.replicaGroup();
+  const Fabric &fabric = group.perNode == group.ranks ? context.cluster.intra
+                                                      : context.cluster.inter;
+  return {seconds - hidden, hidden * fabric.computeLoss};
+}
+
+namespace {
+
+/// Exchanges of parameters or gradients among replicas: a collective over the
+/// axis that divides state, and where that leaves sums to be made, all-reduces
+/// over the others.
+struct Replicated {
+  CollectiveKind kind = CollectiveKind::AllReduce;
+  double count = 0;
+  // Over the axis that divides state, and over each of the others.
+  double bytes = 0, restBytes = 0;
+  PerAxis<double> seconds;
+  double rounding = 0; // seconds of kernels
+
+  double getSeconds() const {
+    return std::accumulate(seconds.begin(), seconds.end(), rounding);
+  }
+  /// Adds `times` of another one of the same kind.
+  void add(const Replicated &other, double times) {
+    kind = other.kind;
+    count += times * other.count;
+    bytes += times * other.bytes;
+    restBytes += times * other.restBytes;
+    for (const AxisFacts &facts : kAxes)
+      seconds[facts.axis] += times * other.seconds[facts.axis];
+  }
+  /// Adds sums over the other axes, which come behind it.
+  void append(const Replicated &rest) {
+    restBytes += rest.restBytes;
+    for (const AxisFacts &facts : kAxes)
+      seconds[facts.axis] += rest.seconds[facts.axis];
+  }
+  /// Notes that it happens `times` a step, `exposed` seconds of each by itself.
+  void note(Moment moment, double times, double exposed,
+            const Context &context) const;
+};
+
+} // namespace
+
+/// Sums of what each rank has, once that is summed over the axis that divides
+/// state, over the others; nothing where they are one group with it.
+static Replicated getRest(double bytes, const Context &context) {
+  Replicated made;
+  if (context.framework().joinsReplicas)
+    return made;
+  made.count = 1;
+  made.restBytes = bytes;
+  for (const AxisFacts &facts : kAxes)
+    if (facts.splitsTokens() && !facts.dividesState)
+      made.seconds[facts.axis] =
+          collectiveSeconds(CollectiveKind::AllReduce, bytes,
+                            context.group(facts.axis), context.cluster);
+  return made;
+}
+
+/// A collective over the ranks that divide state, or hold it all alike.
+static Replicated getReplicated(CollectiveKind kind, double bytes,
+                                const Context &context) {
+  Replicated made;
+  made.kind = kind;
+  made.count = 1;
+  made.bytes = bytes;
+  Group group = context.replicaGroup();
+  double &seconds = made.seconds[Axis::DP];
+  seconds = collectiveSeconds(kind, bytes, group, context.cluster);
+  bool crosses = group.perNode < group.ranks;
+  bool strided =
+      group.perNode > 1 && group.perNode < context.cluster.devicesPerNode;
+  if (crosses && strided)
+    seconds /= context.framework().stridedFraction;
+  return made;
+}
+
+/// Each axis has the same share of it hidden.
+void Replicated::note(Moment moment, double times, double exposed,
+                      const Context &context) const {
+  if (!context.notes)
+    return;
+  double all = getSeconds();
+  double share = all > 0 ? std::max(0.0, 1 - exposed / all) : 0;
+  for (const AxisFacts &facts : kAxes) {
+    bool isFirst = facts.dividesState;
+    int64_t members = isFirst ? context.replicaGroup().ranks
+                              : context.configuration.mesh[facts.axis];
+    double moved = isFirst ? bytes : restBytes;
+    if (!facts.splitsTokens() || members == 1 || moved == 0)
+      continue;
+    double taken = times * seconds[facts.axis];
+    context.note({facts.axis, isFirst ? getCarrier(kind) : Carrier::AllReduce,
+                  moment, members, times * count, times * moved, taken,
+                  share * taken});
+  }
+}
+
+/// Of gradients that are reduced in fewer bytes: rounded before, and widened
+/// again where they are needed. It happens where the sums do, beside the
+/// backward pass.
+static double roundingSeconds(double parameters, const Context &context) {
+  double gradient = context.gradientBytes(), reduced = context.reducedBytes();
+  if (reduced >= gradient)
+    return 0;
+  double shards = context.zero() >= 1 ? context.divisions() : 1;
+  double bytes = (gradient + reduced) * (1 + 1 / shards);
+  return memoryCost(parameters * bytes, context.cluster.device).seconds;
+}
+
+/// A copy of a tied table lives on the rank of the first and on that of the
+/// last stage; their gradients are added up between the two.
+static double getTiedSeconds(const StepLoad &load, const Context &context) {
+  if (load.tied == 0)
+    return 0;
+  Group pair = context.group(2, context.configuration.mesh.stride(Axis::PP));
+  if (context.stagesCrossNodes())
+    pair.perNode = 1;
+  // Where ranks divide it, each sums its part.
+  double parts = context.zero() >= 1 ? context.divisions() : 1;
+  double bytes = load.tied * context.reducedBytes() / parts;
+  double seconds = collectiveSeconds(CollectiveKind::AllReduce, bytes, pair,
+                                     context.cluster);
+  context.note(
+      {Axis::PP, Carrier::AllReduce, Moment::Reduce, 2, 1, bytes, seconds});
+  return seconds;
+}
+
+namespace {
+
+/// What ZeRO 2 and 3 divide, and how long it takes to gather all of it, what
+/// the backward pass reads, and to reduce it.
+struct Divided {
+  double elements = 0;
+  Replicated gather, gatherBackward, reduce;
+  Replicated rest; // parameter by parameter
+  // Of the largest parameter, mostly the table of embeddings: nothing is beside
+  // what is gathered first and reduced last.
+  double largestGather = 0, largestReduce = 0;
+};
+
+/// How often a rank has a parameter, or as many that are alike, and how often
+/// it exchanges it: gathered for passes over a microbatch (by ZeRO 2 for the
+/// first one of a step alone), and reduced.
+struct Uses {
+  int held = 0, forward = 0, backward = 0, reduced = 0;
+};
+
+} // namespace
+
+/// Calls `visit(elements, uses)` for each parameter that ZeRO 2 and 3 divide. A
+/// backward pass gathers what it reads, for what it computes again, too. A tied
+/// table is held once. With ZeRO 3 each virtual stage that reads it gathers it
+/// for itself, once for all of its blocks, and its gradient is reduced once for
+/// each block.
+template <typename Visitor>
+static void forEachDivided(const StepLoad &load, const Context &context,
+                           Visitor visit) {
+  const ParameterGroup *table = nullptr;
+  Uses shared{1, 0, 0, 0};
+  for (const StageBlocks *stage : load.stages) {
+    bool readsForward = false, readsBackward = false; // the table
+    for (const StageBlocks::Entry &entry : stage->entries)
+      for (const ParameterGroup &group :
+           context.block(entry.block, entry.recompute).parameters) {
+        if (!context.isDivided(group))
+          continue;
+        bool isRead = entry.recompute == Recompute::Full ? group.readAgain
+                                                         : group.readBackward;
+        int count = entry.count;
+        if (!group.tied) {
+          visit(group.elements, Uses{count, count, isRead ? count : 0, count});
+          continue;
+        }
+        if (!table || group.elements > table->elements)
+          table = &group;
+        readsForward = true;
+        readsBackward |= isRead;
+        shared.reduced += count;
+      }
+    shared.forward += readsForward;
+    shared.backward += readsBackward;
+  }
+  if (table)
+    visit(table->elements, context.zero() >= 3 ? shared : Uses{1, 1, 0, 1});
+}
+
+/// Many short collectives take longer than one: each has its latency. What is
+/// not known one by one is gathered for no backward pass, for no more than that
+/// is certain.
+static Divided getDivided(const StepLoad &load, const Context &context) {
+  double element = elementBytes(context.training.precision);
+  Divided divided;
+  auto add = [&](double elements, const Uses &uses) {
+    divided.elements += uses.held * elements;
+    Replicated gather =
+        getReplicated(CollectiveKind::AllGather, elements * element, context);
+    divided.gather.add(gather, uses.forward);
+    divided.gatherBackward.add(gather, uses.backward);
+    Replicated reduce =
+        getReplicated(CollectiveKind::ReduceScatter,
+                      elements * context.reducedBytes(), context);
+    divided.reduce.add(reduce, uses.reduced);
+    divided.rest.add(
+        getRest(elements * context.reducedBytes() / context.divisions(),
+                context),
+        uses.held);
+    // As one collective nothing is known of its parts.
+    if (uses.held * elements < load.parameters) {
+      divided.largestGather =
+          std::max(divided.largestGather, gather.getSeconds());
+      divided.largestReduce =
+          std::max(divided.largestReduce, reduce.getSeconds());
+    }
+  };
+  bool isFlat = !context.framework().dividesParameters;
+  if (isFlat || load.stages.empty())
+    add(load.parameters, {1, 1, isFlat, 1});
+  else
+    forEachDivided(load, context, add);
+  divided.reduce.rounding = roundingSeconds(divided.elements, context);
+  return divided;
+}
+
+/// On processors one thread does all, unless it is told otherwise.
+static bool overlapsParts(const Context &context) {
+  return context.framework().overlapGradients &&
+         context.framework().overlapsParts && context.hasHost();
+}
+
+/// ZeRO 3: parameters are gathered for each pass over a microbatch, one block
+/// ahead of the work.
+static double getShardedSeconds(const Divided &divided, const StepLoad &load,
+                                const Context &context) {
+  const Framework &framework = context.framework();
+  double ahead = divided.gather.getSeconds();
+  double gather = divided.gatherBackward.getSeconds();
+  double reduce = divided.reduce.getSeconds();
+  bool everyTime = framework.reduceEveryMicrobatch;
+  double reductions = everyTime ? double(load.microbatches) : 1;
+  double m = double(load.microbatches);
+  auto note = [&](double forward, double input, double weights) {
+    divided.gather.note(Moment::Forward, m, forward, context);
+    divided.gatherBackward.note(Moment::Backward, m, input, context);
+    divided.reduce.note(Moment::Backward, reductions, weights, context);
+  };
+  if (!overlapsParts(context)) {
+    note(ahead, gather, reduce);
+    return m * (ahead + gather) + reductions * reduce;
+  }
+  auto getAlone = [](double seconds, double largest) {
+    return std::max(seconds / kParts, largest);
+  };
+  Overlap forward = overlap(ahead, kNeighbours * load.forward, context,
+                            getAlone(ahead, divided.largestGather));
+  // Parameters are needed by the first half of a backward pass that is split,
+  // and gradients end in the second one.
+  reduce *= reductions / m;
+  double input = kNeighbours * (load.backward - load.gradients);
+  double weights = kNeighbours * load.gradients;
+  double last = divided.largestReduce * reductions / m;
+  Overlap first, second = overlap(gather + reduce, weights, context,
+                                  getAlone(gather + reduce, last));
+  if (input > 0) {
+    first = overlap(gather, input, context, gather / kParts);
+    second = overlap(reduce, weights, context, getAlone(reduce, last));
+    note(forward.exposed, first.exposed, second.exposed);
+  } else {
+    double share = second.exposed / std::max(gather + reduce, 1e-30);
+    note(forward.exposed, share * gather, share * reduce);
+  }
+  return m * (forward.exposed + forward.slowdown + first.exposed +
+              first.slowdown + second.exposed + second.slowdown);
+}
+
+/// Whether parameters of ZeRO 1 and 2 are gathered beside the forward pass.
+static bool overlapsGather(const Context &context) {
+  const Framework &framework = context.framework();
+  bool isCopy = context.training.precision != Precision::FP32 &&
+                !offloadsOptimizer(context.configuration.offload);
+  return framework.overlapParameters && context.hasHost() &&
+         (isCopy || !framework.overlapsCopies);
+}
+
+/// Parameters of ZeRO 1 and 2 are gathered once a step, for the first
+/// microbatch, which waits for `alone` seconds of it.
+static double getGatherSeconds(const Replicated &gather, double alone,
+                               const StepLoad &load, const Context &context) {
+  Overlap forward{gather.getSeconds(), 0};
+  bool isAhead = overlapsGather(context);
+  if (isAhead)
+    forward = overlap(gather.getSeconds(), load.forward, context, alone);
+  gather.note(isAhead ? Moment::Gather : Moment::Optimizer, 1, forward.exposed,
+              context);
+  return forward.exposed + forward.slowdown;
+}
+
+/// ZeRO 2. Parts that are added up are reduced after each microbatch, not once.
+static double getReducedSeconds(const Divided &divided, const StepLoad &load,
+                                const Context &context) {
+  const Framework &framework = context.framework();
+  double reduce = divided.reduce.getSeconds();
+  Overlap backward{reduce, 0};
+  if (overlapsParts(context))
+    backward = overlap(reduce, kNeighbours * load.gradients, context,
+                       std::max(reduce / kParts, divided.largestReduce));
+  double times = framework.addsUpParts ? double(load.microbatches) : 1;
+  divided.reduce.note(Moment::Backward, times, backward.exposed, context);
+  return times * (backward.exposed + backward.slowdown) +
+         getGatherSeconds(divided.gather, divided.gather.getSeconds() / kParts,
+                          load, context);
+}
+
+namespace {
+
+/// Buckets that are reduced or gathered, and of them what is by itself: of each
+/// pack the bucket that has the first layer's parameters.
+struct Buckets {
+  Replicated all;
+  double alone = 0; // seconds
+};
+
+} // namespace
+
+/// Elements of the packs of a rank; 0: there is none. No estimate allocates for
+/// them, of which a search makes many.
+using Packs = std::array<double, 5>;
+
+/// Packs of what ZeRO 2 and 3 divide or of what they do not: what is updated
+/// alike is in one. A table that two ranks hold is the last, one of its own.
+/// What is not known one by one are `parameters`.
+static Packs getPacks(bool areDivided, double parameters, const StepLoad &load,
+                      const Context &context) {
+  if (load.stages.empty())
+    return {parameters};
+  Packs packs = {};
+  forEachGroup(
+      context.work, load.stages, [&](const ParameterGroup &group, int count) {
+        if (areDivided != (context.zero() >= 2 && context.isDivided(group)))
+          return;
+        bool isShared = group.tied && load.tied > 0;
+        size_t pack = isShared ? 4 : 2 * group.decays + group.replicated;
+        packs[pack] += count * group.elements;
+      });
+  return packs;
+}
+
+/// Packs are cut where that lets a part begin while others are computed. Of
+/// what is not known one by one no more is certain than that there is a bucket.
+template <typename Make>
+static Buckets getBuckets(const Packs &packs, bool isKnown,
+                          const Context &context, Make make) {
+  int64_t least = getBucketElements(!context.cluster.device.isProcessor,
+                                    context.configuration.mesh[Axis::DP]);
+  Buckets buckets;
+  for (double pack : packs) {
+    if (pack == 0)
+      continue;
+    double count = isKnown ? double(countBuckets(int64_t(pack), least)) : 1;
+    Replicated one = make(pack / count);
+    buckets.all.add(one, count);
+    if (!isKnown)
+      one = make(std::min(pack, double(least)));
+    buckets.alone += one.getSeconds();
+  }
+  return buckets;
+}
+
+/// Sums of a step in buckets, beside the last backward pass.
+static double getReduceSeconds(const Buckets &buckets, const StepLoad &load,
+                               const Context &context) {
+  Overlap backward{buckets.all.getSeconds(), 0};
+  if (context.framework().overlapGradients)
+    backward = overlap(buckets.all.getSeconds(), load.gradients, context,
+                       buckets.alone);
+  buckets.all.note(Moment::Reduce, 1, backward.exposed, context);
+  return backward.exposed + backward.slowdown;
+}
+
+/// Sums over the other replicas, once a step, of what ZeRO 2 and 3 have
+/// scattered after each microbatch: by ZeRO 2, of which parameters lie
+/// elsewhere than their gradients, one by one.
+static double getRestSeconds(const Divided &divided, const StepLoad &load,
+                             const Context &context) {
+  if (context.divisions() == context.replicas())
+    return 0;
+  if (context.zero() == 2)
+    return getReduceSeconds({divided.rest, divided.rest.getSeconds() / kParts},
+                            load, context);
+  Packs packs = getPacks(/*areDivided=*/true, divided.elements, load, context);
+  double each = context.reducedBytes() / context.divisions();
+  Buckets buckets =
+      getBuckets(packs, !load.stages.empty(), context, [&](double elements) {
+        return getRest(elements * each, context);
+      });
+  return getReduceSeconds(buckets, load, context);
+}
+
+/// ZeRO 0 and 1: once a step, and in buckets.
+static double getBucketSeconds(double parameters, const StepLoad &load,
+                               const Context &context) {
+  bool divides = context.zero() >= 1, isKnown = !load.stages.empty();
+  Packs packs = getPacks(/*areDivided=*/false, parameters, load, context);
+  Buckets buckets = getBuckets(packs, isKnown, context, [&](double elements) {
+    double bytes = elements * context.reducedBytes();
+    Replicated made = getReplicated(divides ? CollectiveKind::ReduceScatter
+                                            : CollectiveKind::AllReduce,
+                                    bytes, context);
+    made.append(
+        getRest(divides ? bytes / context.divisions() : bytes, context));
+    return made;
+  });
+  buckets.all.rounding = roundingSeconds(parameters, context);
+  double seconds = getReduceSeconds(buckets, load, context);
+  if (!divides)
+    return seconds;
+  double element = elementBytes(context.training.precision);
+  Buckets gather = getBuckets(packs, isKnown, context, [&](double elements) {
+    return getReplicated(CollectiveKind::AllGather, elements * element,
+                         context);
+  });
+  return seconds + getGatherSeconds(gather.all, gather.alone, load, context);
+}
+
+/// By ZeRO stage: 0 sums gradients; 1 and 2 reduce them into parts and gather
+/// parameters after the optimizer; 3 gathers for each pass. What is hidden
+/// stands beside one microbatch: gradients are whole in the last one's backward
+/// pass, or the half of it that computes them, and parameters are needed from
+/// the first one's forward pass on. What 2 and 3 cannot divide is left to 1.
+double planner::getDataSeconds(const StepLoad &load, const Context &context) {
+  double seconds = getTiedSeconds(load, context);
+  if (context.replicas() == 1)
+    return seconds;
+  int zero = context.zero();
+  StepLoad rest = load;
+  if (zero >= 2) {
+    Divided divided = getDivided(load, context);
+    seconds += zero >= 3 ? getShardedSeconds(divided, load, context)
+                         : getReducedSeconds(divided, load, context);
+    rest.parameters -= divided.elements;
+    // Beside the same work, one behind the other.
+    double taken = divided.reduce.getSeconds() +
+                   (zero >= 3 ? divided.gatherBackward.getSeconds() : 0);
+    rest.gradients = std::max(0.0, load.gradients - taken);
+    seconds += getRestSeconds(divided, rest, context);
+  }
+  if (rest.parameters > 0)
+    seconds += getBucketSeconds(rest.parameters, rest, context);
+  return seconds;
+}

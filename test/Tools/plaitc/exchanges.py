@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+# ===- exchanges.py - What steps exchange, predicted and compiled -*- Python -*-===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# ===-----------------------------------------------------------------------===#
+"""Holds the list of exchanges that the planner predicts of a step against the one that is
+read off the plan which the compiler makes of the same configuration: by stage, axis, moment
+and kind, how many there are and how many bytes they move. Standard library only.
+
+  exchanges.py OUT                  a dozen that cover the choices
+  exchanges.py OUT --all            all of them
+  exchanges.py OUT --draws 1 --seed 7 one drawn configuration, too
+  exchanges.py OUT --filter zero=3  those whose name has that; --verbose prints lists
+  exchanges.py OUT --times          the time of each step, too: predicted and replayed"""
+
+import argparse
+import json
+import pathlib
+import random
+import subprocess
+import sys
+
+# What packs add: rows of 64 elements a parameter, and as many rows for each rank.
+PADDING = 0.02
+
+# Wide enough that tp is used, and short enough that a compilation takes no second.
+MODEL = {
+    "architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_layer": 4,
+    "n_embd": 1024, "n_head": 8, "n_positions": 512, "vocab_size": 2048,
+    "activation_function": "gelu_new", "attn_pdrop": 0.0, "embd_pdrop": 0.0,
+    "resid_pdrop": 0.0, "layer_norm_epsilon": 1e-5, "initializer_range": 0.02,
+    "tie_word_embeddings": True,
+}
+UNTIED = {**MODEL, "tie_word_embeddings": False}
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 1024,
+    "intermediate_size": 2816, "num_hidden_layers": 4, "num_attention_heads": 8,
+    "num_key_value_heads": 4, "max_position_embeddings": 512, "vocab_size": 2048,
+    "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "hidden_act": "silu",
+    "initializer_range": 0.02, "tie_word_embeddings": False,
+}
+MODELS = {"gpt2": MODEL, "untied": UNTIED, "llama": LLAMA}
+
+SCHEDULES = {
+    "gpipe": 1, "1f1b": 1, "interleaved-1f1b": 2, "breadth-first": 2, "zb-h1": 1,
+    "zb-h2": 1, "zb-v": 2, "v-half": 2, "v-min": 2, "dualpipe-v": 2, "zb-auto": 1,
+}
+AXES = ["pp", "dp", "cp", "tp"]
+CONTEXT = ["gather", "heads", "zigzag"]
+RECOMPUTE = ["none", "selective", "full"]
+OFFLOAD = ["optimizer", "activations", "optimizer,activations"]
+
+
+def make(mesh, model="gpt2", **choices):
+    """A case: options by name, of which those that are not given have these values."""
+    usual = {
+        "schedule": "1f1b", "chunks": 1, "zero": 0, "recompute": "none",
+        "sequence-parallel": "off", "offload": "none", "micro-batch": 2,
+        "global-batch": 32, "seq": 256,
+    }
+    given = {key.replace("_", "-"): value for key, value in choices.items()}
+    sizes = dict(size.split("=") for size in mesh.split(","))
+    full = ",".join(f"{axis}={sizes.get(axis, 1)}" for axis in AXES)
+    return {"model": model, "mesh": full, **usual, **given}
+
+
+def list_cases():
+    cases = []
+    for schedule, chunks in SCHEDULES.items():
+        for zero in range(4):
+            cases.append(make("pp=2,dp=2", schedule=schedule, chunks=chunks, zero=zero))
+    for way in CONTEXT:
+        for recompute in RECOMPUTE:
+            for zero in (0, 3):
+                cases.append(make("dp=2,cp=2", zero=zero, context_parallel=way,
+                                  recompute=recompute))
+        cases.append(make("cp=4", "llama", context_parallel=way))
+        cases.append(make("pp=2,cp=2,tp=2", context_parallel=way))
+    for recompute in RECOMPUTE:
+        for pieces in (1, 4):
+            for sp in ("off", "on"):
+                cases.append(make("dp=2,tp=2", recompute=recompute,
+                                  tp_comm_overlap=pieces, sequence_parallel=sp))
+    for offload in OFFLOAD:
+        for zero in range(4):
+            cases.append(make("dp=2", offload=offload, zero=zero))
+    for zero in range(4):
+        cases.append(make("dp=4", "untied", zero=zero, reduce_precision="bf16"))
+        cases.append(make("dp=2,cp=2", "llama", zero=zero))
+        cases.append(make("pp=4", zero=0, layers=["1,1,1,1", "2,1,1,0", "0,2,1,1",
+                                                  "1,2,1,0"][zero]))
+    cases.append(make("pp=2,dp=2,tp=2", sequence_parallel="on", zero=2))
+    cases.append(make("pp=2,dp=2,tp=2", "llama", zero=3))
+    return cases
+
+
+def draw(generator):
+    """Any configuration that there is: what cannot be compiled is drawn anew."""
+    schedule = generator.choice(list(SCHEDULES))
+    sizes = {axis: generator.choice([1, 2]) for axis in AXES}
+    if SCHEDULES[schedule] > 1 and sizes["pp"] == 1:
+        schedule = "1f1b"
+    if sizes["cp"] * sizes["dp"] * sizes["tp"] * sizes["pp"] > 8:
+        sizes["pp"] = 1
+        schedule = "1f1b"
+    case = make(
+        ",".join(f"{axis}={size}" for axis, size in sizes.items()),
+        generator.choice(list(MODELS)), schedule=schedule, chunks=SCHEDULES[schedule],
+        zero=generator.randrange(4), recompute=generator.choice(RECOMPUTE),
+        sequence_parallel=generator.choice(["off", "on"]),
+        offload=generator.choice(["none", "none", *OFFLOAD]),
+        tp_comm_overlap=generator.choice([1, 4]), micro_batch=generator.choice([1, 2]),
+        seq=generator.choice([128, 256]))
+    if sizes["cp"] > 1:
+        case["context-parallel"] = generator.choice(CONTEXT)
+    return case
+
+
+# Each choice of list_cases() is in one of these at least, and a tied table on one rank
+# of which two stages read it.
+DOZEN = [
+    "gpt2/pp=2,dp=2",
+    "gpt2/pp=2,dp=2/schedule=interleaved-1f1b/chunks=2/zero=1",
+    "gpt2/pp=2,dp=2/schedule=v-min/chunks=2/zero=2",
+    "gpt2/pp=2,dp=2/schedule=zb-h1/zero=3",
+    "gpt2/pp=2,dp=2/schedule=zb-v/chunks=2/zero=3",
+    "gpt2/dp=2,cp=2/recompute=full/context-parallel=heads",
+    "gpt2/dp=2,cp=2/zero=3/recompute=selective/context-parallel=zigzag",
+    "gpt2/dp=2,cp=2/zero=3/recompute=full/context-parallel=gather",
+    "llama/cp=4/context-parallel=gather",
+    "gpt2/dp=2,tp=2/sequence-parallel=on/tp-comm-overlap=4",
+    "gpt2/dp=2,tp=2/recompute=full/tp-comm-overlap=1",
+    "gpt2/dp=2/zero=2/offload=optimizer,activations",
+    "untied/dp=4/zero=1/reduce-precision=bf16",
+    "gpt2/pp=4/layers=0,2,1,1",
+    "llama/pp=2,dp=2,tp=2/zero=3",
+]
+
+
+def name(case):
+    usual = make(case["mesh"])
+    axes = [axis for axis in case["mesh"].split(",") if not axis.endswith("=1")]
+    return "/".join([case["model"], ",".join(axes), *(
+        f"{key}={value}" for key, value in case.items()
+        if key not in ("model", "mesh") and usual.get(key) != value)])
+
+
+def measure(case, out):
+    """The predicted and the compiled lists, by stage, and both steps' seconds."""
+    folder = out / case["model"]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(MODELS[case["model"]]))
+    plan, report, listed, replay = (
+        out / file for file in ("plan", "report.json", "list.json", "replay.json"))
+    options = [text for key, value in case.items()
+               if key not in ("model", "sequence-parallel")
+               for text in (f"--{key}", str(value))]
+    options += ["--pin", f"sp={case['sequence-parallel']}"]
+    words = ["plaitc", folder, "--cluster", "h100:1x8", *options, "--no-reference",
+             "--no-prove", "--json", report, "-o", plan]
+    made = subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if made.returncode:
+        return made.stderr.strip().splitlines()[-1]
+    for command, path in (("exchanges", listed), ("simulate", replay)):
+        subprocess.run(["plait-plan", command, plan, "--json", path], check=True,
+                       stdout=subprocess.DEVNULL)
+    predicted = json.loads(report.read_text())
+    return (predicted["exchanges"], json.loads(listed.read_text())["exchanges"],
+            predicted["iteration_seconds"], json.loads(replay.read_text())["step_seconds"])
+
+
+KEYS = ("over", "in", "what", "members")
+
+
+def compare(predicted, compiled):
+    """What differs, in lines."""
+    lines = []
+    if len(predicted) != len(compiled):
+        return [f"{len(predicted)} stages predicted, {len(compiled)} compiled"]
+    for stage, pair in enumerate(zip(predicted, compiled)):
+        rows = [{tuple(row[key] for key in KEYS): row for row in rows} for rows in pair]
+        for key in sorted(set(rows[0]) | set(rows[1]), key=str):
+            mine, plan = rows[0].get(key), rows[1].get(key)
+            where = f"stage {stage}: " + " ".join(map(str, key))
+            if not mine or not plan:
+                row = mine or plan
+                lines.append(f"{where}: {row['count']:g} of {row['bytes']:g} bytes only "
+                             + ("predicted" if mine else "compiled"))
+                continue
+            # How many copies there are is nowhere predicted: they go on one by one.
+            if key[0] != "host" and mine["count"] != plan["count"]:
+                lines.append(f"{where}: count {mine['count']:g} predicted, "
+                             f"{plan['count']:g} compiled")
+            if abs(mine["bytes"] - plan["bytes"]) > PADDING * plan["bytes"]:
+                lines.append(f"{where}: bytes {mine['bytes']:g} predicted, "
+                             f"{plan['bytes']:g} compiled")
+    return lines
+
+
+def show(title, lists):
+    for stage, rows in enumerate(lists):
+        for row in rows:
+            print(f"  {title} {stage}:", *(row[key] for key in KEYS), f"{row['count']:g}",
+                  f"{row['bytes']:g} {1e6 * row['seconds']:.1f} us,"
+                  f" hidden {1e6 * row['hidden_seconds']:.1f} us")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=pathlib.Path)
+    parser.add_argument("--filter", default="")
+    parser.add_argument("--draws", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--times", action="store_true")
+    parser.add_argument("--all", action="store_true")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    generator = random.Random(options.seed)
+    cases = [draw(generator) for _ in range(options.draws)]
+    if not cases or options.filter or options.all:
+        every = options.all or options.filter
+        cases = [case for case in list_cases()
+                 if options.filter in name(case) and (every or name(case) in DOZEN)]
+    failed = compiled = 0
+    for case in cases:
+        found = measure(case, options.out)
+        if isinstance(found, str):
+            print(f"{name(case)}: not compiled: {found}")
+            failed += not options.draws
+            continue
+        compiled += 1
+        lines = compare(*found[:2])
+        failed += bool(lines)
+        times = f": {found[2] / found[3]:.3f}" if options.times else ""
+        if lines or options.verbose or times:
+            print(name(case) + times)
+        for line in lines:
+            print(f"  {line}")
+        if options.verbose:
+            show("predicted", found[0])
+            show("compiled", found[1])
+    if failed:
+        sys.exit(f"{failed} of {len(cases)} differ")
+    print(f"{compiled} plans exchange what was predicted")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+//===- ExchangesTest.cpp - What a predicted step exchanges ----------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "SearchSetting.h"
+
+#include <algorithm>
+#include <functional>
+#include <span>
+
+using namespace plait;
+using namespace plait::planner;
+
+namespace {
+
+/// A configuration whose list is asked for.
+struct Listing : SmallModel {
+  Configuration configuration;
+
+  Listing() : SmallModel(64) {
+    shape.layers = 16;
+    cluster = *parseCluster("a100-80g:8x8");
+  }
+  Work makeWork() const {
+    return buildTransformerWork(shape, configuration.mesh[Axis::TP],
+                                configuration.sequenceParallel);
+  }
+  std::vector<ExchangeList> run(const Work &work) const {
+    auto lists = listExchanges(work, cluster, training, configuration);
+    EXPECT_TRUE(lists.ok()) << lists.status().message();
+    return lists.ok() ? *lists
+                      : std::vector<ExchangeList>(
+                            size_t(configuration.mesh[Axis::PP]));
+  }
+};
+
+/// Adds up `amount` of the exchanges that `isMeant` accepts.
+template <typename Predicate, typename Amount>
+double addUp(const ExchangeList &list, Predicate isMeant, Amount amount) {
+  double sum = 0;
+  for (const Exchange &exchange : list.get())
+    if (isMeant(exchange))
+      sum += std::invoke(amount, exchange);
+  return sum;
+}
+
+/// How many parameters, or parts of them, a rank gathers over dp.
+double countGathers(const ExchangeList &list, Moment moment) {
+  auto isMeant = [&](const Exchange &exchange) {
+    return exchange.axis == Axis::DP && exchange.moment == moment &&
+           exchange.carrier == Carrier::AllGather;
+  };
+  return addUp(list, isMeant, &Exchange::count);
+}
+
+/// Looking up rows of a table needs none of them for its gradient.
+void forgetEmbedding(Work &work) {
+  for (ParameterGroup &group : work.blocks.front().parameters)
+    group.readBackward = group.readAgain = false;
+}
+
+/// What is listed is what takes the time, whatever else is in the step.
+TEST(Exchanges, AddUpToWhatIsExposed) {
+  Listing listing;
+  listing.configuration.mesh[Axis::DP] = 2;
+  listing.configuration.mesh[Axis::CP] = 2;
+  listing.configuration.mesh[Axis::TP] = 4;
+  Work work = listing.makeWork();
+  for (Recompute kind : {Recompute::None, Recompute::Full})
+    for (ContextParallel way :
+         {ContextParallel::Gather, ContextParallel::Heads}) {
+      listing.configuration.recompute = kind;
+      listing.configuration.contextParallel = way;
+      auto step = estimate(work, listing.cluster, listing.training,
+                           listing.configuration);
+      ASSERT_TRUE(step.ok());
+      std::vector<ExchangeList> lists = listing.run(work);
+      ASSERT_EQ(lists.size(), 1u);
+      for (Axis axis : {Axis::CP, Axis::TP}) {
+        auto isMeant = [&](const Exchange &exchange) {
+          return exchange.axis == axis && exchange.moment <= Moment::Backward;
+        };
+        double exposed = step->breakdown.exposed[axis];
+        EXPECT_NEAR(addUp(lists.front(), isMeant, &Exchange::seconds) -
+                        addUp(lists.front(), isMeant, &Exchange::hidden),
+                    exposed, 1e-9 * exposed);
+      }
+    }
+}
+
+/// In a V the middle of the model is on one rank, and the ends are on another.
+TEST(Exchanges, GoWhereStagesAre) {
+  Listing listing;
+  listing.configuration.mesh[Axis::PP] = 2;
+  Work work = listing.makeWork();
+  auto countSends = [&](const char *schedule, int chunks) {
+    listing.configuration.schedule = schedule;
+    listing.configuration.chunks = chunks;
+    std::vector<double> counts;
+    for (const ExchangeList &list : listing.run(work))
+      counts.push_back(addUp(
+          list,
+          [](const Exchange &exchange) {
+            return exchange.carrier == Carrier::Send;
+          },
+          &Exchange::count));
+    return counts;
+  };
+  double m = 64; // microbatches of one sequence
+  EXPECT_EQ(countSends("1f1b", 1), (std::vector{m, m}));
+  EXPECT_EQ(countSends("zb-v", 2), (std::vector{2 * m, 2 * m}));
+  EXPECT_EQ(countSends("interleaved-1f1b", 2), (std::vector{3 * m, 3 * m}));
+}
+
+/// ZeRO 3, and a table that is tied. What is computed again reads parameters
+/// again: a shift, say, of which nothing else in the backward pass knows.
+TEST(Exchanges, GatherWhatBackwardPassesRead) {
+  Listing listing;
+  listing.configuration.mesh[Axis::DP] = 2;
+  listing.configuration.zero = 3;
+  Work work = listing.makeWork();
+  forgetEmbedding(work);
+  std::vector<ParameterGroup> &layer = work.blocks[1].parameters;
+  ASSERT_GE(layer.size(), 4u);
+  for (ParameterGroup &group : std::span(layer).first(3))
+    group.readBackward = false;
+  layer[2].readAgain = false;
+  work.cheapBlocks = work.blocks;
+  work.cheapBlocks[1].parameters[0].readBackward = true;
+  // In any order: what is cheap is profiled by itself.
+  std::ranges::reverse(work.cheapBlocks[1].parameters);
+  double m = 32, layers = double(listing.shape.layers);
+  double inLayer = double(layer.size());
+  double inHead = double(work.blocks[2].parameters.size()); // with the table
+  double inEmbedding = double(work.blocks[0].parameters.size()) - 1;
+  for (auto [kind, unread] :
+       {std::pair(Recompute::None, 3.0), std::pair(Recompute::Selective, 2.0),
+        std::pair(Recompute::Full, 1.0)}) {
+    listing.configuration.recompute = kind;
+    ExchangeList list = listing.run(work).front();
+    EXPECT_EQ(countGathers(list, Moment::Backward),
+              m * (layers * (inLayer - unread) + inHead));
+    EXPECT_EQ(countGathers(list, Moment::Forward),
+              m * (layers * inLayer + inHead + inEmbedding));
+  }
+}
+
+/// In a V the first and the last stage are on one rank, which has one table.
+/// Each gathers it for its own pass; only the last reads it backward.
+TEST(Exchanges, GatherATableForEachStage) {
+  Listing listing;
+  listing.configuration.mesh[Axis::PP] = 2;
+  listing.configuration.mesh[Axis::DP] = 2;
+  listing.configuration.schedule = "zb-v";
+  listing.configuration.chunks = 2;
+  listing.configuration.zero = 3;
+  auto count = [&](bool tied, Moment moment) {
+    listing.shape.tied = tied;
+    Work work = listing.makeWork();
+    forgetEmbedding(work);
+    return countGathers(listing.run(work).front(), moment);
+  };
+  for (Moment moment : {Moment::Forward, Moment::Backward}) {
+    EXPECT_GT(count(true, moment), 0);
+    EXPECT_EQ(count(true, moment), count(false, moment));
+  }
+}
+
+/// Each rank that ZeRO divides state among sums its part of a table that two
+/// stages hold.
+TEST(Exchanges, SumTiedTablesInParts) {
+  Listing listing;
+  listing.configuration.mesh[Axis::PP] = 2;
+  listing.configuration.mesh[Axis::DP] = 4;
+  Work work = listing.makeWork();
+  double table = 4.0 * listing.shape.vocabulary * listing.shape.hidden;
+  auto isMeant = [](const Exchange &exchange) {
+    return exchange.axis == Axis::PP && exchange.moment == Moment::Reduce;
+  };
+  for (int zero : {0, 1, 2, 3}) {
+    listing.configuration.zero = zero;
+    for (const ExchangeList &list : listing.run(work)) {
+      EXPECT_EQ(addUp(list, isMeant, &Exchange::count), 1) << zero;
+      EXPECT_EQ(addUp(list, isMeant, &Exchange::bytes),
+                zero ? table / 4 : table)
+          << zero;
+    }
+  }
+}
+
+} // namespace

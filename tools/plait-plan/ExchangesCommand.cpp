@@ -1,0 +1,90 @@
+//===- ExchangesCommand.cpp - plait-plan exchanges ------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Prints what goes over wires, axis by axis: of a compiled plan, so that a
+// prediction (plaitc --explain) can be held against it.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Commands.h"
+#include "TextOutput.h"
+#include "plait/Plan/Container.h"
+#include "plait/Plan/Streams.h"
+#include "plait/Planner/PlanCost.h"
+#include "plait/Planner/Report.h"
+
+#include <CLI/CLI.hpp>
+
+#include <iostream>
+#include <memory>
+
+using namespace plait;
+using tool::format;
+namespace fb = plait::plan::fb;
+
+namespace {
+struct Options {
+  std::string plan, cluster;
+  std::string json; // a file; empty: none
+};
+} // namespace
+
+/// Times are predicted, with ranks that communicate beside computing if those
+/// of the plan can.
+static Result<std::vector<planner::ExchangeList>>
+listOf(const fb::Plan &plan, const planner::Cluster &cluster) {
+  Result<std::vector<plan::Message>> messages = plan::matchMessages(plan);
+  if (!messages.ok())
+    return messages.status();
+  Result<plan::ReplayCosts> costs =
+      planner::predictCosts(plan, *messages, cluster);
+  if (!costs.ok())
+    return costs.status();
+  Result<plan::Replayed> replayed =
+      planner::replayStep(plan, *messages, *costs, plan::hasStreams(plan));
+  if (!replayed.ok())
+    return replayed.status();
+  return planner::listExchanges(plan, *replayed);
+}
+
+static Status run(const Options &options) {
+  PLAIT_RETURN_IF_ERROR(
+      checkOutputs({{"--json", options.json}},
+                   {{"plan", options.plan}, {"--cluster", options.cluster}}));
+  Result<plan::PlanFile> file = plan::PlanFile::open(options.plan);
+  if (!file.ok())
+    return file.status();
+  Result<planner::PlanCluster> cluster =
+      planner::clusterOf(file->plan(), options.cluster);
+  if (!cluster.ok())
+    return cluster.status();
+  if (!cluster->warning.empty())
+    std::cerr << "plait-plan: warning: " << cluster->warning << "\n";
+  auto lists = listOf(file->plan(), cluster->cluster);
+  if (!lists.ok())
+    return lists.status();
+  if (!options.json.empty())
+    PLAIT_RETURN_IF_ERROR(
+        writeTextFile(options.json, planner::exchangesJson(*lists)));
+  if (!isStandardOutput(options.json))
+    std::cout << "mesh      " << planner::printMesh(file->plan())
+              << "\ncosts     " << cluster->cluster.name << "\n\n"
+              << planner::exchangesText(*lists);
+  return Status::success();
+}
+
+/// The options live as long as the command does.
+tool::Command tool::addExchangesCommand(CLI::App &app) {
+  CLI::App *command = app.add_subcommand(
+      "exchanges", "Print what ranks exchange in a step, axis by axis");
+  auto options = std::make_shared<Options>();
+  command->add_option("plan", options->plan, "The .plan file")->required();
+  command->add_option("--cluster", options->cluster,
+                      "What it runs on (default: what the plan was made for)");
+  command->add_option("--json", options->json, tool::jsonHelp);
+  return {command, [options] { return run(*options); }};
+}

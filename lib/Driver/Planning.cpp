@@ -25,6 +25,8 @@
 #include "Settings.h"
 #include "plait/Import/HuggingFace.h"
 #include "plait/Plan/Files.h"
+#include "plait/Planner/Abilities.h"
+#include "plait/Planner/Export.h"
 #include "plait/Planner/Profile.h"
 #include "plait/Planner/Report.h"
 #include "plait/Schedule/Generators.h"
@@ -84,10 +86,14 @@ static Result<Precision> findPrecision(const CompileOptions &options,
 /// flash attention in blocks of their own, whatever is listed.
 static Result<bool> findAttention(const CompileOptions &options,
                                   Precision precision,
-                                  const planner::Device &device) {
+                                  const planner::Device &device,
+                                  const planner::Abilities &abilities) {
   AttentionKind kind = options.pins.attention.value_or(AttentionKind::Auto);
-  bool hasFused =
-      !device.attention.forward.empty() && precision != Precision::FP32;
+  if (kind == AttentionKind::Flash && !abilities.hasFlash)
+    return fail("--attention is flash, which ", abilities.version,
+                " does not have");
+  bool hasFused = !device.attention.forward.empty() &&
+                  precision != Precision::FP32 && abilities.hasFlash;
   if (kind == AttentionKind::Auto)
     return hasFused && !device.isProcessor;
   if (kind == AttentionKind::Flash && !hasFused && !device.isProcessor)
@@ -118,16 +124,20 @@ static Result<planner::Training> makeTraining(const CompileOptions &options,
   training.reducePrecision = given->reducePrecision;
   training.tensorOverlap =
       options.pins.tensorOverlap.value_or(getUsualPieces(!device.isProcessor));
-  Result<bool> flash = findAttention(options, *precision, device);
-  if (!flash.ok())
-    return flash.status();
-  training.flashAttention = *flash;
   // Other frameworks are predicted with their own habits, and not compiled.
   Result<planner::Framework> framework =
       planner::findFramework(planning.framework);
   if (!framework.ok())
     return framework.status();
   training.framework = *framework;
+  const planner::Abilities &abilities = planner::getAbilities(*framework);
+  if (training.reducePrecision == Precision::BF16 && !abilities.sumsInBf16)
+    return fail("--reduce-precision is bf16, but ", abilities.version,
+                " sums gradients in fp32");
+  Result<bool> flash = findAttention(options, *precision, device, abilities);
+  if (!flash.ok())
+    return flash.status();
+  training.flashAttention = *flash;
   return training;
 }
 
@@ -185,6 +195,7 @@ private:
   Status checkSize(const Configuration &choice) const;
   Status findOrder(const Configuration &choice);
   Status place(const Configuration &choice, planner::Estimate &estimate);
+  Status emit(const planner::ReportInput &input) const;
   Status tell(const planner::SearchResult &result);
   Result<std::string> answerWhyNot(const planner::SearchResult &result);
 
@@ -194,7 +205,7 @@ private:
   std::unique_ptr<ModelSource> source;
   planner::Cluster cluster;
   planner::Training training;
-  SearchSpace space = SearchSpace::all();
+  SearchSpace space; // of the framework
   std::unique_ptr<ModelProfile> profile;
   Status fused = Status::success(); // attention; or why it is not
   // Of the last choice: as it is compiled, if it is for use, and the order that
@@ -218,6 +229,7 @@ Status Planning::prepare() {
   if (!made.ok())
     return made.status();
   training = *made;
+  space = planner::getAbilities(training.framework).space;
   // Options that contradict the cluster are found here, too.
   // Before the search: what cannot be compiled need not be looked for.
   // A prediction is also for devices that there is no code for.
@@ -258,8 +270,10 @@ static planner::TextOptions getTextOptions() {
 /// those pins, in the same profile.
 Result<std::string>
 Planning::answerWhyNot(const planner::SearchResult &result) {
-  // As --pin has them.
-  Result<planner::Pins> pins = planner::parsePins(planning.whyNot);
+  // As --pin has them; an audit asks for the best there is.
+  Result<planner::Pins> pins = planning.whyNot.empty()
+                                   ? planner::Pins()
+                                   : planner::parsePins(planning.whyNot);
   if (!pins.ok())
     return pins.status();
   Result<planner::WhyNot> answer =
@@ -284,6 +298,20 @@ planner::ReportInput Planning::describe(const planner::SearchResult &result,
   return input;
 }
 
+/// Writes what another program reads.
+Status Planning::emit(const planner::ReportInput &input) const {
+  planner::Job job{input.result.configuration, cluster, training,
+                   options.pins.optimizer.value_or("adamw"),
+                   isText(options) ? "" : getConfigPath(options.model)};
+  job.dropout = options.dropout;
+  Result<planner::Emitted> emitted = planner::emitJob(planning.emit, job);
+  if (!emitted.ok())
+    return emitted.status();
+  for (const std::string &note : emitted->notes)
+    printNote(note);
+  return writeTextFile(options.output, emitted->text);
+}
+
 /// Nothing is printed unless all that was asked for can be had.
 /// 1. Read and make everything that may fail.
 /// 2. Write the files.
@@ -303,17 +331,19 @@ Status Planning::tell(const planner::SearchResult &result) {
   if (options.progress)
     llvm::errs() << planner::describeSearch(result) << "\n";
   std::string text;
-  if (planning.explain)
+  if (planning.explain || planning.audits)
     text += planner::explainText(input, getTextOptions());
   else if (input.goal || planning.predict)
     text += planner::summaryText(input, getTextOptions());
-  if (!planning.whyNot.empty()) {
+  if (!planning.whyNot.empty() || planning.audits) {
     Result<std::string> answer = answerWhyNot(result);
     if (!answer.ok())
       return answer.status();
     text += *answer;
   }
   // 2. Files.
+  if (!planning.emit.empty())
+    PLAIT_RETURN_IF_ERROR(emit(input));
   if (!planning.report.empty())
     PLAIT_RETURN_IF_ERROR(planner::writeHtmlReport(input, planning.report));
   if (!planning.trace.empty())

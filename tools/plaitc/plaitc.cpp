@@ -16,6 +16,7 @@
 
 #include "../CommandLine.h"
 #include "Family.h"
+#include "OtherPrograms.h"
 #include "plait/Driver/Planning.h"
 #include "plait/Import/HuggingFace.h"
 #include "plait/Plan/Files.h"
@@ -110,10 +111,9 @@ struct FieldOption {
 /// order of the help: what most users need is first.
 static void addModelOptions(CLI::App &app, CompileOptions &options) {
   app.add_option(
-         "model", options.model,
-         "folder with config.json, that file, or a .mlir file: a model\n"
-         "or what --compile-to or --dump-phases-to has written")
-      ->required();
+      "model", options.model,
+      "folder with config.json, that file, or a .mlir file: a model\n"
+      "or what --compile-to or --dump-phases-to has written");
   app.add_option("-o,--output", options.output, "the plan file");
   // Values are taken whole, as those below.
   app.add_option("--ignore-field", options.ignoredFields)
@@ -256,7 +256,8 @@ static void addProjectionOptions(CLI::App &app, PlanningOptions &options,
 
 /// Not CLI's own excludes and needs, which the help would list.
 static plait::Status checkProjectionOptions(const CLI::App &app,
-                                            const std::string &framework) {
+                                            const PlanningOptions &planning) {
+  const std::string &framework = planning.framework;
   // What is told or written for one cluster.
   for (const char *single :
        {"--cluster", "--output", "--compile-to", "--explain", "--why-not",
@@ -279,7 +280,7 @@ static plait::Status checkProjectionOptions(const CLI::App &app,
       return plait::fail("--predict excludes ", compiled,
                          ": it compiles nothing");
   PLAIT_RETURN_IF_ERROR(plait::planner::findFramework(framework).status());
-  if (framework != "plait")
+  if (framework != "plait" && planning.emit.empty())
     for (const char *compiled :
          {"--output", "--compile-to", "--dump-phases-to"})
       if (app.count(compiled))
@@ -305,13 +306,14 @@ static std::string listFrameworks() {
 /// own.
 static plait::Status checkStepOptions(const CLI::App &app,
                                       const CompileOptions &options) {
+  const plait::ConfigurationPins &pins = options.pins;
+  bool hasSequence = pins.sequence || options.model.ends_with(".mlir");
   for (const char *planned : {"--cluster", "--compare"})
-    for (auto [option, what] : {std::pair("--global-batch", "sequences of a "
-                                                            "step"),
-                                {"--seq", "tokens of a sequence"}})
-      if (app.count(planned) && !app.count(option) &&
-          !(options.model.ends_with(".mlir") &&
-            option == std::string_view("--seq")))
+    for (auto [option, what, isGiven] :
+         {std::tuple("--global-batch", "sequences of a step",
+                     pins.globalBatch.has_value()),
+          {"--seq", "tokens of a sequence", hasSequence}})
+      if (app.count(planned) && !isGiven)
         return plait::fail(planned, " needs ", option, ", the ", what,
                            ": layout, time and cost depend on it");
   return plait::Status::success();
@@ -482,6 +484,10 @@ static bool plan(const CLI::App &app, CompileOptions &options,
                !compared.empty();
   bool writes = !options.output.empty() || !options.compileTo.empty() ||
                 !options.dumpPhasesTo.empty();
+  // What another program reads is no plan.
+  bool isExchanged = !planning.emit.empty() || planning.audits;
+  writes &= planning.emit.empty();
+  tells |= isExchanged;
   planning.compiles = writes && !planning.predict;
   planning.predict |= !writes && !tells;
   if (!compared.empty())
@@ -525,14 +531,18 @@ int main(int argc, char **argv) {
              "nano.plan\n");
   addCompileOptions(app, options);
   addPlanningOptions(app, options, planning, pinned);
+  plait::OtherPrograms others;
+  others.addOptions(app, planning);
   addFamilyOption(app, also);
   addProjectionOptions(app, planning, compared);
-  if (std::optional<int> code = plait::tool::parse(app, argc, argv))
+  if (std::optional<int> code =
+          plait::tool::parse(app, others.takeFlags(argc, argv), argv))
     return *code;
   plait::removeTemporaryFilesOnSignals();
   for (const plait::Status &status :
-       {checkProjectionOptions(app, planning.framework),
-        checkStepOptions(app, options), divideOutputs(options, planning)})
+       {others.apply(app, options, planning),
+        checkProjectionOptions(app, planning), checkStepOptions(app, options),
+        divideOutputs(options, planning)})
     if (!status.ok()) {
       plait::tool::printError(app, status.message());
       return 1;

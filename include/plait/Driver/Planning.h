@@ -28,6 +28,8 @@ struct PlanningOptions {
   std::string whyNot;              // pins to compare the choice with
   std::string report, trace;       // files to write; empty: none
   std::string profile;             // of plait-run, to compare with; empty: none
+  std::string emit;                // a program to write the output for
+  bool audits = false;             // compare with the best there is
   double trainTokens = 0;          // tell what they take; 0: nothing
   /// The price of a device-hour; of several clusters one for all, or one each.
   std::vector<double> prices;

@@ -95,9 +95,8 @@ Status OtherPrograms::writeModel(const std::string &config,
 }
 
 /// Reads the words behind `--`, or those of a script.
-Result<planner::GivenJob>
-OtherPrograms::read(const planner::Program &program,
-                    const CompileOptions &options) const {
+Result<planner::GivenJob> OtherPrograms::read(const planner::Program &program,
+                                              CompileOptions &options) const {
   std::string name = program.name;
   size_t colon = from.find(':');
   bool isFile = colon != from.npos;
@@ -122,6 +121,12 @@ OtherPrograms::read(const planner::Program &program,
     given.words = std::move(words.words);
     given.processes = words.processes;
   }
+  // Flags that may pass are no fields of a config.json.
+  std::erase_if(options.ignoredFields, [&](const std::string &name) {
+    return std::ranges::any_of(given.words, [&](const std::string &word) {
+      return word.substr(0, word.find('=')) == "--" + name;
+    });
+  });
   Result<planner::GivenJob> job = program.read(given);
   return job.ok() ? job : fail("--from ", name, ": ", job.status().message());
 }

@@ -37,7 +37,7 @@ private:
   Status checkEmit(const CLI::App &app, CompileOptions &options,
                    PlanningOptions &planning) const;
   Result<planner::GivenJob> read(const planner::Program &program,
-                                 const CompileOptions &options) const;
+                                 CompileOptions &options) const;
   Status audit(const CLI::App &app, CompileOptions &options,
                PlanningOptions &planning);
   Status writeModel(const std::string &config, CompileOptions &options);

@@ -15,16 +15,11 @@
 
 #include "plait/Plan/Files.h"
 #include "plait/Planner/Cluster.h"
+#include "plait/Support/CommandLine.h"
 
-#include <unistd.h>
+#include <algorithm>
 
 using namespace plait;
-
-OtherPrograms::~OtherPrograms() {
-  std::error_code ignored;
-  if (!folder.empty())
-    std::filesystem::remove_all(folder, ignored);
-}
 
 int OtherPrograms::takeFlags(int argc, char **argv) {
   auto end = std::find(argv + 1, argv + argc, std::string_view("--"));
@@ -41,8 +36,8 @@ static std::string listPrograms() {
   return joinChoices(names);
 }
 
-void OtherPrograms::addOptions(CLI::App &app, PlanningOptions &planning) {
-  app.add_option("--emit", planning.emit,
+void OtherPrograms::addOptions(CLI::App &app, ReportOptions &options) {
+  app.add_option("--emit", options.emit,
                  "search what another program can run, and write it in its "
                  "words: " +
                      listPrograms());
@@ -62,10 +57,9 @@ static Status setFramework(const CLI::App &app, const std::string &option,
 }
 
 /// The output is what is written, and no plan.
-Status OtherPrograms::checkEmit(const CLI::App &app, CompileOptions &options,
-                                PlanningOptions &planning) const {
-  Result<const planner::Program *> program =
-      planner::findProgram(planning.emit);
+static Status applyEmit(const CLI::App &app, Request &request) {
+  const std::string &name = request.report.emit;
+  Result<const planner::Program *> program = planner::findProgram(name);
   if (!program.ok())
     return program.status();
   for (const char *other :
@@ -73,30 +67,15 @@ Status OtherPrograms::checkEmit(const CLI::App &app, CompileOptions &options,
         "--schedule-file", "--shard", "--document-mask", "--no-decay"})
     if (app.count(other))
       return fail("--emit excludes ", other);
-  if (options.output.empty())
-    options.output = "-";
-  return setFramework(app, "--emit " + planning.emit, **program, planning);
+  if (request.output.empty())
+    request.output = "-";
+  return setFramework(app, "--emit " + name, **program, request.planning);
 }
 
-/// A folder whose name is what the model is called.
-Status OtherPrograms::writeModel(const std::string &config,
-                                 CompileOptions &options) {
-  std::string pattern =
-      (std::filesystem::temp_directory_path() / "plait-XXXXXX").string();
-  if (!mkdtemp(pattern.data()))
-    return fail("cannot make a folder for the model: ", std::strerror(errno));
-  folder = pattern;
-  std::error_code error;
-  std::filesystem::create_directory(folder / "job", error);
-  options.model = (folder / "job").string();
-  return error
-             ? fail("cannot make a folder for the model: ", error.message())
-             : writeTextFile((folder / "job" / "config.json").string(), config);
-}
-
-/// Reads the words behind `--`, or those of a script.
+/// Reads the words behind `--`, or those of a script. What --ignore-field lets
+/// pass among them is no field of a config.json.
 Result<planner::GivenJob> OtherPrograms::read(const planner::Program &program,
-                                              CompileOptions &options) const {
+                                              Request &request) const {
   std::string name = program.name;
   size_t colon = from.find(':');
   bool isFile = colon != from.npos;
@@ -106,13 +85,14 @@ Result<planner::GivenJob> OtherPrograms::read(const planner::Program &program,
     return fail("--from ", name,
                 " needs flags behind -- or a file, as in --from ", name,
                 ":run.sh, and not both");
-  if (options.cluster.empty())
+  if (request.compile.cluster.empty())
     return fail("--from needs --cluster, which the job runs on");
-  auto cluster = planner::parseCluster(options.cluster);
+  auto cluster = planner::parseCluster(request.compile.cluster);
   if (!cluster.ok())
     return cluster.status();
-  planner::Given given{flags, 0, *cluster, options.ignoredFields,
-                       !options.model.empty()};
+  std::vector<std::string> &ignored = request.model.ignoredFields;
+  planner::Given given{flags, 0, *cluster, ignored,
+                       !request.model.model.empty()};
   if (isFile) {
     Result<std::string> text = readText(from.substr(colon + 1), "job");
     if (!text.ok())
@@ -121,10 +101,9 @@ Result<planner::GivenJob> OtherPrograms::read(const planner::Program &program,
     given.words = std::move(words.words);
     given.processes = words.processes;
   }
-  // Flags that may pass are no fields of a config.json.
-  std::erase_if(options.ignoredFields, [&](const std::string &name) {
+  std::erase_if(ignored, [&](const std::string &field) {
     return std::ranges::any_of(given.words, [&](const std::string &word) {
-      return word.substr(0, word.find('=')) == "--" + name;
+      return word.substr(0, word.find('=')) == "--" + field;
     });
   });
   Result<planner::GivenJob> job = program.read(given);
@@ -132,17 +111,18 @@ Result<planner::GivenJob> OtherPrograms::read(const planner::Program &program,
 }
 
 /// Options that are not given are what the job says.
-Status OtherPrograms::audit(const CLI::App &app, CompileOptions &options,
-                            PlanningOptions &planning) {
+Status OtherPrograms::audit(const CLI::App &app, Request &request,
+                            Terminal &terminal) const {
   Result<const planner::Program *> program =
       planner::findProgram(from.substr(0, from.find(':')));
   if (!program.ok())
     return program.status();
-  Result<planner::GivenJob> job = read(**program, options);
+  Result<planner::GivenJob> job = read(**program, request);
   if (!job.ok())
     return job.status();
-  PLAIT_RETURN_IF_ERROR(setFramework(
-      app, "--from " + std::string((*program)->name), **program, planning));
+  PLAIT_RETURN_IF_ERROR(
+      setFramework(app, "--from " + std::string((*program)->name), **program,
+                   request.planning));
   ConfigurationPins pins = job->training;
   static_cast<StrategyPins &>(pins) = job->pins;
   visitConfiguration(
@@ -150,23 +130,27 @@ Status OtherPrograms::audit(const CLI::App &app, CompileOptions &options,
         if (!pin)
           pin = value;
       },
-      options.pins, pins);
-  if (options.mesh.empty())
-    options.mesh = job->pins.getMesh().print();
-  planning.audits = planning.emit.empty();
+      request.compile.pins, pins);
+  if (request.compile.mesh.empty())
+    request.compile.mesh = job->pins.getMesh().print();
+  if (!job->model.empty()) {
+    request.model.model = "job"; // what it is called
+    request.model.config = job->model;
+  }
+  request.report.audits = request.report.emit.empty();
   for (const std::string &note : job->notes)
-    tool::printNote(app, note);
-  return job->model.empty() ? Status::success()
-                            : writeModel(job->model, options);
+    terminal.note(note);
+  return Status::success();
 }
 
-Status OtherPrograms::apply(const CLI::App &app, CompileOptions &options,
-                            PlanningOptions &planning) {
+Status OtherPrograms::apply(const CLI::App &app, Request &request,
+                            Terminal &terminal) const {
   if (hasFlags && from.empty())
     return fail("what stands behind -- is for --from");
-  if (!planning.emit.empty())
-    PLAIT_RETURN_IF_ERROR(checkEmit(app, options, planning));
+  if (!request.report.emit.empty())
+    PLAIT_RETURN_IF_ERROR(applyEmit(app, request));
   if (!from.empty())
-    PLAIT_RETURN_IF_ERROR(audit(app, options, planning));
-  return options.model.empty() ? fail("model is required") : Status::success();
+    PLAIT_RETURN_IF_ERROR(audit(app, request, terminal));
+  return request.model.model.empty() ? fail("model is required")
+                                     : Status::success();
 }

@@ -8,44 +8,31 @@
 #ifndef PLAIT_TOOLS_PLAITC_OTHERPROGRAMS_H
 #define PLAIT_TOOLS_PLAITC_OTHERPROGRAMS_H
 
-#include "../CommandLine.h"
-#include "plait/Driver/Planning.h"
+#include "Request.h"
+#include "Terminal.h"
 #include "plait/Planner/Export.h"
-
-#include <filesystem>
 
 namespace plait {
 
-/// The options --emit and --from, and the model that flags describe, which
-/// lies in a folder of its own as long as this lives.
+/// The options --emit and --from.
 class OtherPrograms {
 public:
-  OtherPrograms() = default;
-  OtherPrograms(const OtherPrograms &) = delete;
-  ~OtherPrograms();
-
   /// Keeps what stands behind `--` for --from, and returns how many of the
   /// arguments are in front of it.
   int takeFlags(int argc, char **argv);
-  void addOptions(CLI::App &app, PlanningOptions &planning);
-  /// After parsing: lets options and planning be what the two ask for. What
-  /// options say themselves counts more than what flags say.
-  Status apply(const CLI::App &app, CompileOptions &options,
-               PlanningOptions &planning);
+  void addOptions(CLI::App &app, ReportOptions &options);
+  /// After parsing: lets `request` be what the two ask for. What options say
+  /// themselves counts more than what flags say.
+  Status apply(const CLI::App &app, Request &request, Terminal &terminal) const;
 
 private:
-  Status checkEmit(const CLI::App &app, CompileOptions &options,
-                   PlanningOptions &planning) const;
   Result<planner::GivenJob> read(const planner::Program &program,
-                                 CompileOptions &options) const;
-  Status audit(const CLI::App &app, CompileOptions &options,
-               PlanningOptions &planning);
-  Status writeModel(const std::string &config, CompileOptions &options);
+                                 Request &request) const;
+  Status audit(const CLI::App &app, Request &request, Terminal &terminal) const;
 
   std::string from; // PROGRAM or PROGRAM:FILE
   std::vector<std::string> flags;
   bool hasFlags = false;
-  std::filesystem::path folder; // of the model; empty: none
 };
 
 } // namespace plait

@@ -53,7 +53,8 @@ struct Abilities {
                const Training &training) const;
   /// Whether it can run `configuration` and `space` has all of its values.
   bool runs(const Configuration &configuration, const Training &training) const;
-  /// Success where it can do what is pinned, as far as `space` does not say.
+  /// Success where it can do what is pinned, as far as a search of `space` does
+  /// not say.
   Status check(const Pins &pins) const;
 
 private:

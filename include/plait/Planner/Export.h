@@ -34,7 +34,7 @@ struct Job {
   const Cluster &cluster;
   const Training &training;
   std::string optimizer; // as plait/Configuration/Optimizers.h names it
-  std::string model;     // its config.json; empty: there is none
+  std::string model;     // the text of its config.json; empty: it has none
   bool dropout = true;   // whether the model's dropout stays in
 };
 

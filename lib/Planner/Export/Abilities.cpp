@@ -240,11 +240,17 @@ bool Abilities::runs(const Configuration &configuration,
 }
 
 /// A search for each layer's recomputation ends where programs cannot follow.
+/// Kinds of offload can be pinned in any space, so that the search does not say
+/// which there are.
 Status Abilities::check(const Pins &pins) const {
   PLAIT_RETURN_IF_ERROR(checkMesh(pins.getMesh()));
   if (!mixesRecompute && pins.recompute && pins.recompute->isAuto)
     return fail("recompute is auto, but ", version,
                 " does not choose for each layer by itself");
+  if (pins.offload && std::ranges::find(space.offload, *pins.offload) ==
+                          space.offload.end())
+    return fail("offload is ", print(*pins.offload), ", which ", version,
+                " does not have");
   return checkStages(pins.layers.value_or(std::vector<int>()),
                      pins.recompute.value_or(Recomputation()));
 }

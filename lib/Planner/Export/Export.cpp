@@ -55,7 +55,7 @@ Result<Launch> planner::getLaunch(const Job &job) {
   if (ranks % node == 0)
     return Launch{ranks / node, node};
   return fail("the choice has ", ranks, " ranks, which are no whole nodes of ",
-              node, " devices: pin another mesh, or give a smaller --cluster");
+              node, " devices: pin another mesh, or give a smaller `cluster`");
 }
 
 std::string planner::printHead(const Job &job,
@@ -63,7 +63,7 @@ std::string planner::printHead(const Job &job,
   const Framework &framework = job.training.framework;
   std::string text = "# " + std::to_string(job.configuration.ranks()) +
                      " devices of " + job.cluster.name + ": " +
-                     print(job.configuration) + "\n# Written by plaitc for " +
+                     print(job.configuration) + "\n# Written by plait for " +
                      getAbilities(framework).version + ".\n";
   for (const std::string &note : notes)
     text += "# " + note + "\n";

@@ -205,7 +205,7 @@ static Status failUnknownFlag(const std::string &flag) {
               nearest.empty() ? "" : ", did you mean " + nearest + "?",
               nearest.empty() ? ": " : " ",
               "if it changes neither arithmetic nor layout, say "
-              "--ignore-field ",
+              "`ignore-field` ",
               flag);
 }
 

@@ -242,10 +242,10 @@ Status MegatronReader::makeShape(Shape &shape) const {
     return fail("the flags describe neither Llama (--swiglu, --normalization "
                 "RMSNorm, --position-embedding-type rope, "
                 "--disable-bias-linear) nor GPT-2 (none of these): give the "
-                "model as MODEL");
+                "model's config.json");
   if (flags.headNorms && flags.headBiases)
     return fail("--qk-layernorm and --add-qkv-bias are of no model that plait "
-                "knows: give it as MODEL");
+                "knows: give the model's config.json");
   if (*flags.hidden % *flags.heads != 0 && !flags.headSize)
     return fail("--hidden-size ", *flags.hidden,
                 " is not divisible by --num-attention-heads ", *flags.heads);
@@ -272,7 +272,7 @@ Status MegatronReader::readModel() {
                              {"num-attention-heads", flags.heads},
                              {"vocab-size", flags.vocab}})
     if (!value)
-      return failMissing(flag, "the model, which can be given as MODEL,");
+      return failMissing(flag, "the model, which can be a config.json,");
   Shape shape;
   PLAIT_RETURN_IF_ERROR(makeShape(shape));
   int64_t multiple =

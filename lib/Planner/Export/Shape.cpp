@@ -6,7 +6,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "Export/Shape.h"
-#include "plait/Plan/Files.h"
 
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -88,13 +87,10 @@ static Status readGPT2(const json &config, Shape &shape) {
   return Status::success();
 }
 
-Result<Shape> planner::readShape(const std::string &path, int64_t sequence) {
-  Result<std::string> text = readText(path, "model");
-  if (!text.ok())
-    return text.status();
-  json config = json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  if (!config.is_object())
-    return fail(path, " is no object of JSON");
+/// The importer has accepted the text, but for fields that it was told to
+/// ignore.
+Result<Shape> planner::readShape(const std::string &text, int64_t sequence) try {
+  const json config = json::parse(text);
   Shape shape;
   shape.vocab = get(config, "vocab_size", int64_t(0));
   std::string type = get(config, "model_type", std::string());
@@ -107,6 +103,8 @@ Result<Shape> planner::readShape(const std::string &path, int64_t sequence) {
   if (!read.ok())
     return read;
   return shape;
+} catch (const json::exception &) {
+  return fail("its config.json has a value of another type");
 }
 
 /// The family that has what the shape has.

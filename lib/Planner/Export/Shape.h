@@ -34,9 +34,9 @@ struct Shape {
   double attentionDropout = 0, hiddenDropout = 0;
 };
 
-/// Reads the config.json at `path`, a valid one. Fails with what the flags
-/// cannot say, for sequences of so many tokens.
-Result<Shape> readShape(const std::string &path, int64_t sequence);
+/// Reads the text of a config.json. Fails with what the flags cannot say, for
+/// sequences of so many tokens.
+Result<Shape> readShape(const std::string &text, int64_t sequence);
 
 /// The inverse, as the text of a config.json.
 std::string printConfig(const Shape &shape);

@@ -110,9 +110,37 @@ Result<planner::GivenJob> OtherPrograms::read(const planner::Program &program,
   return job.ok() ? job : fail("--from ", name, ": ", job.status().message());
 }
 
+/// Takes out of the job's pins what options decide: `mesh` as a whole, and what
+/// is in `pinned`, the text of --pin. With other axes the job's dp is another,
+/// and with other stages so are their layers.
+static Status leaveToOptions(const std::string &mesh, const std::string &pinned,
+                             planner::Pins &pins) {
+  planner::Pins given;
+  if (!pinned.empty()) {
+    Result<planner::Pins> parsed = planner::parsePins(pinned);
+    if (!parsed.ok())
+      return parsed.status();
+    given = std::move(*parsed);
+  }
+  visitStrategy(
+      [](const Field &, const auto &option, auto &flag) {
+        if (option)
+          flag.reset();
+      },
+      given, pins);
+  for (const AxisFacts &facts : kAxes)
+    if (given.mesh[facts.axis])
+      pins.mesh[facts.axis] = pins.mesh[Axis::DP] = std::nullopt;
+  if (!mesh.empty())
+    pins.mesh = {};
+  if (!mesh.empty() || given.mesh[Axis::PP] || given.chunks)
+    pins.layers.reset();
+  return Status::success();
+}
+
 /// Options that are not given are what the job says.
-Status OtherPrograms::audit(const CLI::App &app, Request &request,
-                            Terminal &terminal) const {
+Status OtherPrograms::audit(const CLI::App &app, const std::string &pinned,
+                            Request &request, Terminal &terminal) const {
   Result<const planner::Program *> program =
       planner::findProgram(from.substr(0, from.find(':')));
   if (!program.ok())
@@ -120,9 +148,11 @@ Status OtherPrograms::audit(const CLI::App &app, Request &request,
   Result<planner::GivenJob> job = read(**program, request);
   if (!job.ok())
     return job.status();
+  PLAIT_RETURN_IF_ERROR(setFramework(app,
+                                     "--from " + std::string((*program)->name),
+                                     **program, request.planning));
   PLAIT_RETURN_IF_ERROR(
-      setFramework(app, "--from " + std::string((*program)->name), **program,
-                   request.planning));
+      leaveToOptions(request.compile.mesh, pinned, job->pins));
   ConfigurationPins pins = job->training;
   static_cast<StrategyPins &>(pins) = job->pins;
   visitConfiguration(
@@ -131,8 +161,10 @@ Status OtherPrograms::audit(const CLI::App &app, Request &request,
           pin = value;
       },
       request.compile.pins, pins);
+  planner::Pins axes;
+  axes.mesh = job->pins.mesh;
   if (request.compile.mesh.empty())
-    request.compile.mesh = job->pins.getMesh().print();
+    request.compile.mesh = planner::print(axes);
   if (!job->model.empty()) {
     request.model.model = "job"; // what it is called
     request.model.config = job->model;
@@ -143,14 +175,14 @@ Status OtherPrograms::audit(const CLI::App &app, Request &request,
   return Status::success();
 }
 
-Status OtherPrograms::apply(const CLI::App &app, Request &request,
-                            Terminal &terminal) const {
+Status OtherPrograms::apply(const CLI::App &app, const std::string &pinned,
+                            Request &request, Terminal &terminal) const {
   if (hasFlags && from.empty())
     return fail("what stands behind -- is for --from");
   if (!request.report.emit.empty())
     PLAIT_RETURN_IF_ERROR(applyEmit(app, request));
   if (!from.empty())
-    PLAIT_RETURN_IF_ERROR(audit(app, request, terminal));
+    PLAIT_RETURN_IF_ERROR(audit(app, pinned, request, terminal));
   return request.model.model.empty() ? fail("model is required")
                                      : Status::success();
 }

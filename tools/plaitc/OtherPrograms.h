@@ -22,13 +22,16 @@ public:
   int takeFlags(int argc, char **argv);
   void addOptions(CLI::App &app, ReportOptions &options);
   /// After parsing: lets `request` be what the two ask for. What options say
-  /// themselves counts more than what flags say.
-  Status apply(const CLI::App &app, Request &request, Terminal &terminal) const;
+  /// themselves, `pinned` being the text of --pin, counts more than what flags
+  /// say.
+  Status apply(const CLI::App &app, const std::string &pinned, Request &request,
+               Terminal &terminal) const;
 
 private:
   Result<planner::GivenJob> read(const planner::Program &program,
                                  Request &request) const;
-  Status audit(const CLI::App &app, Request &request, Terminal &terminal) const;
+  Status audit(const CLI::App &app, const std::string &pinned, Request &request,
+               Terminal &terminal) const;
 
   std::string from; // PROGRAM or PROGRAM:FILE
   std::vector<std::string> flags;

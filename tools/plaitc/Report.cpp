@@ -80,8 +80,7 @@ static Status emit(const Choice &choice, const planner::ReportInput &input,
                        TrainingConfiguration().optimizer),
                    choice.getModel().getConfig(),
                    request.model.dropout};
-  Result<planner::Emitted> emitted =
-      planner::emitJob(request.report.emit, job);
+  Result<planner::Emitted> emitted = planner::emitJob(request.report.emit, job);
   if (!emitted.ok())
     return emitted.status();
   for (const std::string &note : emitted->notes)

@@ -94,8 +94,7 @@ bool Run::choose(const Request &request, std::optional<Choice> &choice,
     notFound = found.status().message();
     return true;
   }
-  if (!found.ok() ||
-      !terminal.report(tellChoice(*found, request, terminal)))
+  if (!found.ok() || !terminal.report(tellChoice(*found, request, terminal)))
     return false;
   choice = *found;
   return true;

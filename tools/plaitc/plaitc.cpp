@@ -364,12 +364,12 @@ static plait::Status divideOutputs(const Request &request, Terminal &terminal) {
       terminal.moveTextToErrors();
   bool hasFile = request.model.config.empty();
   std::string model = plait::getConfigPath(request.model.model);
-  return plait::checkOutputs(
-      outputs, {{"model", hasFile ? model : ""},
-                {"--claim", compile.claim},
-                {"--schedule-file", compile.scheduleFile},
-                {"--cluster", compile.cluster},
-                {"--profile", report.profile}});
+  return plait::checkOutputs(outputs,
+                             {{"model", hasFile ? model : ""},
+                              {"--claim", compile.claim},
+                              {"--schedule-file", compile.scheduleFile},
+                              {"--cluster", compile.cluster},
+                              {"--profile", report.profile}});
 }
 
 /// Returns false after a message where the text is lost, on a full disk say.
@@ -457,12 +457,13 @@ int main(int argc, char **argv) {
   others.addOptions(app, request.report);
   addFamilyOption(app, also);
   addProjectionOptions(app, request.report, compared);
-  if (std::optional<int> code = plait::tool::parse(app, others.takeFlags(argc, argv), argv))
+  if (std::optional<int> code =
+          plait::tool::parse(app, others.takeFlags(argc, argv), argv))
     return *code;
   plait::removeTemporaryFilesOnSignals();
   Terminal terminal(app);
   plait::Run run(app, terminal);
-  bool isDone = terminal.report(others.apply(app, request, terminal)) &&
+  bool isDone = terminal.report(others.apply(app, pinned, request, terminal)) &&
                 terminal.report(checkOptions(app, request, terminal)) &&
                 serve(run, request, pinned, compared, also, terminal);
   return isDone && finishText(terminal) ? 0 : 1;

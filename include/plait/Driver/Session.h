@@ -63,10 +63,10 @@ struct ModelOptions {
   std::string model;
   /// The text of a config.json, in the place of a file; `model` is what it is
   /// called then. Empty: there is a file.
-  std::string config;
+  std::string config = {};
   /// Fields of the model's config that are unknown and change no arithmetic, as
   /// ImportOptions has them.
-  std::vector<std::string> ignoredFields;
+  std::vector<std::string> ignoredFields = {};
   /// Whether the model's dropout stays in.
   bool dropout = true;
   /// Whether every attention of the model looks back no further than to where
@@ -74,10 +74,10 @@ struct ModelOptions {
   bool documentMask = false;
   /// Parameters to which weight decay does not apply, whatever the model says:
   /// names, `*` matching anything.
-  std::vector<std::string> noDecay;
+  std::vector<std::string> noDecay = {};
   /// Pinned shardings: a parameter's name, `*` matching anything, and the axes
   /// of each dimension as in `#dist.sharding`: `[{}, {"tp"}]`.
-  std::vector<std::pair<std::string, std::string>> shardings;
+  std::vector<std::pair<std::string, std::string>> shardings = {};
 };
 
 /// Names what a model is compiled for.

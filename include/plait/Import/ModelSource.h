@@ -46,8 +46,8 @@ public:
 };
 
 /// The model of a config.json with this text, as importConfig() has it;
-/// `ignoredFields` are those of ImportOptions. Nothing is built before the model
-/// is asked for.
+/// `ignoredFields` are those of ImportOptions. Nothing is built before the
+/// model is asked for.
 std::unique_ptr<ModelSource>
 makeConfigSource(mlir::MLIRContext &context, std::string file, std::string text,
                  std::vector<std::string> ignoredFields);

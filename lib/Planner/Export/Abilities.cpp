@@ -247,8 +247,8 @@ Status Abilities::check(const Pins &pins) const {
   if (!mixesRecompute && pins.recompute && pins.recompute->isAuto)
     return fail("recompute is auto, but ", version,
                 " does not choose for each layer by itself");
-  if (pins.offload && std::ranges::find(space.offload, *pins.offload) ==
-                          space.offload.end())
+  if (pins.offload &&
+      std::ranges::find(space.offload, *pins.offload) == space.offload.end())
     return fail("offload is ", print(*pins.offload), ", which ", version,
                 " does not have");
   return checkStages(pins.layers.value_or(std::vector<int>()),

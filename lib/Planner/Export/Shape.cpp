@@ -25,8 +25,9 @@ static T get(const json &config, const char *name, T usual) {
 /// constants.
 static Status readRope(const json &config, Shape &shape) {
   shape.theta = get(config, "rope_theta", 10000.0);
-  if (shape.theta != std::floor(shape.theta))
-    return fail("rope_theta is no whole number");
+  constexpr double most = 1e15; // of which doubles have all whole numbers
+  if (shape.theta != std::floor(shape.theta) || shape.theta > most)
+    return fail("rope_theta is no whole number up to 1e15");
   const json scaling = get(config, "rope_scaling", json());
   if (scaling.is_null())
     return Status::success();
@@ -89,7 +90,8 @@ static Status readGPT2(const json &config, Shape &shape) {
 
 /// The importer has accepted the text, but for fields that it was told to
 /// ignore.
-Result<Shape> planner::readShape(const std::string &text, int64_t sequence) try {
+Result<Shape> planner::readShape(const std::string &text,
+                                 int64_t sequence) try {
   const json config = json::parse(text);
   Shape shape;
   shape.vocab = get(config, "vocab_size", int64_t(0));

@@ -88,8 +88,8 @@ bool Remedies::tryChange(const char *option, const Change &change) {
 
 /// Makes `value` possible where it was not: it is admitted into the space, and
 /// a pin to something else is lifted. False where it was possible all along, so
-/// that it cannot be what was missing, and where it is none of `abilities`, what
-/// the program that is searched for has.
+/// that it cannot be what was missing, and where it is none of `abilities`,
+/// what the program that is searched for has.
 template <typename T>
 static bool makePossible(std::vector<T> &choices, std::optional<T> &pin,
                          T value, const std::vector<T> &abilities) {

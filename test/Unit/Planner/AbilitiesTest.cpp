@@ -11,8 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "SearchSetting.h"
 #include "plait/Planner/Abilities.h"
+#include "SearchSetting.h"
 
 #include <algorithm>
 #include <fstream>
@@ -161,8 +161,9 @@ TEST(Abilities, LookAtOffload) {
   Configuration choice = makeChoice("dp=2");
   choice.offload = Offload::Optimizer;
   const Abilities &core = getRow("megatron-core");
-  EXPECT_EQ(getMessage(core.check(choice, training)),
-            "offload is optimizer, which Megatron-Core 0.20 has with ZeRO only");
+  EXPECT_EQ(
+      getMessage(core.check(choice, training)),
+      "offload is optimizer, which Megatron-Core 0.20 has with ZeRO only");
   choice.zero = 1;
   EXPECT_EQ(getMessage(core.check(choice, training)), "");
   choice = makeChoice("tp=2"); // nothing to divide

@@ -145,6 +145,10 @@ Status OtherPrograms::audit(const CLI::App &app, const std::string &pinned,
       planner::findProgram(from.substr(0, from.find(':')));
   if (!program.ok())
     return program.status();
+  const std::string &emit = request.report.emit;
+  if (!emit.empty() && emit != (*program)->name)
+    return fail("--from ", (*program)->name, " excludes --emit ", emit,
+                ": a job is of one program");
   Result<planner::GivenJob> job = read(**program, request);
   if (!job.ok())
     return job.status();
@@ -169,7 +173,7 @@ Status OtherPrograms::audit(const CLI::App &app, const std::string &pinned,
     request.model.model = "job"; // what it is called
     request.model.config = job->model;
   }
-  request.report.audits = request.report.emit.empty();
+  request.report.audits = emit.empty();
   for (const std::string &note : job->notes)
     terminal.note(note);
   return Status::success();

@@ -70,7 +70,8 @@ static Result<std::string> makeText(const Choice &choice,
          planner::explainText(*answer, choice.getResult(), getTextOptions());
 }
 
-/// Writes the output in the words of the program that it is for.
+/// Writes the output in the words of the program that it is for, and tells what
+/// these have no room for.
 static Status emit(const Choice &choice, const planner::ReportInput &input,
                    const Request &request, Terminal &terminal) {
   planner::Job job{choice.getResult().configuration,
@@ -83,9 +84,10 @@ static Status emit(const Choice &choice, const planner::ReportInput &input,
   Result<planner::Emitted> emitted = planner::emitJob(request.report.emit, job);
   if (!emitted.ok())
     return emitted.status();
+  PLAIT_RETURN_IF_ERROR(writeTextFile(request.output, emitted->text));
   for (const std::string &note : emitted->notes)
     terminal.note(note);
-  return writeTextFile(request.output, emitted->text);
+  return Status::success();
 }
 
 /// 1. Read and make everything that may fail.

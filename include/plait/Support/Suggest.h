@@ -12,7 +12,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace plait {

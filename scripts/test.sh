@@ -185,6 +185,7 @@ ours activations activations
 torch rates rates
 ours config-files config_files
 ours growth growth
+ours emitted emitted "${covering[@]}"
 ours from-torch from_torch "${from_torch[@]}"
 if [ "${1:-}" = --fuzz ]; then
   cmake --preset fuzz > /dev/null

@@ -63,17 +63,20 @@ static Result<std::string> readConfig(const std::string &path) {
   return StringRef(text).starts_with(mark) ? text.substr(mark.size()) : text;
 }
 
-/// By the name: a file that does not exist is told by whoever opens it.
+/// By the name: a file that does not exist is told by whoever opens it. A text
+/// that is given needs none.
 /// IR is a model if nothing has been decided for it, and then verified before
 /// anybody asks for it: the planner runs passes on it.
 LogicalResult ModelState::open() {
   messages.setCode(Code::InvalidModel);
-  if (!StringRef(options.model).ends_with(".mlir")) {
-    Result<std::string> text = readConfig(getConfigPath(options.model));
+  bool hasText = !options.config.empty();
+  if (hasText || !StringRef(options.model).ends_with(".mlir")) {
+    std::string file = hasText ? options.model : getConfigPath(options.model);
+    Result<std::string> text = hasText ? options.config : readConfig(file);
     if (!messages.report(text.status()))
       return failure();
     config = std::move(*text);
-    source = makeConfigSource(context, options.model, options.ignoredFields);
+    source = makeConfigSource(context, file, config, options.ignoredFields);
     return success();
   }
   if (!options.ignoredFields.empty())

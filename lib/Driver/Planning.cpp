@@ -23,6 +23,7 @@
 #include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Import/HuggingFace.h"
+#include "plait/Planner/Abilities.h"
 #include "plait/Schedule/Generators.h"
 #include "plait/Support/PieceOverlap.h"
 
@@ -72,10 +73,14 @@ static Result<Precision> findPrecision(const CompileOptions &options,
 /// flash attention in blocks of their own, whatever is listed.
 static Result<bool> findAttention(const CompileOptions &options,
                                   Precision precision,
-                                  const planner::Device &device) {
+                                  const planner::Device &device,
+                                  const planner::Abilities &abilities) {
   AttentionKind kind = options.pins.attention.value_or(AttentionKind::Auto);
-  bool hasFused =
-      !device.attention.forward.empty() && precision != Precision::FP32;
+  if (kind == AttentionKind::Flash && !abilities.hasFlash)
+    return fail("`attention` is flash, which ", abilities.version,
+                " does not have");
+  bool hasFused = !device.attention.forward.empty() &&
+                  precision != Precision::FP32 && abilities.hasFlash;
   if (kind == AttentionKind::Auto)
     return hasFused && !device.isProcessor;
   if (kind == AttentionKind::Flash && !hasFused && !device.isProcessor)
@@ -106,16 +111,20 @@ static Result<planner::Training> makeTraining(const CompileOptions &options,
   training.reducePrecision = given->reducePrecision;
   training.tensorOverlap =
       options.pins.tensorOverlap.value_or(getUsualPieces(!device.isProcessor));
-  Result<bool> flash = findAttention(options, *precision, device);
-  if (!flash.ok())
-    return flash.status();
-  training.flashAttention = *flash;
   // Other frameworks are predicted with their own habits, and not compiled.
   Result<planner::Framework> framework =
       planner::findFramework(planning.framework);
   if (!framework.ok())
     return framework.status();
   training.framework = *framework;
+  const planner::Abilities &abilities = planner::getAbilities(*framework);
+  if (training.reducePrecision == Precision::BF16 && !abilities.sumsInBf16)
+    return fail("`reduce-precision` is bf16, but ", abilities.version,
+                " sums gradients in fp32");
+  Result<bool> flash = findAttention(options, *precision, device, abilities);
+  if (!flash.ok())
+    return flash.status();
+  training.flashAttention = *flash;
   return training;
 }
 
@@ -179,6 +188,7 @@ Status ChoiceState::prepare() {
   if (!made.ok())
     return made.status();
   training = *made;
+  space = planner::getAbilities(training.framework).space;
   // Options that contradict the cluster are found here, too.
   // Before the search: what cannot be compiled need not be looked for.
   // A prediction is also for devices that there is no code for.
@@ -390,9 +400,10 @@ Status ChoiceState::search() {
   return Status::success();
 }
 
-/// Searches once more with other pins, in the same profile.
+/// Searches once more with other pins, or with none, in the same profile.
 Result<planner::WhyNot> ChoiceState::whyNot(const std::string &others) const {
-  Result<planner::Pins> pins = planner::parsePins(others);
+  Result<planner::Pins> pins =
+      others.empty() ? planner::Pins() : planner::parsePins(others);
   if (!pins.ok())
     return pins.status();
   return planner::whyNot(*result, *profile, cluster, training, space, *pins);
@@ -401,6 +412,8 @@ Result<planner::WhyNot> ChoiceState::whyNot(const std::string &others) const {
 //===----------------------------------------------------------------------===//
 // The handle
 //===----------------------------------------------------------------------===//
+
+Model Choice::getModel() const { return Model(state->model); }
 
 const CompileOptions &Choice::getOptions() const { return state->options; }
 

@@ -57,7 +57,7 @@ private:
 
   std::unique_ptr<ModelSource> undecided; // of a model that was decided
   ModelSource *source = nullptr;
-  planner::SearchSpace space = planner::SearchSpace::all();
+  planner::SearchSpace space; // what the framework can run
   std::unique_ptr<ModelProfile> profile;
   Status fused = Status::success(); // attention; or why it is not
   // What the last choice was predicted with, where costs decide its order.

@@ -49,6 +49,8 @@ bool Model::isPlannable() const {
   return state->source && !state->source->hasFixedBatch();
 }
 
+const std::string &Model::getConfig() const { return state->config; }
+
 Status CompiledPlan::save(const std::string &path) const {
   Result<OutputFile> file = prepare(path);
   return file.ok() ? file->commit() : file.status();
@@ -157,7 +159,7 @@ static void addReference(const CompileOptions &options,
 
 /// Whether there is a file of weights beside the model's config.json.
 static bool hasWeights(const ModelState &model) {
-  if (model.config.empty())
+  if (model.config.empty() || !model.options.config.empty())
     return false;
   std::string config = getConfigPath(model.options.model);
   StringRef folder = llvm::sys::path::parent_path(config);

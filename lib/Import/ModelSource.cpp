@@ -29,21 +29,21 @@ namespace {
 /// Imports anew for each size.
 class ConfigSource : public ModelSource {
 public:
-  ConfigSource(MLIRContext &context, std::string path,
+  ConfigSource(MLIRContext &context, std::string file, std::string text,
                std::vector<std::string> ignoredFields)
-      : context(context), path(std::move(path)),
+      : context(context), file(std::move(file)), text(std::move(text)),
         ignoredFields(std::move(ignoredFields)) {}
 
   std::optional<int64_t> getSequence() const override { return std::nullopt; }
   bool hasFixedBatch() const override { return false; }
   FailureOr<OwningOpRef<ModuleOp>> get(int64_t batch,
                                        int64_t sequence) override {
-    return importHuggingFace(context, path, {batch, sequence, ignoredFields});
+    return importConfig(context, text, file, {batch, sequence, ignoredFields});
   }
 
 private:
   MLIRContext &context;
-  std::string path;
+  std::string file, text;
   std::vector<std::string> ignoredFields;
 };
 
@@ -76,10 +76,11 @@ private:
 } // namespace
 
 std::unique_ptr<ModelSource>
-plait::makeConfigSource(MLIRContext &context, std::string path,
+plait::makeConfigSource(MLIRContext &context, std::string file,
+                        std::string text,
                         std::vector<std::string> ignoredFields) {
-  return std::make_unique<ConfigSource>(context, std::move(path),
-                                        std::move(ignoredFields));
+  return std::make_unique<ConfigSource>(
+      context, std::move(file), std::move(text), std::move(ignoredFields));
 }
 
 /// Layers are alike up to where they come from, which a dump has as attributes.

@@ -11,6 +11,7 @@
 
 #include "Report.h"
 
+#include "plait/Planner/Export.h"
 #include "plait/Support/Fields.h"
 
 #include "llvm/Support/Process.h"
@@ -56,11 +57,11 @@ static Result<std::string> makeText(const Choice &choice,
                                     const planner::ReportInput &input,
                                     const ReportOptions &options) {
   std::string text;
-  if (options.explain)
+  if (options.explain || options.audits)
     text += planner::explainText(input, getTextOptions());
   else if (input.goal || options.predict)
     text += planner::summaryText(input, getTextOptions());
-  if (options.whyNot.empty())
+  if (options.whyNot.empty() && !options.audits)
     return text;
   Result<planner::WhyNot> answer = choice.whyNot(options.whyNot);
   if (!answer.ok())
@@ -69,11 +70,32 @@ static Result<std::string> makeText(const Choice &choice,
          planner::explainText(*answer, choice.getResult(), getTextOptions());
 }
 
+/// Writes the output in the words of the program that it is for, and tells what
+/// these have no room for.
+static Status emit(const Choice &choice, const planner::ReportInput &input,
+                   const Request &request, Terminal &terminal) {
+  planner::Job job{choice.getResult().configuration,
+                   input.cluster,
+                   input.training,
+                   request.compile.pins.optimizer.value_or(
+                       TrainingConfiguration().optimizer),
+                   choice.getModel().getConfig(),
+                   request.model.dropout};
+  Result<planner::Emitted> emitted = planner::emitJob(request.report.emit, job);
+  if (!emitted.ok())
+    return emitted.status();
+  PLAIT_RETURN_IF_ERROR(writeTextFile(request.output, emitted->text));
+  for (const std::string &note : emitted->notes)
+    terminal.note(note);
+  return Status::success();
+}
+
 /// 1. Read and make everything that may fail.
 /// 2. Write the files.
 /// 3. Print the text, which so follows a complete output.
-Status plait::tellChoice(const Choice &choice, const ReportOptions &options,
+Status plait::tellChoice(const Choice &choice, const Request &request,
                          Terminal &terminal) {
+  const ReportOptions &options = request.report;
   // 1. Nothing is printed so far.
   planner::ReportInput input = describe(choice, options);
   // A profile of another mesh than the choice's is refused.
@@ -89,6 +111,8 @@ Status plait::tellChoice(const Choice &choice, const ReportOptions &options,
   if (!text.ok())
     return text.status();
   // 2. Files.
+  if (!options.emit.empty())
+    PLAIT_RETURN_IF_ERROR(emit(choice, input, request, terminal));
   if (!options.report.empty())
     PLAIT_RETURN_IF_ERROR(planner::writeHtmlReport(input, options.report));
   if (!options.trace.empty())

@@ -16,8 +16,8 @@ namespace plait {
 /// Fails unless there is one price for all of `clusters`, or one each.
 Status checkPrices(const ReportOptions &options, size_t clusters);
 
-/// Writes and prints what `options` ask for. Fails before anything is printed.
-Status tellChoice(const Choice &choice, const ReportOptions &options,
+/// Writes and prints what `request` asks for. Fails before anything is printed.
+Status tellChoice(const Choice &choice, const Request &request,
                   Terminal &terminal);
 
 /// Asks the planner for each of `clusters` what `request` asks for one, and

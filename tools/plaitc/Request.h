@@ -24,6 +24,8 @@ struct ReportOptions {
   std::string whyNot;        // pins to compare the choice with
   std::string report, trace; // files to write; empty: none
   std::string profile;       // of plait-run, to compare with; empty: none
+  std::string emit;          // the program that the output is for; empty: none
+  bool audits = false;       // compare with the best that there is
   double trainTokens = 0;    // tell what they take; 0: nothing
   /// The price of a device-hour; of several clusters one for all, or one each.
   std::vector<double> prices;
@@ -37,7 +39,8 @@ struct Request {
   ReportOptions report;
   /// Stop after this phase and write the IR (empty: write the plan).
   std::string compileTo;
-  /// The plan, or the IR with `compileTo`; "-" is standard output.
+  /// The plan, the IR with `compileTo`, or with `emit` what another program
+  /// reads; "-" is standard output.
   std::string output;
 };
 

@@ -62,8 +62,7 @@ bool Run::choose(const Request &request, std::optional<Choice> &choice,
     notFound = found.status().message();
     return true;
   }
-  if (!found.ok() ||
-      !terminal.report(tellChoice(*found, request.report, terminal)))
+  if (!found.ok() || !terminal.report(tellChoice(*found, request, terminal)))
     return false;
   choice = *found;
   return true;
@@ -124,8 +123,11 @@ bool Run::plan(Request &request, const std::string &pinned,
                !report.whyNot.empty() || !report.report.empty() ||
                !report.trace.empty() || report.trainTokens > 0 ||
                !compared.empty();
-  bool writes = !request.output.empty() || !request.compileTo.empty() ||
-                !request.compile.dumpPhasesTo.empty();
+  tells |= report.audits || !report.emit.empty();
+  // What another program reads is no plan.
+  bool writes = report.emit.empty() &&
+                (!request.output.empty() || !request.compileTo.empty() ||
+                 !request.compile.dumpPhasesTo.empty());
   request.planning.compiles = writes && !report.predict;
   report.predict |= !writes && !tells;
   if (!compared.empty())

@@ -14,6 +14,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Family.h"
+#include "OtherPrograms.h"
 #include "Run.h"
 #include "plait/Import/HuggingFace.h"
 #include "plait/Plan/Files.h"
@@ -108,10 +109,9 @@ static void addModelOptions(CLI::App &app, Request &request) {
   ModelOptions &options = request.model;
   CompileOptions &compile = request.compile;
   app.add_option(
-         "model", options.model,
-         "folder with config.json, that file, or a .mlir file: a model\n"
-         "or what --compile-to or --dump-phases-to has written")
-      ->required();
+      "model", options.model,
+      "folder with config.json, that file, or a .mlir file: a model\n"
+      "or what --compile-to or --dump-phases-to has written");
   app.add_option("-o,--output", request.output, "the plan file");
   // Values are taken whole, as those below.
   app.add_option("--ignore-field", options.ignoredFields)
@@ -252,7 +252,8 @@ static void addProjectionOptions(CLI::App &app, plait::ReportOptions &options,
 
 /// Not CLI's own excludes and needs, which the help would list.
 static plait::Status checkProjectionOptions(const CLI::App &app,
-                                            const std::string &framework) {
+                                            const Request &request) {
+  const std::string &framework = request.planning.framework;
   // What is told or written for one cluster.
   for (const char *single :
        {"--cluster", "--output", "--compile-to", "--explain", "--why-not",
@@ -275,7 +276,7 @@ static plait::Status checkProjectionOptions(const CLI::App &app,
       return plait::fail("--predict excludes ", compiled,
                          ": it compiles nothing");
   PLAIT_RETURN_IF_ERROR(plait::planner::findFramework(framework).status());
-  if (framework != "plait")
+  if (framework != "plait" && request.report.emit.empty())
     for (const char *compiled :
          {"--output", "--compile-to", "--dump-phases-to"})
       if (app.count(compiled))
@@ -301,13 +302,14 @@ static std::string listFrameworks() {
 /// own.
 static plait::Status checkStepOptions(const CLI::App &app,
                                       const Request &request) {
+  const plait::ConfigurationPins &pins = request.compile.pins;
+  bool hasSequence = pins.sequence || request.model.model.ends_with(".mlir");
   for (const char *planned : {"--cluster", "--compare"})
-    for (auto [option, what] : {std::pair("--global-batch", "sequences of a "
-                                                            "step"),
-                                {"--seq", "tokens of a sequence"}})
-      if (app.count(planned) && !app.count(option) &&
-          !(request.model.model.ends_with(".mlir") &&
-            option == std::string_view("--seq")))
+    for (auto [option, what, isGiven] :
+         {std::tuple("--global-batch", "sequences of a step",
+                     pins.globalBatch.has_value()),
+          {"--seq", "tokens of a sequence", hasSequence}})
+      if (app.count(planned) && !isGiven)
         return plait::fail(planned, " needs ", option, ", the ", what,
                            ": layout, time and cost depend on it");
   return plait::Status::success();
@@ -354,12 +356,14 @@ static plait::Status divideOutputs(const Request &request, Terminal &terminal) {
   for (const auto &[option, path] : outputs)
     if (plait::isStandardOutput(path))
       terminal.moveTextToErrors();
-  return plait::checkOutputs(
-      outputs, {{"model", plait::getConfigPath(request.model.model)},
-                {"--claim", compile.claim},
-                {"--schedule-file", compile.scheduleFile},
-                {"--cluster", compile.cluster},
-                {"--profile", report.profile}});
+  bool hasFile = request.model.config.empty();
+  std::string model = plait::getConfigPath(request.model.model);
+  return plait::checkOutputs(outputs,
+                             {{"model", hasFile ? model : ""},
+                              {"--claim", compile.claim},
+                              {"--schedule-file", compile.scheduleFile},
+                              {"--cluster", compile.cluster},
+                              {"--profile", report.profile}});
 }
 
 /// Returns false after a message where the text is lost, on a full disk say.
@@ -373,11 +377,10 @@ static bool finishText(Terminal &terminal) {
   return false;
 }
 
-/// Checks what options say together, before anything is read.
+/// Checks what options say together, before the model is read.
 static plait::Status checkOptions(const CLI::App &app, const Request &request,
                                   Terminal &terminal) {
-  PLAIT_RETURN_IF_ERROR(
-      checkProjectionOptions(app, request.planning.framework));
+  PLAIT_RETURN_IF_ERROR(checkProjectionOptions(app, request));
   PLAIT_RETURN_IF_ERROR(checkStepOptions(app, request));
   return divideOutputs(request, terminal);
 }
@@ -444,14 +447,18 @@ int main(int argc, char **argv) {
              "nano.plan\n");
   addCompileOptions(app, request);
   addPlanningOptions(app, request, pinned);
+  plait::OtherPrograms others;
+  others.addOptions(app, request.report);
   addFamilyOption(app, also);
   addProjectionOptions(app, request.report, compared);
-  if (std::optional<int> code = plait::tool::parse(app, argc, argv))
+  if (std::optional<int> code =
+          plait::tool::parse(app, others.takeFlags(argc, argv), argv))
     return *code;
   plait::removeTemporaryFilesOnSignals();
   Terminal terminal(app);
   plait::Run run(app, terminal);
-  bool isDone = terminal.report(checkOptions(app, request, terminal)) &&
+  bool isDone = terminal.report(others.apply(app, pinned, request, terminal)) &&
+                terminal.report(checkOptions(app, request, terminal)) &&
                 serve(run, request, pinned, compared, also, terminal);
   return isDone && finishText(terminal) ? 0 : 1;
 }

@@ -61,9 +61,12 @@ struct ModelOptions {
   /// A folder with config.json, that file, or a .mlir file: a model, or what a
   /// compilation has left after any of its phases.
   std::string model;
+  /// The text of a config.json, in the place of a file; `model` is what it is
+  /// called then. Empty: there is a file.
+  std::string config = {};
   /// Fields of the model's config that are unknown and change no arithmetic, as
   /// ImportOptions has them.
-  std::vector<std::string> ignoredFields;
+  std::vector<std::string> ignoredFields = {};
   /// Whether the model's dropout stays in.
   bool dropout = true;
   /// Whether every attention of the model looks back no further than to where
@@ -71,10 +74,10 @@ struct ModelOptions {
   bool documentMask = false;
   /// Parameters to which weight decay does not apply, whatever the model says:
   /// names, `*` matching anything.
-  std::vector<std::string> noDecay;
+  std::vector<std::string> noDecay = {};
   /// Pinned shardings: a parameter's name, `*` matching anything, and the axes
   /// of each dimension as in `#dist.sharding`: `[{}, {"tp"}]`.
-  std::vector<std::pair<std::string, std::string>> shardings;
+  std::vector<std::pair<std::string, std::string>> shardings = {};
 };
 
 /// Adds the pinned sharding that `text`, NAME=AXES, says.
@@ -134,7 +137,9 @@ struct PlanningOptions {
   /// Holds what the planner may not decide. A strategy in CompileOptions::pins
   /// is not looked at: it belongs here.
   planner::Pins pins;
-  /// Whose habits to predict, as planner::findFramework knows it.
+  /// Whose habits to predict, as planner::findFramework knows it. The search is
+  /// of what that program can run (plait/Planner/Abilities.h), and only plait
+  /// compiles.
   std::string framework = "plait";
   /// Whether what is chosen has to be executable.
   bool compiles = true;
@@ -156,6 +161,8 @@ public:
   /// Whether the planner can be asked about it: nothing is decided yet, as it
   /// is in what a compilation has left, and it has no batch of its own.
   bool isPlannable() const;
+  /// Returns the text of its config.json; empty: it has none.
+  const std::string &getConfig() const;
   /// Serves the session's own parts.
   ModelState &get() const { return *state; }
   const std::shared_ptr<ModelState> &share() const { return state; }
@@ -170,6 +177,8 @@ public:
   explicit Choice(std::shared_ptr<ChoiceState> state)
       : state(std::move(state)) {}
 
+  /// Returns what it was chosen for.
+  Model getModel() const;
   /// Returns what compile() will compile for: what was given, and what was
   /// chosen in the place of what was not.
   const CompileOptions &getOptions() const;
@@ -178,8 +187,8 @@ public:
   /// Returns what reports are made of (plait/Planner/Report.h). It refers to
   /// this choice, which must live longer.
   planner::ReportInput describe() const;
-  /// Compares with the best choice under other pins, such as "tp=4,pp=2".
-  /// Searches once more.
+  /// Compares with the best choice under other pins, such as "tp=4,pp=2", or,
+  /// where there are none, with the best of all. Searches once more.
   Result<planner::WhyNot> whyNot(const std::string &pins) const;
   /// Serves the session's own parts.
   ChoiceState &get() const { return *state; }

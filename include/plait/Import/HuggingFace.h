@@ -65,6 +65,12 @@ mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>
 importHuggingFace(mlir::MLIRContext &context, llvm::StringRef path,
                   const ImportOptions &options);
 
+/// The same for the text of a `config.json`. `file` is what messages call it,
+/// and names the model as a path would.
+mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>
+importConfig(mlir::MLIRContext &context, llvm::StringRef text,
+             llvm::StringRef file, const ImportOptions &options);
+
 /// Reads a module that was written by hand or by an earlier phase, verifies it,
 /// and checks that it has the function and the attribute described above. What
 /// an undecided model (plait/Import/ModelSource.h) does not say is found:

@@ -45,10 +45,11 @@ public:
   get(int64_t batch, int64_t sequence) = 0;
 };
 
-/// The model of the config.json that `path` means; `ignoredFields` as
-/// ImportOptions has them. Nothing is read before the model is asked for.
+/// The model of a config.json with this text, as importConfig() has it;
+/// `ignoredFields` are those of ImportOptions. Nothing is built before the
+/// model is asked for.
 std::unique_ptr<ModelSource>
-makeConfigSource(mlir::MLIRContext &context, std::string path,
+makeConfigSource(mlir::MLIRContext &context, std::string file, std::string text,
                  std::vector<std::string> ignoredFields);
 
 /// The model `module`, an undecided one as importMLIR() gives it, verified for

@@ -254,27 +254,33 @@ static void setModelAttr(ModuleOp module, StringRef type, StringRef name,
   module->setAttr(nn::kModelAttr, builder.getDictionaryAttr(entries));
 }
 
-/// 1. Read the file and check what the caller wants of it.
+FailureOr<OwningOpRef<ModuleOp>>
+plait::importHuggingFace(MLIRContext &context, StringRef path,
+                         const ImportOptions &options) {
+  std::string file = getConfigPath(path);
+  Result<MappedFile> mapped = MappedFile::open(file, "config");
+  if (!mapped.ok())
+    return emitError(UnknownLoc::get(&context)) << mapped.status().message();
+  std::span<const uint8_t> bytes = mapped->bytes();
+  StringRef text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
+  return importConfig(context, text, file, options);
+}
+
+/// 1. Check what the caller wants.
 /// 2. Read all fields; the first that is wrong ends it, and so do those that
 ///    nobody knows.
 /// 3. Build the forward pass, and the loss behind it.
 /// 4. Verify: an error here is one of this importer, not of the file.
 FailureOr<OwningOpRef<ModuleOp>>
-plait::importHuggingFace(MLIRContext &context, StringRef path,
-                         const ImportOptions &options) {
+plait::importConfig(MLIRContext &context, StringRef text, StringRef file,
+                    const ImportOptions &options) {
   Location loc = UnknownLoc::get(&context);
-  std::string file = getConfigPath(path);
   // 1.
-  Result<MappedFile> mapped = MappedFile::open(file, "config");
-  if (!mapped.ok())
-    return emitError(loc) << mapped.status().message();
   if (failed(checkSize(loc, options.batch, options.sequence)))
     return failure();
 
   // 2.
-  std::span<const uint8_t> bytes = mapped->bytes();
-  ConfigReader config(
-      StringRef(reinterpret_cast<const char *>(bytes.data()), bytes.size()));
+  ConfigReader config(text);
   // Building asks nothing of the config: by then every field has been accepted.
   std::string type;
   Model model = readModel(config, options.sequence, type);

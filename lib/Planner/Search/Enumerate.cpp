@@ -15,6 +15,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Search/Enumerate.h"
+#include "plait/Planner/Abilities.h"
 #include "plait/Schedule/Generators.h"
 
 #include <algorithm>
@@ -140,7 +141,7 @@ void Choices::setTensors(const Pins &pins, const Cluster &cluster) {
   // On more devices the degrees that divide them leave little to gain.
   constexpr int smallCluster = 32;
   int node = cluster.devicesPerNode;
-  for (int tensor = 1; tensor <= ranks; ++tensor) {
+  for (int tensor = 1; tensor <= (abilities->hasTensor ? ranks : 1); ++tensor) {
     if (pins.mesh[Axis::TP] && tensor != *pins.mesh[Axis::TP])
       continue;
     bool isPower = std::has_single_bit(unsigned(tensor));
@@ -167,6 +168,8 @@ void Choices::setTensors(const Pins &pins, const Cluster &cluster) {
 Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
                              const Cluster &cluster, const Training &training) {
   Choices choices;
+  choices.abilities = &getAbilities(training.framework);
+  PLAIT_RETURN_IF_ERROR(choices.abilities->check(pins));
   Result<int> ranks = getRanks(pins, cluster);
   if (!ranks.ok())
     return ranks.status();
@@ -178,6 +181,7 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
                     !pins.isMeshGiven() && !cluster.device.isProcessor;
   choices.joinsReplicas = training.framework.joinsReplicas;
   choices.zero = space.zero;
+  choices.zeroAlone = pins.zero.value_or(0);
   choices.recompute = space.recompute;
   choices.sequenceParallel = space.sequenceParallel;
   choices.contextParallel = space.contextParallel;
@@ -249,7 +253,9 @@ std::vector<Mesh> Choices::getMeshes(int tensor, int64_t stages,
           (pins.mesh[Axis::PP] && pp != *pins.mesh[Axis::PP]) ||
           (pins.mesh[Axis::DP] && dp != *pins.mesh[Axis::DP]))
         continue;
-      meshes.push_back(makeMesh(pp, dp, cp, tensor));
+      Mesh one = makeMesh(pp, dp, cp, tensor);
+      if (abilities->checkMesh(one).ok())
+        meshes.push_back(one);
     }
   }
   return meshes;
@@ -272,7 +278,8 @@ std::vector<Mesh> Choices::getIdleMeshes(int tensor, int64_t stages,
         continue;
       for (int pp = 1; pp <= rest / dp && pp <= stages; ++pp)
         if ((!pins.mesh[Axis::PP] || pp == *pins.mesh[Axis::PP]) &&
-            int64_t(pp) * dp * tensor * cp < ranks)
+            int64_t(pp) * dp * tensor * cp < ranks &&
+            abilities->checkMesh(makeMesh(pp, dp, cp, tensor)).ok())
           meshes.push_back(makeMesh(pp, dp, cp, tensor));
     }
   }
@@ -325,5 +332,5 @@ std::vector<int> Choices::getZeroStages(const Mesh &mesh) const {
   // With one replica there is nothing to shard over.
   int64_t replicas =
       joinsReplicas ? mesh.replicas() : mesh.product(&AxisFacts::dividesState);
-  return replicas == 1 ? std::vector{zero.front()} : zero;
+  return replicas == 1 ? std::vector{zeroAlone} : zero;
 }

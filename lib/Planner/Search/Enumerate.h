@@ -14,6 +14,8 @@
 
 namespace plait::planner {
 
+struct Abilities;
+
 /// A schedule with as many chunks as it can order.
 struct ScheduleChoice {
   std::string name;
@@ -34,6 +36,8 @@ public:
   static Result<Choices> get(const SearchSpace &space, const Pins &pins,
                              const Cluster &cluster, const Training &training);
 
+  /// The row of the program that is searched for.
+  const Abilities *abilities = nullptr;
   /// All devices, or as many as are pinned.
   int ranks = 1;
   /// Whether devices may be left idle: not where their number is pinned, and
@@ -41,6 +45,7 @@ public:
   bool mayIdle = false;
   PerAxis<std::vector<int>> mesh; // of axes on demand, ascending
   std::vector<int> zero;          // ascending
+  int zeroAlone = 0;              // where there is nothing to divide over
   bool joinsReplicas = false;     // as the framework says
   std::vector<Recomputation> recompute;
   std::vector<bool> sequenceParallel;

@@ -14,6 +14,7 @@
 
 #include "Search/Explore.h"
 #include "Simulator/Estimator.h"
+#include "plait/Planner/Abilities.h"
 
 #include <algorithm>
 #include <atomic>
@@ -144,6 +145,16 @@ Estimated Knowledge::makeEstimate(const Node &node,
     result.refusal = estimate.status().message();
     return result;
   }
+  // As it stands: a cut by cost and an even one may be the same.
+  Configuration whole = configuration;
+  whole.recompute = estimate->recompute;
+  whole.layers = estimate->layers;
+  Status able =
+      getAbilities(input.training.framework).check(whole, input.training);
+  if (!able.ok()) {
+    result.refusal = able.message();
+    return result;
+  }
   const Device &device = input.cluster.device;
   for (const StageMemory &memory : estimate->memory)
     result.resident =
@@ -152,10 +163,7 @@ Estimated Knowledge::makeEstimate(const Node &node,
   result.fits = !estimate->isTooLarge(device);
   result.leaf = {estimate->iterationSeconds, estimate->peakMemory(),
                  estimate->hostMemory(), estimate->exceedsHost(device),
-                 configuration};
-  // As it stands: a cut by cost and an even one may be the same.
-  result.leaf.configuration.recompute = std::move(estimate->recompute);
-  result.leaf.configuration.layers = std::move(estimate->layers);
+                 std::move(whole)};
   return result;
 }
 

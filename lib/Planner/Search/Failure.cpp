@@ -16,6 +16,7 @@
 
 #include "Search/Failure.h"
 #include "Search/Parts.h"
+#include "plait/Planner/Abilities.h"
 
 #include <algorithm>
 #include <functional>
@@ -87,13 +88,16 @@ bool Remedies::tryChange(const char *option, const Change &change) {
 
 /// Makes `value` possible where it was not: it is admitted into the space, and
 /// a pin to something else is lifted. False where it was possible all along, so
-/// that it cannot be what was missing.
+/// that it cannot be what was missing, and where it is none of `abilities`,
+/// what the program that is searched for has.
 template <typename T>
 static bool makePossible(std::vector<T> &choices, std::optional<T> &pin,
-                         T value) {
-  bool isThere =
-      std::find(choices.begin(), choices.end(), value) != choices.end();
-  if (pin == value || (!pin && isThere))
+                         T value, const std::vector<T> &abilities) {
+  auto has = [&value](const std::vector<T> &list) {
+    return std::find(list.begin(), list.end(), value) != list.end();
+  };
+  bool isThere = has(choices);
+  if (pin == value || (!pin && isThere) || (!isThere && !has(abilities)))
     return false;
   pin.reset();
   if (!isThere)
@@ -103,8 +107,10 @@ static bool makePossible(std::vector<T> &choices, std::optional<T> &pin,
 
 /// From what costs least to what changes most.
 void Remedies::tryOptions() {
-  auto sequence = [](SearchSpace &space, Pins &pins) {
-    return makePossible(space.sequenceParallel, pins.sequenceParallel, true);
+  const SearchSpace &able = getAbilities(input.training.framework).space;
+  auto sequence = [&able](SearchSpace &space, Pins &pins) {
+    return makePossible(space.sequenceParallel, pins.sequenceParallel, true,
+                        able.sequenceParallel);
   };
   // A space has all sizes that divide: only a pin can rule the small ones out.
   auto microBatch = [](SearchSpace &, Pins &pins) {
@@ -112,14 +118,15 @@ void Remedies::tryOptions() {
     pins.microBatch.reset();
     return large;
   };
-  auto schedule = [](SearchSpace &space, Pins &pins) {
-    return makePossible(space.schedule, pins.schedule, std::string("1f1b"));
+  auto schedule = [&able](SearchSpace &space, Pins &pins) {
+    return makePossible(space.schedule, pins.schedule, std::string("1f1b"),
+                        able.schedule);
   };
   auto tryRecompute = [&](Recompute kind) {
     std::string option = "`recompute` " + print(kind);
-    return tryChange(option.c_str(), [kind](SearchSpace &space, Pins &pins) {
-      bool changes =
-          makePossible(space.recompute, pins.recompute, Recomputation(kind));
+    return tryChange(option.c_str(), [&](SearchSpace &space, Pins &pins) {
+      bool changes = makePossible(space.recompute, pins.recompute,
+                                  Recomputation(kind), able.recompute);
       pins.recompute = kind; // a space may leave the choice to Auto
       return changes;
     });
@@ -133,15 +140,16 @@ void Remedies::tryOptions() {
   };
   auto tryZero = [&](int stage) {
     std::string option = "`zero` " + std::to_string(stage);
-    return tryChange(option.c_str(), [stage](SearchSpace &space, Pins &pins) {
-      return makePossible(space.zero, pins.zero, stage);
+    return tryChange(option.c_str(), [&](SearchSpace &space, Pins &pins) {
+      return makePossible(space.zero, pins.zero, stage, able.zero);
     });
   };
   auto tryOffload = [&](Offload offload) {
     std::string option = "`offload` " + print(offload);
     return !input.cluster.device.isProcessor &&
-           tryChange(option.c_str(), [offload](SearchSpace &space, Pins &pins) {
-             bool changes = makePossible(space.offload, pins.offload, offload);
+           tryChange(option.c_str(), [&](SearchSpace &space, Pins &pins) {
+             bool changes = makePossible(space.offload, pins.offload, offload,
+                                         able.offload);
              pins.offload = offload;
              return changes;
            });

@@ -19,6 +19,7 @@
 #include "Search/Explore.h"
 #include "Search/Failure.h"
 #include "Search/Parts.h"
+#include "plait/Planner/Abilities.h"
 #include "plait/Schedule/Generators.h"
 #include "plait/Schedule/StageCut.h"
 
@@ -198,7 +199,8 @@ void Summary::moveLayers() {
   constexpr size_t most = 300; // estimates: some hundredths of a second
   // A single stage has all layers, and a cut that is given is not to be
   // improved.
-  if (result.configuration.mesh[Axis::PP] == 1 || input.pins.layers)
+  if (result.configuration.mesh[Axis::PP] == 1 || input.pins.layers ||
+      !getAbilities(input.training.framework).cutsUnevenly)
     return;
   Configuration moved = result.configuration;
   // With another cut each rank may need another mixture: it is fitted anew.
@@ -278,7 +280,7 @@ Status Summary::addAllDevices(const std::vector<Leaf> &families) {
   return Status::success();
 }
 
-/// What makes no sense is left out.
+/// What makes no sense, or the program cannot run, is left out.
 void Summary::addVariant(const std::string &change,
                          Configuration configuration) {
   const Work *work = explorer.getWork(configuration);
@@ -292,6 +294,10 @@ void Summary::addVariant(const std::string &change,
   Result<Estimate> estimate =
       planner::estimate(*work, input.cluster, input.training, configuration);
   if (!estimate.ok())
+    return;
+  Configuration whole = configuration;
+  whole.layers = estimate->layers;
+  if (!getAbilities(input.training.framework).runs(whole, input.training))
     return;
   result.variants.push_back(makeAlternative(change, std::move(configuration),
                                             std::move(*estimate),
@@ -317,8 +323,9 @@ void Summary::addMeshVariants() {
     }
 }
 
-/// One thing changed at a time, whether it is in the space, pinned or fits: it
-/// shows what the decision was worth. Each takes one estimate.
+/// One thing changed at a time, whether it is in the space, pinned or fits, if
+/// the program has it: it shows what the decision was worth. Each takes one
+/// estimate.
 void Summary::addVariants() {
   const Configuration &pick = result.configuration;
   auto with = [&](const std::string &change, auto set) {

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "plait/Planner/Framework.h"
+#include "plait/Support/Suggest.h"
 
 #include <iterator>
 #include <string>
@@ -99,6 +100,15 @@ static constexpr Framework makeFsdp2023() {
   return composer;
 }
 
+/// Rasley et al. 2020, around a model in PyTorch that no compiler has seen.
+/// Gradients are reduced in flat buffers, with ZeRO 2 after each microbatch to
+/// the part of a rank.
+static constexpr Framework makeDeepSpeed() {
+  Framework deepspeed = makeFsdp("deepspeed", eagerPasses);
+  deepspeed.addsUpParts = true;
+  return deepspeed;
+}
+
 static constexpr Framework frameworks[] = {
     Framework(),
     makeMegatron2021("megatron-2021"),
@@ -108,17 +118,18 @@ static constexpr Framework frameworks[] = {
     makeFsdp("fsdp", eagerPasses),
     makeFsdp("fsdp-compiled", 1),
     makeFsdp2023(),
+    makeFsdp("torchtitan", 1),
+    makeDeepSpeed(),
 };
 
 std::span<const Framework> planner::getFrameworks() { return frameworks; }
 
 Result<Framework> planner::findFramework(std::string_view name) {
-  std::string known;
+  std::vector<std::string> names;
   for (const Framework &framework : frameworks) {
     if (framework.name == name)
       return framework;
-    known += known.empty() ? "" : ", ";
-    known += framework.name;
+    names.emplace_back(framework.name);
   }
-  return fail("unknown framework '", name, "', expected one of ", known);
+  return failUnknown("framework", name, names);
 }

@@ -129,6 +129,25 @@ TEST_F(Sessions, CompileAChoiceSeveralTimes) {
   EXPECT_EQ(readFile(folder / "once"), readFile(folder / "twice"));
 }
 
+// A config.json without a file makes what its file makes.
+TEST_F(Sessions, TakeAConfigAsText) {
+  Session session(listener);
+  std::string path = PLAIT_MODELS "/gpt2-nano";
+  std::string text = readFile(path + "/config.json");
+  auto fromFile = session.import({.model = path});
+  auto fromText = session.import({.model = "gpt2-nano", .config = text});
+  ASSERT_TRUE(fromFile.ok() && fromText.ok()) << listener.getText();
+  EXPECT_EQ(fromText->getConfig(), text);
+  auto wanted = session.lower(*fromFile, {}, "import");
+  auto lowered = session.lower(*fromText, {}, "import");
+  ASSERT_TRUE(wanted.ok() && lowered.ok()) << listener.getText();
+  EXPECT_EQ(*lowered, *wanted);
+  auto bad = session.import({.model = "bad", .config = "{"});
+  EXPECT_FALSE(bad.ok() && session.lower(*bad, {}, "import").ok());
+  EXPECT_TRUE(listener.getText().find("bad: ") != std::string::npos)
+      << listener.getText();
+}
+
 // The status repeats the error that the reporter has heard.
 TEST_F(Sessions, TellTheOptionThatIsWrong) {
   CompileOptions options;

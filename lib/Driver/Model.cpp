@@ -183,7 +183,7 @@ bool plait::isText(const CompileOptions &options) {
 /// which other readers refuse.
 static Result<std::string> readConfig(const CompileOptions &options) {
   std::string path = getConfigPath(options.model);
-  Result<MappedFile> file = MappedFile::open(path, "config");
+  Result<MappedFile> file = openConfig(path);
   if (!file.ok())
     return file.status();
   std::string text(file->bytes().begin(), file->bytes().end());

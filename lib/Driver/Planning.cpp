@@ -274,13 +274,16 @@ Planning::answerWhyNot(const planner::SearchResult &result) {
 planner::ReportInput Planning::describe(const planner::SearchResult &result,
                                         size_t index) const {
   planner::ReportInput input{result, cluster, training,
-                             getModelName(options.model)};
+                             getModelName(options.model), planning.asked};
   if (planning.trainTokens <= 0)
     return input;
   // Without prices a projection has times only.
   input.goal = planner::Goal{planning.trainTokens, std::nullopt};
   if (!planning.prices.empty())
     input.goal->price = planning.prices[index % planning.prices.size()];
+  input.goal->currency = planning.currency;
+  if (planning.days > 0)
+    input.goal->days = planning.days;
   return input;
 }
 
@@ -522,29 +525,35 @@ static Status checkPrices(const PlanningOptions &planning, size_t clusters) {
               clusters == 1 ? "" : " or " + std::to_string(clusters));
 }
 
-/// 1. A session for each cluster. That one has no configuration is a row of the
+/// 1. A session for each case. That one has no configuration is a row of the
 ///    table.
-/// 2. The table, as JSON and as text. Deques, for rows refer to sessions and
+/// 2. The table, as JSON, as a page and as text. Deques, for rows refer to
+/// sessions and
 ///    results, which must not move.
 bool plait::compare(const CompileOptions &options,
                     const PlanningOptions &planning,
-                    const std::vector<std::string> &clusters) {
-  if (!report(checkPrices(planning, clusters.size())))
+                    const std::vector<PlanningCase> &cases) {
+  if (!report(checkPrices(planning, cases.size())))
     return false;
   // What is compared refers to all three. Sessions keep references to their
   // options.
-  std::vector<CompileOptions> each(clusters.size(), options);
+  std::vector<CompileOptions> each(cases.size(), options);
   std::deque<Planning> sessions;
   std::deque<planner::SearchResult> results;
   std::vector<planner::Compared> compared;
   // 1. Rows.
-  for (auto [i, name] : llvm::enumerate(clusters)) {
-    each[i].cluster = name;
+  for (auto [i, one] : llvm::enumerate(cases)) {
+    each[i].cluster = one.cluster;
+    if (one.globalBatch)
+      each[i].pins.globalBatch = one.globalBatch;
+    if (one.sequence)
+      each[i].pins.sequence = one.sequence;
     Planning &session = sessions.emplace_back(each[i], planning);
     if (!session.start())
       return false;
     planner::Compared &row = compared.emplace_back();
-    row.cluster = name;
+    row.cluster = one.cluster;
+    row.label = one.label;
     Result<planner::SearchResult> found = session.search();
     session.tellOfAttention(found);
     if (!found.ok()) {
@@ -558,6 +567,10 @@ bool plait::compare(const CompileOptions &options,
   clearProgress();
   if (!planning.json.empty() &&
       !report(writeTextFile(planning.json, planner::compareJson(compared))))
+    return false;
+  if (!planning.report.empty() &&
+      !report(planner::writeHtmlComparison(compared, planning.asked,
+                                           planning.report)))
     return false;
   getText(options) << planner::compareText(compared, getTextOptions());
   return true;

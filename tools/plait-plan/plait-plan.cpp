@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "../CommandLine.h"
+#include "../Help.h"
 #include "Commands.h"
 #include "plait/Plan/Signals.h"
 

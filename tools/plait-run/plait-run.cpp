@@ -137,6 +137,18 @@ Status checkFiles(const CLI::App &app, const Options &options) {
                       inputs);
 }
 
+/// Refuses what is of a training where there is none: without data, or without
+/// steps.
+Status checkWithoutTraining(const CLI::App &app) {
+  for (const char *option :
+       {"--checkpoint", "--epochs", "--profile", "--trace", "--log",
+        "--log-samples", "--tensorboard", "--dashboard", "--best"})
+    if (app.count(option) && !app.count("--check"))
+      return fail(option, " is of a training: give --tokens or --text, and "
+                          "--steps");
+  return Status::success();
+}
+
 /// Checks what the options say together: what depends on more than one option,
 /// or on where an output goes. Each message names the options as the user wrote
 /// them.
@@ -176,9 +188,17 @@ Status checkOptions(const CLI::App &app, const Options &options) {
   if (train.textAsBytes && train.text.empty() && train.evalText.empty())
     return Status::failure("--text-as-bytes needs --text or --eval-text");
   // A comparison draws tokens at random where there are none.
-  if (!options.check && train.tokens.empty() && train.text.empty())
+  bool hasData = !train.tokens.empty() || !train.text.empty();
+  bool leaves = evaluates || !train.save.empty();
+  if (!options.check && !hasData && !leaves)
     return Status::failure("give --tokens or --text (or --check)");
-  return Status::success();
+  if (!train.best.empty() && !evaluates)
+    return Status::failure("--best needs --eval-tokens or --eval-text");
+  if (train.steps == 0 && !leaves)
+    return Status::failure(
+        "--steps 0 needs something to evaluate or to --export");
+  return hasData && train.steps > 0 ? Status::success()
+                                    : checkWithoutTraining(app);
 }
 
 /// Refuses what was asked for and means nothing to the plan. Its default may.
@@ -230,6 +250,10 @@ Status run(const CLI::App &app, Options &options) {
       return fail(name, ": ", parsed.status().message());
     *interval = *parsed;
   }
+  options.train.savesRounded = options.exportPrecision == "bf16";
+  if (options.train.tokens.empty() && options.train.text.empty() &&
+      !options.check)
+    options.train.steps = 0;
   // 2. The plan.
   Result<plan::PlanFile> file = plan::PlanFile::open(options.plan);
   if (runtime::Rendezvous *processes = options.train.executor.processes)

@@ -15,7 +15,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "../CommandLine.h"
+#include "Cases.h"
 #include "Family.h"
+#include "Help.h"
 #include "plait/Driver/Planning.h"
 #include "plait/Import/HuggingFace.h"
 #include "plait/Plan/Files.h"
@@ -53,6 +55,7 @@ namespace {
 /// pin, what can be executed of it, and its default.
 struct FieldOption {
   CLI::App &app;
+  plait::Cases &cases; // where a field has several values
 
   /// The values that there are to choose from; none where any number does. What
   /// can be executed is listed where that is a choice; else all words of the
@@ -80,7 +83,12 @@ struct FieldOption {
     if (std::vector<std::string> choices = getChoices(executable);
         !choices.empty())
       help = plait::joinChoices(choices) + ": " + help;
-    auto set = [&pin, name = field.name](const std::string &text) {
+    auto set = [&pin, &cases = cases,
+                name = field.name](const std::string &text) {
+      // The first one is the options' own, as far as anybody asks.
+      std::string first = text.substr(0, text.find(','));
+      if (cases.take(name, text))
+        return void(plait::parse(name, first, pin));
       if (plait::Status status = plait::parse(name, text, pin); !status.ok())
         throw CLI::ValidationError(status.message());
     };
@@ -93,6 +101,8 @@ struct FieldOption {
       added = app.add_option_function<std::string>(option, set, help)
                   ->type_name(std::is_integral_v<T> ? "INT" : "TEXT");
     // What follows from something else is told by the help.
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+      added->transform(plait::tool::wholeAmount);
     std::string text = plait::print(usual);
     if (!std::is_enum_v<T> && !std::is_same_v<T, bool> && !text.empty())
       added->default_str(text);
@@ -108,7 +118,8 @@ struct FieldOption {
 
 /// What is trained, and how it is spread. These and those below are in the
 /// order of the help: what most users need is first.
-static void addModelOptions(CLI::App &app, CompileOptions &options) {
+static void addModelOptions(CLI::App &app, CompileOptions &options,
+                            plait::Cases &cases) {
   app.add_option(
          "model", options.model,
          "folder with config.json, that file, or a .mlir file: a model\n"
@@ -127,7 +138,7 @@ static void addModelOptions(CLI::App &app, CompileOptions &options) {
                  "ranks, e.g. pp=2,dp=2,cp=2,tp=2; if not given, one")
       ->group(FieldOption::strategyGroup);
   const plait::TrainingConfiguration defaults;
-  plait::visitConfiguration(FieldOption{app}, options.pins,
+  plait::visitConfiguration(FieldOption{app, cases}, options.pins,
                             plait::getExecutable(), defaults);
   app.add_option(
          "--schedule-file", options.scheduleFile,
@@ -198,8 +209,9 @@ static void addPhaseOptions(CLI::App &app, CompileOptions &options) {
       "leave out what plait-run --check compares with");
 }
 
-static void addCompileOptions(CLI::App &app, CompileOptions &options) {
-  addModelOptions(app, options);
+static void addCompileOptions(CLI::App &app, CompileOptions &options,
+                              plait::Cases &cases) {
+  addModelOptions(app, options, cases);
   addTargetOptions(app, options);
   addPhaseOptions(app, options);
 }
@@ -228,41 +240,41 @@ static void addFamilyOption(CLI::App &app, std::vector<std::string> &also) {
 
 /// What is told of whole trainings and of several clusters.
 static void addProjectionOptions(CLI::App &app, PlanningOptions &options,
-                                 std::vector<std::string> &compared) {
-  // Not CLI::PositiveNumber: it lets nan pass. Bounded above, so that products
-  // with it stay finite.
-  CLI::Validator amount(
-      [](std::string &text) {
-        double value = 0;
-        bool valid = CLI::detail::lexical_cast(text, value) && value > 0 &&
-                     value <= 1e18;
-        return valid ? std::string()
-                     : "value " + text + " not in range above 0 to 1e18";
+                                 plait::Cases &cases) {
+  CLI::Validator price(
+      [&options](std::string &text) {
+        std::string number = text;
+        if (std::string found = plait::tool::takeCurrency(number);
+            !found.empty())
+          options.currency = found;
+        std::string problem = plait::tool::amount(number);
+        text = problem.empty() ? number : text;
+        return problem;
       },
       "");
-  app.add_option("--compare", compared,
+  app.add_option("--compare", cases.clusters,
                  "clusters side by side: h100:8x8,a100-80g:8x8")
       ->allow_extra_args(false)
       ->delimiter(',');
   app.add_option("--train-tokens", options.trainTokens,
-                 "report time and cost of a whole training, e.g. 300e9")
-      ->check(amount);
+                 "report time and cost of a whole training, e.g. 300B or 300e9")
+      ->transform(plait::tool::amount);
   app.add_option("--price", options.prices,
                  "price of a device-hour; of several clusters one, or one each")
       ->allow_extra_args(false)
       ->delimiter(',')
-      ->check(amount);
+      ->transform(price);
+  app.add_option("--within", options.days,
+                 "days that the training may take: how few devices do")
+      ->type_name("DAYS")
+      ->transform(plait::tool::amount);
 }
 
 /// Not CLI's own excludes and needs, which the help would list.
 static plait::Status checkProjectionOptions(const CLI::App &app,
+                                            const plait::Cases &cases,
                                             const std::string &framework) {
-  // What is told or written for one cluster.
-  for (const char *single :
-       {"--cluster", "--output", "--compile-to", "--explain", "--why-not",
-        "--report", "--trace", "--profile"})
-    if (app.count("--compare") && app.count(single))
-      return plait::fail("--compare excludes ", single);
+  PLAIT_RETURN_IF_ERROR(cases.check(app));
   // An order that is given leaves the planner nothing to order.
   for (const char *planned : {"--cluster", "--compare"})
     if (app.count("--schedule-file") && app.count(planned))
@@ -287,8 +299,12 @@ static plait::Status checkProjectionOptions(const CLI::App &app,
                            " is only predicted, so "
                            "it excludes ",
                            compiled);
-  if (app.count("--price") && !app.count("--train-tokens"))
-    return plait::fail("--price needs --train-tokens");
+  for (const char *whole : {"--price", "--within"})
+    if (app.count(whole) && !app.count("--train-tokens"))
+      return plait::fail(whole, " needs --train-tokens");
+  if (app.count("--within") && !cases.any())
+    return plait::Status::failure("--within needs --compare, or a list of "
+                                  "--global-batch or --seq");
   return plait::Status::success();
 }
 
@@ -383,6 +399,11 @@ static bool isForThisMachine(const CompileOptions &options) {
          plait::isPlannable(options);
 }
 
+/// Names as many ranks as the mesh has, on the hardware file of this machine.
+static std::string getThisMachine(const CompileOptions &options) {
+  return "host:" + std::to_string(plait::countRanks(options.mesh));
+}
+
 /// The first option by which a user who gives --mesh means the defaults for the
 /// rest of the strategy; empty: none.
 static std::string findDecided(const CompileOptions &options) {
@@ -409,8 +430,7 @@ static bool planForThisMachine(CompileOptions &options,
   if (!pins.ok())
     return true;
   CompileOptions chosen = options;
-  // As many ranks as the mesh has, on the hardware file of this machine.
-  chosen.cluster = "host:" + std::to_string(plait::countRanks(options.mesh));
+  chosen.cluster = getThisMachine(options);
   if (!plait::planner::parseCluster(chosen.cluster).ok())
     return true;
   planning.pins = *pins;
@@ -447,26 +467,31 @@ static plait::Status divideOutputs(CompileOptions &options,
 
 /// Returns false after a message; planning.compiles tells whether there is more
 /// to do.
-/// 1. Without a cluster: for this machine, if that can be, unless an option was
-///    given that needs one.
+/// 1. Without a cluster: for this machine, if that can be. What asks for an
+///    answer, or for no plan, asks about this machine then.
 /// 2. What is pinned.
 /// 3. Whether it compiles: not where there is no file for a plan. Then the
 ///    choice is the answer, and is printed unless something else was asked for.
 static bool plan(const CLI::App &app, CompileOptions &options,
                  PlanningOptions &planning, const std::string &pinned,
-                 const std::vector<std::string> &compared,
-                 std::string &notFound) {
+                 const plait::Cases &cases, std::string &notFound) {
+  bool writes = !options.output.empty() || !options.compileTo.empty() ||
+                !options.dumpPhasesTo.empty();
   // 1. No cluster.
-  if (options.cluster.empty() && compared.empty()) {
+  if (options.cluster.empty() && !cases.any()) {
     // All options of the group, whatever they are called.
     auto given = app.get_options([](const CLI::Option *option) {
       return option->get_group() == planningGroup && option->count();
     });
-    if (given.empty())
+    bool asks = !given.empty() || !writes;
+    if (!asks || (given.empty() && !isForThisMachine(options)))
       return planForThisMachine(options, planning, notFound);
-    plait::tool::printError(app,
-                            given.front()->get_name() + " needs --cluster");
-    return false;
+    if (!isForThisMachine(options)) {
+      plait::tool::printError(app,
+                              given.front()->get_name() + " needs --cluster");
+      return false;
+    }
+    options.cluster = getThisMachine(options);
   }
   // 2. Pins.
   plait::Result<plait::planner::Pins> pins = getPins(options, pinned);
@@ -479,13 +504,11 @@ static bool plan(const CLI::App &app, CompileOptions &options,
   bool tells = planning.explain || !planning.json.empty() ||
                !planning.whyNot.empty() || !planning.report.empty() ||
                !planning.trace.empty() || planning.trainTokens > 0 ||
-               !compared.empty();
-  bool writes = !options.output.empty() || !options.compileTo.empty() ||
-                !options.dumpPhasesTo.empty();
+               cases.any();
   planning.compiles = writes && !planning.predict;
   planning.predict |= !writes && !tells;
-  if (!compared.empty())
-    return plait::compare(options, planning, compared);
+  if (cases.any())
+    return plait::compare(options, planning, cases.combine(options.cluster));
   return plait::choose(options, planning);
 }
 
@@ -509,29 +532,24 @@ int main(int argc, char **argv) {
   CompileOptions options;
   PlanningOptions planning;
   std::string pinned, notFound;
-  std::vector<std::string> compared, also;
+  std::vector<std::string> also;
+  plait::Cases cases;
   std::vector<plait::PendingPlan> pending;
   options.progress = isatty(STDERR_FILENO);
   options.pending = &pending;
   CLI::App app("Compiles a transformer into an executable training plan.",
                "plaitc");
-  app.formatter(std::make_shared<plait::tool::HelpFormatter>());
-  app.footer("Examples:\n"
-             "  plaitc llama-3-8b --cluster h100:8 --global-batch 128 --seq "
-             "8192\n"
-             "  plaitc llama-3-8b --cluster h100:8 --global-batch 128 --seq "
-             "8192 -o 8b.plan\n"
-             "  plaitc gpt2-nano --mesh pp=2,dp=2,tp=2 --global-batch 16 -o "
-             "nano.plan\n");
-  addCompileOptions(app, options);
+  addCompileOptions(app, options, cases);
   addPlanningOptions(app, options, planning, pinned);
   addFamilyOption(app, also);
-  addProjectionOptions(app, planning, compared);
+  addProjectionOptions(app, planning, cases);
+  plait::arrangeHelp(app);
   if (std::optional<int> code = plait::tool::parse(app, argc, argv))
     return *code;
+  planning.asked = plait::describeInvocation(argc, argv);
   plait::removeTemporaryFilesOnSignals();
   for (const plait::Status &status :
-       {checkProjectionOptions(app, planning.framework),
+       {checkProjectionOptions(app, cases, planning.framework),
         checkStepOptions(app, options), divideOutputs(options, planning)})
     if (!status.ok()) {
       plait::tool::printError(app, status.message());
@@ -550,7 +568,7 @@ int main(int argc, char **argv) {
     return plan(app, one, how, pinned, {}, *how.notFound);
   };
   if (!family->compile(chooseOne) ||
-      !plan(app, options, planning, pinned, compared, notFound))
+      !plan(app, options, planning, pinned, cases, notFound))
     return 1;
   if (plait::Status status = family->checkFirst(options.mesh); !status.ok()) {
     plait::tool::printError(app, status.message());
@@ -567,11 +585,10 @@ int main(int argc, char **argv) {
                     "planner has none for this machine: "
                  << notFound << "\n";
   if (!decided.empty() && planning.compiles)
-    plait::tool::printNote(app,
-                           decided +
-                               " is given, so that the rest has its "
-                               "defaults; with --cluster host:" +
-                               std::to_string(plait::countRanks(options.mesh)) +
-                               " the planner chooses it");
+    plait::tool::printNote(app, decided +
+                                    " is given, so that the rest has its "
+                                    "defaults; with --cluster " +
+                                    getThisMachine(options) +
+                                    " the planner chooses it");
   return finishText(app) ? 0 : 1;
 }

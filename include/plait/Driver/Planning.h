@@ -31,6 +31,9 @@ struct PlanningOptions {
   double trainTokens = 0;          // tell what they take; 0: nothing
   /// The price of a device-hour; of several clusters one for all, or one each.
   std::vector<double> prices;
+  std::string currency; // of the prices: "$", "EUR"; empty: not said
+  double days = 0;      // that a training may take; 0: any
+  std::string asked;    // for pages: version, date, command
   /// Receives why no configuration was found. That is no failure then, and the
   /// options stay as they are. Null: it is one.
   std::string *notFound = nullptr;
@@ -47,12 +50,21 @@ bool isPlannable(const CompileOptions &options);
 /// `options`. On failure the reason has been printed to standard error.
 bool choose(CompileOptions &options, const PlanningOptions &planning);
 
-/// Searches for each of `clusters` what choose() would, and tells what comes
-/// out side by side: as text, and as JSON where `planning` asks for it. One
-/// where no configuration is found is told as well. On failure the reason has
-/// been printed to standard error.
+/// The parts of a question that one of several predictions has of its own.
+struct PlanningCase {
+  std::string cluster;
+  // Nothing: those of the options.
+  std::optional<int64_t> globalBatch = {}, sequence = {};
+  std::string label = {}; // "batch 64"; empty: the cluster
+};
+
+/// Searches in each of `cases` for what choose() would, and tells what comes
+/// out side by side: as text, and as JSON and as a page where `planning` asks
+/// for it. One where no configuration is found is told as well. Prices are one
+/// for all or one each. On failure the reason has been printed to standard
+/// error.
 bool compare(const CompileOptions &options, const PlanningOptions &planning,
-             const std::vector<std::string> &clusters);
+             const std::vector<PlanningCase> &cases);
 
 } // namespace plait
 

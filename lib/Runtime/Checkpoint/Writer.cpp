@@ -31,6 +31,7 @@
 #include "Core/Windows.h"
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -329,8 +330,13 @@ Status CheckpointWriter::commit() {
 Status CheckpointWriter::prune() {
   // After all keepers have committed: the mark must not name a step that some
   // host lacks.
-  if (executor.leads())
+  if (executor.leads()) {
     place->conclude(step);
+    // For the log of a job: what there is to resume from.
+    if (place->words.empty())
+      std::fprintf(stderr, "checkpoint '%s'\n",
+                   place->store.pathOf(step).c_str());
+  }
   if (!place->isKeeper)
     return Status::success();
   if (Status status = place->prune(); !status.ok())

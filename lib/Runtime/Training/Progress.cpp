@@ -82,7 +82,8 @@ Status Progress::openCheckpoints() {
 /// wanted. A forgotten learning rate is not: it stays as it was.
 Status Progress::goOn(const Resumed &resumed) {
   const RunRecord &run = resumed.run;
-  if (!options.epochs && run.step > options.steps)
+  bool trains = options.epochs || options.steps > 0;
+  if (!options.epochs && trains && run.step > options.steps)
     return fail("checkpoint '", resumed.path, "' is of step ", run.step,
                 ", --steps is ", options.steps);
   // Weights do not need it any more, permutation and dropout do.
@@ -92,14 +93,17 @@ Status Progress::goOn(const Resumed &resumed) {
   Result<std::string> kept = keepSettings(options, run.settings);
   if (!kept.ok())
     return fail("checkpoint '", resumed.path, "': ", kept.status().message());
-  bool isSameData = run.data == batches.describe();
+  bool isSameData = !trains || run.data == batches.describe();
   if (executor.leads()) {
     std::fprintf(stderr, "resumed step %llu from %s'%s'\n",
                  static_cast<unsigned long long>(run.step),
                  resumed.isReplica ? "memory, " : "", resumed.path.c_str());
-    if (!kept->empty())
+    if (!kept->empty() && trains)
       std::fprintf(stderr, "plait-run: note: kept from the checkpoint: %s\n",
                    kept->c_str());
+    if (std::string length = describeOtherLength(options, run.settings);
+        !length.empty() && trains)
+      std::fprintf(stderr, "plait-run: note: %s\n", length.c_str());
     if (!isSameData)
       std::fprintf(stderr,
                    "plait-run: warning: the data is %s, of the checkpoint %s; "

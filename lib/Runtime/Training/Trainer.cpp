@@ -20,6 +20,7 @@
 
 #include "plait/Runtime/Trainer.h"
 
+#include "Best.h"
 #include "Console.h"
 #include "Core/Guard.h"
 #include "Dashboard.h"
@@ -80,12 +81,18 @@ Status setSteps(TrainOptions &options, const Batches &batches, uint64_t step) {
                               batches.batchSize());
 }
 
+/// Whether there are steps to do; else a run evaluates and saves.
+bool trains(const TrainOptions &options) {
+  return options.steps > 0 || options.epochs;
+}
+
 /// The parts of a run, beside its executor.
 struct Parts {
   Batches batches;
   std::optional<Evaluator> evaluator;
   std::optional<Controls> controls;     // nothing: settings may still be kept
   std::unique_ptr<SampleLog> sampleLog; // null: none
+  std::optional<Best> best;             // nothing: none is kept
 
   /// Sets the steps of `options` where it has epochs. Leaves the controls to
   /// setControls() where `options` may get settings of a checkpoint.
@@ -94,9 +101,9 @@ struct Parts {
     if (!batches.ok())
       return batches.status();
     PLAIT_RETURN_IF_ERROR(setSteps(options, *batches, 0));
-    Parts parts = {std::move(*batches), std::nullopt, std::nullopt, nullptr};
+    Parts parts = {std::move(*batches), {}, {}, nullptr, {}};
     // Not later than can be: no device has been asked for anything yet.
-    if (options.resume.empty())
+    if (options.resume.empty() && trains(options))
       PLAIT_RETURN_IF_ERROR(parts.setControls(options));
     auto evaluator = Evaluator::open(plan, options);
     if (!evaluator.ok())
@@ -112,8 +119,8 @@ struct Parts {
                     const RunState &state);
   /// Fails where `options`, which are complete, contradict each other.
   Status setControls(const TrainOptions &options);
-  /// Begins the log of samples.
-  Status openLog(Executor &executor, const TrainOptions &options);
+  /// Begins the log of samples, and finds the best weights so far.
+  Status openOutputs(Executor &executor, const TrainOptions &options);
 };
 
 /// Schedules of the learning rate depend on the number of steps.
@@ -139,7 +146,13 @@ Status Parts::setControls(const TrainOptions &options) {
   return created.status();
 }
 
-Status Parts::openLog(Executor &executor, const TrainOptions &options) {
+Status Parts::openOutputs(Executor &executor, const TrainOptions &options) {
+  if (!options.best.empty()) {
+    auto opened = Best::open(executor, options);
+    if (!opened.ok())
+      return opened.status();
+    best = std::move(*opened);
+  }
   if (options.sampleLog.empty())
     return Status::success();
   auto log = SampleLog::open(options.sampleLog, executor, batches);
@@ -160,6 +173,8 @@ public:
 
   /// Until all are done or the run is interrupted.
   Status run();
+  /// Evaluates without a step, and says the result.
+  Status evaluateAlone();
 
 private:
   Result<bool> runStep();
@@ -285,6 +300,21 @@ Status Loop::evaluate(StepReport &report) {
     return fail("after step ", report.step, ": ",
                 evaluation.status().message());
   report.evaluation = *evaluation;
+  return report.evaluation && parts.best
+             ? parts.best->offer(executor, report.step, *report.evaluation)
+             : Status::success();
+}
+
+Status Loop::evaluateAlone() {
+  StepReport report = {state.step, {}, 0, 0, {}, {}, nullptr};
+  PLAIT_RETURN_IF_ERROR(evaluate(report));
+  if (report.evaluation && executor.leads())
+    std::fprintf(options.summary,
+                 "step %llu, loss on held-out data %.6f, perplexity %.2f, "
+                 "%.0f tokens\n",
+                 static_cast<unsigned long long>(state.step),
+                 report.evaluation->loss, std::exp(report.evaluation->loss),
+                 report.evaluation->tokens);
   return Status::success();
 }
 
@@ -326,7 +356,7 @@ Status Loop::printMemory() {
 Result<Observers> makeObservers(const TrainOptions &options) {
   Observers observers;
   if (!options.log.empty()) {
-    auto log = StepLog::open(options.log);
+    auto log = StepLog::open(options.log, !options.resume.empty());
     if (!log.ok())
       return log.status();
     observers.push_back(std::move(*log));
@@ -385,7 +415,7 @@ static Status runSteps(Executor &executor, Parts &parts, TrainOptions &options,
 ///    learned with: only then are all settings known. If they are good, take
 ///    the directory of the run's own checkpoints.
 /// 4. Open outputs, in the process of rank 0, and agree on how that went.
-/// 5. Do the steps that are left, if any.
+/// 5. Do the steps that are left, if any. Without any to do, evaluate.
 /// 6. Write what the run is to leave: weights, then the last checkpoint. A
 ///    failure of the former does not keep the latter from being written.
 Status runtime::train(const fb::Plan &plan, const TrainOptions &given) {
@@ -408,10 +438,12 @@ Status runtime::train(const fb::Plan &plan, const TrainOptions &given) {
       Progress::begin(**executor, options, parts->batches, state);
   PLAIT_RETURN_IF_ERROR(agree(**executor, progress.status()));
   PLAIT_RETURN_IF_ERROR(parts->countSteps(**executor, options, state));
-  if (!parts->controls)
+  if (!trains(options))
+    options.steps = state.step; // which is the last one
+  else if (!parts->controls)
     PLAIT_RETURN_IF_ERROR(agree(**executor, parts->setControls(options)));
   PLAIT_RETURN_IF_ERROR(agree(**executor, progress->openCheckpoints()));
-  PLAIT_RETURN_IF_ERROR(parts->openLog(**executor, options));
+  PLAIT_RETURN_IF_ERROR(parts->openOutputs(**executor, options));
   PLAIT_RETURN_IF_ERROR(
       watch.beginRun(**executor, state.step + 1, options.steps));
   // 4.
@@ -433,10 +465,19 @@ Status runtime::train(const fb::Plan &plan, const TrainOptions &given) {
   if (runs)
     PLAIT_RETURN_IF_ERROR(runSteps(**executor, *parts, options, watch,
                                    *observers, *progress, state));
+  else if (parts->evaluator && !trains(given))
+    PLAIT_RETURN_IF_ERROR(
+        Loop(**executor, *parts, options, watch, *observers, *progress, state)
+            .evaluateAlone());
   // 6.
-  Status saved = options.save.empty()
-                     ? Status::success()
-                     : saveWeights(**executor, options.save, options.weights);
+  Status saved =
+      options.save.empty()
+          ? Status::success()
+          : saveWeights(**executor, options.save,
+                        options.weights.empty() ? options.origin
+                                                : options.weights,
+                        options.savesRounded ? FileTensor::Type::BF16
+                                             : FileTensor::Type::F32);
   saved = agree(**executor, saved);
   // One of the two is better than none.
   Status finished = agree(**executor, progress->finish());

@@ -10,10 +10,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "../CommandLine.h"
-#include "../Help.h"
 #include "Commands.h"
 #include "plait/Plan/Signals.h"
+#include "plait/Support/CommandLine.h"
+#include "plait/Support/Help.h"
 
 using namespace plait;
 

@@ -7,7 +7,8 @@
 
 #include "Cases.h"
 
-#include "../CommandLine.h"
+#include "plait/Configuration/Configuration.h"
+#include "plait/Support/CommandLine.h"
 
 #include <sstream>
 
@@ -52,19 +53,20 @@ Status Cases::check(const CLI::App &app) const {
 }
 
 /// Labels say what has several values, as short as that is.
-std::vector<PlanningCase> Cases::combine(const std::string &cluster) const {
+std::vector<Case> Cases::combine(const std::string &cluster) const {
   // Without a list there is one value, that of the options.
   auto getValues = [](const std::vector<int64_t> &list) {
     std::vector<std::optional<int64_t>> values(list.begin(), list.end());
     return values.empty() ? std::vector<std::optional<int64_t>>(1) : values;
   };
   bool isSwept = !globalBatch.empty() || !sequence.empty();
-  std::vector<PlanningCase> cases;
-  for (const std::string &name :
-       clusters.empty() ? std::vector{cluster} : clusters)
+  const std::vector<std::string> names =
+      clusters.empty() ? std::vector{cluster} : clusters;
+  std::vector<Case> cases;
+  for (size_t i = 0; i < names.size(); ++i)
     for (std::optional<int64_t> batch : getValues(globalBatch))
       for (std::optional<int64_t> length : getValues(sequence)) {
-        std::string label = isSwept && clusters.size() > 1 ? name : "";
+        std::string label = isSwept && names.size() > 1 ? names[i] : "";
         auto add = [&](const char *what, std::optional<int64_t> value) {
           if (value)
             label += (label.empty() ? "" : ", ") + std::string(what) +
@@ -72,7 +74,7 @@ std::vector<PlanningCase> Cases::combine(const std::string &cluster) const {
         };
         add("batch ", batch);
         add("seq ", length);
-        cases.push_back({name, batch, length, label});
+        cases.push_back({i, names[i], batch, length, label});
       }
   return cases;
 }

@@ -8,15 +8,28 @@
 #ifndef PLAIT_TOOLS_PLAITC_CASES_H
 #define PLAIT_TOOLS_PLAITC_CASES_H
 
-#include "plait/Driver/Planning.h"
+#include "plait/Support/Status.h"
 
 #include <CLI/CLI.hpp>
 
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
 namespace plait {
 
+/// What one of several questions has of its own.
+struct Case {
+  size_t index; // of the cluster, among those that have prices
+  std::string cluster;
+  // Nothing: those of the options.
+  std::optional<int64_t> globalBatch, sequence;
+  std::string label; // "batch 64"; empty: the cluster
+};
+
 /// The values of a question where there are several: --compare, and
-/// --global-batch and
-/// --seq where these are lists, as in 64,128.
+/// --global-batch and --seq where these are lists, as in 64,128.
 struct Cases {
   std::vector<std::string> clusters;
   std::vector<int64_t> globalBatch, sequence;
@@ -34,7 +47,7 @@ struct Cases {
 
   /// Every combination, by cluster, then by batch, then by sequence. `cluster`
   /// is that of --cluster.
-  std::vector<PlanningCase> combine(const std::string &cluster) const;
+  std::vector<Case> combine(const std::string &cluster) const;
 };
 
 } // namespace plait

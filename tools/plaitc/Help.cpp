@@ -12,7 +12,7 @@
 
 #include "Help.h"
 
-#include "../Help.h"
+#include "plait/Support/Help.h"
 
 #include <cstdlib>
 #include <ctime>
@@ -73,9 +73,12 @@ static std::string quote(const std::string &word) {
   constexpr const char *plain = "abcdefghijklmnopqrstuvwxyz"
                                 "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                 "_-+=,.:/@%~";
-  return !word.empty() && word.find_first_not_of(plain) == word.npos
-             ? word
-             : "'" + word + "'";
+  if (!word.empty() && word.find_first_not_of(plain) == word.npos)
+    return word;
+  std::string quoted = "'";
+  for (char letter : word)
+    quoted += letter == '\'' ? "'\\''" : std::string(1, letter);
+  return quoted + "'";
 }
 
 std::string plait::describeInvocation(int argc, char **argv) {

@@ -12,6 +12,7 @@
 #ifndef PLAIT_RUNTIME_TRAINER_H
 #define PLAIT_RUNTIME_TRAINER_H
 
+#include "plait/Plan/Container.h"
 #include "plait/Runtime/Checkpoint.h"
 #include "plait/Runtime/Executor.h"
 #include "plait/Runtime/StepNotes.h"
@@ -41,7 +42,10 @@ struct TrainOptions {
   std::string tokens;
   std::string tokenType;
   std::string text;
-  bool textAsBytes = false;            // whatever the vocabulary is
+  bool textAsBytes = false; // whatever the vocabulary is
+  /// The caller gives the rows of each step: see TrainingRun. Excludes tokens
+  /// and text.
+  bool givesRows = false;
   std::optional<uint64_t> documentEnd; // the token that ends a document
   /// The folder whose tokenizer goes into what is saved; empty: `weights`, or
   /// what the run of a checkpoint has begun with.
@@ -54,7 +58,7 @@ struct TrainOptions {
   std::string resume;           // empty: begin with the first step
   CheckpointOptions checkpoint; // which are written
   uint64_t planHash = 0;        // PlanFile::hash(), for checkpoints
-  uint64_t steps = 20;          // 0: none, the run evaluates and saves only
+  uint64_t steps = 20;          // 0: none, see trains()
   std::optional<double> epochs; // passes over all samples, instead of `steps`
   uint64_t seed = 0;
   bool shuffle = false;
@@ -89,8 +93,9 @@ struct TrainOptions {
   /// the others a run that is resumed keeps those that it learns with: see
   /// keepSettings().
   std::set<std::string> given;
-  std::FILE *summary = stdout; // where the line for people goes
-  uint64_t printEvery = 10;    // steps, off a terminal; 0: none
+  /// The stream of the line for people; null: nothing is told to them.
+  std::FILE *summary = stdout;
+  uint64_t printEvery = 10; // steps, off a terminal; 0: none
   /// Asked between steps: true ends the run as if all steps were done. Of
   /// several processes one is enough. Empty: never.
   std::function<bool()> interrupted;
@@ -98,6 +103,10 @@ struct TrainOptions {
   /// Who reads the notes of steps, which `executor` has then. They outlive the
   /// run.
   std::vector<StepReader *> readers;
+
+  /// Whether there are steps to do. Where there are none the run evaluates the
+  /// weights that it has, and saves them.
+  bool trains() const { return steps > 0 || epochs; }
 };
 
 /// The point that a run has reached. With weights and what the optimizer keeps
@@ -122,6 +131,12 @@ struct OptionMismatch {
 /// Nothing where the plan reads the option, as most do.
 std::optional<OptionMismatch> findMismatch(const fb::Plan &plan,
                                            std::string_view option);
+
+/// Fails unless all processes have opened the same plan, and are of the same
+/// version: numbers may depend on it. All of them call this with how opening
+/// `path` went; `file` is null where it failed.
+Status agreeOnPlan(Rendezvous &processes, const std::string &path,
+                   const Status &opened, const plan::PlanFile *file);
 
 /// Trains until `steps` steps, or `epochs` of the data, are done, those before
 /// `resume` included, or until it is interrupted. Adds one JSON object a step

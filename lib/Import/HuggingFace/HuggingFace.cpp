@@ -229,10 +229,9 @@ Result<MappedFile> plait::openConfig(const std::string &path) {
                 !model.contains('/') && !llvm::sys::fs::exists(owner);
   if (file.ok() || !isName)
     return file;
-  return fail(file.status().message(),
-              "; a model of the hub is downloaded "
-              "first: hf download ",
-              path, " --local-dir ", model.str());
+  return fail(file.status().code(), file.status().message(),
+              "; a model of the hub is downloaded first: hf download ", path,
+              " --local-dir ", model.str());
 }
 
 /// By the absolute path, as "." and ".." have no name of their own. Without a

@@ -29,12 +29,11 @@
 
 #include "Core/Processes.h"
 #include "Core/Windows.h"
+#include "plait/Plan/Json.h"
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <mutex>
-#include <nlohmann/json.hpp>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -53,7 +52,7 @@ static std::string printFiles(const std::vector<WrittenFile> &files) {
 /// Adds the files of one process, as another of the same program has printed
 /// them.
 static void addFiles(const std::string &text, StoredFiles &files) {
-  for (const Json &entry : Json::parse(text)) {
+  for (const Json &entry : parsePrintedJson<Json>(text)) {
     StoredFile file = {entry[0], entry[1], entry[2]};
     files[file.name] = file;
   }
@@ -98,16 +97,16 @@ Status CheckpointWriter::finish(const RunRecord &run) {
     place->store.removeSpare(); // there is no next one
   return savedStep == run.step
              ? Status::success()
-             : fail("no checkpoint of step ", run.step, ", the last one",
-                    place->words, ": ", failure.message());
+             : fail(failure.code(), "no checkpoint of step ", run.step,
+                    ", the last one", place->words, ": ", failure.message());
 }
 
 /// Between steps, so that what fails in the last one is told once, as the
 /// run's failure.
 void CheckpointWriter::warnOfFailure() {
   if (!failure.ok() && executor.leads())
-    warn("no checkpoint of step " + std::to_string(step) + place->words + ": " +
-         failure.message());
+    executor.warn("no checkpoint of step " + std::to_string(step) +
+                  place->words + ": " + failure.message());
   failure = Status::success();
 }
 
@@ -334,13 +333,13 @@ Status CheckpointWriter::prune() {
     place->conclude(step);
     // For the log of a job: what there is to resume from.
     if (place->words.empty())
-      std::fprintf(stderr, "checkpoint '%s'\n",
-                   place->store.pathOf(step).c_str());
+      executor.tell(Severity::Info,
+                    "checkpoint '" + place->store.pathOf(step) + "'");
   }
   if (!place->isKeeper)
     return Status::success();
   if (Status status = place->prune(); !status.ok())
-    warn("old checkpoints stay: " + status.message());
+    executor.warn("old checkpoints stay: " + status.message());
   return Status::success();
 }
 
@@ -381,12 +380,8 @@ Status CheckpointWriter::advance(bool wait) {
 /// disk.
 static std::string adviseOn(const Status &failure,
                             const CheckpointPlace &place) {
-  bool isFull = false;
-  for (int reason : {ENOSPC, EDQUOT})
-    isFull |=
-        failure.message().find(std::strerror(reason)) != std::string::npos;
-  return isFull && !place.keep
-             ? "; all checkpoints are kept, with --keep N the newest N"
+  return failure.code() == Code::DiskFull && !place.keep
+             ? "; all checkpoints are kept, with `keep` N the newest N"
              : "";
 }
 
@@ -406,5 +401,5 @@ void CheckpointWriter::conclude(const Status &status) {
   }
   if (place->isKeeper)
     place->store.abandon(step);
-  failure = fail(status.message(), adviseOn(status, *place));
+  failure = fail(status.code(), status.message(), adviseOn(status, *place));
 }

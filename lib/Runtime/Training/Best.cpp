@@ -58,12 +58,7 @@ Status Best::offer(Executor &executor, uint64_t step,
                    const Evaluation &evaluation) {
   if (!(evaluation.loss < loss))
     return Status::success();
-  const std::string &origin =
-      options->weights.empty() ? options->origin : options->weights;
-  Status saved = agree(executor, saveWeights(executor, options->best, origin,
-                                             options->savesRounded
-                                                 ? FileTensor::Type::BF16
-                                                 : FileTensor::Type::F32));
+  Status saved = saveModel(executor, *options, options->best);
   loss = evaluation.loss;
   if (!executor.leads())
     return Status::success();
@@ -72,12 +67,9 @@ Status Best::offer(Executor &executor, uint64_t step,
         recordOf(*options),
         Json{{"step", step}, {"eval_loss", evaluation.loss}}.dump() + "\n");
   if (saved.ok())
-    std::fprintf(stderr, "best so far: step %llu, in '%s'\n",
-                 static_cast<unsigned long long>(step), options->best.c_str());
+    executor.tell(Severity::Info, "best so far: step " + std::to_string(step) +
+                                      ", in '" + options->best + "'");
   else
-    std::fprintf(stderr,
-                 "plait-run: warning: the best weights stay as they "
-                 "were: %s\n",
-                 saved.message().c_str());
+    executor.warn("the best weights stay as they were: " + saved.message());
   return Status::success();
 }

@@ -9,6 +9,7 @@
 #define PLAIT_LIB_RUNTIME_TRAINING_CONTROLS_H
 
 #include "LearningRate.h"
+#include "plait/Runtime/TrainingRun.h"
 
 #include <deque>
 
@@ -17,13 +18,6 @@ namespace plait::runtime {
 /// Fails where the metrics of a step are not those of a step that could have
 /// taught something.
 Status checkMetrics(const StepMetrics &metrics);
-
-/// The outcome of a step.
-struct Verdict {
-  bool skipped = false;   // nothing was updated
-  bool rollsBack = false; // to before the step
-  std::string warning;    // empty: nothing to say
-};
 
 /// The decisions of a run from step to step. Processes that make the same calls
 /// decide the same.

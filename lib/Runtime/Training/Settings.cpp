@@ -15,12 +15,12 @@
 
 #include "LearningRate.h"
 #include "plait/Plan/Defaults.h"
+#include "plait/Plan/Json.h"
 #include "plait/Plan/Ranks.h"
 #include "plait/Runtime/Rendezvous.h"
 #include "plait/Support/Quantities.h"
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
@@ -124,7 +124,8 @@ Status runtime::compareSettings(Rendezvous &processes,
   static const std::set<std::string> own = {
       "weights",   "tokens",     "text",    "eval-tokens",
       "eval-text", "checkpoint", "replica", "resume"};
-  Json all = settings.empty() ? Json::object() : Json::parse(settings);
+  Json all =
+      settings.empty() ? Json::object() : parsePrintedJson<Json>(settings);
   std::vector<SharedValue> mine;
   for (const Line &line : lines)
     for (const std::string &name : line.options) {
@@ -171,9 +172,10 @@ Result<std::string> runtime::keepSettings(TrainOptions &options,
                                           const std::string &found) {
   static const std::set<std::string> ofSchedule = {"warmup-steps", "min-lr",
                                                    "decay-steps"};
-  Json theirs = found.empty() ? Json::object() : Json::parse(found);
-  Json mine =
-      options.settings.empty() ? Json::object() : Json::parse(options.settings);
+  Json theirs = found.empty() ? Json::object() : parsePrintedJson<Json>(found);
+  Json mine = options.settings.empty()
+                  ? Json::object()
+                  : parsePrintedJson<Json>(options.settings);
   std::string kept;
   Status status = Status::success();
   visitLearning(options, [&](const std::string &name, auto &value) {
@@ -207,21 +209,21 @@ Result<std::string> runtime::keepSettings(TrainOptions &options,
 
 std::string runtime::describeOtherLength(const TrainOptions &options,
                                          const std::string &found) {
-  Json theirs = found.empty() ? Json::object() : Json::parse(found);
+  Json theirs = found.empty() ? Json::object() : parsePrintedJson<Json>(found);
   Json steps = theirs.value("steps", Json());
   if (options.schedule == "constant" || options.decaySteps || options.epochs ||
       !steps.is_number_unsigned() || steps.get<uint64_t>() == options.steps)
     return "";
   return "the schedule of the learning rate is as long as the run, " +
          countOf(options.steps, "step") + "; the checkpoint's was " +
-         steps.dump() + ": --decay-steps " + steps.dump() + " keeps it";
+         steps.dump() + ": `decay-steps` " + steps.dump() + " keeps it";
 }
 
 /// Settings come in the order of the object.
 Json runtime::effectiveSettings(const RunInfo &run) {
   Json settings = run.options.settings.empty()
                       ? Json::object()
-                      : Json::parse(run.options.settings);
+                      : parsePrintedJson<Json>(run.options.settings);
   settings["steps"] = run.options.steps; // where there are epochs, of them
   if (std::optional<uint64_t> steps = LearningRate::decaySteps(run.options))
     settings["decay-steps"] = *steps;

@@ -34,9 +34,8 @@ Status compareSettings(Rendezvous &processes, const std::string &settings);
 /// has given becomes that of `found`, in `options` and in its settings. A
 /// schedule that is given takes nothing but the peak from there. Where no
 /// weights are given, the folder that `found` names is their `origin`. Returns
-/// what
-/// has changed, "lr 0.002, lr-schedule cosine". Fails where `found` has another
-/// type than the option.
+/// what has changed, "lr 0.002, lr-schedule cosine". Fails where `found` has
+/// another type than the option.
 Result<std::string> keepSettings(TrainOptions &options,
                                  const std::string &found);
 

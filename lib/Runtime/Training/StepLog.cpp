@@ -30,7 +30,7 @@ using namespace plait::runtime;
 
 /// Gives the log of another run, if there is one, the first name behind its own
 /// that is free. Devices and pipes have nothing to move.
-static Status moveAside(const std::string &path) {
+static Status moveAside(const std::string &path, Reporter *reporter) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error) ||
       std::filesystem::file_size(path, error) == 0)
@@ -42,17 +42,16 @@ static Status moveAside(const std::string &path) {
   if (error)
     return fail("cannot rename '", path, "' to '", target,
                 "': ", error.message());
-  std::fprintf(stderr,
-               "plait-run: note: '%s' is of another run, and is now '%s'\n",
-               path.c_str(), target.c_str());
+  plait::tell(reporter, Severity::Note,
+              "'" + path + "' is of another run, and is now '" + target + "'");
   return Status::success();
 }
 
 /// Standard output is duplicated, so that closing the log does not close it.
-Result<std::unique_ptr<Observer>> StepLog::open(const std::string &path,
-                                                bool resumes) {
+Result<std::unique_ptr<Observer>>
+StepLog::open(const std::string &path, bool resumes, Reporter *reporter) {
   if (!resumes && !isStandardOutput(path))
-    PLAIT_RETURN_IF_ERROR(moveAside(path));
+    PLAIT_RETURN_IF_ERROR(moveAside(path, reporter));
   std::FILE *file = isStandardOutput(path)
                         ? fdopen(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0), "a")
                         : std::fopen(path.c_str(), "ae");
@@ -92,16 +91,30 @@ static std::string printStragglers(const Stragglers &watched) {
   return text.empty() ? "" : ", \"stragglers\": [" + text + "]";
 }
 
+/// A part of a line: `, "KEY": {"z_loss": 0.1}`; empty where the plan names
+/// none.
+static std::string printNamed(const char *key, const fb::Plan &plan,
+                              const StepMetrics &metrics) {
+  std::string text;
+  std::vector<double> losses = getNamedLosses(plan, metrics);
+  for (size_t i = 0; i < losses.size(); ++i)
+    text += (i ? ", \"" : "\"") + plan.named_losses()->Get(i)->str() +
+            "\": " + printNumber(losses[i]);
+  return text.empty() ? "" : ", \"" + std::string(key) + "\": {" + text + "}";
+}
+
 /// Nine digits bring back every f32, which losses are. Flushed after each line,
 /// so that a run that is killed has a log of all its steps.
 Status StepLog::endStep(const StepReport &step) {
   std::string more = run->utilization.printFields(step.seconds);
+  more += printNamed("losses", run->plan, step.metrics);
   if (step.verdict.skipped)
     more += ", \"skipped\": true";
   if (step.verdict.rollsBack)
     more += ", \"rolled_back\": true";
   if (step.evaluation)
-    more += ", \"eval_loss\": " + printNumber(step.evaluation->loss);
+    more += ", \"eval_loss\": " + printNumber(step.evaluation->loss) +
+            printNamed("eval_losses", run->plan, step.evaluation->means);
   if (step.watched)
     more += printStragglers(*step.watched);
   std::fprintf(file.get(),

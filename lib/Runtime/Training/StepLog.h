@@ -22,9 +22,9 @@ namespace plait::runtime {
 /// another run's.
 class StepLog : public Observer {
 public:
-  /// `path` may be "-".
-  static Result<std::unique_ptr<Observer>> open(const std::string &path,
-                                                bool resumes);
+  /// `path` may be "-". What was moved is told to `reporter`, if there is one.
+  static Result<std::unique_ptr<Observer>>
+  open(const std::string &path, bool resumes, Reporter *reporter);
 
   Status beginRun(const RunInfo &run) override;
   Status endStep(const StepReport &step) override;

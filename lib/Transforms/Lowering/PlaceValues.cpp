@@ -25,6 +25,8 @@
 #include "PreparePlacing.h"
 
 #include "plait/Analysis/KernelShape.h"
+#include "plait/Dialect/NN/IR/NamedLosses.h"
+#include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 #include "plait/Dialect/Plan/IR/RowPitch.h"
 #include "plait/Plan/Plan_generated.h"
@@ -65,7 +67,10 @@ int plait::findScalar(StringRef name) {
   return findName(plan::fb::EnumNamesScalar(), name);
 }
 
-int plait::findMetric(StringRef name) {
+int plait::findMetric(ModuleOp module, StringRef name) {
+  SmallVector<StringRef> named = nn::getNamedLosses(module);
+  if (auto *own = llvm::find(named, name); own != named.end())
+    return int(plan::fb::Metric::Count) + int(own - named.begin());
   return findName(plan::fb::EnumNamesMetric(), name);
 }
 
@@ -152,7 +157,10 @@ plan::PlaceAttr Placer::place(const nn::StepMemory &memory) {
   case nn::StepMemory::Scalar:
     return place(kScalarsBuffer, sizeof(float) * findScalar(memory.name));
   case nn::StepMemory::Metric:
-    return place(kMetricsBuffer, sizeof(float) * findMetric(memory.name));
+    return place(
+        kMetricsBuffer,
+        sizeof(float) *
+            findMetric(function->getParentOfType<ModuleOp>(), memory.name));
   }
   llvm_unreachable("no other memory");
 }

@@ -98,8 +98,7 @@ struct FieldOption {
     CLI::Option *added = nullptr;
     // A flag can only turn something on: that is what its pin says.
     if constexpr (std::is_same_v<T, bool>)
-      added = app.add_flag_callback(
-          option, [&pin] { pin = true; }, help);
+      added = app.add_flag_callback(option, [&pin] { pin = true; }, help);
     else
       added = app.add_option_function<std::string>(option, set, help)
                   ->type_name(std::is_integral_v<T> ? "INT" : "TEXT");
@@ -247,8 +246,13 @@ static void addProjectionOptions(CLI::App &app, plait::ReportOptions &options,
   CLI::Validator price(
       [&options](std::string &text) {
         std::string number = text;
-        if (std::string found = plait::tool::takeCurrency(number);
-            !found.empty())
+        std::string found = plait::tool::takeCurrency(number);
+        // Nobody knows here what one is worth in another.
+        if (!found.empty() && !options.currency.empty() &&
+            found != options.currency)
+          return "prices are in " + options.currency + " and in " + found +
+                 ", expected one currency";
+        if (!found.empty())
           options.currency = found;
         std::string problem = plait::tool::amount(number);
         text = problem.empty() ? number : text;

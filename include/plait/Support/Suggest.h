@@ -29,7 +29,8 @@ inline size_t countEdits(std::string_view from, std::string_view to) {
         continue;
       least = std::min({edits[i - 1][j] + 1, edits[i][j - 1] + 1,
                         edits[i - 1][j - 1] + (from[i - 1] != to[j - 1])});
-      if (i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1])
+      if (i > 1 && j > 1 && from[i - 1] == to[j - 2] &&
+          from[i - 2] == to[j - 1])
         least = std::min(least, edits[i - 2][j - 2] + 1);
     }
   return edits[from.size()][to.size()];
@@ -43,9 +44,8 @@ inline std::string suggest(std::string_view word,
   constexpr size_t longest = 60; // longer words are no slip
   if (word.empty() || word.size() > longest)
     return "";
-  size_t least = std::min(word.size() / 3,
-                          std::max<size_t>(2, word.size() / 4)) +
-                 1;
+  size_t least =
+      std::min(word.size() / 3, std::max<size_t>(2, word.size() / 4)) + 1;
   std::string nearest;
   for (const std::string &choice : choices)
     if (size_t edits = countEdits(word, choice); edits < least) {

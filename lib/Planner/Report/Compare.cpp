@@ -210,9 +210,8 @@ Status planner::writeHtmlComparison(const std::vector<Compared> &compared,
     best += (best.empty() ? "" : " ") + sentence;
   if (!best.empty())
     out += "<p>" + escapeHtml(best) + "</p>\n";
-  if (first && !first->cluster.device.isProcessor)
-    out += drawNote("Runs that others have published mostly took 0 to 25 % "
-                    "longer than predicted.");
+  if (first)
+    out += drawNote(describeTrust(*first));
   out += drawHeading("Cases") + drawCases(compared) + drawSpeeds(compared);
   return writeTextFile(path, out + drawLegendOfWords() + endPage());
 }

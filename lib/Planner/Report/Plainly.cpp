@@ -111,15 +111,19 @@ static std::string speakOfNext(const SearchResult &result) {
   return "";
 }
 
+/// docs/Accuracy.md has the runs.
+std::string planner::describeTrust(const ReportInput &input) {
+  return input.cluster.device.isProcessor
+             ? ""
+             : "Runs that others have published mostly took 0 to 25 % longer "
+               "than predicted.";
+}
+
 std::string planner::describePlainly(const ReportInput &input) {
   const Estimate &estimate = input.result.estimate;
   std::string text = speakOfTime(input);
-  // docs/Accuracy.md has the runs.
-  if (!input.cluster.device.isProcessor)
-    text += " Runs that others have published mostly took 0 to 25 % longer "
-            "than predicted.";
   for (const std::string &sentence :
-       {speakOfLayout(input),
+       {describeTrust(input), speakOfLayout(input),
         "The fullest " + nameDevice(input) + " holds " +
             printBytes(estimate.peakMemory()) + " of the " +
             printBytes(input.cluster.device.usableBytes()) + " that it has.",

@@ -21,6 +21,10 @@ std::string describeEach(const ReportInput &input);
 /// Tells the pick in sentences for somebody who knows none of the words.
 std::string describePlainly(const ReportInput &input);
 
+/// Tells how much longer runs took than predicted; empty where none were held
+/// against predictions.
+std::string describeTrust(const ReportInput &input);
+
 /// Words of reports and what they mean.
 std::span<const std::pair<const char *, const char *>> getLegend();
 

@@ -13,6 +13,7 @@
 #include "plait/Runtime/Weights.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -59,7 +60,9 @@ Status Best::offer(Executor &executor, uint64_t step,
   if (!(evaluation.loss < loss))
     return Status::success();
   Status saved = saveModel(executor, *options, options->best);
-  loss = evaluation.loss;
+  // What was not written is not held against later ones.
+  if (saved.ok())
+    loss = evaluation.loss;
   if (!executor.leads())
     return Status::success();
   if (saved.ok())

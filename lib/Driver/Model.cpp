@@ -55,7 +55,7 @@ ModelState::ModelState(const ModelOptions &options, Reporter &reporter,
 /// The plan keeps the text, so that saved weights have it beside them; but for
 /// the mark that UTF-8 may begin with, which other readers refuse.
 static Result<std::string> readConfig(const std::string &path) {
-  Result<MappedFile> file = MappedFile::open(path, "config");
+  Result<MappedFile> file = openConfig(path);
   if (!file.ok())
     return file.status();
   std::string text(file->bytes().begin(), file->bytes().end());

@@ -36,6 +36,11 @@ static runtime::NonFinitePolicy nonFinitePolicyOf(const std::string &name) {
                               : runtime::NonFinitePolicy::Stop;
 }
 
+/// Whether there are tokens to train on.
+static bool hasData(const runtime::TrainOptions &train) {
+  return train.givesRows || !train.tokens.empty() || !train.text.empty();
+}
+
 /// That no output takes the place of what the run reads, or of another one.
 static Status checkFiles(const CLI::App &app, const Options &options) {
   const runtime::TrainOptions &train = options.train;
@@ -56,6 +61,34 @@ static Status checkFiles(const CLI::App &app, const Options &options) {
                        {"--trace", options.trace},
                        {"--dashboard", train.dashboard}},
                       inputs);
+}
+
+/// Refuses what is of a training where there is none: without data, or without
+/// steps.
+static Status checkWithoutTraining(const CLI::App &app) {
+  for (const char *option :
+       {"--checkpoint", "--epochs", "--profile", "--trace", "--log",
+        "--log-samples", "--tensorboard", "--dashboard", "--best"})
+    if (app.count(option))
+      return fail(option, " is of a training: give --tokens or --text, and "
+                          "--steps");
+  return Status::success();
+}
+
+/// Checks that there is something to do: steps, or weights that are evaluated
+/// or exported.
+static Status checkPurpose(const CLI::App &app,
+                           const runtime::TrainOptions &train, bool evaluates) {
+  if (!train.best.empty() && !evaluates)
+    return Status::failure("--best needs --eval-tokens or --eval-text");
+  bool leaves = evaluates || !train.save.empty();
+  if (!hasData(train) && !leaves)
+    return Status::failure("give --tokens or --text (or --check)");
+  if (train.steps == 0 && !leaves)
+    return Status::failure(
+        "--steps 0 needs something to evaluate or to --export");
+  return hasData(train) && train.trains() ? Status::success()
+                                          : checkWithoutTraining(app);
 }
 
 /// Checks what the options say together: what depends on more than one option,
@@ -97,10 +130,8 @@ Status plait::checkOptions(const CLI::App &app, const Options &options) {
   if (train.textAsBytes && train.text.empty() && train.evalText.empty())
     return Status::failure("--text-as-bytes needs --text or --eval-text");
   // A comparison draws tokens at random where there are none.
-  if (!options.check && !train.givesRows && train.tokens.empty() &&
-      train.text.empty())
-    return Status::failure("give --tokens or --text (or --check)");
-  return Status::success();
+  return options.check ? Status::success()
+                       : checkPurpose(app, train, evaluates);
 }
 
 Status plait::checkMismatches(const CLI::App &app, const plan::PlanFile &file,
@@ -142,6 +173,9 @@ Status plait::completeOptions(Options &options) {
   options.train.executor.gemmTiming.enabled = options.timeMatmuls != "off";
   options.train.executor.gemmTiming.verbose = options.timeMatmuls == "verbose";
   options.train.onSpike = spikePolicyOf(options.onSpike);
+  options.train.savesRounded = options.exportPrecision == "bf16";
+  if (!options.check && !hasData(options.train))
+    options.train.steps = 0;
   runtime::CheckpointOptions &checkpoint = options.train.checkpoint;
   for (auto [name, text, interval] :
        {std::tuple("--checkpoint-every", &options.checkpointEvery,

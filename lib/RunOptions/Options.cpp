@@ -15,6 +15,7 @@
 
 #include "OptionFile.h"
 #include "plait/Plan/Scalars.h"
+#include "plait/Support/Help.h"
 
 #include <filesystem>
 #include <map>
@@ -31,38 +32,13 @@ bool plait::isGiven(const CLI::Option &option) {
 
 namespace {
 
-/// Options are in the usual groups unless divideHelp() puts them here.
-constexpr char furtherGroup[] = "Further options";
-
-/// --help leaves out what is in furtherGroup, --help-all shows it. make_help()
-/// knows which help is wanted, make_group() which options: CLI11 calls the one
-/// within the other, on a const object.
-class HelpFormatter : public plait::tool::HelpFormatter {
-public:
-  std::string make_help(const CLI::App *app, std::string name,
-                        CLI::AppFormatMode mode) const override {
-    showsAll = mode == CLI::AppFormatMode::All;
-    return Formatter::make_help(app, std::move(name), mode);
-  }
-  std::string
-  make_group(std::string group, bool isPositional,
-             std::vector<const CLI::Option *> options) const override {
-    if (group == furtherGroup && !showsAll)
-      return "";
-    return Formatter::make_group(std::move(group), isPositional,
-                                 std::move(options));
-  }
-
-private:
-  mutable bool showsAll = false;
-};
-
-/// The first screen has what most runs are started with.
+/// What most runs are started with is on the first screen, --help; the others
+/// are in --help-all.
 void divideHelp(CLI::App &app) {
   // By how often they are wanted: a new option is a further one until it is
   // listed.
   static const std::map<std::string, std::set<std::string>> usual = {
-      {"Options", {"plan", "help", "help-all", "config"}},
+      {"Options", {"plan", "help", "help-all", "config", "version"}},
       {"Model and data",
        {"weights", "tokens", "text", "shuffle", "eval-tokens", "eval-text",
         "eval-every"}},
@@ -70,16 +46,21 @@ void divideHelp(CLI::App &app) {
        {"seed", "steps", "lr", "lr-schedule", "warmup-steps", "weight-decay",
         "grad-clip"}},
       {"Checkpoints and results",
-       {"checkpoint", "checkpoint-every", "resume", "save", "log",
+       {"checkpoint", "checkpoint-every", "resume", "save", "best", "log",
         "dashboard"}},
       {"Execution", {"check", "threads", "timeout", "supervise"}}};
+  std::set<std::string> all;
+  for (const auto &[name, options] : usual)
+    all.insert(options.begin(), options.end());
   for (CLI::Option *option : app.get_options()) {
-    std::string group = furtherGroup;
+    std::string group = "Further options";
     for (const auto &[name, options] : usual)
       if (options.count(option->get_single_name()))
         group = name;
     option->group(group);
   }
+  app.formatter(std::make_shared<tool::HelpFormatter>(all));
+  app.get_formatter()->column_width(34);
 }
 
 /// The runtime knows them; the help lists them.
@@ -170,6 +151,14 @@ void addFileOptions(CLI::App &app, Options &options) {
       ->type_name("TEXT");
   app.add_option("--save,--export", train.save,
                  "Model folder to write, as Hugging Face's");
+  app.add_option("--best", train.best,
+                 "The same after each best loss on held-out data");
+  app.add_option("--export-precision", options.exportPrecision,
+                 "Of --export and --best: fp32 or bf16 (else fp32)")
+      ->check(CLI::IsMember({"fp32", "bf16"}));
+  app.add_option("--print-every", train.printEvery,
+                 "Steps between lines of progress, 0: none (else 10)")
+      ->check(natural);
   addCheckpointOptions(app, options);
 }
 
@@ -186,7 +175,7 @@ CLI::Validator numberFrom(double least) {
   return CLI::Validator(check, "in [" + bound + " - 1e9]");
 }
 const CLI::Validator positive = numberFrom(0);
-/// A run without steps is a mistake; 2^40 of them cannot be meant.
+/// 2^40 of them cannot be meant.
 const CLI::Range stepCount(uint64_t(1), uint64_t(1) << 40);
 
 /// How it is trained. The help shows the defaults. Bounds keep out what cannot
@@ -198,7 +187,9 @@ void addTrainingOptions(CLI::App &app, runtime::TrainOptions &train) {
                  "Seed of weights, order of samples, dropout")
       ->check(natural);
   // Epochs become steps when the data is known.
-  app.add_option("--steps", train.steps, "Steps to train")->check(stepCount);
+  app.add_option("--steps", train.steps,
+                 "Steps to train; 0: evaluate and export only")
+      ->check(CLI::Range(uint64_t(0), uint64_t(1) << 40));
   app.add_option("--epochs", train.epochs, "Passes over the samples, instead")
       ->check(positive);
   app.add_option("--lr", train.learningRate, "Learning rate, after the warmup")
@@ -355,8 +346,6 @@ std::string plait::findExcludedByCheck(const CLI::App &app) {
 /// Defaults are shown for options whose default is of interest, from the
 /// training options on.
 void plait::addOptions(CLI::App &app, Options &options) {
-  app.formatter(std::make_shared<HelpFormatter>());
-  app.get_formatter()->column_width(34);
   app.footer("Examples:\n"
              "  plait-run nano.plan --text corpus.txt --steps 100 --log "
              "log.jsonl\n"
@@ -372,6 +361,10 @@ void plait::addOptions(CLI::App &app, Options &options) {
   addWatchOptions(app, options);
   addExecutorOptions(app, options);
   addSupervisorOptions(app, options);
+  for (const char *count :
+       {"--steps", "--print-every", "--warmup-steps", "--decay-steps",
+        "--eval-every", "--eval-steps", "--spike-steps", "--keep"})
+    app.get_option(count)->transform(tool::wholeAmount);
   for (auto [one, other] : alternativeOptions)
     app.get_option(one)->excludes(app.get_option(other));
   app.set_config("--config", "", "Options from a TOML file")

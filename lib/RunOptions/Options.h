@@ -24,6 +24,7 @@ struct Options {
   double timeout = 600;
   std::string cudaGraph = "on", overlap = "auto", timeMatmuls = "on";
   std::string checkpointEvery, replicaEvery; // see parseCheckpointEvery
+  std::string exportPrecision = "fp32";
   std::string onNan = "stop";
   std::string onSpike = "ignore";
   bool supervise = false;

@@ -145,7 +145,7 @@ def output_cases(suite: Suite) -> None:
 
     def report(folder):
         outcome = tools.run("plaitc", NANO.resolve(), *PLAN, "--report", "-")
-        require("<title>gpt2-nano</title>" in outcome.stdout, "another title")
+        require("<title>Training gpt2-nano on cpu:2</title>" in outcome.stdout, "another title")
         outcome = tools.call(
             "plaitc", NANO, *PLAN, "--report", "-", "--trace", "-"
         )
@@ -173,14 +173,21 @@ def output_cases(suite: Suite) -> None:
                 require(done.code == 1 and error.startswith(expected), error)
         require(names(folder) == ["a.plan"], names(folder))
 
-    def log_is_added_to(folder):
-        log = folder / "log"
-        for _ in range(2):
-            options = (*DATA, "--steps", "2", "--log", log)
-            tools.run("plait-run", folder / "a.plan", *options)
-        lines = log.read_text().splitlines()
-        steps = [json.loads(x)["step"] for x in lines]
-        require(steps == [1, 2, 1, 2], steps)
+    def log_is_of_one_run(folder):
+        """A run that is resumed goes on in it, another one has a new one."""
+        log, other = folder / "log", folder / "log.1"
+        run = ("plait-run", folder / "a.plan", *DATA, "--log", log, "--steps")
+        saves = ("--checkpoint", folder / "run")
+        tools.run(*run, "1")
+        done = tools.run(*run, "2", *saves)
+        require(f"'{log}' is of another run, and is now '{other}'" in done.stderr, done.stderr)
+        tools.run(*run, "3", *saves, "--resume", folder / "run")
+
+        def steps(path):
+            return [json.loads(x)["step"] for x in path.read_text().splitlines()]
+
+        require(steps(other) == [1], steps(other))
+        require(steps(log) == [1, 2, 3], steps(log))
 
     def lost_text(folder):
         """What is printed counts: a full disk is no success."""
@@ -253,7 +260,7 @@ def output_cases(suite: Suite) -> None:
     suite.case("report", report)
     suite.case("log-to-standard-output", log_to_standard_output)
     suite.case("measured-to-folder", measured_to_folder)
-    suite.case("log-is-added-to", log_is_added_to)
+    suite.case("log-is-of-one-run", log_is_of_one_run)
 
 
 #===-----------------------------------------------------------------------===#

@@ -21,13 +21,16 @@ import collections
 import concurrent.futures
 import concurrent.futures.process
 import contextlib
+import difflib
 import gzip
 import io
+import itertools
 import json
 import lzma
 import multiprocessing
 import os
 import pathlib
+import re
 import signal
 import struct
 import sys
@@ -478,11 +481,39 @@ def fail(message: str) -> int:
     return 1
 
 
+# Options of Megatron-LM's preprocess_data.py.
+FOREIGN = {
+    "--input": "the files themselves",
+    "--output-prefix": "--output",
+    "--tokenizer-model": "--tokenizer",
+    "--tokenizer-name-or-path": "--tokenizer",
+    "--vocab-file": "--tokenizer",
+    "--json-keys": "--field",
+    "--append-eod": "--eos TOKEN",
+}
+
+
 class Parser(argparse.ArgumentParser):
     """Errors of usage are like all others: one line, and the exit code is 1."""
 
     def error(self, message):
         sys.exit(fail(message))
+
+    def parse_args(self):
+        """What is unknown is told before what is missing, with what may be meant."""
+        known = list(self._option_string_actions)
+        for word in itertools.takewhile(lambda word: word != "--", sys.argv[1:]):
+            option = word.split("=")[0]
+            names = [name for name in known if name.startswith(option)]
+            if not re.fullmatch("--[a-z-]+", option) or names:
+                continue
+            near = difflib.get_close_matches(option, known, 1)
+            meant = FOREIGN.get(option) or (near[0] if near else None)
+            self.error(
+                f"unknown option '{option}'"
+                + (f", did you mean {meant}?" if meant else "")
+            )
+        return super().parse_args()
 
 
 def parse():

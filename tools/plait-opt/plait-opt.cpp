@@ -44,6 +44,14 @@ static void removePipelineLetter(mlir::DialectRegistry &registry) {
     letter->second->removeArgument();
 }
 
+/// Leaves what is for debugging MLIR to --help-hidden: --help is what there is
+/// to run.
+static void hideDebuggingOptions() {
+  for (auto &entry : llvm::cl::getRegisteredOptions())
+    if (entry.first.starts_with("mlir-"))
+      entry.second->setHiddenFlag(llvm::cl::Hidden);
+}
+
 /// Options of LLVM are hidden before MLIR adds its own.
 int main(int argc, char **argv) {
   hideLLVMOptions();
@@ -55,6 +63,7 @@ int main(int argc, char **argv) {
   plait::registerAllPasses();
   plait::proof::registerPlaitProofPasses();
   removePipelineLetter(registry);
+  hideDebuggingOptions();
   auto [input, output] = mlir::registerAndParseCLIOptions(
       argc, argv, "plait: compiles the training of a transformer\n", registry);
   // MLIR would read a device for ever.

@@ -13,6 +13,7 @@
 #include "Commands.h"
 #include "plait/Plan/Signals.h"
 #include "plait/Support/CommandLine.h"
+#include "plait/Support/Help.h"
 
 using namespace plait;
 

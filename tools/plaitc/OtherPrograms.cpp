@@ -63,7 +63,7 @@ static Status applyEmit(const CLI::App &app, Request &request) {
   if (!program.ok())
     return program.status();
   for (const char *other :
-       {"--compile-to", "--dump-phases-to", "--compare", "--also", "--predict",
+       {"--compile-to", "--dump-phases-to", "--also", "--predict",
         "--schedule-file", "--shard", "--document-mask", "--no-decay"})
     if (app.count(other))
       return fail("--emit excludes ", other);

@@ -16,6 +16,7 @@
 
 #include "llvm/Support/Process.h"
 
+#include <algorithm>
 #include <list>
 
 using namespace plait;
@@ -43,12 +44,16 @@ Status plait::checkPrices(const ReportOptions &options, size_t clusters) {
 static planner::ReportInput
 describe(const Choice &choice, const ReportOptions &options, size_t index = 0) {
   planner::ReportInput input = choice.describe();
+  input.asked = options.asked;
   if (options.trainTokens <= 0)
     return input;
   // Without prices a projection has times only.
   input.goal = planner::Goal{options.trainTokens, std::nullopt};
   if (!options.prices.empty())
     input.goal->price = options.prices[index % options.prices.size()];
+  input.goal->currency = options.currency;
+  if (options.days > 0)
+    input.goal->days = options.days;
   return input;
 }
 
@@ -125,32 +130,37 @@ Status plait::tellChoice(const Choice &choice, const Request &request,
   return Status::success();
 }
 
-/// 1. A choice for each cluster. That one has none is a row of the table.
-/// 2. The table, as JSON and as text. A list, since rows refer to choices,
-///    which must not move.
-bool plait::compareClusters(Session &session, const Model &model,
-                            const Request &request,
-                            const std::vector<std::string> &clusters,
-                            Terminal &terminal) {
+/// 1. A choice for each case. That one has none is a row of the table.
+/// 2. The table, as JSON, as a page and as text. A list, since rows refer to
+///    choices, which must not move.
+bool plait::compareCases(Session &session, const Model &model,
+                         const Request &request, const Cases &cases,
+                         Terminal &terminal) {
   const ReportOptions &options = request.report;
-  if (!terminal.report(checkPrices(options, clusters.size())))
+  size_t clusters = std::max<size_t>(1, cases.clusters.size());
+  if (!terminal.report(checkPrices(options, clusters)))
     return false;
   // 1. Rows.
   PlanningOptions planning = request.planning;
   planning.isTentative = true;
   std::list<Choice> choices;
   std::vector<planner::Compared> compared;
-  for (size_t i = 0; i < clusters.size(); ++i) {
+  for (const Case &one : cases.combine(request.compile.cluster)) {
     CompileOptions given = request.compile;
-    given.cluster = clusters[i];
+    given.cluster = one.cluster;
+    if (one.globalBatch)
+      given.pins.globalBatch = one.globalBatch;
+    if (one.sequence)
+      given.pins.sequence = one.sequence;
     Result<Choice> choice = session.plan(model, given, planning);
     if (!choice.ok() && choice.status().code() != Code::NothingFits)
       return false;
     planner::Compared &row = compared.emplace_back();
-    row.cluster = clusters[i];
+    row.cluster = one.cluster;
+    row.label = one.label;
     if (choice.ok())
-      row.report.emplace(
-          describe(choices.emplace_back(std::move(*choice)), options, i));
+      row.report.emplace(describe(choices.emplace_back(std::move(*choice)),
+                                  options, one.index));
     else
       row.failure = spellFields(choice.status().message());
   }
@@ -158,6 +168,9 @@ bool plait::compareClusters(Session &session, const Model &model,
   if (!options.json.empty() &&
       !terminal.report(
           writeTextFile(options.json, planner::compareJson(compared))))
+    return false;
+  if (!options.report.empty() && !terminal.report(planner::writeHtmlComparison(
+                                     compared, options.asked, options.report)))
     return false;
   terminal.print(planner::compareText(compared, getTextOptions()));
   return true;

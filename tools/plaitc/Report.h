@@ -8,6 +8,7 @@
 #ifndef PLAIT_TOOLS_PLAITC_REPORT_H
 #define PLAIT_TOOLS_PLAITC_REPORT_H
 
+#include "Cases.h"
 #include "Request.h"
 #include "Terminal.h"
 
@@ -20,14 +21,12 @@ Status checkPrices(const ReportOptions &options, size_t clusters);
 Status tellChoice(const Choice &choice, const Request &request,
                   Terminal &terminal);
 
-/// Asks the planner for each of `clusters` what `request` asks for one, and
-/// tells what comes out side by side: as text, and as JSON where that is asked
-/// for. One where no configuration is found is told as well. False after a
-/// message.
-bool compareClusters(Session &session, const Model &model,
-                     const Request &request,
-                     const std::vector<std::string> &clusters,
-                     Terminal &terminal);
+/// Asks the planner in each of `cases` what `request` asks for one, and tells
+/// what comes out side by side: as text, and as JSON and as a page where that
+/// is asked for. One where no configuration is found is told as well. False
+/// after a message.
+bool compareCases(Session &session, const Model &model, const Request &request,
+                  const Cases &cases, Terminal &terminal);
 
 } // namespace plait
 

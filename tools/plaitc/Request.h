@@ -29,6 +29,9 @@ struct ReportOptions {
   double trainTokens = 0;    // tell what they take; 0: nothing
   /// The price of a device-hour; of several clusters one for all, or one each.
   std::vector<double> prices;
+  std::string currency; // of the prices: "$", "EUR"; empty: not said
+  double days = 0;      // that a training may take; 0: any
+  std::string asked;    // for pages: version, date, command
 };
 
 /// One plan, or what is asked in its place.

@@ -29,6 +29,10 @@ static bool isForThisMachine(const CompileOptions &options,
          !options.mesh.empty() && options.mesh != "1" && model.isPlannable();
 }
 
+std::string plait::getThisMachine(const CompileOptions &options) {
+  return "host:" + std::to_string(countRanks(options.mesh));
+}
+
 /// The first option by which a user who gives --mesh means the defaults for the
 /// rest of the strategy; empty: none.
 static std::string findDecided(const CompileOptions &options) {
@@ -82,9 +86,7 @@ bool Run::planForThisMachine(const Request &request,
   if (!pins.ok())
     return true;
   Request chosen = request;
-  // As many ranks as the mesh has, on the hardware file of this machine.
-  chosen.compile.cluster =
-      "host:" + std::to_string(countRanks(request.compile.mesh));
+  chosen.compile.cluster = getThisMachine(request.compile);
   if (!planner::parseCluster(chosen.compile.cluster).ok())
     return true;
   chosen.planning.pins = *pins;
@@ -93,27 +95,35 @@ bool Run::planForThisMachine(const Request &request,
 }
 
 /// request.planning.compiles tells whether there is more to do.
-/// 1. Without a cluster: for this machine, if that can be, unless an option was
-///    given that needs one.
+/// 1. Without a cluster: for this machine, if that can be. What asks for an
+///    answer, or for no plan, asks about this machine then.
 /// 2. What is pinned.
 /// 3. Whether it compiles: not where there is no file for a plan. Then the
 ///    choice is the answer, and is printed unless something else was asked for.
-bool Run::plan(Request &request, const std::string &pinned,
-               const std::vector<std::string> &compared,
+bool Run::plan(Request &request, const std::string &pinned, const Cases &cases,
                std::optional<Choice> &choice, std::string &notFound) {
+  CompileOptions &compile = request.compile;
+  // What another program reads is no plan.
+  bool writes = request.report.emit.empty() &&
+                (!request.output.empty() || !request.compileTo.empty() ||
+                 !compile.dumpPhasesTo.empty());
   // 1. No cluster.
-  if (request.compile.cluster.empty() && compared.empty()) {
+  if (compile.cluster.empty() && !cases.any()) {
     // All options of the group, whatever they are called.
     auto given = app.get_options([](const CLI::Option *option) {
       return option->get_group() == planningGroup && option->count();
     });
-    if (given.empty())
+    bool isHere = isForThisMachine(compile, *model);
+    if (given.empty() && (writes || !isHere))
       return planForThisMachine(request, choice, notFound);
-    terminal.error(given.front()->get_name() + " needs --cluster");
-    return false;
+    if (!isHere) {
+      terminal.error(given.front()->get_name() + " needs --cluster");
+      return false;
+    }
+    compile.cluster = getThisMachine(compile);
   }
   // 2. Pins.
-  Result<planner::Pins> pins = getPins(request.compile, pinned);
+  Result<planner::Pins> pins = getPins(compile, pinned);
   if (!terminal.report(pins.status()))
     return false;
   request.planning.pins = std::move(*pins);
@@ -122,16 +132,11 @@ bool Run::plan(Request &request, const std::string &pinned,
   bool tells = report.explain || !report.json.empty() ||
                !report.whyNot.empty() || !report.report.empty() ||
                !report.trace.empty() || report.trainTokens > 0 ||
-               !compared.empty();
-  tells |= report.audits || !report.emit.empty();
-  // What another program reads is no plan.
-  bool writes = report.emit.empty() &&
-                (!request.output.empty() || !request.compileTo.empty() ||
-                 !request.compile.dumpPhasesTo.empty());
+               report.audits || !report.emit.empty() || cases.any();
   request.planning.compiles = writes && !report.predict;
   report.predict |= !writes && !tells;
-  if (!compared.empty())
-    return compareClusters(session, *model, request, compared, terminal);
+  if (cases.any())
+    return compareCases(session, *model, request, cases, terminal);
   return choose(request, choice, notFound);
 }
 

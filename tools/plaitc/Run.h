@@ -8,6 +8,7 @@
 #ifndef PLAIT_TOOLS_PLAITC_RUN_H
 #define PLAIT_TOOLS_PLAITC_RUN_H
 
+#include "Cases.h"
 #include "Request.h"
 #include "Terminal.h"
 
@@ -15,6 +16,10 @@ namespace plait {
 
 /// Options of this group need a cluster; see Run::plan().
 inline constexpr char planningGroup[] = "Let the planner decide the rest";
+
+/// Names a cluster of as many ranks as the mesh has, on the hardware file of
+/// this machine.
+std::string getThisMachine(const CompileOptions &options);
 
 /// One run of plaitc: a session with the model, and what is to appear at its
 /// end.
@@ -29,8 +34,7 @@ public:
   /// defaults for the rest of the strategy, which the planner would choose for
   /// this machine; empty: none.
   std::string findDecided(const CompileOptions &options) const;
-  bool plan(Request &request, const std::string &pinned,
-            const std::vector<std::string> &compared,
+  bool plan(Request &request, const std::string &pinned, const Cases &cases,
             std::optional<Choice> &choice, std::string &notFound);
   bool compile(const Request &request, const std::optional<Choice> &choice);
   /// Lets all plans appear.

@@ -13,7 +13,9 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Cases.h"
 #include "Family.h"
+#include "Help.h"
 #include "OtherPrograms.h"
 #include "Run.h"
 #include "plait/Import/HuggingFace.h"
@@ -50,6 +52,7 @@ namespace {
 /// pin, what can be executed of it, and its default.
 struct FieldOption {
   CLI::App &app;
+  plait::Cases &cases; // where a field has several values
 
   /// The values that there are to choose from; none where any number does. What
   /// can be executed is listed where that is a choice; else all words of the
@@ -77,7 +80,12 @@ struct FieldOption {
     if (std::vector<std::string> choices = getChoices(executable);
         !choices.empty())
       help = plait::joinChoices(choices) + ": " + help;
-    auto set = [&pin, name = field.name](const std::string &text) {
+    auto set = [&pin, &cases = cases,
+                name = field.name](const std::string &text) {
+      // The first one is the options' own, as far as anybody asks.
+      std::string first = text.substr(0, text.find(','));
+      if (cases.take(name, text))
+        return void(plait::parse(name, first, pin));
       if (plait::Status status = plait::parse(name, text, pin); !status.ok())
         throw CLI::ValidationError(status.message());
     };
@@ -89,6 +97,8 @@ struct FieldOption {
     else
       added = app.add_option_function<std::string>(option, set, help)
                   ->type_name(std::is_integral_v<T> ? "INT" : "TEXT");
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+      added->transform(plait::tool::wholeAmount);
     // What follows from something else is told by the help.
     std::string text = plait::print(usual);
     if (!std::is_enum_v<T> && !std::is_same_v<T, bool> && !text.empty())
@@ -105,7 +115,8 @@ struct FieldOption {
 
 /// What is trained, and how it is spread. These and those below are in the
 /// order of the help: what most users need is first.
-static void addModelOptions(CLI::App &app, Request &request) {
+static void addModelOptions(CLI::App &app, Request &request,
+                            plait::Cases &cases) {
   ModelOptions &options = request.model;
   CompileOptions &compile = request.compile;
   app.add_option(
@@ -125,7 +136,7 @@ static void addModelOptions(CLI::App &app, Request &request) {
                  "ranks, e.g. pp=2,dp=2,cp=2,tp=2; if not given, one")
       ->group(FieldOption::strategyGroup);
   const plait::TrainingConfiguration defaults;
-  plait::visitConfiguration(FieldOption{app}, compile.pins,
+  plait::visitConfiguration(FieldOption{app, cases}, compile.pins,
                             plait::getExecutable(), defaults);
   app.add_option(
          "--schedule-file", compile.scheduleFile,
@@ -197,8 +208,9 @@ static void addPhaseOptions(CLI::App &app, Request &request) {
       "leave out what plait-run --check compares with");
 }
 
-static void addCompileOptions(CLI::App &app, Request &request) {
-  addModelOptions(app, request);
+static void addCompileOptions(CLI::App &app, Request &request,
+                              plait::Cases &cases) {
+  addModelOptions(app, request, cases);
   addTargetOptions(app, request.compile);
   addPhaseOptions(app, request);
 }
@@ -224,42 +236,46 @@ static void addFamilyOption(CLI::App &app, std::vector<std::string> &also) {
 
 /// What is told of whole trainings and of several clusters.
 static void addProjectionOptions(CLI::App &app, plait::ReportOptions &options,
-                                 std::vector<std::string> &compared) {
-  // Not CLI::PositiveNumber: it lets nan pass. Bounded above, so that products
-  // with it stay finite.
-  CLI::Validator amount(
-      [](std::string &text) {
-        double value = 0;
-        bool valid = CLI::detail::lexical_cast(text, value) && value > 0 &&
-                     value <= 1e18;
-        return valid ? std::string()
-                     : "value " + text + " not in range above 0 to 1e18";
+                                 plait::Cases &cases) {
+  CLI::Validator price(
+      [&options](std::string &text) {
+        std::string number = text;
+        std::string found = plait::tool::takeCurrency(number);
+        // Nobody knows here what one is worth in another.
+        if (!found.empty() && !options.currency.empty() &&
+            found != options.currency)
+          return "prices are in " + options.currency + " and in " + found +
+                 ", expected one currency";
+        if (!found.empty())
+          options.currency = found;
+        std::string problem = plait::tool::amount(number);
+        text = problem.empty() ? number : text;
+        return problem;
       },
       "");
-  app.add_option("--compare", compared,
+  app.add_option("--compare", cases.clusters,
                  "clusters side by side: h100:8x8,a100-80g:8x8")
       ->allow_extra_args(false)
       ->delimiter(',');
   app.add_option("--train-tokens", options.trainTokens,
-                 "report time and cost of a whole training, e.g. 300e9")
-      ->check(amount);
+                 "report time and cost of a whole training, e.g. 300B or 300e9")
+      ->transform(plait::tool::amount);
   app.add_option("--price", options.prices,
                  "price of a device-hour; of several clusters one, or one each")
       ->allow_extra_args(false)
       ->delimiter(',')
-      ->check(amount);
+      ->transform(price);
+  app.add_option("--within", options.days,
+                 "days that the training may take: how few devices do")
+      ->type_name("DAYS")
+      ->transform(plait::tool::amount);
 }
 
 /// Not CLI's own excludes and needs, which the help would list.
 static plait::Status checkProjectionOptions(const CLI::App &app,
-                                            const Request &request) {
-  const std::string &framework = request.planning.framework;
-  // What is told or written for one cluster.
-  for (const char *single :
-       {"--cluster", "--output", "--compile-to", "--explain", "--why-not",
-        "--report", "--trace", "--profile"})
-    if (app.count("--compare") && app.count(single))
-      return plait::fail("--compare excludes ", single);
+                                            const plait::Cases &cases,
+                                            const std::string &framework) {
+  PLAIT_RETURN_IF_ERROR(cases.check(app));
   // An order that is given leaves the planner nothing to order.
   for (const char *planned : {"--cluster", "--compare"})
     if (app.count("--schedule-file") && app.count(planned))
@@ -284,8 +300,12 @@ static plait::Status checkProjectionOptions(const CLI::App &app,
                            " is only predicted, so "
                            "it excludes ",
                            compiled);
-  if (app.count("--price") && !app.count("--train-tokens"))
-    return plait::fail("--price needs --train-tokens");
+  for (const char *whole : {"--price", "--within"})
+    if (app.count(whole) && !app.count("--train-tokens"))
+      return plait::fail(whole, " needs --train-tokens");
+  if (app.count("--within") && !cases.any())
+    return plait::Status::failure("--within needs --compare, or a list of "
+                                  "--global-batch or --seq");
   return plait::Status::success();
 }
 
@@ -379,8 +399,10 @@ static bool finishText(Terminal &terminal) {
 
 /// Checks what options say together, before the model is read.
 static plait::Status checkOptions(const CLI::App &app, const Request &request,
+                                  const plait::Cases &cases,
                                   Terminal &terminal) {
-  PLAIT_RETURN_IF_ERROR(checkProjectionOptions(app, request));
+  PLAIT_RETURN_IF_ERROR(
+      checkProjectionOptions(app, cases, request.planning.framework));
   PLAIT_RETURN_IF_ERROR(checkStepOptions(app, request));
   return divideOutputs(request, terminal);
 }
@@ -390,7 +412,7 @@ static plait::Status checkOptions(const CLI::App &app, const Request &request,
 ///    is compiled, or none.
 /// 2. A default strategy is told of at the end, where it is seen.
 static bool serve(plait::Run &run, Request &request, const std::string &pinned,
-                  const std::vector<std::string> &compared,
+                  const plait::Cases &cases,
                   const std::vector<std::string> &also, Terminal &terminal) {
   if (!run.import(request.model))
     return false;
@@ -410,7 +432,7 @@ static bool serve(plait::Run &run, Request &request, const std::string &pinned,
   std::optional<plait::Choice> choice;
   std::string notFound;
   if (!family->compile({chooseOne, compileOne}, terminal) ||
-      !run.plan(request, pinned, compared, choice, notFound) ||
+      !run.plan(request, pinned, cases, choice, notFound) ||
       !terminal.report(family->checkFirst(choice ? choice->getOptions().mesh
                                                  : request.compile.mesh)) ||
       (request.planning.compiles && !run.compile(request, choice)) ||
@@ -425,8 +447,8 @@ static bool serve(plait::Run &run, Request &request, const std::string &pinned,
   if (!decided.empty() && request.planning.compiles)
     terminal.note(decided +
                   " is given, so that the rest has its defaults; with "
-                  "--cluster host:" +
-                  std::to_string(plait::countRanks(request.compile.mesh)) +
+                  "--cluster " +
+                  plait::getThisMachine(request.compile) +
                   " the planner chooses it");
   return true;
 }
@@ -434,31 +456,26 @@ static bool serve(plait::Run &run, Request &request, const std::string &pinned,
 int main(int argc, char **argv) {
   Request request;
   std::string pinned;
-  std::vector<std::string> compared, also;
+  plait::Cases cases;
+  std::vector<std::string> also;
   CLI::App app("Compiles a transformer into an executable training plan.",
                "plaitc");
-  app.formatter(std::make_shared<plait::tool::HelpFormatter>());
-  app.footer("Examples:\n"
-             "  plaitc llama-3-8b --cluster h100:8 --global-batch 128 --seq "
-             "8192\n"
-             "  plaitc llama-3-8b --cluster h100:8 --global-batch 128 --seq "
-             "8192 -o 8b.plan\n"
-             "  plaitc gpt2-nano --mesh pp=2,dp=2,tp=2 --global-batch 16 -o "
-             "nano.plan\n");
-  addCompileOptions(app, request);
+  addCompileOptions(app, request, cases);
   addPlanningOptions(app, request, pinned);
   plait::OtherPrograms others;
   others.addOptions(app, request.report);
   addFamilyOption(app, also);
-  addProjectionOptions(app, request.report, compared);
+  addProjectionOptions(app, request.report, cases);
+  plait::arrangeHelp(app);
   if (std::optional<int> code =
           plait::tool::parse(app, others.takeFlags(argc, argv), argv))
     return *code;
+  request.report.asked = plait::describeInvocation(argc, argv);
   plait::removeTemporaryFilesOnSignals();
   Terminal terminal(app);
   plait::Run run(app, terminal);
   bool isDone = terminal.report(others.apply(app, pinned, request, terminal)) &&
-                terminal.report(checkOptions(app, request, terminal)) &&
-                serve(run, request, pinned, compared, also, terminal);
+                terminal.report(checkOptions(app, request, cases, terminal)) &&
+                serve(run, request, pinned, cases, also, terminal);
   return isDone && finishText(terminal) ? 0 : 1;
 }

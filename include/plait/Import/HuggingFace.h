@@ -33,6 +33,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "plait/Plan/Files.h"
 
 namespace plait {
 
@@ -58,6 +59,10 @@ std::string getModelName(llvm::StringRef path);
 /// The file that `path` means: itself, or the `config.json` in the folder, see
 /// findModelFolder().
 std::string getConfigPath(llvm::StringRef path);
+
+/// Opens the file of a config. The error about one that does not exist says how
+/// a model of the hub is downloaded where `path` is the name of one.
+Result<MappedFile> openConfig(const std::string &path);
 
 /// Builds the module for a Hugging Face `config.json`. `path` is that file, or
 /// the folder with it. Supports the `model_type`s of docs/UserGuide.md.

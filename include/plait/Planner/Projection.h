@@ -21,8 +21,11 @@ namespace plait::planner {
 /// The whole training that is asked about.
 struct Goal {
   double tokens = 0;
-  /// The price of one device for an hour, in any currency.
+  /// The price of one device for an hour.
   std::optional<double> price;
+  std::string currency = {}; // of the price, "$" or "EUR"; empty: not said
+  /// How long it may take; nothing: any time.
+  std::optional<double> days = {};
 };
 
 struct Projection {

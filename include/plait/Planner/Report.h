@@ -38,6 +38,7 @@ struct ReportInput {
   const Cluster &cluster;
   const Training &training;
   std::string model = {}; // a name, for titles
+  std::string asked = {}; // version, date and command, for pages
   std::optional<Measured> measured = {};
   std::optional<Goal> goal = {}; // adds what a whole training takes
   /// Adds wall-clock figures of the search, which differ from run to run.
@@ -62,15 +63,18 @@ std::string explainText(const ReportInput &input,
 std::string summaryText(const ReportInput &input,
                         const TextOptions &options = {});
 
-/// --compare: one cluster, with what was found for it or why nothing was.
+/// --compare: one case, with what was found for it or why nothing was.
 struct Compared {
   std::string cluster; // as it was given
+  /// Says in what it differs from the others, "h100:8, batch 64"; empty: in its
+  /// cluster.
+  std::string label = {};
   std::optional<ReportInput> report;
   std::string failure; // without a report
 };
 
-/// A row a cluster, in their order. `compared` have the same goal but for its
-/// price, or none.
+/// A row a case, in their order, and which are the best. `compared` have the
+/// same goal but for its price, or none.
 std::string compareText(const std::vector<Compared> &compared,
                         const TextOptions &options = {});
 /// {"clusters": […]}: toJson's object for each, and "cluster"; "error" where
@@ -82,6 +86,9 @@ std::string compareJson(const std::vector<Compared> &compared);
 std::string exchangesText(const std::vector<ExchangeList> &lists);
 /// {"exchanges": […]}: a list for each stage; docs/Planner.md names the fields.
 std::string exchangesJson(const std::vector<ExchangeList> &lists);
+/// The same as a page, as writeHtmlReport's. `asked` is of ReportInput.
+Status writeHtmlComparison(const std::vector<Compared> &compared,
+                           const std::string &asked, const std::string &path);
 
 /// --why-not: the two side by side.
 std::string explainText(const WhyNot &answer, const SearchResult &pick,

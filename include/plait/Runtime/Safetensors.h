@@ -83,20 +83,23 @@ struct TensorShape {
   std::vector<int64_t> shape;
 };
 
-/// A file of f32 tensors, one behind the other in their order.
+/// A file of tensors of one type, one behind the other in their order.
 struct SafetensorsLayout {
   std::string header;            // what the file begins with
   std::vector<uint64_t> offsets; // of each tensor, in the file
   uint64_t bytes = 0;            // of the file
 };
-SafetensorsLayout layOut(const std::vector<TensorShape> &tensors);
+/// `type` is F32 or BF16.
+SafetensorsLayout layOut(const std::vector<TensorShape> &tensors,
+                         FileTensor::Type type = FileTensor::Type::F32);
 
-/// Writes one file of f32 tensors.
+/// Writes one file of tensors in f32, or rounded to bf16.
 class WeightWriter {
 public:
   /// Lays `tensors` out in their order. What is never written is zero.
   static Result<WeightWriter> create(const std::string &path,
-                                     const std::vector<TensorShape> &tensors);
+                                     const std::vector<TensorShape> &tensors,
+                                     FileTensor::Type type);
 
   /// Writes elements from `begin` of tensor `tensor`. Threads may write
   /// different elements at the same time.
@@ -106,9 +109,11 @@ public:
   Status commit() { return file.commit(); }
 
 private:
-  explicit WeightWriter(OutputFile file) : file(std::move(file)) {}
+  WeightWriter(OutputFile file, FileTensor::Type type)
+      : file(std::move(file)), type(type) {}
 
   OutputFile file;
+  FileTensor::Type type;
   std::vector<uint64_t> offsets; // see SafetensorsLayout
 };
 

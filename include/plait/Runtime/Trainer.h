@@ -47,13 +47,18 @@ struct TrainOptions {
   /// and text.
   bool givesRows = false;
   std::optional<uint64_t> documentEnd; // the token that ends a document
-  std::string log;                     // empty: none, "-": standard output
-  std::string sampleLog;               // empty: none; see Training/SampleLog.h
-  std::string save;                    // empty: do not save
-  std::string resume;                  // empty: begin with the first step
-  CheckpointOptions checkpoint;        // which are written
-  uint64_t planHash = 0;               // PlanFile::hash(), for checkpoints
-  uint64_t steps = 20;
+  /// The folder whose tokenizer goes into what is saved; empty: `weights`, or
+  /// what the run of a checkpoint has begun with.
+  std::string origin;
+  std::string log;              // empty: none, "-": standard output
+  std::string sampleLog;        // empty: none; see Training/SampleLog.h
+  std::string save;             // empty: do not save
+  bool savesRounded = false;    // `save` and `best` in bf16
+  std::string best;             // empty: none; see Training/Best.h
+  std::string resume;           // empty: begin with the first step
+  CheckpointOptions checkpoint; // which are written
+  uint64_t planHash = 0;        // PlanFile::hash(), for checkpoints
+  uint64_t steps = 20;          // 0: none, see trains()
   std::optional<double> epochs; // passes over all samples, instead of `steps`
   uint64_t seed = 0;
   bool shuffle = false;
@@ -90,6 +95,7 @@ struct TrainOptions {
   std::set<std::string> given;
   /// The stream of the line for people; null: nothing is told to them.
   std::FILE *summary = stdout;
+  uint64_t printEvery = 10; // steps, off a terminal; 0: none
   /// Asked between steps: true ends the run as if all steps were done. Of
   /// several processes one is enough. Empty: never.
   std::function<bool()> interrupted;
@@ -97,6 +103,10 @@ struct TrainOptions {
   /// Who reads the notes of steps, which `executor` has then. They outlive the
   /// run.
   std::vector<StepReader *> readers;
+
+  /// Whether there are steps to do. Where there are none the run evaluates the
+  /// weights that it has, and saves them.
+  bool trains() const { return steps > 0 || epochs; }
 };
 
 /// The point that a run has reached. With weights and what the optimizer keeps
@@ -130,10 +140,10 @@ Status agreeOnPlan(Rendezvous &processes, const std::string &path,
 
 /// Trains until `steps` steps, or `epochs` of the data, are done, those before
 /// `resume` included, or until it is interrupted. Adds one JSON object a step
-/// to the log, writes progress to stderr when that is a terminal, and a
-/// summary; of several processes, that of rank 0 does. Fails as soon as loss or
-/// gradient norm are not finite numbers, unless such steps are skipped, and
-/// when it is interrupted before the first step.
+/// to the log, writes progress to stderr, and a summary; of several processes,
+/// that of rank 0 does. Fails as soon as loss or gradient norm are not finite
+/// numbers, unless such steps are skipped, and when it is interrupted before
+/// the first step.
 Status train(const fb::Plan &plan, const TrainOptions &options);
 
 /// Runs one step of the plan and of its reference plan from the same weights on

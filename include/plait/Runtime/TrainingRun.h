@@ -97,10 +97,15 @@ public:
   /// vocabulary.
   virtual Result<StepReport> step(std::span<const int32_t> rows) = 0;
 
+  /// Evaluates the weights that were reached. Nothing where the run has no
+  /// held-out data, or was interrupted meanwhile.
+  virtual Result<std::optional<Evaluation>> evaluate() = 0;
+
   /// Fails where a step has failed, or the run was closed.
   virtual Status checkAlive() const = 0;
 
-  /// Writes a model folder, as saveWeights() does.
+  /// Writes a model folder, as saveWeights() does, in the precision and with
+  /// the tokenizer that the options name.
   virtual Status save(const std::string &directory) = 0;
   /// Writes a checkpoint of the state that was reached, where there is none,
   /// into the run's directory, and waits until it is complete.

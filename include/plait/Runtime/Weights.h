@@ -40,13 +40,14 @@ Status initializeWeights(Executor &executor, uint64_t seed);
 Status prepareToSave(const std::string &directory);
 
 /// Writes a model folder as Hugging Face's transformers open it, making the
-/// directory if necessary: model.safetensors; config.json where the plan has
-/// one, which says that the weights are float32; and the files of the tokenizer
-/// that are in the directory `origin`, if it is one. The bytes depend neither
-/// on the mesh's processes nor on their number. After a failure in any process
-/// there is no new file.
+/// directory if necessary: model.safetensors, in `type`, F32 or BF16;
+/// config.json where the plan has one, which says that type; and the files of
+/// the tokenizer that are in the directory `origin`, if it is one. The bytes
+/// depend neither on the mesh's processes nor on their number. After a failure
+/// in any process there is no new file.
 Status saveWeights(Executor &executor, const std::string &directory,
-                   const std::string &origin = "");
+                   const std::string &origin = "",
+                   FileTensor::Type type = FileTensor::Type::F32);
 
 /// Multiplies every weight of a plan of one rank by 1 + 2^-9 or 1 - 2^-9, as
 /// often the one as the other, drawn by `seed`: what rounding to bf16 does at

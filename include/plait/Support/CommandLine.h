@@ -9,18 +9,19 @@
 #define PLAIT_SUPPORT_COMMANDLINE_H
 
 #include "plait/Support/Fields.h"
+#include "plait/Support/OtherPrograms.h"
 
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <iostream>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -40,45 +41,6 @@ inline std::string makePrintable(const std::string &message) {
   }
   return text;
 }
-
-/// Help in 100 columns. What an option may have is said by the error that
-/// refuses another value: here are its type or its choices, and its default,
-/// without ranges and without the options that it needs or excludes.
-class HelpFormatter : public CLI::Formatter {
-public:
-  std::string make_option_opts(const CLI::Option *option) const override {
-    if (option->get_type_size() == 0)
-      return "";
-    std::string type = option->get_type_name();
-    if (size_t colon = type.find(':'); colon != type.npos) {
-      bool hasChoices = type.compare(colon + 1, 1, "{") == 0;
-      type = colon == 0 || hasChoices ? type.substr(colon + 1)
-                                      : type.substr(0, colon);
-    }
-    std::string usual = option->get_default_str();
-    return " " + type + (usual.empty() ? "" : "=" + usual) +
-           (option->get_expected_max() == CLI::detail::expected_max_vector_size
-                ? " ..."
-                : "");
-  }
-
-  std::string make_option_desc(const CLI::Option *option) const override {
-    std::istringstream words(option->get_description());
-    std::string text;
-    size_t width = columns - get_column_width(), used = 0;
-    for (std::string word; words >> word; used += word.size()) {
-      bool fits = used + 1 + word.size() <= width;
-      if (!text.empty())
-        text += fits ? ' ' : '\n';
-      used = fits && !text.empty() ? used + 1 : 0;
-      text += word;
-    }
-    return text;
-  }
-
-private:
-  static constexpr size_t columns = 100;
-};
 
 /// Prints "TOOL: KIND: MESSAGE" on standard error, where options that `message`
 /// names are spelt as on a command line.
@@ -119,18 +81,20 @@ findUnknown(const CLI::App &app, const std::vector<std::string> &arguments) {
     return std::find(left.begin(), left.end(), argument) != left.end();
   };
   for (const std::string &argument : arguments)
-    if (argument.size() > 1 && argument[0] == '-' && isLeft(argument))
-      return "unknown option '" + argument.substr(0, argument.find('=')) + "'";
+    if (argument.size() > 1 && argument[0] == '-' && isLeft(argument)) {
+      std::string option = argument.substr(0, argument.find('='));
+      return "unknown option '" + option + "'" + suggestOption(app, option);
+    }
   auto found = std::find_if(arguments.begin(), arguments.end(), isLeft);
   if (found == arguments.end())
     return std::nullopt;
   auto commands = app.get_subcommands([](const CLI::App *) { return true; });
   if (commands.empty() || !app.get_subcommands().empty())
     return "unexpected argument '" + *found + "'";
-  std::string names;
+  std::vector<std::string> names;
   for (const CLI::App *command : commands)
-    names += (names.empty() ? "" : ", ") + command->get_name();
-  return "unknown command '" + *found + "', expected one of " + names;
+    names.push_back(command->get_name());
+  return failUnknown("command", *found, names).message();
 }
 
 /// Whether CLI11 reads `text` as what it says: it takes leading zeros for octal
@@ -154,7 +118,9 @@ inline void checkValues(const CLI::App &app) {
     for (const std::string &value : option->results()) {
       if (value.empty())
         throw CLI::ParseError(name + " is empty", CLI::ExitCodes::InvalidError);
-      if (isInteger && !isDecimal(value))
+      // A list is read, value by value, by who takes one.
+      bool isList = value.find(',') != value.npos;
+      if (isInteger && !isList && !isDecimal(value))
         throw CLI::ParseError(name + " is '" + value +
                                   "', expected a decimal number of 64 bits",
                               CLI::ExitCodes::InvalidError);
@@ -202,6 +168,72 @@ inline CLI::Option *addList(CLI::App &app, const std::string &name,
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->type_name("TEXT");
 }
+
+/// Amounts as people write them, for options of type FLOAT: 20B, 1.5T and 300M
+/// tokens, 2.50 with a currency in front.
+inline const CLI::Validator amount(
+    [](std::string &text) {
+      static const std::string letters = "kKmMbBgGtT";
+      constexpr const char *powers[] = {"e3", "e3", "e6", "e6",  "e9",
+                                        "e9", "e9", "e9", "e12", "e12"};
+      size_t letter =
+          text.empty() ? std::string::npos : letters.find(text.back());
+      std::string number =
+          letter == std::string::npos
+              ? text
+              : text.substr(0, text.size() - 1) + powers[letter];
+      double value = 0;
+      // Not CLI::PositiveNumber: it lets nan pass. Bounded above, so that
+      // products with it stay finite.
+      if (!CLI::detail::lexical_cast(number, value) || !(value > 0) ||
+          value > 1e18)
+        return "value " + text + " not in range above 0 to 1e18";
+      text = number;
+      return std::string();
+    },
+    "");
+
+/// Removes the currency in front of a price, or behind it, from `text`, and
+/// returns it: "$" of "$2.50", "EUR" of "2.50 EUR". Empty where there is none.
+inline std::string takeCurrency(std::string &text) {
+  auto isOfNumber = [](char letter) {
+    return std::isdigit(static_cast<unsigned char>(letter)) || letter == '.' ||
+           letter == '-' || letter == '+';
+  };
+  auto first = std::ranges::find_if(text, isOfNumber);
+  auto last = std::find_if(text.rbegin(), text.rend(), isOfNumber).base();
+  std::string before(text.begin(), first);
+  std::string after(std::max(first, last), text.end());
+  // Three letters are a code; one may be the power of a number.
+  bool isCode =
+      after.size() >= 3 || (after.size() == 1 && !std::isalpha(after.front()));
+  std::string currency = !before.empty() ? before : isCode ? after : "";
+  if (first == text.end() || currency.size() > 4)
+    return "";
+  text = before.empty() ? std::string(first, std::max(first, last))
+                        : std::string(first, text.end());
+  std::erase(currency, ' ');
+  return currency;
+}
+
+/// Counts as people write them, for options of type UINT: 1e3, 10k, 20_000.
+/// What is none stays as it is, for the check that follows.
+inline const CLI::Validator wholeAmount(
+    [](std::string &text) {
+      std::string number = text;
+      std::erase(number, '_');
+      double value = 0;
+      bool isWritten = number.find_first_of("eEkKmM") != std::string::npos &&
+                       amount(number).empty() &&
+                       CLI::detail::lexical_cast(number, value) &&
+                       value == std::floor(value) && value < 1e15;
+      if (isWritten)
+        text = std::to_string(uint64_t(value));
+      else if (isDecimal(number))
+        text = number;
+      return std::string();
+    },
+    "");
 
 /// Returns what `option` was given: all of a list, else the last.
 inline std::string getValue(const CLI::Option &option) {

@@ -11,36 +11,41 @@
 #include "plait/Support/Status.h"
 
 #include <algorithm>
-#include <numeric>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace plait {
 
-/// How many letters have to be added, removed or changed (Levenshtein 1966).
+/// How many letters have to be added, left out, replaced or exchanged with
+/// their neighbour.
 inline size_t countEdits(std::string_view from, std::string_view to) {
-  std::vector<size_t> row(to.size() + 1);
-  std::iota(row.begin(), row.end(), size_t(0));
-  for (size_t i = 0; i < from.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i + 1);
-    for (size_t j = 0; j < to.size(); ++j) {
-      size_t changed = diagonal + (from[i] != to[j]);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, changed});
+  std::vector<std::vector<size_t>> edits(from.size() + 1,
+                                         std::vector<size_t>(to.size() + 1));
+  for (size_t i = 0; i <= from.size(); ++i)
+    for (size_t j = 0; j <= to.size(); ++j) {
+      size_t &least = edits[i][j] = i + j;
+      if (i == 0 || j == 0)
+        continue;
+      least = std::min({edits[i - 1][j] + 1, edits[i][j - 1] + 1,
+                        edits[i - 1][j - 1] + (from[i - 1] != to[j - 1])});
+      if (i > 1 && j > 1 && from[i - 1] == to[j - 2] &&
+          from[i - 2] == to[j - 1])
+        least = std::min(least, edits[i - 2][j - 2] + 1);
     }
-  }
-  return row.back();
+  return edits[from.size()][to.size()];
 }
 
 /// The choice that `word` is most like, or that it begins; empty: none is near.
+/// Of short words a letter in three may be wrong, of longer ones two, or a
+/// letter in four: any other word of two letters would be near.
 inline std::string suggest(std::string_view word,
                            const std::vector<std::string> &choices) {
   constexpr size_t longest = 60; // longer words are no slip
   if (word.empty() || word.size() > longest)
     return "";
-  size_t least = std::max<size_t>(2, word.size() / 4) + 1;
+  size_t least =
+      std::min(word.size() / 3, std::max<size_t>(2, word.size() / 4)) + 1;
   std::string nearest;
   for (const std::string &choice : choices)
     if (size_t edits = countEdits(word, choice); edits < least) {

@@ -19,7 +19,6 @@
 #include "ModelBuilder.h"
 
 #include "mlir/IR/Verifier.h"
-#include "plait/Plan/Files.h"
 #include "plait/Plan/ModelFolder.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -221,6 +220,20 @@ std::string plait::getConfigPath(StringRef path) {
   return file.str().str();
 }
 
+/// OWNER/MODEL, which is no path here, is a name of the hub: nothing is
+/// downloaded, but how that is done is said.
+Result<MappedFile> plait::openConfig(const std::string &path) {
+  Result<MappedFile> file = MappedFile::open(path, "config");
+  auto [owner, model] = StringRef(path).split('/');
+  bool isName = !owner.empty() && !model.empty() && !owner.contains('.') &&
+                !model.contains('/') && !llvm::sys::fs::exists(owner);
+  if (file.ok() || !isName)
+    return file;
+  return fail(file.status().code(), file.status().message(),
+              "; a model of the hub is downloaded first: hf download ", path,
+              " --local-dir ", model.str());
+}
+
 /// By the absolute path, as "." and ".." have no name of their own. Without a
 /// folder, a constant. A name in the cache is that of the owner and the model,
 /// "models--OWNER--MODEL"; no model has two dashes in its own.
@@ -258,7 +271,7 @@ FailureOr<OwningOpRef<ModuleOp>>
 plait::importHuggingFace(MLIRContext &context, StringRef path,
                          const ImportOptions &options) {
   std::string file = getConfigPath(path);
-  Result<MappedFile> mapped = MappedFile::open(file, "config");
+  Result<MappedFile> mapped = openConfig(file);
   if (!mapped.ok())
     return emitError(UnknownLoc::get(&context)) << mapped.status().message();
   std::span<const uint8_t> bytes = mapped->bytes();

@@ -313,9 +313,25 @@ Result<Cluster> parsePreset(const std::string &text, const std::string &name,
 
 } // namespace
 
+/// "h100:2x8" of "2x8xH100", as people say it: counts in front, then the name.
+/// Anything else as it is. Names of presets are in small letters.
+static std::string putNameFirst(const std::string &text) {
+  size_t at = text.find_first_not_of("0123456789x");
+  bool isSaid = text.find_first_of(":/.") == text.npos && at != text.npos &&
+                at >= 2 && text[at - 1] == 'x';
+  if (!isSaid)
+    return text;
+  std::string name = text.substr(at);
+  std::ranges::transform(name, name.begin(), [](unsigned char letter) {
+    return std::tolower(letter);
+  });
+  return name + ":" + text.substr(0, at - 1);
+}
+
 /// The colon is looked for behind ".json": a path may have one. `source` is the
 /// name without its size, from which withSize() names others of the same kind.
-Result<Cluster> planner::parseCluster(const std::string &text) {
+Result<Cluster> planner::parseCluster(const std::string &given) {
+  std::string text = putNameFirst(given);
   size_t extension = text.rfind(".json");
   bool isFile = extension != text.npos;
   size_t colon = text.find(':', isFile ? extension : 0);

@@ -200,6 +200,19 @@ std::string getFolder(const std::string &path) {
   return slash == std::string::npos ? "" : path.substr(0, slash + 1);
 }
 
+/// ", did you mean a100-40g, a100-80g?" of "a100": presets that begin with
+/// `name` or that it begins with, in any case of letters.
+std::string suggestDevice(std::string name) {
+  std::ranges::transform(name, name.begin(), [](unsigned char letter) {
+    return std::tolower(letter);
+  });
+  std::vector<std::string> similar;
+  for (const std::string &preset : getDevicePresets())
+    if (!name.empty() && (preset.starts_with(name) || name.starts_with(preset)))
+      similar.push_back(preset);
+  return similar.empty() ? "" : ", did you mean " + joinNames(similar) + "?";
+}
+
 /// A preset by its name, or a file by its path. The folder is that of the file
 /// that names it, so that files can be moved together.
 Result<Json> load(const std::string &name, const std::string &folder,
@@ -214,8 +227,8 @@ Result<Json> load(const std::string &name, const std::string &folder,
   }
   auto it = getEmbeddedHardware().find(name);
   if (it == getEmbeddedHardware().end())
-    return fail("unknown device '", name,
-                "'; known are: ", joinNames(getDevicePresets()),
+    return fail("unknown device '", name, "'", suggestDevice(name),
+                "; known are: ", joinNames(getDevicePresets()),
                 ", or the path of a hardware file that ends with .json");
   return resolve(Json::parse(it->second, nullptr, false),
                  "hardware file '" + name + "'", "", depth);

@@ -5,14 +5,18 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Clusters side by side on a screen: what a step takes on each, and what a
-// whole training does. The search ran for each cluster by itself; here the
+// Cases side by side, on a screen and as a page: what a step takes in each, and
+// what a whole training does. The search ran for each case by itself; here the
 // results are only printed in columns.
 //
 //===----------------------------------------------------------------------===//
 
+#include "Report/PageParts.h"
 #include "Report/Projected.h"
 #include "Report/Screen.h"
+#include "Report/Svg.h"
+#include "Report/Words.h"
+#include "plait/Plan/Files.h"
 
 using namespace plait;
 using namespace plait::planner;
@@ -44,11 +48,24 @@ private:
 
 } // namespace
 
+/// Returns the heading of the first column.
+static std::string getKind(const std::vector<Compared> &compared) {
+  bool isCluster = !compared.empty() && compared.front().label.empty();
+  return isCluster ? "cluster" : "case";
+}
+
+/// The first one that there is an answer for; null where there is none.
+static const ReportInput *getFirst(const std::vector<Compared> &compared) {
+  auto first = std::find_if(compared.begin(), compared.end(),
+                            [](const Compared &one) { return one.report; });
+  return first == compared.end() ? nullptr : &*first->report;
+}
+
 /// Both tables have the same first column, so that rows are found again.
 static size_t getNameWidth(const std::vector<Compared> &compared) {
   size_t width = 16;
   for (const Compared &one : compared)
-    width = std::max(width, one.cluster.size() + 1);
+    width = std::max(width, getLabel(one).size() + 1);
   return width;
 }
 
@@ -58,17 +75,18 @@ static void writeSteps(Screen &screen, const std::vector<Compared> &compared) {
   // together with the names of most clusters.
   Table table(screen, {11, 13, 8, 10, 10, 9});
   table.nameWidth = getNameWidth(compared);
-  table.row("cluster", {"step", "tokens/s", "MFU", "memory", "of", "devices"});
+  table.row(getKind(compared),
+            {"step", "tokens/s", "MFU", "memory", "of", "devices"});
   for (const Compared &one : compared) {
     // A cluster without a pick says why, where the others have their figures.
     if (!one.report) {
-      screen.line(one.cluster);
+      screen.line(getLabel(one));
       screen.entry("", one.failure);
       continue;
     }
     const SearchResult &result = one.report->result;
     const Estimate &estimate = result.estimate;
-    table.row(one.cluster,
+    table.row(getLabel(one),
               {printSeconds(estimate.iterationSeconds),
                printCount(estimate.tokensPerSecond),
                printNumber(100 * estimate.mfu, 1) + " %",
@@ -86,26 +104,25 @@ static void writeProjections(Screen &screen,
                              const std::vector<Compared> &compared) {
   // All reports have the same goal except for its price, so the first report
   // describes it.
-  auto first = std::find_if(compared.begin(), compared.end(),
-                            [](const Compared &one) { return one.report; });
-  if (first == compared.end() || !first->report->goal)
+  const ReportInput *first = getFirst(compared);
+  if (!first || !first->goal)
     return;
-  screen.heading("the whole training, " +
-                 printTokens(first->report->goal->tokens) + " tokens");
+  screen.heading("the whole training, " + printTokens(first->goal->tokens) +
+                 " tokens");
   Table table(screen, {15, 15, 12, 17});
   table.nameWidth = getNameWidth(compared);
-  table.row("cluster", {"time", "device-hours", "energy", "money"});
+  table.row(getKind(compared), {"time", "device-hours", "energy", "money"});
   for (const Compared &one : compared) {
     if (!one.report)
       continue;
     const ReportInput &input = *one.report;
     Projection projection =
         project(*input.goal, input.result, input.cluster, input.training);
-    table.row(one.cluster,
-              {printDuration(projection.seconds),
-               printCount(projection.deviceHours),
-               projection.joules ? printEnergy(*projection.joules) : "-",
-               projection.money ? printCount(*projection.money) : "-"});
+    table.row(
+        getLabel(one),
+        {printDuration(projection.seconds), printCount(projection.deviceHours),
+         projection.joules ? printEnergy(*projection.joules) : "-",
+         projection.money ? printMoney(*projection.money, *input.goal) : "-"});
   }
 }
 
@@ -114,5 +131,87 @@ std::string planner::compareText(const std::vector<Compared> &compared,
   Screen screen(options);
   writeSteps(screen, compared);
   writeProjections(screen, compared);
+  std::vector<std::string> best = describeBest(compared);
+  if (!best.empty())
+    screen.heading("the best");
+  for (const std::string &sentence : best)
+    screen.entry("", sentence);
   return std::move(screen.out);
+}
+
+//===----------------------------------------------------------------------===//
+// As a page
+//===----------------------------------------------------------------------===//
+
+/// A row a case: layout, speed, memory, and of a goal time and money.
+static std::string drawCases(const std::vector<Compared> &compared) {
+  const ReportInput *first = getFirst(compared);
+  bool hasGoal = first && first->goal;
+  Row head = {getKind(compared), "layout", "step", "tokens/s", "MFU",
+              "memory",          "devices"};
+  if (hasGoal)
+    head.insert(head.end(), {"time", "device-hours", "money"});
+  std::vector<Row> rows;
+  for (const Compared &one : compared) {
+    if (!one.report) {
+      rows.push_back({escapeHtml(getLabel(one)), escapeHtml(one.failure)});
+      continue;
+    }
+    const ReportInput &input = *one.report;
+    const Estimate &estimate = input.result.estimate;
+    Row row = {escapeHtml(getLabel(one)),
+               escapeHtml(print(input.result.configuration)),
+               printSeconds(estimate.iterationSeconds),
+               printCount(estimate.tokensPerSecond),
+               printNumber(100 * estimate.mfu, 1) + " %",
+               printBytes(estimate.peakMemory()),
+               printCount(double(input.result.configuration.ranks()))};
+    if (hasGoal) {
+      Projection projection =
+          project(*input.goal, input.result, input.cluster, input.training);
+      row.push_back(printDuration(projection.seconds));
+      row.push_back(printCount(projection.deviceHours));
+      row.push_back(projection.money
+                        ? escapeHtml(printMoney(*projection.money, *input.goal))
+                        : "-");
+    }
+    rows.push_back(row);
+  }
+  return drawTable(head, rows, 2);
+}
+
+/// Tokens a second of each case, as bars against the fastest.
+static std::string drawSpeeds(const std::vector<Compared> &compared) {
+  double most = 0;
+  for (const Compared &one : compared)
+    if (one.report)
+      most = std::max(most, one.report->result.estimate.tokensPerSecond);
+  std::vector<Row> rows;
+  for (const Compared &one : compared)
+    if (one.report) {
+      double speed = one.report->result.estimate.tokensPerSecond;
+      rows.push_back({escapeHtml(getLabel(one)),
+                      drawBar({{"forward", speed}}, most), printCount(speed)});
+    }
+  return rows.empty() ? ""
+                      : drawHeading("Tokens a second") + drawTable({}, rows, 2);
+}
+
+Status planner::writeHtmlComparison(const std::vector<Compared> &compared,
+                                    const std::string &asked,
+                                    const std::string &path) {
+  const ReportInput *first = getFirst(compared);
+  std::string title = "Training " +
+                      (first ? first->model : std::string("a model")) + ": " +
+                      std::to_string(compared.size()) + " cases compared";
+  std::string out = beginPage(title, asked);
+  std::string best;
+  for (const std::string &sentence : describeBest(compared))
+    best += (best.empty() ? "" : " ") + sentence;
+  if (!best.empty())
+    out += "<p>" + escapeHtml(best) + "</p>\n";
+  if (first)
+    out += drawNote(describeTrust(*first));
+  out += drawHeading("Cases") + drawCases(compared) + drawSpeeds(compared);
+  return writeTextFile(path, out + drawLegendOfWords() + endPage());
 }

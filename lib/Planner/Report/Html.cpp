@@ -13,11 +13,11 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Report/PageParts.h"
 #include "Report/Projected.h"
 #include "Report/Svg.h"
 #include "Report/Words.h"
 #include "plait/Plan/Files.h"
-#include "plait/Support/PageStyle.h"
 #include "plait/Support/Quantities.h"
 
 #include <algorithm>
@@ -38,20 +38,13 @@ public:
   std::string run();
 
 private:
-  // Cells of one row, left to right, as HTML.
-  using Row = std::vector<std::string>;
-
-  void heading(const char *text) {
-    out += "<h2>" + escapeHtml(text) + "</h2>\n";
-  }
+  void heading(const char *text) { out += drawHeading(text); }
   /// A sentence below a heading or a drawing. None where there is nothing to
   /// say, so that callers need not ask.
-  void note(const std::string &text) {
-    if (!text.empty())
-      out += "<p class=\"note\">" + escapeHtml(text) + "</p>\n";
+  void note(const std::string &text) { out += drawNote(text); }
+  void table(const Row &head, const std::vector<Row> &rows, size_t words) {
+    out += drawTable(head, rows, words);
   }
-  /// All but the first `words` columns are numbers. Cells are HTML.
-  void table(const Row &head, const std::vector<Row> &rows, size_t words);
 
   void writeHead();
   void writeConfiguration();
@@ -73,47 +66,29 @@ private:
 
 } // namespace
 
-/// Cells come as HTML, since some hold a colour key; callers escape what they
-/// put in. An empty head leaves its row out.
-void Page::table(const Row &head, const std::vector<Row> &rows, size_t words) {
-  out += "<table>\n";
-  auto writeRow = [&](const Row &row, const char *cell) {
-    out += "<tr>";
-    for (size_t i = 0; i < row.size(); ++i)
-      out += std::string("<") + cell + (i >= words ? " class=\"n\">" : ">") +
-             row[i] + "</" + cell + ">";
-    out += "</tr>\n";
-  };
-  if (!head.empty())
-    writeRow(head, "th");
-  for (const Row &row : rows)
-    writeRow(row, "td");
-  out += "</table>\n";
-}
-
 /// A square of the part's colour and its name.
 static std::string getKey(const std::string &name) {
   return std::string("<span class=\"key\" style=\"background:") +
          getColor(name) + "\"></span>" + name;
 }
 
-/// The title, what was picked and the figures that most readers want alone.
+/// The title, the answer in sentences, and the figures that most readers want
+/// alone.
 void Page::writeHead() {
-  std::string title =
-      input.model.empty() ? std::string("Predicted step") : input.model;
-  out += "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
-         "<title>" +
-         escapeHtml(title) + "</title>\n<style>" + pageStyle +
-         "</style></head><body>\n<h1>" + escapeHtml(title) + "</h1>\n";
-  out += "<p>" +
-         escapeHtml(print(input.result.configuration) + " on " +
-                    input.cluster.name) +
-         "</p>\n<p class=\"big\">" +
+  std::string title = input.model.empty() ? std::string("Predicted step")
+                                          : "Training " + input.model + " on " +
+                                                input.cluster.name;
+  out += beginPage(title, input.asked);
+  out += "<p>" + escapeHtml(describePlainly(input)) + "</p>\n";
+  out += "<p class=\"big\">" +
          escapeHtml(printSeconds(estimate.iterationSeconds)) + " a step, " +
-         printNumber(estimate.tokensPerSecond, 0) + " tokens/s, " +
+         printCount(estimate.tokensPerSecond) + " tokens/s, " +
          describeEach(input) + ", MFU " + printNumber(100 * estimate.mfu, 1) +
          " %, bubble " + printNumber(100 * estimate.bubbleFraction, 1) +
-         " %</p>\n";
+         " %</p>\n<p>" +
+         escapeHtml(print(input.result.configuration) + " on " +
+                    input.cluster.name) +
+         "</p>\n";
   if (std::string text = describeUnmeasured(input); !text.empty())
     note("Unmeasured: " + text + ".");
 }
@@ -316,7 +291,7 @@ std::string Page::run() {
   writeAlternatives("Runners-up", input.result.runnersUp);
   writeAlternatives("One thing changed", input.result.variants);
   writeBound();
-  return out + "</body></html>\n";
+  return out + drawLegendOfWords() + endPage();
 }
 
 /// Simulates with as many actions as a page can show; the file is written at

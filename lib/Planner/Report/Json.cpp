@@ -237,6 +237,8 @@ std::string planner::compareJson(const std::vector<Compared> &compared) {
   json list = json::array();
   for (const Compared &one : compared) {
     json entry = {{"cluster", one.cluster}};
+    if (!one.label.empty())
+      entry["label"] = one.label;
     if (one.report)
       entry.update(getContent(*one.report));
     else

@@ -15,6 +15,8 @@ namespace plait::planner {
 
 /// "300e9", "1.60e12".
 std::string printTokens(double tokens);
+/// "$1,243", "1,243 EUR", or the number alone.
+std::string printMoney(double money, const Goal &goal, int decimals = 0);
 /// "12.3 minutes", "34.0 days".
 std::string printDuration(double seconds);
 /// "12.3 kWh", "5.7 MWh".

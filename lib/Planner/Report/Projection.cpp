@@ -14,6 +14,7 @@
 #include "Report/Projected.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 
 using namespace plait;
@@ -95,6 +96,16 @@ std::string planner::printTokens(double tokens) {
   return printNumber(tokens, 0);
 }
 
+/// Signs stand in front of a number, codes of letters behind it.
+std::string planner::printMoney(double money, const Goal &goal, int decimals) {
+  std::string text =
+      decimals ? printNumber(money, decimals) : printCount(money);
+  if (goal.currency.empty())
+    return text;
+  bool isCode = std::isalpha(static_cast<unsigned char>(goal.currency.front()));
+  return isCode ? text + " " + goal.currency : goal.currency + text;
+}
+
 /// Prints in the largest of days, hours and minutes of which there is at least
 /// one.
 std::string planner::printDuration(double seconds) {
@@ -138,9 +149,10 @@ planner::describeProjection(const Projection &projection,
                           printCount(input.cluster.device.powerWatts) +
                           " W a device");
   if (projection.money)
-    rows.emplace_back("money", printCount(*projection.money) + " at " +
-                                   printNumber(*input.goal->price, 2) +
-                                   " a device-hour");
+    rows.emplace_back("money",
+                      printMoney(*projection.money, *input.goal) + " at " +
+                          printMoney(*input.goal->price, *input.goal, 2) +
+                          " a device-hour");
   rows.emplace_back(
       "rule", printDuration(projection.ruleSeconds) + " by the rule of thumb " +
                   printNumber(projection.ruleFlops, 0) +

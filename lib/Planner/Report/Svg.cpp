@@ -92,6 +92,9 @@ struct Frame {
 
 } // namespace
 
+/// The width of all drawings, in pixels of their view box.
+static constexpr double drawingWidth = 980;
+
 /// A tenth of a pixel: finer than anyone sees, and short.
 static std::string printX(double value) { return printNumber(value, 1); }
 
@@ -124,8 +127,11 @@ static std::string drawTimeAxis(const Frame &frame, double y) {
     // What is left out of the middle is added behind it: labels are of the
     // whole step.
     double seconds = frame.seconds * i / 10;
-    out += text(frame.x(seconds), y,
-                printSeconds(seconds + (i > 5 ? frame.omitted : 0)), "middle");
+    // The last one ends with the drawing: its middle would be too far right.
+    bool isLast = i == 10;
+    out += text(isLast ? drawingWidth : frame.x(seconds), y,
+                printSeconds(seconds + (i > 5 ? frame.omitted : 0)),
+                isLast ? "end" : "middle");
   }
   // A dashed line from the top to the labels.
   if (frame.isBroken)
@@ -137,7 +143,7 @@ static std::string drawTimeAxis(const Frame &frame, double y) {
 /// Parts from left to right at the scale of `limit`; those too thin to be seen
 /// still take their room, so that the others are where they belong.
 std::string planner::drawBar(const std::vector<Part> &parts, double limit) {
-  constexpr double width = 980;
+  constexpr double width = drawingWidth;
   std::string out = "<svg viewBox=\"0 0 980 18\" class=\"bar\">\n";
   out += rectangle(0, 0, width, 18, "#f2f2f2", "");
   double x = 0;

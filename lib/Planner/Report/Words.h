@@ -10,10 +10,30 @@
 
 #include "plait/Planner/Report.h"
 
+#include <span>
+#include <utility>
+
 namespace plait::planner {
 
 /// Tells the speed of each device: "11,253 tokens/s/GPU, 651.7 TFLOP/s/GPU".
 std::string describeEach(const ReportInput &input);
+
+/// Tells the pick in sentences for somebody who knows none of the words.
+std::string describePlainly(const ReportInput &input);
+
+/// Tells how much longer runs took than predicted; empty where none were held
+/// against predictions.
+std::string describeTrust(const ReportInput &input);
+
+/// Words of reports and what they mean.
+std::span<const std::pair<const char *, const char *>> getLegend();
+
+/// Returns what to call a case: its label, or else its cluster.
+std::string getLabel(const Compared &one);
+
+/// Tells which of the cases are the fastest, the cheapest and soon enough, a
+/// sentence each.
+std::vector<std::string> describeBest(const std::vector<Compared> &compared);
 
 /// Tells what of the pick's time no measurement backs; empty where there is
 /// nothing.

@@ -329,8 +329,13 @@ Status CheckpointWriter::commit() {
 Status CheckpointWriter::prune() {
   // After all keepers have committed: the mark must not name a step that some
   // host lacks.
-  if (executor.leads())
+  if (executor.leads()) {
     place->conclude(step);
+    // For the log of a job: what there is to resume from.
+    if (place->words.empty())
+      executor.tell(Severity::Info,
+                    "checkpoint '" + place->store.pathOf(step) + "'");
+  }
   if (!place->isKeeper)
     return Status::success();
   if (Status status = place->prune(); !status.ok())

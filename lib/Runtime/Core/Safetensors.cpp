@@ -350,7 +350,9 @@ WeightFiles::findOthers(const std::set<const FileTensor *> &used) const {
 
 // Without gaps and in the order of `tensors`. Offsets in the header count from
 // its end, those of the layout from the beginning of the file.
-SafetensorsLayout runtime::layOut(const std::vector<TensorShape> &tensors) {
+SafetensorsLayout runtime::layOut(const std::vector<TensorShape> &tensors,
+                                  FileTensor::Type type) {
+  bool isFull = type == FileTensor::Type::F32;
   SafetensorsLayout layout;
   nlohmann::ordered_json header;
   // What other readers look for.
@@ -359,13 +361,13 @@ SafetensorsLayout runtime::layOut(const std::vector<TensorShape> &tensors) {
   uint64_t end = 0;
   for (const TensorShape &tensor : tensors) {
     layout.offsets.push_back(end);
-    uint64_t bytes = 4;
+    uint64_t bytes = isFull ? 4 : 2;
     for (int64_t size : tensor.shape)
       bytes *= size;
     // Names are unique: the library would look at all before for each.
     members.emplace_back(
         tensor.name,
-        nlohmann::ordered_json{{"dtype", "F32"},
+        nlohmann::ordered_json{{"dtype", isFull ? "F32" : "BF16"},
                                {"shape", tensor.shape},
                                {"data_offsets", {end, end + bytes}}});
     end += bytes;
@@ -385,8 +387,9 @@ SafetensorsLayout runtime::layOut(const std::vector<TensorShape> &tensors) {
 /// The size is set at once: what no rank writes reads as zero.
 Result<WeightWriter>
 WeightWriter::create(const std::string &path,
-                     const std::vector<TensorShape> &tensors) {
-  SafetensorsLayout layout = layOut(tensors);
+                     const std::vector<TensorShape> &tensors,
+                     FileTensor::Type type) {
+  SafetensorsLayout layout = layOut(tensors, type);
   Result<OutputFile> file =
       OutputFile::create(path, OutputFile::Content::Binary);
   if (!file.ok())
@@ -395,7 +398,7 @@ WeightWriter::create(const std::string &path,
   PLAIT_RETURN_IF_ERROR(
       file->writeAt(0, {reinterpret_cast<const uint8_t *>(layout.header.data()),
                         layout.header.size()}));
-  WeightWriter writer(std::move(*file));
+  WeightWriter writer(std::move(*file), type);
   writer.offsets = std::move(layout.offsets);
   return writer;
 }
@@ -403,6 +406,12 @@ WeightWriter::create(const std::string &path,
 /// Disjoint ranges, by writeAt(), from any thread.
 Status WeightWriter::write(size_t tensor, int64_t begin,
                            std::span<const float> elements) {
+  if (type == FileTensor::Type::BF16) {
+    std::vector<BFloat16> rounded(elements.begin(), elements.end());
+    return file.writeAt(offsets[tensor] + begin * sizeof(BFloat16),
+                        {reinterpret_cast<const uint8_t *>(rounded.data()),
+                         rounded.size() * sizeof(BFloat16)});
+  }
   return file.writeAt(offsets[tensor] + begin * sizeof(float),
                       {reinterpret_cast<const uint8_t *>(elements.data()),
                        elements.size_bytes()});

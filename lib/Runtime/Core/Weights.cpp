@@ -218,19 +218,20 @@ struct FileLayout {
   }
 };
 
-/// The config.json of the plan, for weights in f32. Readers take the type that
-/// it names for that of the weights. Everything else of the text stays byte for
-/// byte unless a type has to change, and then in its order, for which the JSON
-/// is an ordered one.
-std::string makeConfig(const fb::Plan &plan) {
+/// The config.json of the plan, for weights in `type`. Readers take the type
+/// that it names for that of the weights. Everything else of the text stays
+/// byte for byte unless a type has to change, and then in its order, for which
+/// the JSON is an ordered one.
+std::string makeConfig(const fb::Plan &plan, FileTensor::Type type) {
+  const char *word = type == FileTensor::Type::F32 ? "float32" : "bfloat16";
   std::string text = plan.config()->str();
   auto json = parseJson<nlohmann::ordered_json>(
       {reinterpret_cast<const uint8_t *>(text.data()), text.size()});
   bool changed = false;
   for (const char *key : {"torch_dtype", "dtype"})
     if (json.ok() && json->is_object() && json->contains(key) &&
-        (*json)[key] != "float32") {
-      (*json)[key] = "float32";
+        (*json)[key] != word) {
+      (*json)[key] = word;
       changed = true;
     }
   return changed ? json->dump(2) + "\n" : text;
@@ -248,7 +249,8 @@ constexpr const char *tokenizerNames[] = {
 /// weights. On a failure the destructors remove what was written.
 Result<std::vector<OutputFile>> writeCompanions(const fb::Plan &plan,
                                                 const std::string &directory,
-                                                const std::string &origin) {
+                                                const std::string &origin,
+                                                FileTensor::Type type) {
   std::vector<OutputFile> files;
   // Written aside, as the weights are.
   auto add = [&](const char *name, std::span<const uint8_t> bytes) {
@@ -260,7 +262,7 @@ Result<std::vector<OutputFile>> writeCompanions(const fb::Plan &plan,
     return Status::success();
   };
   if (plan.config()) {
-    std::string text = makeConfig(plan);
+    std::string text = makeConfig(plan, type);
     PLAIT_RETURN_IF_ERROR(
         add(configName,
             {reinterpret_cast<const uint8_t *>(text.data()), text.size()}));
@@ -287,16 +289,17 @@ Result<std::vector<OutputFile>> writeCompanions(const fb::Plan &plan,
 ///    written there. Several threads write at once: runs are disjoint.
 /// 3. Commit, weights first.
 Status writeWeights(Executor &executor, const std::string &directory,
-                    const std::string &origin, const Collector::Place &place) {
+                    const std::string &origin, FileTensor::Type type,
+                    const Collector::Place &place) {
   PLAIT_RETURN_IF_ERROR(prepareToSave(directory));
   auto layout = FileLayout::of(executor.plan());
   if (!layout.ok())
     return layout.status();
   auto writer =
-      WeightWriter::create(directory + "/" + fileName, layout->tensors);
+      WeightWriter::create(directory + "/" + fileName, layout->tensors, type);
   if (!writer.ok())
     return writer.status();
-  auto companions = writeCompanions(executor.plan(), directory, origin);
+  auto companions = writeCompanions(executor.plan(), directory, origin, type);
   if (!companions.ok())
     return companions.status();
   Collector collector(
@@ -482,13 +485,14 @@ Status runtime::prepareToSave(const std::string &directory) {
 /// Processes other than that of rank 0 run the same Collector, whose windows go
 /// out by sendToFirst(): `use` is never called there.
 Status runtime::saveWeights(Executor &executor, const std::string &directory,
-                            const std::string &origin) {
+                            const std::string &origin, FileTensor::Type type) {
   auto place = [](const fb::Shard &shard) {
     return std::optional(weightOf(shard));
   };
   return collectTogether(executor, [&] {
-    return executor.leads() ? writeWeights(executor, directory, origin, place)
-                            : Collector(executor, place, nullptr).run();
+    return executor.leads()
+               ? writeWeights(executor, directory, origin, type, place)
+               : Collector(executor, place, nullptr).run();
   });
 }
 

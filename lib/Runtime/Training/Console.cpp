@@ -7,8 +7,8 @@
 //
 // What a person sees of a run: the settings at the beginning, warnings, a line
 // of progress that is rewritten in place where standard error is a terminal,
-// and one line at the end. Where it is not a terminal, progress would fill a
-// log; that is what StepLog is for.
+// and one line at the end. Where it is not a terminal, as in the log of a job,
+// progress is a line every few steps.
 //
 //===----------------------------------------------------------------------===//
 
@@ -74,17 +74,33 @@ std::string Console::printSpeed() const {
   return text + run->utilization.print(seconds / double(steps));
 }
 
-/// Some blanks at the end cover what is left of a longer line before. The time
-/// that is left counts evaluations as they have been so far.
-void Console::printProgress(const StepReport &step) const {
-  uint64_t last = run->options.steps;
+/// "2.5 h" of what is left.
+static std::string printLeft(double seconds) {
+  char text[32];
+  if (seconds < 90)
+    std::snprintf(text, sizeof(text), "%.0f s", seconds);
+  else if (seconds < 5400)
+    std::snprintf(text, sizeof(text), "%.0f min", seconds / 60);
+  else
+    std::snprintf(text, sizeof(text), "%.1f h", seconds / 3600);
+  return text;
+}
+
+/// Some blanks at the end cover, on a terminal, what is left of a longer line
+/// before. The time that is left counts evaluations as they have been so far.
+void Console::printProgress(const StepReport &step, bool isTerminal) const {
+  uint64_t last = run->options.steps, every = run->options.printEvery;
+  bool isPrinted = isTerminal || (every && step.step % every == 0);
+  if (!isPrinted)
+    return;
   double left = elapsed() / double(steps) * double(last - step.step);
-  std::fprintf(stderr,
-               "\rstep %llu/%llu, loss %.4f%s, %.0f MiB, %.0f s left   ",
+  std::fprintf(stderr, "%sstep %llu/%llu, loss %.4f%s, %s, %s left%s",
+               isTerminal ? "\r" : "",
                static_cast<unsigned long long>(step.step),
                static_cast<unsigned long long>(last), loss,
-               printSpeed().c_str(), double(residentBytes()) / (1 << 20), left);
-  if (step.step == last)
+               printSpeed().c_str(), describeBytes(residentBytes()).c_str(),
+               printLeft(left).c_str(), isTerminal ? "   " : "\n");
+  if (isTerminal && step.step == last)
     std::fputc('\n', stderr);
 }
 
@@ -111,8 +127,7 @@ Status Console::endStep(const StepReport &step) {
                  static_cast<unsigned long long>(step.step),
                  step.evaluation->loss);
   }
-  if (isTerminal)
-    printProgress(step);
+  printProgress(step, isTerminal);
   return Status::success();
 }
 

@@ -18,8 +18,9 @@ namespace plait::runtime {
 /// The memory of this process that is in use, in bytes.
 uint64_t residentBytes();
 
-/// Settings and warnings on standard error; there, too, where it is a terminal,
-/// the progress line; and the line at the end, on TrainOptions::summary.
+/// Settings, warnings and progress on standard error: one line that is
+/// rewritten where it is a terminal, else a line every TrainOptions::printEvery
+/// steps; and the line at the end, on TrainOptions::summary.
 class Console : public Observer {
 public:
   Status beginRun(const RunInfo &run) override;
@@ -29,7 +30,7 @@ public:
 private:
   double elapsed() const;
   std::string printSpeed() const;
-  void printProgress(const StepReport &step) const;
+  void printProgress(const StepReport &step, bool isTerminal) const;
 
   const RunInfo *run = nullptr;
   std::chrono::steady_clock::time_point start;

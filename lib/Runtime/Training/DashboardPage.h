@@ -173,8 +173,9 @@ function drawWatched({step, seconds, names, rows}, watched) {
   addKeys(get('keys'), kinds.map(([color, name]) => ({color, name})));
   rows.forEach((row, i) => drawRow(get('timeline'), names, 1e6 * seconds, row,
                                    !i || rows[i - 1][0] !== row[0]));
-  get('at').textContent = 'What a bar is, and how long it takes, is said here where one points.';
-  get('among').textContent = `Ranks in the last ${watched.steps} watched steps`;
+  get('at').textContent = 'Point at a bar to see what it is, and how long it takes.';
+  get('among').textContent = watched.steps === 1
+      ? 'Ranks in the last watched step' : `Ranks in the last ${watched.steps} watched steps`;
   get('slow').textContent = watched.slow.join('. ')
       || 'No rank computes for much longer than those with the same work.';
   get('slow').className = watched.slow.length ? 'slow' : '';

@@ -83,7 +83,7 @@ Status runtime::Progress::openCheckpoints() {
 /// wanted. A forgotten learning rate is not: it stays as it was.
 Status runtime::Progress::goOn(const Resumed &resumed) {
   const RunRecord &run = resumed.run;
-  if (!options.epochs && run.step > options.steps)
+  if (!options.epochs && options.trains() && run.step > options.steps)
     return fail("checkpoint '", resumed.path, "' is of step ", run.step,
                 ", `steps` is ", options.steps);
   // Weights do not need it any more, permutation and dropout do.
@@ -93,14 +93,18 @@ Status runtime::Progress::goOn(const Resumed &resumed) {
   Result<std::string> kept = keepSettings(options, run.settings);
   if (!kept.ok())
     return fail("checkpoint '", resumed.path, "': ", kept.status().message());
-  bool isSameData = run.data == batches.describe();
+  // A run without steps reads no data.
+  bool isSameData = !options.trains() || run.data == batches.describe();
   if (executor.leads()) {
     executor.tell(Severity::Info, "resumed step " + std::to_string(run.step) +
                                       " from " +
                                       (resumed.isReplica ? "memory, '" : "'") +
                                       resumed.path + "'");
-    if (!kept->empty())
+    if (!kept->empty() && options.trains())
       executor.tell(Severity::Note, "kept from the checkpoint: " + *kept);
+    std::string length = describeOtherLength(options, run.settings);
+    if (!length.empty() && options.trains())
+      executor.tell(Severity::Note, length);
     if (!isSameData)
       executor.warn("the data is " + batches.describe() +
                     ", of the checkpoint " + run.data +

@@ -47,7 +47,8 @@ const Line lines[] = {
     {"data",
      {"weights", "tokens", "token-type", "text", "text-as-bytes", "shuffle",
       "document-end"}},
-    {"evaluation", {"eval-tokens", "eval-text", "eval-every", "eval-steps"}},
+    {"evaluation",
+     {"eval-tokens", "eval-text", "eval-every", "eval-steps", "best"}},
     {"checkpoints",
      {"checkpoint", "checkpoint-every", "keep", "replica", "replica-every",
       "resume"}},
@@ -195,9 +196,27 @@ Result<std::string> runtime::keepSettings(TrainOptions &options,
   });
   if (!status.ok())
     return status;
-  if (!kept.empty())
+  // Not learned with, but its tokenizer belongs to the model.
+  if (options.weights.empty() && theirs.contains("weights") &&
+      theirs["weights"].is_string()) {
+    options.origin = theirs["weights"].get<std::string>();
+    mine["weights"] = options.origin;
+  }
+  if (!kept.empty() || !options.origin.empty())
     options.settings = mine.dump();
   return kept;
+}
+
+std::string runtime::describeOtherLength(const TrainOptions &options,
+                                         const std::string &found) {
+  Json theirs = found.empty() ? Json::object() : parsePrintedJson<Json>(found);
+  Json steps = theirs.value("steps", Json());
+  if (options.schedule == "constant" || options.decaySteps || options.epochs ||
+      !steps.is_number_unsigned() || steps.get<uint64_t>() == options.steps)
+    return "";
+  return "the schedule of the learning rate is as long as the run, " +
+         countOf(options.steps, "step") + "; the checkpoint's was " +
+         steps.dump() + ": `decay-steps` " + steps.dump() + " keeps it";
 }
 
 /// Settings come in the order of the object.

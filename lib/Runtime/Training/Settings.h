@@ -32,11 +32,18 @@ Status compareSettings(Rendezvous &processes, const std::string &settings);
 /// Lets a run that is resumed learn as the one did whose settings `found` are:
 /// of the learning rate, its schedule and the optimizer's numbers, what nobody
 /// has given becomes that of `found`, in `options` and in its settings. A
-/// schedule that is given takes nothing but the peak from there. Returns what
-/// has changed, "lr 0.002, lr-schedule cosine". Fails where `found` has another
-/// type than the option.
+/// schedule that is given takes nothing but the peak from there. Where no
+/// weights are given, the folder that `found` names is their `origin`. Returns
+/// what has changed, "lr 0.002, lr-schedule cosine". Fails where `found` has
+/// another type than the option.
 Result<std::string> keepSettings(TrainOptions &options,
                                  const std::string &found);
+
+/// Tells, where a schedule is as long as the run, that the run whose settings
+/// are `found` was of another length; else empty. To be called after
+/// keepSettings().
+std::string describeOtherLength(const TrainOptions &options,
+                                const std::string &found);
 
 } // namespace plait::runtime
 

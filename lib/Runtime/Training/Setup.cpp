@@ -123,6 +123,16 @@ Status runtime::setInitialWeights(Executor &executor,
   });
 }
 
+Status runtime::saveModel(Executor &executor, const TrainOptions &options,
+                          const std::string &directory) {
+  const std::string &origin =
+      options.weights.empty() ? options.origin : options.weights;
+  return agree(executor,
+               saveWeights(executor, directory, origin,
+                           options.savesRounded ? FileTensor::Type::BF16
+                                                : FileTensor::Type::F32));
+}
+
 Result<std::unique_ptr<Executor>>
 runtime::startExecutor(const fb::Plan &plan, const TrainOptions &options) {
   auto executor = makeExecutor(plan, options);

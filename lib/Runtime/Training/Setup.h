@@ -32,7 +32,11 @@ Result<std::unique_ptr<Executor>> makeExecutor(const fb::Plan &plan,
                                                const TrainOptions &options);
 /// Loads its weights or initialises them.
 Status setInitialWeights(Executor &executor, const TrainOptions &options);
-/// Both.
+/// Writes a model folder, in the precision and with the tokenizer that the
+/// options name. All processes call this; each gets the same status.
+Status saveModel(Executor &executor, const TrainOptions &options,
+                 const std::string &directory);
+/// An executor with its weights.
 Result<std::unique_ptr<Executor>> startExecutor(const fb::Plan &plan,
                                                 const TrainOptions &options);
 

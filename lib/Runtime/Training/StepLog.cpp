@@ -22,13 +22,36 @@
 #include <cmath>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <unistd.h>
 
 using namespace plait;
 using namespace plait::runtime;
 
+/// Gives the log of another run, if there is one, the first name behind its own
+/// that is free. Devices and pipes have nothing to move.
+static Status moveAside(const std::string &path, Reporter *reporter) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error) ||
+      std::filesystem::file_size(path, error) == 0)
+    return Status::success();
+  std::string target;
+  for (int i = 1; target.empty() || std::filesystem::exists(target); ++i)
+    target = path + "." + std::to_string(i);
+  std::filesystem::rename(path, target, error);
+  if (error)
+    return fail("cannot rename '", path, "' to '", target,
+                "': ", error.message());
+  plait::tell(reporter, Severity::Note,
+              "'" + path + "' is of another run, and is now '" + target + "'");
+  return Status::success();
+}
+
 /// Standard output is duplicated, so that closing the log does not close it.
-Result<std::unique_ptr<Observer>> StepLog::open(const std::string &path) {
+Result<std::unique_ptr<Observer>>
+StepLog::open(const std::string &path, bool resumes, Reporter *reporter) {
+  if (!resumes && !isStandardOutput(path))
+    PLAIT_RETURN_IF_ERROR(moveAside(path, reporter));
   std::FILE *file = isStandardOutput(path)
                         ? fdopen(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0), "a")
                         : std::fopen(path.c_str(), "ae");

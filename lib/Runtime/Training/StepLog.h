@@ -16,12 +16,15 @@
 
 namespace plait::runtime {
 
-/// The log: one JSON object a line, complete after every step. It begins where
-/// an earlier run ended: what took hours to write is never destroyed.
+/// The log: one JSON object a line, complete after every step. A run that is
+/// resumed goes on in the file; another one moves what is there aside, as
+/// run.jsonl.1: what took hours to write is never destroyed, nor mixed with
+/// another run's.
 class StepLog : public Observer {
 public:
-  /// `path` may be "-".
-  static Result<std::unique_ptr<Observer>> open(const std::string &path);
+  /// `path` may be "-". What was moved is told to `reporter`, if there is one.
+  static Result<std::unique_ptr<Observer>>
+  open(const std::string &path, bool resumes, Reporter *reporter);
 
   Status beginRun(const RunInfo &run) override;
   Status endStep(const StepReport &step) override;

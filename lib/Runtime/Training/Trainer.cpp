@@ -13,6 +13,9 @@
 
 #include "plait/Runtime/TrainingRun.h"
 
+#include <cmath>
+#include <cstdio>
+
 using namespace plait;
 using namespace plait::runtime;
 
@@ -34,12 +37,27 @@ static Status runSteps(TrainingRun &run) {
   return Status::success();
 }
 
+/// A run without steps says what its weights are worth.
+static Status tellEvaluation(TrainingRun &run) {
+  Result<std::optional<Evaluation>> found = run.evaluate();
+  if (!found.ok())
+    return found.status();
+  std::FILE *summary = run.options().summary;
+  if (*found && summary && run.executor().leads())
+    std::fprintf(summary,
+                 "step %llu, loss on held-out data %.6f, perplexity %.2f, "
+                 "%.0f tokens\n",
+                 static_cast<unsigned long long>(run.state().step),
+                 (*found)->loss, std::exp((*found)->loss), (*found)->tokens);
+  return Status::success();
+}
+
 /// The run's own failure is reported before that of those who watch.
 Status runtime::train(const fb::Plan &plan, const TrainOptions &options) {
   auto run = TrainingRun::begin(plan, options);
   if (!run.ok())
     return run.status();
-  Status outcome = runSteps(**run);
+  Status outcome = options.trains() ? runSteps(**run) : tellEvaluation(**run);
   Status told = (*run)->end(outcome);
   PLAIT_RETURN_IF_ERROR(outcome);
   PLAIT_RETURN_IF_ERROR(told);

@@ -20,6 +20,7 @@
 
 #include "plait/Runtime/TrainingRun.h"
 
+#include "Best.h"
 #include "Console.h"
 #include "Controls.h"
 #include "Core/Guard.h"
@@ -99,6 +100,7 @@ struct Parts {
   std::optional<Evaluator> evaluator;
   std::optional<Controls> controls;     // nothing: settings may still be kept
   std::unique_ptr<SampleLog> sampleLog; // null: none
+  std::optional<Best> best;             // nothing: none is kept
 
   /// Sets the steps of `options` where it has epochs. Leaves the controls to
   /// setControls() where `options` may get settings of a checkpoint.
@@ -107,9 +109,9 @@ struct Parts {
     if (!batches.ok())
       return batches.status();
     PLAIT_RETURN_IF_ERROR(setSteps(options, *batches, 0));
-    Parts parts = {std::move(*batches), std::nullopt, std::nullopt, nullptr};
+    Parts parts = {std::move(*batches), {}, {}, nullptr, {}};
     // Not later than can be: no device has been asked for anything yet.
-    if (options.resume.empty())
+    if (options.resume.empty() && options.trains())
       PLAIT_RETURN_IF_ERROR(parts.setControls(options));
     auto evaluator = Evaluator::open(plan, options);
     if (!evaluator.ok())
@@ -125,8 +127,8 @@ struct Parts {
                     const RunState &state);
   /// Fails where `options`, which are complete, contradict each other.
   Status setControls(const TrainOptions &options);
-  /// Begins the log of samples.
-  Status openLog(Executor &executor, const TrainOptions &options);
+  /// Begins the log of samples, and finds the best weights so far.
+  Status openRecords(Executor &executor, const TrainOptions &options);
 };
 
 /// Schedules of the learning rate depend on the number of steps.
@@ -153,7 +155,13 @@ Status Parts::setControls(const TrainOptions &options) {
   return created.status();
 }
 
-Status Parts::openLog(Executor &executor, const TrainOptions &options) {
+Status Parts::openRecords(Executor &executor, const TrainOptions &options) {
+  if (!options.best.empty()) {
+    auto opened = Best::open(executor, options);
+    if (!opened.ok())
+      return opened.status();
+    best = std::move(*opened);
+  }
   if (options.sampleLog.empty())
     return Status::success();
   auto log = SampleLog::open(options.sampleLog, executor, batches);
@@ -176,6 +184,7 @@ public:
   Result<bool> isInterrupted() override;
   Result<StepReport> step() override;
   Result<StepReport> step(std::span<const int32_t> rows) override;
+  Result<std::optional<Evaluation>> evaluate() override;
   Status checkAlive() const override;
   Status save(const std::string &directory) override;
   Status checkpoint() override;
@@ -190,7 +199,7 @@ private:
   Result<StepReport> take();
   Result<StepReport> runStep();
   Result<StepMetrics> execute(uint64_t step);
-  Status evaluate(StepReport &report);
+  Status evaluateStep(StepReport &report);
   Status rollBack();
   Status printMemory();
 
@@ -272,7 +281,7 @@ Result<StepReport> Steps::runStep() {
       step, *metrics,        controls.learningRate(step), seconds, *verdict,
       {},   watch->watched()};
   if (!verdict->rollsBack)
-    PLAIT_RETURN_IF_ERROR(evaluate(report));
+    PLAIT_RETURN_IF_ERROR(evaluateStep(report));
   PLAIT_RETURN_IF_ERROR(
       tell(observers, [&](Observer &one) { return one.endStep(report); }));
   return report;
@@ -321,19 +330,31 @@ Result<StepReport> Steps::step(std::span<const int32_t> rows) {
   return take();
 }
 
-/// Evaluates, where that is due.
-/// An evaluation that was interrupted leaves no result; the run then ends after
-/// this step anyway.
-Status Steps::evaluate(StepReport &report) {
-  if (!parts->evaluator || !parts->evaluator->isDue(report.step))
-    return Status::success();
+Result<std::optional<Evaluation>> Steps::evaluate() {
+  PLAIT_RETURN_IF_ERROR(checkAlive());
+  if (!parts->evaluator)
+    return std::optional<Evaluation>();
   auto evaluation =
       parts->evaluator->run(*ranks, [this] { return isInterrupted(); });
   if (!evaluation.ok())
-    return fail(evaluation.status().code(), "after step ", report.step, ": ",
+    return fail(evaluation.status().code(), "after step ", reached.step, ": ",
                 evaluation.status().message());
+  return evaluation;
+}
+
+/// Evaluates, where that is due, and keeps weights that are the best so far.
+/// An evaluation that was interrupted leaves no result; the run then ends after
+/// this step anyway.
+Status Steps::evaluateStep(StepReport &report) {
+  if (!parts->evaluator || !parts->evaluator->isDue(report.step))
+    return Status::success();
+  auto evaluation = evaluate();
+  if (!evaluation.ok())
+    return evaluation.status();
   report.evaluation = *evaluation;
-  return Status::success();
+  return report.evaluation && parts->best
+             ? parts->best->offer(*ranks, report.step, *report.evaluation)
+             : Status::success();
 }
 
 /// Whether any process was interrupted. All have to end after the same step:
@@ -374,7 +395,8 @@ Status Steps::printMemory() {
 Result<Observers> makeObservers(const TrainOptions &options) {
   Observers observers;
   if (!options.log.empty()) {
-    auto log = StepLog::open(options.log);
+    auto log = StepLog::open(options.log, !options.resume.empty(),
+                             options.executor.reporter);
     if (!log.ok())
       return log.status();
     observers.push_back(std::move(*log));
@@ -420,7 +442,9 @@ Status Steps::setWeights() {
   PLAIT_RETURN_IF_ERROR(agree(*ranks, begun.status()));
   progress.emplace(std::move(*begun));
   PLAIT_RETURN_IF_ERROR(parts->countSteps(*ranks, chosen, reached));
-  if (!parts->controls)
+  if (!chosen.trains())
+    chosen.steps = reached.step; // which is the last one
+  else if (!parts->controls)
     PLAIT_RETURN_IF_ERROR(agree(*ranks, parts->setControls(chosen)));
   return agree(*ranks, progress->openCheckpoints());
 }
@@ -470,7 +494,7 @@ Status Steps::prepare() {
   // 3.
   PLAIT_RETURN_IF_ERROR(setWeights());
   // 4.
-  PLAIT_RETURN_IF_ERROR(parts->openLog(*ranks, chosen));
+  PLAIT_RETURN_IF_ERROR(parts->openRecords(*ranks, chosen));
   PLAIT_RETURN_IF_ERROR(
       watch->beginRun(*ranks, reached.step + 1, chosen.steps));
   settled = std::min(reached.step + 2, chosen.steps);
@@ -486,7 +510,7 @@ Status Steps::checkpoint() {
 
 Status Steps::save(const std::string &directory) {
   PLAIT_RETURN_IF_ERROR(checkAlive());
-  return agree(*ranks, saveWeights(*ranks, directory, chosen.weights));
+  return saveModel(*ranks, chosen, directory);
 }
 
 /// Whatever the end was: a page must not say "running" for ever.

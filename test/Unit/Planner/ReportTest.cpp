@@ -203,6 +203,30 @@ TEST_F(Report, ClustersStandSideBySide) {
   alone.erase("cluster");
   EXPECT_EQ(alone, json::parse(toJson(*compared[0].report)));
   EXPECT_EQ(keysOf(clusters[1]), (std::set<std::string>{"cluster", "error"}));
+  std::string path = getPath("compared.html");
+  ASSERT_TRUE(writeHtmlComparison(compared, "asked <so>", path).ok());
+  std::string page = readAndRemove(path);
+  for (const char *part :
+       {"Training a &lt;model&gt;: 2 cases compared", "asked &lt;so&gt;",
+        "There is no plan for v100:1x1.", "nothing fits", "<h2>Words</h2>"})
+    EXPECT_NE(page.find(part), std::string::npos) << part << "\n" << page;
+}
+
+/// The first sentences are for somebody who knows none of the words.
+TEST_F(Report, PageBeginsWithTheAnswer) {
+  ReportInput asked = input();
+  asked.asked = "plaitc 0.1.0, 1 January 1970: plaitc model";
+  asked.goal = Goal{300e9, 2.5, "$"};
+  std::string path = getPath("plain.html");
+  ASSERT_TRUE(writeHtmlReport(asked, path).ok());
+  std::string page = readAndRemove(path);
+  for (const char *part :
+       {"train a &lt;model&gt; on 300 billion tokens in ", "costs $",
+        "at $2.50 for a device and hour", "took 0 to 25 % longer",
+        "1 January 1970", "<h2>Words</h2>"})
+    EXPECT_NE(page.find(part), std::string::npos) << part << "\n" << page;
+  // Below the title, before any table.
+  EXPECT_LT(page.find("300 billion"), page.find("<table>"));
 }
 
 TEST_F(Report, WallClockIsOnlyThereWhenAskedFor) {
@@ -311,7 +335,7 @@ TEST_F(Report, PageIsSelfContained) {
   std::string page = readAndRemove(path);
   EXPECT_EQ(page.rfind("<!doctype html>", 0), 0u);
   for (const char *part :
-       {"<title>a &lt;model&gt;</title>", "Where time goes", "Timeline",
+       {"<title>Training a &lt;model&gt; on ", "Where time goes", "Timeline",
         "Memory", "Runners-up", "Predicted against measured", "-50.0 %"})
     EXPECT_NE(page.find(part), std::string::npos) << part;
   for (const char *outside : {"http", "<script", "src=", "@import", "url("})

@@ -28,7 +28,7 @@ using Shape = std::vector<int64_t>;
 
 void writeTensors(const std::string &path,
                   const std::vector<TensorShape> &tensors) {
-  auto writer = WeightWriter::create(path, tensors);
+  auto writer = WeightWriter::create(path, tensors, FileTensor::Type::F32);
   ASSERT_TRUE(writer.ok()) << writer.status().message();
   float next = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {

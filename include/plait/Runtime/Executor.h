@@ -21,6 +21,7 @@
 #ifndef PLAIT_RUNTIME_EXECUTOR_H
 #define PLAIT_RUNTIME_EXECUTOR_H
 
+#include "plait/Plan/Options.h"
 #include "plait/Plan/Plan_generated.h"
 #include "plait/Plan/Ranks.h"
 #include "plait/Runtime/Data.h"
@@ -88,8 +89,9 @@ struct ExecutorOptions {
 /// of plait and of the libraries that compute.
 std::string describeVersion();
 
-/// Values in the order of fb::Scalar and of fb::Metric.
-using StepScalars = std::array<float, size_t(fb::Scalar::Count)>;
+/// Values in the order of fb::Scalar, behind them those of further options of
+/// the plan's optimizer, and in the order of fb::Metric.
+using StepScalars = std::array<float, plan::kMostScalars>;
 using StepMetrics = std::array<float, size_t(fb::Metric::Count)>;
 
 inline double at(const StepMetrics &metrics, fb::Metric index) {

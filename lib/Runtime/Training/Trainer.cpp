@@ -90,6 +90,7 @@ struct Parts {
   /// Sets the steps of `options` where it has epochs. Leaves the controls to
   /// setControls() where `options` may get settings of a checkpoint.
   static Result<Parts> create(const fb::Plan &plan, TrainOptions &options) {
+    PLAIT_RETURN_IF_ERROR(completeSettings(options, plan));
     auto batches = openBatches(plan, options);
     if (!batches.ok())
       return batches.status();
@@ -97,7 +98,7 @@ struct Parts {
     Parts parts = {std::move(*batches), std::nullopt, std::nullopt, nullptr};
     // Not later than can be: no device has been asked for anything yet.
     if (options.resume.empty())
-      PLAIT_RETURN_IF_ERROR(parts.setControls(options));
+      PLAIT_RETURN_IF_ERROR(parts.setControls(plan, options));
     auto evaluator = Evaluator::open(plan, options);
     if (!evaluator.ok())
       return evaluator.status();
@@ -111,7 +112,7 @@ struct Parts {
   Status countSteps(Executor &executor, TrainOptions &options,
                     const RunState &state);
   /// Fails where `options`, which are complete, contradict each other.
-  Status setControls(const TrainOptions &options);
+  Status setControls(const fb::Plan &plan, const TrainOptions &options);
   /// Begins the log of samples.
   Status openLog(Executor &executor, const TrainOptions &options);
 };
@@ -132,8 +133,8 @@ Status Parts::countSteps(Executor &executor, TrainOptions &options,
   return Status::success();
 }
 
-Status Parts::setControls(const TrainOptions &options) {
-  auto created = Controls::create(options);
+Status Parts::setControls(const fb::Plan &plan, const TrainOptions &options) {
+  auto created = Controls::create(options, getOptions(plan));
   if (created.ok())
     controls = std::move(*created);
   return created.status();
@@ -409,7 +410,7 @@ Status runtime::train(const fb::Plan &plan, const TrainOptions &given) {
   PLAIT_RETURN_IF_ERROR(agree(**executor, progress.status()));
   PLAIT_RETURN_IF_ERROR(parts->countSteps(**executor, options, state));
   if (!parts->controls)
-    PLAIT_RETURN_IF_ERROR(agree(**executor, parts->setControls(options)));
+    PLAIT_RETURN_IF_ERROR(agree(**executor, parts->setControls(plan, options)));
   PLAIT_RETURN_IF_ERROR(agree(**executor, progress->openCheckpoints()));
   PLAIT_RETURN_IF_ERROR(parts->openLog(**executor, options));
   PLAIT_RETURN_IF_ERROR(

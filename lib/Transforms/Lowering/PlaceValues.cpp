@@ -25,6 +25,7 @@
 #include "PreparePlacing.h"
 
 #include "plait/Analysis/KernelShape.h"
+#include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 #include "plait/Dialect/Plan/IR/RowPitch.h"
 #include "plait/Plan/Plan_generated.h"
@@ -59,10 +60,6 @@ template <typename Names> static int findName(Names names, StringRef name) {
     if (name == names[index])
       return index;
   return -1;
-}
-
-int plait::findScalar(StringRef name) {
-  return findName(plan::fb::EnumNamesScalar(), name);
 }
 
 int plait::findMetric(StringRef name) {
@@ -150,7 +147,7 @@ plan::PlaceAttr Placer::place(const nn::StepMemory &memory) {
   case nn::StepMemory::InSlot:
     return place(memory.name, memory.slot);
   case nn::StepMemory::Scalar:
-    return place(kScalarsBuffer, sizeof(float) * findScalar(memory.name));
+    return place(kScalarsBuffer, sizeof(float) * findStepScalar(memory.name));
   case nn::StepMemory::Metric:
     return place(kMetricsBuffer, sizeof(float) * findMetric(memory.name));
   }

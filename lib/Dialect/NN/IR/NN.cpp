@@ -80,6 +80,20 @@ static LogicalResult verifySum(Operation *op, Value term, Value sum) {
 }
 
 //===----------------------------------------------------------------------===//
+// SlotAttr
+//===----------------------------------------------------------------------===//
+
+/// A bare word: which there are is the business of those who use it.
+Attribute SlotAttr::parse(AsmParser &parser, Type) {
+  StringRef name;
+  if (parser.parseKeyword(&name))
+    return {};
+  return SlotAttr::get(parser.getContext(), Slot::get(name));
+}
+
+void SlotAttr::print(AsmPrinter &printer) const { printer << getName(); }
+
+//===----------------------------------------------------------------------===//
 // BeginAttr
 //===----------------------------------------------------------------------===//
 

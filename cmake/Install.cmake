@@ -6,6 +6,21 @@ include(GNUInstallDirs)
 get_property(tools GLOBAL PROPERTY PLAIT_TOOLS)
 install(TARGETS ${tools} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
+# The library for C and what programs find it by: find_package(PlaitC) or
+# pkg-config. A component of its own, so that it can be installed alone.
+if(TARGET plait)
+  install(TARGETS plait EXPORT PlaitCConfig
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT c)
+  install(FILES ${PROJECT_SOURCE_DIR}/include/plait-c/plait.h
+          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/plait-c COMPONENT c)
+  install(EXPORT PlaitCConfig NAMESPACE plait::
+          DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/PlaitC COMPONENT c)
+  file(RELATIVE_PATH PLAIT_PC_UP /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+  configure_file(cmake/plait.pc.in plait.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/plait.pc
+          DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT c)
+endif()
+
 # Libraries, headers and modules are for projects that add to the compiler.
 if(NOT PLAIT_BUILD_COMPILER)
   return()

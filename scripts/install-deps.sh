@@ -11,10 +11,11 @@ packages=(
   # The compiler.
   libmlir-22-dev libzstd-dev llvm-22-dev llvm-22-tools mlir-22-tools zlib1g-dev
   # The runtime.
-  flatbuffers-compiler libcli11-dev libdnnl-dev libflatbuffers-dev
-  libopenmpi-dev libtomlplusplus-dev libxxhash-dev nlohmann-json3-dev openmpi-bin
+  flatbuffers-compiler libcli11-dev libdlpack-dev libdnnl-dev libflatbuffers-dev
+  libopenmpi-dev libtomlplusplus-dev libucx-dev libxxhash-dev nlohmann-json3-dev
+  openmpi-bin
   # The tests and benchmarks.
-  libbenchmark-dev libgmock-dev libgtest-dev python3-torch python3-venv
+  libbenchmark-dev libgmock-dev libgtest-dev pkg-config python3-torch python3-venv
   # Counts what tools execute, the same in every run (test/Execute/growth.py).
   valgrind
   # The text that the quick start trains on.

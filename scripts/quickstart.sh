@@ -10,7 +10,7 @@ say() { printf '\n== %s\n' "$*"; }
 say "packages"
 scripts/install-deps.sh
 say "build"
-scripts/build.sh plaitc plait-run plait-plan # what is run below
+scripts/build.sh plaitc plait-run # what the first step needs
 
 out=build/quickstart
 mkdir -p "$out"
@@ -26,7 +26,6 @@ say "compile: 4 layers, pp=2 x dp=2 x tp=2, 1F1B, full recomputation"
 build/bin/plaitc examples/models/gpt2-nano --mesh pp=2,dp=2,tp=2 \
   --schedule 1f1b --global-batch 16 --micro-batch 2 --seq 128 \
   --recompute full -o "$plan"
-build/bin/plait-plan show "$plan"
 
 say "train on $(wc -c < "$text") bytes of text"
 rm -f "$out/steps.jsonl" # a run adds to its log
@@ -43,4 +42,8 @@ print(f"\nloss: step 1 {losses[0]:.4f}, step {len(losses)} {losses[-1]:.4f}")
 if not losses[-1] < losses[0] - 0.5:
     sys.exit("error: the loss did not fall")
 EOP
+
+say "look at the plan"
+scripts/build.sh plait-plan
+build/bin/plait-plan show "$plan"
 echo "plan: $plan, log: $out/steps.jsonl, weights: $out/weights"

@@ -152,6 +152,7 @@ ours execute run "${execute[@]}"
 ours defects defects "${defects[@]}"
 run docs "${counts[@]}" build/venv/bin/python test/Docs/run.py
 ours mpi mpi
+ours tcp tcp
 ours launchers launchers "${launchers[@]}"
 ours overlap overlap "${covering[@]}"
 torch random random_models "${random[@]}"
@@ -174,6 +175,7 @@ ours elastic elastic "${elastic[@]}"
 ours padding padding
 ours errors errors
 ours outputs outputs
+ours capi capi
 run export "${counts[@]}" \
   build/venv-transformers/bin/python test/Execute/export.py
 ours peaks peaks

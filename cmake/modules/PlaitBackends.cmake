@@ -1,8 +1,11 @@
-# What the runtime is built with: PLAIT_HAS_CPU, PLAIT_HAS_CUDA, PLAIT_HAS_MPI.
+# What the runtime is built with: PLAIT_HAS_CPU, PLAIT_HAS_CUDA, PLAIT_HAS_MPI,
+# PLAIT_HAS_UCX.
 # AUTO: when what they need is found.
 set(PLAIT_ENABLE_CPU AUTO CACHE STRING "Run CPU plans: AUTO, ON or OFF")
 set(PLAIT_ENABLE_CUDA AUTO CACHE STRING "Run CUDA plans: AUTO, ON or OFF")
 set(PLAIT_ENABLE_MPI AUTO CACHE STRING "Run plans over MPI: AUTO, ON or OFF")
+set(PLAIT_ENABLE_UCX AUTO CACHE STRING
+    "Run CPU plans in processes that meet without MPI: AUTO, ON or OFF")
 
 # plait_choose_backend(NAME VARIABLES...): all of them found, or an explanation.
 macro(plait_choose_backend name)
@@ -30,9 +33,11 @@ find_library(PLAIT_GOMP NAMES gomp libgomp.so.1
              HINTS ${CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES})
 plait_choose_backend(CPU PLAIT_DNNL PLAIT_DNNL_INCLUDE PLAIT_GOMP)
 
-# Only the module of lib/Runtime/MPI is linked with it.
+# Only a module of lib/Runtime/MPI is linked with each.
 find_package(MPI QUIET COMPONENTS C)
 plait_choose_backend(MPI MPI_C_FOUND)
+find_package(ucx 1.13 QUIET CONFIG)
+plait_choose_backend(UCX ucx_FOUND)
 
 # Headers alone: the libraries are loaded when a CUDA plan runs.
 set(hints /usr/local/cuda ENV CUDA_HOME ENV CUDA_PATH)

@@ -448,7 +448,7 @@ Result<TrainingConfiguration> plait::apply(const ConfigurationPins &pins,
   visitConfiguration(
       [&](const Field &field, const auto &pin, auto &value) {
         if (isGiven && pin && *pin != value && status.ok())
-          status = fail("--", field.name, " is ", print(*pin),
+          status = fail("`", field.name, "` is ", print(*pin),
                         ", but the module was compiled with ", show(value));
         if (pin)
           value = *pin;
@@ -534,7 +534,7 @@ static Status checkChunks(const Strategy &strategy) {
 static Status checkValues(const Strategy &strategy) {
   if (strategy.recompute.isAuto)
     return fail("recompute is auto, which is resolved for the memory of a "
-                "--cluster: give one, or another kind");
+                "`cluster`: give one, or another kind");
   return checkChunks(strategy);
 }
 

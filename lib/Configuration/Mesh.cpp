@@ -92,7 +92,7 @@ Result<Mesh> Mesh::parse(std::string_view text) {
       return fail(
           "mesh \"", text, "\" has no size of an axis in \"", entry,
           "\", expected one such as pp=2,dp=2,tp=2; to have the planner "
-          "divide devices, give --cluster cpu:8");
+          "divide devices, give `cluster` cpu:8");
     std::string_view size = entry.substr(equals + 1);
     PLAIT_RETURN_IF_ERROR(
         builder.add(entry.substr(0, equals), readSize(size), size));

@@ -15,7 +15,6 @@
 
 #include "Certificate.h"
 
-#include "Model.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Plan/Container.h"
 #include "plait/Proof/Kernels.h"
@@ -47,10 +46,11 @@ static uint64_t hashText(ModuleOp model) {
 }
 
 /// The plan is written all the same, and says why.
-CertificatePtr plait::certifyNothing(const llvm::Twine &reason) {
+CertificatePtr plait::certifyNothing(const llvm::Twine &reason,
+                                     Messages &messages) {
   CertificatePtr certificate = createCertificate();
   certificate->unproven = reason.str();
-  printWarning("the plan is not proven: " + reason);
+  messages.warn("the plan is not proven: " + reason);
   return certificate;
 }
 

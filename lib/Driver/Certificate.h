@@ -8,6 +8,7 @@
 #ifndef PLAIT_LIB_DRIVER_CERTIFICATE_H
 #define PLAIT_LIB_DRIVER_CERTIFICATE_H
 
+#include "Messages.h"
 #include "plait/Codegen/Kernel.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Plan/Plan_generated.h"
@@ -34,7 +35,7 @@ checkKernels(const plan::fb::PlanT &plan,
              llvm::ArrayRef<codegen::EmittedKernel> kernels, TargetAttr target);
 
 /// The certificate of what cannot be proven for `reason`, of which it warns.
-CertificatePtr certifyNothing(const llvm::Twine &reason);
+CertificatePtr certifyNothing(const llvm::Twine &reason, Messages &messages);
 
 /// Writes `certificate`, null where there is none, into the plan that it is of.
 void addCertificate(CertificatePtr certificate, plan::fb::PlanT &plan);

@@ -44,14 +44,9 @@ using namespace plait;
 //===----------------------------------------------------------------------===//
 
 /// Only IR that says what it is compiled for is a module before that is chosen.
-LogicalResult Compilation::read() {
-  FailureOr<OpenedModel> opened = openModel(context, options);
-  if (failed(opened))
-    return failure();
-  source = std::move(opened->source);
-  module = std::move(opened->module);
-  isFixed = !source || source->hasFixedBatch();
-  return success();
+void Compilation::begin() {
+  if (!source)
+    module = input.model.decided->clone();
 }
 
 Status Compilation::chooseMesh() {
@@ -66,7 +61,7 @@ Status Compilation::chooseMesh() {
   if (!known.ok())
     return known.status();
   if (!options.mesh.empty() && !(*asked == *known))
-    return fail("--mesh is ", asked->print(), ", but the module was compiled ",
+    return fail("`mesh` is ", asked->print(), ", but the module was compiled ",
                 "for ", known->print());
   mesh = *known;
   return Status::success();
@@ -81,22 +76,23 @@ Status Compilation::chooseTarget() {
   Result<Settings> settings = makeSettings(options);
   if (!settings.ok())
     return settings.status();
-  target = describeTarget(context.get(), *settings);
+  target = describeTarget(getContext(), *settings);
   return Status::success();
 }
 
 Status Compilation::readSchedule() {
-  order = options.order;
+  if (input.order)
+    order = *input.order;
   if (options.scheduleFile.empty())
     return Status::success();
   if (module &&
       (getPhase(*module) != Phase::Import || pipe::findSchedule(*module)))
-    return fail("--schedule-file is for a model, but the module ",
+    return fail("`schedule-file` is for a model, but the module ",
                 pipe::findSchedule(*module) ? "has a schedule"
                                             : "has been compiled further");
   if (options.pins.schedule || options.pins.chunks)
-    return fail("--schedule-file excludes --",
-                options.pins.schedule ? "schedule" : "chunks");
+    return fail("`schedule-file` excludes ",
+                options.pins.schedule ? "`schedule`" : "`chunks`");
   Result<schedule::Schedule> read = schedule::readCsv(options.scheduleFile);
   if (read.ok())
     order = std::move(*read);
@@ -120,8 +116,8 @@ Status Compilation::checkSchedule() {
     return fail(where, problem.stages, " ranks, but pp is ", mesh[Axis::PP]);
   if (problem.microbatches != *microbatches)
     return fail(where, problem.microbatches, " microbatches, but a step has ",
-                *microbatches, ": --global-batch ", configuration.globalBatch,
-                " by --micro-batch ", configuration.microBatch, " and dp ",
+                *microbatches, ": `global-batch` ", configuration.globalBatch,
+                " by `micro-batch` ", configuration.microBatch, " and dp ",
                 mesh.batchParts());
   return Status::success();
 }
@@ -159,7 +155,7 @@ Status Compilation::choose() {
   Result<Settings> settings = makeSettings(options);
   if (!settings.ok())
     return settings.status();
-  cluster = describeCluster(context.get(), *settings->cluster, options.cluster,
+  cluster = describeCluster(getContext(), *settings->cluster, options.cluster,
                             configuration.precision, mesh);
   return Status::success();
 }
@@ -167,9 +163,9 @@ Status Compilation::choose() {
 /// Has the module say what was chosen.
 LogicalResult Compilation::write() {
   if (!module) {
-    auto imported = importModel(*source, options,
-                                configuration.microBatch * mesh.batchParts(),
-                                configuration.sequence);
+    auto imported =
+        input.model.get(*source, configuration.microBatch * mesh.batchParts(),
+                        configuration.sequence);
     if (failed(imported))
       return failure();
     module = std::move(*imported);
@@ -184,25 +180,25 @@ LogicalResult Compilation::write() {
                           : llvm::sys::path::stem(options.scheduleFile));
   setTarget(*module, target);
   setCluster(*module, cluster);
-  return pinShardings(*module, options);
+  return isReference ? success() : input.model.pinShardings(*module);
 }
 
 /// What is given in a later phase is to be right already.
 LogicalResult Compilation::keepModel() {
   if (!options.claim.empty()) {
-    auto claim = importMLIR(*context.get(), options.claim);
+    auto claim = importMLIR(*getContext(), options.claim);
     if (failed(claim))
       return failure();
     model = std::move(*claim);
     if (imported > Phase::Lower)
       return module->emitError("the input is IR after phase ")
              << stringifyPhase(imported)
-             << ", but --claim proves that up to phase lower";
+             << ", but `claim` proves that up to phase lower";
     if (imported != Phase::Import && !hasReadRecord(*module))
-      return module->emitError("--claim needs the record of what phases have "
+      return module->emitError("`claim` needs the record of what phases have "
                                "read, but plait.phase has none");
     if (getPhase(*model) != Phase::Import)
-      return model->emitError("--claim needs the model, but this is IR after "
+      return model->emitError("`claim` needs the model, but this is IR after "
                               "phase ")
              << stringifyPhase(getPhase(*model));
     return prove(imported);
@@ -213,7 +209,8 @@ LogicalResult Compilation::keepModel() {
 }
 
 LogicalResult Compilation::import() {
-  if (failed(read()) || !report(choose()) || failed(write()))
+  begin();
+  if (!report(choose()) || failed(write()))
     return failure();
   imported = getPhase(*module);
   return keepModel();
@@ -233,13 +230,28 @@ LogicalResult Compilation::adopt(LoweredModel &lowered) {
 
 LogicalResult Compilation::importReference(const Compilation &other) {
   isReference = true;
-  if (failed(read()))
-    return failure();
+  begin();
   if (module)
     removeDecisions(*module);
   target = other.target;
   cluster = other.cluster;
   return success(report(choose()) && succeeded(write()));
+}
+
+std::unique_ptr<LoweredModel> plait::lowerModel(CompileOptions options,
+                                                Compilation::Input input) {
+  input.tellsProgress = false;
+  options.dumpPhasesTo.clear();
+  auto lowered = std::make_unique<LoweredModel>();
+  Compilation compilation(options, input);
+  if (failed(compilation.import()) ||
+      failed(compilation.runTo(Phase::Lower, /*verifies=*/false)))
+    return nullptr;
+  lowered->module = compilation.takeModule();
+  lowered->model = compilation.takeModel();
+  for (auto program : lowered->module->getOps<plan::ProgramOp>())
+    lowered->memory.push_back(findMemory(program));
+  return lowered;
 }
 
 //===----------------------------------------------------------------------===//
@@ -270,11 +282,10 @@ LogicalResult Compilation::dump(Phase phase) {
   return success();
 }
 
-void Compilation::show(Phase phase) const {
-  if (options.progress)
-    showProgress(
-        (isReference ? "reference [" : "[") + llvm::Twine(int(phase) + 1) +
-        "/" + llvm::Twine(getPhases().size()) + "] " + stringifyPhase(phase));
+void Compilation::show(Phase phase) {
+  if (input.tellsProgress)
+    input.messages.progress({stringifyPhase(phase), int(phase) + 1,
+                             int(getPhases().size()), isReference});
 }
 
 LogicalResult Compilation::prove(Phase phase) {
@@ -282,10 +293,12 @@ LogicalResult Compilation::prove(Phase phase) {
   if (!model || phase < Phase::Partition ||
       !(isLast || options.verifyEachPhase))
     return success();
+  input.messages.setCode(Code::WrongPlan);
   CertificatePtr found =
       certify(isLast ? takeModel() : model->clone(), *module);
   if (!found && options.verifyEachPhase)
-    printError("phase " + stringifyPhase(phase) + " has left it like this");
+    report(fail(Code::WrongPlan, "phase ", stringifyPhase(phase).str(),
+                " has left it like this"));
   if (isLast)
     certificate = std::move(found);
   return success(certificate || found);
@@ -295,27 +308,28 @@ CertificatePtr Compilation::takeCertificate() {
   if (options.prove && !certificate)
     certificate =
         certifyNothing("it is compiled from IR after phase " +
-                       stringifyPhase(imported) + ", not from the model");
+                           stringifyPhase(imported) + ", not from the model",
+                       input.messages);
   if (certificate)
     certificate->kernels = knownOfKernels;
   return std::move(certificate);
 }
 
 /// The planner tells for itself.
-void Compilation::tellOfUnfused() const {
+void Compilation::tellOfUnfused() {
   TargetAttr where = getTarget(*module);
   Status fused = checkFusedAttention(nn::findAttentionUse(getModule()));
   if (!fused.ok() && options.cluster.empty() && where &&
       where.getArchitecture() > 0 &&
       getConfiguration().attention == AttentionKind::Auto &&
       getConfiguration().precision == Precision::BF16)
-    noteUnfusedAttention(fused);
+    noteUnfusedAttention(input.messages, fused);
 }
 
 LogicalResult Compilation::runTo(Phase last, bool verifies) {
   // No phase begins that would look at what is there.
   if (last != Phase::Import && getPhase(*module) == last) {
-    PassManager manager(context.get());
+    PassManager manager(getContext());
     manager.addPass(createVerifyPhasePass());
     return manager.run(*module);
   }
@@ -327,9 +341,10 @@ LogicalResult Compilation::runTo(Phase last, bool verifies) {
     if (!isLeft || phase > last)
       continue;
     show(phase);
+    input.messages.setCode(Code::NotCompiled);
     if (phase == Phase::Lower && verifies)
       tellOfUnfused();
-    PassManager manager(context.get());
+    PassManager manager(getContext());
     // Once a phase: after each of its passes it would take as long as they do.
     manager.enableVerifier(false);
     buildPhase(manager, phase);
@@ -349,7 +364,7 @@ Status Compilation::checkMemory() {
   int64_t usable = cluster.getMemory() - cluster.getReserved();
   for (auto program : module->getOps<plan::ProgramOp>())
     if (getDeviceBytes(program) > usable)
-      return fail("stage ", program.getRank(), " needs ",
+      return fail(Code::DoesNotFit, "stage ", program.getRank(), " needs ",
                   getDeviceBytes(program), " bytes, a device of ",
                   cluster.getName().str(), " has ", usable, ": ",
                   cluster.getMemory(), " less ", cluster.getReserved(),
@@ -362,6 +377,7 @@ FailureOr<std::unique_ptr<plan::fb::PlanT>> Compilation::convert() {
   auto plan = convertToPlan(*module, &kernels);
   if (failed(plan) || !options.prove || isReference)
     return plan;
+  input.messages.setCode(Code::WrongPlan);
   FailureOr<std::string> known = checkKernels(**plan, kernels, target);
   if (failed(known))
     return failure();

@@ -23,8 +23,19 @@ namespace plait {
 /// in the module once it has been imported.
 class Compilation {
 public:
-  Compilation(const CompileOptions &options, ModelContext &context)
-      : options(options), context(context) {}
+  /// What is compiled, and who hears of it. `order` is the order of a step as a
+  /// value, compute only, where the name of the schedule does not say it; null:
+  /// none. All must live longer.
+  struct Input {
+    ModelState &model;
+    ModelSource *source; // the model's, or another of it; null: none
+    Messages &messages;
+    const schedule::Schedule *order = nullptr;
+    bool tellsProgress = true;
+  };
+
+  Compilation(const CompileOptions &options, const Input &input)
+      : options(options), input(input), source(input.source) {}
 
   /// Reads the model, or the IR that an earlier compilation has left, and
   /// writes what it is compiled for into it. Failures have been reported.
@@ -49,7 +60,7 @@ public:
   CertificatePtr takeCertificate();
   /// Whether the module is for one batch, over all data-parallel ranks, and
   /// cannot be made for another.
-  bool hasFixedBatch() const { return isFixed; }
+  bool hasFixedBatch() const { return !source || source->hasFixedBatch(); }
   /// The phase after which the module was read.
   Phase getImported() const { return imported; }
   TrainingConfiguration getConfiguration() const {
@@ -59,7 +70,7 @@ public:
   std::string getText();
 
 private:
-  mlir::LogicalResult read();
+  void begin();
   Status chooseMesh();
   Status chooseTarget();
   Status readSchedule();
@@ -70,15 +81,17 @@ private:
   mlir::LogicalResult keepModel();
   mlir::LogicalResult prove(Phase phase);
   mlir::LogicalResult dump(Phase phase);
-  void show(Phase phase) const;
-  void tellOfUnfused() const;
+  void show(Phase phase);
+  void tellOfUnfused();
+
+  bool report(const Status &status) { return input.messages.report(status); }
+  mlir::MLIRContext *getContext() const { return &input.model.context; }
 
   const CompileOptions &options;
-  ModelContext &context;
+  Input input;
   bool isReference = false;
   Phase imported = Phase::Import;
-  std::unique_ptr<ModelSource> source; // null: the module was read as it is
-  bool isFixed = false;                // see hasFixedBatch()
+  ModelSource *source; // null: the module was read as it is
   mlir::OwningOpRef<mlir::ModuleOp> module;
   mlir::OwningOpRef<mlir::ModuleOp>
       model; // as imported, where the plan is to be proven
@@ -91,6 +104,11 @@ private:
   TrainingConfiguration configuration;
   std::optional<schedule::Schedule> order; // where one is given
 };
+
+/// Runs the phases up to placed buffers, in silence; null: failures have been
+/// reported.
+std::unique_ptr<LoweredModel> lowerModel(CompileOptions options,
+                                         Compilation::Input input);
 
 } // namespace plait
 

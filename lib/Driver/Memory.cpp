@@ -72,7 +72,7 @@ Status plait::checkStepSize(int64_t stages, int64_t microbatches) {
   return fail("a step of ", microbatches, " microbatches on ", stages,
               stages == 1 ? " stage" : " stages", ", expected at most ",
               most / stages,
-              ": give a larger --micro-batch or a smaller --global-batch");
+              ": give a larger `micro-batch` or a smaller `global-batch`");
 }
 
 std::vector<planner::StageMemory>

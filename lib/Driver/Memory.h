@@ -19,9 +19,6 @@ namespace plait {
 
 /// A model after phase lower.
 struct LoweredModel {
-  explicit LoweredModel(const CompileOptions &options) : context(options) {}
-
-  ModelContext context;
   /// Not verified yet.
   mlir::OwningOpRef<mlir::ModuleOp> module;
   /// The model as imported, where what it becomes is to be proven; else null.
@@ -35,9 +32,6 @@ struct LoweredModel {
 
 /// Returns what a rank of `program` holds, by category.
 planner::StageMemory findMemory(plan::ProgramOp program);
-
-/// Runs the phases up to placed buffers; null: failures have been reported.
-std::shared_ptr<LoweredModel> lowerModel(CompileOptions options);
 
 /// Fails where a step is too large to be compiled: a plan has every action of
 /// it. `stages` are virtual ones.

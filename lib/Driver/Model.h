@@ -8,96 +8,65 @@
 #ifndef PLAIT_LIB_DRIVER_MODEL_H
 #define PLAIT_LIB_DRIVER_MODEL_H
 
+#include "Messages.h"
 #include "plait/Dialect/NN/IR/NN.h"
-#include "plait/Driver/Driver.h"
+#include "plait/Driver/Session.h"
 #include "plait/Import/ModelSource.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/OwningOpRef.h"
-#include "llvm/ADT/StringSet.h"
 
 namespace plait {
 
-/// A context with all dialects that a model may use, which prints diagnostics
-/// as plaitc does: one line each, with the place in the model where it is
-/// known. A warning that has been printed is not printed again: each phase
-/// verifies what the one before has left.
-class ModelContext {
-public:
-  explicit ModelContext(const CompileOptions &options);
-  mlir::MLIRContext *get() { return &context; }
+/// An imported model: what Model is a handle of. Modules that are made of it
+/// are in its context, and must not outlive it.
+struct ModelState {
+  ModelState(const ModelOptions &options, Reporter &reporter,
+             const AddDialects &addDialects);
+
+  /// Reads the file. Failures have been reported.
+  mlir::LogicalResult open();
+
+  /// Returns the model for `batch` sequences, over all data-parallel ranks, of
+  /// `sequence` tokens, changed as the options say. `from` is the source, or
+  /// another of the same model. Failures have been reported.
+  mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>
+  get(ModelSource &from, int64_t batch, int64_t sequence);
+
+  /// Returns a copy of what is decided already, as a model that has nothing
+  /// decided; null where a phase after import has done more.
+  std::unique_ptr<ModelSource> getUndecided();
+
+  /// Gives the parameters of a model the shardings that the options pin.
+  /// Failures have been reported.
+  mlir::LogicalResult pinShardings(mlir::ModuleOp module) const;
+
+  ModelOptions options;
+  Messages messages;
+  mlir::MLIRContext context;
+  /// Hands all diagnostics of the context to `messages`.
+  mlir::ScopedDiagnosticHandler handler;
+  /// The text of the model's config.json; empty: it has none.
+  std::string config;
+  /// The model, for any batch and sequence; null: it is `decided`.
+  std::unique_ptr<ModelSource> source;
+  /// IR that says already what it is compiled for, changed as the options say.
+  mlir::OwningOpRef<mlir::ModuleOp> decided;
 
 private:
-  void print(mlir::Diagnostic &diagnostic);
-
-  mlir::MLIRContext context;
-  llvm::StringSet<> warnings;
-  mlir::ScopedDiagnosticHandler handler;
+  mlir::LogicalResult edit(mlir::ModuleOp module);
 };
 
-/// Whether the model is a .mlir file.
-bool isText(const CompileOptions &options);
-
-/// What GPUs do not compute of such attention in one step; fails with that.
+/// Says what GPUs do not compute of such attention in one step; fails with
+/// that.
 Status checkFusedAttention(nn::AttentionUse use);
 
 /// Tells why GPUs take the slower attention, for which nobody has asked, and
 /// what that costs, where it is known.
-void noteUnfusedAttention(const Status &reason, const std::string &cost = "");
-
-/// Takes dropout out of a model, gives it a document mask, and takes weight
-/// decay off parameters, as the options say. Failures, such as IR that is no
-/// model any more, have been reported.
-mlir::LogicalResult adaptModel(mlir::ModuleOp module,
-                               const CompileOptions &options);
-
-/// A model, or the IR that a compilation has left.
-struct OpenedModel {
-  /// The model, for any batch and sequence; null: it is `module`.
-  std::unique_ptr<ModelSource> source;
-  /// IR that says already what it is compiled for, adapted to the options.
-  mlir::OwningOpRef<mlir::ModuleOp> module;
-  /// Whether the source is of such IR, of phase import, without what it said.
-  bool isReplanned = false;
-};
-
-/// Opens it. What a cluster is given for is decided anew. Failures have been
-/// reported.
-mlir::FailureOr<OpenedModel> openModel(ModelContext &context,
-                                       const CompileOptions &options);
-
-/// The model of `source` for `batch` sequences, over all data-parallel ranks,
-/// of `sequence` tokens, adapted to the options. Failures have been reported.
-mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>
-importModel(ModelSource &source, const CompileOptions &options, int64_t batch,
-            int64_t sequence);
-
-/// Gives the parameters of a model the shardings that the options pin. Failures
-/// have been reported.
-mlir::LogicalResult pinShardings(mlir::ModuleOp module,
-                                 const CompileOptions &options);
-
-/// Where text for people goes.
-llvm::raw_ostream &getText(const CompileOptions &options);
-
-/// "plaitc: error: …" on standard error.
-void printError(const llvm::Twine &message);
-/// "plaitc: note: …".
-void printNote(const llvm::Twine &message);
-/// "plaitc: warning: …".
-void printWarning(const llvm::Twine &message);
-/// Replaces the line of a terminal on standard error that says what is being
-/// done; messages clear it first.
-void showProgress(const llvm::Twine &what);
-void clearProgress();
-/// Prints a failure; returns whether there was none.
-bool report(const Status &status);
-/// What is told of what was written, in one line with its end; empty where that
-/// was to standard output.
-std::string describeWritten(const CompileOptions &options,
-                            const llvm::Twine &what);
+void noteUnfusedAttention(Messages &messages, const Status &reason,
+                          const std::string &cost = "");
 
 } // namespace plait
 

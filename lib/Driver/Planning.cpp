@@ -16,27 +16,15 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "plait/Driver/Planning.h"
-#include "plait/Configuration/Optimizers.h"
-#include "plait/Dialect/NN/IR/NN.h"
+#include "Planning.h"
 
-#include "Memory.h"
 #include "Model.h"
 #include "Settings.h"
+#include "plait/Configuration/Optimizers.h"
+#include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Import/HuggingFace.h"
-#include "plait/Plan/Files.h"
-#include "plait/Planner/Profile.h"
-#include "plait/Planner/Report.h"
 #include "plait/Schedule/Generators.h"
 #include "plait/Support/PieceOverlap.h"
-
-#include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/Process.h"
-#include "llvm/Support/raw_ostream.h"
-
-#include <deque>
 
 using namespace mlir;
 using namespace plait;
@@ -65,7 +53,7 @@ static Result<Precision> findPrecision(const CompileOptions &options,
       PLAIT_RETURN_IF_ERROR(checkExecutable(asked));
     if (device.peak(*given) > 0)
       return *given;
-    return fail("--precision is ", print(*given), ", which ", device.name,
+    return fail("`precision` is ", print(*given), ", which ", device.name,
                 " has no matmuls in");
   }
   // 2. Processors.
@@ -91,7 +79,7 @@ static Result<bool> findAttention(const CompileOptions &options,
   if (kind == AttentionKind::Auto)
     return hasFused && !device.isProcessor;
   if (kind == AttentionKind::Flash && !hasFused && !device.isProcessor)
-    return fail("--attention is flash, which ", device.name,
+    return fail("`attention` is flash, which ", device.name,
                 " does not have in ", print(precision));
   return kind == AttentionKind::Flash;
 }
@@ -147,67 +135,9 @@ static void pin(const Configuration &choice, Precision precision,
   options.pins.precision = precision;
 }
 
-namespace {
-
-/// One search and what is told of it. References to the options: they stay
-/// where they are, and outlive this.
-class Planning {
-public:
-  Planning(const CompileOptions &options, const PlanningOptions &planning)
-      : options(options), planning(planning), context(options) {}
-
-  /// Reads what is given and profiles the model. Failures have been printed.
-  bool start();
-  /// After start().
-  Result<planner::SearchResult> search();
-  /// After search(): says why attention is not fused, where that was not asked
-  /// for, and what it costs.
-  void tellOfAttention(const Result<planner::SearchResult> &result);
-  /// All of it. Failures have been printed.
-  std::optional<Configuration> run();
-  /// Of the choice of run(), the memory of which was placed; null: it was not.
-  std::shared_ptr<LoweredModel> takeLowered() { return std::move(lowered); }
-  /// Of that choice, where its schedule is searched for by costs.
-  const std::optional<schedule::Schedule> &getOrder() const { return order; }
-  /// Of the model that was profiled.
-  Precision getPrecision() const { return training.precision; }
-  /// What there is to tell of `result`, which must stay where it is. `index` is
-  /// the cluster's among those with prices.
-  planner::ReportInput describe(const planner::SearchResult &result,
-                                size_t index = 0) const;
-
-private:
-  Status prepare();
-  bool open();
-  Status setAttention();
-  std::string describeFused(const planner::SearchResult &result);
-  bool canPlace(const Configuration &choice) const;
-  Status checkSize(const Configuration &choice) const;
-  Status findOrder(const Configuration &choice);
-  Status place(const Configuration &choice, planner::Estimate &estimate);
-  Status tell(const planner::SearchResult &result);
-  Result<std::string> answerWhyNot(const planner::SearchResult &result);
-
-  const CompileOptions &options;
-  const PlanningOptions &planning;
-  ModelContext context;
-  std::unique_ptr<ModelSource> source;
-  planner::Cluster cluster;
-  planner::Training training;
-  SearchSpace space = SearchSpace::all();
-  std::unique_ptr<ModelProfile> profile;
-  Status fused = Status::success(); // attention; or why it is not
-  // Of the last choice: as it is compiled, if it is for use, and the order that
-  // it was predicted with.
-  std::shared_ptr<LoweredModel> lowered;
-  std::optional<schedule::Schedule> order;
-};
-
-} // namespace
-
 /// From text to values: cluster, training, and whether what will be chosen can
 /// be compiled. Fails before the model is profiled, which takes longer.
-Status Planning::prepare() {
+Status ChoiceState::prepare() {
   Result<planner::Cluster> parsed = planner::parseCluster(options.cluster);
   if (!parsed.ok())
     return parsed.status();
@@ -227,124 +157,49 @@ Status Planning::prepare() {
   return Status::success();
 }
 
-/// Failures have been printed.
-bool Planning::open() {
-  FailureOr<OpenedModel> opened = openModel(context, options);
-  if (failed(opened))
-    return false;
-  if (!opened->source)
-    return report(fail("--cluster needs a model, but ", options.model,
-                       " is IR after phase ",
-                       stringifyPhase(getPhase(*opened->module)).str()));
-  if (opened->isReplanned)
-    printNote(options.model + " has a mesh or a configuration, which the "
-                              "planner chooses anew");
-  source = std::move(opened->source);
+/// What a cluster is given for is decided anew.
+bool ChoiceState::open() {
+  source = model->source.get();
+  if (!source) {
+    undecided = model->getUndecided();
+    source = undecided.get();
+    if (!source)
+      return model->messages.report(
+          fail("`cluster` needs a model, but ", model->options.model,
+               " is IR after phase ",
+               stringifyPhase(getPhase(*model->decided)).str()));
+    model->messages.note(model->options.model +
+                         " has a mesh or a configuration, which the planner "
+                         "chooses anew");
+  }
   if (!options.pins.sequence)
     training.sequence = source->getSequence().value_or(training.sequence);
   return true;
 }
 
-/// Colours and width are those of the terminal, if there is one.
-static planner::TextOptions getTextOptions() {
-  planner::TextOptions text;
-  text.color = llvm::sys::Process::StandardOutHasColors();
-  if (unsigned columns = llvm::sys::Process::StandardOutColumns())
-    text.width = columns;
-  return text;
-}
-
-/// The comparison with what `whyNot` asks for, as text. Searches once more with
-/// those pins, in the same profile.
-Result<std::string>
-Planning::answerWhyNot(const planner::SearchResult &result) {
-  // As --pin has them.
-  Result<planner::Pins> pins = planner::parsePins(planning.whyNot);
-  if (!pins.ok())
-    return pins.status();
-  Result<planner::WhyNot> answer =
-      planner::whyNot(result, *profile, cluster, training, space, *pins);
-  if (!answer.ok())
-    return answer.status();
-  return planner::explainText(*answer, result, getTextOptions());
-}
-
-/// A projection needs to know how many tokens are trained; one price is for
-/// all.
-planner::ReportInput Planning::describe(const planner::SearchResult &result,
-                                        size_t index) const {
-  planner::ReportInput input{result, cluster, training,
-                             getModelName(options.model)};
-  if (planning.trainTokens <= 0)
-    return input;
-  // Without prices a projection has times only.
-  input.goal = planner::Goal{planning.trainTokens, std::nullopt};
-  if (!planning.prices.empty())
-    input.goal->price = planning.prices[index % planning.prices.size()];
-  return input;
-}
-
-/// Nothing is printed unless all that was asked for can be had.
-/// 1. Read and make everything that may fail.
-/// 2. Write the files.
-/// 3. Print the text, which so follows a complete output, and warn.
-Status Planning::tell(const planner::SearchResult &result) {
-  // 1. Nothing is printed so far.
-  planner::ReportInput input = describe(result);
-  // A profile of another mesh than the choice's is refused.
-  if (!planning.profile.empty()) {
-    Result<planner::Measured> measured =
-        planner::readMeasured(planning.profile, result.configuration);
-    if (!measured.ok())
-      return measured.status();
-    input.measured = std::move(*measured);
-  }
-  clearProgress();
-  if (options.progress)
-    llvm::errs() << planner::describeSearch(result) << "\n";
-  std::string text;
-  if (planning.explain)
-    text += planner::explainText(input, getTextOptions());
-  else if (input.goal || planning.predict)
-    text += planner::summaryText(input, getTextOptions());
-  if (!planning.whyNot.empty()) {
-    Result<std::string> answer = answerWhyNot(result);
-    if (!answer.ok())
-      return answer.status();
-    text += *answer;
-  }
-  // 2. Files.
-  if (!planning.report.empty())
-    PLAIT_RETURN_IF_ERROR(planner::writeHtmlReport(input, planning.report));
-  if (!planning.trace.empty())
-    PLAIT_RETURN_IF_ERROR(planner::writeTrace(input, planning.trace));
-  if (!planning.json.empty())
-    PLAIT_RETURN_IF_ERROR(writeTextFile(planning.json, planner::toJson(input)));
-  // 3. Text.
-  getText(options) << text;
-  // A cluster of which the mesh uses less than there is may be a mistake of the
-  // user, and so may an option without effect.
-  if (result.idleDevices > 0)
-    printWarning(planner::describeIdle(result));
+/// Says what may be a mistake of the user: a cluster of which the mesh uses
+/// less than there is, and an option without effect.
+void ChoiceState::tell() const {
+  if (result->idleDevices > 0)
+    model->messages.warn(planner::describeIdle(*result));
   ConfigurationPins given = options.pins;
   static_cast<StrategyPins &>(given) = planning.pins;
   if (planning.framework == "plait") // others divide among other ranks
     for (const std::string &line :
-         findIdlePins(given, result.configuration.mesh))
-      printNote(line);
-  return Status::success();
+         findIdlePins(given, result->configuration.mesh))
+      model->messages.note(line);
 }
 
 /// Whether the compiler can say what memory the choice takes. Plans of other
 /// frameworks, in fp16, or for devices that no code can be made for are
 /// predicted only.
-bool Planning::canPlace(const Configuration &choice) const {
+bool ChoiceState::canPlace() const {
   return planning.framework == "plait" &&
          training.precision != Precision::FP16 && makeSettings(options).ok();
 }
 
 /// As a compilation will.
-Status Planning::checkSize(const Configuration &choice) const {
+Status ChoiceState::checkSize(const Configuration &choice) const {
   Status size = checkStepSize(int64_t(choice.mesh[Axis::PP]) * choice.chunks,
                               choice.microbatches(training));
   return size.ok() ? size
@@ -363,7 +218,7 @@ static bool runsOneByOne(const Configuration &choice) {
 }
 
 /// The compiler knows no costs: what it would find is another order.
-Status Planning::findOrder(const Configuration &choice) {
+Status ChoiceState::findOrder(const Configuration &choice) {
   std::string reason;
   const planner::Work *work =
       profile->get(choice.mesh[Axis::TP], choice.sequenceParallel, reason);
@@ -380,26 +235,24 @@ Status Planning::findOrder(const Configuration &choice) {
 /// as the compilation will; where there is a compilation, it goes on from there
 /// instead of lowering a second time. For a prediction alone, few microbatches
 /// stand for all where they run one by one.
-Status Planning::place(const Configuration &choice,
-                       planner::Estimate &estimate) {
-  if (options.progress)
-    showProgress("placing the memory of the choice");
+Status ChoiceState::place(const Configuration &choice,
+                          planner::Estimate &estimate) {
+  model->messages.progress({"placing the memory of the choice"});
   PLAIT_RETURN_IF_ERROR(findOrder(choice));
   // A copy: whether this is the choice is not known before its memory is.
   auto lower = [&](int64_t microbatches) {
     CompileOptions chosen = options;
     pin(choice, training.precision, chosen);
-    chosen.order = order;
     chosen.pins.globalBatch =
         microbatches * choice.microBatch * choice.mesh.batchParts();
-    return lowerModel(std::move(chosen));
+    return lowerModel(std::move(chosen), getInput());
   };
   // Inputs of as many are whole lines of memory.
   constexpr int64_t few = 32;
   int64_t all = choice.microbatches(training), some = all;
   if (!planning.compiles && all > 3 * few && runsOneByOne(choice))
     some = few + all % few;
-  std::shared_ptr<LoweredModel> placed = lower(some), more;
+  std::unique_ptr<LoweredModel> placed = lower(some), more;
   if (placed && some < all)
     more = lower(some + few);
   if (!placed || (some < all && !more))
@@ -420,12 +273,12 @@ Status Planning::place(const Configuration &choice,
 /// The fastest choice that fits as the compiler places it. An estimate is the
 /// last word where nothing can be placed, and where a step that is only
 /// predicted is too large for a plan.
-Result<planner::SearchResult> Planning::search() {
+Result<planner::SearchResult> ChoiceState::findBest() {
   std::string note;
   auto placeIfPossible = [&](const Configuration &choice,
                              planner::Estimate &estimate) {
     note.clear();
-    if (!canPlace(choice))
+    if (!canPlace())
       return Status::success();
     Status size = checkSize(choice);
     if (size.ok())
@@ -445,7 +298,7 @@ Result<planner::SearchResult> Planning::search() {
 /// What the model's attention means for the training: its dropout, its document
 /// mask and the size of its heads are not known before it has been read, and
 /// what findAttention() has assumed is corrected here.
-Status Planning::setAttention() {
+Status ChoiceState::setAttention() {
   nn::AttentionUse use = profile->findAttentionUse();
   training.dropout = use.drops;
   if (!training.flashAttention || cluster.device.isProcessor ||
@@ -459,14 +312,14 @@ Status Planning::setAttention() {
   if (fused.ok())
     return Status::success();
   if (options.pins.attention == AttentionKind::Flash)
-    return fail("--attention is flash, which ", cluster.device.name,
+    return fail("`attention` is flash, which ", cluster.device.name,
                 " does not compute for this model: ", fused.message());
   training.flashAttention = false;
   return Status::success();
 }
 
 /// Searched anew: with less memory for scores another plan is the best.
-std::string Planning::describeFused(const planner::SearchResult &result) {
+std::string ChoiceState::describeFused(const planner::SearchResult &result) {
   planner::Training other = training;
   other.flashAttention = true;
   Result<planner::SearchResult> found =
@@ -474,108 +327,78 @@ std::string Planning::describeFused(const planner::SearchResult &result) {
   return found.ok() ? planner::describeFaster(result, *found, "fused") : "";
 }
 
-void Planning::tellOfAttention(const Result<planner::SearchResult> &result) {
-  if (!fused.ok())
-    noteUnfusedAttention(fused, result.ok() ? describeFused(*result) : "");
-}
-
 /// The profile imports the model several times, with different batches: as the
 /// compilation does, pinned shardings included.
-bool Planning::start() {
-  if (!report(prepare()) || !open())
+bool ChoiceState::start() {
+  Messages &messages = model->messages;
+  if (!messages.report(prepare()) || !open())
     return false;
-  if (options.progress)
-    showProgress("planning");
+  messages.progress({"planning"});
   auto import = [this](int64_t batch) -> FailureOr<OwningOpRef<ModuleOp>> {
-    auto module = importModel(*source, options, batch, training.sequence);
-    if (failed(module) || failed(pinShardings(**module, options)))
+    auto module = model->get(*source, batch, training.sequence);
+    if (failed(module) || failed(model->pinShardings(**module)))
       return failure();
     return module;
   };
   profile =
-      ModelProfile::create(*context.get(), import, training.precision, cluster);
-  return profile && report(setAttention());
+      ModelProfile::create(model->context, import, training.precision, cluster);
+  return profile && messages.report(setAttention());
 }
 
-/// That nothing was found is an answer where somebody asks for it (`notFound`).
-std::optional<Configuration> Planning::run() {
-  if (!start())
-    return std::nullopt;
-  Result<planner::SearchResult> result = search();
-  tellOfAttention(result);
-  if (!result.ok() && planning.notFound) {
-    *planning.notFound = result.status().message();
-    return std::nullopt;
-  }
-  if (!report(result.status()) || !report(tell(*result)))
-    return std::nullopt;
-  return result->configuration;
+/// Why attention is not fused is said whether or not something was found.
+Status ChoiceState::search() {
+  Result<planner::SearchResult> found = findBest();
+  if (!fused.ok())
+    noteUnfusedAttention(model->messages, fused,
+                         found.ok() ? describeFused(*found) : "");
+  if (!found.ok())
+    return fail(Code::NothingFits, found.status().message());
+  result = std::move(*found);
+  tell();
+  pin(result->configuration, training.precision, options);
+  return Status::success();
 }
 
-/// One for all clusters, or one each.
-static Status checkPrices(const PlanningOptions &planning, size_t clusters) {
-  size_t prices = planning.prices.size();
-  if (prices <= 1 || prices == clusters)
-    return Status::success();
-  return fail("--price has ", prices, " values for ", clusters,
-              clusters == 1 ? " cluster" : " clusters", ", expected 1",
-              clusters == 1 ? "" : " or " + std::to_string(clusters));
+/// Searches once more with other pins, in the same profile.
+Result<planner::WhyNot> ChoiceState::whyNot(const std::string &others) const {
+  Result<planner::Pins> pins = planner::parsePins(others);
+  if (!pins.ok())
+    return pins.status();
+  return planner::whyNot(*result, *profile, cluster, training, space, *pins);
 }
 
-/// 1. A session for each cluster. That one has no configuration is a row of the
-///    table.
-/// 2. The table, as JSON and as text. Deques, for rows refer to sessions and
-///    results, which must not move.
-bool plait::compare(const CompileOptions &options,
-                    const PlanningOptions &planning,
-                    const std::vector<std::string> &clusters) {
-  if (!report(checkPrices(planning, clusters.size())))
-    return false;
-  // What is compared refers to all three. Sessions keep references to their
-  // options.
-  std::vector<CompileOptions> each(clusters.size(), options);
-  std::deque<Planning> sessions;
-  std::deque<planner::SearchResult> results;
-  std::vector<planner::Compared> compared;
-  // 1. Rows.
-  for (auto [i, name] : llvm::enumerate(clusters)) {
-    each[i].cluster = name;
-    Planning &session = sessions.emplace_back(each[i], planning);
-    if (!session.start())
-      return false;
-    planner::Compared &row = compared.emplace_back();
-    row.cluster = name;
-    Result<planner::SearchResult> found = session.search();
-    session.tellOfAttention(found);
-    if (!found.ok()) {
-      row.failure = found.status().message();
-      continue;
-    }
-    results.push_back(std::move(*found));
-    row.report.emplace(session.describe(results.back(), i));
-  }
-  // 2. The table.
-  clearProgress();
-  if (!planning.json.empty() &&
-      !report(writeTextFile(planning.json, planner::compareJson(compared))))
-    return false;
-  getText(options) << planner::compareText(compared, getTextOptions());
-  return true;
+//===----------------------------------------------------------------------===//
+// The handle
+//===----------------------------------------------------------------------===//
+
+const CompileOptions &Choice::getOptions() const { return state->options; }
+
+const planner::SearchResult &Choice::getResult() const {
+  return *state->result;
 }
 
-/// True without a change of the options where only a prediction was asked for,
-/// or where nothing was found and that is said in `notFound`.
-bool plait::choose(CompileOptions &options, const PlanningOptions &planning) {
-  if (!report(checkPrices(planning, 1)))
-    return false;
-  Planning session(options, planning);
-  std::optional<Configuration> choice = session.run();
-  if (!choice)
-    return planning.notFound && !planning.notFound->empty();
-  if (!planning.compiles)
-    return true;
-  pin(*choice, session.getPrecision(), options);
-  options.order = session.getOrder();
-  options.lowered = session.takeLowered();
-  return true;
+planner::ReportInput Choice::describe() const {
+  return {*state->result, state->cluster, state->training,
+          getModelName(state->model->options.model)};
+}
+
+Result<planner::WhyNot> Choice::whyNot(const std::string &pins) const {
+  return state->whyNot(pins);
+}
+
+/// That nothing was found is an answer where somebody asks whether there is
+/// something.
+Result<Choice> Session::plan(const Model &model, const CompileOptions &given,
+                             const PlanningOptions &planning) {
+  Messages &messages = model.get().messages;
+  messages.begin();
+  auto state = std::make_shared<ChoiceState>(model.share(), given, planning);
+  if (!state->start())
+    return messages.getFailure();
+  Status found = state->search();
+  if (found.ok())
+    return Choice(std::move(state));
+  if (!planning.isTentative)
+    messages.report(found);
+  return planning.isTentative ? found : messages.getFailure();
 }

@@ -14,7 +14,6 @@
 
 #include "Reference.h"
 
-#include "Model.h"
 #include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
@@ -48,8 +47,6 @@ plait::getReferenceOptions(CompileOptions options,
   options.mesh = "1";
   options.dumpPhasesTo.clear();
   options.scheduleFile.clear();
-  options.order.reset();
-  options.shardings.clear();
   return options;
 }
 

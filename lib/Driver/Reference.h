@@ -8,7 +8,7 @@
 #ifndef PLAIT_LIB_DRIVER_REFERENCE_H
 #define PLAIT_LIB_DRIVER_REFERENCE_H
 
-#include "plait/Driver/Driver.h"
+#include "plait/Driver/Session.h"
 
 #include "mlir/IR/BuiltinOps.h"
 

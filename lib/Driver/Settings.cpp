@@ -35,7 +35,7 @@ Status plait::checkBackend(const CompileOptions &options,
   const char *expected = cluster.device.isProcessor ? kCpu : kCuda;
   if (options.backend.empty() || options.backend == expected)
     return Status::success();
-  return fail("--backend ", options.backend, " contradicts --cluster ",
+  return fail("`backend` ", options.backend, " contradicts `cluster` ",
               options.cluster, ", whose devices are ",
               cluster.device.isProcessor ? "processors" : "GPUs");
 }
@@ -57,7 +57,7 @@ static Result<std::string> findBackend(const CompileOptions &options,
 /// generation.
 static Result<codegen::Target> makeProcessor(const CompileOptions &options) {
   if (!options.target.empty())
-    return fail("--target ", options.target, " is for --backend cuda, not cpu");
+    return fail("`target` ", options.target, " is for `backend` cuda, not cpu");
   if (options.targetCPU.empty() || options.targetCPU == "host")
     return codegen::Target(codegen::TargetCPU::getHost());
   return codegen::Target(codegen::TargetCPU{options.targetCPU, ""});
@@ -84,17 +84,17 @@ findArchitecture(const CompileOptions &options,
   const planner::Device &device = cluster->device;
   if (device.target.empty() && options.target.empty())
     return fail("the hardware file of ", device.name,
-                " names no target: give --target, one of ", known);
+                " names no target: give `target`, one of ", known);
   if (device.target.empty() || device.target == options.target)
     return options.target;
   if (!codegen::TargetGPU::get(device.target))
     return fail("plans for ", device.name, " (", device.target,
-                ") cannot be compiled, only predicted with --predict: there is "
+                ") cannot be compiled, only predicted with `predict`: there is "
                 "code for ",
                 known);
   if (options.target.empty())
     return device.target;
-  return fail("--target ", options.target, " contradicts --cluster ",
+  return fail("`target` ", options.target, " contradicts `cluster` ",
               options.cluster, ", whose devices are ", device.target);
 }
 
@@ -109,8 +109,8 @@ makeTarget(const CompileOptions &options,
   if (*backend == kCpu)
     return makeProcessor(options);
   if (!options.targetCPU.empty())
-    return fail("--target-cpu ", options.targetCPU,
-                " is for --backend cpu, not cuda");
+    return fail("`target-cpu` ", options.targetCPU,
+                " is for `backend` cpu, not cuda");
   Result<std::string> name = findArchitecture(options, cluster);
   if (!name.ok())
     return name.status();
@@ -152,13 +152,13 @@ Status plait::checkGivenTarget(const CompileOptions &options, TargetAttr target,
                 known.empty() ? "none" : known.str());
   };
   PLAIT_RETURN_IF_ERROR(
-      check("--backend", options.backend, target.isGPU() ? kCuda : kCpu));
+      check("`backend`", options.backend, target.isGPU() ? kCuda : kCpu));
   std::string processor = options.targetCPU == "host" && !target.isGPU()
                               ? codegen::TargetCPU::getHost().name
                               : options.targetCPU;
-  PLAIT_RETURN_IF_ERROR(check("--target-cpu", processor, target.getName()));
-  PLAIT_RETURN_IF_ERROR(check("--target", options.target, target.getName()));
-  return check("--cluster", options.cluster,
+  PLAIT_RETURN_IF_ERROR(check("`target-cpu`", processor, target.getName()));
+  PLAIT_RETURN_IF_ERROR(check("`target`", options.target, target.getName()));
+  return check("`cluster`", options.cluster,
                cluster ? cluster.getName() : StringRef());
 }
 
@@ -209,7 +209,7 @@ std::vector<std::string> plait::findIdlePins(const ConfigurationPins &pins,
       return;
     // A flag has no value.
     std::string value = std::is_same_v<T, bool> ? "" : " " + print(*pin);
-    lines.push_back("--" + std::string(name) + value + " has no effect: " +
+    lines.push_back("`" + std::string(name) + "`" + value + " has no effect: " +
                     std::string(getFacts(axis).name) + " is 1");
   };
   check("zero", pins.zero, 0, Axis::DP);

@@ -10,7 +10,7 @@
 
 #include "plait/Codegen/Kernel.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
-#include "plait/Driver/Driver.h"
+#include "plait/Driver/Session.h"
 #include "plait/Planner/Cluster.h"
 
 namespace plait {

@@ -28,11 +28,11 @@ using namespace mlir;
 using namespace plait;
 
 /// Whether `type` is from two tensor<b x s x i32>, and perhaps a tensor<b x
-/// i32>, and perhaps one more of the first, to two tensor<f32>.
+/// i32>, and perhaps one more of the first, to two or more tensor<f32>.
 static bool isLoss(FunctionType type) {
-  if (type.getNumInputs() < 2 || type.getNumResults() != 2 ||
+  if (type.getNumInputs() < 2 || type.getNumResults() < 2 ||
       type.getInput(0) != type.getInput(1) ||
-      type.getResult(0) != type.getResult(1))
+      !llvm::all_equal(type.getResults()))
     return false;
   // Keys have the batch dimension alone; starts have the tokens' type.
   auto ids = dyn_cast<RankedTensorType>(type.getInput(0));
@@ -63,7 +63,8 @@ static LogicalResult checkLoss(ModuleOp module) {
            << nn::kLossFunction << " is " << loss.getFunctionType()
            << ", expected (tensor<BxSxi32>, tensor<BxSxi32>) -> (tensor<f32>, "
               "tensor<f32>), with dropout a further argument, tensor<Bxi32>, "
-              "and with a document mask tensor<BxSxi32>";
+              "and with a document mask tensor<BxSxi32>; named losses are "
+              "further results, tensor<f32>";
   return success();
 }
 

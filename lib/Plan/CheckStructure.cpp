@@ -24,6 +24,7 @@
 #include "CheckSteps.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Messages.h"
+#include "plait/Plan/Metrics.h"
 #include "plait/Plan/Ranks.h"
 
 #include <cmath>
@@ -185,6 +186,23 @@ Status checkCluster(const fb::Plan &plan) {
 }
 
 /// The words of the configuration.
+/// They become keys of logs.
+Status checkNamedLosses(const fb::Plan &plan) {
+  if (length(plan.named_losses()) > kMostNamedLosses)
+    return fail("names ", length(plan.named_losses()),
+                " losses, expected at most ", kMostNamedLosses);
+  std::set<std::string> names;
+  for (uint32_t i = 0; i < length(plan.named_losses()); ++i) {
+    std::string name = plan.named_losses()->Get(i)->str();
+    if (!isLossName(name))
+      return fail("named loss ", i, " is '", name,
+                  "', expected letters, digits and underscores");
+    if (!names.insert(name).second)
+      return fail("names two losses '", name, "'");
+  }
+  return Status::success();
+}
+
 Status checkPrecision(const fb::Plan &plan) {
   for (auto [what, value] :
        {std::pair("precision", precisionOf(plan)),
@@ -241,7 +259,7 @@ private:
     PLAIT_RETURN_IF_ERROR(
         place("scalars", program.scalars(), count(countScalars(plan))));
     PLAIT_RETURN_IF_ERROR(
-        place("metrics", program.metrics(), count(fb::Metric::Count)));
+        place("metrics", program.metrics(), countMetrics(plan) * 4));
     // The libraries of GPUs want their memory aligned like this.
     constexpr uint64_t libraryAlignment = 256;
     PLAIT_RETURN_IF_ERROR(place(
@@ -520,6 +538,7 @@ Status plan::checkStructure(const fb::Plan &plan) {
   PLAIT_RETURN_IF_ERROR(checkZero(plan));
   PLAIT_RETURN_IF_ERROR(checkOptions(plan));
   PLAIT_RETURN_IF_ERROR(checkCluster(plan));
+  PLAIT_RETURN_IF_ERROR(checkNamedLosses(plan));
   if (plan.programs()->size() != plan.mesh()->Get(0)->size())
     return fail("there are ", plan.programs()->size(),
                 " programs for a pp axis of size ",

@@ -14,6 +14,8 @@
 
 #include "plait/Plan/Files.h"
 
+#include "plait/Support/Errno.h"
+
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -53,6 +55,11 @@ struct Input {
 
 } // namespace
 
+/// The reason of an output that fails, with its code.
+static Status failWith(int error) {
+  return fail(getWriteCode(error), std::strerror(error));
+}
+
 /// A pipe without a writer would be waited for: nothing here blocks.
 static Result<Input> openInput(const std::string &path,
                                const std::string &what) {
@@ -60,7 +67,8 @@ static Result<Input> openInput(const std::string &path,
       Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)), {}};
   if (input.descriptor.get() < 0 ||
       fstat(input.descriptor.get(), &input.info) != 0)
-    return fail("cannot open ", what, " '", path, "': ", std::strerror(errno));
+    return fail(Code::CannotRead, "cannot open ", what, " '", path,
+                "': ", std::strerror(errno));
   return input;
 }
 
@@ -69,7 +77,8 @@ static Result<Input> openRegular(const std::string &path,
                                  const std::string &what) {
   auto input = openInput(path, what);
   if (input.ok() && !S_ISREG(input->info.st_mode))
-    return fail("cannot read ", what, " '", path, "': not a regular file");
+    return fail(Code::CannotRead, "cannot read ", what, " '", path,
+                "': not a regular file");
   return input;
 }
 
@@ -90,7 +99,8 @@ Result<MappedFile> MappedFile::open(const std::string &path,
     data = mmap(nullptr, length, PROT_READ, MAP_PRIVATE,
                 input->descriptor.get(), 0);
   if (data == MAP_FAILED)
-    return fail("cannot map ", what, " '", path, "': ", std::strerror(errno));
+    return fail(Code::CannotRead, "cannot map ", what, " '", path,
+                "': ", std::strerror(errno));
   return MappedFile(static_cast<const uint8_t *>(data), length);
 }
 
@@ -133,7 +143,7 @@ Result<std::string> plait::readText(const std::string &path,
     count = appendBlock(descriptor, text);
   }
   if (isPipe && count == 0)
-    return fail("cannot read ", what, " '", path,
+    return fail(Code::CannotRead, "cannot read ", what, " '", path,
                 "': a pipe to which nobody writes");
   // 3.
   bool isAwaited = count < 0 && errno == EAGAIN;
@@ -143,9 +153,10 @@ Result<std::string> plait::readText(const std::string &path,
     isAwaited = false;
   }
   if (count < 0)
-    return fail("cannot read ", what, " '", path, "': ", std::strerror(errno));
+    return fail(Code::CannotRead, "cannot read ", what, " '", path,
+                "': ", std::strerror(errno));
   if (text.size() > most)
-    return fail("cannot read ", what, " '", path,
+    return fail(Code::CannotRead, "cannot read ", what, " '", path,
                 "': it is no file and has "
                 "more than ",
                 most, " bytes");
@@ -255,7 +266,7 @@ Result<TemporaryFile> TemporaryFile::create(const std::string &prefix,
     int error = errno;
     freeSlot(slot);
     if (error != EEXIST)
-      return Status::failure(std::strerror(error));
+      return failWith(error);
   }
 }
 
@@ -278,7 +289,7 @@ Status TemporaryFile::renameTo(const std::string &target) {
   // Some file systems say only now that the disk is full.
   if (close(std::exchange(descriptor, -1)) != 0 ||
       rename(name.c_str(), target.c_str()) != 0)
-    return Status::failure(std::strerror(errno));
+    return failWith(errno);
   name.clear();
   freeSlot(slot);
   return Status::success();
@@ -326,8 +337,13 @@ Status plait::checkOutputs(const NamedPaths &outputs,
 }
 
 /// Names the path that the user gave, not the one it leads to.
-static Status failToWrite(const std::string &path, const std::string &reason) {
-  return fail("cannot write '", path, "': ", reason);
+static Status failToWrite(const std::string &path, const Status &reason) {
+  return fail(reason.code(), "cannot write '", path, "': ", reason.message());
+}
+
+/// `error` is a value of errno.
+static Status failToWrite(const std::string &path, int error) {
+  return failToWrite(path, failWith(error));
 }
 
 /// Returns what `path` leads to after all of its last component's links,
@@ -361,15 +377,16 @@ static int findOwnStream(const struct stat &info) {
 Result<OutputFile> OutputFile::createStream(const std::string &path, int stream,
                                             Content content) {
   if (stream < 0)
-    return failToWrite(path, std::strerror(errno));
+    return failToWrite(path, errno);
   // Owns the stream, whatever becomes of the rest.
   OutputFile file(path, -1, stream);
   file.buffer = memfd_create("plait-output", MFD_CLOEXEC);
   if (file.buffer < 0)
-    return failToWrite(path, std::strerror(errno));
+    return failToWrite(path, errno);
   if (content == Content::Binary && isatty(stream))
-    return failToWrite(path, "it is a terminal, and what is written is binary; "
-                             "redirect it or name a file");
+    return failToWrite(path, fail(Code::CannotWrite,
+                                  "it is a terminal, and what is written is "
+                                  "binary; redirect it or name a file"));
   return file;
 }
 
@@ -387,9 +404,9 @@ Result<OutputFile> OutputFile::create(const std::string &path,
   struct stat info;
   bool exists = stat(path.c_str(), &info) == 0;
   if (!exists && errno != ENOENT)
-    return failToWrite(path, std::strerror(errno));
+    return failToWrite(path, errno);
   if (exists && S_ISDIR(info.st_mode))
-    return failToWrite(path, std::strerror(EISDIR));
+    return failToWrite(path, EISDIR);
   // A rename would take the file away from whoever reads it.
   if (int own = exists ? findOwnStream(info) : -1; own >= 0)
     return createStream(path, duplicate(own), content);
@@ -401,7 +418,7 @@ Result<OutputFile> OutputFile::create(const std::string &path,
   std::string target = followLinks(path);
   Result<TemporaryFile> file = TemporaryFile::create(target);
   if (!file.ok())
-    return failToWrite(path, file.status().message());
+    return failToWrite(path, file.status());
   if (exists) // what is replaced says who may read it
     fchmod(file->getDescriptor(), info.st_mode & 0777);
   return OutputFile(path, std::move(target), std::move(*file));
@@ -429,7 +446,7 @@ Status OutputFile::writeAt(uint64_t offset, std::span<const uint8_t> bytes) {
     if (written < 0 && errno == EINTR)
       continue;
     if (written <= 0)
-      return failToWrite(path, std::strerror(errno));
+      return failToWrite(path, errno);
     bytes = bytes.subspan(static_cast<size_t>(written));
     offset += static_cast<uint64_t>(written);
   }
@@ -439,7 +456,7 @@ Status OutputFile::writeAt(uint64_t offset, std::span<const uint8_t> bytes) {
 /// Allocates no blocks: what is not written costs none.
 Status OutputFile::resize(uint64_t bytes) {
   if (ftruncate(getDescriptor(), static_cast<off_t>(bytes)) != 0)
-    return failToWrite(path, std::strerror(errno));
+    return failToWrite(path, errno);
   return Status::success();
 }
 
@@ -449,15 +466,14 @@ Status OutputFile::copyToStream() {
   for (off_t position = 0;;) {
     ssize_t size = pread(buffer, block.data(), block.size(), position);
     if (size <= 0)
-      return size == 0 ? Status::success()
-                       : failToWrite(path, std::strerror(errno));
+      return size == 0 ? Status::success() : failToWrite(path, errno);
     position += size;
     for (ssize_t done = 0; done < size;) {
       ssize_t written = ::write(stream, block.data() + done, size - done);
       if (written < 0 && errno == EINTR)
         continue;
       if (written < 0)
-        return failToWrite(path, std::strerror(errno));
+        return failToWrite(path, errno);
       done += written;
     }
   }
@@ -468,7 +484,7 @@ Status OutputFile::commit() {
   if (!file)
     return copyToStream();
   Status status = file->renameTo(target);
-  return status.ok() ? status : failToWrite(path, status.message());
+  return status.ok() ? status : failToWrite(path, status);
 }
 
 /// A file beside it is made and removed.

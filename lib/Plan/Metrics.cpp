@@ -21,6 +21,17 @@
 using namespace plait;
 using namespace plait::plan;
 
+bool plan::isLossName(std::string_view name) {
+  constexpr size_t most = 32;
+  auto isDigit = [](char c) { return c >= '0' && c <= '9'; };
+  auto isLetter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  return !name.empty() && name.size() <= most && isLetter(name.front()) &&
+         std::ranges::all_of(name,
+                             [&](char c) { return isLetter(c) || isDigit(c); });
+}
+
 /// Half-open ranges.
 static bool overlaps(const ByteRange &range, uint64_t begin, uint64_t bytes) {
   return range.begin < begin + bytes && begin < range.end;
@@ -66,8 +77,7 @@ Result<uint32_t> plan::countMetricSteps(const fb::Plan &plan,
       if (!use.writes)
         continue;
       ByteRange range = rangeOf(owner, *action, use);
-      if (overlaps(range, owner.metrics(),
-                   sizeof(float) * size_t(fb::Metric::Count)))
+      if (overlaps(range, owner.metrics(), sizeof(float) * countMetrics(plan)))
         known = i + 1;
       if (isKept(owner, range))
         firstChange = std::min(firstChange, i);

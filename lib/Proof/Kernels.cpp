@@ -60,9 +60,10 @@ namespace {
 ///
 /// From a file in memory: nothing is left behind however the process ends. An
 /// object that cannot be loaded finds no symbols.
-class Code {
+class LoadedCode {
 public:
-  explicit Code(ArrayRef<uint8_t> bytes) : file(memfd_create("kernels", 0)) {
+  explicit LoadedCode(ArrayRef<uint8_t> bytes)
+      : file(memfd_create("kernels", 0)) {
     if (file < 0 ||
         write(file, bytes.data(), bytes.size()) != ssize_t(bytes.size())) {
       error = strerror(errno);
@@ -75,8 +76,8 @@ public:
     if (!handle)
       error = dlerror();
   }
-  Code(const Code &) = delete;
-  ~Code() {
+  LoadedCode(const LoadedCode &) = delete;
+  ~LoadedCode() {
     if (handle)
       dlclose(handle);
     if (file >= 0)
@@ -100,7 +101,7 @@ private:
 /// All kernels of one plan. Kernels are named by their number in `kernels`.
 class KernelCheck {
 public:
-  KernelCheck(ArrayRef<codegen::EmittedKernel> kernels, const Code &code)
+  KernelCheck(ArrayRef<codegen::EmittedKernel> kernels, const LoadedCode &code)
       : kernels(kernels), code(code) {}
   LogicalResult run();
   std::string getText() const;
@@ -117,7 +118,7 @@ private:
   LogicalResult tellDeath(KernelTrial &trial, int status) const;
 
   ArrayRef<codegen::EmittedKernel> kernels;
-  const Code &code;
+  const LoadedCode &code;
   DrawnPages pages;
   ResultPages results;
   llvm::DenseSet<size_t> right, tooLong; // kernels, by number
@@ -301,7 +302,7 @@ proof::checkKernels(ArrayRef<codegen::EmittedKernel> kernels,
     return std::string("there are none");
   if (!canRun(target))
     return "not run: they are for " + target.name;
-  Code loaded(code);
+  LoadedCode loaded(code);
   if (!loaded.getError().empty())
     return "not run: " + loaded.getError();
   if (!loaded.find(kernels.front().info.symbol))

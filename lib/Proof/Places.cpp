@@ -393,7 +393,8 @@ Place Frame::findHome(const nn::StepMemory &memory, Type type) const {
   case nn::StepMemory::Scalar:
     return find(kScalarsBuffer, findStepScalar(memory.name));
   case nn::StepMemory::Metric:
-    return find(kMetricsBuffer, findMetric(memory.name));
+    return find(kMetricsBuffer,
+                findMetric(function->getParentOfType<ModuleOp>(), memory.name));
   }
   llvm_unreachable("no other memory");
 }

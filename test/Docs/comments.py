@@ -22,13 +22,12 @@ COMMENT = re.compile(r"\s*///\s*(.*)")
 LEFT = {
     "lib/Conversion": 5,
     "lib/Dialect": 11,
-    "lib/Driver": 21,
+    "lib/Driver": 19,
     "lib/Import": 2,
     "lib/Planner": 83,
     "lib/Proof": 103,
     "lib/Transforms": 50,
-    "tools/plait-run": 6,
-    "tools/plaitc": 4,
+    "tools/plaitc": 3,
 }
 
 

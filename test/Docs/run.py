@@ -21,6 +21,8 @@ sys.path.insert(0, str(ROOT / "test" / "Execute"))
 
 import blocks  # noqa: E402
 import comments  # noqa: E402
+import diagnostics  # noqa: E402
+import messages  # noqa: E402
 import passes  # noqa: E402
 import reference  # noqa: E402
 import words  # noqa: E402
@@ -158,12 +160,14 @@ def documented_flags() -> dict[str, set[str]]:
 
 
 def check_quickstart() -> str:
-    """It builds the tools that it runs, and no others."""
+    """It builds the tools that it runs, each before it does, and no others."""
     script = (ROOT / "scripts" / "quickstart.sh").read_text()
-    build = re.search(r"^scripts/build\.sh +([^#\n]+)", script, re.MULTILINE)
-    require(build is not None, "scripts/build.sh is given no targets")
-    built = set(build[1].split())
-    used = set(re.findall(r"build/bin/([\w-]+)", script))
+    built, used = set(), set()
+    for line in script.splitlines():
+        if build := re.match(r"scripts/build\.sh +([^#\n]+)", line):
+            built |= set(build[1].split())
+        used |= set(re.findall(r"build/bin/([\w-]+)", line))
+        require(used <= built, f"runs {sorted(used - built)} before it builds it")
     require(built == used, f"builds {sorted(built)}, runs {sorted(used)}")
     return " ".join(sorted(built))
 
@@ -212,6 +216,8 @@ def main() -> int:
     reference.check(report, tools)
     passes.check(report, tools)
     comments.check(report)
+    messages.check(report)
+    diagnostics.check(report)
     return report.finish()
 
 

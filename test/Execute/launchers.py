@@ -26,12 +26,14 @@ import tempfile
 
 from harness import TORCH, Failure, Outcome, Reporter, Skipped, Tools, arguments, require
 from processes import Suite, metrics
+from tcp import free_port
 
 STEPS = 3
 # What this process may have inherited.
 LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "TORCHELASTIC_", "OMPI_",
              "SLURM_", "PMI", "FLUX_")
-BARE = {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHERS)}
+BARE = {k: v for k, v in os.environ.items()
+        if k == "SLURM_CONF" or not k.startswith(LAUNCHERS)}
 TORCHRUN = (
     # Name, options of each agent, what its processes do in place of plait-run.
     ("plain", ((),), "exec"),
@@ -62,12 +64,6 @@ MORE_OF_TORCHRUN = (
     ) * 2,
      'test "$GROUP_RANK" != 1 -o $TORCHELASTIC_RESTART_COUNT = 1 || exit 1; exec'),
 )
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def has_torchrun(interpreter: str) -> bool:
@@ -203,6 +199,18 @@ def srun_cases(launchers: Launchers) -> None:
     port = free_port()
     launchers.suite.report.case("srun", lambda: launchers.has_bits(
         [(launchers.words(), variables(rank, 2)) for rank in range(2)]))
+
+    def starts_them():
+        """That of a cluster, without PMIx and with it, where there is one."""
+        if not shutil.which("srun") or subprocess.run(
+            ["srun", "-n", "2", "--immediate=10", "true"], capture_output=True
+        ).returncode:
+            raise Skipped("no srun starts two tasks here")
+        for kind in ("none", "pmix"):
+            launchers.has_bits([
+                (["srun", "-n", "2", f"--mpi={kind}", *launchers.words()], {})])
+
+    launchers.suite.report.case("srun/real", starts_them)
     # The shell of a job is one process.
     launchers.suite.report.case("srun-shell", lambda: launchers.has_bits(
         [(launchers.words(),

@@ -210,6 +210,13 @@ def train(tools: Tools, run: Run, folder: pathlib.Path) -> list[dict]:
     return compare.read_steps(str(folder / "steps.jsonl"))
 
 
+def check_named(own: dict, expected: dict) -> None:
+    require(list(own) == list(expected), f"the log names {list(own)}")
+    for name, value in expected.items():
+        off = abs(own[name] - value) / abs(value)
+        require(off <= TOLERANCE, f"PyTorch: loss {name} off {off:.2g}")
+
+
 def check(tools: Tools, run: Run, expected: list[dict]) -> str:
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
@@ -221,6 +228,8 @@ def check(tools: Tools, run: Run, expected: list[dict]) -> str:
         )
         worst = max(row[key] for row in rows for key in compare.KEYS)
         require(worst <= TOLERANCE, f"PyTorch: {remark}")
+        for own, other in zip(steps, expected, strict=True):
+            check_named(own.get("losses", {}), other.get("losses", {}))
         saved = folder / "saved" / "model.safetensors"
         for name in read_parameters(run.model):
             given = read_tensor(folder / "weights.safetensors", name)

@@ -14,9 +14,7 @@ import json
 import os
 import pathlib
 import re
-import resource
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -390,171 +388,6 @@ def signal_cases(suite: Suite) -> None:
 
 
 #===-----------------------------------------------------------------------===#
-# Processes that meet over TCP
-#===-----------------------------------------------------------------------===#
-
-
-def sockets_of(process: int) -> int:
-    found = 0
-    for entry in pathlib.Path(f"/proc/{process}/fd").iterdir():
-        try:
-            found += os.readlink(entry).startswith("socket:")
-        except OSError:
-            continue  # it was closed
-    return found
-
-
-def tcp_cases(suite: Suite) -> None:
-    """What torchrun starts: it sets variables, and nothing else."""
-
-    def free_port() -> int:
-        with socket.socket() as one:
-            one.bind(("127.0.0.1", 0))
-            return one.getsockname()[1]
-
-    def start(ranks, count, port, *words) -> list[subprocess.Popen]:
-        program = suite.tools.folder / "plait-run"
-        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        return [
-            subprocess.Popen(
-                [program, *map(str, words)],
-                env=os.environ | place | {
-                    "RANK": str(rank), "LOCAL_RANK": str(rank),
-                    "WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count),
-                },
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            for rank in ranks
-        ]
-
-    def end(processes) -> list[Outcome]:
-        outputs = [x.communicate(timeout=suite.tools.timeout) for x in processes]
-        return [Outcome(x.returncode, *y) for x, y in zip(processes, outputs)]
-
-    def same_bits(count):
-        def body():
-            plan = suite.small()
-            data = ("--tokens", suite.tokens, "--steps", STEPS, "--lr", 0.01)
-            expected = train(suite, plan, 1)
-            log, saved = suite.folder / "log", suite.folder / "saved"
-            log.unlink()
-            words = (plan, *data, "--log", log, "--save", saved)
-            words += ("--timeout", 60)
-            done = end(start(range(count), count, free_port(), *words))
-            require(not any(x.code for x in done), done[0].stderr)
-            require(metrics(log) == expected[0], "another log")
-            weights = (saved / "model.safetensors").read_bytes()
-            require(weights == expected[1], "other weights")
-
-        return body
-
-    def start_steps(count: int, plan, *more) -> list:
-        """Processes that have done some steps, and would do many."""
-        log = pathlib.Path(tempfile.mkdtemp(dir=suite.folder)) / "log"
-        words = (plan, "--tokens", suite.tokens, "--steps", 10**6, "--log", log)
-        processes = start(range(count), count, free_port(), *words, *more)
-        wait_for(
-            lambda: log.exists() and len(log.read_text().splitlines()) > 3,
-            "steps",
-        )
-        return processes
-
-    def killed():
-        processes = start_steps(4, suite.small(), "--timeout", 60)
-        processes[2].kill()
-        done = end(processes)
-        errors = [line for x in done for line in errors_of(x)]
-        require([x.code for x in done] == [1, 1, -9, 1], errors)
-        require(
-            len(errors) == 1
-            and re.search(r"connection to process 2 on \S+ is lost", errors[0]),
-            errors,
-        )
-
-    def links():
-        """Sockets of a process are those of its groups and of the tree in which
-        processes meet, however many processes there are. What process 0 saves of all
-        ranks needs one more."""
-        dp = pp = 4
-        plan = suite.compile(
-            "links",
-            *("--mesh", f"pp={pp},dp={dp}", "--global-batch", 16, "--seq", 16),
-            *("--micro-batch", 1, "--no-reference"),
-            *("--zero", 1, "--precision", "bf16"),  # all have something to save
-        )
-        saved = suite.folder / "links-saved"
-        processes = start_steps(16, plan, "--threads", 1, "--save", saved)
-        counts = [sockets_of(x.pid) for x in processes]
-        # Of a file, its folder, and the connection; nine processes are none of its
-        # groups'.
-        more = 6
-        most = more + len(os.listdir(f"/proc/{processes[0].pid}/fd"))
-        resource.prlimit(processes[0].pid, resource.RLIMIT_NOFILE, (most, most))
-        processes[5].terminate()
-        done = end(processes)
-        codes = [x.code for x in done]
-        errors = [line for x in done for line in errors_of(x)]
-        require(sorted(codes) == [0] * 15 + [128 + signal.SIGTERM], (codes, errors))
-        require((saved / "model.safetensors").exists(), "no weights")
-        fan_out, ports = 8, 2
-        for rank, count in enumerate(counts):
-            below = max(0, min(16, fan_out * rank + 9) - (fan_out * rank + 1))
-            most = (dp - 1) + (pp - 1) + below + 1 + ports
-            require(count <= most, f"rank {rank}: {count} sockets, not {most}")
-        return f"{min(counts)} to {max(counts)} sockets in each of 16 processes"
-
-    def stopped():
-        processes = start_steps(4, suite.small(), "--timeout", PATIENCE)
-        processes[2].send_signal(signal.SIGSTOP)
-        try:
-            done = end(processes[:2] + processes[3:])
-        finally:
-            processes[2].kill()
-        errors = [line for x in done for line in errors_of(x)]
-        require([x.code for x in done] == [1, 1, 1], errors)
-        named = r"; process 2 on \S+ with ranks 4 to 5 does not answer$"
-        require(len(errors) == 1 and re.search(named, errors[0]), errors)
-
-    def missing():
-        port = free_port()
-        words = (suite.small(), "--tokens", suite.tokens, "--timeout", 4)
-        first, other = end(
-            start((0,), 3, port, *words) + start((1,), 2, free_port(), *words)
-        )
-        require("rank 0 waits for the processes of ranks 1, 2, of 3, for 3 s now"
-                in first.stderr, first.stderr)
-        require("seconds for the processes of ranks 1, 2, of 3" in first.stderr,
-                first.stderr)
-        require("rank 1 waits for rank 0 to listen at 127.0.0.1:" in other.stderr,
-                other.stderr)
-        require(first.code == 1 and other.code == 1, "no failure")
-
-    def port_in_use():
-        with socket.socket() as one:
-            one.bind(("", 0))
-            one.listen()
-            port = one.getsockname()[1]
-            words = (suite.small(), "--tokens", suite.tokens, "--timeout", 4)
-            (done,) = end(start((0,), 2, port, *words))
-        require(done.code == 1, done.stderr)
-        errors = errors_of(done)
-        require(
-            f"cannot listen on port {port}: Address already in use" in errors[-1],
-            errors,
-        )
-
-    for count in (3, 8):
-        suite.report.case(f"tcp-{count}", same_bits(count))
-    suite.report.case("tcp-links", links)
-    suite.report.case("tcp-killed", killed)
-    suite.report.case("tcp-stopped", stopped)
-    suite.report.case("tcp-missing", missing)
-    suite.report.case("tcp-port-in-use", port_in_use)
-
-
-#===-----------------------------------------------------------------------===#
 # Conformance
 #===-----------------------------------------------------------------------===#
 
@@ -607,7 +440,6 @@ def main() -> int:
             number_cases,
             failure_cases,
             signal_cases,
-            tcp_cases,
             conformance_cases,
         ):
             cases(suite)

@@ -8,9 +8,8 @@
 #ifndef PLAIT_TEST_FUZZ_COMPILE_H
 #define PLAIT_TEST_FUZZ_COMPILE_H
 
-#include "plait/Driver/Driver.h"
+#include "plait/Driver/Session.h"
 
-#include "llvm/Support/raw_ostream.h"
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -19,28 +18,30 @@
 
 namespace plait::fuzz {
 
-/// Compiles `bytes` as the model `name` with `options`, as plaitc does. What
-/// fails leaves no output, and what does not fail leaves one.
+/// Compiles `bytes` as the model `name` with `options` up to `phase`, as plaitc
+/// does. What fails has told an error, and what does not fail has told none.
 inline void compile(std::span<const uint8_t> bytes, const std::string &name,
-                    CompileOptions options) {
+                    CompileOptions options, const std::string &phase) {
   static const std::filesystem::path folder =
       std::filesystem::path("/dev/shm") /
       ("plait-fuzz-" + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
-  std::filesystem::path model = folder / name, output = folder / "output";
-  std::ofstream(model, std::ios::binary)
+  std::filesystem::path path = folder / name;
+  std::ofstream(path, std::ios::binary)
       .write(reinterpret_cast<const char *>(bytes.data()),
              static_cast<std::streamsize>(bytes.size()));
-  std::filesystem::remove(output);
-  llvm::raw_null_ostream text;
-  options.model = model;
-  options.output = output;
-  options.text = &text;
+  struct : Reporter {
+    void message(const Message &message) override {
+      hasFailed |= message.severity == Severity::Error;
+    }
+    bool hasFailed = false;
+  } reporter;
   options.reference = false;
-  bool succeeded = plait::compile(options);
-  bool isWritten = std::filesystem::exists(output);
+  Session session(reporter);
+  auto model = session.import({.model = path});
+  bool succeeded = model.ok() && session.lower(*model, options, phase).ok();
   std::filesystem::remove_all(folder);
-  if (succeeded != isWritten)
+  if (succeeded == reporter.hasFailed)
     std::abort();
 }
 

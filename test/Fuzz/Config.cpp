@@ -14,8 +14,7 @@ using namespace plait;
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   CompileOptions options;
   options.backend = "cuda"; // generates no code before it is asked to
-  options.compileTo = "import";
   options.pins.sequence = 8;
-  fuzz::compile({data, size}, "config.json", options);
+  fuzz::compile({data, size}, "config.json", options, "import");
   return 0;
 }

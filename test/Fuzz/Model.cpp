@@ -14,7 +14,6 @@ using namespace plait;
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   CompileOptions options;
   options.backend = "cuda"; // generates no code before it is asked to
-  options.compileTo = "steps";
-  fuzz::compile({data, size}, "model.mlir", options);
+  fuzz::compile({data, size}, "model.mlir", options, "steps");
   return 0;
 }

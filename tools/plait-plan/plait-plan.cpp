@@ -10,9 +10,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "../CommandLine.h"
 #include "Commands.h"
 #include "plait/Plan/Signals.h"
+#include "plait/Support/CommandLine.h"
 
 using namespace plait;
 

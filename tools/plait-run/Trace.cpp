@@ -18,6 +18,7 @@
 #include "plait/Plan/Messages.h"
 #include "plait/Plan/Streams.h"
 #include "plait/Planner/PlanCost.h"
+#include "plait/Support/Fields.h"
 
 #include <algorithm>
 #include <charconv>
@@ -134,7 +135,7 @@ void Trace::predict() {
   if (replayed.ok())
     predicted = std::move(*replayed);
   else
-    costs = "none: " + (warning = replayed.status().message());
+    costs = "none: " + (warning = spellFields(replayed.status().message()));
 }
 
 /// Names streams by what their operations are: copies to the host and from

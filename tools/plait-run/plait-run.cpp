@@ -26,8 +26,8 @@
 #include "plait/Runtime/Rendezvous.h"
 #include "plait/Runtime/Version.h"
 
+#include <cstdlib>
 #include <thread>
-#include <tuple>
 
 using namespace plait;
 
@@ -89,111 +89,6 @@ Status measure(const plan::PlanFile &file, Options &options) {
   return plan::writeProfile(*measured, options.profile);
 }
 
-/// The option's check admits these words only.
-runtime::SpikePolicy spikePolicyOf(const std::string &name) {
-  return name == "stop"       ? runtime::SpikePolicy::Stop
-         : name == "report"   ? runtime::SpikePolicy::Report
-         : name == "rollback" ? runtime::SpikePolicy::RollBack
-                              : runtime::SpikePolicy::Ignore;
-}
-
-runtime::NonFinitePolicy nonFinitePolicyOf(const std::string &name) {
-  return name == "skip"       ? runtime::NonFinitePolicy::Skip
-         : name == "rollback" ? runtime::NonFinitePolicy::RollBack
-                              : runtime::NonFinitePolicy::Stop;
-}
-
-/// That all processes run the same plan in the same way. The plan first: it is
-/// read by each process from what may be different disks. Then the versions, on
-/// which numbers may depend.
-Status compareProcesses(runtime::Rendezvous &processes, const std::string &path,
-                        const Result<plan::PlanFile> &file) {
-  PLAIT_RETURN_IF_ERROR(processes.agree(file.status()));
-  auto plan = runtime::PlanIdentity::of(file->plan(), file->hash());
-  PLAIT_RETURN_IF_ERROR(processes.agreeOn(std::vector<runtime::SharedValue>{
-      {plan.hash, "plan '" + path + "' (" + plan.mesh + "), " + plan.hash}}));
-  return processes.agreeOn("version", runtime::describeVersion());
-}
-
-/// That no output takes the place of what the run reads, or of another one.
-Status checkFiles(const CLI::App &app, const Options &options) {
-  const runtime::TrainOptions &train = options.train;
-  NamedPaths inputs = {{"plan", options.plan},
-                       {"--weights", train.weights},
-                       {"--hosts", options.supervisor.hosts}};
-  for (const std::string &path : app.get_option("--config")->results())
-    inputs.emplace_back("--config", path);
-  for (auto [option, list] : {std::pair("--tokens", &train.tokens),
-                              {"--text", &train.text},
-                              {"--eval-tokens", &train.evalTokens},
-                              {"--eval-text", &train.evalText}})
-    for (const std::string &path : runtime::listPaths(*list))
-      inputs.emplace_back(option, path);
-  return checkOutputs({{"--log", train.log},
-                       {"--log-samples", train.sampleLog},
-                       {"--profile", options.profile},
-                       {"--trace", options.trace},
-                       {"--dashboard", train.dashboard}},
-                      inputs);
-}
-
-/// Checks what the options say together: what depends on more than one option,
-/// or on where an output goes. Each message names the options as the user wrote
-/// them.
-Status checkOptions(const CLI::App &app, const Options &options) {
-  const runtime::TrainOptions &train = options.train;
-  std::string excluded = findExcludedByCheck(app);
-  if (options.check && !excluded.empty())
-    return fail("--check excludes ", excluded);
-  // Held-out data of either form.
-  bool evaluates = !train.evalTokens.empty() || !train.evalText.empty();
-  if (isStandardOutput(train.sampleLog))
-    return Status::failure("--log-samples is added to a file, which standard "
-                           "output is not");
-  if (isStandardOutput(train.dashboard))
-    return Status::failure("--dashboard is written again and again, which "
-                           "standard output cannot be");
-  PLAIT_RETURN_IF_ERROR(checkFiles(app, options));
-  if (options.measures() && evaluates)
-    return fail(options.profile.empty() ? "--trace" : "--profile",
-                " measures steps that train: leave out --eval-tokens, "
-                "--eval-text");
-  if (!evaluates && (train.evalEvery || train.evalSteps))
-    return fail(train.evalEvery ? "--eval-every" : "--eval-steps",
-                " needs --eval-tokens or --eval-text");
-  for (const char *option : {"--spike-steps", "--spike-deviations"})
-    if (app.count(option) && options.onSpike == "ignore")
-      return fail(option, " needs --on-spike");
-  // There must be something to roll back to.
-  for (auto [option, policy] : {std::pair("--on-nan", &options.onNan),
-                                {"--on-spike", &options.onSpike}})
-    if (*policy == "rollback" && options.checkpointEvery.empty())
-      return fail(option, " rollback needs --checkpoint, --checkpoint-every");
-  if (!train.checkpoint.replica.empty() && options.checkpointEvery.empty() &&
-      options.replicaEvery.empty())
-    return Status::failure(
-        "--replica needs --replica-every, or --checkpoint-every");
-  if (train.textAsBytes && train.text.empty() && train.evalText.empty())
-    return Status::failure("--text-as-bytes needs --text or --eval-text");
-  // A comparison draws tokens at random where there are none.
-  if (!options.check && train.tokens.empty() && train.text.empty())
-    return Status::failure("give --tokens or --text (or --check)");
-  return Status::success();
-}
-
-/// Refuses what was asked for and means nothing to the plan. Its default may.
-Status checkMismatches(const CLI::App &app, const plan::PlanFile &file,
-                       const Options &options) {
-  for (const CLI::Option *option : app.get_options()) {
-    std::string name = option->get_single_name();
-    auto mismatch = runtime::findMismatch(file.plan(), name);
-    if (isGiven(*option) && mismatch)
-      return fail("--", name, " is of plans ", mismatch->wanted, ", '",
-                  options.plan, "' ", mismatch->found);
-  }
-  return Status::success();
-}
-
 /// 1. Options become those of the runtime.
 /// 2. The plan is opened, verified and compared with that of the other
 ///    processes; all of them call this, also where opening has failed.
@@ -204,36 +99,13 @@ Status run(const CLI::App &app, Options &options) {
        {&options.train.log, &options.profile, &options.trace})
     if (isStandardOutput(*file))
       options.train.summary = stderr;
-  // Within a process what is exchanged is only copied: nothing waits meanwhile.
-  options.train.executor.overlap =
-      options.overlap == "auto" ? options.train.executor.processes != nullptr
-                                : options.overlap == "on";
-  options.train.onNonFinite = nonFinitePolicyOf(options.onNan);
-  // Whether the update follows is decided on the host.
-  options.train.executor.cudaGraph =
-      options.cudaGraph == "on" && options.onNan != "skip";
-  options.train.executor.gemmTiming.enabled = options.timeMatmuls != "off";
-  options.train.executor.gemmTiming.verbose = options.timeMatmuls == "verbose";
-  options.train.onSpike = spikePolicyOf(options.onSpike);
   options.train.interrupted = [] { return receivedInterrupt() != 0; };
-  runtime::CheckpointOptions &checkpoint = options.train.checkpoint;
-  for (auto [name, text, interval] :
-       {std::tuple("--checkpoint-every", &options.checkpointEvery,
-                   &checkpoint.every),
-        {"--replica-every",
-         options.replicaEvery.empty() ? &options.checkpointEvery
-                                      : &options.replicaEvery,
-         &checkpoint.replicaEvery}}) {
-    auto parsed = text->empty() ? runtime::CheckpointInterval()
-                                : runtime::parseCheckpointEvery(*text);
-    if (!parsed.ok())
-      return fail(name, ": ", parsed.status().message());
-    *interval = *parsed;
-  }
+  PLAIT_RETURN_IF_ERROR(completeOptions(options));
   // 2. The plan.
   Result<plan::PlanFile> file = plan::PlanFile::open(options.plan);
   if (runtime::Rendezvous *processes = options.train.executor.processes)
-    PLAIT_RETURN_IF_ERROR(compareProcesses(*processes, options.plan, file));
+    PLAIT_RETURN_IF_ERROR(runtime::agreeOnPlan(
+        *processes, options.plan, file.status(), file.ok() ? &*file : nullptr));
   if (!file.ok())
     return file.status();
   PLAIT_RETURN_IF_ERROR(checkMismatches(app, *file, options));
@@ -273,14 +145,31 @@ std::string addToLine(std::string text, const std::string &more) {
   return text.insert(std::min(text.find('\n'), text.size()), more);
 }
 
+/// Prints what is said during a run: what is merely done without a prefix.
+class Teller : public Reporter {
+public:
+  explicit Teller(const CLI::App &app) : app(app) {}
+
+  void message(const Message &message) override {
+    if (message.severity == Severity::Info)
+      std::fprintf(stderr, "%s\n", message.getLine().c_str());
+    else
+      tool::printMessage(
+          app, message.severity == Severity::Note ? "note" : "warning",
+          message.getLine());
+  }
+
+private:
+  const CLI::App &app;
+};
+
 /// One process says what has failed; the others, where their ranks waited.
 /// 1. A rank that was merely released says where it waited, as a note.
 /// 2. One process says the reason: that of its engine, if it knows better.
 /// 3. Others that have waited in vain say so, unless the reason has been told.
 void tell(const CLI::App &app, runtime::Rendezvous *processes,
           const Status &failure) {
-  bool waited =
-      failure.message().find("waited longer than") != std::string::npos;
+  bool waited = failure.code() == Code::TimedOut;
   bool follows = processes && runtime::followsAnother(failure);
   // 1. First
   // At once: a launcher ends all when the first process has.
@@ -294,6 +183,17 @@ void tell(const CLI::App &app, runtime::Rendezvous *processes,
                                     silent.empty() ? "" : "; " + silent));
   } else if (!follows && waited && !processes->isSpokenOf())
     tool::printNote(app, failure.message());
+}
+
+/// Ends the process where a rank does not come back. Without destructors, which
+/// would join its thread; so what must not stay behind is removed by hand.
+[[noreturn]] void giveUp(const CLI::App &app, runtime::Rendezvous *processes,
+                         const std::string &failure) {
+  tool::printError(app, failure);
+  if (processes)
+    processes->disconnect();
+  removeTemporaryFiles();
+  std::_Exit(1);
 }
 
 } // namespace
@@ -329,7 +229,6 @@ int main(int argc, char **argv) {
     return supervise(app, options);
   // 3. Others may be late for as long.
   auto timeLimit = std::chrono::milliseconds(int64_t(options.timeout * 1000));
-  options.train.executor.timeLimit = timeLimit;
   auto processes = runtime::Rendezvous::join(timeLimit);
   if (!processes.ok()) {
     if (!runtime::followsAnother(processes.status()))
@@ -338,14 +237,12 @@ int main(int argc, char **argv) {
   }
   // Launchers end processes that way, and say so themselves.
   deferInterrupts(*processes ? nullptr : "plait-run");
-  if (*processes && app.count("--threads") == 0 &&
-      (*processes)->place().processors)
-    options.train.executor.threads = (*processes)->place().processors;
-  options.train.executor.processes = processes->get();
-  options.train.settings = describeSettings(app, options);
-  for (const CLI::Option *option : app.get_options())
-    if (isGiven(*option))
-      options.train.given.insert(option->get_single_name());
+  Teller teller(app);
+  options.train.executor.reporter = &teller;
+  options.train.executor.onStuck = [&](const std::string &failure) {
+    giveUp(app, processes->get(), failure);
+  };
+  bindOptions(app, options, processes->get());
   // 4. Failures of options, too, are told by one process.
   Status status = checkOptions(app, options);
   if (status.ok())

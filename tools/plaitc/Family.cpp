@@ -17,8 +17,6 @@
 #include "plait/Plan/Files.h"
 #include "plait/Planner/Cluster.h"
 
-#include "llvm/Support/raw_ostream.h"
-
 #include <algorithm>
 
 using namespace plait;
@@ -59,27 +57,20 @@ static Status resize(const std::string &word, CompileOptions &options) {
 }
 
 /// Words are checked before anything is compiled.
-Result<Family> Family::create(const CompileOptions &options,
-                              const PlanningOptions &planning,
+Result<Family> Family::create(const Request &request,
                               const std::vector<std::string> &words) {
   Family family;
   if (!words.empty() &&
-      (options.output.empty() || isStandardOutput(options.output)))
+      (request.output.empty() || isStandardOutput(request.output)))
     return Status::failure("--also names its plans after --output, which has "
                            "to be a file");
-  family.output = options.output;
+  family.output = request.output;
   for (const std::string &word : words) {
-    Member member = {word, options, planning};
-    // What is told is told of the first plan.
-    member.planning.explain = false;
-    member.planning.trainTokens = 0;
-    // Files of the first plan's report would be overwritten.
-    for (std::string *file :
-         {&member.planning.json, &member.planning.whyNot,
-          &member.planning.report, &member.planning.trace,
-          &member.planning.profile, &member.options.dumpPhasesTo})
-      file->clear();
-    if (Status status = resize(word, member.options); !status.ok())
+    Member member = {word, request};
+    // What is told is told of the first plan, and written for it.
+    member.request.report = ReportOptions();
+    member.request.compile.dumpPhasesTo.clear();
+    if (Status status = resize(word, member.request.compile); !status.ok())
       return fail("--also ", word, ": ", status.message());
     family.members.push_back(std::move(member));
   }
@@ -89,43 +80,44 @@ Result<Family> Family::create(const CompileOptions &options,
 /// `hasFailed` is set after a failure that has been told. Compiles one member:
 /// chooses its strategy, names it by its ranks, writes it. On a cluster that
 /// nothing fits is a failure, on this machine the default strategy stays.
-Status Family::compile(Member &member, const ChoosePlan &choose,
-                       bool &hasFailed) {
-  // Set where the planner has nothing for this member.
-  std::string notFound;
+Status Family::compile(Member &member, const PlanMaker &maker,
+                       Terminal &terminal, bool &hasFailed) {
+  Request &request = member.request;
   // Each member has its own answer, and its own warning.
-  member.planning.notFound = &notFound;
-  hasFailed = !choose(member.options, member.planning);
-  if (hasFailed || (!notFound.empty() && !member.options.cluster.empty()))
+  std::optional<Choice> choice;
+  std::string notFound;
+  request.planning.isTentative = true;
+  hasFailed = !maker.choose(request, choice, notFound);
+  if (hasFailed || (!notFound.empty() && !request.compile.cluster.empty()))
     return Status::failure(notFound);
   if (!notFound.empty()) // as for the first plan
-    llvm::errs() << "plaitc: warning: --also " << member.word
-                 << " is the default strategy, since the planner has none for "
-                    "this machine: "
-                 << notFound << "\n";
+    terminal.warn("--also " + member.word +
+                  " is the default strategy, since the planner has none for "
+                  "this machine: " +
+                  notFound);
   // Known from the mesh that was chosen.
-  int64_t ranks = countRanks(member.options.mesh);
+  int64_t ranks =
+      countRanks(choice ? choice->getOptions().mesh : request.compile.mesh);
   for (const auto &[others, name] : written)
     if (others == ranks)
       return fail("'", name, "' is for ", ranks, " ranks already");
-  member.options.output = plan::familyName(output, uint32_t(ranks));
-  hasFailed = !plait::compile(member.options);
+  request.output = plan::familyName(output, uint32_t(ranks));
+  hasFailed = !maker.compile(request, choice);
   if (hasFailed)
     return Status::failure("");
-  written.push_back({ranks, member.options.output});
+  written.push_back({ranks, request.output});
   return Status::success();
 }
 
 /// Stops at the first failure.
-bool Family::compile(const ChoosePlan &choose) {
+bool Family::compile(const PlanMaker &maker, Terminal &terminal) {
   for (Member &member : members) {
     bool hasFailed = false;
-    Status status = compile(member, choose, hasFailed);
+    Status status = compile(member, maker, terminal, hasFailed);
     if (status.ok())
       continue;
     if (!hasFailed)
-      llvm::errs() << "plaitc: error: --also " << member.word << ": "
-                   << status.message() << "\n";
+      terminal.error("--also " + member.word + ": " + status.message());
     return false;
   }
   return true;

@@ -8,15 +8,25 @@
 #ifndef PLAIT_TOOLS_PLAITC_FAMILY_H
 #define PLAIT_TOOLS_PLAITC_FAMILY_H
 
-#include "plait/Driver/Planning.h"
+#include "Request.h"
+#include "Terminal.h"
 
 #include <functional>
 
 namespace plait {
 
-/// Chooses what the options leave open, for one plan. False after a message.
-using ChoosePlan =
-    std::function<bool(CompileOptions &options, PlanningOptions &planning)>;
+/// Does what plaitc does for each plan. Both return false after a message.
+struct PlanMaker {
+  /// Chooses what the request leaves open. `notFound` receives why the planner
+  /// has nothing, where that is no failure.
+  std::function<bool(Request &request, std::optional<Choice> &choice,
+                     std::string &notFound)>
+      choose;
+  /// Compiles what was chosen, or else what the request says.
+  std::function<bool(const Request &request,
+                     const std::optional<Choice> &choice)>
+      compile;
+};
 
 /// The ranks of a mesh such as "pp=2,dp=4"; those of a bad one are told by the
 /// compilation.
@@ -28,24 +38,23 @@ class Family {
 public:
   /// Fails where a word is none of the two, or there is no file to name the
   /// others after.
-  static Result<Family> create(const CompileOptions &options,
-                               const PlanningOptions &planning,
+  static Result<Family> create(const Request &request,
                                const std::vector<std::string> &words);
 
   /// Compiles all of them. Returns false after a message.
-  bool compile(const ChoosePlan &choose);
+  bool compile(const PlanMaker &maker, Terminal &terminal);
   /// Fails where the first plan, of `mesh`, has the name of another's size.
   Status checkFirst(const std::string &mesh) const;
 
 private:
   struct Member {
     std::string word;
-    CompileOptions options;
-    PlanningOptions planning;
+    Request request;
   };
 
   Family() = default;
-  Status compile(Member &member, const ChoosePlan &choose, bool &hasFailed);
+  Status compile(Member &member, const PlanMaker &maker, Terminal &terminal,
+                 bool &hasFailed);
 
   std::string output; // of the first plan
   std::vector<Member> members;

@@ -5,23 +5,23 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Options into CompileOptions and PlanningOptions, and what they say together.
-// Options of a configuration are made from the list of its fields, so that a
-// new field needs nothing here. All decisions are the driver's (lib/Driver) or
-// the planner's; this file decides only which of them is asked: a compilation,
-// a search before it, a search alone, a comparison of clusters, or a family of
-// plans.
+// Options into a Request, and what they say together. Options of a
+// configuration are made from the list of its fields, so that a new field needs
+// nothing here. All decisions are those of a session (lib/Driver); this file
+// decides only what it is asked: a compilation, a search before it, a search
+// alone, a comparison of clusters, or a family of plans.
 //
 //===----------------------------------------------------------------------===//
 
-#include "../CommandLine.h"
 #include "Family.h"
-#include "plait/Driver/Planning.h"
+#include "Run.h"
 #include "plait/Import/HuggingFace.h"
 #include "plait/Plan/Files.h"
 #include "plait/Plan/Signals.h"
 #include "plait/Planner/Cluster.h"
 #include "plait/Planner/Framework.h"
+#include "plait/Support/CommandLine.h"
+#include "plait/Support/Fields.h"
 
 #include "llvm/Support/raw_ostream.h"
 
@@ -29,10 +29,12 @@
 #include <unistd.h>
 
 using plait::CompileOptions;
-using plait::PlanningOptions;
+using plait::ModelOptions;
+using plait::Request;
+using plait::Terminal;
 
 /// Splits NAME=AXES. Of the first equals sign: names of parameters have none.
-static void addSharding(CompileOptions &options, const std::string &text) {
+static void addSharding(ModelOptions &options, const std::string &text) {
   size_t equals = text.find('=');
   if (equals == std::string::npos)
     // CLI11 puts the option in front.
@@ -75,7 +77,7 @@ struct FieldOption {
   template <typename T>
   void operator()(const plait::Field &field, std::optional<T> &pin,
                   const std::vector<T> &executable, const T &usual) {
-    std::string help = field.help;
+    std::string help = plait::spellFields(field.help);
     // The words stand in front of what the field is.
     if (std::vector<std::string> choices = getChoices(executable);
         !choices.empty())
@@ -108,13 +110,15 @@ struct FieldOption {
 
 /// What is trained, and how it is spread. These and those below are in the
 /// order of the help: what most users need is first.
-static void addModelOptions(CLI::App &app, CompileOptions &options) {
+static void addModelOptions(CLI::App &app, Request &request) {
+  ModelOptions &options = request.model;
+  CompileOptions &compile = request.compile;
   app.add_option(
          "model", options.model,
          "folder with config.json, that file, or a .mlir file: a model\n"
          "or what --compile-to or --dump-phases-to has written")
       ->required();
-  app.add_option("-o,--output", options.output, "the plan file");
+  app.add_option("-o,--output", request.output, "the plan file");
   // Values are taken whole, as those below.
   app.add_option("--ignore-field", options.ignoredFields)
       ->expected(1)
@@ -123,14 +127,14 @@ static void addModelOptions(CLI::App &app, CompileOptions &options) {
       ->description(
           "a field of config.json that plait does not know, and that\n"
           "changes no arithmetic; may repeat");
-  app.add_option("--mesh", options.mesh,
+  app.add_option("--mesh", compile.mesh,
                  "ranks, e.g. pp=2,dp=2,cp=2,tp=2; if not given, one")
       ->group(FieldOption::strategyGroup);
   const plait::TrainingConfiguration defaults;
-  plait::visitConfiguration(FieldOption{app}, options.pins,
+  plait::visitConfiguration(FieldOption{app}, compile.pins,
                             plait::getExecutable(), defaults);
   app.add_option(
-         "--schedule-file", options.scheduleFile,
+         "--schedule-file", compile.scheduleFile,
          "in place of --schedule and --chunks: the order of a step, CSV\n"
          "as PyTorch and plait-plan schedule --csv write it")
       ->group(FieldOption::strategyGroup);
@@ -176,9 +180,10 @@ static void addTargetOptions(CLI::App &app, CompileOptions &options) {
 }
 
 /// How far to compile, and what is to be known of the result.
-static void addPhaseOptions(CLI::App &app, CompileOptions &options) {
+static void addPhaseOptions(CLI::App &app, Request &request) {
+  CompileOptions &options = request.compile;
   app.add_option(
-      "--compile-to", options.compileTo,
+      "--compile-to", request.compileTo,
       "stop after a phase (import, shard, stage, differentiate,\n"
       "checkpoint, partition, schedule, lower, steps) and write its IR");
   app.add_option("--dump-phases-to", options.dumpPhasesTo,
@@ -198,14 +203,11 @@ static void addPhaseOptions(CLI::App &app, CompileOptions &options) {
       "leave out what plait-run --check compares with");
 }
 
-static void addCompileOptions(CLI::App &app, CompileOptions &options) {
-  addModelOptions(app, options);
-  addTargetOptions(app, options);
-  addPhaseOptions(app, options);
+static void addCompileOptions(CLI::App &app, Request &request) {
+  addModelOptions(app, request);
+  addTargetOptions(app, request.compile);
+  addPhaseOptions(app, request);
 }
-
-/// Options of this group need a cluster; see plan().
-static constexpr char planningGroup[] = "Let the planner decide the rest";
 
 /// A comma divides sizes of a cluster; a text with an equals sign is one mesh.
 static void addFamilyOption(CLI::App &app, std::vector<std::string> &also) {
@@ -227,7 +229,7 @@ static void addFamilyOption(CLI::App &app, std::vector<std::string> &also) {
 }
 
 /// What is told of whole trainings and of several clusters.
-static void addProjectionOptions(CLI::App &app, PlanningOptions &options,
+static void addProjectionOptions(CLI::App &app, plait::ReportOptions &options,
                                  std::vector<std::string> &compared) {
   // Not CLI::PositiveNumber: it lets nan pass. Bounded above, so that products
   // with it stay finite.
@@ -304,13 +306,13 @@ static std::string listFrameworks() {
 /// answer is for the default of one short sequence. IR has the length of its
 /// own.
 static plait::Status checkStepOptions(const CLI::App &app,
-                                      const CompileOptions &options) {
+                                      const Request &request) {
   for (const char *planned : {"--cluster", "--compare"})
     for (auto [option, what] : {std::pair("--global-batch", "sequences of a "
                                                             "step"),
                                 {"--seq", "tokens of a sequence"}})
       if (app.count(planned) && !app.count(option) &&
-          !(options.model.ends_with(".mlir") &&
+          !(request.model.model.ends_with(".mlir") &&
             option == std::string_view("--seq")))
         return plait::fail(planned, " needs ", option, ", the ", what,
                            ": layout, time and cost depend on it");
@@ -319,13 +321,14 @@ static plait::Status checkStepOptions(const CLI::App &app,
 
 /// `pinned` is the text of --pin. The group is the default of what is added
 /// from here on.
-static void addPlanningOptions(CLI::App &app, CompileOptions &compile,
-                               PlanningOptions &options, std::string &pinned) {
-  app.option_defaults()->group(planningGroup);
-  app.add_option("--cluster", compile.cluster,
+static void addPlanningOptions(CLI::App &app, Request &request,
+                               std::string &pinned) {
+  plait::ReportOptions &options = request.report;
+  app.option_defaults()->group(plait::planningGroup);
+  app.add_option("--cluster", request.compile.cluster,
                  "h100:64x8, cpu:8, or a file; see docs/Hardware.md");
   plait::tool::addList(app, "--pin", pinned, "e.g. chunks=2,cp=2");
-  app.add_option("--framework", options.framework,
+  app.add_option("--framework", request.planning.framework,
                  "whose habits to predict, for a search alone: " +
                      listFrameworks())
       ->capture_default_str();
@@ -341,178 +344,100 @@ static void addPlanningOptions(CLI::App &app, CompileOptions &compile,
                  "what plait-run has measured, to compare with");
 }
 
-/// What was given of the options that the planner could decide, and what
-/// `further` pins.
-/// 1. --mesh and --pin are texts of the same form, and are parsed as one.
-/// 2. Fields that have options of their own are added; what is given twice is
-///    an error, even where both agree.
-static plait::Result<plait::planner::Pins>
-getPins(const CompileOptions &options, const std::string &further) {
-  // 1. One rank is a mesh whose axes are all pinned.
-  std::string text = options.mesh == "1" ? "pp=1,dp=1,cp=1,tp=1" : options.mesh;
-  text += (text.empty() || further.empty() ? "" : ",") + further;
-  plait::planner::Pins pins;
-  if (!text.empty()) {
-    auto parsed = plait::planner::parsePins(text);
-    if (!parsed.ok())
-      return parsed.status();
-    pins = std::move(*parsed);
-  }
-  // 2. Options with names of their own.
-  plait::Status status = plait::Status::success();
-  plait::visitStrategy(
-      [&](const plait::Field &field, const auto &given, auto &pin) {
-        if (given && pin && status.ok())
-          status = plait::fail(field.name, " is given twice");
-        if (given)
-          pin = given;
-      },
-      options.pins, pins);
-  if (!status.ok())
-    return status;
-  return pins;
-}
-
-/// Whether a mesh alone would be planned for: not for another machine than
-/// this, not of IR that says already what it is for, and not on one rank, which
-/// has no strategy.
-static bool isForThisMachine(const CompileOptions &options) {
-  return options.cluster.empty() && options.target.empty() &&
-         options.backend != "cuda" && options.scheduleFile.empty() &&
-         !options.mesh.empty() && options.mesh != "1" &&
-         plait::isPlannable(options);
-}
-
-/// The first option by which a user who gives --mesh means the defaults for the
-/// rest of the strategy; empty: none.
-static std::string findDecided(const CompileOptions &options) {
-  std::string first;
-  plait::visitStrategy(
-      [&](const plait::Field &field, const auto &pin) {
-        if (pin && first.empty())
-          first = std::string("--") + field.name;
-      },
-      options.pins);
-  return first;
-}
-
-/// Has the planner decide the rest, for as many ranks of this machine, where
-/// the mesh is all that is said of how to train a model and of what on. Without
-/// an answer the defaults stay, and `notFound` tells why.
-static bool planForThisMachine(CompileOptions &options,
-                               PlanningOptions &planning,
-                               std::string &notFound) {
-  if (!isForThisMachine(options) || !findDecided(options).empty())
-    return true;
-  // What is wrong with a mesh is told by the compilation.
-  auto pins = plait::planner::parsePins(options.mesh);
-  if (!pins.ok())
-    return true;
-  CompileOptions chosen = options;
-  // As many ranks as the mesh has, on the hardware file of this machine.
-  chosen.cluster = "host:" + std::to_string(plait::countRanks(options.mesh));
-  if (!plait::planner::parseCluster(chosen.cluster).ok())
-    return true;
-  planning.pins = *pins;
-  planning.notFound = &notFound;
-  if (!plait::choose(chosen, planning))
-    return false;
-  if (notFound.empty())
-    options = chosen;
-  return true;
-}
-
 /// Leaves standard output to what is written there: text goes elsewhere then.
 /// IR goes to standard output where nothing else is said. Two outputs there are
 /// an error; one moves everything for people to standard error.
 /// No output may take the place of another file of the compilation.
-static plait::Status divideOutputs(CompileOptions &options,
-                                   PlanningOptions &planning) {
-  bool printsIR = !options.compileTo.empty() && options.output.empty();
+static plait::Status divideOutputs(const Request &request, Terminal &terminal) {
+  const plait::ReportOptions &report = request.report;
+  const CompileOptions &compile = request.compile;
+  bool printsIR = !request.compileTo.empty() && request.output.empty();
   plait::NamedPaths outputs = {
-      {printsIR ? "--compile-to" : "--output", printsIR ? "-" : options.output},
-      {"--json", planning.json},
-      {"--report", planning.report},
-      {"--trace", planning.trace}};
+      {printsIR ? "--compile-to" : "--output", printsIR ? "-" : request.output},
+      {"--json", report.json},
+      {"--report", report.report},
+      {"--trace", report.trace}};
   for (const auto &[option, path] : outputs)
     if (plait::isStandardOutput(path))
-      options.text = &llvm::errs();
-  return plait::checkOutputs(outputs,
-                             {{"model", plait::getConfigPath(options.model)},
-                              {"--claim", options.claim},
-                              {"--schedule-file", options.scheduleFile},
-                              {"--cluster", options.cluster},
-                              {"--profile", planning.profile}});
-}
-
-/// Returns false after a message; planning.compiles tells whether there is more
-/// to do.
-/// 1. Without a cluster: for this machine, if that can be, unless an option was
-///    given that needs one.
-/// 2. What is pinned.
-/// 3. Whether it compiles: not where there is no file for a plan. Then the
-///    choice is the answer, and is printed unless something else was asked for.
-static bool plan(const CLI::App &app, CompileOptions &options,
-                 PlanningOptions &planning, const std::string &pinned,
-                 const std::vector<std::string> &compared,
-                 std::string &notFound) {
-  // 1. No cluster.
-  if (options.cluster.empty() && compared.empty()) {
-    // All options of the group, whatever they are called.
-    auto given = app.get_options([](const CLI::Option *option) {
-      return option->get_group() == planningGroup && option->count();
-    });
-    if (given.empty())
-      return planForThisMachine(options, planning, notFound);
-    plait::tool::printError(app,
-                            given.front()->get_name() + " needs --cluster");
-    return false;
-  }
-  // 2. Pins.
-  plait::Result<plait::planner::Pins> pins = getPins(options, pinned);
-  if (!pins.ok()) {
-    plait::tool::printError(app, pins.status().message());
-    return false;
-  }
-  planning.pins = std::move(*pins);
-  // 3. What is asked for.
-  bool tells = planning.explain || !planning.json.empty() ||
-               !planning.whyNot.empty() || !planning.report.empty() ||
-               !planning.trace.empty() || planning.trainTokens > 0 ||
-               !compared.empty();
-  bool writes = !options.output.empty() || !options.compileTo.empty() ||
-                !options.dumpPhasesTo.empty();
-  planning.compiles = writes && !planning.predict;
-  planning.predict |= !writes && !tells;
-  if (!compared.empty())
-    return plait::compare(options, planning, compared);
-  return plait::choose(options, planning);
+      terminal.moveTextToErrors();
+  return plait::checkOutputs(
+      outputs, {{"model", plait::getConfigPath(request.model.model)},
+                {"--claim", compile.claim},
+                {"--schedule-file", compile.scheduleFile},
+                {"--cluster", compile.cluster},
+                {"--profile", report.profile}});
 }
 
 /// Returns false after a message where the text is lost, on a full disk say.
-static bool finishText(const CLI::App &app) {
+static bool finishText(Terminal &terminal) {
   llvm::outs().flush();
   std::error_code error = llvm::outs().error();
   if (!error)
     return true;
   llvm::outs().clear_error(); // LLVM would end with a report of its own
-  plait::tool::printError(app, plait::tool::lostText + error.message());
+  terminal.error(plait::tool::lostText + error.message());
   return false;
 }
 
-/// 1. Parse, and check what options say together.
-/// 2. The other plans of a family, then the first: all appear when the last one
+/// Checks what options say together, before anything is read.
+static plait::Status checkOptions(const CLI::App &app, const Request &request,
+                                  Terminal &terminal) {
+  PLAIT_RETURN_IF_ERROR(
+      checkProjectionOptions(app, request.planning.framework));
+  PLAIT_RETURN_IF_ERROR(checkStepOptions(app, request));
+  return divideOutputs(request, terminal);
+}
+
+/// Does what is asked for.
+/// 1. The other plans of a family, then the first: all appear when the last one
 ///    is compiled, or none.
-/// 3. A default strategy is told of at the end, where it is seen.
+/// 2. A default strategy is told of at the end, where it is seen.
+static bool serve(plait::Run &run, Request &request, const std::string &pinned,
+                  const std::vector<std::string> &compared,
+                  const std::vector<std::string> &also, Terminal &terminal) {
+  if (!run.import(request.model))
+    return false;
+  // 1. All plans or none.
+  auto family = plait::Family::create(request, also);
+  if (!terminal.report(family.status()))
+    return false;
+  // Members are chosen for as the first plan is, but compare nothing.
+  auto chooseOne = [&](Request &one, std::optional<plait::Choice> &choice,
+                       std::string &notFound) {
+    return run.plan(one, pinned, {}, choice, notFound);
+  };
+  auto compileOne = [&](const Request &one,
+                        const std::optional<plait::Choice> &choice) {
+    return run.compile(one, choice);
+  };
+  std::optional<plait::Choice> choice;
+  std::string notFound;
+  if (!family->compile({chooseOne, compileOne}, terminal) ||
+      !run.plan(request, pinned, compared, choice, notFound) ||
+      !terminal.report(family->checkFirst(choice ? choice->getOptions().mesh
+                                                 : request.compile.mesh)) ||
+      (request.planning.compiles && !run.compile(request, choice)) ||
+      !run.finish())
+    return false;
+  // 2. Last, so that it is seen.
+  if (!notFound.empty())
+    terminal.warn("this is the default strategy, since the planner has none "
+                  "for this machine: " +
+                  notFound);
+  std::string decided = run.findDecided(request.compile);
+  if (!decided.empty() && request.planning.compiles)
+    terminal.note(decided +
+                  " is given, so that the rest has its defaults; with "
+                  "--cluster host:" +
+                  std::to_string(plait::countRanks(request.compile.mesh)) +
+                  " the planner chooses it");
+  return true;
+}
+
 int main(int argc, char **argv) {
-  // 1. Parse and check.
-  CompileOptions options;
-  PlanningOptions planning;
-  std::string pinned, notFound;
+  Request request;
+  std::string pinned;
   std::vector<std::string> compared, also;
-  std::vector<plait::PendingPlan> pending;
-  options.progress = isatty(STDERR_FILENO);
-  options.pending = &pending;
   CLI::App app("Compiles a transformer into an executable training plan.",
                "plaitc");
   app.formatter(std::make_shared<plait::tool::HelpFormatter>());
@@ -523,55 +448,16 @@ int main(int argc, char **argv) {
              "8192 -o 8b.plan\n"
              "  plaitc gpt2-nano --mesh pp=2,dp=2,tp=2 --global-batch 16 -o "
              "nano.plan\n");
-  addCompileOptions(app, options);
-  addPlanningOptions(app, options, planning, pinned);
+  addCompileOptions(app, request);
+  addPlanningOptions(app, request, pinned);
   addFamilyOption(app, also);
-  addProjectionOptions(app, planning, compared);
+  addProjectionOptions(app, request.report, compared);
   if (std::optional<int> code = plait::tool::parse(app, argc, argv))
     return *code;
   plait::removeTemporaryFilesOnSignals();
-  for (const plait::Status &status :
-       {checkProjectionOptions(app, planning.framework),
-        checkStepOptions(app, options), divideOutputs(options, planning)})
-    if (!status.ok()) {
-      plait::tool::printError(app, status.message());
-      return 1;
-    }
-  // Told at the end; choosing changes what it is about.
-  std::string decided = isForThisMachine(options) ? findDecided(options) : "";
-  // 2. All plans or none.
-  auto family = plait::Family::create(options, planning, also);
-  if (!family.ok()) {
-    plait::tool::printError(app, family.status().message());
-    return 1;
-  }
-  // Members are chosen for as the first plan is, but compare nothing.
-  auto chooseOne = [&](CompileOptions &one, PlanningOptions &how) {
-    return plan(app, one, how, pinned, {}, *how.notFound);
-  };
-  if (!family->compile(chooseOne) ||
-      !plan(app, options, planning, pinned, compared, notFound))
-    return 1;
-  if (plait::Status status = family->checkFirst(options.mesh); !status.ok()) {
-    plait::tool::printError(app, status.message());
-    return 1;
-  }
-  if (planning.compiles && !plait::compile(options))
-    return 1;
-  for (plait::PendingPlan &one : pending)
-    if (!one.appear())
-      return 1;
-  // 3. Last, so that it is seen.
-  if (!notFound.empty())
-    llvm::errs() << "plaitc: warning: this is the default strategy, since the "
-                    "planner has none for this machine: "
-                 << notFound << "\n";
-  if (!decided.empty() && planning.compiles)
-    plait::tool::printNote(app,
-                           decided +
-                               " is given, so that the rest has its "
-                               "defaults; with --cluster host:" +
-                               std::to_string(plait::countRanks(options.mesh)) +
-                               " the planner chooses it");
-  return finishText(app) ? 0 : 1;
+  Terminal terminal(app);
+  plait::Run run(app, terminal);
+  bool isDone = terminal.report(checkOptions(app, request, terminal)) &&
+                serve(run, request, pinned, compared, also, terminal);
+  return isDone && finishText(terminal) ? 0 : 1;
 }

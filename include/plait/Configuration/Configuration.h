@@ -115,7 +115,7 @@ constexpr bool offloadsActivations(Offload offload) {
 #define PLAIT_STRATEGY_FIELDS(X)                                               \
   X(std::string, schedule, "schedule", "1f1b", "stage", "the order of a step") \
   X(int, chunks, "chunks", 1, "stage",                                         \
-    "virtual stages of a rank; if not given, as few as --schedule orders")     \
+    "virtual stages of a rank; if not given, as few as `schedule` orders")     \
   X(std::vector<int>, layers, "layers", {}, "stage",                           \
     "of each virtual stage, e.g. 11,11,10; if not given, cut by cost")         \
   X(int64_t, microBatch, "micro-batch", 1, "shard",                            \
@@ -124,7 +124,7 @@ constexpr bool offloadsActivations(Offload offload) {
     "what the backward pass recomputes: none; selective: what is\n"            \
     "cheap; full: whole layers; full:4+selective: of each virtual stage\n"     \
     "the first 4, cheap of the rest; auto: the least that fits a\n"            \
-    "--cluster")                                                               \
+    "`cluster`")                                                               \
   X(int, zero, "zero", 0, "shard",                                             \
     "replicas shard 1: optimizer state, 2: gradients as well,\n"               \
     "3: parameters as well, as FSDP does")                                     \
@@ -145,8 +145,8 @@ constexpr bool offloadsActivations(Offload offload) {
     "sequences of a step")                                                     \
   X(int64_t, sequence, "seq", 128, "shard", "tokens of a sequence")            \
   X(Precision, precision, "precision", Precision::FP32, "shard",               \
-    "of the arithmetic; if not given, bf16 with a --cluster of GPUs,\n"        \
-    "else fp32; fp16 is for --predict alone")                                  \
+    "of the arithmetic; if not given, bf16 with a `cluster` of GPUs,\n"        \
+    "else fp32; fp16 is for `predict` alone")                                  \
   X(Precision, reducePrecision, "reduce-precision", Precision::FP32,           \
     "partition",                                                               \
     "of the sums of gradients over ranks: bf16 sends half of the bytes,\n"     \

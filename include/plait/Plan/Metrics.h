@@ -19,7 +19,24 @@
 #include "plait/Plan/Plan_generated.h"
 #include "plait/Support/Status.h"
 
+#include <string_view>
+
 namespace plait::plan {
+
+/// The most named losses of a plan: with enum Metric they fill a line of
+/// memory.
+inline constexpr size_t kMostNamedLosses = 13;
+
+/// Whether `name` may name a loss: up to 32 letters, digits and underscores,
+/// the first no digit.
+bool isLossName(std::string_view name);
+
+/// Counts the numbers that a step reports: those of enum Metric and named
+/// losses.
+inline size_t countMetrics(const fb::Plan &plan) {
+  size_t named = plan.named_losses() ? plan.named_losses()->size() : 0;
+  return size_t(fb::Metric::Count) + named;
+}
 
 /// Whether the forward passes of a step, all microbatches, need this action.
 inline bool isForward(const fb::Action &action) {

@@ -20,7 +20,7 @@ namespace plait::planner {
 
 /// The measured times of the same step; 0 or empty where nothing was.
 struct Measured {
-  std::string source; // "plait-run --profile p.json"
+  std::string source; // "profile p.json"
   double iterationSeconds = 0;
   double pipelineSeconds = 0, dataSeconds = 0, optimizerSeconds = 0;
   std::vector<double> peakBytes; // by rank of the pipeline

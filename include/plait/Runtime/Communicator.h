@@ -25,7 +25,7 @@
 // and may round bf16 after every addition.
 //
 // A call fails when it has waited longer than the time limit of the backend,
-// or when abort() was called on any rank, then with the words anotherFailed;
+// or when abort() was called on any rank, then with Code::Released;
 // after that every call on every rank fails.
 //
 //===----------------------------------------------------------------------===//
@@ -49,13 +49,23 @@ namespace plait::runtime {
 
 namespace fb = plan::fb;
 
-/// The message of a rank that is released by a failure elsewhere.
-inline constexpr char anotherFailed[] = "another rank has failed";
+/// Returns the failure of a rank that is released by one elsewhere, with `more`
+/// at the end of its message.
+inline Status failReleased(const std::string &more = "") {
+  return fail(Code::Released, "another rank has failed", more);
+}
+
+/// Returns the failure of a rank that has waited too long for `whom`.
+inline Status failTimedOut(std::chrono::milliseconds limit,
+                           const std::string &whom = "another rank") {
+  return fail(Code::TimedOut, "waited longer than ", limit.count() / 1000.0,
+              " seconds for ", whom);
+}
 
 /// Whether `failure` only follows that of another rank, or of another thread of
 /// this one: it has been released.
 inline bool followsAnother(const Status &failure) {
-  return failure.message().find(anotherFailed) != std::string::npos;
+  return failure.code() == Code::Released;
 }
 
 /// The shape of a collective: [outer, members, chunk] elements of `type`, of an

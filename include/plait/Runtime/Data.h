@@ -81,6 +81,14 @@ public:
                                   const fb::Plan &plan);
   /// Random tokens for one step.
   static Result<Batches> random(uint64_t seed, const fb::Plan &plan);
+  /// Rows that setRows() gives from step to step.
+  static Batches given(const fb::Plan &plan);
+
+  /// Sets, of what is given, the rows of the next step: those of its global
+  /// batch, sequence + 1 tokens each, one after the other. Fails, and changes
+  /// nothing, where there are more or fewer, or a token is not in the
+  /// vocabulary.
+  Status setRows(std::span<const int32_t> tokens);
 
   void shuffle(uint64_t seed);
 
@@ -157,6 +165,7 @@ private:
   std::optional<uint64_t> shuffleSeed;
   uint64_t startStep = 0, startPosition = 0; // see startAt()
   int64_t replicas = 1, replicaRows = 1;
+  bool isGiven = false; // sources are the rows of a step, one sample each
   SampleRecord *record = nullptr;
 };
 

@@ -21,11 +21,12 @@
 #ifndef PLAIT_RUNTIME_EXECUTOR_H
 #define PLAIT_RUNTIME_EXECUTOR_H
 
+#include "plait/Plan/Metrics.h"
 #include "plait/Plan/Options.h"
 #include "plait/Plan/Plan_generated.h"
 #include "plait/Plan/Ranks.h"
 #include "plait/Runtime/Data.h"
-#include "plait/Support/Status.h"
+#include "plait/Support/Reporter.h"
 
 #include <array>
 #include <chrono>
@@ -79,10 +80,18 @@ struct ExecutorOptions {
   /// Every so many steps each operation on CPUs is looked at, and the first one
   /// that makes NaN or an infinity of finite numbers fails; 0: never.
   uint64_t guardEvery = 0;
+  /// Who hears what is no error, from any thread and from several at once;
+  /// null: nobody. Outlives the executor.
+  Reporter *reporter = nullptr;
   /// Notes that ranks make of when operations begin and end, in steps before
   /// which they are enabled; null: nowhere. Outlive the executor. Steps of GPUs
   /// must be walked (cudaGraph).
   StepNotes *notes = nullptr;
+  /// Hears of ranks that do not come back after another one has failed: the
+  /// failure, and what they do, in lines. Nobody can take their threads away,
+  /// so it should end the process, after Rendezvous::disconnect(). Where it
+  /// returns, or is empty, the step waits for them, for ever if need be.
+  std::function<void(const std::string &failure)> onStuck = {};
 };
 
 /// Names what the numbers of a run may depend on beside its plan: the versions
@@ -90,9 +99,13 @@ struct ExecutorOptions {
 std::string describeVersion();
 
 /// Values in the order of fb::Scalar, behind them those of further options of
-/// the plan's optimizer, and in the order of fb::Metric.
+/// the plan's optimizer; the rest is 0.
 using StepScalars = std::array<float, plan::kMostScalars>;
-using StepMetrics = std::array<float, size_t(fb::Metric::Count)>;
+
+/// Values in the order of fb::Metric, then those of the plan's named losses;
+/// the rest is 0.
+using StepMetrics =
+    std::array<float, size_t(fb::Metric::Count) + plan::kMostNamedLosses>;
 
 inline double at(const StepMetrics &metrics, fb::Metric index) {
   return metrics[static_cast<size_t>(index)];
@@ -159,6 +172,14 @@ public:
   virtual Result<std::string> describeMemory() = 0;
   virtual const plan::RankGrid &mesh() const = 0;
   virtual const fb::Plan &plan() const = 0;
+
+  /// ExecutorOptions::reporter.
+  virtual Reporter *reporter() const = 0;
+  /// Tells it something; nobody where there is none.
+  void tell(Severity severity, const std::string &text) const {
+    plait::tell(reporter(), severity, text);
+  }
+  void warn(const std::string &text) const { tell(Severity::Warning, text); }
 
   /// How the processes of the run reach each other; null: every rank of the
   /// plan is in this process.

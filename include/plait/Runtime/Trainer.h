@@ -12,6 +12,7 @@
 #ifndef PLAIT_RUNTIME_TRAINER_H
 #define PLAIT_RUNTIME_TRAINER_H
 
+#include "plait/Plan/Container.h"
 #include "plait/Runtime/Checkpoint.h"
 #include "plait/Runtime/Executor.h"
 #include "plait/Runtime/StepNotes.h"
@@ -42,7 +43,10 @@ struct TrainOptions {
   std::string tokens;
   std::string tokenType;
   std::string text;
-  bool textAsBytes = false;            // whatever the vocabulary is
+  bool textAsBytes = false; // whatever the vocabulary is
+  /// The caller gives the rows of each step: see TrainingRun. Excludes tokens
+  /// and text.
+  bool givesRows = false;
   std::optional<uint64_t> documentEnd; // the token that ends a document
   std::string log;                     // empty: none, "-": standard output
   std::string sampleLog;               // empty: none; see Training/SampleLog.h
@@ -84,7 +88,8 @@ struct TrainOptions {
   /// the others a run that is resumed keeps those that it learns with: see
   /// keepSettings().
   std::set<std::string> given;
-  std::FILE *summary = stdout; // where the line for people goes
+  /// The stream of the line for people; null: nothing is told to them.
+  std::FILE *summary = stdout;
   /// Asked between steps: true ends the run as if all steps were done. Of
   /// several processes one is enough. Empty: never.
   std::function<bool()> interrupted;
@@ -116,6 +121,12 @@ struct OptionMismatch {
 /// Nothing where the plan reads the option, as most do.
 std::optional<OptionMismatch> findMismatch(const fb::Plan &plan,
                                            std::string_view option);
+
+/// Fails unless all processes have opened the same plan, and are of the same
+/// version: numbers may depend on it. All of them call this with how opening
+/// `path` went; `file` is null where it failed.
+Status agreeOnPlan(Rendezvous &processes, const std::string &path,
+                   const Status &opened, const plan::PlanFile *file);
 
 /// Trains until `steps` steps, or `epochs` of the data, are done, those before
 /// `resume` included, or until it is interrupted. Adds one JSON object a step

@@ -56,11 +56,20 @@ Result<std::vector<std::vector<float>>> disturbWeights(Executor &executor,
 Status restoreWeights(Executor &executor,
                       const std::vector<std::vector<float>> &weights);
 
-/// The gradient of parameter `parameter` after a step, as one row-major tensor
-/// of the parameter's shape: the sum over all tokens of the batch. Empty in
-/// other processes than that of rank 0, and where the parameter is frozen.
-Result<std::vector<float>> gatherGradient(Executor &executor,
-                                          uint32_t parameter);
+/// Which tensor of a parameter: its values, or the gradient after a step, the
+/// sum over all tokens of the batch.
+enum class ParameterTensor { Weight, Gradient };
+
+/// Returns a tensor of parameter `parameter` as one row-major tensor of the
+/// parameter's shape. Empty in other processes than that of rank 0, and where
+/// it is the gradient of one that is frozen.
+Result<std::vector<float>> gatherTensor(Executor &executor, uint32_t parameter,
+                                        ParameterTensor kind);
+
+/// Sets parameter `parameter` on all ranks to `values`, a row-major tensor of
+/// the parameter's shape.
+Status setParameter(Executor &executor, uint32_t parameter,
+                    std::span<const float> values);
 
 } // namespace plait::runtime
 

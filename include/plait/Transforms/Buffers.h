@@ -76,8 +76,9 @@ inline int64_t byteSize(mlir::Type type) {
   return tensor.getNumElements() * tensor.getElementTypeBitWidth() / 8;
 }
 
-/// The index of a name in enum Metric of the plan file, or -1.
-int findMetric(llvm::StringRef name);
+/// The index of a metric: in enum Metric of the plan file, behind which come
+/// the named losses of `module` (plait/Dialect/NN/IR/NamedLosses.h). -1: none.
+int findMetric(mlir::ModuleOp module, llvm::StringRef name);
 
 } // namespace plait
 

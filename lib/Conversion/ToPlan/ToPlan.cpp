@@ -18,6 +18,7 @@
 
 #include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
+#include "plait/Dialect/NN/IR/NamedLosses.h"
 #include "plait/Dialect/Pipe/IR/Pipe.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Support/HostMemory.h"
@@ -73,6 +74,8 @@ static void addIdentity(fb::PlanT &plan, ModuleOp module) {
       plan.vocab_size = vocab.getInt();
   }
   plan.config = getConfigJson(module).str();
+  for (StringRef name : nn::getNamedLosses(module))
+    plan.named_losses.push_back(name.str());
   TrainingConfiguration configuration = getConfiguration(module);
   // Words and numbers of the configuration, as they would be typed:
   // `plait-plan` shows them, and no step depends on them.

@@ -283,7 +283,7 @@ std::string ConfigReader::finish(ArrayRef<std::string> accepted) {
     stream << " and " << count - most << " more";
   if (count)
     fail(Twine("unknown field") + (count > 1 ? "s " : " ") + names +
-         " might change the arithmetic; --ignore-field NAME says that one "
+         " might change the arithmetic; `ignore-field` NAME says that one "
          "does not");
   return message;
 }

@@ -49,7 +49,7 @@ static Status checkMesh(const plan::Profile &profile, const std::string &path,
     return Status::success();
   return fail("profile '", path, "' was taken on ", measured->print(),
               ", the prediction is for ", pick.mesh.print(),
-              "; pin it with --mesh");
+              "; pin it with `mesh`");
 }
 
 /// Fails on a profile of another mesh: the parts would be compared with those
@@ -61,7 +61,7 @@ Result<Measured> planner::readMeasured(const std::string &path,
     return profile.status();
   PLAIT_RETURN_IF_ERROR(checkMesh(*profile, path, pick));
   Measured measured;
-  measured.source = "plait-run --profile " + path;
+  measured.source = "profile " + path;
   measured.iterationSeconds = profile->stepSeconds;
   measured.dataSeconds = getSeconds(*profile, fb::ActionKind::Reduce) +
                          getSeconds(*profile, fb::ActionKind::Gather);

@@ -86,7 +86,7 @@ Result<PlanCluster> planner::clusterOf(const fb::Plan &plan,
     text = planned->name()->str();
   if (text.empty() && plan::backendOf(plan) != "cpu")
     return fail("the plan is for ", plan::backendOf(plan),
-                ": give --cluster, as in --cluster h100:1x8");
+                ": give `cluster`, as in `cluster` h100:1x8");
   if (text.empty())
     text = "cpu:" + std::to_string(plan::RankGrid(plan).ranks());
   Result<Cluster> cluster = parseCluster(text);

@@ -116,7 +116,7 @@ void Remedies::tryOptions() {
     return makePossible(space.schedule, pins.schedule, std::string("1f1b"));
   };
   auto tryRecompute = [&](Recompute kind) {
-    std::string option = "--recompute " + print(kind);
+    std::string option = "`recompute` " + print(kind);
     return tryChange(option.c_str(), [kind](SearchSpace &space, Pins &pins) {
       bool changes =
           makePossible(space.recompute, pins.recompute, Recomputation(kind));
@@ -132,13 +132,13 @@ void Remedies::tryOptions() {
     return isPinned;
   };
   auto tryZero = [&](int stage) {
-    std::string option = "--zero " + std::to_string(stage);
+    std::string option = "`zero` " + std::to_string(stage);
     return tryChange(option.c_str(), [stage](SearchSpace &space, Pins &pins) {
       return makePossible(space.zero, pins.zero, stage);
     });
   };
   auto tryOffload = [&](Offload offload) {
-    std::string option = "--offload " + print(offload);
+    std::string option = "`offload` " + print(offload);
     return !input.cluster.device.isProcessor &&
            tryChange(option.c_str(), [offload](SearchSpace &space, Pins &pins) {
              bool changes = makePossible(space.offload, pins.offload, offload);
@@ -148,11 +148,11 @@ void Remedies::tryOptions() {
   };
   // Stops at the first change that helps: the message names one change and not
   // a list.
-  tryChange("--sequence-parallel", sequence) ||
-      tryChange("a smaller --micro-batch", microBatch) ||
-      tryChange("--schedule 1f1b", schedule) ||
+  tryChange("`sequence-parallel`", sequence) ||
+      tryChange("a smaller `micro-batch`", microBatch) ||
+      tryChange("`schedule` 1f1b", schedule) ||
       tryRecompute(Recompute::Selective) || tryRecompute(Recompute::Full) ||
-      tryChange("another --mesh", mesh) || tryZero(1) || tryZero(2) ||
+      tryChange("another `mesh`", mesh) || tryZero(1) || tryZero(2) ||
       tryZero(3) || tryOffload(Offload::Optimizer) ||
       tryOffload(Offload::Activations) || tryOffload(Offload::Both);
 }
@@ -197,7 +197,7 @@ void Remedies::tryDevices() {
     (doesFit(int(middle)) ? enough : tooFew) = middle;
   }
   std::string size = cluster.withSize(int(enough), cluster.devicesPerNode);
-  found += (found.empty() ? "" : ", or ") + std::string("--cluster ") + size +
+  found += (found.empty() ? "" : ", or ") + std::string("`cluster` ") + size +
            " (" + std::to_string(enough * cluster.devicesPerNode) + " devices)";
 }
 
@@ -303,7 +303,7 @@ static Status explainMesh(const SearchInput &input, const Choices &choices,
     Training training = input.training;
     training.globalBatch = findNearest(training.globalBatch, step, batch);
     if (training.globalBatch > 0)
-      add("--global-batch " + std::to_string(training.globalBatch),
+      add("`global-batch` " + std::to_string(training.globalBatch),
           input.cluster, training);
   }
   // Devices of a cluster are what they are, and may be left idle anyway. Of a
@@ -313,7 +313,7 @@ static Status explainMesh(const SearchInput &input, const Choices &choices,
                       : 0;
   std::string size = input.cluster.withSize(1, int(fewer));
   if (Result<Cluster> cluster = parseCluster(size); fewer > 0 && cluster.ok())
-    add("--cluster " + size, *cluster, input.training);
+    add("`cluster` " + size, *cluster, input.training);
   std::string pins = print(input.pins);
   return fail("no mesh of ", choices.ranks, " ranks",
               pins.empty() ? "" : " with " + pins,

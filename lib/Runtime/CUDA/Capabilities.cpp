@@ -162,7 +162,7 @@ Status Capabilities::checkLaunchOrder(const plan::fb::Plan &plan,
   if (launchOrder(/*recorded=*/false) == plan::LaunchOrder::Routes)
     return fail(who, cudaVersion(recordsInOrder),
                 " NCCL does one thing at a time in recorded steps, so that "
-                "this plan would wait for ever; give --cuda-graph off: ",
+                "this plan would wait for ever; give `cuda-graph` off: ",
                 status.message());
   if (driver < walksInOrder)
     who += cudaVersion(walksInOrder) + " NCCL";

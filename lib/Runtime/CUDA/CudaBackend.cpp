@@ -52,7 +52,7 @@ Result<Machine> findMachine(const ExecutorOptions &options) {
   PLAIT_RETURN_IF_ERROR(
       driver.check(driver.cuDeviceGetCount(&visible), "cuDeviceGetCount"));
   if (options.devices > unsigned(visible))
-    return fail("--devices is ", options.devices, ", but only ", visible,
+    return fail("`devices` is ", options.devices, ", but only ", visible,
                 visible == 1 ? " GPU is visible" : " GPUs are visible");
   return Machine{driver, options.devices ? options.devices : uint32_t(visible)};
 }

@@ -69,7 +69,7 @@ Status CudaContext::accessPeer(const CudaContext &other) const {
                    "cuDeviceCanAccessPeer"));
   if (!can)
     return fail(describe(), " cannot reach the memory of ", other.describe(),
-                "; use --devices 1, or one process a rank");
+                "; use `devices` 1, or one process a rank");
   PLAIT_RETURN_IF_ERROR(use());
   CUresult result = driver.cuCtxEnablePeerAccess(other.context, 0);
   if (result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)

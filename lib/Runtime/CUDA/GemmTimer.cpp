@@ -86,7 +86,7 @@ Status GemmTimer::run(std::vector<GemmUse> uses) {
   deadline = start + options.limit;
   for (const GemmUse &use : uses)
     if (Status status = time(use); !status.ok())
-      return fail("timing matmuls, which --time-matmuls off leaves out: ",
+      return fail("timing matmuls, which `time-matmuls` off leaves out: ",
                   status.message());
   char line[256];
   std::snprintf(line, sizeof(line),

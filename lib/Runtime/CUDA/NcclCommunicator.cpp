@@ -276,7 +276,8 @@ Status runtime::connectNcclThreads(const Topology &topology,
   for (bool follows : {false, true})
     for (uint32_t rank = 0; rank < parts.size(); ++rank)
       if (!results[rank].ok() && followsAnother(results[rank]) == follows)
-        return fail("rank ", rank, ": ", results[rank].message());
+        return fail(results[rank].code(), "rank ", rank, ": ",
+                    results[rank].message());
   return Status::success();
 }
 

@@ -117,8 +117,7 @@ Status NcclRank::handle(RankEvent event) {
 Status NcclRank::mayCall() {
   if (state == RankState::Stopping)
     PLAIT_RETURN_IF_ERROR(handle(RankEvent::Stop));
-  return state == RankState::Aborted ? Status::failure(anotherFailed)
-                                     : Status::success();
+  return state == RankState::Aborted ? failReleased() : Status::success();
 }
 
 /// The thread is kept, since stop() may not end a recording of another one's.

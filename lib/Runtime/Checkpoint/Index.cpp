@@ -51,7 +51,7 @@ std::string seal(std::string_view body) {
 Json printRun(const RunRecord &run) {
   Json settings = Json::object();
   if (!run.settings.empty())
-    settings = Json::parse(run.settings);
+    settings = parsePrintedJson<Json>(run.settings);
   return {{"step", run.step},
           {"updates", run.updates},
           {"samples", run.samples},

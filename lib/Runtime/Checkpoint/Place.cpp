@@ -19,6 +19,7 @@
 
 #include "Place.h"
 
+#include "Blocks.h"
 #include "Core/Processes.h"
 #include "MPI/Engine.h"
 

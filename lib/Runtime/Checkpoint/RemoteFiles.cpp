@@ -21,6 +21,7 @@
 
 #include "RemoteFiles.h"
 
+#include "Blocks.h"
 #include "Contents.h"
 #include "Core/Processes.h"
 #include "Core/Shards.h"

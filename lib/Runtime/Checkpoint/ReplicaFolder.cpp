@@ -149,7 +149,8 @@ bool ReplicaFolder::exists() const {
 /// Only names of exactly the form that path() gives, of the same directory and
 /// host. Ids have one length, so that equal lengths keep a host "b" from
 /// matching the folder of a host "a-b".
-void ReplicaFolder::removeOthers() const {
+std::vector<std::string> ReplicaFolder::removeOthers() const {
+  std::vector<std::string> told;
   std::error_code error;
   std::string mine = fs::path(path()).filename();
   std::string begin = prefix + directory + "-", end = "-" + host;
@@ -158,11 +159,13 @@ void ReplicaFolder::removeOthers() const {
     if (name == mine || !name.starts_with(begin) || !name.ends_with(end) ||
         name.size() != mine.size())
       continue;
-    // Removing fails where it is another user's, which is a warning.
+    // Removing fails where it is another user's.
     fs::remove_all(entry.path(), error);
-    warn((error ? "cannot remove '" : "removed '") + entry.path().string() +
-         "', copies of an earlier run of this directory");
+    told.push_back((error ? "cannot remove '" : "removed '") +
+                   entry.path().string() +
+                   "', copies of an earlier run of this directory");
   }
+  return told;
 }
 
 uint64_t ReplicaFolder::bytes() const {

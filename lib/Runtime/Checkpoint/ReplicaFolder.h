@@ -68,8 +68,8 @@ struct ReplicaFolder {
   /// another user's.
   Status make() const;
   /// Removes those that other runs with the same checkpoint directory have left
-  /// on this host, and says so.
-  void removeOthers() const;
+  /// on this host. Returns a line about each, for a warning.
+  std::vector<std::string> removeOthers() const;
   /// The bytes of all files in it.
   uint64_t bytes() const;
 };

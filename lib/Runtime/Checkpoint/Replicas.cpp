@@ -19,10 +19,10 @@
 
 #include "Core/Processes.h"
 #include "plait/Plan/Files.h"
+#include "plait/Plan/Json.h"
 
 #include <filesystem>
 #include <mutex>
-#include <nlohmann/json.hpp>
 
 #define XXH_STATIC_LINKING_ONLY
 #include <xxhash.h>
@@ -119,10 +119,10 @@ void Replicas::merge(const std::vector<std::string> &texts) {
   for (uint32_t process = 0; process < texts.size(); ++process) {
     if (texts[process].empty())
       continue;
-    Json told = Json::parse(texts[process]);
+    Json told = parsePrintedJson<Json>(texts[process]);
     for (const std::string warning : told["warnings"])
       if (executor.leads())
-        warn(warning);
+        executor.warn(warning);
     for (const Json &one : told["checkpoints"]) {
       uint64_t step = one[0], hash = one[1];
       size_t count = one[2];
@@ -172,8 +172,8 @@ Status Replicas::dropIncomplete() {
     if (!index.ok())
       return index.status();
     if (executor.leads())
-      warn("no host has '" + index->files[*lacking].name + "' of '" +
-           pathOf(entry) + "' in memory; trying the one before");
+      executor.warn("no host has '" + index->files[*lacking].name + "' of '" +
+                    pathOf(entry) + "' in memory; trying the one before");
   }
   list = std::move(whole);
   return Status::success();
@@ -254,7 +254,7 @@ Result<CheckpointReader> Replicas::open(Entry &entry) {
   for (uint32_t process = 0; process < texts->size(); ++process)
     for (const Json &one : (*texts)[process].empty()
                                ? Json::array()
-                               : Json::parse((*texts)[process])) {
+                               : parsePrintedJson<Json>((*texts)[process])) {
       entry.files[groups.hostOf(process)][one[0].get<size_t>()] = false;
       reasons.push_back(one[1]);
     }
@@ -262,7 +262,7 @@ Result<CheckpointReader> Replicas::open(Entry &entry) {
     return Status::failure(reasons.front());
   for (const std::string &reason : reasons)
     if (executor.leads())
-      warn(reason + "; another host has it");
+      executor.warn(reason + "; another host has it");
   // 4.
   auto reader = CheckpointReader::open(pathOf(entry), std::move(*index),
                                        entry.files[groups.host()]);

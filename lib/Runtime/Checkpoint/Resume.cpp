@@ -161,8 +161,9 @@ tryToResume(Executor &executor, const std::string &path, bool mayBeNone,
     if (!reader.ok()) {
       bool isLast = &candidate == &candidates.back();
       if (executor.leads() && (candidates.size() > 1 || mayBegin))
-        warn(reader.status().message() +
-             (isLast ? "; there is none before" : "; trying the one before"));
+        executor.warn(
+            reader.status().message() +
+            (isLast ? "; there is none before" : "; trying the one before"));
       if (reason.ok())
         reason = reader.status();
       if (!candidate.replica)
@@ -201,5 +202,5 @@ Result<std::optional<Resumed>> runtime::resume(Executor &executor,
   return fail("checkpoints in '", path, "' were removed while they were read, ",
               mostLooks,
               " times: the run that writes there has to keep more "
-              "of them (--keep)");
+              "of them (`keep`)");
 }

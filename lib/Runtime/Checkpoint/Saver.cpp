@@ -179,7 +179,7 @@ Status Saver::prepareDirectory(const std::optional<Resumed> &resumed) {
     if (!goesOn)
       return fail("'", options.directory, "' has a checkpoint of step ",
                   entry.step,
-                  " of another run; --resume it, or name another "
+                  " of another run; `resume` it, or name another "
                   "directory");
     const auto &damaged = resumed->damaged;
     bool isDamaged =
@@ -260,13 +260,15 @@ Status Saver::prepareMemory(const CheckpointIndex &index,
   if (!groups.ok())
     return groups.status();
   if (executor.leads() && groups->hosts() == 1)
-    warn("all ranks are on one host: --replica protects from the end of "
-         "processes, not from that of the host");
+    executor.warn(
+        "all ranks are on one host: `replica` protects from the end of "
+        "processes, not from that of the host");
   auto folder = agreeOnFolder(*groups, resumed);
   if (!folder.ok())
     return folder.status();
   auto prepareFolder = [&] {
-    folder->removeOthers();
+    for (const std::string &told : folder->removeOthers())
+      executor.warn(told);
     PLAIT_RETURN_IF_ERROR(folder->make());
     CheckpointStore store(folder->path());
     PLAIT_RETURN_IF_ERROR(store.removeUnfinished());
@@ -293,7 +295,7 @@ Status Saver::finish(const RunRecord &run) {
   // Where the disk has failed, memory may have the last step.
   if (!stored.ok()) {
     if (Status copied = memory->finish(run); !copied.ok() && executor.leads())
-      warn(copied.message());
+      executor.warn(copied.message());
     return stored;
   }
   PLAIT_RETURN_IF_ERROR(memory->settle());

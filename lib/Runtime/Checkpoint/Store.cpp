@@ -21,6 +21,8 @@
 
 #include "Store.h"
 
+#include "plait/Support/Errno.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <condition_variable>
@@ -50,7 +52,8 @@ static constexpr char spare[] = ".spare";
 /// "cannot write 'run/x': No space left on device". `error` is a value of
 /// errno, taken by the caller at once: building the message may change errno.
 static Status failTo(const char *what, const std::string &path, int error) {
-  return fail("cannot ", what, " '", path, "': ", std::strerror(error));
+  return fail(getWriteCode(error), "cannot ", what, " '", path,
+              "': ", std::strerror(error));
 }
 
 //===----------------------------------------------------------------------===//
@@ -305,8 +308,7 @@ static Status syncDirectory(const std::string &path) {
 // Atomic, and refuses to replace a folder that has something in it.
 static Status renameFolder(const std::string &from, const std::string &to) {
   if (rename(from.c_str(), to.c_str()) != 0)
-    return fail("cannot rename '", from, "' to '", to,
-                "': ", std::strerror(errno));
+    return failTo("rename", from + "' to '" + to, errno);
   return Status::success();
 }
 

@@ -29,11 +29,11 @@
 
 #include "Core/Processes.h"
 #include "Core/Windows.h"
+#include "plait/Plan/Json.h"
 
 #include <cerrno>
 #include <cstring>
 #include <mutex>
-#include <nlohmann/json.hpp>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -52,7 +52,7 @@ static std::string printFiles(const std::vector<WrittenFile> &files) {
 /// Adds the files of one process, as another of the same program has printed
 /// them.
 static void addFiles(const std::string &text, StoredFiles &files) {
-  for (const Json &entry : Json::parse(text)) {
+  for (const Json &entry : parsePrintedJson<Json>(text)) {
     StoredFile file = {entry[0], entry[1], entry[2]};
     files[file.name] = file;
   }
@@ -97,16 +97,16 @@ Status CheckpointWriter::finish(const RunRecord &run) {
     place->store.removeSpare(); // there is no next one
   return savedStep == run.step
              ? Status::success()
-             : fail("no checkpoint of step ", run.step, ", the last one",
-                    place->words, ": ", failure.message());
+             : fail(failure.code(), "no checkpoint of step ", run.step,
+                    ", the last one", place->words, ": ", failure.message());
 }
 
 /// Between steps, so that what fails in the last one is told once, as the
 /// run's failure.
 void CheckpointWriter::warnOfFailure() {
   if (!failure.ok() && executor.leads())
-    warn("no checkpoint of step " + std::to_string(step) + place->words + ": " +
-         failure.message());
+    executor.warn("no checkpoint of step " + std::to_string(step) +
+                  place->words + ": " + failure.message());
   failure = Status::success();
 }
 
@@ -334,7 +334,7 @@ Status CheckpointWriter::prune() {
   if (!place->isKeeper)
     return Status::success();
   if (Status status = place->prune(); !status.ok())
-    warn("old checkpoints stay: " + status.message());
+    executor.warn("old checkpoints stay: " + status.message());
   return Status::success();
 }
 
@@ -375,12 +375,8 @@ Status CheckpointWriter::advance(bool wait) {
 /// disk.
 static std::string adviseOn(const Status &failure,
                             const CheckpointPlace &place) {
-  bool isFull = false;
-  for (int reason : {ENOSPC, EDQUOT})
-    isFull |=
-        failure.message().find(std::strerror(reason)) != std::string::npos;
-  return isFull && !place.keep
-             ? "; all checkpoints are kept, with --keep N the newest N"
+  return failure.code() == Code::DiskFull && !place.keep
+             ? "; all checkpoints are kept, with `keep` N the newest N"
              : "";
 }
 
@@ -400,5 +396,5 @@ void CheckpointWriter::conclude(const Status &status) {
   }
   if (place->isKeeper)
     place->store.abandon(step);
-  failure = fail(status.message(), adviseOn(status, *place));
+  failure = fail(status.code(), status.message(), adviseOn(status, *place));
 }

@@ -196,8 +196,41 @@ Result<Batches> Batches::random(uint64_t seed, const fb::Plan &plan) {
   return create(std::move(sources), {}, plan);
 }
 
+/// A source a row. The order is never asked for where one is: see findSample().
+Batches Batches::given(const fb::Plan &plan) {
+  auto order = SampleOrder::create(
+      std::vector<uint64_t>(plan.global_batch(), 1), {}, {});
+  Batches batches({}, {}, std::move(*order), plan);
+  batches.isGiven = true;
+  return batches;
+}
+
+Status Batches::setRows(std::span<const int32_t> tokens) {
+  const uint64_t width = uint64_t(sequence) + 1;
+  if (tokens.size() != uint64_t(globalBatch) * width)
+    return fail(tokens.size(), " tokens are given, a step needs ",
+                uint64_t(globalBatch) * width, ", of ", globalBatch,
+                " rows with ", width, " tokens each");
+  auto bad = std::find_if(tokens.begin(), tokens.end(), [&](int32_t token) {
+    return token < 0 || token >= vocabulary;
+  });
+  if (bad != tokens.end())
+    return fail("token ", (bad - tokens.begin()) % width, " of row ",
+                (bad - tokens.begin()) / width, " is ", *bad,
+                ", the vocabulary has ", vocabulary, " tokens");
+  std::vector<TokenFile> rows;
+  for (size_t begin = 0; begin < tokens.size(); begin += width)
+    rows.push_back(TokenFile::fromMemory(
+        {tokens.begin() + begin, tokens.begin() + begin + width},
+        uint64_t(vocabulary)));
+  sources = std::move(rows);
+  return Status::success();
+}
+
 /// Checkpoints compare it: paths are not in it, for files may have moved.
 std::string Batches::describe() const {
+  if (isGiven)
+    return "rows that are given step by step";
   std::ostringstream text;
   for (size_t i = 0; i < sources.size(); ++i) {
     text << (i ? ", " : "") << sources[i].size() << " tokens of hash "
@@ -235,7 +268,7 @@ void Batches::interleave(int64_t newReplicas, int64_t rows) {
 /// fits.
 Status Batches::endDocuments(uint64_t token) {
   if (token >= uint64_t(vocabulary))
-    return fail("--document-end is ", token, ", the vocabulary has ",
+    return fail("`document-end` is ", token, ", the vocabulary has ",
                 vocabulary, " tokens");
   documentEnd = int32_t(token);
   return Status::success();
@@ -251,8 +284,10 @@ int64_t Batches::findRow(int64_t row) const {
          microbatch * replicaRows + inside % replicaRows;
 }
 
-/// `step` counts from 1.
+/// `step` counts from 1. Given rows are those of this step.
 Sample Batches::findSample(uint64_t step, int64_t row) const {
+  if (isGiven)
+    return {uint32_t(findRow(row)), 0};
   return samples.find(positionAfter(step - 1) + uint64_t(findRow(row)));
 }
 

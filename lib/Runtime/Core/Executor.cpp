@@ -18,13 +18,10 @@
 #include "RankThreads.h"
 #include "Topology.h"
 #include "plait/Plan/Defaults.h"
-#include "plait/Plan/Files.h"
 #include "plait/Runtime/Rendezvous.h"
 #include "plait/Runtime/Version.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -45,7 +42,8 @@ public:
                  const std::vector<plan::Message> &messages,
                  const ExecutorOptions &options)
       : source(source), meshOf(source), others(options.processes),
-        notes(options.notes), backend(std::move(parts)),
+        hearer(options.reporter), notes(options.notes),
+        onStuck(options.onStuck), backend(std::move(parts)),
         threads(
             backend.ranks, std::max(options.timeLimit, leastPatience),
             [this](uint32_t index) { return release(index); },
@@ -116,6 +114,7 @@ public:
   Result<std::string> describeMemory() override {
     return backend.describeMemory ? backend.describeMemory() : std::string();
   }
+  Reporter *reporter() const override { return hearer; }
   Rendezvous *processes() override { return others; }
   const plan::RankGrid &mesh() const override { return meshOf; }
   const fb::Plan &plan() const override { return source; }
@@ -123,12 +122,14 @@ public:
 private:
   void setClocks();
   std::string release(uint32_t failed);
-  [[noreturn]] void giveUp(const Status &failure);
+  void giveUp(const Status &failure);
 
   const fb::Plan &source;
   plan::RankGrid meshOf;
   Rendezvous *others;
-  StepNotes *notes; // or null
+  Reporter *hearer;                                 // or null
+  StepNotes *notes;                                 // or null
+  std::function<void(const std::string &)> onStuck; // or empty
   Backend backend;
   std::vector<std::unique_ptr<Rank>> walkers;
   RankThreads threads; // last: ends before what its jobs use
@@ -162,21 +163,18 @@ std::string ThreadExecutor::release(uint32_t failed) {
   return lines;
 }
 
-/// A rank that does not come back would keep the process for ever. Other
-/// processes are told, files are removed, and the process ends.
+/// A rank that does not come back would keep the process for ever. Whoever runs
+/// the plan decides what becomes of that; other processes need not wait.
 void ThreadExecutor::giveUp(const Status &failure) {
   std::string text = failure.message();
   for (const std::unique_ptr<Rank> &walker : walkers)
     if (std::string line = walker->describePosition();
         !line.empty() && !walker->isWaiting())
       text += "\n  given up: " + line;
-  std::fprintf(stderr, "plait-run: error: %s\n", text.c_str());
+  if (onStuck)
+    onStuck(text);
   if (others)
     others->disconnect();
-  removeTemporaryFiles();
-  // No destructors: they would join the thread that does not come back. So
-  // what must not stay behind is removed by hand, above.
-  std::_Exit(1);
 }
 
 #if !PLAIT_HAS_CPU || !PLAIT_HAS_CUDA

@@ -263,9 +263,9 @@ Status runtime::checkReplicas(Executor &executor, uint64_t step) {
       }));
   auto verdict = [&](std::span<const std::string> texts) {
     Status status = compareReplicas(executor.plan(), texts);
-    return status.ok()
-               ? status
-               : fail("guard: after step ", step, ": ", status.message());
+    return status.ok() ? status
+                       : fail(status.code(), "guard: after step ", step, ": ",
+                              status.message());
   };
   std::string mine = replicas.print();
   if (Rendezvous *processes = executor.processes())

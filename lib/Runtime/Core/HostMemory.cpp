@@ -178,7 +178,7 @@ static Status judgePools(std::span<const std::string> texts) {
                   load.host, load.ranks == 1 ? " needs " : " need ", load.bytes,
                   " bytes of memory",
                   load.copies ? ", " + std::to_string(load.copies) +
-                                    " of them for --replica"
+                                    " of them for `replica`"
                               : "",
                   ", ", load.available, " are free", load.where);
   return Status::success();

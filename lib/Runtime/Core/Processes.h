@@ -12,33 +12,18 @@
 #ifndef PLAIT_LIB_RUNTIME_CORE_PROCESSES_H
 #define PLAIT_LIB_RUNTIME_CORE_PROCESSES_H
 
-#include "MPI/Library.h"
+#include "Core/StatusText.h"
 #include "plait/Runtime/Communicator.h"
 #include "plait/Runtime/Executor.h"
 #include "plait/Runtime/Rendezvous.h"
+#include "plait/Support/Fields.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <functional>
 #include <future>
 #include <optional>
 
 namespace plait::runtime {
-
-inline void warn(const std::string &message) {
-  std::fprintf(stderr, "plait-run: warning: %s\n", message.c_str());
-}
-
-/// A block of a checkpoint, on its way to process `peer` or from it.
-inline MpiTransfer transferOf(MpiTransfer::Kind kind, uint32_t peer,
-                              uint32_t tag, std::span<std::byte> block) {
-  return {kind,
-          MpiChannel::Checkpoints,
-          peer,
-          tag,
-          Region{block.data(), int64_t(block.size())},
-          nullptr};
-}
 
 /// Returns what all processes have given.
 inline Result<std::vector<std::string>> tellAll(Executor &executor,
@@ -57,12 +42,11 @@ inline Result<std::string> tellFromFirst(Rendezvous *processes,
 /// How it went for all of them: the first failure. Unlike after
 /// Rendezvous::agree(), a run may go on.
 inline Status agreeOn(Executor &executor, const Status &mine) {
-  auto all = tellAll(executor, mine.ok() ? "" : mine.message());
+  auto all = tellAll(executor, packStatus(mine));
   if (!all.ok())
     return all.status();
   for (const std::string &one : *all)
-    if (!one.empty())
-      return Status::failure(one);
+    PLAIT_RETURN_IF_ERROR(unpackStatus(one));
   return Status::success();
 }
 
@@ -74,7 +58,7 @@ askAll(Executor &executor, const std::shared_future<Status> &task,
   constexpr char doneWord[] = "done";
   std::string mine; // nothing while it goes on
   if (task.wait_for(patience) == std::future_status::ready)
-    mine = task.get().ok() ? doneWord : task.get().message();
+    mine = task.get().ok() ? doneWord : packStatus(task.get());
   auto all = tellAll(executor, mine);
   if (!all.ok())
     return all.status();
@@ -83,7 +67,7 @@ askAll(Executor &executor, const std::shared_future<Status> &task,
     if (one.empty())
       return std::optional<Status>();
     if (ended->ok() && one != doneWord)
-      ended = Status::failure(one);
+      ended = unpackStatus(one);
   }
   return ended;
 }

@@ -126,7 +126,7 @@ Profiler::Profiler(const fb::Plan &plan, uint64_t hash, unsigned threads,
 Status Profiler::beginRun(uint64_t first, uint64_t last) {
   uint64_t steps = last < first ? 0 : last - first + 1;
   if (steps < 2)
-    return fail("--profile needs at least 2 steps, the first one is left out; "
+    return fail("`profile` needs at least 2 steps, the first one is left out; "
                 "the run has ",
                 steps);
   return Status::success();

@@ -34,7 +34,7 @@ static constexpr std::chrono::milliseconds forEver = std::chrono::years(1);
 
 /// Returns the failure of a thread that the other one of its rank has released.
 static Status failWithOther() {
-  return fail(anotherFailed, ", or another thread of it");
+  return failReleased(", or another thread of it");
 }
 
 /// Which rows: see Data.h. Of each, the ranks along "cp" have equal parts of
@@ -70,7 +70,7 @@ Status Rank::runStep(uint64_t number, const Batches &batches,
   for (uint32_t i = 0; i < length(program.inputs()); ++i)
     if (Status status = feed(*program.inputs()->Get(i), number, batches);
         !status.ok())
-      return fail("step ", number, ": ", status.message());
+      return fail(status.code(), "step ", number, ": ", status.message());
   PLAIT_RETURN_IF_ERROR(device.write(
       program.scalars(),
       std::as_bytes(std::span(stepScalars).first(plan::countScalars(plan)))));
@@ -88,7 +88,7 @@ Status Rank::runStep(uint64_t number, const Batches &batches,
   if (!walks)
     PLAIT_RETURN_IF_ERROR(graph->replay());
   if (Status status = communicator.finish(); !status.ok())
-    return fail("step ", number, ": ", status.message());
+    return fail(status.code(), "step ", number, ": ", status.message());
   return clock && device.runsLater() ? readStamps() : Status::success();
 }
 
@@ -131,7 +131,7 @@ Status Rank::walkActions(Walk &walk, uint64_t number) {
   for (uint32_t i = 0; i < length(program.actions()); ++i) {
     walk.at.action = i;
     if (Status status = runAction(walk, i); !status.ok()) {
-      status = fail("step ", number, ", ",
+      status = fail(status.code(), "step ", number, ", ",
                     plan::describeAction(plan, mesh.index(rank, 0), i),
                     locationOf(walk.at, *program.actions()->Get(i)), ": ",
                     status.message());
@@ -269,9 +269,10 @@ Status Rank::readStamps() {
 }
 
 Result<StepMetrics> Rank::readMetrics() {
-  StepMetrics metrics;
-  PLAIT_RETURN_IF_ERROR(device.read(
-      program.metrics(), std::as_writable_bytes(std::span(metrics))));
+  StepMetrics metrics = {};
+  auto told = std::span(metrics).first(plan::countMetrics(plan));
+  PLAIT_RETURN_IF_ERROR(
+      device.read(program.metrics(), std::as_writable_bytes(told)));
   return metrics;
 }
 

@@ -58,8 +58,11 @@ Status RankThreads::run(const std::function<Status(uint32_t)> &newJob) {
   // 2. No limit: the ranks have their own.
   finished.wait(lock, [&] { return running == 0 || !result.ok(); });
   // 3. Where there was no failure this returns at once.
-  if (!finished.wait_for(lock, patience, [&] { return running == 0; }))
+  auto isDone = [&] { return running == 0; };
+  if (!finished.wait_for(lock, patience, isDone)) {
     onStuck(result);
+    finished.wait(lock, isDone);
+  }
   return result;
 }
 
@@ -96,6 +99,7 @@ void RankThreads::report(uint32_t index, const Status &status) {
     whatOthersDo = onFailure(index);
   else if (!followsAnother(result) || followsAnother(status))
     return;
-  result = fail("rank ", ranks[index], ": ", status.message(), whatOthersDo);
+  result = fail(status.code(), "rank ", ranks[index], ": ", status.message(),
+                whatOthersDo);
   finished.notify_one();
 }

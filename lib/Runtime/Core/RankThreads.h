@@ -27,7 +27,7 @@ public:
   /// that wait for it. Returns what else is to be said.
   using Failed = std::function<std::string(uint32_t index)>;
   /// Called where a rank does not come back for `patience` after another one
-  /// has failed, with that failure. It must not return: nothing ends a thread.
+  /// has failed, with that failure. Where it returns the rank is waited for.
   using Stuck = std::function<void(const Status &failure)>;
 
   /// One thread for each of `ranks`.

@@ -49,6 +49,11 @@ Status setTensor(const RankArena &arena, const fb::Shard &shard,
 Status setWeights(const RankArena &arena, const fb::Shard &shard,
                   const fb::Parameter &parameter, const ElementSource &source);
 
+/// Sets elements of the copy of `shard` that the program computes with, if
+/// there is one, from element `begin` of the rank's block on.
+Status storeCopy(const RankArena &arena, const fb::Shard &shard, int64_t begin,
+                 std::span<const float> elements);
+
 } // namespace plait::runtime
 
 #endif // PLAIT_LIB_RUNTIME_CORE_SHARDS_H

@@ -201,7 +201,10 @@ std::string runtime::localAddressOf(int connection) {
   auto *address = reinterpret_cast<sockaddr *>(&place);
   if (getsockname(connection, address, &size) == 0)
     getnameinfo(address, size, name, sizeof(name), nullptr, 0, NI_NUMERICHOST);
-  return name;
+  // A socket for both families has IPv4 in the form of IPv6.
+  std::string_view mapped = "::ffff:", text = name;
+  return std::string(text.starts_with(mapped) ? text.substr(mapped.size())
+                                              : text);
 }
 
 /// Returns when the system has taken all bytes, not when they have arrived.

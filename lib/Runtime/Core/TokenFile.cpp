@@ -167,7 +167,7 @@ Status TokenFile::checkWidth() const {
   unsigned likely = std::min((isFourTimes ? 4 : 2) * type.bytes, 8u);
   const char *name = likely == 8 ? "int64" : "int32";
   return fail("'", path, "' looks like ", name, ": as ", type.name,
-              " every other token is 0; say with --token-type what it is");
+              " every other token is 0; say with `token-type` what it is");
 }
 
 //===----------------------------------------------------------------------===//
@@ -206,7 +206,7 @@ Status TokenFile::checkLooks() const {
   if (looksLikeText(bytes()))
     return fail("'", path,
                 "' looks like text: plait-data makes tokens of it, "
-                "--text reads its bytes; say with --token-type what it is");
+                "`text` reads its bytes; say with `token-type` what it is");
   return checkWidth();
 }
 
@@ -228,7 +228,7 @@ Result<TokenFile> TokenFile::openRaw(const std::string &path,
   if (const std::optional<TokenHeader> &shard = *header) {
     if (!type.empty() && type != shard->type.name)
       return fail("'", path, "' says that tokens are ", shard->type.name,
-                  ", --token-type says ", type);
+                  ", `token-type` says ", type);
     TokenFile file(path, std::move(*mapped), shard->type, vocabulary,
                    shard->begin);
     PLAIT_RETURN_IF_ERROR(file.inspect());
@@ -262,7 +262,7 @@ Result<TokenFile> TokenFile::openIndexed(const std::string &prefix,
     return found.status();
   if (!type.empty() && type != found->name)
     return fail("'", prefix, ".idx' says that tokens are ", found->name,
-                ", --token-type says ", type);
+                ", `token-type` says ", type);
   TokenFile file(path, std::move(*mapped), *found, vocabulary);
   PLAIT_RETURN_IF_ERROR(file.inspect());
   return file;

@@ -49,17 +49,6 @@ std::span<const int64_t> shapeOf(const flatbuffers::Vector<int64_t> &shape) {
   return {shape.data(), shape.size()};
 }
 
-/// Sets elements of the copy of `shard` that the program computes with, if
-/// there is one, from element `begin` of the rank's block on.
-Status storeCopy(const RankArena &arena, const fb::Shard &shard, int64_t begin,
-                 std::span<const float> elements) {
-  if (shard.compute_dtype() != fb::DType::BF16)
-    return Status::success();
-  std::vector<BFloat16> rounded(elements.begin(), elements.end());
-  return arena.write(shard.compute_weight() + begin * sizeof(BFloat16),
-                     std::as_bytes(std::span(rounded)));
-}
-
 /// Sets the weights of `shard`, which the rank has all of, to `block`.
 Status storeShard(const RankArena &arena, const fb::Shard &shard,
                   std::span<const float> block) {
@@ -540,17 +529,20 @@ Status runtime::restoreWeights(Executor &executor,
 
 /// Frozen parameters are the same in all processes, so that leaving early here
 /// leaves nobody waiting.
-Result<std::vector<float>> runtime::gatherGradient(Executor &executor,
-                                                   uint32_t parameter) {
+Result<std::vector<float>> runtime::gatherTensor(Executor &executor,
+                                                 uint32_t parameter,
+                                                 ParameterTensor kind) {
   const fb::Parameter &found = *executor.plan().parameters()->Get(parameter);
-  if (found.frozen())
+  bool isGradient = kind == ParameterTensor::Gradient;
+  if (found.frozen() && isGradient)
     return std::vector<float>();
   std::vector<float> result(executor.leads() ? elementCount(*found.shape())
                                              : 0);
   // Shards of other parameters have no part in it.
   auto place = [&](const fb::Shard &shard) {
-    return shard.parameter() == parameter ? std::optional(gradientOf(shard))
-                                          : std::nullopt;
+    return shard.parameter() == parameter
+               ? std::optional(isGradient ? gradientOf(shard) : weightOf(shard))
+               : std::nullopt;
   };
   // The blocks are disjoint, so the ranks write side by side.
   auto use = [&](uint32_t rank, const fb::Shard &shard, const fb::Parameter &,

@@ -7,7 +7,7 @@
 //
 // How ranks of one process wait for each other. A wait ends by what it waits
 // for, by the time limit, or because somebody has given up; the last one gives
-// a failure that RankThreads recognises as following another (`anotherFailed`),
+// a failure that RankThreads recognises as following another (Code::Released),
 // so that what is reported is the cause.
 //
 //===----------------------------------------------------------------------===//
@@ -21,10 +21,7 @@ using namespace plait;
 using namespace plait::runtime;
 
 /// Its caller adds step and operation.
-Status Patience::timedOut() const {
-  return fail("waited longer than ", limit.count() / 1000.0,
-              " seconds for another rank");
-}
+Status Patience::timedOut() const { return failTimedOut(limit); }
 
 /// One word for all states of a slot or generations of a meeting: whoever waits
 /// names the value that it has seen, and a change in between is not missed.
@@ -35,7 +32,7 @@ Status Patience::wait(std::atomic<uint32_t> &word, uint32_t old) {
   case WaitResult::TimedOut:
     return timedOut();
   case WaitResult::Aborted:
-    return Status::failure(anotherFailed);
+    return failReleased();
   }
   __builtin_unreachable();
 }
@@ -43,14 +40,14 @@ Status Patience::wait(std::atomic<uint32_t> &word, uint32_t old) {
 /// Serves callers that poll something that is no word of memory.
 Status Patience::check(std::chrono::steady_clock::time_point since) const {
   if (aborted.load(std::memory_order_relaxed))
-    return Status::failure(anotherFailed);
+    return failReleased();
   return std::chrono::steady_clock::now() - since > limit ? timedOut()
                                                           : Status::success();
 }
 
 /// Who fails aborts first and takes down afterwards what others wait for.
 Status Patience::blame(const Status &own) const {
-  return !own.ok() && aborted ? Status::failure(anotherFailed) : own;
+  return !own.ok() && aborted ? failReleased() : own;
 }
 
 void runtime::wakeWaiters(std::atomic<uint32_t> &word) { wakeAll(word); }

@@ -62,8 +62,7 @@ MpiEngine::start(std::unique_ptr<MpiLibrary> library, milliseconds timeLimit) {
   if (waitWhileEqual(engine->phase, 0, never, timeLimit) !=
       WaitResult::Changed) {
     (void)engine.release(); // see leave()
-    return fail("waited longer than ", timeLimit.count() / 1000.0,
-                " seconds for MPI to start");
+    return failTimedOut(timeLimit, "MPI to start");
   }
   if (!engine->started.ok())
     return engine->started.status();
@@ -103,11 +102,10 @@ Status MpiEngine::wait(MpiJob &job, milliseconds limit) {
   case WaitResult::Changed:
     return Status::success();
   case WaitResult::TimedOut:
-    return fail("waited longer than ", limit.count() / 1000.0,
-                " seconds for another rank");
+    return failTimedOut(limit);
   case WaitResult::Aborted: {
-    std::string why = reason();
-    return Status::failure(why.empty() ? anotherFailed : why);
+    std::lock_guard lock(mutex);
+    return failure.ok() ? failReleased() : failure;
   }
   }
   __builtin_unreachable();
@@ -115,7 +113,7 @@ Status MpiEngine::wait(MpiJob &job, milliseconds limit) {
 
 std::string MpiEngine::reason() {
   std::lock_guard lock(mutex);
-  return failure;
+  return failure.ok() ? "" : failure.message();
 }
 
 /// The job is on the stack: after a failure nothing may refer to it, so that
@@ -128,7 +126,7 @@ Status MpiEngine::run(std::vector<MpiTransfer> transfers, milliseconds limit) {
   if (!status.ok()) {
     // The caller may have to go on, as after a checkpoint that was not written:
     // what waits next says why.
-    giveUp(/*byItself=*/true, status.message());
+    giveUp(/*byItself=*/true, status);
     awaitHalt();
   }
   return status;
@@ -138,7 +136,7 @@ void MpiEngine::abort() { giveUp(/*byItself=*/true); }
 
 /// The first one decides who speaks (`hasFailedItself`) and why. The handler is
 /// called under the lock, so that setAbortHandler(nullptr) waits for it.
-void MpiEngine::giveUp(bool byItself, std::string reason) {
+void MpiEngine::giveUp(bool byItself, Status reason) {
   std::lock_guard lock(mutex);
   if (aborted)
     return;
@@ -200,15 +198,15 @@ void MpiEngine::serve() {
     uint32_t seen = calls;
     bool any = false;
     if (Status status = serveOnce(any); !status.ok())
-      giveUp(/*byItself=*/true, status.message());
+      giveUp(/*byItself=*/true, status);
     Clock::time_point now = Clock::now();
     if (any)
       last = now;
     auto quiet = std::chrono::duration_cast<microseconds>(now - last);
     // One that has nothing to do with this one any more may end.
     if (active > 0 && quiet > spinning && neighbourHasEnded())
-      giveUp(/*byItself=*/true, "process " + std::to_string(joined.neighbour) +
-                                    " on " + joined.host + " has ended");
+      giveUp(/*byItself=*/true, fail("process ", joined.neighbour, " on ",
+                                     joined.host, " has ended"));
     if (active == 0)
       waitBriefly(calls, seen, idlePause);
     else if (quiet > spinning)

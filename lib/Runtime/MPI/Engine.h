@@ -25,6 +25,7 @@
 
 #include "Core/Sockets.h"
 #include "Library.h"
+#include "plait/Support/Status.h"
 
 #include <atomic>
 #include <chrono>
@@ -105,7 +106,7 @@ private:
   /// Begins what has been submitted; whether that was anything.
   Status beginSubmitted(bool &any);
   Status serveOnce(bool &any);
-  void giveUp(bool byItself, std::string reason = "");
+  void giveUp(bool byItself, Status reason = Status::success());
 
   std::chrono::milliseconds timeLimit; // for start and leave
   std::unique_ptr<MpiLibrary> library;
@@ -116,7 +117,7 @@ private:
   std::vector<MpiJob *> submitted;
   std::function<void()> abortHandler;
   bool hasFailedItself = false;
-  std::string failure; // of MPI
+  Status failure = Status::success(); // of MPI
 
   std::atomic<uint32_t> calls = 0; // changes when the thread has to look up
   std::atomic<uint32_t> phase = 0; // 1: has started, 2: has halted

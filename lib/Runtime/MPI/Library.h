@@ -1,18 +1,18 @@
-//===- Library.h - Interface to MPI libraries -------------------*- C++ -*-===//
+//===- Library.h - Interface to libraries of messages -----------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// MPI behind an interface that lives in a module of its own (Module.cpp), which
+// MPI, and UCX where no launcher of MPI has started the processes, behind an
+// interface that lives in a module for each (MpiModule.cpp, UcxModule.cpp). One
 // is opened where a launcher has started several processes: nobody else needs
-// MPI to be installed, or waits for it to load. The module uses nothing of the
-// runtime but this header. Where no launcher of MPI has started the processes,
-// TcpLibrary.h stands in for it.
+// these libraries to be installed, or waits for them to load. The modules use
+// nothing of the runtime but this header.
 //
-// All calls come from one thread, which is all that any MPI allows
-// (MPI_THREAD_FUNNELED).
+// All calls from start() on come from one thread, which is all that any MPI
+// allows (MPI_THREAD_FUNNELED).
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,6 +23,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <sys/types.h>
 #include <vector>
@@ -101,9 +102,25 @@ public:
   virtual void finish() = 0;
 };
 
-/// The function that the module exports.
+/// A library whose processes have met by other means (Rendezvous.h). Sends and
+/// receives only. Who can reach its ports is trusted.
+class MetLibrary : public MpiLibrary {
+public:
+  /// Opens the end of this process, at the network interface that has the
+  /// numeric `address`, and returns what the others reach it by: any bytes.
+  virtual Result<std::string> open(const std::string &address) = 0;
+  /// Has to be called before start(), with what open() has returned in each
+  /// process. This one will talk to `peers`, which name it as well; others may
+  /// be added later. The library knows its largestTag.
+  virtual Status connect(World world, std::vector<std::string> addresses,
+                         std::span<const uint32_t> peers) = 0;
+};
+
+/// The functions that the modules export.
 using OpenMpiLibrary = MpiLibrary *();
 constexpr char openMpiLibraryName[] = "plaitOpenMpiLibrary";
+using OpenUcxLibrary = MetLibrary *();
+constexpr char openUcxLibraryName[] = "plaitOpenUcxLibrary";
 
 } // namespace plait::runtime
 

@@ -414,7 +414,7 @@ void setForMpirun(std::chrono::seconds timeLimit) {
 Result<int> runtime::supervise(const SupervisorOptions &options) {
   // 1. What the user said.
   if (splitWords(options.launcher).empty())
-    return Status::failure("--launcher is empty");
+    return Status::failure("`launcher` is empty");
   auto family = PlanFamily::open(options.plan);
   if (!family.ok())
     return family.status();

@@ -92,7 +92,7 @@ Result<Step> runStep(Executor &executor, const Batches &batches,
     return metrics.status();
   Step step = {*metrics, {}};
   for (uint32_t i = 0; i < executor.plan().parameters()->size(); ++i) {
-    auto gradient = gatherGradient(executor, i);
+    auto gradient = gatherTensor(executor, i, ParameterTensor::Gradient);
     if (!gradient.ok())
       return gradient.status();
     step.gradients.push_back(std::move(*gradient));
@@ -346,11 +346,13 @@ Status checkAgainst(const fb::Plan &plan, const Step &found, Batches &batches,
   arrangeRows(batches, plan, unpartitioned);
   auto reference = startExecutor(unpartitioned, options);
   if (!reference.ok())
-    return fail("reference plan: ", reference.status().message());
+    return fail(reference.status().code(),
+                "reference plan: ", reference.status().message());
   // 2.
   auto expected = runStep(**reference, batches, options);
   if (!expected.ok())
-    return fail("reference plan: ", expected.status().message());
+    return fail(expected.status().code(),
+                "reference plan: ", expected.status().message());
   // 3.
   for (auto [step, whose] :
        {std::pair(&found, "the plan"), {&*expected, "the reference"}})
@@ -403,7 +405,7 @@ Status runtime::check(const fb::Plan &plan, const TrainOptions &given) {
   return agree(**executor, doTogether(**executor, [&] {
     if (!(*executor)->leads())
       return Status::success();
-    warnOfUnusedWeights(plan, options);
+    warnOfUnusedWeights(**executor, options);
     return checkAgainst(plan, *found, *batches, options);
   }));
 }

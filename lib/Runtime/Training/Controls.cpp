@@ -88,7 +88,7 @@ Result<Verdict> Controls::judge(uint64_t step, const StepMetrics &metrics) {
   if (mayGoOn && options->onNonFinite == NonFinitePolicy::RollBack)
     return Verdict{.rollsBack = true, .warning = text};
   if (!mayGoOn || options->onNonFinite == NonFinitePolicy::Stop)
-    return fail(text, step > 1 ? "; try a lower --lr" : "");
+    return fail(text, step > 1 ? "; try a lower `lr`" : "");
   // 3.
   if (++skippedInARow > mostSkipped)
     return fail(text, ", and ", mostSkipped, " steps before it were skipped");

@@ -10,6 +10,7 @@
 
 #include "LearningRate.h"
 #include "OptimizerOptions.h"
+#include "plait/Runtime/TrainingRun.h"
 
 #include <deque>
 
@@ -18,13 +19,6 @@ namespace plait::runtime {
 /// Fails where the metrics of a step are not those of a step that could have
 /// taught something.
 Status checkMetrics(const StepMetrics &metrics);
-
-/// The outcome of a step.
-struct Verdict {
-  bool skipped = false;   // nothing was updated
-  bool rollsBack = false; // to before the step
-  std::string warning;    // empty: nothing to say
-};
 
 /// The decisions of a run from step to step. Processes that make the same calls
 /// decide the same.

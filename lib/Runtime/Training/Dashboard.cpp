@@ -21,11 +21,11 @@
 #include "Timeline.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Files.h"
+#include "plait/Plan/Json.h"
 #include "plait/Support/HostMemory.h"
 #include "plait/Support/PageStyle.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -147,7 +147,7 @@ void Dashboard::takeOver() {
   Curve<6> oldSteps;
   Curve<1> oldEvaluations;
   try {
-    Json page = Json::parse(text.substr(begin, end - begin));
+    Json page = parsePrintedJson<Json>(text.substr(begin, end - begin));
     if (page.at("model") != nameModel(run->plan))
       return;
     restore(oldSteps, page.at("curves"), page.at("per_point").at(0), last);

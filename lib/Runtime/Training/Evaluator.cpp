@@ -27,7 +27,7 @@ using namespace plait::runtime;
 static Status checkPlan(const fb::Plan &plan) {
   if (takesInput(plan, fb::InputKind::Keys))
     return Status::failure("the plan drops elements at random, which an "
-                           "evaluation must not: compile with --dropout off");
+                           "evaluation must not: compile with `dropout` off");
   for (uint32_t i = 0; i < plan::length(plan.programs()); ++i)
     if (auto steps = plan::countMetricSteps(plan, i); !steps.ok())
       return fail("the plan cannot evaluate: ", steps.status().message());
@@ -51,14 +51,14 @@ Result<std::optional<Evaluator>> Evaluator::open(const fb::Plan &plan,
   PLAIT_RETURN_IF_ERROR(setDocumentEnd(plan, options, *batches));
   auto samples = batches->order().passSamples();
   if (!samples)
-    return fail(isText ? "--eval-text" : "--eval-tokens", " '", path,
+    return fail(isText ? "`eval-text`" : "`eval-tokens`", " '", path,
                 "' has weights, but an evaluation weighs all samples equally");
   uint64_t most = *samples / uint64_t(plan.global_batch());
   if (most == 0)
     return fail("'", path, "' has ", *samples, " samples, a batch needs ",
                 plan.global_batch());
   if (options.evalSteps > most)
-    return fail("--eval-steps is ", options.evalSteps, ", '", path, "' has ",
+    return fail("`eval-steps` is ", options.evalSteps, ", '", path, "' has ",
                 most, " batches");
   uint64_t steps = options.evalSteps ? options.evalSteps : most;
   return std::optional(Evaluator(std::move(*batches), steps, options));
@@ -70,6 +70,7 @@ Evaluator::run(Executor &executor,
   using Clock = std::chrono::steady_clock;
   Clock::time_point start = Clock::now();
   double sum = 0, tokens = 0;
+  StepMetrics means = {}; // sums, until the end
   // Always from the first batch on. Its own step numbers: the run's are not
   // touched.
   for (uint64_t step = 1; step <= steps; ++step) {
@@ -81,11 +82,17 @@ Evaluator::run(Executor &executor,
     auto metrics =
         executor.runStep(step, batches, StepScalars(), StepScope::Evaluate);
     if (!metrics.ok())
-      return fail("evaluation: ", metrics.status().message());
+      return fail(metrics.status().code(),
+                  "evaluation: ", metrics.status().message());
     double count = at(*metrics, fb::Metric::TokenCount);
     sum += at(*metrics, fb::Metric::Loss) * count;
     tokens += count;
+    for (size_t i = 0; i < means.size(); ++i)
+      means[i] += (*metrics)[i] * float(count);
   }
+  for (float &mean : means)
+    mean /= float(tokens);
   std::chrono::duration<double> seconds = Clock::now() - start;
-  return std::optional(Evaluation{sum / tokens, tokens, seconds.count()});
+  return std::optional(
+      Evaluation{sum / tokens, tokens, seconds.count(), means});
 }

@@ -55,9 +55,9 @@ const Schedule *findSchedule(const std::string &name) {
 std::string describeSteps(const TrainOptions &options) {
   std::ostringstream text;
   if (options.epochs)
-    text << "the " << options.steps << " steps of --epochs " << *options.epochs;
+    text << "the " << options.steps << " steps of `epochs` " << *options.epochs;
   else
-    text << "--steps " << options.steps;
+    text << "`steps` " << options.steps;
   return text.str();
 }
 
@@ -66,20 +66,20 @@ Status checkOptions(const TrainOptions &options, const Schedule &schedule) {
   bool isConstant = schedule.decay == stay;
   uint64_t warmup = options.warmupSteps;
   if (isConstant && (options.leastLearningRate > 0 || options.decaySteps))
-    return fail(options.decaySteps ? "--decay-steps" : "--min-lr",
-                " is of schedules that decay, --lr-schedule is constant");
+    return fail(options.decaySteps ? "`decay-steps`" : "`min-lr`",
+                " is of schedules that decay, `lr-schedule` is constant");
   if (options.leastLearningRate > options.learningRate)
-    return fail("--min-lr ", options.leastLearningRate, " is above --lr ",
+    return fail("`min-lr` ", options.leastLearningRate, " is above `lr` ",
                 options.learningRate);
   if (warmup > options.steps)
-    return fail("--warmup-steps ", warmup, " is more than ",
+    return fail("`warmup-steps` ", warmup, " is more than ",
                 describeSteps(options));
   uint64_t decay = LearningRate::decaySteps(options).value_or(options.steps);
   if (!schedule.lastSteps && decay < warmup)
-    return fail("--decay-steps ", decay, " is less than --warmup-steps ",
+    return fail("`decay-steps` ", decay, " is less than `warmup-steps` ",
                 warmup, ", which are a part of it");
   if (schedule.lastSteps && decay > options.steps - warmup)
-    return fail("--warmup-steps ", warmup, " and --decay-steps ", decay,
+    return fail("`warmup-steps` ", warmup, " and `decay-steps` ", decay,
                 " are together more than ", describeSteps(options));
   return Status::success();
 }

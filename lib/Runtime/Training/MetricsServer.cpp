@@ -35,8 +35,8 @@ using namespace plait::runtime;
 /// The last colon separates, so that a host may have others, in brackets or
 /// not. Which port a 0 has become is said on standard error, for scripts to
 /// read; in a URL such a host must have brackets.
-Result<std::unique_ptr<Observer>>
-MetricsServer::open(const std::string &place) {
+Result<std::unique_ptr<Observer>> MetricsServer::open(const std::string &place,
+                                                      Reporter *reporter) {
   size_t colon = place.rfind(':');
   std::string host = colon == place.npos ? "127.0.0.1" : place.substr(0, colon);
   std::string port = colon == place.npos ? place : place.substr(colon + 1);
@@ -44,20 +44,20 @@ MetricsServer::open(const std::string &place) {
                 port.find_first_not_of("0123456789") == port.npos &&
                 std::stoul(port) <= UINT16_MAX;
   if (!isPort)
-    return fail("--metrics-port: '", place,
+    return fail("`metrics-port`: '", place,
                 "' is neither a port, 0 to 65535, nor HOST:PORT");
   if (host.size() > 2 && host.front() == '[' && host.back() == ']')
     host = host.substr(1, host.size() - 2);
   auto listener = listenAt(host, uint16_t(std::stoul(port)));
   if (!listener.ok())
-    return fail("--metrics-port: ", listener.status().message());
+    return fail("`metrics-port`: ", listener.status().message());
   auto given = portOf(*listener);
   if (!given.ok())
     return given.status();
   if (host.find(':') != host.npos)
     host = "[" + host + "]";
-  std::fprintf(stderr, "metrics at http://%s:%u/metrics\n", host.c_str(),
-               unsigned(*given));
+  tell(reporter, Severity::Info,
+       "metrics at http://" + host + ":" + std::to_string(*given) + "/metrics");
   return std::unique_ptr<Observer>(new MetricsServer(std::move(*listener)));
 }
 
@@ -99,6 +99,21 @@ static std::string printMetric(const std::string &name, const char *type,
                                const std::string &labels = "") {
   return "# HELP " + name + " " + help + "\n# TYPE " + name + " " + type +
          "\n" + name + labels + " " + printNumber(value) + "\n";
+}
+
+/// The named losses of a step, as one metric with labels.
+static std::string printNamed(const fb::Plan &plan,
+                              const StepMetrics &metrics) {
+  std::vector<double> losses = getNamedLosses(plan, metrics);
+  if (losses.empty())
+    return "";
+  std::string text =
+      "# HELP plait_named_loss Means over the tokens of the last "
+      "step\n# TYPE plait_named_loss gauge\n";
+  for (size_t i = 0; i < losses.size(); ++i)
+    text += "plait_named_loss{name=\"" + plan.named_losses()->Get(i)->str() +
+            "\"} " + printNumber(losses[i]) + "\n";
+  return text;
 }
 
 /// Labels that identify the run are on a metric of their own, `plait_run_info`,
@@ -185,6 +200,7 @@ Status MetricsServer::endStep(const StepReport &step) {
       printMetric("plait_run_info", "gauge", "What runs", 1, labels);
   for (const Row &row : rows)
     all += printMetric(row.name, row.type, row.help, row.value);
+  all += printNamed(run->plan, step.metrics);
   if (double rate = run->utilization.rate(step.seconds); rate > 0)
     all += printMetric("plait_model_flops_per_second", "gauge",
                        "That the model needs, without recomputation", rate);

@@ -30,8 +30,9 @@ class MetricsServer : public Observer {
 public:
   /// Listens at "PORT" of this host alone, or "HOST:PORT", HOST an address of
   /// it, such as 0.0.0.0 for all. Port 0 is a free one; which one it is is told
-  /// on standard error.
-  static Result<std::unique_ptr<Observer>> open(const std::string &place);
+  /// to `reporter`, if there is one.
+  static Result<std::unique_ptr<Observer>> open(const std::string &place,
+                                                Reporter *reporter);
   ~MetricsServer() override;
 
   Status beginRun(const RunInfo &run) override;

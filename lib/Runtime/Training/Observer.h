@@ -14,38 +14,16 @@
 #ifndef PLAIT_LIB_RUNTIME_TRAINING_OBSERVER_H
 #define PLAIT_LIB_RUNTIME_TRAINING_OBSERVER_H
 
-#include "Controls.h"
+#include "plait/Runtime/TrainingRun.h"
 #include "plait/Runtime/Utilization.h"
 
 namespace plait::runtime {
-
-class Stragglers;
 
 struct RunInfo {
   const fb::Plan &plan;
   const TrainOptions &options;
   Utilization utilization;
   RunState start;
-};
-
-/// The loss on data that is held out.
-struct Evaluation {
-  double loss; // mean over the tokens
-  double tokens;
-  double seconds; // wall time
-};
-
-struct StepReport {
-  uint64_t step; // from 1
-  StepMetrics metrics;
-  double learningRate;
-  double seconds; // wall time, without the evaluation
-  Verdict verdict;
-  std::optional<Evaluation> evaluation; // after the step, where one was due
-  const Stragglers *watched; // null where ranks were not watched in this step
-
-  double tokens() const { return at(metrics, fb::Metric::TokenCount); }
-  double tokensPerSecond() const { return tokens() / seconds; }
 };
 
 class Observer {

@@ -13,10 +13,10 @@
 
 #include "Progress.h"
 
+#include "Core/Processes.h"
 #include "Settings.h"
 #include "Setup.h"
 
-#include <cstdio>
 #include <filesystem>
 
 using namespace plait;
@@ -36,9 +36,11 @@ static bool isSame(const std::string &a, const std::string &b) {
 ///    is the directory that is written to; anywhere else a typing error would
 ///    train from the beginning.
 /// 2. Set the weights, or go on from what was found.
-Result<Progress> Progress::begin(Executor &executor, TrainOptions &options,
-                                 Batches &batches, RunState &state) {
-  Progress progress(executor, options, batches, state);
+Result<runtime::Progress> runtime::Progress::begin(Executor &executor,
+                                                   TrainOptions &options,
+                                                   Batches &batches,
+                                                   RunState &state) {
+  runtime::Progress progress(executor, options, batches, state);
   std::optional<Resumed> &resumed = progress.resumed;
   // 1.
   if (!options.resume.empty()) {
@@ -52,10 +54,9 @@ Result<Progress> Progress::begin(Executor &executor, TrainOptions &options,
   }
   // 2.
   if (!resumed && options.weights.empty() && executor.leads())
-    std::fprintf(stderr,
-                 "plait-run: note: weights are random, of seed %llu: no "
-                 "--weights are given\n",
-                 static_cast<unsigned long long>(options.seed));
+    executor.tell(Severity::Note, "weights are random, of seed " +
+                                      std::to_string(options.seed) +
+                                      ": no `weights` are given");
   if (!resumed)
     PLAIT_RETURN_IF_ERROR(
         agree(executor, setInitialWeights(executor, options)));
@@ -64,7 +65,7 @@ Result<Progress> Progress::begin(Executor &executor, TrainOptions &options,
   return progress;
 }
 
-Status Progress::openCheckpoints() {
+Status runtime::Progress::openCheckpoints() {
   if (options.checkpoint.directory.empty())
     return Status::success();
   auto created = Checkpointer::create(
@@ -80,31 +81,30 @@ Status Progress::openCheckpoints() {
 /// run another one than it seems to be: the seed, on which order and dropout
 /// depend, is an error; other data is a warning, as changing it may be what is
 /// wanted. A forgotten learning rate is not: it stays as it was.
-Status Progress::goOn(const Resumed &resumed) {
+Status runtime::Progress::goOn(const Resumed &resumed) {
   const RunRecord &run = resumed.run;
   if (!options.epochs && run.step > options.steps)
     return fail("checkpoint '", resumed.path, "' is of step ", run.step,
-                ", --steps is ", options.steps);
+                ", `steps` is ", options.steps);
   // Weights do not need it any more, permutation and dropout do.
   if (run.seed != options.seed)
     return fail("checkpoint '", resumed.path, "' has seed ", run.seed,
-                ", --seed is ", options.seed);
+                ", `seed` is ", options.seed);
   Result<std::string> kept = keepSettings(options, run.settings);
   if (!kept.ok())
     return fail("checkpoint '", resumed.path, "': ", kept.status().message());
   bool isSameData = run.data == batches.describe();
   if (executor.leads()) {
-    std::fprintf(stderr, "resumed step %llu from %s'%s'\n",
-                 static_cast<unsigned long long>(run.step),
-                 resumed.isReplica ? "memory, " : "", resumed.path.c_str());
+    executor.tell(Severity::Info, "resumed step " + std::to_string(run.step) +
+                                      " from " +
+                                      (resumed.isReplica ? "memory, '" : "'") +
+                                      resumed.path + "'");
     if (!kept->empty())
-      std::fprintf(stderr, "plait-run: note: kept from the checkpoint: %s\n",
-                   kept->c_str());
+      executor.tell(Severity::Note, "kept from the checkpoint: " + *kept);
     if (!isSameData)
-      std::fprintf(stderr,
-                   "plait-run: warning: the data is %s, of the checkpoint %s; "
-                   "it is read from its beginning\n",
-                   batches.describe().c_str(), run.data.c_str());
+      executor.warn("the data is " + batches.describe() +
+                    ", of the checkpoint " + run.data +
+                    "; it is read from its beginning");
   }
   batches.startAt(run.step, isSameData ? run.samples : 0);
   setState(run);
@@ -113,7 +113,7 @@ Status Progress::goOn(const Resumed &resumed) {
 
 /// The counters that the next step depends on: its number, how often the
 /// optimizer has updated, tokens.
-void Progress::setState(const RunRecord &run) {
+void runtime::Progress::setState(const RunRecord &run) {
   state.step = run.step;
   state.updates = run.updates;
   state.tokens = run.tokens;
@@ -125,7 +125,7 @@ void Progress::setState(const RunRecord &run) {
 ///    room.
 /// 3. Count how often in a row it was this one, and give up in the end.
 /// 4. Go on with the data behind the bad step.
-Status Progress::rollBack() {
+Status runtime::Progress::rollBack() {
   // As for skipped steps: then it is not the data that is bad.
   constexpr unsigned most = 10;
   const uint64_t step = state.step;
@@ -154,17 +154,16 @@ Status Progress::rollBack() {
   batches.startAt(resumed.run.step, position);
   setState(resumed.run);
   if (executor.leads())
-    std::fprintf(
-        stderr,
-        "went back to step %llu from '%s', continues with sample %llu\n",
-        static_cast<unsigned long long>(state.step), resumed.path.c_str(),
-        static_cast<unsigned long long>(position));
+    executor.tell(Severity::Info,
+                  "went back to step " + std::to_string(state.step) +
+                      " from '" + resumed.path + "', continues with sample " +
+                      std::to_string(position));
   return Status::success();
 }
 
 /// Samples rather than steps say where the data is, so that plans with other
 /// batches go on at the same place.
-RunRecord Progress::record() const {
+RunRecord runtime::Progress::record() const {
   RunRecord run;
   run.step = state.step;
   run.updates = state.updates;

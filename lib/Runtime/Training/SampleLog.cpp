@@ -81,7 +81,8 @@ Status SampleLog::endStep(uint64_t step) {
   auto add = [&](std::span<const std::string> texts) {
     auto rows = join(texts);
     return rows.ok() ? write(step, *rows)
-                     : fail("step ", step, ": ", rows.status().message());
+                     : fail(rows.status().code(), "step ", step, ": ",
+                            rows.status().message());
   };
   std::string mine = pack(record.take());
   Rendezvous *processes = executor.processes();

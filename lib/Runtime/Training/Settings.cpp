@@ -18,12 +18,12 @@
 #include "plait/Configuration/Configuration.h"
 #include "plait/Configuration/Optimizers.h"
 #include "plait/Plan/Defaults.h"
+#include "plait/Plan/Json.h"
 #include "plait/Plan/Ranks.h"
 #include "plait/Runtime/Rendezvous.h"
 #include "plait/Support/Quantities.h"
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
@@ -135,7 +135,8 @@ Status runtime::compareSettings(Rendezvous &processes,
   static const std::set<std::string> own = {
       "weights",   "tokens",     "text",    "eval-tokens",
       "eval-text", "checkpoint", "replica", "resume"};
-  Json all = settings.empty() ? Json::object() : Json::parse(settings);
+  Json all =
+      settings.empty() ? Json::object() : parsePrintedJson<Json>(settings);
   std::vector<SharedValue> mine;
   for (const Line &line : lines)
     for (const std::string &name : line.options) {
@@ -186,9 +187,10 @@ Result<std::string> runtime::keepSettings(TrainOptions &options,
                                           const std::string &found) {
   static const std::set<std::string> ofSchedule = {"warmup-steps", "min-lr",
                                                    "decay-steps"};
-  Json theirs = found.empty() ? Json::object() : Json::parse(found);
-  Json mine =
-      options.settings.empty() ? Json::object() : Json::parse(options.settings);
+  Json theirs = found.empty() ? Json::object() : parsePrintedJson<Json>(found);
+  Json mine = options.settings.empty()
+                  ? Json::object()
+                  : parsePrintedJson<Json>(options.settings);
   std::string kept;
   Status status = Status::success();
   visitLearning(options, [&](const std::string &name, auto &value) {
@@ -218,7 +220,7 @@ Result<std::string> runtime::keepSettings(TrainOptions &options,
 Json runtime::effectiveSettings(const RunInfo &run) {
   Json settings = run.options.settings.empty()
                       ? Json::object()
-                      : Json::parse(run.options.settings);
+                      : parsePrintedJson<Json>(run.options.settings);
   settings["steps"] = run.options.steps; // where there are epochs, of them
   if (std::optional<uint64_t> steps = LearningRate::decaySteps(run.options))
     settings["decay-steps"] = *steps;

@@ -18,7 +18,6 @@
 #include "plait/Runtime/Weights.h"
 
 #include <algorithm>
-#include <cstdio>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -26,15 +25,15 @@ using namespace plait::runtime;
 /// A model with a tokenizer knows other tokens than bytes: trained on them it
 /// would forget what it has learned.
 static Status checkText(const fb::Plan &plan, const TrainOptions &options) {
-  const char *option = !options.text.empty()       ? "--text"
-                       : !options.evalText.empty() ? "--eval-text"
+  const char *option = !options.text.empty()       ? "`text`"
+                       : !options.evalText.empty() ? "`eval-text`"
                                                    : nullptr;
   if (!option || options.textAsBytes || plan.vocab_size() <= 256)
     return Status::success();
   return fail(option, " makes a token of each byte, but the model has ",
               plan.vocab_size(),
               " tokens: have plait-data write tokens of its "
-              "tokenizer, or give --text-as-bytes");
+              "tokenizer, or give `text-as-bytes`");
 }
 
 /// Order and dropout's keys are drawn from the seed, each in its own way, so
@@ -43,13 +42,14 @@ Result<Batches> runtime::openBatches(const fb::Plan &plan,
                                      const TrainOptions &options) {
   PLAIT_RETURN_IF_ERROR(checkText(plan, options));
   Result<Batches> batches =
-      !options.tokens.empty()
+      options.givesRows ? Batches::given(plan)
+      : !options.tokens.empty()
           ? Batches::fromTokens(options.tokens, options.tokenType, plan)
       : !options.text.empty() ? Batches::fromText(options.text, plan)
                               : Batches::random(options.seed, plan);
   if (!batches.ok())
     return batches;
-  if (options.shuffle)
+  if (options.shuffle && !options.givesRows)
     batches->shuffle(options.seed);
   batches->drawKeys(options.seed);
   PLAIT_RETURN_IF_ERROR(setDocumentEnd(plan, options, *batches));
@@ -72,11 +72,11 @@ Status runtime::setDocumentEnd(const fb::Plan &plan,
   bool isMasked = takesInput(plan, fb::InputKind::Starts);
   if (isMasked && !options.documentEnd)
     return Status::failure("attention of the plan stays within documents: "
-                           "--document-end has to say which token ends one");
+                           "`document-end` has to say which token ends one");
   if (!isMasked && options.documentEnd)
-    return Status::failure("--document-end is given, but attention of the plan "
+    return Status::failure("`document-end` is given, but attention of the plan "
                            "runs over all of a sample: compile it with "
-                           "--document-mask");
+                           "`document-mask`");
   return isMasked ? batches.endDocuments(*options.documentEnd)
                   : Status::success();
 }
@@ -84,6 +84,17 @@ Status runtime::setDocumentEnd(const fb::Plan &plan,
 Status runtime::agree(Executor &executor, const Status &mine) {
   Rendezvous *processes = executor.processes();
   return processes ? processes->agree(mine) : mine;
+}
+
+/// The plan first: it is read by each process from what may be different disks.
+/// Then the versions.
+Status runtime::agreeOnPlan(Rendezvous &processes, const std::string &path,
+                            const Status &opened, const plan::PlanFile *file) {
+  PLAIT_RETURN_IF_ERROR(processes.agree(opened));
+  auto plan = PlanIdentity::of(file->plan(), file->hash());
+  PLAIT_RETURN_IF_ERROR(processes.agreeOn(std::vector<SharedValue>{
+      {plan.hash, "plan '" + path + "' (" + plan.mesh + "), " + plan.hash}}));
+  return processes.agreeOn("version", describeVersion());
 }
 
 /// The executor's description of itself is printed before anything can go
@@ -96,7 +107,7 @@ runtime::makeExecutor(const fb::Plan &plan, const TrainOptions &options) {
   for (const std::string *line :
        {&(*executor)->libraries(), &(*executor)->placement()})
     if (!line->empty())
-      std::fprintf(stderr, "%s\n", line->c_str());
+      (*executor)->tell(Severity::Info, *line);
   return executor;
 }
 
@@ -122,14 +133,14 @@ runtime::startExecutor(const fb::Plan &plan, const TrainOptions &options) {
 
 /// Not an error: folders of other tools have buffers that a model does not
 /// need. A few names are enough to see which case it is.
-void runtime::warnOfUnusedWeights(const fb::Plan &plan,
+void runtime::warnOfUnusedWeights(const Executor &executor,
                                   const TrainOptions &options) {
   if (options.weights.empty())
     return;
   Result<WeightFiles> files = WeightFiles::open(options.weights);
   if (!files.ok()) // setInitialWeights says so
     return;
-  std::vector<std::string> names = findUnusedTensors(plan, *files);
+  std::vector<std::string> names = findUnusedTensors(executor.plan(), *files);
   if (names.empty())
     return;
   constexpr size_t most = 5;
@@ -138,8 +149,6 @@ void runtime::warnOfUnusedWeights(const fb::Plan &plan,
     list += ", " + names[i];
   if (names.size() > most)
     list += " and " + std::to_string(names.size() - most) + " more";
-  std::fprintf(stderr,
-               "plait-run: warning: weights '%s' has what the model has no "
-               "place for: %s\n",
-               options.weights.c_str(), list.c_str());
+  executor.warn("weights '" + options.weights +
+                "' has what the model has no place for: " + list);
 }

@@ -27,7 +27,7 @@ Status setDocumentEnd(const fb::Plan &plan, const TrainOptions &options,
 /// the lowest rank that has one. Of one process it is `mine`.
 Status agree(Executor &executor, const Status &mine);
 
-/// An executor, and where it runs on standard error.
+/// An executor; tells where it runs.
 Result<std::unique_ptr<Executor>> makeExecutor(const fb::Plan &plan,
                                                const TrainOptions &options);
 /// Loads its weights or initialises them.
@@ -36,9 +36,9 @@ Status setInitialWeights(Executor &executor, const TrainOptions &options);
 Result<std::unique_ptr<Executor>> startExecutor(const fb::Plan &plan,
                                                 const TrainOptions &options);
 
-/// Says on standard error which tensors of the weights the model has no place
+/// Warns of tensors of the weights the model has no place
 /// for: they were trained in another one.
-void warnOfUnusedWeights(const fb::Plan &plan, const TrainOptions &options);
+void warnOfUnusedWeights(const Executor &executor, const TrainOptions &options);
 
 } // namespace plait::runtime
 

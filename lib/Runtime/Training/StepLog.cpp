@@ -68,16 +68,30 @@ static std::string printStragglers(const Stragglers &watched) {
   return text.empty() ? "" : ", \"stragglers\": [" + text + "]";
 }
 
+/// A part of a line: `, "KEY": {"z_loss": 0.1}`; empty where the plan names
+/// none.
+static std::string printNamed(const char *key, const fb::Plan &plan,
+                              const StepMetrics &metrics) {
+  std::string text;
+  std::vector<double> losses = getNamedLosses(plan, metrics);
+  for (size_t i = 0; i < losses.size(); ++i)
+    text += (i ? ", \"" : "\"") + plan.named_losses()->Get(i)->str() +
+            "\": " + printNumber(losses[i]);
+  return text.empty() ? "" : ", \"" + std::string(key) + "\": {" + text + "}";
+}
+
 /// Nine digits bring back every f32, which losses are. Flushed after each line,
 /// so that a run that is killed has a log of all its steps.
 Status StepLog::endStep(const StepReport &step) {
   std::string more = run->utilization.printFields(step.seconds);
+  more += printNamed("losses", run->plan, step.metrics);
   if (step.verdict.skipped)
     more += ", \"skipped\": true";
   if (step.verdict.rollsBack)
     more += ", \"rolled_back\": true";
   if (step.evaluation)
-    more += ", \"eval_loss\": " + printNumber(step.evaluation->loss);
+    more += ", \"eval_loss\": " + printNumber(step.evaluation->loss) +
+            printNamed("eval_losses", run->plan, step.evaluation->means);
   if (step.watched)
     more += printStragglers(*step.watched);
   std::fprintf(file.get(),

@@ -143,7 +143,17 @@ Status TensorBoard::endStep(const StepReport &step) {
       scalar("train/tokens_per_second", step.tokensPerSecond());
   if (double mfu = run->utilization.mfu(step.seconds))
     summary += scalar("train/mfu", mfu);
-  if (step.evaluation)
+  auto addNamed = [&](const char *group, const StepMetrics &metrics) {
+    std::vector<double> losses = getNamedLosses(run->plan, metrics);
+    for (size_t i = 0; i < losses.size(); ++i) {
+      std::string tag = group + run->plan.named_losses()->Get(i)->str();
+      summary += scalar(tag.c_str(), losses[i]);
+    }
+  };
+  addNamed("train/loss/", step.metrics);
+  if (step.evaluation) {
     summary += scalar("eval/loss", step.evaluation->loss);
+    addNamed("eval/loss/", step.evaluation->means);
+  }
   return write(key(2, Varint) + varint(step.step) + bytesField(5, summary));
 }

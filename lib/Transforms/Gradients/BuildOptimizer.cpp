@@ -27,6 +27,7 @@
 #include "StepUnits.h"
 #include "Updates.h"
 #include "plait/Configuration/Optimizers.h"
+#include "plait/Dialect/NN/IR/NamedLosses.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
@@ -463,6 +464,10 @@ LogicalResult StepEnd::buildOptimizer() {
   nn::MetricOp::create(builder, nn.loc, loss, "Loss");
   nn::MetricOp::create(builder, nn.loc, norm, "GradNorm");
   nn::MetricOp::create(builder, nn.loc, count, "TokenCount");
+  for (StringRef name : nn::getNamedLosses(module)) {
+    Value sum = total((nn::kNamedLossPrefix + name).str());
+    nn::MetricOp::create(builder, nn.loc, nn.mul(sum, inverse), name);
+  }
   // 4.
   for (StepUnit &unit : units) {
     // What comes from the host comes a piece at a time: an undivided pack is
@@ -513,7 +518,10 @@ struct BuildOptimizerPass
   LogicalResult check(ParameterUses &uses) {
     pipe::PlacementAttr placement = getPlacement(getOperation());
     int64_t last = placement.getStages() - 1;
-    for (StringRef name : {kLossSum, kTokenCount}) {
+    SmallVector<std::string> names{kLossSum.str(), kTokenCount.str()};
+    for (StringRef name : nn::getNamedLosses(getOperation()))
+      names.push_back((nn::kNamedLossPrefix + name).str());
+    for (StringRef name : names) {
       auto it =
           uses.accumulated.find(FlatSymbolRefAttr::get(&getContext(), name));
       if (it == uses.accumulated.end() ||

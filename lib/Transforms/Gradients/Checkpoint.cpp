@@ -279,16 +279,72 @@ static bool belongsToUser(Operation *copy) {
   return isComputed || isGathered(copy) || isGatheredInOrder(copy);
 }
 
+namespace {
+
+/// Places for copies in front of their first users. A move makes a block forget
+/// the order of its ops, so that asking for it after each one would take a time
+/// that grows with the square of a function's length: places are found first,
+/// and taken once all are known.
+class SinkPlan {
+public:
+  /// Decides that `copy` goes in front of its first user. Users that are copies
+  /// have been added before, or stay.
+  void add(Operation *copy);
+  /// Moves what was added.
+  void apply();
+
+private:
+  /// The op that does not move and in front of which `op` is, or `op` itself.
+  Operation *getAnchor(Operation *op) const {
+    Operation *anchor = anchors.lookup(op);
+    return anchor ? anchor : op;
+  }
+  bool isBefore(Operation *a, Operation *b) const;
+
+  llvm::DenseMap<Operation *, Operation *> anchors; // of what moves
+  /// What moves in front of each anchor, in order.
+  llvm::MapVector<Operation *, SmallVector<Operation *, 4>> groups;
+};
+
+} // namespace
+
+bool SinkPlan::isBefore(Operation *a, Operation *b) const {
+  Operation *anchorA = getAnchor(a), *anchorB = getAnchor(b);
+  if (anchorA != anchorB)
+    return anchorA->isBeforeInBlock(anchorB);
+  if (a == anchorA || b == anchorA) // an anchor is behind its group
+    return a != anchorA;
+  const auto &group = groups.find(anchorA)->second;
+  return llvm::find(group, a) < llvm::find(group, b);
+}
+
+void SinkPlan::add(Operation *copy) {
+  Operation *first =
+      *llvm::min_element(copy->getUsers(), [&](Operation *a, Operation *b) {
+        return isBefore(a, b);
+      });
+  Operation *anchor = getAnchor(first);
+  auto &group = groups[anchor];
+  // Not found if the first user is the anchor: then it is the last in front.
+  group.insert(llvm::find(group, first), copy);
+  anchors[copy] = anchor;
+}
+
+void SinkPlan::apply() {
+  for (auto &[anchor, group] : groups)
+    for (Operation *copy : group)
+      copy->moveBefore(anchor);
+}
+
 /// Moves the copies that `moves` accepts to where they are first needed.
 static void sink(ArrayRef<Operation *> copies,
                  llvm::function_ref<bool(Operation *)> moves) {
+  SinkPlan plan;
   // From the last: a copy's users are where they stay before it follows them.
   for (Operation *copy : llvm::reverse(copies))
     if (moves(copy) && !copy->use_empty())
-      copy->moveBefore(
-          *llvm::min_element(copy->getUsers(), [](Operation *a, Operation *b) {
-            return a->isBeforeInBlock(b);
-          }));
+      plan.add(copy);
+  plan.apply();
 }
 
 static int64_t countLayers(func::FuncOp function) {

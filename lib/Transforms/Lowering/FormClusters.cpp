@@ -136,7 +136,8 @@ private:
   void formRows();
   llvm::SetVector<Operation *> findSources(Operation *op);
   void addSources(Operation *op, llvm::SetVector<Operation *> &result);
-  Value copyForColumn(Operation *column, Value value, IRMapping &copies);
+  Value copyForColumn(Operation *column, Value value, IRMapping &copies,
+                      SmallVectorImpl<Operation *> &made);
   bool fits(const Unit &unit, Operation *op);
   bool joinsCompared(ArrayRef<Operation *> ops, ArrayRef<Operation *> more);
   void add(Operation *op, int unit);
@@ -353,8 +354,9 @@ bool Former::join(Operation *op, int target) {
 }
 
 /// Returns what a column reduction is to read in place of `value`: copies, made
-/// in the block and in its unit, of the elementwise ops that only kernels read.
-Value Former::copyForColumn(Operation *column, Value value, IRMapping &copies) {
+/// in front of it and listed, of the elementwise ops that only kernels read.
+Value Former::copyForColumn(Operation *column, Value value, IRMapping &copies,
+                            SmallVectorImpl<Operation *> &made) {
   Unit &own = units[unitOf[column]];
   Operation *source = value.getDefiningOp();
   auto isStored = [](OpOperand &use) {
@@ -369,13 +371,12 @@ Value Former::copyForColumn(Operation *column, Value value, IRMapping &copies) {
     return known;
   SmallVector<Value> operands =
       llvm::map_to_vector(source->getOperands(), [&](Value operand) {
-        return copyForColumn(column, operand, copies);
+        return copyForColumn(column, operand, copies, made);
       });
   builder.setInsertionPoint(column);
   Operation *clone = builder.clone(*source);
   clone->setOperands(operands);
-  add(clone, unitOf[column]);
-  before[clone] = findSources(clone).takeVector();
+  made.push_back(clone);
   copies.map(value, clone->getResult(0));
   return clone->getResult(0);
 }
@@ -395,13 +396,23 @@ void Former::formColumns() {
     if (findRole(&op) && unitOf.contains(&op) &&
         (isColumnReduction(&op) || findRole(&op) == FusionRole::ScatterAdd))
       columns.push_back(&op);
+  // All copies first: to ask for the order of ops between insertions has the
+  // block numbered anew each time.
+  llvm::DenseMap<Operation *, SmallVector<Operation *>> made;
   for (Operation *op : columns) {
-    Unit &own = units[unitOf[op]];
-    own.closed = true;
+    units[unitOf[op]].closed = true;
+    IRMapping copies;
+    if (isColumnReduction(op))
+      op->setOperand(0, copyForColumn(op, op->getOperand(0), copies, made[op]));
+  }
+  for (Operation *op : columns) {
     if (!isColumnReduction(op))
       continue;
-    IRMapping copies;
-    op->setOperand(0, copyForColumn(op, op->getOperand(0), copies));
+    Unit &own = units[unitOf[op]];
+    for (Operation *copy : made[op]) {
+      add(copy, unitOf[op]);
+      before[copy] = findSources(copy).takeVector();
+    }
     before[op] = findSources(op).takeVector();
     Column column{unitOf[op], op->getAttr(nn::kLayerAttr), findTraffic(own)};
     auto [it, isNew] =

@@ -26,6 +26,8 @@
 
 #include "plait/Analysis/KernelShape.h"
 #include "plait/Configuration/Optimizers.h"
+#include "plait/Dialect/NN/IR/NamedLosses.h"
+#include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 #include "plait/Dialect/Plan/IR/RowPitch.h"
 #include "plait/Plan/Plan_generated.h"
@@ -62,7 +64,10 @@ template <typename Names> static int findName(Names names, StringRef name) {
   return -1;
 }
 
-int plait::findMetric(StringRef name) {
+int plait::findMetric(ModuleOp module, StringRef name) {
+  SmallVector<StringRef> named = nn::getNamedLosses(module);
+  if (auto *own = llvm::find(named, name); own != named.end())
+    return int(plan::fb::Metric::Count) + int(own - named.begin());
   return findName(plan::fb::EnumNamesMetric(), name);
 }
 
@@ -149,7 +154,10 @@ plan::PlaceAttr Placer::place(const nn::StepMemory &memory) {
   case nn::StepMemory::Scalar:
     return place(kScalarsBuffer, sizeof(float) * findStepScalar(memory.name));
   case nn::StepMemory::Metric:
-    return place(kMetricsBuffer, sizeof(float) * findMetric(memory.name));
+    return place(
+        kMetricsBuffer,
+        sizeof(float) *
+            findMetric(function->getParentOfType<ModuleOp>(), memory.name));
   }
   llvm_unreachable("no other memory");
 }

@@ -113,7 +113,7 @@ static LogicalResult verifyModel(ModuleOp module) {
   if (Status status = checkExecutable(getConfiguration(module)); !status.ok())
     return module.emitError(status.message());
   auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunction);
-  if (!loss || loss.isExternal() || loss.getNumResults() != 2)
+  if (!loss || loss.isExternal() || loss.getNumResults() < 2)
     return module.emitOpError("has no function @")
            << nn::kLossFunction << " of a loss and a number of targets";
   auto model = module->getAttrOfType<DictionaryAttr>(nn::kModelAttr);

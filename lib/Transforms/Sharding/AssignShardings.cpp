@@ -319,7 +319,7 @@ LogicalResult Assigner::splitHeads(ShardableOpInterface op,
       heads.push_back(factor);
   }
   return reportIndivisible(op, kContextAxis, ranks, heads)
-         << ", or --context-parallel gather";
+         << ", or `context-parallel` gather";
 }
 
 /// Brings a result to where its users find it. A partial value that only

@@ -17,6 +17,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Dialect/NN/IR/NamedLosses.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/StageFunctions.h"
@@ -54,6 +55,7 @@ private:
   PortKind getInputKind(BlockArgument argument);
   void cloneBody(int64_t stage, IRMapping &mapping);
   void cloneSources(Operation *user, IRMapping &mapping);
+  SmallVector<std::string> getAccumulators();
   SmallVector<PortAttr> addResults(int64_t stage, IRMapping &mapping);
 
   func::FuncOp loss;
@@ -186,9 +188,17 @@ void Outliner::cloneBody(int64_t stage, IRMapping &mapping) {
   }
 }
 
+/// The symbols of what a step adds up, one for each result of the loss.
+SmallVector<std::string> Outliner::getAccumulators() {
+  SmallVector<std::string> symbols{kLossSum.str(), kTokenCount.str()};
+  for (StringRef name : nn::getNamedLosses(loss))
+    symbols.push_back((nn::kNamedLossPrefix + name).str());
+  return symbols;
+}
+
 /// Ends the function. All but the last stage return what lies on their
 /// boundary, which is what the next one takes, index by index; the last adds
-/// loss and number of tokens to accumulators and returns nothing.
+/// the results of the loss to accumulators and returns nothing.
 SmallVector<PortAttr> Outliner::addResults(int64_t stage, IRMapping &mapping) {
   SmallVector<Value> results;
   SmallVector<PortAttr> ports;
@@ -202,8 +212,7 @@ SmallVector<PortAttr> Outliner::addResults(int64_t stage, IRMapping &mapping) {
     Operation *terminator = loss.getBody().front().getTerminator();
     cloneSources(terminator, mapping);
     for (auto [value, name] :
-         llvm::zip(terminator->getOperands(),
-                   ArrayRef<StringRef>{kLossSum, kTokenCount}))
+         llvm::zip_equal(terminator->getOperands(), getAccumulators()))
       nn::AccumulateOp::create(builder, loss.getLoc(), mapping.lookup(value),
                                name, nn::Slot::Value);
   }
@@ -236,7 +245,7 @@ LogicalResult Outliner::run() {
   auto scalar = RankedTensorType::get({}, builder.getF32Type());
   // Scalars in f32, one of each for the whole module; only the last stage adds
   // to them.
-  for (StringRef name : {kLossSum, kTokenCount})
+  for (StringRef name : getAccumulators())
     nn::AccumulatorOp::create(builder, loss.getLoc(), name, scalar);
   findBoundaries();
   for (auto read : loss.getOps<SlotOpInterface>())

@@ -45,9 +45,12 @@ public:
       : module(function->getParentOfType<ModuleOp>()), rates(getRates(module)) {
     // Uses are resolved once: fill() compares them once for each collective.
     for (StepOpInterface step : getSteps(function)) {
+      positions.push_back(order.size());
       order.push_back(order.size());
       steps.push_back(step);
       uses.push_back(aliases.resolve(step));
+      flops.push_back(step.getMatrixFlops());
+      last.push_back(flops.back() == 0 ? -1 : findLastConflict());
     }
   }
 
@@ -67,8 +70,31 @@ public:
   }
 
 private:
-  double flopsAt(size_t position) {
-    return steps[order[position]].getMatrixFlops();
+  double flopsAt(size_t position) { return flops[order[position]]; }
+
+  /// The last step before the newest one that may not be exchanged with it, or
+  /// -1. A GEMM mostly finds the maker of an operand a few steps back.
+  int64_t findLastConflict() const {
+    Footprint own;
+    own.add(uses.back());
+    int64_t step = int64_t(uses.size()) - 2;
+    while (step >= 0 && !own.conflicts(uses[step]))
+      --step;
+    return step;
+  }
+
+  /// Whether a step that `gemm` may not be moved over stands at `position` or
+  /// behind, as far as one is known without a look at those in between.
+  bool isHeldBehind(size_t position, uint32_t gemm) const {
+    return last[gemm] >= 0 && positions[last[gemm]] >= position;
+  }
+
+  /// Moves the step at `from` up to `to`; what was between keeps its order.
+  void move(size_t from, size_t to) {
+    std::rotate(order.begin() + to, order.begin() + from,
+                order.begin() + from + 1);
+    for (size_t i = to; i <= from; ++i)
+      positions[order[i]] = i;
   }
 
   /// Gives the collective at `position` something to hide behind, as much as a
@@ -95,22 +121,23 @@ private:
     // Greedy, in order: a later collective takes what this one leaves. A GEMM
     // that is not moved joins what others may not be moved over, so that no
     // two exchange which conflict.
-    // `between` is what a GEMM would be moved over, from the user on.
+    // `between` is what a GEMM would be moved over, from the user on; it is
+    // filled up to `known` when a GEMM asks for it, which few do far from here.
     Footprint between;
-    size_t first = user;
+    size_t first = user, known = user;
     for (size_t i = user; i < order.size() && missing > 0; ++i) {
-      double flops = flopsAt(i);
-      if (flops == 0 || collective.conflicts(uses[order[i]]) ||
-          between.conflicts(uses[order[i]])) {
-        between.add(uses[order[i]]);
+      uint32_t gemm = order[i];
+      if (flops[gemm] == 0 || isHeldBehind(user, gemm) ||
+          collective.conflicts(uses[gemm]))
         continue;
-      }
-      // The GEMM goes in front of the user; what was between keeps its order.
+      for (; known < i; ++known)
+        between.add(uses[order[known]]);
+      if (between.conflicts(uses[gemm]))
+        continue;
       // That takes time linear in the distance, for each GEMM that is moved.
-      missing -= flops;
-      std::rotate(order.begin() + user, order.begin() + i,
-                  order.begin() + i + 1);
-      ++user;
+      missing -= flops[gemm];
+      move(i, user++);
+      ++known; // one step more stands in front of it
     }
     tell(steps[order[position]], user - first, missing);
     return success();
@@ -133,6 +160,9 @@ private:
   RatesAttr rates;
   SmallVector<StepOpInterface> steps;
   std::vector<ResolvedUses> uses; // by step
+  std::vector<double> flops;
+  std::vector<int64_t> last;     // see findLastConflict
+  std::vector<size_t> positions; // in `order`
   SmallVector<uint32_t> order;
 };
 

@@ -1,5 +1,6 @@
 // Attention and an MLP with squared ReLU side by side, with a learned scale; two
-// heads, smoothed labels and a z-loss. As a front end may write it: without a word
+// heads, smoothed labels and a z-loss, which are reported apart, as is what comes
+// out of the first layer. As a front end may write it: without a word
 // on layers, vocabulary or name, and for another batch and sequence than any run.
 module {
   nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5> decay
@@ -28,7 +29,7 @@ module {
   nn.parameter @down.2 : tensor<16x8xf32> init<mean = 0.0, std = 0.3> decay
   nn.parameter @gain.2 : tensor<f32> init<mean = 1.0, std = 0.0>
   nn.parameter @second : tensor<16x8xf32> init<mean = 0.0, std = 0.3> decay
-  func.func @loss(%tokens: tensor<2x5xi32>, %targets: tensor<2x5xi32>) -> (tensor<f32>, tensor<f32>) {
+  func.func @loss(%tokens: tensor<2x5xi32>, %targets: tensor<2x5xi32>) -> (tensor<f32>, tensor<f32>, tensor<f32> {nn.loss = "z_loss"}, tensor<f32> {nn.loss = "second"}, tensor<f32> {nn.loss = "early"}) {
     %table = nn.read @embed value : tensor<16x8xf32>
     %x0 = nn.embedding %table, %tokens : (tensor<16x8xf32>, tensor<2x5xi32>) -> tensor<2x5x8xf32>
     %norm0 = nn.read @norm.0 value : tensor<8xf32>
@@ -140,6 +141,8 @@ module {
     %l12 = nn.add %l1, %l2 : tensor<f32>
     %l123 = nn.add %l12, %l3 : tensor<f32>
     %l1234 = nn.add %l123, %l4 : tensor<f32>
-    return %l1234, %count : tensor<f32>, tensor<f32>
+    %early = nn.mul %x1, %x1 : tensor<2x5x8xf32>
+    %squares = nn.reduce sum %early dims [0, 1, 2] : tensor<2x5x8xf32> -> tensor<f32>
+    return %l1234, %count, %zs, %sum2, %squares : tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>
   }
 }

@@ -95,6 +95,7 @@ def heads(p, tokens):
         both = torch.einsum("bsgd,gdh->bsh", seen, layer["o"].squeeze(1))
         both = both + functional.relu(n @ layer["up"]).square() @ layer["down"]
         x = x + layer["gain"] * both
+        early = x if i == 0 else early
 
     def compute_loss(targets):
         first, second = x @ p["embed"].T, x @ p["second"].T
@@ -103,7 +104,9 @@ def heads(p, tokens):
         )
         z = first.logsumexp(2).square().mean()
         other = functional.cross_entropy(second.flatten(0, 1), targets)
-        return smoothed + 0.5 * other + z / 128
+        squares = early.square().sum() / targets.numel()
+        named = {"z_loss": z, "second": other, "early": squares}
+        return smoothed + 0.5 * other + z / 128, named
 
     return compute_loss
 
@@ -141,18 +144,23 @@ def train(model, name: str) -> list[dict]:
         targets = rows[:, 1:].flatten()
         # Logits, or what a loss of its own makes of the targets.
         made = model(p, rows[:, :-1])
-        loss = (
+        loss, named = (
             made(targets)
             if callable(made)
-            else functional.cross_entropy(made.flatten(0, 1), targets)
+            else (functional.cross_entropy(made.flatten(0, 1), targets), {})
         )
         loss.backward()
         trained = [x for x in p.values() if x.grad is not None]
         norm = torch.nn.utils.clip_grad_norm_(trained, recipe["grad-clip"])
         optimizer.step()
-        records.append(
-            {"step": step + 1, "loss": loss.item(), "grad_norm": norm.item()}
-        )
+        record = {
+            "step": step + 1,
+            "loss": loss.item(),
+            "grad_norm": norm.item(),
+        }
+        if named:
+            record["losses"] = {key: x.item() for key, x in named.items()}
+        records.append(record)
     return records
 
 

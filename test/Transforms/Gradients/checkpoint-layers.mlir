@@ -5,7 +5,7 @@
 
 // STAGES: recompute is given for 2 virtual stages (full/none), the pipeline has 1
 // MANY: recompute is full:9, which is of 9 layers, but no virtual stage has more than 3
-// AUTO: recompute is auto, which is resolved for the memory of a --cluster: give one, or another kind
+// AUTO: recompute is auto, which is resolved for the memory of a `cluster`: give one, or another kind
 
 // Of three layers the first is computed again whole, of the second what is cheap
 // (checkpoint-selective.mlir), of the third nothing.

@@ -369,3 +369,74 @@ module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t"
     return
   }
 }
+
+// -----
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  // expected-error @+1 {{'func.func' op returns result 2 without a name, expected nn.loss = "NAME" of at most 32 letters, digits and underscores}}
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n, %s : tensor<f32>, tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  // expected-error @+1 {{'func.func' op returns result 2 without a name, expected nn.loss = "NAME" of at most 32 letters, digits and underscores}}
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>, tensor<f32> {nn.loss = "z loss"}) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n, %s : tensor<f32>, tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  // expected-error @+1 {{'func.func' op returns two losses named "z"}}
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>, tensor<f32> {nn.loss = "z"}, tensor<f32> {nn.loss = "z"}) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n, %s, %s : tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  // expected-error @+1 {{'func.func' op returns 14 named losses, expected at most 13}}
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>, tensor<f32> {nn.loss = "z0"}, tensor<f32> {nn.loss = "z1"}, tensor<f32> {nn.loss = "z2"}, tensor<f32> {nn.loss = "z3"}, tensor<f32> {nn.loss = "z4"}, tensor<f32> {nn.loss = "z5"}, tensor<f32> {nn.loss = "z6"}, tensor<f32> {nn.loss = "z7"}, tensor<f32> {nn.loss = "z8"}, tensor<f32> {nn.loss = "z9"}, tensor<f32> {nn.loss = "z10"}, tensor<f32> {nn.loss = "z11"}, tensor<f32> {nn.loss = "z12"}, tensor<f32> {nn.loss = "z13"}) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s : tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  nn.parameter @loss.z : tensor<f32> init<mean = 0.0, std = 0.5>
+  // expected-error @+1 {{'func.func' op returns a loss named "z", but the module has a symbol @loss.z already, which is to add it up}}
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>, tensor<f32> {nn.loss = "z"}) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n, %s : tensor<f32>, tensor<f32>, tensor<f32>
+  }
+}

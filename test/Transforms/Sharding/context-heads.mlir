@@ -57,7 +57,7 @@ func.func @loss(%tokens: tensor<4x128xi32>, %targets: tensor<4x128xi32>) -> (ten
   return %sum, %count : tensor<f32>, tensor<f32>
 }
 
-// ERROR: cp=4 does not divide the 2 key/value heads or 2 query heads of each of nn.attention; possible are 1, 2, or --context-parallel gather
+// ERROR: cp=4 does not divide the 2 key/value heads or 2 query heads of each of nn.attention; possible are 1, 2, or `context-parallel` gather
 
 // CHECK-LABEL: func.func @loss
 // CHECK: %[[Q:.*]] = nn.rope {{.*}} : tensor<4x128x2x2x16xf32, #dist.sharding<@mesh, [{"dp"}, {"cp"}, {}, {}, {}]>>

@@ -54,7 +54,7 @@ TEST(Mesh, RefusesWhatIsNone) {
   EXPECT_EQ(errorOf("8"),
             "mesh \"8\" has no size of an axis in \"8\", expected one such as "
             "pp=2,dp=2,tp=2; to have the planner divide devices, give "
-            "--cluster cpu:8");
+            "`cluster` cpu:8");
   EXPECT_EQ(errorOf("dp=2,dp=2"), "mesh \"dp=2,dp=2\" names axis \"dp\" twice");
   for (std::string size :
        {"0", "-1", "", "two", "2x", "16777217", "99999999999999999999"})

@@ -222,7 +222,7 @@ TEST_F(PlanCostTest, ComparesWithAPickOfTheSameMesh) {
   EXPECT_EQ(readMeasured(path, pick).status().message(),
             "profile '" + path +
                 "' was taken on pp=2,dp=1,tp=2, the prediction is for "
-                "pp=2,dp=2,tp=2; pin it with --mesh");
+                "pp=2,dp=2,tp=2; pin it with `mesh`");
 }
 
 } // namespace

@@ -30,7 +30,7 @@ TEST(Search, SaysWhatIsShort) {
   EXPECT_TRUE(contains(message, "(optimizer ")) << message;
   EXPECT_TRUE(contains(message, " GB short; what fits: ")) << message;
   // What is advised is true, and one node fewer is too few.
-  size_t at = message.find("--cluster a100-80g:");
+  size_t at = message.find("`cluster` a100-80g:");
   ASSERT_NE(at, std::string::npos) << message;
   std::string advised = message.substr(at + 10);
   setting.cluster = *parseCluster(advised.substr(0, advised.find(' ')));
@@ -61,7 +61,7 @@ TEST(Search, NamesTheOptionThatFits) {
   setting.pins = *parsePins("pp=1,tp=1");
   setting.shape.layers = 32;
   message = setting.message();
-  EXPECT_TRUE(contains(message, "what fits: another --mesh (")) << message;
+  EXPECT_TRUE(contains(message, "what fits: another `mesh` (")) << message;
 }
 
 TEST(Search, NamesDividedState) {
@@ -74,10 +74,10 @@ TEST(Search, NamesDividedState) {
   setting.pins.microBatch = 1;
   setting.space.sequenceParallel = {false};
   std::string message = setting.message();
-  EXPECT_TRUE(contains(message, "what fits: --zero 1 (")) << message;
+  EXPECT_TRUE(contains(message, "what fits: `zero` 1 (")) << message;
   setting.space.zero = {0, 1};
   message = setting.message();
-  EXPECT_TRUE(contains(message, "what fits: --zero 1 (")) << message;
+  EXPECT_TRUE(contains(message, "what fits: `zero` 1 (")) << message;
 }
 
 TEST(Search, SaysWhatContradicts) {
@@ -100,7 +100,7 @@ TEST(Search, SaysWhatContradicts) {
   setting.shape.hidden = 256;
   EXPECT_EQ(setting.message(),
             "no mesh of 8 ranks divides a global batch of 7; possible: "
-            "--global-batch 6, --global-batch 8, --cluster cpu:1x7");
+            "`global-batch` 6, `global-batch` 8, `cluster` cpu:1x7");
   setting.training.globalBatch = 8;
   setting.pins = *parsePins("micro-batch=3");
   EXPECT_EQ(setting.message(),

@@ -266,7 +266,7 @@ TEST_F(CudaExecutorTest, SaysWhereRanksRun) {
 TEST_F(CudaExecutorTest, RefusesWhatDoesNotFit) {
   fb::PlanT plan = toCuda(cpuPlan(), directory);
   EXPECT_EQ(startError(plan, options(9, true)),
-            "--devices is 9, but only 8 GPUs are visible");
+            "`devices` is 9, but only 8 GPUs are visible");
   setenv("PLAIT_FAKE_MEMORY", "15000", 1);
   EXPECT_EQ(startError(plan, options(1, true)),
             "GPU 0 (Fake): ranks 0 to 3 need 20480 bytes, 15000 are free");

@@ -12,9 +12,9 @@
 
 #include "CUDA/Capabilities.h"
 #include "CUDA/RankStates.h"
-#include "Core/TcpRendezvous.h"
 #include "CudaPlan.h"
 #include "FreePort.h"
+#include "Rendezvous/TcpRendezvous.h"
 #include "plait/Plan/Check.h"
 #include "plait/Plan/Container.h"
 #include "plait/Runtime/Executor.h"
@@ -247,7 +247,7 @@ TEST_F(CudaFaultsTest, OldDriversCannotRecordPipelines) {
   EXPECT_TRUE(refusal.starts_with(
       "the driver supports CUDA 12.8, and before 12.9 NCCL does one thing at a "
       "time in recorded steps, so that this plan would wait for ever; give "
-      "--cuda-graph off: deadlock: "))
+      "`cuda-graph` off: deadlock: "))
       << refusal;
   options.cudaGraph = false;
   EXPECT_EQ(train(plan, 3), "");

@@ -10,9 +10,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Core/TcpRendezvous.h"
 #include "CudaPlan.h"
 #include "FreePort.h"
+#include "Rendezvous/TcpRendezvous.h"
 #include "plait/Plan/Check.h"
 #include "plait/Plan/Container.h"
 #include "plait/Runtime/Profiler.h"

@@ -100,7 +100,7 @@ TEST_F(DataTest, DocumentsStartBehindTheirEnds) {
   // The samples are the same, so that a run with it goes on from one without.
   EXPECT_EQ(batches->describe(), before);
   EXPECT_EQ(batches->endDocuments(uint64_t(longer.vocab_size)).message(),
-            "--document-end is " + std::to_string(longer.vocab_size) +
+            "`document-end` is " + std::to_string(longer.vocab_size) +
                 ", the vocabulary has " + std::to_string(longer.vocab_size) +
                 " tokens");
 }
@@ -133,7 +133,7 @@ TEST_F(DataTest, WiderTokensAreDeclared) {
     return batches.ok() ? "" : batches.status().message();
   };
   const std::string advice =
-      ": as uint16 every other token is 0; say with --token-type what it is";
+      ": as uint16 every other token is 0; say with `token-type` what it is";
   for (auto [type, bytes] : {std::pair("int32", 4), {"int64", 8}}) {
     writeFile(path, makeTokens(bytes));
     EXPECT_EQ(read(""), "'" + path + "' looks like " + type + advice);
@@ -179,7 +179,7 @@ TEST_F(DataTest, ShardsOfLlmC) {
       EXPECT_EQ(row(*batches, 1, 0), (Tokens{1, 2}));
       EXPECT_EQ(row(*batches, 1, 0, fb::InputKind::Targets), (Tokens{2, 3}));
     }
-    EXPECT_NE(read("int64").find("--token-type says int64"), std::string::npos);
+    EXPECT_NE(read("int64").find("`token-type` says int64"), std::string::npos);
     shard.pop_back();
     writeFile(path, shard);
     EXPECT_NE(read().find("a shard of llm.c of 3 tokens"), std::string::npos);

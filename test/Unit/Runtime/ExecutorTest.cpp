@@ -18,6 +18,7 @@
 #include "plait/Support/BFloat16.h"
 
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <gtest/gtest.h>
 
@@ -129,7 +130,7 @@ TEST_F(ExecutorTest, RunsAPipelineOfTensorParallelStages) {
       auto metrics = (*executor)->runStep(step, data, {});
       ASSERT_TRUE(metrics.ok()) << metrics.status().message();
       EXPECT_EQ(*metrics, (StepMetrics{2, 3, 8}));
-      auto sum = gatherGradient(**executor, 1);
+      auto sum = gatherTensor(**executor, 1, ParameterTensor::Gradient);
       ASSERT_TRUE(sum.ok());
       std::vector<float> expected = expectedSum(weight);
       for (size_t i = 0; i < expected.size(); ++i)
@@ -267,12 +268,12 @@ TEST_F(ExecutorTest, DividesMasterCopiesAndGradients) {
     for (size_t i = 0; i < copy.size(); ++i) {
       EXPECT_EQ(copy[i].bits, BFloat16(weight[i]).bits);
     }
-    // What gatherGradient finds below.
+    // What gatherTensor finds below.
     return device.write(shard.division->reduced,
                         std::as_bytes(std::span(master)));
   });
   ASSERT_TRUE(status.ok()) << status.message();
-  auto gradient = gatherGradient(**executor, 1);
+  auto gradient = gatherTensor(**executor, 1, ParameterTensor::Gradient);
   ASSERT_TRUE(gradient.ok());
   EXPECT_EQ(*gradient, weight);
 
@@ -317,12 +318,17 @@ TEST_F(ExecutorTest, ARankThatSleepsForEverIsGivenUp) {
   source.kernels[0]->symbol = "plait_test_sleep";
   kernel.scalars = {fb::RankScalar(0, 100000000, 1, false)};
   GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ExecutorOptions options = {1, std::chrono::seconds(1)};
+  options.onStuck = [](const std::string &failure) {
+    std::fprintf(stderr, "error: %s\n", failure.c_str());
+    std::_Exit(3);
+  };
   EXPECT_EXIT(
       {
-        auto executor = Executor::create(pack(), {1, std::chrono::seconds(1)});
+        auto executor = Executor::create(pack(), options);
         (void)(*executor)->runStep(1, batches(), {});
       },
-      ::testing::ExitedWithCode(1),
+      ::testing::ExitedWithCode(3),
       "error: rank .* waited longer than 1 seconds.*"
       "given up: rank 1 computes in step 1, program 0");
 }

@@ -7,8 +7,8 @@
 
 #include "Core/HostMemory.h"
 
-#include "Core/TcpRendezvous.h"
 #include "FreePort.h"
+#include "Rendezvous/TcpRendezvous.h"
 
 #include <cstdlib>
 #include <filesystem>
@@ -106,7 +106,7 @@ TEST_F(HostMemoryTest, AddsUpWhatTheProcessesOfAHostTake) {
   Status copies = checkHostMemory(UINT64_MAX / 2, 1, nullptr, 7);
   ASSERT_FALSE(copies.ok());
   EXPECT_NE(
-      copies.message().find(" bytes of memory, 7 of them for --replica, "),
+      copies.message().find(" bytes of memory, 7 of them for `replica`, "),
       std::string::npos)
       << copies.message();
   Status alone = checkHostMemory(UINT64_MAX / 2, 1, nullptr);

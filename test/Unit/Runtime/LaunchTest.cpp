@@ -5,10 +5,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Core/Launch.h"
+#include "Rendezvous/Launch.h"
 #include "plait/Runtime/Rendezvous.h"
 
 #include <algorithm>
+#include <fstream>
 #include <gtest/gtest.h>
 #include <map>
 
@@ -269,6 +270,41 @@ TEST(LaunchTest, NamesTheVariableThatIsWrong) {
       errorWith({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_PORT", "70000"}}),
       "environment variable MASTER_PORT is '70000', allowed are 0 to "
       "65535");
+}
+
+TEST(LaunchTest, ReadsASecret) {
+  std::map<std::string, std::string> launch = {{"RANK", "0"},
+                                               {"WORLD_SIZE", "2"}};
+  auto secretWith = [&](const char *name, const std::string &value) {
+    auto variables = launch;
+    variables[name] = value;
+    auto read = readWith(variables);
+    EXPECT_TRUE(read.ok() && *read);
+    return read.ok() && *read ? (*read)->secret : Secret{};
+  };
+  std::string text = "sixteen letters.", path = testing::TempDir() + "secret";
+  std::ofstream(path) << text << "\n";
+  Secret secret = secretWith("PLAIT_SECRET", text);
+  EXPECT_NE(secret[0], 0u);
+  EXPECT_NE(secret[1], 0u);
+  EXPECT_EQ(secretWith("PLAIT_SECRET_FILE", path), secret);
+  EXPECT_NE(secretWith("PLAIT_SECRET", text + "!"), secret);
+  EXPECT_EQ(secretWith("ANOTHER", text), Secret{});
+
+  auto errorOf = [&](std::map<std::string, std::string> more) {
+    more.insert(launch.begin(), launch.end());
+    return errorWith(more);
+  };
+  std::ofstream(path) << std::string(5000, 'x');
+  EXPECT_EQ(errorOf({{"PLAIT_SECRET", ""}}),
+            "the secret of PLAIT_SECRET has 0 bytes, allowed are 16 to 4096");
+  EXPECT_EQ(errorOf({{"PLAIT_SECRET_FILE", path}}),
+            "the secret of PLAIT_SECRET_FILE has more than 4096 bytes, allowed "
+            "are 16 to 4096");
+  // A folder opens, and cannot be read.
+  for (const std::string &wrong : {path + "/nothing", testing::TempDir()})
+    EXPECT_EQ(errorOf({{"PLAIT_SECRET_FILE", wrong}}),
+              "cannot read '" + wrong + "', which PLAIT_SECRET_FILE names");
 }
 
 } // namespace

@@ -7,8 +7,8 @@
 
 #include "FreePort.h"
 
-#include "Core/Meeting.h"
-#include "Core/TcpRendezvous.h"
+#include "Rendezvous/Meeting.h"
+#include "Rendezvous/TcpRendezvous.h"
 #include "plait/Runtime/Communicator.h"
 
 #include <algorithm>
@@ -31,6 +31,9 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Job = std::function<std::string(Rendezvous &)>;
+
+/// What a message begins with where another process tells of the failure.
+constexpr char released[] = "another rank has failed";
 
 class RendezvousTest : public ::testing::Test {
 protected:
@@ -229,6 +232,39 @@ TEST_F(HeldPortTest, RefusesWhoIsLeftFromAnEarlierStart) {
                             std::to_string(first) + ": end it");
 }
 
+/// A program that has taken the port answers with all that it has heard.
+TEST_F(HeldPortTest, WhoTakesThePortLearnsHalfOfTheSecret) {
+  ASSERT_TRUE(agent.ok());
+  std::atomic<bool> isOver = false;
+  std::atomic<uint64_t> first = 0, second = 0;
+  std::thread thief([&] {
+    while (!isOver) {
+      pollfd event = {agent->get(), POLLIN, 0};
+      if (poll(&event, 1, 20) != 1)
+        continue;
+      Socket guest(accept(agent->get(), nullptr, nullptr));
+      Greeting heard;
+      if (!receiveAll(guest.get(), &heard, sizeof(heard)))
+        continue;
+      first = heard.secret[0];
+      second = second | heard.secret[1];
+      heard.purpose = Greeting::Purpose::CheckIn;
+      sendAll(guest.get(), &heard, sizeof(heard));
+    }
+  });
+  Launch one = launch(1, 2, /*run=*/0);
+  one.secret = {7, 8};
+  auto results = runAll({one}, milliseconds(500),
+                        [](Rendezvous &) { return std::string(); });
+  isOver = true;
+  thief.join();
+  EXPECT_TRUE(results[0].ends_with("no process of this run listens there, with "
+                                   "this one's secret"))
+      << results[0];
+  EXPECT_EQ(first, 7u);
+  EXPECT_EQ(second, 0u);
+}
+
 TEST_F(HeldPortTest, SaysWhereNobodyListens) {
   auto results = runAll({launch(1, 2, run)}, milliseconds(200),
                         [](Rendezvous &) { return std::string(); });
@@ -254,8 +290,8 @@ TEST_F(RendezvousTest, NamesAllWhoAreMissing) {
   EXPECT_EQ(results[0], text);
   // One speaks for those that it can tell.
   for (size_t i = 1; i < present.size(); ++i)
-    EXPECT_TRUE(results[i].starts_with(anotherFailed)) << results[i];
-  EXPECT_EQ(results[1], std::string(anotherFailed) + ": " + text);
+    EXPECT_TRUE(results[i].starts_with(released)) << results[i];
+  EXPECT_EQ(results[1], std::string(released) + ": " + text);
 
   auto alone = runAll({launch(1, 2)}, milliseconds(100),
                       [](Rendezvous &) { return std::string(); });
@@ -271,7 +307,7 @@ TEST_F(RendezvousTest, RefusesRanksOfAnotherRun) {
   auto results = runAll({launch(0, 3), launch(1, 4)}, seconds(20),
                         [](Rendezvous &) { return std::string(); });
   EXPECT_EQ(results[0], text);
-  EXPECT_EQ(results[1], std::string(anotherFailed) + ": " + text);
+  EXPECT_EQ(results[1], std::string(released) + ": " + text);
   port = freePort();
   results = runAll({launch(0, 3), launch(1, 3), launch(1, 3)}, seconds(20),
                    [](Rendezvous &) { return std::string(); });
@@ -308,7 +344,7 @@ TEST_F(RendezvousTest, MissesWhoEndsWhileOthersStart) {
   std::string text =
       "the process of rank 11 on poor has ended while others start";
   EXPECT_EQ(results[0], text);
-  EXPECT_EQ(results[1], std::string(anotherFailed) + ": " + text);
+  EXPECT_EQ(results[1], std::string(released) + ": " + text);
 
   // After that, but before the one above it has come, which says so.
   port = freePort();
@@ -331,7 +367,7 @@ TEST_F(RendezvousTest, MissesWhoEndsWhileOthersStart) {
                    [](Rendezvous &) { return std::string(); });
   first.join();
   above.join();
-  EXPECT_TRUE(results[0].starts_with(std::string(anotherFailed) +
+  EXPECT_TRUE(results[0].starts_with(std::string(released) +
                                      ": cannot reach rank 11 on poor"))
       << results[0];
 }
@@ -346,7 +382,7 @@ TEST_F(RendezvousTest, EndsWhereFirstHasEnded) {
   auto joined = TcpRendezvous::join(launch(20, 21), seconds(60));
   first.join();
   ASSERT_FALSE(joined.ok());
-  EXPECT_TRUE(joined.status().message().starts_with(std::string(anotherFailed) +
+  EXPECT_TRUE(joined.status().message().starts_with(std::string(released) +
                                                     ": rank 0 has ended: "))
       << joined.status().message();
   EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(20));

@@ -7,8 +7,8 @@
 
 #include "TestedBackends.h"
 
-#include "Core/TcpRendezvous.h"
 #include "FreePort.h"
+#include "Rendezvous/TcpRendezvous.h"
 #include "plait/Runtime/Communicator.h"
 #include "plait/Runtime/Rendezvous.h"
 #if PLAIT_HAS_CUDA

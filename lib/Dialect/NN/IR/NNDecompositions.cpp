@@ -86,10 +86,10 @@ static Status checkAttentionStep(OpTy op, int architecture) {
   if (architecture == 0)
     return Status::success();
   if (op.getDropoutKeys())
-    return fail("its dropout is computed by GPUs with --attention unfused, or "
-                "left out with --dropout off");
+    return fail("its dropout is computed by GPUs with `attention` unfused, or "
+                "left out with `dropout` off");
   if (op.getStarts())
-    return fail("its document mask is computed by GPUs with --attention "
+    return fail("its document mask is computed by GPUs with `attention` "
                 "unfused");
   RankedTensorType query = op.getQuery().getType();
   int64_t queries = query.getDimSize(1);

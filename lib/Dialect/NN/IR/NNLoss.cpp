@@ -12,6 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "plait/Dialect/NN/IR/NamedLosses.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 
 #include "llvm/ADT/SetVector.h"
@@ -234,7 +235,7 @@ LogicalResult LossVerifier::verify() {
       failed(verifyUses(findStarts(loss), "starts of documents", "attention",
                         isAttentionStart)))
     return failure();
-  return verifyResults();
+  return failure(failed(verifyNamedLosses(loss)) || failed(verifyResults()));
 }
 
 /// The argument behind tokens and targets that has `rank` dimensions.
@@ -290,4 +291,17 @@ LogicalResult NNDialect::verifyOperationAttribute(Operation *op,
   return op->emitOpError("has attribute ")
          << attribute.getName() << " = " << attribute.getValue()
          << ", expected " << kLayerAttr << " = i or " << kBackwardAttr;
+}
+
+LogicalResult NNDialect::verifyRegionResultAttribute(Operation *op,
+                                                     unsigned region,
+                                                     unsigned result,
+                                                     NamedAttribute attribute) {
+  if (attribute.getName() == kNamedLossAttr &&
+      isa<StringAttr>(attribute.getValue()))
+    return success();
+  return op->emitOpError("has attribute ")
+         << attribute.getName() << " = " << attribute.getValue()
+         << " on result " << result << ", expected " << kNamedLossAttr
+         << " = \"NAME\"";
 }

@@ -10,6 +10,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "plait/Configuration/Optimizers.h"
+#include "plait/Dialect/NN/IR/NamedLosses.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 
 #include "plait/Plan/Plan_generated.h"
@@ -252,6 +253,10 @@ LogicalResult StepScalarOp::verify() {
 }
 
 LogicalResult MetricOp::verify() {
+  // A named loss: its accumulator says that there is one.
+  auto module = (*this)->getParentOfType<ModuleOp>();
+  if (module && llvm::is_contained(getNamedLosses(module), getName()))
+    return success();
   return verifyName(*this, getName(), plan::fb::EnumNamesMetric());
 }
 

@@ -13,7 +13,7 @@
 
 #include "Harness.h"
 #include "plait/Dialect/Plan/IR/RowPitch.h"
-#include "plait/Driver/Driver.h"
+#include "plait/Driver/Session.h"
 #include "plait/InitAll.h"
 #include "gtest/gtest.h"
 
@@ -32,7 +32,7 @@ using namespace plait::test;
 
 namespace {
 
-struct Model {
+struct Subject {
   const char *name, *folder, *mesh;
   bool sequenceParallel;
   Precision precision = Precision::FP32;
@@ -42,7 +42,7 @@ struct Model {
   bool lossAlone = false; ///< Of 4 tokens: rows of real length.
 };
 
-class Models : public testing::TestWithParam<Model> {};
+class Models : public testing::TestWithParam<Subject> {};
 
 /// One cluster's kernels and the memory they work on.
 struct Case {
@@ -63,33 +63,33 @@ struct Case {
 INSTANTIATE_TEST_SUITE_P(
     All, Models,
     testing::Values(
-        Model{"Gpt2", PLAIT_MODELS "/gpt2-nano", "1", false},
-        Model{"Gpt2Mesh", PLAIT_MODELS "/gpt2-nano", "pp=2,dp=2,tp=2", false},
-        Model{"Llama", PLAIT_GOLDEN "/llama-small-test", "1", false},
-        Model{"LlamaMesh", PLAIT_GOLDEN "/llama-small-test", "pp=2,dp=2,tp=2",
-              true},
-        Model{"Gpt2Half", PLAIT_MODELS "/gpt2-nano", "1", false,
-              Precision::BF16},
-        Model{"LlamaHalfMesh", PLAIT_GOLDEN "/llama-small-test",
-              "pp=2,dp=2,tp=2", true, Precision::BF16},
-        Model{"Gpt2Divided", PLAIT_MODELS "/gpt2-nano", "dp=4", false,
-              Precision::FP32, 1},
+        Subject{"Gpt2", PLAIT_MODELS "/gpt2-nano", "1", false},
+        Subject{"Gpt2Mesh", PLAIT_MODELS "/gpt2-nano", "pp=2,dp=2,tp=2", false},
+        Subject{"Llama", PLAIT_GOLDEN "/llama-small-test", "1", false},
+        Subject{"LlamaMesh", PLAIT_GOLDEN "/llama-small-test", "pp=2,dp=2,tp=2",
+                true},
+        Subject{"Gpt2Half", PLAIT_MODELS "/gpt2-nano", "1", false,
+                Precision::BF16},
+        Subject{"LlamaHalfMesh", PLAIT_GOLDEN "/llama-small-test",
+                "pp=2,dp=2,tp=2", true, Precision::BF16},
+        Subject{"Gpt2Divided", PLAIT_MODELS "/gpt2-nano", "dp=4", false,
+                Precision::FP32, 1},
         // Rows of the logits lie apart, and GPUs' last vectors reach between
         // them.
-        Model{"Gpt2Odd", PLAIT_MODELS "/gpt2-nano", "1", false, Precision::FP32,
-              0, 97},
-        Model{"Gpt2OddHalf", PLAIT_MODELS "/gpt2-nano", "1", false,
-              Precision::BF16, 0, 97},
+        Subject{"Gpt2Odd", PLAIT_MODELS "/gpt2-nano", "1", false,
+                Precision::FP32, 0, 97},
+        Subject{"Gpt2OddHalf", PLAIT_MODELS "/gpt2-nano", "1", false,
+                Precision::BF16, 0, 97},
         // Other architectures have other instructions. Those of sm_100 on pairs
         // of floats are not known to the interpreter.
-        Model{"Gpt2HalfHopper", PLAIT_MODELS "/gpt2-nano", "1", false,
-              Precision::BF16, 0, 0, "sm_90"},
-        Model{"Vocabulary", PLAIT_MODELS "/gpt2-nano", "1", false,
-              Precision::FP32, 0, 50257, "sm_90", true}),
+        Subject{"Gpt2HalfHopper", PLAIT_MODELS "/gpt2-nano", "1", false,
+                Precision::BF16, 0, 0, "sm_90"},
+        Subject{"Vocabulary", PLAIT_MODELS "/gpt2-nano", "1", false,
+                Precision::FP32, 0, 50257, "sm_90", true}),
     [](const auto &info) { return std::string(info.param.name); });
 
 /// The model's configuration, with another vocabulary, in a folder of its own.
-static std::string changeVocabulary(const Model &model,
+static std::string changeVocabulary(const Subject &model,
                                     const std::filesystem::path &folder) {
   std::ifstream file(std::string(model.folder) + "/config.json");
   std::string text((std::istreambuf_iterator<char>(file)), {});
@@ -100,28 +100,30 @@ static std::string changeVocabulary(const Model &model,
   return folder;
 }
 
-static mlir::OwningOpRef<mlir::ModuleOp> lower(const Model &model,
+static mlir::OwningOpRef<mlir::ModuleOp> lower(const Subject &model,
                                                mlir::MLIRContext &context) {
-  std::filesystem::path path =
+  std::filesystem::path folder =
       std::filesystem::temp_directory_path() /
-      ("plait-models-" + std::to_string(getpid()) + model.name + ".mlir");
+      ("plait-models-" + std::to_string(getpid()) + model.name + ".model");
+  struct : Reporter {
+    void message(const Message &message) override {
+      EXPECT_NE(message.severity, Severity::Error) << message.getLine();
+    }
+  } reporter;
+  Session session(reporter);
+  auto imported = session.import({.model = model.vocabulary
+                                               ? changeVocabulary(model, folder)
+                                               : std::string(model.folder)});
   CompileOptions options;
-  std::filesystem::path folder = path.string() + ".model";
-  options.model =
-      model.vocabulary ? changeVocabulary(model, folder) : model.folder;
   options.mesh = model.mesh;
   options.pins.sequenceParallel = model.sequenceParallel;
   options.pins.precision = model.precision;
   options.pins.zero = model.zero;
   options.pins.globalBatch = model.lossAlone ? 1 : 4;
   options.pins.sequence = model.lossAlone ? 4 : 24;
-  options.compileTo = "lower";
-  options.output = path;
-  EXPECT_TRUE(compile(options));
-  auto module = mlir::parseSourceFile<mlir::ModuleOp>(path.string(), &context);
-  std::filesystem::remove(path);
+  auto text = session.lower(*imported, options, "lower");
   std::filesystem::remove_all(folder);
-  return module;
+  return mlir::parseSourceString<mlir::ModuleOp>(*text, &context);
 }
 
 /// Numbers that functions are at ease with: around 1, and small indices.

@@ -5,43 +5,38 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "plait/Driver/Planning.h"
+#include "Listener.h"
+#include "plait/Driver/Session.h"
 #include "gtest/gtest.h"
-
-#include <filesystem>
-#include <unistd.h>
 
 using namespace plait;
 
-/// What is told of a compilation that goes on with the planner's choice.
+/// The phases of a compilation that goes on with the planner's choice.
 static std::string compileChoice(bool verifyEachPhase) {
-  std::filesystem::path plan =
-      std::filesystem::temp_directory_path() /
-      ("plait-each-phase-" + std::to_string(getpid()) + ".plan");
+  Listener listener;
+  Session session(listener);
+  auto model = session.import({.model = PLAIT_MODELS "/gpt2-nano"});
+  EXPECT_TRUE(model.ok());
   CompileOptions options;
-  options.model = PLAIT_MODELS "/gpt2-nano";
   options.cluster = "cpu:2";
   options.pins.globalBatch = 4;
   options.pins.sequence = 16;
-  options.output = plan;
   options.reference = false;
   options.verifyEachPhase = verifyEachPhase;
-  EXPECT_TRUE(choose(options, PlanningOptions()));
-  EXPECT_TRUE(options.lowered);
-  options.progress = true;
-  testing::internal::CaptureStderr();
-  EXPECT_TRUE(compile(options));
-  std::filesystem::remove(plan);
-  return testing::internal::GetCapturedStderr();
+  auto choice = session.plan(*model, options);
+  EXPECT_TRUE(choice.ok());
+  listener.phases.clear();
+  EXPECT_TRUE(session.compile(*choice).ok());
+  return listener.phases;
 }
 
 // The memory of a choice has been placed, for which it was lowered without
 // proofs in between.
 TEST(EachPhase, OfAChoiceIsRunAgain) {
   std::string each = compileChoice(true);
-  for (const char *phase : {"] import", "] partition", "] schedule", "] lower"})
+  for (const char *phase : {"import\n", "partition\n", "schedule\n", "lower\n"})
     EXPECT_NE(each.find(phase), each.npos) << each;
   std::string last = compileChoice(false);
-  EXPECT_EQ(last.find("] partition"), last.npos) << last;
-  EXPECT_NE(last.find("] steps"), last.npos) << last;
+  EXPECT_EQ(last.find("partition"), last.npos) << last;
+  EXPECT_NE(last.find("steps"), last.npos) << last;
 }

@@ -5,11 +5,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "plait/Driver/Driver.h"
+#include "Listener.h"
+#include "plait/Driver/Session.h"
 #include "plait/Plan/Files.h"
 #include "gtest/gtest.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <unistd.h>
 
@@ -23,47 +23,49 @@ class MemoryLimit : public testing::Test {
 protected:
   MemoryLimit() {
     std::filesystem::create_directory(folder);
-    options.model = PLAIT_MODELS "/mlp.mlir";
     options.mesh = "pp=2";
     options.pins.globalBatch = 8;
     options.pins.microBatch = 4;
     options.pins.sequence = 32;
-    options.output = folder / "mlp.plan";
   }
   ~MemoryLimit() override { std::filesystem::remove_all(folder); }
 
-  bool compileWith(int64_t bytes) {
+  Status compileWith(int64_t bytes) {
     std::string file = folder / "small.json";
     EXPECT_TRUE(writeTextFile(file, R"({"extends": "cpu", "name": "small",
         "device": {"reservedBytes": 2000, "memoryBytes": )" +
                                         std::to_string(2 * bytes) + "}}")
                     .ok());
     options.cluster = file + ":2";
-    return compile(options);
+    auto model = session.import({.model = PLAIT_MODELS "/mlp.mlir"});
+    return model.ok() ? session.compile(*model, options).status()
+                      : model.status();
   }
 
   std::filesystem::path folder =
       std::filesystem::temp_directory_path() /
       ("plait-memory-limit-" + std::to_string(getpid()));
+  Listener listener;
+  Session session{listener};
   CompileOptions options;
 };
 
 } // namespace
 
-TEST_F(MemoryLimit, PlanThatFitsIsWritten) {
-  EXPECT_TRUE(compileWith(100'000'000));
-  EXPECT_TRUE(std::filesystem::exists(options.output));
+TEST_F(MemoryLimit, PlanThatFitsIsCompiled) {
+  EXPECT_TRUE(compileWith(100'000'000).ok()) << listener.getText();
 }
 
 TEST_F(MemoryLimit, PlanThatDoesNotNamesStageAndFigures) {
-  testing::internal::CaptureStderr();
-  EXPECT_FALSE(compileWith(500'000));
-  std::string error = testing::internal::GetCapturedStderr();
+  Status status = compileWith(500'000);
+  ASSERT_EQ(status.code(), Code::DoesNotFit) << listener.getText();
   // Two layers of 64 x 128 and a table of 256 x 64, four copies each in f32:
   // more than 500,000 bytes.
+  const std::string &error = status.message();
   EXPECT_NE(error.find("stage 0 needs "), error.npos) << error;
   EXPECT_NE(error.find(" has 499000: 500000 less 1000 for"), error.npos)
       << error;
-  EXPECT_EQ(std::count(error.begin(), error.end(), '\n'), 1) << error;
-  EXPECT_FALSE(std::filesystem::exists(options.output));
+  ASSERT_EQ(listener.heard.size(), 1u) << listener.getText();
+  EXPECT_EQ(listener.heard[0].code, Code::DoesNotFit);
+  EXPECT_EQ(listener.heard[0].text, error);
 }

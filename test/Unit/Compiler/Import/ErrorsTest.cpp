@@ -121,7 +121,7 @@ TEST_F(ImportErrors, UnknownFieldsTogether) {
       ", \"zeta\": 0, \"alpha\": false, \"empty\": null, \"rope_scaling\": "
       "{\"rope_type\": \"default\", \"note\": 1}}";
   const std::string advice =
-      " might change the arithmetic; --ignore-field NAME "
+      " might change the arithmetic; `ignore-field` NAME "
       "says that one does not";
   Imported all = importText(kLlama + fields);
   expectError(all, {"unknown fields \"alpha\", \"rope_scaling.note\", "

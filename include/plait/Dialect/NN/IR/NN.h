@@ -88,8 +88,8 @@ inline constexpr llvm::StringLiteral kLossFunction = "loss";
 /// `model_type`, `name`, `vocab` and `layers`.
 inline constexpr llvm::StringLiteral kModelAttr = "plait.model";
 
-/// (L1) to (L4) of the dialect for the body of the loss function, which takes
-/// tokens, targets and maybe keys and starts and returns two numbers; ids are
+/// (L1) to (L5) of the dialect for the body of the loss function, which takes
+/// tokens, targets and maybe keys and starts and returns numbers; ids are
 /// less than `vocab`, unless it is 0 and not known. Errors name the op or the
 /// parameter.
 mlir::LogicalResult verifyLoss(mlir::FunctionOpInterface loss, int64_t vocab);

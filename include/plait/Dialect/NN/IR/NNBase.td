@@ -26,9 +26,11 @@ def NNDialect : Dialect {
     `tensor<batch x sequence x i32>`), and with dropout from keys
     (`tensor<batch x i32>`, a random number of each sequence), and with a document
     mask from starts (of the type of the tokens: the position at which the document
-    of each begins), to the summed loss and the number of targets that count. An op may carry the discardable attribute `nn.layer = i`:
-    the index of the repeated block it belongs to, the unit of pipeline stages
-    and of recomputation.
+    of each begins), to the summed loss and the number of targets that count.
+    Further results, `tensor<f32> {nn.loss = "z_loss"}`, are sums that a step
+    reports beside the loss. An op may carry the discardable attribute
+    `nn.layer = i`: the index of the repeated block it belongs to, the unit of
+    pipeline stages and of recomputation.
 
     What a module that is compiled says of the loss is verified (`verifyLoss`):
     - (L1) `@loss` is one block of ops on whole tensors that say how they split over
@@ -39,9 +41,11 @@ def NNDialect : Dialect {
     - (L3) what ids select from is large enough: a row of a table, or a class,
       for each id of the vocabulary; a row for each number of an `nn.iota`.
     - (L4) keys are used by dropout alone, and starts by attention.
+    - (L5) further results have names, which differ, and are at most 13.
   }];
   let cppNamespace = "::plait::nn";
   let hasOperationAttrVerify = 1;
+  let hasRegionResultAttrVerify = 1;
   let useDefaultAttributePrinterParser = 1;
   // What elements are computed with.
   let dependentDialects = ["::mlir::arith::ArithDialect",

@@ -221,7 +221,8 @@ def NN_MetricOp : NN_Op<"metric", [
     MemoryEffects<[MemWrite]>, NN_MemoryOpInterface]> {
   let summary = "A number that a step reports";
   let description = [{
-    The names are those of enum Metric in lib/Plan/Plan.fbs.
+    The names are those of enum Metric in lib/Plan/Plan.fbs, and of named losses:
+    `z_loss` where there is an accumulator `@loss.z_loss`.
 
     Constraints:
     - (C1) `name` is one of them.

@@ -1,0 +1,186 @@
+//===- CompileOptions.cpp - Options of a compilation as JSON --------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Fields of the configuration come from its own list; the few other options are
+// named here, with where their values go.
+//
+//===----------------------------------------------------------------------===//
+
+#include "CompileOptions.h"
+
+#include "plait/Planner/Search.h"
+
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+
+using namespace plait;
+using namespace plait::capi;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+/// Takes the value of the option called `name`.
+using Setter =
+    std::function<Status(const std::string &name, const Json &value)>;
+using Setters = std::map<std::string, Setter>;
+
+template <typename... Parts>
+Status refuse(const std::string &name, const Parts &...parts) {
+  return fail(Code::InvalidOption, "`", name, "` ", parts...);
+}
+
+Setter setText(std::string &target) {
+  return [&target](const std::string &name, const Json &value) {
+    if (!value.is_string())
+      return refuse(name, "is ", value.dump(), ", expected a string");
+    target = value.get<std::string>();
+    return Status::success();
+  };
+}
+
+Setter setTruth(bool &target, bool isNegated = false) {
+  return [&target, isNegated](const std::string &name, const Json &value) {
+    if (!value.is_boolean())
+      return refuse(name, "is ", value.dump(), ", expected true or false");
+    target = value.get<bool>() != isNegated;
+    return Status::success();
+  };
+}
+
+Setter setList(std::vector<std::string> &target) {
+  return [&target](const std::string &name, const Json &value) {
+    for (const Json &one : value.is_array() ? value : Json::array({value})) {
+      if (!one.is_string())
+        return refuse(name, "has ", one.dump(), ", expected strings");
+      target.push_back(one.get<std::string>());
+    }
+    return Status::success();
+  };
+}
+
+/// Calls the setter of each option of the object in `text`.
+Status read(const char *text, const Setters &setters) {
+  if (!text)
+    return Status::success();
+  Json object = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object())
+    return fail(Code::InvalidOption, "the options are no JSON object");
+  for (const auto &[name, value] : object.items()) {
+    auto setter = setters.find(name);
+    if (setter == setters.end())
+      return fail(Code::InvalidOption, "the options have '", name,
+                  "', which is no option here");
+    PLAIT_RETURN_IF_ERROR(setter->second(name, value));
+  }
+  return Status::success();
+}
+
+/// Returns what the configuration's own parser reads: "11,11,10", 4, true.
+std::string textOf(const Json &value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+} // namespace
+
+Result<ModelOptions> capi::readModelOptions(const char *path,
+                                            const char *text) {
+  ModelOptions options;
+  options.model = path;
+  std::string dropout = "config";
+  std::vector<std::string> shardings;
+  PLAIT_RETURN_IF_ERROR(
+      read(text, {{"dropout", setText(dropout)},
+                  {"document-mask", setTruth(options.documentMask)},
+                  {"no-decay", setList(options.noDecay)},
+                  {"ignore-field", setList(options.ignoredFields)},
+                  {"shard", setList(shardings)}}));
+  if (dropout != "config" && dropout != "off")
+    return refuse("dropout", "is '", dropout, "', expected config or off");
+  options.dropout = dropout == "config";
+  for (const std::string &one : shardings) {
+    size_t equals = one.find('=');
+    if (equals == one.npos)
+      return refuse("shard", "is '", one, "', expected PARAMETER=SHARDING");
+    options.shardings.emplace_back(one.substr(0, equals),
+                                   one.substr(equals + 1));
+  }
+  return options;
+}
+
+Result<CompileOptions> capi::readCompileOptions(const char *text) {
+  CompileOptions options;
+  Setters setters = {{"mesh", setText(options.mesh)},
+                     {"schedule-file", setText(options.scheduleFile)},
+                     {"backend", setText(options.backend)},
+                     {"target", setText(options.target)},
+                     {"target-cpu", setText(options.targetCPU)},
+                     {"cluster", setText(options.cluster)},
+                     {"claim", setText(options.claim)},
+                     {"dump-phases-to", setText(options.dumpPhasesTo)},
+                     {"no-prove", setTruth(options.prove, true)},
+                     {"no-reference", setTruth(options.reference, true)},
+                     {"verify-each-phase", setTruth(options.verifyEachPhase)}};
+  visitConfiguration(
+      [&](const Field &field, auto &pin) {
+        setters[field.name] = [&pin](const std::string &name,
+                                     const Json &value) {
+          return parse(name, textOf(value), pin);
+        };
+      },
+      options.pins);
+  PLAIT_RETURN_IF_ERROR(read(text, setters));
+  return options;
+}
+
+/// Numbers and truth values are those of JSON.
+std::string capi::printCompileOptions(const CompileOptions &options) {
+  Json object = Json::object();
+  for (auto [name, text] : {std::pair("mesh", &options.mesh),
+                            {"schedule-file", &options.scheduleFile},
+                            {"backend", &options.backend},
+                            {"target", &options.target},
+                            {"target-cpu", &options.targetCPU},
+                            {"cluster", &options.cluster}})
+    if (!text->empty())
+      object[name] = *text;
+  visitConfiguration(
+      [&](const Field &field, const auto &pin) {
+        using T = std::decay_t<decltype(*pin)>;
+        if (!pin)
+          return;
+        if constexpr (std::is_integral_v<T>)
+          object[field.name] = *pin;
+        else
+          object[field.name] = print(*pin);
+      },
+      options.pins);
+  if (!options.prove)
+    object["no-prove"] = true;
+  if (!options.reference)
+    object["no-reference"] = true;
+  return object.dump();
+}
+
+/// One rank is a mesh whose axes are all pinned.
+Result<planner::Pins> capi::readPins(const CompileOptions &options) {
+  planner::Pins pins;
+  if (!options.mesh.empty()) {
+    auto parsed = planner::parsePins(options.mesh == "1" ? "pp=1,dp=1,cp=1,tp=1"
+                                                         : options.mesh);
+    if (!parsed.ok())
+      return parsed.status();
+    pins = std::move(*parsed);
+  }
+  visitStrategy(
+      [](const Field &, const auto &given, auto &pin) {
+        if (given)
+          pin = given;
+      },
+      options.pins, pins);
+  return pins;
+}

@@ -1,0 +1,516 @@
+//===- TrainingRun.cpp - A training run, step by step ---------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A training run from its options to its outputs. The parts that know something
+// of their own are elsewhere: what a step is given and whether it was good
+// (Controls), data (Batches), checkpoints (Progress), evaluation (Evaluator),
+// who is slow (Watch) and who looks on (Observer). Here is the order in which
+// they are made, asked and ended.
+//
+// All processes of a run go through this code together. What one of them alone
+// can fail at, a file that only rank 0 writes for example, is agreed on before
+// any of them goes on: one that returned by itself would leave the others
+// waiting.
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Runtime/TrainingRun.h"
+
+#include "Console.h"
+#include "Controls.h"
+#include "Core/Guard.h"
+#include "Dashboard.h"
+#include "Evaluator.h"
+#include "MetricsServer.h"
+#include "Progress.h"
+#include "SampleLog.h"
+#include "Settings.h"
+#include "Setup.h"
+#include "StepLog.h"
+#include "TensorBoard.h"
+#include "Watch.h"
+#include "plait/Runtime/Communicator.h"
+#include "plait/Runtime/Rendezvous.h"
+#include "plait/Runtime/Weights.h"
+
+#include <algorithm>
+#include <cmath>
+#include <future>
+#include <sstream>
+
+using namespace plait;
+using namespace plait::runtime;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+// Empty in all processes but that of rank 0.
+using Observers = std::vector<std::unique_ptr<Observer>>;
+
+/// Tells all observers in turn, until one fails.
+template <typename Tell> Status tell(const Observers &observers, Tell what) {
+  for (const std::unique_ptr<Observer> &observer : observers)
+    PLAIT_RETURN_IF_ERROR(what(*observer));
+  return Status::success();
+}
+
+/// Sets `options.steps` where the length of a run is said in epochs: the steps
+/// that are full of their samples, from where `batches` are after `step` on.
+/// Epochs count samples of one pass over the data; steps follow from where the
+/// run is, as a checkpoint of another global batch may have been resumed, or
+/// batches left out. A last batch that is not full is not trained on.
+Status setSteps(TrainOptions &options, const Batches &batches, uint64_t step) {
+  if (!options.epochs)
+    return Status::success();
+  if (options.givesRows)
+    return Status::failure("`epochs` needs data that the run reads by itself");
+  std::optional<uint64_t> pass = batches.order().passSamples();
+  if (!pass)
+    return Status::failure("`epochs` needs sources without weights: with them "
+                           "no pass has an end");
+  // What is whole but for the rounding of decimals is whole.
+  double samples = std::floor(*options.epochs * double(*pass) + 1e-6);
+  uint64_t begin = batches.positionAfter(step);
+  double left = std::max(0.0, samples - double(begin));
+  options.steps = step + uint64_t(left) / batches.batchSize();
+  return options.steps ? Status::success()
+                       : fail("`epochs` ", *options.epochs, " of ", *pass,
+                              " samples are ", samples, ", a batch needs ",
+                              batches.batchSize());
+}
+
+/// The parts of a run, beside its executor.
+struct Parts {
+  Batches batches;
+  std::optional<Evaluator> evaluator;
+  std::optional<Controls> controls;     // nothing: settings may still be kept
+  std::unique_ptr<SampleLog> sampleLog; // null: none
+
+  /// Sets the steps of `options` where it has epochs. Leaves the controls to
+  /// setControls() where `options` may get settings of a checkpoint.
+  static Result<Parts> create(const fb::Plan &plan, TrainOptions &options) {
+    PLAIT_RETURN_IF_ERROR(completeSettings(options, plan));
+    auto batches = openBatches(plan, options);
+    if (!batches.ok())
+      return batches.status();
+    PLAIT_RETURN_IF_ERROR(setSteps(options, *batches, 0));
+    Parts parts = {std::move(*batches), std::nullopt, std::nullopt, nullptr};
+    // Not later than can be: no device has been asked for anything yet.
+    if (options.resume.empty())
+      PLAIT_RETURN_IF_ERROR(parts.setControls(plan, options));
+    auto evaluator = Evaluator::open(plan, options);
+    if (!evaluator.ok())
+      return evaluator.status();
+    parts.evaluator = std::move(*evaluator);
+    return parts;
+  }
+
+  /// Counts the steps of epochs again when `state` is known, or is another one
+  /// than before: with another global batch, or without some batches, they are
+  /// another number.
+  Status countSteps(Executor &executor, TrainOptions &options,
+                    const RunState &state);
+  /// Fails where `options`, which are complete, contradict each other.
+  Status setControls(const fb::Plan &plan, const TrainOptions &options);
+  /// Begins the log of samples.
+  Status openLog(Executor &executor, const TrainOptions &options);
+};
+
+/// Schedules of the learning rate depend on the number of steps.
+Status Parts::countSteps(Executor &executor, TrainOptions &options,
+                         const RunState &state) {
+  if (!options.epochs)
+    return Status::success();
+  PLAIT_RETURN_IF_ERROR(setSteps(options, batches, state.step));
+  if (executor.leads()) {
+    std::ostringstream text;
+    text << *options.epochs << " epochs of " << batches.order().samples()
+         << " samples end with step " << options.steps;
+    executor.tell(Severity::Info, text.str());
+  }
+  if (controls)
+    controls->renewSchedule();
+  return Status::success();
+}
+
+Status Parts::setControls(const fb::Plan &plan, const TrainOptions &options) {
+  auto created = Controls::create(options, getOptions(plan));
+  if (created.ok())
+    controls = std::move(*created);
+  return created.status();
+}
+
+Status Parts::openLog(Executor &executor, const TrainOptions &options) {
+  if (options.sampleLog.empty())
+    return Status::success();
+  auto log = SampleLog::open(options.sampleLog, executor, batches);
+  PLAIT_RETURN_IF_ERROR(agree(executor, log.status()));
+  sampleLog = std::move(*log);
+  return Status::success();
+}
+
+/// The run of this process. Members refer to those above them.
+class Steps : public TrainingRun {
+public:
+  Steps(const fb::Plan &plan, const TrainOptions &given)
+      : plan(plan), chosen(given) {}
+
+  Status prepare();
+
+  const RunState &state() const override { return reached; }
+  const TrainOptions &options() const override { return chosen; }
+  Executor &executor() override { return *ranks; }
+  Result<bool> isInterrupted() override;
+  Result<StepReport> step() override;
+  Result<StepReport> step(std::span<const int32_t> rows) override;
+  Status checkAlive() const override;
+  Status save(const std::string &directory) override;
+  Status checkpoint() override;
+  Status end(const Status &outcome) override;
+  Status finish() override;
+  void close() override;
+
+private:
+  Status setWeights();
+  Status openOutputs();
+  Status checkReady(bool givesRows) const;
+  Result<StepReport> take();
+  Result<StepReport> runStep();
+  Result<StepMetrics> execute(uint64_t step);
+  Status evaluate(StepReport &report);
+  Status rollBack();
+  Status printMemory();
+
+  const fb::Plan &plan;
+  TrainOptions chosen; // of which the steps may change
+  RunState reached;
+  std::optional<Parts> parts;
+  std::optional<Watch> watch;
+  std::unique_ptr<Executor> ranks;
+  std::optional<runtime::Progress> progress;
+  std::optional<RunInfo> info;
+  Observers observers;
+  uint64_t settled = 0;   // the step after which no library takes memory
+  bool isWatched = false; // observers wait for the end
+  Status failure = Status::success(); // that has ended the run
+};
+
+/// While a checkpoint is copied, the processes tell each other beside the step
+/// when all have copied, in a thread of its own: the ranks' threads compute,
+/// and wait for that only before they change anything. Of two failures the own
+/// one is reported rather than one that followed from another process's.
+Result<StepMetrics> Steps::execute(uint64_t step) {
+  auto run = [&] {
+    return ranks->runStep(step, parts->batches,
+                          parts->controls->scalars(reached),
+                          parts->controls->scope());
+  };
+  if (!progress->holdsStep())
+    return run();
+  // Whichever fails, the other may wait for processes that then end.
+  Rendezvous &processes = *ranks->processes();
+  auto beside = std::async(std::launch::async, [&] {
+    Status status = progress->duringStep();
+    if (!status.ok())
+      processes.disconnect();
+    return status;
+  });
+  Result<StepMetrics> metrics = run();
+  if (!metrics.ok())
+    processes.disconnect();
+  Status copied = beside.get();
+  bool isOwn = !metrics.ok() && !followsAnother(metrics.status());
+  return copied.ok() || isOwn ? metrics : copied;
+}
+
+/// The step after the one that was reached.
+/// 1. Do the step, and measure how long it takes without what follows.
+/// 2. Compare replicas, and collect what has been noted; both are collective.
+/// 3. Judge. A verdict comes from metrics that all processes have, so that all
+///    come to the same.
+/// 4. Count the step, skipped or not: the data goes on.
+/// 5. Evaluate, unless the step is taken back, and tell the observers.
+Result<StepReport> Steps::runStep() {
+  Controls &controls = *parts->controls;
+  uint64_t step = reached.step + 1;
+  // 1.
+  watch->beforeStep(step);
+  Clock::time_point start = Clock::now();
+  Result<StepMetrics> metrics = execute(step);
+  if (!metrics.ok())
+    return metrics.status();
+  double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  // 2.
+  if (uint64_t every = chosen.executor.guardEvery; every && step % every == 0)
+    PLAIT_RETURN_IF_ERROR(checkReplicas(*ranks, step));
+  PLAIT_RETURN_IF_ERROR(watch->afterStep(*ranks, step, seconds));
+  // 3.
+  Result<Verdict> verdict = controls.judge(step, *metrics);
+  if (!verdict.ok())
+    return verdict.status();
+  // 4.
+  reached.step = step;
+  reached.updates += !verdict->skipped;
+  reached.tokens += at(*metrics, fb::Metric::TokenCount);
+  if (parts->sampleLog)
+    PLAIT_RETURN_IF_ERROR(parts->sampleLog->endStep(step));
+  // 5.
+  StepReport report = {
+      step, *metrics,        controls.learningRate(step), seconds, *verdict,
+      {},   watch->watched()};
+  if (!verdict->rollsBack)
+    PLAIT_RETURN_IF_ERROR(evaluate(report));
+  PLAIT_RETURN_IF_ERROR(
+      tell(observers, [&](Observer &one) { return one.endStep(report); }));
+  return report;
+}
+
+/// A step that is rolled back must not get into a checkpoint.
+Result<StepReport> Steps::take() {
+  Result<StepReport> report = runStep();
+  Status status = report.status();
+  if (status.ok())
+    status = report->verdict.rollsBack ? rollBack() : progress->afterStep();
+  if (status.ok() && reached.step == settled)
+    status = printMemory();
+  if (status.ok())
+    return report;
+  failure = status;
+  return status;
+}
+
+Status Steps::checkAlive() const {
+  return failure.ok() ? Status::success()
+                      : fail("the run has failed: ", failure.message());
+}
+
+/// A refusal leaves the run as it was.
+Status Steps::checkReady(bool givesRows) const {
+  PLAIT_RETURN_IF_ERROR(checkAlive());
+  if (givesRows != chosen.givesRows)
+    return Status::failure(
+        givesRows
+            ? "rows are given, but the run reads its data from files"
+            : "the run has no data of its own: give the rows of the step");
+  if (isDone())
+    return fail("all ", chosen.steps, " steps of the run are done");
+  return Status::success();
+}
+
+Result<StepReport> Steps::step() {
+  PLAIT_RETURN_IF_ERROR(checkReady(/*givesRows=*/false));
+  return take();
+}
+
+Result<StepReport> Steps::step(std::span<const int32_t> rows) {
+  PLAIT_RETURN_IF_ERROR(checkReady(/*givesRows=*/true));
+  PLAIT_RETURN_IF_ERROR(parts->batches.setRows(rows));
+  return take();
+}
+
+/// Evaluates, where that is due.
+/// An evaluation that was interrupted leaves no result; the run then ends after
+/// this step anyway.
+Status Steps::evaluate(StepReport &report) {
+  if (!parts->evaluator || !parts->evaluator->isDue(report.step))
+    return Status::success();
+  auto evaluation =
+      parts->evaluator->run(*ranks, [this] { return isInterrupted(); });
+  if (!evaluation.ok())
+    return fail(evaluation.status().code(), "after step ", report.step, ": ",
+                evaluation.status().message());
+  report.evaluation = *evaluation;
+  return Status::success();
+}
+
+/// Whether any process was interrupted. All have to end after the same step:
+/// none waits for one that is gone.
+Result<bool> Steps::isInterrupted() {
+  bool mine = chosen.interrupted && chosen.interrupted();
+  Rendezvous *processes = ranks->processes();
+  if (!processes || !chosen.interrupted)
+    return mine;
+  auto all = processes->exchange(mine ? "interrupted" : "");
+  if (!all.ok())
+    return all.status();
+  return std::any_of(all->begin(), all->end(),
+                     [](const std::string &one) { return !one.empty(); });
+}
+
+/// The data goes on behind the step, and so ends as many steps earlier.
+Status Steps::rollBack() {
+  PLAIT_RETURN_IF_ERROR(progress->rollBack());
+  return parts->countSteps(*ranks, chosen, reached);
+}
+
+/// Prints what a device's libraries have taken, which is known only when they
+/// have run.
+Status Steps::printMemory() {
+  auto lines = ranks->describeMemory();
+  if (!lines.ok())
+    return lines.status();
+  if (!lines->empty())
+    ranks->tell(Severity::Info, *lines);
+  return Status::success();
+}
+
+/// Who watches, in the process of rank 0.
+/// All outputs are opened before the first step, so that a path that cannot be
+/// written does not cost a run. The console comes last: what it prints stands
+/// below what others say.
+Result<Observers> makeObservers(const TrainOptions &options) {
+  Observers observers;
+  if (!options.log.empty()) {
+    auto log = StepLog::open(options.log);
+    if (!log.ok())
+      return log.status();
+    observers.push_back(std::move(*log));
+  }
+  if (!options.tensorboard.empty()) {
+    auto events = TensorBoard::open(options.tensorboard);
+    if (!events.ok())
+      return events.status();
+    observers.push_back(std::move(*events));
+  }
+  if (!options.metricsPort.empty()) {
+    auto server =
+        MetricsServer::open(options.metricsPort, options.executor.reporter);
+    if (!server.ok())
+      return server.status();
+    observers.push_back(std::move(*server));
+  }
+  if (!options.dashboard.empty())
+    observers.push_back(std::make_unique<Dashboard>(options.dashboard));
+  if (options.summary)
+    observers.push_back(std::make_unique<Console>());
+  return observers;
+}
+
+/// Whether processes train alike: each reads options and data by itself, from
+/// what may be different disks, and would go on with its own.
+Status compareProcesses(const Result<Parts> &parts,
+                        const TrainOptions &options) {
+  Rendezvous *processes = options.executor.processes;
+  if (!processes)
+    return parts.status();
+  PLAIT_RETURN_IF_ERROR(processes->agree(parts.status()));
+  PLAIT_RETURN_IF_ERROR(compareSettings(*processes, options.settings));
+  return processes->agreeOn("data", parts->batches.describe());
+}
+
+/// Weights and state, from a checkpoint if there is one, and what is learned
+/// with: only then are all settings known. If they are good, the run takes the
+/// directory of its own checkpoints.
+Status Steps::setWeights() {
+  Result<runtime::Progress> begun =
+      runtime::Progress::begin(*ranks, chosen, parts->batches, reached);
+  PLAIT_RETURN_IF_ERROR(agree(*ranks, begun.status()));
+  progress.emplace(std::move(*begun));
+  PLAIT_RETURN_IF_ERROR(parts->countSteps(*ranks, chosen, reached));
+  if (!parts->controls)
+    PLAIT_RETURN_IF_ERROR(agree(*ranks, parts->setControls(plan, chosen)));
+  return agree(*ranks, progress->openCheckpoints());
+}
+
+/// The process of rank 0 has them; all agree on how that went.
+Status Steps::openOutputs() {
+  bool leads = ranks->leads();
+  if (leads)
+    warnOfUnusedWeights(*ranks, chosen);
+  Result<Observers> made = leads ? makeObservers(chosen) : Observers();
+  Status prepared = made.status();
+  if (prepared.ok() && leads && !chosen.save.empty())
+    prepared = prepareToSave(chosen.save);
+  info.emplace(RunInfo{plan, chosen, Utilization(plan), reached});
+  if (prepared.ok())
+    observers = std::move(*made);
+  isWatched = prepared.ok() && !isDone();
+  if (isWatched)
+    prepared =
+        tell(observers, [&](Observer &one) { return one.beginRun(*info); });
+  return agree(*ranks, prepared);
+}
+
+/// 1. Read the options and open the data, which needs no device; all processes
+///    have to have the same.
+/// 2. Make the executor. The notes that Watch adds to its options come first,
+///    and so does what copies in memory will take, which the check of memory
+///    counts.
+/// 3. Weights.
+/// 4. Outputs. Libraries take memory in the step that is walked and in that
+///    recorded.
+Status Steps::prepare() {
+  // 1.
+  Result<Parts> made = Parts::create(plan, chosen);
+  PLAIT_RETURN_IF_ERROR(compareProcesses(made, chosen));
+  parts.emplace(std::move(*made));
+  if (!chosen.checkpoint.replica.empty())
+    chosen.executor.copyBytes = [this] {
+      return replicaBytes(plan, chosen.checkpoint, chosen.executor.processes);
+    };
+  // 2.
+  watch.emplace(plan, chosen);
+  auto executor = makeExecutor(plan, chosen);
+  if (!executor.ok())
+    return executor.status();
+  ranks = std::move(*executor);
+  // 3.
+  PLAIT_RETURN_IF_ERROR(setWeights());
+  // 4.
+  PLAIT_RETURN_IF_ERROR(parts->openLog(*ranks, chosen));
+  PLAIT_RETURN_IF_ERROR(
+      watch->beginRun(*ranks, reached.step + 1, chosen.steps));
+  settled = std::min(reached.step + 2, chosen.steps);
+  return openOutputs();
+}
+
+Status Steps::checkpoint() {
+  PLAIT_RETURN_IF_ERROR(checkAlive());
+  if (chosen.checkpoint.directory.empty())
+    return Status::failure("the run has no directory for checkpoints");
+  return agree(*ranks, progress->finish());
+}
+
+Status Steps::save(const std::string &directory) {
+  PLAIT_RETURN_IF_ERROR(checkAlive());
+  return agree(*ranks, saveWeights(*ranks, directory, chosen.weights));
+}
+
+/// Whatever the end was: a page must not say "running" for ever.
+Status Steps::end(const Status &outcome) {
+  if (!std::exchange(isWatched, false))
+    return Status::success();
+  return tell(observers,
+              [&](Observer &one) { return one.endRun(reached, outcome); });
+}
+
+Status Steps::finish() {
+  PLAIT_RETURN_IF_ERROR(checkAlive());
+  Status saved = chosen.save.empty() ? Status::success() : save(chosen.save);
+  // One of the two is better than none.
+  Status finished = agree(*ranks, progress->finish());
+  return saved.ok() ? finished : saved;
+}
+
+/// A failure of those who watch is nobody's concern any more.
+void Steps::close() {
+  (void)end(failure);
+  if (failure.ok())
+    failure = Status::failure("it was closed");
+  observers.clear();
+  parts->sampleLog.reset();
+  progress.reset();
+}
+
+} // namespace
+
+Result<std::unique_ptr<TrainingRun>>
+TrainingRun::begin(const fb::Plan &plan, const TrainOptions &options) {
+  auto run = std::make_unique<Steps>(plan, options);
+  PLAIT_RETURN_IF_ERROR(run->prepare());
+  return std::unique_ptr<TrainingRun>(std::move(run));
+}

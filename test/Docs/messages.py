@@ -1,0 +1,118 @@
+#===- messages.py - What lib says, and how ----------------*- Python -*----===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===-----------------------------------------------------------------------===#
+"""A library prints nothing, ends no process, spells no option of a command line,
+and tells no failure by its text: messages name options in backquotes, and callers
+ask codes. The codes are those of docs/Errors.md. What is older than the rule is
+counted, by room, and may only become less."""
+
+import pathlib
+import re
+
+from harness import ROOT, Reporter, require
+
+LITERAL = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+")
+PRINTS = re.compile(
+    r"\b(?:outs|errs|dbgs)\(\)|std::c(?:out|err|log)\b"
+    r"|std::(?:printf|puts|putchar)\(|std::f\w+\((?:[^;]*, )?std(?:err|out)\b"
+)
+# Children that were forked end by `_exit`.
+ENDS = re.compile(r"\b(?:_Exit|quick_exit|exit)\(")
+MATCHES = re.compile(r"\bmessage\(\)\s*\.\s*(?:find|starts_with|ends_with|compare|rfind)\b")
+
+# Rooms that print, and how often.
+LEFT = {"lib/Proof": 2, "lib/Runtime": 21}
+
+# Command lines of other programs, which are no messages.
+COMMANDS = {
+    "lib/Codegen/CPU/LinkObject.cpp",
+    "lib/Runtime/Supervisor/Hosts.cpp",
+    "lib/Runtime/Supervisor/Supervisor.cpp",
+}
+
+ERRORS = ROOT / "docs" / "Errors.md"
+CODES = ROOT / "include" / "plait" / "Support" / "Status.h"
+
+
+def without_comments(text: str) -> str:
+    return re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE)
+
+
+def find_sources() -> list[tuple[str, str]]:
+    """Names and texts of what the libraries are made of."""
+    found = []
+    for folder in ("lib", "include/plait"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in (".h", ".cpp", ".cu"):
+                name = str(path.relative_to(ROOT))
+                found.append((name, without_comments(path.read_text())))
+    return found
+
+
+def find_all(pattern: re.Pattern, sources: list[tuple[str, str]]) -> list[str]:
+    return [
+        f"{name}: {match[0]}"
+        for name, text in sources
+        for match in pattern.finditer(text)
+    ]
+
+
+def check_none(found: list[str]) -> str:
+    require(not found, "\n".join(found))
+    return ""
+
+
+def check_options(sources: list[tuple[str, str]]) -> str:
+    found = [
+        f"{name}: {literal[0]}"
+        for name, text in sources
+        if name not in COMMANDS
+        for literal in LITERAL.finditer(text)
+        if OPTION.search(literal[0])
+    ]
+    return check_none(found)
+
+
+def check_prints(sources: list[tuple[str, str]]) -> str:
+    rooms: dict[str, list[str]] = {}
+    for line in find_all(PRINTS, sources):
+        rooms.setdefault("/".join(line.split("/")[:2]), []).append(line)
+    counts = {room: len(lines) for room, lines in rooms.items()}
+    wrong = [
+        line
+        for room, lines in rooms.items()
+        if len(lines) != LEFT.get(room, 0)
+        for line in lines
+    ]
+    require(counts == LEFT, f"{counts}, expected {LEFT}:\n" + "\n".join(wrong))
+    return ""
+
+
+def check_codes() -> str:
+    """Numbers and names of the page are those of the enumeration, in order."""
+    text = CODES.read_text()
+    body = re.search(r"enum class Code : uint16_t \{(.*?)\};", text, re.DOTALL)
+    codes = re.findall(r"^\s*(\w+) = (\d+),", body[1], re.MULTILINE)
+    rows = re.findall(r"^\| (\d+) \| `(\w+)` \|", ERRORS.read_text(), re.MULTILINE)
+    shown = [(name, number) for number, name in rows]
+    require(bool(codes) and codes == shown, f"{codes}, but the page has {shown}")
+    return f"{len(codes)} codes"
+
+
+def check(report: Reporter) -> None:
+    sources = find_sources()
+    report.case("messages: spell no option", lambda: check_options(sources))
+    report.case("messages: nothing prints", lambda: check_prints(sources))
+    report.case(
+        "messages: no process is ended",
+        lambda: check_none(find_all(ENDS, sources)),
+    )
+    report.case(
+        "messages: texts tell no failure",
+        lambda: check_none(find_all(MATCHES, sources)),
+    )
+    report.case("messages: codes", check_codes)

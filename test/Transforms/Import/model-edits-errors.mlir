@@ -1,0 +1,13 @@
+// RUN: not plait-opt %s --nn-insert-document-mask 2>&1 | FileCheck %s --check-prefix=NONE
+// RUN: not plait-opt %s --nn-remove-decay=parameters=w,v 2>&1 | FileCheck %s --check-prefix=NAME
+// RUN: not plait-opt %s --nn-remove-decay=parameters=[ 2>&1 | FileCheck %s --check-prefix=PATTERN
+
+// NONE: error: @loss has no attention for a document mask
+// NAME: error: no parameter is called "v"
+// PATTERN: error: `no-decay` "[": invalid glob pattern
+module {
+  nn.parameter @w : tensor<8x4xf32> init<mean = 0.0, std = 0.02> decay
+  func.func @loss(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
+    return %x : tensor<2x4xf32>
+  }
+}

@@ -97,6 +97,9 @@ struct ParameterGroup {
   std::vector<int64_t> sizes = {};
   /// Whether the backward pass reads it, too, as it does no bias.
   bool readBackward = true;
+  /// Of a matrix, on all ranks together, for optimizers that update it as a
+  /// whole; 0: it is none.
+  int64_t rows = 0, columns = 0;
 
   /// Whether one of its dimensions is a multiple of `ranks`, which so can have
   /// equal blocks of it.

@@ -27,6 +27,7 @@
 #include "FoldLayers.h"
 #include "Measure.h"
 #include "plait/Analysis/ModelFlops.h"
+#include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Plan/Attention.h"
@@ -198,6 +199,18 @@ static std::vector<int64_t> getLocalSizes(nn::ParameterOp parameter,
   return sizes;
 }
 
+/// Sets rows and columns of what an optimizer may update as a matrix.
+static void setMatrix(ParameterGroup &group, nn::ParameterOp parameter) {
+  std::optional<ArrayRef<int64_t>> columns = parameter.getMatrix();
+  if (!columns)
+    return;
+  auto type = cast<RankedTensorType>(parameter.getType());
+  group.columns = 1;
+  for (int64_t dim : *columns)
+    group.columns *= type.getDimSize(dim);
+  group.rows = type.getNumElements() / group.columns;
+}
+
 /// The parameters that a stage reads, by whether tp splits them.
 static std::vector<ParameterGroup>
 findParameters(ModuleOp module, func::FuncOp forward, func::FuncOp backward) {
@@ -215,6 +228,7 @@ findParameters(ModuleOp module, func::FuncOp forward, func::FuncOp backward) {
     dist::ShardingAttr sharding = nn::getSharding(parameter);
     group.replicated = !sharding || sharding.findDim(axis) < 0;
     group.sizes = getLocalSizes(parameter, sharding);
+    setMatrix(group, parameter);
     group.readBackward = seenBackward.contains(read.getSymbolAttr());
     // Tied where another block's forward function reads it as well.
     for (auto function : module.getOps<func::FuncOp>())
@@ -358,6 +372,11 @@ ModelProfile::measureAt(int64_t batch, int tensorParallel,
   TrainingConfiguration configuration;
   configuration.sequenceParallel = sequenceParallel;
   configuration.precision = getWidth();
+  // Which parameters are matrices is said for optimizers that ask.
+  configuration.optimizer =
+      llvm::find_if(getOptimizers(), [](const Optimizer &optimizer) {
+        return optimizer.updatesMatrices();
+      })->name;
   // Its cost has two forms, of which the estimate picks one.
   configuration.attention = AttentionKind::Flash;
   OwningOpRef<ModuleOp> sharded = model->module->clone();

@@ -5,8 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The table of optimizers: names, states and options of each. See Optimizers.h
-// for what a row means, and where the arithmetic is.
+// The table of optimizers, made of the rows of Optimizers.def.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,43 +28,19 @@ static constexpr OptimizerOption kWeightDecay = {
 static constexpr OptimizerOption kEpsilon = {
     "eps", "Epsilon", 1e-8, plan::kLeastEpsilon, kMost, "added to the divisor"};
 
-static constexpr OptimizerOption kAdamWOptions[] = {
-    {"beta1", "Beta1", 0.9, 0, kMostDecay, "first decay", "BiasCorrection1"},
-    {"beta2", "Beta2", 0.999, 0, kMostDecay, "second decay", "BiasCorrection2"},
-    kEpsilon,
-    kWeightDecay};
-
-static constexpr OptimizerOption kSGDOptions[] = {
-    {"beta1", "Beta1", 0.9, 0, kMostDecay, "momentum"},
-    {"weight-decay", "WeightDecay", 0.01, 0, kMost,
-     "weight decay, part of the gradient"}};
-
-static constexpr OptimizerOption kLionOptions[] = {
-    {"beta1", "Beta1", 0.9, 0, kMostDecay, "decay of what is followed"},
-    {"beta2", "Beta2", 0.999, 0, kMostDecay, "decay of what is kept"},
-    kWeightDecay};
-
-// Matrices have momentum, all else is AdamW's.
-static constexpr OptimizerOption kMuonOptions[] = {
-    {"momentum", "Momentum", 0.95, 0, kMostDecay, "momentum of matrices"},
-    {"adamw-lr-factor", "AdamWRateFactor", 1, 0, kMost,
-     "learning rate of what is no matrix, times --lr"},
-    {"beta1", "Beta1", 0.9, 0, kMostDecay, "first decay of what is no matrix",
-     "BiasCorrection1"},
-    {"beta2", "Beta2", 0.999, 0, kMostDecay,
-     "second decay of what is no matrix", "BiasCorrection2"},
-    kEpsilon,
-    kWeightDecay};
-
+static constexpr std::span<const std::string_view> kNothing;
 static constexpr std::string_view kMoments[] = {"moment1", "moment2"};
 static constexpr std::string_view kMomentum[] = {"momentum"};
 
+#define PLAIT_OPTIMIZER(rule, name, granularity, states, matrixStates, ...)    \
+  static constexpr OptimizerOption k##rule##Options[] = {__VA_ARGS__};
+#include "plait/Configuration/Optimizers.def"
+
 static constexpr Optimizer kOptimizers[] = {
-    {"adamw", kMoments, kAdamWOptions},
-    {"sgd", kMomentum, kSGDOptions},
-    {"lion", kMomentum, kLionOptions},
-    {"muon", kMoments, kMuonOptions, Granularity::Matrix, kMomentum},
-    {"muon-match-rms", kMoments, kMuonOptions, Granularity::Matrix, kMomentum}};
+#define PLAIT_OPTIMIZER(rule, name, granularity, states, matrixStates, ...)    \
+  {name, states, k##rule##Options, Granularity::granularity, matrixStates},
+#include "plait/Configuration/Optimizers.def"
+};
 
 std::span<const Optimizer> plait::getOptimizers() { return kOptimizers; }
 
@@ -87,6 +62,23 @@ bool plait::isState(std::string_view name) {
       if (std::find(states.begin(), states.end(), name) != states.end())
         return true;
   return false;
+}
+
+static std::vector<SharedOption> findOptions() {
+  std::vector<SharedOption> found;
+  for (const Optimizer &optimizer : kOptimizers)
+    for (const OptimizerOption &option : optimizer.options) {
+      auto known = std::ranges::find(found, option.name, &SharedOption::name);
+      if (known == found.end())
+        known = found.insert(known, {option.name, {}});
+      known->readers.push_back({&optimizer, &option});
+    }
+  return found;
+}
+
+const std::vector<SharedOption> &plait::getOptimizerOptions() {
+  static const std::vector<SharedOption> options = findOptions();
+  return options;
 }
 
 /// What optimizers share has one place, so that what a function reads does not

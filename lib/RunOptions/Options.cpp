@@ -191,21 +191,18 @@ const CLI::Validator positive = numberIn(0, 1e9);
 const CLI::Range stepCount(uint64_t(1), uint64_t(1) << 40);
 
 /// Says what an option is to each optimizer that reads it, and the default.
-std::string describeOption(std::string_view name) {
+std::string describeOption(const SharedOption &shared) {
   std::vector<std::pair<std::string, std::string>> uses; // and whose
-  for (const Optimizer &optimizer : getOptimizers())
-    for (const OptimizerOption &option : optimizer.options) {
-      if (option.name != name)
-        continue;
-      std::string use = std::string(option.help) + ", " +
-                        CLI::detail::to_string(option.value);
-      auto known = std::find_if(uses.begin(), uses.end(),
-                                [&](auto &one) { return one.first == use; });
-      if (known == uses.end())
-        uses.emplace_back(use, optimizer.name);
-      else
-        known->second += ", " + std::string(optimizer.name);
-    }
+  for (auto [optimizer, option] : shared.readers) {
+    std::string use = std::string(option->help) + ", " +
+                      CLI::detail::to_string(option->value);
+    auto known = std::find_if(uses.begin(), uses.end(),
+                              [&](auto &one) { return one.first == use; });
+    if (known == uses.end())
+      uses.emplace_back(use, optimizer->name);
+    else
+      known->second += ", " + std::string(optimizer->name);
+  }
   std::string text;
   for (auto &[use, names] : uses)
     text += (text.empty() ? "" : "; ") + names + ": " + use;
@@ -215,21 +212,17 @@ std::string describeOption(std::string_view name) {
 /// What the optimizer of the plan reads. The bounds here are those of any; the
 /// plan has its own.
 void addOptimizerOptions(CLI::App &app, runtime::TrainOptions &train) {
-  std::map<std::string, std::pair<double, double>> bounds;
-  std::vector<std::string> names;
-  for (const Optimizer &optimizer : getOptimizers())
-    for (const OptimizerOption &option : optimizer.options) {
-      auto [known, isNew] = bounds.try_emplace(std::string(option.name),
-                                               option.least, option.most);
-      auto &[least, most] = known->second;
-      least = std::min(least, option.least);
-      most = std::max(most, option.most);
-      if (isNew)
-        names.emplace_back(option.name);
+  for (const SharedOption &shared : getOptimizerOptions()) {
+    double least = shared.readers.front().option->least;
+    double most = shared.readers.front().option->most;
+    for (auto [optimizer, option] : shared.readers) {
+      least = std::min(least, option->least);
+      most = std::max(most, option->most);
     }
-  for (const std::string &name : names)
-    app.add_option("--" + name, train.optimizer[name], describeOption(name))
-        ->check(numberIn(bounds[name].first, bounds[name].second));
+    std::string name(shared.name);
+    app.add_option("--" + name, train.optimizer[name], describeOption(shared))
+        ->check(numberIn(least, most));
+  }
 }
 
 /// How it is trained. The help shows the defaults. Bounds keep out what cannot

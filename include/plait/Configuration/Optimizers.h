@@ -7,9 +7,9 @@
 //
 // The facts of each optimizer that planner, compiler, plan and help ask for.
 // What it does to a parameter is written in a file of its own in
-// lib/Transforms/Gradients/Optimizers: a new one is a row here and a file
-// there. What a run may set, and within which bounds, is copied into the plan:
-// the runtime reads it there and knows no optimizer by name.
+// lib/Transforms/Gradients/Optimizers: a new one is a row of Optimizers.def and
+// a file there. What a run may set, and within which bounds, is copied into the
+// plan: the runtime reads it there and knows no optimizer by name.
 //
 //===----------------------------------------------------------------------===//
 
@@ -69,6 +69,19 @@ std::span<const Optimizer> getOptimizers();
 
 /// The row called `name`, or a failure that lists the names there are.
 Result<const Optimizer *> findOptimizer(std::string_view name);
+
+/// An option of one name, and what it is to each optimizer that reads it.
+struct SharedOption {
+  struct Reader {
+    const Optimizer *optimizer;
+    const OptimizerOption *option;
+  };
+  std::string_view name;
+  std::vector<Reader> readers; // at least one
+};
+
+/// The options of all optimizers, in the order in which help texts list them.
+const std::vector<SharedOption> &getOptimizerOptions();
 
 /// Whether some optimizer keeps a tensor called `name`.
 bool isState(std::string_view name);

@@ -329,11 +329,11 @@ static Cost getMatrixCost(const StepLoad &load, const Context &context) {
         one += matmulCost(1, least, most, least, device, Precision::FP32);
         cost += (count * iterations) * one;
         double bytes = 4 * double(least) * double(most);
-        double gather = group.replicated
-                            ? 0
-                            : collectiveSeconds(CollectiveKind::AllGather,
-                                                bytes, context.group(Axis::TP),
-                                                context.cluster);
+        double gather =
+            group.replicated
+                ? 0
+                : collectiveSeconds(CollectiveKind::AllGather, bytes,
+                                    context.group(Axis::TP), context.cluster);
         if (context.configuration.zero >= 1 && context.isDivided(group))
           gather += replicaSeconds(CollectiveKind::AllGather,
                                    4 * group.elements, context);

@@ -392,7 +392,7 @@ Status runtime::check(const fb::Plan &plan, const TrainOptions &given) {
     return Status::failure("the plan has no reference to check against");
   TrainOptions options = given;
   options.learningRate = 0;
-  PLAIT_RETURN_IF_ERROR(completeSettings(options, plan));
+  completeSettings(options, plan);
   Result<Batches> batches = openBatches(plan, options);
   if (!batches.ok())
     return batches.status();

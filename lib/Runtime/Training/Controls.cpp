@@ -46,6 +46,12 @@ Result<Controls> Controls::create(const TrainOptions &options,
   Result<LearningRate> rate = LearningRate::create(options);
   if (!rate.ok())
     return rate.status();
+  for (const PlanOption &option : optimizer)
+    // False of a NaN too.
+    if (double value = option.choose(options);
+        !(value >= option.least && value <= option.most))
+      return fail("`", option.name, "` is ", value, ", the plan takes ",
+                  option.least, " to ", option.most);
   return Controls(options, std::move(optimizer), *rate);
 }
 
@@ -58,10 +64,7 @@ StepScalars Controls::scalars(const RunState &state) const {
       float(learningRate(state.step + 1));
   entry(scalars, fb::Scalar::MaxGradNorm) = float(options->gradClip);
   for (const PlanOption &option : optimizer) {
-    auto given = options->optimizer.find(std::string(option.name));
-    double value = given == options->optimizer.end()
-                       ? option.value
-                       : given->second.value_or(option.value);
+    double value = option.choose(*options);
     scalars[option.scalar] = float(value);
     // In double: 1 - beta^t cancels in the first steps.
     if (option.correction)

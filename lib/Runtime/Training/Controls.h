@@ -25,7 +25,7 @@ Status checkMetrics(const StepMetrics &metrics);
 class Controls {
 public:
   /// `options` outlive the controls; `optimizer` is what the plan's reads of
-  /// them. Fails where they contradict each other.
+  /// them. Fails where they contradict each other or the plan's bounds.
   static Result<Controls> create(const TrainOptions &options,
                                  std::vector<PlanOption> optimizer);
 

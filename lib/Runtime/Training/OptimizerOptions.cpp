@@ -14,8 +14,7 @@
 
 #include "plait/Configuration/Optimizers.h"
 #include "plait/Plan/Defaults.h"
-
-#include <nlohmann/json.hpp>
+#include "plait/Plan/Json.h"
 
 using namespace plait;
 using namespace plait::runtime;
@@ -43,27 +42,23 @@ std::vector<PlanOption> runtime::getOptions(const fb::Plan &plan) {
   return options;
 }
 
+double PlanOption::choose(const TrainOptions &options) const {
+  auto given = options.optimizer.find(std::string(name));
+  return given == options.optimizer.end() ? value
+                                          : given->second.value_or(value);
+}
+
 /// The settings have an entry for every option of any optimizer, in their
 /// order; what nobody has given is null.
-Status runtime::completeSettings(TrainOptions &options, const fb::Plan &plan) {
-  Json settings =
-      options.settings.empty() ? Json::object() : Json::parse(options.settings);
-  for (const PlanOption &option : getOptions(plan)) {
-    std::string name(option.name);
-    std::optional<double> given = options.optimizer[name];
-    double value = given.value_or(option.value);
-    // False of a NaN too.
-    if (!(value >= option.least && value <= option.most))
-      return fail("--", name, " is ", value, ", the plan takes ", option.least,
-                  " to ", option.most);
-    if (!options.settings.empty())
-      settings[name] = value;
-  }
+void runtime::completeSettings(TrainOptions &options, const fb::Plan &plan) {
+  if (options.settings.empty())
+    return;
+  auto settings = parsePrintedJson<Json>(options.settings);
+  for (const PlanOption &option : getOptions(plan))
+    settings[std::string(option.name)] = option.choose(options);
   Json complete = Json::object();
   for (const auto &[name, value] : settings.items())
     if (!value.is_null())
       complete[name] = value;
-  if (!options.settings.empty())
-    options.settings = complete.dump();
-  return Status::success();
+  options.settings = complete.dump();
 }

@@ -20,6 +20,9 @@ struct PlanOption {
   double least, most;
   size_t scalar;         // index in StepScalars
   size_t correction = 0; // index of 1 - value^updates; 0: there is none
+
+  /// Returns what `options` have of it.
+  double choose(const TrainOptions &options) const;
 };
 
 /// Returns what the plan says that a run may set; of one that is older than
@@ -27,9 +30,8 @@ struct PlanOption {
 std::vector<PlanOption> getOptions(const fb::Plan &plan);
 
 /// Completes the settings of a run with the defaults of the plan, and leaves
-/// out what its optimizer does not read. Fails where what was given is out of
-/// the plan's bounds.
-Status completeSettings(TrainOptions &options, const fb::Plan &plan);
+/// out what its optimizer does not read.
+void completeSettings(TrainOptions &options, const fb::Plan &plan);
 
 } // namespace plait::runtime
 

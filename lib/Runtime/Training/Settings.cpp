@@ -44,9 +44,8 @@ struct Line {
 /// What some optimizer reads, and what is done to gradients before.
 std::set<std::string> getOptimizerLine() {
   std::set<std::string> names = {"grad-clip"};
-  for (const Optimizer &optimizer : getOptimizers())
-    for (const OptimizerOption &option : optimizer.options)
-      names.emplace(option.name);
+  for (const SharedOption &option : getOptimizerOptions())
+    names.emplace(option.name);
   return names;
 }
 
@@ -114,16 +113,16 @@ std::optional<OptionMismatch> runtime::findMismatch(const fb::Plan &plan,
   auto one = backends.find(option);
   if (one != backends.end() && one->second != backend)
     return OptionMismatch{"for " + one->second, "is for " + backend};
-  std::vector<std::string> readers; // none: it is no optimizer's
-  for (const Optimizer &optimizer : getOptimizers())
-    for (const OptimizerOption &own : optimizer.options)
-      if (own.name == option)
-        readers.emplace_back(optimizer.name);
   for (const PlanOption &own : getOptions(plan))
     if (own.name == option)
       return std::nullopt;
-  if (readers.empty())
-    return std::nullopt;
+  const auto &known = getOptimizerOptions();
+  auto other = std::ranges::find(known, option, &SharedOption::name);
+  if (other == known.end())
+    return std::nullopt; // no optimizer's
+  std::vector<std::string> readers;
+  for (const SharedOption::Reader &reader : other->readers)
+    readers.emplace_back(reader.optimizer->name);
   return OptionMismatch{"with optimizer " + joinChoices(readers),
                         "has " + PlanIdentity::of(plan, 0).optimizer};
 }
@@ -175,11 +174,10 @@ static void visitLearning(TrainOptions &options, Visit &&visit) {
   visit("warmup-steps", options.warmupSteps);
   visit("min-lr", options.leastLearningRate);
   visit("decay-steps", options.decaySteps);
-  for (const Optimizer &optimizer : getOptimizers())
-    for (const OptimizerOption &option : optimizer.options) {
-      std::string name(option.name);
-      visit(name, options.optimizer[name]);
-    }
+  for (const SharedOption &option : getOptimizerOptions()) {
+    std::string name(option.name);
+    visit(name, options.optimizer[name]);
+  }
   visit("grad-clip", options.gradClip);
 }
 

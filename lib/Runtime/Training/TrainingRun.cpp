@@ -93,7 +93,7 @@ struct Parts {
   /// Sets the steps of `options` where it has epochs. Leaves the controls to
   /// setControls() where `options` may get settings of a checkpoint.
   static Result<Parts> create(const fb::Plan &plan, TrainOptions &options) {
-    PLAIT_RETURN_IF_ERROR(completeSettings(options, plan));
+    completeSettings(options, plan);
     auto batches = openBatches(plan, options);
     if (!batches.ok())
       return batches.status();

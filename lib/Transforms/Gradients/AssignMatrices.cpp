@@ -25,8 +25,8 @@ using namespace plait;
 
 using Columns = SmallVector<int64_t>;
 
-/// Whether `value` is what classes are chosen by, perhaps after each element
-/// has been changed by itself.
+/// Whether `value` is what classes are chosen by, perhaps after a bias has been
+/// added or each element has been changed by itself.
 static bool isLogits(Value value) {
   SmallVector<Value> left{value};
   llvm::DenseSet<Value> seen;
@@ -37,9 +37,10 @@ static bool isLogits(Value value) {
     for (Operation *user : own.getUsers()) {
       if (isa<nn::SoftmaxCrossEntropyOp>(user))
         return true;
-      bool isElementwise = user->getNumOperands() == 1 &&
-                           user->getNumResults() == 1 &&
-                           user->getResult(0).getType() == own.getType();
+      bool isElementwise =
+          isa<nn::AddOp>(user) ||
+          (user->getNumOperands() == 1 && user->getNumResults() == 1 &&
+           user->getResult(0).getType() == own.getType());
       if (isElementwise)
         left.push_back(user->getResult(0));
     }

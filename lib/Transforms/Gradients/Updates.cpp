@@ -37,28 +37,19 @@ Value plait::times(NNBuilder &nn, Value value, Value scalar,
   return nn.mul(value, factor);
 }
 
-// X(name, function): the rules, each of which is defined in a file of its own.
-#define PLAIT_UPDATE_RULES(X)                                                  \
-  X("adamw", createAdamW)                                                      \
-  X("sgd", createSGD)                                                          \
-  X("lion", createLion)                                                        \
-  X("muon", createMuon)                                                        \
-  X("muon-match-rms", createMuonMatchRMS)
-
 namespace plait {
-#define PLAIT_DECLARE(name, function)                                          \
-  std::unique_ptr<UpdateRule> function(NNBuilder &nn, ScalarReader readScalar);
-PLAIT_UPDATE_RULES(PLAIT_DECLARE)
-#undef PLAIT_DECLARE
+#define PLAIT_OPTIMIZER(rule, ...)                                             \
+  std::unique_ptr<UpdateRule> create##rule(NNBuilder &nn,                      \
+                                           ScalarReader readScalar);
+#include "plait/Configuration/Optimizers.def"
 } // namespace plait
 
 std::unique_ptr<UpdateRule> plait::createUpdateRule(StringRef optimizer,
                                                     NNBuilder &nn,
                                                     ScalarReader readScalar) {
-#define PLAIT_CREATE(name, function)                                           \
+#define PLAIT_OPTIMIZER(rule, name, ...)                                       \
   if (optimizer == name)                                                       \
-    return function(nn, readScalar);
-  PLAIT_UPDATE_RULES(PLAIT_CREATE)
-#undef PLAIT_CREATE
+    return create##rule(nn, readScalar);
+#include "plait/Configuration/Optimizers.def"
   llvm_unreachable("the name has been checked by the caller");
 }

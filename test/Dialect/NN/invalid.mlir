@@ -678,8 +678,8 @@ func.func @c1_accumulate(%0: tensor<4xf32>) {
 // -----
 
 func.func @c1_step_scalar() {
-  // expected-error @+1 {{has name "Momentum", expected one of LearningRate, Beta1,}}
-  %0 = nn.step_scalar "Momentum" : tensor<f32>
+  // expected-error @+1 {{has name "Dampening", expected one of LearningRate, Beta1,}}
+  %0 = nn.step_scalar "Dampening" : tensor<f32>
   return
 }
 

@@ -5,7 +5,8 @@
 // An optimizer that updates elements asks for none.
 // NONE-NOT: matrix [
 
-// Read by a lookup, and by the matmul that makes the logits: no matrix, tied or not.
+// Read by a lookup, and by the matmul that makes the logits, with or without a bias:
+// no matrix, tied or not.
 // CHECK: nn.parameter @table
 // CHECK-NOT: matrix [
 // CHECK: nn.parameter @head
@@ -29,6 +30,7 @@ nn.parameter @middle : tensor<2x8x4xf32> init<mean = 0.0, std = 0.02> decay
 nn.parameter @both : tensor<8x8xf32> init<mean = 0.0, std = 0.02> decay
 nn.parameter @stack : tensor<8x8x8xf32> init<mean = 0.0, std = 0.02> decay
 nn.parameter @bias : tensor<8xf32> init<mean = 0.0, std = 0.02>
+nn.parameter @offset : tensor<16xf32> init<mean = 0.0, std = 0.02>
 
 func.func @loss(%ids: tensor<2x8xi32>, %targets: tensor<2x8xi32>) -> (tensor<f32>, tensor<f32>) {
   %table = nn.read @table value : tensor<16x8xf32>
@@ -55,7 +57,10 @@ func.func @loss(%ids: tensor<2x8xi32>, %targets: tensor<2x8xi32>) -> (tensor<f32
   %l = nn.add %j, %k : tensor<2x8x8xf32>
   %head = nn.read @head value : tensor<16x8xf32>
   %m = nn.matmul %l, %head "bsh,vh->bsv" : (tensor<2x8x8xf32>, tensor<16x8xf32>) -> tensor<2x8x16xf32>
-  %n = nn.scale %m by 0.5 : tensor<2x8x16xf32>
+  %offset = nn.read @offset value : tensor<16xf32>
+  %all = nn.broadcast %offset dims [2] : tensor<16xf32> -> tensor<2x8x16xf32>
+  %moved = nn.add %m, %all : tensor<2x8x16xf32>
+  %n = nn.scale %moved by 0.5 : tensor<2x8x16xf32>
   %loss:2 = nn.softmax_cross_entropy %n, %targets ignore -1 : (tensor<2x8x16xf32>, tensor<2x8xi32>) -> (tensor<f32>, tensor<f32>)
   return %loss#0, %loss#1 : tensor<f32>, tensor<f32>
 }

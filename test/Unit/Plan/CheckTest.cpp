@@ -50,7 +50,7 @@ fb::GemmStepT &addEpilogue(fb::PlanT &plan, fb::Epilogue kind) {
 }
 
 /// A number that a run may set, of the one name.
-fb::OptimizerOptionT &addOption(P &plan, uint8_t scalar) {
+fb::OptimizerOptionT &addOption(fb::PlanT &plan, uint8_t scalar) {
   auto &option =
       *plan.options.emplace_back(std::make_unique<fb::OptimizerOptionT>());
   option.name = "beta";

@@ -53,7 +53,10 @@ Attribute SlotAttr::parse(AsmParser &parser, Type) {
   return SlotAttr::get(parser.getContext(), Slot::get(name));
 }
 
-void SlotAttr::print(AsmPrinter &printer) const { printer << getName(); }
+/// In the generic form the mnemonic stands before it.
+void SlotAttr::print(AsmPrinter &printer) const {
+  printer << ' ' << getName();
+}
 
 //===----------------------------------------------------------------------===//
 // BeginAttr

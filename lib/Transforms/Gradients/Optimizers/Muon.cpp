@@ -115,7 +115,9 @@ private:
   }
 
   /// Newton-Schulz iterations on x / |x|, whose singular values they bring
-  /// near 1: x = a x + (b A + c A²) x with A = x xᵀ, of the short side.
+  /// near 1: x = a x + (b A + c A²) x with A = x xᵀ, of the short side. Written
+  /// as a (x + (b/a A + c/a A²) x), so that what the products need is all that
+  /// is stored: a x would be made beside x, a matrix more.
   Value orthogonalize(Value x, const UpdatedParameter &parameter) {
     constexpr int iterations = 5;
     constexpr double a = 3.4445, b = -4.775, c = 2.0315, least = 1e-7;
@@ -126,7 +128,7 @@ private:
     ArrayRef<int64_t> shape = cast<RankedTensorType>(x.getType()).getShape();
     Letters letters(shape, height > width ? others : rows);
     Value squares = nn.mul(x, x);
-    // By rows first: a single reduction would be one core's work.
+    // By rows first: those are summed in the kernel that makes x.
     Value sum = nn.sumAll(nn.sumRows(squares));
     Value norm = nn.unary<nn::SqrtOp>(sum);
     // The larger of the two: of nothing stays nothing.
@@ -140,12 +142,11 @@ private:
       Value square = nn.matmul(gram, gram,
                                letters.gram + "," + letters.otherGram + "->" +
                                    letters.ends);
-      Value linear = nn.scale(gram, b);
-      Value factor = nn.add(linear, nn.scale(square, c));
+      Value linear = nn.scale(gram, b / a);
+      Value factor = nn.add(linear, nn.scale(square, c / a));
       Value moved = nn.matmul(
           factor, x, letters.gram + "," + letters.other + "->" + letters.all);
-      Value kept = nn.scale(x, a);
-      x = nn.add(kept, moved);
+      x = nn.scale(nn.add(x, moved), a);
     }
     return x;
   }

@@ -303,9 +303,10 @@ void StepEnd::count(NormPart &part, StepUnit &unit) {
   nn.loc = unit.getLoc();
   Value gradient = read(unit, Slot::Gradient);
   Value squares = nn.mul(gradient, gradient);
-  // Rows of a pack side by side, then their sums: a single reduction would be
-  // one core's work.
-  Value sum = unit.pack ? nn.sumRows(nn.sumRows(squares)) : nn.sumAll(squares);
+  // Rows side by side, then their sums: a single reduction would be one core's
+  // work.
+  bool hasRows = unit.pack || unit.get().isMatrix();
+  Value sum = nn.sumAll(hasRows ? nn.sumRows(squares) : squares);
   nn.loc = module.getLoc();
   StringAttr axis = unit.isDivided() ? unit.pack.getAxisAttr() : StringAttr();
   // One is summed over the axis and the other is not: both have to be before

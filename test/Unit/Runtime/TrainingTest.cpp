@@ -76,6 +76,15 @@ TEST(Controls, HoldALossAgainstThoseBeforeIt) {
   EXPECT_EQ(judge(options, {1, 3, nan, 1, 3, 4}), "..s...");
 }
 
+TEST(Controls, RefuseWhatThePlanDoesNotTake) {
+  TrainOptions options;
+  options.optimizer["momentum"] = 2;
+  auto controls = Controls::create(options, {{"momentum", 0.9, 0, 1, 1}});
+  ASSERT_FALSE(controls.ok());
+  EXPECT_EQ(controls.status().message(),
+            "`momentum` is 2, the plan takes 0 to 1");
+}
+
 TEST(Controls, CountUpdatesNotSteps) {
   TrainOptions options;
   options.optimizer["beta1"] = 0.5;

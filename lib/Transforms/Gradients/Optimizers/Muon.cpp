@@ -128,7 +128,7 @@ private:
     ArrayRef<int64_t> shape = cast<RankedTensorType>(x.getType()).getShape();
     Letters letters(shape, height > width ? others : rows);
     Value squares = nn.mul(x, x);
-    // By rows first: those are summed in the kernel that makes x.
+    // Rows side by side: a single reduction would be one core's work.
     Value sum = nn.sumAll(nn.sumRows(squares));
     Value norm = nn.unary<nn::SqrtOp>(sum);
     // The larger of the two: of nothing stays nothing.

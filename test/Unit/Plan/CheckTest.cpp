@@ -49,17 +49,6 @@ fb::GemmStepT &addEpilogue(fb::PlanT &plan, fb::Epilogue kind) {
   return gemm;
 }
 
-/// A number that a run may set, of the one name.
-fb::OptimizerOptionT &addOption(fb::PlanT &plan, uint8_t scalar) {
-  auto &option =
-      *plan.options.emplace_back(std::make_unique<fb::OptimizerOptionT>());
-  option.name = "beta";
-  option.scalar = scalar;
-  option.value = 0.5;
-  option.most = 1;
-  return option;
-}
-
 /// Divides the optimizer's state of the second stage's parameter.
 fb::DivisionT &divide(fb::PlanT &plan) {
   plan.zero = 1;
@@ -315,22 +304,6 @@ const Case structureCases[] = {
      },
      "reduces I32, only f32 and bf16 are supported"},
     {"ZeroStage", [](P &p) { p.zero = 4; }, "zero is 4, allowed are 0 to 3"},
-    {"OptionTwice", [](P &p) { addOption(p, 1), addOption(p, 2); },
-     "option 1 of the optimizer is called 'beta', as another one"},
-    {"OptionNameless", [](P &p) { addOption(p, 1).name = ""; },
-     "option 0 of the optimizer is called ''"},
-    {"OptionScalar", [](P &p) { addOption(p, 16); },
-     "option 'beta' of the optimizer is scalar 16, which"},
-    {"OptionOfTheTrainer", [](P &p) { addOption(p, 5); },
-     "option 'beta' of the optimizer is scalar 5, which"},
-    {"OptionWithoutScalar", [](P &p) { addOption(p, 0); },
-     "option 'beta' of the optimizer is scalar 0, which"},
-    {"OptionCorrection", [](P &p) { addOption(p, 1).correction = 1; },
-     "option 'beta' of the optimizer is scalar 1, which"},
-    {"OptionBounds", [](P &p) { addOption(p, 1).value = 2; },
-     "option 'beta' of the optimizer is 2, outside of 0 to 1"},
-    {"OptionNan", [](P &p) { addOption(p, 1).least = NAN; },
-     "option 'beta' of the optimizer is 0.5, outside of nan to 1"},
     {"DivisionOfZero0", [](P &p) { divide(p).axis = 1, p.zero = 0; },
      "shard of 'sum' is divided, but the plan's zero is 0"},
     {"DivisionAxis", [](P &p) { divide(p).axis = 2; },

@@ -54,9 +54,7 @@ Attribute SlotAttr::parse(AsmParser &parser, Type) {
 }
 
 /// In the generic form the mnemonic stands before it.
-void SlotAttr::print(AsmPrinter &printer) const {
-  printer << ' ' << getName();
-}
+void SlotAttr::print(AsmPrinter &printer) const { printer << ' ' << getName(); }
 
 //===----------------------------------------------------------------------===//
 // BeginAttr

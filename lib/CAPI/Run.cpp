@@ -31,8 +31,8 @@ joinProcesses(SessionObject &session, std::chrono::milliseconds limit) {
     return std::shared_ptr<runtime::Rendezvous>();
   std::lock_guard lock(joining);
   if (session.processes.use_count() > 1)
-    return fail(Code::WrongCall, "another run of the launcher's processes goes "
-                                 "on: close it first");
+    return fail(Code::WrongCall, "another run of the launcher's processes is "
+                                 "open: close it first");
   if (session.processes)
     return session.processes;
   if (haveMet)

@@ -26,12 +26,13 @@ from harness import Reporter, require  # noqa: E402
 MAKERS = "fail|failure|emitError|emitOpError|emitWarning|warn|note|error"
 CALL = re.compile(rf"\b(?:{MAKERS})\(")
 LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
-SUFFIXES = {".py", ".cpp", ".h", ".mlir", ".test", ".txt", ".json", ".csv"}
+SUFFIXES = {".py", ".c", ".cpp", ".h", ".mlir", ".test", ".txt", ".json", ".csv"}
 SHORTEST = 8
 
 # How many are left. A room that is not here has none.
 LEFT = {
     "lib/Analysis": 12,
+    "lib/CAPI": 18,
     "lib/Codegen": 8,
     "lib/Configuration": 2,
     "lib/Conversion": 2,
@@ -41,7 +42,8 @@ LEFT = {
     "lib/Plan": 33,
     "lib/Planner": 39,
     "lib/Proof": 1,
-    "lib/Runtime": 108,
+    "lib/RunOptions": 1,
+    "lib/Runtime": 109,
     "lib/Transforms": 6,
 }
 

@@ -17,10 +17,10 @@
 
 #include "plait/Runtime/Rendezvous.h"
 
+#include "Core/StatusText.h"
 #include "Launch.h"
 #include "MPI/Engine.h"
 #include "PackedTexts.h"
-#include "Core/StatusText.h"
 #include "TcpRendezvous.h"
 #include "plait/Runtime/Communicator.h"
 #if PLAIT_HAS_MPI

@@ -16,8 +16,8 @@
 
 #include "TcpTree.h"
 
-#include "Meeting.h"
 #include "Core/StatusText.h"
+#include "Meeting.h"
 #include "plait/Runtime/Communicator.h"
 
 #include <algorithm>

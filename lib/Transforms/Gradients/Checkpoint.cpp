@@ -302,7 +302,7 @@ private:
   bool isBefore(Operation *a, Operation *b) const;
 
   llvm::DenseMap<Operation *, Operation *> anchors; // of what moves
-  /// What moves in front of each anchor, in order.
+  /// The ops that move in front of each anchor, in order.
   llvm::MapVector<Operation *, SmallVector<Operation *, 4>> groups;
 };
 

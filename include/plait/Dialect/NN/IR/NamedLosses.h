@@ -27,7 +27,7 @@ namespace plait::nn {
 /// The attribute of a result of the loss function that names it.
 inline constexpr llvm::StringLiteral kNamedLossAttr = "nn.loss";
 
-/// What the symbols of accumulators for named losses begin with.
+/// The beginning of the symbols of accumulators for named losses.
 inline constexpr llvm::StringLiteral kNamedLossPrefix = "loss.";
 
 /// Returns the names of the losses that `loss` returns behind the number of

@@ -102,8 +102,10 @@ static Result<planner::Training> makeTraining(const CompileOptions &options,
   training.globalBatch = given->globalBatch;
   training.sequence = given->sequence;
   // Of one parameter; weight and gradient come on top.
-  training.stateBytes =
-      double((*findOptimizer(given->optimizer))->getStateBytes());
+  const Optimizer &optimizer = **findOptimizer(given->optimizer);
+  training.stateBytes = double(optimizer.getStateBytes());
+  if (optimizer.updatesMatrices())
+    training.matrixStateBytes = double(optimizer.getStateBytes(true));
   Result<Precision> precision = findPrecision(options, planning, device);
   if (!precision.ok())
     return precision.status();

@@ -57,8 +57,10 @@ uint64_t plait::countParameterBytes(ModuleOp model) {
     elements += cast<RankedTensorType>(parameter.getType()).getNumElements();
   TrainingConfiguration configuration = getConfiguration(model);
   // The value, its gradient and state in fp32; a copy to compute with.
+  const Optimizer &optimizer = **findOptimizer(configuration.optimizer);
   uint64_t bytes = 2 * sizeof(float) +
-                   (*findOptimizer(configuration.optimizer))->getStateBytes() +
+                   std::min(optimizer.getStateBytes(),
+                            optimizer.getStateBytes(/*isMatrix=*/true)) +
                    (configuration.precision == Precision::BF16 ? 2 : 0);
   return elements * bytes;
 }

@@ -19,6 +19,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "plait/Plan/Check.h"
+#include "plait/Plan/Options.h"
 
 #include "CheckSteps.h"
 #include "plait/Plan/Defaults.h"
@@ -256,7 +257,7 @@ private:
                   " bytes on the host is too large");
     constexpr auto count = [](auto scalar) { return uint64_t(scalar) * 4; };
     PLAIT_RETURN_IF_ERROR(
-        place("scalars", program.scalars(), count(fb::Scalar::Count)));
+        place("scalars", program.scalars(), count(countScalars(plan))));
     PLAIT_RETURN_IF_ERROR(
         place("metrics", program.metrics(), countMetrics(plan) * 4));
     // The libraries of GPUs want their memory aligned like this.
@@ -535,6 +536,7 @@ Status plan::checkStructure(const fb::Plan &plan) {
   PLAIT_RETURN_IF_ERROR(checkBackend(plan));
   PLAIT_RETURN_IF_ERROR(checkPrecision(plan));
   PLAIT_RETURN_IF_ERROR(checkZero(plan));
+  PLAIT_RETURN_IF_ERROR(checkOptions(plan));
   PLAIT_RETURN_IF_ERROR(checkCluster(plan));
   PLAIT_RETURN_IF_ERROR(checkNamedLosses(plan));
   if (plan.programs()->size() != plan.mesh()->Get(0)->size())

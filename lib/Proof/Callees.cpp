@@ -64,7 +64,7 @@ SmallVector<Adding> Callees::findAddings(func::FuncOp function) {
   SmallVector<std::pair<Operation *, Adding>> found;
   for (auto op : function.getOps<nn::AccumulateOp>())
     if (auto result = dyn_cast<OpResult>(op.getTensor())) {
-      std::pair key(op.getSymbolAttr().getAttr(), int64_t(op.getSlot()));
+      std::pair key(op.getSymbolAttr().getAttr(), op.getSlot());
       unsigned sum = sums.try_emplace(key, sums.size()).first->second;
       found.push_back({result.getOwner(), {sum, getMode(result), op}});
     }

@@ -79,7 +79,7 @@ private:
   llvm::SmallVector<SlotBytes> findWrites(mlir::func::FuncOp function);
 
   llvm::MapVector<mlir::StringAttr, Callee> callees; // by name
-  llvm::DenseMap<std::pair<mlir::StringAttr, int64_t>, unsigned> sums;
+  llvm::DenseMap<std::pair<mlir::StringAttr, nn::Slot>, unsigned> sums;
   llvm::DenseSet<mlir::StringAttr> named;
 };
 

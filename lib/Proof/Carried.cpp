@@ -107,6 +107,7 @@ LogicalResult Carried::checkModel() {
 
 /// The fields of the configuration that say what is trained, and not how: once
 /// the phases that have read them are past, nothing else ties them to the ops.
+/// What a run may set follows from the optimizer.
 LogicalResult Carried::checkArithmetic() {
   TrainingConfiguration asked = getConfiguration(claim),
                         said = getConfiguration(plan);
@@ -127,20 +128,24 @@ LogicalResult Carried::checkArithmetic() {
 }
 
 /// Places in files are those of the parameter's name where none is given.
-/// Whether the update decays is in the update; the flag is what was asked for.
+/// Whether the update decays, and of what, is in the update; the flags are what
+/// was asked for, and say what is kept of the parameter.
 LogicalResult Carried::compare(nn::ParameterOp should, nn::ParameterOp is) {
   std::string name = "@" + is.getSymName().str();
   auto decays = [](nn::ParameterOp parameter) -> std::string {
     return parameter.getDecay() ? "decay" : "no decay";
   };
-  return success(succeeded(compare(is, "the type of " + name,
-                                   should.getTypeAttr(), is.getTypeAttr())) &&
-                 succeeded(compare(is, "what " + name + " starts as",
-                                   should.getInit(), is.getInit())) &&
-                 succeeded(compare(is, "what " + name + " asks of the update",
-                                   decays(should), decays(is))) &&
-                 succeeded(compare(is, "where files have " + name,
-                                   should.getFileAttr(), is.getFileAttr())));
+  return success(
+      succeeded(compare(is, "the type of " + name, should.getTypeAttr(),
+                        is.getTypeAttr())) &&
+      succeeded(compare(is, "what " + name + " starts as", should.getInit(),
+                        is.getInit())) &&
+      succeeded(compare(is, "what " + name + " asks of the update",
+                        decays(should), decays(is))) &&
+      succeeded(compare(is, "what " + name + " has as columns",
+                        should.getMatrixAttr(), is.getMatrixAttr())) &&
+      succeeded(compare(is, "where files have " + name, should.getFileAttr(),
+                        is.getFileAttr())));
 }
 
 /// Parameters are compared in their order, by which a plan and its reference

@@ -61,6 +61,7 @@ OwningOpRef<ModuleOp> plait::proof::makeClaim(OwningOpRef<ModuleOp> claim) {
   manager.addPass(createCountModelFlopsPass());
   // Roundings are ops of both steps, and the claim has to have those of the
   // plan's precision.
+  manager.addPass(createAssignMatricesPass());
   manager.addPass(createLowerPrecisionPass());
   manager.addPass(createDecomposePass({/*early=*/true}));
   // A value that is computed twice has two gradients, from which others follow

@@ -263,7 +263,7 @@ const Term *Comparison::findFirstStranger() {
 LogicalResult Comparison::compareSlot(int64_t rank, RankState &state,
                                       nn::ParameterOp parameter, Slot slot,
                                       const RankState::Stored &expected) {
-  std::string what = ("the new " + nn::stringifySlot(slot) + " of @" +
+  std::string what = ("the new " + slot.getName() + " of @" +
                       parameter.getSymName() + " on stage " + Twine(rank))
                          .str();
   // 1.
@@ -276,7 +276,7 @@ LogicalResult Comparison::compareSlot(int64_t rank, RankState &state,
       if (key.first == parameter.getSymName() && outlivesStep(key.second) &&
           other.writer)
         diag.attachNote(other.writer->getLoc())
-            << "its " << nn::stringifySlot(key.second) << " is written here";
+            << "its " << key.second.getName() << " is written here";
     return diag;
   }
   // 2.

@@ -25,6 +25,7 @@
 
 #include "Places.h"
 
+#include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/Pipe/IR/Pipe.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 #include "plait/Dialect/Plan/IR/RowPitch.h"
@@ -373,8 +374,8 @@ Place Frame::findHome(StringRef symbol, Slot slot, Type type) const {
     begin = pack.getOffsets()[index] *
             cast<RankedTensorType>(type).getElementTypeBitWidth() / 8;
   }
-  auto buffer = StringAttr::get(type.getContext(),
-                                holder + " " + nn::stringifySlot(slot));
+  auto buffer =
+      StringAttr::get(type.getContext(), holder + " " + slot.getName());
   return {{-1, buffer}, begin, begin + getBytes(type)};
 }
 
@@ -390,7 +391,7 @@ Place Frame::findHome(const nn::StepMemory &memory, Type type) const {
   case nn::StepMemory::InSlot:
     return findHome(memory.name, memory.slot, type);
   case nn::StepMemory::Scalar:
-    return find(kScalarsBuffer, findScalar(memory.name));
+    return find(kScalarsBuffer, findStepScalar(memory.name));
   case nn::StepMemory::Metric:
     return find(kMetricsBuffer,
                 findMetric(function->getParentOfType<ModuleOp>(), memory.name));
@@ -401,7 +402,7 @@ Place Frame::findHome(const nn::StepMemory &memory, Type type) const {
 static std::string print(const nn::StepMemory &memory) {
   if (memory.kind != nn::StepMemory::InSlot)
     return memory.name.str();
-  return ("@" + memory.name + " " + nn::stringifySlot(memory.slot)).str();
+  return ("@" + memory.name + " " + memory.slot.getName()).str();
 }
 
 /// The memory is `value` from here on, which `op` reads from or leaves in its

@@ -404,9 +404,9 @@ LogicalResult Programs::add(Rank &rank, plan::ActionOp action,
     return report.wrong(adding.op)
            << (replaces ? "replaces what was added to @"
                         : "adds to what the last step left in @")
-           << adding.op.getSymbol() << " "
-           << nn::stringifySlot(adding.op.getSlot()) << " in action "
-           << rank.next << ", microbatch " << *action.getMicrobatch();
+           << adding.op.getSymbol() << " " << adding.op.getSlot().getName()
+           << " in action " << rank.next << ", microbatch "
+           << *action.getMicrobatch();
   }
   return success();
 }

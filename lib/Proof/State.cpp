@@ -78,7 +78,7 @@ SmallVector<SmallVector<StringAttr>> Symbols::getAxes(nn::ParameterOp parameter,
 
 /// Also the name in messages: "@embed moment1".
 static std::string getLeafName(StringRef name, Slot slot) {
-  return ("@" + name + " " + nn::stringifySlot(slot)).str();
+  return ("@" + name + " " + slot.getName()).str();
 }
 
 /// The copy to compute with is the only slot in bf16.

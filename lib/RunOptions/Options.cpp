@@ -14,6 +14,7 @@
 #include "Options.h"
 
 #include "OptionFile.h"
+#include "plait/Configuration/Optimizers.h"
 #include "plait/Plan/Scalars.h"
 #include "plait/Support/Help.h"
 
@@ -163,26 +164,60 @@ void addFileOptions(CLI::App &app, Options &options) {
 }
 
 /// Not CLI::Range: it lets nan pass.
-CLI::Validator numberFrom(double least) {
-  std::string bound = CLI::detail::to_string(least);
+CLI::Validator numberIn(double least, double most) {
+  std::string first = CLI::detail::to_string(least);
+  std::string last = CLI::detail::to_string(most);
   auto check = [=](std::string &text) {
     double value = 0;
     bool valid = CLI::detail::lexical_cast(text, value) && value >= least &&
-                 value <= 1e9;
+                 value <= most;
     return valid ? std::string()
-                 : "Value " + text + " not in range " + bound + " to 1e9";
+                 : "Value " + text + " not in range " + first + " to " + last;
   };
-  return CLI::Validator(check, "in [" + bound + " - 1e9]");
+  return CLI::Validator(check, "in [" + first + " - " + last + "]");
 }
-const CLI::Validator positive = numberFrom(0);
+const CLI::Validator positive = numberIn(0, 1e9);
 /// 2^40 of them cannot be meant.
 const CLI::Range stepCount(uint64_t(1), uint64_t(1) << 40);
+
+/// Says what an option is to each optimizer that reads it, and the default.
+std::string describeOption(const SharedOption &shared) {
+  std::vector<std::pair<std::string, std::string>> uses; // and whose
+  for (auto [optimizer, option] : shared.readers) {
+    std::string use = std::string(option->help) + ", " +
+                      CLI::detail::to_string(option->value);
+    auto known = std::find_if(uses.begin(), uses.end(),
+                              [&](auto &one) { return one.first == use; });
+    if (known == uses.end())
+      uses.emplace_back(use, optimizer->name);
+    else
+      known->second += ", " + std::string(optimizer->name);
+  }
+  std::string text;
+  for (auto &[use, names] : uses)
+    text += (text.empty() ? "" : "; ") + names + ": " + use;
+  return text;
+}
+
+/// What the optimizer of the plan reads. The bounds here are those of any; the
+/// plan has its own.
+void addOptimizerOptions(CLI::App &app, runtime::TrainOptions &train) {
+  for (const SharedOption &shared : getOptimizerOptions()) {
+    double least = shared.readers.front().option->least;
+    double most = shared.readers.front().option->most;
+    for (auto [optimizer, option] : shared.readers) {
+      least = std::min(least, option->least);
+      most = std::max(most, option->most);
+    }
+    std::string name(shared.name);
+    app.add_option("--" + name, train.optimizer[name], describeOption(shared))
+        ->check(numberIn(least, most));
+  }
+}
 
 /// How it is trained. The help shows the defaults. Bounds keep out what cannot
 /// be meant; the optimizer uses those it has.
 void addTrainingOptions(CLI::App &app, runtime::TrainOptions &train) {
-  // Below 1, which would leave nothing to correct the bias with.
-  CLI::Range fraction(0.0, 0.999999);
   app.add_option("--seed", train.seed,
                  "Seed of weights, order of samples, dropout")
       ->check(natural);
@@ -207,16 +242,7 @@ void addTrainingOptions(CLI::App &app, runtime::TrainOptions &train) {
   app.add_option("--decay-steps", train.decaySteps,
                  "Length of the schedule; wsd: of its end")
       ->check(stepCount);
-  app.add_option("--beta1", train.beta1,
-                 "First decay of AdamW and Lion, momentum of SGD")
-      ->check(fraction);
-  app.add_option("--beta2", train.beta2, "Second decay of AdamW and Lion")
-      ->check(fraction);
-  app.add_option("--eps", train.epsilon, "Epsilon of AdamW")
-      ->check(numberFrom(plan::kLeastEpsilon));
-  app.add_option("--weight-decay", train.weightDecay,
-                 "Weight decay; SGD: part of the gradient")
-      ->check(positive);
+  addOptimizerOptions(app, train);
   app.add_option("--grad-clip", train.gradClip, "Largest gradient norm, 0: any")
       ->check(positive);
 }
@@ -400,8 +426,12 @@ std::string plait::describeSettings(const CLI::App &app,
     std::string value =
         option->count() ? tool::getValue(*option) : option->get_default_str();
     bool isText = option->get_type_name().rfind("TEXT", 0) == 0;
-    if (value.empty())
+    if (value.empty()) {
+      // The plan has the default of what its optimizer reads.
+      if (options.train.optimizer.count(name))
+        settings[name] = nullptr;
       continue;
+    }
     auto number = nlohmann::ordered_json::parse(value, nullptr, false);
     // A path such as "7" is a text all the same.
     if (isText || !number.is_number())

@@ -78,6 +78,7 @@ static void addPasses(OpPassManager &manager, Phase phase, bool kernelsOnly) {
   case Phase::Shard:
     // First: the FLOPs are those of the model as it was written.
     manager.addPass(createCountModelFlopsPass());
+    manager.addPass(createAssignMatricesPass());
     manager.addPass(createLowerPrecisionPass());
     manager.addPass(createDecomposePass({/*early=*/true}));
     // Before shardings are chosen: dead and repeated ops would be weighed like

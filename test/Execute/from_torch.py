@@ -15,6 +15,7 @@ interpreter that runs this, of the one that PLAIT_TORCH names, or of
 build/venv-torch. Without, it says so, and counts as one case that cannot run here.
 By default a few models are trained, with --all each."""
 
+import contextlib
 import functools
 import inspect
 import os
@@ -42,11 +43,29 @@ BATCH, SEQUENCE, STEPS, VOCABULARY = 4, 16, 5, 64
 # Far above the noise of gradients that are zero by theory, as those of the biases of
 # keys, which AdamW would make updates of.
 RECIPE = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.95, "eps": 1e-5, "weight-decay": 0.1}
+# With torch.optim.Muon for matrices, its iterations in fp32 as plait has them, or in
+# bf16 as PyTorch does.
+MUON_RECIPE = RECIPE | {"lr": 0.02, "momentum": 0.95, "adamw-lr-factor": 0.05}
+MUON_CASES = [
+    ("muon", "qwen3", mesh)
+    for mesh in (
+        "pp=1", "tp=2", "pp=2", "dp=2", "dp=2 --zero 1", "dp=2 --zero 2",
+        "dp=2 --zero 3", "cp=2",
+    )
+] + [("muon", "gpt2", "tp=2"), ("muon-bf16", "qwen3", "pp=1")]
 CLIP = 1.0
 # Both are in fp32 with sums in another order. The farthest of all runs were off by a
 # quarter of these: 2.3e-7, 1.1e-5 and 1.9e-6.
 TOLERANCE = {"loss": 1e-6, "grad_norm": 5e-5}
 WEIGHTS = 1e-5
+# Five updates of a matrix of lr times what is off by up to 485 roundings (optimizers.py),
+# and with iterations in bf16 by up to 1 / 4: they are bent apart by singular values that
+# bf16 cannot tell from each other.
+MUON_WEIGHTS = {"muon": 5 * 0.02 * 485 * 2**-23, "muon-bf16": 5 * 0.02 / 4}
+MUON_TOLERANCE = {
+    "muon": {"loss": 1e-5, "grad_norm": 1e-4},
+    "muon-bf16": {"loss": 1e-2, "grad_norm": 5e-2},
+}
 # Of losses of about 4, in the seven digits that a log has.
 SAME = 1e-6
 ONE = ("pp=1",)
@@ -113,7 +132,7 @@ class Suite:
         return model
 
     @functools.cache
-    def train_there(self, name: str):
+    def train_there(self, name: str, kind: str = "adamw"):
         """Records of the steps, and the module as it is then."""
         import torch
         from plait.frontend.export import cross_entropy
@@ -121,7 +140,7 @@ class Suite:
         named = self.custom.NAMED.get(name, {})
         module, loss_of = self.make(name), named.get("loss", cross_entropy)
         ids = torch.frombuffer(bytearray(self.tokens.read_bytes()), dtype=torch.int16)
-        optimizer = self.optimizer(module)
+        optimizers = self.optimizers(module, kind)
         records = []
         for step in range(STEPS):
             rows = torch.stack(
@@ -133,34 +152,51 @@ class Suite:
             argument = {named["tokens"]: rows[:, :-1]} if "tokens" in named else {}
             output = module(**argument) if argument else module(rows[:, :-1])
             loss = loss_of(output, rows[:, 1:])
-            optimizer.zero_grad()
+            module.zero_grad()
             loss.backward()
             norm = torch.nn.utils.clip_grad_norm_(module.parameters(), CLIP)
-            optimizer.step()
+            with iterations(kind):
+                for optimizer in optimizers:
+                    optimizer.step()
             record = {"loss": loss.item(), "grad_norm": norm.item()}
             records.append({"step": step + 1, **record})
         return records, module
 
-    def optimizer(self, module):
-        """Decay of what has more than one dimension."""
+    def optimizers(self, module, kind: str):
+        """Decay of what has more than one dimension. Muon of the weights of all linear
+        layers but the head; GPT-2's have inputs as rows."""
         import torch
 
-        groups = [
-            {
-                "params": [p for p in module.parameters() if (p.dim() > 1) == decays],
-                "weight_decay": RECIPE["weight-decay"] * decays,
-            }
-            for decays in (True, False)
-        ]
-        return torch.optim.AdamW(
-            groups,
-            lr=RECIPE["lr"],
-            betas=(RECIPE["beta1"], RECIPE["beta2"]),
-            eps=RECIPE["eps"],
-        )
+        matrices = {
+            m.weight: type(m).__name__ == "Conv1D"
+            for name, m in module.named_modules()
+            if type(m).__name__ in ("Linear", "Conv1D") and "head" not in name
+        }
+        if kind == "adamw":
+            return [adamw(module.parameters(), RECIPE, 1)]
+        rest = [p for p in module.parameters() if p not in matrices]
+        recipe = MUON_RECIPE
+        found = [adamw(rest, recipe, recipe["adamw-lr-factor"])]
+        options = {
+            "weight_decay": recipe["weight-decay"],
+            "momentum": recipe["momentum"],
+        }
+        for weight, is_transposed in matrices.items():
+            # torch.optim.Muon takes rows for outputs.
+            shape = weight.shape[::-1] if is_transposed else weight.shape
+            wanted = max(1, shape[0] / shape[1]) ** 0.5
+            own = max(1, weight.shape[0] / weight.shape[1]) ** 0.5
+            rate = recipe["lr"] * wanted / own
+            options["weight_decay"] = recipe["weight-decay"] * own / wanted
+            found.append(torch.optim.Muon([weight], lr=rate, **options))
+        return found
 
-    def train_here(self, model, weights, mesh: str, out: pathlib.Path) -> list[dict]:
+    def train_here(
+        self, model, weights, mesh: str, out: pathlib.Path, kind: str = "adamw"
+    ) -> list[dict]:
         import compare
+
+        recipe = RECIPE if kind == "adamw" else MUON_RECIPE
 
         mesh, *options = mesh.split()
         replicas = re.search(r"dp=(\d+)", mesh)
@@ -170,32 +206,34 @@ class Suite:
             *("--mesh", mesh, *options),
             *("--global-batch", BATCH, "--seq", SEQUENCE),
             *("--micro-batch", BATCH // (int(replicas[1]) if replicas else 1)),
-            *("-o", out / "a.plan"),
+            *("--optimizer", kind.split("-")[0], "-o", out / "a.plan"),
         )
         self.tools.run(
             "plait-run",
             out / "a.plan",
             *("--tokens", self.tokens, "--weights", weights, "--steps", STEPS),
-            *(word for key, value in RECIPE.items() for word in (f"--{key}", value)),
+            *(word for key, value in recipe.items() for word in (f"--{key}", value)),
             *("--grad-clip", CLIP, "--log", out / "a.jsonl", "--save", out / "saved"),
         )
         return compare.read_steps(str(out / "a.jsonl"))
 
-    def check(self, name: str, mesh: str) -> str:
+    def check(self, name: str, mesh: str, kind: str = "adamw") -> str:
         import compare
 
+        tolerance = MUON_TOLERANCE.get(kind, TOLERANCE)
+        bounds = tolerance | {"weights": MUON_WEIGHTS.get(kind, WEIGHTS)}
         self.export(name)
-        expected, module = self.train_there(name)
+        expected, module = self.train_there(name, kind)
         folder = self.folder / name
         with tempfile.TemporaryDirectory() as out:
             out = pathlib.Path(out)
             weights = folder / "model.safetensors"
-            steps = self.train_here(folder / "model.mlir", weights, mesh, out)
+            steps = self.train_here(folder / "model.mlir", weights, mesh, out, kind)
             rows = compare.differences(expected, steps)
             off = {key: max(row[key] for row in rows) for key in TOLERANCE}
             off["weights"] = compare_weights(module, weights, out / "saved")
         remark = ", ".join(f"{key} off {value:.1e}" for key, value in off.items())
-        for key, bound in (*TOLERANCE.items(), ("weights", WEIGHTS)):
+        for key, bound in bounds.items():
             require(off[key] <= bound, f"{key} differs: {remark}")
         return remark
 
@@ -215,6 +253,51 @@ class Suite:
         worst = max(abs(a["loss"] - b["loss"]) / b["loss"] for a, b in zip(steps, found))
         require(worst <= SAME, f"losses differ by {worst:.1e} from those of the import")
         return f"loss off {worst:.1e}"
+
+
+def adamw(parameters, recipe, factor):
+    import torch
+
+    parameters = list(parameters)
+    groups = [
+        {
+            "params": [p for p in parameters if (p.dim() > 1) == decays],
+            "weight_decay": recipe["weight-decay"] * decays,
+        }
+        for decays in (True, False)
+    ]
+    return torch.optim.AdamW(
+        groups,
+        lr=recipe["lr"] * factor,
+        betas=(recipe["beta1"], recipe["beta2"]),
+        eps=recipe["eps"],
+    )
+
+
+@contextlib.contextmanager
+def iterations(kind: str):
+    """Newton-Schulz iterations of torch.optim.Muon in fp32."""
+    if kind != "muon":
+        yield
+        return
+    from torch.optim import _muon
+
+    def orthogonalize(x, coefficients, steps, least):
+        if x.shape[0] > x.shape[1]:
+            return orthogonalize(x.T, coefficients, steps, least).T
+        a, b, c = coefficients
+        x = x / x.norm().clamp(min=least)
+        for _ in range(steps):
+            gram = x @ x.T
+            x = a * x + (b * gram + c * gram @ gram) @ x
+        return x
+
+    own = _muon._zeropower_via_newtonschulz
+    _muon._zeropower_via_newtonschulz = orthogonalize
+    try:
+        yield
+    finally:
+        _muon._zeropower_via_newtonschulz = own
 
 
 def compare_weights(module, given: pathlib.Path, saved: pathlib.Path) -> float:
@@ -374,6 +457,9 @@ def run_cases(suite: Suite, report: Reporter, every: bool) -> None:
     for name, mesh in training_cases(suite, every):
         label = f"{name}/{mesh.replace(' --', '/').replace(' ', '=')}"
         report.case(label, lambda name=name, mesh=mesh: suite.check(name, mesh))
+    for kind, name, mesh in MUON_CASES if every else MUON_CASES[1::3]:
+        label = f"{kind}/{name}/{mesh.replace(' --', '/').replace(' ', '=')}"
+        report.case(label, lambda n=name, m=mesh, k=kind: suite.check(n, m, k))
     for name in families.IMPORTED if every else ():
         report.case(f"import/{name}", lambda name=name: suite.check_import(name))
 

@@ -29,7 +29,14 @@ TORCH = [
     if python and pathlib.Path(python).is_file()
 ]
 # Options that plait-run refuses with plans of other optimizers.
-READ_BY = {"beta2": ("adamw", "lion"), "eps": ("adamw",)}
+MUON = ("muon", "muon-match-rms")
+READ_BY = {
+    "beta1": ("adamw", "sgd", "lion", *MUON),
+    "beta2": ("adamw", "lion", *MUON),
+    "eps": ("adamw", *MUON),
+    "momentum": MUON,
+    "adamw_lr_factor": MUON,
+}
 
 
 class Failure(Exception):

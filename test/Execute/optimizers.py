@@ -6,7 +6,7 @@
 #
 #===-----------------------------------------------------------------------===#
 """Trains a small GPT-2 with each optimizer for three steps, and computes what it
-must have come to in numpy: AdamW and SGD as PyTorch documents them, Lion from
+must have come to in numpy: AdamW, SGD and Muon as PyTorch documents them, Lion from
 Chen et al. 2023, Algorithm 2. The gradient of each step is measured: a step of SGD
 without momentum and decay from the same weights, on the same mesh, moves them by
 it. Models and gradients are held against PyTorch by other suites, and so is SGD
@@ -43,13 +43,23 @@ RATE, BETA1, BETA2, EPSILON, DECAY, CLIP = 0.01, 0.9, 0.95, 1e-3, 0.1, 1.0
 PROBE = 2.0**20
 # Roundings to fp32 of a weight and of what is added to it.
 TOLERANCE = 1e-6
-KEPT = {"adamw": ("moment1", "moment2"), "sgd": ("momentum",), "lion": ("momentum",)}
+# Newton-Schulz iterations multiply what is small by up to 3.4445^5 = 485, and so
+# they do roundings to fp32 of the gradient and of the products on the way.
+MATRIX_TOLERANCE = 485 * 2.0**-23
+MOMENTUM, RATE_FACTOR = 0.9, 0.5
+MOMENTS = ("moment1", "moment2")
+KEPT = {
+    "adamw": MOMENTS, "sgd": ("momentum",), "lion": ("momentum",),
+    "muon": (*MOMENTS, "momentum"), "muon-match-rms": (*MOMENTS, "momentum"),
+}
 SETTINGS = (
     ("1",),
     ("dp=2", "--zero", "1"),
     ("pp=2,dp=2", "--zero", "2", "--schedule", "zb-h1"),
     ("dp=2,tp=2", "--zero", "3", "--sequence-parallel"),
     ("tp=2", "--precision", "bf16"),
+    ("dp=2", "--zero", "1", "--precision", "bf16"),
+    ("cp=2",),
     # Packs that are longer than what lies in them, and matrices without decay.
     ("dp=3", "--zero", "1", "--no-decay", "*wte.weight", "--no-decay", "*.c_fc.*"),
 )
@@ -63,12 +73,12 @@ class Moments:
     second: float = 0.0
 
 
-def adamw(w, g, kept, step, decay):
+def adamw(w, g, kept, step, decay, rate=RATE):
     kept.first = BETA1 * kept.first + (1 - BETA1) * g
     kept.second = BETA2 * kept.second + (1 - BETA2) * g * g
     m = kept.first / (1 - BETA1**step)
     v = kept.second / (1 - BETA2**step)
-    return (1 - RATE * decay) * w - RATE * m / (numpy.sqrt(v) + EPSILON)
+    return (1 - rate * decay) * w - rate * m / (numpy.sqrt(v) + EPSILON)
 
 
 def sgd(w, g, kept, step, decay):
@@ -87,7 +97,51 @@ def lion(w, g, kept, step, decay):
     return numpy.where((numpy.abs(c) <= known) & (c != 0), numpy.nan, moved)
 
 
-RULES = {"adamw": adamw, "sgd": sgd, "lion": lion}
+def orthogonalize(x):
+    """Newton-Schulz iterations as torch.optim.Muon does them, in double."""
+    if x.shape[0] > x.shape[1]:
+        return orthogonalize(x.T).T
+    x = x / max(numpy.linalg.norm(x), 1e-7)
+    for _ in range(5):
+        gram = x @ x.T
+        x = 3.4445 * x + (-4.775 * gram + 2.0315 * gram @ gram) @ x
+    return x
+
+
+def is_matrix(name, w):
+    """All weights of layers; the head is the table of embeddings."""
+    return w.ndim == 2 and not name.endswith(("wte.weight", "wpe.weight"))
+
+
+def muon(w, g, kept, step, decay, name, factor):
+    """GPT-2 stores weights as [inputs, outputs], and those of queries, keys and
+    values side by side."""
+    if not is_matrix(name, w):
+        return adamw(w, g, kept, step, decay, RATE * RATE_FACTOR)
+    kept.first = MOMENTUM * kept.first + (1 - MOMENTUM) * g
+    ahead = MOMENTUM * kept.first + (1 - MOMENTUM) * g
+    parts = numpy.split(ahead, 3 if "c_attn" in name else 1, axis=1)
+    moved = [factor(*x.T.shape) * orthogonalize(x) for x in parts]
+    return (1 - RATE * decay) * w - RATE * numpy.concatenate(moved, axis=1)
+
+
+def plain(rule):
+    """A rule that is the same for all parameters."""
+    return lambda w, g, kept, step, decay, name: rule(w, g, kept, step, decay)
+
+
+def with_factor(factor):
+    """torch's adjust_lr_fn, of outputs and inputs."""
+    return lambda *given: muon(*given, factor)
+
+
+RULES = {
+    "adamw": plain(adamw),
+    "sgd": plain(sgd),
+    "lion": plain(lion),
+    "muon": with_factor(lambda rows, columns: max(1, rows / columns) ** 0.5),
+    "muon-match-rms": with_factor(lambda *sides: 0.2 * max(sides) ** 0.5),
+}
 
 
 def get_choices(case) -> dict:
@@ -119,6 +173,7 @@ class Suite:
         given = {
             "lr": RATE, "beta1": BETA1, "beta2": BETA2, "eps": EPSILON,
             "weight_decay": DECAY, "grad_clip": CLIP, "steps": steps,
+            "momentum": MOMENTUM, "adamw_lr_factor": RATE_FACTOR,
         } | options
         optimizer = "sgd" if plan.stem == "probe" else plan.stem
         words = [
@@ -146,7 +201,9 @@ class Suite:
 
     def check_kept(self, plan, optimizer):
         shown = self.tools.run("plait-plan", "show", plan).stdout
-        expected = f"optimizer {optimizer}, keeps {' and '.join(KEPT[optimizer])}\n"
+        *names, last = KEPT[optimizer]
+        kept = " and ".join(filter(None, (", ".join(names), last)))
+        expected = f"optimizer {optimizer}, keeps {kept}\n"
         require(expected in shown, f"no '{expected.strip()}' in {shown}")
         return int(re.search(r"optimizer .* (\d+) bytes", shown)[1])
 
@@ -156,8 +213,11 @@ class Suite:
         probe = pathlib.Path(shutil.copy(sgd, self.folder / "probe.plan"))
         kept = self.check_kept(plan, optimizer)
         per_slot = self.check_kept(probe, "sgd")
+        # Of a parameter Muon keeps the momentum or both moments.
+        slots = len(KEPT[optimizer])
+        least, most = (1, 2) if optimizer.startswith("muon") else (slots, slots)
         require(
-            kept == per_slot * len(KEPT[optimizer]),
+            least * per_slot <= kept <= most * per_slot,
             f"keeps {kept} bytes, a slot has {per_slot}",
         )
         start = self.train(plan, None, 1, lr=0.0).rename(
@@ -168,7 +228,8 @@ class Suite:
             if option == "--no-decay"
         ]
         memory = {name: Moments() for name in self.read(start)}
-        now, worst, unknown, count = start, 0.0, 0, 0
+        now, unknown, count = start, 0, 0
+        worst = {False: 0.0, True: 0.0}  # of what is updated as a matrix, or not
         for step in range(1, STEPS + 1):
             gradients = self.gradients(probe, now)
             before = self.read(now)
@@ -178,15 +239,18 @@ class Suite:
                 is_spared = any(fnmatch.fnmatch(name, p) for p in spared)
                 decay = DECAY if w.ndim > 1 and not is_spared else 0.0
                 expected = RULES[optimizer](
-                    before[name], gradients[name], memory[name], step, decay
+                    before[name], gradients[name], memory[name], step, decay, name
                 )
                 off = numpy.abs(w - expected) / (numpy.abs(expected) + RATE)
-                worst = max(worst, float(numpy.nanmax(off)))
+                whole = optimizer.startswith("muon") and is_matrix(name, w)
+                worst[whole] = max(worst[whole], float(numpy.nanmax(off)))
                 unknown += int(numpy.isnan(expected).sum())
                 count += w.size
         require(unknown <= 0.001 * count, f"{unknown} of {count} signs unknown")
-        require(worst <= TOLERANCE, f"off {worst:.2g}, {unknown} signs unknown")
-        return f"off {worst:.2g}, {kept} bytes"
+        text = f"off {worst[False]:.2g}, matrices {worst[True]:.2g}"
+        require(worst[False] <= TOLERANCE, f"{text}, {unknown} signs unknown")
+        require(worst[True] <= MATRIX_TOLERANCE, text)
+        return f"{text}, {kept} bytes"
 
 
 def main() -> int:

@@ -33,23 +33,25 @@ using tool::formatBytes;
 using tool::toWord;
 namespace fb = plait::plan::fb;
 
-/// Shows what updates parameters, and what it keeps of each. The first shard
-/// with state stands for all: slots are the optimizer's.
+/// Shows what updates parameters, and what it keeps of them: of matrices
+/// perhaps something else than of others.
 static void showOptimizer(const fb::Plan &plan) {
   if (!plan.optimizer())
     return;
-  std::cout << "optimizer " << plan.optimizer()->str();
+  std::vector<std::string> kept;
   for (const fb::Program *program : *plan.programs())
     for (const fb::Shard *shard : *program->shards())
-      if (shard->state()) {
-        const char *separator = ", keeps ";
-        for (const fb::StateSlot *slot : *shard->state()) {
-          std::cout << separator << slot->name()->str();
-          separator = " and ";
-        }
-        std::cout << "\n";
-        return;
+      for (uint32_t i = 0; i < plan::length(shard->state()); ++i) {
+        std::string name = shard->state()->Get(i)->name()->str();
+        if (std::find(kept.begin(), kept.end(), name) == kept.end())
+          kept.push_back(std::move(name));
       }
+  std::cout << "optimizer " << plan.optimizer()->str();
+  for (size_t i = 0; i < kept.size(); ++i)
+    std::cout << (i == 0                 ? ", keeps "
+                  : i + 1 == kept.size() ? " and "
+                                         : ", ")
+              << kept[i];
   std::cout << "\n";
 }
 

@@ -160,7 +160,7 @@ constexpr bool offloadsActivations(Offload offload) {
   X(int, tensorOverlap, "tp-comm-overlap", 1, "shard",                         \
     "chunks of what ranks of tp exchange, each sent during the matmul\n"       \
     "of another; if not given, 4 on GPUs, else 1")                             \
-  X(std::string, optimizer, "optimizer", "adamw", "partition",                 \
+  X(std::string, optimizer, "optimizer", "adamw", "shard",                     \
     "what updates parameters")                                                 \
   X(bool, deterministic, "deterministic", false, "steps",                      \
     "the same bits in every run on GPUs too, for memory and time")

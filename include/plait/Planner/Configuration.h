@@ -37,6 +37,8 @@ struct Training {
   /// The bytes that the optimizer keeps of each parameter, beside master
   /// weights; 8: the two moments of AdamW.
   double stateBytes = 8;
+  /// The same of a parameter that is updated as a whole matrix; 0: none is.
+  double matrixStateBytes = 0;
   /// The program that runs it.
   Framework framework;
 

@@ -22,6 +22,7 @@
 #define PLAIT_RUNTIME_EXECUTOR_H
 
 #include "plait/Plan/Metrics.h"
+#include "plait/Plan/Options.h"
 #include "plait/Plan/Plan_generated.h"
 #include "plait/Plan/Ranks.h"
 #include "plait/Runtime/Data.h"
@@ -97,8 +98,9 @@ struct ExecutorOptions {
 /// of plait and of the libraries that compute.
 std::string describeVersion();
 
-/// Values in the order of fb::Scalar.
-using StepScalars = std::array<float, size_t(fb::Scalar::Count)>;
+/// Values in the order of fb::Scalar, behind them those of further options of
+/// the plan's optimizer; the rest is 0.
+using StepScalars = std::array<float, plan::kMostScalars>;
 
 /// Values in the order of fb::Metric, then those of the plan's named losses;
 /// the rest is 0.

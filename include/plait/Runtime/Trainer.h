@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -69,10 +70,9 @@ struct TrainOptions {
   /// Steps of the schedule, the warm-up included; of "wsd" those of its decay.
   /// Nothing: `steps`, of "wsd" a tenth of them.
   std::optional<uint64_t> decaySteps;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double epsilon = 1e-8; // at least plan::kLeastEpsilon
-  double weightDecay = 0.01;
+  /// The numbers that the plan's optimizer reads, by the names of its options.
+  /// Nothing: as the plan says.
+  std::map<std::string, std::optional<double>> optimizer;
   double gradClip = 1.0; // 0: no clipping
   NonFinitePolicy onNonFinite = NonFinitePolicy::Stop;
   /// A spike is a loss that is more than `spikeDeviations` standard deviations

@@ -39,7 +39,7 @@ using plan::kSlotNamesAttr;
 
 /// The buffer of a parameter's value, gradient or moment, or of an accumulator.
 inline std::string bufferName(llvm::StringRef symbol, nn::Slot slot) {
-  return (symbol + " " + nn::stringifySlot(slot)).str();
+  return (symbol + " " + slot.getName()).str();
 }
 
 /// The packs of one rank of the pipeline (`nn.pack`), and so where its
@@ -75,9 +75,6 @@ inline int64_t byteSize(mlir::Type type) {
   auto tensor = mlir::cast<mlir::RankedTensorType>(type);
   return tensor.getNumElements() * tensor.getElementTypeBitWidth() / 8;
 }
-
-/// The index of a name in enum Scalar of the plan file, or -1.
-int findScalar(llvm::StringRef name);
 
 /// The index of a metric: in enum Metric of the plan file, behind which come
 /// the named losses of `module` (plait/Dialect/NN/IR/NamedLosses.h). -1: none.

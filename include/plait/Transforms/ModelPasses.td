@@ -129,6 +129,34 @@ def CountModelFlopsPass : Pass<"nn-count-model-flops", "::mlir::ModuleOp"> {
   let dependentDialects = ["::plait::PlaitDialect"];
 }
 
+def AssignMatricesPass : Pass<"nn-assign-matrices", "::mlir::ModuleOp"> {
+  let summary = "Say which parameters are matrices, for optimizers that ask";
+  let description = [{
+    With an `optimizer` that updates matrices as a whole, sets `matrix` of each
+    parameter that is one: in `@loss` it is read by `nn.matmul` alone, which sum over
+    the same dimensions of it each time, the first or the last ones, and do not make
+    the logits.
+
+    Phase `shard`, before reads are of copies and before the loss is decomposed;
+    reads `optimizer`.
+
+    Example:
+    ```mlir
+    // plait-opt --plait-configure=optimizer=muon --nn-assign-matrices
+    nn.parameter @w : tensor<8x16xf32> init<mean = 0.0, std = 0.02>
+    func.func @loss(%x: tensor<4x8xf32>) -> tensor<4x16xf32> {
+      %w = nn.read @w value : tensor<8x16xf32>
+      %y = nn.matmul %x, %w "bi,ij->bj" : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
+      return %y : tensor<4x16xf32>
+    }
+    ```
+    becomes
+    ```mlir
+    nn.parameter @w : … matrix [0]
+    ```
+  }];
+}
+
 def DecomposePass : Pass<"nn-decompose", "::mlir::ModuleOp"> {
   let summary = "Replace named ops by what they are made of";
   let description = [{

@@ -113,7 +113,7 @@ def BuildOptimizerPass : Pass<"nn-build-optimizer", "::mlir::ModuleOp"> {
       nn.metric … "TokenCount" : tensor<f32>
     …
       nn.write … to @a value : tensor<40xf32>
-      nn.write … to @a moment1 : tensor<40xf32>
+      nn.write … to @a momentum : tensor<40xf32>
     ```
   }];
   let dependentDialects = ["::plait::dist::DistDialect",

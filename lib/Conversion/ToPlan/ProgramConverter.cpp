@@ -146,20 +146,24 @@ ParameterTable::makeDivision(nn::ParameterOp parameter,
 LogicalResult ParameterTable::addState(fb::ShardT &shard,
                                        nn::ParameterOp parameter,
                                        FindOffset find) {
-  for (auto [index, name] : llvm::enumerate(optimizer.slots)) {
-    nn::Slot slot = nn::getStateSlot(index);
-    std::optional<uint64_t> offset = find(slot);
+  auto kept = optimizer.getStates(bool(parameter.getMatrix()));
+  for (std::string_view name : kept) {
+    std::optional<uint64_t> offset = find(nn::Slot::getState(name));
     if (!offset)
       return parameter.emitOpError("has a gradient but no ")
-             << nn::stringifySlot(slot) << " in the programs";
+             << name << " in the programs";
     auto state = std::make_unique<fb::StateSlotT>();
     state->name = name;
     state->offset = *offset;
     shard.state.push_back(std::move(state));
   }
-  if (optimizer.slots.size() < 2 && find(nn::Slot::Moment2))
-    return parameter.emitOpError("has a moment2 in the programs, which ")
-           << optimizer.name << " does not keep";
+  for (const Optimizer &other : getOptimizers())
+    for (auto states : {other.states, other.matrixStates})
+      for (std::string_view name : states)
+        if (!llvm::is_contained(kept, name) && find(nn::Slot::getState(name)))
+          return parameter.emitOpError("has a ")
+                 << name << " in the programs, which " << optimizer.name
+                 << " does not keep";
   return success();
 }
 

@@ -16,6 +16,7 @@
 
 #include "ProgramConverter.h"
 
+#include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/NamedLosses.h"
 #include "plait/Dialect/Pipe/IR/Pipe.h"
@@ -42,6 +43,22 @@ static std::unique_ptr<fb::ClusterT> convertCluster(ClusterAttr cluster) {
   return converted;
 }
 
+/// Names the optimizer, and says what a run may set of it.
+static void addOptimizer(fb::PlanT &plan, const std::string &name) {
+  plan.optimizer = name;
+  for (const OptimizerOption &option : (*findOptimizer(name))->options) {
+    auto entry = std::make_unique<fb::OptimizerOptionT>();
+    entry->name = option.name;
+    entry->scalar = findStepScalar(option.scalar);
+    entry->value = option.value;
+    entry->least = option.least;
+    entry->most = option.most;
+    if (!option.correction.empty())
+      entry->correction = findStepScalar(option.correction);
+    plan.options.push_back(std::move(entry));
+  }
+}
+
 /// What the plan says of itself beside what it executes.
 static void addIdentity(fb::PlanT &plan, ModuleOp module) {
   // Models that were written by hand may lack any of these: a name is then
@@ -63,7 +80,7 @@ static void addIdentity(fb::PlanT &plan, ModuleOp module) {
   // Words and numbers of the configuration, as they would be typed:
   // `plait-plan` shows them, and no step depends on them.
   plan.recompute = print(configuration.recompute);
-  plan.optimizer = configuration.optimizer;
+  addOptimizer(plan, configuration.optimizer);
   plan.sequence = configuration.sequence;
   plan.global_batch = configuration.globalBatch;
   plan.micro_batch = configuration.microBatch;

@@ -142,7 +142,8 @@ Value ModelBuilder::read(const Twine &symbol, ArrayRef<int64_t> shape,
                           file.shape, file.begin, file.box);
     nn::ParameterOp::create(declare, loc, name.getValue(), type, initAttr,
                             /*decay=*/file.shape.size() >= 2, fileAttr,
-                            /*sharding=*/nullptr, /*state=*/nullptr);
+                            /*sharding=*/nullptr, /*state=*/nullptr,
+                            /*matrix=*/nullptr);
   }
   return nn::ReadOp::create(builder, loc, type, name.getValue(),
                             nn::Slot::Value);

@@ -27,6 +27,7 @@
 #include "FoldLayers.h"
 #include "Measure.h"
 #include "plait/Analysis/ModelFlops.h"
+#include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Plan/Attention.h"
@@ -218,6 +219,18 @@ static llvm::SetVector<Operation *> findMakers(func::FuncOp forward) {
   return makers;
 }
 
+/// Sets rows and columns of what an optimizer may update as a matrix.
+static void setMatrix(ParameterGroup &group, nn::ParameterOp parameter) {
+  std::optional<ArrayRef<int64_t>> columns = parameter.getMatrix();
+  if (!columns)
+    return;
+  auto type = cast<RankedTensorType>(parameter.getType());
+  group.columns = 1;
+  for (int64_t dim : *columns)
+    group.columns *= type.getDimSize(dim);
+  group.rows = type.getNumElements() / group.columns;
+}
+
 /// The parameters that a stage reads, by whether tp splits them.
 static std::vector<ParameterGroup>
 findParameters(ModuleOp module, func::FuncOp forward, func::FuncOp backward) {
@@ -239,6 +252,7 @@ findParameters(ModuleOp module, func::FuncOp forward, func::FuncOp backward) {
     dist::ShardingAttr sharding = nn::getSharding(parameter);
     group.replicated = !sharding || sharding.findDim(axis) < 0;
     group.sizes = getLocalSizes(parameter, sharding);
+    setMatrix(group, parameter);
     group.readBackward = seenBackward.contains(read.getSymbolAttr());
     group.readAgain =
         group.readBackward || seenAgain.contains(read.getSymbolAttr());
@@ -385,6 +399,11 @@ ModelProfile::measureAt(int64_t batch, int tensorParallel,
   TrainingConfiguration configuration;
   configuration.sequenceParallel = sequenceParallel;
   configuration.precision = getWidth();
+  // Which parameters are matrices is said for optimizers that ask.
+  configuration.optimizer =
+      llvm::find_if(getOptimizers(), [](const Optimizer &optimizer) {
+        return optimizer.updatesMatrices();
+      })->name;
   // Its cost has two forms, of which the estimate picks one.
   configuration.attention = AttentionKind::Flash;
   OwningOpRef<ModuleOp> sharded = model->module->clone();

@@ -275,6 +275,8 @@ Holdings planner::getHoldings(std::span<const StageBlocks *const> stages,
                  double elements = count * group.elements;
                  holdings.parameters += elements;
                  holdings.whole += context.isDivided(group) ? 0 : elements;
+                 if (context.training.matrixStateBytes > 0 && group.rows > 0)
+                   holdings.matrices += elements;
                });
   for (const StageBlocks *stage : stages)
     for (const StageBlocks::Entry &entry : stage->entries) {
@@ -315,6 +317,10 @@ StageMemory planner::getMemory(const Holdings &holdings,
   memory.optimizer =
       countHeld(1) *
       (training.stateBytes + (training.precision != Precision::FP32 ? 4 : 0));
+  // All of them, or none, are divided: what is not is rare and small.
+  memory.optimizer -= holdings.matrices *
+                      (training.stateBytes - training.matrixStateBytes) /
+                      (configuration.zero >= 1 ? divisions : 1);
   if (offloadsOptimizer(configuration.offload) && context.hasHost())
     std::swap(memory.optimizer, memory.host);
   memory.workspace =

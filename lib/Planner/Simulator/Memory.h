@@ -76,6 +76,7 @@ InFlight heldBytes(const StageBlocks &stage, const Context &context,
 struct Holdings {
   double parameters = 0; // elements
   double whole = 0;      // of them: those that ZeRO 2 and 3 cannot divide
+  double matrices = 0;   // of them: those that are updated as a whole
   // Bytes: of the block that needs the most, and of one that is gathered.
   double temporary = 0, gathered = 0;
 };

@@ -99,6 +99,39 @@ static double getScalarSeconds(const StepLoad &load, const Context &context) {
   return seconds;
 }
 
+/// What is done to matrices that are updated as a whole: every rank that has a
+/// part of one gathers all of it, and does five Newton-Schulz iterations, each
+/// of three products (lib/Transforms/Gradients/Optimizers/Muon.cpp).
+static Cost getMatrixCost(const StepLoad &load, const Context &context) {
+  Cost cost;
+  if (context.training.matrixStateBytes == 0)
+    return cost;
+  const Device &device = context.cluster.device;
+  constexpr double iterations = 5;
+  forEachGroup(
+      context.work, load.stages, [&](const ParameterGroup &group, int count) {
+        int64_t least = std::min(group.rows, group.columns);
+        int64_t most = std::max(group.rows, group.columns);
+        if (least == 0)
+          return;
+        Cost one = matmulCost(1, least, least, most, device, Precision::FP32);
+        one += matmulCost(1, least, least, least, device, Precision::FP32);
+        one += matmulCost(1, least, most, least, device, Precision::FP32);
+        cost += (count * iterations) * one;
+        double bytes = 4 * double(least) * double(most);
+        double gather =
+            group.replicated
+                ? 0
+                : collectiveSeconds(CollectiveKind::AllGather, bytes,
+                                    context.group(Axis::TP), context.cluster);
+        if (context.configuration.zero >= 1 && context.isDivided(group))
+          gather += replicaSeconds(CollectiveKind::AllGather,
+                                   4 * group.elements, context);
+        cost.seconds += count * gather;
+      });
+  return cost;
+}
+
 /// Bound by memory: one pass over gradients, state and parameters, divided
 /// where ZeRO divides them, and the norm's all-reduce of one number over all
 /// ranks.
@@ -130,6 +163,7 @@ Cost planner::getOptimizerCost(const StepLoad &load, const Context &context) {
                     seconds, std::max(0.0, seconds - exposed)});
     cost.seconds = std::max(cost.seconds, copies);
   }
+  cost += getMatrixCost(load, context);
   cost.seconds += norm;
   cost.launch += norm; // of four bytes: nothing but latency
   return cost;

@@ -71,8 +71,9 @@ Status Rank::runStep(uint64_t number, const Batches &batches,
     if (Status status = feed(*program.inputs()->Get(i), number, batches);
         !status.ok())
       return fail(status.code(), "step ", number, ": ", status.message());
-  PLAIT_RETURN_IF_ERROR(
-      device.write(program.scalars(), std::as_bytes(std::span(stepScalars))));
+  PLAIT_RETURN_IF_ERROR(device.write(
+      program.scalars(),
+      std::as_bytes(std::span(stepScalars).first(plan::countScalars(plan)))));
   // The first step is walked: libraries connect and load code in their first
   // call, which cannot be recorded.
   bool walks = !graph || !trains || stepsRun == 0;

@@ -84,7 +84,7 @@ Result<Step> runStep(Executor &executor, const Batches &batches,
                      const TrainOptions &options) {
   if (options.interrupted && options.interrupted())
     return Status::failure("interrupted before all was compared");
-  auto controls = Controls::create(options);
+  auto controls = Controls::create(options, getOptions(executor.plan()));
   if (!controls.ok())
     return controls.status();
   auto metrics = executor.runStep(1, batches, controls->scalars({}));
@@ -392,6 +392,7 @@ Status runtime::check(const fb::Plan &plan, const TrainOptions &given) {
     return Status::failure("the plan has no reference to check against");
   TrainOptions options = given;
   options.learningRate = 0;
+  completeSettings(options, plan);
   Result<Batches> batches = openBatches(plan, options);
   if (!batches.ok())
     return batches.status();

@@ -41,11 +41,18 @@ Status runtime::checkMetrics(const StepMetrics &metrics) {
   return Status::success();
 }
 
-Result<Controls> Controls::create(const TrainOptions &options) {
+Result<Controls> Controls::create(const TrainOptions &options,
+                                  std::vector<PlanOption> optimizer) {
   Result<LearningRate> rate = LearningRate::create(options);
   if (!rate.ok())
     return rate.status();
-  return Controls(options, *rate);
+  for (const PlanOption &option : optimizer)
+    // False of a NaN too.
+    if (double value = option.choose(options);
+        !(value >= option.least && value <= option.most))
+      return fail("`", option.name, "` is ", value, ", the plan takes ",
+                  option.least, " to ", option.most);
+  return Controls(options, std::move(optimizer), *rate);
 }
 
 /// The rate follows steps, and the bias corrections follow updates: a step that
@@ -55,16 +62,14 @@ StepScalars Controls::scalars(const RunState &state) const {
   double power = static_cast<double>(state.updates + 1);
   entry(scalars, fb::Scalar::LearningRate) =
       float(learningRate(state.step + 1));
-  entry(scalars, fb::Scalar::Beta1) = float(options->beta1);
-  entry(scalars, fb::Scalar::Beta2) = float(options->beta2);
-  entry(scalars, fb::Scalar::Epsilon) = float(options->epsilon);
-  entry(scalars, fb::Scalar::WeightDecay) = float(options->weightDecay);
   entry(scalars, fb::Scalar::MaxGradNorm) = float(options->gradClip);
-  // In double: 1 - beta^t cancels in the first steps.
-  entry(scalars, fb::Scalar::BiasCorrection1) =
-      float(1.0 - std::pow(options->beta1, power));
-  entry(scalars, fb::Scalar::BiasCorrection2) =
-      float(1.0 - std::pow(options->beta2, power));
+  for (const PlanOption &option : optimizer) {
+    double value = option.choose(*options);
+    scalars[option.scalar] = float(value);
+    // In double: 1 - beta^t cancels in the first steps.
+    if (option.correction)
+      scalars[option.correction] = float(1.0 - std::pow(value, power));
+  }
   return scalars;
 }
 

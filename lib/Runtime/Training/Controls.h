@@ -9,6 +9,7 @@
 #define PLAIT_LIB_RUNTIME_TRAINING_CONTROLS_H
 
 #include "LearningRate.h"
+#include "OptimizerOptions.h"
 #include "plait/Runtime/TrainingRun.h"
 
 #include <deque>
@@ -23,8 +24,10 @@ Status checkMetrics(const StepMetrics &metrics);
 /// decide the same.
 class Controls {
 public:
-  /// `options` outlive the controls. Fails where they contradict each other.
-  static Result<Controls> create(const TrainOptions &options);
+  /// `options` outlive the controls; `optimizer` is what the plan's reads of
+  /// them. Fails where they contradict each other or the plan's bounds.
+  static Result<Controls> create(const TrainOptions &options,
+                                 std::vector<PlanOption> optimizer);
 
   double learningRate(uint64_t step) const { return rate.at(step); }
   /// After a change of the options' steps. What is known of those so far stays.
@@ -41,12 +44,14 @@ public:
   Result<Verdict> judge(uint64_t step, const StepMetrics &metrics);
 
 private:
-  Controls(const TrainOptions &options, const LearningRate &rate)
-      : options(&options), rate(rate) {}
+  Controls(const TrainOptions &options, std::vector<PlanOption> optimizer,
+           const LearningRate &rate)
+      : options(&options), optimizer(std::move(optimizer)), rate(rate) {}
 
   Result<Verdict> judgeLoss(uint64_t step, double loss);
 
   const TrainOptions *options;
+  std::vector<PlanOption> optimizer;
   LearningRate rate;
   uint64_t skippedInARow = 0;
   std::deque<double>

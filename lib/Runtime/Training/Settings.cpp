@@ -14,6 +14,9 @@
 #include "Settings.h"
 
 #include "LearningRate.h"
+#include "OptimizerOptions.h"
+#include "plait/Configuration/Configuration.h"
+#include "plait/Configuration/Optimizers.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Json.h"
 #include "plait/Plan/Ranks.h"
@@ -38,12 +41,20 @@ struct Line {
   bool isShared = true; // by all processes of a run
 };
 
+/// What some optimizer reads, and what is done to gradients before.
+std::set<std::string> getOptimizerLine() {
+  std::set<std::string> names = {"grad-clip"};
+  for (const SharedOption &option : getOptimizerOptions())
+    names.emplace(option.name);
+  return names;
+}
+
 /// An option that is in none of them goes to the last one.
 const Line lines[] = {
     {"training",
      {"seed", "steps", "epochs", "lr", "lr-schedule", "warmup-steps", "min-lr",
       "decay-steps"}},
-    {"optimizer", {"beta1", "beta2", "eps", "weight-decay", "grad-clip"}},
+    {"optimizer", getOptimizerLine()},
     {"data",
      {"weights", "tokens", "token-type", "text", "text-as-bytes", "shuffle",
       "document-end"}},
@@ -99,22 +110,22 @@ std::optional<OptionMismatch> runtime::findMismatch(const fb::Plan &plan,
   static const std::map<std::string_view, std::string> backends = {
       {"threads", "cpu"},     {"overlap", "cpu"}, {"devices", "cuda"},
       {"cuda-graph", "cuda"}, {"tf32", "cuda"},   {"time-matmuls", "cuda"}};
-  static const std::multimap<std::string_view, std::string> optimizers = {
-      {"beta2", "adamw"}, {"beta2", "lion"}, {"eps", "adamw"}};
   std::string backend(plan::backendOf(plan));
   auto one = backends.find(option);
   if (one != backends.end() && one->second != backend)
     return OptionMismatch{"for " + one->second, "is for " + backend};
-  std::string optimizer = PlanIdentity::of(plan, 0).optimizer, names;
-  auto [begin, end] = optimizers.equal_range(option);
-  for (auto reader = begin; reader != end; ++reader) {
-    if (reader->second == optimizer)
+  for (const PlanOption &own : getOptions(plan))
+    if (own.name == option)
       return std::nullopt;
-    names += (names.empty() ? "" : " or ") + reader->second;
-  }
-  if (names.empty())
-    return std::nullopt;
-  return OptionMismatch{"with optimizer " + names, "has " + optimizer};
+  const auto &known = getOptimizerOptions();
+  auto other = std::ranges::find(known, option, &SharedOption::name);
+  if (other == known.end())
+    return std::nullopt; // no optimizer's
+  std::vector<std::string> readers;
+  for (const SharedOption::Reader &reader : other->readers)
+    readers.emplace_back(reader.optimizer->name);
+  return OptionMismatch{"with optimizer " + joinChoices(readers),
+                        "has " + PlanIdentity::of(plan, 0).optimizer};
 }
 
 /// Option by option, so that the failure names the one that differs. What lies
@@ -148,6 +159,9 @@ template <typename T> static void assign(const Json &json, T &value) {
 static void assign(const Json &json, uint64_t &value) {
   value = json.get<uint64_t>();
 }
+static void assign(const Json &json, std::optional<double> &value) {
+  value = json.get<double>();
+}
 static void assign(const Json &json, std::optional<uint64_t> &value) {
   value = json.get<uint64_t>();
 }
@@ -161,10 +175,10 @@ static void visitLearning(TrainOptions &options, Visit &&visit) {
   visit("warmup-steps", options.warmupSteps);
   visit("min-lr", options.leastLearningRate);
   visit("decay-steps", options.decaySteps);
-  visit("beta1", options.beta1);
-  visit("beta2", options.beta2);
-  visit("eps", options.epsilon);
-  visit("weight-decay", options.weightDecay);
+  for (const SharedOption &option : getOptimizerOptions()) {
+    std::string name(option.name);
+    visit(name, options.optimizer[name]);
+  }
   visit("grad-clip", options.gradClip);
 }
 

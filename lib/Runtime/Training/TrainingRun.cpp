@@ -105,6 +105,7 @@ struct Parts {
   /// Sets the steps of `options` where it has epochs. Leaves the controls to
   /// setControls() where `options` may get settings of a checkpoint.
   static Result<Parts> create(const fb::Plan &plan, TrainOptions &options) {
+    completeSettings(options, plan);
     auto batches = openBatches(plan, options);
     if (!batches.ok())
       return batches.status();
@@ -112,7 +113,7 @@ struct Parts {
     Parts parts = {std::move(*batches), {}, {}, nullptr, {}};
     // Not later than can be: no device has been asked for anything yet.
     if (options.resume.empty() && options.trains())
-      PLAIT_RETURN_IF_ERROR(parts.setControls(options));
+      PLAIT_RETURN_IF_ERROR(parts.setControls(plan, options));
     auto evaluator = Evaluator::open(plan, options);
     if (!evaluator.ok())
       return evaluator.status();
@@ -126,7 +127,7 @@ struct Parts {
   Status countSteps(Executor &executor, TrainOptions &options,
                     const RunState &state);
   /// Fails where `options`, which are complete, contradict each other.
-  Status setControls(const TrainOptions &options);
+  Status setControls(const fb::Plan &plan, const TrainOptions &options);
   /// Begins the log of samples, and finds the best weights so far.
   Status openRecords(Executor &executor, const TrainOptions &options);
 };
@@ -148,8 +149,8 @@ Status Parts::countSteps(Executor &executor, TrainOptions &options,
   return Status::success();
 }
 
-Status Parts::setControls(const TrainOptions &options) {
-  auto created = Controls::create(options);
+Status Parts::setControls(const fb::Plan &plan, const TrainOptions &options) {
+  auto created = Controls::create(options, getOptions(plan));
   if (created.ok())
     controls = std::move(*created);
   return created.status();
@@ -445,7 +446,7 @@ Status Steps::setWeights() {
   if (!chosen.trains())
     chosen.steps = reached.step; // which is the last one
   else if (!parts->controls)
-    PLAIT_RETURN_IF_ERROR(agree(*ranks, parts->setControls(chosen)));
+    PLAIT_RETURN_IF_ERROR(agree(*ranks, parts->setControls(plan, chosen)));
   return agree(*ranks, progress->openCheckpoints());
 }
 

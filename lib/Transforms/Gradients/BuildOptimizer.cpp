@@ -26,6 +26,7 @@
 #include "../Sharding/FactorAxes.h"
 #include "StepUnits.h"
 #include "Updates.h"
+#include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/NN/IR/NamedLosses.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Transforms/Names.h"
@@ -63,6 +64,7 @@ public:
         builder(module.getBodyRegion()), nn(builder, module.getLoc()),
         scalar(RankedTensorType::get({}, builder.getF32Type())),
         configuration(getConfiguration(module)),
+        optimizer(**findOptimizer(configuration.optimizer)),
         reducedType(getReducedType(module)) {}
 
   /// Fails with an error where a parameter cannot be moved to where it is
@@ -92,6 +94,7 @@ private:
   Value squaredNorm();
   Value clipFactor(Value norm);
   bool isGathered(StepUnit &unit);
+  RankedTensorType getPadded(ParameterUse &use);
   void update(StepUnit &unit, Value gradientScale, UpdateRule &rule);
 
   ModuleOp module;
@@ -105,6 +108,7 @@ private:
   NNBuilder nn;
   RankedTensorType scalar;
   TrainingConfiguration configuration;
+  const Optimizer &optimizer;
   Type reducedType; // of the elements of gradients while they are summed
   // False once a reshard could not be lowered; the error has been reported.
   // Asked at the end, so that the code that writes ops need not check each.
@@ -299,9 +303,10 @@ void StepEnd::count(NormPart &part, StepUnit &unit) {
   nn.loc = unit.getLoc();
   Value gradient = read(unit, Slot::Gradient);
   Value squares = nn.mul(gradient, gradient);
-  // Rows of a pack side by side, then their sums: a single reduction would be
-  // one core's work.
-  Value sum = unit.pack ? nn.sumRows(nn.sumRows(squares)) : nn.sumAll(squares);
+  // Rows side by side, then their sums: a single reduction would be one core's
+  // work.
+  bool hasRows = unit.pack || unit.get().isMatrix();
+  Value sum = nn.sumAll(hasRows ? nn.sumRows(squares) : squares);
   nn.loc = module.getLoc();
   StringAttr axis = unit.isDivided() ? unit.pack.getAxisAttr() : StringAttr();
   // One is summed over the axis and the other is not: both have to be before
@@ -370,6 +375,18 @@ bool StepEnd::isGathered(StepUnit &unit) {
   return unit.dividesCopy() && !offloadsOptimizer(configuration.offload);
 }
 
+/// The type of a parameter as all ranks' blocks make it up: with the padding of
+/// the last ones, where it is split unevenly. That is zero, and rows and
+/// columns of zeros change nothing about a matrix.
+RankedTensorType StepEnd::getPadded(ParameterUse &use) {
+  RankedTensorType block = use.getBlock(mesh, use.getState());
+  SmallVector<int64_t> shape;
+  for (auto [extent, axes] :
+       llvm::zip_equal(block.getShape(), use.getState().getDims()))
+    shape.push_back(extent * mesh.getBlocks(axes));
+  return block.clone(shape);
+}
+
 /// One unit: its gradient times the common factor, the rule's arithmetic, and
 /// everything stored again. Nothing is masked: rules leave zeros in padding.
 void StepEnd::update(StepUnit &unit, Value gradientScale, UpdateRule &rule) {
@@ -379,16 +396,25 @@ void StepEnd::update(StepUnit &unit, Value gradientScale, UpdateRule &rule) {
   ArrayRef<int64_t> shape = cast<ShapedType>(sum.getType()).getShape();
   Value gradient = nn.mul(sum, nn.broadcast(gradientScale, shape, {}));
   auto readOld = [&](Slot slot) { return read(unit, slot); };
+  auto whole = ShardingAttr::getReplicated(meshRef, use.getType().getRank());
+  auto gather = [&](Value block) {
+    return move(block, getPadded(use), use.getState(), whole);
+  };
+  auto scatter = [&](Value all) {
+    return move(all, getPadded(use), whole, use.getState());
+  };
   Update updated =
-      rule.apply({shape, gradient, use.parameter.getDecay(), readOld});
+      rule.apply({shape, gradient, use.parameter.getDecay(), readOld,
+                  use.getType().getShape(), use.getColumns(), gather, scatter});
   Value copy;
   if (use.hasCopy && !isGathered(unit))
     copy = nn.cast(updated.value, builder.getBF16Type());
   write(updated.value, unit, Slot::Value);
   if (copy)
     write(copy, unit, Slot::Compute);
-  for (auto [index, state] : llvm::enumerate(updated.state))
-    write(state, unit, nn::getStateSlot(index));
+  for (auto [name, state] :
+       llvm::zip_equal(optimizer.getStates(use.isMatrix()), updated.state))
+    write(state, unit, Slot::getState(name));
   nn.loc = module.getLoc();
 }
 
@@ -418,7 +444,7 @@ LogicalResult StepEnd::buildReduce() {
 /// 2. The norm of the mean gradient, and the factor that clips it.
 /// 3. What is told of the step.
 /// 4. The update of every unit; members of a pack one by one where they come
-///    from the host.
+///    from the host or are matrices.
 LogicalResult StepEnd::buildOptimizer() {
   beginFunction(ActionKind::Optimizer);
   // 1.
@@ -446,9 +472,10 @@ LogicalResult StepEnd::buildOptimizer() {
   // 4.
   for (StepUnit &unit : units) {
     // What comes from the host comes a piece at a time: an undivided pack is
-    // all that is alike on the rank, and no piece.
+    // all that is alike on the rank, and no piece. Nor is one of matrices.
     bool isPiece =
-        unit.isDivided() || !offloadsOptimizer(configuration.offload);
+        unit.isDivided() ||
+        (!offloadsOptimizer(configuration.offload) && !unit.get().isMatrix());
     if (!unit.pack || isPiece) {
       update(unit, scale, *rule);
       continue;

@@ -82,7 +82,8 @@ bool ParameterUse::canDivide(StringRef axis, MeshOp mesh) {
   auto isReduced = [&](const auto &gradient) {
     return llvm::is_contained(getReducedAxes(mesh, gradient.first), axis);
   };
-  return isTrained() && !valueIsRead && llvm::all_of(gradients, isReduced);
+  return isTrained() && !valueIsRead && !isMatrix() &&
+         llvm::all_of(gradients, isReduced);
 }
 
 /// Groups compare with their first member alone, so that this has to be
@@ -101,6 +102,7 @@ bool plait::endAlike(ParameterUse &a, ParameterUse &b, int64_t rank,
   // what else a rank has.
   return a.gradients.size() == 1 && b.gradients.size() == 1 &&
          a.parameter.getDecay() == b.parameter.getDecay() &&
+         a.isMatrix() == b.isMatrix() &&
          a.getReducedAxes(mesh, rank) == b.getReducedAxes(mesh, rank) &&
          a.getSplitAxes(mesh) == b.getSplitAxes(mesh);
 }

@@ -43,6 +43,12 @@ struct ParameterUse {
   bool hasCopy = false, valueIsRead = false;
 
   bool isTrained() { return !gradients.empty(); }
+  /// The dimensions that are columns of a matrix which is updated as a whole;
+  /// empty: it is updated by elements.
+  llvm::ArrayRef<int64_t> getColumns() {
+    return parameter.getMatrix().value_or(llvm::ArrayRef<int64_t>());
+  }
+  bool isMatrix() { return !getColumns().empty(); }
   /// Of all ranks together.
   mlir::RankedTensorType getType() {
     return llvm::cast<mlir::RankedTensorType>(parameter.getType());
@@ -68,7 +74,7 @@ struct ParameterUse {
   llvm::SmallVector<mlir::StringAttr> getSplitAxes(dist::MeshOp mesh);
   /// Whether the ranks along `axis` may each update some rows of its pack: all
   /// that hold it add its gradient up over the axis, and read nothing of what
-  /// is divided.
+  /// is divided, and an element is updated by itself.
   bool canDivide(llvm::StringRef axis, dist::MeshOp mesh);
 };
 

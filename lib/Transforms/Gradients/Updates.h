@@ -14,27 +14,38 @@
 
 namespace plait {
 
+/// Reads a number that a step is given, by its name in
+/// plait/Configuration/Optimizers.h.
+using ScalarReader = llvm::function_ref<mlir::Value(llvm::StringRef)>;
+
 /// One parameter, for an update that is written in nn ops.
 struct UpdatedParameter {
-  llvm::ArrayRef<int64_t> shape;
+  llvm::ArrayRef<int64_t> shape; // of what the rank updates of it
   /// Of the mean loss, clipped.
   mlir::Value gradient;
   bool decays;
   /// Reads the parameter's value or state before the step.
   llvm::function_ref<mlir::Value(nn::Slot)> read;
+  llvm::ArrayRef<int64_t> whole; // shape of all of it
+  /// The dimensions that are columns of a matrix; empty: it is updated by
+  /// elements.
+  llvm::ArrayRef<int64_t> columns;
+  /// Of a matrix: makes the whole tensor of what the rank has, with the padding
+  /// of uneven parts, and the reverse.
+  llvm::function_ref<mlir::Value(mlir::Value)> gather, scatter;
 };
 
-/// What an update leaves, all in f32 and of the parameter's shape.
+/// The result of an update, all in f32 and of the parameter's shape.
 struct Update {
   mlir::Value value;
-  llvm::SmallVector<mlir::Value, 2> state; // of each of the optimizer's slots
+  llvm::SmallVector<mlir::Value, 2> state; // in the order of Optimizer's
 };
 
-/// An optimizer in nn ops: elementwise, so that parameters can be updated
-/// together, in pieces of any size. Where value, gradient and state are zero it
-/// leaves zeros, since padding is updated with the rest: the proof refuses one
-/// that does not (lib/Proof/Compare.cpp). Divisors are kept from zero by
-/// Epsilon (plait/Plan/Scalars.h).
+/// An optimizer in nn ops. But for matrices it is elementwise, so that
+/// parameters can be updated together, in pieces of any size. Where value,
+/// gradient and state are zero it leaves zeros, since padding is updated with
+/// the rest: the proof refuses one that does not (lib/Proof/Compare.cpp).
+/// Divisors are kept from zero by Epsilon (plait/Plan/Scalars.h).
 class UpdateRule {
 public:
   virtual ~UpdateRule() = default;
@@ -42,11 +53,24 @@ public:
 };
 
 /// The rule of an optimizer that plait/Configuration/Optimizers.h lists.
-/// Creates the numbers that all parameters share with `readScalar`, which takes
-/// names of enum Scalar in lib/Plan/Plan.fbs. `nn` must outlive the rule.
+/// Creates the numbers that all parameters share with `readScalar`. `nn` must
+/// outlive the rule.
+std::unique_ptr<UpdateRule> createUpdateRule(llvm::StringRef optimizer,
+                                             nn::NNBuilder &nn,
+                                             ScalarReader readScalar);
+
+/// AdamW with another learning rate.
 std::unique_ptr<UpdateRule>
-createUpdateRule(llvm::StringRef optimizer, nn::NNBuilder &nn,
-                 llvm::function_ref<mlir::Value(llvm::StringRef)> readScalar);
+createAdamW(nn::NNBuilder &nn, ScalarReader readScalar, mlir::Value rate);
+
+/// 1 - `scalar`.
+mlir::Value complement(nn::NNBuilder &nn, mlir::Value scalar);
+/// `scalar` in the shape of the parameter.
+mlir::Value spread(nn::NNBuilder &nn, mlir::Value scalar,
+                   const UpdatedParameter &parameter);
+/// `value` times a number that all parameters share.
+mlir::Value times(nn::NNBuilder &nn, mlir::Value value, mlir::Value scalar,
+                  const UpdatedParameter &parameter);
 
 } // namespace plait
 

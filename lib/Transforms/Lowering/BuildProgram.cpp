@@ -23,6 +23,7 @@
 #include "BuildProgram.h"
 
 #include "PackMemory.h"
+#include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 
 #include "llvm/ADT/SetVector.h"
@@ -366,9 +367,9 @@ void ProgramBuilder::addStanding() {
       stand(packs.locate(name, nn::Slot::Value).buffer, Category::Parameters,
             pack ? byteSize(pack.getSlotType(nn::Slot::Value)) : bytes);
     }
-  // A line of room each for the numbers that a step is given and those that it
-  // tells.
-  stand(kScalarsBuffer, Category::Inputs, 64);
+  // Lines of room for the numbers that a step is given and those that it tells.
+  stand(kScalarsBuffer, Category::Inputs,
+        llvm::alignTo(getStepScalars().size() * sizeof(float), 64));
   stand(kMetricsBuffer, Category::Inputs, 64);
   // The inputs of all microbatches are written before the step starts.
   for (auto &[stage, ports] : bytesOf)

@@ -128,9 +128,8 @@ static OnHost findState(func::FuncOp optimizer, ArrayRef<func::FuncOp> others,
   OnHost found;
   optimizer.walk([&](SlotOpInterface op) {
     nn::Slot slot = op.getSlot();
-    bool isState = slot == nn::Slot::Value || slot == nn::Slot::Moment1 ||
-                   slot == nn::Slot::Moment2;
-    if (!isState || used.contains(packs.locate(op.getSymbol(), slot).buffer))
+    bool isKept = slot == nn::Slot::Value || slot.isState();
+    if (!isKept || used.contains(packs.locate(op.getSymbol(), slot).buffer))
       return;
     if (op.getAccess() == nn::SlotAccess::Read)
       found.taken.push_back(op.getTensor());

@@ -25,6 +25,7 @@
 #include "PreparePlacing.h"
 
 #include "plait/Analysis/KernelShape.h"
+#include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/NN/IR/NamedLosses.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
@@ -61,10 +62,6 @@ template <typename Names> static int findName(Names names, StringRef name) {
     if (name == names[index])
       return index;
   return -1;
-}
-
-int plait::findScalar(StringRef name) {
-  return findName(plan::fb::EnumNamesScalar(), name);
 }
 
 int plait::findMetric(ModuleOp module, StringRef name) {
@@ -155,7 +152,7 @@ plan::PlaceAttr Placer::place(const nn::StepMemory &memory) {
   case nn::StepMemory::InSlot:
     return place(memory.name, memory.slot);
   case nn::StepMemory::Scalar:
-    return place(kScalarsBuffer, sizeof(float) * findScalar(memory.name));
+    return place(kScalarsBuffer, sizeof(float) * findStepScalar(memory.name));
   case nn::StepMemory::Metric:
     return place(
         kMetricsBuffer,

@@ -372,11 +372,13 @@ void Assigner::storeParameter(SlotOpInterface read) {
   if (!stored)
     stored = found;
   // ZeRO 3 stores all of a parameter in parts, ZeRO 2 only what the optimizer
-  // keeps of it; ZeRO 1 divides packs, which do not exist yet.
+  // keeps of it; ZeRO 1 divides packs, which do not exist yet, and matrices,
+  // which rows of packs are no part of, as ZeRO 2.
   ShardingAttr divided = divide(parameter.getType(), stored);
   if (zero >= 3)
     stored = divided;
-  else if (zero == 2 && divided != stored)
+  else if ((zero == 2 || (zero == 1 && parameter.getMatrix())) &&
+           divided != stored)
     parameter.setStateAttr(divided);
   value.setType(withSharding(value.getType(), stored));
   if (stored != found)

@@ -677,9 +677,29 @@ func.func @c1_accumulate(%0: tensor<4xf32>) {
 
 // -----
 
+// expected-error @+1 {{has matrix array<i64: 0, 1>, expected some but not all of 2 dimensions, in ascending order}}
+nn.parameter @c6_all : tensor<4x6xf32> init <mean = 0.0, std = 0.02> matrix [0, 1]
+
+// -----
+
+// expected-error @+1 {{has matrix array<i64: 1, 0>, expected some but not all of 3 dimensions, in ascending order}}
+nn.parameter @c6_order : tensor<4x6x2xf32> init <mean = 0.0, std = 0.02> matrix [1, 0]
+
+// -----
+
+// expected-error @+1 {{has matrix array<i64: 2>, expected some but not all of 2 dimensions, in ascending order}}
+nn.parameter @c6_beyond : tensor<4x6xf32> init <mean = 0.0, std = 0.02> matrix [2]
+
+// -----
+
+// expected-error @+1 {{has matrix array<i64>, expected some but not all of 2 dimensions, in ascending order}}
+nn.parameter @c6_empty : tensor<4x6xf32> init <mean = 0.0, std = 0.02> matrix []
+
+// -----
+
 func.func @c1_step_scalar() {
-  // expected-error @+1 {{has name "Momentum", expected one of LearningRate, Beta1,}}
-  %0 = nn.step_scalar "Momentum" : tensor<f32>
+  // expected-error @+1 {{has name "Dampening", expected one of LearningRate, Beta1,}}
+  %0 = nn.step_scalar "Dampening" : tensor<f32>
   return
 }
 

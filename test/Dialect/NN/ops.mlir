@@ -1,4 +1,5 @@
 // RUN: plait-opt %s --verify-roundtrip | FileCheck %s
+// RUN: plait-opt %s --mlir-print-op-generic | plait-opt | FileCheck %s
 
 dist.mesh @mesh ["dp", "tp"] = [2, 4]
 

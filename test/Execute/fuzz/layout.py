@@ -141,7 +141,7 @@ def draw_layout(rng: random.Random) -> Layout:
     layout.epilogues = rng.choice(("", "", "", "bias", "all"))
     layout.precision = rng.choice(("fp32",) * 4 + ("bf16",))
     # Not Lion: the sign of what is nothing but rounding is anything.
-    layout.optimizer = rng.choice(("adamw", "adamw", "sgd"))
+    layout.optimizer = rng.choice(("adamw", "adamw", "sgd", "muon"))
     # What --check compares with is half of what there is to compile.
     layout.reference = rng.random() < 0.4
     return layout

@@ -301,7 +301,114 @@ def accumulate(graph, parameters, tokens, batch, step, arithmetic):
     return loss, count, gap
 
 
+def find_columns(graph: Graph, weight: int, op: Op) -> tuple[int, ...]:
+    """The dimensions of a weight that a matmul sums over, where it is a matrix."""
+    if op.kind != "matmul" or len(set(op.operands)) == 1 or is_logits(graph, op):
+        return ()
+    own, result = graph.dims[weight], graph.dims[op.results[0]]
+    (other,) = (graph.dims[value] for value in op.operands if value != weight)
+    summed = tuple(i for i, dim in enumerate(own) if dim not in result)
+    isolated = all(dim not in other for dim in own if dim in result)
+    first, last = summed[:1], summed[-1:]
+    one_run = summed and last[0] - first[0] + 1 == len(summed) < len(own)
+    at_an_end = one_run and (first[0] == 0 or last[0] + 1 == len(own))
+    return summed if isolated and at_an_end else ()
+
+
+def is_logits(graph: Graph, op: Op) -> bool:
+    """Whether classes are chosen by it, changed element by element at most."""
+    left = [op.results[0]]
+    while left:
+        value = left.pop()
+        for user in graph.ops:
+            if value not in user.operands:
+                continue
+            if user.kind == "softmax_cross_entropy":
+                return True
+            if len(user.operands) == len(user.results) == 1:
+                if graph.dims[user.results[0]] == graph.dims[value]:
+                    left.append(user.results[0])
+    return False
+
+
+def find_matrices(graph: Graph) -> dict[str, tuple[int, ...]]:
+    """The columns of parameters that Muon updates as matrices."""
+    found: dict[str, set] = {}
+    for read in graph.ops:
+        if read.kind != "read":
+            continue
+        columns = found.setdefault(read.attrs["symbol"], set())
+        for op in graph.ops:
+            if read.results[0] in op.operands:
+                columns.add(find_columns(graph, read.results[0], op))
+    return {
+        name: next(iter(columns))
+        for name, columns in found.items()
+        if len(columns) == 1 and () not in columns
+    }
+
+
+class Muon:
+    """Matrices as torch.optim.Muon has them, but in the width of the parameters and of
+    any number of dimensions; all else by `rest`, which is None where there is none."""
+
+    def __init__(self, matrices, decays, recipe: Recipe, rest):
+        self.matrices, self.decays, self.recipe = matrices, decays, recipe
+        self.rest = rest
+        self.momenta = {}
+
+    def zero_grad(self, set_to_none: bool) -> None:
+        for value, _ in self.matrices.values():
+            value.grad = None
+        if self.rest:
+            self.rest.zero_grad(set_to_none=set_to_none)
+
+    @torch.no_grad()
+    def step(self) -> None:
+        recipe = self.recipe
+        for name, (value, columns) in self.matrices.items():
+            if value.grad is None:
+                continue
+            momentum = self.momenta.setdefault(name, torch.zeros_like(value))
+            momentum.lerp_(value.grad, 1 - recipe.momentum)
+            ahead = value.grad.lerp(momentum, recipe.momentum)
+            rows = [i for i in range(value.dim()) if i not in columns]
+            moved = ahead.permute(*rows, *columns)
+            shape = moved.shape
+            height = math.prod(shape[: len(rows)])
+            matrix = orthogonalize(moved.reshape(height, -1))
+            factor = max(1.0, height / matrix.shape[1]) ** 0.5
+            back = [[*rows, *columns].index(i) for i in range(value.dim())]
+            if self.decays[name]:
+                value.mul_(1 - recipe.lr * recipe.weight_decay)
+            value.sub_(recipe.lr * factor * matrix.reshape(shape).permute(back))
+        if self.rest:
+            self.rest.step()
+
+
+def orthogonalize(x):
+    if x.shape[0] > x.shape[1]:
+        return orthogonalize(x.T).T
+    x = x / x.norm().clamp(min=1e-7)
+    for _ in range(5):
+        gram = x @ x.T
+        x = 3.4445 * x + (-4.775 * gram + 2.0315 * gram @ gram) @ x
+    return x
+
+
+def make_muon(graph: Graph, parameters, recipe: Recipe):
+    columns = find_matrices(graph)
+    rest = {k: v for k, v in parameters.items() if k not in columns}
+    factored = dataclasses.replace(recipe, lr=recipe.lr * recipe.adamw_lr_factor)
+    matrices = {k: (parameters[k], columns[k]) for k in columns if k in parameters}
+    decays = {k: graph.parameters[k].decay for k in matrices}
+    others = optimizer(graph, rest, factored, "adamw") if rest else None
+    return Muon(matrices, decays, recipe, others)
+
+
 def optimizer(graph: Graph, parameters, recipe: Recipe, kind: str):
+    if kind == "muon":
+        return make_muon(graph, parameters, recipe)
     groups = [
         {
             "params": [

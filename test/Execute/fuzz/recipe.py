@@ -23,6 +23,8 @@ class Recipe:
     eps: float = 1e-2
     weight_decay: float = 0.1
     grad_clip: float = 1.0
+    momentum: float = 0.9  # of matrices, where the optimizer is Muon
+    adamw_lr_factor: float = 0.5
 
 
 @dataclasses.dataclass(frozen=True)

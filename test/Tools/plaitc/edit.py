@@ -45,7 +45,7 @@ OTHERS = {
     "tp-comm-overlap": "2",
     "context-parallel": "heads", "offload": "optimizer", "global-batch": "32",
     "seq": "64", "precision": "fp32", "reduce-precision": "bf16", "attention": "unfused",
-    "epilogues": "none", "optimizer": "lion", "deterministic": "true",
+    "epilogues": "none", "optimizer": "muon", "deterministic": "true",
 }
 # Beside the configuration: what stands in IR, and the options. A target is that of
 # this machine.

@@ -24,7 +24,7 @@ constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 /// nothing, '!' the end.
 std::string judge(const TrainOptions &options,
                   const std::vector<float> &losses) {
-  auto controls = Controls::create(options);
+  auto controls = Controls::create(options, {});
   EXPECT_TRUE(controls.ok());
   std::string result;
   for (float loss : losses) {
@@ -50,7 +50,7 @@ TEST(Controls, StopOrSkipWhatIsNotFinite) {
 TEST(Controls, StopWithoutTokensWhateverIsSkipped) {
   TrainOptions options;
   options.onNonFinite = NonFinitePolicy::Skip;
-  auto controls = Controls::create(options);
+  auto controls = Controls::create(options, {});
   ASSERT_TRUE(controls.ok());
   auto verdict = controls->judge(4, {nan, nan, 0});
   ASSERT_FALSE(verdict.ok());
@@ -76,10 +76,21 @@ TEST(Controls, HoldALossAgainstThoseBeforeIt) {
   EXPECT_EQ(judge(options, {1, 3, nan, 1, 3, 4}), "..s...");
 }
 
+TEST(Controls, RefuseWhatThePlanDoesNotTake) {
+  TrainOptions options;
+  options.optimizer["momentum"] = 2;
+  auto controls = Controls::create(options, {{"momentum", 0.9, 0, 1, 1}});
+  ASSERT_FALSE(controls.ok());
+  EXPECT_EQ(controls.status().message(),
+            "`momentum` is 2, the plan takes 0 to 1");
+}
+
 TEST(Controls, CountUpdatesNotSteps) {
   TrainOptions options;
-  options.beta1 = 0.5;
-  auto controls = Controls::create(options);
+  options.optimizer["beta1"] = 0.5;
+  constexpr auto correction = size_t(fb::Scalar::BiasCorrection1);
+  auto controls =
+      Controls::create(options, {{"beta1", 0.9, 0, 1, 1, correction}});
   ASSERT_TRUE(controls.ok());
   RunState state;
   state.step = 7;

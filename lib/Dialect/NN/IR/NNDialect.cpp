@@ -42,6 +42,21 @@ void NNDialect::initialize() {
 }
 
 //===----------------------------------------------------------------------===//
+// SlotAttr
+//===----------------------------------------------------------------------===//
+
+/// A bare word: which there are is the business of those who use it.
+Attribute SlotAttr::parse(AsmParser &parser, Type) {
+  StringRef name;
+  if (parser.parseKeyword(&name))
+    return {};
+  return SlotAttr::get(parser.getContext(), Slot::get(name));
+}
+
+/// In the generic form the mnemonic stands before it.
+void SlotAttr::print(AsmPrinter &printer) const { printer << ' ' << getName(); }
+
+//===----------------------------------------------------------------------===//
 // BeginAttr
 //===----------------------------------------------------------------------===//
 

@@ -68,7 +68,7 @@ LogicalResult LossVerifier::verifyEffects(Operation &op) {
   if (isValue && findParameter(read, tables))
     return success();
   return op.emitOpError("reads the ")
-         << stringifySlot(read.getSlot()) << " of " << read.getSymbolAttr()
+         << read.getSlot().getName() << " of " << read.getSymbolAttr()
          << ", but @" << kLossFunction << " reads values of parameters only";
 }
 

@@ -9,6 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/NN/IR/NamedLosses.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 
@@ -70,6 +71,26 @@ static LogicalResult verifyInit(ParameterOp op) {
          << init << ", expected numbers in the range of fp32, std 0 or more";
 }
 
+/// (C6)
+static LogicalResult verifyMatrix(ParameterOp op) {
+  auto rank = cast<RankedTensorType>(op.getType()).getRank();
+  std::optional<ArrayRef<int64_t>> columns = op.getMatrix();
+  if (!columns)
+    return success();
+  int64_t least = 0;
+  bool isAscending = llvm::all_of(*columns, [&](int64_t dim) {
+    bool isNext = dim >= least;
+    least = dim + 1;
+    return isNext;
+  });
+  if (isAscending && least <= rank && !columns->empty() &&
+      int64_t(columns->size()) < rank)
+    return success();
+  return op.emitOpError("has matrix ")
+         << op.getMatrixAttr() << ", expected some but not all of " << rank
+         << " dimensions, in ascending order";
+}
+
 /// The type is plain, as a parameter is one tensor however it lies; where it
 /// lies are attributes of their own, which passes set.
 LogicalResult ParameterOp::verify() {
@@ -114,22 +135,27 @@ LogicalResult ParameterOp::verify() {
     if (failed(dist::verifyAxes(*this, sharding)))
       return failure();
   }
-  if (failed(verifyInit(*this)))
+  if (failed(verifyInit(*this)) || failed(verifyMatrix(*this)))
     return failure();
   return verifyState(*this);
+}
+
+/// Whether no optimizer keeps what is called so.
+static bool isUnknown(Slot slot) {
+  return slot.isState() && !isState(slot.getName());
 }
 
 /// Checks an access of `type` to a pack.
 static LogicalResult verifyPackAccess(Operation *op, PackOp pack, Slot slot,
                                       RankedTensorType type) {
   // (C1)
-  if (slot == Slot::Reduced && !pack.getAxis())
+  if ((slot == Slot::Reduced && !pack.getAxis()) || isUnknown(slot))
     return op->emitOpError("names @")
-           << pack.getSymName() << ", which has no " << stringifySlot(slot);
+           << pack.getSymName() << ", which has no " << slot.getName();
   if (type == pack.getSlotType(slot))
     return success();
   return op->emitOpError("has type ")
-         << type << ", but the " << stringifySlot(slot) << " of @"
+         << type << ", but the " << slot.getName() << " of @"
          << pack.getSymName() << " is " << pack.getSlotType(slot);
 }
 
@@ -149,10 +175,10 @@ static LogicalResult verifyAccess(SlotOpInterface op,
   auto parameter = dyn_cast_or_null<ParameterOp>(target);
   auto accumulator = dyn_cast_or_null<AccumulatorOp>(target);
   // (C1)
-  if (slot == Slot::Reduced ||
+  if (slot == Slot::Reduced || isUnknown(slot) ||
       (!parameter && !(accumulator && slot == Slot::Value)))
     return op->emitOpError("names ")
-           << symbol << ", which has no " << stringifySlot(slot);
+           << symbol << ", which has no " << slot.getName();
   auto declared = cast<RankedTensorType>(parameter ? parameter.getType()
                                                    : accumulator.getType());
   if (slot == Slot::Compute)
@@ -184,8 +210,8 @@ static LogicalResult verifyAccess(SlotOpInterface op,
         type == mesh.getLocalType(dist::withSharding(declared, lying)))
       return success();
   InFlightDiagnostic diag = op->emitOpError("has type ")
-                            << type << ", but the " << stringifySlot(slot)
-                            << " of " << symbol << " is " << declared;
+                            << type << ", but the " << slot.getName() << " of "
+                            << symbol << " is " << declared;
   diag.attachNote(target->getLoc()) << "declared here";
   return diag;
 }
@@ -219,7 +245,11 @@ static LogicalResult verifyName(Operation *op, StringRef name,
 }
 
 LogicalResult StepScalarOp::verify() {
-  return verifyName(*this, getName(), plan::fb::EnumNamesScalar());
+  if (findStepScalar(getName()) >= 0)
+    return success();
+  auto diag = emitOpError("has name \"") << getName() << "\", expected one of ";
+  llvm::interleaveComma(getStepScalars(), diag);
+  return diag;
 }
 
 LogicalResult MetricOp::verify() {

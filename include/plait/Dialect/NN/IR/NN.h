@@ -24,6 +24,7 @@
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
+#include "plait/Dialect/NN/IR/Slot.h"
 #include "plait/Interfaces/OpInterfaces.h"
 #include <optional>
 #include <string>

@@ -172,18 +172,24 @@ def NN_ReductionAttr : EnumAttr<NNDialect, NN_ReductionEnum, "reduce_kind"> {
   let assemblyFormat = "$value";
 }
 
-def NN_SlotEnum : I32EnumAttr<"Slot", "a tensor that belongs to a parameter", [
-    I32EnumAttrCase<"Value", 0, "value">,
-    I32EnumAttrCase<"Gradient", 1, "gradient">,
-    I32EnumAttrCase<"Moment1", 2, "moment1">,
-    I32EnumAttrCase<"Moment2", 3, "moment2">,
-    I32EnumAttrCase<"Compute", 4, "compute">,
-    I32EnumAttrCase<"Reduced", 5, "reduced">]> {
-  let cppNamespace = "::plait::nn";
-  let genSpecializedAttr = 0;
-}
-def NN_SlotAttr : EnumAttr<NNDialect, NN_SlotEnum, "slot"> {
-  let assemblyFormat = "$value";
+def NN_SlotAttr : AttrDef<NNDialect, "Slot"> {
+  let mnemonic = "slot";
+  let summary = "A tensor that belongs to a parameter";
+  let description = [{
+    `value`, `gradient`, `compute`, `reduced`, or the name of what an optimizer keeps
+    of a parameter (plait/Configuration/Optimizers.h), such as `moment1`.
+
+    Example: `%w = nn.read @w moment1 : tensor<4x6xf32>`.
+  }];
+  let parameters = (ins StringRefParameter<>:$name);
+  let builders = [AttrBuilder<(ins "::plait::nn::Slot":$slot),
+                              [{ return $_get($_ctxt, slot.getName()); }]>];
+  let hasCustomAssemblyFormat = 1;
+  // Ops have the slot itself.
+  let returnType = "::plait::nn::Slot";
+  let convertFromStorage = "::plait::nn::Slot::get($_self.getName())";
+  let constBuilderCall =
+    "::plait::nn::SlotAttr::get($_builder.getContext(), ::plait::nn::Slot($0))";
 }
 
 #endif // PLAIT_DIALECT_NN_IR_NNBASE_TD

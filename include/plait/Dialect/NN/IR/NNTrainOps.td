@@ -19,7 +19,9 @@ def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
     same parameter. `decay` says that weight decay applies; `sharding` pins how
     it lies on the mesh. Where the ranks that hold the same divide the optimizer's
     state (Rajbhandari et al. 2020, ZeRO 2), `state` says how gradient and moments
-    lie, and with a copy in `compute` the value too.
+    lie, and with a copy in `compute` the value too. `matrix` lists the dimensions
+    that are columns of a matrix, which the optimizer updates as a whole; all others
+    are rows.
 
     Constraints:
     - (C1) the type is plain: shardings belong in `sharding`.
@@ -31,6 +33,8 @@ def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
     - (C4) it has 1 to 2^44 elements.
     - (C5) the numbers of `init` are in the range of fp32, and `std` is not
       negative.
+    - (C6) `matrix` lists dimensions in ascending order, not all of them and at
+      least one.
 
     Example:
     ```mlir
@@ -42,10 +46,11 @@ def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
                        TypeAttrOf<NN_Statistics>:$type, NN_InitAttr:$init,
                        UnitAttr:$decay, OptionalAttr<NN_FileAttr>:$file,
                        OptionalAttr<AnyAttr>:$sharding,
-                       OptionalAttr<AnyAttr>:$state);
+                       OptionalAttr<AnyAttr>:$state,
+                       OptionalAttr<DenseI64ArrayAttr>:$matrix);
   let assemblyFormat = [{
     $sym_name `:` $type `init` `` $init (`decay` $decay^)? (`file` `` $file^)?
-    (`sharding` $sharding^)? (`state` $state^)? attr-dict
+    (`sharding` $sharding^)? (`state` $state^)? (`matrix` $matrix^)? attr-dict
   }];
   let hasVerifier = 1;
 }
@@ -128,7 +133,7 @@ def NN_ReadOp : NN_Op<"read", [
   let description = [{
     Constraints:
     - (C1) the symbol is a parameter, a pack, or an accumulator read as `value`;
-      `reduced` is of a divided pack.
+      `reduced` is of a divided pack; all else is kept by some optimizer.
     - (C2) the type is the symbol's, or one rank's block; of `compute`, the same
       in bf16.
     - (C3) a sharding in the type splits as that of the symbol, where both have
@@ -194,7 +199,7 @@ def NN_AccumulateOp : NN_StoreOp<"accumulate", "Add"> {
 def NN_StepScalarOp : NN_Op<"step_scalar", [Pure, NN_MemoryOpInterface]> {
   let summary = "A number that the trainer sets for every step";
   let description = [{
-    The names are those of enum Scalar in lib/Plan/Plan.fbs.
+    The names are those of plait/Configuration/Optimizers.h.
 
     Constraints:
     - (C1) `name` is one of them.

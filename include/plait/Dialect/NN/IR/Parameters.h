@@ -42,12 +42,6 @@ inline dist::ShardingAttr getSharding(ParameterOp parameter, Slot slot) {
   return getSharding(parameter);
 }
 
-/// Returns where the state of an optimizer lies, by the number of its slot (see
-/// plait/Configuration/Optimizers.h), below 2.
-inline Slot getStateSlot(size_t index) {
-  return index == 0 ? Slot::Moment1 : Slot::Moment2;
-}
-
 } // namespace plait::nn
 
 #endif // PLAIT_DIALECT_NN_IR_PARAMETERS_H

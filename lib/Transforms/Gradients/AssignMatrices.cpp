@@ -1,0 +1,103 @@
+//===- AssignMatrices.cpp - Which parameters are matrices -----------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A weight is a matrix by what is done with it: it is contracted with
+// activations, over the same dimensions wherever it is read, and what comes out
+// are not the logits. So embeddings, the head (tied or not), norms, biases and
+// stacks of weights with a batch dimension are none.
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Configuration/Optimizers.h"
+#include "plait/Transforms/Passes.h"
+
+namespace plait {
+#define GEN_PASS_DEF_ASSIGNMATRICESPASS
+#include "plait/Transforms/Passes.h.inc"
+} // namespace plait
+
+using namespace mlir;
+using namespace plait;
+
+using Columns = SmallVector<int64_t>;
+
+/// Whether `value` is what classes are chosen by, perhaps after a bias has been
+/// added or each element has been changed by itself.
+static bool isLogits(Value value) {
+  SmallVector<Value> left{value};
+  llvm::DenseSet<Value> seen;
+  while (!left.empty()) {
+    Value own = left.pop_back_val();
+    if (!seen.insert(own).second)
+      continue;
+    for (Operation *user : own.getUsers()) {
+      if (isa<nn::SoftmaxCrossEntropyOp>(user))
+        return true;
+      bool isElementwise =
+          isa<nn::AddOp>(user) ||
+          (user->getNumOperands() == 1 && user->getNumResults() == 1 &&
+           user->getResult(0).getType() == own.getType());
+      if (isElementwise)
+        left.push_back(user->getResult(0));
+    }
+  }
+  return false;
+}
+
+/// The dimensions of the weight that `use` sums over; none where the weight is
+/// no matrix there.
+static Columns findColumns(OpOperand &use) {
+  auto matmul = dyn_cast<nn::MatmulOp>(use.getOwner());
+  if (!matmul || matmul.getLhs() == matmul.getRhs() ||
+      isLogits(matmul.getResult()))
+    return {};
+  ContractionOpInterface spec = matmul;
+  bool isLeft = use.getOperandNumber() == 0;
+  StringRef own = isLeft ? spec.getLhsLetters() : spec.getRhsLetters();
+  StringRef other = isLeft ? spec.getRhsLetters() : spec.getLhsLetters();
+  Columns columns;
+  for (auto [dim, letter] : llvm::enumerate(own)) {
+    bool isSummed = !spec.getResultLetters().contains(letter);
+    if (!isSummed && other.contains(letter))
+      return {};
+    if (isSummed)
+      columns.push_back(dim);
+  }
+  // Side by side, and at one end: then both sides lie in memory as one.
+  bool isOneRun =
+      !columns.empty() && columns.size() < own.size() &&
+      columns.back() - columns.front() + 1 == int64_t(columns.size()) &&
+      (columns.front() == 0 || columns.back() + 1 == int64_t(own.size()));
+  return isOneRun ? columns : Columns();
+}
+
+namespace {
+struct AssignMatricesPass
+    : plait::impl::AssignMatricesPassBase<AssignMatricesPass> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    TrainingConfiguration configuration = getConfiguration(module);
+    Result<const Optimizer *> optimizer =
+        findOptimizer(configuration.optimizer);
+    if (!optimizer.ok() || !(*optimizer)->updatesMatrices())
+      return;
+    // By parameter; empty: it is none.
+    llvm::DenseMap<Attribute, std::optional<Columns>> found;
+    for (auto read : nn::findAccesses(module, nn::SlotAccess::Read))
+      for (OpOperand &use : read.getTensor().getUses()) {
+        Columns columns = findColumns(use);
+        auto &known = found[read.getSymbolAttr().getAttr()];
+        known = !known || *known == columns ? columns : Columns();
+      }
+    for (auto parameter : module.getOps<nn::ParameterOp>()) {
+      auto columns = found.lookup(parameter.getSymNameAttr());
+      if (columns && !columns->empty())
+        parameter.setMatrix(*columns);
+    }
+  }
+};
+} // namespace

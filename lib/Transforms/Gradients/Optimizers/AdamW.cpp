@@ -1,0 +1,76 @@
+//===- AdamW.cpp - The update of AdamW ------------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "../Updates.h"
+
+using namespace mlir;
+using namespace plait;
+using nn::NNBuilder;
+using nn::Slot;
+
+namespace {
+
+/// torch.optim.AdamW: m = β₁ m + (1 - β₁) g, v = β₂ v + (1 - β₂) g²,
+/// w = (1 - η λ) w - η / (1 - β₁ᵗ) · m / (√v / √(1 - β₂ᵗ) + ε).
+class AdamW : public UpdateRule {
+public:
+  AdamW(NNBuilder &nn, ScalarReader readScalar, Value rate) : nn(nn) {
+    // The quotients and roots are taken once a step, not once an element.
+    beta1 = readScalar("Beta1");
+    beta2 = readScalar("Beta2");
+    epsilon = readScalar("Epsilon");
+    rest1 = complement(nn, beta1);
+    rest2 = complement(nn, beta2);
+    stepSize = nn.div(rate, readScalar("BiasCorrection1"));
+    Value root = nn.unary<nn::SqrtOp>(readScalar("BiasCorrection2"));
+    Value one = nn.fillLike(root, 1.0);
+    inverseRoot2 = nn.div(one, root);
+    keep = complement(nn, nn.mul(rate, readScalar("WeightDecay")));
+  }
+
+  /// Decay is decoupled (Loshchilov and Hutter 2019): it scales the value and
+  /// does not enter the moments.
+  Update apply(const UpdatedParameter &parameter) override {
+    Value g = parameter.gradient;
+    Value oldM =
+        times(nn, parameter.read(Slot::getState("moment1")), beta1, parameter);
+    Value newM = times(nn, g, rest1, parameter);
+    Value m = nn.add(oldM, newM);
+    Value oldV =
+        times(nn, parameter.read(Slot::getState("moment2")), beta2, parameter);
+    Value square = nn.mul(g, g);
+    Value newV = times(nn, square, rest2, parameter);
+    Value v = nn.add(oldV, newV);
+    // √v / √(1 - β₂ᵗ) and not √(v / (1 - β₂ᵗ)), as PyTorch computes it.
+    Value root = times(nn, nn.unary<nn::SqrtOp>(v), inverseRoot2, parameter);
+    Value denominator = nn.add(root, spread(nn, epsilon, parameter));
+    Value w = parameter.read(Slot::Value);
+    if (parameter.decays)
+      w = times(nn, w, keep, parameter);
+    Value direction = nn.div(m, denominator);
+    Value delta = times(nn, direction, stepSize, parameter);
+    return {nn.sub(w, delta), {m, v}};
+  }
+
+private:
+  NNBuilder &nn;
+  Value beta1, rest1, beta2, rest2, epsilon, stepSize, inverseRoot2, keep;
+};
+
+} // namespace
+
+std::unique_ptr<UpdateRule>
+plait::createAdamW(NNBuilder &nn, ScalarReader readScalar, Value rate) {
+  return std::make_unique<AdamW>(nn, readScalar, rate);
+}
+
+namespace plait {
+std::unique_ptr<UpdateRule> createAdamW(NNBuilder &nn,
+                                        ScalarReader readScalar) {
+  return createAdamW(nn, readScalar, readScalar("LearningRate"));
+}
+} // namespace plait

@@ -128,11 +128,20 @@ def find_library() -> pathlib.Path:
     )
 
 
+def native_path() -> str:
+    """The path of programs with those of the wheel, among them the linker for kernels.
+    They come last: another that is on the path is the user's choice."""
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join([x for x in folders if x != str(NATIVE)] + [str(NATIVE)])
+
+
 class Library:
     """The loaded library. `call` raises what a function returns."""
 
     def __init__(self, path: pathlib.Path):
         self.path = path
+        if path.parent == NATIVE:
+            os.environ["PATH"] = native_path()
         try:
             self.functions = ctypes.CDLL(str(path))
         except OSError as error:

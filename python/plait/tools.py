@@ -49,6 +49,7 @@ def run_tool(name: str) -> None:
     words = [str(program), *sys.argv[1:]]
     if name == "plait-data":  # a Python program, whose packages are here
         words.insert(0, sys.executable)
+    os.environ["PATH"] = _library.native_path()
     os.execv(words[0], words)
 
 

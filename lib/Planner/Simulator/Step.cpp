@@ -99,9 +99,9 @@ static double getScalarSeconds(const StepLoad &load, const Context &context) {
   return seconds;
 }
 
-/// What is done to matrices that are updated as a whole: every rank that has a
-/// part of one gathers all of it, and does five Newton-Schulz iterations, each
-/// of three products (lib/Transforms/Gradients/Optimizers/Muon.cpp).
+/// Counts what is done to matrices that are updated as a whole: every rank that
+/// has a part of one gathers all of it, and does five Newton-Schulz iterations,
+/// each of three products (lib/Transforms/Gradients/Optimizers/Muon.cpp).
 static Cost getMatrixCost(const StepLoad &load, const Context &context) {
   Cost cost;
   if (context.training.matrixStateBytes == 0)
@@ -118,16 +118,19 @@ static Cost getMatrixCost(const StepLoad &load, const Context &context) {
         one += matmulCost(1, least, least, least, device, Precision::FP32);
         one += matmulCost(1, least, most, least, device, Precision::FP32);
         cost += (count * iterations) * one;
-        double bytes = 4 * double(least) * double(most);
-        double gather =
-            group.replicated
-                ? 0
-                : collectiveSeconds(CollectiveKind::AllGather, bytes,
-                                    context.group(Axis::TP), context.cluster);
+        if (!group.replicated) {
+          double bytes = count * 4 * double(least) * double(most);
+          Group ranks = context.group(Axis::TP);
+          double seconds =
+              count * collectiveSeconds(CollectiveKind::AllGather,
+                                        bytes / count, ranks, context.cluster);
+          context.note({Axis::TP, Carrier::AllGather, Moment::Optimizer,
+                        ranks.ranks, double(count), bytes, seconds});
+          cost.seconds += seconds;
+        }
         if (context.configuration.zero >= 1 && context.isDivided(group))
-          gather += replicaSeconds(CollectiveKind::AllGather,
-                                   4 * group.elements, context);
-        cost.seconds += count * gather;
+          cost.seconds += gatherState(4 * group.elements, count,
+                                      Moment::Optimizer, context);
       });
   return cost;
 }

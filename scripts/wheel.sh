@@ -41,7 +41,7 @@ mkdir -p "$native" "$stage/licences" "$work"
 
 # symbols FILE [OPTION]: names in the table for the dynamic linker.
 symbols() {
-  nm -D ${2:-} "$1" | sed -E 's/.* ([^ @]+)(@.*)?$/\1/'
+  nm -D "${@:2}" "$1" | sed -E 's/.* ([^ @]+)(@.*)?$/\1/'
 }
 for file in build/bin/{plaitc,plait-opt,libplait.so.1} $llvm/bin/lld; do
   symbols "$file"
@@ -76,7 +76,8 @@ done
 comm -23 "$work/roots" "$work/absent" | sed 's/.*/-Wl,-u,&/' > "$work/options"
 # BOLT and Exegesis are programs of their own, with options of their own.
 find $llvm/lib -name 'libMLIR*.a' -o -name 'libLLVM*.a' | sort |
-  grep -vE '/libLLVM(BOLT|Exegesis)' | grep -vE "/libLLVM($others)(AsmParser|CodeGen|Desc|Info|Utils|Disassembler|TargetMCA)\.a$" \
+  grep -vE '/libLLVM(BOLT|Exegesis)' |
+  grep -vE "/libLLVM($others)(AsmParser|CodeGen|Desc|Info|Utils|Disassembler|TargetMCA)\.a$" \
     > "$work/archives"
 # What templates make is in the programs as well, and all have to take the same.
 {

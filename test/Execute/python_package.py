@@ -21,7 +21,7 @@ import package_data
 import package_errors
 import package_shown
 from harness import ROOT, Reporter, Tools, arguments, attend_to_signals, require
-from package_suite import Suite
+from package_suite import MODEL, RECIPE, Suite
 from processes import ENVIRONMENT
 
 # Programs that are started beside this one.
@@ -124,6 +124,47 @@ def check_bare(suite: Suite) -> str:
     ).strip()
 
 
+WHEEL = """
+import pathlib, sys
+import plait
+from plait import _library
+assert _library.find_library().parent == _library.NATIVE, _library.find_library()
+plan = plait.compile(sys.argv[1], sys.argv[2], mesh="dp=2", global_batch=4, seq=16,
+                     no_reference=True)
+print([step.loss for step in plait.train(plan, tokens=sys.argv[3], steps=3, lr=0.01, seed=3)])
+"""
+
+
+def check_wheel(suite: Suite, wheel: pathlib.Path) -> str:
+    """Installed alone, with nothing of this build on its way: the same plan, and a
+    program that runs it."""
+    folder = suite.folder / "installed"
+    limit = suite.tools.timeout
+
+    def run(*words) -> str:
+        alone = {"PATH": f"{folder}/bin:/usr/bin:/bin", "HOME": str(suite.folder)}
+        done = subprocess.run(
+            list(map(str, words)), env=alone, capture_output=True, text=True, timeout=limit
+        )
+        require(done.returncode == 0, done.stdout + done.stderr)
+        return done.stdout
+
+    run(sys.executable, "-m", "venv", folder)
+    run(folder / "bin/pip", "install", "--quiet", "--no-index", wheel.resolve())
+    plan = suite.folder / "wheel.plan"
+    found = run(folder / "bin/python", "-c", WHEEL, MODEL, plan, suite.tokens)
+    require(plan.read_bytes() == suite.plan.path.read_bytes(), "another plan")
+    expected = [step.loss for step in suite.plait.train(suite.plan, suite.rows, **RECIPE)]
+    require(found.strip() == str(expected), f"{found}, expected {expected}")
+    for tool in ("plaitc", "plait-run", "plait-plan", "plait-opt"):
+        require(f"{tool} " in run(folder / "bin" / tool, "--version"), tool)
+    shown = run(folder / "bin/plait-plan", "show", plan)
+    require("dp=2" in shown, shown)
+    run(folder / "bin/plait-run", plan, "--tokens", suite.tokens, "--steps", 1)
+    run(folder / "bin/plait-data", "--help")
+    return f"{wheel.stat().st_size / 1e6:.0f} MB"
+
+
 def run_cases(suite: Suite, report: Reporter) -> None:
     for name in ("plan", "parts"):
         plan = getattr(suite, name)
@@ -164,13 +205,18 @@ def run_cases(suite: Suite, report: Reporter) -> None:
 
 
 def main() -> int:
-    options = arguments(__doc__).parse_args()
+    parser = arguments(__doc__)
+    parser.add_argument("--wheel", type=pathlib.Path, help="that scripts/wheel.sh wrote")
+    options = parser.parse_args()
     attend_to_signals()
     os.environ["PLAIT_LIBRARY"] = str(options.bin.resolve())
     report = Reporter("python-package", options.filter)
     with tempfile.TemporaryDirectory() as folder:
         tools = Tools(options.bin, options.timeout)
-        run_cases(Suite(tools, pathlib.Path(folder)), report)
+        suite = Suite(tools, pathlib.Path(folder))
+        run_cases(suite, report)
+        if options.wheel:
+            report.case("wheel", lambda: check_wheel(suite, options.wheel))
     return report.finish()
 
 

@@ -149,6 +149,8 @@ class Callbacks:
     state and the control. Without any, nothing happens."""
 
     def __init__(self, given: Iterable[Any], log_every: int):
+        if not isinstance(given, Iterable):
+            raise CallError(f"callbacks is {kind_of(given)}, expected a list")
         self.each = [x() if isinstance(x, type) else x for x in given]
         for one in self.each:
             if not any(callable(getattr(one, name, None)) for name in EVENTS):

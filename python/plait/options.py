@@ -173,7 +173,7 @@ def spell(text: str) -> str:
 def find_option(message: str) -> str:
     """The option that a message is about, as in "global_batch is 0": those of the
     library do not always say it apart."""
-    name = re.match(r"(\w+)(?: is |: )", message)
+    name = re.match(r"(?:.* sets ')?(\w+)(?:' to | is |: )", message)
     tables = TABLES.values()
     return name[1] if name and any(name[1] in x.__annotations__ for x in tables) else ""
 

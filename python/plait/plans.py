@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _library, display, options, tools
 from .choices import Choice
-from .errors import FileError
+from .errors import CallError, FileError, kind_of
 from .models import Model, as_model
 
 if TYPE_CHECKING:
@@ -147,4 +147,6 @@ def compile(  # noqa: A001 plait.compile
 
 def load(path: options.PathLike) -> Plan:
     """Opens a plan that plait.compile or plaitc has written."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise CallError(f"plait.load got {kind_of(path)}, expected a path")
     return Plan(path)

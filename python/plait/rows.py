@@ -232,8 +232,9 @@ def _find_source(
         extents = (len(data),)
     if len(extents) == 1:
         return _open_tokens(data, extents[0], shape, order, seed)
-    is_sized = hasattr(data, "__len__") and hasattr(data, "__getitem__")
-    if not is_sized or isinstance(data, Mapping):
+    if isinstance(data, Mapping):
+        return None
+    if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
         return Stream(data, shape, column) if isinstance(data, Iterable) else None
     if len(data) == 0:
         raise CallError("the data has no rows")

@@ -247,6 +247,25 @@ def list_errors(suite: Suite) -> dict:
             "",
             "no callback",
         ),
+        "type": (
+            lambda: plait.train(plan, rows, steps="x"),
+            plait.OptionError,
+            "steps",
+            "no whole number",
+        ),
+        "callbacks": (
+            lambda: plait.train(plan, rows, callbacks=7),
+            plait.CallError,
+            "",
+            "expected a list",
+        ),
+        "dictionary": (
+            lambda: plait.train(plan, {"input_ids": rows}),
+            plait.CallError,
+            "",
+            "no rows",
+        ),
+        "load": (lambda: plait.load(5), plait.CallError, "", "expected a path"),
         "not compiled": (
             lambda: plait.train(MODEL, rows),
             plait.Error,

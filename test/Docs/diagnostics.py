@@ -32,15 +32,15 @@ SHORTEST = 8
 # How many are left. A room that is not here has none.
 LEFT = {
     "lib/Analysis": 12,
-    "lib/CAPI": 18,
+    "lib/CAPI": 17,
     "lib/Codegen": 8,
     "lib/Configuration": 2,
     "lib/Conversion": 2,
     "lib/Dialect": 10,
-    "lib/Driver": 8,
+    "lib/Driver": 7,
     "lib/Import": 12,
     "lib/Plan": 33,
-    "lib/Planner": 70,
+    "lib/Planner": 42,
     "lib/Proof": 1,
     "lib/RunOptions": 1,
     "lib/Runtime": 110,

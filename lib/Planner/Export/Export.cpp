@@ -137,9 +137,10 @@ private:
 
 } // namespace
 
-/// The value of an option of torchrun, whichever way it is spelled.
+/// The value of an option of torchrun, whichever way it is spelled; `usual`
+/// where it is not there, 0 where it is no count, as a variable of the shell.
 static int64_t findCount(std::span<const std::string> words,
-                         std::string_view name) {
+                         std::string_view name, int64_t usual) {
   for (size_t i = 0; i < words.size(); ++i) {
     std::string word = words[i];
     std::ranges::replace(word, '_', '-');
@@ -154,11 +155,11 @@ static int64_t findCount(std::span<const std::string> words,
     int64_t count = 0;
     auto [end, error] =
         std::from_chars(rest.data(), rest.data() + rest.size(), count);
-    if (error == std::errc() && end == rest.data() + rest.size() && count > 0 &&
-        count <= Mesh::kMostRanks)
-      return count;
+    bool isCount = error == std::errc() && end == rest.data() + rest.size() &&
+                   count > 0 && count <= Mesh::kMostRanks;
+    return isCount ? count : 0;
   }
-  return 0;
+  return usual;
 }
 
 /// Words between torchrun and the name of a Python file are the launcher's.
@@ -176,9 +177,8 @@ ShellWords planner::splitShell(std::string_view text) {
   if (end == result.words.end())
     return result;
   std::span<const std::string> launcher(begin, end);
-  int64_t each = findCount(launcher, "--nproc-per-node");
-  int64_t nodes = findCount(launcher, "--nnodes");
-  result.processes = each * std::max<int64_t>(nodes, 1);
+  result.processes = findCount(launcher, "--nproc-per-node", /*usual=*/0) *
+                     findCount(launcher, "--nnodes", /*usual=*/1);
   result.words.erase(begin, end + 1);
   return result;
 }

@@ -11,10 +11,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "Commands.h"
+#include "PricedPlan.h"
 #include "TextOutput.h"
 #include "plait/Plan/Container.h"
 #include "plait/Plan/Streams.h"
-#include "plait/Planner/PlanCost.h"
 #include "plait/Planner/Report.h"
 
 #include <CLI/CLI.hpp>
@@ -36,16 +36,9 @@ struct Options {
 /// Times are predicted, with ranks that communicate beside computing if those
 /// of the plan can.
 static Result<std::vector<planner::ExchangeList>>
-listOf(const fb::Plan &plan, const planner::Cluster &cluster) {
-  Result<std::vector<plan::Message>> messages = plan::matchMessages(plan);
-  if (!messages.ok())
-    return messages.status();
-  Result<plan::ReplayCosts> costs =
-      planner::predictCosts(plan, *messages, cluster);
-  if (!costs.ok())
-    return costs.status();
-  Result<plan::Replayed> replayed =
-      planner::replayStep(plan, *messages, *costs, plan::hasStreams(plan));
+listOf(const fb::Plan &plan, const tool::PricedPlan &priced) {
+  Result<plan::Replayed> replayed = planner::replayStep(
+      plan, priced.messages, priced.costs, plan::hasStreams(plan));
   if (!replayed.ok())
     return replayed.status();
   return planner::listExchanges(plan, *replayed);
@@ -58,13 +51,11 @@ static Status run(const Options &options) {
   Result<plan::PlanFile> file = plan::PlanFile::open(options.plan);
   if (!file.ok())
     return file.status();
-  Result<planner::PlanCluster> cluster =
-      planner::clusterOf(file->plan(), options.cluster);
-  if (!cluster.ok())
-    return cluster.status();
-  if (!cluster->warning.empty())
-    std::cerr << "plait-plan: warning: " << cluster->warning << "\n";
-  auto lists = listOf(file->plan(), cluster->cluster);
+  Result<tool::PricedPlan> priced =
+      tool::pricePlan(file->plan(), options.cluster);
+  if (!priced.ok())
+    return priced.status();
+  auto lists = listOf(file->plan(), *priced);
   if (!lists.ok())
     return lists.status();
   if (!options.json.empty())
@@ -72,7 +63,7 @@ static Status run(const Options &options) {
         writeTextFile(options.json, planner::exchangesJson(*lists)));
   if (!isStandardOutput(options.json))
     std::cout << "mesh      " << planner::printMesh(file->plan())
-              << "\ncosts     " << cluster->cluster.name << "\n\n"
+              << "\ncosts     " << priced->cluster.name << "\n\n"
               << planner::exchangesText(*lists);
   return Status::success();
 }

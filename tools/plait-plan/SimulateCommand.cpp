@@ -13,10 +13,10 @@
 
 #include "ChartOutput.h"
 #include "Commands.h"
+#include "PricedPlan.h"
 #include "Simulation.h"
 #include "plait/Plan/Container.h"
 #include "plait/Plan/Streams.h"
-#include "plait/Planner/PlanCost.h"
 
 #include <CLI/CLI.hpp>
 
@@ -38,17 +38,15 @@ struct Options {
 /// The plan that is simulated, and its costs.
 struct Input {
   const fb::Plan &plan;
-  std::vector<plan::Message> messages;
-  planner::Cluster cluster;
-  std::optional<plan::Profile> profile;
-  plan::ReplayCosts predicted;
+  tool::PricedPlan priced;
+  std::optional<plan::Profile> profile = std::nullopt;
 
   /// Whether ranks communicate beside computing: as they did where that was
   /// measured, else as plait-run does by itself. Ranks of one machine are taken
   /// for those of one process.
   bool overlaps() const {
     return profile ? profile->overlap
-                   : plan::overlaps(plan, /*wanted=*/cluster.nodes > 1);
+                   : plan::overlaps(plan, /*wanted=*/priced.cluster.nodes > 1);
   }
 };
 
@@ -124,7 +122,7 @@ std::map<std::string, tool::KindTime> compareKinds(const Input &input) {
         double calls = double(program.functions[j].calls);
         tool::KindTime &kind = kinds[step.kind];
         // Costs are of one call, as the profile's times are.
-        kind.model += calls * input.predicted.steps[i][j][k];
+        kind.model += calls * input.priced.costs.steps[i][j][k];
         kind.measured += calls * step.seconds;
         kind.waiting += calls * step.waiting;
       }
@@ -135,7 +133,7 @@ std::map<std::string, tool::KindTime> compareKinds(const Input &input) {
     }
   }
   // Sends and waits have no costs of their own in the model.
-  for (double seconds : input.predicted.messages)
+  for (double seconds : input.priced.costs.messages)
     kinds[fb::EnumNameActionKind(fb::ActionKind::Recv)].model += seconds;
   return kinds;
 }
@@ -145,13 +143,13 @@ std::map<std::string, tool::KindTime> compareKinds(const Input &input) {
 ///    replayed.
 Result<tool::Simulation> simulate(const Input &input, const Options &options) {
   // 1. Predicted.
-  Result<plan::Replayed> model =
-      planner::predictStep(input.plan, input.messages, input.predicted,
-                           input.cluster, input.overlaps());
+  Result<plan::Replayed> model = planner::predictStep(
+      input.plan, input.priced.messages, input.priced.costs,
+      input.priced.cluster, input.overlaps());
   if (!model.ok())
     return model.status();
   tool::Simulation simulation;
-  simulation.costs = input.cluster.name;
+  simulation.costs = input.priced.cluster.name;
   simulation.overlaps = input.overlaps();
   simulation.replayed = std::move(*model);
   // 2. Measured.
@@ -161,8 +159,8 @@ Result<tool::Simulation> simulate(const Input &input, const Options &options) {
         tool::Measurement{options.profile, profile.steps, profile.stepSeconds,
                           simulation.seconds(), compareKinds(input)};
     Result<plan::Replayed> measured = planner::replayStep(
-        input.plan, input.messages,
-        planner::measuredCosts(input.plan, input.messages, profile),
+        input.plan, input.priced.messages,
+        planner::measuredCosts(input.plan, input.priced.messages, profile),
         input.overlaps());
     if (!measured.ok())
       return measured.status();
@@ -176,28 +174,14 @@ Result<tool::Simulation> simulate(const Input &input, const Options &options) {
 }
 
 /// Costs are predicted also where there is a profile, to be compared with it.
-Status readInput(Input &input, const plan::PlanFile &file,
-                 const Options &options) {
-  // Given, or the one that the plan was made for.
-  Result<planner::PlanCluster> cluster =
-      planner::clusterOf(input.plan, options.cluster);
-  if (!cluster.ok())
-    return cluster.status();
-  // Another cluster than the plan's is allowed, and said.
-  if (!cluster->warning.empty())
-    std::cerr << "plait-plan: warning: " << cluster->warning << "\n";
-  input.cluster = std::move(cluster->cluster);
-  Result<std::vector<plan::Message>> messages = plan::matchMessages(input.plan);
-  if (!messages.ok())
-    return messages.status();
-  input.messages = std::move(*messages);
-  Result<plan::ReplayCosts> costs =
-      planner::predictCosts(input.plan, input.messages, input.cluster);
-  if (!costs.ok())
-    return costs.status();
-  input.predicted = std::move(*costs);
+Result<Input> readInput(const plan::PlanFile &file, const Options &options) {
+  Result<tool::PricedPlan> priced =
+      tool::pricePlan(file.plan(), options.cluster);
+  if (!priced.ok())
+    return priced.status();
+  Input input{file.plan(), std::move(*priced)};
   if (options.profile.empty())
-    return Status::success();
+    return input;
   Result<plan::Profile> profile = planner::readProfile(options.profile);
   if (!profile.ok())
     return profile.status();
@@ -205,7 +189,7 @@ Status readInput(Input &input, const plan::PlanFile &file,
   PLAIT_RETURN_IF_ERROR(planner::checkProfile(*profile, options.profile,
                                               input.plan, file.hash()));
   input.profile = std::move(*profile);
-  return Status::success();
+  return input;
 }
 
 /// Output that is written to standard output takes the place of the text.
@@ -220,20 +204,21 @@ Status run(const Options &options) {
     return file.status();
   // The plan stays mapped as long as the file is open: until the end of this
   // function.
-  Input input{file->plan(), {}, {}, {}, {}};
-  PLAIT_RETURN_IF_ERROR(readInput(input, *file, options));
-  Result<tool::Simulation> simulation = simulate(input, options);
+  Result<Input> input = readInput(*file, options);
+  if (!input.ok())
+    return input.status();
+  Result<tool::Simulation> simulation = simulate(*input, options);
   if (!simulation.ok())
     return simulation.status();
   if (!options.json.empty())
     PLAIT_RETURN_IF_ERROR(
-        writeTextFile(options.json, tool::toJson(input.plan, *simulation)));
+        writeTextFile(options.json, tool::toJson(input->plan, *simulation)));
   if (!isStandardOutput(options.json) && !isStandardOutput(options.trace))
-    std::cout << tool::toText(input.plan, *simulation,
+    std::cout << tool::toText(input->plan, *simulation,
                               tool::getChartOptions(options.chart));
   if (options.trace.empty())
     return Status::success();
-  return writeTextFile(options.trace, tool::toTrace(input.plan, *simulation));
+  return writeTextFile(options.trace, tool::toTrace(input->plan, *simulation));
 }
 
 } // namespace

@@ -11,6 +11,7 @@
 #include "plait/Support/Status.h"
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -68,6 +69,19 @@ inline Status failUnknown(std::string_view kind, std::string_view word,
     nearest = "did you mean " + nearest + "? ";
   return fail("unknown ", kind, " '", word, "', ", nearest, "expected one of ",
               known);
+}
+
+/// The row of a table that is called `name`, or that failure.
+template <typename Row>
+Result<const Row *> findNamed(std::string_view kind, std::string_view name,
+                              std::span<const Row> rows) {
+  std::vector<std::string> names;
+  for (const Row &row : rows) {
+    if (row.name == name)
+      return &row;
+    names.emplace_back(row.name);
+  }
+  return failUnknown(kind, name, names);
 }
 
 } // namespace plait

@@ -15,6 +15,7 @@
 
 #include "plait/Planner/Abilities.h"
 
+#include "Export/Text.h"
 #include "plait/Schedule/Generators.h"
 
 #include <algorithm>
@@ -185,8 +186,7 @@ static bool isBlock(const Recomputation &recompute) {
 
 Status Abilities::checkStages(const std::vector<int> &layers,
                               const Recomputation &recompute) const {
-  if (!cutsUnevenly &&
-      std::ranges::adjacent_find(layers, std::not_equal_to()) != layers.end())
+  if (!cutsUnevenly && !isEven(layers))
     return fail("layers are ", print(layers), ", but ", version,
                 " gives all stages as many");
   if (mixesRecompute || recompute.getUniform() ||

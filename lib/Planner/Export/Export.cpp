@@ -28,13 +28,7 @@ static constexpr Program programs[] = {
 std::span<const Program> planner::getPrograms() { return programs; }
 
 Result<const Program *> planner::findProgram(std::string_view name) {
-  std::vector<std::string> names;
-  for (const Program &program : programs) {
-    if (program.name == name)
-      return &program;
-    names.emplace_back(program.name);
-  }
-  return failUnknown("program", name, names);
+  return findNamed("program", name, getPrograms());
 }
 
 Result<Emitted> planner::emitJob(std::string_view name, const Job &job) {
@@ -68,6 +62,12 @@ std::string planner::printHead(const Job &job,
   for (const std::string &note : notes)
     text += "# " + note + "\n";
   return text;
+}
+
+std::string planner::printTorchrun(const Launch &launch) {
+  return "torchrun --nnodes " + std::to_string(launch.nodes) +
+         " --nproc-per-node " + std::to_string(launch.processes) +
+         " $TORCHRUN_ARGS";
 }
 
 bool planner::isEven(const std::vector<int> &layers) {

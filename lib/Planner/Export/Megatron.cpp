@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Export/MegatronFlags.h"
 #include "Export/Shape.h"
 #include "Export/Text.h"
 
@@ -120,8 +121,7 @@ Status MegatronWriter::addTraining() {
     add("--grad-reduce-in-bf16");
   add("--attention-backend",
       std::string(training.flashAttention ? "flash" : "unfused"));
-  for (auto [ours, theirs] :
-       {std::pair("adamw", "adam"), {"sgd", "sgd"}, {"lion", "lion"}})
+  for (auto [ours, theirs] : kMegatronOptimizers)
     if (job.optimizer == ours) {
       add("--optimizer", std::string(theirs));
       return Status::success();
@@ -199,8 +199,7 @@ Result<Emitted> MegatronWriter::run() {
                   "yours: as arguments of this script.");
   std::string text = "#!/bin/bash\n" + printHead(job, notes);
   text += "export CUDA_DEVICE_MAX_CONNECTIONS=1\n";
-  text += "torchrun --nnodes " + toText(launch->nodes) + " --nproc-per-node " +
-          toText(launch->processes) + " $TORCHRUN_ARGS pretrain_gpt.py";
+  text += printTorchrun(*launch) + " pretrain_gpt.py";
   for (const std::string &line : lines)
     text += " \\\n  " + line;
   return Emitted{text + " \\\n  \"$@\"\n"};

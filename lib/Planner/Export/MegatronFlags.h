@@ -11,6 +11,7 @@
 #include "plait/Planner/Export.h"
 
 #include <optional>
+#include <utility>
 
 namespace plait::planner {
 
@@ -40,6 +41,10 @@ struct MegatronFlags {
   double theta = 10000, epsilon = 1e-5, ropeFactor = 8;
   double attentionDropout = 0.1, hiddenDropout = 0.1;
 };
+
+/// The optimizers that both have, as plait and as Megatron-LM call them.
+inline constexpr std::pair<const char *, const char *> kMegatronOptimizers[] = {
+    {"adamw", "adam"}, {"sgd", "sgd"}, {"lion", "lion"}};
 
 /// Reads words. Fails on a flag that nobody knows, one that changes what plait
 /// does not model, one without its value, and a value that is none.

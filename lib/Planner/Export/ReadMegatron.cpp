@@ -209,8 +209,7 @@ Status MegatronReader::readTraining() {
                                         : Precision::FP32;
   if (flags.reducesInBf16)
     job.training.reducePrecision = Precision::BF16;
-  for (auto [theirs, ours] :
-       {std::pair("adam", "adamw"), {"sgd", "sgd"}, {"lion", "lion"}})
+  for (auto [ours, theirs] : kMegatronOptimizers)
     if (flags.optimizer == theirs)
       job.training.optimizer = ours;
   if (!job.training.optimizer)

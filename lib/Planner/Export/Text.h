@@ -24,6 +24,9 @@ Result<Launch> getLaunch(const Job &job);
 /// it is predicted to take, and `notes`.
 std::string printHead(const Job &job, const std::vector<std::string> &notes);
 
+/// The command that starts the processes, to which the user may add.
+std::string printTorchrun(const Launch &launch);
+
 /// Whether all virtual stages have the same number of layers.
 bool isEven(const std::vector<int> &layers);
 

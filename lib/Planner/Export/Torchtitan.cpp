@@ -160,9 +160,8 @@ Result<Emitted> TorchtitanWriter::run() {
     text +=
         "schedule=${SCHEDULE:-schedule.csv}\ncat > \"$schedule\" <<'END'\n" +
         csv + "END\n";
-  text += "torchrun --nnodes " + std::to_string(launch->nodes) +
-          " --nproc-per-node " + std::to_string(launch->processes) +
-          " $TORCHRUN_ARGS -m torchtitan.train \\\n"
+  text += printTorchrun(*launch) +
+          " -m torchtitan.train \\\n"
           "  --module \"${MODULE:?}\" --config \"${CONFIG:?}\"";
   for (const std::string &line : lines)
     text += " \\\n  " + line;

@@ -125,11 +125,8 @@ static constexpr Framework frameworks[] = {
 std::span<const Framework> planner::getFrameworks() { return frameworks; }
 
 Result<Framework> planner::findFramework(std::string_view name) {
-  std::vector<std::string> names;
-  for (const Framework &framework : frameworks) {
-    if (framework.name == name)
-      return framework;
-    names.emplace_back(framework.name);
-  }
-  return failUnknown("framework", name, names);
+  auto found = findNamed("framework", name, getFrameworks());
+  if (!found.ok())
+    return found.status();
+  return **found;
 }

@@ -119,13 +119,13 @@ static Cost getMatrixCost(const StepLoad &load, const Context &context) {
         one += matmulCost(1, least, most, least, device, Precision::FP32);
         cost += (count * iterations) * one;
         if (!group.replicated) {
-          double bytes = count * 4 * double(least) * double(most);
+          double bytes = 4 * double(least) * double(most);
           Group ranks = context.group(Axis::TP);
           double seconds =
-              count * collectiveSeconds(CollectiveKind::AllGather,
-                                        bytes / count, ranks, context.cluster);
+              count * collectiveSeconds(CollectiveKind::AllGather, bytes, ranks,
+                                        context.cluster);
           context.note({Axis::TP, Carrier::AllGather, Moment::Optimizer,
-                        ranks.ranks, double(count), bytes, seconds});
+                        ranks.ranks, double(count), count * bytes, seconds});
           cost.seconds += seconds;
         }
         if (context.configuration.zero >= 1 && context.isDivided(group))

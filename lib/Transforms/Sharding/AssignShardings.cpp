@@ -24,6 +24,7 @@
 #include "../WriteProblem.h"
 #include "ShardingProblem.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
+#include "plait/Transforms/FoldedModel.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 
@@ -62,6 +63,7 @@ public:
   LogicalResult run(StringRef problemFile);
 
 private:
+  LogicalResult checkFolded();
   LogicalResult checkReads();
   void joinInputs();
   LogicalResult seedTokens();
@@ -73,6 +75,7 @@ private:
   void storeParameter(SlotOpInterface read);
   void gatherForLayers(Value stored, ShardingAttr found);
   FailureOr<FactorAxes> factorAxes(ShardableOpInterface op);
+  llvm::SmallDenseMap<int, ShardingProblem::Part> findParts();
   LogicalResult solve();
   LogicalResult tell(StringRef problemFile) const;
   void chooseRounds();
@@ -112,6 +115,32 @@ private:
 };
 
 } // namespace
+
+/// What a folded model stands for is more than nothing, and known of all of its
+/// layers.
+LogicalResult Assigner::checkFolded() {
+  if (Attribute given = function->getAttr(kSequencesAttr)) {
+    auto sequences = dyn_cast<FloatAttr>(given);
+    if (!sequences || !(sequences.getValueAsDouble() > 0))
+      return function.emitError(kSequencesAttr)
+             << " is " << given << ", expected a number above 0";
+  }
+  Attribute given = function->getAttr(kLayerCountsAttr);
+  if (!given)
+    return success();
+  auto counts = dyn_cast<DenseI64ArrayAttr>(given);
+  if (!counts || llvm::any_of(counts.asArrayRef(),
+                              [](int64_t count) { return count < 1; }))
+    return function.emitError(kLayerCountsAttr)
+           << " is " << given << ", expected numbers of layers";
+  for (Operation &op : function.getBody().front())
+    if (auto layer = op.getAttrOfType<IntegerAttr>(nn::kLayerAttr))
+      if (uint64_t(layer.getInt()) >= uint64_t(counts.size()))
+        return op.emitOpError("is in layer ")
+               << layer.getInt() << ", but " << kLayerCountsAttr << " has "
+               << counts.size() << " numbers";
+  return success();
+}
 
 /// The loss reads nothing but parameters. A sharding that is given is kept or
 /// refused, never dropped.
@@ -438,6 +467,25 @@ void Assigner::pinParameters() {
           meshRef, cast<RankedTensorType>(parameter.getType()).getRank()));
 }
 
+/// The problem sees one rank's share of the tokens, or it would weigh
+/// activations and work dp times too heavily against parameters. It may be
+/// about more or fewer sequences than the module is of: their share of the
+/// batch is larger or smaller then.
+llvm::SmallDenseMap<int, ShardingProblem::Part> Assigner::findParts() {
+  llvm::SmallDenseMap<int, ShardingProblem::Part> parts;
+  for (auto &[root, axes] : axesOfClass) {
+    int64_t blocks = mesh.getBlocks(builder.getArrayAttr(axes.names));
+    parts[root] = {blocks, 1.0 / blocks};
+  }
+  auto sequences = function->getAttrOfType<FloatAttr>(kSequencesAttr);
+  auto tokens = llvm::find_if(function.getArguments(), rankOf);
+  if (sequences && tokens != function.getArguments().end())
+    parts[classes.find(findTokens(*tokens, 0).front(), 0)].share =
+        sequences.getValueAsDouble() /
+        double(cast<RankedTensorType>(tokens->getType()).getDimSize(0));
+  return parts;
+}
+
 /// Chooses what tp splits.
 LogicalResult Assigner::solve() {
   int64_t blocks = mesh.getAxisSize(tensor);
@@ -451,18 +499,14 @@ LogicalResult Assigner::solve() {
       if (dim == 0 || !splitSequence)
         dataClasses.insert(
             classes.find(findTokens(argument, dim).front(), dim));
-  // The problem sees one rank's share of the tokens, or it would weigh
-  // activations dp times too heavily against parameters.
-  llvm::SmallDenseMap<int, int64_t> blocksOfClass;
-  for (auto &[root, axes] : axesOfClass)
-    blocksOfClass[root] = mesh.getBlocks(builder.getArrayAttr(axes.names));
   auto module = function->getParentOfType<ModuleOp>();
   FailureOr<LinkAttr> link = getLink(module, kTensorAxis);
   if (failed(link))
     return failure();
-  problem.emplace(function, tensor, blocks, classes, dataClasses,
-                  std::move(blocksOfClass), splitSequence, getRates(module),
-                  *link);
+  auto counts = function->getAttrOfType<DenseI64ArrayAttr>(kLayerCountsAttr);
+  problem.emplace(function, tensor, blocks, classes, dataClasses, findParts(),
+                  counts ? counts.asArrayRef() : ArrayRef<int64_t>(),
+                  splitSequence, getRates(module), *link);
   return problem->solve();
 }
 
@@ -523,7 +567,7 @@ LogicalResult Assigner::run(StringRef problemFile) {
   // 1. and 2.
   function.walk([&](ShardableOpInterface op) { classes.add(op); });
   joinInputs();
-  if (failed(checkReads()) || failed(seedTokens()))
+  if (failed(checkFolded()) || failed(checkReads()) || failed(seedTokens()))
     return failure();
   // 3.
   if (failed(solve()) || failed(tell(problemFile)))

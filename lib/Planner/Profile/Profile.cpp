@@ -411,7 +411,7 @@ bool Separator::separate(planner::Block &first,
   return true;
 }
 
-/// What is the same of all profiles.
+/// Returns the part of a configuration that all profiles share.
 TrainingConfiguration
 ModelProfile::getConfiguration(bool sequenceParallel) const {
   TrainingConfiguration configuration;

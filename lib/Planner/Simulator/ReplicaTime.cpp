@@ -383,7 +383,7 @@ struct Buckets {
 
 } // namespace
 
-/// What is reduced as one.
+/// Gradients that are reduced as one.
 struct Pack {
   double elements = 0;
   bool isPartial = false; // ranks of tp have parts of the sums

@@ -116,7 +116,7 @@ private:
 
 } // namespace
 
-/// What a folded model stands for is more than nothing, and known of all of its
+/// A folded model stands for more than nothing, which is known of all of its
 /// layers.
 LogicalResult Assigner::checkFolded() {
   if (Attribute given = function->getAttr(kSequencesAttr)) {

@@ -208,7 +208,7 @@ ShardingProblem::variableOf(Value value) const {
 // Costs
 //===----------------------------------------------------------------------===//
 
-/// How many ops the one stands for.
+/// Counts the ops that the one stands for.
 double ShardingProblem::countAlike(Operation *op) const {
   auto layer = op->getAttrOfType<IntegerAttr>(nn::kLayerAttr);
   return layer && !layerCounts.empty() ? double(layerCounts[layer.getInt()])
@@ -225,7 +225,8 @@ void ShardingProblem::addCost(const Variable &a, const Variable &b,
   network.addCost(a.id, b.id, [&](int x, int y) { return times * cost(x, y); });
 }
 
-/// What a rank has of something with dimensions of these classes. An axis
+/// Returns the part that a rank has of something with dimensions of these
+/// classes. An axis
 /// splits one dimension of a class once, also where there are two of it.
 double ShardingProblem::getShare(ArrayRef<int> dims) const {
   double share = 1;
@@ -235,7 +236,7 @@ double ShardingProblem::getShare(ArrayRef<int> dims) const {
   return share;
 }
 
-/// Of one rank, before this axis splits anything.
+/// Bytes on one rank, before this axis splits anything.
 double ShardingProblem::bytesOf(Value value) const {
   RankedTensorType type = typeOf(value);
   SmallVector<int> dims;

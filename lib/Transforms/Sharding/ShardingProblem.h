@@ -46,9 +46,9 @@ class ShardingProblem {
 public:
   static constexpr int kNone = -1;
 
-  /// What a rank has of the dimensions of a class: one of so many equal blocks.
-  /// What is computed with them, held and sent counts `share` times what it is
-  /// of all blocks.
+  /// A rank has one of so many equal blocks of the dimensions of a class. What
+  /// is computed with them, held and sent counts `share` times what it is of
+  /// all blocks.
   struct Part {
     int64_t blocks = 1;
     double share = 1;

@@ -40,10 +40,10 @@ LEFT = {
     "lib/Driver": 8,
     "lib/Import": 12,
     "lib/Plan": 33,
-    "lib/Planner": 39,
+    "lib/Planner": 70,
     "lib/Proof": 1,
     "lib/RunOptions": 1,
-    "lib/Runtime": 109,
+    "lib/Runtime": 110,
     "lib/Transforms": 6,
 }
 

@@ -80,7 +80,8 @@ private:
     mlir::OwningOpRef<mlir::ModuleOp> module;
     std::vector<const void *> types;
   };
-  /// What is known of a degree of tp, with sequence parallelism or without.
+  /// A degree of tp, with sequence parallelism or without, as far as it is
+  /// known.
   struct Degree {
     std::string refusal; // of any number of sequences; else empty
     /// The works, each with the types of the shardings that it is of.

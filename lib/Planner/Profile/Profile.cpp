@@ -16,8 +16,7 @@
 // 4. The same at twice the microbatch tells what grows with it from what does
 //    not.
 //
-// Both are sharded as the whole model is for the sequences that are asked for.
-//
+// Both are sharded as the whole model is for the sequences asked for.
 // What a profile says is then what will be compiled: there is no second
 // description of a transformer. It takes as long as compiling the folded model,
 // whatever the depth and the cluster.
@@ -544,7 +543,7 @@ const Work *ModelProfile::solve(Degree &degree, double sequences,
     degree.refusal = "the shardings of small and large microbatches differ";
     return nullptr;
   }
-  // Without these blocks nothing is known of what is cheap to compute again.
+  // Else nothing is known of what is cheap to compute again.
   if (!separator.separate(first->cheap, second->cheap))
     first->cheap.clear();
   Work work = assemble(std::move(*first));
@@ -555,10 +554,9 @@ const Work *ModelProfile::solve(Degree &degree, double sequences,
   return degree.works.back().second.get();
 }
 
-/// Kept, refusals as well: later searches (--why-not, what would fit) ask for
-/// the same. Diagnostics are caught: that a degree of tp does not divide the
-/// model is an answer, not an error, and the first one is the reason that a
-/// user gets to see. What fails for one number of sequences fails for all.
+/// Kept, refusals as well, for later searches. Diagnostics are caught: that a
+/// degree of tp does not divide the model is an answer, not an error, and the
+/// first is the reason that a user sees; it is that for all sequences.
 const Work *ModelProfile::get(int tensorParallel, bool sequenceParallel,
                               double sequences, std::string &reason) {
   Degree &degree = known[{tensorParallel, sequenceParallel}];

@@ -63,7 +63,6 @@ public:
   LogicalResult run(StringRef problemFile);
 
 private:
-  LogicalResult checkFolded();
   LogicalResult checkReads();
   void joinInputs();
   LogicalResult seedTokens();
@@ -115,32 +114,6 @@ private:
 };
 
 } // namespace
-
-/// A folded model stands for more than nothing, which is known of all of its
-/// layers.
-LogicalResult Assigner::checkFolded() {
-  if (Attribute given = function->getAttr(kSequencesAttr)) {
-    auto sequences = dyn_cast<FloatAttr>(given);
-    if (!sequences || !(sequences.getValueAsDouble() > 0))
-      return function.emitError(kSequencesAttr)
-             << " is " << given << ", expected a number above 0";
-  }
-  Attribute given = function->getAttr(kLayerCountsAttr);
-  if (!given)
-    return success();
-  auto counts = dyn_cast<DenseI64ArrayAttr>(given);
-  if (!counts || llvm::any_of(counts.asArrayRef(),
-                              [](int64_t count) { return count < 1; }))
-    return function.emitError(kLayerCountsAttr)
-           << " is " << given << ", expected numbers of layers";
-  for (Operation &op : function.getBody().front())
-    if (auto layer = op.getAttrOfType<IntegerAttr>(nn::kLayerAttr))
-      if (uint64_t(layer.getInt()) >= uint64_t(counts.size()))
-        return op.emitOpError("is in layer ")
-               << layer.getInt() << ", but " << kLayerCountsAttr << " has "
-               << counts.size() << " numbers";
-  return success();
-}
 
 /// The loss reads nothing but parameters. A sharding that is given is kept or
 /// refused, never dropped.
@@ -468,9 +441,8 @@ void Assigner::pinParameters() {
 }
 
 /// The problem sees one rank's share of the tokens, or it would weigh
-/// activations and work dp times too heavily against parameters. It may be
-/// about more or fewer sequences than the module is of: their share of the
-/// batch is larger or smaller then.
+/// activations and work dp times too heavily against parameters; or the share
+/// of other sequences than those of the module.
 llvm::SmallDenseMap<int, ShardingProblem::Part> Assigner::findParts() {
   llvm::SmallDenseMap<int, ShardingProblem::Part> parts;
   for (auto &[root, axes] : axesOfClass) {
@@ -567,7 +539,8 @@ LogicalResult Assigner::run(StringRef problemFile) {
   // 1. and 2.
   function.walk([&](ShardableOpInterface op) { classes.add(op); });
   joinInputs();
-  if (failed(checkFolded()) || failed(checkReads()) || failed(seedTokens()))
+  if (failed(checkFolded(function)) || failed(checkReads()) ||
+      failed(seedTokens()))
     return failure();
   // 3.
   if (failed(solve()) || failed(tell(problemFile)))

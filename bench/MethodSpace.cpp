@@ -26,7 +26,7 @@ MethodSpace::MethodSpace(const Case &one)
 
 const Work *MethodSpace::getWork(int tensor, bool sequenceParallel) {
   std::string reason;
-  return source.get(tensor, sequenceParallel, reason);
+  return source.get(tensor, sequenceParallel, /*sequences=*/1, reason);
 }
 
 static int at(const Point &point, Choice choice) {

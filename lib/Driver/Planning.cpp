@@ -264,7 +264,8 @@ static bool runsOneByOne(const Configuration &choice) {
 Status ChoiceState::findOrder(const Configuration &choice) {
   std::string reason;
   const planner::Work *work =
-      profile->get(choice.mesh[Axis::TP], choice.sequenceParallel, reason);
+      profile->get(choice.mesh[Axis::TP], choice.sequenceParallel,
+                   choice.sequences(), reason);
   if (!work)
     return fail(reason);
   Result<std::optional<schedule::Schedule>> found =

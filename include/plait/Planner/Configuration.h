@@ -57,6 +57,9 @@ struct Configuration : Strategy {
   int64_t microbatches(const Training &training) const {
     return training.globalBatch / (microBatch * mesh.batchParts());
   }
+  /// Sequences of a microbatch that one rank works on: a part of one under
+  /// context parallelism.
+  double sequences() const { return double(microBatch) / mesh[Axis::CP]; }
   bool operator==(const Configuration &) const = default;
 };
 

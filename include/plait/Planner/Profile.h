@@ -13,6 +13,10 @@
 // for microbatches of two sizes, tell what grows with the
 // microbatch. The cost does not depend on the number of layers or ranks.
 //
+// Shardings are those that the compiler will choose for the whole model and for
+// the sequences that a rank has. There is a profile for each answer to that,
+// which mostly is one.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef PLAIT_PLANNER_PROFILE_H
@@ -42,7 +46,7 @@ using BatchSource =
     std::function<mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>(
         int64_t batch)>;
 
-/// Profiles one model, each (tensor parallelism, sequence parallelism) once.
+/// Profiles one model, each way to split it once.
 /// `context` must have all dialects of plait loaded.
 class ModelProfile : public planner::WorkSource {
 public:
@@ -56,7 +60,7 @@ public:
   ~ModelProfile() override;
 
   const planner::Work *get(int tensorParallel, bool sequenceParallel,
-                           std::string &reason) override;
+                           double sequences, std::string &reason) override;
 
   /// Tells what the model asks of a library's attention.
   nn::AttentionUse findAttentionUse();
@@ -69,26 +73,45 @@ private:
   /// Without recomputation, and where layers compute again what is cheap.
   struct Measured {
     std::vector<planner::Block> plain, cheap;
+    bool splitsLoss = false;
   };
-  struct Entry {
-    std::optional<planner::Work> work;
-    std::string reason;
+  /// How a model is split: it, and what its values' types are then.
+  struct Sharded {
+    mlir::OwningOpRef<mlir::ModuleOp> module;
+    std::vector<const void *> types;
+  };
+  /// A degree of tp, with sequence parallelism or without, as far as it is
+  /// known.
+  struct Degree {
+    std::string refusal; // of any number of sequences; else empty
+    /// The works, each with the types of the shardings that it is of.
+    std::vector<std::pair<std::vector<const void *>,
+                          std::unique_ptr<const planner::Work>>>
+        works;
+    std::map<double, const planner::Work *> solved; // by sequences
+
+    const planner::Work *find(double sequences) const;
   };
   ModelProfile(mlir::MLIRContext &context, BatchSource source,
                Precision precision, std::optional<planner::Cluster> cluster);
   Precision getWidth() const;
   Model *getModel(int64_t batch);
-  mlir::FailureOr<Measured> measureAt(int64_t batch, int tensorParallel,
-                                      bool sequenceParallel);
+  TrainingConfiguration getConfiguration(bool sequenceParallel) const;
+  mlir::FailureOr<Sharded> shardFor(double sequences, int64_t batch,
+                                    int tensorParallel, bool sequenceParallel);
+  mlir::FailureOr<Measured> measure(Sharded &sharded, bool sequenceParallel);
   planner::Work assemble(Measured measured);
-  Entry profile(int tensorParallel, bool sequenceParallel);
+  /// Returns the work for a number of sequences; null where the model cannot be
+  /// split, which diagnostics have said.
+  const planner::Work *solve(Degree &degree, double sequences,
+                             int tensorParallel, bool sequenceParallel);
 
   mlir::MLIRContext &context;
   BatchSource source;
   Precision precision;
   std::optional<planner::Cluster> cluster;
   std::map<int64_t, std::unique_ptr<Model>> models; // by microbatch size
-  std::map<std::pair<int, bool>, Entry> known;
+  std::map<std::pair<int, bool>, Degree> known;
 };
 
 } // namespace plait

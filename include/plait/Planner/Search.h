@@ -98,7 +98,7 @@ struct SearchCounts {
   int64_t considered = 0; // configurations of the space that make sense
   int64_t estimated = 0;  // by estimate()
   int64_t pruned = 0;     // the others: a bound has ruled them out
-  int profiles = 0;       // calls of WorkSource::get
+  int profiles = 0;       // degrees asked of WorkSource::get
   double seconds = 0;     // wall-clock, calls of WorkSource::get left out
   double perSecond() const { return seconds > 0 ? considered / seconds : 0; }
 };

@@ -16,9 +16,9 @@
 //
 // Sizes hold for one rank of `tp` and for a microbatch of ONE sequence. What
 // grows with the microbatch says so (`perSequence`), so that one profile serves
-// every microbatch size. Counts are of elements; the bytes of an element are
-// the precision's business (Cost.h), except where `fourByte` says that the
-// element is always 4 bytes wide (indices, statistics, losses).
+// every microbatch size that is split alike. Counts are of elements; the bytes
+// of an element are the precision's business (Cost.h), except where `fourByte`
+// says that the element is always 4 bytes wide (indices, statistics, losses).
 //
 // Plain values: no function keeps a reference to its arguments.
 //
@@ -88,8 +88,11 @@ struct Operation {
 /// Parameters of one shape class, on one rank.
 struct ParameterGroup {
   double elements = 0; // held by this rank
-  /// Held by every rank of tp alike (its gradients need no sum over tp).
+  /// Held by every rank of tp alike.
   bool replicated = false;
+  /// Whether ranks of tp, which then have parts of the tokens, each leave a
+  /// part of the gradient's sum; replicated.
+  bool partial = false;
   /// Also read by another block: a tied embedding.
   bool tied = false;
   /// Its dimensions on this rank. Empty: not known, and taken to be such that
@@ -166,6 +169,8 @@ struct Work {
   /// utilisation (Korthikanti et al. 2022, appendix A).
   double modelFlopsPerSequence = 0;
   int64_t sequence = 0; // tokens of a sequence
+  /// Whether ranks of tp have parts of the tokens where the loss is computed.
+  bool splitsLoss = false;
   int64_t layers() const { return int64_t(order.size()) - before - after; }
   /// Virtual stages: what comes before and after the layers can be one alone.
   int64_t mostStages() const { return layers() + (before > 0) + (after > 0); }
@@ -176,9 +181,11 @@ struct Work {
 class WorkSource {
 public:
   virtual ~WorkSource() = default;
-  /// Null where the model cannot be split that way; `reason` then says why.
+  /// Returns how the model is split where a rank has so many `sequences` of a
+  /// microbatch, also a part of one: what is cheapest depends on them. Null
+  /// where it cannot be split, for any number; `reason` then says why.
   virtual const Work *get(int tensorParallel, bool sequenceParallel,
-                          std::string &reason) = 0;
+                          double sequences, std::string &reason) = 0;
 };
 
 } // namespace plait::planner

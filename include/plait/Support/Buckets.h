@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// One rule for the compiler, which cuts sums of gradients into buckets so that
-// they begin while the rest is computed, and for the planner, which has to know
-// how many there are.
+// One rule for the compiler, which lays gradients side by side in packs and
+// cuts sums of them into buckets so that they begin while the rest is computed,
+// and for the planner, which has to know how many there are and how large.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,6 +15,7 @@
 #define PLAIT_SUPPORT_BUCKETS_H
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 
 namespace plait {
@@ -37,6 +38,31 @@ constexpr int64_t getBucketElements(bool isGPU, int64_t ranks) {
 /// are several.
 constexpr int64_t countBuckets(int64_t elements, int64_t least) {
   return std::max<int64_t>(1, elements / least);
+}
+
+/// Parameters lie in a pack at multiples of so many elements.
+constexpr int64_t kPackAlignment = 32;
+constexpr int64_t alignInPack(int64_t elements) {
+  return (elements + kPackAlignment - 1) / kPackAlignment * kPackAlignment;
+}
+
+/// A pack is a table. Its norm is summed up by rows, side by side, and then
+/// over rows: with at most 4,096 columns there are enough rows for every core
+/// of a GPU, and few enough that the second sum takes no time.
+struct PackShape {
+  int64_t rows = 0, columns = 0;
+  int64_t elements() const { return rows * columns; }
+};
+
+/// Returns the table for so many elements, as wide as a share of a small pack
+/// needs, of which each of `shares` ranks has as many whole rows.
+constexpr PackShape getPackShape(int64_t elements, int64_t shares) {
+  int64_t part = (elements + shares - 1) / shares;
+  int64_t columns = std::clamp<int64_t>(
+      int64_t(std::bit_ceil(uint64_t(std::max<int64_t>(part, 1)))),
+      kPackAlignment, 4096);
+  int64_t rows = (elements + columns - 1) / columns;
+  return {(rows + shares - 1) / shares * shares, columns};
 }
 
 } // namespace plait

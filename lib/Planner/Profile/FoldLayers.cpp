@@ -80,7 +80,8 @@ static void eraseUnreadParameters(func::FuncOp function) {
 ///    embedding. Reads of parameters do not count for that: they may stand
 ///    anywhere.
 /// 3. All ops are labelled with their block, in order. What stands behind the
-///    last op of a layer is a block of its own, the head.
+///    last op of a layer is a block of its own, the head. A read is of the
+///    block that it is for: one more would make a layer unlike the others.
 FoldedBlocks plait::foldLayers(func::FuncOp function) {
   // 1. Merge.
   std::map<int64_t, int64_t> counts = mergeRuns(function);
@@ -120,7 +121,9 @@ FoldedBlocks plait::foldLayers(func::FuncOp function) {
   for (Operation &op : ops) {
     if (auto layer = layerOf(op)) {
       current = blockOf[layer.getInt()];
-    } else if (isBehind && !isRead(op)) {
+    } else if (isRead(op)) {
+      continue;
+    } else if (isBehind) {
       current = folded.blocks.size();
       folded.blocks.push_back({"head", 1, false});
       isBehind = false; // only once
@@ -128,5 +131,13 @@ FoldedBlocks plait::foldLayers(func::FuncOp function) {
     isBehind |= &op == last;
     op.setAttr(nn::kLayerAttr, builder.getI64IntegerAttr(current));
   }
+  for (Operation &op : ops)
+    if (!op.hasAttr(nn::kLayerAttr) && !op.use_empty())
+      op.setAttr(nn::kLayerAttr,
+                 (*std::min_element(op.user_begin(), op.user_end(),
+                                    [](Operation *a, Operation *b) {
+                                      return a->isBeforeInBlock(b);
+                                    }))
+                     ->getAttr(nn::kLayerAttr));
   return folded;
 }

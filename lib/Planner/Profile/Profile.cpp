@@ -16,6 +16,7 @@
 // 4. The same at twice the microbatch tells what grows with it from what does
 //    not.
 //
+// Both are sharded as the whole model is for the sequences asked for.
 // What a profile says is then what will be compiled: there is no second
 // description of a transformer. It takes as long as compiling the folded model,
 // whatever the depth and the cluster.
@@ -32,6 +33,7 @@
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Plan/Attention.h"
 #include "plait/Planner/DescribeCluster.h"
+#include "plait/Transforms/FoldedModel.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/Pipelines.h"
@@ -51,11 +53,8 @@ using planner::ParameterGroup;
 using planner::Saved;
 using planner::Work;
 
-/// Sequences of the two microbatches that are compared: the first pair that is
-/// sharded alike. What is cheapest may change with the microbatch; one sequence
-/// is the worst guide, because parameters then weigh as much as activations.
-static constexpr std::pair<int64_t, int64_t> kBatches[] = {
-    {2, 4}, {1, 2}, {4, 8}, {8, 16}, {16, 32}, {32, 64}, {64, 128}};
+/// Sequences of the two microbatches that are compared.
+static constexpr int64_t kSmall = 2, kLarge = 4;
 
 /// What a profile does not depend on.
 struct ModelProfile::Model {
@@ -85,7 +84,7 @@ ModelProfile::create(MLIRContext &context, BatchSource source,
   // with its diagnostic, and not in the middle of a search.
   std::unique_ptr<ModelProfile> profile(new ModelProfile(
       context, std::move(source), precision, std::move(cluster)));
-  return profile->getModel(kBatches[0].first) ? std::move(profile) : nullptr;
+  return profile->getModel(kSmall) ? std::move(profile) : nullptr;
 }
 
 /// What the compiler computes in: it has one format of 16 bits.
@@ -153,36 +152,55 @@ static bool isPinnedTo(ModuleOp module, const AxisFacts &facts) {
   });
 }
 
-/// Runs the compiler's phases up to the choice of shardings, and makes every
-/// block a stage.
+/// Runs the compiler's phases up to the choice of shardings, which is that of
+/// the whole model for so many sequences, and makes every block a stage.
 static LogicalResult shard(ModuleOp module, const FoldedBlocks &folded,
-                           const Mesh &mesh) {
+                           const Mesh &mesh, double sequences) {
   dist::MeshOp::add(module, mesh, [&](const AxisFacts &facts) {
     return isPinnedTo(module, facts);
   });
   // What is given may be wrong, shardings above all.
   if (failed(verify(module)))
     return failure();
+  auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunction);
+  Builder builder(module.getContext());
+  SmallVector<int64_t> counts;
+  for (const FoldedBlocks::Block &block : folded.blocks)
+    counts.push_back(block.count);
+  loss->setAttr(kLayerCountsAttr, builder.getDenseI64ArrayAttr(counts));
+  loss->setAttr(kSequencesAttr, builder.getF64FloatAttr(sequences));
   PassManager passes(module.getContext());
   passes.enableVerifier(false); // A compilation verifies; nobody runs this.
   buildKernels(passes, Phase::Shard);
   if (failed(passes.run(module)))
     return failure();
-  assignStages(module.lookupSymbol<func::FuncOp>(nn::kLossFunction), folded);
+  assignStages(loss, folded);
   return success();
 }
 
-/// Runs the phases from there up to kernels. Without the verifier: a profile is
-/// thrown away, and the pick's compilation verifies each phase.
-static LogicalResult lower(ModuleOp module,
-                           const TrainingConfiguration &configuration) {
-  setConfiguration(module, configuration);
+/// Runs phases. Without the verifier: a profile is thrown away, and the pick's
+/// compilation verifies each phase.
+static LogicalResult run(ModuleOp module, ArrayRef<Phase> phases) {
   PassManager passes(module.getContext());
   passes.enableVerifier(false);
-  for (Phase phase : {Phase::Stage, Phase::Differentiate, Phase::Checkpoint,
-                      Phase::Partition, Phase::Lower})
+  for (Phase phase : phases)
     buildKernels(passes, phase);
   return passes.run(module);
+}
+
+/// The symbols of what functions add parts of sums to, one on each rank of tp:
+/// parameters, and accumulators of the loss. Asked while types have shardings.
+static llvm::DenseSet<Attribute> findPartial(ModuleOp module) {
+  auto axis = StringAttr::get(module.getContext(), kTensorAxis);
+  llvm::DenseSet<Attribute> partial, whole;
+  for (auto add : nn::findAccesses(module, nn::SlotAccess::Add)) {
+    auto sharding = dist::ShardingAttr::of(add.getTensor());
+    bool isPartial = sharding && sharding.isPartialOver(axis);
+    (isPartial ? partial : whole).insert(add.getSymbolAttr());
+  }
+  for (Attribute symbol : whole)
+    partial.erase(symbol);
+  return partial;
 }
 
 /// What a rank has of each dimension. One that is split unevenly has padding,
@@ -233,7 +251,8 @@ static void setMatrix(ParameterGroup &group, nn::ParameterOp parameter) {
 
 /// The parameters that a stage reads, by whether tp splits them.
 static std::vector<ParameterGroup>
-findParameters(ModuleOp module, func::FuncOp forward, func::FuncOp backward) {
+findParameters(ModuleOp module, func::FuncOp forward, func::FuncOp backward,
+               const llvm::DenseSet<Attribute> &partial) {
   std::vector<ParameterGroup> groups;
   auto axis = StringAttr::get(module.getContext(), kTensorAxis);
   llvm::DenseSet<Attribute> seen, seenBackward, seenAgain;
@@ -251,6 +270,7 @@ findParameters(ModuleOp module, func::FuncOp forward, func::FuncOp backward) {
     group.elements = countElements(read.getTensor().getType());
     dist::ShardingAttr sharding = nn::getSharding(parameter);
     group.replicated = !sharding || sharding.findDim(axis) < 0;
+    group.partial = partial.contains(read.getSymbolAttr());
     group.sizes = getLocalSizes(parameter, sharding);
     setMatrix(group, parameter);
     group.readBackward = seenBackward.contains(read.getSymbolAttr());
@@ -270,8 +290,9 @@ findParameters(ModuleOp module, func::FuncOp forward, func::FuncOp backward) {
 
 /// A forward and a backward function for each block, by the names that the
 /// stage pass gives them. Parameters need the module, for what else reads them.
-static std::vector<planner::Block> measure(ModuleOp module, int64_t blocks,
-                                           Precision precision) {
+static std::vector<planner::Block>
+measureBlocks(ModuleOp module, int64_t blocks, Precision precision,
+              const llvm::DenseSet<Attribute> &partial) {
   std::vector<planner::Block> measured;
   Builder builder(module.getContext());
   Type activation = precision == Precision::BF16 ? Type(builder.getBF16Type())
@@ -283,7 +304,8 @@ static std::vector<planner::Block> measure(ModuleOp module, int64_t blocks,
     func::FuncOp forward = find(pipe::ActionKind::Forward);
     func::FuncOp backward = find(pipe::ActionKind::Backward);
     measured.push_back(measureBlock(forward, backward, activation));
-    measured.back().parameters = findParameters(module, forward, backward);
+    measured.back().parameters =
+        findParameters(module, forward, backward, partial);
   }
   return measured;
 }
@@ -366,8 +388,7 @@ void Separator::split(planner::Operation &op,
 }
 
 /// Changes `first` only where the operations are the same ones in the same
-/// order. The solver may shard a larger microbatch otherwise: then the two are
-/// of different programs, and a line through them would mean nothing.
+/// order: a line through two different programs would mean nothing.
 bool Separator::separate(planner::Block &first,
                          const planner::Block &second) const {
   auto alike = [](const planner::Operation &x, const planner::Operation &y) {
@@ -389,13 +410,9 @@ bool Separator::separate(planner::Block &first,
   return true;
 }
 
-/// The blocks of one rank at a microbatch of `batch` sequences.
-FailureOr<ModelProfile::Measured>
-ModelProfile::measureAt(int64_t batch, int tensorParallel,
-                        bool sequenceParallel) {
-  Model *model = getModel(batch);
-  if (!model)
-    return failure();
+/// Returns the part of a configuration that all profiles share.
+TrainingConfiguration
+ModelProfile::getConfiguration(bool sequenceParallel) const {
   TrainingConfiguration configuration;
   configuration.sequenceParallel = sequenceParallel;
   configuration.precision = getWidth();
@@ -406,29 +423,68 @@ ModelProfile::measureAt(int64_t batch, int tensorParallel,
       })->name;
   // Its cost has two forms, of which the estimate picks one.
   configuration.attention = AttentionKind::Flash;
-  OwningOpRef<ModuleOp> sharded = model->module->clone();
-  int64_t blocks = model->folded.blocks.size();
+  return configuration;
+}
+
+/// The model for microbatches of `batch` sequences, split as it is where a rank
+/// has `sequences`.
+FailureOr<ModelProfile::Sharded> ModelProfile::shardFor(double sequences,
+                                                        int64_t batch,
+                                                        int tensorParallel,
+                                                        bool sequenceParallel) {
+  Model *model = getModel(batch);
+  if (!model)
+    return failure();
+  Sharded sharded;
+  sharded.module = model->module->clone();
   // A rank for each block and each part of it.
   Mesh mesh;
-  mesh[Axis::PP] = int(blocks);
+  mesh[Axis::PP] = int(model->folded.blocks.size());
   mesh[Axis::TP] = tensorParallel;
-  setConfiguration(*sharded, configuration);
+  setConfiguration(*sharded.module, getConfiguration(sequenceParallel));
   if (cluster)
-    setCluster(*sharded, describeCluster(&context, *cluster, cluster->name,
-                                         precision, mesh));
-  if (failed(shard(*sharded, model->folded, mesh)))
+    setCluster(
+        *sharded.module,
+        describeCluster(&context, *cluster, cluster->name, precision, mesh));
+  if (failed(shard(*sharded.module, model->folded, mesh, sequences)))
     return failure();
+  // Types are unique in their context.
+  auto add = [&](Type type) {
+    sharded.types.push_back(type.getAsOpaquePointer());
+  };
+  sharded.module->walk([&](Operation *op) {
+    sharded.types.push_back(op->getName().getAsOpaquePointer());
+    llvm::for_each(op->getResultTypes(), add);
+    if (auto parameter = dyn_cast<nn::ParameterOp>(op))
+      sharded.types.push_back(parameter.getShardingAttr().getAsOpaquePointer());
+  });
+  return sharded;
+}
+
+/// The blocks of one rank. Sharding does not depend on recomputation and is
+/// done once for both.
+FailureOr<ModelProfile::Measured> ModelProfile::measure(Sharded &sharded,
+                                                        bool sequenceParallel) {
+  const Model &model = *getModel(kSmall);
+  TrainingConfiguration configuration = getConfiguration(sequenceParallel);
   Measured measured;
-  // Sharding does not depend on recomputation and is done once for both.
   for (auto [recompute, found] :
        {std::pair(Recompute::None, &measured.plain),
         std::pair(Recompute::Selective, &measured.cheap)}) {
     configuration.recompute = recompute;
-    OwningOpRef<ModuleOp> module = sharded->clone();
-    if (failed(lower(*module, configuration)))
+    OwningOpRef<ModuleOp> module = sharded.module->clone();
+    setConfiguration(*module, configuration);
+    if (failed(run(*module,
+                   {Phase::Stage, Phase::Differentiate, Phase::Checkpoint})))
       return failure();
-    *found = measure(*module, blocks, getWidth());
-    for (auto [block, folded] : llvm::zip_equal(*found, model->folded.blocks))
+    llvm::DenseSet<Attribute> partial = findPartial(*module);
+    measured.splitsLoss |=
+        partial.contains(FlatSymbolRefAttr::get(&context, kLossSum));
+    if (failed(run(*module, {Phase::Partition, Phase::Lower})))
+      return failure();
+    *found =
+        measureBlocks(*module, model.folded.blocks.size(), getWidth(), partial);
+    for (auto [block, folded] : llvm::zip_equal(*found, model.folded.blocks))
       block.name = folded.name;
   }
   return measured;
@@ -437,11 +493,12 @@ ModelProfile::measureAt(int64_t batch, int tensorParallel,
 /// The work whose blocks are given, in the model's order.
 /// Blocks are repeated in `order` as often as the layers that they stand for.
 Work ModelProfile::assemble(Measured measured) {
-  const Model &model = *getModel(kBatches[0].first);
+  const Model &model = *getModel(kSmall);
   Work work;
   work.totalParameters = model.parameters;
   work.modelFlopsPerSequence = model.flops;
   work.sequence = model.sequence;
+  work.splitsLoss = measured.splitsLoss;
   for (auto [index, info] : llvm::enumerate(model.folded.blocks)) {
     work.order.insert(work.order.end(), info.count, index);
     if (!info.isLayer)
@@ -452,61 +509,84 @@ Work ModelProfile::assemble(Measured measured) {
   return work;
 }
 
-/// Tries pairs of microbatches until one is sharded alike. Diagnostics are
-/// caught: that a degree of tp does not divide the model is an answer, not an
-/// error, and the first one is the reason that a user gets to see. Passes that
-/// fail for one size fail for all, so that no other pair is tried.
-ModelProfile::Entry ModelProfile::profile(int tensorParallel,
-                                          bool sequenceParallel) {
-  Entry entry;
-  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
-    if (entry.reason.empty() &&
-        diagnostic.getSeverity() == DiagnosticSeverity::Error) {
-      if (StringAttr origin = findOrigin(diagnostic.getLocation()))
-        entry.reason = origin.str() + ": ";
-      entry.reason += diagnostic.str();
-    }
-    return success();
-  });
-  for (auto [small, large] : kBatches) {
-    auto first = measureAt(small, tensorParallel, sequenceParallel);
-    if (failed(first))
-      return entry;
-    auto second = measureAt(large, tensorParallel, sequenceParallel);
-    if (failed(second))
-      return entry;
-    Separator separator(small, large, getWidth() == Precision::BF16 ? 2 : 1);
-    if (!separator.separate(first->plain, second->plain))
-      continue;
-    // Without these blocks nothing is known of what is cheap to compute again.
-    if (!separator.separate(first->cheap, second->cheap))
-      first->cheap.clear();
-    entry.work = assemble(std::move(*first));
-    entry.work->tensorParallel = tensorParallel;
-    entry.work->sequenceParallel = sequenceParallel;
-    return entry;
-  }
-  entry.reason = "the shardings of small and large microbatches differ";
-  return entry;
+/// Costs are straight lines over the tokens of a rank, so that what is cheapest
+/// for fewer and for more of them is so for all between.
+const Work *ModelProfile::Degree::find(double sequences) const {
+  auto above = solved.lower_bound(sequences);
+  if (above == solved.end())
+    return nullptr;
+  if (above->first == sequences)
+    return above->second;
+  bool isBetween =
+      above != solved.begin() && std::prev(above)->second == above->second;
+  return isBetween ? above->second : nullptr;
 }
 
-/// Cached by degree, refusals as well: later searches (--why-not, what would
-/// fit) ask for the same.
+/// Measures a model only if it has not been split like that before.
+const Work *ModelProfile::solve(Degree &degree, double sequences,
+                                int tensorParallel, bool sequenceParallel) {
+  auto small = shardFor(sequences, kSmall, tensorParallel, sequenceParallel);
+  if (failed(small))
+    return nullptr;
+  for (const auto &[types, work] : degree.works)
+    if (types == small->types)
+      return work.get();
+  auto large = shardFor(sequences, kLarge, tensorParallel, sequenceParallel);
+  if (failed(large))
+    return nullptr;
+  auto first = measure(*small, sequenceParallel);
+  auto second = measure(*large, sequenceParallel);
+  if (failed(first) || failed(second))
+    return nullptr;
+  Separator separator(kSmall, kLarge, getWidth() == Precision::BF16 ? 2 : 1);
+  if (!separator.separate(first->plain, second->plain)) {
+    degree.refusal = "the shardings of small and large microbatches differ";
+    return nullptr;
+  }
+  // Else nothing is known of what is cheap to compute again.
+  if (!separator.separate(first->cheap, second->cheap))
+    first->cheap.clear();
+  Work work = assemble(std::move(*first));
+  work.tensorParallel = tensorParallel;
+  work.sequenceParallel = sequenceParallel;
+  degree.works.emplace_back(std::move(small->types),
+                            std::make_unique<const Work>(std::move(work)));
+  return degree.works.back().second.get();
+}
+
+/// Kept, refusals as well, for later searches. Diagnostics are caught: that a
+/// degree of tp does not divide the model is an answer, not an error, and the
+/// first is the reason that a user sees; it is that for all sequences.
 const Work *ModelProfile::get(int tensorParallel, bool sequenceParallel,
-                              std::string &reason) {
-  auto [it, isNew] =
-      known.try_emplace({tensorParallel, sequenceParallel}, Entry());
-  if (isNew)
-    it->second = profile(tensorParallel, sequenceParallel);
-  reason = it->second.reason;
-  return it->second.work ? &*it->second.work : nullptr;
+                              double sequences, std::string &reason) {
+  Degree &degree = known[{tensorParallel, sequenceParallel}];
+  // One rank splits nothing.
+  if (tensorParallel == 1)
+    sequences = 1;
+  const Work *work = degree.find(sequences);
+  if (!work && degree.refusal.empty()) {
+    ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+      if (degree.refusal.empty() &&
+          diagnostic.getSeverity() == DiagnosticSeverity::Error) {
+        if (StringAttr origin = findOrigin(diagnostic.getLocation()))
+          degree.refusal = origin.str() + ": ";
+        degree.refusal += diagnostic.str();
+      }
+      return success();
+    });
+    work = solve(degree, sequences, tensorParallel, sequenceParallel);
+    if (work)
+      degree.solved[sequences] = work;
+  }
+  reason = degree.refusal;
+  return work;
 }
 
 /// The imported model is in f32, so that the op cannot be asked itself. Meshes
 /// divide neither heads nor, but for cp, sequences.
 Status ModelProfile::checkFusedAttention(int architecture) {
   Status status;
-  getModel(kBatches[0].first)->module->walk([&](nn::AttentionOp op) {
+  getModel(kSmall)->module->walk([&](nn::AttentionOp op) {
     ArrayRef<int64_t> query = op.getQuery().getType().getShape();
     status = plan::checkGpuAttention(plan::fb::DType::BF16, query[1],
                                      query.back(), architecture);
@@ -516,5 +596,5 @@ Status ModelProfile::checkFusedAttention(int architecture) {
 }
 
 nn::AttentionUse ModelProfile::findAttentionUse() {
-  return nn::findAttentionUse(*getModel(kBatches[0].first)->module);
+  return nn::findAttentionUse(*getModel(kSmall)->module);
 }

@@ -92,6 +92,7 @@ void Explorer::addCells(Cell cell, int64_t nodes) {
       for (ContextParallel kind :
            choices.getContextParallel(cell.mesh[Axis::CP])) {
         configuration.microBatch = cell.microBatch = size;
+        cell.work = getWork(configuration);
         configuration.recompute = recompute;
         cell.recompute = &recompute;
         configuration.contextParallel = cell.contextParallel = kind;

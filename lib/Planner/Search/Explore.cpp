@@ -360,15 +360,16 @@ void Explorer::addTensor(int tensor, bool sequenceParallel) {
     sequenceParallel = false;
   }
   std::string reason;
-  const Work *work = input.source.get(tensor, sequenceParallel, reason);
+  std::vector<int64_t> sizes = choices.getMicroBatches(Mesh(), input.training);
+  const Work *work = input.source.get(
+      tensor, sequenceParallel, sizes.empty() ? 1 : sizes.front(), reason);
   ++counts.profiles;
   if (!work) {
     refuseTensor(tensor, std::move(reason));
     return;
   }
   ++splits;
-  works[{tensor, sequenceParallel}] = work;
-  addWork(*work);
+  addWork(work);
 }
 
 /// What differs from an earlier reason by the degree alone is told with it.
@@ -385,12 +386,30 @@ void Explorer::refuseTensor(int tensor, std::string reason) {
     known->second.push_back(tensor);
 }
 
-void Explorer::addWork(const Work &work) {
+/// The least sequences and the most are asked for first: what is split alike
+/// for both is so for all between, which the source need not find out again.
+void Explorer::addWork(const Work *work) {
   std::vector<Mesh> found = choices.getMeshes(
-      work.tensorParallel, work.mostStages(), input.training, input.pins);
+      work->tensorParallel, work->mostStages(), input.training, input.pins);
   meshes += int64_t(found.size());
+  double least = 1e300, most = 0;
   for (const Mesh &mesh : found)
-    addMesh(work, mesh);
+    for (int64_t size : choices.getMicroBatches(mesh, input.training)) {
+      least = std::min(least, double(size) / mesh[Axis::CP]);
+      most = std::max(most, double(size) / mesh[Axis::CP]);
+    }
+  std::string reason;
+  auto get = [&](double sequences) {
+    return input.source.get(work->tensorParallel, work->sequenceParallel,
+                            sequences, reason);
+  };
+  if (most > 0) {
+    get(least);
+    work = get(most);
+  }
+  works[{work->tensorParallel, work->sequenceParallel}] = work;
+  for (const Mesh &mesh : found)
+    addMesh(*work, mesh);
 }
 
 /// Every work of the kind gives a bound, and so does that of one rank. Ranks
@@ -495,6 +514,9 @@ std::optional<Leaf> Explorer::findSmallest() {
 }
 
 const Work *Explorer::getWork(const Configuration &of) const {
-  auto found = works.find({of.mesh[Axis::TP], of.sequenceParallel});
-  return found == works.end() ? nullptr : found->second;
+  if (!works.contains({of.mesh[Axis::TP], of.sequenceParallel}))
+    return nullptr;
+  std::string reason;
+  return input.source.get(of.mesh[Axis::TP], of.sequenceParallel,
+                          of.sequences(), reason);
 }

@@ -175,7 +175,7 @@ public:
   std::optional<Leaf> findSmallest();
   const Work *getWork(const Configuration &configuration) const;
   /// Returns the works by degree of tensor parallelism and sequence
-  /// parallelism.
+  /// parallelism, for the most sequences.
   const std::map<std::pair<int, bool>, const Work *> &getWorks() const {
     return works;
   }
@@ -224,7 +224,7 @@ private:
   double getBestSeconds() const;
   /// No configuration of a degree that has not been asked for is faster.
   double getTensorSeconds(int tensor, bool sequenceParallel) const;
-  void addWork(const Work &work);
+  void addWork(const Work *work);
   void addMesh(const Work &work, const Mesh &mesh);
   void addCells(Cell cell, int64_t nodes);
   void addCell(Cell cell, const Configuration &configuration, int64_t nodes);

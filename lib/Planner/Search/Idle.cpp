@@ -35,7 +35,8 @@ double Explorer::getLeastSeconds(const Work &work, int context) {
           one.microBatch = size;
           one.recompute = recompute;
           one.contextParallel = kind;
-          const auto &probe = bounds.getProbe(work, one, schedule.splits);
+          const auto &probe =
+              bounds.getProbe(*getWork(one), one, schedule.splits);
           if (probe.ok())
             entry->second =
                 std::min(entry->second, probe->work() / double(size));

@@ -53,10 +53,11 @@ public:
   TimedSource(WorkSource &source, Stopwatch &watch)
       : source(source), watch(watch) {}
 
-  const Work *get(int tensorParallel, bool sequenceParallel,
+  const Work *get(int tensorParallel, bool sequenceParallel, double sequences,
                   std::string &reason) override {
-    return watch.time(
-        [&] { return source.get(tensorParallel, sequenceParallel, reason); });
+    return watch.time([&] {
+      return source.get(tensorParallel, sequenceParallel, sequences, reason);
+    });
   }
 
 private:

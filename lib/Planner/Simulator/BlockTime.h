@@ -55,11 +55,7 @@ struct Context {
 
   const Framework &framework() const { return training.framework; }
   CostOptions costOptions() const;
-  /// Sequences of a microbatch that one rank works on: a part of one under
-  /// context parallelism.
-  double sequences() const {
-    return double(configuration.microBatch) / configuration.mesh[Axis::CP];
-  }
+  double sequences() const { return configuration.sequences(); }
   /// Whether ranks of cp exchange positions for heads.
   bool exchangesHeads() const {
     return configuration.mesh[Axis::CP] > 1 &&

@@ -58,15 +58,12 @@ static Overlap overlap(double seconds, double window, const Context &context,
 
 namespace {
 
-/// Exchanges of parameters or gradients among replicas: a collective over the
-/// axis that divides state, and where that leaves sums to be made, all-reduces
-/// over the others.
+/// Exchanges of parameters or gradients among ranks that hold the same: a
+/// collective over the axis that divides state, and where that leaves sums to
+/// be made, all-reduces over the others.
 struct Replicated {
   CollectiveKind kind = CollectiveKind::AllReduce;
-  double count = 0;
-  // Over the axis that divides state, and over each of the others.
-  double bytes = 0, restBytes = 0;
-  PerAxis<double> seconds;
+  PerAxis<double> count, bytes, seconds;
   double rounding = 0; // seconds of kernels
 
   double getSeconds() const {
@@ -75,17 +72,15 @@ struct Replicated {
   /// Adds `times` of another one of the same kind.
   void add(const Replicated &other, double times) {
     kind = other.kind;
-    count += times * other.count;
-    bytes += times * other.bytes;
-    restBytes += times * other.restBytes;
-    for (const AxisFacts &facts : kAxes)
-      seconds[facts.axis] += times * other.seconds[facts.axis];
+    append(other, times);
   }
-  /// Adds sums over the other axes, which come behind it.
-  void append(const Replicated &rest) {
-    restBytes += rest.restBytes;
-    for (const AxisFacts &facts : kAxes)
-      seconds[facts.axis] += rest.seconds[facts.axis];
+  /// Adds sums over other axes, which come behind it.
+  void append(const Replicated &rest, double times = 1) {
+    for (const AxisFacts &facts : kAxes) {
+      count[facts.axis] += times * rest.count[facts.axis];
+      bytes[facts.axis] += times * rest.bytes[facts.axis];
+      seconds[facts.axis] += times * rest.seconds[facts.axis];
+    }
   }
   /// Notes that it happens `times` a step, `exposed` seconds of each by itself.
   void note(Moment moment, double times, double exposed,
@@ -95,18 +90,24 @@ struct Replicated {
 } // namespace
 
 /// Sums of what each rank has, once that is summed over the axis that divides
-/// state, over the others; nothing where they are one group with it.
-static Replicated getRest(double bytes, const Context &context) {
+/// state, over the others; nothing where they are one group with it. Of what is
+/// `partial` ranks of tp have parts, too.
+static Replicated getRest(double bytes, bool isPartial,
+                          const Context &context) {
   Replicated made;
-  if (context.framework().joinsReplicas)
-    return made;
-  made.count = 1;
-  made.restBytes = bytes;
-  for (const AxisFacts &facts : kAxes)
-    if (facts.splitsTokens() && !facts.dividesState)
-      made.seconds[facts.axis] =
-          collectiveSeconds(CollectiveKind::AllReduce, bytes,
-                            context.group(facts.axis), context.cluster);
+  for (const AxisFacts &facts : kAxes) {
+    bool isSummed =
+        facts.splitsTokens()
+            ? !facts.dividesState && !context.framework().joinsReplicas
+            : facts.axis == Axis::TP && isPartial;
+    if (!isSummed || context.configuration.mesh[facts.axis] == 1)
+      continue;
+    made.count[facts.axis] = 1;
+    made.bytes[facts.axis] = bytes;
+    made.seconds[facts.axis] =
+        collectiveSeconds(CollectiveKind::AllReduce, bytes,
+                          context.group(facts.axis), context.cluster);
+  }
   return made;
 }
 
@@ -115,8 +116,8 @@ static Replicated getReplicated(CollectiveKind kind, double bytes,
                                 const Context &context) {
   Replicated made;
   made.kind = kind;
-  made.count = 1;
-  made.bytes = bytes;
+  made.count[Axis::DP] = 1;
+  made.bytes[Axis::DP] = bytes;
   Group group = context.replicaGroup();
   double &seconds = made.seconds[Axis::DP];
   seconds = collectiveSeconds(kind, bytes, group, context.cluster);
@@ -139,13 +140,12 @@ void Replicated::note(Moment moment, double times, double exposed,
     bool isFirst = facts.dividesState;
     int64_t members = isFirst ? context.replicaGroup().ranks
                               : context.configuration.mesh[facts.axis];
-    double moved = isFirst ? bytes : restBytes;
-    if (!facts.splitsTokens() || members == 1 || moved == 0)
+    if (members == 1 || bytes[facts.axis] == 0)
       continue;
     double taken = times * seconds[facts.axis];
     context.note({facts.axis, isFirst ? getCarrier(kind) : Carrier::AllReduce,
-                  moment, members, times * count, times * moved, taken,
-                  share * taken});
+                  moment, members, times * count[facts.axis],
+                  times * bytes[facts.axis], taken, share * taken});
   }
 }
 
@@ -208,11 +208,11 @@ struct Uses {
 
 } // namespace
 
-/// Calls `visit(elements, uses)` for each parameter that ZeRO 2 and 3 divide. A
+/// Calls `visit(group, uses)` for each parameter that ZeRO 2 and 3 divide. A
 /// backward pass gathers what it reads, for what it computes again, too. A tied
-/// table is held once. With ZeRO 3 each virtual stage that reads it gathers it
-/// for itself, once for all of its blocks, and its gradient is reduced once for
-/// each block.
+/// table is held once. Each virtual stage that reads it reduces its gradient:
+/// with ZeRO 2 the sum of its blocks'; with ZeRO 3, where it gathers the table
+/// for itself, once for all of its blocks, each block's.
 template <typename Visitor>
 static void forEachDivided(const StepLoad &load, const Context &context,
                            Visitor visit) {
@@ -229,7 +229,7 @@ static void forEachDivided(const StepLoad &load, const Context &context,
                                                          : group.readBackward;
         int count = entry.count;
         if (!group.tied) {
-          visit(group.elements, Uses{count, count, isRead ? count : 0, count});
+          visit(group, Uses{count, count, isRead ? count : 0, count});
           continue;
         }
         if (!table || group.elements > table->elements)
@@ -242,7 +242,7 @@ static void forEachDivided(const StepLoad &load, const Context &context,
     shared.backward += readsBackward;
   }
   if (table)
-    visit(table->elements, context.zero() >= 3 ? shared : Uses{1, 1, 0, 1});
+    visit(*table, context.zero() >= 3 ? shared : Uses{1, 1, 0, shared.forward});
 }
 
 /// Many short collectives take longer than one: each has its latency. What is
@@ -251,7 +251,8 @@ static void forEachDivided(const StepLoad &load, const Context &context,
 static Divided getDivided(const StepLoad &load, const Context &context) {
   double element = elementBytes(context.training.precision);
   Divided divided;
-  auto add = [&](double elements, const Uses &uses) {
+  auto add = [&](const ParameterGroup &group, const Uses &uses) {
+    double elements = group.elements;
     divided.elements += uses.held * elements;
     Replicated gather =
         getReplicated(CollectiveKind::AllGather, elements * element, context);
@@ -263,7 +264,7 @@ static Divided getDivided(const StepLoad &load, const Context &context) {
     divided.reduce.add(reduce, uses.reduced);
     divided.rest.add(
         getRest(elements * context.reducedBytes() / context.divisions(),
-                context),
+                group.partial, context),
         uses.held);
     // As one collective nothing is known of its parts.
     if (uses.held * elements < load.parameters) {
@@ -275,7 +276,7 @@ static Divided getDivided(const StepLoad &load, const Context &context) {
   };
   bool isFlat = !context.framework().dividesParameters;
   if (isFlat || load.stages.empty())
-    add(load.parameters, {1, 1, isFlat, 1});
+    add({load.parameters}, {1, 1, isFlat, 1});
   else
     forEachDivided(load, context, add);
   divided.reduce.rounding = roundingSeconds(divided.elements, context);
@@ -382,26 +383,41 @@ struct Buckets {
 
 } // namespace
 
-/// Elements of the packs of a rank; 0: there is none. No estimate allocates for
-/// them, of which a search makes many.
-using Packs = std::array<double, 5>;
+/// Gradients that are reduced as one.
+struct Pack {
+  double elements = 0;
+  bool isPartial = false; // ranks of tp have parts of the sums
+};
 
-/// Packs of what ZeRO 2 and 3 divide or of what they do not: what is updated
-/// alike is in one. A table that two ranks hold is the last, one of its own.
-/// What is not known one by one are `parameters`.
+/// The packs of a rank; without elements: there is none. No estimate allocates
+/// for them, of which a search makes many.
+using Packs = std::array<Pack, 7>;
+
+/// Packs of what ZeRO 2 and 3 divide, of which a rank has its parts, or of what
+/// they do not: what is updated alike is in one. A table that two ranks hold is
+/// the last, one of its own. What is not known one by one are `parameters`.
 static Packs getPacks(bool areDivided, double parameters, const StepLoad &load,
                       const Context &context) {
+  double parts = areDivided ? context.divisions() : 1;
   if (load.stages.empty())
-    return {parameters};
+    return {Pack{parameters / parts}};
   Packs packs = {};
   forEachGroup(
       context.work, load.stages, [&](const ParameterGroup &group, int count) {
         if (areDivided != (context.zero() >= 2 && context.isDivided(group)))
           return;
         bool isShared = group.tied && load.tied > 0;
-        size_t pack = isShared ? 4 : 2 * group.decays + group.replicated;
-        packs[pack] += count * group.elements;
+        size_t alike = 3 * group.decays + group.replicated + group.partial;
+        Pack &pack = packs[isShared ? packs.size() - 1 : alike];
+        pack.elements +=
+            count * double(alignInPack(int64_t(group.elements / parts)));
+        pack.isPartial = group.partial;
       });
+  int64_t shares = context.zero() >= 1 && !areDivided ? context.divisions() : 1;
+  for (Pack &pack : packs)
+    if (pack.elements > 0)
+      pack.elements =
+          double(getPackShape(int64_t(pack.elements), shares).elements());
   return packs;
 }
 
@@ -414,15 +430,15 @@ static Buckets getBuckets(const Packs &packs, bool isKnown,
   int64_t least = getBucketElements(!context.cluster.device.isProcessor,
                                     context.configuration.mesh[Axis::DP]);
   Buckets buckets;
-  for (double pack : packs) {
-    if (pack == 0)
+  for (const auto &[elements, isPartial] : packs) {
+    if (elements == 0)
       continue;
     bool isCut = isKnown && context.framework().overlapGradients;
-    double count = isCut ? double(countBuckets(int64_t(pack), least)) : 1;
-    Replicated one = make(pack / count);
+    double count = isCut ? double(countBuckets(int64_t(elements), least)) : 1;
+    Replicated one = make(elements / count, isPartial);
     buckets.all.add(one, count);
     if (!isKnown)
-      one = make(std::min(pack, double(least)));
+      one = make(std::min(elements, double(least)), isPartial);
     buckets.alone += one.getSeconds();
   }
   return buckets;
@@ -439,22 +455,33 @@ static double getReduceSeconds(const Buckets &buckets, const StepLoad &load,
   return backward.exposed + backward.slowdown;
 }
 
+/// Whether ranks of tp have parts of sums.
+static bool hasPartial(const StepLoad &load, const Context &context) {
+  bool found = false;
+  if (context.work.sequenceParallel)
+    forEachGroup(
+        context.work, load.stages,
+        [&](const ParameterGroup &group, int) { found |= group.partial; });
+  return found;
+}
+
 /// Sums over the other replicas, once a step, of what ZeRO 2 and 3 have
 /// scattered after each microbatch: by ZeRO 2, of which parameters lie
 /// elsewhere than their gradients, one by one.
 static double getRestSeconds(const Divided &divided, const StepLoad &load,
                              const Context &context) {
-  if (context.divisions() == context.replicas())
+  if (context.divisions() == context.replicas() && !hasPartial(load, context))
     return 0;
   if (context.zero() == 2)
     return getReduceSeconds({divided.rest, divided.rest.getSeconds() / kParts},
                             load, context);
   Packs packs = getPacks(/*areDivided=*/true, divided.elements, load, context);
-  double each = context.reducedBytes() / context.divisions();
+  double each = context.reducedBytes();
   Buckets buckets =
-      getBuckets(packs, !load.stages.empty(), context, [&](double elements) {
-        return getRest(elements * each, context);
-      });
+      getBuckets(packs, !load.stages.empty(), context,
+                 [&](double elements, bool isPartial) {
+                   return getRest(elements * each, isPartial, context);
+                 });
   return getReduceSeconds(buckets, load, context);
 }
 
@@ -463,24 +490,26 @@ static double getBucketSeconds(double parameters, const StepLoad &load,
                                const Context &context) {
   bool divides = context.zero() >= 1, isKnown = !load.stages.empty();
   Packs packs = getPacks(/*areDivided=*/false, parameters, load, context);
-  Buckets buckets = getBuckets(packs, isKnown, context, [&](double elements) {
+  auto reduce = [&](double elements, bool isPartial) {
     double bytes = elements * context.reducedBytes();
     Replicated made = getReplicated(divides ? CollectiveKind::ReduceScatter
                                             : CollectiveKind::AllReduce,
                                     bytes, context);
-    made.append(
-        getRest(divides ? bytes / context.divisions() : bytes, context));
+    made.append(getRest(divides ? bytes / context.divisions() : bytes,
+                        isPartial, context));
     return made;
-  });
+  };
+  Buckets buckets = getBuckets(packs, isKnown, context, reduce);
   buckets.all.rounding = roundingSeconds(parameters, context);
   double seconds = getReduceSeconds(buckets, load, context);
   if (!divides)
     return seconds;
   double element = elementBytes(context.training.precision);
-  Buckets gather = getBuckets(packs, isKnown, context, [&](double elements) {
+  auto collect = [&](double elements, bool /*isPartial*/) {
     return getReplicated(CollectiveKind::AllGather, elements * element,
                          context);
-  });
+  };
+  Buckets gather = getBuckets(packs, isKnown, context, collect);
   return seconds + getGatherSeconds(gather.all, gather.alone, load, context);
 }
 
@@ -491,7 +520,7 @@ static double getBucketSeconds(double parameters, const StepLoad &load,
 /// the first one's forward pass on. What 2 and 3 cannot divide is left to 1.
 double planner::getDataSeconds(const StepLoad &load, const Context &context) {
   double seconds = getTiedSeconds(load, context);
-  if (context.replicas() == 1)
+  if (context.replicas() == 1 && !hasPartial(load, context))
     return seconds;
   int zero = context.zero();
   StepLoad rest = load;

@@ -55,21 +55,23 @@ static double getCopySeconds(double perElement, const StepLoad &load,
   return back;
 }
 
-/// Sums of squares of what is split by the same axes are one number, which is
-/// summed over these and over the axis that divides state.
+/// Sums of squares of what is updated in parts along the same axes are one
+/// number, which is summed over these. A pack is divided whatever its members'
+/// sizes are, which matrices are not in.
 static PerAxis<int> countNorms(const StepLoad &load, const Context &context) {
-  bool isDivided = context.zero() >= 1;
-  bool known[2][2] = {}; // by whether dp and tp split the parameter itself
-  forEachGroup(context.work, load.stages,
-               [&](const ParameterGroup &group, int) {
-                 bool byData = context.zero() >= 2 && context.isDivided(group);
-                 known[byData][!group.replicated] = true;
-               });
+  bool known[2][2] = {}; // by whether dp and tp have parts
+  bool hasMatrices = context.training.matrixStateBytes > 0;
+  forEachGroup(
+      context.work, load.stages, [&](const ParameterGroup &group, int) {
+        bool isWhole =
+            hasMatrices && group.rows > 0 && !context.isDivided(group);
+        known[context.zero() >= 1 && !isWhole][!group.replicated] = true;
+      });
   PerAxis<int> norms;
-  norms[Axis::DP] = isDivided && load.stages.empty();
+  norms[Axis::DP] = context.zero() >= 1 && load.stages.empty();
   for (bool byData : {false, true})
     for (bool byTensor : {false, true}) {
-      norms[Axis::DP] += isDivided && known[byData][byTensor];
+      norms[Axis::DP] += byData && known[byData][byTensor];
       norms[Axis::TP] += byTensor && known[byData][byTensor];
     }
   norms[Axis::PP] = 1;
@@ -87,7 +89,8 @@ static double getScalarSeconds(const StepLoad &load, const Context &context) {
     if (members == 1)
       continue;
     bool isPipeline = facts.splits == Splits::Stages;
-    int told = isPipeline || facts.splitsTokens() ? 2 : 0;
+    bool splitsLoss = facts.axis == Axis::TP && context.work.splitsLoss;
+    int told = isPipeline || facts.splitsTokens() || splitsLoss ? 2 : 0;
     double one = collectiveSeconds(CollectiveKind::AllReduce, 4,
                                    context.group(facts.axis), context.cluster);
     seconds += (norms[facts.axis] + told) * one;

@@ -47,12 +47,6 @@ using pipe::ActionKind;
 
 namespace {
 
-/// A sum over packs on its way to become one over all ranks.
-struct NormPart {
-  Value sum;
-  StringAttr divided; // the axis that it is still to be summed over
-};
-
 /// Writes the functions of one rank of the pipeline, for all its stages.
 class StepEnd {
 public:
@@ -90,7 +84,8 @@ private:
   void reduceParameter(StepUnit &unit, ArrayRef<int64_t> holders);
   void reducePack(StepUnit &unit, ArrayRef<int64_t> holders);
   void reduce(StepUnit &unit);
-  void count(NormPart &part, StepUnit &unit);
+  Value sumSquares(StepUnit &unit);
+  ArrayAttr getCountedAxes(StepUnit &unit);
   Value squaredNorm();
   Value clipFactor(Value norm);
   bool isGathered(StepUnit &unit);
@@ -297,9 +292,8 @@ void StepEnd::reduce(StepUnit &unit) {
   nn.loc = module.getLoc();
 }
 
-/// Adds the squares of a gradient. What divided packs count is summed over
-/// their axis once, as long as nothing else was added.
-void StepEnd::count(NormPart &part, StepUnit &unit) {
+/// The squares of what the rank updates of a gradient.
+Value StepEnd::sumSquares(StepUnit &unit) {
   nn.loc = unit.getLoc();
   Value gradient = read(unit, Slot::Gradient);
   Value squares = nn.mul(gradient, gradient);
@@ -308,17 +302,17 @@ void StepEnd::count(NormPart &part, StepUnit &unit) {
   bool hasRows = unit.pack || unit.get().isMatrix();
   Value sum = nn.sumAll(hasRows ? nn.sumRows(squares) : squares);
   nn.loc = module.getLoc();
-  StringAttr axis = unit.isDivided() ? unit.pack.getAxisAttr() : StringAttr();
-  // One is summed over the axis and the other is not: both have to be before
-  // they add up.
-  if (part.sum && axis != part.divided) {
-    if (axis)
-      sum = sumOver(axis, sum);
-    if (part.divided)
-      part.sum = sumOver(part.divided, part.sum);
-    axis = {};
-  }
-  part = {part.sum ? nn.add(part.sum, sum) : sum, axis};
+  return sum;
+}
+
+/// The axes along which ranks update other parts of it: those that split it,
+/// and the one that divides its pack.
+ArrayAttr StepEnd::getCountedAxes(StepUnit &unit) {
+  SmallVector<Attribute> axes;
+  if (unit.isDivided())
+    axes.push_back(unit.pack.getAxisAttr());
+  llvm::append_range(axes, unit.get().getSplitAxes(mesh));
+  return builder.getArrayAttr(axes);
 }
 
 /// The square of the norm of the gradient sums, every parameter counted once:
@@ -326,20 +320,17 @@ void StepEnd::count(NormPart &part, StepUnit &unit) {
 Value StepEnd::squaredNorm() {
   // One collective for each set of axes, however many parameters they split:
   // numbers are added before they are sent.
-  llvm::MapVector<Attribute, NormPart> parts; // by the axes that split them
+  llvm::MapVector<ArrayAttr, Value> parts;
   for (StepUnit &unit : units) {
     if (unit.get().gradients.begin()->first != rank)
       continue;
-    SmallVector<Attribute> axes(llvm::map_range(
-        unit.get().getSplitAxes(mesh), [](StringAttr axis) { return axis; }));
-    count(parts[builder.getArrayAttr(axes)], unit);
+    Value squares = sumSquares(unit);
+    Value &sum = parts[getCountedAxes(unit)];
+    sum = sum ? nn.add(sum, squares) : squares;
   }
   Value total;
-  // What is divided by rows is summed over that axis first, then over those
-  // that split the parameter itself.
-  for (auto &[axes, part] : parts) {
-    Value sum = part.divided ? sumOver(part.divided, part.sum) : part.sum;
-    for (auto axis : cast<ArrayAttr>(axes).getAsRange<StringAttr>())
+  for (auto &[axes, sum] : parts) {
+    for (auto axis : axes.getAsRange<StringAttr>())
       sum = sumOver(axis, sum);
     total = total ? nn.add(total, sum) : sum;
   }

@@ -20,12 +20,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "ParameterUses.h"
+#include "plait/Support/Buckets.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/StageFunctions.h"
 #include "plait/Transforms/Steps.h"
-
-#include "llvm/Support/MathExtras.h"
 
 namespace plait {
 #define GEN_PASS_DEF_PACKPARAMETERSPASS
@@ -35,10 +34,7 @@ namespace plait {
 using namespace mlir;
 using namespace plait;
 
-/// Packs are tables with rows of at most so many elements: the norm is summed
-/// up by rows, side by side, and then over rows. Enough rows for every core of
-/// a GPU, and few enough that the second sum takes no time.
-static constexpr int64_t kColumns = 4096;
+static_assert(nn::PackOp::kAlignment == kPackAlignment);
 
 using Members = ArrayRef<ParameterUse *>;
 
@@ -107,9 +103,8 @@ struct PackParametersPass
     return groups;
   }
 
-  /// Lays members at aligned offsets, in a table as wide as kColumns or as its
-  /// share of a small pack needs. Rows are a multiple of the ranks that divide
-  /// it, so that shares are whole rows, of equal number.
+  /// Lays members at aligned offsets, in a table of which the ranks that divide
+  /// it have equal shares.
   void createPack(Members members, int64_t rank, unsigned index,
                   SymbolTable &symbols, Operation *before) {
     bool isDivided = this->isDivided(members);
@@ -120,17 +115,12 @@ struct PackParametersPass
       names.push_back(
           FlatSymbolRefAttr::get(member->parameter.getSymNameAttr()));
       offsets.push_back(total);
-      total =
-          llvm::alignTo(total + countElements(*member), nn::PackOp::kAlignment);
+      total = alignInPack(total + countElements(*member));
     }
-    // Every rank has as many rows.
-    int64_t shares = isDivided ? parts : 1;
-    int64_t part = llvm::divideCeil(total, shares);
-    int64_t columns = std::clamp<int64_t>(llvm::PowerOf2Ceil(part),
-                                          nn::PackOp::kAlignment, kColumns);
-    int64_t rows = llvm::alignTo(llvm::divideCeil(total, columns), shares);
+    PackShape shape = getPackShape(total, isDivided ? parts : 1);
     OpBuilder builder(before);
-    auto type = RankedTensorType::get({rows, columns}, builder.getF32Type());
+    auto type = RankedTensorType::get({shape.rows, shape.columns},
+                                      builder.getF32Type());
     std::string name = ("pack" + Twine(rank) + "." + Twine(index)).str();
     auto loc = NameLoc::get(builder.getStringAttr(name));
     symbols.insert(nn::PackOp::create(

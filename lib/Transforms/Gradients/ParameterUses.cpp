@@ -73,6 +73,10 @@ SmallVector<StringAttr> ParameterUse::getSplitAxes(MeshOp mesh) {
   for (ArrayRef<StringAttr> axes :
        getSplits(mesh, getState(), getType().getRank()))
     llvm::append_range(all, axes);
+  // A set: which dimension an axis splits makes no difference to sums over it.
+  llvm::sort(all, [](StringAttr a, StringAttr b) {
+    return a.getValue() < b.getValue();
+  });
   return all;
 }
 

@@ -24,6 +24,7 @@
 #include "../WriteProblem.h"
 #include "ShardingProblem.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
+#include "plait/Transforms/FoldedModel.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 
@@ -73,6 +74,7 @@ private:
   void storeParameter(SlotOpInterface read);
   void gatherForLayers(Value stored, ShardingAttr found);
   FailureOr<FactorAxes> factorAxes(ShardableOpInterface op);
+  llvm::SmallDenseMap<int, ShardingProblem::Part> findParts();
   LogicalResult solve();
   LogicalResult tell(StringRef problemFile) const;
   void chooseRounds();
@@ -438,6 +440,24 @@ void Assigner::pinParameters() {
           meshRef, cast<RankedTensorType>(parameter.getType()).getRank()));
 }
 
+/// The problem sees one rank's share of the tokens, or it would weigh
+/// activations and work dp times too heavily against parameters; or the share
+/// of other sequences than those of the module.
+llvm::SmallDenseMap<int, ShardingProblem::Part> Assigner::findParts() {
+  llvm::SmallDenseMap<int, ShardingProblem::Part> parts;
+  for (auto &[root, axes] : axesOfClass) {
+    int64_t blocks = mesh.getBlocks(builder.getArrayAttr(axes.names));
+    parts[root] = {blocks, 1.0 / blocks};
+  }
+  auto sequences = function->getAttrOfType<FloatAttr>(kSequencesAttr);
+  auto tokens = llvm::find_if(function.getArguments(), rankOf);
+  if (sequences && tokens != function.getArguments().end())
+    parts[classes.find(findTokens(*tokens, 0).front(), 0)].share =
+        sequences.getValueAsDouble() /
+        double(cast<RankedTensorType>(tokens->getType()).getDimSize(0));
+  return parts;
+}
+
 /// Chooses what tp splits.
 LogicalResult Assigner::solve() {
   int64_t blocks = mesh.getAxisSize(tensor);
@@ -451,18 +471,14 @@ LogicalResult Assigner::solve() {
       if (dim == 0 || !splitSequence)
         dataClasses.insert(
             classes.find(findTokens(argument, dim).front(), dim));
-  // The problem sees one rank's share of the tokens, or it would weigh
-  // activations dp times too heavily against parameters.
-  llvm::SmallDenseMap<int, int64_t> blocksOfClass;
-  for (auto &[root, axes] : axesOfClass)
-    blocksOfClass[root] = mesh.getBlocks(builder.getArrayAttr(axes.names));
   auto module = function->getParentOfType<ModuleOp>();
   FailureOr<LinkAttr> link = getLink(module, kTensorAxis);
   if (failed(link))
     return failure();
-  problem.emplace(function, tensor, blocks, classes, dataClasses,
-                  std::move(blocksOfClass), splitSequence, getRates(module),
-                  *link);
+  auto counts = function->getAttrOfType<DenseI64ArrayAttr>(kLayerCountsAttr);
+  problem.emplace(function, tensor, blocks, classes, dataClasses, findParts(),
+                  counts ? counts.asArrayRef() : ArrayRef<int64_t>(),
+                  splitSequence, getRates(module), *link);
   return problem->solve();
 }
 
@@ -523,7 +539,8 @@ LogicalResult Assigner::run(StringRef problemFile) {
   // 1. and 2.
   function.walk([&](ShardableOpInterface op) { classes.add(op); });
   joinInputs();
-  if (failed(checkReads()) || failed(seedTokens()))
+  if (failed(checkFolded(function)) || failed(checkReads()) ||
+      failed(seedTokens()))
     return failure();
   // 3.
   if (failed(solve()) || failed(tell(problemFile)))

@@ -21,7 +21,9 @@
 
 #include "../Remarks.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
+#include "plait/Transforms/FoldedModel.h"
 
+#include "llvm/ADT/Sequence.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -103,10 +105,34 @@ LogicalResult ShardingProblem::checkDivisibility() {
   return failure(walk.wasInterrupted());
 }
 
+LogicalResult plait::checkFolded(func::FuncOp function) {
+  if (Attribute given = function->getAttr(kSequencesAttr)) {
+    auto sequences = dyn_cast<FloatAttr>(given);
+    if (!sequences || !(sequences.getValueAsDouble() > 0))
+      return function.emitError(kSequencesAttr)
+             << " is " << given << ", expected a number above 0";
+  }
+  Attribute given = function->getAttr(kLayerCountsAttr);
+  if (!given)
+    return success();
+  auto counts = dyn_cast<DenseI64ArrayAttr>(given);
+  if (!counts || llvm::any_of(counts.asArrayRef(),
+                              [](int64_t count) { return count < 1; }))
+    return function.emitError(kLayerCountsAttr)
+           << " is " << given << ", expected numbers of layers";
+  for (Operation &op : function.getBody().front())
+    if (auto layer = op.getAttrOfType<IntegerAttr>(nn::kLayerAttr))
+      if (uint64_t(layer.getInt()) >= uint64_t(counts.size()))
+        return op.emitOpError("is in layer ")
+               << layer.getInt() << ", but " << kLayerCountsAttr << " has "
+               << counts.size() << " numbers";
+  return success();
+}
+
 /// What the axes that classes are given leave of an extent on a rank.
 int64_t ShardingProblem::extentIn(int root, int64_t extent) const {
-  auto given = blocksOfClass.find(root);
-  return given == blocksOfClass.end() ? extent : extent / given->second;
+  auto part = parts.find(root);
+  return part == parts.end() ? extent : extent / part->second.blocks;
 }
 
 /// Uneven blocks are allowed unless an op needs equal ones, but no fewer
@@ -207,18 +233,42 @@ ShardingProblem::variableOf(Value value) const {
 // Costs
 //===----------------------------------------------------------------------===//
 
+/// Counts the ops that the one stands for.
+double ShardingProblem::countAlike(Operation *op) const {
+  auto layer = op->getAttrOfType<IntegerAttr>(nn::kLayerAttr);
+  return layer && !layerCounts.empty() ? double(layerCounts[layer.getInt()])
+                                       : 1;
+}
+
+void ShardingProblem::addCost(const Variable &variable,
+                              llvm::function_ref<double(int)> cost) {
+  network.addCost(variable.id, [&](int x) { return times * cost(x); });
+}
+
+void ShardingProblem::addCost(const Variable &a, const Variable &b,
+                              llvm::function_ref<double(int, int)> cost) {
+  network.addCost(a.id, b.id, [&](int x, int y) { return times * cost(x, y); });
+}
+
+/// Returns the part that a rank has of something with dimensions of these
+/// classes. An axis
+/// splits one dimension of a class once, also where there are two of it.
+double ShardingProblem::getShare(ArrayRef<int> dims) const {
+  double share = 1;
+  for (const auto &[root, part] : parts)
+    if (llvm::is_contained(dims, root))
+      share *= part.share;
+  return share;
+}
+
+/// Bytes on one rank, before this axis splits anything.
 double ShardingProblem::bytesOf(Value value) const {
   RankedTensorType type = typeOf(value);
-  // Of one rank, before this axis splits anything. An axis splits one
-  // dimension of a class once, also where the tensor has two of it.
-  double bytes = type.getNumElements() * type.getElementTypeBitWidth() / 8.0;
-  llvm::SmallDenseSet<int> split;
-  for (int64_t dim = 0; dim < type.getRank(); ++dim) {
-    auto given = blocksOfClass.find(classes.find(value, dim));
-    if (given != blocksOfClass.end() && split.insert(given->first).second)
-      bytes /= given->second;
-  }
-  return bytes;
+  SmallVector<int> dims;
+  for (int64_t dim = 0; dim < type.getRank(); ++dim)
+    dims.push_back(classes.find(value, dim));
+  return getShare(dims) * type.getNumElements() *
+         type.getElementTypeBitWidth() / 8.0;
 }
 
 /// Seconds to bring `value`, or its gradient, from one state along the axis to
@@ -285,7 +335,7 @@ LogicalResult ShardingProblem::addReadCosts(SlotOpInterface read) {
            << pinned.findDim(axis) << " over " << axis.getValue() << "="
            << blocks << ", as its sharding says";
   double bytes = bytesOf(read.getTensor());
-  network.addCost(state.id, [&](int x) {
+  addCost(state, [&](int x) {
     int dim = foundAt(state.choices[x]);
     if (pinned && pinned.findDim(axis) != dim)
       return kImpossible;
@@ -295,21 +345,46 @@ LogicalResult ShardingProblem::addReadCosts(SlotOpInterface read) {
   return success();
 }
 
+/// Seconds of the forward pass on one rank, before this axis splits anything.
+/// What an op reads or makes that no tokens are along, as parameters, is whole.
+double ShardingProblem::getWork(ShardableOpInterface op,
+                                const FactorRule &rule) const {
+  auto costed = dyn_cast<CostedOpInterface>(op.getOperation());
+  if (!costed)
+    return 0;
+  SmallVector<int> dims;
+  for (size_t index = 0; index < rule.factors.size(); ++index)
+    dims.push_back(classes.findFactor(op, rule, index));
+  double share = getShare(dims), whole = 0;
+  auto hasTokens = [&](Value value) {
+    return llvm::any_of(
+        llvm::seq<int64_t>(0, typeOf(value).getRank()),
+        [&](int64_t dim) { return parts.contains(classes.find(value, dim)); });
+  };
+  for (ValueRange values :
+       {ValueRange(op->getOperands()), ValueRange(op->getResults())})
+    for (Value value : values)
+      if (!hasTokens(value))
+        whole += bytesOf(value);
+  double bytes = double(costed.getBytes());
+  whole = std::min(whole, bytes);
+  bytes = whole + share * (bytes - whole);
+  return rates.getGemmSeconds(share * double(costed.getFlops())) +
+         rates.getMemorySeconds(kFusedTraffic * bytes);
+}
+
 /// What computing the op takes. Not split, every rank does all of it: repeated
 /// work has its price in seconds like all else, so that small ops stay whole
 /// where communication for them would take longer.
 void ShardingProblem::addOpCosts(ShardableOpInterface op) {
   const Variable &choice = variableOf(op.getOperation());
   FactorRule rule = op.getFactorRule();
-  double work = 0;
-  if (auto costed = dyn_cast<CostedOpInterface>(op.getOperation()))
-    work = rates.getGemmSeconds(costed.getFlops()) +
-           rates.getMemorySeconds(kFusedTraffic * costed.getBytes());
+  double work = getWork(op, rule);
   if (llvm::any_of(op->getResults(), [&](Value result) {
         return differentiable.contains(result);
       }))
     work *= kWithBackward;
-  network.addCost(choice.id, [&](int x) {
+  addCost(choice, [&](int x) {
     return choice.choices[x] == kNone ? work : work / blocks;
   });
   addResultCosts(op, choice, rule);
@@ -321,7 +396,7 @@ void ShardingProblem::addResultCosts(Operation *op, const Variable &choice,
                                      const FactorRule &rule) {
   for (auto [index, result] : llvm::enumerate(op->getResults())) {
     const Variable &state = variableOf(result);
-    network.addCost(choice.id, state.id, [&](int x, int y) {
+    addCost(choice, state, [&](int x, int y) {
       int native = nativeState(rule, index, choice.choices[x]);
       // Users find the value whole where their gradients arrive as partial
       // sums: then only the gradient is combined, once, in front of this op.
@@ -348,7 +423,7 @@ void ShardingProblem::addOperandCosts(Operation *op, const Variable &choice,
     const FactorRule::DimFactors &dims = rule.operands[index];
     // The sum over all users is converted once; each bears its share.
     double users = std::distance(operand.use_begin(), operand.use_end());
-    network.addCost(choice.id, state.id, [&](int x, int y) {
+    addCost(choice, state, [&](int x, int y) {
       // Native to the op is what the factor's dimension says; an operand
       // without it is needed whole, and its gradient is a partial sum, since
       // each rank has seen only its part of the factor.
@@ -383,6 +458,7 @@ LogicalResult ShardingProblem::solve() {
   // 3.
   llvm::DenseSet<Attribute> counted;
   WalkResult walk = function.walk([&](Operation *op) {
+    times = countAlike(op);
     if (auto read = dyn_cast<SlotOpInterface>(op)) {
       if (counted.insert(read.getSymbolAttr()).second &&
           failed(addReadCosts(read)))

@@ -42,25 +42,40 @@ mlir::InFlightDiagnostic reportIndivisible(ShardableOpInterface op,
                                            mlir::StringRef axis, int64_t blocks,
                                            mlir::ArrayRef<Factor> factors);
 
+/// Fails with an error where what a folded model stands for (FoldedModel.h) is
+/// nothing, or not known of all of its layers.
+mlir::LogicalResult checkFolded(mlir::func::FuncOp function);
+
 class ShardingProblem {
 public:
   static constexpr int kNone = -1;
 
+  /// A rank has one of so many equal blocks of the dimensions of a class. What
+  /// is computed with them, held and sent counts `share` times what it is of
+  /// all blocks.
+  struct Part {
+    int64_t blocks = 1;
+    double share = 1;
+  };
+
   /// `axis` has `blocks` >= 2 ranks. `dataClasses` are the classes of the
-  /// function's arguments, which the axis leaves alone; tensors with dimensions
-  /// in a class of `blocksOfClass` have, for each class, only one of that many
-  /// blocks on a rank. With `savesMemory` collectives cost what they move and
-  /// nothing else: an all-gather and a reduce-scatter as much as the all-reduce
-  /// they replace, so that what ranks no longer hold twice decides. `rates` are
-  /// the devices', `link` is the axis's.
+  /// function's arguments, which the axis leaves alone; `parts` are of classes
+  /// of which a rank does not have the whole. A layer of number i stands for
+  /// `layerCounts[i]` that are like it; without them each is one. With
+  /// `savesMemory` collectives cost what they move and nothing else: an
+  /// all-gather and a reduce-scatter as much as the all-reduce they replace, so
+  /// that what ranks no longer hold twice decides. `rates` are the devices',
+  /// `link` is the axis's.
   ShardingProblem(mlir::func::FuncOp function, mlir::StringAttr axis,
                   int64_t blocks, FactorClasses &classes,
                   const llvm::DenseSet<int> &dataClasses,
-                  llvm::SmallDenseMap<int, int64_t> blocksOfClass,
-                  bool savesMemory, RatesAttr rates, LinkAttr link)
+                  llvm::SmallDenseMap<int, Part> parts,
+                  mlir::ArrayRef<int64_t> layerCounts, bool savesMemory,
+                  RatesAttr rates, LinkAttr link)
       : function(function), axis(axis), blocks(blocks), classes(classes),
-        dataClasses(dataClasses), blocksOfClass(std::move(blocksOfClass)),
-        savesMemory(savesMemory), rates(rates), link(link), layers(function) {}
+        dataClasses(dataClasses), parts(std::move(parts)),
+        layerCounts(layerCounts), savesMemory(savesMemory), rates(rates),
+        link(link), layers(function) {}
 
   /// Fails with an error where a factor that must divide does not.
   mlir::LogicalResult solve();
@@ -94,6 +109,10 @@ private:
   const Variable &variableOf(mlir::Operation *op) const;
   const Variable &variableOf(mlir::Value value) const;
   void addVariables();
+  double countAlike(mlir::Operation *op) const;
+  void addCost(const Variable &variable, llvm::function_ref<double(int)> cost);
+  void addCost(const Variable &a, const Variable &b,
+               llvm::function_ref<double(int, int)> cost);
   void addOpCosts(ShardableOpInterface op);
   void addResultCosts(mlir::Operation *op, const Variable &choice,
                       const FactorRule &rule);
@@ -107,6 +126,8 @@ private:
   int nativeState(const FactorRule &rule, unsigned result, int factor) const;
   double conversionCost(mlir::Value value, int from, int to) const;
   double bytesOf(mlir::Value value) const;
+  double getShare(mlir::ArrayRef<int> dims) const;
+  double getWork(ShardableOpInterface op, const FactorRule &rule) const;
   /// Remarks on the choice for each op.
   void explain();
   /// Describe a factor or a state in words: "f (128)", "dimension 1".
@@ -122,13 +143,15 @@ private:
   int64_t blocks;
   FactorClasses &classes;
   const llvm::DenseSet<int> &dataClasses;
-  llvm::SmallDenseMap<int, int64_t> blocksOfClass;
+  llvm::SmallDenseMap<int, Part> parts;
+  mlir::ArrayRef<int64_t> layerCounts;
   bool savesMemory;
   RatesAttr rates;
   LinkAttr link;
 
   mlir::SymbolTableCollection tables;
   CostNetwork network;
+  double times = 1; // of what is added to it
   llvm::SmallVector<int> solution;
   double seconds = 0;              // of the solution
   llvm::DenseSet<int> evenClasses; // have a factor that must divide

@@ -169,6 +169,78 @@ TEST(Exchanges, GatherATableForEachStage) {
   }
 }
 
+/// With ZeRO 2 each stage adds up what its blocks leave of a gradient, and
+/// reduces that: two in a V, and one where both ends are one stage.
+TEST(Exchanges, ReduceATableForEachStage) {
+  Listing listing;
+  listing.configuration.mesh[Axis::DP] = 2;
+  listing.configuration.zero = 2;
+  listing.shape.tied = true;
+  Work work = listing.makeWork();
+  double m = 32, inBlocks = 0; // but for the table
+  for (int block : work.order)
+    inBlocks += double(std::ranges::count_if(
+        work.blocks[block].parameters,
+        [](const ParameterGroup &group) { return !group.tied; }));
+  auto count = [&] {
+    double sum = 0;
+    for (const ExchangeList &list : listing.run(work))
+      sum += addUp(
+          list,
+          [](const Exchange &exchange) {
+            return exchange.axis == Axis::DP &&
+                   exchange.carrier == Carrier::ReduceScatter;
+          },
+          &Exchange::count);
+    return sum;
+  };
+  EXPECT_EQ(count(), m * (inBlocks + 1));
+  listing.configuration.mesh[Axis::PP] = 2;
+  listing.configuration.schedule = "zb-v";
+  listing.configuration.chunks = 2;
+  EXPECT_EQ(count(), m * (inBlocks + 2));
+}
+
+/// Of what ranks of tp have parts of, the sums over tp are of as much as ZeRO
+/// leaves of it, in one pack or, with ZeRO 2, one by one.
+TEST(Exchanges, SumOverTensorParallelism) {
+  Listing listing;
+  listing.configuration.mesh[Axis::TP] = 4;
+  listing.configuration.sequenceParallel = true;
+  auto isMeant = [](const Exchange &exchange) {
+    return exchange.axis == Axis::TP && exchange.moment == Moment::Reduce;
+  };
+  Work work = listing.makeWork();
+  for (int dp : {1, 2}) {
+    listing.configuration.mesh[Axis::DP] = dp;
+    EXPECT_EQ(addUp(listing.run(work).front(), isMeant, &Exchange::count), 0);
+  }
+  double elements = 0, parameters = 0;
+  for (int block : work.order)
+    for (ParameterGroup &group : work.blocks[block].parameters)
+      if (group.replicated) {
+        group.partial = true;
+        elements += group.elements;
+        ++parameters;
+      }
+  ASSERT_GT(parameters, 1);
+  auto expect = [&](int dp, int zero, double count) {
+    listing.configuration.mesh[Axis::DP] = dp;
+    listing.configuration.zero = zero;
+    ExchangeList list = listing.run(work).front();
+    EXPECT_EQ(addUp(list, isMeant, &Exchange::count), count) << dp << zero;
+    // Packs end with whole rows, of 4,096 elements.
+    EXPECT_NEAR(addUp(list, isMeant, &Exchange::bytes),
+                4 * elements / (zero ? dp : 1), zero == 2 ? 0 : 4 * 4096)
+        << dp << zero;
+  };
+  expect(1, 0, 1);
+  expect(2, 0, 1);
+  expect(2, 1, 1);
+  expect(2, 2, parameters);
+  expect(2, 3, 1);
+}
+
 /// Each rank that ZeRO divides state among sums its part of a table that two
 /// stages hold.
 TEST(Exchanges, SumTiedTablesInParts) {

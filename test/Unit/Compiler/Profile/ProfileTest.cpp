@@ -56,9 +56,10 @@ protected:
     ASSERT_TRUE(profile);
   }
 
-  const Work &get(int tensor, bool sequenceParallel) {
+  const Work &get(int tensor, bool sequenceParallel, double sequences = 2) {
     std::string reason;
-    const Work *work = profile->get(tensor, sequenceParallel, reason);
+    const Work *work =
+        profile->get(tensor, sequenceParallel, sequences, reason);
     EXPECT_TRUE(work) << reason;
     return *work;
   }
@@ -308,7 +309,7 @@ TEST_F(ProfileTest, AHeadIsBehindAllLayers) {
 TEST_F(ProfileTest, SaysWhyADegreeIsImpossible) {
   open("gpt2", 64);
   std::string reason;
-  EXPECT_EQ(profile->get(8, false, reason), nullptr);
+  EXPECT_EQ(profile->get(8, false, /*sequences=*/2, reason), nullptr);
   EXPECT_EQ(reason, "transformer.h.0.attn: tp=8 does not divide the 12 "
                     "key/value heads of nn.attention; possible are 1, 2, 3, 4, "
                     "6, 12");
@@ -322,11 +323,31 @@ TEST_F(ProfileTest, IsShardedForTheCluster) {
     cluster.intra.bandwidth = bandwidth;
     open("gpt2", 1024, Precision::BF16, cluster);
     double sent = 0;
-    for (auto [kind, elements] : sumUp(get(2, false)).collective)
+    for (auto [kind, elements] : sumUp(get(2, false, 8)).collective)
       sent += elements * getSentShare(kind, 2);
     return sent;
   };
   EXPECT_LT(countSent(1e8), 0.5 * countSent(4.5e11));
+}
+
+/// What is cheapest depends on the tokens of a rank. There is a work for each
+/// answer, and one for all numbers between two that have the same.
+TEST_F(ProfileTest, IsSplitForTheSequencesOfARank) {
+  Cluster cluster = *parseCluster("h100:1x8");
+  open("gpt2", 64, Precision::BF16, cluster);
+  auto countSent = [&](double sequences) {
+    double sent = 0;
+    for (auto [kind, elements] : sumUp(get(2, false, sequences)).collective)
+      sent += elements;
+    return sent;
+  };
+  // Where there are few tokens, parameters weigh more: they are split, which
+  // has activations sent.
+  EXPECT_GT(countSent(0.125), 2 * countSent(128));
+  EXPECT_NE(&get(2, false, 0.125), &get(2, false, 128));
+  EXPECT_EQ(&get(2, false, 128), &get(2, false, 120));
+  // One rank splits nothing.
+  EXPECT_EQ(&get(1, false, 0.125), &get(1, false, 128));
 }
 
 TEST_F(ProfileTest, FailsWithTheModel) {

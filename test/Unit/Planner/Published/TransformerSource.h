@@ -19,7 +19,7 @@ class TransformerSource : public WorkSource {
 public:
   explicit TransformerSource(const TransformerShape &shape) : shape(shape) {}
 
-  const Work *get(int tensor, bool sequenceParallel,
+  const Work *get(int tensor, bool sequenceParallel, double /*sequences*/,
                   std::string &reason) override {
     if (shape.heads % tensor != 0) {
       reason = "tp=" + std::to_string(tensor) + " does not divide the " +

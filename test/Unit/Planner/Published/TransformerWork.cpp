@@ -49,7 +49,10 @@ private:
 
   // Of the dimensions, the one that all have.
   void group(double elements, bool replicated = false, bool tied = false) {
-    block.parameters.push_back({elements, replicated, tied, {shape.hidden}});
+    block.parameters.push_back({.elements = elements,
+                                .replicated = replicated,
+                                .tied = tied,
+                                .sizes = {shape.hidden}});
   }
 
   Block embedding();

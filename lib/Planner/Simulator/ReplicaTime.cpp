@@ -161,6 +161,35 @@ static double roundingSeconds(double parameters, const Context &context) {
   return memoryCost(parameters * bytes, context.cluster.device).seconds;
 }
 
+/// Every replica sends messages to all others; what each has is a sum over the
+/// other axes before.
+static Replicated getCompressed(double elements, const Context &context) {
+  const Compression &compression = context.training.compress;
+  double all = elements * context.configuration.mesh[Axis::DP];
+  double numbers = all / double(compression.block) * sizeof(float);
+  Replicated made;
+  for (double bytes : {all * compression.get().bits / 8, numbers})
+    made.add(getReplicated(CollectiveKind::AllGather, bytes, context), 1);
+  made.append(getRest(elements * context.gradientBytes(), context));
+  return made;
+}
+
+/// Of gradients that are compressed: what is read and written of each element
+/// by the kernels that make codes, put them in words, and add up what all
+/// replicas have sent.
+static double compressingSeconds(double parameters, const Context &context) {
+  const Compression &compression = context.training.compress;
+  constexpr double number = sizeof(float);
+  double word = compression.get().bits / 8.0;
+  double made = (compression.feedback ? 4 : 2) * number;
+  double packed = number + word;
+  double added = number + context.configuration.mesh[Axis::DP] *
+                              (word + 2 * number);
+  return memoryCost(parameters * (made + packed + added),
+                    context.cluster.device)
+      .seconds;
+}
+
 /// A copy of a tied table lives on the rank of the first and on that of the
 /// last stage; their gradients are added up between the two.
 static double getTiedSeconds(const StepLoad &load, const Context &context) {
@@ -454,7 +483,10 @@ static double getBucketSeconds(double parameters, const StepLoad &load,
                                const Context &context) {
   bool divides = context.zero() >= 1, isKnown = !load.stages.empty();
   Packs packs = getPacks(/*areDivided=*/false, parameters, load, context);
+  bool isCompressed = context.training.compress.isOn() && !divides;
   Buckets buckets = getBuckets(packs, isKnown, context, [&](double elements) {
+    if (isCompressed)
+      return getCompressed(elements, context);
     double bytes = elements * context.reducedBytes();
     Replicated made = getReplicated(divides ? CollectiveKind::ReduceScatter
                                             : CollectiveKind::AllReduce,
@@ -463,7 +495,8 @@ static double getBucketSeconds(double parameters, const StepLoad &load,
         getRest(divides ? bytes / context.divisions() : bytes, context));
     return made;
   });
-  buckets.all.rounding = roundingSeconds(parameters, context);
+  buckets.all.rounding = isCompressed ? compressingSeconds(parameters, context)
+                                      : roundingSeconds(parameters, context);
   double seconds = getReduceSeconds(buckets, load, context);
   if (!divides)
     return seconds;

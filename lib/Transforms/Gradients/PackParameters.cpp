@@ -107,27 +107,34 @@ struct PackParametersPass
     return groups;
   }
 
+  bool isCompressed(Members members) {
+    return compression.isOn() && members.front()->isTrained();
+  }
+
   /// Lays members at aligned offsets, in a table as wide as kColumns or as its
-  /// share of a small pack needs. Rows are a multiple of the ranks that divide
-  /// it, so that shares are whole rows, of equal number.
+  /// share of a small pack needs; where gradients are compressed, rows are their
+  /// chunks, and no member begins within one. Rows are a multiple of the ranks
+  /// that divide it, so that shares are whole rows, of equal number.
   void createPack(Members members, int64_t rank, unsigned index,
                   SymbolTable &symbols, Operation *before) {
     bool isDivided = this->isDivided(members);
     SmallVector<Attribute> names;
     SmallVector<int64_t> offsets;
     int64_t total = 0;
+    int64_t alignment =
+        isCompressed(members) ? compression.block : nn::PackOp::kAlignment;
     for (ParameterUse *member : members) {
       names.push_back(
           FlatSymbolRefAttr::get(member->parameter.getSymNameAttr()));
       offsets.push_back(total);
-      total =
-          llvm::alignTo(total + countElements(*member), nn::PackOp::kAlignment);
+      total = llvm::alignTo(total + countElements(*member), alignment);
     }
     // Every rank has as many rows.
     int64_t shares = isDivided ? parts : 1;
     int64_t part = llvm::divideCeil(total, shares);
-    int64_t columns = std::clamp<int64_t>(llvm::PowerOf2Ceil(part),
-                                          nn::PackOp::kAlignment, kColumns);
+    int64_t columns = std::clamp<int64_t>(
+        llvm::PowerOf2Ceil(part), alignment,
+        isCompressed(members) ? alignment : kColumns);
     int64_t rows = llvm::alignTo(llvm::divideCeil(total, columns), shares);
     OpBuilder builder(before);
     auto type = RankedTensorType::get({rows, columns}, builder.getF32Type());
@@ -147,7 +154,8 @@ struct PackParametersPass
   /// reduce-scatter would be other ranks' rows, and what rounds before a sum
   /// would wait for all that it rounds, so that those are cut here.
   bool isCut(Members members) {
-    return isDivided(members) || (rounds && members.front()->isTrained());
+    return isDivided(members) || isCompressed(members) ||
+           (rounds && members.front()->isTrained());
   }
 
   void packRank(Members uses, int64_t rank, SymbolTable &symbols,
@@ -194,6 +202,7 @@ struct PackParametersPass
       return signalPassFailure();
     parts = configuration.zero ? mesh.getAxisSize(kDataAxis) : 1;
     rounds = !getReducedType(module).isF32();
+    compression = configuration.compress;
     std::map<int64_t, SmallVector<ParameterUse *>> usesOf; // by rank
     for (ParameterUse &use : uses->parameters)
       for (int64_t rank : use.ranks)
@@ -210,5 +219,6 @@ struct PackParametersPass
   dist::MeshOp mesh;
   int64_t parts; // that packs are divided into, if at all
   bool rounds;   // before gradients are summed
+  Compression compression;
 };
 } // namespace

@@ -149,6 +149,13 @@ void Replicated::note(Moment moment, double times, double exposed,
   }
 }
 
+double planner::gatherState(double bytes, double times, Moment moment,
+                            const Context &context) {
+  Replicated gather = getReplicated(CollectiveKind::AllGather, bytes, context);
+  gather.note(moment, times, gather.getSeconds(), context);
+  return times * gather.getSeconds();
+}
+
 /// Of gradients that are reduced in fewer bytes: rounded before, and widened
 /// again where they are needed. It happens where the sums do, beside the
 /// backward pass.

@@ -108,8 +108,8 @@ class Suite:
             *options,
         )  # fmt: skip
 
-    def compile(self, run: Run) -> pathlib.Path:
-        plan = self.folder / "run.plan"
+    def compile(self, run: Run, name: str = "run") -> pathlib.Path:
+        plan = self.folder / f"{name}.plan"
         self.call(
             "--mesh", run.mesh, *run.options, "--global-batch", BATCH,
             "--compress", run.scheme, "-o", plan,
@@ -139,14 +139,18 @@ class Suite:
         require(len(found) > 10, f"{len(found)} parameters have a place in files")
         return found
 
-    def train(self, plan, start, steps, rate, tokens) -> pathlib.Path:
-        saved = self.folder / "saved"
-        self.tools.run(
+    def words(self, plan, steps, rate, tokens, *options) -> list:
+        """Of a run of plain SGD."""
+        return [
             "plait-run", plan, "--tokens", tokens, "--token-type", "uint16",
-            *(("--weights", start) if start else ()),
-            *("--lr", rate, "--beta1", 0, "--weight-decay", 0, "--grad-clip", 0),
-            *("--steps", steps, "--save", saved, "--threads", 1),
-        )  # fmt: skip
+            "--lr", rate, "--beta1", 0, "--weight-decay", 0, "--grad-clip", 0,
+            "--steps", steps, "--threads", 1, *options,
+        ]  # fmt: skip
+
+    def train(self, plan, start, steps, rate, tokens, *options) -> pathlib.Path:
+        saved = self.folder / "saved"
+        given = (*(("--weights", start) if start else ()), "--save", saved, *options)
+        self.tools.run(*self.words(plan, steps, rate, tokens, *given))
         path = next(saved.rglob("*.safetensors"))
         return path.rename(self.folder / f"{plan.stem}-{steps}.safetensors")
 
@@ -234,6 +238,47 @@ class Suite:
         require(others <= OTHERS * count, text)
         return text
 
+    def check_resumed(self) -> str:
+        """Checkpoints have what each replica has not sent: a run that is resumed has
+        the same bits, and on other ranks of as many replicas what a whole run there
+        has, up to codes that differ. Another number of replicas has other errors."""
+        plan = self.compile(Run("int8:32+feedback", "dp=2"))
+        whole = self.read(self.train(plan, None, 4, RATE, self.tokens))
+        folder = self.folder / "checkpoints"
+        self.tools.run(
+            *self.words(plan, 2, RATE, self.tokens),
+            *("--checkpoint", folder, "--checkpoint-every", 2),
+        )
+        resume = ("--resume", folder)
+        resumed = self.read(self.train(plan, None, 4, RATE, self.tokens, *resume))
+        for name, values in whole.items():
+            require(numpy.array_equal(values, resumed[name]), f"{name} has other bits")
+        other = self.compile(Run("int8:32+feedback", "dp=2,tp=2"), "other")
+        moved = self.read(self.train(other, None, 4, RATE, self.tokens, *resume))
+        # A run from the third step on without errors would be off by them.
+        cold = self.read(self.train(plan, None, 2, RATE, self.tokens))
+        off = max(float(numpy.abs(moved[x] - whole[x]).max()) for x in whole)
+        moves = max(float(numpy.abs(cold[x] - whole[x]).max()) for x in whole)
+        require(off <= moves / 127, f"off {off:.3g}, two steps move {moves:.3g}")
+        four = self.compile(Run("int8:32+feedback", "dp=4"), "four")
+        outcome = self.tools.call(*self.words(four, 4, RATE, self.tokens, *resume))
+        text = "keeps error.0, error.1, momentum of"
+        require(outcome.code != 0 and text in outcome.stderr, outcome.stderr)
+        return f"moved to tp: off {off:.2g} of {moves:.2g}"
+
+    def check_skipping(self) -> str:
+        """What was fed back is gone when a step turns out to be bad."""
+        plan = self.compile(Run("int8+feedback", "dp=2"))
+        words = self.words(plan, 1, RATE, self.tokens, "--on-nan", "skip")
+        outcome = self.tools.call(*words)
+        require(
+            outcome.code != 0 and "--on-nan is skip, but" in outcome.stderr,
+            outcome.stderr,
+        )
+        plan = self.compile(Run("int8", "dp=2"))
+        self.tools.run(*self.words(plan, 1, RATE, self.tokens, "--on-nan", "skip"))
+        return "refused with feedback alone"
+
 
 def main() -> int:
     parser = arguments(__doc__)
@@ -245,6 +290,8 @@ def main() -> int:
         suite = Suite(tools, pathlib.Path(folder))
         for run in covering.chosen(RUNS, Run.get_choices, options):
             report.case(run.name, lambda run=run: suite.check(run))
+        report.case("resumed", suite.check_resumed)
+        report.case("skip", suite.check_skipping)
     return report.finish()
 
 

@@ -111,6 +111,35 @@ struct PackParametersPass
     return compression.isOn() && members.front()->isTrained();
   }
 
+  /// Chunks are neighbours in the whole parameter, of which a rank needs whole
+  /// ones. What it has are runs, from the innermost dimension on that is split:
+  /// they begin at multiples of their length.
+  LogicalResult checkChunks(ParameterUse &use) {
+    RankedTensorType whole = use.getType(),
+                     block = use.getBlock(mesh, use.getState());
+    bool isSplit = false, isUneven = false;
+    int64_t run = 1;
+    for (int64_t dim = whole.getRank(); dim-- > 0;) {
+      int64_t blocks = mesh.getBlocks(use.getState().getDims()[dim]);
+      isUneven |= block.getDimSize(dim) * blocks != whole.getDimSize(dim);
+      run *= isSplit ? 1 : block.getDimSize(dim);
+      isSplit |= blocks > 1;
+    }
+    if (!isSplit || (!isUneven && run % compression.block == 0))
+      return success();
+    InFlightDiagnostic diag = use.parameter.emitOpError("is split ");
+    if (isUneven)
+      return diag << "into uneven parts, which `compress` "
+                  << print(compression) << " does not take";
+    diag << "into runs of " << run << " elements, which cuts the blocks of "
+         << compression.block << " that `compress` is given";
+    Compression other = compression;
+    other.block = run & -run; // the largest power of two that divides it
+    if (other.block >= kLeastBlock)
+      diag << ", expected " << print(other);
+    return diag;
+  }
+
   /// Lays members at aligned offsets, in a table as wide as kColumns or as its
   /// share of a small pack needs; where gradients are compressed, rows are their
   /// chunks, and no member begins within one. Rows are a multiple of the ranks
@@ -158,7 +187,7 @@ struct PackParametersPass
            (rounds && members.front()->isTrained());
   }
 
-  void packRank(Members uses, int64_t rank, SymbolTable &symbols,
+  LogicalResult packRank(Members uses, int64_t rank, SymbolTable &symbols,
                 Operation *before) {
     auto groups = findGroups(uses, rank);
     auto count = [&](ParameterUse &use) { return countElements(use); };
@@ -171,6 +200,10 @@ struct PackParametersPass
         cut(group, elements, count, packs);
       else
         packs.push_back(group);
+    for (Members members : packs)
+      for (ParameterUse *use : members)
+        if (isCompressed(members) && failed(checkChunks(*use)))
+          return failure();
     // In the order of their first members.
     // Members point into one vector, in the order of the module.
     llvm::sort(packs, [](Members left, Members right) {
@@ -178,6 +211,7 @@ struct PackParametersPass
     });
     for (auto [index, members] : llvm::enumerate(packs))
       createPack(members, rank, index, symbols, before);
+    return success();
   }
 
   void runOnOperation() override {
@@ -213,7 +247,8 @@ struct PackParametersPass
       return;
     Operation *first = *functions.begin();
     for (auto &[rank, own] : usesOf)
-      packRank(own, rank, symbols, first);
+      if (failed(packRank(own, rank, symbols, first)))
+        return signalPassFailure();
   }
 
   dist::MeshOp mesh;

@@ -119,8 +119,8 @@ Status plait::parse(std::string_view name, std::string_view text,
     if (word == kFeedback && hasNone && !value.feedback)
       value.feedback = true;
     else if (word == kReplicas && !value.replicas)
-      PLAIT_RETURN_IF_ERROR(parseCount(name, word, number, 1, int64_t(1) << 24,
-                                       value.replicas));
+      PLAIT_RETURN_IF_ERROR(
+          parseCount(name, word, number, 1, int64_t(1) << 24, value.replicas));
     else
       return fail(name, " has \"", word, "\" behind the scheme, expected ",
                   kFeedback, " or ", kReplicas, ":N, each once");

@@ -187,9 +187,8 @@ Replica plan::replicaOf(const RankGrid &mesh, uint32_t rank,
   Replica replica = {0, 1};
   // The pipeline axis picks the program, it never replicates a shard.
   for (uint32_t axis = 1; axis < mesh.axes(); ++axis) {
-    bool splits =
-        axis == ownAxis ||
-        (isDivided && shard.division() && shard.division()->axis() == axis);
+    bool splits = axis == ownAxis || (isDivided && shard.division() &&
+                                      shard.division()->axis() == axis);
     for (const fb::DimSharding *dim : dimsOf(shard, isDivided))
       if (dim->axes())
         splits |= std::count(dim->axes()->begin(), dim->axes()->end(), axis);

@@ -417,8 +417,8 @@ Number Elements::define(nn::RotateHalfOp op, int64_t element) {
 Number Elements::define(nn::SliceOp op, int64_t element) {
   int64_t columns = getShape(op.getResult()).back(), parts = op.getParts();
   int64_t row = element / columns, column = element % columns;
-  return get(op.getInput(), (row * parts + int64_t(op.getPart())) * columns +
-                                column);
+  return get(op.getInput(),
+             (row * parts + int64_t(op.getPart())) * columns + column);
 }
 
 /// Bits by division, whatever the sign of the word.

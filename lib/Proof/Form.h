@@ -136,8 +136,8 @@ struct Content {
   std::shared_ptr<std::vector<Content>> summands = nullptr;
 };
 
-/// What the tensor of a pack is, where it is not its members side by side: what
-/// becomes of the gradients that replicas compress (RulesCompression.cpp).
+/// A tensor of a pack that is not its members side by side, but what becomes of
+/// the gradients that replicas compress (RulesCompression.cpp).
 struct PackView {
   /// Members have a dimension in front, of the replicas, of which a rank has
   /// one; the tensor has it only if it is stacked.

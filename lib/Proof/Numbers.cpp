@@ -154,8 +154,8 @@ static Number packBits(ArrayRef<Number> x, int64_t bits) {
     Number code = takeNearest(own);
     if (!code.isKnown() || !(std::abs(code.value) < 0x1p22))
       return kUnknown;
-    auto digits = static_cast<uint32_t>(int64_t(code.value)) %
-                  (uint32_t(1) << bits);
+    auto digits =
+        static_cast<uint32_t>(int64_t(code.value)) % (uint32_t(1) << bits);
     word += digits << (index * bits);
   }
   return {double(int32_t(word)), 0};

@@ -194,7 +194,7 @@ static LogicalResult gather(Rules &rules, Operation *op, Form &form,
   return diag << ", but has " << print(Content{{}, form, nullptr});
 }
 
-/// What each replica has of all members, along the dimension in front.
+/// Gathers the members of all replicas along the dimension in front.
 static FailureOr<Content> gatherReplicas(Rules &rules, dist::AllGatherOp all,
                                          const Content &input,
                                          RankedTensorType type) {

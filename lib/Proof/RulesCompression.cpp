@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Of a partial sum over replicas `nn.parts` makes the tensor of their parts, one
-// behind the other. Which parts they are no rule tells: they are opaque, and
-// what is known is their sum. But no rule moves a part from one replica to
+// Of a partial sum over replicas `nn.parts` makes the tensor of their parts,
+// one behind the other. Which parts they are no rule tells: they are opaque,
+// and what is known is their sum. But no rule moves a part from one replica to
 // another, so that they are what the replicas' own samples have given, and from
 // there on all is shown as of any other tensor: claim and plan do the same to
 // the same parts.
@@ -39,7 +39,8 @@ proof::mapMembers(Rules &rules, Operation *op, const Content &input,
   auto pack = std::make_shared<Pack>(*input.pack);
   pack->view = view;
   for (Pack::Member &member : pack->members) {
-    FailureOr<Content> result = rule(Content{member.type, member.form, nullptr});
+    FailureOr<Content> result =
+        rule(Content{member.type, member.form, nullptr});
     if (failed(result) || failed(rules.checkAxes(op, result->form)))
       return failure();
     member.form = std::move(result->form);
@@ -60,7 +61,8 @@ static FailureOr<Content> failView(Rules &rules, Operation *op,
 // Replicas
 //===----------------------------------------------------------------------===//
 
-/// 1. Of a sum over these replicas alone: what is left to be added up over other
+/// 1. Of a sum over these replicas alone: what is left to be added up over
+/// other
 ///    axes would be compressed in parts as well.
 /// 2. The opaque parts, of which a rank has one. All other dimensions stay.
 static FailureOr<Content> makeParts(Rules &rules, nn::PartsOp op,
@@ -70,12 +72,12 @@ static FailureOr<Content> makeParts(Rules &rules, nn::PartsOp op,
   // 1.
   Form form = input.form;
   llvm::erase(form.partial, axis);
-  bool hasParts = ranks == 1 || input.form.isPartialOver(axis) ||
-                  input.form.term->isZero();
+  bool hasParts =
+      ranks == 1 || input.form.isPartialOver(axis) || input.form.term->isZero();
   if (form.isPartial() || form.reduction != dist::Reduction::Sum || !hasParts) {
     rules.wrong(op) << "takes " << print(input)
-                    << ", expected a partial sum over "
-                    << axis.getValue() << " alone";
+                    << ", expected a partial sum over " << axis.getValue()
+                    << " alone";
     return failure();
   }
   // 2.
@@ -97,8 +99,8 @@ static FailureOr<Content> makeParts(Rules &rules, nn::PartsOp op,
   return Content{input.type.clone(shape), std::move(form), nullptr};
 }
 
-/// Where the op has a dimension of the replicas, their number is its extent on
-/// each rank; in a pack a rank has one of them.
+/// The number of replicas is that of the op's dimension of them on each rank;
+/// in a pack, which has none, a rank has one of them.
 static FailureOr<Content> evaluateParts(Rules &rules, Operation *op,
                                         Operands operands,
                                         RankedTensorType type) {
@@ -141,9 +143,9 @@ static FailureOr<Content> evaluateUnite(Rules &rules, Operation *op,
 // Chunks
 //===----------------------------------------------------------------------===//
 
-/// What a rank has of a parameter are runs of neighbours, from the innermost
-/// dimension on that is split. They begin at multiples of their length, so that
-/// chunks are whole where a run is some of them.
+/// A rank has runs of neighbours of a parameter, from the innermost dimension
+/// on that is split. They begin at multiples of their length, so that chunks
+/// are whole where a run is some of them.
 static LogicalResult checkChunks(Rules &rules, Operation *op,
                                  const Content &member, StringRef name,
                                  int64_t block) {
@@ -170,8 +172,8 @@ static LogicalResult checkChunks(Rules &rules, Operation *op,
   }
   if (!isSplit || run % block == 0)
     return success();
-  return rules.wrong(op) << "takes chunks of " << block << " elements of " << name
-                         << ", of which a rank has runs of " << run;
+  return rules.wrong(op) << "takes chunks of " << block << " elements of "
+                         << name << ", of which a rank has runs of " << run;
 }
 
 /// The number of its chunk for each element.
@@ -190,10 +192,9 @@ static FailureOr<Content> reduceChunks(Rules &rules, Operation *op,
   return result;
 }
 
-/// What lies between members is the rest of their last chunks. Zeros are no
-/// smaller than the maximum of what has them, nor larger than that of
-/// magnitudes, which is finite where the member is: what is not finite ends up
-/// in the member itself.
+/// The rest of a member's last chunk are zeros, so that its maximum is at least
+/// zero. It is finite where the member is: what is not finite ends up in the
+/// member itself.
 static FailureOr<Content> reduceRows(Rules &rules, Operation *op,
                                      const Content &input, nn::ReduceKind kind,
                                      int64_t block, RankedTensorType type) {
@@ -224,7 +225,7 @@ static FailureOr<Content> reduceRows(Rules &rules, Operation *op,
   return Content{type, {}, std::move(pack)};
 }
 
-/// Of a whole parameter, in the claim.
+/// A whole parameter is a pack of one, in the claim.
 static FailureOr<Content> evaluateChunkReduce(Rules &rules, Operation *op,
                                               Operands operands,
                                               RankedTensorType type) {

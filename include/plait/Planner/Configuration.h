@@ -32,7 +32,7 @@ struct Training {
   bool fp32Gradients = true;
   /// The precision of gradients on their way between ranks, if that is less.
   Precision reducePrecision = Precision::FP32;
-  /// What replicas send of gradients.
+  /// The form in which replicas send gradients.
   Compression compress;
   /// Pieces that ranks of tp exchange beside each other's matmuls; 1: whole.
   int tensorOverlap = 1;

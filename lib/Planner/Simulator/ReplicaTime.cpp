@@ -181,17 +181,16 @@ static Replicated getCompressed(double elements, const Context &context) {
   return made;
 }
 
-/// Of gradients that are compressed: what is read and written of each element
-/// by the kernels that make codes, put them in words, and add up what all
-/// replicas have sent.
+/// Seconds of the kernels that make codes of gradients, put them in words, and
+/// add up what all replicas have sent: by what they read and write.
 static double compressingSeconds(double parameters, const Context &context) {
   const Compression &compression = context.training.compress;
   constexpr double number = sizeof(float);
   double word = compression.get().bits / 8.0;
   double made = (compression.feedback ? 4 : 2) * number;
   double packed = number + word;
-  double added = number + context.configuration.mesh[Axis::DP] *
-                              (word + 2 * number);
+  double added =
+      number + context.configuration.mesh[Axis::DP] * (word + 2 * number);
   return memoryCost(parameters * (made + packed + added),
                     context.cluster.device)
       .seconds;

@@ -45,8 +45,8 @@ static Piece shareOf(const plan::RankGrid &mesh, uint32_t rank,
                      const fb::Shard &shard, const fb::Parameter &parameter,
                      const ShardTensor &tensor) {
   Piece piece(mesh, rank, shard, parameter, tensor);
-  auto [index, count] = plan::replicaOf(mesh, rank, shard, tensor.isDivided,
-                                        tensor.ownAxis);
+  auto [index, count] =
+      plan::replicaOf(mesh, rank, shard, tensor.isDivided, tensor.ownAxis);
   int64_t elements = piece.part.count;
   // A box of a few elements in each of many files costs more than it spares.
   if (elements < leastElements)

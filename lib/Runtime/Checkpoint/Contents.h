@@ -22,8 +22,8 @@ namespace plait::runtime {
 constexpr char weightSlot[] = "weight";
 
 /// The name under which the state `slot` of `rank` is stored: its own, and
-/// where ranks along an axis each have another one, with the rank's index there,
-/// "error.3".
+/// where ranks along an axis each have another one, with the rank's index
+/// there, "error.3".
 std::string nameOf(const fb::StateSlot &slot, const plan::RankGrid &mesh,
                    uint32_t rank);
 

@@ -290,9 +290,9 @@ void StepEnd::reducePack(StepUnit &unit, ArrayRef<int64_t> holders) {
     writeSlot(nn.widen(rounded), unit, slot);
 }
 
-/// What replicas compress is a sum over all other ranks, so that neither mesh
-/// nor pipeline changes it. On a mesh the chunks are rows of packs; the step of
-/// one rank that others are held against has no packs.
+/// Replicas compress a sum over all other ranks, so that neither mesh nor
+/// pipeline changes it. On a mesh the chunks are rows of packs; the step of one
+/// rank that others are held against has no packs.
 void StepEnd::reduceCompressed(StepUnit &unit, ArrayRef<int64_t> holders) {
   ParameterUse &use = unit.get();
   const Compression &compression = configuration.compress;

@@ -37,8 +37,7 @@ Value Chunks::reduce(Value x, nn::ReduceKind kind) {
   RankedTensorType type = typeOf(x);
   if (isTable)
     return nn.reduce(x, type.getRank() - 1, kind);
-  int64_t elements =
-      ShapedType::getNumElements(type.getShape().drop_front());
+  int64_t elements = ShapedType::getNumElements(type.getShape().drop_front());
   auto numbers = type.clone(
       {type.getDimSize(0), int64_t(llvm::divideCeil(elements, block))});
   return nn::ChunkReduceOp::create(nn.builder, nn.loc, numbers, kind, x, block);
@@ -89,8 +88,8 @@ RankedTensorType CompressedSum::getPartsType(RankedTensorType type) {
   return type.clone(shape);
 }
 
-/// What all replicas have, in the order of their indices along a new first
-/// dimension.
+/// Brings what all replicas have together, in the order of their indices along
+/// a new first dimension.
 Value CompressedSum::gather(Value own) {
   SmallVector<int64_t> shape = {1};
   llvm::append_range(shape, typeOf(own).getShape());
@@ -133,13 +132,13 @@ CompressedSum::Result CompressedSum::apply(Value gradient, Value error) {
   // 1.
   Value wanted = error ? nn.add(gradient, error) : gradient;
   StringAttr axis = nn.builder.getStringAttr(kDataAxis);
-  Value parts = nn::PartsOp::create(
-      nn.builder, nn.loc, getPartsType(typeOf(wanted)), wanted, axis);
+  Value parts = nn::PartsOp::create(nn.builder, nn.loc,
+                                    getPartsType(typeOf(wanted)), wanted, axis);
   // 2.
   Message message = rule->encode(parts);
   Value decoded = rule->decode(message);
-  Value sent = nn::UniteOp::create(nn.builder, nn.loc, wanted.getType(),
-                                   decoded, axis);
+  Value sent =
+      nn::UniteOp::create(nn.builder, nn.loc, wanted.getType(), decoded, axis);
   // 3.
   Value lost = error ? nn.sub(wanted, sent) : Value();
   bool sends = isTable && mesh.getAxisSize(Axis::DP) > 1;

@@ -35,8 +35,7 @@ private:
   bool isTable;
 };
 
-/// What becomes of a tensor: an integer of each element and a number of each
-/// chunk, all in f32.
+/// An integer of each element and a number of each chunk, all in f32.
 struct Message {
   mlir::Value codes, numbers;
 };
@@ -56,7 +55,7 @@ public:
 std::unique_ptr<CompressionRule>
 createCompressionRule(const Compression &compression, Chunks &chunks);
 
-/// What takes the place of a sum of gradients over the replicas of `mesh`.
+/// The sum over the replicas of `mesh` of what each sends of its gradient.
 class CompressedSum {
 public:
   /// `isTable`: gradients are packs, each row of which is a chunk; else they
@@ -68,7 +67,7 @@ public:
     mlir::Value sum;   // over all replicas, of what each of them sends
     mlir::Value error; // what this one has not sent; null without feedback
   };
-  /// Of what a replica has of the gradient, and what it did not send before
+  /// Takes what a replica has of the gradient, and what it did not send before
   /// (null without feedback).
   Result apply(mlir::Value gradient, mlir::Value error);
 

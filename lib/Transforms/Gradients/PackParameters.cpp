@@ -141,9 +141,9 @@ struct PackParametersPass
   }
 
   /// Lays members at aligned offsets, in a table as wide as kColumns or as its
-  /// share of a small pack needs; where gradients are compressed, rows are their
-  /// chunks, and no member begins within one. Rows are a multiple of the ranks
-  /// that divide it, so that shares are whole rows, of equal number.
+  /// share of a small pack needs; where gradients are compressed, rows are
+  /// their chunks, and no member begins within one. Rows are a multiple of the
+  /// ranks that divide it, so that shares are whole rows, of equal number.
   void createPack(Members members, int64_t rank, unsigned index,
                   SymbolTable &symbols, Operation *before) {
     bool isDivided = this->isDivided(members);
@@ -161,9 +161,9 @@ struct PackParametersPass
     // Every rank has as many rows.
     int64_t shares = isDivided ? parts : 1;
     int64_t part = llvm::divideCeil(total, shares);
-    int64_t columns = std::clamp<int64_t>(
-        llvm::PowerOf2Ceil(part), alignment,
-        isCompressed(members) ? alignment : kColumns);
+    int64_t columns =
+        std::clamp<int64_t>(llvm::PowerOf2Ceil(part), alignment,
+                            isCompressed(members) ? alignment : kColumns);
     int64_t rows = llvm::alignTo(llvm::divideCeil(total, columns), shares);
     OpBuilder builder(before);
     auto type = RankedTensorType::get({rows, columns}, builder.getF32Type());
@@ -188,7 +188,7 @@ struct PackParametersPass
   }
 
   LogicalResult packRank(Members uses, int64_t rank, SymbolTable &symbols,
-                Operation *before) {
+                         Operation *before) {
     auto groups = findGroups(uses, rank);
     auto count = [&](ParameterUse &use) { return countElements(use); };
     int64_t replicas = mesh.getAxisSize(kDataAxis);

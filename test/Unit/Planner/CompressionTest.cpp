@@ -49,8 +49,7 @@ TEST(Compression, SaysWhatItCannotRead) {
         {"int8+feedback:1",
          "compress has \"feedback\" behind the scheme, expected feedback or "
          "replicas:N, each once"},
-        {"int8+replicas",
-         "compress has replicas \"\", expected 1 to 16777216"},
+        {"int8+replicas", "compress has replicas \"\", expected 1 to 16777216"},
         {"int8+replicas:0",
          "compress has replicas \"0\", expected 1 to 16777216"}}) {
     Compression value;

@@ -35,7 +35,8 @@ static int64_t lastOf(Value value) { return shapeOf(value).size() - 1; }
 /// (C1) of both ops of replicas.
 static LogicalResult verifyReplicas(Operation *op, Value parts, Value sum) {
   ArrayRef<int64_t> all = shapeOf(parts), own = shapeOf(sum);
-  if (all == own || (!all.empty() && all.front() > 0 && all.drop_front() == own))
+  if (all == own ||
+      (!all.empty() && all.front() > 0 && all.drop_front() == own))
     return success();
   return op->emitOpError("has parts ")
          << parts.getType() << " of a sum " << sum.getType()
@@ -88,9 +89,8 @@ LogicalResult nn::SliceOp::verify() {
   shape.back() /= parts;
   if (shapeOf(getResult()) == ArrayRef(shape))
     return success();
-  return emitOpError("has result ")
-         << getResult().getType() << ", expected " << shape.back()
-         << " elements of each row";
+  return emitOpError("has result ") << getResult().getType() << ", expected "
+                                    << shape.back() << " elements of each row";
 }
 
 /// (C1) of both ops of words.

@@ -12,9 +12,9 @@ using namespace plait;
 
 namespace {
 
-/// With the largest magnitude m of a chunk: code = round(127 x / m), of -127 to
-/// 127, and the number is m / 127. It is contractive: |decoded - x| is at most
-/// m / 254 for each element (Dettmers 2016, "8-bit approximations").
+/// Codes are round(127 x / m), of -127 to 127, for the largest magnitude m of a
+/// chunk, and the number is m / 127. It is contractive: |decoded - x| is at
+/// most m / 254 for each element (Dettmers 2016, "8-bit approximations").
 class Int8 : public CompressionRule {
 public:
   explicit Int8(Chunks &chunks) : chunks(chunks), nn(chunks.nn) {}

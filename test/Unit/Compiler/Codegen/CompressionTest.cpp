@@ -67,8 +67,8 @@ TEST_P(Compression, EncodesInt8) {
   for (int64_t r = 0; r < rows; ++r) {
     float largest = 0;
     for (int64_t c = 0; c < columns; ++c)
-      largest = std::max(largest, std::abs(g[r * columns + c] +
-                                           e[r * columns + c]));
+      largest =
+          std::max(largest, std::abs(g[r * columns + c] + e[r * columns + c]));
     float factor = 127 / (largest + 0x1p-100f), scale = largest * (1 / 127.0f);
     ASSERT_EQ(s[r], scale) << r;
     for (int64_t c = 0; c < columns; ++c) {
@@ -113,9 +113,9 @@ TEST(CompressionKernels, Round) {
                  "plan.yield %y : tensor<32xf32>"});
   ASSERT_TRUE(kernel.valid()) << kernel.errors;
   Buffer x(32), y(32);
-  const float given[] = {0,     -0.0f,  0.5f,  -0.5f,   1.5f,  -1.5f,    2.5f,
-                         126.5f, -126.5f, 127, 0.49999997f, 4194303.5f, 1e9f,
-                         -1e30f};
+  const float given[] = {0,           -0.0f,      0.5f,   -0.5f,   1.5f,
+                         -1.5f,       2.5f,       126.5f, -126.5f, 127,
+                         0.49999997f, 4194303.5f, 1e9f,   -1e30f};
   x.fill(0.25f);
   std::copy(std::begin(given), std::end(given), x.floats());
   x[30] = INFINITY, x[31] = NAN;
@@ -127,24 +127,25 @@ TEST(CompressionKernels, Round) {
 
 /// Byte b of word w is of element b · words + w.
 TEST_P(Compression, PacksBytes) {
-  Kernel kernel(
-      {{sized("tensor<RxCxf32>")},
-       {sized("tensor<Rx" + std::to_string(columns / 4) + "xi32>")},
-       [&] {
-         std::string part =
-             sized("tensor<Rx" + std::to_string(columns / 4) + "x");
-         std::string body, names, types;
-         for (int index = 0; index < 4; ++index) {
-           std::string name = "%p" + std::to_string(index);
-           body += name + " = nn.slice %0 part " + std::to_string(index) +
-                   " of 4 : " + sized("tensor<RxCxf32>") + " -> " + part +
-                   "f32>\n";
-           names += (index ? ", " : "") + name;
-           types += std::string(index ? ", " : "") + part + "f32>";
-         }
-         return body + "%w = nn.pack_bits " + names + " bits 8 : (" + types +
-                ") -> " + part + "i32>\nplan.yield %w : " + part + "i32>";
-       }()});
+  Kernel kernel({{sized("tensor<RxCxf32>")},
+                 {sized("tensor<Rx" + std::to_string(columns / 4) + "xi32>")},
+                 [&] {
+                   std::string part =
+                       sized("tensor<Rx" + std::to_string(columns / 4) + "x");
+                   std::string body, names, types;
+                   for (int index = 0; index < 4; ++index) {
+                     std::string name = "%p" + std::to_string(index);
+                     body += name + " = nn.slice %0 part " +
+                             std::to_string(index) +
+                             " of 4 : " + sized("tensor<RxCxf32>") + " -> " +
+                             part + "f32>\n";
+                     names += (index ? ", " : "") + name;
+                     types += std::string(index ? ", " : "") + part + "f32>";
+                   }
+                   return body + "%w = nn.pack_bits " + names + " bits 8 : (" +
+                          types + ") -> " + part +
+                          "i32>\nplan.yield %w : " + part + "i32>";
+                 }()});
   ASSERT_TRUE(kernel.valid()) << kernel.errors;
   int64_t words = columns / 4;
   Buffer q(size()), w(rows * words);
@@ -208,8 +209,8 @@ TEST(CompressionKernels, UnpackEachWidth) {
     Kernel kernel({{words},
                    {all},
                    "%q = nn.unpack_bits %0 bits " + std::to_string(bits) +
-                       " : " + words + " -> " + all + "\nplan.yield %q : " +
-                       all});
+                       " : " + words + " -> " + all +
+                       "\nplan.yield %q : " + all});
     ASSERT_TRUE(kernel.valid()) << kernel.errors;
     Buffer w(16), q(16 * parts);
     for (int64_t at = 0; at < 16; ++at)

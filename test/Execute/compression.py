@@ -238,6 +238,65 @@ class Suite:
         require(others <= OTHERS * count, text)
         return text
 
+    def check_theory(self) -> str:
+        """What the oracles do is what their papers prove of them."""
+        draws = numpy.random.default_rng(1)
+        kinds = {
+            "normal": draws.standard_normal,
+            "laplace": lambda size: draws.laplace(size=size),
+            "few": lambda size: draws.standard_normal(size)
+            * numpy.where(draws.random(size) < 0.01, 100, 1),
+        }
+        rows = {
+            kind: draw((64, 256)).astype(numpy.float32) for kind, draw in kinds.items()
+        }
+
+        def lost(x, sent):
+            return numpy.square(x - sent).sum(axis=1) / numpy.square(x).sum(axis=1)
+
+        for kind, x in rows.items():
+            # δ: each element is off by at most a 254th of the largest.
+            int8 = compressors.int8_decode(*compressors.int8_encode(x))
+            require(lost(x, int8).max() <= 256 / 254**2, f"int8 of {kind}")
+            # δ = ‖x‖₁² / (d ‖x‖²) exactly, and k / d at least.
+            one = numpy.abs(x).sum(axis=1) ** 2 / 256 / numpy.square(x).sum(axis=1)
+            sign = compressors.sign_decode(*compressors.sign_encode(x))
+            apart = numpy.abs(1 - lost(x, sign) - one).max()
+            require(apart < 1e-5, f"sign of {kind}: {apart}")
+            top = compressors.top_k(x, 16)
+            require((1 - lost(x, top) >= 16 / 256).all(), f"top-k of {kind}")
+        # A matrix of rank r is what PowerSGD of rank r makes of it.
+        m = draws.standard_normal((64, 4)) @ draws.standard_normal((4, 48))
+        out, _ = compressors.power_sgd(m, draws.standard_normal((48, 4)))
+        require(numpy.abs(out - m).max() < 1e-10, "PowerSGD of rank 4")
+        # Ties go to lower indices.
+        tied = compressors.top_k(numpy.ones((1, 8), numpy.float32), 3)
+        require(tied[0].tolist() == [1, 1, 1, 0, 0, 0, 0, 0], f"ties: {tied}")
+        return self.check_unbiased(draws.standard_normal((1, 16)).astype("f"))
+
+    def check_unbiased(self, x) -> str:
+        """100,000 draws, each with another step: their mean is x within five of its
+        own deviations, and their variance at most ω ‖x‖²."""
+        count, size = 100_000, float(numpy.square(x).sum())
+        all_x = numpy.repeat(x, count, axis=0)
+        steps = numpy.arange(count)[:, None]
+        index = numpy.broadcast_to(numpy.arange(16), all_x.shape)
+        kept = compressors.random_k(all_x, index, 4, 7, steps)
+        codes, units = compressors.qsgd_encode(all_x, index, 4, 7, steps)
+        seen = []
+        for name, sent, omega in (
+            ("random-k", kept.astype(float), 16 / 4 - 1),
+            ("qsgd", codes * units[:, None].astype(float), min(16 / 4**2, 16**0.5 / 4)),
+        ):
+            off = numpy.abs(sent.mean(axis=0) - x[0])
+            bound = 5 * sent.std(axis=0) / count**0.5 + 1e-6
+            require((off <= bound).all(), f"{name} is biased: {off / bound}")
+            variance = float(numpy.square(sent - x).sum(axis=1).mean()) / size
+            # The mean of so many is known to a few thousandths.
+            require(variance <= omega * 1.01, f"{name}: ω {variance:.3f} of {omega}")
+            seen.append(f"{name} ω {variance:.2f} of {omega:g}")
+        return ", ".join(seen)
+
     def check_resumed(self) -> str:
         """Checkpoints have what each replica has not sent: a run that is resumed has
         the same bits, and on other ranks of as many replicas what a whole run there
@@ -290,6 +349,7 @@ def main() -> int:
         suite = Suite(tools, pathlib.Path(folder))
         for run in covering.chosen(RUNS, Run.get_choices, options):
             report.case(run.name, lambda run=run: suite.check(run))
+        report.case("theory", suite.check_theory)
         report.case("resumed", suite.check_resumed)
         report.case("skip", suite.check_skipping)
     return report.finish()

@@ -433,8 +433,9 @@ static Packs getPacks(bool areDivided, double parameters, const StepLoad &load,
   return packs;
 }
 
-/// Packs are cut where that lets a part begin while others are computed. Of
-/// what is not known one by one no more is certain than that there is a bucket.
+/// Packs are cut where that lets a part begin while others are computed, and by
+/// nobody else. Of what is not known one by one no more is certain than that
+/// there is a bucket.
 template <typename Make>
 static Buckets getBuckets(const Packs &packs, bool isKnown,
                           const Context &context, Make make) {
@@ -444,7 +445,8 @@ static Buckets getBuckets(const Packs &packs, bool isKnown,
   for (double pack : packs) {
     if (pack == 0)
       continue;
-    double count = isKnown ? double(countBuckets(int64_t(pack), least)) : 1;
+    bool isCut = isKnown && context.framework().overlapGradients;
+    double count = isCut ? double(countBuckets(int64_t(pack), least)) : 1;
     Replicated one = make(pack / count);
     buckets.all.add(one, count);
     if (!isKnown)

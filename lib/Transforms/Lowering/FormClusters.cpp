@@ -306,7 +306,7 @@ void Former::absorb(int from, int into) {
            (!isByRow && isReadOutside(op->getResult(0), both));
   };
   auto isAlone = [](Operation *op) {
-    return readsElsewhere(op) || sumsAll(op);
+    return (readsElsewhere(op) && !readsFixedBlock(op)) || sumsAll(op);
   };
   if (llvm::any_of(source.ops, stays) || llvm::any_of(target.ops, isAlone) ||
       hasOuterPath(into, from) || (isByRow && hasOuterPath(from, into)) ||

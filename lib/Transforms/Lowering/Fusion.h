@@ -36,6 +36,10 @@ bool needsMemory(mlir::OpOperand &use);
 /// unit's ops, and is not moved whole.
 bool readsElsewhere(mlir::Operation *op);
 
+/// Reads neighbours in memory, the same ones on all ranks: as an elementwise op
+/// does, from another element on.
+bool readsFixedBlock(mlir::Operation *op);
+
 /// Makes more elements of what is in memory than there are.
 bool unpacks(mlir::Operation *op);
 

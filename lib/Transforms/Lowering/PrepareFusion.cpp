@@ -37,6 +37,12 @@ bool plait::readsElsewhere(Operation *op) {
   return role && (getFacts(*role).readsMemory || getFacts(*role).scatters);
 }
 
+bool plait::readsFixedBlock(Operation *op) {
+  std::optional<IndexMap> map =
+      findRole(op) ? findIndexMap(op) : std::optional<IndexMap>();
+  return map && map->isBlock() && map->begin == IndexMap::Begin::None;
+}
+
 bool plait::unpacks(Operation *op) {
   if (findRole(op) != FusionRole::Reindex)
     return false;

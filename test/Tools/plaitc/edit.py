@@ -92,7 +92,7 @@ def edit(text, field, value):
         return text.replace(find_beside(field, text), value, 1)
     if field == "layers":
         value = f"[{value}]"
-    elif field in ("schedule", "optimizer"):
+    elif field in ("schedule", "optimizer", "compress"):
         value = f'"{value}"'
     key = field.replace("-", "_")
 

@@ -84,11 +84,13 @@ def refused(tool: str, outcome) -> Verdict:
     return Verdict(f"{tool}: {normalised(text)}", text[-1500:])
 
 
-def unproven(compiled) -> Verdict | None:
+def unproven(compiled, options: str) -> Verdict | None:
     """Of a plan that the proof has no rule for."""
     said = re.search(r"cannot be proven .*", compiled.stderr)
     if said is None:
         return None
+    if "sums over the padding" in said[0] and "--optimizer muon" in options:
+        return Verdict("refused", "Muon on uneven parts of a matrix has no proof")
     return Verdict(f"no proof: {normalised(said[0])}", compiled.stderr[-1500:])
 
 
@@ -167,7 +169,9 @@ class Trial:
             verdict = self.execute(tools, folder, compiled)
         else:
             verdict = self.judge(compiled)
-        return verdict if verdict.failed else unproven(compiled) or verdict
+        if verdict.failed:
+            return verdict
+        return unproven(compiled, " ".join(map(str, arguments))) or verdict
 
     def trains_nothing(self) -> bool:
         trained = self.mirror(Arithmetic()).weights

@@ -231,12 +231,18 @@ struct PackParametersPass
       module.emitOpError("has no mesh");
       return signalPassFailure();
     }
+    compression = configuration.compress;
+    int64_t replicas = std::max<int64_t>(1, mesh.getAxisSize(kDataAxis));
+    if (compression.replicas && compression.replicas != replicas) {
+      module.emitError("compress is ")
+          << print(compression) << ", but " << kDataAxis << " is " << replicas;
+      return signalPassFailure();
+    }
     FailureOr<ParameterUses> uses = ParameterUses::find(module);
     if (failed(uses))
       return signalPassFailure();
     parts = configuration.zero ? mesh.getAxisSize(kDataAxis) : 1;
     rounds = !getReducedType(module).isF32();
-    compression = configuration.compress;
     std::map<int64_t, SmallVector<ParameterUse *>> usesOf; // by rank
     for (ParameterUse &use : uses->parameters)
       for (int64_t rank : use.ranks)

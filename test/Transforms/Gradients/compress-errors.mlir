@@ -64,3 +64,11 @@ module attributes {plait.configuration = #plait.configuration<compress = "int8:1
 module attributes {plait.configuration = #plait.configuration<zero = 2, compress = "int8+feedback">} {
   dist.mesh @mesh ["dp", "tp"] = [2, 2]
 }
+
+// -----
+
+// As many replicas as are asked for.
+// expected-error @+1 {{compress is int8+replicas:3, but dp is 2}}
+module attributes {plait.configuration = #plait.configuration<compress = "int8+replicas:3">} {
+  dist.mesh @mesh ["dp", "tp"] = [2, 2]
+}

@@ -163,6 +163,7 @@ ours checkpoints checkpoints "${checkpoints[@]}"
 ours offload offload "${covering[@]}"
 ours optimizers optimizers "${covering[@]}"
 ours reductions reductions "${covering[@]}"
+ours compression compression "${covering[@]}"
 ours shardings shardings
 ours training training
 ours replicas replicas

@@ -545,8 +545,24 @@ Status plait::checkExecutable(const Strategy &strategy) {
   return check.status.ok() ? checkValues(strategy) : check.status;
 }
 
+/// Checks what compressed sums exclude: what divides them, and what rounds
+/// them before.
+static Status checkCompression(const TrainingConfiguration &configuration) {
+  if (!configuration.compress.isOn())
+    return Status::success();
+  std::string what = "compress is " + print(configuration.compress);
+  if (configuration.zero)
+    return fail(what, ", which takes zero 0, not ", configuration.zero);
+  if (configuration.reducePrecision != Precision::FP32)
+    return fail(what, ", which takes reduce-precision fp32, not ",
+                print(configuration.reducePrecision));
+  return Status::success();
+}
+
 Status plait::checkExecutable(const TrainingConfiguration &configuration) {
   ExecutableCheck check;
   visitConfiguration(check, configuration, getExecutable());
-  return check.status.ok() ? checkValues(configuration) : check.status;
+  PLAIT_RETURN_IF_ERROR(check.status);
+  PLAIT_RETURN_IF_ERROR(checkValues(configuration));
+  return checkCompression(configuration);
 }

@@ -11,6 +11,7 @@
 
 #include "plait/Configuration/Optimizers.h"
 
+#include "plait/Configuration/Compressors.h"
 #include "plait/Configuration/Configuration.h"
 #include "plait/Plan/Scalars.h"
 
@@ -57,6 +58,8 @@ Result<const Optimizer *> plait::findOptimizer(std::string_view name) {
 }
 
 bool plait::isState(std::string_view name) {
+  if (name == kErrorState)
+    return true;
   for (const Optimizer &optimizer : kOptimizers)
     for (auto states : {optimizer.states, optimizer.matrixStates})
       if (std::find(states.begin(), states.end(), name) != states.end())

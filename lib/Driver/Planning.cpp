@@ -103,9 +103,12 @@ static Result<planner::Training> makeTraining(const CompileOptions &options,
   training.sequence = given->sequence;
   // Of one parameter; weight and gradient come on top.
   const Optimizer &optimizer = **findOptimizer(given->optimizer);
-  training.stateBytes = double(optimizer.getStateBytes());
+  // What is fed back is kept with it.
+  double error = given->compress.feedback ? sizeof(float) : 0;
+  training.stateBytes = double(optimizer.getStateBytes()) + error;
   if (optimizer.updatesMatrices())
-    training.matrixStateBytes = double(optimizer.getStateBytes(true));
+    training.matrixStateBytes = double(optimizer.getStateBytes(true)) + error;
+  training.compress = given->compress;
   Result<Precision> precision = findPrecision(options, planning, device);
   if (!precision.ok())
     return precision.status();
@@ -123,6 +126,9 @@ static Result<planner::Training> makeTraining(const CompileOptions &options,
   if (training.reducePrecision == Precision::BF16 && !abilities.sumsInBf16)
     return fail("`reduce-precision` is bf16, but ", abilities.version,
                 " sums gradients in fp32");
+  if (training.compress.isOn() && !abilities.compresses)
+    return fail("`compress` is ", print(training.compress), ", but ",
+                abilities.version, " sends gradients as they are");
   Result<bool> flash = findAttention(options, *precision, device, abilities);
   if (!flash.ok())
     return flash.status();
@@ -191,6 +197,9 @@ Status ChoiceState::prepare() {
     return made.status();
   training = *made;
   space = planner::getAbilities(training.framework).space;
+  // All replicas hold what is compressed whole.
+  if (training.compress.isOn())
+    space.zero = {0};
   // Options that contradict the cluster are found here, too.
   // Before the search: what cannot be compiled need not be looked for.
   // A prediction is also for devices that there is no code for.

@@ -109,6 +109,9 @@ static Result<std::unique_ptr<plan::fb::PlanT>>
 compileReference(const CompileOptions &given, const Compilation::Input &input,
                  const Compilation &partitioned) {
   TrainingConfiguration configuration = partitioned.getConfiguration();
+  if (configuration.compress.isOn())
+    return fail("what replicas compress are their own gradients, and one rank "
+                "has the gradient of all");
   // Sequences that depend on each other have to be computed together.
   if (partitioned.hasFixedBatch())
     configuration.microBatch *= partitioned.getMesh().batchParts();

@@ -89,7 +89,7 @@ private:
   /// Checks that what is used is inside the memory that it has to be in, or the
   /// slot, which has to be bound there.
   Status checkUse(const Use &use, Side side) {
-    const auto &[what, ref, count, unit, writes, toEnd] = use;
+    const auto &[what, ref, count, unit, writes, toEnd, isInteger] = use;
     if (!ref)
       return fail(what, " is missing");
     if (ref->slot() < -1 ||
@@ -140,6 +140,9 @@ private:
       return fail("has sizes of ", sizes, " of ", args, " arguments");
     if (step.outputs() > args)
       return fail("writes ", step.outputs(), " of ", args, " arguments");
+    for (uint32_t i = 0; i < length(step.integers()); ++i)
+      if (uint32_t index = step.integers()->Get(i); index >= args)
+        return fail("has integers in argument ", index, " of ", args);
     for (uint32_t i = 0; i < length(step.scalars()); ++i)
       PLAIT_RETURN_IF_ERROR(checkAxis(mesh, *step.scalars()->Get(i),
                                       "scalar " + std::to_string(i)));

@@ -350,10 +350,15 @@ private:
                  : Status::success();
     PLAIT_RETURN_IF_ERROR(place(name.c_str(), shard.gradient(), gradient * 4));
     if (const auto *slots = shard.state())
-      for (const fb::StateSlot *slot : *slots)
+      for (const fb::StateSlot *slot : *slots) {
+        if (slot->own_axis() >= length(plan.mesh()))
+          return fail(slot->name()->str(), " of ", name, " differs along axis ",
+                      int(slot->own_axis()), ", there are ",
+                      length(plan.mesh()));
         PLAIT_RETURN_IF_ERROR(
             place((slot->name()->str() + " of " + name).c_str(), slot->offset(),
                   state * 4, Side::Any));
+      }
     return Status::success();
   }
 

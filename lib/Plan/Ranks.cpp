@@ -182,12 +182,13 @@ int64_t plan::countElements(const RankGrid &mesh,
 
 /// The coordinates along all axes that do not split the shard, as one number.
 Replica plan::replicaOf(const RankGrid &mesh, uint32_t rank,
-                        const fb::Shard &shard, bool isDivided) {
+                        const fb::Shard &shard, bool isDivided,
+                        uint32_t ownAxis) {
   Replica replica = {0, 1};
   // The pipeline axis picks the program, it never replicates a shard.
   for (uint32_t axis = 1; axis < mesh.axes(); ++axis) {
-    bool splits =
-        isDivided && shard.division() && shard.division()->axis() == axis;
+    bool splits = axis == ownAxis || (isDivided && shard.division() &&
+                                      shard.division()->axis() == axis);
     for (const fb::DimSharding *dim : dimsOf(shard, isDivided))
       if (dim->axes())
         splits |= std::count(dim->axes()->begin(), dim->axes()->end(), axis);

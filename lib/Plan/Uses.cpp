@@ -68,6 +68,9 @@ std::vector<Use> usesOf(const fb::KernelStep &step) {
       use.count = step.arg_bytes()->Get(i);
     uses.push_back(use);
   }
+  for (uint32_t i = 0; i < length(step.integers()); ++i)
+    if (uint32_t index = step.integers()->Get(i); index < count)
+      uses[index].isInteger = true;
   return uses;
 }
 

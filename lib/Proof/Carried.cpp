@@ -111,6 +111,8 @@ LogicalResult Carried::checkModel() {
 LogicalResult Carried::checkArithmetic() {
   TrainingConfiguration asked = getConfiguration(claim),
                         said = getConfiguration(plan);
+  // Of the plan it is the mesh's.
+  asked.compress.replicas = said.compress.replicas;
   auto check = [&](StringRef field, const std::string &should,
                    const std::string &is) {
     return succeeded(
@@ -121,6 +123,7 @@ LogicalResult Carried::checkArithmetic() {
       check("precision", print(asked.precision), print(said.precision)) &&
       check("reduce_precision", print(asked.reducePrecision),
             print(said.reducePrecision)) &&
+      check("compress", print(asked.compress), print(said.compress)) &&
       check("seq", std::to_string(asked.sequence),
             std::to_string(said.sequence)) &&
       check("global_batch", std::to_string(asked.globalBatch),

@@ -31,7 +31,14 @@ using namespace plait;
 ///
 /// Meshes keep their axes with one rank each, so that passes which name an axis
 /// still find it.
+///
+/// What replicas compress is their own part each, so that their number stays.
 static void unpartition(ModuleOp module) {
+  TrainingConfiguration configuration = getConfiguration(module);
+  if (dist::MeshOp mesh = dist::MeshOp::find(module);
+      mesh && configuration.compress.isOn())
+    configuration.compress.replicas =
+        std::max<int64_t>(1, mesh.getAxisSize(Axis::DP));
   for (auto mesh : module.getOps<dist::MeshOp>())
     mesh.setSizes(SmallVector<int64_t>(mesh.getSizes().size(), 1));
   for (auto parameter : module.getOps<nn::ParameterOp>()) {
@@ -40,7 +47,6 @@ static void unpartition(ModuleOp module) {
   }
   if (pipe::ScheduleOp given = pipe::findSchedule(module))
     given.erase();
-  TrainingConfiguration configuration = getConfiguration(module);
   static_cast<Strategy &>(configuration) = Strategy();
   configuration.epilogues = EpilogueKind::None;
   if (auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunction))

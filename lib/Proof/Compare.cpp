@@ -312,7 +312,7 @@ LogicalResult Comparison::compareLayout(const std::string &what,
                                         nn::ParameterOp parameter, Slot slot,
                                         const RankState::Stored &own) {
   Content declared = state.getInitial(parameter, slot);
-  bool isSame = !own.content.form.isPartial() &&
+  bool isSame = own.content.form.partial == declared.form.partial &&
                 own.content.type.getShape() == declared.type.getShape();
   for (auto [index, want] : llvm::enumerate(declared.form.dims)) {
     const Form &form = own.content.form;

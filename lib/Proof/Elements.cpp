@@ -414,6 +414,26 @@ Number Elements::define(nn::RotateHalfOp op, int64_t element) {
   return {isFirst ? -turned.value : turned.value, turned.error};
 }
 
+Number Elements::define(nn::SliceOp op, int64_t element) {
+  int64_t columns = getShape(op.getResult()).back(), parts = op.getParts();
+  int64_t row = element / columns, column = element % columns;
+  return get(op.getInput(),
+             (row * parts + int64_t(op.getPart())) * columns + column);
+}
+
+/// Bits by division, whatever the sign of the word.
+Number Elements::define(nn::UnpackBitsOp op, int64_t element) {
+  int64_t words = getShape(op.getInput()).back(), bits = op.getBits();
+  int64_t columns = words * (32 / bits);
+  int64_t row = element / columns, column = element % columns;
+  auto word = static_cast<uint32_t>(
+      getInteger(op.getInput(), row * words + column % words));
+  int64_t range = int64_t(1) << bits;
+  int64_t code = int64_t(word >> (column / words * bits)) % range;
+  bool isNegative = bits > 1 && code >= range / 2;
+  return {double(isNegative ? code - range : code), 0};
+}
+
 /// Operands are read at the same element. An op that has no meaning here is
 /// reported by getUnruled() and not guessed.
 Number Elements::defineElementwise(Operation *op, int64_t element) {
@@ -433,7 +453,8 @@ Number Elements::evaluateOp(Operation *op, int64_t element) {
   return llvm::TypeSwitch<Operation *, Number>(op)
       .Case<nn::BroadcastOp, nn::ReduceOp, nn::EmbeddingOp, nn::EmbeddingGradOp,
             dist::SliceOp, nn::IotaOp, nn::PickOp, nn::CausalMaskOp,
-            nn::MaskPaddingOp, nn::DropoutOp, nn::ReorderOp, nn::RotateHalfOp>(
+            nn::MaskPaddingOp, nn::DropoutOp, nn::ReorderOp, nn::RotateHalfOp,
+            nn::SliceOp, nn::UnpackBitsOp>(
           [&](auto own) { return define(own, element); })
       .Default([&](Operation *) { return defineElementwise(op, element); });
 }

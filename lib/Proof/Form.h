@@ -136,6 +136,24 @@ struct Content {
   std::shared_ptr<std::vector<Content>> summands = nullptr;
 };
 
+/// A tensor of a pack that is not its members side by side, but what becomes of
+/// the gradients that replicas compress (RulesCompression.cpp).
+struct PackView {
+  /// Members have a dimension in front, of the replicas, of which a rank has
+  /// one; the tensor has it only if it is stacked.
+  bool hasReplicas = false, isStacked = false;
+  /// One number of each row, which are the members' chunks; a member has it for
+  /// all elements of the chunk.
+  bool isByRow = false;
+  /// One of so many equal parts of each row.
+  int64_t part = 0, parts = 1;
+  /// Words of integers of so many bits; 0: none.
+  int64_t bits = 0;
+
+  bool operator==(const PackView &) const = default;
+  bool isPlain() const { return *this == PackView(); }
+};
+
 /// A tensor of tensors that lie side by side.
 struct Pack {
   struct Member {
@@ -150,6 +168,7 @@ struct Pack {
   llvm::SmallVector<RankTerm, 2> rows;
   /// Added up along its columns.
   bool reducedColumns = false;
+  PackView view;
   /// What lies between members.
   NumberRange gap = NumberRange::exactly(0);
 };

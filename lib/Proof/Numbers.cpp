@@ -137,6 +137,30 @@ static Number takeSmaller(Number a, Number b) {
           std::max(a.error, b.error)};
 }
 
+/// The nearest integer, of two the even one; unknown where the error allows
+/// several.
+static Number takeNearest(Number a) {
+  if (!(std::abs(a.value) < 0x1p22))
+    return a.isExact() ? a : kUnknown;
+  double low = std::nearbyint(a.value - a.error),
+         high = std::nearbyint(a.value + a.error);
+  return low == high ? Number{low, 0} : kUnknown;
+}
+
+/// The lowest `bits` bits of each, those of the first operand lowest.
+static Number packBits(ArrayRef<Number> x, int64_t bits) {
+  uint32_t word = 0;
+  for (auto [index, own] : llvm::enumerate(x)) {
+    Number code = takeNearest(own);
+    if (!code.isKnown() || !(std::abs(code.value) < 0x1p22))
+      return kUnknown;
+    auto digits =
+        static_cast<uint32_t>(int64_t(code.value)) % (uint32_t(1) << bits);
+    word += digits << (index * bits);
+  }
+  return {double(int32_t(word)), 0};
+}
+
 std::optional<Number> proof::evaluateElement(Operation *op,
                                              ArrayRef<Number> x) {
   using Result = std::optional<Number>;
@@ -163,6 +187,8 @@ std::optional<Number> proof::evaluateElement(Operation *op,
       // Kernels compute in f32: a cast within one rounds nothing. What is
       // stored as bf16 is rounded in Elements::evaluate().
       .Case<nn::StopGradientOp, nn::CastOp>([&](auto) { return x[0]; })
+      // A rank has one part, and nothing changes.
+      .Case<nn::PartsOp, nn::UniteOp>([&](auto) { return x[0]; })
       .Case([&](nn::AddOp) {
         return roundOnce(x[0].value + x[1].value, x[0].error + x[1].error);
       })
@@ -170,6 +196,8 @@ std::optional<Number> proof::evaluateElement(Operation *op,
       .Case([&](nn::MulOp) { return multiply(x[0], x[1]); })
       .Case([&](nn::DivOp) { return divide(x[0], x[1]); })
       .Case([&](nn::MinOp) { return takeSmaller(x[0], x[1]); })
+      .Case([&](nn::RoundOp) { return takeNearest(x[0]); })
+      .Case([&](nn::PackBitsOp pack) { return packBits(x, pack.getBits()); })
       .Case([&](nn::ScaleOp scale) {
         return multiply(x[0], {scale.getAmount().convertToDouble(), 0});
       })

@@ -57,6 +57,28 @@ llvm::ArrayRef<OpRule> getShapeRules();
 llvm::ArrayRef<OpRule> getContractionRules();
 llvm::ArrayRef<OpRule> getIndexRules();
 llvm::ArrayRef<OpRule> getCollectiveRules();
+llvm::ArrayRef<OpRule> getCompressionRules();
+
+/// The sum or the maximum of one tensor over `dims`, which are ascending.
+llvm::FailureOr<Content> reduceOver(Rules &rules, mlir::Operation *op,
+                                    const Content &input, nn::ReduceKind kind,
+                                    llvm::ArrayRef<int64_t> dims,
+                                    mlir::RankedTensorType type);
+
+/// Asks `rule` for each member of a pack by itself; the result is seen as
+/// `view`. What lies between members stays.
+llvm::FailureOr<Content>
+mapMembers(Rules &rules, mlir::Operation *op, const Content &input,
+           mlir::RankedTensorType type, PackView view,
+           llvm::function_ref<llvm::FailureOr<Content>(const Content &)> rule);
+
+// Of packs whose view is not plain: what replicas make of them to compress.
+llvm::FailureOr<Content> reduceView(Rules &rules, mlir::Operation *op,
+                                    const Content &input,
+                                    mlir::RankedTensorType type);
+llvm::FailureOr<Content> broadcastView(Rules &rules, mlir::Operation *op,
+                                       const Content &input,
+                                       mlir::RankedTensorType type);
 
 class Rules {
 public:

@@ -73,6 +73,12 @@ static LogicalResult combine(Rules &rules, Operation *op, Form &form,
 static FailureOr<Content> evaluateOnPack(Rules &rules, Operation *op,
                                          const Content &input,
                                          RankedTensorType type) {
+  if (!input.pack->view.isPlain()) {
+    rules.report.unproven(op)
+        << "of what replicas compress only an all-gather along dimension 0 of "
+           "what is stacked has a rule";
+    return failure();
+  }
   auto pack = std::make_shared<Pack>(*input.pack);
   if (auto rounds = op->getAttrOfType<IntegerAttr>("rounds");
       rounds && rounds.getInt() > 1) {
@@ -188,12 +194,32 @@ static LogicalResult gather(Rules &rules, Operation *op, Form &form,
   return diag << ", but has " << print(Content{{}, form, nullptr});
 }
 
+/// Gathers the members of all replicas along the dimension in front.
+static FailureOr<Content> gatherReplicas(Rules &rules, dist::AllGatherOp all,
+                                         const Content &input,
+                                         RankedTensorType type) {
+  return mapMembers(
+      rules, all, input, type, input.pack->view,
+      [&](const Content &member) -> FailureOr<Content> {
+        Content result = member;
+        SmallVector<int64_t> shape(member.type.getShape());
+        if (failed(gather(rules, all, result.form, 0, all.getAxisAttr(),
+                          shape[0], all.getRounds())))
+          return failure();
+        shape[0] *= rules.mesh.getSize(all.getAxis());
+        result.type = member.type.clone(shape);
+        return result;
+      });
+}
+
 static FailureOr<Content> evaluateAllGather(Rules &rules, Operation *op,
                                             Operands operands,
                                             RankedTensorType type) {
   auto all = cast<dist::AllGatherOp>(op);
   Content result = operands[0];
   if (rules.mesh.getSize(all.getAxis()) > 1) {
+    if (result.pack && result.pack->view.isStacked && all.getDim() == 0)
+      return gatherReplicas(rules, all, result, type);
     if (result.pack)
       return evaluateOnPack(rules, op, result, type);
     int64_t extent = result.type.getDimSize(all.getDim());

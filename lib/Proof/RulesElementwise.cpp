@@ -403,7 +403,7 @@ static FailureOr<Content> evaluateScalar(Rules &rules, Operation *op, Operands,
 /// meets one of another parameter.
 static bool isAligned(const Pack &a, const Pack &b) {
   return a.rows == b.rows && a.reducedColumns == b.reducedColumns &&
-         a.elements == b.elements &&
+         a.view == b.view && a.elements == b.elements &&
          llvm::equal(a.members, b.members,
                      [](const Pack::Member &x, const Pack::Member &y) {
                        return x.offset == y.offset &&
@@ -493,6 +493,7 @@ ArrayRef<OpRule> proof::getElementwiseRules() {
       {"nn.sigmoid", evaluateElementwise},
       {"nn.is_zero", evaluateElementwise},
       {"nn.min", evaluateElementwise},
+      {"nn.round", evaluateElementwise},
       {"nn.equal", evaluateElementwise},
       {"nn.valid", evaluateElementwise},
       {"nn.step_scalar", evaluateScalar},

@@ -22,10 +22,12 @@ using namespace plait::proof;
 
 /// New dimensions are uniform, the others go where the op puts them. Linear, so
 /// a partial sum stays one.
-static FailureOr<Content> evaluateBroadcast(Rules &, Operation *op,
+static FailureOr<Content> evaluateBroadcast(Rules &rules, Operation *op,
                                             Operands operands,
                                             RankedTensorType type) {
   const Content &input = operands[0];
+  if (input.pack)
+    return broadcastView(rules, op, input, type);
   Form form = input.form;
   form.dims.assign(type.getRank(), Dimension());
   for (auto [index, dim] : llvm::enumerate(cast<nn::BroadcastOp>(op).getDims()))
@@ -124,14 +126,12 @@ static FailureOr<Content> reducePack(Rules &rules, Operation *op,
 /// 4. What is reduced needs neutral padding, and makes the result partial over
 ///    its axes.
 /// 5. The term is reduced only if it has one of the dimensions.
-static FailureOr<Content> evaluateReduce(Rules &rules, Operation *op,
-                                         Operands operands,
-                                         RankedTensorType type) {
-  auto reduce = cast<nn::ReduceOp>(op);
-  const Content &input = operands[0];
-  if (input.pack)
-    return reducePack(rules, op, input, type);
-  bool isSum = reduce.getKind() == nn::ReduceKind::Sum;
+FailureOr<Content> proof::reduceOver(Rules &rules, Operation *op,
+                                     const Content &input,
+                                     nn::ReduceKind reduction,
+                                     ArrayRef<int64_t> dims,
+                                     RankedTensorType type) {
+  bool isSum = reduction == nn::ReduceKind::Sum;
   auto kind = isSum ? dist::Reduction::Sum : dist::Reduction::Max;
   // 1. Parts.
   if (input.form.isPartial() && input.form.reduction != kind &&
@@ -147,7 +147,7 @@ static FailureOr<Content> evaluateReduce(Rules &rules, Operation *op,
   Letters present;
   for (auto [index, dim] : llvm::enumerate(input.form.dims)) {
     // 2. Kept.
-    if (!llvm::is_contained(reduce.getDims(), int64_t(index))) {
+    if (!llvm::is_contained(dims, int64_t(index))) {
       Dimension &kept = form.dims.emplace_back(dim);
       if (!dim.fitsAll())
         kept.extent = input.form.getExtent(index);
@@ -166,7 +166,7 @@ static FailureOr<Content> evaluateReduce(Rules &rules, Operation *op,
       argument.letters.push_back(next++);
     reducesTerm |= !dim.uniform;
     if (isPadded(input.form, index, input.type.getDimSize(index), rules.mesh) &&
-        !isNeutral(dim.padding, reduce.getKind())) {
+        !isNeutral(dim.padding, reduction)) {
       double neutral = isSum ? 0 : -std::numeric_limits<double>::infinity();
       rules.taken(op, dim.padding, neutral)
           << "reduces the padding of dimension " << index << " of "
@@ -186,6 +186,18 @@ static FailureOr<Content> evaluateReduce(Rules &rules, Operation *op,
   form.setTerm(rules.terms.sum(argument));
   simplify(form, type, rules.mesh);
   return Content{type, std::move(form), nullptr};
+}
+
+static FailureOr<Content> evaluateReduce(Rules &rules, Operation *op,
+                                         Operands operands,
+                                         RankedTensorType type) {
+  auto reduce = cast<nn::ReduceOp>(op);
+  const Content &input = operands[0];
+  if (!input.pack)
+    return reduceOver(rules, op, input, reduce.getKind(), reduce.getDims(),
+                      type);
+  return input.pack->view.isPlain() ? reducePack(rules, op, input, type)
+                                    : reduceView(rules, op, input, type);
 }
 
 /// The result's first half is minus the operand's second, and its second half
@@ -262,7 +274,7 @@ static FailureOr<Content> evaluateReorder(Rules &rules, Operation *op,
 
 ArrayRef<OpRule> proof::getShapeRules() {
   static const OpRule rules[] = {
-      {"nn.broadcast", evaluateBroadcast},
+      {"nn.broadcast", evaluateBroadcast, /*takesPacks=*/true},
       {"nn.reduce", evaluateReduce, /*takesPacks=*/true},
       {"nn.rotate_half", evaluateRotateHalf},
       {"nn.reorder", evaluateReorder},

@@ -17,7 +17,9 @@
 
 #include "State.h"
 
+#include "plait/Configuration/Compressors.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
+#include "plait/Transforms/Names.h"
 
 using namespace mlir;
 using namespace plait;
@@ -86,8 +88,20 @@ Content RankState::getInitial(nn::ParameterOp parameter, Slot slot) {
   auto type = cast<RankedTensorType>(parameter.getType());
   if (slot == Slot::Compute)
     type = type.clone(BFloat16Type::get(type.getContext()));
-  return rules.makeLeaf(getLeafName(parameter.getSymName(), slot), type,
-                        symbols.getAxes(parameter, slot));
+  Content content = rules.makeLeaf(getLeafName(parameter.getSymName(), slot),
+                                   type, symbols.getAxes(parameter, slot));
+  // Each replica has its own: the leaf is their sum.
+  if (slot == Slot::getState(kErrorState) && rules.mesh.getSize(kDataAxis) > 1)
+    content.form.partial.push_back(
+        StringAttr::get(parameter.getContext(), kDataAxis));
+  return content;
+}
+
+/// Whether what lies between the members of a pack has to be zero: it counts in
+/// the norm, or in a chunk that is compressed.
+static bool hasZeroGaps(Slot slot) {
+  return slot == Slot::Gradient || slot == Slot::Reduced ||
+         slot == Slot::getState(kErrorState);
 }
 
 /// By value: what an op reads does not change with a later write. Notes that
@@ -241,9 +255,8 @@ FailureOr<Content> RankState::readPack(SlotOpInterface op, nn::PackOp pack) {
   whole->rows = getRows(pack, op.getSlot());
   // 2. Gaps.
   // Memory starts with zeros; what is between members matters nowhere else.
-  bool isGradient =
-      op.getSlot() == Slot::Gradient || op.getSlot() == Slot::Reduced;
-  whole->gap = isGradient ? NumberRange::exactly(0) : NumberRange::any();
+  whole->gap =
+      hasZeroGaps(op.getSlot()) ? NumberRange::exactly(0) : NumberRange::any();
   // 3. Members.
   for (auto [member, offset] :
        llvm::zip_equal(pack.getMembers().getAsRange<FlatSymbolRefAttr>(),
@@ -280,13 +293,11 @@ LogicalResult RankState::writePack(SlotOpInterface op, nn::PackOp pack,
   if (failed(checkRank(op, pack)))
     return failure();
   if (!content.pack || content.pack->rows != getRows(pack, op.getSlot()) ||
-      content.pack->reducedColumns)
+      content.pack->reducedColumns || !content.pack->view.isPlain())
     return rules.report.wrong(op)
            << "writes " << print(content) << " to @" << op.getSymbol();
   const Pack &given = *content.pack;
-  bool isGradient =
-      op.getSlot() == Slot::Gradient || op.getSlot() == Slot::Reduced;
-  if (isGradient && !given.gap.is(0))
+  if (hasZeroGaps(op.getSlot()) && !given.gap.is(0))
     return rules.report.wrong(op)
            << "writes what counts in the norm between the members of @"
            << op.getSymbol();

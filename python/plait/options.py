@@ -58,6 +58,7 @@ class CompileOptions(TypedDict, total=False):
     offload: str
     precision: str
     reduce_precision: str
+    compress: str
     attention: str
     epilogues: str
     tp_comm_overlap: int

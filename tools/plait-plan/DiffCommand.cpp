@@ -84,6 +84,7 @@ void addHeader(Facts &facts, const fb::Plan &plan) {
   facts.emplace_back("backend", plan::backendOf(plan));
   facts.emplace_back("precision", plan::precisionOf(plan));
   facts.emplace_back("reduce-precision", plan::reducePrecisionOf(plan));
+  facts.emplace_back("compress", plan::compressOf(plan));
   if (plan.optimizer())
     facts.emplace_back("optimizer", plan.optimizer()->str());
   facts.emplace_back("mesh", planner::printMesh(plan));

@@ -104,6 +104,8 @@ static void showStep(const fb::Plan &plan) {
   std::cout << "precision " << plan::precisionOf(plan);
   if (plan::reducePrecisionOf(plan) != "fp32")
     std::cout << ", gradients summed in " << plan::reducePrecisionOf(plan);
+  if (plan.compress())
+    std::cout << ", gradients sent as " << plan.compress()->str();
   std::cout << "\n";
   showOptimizer(plan);
 }

@@ -37,7 +37,7 @@ static const std::map<std::string, std::set<std::string>> groups = {
      {"global-batch", "seq", "optimizer", "no-decay", "dropout",
       "document-mask", "ignore-field"}},
     {"What runs it",
-     {"precision", "reduce-precision", "attention", "epilogues",
+     {"precision", "reduce-precision", "compress", "attention", "epilogues",
       "tp-comm-overlap", "deterministic", "backend", "target", "target-cpu",
       "shard"}},
     {"Phases and proof",

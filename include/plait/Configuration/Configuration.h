@@ -17,6 +17,7 @@
 #ifndef PLAIT_CONFIGURATION_CONFIGURATION_H
 #define PLAIT_CONFIGURATION_CONFIGURATION_H
 
+#include "plait/Configuration/Compressors.h"
 #include "plait/Support/Status.h"
 
 #include <compare>
@@ -151,6 +152,10 @@ constexpr bool offloadsActivations(Offload offload) {
     "partition",                                                               \
     "of the sums of gradients over ranks: bf16 sends half of the bytes,\n"     \
     "and the optimizer gets gradients that are rounded to it")                 \
+  X(Compression, compress, "compress", {}, "partition",                        \
+    "what ranks of dp send of gradients, as SCHEME[:BLOCK][+feedback]:\n"      \
+    "int8 is 8 bits an element and a scale for each BLOCK (256);\n"            \
+    "feedback adds what was lost to the next step's gradients")                \
   X(AttentionKind, attention, "attention", AttentionKind::Auto, "lower",       \
     "flash: one step, scores never in memory; auto: flash on GPUs\n"           \
     "in bf16")                                                                 \

@@ -83,7 +83,8 @@ struct SharedOption {
 /// The options of all optimizers, in the order in which help texts list them.
 const std::vector<SharedOption> &getOptimizerOptions();
 
-/// Whether some optimizer keeps a tensor called `name`.
+/// Whether some optimizer keeps a tensor called `name`, or a replica does
+/// (plait/Configuration/Compressors.h).
 bool isState(std::string_view name);
 
 /// The names of all numbers that a step is given, in the order in which they

@@ -43,6 +43,11 @@ inline std::string_view reducePrecisionOf(const fb::Plan &plan) {
                                  : "fp32";
 }
 
+/// Returns what ranks of dp send of gradients: "none" is all of them.
+inline std::string_view compressOf(const fb::Plan &plan) {
+  return plan.compress() ? plan.compress()->string_view() : "none";
+}
+
 /// Whether the plan's ranks are GPUs.
 inline bool isCuda(const fb::Plan &plan) { return backendOf(plan) == "cuda"; }
 

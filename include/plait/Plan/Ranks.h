@@ -110,9 +110,10 @@ struct Replica {
 
 /// Returns, of the ranks of a program that hold the same block of `shard`,
 /// those that differ along the axes that do not split it. Of what the shard's
-/// ranks divide, each of them holds a part of its own.
+/// ranks divide, each of them holds a part of its own; of what the ranks along
+/// `ownAxis` (0: none) each have another one of, each holds its own.
 Replica replicaOf(const RankGrid &mesh, uint32_t rank, const fb::Shard &shard,
-                  bool isDivided = false);
+                  bool isDivided = false, uint32_t ownAxis = 0);
 
 /// True for exactly one of these ranks.
 inline bool isFirstReplica(const RankGrid &mesh, uint32_t rank,

@@ -42,6 +42,7 @@ struct Use {
   bool writes = false;
   /// Not known: up to the end of the slot or of the arena; `count` is 0.
   bool toEnd = false;
+  bool isInteger = false; // of a kernel: its elements are i32
 
   /// Returns where it ends, in bytes from the beginning of its slot or of the
   /// arena, which end at `limit`. Only for steps that the checker accepts.

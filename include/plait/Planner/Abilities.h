@@ -44,6 +44,7 @@ struct Abilities {
   bool offloadsShards = false;
   bool hasFlash = true;   // attention that writes no scores
   bool sumsInBf16 = true; // gradients over ranks
+  bool compresses = true; // what replicas send of them
 
   /// Success where the program can run such a mesh.
   Status checkMesh(const Mesh &mesh) const;

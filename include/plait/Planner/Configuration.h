@@ -32,6 +32,8 @@ struct Training {
   bool fp32Gradients = true;
   /// The precision of gradients on their way between ranks, if that is less.
   Precision reducePrecision = Precision::FP32;
+  /// The form in which replicas send gradients.
+  Compression compress;
   /// Pieces that ranks of tp exchange beside each other's matmuls; 1: whole.
   int tensorOverlap = 1;
   /// The bytes that the optimizer keeps of each parameter, beside master

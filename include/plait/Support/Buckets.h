@@ -40,10 +40,12 @@ constexpr int64_t countBuckets(int64_t elements, int64_t least) {
   return std::max<int64_t>(1, elements / least);
 }
 
-/// Parameters lie in a pack at multiples of so many elements.
+/// Parameters lie in a pack at multiples of so many elements; where gradients
+/// are compressed, of the elements of a chunk.
 constexpr int64_t kPackAlignment = 32;
-constexpr int64_t alignInPack(int64_t elements) {
-  return (elements + kPackAlignment - 1) / kPackAlignment * kPackAlignment;
+constexpr int64_t alignInPack(int64_t elements, int64_t chunk = 0) {
+  int64_t alignment = chunk ? chunk : kPackAlignment;
+  return (elements + alignment - 1) / alignment * alignment;
 }
 
 /// A pack is a table. Its norm is summed up by rows, side by side, and then
@@ -55,12 +57,15 @@ struct PackShape {
 };
 
 /// Returns the table for so many elements, as wide as a share of a small pack
-/// needs, of which each of `shares` ranks has as many whole rows.
-constexpr PackShape getPackShape(int64_t elements, int64_t shares) {
+/// needs, of which each of `shares` ranks has as many whole rows. Where
+/// gradients are compressed, rows are chunks.
+constexpr PackShape getPackShape(int64_t elements, int64_t shares,
+                                 int64_t chunk = 0) {
   int64_t part = (elements + shares - 1) / shares;
-  int64_t columns = std::clamp<int64_t>(
-      int64_t(std::bit_ceil(uint64_t(std::max<int64_t>(part, 1)))),
-      kPackAlignment, 4096);
+  int64_t fitting =
+      int64_t(std::bit_ceil(uint64_t(std::max<int64_t>(part, 1))));
+  int64_t columns =
+      chunk ? chunk : std::clamp<int64_t>(fitting, kPackAlignment, 4096);
   int64_t rows = (elements + columns - 1) / columns;
   return {(rows + shares - 1) / shares * shares, columns};
 }

@@ -68,7 +68,8 @@ static std::unique_ptr<fb::ParameterT> makeParameter(nn::ParameterOp op) {
 /// reads: they are saved as they were.
 ParameterTable::ParameterTable(ModuleOp module, fb::PlanT &plan)
     : mesh(dist::MeshOp::find(module)),
-      optimizer(**findOptimizer(getConfiguration(module).optimizer)) {
+      optimizer(**findOptimizer(getConfiguration(module).optimizer)),
+      compression(getConfiguration(module).compress) {
   for (auto parameter : module.getOps<nn::ParameterOp>()) {
     parameters.push_back(parameter);
     plan.parameters.push_back(makeParameter(parameter));
@@ -146,7 +147,12 @@ ParameterTable::makeDivision(nn::ParameterOp parameter,
 LogicalResult ParameterTable::addState(fb::ShardT &shard,
                                        nn::ParameterOp parameter,
                                        FindOffset find) {
-  auto kept = optimizer.getStates(bool(parameter.getMatrix()));
+  SmallVector<std::string_view> kept =
+      llvm::to_vector(optimizer.getStates(bool(parameter.getMatrix())));
+  // As StepEnd has it, which compresses no numbers.
+  if (compression.feedback &&
+      cast<ShapedType>(parameter.getType()).getRank() > 0)
+    kept.push_back(kErrorState);
   for (std::string_view name : kept) {
     std::optional<uint64_t> offset = find(nn::Slot::getState(name));
     if (!offset)
@@ -155,8 +161,14 @@ LogicalResult ParameterTable::addState(fb::ShardT &shard,
     auto state = std::make_unique<fb::StateSlotT>();
     state->name = name;
     state->offset = *offset;
+    if (name == kErrorState)
+      state->own_axis = mesh.getAxisIndex(kDataAxis);
     shard.state.push_back(std::move(state));
   }
+  if (!llvm::is_contained(kept, kErrorState) &&
+      find(nn::Slot::getState(kErrorState)))
+    return parameter.emitOpError("has a ")
+           << kErrorState << " in the programs, but nothing is fed back";
   for (const Optimizer &other : getOptimizers())
     for (auto states : {other.states, other.matrixStates})
       for (std::string_view name : states)

@@ -9,6 +9,7 @@
 #define PLAIT_LIB_CONVERSION_TOPLAN_PROGRAMCONVERTER_H
 
 #include "WriteSteps.h"
+#include "plait/Configuration/Compressors.h"
 #include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/NN.h"
@@ -41,6 +42,7 @@ private:
 
   dist::MeshOp mesh;
   const Optimizer &optimizer;
+  const Compression compression;
   llvm::SmallVector<nn::ParameterOp> parameters;
   llvm::SmallVector<bool> owned;
 };

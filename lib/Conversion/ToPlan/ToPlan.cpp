@@ -99,6 +99,8 @@ static void addIdentity(fb::PlanT &plan, ModuleOp module) {
     plan.context_parallel = print(configuration.contextParallel);
   if (configuration.reducePrecision != Precision::FP32)
     plan.reduce_precision = print(configuration.reducePrecision);
+  if (configuration.compress.isOn())
+    plan.compress = print(configuration.compress);
   for (auto [name, size] : llvm::zip_equal(
            mesh.getAxes().getAsRange<StringAttr>(), mesh.getSizes())) {
     auto axis = std::make_unique<fb::MeshAxisT>();

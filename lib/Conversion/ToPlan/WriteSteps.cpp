@@ -170,6 +170,11 @@ FailureOr<fb::KernelStepT> Writer::write(KernelOp op) {
     step->arg_bytes.push_back(use.memory.getBytes());
   }
   step->outputs = op.getOutputs().size();
+  ClusterOp cluster = op.getCluster();
+  for (auto [index, type] : llvm::enumerate(llvm::concat<const Type>(
+           cluster.getOperandTypes(), cluster.getResultTypes())))
+    if (getElementTypeOrSelf(type).isInteger())
+      step->integers.push_back(index);
   return step;
 }
 

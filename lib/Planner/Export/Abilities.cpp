@@ -37,7 +37,7 @@ static Abilities makeProgram(const char *name, const char *version) {
   row.version = version;
   row.space.name = name;
   row.space.offload = {Offload::None};
-  row.mixesRecompute = row.recomputesBlocks = false;
+  row.mixesRecompute = row.recomputesBlocks = row.compresses = false;
   return row;
 }
 

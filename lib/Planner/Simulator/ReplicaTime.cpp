@@ -168,6 +168,35 @@ static double roundingSeconds(double parameters, const Context &context) {
   return memoryCost(parameters * bytes, context.cluster.device).seconds;
 }
 
+/// Every replica sends messages to all others; what each has is a sum over the
+/// other axes before.
+static Replicated getCompressed(double elements, bool isPartial,
+                                const Context &context) {
+  const Compression &compression = context.training.compress;
+  double all = elements * context.configuration.mesh[Axis::DP];
+  double numbers = all / double(compression.block) * sizeof(float);
+  Replicated made;
+  for (double bytes : {all * compression.get().bits / 8, numbers})
+    made.add(getReplicated(CollectiveKind::AllGather, bytes, context), 1);
+  made.append(getRest(elements * context.gradientBytes(), isPartial, context));
+  return made;
+}
+
+/// Seconds of the kernels that make codes of gradients, put them in words, and
+/// add up what all replicas have sent: by what they read and write.
+static double compressingSeconds(double parameters, const Context &context) {
+  const Compression &compression = context.training.compress;
+  constexpr double number = sizeof(float);
+  double word = compression.get().bits / 8.0;
+  double made = (compression.feedback ? 4 : 2) * number;
+  double packed = number + word;
+  double added =
+      number + context.configuration.mesh[Axis::DP] * (word + 2 * number);
+  return memoryCost(parameters * (made + packed + added),
+                    context.cluster.device)
+      .seconds;
+}
+
 /// A copy of a tied table lives on the rank of the first and on that of the
 /// last stage; their gradients are added up between the two.
 static double getTiedSeconds(const StepLoad &load, const Context &context) {
@@ -401,6 +430,8 @@ static Packs getPacks(bool areDivided, double parameters, const StepLoad &load,
   double parts = areDivided ? context.divisions() : 1;
   if (load.stages.empty())
     return {Pack{parameters / parts}};
+  const Compression &compression = context.training.compress;
+  int64_t chunk = compression.isOn() ? compression.block : 0;
   Packs packs = {};
   forEachGroup(
       context.work, load.stages, [&](const ParameterGroup &group, int count) {
@@ -410,14 +441,14 @@ static Packs getPacks(bool areDivided, double parameters, const StepLoad &load,
         size_t alike = 3 * group.decays + group.replicated + group.partial;
         Pack &pack = packs[isShared ? packs.size() - 1 : alike];
         pack.elements +=
-            count * double(alignInPack(int64_t(group.elements / parts)));
+            count * double(alignInPack(int64_t(group.elements / parts), chunk));
         pack.isPartial = group.partial;
       });
   int64_t shares = context.zero() >= 1 && !areDivided ? context.divisions() : 1;
   for (Pack &pack : packs)
     if (pack.elements > 0)
-      pack.elements =
-          double(getPackShape(int64_t(pack.elements), shares).elements());
+      pack.elements = double(
+          getPackShape(int64_t(pack.elements), shares, chunk).elements());
   return packs;
 }
 
@@ -490,7 +521,10 @@ static double getBucketSeconds(double parameters, const StepLoad &load,
                                const Context &context) {
   bool divides = context.zero() >= 1, isKnown = !load.stages.empty();
   Packs packs = getPacks(/*areDivided=*/false, parameters, load, context);
+  bool isCompressed = context.training.compress.isOn() && !divides;
   auto reduce = [&](double elements, bool isPartial) {
+    if (isCompressed)
+      return getCompressed(elements, isPartial, context);
     double bytes = elements * context.reducedBytes();
     Replicated made = getReplicated(divides ? CollectiveKind::ReduceScatter
                                             : CollectiveKind::AllReduce,
@@ -500,7 +534,8 @@ static double getBucketSeconds(double parameters, const StepLoad &load,
     return made;
   };
   Buckets buckets = getBuckets(packs, isKnown, context, reduce);
-  buckets.all.rounding = roundingSeconds(parameters, context);
+  buckets.all.rounding = isCompressed ? compressingSeconds(parameters, context)
+                                      : roundingSeconds(parameters, context);
   double seconds = getReduceSeconds(buckets, load, context);
   if (!divides)
     return seconds;

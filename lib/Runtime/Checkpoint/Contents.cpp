@@ -29,13 +29,24 @@ static Shape toShape(const flatbuffers::Vector<int64_t> &shape) {
   return {shape.begin(), shape.end()};
 }
 
+static std::string nameOf(const fb::StateSlot &slot, uint32_t index) {
+  std::string name = slot.name()->str();
+  return slot.own_axis() ? name + "." + std::to_string(index) : name;
+}
+
+std::string runtime::nameOf(const fb::StateSlot &slot,
+                            const plan::RankGrid &mesh, uint32_t rank) {
+  return ::nameOf(slot, mesh.index(rank, slot.own_axis()));
+}
+
 /// The share of `piece` that its rank stores. Rows of a block stay together, as
 /// boxes with few edges.
 static Piece shareOf(const plan::RankGrid &mesh, uint32_t rank,
                      const fb::Shard &shard, const fb::Parameter &parameter,
                      const ShardTensor &tensor) {
   Piece piece(mesh, rank, shard, parameter, tensor);
-  auto [index, count] = plan::replicaOf(mesh, rank, shard, tensor.isDivided);
+  auto [index, count] =
+      plan::replicaOf(mesh, rank, shard, tensor.isDivided, tensor.ownAxis);
   int64_t elements = piece.part.count;
   // A box of a few elements in each of many files costs more than it spares.
   if (elements < leastElements)
@@ -92,7 +103,7 @@ std::vector<StoredPiece> runtime::contentsOf(const fb::Plan &plan,
     add(weightSlot, weightOf(shard));
     for (uint32_t j = 0; j < plan::length(shard.state()); ++j) {
       const fb::StateSlot &slot = *shard.state()->Get(j);
-      add(slot.name()->str(), stateOf(shard, slot));
+      add(nameOf(slot, mesh, rank), stateOf(shard, slot));
     }
   }
   return contents;
@@ -140,8 +151,13 @@ std::map<std::string, NeededTensor> runtime::neededBy(const fb::Plan &plan) {
       Box box = {toShape(*parameter.box_begin()),
                  toShape(*parameter.box_shape())};
       tensor.slots[weightSlot].push_back(box);
-      for (uint32_t j = 0; j < plan::length(shard.state()); ++j)
-        tensor.slots[shard.state()->Get(j)->name()->str()].push_back(box);
+      for (uint32_t j = 0; j < plan::length(shard.state()); ++j) {
+        const fb::StateSlot &slot = *shard.state()->Get(j);
+        uint32_t owners =
+            slot.own_axis() ? plan.mesh()->Get(slot.own_axis())->size() : 1;
+        for (uint32_t index = 0; index < owners; ++index)
+          tensor.slots[::nameOf(slot, index)].push_back(box);
+      }
     }
   return needed;
 }

@@ -21,6 +21,12 @@ namespace plait::runtime {
 /// this name, and what the optimizer keeps of it, under the optimizer's.
 constexpr char weightSlot[] = "weight";
 
+/// The name under which the state `slot` of `rank` is stored: its own, and
+/// where ranks along an axis each have another one, with the rank's index
+/// there, "error.3".
+std::string nameOf(const fb::StateSlot &slot, const plan::RankGrid &mesh,
+                   uint32_t rank);
+
 /// A piece of a slot that a rank stores, and the boxes of the file tensor that
 /// it is, in the order of its elements.
 struct StoredPiece {

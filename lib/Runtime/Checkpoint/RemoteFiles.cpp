@@ -88,8 +88,8 @@ Status forEachSlot(const RankArena &arena, const fb::Shard &shard,
   }));
   for (uint32_t i = 0; i < plan::length(shard.state()); ++i) {
     const fb::StateSlot &slot = *shard.state()->Get(i);
-    PLAIT_RETURN_IF_ERROR(
-        visit(slot.name()->str(), [&](const ElementSource &source) {
+    PLAIT_RETURN_IF_ERROR(visit(
+        nameOf(slot, arena.mesh, arena.rank), [&](const ElementSource &source) {
           return setTensor(arena, shard, parameter, stateOf(shard, slot),
                            source);
         }));

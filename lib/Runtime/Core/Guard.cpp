@@ -125,7 +125,7 @@ Result<bool> StepGuard::isInputFinite(const fb::Action &action,
     plan::ByteRange range = plan::rangeOf(program, action, use);
     if (use.toEnd)
       return false;
-    if (use.writes || isInput(range.begin, range.end))
+    if (use.writes || use.isInteger || isInput(range.begin, range.end))
       continue;
     auto found = find(range.begin, range.end, use.unit, isKernel);
     if (!found.ok())
@@ -142,7 +142,8 @@ Status StepGuard::checkOutput(const fb::Action &action, const fb::Step &step) {
   int index = 0;
   for (const plan::Use &use : plan::usesOf(mesh, step)) {
     int number = index++;
-    if (!use.writes)
+    // Words of several integers may look like any float.
+    if (!use.writes || use.isInteger)
       continue;
     plan::ByteRange range = plan::rangeOf(program, action, use);
     auto found = find(range.begin, range.end, use.unit, isKernel);

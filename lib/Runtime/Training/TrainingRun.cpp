@@ -149,7 +149,24 @@ Status Parts::countSteps(Executor &executor, TrainOptions &options,
   return Status::success();
 }
 
+/// Whether replicas have something of their own from step to step.
+static bool keepsErrors(const fb::Plan &plan) {
+  for (const fb::Program *program : *plan.programs())
+    for (uint32_t i = 0; i < plan::length(program->shards()); ++i) {
+      const auto *state = program->shards()->Get(i)->state();
+      for (uint32_t j = 0; j < plan::length(state); ++j)
+        if (state->Get(j)->own_axis())
+          return true;
+    }
+  return false;
+}
+
+/// Gradients are compressed before it is known whether they are finite.
 Status Parts::setControls(const fb::Plan &plan, const TrainOptions &options) {
+  if (options.onNonFinite == NonFinitePolicy::Skip && keepsErrors(plan))
+    return fail("`on-nan` is skip, but when a step is skipped, replicas have "
+                "already fed back what they did not send (`compress` is ",
+                plan::compressOf(plan), ")");
   auto created = Controls::create(options, getOptions(plan));
   if (created.ok())
     controls = std::move(*created);

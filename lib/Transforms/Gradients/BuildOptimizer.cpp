@@ -24,6 +24,7 @@
 
 #include "../Collectives/LowerReshard.h"
 #include "../Sharding/FactorAxes.h"
+#include "CompressedSum.h"
 #include "StepUnits.h"
 #include "Updates.h"
 #include "plait/Configuration/Optimizers.h"
@@ -83,11 +84,11 @@ private:
   Value sumOverRanks(Value value, ArrayRef<int64_t> members = {});
   void reduceParameter(StepUnit &unit, ArrayRef<int64_t> holders);
   void reducePack(StepUnit &unit, ArrayRef<int64_t> holders);
+  void reduceCompressed(StepUnit &unit, ArrayRef<int64_t> holders);
   void reduce(StepUnit &unit);
   Value sumSquares(StepUnit &unit);
   ArrayAttr getCountedAxes(StepUnit &unit);
   Value squaredNorm();
-  Value clipFactor(Value norm);
   bool isGathered(StepUnit &unit);
   RankedTensorType getPadded(ParameterUse &use);
   void update(StepUnit &unit, Value gradientScale, UpdateRule &rule);
@@ -284,11 +285,45 @@ void StepEnd::reducePack(StepUnit &unit, ArrayRef<int64_t> holders) {
     writeSlot(nn.widen(rounded), unit, slot);
 }
 
-/// The location is the unit's, for remarks and profiles of its collectives.
+/// Replicas compress a sum over all other ranks, so that neither mesh nor
+/// pipeline changes it. On a mesh the chunks are rows of packs; the step of one
+/// rank that others are held against has no packs.
+void StepEnd::reduceCompressed(StepUnit &unit, ArrayRef<int64_t> holders) {
+  ParameterUse &use = unit.get();
+  const Compression &compression = configuration.compress;
+  if (!unit.pack && !compression.replicas) {
+    canMove = false;
+    use.parameter.emitOpError("is split in one way and its gradient in another,"
+                              " which cannot be compressed");
+    return;
+  }
+  auto load = [&] {
+    return readSlot(unit, Slot::Gradient, use.gradients.at(rank));
+  };
+  for (StringAttr axis : use.getReducedAxes(mesh, rank))
+    if (axis != kDataAxis)
+      writeSlot(sumOver(axis, load()), unit, Slot::Gradient);
+  if (holders.size() > 1)
+    writeSlot(sumOverRanks(load(), holders), unit, Slot::Gradient);
+  Slot error = Slot::getState(kErrorState);
+  Value known =
+      compression.feedback ? readSlot(unit, error, use.getState()) : Value();
+  CompressedSum sum(nn, mesh, compression, bool(unit.pack));
+  CompressedSum::Result result = sum.apply(load(), known);
+  if (result.error)
+    writeSlot(result.error, unit, error);
+  writeSlot(result.sum, unit, Slot::Gradient);
+}
+
+/// The location is the unit's, for remarks and profiles of its collectives. A
+/// number is too little to be compressed.
 void StepEnd::reduce(StepUnit &unit) {
   SmallVector<int64_t> holders(llvm::make_first_range(unit.get().gradients));
   nn.loc = unit.getLoc();
-  unit.pack ? reducePack(unit, holders) : reduceParameter(unit, holders);
+  if (configuration.compress.isOn() && unit.get().getType().getRank() > 0)
+    reduceCompressed(unit, holders);
+  else
+    unit.pack ? reducePack(unit, holders) : reduceParameter(unit, holders);
   nn.loc = module.getLoc();
 }
 
@@ -339,21 +374,6 @@ Value StepEnd::squaredNorm() {
     total = nn::FillOp::create(builder, nn.loc, scalar,
                                builder.getF32FloatAttr(0.0));
   return sumOverRanks(total);
-}
-
-/// min(1, limit / (norm + 1e-6)) as torch.nn.utils.clip_grad_norm_ has it, or
-/// 1 if the limit is 0.
-Value StepEnd::clipFactor(Value norm) {
-  Value limit = step("MaxGradNorm");
-  Value ratio = nn.div(limit, nn.shift(norm, 1e-6));
-  Value one = nn.fillLike(norm, 1.0);
-  Value factor = nn.binary<nn::MinOp>(ratio, one);
-  // Both cases are computed and one is chosen by factors of 0 and 1: the limit
-  // is known only when a step runs.
-  Value off = nn.unary<nn::IsZeroOp>(limit);
-  Value on = nn.sub(one, off);
-  Value active = nn.mul(factor, on);
-  return nn.add(active, off);
 }
 
 //===----------------------------------------------------------------------===//
@@ -420,7 +440,8 @@ LogicalResult StepEnd::buildReduce() {
   // Groups are cut into packs so that what is there first is reduced first, and
   // the last layers' gradients are.
   auto isCut = [&](StepUnit &unit) {
-    return unit.isDivided() || (unit.pack && !reducedType.isF32());
+    bool rounds = !reducedType.isF32() || configuration.compress.isOn();
+    return unit.isDivided() || (unit.pack && rounds);
   };
   for (StepUnit &unit : llvm::reverse(units))
     if (isCut(unit))
@@ -446,7 +467,7 @@ LogicalResult StepEnd::buildOptimizer() {
   // 2. The norm of the sums, divided once, is that of the mean.
   Value root = nn.unary<nn::SqrtOp>(squaredNorm());
   Value norm = nn.mul(root, inverse);
-  Value clip = clipFactor(norm);
+  Value clip = clipFactor(nn, norm, step("MaxGradNorm"));
   // Gradients are sums over all targets of the global batch: the mean is taken
   // with the clipping, in one product, and the norm is the mean's.
   Value scale = nn.mul(clip, inverse);

@@ -103,21 +103,55 @@ struct PackParametersPass
     return groups;
   }
 
+  bool isCompressed(Members members) {
+    return compression.isOn() && members.front()->isTrained();
+  }
+
+  /// Chunks are neighbours in the whole parameter, of which a rank needs whole
+  /// ones. What it has are runs, from the innermost dimension on that is split:
+  /// they begin at multiples of their length.
+  LogicalResult checkChunks(ParameterUse &use) {
+    RankedTensorType whole = use.getType(),
+                     block = use.getBlock(mesh, use.getState());
+    bool isSplit = false, isUneven = false;
+    int64_t run = 1;
+    for (int64_t dim = whole.getRank(); dim-- > 0;) {
+      int64_t blocks = mesh.getBlocks(use.getState().getDims()[dim]);
+      isUneven |= block.getDimSize(dim) * blocks != whole.getDimSize(dim);
+      run *= isSplit ? 1 : block.getDimSize(dim);
+      isSplit |= blocks > 1;
+    }
+    if (!isSplit || (!isUneven && run % compression.block == 0))
+      return success();
+    InFlightDiagnostic diag = use.parameter.emitOpError("is split ");
+    if (isUneven)
+      return diag << "into uneven parts, which `compress` "
+                  << print(compression) << " does not take";
+    diag << "into runs of " << run << " elements, which cuts the blocks of "
+         << compression.block << " that `compress` is given";
+    Compression other = compression;
+    other.block = run & -run; // the largest power of two that divides it
+    if (other.block >= kLeastBlock)
+      diag << ", expected " << print(other);
+    return diag;
+  }
+
   /// Lays members at aligned offsets, in a table of which the ranks that divide
-  /// it have equal shares.
+  /// it have equal shares; no member begins within a chunk that is compressed.
   void createPack(Members members, int64_t rank, unsigned index,
                   SymbolTable &symbols, Operation *before) {
     bool isDivided = this->isDivided(members);
     SmallVector<Attribute> names;
     SmallVector<int64_t> offsets;
     int64_t total = 0;
+    int64_t chunk = isCompressed(members) ? compression.block : 0;
     for (ParameterUse *member : members) {
       names.push_back(
           FlatSymbolRefAttr::get(member->parameter.getSymNameAttr()));
       offsets.push_back(total);
-      total = alignInPack(total + countElements(*member));
+      total = alignInPack(total + countElements(*member), chunk);
     }
-    PackShape shape = getPackShape(total, isDivided ? parts : 1);
+    PackShape shape = getPackShape(total, isDivided ? parts : 1, chunk);
     OpBuilder builder(before);
     auto type = RankedTensorType::get({shape.rows, shape.columns},
                                       builder.getF32Type());
@@ -137,11 +171,12 @@ struct PackParametersPass
   /// reduce-scatter would be other ranks' rows, and what rounds before a sum
   /// would wait for all that it rounds, so that those are cut here.
   bool isCut(Members members) {
-    return isDivided(members) || (rounds && members.front()->isTrained());
+    return isDivided(members) || isCompressed(members) ||
+           (rounds && members.front()->isTrained());
   }
 
-  void packRank(Members uses, int64_t rank, SymbolTable &symbols,
-                Operation *before) {
+  LogicalResult packRank(Members uses, int64_t rank, SymbolTable &symbols,
+                         Operation *before) {
     auto groups = findGroups(uses, rank);
     auto count = [&](ParameterUse &use) { return countElements(use); };
     int64_t replicas = mesh.getAxisSize(kDataAxis);
@@ -153,6 +188,10 @@ struct PackParametersPass
         cut(group, elements, count, packs);
       else
         packs.push_back(group);
+    for (Members members : packs)
+      for (ParameterUse *use : members)
+        if (isCompressed(members) && failed(checkChunks(*use)))
+          return failure();
     // In the order of their first members.
     // Members point into one vector, in the order of the module.
     llvm::sort(packs, [](Members left, Members right) {
@@ -160,6 +199,7 @@ struct PackParametersPass
     });
     for (auto [index, members] : llvm::enumerate(packs))
       createPack(members, rank, index, symbols, before);
+    return success();
   }
 
   void runOnOperation() override {
@@ -179,6 +219,13 @@ struct PackParametersPass
       module.emitOpError("has no mesh");
       return signalPassFailure();
     }
+    compression = configuration.compress;
+    int64_t replicas = std::max<int64_t>(1, mesh.getAxisSize(kDataAxis));
+    if (compression.replicas && compression.replicas != replicas) {
+      module.emitError("compress is ")
+          << print(compression) << ", but " << kDataAxis << " is " << replicas;
+      return signalPassFailure();
+    }
     FailureOr<ParameterUses> uses = ParameterUses::find(module);
     if (failed(uses))
       return signalPassFailure();
@@ -194,11 +241,13 @@ struct PackParametersPass
       return;
     Operation *first = *functions.begin();
     for (auto &[rank, own] : usesOf)
-      packRank(own, rank, symbols, first);
+      if (failed(packRank(own, rank, symbols, first)))
+        return signalPassFailure();
   }
 
   dist::MeshOp mesh;
   int64_t parts; // that packs are divided into, if at all
   bool rounds;   // before gradients are summed
+  Compression compression;
 };
 } // namespace

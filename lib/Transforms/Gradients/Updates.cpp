@@ -22,6 +22,18 @@ using namespace mlir;
 using namespace plait;
 using nn::NNBuilder;
 
+Value plait::clipFactor(NNBuilder &nn, Value norm, Value limit) {
+  Value ratio = nn.div(limit, nn.shift(norm, 1e-6));
+  Value one = nn.fillLike(norm, 1.0);
+  Value factor = nn.binary<nn::MinOp>(ratio, one);
+  // Both cases are computed and one is chosen by factors of 0 and 1: the limit
+  // is known only when a step runs.
+  Value off = nn.unary<nn::IsZeroOp>(limit);
+  Value on = nn.sub(one, off);
+  Value active = nn.mul(factor, on);
+  return nn.add(active, off);
+}
+
 Value plait::complement(NNBuilder &nn, Value scalar) {
   return nn.shift(nn.neg(scalar), 1.0);
 }

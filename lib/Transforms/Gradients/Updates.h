@@ -63,6 +63,10 @@ std::unique_ptr<UpdateRule> createUpdateRule(llvm::StringRef optimizer,
 std::unique_ptr<UpdateRule>
 createAdamW(nn::NNBuilder &nn, ScalarReader readScalar, mlir::Value rate);
 
+/// min(1, limit / (norm + 1e-6)) as torch.nn.utils.clip_grad_norm_ has it, or 1
+/// if the limit is 0.
+mlir::Value clipFactor(nn::NNBuilder &nn, mlir::Value norm, mlir::Value limit);
+
 /// 1 - `scalar`.
 mlir::Value complement(nn::NNBuilder &nn, mlir::Value scalar);
 /// `scalar` in the shape of the parameter.

@@ -68,13 +68,6 @@ bool sumsAll(Operation *op) {
   return isReduction(op) && shapeOf(op->getResult(0)).empty();
 }
 
-/// Works on other elements than its own: a unit that holds one takes no other
-/// unit's ops, and is not moved whole.
-bool readsElsewhere(Operation *op) {
-  std::optional<FusionRole> role = findRole(op);
-  return role && (getFacts(*role).readsMemory || getFacts(*role).scatters);
-}
-
 SmallVector<Operation *> inProgramOrder(ArrayRef<Operation *> ops) {
   SmallVector<Operation *> sorted(ops);
   llvm::sort(sorted,
@@ -313,7 +306,7 @@ void Former::absorb(int from, int into) {
            (!isByRow && isReadOutside(op->getResult(0), both));
   };
   auto isAlone = [](Operation *op) {
-    return readsElsewhere(op) || sumsAll(op);
+    return (readsElsewhere(op) && !readsFixedBlock(op)) || sumsAll(op);
   };
   if (llvm::any_of(source.ops, stays) || llvm::any_of(target.ops, isAlone) ||
       hasOuterPath(into, from) || (isByRow && hasOuterPath(from, into)) ||
@@ -354,7 +347,8 @@ bool Former::join(Operation *op, int target) {
 }
 
 /// Returns what a column reduction is to read in place of `value`: copies, made
-/// in front of it and listed, of the elementwise ops that only kernels read.
+/// in front of it and listed, of the elementwise ops that only kernels read,
+/// and of those that unpack.
 Value Former::copyForColumn(Operation *column, Value value, IRMapping &copies,
                             SmallVectorImpl<Operation *> &made) {
   Unit &own = units[unitOf[column]];
@@ -363,15 +357,18 @@ Value Former::copyForColumn(Operation *column, Value value, IRMapping &copies,
     return needsMemory(use) ||
            findRole(use.getOwner()) == FusionRole::ScatterAdd;
   };
-  if (!source || findRole(source) != FusionRole::Elementwise ||
+  if (!source ||
+      (findRole(source) != FusionRole::Elementwise && !unpacks(source)) ||
       source->getNumOperands() == 0 || shapeOf(value) != own.space ||
       isCompared(value) || llvm::any_of(value.getUses(), isStored))
     return value;
   if (Value known = copies.lookupOrNull(value))
     return known;
   SmallVector<Value> operands =
-      llvm::map_to_vector(source->getOperands(), [&](Value operand) {
-        return copyForColumn(column, operand, copies, made);
+      llvm::map_to_vector(source->getOpOperands(), [&](OpOperand &operand) {
+        return readsMemory(operand)
+                   ? operand.get()
+                   : copyForColumn(column, operand.get(), copies, made);
       });
   builder.setInsertionPoint(column);
   Operation *clone = builder.clone(*source);

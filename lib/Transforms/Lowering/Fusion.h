@@ -32,6 +32,17 @@ bool isFree(mlir::Operation *op);
 /// or addresses memory in its own way.
 bool needsMemory(mlir::OpOperand &use);
 
+/// Works on other elements than its own: a unit that holds one takes no other
+/// unit's ops, and is not moved whole.
+bool readsElsewhere(mlir::Operation *op);
+
+/// Reads neighbours in memory, the same ones on all ranks: as an elementwise op
+/// does, from another element on.
+bool readsFixedBlock(mlir::Operation *op);
+
+/// Makes more elements of what is in memory than there are.
+bool unpacks(mlir::Operation *op);
+
 /// Has what is returned, stored or accumulated come from a kernel, a matmul or
 /// a collective: where it does not, an op copies it. Reductions that no kernel
 /// does at once become several.

@@ -32,6 +32,26 @@ bool plait::needsMemory(OpOperand &use) {
   return !findRole(use.getOwner()) || readsMemory(use);
 }
 
+bool plait::readsElsewhere(Operation *op) {
+  std::optional<FusionRole> role = findRole(op);
+  return role && (getFacts(*role).readsMemory || getFacts(*role).scatters);
+}
+
+bool plait::readsFixedBlock(Operation *op) {
+  std::optional<IndexMap> map =
+      findRole(op) ? findIndexMap(op) : std::optional<IndexMap>();
+  return map && map->isBlock() && map->begin == IndexMap::Begin::None;
+}
+
+bool plait::unpacks(Operation *op) {
+  if (findRole(op) != FusionRole::Reindex)
+    return false;
+  auto count = [](Value value) {
+    return cast<ShapedType>(value.getType()).getNumElements();
+  };
+  return count(op->getOperand(0)) < count(op->getResult(0));
+}
+
 //===----------------------------------------------------------------------===//
 // What is stored
 //===----------------------------------------------------------------------===//

@@ -44,7 +44,7 @@ OTHERS = {
     "recompute": "full", "zero": "3", "sequence-parallel": "false",
     "tp-comm-overlap": "2",
     "context-parallel": "heads", "offload": "optimizer", "global-batch": "32",
-    "seq": "64", "precision": "fp32", "reduce-precision": "bf16", "attention": "unfused",
+    "seq": "64", "precision": "fp32", "reduce-precision": "bf16", "compress": "int8:32", "attention": "unfused",
     "epilogues": "none", "optimizer": "muon", "deterministic": "true",
 }
 # Beside the configuration: what stands in IR, and the options. A target is that of
@@ -92,7 +92,7 @@ def edit(text, field, value):
         return text.replace(find_beside(field, text), value, 1)
     if field == "layers":
         value = f"[{value}]"
-    elif field in ("schedule", "optimizer"):
+    elif field in ("schedule", "optimizer", "compress"):
         value = f'"{value}"'
     key = field.replace("-", "_")
 

@@ -168,4 +168,23 @@ TEST(Parts, AreBlocksOfTheState) {
   }
 }
 
+/// Of what each rank along an axis has another one of, those of the other axes
+/// hold the same.
+TEST(Replicas, OfWhatRanksHaveForThemselves) {
+  RankGrid mesh({1, 2, 3});
+  fb::ShardT shard;
+  shard.local_shape = {4};
+  shard.dims.push_back(std::make_unique<fb::DimShardingT>());
+  flatbuffers::FlatBufferBuilder builder;
+  builder.Finish(fb::CreateShard(builder, &shard));
+  const auto *own = flatbuffers::GetRoot<fb::Shard>(builder.GetBufferPointer());
+  for (uint32_t rank = 0; rank < mesh.ranks(); ++rank) {
+    EXPECT_EQ(replicaOf(mesh, rank, *own).index, rank);
+    EXPECT_EQ(replicaOf(mesh, rank, *own).count, 6u);
+    Replica replica = replicaOf(mesh, rank, *own, false, /*ownAxis=*/1);
+    EXPECT_EQ(replica.index, mesh.index(rank, 2));
+    EXPECT_EQ(replica.count, 3u);
+  }
+}
+
 } // namespace

@@ -146,6 +146,7 @@ struct FieldPrinter {
     printWords(plait::print(value));
   }
   void printValue(Offload value) { printWords(plait::print(value)); }
+  void printValue(const Compression &value) { printWords(plait::print(value)); }
   void printValue(const std::vector<int> &value) {
     printer << "[";
     llvm::interleaveComma(value, printer);

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+include "plait/Dialect/NN/IR/NNCompressionOps.td"
 include "plait/Dialect/NN/IR/NNModelOps.td"
 include "plait/Dialect/NN/IR/NNPrimitiveOps.td"
 include "plait/Dialect/NN/IR/NNTrainOps.td"

@@ -1,0 +1,79 @@
+//===- Compressors.h - Table of compressors ---------------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The facts of each compressor of gradients that planner, compiler, plan and
+// help ask for. What it does to a gradient is written in a file of its own in
+// lib/Transforms/Gradients/Compressors: a new one is a row of Compressors.def
+// and a file there.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_CONFIGURATION_COMPRESSORS_H
+#define PLAIT_CONFIGURATION_COMPRESSORS_H
+
+#include "plait/Support/Status.h"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace plait {
+
+/// One compressor. It makes of the elements of a chunk an integer each, and one
+/// fp32 number for all of them. The strings are literals and live for ever.
+struct Compressor {
+  std::string_view name; // as --compress has it
+  int bits;              // of an element's integer: 1, 2, 4, 8 or 16
+  int64_t block;         // elements of a chunk, where none are given
+
+  /// Returns the bytes of the message that a chunk of `block` elements becomes.
+  uint64_t getMessageBytes(int64_t block) const {
+    return uint64_t(block) * bits / 8 + sizeof(float);
+  }
+};
+
+/// Bounds of the elements of a chunk, which are a power of two.
+inline constexpr int64_t kLeastBlock = 32, kMostBlock = 4096;
+
+/// The tensor that a replica keeps of a parameter where errors are fed back: in
+/// fp32, of the gradient's shape, zero at the start of a run, and another one
+/// on each replica.
+inline constexpr std::string_view kErrorState = "error";
+
+/// All of them, in the order in which help texts list them.
+std::span<const Compressor> getCompressors();
+
+/// How replicas compress the gradients that they add up: the value of
+/// --compress.
+struct Compression {
+  std::string scheme; // the name of a compressor; empty: none
+  int64_t block = 0;  // elements of a chunk
+  /// Whether what a message leaves out is added to the next step's gradient
+  /// (Stich et al. 2018, "MEM-SGD").
+  bool feedback = false;
+  /// The replicas whose parts of a gradient are compressed; 0: those that the
+  /// mesh has. A step that says what others should compute has one rank, and
+  /// says here how many they are.
+  int64_t replicas = 0;
+
+  bool isOn() const { return !scheme.empty(); }
+  /// The compressor; it must be on.
+  const Compressor &get() const;
+  /// Returns the bytes that a replica sends of `elements` of a parameter.
+  uint64_t getMessageBytes(uint64_t elements) const;
+  bool operator==(const Compression &) const = default;
+};
+
+/// "none", "int8", "int8:128+feedback", and the inverse: SCHEME[:BLOCK], and
+/// behind plus signs `feedback` and `replicas:N`.
+std::string print(const Compression &value);
+Status parse(std::string_view name, std::string_view text, Compression &value);
+
+} // namespace plait
+
+#endif // PLAIT_CONFIGURATION_COMPRESSORS_H

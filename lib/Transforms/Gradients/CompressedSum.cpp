@@ -1,0 +1,146 @@
+//===- CompressedSum.cpp - Sums of compressed gradients -------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A replica sends integers of a few bits and a number for each chunk to all
+// others, and each adds up what all have sent: Σ decode(encode(gᵢ + eᵢ)), where
+// eᵢ is what replica i has not sent so far (Stich et al. 2018, "Sparsified SGD
+// with memory"). Codes are no numbers that a collective could add up, hence an
+// all-gather and a sum on each rank, in the order of the replicas.
+//
+// The arithmetic of a compressor is in a file of Compressors. What is said of
+// whole parameters, which is what a step is held against, is the same but for
+// what is sent.
+//
+//===----------------------------------------------------------------------===//
+
+#include "CompressedSum.h"
+
+#include "plait/Transforms/Names.h"
+
+using namespace mlir;
+using namespace plait;
+using nn::NNBuilder;
+
+static RankedTensorType typeOf(Value value) {
+  return cast<RankedTensorType>(value.getType());
+}
+
+//===----------------------------------------------------------------------===//
+// Chunks
+//===----------------------------------------------------------------------===//
+
+Value Chunks::reduce(Value x, nn::ReduceKind kind) {
+  RankedTensorType type = typeOf(x);
+  if (isTable)
+    return nn.reduce(x, type.getRank() - 1, kind);
+  int64_t elements = ShapedType::getNumElements(type.getShape().drop_front());
+  auto numbers = type.clone(
+      {type.getDimSize(0), int64_t(llvm::divideCeil(elements, block))});
+  return nn::ChunkReduceOp::create(nn.builder, nn.loc, numbers, kind, x, block);
+}
+
+Value Chunks::spread(Value numbers, Value like) {
+  if (isTable)
+    return nn.broadcastRows(numbers, like);
+  return nn::ChunkSpreadOp::create(nn.builder, nn.loc, like.getType(), numbers,
+                                   block);
+}
+
+//===----------------------------------------------------------------------===//
+// Rules
+//===----------------------------------------------------------------------===//
+
+namespace plait {
+#define PLAIT_COMPRESSOR(rule, ...)                                            \
+  std::unique_ptr<CompressionRule> create##rule(Chunks &chunks);
+#include "plait/Configuration/Compressors.def"
+} // namespace plait
+
+std::unique_ptr<CompressionRule>
+plait::createCompressionRule(const Compression &compression, Chunks &chunks) {
+#define PLAIT_COMPRESSOR(rule, name, ...)                                      \
+  if (compression.scheme == name)                                              \
+    return create##rule(chunks);
+#include "plait/Configuration/Compressors.def"
+  llvm_unreachable("the name has been checked when it was parsed");
+}
+
+//===----------------------------------------------------------------------===//
+// Sums
+//===----------------------------------------------------------------------===//
+
+CompressedSum::CompressedSum(NNBuilder &nn, dist::MeshOp mesh,
+                             const Compression &compression, bool isTable)
+    : nn(nn), mesh(mesh), compression(compression), isTable(isTable),
+      chunks(nn, compression.block, isTable),
+      rule(createCompressionRule(compression, chunks)) {}
+
+/// A rank has one of the replicas' parts, and needs no dimension to count them.
+RankedTensorType CompressedSum::getPartsType(RankedTensorType type) {
+  if (isTable)
+    return type;
+  SmallVector<int64_t> shape = {compression.replicas};
+  llvm::append_range(shape, type.getShape());
+  return type.clone(shape);
+}
+
+/// Brings what all replicas have together, in the order of their indices along
+/// a new first dimension.
+Value CompressedSum::gather(Value own) {
+  SmallVector<int64_t> shape = {1};
+  llvm::append_range(shape, typeOf(own).getShape());
+  auto dims = llvm::to_vector(llvm::seq<int64_t>(1, shape.size()));
+  Value one = nn.broadcast(own, shape, dims);
+  shape[0] = mesh.getAxisSize(Axis::DP);
+  return dist::AllGatherOp::create(
+      nn.builder, nn.loc, typeOf(own).clone(shape), one,
+      FlatSymbolRefAttr::get(mesh.getSymNameAttr()),
+      nn.builder.getStringAttr(kDataAxis), nn.builder.getI64IntegerAttr(0));
+}
+
+/// Element j of part i of a row is in word j, see nn.pack_bits. Numbers of
+/// chunks have a message of their own: they are few.
+Value CompressedSum::exchange(const Message &message) {
+  int64_t bits = compression.get().bits, parts = 32 / bits;
+  RankedTensorType type = typeOf(message.codes);
+  SmallVector<int64_t> shape(type.getShape());
+  shape.back() /= parts;
+  SmallVector<Value> slices;
+  for (int64_t part = 0; part < parts; ++part)
+    slices.push_back(nn::SliceOp::create(nn.builder, nn.loc, type.clone(shape),
+                                         message.codes, part, parts));
+  Type integer = nn.builder.getI32Type();
+  Value words = nn::PackBitsOp::create(
+      nn.builder, nn.loc, RankedTensorType::get(shape, integer), slices, bits);
+  Value allWords = gather(words);
+  Value allNumbers = gather(message.numbers);
+  SmallVector<int64_t> all(typeOf(allWords).getShape());
+  all.back() *= parts;
+  Value codes = nn::UnpackBitsOp::create(nn.builder, nn.loc, type.clone(all),
+                                         allWords, bits);
+  return nn.reduce(rule->decode({codes, allNumbers}), int64_t(0));
+}
+
+/// 1. What a replica would send, had it as many bits as it wanted.
+/// 2. What it sends, as the others will read it.
+/// 3. The difference is kept.
+CompressedSum::Result CompressedSum::apply(Value gradient, Value error) {
+  // 1.
+  Value wanted = error ? nn.add(gradient, error) : gradient;
+  StringAttr axis = nn.builder.getStringAttr(kDataAxis);
+  Value parts = nn::PartsOp::create(nn.builder, nn.loc,
+                                    getPartsType(typeOf(wanted)), wanted, axis);
+  // 2.
+  Message message = rule->encode(parts);
+  Value decoded = rule->decode(message);
+  Value sent =
+      nn::UniteOp::create(nn.builder, nn.loc, wanted.getType(), decoded, axis);
+  // 3.
+  Value lost = error ? nn.sub(wanted, sent) : Value();
+  bool sends = isTable && mesh.getAxisSize(Axis::DP) > 1;
+  return {sends ? exchange(message) : sent, lost};
+}

@@ -1,0 +1,36 @@
+// RUN: plait-opt %s --verify-roundtrip | FileCheck %s
+// RUN: plait-opt %s --mlir-print-op-generic | plait-opt | FileCheck %s
+
+// CHECK-LABEL: func @whole
+func.func @whole(%g: tensor<8x4xf32>) -> tensor<8x4xf32> {
+  // CHECK: %[[P:.*]] = nn.parts %{{.*}} over "dp" : tensor<8x4xf32> -> tensor<2x8x4xf32>
+  %p = nn.parts %g over "dp" : tensor<8x4xf32> -> tensor<2x8x4xf32>
+  // CHECK: nn.chunk_reduce max %[[P]] block 24 : tensor<2x8x4xf32> -> tensor<2x2xf32>
+  %m = nn.chunk_reduce max %p block 24 : tensor<2x8x4xf32> -> tensor<2x2xf32>
+  // CHECK: nn.chunk_reduce sum %[[P]] block 32
+  %s = nn.chunk_reduce sum %p block 32 : tensor<2x8x4xf32> -> tensor<2x1xf32>
+  // CHECK: nn.chunk_spread %{{.*}} block 24 : tensor<2x2xf32> -> tensor<2x8x4xf32>
+  %e = nn.chunk_spread %m block 24 : tensor<2x2xf32> -> tensor<2x8x4xf32>
+  // CHECK: nn.round %{{.*}} : tensor<2x8x4xf32>
+  %r = nn.round %e : tensor<2x8x4xf32>
+  // CHECK: nn.unite %{{.*}} over "dp" : tensor<2x8x4xf32> -> tensor<8x4xf32>
+  %u = nn.unite %r over "dp" : tensor<2x8x4xf32> -> tensor<8x4xf32>
+  return %u : tensor<8x4xf32>
+}
+
+// A rank has one of the parts.
+// CHECK-LABEL: func @rank
+func.func @rank(%g: tensor<3x8xf32>) -> tensor<3x8xf32> {
+  // CHECK: nn.parts %{{.*}} over "dp" : tensor<3x8xf32> -> tensor<3x8xf32>
+  %p = nn.parts %g over "dp" : tensor<3x8xf32> -> tensor<3x8xf32>
+  // CHECK: nn.slice %{{.*}} part 1 of 2 : tensor<3x8xf32> -> tensor<3x4xf32>
+  %a = nn.slice %p part 0 of 2 : tensor<3x8xf32> -> tensor<3x4xf32>
+  %b = nn.slice %p part 1 of 2 : tensor<3x8xf32> -> tensor<3x4xf32>
+  // CHECK: nn.pack_bits %{{.*}}, %{{.*}} bits 16 : (tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<3x4xi32>
+  %w = nn.pack_bits %a, %b bits 16 : (tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<3x4xi32>
+  // CHECK: nn.unpack_bits %{{.*}} bits 16 : tensor<3x4xi32> -> tensor<3x8xf32>
+  %q = nn.unpack_bits %w bits 16 : tensor<3x4xi32> -> tensor<3x8xf32>
+  // CHECK: nn.unite %{{.*}} over "dp" : tensor<3x8xf32> -> tensor<3x8xf32>
+  %u = nn.unite %q over "dp" : tensor<3x8xf32> -> tensor<3x8xf32>
+  return %u : tensor<3x8xf32>
+}

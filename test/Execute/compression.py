@@ -1,0 +1,360 @@
+#!/usr/bin/env python3
+#===- compression.py - Compressed sums against numpy ------*- Python -*---===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===-----------------------------------------------------------------------===#
+"""Trains a small GPT-2 with compressed sums of gradients, and computes in numpy what
+each step must have come to. The gradient of each replica is measured on its own: a
+step of SGD on one rank, without any compression, from the same weights and on that
+replica's samples alone moves them by it. What replicas make of their gradients is
+written from the papers (compressors.py); what is fed back is carried in numpy from
+step to step. Plans say what they send, and messages have as many bytes."""
+
+import dataclasses
+import math
+import pathlib
+import re
+import sys
+import tempfile
+
+import numpy
+
+import compressors
+import covering
+from harness import (
+    ROOT,
+    Reporter,
+    Tools,
+    arguments,
+    require,
+    write_tokens,
+)
+from tensors import read_tensors
+
+MODEL = ROOT / "examples" / "models" / "gpt2-nano"
+VOCABULARY, BATCH, SEQUENCE, STEPS = 256, 8, 32, 3
+RATE = 0.25
+# So large that weights are lost beside the gradient, a power of two.
+PROBE = 2.0**20
+# Gradients are measured and added up in another order, so that elements which lie
+# between two codes may get the other one: 127 codes of 2^-24 · 16 each way.
+OTHERS = 127 * 16 * 2.0**-23
+# Roundings to fp32 of a weight and of what is added to it.
+TOLERANCE = 1e-6
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    scheme: str  # as --compress has it
+    mesh: str
+    options: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        words = [x.removeprefix("--") for x in self.options]
+        return "/".join((self.scheme, self.mesh, *words))
+
+    @property
+    def replicas(self) -> int:
+        found = re.search(r"dp=(\d+)", self.mesh)
+        return int(found[1]) if found else 1
+
+    def get_choices(self) -> dict:
+        return {"scheme": self.scheme} | covering.split_options(self.mesh, self.options)
+
+
+RUNS = (
+    Run("int8", "dp=2"),
+    Run("int8+feedback", "dp=2"),
+    Run("int8:32+feedback", "dp=4", ("--micro-batch", "2")),
+    Run("int8:64", "1"),
+    # A tied table's gradient is the sum of two stages'.
+    Run("int8+feedback", "pp=2,dp=2"),
+    Run("int8+feedback", "pp=2,dp=2", ("--schedule", "zb-h1")),
+    Run("int8:32+feedback", "dp=2,tp=2"),
+    Run("int8:32+feedback", "dp=2,tp=2", ("--sequence-parallel",)),
+    Run("int8+feedback", "dp=2,cp=2"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """A box of a tensor of the file."""
+
+    tensor: str
+    box: tuple[slice, ...]
+
+    def of(self, tensors: dict[str, numpy.ndarray]) -> numpy.ndarray:
+        return tensors[self.tensor][self.box]
+
+
+def numbers(text: str) -> list[int]:
+    return [int(x) for x in text.split(",") if x.strip()]
+
+
+class Suite:
+    def __init__(self, tools: Tools, folder: pathlib.Path):
+        self.tools, self.folder = tools, folder
+        self.tokens = folder / "tokens.bin"
+        # Of one step: all steps see the same.
+        write_tokens(self.tokens, 5, BATCH * SEQUENCE + 1, VOCABULARY)
+        self.probes: dict[int, pathlib.Path] = {}
+
+    def call(self, *options) -> None:
+        self.tools.run(
+            "plaitc", MODEL, "--seq", SEQUENCE, "--optimizer", "sgd", "--no-reference",
+            *options,
+        )  # fmt: skip
+
+    def compile(self, run: Run, name: str = "run") -> pathlib.Path:
+        plan = self.folder / f"{name}.plan"
+        self.call(
+            "--mesh", run.mesh, *run.options, "--global-batch", BATCH,
+            "--compress", run.scheme, "-o", plan,
+        )  # fmt: skip
+        return plan
+
+    def probe(self, replicas: int) -> pathlib.Path:
+        """One rank, with the samples of one of so many replicas."""
+        if replicas not in self.probes:
+            plan = self.folder / f"probe-{replicas}.plan"
+            self.call("--mesh", "1", "--global-batch", BATCH // replicas, "-o", plan)
+            self.probes[replicas] = plan
+        return self.probes[replicas]
+
+    def find_parameters(self) -> list[Parameter]:
+        ir = self.folder / "import.mlir"
+        self.call("--compile-to", "import", "-o", ir)
+        found = []
+        for file in re.findall(r"nn\.parameter .*?file *<(.*?)>", ir.read_text()):
+            name = re.search(r'name = "(.*?)"', file)[1]
+            begin, box = (
+                numbers(re.search(rf"{what} = \[(.*?)\]", file)[1])
+                for what in ("begin", "box")
+            )
+            slices = tuple(slice(b, b + n) for b, n in zip(begin, box))
+            found.append(Parameter(name, slices))
+        require(len(found) > 10, f"{len(found)} parameters have a place in files")
+        return found
+
+    def words(self, plan, steps, rate, tokens, *options) -> list:
+        """Of a run of plain SGD."""
+        return [
+            "plait-run", plan, "--tokens", tokens, "--token-type", "uint16",
+            "--lr", rate, "--beta1", 0, "--weight-decay", 0, "--grad-clip", 0,
+            "--steps", steps, "--threads", 1, *options,
+        ]  # fmt: skip
+
+    def train(self, plan, start, steps, rate, tokens, *options) -> pathlib.Path:
+        saved = self.folder / "saved"
+        given = (*(("--weights", start) if start else ()), "--save", saved, *options)
+        self.tools.run(*self.words(plan, steps, rate, tokens, *given))
+        path = next(saved.rglob("*.safetensors"))
+        return path.rename(self.folder / f"{plan.stem}-{steps}.safetensors")
+
+    def read(self, path) -> dict[str, numpy.ndarray]:
+        return {name: x.astype(float) for name, x in read_tensors(path).items()}
+
+    def gradients(self, run: Run, start) -> list[dict[str, numpy.ndarray]]:
+        """Of each replica, the sum over its targets."""
+        probe, count = self.probe(run.replicas), BATCH // run.replicas * SEQUENCE
+        before, result = self.read(start), []
+        for index in range(run.replicas):
+            own = self.folder / "own.bin"
+            first = 2 * index * count
+            own.write_bytes(self.tokens.read_bytes()[first : first + 2 * (count + 1)])
+            after = self.read(self.train(probe, start, 1, PROBE, own))
+            result.append(
+                {name: (before[name] - after[name]) / PROBE * count for name in before}
+            )
+        return result
+
+    def check_sent(self, run: Run, plan, parameters, tensors) -> int:
+        """The bytes that a replica sends, which is told of. Where ranks have whole
+        parameters they are those of what each gathers, numbers of chunks included."""
+        shown = self.tools.run("plait-plan", "show", plan).stdout
+        require(f"gradients sent as {run.scheme}" in shown, f"not told in {shown}")
+        scheme, block = self.split(run)
+        expected = sum(
+            compressors.count_bytes(scheme, block, parameter.of(tensors).size)
+            for parameter in parameters
+        )
+        if run.mesh != f"dp={run.replicas}":
+            return expected
+        ir = self.folder / "partition.mlir"
+        self.call(
+            "--mesh", run.mesh, *run.options, "--global-batch", BATCH,
+            "--compress", run.scheme, "--compile-to", "partition", "-o", ir,
+        )  # fmt: skip
+        sent = 0
+        pattern = r'dist\.all_gather .*@mesh\["dp"\] dim 0 .*: tensor<(.*?)x[if]32>'
+        for shape in re.findall(pattern, ir.read_text()):
+            sent += 4 * math.prod(int(x) for x in shape.split("x"))
+        require(sent == expected, f"sends {sent} bytes, expected {expected}")
+        return sent
+
+    def split(self, run: Run) -> tuple[str, int]:
+        scheme, _, block = run.scheme.split("+")[0].partition(":")
+        return scheme, int(block or 256)
+
+    def check(self, run: Run) -> str:
+        plan, parameters = self.compile(run), self.find_parameters()
+        start = self.train(plan, None, 1, 0.0, self.tokens).rename(
+            self.folder / "start.safetensors"
+        )
+        message = self.check_sent(run, plan, parameters, self.read(start))
+        scheme, block = self.split(run)
+        errors = [[0.0] * len(parameters) for _ in range(run.replicas)]
+        now, worst, others, count = start, 0.0, 0, 0
+        for step in range(1, STEPS + 1):
+            gradients, before = self.gradients(run, now), self.read(now)
+            now = self.train(plan, start, step, RATE, self.tokens)
+            after = self.read(now)
+            for index, parameter in enumerate(parameters):
+                total, most = 0.0, 0.0
+                for own, known in zip(gradients, errors):
+                    wanted = parameter.of(own) + known[index]
+                    sent = compressors.compress(scheme, block, wanted).astype(float)
+                    known[index] = wanted - sent if "feedback" in run.scheme else 0.0
+                    total = total + sent
+                    most += float(numpy.abs(wanted).max()) / 127
+                factor = RATE / (BATCH * SEQUENCE)
+                expected = parameter.of(before) - factor * total
+                off = numpy.abs(parameter.of(after) - expected)
+                bound = TOLERANCE * (numpy.abs(expected) + RATE)
+                isOther = off > bound
+                others += int(isOther.sum())
+                count += off.size
+                worst = max(worst, float((off / bound)[~isOther].max(initial=0)))
+                # The other one of two codes, of all replicas at once.
+                require(
+                    bool((off <= bound + 1.01 * factor * most).all()),
+                    f"step {step}: {parameter.tensor} off {off.max():.3g}, "
+                    f"a code is {factor * most:.3g}",
+                )
+        text = f"{others} of {count} codes another, {message} bytes a message"
+        # Each replica has a code of each element.
+        require(others <= OTHERS * run.replicas * count, text)
+        return text
+
+    def check_theory(self) -> str:
+        """What the oracles do is what their papers prove of them."""
+        draws = numpy.random.default_rng(1)
+        kinds = {
+            "normal": draws.standard_normal,
+            "laplace": lambda size: draws.laplace(size=size),
+            "few": lambda size: draws.standard_normal(size)
+            * numpy.where(draws.random(size) < 0.01, 100, 1),
+        }
+        rows = {
+            kind: draw((64, 256)).astype(numpy.float32) for kind, draw in kinds.items()
+        }
+
+        def lost(x, sent):
+            return numpy.square(x - sent).sum(axis=1) / numpy.square(x).sum(axis=1)
+
+        for kind, x in rows.items():
+            # δ: each element is off by at most a 254th of the largest.
+            int8 = compressors.int8_decode(*compressors.int8_encode(x))
+            require(lost(x, int8).max() <= 256 / 254**2, f"int8 of {kind}")
+            # δ = ‖x‖₁² / (d ‖x‖²) exactly, and k / d at least.
+            one = numpy.abs(x).sum(axis=1) ** 2 / 256 / numpy.square(x).sum(axis=1)
+            sign = compressors.sign_decode(*compressors.sign_encode(x))
+            apart = numpy.abs(1 - lost(x, sign) - one).max()
+            require(apart < 1e-5, f"sign of {kind}: {apart}")
+            top = compressors.top_k(x, 16)
+            require((1 - lost(x, top) >= 16 / 256).all(), f"top-k of {kind}")
+        # A matrix of rank r is what PowerSGD of rank r makes of it.
+        m = draws.standard_normal((64, 4)) @ draws.standard_normal((4, 48))
+        out, _ = compressors.power_sgd(m, draws.standard_normal((48, 4)))
+        require(numpy.abs(out - m).max() < 1e-10, "PowerSGD of rank 4")
+        # Ties go to lower indices.
+        tied = compressors.top_k(numpy.ones((1, 8), numpy.float32), 3)
+        require(tied[0].tolist() == [1, 1, 1, 0, 0, 0, 0, 0], f"ties: {tied}")
+        return self.check_unbiased(draws.standard_normal((1, 16)).astype("f"))
+
+    def check_unbiased(self, x) -> str:
+        """100,000 draws, each with another step: their mean is x within five of its
+        own deviations, and their variance at most ω ‖x‖²."""
+        count, size = 100_000, float(numpy.square(x).sum())
+        all_x = numpy.repeat(x, count, axis=0)
+        steps = numpy.arange(count)[:, None]
+        index = numpy.broadcast_to(numpy.arange(16), all_x.shape)
+        kept = compressors.random_k(all_x, index, 4, 7, steps)
+        codes, units = compressors.qsgd_encode(all_x, index, 4, 7, steps)
+        seen = []
+        for name, sent, omega in (
+            ("random-k", kept.astype(float), 16 / 4 - 1),
+            ("qsgd", codes * units[:, None].astype(float), min(16 / 4**2, 16**0.5 / 4)),
+        ):
+            off = numpy.abs(sent.mean(axis=0) - x[0])
+            bound = 5 * sent.std(axis=0) / count**0.5 + 1e-6
+            require((off <= bound).all(), f"{name} is biased: {off / bound}")
+            variance = float(numpy.square(sent - x).sum(axis=1).mean()) / size
+            # The mean of so many is known to a few thousandths.
+            require(variance <= omega * 1.01, f"{name}: ω {variance:.3f} of {omega}")
+            seen.append(f"{name} ω {variance:.2f} of {omega:g}")
+        return ", ".join(seen)
+
+    def check_resumed(self) -> str:
+        """Checkpoints have what each replica has not sent: a run that is resumed has
+        the same bits, and on other ranks of as many replicas what a whole run there
+        has, up to codes that differ. Another number of replicas has other errors."""
+        plan = self.compile(Run("int8:32+feedback", "dp=2"))
+        whole = self.read(self.train(plan, None, 4, RATE, self.tokens))
+        folder = self.folder / "checkpoints"
+        self.tools.run(
+            *self.words(plan, 2, RATE, self.tokens),
+            *("--checkpoint", folder, "--checkpoint-every", 2),
+        )
+        resume = ("--resume", folder)
+        resumed = self.read(self.train(plan, None, 4, RATE, self.tokens, *resume))
+        for name, values in whole.items():
+            require(numpy.array_equal(values, resumed[name]), f"{name} has other bits")
+        other = self.compile(Run("int8:32+feedback", "dp=2,tp=2"), "other")
+        moved = self.read(self.train(other, None, 4, RATE, self.tokens, *resume))
+        # A run from the third step on without errors would be off by them.
+        cold = self.read(self.train(plan, None, 2, RATE, self.tokens))
+        off = max(float(numpy.abs(moved[x] - whole[x]).max()) for x in whole)
+        moves = max(float(numpy.abs(cold[x] - whole[x]).max()) for x in whole)
+        require(off <= moves / 127, f"off {off:.3g}, two steps move {moves:.3g}")
+        four = self.compile(Run("int8:32+feedback", "dp=4"), "four")
+        outcome = self.tools.call(*self.words(four, 4, RATE, self.tokens, *resume))
+        text = "keeps error.0, error.1, momentum of"
+        require(outcome.code != 0 and text in outcome.stderr, outcome.stderr)
+        return f"moved to tp: off {off:.2g} of {moves:.2g}"
+
+    def check_skipping(self) -> str:
+        """What was fed back is gone when a step turns out to be bad."""
+        plan = self.compile(Run("int8+feedback", "dp=2"))
+        words = self.words(plan, 1, RATE, self.tokens, "--on-nan", "skip")
+        outcome = self.tools.call(*words)
+        require(
+            outcome.code != 0 and "--on-nan is skip, but" in outcome.stderr,
+            outcome.stderr,
+        )
+        plan = self.compile(Run("int8", "dp=2"))
+        self.tools.run(*self.words(plan, 1, RATE, self.tokens, "--on-nan", "skip"))
+        return "refused with feedback alone"
+
+
+def main() -> int:
+    parser = arguments(__doc__)
+    covering.add_option(parser)
+    options = parser.parse_args()
+    tools = Tools(options.bin, options.timeout)
+    report = Reporter("compression", options.filter)
+    with tempfile.TemporaryDirectory() as folder:
+        suite = Suite(tools, pathlib.Path(folder))
+        for run in covering.chosen(RUNS, Run.get_choices, options):
+            report.case(run.name, lambda run=run: suite.check(run))
+        report.case("theory", suite.check_theory)
+        report.case("resumed", suite.check_resumed)
+        report.case("skip", suite.check_skipping)
+    return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+#===- compressors.py - Compressors from their papers ------*- Python -*----===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===-----------------------------------------------------------------------===#
+"""What each compressor makes of a vector, in numpy and fp32: codes and numbers of
+chunks, the bits that are sent, and what they are decoded to."""
+
+import numpy
+
+F32 = numpy.float32
+
+
+def chunks(x: numpy.ndarray, block: int) -> numpy.ndarray:
+    """Rows of `block` elements each, the last one filled up with zeros."""
+    flat = numpy.asarray(x, F32).reshape(-1)
+    padded = numpy.zeros(-(-flat.size // block) * block, F32)
+    padded[: flat.size] = flat
+    return padded.reshape(-1, block)
+
+
+def int8_encode(rows: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """Absmax scaling by chunks to -127 … 127 (Dettmers 2016; 2022, "8-bit optimizers
+    via block-wise quantization", the linear data type), nearest, ties to even."""
+    largest = numpy.abs(rows).max(axis=1)
+    factor = F32(127) / (largest + F32(2.0**-100))
+    codes = numpy.rint(rows * factor[:, None]).astype(numpy.int8)
+    return codes, largest * F32(1 / 127)
+
+
+def int8_decode(codes: numpy.ndarray, numbers: numpy.ndarray) -> numpy.ndarray:
+    return codes.astype(F32) * numbers[:, None]
+
+
+def pack(codes: numpy.ndarray, bits: int) -> numpy.ndarray:
+    """The words of the wire: bits i·b … of word j are of element i·(block/n) + j of
+    its chunk, n = 32 / b."""
+    count = 32 // bits
+    parts = codes.astype(numpy.int64).reshape(len(codes), count, -1)
+    words = numpy.zeros((len(codes), parts.shape[2]), numpy.uint64)
+    for index in range(count):
+        digits = (parts[:, index] % 2**bits).astype(numpy.uint64)
+        words |= digits << numpy.uint64(index * bits)
+    return words.astype(numpy.uint32)
+
+
+def sign_encode(rows: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """EF-signSGD with a scale (Karimireddy et al. 2019, "Error feedback fixes SignSGD",
+    Algorithm 2): one bit, 1 where negative, and ‖x‖₁ / d."""
+    return (rows < 0).astype(numpy.int8), numpy.abs(rows).mean(axis=1, dtype=F32)
+
+
+def sign_decode(codes: numpy.ndarray, numbers: numpy.ndarray) -> numpy.ndarray:
+    return (1 - 2 * codes.astype(F32)) * numbers[:, None]
+
+
+def top_k(rows: numpy.ndarray, k: int) -> numpy.ndarray:
+    """The k largest magnitudes of each row, of equal ones those of lower indices;
+    zeros elsewhere (Stich et al. 2018, definition 2.1)."""
+    order = numpy.argsort(-numpy.abs(rows), axis=1, kind="stable")
+    kept = numpy.zeros(rows.shape, bool)
+    numpy.put_along_axis(kept, order[:, :k], True, axis=1)
+    return numpy.where(kept, rows, F32(0))
+
+
+def draw(seed: int, step: int, index: numpy.ndarray) -> numpy.ndarray:
+    """A number of 32 bits for each global index: the hash of nn.dropout."""
+    golden = numpy.uint32(0x9E3779B9)
+    with numpy.errstate(over="ignore"):
+        hashed = numpy.uint32(seed) + golden * numpy.asarray(step, numpy.uint32)
+        for number in (numpy.uint32(0), numpy.asarray(index, numpy.uint32)):
+            hashed = hashed + golden * number
+            for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
+                hashed = (hashed ^ (hashed >> numpy.uint32(shift))) * numpy.uint32(factor)
+            hashed = hashed ^ (hashed >> numpy.uint32(16))
+    return hashed
+
+
+def random_k(rows, index, k: int, seed: int, step) -> numpy.ndarray:
+    """Of elements with a global index each, k elements of each row times d / k, those with the least draws, of equal ones
+    those of lower indices (Stich et al. 2018; unbiased with ω = d / k - 1)."""
+    order = numpy.argsort(draw(seed, step, index), axis=1, kind="stable")
+    kept = numpy.zeros(rows.shape, bool)
+    numpy.put_along_axis(kept, order[:, :k], True, axis=1)
+    return numpy.where(kept, rows * F32(rows.shape[1] / k), F32(0))
+
+
+def qsgd_encode(rows, index, levels: int, seed: int, step):
+    """QSGD (Alistarh et al. 2017, section 3.1): ‖x‖₂ · sign(x) · ζ / s, where ζ is
+    one of the two integers around s · |x| / ‖x‖₂, at random."""
+    norm = numpy.sqrt(numpy.square(rows).sum(axis=1, dtype=F32))
+    share = levels * numpy.abs(rows) / numpy.where(norm > 0, norm, F32(1))[:, None]
+    low = numpy.floor(share)
+    isUp = draw(seed, step, index) * 2.0**-32 < share - low
+    codes = numpy.copysign(low + isUp, rows).astype(numpy.int16)
+    return codes, norm / F32(levels)
+
+
+def power_sgd(m: numpy.ndarray, q: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """One step of PowerSGD (Vogels et al. 2019, Algorithm 1) on the mean of matrices:
+    what comes out, and the Q that the next step begins with."""
+    p = m @ q
+    for column in range(p.shape[1]):
+        for before in range(column):
+            p[:, column] -= (p[:, before] @ p[:, column]) * p[:, before]
+        p[:, column] /= numpy.linalg.norm(p[:, column])
+    q = m.T @ p
+    return p @ q.T, q
+
+
+SCHEMES = {"int8": (8, int8_encode, int8_decode)}
+
+
+def compress(scheme: str, block: int, x: numpy.ndarray) -> numpy.ndarray:
+    """C(x), of the shape of x."""
+    _, encode, decode = SCHEMES[scheme]
+    sent = decode(*encode(chunks(x, block)))
+    return sent.reshape(-1)[: x.size].reshape(x.shape)
+
+
+def count_bytes(scheme: str, block: int, elements: int) -> int:
+    """What one replica sends of a parameter."""
+    bits = SCHEMES[scheme][0]
+    return -(-elements // block) * (block * bits // 8 + 4)

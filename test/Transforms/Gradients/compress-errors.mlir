@@ -1,0 +1,74 @@
+// RUN: plait-opt %s --nn-pack-parameters -split-input-file -verify-diagnostics
+
+// Chunks are neighbours in the whole parameter: a split that cuts one would make
+// what is trained depend on the mesh.
+
+#w = #dist.sharding<@mesh, [{}, {"tp"}]>
+#dw = #dist.sharding<@mesh, [{}, {"tp"}], partial = {"dp"}>
+module attributes {plait.configuration = #plait.configuration<compress = "int8">} {
+  dist.mesh @mesh ["dp", "tp"] = [2, 2]
+  // expected-error @+1 {{is split into runs of 96 elements, which cuts the blocks of 256 that `compress` is given, expected int8:32}}
+  nn.parameter @w : tensor<8x192xf32> init<mean = 0.0, std = 0.02> sharding #w
+  func.func @backward_0(%dw: tensor<8x192xf32, #dw> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<backward, 0>} {
+    nn.accumulate %dw to @w gradient : tensor<8x192xf32, #dw>
+    return
+  }
+}
+
+// -----
+
+// No block is as small.
+#w = #dist.sharding<@mesh, [{}, {"tp"}]>
+#dw = #dist.sharding<@mesh, [{}, {"tp"}], partial = {"dp"}>
+module attributes {plait.configuration = #plait.configuration<compress = "int8:64+feedback">} {
+  dist.mesh @mesh ["dp", "tp"] = [2, 4]
+  // expected-error @+1 {{is split into runs of 5 elements, which cuts the blocks of 64 that `compress` is given}}
+  nn.parameter @w : tensor<8x20xf32> init<mean = 0.0, std = 0.02> sharding #w
+  func.func @backward_0(%dw: tensor<8x20xf32, #dw> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<backward, 0>} {
+    nn.accumulate %dw to @w gradient : tensor<8x20xf32, #dw>
+    return
+  }
+}
+
+// -----
+
+#w = #dist.sharding<@mesh, [{"tp"}, {}]>
+#dw = #dist.sharding<@mesh, [{"tp"}, {}], partial = {"dp"}>
+module attributes {plait.configuration = #plait.configuration<compress = "int8:32">} {
+  dist.mesh @mesh ["dp", "tp"] = [2, 2]
+  // expected-error @+1 {{is split into uneven parts, which `compress` int8:32 does not take}}
+  nn.parameter @w : tensor<7x32xf32> init<mean = 0.0, std = 0.02> sharding #w
+  func.func @backward_0(%dw: tensor<7x32xf32, #dw> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<backward, 0>} {
+    nn.accumulate %dw to @w gradient : tensor<7x32xf32, #dw>
+    return
+  }
+}
+
+// -----
+
+// Rows are whole, and so are chunks.
+#w = #dist.sharding<@mesh, [{"tp"}, {}]>
+#dw = #dist.sharding<@mesh, [{"tp"}, {}], partial = {"dp"}>
+module attributes {plait.configuration = #plait.configuration<compress = "int8:128">} {
+  dist.mesh @mesh ["dp", "tp"] = [2, 2]
+  nn.parameter @w : tensor<8x32xf32> init<mean = 0.0, std = 0.02> sharding #w
+  func.func @backward_0(%dw: tensor<8x32xf32, #dw> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<backward, 0>} {
+    nn.accumulate %dw to @w gradient : tensor<8x32xf32, #dw>
+    return
+  }
+}
+
+// -----
+
+// expected-error @+1 {{compress is int8+feedback, which takes zero 0, not 2}}
+module attributes {plait.configuration = #plait.configuration<zero = 2, compress = "int8+feedback">} {
+  dist.mesh @mesh ["dp", "tp"] = [2, 2]
+}
+
+// -----
+
+// As many replicas as are asked for.
+// expected-error @+1 {{compress is int8+replicas:3, but dp is 2}}
+module attributes {plait.configuration = #plait.configuration<compress = "int8+replicas:3">} {
+  dist.mesh @mesh ["dp", "tp"] = [2, 2]
+}

@@ -1,0 +1,83 @@
+//===- CompressionTest.cpp - What is said of compressed gradients ---------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Configuration/Configuration.h"
+
+#include <gtest/gtest.h>
+
+using namespace plait;
+
+TEST(Compression, IsReadAndWritten) {
+  for (const char *text : {"none", "int8", "int8:32", "int8:4096",
+                           "int8+feedback", "int8:128+feedback",
+                           "int8+replicas:4", "int8:64+feedback+replicas:2"}) {
+    Compression value;
+    Status status = parse("compress", text, value);
+    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(print(value), text);
+  }
+  // What means the same is the same.
+  for (auto [text, same] :
+       {std::pair("int8:256", "int8"),
+        {"int8+replicas:2+feedback", "int8+feedback+replicas:2"}}) {
+    Compression value;
+    ASSERT_TRUE(parse("compress", text, value).ok());
+    EXPECT_EQ(print(value), same);
+  }
+}
+
+TEST(Compression, SaysWhatItCannotRead) {
+  for (auto [text, message] :
+       {std::pair("", "compress is \"\", expected none or int8"),
+        {"int4", "compress is \"int4\", expected none or int8"},
+        {"none+feedback", "compress is \"none\", expected none or int8"},
+        {"int8:", "compress has chunks of \"\", expected 32 to 4096"},
+        {"int8:16", "compress has chunks of \"16\", expected 32 to 4096"},
+        {"int8:8192", "compress has chunks of \"8192\", expected 32 to 4096"},
+        {"int8:96",
+         "compress has chunks of 96 elements, expected a power of two"},
+        {"int8:64x", "compress has chunks of \"64x\", expected 32 to 4096"},
+        {"int8+", "compress has \"\" behind the scheme, expected feedback or "
+                  "replicas:N, each once"},
+        {"int8+feedback+feedback",
+         "compress has \"feedback\" behind the scheme, expected feedback or "
+         "replicas:N, each once"},
+        {"int8+feedback:1",
+         "compress has \"feedback\" behind the scheme, expected feedback or "
+         "replicas:N, each once"},
+        {"int8+replicas", "compress has replicas \"\", expected 1 to 16777216"},
+        {"int8+replicas:0",
+         "compress has replicas \"0\", expected 1 to 16777216"}}) {
+    Compression value;
+    EXPECT_EQ(parse("compress", text, value).message(), message);
+  }
+}
+
+TEST(Compression, CountsWholeChunks) {
+  Compression value;
+  ASSERT_TRUE(parse("compress", "int8", value).ok());
+  EXPECT_EQ(value.getMessageBytes(256), 260u);
+  EXPECT_EQ(value.getMessageBytes(257), 520u);
+  EXPECT_EQ(value.getMessageBytes(1), 260u);
+  // 3.94 times less than fp32.
+  EXPECT_NEAR(4.0 * (1 << 20) / double(value.getMessageBytes(1 << 20)), 3.94,
+              0.005);
+}
+
+TEST(Compression, ExcludesWhatDividesOrRounds) {
+  TrainingConfiguration configuration;
+  ASSERT_TRUE(setField(configuration, "compress", "int8+feedback").ok());
+  EXPECT_TRUE(checkExecutable(configuration).ok());
+  configuration.zero = 1;
+  EXPECT_EQ(checkExecutable(configuration).message(),
+            "compress is int8+feedback, which takes zero 0, not 1");
+  configuration.zero = 0;
+  configuration.reducePrecision = Precision::BF16;
+  EXPECT_EQ(checkExecutable(configuration).message(),
+            "compress is int8+feedback, which takes reduce-precision fp32, not "
+            "bf16");
+}

@@ -494,6 +494,8 @@ ArrayRef<OpRule> proof::getElementwiseRules() {
       {"nn.is_zero", evaluateElementwise},
       {"nn.min", evaluateElementwise},
       {"nn.equal", evaluateElementwise},
+      {"nn.greater", evaluateElementwise},
+      {"nn.convert", evaluateElementwise},
       {"nn.valid", evaluateElementwise},
       {"nn.step_scalar", evaluateScalar},
   };

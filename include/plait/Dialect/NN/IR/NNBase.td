@@ -172,6 +172,17 @@ def NN_ReductionAttr : EnumAttr<NNDialect, NN_ReductionEnum, "reduce_kind"> {
   let assemblyFormat = "$value";
 }
 
+def NN_ScoresEnum : I32EnumAttr<"Scores", "what experts are chosen by", [
+    I32EnumAttrCase<"Softmax", 0, "softmax">,
+    I32EnumAttrCase<"Sigmoid", 1, "sigmoid">,
+    I32EnumAttrCase<"ChosenSoftmax", 2, "chosen_softmax">]> {
+  let cppNamespace = "::plait::nn";
+  let genSpecializedAttr = 0;
+}
+def NN_ScoresAttr : EnumAttr<NNDialect, NN_ScoresEnum, "scores"> {
+  let assemblyFormat = "$value";
+}
+
 def NN_SlotAttr : AttrDef<NNDialect, "Slot"> {
   let mnemonic = "slot";
   let summary = "A tensor that belongs to a parameter";

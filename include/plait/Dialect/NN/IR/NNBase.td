@@ -93,7 +93,9 @@ def NN_FileAttr : AttrDef<NNDialect, "File"> {
   let summary = "Where a parameter lies in a safetensors file";
   let description = [{
     The parameter is a row-major view of the box that starts at `begin` and has
-    the extents `box`, in the tensor `name` of shape `shape`.
+    the extents `box`, in the tensor `name` of shape `shape`. A `*` in the name
+    stands for the index along the first dimension: each part is a tensor of the
+    file, as experts are.
 
     Example: `#nn.file<name = "h.0.attn.c_attn.bias", shape = [2304], begin = [768], box = [768]>`.
   }];

@@ -244,8 +244,8 @@ private:
         step.accumulate() != fb::Accumulate::Overwrite)
       return Status::failure("adds rows to C, which only matrices may be");
     for (uint32_t i = 0; i < length(step.first_expert()); ++i)
-      PLAIT_RETURN_IF_ERROR(checkAxis(mesh, *step.first_expert()->Get(i),
-                                      "first expert"));
+      PLAIT_RETURN_IF_ERROR(
+          checkAxis(mesh, *step.first_expert()->Get(i), "first expert"));
     return Status::success();
   }
 

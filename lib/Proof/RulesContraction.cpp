@@ -5,15 +5,14 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Matmuls, as einsum contractions, those that take a matrix for each row, and the
-// two ways in which an op is judged by
-// other ops: a fused matmul by the ops that define it, and an op without a rule
-// by what it decomposes into.
-// A contraction asks of each letter that all operands which have it have the
-// same slice. A letter of the result keeps its slice; a reduced one makes the
-// result partial over the axes of its slice. Padding of a reduced letter must
-// multiply to zero. Factors of equal numbers along a reduced letter count as
-// often as there are elements.
+// Matmuls, as einsum contractions, those that take a matrix for each row, and
+// the two ways in which an op is judged by other ops: a fused matmul by the ops
+// that define it, and an op without a rule by what it decomposes into. A
+// contraction asks of each letter that all operands which have it have the same
+// slice. A letter of the result keeps its slice; a reduced one makes the result
+// partial over the axes of its slice. Padding of a reduced letter must multiply
+// to zero. Factors of equal numbers along a reduced letter count as often as
+// there are elements.
 //
 //===----------------------------------------------------------------------===//
 
@@ -54,8 +53,8 @@ struct Contraction {
     }
     return it->second;
   }
-  /// What the operand of number `side` has beyond the end of a padded dimension;
-  /// one that fits all, what any element may be.
+  /// What the operand of number `side` has beyond the end of a padded
+  /// dimension; one that fits all, what any element may be.
   NumberRange getPadding(const Content &operand, size_t side,
                          char letter) const {
     size_t index = letters[side].find(letter);

@@ -103,8 +103,8 @@ public:
 
   /// The same for a grouped GEMM on a rank whose first expert is `first`; the
   /// number is for groupedGemm(). Fails where this device has none.
-  virtual Result<uint32_t>
-  prepareGroupedGemm(const fb::GroupedGemmStep &step, int64_t first) {
+  virtual Result<uint32_t> prepareGroupedGemm(const fb::GroupedGemmStep &step,
+                                              int64_t first) {
     return Status::failure("this device computes no grouped GEMMs");
   }
 

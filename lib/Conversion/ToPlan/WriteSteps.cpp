@@ -266,8 +266,8 @@ FailureOr<fb::AttentionStepT> Writer::write(AttentionOp op) {
 /// The tensors are dense: sizes are all that there is to say.
 FailureOr<fb::GroupedGemmStepT> Writer::write(GroupedGemmOp op) {
   fb::GroupedGemmStepT step;
-  step.kind = op.getMakesMatrices() ? fb::GroupedKind::Matrices
-                                    : fb::GroupedKind::Rows;
+  step.kind =
+      op.getMakesMatrices() ? fb::GroupedKind::Matrices : fb::GroupedKind::Rows;
   step.rows = op.getRows();
   step.repeat = op.getRepeat();
   step.experts = op.getExperts();

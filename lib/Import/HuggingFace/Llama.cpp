@@ -138,8 +138,7 @@ Value Llama::buildExperts(ModelBuilder &model, const std::string &path,
     Value matrices = model.read(own + ".weight", shape, normal());
     return model.at(own).groupedMatmul(rows, matrices, route.ids, spec);
   };
-  Value gate =
-      multiply(experts->gate, x, "bsh,efh->bscf", {inner, hidden});
+  Value gate = multiply(experts->gate, x, "bsh,efh->bscf", {inner, hidden});
   Value up = multiply(experts->up, x, "bsh,efh->bscf", {inner, hidden});
   LayerBuilder nn = model.at(path + ".act_fn");
   Value open = nn.unary<nn::SiluOp>(gate);
@@ -178,9 +177,9 @@ Value Llama::build(ModelBuilder &model) const {
     Value seen = buildAttention(model, layer, path + ".self_attn", normal);
     x = addTo(model, path, x, seen);
     normal = buildNorm(model, path + ".post_attention_layernorm", x, hidden);
-    Value y = experts ? buildExperts(model, path + "." + experts->block.str(),
-                                     normal)
-                      : buildMLP(model, path + ".mlp", normal);
+    Value y =
+        experts ? buildExperts(model, path + "." + experts->block.str(), normal)
+                : buildMLP(model, path + ".mlp", normal);
     x = addTo(model, path, x, y);
   }
   model.setLayer(std::nullopt);

@@ -223,8 +223,7 @@ static Experts readExperts(ConfigReader &config, StringRef countField,
   experts.choices = config.getSize("num_experts_per_tok", usualChoices);
   if (experts.choices > experts.count)
     config.fail("field \"num_experts_per_tok\" is " + Twine(experts.choices) +
-                ", more than \"" + countField + "\", " +
-                Twine(experts.count));
+                ", more than \"" + countField + "\", " + Twine(experts.count));
   return experts;
 }
 

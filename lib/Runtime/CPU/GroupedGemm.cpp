@@ -24,8 +24,8 @@ using namespace plait::runtime;
 namespace fb = plait::plan::fb;
 
 /// Rows and columns of a block, and how much of a sum is copied at a time:
-/// multiples of what oneDNN computes at once. Copies are read so many times that
-/// they cost little, and are 7 MiB a thread at most.
+/// multiples of what oneDNN computes at once. Copies are read so many times
+/// that they cost little, and are 7 MiB a thread at most.
 static constexpr int64_t kBlock = 384, kDeepest = 2048;
 
 static int64_t countBlocks(int64_t extent) {
@@ -62,9 +62,9 @@ uint32_t GroupedGemmLibrary::prepare(const fb::GroupedGemmStep &step,
   for (Room &room : rooms) {
     grow(room.a, rows * spreadRows(deep));
     // Rows that meet, or a part of a matrix, as it lies: widened, if need be.
-    grow(room.b, makes ? rows * spreadRows(wide)
-                       : std::max(deep * spreadRows(wide),
-                                  wide * spreadRows(deep)));
+    grow(room.b,
+         makes ? rows * spreadRows(wide)
+               : std::max(deep * spreadRows(wide), wide * spreadRows(deep)));
     grow(room.c, std::max(rows, deep) * wide);
   }
   steps.push_back(std::move(made));
@@ -77,7 +77,8 @@ void GroupedGemmLibrary::sort(const Step &step, const int32_t *ids) {
   // Rows of none are those of expert number `experts`.
   auto expertOf = [&](int64_t row) {
     int64_t expert = ids[row] - step.first;
-    bool isHere = 0 <= expert && expert < experts && (!limit || ids[row] < limit);
+    bool isHere =
+        0 <= expert && expert < experts && (!limit || ids[row] < limit);
     return isHere ? expert : experts;
   };
   std::fill_n(begins.begin(), experts + 2, 0);
@@ -139,13 +140,14 @@ static Part takePart(const fb::GroupedGemmStepT &shape, const In *matrix,
     return {matrix + row * stride + column, stride};
   int64_t height = shape.transposed ? width : depth;
   int64_t across = shape.transposed ? depth : width;
-  gather(matrix, stride, column, across, height,
-         [=](int64_t i) { return row + i; }, room.data());
+  gather(
+      matrix, stride, column, across, height,
+      [=](int64_t i) { return row + i; }, room.data());
   return {room.data(), spreadRows(across)};
 }
 
-/// Some columns of the rows of a block: the sum in parts along k, into a copy of
-/// which each row then goes to its place.
+/// Some columns of the rows of a block: the sum in parts along k, into a copy
+/// of which each row then goes to its place.
 template <typename In, typename Out>
 dnnl_status_t GroupedGemmLibrary::multiplyRows(const Step &step, const In *a,
                                                const In *b, Out *c,
@@ -163,10 +165,10 @@ dnnl_status_t GroupedGemmLibrary::multiplyRows(const Step &step, const In *a,
     int64_t depth = std::min(kDeepest, shape.k - k);
     gather(a, shape.k, k, depth, rows, rowOf, room.a.data());
     Part part = takePart(shape, matrix, k, depth, column, width, room.b);
-    dnnl_status_t status = dnnl_sgemm(
-        'N', shape.transposed ? 'T' : 'N', rows, width, depth, 1.0f,
-        room.a.data(), spreadRows(depth), part.data, part.stride,
-        k > 0 ? 1.0f : 0.0f, room.c.data(), width);
+    dnnl_status_t status =
+        dnnl_sgemm('N', shape.transposed ? 'T' : 'N', rows, width, depth, 1.0f,
+                   room.a.data(), spreadRows(depth), part.data, part.stride,
+                   k > 0 ? 1.0f : 0.0f, room.c.data(), width);
     if (status != dnnl_success)
       return status;
   }
@@ -196,11 +198,13 @@ dnnl_status_t GroupedGemmLibrary::multiplyMatrix(const Step &step, const In *a,
        begin += kBlock) {
     int64_t rows = std::min(kBlock, begins[expert + 1] - begin);
     const int32_t *numbers = order.data() + begin;
-    gather(a, shape.k, k, deep, rows,
-           [&](int64_t row) { return numbers[row] / shape.repeat; },
-           room.a.data());
-    gather(b, shape.n, n, wide, rows,
-           [&](int64_t row) { return int64_t(numbers[row]); }, room.b.data());
+    gather(
+        a, shape.k, k, deep, rows,
+        [&](int64_t row) { return numbers[row] / shape.repeat; },
+        room.a.data());
+    gather(
+        b, shape.n, n, wide, rows,
+        [&](int64_t row) { return int64_t(numbers[row]); }, room.b.data());
     const std::vector<float> &left = shape.transposed ? room.b : room.a;
     const std::vector<float> &right = shape.transposed ? room.a : room.b;
     dnnl_status_t status = dnnl_sgemm(
@@ -236,11 +240,11 @@ Status GroupedGemmLibrary::runTyped(const Step &step,
   sort(step, reinterpret_cast<const int32_t *>(operands.ids));
   // 2.
   if (shape.kind == fb::GroupedKind::Matrices)
-    return forEachTask(
-        shape.experts * countBlocks(shape.k) * countBlocks(shape.n),
-        [&](int64_t task, Room &room) {
-          return multiplyMatrix(step, a, b, c, add, task, room);
-        });
+    return forEachTask(shape.experts * countBlocks(shape.k) *
+                           countBlocks(shape.n),
+                       [&](int64_t task, Room &room) {
+                         return multiplyMatrix(step, a, b, c, add, task, room);
+                       });
   // 3.
   cutBlocks(step);
   for (int64_t place = begins[shape.experts]; place < shape.rows; ++place)

@@ -19,7 +19,8 @@
 using namespace plait;
 using namespace plait::runtime;
 
-static std::span<const int64_t> shapeOf(const flatbuffers::Vector<int64_t> &shape) {
+static std::span<const int64_t>
+shapeOf(const flatbuffers::Vector<int64_t> &shape) {
   return {shape.data(), shape.size()};
 }
 
@@ -33,15 +34,16 @@ Result<FileLayout> FileLayout::of(const fb::Plan &plan) {
     auto shape = shapeOf(*parameter->file_shape());
     auto tensors = listTensors(name, shape);
     int64_t elements = elementCount(*parameter->file_shape());
-    auto [known, isNew] = layout.byName.emplace(
-        name, Place{layout.tensors.size(), elements / int64_t(tensors.size()),
-                    {shape.begin(), shape.end()}});
+    auto [known, isNew] =
+        layout.byName.emplace(name, Place{layout.tensors.size(),
+                                          elements / int64_t(tensors.size()),
+                                          {shape.begin(), shape.end()}});
     if (!isNew) {
       const auto &other = known->second.shape;
       if (!std::equal(shape.begin(), shape.end(), other.begin(), other.end()))
-        return fail("parameter '", parameter->name()->str(), "' is in '",
-                    name, "' of shape ", formatShape(shape),
-                    ", another one in ", formatShape(other));
+        return fail("parameter '", parameter->name()->str(), "' is in '", name,
+                    "' of shape ", formatShape(shape), ", another one in ",
+                    formatShape(other));
       continue;
     }
     for (TensorShape &tensor : tensors) {
@@ -57,11 +59,11 @@ Result<FileLayout> FileLayout::of(const fb::Plan &plan) {
 /// The tensor of a head that is tied, as models of Hugging Face call it; and
 /// how the names of its other self end, the table of tokens.
 static constexpr const char *headName = "lm_head.weight";
-static constexpr const char *tableEndings[] = {"embed_tokens.weight", "wte.weight"};
+static constexpr const char *tableEndings[] = {"embed_tokens.weight",
+                                               "wte.weight"};
 
 Result<std::vector<FileTensors>>
-runtime::findTensors(const fb::Plan &plan,
-                                             const WeightFiles &files) {
+runtime::findTensors(const fb::Plan &plan, const WeightFiles &files) {
   auto isHead = [](const fb::Parameter *parameter) {
     return parameter->file_name()->string_view() == headName;
   };
@@ -83,8 +85,8 @@ runtime::findTensors(const fb::Plan &plan,
         return tensor.status();
       own.tensors.push_back(*tensor);
     }
-    own.each = elementCount(*parameter->file_shape()) /
-               int64_t(own.tensors.size());
+    own.each =
+        elementCount(*parameter->file_shape()) / int64_t(own.tensors.size());
   }
   return found;
 }

@@ -30,8 +30,8 @@ namespace fb = plan::fb;
 /// tensors are one parameter (experts), one behind the other.
 struct FileLayout {
   struct Place {
-    size_t first;  // of `tensors`
-    int64_t each;  // elements of one
+    size_t first; // of `tensors`
+    int64_t each; // elements of one
     std::vector<int64_t> shape;
   };
   std::vector<TensorShape> tensors;
@@ -58,11 +58,11 @@ struct FileTensors {
   int64_t each = 0; // elements of one
 
   void read(int64_t begin, std::span<float> target) const {
-    forEachTensor(each, begin, target.size(),
-                  [&](size_t tensor, int64_t first, int64_t offset,
-                      int64_t count) {
-                    tensors[tensor]->read(first, target.subspan(offset, count));
-                  });
+    forEachTensor(
+        each, begin, target.size(),
+        [&](size_t tensor, int64_t first, int64_t offset, int64_t count) {
+          tensors[tensor]->read(first, target.subspan(offset, count));
+        });
   }
 };
 

@@ -348,8 +348,8 @@ WeightFiles::findOthers(const std::set<const FileTensor *> &used) const {
   return names;
 }
 
-std::vector<TensorShape>
-runtime::listTensors(const std::string &name, std::span<const int64_t> shape) {
+std::vector<TensorShape> runtime::listTensors(const std::string &name,
+                                              std::span<const int64_t> shape) {
   size_t star = name.find('*');
   if (star == std::string::npos)
     return {{name, {shape.begin(), shape.end()}}};

@@ -279,20 +279,19 @@ Status writeWeights(Executor &executor, const std::string &directory,
         const auto &place = layout->byName.at(parameter.file_name()->str());
         // Runs are those of the rank's whole block; only what falls into the
         // window's part is there.
-        forEachFileRun(
-            executor.mesh(), rank, parameter, piece.dims,
-            [&](const Run &whole) {
-              Run run = clip(whole, piece.part);
-              forEachTensor(place.each, run.global, run.count,
-                            [&](size_t tensor, int64_t begin, int64_t offset,
-                                int64_t count) {
-                              if (status.ok())
-                                status = writer->write(
-                                    place.first + tensor, begin,
-                                    std::span(block).subspan(run.local + offset,
-                                                             count));
-                            });
-            });
+        forEachFileRun(executor.mesh(), rank, parameter, piece.dims,
+                       [&](const Run &whole) {
+                         Run run = clip(whole, piece.part);
+                         forEachTensor(place.each, run.global, run.count,
+                                       [&](size_t tensor, int64_t begin,
+                                           int64_t offset, int64_t count) {
+                                         if (status.ok())
+                                           status = writer->write(
+                                               place.first + tensor, begin,
+                                               std::span(block).subspan(
+                                                   run.local + offset, count));
+                                       });
+                       });
         return status;
       });
   PLAIT_RETURN_IF_ERROR(collector.run());

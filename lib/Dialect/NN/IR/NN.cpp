@@ -212,7 +212,8 @@ LogicalResult ValidOp::verify() {
 
 LogicalResult ConvertOp::verify() {
   // (C1)
-  Type from = getElementTypeOrSelf(getInput()), to = getElementTypeOrSelf(getResult());
+  Type from = getElementTypeOrSelf(getInput()),
+       to = getElementTypeOrSelf(getResult());
   if ((from.isF32() && to.isInteger(32)) || (from.isInteger(32) && to.isF32()))
     return success();
   return emitOpError("converts ")

@@ -77,8 +77,8 @@ Value SigmoidOp::emitElement(ElementContext &context, ValueRange operands) {
 }
 
 /// 1 where the comparison holds, else 0.
-static Value emitCompare(ElementContext &context, arith::CmpFPredicate predicate,
-                         Value a, Value b) {
+static Value emitCompare(ElementContext &context,
+                         arith::CmpFPredicate predicate, Value a, Value b) {
   Value holds =
       arith::CmpFOp::create(context.builder, context.loc, predicate, a, b);
   Value one = constant(context, 1.0), zero = constant(context, 0.0);
@@ -115,7 +115,8 @@ Value ConvertOp::emitElement(ElementContext &context, ValueRange operands) {
   if (getElementTypeOrSelf(getInput()).isInteger())
     return arith::SIToFPOp::create(builder, context.loc,
                                    shapedLike(x, builder.getF32Type()), x);
-  Value least = constant(context, -0x1p31), most = constant(context, 0x1.fffffep30);
+  Value least = constant(context, -0x1p31),
+        most = constant(context, 0x1.fffffep30);
   x = emit<arith::MaxNumFOp>(context, {x, least});
   x = emit<arith::MinNumFOp>(context, {x, most});
   return arith::FPToSIOp::create(builder, context.loc,

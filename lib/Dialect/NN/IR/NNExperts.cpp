@@ -113,10 +113,9 @@ FactorRule GroupedMatmulOp::getFactorRule() {
       auto [it, isNew] = factors.try_emplace(letter, 0);
       if (isNew) {
         bool summed = !getResultLetters().contains(letter);
-        it->second = rule.add(letter == experts ? "expert"
-                                                : std::string(1, letter),
-                              summed ? FactorKind::Sum : FactorKind::Parallel,
-                              getExtent(letter));
+        it->second = rule.add(
+            letter == experts ? "expert" : std::string(1, letter),
+            summed ? FactorKind::Sum : FactorKind::Parallel, getExtent(letter));
         Factor &factor = rule.factors.back();
         factor.inOrder = factor.isCounted = letter == experts;
         factor.isBalanced = letter != experts;
@@ -174,10 +173,9 @@ static Value sumOver(NNBuilder &nn, Value rows, StringRef letters,
 static Value buildGrouped(NNBuilder &nn, Value lhs, Value rhs, Value ids,
                           const Twine &spec, ArrayRef<int64_t> shape,
                           Type element) {
-  return GroupedMatmulOp::create(nn.builder, nn.loc,
-                                 RankedTensorType::get(shape, element), lhs,
-                                 rhs, ids, nn.builder.getStringAttr(spec),
-                                 BeginAttr());
+  return GroupedMatmulOp::create(
+      nn.builder, nn.loc, RankedTensorType::get(shape, element), lhs, rhs, ids,
+      nn.builder.getStringAttr(spec), BeginAttr());
 }
 
 /// Linear in lhs, rhs and the result's gradient, each of which is rows or
@@ -194,8 +192,9 @@ Values GroupedMatmulOp::buildVJP(OpBuilder &builder,
   std::string each = (getIdLetters() + Twine(x.back())).str();
   SmallVector<int64_t> shape(shapeOf(getIds()));
   shape.push_back(getDepth());
-  Value dx = buildGrouped(nn, rows, matrices, getIds(), y + "," + w + "->" + each,
-                          shape, getElementTypeOrSelf(rows));
+  Value dx =
+      buildGrouped(nn, rows, matrices, getIds(), y + "," + w + "->" + each,
+                   shape, getElementTypeOrSelf(rows));
   dx = sumOver(nn, dx, each, x);
   Value other;
   if (makesMatrices()) {
@@ -232,12 +231,12 @@ LogicalResult RouteOp::verify() {
              << " and " << choices << " choices";
   // (C3)
   if (getBias() && shapeOf(getBias()) != logits.take_back())
-    return emitOpError("has bias ") << getBias().getType() << " for logits "
-                                    << getLogits().getType();
+    return emitOpError("has bias ")
+           << getBias().getType() << " for logits " << getLogits().getType();
   // (C4)
   std::optional<APFloat> scaled = getScaled();
-  if (scaled && (!scaled->isFinite() || scaled->isNegative() ||
-                 scaled->isZero()))
+  if (scaled &&
+      (!scaled->isFinite() || scaled->isNegative() || scaled->isZero()))
     return emitOpError("has scaled ")
            << scaled->convertToDouble() << ", which is not positive";
   return success();

@@ -380,10 +380,9 @@ void Interpreter::evaluate(Operation *op) {
       op->getNumResults() == 1 &&
       (evaluateRules<nn::MatmulOp, nn::BroadcastOp, nn::ReduceOp,
                      nn::EmbeddingOp, nn::EmbeddingGradOp, nn::PickOp,
-                     nn::GroupedMatmulOp,
-                     nn::CausalMaskOp, nn::DropoutOp, nn::RotateHalfOp,
-                     nn::ReorderOp, nn::IotaOp, nn::RopeTableOp>(op, operands,
-                                                                 result) ||
+                     nn::GroupedMatmulOp, nn::CausalMaskOp, nn::DropoutOp,
+                     nn::RotateHalfOp, nn::ReorderOp, nn::IotaOp,
+                     nn::RopeTableOp>(op, operands, result) ||
        evaluateElements(
            op, SmallVector<const Array *>(operands.begin(), operands.end()),
            result));

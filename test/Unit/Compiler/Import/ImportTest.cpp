@@ -54,11 +54,16 @@ static std::string print(Operation *op) {
 
 TEST_F(ImportTest, CountsParameters) {
   const std::pair<const char *, int64_t> models[] = {
-      {"gpt2", 124439808},          {"tinyllama-1.1b", 1100048384},
-      {"llama-3-8b", 8030261248},   {"llama-3.1-8b", 8030261248},
-      {"llama-3-70b", 70553706496}, {"mistral-7b", 7241732096},
-      {"phi-3-mini", 3821079552},   {"qwen2.5-7b", 7615616512},
-      {"qwen3-8b", 8190735360},     {"mixtral-8x7b", 46702792704},
+      {"gpt2", 124439808},
+      {"tinyllama-1.1b", 1100048384},
+      {"llama-3-8b", 8030261248},
+      {"llama-3.1-8b", 8030261248},
+      {"llama-3-70b", 70553706496},
+      {"mistral-7b", 7241732096},
+      {"phi-3-mini", 3821079552},
+      {"qwen2.5-7b", 7615616512},
+      {"qwen3-8b", 8190735360},
+      {"mixtral-8x7b", 46702792704},
       {"qwen3-30b-a3b", 30532122624},
   };
   for (auto [name, count] : models)

@@ -141,11 +141,12 @@ Value Llama::buildExperts(ModelBuilder &model, const std::string &path,
   Value gate = multiply(experts->gate, x, "bsh,efh->bscf", {inner, hidden});
   Value up = multiply(experts->up, x, "bsh,efh->bscf", {inner, hidden});
   LayerBuilder nn = model.at(path + ".act_fn");
-  Value open = nn.unary<nn::SiluOp>(gate);
-  Value rows = multiply(experts->down, nn.mul(open, up), "bscf,ehf->bsch",
-                        {hidden, inner});
-  LayerBuilder sum = model.at(path);
-  return sum.sumWeighed(rows, route.weights);
+  Value made = nn.mul(nn.unary<nn::SiluOp>(gate), up);
+  // Weighed in front of the last matrix and not behind it, which is the same:
+  // the gradient of the weights then needs what that of the matrix does.
+  Value rows = multiply(experts->down, nn.weigh(made, route.weights),
+                        "bscf,ehf->bsch", {hidden, inner});
+  return model.at(path).reduce(rows, {2});
 }
 
 /// Over the last dimension, which `width` is.

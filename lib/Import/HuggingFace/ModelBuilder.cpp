@@ -118,11 +118,8 @@ Value LayerBuilder::groupedMatmul(Value rows, Value matrices, Value ids,
       matrices, ids, builder.getStringAttr(spec), nn::BeginAttr());
 }
 
-/// In the order of the choices, whichever ranks they are on.
-Value LayerBuilder::sumWeighed(Value rows, Value weights) {
-  ArrayRef<int64_t> shape = typeOf(rows).getShape();
-  Value spread = broadcast(weights, shape, {0, 1, 2});
-  return reduce(mul(rows, spread), {2});
+Value LayerBuilder::weigh(Value rows, Value weights) {
+  return mul(rows, broadcast(weights, typeOf(rows).getShape(), {0, 1, 2}));
 }
 
 Value LayerBuilder::drop(Value x, const Dropout &dropout) {

@@ -78,9 +78,8 @@ public:
   /// nn.grouped_matmul.
   mlir::Value groupedMatmul(mlir::Value rows, mlir::Value matrices,
                             mlir::Value ids, llvm::StringRef spec);
-  /// The sum over the choices [batch, sequence, choice] of `rows`, each times
-  /// its weight.
-  mlir::Value sumWeighed(mlir::Value rows, mlir::Value weights);
+  /// `rows` [batch, sequence, choice, width], each times its weight.
+  mlir::Value weigh(mlir::Value rows, mlir::Value weights);
   /// `x` after the dropout, if there is one.
   mlir::Value drop(mlir::Value x, const Dropout &dropout);
 };

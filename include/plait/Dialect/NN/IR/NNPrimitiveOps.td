@@ -143,7 +143,7 @@ def NN_CastOp : NN_Op<"cast", [
 }
 
 def NN_ConvertOp : NN_Op<"convert", [
-    Pure, SameOperandsAndResultShape, Elementwise,
+    Pure, SameOperandsAndResultShape, Elementwise, ComparesFloats,
     DeclareOpInterfaceMethods<ShardableOpInterface>,
     DeclareOpInterfaceMethods<CostedOpInterface>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,

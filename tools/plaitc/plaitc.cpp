@@ -274,7 +274,7 @@ static void addProjectionOptions(CLI::App &app, plait::ReportOptions &options,
 /// Not CLI's own excludes and needs, which the help would list.
 static plait::Status checkProjectionOptions(const CLI::App &app,
                                             const plait::Cases &cases,
-                                            const std::string &framework) {
+                                            const Request &request) {
   PLAIT_RETURN_IF_ERROR(cases.check(app));
   // An order that is given leaves the planner nothing to order.
   for (const char *planned : {"--cluster", "--compare"})
@@ -291,7 +291,9 @@ static plait::Status checkProjectionOptions(const CLI::App &app,
     if (app.count("--predict") && app.count(compiled))
       return plait::fail("--predict excludes ", compiled,
                          ": it compiles nothing");
+  const std::string &framework = request.planning.framework;
   PLAIT_RETURN_IF_ERROR(plait::planner::findFramework(framework).status());
+  // --emit writes no plan.
   if (framework != "plait" && request.report.emit.empty())
     for (const char *compiled :
          {"--output", "--compile-to", "--dump-phases-to"})
@@ -401,8 +403,7 @@ static bool finishText(Terminal &terminal) {
 static plait::Status checkOptions(const CLI::App &app, const Request &request,
                                   const plait::Cases &cases,
                                   Terminal &terminal) {
-  PLAIT_RETURN_IF_ERROR(
-      checkProjectionOptions(app, cases, request.planning.framework));
+  PLAIT_RETURN_IF_ERROR(checkProjectionOptions(app, cases, request));
   PLAIT_RETURN_IF_ERROR(checkStepOptions(app, request));
   return divideOutputs(request, terminal);
 }

@@ -149,6 +149,13 @@ void Replicated::note(Moment moment, double times, double exposed,
   }
 }
 
+double planner::gatherState(double bytes, double times, Moment moment,
+                            const Context &context) {
+  Replicated gather = getReplicated(CollectiveKind::AllGather, bytes, context);
+  gather.note(moment, times, gather.getSeconds(), context);
+  return times * gather.getSeconds();
+}
+
 /// Of gradients that are reduced in fewer bytes: rounded before, and widened
 /// again where they are needed. It happens where the sums do, beside the
 /// backward pass.
@@ -398,8 +405,9 @@ static Packs getPacks(bool areDivided, double parameters, const StepLoad &load,
   return packs;
 }
 
-/// Packs are cut where that lets a part begin while others are computed. Of
-/// what is not known one by one no more is certain than that there is a bucket.
+/// Packs are cut where that lets a part begin while others are computed, and by
+/// nobody else. Of what is not known one by one no more is certain than that
+/// there is a bucket.
 template <typename Make>
 static Buckets getBuckets(const Packs &packs, bool isKnown,
                           const Context &context, Make make) {
@@ -409,7 +417,8 @@ static Buckets getBuckets(const Packs &packs, bool isKnown,
   for (double pack : packs) {
     if (pack == 0)
       continue;
-    double count = isKnown ? double(countBuckets(int64_t(pack), least)) : 1;
+    bool isCut = isKnown && context.framework().overlapGradients;
+    double count = isCut ? double(countBuckets(int64_t(pack), least)) : 1;
     Replicated one = make(pack / count);
     buckets.all.add(one, count);
     if (!isKnown)

@@ -118,16 +118,19 @@ static Cost getMatrixCost(const StepLoad &load, const Context &context) {
         one += matmulCost(1, least, least, least, device, Precision::FP32);
         one += matmulCost(1, least, most, least, device, Precision::FP32);
         cost += (count * iterations) * one;
-        double bytes = 4 * double(least) * double(most);
-        double gather =
-            group.replicated
-                ? 0
-                : collectiveSeconds(CollectiveKind::AllGather, bytes,
-                                    context.group(Axis::TP), context.cluster);
+        if (!group.replicated) {
+          double bytes = count * 4 * double(least) * double(most);
+          Group ranks = context.group(Axis::TP);
+          double seconds =
+              count * collectiveSeconds(CollectiveKind::AllGather,
+                                        bytes / count, ranks, context.cluster);
+          context.note({Axis::TP, Carrier::AllGather, Moment::Optimizer,
+                        ranks.ranks, double(count), bytes, seconds});
+          cost.seconds += seconds;
+        }
         if (context.configuration.zero >= 1 && context.isDivided(group))
-          gather += replicaSeconds(CollectiveKind::AllGather,
-                                   4 * group.elements, context);
-        cost.seconds += count * gather;
+          cost.seconds += gatherState(4 * group.elements, count,
+                                      Moment::Optimizer, context);
       });
   return cost;
 }

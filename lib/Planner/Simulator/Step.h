@@ -35,6 +35,11 @@ double getWaitShare(int replicas, const Framework &framework);
 /// parameters goes on.
 double getDataSeconds(const StepLoad &load, const Context &context);
 
+/// Gathers `bytes`, of which the ranks that divide state have a part each,
+/// `times` a step. Returns the seconds of all of them, with nothing beside.
+double gatherState(double bytes, double times, Moment moment,
+                   const Context &context);
+
 /// Returns the cost of the optimizer: norm, clipping, update.
 Cost getOptimizerCost(const StepLoad &load, const Context &context);
 

@@ -303,8 +303,10 @@ TEST(Cluster, FilesThatMakeNoSense) {
                              "podOversubscription": 3})"),
             "cluster file '': podOversubscription is 3, but podNodes, of how "
             "many nodes a pod is, is missing or 0");
-  EXPECT_EQ(getFileError(R"({"device": "h1", "nodes": 2})").substr(0, 44),
-            "cluster file '': unknown device 'h1'; known ");
+  EXPECT_EQ(getFileError(R"({"device": "z1", "nodes": 2})").substr(0, 44),
+            "cluster file '': unknown device 'z1'; known ");
+  EXPECT_EQ(getFileError(R"({"device": "h1", "nodes": 2})").substr(0, 51),
+            "cluster file '': unknown device 'h1', did you mean ");
   EXPECT_EQ(getFileError(R"({"name": "x", "device": {}})").substr(0, 60),
             "hardware file '' describes a device and needs a number of th");
   EXPECT_EQ(

@@ -82,13 +82,26 @@ std::set<std::string> keysOf(const json &object) {
 TEST_F(Report, JsonHasTheFieldsThatAreDocumented) {
   json content = json::parse(toJson(input()));
   EXPECT_EQ(keysOf(content),
-            (std::set<std::string>{
-                "model", "iteration_seconds", "tokens_per_second",
-                "tokens_per_second_per_device", "flops_per_second_per_device",
-                "mfu", "model_flops", "bubble_fraction", "exposed_comm_seconds",
-                "breakdown_seconds", "roofline_seconds", "memory_bytes",
-                "memory_limit_bytes", "configuration", "idle_devices", "search",
-                "alternatives", "variants", "unmeasured"}));
+            (std::set<std::string>{"model",
+                                   "iteration_seconds",
+                                   "tokens_per_second",
+                                   "tokens_per_second_per_device",
+                                   "flops_per_second_per_device",
+                                   "mfu",
+                                   "model_flops",
+                                   "bubble_fraction",
+                                   "exposed_comm_seconds",
+                                   "breakdown_seconds",
+                                   "roofline_seconds",
+                                   "memory_bytes",
+                                   "memory_limit_bytes",
+                                   "configuration",
+                                   "idle_devices",
+                                   "search",
+                                   "alternatives",
+                                   "variants",
+                                   "unmeasured",
+                                   "exchanges"}));
   EXPECT_EQ(keysOf(content["exposed_comm_seconds"]),
             (std::set<std::string>{"tp", "pp", "dp", "cp"}));
   EXPECT_EQ(

@@ -128,8 +128,9 @@ TEST(Roofline, PartsAreWhatTheirLimitCosts) {
     launching.training.framework.hostSeconds = 0;
     launching.training.framework.backwardHostSeconds = 0;
     parts = launching.run().breakdown;
-    // What remains is the latency of the gradients' norm.
-    EXPECT_LT(parts.launch, 0.01 * before.launch);
+    // What remains is the latency of all-reduces of one number: of the
+    // gradients' norm, of the loss and of its tokens.
+    EXPECT_LT(parts.launch, 0.02 * before.launch);
     EXPECT_NEAR(getWork(before) - getWork(parts), before.launch,
                 0.02 * before.launch);
   }

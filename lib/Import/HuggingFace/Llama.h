@@ -29,7 +29,7 @@ struct Experts {
   int64_t count, choices; // choices of a token
   /// Weights of a token's experts are divided by their sum.
   bool normalized;
-  /// What the block is called in a layer, and the three matrices of an expert.
+  /// Names of the block in a layer, and of the three matrices of an expert.
   llvm::StringRef block, gate, up, down;
 };
 

@@ -146,8 +146,8 @@ int64_t GroupedMatmulOp::getFlops() {
          getDepth() * getWidth();
 }
 
-/// As a matmul for each expert, of as many rows as if all had equally many:
-/// efficiency depends on the rows of one, and all matrices are read.
+/// Counts as a matmul for each expert, of as many rows as if all had equally
+/// many: efficiency depends on the rows of one, and all matrices are read.
 WorkShape GroupedMatmulOp::getWorkShape() {
   int64_t rows = cast<RankedTensorType>(getIds().getType()).getNumElements();
   WorkShape shape;
@@ -319,7 +319,7 @@ static Value chooseExperts(NNBuilder &nn, Value scores, int64_t choices) {
                            type.clone(nn.builder.getI32Type()), chosen);
 }
 
-/// What keeps a sum of sigmoids from being zero, as DeepSeek-V3 has it.
+/// Keeps a sum of sigmoids from being zero, as DeepSeek-V3 has it.
 static constexpr double kLeastSum = 1e-20;
 
 /// Weights are selected by the ids, so that the gradient reads these alone.

@@ -240,9 +240,6 @@ private:
                   " experts, allowed are ", most);
     if (step.limit() < 0)
       return fail("has a limit of ", step.limit());
-    if (step.kind() == fb::GroupedKind::Rows &&
-        step.accumulate() != fb::Accumulate::Overwrite)
-      return Status::failure("adds rows to C, which only matrices may be");
     for (uint32_t i = 0; i < length(step.first_expert()); ++i)
       PLAIT_RETURN_IF_ERROR(
           checkAxis(mesh, *step.first_expert()->Get(i), "first expert"));

@@ -120,6 +120,13 @@ Status GroupedGemmLibrary::forEachTask(int64_t tasks, Work work) {
   return Status::success();
 }
 
+/// Sums in place of what is there, or with `add` to it, rounded once.
+template <typename Out>
+static void store(const float *sums, int64_t count, bool add, Out *target) {
+  for (int64_t i = 0; i < count; ++i)
+    target[i] = Out(add ? float(target[i]) + sums[i] : sums[i]);
+}
+
 namespace {
 /// A part of a matrix, as it lies.
 struct Part {
@@ -150,7 +157,7 @@ static Part takePart(const fb::GroupedGemmStepT &shape, const In *matrix,
 /// of which each row then goes to its place.
 template <typename In, typename Out>
 dnnl_status_t GroupedGemmLibrary::multiplyRows(const Step &step, const In *a,
-                                               const In *b, Out *c,
+                                               const In *b, Out *c, bool add,
                                                int64_t task, Room &room) {
   const fb::GroupedGemmStepT &shape = step.shape;
   int64_t cuts = countBlocks(shape.n);
@@ -173,10 +180,8 @@ dnnl_status_t GroupedGemmLibrary::multiplyRows(const Step &step, const In *a,
       return status;
   }
   for (int64_t row = 0; row < rows; ++row)
-    std::transform(room.c.data() + row * width,
-                   room.c.data() + (row + 1) * width,
-                   c + numbers[row] * shape.n + column,
-                   [](float sum) { return Out(sum); });
+    store(room.c.data() + row * width, width, add,
+          c + numbers[row] * shape.n + column);
   return dnnl_success;
 }
 
@@ -217,11 +222,7 @@ dnnl_status_t GroupedGemmLibrary::multiplyMatrix(const Step &step, const In *a,
   Out *target = c + expert * shape.k * shape.n +
                 (shape.transposed ? n * stride + k : k * stride + n);
   for (int64_t row = 0; row < height; ++row)
-    for (int64_t i = 0; i < across; ++i) {
-      Out &element = target[row * stride + i];
-      float sum = room.c[row * across + i];
-      element = Out(add ? float(element) + sum : sum);
-    }
+    store(room.c.data() + row * across, across, add, target + row * stride);
   return dnnl_success;
 }
 
@@ -247,11 +248,12 @@ Status GroupedGemmLibrary::runTyped(const Step &step,
                        });
   // 3.
   cutBlocks(step);
-  for (int64_t place = begins[shape.experts]; place < shape.rows; ++place)
+  for (int64_t place = begins[shape.experts]; !add && place < shape.rows;
+       ++place)
     std::fill_n(c + order[place] * shape.n, shape.n, Out(0.0f));
   return forEachTask(int64_t(blocks.size()) * countBlocks(shape.n),
                      [&](int64_t task, Room &room) {
-                       return multiplyRows(step, a, b, c, task, room);
+                       return multiplyRows(step, a, b, c, add, task, room);
                      });
 }
 

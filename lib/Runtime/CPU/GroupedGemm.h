@@ -40,7 +40,7 @@ public:
   /// is for run().
   uint32_t prepare(const plan::fb::GroupedGemmStep &step, int64_t first);
 
-  /// Writes C, or with `add` adds to it, which is of matrices then.
+  /// Writes C, or with `add` adds to it.
   Status run(uint32_t prepared, const GroupedGemmOperands &operands, bool add);
 
 private:
@@ -65,7 +65,7 @@ private:
                   bool add);
   template <typename In, typename Out>
   dnnl_status_t multiplyRows(const Step &step, const In *a, const In *b, Out *c,
-                             int64_t task, Room &room);
+                             bool add, int64_t task, Room &room);
   template <typename In, typename Out>
   dnnl_status_t multiplyMatrix(const Step &step, const In *a, const In *b,
                                Out *c, bool add, int64_t task, Room &room);

@@ -293,14 +293,6 @@ plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
 
 dist.mesh @mesh ["pp", "tp"] = [2, 4]
 plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
-  // expected-error @+1 {{adds rows to C, expected matrices or to overwrite}}
-  plan.grouped_gemm rows 4 repeat 2 experts 3 k 2 n 2 of f32 a <slot 0, 0, 16> b <slot 1, 0, 48> ids <slot 0, 16, 16> c <slot 1, 64, 32> of f32 accumulate add
-}
-
-// -----
-
-dist.mesh @mesh ["pp", "tp"] = [2, 4]
-plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
   // expected-error @+1 {{has limit -1, expected at least 0}}
   plan.grouped_gemm rows 4 repeat 2 experts 3 k 2 n 2 of f32 a <slot 0, 0, 16> b <slot 1, 0, 48> ids <slot 0, 16, 16> c <slot 1, 64, 32> of f32 limit -1
 }

@@ -47,13 +47,6 @@ const Case cases[] = {
     {"Kind", [](S &s) { s.kind = fb::GroupedKind(7); }, "unknown kind 7"},
     {"Accumulate", [](S &s) { s.accumulate = fb::Accumulate(9); },
      "accumulate 9"},
-    {"AddsRows",
-     [](S &s) {
-       s.kind = fb::GroupedKind::Rows;
-       s.accumulate = fb::Accumulate::Add;
-       std::swap(s.b, s.c);
-     },
-     "adds rows to C"},
     {"Type", [](S &s) { s.dtype = fb::DType::I32; }, "has dtype 2"},
     {"Narrow", [](S &s) { s.c_dtype = fb::DType::BF16; }, "c_dtype 1"},
     {"NoRows", [](S &s) { s.rows = 0; }, "has 0 rows"},

@@ -330,9 +330,6 @@ LogicalResult GroupedGemmOp::verify() {
       return emitOpError("has ") << use.memory.getBytes() << " bytes of "
                                  << use.what << ", expected " << count * unit;
   // (C4)
-  if (!getMakesMatrices() && getAccumulate() != Accumulate::Overwrite)
-    return emitOpError("adds rows to C, expected matrices or to overwrite");
-  // (C5)
   bool isReordered = getBegin() && getBegin()->isReordered();
   if (int64_t(getLimit()) < 0 || isReordered)
     return emitOpError("has limit ")

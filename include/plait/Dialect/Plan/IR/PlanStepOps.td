@@ -203,8 +203,7 @@ def Plan_GroupedGemmOp : Plan_StepOp<"grouped_gemm", ["getMatrixFlops"]> {
     - (C1) sizes are 1 or more, and `repeat` divides the rows.
     - (C2) each tensor has the bytes of its shape.
     - (C3) the elements are f32 or bf16, C's f32 or as the others'.
-    - (C4) only matrices are added to what is there.
-    - (C5) `limit` is 0 or more, and `begin` in the order of its dimension.
+    - (C4) `limit` is 0 or more, and `begin` in the order of its dimension.
 
     Example:
     ```mlir

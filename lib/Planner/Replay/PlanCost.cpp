@@ -62,7 +62,8 @@ static double gemmSeconds(const fb::GemmStep &step, const Device &device) {
       .seconds;
 }
 
-/// Counts as a GEMM for each expert, of as many rows as if all had equally many.
+/// Counts as a GEMM for each expert, of as many rows as if all had equally
+/// many.
 static double groupedGemmSeconds(const fb::GroupedGemmStep &step,
                                  const Device &device) {
   int64_t each = (step.rows() + step.experts() - 1) / step.experts();

@@ -134,10 +134,8 @@ template <typename In, typename Out> void check(Sizes sizes) {
 
 /// One row; fewer rows than experts; more than a block of rows, of columns, of
 /// what is summed.
-constexpr Sizes kSizes[] = {{1, 1, 1, 1, 1},
-                            {8, 2, 9, 5, 7},
-                            {780, 2, 2, 5, 400},
-                            {50, 1, 2, 2100, 5}};
+constexpr Sizes kSizes[] = {
+    {1, 1, 1, 1, 1}, {8, 2, 9, 5, 7}, {780, 2, 2, 5, 400}, {50, 1, 2, 2100, 5}};
 
 TEST(GroupedGemm, F32) {
   for (Sizes sizes : kSizes)

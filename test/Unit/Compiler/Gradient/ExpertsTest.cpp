@@ -50,8 +50,8 @@ Routing routeToken(std::vector<double> logits, const std::vector<double> &bias,
     routing.weights.push_back(scores[id]);
   if (kind == nn::Scores::ChosenSoftmax)
     softmax(routing.weights);
-  double sum = std::accumulate(routing.weights.begin(), routing.weights.end(),
-                               0.0);
+  double sum =
+      std::accumulate(routing.weights.begin(), routing.weights.end(), 0.0);
   for (double &x : routing.weights)
     x *= 2.5 / (normalized ? sum : 1);
   return routing;
@@ -62,8 +62,8 @@ Routing routeToken(std::vector<double> logits, const std::vector<double> &bias,
 /// Logits of few values, so that most experts share theirs with others.
 TEST(Route, ChoosesTheHighestAndOfEqualOnesTheFirst) {
   constexpr int64_t tokens = 20, experts = 6;
-  for (auto kind : {nn::Scores::Softmax, nn::Scores::Sigmoid,
-                    nn::Scores::ChosenSoftmax})
+  for (auto kind :
+       {nn::Scores::Softmax, nn::Scores::Sigmoid, nn::Scores::ChosenSoftmax})
     for (int64_t choices : {1, 3, 6})
       for (bool hasBias : {false, true}) {
         GradientHarness test;
@@ -75,8 +75,7 @@ TEST(Route, ChoosesTheHighestAndOfEqualOnesTheFirst) {
           x = hasBias ? std::round(x) / 2 : 0;
         auto op = nn::RouteOp::create(
             test.builder, test.nn.loc, test.type({tokens, choices}),
-            RankedTensorType::get({tokens, choices},
-                                  test.builder.getI32Type()),
+            RankedTensorType::get({tokens, choices}, test.builder.getI32Type()),
             test.input(logits), hasBias ? test.input(bias) : Value(), choices,
             kind, /*normalized=*/hasBias, test.builder.getF32FloatAttr(2.5));
         SmallVector<Value> parts = op.decompose(test.builder);

@@ -81,8 +81,8 @@ const std::vector<SharedOption> &plait::getOptimizerOptions() {
   return options;
 }
 
-/// What optimizers share has one place, so that what a function reads does not
-/// depend on whose it is.
+/// Scalars that optimizers share have one place, so that what a function reads
+/// does not depend on whose it is.
 static std::vector<std::string_view> makeStepScalars() {
   // Plans have them in this order (enum Scalar in Plan.fbs).
   std::vector<std::string_view> names = {

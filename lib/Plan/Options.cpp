@@ -30,8 +30,8 @@ uint32_t plan::countScalars(const fb::Plan &plan) {
   return count;
 }
 
-/// What the trainer sets by itself is nobody's option. 0 is the learning rate,
-/// so that a correction of 0 is none.
+/// Scalars that the trainer sets by itself are nobody's option. 0 is the
+/// learning rate, so that a correction of 0 is none.
 static bool isOwn(uint32_t scalar) {
   return scalar == uint32_t(fb::Scalar::LearningRate) ||
          scalar == uint32_t(fb::Scalar::MaxGradNorm);

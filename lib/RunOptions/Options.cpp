@@ -33,8 +33,8 @@ bool plait::isGiven(const CLI::Option &option) {
 
 namespace {
 
-/// What most runs are started with is on the first screen, --help; the others
-/// are in --help-all.
+/// Puts the options that most runs are started with on the first screen,
+/// --help; the others are in --help-all.
 void divideHelp(CLI::App &app) {
   // By how often they are wanted: a new option is a further one until it is
   // listed.
@@ -199,8 +199,8 @@ std::string describeOption(const SharedOption &shared) {
   return text;
 }
 
-/// What the optimizer of the plan reads. The bounds here are those of any; the
-/// plan has its own.
+/// Adds what optimizers read. The bounds here are those of any; the plan has
+/// its own.
 void addOptimizerOptions(CLI::App &app, runtime::TrainOptions &train) {
   for (const SharedOption &shared : getOptimizerOptions()) {
     double least = shared.readers.front().option->least;

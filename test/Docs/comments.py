@@ -27,7 +27,7 @@ LEFT = {
     "lib/Planner": 83,
     "lib/Proof": 103,
     "lib/Transforms": 50,
-    "tools/plaitc": 3,
+    "tools/plaitc": 2,
 }
 
 

@@ -30,6 +30,8 @@ ALIASES = """
 #partial = #dist.sharding<@mesh, [{}, {}], partial = {"tp"}>
 #replicated = #dist.sharding<@mesh, [{}, {}]>
 """
+# Attributes that ops print without their name, by an op that does.
+NAMELESS = {"#nn.slot": "nn.read"}
 PROGRAM = "plan.program @example rank 0 bytes 128"
 
 
@@ -171,9 +173,10 @@ def check_dialect(report: Reporter, tools: Tools, path: pathlib.Path) -> None:
             continue  # described by the enumeration
         dialect = records[record["dialect"]["def"]]["name"]
         word = f"#{dialect}.{record['mnemonic']}"
+        shown = NAMELESS.get(word, word)
         report.case(
             f"attribute/{word}",
-            lambda r=record, w=word: check_examples(r, tools, w),
+            lambda r=record, w=shown: check_examples(r, tools, w),
         )
 
 

@@ -121,7 +121,7 @@ def check_links(page: pathlib.Path) -> str:
 
 def read_flags(tools: Tools, *command: str) -> set[str]:
     """The options of a tool or of one of its commands."""
-    is_short = command == ("plait-run",)
+    is_short = command in (("plait-run",), ("plaitc",))
     text = tools.run(*command, "--help-all" if is_short else "--help").stdout
     option = re.compile(r"^ +((?:-\w,)?(?:--[a-z][a-z0-9-]*,?)+)", re.MULTILINE)
     return {x for names in option.findall(text) for x in FLAG.findall(names)}

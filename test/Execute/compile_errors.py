@@ -93,7 +93,7 @@ def planner_cases(compiler: Compiler) -> None:
     refuse("framework", ["jax", "plait"], **cpu, framework="jax")
     refuse("why-not", ["tp"], **cpu, why_not="tp=0")
     refuse("report", ["absent"], **cpu, report="absent/plan.html")
-    refuse("planner-alone", ["--pin", "--cluster"], pin="zero=1")
+    refuse("planner-alone", ["--pin", "--cluster"], pin="zero=1", backend="cuda")
     refuse("cluster-without-name", ["--cluster is empty"], cluster="")
     same = "--output and --json are the same file, 'out.plan'"
     refuse("two-outputs", [same], **cpu, json="./out.plan")

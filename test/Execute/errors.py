@@ -34,7 +34,7 @@ def usage_cases(tools: Tools, report: Reporter) -> None:
         ("plait-plan frobnicate", "unknown command 'frobnicate', expected .*"),
         ("plait-plan show x.plan --deep", "unknown option '--deep'"),
         ("plait-plan", "a subcommand is required"),
-        ("plaitc x --frob", "unknown option '--frob'"),
+        ("plaitc x --frobnicate", "unknown option '--frobnicate'"),
         ("plaitc", "model is required"),
         ("plait-data", "the following arguments are required: .*"),
         ("plait-data x --tokenizer y -o z --workers 0", "--workers 0 is not .*"),

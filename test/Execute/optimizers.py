@@ -215,7 +215,10 @@ class Suite:
         per_slot = self.check_kept(probe, "sgd")
         # Of a parameter Muon keeps the momentum or both moments.
         slots = len(KEPT[optimizer])
-        least, most = (1, 2) if optimizer.startswith("muon") else (slots, slots)
+        least, most = slots, slots
+        if optimizer.startswith("muon"):
+            # A matrix of which no side is a multiple of dp is not divided.
+            least, most = 1, 6 if "dp=3" in setting else 2
         require(
             least * per_slot <= kept <= most * per_slot,
             f"keeps {kept} bytes, a slot has {per_slot}",

@@ -19,7 +19,7 @@
 
 namespace plait {
 
-/// What one of several questions has of its own.
+/// One of several questions: the part that is its own.
 struct Case {
   size_t index; // of the cluster, among those that have prices
   std::string cluster;

@@ -172,7 +172,7 @@ static void addModelOptions(CLI::App &app, Request &request,
       ->description("without weight decay, * matches; may repeat");
 }
 
-/// What runs the plan.
+/// Adds what runs the plan.
 static void addTargetOptions(CLI::App &app, CompileOptions &options) {
   app.add_option("--backend", options.backend,
                  "what runs it: cpu or cuda; if not given, what --cluster has");

@@ -36,8 +36,8 @@ struct OptimizerOption {
   std::string_view correction = {};
 };
 
-/// What an update needs of a parameter: an element at a time, so that ranks may
-/// divide a parameter anywhere, or whole matrices where a parameter is one.
+/// How much of a parameter an update needs: an element at a time, so that ranks
+/// may divide a parameter anywhere, or whole matrices where a parameter is one.
 enum class Granularity { Element, Matrix };
 
 /// One optimizer. The strings are literals and live for ever.

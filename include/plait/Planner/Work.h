@@ -103,8 +103,8 @@ struct ParameterGroup {
   /// Whether weight decay is applied to it: what is updated alike is reduced
   /// together.
   bool decays = true;
-  /// Of a matrix, on all ranks together, for optimizers that update it as a
-  /// whole; 0: it is none.
+  /// Sides of a matrix, on all ranks together, for optimizers that update it as
+  /// a whole; 0: it is none.
   int64_t rows = 0, columns = 0;
 
   /// Whether one of its dimensions is a multiple of `ranks`, which so can have

@@ -137,8 +137,8 @@ def AssignMatricesPass : Pass<"nn-assign-matrices", "::mlir::ModuleOp"> {
     the same dimensions of it each time, the first or the last ones, and do not make
     the logits.
 
-    Phase `shard`, before reads are of copies and before the loss is decomposed;
-    reads `optimizer`.
+    Phase `shard`, before reads are of copies and the loss is
+    decomposed; reads `optimizer`.
 
     Example:
     ```mlir

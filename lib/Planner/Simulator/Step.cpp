@@ -99,9 +99,9 @@ static double getScalarSeconds(const StepLoad &load, const Context &context) {
   return seconds;
 }
 
-/// What is done to matrices that are updated as a whole: every rank that has a
-/// part of one gathers all of it, and does five Newton-Schulz iterations, each
-/// of three products (lib/Transforms/Gradients/Optimizers/Muon.cpp).
+/// Counts what is done to matrices that are updated as a whole: every rank that
+/// has a part of one gathers all of it, and does five Newton-Schulz iterations,
+/// each of three products (lib/Transforms/Gradients/Optimizers/Muon.cpp).
 static Cost getMatrixCost(const StepLoad &load, const Context &context) {
   Cost cost;
   if (context.training.matrixStateBytes == 0)

@@ -41,7 +41,7 @@ struct Line {
   bool isShared = true; // by all processes of a run
 };
 
-/// What some optimizer reads, and what is done to gradients before.
+/// Lists what some optimizer reads, and what is done to gradients before.
 std::set<std::string> getOptimizerLine() {
   std::set<std::string> names = {"grad-clip"};
   for (const SharedOption &option : getOptimizerOptions())

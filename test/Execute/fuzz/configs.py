@@ -78,7 +78,8 @@ class ConfigTrial:
             compiled = tools.call("plaitc", *self.arguments(folder))
             if compiled.code:
                 return trial.refused("plaitc", compiled)
-            if found := trial.unproven(compiled):
+            options = " ".join(map(str, self.arguments(folder)))
+            if found := trial.unproven(compiled, options):
                 return found
             if not trains:
                 return trial.Verdict("passed")

@@ -274,6 +274,8 @@ class Trained:
     steps: list[dict]  # loss and grad_norm of each
     weights: dict[str, torch.Tensor]
     gap: float
+    # The norm of each parameter's gradient, the smallest of all steps.
+    gradients: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
 def samples(tokens: list[int], rows, sequence: int):
@@ -452,6 +454,11 @@ def train(graph, weights, tokens, batch: Batch, recipe: Recipe, arithmetic, kind
         for grad in grads:
             grad.div_(count)
         norm = math.sqrt(sum(g.double().square().sum().item() for g in grads))
+        for name, parameter in parameters.items():
+            if parameter.grad is not None:
+                own = parameter.grad.double().norm().item()
+                known = trained.gradients.get(name, math.inf)
+                trained.gradients[name] = min(own, known)
         if recipe.grad_clip:
             for grad in grads:
                 grad.mul_(min(1.0, recipe.grad_clip / (norm + 1e-6)))

@@ -18,7 +18,7 @@ module attributes {plait.phase = #plait.phase<stage, read = <layers = [2, 1]>>} 
 
 // What is read later may be.
 // expected-error @+1 {{has no mesh after phase differentiate}}
-module attributes {plait.configuration = #plait.configuration<recompute = full, optimizer = "lion">,
+module attributes {plait.configuration = #plait.configuration<recompute = full>,
                    plait.phase = #plait.phase<differentiate, read = <>>} {
 }
 

@@ -53,7 +53,7 @@ Attribute SlotAttr::parse(AsmParser &parser, Type) {
   return SlotAttr::get(parser.getContext(), Slot::get(name));
 }
 
-/// In the generic form the mnemonic stands before it.
+/// Reads the generic form, too, in which the mnemonic stands before it.
 void SlotAttr::print(AsmPrinter &printer) const { printer << ' ' << getName(); }
 
 //===----------------------------------------------------------------------===//

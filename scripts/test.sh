@@ -187,6 +187,8 @@ ours config-files config_files
 ours growth growth
 ours emitted emitted "${covering[@]}"
 ours from-torch from_torch "${from_torch[@]}"
+ours python-package python_package
+ours python-torch python_package_torch
 if [ "${1:-}" = --fuzz ]; then
   cmake --preset fuzz > /dev/null
   stage fuzz-build cmake --build --preset fuzz

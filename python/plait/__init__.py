@@ -4,22 +4,76 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # ===-----------------------------------------------------------------------===#
-"""plait from Python: models of PyTorch as plaitc compiles them."""
+"""plait from Python: plans the distributed training of transformers, and does it.
 
-from .errors import ExportError, NotExpressible, Place, PlaitError
+model = plait.model("llama-3-8b")
+choice = plait.plan(model, cluster="h100:8", global_batch=128, seq=8192)
+plan = plait.compile(choice)
+for step in plait.train(plan, tokens="tokens.bin", steps=100):
+    print(step.loss)
+"""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ._dlpack import Tensor
+from .choices import Choice, plan
+from .errors import (
+    CallError,
+    DoesNotFit,
+    Error,
+    ExportError,
+    FileError,
+    ModelError,
+    NotExpressible,
+    OptionError,
+    Place,
+    ProcessError,
+    ProofError,
+    Warning,  # noqa: A004 F401 plait.Warning
+)
+from .models import Cluster, Model, cluster, model
+from .plans import Plan, compile, load  # noqa: A004 F401 plait.compile
+from .runs import Run, Step
+from .training import train
+
+if TYPE_CHECKING:
+    from .frontend.model import from_torch
+    from .frontend.storage import no_weights
+
+# Not Warning and compile, which are names of Python's own.
 __all__ = [
+    "CallError",
+    "Choice",
+    "Cluster",
+    "DoesNotFit",
+    "Error",
     "ExportError",
+    "FileError",
+    "Model",
+    "ModelError",
     "NotExpressible",
+    "OptionError",
     "Place",
-    "PlaitError",
+    "Plan",
+    "ProcessError",
+    "ProofError",
+    "Run",
+    "Step",
+    "Tensor",
+    "cluster",
     "from_torch",
+    "load",
+    "model",
     "no_weights",
+    "plan",
+    "train",
 ]
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     """PyTorch is imported by those names alone that need it."""
     if name == "from_torch":
         from .frontend.model import from_torch

@@ -4,14 +4,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # ===-----------------------------------------------------------------------===#
-"""python -m plait from-torch FILE.py:FUNCTION --out DIR"""
+"""python -m plait doctor; python -m plait from-torch FILE.py:FUNCTION --out DIR"""
 
 import argparse
 import importlib.util
 import pathlib
 import sys
 
-from . import PlaitError, from_torch, no_weights
+from . import doctor
+from .errors import Error
 
 
 def load(source: str, is_empty: bool):
@@ -19,20 +20,22 @@ def load(source: str, is_empty: bool):
     file, _, name = source.rpartition(":")
     path = pathlib.Path(file)
     if not file or not name:
-        raise PlaitError(f"'{source}' is not of the form FILE.py:FUNCTION")
+        raise Error(f"'{source}' is not of the form FILE.py:FUNCTION")
     if not path.is_file():
-        raise PlaitError(f"'{file}' is not a file")
+        raise Error(f"'{file}' is not a file")
     sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        raise PlaitError(f"'{file}' is no Python file")
+        raise Error(f"'{file}' is no Python file")
     program = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(program)
     function = getattr(program, name, None)
     if not callable(function):
-        raise PlaitError(f"'{file}' has no function '{name}'")
+        raise Error(f"'{file}' has no function '{name}'")
     if not is_empty:
         return function()
+    from . import no_weights
+
     with no_weights():
         return function()
 
@@ -40,6 +43,7 @@ def load(source: str, is_empty: bool):
 def parse(words: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("plait", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("doctor", help="what runs here, a line each")
     command = commands.add_parser("from-torch", help="a model from a PyTorch module")
     command.add_argument("source", help="FILE.py:FUNCTION, which returns the module")
     command.add_argument("--out", required=True, help="folder for model.mlir and weights")
@@ -54,15 +58,23 @@ def parse(words: list[str] | None) -> argparse.Namespace:
 
 def main(words: list[str] | None = None) -> int:
     options = parse(words)
+    if options.command == "doctor":
+        return doctor.main()
     try:
-        module = load(options.source, options.no_weights)
-        sizes = {"batch": options.batch, "seq": options.seq}
-        names = {"tokens": options.tokens, "targets": options.targets}
-        model = from_torch(module, **sizes, **names)
-        model.save(options.out)
-    except PlaitError as error:
+        return convert(options)
+    except Error as error:
         print(f"plait: error: {error}", file=sys.stderr)
         return 1
+
+
+def convert(options: argparse.Namespace) -> int:
+    from . import from_torch
+
+    module = load(options.source, options.no_weights)
+    sizes = {"batch": options.batch, "seq": options.seq}
+    names = {"tokens": options.tokens, "targets": options.targets}
+    model = from_torch(module, **sizes, **names)
+    model.save(options.out)
     for note in model.notes:
         print(f"plait: note: {note}", file=sys.stderr)
     print(model.to_json() if options.json else f"wrote {options.out}: {model!r}")

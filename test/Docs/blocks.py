@@ -12,13 +12,17 @@ The word after the fence says what a block is:
   ```sh                     commands; they must succeed
   ```sh skip="why"          commands that are not run
   ```sh slow="why"          commands that are run with --slow only
+  ```python                 statements; they must succeed
+  ```python needs="torch"   the same, where there is an interpreter with PyTorch 2
   ```LANG from="COMMAND"    what COMMAND prints, here or on standard error
+  ```LANG from="python"     what the Python block before it has printed
   ```mlir                   IR that plait-opt reads
   ```mlir skip="why"        IR that is not complete
   anything else             not looked at
 
 The blocks of a page run in order in one folder, which looks like the root of
-the repository with a finished build: what one block writes, the next reads.
+the repository with a finished build: what one block writes, the next reads, and
+Python blocks know what those before them have defined.
 In shown output a line `…` stands for any number of lines and `…` within a line
 for any text; spaces count as one.
 """
@@ -30,12 +34,13 @@ import re
 import signal
 import subprocess
 
-from harness import ROOT, Failure, require
+from harness import ROOT, TORCH, Failure, require
+from interpreter import Interpreter
 
 FENCE = re.compile(r"^```(\w*)[ \t]*(.*)$")
 OPTION = re.compile(r'(\w+)="([^"]*)"')
 GAP = "…"
-KNOWN = {"skip", "slow", "from"}
+KNOWN = {"skip", "slow", "from", "needs"}
 
 
 @dataclasses.dataclass
@@ -95,7 +100,24 @@ class Scratch:
             "PATH": os.pathsep.join(path),
             "TERM": "dumb",
             "TMPDIR": str(folder / "build"),
+            "PYTHONPATH": str(ROOT / "python"),
+            "PLAIT_LIBRARY": str(folder / "build" / "bin"),
         }
+        self.interpreters: dict[pathlib.Path, Interpreter] = {}
+
+    def run_python(self, block: Block, timeout: float) -> None:
+        """Keeps what it prints as the output of "python"."""
+        python = self.folder / "build" / "venv" / "bin" / "python"
+        if "needs" in block.options:
+            python = pathlib.Path(TORCH[0])
+        if python not in self.interpreters:
+            started = Interpreter(python, self.folder, self.environment)
+            self.interpreters[python] = started
+        self.outputs["python"] = self.interpreters[python].run(block.text, timeout)
+
+    def close(self) -> None:
+        for interpreter in self.interpreters.values():
+            interpreter.close()
 
     def run(self, command: str, timeout: float) -> str:
         """What a command prints; it must succeed."""

@@ -26,7 +26,14 @@ import messages  # noqa: E402
 import passes  # noqa: E402
 import reference  # noqa: E402
 import words  # noqa: E402
-from harness import Failure, Reporter, Tools, arguments, require  # noqa: E402
+from harness import (  # noqa: E402
+    TORCH,
+    Failure,
+    Reporter,
+    Tools,
+    arguments,
+    require,
+)
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
@@ -55,6 +62,8 @@ class BlockRunner:
         for option in ("skip", "slow"):
             if option in block.options:
                 require(bool(block.options[option].strip()), f"{option}: why?")
+        needed = block.options.get("needs", "torch")
+        require(needed == "torch", f"needs '{needed}', expected torch")
         if "from" in block.options:
             command = block.options["from"]
             output = scratch.output_of(command, self.tools.timeout)
@@ -65,6 +74,9 @@ class BlockRunner:
             file.write_text(block.text)
             self.tools.run("plait-opt", file, cwd=scratch.folder)
             return "parsed"
+        if block.language == "python":
+            scratch.run_python(block, self.tools.timeout)
+            return ""
         scratch.run(block.text, self.tools.timeout)
         return ""
 
@@ -73,7 +85,9 @@ class BlockRunner:
             return False
         if "slow" in block.options and not self.slow:
             return False
-        return block.language in ("sh", "mlir") or "from" in block.options
+        if "needs" in block.options and not TORCH:
+            return False
+        return block.language in ("sh", "mlir", "python") or "from" in block.options
 
     def run_page(self, page: pathlib.Path) -> None:
         found = [x for x in blocks.read_blocks(page) if self.wants(x)]
@@ -87,6 +101,7 @@ class BlockRunner:
                     f"{block.name} {kind}",
                     lambda b=block: self.check(b, scratch),
                 )
+            scratch.close()
 
 
 #===-----------------------------------------------------------------------===#

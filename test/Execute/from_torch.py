@@ -332,7 +332,7 @@ def check_refused(name: str) -> str:
     marked = [begin + i for i, line in enumerate(lines) if f"the line of {name}" in line]
     try:
         plait.from_torch(kind(), batch=2, seq=8, **named)
-    except plait.PlaitError as error:
+    except plait.Error as error:
         text = str(error)
         require(words in text, f"'{text}' does not say '{words}'")
         # Older versions tell the line of the nearest `forward`.

@@ -22,7 +22,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ..errors import ExportError, NotExpressible, Place, PlaitError
+from ..errors import Error, ExportError, NotExpressible, Place
 
 IGNORED = -100
 # A call that is none, but a region without gradients.
@@ -46,7 +46,7 @@ def find_weights(module: nn.Module) -> list[Weight]:
     found: dict[object, Weight] = {}
     for name, tensor in module.named_parameters(remove_duplicate=False):
         if not tensor.is_floating_point():
-            raise PlaitError(
+            raise Error(
                 f"parameter '{name}' is of {tensor.dtype}, expected a float type"
             )
         key = (tensor.data_ptr(), tensor.shape, tensor.stride())
@@ -114,7 +114,7 @@ def find_tensors(output) -> list:
 def find_loss(output) -> torch.Tensor:
     found = [x for x in find_tensors(output) if x.dim() == 0]
     if len(found) != 1:
-        raise PlaitError(
+        raise Error(
             f"the module was given targets and returns {len(found)} numbers, expected "
             "one, the loss"
         )
@@ -126,7 +126,7 @@ def cross_entropy(output, targets: torch.Tensor) -> torch.Tensor:
     found = [x for x in find_tensors(output) if x.dim() == 3]
     if len(found) != 1:
         shapes = ", ".join(str(list(x.shape)) for x in find_tensors(output))
-        raise PlaitError(
+        raise Error(
             f"the module returns tensors of shapes {shapes or 'that are none'}, expected "
             "one of logits, [batch, sequence, vocabulary]",
             hint="pass loss=, a function of what it returns and the targets",
@@ -184,7 +184,7 @@ def trace(wrapped: nn.Module, inputs: tuple) -> torch.export.ExportedProgram:
             program = torch.export.export(wrapped, inputs, strict=False)
             _mark_no_grad(program.graph)
             return program.run_decompositions({})
-    except PlaitError as error:
+    except Error as error:
         raise error.located(_raised_at(error))
     except Exception as error:
         reason = str(error).strip().split("\n")[0]
@@ -332,7 +332,7 @@ def _refuse_changes(signature) -> None:
     for kind in ("buffer", "parameter"):
         changed = getattr(signature, f"{kind}s_to_mutate", {})
         for name in sorted(map(strip, changed.values())):
-            raise PlaitError(
+            raise Error(
                 f"the module changes its {kind} '{name}' in its forward pass, which "
                 "training with plait would not"
             )

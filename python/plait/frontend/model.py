@@ -6,14 +6,19 @@
 # ===-----------------------------------------------------------------------===#
 """plait.from_torch and what it returns."""
 
+import copy
 import dataclasses
+import functools
 import json
 import pathlib
+import tempfile
+from typing import Any
 
 import torch
 from torch.utils import _pytree
 
-from ..errors import NotExpressible, PlaitError
+from ..errors import Error, NotExpressible
+from ..models import Model
 from . import emit, emit_ops, export, layers, norms, weights
 from . import arithmetic, attention, layout, model_ops  # noqa: F401 their handlers
 from .axes import leaves
@@ -39,17 +44,57 @@ class Built:
     operations: int
 
 
-class Model:
-    """What plaitc compiles: `text` in the nn dialect, for `batch` sequences of
-    `sequence` tokens. `notes` say what a person should know of it."""
+class TorchModel(Model):
+    """What a module is: `text` in the nn dialect, for `batch` sequences of `sequence`
+    tokens. `notes` say what a person should know of it. The library, which reads files,
+    gets it in a temporary folder, as `save` writes it when it is first needed."""
 
-    def __init__(self, built: Built, found: list[export.Weight], batch: int, sequence: int):
+    def __init__(
+        self,
+        built: Built,
+        found: list[export.Weight],
+        batch: int,
+        sequence: int,
+        module: torch.nn.Module,
+    ):
         self.text = built.text
         self.notes = built.notes
         self.batch = batch
         self.sequence = sequence
         self._built = built
         self._weights = found
+        self._module = type(module).__name__
+        self._config = getattr(module, "config", None)
+        self._generation = getattr(module, "generation_config", None)
+        to_dict = getattr(self._config, "to_dict", None)
+        self.config = to_dict() if callable(to_dict) else None
+
+    @functools.cached_property
+    def _files(self) -> pathlib.Path:
+        self._folder = tempfile.TemporaryDirectory(prefix="plait-")
+        return self.save(self._folder.name)
+
+    def _find(self) -> pathlib.Path:
+        return self._files / "model.mlir"
+
+    @property
+    def weights(self) -> pathlib.Path | None:
+        path = self._files / "model.safetensors"
+        return path if path.is_file() else None
+
+    @property
+    def name(self) -> str:
+        return self._module
+
+    def write_config(self, folder: pathlib.Path, precision: str) -> None:
+        """Writes the config.json of a module of transformers, which says in which type
+        the weights beside it are."""
+        for given in (self._config, self._generation):
+            if callable(getattr(given, "save_pretrained", None)):
+                part: Any = copy.deepcopy(given)
+                if hasattr(part, "dtype"):
+                    part.dtype = {"bf16": torch.bfloat16}.get(precision, torch.float32)
+                part.save_pretrained(folder)
 
     def save(self, folder) -> pathlib.Path:
         """Writes model.mlir, and model.safetensors unless the module has no weights.
@@ -97,7 +142,7 @@ class Model:
     def __repr__(self) -> str:
         built = self._built
         return (
-            f"<plait.Model of {len(built.layers)} layers, {len(built.parameters)} "
+            f"<plait.Model {self.name} of {len(built.layers)} layers, {len(built.parameters)} "
             f"parameters, {built.operations} operations>"
         )
 
@@ -186,7 +231,7 @@ def _write(module, found, walker: Walker, loss: Loss, paths: list[str]):
     for op in graph.ops:
         try:
             emitter.emit(op)
-        except PlaitError as error:
+        except Error as error:
             raise error.located(op.place)
     total, count = _write_loss(emitter, loss)
     views = {box: [a.extent for a in leaves(op.order)] for box, op in reads.items()}
@@ -266,7 +311,7 @@ def from_torch(
     tokens: str | None = None,
     targets: str | None = None,
     **named,
-) -> Model:
+) -> TorchModel:
     """The model that a PyTorch module is, as plaitc trains it.
 
     The module gets tokens, integers [batch, seq], as its first argument, or as the one
@@ -280,7 +325,7 @@ def from_torch(
     and ExportError for what torch.export does not trace.
     """
     if not isinstance(module, torch.nn.Module):
-        raise PlaitError(
+        raise Error(
             f"from_torch got a {type(module).__name__}, expected a torch.nn.Module"
         )
     example = named.pop(tokens, None) if tokens else None
@@ -288,29 +333,31 @@ def from_torch(
         example, *example_inputs = example_inputs
     batch, seq = _sizes(example, batch, seq)
     named.pop(targets, None)
-    call = Call(tuple(example_inputs), named, tokens, targets, loss or export.cross_entropy)
+    call = Call(
+        tuple(example_inputs), named, tokens, targets, loss or export.cross_entropy
+    )
     found = export.find_weights(module)
     built = build(module, found, call, batch, seq)
     from . import sizes
 
     sizes.check(module, found, call, built, batch, seq)
-    return Model(built, found, batch, seq)
+    return TorchModel(built, found, batch, seq, module)
 
 
 def _sizes(example, batch: int | None, seq: int | None) -> tuple[int, int]:
     if example is not None:
         if not isinstance(example, torch.Tensor) or example.dim() != 2:
-            raise PlaitError("the tokens are to be a tensor [batch, sequence]")
+            raise Error("the tokens are to be a tensor [batch, sequence]")
         if example.is_floating_point():
-            raise PlaitError(f"the tokens are of {example.dtype}, expected integers")
+            raise Error(f"the tokens are of {example.dtype}, expected integers")
         given = tuple(example.shape)
         for name, asked, have in zip(("batch", "seq"), (batch, seq), given):
             if asked not in (None, have):
-                raise PlaitError(f"{name} is {asked}, but the tokens have {have}")
+                raise Error(f"{name} is {asked}, but the tokens have {have}")
         batch, seq = given
     batch, seq = batch or BATCH, seq or SEQUENCE
     if batch < 1 or seq < 2:
-        raise PlaitError(
+        raise Error(
             f"a batch of {batch} and a sequence of {seq}: expected at least 1 and 2"
         )
     return batch, seq

@@ -15,7 +15,7 @@ import re
 
 from torch import nn
 
-from ..errors import PlaitError
+from ..errors import Error
 
 
 def check(module, found, call, built, batch: int, sequence: int) -> None:
@@ -32,7 +32,7 @@ def check(module, found, call, built, batch: int, sequence: int) -> None:
         with two_layers(module, built.layers) as is_cut:
             first = build(module, found, call, batch, sequence) if is_cut else built
             second = build(module, found, call, *other)
-    except PlaitError as error:
+    except Error as error:
         built.notes.append(
             f"the module is for this size alone: at {other[0]} sequences of {other[1]} "
             f"tokens, {error}"

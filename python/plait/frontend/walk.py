@@ -13,7 +13,7 @@ one."""
 
 import torch
 
-from ..errors import NotExpressible, PlaitError
+from ..errors import Error, NotExpressible
 from . import export, lazy
 from .axes import leaves
 from .graph import Box, Graph, Value
@@ -66,7 +66,7 @@ class Walker:
                     result = self._values(node.args[0])[0]
                 else:
                     self.environment[node] = self._value(node, inputs)
-            except PlaitError as error:
+            except Error as error:
                 raise error.located(self.graph.place)
             for used in last.get(node, ()):
                 self.environment.pop(used, None)
@@ -107,7 +107,7 @@ class Walker:
             )
         try:
             result = handler(self, *arguments, **named)
-        except PlaitError:
+        except Error:
             raise
         except Exception as error:
             raise NotExpressible(
@@ -127,7 +127,7 @@ class Walker:
 
     def _fold(self, node, arguments, named):
         if any(x.is_meta for x in _tensors([arguments, list(named.values())])):
-            raise PlaitError(
+            raise Error(
                 "the numbers of a buffer are needed, and it is on the meta device",
                 hint="make the module inside 'with plait.no_weights():' instead",
             )

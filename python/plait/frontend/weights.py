@@ -13,7 +13,7 @@ import pathlib
 import torch
 from safetensors.torch import save_file
 
-from ..errors import NotExpressible, Place, PlaitError
+from ..errors import Error, NotExpressible, Place
 from .emit import number, quoted, symbol, tensor_type
 from .export import Weight
 from .graph import Box, Op
@@ -148,7 +148,7 @@ def replace(path: pathlib.Path, write) -> None:
         write(part)
         part.replace(path)
     except OSError as error:
-        raise PlaitError(f"cannot write '{path}': {error.strerror}") from None
+        raise Error(f"cannot write '{path}': {error.strerror}") from None
     finally:
         if part.parent.is_dir():
             part.unlink(missing_ok=True)

@@ -157,8 +157,16 @@ static NumberRange deriveByRole(FusableOpInterface op, bool reduced, bool isRow,
 /// Each element is a sum of products over dimensions which padding does not
 /// reach, unless it is the summed factor itself: then a product is what padding
 /// adds.
-static Ranges deriveContraction(bool reduced, ArrayRef<NumberRange> operands) {
+///
+/// Integers select which matrices meet: a product counts, or does not.
+static Ranges deriveContraction(ContractionOpInterface op, bool reduced,
+                                ArrayRef<NumberRange> operands) {
   NumberRange product = operands[0] * operands[1];
+  bool selects = llvm::any_of(op->getOperandTypes(), [](Type type) {
+    return getElementTypeOrSelf(type).isInteger();
+  });
+  if (selects)
+    product = product.join(NumberRange::exactly(0));
   return {reduced ? product : product.sum()};
 }
 
@@ -300,9 +308,14 @@ static Ranges derive(ShardableOpInterface op, int factor,
                  });
     return {deriveByRole(fusable, reduced, isRow, operands)};
   }
-  if (isa<ContractionOpInterface>(op.getOperation()) && operands.size() == 2 &&
+  auto contraction = dyn_cast<ContractionOpInterface>(op.getOperation());
+  auto isFloat = [](Value operand) {
+    return isa<FloatType>(getElementTypeOrSelf(operand));
+  };
+  // What is fused to a contraction changes the product.
+  if (contraction && llvm::count_if(op->getOperands(), isFloat) == 2 &&
       op->getNumResults() == 1)
-    return deriveContraction(reduced, operands);
+    return deriveContraction(contraction, reduced, operands);
   if (isa<DecomposableOpInterface>(op.getOperation()))
     return PartsWalker(op, rule, factor).run(operands);
   return Ranges(op->getNumResults(), NumberRange::any());

@@ -19,6 +19,8 @@
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Uses.h"
 
+#include <limits>
+
 using namespace plait;
 using namespace plait::plan;
 
@@ -43,6 +45,8 @@ public:
     std::vector<Use> uses = usesOf(mesh, step);
     for (const Use &use : uses)
       PLAIT_RETURN_IF_ERROR(checkUse(use, sideOf(step, use)));
+    if (step.step_as_GroupedGemmStep())
+      return checkRead(uses);
     return step.step_as_GemmStep() ? checkApart(uses) : Status::success();
   }
 
@@ -54,6 +58,8 @@ private:
       return checkKernel(*step.step_as_KernelStep());
     case fb::StepKind::GemmStep:
       return checkGemm(*step.step_as_GemmStep());
+    case fb::StepKind::GroupedGemmStep:
+      return checkGroupedGemm(*step.step_as_GroupedGemmStep());
     case fb::StepKind::CollectiveStep:
       return checkCollective(*step.step_as_CollectiveStep());
     case fb::StepKind::AttentionStep:
@@ -73,16 +79,24 @@ private:
   /// to 2 are A, B and C, what follows is the epilogue's. Slots are taken to be
   /// apart: which bytes they are bound to is known at each call only.
   Status checkApart(const std::vector<Use> &uses) {
-    const auto &c = uses[2];
-    for (size_t i = 3; i < uses.size(); ++i) {
-      const Use &use = uses[i];
-      bool apart = use.ref->slot() != c.ref->slot() ||
-                   use.ref->offset() >= c.end(0) ||
-                   c.ref->offset() >= use.end(0);
-      if (!apart)
-        return fail(use.what, " at byte ", use.ref->offset(),
-                    " overlaps C at byte ", c.ref->offset());
-    }
+    for (size_t i = 3; i < uses.size(); ++i)
+      PLAIT_RETURN_IF_ERROR(checkApart(uses[i], uses[2]));
+    return Status::success();
+  }
+  Status checkApart(const Use &use, const Use &c) {
+    bool apart = use.ref->slot() != c.ref->slot() ||
+                 use.ref->offset() >= c.end(0) || c.ref->offset() >= use.end(0);
+    return apart ? Status::success()
+                 : fail(use.what, " at byte ", use.ref->offset(),
+                        " overlaps C at byte ", c.ref->offset());
+  }
+
+  /// A grouped GEMM writes C while it reads all else.
+  Status checkRead(const std::vector<Use> &uses) {
+    const Use &c = uses.back();
+    for (const Use &use : uses)
+      if (&use != &c)
+        PLAIT_RETURN_IF_ERROR(checkApart(use, c));
     return Status::success();
   }
 
@@ -176,14 +190,7 @@ private:
     if (step.accumulate() > fb::Accumulate::MAX)
       return fail("unknown accumulate ", int(step.accumulate()));
     // 1. Types.
-    bool floats =
-        step.dtype() == fb::DType::F32 || step.dtype() == fb::DType::BF16;
-    bool sums =
-        step.c_dtype() == fb::DType::F32 || step.c_dtype() == step.dtype();
-    if (!floats || !sums)
-      return fail("has dtype ", int(step.dtype()), " and c_dtype ",
-                  int(step.c_dtype()),
-                  ", allowed are f32 or bf16, and C in f32 or the same");
+    PLAIT_RETURN_IF_ERROR(checkTypes(step.dtype(), step.c_dtype()));
     // 2. Sizes.
     // oneDNN knows tensors of 12 dimensions, and two are the matrix.
     constexpr uint32_t maxBatchDims = 10;
@@ -209,6 +216,37 @@ private:
                   " below n = ", step.n());
     // 5. The epilogue.
     return checkEpilogue(step);
+  }
+
+  Status checkTypes(fb::DType dtype, fb::DType sum) {
+    bool floats = dtype == fb::DType::F32 || dtype == fb::DType::BF16;
+    if (floats && (sum == fb::DType::F32 || sum == dtype))
+      return Status::success();
+    return fail("has dtype ", int(dtype), " and c_dtype ", int(sum),
+                ", allowed are f32 or bf16, and C in f32 or the same");
+  }
+
+  /// Sizes whose products are too large are found with the uses.
+  Status checkGroupedGemm(const fb::GroupedGemmStep &step) {
+    if (step.kind() > fb::GroupedKind::MAX ||
+        step.accumulate() > fb::Accumulate::MAX)
+      return fail("unknown kind ", int(step.kind()), " or accumulate ",
+                  int(step.accumulate()));
+    PLAIT_RETURN_IF_ERROR(checkTypes(step.dtype(), step.c_dtype()));
+    if (step.rows() < 1 || step.repeat() < 1 || step.rows() % step.repeat())
+      return fail("has ", step.rows(), " rows, expected a multiple of ",
+                  step.repeat());
+    // What the library multiplies at once is counted in 32 bits (ids are, too).
+    constexpr int64_t most = std::numeric_limits<int32_t>::max();
+    if (step.rows() > most || step.experts() > most)
+      return fail("has ", step.rows(), " rows and ", step.experts(),
+                  " experts, allowed are ", most);
+    if (step.limit() < 0)
+      return fail("has a limit of ", step.limit());
+    for (uint32_t i = 0; i < length(step.first_expert()); ++i)
+      PLAIT_RETURN_IF_ERROR(
+          checkAxis(mesh, *step.first_expert()->Get(i), "first expert"));
+    return Status::success();
   }
 
   /// Operands are there exactly where the epilogue has them. C is overwritten,

@@ -118,6 +118,15 @@ Status checkParameter(const fb::Parameter &parameter) {
                   dim, " of '", parameter.file_name()->str(), "', which has ",
                   size);
   }
+  // Each is a tensor of the file, looked up by its name.
+  constexpr int64_t mostTensors = 1 << 16;
+  std::string_view file = parameter.file_name()->string_view();
+  if (size_t stars = std::ranges::count(file, '*');
+      stars > 1 ||
+      (stars && (rank == 0 || parameter.file_shape()->Get(0) > mostTensors)))
+    return fail("parameter '", name, "' is in '", file,
+                "', expected one * at most, and a first dimension of up to ",
+                mostTensors, " with it");
   if (parameter.init() > fb::InitKind::MAX ||
       parameter.dtype() != fb::DType::F32)
     return fail("parameter '", name,

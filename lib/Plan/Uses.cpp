@@ -104,6 +104,21 @@ std::vector<Use> usesOf(const fb::GemmStep &step) {
   return uses;
 }
 
+/// Which rows are of which expert is not known: all of each tensor may be used.
+std::vector<Use> usesOf(const fb::GroupedGemmStep &step) {
+  uint64_t in = elementBytes(step.dtype()), out = elementBytes(step.c_dtype());
+  // A size below 1 is checkGroupedGemm()'s to refuse.
+  int64_t repeat = std::max<int64_t>(1, step.repeat());
+  auto a = elementCount({step.rows() / repeat, step.k()});
+  auto rows = elementCount({step.rows(), step.n()});
+  auto matrices = elementCount({step.experts(), step.k(), step.n()});
+  bool makes = step.kind() == fb::GroupedKind::Matrices;
+  return {{"A", step.a(), a, in},
+          {"B", step.b(), makes ? rows : matrices, in},
+          {"ids", step.ids(), elementCount({step.rows()}), sizeof(int32_t)},
+          {"C", step.c(), makes ? matrices : rows, out, true}};
+}
+
 /// One block or all of them, as the table of collectives says for each side.
 std::vector<Use> usesOf(const RankGrid &mesh, const fb::CollectiveStep &step) {
   int64_t ranks =
@@ -169,6 +184,8 @@ std::vector<Use> plan::usesOf(const RankGrid &mesh, const fb::Step &step) {
     return ::usesOf(*step.step_as_KernelStep());
   case fb::StepKind::GemmStep:
     return ::usesOf(*step.step_as_GemmStep());
+  case fb::StepKind::GroupedGemmStep:
+    return ::usesOf(*step.step_as_GroupedGemmStep());
   case fb::StepKind::CollectiveStep:
     return ::usesOf(mesh, *step.step_as_CollectiveStep());
   case fb::StepKind::AttentionStep:

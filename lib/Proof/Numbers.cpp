@@ -124,6 +124,25 @@ static Number compareWithZero(Number a) {
   return isOpen ? kUnknown : Number{a.value == 0 ? 1.0 : 0.0, 0};
 }
 
+/// 1 if a is above b, else 0; either if the errors allow both.
+static Number compareOrder(Number a, Number b) {
+  double error = a.error + b.error;
+  bool isOpen = error > 0 && !(std::abs(a.value - b.value) > error);
+  return isOpen ? kUnknown : Number{a.value > b.value ? 1.0 : 0.0, 0};
+}
+
+/// A whole number that i32 has, or the f32 next to one that it has.
+static Number convert(nn::ConvertOp op, Number a) {
+  if (getElementTypeOrSelf(op.getInput()).isInteger())
+    return roundOnce(a.value, a.error);
+  auto clamp = [](double value) {
+    return std::trunc(std::clamp(value, -0x1p31, 0x1.fffffep30));
+  };
+  double low = clamp(a.value - a.error), high = clamp(a.value + a.error);
+  // No comparison holds of what is no number.
+  return low == high ? Number{low, 0} : kUnknown;
+}
+
 /// Cancellation needs no case of its own: errors are absolute.
 static Number subtract(Number a, Number b) {
   return roundOnce(a.value - b.value, a.error + b.error);
@@ -184,6 +203,8 @@ std::optional<Number> proof::evaluateElement(Operation *op,
         return compareWithZero(
             {x[0].value - x[1].value, x[0].error + x[1].error});
       })
+      .Case([&](nn::GreaterOp) { return compareOrder(x[0], x[1]); })
+      .Case([&](nn::ConvertOp own) { return convert(own, x[0]); })
       // Kernels compute in f32: a cast within one rounds nothing. What is
       // stored as bf16 is rounded in Elements::evaluate().
       .Case<nn::StopGradientOp, nn::CastOp>([&](auto) { return x[0]; })

@@ -80,6 +80,14 @@ llvm::FailureOr<Content> broadcastView(Rules &rules, mlir::Operation *op,
                                        const Content &input,
                                        mlir::RankedTensorType type);
 
+/// The one-hot code of `ids`: their dimensions and classes, which `op` counts
+/// from `begin` on and of which there are `limit`, or 0. With `other`, of which
+/// they are dimension `classes`, it counts the slice that this has.
+llvm::FailureOr<Content>
+makeOneHot(Rules &rules, mlir::Operation *op, const Content &ids,
+           mlir::RankedTensorType type, std::optional<nn::BeginAttr> begin,
+           int64_t limit, const Content *other, int64_t classes);
+
 class Rules {
 public:
   Rules(Terms &terms, const MeshSizes &mesh, Report &report)

@@ -5,14 +5,14 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Matmuls, as einsum contractions, and the two ways in which an op is judged by
-// other ops: a fused matmul by the ops that define it, and an op without a rule
-// by what it decomposes into.
-// A contraction asks of each letter that all operands which have it have the
-// same slice. A letter of the result keeps its slice; a reduced one makes the
-// result partial over the axes of its slice. Padding of a reduced letter must
-// multiply to zero. Factors of equal numbers along a reduced letter count as
-// often as there are elements.
+// Matmuls, as einsum contractions, those that take a matrix for each row, and
+// the two ways in which an op is judged by other ops: a fused matmul by the ops
+// that define it, and an op without a rule by what it decomposes into. A
+// contraction asks of each letter that all operands which have it have the same
+// slice. A letter of the result keeps its slice; a reduced one makes the result
+// partial over the axes of its slice. Padding of a reduced letter must multiply
+// to zero. Factors of equal numbers along a reduced letter count as often as
+// there are elements.
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,9 +39,8 @@ struct Contraction {
     Dimension dim;      // uniform: neither operand has it
   };
 
-  explicit Contraction(ContractionOpInterface op)
-      : letters{op.getLhsLetters(), op.getRhsLetters()},
-        result(op.getResultLetters()) {
+  Contraction(ArrayRef<StringRef> letters, StringRef result)
+      : letters(letters), result(result) {
     for (auto [index, letter] : llvm::enumerate(result))
       table[letter].number = index;
   }
@@ -54,30 +53,35 @@ struct Contraction {
     }
     return it->second;
   }
-  /// What one operand has beyond the end of a padded dimension; of one that
-  /// fits all, what any element may be.
-  ///
-  /// `side` is 0 for the left operand, 1 for the right one.
-  NumberRange getPadding(const Content &operand, int side, char letter) const {
+  /// What the operand of number `side` has beyond the end of a padded
+  /// dimension; one that fits all, what any element may be.
+  NumberRange getPadding(const Content &operand, size_t side,
+                         char letter) const {
     size_t index = letters[side].find(letter);
     if (index == StringRef::npos || operand.form.dims[index].fitsAll())
       return getUniform(operand);
     return operand.form.dims[index].padding;
   }
+  /// The product of all of these.
+  NumberRange getPadding(Operands operands, char letter) const {
+    NumberRange product = NumberRange::exactly(1);
+    for (auto [side, operand] : llvm::enumerate(operands))
+      product = product * getPadding(operand, side, letter);
+    return product;
+  }
 
-  StringRef letters[2], result;
+  SmallVector<StringRef, 3> letters; // of each operand
+  StringRef result;
   llvm::MapVector<char, Letter> table; // those of the result first, in order
 };
 } // namespace
 
-/// Fills the table from both operands, and refuses letters in which they
-/// differ.
+/// Fills the table from all operands, and refuses letters in which they differ.
 static LogicalResult collect(Rules &rules, Operation *op, Operands operands,
                              Contraction &contraction) {
-  for (int side = 0; side < 2; ++side)
+  for (auto [side, operand] : llvm::enumerate(operands))
     for (auto [index, letter] : llvm::enumerate(contraction.letters[side])) {
       Contraction::Letter &own = contraction.add(letter);
-      const Content &operand = operands[side];
       const Dimension &dim = operand.form.dims[index];
       own.extent = operand.type.getDimSize(index);
       if (dim.fitsAll())
@@ -111,9 +115,7 @@ static FailureOr<double> contract(Rules &rules, Operation *op,
       repeated *= own.dim.countEqual(own.extent);
     // 2. Padding.
     if (own.isPadded)
-      own.dim.padding = (contraction.getPadding(operands[0], 0, letter) *
-                         contraction.getPadding(operands[1], 1, letter))
-                            .sum();
+      own.dim.padding = contraction.getPadding(operands, letter).sum();
     // 3. Kept.
     if (!own.isReduced) {
       form.dims[own.number] = own.dim;
@@ -133,29 +135,34 @@ static FailureOr<double> contract(Rules &rules, Operation *op,
 }
 
 /// 1. Collect the letters.
-/// 2. A partial operand stays partial, which needs the other one whole: (a +
+/// 2. A partial operand stays partial, which needs the others whole: (a +
 ///    b)·c = a·c + b·c, but (a + b)·(c + d) is not a·c + b·d. A maximum is not
 ///    linear at all.
 /// 3. Contract.
 /// 4. Make the term, with the letters by their number, and the element type: a
-///    matmul into bf16 rounds, and is another one than into f32.
-/// A zero matmul is the term zero, and whole.
-static FailureOr<Content> evaluateMatmul(Rules &rules, Operation *op,
-                                         Operands operands,
-                                         RankedTensorType type) {
-  Contraction contraction(cast<ContractionOpInterface>(op));
+///    contraction into bf16 rounds, and is another one than into f32.
+/// A zero product is the term zero, and whole.
+static FailureOr<Content> multiply(Rules &rules, Operation *op,
+                                   Operands operands, Contraction &contraction,
+                                   RankedTensorType type) {
   // 1. Letters.
   if (failed(collect(rules, op, operands, contraction)))
     return failure();
   // 2. What is partial.
-  // Linear in one operand while the other one is the same on all ranks.
-  bool second = operands[1].form.isPartial();
+  // Linear in one operand while the others are the same on all ranks.
+  const Content *partial = llvm::find_if(
+      operands, [](const Content &own) { return own.form.isPartial(); });
+  if (partial == operands.end())
+    partial = &operands[0];
   Form form;
-  form.partial = operands[second].form.partial;
-  form.reduction = operands[second].form.reduction;
-  if ((second && failed(rules.requireWhole(op, operands[0]))) ||
-      (form.reduction != dist::Reduction::Sum &&
-       failed(rules.requireWhole(op, operands[second]))))
+  form.partial = partial->form.partial;
+  form.reduction = partial->form.reduction;
+  for (const Content &operand : operands)
+    if (&operand != partial && partial->form.isPartial() &&
+        failed(rules.requireWhole(op, operand)))
+      return failure();
+  if (form.reduction != dist::Reduction::Sum &&
+      failed(rules.requireWhole(op, *partial)))
     return failure();
   // 3. Contract.
   FailureOr<double> repeated = contract(rules, op, operands, contraction, form);
@@ -163,9 +170,8 @@ static FailureOr<Content> evaluateMatmul(Rules &rules, Operation *op,
     return failure();
   // 4. The term.
   SmallVector<Argument> arguments;
-  for (int side = 0; side < 2; ++side) {
-    Argument &argument =
-        arguments.emplace_back(operands[side].form.asArgument());
+  for (auto [side, operand] : llvm::enumerate(operands)) {
+    Argument &argument = arguments.emplace_back(operand.form.asArgument());
     for (int &index : argument.letters)
       index = contraction.table[contraction.letters[side][index]].number;
   }
@@ -179,6 +185,43 @@ static FailureOr<Content> evaluateMatmul(Rules &rules, Operation *op,
       rules.terms.sum(Argument{product.term, product.letters, *repeated}));
   simplify(form, type, rules.mesh);
   return Content{type, std::move(form), nullptr};
+}
+
+static FailureOr<Content> evaluateMatmul(Rules &rules, Operation *op,
+                                         Operands operands,
+                                         RankedTensorType type) {
+  auto matmul = cast<ContractionOpInterface>(op);
+  Contraction contraction({matmul.getLhsLetters(), matmul.getRhsLetters()},
+                          matmul.getResultLetters());
+  return multiply(rules, op, operands, contraction, type);
+}
+
+/// A contraction of three: rows, matrices or other rows, and the one-hot code
+/// of the ids, by which each row is of one expert.
+///
+/// The code counts experts as the op does, so that of matrices that are split
+/// each rank has to count from its own ones, and of a gradient it has those
+/// which it counts. In which order rows are computed is no part of it.
+static FailureOr<Content> evaluateGrouped(Rules &rules, Operation *op,
+                                          Operands operands,
+                                          RankedTensorType type) {
+  auto grouped = cast<nn::GroupedMatmulOp>(op);
+  const Content &ids = operands[2];
+  SmallVector<int64_t> shape(ids.type.getShape());
+  shape.push_back(grouped.countExperts());
+  FailureOr<Content> code = makeOneHot(
+      rules, op, ids, RankedTensorType::get(shape, type.getElementType()),
+      grouped.getBegin(), grouped.getLimit(),
+      grouped.makesMatrices() ? nullptr : &operands[1], /*classes=*/0);
+  if (failed(code))
+    return failure();
+  std::string letters = grouped.getIdLetters().str();
+  letters += grouped.getMatrixLetters().front();
+  Contraction contraction(
+      {grouped.getLhsLetters(), grouped.getRhsLetters(), letters},
+      grouped.getResultLetters());
+  return multiply(rules, op, {operands[0], operands[1], *code}, contraction,
+                  type);
 }
 
 //===----------------------------------------------------------------------===//
@@ -300,6 +343,7 @@ FailureOr<Contents> Rules::evaluateFused(nn::FusedMatmulOp op,
 ArrayRef<OpRule> proof::getContractionRules() {
   static const OpRule rules[] = {
       {"nn.matmul", evaluateMatmul},
+      {"nn.grouped_matmul", evaluateGrouped},
   };
   return rules;
 }

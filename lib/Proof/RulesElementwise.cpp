@@ -495,6 +495,8 @@ ArrayRef<OpRule> proof::getElementwiseRules() {
       {"nn.min", evaluateElementwise},
       {"nn.round", evaluateElementwise},
       {"nn.equal", evaluateElementwise},
+      {"nn.greater", evaluateElementwise},
+      {"nn.convert", evaluateElementwise},
       {"nn.valid", evaluateElementwise},
       {"nn.step_scalar", evaluateScalar},
   };

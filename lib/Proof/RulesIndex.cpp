@@ -276,33 +276,36 @@ static FailureOr<Content> choose(Rules &rules, Operation *op,
   return rules.finish(op, {}, *form, chosen, type);
 }
 
-/// Picking is multiplying by the one-hot code of the ids.
-///
-/// 1. The code has the dimensions of the ids, and classes as the op counts
-///    them, which has to be how the input's are split.
-/// 2. Its term says only which ids and how many classes; the first class of a
+/// 1. The classes are as the op counts them, which has to be how those of the
+///    other operand are split.
+/// 2. The term says only which ids and how many classes; the first class of a
 ///    rank is in the form.
-/// 3. An id names no class beyond the last, so padding along the classes
-///    becomes zero. Along other dimensions a zero input stays zero.
-static FailureOr<Content> evaluatePick(Rules &rules, Operation *op,
-                                       Operands operands,
-                                       RankedTensorType type) {
-  auto pick = cast<nn::PickOp>(op);
-  const Content &input = operands[0], &ids = operands[1];
-  int64_t last = type.getRank() - 1;
+/// 3. Zeros and ones. An id names no class beyond the last.
+FailureOr<Content> proof::makeOneHot(Rules &rules, Operation *op,
+                                     const Content &ids, RankedTensorType type,
+                                     std::optional<nn::BeginAttr> begin,
+                                     int64_t limit, const Content *other,
+                                     int64_t classes) {
   if (failed(rules.requireWhole(op, ids)))
     return failure();
-  // 1. The code.
+  // 1. Classes.
   Content code{type, ids.form, nullptr};
+  int64_t last = type.getRank() - 1;
+  for (Dimension &own : code.form.dims)
+    own.padding = NumberRange::exactly(0).join(NumberRange::exactly(1));
   Dimension &dim = code.form.dims.emplace_back();
   FailureOr<int64_t> extent =
-      setCounted(rules, op, dim, pick.getBegin(), type.getDimSize(last));
+      setCounted(rules, op, dim, begin, type.getDimSize(last), limit);
   if (failed(extent))
     return failure();
-  if (!input.form.dims[last].fitsAll()) {
-    if (failed(checkBegin(rules, op, input.form, last, pick.getBegin())))
+  if (other && !other->form.dims[classes].fitsAll()) {
+    if (failed(checkBegin(rules, op, other->form, classes, begin)))
       return failure();
-    extent = input.form.getExtent(last);
+    extent = other->form.getExtent(classes);
+    if (limit && limit != *extent) {
+      rules.wrong(op) << "counts " << limit << " classes of " << *extent;
+      return failure();
+    }
   }
   // 2. The term.
   Argument argument = ids.form.asArgument();
@@ -312,10 +315,26 @@ static FailureOr<Content> evaluatePick(Rules &rules, Operation *op,
   extents.push_back(*extent);
   code.form.term =
       rules.terms.apply("one hot", {}, argument, present, extents).term;
-  FailureOr<Content> result = choose(rules, op, input, code, type);
+  // 3. Padding.
+  dim.padding = NumberRange::exactly(0);
+  return code;
+}
+
+/// Picking is multiplying by the one-hot code of the ids. Along the classes
+/// padding becomes zero; along other dimensions a zero input stays zero.
+static FailureOr<Content> evaluatePick(Rules &rules, Operation *op,
+                                       Operands operands,
+                                       RankedTensorType type) {
+  auto pick = cast<nn::PickOp>(op);
+  const Content &input = operands[0], &ids = operands[1];
+  int64_t last = type.getRank() - 1;
+  FailureOr<Content> code = makeOneHot(rules, op, ids, type, pick.getBegin(),
+                                       /*limit=*/0, &input, last);
+  if (failed(code))
+    return failure();
+  FailureOr<Content> result = choose(rules, op, input, *code, type);
   if (failed(result))
     return failure();
-  // 3. Padding.
   for (auto [index, own] : llvm::enumerate(result->form.dims)) {
     bool isZero =
         int64_t(index) == last || (!input.form.dims[index].fitsAll() &&

@@ -68,6 +68,11 @@ CASES = {
     "mistral/pp=2,tp=2": (
         transformers.MistralConfig(**OTHERS), ("--mesh", "pp=2,tp=2"),
     ),
+    # A tensor for each expert.
+    "mixtral/pp=2,dp=2": (
+        transformers.MixtralConfig(**OTHERS, num_local_experts=4),
+        ("--mesh", "pp=2,dp=2", "--zero", "3"),
+    ),
     "qwen2/dp=2,tp=2": (
         transformers.Qwen2Config(**OTHERS), ("--mesh", "dp=2,tp=2"),
     ),

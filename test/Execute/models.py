@@ -126,6 +126,11 @@ RUNS = (
     Run("heads", "pp=3", FULL),
     Run("heads", "dp=2,cp=3", ALL),
     Run("heads", "pp=2,dp=2,tp=2", FLASH + ZERO + FULL),
+    Run("experts", frozen=("bias.0",)),
+    Run("experts", "pp=2", FULL, ("bias.0",)),
+    Run("experts", "dp=2,cp=3", ALL, ("bias.0",)),
+    Run("experts", "dp=2,tp=2", GRADIENTS, ("bias.0",)),
+    Run("experts", "pp=2,dp=2,tp=3", ZERO + FULL, ("bias.0",)),
 )
 
 

@@ -24,7 +24,14 @@ import safetensors.torch
 import torch
 
 import plait_init
-from training import Recipe, build_model, train, trainable_names
+from training import (
+    Recipe,
+    RoutingMargin,
+    build_model,
+    file_tensors,
+    train,
+    trainable_names,
+)
 
 HERE = pathlib.Path(__file__).resolve().parent
 GPT2_CONFIG = HERE.parents[1] / "examples" / "models" / "gpt2" / "config.json"
@@ -120,9 +127,45 @@ PHI3_SMALL = LLAMA_SMALL | {
     "pad_token_id": None,
     "sliding_window": 20,
 }
-for config in (MISTRAL_SMALL, QWEN2_SMALL, QWEN3_SMALL, PHI3_SMALL):
+# Mixtures of experts, without the loss that balances them: that depends on how a
+# batch is cut.
+MIXTRAL_SMALL = LLAMA_SMALL | {
+    "architectures": ["MixtralForCausalLM"],
+    "model_type": "mixtral",
+    "intermediate_size": 48,
+    "num_experts_per_tok": 2,
+    "num_hidden_layers": 2,
+    "num_local_experts": 4,
+    "output_router_logits": False,
+    "router_aux_loss_coef": 0.0,
+    "router_jitter_noise": 0.0,
+    "sliding_window": None,
+}
+QWEN3_MOE_SMALL = QWEN3_SMALL | {
+    "architectures": ["Qwen3MoeForCausalLM"],
+    "model_type": "qwen3_moe",
+    "decoder_sparse_step": 1,
+    "mlp_only_layers": [],
+    "moe_intermediate_size": 24,
+    "norm_topk_prob": True,
+    "num_experts": 8,
+    "num_experts_per_tok": 3,
+    "output_router_logits": False,
+    "router_aux_loss_coef": 0.0,
+}
+for config in (
+    MISTRAL_SMALL,
+    QWEN2_SMALL,
+    QWEN3_SMALL,
+    PHI3_SMALL,
+    MIXTRAL_SMALL,
+    QWEN3_MOE_SMALL,
+):
     del config["mlp_bias"]
-del MISTRAL_SMALL["attention_bias"], QWEN2_SMALL["attention_bias"]
+for config in (MISTRAL_SMALL, QWEN2_SMALL, MIXTRAL_SMALL):
+    del config["attention_bias"]
+# Scores that are nearer than this may be ordered by rounding.
+LEAST_MARGIN = 1e-5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,9 +184,11 @@ CASES = [
     Case("llama-small-test", Recipe(), seed=12, config=LLAMA_SMALL),
     Case("llama3-small-test", Recipe(), seed=3, config=LLAMA3_SMALL),
     Case("mistral-small-test", Recipe(), seed=4, config=MISTRAL_SMALL),
+    Case("mixtral-small-test", Recipe(), seed=14, config=MIXTRAL_SMALL),
     Case("phi3-small-test", Recipe(), seed=5, config=PHI3_SMALL),
     Case("qwen2-small-test", Recipe(), seed=6, config=QWEN2_SMALL),
     Case("qwen3-small-test", Recipe(), seed=7, config=QWEN3_SMALL),
+    Case("qwen3-moe-small-test", Recipe(), seed=9, config=QWEN3_MOE_SMALL),
     Case(
         "gpt2-small-test-plain",
         Recipe(weight_decay=0.0, grad_clip=0.0),
@@ -196,7 +241,7 @@ def write_inputs(case: Case, folder: pathlib.Path) -> None:
         samples -= recipe.global_batch // 2  # the last step wraps
         model = build_model(folder / "config.json")
         randomise(model, case.seed)
-        save_weights(folder / "model.safetensors", trainable_names(model))
+        save_weights(folder / "model.safetensors", file_tensors(model))
     vocab = json.loads((folder / "config.json").read_text())["vocab_size"]
     tokens = random_tokens(vocab, samples, recipe.seq, case.seed)
     (folder / "tokens.bin").write_bytes(tokens.tobytes())
@@ -216,6 +261,11 @@ def load_model(case: Case, source: pathlib.Path) -> torch.nn.Module:
             ).items()
         }
     parameters = trainable_names(model)
+    if parameters.keys() != values.keys():
+        # A tensor for each expert, which transformers puts together.
+        loaded = type(model).from_pretrained(source, dtype=torch.float32)
+        assert file_tensors(loaded).keys() == values.keys()
+        values = trainable_names(loaded)
     assert parameters.keys() == values.keys()
     with torch.no_grad():
         for name, value in values.items():
@@ -264,7 +314,13 @@ def generate(case: Case) -> None:
         write_inputs(case, folder)
     tokens = numpy.frombuffer((source / "tokens.bin").read_bytes(), "<u2")
     model = load_model(case, source)
+    margin = RoutingMargin(model)
     records = train(model, tokens, case.recipe)
+    if margin.least < LEAST_MARGIN:
+        raise SystemExit(
+            f"{case.name}: two experts have scores {margin.least:.2g} apart, "
+            "expected another seed"
+        )
     model64 = load_model(case, source).to(torch.float64)
     records64 = train(model64, tokens, case.recipe)
     mixed = train(load_model(case, source), tokens, case.recipe, mixed=True)
@@ -279,7 +335,7 @@ def generate(case: Case) -> None:
     }
     (folder / "golden.json").write_text(json.dumps(golden, indent=2) + "\n")
     if case.keep_final:
-        save_weights(folder / "final.safetensors", trainable_names(model))
+        save_weights(folder / "final.safetensors", file_tensors(model))
     print(
         f"{case.name}: loss {records[0]['loss']:.6f} -> "
         f"{records[-1]['loss']:.6f}, fp32 to fp64: records "

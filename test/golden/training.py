@@ -10,8 +10,10 @@ import copy
 import dataclasses
 import json
 import pathlib
+import tempfile
 
 import numpy
+import safetensors.torch
 import torch
 import transformers
 
@@ -19,9 +21,14 @@ MODEL_CLASSES = {
     "gpt2": (transformers.GPT2Config, transformers.GPT2LMHeadModel),
     "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
     "mistral": (transformers.MistralConfig, transformers.MistralForCausalLM),
+    "mixtral": (transformers.MixtralConfig, transformers.MixtralForCausalLM),
     "phi3": (transformers.Phi3Config, transformers.Phi3ForCausalLM),
     "qwen2": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM),
     "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM),
+    "qwen3_moe": (
+        transformers.Qwen3MoeConfig,
+        transformers.Qwen3MoeForCausalLM,
+    ),
 }
 
 
@@ -46,6 +53,7 @@ def build_model(config_path: pathlib.Path) -> torch.nn.Module:
     config_class, model_class = MODEL_CLASSES[fields["model_type"]]
     config = config_class(**fields)
     config._attn_implementation = "eager"
+    config._experts_implementation = "eager"
     model = model_class(config).to(torch.float32)
     # Dropout is off; nothing else depends on the mode.
     return model.eval()
@@ -54,6 +62,35 @@ def build_model(config_path: pathlib.Path) -> torch.nn.Module:
 def trainable_names(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
     """Parameters under their file names, each once (a tied head is skipped)."""
     return dict(model.named_parameters(remove_duplicate=True))
+
+
+def file_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """What a model folder has: a tensor for each expert, where the model in
+    memory has one for all."""
+    tensors = trainable_names(model)
+    if not any(".experts." in name for name in tensors):
+        return tensors
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        path = pathlib.Path(folder) / "model.safetensors"
+        return safetensors.torch.load_file(path)
+
+
+class RoutingMargin:
+    """The least distance between the scores of the last expert that is chosen
+    and of the first one that is not, over all tokens that a model has seen:
+    below the rounding of either program they may choose differently."""
+
+    def __init__(self, model: torch.nn.Module):
+        self.least = float("inf")
+        for module in model.modules():
+            if type(module).__name__.endswith("TopKRouter"):
+                module.register_forward_hook(self.note)
+
+    def note(self, module, inputs, outputs) -> None:
+        scores = outputs[0].detach().double().softmax(-1)
+        top = scores.topk(module.top_k + 1, dim=-1).values
+        self.least = min(self.least, (top[:, -2] - top[:, -1]).min().item())
 
 
 def batch(tokens: numpy.ndarray, recipe: Recipe, step: int):

@@ -48,6 +48,12 @@ struct GemmOperands {
   std::byte *geluInput; // written forward, read backward
 };
 
+/// The addresses of the tensors of a GroupedGemmStep.
+struct GroupedGemmOperands {
+  const std::byte *a, *b, *ids;
+  std::byte *c;
+};
+
 /// The addresses of the tensors of an AttentionStep. Null: the step has none.
 struct AttentionOperands {
   const std::byte *q, *k, *v;
@@ -95,6 +101,13 @@ public:
   virtual Result<uint32_t> prepareAttention(const fb::AttentionStep &step,
                                             AttentionBegin begin) = 0;
 
+  /// The same for a grouped GEMM on a rank whose first expert is `first`; the
+  /// number is for groupedGemm(). Fails where this device has none.
+  virtual Result<uint32_t> prepareGroupedGemm(const fb::GroupedGemmStep &step,
+                                              int64_t first) {
+    return Status::failure("this device computes no grouped GEMMs");
+  }
+
   // What follows is called during a step and allocates nothing of its own.
 
   /// The kernel of `step` with its operands looked up. In `stream`, which is 0
@@ -106,6 +119,11 @@ public:
                       bool add) = 0;
   virtual Status attention(uint32_t prepared,
                            const AttentionOperands &operands) = 0;
+  /// Adds to C with `add`. Called with numbers of prepareGroupedGemm() only.
+  virtual Status groupedGemm(uint32_t prepared,
+                             const GroupedGemmOperands &operands, bool add) {
+    return Status::failure("this device computes no grouped GEMMs");
+  }
   /// Copies `bytes` bytes in stream streamOf(kind).
   virtual Status copy(std::byte *target, const std::byte *source,
                       uint64_t bytes, fb::CopyKind kind) = 0;

@@ -83,6 +83,13 @@ struct TensorShape {
   std::vector<int64_t> shape;
 };
 
+/// Returns the tensors of files that `name` stands for: itself, or, where it
+/// has a
+/// `*`, one for each index along the first dimension of `shape`, which takes
+/// the place of that.
+std::vector<TensorShape> listTensors(const std::string &name,
+                                     std::span<const int64_t> shape);
+
 /// A file of tensors of one type, one behind the other in their order.
 struct SafetensorsLayout {
   std::string header;            // what the file begins with

@@ -120,6 +120,7 @@ private:
   FailureOr<fb::KernelStepT> write(KernelOp op);
   FailureOr<fb::GemmStepT> write(GemmOp op);
   FailureOr<fb::AttentionStepT> write(AttentionOp op);
+  FailureOr<fb::GroupedGemmStepT> write(GroupedGemmOp op);
   FailureOr<fb::CollectiveStepT> write(CollectiveOp op);
   FailureOr<fb::CopyStepT> write(CopyOp op);
   LogicalResult add(Operation *op);
@@ -267,6 +268,30 @@ FailureOr<fb::AttentionStepT> Writer::write(AttentionOp op) {
   return step;
 }
 
+/// The tensors are dense: sizes are all that there is to say.
+FailureOr<fb::GroupedGemmStepT> Writer::write(GroupedGemmOp op) {
+  fb::GroupedGemmStepT step;
+  step.kind =
+      op.getMakesMatrices() ? fb::GroupedKind::Matrices : fb::GroupedKind::Rows;
+  step.rows = op.getRows();
+  step.repeat = op.getRepeat();
+  step.experts = op.getExperts();
+  step.k = op.getK();
+  step.n = op.getN();
+  step.transposed = op.getTransposed();
+  step.dtype = getDType(op.getType());
+  step.c_dtype = getDType(op.getCType());
+  step.accumulate = static_cast<fb::Accumulate>(op.getAccumulate());
+  step.a = point(op.getA());
+  step.b = point(op.getB());
+  step.c = point(op.getC());
+  step.ids = point(op.getIds());
+  step.limit = op.getLimit();
+  if (failed(writeBegin(op, op.getBeginAttr(), step.first_expert)))
+    return failure();
+  return step;
+}
+
 /// The axis by its position in the mesh; no members means all of its ranks.
 FailureOr<fb::CollectiveStepT> Writer::write(CollectiveOp op) {
   fb::CollectiveStepT step;
@@ -311,7 +336,8 @@ LogicalResult Writer::add(Operation *op) {
   };
   LogicalResult written =
       llvm::TypeSwitch<Operation *, LogicalResult>(op)
-          .Case<KernelOp, GemmOp, AttentionOp, CollectiveOp, CopyOp>(set)
+          .Case<KernelOp, GemmOp, GroupedGemmOp, AttentionOp, CollectiveOp,
+                CopyOp>(set)
           .Default([](Operation *op) -> LogicalResult {
             return op->emitOpError("is a step that the plan file has no table "
                                    "for");

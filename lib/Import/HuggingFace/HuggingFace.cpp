@@ -142,9 +142,6 @@ static constexpr std::pair<StringLiteral, StringLiteral> kRequired[] = {
     {"lm_head_bias", "false"},
     {"logit_scale", "1.0"},
     {"logits_scaling", "1.0"},
-    {"moe_layers", "[]"},
-    {"num_experts", "0"},
-    {"num_local_experts", "0"},
     {"num_nextn_predict_layers", "0"},
     {"output_router_logits", "false"},
     {"pretraining_tp", "1"},
@@ -155,14 +152,21 @@ static constexpr std::pair<StringLiteral, StringLiteral> kRequired[] = {
     {"rotary_pct", "1.0"},
     {"tie_encoder_decoder", "false"},
     {"use_bias", "false"},
-    {"use_moe", "false"},
     {"use_qk_norm", "false"}};
+
+/// The same, of families without experts.
+static constexpr std::pair<StringLiteral, StringLiteral> kRequiredDense[] = {
+    {"moe_layers", "[]"},
+    {"num_experts", "0"},
+    {"num_local_experts", "0"},
+    {"use_moe", "false"}};
 
 namespace {
 /// The name in its configs, the class that saves them, and what reads them.
 struct Family {
   StringLiteral name, architecture;
   Model (*read)(ConfigReader &, int64_t);
+  bool hasExperts = false;
 };
 } // namespace
 
@@ -170,9 +174,12 @@ static constexpr Family kFamilies[] = {
     {"gpt2", "GPT2LMHeadModel", readGPT2},
     {"llama", "LlamaForCausalLM", readLlama},
     {"mistral", "MistralForCausalLM", readMistral},
+    {"mixtral", "MixtralForCausalLM", readMixtral, /*hasExperts=*/true},
     {"phi3", "Phi3ForCausalLM", readPhi3},
     {"qwen2", "Qwen2ForCausalLM", readQwen2},
-    {"qwen3", "Qwen3ForCausalLM", readQwen3}};
+    {"qwen3", "Qwen3ForCausalLM", readQwen3},
+    {"qwen3_moe", "Qwen3MoeForCausalLM", readQwen3Experts,
+     /*hasExperts=*/true}};
 
 /// The first configs of all had no `model_type`: what they are is said by the
 /// class that has saved them. The message of a type that is not known lists
@@ -207,8 +214,12 @@ static Model readModel(ConfigReader &config, int64_t sequence,
   // Old configs write {} for none.
   config.readObject("pruned_heads", [](ConfigReader &) {});
   for (const Family &family : kFamilies)
-    if (type == family.name)
+    if (type == family.name) {
+      if (!family.hasExperts)
+        for (const auto &[field, supported] : kRequiredDense)
+          config.require(field, supported);
       return family.read(config, sequence);
+    }
   return {};
 }
 

@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Weights are [out, in]. Letters of contractions: b batch, s sequence, h
-// hidden, g key/value head, r query head of g, d head size, f inner, v
-// vocabulary.
+// hidden, g key/value head, r query head of g, d head size, f inner, e expert,
+// c choice of a token, v vocabulary.
 //
 //===----------------------------------------------------------------------===//
 
@@ -122,6 +122,33 @@ Value Llama::buildMLP(ModelBuilder &model, const std::string &path,
                  {{hidden}, {inner}, mlpBias});
 }
 
+/// The experts of a token are those with the highest probabilities, by which
+/// what they make of it is weighed (Shazeer et al. 2017). All of them are one
+/// parameter for each of the three matrices, and a tensor each in the file.
+Value Llama::buildExperts(ModelBuilder &model, const std::string &path,
+                          Value x) const {
+  Value table =
+      model.read(path + ".gate.weight", {experts->count, hidden}, normal());
+  LayerBuilder router = model.at(path + ".gate");
+  Value logits = router.matmul(x, table, "bsh,eh->bse");
+  Route route = router.route(logits, experts->choices, experts->normalized);
+  auto multiply = [&](StringRef name, Value rows, StringRef spec, Shape shape) {
+    std::string own = (path + ".experts.*." + name).str();
+    shape.insert(shape.begin(), experts->count);
+    Value matrices = model.read(own + ".weight", shape, normal());
+    return model.at(own).groupedMatmul(rows, matrices, route.ids, spec);
+  };
+  Value gate = multiply(experts->gate, x, "bsh,efh->bscf", {inner, hidden});
+  Value up = multiply(experts->up, x, "bsh,efh->bscf", {inner, hidden});
+  LayerBuilder nn = model.at(path + ".act_fn");
+  Value made = nn.mul(nn.unary<nn::SiluOp>(gate), up);
+  // Weighed in front of the last matrix and not behind it, which is the same:
+  // the gradient of the weights then needs what that of the matrix does.
+  Value rows = multiply(experts->down, nn.weigh(made, route.weights),
+                        "bscf,ehf->bsch", {hidden, inner});
+  return model.at(path).reduce(rows, {2});
+}
+
 /// Over the last dimension, which `width` is.
 Value Llama::buildNorm(ModelBuilder &model, const std::string &path, Value x,
                        int64_t width) const {
@@ -151,7 +178,10 @@ Value Llama::build(ModelBuilder &model) const {
     Value seen = buildAttention(model, layer, path + ".self_attn", normal);
     x = addTo(model, path, x, seen);
     normal = buildNorm(model, path + ".post_attention_layernorm", x, hidden);
-    x = addTo(model, path, x, buildMLP(model, path + ".mlp", normal));
+    Value y =
+        experts ? buildExperts(model, path + "." + experts->block.str(), normal)
+                : buildMLP(model, path + ".mlp", normal);
+    x = addTo(model, path, x, y);
   }
   model.setLayer(std::nullopt);
   x = buildNorm(model, "model.norm", x, hidden);

@@ -24,6 +24,15 @@ struct RopeScaling {
   int64_t original;
 };
 
+/// A mixture of experts in place of the MLP.
+struct Experts {
+  int64_t count, choices; // choices of a token
+  /// Weights of a token's experts are divided by their sum.
+  bool normalized;
+  /// Names of the block in a layer, and of the three matrices of an expert.
+  llvm::StringRef block, gate, up, down;
+};
+
 struct Llama {
   int64_t vocab, hidden, layers, heads, groups, size, inner, positions;
   double epsilon, std, theta;
@@ -37,6 +46,8 @@ struct Llama {
   bool headNorms = false;
   /// q, k and v are one tensor of the file, and so are gate and up (Phi-3).
   bool merged = false;
+  /// Each has an MLP of `inner`, and all layers have them.
+  std::optional<Experts> experts;
   /// Dropout of the softmax, and of what attention and MLP add to their input.
   double attentionDropout = 0.0, residualDropout = 0.0;
   /// The keys that a query sees at most, itself included, in the layers that
@@ -64,6 +75,8 @@ private:
                              const std::string &path, mlir::Value x) const;
   mlir::Value buildMLP(ModelBuilder &model, const std::string &path,
                        mlir::Value x) const;
+  mlir::Value buildExperts(ModelBuilder &model, const std::string &path,
+                           mlir::Value x) const;
   mlir::Value addTo(ModelBuilder &model, const std::string &path, mlir::Value x,
                     mlir::Value y) const;
   mlir::Value project(ModelBuilder &model, const std::string &path,

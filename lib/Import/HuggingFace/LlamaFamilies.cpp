@@ -215,6 +215,58 @@ Model hf::readQwen3(ConfigReader &config, int64_t sequence) {
   return makeModel(std::move(llama), config, sequence);
 }
 
+/// The choices of a token are among `count` experts.
+static Experts readExperts(ConfigReader &config, StringRef countField,
+                           int64_t usualCount, int64_t usualChoices) {
+  Experts experts = {};
+  experts.count = config.getSize(countField, usualCount);
+  experts.choices = config.getSize("num_experts_per_tok", usualChoices);
+  if (experts.choices > experts.count)
+    config.fail("field \"num_experts_per_tok\" is " + Twine(experts.choices) +
+                ", more than \"" + countField + "\", " + Twine(experts.count));
+  return experts;
+}
+
+/// Jiang et al. 2024, "Mixtral of Experts".
+Model hf::readMixtral(ConfigReader &config, int64_t sequence) {
+  Llama llama = readCommon(config, {131072, 1e-5, /*groups=*/8});
+  readWindow(llama, config, 0);
+  llama.experts = readExperts(config, "num_local_experts", 8, 2);
+  llama.experts->normalized = true;
+  llama.experts->block = "block_sparse_moe";
+  llama.experts->gate = "w1";
+  llama.experts->up = "w3";
+  llama.experts->down = "w2";
+  config.require("attention_bias", "false");
+  config.require("router_jitter_noise", "0.0");
+  return makeModel(std::move(llama), config, sequence);
+}
+
+/// Yang et al. 2025, "Qwen3 Technical Report", its mixtures of experts. All
+/// layers are such, and a window is that of all of them.
+Model hf::readQwen3Experts(ConfigReader &config, int64_t sequence) {
+  Llama llama = readCommon(config, {32768, 1e-6, /*groups=*/4});
+  llama.headBias = llama.outBias = config.getFlag("attention_bias", false);
+  llama.headNorms = true;
+  llama.experts = readExperts(config, "num_experts", 128, 8);
+  llama.experts->normalized = config.getFlag("norm_topk_prob", false);
+  llama.experts->block = "mlp";
+  llama.experts->gate = "gate_proj";
+  llama.experts->up = "up_proj";
+  llama.experts->down = "down_proj";
+  llama.inner = config.getSize("moe_intermediate_size", 768);
+  bool hasWindow = config.getFlag("use_sliding_window", false);
+  if (hasWindow)
+    readWindow(llama, config, 4096);
+  else
+    config.ignore({"sliding_window"});
+  config.ignore({"max_window_layers"});
+  config.require("mlp_bias", "false");
+  config.require("decoder_sparse_step", "1");
+  config.require("mlp_only_layers", "[]");
+  return makeModel(std::move(llama), config, sequence);
+}
+
 /// Abdin et al. 2024, "Phi-3 Technical Report".
 Model hf::readPhi3(ConfigReader &config, int64_t sequence) {
   Llama llama = readCommon(config, {4096, 1e-5});

@@ -96,6 +96,32 @@ Value LayerBuilder::attention(Value query, Value key, Value value,
       .getOut();
 }
 
+Route LayerBuilder::route(Value logits, int64_t choices, bool normalized) {
+  Shape shape(typeOf(logits).getShape().drop_back());
+  shape.push_back(choices);
+  auto weights = RankedTensorType::get(shape, builder.getF32Type());
+  auto op = nn::RouteOp::create(
+      builder, loc, weights, weights.clone(builder.getI32Type()), logits,
+      /*bias=*/Value(), choices, nn::Scores::Softmax, normalized,
+      /*scaled=*/FloatAttr());
+  return {op.getWeights(), op.getIds()};
+}
+
+/// The result has the dimensions of the ids and one of the matrices.
+Value LayerBuilder::groupedMatmul(Value rows, Value matrices, Value ids,
+                                  StringRef spec) {
+  Shape shape(typeOf(ids).getShape());
+  StringRef letters = spec.split(',').second.split("->").first;
+  shape.push_back(typeOf(matrices).getDimSize(letters.find(spec.back())));
+  return nn::GroupedMatmulOp::create(
+      builder, loc, typeOf(rows).clone(ArrayRef<int64_t>(shape)), rows,
+      matrices, ids, builder.getStringAttr(spec), nn::BeginAttr());
+}
+
+Value LayerBuilder::weigh(Value rows, Value weights) {
+  return mul(rows, broadcast(weights, typeOf(rows).getShape(), {0, 1, 2}));
+}
+
 Value LayerBuilder::drop(Value x, const Dropout &dropout) {
   if (!dropout.keys)
     return x;

@@ -52,6 +52,11 @@ struct Dropout {
   mlir::IntegerAttr site;
 };
 
+/// The experts of each token, and what they count.
+struct Route {
+  mlir::Value weights, ids;
+};
+
 /// nn ops whose result types follow from their operands.
 class LayerBuilder : public nn::NNBuilder {
 public:
@@ -67,6 +72,14 @@ public:
   /// `window` a query sees that many keys at most, itself included.
   mlir::Value attention(mlir::Value query, mlir::Value key, mlir::Value value,
                         const Dropout &dropout, int64_t window = 0);
+  /// The `choices` experts with the highest softmax of the logits.
+  Route route(mlir::Value logits, int64_t choices, bool normalized);
+  /// Multiplies each row by the matrix of its expert; `spec` is that of
+  /// nn.grouped_matmul.
+  mlir::Value groupedMatmul(mlir::Value rows, mlir::Value matrices,
+                            mlir::Value ids, llvm::StringRef spec);
+  /// `rows` [batch, sequence, choice, width], each times its weight.
+  mlir::Value weigh(mlir::Value rows, mlir::Value weights);
   /// `x` after the dropout, if there is one.
   mlir::Value drop(mlir::Value x, const Dropout &dropout);
 };
@@ -141,6 +154,8 @@ Model readLlama(ConfigReader &config, int64_t sequence);
 Model readMistral(ConfigReader &config, int64_t sequence);
 Model readQwen2(ConfigReader &config, int64_t sequence);
 Model readQwen3(ConfigReader &config, int64_t sequence);
+Model readMixtral(ConfigReader &config, int64_t sequence);
+Model readQwen3Experts(ConfigReader &config, int64_t sequence);
 Model readPhi3(ConfigReader &config, int64_t sequence);
 
 /// Fails unless `sequence` fits into the positions that `field` gives.

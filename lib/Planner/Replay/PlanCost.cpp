@@ -62,6 +62,25 @@ static double gemmSeconds(const fb::GemmStep &step, const Device &device) {
       .seconds;
 }
 
+/// Counts as a GEMM for each expert, of as many rows as if all had equally
+/// many.
+static double groupedGemmSeconds(const fb::GroupedGemmStep &step,
+                                 const Device &device) {
+  int64_t each = (step.rows() + step.experts() - 1) / step.experts();
+  bool makes = step.kind() == fb::GroupedKind::Matrices;
+  Matmul matmul = {step.experts(), makes ? step.k() : each, step.n(),
+                   makes ? each : step.k()};
+  matmul.inputBytes = double(plan::elementBytes(step.dtype()));
+  matmul.rowAlignment = step.k() | step.n();
+  matmul.rowAlignment &= -matmul.rowAlignment;
+  double passes = 1 + (step.accumulate() != fb::Accumulate::Overwrite);
+  matmul.outputBytes = double(plan::elementBytes(step.c_dtype())) * passes;
+  return matmulCost(matmul, device,
+                    step.dtype() == fb::DType::BF16 ? Precision::BF16
+                                                    : Precision::FP32)
+      .seconds;
+}
+
 /// The step names its queries and all keys, from which follows among how many
 /// ranks a sequence is divided. All gradients are one step.
 static double attentionStepSeconds(const fb::AttentionStep &step,
@@ -140,6 +159,8 @@ double planner::stepSeconds(const fb::Step &step, const plan::RankGrid &mesh,
         .seconds;
   if (const auto *gemm = step.step_as_GemmStep())
     return gemmSeconds(*gemm, device);
+  if (const auto *grouped = step.step_as_GroupedGemmStep())
+    return groupedGemmSeconds(*grouped, device);
   if (const auto *attention = step.step_as_AttentionStep())
     return attentionStepSeconds(*attention, device);
   if (const auto *collective = step.step_as_CollectiveStep())

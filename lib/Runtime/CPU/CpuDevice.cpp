@@ -20,6 +20,7 @@
 #include "Core/Operands.h"
 #include "Core/Topology.h"
 #include "Gemm.h"
+#include "GroupedGemm.h"
 #include "KernelLibrary.h"
 #include "MPI/MpiCommunicator.h"
 #include "Team.h"
@@ -47,7 +48,8 @@ public:
   CpuDevice(std::shared_ptr<const KernelLibrary> kernels, std::byte *memory,
             size_t bytes, std::byte *host, unsigned threads)
       : kernels(std::move(kernels)), memory(memory), bytes(bytes), host(host),
-        threads(threads), gemms(threads), attentions(threads) {}
+        threads(threads), gemms(threads), groupedGemms(threads),
+        attentions(threads) {}
   /// Nothing is under way: steps return when they are done.
   ~CpuDevice() override { munmap(memory, bytes); }
 
@@ -78,6 +80,10 @@ public:
                                     AttentionBegin begin) override {
     return attentions.prepare(step, begin);
   }
+  Result<uint32_t> prepareGroupedGemm(const fb::GroupedGemmStep &step,
+                                      int64_t first) override {
+    return groupedGemms.prepare(step, first);
+  }
 
   /// A kernel writes what belongs to its range only (Plan.fbs), so that ranges
   /// run side by side; args and scalars are read by all threads until this
@@ -100,6 +106,11 @@ public:
   Status attention(uint32_t prepared,
                    const AttentionOperands &operands) override {
     return attentions.run(prepared, operands);
+  }
+
+  Status groupedGemm(uint32_t prepared, const GroupedGemmOperands &operands,
+                     bool add) override {
+    return groupedGemms.run(prepared, operands, add);
   }
 
   /// Copies by all threads where it is long: one core does not fill the
@@ -130,6 +141,7 @@ private:
   std::byte *host;
   unsigned threads;
   GemmLibrary gemms;
+  GroupedGemmLibrary groupedGemms;
   AttentionLibrary attentions;
 };
 

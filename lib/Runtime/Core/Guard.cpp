@@ -81,6 +81,7 @@ void scan(std::span<const std::byte> bytes, uint64_t unit, bool allowsMask,
 bool makesNumbers(const fb::Step &step) {
   return step.step_type() == fb::StepKind::KernelStep ||
          step.step_type() == fb::StepKind::GemmStep ||
+         step.step_type() == fb::StepKind::GroupedGemmStep ||
          step.step_type() == fb::StepKind::AttentionStep;
 }
 

@@ -46,6 +46,13 @@ GemmOperands operandsOf(const plan::fb::GemmStep &step, Resolve resolve) {
 }
 
 template <typename Resolve>
+GroupedGemmOperands operandsOf(const plan::fb::GroupedGemmStep &step,
+                               Resolve resolve) {
+  return {resolve(*step.a()), resolve(*step.b()), resolve(*step.ids()),
+          resolve(*step.c())};
+}
+
+template <typename Resolve>
 AttentionOperands operandsOf(const plan::fb::AttentionStep &step,
                              Resolve resolve) {
   AttentionOperands operands = {};

@@ -401,6 +401,8 @@ Status Rank::runStepOf(Walk &walk, const fb::Action &action,
     return runKernel(action, *step.step_as_KernelStep(), number);
   case fb::StepKind::GemmStep:
     return runGemm(action, *step.step_as_GemmStep(), number);
+  case fb::StepKind::GroupedGemmStep:
+    return runGroupedGemm(action, *step.step_as_GroupedGemmStep(), number);
   case fb::StepKind::AttentionStep:
     return runAttention(action, *step.step_as_AttentionStep(), number);
   case fb::StepKind::CollectiveStep:
@@ -440,13 +442,24 @@ Status Rank::runKernel(const fb::Action &action, const fb::KernelStep &step,
   return device.kernel(step, args.data(), scalars.data(), stream);
 }
 
+/// Whether the step adds to what is in C.
+static bool addsTo(fb::Accumulate mode, const fb::Action &action) {
+  return mode == fb::Accumulate::Add ||
+         (mode == fb::Accumulate::AddUnlessFirst && !action.first());
+}
+
 Status Rank::runGemm(const fb::Action &action, const fb::GemmStep &step,
                      uint32_t number) {
-  bool add =
-      step.accumulate() == fb::Accumulate::Add ||
-      (step.accumulate() == fb::Accumulate::AddUnlessFirst && !action.first());
   auto place = [&](const fb::Ref &ref) { return resolve(action, ref); };
-  return device.gemm(number, operandsOf(step, place), add);
+  return device.gemm(number, operandsOf(step, place),
+                     addsTo(step.accumulate(), action));
+}
+
+Status Rank::runGroupedGemm(const fb::Action &action,
+                            const fb::GroupedGemmStep &step, uint32_t number) {
+  auto place = [&](const fb::Ref &ref) { return resolve(action, ref); };
+  return device.groupedGemm(number, operandsOf(step, place),
+                            addsTo(step.accumulate(), action));
 }
 
 Status Rank::runAttention(const fb::Action &action,

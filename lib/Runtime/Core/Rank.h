@@ -121,6 +121,8 @@ private:
                    uint32_t stream);
   Status runGemm(const fb::Action &action, const fb::GemmStep &step,
                  uint32_t prepared);
+  Status runGroupedGemm(const fb::Action &action,
+                        const fb::GroupedGemmStep &step, uint32_t prepared);
   Status runAttention(const fb::Action &action, const fb::AttentionStep &step,
                       uint32_t prepared);
   Status runCollective(const fb::Action &action, const fb::CollectiveStep &step,

@@ -128,6 +128,9 @@ Status Rank::prepareFunction(const fb::Function &function) {
     Result<uint32_t> number = 0u;
     if (const auto *gemm = step.step_as_GemmStep())
       number = device.prepareGemm(*gemm);
+    if (const auto *grouped = step.step_as_GroupedGemmStep())
+      number = device.prepareGroupedGemm(
+          *grouped, plan::valueOf(mesh, rank, grouped->first_expert()));
     if (const auto *attention = step.step_as_AttentionStep()) {
       AttentionBegin begin = {
           plan::valueOf(mesh, rank, attention->first_query())};

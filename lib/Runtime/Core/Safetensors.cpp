@@ -348,6 +348,20 @@ WeightFiles::findOthers(const std::set<const FileTensor *> &used) const {
   return names;
 }
 
+std::vector<TensorShape> runtime::listTensors(const std::string &name,
+                                              std::span<const int64_t> shape) {
+  size_t star = name.find('*');
+  if (star == std::string::npos)
+    return {{name, {shape.begin(), shape.end()}}};
+  std::vector<TensorShape> tensors;
+  for (int64_t index = 0; index < shape[0]; ++index) {
+    std::string own = name;
+    own.replace(star, 1, std::to_string(index));
+    tensors.push_back({std::move(own), {shape.begin() + 1, shape.end()}});
+  }
+  return tensors;
+}
+
 // Without gaps and in the order of `tensors`. Offsets in the header count from
 // its end, those of the layout from the beginning of the file.
 SafetensorsLayout runtime::layOut(const std::vector<TensorShape> &tensors,

@@ -19,6 +19,7 @@
 
 #include "plait/Runtime/Weights.h"
 
+#include "FileLayout.h"
 #include "Processes.h"
 #include "Shards.h"
 #include "plait/Plan/Defaults.h"
@@ -32,8 +33,8 @@
 
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <optional>
+#include <set>
 #include <thread>
 
 using namespace plait;
@@ -44,10 +45,6 @@ namespace {
 /// Names that transformers looks for in a folder.
 constexpr char fileName[] = "model.safetensors";
 constexpr char configName[] = "config.json";
-
-std::span<const int64_t> shapeOf(const flatbuffers::Vector<int64_t> &shape) {
-  return {shape.data(), shape.size()};
-}
 
 /// Sets the weights of `shard`, which the rank has all of, to `block`.
 Status storeShard(const RankArena &arena, const fb::Shard &shard,
@@ -190,34 +187,6 @@ private:
   Use use;
 };
 
-/// The tensors of the file, in the order of the parameters. A tensor of the
-/// file may be the union of several parameters (fused projections), each of
-/// which knows its box of it; all must agree on the tensor's shape.
-struct FileLayout {
-  std::vector<TensorShape> tensors;
-  std::map<std::string, size_t> byName;
-
-  static Result<FileLayout> of(const fb::Plan &plan) {
-    FileLayout layout;
-    // Several parameters may be parts of one tensor of the file.
-    for (const fb::Parameter *parameter : *plan.parameters()) {
-      // In the plan's order, so that the file does not depend on the mesh.
-      std::string name = parameter->file_name()->str();
-      auto shape = shapeOf(*parameter->file_shape());
-      auto [known, isNew] = layout.byName.emplace(name, layout.tensors.size());
-      if (isNew)
-        layout.tensors.push_back({name, {shape.begin(), shape.end()}});
-      else if (const auto &other = layout.tensors[known->second].shape;
-               !std::equal(shape.begin(), shape.end(), other.begin(),
-                           other.end()))
-        return fail("parameter '", parameter->name()->str(), "' is in '", name,
-                    "' of shape ", formatShape(shape), ", another one in ",
-                    formatShape(other));
-    }
-    return layout;
-  }
-};
-
 /// The config.json of the plan, for weights in `type`. Readers take the type
 /// that it names for that of the weights. Everything else of the text stays
 /// byte for byte unless a type has to change, and then in its order, for which
@@ -307,16 +276,21 @@ Status writeWeights(Executor &executor, const std::string &directory,
       [&](uint32_t rank, const fb::Shard &shard, const fb::Parameter &parameter,
           const Piece &piece, const std::vector<float> &block) {
         Status status = Status::success();
-        size_t tensor = layout->byName.at(parameter.file_name()->str());
+        const auto &place = layout->byName.at(parameter.file_name()->str());
         // Runs are those of the rank's whole block; only what falls into the
         // window's part is there.
         forEachFileRun(executor.mesh(), rank, parameter, piece.dims,
                        [&](const Run &whole) {
                          Run run = clip(whole, piece.part);
-                         if (run.count && status.ok())
-                           status = writer->write(
-                               tensor, run.global,
-                               std::span(block).subspan(run.local, run.count));
+                         forEachTensor(place.each, run.global, run.count,
+                                       [&](size_t tensor, int64_t begin,
+                                           int64_t offset, int64_t count) {
+                                         if (status.ok())
+                                           status = writer->write(
+                                               place.first + tensor, begin,
+                                               std::span(block).subspan(
+                                                   run.local + offset, count));
+                                       });
                        });
         return status;
       });
@@ -325,37 +299,6 @@ Status writeWeights(Executor &executor, const std::string &directory,
   for (OutputFile &file : *companions)
     PLAIT_RETURN_IF_ERROR(file.commit());
   return Status::success();
-}
-
-/// The tensor of a head that is tied, as models of Hugging Face call it; and
-/// how the names of its other self end, the table of tokens.
-constexpr const char *headName = "lm_head.weight";
-constexpr const char *tableEndings[] = {"embed_tokens.weight", "wte.weight"};
-
-/// The tensor of each parameter. A matrix that is both table and head lies in
-/// files under either name, or under both: it is tied where the model, which is
-/// then one of Hugging Face's, has no parameter for the head.
-Result<std::vector<const FileTensor *>> findTensors(const fb::Plan &plan,
-                                                    const WeightFiles &files) {
-  auto isHead = [](const fb::Parameter *parameter) {
-    return parameter->file_name()->string_view() == headName;
-  };
-  bool isTied = plan.config() && std::none_of(plan.parameters()->begin(),
-                                              plan.parameters()->end(), isHead);
-  std::vector<const FileTensor *> tensors;
-  for (const fb::Parameter *parameter : *plan.parameters()) {
-    std::string name = parameter->file_name()->str();
-    bool isTable =
-        std::any_of(std::begin(tableEndings), std::end(tableEndings),
-                    [&](const char *ending) { return name.ends_with(ending); });
-    if (isTied && isTable && !files.has(name) && files.has(headName))
-      name = headName;
-    auto tensor = files.find(name, shapeOf(*parameter->file_shape()));
-    if (!tensor.ok())
-      return tensor.status();
-    tensors.push_back(*tensor);
-  }
-  return tensors;
 }
 
 } // namespace
@@ -419,18 +362,16 @@ Status runtime::setWeights(const RankArena &arena, const fb::Shard &shard,
 /// the model's size would else stay in memory beside the arenas.
 Status runtime::loadWeights(Executor &executor, const WeightFiles &files) {
   // All names and shapes first: a missing tensor is reported at once.
-  Result<std::vector<const FileTensor *>> found =
-      findTensors(executor.plan(), files);
+  Result<std::vector<FileTensors>> found = findTensors(executor.plan(), files);
   if (!found.ok())
     return found.status();
-  const std::vector<const FileTensor *> &tensors = *found;
   return forEachShard(executor, [&](uint32_t rank, const fb::Shard &shard,
                                     const fb::Parameter &parameter) {
     // By thread: each releases after a window of its own.
     int64_t read = 0;
     return setWeights({executor, rank}, shard, parameter,
                       [&](int64_t begin, std::span<float> target) {
-                        tensors[shard.parameter()]->read(begin, target);
+                        (*found)[shard.parameter()].read(begin, target);
                         if ((read += target.size()) >= windowElements) {
                           files.release();
                           read = 0;
@@ -443,10 +384,13 @@ Status runtime::loadWeights(Executor &executor, const WeightFiles &files) {
 /// Tensors are told apart by address: find() returns the file's own entry.
 std::vector<std::string> runtime::findUnusedTensors(const fb::Plan &plan,
                                                     const WeightFiles &files) {
-  Result<std::vector<const FileTensor *>> found = findTensors(plan, files);
+  Result<std::vector<FileTensors>> found = findTensors(plan, files);
   if (!found.ok())
     return {};
-  return files.findOthers({found->begin(), found->end()});
+  std::set<const FileTensor *> used;
+  for (const FileTensors &own : *found)
+    used.insert(own.tensors.begin(), own.tensors.end());
+  return files.findOthers(used);
 }
 
 /// The generator is made for each shard and thread; as it counts elements of

@@ -163,6 +163,21 @@ func.func @attention_within_documents(%q: tensor<2x4x2x3x4xf32>, %k: tensor<2x8x
   return
 }
 
+// CHECK-LABEL: func @experts
+func.func @experts(%x: tensor<2x8x4xf32>, %w: tensor<3x6x4xf32>, %logits: tensor<2x8x3xbf16>, %bias: tensor<3xf32>) {
+  // CHECK: %[[W:.*]], %[[IDS:.*]] = nn.route %{{.*}} choices 2 scores softmax normalized : (tensor<2x8x3xbf16>) -> (tensor<2x8x2xf32>, tensor<2x8x2xi32>)
+  %weights, %ids = nn.route %logits choices 2 scores softmax normalized : (tensor<2x8x3xbf16>) -> (tensor<2x8x2xf32>, tensor<2x8x2xi32>)
+  // CHECK: nn.route %{{.*}} bias %{{.*}} choices 1 scores sigmoid scaled 2.500000e+00 :
+  %0, %1 = nn.route %logits bias %bias choices 1 scores sigmoid scaled 2.5 : (tensor<2x8x3xbf16>, tensor<3xf32>) -> (tensor<2x8x1xf32>, tensor<2x8x1xi32>)
+  // CHECK: nn.route %{{.*}} choices 3 scores chosen_softmax :
+  %2, %3 = nn.route %logits choices 3 scores chosen_softmax : (tensor<2x8x3xbf16>) -> (tensor<2x8x3xf32>, tensor<2x8x3xi32>)
+  // CHECK: %[[Y:.*]] = nn.grouped_matmul %{{.*}}, %{{.*}}, %[[IDS]] "bsh,efh->bscf" {begin = #nn.begin<"tp" * 3>, limit = 7 : i64} : (tensor<2x8x4xf32>, tensor<3x6x4xf32>, tensor<2x8x2xi32>) -> tensor<2x8x2x6xf32>
+  %y = nn.grouped_matmul %x, %w, %ids "bsh,efh->bscf" {begin = #nn.begin<"tp" * 3>, limit = 7 : i64} : (tensor<2x8x4xf32>, tensor<3x6x4xf32>, tensor<2x8x2xi32>) -> tensor<2x8x2x6xf32>
+  // CHECK: nn.grouped_matmul %{{.*}}, %[[Y]], %[[IDS]] "bsh,bscf->efh" :
+  %dw = nn.grouped_matmul %x, %y, %ids "bsh,bscf->efh" : (tensor<2x8x4xf32>, tensor<2x8x2x6xf32>, tensor<2x8x2xi32>) -> tensor<3x6x4xf32>
+  return
+}
+
 // CHECK-LABEL: func @elementwise
 func.func @elementwise(%x: tensor<2x4xf32>, %y: tensor<2x4xf32>) {
   // CHECK: nn.neg %{{.*}} : tensor<2x4xf32>
@@ -185,6 +200,12 @@ func.func @elementwise(%x: tensor<2x4xf32>, %y: tensor<2x4xf32>) {
   %8 = nn.is_zero %x : tensor<2x4xf32>
   // CHECK: nn.equal %{{.*}}, %{{.*}} : tensor<2x4xf32> -> tensor<2x4xbf16>
   %equal = nn.equal %x, %y : tensor<2x4xf32> -> tensor<2x4xbf16>
+  // CHECK: nn.greater %{{.*}}, %{{.*}} : tensor<2x4xf32> -> tensor<2x4xf32>
+  %greater = nn.greater %x, %y : tensor<2x4xf32> -> tensor<2x4xf32>
+  // CHECK: nn.convert %{{.*}} : tensor<2x4xf32> -> tensor<2x4xi32>
+  %whole = nn.convert %x : tensor<2x4xf32> -> tensor<2x4xi32>
+  // CHECK: nn.convert %{{.*}} : tensor<2x4xi32> -> tensor<2x4xf32>
+  %number = nn.convert %whole : tensor<2x4xi32> -> tensor<2x4xf32>
   // CHECK: nn.add %{{.*}}, %{{.*}} : tensor<2x4xf32>
   %9 = nn.add %x, %y : tensor<2x4xf32>
   // CHECK: nn.sub

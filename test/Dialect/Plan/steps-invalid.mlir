@@ -256,6 +256,58 @@ plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
 // -----
 
 //===----------------------------------------------------------------------===//
+// grouped_gemm
+//===----------------------------------------------------------------------===//
+
+dist.mesh @mesh ["pp", "tp"] = [2, 4]
+plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
+  // expected-error @+1 {{has a size of 0, expected at least 1}}
+  plan.grouped_gemm rows 4 repeat 2 experts 0 k 2 n 2 of f32 a <slot 0, 0, 16> b <slot 1, 0, 48> ids <slot 0, 16, 16> c <slot 1, 64, 32> of f32
+}
+
+// -----
+
+dist.mesh @mesh ["pp", "tp"] = [2, 4]
+plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
+  // expected-error @+1 {{has 4 rows, expected a multiple of 3}}
+  plan.grouped_gemm rows 4 repeat 3 experts 3 k 2 n 2 of f32 a <slot 0, 0, 16> b <slot 1, 0, 48> ids <slot 0, 16, 16> c <slot 1, 64, 32> of f32
+}
+
+// -----
+
+dist.mesh @mesh ["pp", "tp"] = [2, 4]
+plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
+  // expected-error @+1 {{has 40 bytes of B, expected 48}}
+  plan.grouped_gemm rows 4 repeat 2 experts 3 k 2 n 2 of f32 a <slot 0, 0, 16> b <slot 1, 0, 40> ids <slot 0, 16, 16> c <slot 1, 64, 32> of f32
+}
+
+// -----
+
+dist.mesh @mesh ["pp", "tp"] = [2, 4]
+plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
+  // expected-error @+1 {{is of 'f32' with C of 'bf16', expected f32 or bf16}}
+  plan.grouped_gemm rows 4 repeat 2 experts 3 k 2 n 2 of f32 a <slot 0, 0, 16> b <slot 1, 0, 48> ids <slot 0, 16, 16> c <slot 1, 64, 32> of bf16
+}
+
+// -----
+
+dist.mesh @mesh ["pp", "tp"] = [2, 4]
+plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
+  // expected-error @+1 {{has limit -1, expected at least 0}}
+  plan.grouped_gemm rows 4 repeat 2 experts 3 k 2 n 2 of f32 a <slot 0, 0, 16> b <slot 1, 0, 48> ids <slot 0, 16, 16> c <slot 1, 64, 32> of f32 limit -1
+}
+
+// -----
+
+dist.mesh @mesh ["pp", "tp"] = [2, 4]
+plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
+  // expected-error @+1 {{and experts in their own order}}
+  plan.grouped_gemm rows 4 repeat 2 experts 3 k 2 n 2 of f32 a <slot 0, 0, 16> b <slot 1, 0, 48> ids <slot 0, 16, 16> c <slot 1, 64, 32> of f32 begin <of 4 zigzag 4>
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
 // attention
 //===----------------------------------------------------------------------===//
 

@@ -16,6 +16,10 @@ plan.function @steps slots ["x", "workspace"] bytes [64, 1024] {
   plan.attention batch 1 heads 2 kv_heads 2 queries 4 keys 4 head_size 4 of f32 q <slot 1, 0, 128> k <slot 1, 128, 128> v <slot 1, 256, 128> out <slot 1, 384, 128> stats <slot 1, 512, 32> scale 5.000000e-01 gradients [#plan.memory<slot 1, 640, 128>, #plan.memory<slot 1, 768, 128>, #plan.memory<@dk, 0, 128>, #plan.memory<@dv, 0, 128>] dropout <@keys, 0, 4> probability 1.000000e-01 site 2 group_begin <"tp" * 2> deterministic
   // CHECK-NEXT: plan.attention batch 1 heads 2 kv_heads 2 queries 4 keys 4 head_size 4 of f32 q <slot 1, 0, 128> k <slot 1, 128, 128> v <slot 1, 256, 128> out <slot 1, 384, 128> stats <slot 1, 512, 32> scale 5.000000e-01 starts <@starts, 0, 16>
   plan.attention batch 1 heads 2 kv_heads 2 queries 4 keys 4 head_size 4 of f32 q <slot 1, 0, 128> k <slot 1, 128, 128> v <slot 1, 256, 128> out <slot 1, 384, 128> stats <slot 1, 512, 32> scale 5.000000e-01 starts <@starts, 0, 16>
+  // CHECK-NEXT: plan.grouped_gemm rows 4 repeat 2 experts 3 k 2 n 2 of f32 a <slot 0, 0, 16> b <@"w value", 0, 48> ids <slot 0, 16, 16> c <slot 1, 0, 32> of f32 begin <"tp" * 3> limit 5
+  plan.grouped_gemm rows 4 repeat 2 experts 3 k 2 n 2 of f32 a <slot 0, 0, 16> b <@"w value", 0, 48> ids <slot 0, 16, 16> c <slot 1, 0, 32> of f32 begin <"tp" * 3> limit 5
+  // CHECK-NEXT: plan.grouped_gemm rows 4 repeat 1 experts 3 k 2 n 2 transposed makes_matrices of bf16 a <slot 0, 0, 16> b <slot 0, 16, 16> ids <slot 0, 32, 16> c <@"w gradient", 0, 48> of f32 accumulate add_unless_first
+  plan.grouped_gemm rows 4 repeat 1 experts 3 k 2 n 2 transposed makes_matrices of bf16 a <slot 0, 0, 16> b <slot 0, 16, 16> ids <slot 0, 32, 16> c <@"w gradient", 0, 48> of f32 accumulate add_unless_first
   // CHECK-NEXT: plan.collective all_reduce reduction max on "pp" members [0, 1] of f32 outer 1 middle 1 chunk 4 <slot 0, 0, 16> -> <slot 0, 0, 16>
   plan.collective all_reduce reduction max on "pp" members [0, 1] of f32 outer 1 middle 1 chunk 4 <slot 0, 0, 16> -> <slot 0, 0, 16>
   // CHECK-NEXT: plan.collective all_to_all on "tp" of bf16 outer 2 middle 3 chunk 4 splits_inner <slot 1, 0, 96> -> <slot 1, 128, 96>

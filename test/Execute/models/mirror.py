@@ -111,6 +111,43 @@ def heads(p, tokens):
     return compute_loss
 
 
+def choose(scores, choices):
+    """The ids of the highest; that no two are near each other is seen to."""
+    top, ids = scores.sort(stable=True, dim=-1, descending=True)
+    gap = (top[..., choices - 1] - top[..., choices]).min()
+    assert gap == 0 or gap > 1e-6, f"experts with scores {gap:.2g} apart"
+    return ids[..., :choices]
+
+
+def experts(p, tokens):
+    x = p["embed"][tokens]
+    logits = x @ p["router.0"]
+    scores = logits.sigmoid()
+    ids = choose((scores + p["bias.0"]).detach(), 2)
+    w = scores.gather(2, ids)
+    w = 1.5 * w / w.sum(2, keepdim=True)
+    t = torch.einsum("bsh,bschf->bscf", x, p["up.0"][ids]).tanh()
+    y = torch.einsum("bscf,bschf->bsch", t, p["down.0"][ids])
+    x = x + (y * w[..., None]).sum(2)
+    often = functional.one_hot(ids, 5).sum((1, 2))
+    balance = (often * scores.sum(1)).sum()
+    z = logits.logsumexp(2).square().sum()
+    logits = x @ p["router.1"].T
+    ids = choose(logits.detach(), 3)
+    w = logits.gather(2, ids).softmax(2)
+    t = functional.silu(torch.einsum("bsh,bscfh->bscf", x, p["up.1"][ids]))
+    y = torch.einsum("bscf,bscfh->bsch", t * w[..., None], p["down.1"][ids])
+    x = x + y.sum(2)
+
+    def compute_loss(targets):
+        count = targets.numel()
+        own = functional.cross_entropy((x @ p["embed"].T).flatten(0, 1), targets)
+        named = {"balance": balance / count, "z_loss": z / count}
+        return own + named["balance"] / 64 + named["z_loss"] / 128, named
+
+    return compute_loss
+
+
 def train(model, name: str) -> list[dict]:
     shapes = models.read_parameters(name)
     p = {
@@ -169,7 +206,7 @@ def main() -> None:
     # step on fp32 still sees ties where fp64 sees none.
     expected = {
         model.__name__: train(model, model.__name__)
-        for model in (ties, stopped, frozen, positions, shapes, heads)
+        for model in (ties, stopped, frozen, positions, shapes, heads, experts)
     }
     expected["ties"] = expected["ties"][:1]
     models.EXPECTED.write_text(json.dumps(expected, indent=1) + "\n")

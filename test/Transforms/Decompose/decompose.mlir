@@ -25,6 +25,21 @@ func.func @cross_entropy(%x: tensor<2x16xf32>, %ids: tensor<2xi32>) -> (tensor<f
   return %loss, %count : tensor<f32>, tensor<f32>
 }
 
+// The choice of experts, whose parts may be split over tokens: what is compared has
+// no gradient, and weights are selected by the ids.
+// EARLY-LABEL: func.func @route(
+// EARLY-NOT: nn.route
+// EARLY: nn.iota along 0 : tensor<4xi32>
+// EARLY: nn.greater
+// EARLY: nn.equal
+// EARLY: %[[IDS:.*]] = nn.convert %{{.*}} : tensor<2x2xf32> -> tensor<2x2xi32>
+// EARLY: nn.pick %{{.*}}, %[[IDS]] : tensor<2x2x4xf32>, tensor<2x2xi32>
+// EARLY: return %{{.*}}, %[[IDS]]
+func.func @route(%x: tensor<2x4xf32>) -> (tensor<2x2xf32>, tensor<2x2xi32>) {
+  %w, %ids = nn.route %x choices 2 scores softmax normalized : (tensor<2x4xf32>) -> (tensor<2x2xf32>, tensor<2x2xi32>)
+  return %w, %ids : tensor<2x2xf32>, tensor<2x2xi32>
+}
+
 // On the local graph: all other named ops. Before, sharding and differentiation
 // take them whole.
 // EARLY-LABEL: func.func @named(

@@ -48,10 +48,8 @@ static LogicalResult verifyShape(Operation *op, const char *what, Value value,
                                  << ", expected the shape [" << text << "]";
 }
 
-/// Fails unless `sum`, the result of the op, may add up numbers like `term`.
-/// A sum may be wider than its terms, as the gradient of a bf16 parameter is
-/// (getGradientElementType()), but not narrower.
-static LogicalResult verifySum(Operation *op, Value term, Value sum) {
+/// Compares element types alone.
+LogicalResult nn::verifySum(Operation *op, Value term, Value sum) {
   Type from = getElementTypeOrSelf(term), to = getElementTypeOrSelf(sum);
   if (to == from || to.isF32())
     return success();
@@ -68,9 +66,9 @@ static LogicalResult verifyInOrder(Operation *op, BeginAttr begin) {
          << begin << ", expected elements in their own order";
 }
 
-/// Of an op on rows, of which the rank has those from `begin` on.
-static LogicalResult verifyRowLimit(Operation *op, BeginAttr begin,
-                                    int64_t limit) {
+/// A reordered block has no first row.
+LogicalResult nn::verifyRowLimit(Operation *op, BeginAttr begin,
+                                 int64_t limit) {
   // A limit counts from the beginning of the whole, which only a block has to
   // be told.
   if (limit < 0 || (limit > 0 && !begin))
@@ -210,6 +208,16 @@ LogicalResult PickOp::verify() {
 LogicalResult ValidOp::verify() {
   // (C1)
   return verifyShape(*this, "result", getResult(), shapeOf(getIds()));
+}
+
+LogicalResult ConvertOp::verify() {
+  // (C1)
+  Type from = getElementTypeOrSelf(getInput()),
+       to = getElementTypeOrSelf(getResult());
+  if ((from.isF32() && to.isInteger(32)) || (from.isInteger(32) && to.isF32()))
+    return success();
+  return emitOpError("converts ")
+         << from << " to " << to << ", expected i32 and f32, or the reverse";
 }
 
 LogicalResult IotaOp::verify() {

@@ -28,14 +28,11 @@ static ArrayRef<int64_t> shapeOf(Value value) {
 
 /// Letters are checked tensor by tensor, in the order of the spec, so that the
 /// message names the first that is wrong.
-LogicalResult nn::verifyContraction(ContractionOpInterface op) {
+LogicalResult nn::verifyLetters(ContractionOpInterface op) {
   std::tuple<StringRef, Value, const char *> tensors[] = {
       {op.getLhsLetters(), op->getOperand(0), "the first operand"},
       {op.getRhsLetters(), op->getOperand(1), "the second operand"},
       {op.getResultLetters(), op->getResult(0), "the result"}};
-  // In order of appearance: of several errors the same one is reported in every
-  // run.
-  llvm::MapVector<char, int> uses;
   for (auto [letters, value, name] : tensors) {
     // (C1)
     if (letters.size() != shapeOf(value).size())
@@ -48,7 +45,6 @@ LogicalResult nn::verifyContraction(ContractionOpInterface op) {
         return op->emitOpError("spec \"")
                << op.getSpec() << "\" has '" << letter
                << "' twice in one tensor, or it is no letter";
-      ++uses[letter];
       // (C2)
       if (shapeOf(value)[index] != op.getExtent(letter))
         return op->emitOpError("has extents ")
@@ -56,6 +52,19 @@ LogicalResult nn::verifyContraction(ContractionOpInterface op) {
                << " for '" << letter << "'";
     }
   }
+  return success();
+}
+
+LogicalResult nn::verifyContraction(ContractionOpInterface op) {
+  if (failed(verifyLetters(op)))
+    return failure();
+  // In order of appearance: of several errors the same one is reported in every
+  // run.
+  llvm::MapVector<char, int> uses;
+  for (StringRef letters :
+       {op.getLhsLetters(), op.getRhsLetters(), op.getResultLetters()})
+    for (char letter : letters)
+      ++uses[letter];
   // (C3)
   // A letter of one operand alone would be a sum over that operand, which is
   // nn.reduce.
@@ -70,6 +79,9 @@ LogicalResult nn::verifyContraction(ContractionOpInterface op) {
 /// order, and both operands have to be matrices of two of the three groups as
 /// they stand in memory; transposed is fine, interleaved is not.
 std::optional<PlainMatmul> nn::getPlainMatmul(ContractionOpInterface op) {
+  // By name: whatever its extents, which rows count is said by its ids.
+  if (isa<GroupedMatmulOp>(op.getOperation()))
+    return std::nullopt;
   auto longer = [&](StringRef letters) {
     std::string kept;
     for (char letter : letters)

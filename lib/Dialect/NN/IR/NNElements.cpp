@@ -76,21 +76,51 @@ Value SigmoidOp::emitElement(ElementContext &context, ValueRange operands) {
   return emit<arith::DivFOp>(context, {one, sum});
 }
 
-/// 1 where the two are equal, else 0.
-static Value emitEqual(ElementContext &context, Value a, Value b) {
-  Value equal = arith::CmpFOp::create(context.builder, context.loc,
-                                      arith::CmpFPredicate::OEQ, a, b);
+/// 1 where the comparison holds, else 0.
+static Value emitCompare(ElementContext &context,
+                         arith::CmpFPredicate predicate, Value a, Value b) {
+  Value holds =
+      arith::CmpFOp::create(context.builder, context.loc, predicate, a, b);
   Value one = constant(context, 1.0), zero = constant(context, 0.0);
-  return arith::SelectOp::create(context.builder, context.loc, equal, one,
+  return arith::SelectOp::create(context.builder, context.loc, holds, one,
                                  zero);
 }
 
 Value IsZeroOp::emitElement(ElementContext &context, ValueRange operands) {
-  return emitEqual(context, operands[0], constant(context, 0.0));
+  return emitCompare(context, arith::CmpFPredicate::OEQ, operands[0],
+                     constant(context, 0.0));
 }
 
 Value EqualOp::emitElement(ElementContext &context, ValueRange operands) {
-  return emitEqual(context, operands[0], operands[1]);
+  return emitCompare(context, arith::CmpFPredicate::OEQ, operands[0],
+                     operands[1]);
+}
+
+Value GreaterOp::emitElement(ElementContext &context, ValueRange operands) {
+  return emitCompare(context, arith::CmpFPredicate::OGT, operands[0],
+                     operands[1]);
+}
+
+/// `type` in the shape of `like`: a scalar, or a vector.
+static Type shapedLike(Value like, Type type) {
+  auto vector = dyn_cast<VectorType>(like.getType());
+  return vector ? Type(vector.clone(type)) : type;
+}
+
+/// A float beyond i32 would be undefined when converted: it is brought to what
+/// f32 has next to the bounds first.
+Value ConvertOp::emitElement(ElementContext &context, ValueRange operands) {
+  OpBuilder &builder = context.builder;
+  Value x = operands[0];
+  if (getElementTypeOrSelf(getInput()).isInteger())
+    return arith::SIToFPOp::create(builder, context.loc,
+                                   shapedLike(x, builder.getF32Type()), x);
+  Value least = constant(context, -0x1p31),
+        most = constant(context, 0x1.fffffep30);
+  x = emit<arith::MaxNumFOp>(context, {x, least});
+  x = emit<arith::MinNumFOp>(context, {x, most});
+  return arith::FPToSIOp::create(builder, context.loc,
+                                 shapedLike(x, builder.getI32Type()), x);
 }
 
 Value AddOp::emitElement(ElementContext &context, ValueRange operands) {

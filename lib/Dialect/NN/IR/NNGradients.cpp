@@ -241,6 +241,10 @@ Values IsZeroOp::buildVJP(OpBuilder &, ArrayRef<Value>) { return {Value()}; }
 Values EqualOp::buildVJP(OpBuilder &, ArrayRef<Value>) {
   return {Value(), Value()};
 }
+Values GreaterOp::buildVJP(OpBuilder &, ArrayRef<Value>) {
+  return {Value(), Value()};
+}
+Values ConvertOp::buildVJP(OpBuilder &, ArrayRef<Value>) { return {Value()}; }
 
 /// The smaller one gets the gradient; equal ones share it, as torch.minimum
 /// has it.

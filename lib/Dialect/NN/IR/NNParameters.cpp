@@ -23,6 +23,9 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::nn;
 
+/// The tensors of files that one parameter may lie in.
+static constexpr int64_t kMostStacked = 1 << 16;
+
 /// Blocks of the state are blocks of the parameter's blocks (C3).
 static LogicalResult verifyState(ParameterOp parameter) {
   if (!parameter.getStateAttr())
@@ -116,6 +119,12 @@ LogicalResult ParameterOp::verify() {
       return emitOpError("has ")
              << type.getNumElements() << " elements, but its file slice "
              << file << " does not fit";
+    size_t stars = file.getName().getValue().count('*');
+    if (stars > 1 || (stars && file.getShape().empty()) ||
+        (stars && file.getShape()[0] > kMostStacked))
+      return emitOpError("has file slice ")
+             << file << ", expected one * at most, and a first dimension of up "
+             << "to " << kMostStacked << " with it";
   }
   // (C3)
   for (auto [name, attr] :

@@ -338,6 +338,8 @@ FactorRule CastOp::getFactorRule() { return elementwiseRule(*this); }
 bool CastOp::isLinear() { return true; }
 int64_t CastOp::getFlops() { return 0; }
 FactorRule EqualOp::getFactorRule() { return elementwiseRule(*this); }
+FactorRule GreaterOp::getFactorRule() { return elementwiseRule(*this); }
+FactorRule ConvertOp::getFactorRule() { return elementwiseRule(*this); }
 FactorRule FillOp::getFactorRule() { return elementwiseRule(*this); }
 // Zeros are zeros as a partial sum, too.
 bool FillOp::isLinear() { return getAmount().isZero(); }

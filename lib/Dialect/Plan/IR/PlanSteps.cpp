@@ -283,6 +283,62 @@ LogicalResult GemmOp::verify() {
 }
 
 //===----------------------------------------------------------------------===//
+// GroupedGemmOp
+//===----------------------------------------------------------------------===//
+
+SmallVector<StepUse> GroupedGemmOp::getUses() {
+  return {{"A", getA()},
+          {"B", getB()},
+          {"ids", getIds()},
+          {"C", getC(), /*writes=*/true}};
+}
+
+/// Each row meets one matrix.
+double GroupedGemmOp::getMatrixFlops() {
+  return 2.0 * double(getRows()) * double(getK()) * double(getN());
+}
+
+std::array<int64_t, 4> GroupedGemmOp::countElements() {
+  int64_t rows = getRows(), k = getK(), n = getN();
+  int64_t matrices = int64_t(getExperts()) * k * n;
+  bool makes = getMakesMatrices();
+  return {rows / int64_t(getRepeat()) * k, makes ? rows * n : matrices, rows,
+          makes ? matrices : rows * n};
+}
+
+LogicalResult GroupedGemmOp::verify() {
+  // (C1)
+  for (int64_t size : {int64_t(getRows()), int64_t(getRepeat()),
+                       int64_t(getExperts()), int64_t(getK()), int64_t(getN())})
+    if (size < 1)
+      return emitOpError("has a size of ") << size << ", expected at least 1";
+  if (getRows() % getRepeat())
+    return emitOpError("has ") << int64_t(getRows()) << " rows, expected a "
+                               << "multiple of " << int64_t(getRepeat());
+  // (C3)
+  if (!isFloat(getType()) || (!getCType().isF32() && getCType() != getType()))
+    return emitOpError("is of ")
+           << getType() << " with C of " << getCType()
+           << ", expected f32 or bf16, and C of f32 or the same";
+  // (C2)
+  const int64_t in = getType().getIntOrFloatBitWidth() / 8,
+                out = getCType().getIntOrFloatBitWidth() / 8;
+  const int64_t units[] = {in, in, int64_t(sizeof(int32_t)), out};
+  for (auto [use, count, unit] :
+       llvm::zip_equal(getUses(), countElements(), units))
+    if (use.memory.getBytes() != count * unit)
+      return emitOpError("has ") << use.memory.getBytes() << " bytes of "
+                                 << use.what << ", expected " << count * unit;
+  // (C4)
+  bool isReordered = getBegin() && getBegin()->isReordered();
+  if (int64_t(getLimit()) < 0 || isReordered)
+    return emitOpError("has limit ")
+           << int64_t(getLimit()) << ", expected at least 0, and experts in "
+           << "their own order";
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
 // AttentionOp
 //===----------------------------------------------------------------------===//
 

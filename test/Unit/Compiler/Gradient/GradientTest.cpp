@@ -24,8 +24,8 @@ struct Case {
 };
 
 /// Ops that by their description pass no gradient.
-const char *const constantOps[] = {"nn.is_zero", "nn.equal",
-                                   "nn.stop_gradient"};
+const char *const constantOps[] = {"nn.is_zero", "nn.equal", "nn.greater",
+                                   "nn.convert", "nn.stop_gradient"};
 } // namespace
 
 /// Numbers that logarithm and root are defined for.
@@ -155,6 +155,37 @@ static std::vector<Case> getShapeCases() {
   return cases;
 }
 
+/// Rows of experts 0 and 2, of none, and two of one token.
+static Case grouped(const std::string &spec, ArrayRef<int64_t> lhs,
+                    ArrayRef<int64_t> rhs, ArrayRef<int64_t> result) {
+  SmallVector<int64_t> left(lhs), right(rhs), shape(result);
+  return {"nn.grouped_matmul " + spec, [=](GradientHarness &test) {
+            Value a = test.input(random(left, 1));
+            Value b = test.input(random(right, 2));
+            Value ids = test.ids({2, 2}, {0, 2, -1, 2});
+            Value y = nn::GroupedMatmulOp::create(
+                test.builder, test.nn.loc, test.type(shape), a, b, ids,
+                test.builder.getStringAttr(spec), nn::BeginAttr());
+            return y;
+          }};
+}
+
+/// The weights of a routing; ids pass nothing.
+static Case route(nn::Scores scores, bool normalized) {
+  return {"nn.route " + nn::stringifyScores(scores).str(),
+          [=](GradientHarness &test) {
+            Value x = test.input(random({2, 3, 5}, 1));
+            auto op = nn::RouteOp::create(
+                test.builder, test.nn.loc, test.type({2, 3, 2}),
+                RankedTensorType::get({2, 3, 2}, test.builder.getI32Type()), x,
+                /*bias=*/Value(), 2, scores, normalized,
+                test.builder.getF32FloatAttr(2.5));
+            Value weights = op.decompose(test.builder)[0];
+            op->erase();
+            return weights;
+          }};
+}
+
 static Case attention(const std::string &name, int64_t heads) {
   return {"nn.attention " + name, [heads, name](GradientHarness &test) {
             Value q = test.input(random({2, 5, 2, heads, 4}, 1));
@@ -202,6 +233,14 @@ static std::vector<Case> getModelCases() {
                              attention("documents", 2),
                              rope(false),
                              rope(true)};
+  // Rows that share one of lhs, rows of their own, and the two gradients.
+  cases.push_back(grouped("th,efh->tcf", {2, 3}, {3, 4, 3}, {2, 2, 4}));
+  cases.push_back(grouped("tcf,efh->tch", {2, 2, 4}, {3, 4, 3}, {2, 2, 3}));
+  cases.push_back(grouped("th,tcf->efh", {2, 3}, {2, 2, 4}, {3, 4, 3}));
+  cases.push_back(grouped("tch,tcf->ehf", {2, 2, 3}, {2, 2, 4}, {3, 3, 4}));
+  cases.push_back(route(nn::Scores::Softmax, true));
+  cases.push_back(route(nn::Scores::Sigmoid, true));
+  cases.push_back(route(nn::Scores::ChosenSoftmax, false));
   cases.push_back({"nn.layer_norm", [](GradientHarness &test) {
                      Value x = test.input(random({2, 3, 7}, 1));
                      Value w = test.input(random({7}, 2));

@@ -97,6 +97,8 @@ static std::optional<double> evaluateElement(Operation *op,
       .Case([&](nn::SigmoidOp) { return 1.0 / (1.0 + std::exp(-x[0])); })
       .Case([&](nn::IsZeroOp) { return x[0] == 0.0 ? 1.0 : 0.0; })
       .Case([&](nn::EqualOp) { return x[0] == x[1] ? 1.0 : 0.0; })
+      .Case([&](nn::GreaterOp) { return x[0] > x[1] ? 1.0 : 0.0; })
+      .Case([&](nn::ConvertOp) { return std::trunc(x[0]); })
       .Case<nn::StopGradientOp, nn::CastOp>([&](auto) { return x[0]; })
       .Case([&](nn::AddOp) { return x[0] + x[1]; })
       .Case([&](nn::SubOp) { return x[0] - x[1]; })
@@ -221,6 +223,30 @@ static void evaluateRule(nn::EmbeddingGradOp op, ArrayRef<Array *> operands,
     int64_t id = operands[1]->at(index.drop_back());
     if (id >= 0 && id < countRows(op, result))
       result.at({id, index.back()}) += operands[0]->at(index);
+  });
+}
+
+/// By the op's description: each row of the ids with one matrix, element by
+/// element.
+static void evaluateRule(nn::GroupedMatmulOp op, ArrayRef<Array *> operands,
+                         Array &result) {
+  bool makes = op.makesMatrices();
+  Array &matrices = makes ? result : *operands[1];
+  Array &rows = makes ? *operands[1] : result;
+  int64_t limit = op.getLimit() ? int64_t(op.getLimit()) : matrices.shape[0];
+  forEachIndex(rows.shape, [&](ArrayRef<int64_t> index) {
+    int64_t id = operands[2]->at(index.drop_back());
+    if (id < 0 || id >= std::min(limit, matrices.shape[0]))
+      return;
+    Index from(index.take_front(operands[0]->shape.size() - 1));
+    from.push_back(0);
+    for (int64_t k = 0; k < operands[0]->shape.back(); ++k) {
+      from.back() = k;
+      double x = operands[0]->at(from);
+      double &w = op.isTransposed() ? matrices.at({id, index.back(), k})
+                                    : matrices.at({id, k, index.back()});
+      (makes ? w : rows.at(index)) += x * (makes ? rows.at(index) : w);
+    }
   });
 }
 
@@ -354,9 +380,9 @@ void Interpreter::evaluate(Operation *op) {
       op->getNumResults() == 1 &&
       (evaluateRules<nn::MatmulOp, nn::BroadcastOp, nn::ReduceOp,
                      nn::EmbeddingOp, nn::EmbeddingGradOp, nn::PickOp,
-                     nn::CausalMaskOp, nn::DropoutOp, nn::RotateHalfOp,
-                     nn::ReorderOp, nn::IotaOp, nn::RopeTableOp>(op, operands,
-                                                                 result) ||
+                     nn::GroupedMatmulOp, nn::CausalMaskOp, nn::DropoutOp,
+                     nn::RotateHalfOp, nn::ReorderOp, nn::IotaOp,
+                     nn::RopeTableOp>(op, operands, result) ||
        evaluateElements(
            op, SmallVector<const Array *>(operands.begin(), operands.end()),
            result));

@@ -92,10 +92,29 @@ void ModelTest::setParameters() {
   for (auto read : loss.getOps<nn::ReadOp>()) {
     auto parameter = module->lookupSymbol<nn::ParameterOp>(read.getSymbol());
     nn::FileAttr file = parameter.getFileAttr();
-    const auto *entry = header.getObject(file.getName().str());
-    ASSERT_TRUE(entry) << file.getName().str();
-    int64_t first = *(*entry->getArray("data_offsets"))[0].getAsInteger();
     Array array(cast<RankedTensorType>(parameter.getType()).getShape());
+    std::string name = file.getName().str();
+    if (size_t star = name.find('*'); star != std::string::npos) {
+      // A tensor for each expert.
+      int64_t count = array.data.size() / array.shape.front();
+      for (int64_t index = 0; index < array.shape.front(); ++index) {
+        std::string own = name;
+        own.replace(star, 1, std::to_string(index));
+        const auto *entry = header.getObject(own);
+        ASSERT_TRUE(entry) << own;
+        int64_t first = *(*entry->getArray("data_offsets"))[0].getAsInteger();
+        for (int64_t i = 0; i < count; ++i) {
+          float x;
+          std::memcpy(&x, &bytes[data + first + 4 * i], 4);
+          array.data[index * count + i] = x;
+        }
+      }
+      interpreter.set(read, std::move(array));
+      continue;
+    }
+    const auto *entry = header.getObject(name);
+    ASSERT_TRUE(entry) << name;
+    int64_t first = *(*entry->getArray("data_offsets"))[0].getAsInteger();
     int64_t columns = file.getShape().back(), width = file.getBox().back();
     ArrayRef<int64_t> begin = file.getBegin();
     int64_t firstRow = begin.size() > 1 ? begin.front() : 0;
@@ -137,6 +156,11 @@ TEST_P(ModelTest, FirstStep) {
   setParameters();
   ASSERT_FALSE(HasFatalFailure());
 
+  for (auto route : llvm::make_early_inc_range(loss.getOps<nn::RouteOp>())) {
+    OpBuilder inner(route);
+    route->replaceAllUsesWith(route.decompose(inner));
+    route.erase();
+  }
   auto entropy = *loss.getOps<nn::SoftmaxCrossEntropyOp>().begin();
   OpBuilder builder(entropy);
   SmallVector<Value> parts = entropy.decompose(builder);
@@ -157,8 +181,9 @@ INSTANTIATE_TEST_SUITE_P(
     Golden, ModelTest,
     ::testing::Values("gpt2-small-test", "llama-small-test",
                       "llama3-small-test", "mistral-small-test",
-                      "phi3-small-test", "qwen2-small-test",
-                      "qwen3-small-test"),
+                      "mixtral-small-test", "phi3-small-test",
+                      "qwen2-small-test", "qwen3-small-test",
+                      "qwen3-moe-small-test"),
     [](const auto &info) {
       std::string name = info.param;
       std::replace(name.begin(), name.end(), '-', '_');

@@ -187,6 +187,21 @@ TEST_F(ImportErrors, Llama) {
   refuse(kLlama, "\"rope_theta\": 0", {"rope_theta"});
 }
 
+TEST_F(ImportErrors, Experts) {
+  std::string mixtral = likeLlama("mixtral"), qwen3 = likeLlama("qwen3_moe");
+  refuse(mixtral, "\"num_experts_per_tok\": 9",
+         {"num_experts_per_tok", "is 9", "num_local_experts", "8"});
+  refuse(mixtral, "\"num_local_experts\": 0", {"num_local_experts", "is 0"});
+  refuse(mixtral, "\"router_jitter_noise\": 0.1",
+         {"router_jitter_noise", "0.1", "nothing else is supported"});
+  refuse(mixtral, "\"output_router_logits\": true",
+         {"output_router_logits", "true"});
+  refuse(qwen3, "\"decoder_sparse_step\": 2", {"decoder_sparse_step", "is 2"});
+  refuse(qwen3, "\"mlp_only_layers\": [0]", {"mlp_only_layers"});
+  refuse(qwen3, "\"num_local_experts\": 4",
+         {"unknown field \"num_local_experts\""});
+}
+
 TEST_F(ImportErrors, LlamasFamilies) {
   std::string mistral = likeLlama("mistral"), phi3 = likeLlama("phi3");
   std::string qwen2 = likeLlama("qwen2"), qwen3 = likeLlama("qwen3");

@@ -54,11 +54,17 @@ static std::string print(Operation *op) {
 
 TEST_F(ImportTest, CountsParameters) {
   const std::pair<const char *, int64_t> models[] = {
-      {"gpt2", 124439808},          {"tinyllama-1.1b", 1100048384},
-      {"llama-3-8b", 8030261248},   {"llama-3.1-8b", 8030261248},
-      {"llama-3-70b", 70553706496}, {"mistral-7b", 7241732096},
-      {"phi-3-mini", 3821079552},   {"qwen2.5-7b", 7615616512},
+      {"gpt2", 124439808},
+      {"tinyllama-1.1b", 1100048384},
+      {"llama-3-8b", 8030261248},
+      {"llama-3.1-8b", 8030261248},
+      {"llama-3-70b", 70553706496},
+      {"mistral-7b", 7241732096},
+      {"phi-3-mini", 3821079552},
+      {"qwen2.5-7b", 7615616512},
       {"qwen3-8b", 8190735360},
+      {"mixtral-8x7b", 46702792704},
+      {"qwen3-30b-a3b", 30532122624},
   };
   for (auto [name, count] : models)
     EXPECT_EQ(countParameters(*load(PLAIT_MODELS "/" + std::string(name))),
@@ -142,10 +148,24 @@ static void expectCovers(ModuleOp module, const std::string &file) {
     }
   for (auto parameter : module.getOps<nn::ParameterOp>()) {
     nn::FileAttr box = parameter.getFileAttr();
-    EXPECT_EQ(box.getShape().vec(), shapes[box.getName().str()])
-        << box.getName().str();
-    left[box.getName().str()] -=
+    std::string name = box.getName().str();
+    std::vector<int64_t> shape = box.getShape().vec();
+    int64_t elements =
         cast<RankedTensorType>(parameter.getType()).getNumElements();
+    size_t star = name.find('*');
+    if (star == std::string::npos) {
+      EXPECT_EQ(shape, shapes[name]) << name;
+      left[name] -= elements;
+      continue;
+    }
+    // A tensor for each index along the first dimension.
+    for (int64_t index = 0; index < shape.front(); ++index) {
+      std::string own = name;
+      own.replace(star, 1, std::to_string(index));
+      EXPECT_EQ(std::vector(shape.begin() + 1, shape.end()), shapes[own])
+          << own;
+      left[own] -= elements / shape.front();
+    }
   }
   for (const auto &[name, elements] : left)
     EXPECT_EQ(elements, 0) << name;
@@ -154,8 +174,8 @@ static void expectCovers(ModuleOp module, const std::string &file) {
 TEST_F(ImportTest, NamesTensorsAsHuggingFaceDoes) {
   for (const char *name :
        {"gpt2-small-test", "llama-small-test", "llama3-small-test",
-        "mistral-small-test", "phi3-small-test", "qwen2-small-test",
-        "qwen3-small-test"}) {
+        "mistral-small-test", "mixtral-small-test", "phi3-small-test",
+        "qwen2-small-test", "qwen3-small-test", "qwen3-moe-small-test"}) {
     std::string folder = PLAIT_GOLDEN "/" + std::string(name);
     OwningOpRef<ModuleOp> module = load(folder);
     expectCovers(*module, folder + "/model.safetensors");

@@ -73,6 +73,10 @@ TEST_F(SourceTest, TypesAreThoseOfAnotherImport) {
   expectFollows(likeLlama("qwen2") + "}");
   expectFollows(likeLlama("qwen3") + "}");
   expectFollows(likeLlama("phi3") + "}");
+  expectFollows(likeLlama("mixtral") + ", \"num_local_experts\": 2}");
+  expectFollows(likeLlama("qwen3_moe") +
+                ", \"num_experts\": 16, \"num_experts_per_tok\": 2, "
+                "\"moe_intermediate_size\": 16}");
 }
 
 /// `body` is that of a model over x, which it ends with the logits %y.

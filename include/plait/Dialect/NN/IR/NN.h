@@ -128,8 +128,21 @@ mlir::LogicalResult verifyDropout(mlir::Operation *op, mlir::Value keys,
                                   int64_t batch, mlir::FloatAttr probability,
                                   mlir::IntegerAttr site);
 
+/// (C1) and (C2) of `nn.matmul`.
+mlir::LogicalResult verifyLetters(ContractionOpInterface op);
 /// (C1) to (C3) of `nn.matmul`.
 mlir::LogicalResult verifyContraction(ContractionOpInterface op);
+
+/// Fails unless `sum`, the result of the op, may add up numbers like `term`. A
+/// sum may be wider than its terms, as the gradient of a bf16 parameter is
+/// (getGradientElementType()), but not narrower.
+mlir::LogicalResult verifySum(mlir::Operation *op, mlir::Value term,
+                              mlir::Value sum);
+
+/// Verifies an op on rows, of which the rank has those from `begin` on, and
+/// there are `limit`, or 0.
+mlir::LogicalResult verifyRowLimit(mlir::Operation *op, BeginAttr begin,
+                                   int64_t limit);
 
 /// The letters of a contraction that is one matmul of two matrices, without
 /// those of extent 1; none is empty but `rows`.

@@ -93,7 +93,9 @@ def NN_FileAttr : AttrDef<NNDialect, "File"> {
   let summary = "Where a parameter lies in a safetensors file";
   let description = [{
     The parameter is a row-major view of the box that starts at `begin` and has
-    the extents `box`, in the tensor `name` of shape `shape`.
+    the extents `box`, in the tensor `name` of shape `shape`. A `*` in the name
+    stands for the index along the first dimension: each part is a tensor of the
+    file, as experts are.
 
     Example: `#nn.file<name = "h.0.attn.c_attn.bias", shape = [2304], begin = [768], box = [768]>`.
   }];
@@ -169,6 +171,17 @@ def NN_ReductionEnum : I32EnumAttr<"ReduceKind", "kind of a reduction", [
   let genSpecializedAttr = 0;
 }
 def NN_ReductionAttr : EnumAttr<NNDialect, NN_ReductionEnum, "reduce_kind"> {
+  let assemblyFormat = "$value";
+}
+
+def NN_ScoresEnum : I32EnumAttr<"Scores", "what experts are chosen by", [
+    I32EnumAttrCase<"Softmax", 0, "softmax">,
+    I32EnumAttrCase<"Sigmoid", 1, "sigmoid">,
+    I32EnumAttrCase<"ChosenSoftmax", 2, "chosen_softmax">]> {
+  let cppNamespace = "::plait::nn";
+  let genSpecializedAttr = 0;
+}
+def NN_ScoresAttr : EnumAttr<NNDialect, NN_ScoresEnum, "scores"> {
   let assemblyFormat = "$value";
 }
 

@@ -88,6 +88,116 @@ def NN_FusedMatmulOp : NN_Op<"fused_matmul", [
   let hasVerifier = 1;
 }
 
+def NN_GroupedMatmulOp : NN_Op<"grouped_matmul", [
+    Pure, AllElementTypesMatch<["lhs", "rhs"]>, ContractionOpInterface,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["localizeFactor"]>,
+    DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops", "getWorkShape"]>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "A matmul of each row with the matrix that an id names";
+  let description = [{
+    A contraction of three tensors: `lhs`, `rhs`, and the one-hot code of `ids`, by
+    which each row belongs to one of several experts. `spec` names the dimensions
+    of lhs, rhs and result as that of `nn.matmul` does. The first letter of one
+    tensor, that of experts, stands in no other:
+    - in rhs: result[i…, n] = Σ_k lhs[i…, k] · rhs[ids[i…], k, n];
+    - in the result: result[e, k, n] is the sum of lhs[i…, k] · rhs[i…, n] over
+      all rows i… with ids[i…] = e: the gradient of the matrices.
+
+    The letters i… are those of the ids: of the tensor of rows, which is the result
+    in the first form and rhs in the second, all but the last. lhs may lack the
+    last ones of them: a token that several experts take is a row of its own for
+    each. An id that is of no expert makes a row of zeros, and is added nowhere.
+    On a rank that has one block of the experts, `begin` is the first of them.
+    `limit`, if not 0, is the number of all experts: those beyond are padding.
+
+    Constraints:
+    - (C1) `spec` reads `lhs,rhs->result` in lower-case letters, with as many
+      letters as each tensor has dimensions and no letter twice in one tensor.
+    - (C2) a letter has the same extent wherever it stands.
+    - (C3) the first letter of rhs or of the result, which has three, stands in no
+      other tensor; its other two are the last ones of lhs and of the rows, which
+      stand in both of these tensors.
+    - (C4) lhs has the letters of the ids, or some first ones, and one more.
+    - (C5) the ids have the dimensions of the rows but the last.
+    - (C6) the operands have one element type, and the result has it too or is
+      f32: products are summed in f32.
+    - (C7) `limit` is not negative, and given only with `begin`, which has no
+      `zigzag`.
+
+    Example:
+    ```mlir
+    %y = nn.grouped_matmul %x, %w, %ids "bsh,efh->bscf" : (tensor<2x8x4xf32>, tensor<3x6x4xf32>, tensor<2x8x2xi32>) -> tensor<2x8x2x6xf32>
+    ```
+  }];
+  let arguments = (ins NN_FloatTensor:$lhs, NN_FloatTensor:$rhs,
+                       NN_IntTensor:$ids, StrAttr:$spec,
+                       OptionalAttr<NN_BeginAttr>:$begin,
+                       DefaultValuedAttr<I64Attr, "0">:$limit);
+  let results = (outs NN_FloatTensor:$result);
+  let assemblyFormat = [{
+    $lhs `,` $rhs `,` $ids $spec attr-dict `:`
+    functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// Whether the matrices are the result.
+    bool makesMatrices();
+    /// The letters of lhs, of the rows, of the ids, and of the matrices.
+    ::llvm::StringRef getRowLetters();
+    ::llvm::StringRef getIdLetters() { return getRowLetters().drop_back(); }
+    ::llvm::StringRef getMatrixLetters();
+    /// The extents of the experts' matrices, [k, n], or [n, k] if transposed.
+    int64_t countExperts() { return getExtent(getMatrixLetters().front()); }
+    int64_t getDepth() { return getExtent(getLhsLetters().back()); }
+    int64_t getWidth() { return getExtent(getRowLetters().back()); }
+    bool isTransposed() {
+      return getMatrixLetters().back() == getLhsLetters().back();
+    }
+  }];
+}
+
+def NN_RouteOp : NN_Op<"route", [
+    Pure, DeclareOpInterfaceMethods<DecomposableOpInterface,
+                                    ["decomposesEarly"]>]> {
+  let summary = "The experts that take each token, and their weights";
+  let description = [{
+    `ids` are the `choices` experts with the highest scores, the highest first and
+    of equal ones the lower index. `weights` are their scores:
+    - `softmax` or `sigmoid` of the logits of all experts;
+    - `chosen_softmax`: the softmax of the chosen logits alone.
+    With `bias` the experts are chosen by score + bias, which the weights do not
+    have. `normalized`: weights are divided by their sum. `scaled`: then
+    multiplied. All of it in f32. The ids have no gradient.
+
+    Decomposed before sharding into comparisons, sums and selections, so that
+    splitting and gradients need no rules of their own. What is compared is stored,
+    and never computed again: the backward pass has the forward pass's experts.
+
+    Constraints:
+    - (C1) the logits have at least one dimension; weights and ids have all but
+      the last of them, and the choices.
+    - (C2) there are from 1 choice to as many as experts, the last dimension of
+      the logits.
+    - (C3) the bias has the last dimension of the logits.
+    - (C4) `scaled`, if given, is positive.
+
+    Example:
+    ```mlir
+    %w, %ids = nn.route %logits choices 2 scores softmax normalized : (tensor<2x8x4xf32>) -> (tensor<2x8x2xf32>, tensor<2x8x2xi32>)
+    ```
+  }];
+  let arguments = (ins NN_FloatTensor:$logits, Optional<NN_FloatTensor>:$bias,
+                       I64Attr:$choices, NN_ScoresAttr:$scores,
+                       UnitAttr:$normalized, OptionalAttr<F32Attr>:$scaled);
+  let results = (outs NN_Statistics:$weights, NN_IntTensor:$ids);
+  let assemblyFormat = [{
+    $logits (`bias` $bias^)? `choices` $choices `scores` $scores
+    (`normalized` $normalized^)? (`scaled` $scaled^)? attr-dict `:`
+    functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
 /// What a lookup of rows tells a kernel.
 defvar NN_RowsDeclaration = [{
   ::llvm::SmallVector<::plait::RankTerm> getRankBegin() {

@@ -63,14 +63,15 @@ def NN_MulOp : NN_BinaryOp<"mul", "The product a · b">;
 def NN_DivOp : NN_BinaryOp<"div", "The quotient a / b">;
 def NN_MinOp : NN_BinaryOp<"min", "The smaller of a and b">;
 
-def NN_EqualOp : NN_Op<"equal", [
+/// Compares two tensors.
+class NN_CompareOp<string mnemonic, string what> : NN_Op<mnemonic, [
     Pure, SameOperandsAndResultShape, AllTypesMatch<["lhs", "rhs"]>,
     Elementwise, ComparesFloats,
     DeclareOpInterfaceMethods<ShardableOpInterface>,
     DeclareOpInterfaceMethods<CostedOpInterface>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<FusableOpInterface>]> {
-  let summary = "1 where a is b, else 0; no gradient";
+  let summary = what;
   let description = [{
     The result may be of a narrower type than the operands: 0 and 1 are exact in
     all.
@@ -78,7 +79,7 @@ def NN_EqualOp : NN_Op<"equal", [
     Constraints:
     - (C1) the types have one shape, and the operands one element type.
 
-    Example: `%y = nn.equal %a, %b : tensor<2x4xf32> -> tensor<2x4xbf16>`.
+    Example: `%y = nn.}] # mnemonic # [{ %a, %b : tensor<2x4xf32> -> tensor<2x4xbf16>`.
   }];
   let arguments = (ins NN_FloatTensor:$lhs, NN_FloatTensor:$rhs);
   let results = (outs NN_FloatTensor:$result);
@@ -86,6 +87,10 @@ def NN_EqualOp : NN_Op<"equal", [
     $lhs `,` $rhs attr-dict `:` type($lhs) `->` type($result)
   }];
 }
+
+def NN_EqualOp : NN_CompareOp<"equal", "1 where a is b, else 0; no gradient">;
+def NN_GreaterOp : NN_CompareOp<"greater",
+                                "1 where a is above b, else 0; no gradient">;
 
 class NN_ByConstantOp<string mnemonic, string what>
     : NN_ElementwiseOp<mnemonic> {
@@ -135,6 +140,28 @@ def NN_CastOp : NN_Op<"cast", [
     }
     bool isFree() { return isExact(); }
   }];
+}
+
+def NN_ConvertOp : NN_Op<"convert", [
+    Pure, SameOperandsAndResultShape, Elementwise, ComparesFloats,
+    DeclareOpInterfaceMethods<ShardableOpInterface>,
+    DeclareOpInterfaceMethods<CostedOpInterface>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+    DeclareOpInterfaceMethods<FusableOpInterface>]> {
+  let summary = "Whole numbers as floats, or floats as whole numbers";
+  let description = [{
+    From f32 the fraction is dropped; beyond i32 it is the nearest number of that,
+    and of what is no number any. There is no gradient.
+
+    Constraints:
+    - (C1) the types have one shape; one of them is of i32 and the other of f32.
+
+    Example: `%y = nn.convert %i : tensor<2x4xi32> -> tensor<2x4xf32>`.
+  }];
+  let arguments = (ins NN_Tensor:$input);
+  let results = (outs NN_Tensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
 }
 
 def NN_FillOp : NN_Op<"fill", [

@@ -26,7 +26,8 @@ def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
     Constraints:
     - (C1) the type is plain: shardings belong in `sharding`.
     - (C2) the box of `file` lies inside its tensor and has as many elements as
-      the parameter.
+      the parameter. Its name has one `*` at most, and then the tensor a first
+      dimension of up to 65,536.
     - (C3) `sharding` has an entry per dimension, names axes of the mesh, and is
       not partial; so is `state`, which splits each dimension over the axes of
       `sharding` and then over others.

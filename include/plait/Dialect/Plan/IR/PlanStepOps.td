@@ -189,6 +189,52 @@ def Plan_GemmOp : Plan_StepOp<"gemm", ["getMatrixFlops"]> {
   }];
 }
 
+def Plan_GroupedGemmOp : Plan_StepOp<"grouped_gemm", ["getMatrixFlops"]> {
+  let summary = "A GEMM of each row with the matrix that an id names, by a library";
+  let description = [{
+    Row r belongs to expert ids[r] - `begin`, or to none of the `experts` that the
+    rank has. A is [rows / repeat, k]: row r takes row r / repeat of it. The experts'
+    matrices are [experts, k, n] or, `transposed`, [experts, n, k]. They are B, and
+    C is [rows, n], of zeros for a row of none; or, with `makes_matrices`, they are C,
+    the sums over their rows of A's times B's, which is [rows, n]. All is row-major.
+    `limit`, if not 0, is the number of all experts.
+
+    Constraints:
+    - (C1) sizes are 1 or more, and `repeat` divides the rows.
+    - (C2) each tensor has the bytes of its shape.
+    - (C3) the elements are f32 or bf16, C's f32 or as the others'.
+    - (C4) `limit` is 0 or more, and `begin` in the order of its dimension.
+
+    Example:
+    ```mlir
+    plan.function @forward_0 slots ["x", "workspace"] bytes [64, 128] {
+      plan.grouped_gemm rows 4 repeat 2 experts 3 k 2 n 2 of f32 a <slot 0, 0, 16> b <@"w value", 0, 48> ids <slot 0, 16, 16> c <slot 1, 0, 32> of f32
+    }
+    ```
+  }];
+  let arguments = (ins I64Attr:$rows, I64Attr:$repeat, I64Attr:$experts,
+                       I64Attr:$k, I64Attr:$n, UnitAttr:$transposed,
+                       UnitAttr:$makes_matrices, TypeAttr:$type,
+                       Plan_MemoryAttr:$a, Plan_MemoryAttr:$b,
+                       Plan_MemoryAttr:$ids, Plan_MemoryAttr:$c,
+                       TypeAttr:$c_type,
+                       DefaultValuedAttr<Plan_AccumulateAttr,
+                         "::plait::plan::Accumulate::Overwrite">:$accumulate,
+                       OptionalAttr<NN_BeginAttr>:$begin,
+                       DefaultValuedAttr<I64Attr, "0">:$limit);
+  let assemblyFormat = [{
+    `rows` $rows `repeat` $repeat `experts` $experts `k` $k `n` $n
+    (`transposed` $transposed^)? (`makes_matrices` $makes_matrices^)? `of` $type
+    `a` $a `b` $b `ids` $ids `c` $c `of` $c_type (`accumulate` $accumulate^)?
+    (`begin` $begin^)? (`limit` $limit^)? attr-dict
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The elements of A, B, the ids and C.
+    ::std::array<int64_t, 4> countElements();
+  }];
+}
+
 def Plan_AttentionOp : Plan_StepOp<"attention"> {
   let summary = "Attention or its gradients, by a library";
   let description = [{

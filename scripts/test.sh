@@ -11,9 +11,9 @@ cd "$(dirname "$0")/.." || exit
 execute=(--large few)
 # Of the suites that take all where they are told so.
 covering=()
-defects=(--most 2)
-random=(--draws 120)
-combinations=(--draws 70)
+defects=(--most 1)
+random=(--draws 80)
+combinations=(--draws 50)
 checkpoints=()
 elastic=()
 launchers=()

@@ -101,7 +101,8 @@ class Case:
         size = self.micro_batch(layout) * layout.axes["dp"]
         return self.recipe["global_batch"] // size
 
-    def compile(self, tools: Tools, layout: Layout, plan: pathlib.Path):
+    def compile(self, tools: Tools, layout: Layout, plan, reference=False):
+        """A reference is for --check alone, and takes as long as the rest."""
         tools.run(
             "plaitc",
             self.inputs,
@@ -122,6 +123,7 @@ class Case:
                 if layout.context_parallel
                 else []
             ),
+            *(() if reference else ("--no-reference",)),
             *("-o", plan),
         )
 
@@ -469,7 +471,7 @@ class Matrix:
 
         def body(folder):
             plan = folder / "out.plan"
-            case.compile(self.tools, layout, plan)
+            case.compile(self.tools, layout, plan, reference=True)
             self.tools.run("plait-run", plan, "--check", *case.data_options())
 
         self.offer("check", case, layout, f"{layout.name}/check", body)

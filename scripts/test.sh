@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.." || exit
 execute=(--large few)
 # Of the suites that take all where they are told so.
 covering=()
-defects=(--most 1)
+defects=(--most 1 --enough 6)
 docs=()
 lit=(--time-tests)
 random=(--draws 80)
@@ -140,6 +140,9 @@ mkdir -p "$logs"
 rm -f "$logs"/*
 stage install scripts/install-deps.sh
 stage build scripts/build.sh
+if [ "${1:-}" = --all ]; then
+  stage benchmarks scripts/build.sh benchmarks
+fi
 
 # A registered test is a GoogleTest binary of that name. One process each: a
 # crash costs that binary's tests, not the others.

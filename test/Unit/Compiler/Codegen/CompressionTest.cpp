@@ -16,7 +16,7 @@ using namespace plait::test;
 namespace {
 
 /// Rows are chunks.
-class Compression
+class CompressedSizes
     : public testing::TestWithParam<std::tuple<int64_t, int64_t>> {
 protected:
   int64_t rows = std::get<0>(GetParam()), columns = std::get<1>(GetParam());
@@ -28,12 +28,12 @@ protected:
 
 } // namespace
 
-INSTANTIATE_TEST_SUITE_P(Sizes, Compression,
+INSTANTIATE_TEST_SUITE_P(Sizes, CompressedSizes,
                          testing::Combine(testing::Values(1, 3, 17),
                                           testing::Values(32, 64, 256, 4096)));
 
 /// Absmax scaling to -127 … 127: codes, scales, and what is lost.
-TEST_P(Compression, EncodesInt8) {
+TEST_P(CompressedSizes, EncodesInt8) {
   Kernel kernel({{sized("tensor<RxCxf32>"), sized("tensor<RxCxf32>")},
                  {sized("tensor<RxCxf32>"), sized("tensor<Rxf32>"),
                   sized("tensor<RxCxf32>")},
@@ -126,7 +126,7 @@ TEST(CompressionKernels, Round) {
 }
 
 /// Byte b of word w is of element b · words + w.
-TEST_P(Compression, PacksBytes) {
+TEST_P(CompressedSizes, PacksBytes) {
   Kernel kernel({{sized("tensor<RxCxf32>")},
                  {sized("tensor<Rx" + std::to_string(columns / 4) + "xi32>")},
                  [&] {
@@ -165,7 +165,7 @@ TEST_P(Compression, PacksBytes) {
 }
 
 /// What three replicas have sent, in their order.
-TEST_P(Compression, AddsUpWhatIsUnpacked) {
+TEST_P(CompressedSizes, AddsUpWhatIsUnpacked) {
   int64_t words = columns / 4;
   std::string packed = sized("tensor<3xRx" + std::to_string(words) + "xi32>");
   Kernel kernel({{packed, sized("tensor<3xRxf32>")},

@@ -5,7 +5,9 @@
 #
 # ===-----------------------------------------------------------------------===#
 """`lit test` finds the tools in build/bin, or where `--param plait_bin=DIR` or
-the environment variable PLAIT_BUILD (a build folder) says."""
+the environment variable PLAIT_BUILD (a build folder) says. `--param long=1` has
+the feature `long`, which tests name in `%if long`, and `%all` stand for --all,
+which their programs take: both are for what a default run leaves out."""
 
 import glob
 import os
@@ -39,6 +41,11 @@ config.environment["TERM"] = "dumb"
 config.substitutions.append(("%models", os.path.join(root, "examples/models")))
 config.substitutions.append(("%python", sys.executable))
 config.substitutions.append(("%{root}", root))
+
+is_long = lit_config.params.get("long", "0") != "0"
+if is_long:
+    config.available_features.add("long")
+config.substitutions.append(("%all", "--all" if is_long else ""))
 
 # What the tests of GPU kernels need: a code generator, the toolkit's assembler.
 targets = subprocess.run(

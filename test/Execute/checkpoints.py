@@ -36,7 +36,7 @@ from checkpoint_suite import (
     read_log,
     steps_in,
 )
-from harness import Reporter, Tools, arguments, mounted, require
+from harness import LONG, Reporter, Tools, arguments, mounted, require
 from processes import ENVIRONMENT, NANO, children_of, is_running, wait_for
 from tensors import read_tensors
 
@@ -360,7 +360,7 @@ def damage_cases(suite: Suite) -> None:
             10**6, *("--checkpoint", folder, "--checkpoint-every", 1, "--keep", 1)
         )
         try:
-            end = time.monotonic() + 60
+            end = time.monotonic() + LONG
             while not list(folder.glob("step-????????")):
                 require(time.monotonic() < end, "no checkpoint in a minute")
                 time.sleep(0.01)

@@ -5,8 +5,12 @@
 #
 #===-----------------------------------------------------------------------===#
 """Of cases that combine choices, those of a default run: each choice that some case
-makes (--zero 3, cp=4, a model) is kept beside each other kind of choice (precision,
-schedule, offload) that it is made with anywhere. The same cases in any run."""
+makes (--zero 3, cp=4, a model) is kept at least once, and so is each kind of choice
+(precision, schedule, offload) beside each other kind that it is combined with
+anywhere. The same cases in any run."""
+
+import itertools
+
 
 def split_options(mesh: str, options) -> dict[str, str]:
     """The choices of a mesh such as "pp=2,dp=2" and of flags with their values."""
@@ -25,15 +29,12 @@ def cover(cases: list, choose) -> list:
     default. The case that adds most is kept first, the first one of several. A case
     of one choice, or of none, is the plain one of its kind, and is kept."""
 
-    def beside(choices: dict) -> set:
-        every = {
-            (kind, choice, other)
-            for kind, choice in choices.items()
-            for other in choices
-        }
-        return every | ({tuple(choices.items())} if len(choices) < 2 else set())
+    def find(choices: dict) -> set:
+        """What a case covers: its choices, and its pairs of kinds."""
+        found = set(choices.items()) | set(itertools.combinations(sorted(choices), 2))
+        return found | ({tuple(choices.items())} if len(choices) < 2 else set())
 
-    has = [beside(choose(case)) for case in cases]
+    has = [find(choose(case)) for case in cases]
     left, kept = set().union(*has), set()
     while left:
         best = max(range(len(cases)), key=lambda index: len(has[index] & left))

@@ -200,14 +200,14 @@ def write_model(folder: pathlib.Path, like: pathlib.Path, old: str, new: str) ->
     (folder / "config.json").write_text(config.replace(old, new))
 
 
-def seed_kind(plans: list[Plan], name: str, most: int, chance: random.Random,
-              table: dict[str, Row], pool) -> str:
+def seed_kind(plans: list[Plan], name: str, most: int, enough: int,
+              chance: random.Random, table: dict[str, Row], pool) -> str:
     _, generate = defect_kinds.KINDS[name]
     row, bad = table[name], []
     counts = row.counts
     is_code = name in kernel_defects.KERNELS
-    for plan in chance.sample(plans, len(plans)) if is_code else plans:
-        if is_code and sum(counts.values()) >= MOST_OF_CODE:
+    for plan in chance.sample(plans, len(plans)):
+        if sum(counts.values()) >= (MOST_OF_CODE if is_code else enough):
             break
         changes = plan.find_places(generate)
         chosen = chance.sample(changes, min(1 if is_code else most, len(changes)))
@@ -262,6 +262,7 @@ def print_share(table: dict[str, Row]) -> None:
 def main() -> int:
     parser = arguments(__doc__.split("\n")[0])
     parser.add_argument("--most", type=int, default=3, help="of a kind in a plan")
+    parser.add_argument("--enough", type=int, default=10**9, help="of a kind")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--plans", default="", help="part of their name")
     parser.add_argument("--table", action="store_true")
@@ -294,8 +295,8 @@ def main() -> int:
                 prove(name, given)  # the kinds need it
         for name in defect_kinds.KINDS:
             chance = random.Random(f"{options.seed} {name}")
-            reporter.case(name, lambda: seed_kind(plans, name, options.most,
-                                                  chance, table, pool))
+            reporter.case(name, lambda: seed_kind(
+                plans, name, options.most, options.enough, chance, table, pool))
     print_share(table)
     if options.table:
         print_table(table)

@@ -22,6 +22,7 @@ import tempfile
 
 import torch
 
+import covering
 from harness import Reporter, Tools, arguments, require
 from masks import models, training
 from masks.runs import (
@@ -77,6 +78,10 @@ RUNS = (
     Run("llama", "dp=2,cp=2", ZIGZAG + FLASH + FULL),
     Run("llama", "cp=2,tp=2", ZIGZAG + SP),
 )
+
+
+def get_choices(run: Run) -> dict:
+    return {"model": run.model} | covering.split_options(run.mesh, run.options)
 
 
 def find_starts(tokens: list[int]) -> list[int]:
@@ -325,8 +330,8 @@ class Suite(RunSuite):
                 f"ended with {outcome.code}: {outcome.stderr[-2000:]}",
             )
 
-    def run(self) -> None:
-        for run in RUNS:
+    def run(self, options) -> None:
+        for run in covering.chosen(RUNS, get_choices, options):
             self.report.case(run.name, functools.partial(self.check_run, run))
         for run in (
             Run("gpt2", "pp=2,dp=2,tp=2", FLASH),
@@ -350,12 +355,14 @@ class Suite(RunSuite):
 
 
 def main() -> int:
-    options = arguments(__doc__.splitlines()[0]).parse_args()
+    parser = arguments(__doc__.splitlines()[0])
+    covering.add_option(parser)
+    options = parser.parse_args()
     torch.set_num_threads(1)
     report = Reporter("Documents", options.filter)
     tools = Tools(options.bin, options.timeout)
     with tempfile.TemporaryDirectory() as folder:
-        Suite(tools, report, pathlib.Path(folder)).run()
+        Suite(tools, report, pathlib.Path(folder)).run(options)
     return report.finish()
 
 

@@ -20,7 +20,7 @@ import time
 
 import compile_errors
 import run_errors
-from harness import Reporter, Tools, arguments, require
+from harness import LONG, Reporter, Tools, arguments, require
 from refusals import GPT2, Compiler, Runner, check_refused
 
 
@@ -164,7 +164,7 @@ def endless_cases(tools: Tools, report: Reporter, plan: bytes) -> None:
                   f"{program} schedule --file <(sleep 0.3; cat x.csv)")
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run(["bash", "-c", script], cwd=folder,
-                                  capture_output=True, text=True, timeout=60)
+                                  capture_output=True, text=True, timeout=LONG)
         require(done.returncode == 0 and "rank 1" in done.stdout, done.stderr)
 
     report.case("endless/text-of-a-pipe", text_of_a_pipe)

@@ -28,6 +28,8 @@ TORCH = [
     for python in (os.environ.get("PLAIT_TORCH"), ROOT / "build/venv-torch/bin/python")
     if python and pathlib.Path(python).is_file()
 ]
+# Seconds after which what takes a moment is given up, on a machine that does much else.
+LONG = 300
 # Options that plait-run refuses with plans of other optimizers.
 MUON = ("muon", "muon-match-rms")
 READ_BY = {

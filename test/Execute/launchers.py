@@ -24,7 +24,17 @@ import subprocess
 import sys
 import tempfile
 
-from harness import TORCH, Failure, Outcome, Reporter, Skipped, Tools, arguments, require
+from harness import (
+    LONG,
+    TORCH,
+    Failure,
+    Outcome,
+    Reporter,
+    Skipped,
+    Tools,
+    arguments,
+    require,
+)
 from processes import Suite, metrics
 from tcp import free_port
 
@@ -71,7 +81,7 @@ def has_torchrun(interpreter: str) -> bool:
     asks = "from importlib.metadata import version; print(version('torch'))"
     try:
         found = subprocess.run(
-            [interpreter, "-c", asks], capture_output=True, text=True, timeout=60
+            [interpreter, "-c", asks], capture_output=True, text=True, timeout=LONG
         ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return False

@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 
-from harness import GOLDEN, Outcome, Reporter, Tools, arguments, require
+from harness import GOLDEN, LONG, Outcome, Reporter, Tools, arguments, require
 from processes import (
     ENVIRONMENT,
     NANO,
@@ -274,7 +274,7 @@ def signal_run(
     require(len(ranks) == 4, ranks)
     os.kill(ranks[index], number)
     try:
-        out, errors = process.communicate(timeout=60)
+        out, errors = process.communicate(timeout=LONG)
     finally:
         process.kill()
     wait_for(lambda: not any(map(is_running, ranks)), "the processes' end")
@@ -374,7 +374,7 @@ def signal_cases(suite: Suite) -> None:
 
         try:
             wait_for(stop_in_time, "a checkpoint that is being written")
-            errors = process.communicate(timeout=60)[1]
+            errors = process.communicate(timeout=LONG)[1]
         finally:
             process.terminate()
         require(WAITED in errors, errors)

@@ -146,7 +146,9 @@ RULES = {
 
 def get_choices(case) -> dict:
     (mesh, *options), optimizer = case
-    return {"optimizer": optimizer} | covering.split_options(mesh, options)
+    # One that needs whole matrices is held beside each way to divide them.
+    whole = {"whole": True} if optimizer.startswith("muon") else {}
+    return {"optimizer": optimizer} | whole | covering.split_options(mesh, options)
 
 
 class Suite:

@@ -21,6 +21,7 @@ import time
 
 from harness import (
     GOLDEN,
+    LONG,
     ROOT,
     Reporter,
     Tools,
@@ -76,7 +77,7 @@ def names(folder: pathlib.Path) -> list[str]:
     return sorted(str(x.relative_to(folder)) for x in folder.rglob("*"))
 
 
-def wait_for(condition, seconds: float = 60) -> None:
+def wait_for(condition, seconds: float = LONG) -> None:
     end = time.monotonic() + seconds
     while not condition():
         require(time.monotonic() < end, f"nothing happened for {seconds} s")
@@ -128,7 +129,7 @@ def output_cases(suite: Suite) -> None:
             reader = subprocess.Popen(["cat", folder / "pipe"], stdout=file)
         try:
             tools.run("plaitc", GPT2, *COMPILE, "-o", folder / "pipe")
-            reader.wait(timeout=10)
+            reader.wait(timeout=LONG)
         finally:
             reader.kill()
         require((folder / "b.plan").read_bytes() == suite.plan, "another plan")

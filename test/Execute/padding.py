@@ -16,6 +16,7 @@ import pathlib
 import sys
 import tempfile
 
+import covering
 from harness import (
     Failure,
     Reporter,
@@ -86,7 +87,7 @@ class Suite:
             *("--mesh", mesh, "--global-batch", 2 * BATCH),
             *("--micro-batch", BATCH // dp, "--seq", SEQUENCE),
             *options,
-            *("-o", plan),
+            *("--no-reference", "-o", plan),
         )
         self.tools.run(
             "plait-run",
@@ -125,16 +126,23 @@ class Suite:
 
 
 def main() -> int:
-    options = arguments(__doc__).parse_args()
+    parser = arguments(__doc__)
+    covering.add_option(parser)
+    options = parser.parse_args()
+    takes_all = covering.takes_all(options)
     tools = Tools(options.bin, options.timeout)
     report = Reporter("padding", options.filter)
     with tempfile.TemporaryDirectory() as folder:
         suite = Suite(tools, report, pathlib.Path(folder))
+        # The variants take turns: what they change is not the padding. In a default
+        # run each split is tried in fp32, on one replica or on two.
         for index, (model, tp, split) in enumerate(CASES):
-            suite.check(model, tp, split, "fp32", 1)
-            # The variants take turns: what they change is not the padding.
-            variant = "recompute" if index % 2 else "bf16"
-            suite.check(model, tp, split, variant, 2)
+            if takes_all or index % 2 == 0:
+                suite.check(model, tp, split, "fp32", 1)
+            if index % 2:
+                suite.check(model, tp, split, "recompute", 2)
+            elif takes_all or index % 4 == 0:
+                suite.check(model, tp, split, "bf16", 2)
     return report.finish()
 
 

@@ -27,7 +27,7 @@ import pyarrow
 import pyarrow.parquet
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from harness import ROOT, Reporter, Tools, arguments, attend_to_signals, require
+from harness import LONG, ROOT, Reporter, Tools, arguments, attend_to_signals, require
 
 EOS = "<|endoftext|>"
 
@@ -349,7 +349,7 @@ def error_cases(suite: Suite) -> None:
                 require(process.poll() is None, "ended too soon")
                 time.sleep(0.01)
             process.send_signal(number)
-            _, text = process.communicate(timeout=60)
+            _, text = process.communicate(timeout=LONG)
             require(process.returncode == 128 + number, process.returncode)
             require(text == "", text)
             left = list(suite.folder.glob(f"{prefix.name}*"))

@@ -13,7 +13,7 @@ import re
 import subprocess
 import time
 
-from harness import ROOT, Outcome, Reporter, Tools, require, write_tokens
+from harness import LONG, ROOT, Outcome, Reporter, Tools, require, write_tokens
 
 NANO = ROOT / "examples" / "models" / "gpt2-nano"
 # In containers tests run as root, and on fewer cores than processes.
@@ -93,7 +93,7 @@ def is_running(process: int) -> bool:
 
 
 def wait_for(condition, what: str) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + LONG
     while not condition():
-        require(time.monotonic() < end, f"waited a minute for {what}")
+        require(time.monotonic() < end, f"waited {LONG} s for {what}")
         time.sleep(0.02)

@@ -27,6 +27,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 
 import covering
 from harness import (
@@ -58,6 +59,7 @@ from layouts import (
     sequence_parallel,
     zigzag,
 )
+from tensors import split_weights
 
 sys.path.insert(0, str(GOLDEN))
 import compare  # noqa: E402
@@ -99,7 +101,8 @@ class Case:
         size = self.micro_batch(layout) * layout.axes["dp"]
         return self.recipe["global_batch"] // size
 
-    def compile(self, tools: Tools, layout: Layout, plan: pathlib.Path):
+    def compile(self, tools: Tools, layout: Layout, plan, reference=False):
+        """A reference is for --check alone, and takes as long as the rest."""
         tools.run(
             "plaitc",
             self.inputs,
@@ -120,6 +123,7 @@ class Case:
                 if layout.context_parallel
                 else []
             ),
+            *(() if reference else ("--no-reference",)),
             *("-o", plan),
         )
 
@@ -233,6 +237,7 @@ class Matrix:
         self.tools = tools
         self.report = report
         self.layouts: dict[tuple[Case, Layout], None] = {}  # in order
+        self.others: list[tuple[dict, str, Callable]] = []  # choices, name, body
         self.one_rank: dict[tuple[str, Layout], list[dict]] = {}
 
     def one_rank_records(self, case: Case, layout: Layout) -> list[dict]:
@@ -298,6 +303,17 @@ class Matrix:
                 ),
             )
 
+    def offer(self, what: str, case: Case, layout: Layout, name: str, body) -> None:
+        """Adds a case with a folder of its own that is no training run against
+        PyTorch's numbers but `what`; which of them are run is chosen apart."""
+        choices = {"what": what, "case": case.name} | layout.choices
+        self.others.append((choices, f"{case.name}/{name}", body))
+
+    def check_others(self, options) -> None:
+        """Those that were offered, or what covers their choices."""
+        for _, name, body in covering.chosen(self.others, lambda x: x[0], options):
+            self.add(name, body)
+
     def add_weights_without_prefix(self, case: Case) -> None:
         """GPT-2 files name tensors h.0… as well as transformer.h.0…"""
 
@@ -348,7 +364,7 @@ class Matrix:
             for what, a, b in zip(("plan", "weights", "log"), *results):
                 require(a == b, f"the {what} differs between two runs")
 
-        self.add(f"{case.name}/{layout.name}/repeatable", body)
+        self.offer("repeatable", case, layout, f"{layout.name}/repeatable", body)
 
     def add_divided_alike(self, case: Case) -> None:
         """Ranks that divide the optimizer's state save the same weights, to the
@@ -373,7 +389,9 @@ class Matrix:
             require(saved[0] == saved[2], "fp32 weights differ")
             require(saved[1] == saved[3], "bf16 weights differ")
 
-        self.add(f"{case.name}/dp=4/zero-1-and-zero-0-alike", body)
+        layout = Layout((("dp", 4),), "1f1b", "none", zero=1)
+        name = "dp=4/zero-1-and-zero-0-alike"
+        self.offer("divided-alike", case, layout, name, body)
 
     def add_resumed(self, case: Case, first: Layout, second: Layout) -> None:
         """What one mesh saves, another loads: its first loss is that of the
@@ -397,7 +415,8 @@ class Matrix:
             require(off <= bound, f"losses {losses} after loading")
             return f"first losses off {off:.2g}"
 
-        self.add(f"{case.name}/{first.name}/loaded-by/{second.name}", body)
+        name = f"{first.name}/loaded-by/{second.name}"
+        self.offer("resumed", case, first, name, body)
 
     def add_long_sequence(self, kind: str, heads: int, groups: int) -> None:
         """One layer of Llama on a sequence of 8,192 tokens: eight ranks of cp
@@ -452,10 +471,10 @@ class Matrix:
 
         def body(folder):
             plan = folder / "out.plan"
-            case.compile(self.tools, layout, plan)
+            case.compile(self.tools, layout, plan, reference=True)
             self.tools.run("plait-run", plan, "--check", *case.data_options())
 
-        self.add(f"{case.name}/{layout.name}/check", body)
+        self.offer("check", case, layout, f"{layout.name}/check", body)
 
     def add_certain(self, case: Case) -> None:
         """A model that knows its data by heart: what is left of probabilities
@@ -490,29 +509,6 @@ class Matrix:
             return known[0].stdout.strip().split("\n")[-1]
 
         self.add(f"{case.name}/certain", body)
-
-
-def split_weights(path: pathlib.Path, folder: pathlib.Path) -> None:
-    """Writes `path` as two files and model.safetensors.index.json."""
-    header, data = read_safetensors(path)
-    header.pop("__metadata__", None)
-    parts = ({}, {})
-    contents = [b"", b""]
-    weight_map = {}
-    for number, (name, entry) in enumerate(sorted(header.items())):
-        part = number % 2
-        begin, end = entry["data_offsets"]
-        start = len(contents[part])
-        contents[part] += data[begin:end]
-        offsets = [start, len(contents[part])]
-        parts[part][name] = entry | {"data_offsets": offsets}
-        weight_map[name] = f"model-{part + 1:05}-of-00002.safetensors"
-    for part, (entries, content) in enumerate(zip(parts, contents)):
-        file = folder / f"model-{part + 1:05}-of-00002.safetensors"
-        write_safetensors(file, entries, content)
-    index = {"metadata": {"total_size": len(data)}, "weight_map": weight_map}
-    text = json.dumps(index)
-    (folder / "model.safetensors.index.json").write_text(text)
 
 
 def main() -> int:
@@ -577,10 +573,11 @@ def main() -> int:
     matrix.add_several_files(llama)
     matrix.add_resumed(gpt2, WHOLE, ONE_RANK)
     matrix.add_resumed(llama, Layout((("pp", 4),), "gpipe", "none"), WHOLE)
-    large = {"none": (), "few": (ONE_RANK, WHOLE), "all": tuple(layouts())}
+    large = {"none": (), "few": (WHOLE,), "all": tuple(layouts())}
     if options.large != "none":
         matrix.add_layouts(Case("gpt2-124m"), large[options.large])
     matrix.check_layouts(options)
+    matrix.check_others(options)
     return matrix.report.finish()
 
 

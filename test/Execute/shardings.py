@@ -18,6 +18,7 @@ import re
 import sys
 import tempfile
 
+import covering
 from harness import (
     GOLDEN,
     ROOT,
@@ -65,6 +66,11 @@ class Run:
         words += [f"zero-{self.zero}"] if self.zero else []
         words += [pin.replace('"', "") for pin in self.pins]
         return "/".join((self.model, self.mesh, *words))
+
+    def get_choices(self) -> dict:
+        choices = covering.split_options(self.mesh, self.options)
+        choices |= {f"pin {pin}": True for pin in self.pins}
+        return choices | {"model": self.model, "zero": self.zero, "op": self.op}
 
     def size(self, axis: str) -> int:
         found = re.search(rf"{axis}=(\d+)", self.mesh)
@@ -211,12 +217,14 @@ class Suite:
 
 
 def main() -> int:
-    options = arguments(__doc__).parse_args()
+    parser = arguments(__doc__)
+    covering.add_option(parser)
+    options = parser.parse_args()
     tools = Tools(options.bin, options.timeout)
     report = Reporter("shardings", options.filter)
     with tempfile.TemporaryDirectory() as folder:
         suite = Suite(tools, report, pathlib.Path(folder))
-        for run in RUNS:
+        for run in covering.chosen(RUNS, Run.get_choices, options):
             suite.check(run)
     return report.finish()
 

@@ -24,6 +24,7 @@ import urllib.request
 from bad_steps import bad_step_cases
 from harness import (
     GOLDEN,
+    LONG,
     Failure,
     Reporter,
     Tools,
@@ -247,7 +248,7 @@ def watching_cases(suite: Suite) -> None:
         try:
             said = next(x for x in process.stderr if "metrics at" in x)
             place = re.search(r"http://127\.0\.0\.1:\d+", said)[0]
-            end = time.monotonic() + 60
+            end = time.monotonic() + LONG
             found = {}
             while found.get("plait_step", 0) < 3:
                 require(time.monotonic() < end, f"no third step: {found}")

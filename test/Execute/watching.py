@@ -23,7 +23,7 @@ import threading
 import time
 import urllib.request
 
-from harness import Reporter, Tools, arguments, require
+from harness import LONG, Reporter, Tools, arguments, require
 from processes import ENVIRONMENT, Suite, children_of, wait_for
 from training_suite import read_page
 
@@ -276,7 +276,7 @@ def slow_is_named(suite: Suite):
         wait_for(lambda: "is no longer slower" in said.read_text(), "the end of it")
     finally:
         launcher.terminate()
-        launcher.wait(timeout=60)
+        launcher.wait(timeout=LONG)
     named = set(re.findall(r"(rank \d+) \(host \S+, pp=0 dp=1 tp=0\)", said.read_text()))
     require(named == {"rank 1"}, said.read_text())
     require("rank 0 (" not in said.read_text(), said.read_text())

@@ -12,10 +12,10 @@ goes on from each dump, with plaitc and with plait-opt: all plans and all IR aft
 the last phase are the same bytes. So nothing that decides about a plan is kept
 anywhere but in the IR.
 
-Plans take most of the time. Without --all, the options are taken in turn by two
-of three models, and one phase of each compilation in turn is followed by a plan,
-and the last one always. With --all, every phase is, for all example models, of
-which four layers are kept, and all options."""
+Without --all, the options are taken in turn by one of three models; the phases of
+a compilation are followed by plaitc and by plait-opt in turn, one of them by a
+plan, and the last one always. With --all, every phase is followed by all three,
+for all example models, of which four layers are kept, and all options."""
 
 import argparse
 import concurrent.futures
@@ -76,13 +76,12 @@ def compile_all(number, model, name, options, out, every):
             check(direct, plan)
         if phase == "steps":
             continue
-        lowered = folder / f"{phase}-plaitc.mlir"
-        run("plaitc", dump, "--compile-to", "steps", "-o", lowered)
-        check(dumps[-1], lowered)
-        lowered = folder / f"{phase}-plait-opt.mlir"
-        run("plait-opt", dump, "-o", lowered,
-            *[f"--plait-{later}" for later in PHASES[index + 1:]])
-        check(dumps[-1], lowered)
+        passes = [f"--plait-{later}" for later in PHASES[index + 1:]]
+        tools = [("plaitc", "--compile-to", "steps"), ("plait-opt", *passes)]
+        for tool, *words in tools if every else [tools[(number + index) % 2]]:
+            lowered = folder / f"{phase}-{tool}.mlir"
+            run(tool, dump, *words, "-o", lowered)
+            check(dumps[-1], lowered)
 
 
 def shorten(model, out):
@@ -121,9 +120,9 @@ def main():
             for model, layers in find_models(given.all, given.out)
             for name, options in [*OPTIONS.items(), ("cut", CUTS[layers])]]
     if not given.all:
-        # Ten compilations of each of three models: every third is left out,
-        # which is another option of each, since ten is no multiple of three.
-        jobs = [job for number, job in enumerate(jobs) if number % 3]
+        # Ten compilations of each of three models: every third is kept, which is
+        # another option of each, since ten is no multiple of three.
+        jobs = jobs[::3]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         for done in [pool.submit(compile_all, number, *job, given.out, given.all)
                      for number, job in enumerate(jobs)]:

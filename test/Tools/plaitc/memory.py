@@ -24,11 +24,8 @@ import tempfile
 LARGE = {"extends": "cpu", "name": "large", "device": {"memoryBytes": 4e12}}
 
 QUICK = [
-    ("gpt2", "cpu:4", 16, 256, ""),
     ("gpt2", "h100:1x8", 512, 1024, ""),
-    ("gpt2", "cpu:4", 16, 256, "zero=2,dp=4"),
     ("gpt2", "cpu:4", 16, 256, "zero=3,dp=4"),
-    ("llama-3-8b", "h100:8x8", 512, 8192, "recompute=full"),
     ("llama-3.1-8b", "h100:2x8", 2, 65536, "cp=4,context-parallel=heads"),
     ("llama-3-8b", "h100:8x8", 512, 8192, "pp=4,schedule=zb-v,chunks=2"),
 ]
@@ -46,10 +43,12 @@ MANY = [
 ]
 # Where layers differ in what they compute again, which has to be asked for.
 MIXED = [
-    ("llama-3-8b", "h100:8x8", 512, 8192, "recompute=auto"),
     ("llama-3-8b", "h100:8x8", 512, 8192, "pp=2,dp=8,tp=4,recompute=auto"),
 ]
 ALL = [
+    ("gpt2", "cpu:4", 16, 256, ""),
+    ("gpt2", "cpu:4", 16, 256, "zero=2,dp=4"),
+    ("llama-3-8b", "h100:8x8", 512, 8192, "recompute=full"),
     ("gpt2", "cpu:1", 8, 256, ""),
     ("gpt2", "cpu:8", 64, 512, "pp=2"),
     ("gpt2", "a100-40g:1x8", 512, 1024, "tp=2,sp=on"),

@@ -94,6 +94,8 @@ def planner_cases(compiler: Compiler) -> None:
     refuse("compress-block", ["chunks of 96", "power of two"], compress="int8:96")
     refuse("compress-zero", ["compress", "int8", "zero 0", "1"], compress="int8", zero=1)
     refuse("compress-twice", ["feedback", "each once"], compress="int8+feedback+feedback")
+    refuse("compress-rounded", ["compress is int8", "takes reduce-precision fp32, not bf16"],
+           compress="int8", reduce_precision="bf16", cluster="cpu:4")
     refuse("compress-split", ["wte.weight", "runs of 32", "blocks of 256", "int8:32"],
            compress="int8", mesh="tp=2")
     refuse("framework", ["jax", "plait"], **cpu, framework="jax")

@@ -133,6 +133,7 @@ static Result<planner::Training> makeTraining(const CompileOptions &options,
   TrainingConfiguration sums;
   sums.compress = training.compress;
   sums.reducePrecision = training.reducePrecision;
+  sums.zero = planning.pins.zero.value_or(0);
   PLAIT_RETURN_IF_ERROR(checkExecutable(sums));
   Result<bool> flash = findAttention(options, *precision, device, abilities);
   if (!flash.ok())
@@ -398,8 +399,8 @@ bool ChoiceState::start() {
       return failure();
     return module;
   };
-  profile =
-      ModelProfile::create(model->context, import, training.precision, cluster);
+  profile = ModelProfile::create(model->context, import, training.precision,
+                                 cluster, training.compress);
   return profile && messages.report(setAttention());
 }
 

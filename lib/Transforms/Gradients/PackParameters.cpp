@@ -139,6 +139,19 @@ struct PackParametersPass
     return compression.isOn() && members.front()->isTrained();
   }
 
+  /// A term of the loss that is of no samples, such as the squares of weights,
+  /// has the same gradient on all replicas.
+  LogicalResult checkCompressed(ParameterUse &use, int64_t rank) {
+    auto axis = StringAttr::get(&getContext(), kDataAxis);
+    if (mesh.getAxisSize(kDataAxis) > 1 &&
+        !use.gradients.at(rank).isPartialOver(axis))
+      return use.parameter.emitOpError(
+                 "has a gradient that is whole on each replica, of which "
+                 "`compress` ")
+             << print(compression) << " has no parts to send";
+    return checkChunks(use.parameter, use.getState(), mesh, compression);
+  }
+
   /// Lays members at aligned offsets, in a table of which the ranks that divide
   /// it have equal shares; no member begins within a chunk that is compressed.
   void createPack(Members members, int64_t rank, unsigned index,
@@ -193,9 +206,7 @@ struct PackParametersPass
         packs.push_back(group);
     for (Members members : packs)
       for (ParameterUse *use : members)
-        if (isCompressed(members) &&
-            failed(checkChunks(use->parameter, use->getState(), mesh,
-                               compression)))
+        if (isCompressed(members) && failed(checkCompressed(*use, rank)))
           return failure();
     // In the order of their first members.
     // Members point into one vector, in the order of the module.

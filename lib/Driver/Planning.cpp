@@ -129,6 +129,12 @@ static Result<planner::Training> makeTraining(const CompileOptions &options,
   if (training.compress.isOn() && !abilities.compresses)
     return fail("`compress` is ", print(training.compress), ", but ",
                 abilities.version, " sends gradients as they are");
+  // A search would fail on each choice that it takes.
+  TrainingConfiguration sums;
+  sums.compress = training.compress;
+  sums.reducePrecision = training.reducePrecision;
+  sums.zero = planning.pins.zero.value_or(0);
+  PLAIT_RETURN_IF_ERROR(checkExecutable(sums));
   Result<bool> flash = findAttention(options, *precision, device, abilities);
   if (!flash.ok())
     return flash.status();
@@ -393,8 +399,8 @@ bool ChoiceState::start() {
       return failure();
     return module;
   };
-  profile =
-      ModelProfile::create(model->context, import, training.precision, cluster);
+  profile = ModelProfile::create(model->context, import, training.precision,
+                                 cluster, training.compress);
   return profile && messages.report(setAttention());
 }
 

@@ -139,9 +139,11 @@ struct Content {
 /// A tensor of a pack that is not its members side by side, but what becomes of
 /// the gradients that replicas compress (RulesCompression.cpp).
 struct PackView {
-  /// Members have a dimension in front, of the replicas, of which a rank has
+  /// The axis along which ranks have parts of their own; null: there is none.
+  /// Members have a dimension in front, of these replicas, of which a rank has
   /// one; the tensor has it only if it is stacked.
-  bool hasReplicas = false, isStacked = false;
+  mlir::StringAttr replicas;
+  bool isStacked = false;
   /// One number of each row, which are the members' chunks; a member has it for
   /// all elements of the chunk.
   bool isByRow = false;

@@ -24,6 +24,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Rules.h"
+#include "plait/Transforms/Names.h"
 
 #include <cfloat>
 
@@ -57,13 +58,18 @@ static FailureOr<Content> failView(Rules &rules, Operation *op,
   return failure();
 }
 
+/// Whether it is a pack of a replica's parts, each with all of its elements.
+static bool areParts(const Content &input) {
+  return input.pack && input.pack->view.replicas &&
+         input.pack->view == PackView{.replicas = input.pack->view.replicas};
+}
+
 //===----------------------------------------------------------------------===//
 // Replicas
 //===----------------------------------------------------------------------===//
 
-/// 1. Of a sum over these replicas alone: what is left to be added up over
-/// other
-///    axes would be compressed in parts as well.
+/// 1. The sum is over these replicas alone: what is left to be added up over
+///    other axes would be compressed in parts as well.
 /// 2. The opaque parts, of which a rank has one. All other dimensions stay.
 static FailureOr<Content> makeParts(Rules &rules, nn::PartsOp op,
                                     const Content &input, int64_t replicas) {
@@ -113,7 +119,7 @@ static FailureOr<Content> evaluateParts(Rules &rules, Operation *op,
   if (!input.pack || isStacked || !input.pack->view.isPlain() ||
       !input.pack->rows.empty() || input.pack->reducedColumns)
     return failView(rules, op, input);
-  return mapMembers(rules, op, input, type, {.hasReplicas = true},
+  return mapMembers(rules, op, input, type, {.replicas = parts.getAxisAttr()},
                     [&](const Content &member) {
                       return makeParts(rules, parts, member, ranks);
                     });
@@ -132,8 +138,14 @@ static FailureOr<Content> evaluateUnite(Rules &rules, Operation *op,
   const Content &input = operands[0];
   if (!input.pack && type.getRank() < input.type.getRank())
     return addReplicas(rules, op, input);
-  if (!input.pack || input.pack->view != PackView{.hasReplicas = true})
+  if (!areParts(input))
     return failView(rules, op, input);
+  StringAttr axis = cast<nn::UniteOp>(op).getAxisAttr();
+  if (input.pack->view.replicas != axis) {
+    rules.wrong(op) << "unites parts of " << axis << ", which are those of "
+                    << input.pack->view.replicas;
+    return failure();
+  }
   return mapMembers(rules, op, input, type, {}, [&](const Content &member) {
     return addReplicas(rules, op, member);
   });
@@ -235,7 +247,7 @@ static FailureOr<Content> evaluateChunkReduce(Rules &rules, Operation *op,
     return failView(rules, op, input);
   auto pack = std::make_shared<Pack>();
   pack->elements = input.type.getNumElements();
-  pack->view.hasReplicas = true;
+  pack->view.replicas = StringAttr::get(op->getContext(), kDataAxis);
   pack->members.push_back({0, "the parameter", input.type, input.form});
   input.pack = std::move(pack);
   return reduceRows(rules, op, input, reduce.getKind(), reduce.getBlock(),
@@ -247,7 +259,8 @@ static FailureOr<Content> evaluateChunkSpread(Rules &rules, Operation *op,
                                               RankedTensorType type) {
   const Content &input = operands[0];
   if (!input.pack ||
-      input.pack->view != PackView{.hasReplicas = true, .isByRow = true} ||
+      input.pack->view !=
+          PackView{.replicas = input.pack->view.replicas, .isByRow = true} ||
       input.pack->members.size() != 1 ||
       input.pack->members[0].type.getShape() != type.getShape())
     return failView(rules, op, input);
@@ -265,11 +278,10 @@ FailureOr<Content> proof::reduceView(Rules &rules, Operation *op,
   auto reduce = cast<nn::ReduceOp>(op);
   const PackView &view = input.pack->view;
   int64_t last = input.type.getRank() - 1;
-  if (view == PackView{.hasReplicas = true} &&
-      reduce.getDims() == ArrayRef(last))
+  if (areParts(input) && reduce.getDims() == ArrayRef(last))
     return reduceRows(rules, op, input, reduce.getKind(),
                       input.type.getDimSize(last), type);
-  if (view != PackView{.hasReplicas = true, .isStacked = true} ||
+  if (view != PackView{.replicas = view.replicas, .isStacked = true} ||
       reduce.getDims() != ArrayRef(int64_t(0)) ||
       reduce.getKind() != nn::ReduceKind::Sum)
     return failView(rules, op, input);
@@ -299,7 +311,7 @@ FailureOr<Content> proof::broadcastView(Rules &rules, Operation *op,
   PackView &view = pack->view;
   // Each rank has one of the replicas, or all of them.
   int64_t replicas = view.isStacked ? type.getDimSize(0) : 1;
-  if (view.hasReplicas && !view.isStacked && areFrom(1) &&
+  if (view.replicas && !view.isStacked && areFrom(1) &&
       type.getRank() == rank + 1 && type.getDimSize(0) == 1)
     view.isStacked = true; // 1.
   else if (view.isByRow && areFrom(0) && type.getRank() == rank + 1 &&
@@ -315,7 +327,7 @@ static FailureOr<Content> evaluateSlice(Rules &rules, Operation *op,
                                         RankedTensorType type) {
   auto slice = cast<nn::SliceOp>(op);
   const Content &input = operands[0];
-  if (!input.pack || input.pack->view != PackView{.hasReplicas = true})
+  if (!areParts(input))
     return failView(rules, op, input);
   auto pack = std::make_shared<Pack>(*input.pack);
   pack->view.part = slice.getPart();
@@ -344,11 +356,11 @@ static FailureOr<Content> evaluatePackBits(Rules &rules, Operation *op,
                                            RankedTensorType type) {
   int64_t bits = cast<nn::PackBitsOp>(op).getBits();
   for (auto [index, operand] : llvm::enumerate(operands)) {
-    PackView expected{.hasReplicas = true,
-                      .part = int64_t(index),
-                      .parts = int64_t(operands.size())};
     if (!operand.pack)
       return failView(rules, op, operand);
+    PackView expected{.replicas = operand.pack->view.replicas,
+                      .part = int64_t(index),
+                      .parts = int64_t(operands.size())};
     if (operand.pack->view != expected ||
         !areAlike(*operand.pack, *operands[0].pack)) {
       rules.wrong(op) << "packs " << print(operand) << " as part " << index
@@ -357,7 +369,7 @@ static FailureOr<Content> evaluatePackBits(Rules &rules, Operation *op,
     }
   }
   auto pack = std::make_shared<Pack>(*operands[0].pack);
-  pack->view = {.hasReplicas = true, .bits = bits};
+  pack->view = {.replicas = pack->view.replicas, .bits = bits};
   return Content{type, {}, std::move(pack)};
 }
 

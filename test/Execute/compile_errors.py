@@ -94,10 +94,14 @@ def planner_cases(compiler: Compiler) -> None:
     refuse("compress-block", ["chunks of 96", "power of two"], compress="int8:96")
     refuse("compress-zero", ["compress", "int8", "zero 0", "1"], compress="int8", zero=1)
     refuse("compress-twice", ["feedback", "each once"], compress="int8+feedback+feedback")
-    refuse("compress-split", ["c_attn.weight", "64", "256", "int8:64"], compress="int8",
-           mesh="tp=2")
-    refuse("compress-of-others", ["compress", "sends gradients as they are"],
-           **cpu, compress="int8", framework="megatron-core")
+    refuse("compress-rounded", ["compress is int8", "takes reduce-precision fp32, not bf16"],
+           compress="int8", reduce_precision="bf16", cluster="cpu:4")
+    refuse("compress-pinned", ["compress is int8", "takes zero 0, not 1"], **cpu,
+           compress="int8", pin="zero=1")
+    refuse("compress-tensor", ["tp 4: .*wte.weight: .* uneven parts", "int8:4096"], **cpu,
+           compress="int8:4096", mesh="tp=4")
+    refuse("compress-split", ["wte.weight", "runs of 32", "blocks of 256", "int8:32"],
+           compress="int8", mesh="tp=2")
     refuse("framework", ["jax", "plait"], **cpu, framework="jax")
     refuse("why-not", ["tp"], **cpu, why_not="tp=0")
     refuse("report", ["absent"], **cpu, report="absent/plan.html")

@@ -44,9 +44,12 @@ LATE = re.compile(r"\.layers\.(?:9|11)\.|nn\.layer = (?:9|11)\b")
 MOVED = re.compile(r"plan\.move| host at ")
 # And of the plan that sums gradients in bf16.
 SUMMED = re.compile(r"xbf16>")
+# Of the plan that compresses them, what becomes of its packs.
+SENT = re.compile(r"x256xf32>.*pack|x256x|over \"dp\"| error ")
 # Of the plan whose sequences are dealt out, what deals them.
 DEALT = re.compile(r" rounds \d")
-ONLY = {"deep": LATE, "pieces": DEALT, "offload": MOVED, "rounded-partitioned": SUMMED}
+ONLY = {"deep": LATE, "pieces": DEALT, "offload": MOVED, "rounded-partitioned": SUMMED,
+        "sent-partitioned": SENT}
 LLAMA = [GOLDEN / "llama-small-test", "--seq=32", "--global-batch=8"]
 PLANS = {
     "mlp": [*MLP, "--mesh=pp=2,dp=2,tp=2"],
@@ -73,6 +76,7 @@ PLANS = {
 # After another phase than `lower`.
 PLANS |= {f"{name}-partitioned": PLANS[name] for name in ("mlp-zero", "gpt2")}
 PLANS["rounded-partitioned"] = [*PLANS["mlp-zero"], "--reduce-precision=bf16"]
+PLANS["sent-partitioned"] = [*MLP, "--mesh=pp=2,dp=2", "--compress=int8+feedback"]
 PROOF = "computes something else than the model asks for"
 UNPROVEN = "cannot be proven"
 KERNEL = "is computed wrongly"

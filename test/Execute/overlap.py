@@ -276,6 +276,7 @@ def main() -> int:
             ("dp=2", ("--zero", 3, "--recompute", "full")),
             ("dp=2", ("--precision", "bf16", "--zero", 2)),
             ("pp=2,dp=2", ("--precision", "bf16", "--zero", 1)),
+            ("pp=2,dp=2,tp=2", ("--compress", "int8:32+feedback")),
         )):
             name = "/".join((mesh, *map(str, flags))).replace("--", "")
             counts = counts_of(OF_MESHES, index)

@@ -50,13 +50,14 @@ using BatchSource =
 /// `context` must have all dialects of plait loaded.
 class ModelProfile : public planner::WorkSource {
 public:
-  /// Imports the model, which is trained in `precision`, and sharded as it is
-  /// when compiled for `cluster`, if there is one.
-  /// Null when that fails; a diagnostic has said why.
+  /// Imports the model, which is trained in `precision`, sharded as it is when
+  /// compiled for `cluster`, if there is one, and split in no way that cuts
+  /// what is compressed. Null when that fails; a diagnostic has said why.
   static std::unique_ptr<ModelProfile>
   create(mlir::MLIRContext &context, BatchSource source,
          Precision precision = Precision::FP32,
-         std::optional<planner::Cluster> cluster = std::nullopt);
+         std::optional<planner::Cluster> cluster = std::nullopt,
+         Compression compress = {});
   ~ModelProfile() override;
 
   const planner::Work *get(int tensorParallel, bool sequenceParallel,
@@ -93,7 +94,8 @@ private:
     const planner::Work *find(double sequences) const;
   };
   ModelProfile(mlir::MLIRContext &context, BatchSource source,
-               Precision precision, std::optional<planner::Cluster> cluster);
+               Precision precision, std::optional<planner::Cluster> cluster,
+               Compression compress);
   Precision getWidth() const;
   Model *getModel(int64_t batch);
   TrainingConfiguration getConfiguration(bool sequenceParallel) const;
@@ -110,6 +112,7 @@ private:
   BatchSource source;
   Precision precision;
   std::optional<planner::Cluster> cluster;
+  Compression compress;
   std::map<int64_t, std::unique_ptr<Model>> models; // by microbatch size
   std::map<std::pair<int, bool>, Degree> known;
 };

@@ -211,6 +211,9 @@ Status Abilities::check(const Configuration &configuration,
       configuration.zero == 0 && configuration.mesh.replicas() > 1)
     return fail("offload is ", print(configuration.offload), ", which ",
                 version, " has with ZeRO only");
+  if (training.compress.isOn() && configuration.zero > 0)
+    return fail("compress is ", print(training.compress),
+                ", which takes zero 0, not ", configuration.zero);
   return checkStages(configuration.layers, configuration.recompute);
 }
 

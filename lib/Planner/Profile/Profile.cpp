@@ -33,6 +33,7 @@
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Plan/Attention.h"
 #include "plait/Planner/DescribeCluster.h"
+#include "plait/Transforms/Chunks.h"
 #include "plait/Transforms/FoldedModel.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
@@ -67,23 +68,24 @@ struct ModelProfile::Model {
 
 ModelProfile::ModelProfile(MLIRContext &context, BatchSource source,
                            Precision precision,
-                           std::optional<planner::Cluster> cluster)
+                           std::optional<planner::Cluster> cluster,
+                           Compression compress)
     : context(context), source(std::move(source)), precision(precision),
-      cluster(std::move(cluster)) {}
+      cluster(std::move(cluster)), compress(std::move(compress)) {}
 ModelProfile::~ModelProfile() = default;
 
 static double countElements(Type type) {
   return cast<RankedTensorType>(type).getNumElements();
 }
 
-std::unique_ptr<ModelProfile>
-ModelProfile::create(MLIRContext &context, BatchSource source,
-                     Precision precision,
-                     std::optional<planner::Cluster> cluster) {
+std::unique_ptr<ModelProfile> ModelProfile::create(
+    MLIRContext &context, BatchSource source, Precision precision,
+    std::optional<planner::Cluster> cluster, Compression compress) {
   // The model is imported at once, so that one that cannot be read fails here,
   // with its diagnostic, and not in the middle of a search.
-  std::unique_ptr<ModelProfile> profile(new ModelProfile(
-      context, std::move(source), precision, std::move(cluster)));
+  std::unique_ptr<ModelProfile> profile(
+      new ModelProfile(context, std::move(source), precision,
+                       std::move(cluster), std::move(compress)));
   return profile->getModel(kSmall) ? std::move(profile) : nullptr;
 }
 
@@ -448,6 +450,13 @@ FailureOr<ModelProfile::Sharded> ModelProfile::shardFor(double sequences,
         describeCluster(&context, *cluster, cluster->name, precision, mesh));
   if (failed(shard(*sharded.module, model->folded, mesh, sequences)))
     return failure();
+  if (compress.isOn())
+    for (auto parameter : sharded.module->getOps<nn::ParameterOp>())
+      if (dist::ShardingAttr sharding = nn::getSharding(parameter);
+          sharding &&
+          failed(checkChunks(parameter, sharding,
+                             dist::MeshOp::find(*sharded.module), compress)))
+        return failure();
   // Types are unique in their context.
   auto add = [&](Type type) {
     sharded.types.push_back(type.getAsOpaquePointer());

@@ -21,6 +21,7 @@
 
 #include "ParameterUses.h"
 #include "plait/Support/Buckets.h"
+#include "plait/Transforms/Chunks.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/StageFunctions.h"
@@ -68,6 +69,37 @@ static void cut(Members group, int64_t elements,
     packs.push_back(group);
 }
 
+/// What a rank has of a parameter are runs, from the innermost dimension on
+/// that is split: they begin at multiples of their length.
+LogicalResult plait::checkChunks(nn::ParameterOp parameter,
+                                 dist::ShardingAttr sharding, dist::MeshOp mesh,
+                                 const Compression &compression) {
+  auto whole = cast<RankedTensorType>(parameter.getType());
+  RankedTensorType block =
+      mesh.getLocalType(dist::withSharding(whole, sharding));
+  bool isSplit = false, isUneven = false;
+  int64_t run = 1;
+  for (int64_t dim = whole.getRank(); dim-- > 0;) {
+    int64_t blocks = mesh.getBlocks(sharding.getDims()[dim]);
+    isUneven |= block.getDimSize(dim) * blocks != whole.getDimSize(dim);
+    run *= isSplit ? 1 : block.getDimSize(dim);
+    isSplit |= blocks > 1;
+  }
+  if (!isSplit || (!isUneven && run % compression.block == 0))
+    return success();
+  InFlightDiagnostic diag = parameter.emitOpError("is split ");
+  if (isUneven)
+    return diag << "into uneven parts, which `compress` " << print(compression)
+                << " does not take";
+  diag << "into runs of " << run << " elements, which cuts the blocks of "
+       << compression.block << " that `compress` is given";
+  Compression other = compression;
+  other.block = run & -run; // the largest power of two that divides it
+  if (other.block >= kLeastBlock)
+    diag << ", expected " << print(other);
+  return diag;
+}
+
 namespace {
 struct PackParametersPass
     : plait::impl::PackParametersPassBase<PackParametersPass> {
@@ -107,33 +139,17 @@ struct PackParametersPass
     return compression.isOn() && members.front()->isTrained();
   }
 
-  /// Chunks are neighbours in the whole parameter, of which a rank needs whole
-  /// ones. What it has are runs, from the innermost dimension on that is split:
-  /// they begin at multiples of their length.
-  LogicalResult checkChunks(ParameterUse &use) {
-    RankedTensorType whole = use.getType(),
-                     block = use.getBlock(mesh, use.getState());
-    bool isSplit = false, isUneven = false;
-    int64_t run = 1;
-    for (int64_t dim = whole.getRank(); dim-- > 0;) {
-      int64_t blocks = mesh.getBlocks(use.getState().getDims()[dim]);
-      isUneven |= block.getDimSize(dim) * blocks != whole.getDimSize(dim);
-      run *= isSplit ? 1 : block.getDimSize(dim);
-      isSplit |= blocks > 1;
-    }
-    if (!isSplit || (!isUneven && run % compression.block == 0))
-      return success();
-    InFlightDiagnostic diag = use.parameter.emitOpError("is split ");
-    if (isUneven)
-      return diag << "into uneven parts, which `compress` "
-                  << print(compression) << " does not take";
-    diag << "into runs of " << run << " elements, which cuts the blocks of "
-         << compression.block << " that `compress` is given";
-    Compression other = compression;
-    other.block = run & -run; // the largest power of two that divides it
-    if (other.block >= kLeastBlock)
-      diag << ", expected " << print(other);
-    return diag;
+  /// A term of the loss that is of no samples, such as the squares of weights,
+  /// has the same gradient on all replicas.
+  LogicalResult checkCompressed(ParameterUse &use, int64_t rank) {
+    auto axis = StringAttr::get(&getContext(), kDataAxis);
+    if (mesh.getAxisSize(kDataAxis) > 1 &&
+        !use.gradients.at(rank).isPartialOver(axis))
+      return use.parameter.emitOpError(
+                 "has a gradient that is whole on each replica, of which "
+                 "`compress` ")
+             << print(compression) << " has no parts to send";
+    return checkChunks(use.parameter, use.getState(), mesh, compression);
   }
 
   /// Lays members at aligned offsets, in a table of which the ranks that divide
@@ -190,7 +206,7 @@ struct PackParametersPass
         packs.push_back(group);
     for (Members members : packs)
       for (ParameterUse *use : members)
-        if (isCompressed(members) && failed(checkChunks(*use)))
+        if (isCompressed(members) && failed(checkCompressed(*use, rank)))
           return failure();
     // In the order of their first members.
     // Members point into one vector, in the order of the module.

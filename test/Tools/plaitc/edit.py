@@ -44,8 +44,8 @@ OTHERS = {
     "recompute": "full", "zero": "3", "sequence-parallel": "false",
     "tp-comm-overlap": "2",
     "context-parallel": "heads", "offload": "optimizer", "global-batch": "32",
-    "seq": "64", "precision": "fp32", "reduce-precision": "bf16", "compress": "int8:32", "attention": "unfused",
-    "epilogues": "none", "optimizer": "muon", "deterministic": "true",
+    "seq": "64", "precision": "fp32", "reduce-precision": "bf16", "compress": "int8:32",
+    "attention": "unfused", "epilogues": "none", "optimizer": "muon", "deterministic": "true",
 }
 # Beside the configuration: what stands in IR, and the options. A target is that of
 # this machine.

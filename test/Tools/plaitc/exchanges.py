@@ -51,6 +51,7 @@ SCHEDULES = {
 AXES = ["pp", "dp", "cp", "tp"]
 CONTEXT = ["gather", "heads", "zigzag"]
 RECOMPUTE = ["none", "selective", "full"]
+COMPRESS = ["none", "none", "int8", "int8:32+feedback"]
 OFFLOAD = ["optimizer", "activations", "optimizer,activations"]
 
 
@@ -92,6 +93,9 @@ def list_cases():
         cases.append(make("dp=2,cp=2", "llama", zero=zero))
         cases.append(make("pp=4", zero=0, layers=["1,1,1,1", "2,1,1,0", "0,2,1,1",
                                                   "1,2,1,0"][zero]))
+    for mesh in ("dp=4", "pp=2,dp=2", "dp=2,tp=2", "dp=2,cp=2"):
+        cases.append(make(mesh, compress="int8:64"))
+    cases.append(make("dp=2,tp=2", "llama", compress="int8:128+feedback", sequence_parallel="on"))
     cases.append(make("pp=2,dp=2,tp=2", sequence_parallel="on", zero=2))
     cases.append(make("pp=2,dp=2,tp=2", "llama", zero=3))
     return cases
@@ -116,6 +120,8 @@ def draw(generator):
         seq=generator.choice([128, 256]))
     if sizes["cp"] > 1:
         case["context-parallel"] = generator.choice(CONTEXT)
+    if case["zero"] == 0:
+        case["compress"] = generator.choice(COMPRESS)
     return case
 
 
@@ -136,6 +142,8 @@ DOZEN = [
     "gpt2/dp=2/zero=2/offload=optimizer,activations",
     "untied/dp=4/zero=1/reduce-precision=bf16",
     "gpt2/pp=4/layers=0,2,1,1",
+    "gpt2/pp=2,dp=2/compress=int8:64",
+    "llama/dp=2,tp=2/sequence-parallel=on/compress=int8:128+feedback",
     "llama/pp=2,dp=2,tp=2/zero=3",
 ]
 

@@ -50,6 +50,8 @@ PLANS = {
                 "zb-h1", "--offload", "optimizer,activations", "--document-mask",
                 "--optimizer", "lion", "--epilogues", "all", "--sequence-parallel",
                 "--tp-comm-overlap", "2"],
+    "compressed": ["llama", "--mesh", "dp=2", "--micro-batch", "2", "--compress",
+                   "int8:32+feedback"],
 }
 # Sizes that differ from each other, so that one is not taken for another.
 GPT2 = {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2",

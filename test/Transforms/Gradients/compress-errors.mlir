@@ -60,6 +60,20 @@ module attributes {plait.configuration = #plait.configuration<compress = "int8:1
 
 // -----
 
+// What is no sum over samples has no parts.
+#w = #dist.sharding<@mesh, [{}, {}]>
+module attributes {plait.configuration = #plait.configuration<compress = "int8">} {
+  dist.mesh @mesh ["dp"] = [2]
+  // expected-error @+1 {{has a gradient that is whole on each replica, of which `compress` int8 has no parts to send}}
+  nn.parameter @w : tensor<8x32xf32> init<mean = 0.0, std = 0.02> sharding #w
+  func.func @backward_0(%dw: tensor<8x32xf32, #w> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<backward, 0>} {
+    nn.accumulate %dw to @w gradient : tensor<8x32xf32, #w>
+    return
+  }
+}
+
+// -----
+
 // expected-error @+1 {{compress is int8+feedback, which takes zero 0, not 2}}
 module attributes {plait.configuration = #plait.configuration<zero = 2, compress = "int8+feedback">} {
   dist.mesh @mesh ["dp", "tp"] = [2, 2]

@@ -23,7 +23,7 @@ import weakref
 from typing import Any
 
 from .errors import Error, Warning, make_error
-from .options import find_option, spell
+from .options import spell
 
 # PLAIT_C_VERSION of the header that the functions below are of.
 INTERFACE = 1
@@ -185,7 +185,7 @@ class Library:
         self.functions.plait_error_free(failure)
         message, field, place, hint = texts
         message = spell(message)
-        option = field.replace("-", "_") or find_option(message)
+        option = field.replace("-", "_")
         raise make_error(code, message, option, place, spell(hint))
 
     def take_text(self, pointer: ctypes.c_void_p) -> str:

@@ -34,7 +34,7 @@ def check_emit(suite: Suite, program: str) -> str:
 
 
 def check_audit(suite: Suite) -> str:
-    """Flags that were written, in each form, against plaitc's prediction of them."""
+    """A script that was written, against plaitc's prediction of them."""
     plait = suite.plait
     model = ROOT / "examples/models/gpt2"
     emitted = plait.emit(
@@ -50,7 +50,6 @@ def check_audit(suite: Suite) -> str:
     best = plait.emit(model, "megatron", cluster="h100:4", global_batch=32, seq=1024)
     require(audit.best.mesh == best.choice.mesh, f"{audit.best.mesh}")
     require(audit.gain >= 1, f"gain {audit.gain}")
-    require(str(plait.audit(str(emitted), cluster="h100:4")) == str(audit), "as text")
     # The job's model is one that can be gone on with.
     audit.best.to_megatron()
     json.loads(audit.to_json())

@@ -126,6 +126,37 @@ PLAIT_C_API plait_error *plait_model_import(plait_session *session,
 PLAIT_C_API plait_error *plait_model_plan(plait_model *model,
                                           const char *options, char **choice);
 
+/** Describes the cluster that `name` is, as the option "cluster" has it:
+    `json` is an object with "cluster", "name", "device", "nodes",
+    "devices_per_node", "devices" and "memory_limit_bytes", what training can
+    use of a device. The caller gives it to plait_text_free(). */
+PLAIT_C_API plait_error *plait_cluster_describe(plait_session *session,
+                                                const char *name, char **json);
+
+/** Lets the planner choose as plait_model_plan() does, among what another
+    training program can run, and writes the choice in the words of that:
+    `program` is "megatron", "torchtitan" or "deepspeed". `emitted` is a JSON
+    object, which the caller gives to plait_text_free(): "text", "notes" that it
+    has no room for, and "options" and "prediction" of the choice. What that
+    program would train otherwise is an error. */
+PLAIT_C_API plait_error *plait_model_emit(plait_model *model,
+                                          const char *options,
+                                          const char *program, char **emitted);
+
+/** Reads the job of another program, "megatron", and compares it with the best
+    that the same program could run. `job` is the text of its flags, or of a
+    script that starts it. `model` is NULL where the flags say the model. Of
+    `options`, as plait_model_plan() has them, "cluster" is needed, and what
+    else is there outweighs the job; "ignore-field" names flags that change
+    neither arithmetic nor layout. `audit` is a JSON object, which the caller
+    gives to plait_text_free(): "options" and "prediction" of the job, the same
+    two under "best", "config", the text of the model's config.json, "notes" of
+    what was not read, and "text" for people. */
+PLAIT_C_API plait_error *plait_job_audit(plait_session *session,
+                                         const char *program, const char *job,
+                                         plait_model *model,
+                                         const char *options, char **audit);
+
 /** Compiles the model, and writes the plan to `path`, completely or not at all.
     Nothing is chosen: what `options` do not decide has its default. */
 PLAIT_C_API plait_error *plait_model_compile(plait_model *model,
@@ -146,9 +177,13 @@ PLAIT_C_API plait_error *plait_plan_load(plait_session *session,
 PLAIT_C_API plait_error *plait_run_begin(plait_plan *plan, const char *options,
                                          plait_run **run);
 
+/** The most losses that a model names. */
+#define PLAIT_MOST_NAMED_LOSSES 13
+
 /** The outcome of a step. More fields may follow in later versions. */
 typedef struct plait_step {
-  /** sizeof(plait_step), set by the caller. */
+  /** sizeof(plait_step), set by the caller. What a program of an earlier
+      version does not have is left out. */
   size_t size;
   /** The number of the step, from 1. */
   uint64_t step;
@@ -164,6 +199,11 @@ typedef struct plait_step {
   int32_t rolled_back;
   /** The loss on held-out data, where it was due after the step, else NaN. */
   double evaluation_loss;
+  /** The losses that the model names, as "named_losses" of plait_describe() of
+      the plan lists them, and those on held-out data, as evaluation_loss. What
+      the plan does not name is NaN. */
+  double named_losses[PLAIT_MOST_NAMED_LOSSES];
+  double evaluation_named_losses[PLAIT_MOST_NAMED_LOSSES];
 } plait_step;
 
 /** Does one step. `tokens` is NULL and `count` 0 where the run reads its data

@@ -63,6 +63,17 @@ Setter setList(std::vector<std::string> &target) {
   };
 }
 
+/// The failure as one of the option called `name`, which the configuration's
+/// parser, who serves IR and plans as well, puts into no backquotes.
+Status nameOption(const std::string &name, const Status &failure) {
+  if (failure.field() == name)
+    return failure;
+  const std::string &text = failure.message();
+  bool begins = text.starts_with(name + " ");
+  return refuse(name,
+                begins ? text.substr(name.size() + 1) : "is wrong: " + text);
+}
+
 /// Calls the setter of each option of the object in `text`.
 Status read(const char *text, const Setters &setters) {
   if (!text)
@@ -78,7 +89,8 @@ Status read(const char *text, const Setters &setters) {
     if (setter == setters.end())
       return fail(Code::InvalidOption, "the options have '", name,
                   "', which is no option here");
-    PLAIT_RETURN_IF_ERROR(setter->second(name, value));
+    if (Status status = setter->second(name, value); !status.ok())
+      return nameOption(name, status);
   }
   return Status::success();
 }
@@ -111,7 +123,8 @@ Result<ModelOptions> capi::readModelOptions(const char *path,
   return options;
 }
 
-Result<CompileOptions> capi::readCompileOptions(const char *text) {
+Result<CompileOptions>
+capi::readCompileOptions(const char *text, std::vector<std::string> *ignored) {
   CompileOptions options;
   Setters setters = {{"mesh", setText(options.mesh)},
                      {"schedule-file", setText(options.scheduleFile)},
@@ -132,7 +145,18 @@ Result<CompileOptions> capi::readCompileOptions(const char *text) {
         };
       },
       options.pins);
+  if (ignored)
+    setters["ignore-field"] = setList(*ignored);
   PLAIT_RETURN_IF_ERROR(read(text, setters));
+  return options;
+}
+
+Result<CompileOptions>
+capi::readPlanOptions(const char *text, std::vector<std::string> *ignored) {
+  auto options = readCompileOptions(text, ignored);
+  if (options.ok() && options->cluster.empty())
+    return fail(Code::InvalidOption,
+                "`cluster` has to say what the plan is for");
   return options;
 }
 

@@ -20,8 +20,13 @@ namespace plait::capi {
 /// Reads those that change the model at `path`.
 Result<ModelOptions> readModelOptions(const char *path, const char *text);
 
-/// Reads those of a compilation.
-Result<CompileOptions> readCompileOptions(const char *text);
+/// Reads those of a compilation; of a job also "ignore-field", into `ignored`.
+Result<CompileOptions>
+readCompileOptions(const char *text,
+                   std::vector<std::string> *ignored = nullptr);
+/// The same for the planner: there has to be a cluster.
+Result<CompileOptions>
+readPlanOptions(const char *text, std::vector<std::string> *ignored = nullptr);
 
 /// Returns what `options` decide, for readCompileOptions().
 std::string printCompileOptions(const CompileOptions &options);

@@ -45,6 +45,10 @@ Result<std::string> PlanObject::describe() {
          {"file_shape", printNumbers(*parameter->file_shape())},
          {"file_begin", printNumbers(*parameter->box_begin())},
          {"frozen", parameter->frozen()}});
+  Json losses = Json::array();
+  if (const auto *named = plan.named_losses())
+    for (const flatbuffers::String *name : *named)
+      losses.push_back(name->str());
   runtime::PlanIdentity identity = runtime::PlanIdentity::of(plan, file.hash());
   return Json{{"hash", identity.hash},
               {"model", plan.model_type()->str()},
@@ -56,6 +60,7 @@ Result<std::string> PlanObject::describe() {
               {"sequence", plan.sequence()},
               {"vocabulary", plan.vocab_size()},
               {"optimizer", identity.optimizer},
+              {"named_losses", std::move(losses)},
               {"parameters", std::move(parameters)}}
       .dump();
 }

@@ -36,3 +36,17 @@ plait_error *plait_model_compile(plait_model *, const char *, const char *,
                                  plait_plan **) {
   return refuse();
 }
+
+plait_error *plait_cluster_describe(plait_session *, const char *, char **) {
+  return refuse();
+}
+
+plait_error *plait_model_emit(plait_model *, const char *, const char *,
+                              char **) {
+  return refuse();
+}
+
+plait_error *plait_job_audit(plait_session *, const char *, const char *,
+                             plait_model *, const char *, char **) {
+  return refuse();
+}

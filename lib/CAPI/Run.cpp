@@ -14,7 +14,9 @@
 #include "plait/Runtime/RunOptions.h"
 #include "plait/Runtime/Weights.h"
 
-#include <cmath>
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <limits>
 
 using namespace plait;
@@ -101,14 +103,25 @@ plait_error *plait_run_begin(plait_plan *plan, const char *options,
 /// A program of an earlier version has less of it.
 static Status checkStep(const plait_step *step) {
   PLAIT_RETURN_IF_ERROR(checkGiven(step, "step"));
-  constexpr size_t least = sizeof(plait_step), most = 1 << 16;
+  constexpr size_t least = offsetof(plait_step, named_losses), most = 1 << 16;
   return step->size >= least && step->size <= most
              ? Status::success()
              : fail(Code::WrongCall, "step->size is ", step->size,
-                    ", expected sizeof(plait_step), ", least);
+                    ", expected sizeof(plait_step), ", sizeof(plait_step));
 }
 
-static void fill(plait_step &step, const runtime::StepReport &report) {
+static void fill(double (&values)[PLAIT_MOST_NAMED_LOSSES],
+                 const std::vector<runtime::NamedLoss> &losses) {
+  static_assert(PLAIT_MOST_NAMED_LOSSES == plan::kMostNamedLosses);
+  std::ranges::fill(values, std::numeric_limits<double>::quiet_NaN());
+  std::ranges::transform(losses, values, &runtime::NamedLoss::value);
+}
+
+/// Writes as much as the caller's structure has.
+static void fill(plait_step &target, const plan::fb::Plan &plan,
+                 const runtime::StepReport &report) {
+  plait_step step = {};
+  step.size = target.size;
   step.step = report.step;
   step.loss = runtime::at(report.metrics, plan::fb::Metric::Loss);
   step.gradient_norm = runtime::at(report.metrics, plan::fb::Metric::GradNorm);
@@ -120,6 +133,12 @@ static void fill(plait_step &step, const runtime::StepReport &report) {
   step.evaluation_loss = report.evaluation
                              ? report.evaluation->loss
                              : std::numeric_limits<double>::quiet_NaN();
+  fill(step.named_losses, runtime::getNamedLosses(plan, report.metrics));
+  fill(step.evaluation_named_losses,
+       report.evaluation
+           ? runtime::getNamedLosses(plan, report.evaluation->means)
+           : std::vector<runtime::NamedLoss>());
+  std::memcpy(&target, &step, std::min(sizeof(step), target.size));
 }
 
 plait_error *plait_run_step(plait_run *run, const int32_t *tokens, size_t count,
@@ -133,7 +152,7 @@ plait_error *plait_run_step(plait_run *run, const int32_t *tokens, size_t count,
                          : object->run->step();
     if (!report.ok())
       return failRun(*object, report.status());
-    fill(*step, *report);
+    fill(*step, object->plan->file.plan(), *report);
     return nullptr;
   });
 }

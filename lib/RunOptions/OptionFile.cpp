@@ -56,6 +56,10 @@ protected:
   }
 
   virtual std::string nameSource() const = 0;
+  /// The name of an option, as people find it in the source.
+  virtual std::string quote(const std::string &name) const {
+    return "'" + name + "'";
+  }
   /// Whether the table may set an option that there is.
   virtual bool takes(const std::string &name) const = 0;
 
@@ -82,7 +86,7 @@ private:
     // What ends the program or reads files has no place in a table.
     if (!option || name == "config" || name == "version" ||
         name.starts_with("help") || !takes(option->get_single_name()))
-      refuse("sets '" + name + "', which is no option");
+      refuse("sets " + quote(name) + ", which is no option");
     // CLI11 knows an option's type by the name that it shows.
     bool isFlag = option->get_expected_max() == 0;
     std::string type = option->get_type_name();
@@ -97,7 +101,7 @@ private:
                 : isWhole ? value.is_integer()
                           : value.is_number();
     if (!fits)
-      refuse("sets '" + name + "' to what is no " +
+      refuse("sets " + quote(name) + " to what is no " +
              (isFlag    ? "truth value"
               : isText  ? "string"
               : isWhole ? "whole number"
@@ -128,7 +132,7 @@ private:
     for (toml::node &one : list) {
       auto text = one.value_exact<std::string>();
       if (!text)
-        refuse("sets '" + name + "' to a list of what are no strings");
+        refuse("sets " + quote(name) + " to a list of what are no strings");
       joined += (joined.empty() ? "" : ",") + *text;
     }
     return joined;
@@ -191,6 +195,10 @@ public:
 private:
   using Json = nlohmann::json;
 
+  /// Marks the option that is to blame (plait/Support/Status.h).
+  std::string quote(const std::string &name) const override {
+    return "`" + name + "`";
+  }
   std::string nameSource() const override { return "what is given as options"; }
 
   /// Leaves out what a run that is stepped from outside does by calls, or not

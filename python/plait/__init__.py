@@ -18,7 +18,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ._dlpack import Tensor
-from .choices import Choice, plan
+from .audits import Audit, audit
+from .choices import Choice, Emitted, emit, plan
 from .errors import (
     CallError,
     DoesNotFit,
@@ -44,10 +45,12 @@ if TYPE_CHECKING:
 
 # Not Warning and compile, which are names of Python's own.
 __all__ = [
+    "Audit",
     "CallError",
     "Choice",
     "Cluster",
     "DoesNotFit",
+    "Emitted",
     "Error",
     "ExportError",
     "FileError",
@@ -62,7 +65,9 @@ __all__ = [
     "Run",
     "Step",
     "Tensor",
+    "audit",
     "cluster",
+    "emit",
     "from_torch",
     "load",
     "model",

@@ -23,7 +23,7 @@ import weakref
 from typing import Any
 
 from .errors import Error, Warning, make_error
-from .options import find_option, spell
+from .options import spell
 
 # PLAIT_C_VERSION of the header that the functions below are of.
 INTERFACE = 1
@@ -36,6 +36,7 @@ BESIDE = (".", "../lib", "../lib64", f"../lib/{os.uname().machine}-linux-gnu")
 INFO, NOTE, WARNING = 0, 1, 2
 WHOLE = -1
 WEIGHT, GRADIENT = 0, 1
+MOST_NAMED_LOSSES = 13
 
 log = logging.getLogger("plait")
 # What a warning is not about: this package, and what it calls itself through.
@@ -73,6 +74,8 @@ class StepRecord(ctypes.Structure):
         ("skipped", ctypes.c_int32),
         ("rolled_back", ctypes.c_int32),
         ("evaluation_loss", ctypes.c_double),
+        ("named_losses", ctypes.c_double * MOST_NAMED_LOSSES),
+        ("evaluation_named_losses", ctypes.c_double * MOST_NAMED_LOSSES),
     ]
 
 
@@ -84,6 +87,9 @@ FUNCTIONS = {
     "plait_describe": (Handle, Out(ctypes.c_void_p)),
     "plait_model_import": (Handle, Text, Text, Out(Handle)),
     "plait_model_plan": (Handle, Text, Out(ctypes.c_void_p)),
+    "plait_cluster_describe": (Handle, Text, Out(ctypes.c_void_p)),
+    "plait_model_emit": (Handle, Text, Text, Out(ctypes.c_void_p)),
+    "plait_job_audit": (Handle, Text, Text, Handle, Text, Out(ctypes.c_void_p)),
     "plait_model_compile": (Handle, Text, Text, Out(Handle)),
     "plait_plan_load": (Handle, Text, Out(Handle)),
     "plait_run_begin": (Handle, Text, Out(Handle)),
@@ -179,7 +185,7 @@ class Library:
         self.functions.plait_error_free(failure)
         message, field, place, hint = texts
         message = spell(message)
-        option = field.replace("-", "_") or find_option(message)
+        option = field.replace("-", "_")
         raise make_error(code, message, option, place, spell(hint))
 
     def take_text(self, pointer: ctypes.c_void_p) -> str:
@@ -233,6 +239,11 @@ class Session:
         finally:
             self.warn()
 
+    def text(self, name: str, *arguments: Any) -> str:
+        pointer = ctypes.c_void_p()
+        self.call(name, *arguments, ctypes.byref(pointer))
+        return self.library.take_text(pointer)
+
     def warn(self) -> None:
         """Warns of what was heard, at the line outside of the package that called."""
         while self._heard:
@@ -258,9 +269,7 @@ class Owner:
         self.session.call(name, self.handle, *arguments)
 
     def text(self, name: str, *arguments: Any) -> str:
-        pointer = ctypes.c_void_p()
-        self.call(name, *arguments, ctypes.byref(pointer))
-        return self.session.library.take_text(pointer)
+        return self.session.text(name, self.handle, *arguments)
 
     def close(self) -> None:
         self._finalizer()

@@ -12,13 +12,21 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from . import display, options
-from .errors import OptionError
+from .errors import OptionError, kind_of
 from .models import Model, as_model
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .plans import Plan
+
+
+class Emitted(str):
+    """A choice in the words of another program: its text, with `notes`, which that has
+    no room for, and the `choice`."""
+
+    notes: list[str]
+    choice: Choice
 
 
 class Choice:
@@ -87,6 +95,24 @@ class Choice:
 
         return compile(self, path, **given)
 
+    def to_megatron(self) -> Emitted:
+        """The choice as flags of Megatron-LM. What that program would train otherwise,
+        or cannot do, is an error: plait.emit searches what it can do."""
+        return emit(self.model, "megatron", **self._strategy())
+
+    def to_torchtitan(self) -> Emitted:
+        """The choice as a command of torchtitan, as to_megatron."""
+        return emit(self.model, "torchtitan", **self._strategy())
+
+    def to_deepspeed(self) -> Emitted:
+        """The choice as a configuration of DeepSpeed, as to_megatron."""
+        return emit(self.model, "deepspeed", **self._strategy())
+
+    def _strategy(self) -> dict[str, Any]:
+        """The options without those that say how plait's own kernels compute."""
+        own = ("backend", "target", "target_cpu", "epilogues")
+        return {name: x for name, x in self.options.items() if name not in own}
+
     def to_json(self) -> str:
         """The options and the prediction."""
         content = {"options": self.options, "prediction": self.prediction}
@@ -118,6 +144,37 @@ def plan(
         )
     source = as_model(model)
     text = source.native.text("plait_model_plan", options.encode(given))
-    answer = json.loads(text)
+    return make_choice(source, json.loads(text))
+
+
+def make_choice(model: Model, answer: dict[str, Any]) -> Choice:
+    """A choice as the library tells of it."""
     chosen = {name.replace("-", "_"): x for name, x in answer["options"].items()}
-    return Choice(source, chosen, answer["prediction"])
+    return Choice(model, chosen, answer["prediction"])
+
+
+def emit(
+    model: Model | options.PathLike | Any,
+    program: str,
+    **given: Unpack[options.CompileOptions],
+) -> Emitted:
+    """Lets the planner choose among what another training program can run, "megatron",
+    "torchtitan" or "deepspeed", and writes the choice in its words. Options are those
+    of plait.plan."""
+    options.check_names(given, options.CompileOptions, "plait.emit")
+    check_program(program)
+    source = as_model(model)
+    answer = json.loads(
+        source.native.text("plait_model_emit", options.encode(given), program.encode())
+    )
+    emitted = Emitted(answer["text"])
+    emitted.notes = answer["notes"]
+    emitted.choice = make_choice(source, answer)
+    return emitted
+
+
+def check_program(program: Any) -> None:
+    if not isinstance(program, str):
+        raise OptionError(
+            f"the program is {kind_of(program)}, expected its name", option="program"
+        )

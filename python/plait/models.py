@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 import os
 import pathlib
 import tempfile
-import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Union
 
-from . import options
+from . import _library, options
 from ._library import Owner, Session
-from .errors import Error, ModelError, OptionError, kind_of
+from .errors import ModelError, OptionError, kind_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -141,17 +139,6 @@ def as_model(source: Any) -> Model:
 # Clusters
 # ===-----------------------------------------------------------------------===#
 
-# The smallest of all models, which fits each device.
-_PROBE = {
-    "model_type": "gpt2",
-    "n_embd": 8,
-    "n_head": 1,
-    "n_layer": 1,
-    "n_positions": 8,
-    "vocab_size": 8,
-}
-
-
 class Cluster:
     """A cluster that the planner knows: `text` as plaitc --cluster takes it, `devices`
     of all nodes, and of each the bytes that training can use."""
@@ -174,11 +161,6 @@ class Cluster:
         )
 
 
-@functools.lru_cache(maxsize=1)
-def _probe() -> Model:
-    return ConfiguredModel(_PROBE, {})
-
-
 def cluster(name: Union[options.PathLike, Cluster]) -> Cluster:
     """Checks a cluster: "h100:64x8", "cpu:8", "host:8" for this machine, or a hardware
     file (docs/Hardware.md)."""
@@ -190,16 +172,8 @@ def cluster(name: Union[options.PathLike, Cluster]) -> Cluster:
             option="cluster",
         )
     text = os.fspath(name)
-    # Nearly all devices are idle, and so are counted.
-    asked = {"cluster": text, "global_batch": 1, "seq": 8, "zero": 0}
-    probe = _probe().native
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            answer = json.loads(probe.text("plait_model_plan", options.encode(asked)))
-        except Error as error:
-            raise OptionError(error.message, hint=error.hint, option="cluster") from None
-    prediction = answer["prediction"]
-    used = math.prod(prediction["configuration"][axis] for axis in options.AXES)
-    devices = used + prediction["idle_devices"]
-    return Cluster(text, devices, prediction["memory_limit_bytes"])
+    session = _library.shared_session()
+    facts = json.loads(
+        session.text("plait_cluster_describe", session.handle, text.encode())
+    )
+    return Cluster(text, facts["devices"], facts["memory_limit_bytes"])

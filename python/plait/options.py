@@ -171,14 +171,6 @@ def spell(text: str) -> str:
     return _DASHED.sub("", text)
 
 
-def find_option(message: str) -> str:
-    """The option that a message is about, as in "global_batch is 0": those of the
-    library do not always say it apart."""
-    name = re.match(r"(?:.* sets ')?(\w+)(?:' to | is |: )", message)
-    tables = TABLES.values()
-    return name[1] if name and any(name[1] in x.__annotations__ for x in tables) else ""
-
-
 def check_names(given: Mapping[str, Any], table: type, of: str) -> None:
     """Raises an error for a name that the table does not have."""
     for name in given:

@@ -32,7 +32,8 @@ class Step:
     """The outcome of a step, whose number counts from 1. `loss` is a mean over
     `tokens`. Where `skipped` loss or gradient was not finite and nothing was updated;
     where `rolled_back` the run has gone back to a checkpoint. `evaluation_loss` is that
-    on held-out data, where it was due after the step."""
+    on held-out data, where it was due after the step. `losses` are those that the model
+    names, and `evaluation_losses` the same on held-out data."""
 
     step: int
     loss: float
@@ -43,6 +44,8 @@ class Step:
     skipped: bool
     rolled_back: bool
     evaluation_loss: float | None
+    losses: dict[str, float] = dataclasses.field(default_factory=dict)
+    evaluation_losses: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def tokens_per_second(self) -> float:
@@ -252,7 +255,7 @@ class Run:
             except Error:
                 self._progress.end()
                 raise
-            step = _read_step(record)
+            step = _read_step(record, self.plan.facts["named_losses"])
             self.history.append(step)
             self.step = self.facts["step"] if step.rolled_back else step.step
         if held.was_interrupted:
@@ -305,8 +308,9 @@ class Run:
         self.close()
 
 
-def _read_step(record: _library.StepRecord) -> Step:
+def _read_step(record: _library.StepRecord, names: list[str]) -> Step:
     evaluation = record.evaluation_loss
+    is_evaluated = not math.isnan(evaluation)
     return Step(
         record.step,
         record.loss,
@@ -316,5 +320,7 @@ def _read_step(record: _library.StepRecord) -> Step:
         record.seconds,
         bool(record.skipped),
         bool(record.rolled_back),
-        None if math.isnan(evaluation) else evaluation,
+        evaluation if is_evaluated else None,
+        dict(zip(names, record.named_losses)),
+        dict(zip(names, record.evaluation_named_losses)) if is_evaluated else {},
     )

@@ -103,6 +103,48 @@ static void test_models(const char *folder) {
   WORKS(plait_close(session));
 }
 
+/* Layouts for and of other programs. */
+static void test_programs(const char *path) {
+  plait_session *session = open_session(), *other = open_session();
+  plait_model *model = NULL;
+  char *json = NULL;
+  FAILS(plait_cluster_describe(session, NULL, &json), WRONG_CALL, "name");
+  FAILS(plait_cluster_describe(session, "h100:8", NULL), WRONG_CALL, "json");
+  FAILS(plait_cluster_describe(session, "h10:8", &json), INVALID_OPTION,
+        "unknown device");
+  EXPECT(json == NULL);
+  WORKS(plait_cluster_describe(session, "h100:2x8", &json));
+  EXPECT(number_of(json, "devices") == 16 && number_of(json, "nodes") == 2);
+  plait_text_free(json);
+  json = NULL;
+  WORKS(plait_model_import(session, path, NULL, &model));
+  const char *sizes =
+      "{\"cluster\": \"h100:2\", \"global-batch\": 8, \"seq\": 16}";
+  FAILS(plait_model_emit(model, sizes, NULL, &json), WRONG_CALL, "program");
+  FAILS(plait_model_emit(model, sizes, "megatron", NULL), WRONG_CALL,
+        "emitted");
+  FAILS(plait_model_emit(model, sizes, "megatro", &json), 0, "megatron");
+  FAILS(plait_model_emit(model, "{}", "megatron", &json), INVALID_OPTION,
+        "cluster");
+  FAILS(plait_job_audit(session, "megatron", NULL, NULL, sizes, &json),
+        WRONG_CALL, "job");
+  FAILS(plait_job_audit(session, "megatron", "", NULL, sizes, NULL), WRONG_CALL,
+        "audit");
+  FAILS(plait_job_audit(session, "torchtitan", "", NULL, sizes, &json),
+        INVALID_OPTION, "expected megatron");
+  FAILS(plait_job_audit(session, "megatron", "", NULL, "{}", &json),
+        INVALID_OPTION, "cluster");
+  FAILS(plait_job_audit(session, "megatron", "", NULL, sizes, &json), 0, "");
+  FAILS(plait_job_audit(session, "megatron", "--no-such 1", model, sizes,
+                        &json),
+        0, "");
+  FAILS(plait_job_audit(other, "megatron", "", model, sizes, &json), WRONG_CALL,
+        "another session");
+  EXPECT(json == NULL);
+  WORKS(plait_close(other));
+  WORKS(plait_close(session));
+}
+
 /* Refusals of the compiler: none leaves a plan behind. */
 static void test_compiler(const char *path, const char *folder) {
   plait_session *session = open_session();
@@ -283,7 +325,12 @@ static void test_steps(const char *path) {
   WORKS(plait_run_step(made.run, tokens, made.count, &step));
   EXPECT(step.step == 1 && isfinite(step.loss) && step.gradient_norm > 0);
   EXPECT(step.learning_rate > 0 && isnan(step.evaluation_loss));
+  EXPECT(isnan(step.named_losses[0]) && isnan(step.evaluation_named_losses[0]));
+  /* A program of before there were named losses. */
+  step.size = offsetof(plait_step, named_losses);
+  step.named_losses[0] = 77;
   WORKS(plait_run_step(made.run, tokens, made.count, &step));
+  EXPECT(step.step == 2 && step.named_losses[0] == 77);
   FAILS(plait_run_step(made.run, tokens, made.count, &step), 0,
         "all 2 steps of the run are done");
   FAILS(plait_run_checkpoint(made.run), 0, "no directory for checkpoints");
@@ -491,8 +538,10 @@ int main(int argc, char **argv) {
     return 2;
   test_sessions();
   test_models(argv[2]);
-  if (argc == 4)
+  if (argc == 4) {
+    test_programs(argv[3]);
     test_compiler(argv[3], argv[2]);
+  }
   test_plans(argv[1], argv[2]);
   test_options(argv[1]);
   test_steps(argv[1]);

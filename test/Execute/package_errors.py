@@ -387,6 +387,6 @@ def check_header() -> str:
     require(own == found, f"{sorted(set(own.items()) ^ set(found.items()))}")
     for name, kind in (("error", _library.Failure), ("step", _library.StepRecord)):
         (body,) = re.findall(rf"typedef struct plait_{name} {{(.*?)}}", header, re.S)
-        fields = re.findall(r"(\w+);", body)
+        fields = re.findall(r"(\w+)(?:\[\w+\])?;", body)
         require(fields == [x for x, _ in kind._fields_], f"plait_{name} has {fields}")
     return f"{len(found)} functions"

@@ -19,6 +19,7 @@ import tempfile
 
 import package_data
 import package_errors
+import package_programs
 import package_shown
 from harness import ROOT, Reporter, Tools, arguments, attend_to_signals, require
 from package_suite import MODEL, RECIPE, Suite
@@ -195,6 +196,14 @@ def run_cases(suite: Suite, report: Reporter) -> None:
     report.case("shown/choice", lambda: package_shown.check_choice(suite))
     report.case("shown/plan", lambda: package_shown.check_plan(suite))
     report.case("shown/run", lambda: package_shown.check_run_shown(suite))
+    for program in package_programs.PROGRAMS:
+        report.case(
+            f"emit/{program}",
+            lambda program=program: package_programs.check_emit(suite, program),
+        )
+    report.case("audit", lambda: package_programs.check_audit(suite))
+    report.case("programs/refused", lambda: package_programs.check_refusals(suite))
+    report.case("losses", lambda: package_programs.check_losses(suite))
     report.case("callbacks", lambda: package_shown.check_callbacks(suite))
     report.case("mpirun", lambda: check_ranks_of(suite))
     report.case("interrupt", lambda: check_interrupt(suite))

@@ -13,6 +13,7 @@
 
 #include "OtherPrograms.h"
 
+#include "plait/Driver/Jobs.h"
 #include "plait/Plan/Files.h"
 #include "plait/Planner/Cluster.h"
 #include "plait/Support/CommandLine.h"
@@ -72,8 +73,7 @@ static Status applyEmit(const CLI::App &app, Request &request) {
   return setFramework(app, "--emit " + name, **program, request.planning);
 }
 
-/// Reads the words behind `--`, or those of a script. What --ignore-field lets
-/// pass among them is no field of a config.json.
+/// Reads the words behind `--`, or those of a script.
 Result<planner::GivenJob> OtherPrograms::read(const planner::Program &program,
                                               Request &request) const {
   std::string name = program.name;
@@ -90,52 +90,15 @@ Result<planner::GivenJob> OtherPrograms::read(const planner::Program &program,
   auto cluster = planner::parseCluster(request.compile.cluster);
   if (!cluster.ok())
     return cluster.status();
-  std::vector<std::string> &ignored = request.model.ignoredFields;
-  planner::Given given{flags, 0, *cluster, ignored,
-                       !request.model.model.empty()};
+  planner::ShellWords words{flags};
   if (isFile) {
     Result<std::string> text = readText(from.substr(colon + 1), "job");
     if (!text.ok())
       return text.status();
-    planner::ShellWords words = planner::splitShell(*text);
-    given.words = std::move(words.words);
-    given.processes = words.processes;
+    words = planner::splitShell(*text);
   }
-  std::erase_if(ignored, [&](const std::string &field) {
-    return std::ranges::any_of(given.words, [&](const std::string &word) {
-      return word.substr(0, word.find('=')) == "--" + field;
-    });
-  });
-  Result<planner::GivenJob> job = program.read(given);
+  auto job = readJob(program, words, *cluster, request.model);
   return job.ok() ? job : fail("--from ", name, ": ", job.status().message());
-}
-
-/// Takes out of the job's pins what options decide: `mesh` as a whole, and what
-/// is in `pinned`, the text of --pin. With other axes the job's dp is another,
-/// and with other stages so are their layers.
-static Status leaveToOptions(const std::string &mesh, const std::string &pinned,
-                             planner::Pins &pins) {
-  planner::Pins given;
-  if (!pinned.empty()) {
-    Result<planner::Pins> parsed = planner::parsePins(pinned);
-    if (!parsed.ok())
-      return parsed.status();
-    given = std::move(*parsed);
-  }
-  visitStrategy(
-      [](const Field &, const auto &option, auto &flag) {
-        if (option)
-          flag.reset();
-      },
-      given, pins);
-  for (const AxisFacts &facts : kAxes)
-    if (given.mesh[facts.axis])
-      pins.mesh[facts.axis] = pins.mesh[Axis::DP] = std::nullopt;
-  if (!mesh.empty())
-    pins.mesh = {};
-  if (!mesh.empty() || given.mesh[Axis::PP] || given.chunks)
-    pins.layers.reset();
-  return Status::success();
 }
 
 /// Options that are not given are what the job says.
@@ -155,24 +118,7 @@ Status OtherPrograms::audit(const CLI::App &app, const std::string &pinned,
   PLAIT_RETURN_IF_ERROR(setFramework(app,
                                      "--from " + std::string((*program)->name),
                                      **program, request.planning));
-  PLAIT_RETURN_IF_ERROR(
-      leaveToOptions(request.compile.mesh, pinned, job->pins));
-  ConfigurationPins pins = job->training;
-  static_cast<StrategyPins &>(pins) = job->pins;
-  visitConfiguration(
-      [](const Field &, auto &pin, const auto &value) {
-        if (!pin)
-          pin = value;
-      },
-      request.compile.pins, pins);
-  planner::Pins axes;
-  axes.mesh = job->pins.mesh;
-  if (request.compile.mesh.empty())
-    request.compile.mesh = planner::print(axes);
-  if (!job->model.empty()) {
-    request.model.model = "job"; // what it is called
-    request.model.config = job->model;
-  }
+  PLAIT_RETURN_IF_ERROR(applyJob(*job, pinned, request.model, request.compile));
   request.report.audits = emit.empty();
   for (const std::string &note : job->notes)
     terminal.note(note);

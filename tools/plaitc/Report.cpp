@@ -11,7 +11,7 @@
 
 #include "Report.h"
 
-#include "plait/Planner/Export.h"
+#include "plait/Driver/Jobs.h"
 #include "plait/Support/Fields.h"
 
 #include "llvm/Support/Process.h"
@@ -77,16 +77,9 @@ static Result<std::string> makeText(const Choice &choice,
 
 /// Writes the output in the words of the program that it is for, and tells what
 /// these have no room for.
-static Status emit(const Choice &choice, const planner::ReportInput &input,
-                   const Request &request, Terminal &terminal) {
-  planner::Job job{choice.getResult().configuration,
-                   input.cluster,
-                   input.training,
-                   request.compile.pins.optimizer.value_or(
-                       TrainingConfiguration().optimizer),
-                   choice.getModel().getConfig(),
-                   request.model.dropout};
-  Result<planner::Emitted> emitted = planner::emitJob(request.report.emit, job);
+static Status emit(const Choice &choice, const Request &request,
+                   Terminal &terminal) {
+  auto emitted = emitChoice(request.report.emit, choice);
   if (!emitted.ok())
     return emitted.status();
   PLAIT_RETURN_IF_ERROR(writeTextFile(request.output, emitted->text));
@@ -117,7 +110,7 @@ Status plait::tellChoice(const Choice &choice, const Request &request,
     return text.status();
   // 2. Files.
   if (!options.emit.empty())
-    PLAIT_RETURN_IF_ERROR(emit(choice, input, request, terminal));
+    PLAIT_RETURN_IF_ERROR(emit(choice, request, terminal));
   if (!options.report.empty())
     PLAIT_RETURN_IF_ERROR(planner::writeHtmlReport(input, options.report));
   if (!options.trace.empty())

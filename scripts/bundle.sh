@@ -57,5 +57,5 @@ if(NOT TARGET GTest::gtest)
 endif()
 END
 
-python3 test/Execute/bundle.py "$bundle" --filter "$filter"
+build/venv/bin/python test/Execute/bundle.py "$bundle" --filter "$filter"
 du -sh "$bundle"

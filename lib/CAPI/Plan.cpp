@@ -131,9 +131,6 @@ static Result<Audit> audit(ModelObject &object, const planner::Program &program,
   PLAIT_RETURN_IF_ERROR(applyJob(*job, "", model, pinned));
   // 2. Its model.
   if (!object.model) {
-    if (model.config.empty())
-      return fail(Code::InvalidOption, program.name,
-                  ": the flags do not say the model, which has to be given");
     Result<Model> imported = object.compiler.import(model);
     if (!imported.ok())
       return imported.status();

@@ -202,10 +202,14 @@ bool KernelTrial::takeMemory(DrawnPages &pages, ResultPages &results) {
   auto cluster = kernel.cluster;
   for (BlockArgument argument : cluster.getBody().front().getArguments()) {
     TensorMemory &own = memory.emplace_back(argument);
-    if (!(getElementTypeOrSelf(argument).isInteger()
-              ? drawIntegers(argument.getArgNumber(), own)
-              : own.draw(pages, draw.isPositive,
-                         argument.getArgNumber() + 7 * draw.number)))
+    unsigned index = argument.getArgNumber();
+    bool isZero = draw.hasZeros && llvm::any_of(findUsers(argument),
+                                                llvm::IsaPred<nn::IsZeroOp>);
+    bool isTaken =
+        getElementTypeOrSelf(argument).isInteger() ? drawIntegers(index, own)
+        : isZero ? own.allocate() // fresh pages are zeros
+                 : own.draw(pages, draw.isPositive, index + 7 * draw.number);
+    if (!isTaken)
       return false;
   }
   for (OpResult result : cluster->getResults())

@@ -24,6 +24,7 @@ public:
     bool isPositive;
     bool isFirst;      ///< The first microbatch.
     unsigned number{}; ///< Another one draws other numbers.
+    bool hasZeros{};   ///< What the kernel compares with zero is zero.
   };
   /// `number` is the kernel's among those of its plan.
   KernelTrial(const codegen::EmittedKernel &kernel, size_t number,

@@ -39,7 +39,9 @@ static constexpr size_t kTensors = 16384;
 /// For processor time, of all kernels of a batch: far more than they need.
 static constexpr rlim_t kSeconds = 120;
 
-/// Roots want numbers above 0, and the first microbatch is another one.
+/// Roots want numbers above 0, the first microbatch is another one, and numbers
+/// that are drawn are never zero, for which some kernels have an answer of
+/// their own.
 ///
 /// The first is what each kernel is run on, the second also where another
 /// microbatch behaves differently or the first told nothing; small kernels are
@@ -52,7 +54,8 @@ static constexpr KernelTrial::Draw kDraws[] = {
     {.isPositive = true, .isFirst = false, .number = 4},
     {.isPositive = true, .isFirst = false, .number = 5},
     {.isPositive = true, .isFirst = false, .number = 6},
-    {.isPositive = true, .isFirst = false, .number = 7}};
+    {.isPositive = true, .isFirst = false, .number = 7},
+    {.isPositive = true, .isFirst = false, .number = 8, .hasZeros = true}};
 
 namespace {
 

@@ -131,15 +131,16 @@ static void test_programs(const char *path) {
   FAILS(plait_job_audit(session, "megatron", "", NULL, sizes, NULL), WRONG_CALL,
         "audit");
   FAILS(plait_job_audit(session, "torchtitan", "", NULL, sizes, &json),
-        INVALID_OPTION, "expected megatron");
+        INVALID_OPTION, "are read, expected megatron");
   FAILS(plait_job_audit(session, "megatron", "", NULL, "{}", &json),
         INVALID_OPTION, "cluster");
-  FAILS(plait_job_audit(session, "megatron", "", NULL, sizes, &json), 0, "");
+  FAILS(plait_job_audit(session, "megatron", "", NULL, sizes, &json), 0,
+        "megatron: num-layers is missing");
   FAILS(plait_job_audit(session, "megatron", "--no-such 1", model, sizes,
                         &json),
         0, "");
   FAILS(plait_job_audit(other, "megatron", "", model, sizes, &json), WRONG_CALL,
-        "another session");
+        "the model is of another session");
   EXPECT(json == NULL);
   WORKS(plait_close(other));
   WORKS(plait_close(session));

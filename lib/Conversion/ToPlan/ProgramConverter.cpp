@@ -167,7 +167,7 @@ LogicalResult ParameterTable::addState(fb::ShardT &shard,
   }
   if (!llvm::is_contained(kept, kErrorState) &&
       find(nn::Slot::getState(kErrorState)))
-    return parameter.emitOpError("has a ")
+    return parameter.emitOpError("keeps ")
            << kErrorState << " in the programs, but nothing is fed back";
   for (const Optimizer &other : getOptimizers())
     for (auto states : {other.states, other.matrixStates})

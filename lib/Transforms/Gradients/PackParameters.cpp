@@ -69,8 +69,8 @@ static void cut(Members group, int64_t elements,
     packs.push_back(group);
 }
 
-/// What a rank has of a parameter are runs, from the innermost dimension on
-/// that is split: they begin at multiples of their length.
+/// A rank has runs of a parameter, from the innermost dimension on that is
+/// split: they begin at multiples of their length.
 LogicalResult plait::checkChunks(nn::ParameterOp parameter,
                                  dist::ShardingAttr sharding, dist::MeshOp mesh,
                                  const Compression &compression) {

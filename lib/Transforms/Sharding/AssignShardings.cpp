@@ -539,8 +539,7 @@ LogicalResult Assigner::run(StringRef problemFile) {
   // 1. and 2.
   function.walk([&](ShardableOpInterface op) { classes.add(op); });
   joinInputs();
-  if (failed(checkFolded(function)) || failed(checkReads()) ||
-      failed(seedTokens()))
+  if (failed(checkReads()) || failed(seedTokens()))
     return failure();
   // 3.
   if (failed(solve()) || failed(tell(problemFile)))

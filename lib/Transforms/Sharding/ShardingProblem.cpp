@@ -21,7 +21,6 @@
 
 #include "../Remarks.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
-#include "plait/Transforms/FoldedModel.h"
 
 #include "llvm/ADT/Sequence.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -103,30 +102,6 @@ LogicalResult ShardingProblem::checkDivisibility() {
     return WalkResult::interrupt();
   });
   return failure(walk.wasInterrupted());
-}
-
-LogicalResult plait::checkFolded(func::FuncOp function) {
-  if (Attribute given = function->getAttr(kSequencesAttr)) {
-    auto sequences = dyn_cast<FloatAttr>(given);
-    if (!sequences || !(sequences.getValueAsDouble() > 0))
-      return function.emitError(kSequencesAttr)
-             << " is " << given << ", expected a number above 0";
-  }
-  Attribute given = function->getAttr(kLayerCountsAttr);
-  if (!given)
-    return success();
-  auto counts = dyn_cast<DenseI64ArrayAttr>(given);
-  if (!counts || llvm::any_of(counts.asArrayRef(),
-                              [](int64_t count) { return count < 1; }))
-    return function.emitError(kLayerCountsAttr)
-           << " is " << given << ", expected numbers of layers";
-  for (Operation &op : function.getBody().front())
-    if (auto layer = op.getAttrOfType<IntegerAttr>(nn::kLayerAttr))
-      if (uint64_t(layer.getInt()) >= uint64_t(counts.size()))
-        return op.emitOpError("is in layer ")
-               << layer.getInt() << ", but " << kLayerCountsAttr << " has "
-               << counts.size() << " numbers";
-  return success();
 }
 
 /// What the axes that classes are given leave of an extent on a rank.

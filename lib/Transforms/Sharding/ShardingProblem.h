@@ -42,10 +42,6 @@ mlir::InFlightDiagnostic reportIndivisible(ShardableOpInterface op,
                                            mlir::StringRef axis, int64_t blocks,
                                            mlir::ArrayRef<Factor> factors);
 
-/// Fails with an error where what a folded model stands for (FoldedModel.h) is
-/// nothing, or not known of all of its layers.
-mlir::LogicalResult checkFolded(mlir::func::FuncOp function);
-
 class ShardingProblem {
 public:
   static constexpr int kNone = -1;

@@ -590,6 +590,16 @@ nn.parameter @c5_negative : tensor<4xf32> init <mean = 0.0, std = -0.02>
 
 // -----
 
+// expected-error @+1 {{, expected one * at most, and a first dimension of up to 65536 with it}}
+nn.parameter @c2_stars : tensor<4xf32> init<mean = 0.0, std = 0.02> file <name = "a.*.w.*", shape = [4], begin = [0], box = [4]>
+
+// -----
+
+// expected-error @+1 {{, expected one * at most, and a first dimension of up to 65536 with it}}
+nn.parameter @c2_stacked : tensor<4xf32> init<mean = 0.0, std = 0.02> file <name = "a.*", shape = [65537], begin = [0], box = [4]>
+
+// -----
+
 // expected-error @+1 {{has 24 elements, but its file slice}}
 nn.parameter @c2_size : tensor<4x6xf32> init <mean = 0.0, std = 0.02> file <name = "w", shape = [4, 6], begin = [0, 0], box = [4, 5]>
 

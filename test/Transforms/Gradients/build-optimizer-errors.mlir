@@ -142,3 +142,23 @@ func.func @backward_0(%p: tensor<32xf32, #dv> {pipe.port = #pipe.port<residual 0
   nn.accumulate %w to @a gradient : tensor<32xf32, #v>
   return
 }
+
+// -----
+
+// Chunks are rows of packs.
+#s = #dist.sharding<@mesh, []>
+#w = #dist.sharding<@mesh, [{}, {}]>
+#dw = #dist.sharding<@mesh, [{}, {}], partial = {"dp"}>
+module attributes {plait.configuration = #plait.configuration<compress = "int8">} {
+  dist.mesh @mesh ["dp"] = [2]
+  // expected-error @+1 {{is split in one way and its gradient in another, which cannot be compressed}}
+  nn.parameter @w : tensor<8x32xf32> init<mean = 0.0, std = 0.02> sharding #w
+  nn.accumulator @loss_sum : tensor<f32>
+  nn.accumulator @token_count : tensor<f32>
+  func.func @backward_0(%x: tensor<f32, #s> {pipe.port = #pipe.port<residual 0>}, %dw: tensor<8x32xf32, #dw> {pipe.port = #pipe.port<residual 1>}) attributes {pipe.function = #pipe.function<backward, 0>} {
+    nn.accumulate %x to @loss_sum value : tensor<f32, #s>
+    nn.accumulate %x to @token_count value : tensor<f32, #s>
+    nn.accumulate %dw to @w gradient : tensor<8x32xf32, #dw>
+    return
+  }
+}

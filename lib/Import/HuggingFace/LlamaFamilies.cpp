@@ -215,11 +215,14 @@ Model hf::readQwen3(ConfigReader &config, int64_t sequence) {
   return makeModel(std::move(llama), config, sequence);
 }
 
+/// What a stack of tensors in a file may have, one for each expert.
+static constexpr int64_t kMostExperts = 1 << 16;
+
 /// The choices of a token are among `count` experts.
 static Experts readExperts(ConfigReader &config, StringRef countField,
                            int64_t usualCount, int64_t usualChoices) {
   Experts experts = {};
-  experts.count = config.getSize(countField, usualCount);
+  experts.count = config.getSize(countField, usualCount, kMostExperts);
   experts.choices = config.getSize("num_experts_per_tok", usualChoices);
   if (experts.choices > experts.count)
     config.fail("field \"num_experts_per_tok\" is " + Twine(experts.choices) +

@@ -192,6 +192,8 @@ TEST_F(ImportErrors, Experts) {
   refuse(mixtral, "\"num_experts_per_tok\": 9",
          {R"(field "num_experts_per_tok" is 9)", R"("num_local_experts", 8)"});
   refuse(mixtral, "\"num_local_experts\": 0", {"num_local_experts", "is 0"});
+  refuse(mixtral, "\"num_local_experts\": 65537",
+         {"field \"num_local_experts\" is 65537", "from 1 to 65536"});
   refuse(mixtral, "\"router_jitter_noise\": 0.1",
          {"router_jitter_noise", "0.1", "nothing else is supported"});
   refuse(mixtral, "\"output_router_logits\": true",

@@ -5,18 +5,13 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// On a rank that has a slice, such an op has to begin counting where the slice
-// begins.
-//
 // Ops whose result depends on where an element is in the whole tensor: lookups
 // in tables and their gradients, one-hot selection, masks, dropout, positions.
 // Each becomes a term that does not mention ranks. What a rank counts from is
 // in the op (`#nn.begin`), and has to be where its slice begins; along a
 // uniform dimension the op alone says which slice it is of (setCounted).
-// Picking and dropping multiply by a tensor of zeros and ones or scales, hence
-// they are linear in their input, and repetition and slices work as for a
-// multiplication. The causal mask writes minus infinity, is not linear, and is
-// applied as a function.
+// Picking and dropping multiply by zeros, ones or scales: they are linear, as a
+// multiplication. The causal mask writes minus infinity, and is a function.
 //
 //===----------------------------------------------------------------------===//
 

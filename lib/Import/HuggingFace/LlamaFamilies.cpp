@@ -215,7 +215,7 @@ Model hf::readQwen3(ConfigReader &config, int64_t sequence) {
   return makeModel(std::move(llama), config, sequence);
 }
 
-/// What a stack of tensors in a file may have, one for each expert.
+/// A stack in a file has a tensor for each expert, and at most so many.
 static constexpr int64_t kMostExperts = 1 << 16;
 
 /// The choices of a token are among `count` experts.

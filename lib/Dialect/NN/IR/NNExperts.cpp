@@ -16,9 +16,9 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "LetterRule.h"
 #include "plait/Dialect/NN/IR/NNBuilder.h"
 
-#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/Sequence.h"
 
 using namespace mlir;
@@ -104,30 +104,14 @@ LogicalResult GroupedMatmulOp::verify() {
 /// with, a rank that has some of the experts gives zeros for rows of others:
 /// the sum over ranks is the result. Which experts have many rows is not known.
 FactorRule GroupedMatmulOp::getFactorRule() {
-  FactorRule rule;
-  llvm::MapVector<char, int> factors;
-  char experts = getMatrixLetters().front();
-  auto dimsOf = [&](StringRef letters) {
-    FactorRule::DimFactors dims;
-    for (char letter : letters) {
-      auto [it, isNew] = factors.try_emplace(letter, 0);
-      if (isNew) {
-        bool summed = !getResultLetters().contains(letter);
-        it->second = rule.add(
-            letter == experts ? "expert" : std::string(1, letter),
-            summed ? FactorKind::Sum : FactorKind::Parallel, getExtent(letter));
-        Factor &factor = rule.factors.back();
-        factor.inOrder = factor.isCounted = letter == experts;
-        factor.isBalanced = letter != experts;
-      }
-      dims.push_back(it->second);
-    }
-    return dims;
-  };
-  rule.operands.push_back(dimsOf(getLhsLetters()));
-  rule.operands.push_back(dimsOf(getRhsLetters()));
-  rule.operands.push_back(dimsOf(getIdLetters()));
-  rule.results.push_back(dimsOf(getResultLetters()));
+  FactorRule rule =
+      getLetterRule(*this, {getLhsLetters(), getRhsLetters(), getIdLetters()});
+  StringRef experts = getMatrixLetters().take_front();
+  Factor &factor = *llvm::find_if(
+      rule.factors, [&](const Factor &own) { return own.name == experts; });
+  factor.name = "expert";
+  factor.inOrder = factor.isCounted = true;
+  factor.isBalanced = false;
   return rule;
 }
 

@@ -17,7 +17,10 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "LetterRule.h"
 #include "plait/Dialect/NN/IR/NN.h"
+
+#include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
 using namespace plait;
@@ -50,31 +53,32 @@ FactorRule nn::elementwiseRule(Operation *op) {
   return rule;
 }
 
-/// A letter is a factor. One that the result lacks is summed over: ranks that
-/// split it hold partial sums.
-FactorRule MatmulOp::getFactorRule() {
+FactorRule nn::getLetterRule(ContractionOpInterface op,
+                             ArrayRef<StringRef> operands) {
   FactorRule rule;
-  // Letters are numbered in the order of the spec, which remarks and the choice
-  // among equals go by.
   llvm::MapVector<char, int> factors;
   auto dimsOf = [&](StringRef letters) {
     FactorRule::DimFactors dims;
     for (char letter : letters) {
       auto [it, isNew] = factors.try_emplace(letter, 0);
       if (isNew) {
-        bool summed = !getResultLetters().contains(letter);
+        bool summed = !op.getResultLetters().contains(letter);
         it->second = rule.add(std::string(1, letter),
                               summed ? FactorKind::Sum : FactorKind::Parallel,
-                              getExtent(letter));
+                              op.getExtent(letter));
       }
       dims.push_back(it->second);
     }
     return dims;
   };
-  rule.operands.push_back(dimsOf(getLhsLetters()));
-  rule.operands.push_back(dimsOf(getRhsLetters()));
-  rule.results.push_back(dimsOf(getResultLetters()));
+  for (StringRef letters : operands)
+    rule.operands.push_back(dimsOf(letters));
+  rule.results.push_back(dimsOf(op.getResultLetters()));
   return rule;
+}
+
+FactorRule MatmulOp::getFactorRule() {
+  return getLetterRule(*this, {getLhsLetters(), getRhsLetters()});
 }
 
 /// The factors of a table lookup: v rows of h elements; ids index the rows.

@@ -27,6 +27,7 @@
 
 #include "FoldLayers.h"
 #include "Measure.h"
+#include "Separator.h"
 #include "plait/Analysis/ModelFlops.h"
 #include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
@@ -46,12 +47,9 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
 
-#include <cmath>
-
 using namespace mlir;
 using namespace plait;
 using planner::ParameterGroup;
-using planner::Saved;
 using planner::Work;
 
 /// Sequences of the two microbatches that are compared.
@@ -154,6 +152,16 @@ static bool isPinnedTo(ModuleOp module, const AxisFacts &facts) {
   });
 }
 
+/// Runs phases. Without the verifier: a profile is thrown away, and the pick's
+/// compilation verifies each phase.
+static LogicalResult run(ModuleOp module, ArrayRef<Phase> phases) {
+  PassManager passes(module.getContext());
+  passes.enableVerifier(false);
+  for (Phase phase : phases)
+    buildKernels(passes, phase);
+  return passes.run(module);
+}
+
 /// Runs the compiler's phases up to the choice of shardings, which is that of
 /// the whole model for so many sequences, and makes every block a stage.
 static LogicalResult shard(ModuleOp module, const FoldedBlocks &folded,
@@ -171,23 +179,10 @@ static LogicalResult shard(ModuleOp module, const FoldedBlocks &folded,
     counts.push_back(block.count);
   loss->setAttr(kLayerCountsAttr, builder.getDenseI64ArrayAttr(counts));
   loss->setAttr(kSequencesAttr, builder.getF64FloatAttr(sequences));
-  PassManager passes(module.getContext());
-  passes.enableVerifier(false); // A compilation verifies; nobody runs this.
-  buildKernels(passes, Phase::Shard);
-  if (failed(passes.run(module)))
+  if (failed(run(module, Phase::Shard)))
     return failure();
   assignStages(loss, folded);
   return success();
-}
-
-/// Runs phases. Without the verifier: a profile is thrown away, and the pick's
-/// compilation verifies each phase.
-static LogicalResult run(ModuleOp module, ArrayRef<Phase> phases) {
-  PassManager passes(module.getContext());
-  passes.enableVerifier(false);
-  for (Phase phase : phases)
-    buildKernels(passes, phase);
-  return passes.run(module);
 }
 
 /// The symbols of what functions add parts of sums to, one on each rank of tp:
@@ -315,102 +310,6 @@ measureBlocks(ModuleOp module, int64_t blocks, Precision precision,
 //===----------------------------------------------------------------------===//
 // Two microbatch sizes
 //===----------------------------------------------------------------------===//
-
-namespace {
-
-/// Tells what grows with the microbatch from what does not, by the same block
-/// at two sizes.
-class Separator {
-public:
-  /// Four bytes are `wide` elements of activations.
-  Separator(double small, double large, double wide)
-      : small(small), large(large), wide(wide) {}
-
-  /// Leaves `first` per sequence. False where the blocks differ in more than
-  /// sizes.
-  bool separate(std::vector<planner::Block> &first,
-                const std::vector<planner::Block> &second) const {
-    return llvm::all_of(llvm::zip_equal(first, second), [&](auto pair) {
-      return separate(std::get<0>(pair), std::get<1>(pair));
-    });
-  }
-
-private:
-  bool separate(planner::Block &first, const planner::Block &second) const;
-  /// A straight line through two points: its slope is what a sequence takes,
-  /// and what is left at the smaller size is fixed. A fixed part below 0 comes
-  /// from rounding and counts as 0.
-  void split(double &value, double atLarge, double *fixed = nullptr,
-             double share = 1) const {
-    double perSequence = (atLarge - value) / (large - small);
-    if (fixed)
-      *fixed += share * std::max(0.0, value - small * perSequence);
-    value = perSequence;
-  }
-  void split(Saved &value, const Saved &atLarge) const {
-    split(value.elements, atLarge.elements);
-    split(value.fourByte, atLarge.fourByte);
-  }
-  void split(planner::Operation &op, const planner::Operation &atLarge) const;
-  /// Whether the size grows. A size that differs is taken to be proportional to
-  /// the microbatch, as sizes of tensors are, and becomes that of one sequence.
-  bool scale(int64_t &size, int64_t atLarge) const {
-    if (size == atLarge)
-      return false;
-    size = std::llround(size / small);
-    return true;
-  }
-
-  // Sequences of the two microbatches, and elements of activations in four
-  // bytes.
-  double small, large, wide;
-};
-
-} // namespace
-
-/// The first size that differs is the one that grows: of a matmul only one
-/// does, or none where it is of weights alone.
-void Separator::split(planner::Operation &op,
-                      const planner::Operation &atLarge) const {
-  using Scaled = planner::Operation::Scaled;
-  if (scale(op.batch, atLarge.batch))
-    op.scaled = Scaled::Batch;
-  else if (scale(op.m, atLarge.m))
-    op.scaled = Scaled::M;
-  else if (scale(op.n, atLarge.n))
-    op.scaled = Scaled::N;
-  else if (scale(op.k, atLarge.k))
-    op.scaled = Scaled::K;
-  split(op.elementsPerSequence, atLarge.elementsPerSequence, &op.elementsFixed);
-  split(op.fourBytePerSequence, atLarge.fourBytePerSequence, &op.elementsFixed,
-        wide);
-  split(op.flopsPerSequence, atLarge.flopsPerSequence);
-  split(op.collectivePerSequence, atLarge.collectivePerSequence,
-        &op.collectiveFixed);
-}
-
-/// Changes `first` only where the operations are the same ones in the same
-/// order: a line through two different programs would mean nothing.
-bool Separator::separate(planner::Block &first,
-                         const planner::Block &second) const {
-  auto alike = [](const planner::Operation &x, const planner::Operation &y) {
-    return x.kind == y.kind && x.pass == y.pass && x.name == y.name &&
-           x.collective == y.collective;
-  };
-  if (!llvm::equal(first.operations, second.operations, alike))
-    return false;
-  for (auto [op, atLarge] :
-       llvm::zip_equal(first.operations, second.operations))
-    split(op, atLarge);
-  split(first.kept, second.kept);
-  split(first.lastKept, second.lastKept);
-  split(first.keptForWeights, second.keptForWeights);
-  split(first.madeForWeights, second.madeForWeights);
-  split(first.input, second.input);
-  split(first.workspace, second.workspace);
-  split(first.output, second.output);
-  return true;
-}
 
 /// Returns the part of a configuration that all profiles share.
 TrainingConfiguration

@@ -28,6 +28,10 @@ using namespace plait::planner;
 using plan::length;
 namespace fb = plait::plan::fb;
 
+static int64_t getLowestBit(uint64_t bits) {
+  return int64_t(bits & (~bits + 1));
+}
+
 /// All strides together: the lowest bit that is set in any is the largest power
 /// of two that divides all. Of A and B the larger stride is that of rows,
 /// whichever way they are stored.
@@ -38,7 +42,18 @@ int64_t planner::getRowAlignment(const fb::GemmStep &step) {
   for (const auto *strides : {step.a_batch(), step.b_batch(), step.c_batch()})
     for (uint32_t i = 0; i < length(strides); ++i)
       bits |= uint64_t(strides->Get(i));
-  return int64_t(bits & (~bits + 1));
+  return getLowestBit(bits);
+}
+
+/// A library's product, whose result is read and written so many times.
+static double productSeconds(Matmul matmul, fb::DType dtype, fb::DType result,
+                             double passes, const Device &device) {
+  matmul.inputBytes = double(plan::elementBytes(dtype));
+  matmul.outputBytes = double(plan::elementBytes(result)) * passes;
+  return matmulCost(matmul, device,
+                    dtype == fb::DType::BF16 ? Precision::BF16
+                                             : Precision::FP32)
+      .seconds;
 }
 
 /// A library call with what is fused into it: everything that is read or
@@ -47,7 +62,6 @@ static double gemmSeconds(const fb::GemmStep &step, const Device &device) {
   Matmul matmul = {1, step.m(), step.n(), step.k()};
   for (uint32_t i = 0; i < length(step.batch()); ++i)
     matmul.batch *= step.batch()->Get(i);
-  matmul.inputBytes = double(plan::elementBytes(step.dtype()));
   matmul.rowAlignment = getRowAlignment(step);
   // Of each element of C: written, read before, GELU's input read or written,
   // and its part of the bias.
@@ -55,11 +69,7 @@ static double gemmSeconds(const fb::GemmStep &step, const Device &device) {
   passes += step.accumulate() != fb::Accumulate::Overwrite;
   passes += step.gelu_input() != nullptr;
   passes += step.bias() ? 1.0 / double(step.m()) : 0;
-  matmul.outputBytes = double(plan::elementBytes(step.c_dtype())) * passes;
-  return matmulCost(matmul, device,
-                    step.dtype() == fb::DType::BF16 ? Precision::BF16
-                                                    : Precision::FP32)
-      .seconds;
+  return productSeconds(matmul, step.dtype(), step.c_dtype(), passes, device);
 }
 
 /// Counts as a GEMM for each expert, of as many rows as if all had equally
@@ -70,15 +80,9 @@ static double groupedGemmSeconds(const fb::GroupedGemmStep &step,
   bool makes = step.kind() == fb::GroupedKind::Matrices;
   Matmul matmul = {step.experts(), makes ? step.k() : each, step.n(),
                    makes ? each : step.k()};
-  matmul.inputBytes = double(plan::elementBytes(step.dtype()));
-  matmul.rowAlignment = step.k() | step.n();
-  matmul.rowAlignment &= -matmul.rowAlignment;
+  matmul.rowAlignment = getLowestBit(uint64_t(step.k() | step.n()));
   double passes = 1 + (step.accumulate() != fb::Accumulate::Overwrite);
-  matmul.outputBytes = double(plan::elementBytes(step.c_dtype())) * passes;
-  return matmulCost(matmul, device,
-                    step.dtype() == fb::DType::BF16 ? Precision::BF16
-                                                    : Precision::FP32)
-      .seconds;
+  return productSeconds(matmul, step.dtype(), step.c_dtype(), passes, device);
 }
 
 /// The step names its queries and all keys, from which follows among how many

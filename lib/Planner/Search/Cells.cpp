@@ -87,18 +87,19 @@ void Explorer::addCells(Cell cell, int64_t nodes) {
   Configuration configuration = toConfiguration(any);
   nodes *= int64_t(choices.getZeroStages(cell.mesh).size()) *
            int64_t(choices.offload.size());
-  for (int64_t size : choices.getMicroBatches(cell.mesh, input.training))
+  for (int64_t size : choices.getMicroBatches(cell.mesh, input.training)) {
+    configuration.microBatch = cell.microBatch = size;
+    cell.work = getWork(configuration);
     for (const Recomputation &recompute : choices.recompute)
       for (ContextParallel kind :
            choices.getContextParallel(cell.mesh[Axis::CP])) {
-        configuration.microBatch = cell.microBatch = size;
-        cell.work = getWork(configuration);
         configuration.recompute = recompute;
         cell.recompute = &recompute;
         configuration.contextParallel = cell.contextParallel = kind;
         addCell(cell, configuration, nodes);
         ++cell.index;
       }
+  }
 }
 
 /// With the cheapest bound, which tells most cells apart already.

@@ -28,19 +28,20 @@ double Explorer::getLeastSeconds(const Work &work, int context) {
   one.mesh[Axis::CP] = context;
   one.sequenceParallel = work.sequenceParallel;
   // Sizes that divide a replica's sequences divide all of them.
-  for (int64_t size : choices.getMicroBatches(Mesh(), input.training))
+  for (int64_t size : choices.getMicroBatches(Mesh(), input.training)) {
+    one.microBatch = size;
+    const Work &own = *getWork(one);
     for (const Recomputation &recompute : choices.recompute)
       for (const ScheduleChoice &schedule : choices.schedules)
         for (ContextParallel kind : choices.getContextParallel(context)) {
-          one.microBatch = size;
           one.recompute = recompute;
           one.contextParallel = kind;
-          const auto &probe =
-              bounds.getProbe(*getWork(one), one, schedule.splits);
+          const auto &probe = bounds.getProbe(own, one, schedule.splits);
           if (probe.ok())
             entry->second =
                 std::min(entry->second, probe->work() / double(size));
         }
+  }
   return entry->second;
 }
 

@@ -226,8 +226,8 @@ void ShardingProblem::addCost(const Variable &a, const Variable &b,
 }
 
 /// Returns the part that a rank has of something with dimensions of these
-/// classes. An axis
-/// splits one dimension of a class once, also where there are two of it.
+/// classes. An axis splits one dimension of a class once, also where there are
+/// two of it.
 double ShardingProblem::getShare(ArrayRef<int> dims) const {
   double share = 1;
   for (const auto &[root, part] : parts)

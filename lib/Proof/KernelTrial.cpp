@@ -163,6 +163,16 @@ static SmallVector<Operation *> findUsers(Value value) {
   return users;
 }
 
+static bool isComparedWithZero(Value argument) {
+  return llvm::any_of(findUsers(argument), llvm::IsaPred<nn::IsZeroOp>);
+}
+
+bool KernelTrial::comparesWithZero() const {
+  auto cluster = kernel.cluster;
+  return llvm::any_of(cluster.getBody().front().getArguments(),
+                      isComparedWithZero);
+}
+
 /// Words, classes, keys or starts, by who takes them, and now and then what is
 /// ignored.
 ///
@@ -203,8 +213,7 @@ bool KernelTrial::takeMemory(DrawnPages &pages, ResultPages &results) {
   for (BlockArgument argument : cluster.getBody().front().getArguments()) {
     TensorMemory &own = memory.emplace_back(argument);
     unsigned index = argument.getArgNumber();
-    bool isZero = draw.hasZeros && llvm::any_of(findUsers(argument),
-                                                llvm::IsaPred<nn::IsZeroOp>);
+    bool isZero = draw.hasZeros && isComparedWithZero(argument);
     bool isTaken =
         getElementTypeOrSelf(argument).isInteger() ? drawIntegers(index, own)
         : isZero ? own.allocate() // fresh pages are zeros

@@ -46,6 +46,9 @@ public:
   bool dependsOnMicrobatch() const;
   /// Whether it has so few numbers that one draw of them shows little.
   bool isSmall() const;
+  /// Whether an operand is compared with zero, so that hasZeros is a draw of
+  /// its own.
+  bool comparesWithZero() const;
 
   /// The elements that were held against the ops.
   size_t countHeld() const { return held; }

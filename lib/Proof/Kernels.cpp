@@ -252,7 +252,8 @@ LogicalResult KernelCheck::run() {
                      : trial.dependsOnMicrobatch() ? 2
                                                    : 1;
     for (unsigned draw = 0; draw < draws; ++draw)
-      first.push_back({number, draw});
+      if (!kDraws[draw].hasZeros || trial.comparesWithZero())
+        first.push_back({number, draw});
     if (draws == 1)
       once.push_back(number);
   }

@@ -23,19 +23,22 @@ FLATC = ["flatc", "--raw-binary", "--strict-json", "--defaults-json"]
 
 
 def read_schema():
-    """Of each table its fields with their types, of each enumeration its words."""
+    """Of each table its fields with their types, of each enumeration its words, and
+    the fields, as `Table.field`, that a file must have to be read."""
     text = re.sub(r"//.*", "", SCHEMA.read_text())
-    tables = {}
+    tables, required = {}, set()
     for name, body in re.findall(r"(?:table|struct) (\w+) \{(.*?)\}", text, re.DOTALL):
-        tables[name] = {field: kind.strip() for field, kind, rest in re.findall(
+        rows = re.findall(
             r"(\w+)\s*:\s*([\[\]\w ]+?)\s*(=[^;()]*|\([^;]*\))?\s*;", body)
-            if "deprecated" not in rest}
+        tables[name] = {field: kind.strip() for field, kind, rest in rows
+                        if "deprecated" not in rest}
+        required |= {f"{name}.{field}" for field, _, rest in rows if "required" in rest}
     enumerations = {name: re.findall(r"(\w+)\s*=", body) for name, body in re.findall(
         r"enum (\w+) : \w+ \{(.*?)\}", text, re.DOTALL)}
-    return tables, enumerations
+    return tables, enumerations, required
 
 
-TABLES, ENUMERATIONS = read_schema()
+TABLES, ENUMERATIONS, REQUIRED = read_schema()
 
 
 def write_plan(plan, path):
@@ -103,7 +106,8 @@ def find_edits(plan):
         value = plan
         for part in way:
             value = value[part]
-        edits[name] += [(way, other) for other in change(value, TABLES[table][field], field)]
+        edits[name] += [(way, other) for other in change(value, TABLES[table][field], field)
+                        if other is not None or name not in REQUIRED]
     return edits
 
 

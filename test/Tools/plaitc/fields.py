@@ -95,7 +95,8 @@ def change(value, kind, field):
         return [value * 1.5 + (value == 0)]
     if kind in TABLES or kind == "StepKind":
         return [None]
-    return [value + 1, value * 2 + 64] + [value - 1] * (value > 0)
+    # A hash has all 64 bits, and its double has one more.
+    return [value + 1, (value * 2 + 64) % 2**63] + [value - 1] * (value > 0)
 
 
 def find_edits(plan):
@@ -133,9 +134,41 @@ def check(path):
     return done.stderr
 
 
-# What a plan without a certificate may say, and why the checker takes it: who drops
-# the certificate is trusted like whoever compiles.
-TRUSTED = {}
+# What a plan without a certificate may say. The checker proves of such a plan that it
+# ends and stays within its memory. What is computed it cannot know: who drops the
+# certificate is trusted like whoever compiles. The first that matches counts.
+COMPUTED = "what is computed: the certificate's"
+TRUSTED = {
+    r"KernelStep\.(traffic|flops|grain)|Cluster\..*|Plan\.(cluster|model_flops|"
+    r"device_reserve)|Kernel\.(block_threads|indices_per_block)":
+        "for predictions, and how kernels are launched",
+    r"(Parameter|Function|Region|StateSlot|MeshAxis)\.name|Parameter\.file_.*|"
+    r"Function\.slots|Step\.location|Plan\.(model_type|model_name|config|locations)":
+        "a name in files and messages",
+    r"Plan\.(schedule|recompute|zero|optimizer|offload|precision|reduce_precision|"
+    r"context_parallel|compress|sequence_parallel)": "a choice as reports name it",
+    r"Program\.(arena_bytes|host_bytes|regions|library_workspace.*)|Region\..*|"
+    r"Function\.(workspace_bytes|slot_bytes)|KernelStep\.arg_bytes":
+        "room that is not used, or which nothing else needs then",
+    r"Plan\.(vocab_size|mesh|code|kernels|data|options|parameters|programs|"
+    r"named_losses)|OptimizerOption\..*|Parameter\.(init.*|frozen|box_.*|shape)":
+        COMPUTED,
+    r"(Kernel|KernelStep|GemmStep|GroupedGemmStep|CollectiveStep|CopyStep|FillStep|"
+    r"AttentionStep|AttentionDropout|RankScalar|Ref|CodeObject|Constant|Data|Input|"
+    r"Division|DimSharding|Action|Step|Function|Shard|StateSlot|Program|Certificate)"
+    r"\..*": COMPUTED,
+}
+# Where each field of the schema has its reader.
+READERS = [path for folder in ("include", "lib", "tools")
+           for path in (ROOT / folder).rglob("*") if path.suffix in (".cpp", ".h")]
+
+
+def find_unread():
+    """The fields of the schema that no source reads."""
+    text = "\n".join(path.read_text() for path in READERS)
+    return sorted({f"{table}.{field}" for table, kinds in TABLES.items()
+                   for field in kinds
+                   if not re.search(rf"(->|\.|::){field}\b", text)})
 
 
 def read(path):
@@ -174,6 +207,7 @@ def judge(folders, given):
     table = [f"| `{name}` | {'; '.join(sorted(told[name] - {''}))} | "
              f"{find_reason(name) if '' in told[name] else ''} |"
              for name in sorted(edited)]
+    problems += [f"{name} is a field that nothing reads" for name in find_unread()]
     return table, len(edited), problems
 
 

@@ -120,6 +120,9 @@ private:
   void post(uint32_t stage, Work work, uint32_t microbatch, uint32_t from,
             double time);
 
+  uint32_t getStage(uint32_t rank, uint32_t chunk) const {
+    return stageOf[rank * problem.chunks + chunk];
+  }
   bool hasPlace(uint32_t rank, uint32_t chunk) const;
   bool isNext(uint32_t rank, uint32_t chunk, Work work) const;
   bool allowsByLead(uint32_t rank, const Stage &stage, Work work) const;
@@ -135,6 +138,9 @@ private:
   double tolerance = 0; // times closer than this are equal
   bool isCutOff = false;
   std::vector<Stage> stages;
+  /// The stage of each chunk of each rank, as problem.stageOf has it, without
+  /// its divisions.
+  std::vector<uint32_t> stageOf;
   std::vector<Rank> ranks;
   Agenda agenda;
   std::vector<Candidate> candidates; // of the rank that decides
@@ -171,6 +177,10 @@ Greedy::Greedy(const Problem &problem, const Costs &costs,
       ranks[stage.rank].work += m * duration;
     }
   }
+  stageOf.reserve(stages.size());
+  for (uint32_t rank = 0; rank < problem.stages; ++rank)
+    for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk)
+      stageOf.push_back(problem.stageOf(rank, chunk));
   agenda.set(0, 0);
 }
 
@@ -193,7 +203,7 @@ void Greedy::post(uint32_t stage, Work work, uint32_t microbatch, uint32_t from,
 /// cannot be below the cutoff.
 void Greedy::start(uint32_t index, uint32_t chunk, Work work, double now) {
   Rank &rank = ranks[index];
-  uint32_t position = problem.stageOf(index, chunk);
+  uint32_t position = getStage(index, chunk);
   Stage &stage = stages[position];
   uint32_t microbatch = stage.counts[work]++;
   if (rank.start == never)
@@ -228,7 +238,7 @@ bool Greedy::hasPlace(uint32_t rank, uint32_t chunk) const {
   double held = ranks[rank].held;
   uint32_t end = policy.reserves ? problem.chunks : chunk + 1;
   for (; chunk < end; ++chunk)
-    held += stages[problem.stageOf(rank, chunk)].size;
+    held += stages[getStage(rank, chunk)].size;
   return memory.allows(held);
 }
 
@@ -268,7 +278,7 @@ double Greedy::getPriority(uint32_t stage, uint32_t chunk, Work work) const {
 /// The next F or I of a chunk, as far as it is known. A forward that lacks
 /// memory is none.
 Candidate Greedy::getCandidate(uint32_t rank, uint32_t chunk, Work work) const {
-  uint32_t position = problem.stageOf(rank, chunk);
+  uint32_t position = getStage(rank, chunk);
   const Stage &stage = stages[position];
   uint32_t next = stage.counts[work];
   if (next == m || !allowsByLead(rank, stage, work) ||
@@ -289,14 +299,14 @@ void Greedy::decideIdle(uint32_t index, double now, double next, bool blocked) {
   // that holds memory longest.
   uint32_t oldest = m, chunk = 0, left = 0;
   for (uint32_t i = 0; i < problem.chunks; ++i) {
-    const Stage &stage = stages[problem.stageOf(index, i)];
+    const Stage &stage = stages[getStage(index, i)];
     left = std::max(left, m - stage.counts[I]);
     if (stage.counts[W] < std::min(stage.counts[I], oldest))
       oldest = stage.counts[W], chunk = i;
   }
   double gap = next - now;
   double idle = policy.spread ? gap * std::max(1u, left) : gap;
-  double weight = stages[problem.stageOf(index, chunk)].durations[W];
+  double weight = stages[getStage(index, chunk)].durations[W];
   // A weight gradient runs where it delays nothing, where waiting would use up
   // what the rank may idle, and where a forward is held up by memory, which
   // nothing else of this rank frees.

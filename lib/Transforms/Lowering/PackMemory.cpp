@@ -56,20 +56,41 @@ public:
     ranges.erase(std::next(first), last);
   }
 
-  /// The lowest offset from `offset` on at which no byte of `bytes` is in the
-  /// set.
-  int64_t findGap(int64_t offset, int64_t bytes) const {
-    const auto *range = llvm::partition_point(
-        ranges, [&](const Range &range) { return range.end <= offset; });
-    for (; range != ranges.end() && range->begin < offset + bytes; ++range)
-      offset = range->end;
-    return offset;
-  }
+  bool empty() const { return ranges.empty(); }
 
-private:
   struct Range {
     int64_t begin, end;
   };
+
+  /// A place in a set that moves on with an offset that only grows.
+  class Cursor {
+  public:
+    explicit Cursor(const Ranges &set)
+        : range(set.ranges.begin()), end(set.ranges.end()) {}
+
+    /// The lowest offset from `offset` on at which no byte of `bytes` is in the
+    /// set. Logarithmic in the ranges that are passed (galloping search;
+    /// Bentley and Yao 1976), and constant where none is.
+    int64_t findGap(int64_t offset, int64_t bytes) {
+      auto isPassed = [&](const Range &other) { return other.end <= offset; };
+      ptrdiff_t stride = 1;
+      while (range != end && isPassed(*range)) {
+        stride = std::min(2 * stride, end - range);
+        if (isPassed(range[stride - 1]))
+          range += stride;
+        else
+          range = std::partition_point(range, range + stride, isPassed);
+      }
+      for (; range != end && range->begin < offset + bytes; ++range)
+        offset = range->end;
+      return offset;
+    }
+
+  private:
+    const Range *range, *end;
+  };
+
+private:
   llvm::SmallVector<Range, 0> ranges;
 };
 
@@ -96,23 +117,26 @@ public:
   /// The lowest offset at which `life.bytes` are free at all its steps.
   int64_t findPlace(const Lifetime &life) {
     asked.clear();
-    forWholeNodes(life,
-                  [&](int64_t node) { asked.push_back(&nodes[node].below); });
-    forNodesAround(life,
-                   [&](int64_t node) { asked.push_back(&nodes[node].own); });
+    forWholeNodes(life, [&](int64_t node) { ask(nodes[node].below); });
+    forNodesAround(life, [&](int64_t node) { ask(nodes[node].own); });
     // A gap of one set need not be one of the next: again from where it is,
     // until all agree. The offset only grows, past a range of some set each
     // time.
     int64_t offset = 0, before;
     do {
       before = offset;
-      for (const Ranges *ranges : asked)
-        offset = ranges->findGap(offset, life.bytes);
+      for (Ranges::Cursor &cursor : asked)
+        offset = cursor.findGap(offset, life.bytes);
     } while (offset != before);
     return offset;
   }
 
 private:
+  void ask(const Ranges &ranges) {
+    if (!ranges.empty())
+      asked.emplace_back(ranges);
+  }
+
   /// Calls `body` for the largest nodes that only have steps of `life`.
   void forWholeNodes(const Lifetime &life,
                      llvm::function_ref<void(int64_t)> body) const {
@@ -160,7 +184,7 @@ private:
   };
   int64_t leaves;
   std::vector<Node> nodes;
-  std::vector<const Ranges *> asked;
+  std::vector<Ranges::Cursor> asked;
 };
 
 } // namespace

@@ -86,7 +86,7 @@ def VerifyPhasePass : Pass<"plait-verify-phase", "::mlir::ModuleOp"> {
       value of the configuration can be executed; and `@loss` is for a microbatch of
       it, where there is one.
     - (P2) after `shard`: there is a mesh, and every tensor in `@loss` has a
-      sharding.
+      sharding, as every parameter has from then on.
     - (P3) after `stage` up to `lower`: each virtual stage of the placement has
       the functions that its phase makes: forward; joint; forward and backward
       (or backward_input and backward_weight). The placement is for the mesh.

@@ -14,6 +14,7 @@
 #include "VerifyIds.h"
 
 #include "plait/Analysis/ModelFlops.h"
+#include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Schedule/Generators.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
@@ -132,6 +133,16 @@ static LogicalResult verifyShardings(ModuleOp module) {
   if (Value value = findTensor(loss, /*hasSharding=*/false))
     return emitError(value.getLoc(), "value of type ")
            << value.getType() << " has no sharding after phase shard";
+  return success();
+}
+
+/// (P2)
+/// What a rank holds of a parameter follows from its sharding alone.
+static LogicalResult verifyParameters(ModuleOp module) {
+  for (auto parameter : module.getOps<nn::ParameterOp>())
+    if (!nn::getSharding(parameter))
+      return parameter.emitOpError("has no sharding after phase ")
+             << stringifyPhase(getPhase(module));
   return success();
 }
 
@@ -340,6 +351,8 @@ static LogicalResult verifyPhase(ModuleOp module) {
   if (!mesh)
     return module.emitOpError("has no mesh after phase ")
            << stringifyPhase(reached);
+  if (failed(verifyParameters(module)))
+    return failure();
   if (reached == Phase::Shard)
     return verifyShardings(module);
   int64_t ranks = mesh.getAxisSize(Axis::PP);

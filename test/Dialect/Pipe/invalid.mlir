@@ -164,3 +164,26 @@ func.func @c3_optimizer(%x: tensor<f32> {pipe.port = #pipe.port<tokens>}) attrib
 
 // expected-error @+1 {{action 1: 'F' is not a schedule action}}
 func.func private @alone() attributes {actions = #pipe.actions<"F0 F">}
+
+// -----
+
+// What is wrong with the function itself is its own verifier's to say.
+// expected-error @+1 {{requires attribute 'function_type'}}
+"func.func"() <{arg_attrs = [{pipe.port = #pipe.port<input 0>}], sym_name = "f"}> ({
+}) {pipe.function = #pipe.function<joint, 0>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{expects argument attribute array to have the same number of elements as the number of function arguments, got 1, but expected 2}}
+"func.func"() <{arg_attrs = [{pipe.port = #pipe.port<input 0>}], function_type = (tensor<f32>, tensor<f32>) -> (), sym_name = "f"}> ({
+^bb0(%x: tensor<f32>, %y: tensor<f32>):
+  "func.return"() : () -> ()
+}) {pipe.function = #pipe.function<joint, 0>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{expects result attribute array to have the same number of elements as the number of function results, got 0, but expected 1}}
+"func.func"() <{res_attrs = [], function_type = (tensor<f32>) -> tensor<f32>, arg_attrs = [{pipe.port = #pipe.port<input 0>}], sym_name = "f"}> ({
+^bb0(%x: tensor<f32>):
+  "func.return"(%x) : (tensor<f32>) -> ()
+}) {pipe.function = #pipe.function<joint, 0>} : () -> ()

@@ -72,6 +72,12 @@ nn.pack @pack rank 0 [@a] at [0] divided on @other["dp"] : tensor<2x32xf32>
 
 // -----
 
+nn.parameter @a : tensor<4xf32> init<mean = 0.0, std = 0.02>
+// expected-error @+1 {{'nn.pack' op is divided over axis "dp" but names no mesh}}
+"nn.pack"() <{axis = "dp", members = [@a], offsets = array<i64: 0>, rank = 0 : i64, sym_name = "pack", type = tensor<2x32xf32>}> : () -> ()
+
+// -----
+
 dist.mesh @mesh ["pp", "dp"] = [1, 2]
 nn.parameter @a : tensor<4xf32> init<mean = 0.0, std = 0.02>
 // expected-error @+1 {{'nn.pack' op is divided over axis "tp", which @mesh does not have}}

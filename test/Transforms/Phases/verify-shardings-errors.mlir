@@ -29,3 +29,12 @@ module attributes {plait.phase = #plait.phase<partition>} {
     return
   }
 }
+
+// -----
+
+// (P2)
+module attributes {plait.phase = #plait.phase<lower>} {
+  dist.mesh @mesh ["pp", "dp"] = [1, 2]
+  // expected-error @+1 {{'nn.parameter' op has no sharding after phase lower}}
+  nn.parameter @w : tensor<4xf32> init<mean = 0.0, std = 0.02>
+}

@@ -62,6 +62,10 @@ LogicalResult PackOp::verify() {
     if (offset < 0 || offset % kAlignment)
       return emitOpError("has a member at element ")
              << offset << ", which is not a multiple of " << kAlignment;
+  // (C5)
+  if (getAxis() && !getMeshAttr())
+    return emitOpError("is divided over axis ")
+           << getAxisAttr() << " but names no mesh";
   // (C6)
   if (getMaster() && !getAxis())
     return emitOpError("has master values but is not divided");

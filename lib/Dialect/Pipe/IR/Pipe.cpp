@@ -264,6 +264,25 @@ static LogicalResult verifyKind(Operation *op, NamedAttribute attribute) {
          << ", expected a " << AttrT::name;
 }
 
+/// Whether a list of a function has attributes for each of `count` arguments or
+/// results, or none at all.
+static bool hasAttributes(ArrayAttr list, size_t count) {
+  return !list ||
+         (list.size() == count && llvm::all_of(list, [](Attribute attributes) {
+            return isa_and_nonnull<DictionaryAttr>(attributes);
+          }));
+}
+
+/// Whether the type and the lists of attributes of a function are as its own
+/// verifier wants them, which runs after those of discardable attributes.
+static bool isWellFormed(FunctionOpInterface function) {
+  auto type = function->getAttrOfType<TypeAttr>("function_type");
+  return type && isa<FunctionType>(type.getValue()) &&
+         hasAttributes(function.getArgAttrsAttr(),
+                       function.getNumArguments()) &&
+         hasAttributes(function.getResAttrsAttr(), function.getNumResults());
+}
+
 /// Unknown names that begin with `pipe.` are errors, since a misspelt one would
 /// else be passed over in silence. A function is checked with all of its ports,
 /// once, at its own attribute.
@@ -290,6 +309,9 @@ LogicalResult PipeDialect::verifyOperationAttribute(Operation *op,
   auto function = dyn_cast<FunctionOpInterface>(op);
   if (!function)
     return op->emitOpError("has ") << kFunctionAttr << " but is no function";
+  // The function's own verifier says what is wrong.
+  if (!isWellFormed(function))
+    return success();
   auto kind = cast<FunctionAttr>(attribute.getValue());
   return success(succeeded(verifyPorts(function, kind, /*isResult=*/false)) &&
                  succeeded(verifyPorts(function, kind, /*isResult=*/true)));

@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // The frame of a plan file. Reading goes from the outside in: length, magic,
-// version, hash, FlatBuffers' verifier, checkPlan(), the certificate; each
-// relies on those before it, and nothing is used before all have passed.
+// version, level, hash, FlatBuffers' verifier, checkPlan(), the certificate;
+// each relies on those before it, and nothing is used before all have passed.
 // Writing makes the same checks, so that what this program writes it can read.
 //
 //===----------------------------------------------------------------------===//
@@ -15,6 +15,7 @@
 #include "plait/Plan/Container.h"
 
 #include "plait/Plan/Check.h"
+#include "plait/Plan/Level.h"
 
 #include <array>
 #include <cstring>
@@ -34,7 +35,7 @@ namespace {
 struct Header {
   char magic[8];
   uint32_t version;
-  uint32_t zero;
+  uint32_t level; // that a reader needs (Level.h)
   uint64_t length;
   uint64_t hash;
   uint8_t padding[32];
@@ -44,10 +45,11 @@ static_assert(sizeof(Header) == containerHeaderBytes);
 constexpr char magicWord[] = "PLAITPLN";
 
 /// Numbers are in the byte order of the machine, which is little-endian.
-Header headerOf(std::span<const uint8_t> payload) {
+Header headerOf(std::span<const uint8_t> payload, uint32_t level) {
   Header header = {};
   std::memcpy(header.magic, magicWord, sizeof(header.magic));
   header.version = containerVersion;
+  header.level = level;
   header.length = payload.size();
   header.hash = XXH3_64bits(payload.data(), payload.size());
   return header;
@@ -67,6 +69,10 @@ Status checkHeader(std::span<const uint8_t> file) {
   if (found.version != containerVersion)
     return fail("has version ", found.version, ", this program reads version ",
                 containerVersion);
+  if (found.level > formatLevel)
+    return fail("needs format level ", found.level,
+                ", this program knows levels up to ", formatLevel,
+                ": a later plait has written it, and can run it");
   // Truncated and continued files are told apart from corrupt ones.
   auto payload = file.subspan(sizeof(Header));
   if (payload.size() < found.length)
@@ -76,7 +82,7 @@ Status checkHeader(std::span<const uint8_t> file) {
     return fail("has ", payload.size() - found.length,
                 " bytes after its payload");
   // One pass over the payload, which also brings it into memory.
-  Header expected = headerOf(payload);
+  Header expected = headerOf(payload, found.level);
   if (found.hash != expected.hash)
     return fail("is corrupt: the hash of its payload differs");
   if (std::memcmp(&found, &expected, sizeof(Header)) != 0)
@@ -179,8 +185,8 @@ Result<OutputFile> plan::preparePlan(const std::string &path,
   PLAIT_RETURN_IF_ERROR(checkPlan(*fb::GetPlan(payload.data())));
   PLAIT_RETURN_IF_ERROR(checkCertificate(payload));
 
-  auto header =
-      std::bit_cast<std::array<uint8_t, sizeof(Header)>>(headerOf(payload));
+  auto header = std::bit_cast<std::array<uint8_t, sizeof(Header)>>(
+      headerOf(payload, getLevel(*fb::GetPlan(payload.data()))));
   // Written aside and renamed: the file appears as a whole, or not at all.
   Result<OutputFile> file =
       OutputFile::create(path, OutputFile::Content::Binary);
@@ -196,11 +202,23 @@ Status plan::writePlan(const std::string &path, const fb::PlanT &plan) {
   return file.ok() ? file->commit() : file.status();
 }
 
-/// Taken from the header, which open() has compared with the payload.
-uint64_t PlanFile::hash() const {
+/// The header is copied out of the file, which need not be aligned for it.
+static Header readHeader(std::span<const uint8_t> file) {
   Header header;
-  std::memcpy(&header, file.bytes().data(), sizeof header);
-  return header.hash;
+  std::memcpy(&header, file.data(), sizeof header);
+  return header;
+}
+
+/// Taken from the header, which open() has compared with the payload.
+uint64_t PlanFile::hash() const { return readHeader(file.bytes()).hash; }
+
+/// A level below what the plan needs would let other readers go wrong.
+static Status checkLevel(std::span<const uint8_t> file, const fb::Plan &plan) {
+  uint32_t said = readHeader(file).level, needed = getLevel(plan);
+  if (said == needed)
+    return Status::success();
+  return fail("is corrupt: its header says format level ", said,
+              ", what it has needs level ", needed);
 }
 
 /// The mapping moves into the result, and `root` stays valid: it points into
@@ -215,6 +233,8 @@ Result<PlanFile> PlanFile::open(const std::string &path) {
   if (!verifyBuffer(payload))
     return fail("'", path, "' is malformed: not a valid plan table");
   const fb::Plan *root = fb::GetPlan(payload.data());
+  if (Status status = checkLevel(file->bytes(), *root); !status.ok())
+    return fail("'", path, "' ", status.message());
   Status status = checkPlan(*root);
   if (status.ok())
     status = checkCertificate(payload);

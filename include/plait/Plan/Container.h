@@ -10,7 +10,7 @@
 //
 //   offset  0  8 bytes  magic "PLAITPLN"
 //   offset  8  u32      version (2)
-//   offset 12  u32      zero
+//   offset 12  u32      level that a reader needs (Level.h)
 //   offset 16  u64      payload length in bytes
 //   offset 24  u64      XXH3-64 of the payload
 //   offset 32  32 bytes zero

@@ -125,10 +125,20 @@ def apply(plan, way, value):
     return edited
 
 
-def check(path):
-    """What `plait-plan check` says of a file; empty: ok."""
-    done = subprocess.run(["plait-plan", "check", path], capture_output=True, text=True,
+def run_check(path):
+    return subprocess.run(["plait-plan", "check", path], capture_output=True, text=True,
                           timeout=60, check=False)
+
+
+def check(path):
+    """What `plait-plan check` says of a file; empty: ok. The header gets the level that
+    the plan needs, which an edit may change."""
+    done = run_check(path)
+    if found := re.search(r"what it has needs level (\d+)", done.stderr):
+        data = bytearray(path.read_bytes())
+        struct.pack_into("<I", data, 12, int(found[1]))
+        path.write_bytes(data)
+        done = run_check(path)
     if done.returncode not in (0, 1) or (done.returncode == 1) != bool(done.stderr):
         raise RuntimeError(f"{path}: ends with {done.returncode}: {done.stderr}")
     return done.stderr

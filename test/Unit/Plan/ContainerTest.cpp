@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "plait/Plan/Container.h"
+#include "plait/Plan/Level.h"
 
 #include "TestPlan.h"
 
@@ -70,6 +71,28 @@ TEST_F(ContainerTest, RefusesChangedPayload) {
     changed[i] ^= 1;
     EXPECT_NE(open(changed).find("corrupt"), std::string::npos) << i;
   }
+}
+
+/// A file of a later release, which uses what nobody knows here.
+TEST_F(ContainerTest, RefusesLaterLevels) {
+  auto later = bytes;
+  later[12] = plan::formatLevel + 1;
+  EXPECT_NE(open(later).find("needs format level " +
+                             std::to_string(plan::formatLevel + 1)),
+            std::string::npos);
+}
+
+/// With less than its level an earlier program would run it, and go wrong.
+TEST_F(ContainerTest, RefusesLessThanItsLevel) {
+  fb::PlanT plan = makePlan();
+  plan.named_losses = {"z"};
+  ASSERT_TRUE(plan::writePlan(path, plan).ok());
+  auto changed = readFile(path);
+  ASSERT_EQ(changed[12], 1);
+  changed[12] = 0;
+  EXPECT_NE(
+      open(changed).find("says format level 0, what it has needs level 1"),
+      std::string::npos);
 }
 
 TEST_F(ContainerTest, NamesWhatIsWrong) {

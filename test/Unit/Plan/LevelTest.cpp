@@ -1,0 +1,65 @@
+//===- LevelTest.cpp - What a reader of a plan has to know ----------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Plan/Level.h"
+
+#include "plait/Plan/Container.h"
+
+#include "TestPlan.h"
+
+#include <gtest/gtest.h>
+#include <map>
+
+using namespace plait;
+using namespace plait::test;
+
+namespace {
+
+uint32_t getLevel(const fb::PlanT &plan) {
+  return plan::getLevel(*fb::GetPlan(plan::packPlan(plan).data()));
+}
+
+using Add = void (*)(fb::PlanT &);
+
+void addGroupedGemm(fb::PlanT &plan) {
+  append(plan.programs[0]->functions[0]->steps)
+      .step.Set(fb::GroupedGemmStepT());
+}
+
+void addOwnState(fb::PlanT &plan) {
+  fb::StateSlotT &slot = append(plan.programs[0]->shards[0]->state);
+  slot.name = "error";
+  slot.own_axis = 1;
+}
+
+void addOption(fb::PlanT &plan) { append(plan.options).name = "beta1"; }
+
+/// How a plan comes to have each feature, and no other that is not listed with
+/// it.
+const std::map<std::string, Add> additions = {
+    {"GroupedGemmStep", addGroupedGemm},
+    {"StateSlot.own_axis", addOwnState},
+    {"Plan.compress", [](fb::PlanT &plan) { plan.compress = "int8:128"; }},
+    {"Plan.options", addOption},
+    {"OptimizerOption", addOption},
+    {"Plan.named_losses", [](fb::PlanT &plan) { plan.named_losses = {"z"}; }}};
+
+TEST(Level, IsZeroWithoutFeatures) { EXPECT_EQ(getLevel(makePlan()), 0u); }
+
+TEST(Level, IsThatOfEachFeature) {
+  EXPECT_EQ(additions.size(), plan::getFeatures().size());
+  for (const plan::Feature &feature : plan::getFeatures()) {
+    SCOPED_TRACE(feature.name);
+    ASSERT_TRUE(additions.contains(feature.name));
+    fb::PlanT plan = makePlan();
+    additions.at(feature.name)(plan);
+    EXPECT_EQ(getLevel(plan), feature.level);
+    EXPECT_LE(feature.level, plan::formatLevel);
+  }
+}
+
+} // namespace

@@ -90,7 +90,7 @@ def planner_cases(compiler: Compiler) -> None:
     refuse("reduce-precision", ["reduce-precision", "int8", "bf16"], reduce_precision="int8")
     refuse("reduce-precision-of-plan", ["reduce-precision", "fp16", "bf16"],
            reduce_precision="fp16")
-    refuse("compress", ["compress", "int4", "none or int8"], compress="int4")
+    refuse("compress", ["compress", "int2", "none, int8 or int4"], compress="int2")
     refuse("compress-block", ["chunks of 96", "power of two"], compress="int8:96")
     refuse("compress-zero", ["compress", "int8", "zero 0", "1"], compress="int8", zero=1)
     refuse("compress-twice", ["feedback", "each once"], compress="int8+feedback+feedback")

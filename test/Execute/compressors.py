@@ -20,16 +20,24 @@ def chunks(x: numpy.ndarray, block: int) -> numpy.ndarray:
     return padded.reshape(-1, block)
 
 
-def int8_encode(rows: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Absmax scaling by chunks to -127 … 127 (Dettmers 2016; 2022, "8-bit optimizers
+def integer_encode(rows: numpy.ndarray, limit: int) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """Absmax scaling by chunks to -limit … limit (Dettmers 2016; 2022, "8-bit optimizers
     via block-wise quantization", the linear data type), nearest, ties to even."""
     largest = numpy.abs(rows).max(axis=1)
-    factor = F32(127) / (largest + F32(2.0**-100))
+    factor = F32(limit) / (largest + F32(2.0**-100))
     codes = numpy.rint(rows * factor[:, None]).astype(numpy.int8)
-    return codes, largest * F32(1 / 127)
+    return codes, largest * F32(1 / limit)
 
 
-def int8_decode(codes: numpy.ndarray, numbers: numpy.ndarray) -> numpy.ndarray:
+def int8_encode(rows: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
+    return integer_encode(rows, 127)
+
+
+def int4_encode(rows: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
+    return integer_encode(rows, 7)
+
+
+def integer_decode(codes: numpy.ndarray, numbers: numpy.ndarray) -> numpy.ndarray:
     return codes.astype(F32) * numbers[:, None]
 
 
@@ -109,7 +117,15 @@ def power_sgd(m: numpy.ndarray, q: numpy.ndarray) -> tuple[numpy.ndarray, numpy.
     return p @ q.T, q
 
 
-SCHEMES = {"int8": (8, int8_encode, int8_decode)}
+SCHEMES = {
+    "int8": (8, int8_encode, integer_decode),
+    "int4": (4, int4_encode, integer_decode),
+}
+
+
+def get_limit(scheme: str) -> int:
+    """The largest code."""
+    return 2 ** (SCHEMES[scheme][0] - 1) - 1
 
 
 def compress(scheme: str, block: int, x: numpy.ndarray) -> numpy.ndarray:

@@ -94,7 +94,7 @@ ACCEPTED = {
     r"dist\.\w+ rounds": "a default that is spelt out",
     r"dist\.all_reduce members": "all ranks, listed or not",
     r"dist\.all_reduce ordered": "for equal ones that merging would drop",
-    r"(nn\.(pack|accumulator)) sym_name": "a name that is changed everywhere",
+    r"(nn\.(pack|accumulator)|plan\.buffer) sym_name": "a name that is changed everywhere",
     r"nn\.embedding_grad limit": "a default that is spelt out",
     r"nn\.reduce kind": "the plan is told as not proven",
     r"builtin\.module plait\.model\.(layers|vocab)":
@@ -311,9 +311,11 @@ def write_page(path, rows, places, fields):
         lines.append(rows[place].show(place) if rows[place].counts
                      else kept.get(place, rows[place].show(place)))
     total = sum((row.counts for row in rows.values()), collections.Counter())
-    lines += ["", f"Of {total.total()} edits of {len(places)} attributes "
-              + ", ".join(f"{total[kind]} {told}" for kind, told in TOLD.items()) + ".",
-              "", "## Fields of a plan", "",
+    summary = (f"Of {total.total()} edits of {len(places)} attributes "
+               + ", ".join(f"{total[kind]} {told}" for kind, told in TOLD.items()) + ".")
+    if not all(rows[place].counts for place in places):
+        summary = "\n".join(re.findall(r"^Of \d+ edits .*$", text, re.MULTILINE))
+    lines += ["", summary, "", "## Fields of a plan", "",
               "| field | refused without a certificate | accepted |", "|---|---|---|",
               *fields, ""]
     path.write_text("\n".join(lines))

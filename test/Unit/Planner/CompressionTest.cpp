@@ -13,7 +13,7 @@ using namespace plait;
 
 TEST(Compression, IsReadAndWritten) {
   for (const char *text : {"none", "int8", "int8:32", "int8:4096",
-                           "int8+feedback", "int8:128+feedback",
+                           "int8+feedback", "int8:128+feedback", "int4:64",
                            "int8+replicas:4", "int8:64+feedback+replicas:2"}) {
     Compression value;
     Status status = parse("compress", text, value);
@@ -32,9 +32,9 @@ TEST(Compression, IsReadAndWritten) {
 
 TEST(Compression, SaysWhatItCannotRead) {
   for (auto [text, message] :
-       {std::pair("", "compress is \"\", expected none or int8"),
-        {"int4", "compress is \"int4\", expected none or int8"},
-        {"none+feedback", "compress is \"none\", expected none or int8"},
+       {std::pair("", "compress is \"\", expected none, int8 or int4"),
+        {"int2", "compress is \"int2\", expected none, int8 or int4"},
+        {"none+feedback", "compress is \"none\", expected none, int8 or int4"},
         {"int8:", "compress has chunks of \"\", expected 32 to 4096"},
         {"int8:16", "compress has chunks of \"16\", expected 32 to 4096"},
         {"int8:8192", "compress has chunks of \"8192\", expected 32 to 4096"},
@@ -66,6 +66,8 @@ TEST(Compression, CountsWholeChunks) {
   // 3.94 times less than fp32.
   EXPECT_NEAR(4.0 * (1 << 20) / double(value.getMessageBytes(1 << 20)), 3.94,
               0.005);
+  ASSERT_TRUE(parse("compress", "int4:32", value).ok());
+  EXPECT_EQ(value.getMessageBytes(33), 40u);
 }
 
 TEST(Compression, ExcludesWhatDividesOrRounds) {

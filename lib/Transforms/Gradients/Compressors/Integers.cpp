@@ -1,4 +1,4 @@
-//===- Int8.cpp - Integers of eight bits and a scale ----------------------===//
+//===- Integers.cpp - Integers of a few bits and a scale ------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -12,12 +12,14 @@ using namespace plait;
 
 namespace {
 
-/// Codes are round(127 x / m), of -127 to 127, for the largest magnitude m of a
-/// chunk, and the number is m / 127. It is contractive: |decoded - x| is at
-/// most m / 254 for each element (Dettmers 2016, "8-bit approximations").
-class Int8 : public CompressionRule {
+/// Codes are round(l x / m), of -l to l, for the largest magnitude m of a chunk
+/// and the largest integer l of so many bits, and the number is m / l. It is
+/// contractive: |decoded - x| is at most m / 2l for each element (Dettmers
+/// 2016, "8-bit approximations").
+class Integers : public CompressionRule {
 public:
-  explicit Int8(Chunks &chunks) : chunks(chunks), nn(chunks.nn) {}
+  Integers(Chunks &chunks, int bits)
+      : chunks(chunks), nn(chunks.nn), limit((1 << (bits - 1)) - 1) {}
 
   Message encode(Value x) override {
     Value negated = nn.neg(x);
@@ -26,11 +28,10 @@ public:
     // Of nothing but zeros the quotient has to be a number, so that zeros come
     // out; what is that small is lost, or fed back.
     Value bound = nn.shift(largest, 0x1p-100);
-    Value limit = nn.fillLike(bound, kLimit);
-    Value factor = nn.div(limit, bound);
+    Value factor = nn.div(nn.fillLike(bound, limit), bound);
     Value scaled = nn.mul(x, chunks.spread(factor, x));
     Value codes = nn.unary<nn::RoundOp>(scaled);
-    return {codes, nn.scale(largest, 1 / kLimit)};
+    return {codes, nn.scale(largest, 1 / limit)};
   }
 
   Value decode(const Message &message) override {
@@ -39,16 +40,19 @@ public:
   }
 
 private:
-  static constexpr double kLimit = 127;
-
   Chunks &chunks;
   nn::NNBuilder &nn;
+  double limit;
 };
 
 } // namespace
 
 namespace plait {
 std::unique_ptr<CompressionRule> createInt8(Chunks &chunks) {
-  return std::make_unique<Int8>(chunks);
+  return std::make_unique<Integers>(chunks, 8);
+}
+
+std::unique_ptr<CompressionRule> createInt4(Chunks &chunks) {
+  return std::make_unique<Integers>(chunks, 4);
 }
 } // namespace plait

@@ -16,6 +16,7 @@ import random
 import re
 import struct
 import subprocess
+import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SCHEMA = ROOT / "lib" / "Plan" / "Plan.fbs"
@@ -239,7 +240,8 @@ def tell(plan, target, name, told):
     write_plan(plan, target)
     said = check(target)
     said = re.sub(r"^.*? is unsound: ", "", said.strip())
-    told[name].add(re.sub(r"'[^']*'", "'…'", re.sub(r"\d+", "…", said))[:70])
+    said = re.sub(r"'[^']*'", "'…'", re.sub(r"\d+", "…", said))
+    told[name].add(textwrap.shorten(said, 90, placeholder=" …"))
 
 
 def compare(table, page):

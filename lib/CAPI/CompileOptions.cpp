@@ -63,15 +63,12 @@ Setter setList(std::vector<std::string> &target) {
   };
 }
 
-/// The failure as one of the option called `name`, which the configuration's
-/// parser, who serves IR and plans as well, puts into no backquotes.
+/// The failure as one of the option called `name`. Tables of names, which the
+/// configuration's parser asks, say what they have, and not who wants it.
 Status nameOption(const std::string &name, const Status &failure) {
-  if (failure.field() == name)
-    return failure;
-  const std::string &text = failure.message();
-  bool begins = text.starts_with(name + " ");
-  return refuse(name,
-                begins ? text.substr(name.size() + 1) : "is wrong: " + text);
+  return failure.field() == name
+             ? failure
+             : refuse(name, "is wrong: ", failure.message());
 }
 
 /// Calls the setter of each option of the object in `text`.
@@ -107,19 +104,15 @@ Result<ModelOptions> capi::readModelOptions(const char *path,
   ModelOptions options;
   options.model = path;
   std::string dropout = "config";
-  std::vector<std::string> shardings;
   PLAIT_RETURN_IF_ERROR(
       read(text, {{"dropout", setText(dropout)},
                   {"document-mask", setTruth(options.documentMask)},
                   {"no-decay", setList(options.noDecay)},
                   {"ignore-field", setList(options.ignoredFields)},
-                  {"shard", setList(shardings)}}));
+                  {"shard", setList(options.shardings)}}));
   if (dropout != "config" && dropout != "off")
     return refuse("dropout", "is '", dropout, "', expected config or off");
   options.dropout = dropout == "config";
-  for (const std::string &one : shardings)
-    if (Status status = addSharding(one, options); !status.ok())
-      return refuse("shard", "has a word that is wrong: ", status.message());
   return options;
 }
 
@@ -141,7 +134,8 @@ capi::readCompileOptions(const char *text, std::vector<std::string> *ignored) {
       [&](const Field &field, auto &pin) {
         setters[field.name] = [&pin](const std::string &name,
                                      const Json &value) {
-          return parse(name, textOf(value), pin);
+          // Messages about options have their names in backquotes.
+          return parse("`" + name + "`", textOf(value), pin);
         };
       },
       options.pins);

@@ -40,7 +40,7 @@ joinProcesses(SessionObject &session, std::chrono::milliseconds limit) {
   if (haveMet)
     return fail(Code::WrongCall, "the launcher's processes have met in another "
                                  "session of this process");
-  auto joined = runtime::Rendezvous::join(limit);
+  auto joined = runtime::Rendezvous::join(limit, &session.listener);
   if (!joined.ok())
     return joined.status();
   haveMet = true;
@@ -78,7 +78,6 @@ static Status begin(RunObject &object, const char *text) {
   if (!train.ok())
     return train.status();
   train->executor.reporter = &object.session().listener;
-  train->summary = nullptr;
   train->givesRows = train->tokens.empty() && train->text.empty();
   auto run = runtime::TrainingRun::begin(file.plan(), *train);
   if (!run.ok())

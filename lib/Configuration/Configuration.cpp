@@ -105,6 +105,11 @@ std::string plait::joinChoices(const std::vector<std::string> &choices) {
   return text;
 }
 
+/// The name of a field that may stand in backquotes, as in messages.
+static std::string_view bareName(std::string_view name) {
+  return name.starts_with('`') ? name.substr(1, name.size() - 2) : name;
+}
+
 /// "zero is "4", expected 0 to 3".
 static Status failParsing(std::string_view name, std::string_view text,
                           const std::string &expected) {
@@ -162,11 +167,12 @@ Status plait::parse(std::string_view name, std::string_view text,
   // Bounds are those of the field: ZeRO has stages 0 to 3, more pieces have
   // more latency than anything hides (each number of them is weighed), and all
   // other numbers are sizes.
-  int64_t last = name == "zero"              ? 3
-                 : name == "tp-comm-overlap" ? 64
-                                             : int64_t(1) << 24;
+  std::string_view field = bareName(name);
+  int64_t last = field == "zero"              ? 3
+                 : field == "tp-comm-overlap" ? 64
+                                              : int64_t(1) << 24;
   // The first and the last stage may be embedding and head alone.
-  int64_t first = name == "zero" || name == "layers" ? 0 : 1;
+  int64_t first = field == "zero" || field == "layers" ? 0 : 1;
   const char *textEnd = text.data() + text.size();
   auto [end, error] = std::from_chars(text.data(), textEnd, value);
   if (error == std::errc() && end == textEnd && value >= first && value <= last)
@@ -188,8 +194,8 @@ Status plait::parse(std::string_view name, std::string_view text,
   // Two fields are strings, each a name of a table; the table's own message
   // says which names there are.
   value = text;
-  return name == "optimizer" ? findOptimizer(text).status()
-                             : schedule::findGenerator(text).status();
+  return bareName(name) == "optimizer" ? findOptimizer(text).status()
+                                       : schedule::findGenerator(text).status();
 }
 
 Status plait::parse(std::string_view name, std::string_view text,

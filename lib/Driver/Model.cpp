@@ -20,7 +20,6 @@
 #include "plait/Transforms/ModelEdits.h"
 #include "plait/Transforms/Passes.h"
 
-#include "mlir/AsmParser/AsmParser.h"
 #include "mlir/Pass/PassManager.h"
 
 using namespace mlir;
@@ -120,6 +119,18 @@ LogicalResult ModelState::edit(ModuleOp module) {
   return manager.run(module);
 }
 
+/// The reference of a plan has one rank, and so none of this. No verifier: it
+/// is the next phase that refuses what does not fit the mesh.
+LogicalResult ModelState::pinShardings(ModuleOp module) {
+  if (options.shardings.empty())
+    return success();
+  PassManager manager(&context);
+  manager.enableVerifier(false);
+  manager.addPass(createPinShardingsPass({SmallVector<std::string>(
+      options.shardings.begin(), options.shardings.end())}));
+  return manager.run(module);
+}
+
 /// The text of a config goes into the module and so to the plan.
 FailureOr<OwningOpRef<ModuleOp>>
 ModelState::get(ModelSource &from, int64_t batch, int64_t sequence) {
@@ -131,52 +142,6 @@ ModelState::get(ModelSource &from, int64_t batch, int64_t sequence) {
     setConfigJson(**module, config);
   messages.setCode(Code::NotCompiled);
   return module;
-}
-
-//===----------------------------------------------------------------------===//
-// Shardings
-//===----------------------------------------------------------------------===//
-
-/// The parser speaks of a text that nobody wrote: its reason goes into the
-/// message about the option.
-static FailureOr<Attribute> parseSharding(ModuleOp module, StringRef pattern,
-                                          StringRef axes) {
-  std::string reason;
-  Attribute sharding;
-  {
-    ScopedDiagnosticHandler handler(module.getContext(),
-                                    [&](Diagnostic &diagnostic) {
-                                      reason = diagnostic.str();
-                                      return success();
-                                    });
-    sharding = parseAttribute(("#dist.sharding<@mesh, " + axes + ">").str(),
-                              module.getContext());
-  }
-  if (sharding)
-    return sharding;
-  return module.emitError("`shard` ")
-         << pattern << "=" << axes << ": " << reason
-         << "; expected axes like [{}, {\"tp\"}]";
-}
-
-/// Behind phase import shardings have been assigned, and pins would come too
-/// late.
-LogicalResult ModelState::pinShardings(ModuleOp module) const {
-  if (!options.shardings.empty() && getPhase(module) != Phase::Import)
-    return module.emitError("the input is IR after phase ")
-           << stringifyPhase(getPhase(module))
-           << ", in which shardings are not pinned any more";
-  for (const auto &[pattern, axes] : options.shardings) {
-    FailureOr<Attribute> sharding = parseSharding(module, pattern, axes);
-    if (failed(sharding))
-      return failure();
-    auto parameters = findParameters(module, pattern, "sharding of");
-    if (failed(parameters))
-      return failure();
-    for (nn::ParameterOp parameter : *parameters)
-      parameter.setShardingAttr(*sharding);
-  }
-  return success();
 }
 
 //===----------------------------------------------------------------------===//

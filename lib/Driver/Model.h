@@ -41,7 +41,7 @@ struct ModelState {
 
   /// Gives the parameters of a model the shardings that the options pin.
   /// Failures have been reported.
-  mlir::LogicalResult pinShardings(mlir::ModuleOp module) const;
+  mlir::LogicalResult pinShardings(mlir::ModuleOp module);
 
   ModelOptions options;
   Messages messages;

@@ -38,11 +38,9 @@ using planner::SearchSpace;
 
 /// What is not given is what one would train in on the device; compiled plans
 /// know no fp16.
-/// 1. What is given, if plans can be compiled in it and the device multiplies
-///    in it.
-/// 2. fp32 on processors.
-/// 3. bf16 where the device has it; fp16 for predictions on those that have
-///    nothing better.
+/// 1. What is given, if plans can be compiled in it.
+/// 2. fp32 on processors, bf16 on GPUs. Hardware files have rates for each,
+///    whether or not there are units for it.
 static Result<Precision> findPrecision(const CompileOptions &options,
                                        const PlanningOptions &planning,
                                        const planner::Device &device) {
@@ -52,19 +50,10 @@ static Result<Precision> findPrecision(const CompileOptions &options,
     asked.precision = *given;
     if (planning.compiles)
       PLAIT_RETURN_IF_ERROR(checkExecutable(asked));
-    if (device.peak(*given) > 0)
-      return *given;
-    return fail("`precision` is ", print(*given), ", which ", device.name,
-                " has no matmuls in");
+    return *given;
   }
-  // 2. Processors.
-  if (device.isProcessor)
-    return Precision::FP32;
-  // 3. GPUs.
-  if (device.peak(Precision::BF16) > 0)
-    return Precision::BF16;
-  bool half = !planning.compiles && device.peak(Precision::FP16) > 0;
-  return half ? Precision::FP16 : Precision::FP32;
+  // 2. What is usual.
+  return device.isProcessor ? Precision::FP32 : Precision::BF16;
 }
 
 /// Whether attention is fused. Where nothing is given, what a compilation does:

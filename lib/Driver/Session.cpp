@@ -62,17 +62,6 @@ Result<OutputFile> CompiledPlan::prepare(const std::string &path) const {
 
 const std::string &CompiledPlan::describe() const { return state->description; }
 
-/// Splits at the first equals sign: names of parameters have none.
-Status plait::addSharding(const std::string &text, ModelOptions &options) {
-  size_t equals = text.find('=');
-  if (equals == std::string::npos)
-    return fail("\"", text,
-                "\" is not NAME=AXES, such as *.c_fc.weight=[{},{\"tp\"}]");
-  options.shardings.push_back(
-      {text.substr(0, equals), text.substr(equals + 1)});
-  return Status::success();
-}
-
 Result<Model> Session::import(const ModelOptions &options) {
   auto state = std::make_shared<ModelState>(options, reporter, addDialects);
   if (failed(state->open()))

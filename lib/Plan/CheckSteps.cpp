@@ -184,7 +184,8 @@ private:
   /// 1. Types: sums may be wider than what is multiplied, never narrower.
   /// 2. Sizes, whose product bounds the work.
   /// 3. The three matrices.
-  /// 4. C is written once: no two elements of it share an address.
+  /// 4. C is written once: no two elements of it share an address. Its columns
+  ///    are next to each other, so that its rows are apart (3).
   /// 5. The epilogue.
   Status checkGemm(const fb::GemmStep &step) {
     if (step.accumulate() > fb::Accumulate::MAX)
@@ -211,9 +212,6 @@ private:
       // Operands may be repeated over a batch dimension; results would race.
       if (step.batch()->Get(i) > 1 && step.c_batch()->Get(i) == 0)
         return fail("writes all of batch dimension ", i, " to one place");
-    if (step.m() > 1 && step.c_row() < step.n())
-      return fail("has a row stride of C of ", step.c_row(),
-                  " below n = ", step.n());
     // 5. The epilogue.
     return checkEpilogue(step);
   }

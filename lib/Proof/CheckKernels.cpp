@@ -74,7 +74,7 @@ struct CheckKernelsPass : proof::impl::CheckKernelsPassBase<CheckKernelsPass> {
 /// 1. Find the pairs of claim and code that have to be run. Types have to
 ///    agree, since the memory of a trial is laid out by the claim's.
 /// 2. Compile the kernels of those pairs into one object.
-/// 3. Run them, and print what was found.
+/// 3. Run them, and remark what was found.
 LogicalResult CheckKernelsPass::check(ArrayRef<plan::ClusterOp> claimed,
                                       ArrayRef<plan::ClusterOp> compiled) {
   if (claimed.size() != compiled.size())
@@ -109,7 +109,7 @@ LogicalResult CheckKernelsPass::check(ArrayRef<plan::ClusterOp> claimed,
       kernels.push_back({claim, *info});
   }
   if (kernels.empty()) {
-    llvm::outs() << "// kernels: there are none\n";
+    emitRemark(getOperation().getLoc(), "kernels: there are none");
     return success();
   }
   // 2. One object of all kernels.
@@ -123,6 +123,6 @@ LogicalResult CheckKernelsPass::check(ArrayRef<plan::ClusterOp> claimed,
       {reinterpret_cast<const uint8_t *>(data.data()), data.size()});
   if (failed(known))
     return failure();
-  llvm::outs() << "// kernels: " << *known << "\n";
+  emitRemark(getOperation().getLoc(), "kernels: ") << *known;
   return success();
 }

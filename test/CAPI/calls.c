@@ -69,7 +69,7 @@ static void test_sessions(void) {
   FAILS(plait_session_open(PLAIT_C_VERSION, NULL), WRONG_CALL,
         "session is null");
   FAILS(plait_session_open(PLAIT_C_VERSION + 1, &session), WRONG_CALL,
-        "version");
+        "of plait's C interface, the library of");
   EXPECT(session == NULL);
   session = open_session();
   FAILS(plait_session_listen(NULL, NULL, NULL), WRONG_CALL, "session is null");
@@ -170,7 +170,8 @@ static void test_compiler(const char *path, const char *folder) {
         INVALID_OPTION, "document-mask");
   EXPECT(model == NULL);
   WORKS(plait_model_import(session, path, NULL, &model));
-  FAILS(plait_model_plan(model, "{}", &choice), INVALID_OPTION, "cluster");
+  FAILS(plait_model_plan(model, "{}", &choice), INVALID_OPTION,
+        "cluster has to say what the plan is for");
   FAILS(plait_model_plan(model, "{\"cluster\": \"no such\"}", &choice), 0, "");
   FAILS(plait_model_plan(model, "{\"cluster\": 3}", &choice), INVALID_OPTION,
         "cluster");
@@ -290,6 +291,10 @@ static void test_options(const char *path) {
   plait_error_free(error);
   FAILS(plait_run_begin(NULL, NULL, &run), WRONG_CALL, "plan is null");
   FAILS(plait_run_begin(made.plan, NULL, NULL), WRONG_CALL, "run is null");
+  FAILS(plait_run_begin(made.plan, "{\"log\": \"-\"}", &run), INVALID_OPTION,
+        "log is standard output, which is the program's");
+  FAILS(plait_run_begin(made.plan, "{\"epochs\": 1}", &run), INVALID_OPTION,
+        "epochs needs data that the run reads by itself");
   FAILS(plait_run_begin((plait_plan *)made.run, NULL, &run), WRONG_CALL,
         "the handle of a run is given");
   EXPECT(run == NULL);
@@ -385,7 +390,7 @@ static void test_tensors(const char *path) {
   FAILS(plait_run_tensor(run, name, PLAIT_WEIGHT, -2, &tensor), WRONG_CALL,
         "rank is -2");
   FAILS(plait_run_tensor(run, name, PLAIT_WEIGHT, 1000000, &tensor), WRONG_CALL,
-        "rank 1000000");
+        "rank 1000000 is none of this process, which has");
   FAILS(plait_run_tensor(run, name, PLAIT_WEIGHT, 0, NULL), WRONG_CALL,
         "tensor is null");
   EXPECT(tensor == NULL);
@@ -405,16 +410,20 @@ static void test_tensors(const char *path) {
   same->deleter(same);
 
   FAILS(plait_run_set_tensor(run, name, NULL), WRONG_CALL, "tensor is null");
-  FAILS(plait_run_set_tensor(run, "no such", &given), WRONG_CALL, "no such");
+  FAILS(plait_run_set_tensor(run, "no such", &given), WRONG_CALL,
+        "the plan has no parameter 'no such'");
   DLManagedTensor wrong = given;
   wrong.dl_tensor.dtype.bits = 64;
-  FAILS(plait_run_set_tensor(run, name, &wrong), WRONG_CALL, "float32");
+  FAILS(plait_run_set_tensor(run, name, &wrong), WRONG_CALL,
+        "is not of float32");
   wrong = given;
   wrong.dl_tensor.device.device_type = kDLCUDA;
-  FAILS(plait_run_set_tensor(run, name, &wrong), WRONG_CALL, "on device");
+  FAILS(plait_run_set_tensor(run, name, &wrong), WRONG_CALL,
+        "expected the host");
   wrong = given;
   wrong.dl_tensor.ndim = 1;
-  FAILS(plait_run_set_tensor(run, name, &wrong), WRONG_CALL, "another shape");
+  FAILS(plait_run_set_tensor(run, name, &wrong), WRONG_CALL,
+        "has another shape than");
   wrong = given;
   wrong.dl_tensor.data = NULL;
   FAILS(plait_run_set_tensor(run, name, &wrong), WRONG_CALL, "is null");
@@ -422,7 +431,8 @@ static void test_tensors(const char *path) {
   if (view->ndim == 2 && view->shape[0] > 1 && view->shape[1] > 1) {
     wrong = given;
     wrong.dl_tensor.strides = strides;
-    FAILS(plait_run_set_tensor(run, name, &wrong), WRONG_CALL, "row-major");
+    FAILS(plait_run_set_tensor(run, name, &wrong), WRONG_CALL,
+          "is not in row-major order");
   }
 
   /* A step changes the weights, and there is a gradient after it. */
@@ -488,7 +498,7 @@ static void call_back(void *user, int severity, const char *message) {
   (void)message;
   char *json = NULL;
   plait_error *error = plait_describe(*(void **)user, &json);
-  expect(error && strstr(error->message, "listener"), "a listener may call",
+  expect(error && strstr(error->message, "a listener has called its own session"), "a listener may call",
          __LINE__);
   plait_error_free(error);
 }

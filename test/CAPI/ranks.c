@@ -43,6 +43,29 @@ static void print_sum(plait_run *run, const char *name) {
   printf("%s %.17g\n", name, sum);
 }
 
+/* What the processes of a launcher cannot do, since they meet once. */
+static void check_refused(plait_error *error, const char *text) {
+  if (!error || !strstr(error->message, text)) {
+    fprintf(stderr, "expected '%s', got '%s'\n", text,
+            error ? error->message : "success");
+    exit(4);
+  }
+  plait_error_free(error);
+}
+
+static void meet_twice(plait_plan *plan, const char *path) {
+  plait_session *session = NULL;
+  plait_plan *same = NULL;
+  plait_run *run = NULL;
+  check_refused(plait_run_begin(plan, "{}", &run),
+                "another run of the launcher's processes is open");
+  check(plait_session_open(PLAIT_C_VERSION, &session));
+  check(plait_plan_load(session, path, &same));
+  check_refused(plait_run_begin(same, "{}", &run),
+                "the launcher's processes have met in another session");
+  check(plait_close(session));
+}
+
 /* Rows follow each other in the file and overlap by one token. */
 static void read_rows(FILE *file, long first, long rows, long sequence,
                       int32_t *tokens) {
@@ -69,6 +92,8 @@ int main(int argc, char **argv) {
   check(plait_describe(plan, &json));
   check(plait_run_begin(plan, argv[3], &run));
   check(plait_describe(run, &state));
+  if (getenv("OMPI_COMM_WORLD_SIZE"))
+    meet_twice(plan, argv[1]);
   int leads = strstr(state, "\"ranks\":[0") != NULL;
   long batch = number_of(json, "global_batch");
   long sequence = number_of(json, "sequence");

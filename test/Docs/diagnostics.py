@@ -6,10 +6,11 @@
 #
 #===-----------------------------------------------------------------------===#
 """Lists the messages of lib that no test mentions. A message is known where a
-test has a piece of its text, of eight letters or more. That is less than that a
-test provokes it, and cheap: nothing runs. Some cannot be provoked, as what the
-system refuses for want of memory; the others are what is left to do, counted by
-room, and may only become less.
+test has one of its pieces, of eight letters or more, or where a piece has what a
+test looks for, of a dozen letters or more that no other message has. That is less
+than that a test provokes it, and cheap: nothing runs. Those that cannot be provoked,
+as what the system refuses for want of memory, are in unprovoked.txt, each with its
+reason; no other may be there.
 
   python3 test/Docs/diagnostics.py [ROOM]    lists them, with their places"""
 
@@ -23,34 +24,27 @@ sys.path.insert(0, str(ROOT / "test" / "Execute"))
 
 from harness import Reporter, require  # noqa: E402
 
-MAKERS = "fail|failure|emitError|emitOpError|emitWarning|warn|note|error"
+MAKERS = r"fail|failure|emitError|emitOpError|emitWarning|warn(?!\(\))|note|error"
+# Members of pages that people read are no diagnostics.
+PAGES = ("lib/Planner/Report/", "lib/Runtime/Training/Dashboard")
 CALL = re.compile(rf"\b(?:{MAKERS})\(")
 LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
+SINGLE = re.compile(r"'((?:[^'\\\n]|\\.)*)'")
+# What lit looks for, but for what is matched by an expression.
+CHECKED = re.compile(r"^[\s/#;]*[A-Z][A-Z0-9-]*: (.*)$", re.MULTILINE)
+EXPECTED = re.compile(r"expected-(?:error|warning|note|remark)\S* (?:@\S+ )?\{\{(.*)\}\}")
+SHOWN = re.compile(r"^```text from=.*?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SUFFIXES = {".py", ".c", ".cpp", ".h", ".mlir", ".test", ".txt", ".json", ".csv"}
-SHORTEST = 8
-
-# How many are left. A room that is not here has none.
-LEFT = {
-    "lib/Analysis": 12,
-    "lib/CAPI": 17,
-    "lib/Codegen": 8,
-    "lib/Configuration": 2,
-    "lib/Conversion": 2,
-    "lib/Dialect": 10,
-    "lib/Driver": 7,
-    "lib/Import": 12,
-    "lib/Plan": 33,
-    "lib/Planner": 42,
-    "lib/Proof": 1,
-    "lib/RunOptions": 1,
-    "lib/Runtime": 110,
-    "lib/Transforms": 6,
-}
+SHORTEST, LEAST_LOOKED_FOR = 8, 12
+# Around what a message says of a name or a value, which is no part of a piece.
+PUNCTUATION = " .,:;'\"()"
+REASONS = ROOT / "test" / "Docs" / "unprovoked.txt"
 
 
 def normalize(text: str) -> str:
-    """Blanks and escapes as one blank; options as on a command line."""
-    return re.sub(r"`([a-z][a-z0-9-]*)`", r"--\1", re.sub(r"[\s\\]+", " ", text))
+    """Blanks and escapes as one blank; options without what they are marked by."""
+    blank = re.sub(r"[\s\\]+", " ", text)
+    return re.sub(r"`([a-z][a-z0-9-]*)`|(?<![\w-])--(?=[a-z])", r"\1", blank)
 
 
 def join_literals(text: str) -> str:
@@ -86,7 +80,7 @@ def find_messages(text: str) -> list[tuple[int, list[str]]]:
     for call in CALL.finditer(text):
         statement = join_literals(find_statement(text, call.start()))
         pieces = [
-            normalize(piece.replace('\\"', '"')).strip()
+            normalize(piece.replace('\\"', '"')).strip(PUNCTUATION)
             for piece in LITERAL.findall(statement)
         ]
         pieces = [piece for piece in pieces if len(piece) >= SHORTEST]
@@ -95,64 +89,99 @@ def find_messages(text: str) -> list[tuple[int, list[str]]]:
     return found
 
 
-def read_tests() -> str:
+def read_tests() -> list[str]:
+    """All tests but these; of pages what commands are shown to print."""
     texts = [
-        join_literals(path.read_text(errors="ignore"))
+        join_literals(path.read_text(errors="ignore").replace('\\"', '"'))
         for path in sorted((ROOT / "test").rglob("*"))
-        if path.is_file() and path.suffix in SUFFIXES
+        if path.is_file() and path.suffix in SUFFIXES and path.parent.name != "Docs"
     ]
-    return normalize("\n".join(texts))
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return texts + [block for page in pages for block in SHOWN.findall(page.read_text())]
 
 
-def find_unknown() -> tuple[dict[str, list[str]], int]:
-    """Places and texts by room, and how many messages there are."""
-    tests, count = read_tests(), 0
-    rooms = collections.defaultdict(list)
+def find_looked_for(tests: list[str]) -> set[str]:
+    """What tests look for in outputs: strings, and lines of lit."""
+    found = set()
+    for text in tests:
+        strings = LITERAL.findall(text) + SINGLE.findall(text) + EXPECTED.findall(text)
+        strings += [x for line in CHECKED.findall(text) for x in re.split(r"\{\{.*?\}\}", line)]
+        for string in strings:
+            # Between what an expression leaves open.
+            for part in re.split(r"[.\\][*+d]\+?|\{\w*\}|error: |warning: ", string):
+                part = normalize(part).strip(PUNCTUATION)
+                if len(part) >= LEAST_LOOKED_FOR and " " in part:
+                    found.add(part)
+    return found
+
+
+def read_messages() -> list[tuple[str, int, list[str]]]:
+    messages = []
     for path in sorted((ROOT / "lib").rglob("*")):
-        if path.suffix not in (".h", ".cpp"):
+        name = str(path.relative_to(ROOT))
+        if path.suffix not in (".h", ".cpp") or name.startswith(PAGES):
             continue
-        name = path.relative_to(ROOT)
-        text = re.sub(r"^\s*//.*$", "", path.read_text(), flags=re.MULTILINE)
-        for line, pieces in find_messages(text):
-            count += 1
-            if not any(piece in tests for piece in pieces):
-                place = f"{name}:{line}: {max(pieces, key=len)}"
-                rooms["/".join(name.parts[:2])].append(place)
-    return rooms, count
+        text = re.sub(r"^[ \t]*//.*$", "", path.read_text(), flags=re.MULTILINE)
+        messages += [(name, line, pieces) for line, pieces in find_messages(text)]
+    return messages
 
 
-def check_room(found: list[str], most: int) -> str:
-    require(
-        len(found) <= most,
-        f"no test knows {len(found)} messages, {most} were left:\n"
-        + "\n".join(found),
-    )
-    return f"{most} left" if most else ""
+def find_unknown() -> tuple[list[tuple[str, int, str]], int]:
+    """File, line and longest piece of those that no test knows, and how many
+    messages there are."""
+    tests, messages = read_tests(), read_messages()
+    all_tests = normalize("\n".join(tests))
+    left = [x for x in messages if not any(piece in all_tests for piece in x[2])]
+    texts = collections.Counter("\n".join(pieces) for _, _, pieces in messages)
+    joined = "\n".join(texts)
+    looked_for = [x for x in find_looked_for(tests) if joined.count(x) == 1]
+    unknown = []
+    for name, line, pieces in left:
+        if not any(part in piece for part in looked_for for piece in pieces):
+            unknown.append((name, line, max(pieces, key=len)))
+    return unknown, len(messages)
+
+
+def read_reasons() -> dict[tuple[str, str], str]:
+    """By file and piece. A line is FILE: PIECE, and the next one why."""
+    lines = [x for x in REASONS.read_text().splitlines() if x and x[0] != "#"]
+    reasons = {}
+    for place, reason in zip(lines[::2], lines[1::2], strict=True):
+        name, _, piece = place.partition(": ")
+        require(reason[:2] == "  ", f"'{place}' has no reason behind it")
+        reasons[name, piece] = reason.strip()
+    return reasons
+
+
+def check_all() -> str:
+    unknown, count = find_unknown()
+    reasons = read_reasons()
+    found = {(name, piece) for name, _, piece in unknown}
+    new = [f"{x}:{line}: {piece}" for x, line, piece in unknown if (x, piece) not in reasons]
+    require(not new, f"no test knows {len(new)} messages:\n" + "\n".join(new))
+    gone = [f"{name}: {piece}" for name, piece in reasons if (name, piece) not in found]
+    require(not gone, f"{REASONS.name} has what is known or gone:\n" + "\n".join(gone))
+    return f"{count} messages, {len(reasons)} that nothing can provoke"
 
 
 def check_finding() -> None:
     text = 'fail("is `micro-batch` ",\n n, " too "\n "large"); note("short");'
     found = find_messages(text)
-    require(found == [(1, ["is --micro-batch", "too large"])], str(found))
+    require(found == [(1, ["is micro-batch", "too large"])], str(found))
 
 
 def check(report: Reporter) -> None:
-    report.case("diagnostics", check_finding)
-    rooms, _ = find_unknown()
-    for room in sorted(rooms.keys() | LEFT.keys()):
-        report.case(
-            f"diagnostics/{room}",
-            lambda r=room: check_room(rooms.get(r, []), LEFT.get(r, 0)),
-        )
+    report.case("diagnostics: finding", check_finding)
+    report.case("diagnostics: known to tests", check_all)
 
 
 def main() -> None:
-    rooms, count = find_unknown()
-    for room, lines in rooms.items():
-        if len(sys.argv) < 2 or room == sys.argv[1]:
-            print("\n".join(lines))
-    unknown = {room: len(lines) for room, lines in sorted(rooms.items())}
-    print(f"of {count} messages no test knows {sum(unknown.values())}: {unknown}")
+    unknown, count = find_unknown()
+    for name, line, piece in unknown:
+        if len(sys.argv) < 2 or name.startswith(sys.argv[1]):
+            print(f"{name}:{line}: {piece}")
+    rooms = collections.Counter("/".join(name.split("/")[:2]) for name, _, _ in unknown)
+    print(f"of {count} messages no test knows {len(unknown)}: {dict(rooms)}")
 
 
 if __name__ == "__main__":

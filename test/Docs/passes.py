@@ -11,7 +11,7 @@ The first fenced block after "Example:" is what the pass is given, a whole
 module, and the second one, if any, lines of what it makes of it, as blocks.py
 compares them. A first line `// plait-opt OPTIONS` says how, where that is not
 just the pass; `%s` is the file. A last line `// error: TEXT` says that the pass
-fails, and how."""
+fails, and how, and `// remark: TEXT` what it says."""
 
 import pathlib
 import re
@@ -26,7 +26,10 @@ PHASES_PAGE = ROOT / "docs" / "Phases.md"
 FIELDS = reference.INCLUDE / "plait" / "Configuration" / "Configuration.h"
 
 # Passes whose example is the same afterwards.
-UNCHANGED = {"plait-prove-meaning": "it proves, and a proof leaves no trace"}
+UNCHANGED = {
+    "plait-check-kernels": "it runs kernels, and remarks what it has found",
+    "plait-prove-meaning": "it proves, and a proof leaves no trace",
+}
 
 
 def read_command(given: str, name: str) -> list[str]:
@@ -55,6 +58,9 @@ def check_run(tools: Tools, file: pathlib.Path, given: str, name: str) -> str:
         return ""
     shown = f"ended with {outcome.code}\n{outcome.stderr.strip()}\n{given}"
     require(outcome.code == 0, shown)
+    remark = re.search(r"^// remark: (.*)$", given, re.MULTILINE)
+    if remark:
+        require(f"remark: {remark[1]}" in outcome.stderr, shown)
     without = tools.run("plait-opt", file, *options[:-1]).stdout
     if name in UNCHANGED:
         require(outcome.stdout == without, "changes its example")
@@ -66,14 +72,15 @@ def check_run(tools: Tools, file: pathlib.Path, given: str, name: str) -> str:
 def check_example(tools: Tools, name: str, examples: list[str]) -> str:
     require(bool(examples), "has no example")
     require(len(examples) <= 2, "has more than what it is given and makes")
+    # TableGen ends a description at "}]", so they write "} ]".
+    examples = [example.replace("} ]", "}]") for example in examples]
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "example.mlir"
         file.write_text(examples[0] + "\n")
         output = check_run(tools, file, examples[0], name)
     if len(examples) == 1:
         return UNCHANGED.get(name, "")
-    # TableGen ends a description at "}]", so they write "} ]".
-    blocks.compare_output(examples[1].replace("} ]", "}]"), output)
+    blocks.compare_output(examples[1], output)
     return "shows what it makes"
 
 

@@ -407,9 +407,10 @@ def refusal_cases(suite: Suite) -> None:
         hosts = suite.folder / "wrong-hosts"
         refuses("--supervise requires --checkpoint")
         refuses("cannot start 'no-such'", *new, "--launcher", "no-such")
+        refuses("--launcher is empty", *new, "--launcher", " ")
         refuses("cannot open hosts", *new, "--hosts", suite.folder / "none")
         hosts.write_text("a slots=2\nb slots=x\n")
-        refuses("line 2: 'slots=x' is not slots=N", *new, "--hosts", hosts)
+        refuses("line 2: 'slots=x' is not slots=N, N from 0 to", *new, "--hosts", hosts)
         hosts.write_text("localhost slots=1\n")
         refuses(
             "is for 1 slots", *new, "--hosts", hosts, "--max-restarts", 0

@@ -239,6 +239,12 @@ def other_cases(launchers: Launchers) -> None:
             {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"})
     refuses("mvapich", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE")
     refuses("flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE")
+    # What mpirun of Open MPI says, without its MPI.
+    launchers.suite.report.case("refuses/another-mpi", lambda: launchers.has_one_error(
+        [(launchers.words(), {"OMPI_COMM_WORLD_RANK": "0",
+                              "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+                              "OMPI_COMM_WORLD_SIZE": "2"})],
+        "MPI knows of 1: is it another MPI's launcher?"))
     for variable in ("PMIX_RANK", "PALS_RANKID", "ALPS_APP_PE"):
         launchers.suite.report.case(
             f"refuses/{variable}",

@@ -256,6 +256,12 @@ def output_cases(runner: Runner) -> None:
         options=("--check", "--steps", "5"),
     )
     runner.refuse(
+        "trace-with-evaluation",
+        ["--trace measures steps that train: leave out --eval-tokens, --eval-text"],
+        untouched,
+        *("--trace", "t.json", "--eval-tokens", "tokens.bin"),
+    )
+    runner.refuse(
         "two-standard-outputs",
         ["--log and --profile are both standard output"],
         untouched,

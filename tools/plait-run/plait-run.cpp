@@ -12,6 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Console.h"
 #include "Options.h"
 #include "Trace.h"
 #include "plait/Plan/Container.h"
@@ -93,12 +94,12 @@ Status measure(const plan::PlanFile &file, Options &options) {
 /// 2. The plan is opened, verified and compared with that of the other
 ///    processes; all of them call this, also where opening has failed.
 /// 3. One of three things is done with it.
-Status run(const CLI::App &app, Options &options) {
+Status run(const CLI::App &app, Options &options, Console &console) {
   // 1. What is printed gives way to what is written to standard output.
   for (const std::string *file :
        {&options.train.log, &options.profile, &options.trace})
     if (isStandardOutput(*file))
-      options.train.summary = stderr;
+      console.printResultsOnStandardError();
   options.train.interrupted = [] { return receivedInterrupt() != 0; };
   PLAIT_RETURN_IF_ERROR(completeOptions(options));
   // 2. The plan.
@@ -117,6 +118,15 @@ Status run(const CLI::App &app, Options &options) {
                        : runtime::train(file->plan(), options.train);
 }
 
+/// One call a line, which is not torn apart by the children's output.
+class SupervisorTeller : public Reporter {
+public:
+  void message(const Message &message) override {
+    std::string line = "plait-run: supervisor: " + message.getLine() + "\n";
+    std::fputs(line.c_str(), stderr);
+  }
+};
+
 /// Returns what the program ends with. The processes that it starts get their
 /// options on the command line.
 int supervise(const CLI::App &app, Options &options) {
@@ -127,6 +137,8 @@ int supervise(const CLI::App &app, Options &options) {
   supervisor.resume = options.train.resume;
   supervisor.timeLimit = std::chrono::seconds(int64_t(options.timeout));
   supervisor.interrupted = receivedInterrupt;
+  SupervisorTeller teller;
+  supervisor.reporter = &teller;
   deferInterrupts("plait-run");
   Status status = checkOptions(app, options);
   if (status.ok() && runtime::Rendezvous::isLaunched())
@@ -144,24 +156,6 @@ int supervise(const CLI::App &app, Options &options) {
 std::string addToLine(std::string text, const std::string &more) {
   return text.insert(std::min(text.find('\n'), text.size()), more);
 }
-
-/// Prints what is said during a run: what is merely done without a prefix.
-class Teller : public Reporter {
-public:
-  explicit Teller(const CLI::App &app) : app(app) {}
-
-  void message(const Message &message) override {
-    if (message.severity == Severity::Info)
-      std::fprintf(stderr, "%s\n", message.getLine().c_str());
-    else
-      tool::printMessage(
-          app, message.severity == Severity::Note ? "note" : "warning",
-          message.getLine());
-  }
-
-private:
-  const CLI::App &app;
-};
 
 /// One process says what has failed; the others, where their ranks waited.
 /// 1. A rank that was merely released says where it waited, as a note.
@@ -229,7 +223,8 @@ int main(int argc, char **argv) {
     return supervise(app, options);
   // 3. Others may be late for as long.
   auto timeLimit = std::chrono::milliseconds(int64_t(options.timeout * 1000));
-  auto processes = runtime::Rendezvous::join(timeLimit);
+  Console console(app);
+  auto processes = runtime::Rendezvous::join(timeLimit, &console);
   if (!processes.ok()) {
     if (!runtime::followsAnother(processes.status()))
       tool::printError(app, processes.status().message());
@@ -237,8 +232,8 @@ int main(int argc, char **argv) {
   }
   // Launchers end processes that way, and say so themselves.
   deferInterrupts(*processes ? nullptr : "plait-run");
-  Teller teller(app);
-  options.train.executor.reporter = &teller;
+  options.train.executor.reporter = &console;
+  options.train.observers = {&console};
   options.train.executor.onStuck = [&](const std::string &failure) {
     giveUp(app, processes->get(), failure);
   };
@@ -246,7 +241,7 @@ int main(int argc, char **argv) {
   // 4. Failures of options, too, are told by one process.
   Status status = checkOptions(app, options);
   if (status.ok())
-    status = run(app, options);
+    status = run(app, options, console);
   if (!status.ok())
     tell(app, processes->get(), status);
   if (int signal = receivedInterrupt())

@@ -36,12 +36,6 @@ using plait::ModelOptions;
 using plait::Request;
 using plait::Terminal;
 
-/// CLI11 puts the option in front of what is wrong.
-static void addSharding(ModelOptions &options, const std::string &text) {
-  if (plait::Status status = plait::addSharding(text, options); !status.ok())
-    throw CLI::ValidationError(status.message());
-}
-
 //===----------------------------------------------------------------------===//
 // The fields of a configuration
 //===----------------------------------------------------------------------===//
@@ -145,8 +139,9 @@ static void addModelOptions(CLI::App &app, Request &request,
       ->group(FieldOption::strategyGroup);
   // Several times, each a value of its own: values have commas.
   app.add_option("--shard")
-      ->each(
-          [&options](const std::string &text) { addSharding(options, text); })
+      ->each([&options](const std::string &text) {
+        options.shardings.push_back(text);
+      })
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->type_name("TEXT")
       ->description(

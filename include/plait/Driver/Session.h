@@ -75,13 +75,11 @@ struct ModelOptions {
   /// Parameters to which weight decay does not apply, whatever the model says:
   /// names, `*` matching anything.
   std::vector<std::string> noDecay = {};
-  /// Pinned shardings: a parameter's name, `*` matching anything, and the axes
-  /// of each dimension as in `#dist.sharding`: `[{}, {"tp"}]`.
-  std::vector<std::pair<std::string, std::string>> shardings = {};
+  /// Pinned shardings, each NAME=AXES: a parameter's name, `*` matching
+  /// anything, and the axes of each dimension as in `#dist.sharding`:
+  /// `[{}, {"tp"}]`.
+  std::vector<std::string> shardings = {};
 };
-
-/// Adds the pinned sharding that `text`, NAME=AXES, says.
-Status addSharding(const std::string &text, ModelOptions &options);
 
 /// Names what a model is compiled for.
 struct CompileOptions {

@@ -47,7 +47,7 @@ def CheckKernelsPass : Pass<"plait-check-kernels", "::mlir::ModuleOp"> {
     Compiles the kernel of each cluster, after phase `lower`, for this machine's
     processor, runs it on drawn numbers and holds what it gives against what the
     ops of the cluster define (plait/Proof/Kernels.h), as `plaitc` does at the
-    end. Changes nothing, and says before the module how many there were; fails
+    end. Changes nothing, and remarks how many there were; fails
     at the first op that is computed wrongly. With `code-of` it is the kernels
     of another module's clusters, in order, that are held against this one's
     ops, where they are not the same: a change of the one shows whether a
@@ -64,10 +64,7 @@ def CheckKernelsPass : Pass<"plait-check-kernels", "::mlir::ModuleOp"> {
       }
       return %0 : tensor<4x8xf32>
     }
-    ```
-    has before it
-    ```mlir
-    // kernels: all 1 ran and gave what their ops define in … elements
+    // remark: kernels: all 1 ran and gave what their ops define in
     ```
   }];
   let options = [Option<"codeOf", "code-of", "std::string", "",

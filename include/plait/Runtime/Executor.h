@@ -180,6 +180,10 @@ public:
     plait::tell(reporter(), severity, text);
   }
   void warn(const std::string &text) const { tell(Severity::Warning, text); }
+  void result(const std::string &line) const {
+    if (Reporter *hearer = reporter())
+      hearer->result(line);
+  }
 
   /// How the processes of the run reach each other; null: every rank of the
   /// plan is in this process.

@@ -20,6 +20,7 @@
 #ifndef PLAIT_RUNTIME_RENDEZVOUS_H
 #define PLAIT_RUNTIME_RENDEZVOUS_H
 
+#include "plait/Support/Reporter.h"
 #include "plait/Support/Status.h"
 
 #include <chrono>
@@ -75,8 +76,9 @@ class Rendezvous {
 public:
   /// Joins the processes that the environment speaks of; null: this one is
   /// alone. Returns when all have called it, or fails after `timeLimit`.
+  /// `reporter`, unless it is null, hears of those that are late, until then.
   static Result<std::unique_ptr<Rendezvous>>
-  join(std::chrono::milliseconds timeLimit);
+  join(std::chrono::milliseconds timeLimit, Reporter *reporter = nullptr);
   virtual ~Rendezvous() = default;
   /// Returns what the environment says of this process's index, before it has
   /// joined. 0 where it says nothing.

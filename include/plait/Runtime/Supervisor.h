@@ -16,6 +16,7 @@
 #ifndef PLAIT_RUNTIME_SUPERVISOR_H
 #define PLAIT_RUNTIME_SUPERVISOR_H
 
+#include "plait/Support/Reporter.h"
 #include "plait/Support/Status.h"
 
 #include <chrono>
@@ -44,6 +45,8 @@ struct SupervisorOptions {
   uint64_t maxRestarts = 3;
   /// The time that processes wait for each other.
   std::chrono::seconds timeLimit{600};
+  /// Who hears what it does; null: nobody.
+  Reporter *reporter = nullptr;
   /// The signal that ends it, 0: none; asked all the time.
   std::function<int()> interrupted;
 };
@@ -51,8 +54,8 @@ struct SupervisorOptions {
 /// Runs the plan to its end. Returns what the program ends with: 0, or 128 and
 /// the signal's number. Fails where it gives up, and before anything is started
 /// where plans, hosts or checkpoints do not go together or the directory has a
-/// supervisor. Says on standard error what it does. To be called from the main
-/// thread: when it ends, so do the processes.
+/// supervisor. To be called from the main thread: when it ends, so do the
+/// processes.
 Result<int> supervise(const SupervisorOptions &options);
 
 } // namespace plait::runtime

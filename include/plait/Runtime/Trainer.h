@@ -19,7 +19,6 @@
 #include "plait/Support/Status.h"
 
 #include <cstdint>
-#include <cstdio>
 #include <functional>
 #include <map>
 #include <optional>
@@ -36,6 +35,8 @@ enum class SpikePolicy { Ignore, Report, Stop, RollBack };
 /// Skip: the step changes nothing. RollBack, here and above: the run goes on
 /// from the newest checkpoint with the data after the step.
 enum class NonFinitePolicy { Stop, Skip, RollBack };
+
+class Observer; // plait/Runtime/Observer.h
 
 struct TrainOptions {
   std::string weights; // empty: from the initialisers and the seed
@@ -93,9 +94,10 @@ struct TrainOptions {
   /// the others a run that is resumed keeps those that it learns with: see
   /// keepSettings().
   std::set<std::string> given;
-  /// The stream of the line for people; null: nothing is told to them.
-  std::FILE *summary = stdout;
-  uint64_t printEvery = 10; // steps, off a terminal; 0: none
+  /// Who looks on, in the process of rank 0, behind the run's own logs. They
+  /// outlive the run.
+  std::vector<Observer *> observers;
+  uint64_t printEvery = 10; // steps, for a console off a terminal; 0: none
   /// Asked between steps: true ends the run as if all steps were done. Of
   /// several processes one is enough. Empty: never.
   std::function<bool()> interrupted;
@@ -140,20 +142,22 @@ Status agreeOnPlan(Rendezvous &processes, const std::string &path,
 
 /// Trains until `steps` steps, or `epochs` of the data, are done, those before
 /// `resume` included, or until it is interrupted. Adds one JSON object a step
-/// to the log, writes progress to stderr, and a summary; of several processes,
-/// that of rank 0 does. Fails as soon as loss or gradient norm are not finite
-/// numbers, unless such steps are skipped, and when it is interrupted before
-/// the first step.
+/// to the log, and tells the observers; of several processes, that of rank 0
+/// does. A run without steps gives the loss on held-out data as a result to the
+/// reporter. Fails as soon as loss or gradient norm are not finite numbers,
+/// unless such steps are skipped, and when it is interrupted before the first
+/// step.
 Status train(const fb::Plan &plan, const TrainOptions &options);
 
 /// Runs one step of the plan and of its reference plan from the same weights on
-/// the same data with a learning rate of 0, prints how the gradients differ,
-/// worst first, and fails when the loss differs by more than 1e-5, or a
-/// gradient or the norm of all by more than 1e-4, all relative. In bf16 that is
-/// 2^-12 and 2^-5, or what rounding does to this model where that is more: see
-/// Check.cpp. Fails, too, where one of these is not a finite number. Without
-/// data it draws random tokens. Of several processes, that of rank 0 runs the
-/// reference, compares and prints; all return the same verdict.
+/// the same data with a learning rate of 0, gives the reporter as its result
+/// how the gradients differ, worst first, and fails when the loss differs by
+/// more than 1e-5, or a gradient or the norm of all by more than 1e-4, all
+/// relative. In bf16 that is 2^-12 and 2^-5, or what rounding does to this
+/// model where that is more: see Check.cpp. Fails, too, where one of these is
+/// not a finite number. Without data it draws random tokens. Of several
+/// processes, that of rank 0 runs the reference, compares and tells; all return
+/// the same verdict.
 Status check(const fb::Plan &plan, const TrainOptions &options);
 
 } // namespace plait::runtime

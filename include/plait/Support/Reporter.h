@@ -65,6 +65,9 @@ public:
   virtual void message(const Message &message) = 0;
   /// Takes what is being done from now on.
   virtual void progress(const Progress &) {}
+  /// Takes a line of what was asked for, such as a row of a comparison, where
+  /// the function itself returns only whether it has succeeded.
+  virtual void result(const std::string &) {}
 };
 
 /// Tells `reporter`, unless it is null, a text that is about nothing else.

@@ -97,6 +97,37 @@ def RemoveDecayPass : Pass<"nn-remove-decay", "::mlir::ModuleOp"> {
                             "names, * matches anything">];
 }
 
+def PinShardingsPass : Pass<"dist-pin-shardings", "::mlir::ModuleOp"> {
+  let summary = "Give parameters shardings that were chosen by a person";
+  let description = [{
+    Each of `shardings` is NAME=AXES: the parameters whose name matches NAME, in
+    which `*` matches anything, get the sharding `#dist.sharding<@mesh, AXES>`,
+    which phase `shard` keeps. Of two that match one parameter the later counts.
+    Fails where AXES do not parse, where NAME matches nothing, and behind phase
+    import.
+
+    Phase `import`, where plaitc is given `shard`; reads nothing of the
+    configuration.
+
+    Example:
+    ```mlir
+    // plait-opt '--dist-pin-shardings=shardings=up*=[{},{"tp"} ]'
+    dist.mesh @mesh ["tp"] = [2]
+    nn.parameter @up : tensor<8x16xf32> init<mean = 0.0, std = 0.02>
+    func.func @loss(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+      return %x : tensor<4x8xf32>
+    }
+    ```
+    becomes
+    ```mlir
+    nn.parameter @up : tensor<8x16xf32> init<mean = 0.000000e+00 : f64, std = 2.000000e-02 : f64> sharding #dist.sharding<@mesh, [{}, {"tp"} ]>
+    ```
+  }];
+  let options = [ListOption<"shardings", "shardings", "std::string",
+                            "NAME=AXES, * matches anything">];
+  let dependentDialects = ["::plait::dist::DistDialect"];
+}
+
 //===----------------------------------------------------------------------===//
 // shard: [nn] -> [nn+dist]
 //===----------------------------------------------------------------------===//

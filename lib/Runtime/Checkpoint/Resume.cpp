@@ -83,7 +83,7 @@ static Status verifyFiles(Executor &executor, const CheckpointReader &reader) {
 /// exchange between processes may.
 static Result<CheckpointReader> openVerified(Executor &executor,
                                              const std::string &path) {
-  Result<CheckpointReader> reader = Status::failure("not opened");
+  Result<CheckpointReader> reader = Status::failure("");
   PLAIT_RETURN_IF_ERROR(doTogether(executor, [&] {
     reader = CheckpointReader::open(path);
     return reader.ok() ? verifyFiles(executor, *reader) : reader.status();

@@ -15,7 +15,10 @@
 
 #include "HostMemory.h"
 
+#include "plait/Runtime/Observer.h"
+
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -182,6 +185,19 @@ static Status judgePools(std::span<const std::string> texts) {
                               : "",
                   ", ", load.available, " are free", load.where);
   return Status::success();
+}
+
+/// The second number of statm is the resident set, in pages. 0 where there is
+/// no /proc.
+uint64_t runtime::residentBytes() {
+  unsigned long long pages = 0;
+  std::FILE *file = std::fopen("/proc/self/statm", "re");
+  if (!file)
+    return 0;
+  if (std::fscanf(file, "%*u %llu", &pages) != 1)
+    pages = 0;
+  std::fclose(file);
+  return pages * sysconf(_SC_PAGESIZE);
 }
 
 /// Each process says what its ranks will take and which pools it sees.

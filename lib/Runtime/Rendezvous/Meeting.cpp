@@ -12,7 +12,6 @@
 
 #include "Meeting.h"
 
-#include <cstdio>
 #include <thread>
 #include <xxhash.h>
 
@@ -25,8 +24,9 @@ void WaitingNotices::tell(const std::string &what, milliseconds taken) {
     return;
   while (taken >= next)
     next *= 2;
-  std::fprintf(stderr, "plait-run: %s, for %lld s now\n", what.c_str(),
-               static_cast<long long>(taken.count() / 1000));
+  plait::tell(reporter, Severity::Note,
+              what + ", for " + std::to_string(taken.count() / 1000) +
+                  " s now");
 }
 
 // Below the ports that systems give to connections (32768 on), of which one may
@@ -90,9 +90,10 @@ static std::string describePorts(const Launch &launch) {
 /// 1. One of a host says that it waits; rank 1 where rank 0 would.
 /// 2. Without a secret, nobody else is thought to be at the one port.
 /// 3. Else each round asks at all ports.
-Result<Socket> runtime::reachFirst(Launch &launch, milliseconds timeLimit) {
+Result<Socket> runtime::reachFirst(Launch &launch, milliseconds timeLimit,
+                                   Reporter *reporter) {
   // 1.
-  WaitingNotices notices;
+  WaitingNotices notices(reporter);
   std::string where = describePorts(launch);
   auto tell = [&](milliseconds taken) {
     if (launch.localRank == 0 || launch.rank == 1)

@@ -19,6 +19,7 @@
 
 #include "Launch.h"
 #include "Reception.h"
+#include "plait/Support/Reporter.h"
 
 #include <vector>
 
@@ -28,10 +29,13 @@ namespace plait::runtime {
 /// pauses double: a job that queues for hours does not fill its log.
 class WaitingNotices {
 public:
+  /// `reporter` hears of it, unless it is null.
+  explicit WaitingNotices(Reporter *reporter) : reporter(reporter) {}
   /// Says that `what` goes on `taken` after the beginning, where it is time.
   void tell(const std::string &what, std::chrono::milliseconds taken);
 
 private:
+  Reporter *reporter;
   std::chrono::milliseconds next = std::chrono::seconds(3);
 };
 
@@ -43,8 +47,10 @@ std::vector<uint16_t> meetingPorts(const Launch &launch);
 Result<Reception> openAsFirst(const Launch &launch);
 
 /// Connects another process to process 0, which has until `timeLimit` to
-/// listen. `launch` has its port from then on.
-Result<Socket> reachFirst(Launch &launch, std::chrono::milliseconds timeLimit);
+/// listen; `reporter` hears that it is waited for. `launch` has its port from
+/// then on.
+Result<Socket> reachFirst(Launch &launch, std::chrono::milliseconds timeLimit,
+                          Reporter *reporter);
 
 } // namespace plait::runtime
 

@@ -89,7 +89,7 @@ bool Rendezvous::isLaunched() {
 /// MPI is preferred where its launcher started this; TCP needs an address. That
 /// processes cannot meet is told by the first.
 Result<std::unique_ptr<Rendezvous>>
-Rendezvous::join(std::chrono::milliseconds timeLimit) {
+Rendezvous::join(std::chrono::milliseconds timeLimit, Reporter *reporter) {
   auto launch = readLaunchHere();
   if (!launch.ok())
     return launch.status();
@@ -114,7 +114,7 @@ Rendezvous::join(std::chrono::milliseconds timeLimit) {
                 " has started processes on several hosts; "
                 "this plait-run was built without MPI (PLAIT_ENABLE_MPI), and "
                 "environment variable MASTER_ADDR is not set");
-  return convert(TcpRendezvous::join(**launch, timeLimit));
+  return convert(TcpRendezvous::join(**launch, timeLimit, reporter));
 }
 
 // Process 0 gathers all texts and broadcasts them in one message, so that a

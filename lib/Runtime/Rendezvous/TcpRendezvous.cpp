@@ -44,9 +44,10 @@ TcpRendezvous::TcpRendezvous(const Launch &launch,
 
 /// Members are made first: the tree's failures name the host.
 Result<std::unique_ptr<TcpRendezvous>>
-TcpRendezvous::join(const Launch &launch, std::chrono::milliseconds timeLimit) {
+TcpRendezvous::join(const Launch &launch, std::chrono::milliseconds timeLimit,
+                    Reporter *reporter) {
   std::unique_ptr<TcpRendezvous> result(new TcpRendezvous(launch, timeLimit));
-  auto tree = TcpTree::join(launch, result->here.host, timeLimit);
+  auto tree = TcpTree::join(launch, result->here.host, timeLimit, reporter);
   if (!tree.ok())
     return tree.status();
   result->tree = std::move(*tree);

@@ -21,8 +21,10 @@ class TcpRendezvous : public Rendezvous {
 public:
   /// Returns when all processes have called this. Rank 0 listens on the port of
   /// `launch`; the others try to reach it until `timeLimit` has passed.
+  /// `reporter`, unless it is null, hears of those that are late.
   static Result<std::unique_ptr<TcpRendezvous>>
-  join(const Launch &launch, std::chrono::milliseconds timeLimit);
+  join(const Launch &launch, std::chrono::milliseconds timeLimit,
+       Reporter *reporter = nullptr);
   ~TcpRendezvous() override;
 
   Result<std::vector<std::string>> gather(const std::string &mine) override;

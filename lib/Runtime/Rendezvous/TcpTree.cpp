@@ -86,11 +86,12 @@ TcpTree::TcpTree(const Launch &launch, const std::string &host,
 /// so that callers know not to report it a second time.
 Result<std::unique_ptr<TcpTree>> TcpTree::join(const Launch &launch,
                                                const std::string &host,
-                                               milliseconds timeLimit) {
+                                               milliseconds timeLimit,
+                                               Reporter *reporter) {
   std::unique_ptr<TcpTree> tree(new TcpTree(launch, host, timeLimit));
   if (launch.ranks == 1)
     return tree;
-  Status met = tree->meet();
+  Status met = tree->meet(reporter);
   if (met.ok())
     return tree;
   // Also where it has failed by itself before it was connected.
@@ -109,7 +110,7 @@ Result<std::unique_ptr<TcpTree>> TcpTree::join(const Launch &launch,
 /// 3. Wait until all neighbours are connected, for process 0 until all have
 ///    come.
 /// 4. One round up and down the tree: nobody returns before everybody can.
-Status TcpTree::meet() {
+Status TcpTree::meet(Reporter *reporter) {
   bool isFirst = launch.rank == 0;
   auto opened = isFirst ? openAsFirst(launch)
                         : Reception::open(0, launch.run, launch.secret);
@@ -120,9 +121,9 @@ Status TcpTree::meet() {
     places.resize(launch.ranks);
     arrived.assign(launch.ranks, false);
   } else {
-    PLAIT_RETURN_IF_ERROR(checkIn());
+    PLAIT_RETURN_IF_ERROR(checkIn(reporter));
   }
-  PLAIT_RETURN_IF_ERROR(awaitAll());
+  PLAIT_RETURN_IF_ERROR(awaitAll(reporter));
   PLAIT_RETURN_IF_ERROR(awaitWord());
   if (isFirst) // now nobody asks any more whether it is there
     reception.close();
@@ -137,9 +138,9 @@ Status TcpTree::meet() {
 ///    its own.
 /// 3. Connect to the neighbours in the answer and tell process 0 how it went.
 /// 4. Children of process 0 keep the connection, all others hang up.
-Status TcpTree::checkIn() {
+Status TcpTree::checkIn(Reporter *reporter) {
   // 1. Which may be at another port than it was.
-  auto connected = reachFirst(launch, timeLimit);
+  auto connected = reachFirst(launch, timeLimit, reporter);
   if (!connected.ok())
     return fail("cannot reach rank 0 at ", connected.status().message());
   std::string where = launch.address + ":" + std::to_string(launch.port);
@@ -211,11 +212,11 @@ Status TcpTree::connectToEarlier(const std::string &list) {
 }
 
 /// Until the neighbours are connected; process 0 knows of all processes.
-Status TcpTree::awaitAll() {
+Status TcpTree::awaitAll(Reporter *reporter) {
   Clock::time_point start = Clock::now();
   // Process 0 knows who is missing: it speaks first.
   uint32_t levels = launch.rank == 0 ? 0 : shape.levelsBelow(launch.rank) + 1;
-  WaitingNotices notices;
+  WaitingNotices notices(reporter);
   // All of a large run do not ask at once.
   milliseconds pause(3000 + launch.ranks), next = pause;
   while (!isComplete()) {

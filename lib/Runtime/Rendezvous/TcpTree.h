@@ -28,6 +28,7 @@
 
 #include "Launch.h"
 #include "Reception.h"
+#include "plait/Support/Reporter.h"
 
 #include <algorithm>
 #include <deque>
@@ -69,10 +70,11 @@ public:
     std::string host, address;
   };
 
-  /// Returns when all processes have called this.
+  /// Returns when all processes have called this. `reporter`, unless it is
+  /// null, hears of those that are late, until then.
   static Result<std::unique_ptr<TcpTree>>
   join(const Launch &launch, const std::string &host,
-       std::chrono::milliseconds timeLimit);
+       std::chrono::milliseconds timeLimit, Reporter *reporter = nullptr);
 
   /// One text of each process below, in their order. Waits for the time limit,
   /// and longer the more levels are below: who is deeper speaks first.
@@ -120,10 +122,10 @@ private:
   TcpTree(const Launch &launch, const std::string &host,
           std::chrono::milliseconds timeLimit);
 
-  Status meet();
-  Status checkIn();
+  Status meet(Reporter *reporter);
+  Status checkIn(Reporter *reporter);
   Status connectToEarlier(const std::string &list);
-  Status awaitAll();
+  Status awaitAll(Reporter *reporter);
   Status awaitWord();
   bool isComplete() const;
   Status askForFirst();

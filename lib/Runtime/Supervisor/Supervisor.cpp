@@ -26,7 +26,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdarg>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
@@ -56,15 +55,6 @@ constexpr milliseconds probeLimit(20000), endLimit(10000), firstPause(500),
 /// The signal that ends the processes after their step: mpirun and srun pass it
 /// on, while they take SIGTERM as an order to kill.
 constexpr int stopSignal = SIGUSR1;
-
-/// One call of fputs() a line, which is not torn apart by the children's
-/// output.
-template <typename... Parts> void say(const Parts &...parts) {
-  std::ostringstream line;
-  line << "plait-run: supervisor: ";
-  (line << ... << parts) << "\n";
-  std::fputs(line.str().c_str(), stderr);
-}
 
 /// No quotes: arguments with blanks cannot be given.
 std::vector<std::string> splitWords(const std::string &text) {
@@ -134,6 +124,12 @@ public:
   Result<int> run();
 
 private:
+  template <typename... Parts> void say(const Parts &...parts) const {
+    std::ostringstream line;
+    (line << ... << parts);
+    tell(options.reporter, Severity::Info, line.str());
+  }
+
   /// Resized: it has stopped, with a checkpoint, since another plan fits.
   enum class End { Done, Failed, Interrupted, Resized };
 

@@ -8,7 +8,7 @@
 #ifndef PLAIT_LIB_RUNTIME_TRAINING_BEST_H
 #define PLAIT_LIB_RUNTIME_TRAINING_BEST_H
 
-#include "Observer.h"
+#include "plait/Runtime/Observer.h"
 
 namespace plait::runtime {
 

@@ -77,6 +77,18 @@ struct Step {
   Gradients gradients; // empty tensors in processes without rank 0
 };
 
+/// Gives the reporter of `executor` a line of the result.
+template <typename... Parts>
+void print(const Executor &executor, const char *format, Parts... parts) {
+  char line[512];
+  std::snprintf(line, sizeof(line), format, parts...);
+  executor.result(line);
+}
+
+std::string nameOf(const Executor &executor, size_t parameter) {
+  return executor.plan().parameters()->Get(parameter)->name()->str();
+}
+
 /// A learning rate of zero leaves the weights as they are, so that the same
 /// executor may do several of these. Gradients are gathered parameter by
 /// parameter to the process of rank 0: all processes call this.
@@ -252,11 +264,11 @@ Status allowNoise(Bounds &bounds, Executor &reference, const Batches &batches,
   raise(bounds.norm, norm, largest.gradient);
   for (size_t i = 0; i < gradients.size(); ++i)
     raise(bounds.gradients[i], gradients[i], largest.gradient);
-  std::printf(
-      "bounds from %d other roundings of the weights: loss %.2g, norm "
-      "%.2g, gradients up to %.2g\n",
-      noiseDraws, bounds.loss, bounds.norm,
-      *std::max_element(bounds.gradients.begin(), bounds.gradients.end()));
+  print(reference,
+        "bounds from %d other roundings of the weights: loss %.2g, norm "
+        "%.2g, gradients up to %.2g",
+        noiseDraws, bounds.loss, bounds.norm,
+        *std::max_element(bounds.gradients.begin(), bounds.gradients.end()));
   return Status::success();
 }
 
@@ -277,25 +289,24 @@ std::vector<size_t> sortParameters(const Differences &differences,
   return order;
 }
 
-void printTable(const fb::Plan &plan, const Differences &differences,
+void printTable(const Executor &executor, const Differences &differences,
                 const std::vector<size_t> &order) {
-  std::printf("%-48s %14s %14s\n", "parameter", "max abs diff", "relative");
+  print(executor, "%-48s %14s %14s", "parameter", "max abs diff", "relative");
   for (size_t i = 0; i < std::min(maxRows, order.size()); ++i)
-    std::printf("%-48s %14.3e %14.3e\n",
-                plan.parameters()->Get(order[i])->name()->c_str(),
-                differences.gradients[order[i]].largest,
-                differences.gradients[order[i]].relative);
+    print(executor, "%-48s %14.3e %14.3e", nameOf(executor, order[i]).c_str(),
+          differences.gradients[order[i]].largest,
+          differences.gradients[order[i]].relative);
   if (order.size() > maxRows)
-    std::printf("and %zu more that differ less\n", order.size() - maxRows);
+    print(executor, "and %zu more that differ less", order.size() - maxRows);
 }
 
 /// Prints the worst parameters and one line with everything, then fails by the
 /// first of loss, gradients and norm that is out of bounds. `!(a <= b)` rather
 /// than `a > b`, which NaN would pass.
-Status judge(const fb::Plan &plan, const Step &found, const Step &expected,
+Status judge(const Executor &reference, const Step &found, const Step &expected,
              const Differences &differences, const Bounds &bounds) {
   std::vector<size_t> order = sortParameters(differences, bounds);
-  printTable(plan, differences, order);
+  printTable(reference, differences, order);
   auto describe = [&](const char *name, fb::Metric metric) {
     char text[128];
     std::snprintf(text, sizeof text, "%s %.9g, reference %.9g", name,
@@ -304,16 +315,15 @@ Status judge(const fb::Plan &plan, const Step &found, const Step &expected,
   };
   std::string loss = describe("loss", fb::Metric::Loss);
   std::string norm = describe("gradient norm", fb::Metric::GradNorm);
-  std::printf("%s; %s; %zu of %zu gradients differ by more than %g: %s\n",
-              loss.c_str(), norm.c_str(), countBad(differences, bounds),
-              order.size(), order.empty() ? 0 : bounds.gradients[order[0]],
-              isWithin(differences, bounds) ? "passed" : "failed");
+  print(reference, "%s; %s; %zu of %zu gradients differ by more than %g: %s",
+        loss.c_str(), norm.c_str(), countBad(differences, bounds), order.size(),
+        order.empty() ? 0 : bounds.gradients[order[0]],
+        isWithin(differences, bounds) ? "passed" : "failed");
   if (!(differences.loss <= bounds.loss))
     return fail(loss, ": differs by ", differences.loss, ", allowed ",
                 bounds.loss);
   if (countBad(differences, bounds))
-    return fail("the gradient of '",
-                plan.parameters()->Get(order[0])->name()->str(),
+    return fail("the gradient of '", nameOf(reference, order[0]),
                 "' differs from the reference's by ",
                 differences.gradients[order[0]].relative, ", allowed ",
                 bounds.gradients[order[0]]);
@@ -378,7 +388,7 @@ Status checkAgainst(const fb::Plan &plan, const Step &found, Batches &batches,
   if (isMixed && !isWithin(differences, bounds))
     PLAIT_RETURN_IF_ERROR(
         allowNoise(bounds, **reference, batches, options, *expected));
-  return judge(plan, found, *expected, differences, bounds);
+  return judge(**reference, found, *expected, differences, bounds);
 }
 
 } // namespace

@@ -15,7 +15,6 @@
 
 #include "Dashboard.h"
 
-#include "Console.h"
 #include "DashboardPage.h"
 #include "Settings.h"
 #include "Timeline.h"

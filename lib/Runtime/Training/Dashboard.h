@@ -9,7 +9,7 @@
 #define PLAIT_LIB_RUNTIME_TRAINING_DASHBOARD_H
 
 #include "Curve.h"
-#include "Observer.h"
+#include "plait/Runtime/Observer.h"
 
 #include <nlohmann/json.hpp>
 

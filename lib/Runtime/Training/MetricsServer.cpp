@@ -18,7 +18,6 @@
 
 #include "MetricsServer.h"
 
-#include "Console.h"
 #include "Stragglers.h"
 #include "plait/Runtime/Checkpoint.h"
 

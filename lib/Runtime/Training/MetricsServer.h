@@ -14,7 +14,7 @@
 #define PLAIT_LIB_RUNTIME_TRAINING_METRICSSERVER_H
 
 #include "Core/Sockets.h"
-#include "Observer.h"
+#include "plait/Runtime/Observer.h"
 
 #include <atomic>
 #include <memory>

@@ -8,7 +8,7 @@
 #ifndef PLAIT_LIB_RUNTIME_TRAINING_SETTINGS_H
 #define PLAIT_LIB_RUNTIME_TRAINING_SETTINGS_H
 
-#include "Observer.h"
+#include "plait/Runtime/Observer.h"
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -17,11 +17,6 @@ namespace plait::runtime {
 /// The options that have a meaning for the plan and a value, given or by
 /// default, by their names; flags that are not set are left out.
 nlohmann::ordered_json effectiveSettings(const RunInfo &run);
-
-/// A line for each kind of setting, each with a newline: what the plan says,
-/// then every option that has a value, given or by default, and a meaning on
-/// the plan's target.
-std::string describeRun(const RunInfo &run);
 
 /// That every process was given the same training: all options but paths, and
 /// but those that say how a process executes and what it reports. `settings` is

@@ -8,7 +8,7 @@
 #ifndef PLAIT_LIB_RUNTIME_TRAINING_STEPLOG_H
 #define PLAIT_LIB_RUNTIME_TRAINING_STEPLOG_H
 
-#include "Observer.h"
+#include "plait/Runtime/Observer.h"
 
 #include <cstdio>
 #include <memory>

@@ -16,7 +16,7 @@
 #ifndef PLAIT_LIB_RUNTIME_TRAINING_TENSORBOARD_H
 #define PLAIT_LIB_RUNTIME_TRAINING_TENSORBOARD_H
 
-#include "Observer.h"
+#include "plait/Runtime/Observer.h"
 
 #include <cstdio>
 #include <memory>

@@ -42,13 +42,15 @@ static Status tellEvaluation(TrainingRun &run) {
   Result<std::optional<Evaluation>> found = run.evaluate();
   if (!found.ok())
     return found.status();
-  std::FILE *summary = run.options().summary;
-  if (*found && summary && run.executor().leads())
-    std::fprintf(summary,
-                 "step %llu, loss on held-out data %.6f, perplexity %.2f, "
-                 "%.0f tokens\n",
-                 static_cast<unsigned long long>(run.state().step),
-                 (*found)->loss, std::exp((*found)->loss), (*found)->tokens);
+  if (!*found || !run.executor().leads())
+    return Status::success();
+  char text[160];
+  std::snprintf(text, sizeof(text),
+                "step %llu, loss on held-out data %.6f, perplexity %.2f, "
+                "%.0f tokens",
+                static_cast<unsigned long long>(run.state().step),
+                (*found)->loss, std::exp((*found)->loss), (*found)->tokens);
+  run.executor().result(text);
   return Status::success();
 }
 

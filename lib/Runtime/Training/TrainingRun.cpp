@@ -21,7 +21,6 @@
 #include "plait/Runtime/TrainingRun.h"
 
 #include "Best.h"
-#include "Console.h"
 #include "Controls.h"
 #include "Core/Guard.h"
 #include "Dashboard.h"
@@ -32,6 +31,7 @@
 #include "Settings.h"
 #include "Setup.h"
 #include "StepLog.h"
+#include "Stragglers.h"
 #include "TensorBoard.h"
 #include "Watch.h"
 #include "plait/Plan/Defaults.h"
@@ -59,12 +59,21 @@ std::vector<NamedLoss> runtime::getNamedLosses(const fb::Plan &plan,
 namespace {
 
 using Clock = std::chrono::steady_clock;
-// Empty in all processes but that of rank 0.
-using Observers = std::vector<std::unique_ptr<Observer>>;
+/// Those of the run itself, and all of them in the order in which they are
+/// told. Empty in all processes but that of rank 0.
+struct Observers {
+  std::vector<std::unique_ptr<Observer>> own;
+  std::vector<Observer *> all;
+
+  void add(std::unique_ptr<Observer> observer) {
+    all.push_back(observer.get());
+    own.push_back(std::move(observer));
+  }
+};
 
 /// Tells all observers in turn, until one fails.
 template <typename Tell> Status tell(const Observers &observers, Tell what) {
-  for (const std::unique_ptr<Observer> &observer : observers)
+  for (Observer *observer : observers.all)
     PLAIT_RETURN_IF_ERROR(what(*observer));
   return Status::success();
 }
@@ -218,6 +227,7 @@ private:
   Result<StepReport> runStep();
   Result<StepMetrics> execute(uint64_t step);
   Status evaluateStep(StepReport &report);
+  void tellOfStep(const StepReport &report) const;
   Status rollBack();
   Status printMemory();
 
@@ -300,9 +310,25 @@ Result<StepReport> Steps::runStep() {
       {},   watch->watched()};
   if (!verdict->rollsBack)
     PLAIT_RETURN_IF_ERROR(evaluateStep(report));
+  tellOfStep(report);
   PLAIT_RETURN_IF_ERROR(
       tell(observers, [&](Observer &one) { return one.endStep(report); }));
   return report;
+}
+
+/// All processes come to the same verdict: one tells it.
+void Steps::tellOfStep(const StepReport &report) const {
+  if (!ranks->leads())
+    return;
+  if (!report.verdict.warning.empty())
+    ranks->warn(report.verdict.warning);
+  if (!report.watched)
+    return;
+  for (uint32_t rank : report.watched->changed()) {
+    bool isSlow = report.watched->ranks()[rank].isSlow;
+    ranks->tell(isSlow ? Severity::Warning : Severity::Note,
+                report.watched->describe(rank));
+  }
 }
 
 /// A step that is rolled back must not get into a checkpoint.
@@ -408,8 +434,8 @@ Status Steps::printMemory() {
 
 /// Who watches, in the process of rank 0.
 /// All outputs are opened before the first step, so that a path that cannot be
-/// written does not cost a run. The console comes last: what it prints stands
-/// below what others say.
+/// written does not cost a run. The caller's come last: what a console prints
+/// stands below what others say.
 Result<Observers> makeObservers(const TrainOptions &options) {
   Observers observers;
   if (!options.log.empty()) {
@@ -417,25 +443,25 @@ Result<Observers> makeObservers(const TrainOptions &options) {
                              options.executor.reporter);
     if (!log.ok())
       return log.status();
-    observers.push_back(std::move(*log));
+    observers.add(std::move(*log));
   }
   if (!options.tensorboard.empty()) {
     auto events = TensorBoard::open(options.tensorboard);
     if (!events.ok())
       return events.status();
-    observers.push_back(std::move(*events));
+    observers.add(std::move(*events));
   }
   if (!options.metricsPort.empty()) {
     auto server =
         MetricsServer::open(options.metricsPort, options.executor.reporter);
     if (!server.ok())
       return server.status();
-    observers.push_back(std::move(*server));
+    observers.add(std::move(*server));
   }
   if (!options.dashboard.empty())
-    observers.push_back(std::make_unique<Dashboard>(options.dashboard));
-  if (options.summary)
-    observers.push_back(std::make_unique<Console>());
+    observers.add(std::make_unique<Dashboard>(options.dashboard));
+  observers.all.insert(observers.all.end(), options.observers.begin(),
+                       options.observers.end());
   return observers;
 }
 
@@ -552,7 +578,7 @@ void Steps::close() {
   (void)end(failure);
   if (failure.ok())
     failure = Status::failure("it was closed");
-  observers.clear();
+  observers = {};
   parts->sampleLog.reset();
   progress.reset();
 }

@@ -41,7 +41,7 @@ func.func private @c1(tensor<4x8xf32, #dist.sharding<@mesh, [{"tp"}]>>)
 
 // -----
 
-// expected-error @+1 {{names axis "tp" twice}}
+// expected-error @+1 {{sharding names axis "tp" twice}}
 func.func private @c2(tensor<4x8xf32, #dist.sharding<@mesh, [{"tp"}, {"tp"}]>>)
 
 // -----

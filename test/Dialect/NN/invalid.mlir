@@ -103,7 +103,7 @@ func.func @c1_begin_empty() attributes {x = #nn.begin<>} {
 
 // -----
 
-// expected-error @+1 {{names axis "tp" twice}}
+// expected-error @+1 {{begin names axis "tp" twice}}
 func.func @c1_begin_twice() attributes {x = #nn.begin<"tp" * 8, "tp" * 4>} {
   return
 }
@@ -997,5 +997,29 @@ func.func @backward_has_a_value(%x: tensor<4xf32>) {
 func.func @unknown(%x: tensor<4xf32>) {
   // expected-error @+1 {{has attribute "nn.layers" = 0 : i64, expected nn.layer = i or nn.backward}}
   %0 = nn.exp %x {nn.layers = 0 : i64} : tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @c1_pick_scalar(%x: tensor<f32>, %ids: tensor<2xi32>) {
+  // expected-error @+1 {{'nn.pick' op has input of rank 0, expected at least 1}}
+  %0 = nn.pick %x, %ids : tensor<f32>, tensor<2xi32> -> tensor<f32>
+  return
+}
+
+// -----
+
+func.func @c1_layer_norm_scalar(%x: tensor<f32>) {
+  // expected-error @+1 {{'nn.layer_norm' op has input of rank 0, expected at least 1}}
+  %0:3 = nn.layer_norm %x, %x, %x epsilon 1.0e-05 : (tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<f32>, tensor<f32>, tensor<f32>)
+  return
+}
+
+// -----
+
+func.func @c1_rms_norm_scalar(%x: tensor<f32>) {
+  // expected-error @+1 {{'nn.rms_norm' op has input of rank 0, expected at least 1}}
+  %0:2 = nn.rms_norm %x, %x epsilon 1.0e-05 : (tensor<f32>, tensor<f32>) -> (tensor<f32>, tensor<f32>)
   return
 }

@@ -1,7 +1,12 @@
 // RUN: not plait-opt %s --nn-insert-document-mask 2>&1 | FileCheck %s --check-prefix=NONE
 // RUN: not plait-opt %s --nn-remove-decay=parameters=w,v 2>&1 | FileCheck %s --check-prefix=NAME
 // RUN: not plait-opt %s --nn-remove-decay=parameters=[ 2>&1 | FileCheck %s --check-prefix=PATTERN
+// RUN: not plait-opt %s --dist-pin-shardings=shardings=w 2>&1 | FileCheck %s --check-prefix=FORM
+// RUN: not plait-opt %s '--dist-pin-shardings=shardings=w=[{"tp"}' 2>&1 | FileCheck %s --check-prefix=AXES
+// RUN: not plait-opt %s '--dist-pin-shardings=shardings=v=[{}]' 2>&1 | FileCheck %s --check-prefix=NAME
 
+// FORM: error: `shard` w is not NAME=AXES, such as *.c_fc.weight=[{},{"tp"}]
+// AXES: error: `shard` w=[{"tp"}: {{.*}}; expected axes like [{}, {"tp"}]
 // NONE: error: @loss has no attention for a document mask
 // NAME: error: no parameter is called "v"
 // PATTERN: error: `no-decay` "[": invalid glob pattern

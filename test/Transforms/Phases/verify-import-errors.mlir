@@ -440,3 +440,15 @@ module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t"
     return %s, %n, %s : tensor<f32>, tensor<f32>, tensor<f32>
   }
 }
+
+// -----
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  // expected-error @+1 {{'func.func' op has several blocks, expected one}}
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>) {
+    %0 = nn.fill 1.0 : tensor<f32>
+    return %0, %0 : tensor<f32>, tensor<f32>
+  ^bb1:
+    return %0, %0 : tensor<f32>, tensor<f32>
+  }
+}

@@ -47,3 +47,16 @@ func.func @loss(%x: tensor<4xf32>) -> tensor<4xf32> {
   %1 = nn.neg %0 {nn.layer = 0 : i64} : tensor<4xf32>
   return %1 : tensor<4xf32>
 }
+
+// -----
+
+// Chunks are stages, too.
+module attributes {plait.configuration = #plait.configuration<schedule = "interleaved-1f1b", chunks = 2>} {
+  dist.mesh @mesh ["pp"] = [2]
+  // expected-error @+1 {{pp=2 with 2 chunks a rank is 4 stages, which is too much for a model of 2 layers}}
+  func.func @loss(%x: tensor<4xf32>) -> tensor<4xf32> {
+    %0 = nn.neg %x {nn.layer = 0 : i64} : tensor<4xf32>
+    %1 = nn.neg %0 {nn.layer = 1 : i64} : tensor<4xf32>
+    return %1 : tensor<4xf32>
+  }
+}

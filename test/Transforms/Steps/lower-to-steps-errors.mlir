@@ -215,3 +215,14 @@ plan.program @rank0 rank 0 bytes 128 host_bytes 64 {
   plan.buffer @"w moment1" optimizer host at 0 bytes 64 live [0, 0]
   plan.action optimizer call @optimizer_0 [@workspace]
 }
+
+// -----
+
+// expected-error @+1 {{has no plan.place of argument 0}}
+func.func @forward_0(%x: tensor<4xf32>) attributes {plan.slot_bytes = array<i64: 64>, plan.slot_names = ["workspace"]} {
+  return
+}
+plan.program @rank0 rank 0 bytes 64 {
+  plan.buffer @workspace workspace at 0 bytes 64 live [0, 0]
+  plan.action forward stage 0 microbatch 0 call @forward_0 [@workspace]
+}

@@ -41,9 +41,7 @@ fb::AttentionStepT makeStep() {
 std::string check(fb::AttentionStepT step) {
   fb::PlanT plan = makePlan();
   append(plan.programs[0]->functions[0]->steps).step.Set(std::move(step));
-  std::vector<uint8_t> bytes = plan::packPlan(plan);
-  Status status = plan::checkPlan(*fb::GetPlan(bytes.data()));
-  return status.ok() ? "" : status.message();
+  return findFault(plan);
 }
 
 struct Case {
@@ -105,7 +103,8 @@ const Case cases[] = {
        a.dropout->first_group = {fb::RankScalar(0, INT32_MAX, 1, false)};
      },
      "first_group is up to 2147483647, allowed are 0 to 2147483645"},
-    {"StrideCount", [](A &a) { a.q_strides.pop_back(); }, "q has 2 strides"},
+    {"StrideCount", [](A &a) { a.q_strides.pop_back(); },
+     "q has 2 strides, expected those of sequence, position and head"},
     {"Overlap", [](A &a) { a.k_strides[2] = 1; },
      "k has strides 12, 4 and 1 for heads of size 2"},
     {"Rows", [](A &a) { a.v_strides[1] = 1; }, "v has strides 12, 1 and 2"},

@@ -10,8 +10,12 @@
 
 #include "TestPlan.h"
 
+#include <cstring>
 #include <filesystem>
 #include <gtest/gtest.h>
+
+#define XXH_STATIC_LINKING_ONLY
+#include <xxhash.h>
 
 using namespace plait;
 using namespace plait::test;
@@ -57,19 +61,59 @@ TEST_F(ContainerTest, RefusesTruncatedFiles) {
   }
 }
 
+TEST_F(ContainerTest, SaysHowMuchIsLeft) {
+  std::string size = std::to_string(bytes.size() - 64);
+  EXPECT_TRUE(open({bytes.begin(), bytes.begin() + 65})
+                  .ends_with("is truncated: the payload has 1 bytes, the "
+                             "header announces " +
+                             size));
+  EXPECT_TRUE(open({bytes.begin(), bytes.begin() + 9})
+                  .ends_with("9 bytes, the header alone has 64"));
+}
+
+/// A file with this payload, whose header is right.
+std::vector<uint8_t> wrap(const std::vector<uint8_t> &whole,
+                          std::vector<uint8_t> payload) {
+  std::vector<uint8_t> file(whole.begin(), whole.begin() + 16);
+  file.resize(plan::containerHeaderBytes);
+  uint64_t words[] = {payload.size(),
+                      XXH3_64bits(payload.data(), payload.size())};
+  std::memcpy(file.data() + 16, words, sizeof(words));
+  file.insert(file.end(), payload.begin(), payload.end());
+  return file;
+}
+
+TEST_F(ContainerTest, LooksBehindARightHeader) {
+  std::vector<uint8_t> payload(bytes.begin() + 64, bytes.end());
+  EXPECT_EQ(open(wrap(bytes, payload)), "");
+  std::fill(payload.begin(), payload.begin() + 16, 0xff);
+  EXPECT_TRUE(open(wrap(bytes, payload))
+                  .ends_with(" is malformed: not a valid plan table"));
+  fb::PlanT unsound = makePlan();
+  unsound.global_batch = 5;
+  EXPECT_NE(open(wrap(bytes, plan::packPlan(unsound)))
+                .find("' is unsound: global_batch is 5"),
+            std::string::npos);
+}
+
 TEST_F(ContainerTest, RefusesAnyChangedHeaderByte) {
   for (size_t i = 0; i < plan::containerHeaderBytes; ++i) {
     auto changed = bytes;
     changed[i] ^= 0x40;
     EXPECT_NE(open(changed), "") << "byte " << i;
   }
+  bytes[40] = 1; // of those that have no meaning
+  EXPECT_TRUE(open(bytes).ends_with(
+      "is corrupt: its header has bytes set that must be zero"));
 }
 
 TEST_F(ContainerTest, RefusesChangedPayload) {
   for (size_t i = plan::containerHeaderBytes; i < bytes.size(); i += 97) {
     auto changed = bytes;
     changed[i] ^= 1;
-    EXPECT_NE(open(changed).find("corrupt"), std::string::npos) << i;
+    EXPECT_TRUE(
+        open(changed).ends_with("is corrupt: the hash of its payload differs"))
+        << i;
   }
 }
 
@@ -98,11 +142,12 @@ TEST_F(ContainerTest, RefusesLessThanItsLevel) {
 TEST_F(ContainerTest, NamesWhatIsWrong) {
   EXPECT_NE(open({'h', 'e', 'l', 'l', 'o'}).find("truncated"),
             std::string::npos);
-  EXPECT_NE(open(std::vector<uint8_t>(200, 'x')).find("not a plan file"),
+  EXPECT_NE(open(std::vector<uint8_t>(200, 'x')).find("' is not a plan file"),
             std::string::npos);
   auto longer = bytes;
   longer.push_back(0);
-  EXPECT_NE(open(longer).find("1 bytes after"), std::string::npos);
+  EXPECT_NE(open(longer).find("has 1 bytes after its payload"),
+            std::string::npos);
   EXPECT_NE(plan::PlanFile::open(directory + "/none")
                 .status()
                 .message()
@@ -115,7 +160,8 @@ TEST_F(ContainerTest, WritesNothingButCompletePlans) {
   unsound.mesh[0]->name = "dp";
   Status status = plan::writePlan(directory + "/bad.plan", unsound);
   ASSERT_FALSE(status.ok());
-  EXPECT_NE(status.message().find("'dp', not 'pp'"), std::string::npos);
+  EXPECT_NE(status.message().find("mesh axis 0 is 'dp', not 'pp'"),
+            std::string::npos);
   EXPECT_FALSE(plan::writePlan(directory + "/no/such/place", makePlan()).ok());
   size_t files = 0;
   for ([[maybe_unused]] auto &entry :

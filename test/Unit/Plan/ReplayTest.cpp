@@ -44,6 +44,16 @@ protected:
     costs.messages = {2, 2};
   }
 
+  /// What is wrong; empty: nothing.
+  std::string findFailure(decltype(plan::replay) *by) {
+    bytes = plan::packPlan(source);
+    const fb::Plan &plan = *fb::GetPlan(bytes.data());
+    auto messages = plan::matchMessages(plan);
+    EXPECT_TRUE(messages.ok());
+    auto replayed = by(plan, *messages, costs);
+    return replayed.ok() ? "" : replayed.status().message();
+  }
+
   plan::Replayed replay(const plan::ReplayCosts &costs,
                         decltype(plan::replay) *by = plan::replay) {
     bytes = plan::packPlan(source);
@@ -152,6 +162,16 @@ TEST_F(ReplayTest, GroupsMeetHoweverTheyAreWritten) {
   Intervals interval = {replayed};
   EXPECT_EQ(interval(0, 6), std::pair(12., 34.));
   EXPECT_EQ(interval(1, 4), std::pair(18., 34.));
+}
+
+// Both messages are sent before one is waited for, which is no circle where
+// they are copied; GPUs do the first of a route before the second.
+TEST_F(ReplayTest, TellsACircleOfStreams) {
+  std::swap(source.programs[1]->actions[0], source.programs[1]->actions[2]);
+  EXPECT_EQ(findFailure(plan::replay), "");
+  source.backend = "cuda";
+  EXPECT_EQ(findFailure(plan::replayStreams),
+            "the plan's operations wait for each other in a circle");
 }
 
 // A processor's messages are taken by its first stream, and its kernels wait

@@ -8,6 +8,7 @@
 #include "TestPlan.h"
 #include "plait/Support/Collectives.h"
 
+#include "plait/Plan/Check.h"
 #include "plait/Plan/Container.h"
 
 #include <cstring>
@@ -264,6 +265,12 @@ fb::PlanT test::makePlan() {
   fillFirstStage(plan, append(plan.programs));
   fillSecondStage(plan, append(plan.programs));
   return plan;
+}
+
+std::string test::findFault(const fb::PlanT &plan) {
+  std::vector<uint8_t> bytes = plan::packPlan(plan);
+  Status status = plan::checkPlan(*fb::GetPlan(bytes.data()));
+  return status.ok() ? "" : status.message();
 }
 
 std::string test::makeDirectory() {

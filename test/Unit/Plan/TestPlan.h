@@ -42,6 +42,15 @@ T &append(std::vector<std::unique_ptr<T>> &list, T value = {}) {
   return *list.back();
 }
 
+/// What the checker says of a plan; empty: it is sound.
+std::string findFault(const fb::PlanT &plan);
+
+/// Returns a step of a program of such a plan, by its function and its place.
+template <typename T> T &stepOf(fb::ProgramT &program, int function, int step) {
+  return *static_cast<T *>(
+      program.functions[function]->steps[step]->step.value);
+}
+
 /// A fresh directory, removed when the process ends.
 std::string makeDirectory();
 

@@ -7,6 +7,8 @@
 
 #include "plait/Planner/Cluster.h"
 
+#include "Cluster/Hardware.h"
+
 #include "plait/Plan/Files.h"
 #include "plait/Planner/Cost.h"
 
@@ -324,6 +326,87 @@ TEST(Cluster, FilesThatMakeNoSense) {
   EXPECT_EQ(getFileError("{\"groups\": [" + groups + "]}"),
             "cluster file '': groups must have at most 1000000 nodes together, "
             "not 2200000000");
+}
+
+/// Faults that a cluster file may have where it says what differs.
+TEST(Cluster, FieldsOfAnotherKind) {
+  struct {
+    const char *fields, *message;
+  } cases[] = {
+      {R"("device": 3)", "device must be a name or an object, not 3"},
+      {R"("device": {"extends": 3})", "device: extends must be a text, not 3"},
+      {R"("device": "h100", "name": 3)", "name must be a text, not 3"},
+      {R"("device": "h100", "inter": [])", "inter must be an object, not []"},
+      {R"("device": "h100", "inter": {"ring": {"ll": 1}})",
+       "inter.ring.ll must be 5 numbers, not 1"},
+      {R"("device": "h100", "inter": {"byMembers": 1})",
+       "inter.byMembers must be a list, not 1"},
+      {R"("device": "h100", "inter": {"byMembers": [[2, 1e9], [2, 1e9]]})",
+       "inter.byMembers[1] must be above the one before, 2, not 2"},
+      {R"("device": "h100", "inter": {"curves": 1})",
+       "inter.curves must be a list"},
+      {R"("device": "h100", "inter": {"curves": [
+            {"collective": "chat", "members": 2, "points": [[1, 1]]}]})",
+       "inter.curves[0].collective must be one of all-reduce, "},
+      {R"("device": "h100", "inter": {"curves": [
+            {"collective": "all-reduce", "members": 2, "points": []}]})",
+       "inter.curves[0].points must not be empty"}};
+  for (const auto &one : cases) {
+    std::string error =
+        getFileError(std::string(R"({"nodes": 2, )") + one.fields + "}");
+    EXPECT_NE(error.find(std::string("': ") + one.message), error.npos)
+        << error;
+  }
+  EXPECT_EQ(getFileError(R"({"groups": []})"),
+            "cluster file '': groups must be a list that is not empty");
+  EXPECT_EQ(getFileError(R"({"groups": [
+                {"device": "h100", "nodes": 1, "devicesPerNode": 2},
+                {"device": "h100", "nodes": 1, "devicesPerNode": 4}]})"),
+            "cluster file '': all groups must have the same devicesPerNode, "
+            "not 2 and 4");
+}
+
+/// The error of H100s of which `change` has changed the fields.
+std::string getDeviceError(const Json &change) {
+  Json device = {{"extends", "h100"}};
+  device.merge_patch(change);
+  return getFileError(Json({{"device", device}, {"nodes", 1}}).dump());
+}
+
+TEST(Cluster, DevicesThatMakeNoSense) {
+  struct {
+    Json change;
+    const char *message;
+  } cases[] = {
+      {{{"shared", 1}}, "shared must be true or false, not 1"},
+      {{{"device", {{"reservedBytes", 9e14}, {"memoryBytes", 1e9}}}},
+       ".reservedBytes must be below memoryBytes, 1e+09, not 9e+14"},
+      {{{"device", {{"attention", {{"forward", Json::array()}}}}}},
+       " needs both forward and backward, or neither"},
+      {{{"intra", {{"bandwidth", 0}}}}, "intra.bandwidth must be a number"}};
+  for (const auto &one : cases)
+    EXPECT_NE(getDeviceError(one.change).find(one.message), std::string::npos)
+        << getDeviceError(one.change);
+  // Whole objects, which a change would be merged into.
+  Result<Json> h100 = loadHardware("h100", "");
+  ASSERT_TRUE(h100.ok());
+  auto getError = [](const Json &device) {
+    return getFileError(Json({{"device", device}, {"nodes", 1}}).dump());
+  };
+  Json noTiles = *h100, noBandwidth = *h100, noRing = *h100;
+  noTiles["device"]["matrix"]["tiles"] = Json::array();
+  EXPECT_NE(getError(noTiles).find(".tiles must not be empty"),
+            std::string::npos)
+      << getError(noTiles);
+  noBandwidth["intra"].erase("bandwidth");
+  EXPECT_NE(getError(noBandwidth).find("intra.bandwidth is missing"),
+            std::string::npos)
+      << getError(noBandwidth);
+  noRing["inter"].erase("ring");
+  EXPECT_NE(getError(noRing).find(
+                "inter.ring.simple is missing or has a fraction of 0"),
+            std::string::npos)
+      << getError(noRing);
 }
 
 TEST(Cluster, FilesThatExtendThemselves) {

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "plait/Configuration/Mesh.h"
+#include "plait/Configuration/Configuration.h"
 
 #include <gtest/gtest.h>
 
@@ -16,6 +17,17 @@ namespace {
 std::string errorOf(std::string_view text) {
   Result<Mesh> mesh = Mesh::parse(text);
   return mesh.ok() ? "" : mesh.status().message();
+}
+
+TEST(Configuration, IsFieldsWithValues) {
+  EXPECT_EQ(print(*parseConfiguration("seq=8;zero=2")), "zero=2;seq=8");
+  EXPECT_EQ(parseConfiguration("seq=8;zero").status().message(),
+            "\"zero\" is no field, expected name=value");
+  // Options have their names in backquotes, and the bounds of their fields.
+  int64_t zero = 0;
+  EXPECT_EQ(parse("`zero`", "4", zero).message(),
+            "`zero` is \"4\", expected 0 to 3");
+  EXPECT_EQ(parse("`zero`", "4", zero).field(), "zero");
 }
 
 TEST(Mesh, ReadsAxesInAnyOrderAndPrintsThemInThatOfRanks) {

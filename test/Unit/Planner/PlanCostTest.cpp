@@ -205,6 +205,16 @@ TEST_F(PlanCostTest, RefusesADamagedProfile) {
   EXPECT_EQ(read(), "profile '" + path +
                         "': programs[1].transfers[0].kind is 'Relay', which is "
                         "unknown");
+  struct {
+    const char *from, *to, *message;
+  } kinds[] = {
+      {"\"programs\": [", "\"programs\": 1, \"x\": [",
+       "programs must be a list"},
+      {"\"mesh\": {", "\"mesh\": 1, \"x\": {", "mesh must be an object"}};
+  for (const auto &kind : kinds) {
+    replace(kind.from, kind.to);
+    EXPECT_EQ(read(), "profile '" + path + "': " + kind.message);
+  }
   replace("\"direction\"", "\"way\"");
   EXPECT_EQ(read(), "profile '" + path +
                         "': programs[1].transfers[0].direction is missing");

@@ -9,8 +9,11 @@
 
 #include "BoxDraws.h"
 #include "Checkpoint/Contents.h"
+#include "Checkpoint/Index.h"
 #include "Checkpoint/RankFile.h"
 #include "Checkpoint/Reader.h"
+#include "Checkpoint/ReplicaFolder.h"
+#include "Checkpoint/Store.h"
 #include "Core/Shards.h"
 #include "TestPlan.h"
 #include "plait/Plan/Container.h"
@@ -19,8 +22,11 @@
 #include "plait/Support/BFloat16.h"
 
 #include <atomic>
+#include <fcntl.h>
 #include <filesystem>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -481,6 +487,9 @@ TEST_F(CheckpointFolders, SaysWhatIsNotThere) {
             "'" + directory +
                 "' has no checkpoint: neither index.json nor folders "
                 "step-00000001 and so on");
+  EXPECT_EQ(CheckpointStore(directory + "/x").list().status().message(),
+            "cannot read directory '" + directory +
+                "/x': No such file or directory");
   EXPECT_NE(resumeError(*executor, directory + "/x").find("No such file"),
             std::string::npos);
   auto none = resume(*executor, directory + "/x", true);
@@ -517,6 +526,42 @@ TEST_F(CheckpointFolders, SaysWhatDoesNotFit) {
          });
   expect("lacks element",
          [](fb::PlanT &plan) { plan.parameters[0]->box_begin = {2, 2}; });
+}
+
+/// What a checksum holds together may still make no sense.
+TEST(CheckpointIndexTest, NamesWhatIsWrong) {
+  auto parse = [](const std::string &text) {
+    auto parsed = CheckpointIndex::parse(
+        {reinterpret_cast<const uint8_t *>(text.data()), text.size()});
+    return parsed.ok() ? "" : parsed.status().message();
+  };
+  CheckpointIndex index;
+  index.tensors["w"].shape = {2, 3};
+  std::string text = index.print();
+  EXPECT_EQ(parse(text), "");
+  EXPECT_EQ(parse(text.substr(1)), "is damaged, or no index of a checkpoint: "
+                                   "its checksum does not hold");
+  index.tensors["w"].shape = {int64_t(1) << 62, 8};
+  EXPECT_EQ(parse(index.print()), "gives tensor 'w' an impossible shape");
+}
+
+TEST_F(CheckpointFolders, IsOfOneRun) {
+  int other = open(directory.c_str(), O_RDONLY | O_DIRECTORY);
+  ASSERT_EQ(flock(other, LOCK_EX), 0);
+  EXPECT_EQ(save(*executor, directory, {1}), "checkpoint directory '" +
+                                                 directory +
+                                                 "' is in use by another run");
+  close(other);
+}
+
+/// In a folder where everybody may write somebody else may be first.
+TEST_F(CheckpointFolders, CopiesAreInFoldersOfOnesOwn) {
+  ReplicaFolder folder = {directory, "d", "i", "h"};
+  std::filesystem::create_directory(directory + "/theirs");
+  std::filesystem::create_directory_symlink(directory + "/theirs",
+                                            folder.path());
+  EXPECT_EQ(folder.make().message(),
+            "'" + folder.path() + "' is not a directory of this user");
 }
 
 TEST(CheckpointEvery, IsStepsOrTime) {

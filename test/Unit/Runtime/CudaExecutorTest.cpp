@@ -25,6 +25,7 @@
 #include <gtest/gtest.h>
 #include <limits>
 #include <map>
+#include <optional>
 #include <unistd.h>
 
 using namespace plait;
@@ -38,10 +39,13 @@ constexpr std::chrono::milliseconds patience = std::chrono::seconds(20);
 /// An environment variable, for as long as the object lives.
 struct Setting {
   Setting(const char *name, const char *value) : name(name) {
+    if (const char *known = std::getenv(name))
+      before = known;
     setenv(name, value, 1);
   }
-  ~Setting() { unsetenv(name); }
+  ~Setting() { before ? setenv(name, before->c_str(), 1) : unsetenv(name); }
   const char *name;
+  std::optional<std::string> before;
 };
 
 class CudaExecutorTest : public ::testing::Test {
@@ -292,6 +296,70 @@ TEST_F(CudaExecutorTest, RefusesWhatDoesNotFit) {
   plan.backend = "abacus";
   EXPECT_EQ(startError(plan),
             "the plan is for backend 'abacus', known are cpu and cuda");
+}
+
+TEST_F(CudaExecutorTest, RefusesMachinesThatLackSomething) {
+  fb::PlanT plan = toCuda(cpuPlan(), directory);
+  {
+    Setting apart("PLAIT_FAKE_NO_PEERS", "1");
+    std::string error = startError(plan, options(2, true));
+    EXPECT_NE(error.find(" cannot reach the memory of GPU "), error.npos)
+        << error;
+    EXPECT_NE(error.find("; use `devices` 1, or one process a rank"),
+              error.npos)
+        << error;
+  }
+  Setting small("PLAIT_FAKE_HOST_MEMORY", "100000000");
+  plan.programs[0]->host_bytes = 200000000;
+  std::string error = startError(plan, options(1, true));
+  EXPECT_NE(error.find(
+                "cannot allocate 200000000 bytes of the host's memory for what "
+                "is offloaded: cuMemHostAlloc"),
+            error.npos)
+      << error;
+}
+
+/// In a process of its own: GPUs are counted once.
+TEST_F(CudaExecutorTest, RefusesMachinesWithoutGpus) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  auto start = [&] {
+    Setting none("PLAIT_FAKE_GPUS", "0");
+    std::fputs(startError(toCuda(cpuPlan(), directory)).c_str(), stderr);
+    std::exit(3);
+  };
+  EXPECT_EXIT(start(), ::testing::ExitedWithCode(3),
+              "this plan is for CUDA; the driver finds no GPU");
+}
+
+/// Plans of processors have these in one step.
+TEST_F(CudaExecutorTest, RefusesAttentionOfProcessors) {
+  const fb::PlanT without = toCuda(cpuPlan(), directory);
+  auto errorOf = [&](auto change) {
+    fb::PlanT plan = without;
+    fb::AttentionStepT step;
+    step.batch = step.heads = step.kv_heads = 1;
+    step.queries = step.keys = step.head_size = 4;
+    step.q_strides = step.k_strides = step.v_strides =
+        step.out_strides = {16, 4, 4};
+    for (auto *tensor : {&step.q, &step.k, &step.v, &step.out, &step.stats})
+      *tensor = std::make_unique<fb::Ref>(0, -1);
+    change(step);
+    append(plan.programs[0]->functions[0]->steps).step.Set(std::move(step));
+    // Of rank 0 or 1: whichever notices first.
+    std::string message = startError(plan, options(1, true));
+    return message.substr(std::min(message.size(), strlen("rank 0: ")));
+  };
+  EXPECT_EQ(errorOf([](fb::AttentionStepT &step) {
+              step.dropout = std::make_unique<fb::AttentionDropoutT>();
+              step.dropout->keys = std::make_unique<fb::Ref>(0, -1);
+              step.dropout->probability = 0.5;
+            }),
+            "GPUs do not compute attention steps with dropout");
+  EXPECT_EQ(errorOf([](fb::AttentionStepT &step) {
+              step.causal = true;
+              step.starts = std::make_unique<fb::Ref>(0, -1);
+            }),
+            "GPUs do not compute attention steps within documents");
 }
 
 TEST_F(CudaExecutorTest, DriversMayBeOlderThanTheToolkit) {

@@ -185,7 +185,9 @@ TEST_F(DataTest, ShardsOfLlmC) {
     EXPECT_NE(read().find("a shard of llm.c of 3 tokens"), std::string::npos);
     shard.resize(1000);
     writeFile(path, shard);
-    EXPECT_NE(read().find("is truncated"), std::string::npos);
+    EXPECT_NE(read().find("is truncated: it has 1000 bytes, the header of "
+                          "llm.c alone 1024"),
+              std::string::npos);
     writeFile(path, makeShard({magic, 9, 3}, bytes));
     EXPECT_NE(read().find("of version 9, expected"), std::string::npos);
     writeFile(path, makeShard({magic, version, 0xffffffff}, bytes));
@@ -217,6 +219,9 @@ TEST_F(DataTest, FilesOfOtherFormats) {
         "\x02\0\0\0\0\0\0\0{}"sv})
     for (const char *type : {"", "uint16"})
       EXPECT_EQ(read(begin, type).find("'" + path + "' is a"), 0u) << begin;
+  EXPECT_EQ(read("\x02\0\0\0\0\0\0\0{}"sv)
+                .find("'" + path + "' is a safetensors file"),
+            0u);
   // A length of a header without a header.
   EXPECT_EQ(read("\x02\0\0\0\0\0\0\0[]"sv, "uint16"), "");
   std::string tar(257, 'x');
@@ -322,7 +327,8 @@ TEST_F(DataTest, NamesWhatIsWrong) {
   writeFile(path, {1, 2, 3});
   auto batches = Batches::fromTokens(path, "", plan);
   ASSERT_FALSE(batches.ok());
-  EXPECT_NE(batches.status().message().find("not a multiple of 2"),
+  EXPECT_NE(batches.status().message().find(
+                "has 3 bytes, not a multiple of 2, the size of a token"),
             std::string::npos);
 }
 

@@ -6,12 +6,14 @@
 //===----------------------------------------------------------------------===//
 
 #include "Rendezvous/Launch.h"
+#include "Core/Sockets.h"
 #include "plait/Runtime/Rendezvous.h"
 
 #include <algorithm>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <map>
+#include <sys/resource.h>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -272,6 +274,30 @@ TEST(LaunchTest, NamesTheVariableThatIsWrong) {
       "65535");
 }
 
+/// No name has blanks, so that nobody is asked for it.
+TEST(LaunchTest, NamesHostsThatAreNotThere) {
+  const std::string host = "no such host", start = "cannot find '" + host;
+  EXPECT_TRUE(checkHost(host).message().starts_with(start));
+  EXPECT_TRUE(listenAt(host, 0).status().message().starts_with(start));
+  EXPECT_TRUE(connectTo(host, 1, std::chrono::milliseconds(0))
+                  .status()
+                  .message()
+                  .starts_with(start));
+}
+
+TEST(LaunchTest, AsksForDescriptors) {
+  EXPECT_TRUE(allowDescriptors(1, "a process").ok());
+  auto askForMore = [] {
+    rlimit limit = {100, 100};
+    setrlimit(RLIMIT_NOFILE, &limit);
+    std::fputs(allowDescriptors(1000, "a process").message().c_str(), stderr);
+    std::exit(3);
+  };
+  EXPECT_EXIT(askForMore(), testing::ExitedWithCode(3),
+              "a process needs 1064 descriptors, one for each process that it "
+              "talks to, allowed are 100");
+}
+
 TEST(LaunchTest, ReadsASecret) {
   std::map<std::string, std::string> launch = {{"RANK", "0"},
                                                {"WORLD_SIZE", "2"}};
@@ -295,6 +321,9 @@ TEST(LaunchTest, ReadsASecret) {
     more.insert(launch.begin(), launch.end());
     return errorWith(more);
   };
+  EXPECT_EQ(errorOf({{"PLAIT_SECRET", text}, {"PLAIT_SECRET_FILE", path}}),
+            "environment variables PLAIT_SECRET and PLAIT_SECRET_FILE are both "
+            "set, one is enough");
   std::ofstream(path) << std::string(5000, 'x');
   EXPECT_EQ(errorOf({{"PLAIT_SECRET", ""}}),
             "the secret of PLAIT_SECRET has 0 bytes, allowed are 16 to 4096");

@@ -10,6 +10,7 @@
 #include "TestPlan.h"
 #include "plait/Plan/Check.h"
 #include "plait/Plan/Container.h"
+#include "plait/Runtime/Weights.h"
 
 #include <cmath>
 #include <cstring>
@@ -128,6 +129,85 @@ TEST_F(TrainerTest, CheckPassesNothingThatIsNoNumber) {
   EXPECT_EQ(check(INFINITY, 1, 0),
             nothing +
                 "the step counts 0 tokens, and the loss is the mean over them");
+}
+
+TEST_F(TrainerTest, CheckIsInterrupted) {
+  fb::PlanT plan = makeSingleRankPlan(std::vector<float>(18, 1), 4);
+  plan.reference = plan::packPlan(plan);
+  TrainOptions options;
+  options.interrupted = [] { return true; };
+  EXPECT_EQ(runtime::check(pack(plan), options).message(),
+            "interrupted before all was compared");
+}
+
+/// Keeps what it hears.
+class Listener : public Reporter {
+public:
+  void message(const Message &message) override {
+    if (message.severity == Severity::Warning)
+      warnings += message.text + "\n";
+  }
+  void result(const std::string &line) override { results += line + "\n"; }
+
+  std::string warnings, results;
+};
+
+TEST_F(TrainerTest, TellsItsReporter) {
+  fb::PlanT plan = makeSingleRankPlan(std::vector<float>(18, 1), 4);
+  plan.reference = plan::packPlan(plan);
+  Listener listener;
+  TrainOptions options;
+  options.executor.reporter = &listener;
+  ASSERT_TRUE(runtime::check(pack(plan), options).ok());
+  EXPECT_TRUE(listener.warnings.empty()) << listener.warnings;
+  EXPECT_TRUE(listener.results.starts_with("parameter ")) << listener.results;
+  EXPECT_TRUE(listener.results.ends_with(
+      "loss 4, reference 4; gradient norm 1, reference 1; 0 of 1 gradients "
+      "differ by more than 0.0001: passed\n"))
+      << listener.results;
+  // Weights of which it takes one.
+  options.weights = directory + "/weights.safetensors";
+  std::vector<TensorShape> tensors = {{"transformer.sum", {3, 6}},
+                                      {"other", {1}}};
+  auto writer =
+      WeightWriter::create(options.weights, tensors, FileTensor::Type::F32);
+  ASSERT_TRUE(writer.ok());
+  std::vector<float> numbers(18, 1);
+  ASSERT_TRUE(writer->write(0, 0, numbers).ok());
+  ASSERT_TRUE(writer->write(1, 0, std::span(numbers).first(1)).ok());
+  ASSERT_TRUE(writer->commit().ok());
+  ASSERT_TRUE(runtime::check(pack(plan), options).ok());
+  EXPECT_EQ(listener.warnings, "weights '" + options.weights +
+                                   "' has what the model has no place for: "
+                                   "other\n");
+}
+
+TEST_F(TrainerTest, SaysWhatCannotBe) {
+  TrainOptions options;
+  options.text = options.evalText = directory + "/text";
+  writeFile(options.text, std::vector<uint8_t>(16, 1));
+  // The metrics are copied to their place behind the update.
+  fb::PlanT late = makeSingleRankPlan({1}, 4);
+  fb::ProgramT &program = *late.programs[0];
+  fb::RegionT &region = append(program.regions);
+  region.name = "sum";
+  region.category = fb::Category::Parameters;
+  region.offset = program.shards[0]->weight;
+  region.bytes = 72;
+  for (uint64_t offset : {program.shards[0]->weight, program.metrics}) {
+    fb::FillStepT fill;
+    fill.target = std::make_unique<fb::Ref>(offset, -1);
+    fill.bytes = 4;
+    append(program.functions[0]->steps).step.Set(std::move(fill));
+  }
+  Status status = train(pack(late), options);
+  EXPECT_EQ(status.message(),
+            "the plan cannot evaluate: program 0 changes what it trains in "
+            "step 0 of 'nothing', its metrics are known after step 1");
+  options.evalText.clear();
+  options.onNonFinite = NonFinitePolicy::RollBack;
+  EXPECT_EQ(train(pack(makeSingleRankPlan({1}, NAN)), options).message(),
+            "step 1: there are no checkpoints to go back to");
 }
 
 TEST_F(TrainerTest, TrainKeepsAnOtherLogAndStopsWhenInterrupted) {

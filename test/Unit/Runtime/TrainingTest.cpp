@@ -7,6 +7,8 @@
 
 #include "Training/Controls.h"
 #include "Training/Curve.h"
+#include "Training/LearningRate.h"
+#include "Training/Settings.h"
 #include "Training/TensorBoard.h"
 
 #include <cmath>
@@ -83,6 +85,19 @@ TEST(Controls, RefuseWhatThePlanDoesNotTake) {
   ASSERT_FALSE(controls.ok());
   EXPECT_EQ(controls.status().message(),
             "`momentum` is 2, the plan takes 0 to 1");
+}
+
+TEST(LearningRateTest, HasSchedulesByName) {
+  TrainOptions options;
+  options.schedule = "none";
+  EXPECT_EQ(LearningRate::create(options).status().message(),
+            "the learning rate has no schedule 'none'");
+}
+
+TEST(SettingsTest, OfACheckpointHaveTheirTypes) {
+  TrainOptions options;
+  EXPECT_EQ(keepSettings(options, R"({"lr": "fast"})").status().message(),
+            "the checkpoint's setting lr is \"fast\"");
 }
 
 TEST(Controls, CountUpdatesNotSteps) {

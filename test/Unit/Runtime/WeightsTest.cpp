@@ -97,7 +97,9 @@ TEST(Safetensors, NarrowTypes) {
 TEST(Safetensors, NamesWhatIsWrong) {
   std::string directory = makeDirectory();
   std::string path = directory + "/a.safetensors";
-  EXPECT_NE(openError(directory).find("has neither"), std::string::npos);
+  EXPECT_NE(openError(directory).find("' has neither model.safetensors nor "
+                                      "model.safetensors.index.json"),
+            std::string::npos);
   EXPECT_NE(openError(path).find("No such file"), std::string::npos);
   writeTensors(path, {{"a", {2, 3}}});
   auto files = WeightFiles::open(path);
@@ -109,20 +111,52 @@ TEST(Safetensors, NamesWhatIsWrong) {
   std::vector<uint8_t> bytes = readFile(path);
   for (size_t size : {size_t(0), size_t(7), size_t(20), bytes.size() - 1}) {
     writeFile(path, {bytes.begin(), bytes.begin() + size});
-    EXPECT_NE(openError(path).find("is truncated"), std::string::npos) << size;
+    EXPECT_NE(openError(path).find("is truncated: "), std::string::npos)
+        << size;
   }
+  writeFile(path, {1, 2, 3});
+  EXPECT_NE(openError(path).find("is truncated: it has 3 bytes"),
+            std::string::npos);
+  writeFile(path, {100, 0, 0, 0, 0, 0, 0, 0, '{'});
+  EXPECT_NE(openError(path).find(
+                "is truncated: it has 9 bytes, its header alone 100"),
+            std::string::npos);
+  writeFile(path, makeFile("{]", {}));
+  EXPECT_NE(openError(path).find("is not a safetensors file: its header is "),
+            std::string::npos)
+      << openError(path);
   writeFile(path, std::vector<uint8_t>(100, 0xff));
-  EXPECT_NE(openError(path).find("not a safetensors file"), std::string::npos);
+  EXPECT_NE(openError(path).find("is not a safetensors file: its header would "
+                                 "have 18446744073709551615 bytes"),
+            std::string::npos);
   writeFile(path, makeFile("[]", {}));
-  EXPECT_NE(openError(path).find("not a JSON object"), std::string::npos);
+  EXPECT_NE(openError(path).find("is not a safetensors file: its header is not "
+                                 "a JSON object"),
+            std::string::npos);
   writeFile(path, makeFile(R"({"a":{"dtype":"F32","shape":[2]}})", {}));
-  EXPECT_NE(openError(path).find("entry for 'a' lacks"), std::string::npos);
+  EXPECT_NE(openError(path).find("is malformed: the header's entry for 'a' "
+                                 "lacks dtype, shape or data_offsets"),
+            std::string::npos);
   writeFile(
       path,
       makeFile(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})",
                {0, 0, 0, 0}));
   EXPECT_NE(openError(path).find("has 4 bytes, its shape [2] needs 8"),
             std::string::npos);
+  const struct {
+    const char *header, *message;
+  } entries[] = {{R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})",
+                  "data_offsets [4,0], expected two whole numbers in order"},
+                 {R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})",
+                  "is malformed: tensor 'a' has an impossible shape"},
+                 {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},
+           "b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+                  "is malformed: tensors "}};
+  for (const auto &entry : entries) {
+    writeFile(path, makeFile(entry.header, {0, 0, 0, 0}));
+    EXPECT_NE(openError(path).find(entry.message), std::string::npos)
+        << openError(path);
+  }
   // Whatever the values: readers differ in which one counts.
   const std::string entry =
       R"("a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
@@ -152,6 +186,14 @@ TEST(Safetensors, Directories) {
             {index.begin(), index.end()});
   EXPECT_NE(openError(directory).find("has the key \"a\" twice"),
             std::string::npos);
+  auto indexError = [&](const std::string &text) {
+    std::string path = directory + "/model.safetensors.index.json";
+    writeFile(path, {text.begin(), text.end()});
+    return openError(directory);
+  };
+  EXPECT_TRUE(indexError("{}").ends_with("' has no weight_map"));
+  EXPECT_TRUE(indexError(R"({"weight_map":{"a":1}})")
+                  .ends_with("' names no file for 'a'"));
 }
 
 /// A commit that leads out of the folder, or to nothing, is none.

@@ -63,7 +63,9 @@ TEST_F(MemoryLimit, PlanThatDoesNotNamesStageAndFigures) {
   // more than 500,000 bytes.
   const std::string &error = status.message();
   EXPECT_NE(error.find("stage 0 needs "), error.npos) << error;
-  EXPECT_NE(error.find(" has 499000: 500000 less 1000 for"), error.npos)
+  EXPECT_NE(error.find(" has 499000: 500000 less 1000 for context and "
+                       "libraries"),
+            error.npos)
       << error;
   ASSERT_EQ(listener.heard.size(), 1u) << listener.getText();
   EXPECT_EQ(listener.heard[0].code, Code::DoesNotFit);

@@ -66,7 +66,8 @@ TEST_F(ImportErrors, Files) {
 
 TEST_F(ImportErrors, Options) {
   std::string config = std::string(kGPT2) + "}";
-  expectError(importText(config, 0, 16), {"batch", "is 0"});
+  expectError(importText(config, 0, 16),
+              {"batch is 0, expected from 1 to 16777216"});
   expectError(importText(config, 1, -1), {"sequence", "is -1"});
   expectError(importText(config, 1 << 20, 32),
               {"sequence is 32", "at most 16 with a microbatch of 1048576"});
@@ -90,7 +91,8 @@ TEST_F(ImportErrors, Values) {
   refuse(kGPT2, "\"initializer_range\": 1e300",
          {"initializer_range", "e+300", "at least 0, in the range of fp32"});
   refuse(kGPT2, "\"attn_pdrop\": 1.0", {"attn_pdrop", "below 1"});
-  refuse(kGPT2, "\"n_head\": 5", {"n_embd", "12", "n_head", "5"});
+  refuse(kGPT2, "\"n_head\": 5",
+         {"n_embd", "12, which is not a multiple of \"n_head\", 5"});
   refuse(kGPT2, "\"tie_word_embeddings\": \"yes\"",
          {"tie_word_embeddings", "yes", "true or false"});
 }
@@ -177,10 +179,13 @@ TEST_F(ImportErrors, GPT2) {
 TEST_F(ImportErrors, Llama) {
   refuse(kLlama, "\"hidden_act\": \"gelu\"", {"hidden_act", "gelu", "silu"});
   refuse(kLlama, "\"num_key_value_heads\": 3",
-         {"num_attention_heads", "4", "num_key_value_heads", "3"});
+         {"num_attention_heads", "4",
+          "which is not a multiple of \"num_key_value_heads\", 3"});
   refuse(kLlama, "\"num_attention_heads\": 6",
-         {"hidden_size", "16", "num_attention_heads", "6"});
-  refuse(kLlama, "\"head_dim\": 5", {"head_dim", "5", "odd"});
+         {"hidden_size", "16",
+          "which is not a multiple of \"num_attention_heads\", 6"});
+  refuse(kLlama, "\"head_dim\": 5",
+         {"head_dim", "5 is odd, but rotary embedding works on pairs"});
   refuse(kLlama, "\"pretraining_tp\": 2", {"pretraining_tp", "2"});
   refuse(kLlama, "\"sliding_window\": 4096", {"sliding_window", "4096"});
   refuse(kLlama, "\"quantization_config\": {}", {"quantization_config"});
@@ -233,13 +238,14 @@ TEST_F(ImportErrors, LlamasFamilies) {
          {"layer_types", "linear", "expected 2 of"});
   refuse(qwen3, "\"layer_types\": {}", {"layer_types", "expected 2 of"});
   refuse(qwen2, "\"layer_types\": [\"full_attention\", \"sliding_attention\"]",
-         {"layer_types", "use_sliding_window"});
+         {"field \"layer_types\" has \"sliding_attention\", but "
+          "\"use_sliding_window\" is not set"});
 }
 
 TEST_F(ImportErrors, RopeScaling) {
   refuse(kLlama, "\"rope_scaling\": 8", {"rope_scaling", "object"});
   refuse(kLlama, "\"rope_scaling\": {\"factor\": 4}",
-         {"rope_scaling.rope_type", "missing", "llama3"});
+         {"\"rope_scaling.rope_type\" is missing, expected one of", "llama3"});
   for (const char *name : {"type", "rope_type"})
     refuse(kLlama,
            std::string("\"rope_scaling\": {\"") + name +
@@ -251,7 +257,8 @@ TEST_F(ImportErrors, RopeScaling) {
          "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8,"
          "\"low_freq_factor\": 4, \"high_freq_factor\": 4,"
          "\"original_max_position_embeddings\": 64}",
-         {"high_freq_factor", "low_freq_factor"});
+         {"field \"high_freq_factor\" of the rotary embedding is 4",
+          "low_freq_factor"});
   refuse(kLlama,
          "\"rope_parameters\": {\"rope_type\": \"default\","
          "\"partial_rotary_factor\": 0.5}",
@@ -260,18 +267,21 @@ TEST_F(ImportErrors, RopeScaling) {
   refuse(kLlama,
          "\"rope_scaling\": {\"rope_type\": \"default\"},"
          "\"rope_parameters\": {\"rope_type\": \"default\"}",
-         {"rope_scaling", "rope_parameters", "expected one"});
+         {"fields \"rope_scaling\" and \"rope_parameters\" both describe the "
+          "rotary embedding, expected one of them"});
   refuse(kLlama,
          "\"rope_theta\": 50, \"rope_parameters\":"
          "{\"rope_type\": \"default\", \"rope_theta\": 100}",
-         {"rope_theta", "is 50.0", "100.0"});
+         {"rope_theta", "is 50.0", "but that of the rotary embedding 100.0"});
 }
 
 TEST_F(ImportErrors, IR) {
   const std::string attribute =
       "attributes {plait.model = {layers = 1 : i64, vocab = 8 : i64,"
       "model_type = \"mlir\", name = \"m\"}} ";
-  expectError(importIR("module {}"), {"@loss"});
+  expectError(importIR("module {}"),
+              {"module has no function @loss from tokens and targets to the "
+               "loss and the number of targets"});
   expectError(importIR("module " + attribute +
                        "{ func.func @loss(%a: tensor<2xi32>) { return } }"),
               {"@loss", "(tensor<2xi32>) -> ()", "tensor<BxSxi32>"});

@@ -58,7 +58,7 @@ int plait::fake::currentGpu() { return isHeld(current) ? current : -1; }
 extern "C" {
 
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice, CUdevice) {
-  *can = 1;
+  *can = !setting("PLAIT_FAKE_NO_PEERS", 0);
   return CUDA_SUCCESS;
 }
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {

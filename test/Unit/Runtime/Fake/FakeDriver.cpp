@@ -9,6 +9,7 @@
 #include "FakeStreams.h"
 
 #include <algorithm>
+#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <malloc.h>
@@ -235,6 +236,8 @@ CUresult cuMemFree(CUdeviceptr address) {
 CUresult cuMemHostAlloc(void **memory, size_t bytes, unsigned) {
   if (currentGpu() < 0)
     return CUDA_ERROR_INVALID_CONTEXT;
+  if (bytes > size_t(setting("PLAIT_FAKE_HOST_MEMORY", LONG_MAX)))
+    return CUDA_ERROR_OUT_OF_MEMORY;
   std::lock_guard guard(lock());
   *memory = std::malloc(bytes);
   locked()[reinterpret_cast<uintptr_t>(*memory)] = bytes;

@@ -14,29 +14,40 @@
 
 #include "Console.h"
 
-#include "Settings.h"
-#include "Stragglers.h"
 #include "plait/Plan/Container.h"
 #include "plait/Support/Quantities.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <unistd.h>
+#include <utility>
 
 using namespace plait;
 using namespace plait::runtime;
+namespace fb = plan::fb;
 
-/// The second number of statm is the resident set, in pages. 0 where there is
-/// no /proc.
-uint64_t runtime::residentBytes() {
-  unsigned long long pages = 0;
-  std::FILE *file = std::fopen("/proc/self/statm", "re");
-  if (!file)
-    return 0;
-  if (std::fscanf(file, "%*u %llu", &pages) != 1)
-    pages = 0;
-  std::fclose(file);
-  return pages * sysconf(_SC_PAGESIZE);
+/// A message goes to a line below.
+void Console::leaveLine() {
+  if (std::exchange(isBehindLine, false))
+    std::fputc('\n', stderr);
+}
+
+/// A message about what is merely done has no prefix.
+void Console::message(const Message &message) {
+  std::lock_guard lock(mutex);
+  leaveLine();
+  if (message.severity == Severity::Info)
+    std::fprintf(stderr, "%s\n", message.getLine().c_str());
+  else
+    tool::printMessage(app,
+                       message.severity == Severity::Note ? "note" : "warning",
+                       message.getLine());
+}
+
+void Console::result(const std::string &line) {
+  std::lock_guard lock(mutex);
+  leaveLine();
+  std::fprintf(results, "%s\n", line.c_str());
 }
 
 /// Says what ranks have allocated, "memory of ranks 7.28 MB to 9.58 MB".
@@ -88,7 +99,7 @@ static std::string printLeft(double seconds) {
 
 /// Some blanks at the end cover, on a terminal, what is left of a longer line
 /// before. The time that is left counts evaluations as they have been so far.
-void Console::printProgress(const StepReport &step, bool isTerminal) const {
+void Console::printProgress(const StepReport &step, bool isTerminal) {
   uint64_t last = run->options.steps, every = run->options.printEvery;
   bool isPrinted = isTerminal || (every && step.step % every == 0);
   if (!isPrinted)
@@ -100,26 +111,19 @@ void Console::printProgress(const StepReport &step, bool isTerminal) const {
                static_cast<unsigned long long>(last), loss,
                printSpeed().c_str(), describeBytes(residentBytes()).c_str(),
                printLeft(left).c_str(), isTerminal ? "   " : "\n");
-  if (isTerminal && step.step == last)
-    std::fputc('\n', stderr);
+  isBehindLine = isTerminal;
+  if (step.step == last)
+    leaveLine();
 }
 
-/// The cursor of a terminal is behind the progress line: a warning goes to a
-/// line below, an evaluation replaces it.
+/// An evaluation replaces the progress line of a terminal.
 Status Console::endStep(const StepReport &step) {
   ++steps;
   tokens += step.tokens();
   last = step.step;
   loss = at(step.metrics, fb::Metric::Loss);
   bool isTerminal = isatty(STDERR_FILENO);
-  if (!step.verdict.warning.empty())
-    std::fprintf(stderr, "%splait-run: warning: %s\n", isTerminal ? "\n" : "",
-                 step.verdict.warning.c_str());
-  for (uint32_t rank :
-       step.watched ? step.watched->changed() : std::vector<uint32_t>())
-    std::fprintf(stderr, "%splait-run: %s: %s\n", isTerminal ? "\n" : "",
-                 step.watched->ranks()[rank].isSlow ? "warning" : "note",
-                 step.watched->describe(rank).c_str());
+  std::lock_guard lock(mutex);
   if (step.evaluation) {
     evaluating += step.evaluation->seconds;
     std::fprintf(stderr, "%sstep %llu, loss on held-out data %.6f\n",
@@ -143,7 +147,6 @@ Status Console::endRun(const RunState &state, const Status &outcome) {
   char printed[32] = "";
   if (last == state.step)
     std::snprintf(printed, sizeof(printed), ", loss %.6f", loss);
-  std::fprintf(run->options.summary, "%s%s%s, %s\n", text.c_str(), printed,
-               printSpeed().c_str(), describeArenas(run->plan).c_str());
+  result(text + printed + printSpeed() + ", " + describeArenas(run->plan));
   return Status::success();
 }

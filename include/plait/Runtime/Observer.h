@@ -11,8 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PLAIT_LIB_RUNTIME_TRAINING_OBSERVER_H
-#define PLAIT_LIB_RUNTIME_TRAINING_OBSERVER_H
+#ifndef PLAIT_RUNTIME_OBSERVER_H
+#define PLAIT_RUNTIME_OBSERVER_H
 
 #include "plait/Runtime/TrainingRun.h"
 #include "plait/Runtime/Utilization.h"
@@ -25,6 +25,15 @@ struct RunInfo {
   Utilization utilization;
   RunState start;
 };
+
+/// Returns a line for each kind of setting, each with a newline: what the plan
+/// says, then every option that has a value, given or by default, and a meaning
+/// on the plan's target.
+std::string describeRun(const RunInfo &run);
+
+/// Returns the memory of this process that is in use, in bytes; 0 where the
+/// system does not say.
+uint64_t residentBytes();
 
 class Observer {
 public:
@@ -41,4 +50,4 @@ public:
 
 } // namespace plait::runtime
 
-#endif // PLAIT_LIB_RUNTIME_TRAINING_OBSERVER_H
+#endif // PLAIT_RUNTIME_OBSERVER_H

@@ -112,6 +112,7 @@ Result<ModelOptions> capi::readModelOptions(const char *path,
       read(text, {{"dropout", setText(dropout)},
                   {"document-mask", setTruth(options.documentMask)},
                   {"no-decay", setList(options.noDecay)},
+                  {"lr-factor", setList(options.rateFactors)},
                   {"ignore-field", setList(options.ignoredFields)},
                   {"shard", setList(shardings)}}));
   if (dropout != "config" && dropout != "off")

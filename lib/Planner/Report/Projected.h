@@ -13,6 +13,9 @@
 
 namespace plait::planner {
 
+/// What a run takes at most of what is predicted, of most published ones.
+inline constexpr double kMostLonger = 1.25;
+
 /// "300e9", "1.60e12".
 std::string printTokens(double tokens);
 /// "$1,243", "1,243 EUR", or the number alone.

@@ -92,7 +92,12 @@ inline constexpr ForeignOption foreignOptions[] = {
      "precision bf16", ""},
     {"fp8 fp8-format float8 load-in-8bit load-in-4bit", "", "",
      "there is no training in less than 16 bits"},
-    {"use-flash-attn flash-attn use-flash-attention attn-implementation",
+    {"cost price-per-hour gpu-price hourly-price", "plaitc", "price",
+     "of a device-hour"},
+    {"hours days deadline max-days time-limit", "plaitc", "within",
+     "days, for a comparison"},
+    {"use-flash-attn flash-attn use-flash-attention flash-attention "
+     "attn-implementation",
      "plaitc", "attention flash", ""},
     {"compile torch-compile", "", "", "every plan is compiled"},
     {"optim optimizer-name", "plaitc", "optimizer", ""},

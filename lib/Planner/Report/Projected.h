@@ -13,7 +13,7 @@
 
 namespace plait::planner {
 
-/// What a run takes at most of what is predicted, of most published ones.
+/// Bounds what most published runs took, as a factor of what is predicted.
 inline constexpr double kMostLonger = 1.25;
 
 /// "300e9", "1.60e12".

@@ -129,7 +129,7 @@ std::string planner::printEnergy(double joules) {
   return printNumber(hours, 1) + " kWh";
 }
 
-/// What published runs make of a prediction: docs/Accuracy.md has them.
+/// Says how far published runs went beyond: docs/Accuracy.md has them.
 static std::string describeRange(const Projection &projection,
                                  const Goal &goal) {
   std::string text = "up to " + printDuration(kMostLonger * projection.seconds);

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Writes the reference pages of dialects, passes and op interfaces, as the .td
-# files describe them, into build/docs or the folder given.
+# files describe them, into build/docs or the folder given. That of dialect nn,
+# which models are written in, is checked in: docs/reference/nn.md is a copy.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,9 +9,28 @@ out=${1:-build/docs}
 mkdir -p "$out"
 flags=(-I /usr/lib/llvm-22/include -I include)
 
+# Links to the sections in the place of [TOC], which only some readers know.
+link() { # PAGE
+  awk '
+    NR == FNR {
+      if (!/^### /) next
+      text = slug = substr($0, 5)
+      slug = tolower(slug)
+      gsub(/[^a-z0-9_ -]/, "", slug)
+      gsub(/ /, "-", slug)
+      sub(/ \(.*/, "", text)
+      links = links (links ? ",\n" : "") "[" text "](#" slug ")"
+      next
+    }
+    /^\[TOC\]/ { print links; next }
+    { print }' "$1" "$1"
+}
+
 generate() { # PAGE GENERATOR TD OPTION...
   mlir-tblgen-22 "-gen-$2" "${@:4}" "${flags[@]}" "include/plait/$3" \
-    -o "$out/$1.md"
+    -o "$out/$1.part"
+  link "$out/$1.part" > "$out/$1.md"
+  rm "$out/$1.part"
 }
 
 generate nn dialect-doc Dialect/NN/IR/NNOps.td -dialect=nn

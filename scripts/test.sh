@@ -228,6 +228,7 @@ ours emitted emitted "${covering[@]}"
 ours data data
 ours activations activations
 torch rates rates
+torch rate-groups rate_groups
 ours config-files config_files
 ours from-torch from_torch "${from_torch[@]}"
 ours python-package python_package

@@ -44,7 +44,8 @@ Result<std::string> PlanObject::describe() {
          {"file_name", parameter->file_name()->str()},
          {"file_shape", printNumbers(*parameter->file_shape())},
          {"file_begin", printNumbers(*parameter->box_begin())},
-         {"frozen", parameter->frozen()}});
+         {"frozen", parameter->frozen()},
+         {"lr_factor", parameter->rate()}});
   Json losses = Json::array();
   if (const auto *named = plan.named_losses())
     for (const flatbuffers::String *name : *named)

@@ -39,7 +39,7 @@ static auto describe(const fb::Parameter &parameter) {
                     parameter.file_name()->str(), list(*parameter.file_shape()),
                     list(*parameter.box_begin()), list(*parameter.box_shape()),
                     parameter.init(), parameter.init_value(),
-                    parameter.init_std(), parameter.frozen());
+                    parameter.init_std(), parameter.frozen(), parameter.rate());
 }
 
 /// The reference must be comparable: one rank, the same model and batch, the

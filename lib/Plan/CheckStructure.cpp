@@ -132,6 +132,11 @@ Status checkParameter(const fb::Parameter &parameter) {
     return fail("parameter '", name,
                 "' has an unknown initialiser or a type "
                 "other than f32");
+  // False of a NaN, too.
+  constexpr double mostRate = 1e6;
+  if (!(parameter.rate() >= 0 && parameter.rate() <= mostRate))
+    return fail("parameter '", name, "' multiplies the learning rate by ",
+                parameter.rate(), ", expected 0 to ", mostRate);
   return Status::success();
 }
 

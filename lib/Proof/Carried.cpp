@@ -145,6 +145,8 @@ LogicalResult Carried::compare(nn::ParameterOp should, nn::ParameterOp is) {
                         is.getInit())) &&
       succeeded(compare(is, "what " + name + " asks of the update",
                         decays(should), decays(is))) &&
+      succeeded(compare(is, "the rate of " + name, should.getRateAttr(),
+                        is.getRateAttr())) &&
       succeeded(compare(is, "what " + name + " has as columns",
                         should.getMatrixAttr(), is.getMatrixAttr())) &&
       succeeded(compare(is, "where files have " + name, should.getFileAttr(),

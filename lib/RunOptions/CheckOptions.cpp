@@ -83,7 +83,9 @@ static Status checkPurpose(const CLI::App &app,
     return Status::failure("--best needs --eval-tokens or --eval-text");
   bool leaves = evaluates || !train.save.empty();
   if (!hasData(train) && !leaves)
-    return Status::failure("give --tokens or --text (or --check)");
+    return Status::failure(
+        "give --tokens or --text to train on, --eval-tokens or --eval-text to "
+        "evaluate, --export to write the model, or --check");
   if (train.steps == 0 && !leaves)
     return Status::failure(
         "--steps 0 needs something to evaluate or to --export");

@@ -128,7 +128,7 @@ def find_library() -> pathlib.Path:
                 return found.resolve()
     raise Error(
         f"{NAMES[-1]} is not found in this package, and no plaitc that is installed has "
-        "it beside it",
+        "it next to it",
         hint=f"{VARIABLE} may name it",
         code=20,
     )

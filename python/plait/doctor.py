@@ -110,7 +110,7 @@ def _check_mpi() -> Line:
         has_module = (_library.find_library().parent / "plait-mpi.so").is_file()
     except Error:
         has_module = False
-    lacks = "" if has_module else "; plait-mpi.so is not beside the library"
+    lacks = "" if has_module else "; plait-mpi.so is not next to the library"
     return "MPI", f"{version}, {program}{lacks}", has_module
 
 

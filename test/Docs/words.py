@@ -8,7 +8,8 @@
 the texts of the tools: help, reports and messages.
 
 The words not to use are a table of docs/Glossary.md. Texts of the tools are the
-string literals in C++ that have more than one word. Sentences are those of
+string literals in C++ and Python that have more than one word, with those of the
+scripts in raw literals. Docstrings are comments. Sentences are those of
 paragraphs and list items that end with a full stop. One has a verb if one of
 its words is in verbs.txt, the forms that the pages use, and is no noun by its
 neighbours. Limits: a verb in a subordinate clause counts, so that "Sums of
@@ -16,6 +17,7 @@ what ranks have." passes, and so does a noun that is spelt like a verb and has
 no article. Words that are mostly nouns (step, plan, run) are therefore not in
 the list. Where a sentence fails whose verb is not in verbs.txt, add it."""
 
+import ast
 import pathlib
 import re
 
@@ -39,8 +41,13 @@ DEVELOPER_SOURCES = {"lib/Proof"}
 # begins no literal. Neighbouring literals are one text.
 LITERALS = re.compile(
     r"""//[^\n]*|/\*.*?\*/|'(?:[^'\\\n]|\\.)'"""
+    r"""|R"(?P<end>\w*)\((?P<raw>.*?)\)(?P=end)\""""
     r"""|(?P<text>(?:"(?:[^"\\\n]|\\.)*"(?:\s|\\\n)*)+)""",
     re.S,
+)
+# What a page says is quoted, or between elements.
+SCRIPT = re.compile(
+    r"""//[^\n]*|(?P<said>"[^"\n]* [^"\n]*"|'[^'\n]* [^'\n]*'|`[^`]*`|>[^<>\n]+<)|[^\n]"""
 )
 GLOSSARY = ROOT / "docs" / "Glossary.md"
 HEADING = "## Words that user pages do not use"
@@ -78,6 +85,8 @@ def read_literals(text: str) -> str:
     """C++ source without all but its texts, line numbers kept."""
 
     def keep(match: re.Match) -> str:
+        if match["raw"]:
+            return re.sub(SCRIPT, lambda m: m["said"] or blank(m), match["raw"])
         pieces = re.split(r'"((?:[^"\\\n]|\\.)*)"', match["text"] or "")
         said = "".join(pieces[1::2]).replace("\\n", " ")
         return (said if " " in said.strip() else "") + "\0"
@@ -88,6 +97,24 @@ def read_literals(text: str) -> str:
         found.append("\n" * (begin - line) + keep(match))
         line = begin
     return "".join(found)
+
+
+def read_strings(text: str) -> str:
+    """Python source without all but its texts, line numbers kept."""
+    lines = [""] * (text.count("\n") + 1)
+    nodes = list(ast.walk(ast.parse(text)))
+    docstrings = {id(x.value) for x in nodes if isinstance(x, ast.Expr)}
+    for node in nodes:
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in docstrings
+        ):
+            for number, line in enumerate(node.value.split("\n"), node.lineno - 1):
+                said = line if " " in node.value.strip() else ""
+                said = re.sub(r"\w+ = ", "", said)  # names, as IR has them
+                lines[min(number, len(lines) - 1)] += said + "\0"
+    return "\n".join(lines)
 
 
 def find_words(text: str, words: list[str]) -> list[str]:
@@ -164,15 +191,16 @@ def check_page(page: pathlib.Path, words: list[str], verbs: set[str]) -> str:
 def check_sources(words: list[str]) -> str:
     """Help, reports and messages."""
     found, count = [], 0
-    for folder in ("include", "lib", "tools"):
+    readers = {".cpp": read_literals, ".h": read_literals, ".py": read_strings}
+    for folder in ("include", "lib", "tools", "python"):
         for file in sorted((ROOT / folder).rglob("*")):
             name = file.relative_to(ROOT).as_posix()
-            if file.suffix not in {".cpp", ".h"} or any(
+            if file.suffix not in readers or any(
                 name.startswith(x + "/") for x in DEVELOPER_SOURCES
             ):
                 continue
             count += 1
-            places = search(read_literals(file.read_text()), words)
+            places = search(readers[file.suffix](file.read_text()), words)
             found += [f"{name} {place}" for place in places]
     require(not found, f"{len(found)} places\n" + "\n".join(found))
     return f"{count} files"
@@ -200,6 +228,16 @@ def check_self(words: list[str], verbs: set[str]) -> str:
         search(read_literals(source), words)
         == ["line 3: 'lies'", "line 5: 'goes on'"],
         "words of literals are not found",
+    )
+    require(
+        search(read_literals('x = R"(// lies\nsay("it lies"); lies)"; // lies'), words)
+        == ["line 2: 'lies'"],
+        "words of raw literals are not found",
+    )
+    source = "# it lies\n'''it lies'''\nsay('it lies', 'lies',\n  f'it {lies} goes on')\n"
+    require(
+        search(read_strings(source), words) == ["line 3: 'lies'", "line 4: 'goes on'"],
+        "words of strings are not found",
     )
     bad = "It works. Sums of all ranks, and the work.\n\n- A verb is here.\n- The size\n  of it.\n"
     lines = [x.partition(":")[0] for x in find_fragments(bad, verbs)]

@@ -18,7 +18,6 @@ import fnmatch
 import itertools
 import pathlib
 import re
-import shutil
 import sys
 import tempfile
 
@@ -62,6 +61,8 @@ SETTINGS = (
     ("cp=2",),
     # Packs that are longer than what lies in them, and matrices without decay.
     ("dp=3", "--zero", "1", "--no-decay", "*wte.weight", "--no-decay", "*.c_fc.*"),
+    # Rates of parameters, of which the last that matches counts.
+    ("pp=2,dp=2", "--zero", "1", "--lr-factor", "*.h.*=0.25", "--lr-factor", "*.h.1.*=3"),
 )
 
 
@@ -73,7 +74,7 @@ class Moments:
     second: float = 0.0
 
 
-def adamw(w, g, kept, step, decay, rate=RATE):
+def adamw(w, g, kept, step, decay, rate):
     kept.first = BETA1 * kept.first + (1 - BETA1) * g
     kept.second = BETA2 * kept.second + (1 - BETA2) * g * g
     m = kept.first / (1 - BETA1**step)
@@ -81,16 +82,16 @@ def adamw(w, g, kept, step, decay, rate=RATE):
     return (1 - rate * decay) * w - rate * m / (numpy.sqrt(v) + EPSILON)
 
 
-def sgd(w, g, kept, step, decay):
+def sgd(w, g, kept, step, decay, rate):
     kept.first = BETA1 * kept.first + g + decay * w
-    return w - RATE * kept.first
+    return w - rate * kept.first
 
 
-def lion(w, g, kept, step, decay):
+def lion(w, g, kept, step, decay, rate):
     c = BETA1 * kept.first + (1 - BETA1) * g
     size = BETA1 * numpy.abs(kept.first) + (1 - BETA1) * numpy.abs(g)
     kept.first = BETA2 * kept.first + (1 - BETA2) * g
-    moved = (1 - RATE * decay) * w - RATE * numpy.sign(c)
+    moved = (1 - rate * decay) * w - rate * numpy.sign(c)
     # Nobody knows the sign of what is left of a cancellation, nor of less than
     # the probe resolves: the gradient of a key's bias is rounding alone.
     known = 1e-5 * size + 2.0**-22 * numpy.abs(w) / PROBE
@@ -113,21 +114,23 @@ def is_matrix(name, w):
     return w.ndim == 2 and not name.endswith(("wte.weight", "wpe.weight"))
 
 
-def muon(w, g, kept, step, decay, name, factor):
+def muon(w, g, kept, step, decay, rate, name, factor):
     """GPT-2 stores weights as [inputs, outputs], and those of queries, keys and
     values side by side."""
     if not is_matrix(name, w):
-        return adamw(w, g, kept, step, decay, RATE * RATE_FACTOR)
+        return adamw(w, g, kept, step, decay, rate * RATE_FACTOR)
     kept.first = MOMENTUM * kept.first + (1 - MOMENTUM) * g
     ahead = MOMENTUM * kept.first + (1 - MOMENTUM) * g
     parts = numpy.split(ahead, 3 if "c_attn" in name else 1, axis=1)
     moved = [factor(*x.T.shape) * orthogonalize(x) for x in parts]
-    return (1 - RATE * decay) * w - RATE * numpy.concatenate(moved, axis=1)
+    return (1 - rate * decay) * w - rate * numpy.concatenate(moved, axis=1)
 
 
 def plain(rule):
     """A rule that is the same for all parameters."""
-    return lambda w, g, kept, step, decay, name: rule(w, g, kept, step, decay)
+    return lambda w, g, kept, step, decay, rate, name: rule(
+        w, g, kept, step, decay, rate
+    )
 
 
 def with_factor(factor):
@@ -142,6 +145,15 @@ RULES = {
     "muon": with_factor(lambda rows, columns: max(1, rows / columns) ** 0.5),
     "muon-match-rms": with_factor(lambda *sides: 0.2 * max(sides) ** 0.5),
 }
+
+
+def find_factor(name: str, factors: list[str]) -> float:
+    """What the learning rate of a parameter is multiplied by."""
+    found = 1.0
+    for pattern, _, factor in (x.partition("=") for x in factors):
+        if fnmatch.fnmatch(name, pattern):
+            found = float(factor)
+    return found
 
 
 def get_choices(case) -> dict:
@@ -201,6 +213,14 @@ class Suite:
         before, after = self.read(start), self.read(moved)
         return {name: (before[name] - after[name]) / PROBE for name in before}
 
+    def make_probe(self, setting):
+        """A plan whose steps move all weights by their gradients."""
+        words = list(setting)
+        while "--lr-factor" in words:
+            at = words.index("--lr-factor")
+            del words[at : at + 2]
+        return self.compile(words, "sgd").rename(self.folder / "probe.plan")
+
     def check_kept(self, plan, optimizer):
         shown = self.tools.run("plait-plan", "show", plan).stdout
         *names, last = KEPT[optimizer]
@@ -210,9 +230,8 @@ class Suite:
         return int(re.search(r"optimizer .* (\d+) bytes", shown)[1])
 
     def check(self, setting, optimizer):
+        probe = self.make_probe(setting)
         plan = self.compile(setting, optimizer)
-        sgd = plan if optimizer == "sgd" else self.compile(setting, "sgd")
-        probe = pathlib.Path(shutil.copy(sgd, self.folder / "probe.plan"))
         kept = self.check_kept(plan, optimizer)
         per_slot = self.check_kept(probe, "sgd")
         # Of a parameter Muon keeps the momentum or both moments.
@@ -228,10 +247,10 @@ class Suite:
         start = self.train(plan, None, 1, lr=0.0).rename(
             self.folder / "start.safetensors"
         )
-        spared = [
-            pattern for option, pattern in zip(setting, setting[1:])
-            if option == "--no-decay"
-        ]
+        spared, factors = (
+            [word for option, word in zip(setting, setting[1:]) if option == name]
+            for name in ("--no-decay", "--lr-factor")
+        )
         memory = {name: Moments() for name in self.read(start)}
         now, unknown, count = start, 0, 0
         worst = {False: 0.0, True: 0.0}  # of what is updated as a matrix, or not
@@ -244,7 +263,8 @@ class Suite:
                 is_spared = any(fnmatch.fnmatch(name, p) for p in spared)
                 decay = DECAY if w.ndim > 1 and not is_spared else 0.0
                 expected = RULES[optimizer](
-                    before[name], gradients[name], memory[name], step, decay, name
+                    before[name], gradients[name], memory[name], step, decay,
+                    RATE * find_factor(name, factors), name,
                 )
                 off = numpy.abs(w - expected) / (numpy.abs(expected) + RATE)
                 whole = optimizer.startswith("muon") and is_matrix(name, w)

@@ -25,6 +25,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <map>
 #include <memory>
 
 using namespace plait;
@@ -53,6 +54,23 @@ static void showOptimizer(const fb::Plan &plan) {
                                          : ", ")
               << kept[i];
   std::cout << "\n";
+}
+
+/// Shows the parameters whose learning rate is multiplied, by the factor.
+static void showRates(const fb::Plan &plan) {
+  std::map<double, std::vector<std::string>> groups;
+  for (const fb::Parameter *parameter : *plan.parameters())
+    if (parameter->rate() != 1)
+      groups[parameter->rate()].push_back(parameter->name()->str());
+  constexpr size_t most = 3;
+  for (const auto &[rate, names] : groups) {
+    std::cout << "rate      " << rate << " times lr for ";
+    for (size_t i = 0; i < std::min(most, names.size()); ++i)
+      std::cout << (i ? ", " : "") << names[i];
+    if (names.size() > most)
+      std::cout << " and " << names.size() - most << " more";
+    std::cout << "\n";
+  }
 }
 
 /// Shows what is trained, and on what.
@@ -108,6 +126,7 @@ static void showStep(const fb::Plan &plan) {
     std::cout << ", gradients sent as " << plan.compress()->str();
   std::cout << "\n";
   showOptimizer(plan);
+  showRates(plan);
 }
 
 /// One object a target: x86 for processors, PTX or cubins for GPUs.

@@ -63,9 +63,9 @@ static Status applyEmit(const CLI::App &app, Request &request) {
   Result<const planner::Program *> program = planner::findProgram(name);
   if (!program.ok())
     return program.status();
-  for (const char *other :
-       {"--compile-to", "--dump-phases-to", "--also", "--predict",
-        "--schedule-file", "--shard", "--document-mask", "--no-decay"})
+  for (const char *other : {"--compile-to", "--dump-phases-to", "--also",
+                            "--predict", "--schedule-file", "--shard",
+                            "--document-mask", "--no-decay", "--lr-factor"})
     if (app.count(other))
       return fail("--emit excludes ", other);
   if (request.output.empty())

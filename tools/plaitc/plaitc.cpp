@@ -132,6 +132,10 @@ static void addModelOptions(CLI::App &app, Request &request,
   const plait::TrainingConfiguration defaults;
   plait::visitConfiguration(FieldOption{app, cases}, compile.pins,
                             plait::getExecutable(), defaults);
+  for (const char *option : {"--global-batch", "--seq"}) {
+    CLI::Option *sized = app.get_option(option);
+    sized->description(sized->get_description() + "; needed with --cluster");
+  }
   app.add_option(
          "--schedule-file", compile.scheduleFile,
          "in place of --schedule and --chunks: the order of a step, CSV\n"
@@ -165,6 +169,12 @@ static void addModelOptions(CLI::App &app, Request &request,
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->type_name("PARAMETER")
       ->description("without weight decay, * matches; may repeat");
+  app.add_option("--lr-factor", options.rateFactors)
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->type_name("PARAMETER=FACTOR")
+      ->description("multiply its learning rate, * matches; may repeat");
 }
 
 /// Adds what runs the plan.
@@ -321,14 +331,16 @@ static plait::Status checkStepOptions(const CLI::App &app,
                                       const Request &request) {
   const plait::ConfigurationPins &pins = request.compile.pins;
   bool hasSequence = pins.sequence || request.model.model.ends_with(".mlir");
+  std::string missing;
+  if (!pins.globalBatch)
+    missing = "--global-batch, the sequences of a step";
+  if (!hasSequence)
+    missing += std::string(missing.empty() ? "" : ", and ") +
+               "--seq, the tokens of a sequence";
   for (const char *planned : {"--cluster", "--compare"})
-    for (auto [option, what, isGiven] :
-         {std::tuple("--global-batch", "sequences of a step",
-                     pins.globalBatch.has_value()),
-          {"--seq", "tokens of a sequence", hasSequence}})
-      if (app.count(planned) && !isGiven)
-        return plait::fail(planned, " needs ", option, ", the ", what,
-                           ": layout, time and cost depend on it");
+    if (app.count(planned) && !missing.empty())
+      return plait::fail(planned, " needs ", missing,
+                         ": layout, time and cost depend on the batch");
   return plait::Status::success();
 }
 

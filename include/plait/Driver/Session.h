@@ -75,6 +75,9 @@ struct ModelOptions {
   /// Parameters to which weight decay does not apply, whatever the model says:
   /// names, `*` matching anything.
   std::vector<std::string> noDecay = {};
+  /// Parameters whose learning rate is multiplied, "NAME=FACTOR" with a name as
+  /// those above; of several that match, the last one counts.
+  std::vector<std::string> rateFactors = {};
   /// Pinned shardings, each NAME=AXES: a parameter's name, `*` matching
   /// anything, and the axes of each dimension as in `#dist.sharding`:
   /// `[{}, {"tp"}]`.

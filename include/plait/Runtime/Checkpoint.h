@@ -28,6 +28,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -59,6 +60,8 @@ struct PlanIdentity {
   std::string hash; // plan::identify()
   std::string mesh; // "pp=2,dp=4"
   std::string optimizer;
+  /// Factors of the learning rate, by parameter, where they are not 1.
+  std::map<std::string, double> rates = {};
 
   static PlanIdentity of(const fb::Plan &plan, uint64_t hash);
 };

@@ -92,7 +92,12 @@ inline constexpr ForeignOption foreignOptions[] = {
      "precision bf16", ""},
     {"fp8 fp8-format float8 load-in-8bit load-in-4bit", "", "",
      "there is no training in less than 16 bits"},
-    {"use-flash-attn flash-attn use-flash-attention attn-implementation",
+    {"cost price-per-hour gpu-price hourly-price", "plaitc", "price",
+     "of a device-hour"},
+    {"hours days deadline max-days time-limit", "plaitc", "within",
+     "days, for a comparison"},
+    {"use-flash-attn flash-attn use-flash-attention flash-attention "
+     "attn-implementation",
      "plaitc", "attention flash", ""},
     {"compile torch-compile", "", "", "every plan is compiled"},
     {"optim optimizer-name", "plaitc", "optimizer", ""},
@@ -119,6 +124,9 @@ inline constexpr ForeignOption foreignOptions[] = {
     {"adam-beta2", "plait-run", "beta2", ""},
     {"adam-eps adam-epsilon", "plait-run", "eps", ""},
     {"wd", "plait-run", "weight-decay", ""},
+    {"lr-mult lr-scale param-groups parameter-groups lr-groups "
+     "layerwise-lr-decay layer-lr-decay embedding-lr decoupled-lr",
+     "plaitc", "lr-factor NAME=FACTOR", ""},
     {"random-seed", "plait-run", "seed", ""},
     // Data and files.
     {"data-path train-data-path train-file dataset dataset-name data "
@@ -161,6 +169,7 @@ inline constexpr std::pair<std::string_view, std::string_view> ownOptions[] = {
     {"plaitc",
      "mesh cluster global-batch micro-batch seq schedule chunks recompute zero "
      "offload precision attention optimizer dropout document-mask no-decay "
+     "lr-factor "
      "backend explain why-not report compare train-tokens price pin "
      "predict no-reference"},
     {"plait-data", "tokenizer field lines eos workers"}};

@@ -97,6 +97,37 @@ def RemoveDecayPass : Pass<"nn-remove-decay", "::mlir::ModuleOp"> {
                             "names, * matches anything">];
 }
 
+def ScaleLearningRatePass : Pass<"nn-scale-learning-rate", "::mlir::ModuleOp"> {
+  let summary = "Multiply the learning rate of parameters";
+  let description = [{
+    Each of `factors` is NAME=FACTOR: the learning rate of the parameters whose name
+    matches is multiplied by the factor, 0 to 1,000,000, whatever the model says; `*`
+    matches anything. Of several that match a parameter the last one counts. Fails
+    where one of them matches none, as a name with a typing mistake does, and behind
+    phase import.
+
+    Phase `import`, where plaitc is given `lr-factor`; reads nothing of the
+    configuration.
+
+    Example:
+    ```mlir
+    // plait-opt --nn-scale-learning-rate=factors=emb*=0.5
+    nn.parameter @embed : tensor<16x4xf32> init<mean = 0.0, std = 0.02> decay
+    nn.parameter @w : tensor<8x16xf32> init<mean = 0.0, std = 0.02> decay
+    func.func @loss(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+      return %x : tensor<4x8xf32>
+    }
+    ```
+    becomes
+    ```mlir
+    nn.parameter @embed : tensor<16x4xf32> init<mean = 0.000000e+00 : f64, std = 2.000000e-02 : f64> decay rate 5.000000e-01
+    nn.parameter @w : tensor<8x16xf32> init<mean = 0.000000e+00 : f64, std = 2.000000e-02 : f64> decay
+    ```
+  }];
+  let options = [ListOption<"factors", "factors", "std::string",
+                            "NAME=FACTOR, * matches anything">];
+}
+
 def PinShardingsPass : Pass<"dist-pin-shardings", "::mlir::ModuleOp"> {
   let summary = "Give parameters shardings that were chosen by a person";
   let description = [{

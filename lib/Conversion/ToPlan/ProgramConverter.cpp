@@ -61,6 +61,7 @@ static std::unique_ptr<fb::ParameterT> makeParameter(nn::ParameterOp op) {
   parameter->init = std == 0 ? fb::InitKind::Constant : fb::InitKind::Normal;
   parameter->init_value = op.getInit().getMean().getValueAsDouble();
   parameter->init_std = std;
+  parameter->rate = op.getRateFactor();
   return parameter;
 }
 

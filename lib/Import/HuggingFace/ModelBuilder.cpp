@@ -167,7 +167,8 @@ Value ModelBuilder::read(const Twine &symbol, ArrayRef<int64_t> shape,
         nn::FileAttr::get(loss.getContext(), declare.getStringAttr(file.name),
                           file.shape, file.begin, file.box);
     nn::ParameterOp::create(declare, loc, name.getValue(), type, initAttr,
-                            /*decay=*/file.shape.size() >= 2, fileAttr,
+                            /*decay=*/file.shape.size() >= 2,
+                            /*rate=*/nullptr, fileAttr,
                             /*sharding=*/nullptr, /*state=*/nullptr,
                             /*matrix=*/nullptr);
   }

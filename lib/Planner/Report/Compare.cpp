@@ -94,7 +94,8 @@ static void writeSteps(Screen &screen, const std::vector<Compared> &compared) {
                printBytes(one.report->cluster.device.usableBytes()),
                printCount(double(result.configuration.ranks()))});
     // Below the figures, as it is longer than a column.
-    screen.entry("", print(result.configuration));
+    screen.entry("", printMarked(result.configuration));
+    screen.entry("", describeEach(*one.report));
   }
 }
 
@@ -147,8 +148,8 @@ std::string planner::compareText(const std::vector<Compared> &compared,
 static std::string drawCases(const std::vector<Compared> &compared) {
   const ReportInput *first = getFirst(compared);
   bool hasGoal = first && first->goal;
-  Row head = {getKind(compared), "layout", "step", "tokens/s", "MFU",
-              "memory",          "devices"};
+  Row head = {getKind(compared), "layout", "step",   "tokens/s",
+              "on each",         "MFU",    "memory", "devices"};
   if (hasGoal)
     head.insert(head.end(), {"time", "device-hours", "money"});
   std::vector<Row> rows;
@@ -160,9 +161,11 @@ static std::string drawCases(const std::vector<Compared> &compared) {
     const ReportInput &input = *one.report;
     const Estimate &estimate = input.result.estimate;
     Row row = {escapeHtml(getLabel(one)),
-               escapeHtml(print(input.result.configuration)),
+               escapeHtml(printMarked(input.result.configuration)),
                printSeconds(estimate.iterationSeconds),
                printCount(estimate.tokensPerSecond),
+               printCount(estimate.tokensPerSecond /
+                          double(input.result.configuration.ranks())),
                printNumber(100 * estimate.mfu, 1) + " %",
                printBytes(estimate.peakMemory()),
                printCount(double(input.result.configuration.ranks()))};

@@ -267,9 +267,9 @@ void Page::writeBound() {
   heading("How sure");
   note(
       "Within " + printNumber(result.withinPercent(), 2) +
-      " % of the best of " + std::to_string(result.counts.considered) +
+      " % of the best of " + printCount(double(result.counts.considered)) +
       " configurations under this model; " +
-      std::to_string(result.counts.estimated) +
+      printCount(double(result.counts.estimated)) +
       " were estimated, the others are ruled out by bounds. No schedule, stage "
       "cut or larger memory makes a step shorter than " +
       printSeconds(result.idealSeconds) + ". " + describeClose(result) + ".");

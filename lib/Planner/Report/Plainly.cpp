@@ -115,8 +115,9 @@ static std::string speakOfNext(const SearchResult &result) {
 std::string planner::describeTrust(const ReportInput &input) {
   return input.cluster.device.isProcessor
              ? ""
-             : "Runs that others have published mostly took 0 to 25 % longer "
-               "than predicted.";
+             : "Runs that others have published mostly took 0 to " +
+                   printNumber(100 * (kMostLonger - 1), 0) +
+                   " % longer than predicted.";
 }
 
 std::string planner::describePlainly(const ReportInput &input) {

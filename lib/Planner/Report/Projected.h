@@ -13,6 +13,9 @@
 
 namespace plait::planner {
 
+/// Bounds what most published runs took, as a factor of what is predicted.
+inline constexpr double kMostLonger = 1.25;
+
 /// "300e9", "1.60e12".
 std::string printTokens(double tokens);
 /// "$1,243", "1,243 EUR", or the number alone.

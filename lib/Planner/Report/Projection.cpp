@@ -129,6 +129,16 @@ std::string planner::printEnergy(double joules) {
   return printNumber(hours, 1) + " kWh";
 }
 
+/// Says how far published runs went beyond: docs/Accuracy.md has them.
+static std::string describeRange(const Projection &projection,
+                                 const Goal &goal) {
+  std::string text = "up to " + printDuration(kMostLonger * projection.seconds);
+  if (projection.money)
+    text += " and " + printMoney(kMostLonger * *projection.money, goal);
+  return text + ": published runs mostly took 0 to " +
+         printNumber(100 * (kMostLonger - 1), 0) + " % longer";
+}
+
 /// Rows for the screen and for the page, in the order of docs/Planner.md. What
 /// is not known has no row.
 std::vector<std::pair<std::string, std::string>>
@@ -153,6 +163,8 @@ planner::describeProjection(const Projection &projection,
                       printMoney(*projection.money, *input.goal) + " at " +
                           printMoney(*input.goal->price, *input.goal, 2) +
                           " a device-hour");
+  if (!input.cluster.device.isProcessor)
+    rows.emplace_back("range", describeRange(projection, *input.goal));
   rows.emplace_back(
       "rule", printDuration(projection.ruleSeconds) + " by the rule of thumb " +
                   printNumber(projection.ruleFlops, 0) +

@@ -72,11 +72,17 @@ std::string planner::describeRow(const SharedRow &row) {
                                                 " more with this mesh");
 }
 
+static const char *getMark(const Configuration &configuration) {
+  return configuration.offload == Offload::None ? "" : " (unmeasured)";
+}
+
+std::string planner::printMarked(const Configuration &configuration) {
+  return print(configuration) + getMark(configuration);
+}
+
 std::string planner::nameAlternative(const Alternative &other) {
-  std::string name =
-      other.change.empty() ? print(other.configuration) : other.change;
-  bool isMeasured = other.configuration.offload == Offload::None;
-  return name + (isMeasured ? "" : " (unmeasured)");
+  return other.change.empty() ? printMarked(other.configuration)
+                              : other.change + getMark(other.configuration);
 }
 
 std::string planner::describeClose(const SearchResult &result) {

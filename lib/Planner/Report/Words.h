@@ -39,8 +39,10 @@ std::vector<std::string> describeBest(const std::vector<Compared> &compared);
 /// nothing.
 std::string describeUnmeasured(const ReportInput &input);
 
-/// "pp 2, dp 8, tp 4, 1f1b", or what it has changed; what is on hosts is marked
-/// as unmeasured.
+/// "pp 2, dp 8, tp 4, 1f1b"; what is offloaded is marked as unmeasured.
+std::string printMarked(const Configuration &configuration);
+
+/// The same, or what it has changed.
 std::string nameAlternative(const Alternative &other);
 
 /// Alternatives that share a row: runners-up of one mesh, all with the same on

@@ -164,7 +164,8 @@ static std::string explainGrowth(const Estimate &pick, const Estimate &other) {
 
 /// Too large is reported before too slow: what does not fit has no meaningful
 /// time. Times that print the same count as equal. A faster one that fits was
-/// either not as simple or, as a variant, outside of the space.
+/// a variant outside of the space, or not as simple and within the band; beyond
+/// that it was in no search, as where a job is held against the best.
 std::string planner::explainLoss(const Estimate &pick, const Alternative &other,
                                  const Cluster &cluster) {
   if (!other.fits)
@@ -173,9 +174,13 @@ std::string planner::explainLoss(const Estimate &pick, const Alternative &other,
   double percent = 100 * std::abs(ratio - 1);
   if (percent < 0.05)
     return "as fast";
-  if (ratio < 1)
-    return printNumber(percent, 1) + " % faster, but " +
-           (other.change.empty() ? "not as simple" : "was not to be chosen");
+  if (ratio < 1) {
+    std::string faster = printNumber(percent, 1) + " % faster";
+    if (!other.change.empty())
+      return faster + ", but was not to be chosen";
+    return ratio * (1 + robustBand) < 1 ? faster
+                                        : faster + ", but not as simple";
+  }
   return printNumber(percent, 1) + " % slower" +
          explainGrowth(pick, other.estimate);
 }

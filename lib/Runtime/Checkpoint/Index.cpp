@@ -145,6 +145,9 @@ PlanIdentity PlanIdentity::of(const fb::Plan &plan, uint64_t hash) {
     identity.mesh = "1";
   if (plan.optimizer())
     identity.optimizer = plan.optimizer()->str();
+  for (const fb::Parameter *parameter : *plan.parameters())
+    if (parameter->rate() != 1)
+      identity.rates[parameter->name()->str()] = parameter->rate();
   return identity;
 }
 
@@ -159,9 +162,11 @@ std::string CheckpointIndex::print() const {
   line("format", format);
   line("version", version);
   line("run", printRun(run));
-  line("plan", {{"hash", plan.hash},
-                {"mesh", plan.mesh},
-                {"optimizer", plan.optimizer}});
+  Json identity = {
+      {"hash", plan.hash}, {"mesh", plan.mesh}, {"optimizer", plan.optimizer}};
+  if (!plan.rates.empty())
+    identity["rates"] = plan.rates;
+  line("plan", identity);
   Json list = Json::array();
   for (const StoredFile &file : files)
     list.push_back({{"name", file.name},
@@ -199,6 +204,8 @@ CheckpointIndex::parse(std::span<const uint8_t> bytes) try {
   plan.at("hash").get_to(index.plan.hash);
   plan.at("mesh").get_to(index.plan.mesh);
   plan.at("optimizer").get_to(index.plan.optimizer);
+  if (plan.contains("rates"))
+    plan["rates"].get_to(index.plan.rates);
   for (const Json &file : json->at("files"))
     index.files.push_back(
         {file.at("name").get<std::string>(), file.at("bytes").get<uint64_t>(),

@@ -19,6 +19,8 @@
 
 #include <algorithm>
 #include <mutex>
+#include <set>
+#include <sstream>
 #include <thread>
 
 using namespace plait;
@@ -117,6 +119,31 @@ findCandidates(const std::vector<CheckpointStore::Entry> &stored,
   return candidates;
 }
 
+/// Says which parameters a plan gives another learning rate than the plan that
+/// wrote the checkpoint did; empty: none.
+static std::string describeOtherRates(const PlanIdentity &mine,
+                                      const PlanIdentity &theirs) {
+  auto rateOf = [](const PlanIdentity &plan, const std::string &name) {
+    auto found = plan.rates.find(name);
+    return found == plan.rates.end() ? 1 : found->second;
+  };
+  std::set<std::string> others;
+  for (const PlanIdentity *plan : {&mine, &theirs})
+    for (const auto &[name, rate] : plan->rates)
+      if (rateOf(mine, name) != rateOf(theirs, name))
+        others.insert(name);
+  if (others.empty())
+    return "";
+  const std::string &first = *others.begin();
+  std::ostringstream text;
+  text << "the plan multiplies the learning rate of '" << first << "' by "
+       << rateOf(mine, first) << ", the checkpoint's plan by "
+       << rateOf(theirs, first);
+  if (others.size() > 1)
+    text << "; so with " << others.size() - 1 << " more";
+  return text.str();
+}
+
 /// 1. Find what is on the disk.
 /// 2. Find what hosts have in memory of the same run.
 /// 3. Try the candidates in their order. One that cannot be read is a warning,
@@ -175,6 +202,10 @@ tryToResume(Executor &executor, const std::string &path, bool mayBeNone,
       return candidate.replica ? replicas->load(*candidate.replica, *reader)
                                : load(executor, *reader, nullptr);
     }));
+    std::string others = describeOtherRates(
+        PlanIdentity::of(executor.plan(), 0), reader->index().plan);
+    if (executor.leads() && !others.empty())
+      executor.warn(others);
     resumed.run = reader->index().run;
     resumed.path = candidate.path;
     resumed.isReplica = candidate.replica != nullptr;

@@ -77,6 +77,18 @@ Status runtime::Progress::openCheckpoints() {
   return Status::success();
 }
 
+/// Says how the data of a run differs from that of its checkpoint, both as
+/// Batches::describe() has them, which ends with the order where samples are
+/// shuffled. That is what is forgotten most.
+static std::string describeOtherData(const std::string &mine,
+                                     const std::string &theirs) {
+  if (theirs.starts_with(mine))
+    return "the checkpoint was trained with `shuffle`, this run is not";
+  if (mine.starts_with(theirs))
+    return "this run has `shuffle`, the checkpoint was trained without";
+  return "the data is " + mine + ", of the checkpoint " + theirs;
+}
+
 /// Settings may differ from the checkpoint's, but for those that would make the
 /// run another one than it seems to be: the seed, on which order and dropout
 /// depend, is an error; other data is a warning, as changing it may be what is
@@ -106,8 +118,7 @@ Status runtime::Progress::goOn(const Resumed &resumed) {
     if (!length.empty() && options.trains())
       executor.tell(Severity::Note, length);
     if (!isSameData)
-      executor.warn("the data is " + batches.describe() +
-                    ", of the checkpoint " + run.data +
+      executor.warn(describeOtherData(batches.describe(), run.data) +
                     "; it is read from its beginning");
   }
   batches.startAt(run.step, isSameData ? run.samples : 0);

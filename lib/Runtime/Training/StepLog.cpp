@@ -18,11 +18,14 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <fstream>
+#include <optional>
 #include <unistd.h>
 
 using namespace plait;
@@ -60,8 +63,45 @@ StepLog::open(const std::string &path, bool resumes, Reporter *reporter) {
   return std::unique_ptr<Observer>(new StepLog(path, file));
 }
 
+/// Returns the step of the last line of a log; none where there is no such
+/// line. Lines have some hundred bytes, and a few more for each straggler.
+static std::optional<uint64_t> readLastStep(const std::string &path) {
+  constexpr std::streamoff most = 1 << 16;
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  std::streamoff size = file.tellg();
+  if (!file || size == 0)
+    return std::nullopt;
+  std::string text(size_t(std::min(size, most)), '\0');
+  file.seekg(size - std::streamoff(text.size()));
+  if (!file.read(text.data(), std::streamsize(text.size())))
+    return std::nullopt;
+  // What follows the last newline was not written as a whole.
+  size_t end = text.rfind('\n');
+  if (end == text.npos || end == 0)
+    return std::nullopt;
+  size_t before = text.rfind('\n', end - 1);
+  size_t begin = before == text.npos ? 0 : before + 1;
+  auto line = nlohmann::json::parse(text.substr(begin, end - begin), nullptr,
+                                    /*allow_exceptions=*/false);
+  if (!line.is_object() ||
+      !line.value("step", nlohmann::json()).is_number_unsigned())
+    return std::nullopt;
+  return line["step"].get<uint64_t>();
+}
+
+/// A resumed run adds to what is there: where that ends before the checkpoint,
+/// it may be another run's.
 Status StepLog::beginRun(const RunInfo &info) {
   run = &info;
+  if (info.start.step == 0 || isStandardOutput(path))
+    return Status::success();
+  std::optional<uint64_t> last = readLastStep(path);
+  if (last && *last < info.start.step)
+    plait::tell(info.options.executor.reporter, Severity::Warning,
+                "'" + path + "' ends with step " + std::to_string(*last) +
+                    ", and the run resumes step " +
+                    std::to_string(info.start.step) +
+                    ": it lacks steps, or is of another run");
   return Status::success();
 }
 

@@ -279,7 +279,8 @@ Result<StepMetrics> Steps::execute(uint64_t step) {
 /// 3. Judge. A verdict comes from metrics that all processes have, so that all
 ///    come to the same.
 /// 4. Count the step, skipped or not: the data goes on.
-/// 5. Evaluate, unless the step is taken back, and tell the observers.
+/// 5. Evaluate, unless the step is taken back, tell the observers, and keep
+///    weights that are the best so far.
 Result<StepReport> Steps::runStep() {
   Controls &controls = *parts->controls;
   uint64_t step = reached.step + 1;
@@ -313,6 +314,8 @@ Result<StepReport> Steps::runStep() {
   tellOfStep(report);
   PLAIT_RETURN_IF_ERROR(
       tell(observers, [&](Observer &one) { return one.endStep(report); }));
+  if (report.evaluation && parts->best)
+    PLAIT_RETURN_IF_ERROR(parts->best->offer(*ranks, step, *report.evaluation));
   return report;
 }
 
@@ -386,9 +389,8 @@ Result<std::optional<Evaluation>> Steps::evaluate() {
   return evaluation;
 }
 
-/// Evaluates, where that is due, and keeps weights that are the best so far.
-/// An evaluation that was interrupted leaves no result; the run then ends after
-/// this step anyway.
+/// Evaluates, where that is due. An evaluation that was interrupted leaves no
+/// result; the run then ends after this step anyway.
 Status Steps::evaluateStep(StepReport &report) {
   if (!parts->evaluator || !parts->evaluator->isDue(report.step))
     return Status::success();
@@ -396,9 +398,7 @@ Status Steps::evaluateStep(StepReport &report) {
   if (!evaluation.ok())
     return evaluation.status();
   report.evaluation = *evaluation;
-  return report.evaluation && parts->best
-             ? parts->best->offer(*ranks, report.step, *report.evaluation)
-             : Status::success();
+  return Status::success();
 }
 
 /// Whether any process was interrupted. All have to end after the same step:

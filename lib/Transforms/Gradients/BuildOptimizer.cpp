@@ -34,6 +34,8 @@
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/StageFunctions.h"
 
+#include <map>
+
 namespace plait {
 #define GEN_PASS_DEF_BUILDOPTIMIZERPASS
 #include "plait/Transforms/Passes.h.inc"
@@ -91,7 +93,7 @@ private:
   Value squaredNorm();
   bool isGathered(StepUnit &unit);
   RankedTensorType getPadded(ParameterUse &use);
-  void update(StepUnit &unit, Value gradientScale, UpdateRule &rule);
+  void update(StepUnit &unit, Value gradientScale);
 
   ModuleOp module;
   dist::MeshOp mesh;
@@ -106,6 +108,8 @@ private:
   TrainingConfiguration configuration;
   const Optimizer &optimizer;
   Type reducedType; // of the elements of gradients while they are summed
+  // By what the learning rate is multiplied by.
+  std::map<double, std::unique_ptr<UpdateRule>> rules;
   // False once a reshard could not be lowered; the error has been reported.
   // Asked at the end, so that the code that writes ops need not check each.
   bool canMove = true;
@@ -400,7 +404,7 @@ RankedTensorType StepEnd::getPadded(ParameterUse &use) {
 
 /// One unit: its gradient times the common factor, the rule's arithmetic, and
 /// everything stored again. Nothing is masked: rules leave zeros in padding.
-void StepEnd::update(StepUnit &unit, Value gradientScale, UpdateRule &rule) {
+void StepEnd::update(StepUnit &unit, Value gradientScale) {
   ParameterUse &use = unit.get();
   nn.loc = unit.getLoc();
   Value sum = read(unit, Slot::Gradient);
@@ -414,9 +418,9 @@ void StepEnd::update(StepUnit &unit, Value gradientScale, UpdateRule &rule) {
   auto scatter = [&](Value all) {
     return move(all, getPadded(use), whole, use.getState());
   };
-  Update updated =
-      rule.apply({shape, gradient, use.parameter.getDecay(), readOld,
-                  use.getType().getShape(), use.getColumns(), gather, scatter});
+  Update updated = rules[use.parameter.getRateFactor()]->apply(
+      {shape, gradient, use.parameter.getDecay(), readOld,
+       use.getType().getShape(), use.getColumns(), gather, scatter});
   Value copy;
   if (use.hasCopy && !isGathered(unit))
     copy = nn.cast(updated.value, builder.getBF16Type());
@@ -471,8 +475,12 @@ LogicalResult StepEnd::buildOptimizer() {
   // Gradients are sums over all targets of the global batch: the mean is taken
   // with the clipping, in one product, and the norm is the mean's.
   Value scale = nn.mul(clip, inverse);
-  std::unique_ptr<UpdateRule> rule = createUpdateRule(
-      configuration.optimizer, nn, [&](StringRef name) { return step(name); });
+  for (StepUnit &unit : units)
+    if (auto &rule = rules[unit.get().parameter.getRateFactor()]; !rule)
+      rule = createUpdateRule(
+          configuration.optimizer, nn,
+          [&](StringRef name) { return step(name); },
+          unit.get().parameter.getRateFactor());
   // 3.
   nn::MetricOp::create(builder, nn.loc, loss, "Loss");
   nn::MetricOp::create(builder, nn.loc, norm, "GradNorm");
@@ -489,12 +497,12 @@ LogicalResult StepEnd::buildOptimizer() {
         unit.isDivided() ||
         (!offloadsOptimizer(configuration.offload) && !unit.get().isMatrix());
     if (!unit.pack || isPiece) {
-      update(unit, scale, *rule);
+      update(unit, scale);
       continue;
     }
     for (ParameterUse *member : unit.members) {
       StepUnit alone{{}, {member}};
-      update(alone, scale, *rule);
+      update(alone, scale);
     }
   }
   return endFunction();

@@ -106,6 +106,7 @@ bool plait::endAlike(ParameterUse &a, ParameterUse &b, int64_t rank,
   // what else a rank has.
   return a.gradients.size() == 1 && b.gradients.size() == 1 &&
          a.parameter.getDecay() == b.parameter.getDecay() &&
+         a.parameter.getRateFactor() == b.parameter.getRateFactor() &&
          a.isMatrix() == b.isMatrix() &&
          a.getReducedAxes(mesh, rank) == b.getReducedAxes(mesh, rank) &&
          a.getSplitAxes(mesh) == b.getSplitAxes(mesh);

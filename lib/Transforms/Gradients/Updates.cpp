@@ -58,7 +58,14 @@ namespace plait {
 
 std::unique_ptr<UpdateRule> plait::createUpdateRule(StringRef optimizer,
                                                     NNBuilder &nn,
-                                                    ScalarReader readScalar) {
+                                                    ScalarReader readShared,
+                                                    double rateFactor) {
+  auto readScalar = [&](StringRef name) {
+    Value value = readShared(name);
+    return name == "LearningRate" && rateFactor != 1
+               ? nn.scale(value, rateFactor)
+               : value;
+  };
 #define PLAIT_OPTIMIZER(rule, name, ...)                                       \
   if (optimizer == name)                                                       \
     return create##rule(nn, readScalar);

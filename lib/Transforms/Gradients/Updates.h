@@ -53,11 +53,12 @@ public:
 };
 
 /// The rule of an optimizer that plait/Configuration/Optimizers.h lists.
-/// Creates the numbers that all parameters share with `readScalar`. `nn` must
-/// outlive the rule.
+/// Creates the numbers that all parameters share with `readScalar`, and
+/// multiplies the learning rate by `rateFactor`. `nn` must outlive the rule.
 std::unique_ptr<UpdateRule> createUpdateRule(llvm::StringRef optimizer,
                                              nn::NNBuilder &nn,
-                                             ScalarReader readScalar);
+                                             ScalarReader readScalar,
+                                             double rateFactor);
 
 /// AdamW with another learning rate.
 std::unique_ptr<UpdateRule>

@@ -707,6 +707,21 @@ nn.parameter @c6_empty : tensor<4x6xf32> init <mean = 0.0, std = 0.02> matrix []
 
 // -----
 
+// expected-error @+1 {{has rate -1.000000e+00 : f64, expected 0 to 1,000,000}}
+nn.parameter @c7_negative : tensor<4x6xf32> init <mean = 0.0, std = 0.02> rate -1.0
+
+// -----
+
+// expected-error @+1 {{has rate 2.000000e+06 : f64, expected 0 to 1,000,000}}
+nn.parameter @c7_large : tensor<4x6xf32> init <mean = 0.0, std = 0.02> rate 2000000.0
+
+// -----
+
+// expected-error @+1 {{has rate 0x7FF8000000000000 : f64, expected 0 to 1,000,000}}
+nn.parameter @c7_no_number : tensor<4x6xf32> init <mean = 0.0, std = 0.02> rate 0x7FF8000000000000
+
+// -----
+
 func.func @c1_step_scalar() {
   // expected-error @+1 {{has name "Dampening", expected one of LearningRate, Beta1,}}
   %0 = nn.step_scalar "Dampening" : tensor<f32>

@@ -146,6 +146,11 @@ LogicalResult ParameterOp::verify() {
   }
   if (failed(verifyInit(*this)) || failed(verifyMatrix(*this)))
     return failure();
+  // (C7) False of a NaN, too.
+  constexpr double mostRate = 1e6;
+  if (!(getRateFactor() >= 0 && getRateFactor() <= mostRate))
+    return emitOpError("has rate ")
+           << getRateAttr() << ", expected 0 to 1,000,000";
   return verifyState(*this);
 }
 

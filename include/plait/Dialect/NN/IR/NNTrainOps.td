@@ -16,12 +16,12 @@ def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
     A global tensor that the optimizer updates, in f32. A model that computes
     in bf16 reads the slot `compute` in place of `value`: a copy rounded to
     bf16, which the optimizer renews. Two layers that share weights read the
-    same parameter. `decay` says that weight decay applies; `sharding` pins how
-    it lies on the mesh. Where the ranks that hold the same divide the optimizer's
-    state (Rajbhandari et al. 2020, ZeRO 2), `state` says how gradient and moments
-    lie, and with a copy in `compute` the value too. `matrix` lists the dimensions
-    that are columns of a matrix, which the optimizer updates as a whole; all others
-    are rows.
+    same parameter. `decay` says that weight decay applies, and `rate` what the
+    learning rate is multiplied by. `sharding` pins how it lies on the mesh. Where
+    the ranks that hold the same divide the optimizer's state (Rajbhandari et al.
+    2020, ZeRO 2), `state` says how gradient and moments lie, and with a copy in
+    `compute` the value too. `matrix` lists the dimensions that are columns of a
+    matrix, which the optimizer updates as a whole; all others are rows.
 
     Constraints:
     - (C1) the type is plain: shardings belong in `sharding`.
@@ -36,6 +36,7 @@ def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
       negative.
     - (C6) `matrix` lists dimensions in ascending order, not all of them and at
       least one.
+    - (C7) `rate` is 0 to 1,000,000.
 
     Example:
     ```mlir
@@ -45,13 +46,21 @@ def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
   }];
   let arguments = (ins SymbolNameAttr:$sym_name,
                        TypeAttrOf<NN_Statistics>:$type, NN_InitAttr:$init,
-                       UnitAttr:$decay, OptionalAttr<NN_FileAttr>:$file,
+                       UnitAttr:$decay, OptionalAttr<F64Attr>:$rate,
+                       OptionalAttr<NN_FileAttr>:$file,
                        OptionalAttr<AnyAttr>:$sharding,
                        OptionalAttr<AnyAttr>:$state,
                        OptionalAttr<DenseI64ArrayAttr>:$matrix);
   let assemblyFormat = [{
-    $sym_name `:` $type `init` `` $init (`decay` $decay^)? (`file` `` $file^)?
-    (`sharding` $sharding^)? (`state` $state^)? (`matrix` $matrix^)? attr-dict
+    $sym_name `:` $type `init` `` $init (`decay` $decay^)? (`rate` $rate^)?
+    (`file` `` $file^)? (`sharding` $sharding^)? (`state` $state^)?
+    (`matrix` $matrix^)? attr-dict
+  }];
+  let extraClassDeclaration = [{
+    /// Returns what the learning rate is multiplied by.
+    double getRateFactor() {
+      return getRate() ? getRate()->convertToDouble() : 1.0;
+    }
   }];
   let hasVerifier = 1;
 }

@@ -17,6 +17,7 @@ from ..errors import Error, NotExpressible
 from . import export, lazy
 from .axes import leaves
 from .graph import Box, Graph, Value
+from .weights import CONSTANT
 
 aten = torch.ops.aten
 _HANDLERS: dict = {}
@@ -209,7 +210,7 @@ class Walker:
         if self.scalar(x) is not None:
             value = self.graph.fill(self.scalar(x))
             return lazy.repeat(self.graph, value, list(x.shape))
-        if not (x.is_floating_point() or x.dtype == torch.bool):
+        if x.is_complex():
             raise NotExpressible(f"a constant tensor of {x.dtype}")
         known = self._constant_names.get(id(x))
         small = x
@@ -237,7 +238,7 @@ class Walker:
         for known, tensor in self.constants.items():
             if tensor.shape == x.shape and torch.equal(tensor, x):
                 return known
-        name = name or f"constant.{len(self.constants)}"
+        name = name or f"{CONSTANT}{len(self.constants)}"
         self.constants[name] = x
         self.graph.note(
             f"'{name}' is a constant of shape {list(x.shape)}: its numbers are with the "

@@ -235,6 +235,7 @@ ours from-torch from_torch "${from_torch[@]}"
 ours random-modules random_modules "${modules[@]}"
 ours python-package python_package
 ours python-torch python_package_torch
+ours container container
 for binary in $binaries; do
   unit "$binary"
 done

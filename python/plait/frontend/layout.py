@@ -85,6 +85,9 @@ def view(walker, x, *arguments, **named):
     if isinstance(x, _SAME) and shape == shape_of(x):
         return x
     value = walker.tensor(x)
+    if walker.users == {aten.view_as_complex.default} and shape[:-2] == value.shape[:-1]:
+        # Pairs to be turned are no dimensions.
+        return Mix.of(value).taken(lambda t: t.reshape(shape[-2:]))
     if extent(sum(value.dims, [])) != extent_of(shape):
         raise NotExpressible(f"a view of {value.shape} as {shape}")
     return value.seen(reshape(value.dims, shape))
@@ -375,8 +378,8 @@ def _stack_mixes(walker, parts: list[Mix]):
 
 @handles(aten.view_as_complex.default)
 def view_as_complex(walker, x):
-    pair = Mix.of(walker.tensor(x))
-    return lazy.Complex(*(pair.taken(lambda t, i=i: t[i]) for i in range(2)))
+    pairs = x if isinstance(x, Mix) else Mix.of(walker.tensor(x))
+    return lazy.Complex(*(pairs.taken(lambda t, i=i: t[..., i]) for i in range(2)))
 
 
 @handles(aten.view_as_real.default)

@@ -19,7 +19,7 @@ from torch.utils import _pytree
 
 from ..errors import Error, NotExpressible
 from ..models import Model
-from . import emit, emit_ops, export, layers, norms, weights
+from . import emit, emit_ops, export, joins, layers, norms, weights
 from . import arithmetic, attention, functions, layout, model_ops  # noqa: F401 handlers
 from .axes import leaves
 from .graph import Graph
@@ -195,6 +195,7 @@ def _finish(module, found, walker: Walker, loss: Loss) -> Built:
     norms.find_rms_norms(graph)
     graph.ops = emit.live_ops(graph, roots)
     paths = layers.assign(graph)
+    joins.join(walker)
     norms.write_out(graph)
     text, parameters = _write(module, found, walker, loss, paths)
     return Built(

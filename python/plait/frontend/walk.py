@@ -48,8 +48,9 @@ class Walker:
         self.graph = Graph(batch, sequence, whole)
         self.environment: dict = {}
         self.constants: dict[str, torch.Tensor] = {}
-        # Of what the node at hand gives.
+        # Of what the node at hand gives, and what takes it.
         self.shape: list[int] = []
+        self.users: set = set()
         self.folded = 0
         self.sites = 0
         self._constant_names: dict[int, str] = {}
@@ -101,6 +102,7 @@ class Walker:
             return self._fold(node, arguments, named)
         value = node.meta.get("val")
         self.shape = list(value.shape) if isinstance(value, torch.Tensor) else []
+        self.users = {user.target for user in node.users}
         handler = _HANDLERS.get(node.target)
         if handler is None:
             raise NotExpressible(

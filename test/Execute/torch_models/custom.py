@@ -187,6 +187,22 @@ class Polar(Neighbours):
         return torch.view_as_real(turned).flatten(-2).type_as(x)
 
 
+class Halved(Neighbours):
+    """The same by views of pairs, which split the dimension of values, too; and then
+    halves are turned of what is split."""
+
+    def rotate(self, x):
+        length, size = x.shape[1], x.shape[-1]
+        angles = torch.outer(
+            torch.arange(length), 100.0 ** (-torch.arange(0, size, 2) / size)
+        )
+        cos, sin = angles.cos()[:, None], angles.sin()[:, None]
+        a, b = x.reshape(*x.shape[:-1], -1, 2).unbind(-1)
+        x = torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
+        a, b = x.chunk(2, -1)
+        return torch.cat((a * cos - b * sin, a * sin + b * cos), -1)
+
+
 class Relative(nn.Module):
     """A learned bias of the distance."""
 
@@ -534,6 +550,7 @@ MODELS = {
     "by-hand": lambda: Model(ByHand, tied=False),
     "einsum": lambda: Model(Einsum, layers=2, positions=False),
     "neighbours": lambda: Model(Neighbours, layers=2, positions=False),
+    "halved": lambda: Model(Halved, layers=2, positions=False),
     "polar": lambda: Model(Polar, layers=2, positions=False),
     "relative": lambda: Model(Relative, layers=2, positions=False),
     "slopes": lambda: Model(Slopes, layers=2, positions=False),

@@ -20,6 +20,7 @@ checkpoints=()
 elastic=()
 launchers=()
 from_torch=()
+modules=()
 # Of unit tests what a default run leaves out: sizes between others, and what other
 # tests combine. "*" and "?" are all that GoogleTest's patterns have.
 declare -A left_out=(
@@ -42,6 +43,7 @@ case ${1:-} in
     elastic=(--long)
     launchers=(--all)
     from_torch=(--all)
+    modules=(--draws 60)
     docs=(--slow)
     lit+=(--param long=1)
     export PLAIT_LONG_TESTS=1
@@ -231,8 +233,10 @@ torch rates rates
 torch rate-groups rate_groups
 ours config-files config_files
 ours from-torch from_torch "${from_torch[@]}"
+ours random-modules random_modules "${modules[@]}"
 ours python-package python_package
 ours python-torch python_package_torch
+ours container container
 for binary in $binaries; do
   unit "$binary"
 done

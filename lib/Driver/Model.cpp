@@ -154,6 +154,8 @@ Status plait::checkFusedAttention(nn::AttentionUse use) {
     return fail("it has dropout; `dropout` off allows flash");
   if (use.masks)
     return fail("it has a document mask");
+  if (use.spans)
+    return fail("it has a window on both sides of a query");
   return Status::success();
 }
 

@@ -73,6 +73,8 @@ Status plan::checkAttention(const RankGrid &mesh,
   if (step.window() < 0 || step.window() > step.keys())
     return fail("has window ", step.window(), ", allowed are 0 to ",
                 step.keys());
+  if (!step.causal() && step.starts())
+    return fail("has starts of documents, which only causal attention has");
   if (ChunkOrder order = {step.keys(), step.chunks()};
       step.chunks() && !order.hasPairs())
     return fail("has ", step.chunks(), " chunks of ", step.keys(),

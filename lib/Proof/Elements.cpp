@@ -368,8 +368,10 @@ Number Elements::define(nn::CausalMaskOp op, int64_t element) {
   Index index = unravel(shape, element);
   int64_t key = index.back(),
           query = getPosition(op.getBeginAttr(), index[index.size() - 2]);
+  int64_t distance =
+      op.getBidirectional() ? std::abs(query - key) : query - key;
   bool isSeen =
-      key <= query && query - key < int64_t(op.getWindow().value_or(query + 1));
+      distance >= 0 && distance < int64_t(op.getWindow().value_or(query + 1));
   // A query always sees its own key, even where a document starts behind it: a
   // row without any key would have no softmax.
   if (op.getStarts() && key != query)

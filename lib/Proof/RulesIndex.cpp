@@ -10,8 +10,8 @@
 // Each becomes a term that does not mention ranks. What a rank counts from is
 // in the op (`#nn.begin`), and has to be where its slice begins; along a
 // uniform dimension the op alone says which slice it is of (setCounted).
-// Picking and dropping multiply by zeros, ones or scales: they are linear, as a
-// multiplication. The causal mask writes minus infinity, and is a function.
+// Picking and dropping multiply by zeros, ones or scales: they are linear. The
+// causal mask writes minus infinity, and is a function.
 //
 //===----------------------------------------------------------------------===//
 
@@ -366,9 +366,8 @@ static FailureOr<Form> makeScores(Rules &rules, nn::CausalMaskOp op,
 }
 
 /// Queries may be split, and the op counts from the slice's first one; a rank
-/// needs all keys of its queries, counted from 0. With `starts` the mask is a
-/// function of those too, whose queries have to be the same. The window is part
-/// of the term. Padding keeps its numbers or becomes minus infinity.
+/// needs all keys of its queries, counted from 0. `starts` are of the same
+/// queries. Padding keeps its numbers or becomes minus infinity.
 static FailureOr<Content> evaluateCausalMask(Rules &rules, Operation *op,
                                              Operands operands,
                                              RankedTensorType type) {
@@ -381,8 +380,7 @@ static FailureOr<Content> evaluateCausalMask(Rules &rules, Operation *op,
     return failure();
   SmallVector<Argument> arguments{input.form.asArgument()};
   if (mask.getStarts()) {
-    // Of each query: the same for all of its keys.
-    Content starts = operands[1];
+    Content starts = operands[1]; // the same for all keys of a query
     if (failed(rules.requireWhole(op, starts)))
       return failure();
     arguments.push_back(starts.form.asArgument());
@@ -403,11 +401,13 @@ static FailureOr<Content> evaluateCausalMask(Rules &rules, Operation *op,
       letters.push_back(index);
       extents.push_back(dim.extent);
     }
-  FailureOr<Content> result =
-      rules.finish(op, {}, *form,
-                   rules.terms.apply("nn.causal_mask", mask.getWindowAttr(),
-                                     arguments, letters, extents),
-                   type);
+  Attribute sight = mask.getWindowAttr();
+  if (mask.getBidirectional()) // another function
+    sight = ArrayAttr::get(op->getContext(), {sight});
+  FailureOr<Content> result = rules.finish(
+      op, {}, *form,
+      rules.terms.apply("nn.causal_mask", sight, arguments, letters, extents),
+      type);
   for (auto [own, given] : llvm::zip_equal(result->form.dims, input.form.dims))
     own.padding = (given.fitsAll() ? getUniform(input) : given.padding)
                       .join(NumberRange::exactly(-INFINITY));

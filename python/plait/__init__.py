@@ -40,6 +40,7 @@ from .runs import Run, Step
 from .training import train
 
 if TYPE_CHECKING:
+    from .frontend.loading import load_weights
     from .frontend.model import from_torch
     from .frontend.storage import no_weights
 
@@ -70,6 +71,7 @@ __all__ = [
     "emit",
     "from_torch",
     "load",
+    "load_weights",
     "model",
     "no_weights",
     "plan",
@@ -84,6 +86,10 @@ def __getattr__(name: str) -> Any:
         from .frontend.model import from_torch
 
         return from_torch
+    if name == "load_weights":
+        from .frontend.loading import load_weights
+
+        return load_weights
     if name == "no_weights":
         from .frontend.storage import no_weights
 

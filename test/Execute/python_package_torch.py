@@ -13,6 +13,7 @@ PyTorch and transformers.
 Needs what from_torch.py needs, and says so where it is not there."""
 
 import dataclasses
+import json
 import os
 import pathlib
 import sys
@@ -20,7 +21,7 @@ import tempfile
 import warnings
 
 from from_torch import find_torch
-from harness import ROOT, Reporter, Skipped, arguments, require
+from harness import ROOT, Failure, Reporter, Skipped, arguments, require
 
 sys.path[:0] = [str(ROOT / "python")]
 
@@ -52,6 +53,24 @@ def make_llama():
             dtype="bfloat16",  # what is saved is said to be what it is
         )
     ).float()
+
+
+def make_neox():
+    """Queries, keys and values of one head lie side by side in one matrix, so plait sees
+    its rows as three dimensions."""
+    from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
+
+    return GPTNeoXForCausalLM(
+        GPTNeoXConfig(
+            hidden_size=64,
+            intermediate_size=96,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            vocab_size=VOCABULARY,
+            max_position_embeddings=64,
+            rotary_pct=0.5,
+        )
+    )
 
 
 def make_own():
@@ -184,6 +203,57 @@ def check_whole(suite: Suite, make) -> str:
     return remark
 
 
+def check_loading(suite: Suite) -> str:
+    """A module gets what was trained, from a run, a folder, parts of it and a file; ties
+    stay ties. What does not fit changes nothing."""
+    from safetensors.torch import load_file, save_file
+
+    plait, torch = suite.plait, suite.torch
+    module = make_own()
+    model = plait.from_torch(module, batch=2, seq=SEQUENCE)
+    plan = plait.compile(
+        model, global_batch=BATCH, micro_batch=BATCH, seq=SEQUENCE, no_reference=True
+    )
+    run = plait.train(plan, suite.rows, steps=2, **RECIPE)
+    run.complete()
+    folder = run.save_pretrained(suite.folder / "loaded")
+    saved = load_file(folder / "model.safetensors")
+    parts = suite.folder / "parts"
+    parts.mkdir()
+    names = sorted(saved)
+    for i, part in enumerate((names[:2], names[2:])):
+        save_file({x: saved[x] for x in part}, parts / f"{i}.safetensors")
+    table = {x: f"{int(x in names[2:])}.safetensors" for x in names}
+    index = parts / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": table}))
+    for source in (run, folder, parts, folder / "model.safetensors"):
+        other = make_own()
+        plait.load_weights(other, source)
+        for name, tensor in other.named_parameters():
+            require(torch.equal(tensor, saved[name]), f"{name} of {source} differs")
+    refused = 0
+    short = {x: saved[x] for x in names[1:]}
+    bent = saved | {"place": saved["place"].T.contiguous()}
+    more = saved | {"another": torch.zeros(1)}
+    cases = ((short, "lack"), (bent, "has shape"), (more, "have 'another'"))
+    for tensors, words in cases:
+        file = suite.folder / f"{refused}.safetensors"
+        save_file(tensors, file)
+        before = {k: v.clone() for k, v in other.state_dict().items()}
+        try:
+            plait.load_weights(other, file)
+        except plait.FileError as error:
+            refused += words in str(error)
+        same = all(torch.equal(v, before[k]) for k, v in other.state_dict().items())
+        require(same, f"{words}: the module was changed")
+    require(refused == len(cases), f"{refused} of {len(cases)} were refused")
+    try:
+        plait.load_weights(other, suite.folder / "nowhere")
+    except plait.FileError as error:
+        return str(error)
+    raise Failure("nothing was loaded")
+
+
 def check_weights(suite: Suite) -> str:
     """A run begins with the module's weights, unless it is told others."""
     plait, torch = suite.plait, suite.torch
@@ -306,7 +376,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         suite = Suite(pathlib.Path(folder))
         report.case("whole/llama", lambda: check_whole(suite, make_llama))
+        report.case("whole/neox", lambda: check_whole(suite, make_neox))
         report.case("whole/own", lambda: check_whole(suite, make_own))
+        report.case("loading", lambda: check_loading(suite))
         report.case("weights", lambda: check_weights(suite))
         report.case("data", lambda: check_data(suite))
         report.case("callbacks", lambda: check_callbacks(suite))

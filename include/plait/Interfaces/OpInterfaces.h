@@ -32,6 +32,7 @@ struct WorkShape {
   } kind = Memory;
   int64_t batch = 1, m = 1, n = 1, k = 1;
   int64_t heads = 0, keyValueHeads = 0, headSize = 0, queries = 0, keys = 0;
+  bool causal = true; // a query sees no key after it
 };
 
 /// The term that the index of a rank along a mesh axis adds to a number: scale

@@ -234,7 +234,7 @@ FailureOr<fb::AttentionStepT> Writer::write(AttentionOp op) {
   step.q_strides = step.out_strides = getStrides(step.queries, step.heads);
   step.k_strides = step.v_strides = getStrides(step.keys, step.kv_heads);
   step.scale = op.getScale().convertToFloat();
-  step.causal = true;
+  step.causal = !op.getBidirectional();
   // 0: the whole sequence.
   step.window = op.getWindow().value_or(0);
   step.deterministic = op.getDeterministic();

@@ -91,8 +91,9 @@ Value LayerBuilder::attention(Value query, Value key, Value value,
   return nn::AttentionOp::create(
              builder, loc, type, type.clone(ArrayRef<int64_t>(lse)), query, key,
              value, /*starts=*/Value(), dropout.keys,
-             builder.getF32FloatAttr(scale), seen, nn::BeginAttr(),
-             dropout.probability, dropout.site, nn::BeginAttr())
+             builder.getF32FloatAttr(scale), seen, /*bidirectional=*/UnitAttr(),
+             nn::BeginAttr(), dropout.probability, dropout.site,
+             nn::BeginAttr())
       .getOut();
 }
 

@@ -159,6 +159,7 @@ static planner::Operation makeShaped(CostedOpInterface op,
   result.headSize = shape.headSize;
   result.queries = shape.queries;
   result.keys = shape.keys;
+  result.causal = shape.causal;
   return result;
 }
 

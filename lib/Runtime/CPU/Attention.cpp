@@ -153,7 +153,8 @@ template <typename T>
 std::pair<int64_t, int64_t> Worker<T>::seenBy(int64_t sequence,
                                               int64_t query) const {
   int64_t own = positionOf(query);
-  int64_t end = step.causal ? std::min(step.keys, own + 1) : step.keys;
+  int64_t reach = step.causal ? 1 : step.window ? step.window : step.keys;
+  int64_t end = std::min(step.keys, own + reach);
   int64_t begin = step.window ? own + 1 - step.window : 0;
   if (operands.starts) {
     auto *starts = reinterpret_cast<const int32_t *>(operands.starts);

@@ -290,7 +290,24 @@ bool WeightFiles::has(const std::string &name) const {
   });
 }
 
-/// The first name that exists must have the shape.
+/// Whether the dimensions `whole` are products of neighbours among `parts`: the
+/// same elements in the same order.
+static bool isJoined(std::span<const int64_t> parts,
+                     std::span<const int64_t> whole) {
+  size_t next = 0;
+  for (int64_t size : whole) {
+    int64_t product = 1;
+    while (product < size && next < parts.size())
+      product *= parts[next++];
+    if (product != size)
+      return false;
+  }
+  return std::ranges::all_of(parts.subspan(next),
+                             [](int64_t size) { return size == 1; });
+}
+
+/// The first name that exists must have the shape, or one whose dimensions the
+/// model sees as several.
 Result<const FileTensor *>
 WeightFiles::find(const std::string &name,
                   std::span<const int64_t> shape) const {
@@ -302,8 +319,7 @@ WeightFiles::find(const std::string &name,
     const FileTensor &tensor = found->second;
     // Shapes must agree to the dimension: a transposed weight would load and be
     // wrong.
-    if (!std::equal(shape.begin(), shape.end(), tensor.shape.begin(),
-                    tensor.shape.end()))
+    if (!isJoined(shape, tensor.shape))
       return fail("weights '", path, "': tensor '", candidate, "' has shape ",
                   formatShape(tensor.shape), ", expected ", formatShape(shape));
     return &tensor;

@@ -35,6 +35,10 @@ struct InsertDocumentMaskPass
     auto attentions = llvm::to_vector(loss.getOps<nn::AttentionOp>());
     if (attentions.empty())
       return loss.emitError("@loss has no attention for a document mask");
+    for (nn::AttentionOp attention : attentions)
+      if (attention.getBidirectional())
+        return attention.emitOpError("is bidirectional, and a document mask is "
+                                     "for causal attention");
     if (!nn::findStarts(loss) &&
         failed(loss.insertArgument(loss.getNumArguments(),
                                    loss.getArgument(0).getType(), {},

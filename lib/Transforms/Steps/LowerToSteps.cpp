@@ -239,10 +239,10 @@ AttentionOp Converter::createAttention(OpTy op, ArrayAttr gradients) {
       /*kv_heads=*/query[2], /*queries=*/query[1], keys, /*head_size=*/query[4],
       getElementTypeOrSelf(op.getQuery()), getMemory(op.getQuery()),
       getMemory(op.getKey()), getMemory(op.getValue()), getMemory(op.getOut()),
-      getMemory(op.getLse()), op.getScale(), narrow, op.getBeginAttr(),
-      gradients, find(op.getStarts()), find(op.getDropoutKeys()),
-      op.getProbabilityAttr(), op.getSiteAttr(), op.getGroupBeginAttr(),
-      deterministic);
+      getMemory(op.getLse()), op.getScale(), narrow, op.getBidirectional(),
+      op.getBeginAttr(), gradients, find(op.getStarts()),
+      find(op.getDropoutKeys()), op.getProbabilityAttr(), op.getSiteAttr(),
+      op.getGroupBeginAttr(), deterministic);
 }
 
 /// Returns what the plan moves elements as: bf16, or four bytes.

@@ -16,7 +16,7 @@ from .axes import extent
 from .graph import Value
 from .lazy import Loss, Mix
 from .layout import wrap
-from .walk import aten, handles
+from .walk import LARGE, aten, handles
 
 # Scores below this are hidden: masks have minus infinity or about the least number.
 HIDDEN = -1e4
@@ -138,7 +138,7 @@ def mul(walker, x, y):
     return walker.graph.binary("mul", walker.tensor(x), walker.tensor(constant))
 
 
-@handles(aten.div.Tensor, aten.div.Scalar)
+@handles(aten.div.Tensor, aten.div.Scalar, aten.true_divide.Tensor)
 def div(walker, x, y):
     if _is_constant(y):
         return mul(walker, x, 1.0 / y)
@@ -164,7 +164,8 @@ def power(walker, x, exponent):
     if exponent == -0.5:
         return walker.graph.unary("rsqrt", value)
     if exponent != int(exponent) or not 1 <= abs(exponent) <= 16:
-        raise NotExpressible(f"'aten.pow' to the {exponent:g}")
+        logarithm = walker.graph.unary("log", value)
+        return walker.graph.unary("exp", scale(walker, logarithm, float(exponent)))
     result = value
     for bit in bin(int(abs(exponent)))[3:]:
         result = walker.graph.binary("mul", result, result)
@@ -189,10 +190,13 @@ def maximum(walker, x, y):
     return scale(walker, smaller(walker, x, y), -1.0)
 
 
-@handles(aten.clamp.default, aten.clamp_min.default, aten.clamp_max.default)
+@handles(aten.clamp_max.default)
+def clamp_max(walker, x, high):
+    return clamp(walker, x, None, high)
+
+
+@handles(aten.clamp.default, aten.clamp_min.default)
 def clamp(walker, x, low=None, high=None):
-    if "clamp_max" in str(getattr(walker, "target", "")):
-        low, high = None, low
     value = walker.tensor(x)
     if high is not None:
         value = smaller(walker, value, high)
@@ -341,6 +345,10 @@ def deviation(walker, x, dim=None, correction=1, keepdim=False):
 
 @handles(aten.linalg_vector_norm.default)
 def vector_norm(walker, x, order=2, dim=None, keepdim=False, dtype=None):
+    if order == 1:
+        return total(walker, absolute(walker, x), dim, keepdim)
+    if order == math.inf:
+        return largest(walker, absolute(walker, x), dim, keepdim)
     if order != 2:
         raise NotExpressible(f"a norm of order {order}")
     return walker.graph.unary("sqrt", total(walker, square(walker, x), dim, keepdim))
@@ -348,9 +356,17 @@ def vector_norm(walker, x, order=2, dim=None, keepdim=False, dtype=None):
 
 @handles(aten.where.self, aten.where.ScalarOther, aten.where.ScalarSelf, aten.where.Scalar)
 def where(walker, condition, x, y):
-    """A choice by a constant. Hidden scores are a mask."""
+    """Hidden scores are a mask. A choice by computed numbers, which are 0 and 1, is a sum
+    of products."""
     if not _is_constant(condition):
-        raise NotExpressible("a choice by computed numbers, 'aten.where'")
+        chosen = walker.tensor(condition)
+        rest = shift(walker, scale(walker, chosen, -1.0), 1.0)
+        parts = [_finite(walker, z) for z in (x, y)]
+        return walker.graph.binary(
+            "add",
+            walker.graph.binary("mul", chosen, parts[0]),
+            walker.graph.binary("mul", rest, parts[1]),
+        )
     for value, other, chosen in ((x, y, condition), (y, x, ~condition)):
         number = walker.scalar(other) if _is_constant(other) else None
         if number is not None and number <= HIDDEN and isinstance(value, Value):
@@ -358,6 +374,14 @@ def where(walker, condition, x, y):
             return lazy.Masked(value, mask)
     kept = [_mask(walker, value, mask) for value, mask in ((x, condition), (y, ~condition))]
     return add(walker, *kept)
+
+
+def _finite(walker, value) -> Value:
+    """Infinity times 0 would be no number."""
+    number = walker.scalar(value) if _is_constant(value) else None
+    if number is None:
+        return walker.tensor(value)
+    return walker.graph.fill(min(max(number, -LARGE), LARGE))
 
 
 def _mask(walker, value, mask: torch.Tensor):
@@ -369,9 +393,6 @@ def _mask(walker, value, mask: torch.Tensor):
 
 @handles(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
 def masked_fill(walker, x, mask, number):
-    return where(walker, ~mask if isinstance(mask, torch.Tensor) else mask, x, number)
-
-
-@handles(aten.tril.default, aten.triu.default)
-def triangle(walker, x, diagonal=0):
-    raise NotExpressible("a triangle of computed numbers; mask the scores instead")
+    if isinstance(mask, torch.Tensor):
+        return where(walker, ~mask, x, number)
+    return where(walker, mask, number, x)

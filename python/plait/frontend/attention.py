@@ -5,8 +5,10 @@
 #
 # ===-----------------------------------------------------------------------===#
 """Contractions, and attention, which is recognised behind its softmax, with
-whatever mask and in whatever form it is written; what is not causal is written out."""
+whatever mask and in whatever form it is written; other masks than those that
+nn.attention has are written out."""
 
+import dataclasses
 import math
 
 import torch
@@ -66,16 +68,35 @@ def _dims(walker, x) -> list[Dim]:
 
 @handles(aten.einsum.default)
 def einsum(walker, equation, operands, path=None):
-    if len(operands) != 2 or "." in equation:
-        raise NotExpressible(f"'aten.einsum' of '{equation}': expected two operands")
-    spec = equation.replace(" ", "")
-    if "->" not in spec:
-        letters = spec.replace(",", "")
-        spec += "->" + "".join(sorted(x for x in letters if letters.count(x) == 1))
-    parts = spec.replace("->", ",").split(",")
-    if any(len(set(x)) < len(x) for x in parts):
+    *parts, out = _letters(walker, equation, operands)
+    if any(len(set(x)) < len(x) for x in (*parts, out)):
         raise NotExpressible(f"'aten.einsum' of '{equation}', which takes a diagonal")
-    return contract(walker, *operands, spec)
+    value, own = operands[0], parts[0]
+    for i, (other, letters) in enumerate(zip(operands[1:], parts[1:]), 1):
+        # Of all but the last what the others need is kept.
+        needed = set(out).union(*parts[i + 1 :])
+        kept = "".join(x for x in dict.fromkeys(own + letters) if x in needed)
+        kept = kept if parts[i + 1 :] else out
+        value, own = contract(walker, value, other, f"{own},{letters}->{kept}"), kept
+    value, own = _sum_alone(walker, walker.tensor(value), own, out)
+    return value.seen([value.dims[own.index(x)] for x in out])
+
+
+def _letters(walker, equation: str, operands) -> list[str]:
+    """The dimensions of the operands and of the result; those that an ellipsis stands
+    for have capital letters of which the last are the last."""
+    spec = equation.replace(" ", "")
+    given, arrow, out = spec.partition("->")
+    parts = given.split(",")
+    lengths = [len(_dims(walker, x)) - len(p) + 3 for x, p in zip(operands, parts)]
+    used = [n for n, p in zip(lengths, parts) if "..." in p]
+    names = "ZYXWVUTSRQ"[: max(used, default=0)][::-1]
+    if not arrow:
+        letters = given.replace(",", "").replace(".", "")
+        out = "..." * bool(used)
+        out += "".join(sorted(x for x in letters if letters.count(x) == 1))
+    expanded = [p.replace("...", names[len(names) - n :]) for n, p in zip(lengths, parts)]
+    return [*expanded, out.replace("...", names)]
 
 
 def contract(walker, x, y, spec: str) -> Value:
@@ -152,17 +173,26 @@ def dropout(walker, x, probability, training):
     return walker.dropout(walker.tensor(x), float(probability))
 
 
-def window_of(walker, mask: torch.Tensor, length: int) -> int | None:
-    """How many keys a query sees at most if it sees those up to itself: `length` if
-    all. None if the mask is another. All layers have the same mask, which is large."""
+@dataclasses.dataclass(frozen=True)
+class Sight:
+    """The keys that a query sees: those up to itself, or with `both` those after it,
+    too; of these with a window w the ones at a distance below w."""
+
+    window: int | None = None
+    both: bool = False
+
+
+def sight_of(walker, mask: torch.Tensor, length: int) -> Sight | None:
+    """None: the mask is one that nn.attention does not have. All layers have the same
+    mask, which is large."""
     return walker.remember(
-        ("window", mask.data_ptr(), mask.shape, mask.stride(), mask.dtype, length),
+        ("sight", mask.data_ptr(), mask.shape, mask.stride(), mask.dtype, length),
         mask,
-        lambda: _find_window(mask, length),
+        lambda: _find_sight(mask, length),
     )
 
 
-def _find_window(mask: torch.Tensor, length: int) -> int | None:
+def _find_sight(mask: torch.Tensor, length: int) -> Sight | None:
     if mask.dtype != torch.bool:
         hidden = mask <= HIDDEN
         if bool((mask.masked_fill(hidden, 0.0) != 0).any()):
@@ -173,10 +203,14 @@ def _find_window(mask: torch.Tensor, length: int) -> int | None:
     rows = _without_repeats(mask)
     if rows.shape[:-2].numel() != 1:
         return None
-    row = rows.reshape(rows.shape[-2:]).expand(length, length)
-    window = int(row[-1].sum())
-    expected = torch.ones(length, length, dtype=torch.bool).tril().triu(1 - window)
-    return window if window and torch.equal(row, expected) else None
+    seen = rows.reshape(rows.shape[-2:]).expand(length, length)
+    window = int(seen[-1].sum())
+    narrow = window if window < length else None
+    near = torch.ones(length, length, dtype=torch.bool).triu(1 - window)
+    for both in (False, True):
+        if window and torch.equal(seen, near.tril(window - 1 if both else 0)):
+            return Sight(narrow, both)
+    return None
 
 
 def _without_repeats(x: torch.Tensor) -> torch.Tensor:
@@ -204,9 +238,11 @@ def sdpa(walker, q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, **name
         )
     lead = "abcdef"[: len(q.dims) - 2]
     constant = isinstance(mask, torch.Tensor)
-    window = window_of(walker, mask, length) if constant else None
-    if window is not None and q.shape[-2] == length:
-        return attend(walker, q, k, v, by, window, dropout_p)
+    sight = Sight(both=True) if mask is None else None
+    if constant:
+        sight = sight_of(walker, mask, length)
+    if sight and suits(walker.graph, q, k, v):
+        return attend(walker, q, k, v, by, sight, dropout_p)
     scores = walker.graph.contract(q, k, f"{lead}st,{lead}ut->{lead}su")
     scores = scale(walker, scores, by)
     if constant and mask.dtype == torch.bool:
@@ -228,14 +264,15 @@ def _share(walker, x: Value, heads: int) -> Value:
 
 
 def _find_attention(walker, weights: Weights, value: Value, spec: str) -> Value | None:
-    """softmax(scale · q kᵀ + mask) v, if the mask is causal."""
-    if not isinstance(weights.scores, Masked):
-        return None
+    """softmax(scale · q kᵀ + mask) v, if nn.attention has such a mask, or there is
+    none."""
     left, right, out = spec.replace("->", ",").split(",")
-    scores, mask = weights.scores.scores, weights.scores.mask
-    window = window_of(walker, mask, scores.shape[-1])
+    scores, sight = weights.scores, Sight(both=True)
+    if isinstance(scores, Masked):
+        sight = sight_of(walker, scores.mask, scores.scores.shape[-1])
+        scores = scores.scores
     found = _find_product(scores)
-    if window is None or found is None or left[-1] not in right:
+    if sight is None or found is None or left[-1] not in right:
         return None
     q, k, by = found
     size = [x for x in right if x not in left]
@@ -243,7 +280,9 @@ def _find_attention(walker, weights: Weights, value: Value, spec: str) -> Value 
     if len(size) != 1 or not set(right) <= {*lead, left[-1], size[0]}:
         return None
     v = _arranged(value, right, (*lead, left[-1], size[0]), q, (*lead, "", ""))
-    result = attend(walker, q, k, v, by, window, weights.dropout)
+    if not suits(walker.graph, q, k, v):
+        return None
+    result = attend(walker, q, k, v, by, sight, weights.dropout)
     order = [*lead, query, size[0]]
     return result.seen([result.dims[order.index(x)] for x in out])
 
@@ -294,27 +333,34 @@ def _arranged(value: Value, letters: str, wanted, like: Value, of) -> Value:
     return value.seen(dims)
 
 
-def attend(walker, q: Value, k: Value, v: Value, by, window, probability) -> Value:
+def suits(graph: Graph, q: Value, k: Value, v: Value) -> bool:
+    """Whether nn.attention takes tensors [lead…, position, size]: positions are those of
+    the sequence, heads are those of a sequence, and keys and values have one size."""
+    wanted = [graph.sequence.root()]
+    for x in (q, k):
+        if [a.size.root() for a in leaves(x.dims[-2])] != wanted:
+            return False
+    lead = [a.size.root() for a in leaves(flat(q.dims[:-2]))]
+    return lead.count(graph.batch.root()) == 1 and q.shape[-1] == v.shape[-1]
+
+
+def attend(walker, q: Value, k: Value, v: Value, by, sight: Sight, probability) -> Value:
     """nn.attention of tensors [lead…, position, size]. Heads of queries that see the
     same keys are a group."""
     graph = walker.graph
-    if q.shape[-1] != v.shape[-1]:
-        raise NotExpressible(
-            f"causal attention with values of size {v.shape[-1]} and keys of "
-            f"{q.shape[-1]}: nn.attention has one size"
-        )
-    length = q.shape[-2]
     lead = q.dims[:-2]
     heads = leaves(flat(lead))
     if _is_own(graph, heads, k):
-        heads[-1].size.root().split(heads[-1].extent, 1, kept=True)
-        heads[-1:] = heads[-1].leaves()[:1]
+        last = heads.pop()
+        if last.extent > 1:
+            last.size.root().split(last.extent, 1, kept=True)
+            heads += last.leaves()[:1]
     for other in (k, v):
         unify(heads, flat(other.dims[:-2]))
     unify(q.dims[-1], k.dims[-1])
     unify(k.dims[-2], v.dims[-2])
     out = [*leaves(flat(lead)), *q.dims[-2], *v.dims[-1]]
-    attrs = {"by": by, "window": window if window < length else None}
+    attrs = {"by": by, "window": sight.window, "both": sight.both}
     if probability:
         attrs |= {"probability": float(probability), "site": walker.next_site()}
     return graph.add("attention", [q, k, v], [*lead, q.dims[-2], v.dims[-1]], out, **attrs)

@@ -130,8 +130,12 @@ def _meet(xs: Dim, ys: Dim):
             matched.append((xs.pop(0), ys.pop(0)))
         elif _is_unit(xs) or _is_unit(ys):
             swapped = _is_unit(ys)
-            (ys if swapped else xs).pop(0)
-            split = _insert(xs if swapped else ys, [m[not swapped] for m in matched])
+            own, other = (ys, xs) if swapped else (xs, ys)
+            own.pop(0)
+            # One size on both sides would get the dimension on both, again and again.
+            split = None
+            if not _begin_alike(own, other):
+                split = _insert(other, [m[not swapped] for m in matched])
             if split:
                 return matched, split
         elif not xs or not ys:
@@ -140,6 +144,12 @@ def _meet(xs: Dim, ys: Dim):
             long, short = (xs, ys) if xs[0].extent > ys[0].extent else (ys, xs)
             return matched, (long[0], factors(long[0], short[0].extent))
     return matched, None
+
+
+def _begin_alike(xs: Dim, ys: Dim) -> bool:
+    """Whether the first dimension above 1 is one size in both."""
+    first = [next((a.size.root() for a in z if a.extent > 1), None) for z in (xs, ys)]
+    return first[0] is not None and first[0] is first[1]
 
 
 def _insert(ahead: Dim, behind: Dim):

@@ -6,6 +6,8 @@
 # ===-----------------------------------------------------------------------===#
 """One function for each kind of operation: the line, or the lines, that it is."""
 
+import math
+
 from ..errors import NotExpressible
 from .axes import Axis, flat, leaves, pairs
 from .emit import Emitter, Wanted, number, symbol, tensor_type
@@ -65,6 +67,12 @@ def emit_binary(emitter: Emitter, op: Op) -> None:
     emitter.line(op, name, f"{op.kind} {x}, {y}", type_)
 
 
+def emit_comparison(emitter: Emitter, op: Op) -> None:
+    (x, type_), (y, _) = (emitter.fit_like(op, v) for v in op.operands)
+    name = emitter.names[op] = emitter.name(op)
+    emitter.line(op, name, f"{op.kind} {x}, {y}", f"{type_} -> {type_}")
+
+
 def emit_reduce(emitter: Emitter, op: Op) -> None:
     (x,) = op.operands
     stored, kept = leaves(x.op.order), set(leaves(op.order))
@@ -108,14 +116,21 @@ def emit_contract(emitter: Emitter, op: Op) -> None:
         name, type_ = emitter.fit(op, op.operands[i], _as_is(kept))
         operands.append((name, type_, "".join(letters[i][a] for a in kept)))
     summed = {x for m in letters[:2] for x in m.values()} - set(letters[2].values())
-    for letter in summed:
-        if not any(letter in part[2] for part in operands):
-            raise NotExpressible("a sum over what is the same in both factors")
+    # What is the same in both is one term, as often as it repeats.
+    times = math.prod(
+        next(a.extent for m in letters[:2] for a, x in m.items() if x == letter)
+        for letter in summed
+        if not any(letter in part[2] for part in operands)
+    )
     out = "".join(letters[2][a] for a in orders[2])
     name = emitter.names[op] = emitter.name(op)
     (x, x_type, left), (y, y_type, right) = operands
     text = f'matmul {x}, {y} "{left},{right}->{out}"'
     emitter.line(op, name, text, f"({x_type}, {y_type}) -> {emitter.type_of(op)}")
+    if times != 1:
+        whole = emitter.names[op] = emitter.name(op, "times")
+        text = f"scale {name} by {number(float(times))}"
+        emitter.line(op, whole, text, emitter.type_of(op))
 
 
 def emit_embedding(emitter: Emitter, op: Op) -> None:
@@ -207,6 +222,8 @@ def _heads(emitter: Emitter, op: Op):
             continue
         stored = any(x.stored([m[axis]]) for x, m in zip((k, v), partners) if axis in m)
         (groups if stored else heads).append(axis)
+    # Further dimensions of 1 are none.
+    groups, heads = ([a for a in x if a.extent > 1] or x[:1] for x in (groups, heads))
     if len(batch) != 1 or len(groups) > 1 or len(heads) > 1:
         raise NotExpressible(
             f"attention over dimensions of {[a.extent for a in lead]}: expected a batch, "
@@ -242,6 +259,8 @@ def _emit_attention(emitter: Emitter, op: Op, given, result) -> None:
     text = f"attention {', '.join(names)} scale {number(op.attrs['by'])}"
     if op.attrs["window"]:
         text += f" window {op.attrs['window']}"
+    if op.attrs["both"]:
+        text += " bidirectional"
     if "site" in op.attrs:
         emitter.uses_keys = True
         text += f" dropout %keys {_drawn(op)}"
@@ -273,6 +292,7 @@ EMITTERS = {
     "dropout": emit_dropout,
     "attention": emit_attention,
     **{kind: emit_binary for kind in ("add", "sub", "mul", "div", "min")},
+    **{kind: emit_comparison for kind in ("greater", "equal")},
 }
 
 

@@ -85,6 +85,9 @@ def view(walker, x, *arguments, **named):
     if isinstance(x, _SAME) and shape == shape_of(x):
         return x
     value = walker.tensor(x)
+    if walker.users == {aten.view_as_complex.default} and shape[:-2] == value.shape[:-1]:
+        # Pairs to be turned are no dimensions.
+        return Mix.of(value).taken(lambda t: t.reshape(shape[-2:]))
     if extent(sum(value.dims, [])) != extent_of(shape):
         raise NotExpressible(f"a view of {value.shape} as {shape}")
     return value.seen(reshape(value.dims, shape))
@@ -210,7 +213,7 @@ def part(walker, x, dim: int, index: torch.Tensor):
         shape = shape_of_any(walker, x)
         return torch.empty([*shape[:dim], 0, *shape[dim + 1 :]])
     low, high = int(index[0]), int(index[-1]) + 1
-    is_range = len(index) == high - low
+    is_range = torch.equal(index, low + torch.arange(len(index)))
     if isinstance(x, Part) and is_range and x.box.name not in walker.graph.whole:
         return Part(x.box.cut(dim, low, high), x.trained)
     if isinstance(x, Mix) and dim >= len(x.shape) - len(x.tail):
@@ -319,7 +322,23 @@ def flip(walker, x, dims):
     return value
 
 
-@handles(aten.cat.default)
+@handles(aten.index.Tensor)
+def index(walker, x, indices):
+    """By one constant along one dimension."""
+    given = [(dim, at) for dim, at in enumerate(indices) if at is not None]
+    if len(given) != 1 or not isinstance(given[0][1], torch.Tensor):
+        raise NotExpressible("'aten.index' by computed numbers, or by several indices")
+    (dim, at), shape = given[0], shape_of_any(walker, x)
+    if at.dtype == torch.bool:
+        at = at.nonzero().squeeze(-1) if at.dim() == 1 else None
+    if at is None:
+        raise NotExpressible("'aten.index' by a mask of several dimensions")
+    at = torch.where(at < 0, at + shape[dim], at)
+    value = walker.tensor(part(walker, x, dim, at.flatten()))
+    return value.seen(reshape(value.dims, walker.shape))
+
+
+@handles(aten.cat.default, aten.concat.default)
 def cat(walker, parts, dim=0):
     parts = [x for x in parts if not (isinstance(x, torch.Tensor) and not x.numel())]
     if len(parts) == 1:
@@ -359,8 +378,8 @@ def _stack_mixes(walker, parts: list[Mix]):
 
 @handles(aten.view_as_complex.default)
 def view_as_complex(walker, x):
-    pair = Mix.of(walker.tensor(x))
-    return lazy.Complex(*(pair.taken(lambda t, i=i: t[i]) for i in range(2)))
+    pairs = x if isinstance(x, Mix) else Mix.of(walker.tensor(x))
+    return lazy.Complex(*(pairs.taken(lambda t, i=i: t[..., i]) for i in range(2)))
 
 
 @handles(aten.view_as_real.default)

@@ -19,8 +19,8 @@ from torch.utils import _pytree
 
 from ..errors import Error, NotExpressible
 from ..models import Model
-from . import emit, emit_ops, export, layers, norms, weights
-from . import arithmetic, attention, layout, model_ops  # noqa: F401 their handlers
+from . import emit, emit_ops, export, joins, layers, norms, weights
+from . import arithmetic, attention, functions, layout, model_ops  # noqa: F401 handlers
 from .axes import leaves
 from .graph import Graph
 from .lazy import Loss
@@ -88,7 +88,10 @@ class TorchModel(Model):
 
     def write_config(self, folder: pathlib.Path, precision: str) -> None:
         """Writes the config.json of a module of transformers, which says in which type
-        the weights beside it are."""
+        the weights beside it are. These get the module's own shapes."""
+        shapes = {w.name: list(w.tensor.shape) for w in self._weights}
+        for file in sorted(folder.glob("*.safetensors")):
+            weights.set_shapes(file, shapes)
         for given in (self._config, self._generation):
             if callable(getattr(given, "save_pretrained", None)):
                 part: Any = copy.deepcopy(given)
@@ -101,16 +104,9 @@ class TorchModel(Model):
         Tied parameters are there once, under the first of their names."""
         folder = pathlib.Path(folder)
         weights.replace(folder / "model.mlir", lambda part: part.write_text(self.text))
-        shapes = {p.box.name: p.box.shape for p in self._built.parameters}
         tensors = {w.name: w.tensor for w in self._weights} | self._built.constants
         if all(weights.has_numbers(tensor) for tensor in tensors.values()):
-            weights.save(
-                folder / "model.safetensors",
-                {
-                    name: (tensor, shapes.get(name, tensor.shape))
-                    for name, tensor in tensors.items()
-                },
-            )
+            weights.save(folder / "model.safetensors", tensors)
         return folder
 
     def to_json(self) -> str:
@@ -199,6 +195,7 @@ def _finish(module, found, walker: Walker, loss: Loss) -> Built:
     norms.find_rms_norms(graph)
     graph.ops = emit.live_ops(graph, roots)
     paths = layers.assign(graph)
+    joins.join(walker)
     norms.write_out(graph)
     text, parameters = _write(module, found, walker, loss, paths)
     return Built(

@@ -20,7 +20,7 @@ from .graph import Box, Op, Value
 # Operations of one operand and of two, element by element.
 _UNARY = {"neg", "exp", "log", "tanh", "erf", "sqrt", "rsqrt", "sigmoid", "gelu", "silu"}
 _UNARY |= {"scale", "shift", "stop_gradient"}
-_BINARY = {"add", "sub", "mul", "div", "min"}
+_BINARY = {"add", "sub", "mul", "div", "min", "greater", "equal"}
 
 
 class _Stuck(Exception):
@@ -75,11 +75,15 @@ def multiply(walker, value: Value, dim: int, matrix: torch.Tensor) -> Value:
 
 
 def concatenate(walker, values: list[Value], dim: int) -> Value:
-    """Each put at its place among zeros, and added up."""
+    """Each put at its place among zeros, and added up. What is zero is there already."""
     total = sum(value.shape[dim] for value in values)
     begin, result = 0, None
-    for value in values:
+    zero = [x.op.kind == "fill" and not x.op.attrs["amount"] for x in values]
+    for value, is_zero in zip(values, zero):
         count = value.shape[dim]
+        if is_zero and not all(zero):
+            begin += count
+            continue
         walker.check_size(count * total)
         matrix = torch.zeros(count, total)
         matrix[torch.arange(count), begin + torch.arange(count)] = 1

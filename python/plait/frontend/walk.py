@@ -17,6 +17,7 @@ from ..errors import Error, NotExpressible
 from . import export, lazy
 from .axes import leaves
 from .graph import Box, Graph, Value
+from .weights import CONSTANT
 
 aten = torch.ops.aten
 _HANDLERS: dict = {}
@@ -47,8 +48,9 @@ class Walker:
         self.graph = Graph(batch, sequence, whole)
         self.environment: dict = {}
         self.constants: dict[str, torch.Tensor] = {}
-        # Of what the node at hand gives.
+        # Of what the node at hand gives, and what takes it.
         self.shape: list[int] = []
+        self.users: set = set()
         self.folded = 0
         self.sites = 0
         self._constant_names: dict[int, str] = {}
@@ -100,6 +102,7 @@ class Walker:
             return self._fold(node, arguments, named)
         value = node.meta.get("val")
         self.shape = list(value.shape) if isinstance(value, torch.Tensor) else []
+        self.users = {user.target for user in node.users}
         handler = _HANDLERS.get(node.target)
         if handler is None:
             raise NotExpressible(
@@ -209,7 +212,7 @@ class Walker:
         if self.scalar(x) is not None:
             value = self.graph.fill(self.scalar(x))
             return lazy.repeat(self.graph, value, list(x.shape))
-        if not (x.is_floating_point() or x.dtype == torch.bool):
+        if x.is_complex():
             raise NotExpressible(f"a constant tensor of {x.dtype}")
         known = self._constant_names.get(id(x))
         small = x
@@ -237,7 +240,7 @@ class Walker:
         for known, tensor in self.constants.items():
             if tensor.shape == x.shape and torch.equal(tensor, x):
                 return known
-        name = name or f"constant.{len(self.constants)}"
+        name = name or f"{CONSTANT}{len(self.constants)}"
         self.constants[name] = x
         self.graph.note(
             f"'{name}' is a constant of shape {list(x.shape)}: its numbers are with the "

@@ -8,6 +8,7 @@
 plait-run reads them from."""
 
 import dataclasses
+import json
 import pathlib
 
 import torch
@@ -20,6 +21,8 @@ from .graph import Box, Op
 
 # Of a large tensor the first elements tell how it is initialised.
 SAMPLE = 2**20
+# What constants are called that have no name in the module.
+CONSTANT = "constant."
 # How a matrix starts of which there are no numbers.
 USUAL_DEVIATION = 0.02
 
@@ -37,9 +40,14 @@ class Parameter:
 
     def declaration(self) -> str:
         box = self.box
+        # nn's files have no tensors without dimensions.
+        shape, begin, extents = (
+            list(x) or [y]
+            for x, y in zip((box.shape, box.begin, box.extents), (1, 0, 1))
+        )
         file = (
-            f"name = {quoted(box.name)}, shape = {list(box.shape)}, "
-            f"begin = {list(box.begin)}, box = {list(box.extents)}"
+            f"name = {quoted(box.name)}, shape = {shape}, "
+            f"begin = {begin}, box = {extents}"
         )
         init = f"mean = {number(self.mean)}, std = {number(self.deviation)}"
         decay = " decay" if self.decays else ""
@@ -130,14 +138,33 @@ def has_numbers(tensor: torch.Tensor) -> bool:
     return not tensor.is_meta and not (tensor.numel() > 1 and not any(tensor.stride()))
 
 
-def save(path: pathlib.Path, tensors: dict[str, tuple[torch.Tensor, tuple]]) -> None:
-    """Tensors by name, each in the shape that the model says its file has."""
+def save(path: pathlib.Path, tensors: dict[str, torch.Tensor]) -> None:
+    """Tensors by name, each in its own shape."""
     data = {}
-    for name, (tensor, shape) in tensors.items():
+    for name, tensor in tensors.items():
         # plait-run reads no wider types.
         kept = tensor.float() if tensor.dtype == torch.float64 else tensor
-        data[name] = kept.detach().cpu().reshape(shape).contiguous().clone()
+        data[name] = kept.detach().cpu().contiguous().clone()
     replace(path, lambda part: save_file(data, part, {"format": "pt"}))
+
+
+def set_shapes(path: pathlib.Path, shapes: dict[str, list[int]]) -> None:
+    """Gives tensors of a safetensors file the module's own shapes. plait sees factors of
+    their dimensions, and writes these; the elements lie in the same order."""
+    with path.open("r+b") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+        changed = False
+        for name, entry in header.items():
+            shape = shapes.get(name, entry.get("shape"))
+            if shape != entry.get("shape"):
+                entry["shape"] = shape
+                changed = True
+        # The header keeps its length, behind which the tensors lie.
+        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+        if changed and len(text) <= length:
+            file.seek(8)
+            file.write(text.ljust(length))
 
 
 def replace(path: pathlib.Path, write) -> None:

@@ -310,6 +310,38 @@ func.func @c6_grad(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>, %l: tenso
 
 // -----
 
+func.func @c7_attention(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>, %s: tensor<2x8xi32>) {
+  // expected-error @+1 {{is bidirectional and has starts of documents, which only causal attention has}}
+  %o, %l = nn.attention %q, %k, %k scale 0.5 bidirectional starts %s : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8xi32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)
+  return
+}
+
+// -----
+
+func.func @c7_attention_grad(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>, %l: tensor<2x2x3x8xf32>, %s: tensor<2x8xi32>) {
+  // expected-error @+1 {{is bidirectional and has starts of documents, which only causal attention has}}
+  %0:3 = nn.attention_grad %q, %k, %k, %q, %l, %q scale 0.5 bidirectional starts %s : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>, tensor<2x8xi32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>)
+  return
+}
+
+// -----
+
+func.func @c4_causal_mask_window(%x: tensor<2x8x8xf32>) {
+  // expected-error @+1 {{is bidirectional without a window, which hides nothing}}
+  %0 = nn.causal_mask %x bidirectional : tensor<2x8x8xf32>
+  return
+}
+
+// -----
+
+func.func @c4_causal_mask_starts(%x: tensor<2x8x8xf32>, %s: tensor<2x8xi32>) {
+  // expected-error @+1 {{is bidirectional and has starts of documents}}
+  %0 = nn.causal_mask %x window 2 bidirectional starts %s : tensor<2x8xi32> : tensor<2x8x8xf32>
+  return
+}
+
+// -----
+
 func.func @c3_causal_mask(%x: tensor<2x8x8xf32>, %s: tensor<2xi32>) {
   // expected-error @+1 {{has starts 'tensor<2xi32>', expected the shape [2x8]}}
   %0 = nn.causal_mask %x starts %s : tensor<2xi32> : tensor<2x8x8xf32>

@@ -136,6 +136,17 @@ func.func @attention(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>,
 }
 
 // A rank with some of the queries and all keys.
+// CHECK-LABEL: func @attention_to_both_sides
+func.func @attention_to_both_sides(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>, %x: tensor<2x8x8xf32>) -> tensor<2x8x8xf32> {
+  // CHECK: nn.attention %{{.*}} scale 5.000000e-01 bidirectional : (
+  %o, %lse = nn.attention %q, %k, %k scale 0.5 bidirectional : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)
+  // CHECK: nn.attention_grad %{{.*}} scale 5.000000e-01 window 3 bidirectional : (
+  %dq, %dk, %dv = nn.attention_grad %q, %k, %k, %o, %lse, %o scale 0.5 window 3 bidirectional : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>)
+  // CHECK: nn.causal_mask %{{.*}} window 2 bidirectional : tensor<2x8x8xf32>
+  %0 = nn.causal_mask %x window 2 bidirectional : tensor<2x8x8xf32>
+  return %0 : tensor<2x8x8xf32>
+}
+
 // CHECK-LABEL: func @attention_of_some_queries
 func.func @attention_of_some_queries(%q: tensor<2x4x2x3x4xf32>, %k: tensor<2x8x2x4xf32>,
                                      %v: tensor<2x8x2x4xf32>) {

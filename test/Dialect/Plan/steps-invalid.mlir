@@ -391,6 +391,14 @@ plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
 
 // -----
 
+dist.mesh @mesh ["pp", "tp"] = [2, 4]
+plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
+  // expected-error @+1 {{is bidirectional and has starts of documents, which only causal attention has}}
+  plan.attention batch 1 heads 2 kv_heads 2 queries 4 keys 4 head_size 4 of f32 q <slot 1, 0, 128> k <slot 1, 128, 128> v <slot 1, 256, 128> out <slot 1, 384, 128> stats <slot 1, 512, 32> scale 5.000000e-01 bidirectional starts <slot 1, 544, 16>
+}
+
+// -----
+
 //===----------------------------------------------------------------------===//
 // collective
 //===----------------------------------------------------------------------===//

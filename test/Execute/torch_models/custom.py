@@ -187,6 +187,22 @@ class Polar(Neighbours):
         return torch.view_as_real(turned).flatten(-2).type_as(x)
 
 
+class Halved(Neighbours):
+    """The same by views of pairs, which split the dimension of values, too; and then
+    halves are turned of what is split."""
+
+    def rotate(self, x):
+        length, size = x.shape[1], x.shape[-1]
+        angles = torch.outer(
+            torch.arange(length), 100.0 ** (-torch.arange(0, size, 2) / size)
+        )
+        cos, sin = angles.cos()[:, None], angles.sin()[:, None]
+        a, b = x.reshape(*x.shape[:-1], -1, 2).unbind(-1)
+        x = torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
+        a, b = x.chunk(2, -1)
+        return torch.cat((a * cos - b * sin, a * sin + b * cos), -1)
+
+
 class Relative(nn.Module):
     """A learned bias of the distance."""
 
@@ -264,6 +280,90 @@ class Activations(nn.Module):
         ):
             x = x + function(layer(x)) / 8
         return x
+
+
+def pieces(x):
+    """A function of the sign, in the ways that it is chosen by."""
+    a = torch.where(x > 0.1, x, -0.2 * x) + x * (x <= 0.3)
+    b = x.masked_fill((x < -0.5) | (x >= 0.5), 0.25)
+    return a + b + torch.sign(x) * (x.detach() != 0) + F.hardshrink(x, 0.2)
+
+
+class Functions(nn.Module):
+    """More of them, choices by computed numbers, and statistics."""
+
+    FUNCTIONS = (
+        F.celu, F.selu, F.hardswish, F.hardsigmoid, pieces,
+        lambda x: F.threshold(x, 0.1, -0.3),
+        lambda x: torch.clamp_max(x, 0.2) + torch.clamp_min(x, -0.1),
+        lambda x: torch.lerp(x, x.square(), torch.sigmoid(x)),
+        lambda x: torch.addcmul(x, x, x, value=0.5) + torch.addcdiv(x, x, x * x + 1),
+        lambda x: torch.log1p(x * x) + torch.exp2(x) + torch.log2(x * x + 1),
+        lambda x: torch.sinh(x) - torch.expm1(x) + torch.erfc(x),
+        lambda x: torch.logaddexp(x, 2 * x) + torch.hypot(x, x + 1),
+        lambda x: (x * x + 1) ** 1.5 + 2.0**x + (x * x + 1) ** x,
+        lambda x: (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True) + 1).sqrt(),
+        lambda x: x / (1 + x.std(-1, unbiased=False, keepdim=True)),
+        lambda x: x - x.logsumexp(-1, keepdim=True) + torch.var_mean(x, -1, True)[1][..., None],
+        lambda x: x / (x.norm(p=1, dim=-1, keepdim=True) + 1) - x.min(-1, keepdim=True)[0],
+        lambda x: F.cosine_similarity(x, x.square(), dim=-1)[..., None] * x,
+        lambda x: x.cumsum(1) / 9 + (x @ x.mT).tril() @ x / 9,
+        lambda x: F.group_norm(x.flatten(0, 1), 4).view_as(x),
+        lambda x: torch.cat((torch.zeros_like(x[:, :1]), x[:, :-1]), 1),
+        lambda x: x.mean(-1, keepdim=True).expand_as(x) + torch.arange(HIDDEN) / 9,
+    )  # fmt: skip
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(HIDDEN)
+        self.layers = nn.ModuleList([nn.Linear(HIDDEN, HIDDEN) for _ in self.FUNCTIONS])
+        self.slope = nn.PReLU(init=0.1)
+
+    def forward(self, x):
+        for function, layer in zip(self.FUNCTIONS, self.layers):
+            x = x + function(layer(self.norm(x))) / 8
+        return self.slope(x)
+
+
+class Reordered(nn.Module):
+    """Rows of a parameter by a list, einsum of one and three operands, an ellipsis."""
+
+    ORDER = (0, *range(HIDDEN - 2, 0, -1), HIDDEN - 1)
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = (nn.Parameter(0.2 * torch.randn(HIDDEN, HIDDEN)) for _ in range(2))
+        self.scale = nn.Parameter(torch.ones(HIDDEN))
+
+    def forward(self, x):
+        a = self.a.index_select(0, torch.tensor(self.ORDER))
+        y = torch.einsum("...i,ij,jk->...k", x, a, self.b[list(self.ORDER)])
+        return x + y * self.scale + torch.einsum("bsh->bs", x)[..., None] / HIDDEN
+
+
+class Encoder(nn.Module):
+    """Attention to all positions, to those near by, and with keys of another size than
+    values; the masks are none, a band and a triangle."""
+
+    def __init__(self, heads=4):
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.ModuleList([nn.Linear(HIDDEN, 3 * HIDDEN) for _ in range(3)])
+        self.q, self.k = (nn.Linear(HIDDEN, 12 * heads) for _ in range(2))
+        self.out = nn.Linear(HIDDEN, HIDDEN)
+
+    def forward(self, x):
+        index = torch.arange(x.shape[1])
+        near = (index[:, None] - index).abs() < 3
+        for i, (layer, mask) in enumerate(zip(self.qkv, (None, near, near.tril()))):
+            q, k, v = (split_heads(z, self.heads) for z in layer(x).chunk(3, -1))
+            if i == 2:
+                q, k = (split_heads(z(x), self.heads) for z in (self.q, self.k))
+            seen = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+            x = x + self.out(seen.transpose(1, 2).flatten(2))
+        q, k, v = (split_heads(z, self.heads) for z in self.qkv[0](x).chunk(3, -1))
+        weights = (q @ k.mT / math.sqrt(HIDDEN // self.heads)).softmax(-1)
+        return x + (weights @ v).transpose(1, 2).flatten(2)
 
 
 class InPlace(nn.Module):
@@ -450,11 +550,15 @@ MODELS = {
     "by-hand": lambda: Model(ByHand, tied=False),
     "einsum": lambda: Model(Einsum, layers=2, positions=False),
     "neighbours": lambda: Model(Neighbours, layers=2, positions=False),
+    "halved": lambda: Model(Halved, layers=2, positions=False),
     "polar": lambda: Model(Polar, layers=2, positions=False),
     "relative": lambda: Model(Relative, layers=2, positions=False),
     "slopes": lambda: Model(Slopes, layers=2, positions=False),
     "gated": lambda: Model(Gated),
     "activations": lambda: Model(Activations, layers=2),
+    "functions": lambda: Model(Functions, layers=1),
+    "reordered": lambda: Model(Reordered, layers=2),
+    "encoder": lambda: Model(Encoder, layers=2),
     "in-place": lambda: Model(InPlace),
     "shared": Shared,
     "different": Different,

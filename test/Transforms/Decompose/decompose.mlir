@@ -151,6 +151,20 @@ func.func @attention_with_dropout(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x16x2x4
   return %dq, %dk, %dv : tensor<2x8x2x3x4xf32>, tensor<2x16x2x4xf32>, tensor<2x16x2x4xf32>
 }
 
+// Without a mask each query sees all keys; with a window those on both sides.
+// LATE-LABEL: func.func @attention_to_both_sides(
+// LATE-NOT: nn.causal_mask
+// LATE: nn.reduce max
+// LATE-NOT: nn.causal_mask
+// LATE: nn.causal_mask %{{.*}} window 3 bidirectional : tensor<2x2x3x8x8xf32>
+// LATE-NOT: nn.causal_mask
+// LATE: return
+func.func @attention_to_both_sides(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x3x4xf32>) {
+  %o, %l = nn.attention %q, %k, %k scale 0.5 bidirectional : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)
+  %p, %m = nn.attention %q, %k, %k scale 0.5 window 3 bidirectional : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)
+  return %o, %p : tensor<2x8x2x3x4xf32>, tensor<2x8x2x3x4xf32>
+}
+
 // LATE-LABEL: func.func @attention_within_documents(
 // LATE-SAME: %[[STARTS:[^:]*]]: tensor<2x8xi32>)
 // LATE: %[[ROWS:.*]] = nn.broadcast %[[STARTS]] dims [0, 3] : tensor<2x8xi32> -> tensor<2x2x3x8xi32>

@@ -75,6 +75,12 @@ const Case cases[] = {
      "has 4 queries, more than the 3 keys"},
     {"Overflow", [](A &a) { a.queries = int64_t(1) << 45; }, "has batch 2"},
     {"Window", [](A &a) { a.window = 4; }, "has window 4, allowed are 0 to 3"},
+    {"Starts",
+     [](A &a) {
+       a.causal = false;
+       a.starts = std::make_unique<fb::Ref>();
+     },
+     "has starts of documents, which only causal attention has"},
     {"ChunksOdd", [](A &a) { a.chunks = 1; },
      "has 1 chunks of 3 keys, expected an even number that divides them"},
     {"ChunksNegative", [](A &a) { a.chunks = -2; }, "has -2 chunks of 3 keys"},

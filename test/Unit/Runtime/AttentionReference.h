@@ -88,7 +88,8 @@ public:
   bool sees(int64_t b, int64_t query, int64_t key) const {
     query = shape.positionOf(query);
     return (!shape.causal || key <= query) && key >= shape.startOf(b, query) &&
-           (!shape.window || key > query - shape.window);
+           (!shape.window ||
+            (key > query - shape.window && key < query + shape.window));
   }
   double product(const Numbers &x, int64_t i, const Numbers &y,
                  int64_t j) const {

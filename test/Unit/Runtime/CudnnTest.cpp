@@ -66,6 +66,7 @@ struct Shape {
   std::string name;
   int64_t batch, heads, kvHeads, length, size, window = 0;
   int64_t earlier = 0; // keys before the position of the first query
+  bool causal = true;
 };
 
 fb::AttentionStepT makeStep(const Shape &shape, fb::AttentionKind kind) {
@@ -88,7 +89,7 @@ fb::AttentionStepT makeStep(const Shape &shape, fb::AttentionKind kind) {
   step.k_strides = step.v_strides =
       strides(step.keys + (shape.earlier ? shape.length : 0), shape.kvHeads);
   step.scale = 0.125f;
-  step.causal = true;
+  step.causal = shape.causal;
   step.window = shape.window;
   return step;
 }
@@ -170,7 +171,9 @@ TEST_F(CudnnTest, TakesOddSizes) {
                              {"window", 1, 8, 8, 512, 64, 100},
                              {"third of four ranks", 2, 8, 2, 512, 64, 0, 1024},
                              {"third, odd", 1, 8, 8, 77, 128, 0, 154},
-                             {"third, window", 1, 8, 8, 256, 64, 300, 512}})
+                             {"third, window", 1, 8, 8, 256, 64, 300, 512},
+                             {"to all", 2, 8, 2, 512, 64, 0, 0, false},
+                             {"to all, odd", 1, 8, 8, 77, 128, 0, 154, false}})
     expectAgreement(shape);
 }
 

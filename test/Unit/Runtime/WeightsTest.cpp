@@ -108,6 +108,12 @@ TEST(Safetensors, NamesWhatIsWrong) {
   EXPECT_EQ(findError(*files, "a", {3, 2}),
             "weights '" + path +
                 "': tensor 'a' has shape [2, 3], expected [3, 2]");
+  // Factors of dimensions are dimensions of the same tensor; others are not.
+  EXPECT_EQ(findError(*files, "a", {2, 3, 1}), "");
+  EXPECT_EQ(findError(*files, "a", {1, 2, 1, 3}), "");
+  EXPECT_NE(findError(*files, "a", {3, 2, 1}), "");
+  EXPECT_NE(findError(*files, "a", {2, 3, 2}), "");
+  EXPECT_NE(findError(*files, "a", {2}), "");
   std::vector<uint8_t> bytes = readFile(path);
   for (size_t size : {size_t(0), size_t(7), size_t(20), bytes.size() - 1}) {
     writeFile(path, {bytes.begin(), bytes.begin() + size});

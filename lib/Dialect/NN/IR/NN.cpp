@@ -138,6 +138,10 @@ template <typename OpTy> static LogicalResult verifyAttention(OpTy op) {
     return failure();
   if (failed(verifyInOrder(op, op.getGroupBeginAttr())))
     return failure();
+  // (C7)
+  if (op.getBidirectional() && op.getStarts())
+    return op.emitOpError("is bidirectional and has starts of documents, which "
+                          "only causal attention has");
   return verifyQueries(op, q[1], keys, op.getBeginAttr());
 }
 
@@ -408,6 +412,11 @@ LogicalResult CausalMaskOp::verify() {
            << getInput().getType() << ", expected at least two dimensions";
   if (failed(verifyWindow(*this, getWindow())))
     return failure();
+  // (C4)
+  if (getBidirectional() && (!getWindow() || getStarts()))
+    return emitOpError("is bidirectional ")
+           << (getStarts() ? "and has starts of documents"
+                           : "without a window, which hides nothing");
   // (C3)
   return verifyShape(*this, "starts", getStarts(),
                      shapeOf(getInput()).drop_back());

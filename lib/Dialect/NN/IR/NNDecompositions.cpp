@@ -65,11 +65,14 @@ Values SoftmaxCrossEntropyOp::decompose(OpBuilder &builder) {
 // Attention
 //===----------------------------------------------------------------------===//
 
-/// The masked, scaled scores of all queries and keys: [b, g, r, s, t].
+/// The scaled scores of all queries and keys, masked but where each query sees
+/// all keys: [b, g, r, s, t].
 template <typename OpTy> static Value buildScores(NNBuilder &nn, OpTy op) {
   Value matmul =
       nn.widen(nn.matmul(op.getQuery(), op.getKey(), "bsgrd,btgd->bgrst"));
   Value scaled = nn.scale(matmul, op.getScale().convertToDouble());
+  if (op.getBidirectional() && !op.getWindow())
+    return scaled;
   Value starts = op.getStarts();
   // Starts are per query, [b, s]: the same for all heads.
   if (starts) {
@@ -77,7 +80,7 @@ template <typename OpTy> static Value buildScores(NNBuilder &nn, OpTy op) {
     starts = nn.broadcast(starts, shape.drop_back(), {0, 3});
   }
   return nn.unary<CausalMaskOp>(scaled, starts, op.getWindowAttr(),
-                                op.getBeginAttr());
+                                op.getBidirectionalAttr(), op.getBeginAttr());
 }
 
 /// Processors take any attention in one step.
@@ -91,10 +94,14 @@ static Status checkAttentionStep(OpTy op, int architecture) {
   if (op.getStarts())
     return fail("its document mask is computed by GPUs with `attention` "
                 "unfused");
+  if (op.getBidirectional() && op.getWindow())
+    return fail("its window on both sides of a query is computed by GPUs with "
+                "`attention` unfused");
   RankedTensorType query = op.getQuery().getType();
   int64_t queries = query.getDimSize(1);
-  // Two pieces of a sequence are two calls.
-  if (BeginAttr begin = op.getBeginAttr(); begin && begin.isReordered()) {
+  // Under a causal mask two pieces of a sequence are two calls.
+  if (BeginAttr begin = op.getBeginAttr();
+      begin && begin.isReordered() && !op.getBidirectional()) {
     ArrayRef<int64_t> shape = query.getShape();
     PLAIT_RETURN_IF_ERROR(plan::checkGpuChunks(begin.getOrder(), queries,
                                                shape[0] * shape[2] * shape[3]));

@@ -232,29 +232,40 @@ Value ValidOp::emitElement(ElementContext &context, ValueRange operands) {
                 constant(context, 0.0));
 }
 
-/// A key is seen if it is not behind the query, within the window, and in the
-/// query's document. A query always sees itself, whatever `starts` says: a row
-/// without any key would be 0 / 0 in the softmax.
+/// A key is seen if it is not behind the query, unless the op is bidirectional,
+/// within the window, and in the query's document. A query always sees itself,
+/// whatever `starts` says: a row without any key would be 0 / 0 in the softmax.
 Value CausalMaskOp::emitElement(ElementContext &context, ValueRange operands) {
   int64_t rank = getInput().getType().getRank();
   Value query = emitPosition(context, rank - 2, getBeginAttr());
   Value key = context.getIndex(rank - 1);
-  Value seen = compare(context, arith::CmpIPredicate::sle, key, query);
+  Value seen;
+  auto require = [&](arith::CmpIPredicate predicate, Value a, Value b) {
+    Value holds = compare(context, predicate, a, b);
+    seen = seen ? emit<arith::AndIOp>(context, {seen, holds}) : holds;
+  };
+  if (!getBidirectional())
+    require(arith::CmpIPredicate::sle, key, query);
   // One that is no shorter than the row hides nothing; it need not fit into the
   // 32 bits that indices have.
   int64_t keys = getInput().getType().getDimSize(rank - 1);
   if (auto window = getWindow(); window && int64_t(*window) < keys) {
     Value width =
         context.getConstant(context.builder.getI32IntegerAttr(*window));
-    Value distance = emit<arith::SubIOp>(context, {query, key});
-    Value near = compare(context, arith::CmpIPredicate::slt, distance, width);
-    seen = emit<arith::AndIOp>(context, {seen, near});
+    Value before = emit<arith::SubIOp>(context, {query, key});
+    require(arith::CmpIPredicate::slt, before, width);
+    if (getBidirectional()) {
+      Value after = emit<arith::SubIOp>(context, {key, query});
+      require(arith::CmpIPredicate::slt, after, width);
+    }
   }
   if (getStarts()) {
     Value start = emit<arith::MinSIOp>(context, {operands[1], query});
-    Value inside = compare(context, arith::CmpIPredicate::sge, key, start);
-    seen = emit<arith::AndIOp>(context, {seen, inside});
+    require(arith::CmpIPredicate::sge, key, start);
   }
+  // A window of the whole row hides nothing.
+  if (!seen)
+    return operands[0];
   Value hidden = constant(context, -std::numeric_limits<float>::infinity());
   return select(context, seen, operands[0], hidden);
 }

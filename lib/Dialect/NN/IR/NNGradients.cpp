@@ -51,8 +51,8 @@ Values AttentionOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
       dist::plainType(getKey().getType()),
       dist::plainType(getValue().getType()), getQuery(), getKey(), getValue(),
       getOut(), getLse(), cotangents[0], getStarts(), getDropoutKeys(),
-      getScaleAttr(), getWindowAttr(), getBeginAttr(), getProbabilityAttr(),
-      getSiteAttr(), getGroupBeginAttr());
+      getScaleAttr(), getWindowAttr(), getBidirectionalAttr(), getBeginAttr(),
+      getProbabilityAttr(), getSiteAttr(), getGroupBeginAttr());
   Values gradients(ValueRange(grad.getResults()));
   gradients.resize(getNumOperands()); // integers have none
   return gradients;

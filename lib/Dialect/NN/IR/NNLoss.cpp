@@ -261,6 +261,7 @@ nn::AttentionUse nn::findAttentionUse(Operation *root) {
   root->walk([&](AttentionOp op) {
     use.drops |= bool(op.getDropoutKeys());
     use.masks |= bool(op.getStarts());
+    use.spans |= op.getBidirectional() && op.getWindow();
   });
   return use;
 }

@@ -139,16 +139,16 @@ void EmbeddingGradOp::localizeFactor(int factor, ArrayRef<RankTerm> begin,
 /// gradients of all keys and values.
 template <typename OpTy>
 static FactorRule attentionRule(OpTy op, bool backward) {
-  // Every query looks at all keys before it: keys stay whole, and a rank that
-  // has some of the queries gathers them. Groups come before heads of a group,
-  // so that whoever takes the first factor that fits splits groups.
+  // Every query looks at all keys, or all before it: keys stay whole, and a
+  // rank that has some of the queries gathers them. Groups come before heads of
+  // a group, so that whoever takes the first factor that fits splits groups.
   ArrayRef<int64_t> query = shapeOf(op.getQuery());
   int64_t keys = shapeOf(op.getKey())[1];
   FactorRule rule;
   int b = rule.add("batch", FactorKind::Parallel, query[0]);
   int s = rule.add("query", backward ? FactorKind::Sum : FactorKind::Parallel,
                    query[1]);
-  rule.factors[s].isBalanced = false; // later queries see more keys
+  rule.factors[s].isBalanced = false; // later queries may see more keys
   rule.factors[s].isCounted = true;
   int t = rule.add("key", FactorKind::Whole, keys);
   int g = rule.add("key/value heads", FactorKind::Parallel, query[2],
@@ -237,8 +237,8 @@ void AttentionGradOp::orderFactor(int factor, ChunkOrder order) {
   orderPositions(*this, factor, order);
 }
 
-/// One of the two matmuls of causal attention: half of the keys are masked,
-/// but an unblocked implementation computes them.
+/// One of the two matmuls of attention: under a causal mask half of the keys
+/// are hidden, but an unblocked implementation computes them.
 static int64_t scoreFlops(ArrayRef<int64_t> q, ArrayRef<int64_t> k) {
   return 2 * q[0] * q[1] * k[1] * q[2] * q[3] * q[4];
 }
@@ -255,9 +255,11 @@ int64_t AttentionGradOp::getFlops() {
 
 /// Returns what cost models tell efficiency by, beside the number of
 /// operations.
-static WorkShape attentionShape(ArrayRef<int64_t> q, ArrayRef<int64_t> k) {
+template <typename OpTy> static WorkShape attentionShape(OpTy op) {
+  ArrayRef<int64_t> q = shapeOf(op.getQuery()), k = shapeOf(op.getKey());
   WorkShape shape;
   shape.kind = WorkShape::Attention;
+  shape.causal = !op.getBidirectional();
   shape.batch = q[0];
   shape.queries = q[1];
   shape.keys = k[1];
@@ -267,13 +269,9 @@ static WorkShape attentionShape(ArrayRef<int64_t> q, ArrayRef<int64_t> k) {
   return shape;
 }
 
-WorkShape AttentionOp::getWorkShape() {
-  return attentionShape(shapeOf(getQuery()), shapeOf(getKey()));
-}
+WorkShape AttentionOp::getWorkShape() { return attentionShape(*this); }
 
-WorkShape AttentionGradOp::getWorkShape() {
-  return attentionShape(shapeOf(getQuery()), shapeOf(getKey()));
-}
+WorkShape AttentionGradOp::getWorkShape() { return attentionShape(*this); }
 
 /// A row is normalised by its own mean and variance, so the last dimension
 /// stays whole; the two other results are of rows.

@@ -438,6 +438,10 @@ LogicalResult AttentionOp::verify() {
     return emitOpError("has queries at ")
            << *getBegin() << ", expected the order of " << getKeys()
            << " positions, those of its keys";
+  // (C7)
+  if (getBidirectional() && getStartsAttr())
+    return emitOpError("is bidirectional and has starts of documents, which "
+                       "only causal attention has");
   return verifyTensors(*this);
 }
 

@@ -284,7 +284,8 @@ void Generator::drawMask() {
   Drawn from = value();
   if (from.shape.size() < 2)
     return;
-  std::string window = below(2) ? " window 2" : "";
+  const char *sights[] = {"", " window 2", " window 2 bidirectional"};
+  std::string window = sights[below(3)];
   std::string masked =
       add("causal_mask " + from.name + window + " : " + type(from.shape),
           from.shape);

@@ -162,7 +162,7 @@ static Value buildAttention(GradientHarness &test, Value q, Value k, Value v) {
   auto op = nn::AttentionOp::create(
       test.builder, test.nn.loc, q.getType(),
       test.type({shape[0], shape[2], shape[3], shape[1]}), q, k, v, Value(),
-      Value(), test.builder.getF32FloatAttr(0.5), IntegerAttr(),
+      Value(), test.builder.getF32FloatAttr(0.5), IntegerAttr(), UnitAttr(),
       nn::BeginAttr(), FloatAttr(), IntegerAttr(), nn::BeginAttr());
   return op.getOut();
 }

@@ -191,7 +191,8 @@ static Case attention(const std::string &name, int64_t heads) {
             Value q = test.input(random({2, 5, 2, heads, 4}, 1));
             Value k = test.input(random({2, 5, 2, 4}, 2));
             Value v = test.input(random({2, 5, 2, 4}, 3));
-            bool windowed = name == "window";
+            bool windowed = name == "window" || name == "near";
+            bool both = name == "bidirectional" || name == "near";
             bool drops = name == "dropout";
             // Documents of 2, 2 and 1 tokens, and of 1, 2 and 2.
             Value starts = name == "documents"
@@ -204,7 +205,7 @@ static Case attention(const std::string &name, int64_t heads) {
                 drops ? test.ids({2}, {12345, -678}) : Value(),
                 test.builder.getF32FloatAttr(0.5),
                 windowed ? test.builder.getI64IntegerAttr(2) : IntegerAttr(),
-                nn::BeginAttr(),
+                both ? test.builder.getUnitAttr() : UnitAttr(), nn::BeginAttr(),
                 drops ? test.builder.getF64FloatAttr(0.4) : FloatAttr(),
                 drops ? test.builder.getI64IntegerAttr(kSite) : IntegerAttr(),
                 nn::BeginAttr());
@@ -231,6 +232,8 @@ static std::vector<Case> getModelCases() {
                              attention("window", 1),
                              attention("dropout", 2),
                              attention("documents", 2),
+                             attention("bidirectional", 2),
+                             attention("near", 1),
                              rope(false),
                              rope(true)};
   // Rows that share one of lhs, rows of their own, and the two gradients.

@@ -292,7 +292,8 @@ static void evaluateRule(nn::CausalMaskOp op, ArrayRef<Array *> operands,
     int64_t key = index.back(), query = index.drop_back().back();
     query = list.empty() ? query : list[query];
     int64_t window = op.getWindow().value_or(query + 1);
-    bool seen = key <= query && query - key < window;
+    bool seen = op.getBidirectional() ? std::abs(query - key) < window
+                                      : key <= query && query - key < window;
     result.at(index) = seen ? operands[0]->at(index)
                             : -std::numeric_limits<double>::infinity();
   });

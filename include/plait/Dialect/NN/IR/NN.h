@@ -114,6 +114,7 @@ BeginAttr localize(BeginAttr whole, mlir::MLIRContext *context,
 struct AttentionUse {
   bool drops = false; // some attention has dropout
   bool masks = false; // some attention is within documents
+  bool spans = false; // some attention has a window on both sides
 };
 AttentionUse findAttentionUse(mlir::Operation *root);
 

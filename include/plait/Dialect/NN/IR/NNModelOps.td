@@ -281,16 +281,17 @@ def NN_AttentionOp : NN_Op<"attention", [
     DeclareOpInterfaceMethods<NN_DropoutOpInterface>,
     DeclareOpInterfaceMethods<DecomposableOpInterface,
                               ["checkLibraryStep"]>]> {
-  let summary = "Causal attention with grouped query heads";
+  let summary = "Attention with grouped query heads";
   let description = [{
     Queries are [batch, sequence, group, head, size]: `head` query heads share
     the key and value head of their `group` (one head a group is ordinary
     attention). out = softmax(scale · q kᵀ, over keys not after the query) v;
     `lse` is the logarithm of the softmax's denominator, [batch, group, head,
     sequence], which the backward pass needs. With `window` w, a query sees the
-    last w keys only, itself among them. With `starts` it sees no key before
-    starts[b, s], the position at which its document begins, where several lie in
-    one sequence; but itself always.
+    last w keys only, itself among them. With `bidirectional` it sees the keys
+    after it as well, with `window` those at a distance below w on either side.
+    With `starts` it sees no key before starts[b, s], the position at which its
+    document begins, where several lie in one sequence; but itself always.
 
     With `dropout`, the softmax, a tensor [b, g, r, s, t], goes through
     `nn.dropout` with these keys, probability and site before it meets v; `lse`
@@ -311,6 +312,7 @@ def NN_AttentionOp : NN_Op<"attention", [
     - (C5) dropout's keys, [b], `probability` and `site` come together, with the
       bounds of `nn.dropout`.
     - (C6) `starts` are [b, s].
+    - (C7) `bidirectional` attention has no `starts`.
 
     Example:
     ```mlir
@@ -320,7 +322,7 @@ def NN_AttentionOp : NN_Op<"attention", [
   let arguments = (ins NN_FloatTensor:$query, NN_FloatTensor:$key,
                        NN_FloatTensor:$value, Optional<NN_IntTensor>:$starts,
                        Optional<NN_IntTensor>:$dropout_keys, F32Attr:$scale,
-                       OptionalAttr<I64Attr>:$window,
+                       OptionalAttr<I64Attr>:$window, UnitAttr:$bidirectional,
                        OptionalAttr<NN_BeginAttr>:$begin,
                        OptionalAttr<F64Attr>:$probability,
                        OptionalAttr<I64Attr>:$site,
@@ -328,7 +330,7 @@ def NN_AttentionOp : NN_Op<"attention", [
   let results = (outs NN_FloatTensor:$out, NN_Statistics:$lse);
   let assemblyFormat = [{
     $query `,` $key `,` $value `scale` $scale (`window` $window^)?
-    (`starts` $starts^)?
+    (`bidirectional` $bidirectional^)? (`starts` $starts^)?
     (`dropout` $dropout_keys^ `probability` $probability `site` $site)?
     attr-dict `:` functional-type(operands, results)
   }];
@@ -347,15 +349,15 @@ def NN_AttentionGradOp : NN_Op<"attention_grad", [
   let description = [{
     The scores are computed again from query, key and `lse` (Dao et al. 2022,
     "FlashAttention", Algorithm 4). `out` and `lse` are the results of the
-    `nn.attention`, `gradient` is that of `out`. `starts`, `begin`,
-    `group_begin` and dropout as in `nn.attention`.
+    `nn.attention`, `gradient` is that of `out`. `bidirectional`, `starts`,
+    `begin`, `group_begin` and dropout as in `nn.attention`.
 
     Constraints:
     - (C1) shapes as for `nn.attention`; the results have those of query, key
       and value.
     - (C2) `window`, if given, is at least 1.
     - (C3) all but `lse`, `starts` and dropout's keys have one element type.
-    - (C4) to (C6) of `nn.attention`.
+    - (C4) to (C7) of `nn.attention`.
 
     Example:
     ```mlir
@@ -368,6 +370,7 @@ def NN_AttentionGradOp : NN_Op<"attention_grad", [
                        Optional<NN_IntTensor>:$starts,
                        Optional<NN_IntTensor>:$dropout_keys,
                        F32Attr:$scale, OptionalAttr<I64Attr>:$window,
+                       UnitAttr:$bidirectional,
                        OptionalAttr<NN_BeginAttr>:$begin,
                        OptionalAttr<F64Attr>:$probability,
                        OptionalAttr<I64Attr>:$site,
@@ -377,7 +380,7 @@ def NN_AttentionGradOp : NN_Op<"attention_grad", [
                       NN_FloatTensor:$value_gradient);
   let assemblyFormat = [{
     $query `,` $key `,` $value `,` $out `,` $lse `,` $gradient `scale` $scale
-    (`window` $window^)? (`starts` $starts^)?
+    (`window` $window^)? (`bidirectional` $bidirectional^)? (`starts` $starts^)?
     (`dropout` $dropout_keys^ `probability` $probability `site` $site)?
     attr-dict `:` functional-type(operands, results)
   }];

@@ -384,25 +384,27 @@ def NN_CausalMaskOp : NN_Op<"causal_mask", [
   let summary = "Minus infinity where a key is out of a query's sight";
   let description = [{
     The last two dimensions are query and key. Keys after the query are masked,
-    and with `window` w those more than w - 1 before it. With `starts`, a position
-    for each query, keys before that are masked too, but never the one at the
-    query itself. On a rank that holds one block of the queries, the position of
-    the first is `begin`.
+    and with `window` w those more than w - 1 before it. With `bidirectional` keys
+    after the query are treated as those before it. With `starts`, a position for
+    each query, keys before that are masked too, but never the one at the query
+    itself. On a rank that holds one block of the queries, the position of the
+    first is `begin`.
 
     Constraints:
     - (C1) the input has at least two dimensions.
     - (C2) `window`, if given, is at least 1.
     - (C3) `starts` have all dimensions of the input but the last.
+    - (C4) with `bidirectional` there is a `window`, and there are no `starts`.
 
     Example: `%y = nn.causal_mask %x : tensor<2x8x8xf32>`.
   }];
   let arguments = (ins NN_FloatTensor:$input, Optional<NN_IntTensor>:$starts,
-                       OptionalAttr<I64Attr>:$window,
+                       OptionalAttr<I64Attr>:$window, UnitAttr:$bidirectional,
                        OptionalAttr<NN_BeginAttr>:$begin);
   let results = (outs NN_FloatTensor:$result);
   let assemblyFormat = [{
-    $input (`window` $window^)? (`starts` $starts^ `:` type($starts))? attr-dict
-    `:` type($result)
+    $input (`window` $window^)? (`bidirectional` $bidirectional^)?
+    (`starts` $starts^ `:` type($starts))? attr-dict `:` type($result)
   }];
   let hasVerifier = 1;
 }

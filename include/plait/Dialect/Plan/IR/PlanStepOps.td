@@ -239,7 +239,8 @@ def Plan_AttentionOp : Plan_StepOp<"attention"> {
   let summary = "Attention or its gradients, by a library";
   let description = [{
     Tensors are row-major [batch, position, head, element]; `stats` is f32 [batch,
-    head, query]. With `window`, a query sees as many keys; with `starts`, int32
+    head, query]. A query sees the keys up to its own, with `bidirectional` all;
+    with `window` those at a distance below it; with `starts`, int32
     [batch, query], none before the position there. `begin` is the position
     of the rank's first query, or where it lies if queries are in `zigzag` order;
     `group_begin` its first key head, for dropout.
@@ -254,6 +255,7 @@ def Plan_AttentionOp : Plan_StepOp<"attention"> {
     - (C5) dropout's keys, `probability` and `site` come together.
     - (C6) with `zigzag`, `begin` is in a dimension of as many elements as there are
       keys; `group_begin` has none.
+    - (C7) `bidirectional` attention has no `starts`.
 
     Example:
     ```mlir
@@ -267,7 +269,7 @@ def Plan_AttentionOp : Plan_StepOp<"attention"> {
                        TypeAttr:$type, Plan_MemoryAttr:$q, Plan_MemoryAttr:$k,
                        Plan_MemoryAttr:$v, Plan_MemoryAttr:$out,
                        Plan_MemoryAttr:$stats, F32Attr:$scale,
-                       OptionalAttr<I64Attr>:$window,
+                       OptionalAttr<I64Attr>:$window, UnitAttr:$bidirectional,
                        OptionalAttr<NN_BeginAttr>:$begin,
                        OptionalAttr<Plan_MemoryArray>:$gradients,
                        OptionalAttr<Plan_MemoryAttr>:$starts,
@@ -280,7 +282,8 @@ def Plan_AttentionOp : Plan_StepOp<"attention"> {
     `batch` $batch `heads` $heads `kv_heads` $kv_heads `queries` $queries
     `keys` $keys `head_size` $head_size `of` $type `q` $q `k` $k `v` $v
     `out` $out `stats` $stats `scale` $scale (`window` $window^)?
-    (`begin` $begin^)? (`gradients` $gradients^)? (`starts` $starts^)?
+    (`bidirectional` $bidirectional^)? (`begin` $begin^)?
+    (`gradients` $gradients^)? (`starts` $starts^)?
     (`dropout` $dropout_keys^ `probability` $probability `site` $site)?
     (`group_begin` $group_begin^)? (`deterministic` $deterministic^)? attr-dict
   }];

@@ -208,6 +208,7 @@ ours optima optima
 ours models models
 torch dropout dropout "${covering[@]}"
 ours compression compression "${covering[@]}"
+ours sites sites "${covering[@]}"
 ours shardings shardings "${covering[@]}"
 ours training training
 unit PlaitCodegenTests

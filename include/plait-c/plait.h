@@ -225,7 +225,8 @@ enum { PLAIT_WEIGHT = 0, PLAIT_GRADIENT = 1 };
     parameter. With a rank of this process it is what that rank holds, padding
     included. The whole tensor of a plan that several ranks divide is put
     together in the process of rank 0, by a call of all processes; elsewhere
-    `tensor` becomes NULL.
+    `tensor` becomes NULL. Of several sites whole weights are their mean, and a
+    gradient is the first site's.
 
     Where the memory is this process's own and has the tensor as it is, the
     tensor is that memory: each step changes it, and writing to it is an error

@@ -150,7 +150,9 @@ Result<DLManagedTensor *> Finder::ofRank(uint32_t rank) {
 /// The first rank of the process of rank 0 that has all of it and no padding,
 /// on the host. All processes find the same.
 std::optional<uint32_t> Finder::findWhole() const {
-  if (plan::backendOf(executor.plan()) != "cpu")
+  // Of several sites no rank has the mean.
+  bool isMean = kind == ParameterTensor::Weight && executor.mesh().sites() > 1;
+  if (plan::backendOf(executor.plan()) != "cpu" || isMean)
     return std::nullopt;
   runtime::Rendezvous *processes = executor.processes();
   uint32_t end =

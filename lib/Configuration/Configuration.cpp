@@ -469,11 +469,14 @@ Result<TrainingConfiguration> plait::apply(const ConfigurationPins &pins,
 Result<int64_t>
 plait::countMicrobatches(const TrainingConfiguration &configuration,
                          int64_t replicas) {
-  int64_t filled = configuration.microBatch * replicas;
+  int64_t sites = configuration.outer.countSites();
+  int64_t filled = configuration.microBatch * replicas * sites;
   if (configuration.globalBatch % filled)
     return fail("global batch ", configuration.globalBatch,
                 " is not divisible by micro batch ", configuration.microBatch,
-                " times dp ", replicas, " = ", filled);
+                " times dp ", replicas,
+                sites > 1 ? " times sites " + std::to_string(sites) : "", " = ",
+                filled);
   return configuration.globalBatch / filled;
 }
 
@@ -565,10 +568,28 @@ static Status checkCompression(const TrainingConfiguration &configuration) {
   return Status::success();
 }
 
+/// Checks what sites exclude: what leaves a rank without whole weights of its
+/// site in the arena, and what is another replica's own already.
+static Status checkOuter(const TrainingConfiguration &configuration) {
+  if (!configuration.outer.isOn())
+    return Status::success();
+  std::string what = "outer is " + print(configuration.outer);
+  if (configuration.zero > 2)
+    return fail(what, ", which takes zero 0 to 2, not ", configuration.zero);
+  if (offloadsOptimizer(configuration.offload))
+    return fail(what, ", which takes no offload of the optimizer, but it is ",
+                print(configuration.offload));
+  if (configuration.compress.feedback)
+    return fail(what, ", which takes no feedback, but compress is ",
+                print(configuration.compress));
+  return Status::success();
+}
+
 Status plait::checkExecutable(const TrainingConfiguration &configuration) {
   ExecutableCheck check;
   visitConfiguration(check, configuration, getExecutable());
   PLAIT_RETURN_IF_ERROR(check.status);
   PLAIT_RETURN_IF_ERROR(checkValues(configuration));
-  return checkCompression(configuration);
+  PLAIT_RETURN_IF_ERROR(checkCompression(configuration));
+  return checkOuter(configuration);
 }

@@ -363,12 +363,12 @@ Status Compilation::checkMemory() {
     return Status::success();
   int64_t usable = cluster.getMemory() - cluster.getReserved();
   for (auto program : module->getOps<plan::ProgramOp>())
-    if (getDeviceBytes(program) > usable)
+    if (int64_t bytes = getDeviceBytes(program) + countSiteBytes(program);
+        bytes > usable)
       return fail(Code::DoesNotFit, "stage ", program.getRank(), " needs ",
-                  getDeviceBytes(program), " bytes, a device of ",
-                  cluster.getName().str(), " has ", usable, ": ",
-                  cluster.getMemory(), " less ", cluster.getReserved(),
-                  " for context and libraries");
+                  bytes, " bytes, a device of ", cluster.getName().str(),
+                  " has ", usable, ": ", cluster.getMemory(), " less ",
+                  cluster.getReserved(), " for context and libraries");
   return Status::success();
 }
 

@@ -16,6 +16,8 @@
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Transforms/Steps.h"
 
+#include "llvm/ADT/StringSet.h"
+
 #include <algorithm>
 #include <map>
 
@@ -41,6 +43,25 @@ static int64_t findPeak(plan::ProgramOp program, plan::Category category,
   return peak;
 }
 
+/// A tensor for each weight that is trained, which are those that have
+/// gradients.
+int64_t plait::countSiteBytes(plan::ProgramOp program) {
+  Outer outer = getConfiguration(program->getParentOfType<ModuleOp>()).outer;
+  int64_t tensors = outer.getStateBytes() / sizeof(float);
+
+  constexpr StringRef value = " value", gradient = " gradient";
+  llvm::StringSet<> trained;
+  for (auto buffer : program.getOps<plan::BufferOp>())
+    if (StringRef name = buffer.getSymName(); name.consume_back(gradient))
+      trained.insert(name);
+  int64_t bytes = 0;
+  for (auto buffer : program.getOps<plan::BufferOp>())
+    if (StringRef name = buffer.getSymName();
+        name.consume_back(value) && trained.contains(name))
+      bytes += tensors * llvm::alignTo(buffer.getBytes(), 64);
+  return bytes;
+}
+
 /// Resident bytes live all through the step, or is counted as if it did; the
 /// rest of the arena is activations, as far as there are any, and workspace.
 planner::StageMemory plait::findMemory(plan::ProgramOp program) {
@@ -57,6 +78,8 @@ planner::StageMemory plait::findMemory(plan::ProgramOp program) {
   double left = double(getDeviceBytes(program)) - memory.resident();
   memory.activations = std::min(find(plan::Category::Activations), left);
   memory.workspace = left - memory.activations;
+  // Placed behind all this.
+  memory.optimizer += double(countSiteBytes(program));
   memory.host = isGPU ? double(program.getHostBytes()) : 0;
   return memory;
 }

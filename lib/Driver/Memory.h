@@ -33,6 +33,9 @@ struct LoweredModel {
 /// Returns what a rank of `program` holds, by category.
 planner::StageMemory findMemory(plan::ProgramOp program);
 
+/// The bytes that sites keep beside what a rank of `program` holds.
+int64_t countSiteBytes(plan::ProgramOp program);
+
 /// Fails where a step is too large to be compiled: a plan has every action of
 /// it. `stages` are virtual ones.
 Status checkStepSize(int64_t stages, int64_t microbatches);

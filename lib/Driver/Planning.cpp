@@ -88,7 +88,11 @@ static Result<planner::Training> makeTraining(const CompileOptions &options,
   // Never fails: pins alone cannot contradict each other.
   Result<TrainingConfiguration> given =
       apply(options.pins, TrainingConfiguration(), /*isGiven=*/false);
-  training.globalBatch = given->globalBatch;
+  training.outer = given->outer;
+  training.globalBatch = given->globalBatch / given->outer.countSites();
+  if (given->globalBatch % given->outer.countSites())
+    return fail("global batch ", given->globalBatch,
+                " is not divisible by sites ", given->outer.sites);
   training.sequence = given->sequence;
   // Of one parameter; weight and gradient come on top.
   const Optimizer &optimizer = **findOptimizer(given->optimizer);
@@ -118,9 +122,13 @@ static Result<planner::Training> makeTraining(const CompileOptions &options,
   if (training.compress.isOn() && !abilities.compresses)
     return fail("`compress` is ", print(training.compress), ", but ",
                 abilities.version, " sends gradients as they are");
+  if (training.outer.isOn() && planning.framework != "plait")
+    return fail("`outer` is ", print(training.outer), ", but ",
+                abilities.version, " has no sites");
   // A search would fail on each choice that it takes.
   TrainingConfiguration sums;
   sums.compress = training.compress;
+  sums.outer = training.outer;
   sums.reducePrecision = training.reducePrecision;
   sums.zero = planning.pins.zero.value_or(0);
   PLAIT_RETURN_IF_ERROR(checkExecutable(sums));
@@ -137,8 +145,13 @@ static Result<planner::Training> makeTraining(const CompileOptions &options,
 ///    an error, even where both agree.
 Result<planner::Pins> plait::getPins(const CompileOptions &given,
                                      const std::string &further) {
-  // 1. One rank is a mesh whose axes are all pinned.
-  std::string text = given.mesh == "1" ? "pp=1,dp=1,cp=1,tp=1" : given.mesh;
+  // 1. One rank is a mesh whose axes are all pinned. Of sites nothing is left
+  // to
+  //    choose.
+  std::string mesh = given.mesh;
+  Outer outer = given.pins.outer.value_or(Outer());
+  PLAIT_RETURN_IF_ERROR(takeSites(mesh, outer));
+  std::string text = mesh == "1" ? "pp=1,dp=1,cp=1,tp=1" : mesh;
   text += (text.empty() || further.empty() ? "" : ",") + further;
   planner::Pins pins;
   if (!text.empty()) {
@@ -178,9 +191,27 @@ static void pin(const Configuration &choice, Precision precision,
   options.pins.precision = precision;
 }
 
+/// Leaves one of the sites that a cluster is divided among: whole nodes, or
+/// equal parts of one.
+static Status divide(planner::Cluster &cluster, planner::Training &training) {
+  int64_t sites = training.outer.countSites();
+  if (cluster.nodes % sites == 0) {
+    cluster.nodes /= int(sites);
+  } else if (cluster.nodes == 1 && cluster.devicesPerNode % sites == 0) {
+    cluster.devicesPerNode /= int(sites);
+    training.sitesOfNode = int(sites);
+  } else {
+    return fail("`cluster` has ", cluster.nodes, " nodes of ",
+                cluster.devicesPerNode, ", which cannot be divided among ",
+                sites, " sites");
+  }
+  return Status::success();
+}
+
 /// From text to values: cluster, training, and whether what will be chosen can
 /// be compiled. Fails before the model is profiled, which takes longer.
 Status ChoiceState::prepare() {
+  PLAIT_RETURN_IF_ERROR(takeSites(options));
   Result<planner::Cluster> parsed = planner::parseCluster(options.cluster);
   if (!parsed.ok())
     return parsed.status();
@@ -191,10 +222,13 @@ Status ChoiceState::prepare() {
   if (!made.ok())
     return made.status();
   training = *made;
+  PLAIT_RETURN_IF_ERROR(divide(cluster, training));
   space = planner::getAbilities(training.framework).space;
   // All replicas hold what is compressed whole.
   if (training.compress.isOn())
     space.zero = {0};
+  if (training.outer.isOn())
+    std::erase_if(space.zero, [](int zero) { return zero > 2; });
   // Options that contradict the cluster are found here, too.
   // Before the search: what cannot be compiled need not be looked for.
   // A prediction is also for devices that there is no code for.
@@ -291,8 +325,9 @@ Status ChoiceState::place(const Configuration &choice,
   auto lower = [&](int64_t microbatches) {
     CompileOptions chosen = options;
     pin(choice, training.precision, chosen);
-    chosen.pins.globalBatch =
-        microbatches * choice.microBatch * choice.mesh.batchParts();
+    chosen.pins.globalBatch = microbatches * choice.microBatch *
+                              choice.mesh.batchParts() *
+                              training.outer.countSites();
     return lowerModel(std::move(chosen), getInput());
   };
   // Inputs of as many are whole lines of memory.

@@ -98,6 +98,9 @@ static Result<std::unique_ptr<plan::fb::PlanT>>
 compileReference(const CompileOptions &given, const Compilation::Input &input,
                  const Compilation &partitioned) {
   TrainingConfiguration configuration = partitioned.getConfiguration();
+  if (configuration.outer.isOn())
+    return fail("each site trains weights of its own, and one rank has one of "
+                "them");
   if (configuration.compress.isOn())
     return fail("what replicas compress are their own gradients, and one rank "
                 "has the gradient of all");
@@ -168,9 +171,12 @@ static bool hasWeights(const ModelState &model) {
 static std::string describe(const plan::fb::PlanT &plan,
                             const Compilation &compilation) {
   TrainingConfiguration configuration = compilation.getConfiguration();
-  return llvm::formatv("{0}, {1}, micro-batch {2}, {3}, {4} reference",
-                       compilation.getMesh().print(), plan.schedule,
-                       configuration.microBatch, print(configuration.precision),
+  std::string mesh = compilation.getMesh().print();
+  if (configuration.outer.isOn())
+    mesh += ",sites=" + std::to_string(configuration.outer.sites);
+  return llvm::formatv("{0}, {1}, micro-batch {2}, {3}, {4} reference", mesh,
+                       plan.schedule, configuration.microBatch,
+                       print(configuration.precision),
                        plan.reference.empty() ? "without" : "with");
 }
 
@@ -189,14 +195,27 @@ static LogicalResult begin(Compilation &compilation,
   return success();
 }
 
-static Result<CompiledPlan> compilePlan(const CompileOptions &options,
+/// Only processors compute what sites do.
+static Status checkSites(const Compilation &compilation) {
+  Outer outer = compilation.getConfiguration().outer;
+  TargetAttr target = getTarget(compilation.getModule());
+  return outer.isOn() && target && target.isGPU()
+             ? fail("`outer` is ", print(outer),
+                    ", which is compiled for processors, not for GPUs")
+             : Status::success();
+}
+
+static Result<CompiledPlan> compilePlan(CompileOptions options,
                                         const Compilation::Input &input,
                                         LoweredModel *lowered) {
   Messages &messages = input.messages;
   messages.begin();
+  if (!messages.report(takeSites(options)))
+    return messages.getFailure();
   Compilation compilation(options, input);
   FailureOr<std::unique_ptr<plan::fb::PlanT>> plan = failure();
   if (succeeded(begin(compilation, options, input, lowered)) &&
+      messages.report(checkSites(compilation)) &&
       succeeded(compilation.runTo(Phase::Plan)) &&
       messages.report(compilation.checkMemory()))
     plan = compilation.convert();
@@ -248,11 +267,13 @@ static Result<Phase> findPhase(StringRef name) {
 }
 
 /// Runs the phases up to the one called `phase`.
-static Result<std::string> lowerTo(const CompileOptions &options,
+static Result<std::string> lowerTo(CompileOptions options,
                                    const Compilation::Input &input,
                                    const std::string &phase) {
   Messages &messages = input.messages;
   messages.begin();
+  if (!messages.report(takeSites(options)))
+    return messages.getFailure();
   Result<Phase> last = findPhase(phase);
   if (!messages.report(last.status()))
     return messages.getFailure();

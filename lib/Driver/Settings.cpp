@@ -200,6 +200,14 @@ TargetAttr plait::describeTarget(MLIRContext *context,
 // Pins
 //===----------------------------------------------------------------------===//
 
+Status plait::takeSites(CompileOptions &options) {
+  Outer outer = options.pins.outer.value_or(Outer());
+  PLAIT_RETURN_IF_ERROR(takeSites(options.mesh, outer));
+  if (outer.isOn())
+    options.pins.outer = outer;
+  return Status::success();
+}
+
 std::vector<std::string> plait::findIdlePins(const ConfigurationPins &pins,
                                              const Mesh &mesh) {
   std::vector<std::string> lines;

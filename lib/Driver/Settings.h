@@ -25,6 +25,9 @@ struct Settings {
 /// each other or the cluster, and where no code can be made for its devices.
 Result<Settings> makeSettings(const CompileOptions &options);
 
+/// Moves the sites of the mesh to `outer`; see plait::takeSites.
+Status takeSites(CompileOptions &options);
+
 /// Fails where --backend contradicts the cluster, whatever can be compiled.
 Status checkBackend(const CompileOptions &options,
                     const planner::Cluster &cluster);

@@ -13,6 +13,7 @@
 
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Ranks.h"
+#include "plait/Plan/Sites.h"
 
 #include <tuple>
 #include <vector>
@@ -27,7 +28,8 @@ static Status checkOne(const fb::Plan &plan) {
   PLAIT_RETURN_IF_ERROR(checkCommunication(plan));
   if (isCuda(plan))
     PLAIT_RETURN_IF_ERROR(checkProgress(plan, LaunchOrder::Routes));
-  return checkNumbers(plan);
+  PLAIT_RETURN_IF_ERROR(checkNumbers(plan));
+  return checkSites(plan);
 }
 
 /// Collects what a parameter is, but for where ranks have it.

@@ -70,9 +70,29 @@ private:
       return Status::success();
     case fb::StepKind::FillStep:
       return Status::success();
+    case fb::StepKind::OuterStep:
+      return checkOuter(*step.step_as_OuterStep());
     default:
       return fail("unknown kind ", int(step.step_type()));
     }
+  }
+
+  /// Each kind has the operands that its formula names, which lie in the arena.
+  Status checkOuter(const fb::OuterStep &step) {
+    if (step.kind() > fb::OuterKind::MAX)
+      return fail("unknown kind ", int(step.kind()));
+    bool updates = step.kind() == fb::OuterKind::Update;
+    bool anchors = updates || step.kind() == fb::OuterKind::Difference;
+    bool rounds = step.kind() == fb::OuterKind::Round;
+    if (!step.value() || !step.anchor() == anchors || !step.copy() == rounds ||
+        (step.momentum() && !updates))
+      return fail("has other operands than ",
+                  fb::EnumNameOuterKind(step.kind()), " names");
+    for (const fb::Ref *ref :
+         {step.value(), step.anchor(), step.momentum(), step.copy()})
+      if (ref && ref->slot() != -1)
+        return fail("has an operand in a slot");
+    return Status::success();
   }
 
   /// An epilogue works in C while others of its operands are still read. Uses 0

@@ -371,7 +371,8 @@ private:
                       length(plan.mesh()));
         PLAIT_RETURN_IF_ERROR(
             place((slot->name()->str() + " of " + name).c_str(), slot->offset(),
-                  state * 4, Side::Any));
+                  (slot->like_weight() && !isMaster ? *elements : state) * 4,
+                  Side::Any));
       }
     return Status::success();
   }

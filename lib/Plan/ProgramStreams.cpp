@@ -69,6 +69,7 @@ private:
     case fb::ActionKind::Reduce:
     case fb::ActionKind::Optimizer:
     case fb::ActionKind::Gather:
+    case fb::ActionKind::Outer:
       return addCall(action);
     }
   }
@@ -188,7 +189,8 @@ bool plan::isBeside(const fb::Plan &plan, const fb::CollectiveStep &step) {
 
 /// Processors without replicas have nothing to do beside computing.
 bool plan::hasStreams(const fb::Plan &plan) {
-  return isCuda(plan) || RankGrid::partsOf(plan, Splits::Batch) > 1;
+  return isCuda(plan) ||
+         RankGrid::partsOf(plan, Splits::Batch) > RankGrid(plan).sites();
 }
 
 bool plan::overlaps(const fb::Plan &plan, bool wanted) {

@@ -23,8 +23,11 @@ using namespace plait;
 using namespace plait::plan;
 
 RankGrid::RankGrid(const fb::Plan &plan) {
-  for (const fb::MeshAxis *axis : *plan.mesh())
+  for (const fb::MeshAxis *axis : *plan.mesh()) {
+    if (axis->name()->string_view() == kSitesAxis)
+      outermost = axes();
     sizes.push_back(axis->size());
+  }
 }
 
 /// Fits 32 bits, as checkStructure() has seen.
@@ -35,12 +38,27 @@ uint32_t RankGrid::ranks() const {
   return product;
 }
 
-/// Ranks are numbered row-major over the mesh, the last axis fastest.
+/// Ranks are numbered row-major over the mesh, the last axis fastest; those of
+/// a site follow each other.
 uint32_t RankGrid::stride(uint32_t axis) const {
+  if (outermost && axis == outermost)
+    return ranks() / sizes[axis];
   uint32_t product = 1;
   for (uint32_t inner = axis + 1; inner < axes(); ++inner)
-    product *= sizes[inner];
+    if (!outermost || inner != outermost)
+      product *= sizes[inner];
   return product;
+}
+
+/// Site by site, and of each in the order of its ranks.
+uint32_t RankGrid::peerOf(uint32_t rank) const {
+  uint32_t each = programRanks() / sites(); // of a site
+  return rank / (ranks() / sites()) * each + rank % each;
+}
+
+uint32_t RankGrid::rankOf(uint32_t program, uint32_t peer) const {
+  uint32_t each = programRanks() / sites();
+  return peer / each * (ranks() / sites()) + program * each + peer % each;
 }
 
 uint32_t RankGrid::index(uint32_t rank, uint32_t axis) const {
@@ -62,7 +80,7 @@ static bool splits(const fb::MeshAxis &axis, Splits what) {
 }
 
 uint32_t RankGrid::partsOf(const fb::Plan &plan, Splits what) {
-  uint32_t parts = 1;
+  uint32_t parts = what == Splits::Batch ? RankGrid(plan).sites() : 1;
   for (const fb::MeshAxis *axis : *plan.mesh())
     if (splits(*axis, what))
       parts *= axis->size();
@@ -72,7 +90,8 @@ uint32_t RankGrid::partsOf(const fb::Plan &plan, Splits what) {
 /// Axes further in cut what those further out leave.
 uint32_t RankGrid::partOf(const fb::Plan &plan, uint32_t rank,
                           Splits what) const {
-  uint32_t part = 0;
+  bool bySite = outermost && what == Splits::Batch;
+  uint32_t part = bySite ? index(rank, outermost) : 0;
   for (uint32_t axis = 0; axis < axes(); ++axis)
     if (splits(*plan.mesh()->Get(axis), what))
       part = part * size(axis) + index(rank, axis);

@@ -245,6 +245,7 @@ Result<bool> Walker::pass(uint32_t index) {
   case fb::ActionKind::Reduce:
   case fb::ActionKind::Optimizer:
   case fb::ActionKind::Gather:
+  case fb::ActionKind::Outer:
     break;
   }
   return enter(index);

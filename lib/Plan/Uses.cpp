@@ -175,6 +175,22 @@ std::vector<Use> usesOf(const fb::AttentionStep &step) {
   return uses;
 }
 
+/// A step reads what it changes, too, but for the copy.
+std::vector<Use> usesOf(const fb::OuterStep &step) {
+  auto count = elementCount({int64_t(step.elements())});
+  uint64_t unit = sizeof(float);
+  bool updates = step.kind() == fb::OuterKind::Update;
+  bool rounds = step.kind() == fb::OuterKind::Round;
+  std::vector<Use> uses = {{"value", step.value(), count, unit, !rounds}};
+  if (step.anchor())
+    uses.push_back({"anchor", step.anchor(), count, unit, updates});
+  if (step.momentum())
+    uses.push_back({"momentum", step.momentum(), count, unit, true});
+  if (step.copy())
+    uses.push_back({"copy", step.copy(), count, unit / 2, true});
+  return uses;
+}
+
 } // namespace
 
 /// An unknown kind has no uses; the checker refuses it before.
@@ -190,6 +206,8 @@ std::vector<Use> plan::usesOf(const RankGrid &mesh, const fb::Step &step) {
     return ::usesOf(mesh, *step.step_as_CollectiveStep());
   case fb::StepKind::AttentionStep:
     return ::usesOf(*step.step_as_AttentionStep());
+  case fb::StepKind::OuterStep:
+    return ::usesOf(*step.step_as_OuterStep());
   // Copies and fills are in bytes.
   case fb::StepKind::CopyStep: {
     const fb::CopyStep &copy = *step.step_as_CopyStep();

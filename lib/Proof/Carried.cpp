@@ -124,6 +124,7 @@ LogicalResult Carried::checkArithmetic() {
       check("reduce_precision", print(asked.reducePrecision),
             print(said.reducePrecision)) &&
       check("compress", print(asked.compress), print(said.compress)) &&
+      check("outer", print(asked.outer), print(said.outer)) &&
       check("seq", std::to_string(asked.sequence),
             std::to_string(said.sequence)) &&
       check("global_batch", std::to_string(asked.globalBatch),

@@ -70,17 +70,18 @@ Verdict plait::proof::proveMeaning(ModuleOp claimModule, ModuleOp planModule) {
   if (failed(claim.interpret()))
     // Nothing is known of the plan then.
     return Verdict::Unproven;
-  // 3. The plan.
+  // 3. The plan. Of several sites it is that of one.
+  TrainingConfiguration asked = getConfiguration(claimModule);
   terms.setClaim(false);
   Step plan(planModule, rules, inputs);
   if (failed(checkCarried(claimModule, planModule, report)) ||
       failed(plan.interpret()) ||
       failed(compareSteps(claim, plan, rules, planModule)) ||
       failed(checkPlaces(planModule, plan.getSymbols(), report)) ||
-      failed(checkPrograms(planModule,
-                           getConfiguration(claimModule).globalBatch /
-                               inputs.getDimSize(0),
-                           report)))
+      failed(checkPrograms(
+          planModule,
+          asked.globalBatch / (inputs.getDimSize(0) * asked.outer.countSites()),
+          report)))
     return report.getVerdict();
   return Verdict::Proven;
 }

@@ -60,6 +60,7 @@ class CompileOptions(TypedDict, total=False):
     precision: str
     reduce_precision: str
     compress: str
+    outer: str
     attention: str
     epilogues: str
     tp_comm_overlap: int

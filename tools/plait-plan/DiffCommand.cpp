@@ -18,6 +18,7 @@
 #include "plait/Plan/Container.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Profile.h"
+#include "plait/Plan/Sites.h"
 #include "plait/Planner/PlanCost.h"
 
 #include <CLI/CLI.hpp>
@@ -85,6 +86,8 @@ void addHeader(Facts &facts, const fb::Plan &plan) {
   facts.emplace_back("precision", plan::precisionOf(plan));
   facts.emplace_back("reduce-precision", plan::reducePrecisionOf(plan));
   facts.emplace_back("compress", plan::compressOf(plan));
+  if (plan.outer())
+    facts.emplace_back("outer", plan::describeOuter(plan));
   if (plan.optimizer())
     facts.emplace_back("optimizer", plan.optimizer()->str());
   facts.emplace_back("mesh", planner::printMesh(plan));
@@ -143,6 +146,9 @@ void addProgram(Facts &facts, const fb::Plan &plan, uint32_t index) {
     facts.emplace_back(prefix + "bytes sent over " +
                            plan.mesh()->Get(axis)->name()->str(),
                        summary.sentBytes[axis]);
+  if (plan.outer())
+    facts.emplace_back(prefix + "bytes sent when sites agree",
+                       summary.agreedBytes);
 }
 
 /// Parameters last: there may be hundreds, of which few differ.

@@ -15,6 +15,7 @@
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Messages.h"
 #include "plait/Plan/Ranks.h"
+#include "plait/Plan/Sites.h"
 #include "plait/Plan/Uses.h"
 #include "plait/Planner/PlanCost.h"
 
@@ -91,6 +92,14 @@ static void addStep(ProgramSummary &summary, const plan::RankGrid &mesh,
   summary.gemmFlops[std::min(aligned, most)] += flops;
 }
 
+/// Adds what sites send in `function`.
+static void addAgreement(ProgramSummary &summary, const plan::RankGrid &mesh,
+                         const fb::Function &function) {
+  for (uint32_t i = 0; i < length(function.steps()); ++i)
+    if (const auto *sum = function.steps()->Get(i)->step_as_CollectiveStep())
+      summary.agreedBytes += getSentBytes(mesh, *sum);
+}
+
 /// Counts the microbatches in flight of the program's part of the schedule, in
 /// which transfers do not count.
 static uint32_t countInFlight(const fb::Program &program) {
@@ -98,8 +107,9 @@ static uint32_t countInFlight(const fb::Program &program) {
   std::vector<schedule::Action> &actions = own.ranks.emplace_back();
   for (uint32_t i = 0; i < length(program.actions()); ++i) {
     const fb::Action &source = *program.actions()->Get(i);
-    actions.push_back({schedule::ActionKind(source.kind()), /*chunk=*/0,
-                       source.microbatch()});
+    if (!source.list())
+      actions.push_back({schedule::ActionKind(source.kind()), /*chunk=*/0,
+                         source.microbatch()});
   }
   return schedule::peakInFlight(own, 0);
 }
@@ -132,7 +142,9 @@ ProgramSummary tool::summarise(const fb::Plan &plan,
   std::vector<uint64_t> calls(length(program.functions()), 0);
   for (uint32_t i = 0; i < length(program.actions()); ++i) {
     const fb::Action &action = *program.actions()->Get(i);
-    if (!plan::isTransfer(action))
+    if (plan::everyOf(plan, action) != 1)
+      addAgreement(summary, mesh, *program.functions()->Get(action.function()));
+    else if (!plan::isTransfer(action))
       ++calls[action.function()];
     // Receives are the same bytes, seen from the other side.
     else if (action.kind() == fb::ActionKind::Send)
@@ -158,6 +170,8 @@ schedule::Schedule tool::getSchedule(const fb::Plan &plan, bool withAll) {
     std::vector<schedule::Action> &actions = schedule.ranks.emplace_back();
     for (uint32_t i = 0; i < length(program->actions()); ++i) {
       const fb::Action &source = *program->actions()->Get(i);
+      if (source.list())
+        continue; // of sites, behind the step
       // Both enumerations have the same values.
       schedule::Action action{schedule::ActionKind(source.kind()),
                               source.stage() / schedule.problem.stages,

@@ -32,6 +32,8 @@ struct ProgramSummary {
   std::map<uint64_t, double> gemmFlops;
   /// The bytes, by mesh axis, that the rank sends if collectives run as rings.
   std::vector<uint64_t> sentBytes;
+  /// The same of one agreement of sites, which is no part of each step.
+  uint64_t agreedBytes = 0;
 };
 
 /// `plan` must be one that PlanFile::open accepted, `program` one of it.

@@ -19,6 +19,7 @@
 #include "plait/Plan/Container.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Ranks.h"
+#include "plait/Plan/Sites.h"
 #include "plait/Support/Quantities.h"
 
 #include <CLI/CLI.hpp>
@@ -127,6 +128,10 @@ static void showStep(const fb::Plan &plan) {
   std::cout << "\n";
   showOptimizer(plan);
   showRates(plan);
+  if (plan.outer())
+    std::cout << "outer     " << plan::describeOuter(plan) << ", "
+              << countOf(plan::RankGrid(plan).sites(), "site")
+              << " with weights of their own\n";
 }
 
 /// One object a target: x86 for processors, PTX or cubins for GPUs.
@@ -197,21 +202,37 @@ static void showTraffic(const fb::Plan &plan,
   for (uint32_t axis = 0; axis < summary.sentBytes.size(); ++axis)
     std::cout << format("    %-36s", plan.mesh()->Get(axis)->name()->c_str())
               << formatBytes(summary.sentBytes[axis]) << "\n";
+  if (!plan.outer())
+    return;
+  // Of sites, the axis has what they send in each step.
+  uint32_t every = plan.outer()->every();
+  std::string title = every == 1
+                          ? "sites, when they agree"
+                          : "sites, every " + std::to_string(every) + " steps";
+  std::cout << format("    %-36s", title.c_str())
+            << formatBytes(summary.agreedBytes) << "\n"
+            << format("    %-36s", "sites, in a step on average")
+            << formatBytes(summary.sentBytes[plan::RankGrid(plan).sitesAxis()] +
+                           summary.agreedBytes / every)
+            << "\n";
 }
 
 /// A program is that of a pipeline stage. The pipeline is the first axis of the
-/// mesh, so the ranks of a program are consecutive. Where all ranks are alike,
-/// as without a pipeline, there is one program.
+/// mesh, so the ranks of a program are consecutive in each site. Where all
+/// ranks are alike, as without a pipeline, there is one program.
 static void showProgram(const fb::Plan &plan, uint32_t index) {
   const fb::Program &program = *plan.programs()->Get(index);
   // Those that differ along the other axes.
-  uint32_t ranks = plan::RankGrid(plan).ranks() / plan.mesh()->Get(0)->size();
+  plan::RankGrid mesh(plan);
+  uint32_t ranks = mesh.programRanks() / mesh.sites();
   tool::ProgramSummary summary = tool::summarise(plan, program);
   uint32_t first = index * ranks, last = first + ranks - 1;
   std::cout << "\nprogram " << index << ", "
             << (first == last ? "rank " : "ranks ") << first;
   if (first != last)
     std::cout << " to " << last;
+  if (mesh.sites() > 1)
+    std::cout << " of each site";
   std::cout << ", " << countOf(summary.weights, "weight") << ", "
             << countOf(summary.inFlight, "microbatch", "es") << " in flight\n";
   std::cout << "  functions\n";

@@ -56,11 +56,13 @@ getBegins(const std::vector<plan::ActionTime> &times) {
   return begins;
 }
 
-/// First and last, both included: the pipeline is the outermost axis.
+/// First and last, both included, of the first site: the pipeline is the
+/// outermost axis of each.
 static std::pair<uint32_t, uint32_t> getRanks(const fb::Plan &plan,
                                               uint32_t program) {
-  uint32_t each = plan::RankGrid(plan).ranks() / plan.mesh()->Get(0)->size();
-  return {program * each, (program + 1) * each - 1};
+  plan::RankGrid mesh(plan);
+  uint32_t each = mesh.programRanks() / mesh.sites();
+  return {mesh.rankOf(program, 0), mesh.rankOf(program, each - 1)};
 }
 
 //===----------------------------------------------------------------------===//
@@ -73,11 +75,13 @@ static std::string drawSchedule(const fb::Plan &plan,
                                 const Simulation &simulation,
                                 const schedule::ChartOptions &options) {
   schedule::Timeline timeline;
-  for (const std::vector<plan::ActionTime> &actions :
-       simulation.replayed.programs) {
+  for (uint32_t i = 0; i < plan.programs()->size(); ++i) {
     std::vector<schedule::Interval> &rank = timeline.ranks.emplace_back();
-    for (const plan::ActionTime &time : actions)
-      rank.push_back({time.start, time.end});
+    const auto &times = simulation.replayed.programs[i];
+    // What sites do behind the step is no part of its schedule.
+    for (uint32_t j = 0; j < times.size(); ++j)
+      if (!plan.programs()->Get(i)->actions()->Get(j)->list())
+        rank.push_back({times[j].start, times[j].end});
   }
   timeline.makespan = simulation.replayed.seconds;
   // What the chart prints; it is the simulation's, not the schedule's own.

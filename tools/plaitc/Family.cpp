@@ -24,8 +24,12 @@ using namespace plait;
 /// Counts a mesh that cannot be parsed as one rank: compilation refuses it with
 /// a message of its own.
 int64_t plait::countRanks(const std::string &mesh) {
-  Result<Mesh> parsed = Mesh::parse(mesh);
-  return parsed.ok() ? parsed->ranks() : 1;
+  std::string site = mesh;
+  Outer outer = {.scheme = "average"}; // any: only sites are asked for
+  if (mesh.find("sites") != mesh.npos && !takeSites(site, outer).ok())
+    return 1;
+  Result<Mesh> parsed = Mesh::parse(site);
+  return parsed.ok() ? parsed->ranks() * outer.countSites() : 1;
 }
 
 /// Lets `options` be for the cluster or mesh that `word` says.
@@ -60,6 +64,9 @@ static Status resize(const std::string &word, CompileOptions &options) {
 Result<Family> Family::create(const Request &request,
                               const std::vector<std::string> &words) {
   Family family;
+  if (!words.empty() && request.compile.pins.outer)
+    return Status::failure("--also has no plans with --outer: a run cannot be "
+                           "resumed with other sites");
   if (!words.empty() &&
       (request.output.empty() || isStandardOutput(request.output)))
     return Status::failure("--also names its plans after --output, which has "

@@ -37,9 +37,9 @@ static const std::map<std::string, std::set<std::string>> groups = {
      {"global-batch", "seq", "optimizer", "no-decay", "lr-factor", "dropout",
       "document-mask", "ignore-field"}},
     {"What runs it",
-     {"precision", "reduce-precision", "compress", "attention", "epilogues",
-      "tp-comm-overlap", "deterministic", "backend", "target", "target-cpu",
-      "shard"}},
+     {"precision", "reduce-precision", "compress", "outer", "attention",
+      "epilogues", "tp-comm-overlap", "deterministic", "backend", "target",
+      "target-cpu", "shard"}},
     {"Phases and proof",
      {"compile-to", "dump-phases-to", "no-prove", "claim", "verify-each-phase",
       "no-reference"}}};

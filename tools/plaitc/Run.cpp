@@ -82,7 +82,7 @@ bool Run::planForThisMachine(const Request &request,
       !::findDecided(request.compile).empty())
     return true;
   // What is wrong with a mesh is told by the compilation.
-  auto pins = planner::parsePins(request.compile.mesh);
+  auto pins = getPins(request.compile);
   if (!pins.ok())
     return true;
   Request chosen = request;

@@ -127,7 +127,8 @@ static void addModelOptions(CLI::App &app, Request &request,
           "a field of config.json that plait does not know, and that\n"
           "changes no arithmetic; may repeat");
   app.add_option("--mesh", compile.mesh,
-                 "ranks, e.g. pp=2,dp=2,cp=2,tp=2; if not given, one")
+                 "ranks, e.g. pp=2,dp=2,cp=2,tp=2; if not given, one;\n"
+                 "sites=2: two copies of all that, see --outer")
       ->group(FieldOption::strategyGroup);
   const plait::TrainingConfiguration defaults;
   plait::visitConfiguration(FieldOption{app, cases}, compile.pins,

@@ -18,6 +18,7 @@
 #define PLAIT_CONFIGURATION_CONFIGURATION_H
 
 #include "plait/Configuration/Compressors.h"
+#include "plait/Configuration/Outer.h"
 #include "plait/Support/Status.h"
 
 #include <compare>
@@ -156,6 +157,10 @@ constexpr bool offloadsActivations(Offload offload) {
     "what ranks of dp send of gradients, as SCHEME[:BLOCK][+feedback]:\n"      \
     "int8 is 8 bits an element and a scale for each BLOCK (256);\n"            \
     "feedback adds what was lost to the next step's gradients")                \
+  X(Outer, outer, "outer", {}, "schedule",                                     \
+    "what `sites` of the mesh exchange, every H steps: average:H is\n"         \
+    "their weights (local SGD, FedAvg); diloco:H[,rate=R,momentum=M]\n"        \
+    "is what they moved by, for a second SGD (0.7, 0.9)")                      \
   X(AttentionKind, attention, "attention", AttentionKind::Auto, "lower",       \
     "flash: one step, scores never in memory; auto: flash on GPUs\n"           \
     "in bf16")                                                                 \

@@ -6,7 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // The arithmetic of a mesh, in one place for the compiler, the checker and the
-// runtime. Ranks are numbered row-major: the last axis varies fastest.
+// runtime. Ranks are numbered row-major: the last axis varies fastest, but for
+// that of sites, which is the slowest wherever it stands.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,9 +20,13 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace plait::plan {
+
+/// The axis whose ranks are whole copies of the others, see Plan.fbs.
+inline constexpr std::string_view kSitesAxis = "sites";
 
 /// The sizes of the mesh axes, outermost first. Immutable.
 class RankGrid {
@@ -41,7 +46,18 @@ public:
   /// The rank that differs from `rank` only in its coordinate along `axis`.
   uint32_t withIndex(uint32_t rank, uint32_t axis, uint32_t index) const;
 
-  /// The parts that the axes which split `what` make of it together.
+  /// The axis of sites; 0: there is none, and then one site.
+  uint32_t sitesAxis() const { return outermost; }
+  uint32_t sites() const { return outermost ? sizes[outermost] : 1; }
+
+  /// The ranks that run one program.
+  uint32_t programRanks() const { return ranks() / sizes[0]; }
+  /// The number of `rank` among those, ascending with it, and the inverse.
+  uint32_t peerOf(uint32_t rank) const;
+  uint32_t rankOf(uint32_t program, uint32_t peer) const;
+
+  /// The parts that the axes which split `what` make of it together. Sites
+  /// split the batch, before all others.
   static uint32_t partsOf(const fb::Plan &plan, Splits what);
   /// The one of them that `rank` has.
   uint32_t partOf(const fb::Plan &plan, uint32_t rank, Splits what) const;
@@ -50,6 +66,7 @@ private:
   uint32_t stride(uint32_t axis) const;
 
   std::vector<uint32_t> sizes;
+  uint32_t outermost = 0; // the axis of sites
 };
 
 /// `scalar` on `rank`, but for what it says of the first microbatch.

@@ -34,6 +34,9 @@ struct Training {
   Precision reducePrecision = Precision::FP32;
   /// The form in which replicas send gradients.
   Compression compress;
+  /// How sites agree. All else is about one of them, the batch included.
+  Outer outer;
+  int sitesOfNode = 1; // that share a node
   /// Pieces that ranks of tp exchange beside each other's matmuls; 1: whole.
   int tensorOverlap = 1;
   /// The bytes that the optimizer keeps of each parameter, beside master

@@ -64,6 +64,13 @@ struct AttentionOperands {
   const std::byte *dropoutKeys;
 };
 
+/// The addresses of the tensors of an OuterStep, and the numbers of its rule.
+/// Null: the step has none.
+struct OuterOperands {
+  std::byte *value, *anchor, *momentum, *copy;
+  float sites, rate, beta;
+};
+
 /// The place where a rank's block of an AttentionStep begins in the whole: what
 /// its query 0 is among the keys, and its key head 0 among all, which dropout
 /// asks for.
@@ -123,6 +130,10 @@ public:
   virtual Status groupedGemm(uint32_t prepared,
                              const GroupedGemmOperands &operands, bool add) {
     return Status::failure("this device computes no grouped GEMMs");
+  }
+  virtual Status outer(const fb::OuterStep &step,
+                       const OuterOperands &operands) {
+    return Status::failure("this device computes nothing between sites");
   }
   /// Copies `bytes` bytes in stream streamOf(kind).
   virtual Status copy(std::byte *target, const std::byte *source,

@@ -44,7 +44,7 @@ Status prepareToSave(const std::string &directory);
 /// config.json where the plan has one, which says that type; and the files of
 /// the tokenizer that are in the directory `origin`, if it is one. The bytes
 /// depend neither on the mesh's processes nor on their number. After a failure
-/// in any process there is no new file.
+/// in any process there is no new file. Of several sites they are the mean.
 Status saveWeights(Executor &executor, const std::string &directory,
                    const std::string &origin = "",
                    FileTensor::Type type = FileTensor::Type::F32);
@@ -63,7 +63,8 @@ enum class ParameterTensor { Weight, Gradient };
 
 /// Returns a tensor of parameter `parameter` as one row-major tensor of the
 /// parameter's shape. Empty in other processes than that of rank 0, and where
-/// it is the gradient of one that is frozen.
+/// it is the gradient of one that is frozen. Of several sites weights are the
+/// mean, and gradients the first one's.
 Result<std::vector<float>> gatherTensor(Executor &executor, uint32_t parameter,
                                         ParameterTensor kind);
 

@@ -14,6 +14,7 @@
 
 #include "plait/Conversion/ToPlan.h"
 
+#include "AddSites.h"
 #include "ProgramConverter.h"
 
 #include "plait/Configuration/Optimizers.h"
@@ -251,5 +252,7 @@ plait::convertToPlan(ModuleOp module,
   if (failed(addCode(*plan, *library)))
     return failure();
   describeDevices(*plan, module);
+  if (Outer outer = getConfiguration(module).outer; outer.isOn())
+    addSites(*plan, outer);
   return plan;
 }

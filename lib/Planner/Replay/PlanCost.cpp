@@ -19,6 +19,7 @@
 #include "Cost/Parts.h"
 #include "plait/Plan/Check.h"
 #include "plait/Plan/Defaults.h"
+#include "plait/Plan/Sites.h"
 #include "plait/Plan/Uses.h"
 
 #include <algorithm>
@@ -176,6 +177,12 @@ double planner::stepSeconds(const fb::Step &step, const plan::RankGrid &mesh,
     return memoryCost(2 * double(copy->bytes()), device).seconds;
   if (const auto *fill = step.step_as_FillStep())
     return memoryCost(double(fill->bytes()), device).seconds;
+  if (step.step_as_OuterStep()) {
+    double bytes = 0;
+    for (const plan::Use &use : plan::usesOf(mesh, step))
+      bytes += double(*use.count * use.unit) * (use.writes ? 2 : 1);
+    return memoryCost(bytes, device).seconds;
+  }
   return 0;
 }
 
@@ -184,13 +191,11 @@ double planner::stepSeconds(const fb::Step &step, const plan::RankGrid &mesh,
 double planner::messageSeconds(uint32_t source, uint32_t target, uint64_t bytes,
                                const plan::RankGrid &mesh,
                                const Cluster &cluster) {
-  // The first axis is that of programs, so that their ranks follow each other.
-  uint32_t perProgram = mesh.ranks() / mesh.size(0);
   uint32_t perNode = uint32_t(cluster.devicesPerNode);
   bool sameNode = true;
-  for (uint32_t i = 0; i < perProgram; ++i)
-    sameNode &= (source * perProgram + i) / perNode ==
-                (target * perProgram + i) / perNode;
+  for (uint32_t i = 0; i < mesh.programRanks(); ++i)
+    sameNode &=
+        mesh.rankOf(source, i) / perNode == mesh.rankOf(target, i) / perNode;
   return transferSeconds(double(bytes), sameNode, cluster);
 }
 
@@ -216,6 +221,17 @@ static double getFirstShare(const fb::Program &program, int32_t function) {
   return calls > 0 ? first / calls : 0;
 }
 
+/// The share of the steps in which `function` is called: agreements of sites
+/// are spread over all steps from one to the next.
+static double getShare(const fb::Plan &plan, const fb::Program &program,
+                       int32_t function) {
+  for (uint32_t i = 0; i < length(program.actions()); ++i)
+    if (const fb::Action &action = *program.actions()->Get(i);
+        action.function() == function)
+      return 1.0 / plan::everyOf(plan, action);
+  return 1;
+}
+
 /// One figure for each step of each function of each program, and for each
 /// message, in the order of `messages`: the shape that plan::replay expects.
 Result<plan::ReplayCosts>
@@ -232,9 +248,10 @@ planner::predictCosts(const fb::Plan &plan,
     for (uint32_t i = 0; i < length(program->functions()); ++i) {
       const auto *steps = program->functions()->Get(i)->steps();
       auto &seconds = functions.emplace_back();
+      double share = getShare(plan, *program, int32_t(i));
       for (uint32_t j = 0; j < length(steps); ++j) {
         const fb::Step &step = *steps->Get(j);
-        seconds.push_back(stepSeconds(step, mesh, cluster));
+        seconds.push_back(share * stepSeconds(step, mesh, cluster));
         const auto *fill = step.step_as_FillStep();
         // It runs in the first microbatch alone and is nothing in the others:
         // costs are by function, so that each call gets its share.

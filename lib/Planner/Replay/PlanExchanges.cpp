@@ -35,6 +35,7 @@ static Moment getMoment(fb::ActionKind kind) {
   case fb::ActionKind::Gather:
     return Moment::Gather;
   case fb::ActionKind::Optimizer:
+  case fb::ActionKind::Outer:
   case fb::ActionKind::Send:
   case fb::ActionKind::Recv:
   case fb::ActionKind::WaitSend:
@@ -92,6 +93,8 @@ static std::optional<Exchange> makeExchange(const fb::Plan &plan,
                                             const plan::Operation &operation) {
   const fb::Action &action = *program.actions()->Get(operation.action);
   const fb::Step *step = operation.get(program);
+  if (action.list())
+    return std::nullopt; // no part of a site's step
   if (!step)
     return action.kind() == fb::ActionKind::Send
                ? std::optional(makeSend(plan, action))

@@ -20,6 +20,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 using namespace plait;
 using namespace plait::planner;
@@ -78,6 +79,11 @@ static void writePick(Screen &screen, const ReportInput &input) {
                               " devices");
   if (result.idleDevices > 0)
     screen.entry("idle", describeIdle(result));
+  if (Outer outer = input.training.outer; outer.isOn()) {
+    std::string sites = std::to_string(std::exchange(outer.sites, 0));
+    screen.entry("sites", sites + " of this, " + print(outer) +
+                              "; of an agreement the step has its share");
+  }
   int64_t microbatches = result.configuration.microbatches(input.training);
   screen.entry("batch", countOf(input.training.globalBatch, "sequence") +
                             " of " + countOf(input.training.sequence, "token") +

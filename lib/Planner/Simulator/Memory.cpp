@@ -317,6 +317,12 @@ StageMemory planner::getMemory(const Holdings &holdings,
   memory.optimizer =
       countHeld(1) *
       (training.stateBytes + (training.precision != Precision::FP32 ? 4 : 0));
+  // Like the parameters that they are about, of which ranks divide masters
+  // only.
+  memory.optimizer +=
+      training.outer.getStateBytes() * (training.precision == Precision::FP32
+                                            ? holdings.parameters
+                                            : countHeld(1));
   // All of them, or none, are divided: what is not is rare and small.
   memory.optimizer -= holdings.matrices *
                       (training.stateBytes - training.matrixStateBytes) /

@@ -175,6 +175,27 @@ Cost planner::getOptimizerCost(const StepLoad &load, const Context &context) {
   return cost;
 }
 
+/// All weights of a rank in fp32, and one pass over what is kept of them; the
+/// ranks of a site send at once. A site counts as one of equal copies of the
+/// cluster.
+double planner::getSitesSeconds(double parameters, const Context &context) {
+  const Outer &outer = context.training.outer;
+  if (!outer.isOn())
+    return 0;
+  Group group = {int(outer.sites), context.training.sitesOfNode};
+  auto sum = [&](double bytes) {
+    return collectiveSeconds(CollectiveKind::AllReduce, bytes, group,
+                             context.cluster);
+  };
+  double bytes = parameters * sizeof(float);
+  double passes = outer.keepsAnchor() ? 5 : 2; // reads and writes
+  double kept = parameters * 2 * outer.getStateBytes();
+  double agreement =
+      sum(bytes) +
+      memoryCost(passes * bytes + kept, context.cluster.device).seconds;
+  return sum(3 * sizeof(float)) + agreement / double(outer.every);
+}
+
 /// Reads the gradient and the sum and writes the sum, for each microbatch.
 Cost planner::getAccumulationCost(double parameters, const Context &context) {
   // Matmuls are charged for adding to the sum themselves.

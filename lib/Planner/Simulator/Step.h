@@ -43,6 +43,10 @@ double gatherState(double bytes, double times, Moment moment,
 /// Returns the cost of the optimizer: norm, clipping, update.
 Cost getOptimizerCost(const StepLoad &load, const Context &context);
 
+/// Seconds of a step in which sites agree, on average over those in which they
+/// do and those in which they do not, and tell each other of their loss.
+double getSitesSeconds(double parameters, const Context &context);
+
 /// Returns the cost of adding one microbatch's gradients to the sum in a kernel
 /// of its own.
 Cost getAccumulationCost(double parameters, const Context &context);

@@ -23,6 +23,7 @@
 #include "GroupedGemm.h"
 #include "KernelLibrary.h"
 #include "MPI/MpiCommunicator.h"
+#include "Outer.h"
 #include "Team.h"
 #include "plait/Plan/Ranks.h"
 #include "plait/Runtime/Device.h"
@@ -111,6 +112,15 @@ public:
   Status groupedGemm(uint32_t prepared, const GroupedGemmOperands &operands,
                      bool add) override {
     return groupedGemms.run(prepared, operands, add);
+  }
+
+  Status outer(const fb::OuterStep &step,
+               const OuterOperands &operands) override {
+    parallelFor(threads, int64_t(step.elements()), memoryGrain / sizeof(float),
+                [&](int64_t begin, int64_t end) {
+                  runOuter(step.kind(), operands, begin, end);
+                });
+    return Status::success();
   }
 
   /// Copies by all threads where it is long: one core does not fill the

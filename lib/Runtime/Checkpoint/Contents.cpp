@@ -29,14 +29,22 @@ static Shape toShape(const flatbuffers::Vector<int64_t> &shape) {
   return {shape.begin(), shape.end()};
 }
 
-static std::string nameOf(const fb::StateSlot &slot, uint32_t index) {
-  std::string name = slot.name()->str();
-  return slot.own_axis() ? name + "." + std::to_string(index) : name;
+/// The name of one of those that ranks along `axis` each have.
+static std::string nameOf(const std::string &slot, uint32_t axis,
+                          uint32_t index) {
+  return axis ? slot + "." + std::to_string(index) : slot;
+}
+
+/// Sites have weights of their own.
+std::string runtime::nameOfWeight(const plan::RankGrid &mesh, uint32_t rank) {
+  return ::nameOf(weightSlot, mesh.sitesAxis(),
+                  mesh.index(rank, mesh.sitesAxis()));
 }
 
 std::string runtime::nameOf(const fb::StateSlot &slot,
                             const plan::RankGrid &mesh, uint32_t rank) {
-  return ::nameOf(slot, mesh.index(rank, slot.own_axis()));
+  return ::nameOf(slot.name()->str(), slot.own_axis(),
+                  mesh.index(rank, slot.own_axis()));
 }
 
 /// The share of `piece` that its rank stores. Rows of a block stay together, as
@@ -100,7 +108,9 @@ std::vector<StoredPiece> runtime::contentsOf(const fb::Plan &plan,
         contents.push_back(
             {parameter, std::move(slot), piece, std::move(boxes)});
     };
-    add(weightSlot, weightOf(shard));
+    ShardTensor weight = weightOf(shard);
+    weight.ownAxis = mesh.sitesAxis();
+    add(nameOfWeight(mesh, rank), weight);
     for (uint32_t j = 0; j < plan::length(shard.state()); ++j) {
       const fb::StateSlot &slot = *shard.state()->Get(j);
       add(nameOf(slot, mesh, rank), stateOf(shard, slot));
@@ -150,13 +160,15 @@ std::map<std::string, NeededTensor> runtime::neededBy(const fb::Plan &plan) {
       tensor.shape = toShape(*parameter.file_shape());
       Box box = {toShape(*parameter.box_begin()),
                  toShape(*parameter.box_shape())};
-      tensor.slots[weightSlot].push_back(box);
+      auto add = [&](const std::string &slot, uint32_t axis) {
+        uint32_t owners = axis ? plan.mesh()->Get(axis)->size() : 1;
+        for (uint32_t index = 0; index < owners; ++index)
+          tensor.slots[::nameOf(slot, axis, index)].push_back(box);
+      };
+      add(weightSlot, plan::RankGrid(plan).sitesAxis());
       for (uint32_t j = 0; j < plan::length(shard.state()); ++j) {
         const fb::StateSlot &slot = *shard.state()->Get(j);
-        uint32_t owners =
-            slot.own_axis() ? plan.mesh()->Get(slot.own_axis())->size() : 1;
-        for (uint32_t index = 0; index < owners; ++index)
-          tensor.slots[::nameOf(slot, index)].push_back(box);
+        add(slot.name()->str(), slot.own_axis());
       }
     }
   return needed;

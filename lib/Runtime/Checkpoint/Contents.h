@@ -26,6 +26,8 @@ constexpr char weightSlot[] = "weight";
 /// there, "error.3".
 std::string nameOf(const fb::StateSlot &slot, const plan::RankGrid &mesh,
                    uint32_t rank);
+/// Likewise of the values: "weight", or of site 3 "weight.3".
+std::string nameOfWeight(const plan::RankGrid &mesh, uint32_t rank);
 
 /// A piece of a slot that a rank stores, and the boxes of the file tensor that
 /// it is, in the order of its elements.

@@ -152,9 +152,22 @@ Status CheckpointReader::verify(const std::string &path,
 template <typename Slots> static std::string nameSlots(const Slots &slots) {
   std::string names;
   for (const auto &[name, slot] : slots)
-    if (name != weightSlot)
+    if (name != weightSlot && !name.starts_with(std::string(weightSlot) + "."))
       names += (names.empty() ? "" : ", ") + name;
   return names.empty() ? "nothing" : names;
+}
+
+/// The sites whose weights of their own a tensor has; 0: it has one for all.
+template <typename Slots> static int64_t countSites(const Slots &slots) {
+  std::string prefix = std::string(weightSlot) + ".";
+  return std::ranges::count_if(
+      slots, [&](const auto &slot) { return slot.first.starts_with(prefix); });
+}
+
+static std::string describeSites(int64_t sites) {
+  return sites == 0   ? "no sites"
+         : sites == 1 ? "1 site"
+                      : std::to_string(sites) + " sites";
 }
 
 /// Compares in both directions: what the plan lacks would silently be dropped,
@@ -175,6 +188,11 @@ Status CheckpointReader::checkFits(const fb::Plan &plan) const {
       return fail("checkpoint '", path, "': tensor '", name, "' has shape ",
                   formatShape(stored.shape), ", in the plan ",
                   formatShape(tensor.shape));
+    // Sites are told apart from optimizers first: both are names of slots.
+    if (int64_t mine = countSites(stored.slots), own = countSites(tensor.slots);
+        mine != own)
+      return fail("checkpoint '", path, "' has weights of ",
+                  describeSites(mine), ", the plan of ", describeSites(own));
     auto sameName = [](const auto &a, const auto &b) {
       return a.first == b.first;
     };

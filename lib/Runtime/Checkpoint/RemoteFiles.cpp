@@ -83,9 +83,10 @@ private:
 template <typename Visit>
 Status forEachSlot(const RankArena &arena, const fb::Shard &shard,
                    const fb::Parameter &parameter, Visit visit) {
-  PLAIT_RETURN_IF_ERROR(visit(weightSlot, [&](const ElementSource &source) {
-    return setWeights(arena, shard, parameter, source);
-  }));
+  PLAIT_RETURN_IF_ERROR(visit(
+      nameOfWeight(arena.mesh, arena.rank), [&](const ElementSource &source) {
+        return setWeights(arena, shard, parameter, source);
+      }));
   for (uint32_t i = 0; i < plan::length(shard.state()); ++i) {
     const fb::StateSlot &slot = *shard.state()->Get(i);
     PLAIT_RETURN_IF_ERROR(visit(

@@ -213,6 +213,9 @@ Status Replicas::add(uint32_t rank, const fb::Shard &shard,
                 "' has ", broken);
   std::ostringstream line;
   line << shard.parameter();
+  // Sites have weights of their own.
+  if (uint32_t axis = executor.mesh().sitesAxis())
+    line << "," << executor.mesh().index(rank, axis);
   for (uint32_t i = 0; i < shard.dims()->size(); ++i)
     line << ","
          << plan::blockOf(executor.mesh(), rank, *shard.dims()->Get(i),

@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Shards.h"
+#include "plait/Plan/Defaults.h"
 #include "plait/Runtime/Weights.h"
 #include "plait/Support/BFloat16.h"
 
@@ -29,10 +30,10 @@ Status runtime::storeCopy(const RankArena &arena, const fb::Shard &shard,
 }
 
 /// Elements of `piece` that `values` has for it; padding is zero.
-static std::vector<float> cutOut(const plan::RankGrid &mesh, uint32_t rank,
-                                 const fb::Parameter &parameter,
-                                 const Piece &piece,
-                                 std::span<const float> values) {
+std::vector<float> runtime::cutOut(const plan::RankGrid &mesh, uint32_t rank,
+                                   const fb::Parameter &parameter,
+                                   const Piece &piece,
+                                   std::span<const float> values) {
   std::vector<float> block(piece.part.count);
   forEachParameterRun(mesh, rank, parameter, piece.dims, [&](const Run &whole) {
     Run run = clip(whole, piece.part);
@@ -55,6 +56,13 @@ Status runtime::setParameter(Executor &executor, uint32_t parameter,
     std::vector<float> block = cutOut(arena.mesh, rank, found, piece, values);
     PLAIT_RETURN_IF_ERROR(
         arena.write(piece.offset, std::as_bytes(std::span(block))));
+    // What begins as the weight lies as it does.
+    for (uint32_t i = 0; i < plan::length(shard.state()); ++i)
+      if (const fb::StateSlot &slot = *shard.state()->Get(i);
+          slot.from_weight())
+        PLAIT_RETURN_IF_ERROR(
+            arena.write(piece.offset - shard.weight() + slot.offset(),
+                        std::as_bytes(std::span(block))));
     if (shard.compute_dtype() != fb::DType::BF16)
       return Status::success();
     Piece copy(arena.mesh, rank, shard, found, {shard.compute_weight(), false});

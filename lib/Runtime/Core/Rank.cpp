@@ -21,6 +21,7 @@
 #include "RankThreads.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Metrics.h"
+#include "plait/Plan/Sites.h"
 #include "plait/Plan/Uses.h"
 
 #include <algorithm>
@@ -276,11 +277,20 @@ Result<StepMetrics> Rank::readMetrics() {
   return metrics;
 }
 
+/// Evaluations do of the end of a step what comes before the update; of lists
+/// that are run in each step, all. Other lists are run in steps of their own.
+bool Rank::isDue(const Walk &walk, const fb::Action &action) const {
+  uint32_t every = plan::everyOf(plan, action);
+  if (every != 1)
+    return scope == StepScope::Train && walk.at.number % every == 0;
+  return scope != StepScope::Evaluate || plan::isForward(action) ||
+         action.kind() == fb::ActionKind::Optimizer ||
+         action.kind() == fb::ActionKind::Outer;
+}
+
 Status Rank::runAction(Walk &walk, uint32_t index) {
   const fb::Action &action = *program.actions()->Get(index);
-  // Of the end of a step evaluations do what comes before the update.
-  walk.passes = scope == StepScope::Evaluate && !plan::isForward(action) &&
-                action.kind() != fb::ActionKind::Optimizer;
+  walk.passes = !isDue(walk, action);
   uint32_t peer = mesh.withIndex(rank, 0, action.peer());
   std::span<std::byte> buffer(memory->at(action.buffer()), action.bytes());
   switch (action.kind()) {
@@ -307,6 +317,7 @@ Status Rank::runAction(Walk &walk, uint32_t index) {
   case fb::ActionKind::Reduce:
   case fb::ActionKind::Optimizer:
   case fb::ActionKind::Gather:
+  case fb::ActionKind::Outer:
     return callFunction(walk, action);
   }
   __builtin_unreachable();
@@ -422,6 +433,8 @@ Status Rank::runStepOf(Walk &walk, const fb::Action &action,
       return Status::success();
     return device.fillZero(resolve(action, *fill.target()), fill.bytes());
   }
+  case fb::StepKind::OuterStep:
+    return runOuter(action, *step.step_as_OuterStep());
   case fb::StepKind::NONE: // no plan that is read has one
     break;
   }
@@ -475,6 +488,17 @@ Status Rank::runCollective(const fb::Action &action,
   CollectiveShape shape = {step.dtype(), step.outer(), step.chunk(),
                            step.middle(), step.splits_inner()};
   return group.run(plan::kindOf(step), input, output, shape, step.reduction());
+}
+
+Status Rank::runOuter(const fb::Action &action, const fb::OuterStep &step) {
+  auto place = [&](const fb::Ref *ref) {
+    return ref ? resolve(action, *ref) : nullptr;
+  };
+  const fb::OuterRule &rule = *plan.outer();
+  return device.outer(step, {place(step.value()), place(step.anchor()),
+                             place(step.momentum()), place(step.copy()),
+                             float(mesh.sites()), float(rule.rate()),
+                             float(rule.momentum())});
 }
 
 /// Tells where the step that runs comes from, as ", at …".

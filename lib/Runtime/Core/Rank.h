@@ -107,6 +107,7 @@ private:
   void finishOperations(Walk &walk, uint32_t end);
   Status getFailure();
   void noteFailure(const Walk &walk, const Status &status);
+  bool isDue(const Walk &walk, const fb::Action &action) const;
   Status runAction(Walk &walk, uint32_t index);
   Status callFunction(Walk &walk, const fb::Action &action);
   Status beginUpdate(Walk &walk);
@@ -127,6 +128,7 @@ private:
                       uint32_t prepared);
   Status runCollective(const fb::Action &action, const fb::CollectiveStep &step,
                        Group &group);
+  Status runOuter(const fb::Action &action, const fb::OuterStep &step);
   std::byte *resolve(const fb::Action &action, const fb::Ref &ref) const {
     return memory->at(action, ref);
   }

@@ -12,6 +12,8 @@
 #include "plait/Runtime/Executor.h"
 
 #include <functional>
+#include <span>
+#include <vector>
 
 namespace plait::runtime {
 
@@ -53,6 +55,12 @@ Status setWeights(const RankArena &arena, const fb::Shard &shard,
 /// there is one, from element `begin` of the rank's block on.
 Status storeCopy(const RankArena &arena, const fb::Shard &shard, int64_t begin,
                  std::span<const float> elements);
+
+/// The elements of `piece` of a rank's block, out of all `values` of the
+/// parameter.
+std::vector<float> cutOut(const plan::RankGrid &mesh, uint32_t rank,
+                          const fb::Parameter &parameter, const Piece &piece,
+                          std::span<const float> values);
 
 } // namespace plait::runtime
 

@@ -169,8 +169,9 @@ ShardTensor runtime::gradientOf(const fb::Shard &shard) {
 /// All state slots of a parameter are divided alike.
 ShardTensor runtime::stateOf(const fb::Shard &shard,
                              const fb::StateSlot &slot) {
-  return {slot.offset(), shard.division() || shard.state_dims(),
-          slot.own_axis()};
+  bool isDivided = slot.like_weight() ? weightOf(shard).isDivided
+                                      : shard.division() || shard.state_dims();
+  return {slot.offset(), isDivided, slot.own_axis()};
 }
 
 /// A division is applied to the elements of the block, so its part begins at a

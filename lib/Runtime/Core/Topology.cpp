@@ -132,8 +132,7 @@ std::vector<uint32_t> runtime::membersOf(const plan::RankGrid &mesh,
 /// their ranks that agree in all other axes; `peers` of them.
 uint32_t runtime::messageId(const plan::RankGrid &mesh, uint32_t rank,
                             uint32_t message) {
-  uint32_t peers = mesh.ranks() / mesh.size(0);
-  return message * peers + rank % peers;
+  return message * mesh.programRanks() + mesh.peerOf(rank);
 }
 
 /// 1. Collectives of all programs. Kinds that were seen are skipped, unless
@@ -146,7 +145,7 @@ Topology runtime::topologyOf(const fb::Plan &plan,
   plan::RankGrid mesh(plan);
   Topology topology;
   topology.ranks = mesh.ranks();
-  topology.programRanks = mesh.ranks() / mesh.size(0);
+  topology.programRanks = mesh.programRanks();
   // What distinguishes two sets of groups: the axis and who is left out. Of
   // each set the bytes that must be packed are known.
   std::map<std::pair<uint8_t, std::vector<uint32_t>>, uint64_t> kinds;
@@ -179,11 +178,10 @@ Topology runtime::topologyOf(const fb::Plan &plan,
 
   // 3. `peers` of each.
   std::vector<uint32_t> channels = channelsOf(plan, messages);
-  uint32_t peers = mesh.ranks() / mesh.size(0);
   for (uint32_t i = 0; i < messages.size(); ++i)
-    for (uint32_t peer = 0; peer < peers; ++peer)
-      topology.messages.push_back({messages[i].source * peers + peer,
-                                   messages[i].target * peers + peer,
+    for (uint32_t peer = 0; peer < mesh.programRanks(); ++peer)
+      topology.messages.push_back({mesh.rankOf(messages[i].source, peer),
+                                   mesh.rankOf(messages[i].target, peer),
                                    channels[i]});
   return topology;
 }

@@ -89,10 +89,11 @@ public:
       uint32_t rank, const fb::Shard &shard, const fb::Parameter &parameter,
       const Piece &piece, const std::vector<float> &elements)>;
 
-  /// `use` gets each element once, whatever the number of its copies; only in
-  /// the process of rank 0, but there from several threads.
-  Collector(Executor &executor, Place place, Use use)
-      : executor(executor), place(std::move(place)), use(std::move(use)) {}
+  /// `use` gets each element of site `site` once, whatever the number of its
+  /// copies; only in the process of rank 0, but there from several threads.
+  Collector(Executor &executor, Place place, Use use, uint32_t site = 0)
+      : executor(executor), place(std::move(place)), use(std::move(use)),
+        site(site) {}
 
   /// All processes call this.
   /// 1. In the process of rank 0 each thread hands the windows of its rank to
@@ -175,17 +176,92 @@ private:
   std::optional<Piece> wanted(uint32_t rank, const fb::Shard &shard,
                               const fb::Parameter &parameter) const {
     std::optional<ShardTensor> tensor = place(shard);
-    if (!shard.owner() || !tensor ||
-        !plan::isFirstReplica(executor.mesh(), rank, shard, tensor->isDivided))
+    const plan::RankGrid &mesh = executor.mesh();
+    uint32_t axis = mesh.sitesAxis();
+    if (!shard.owner() || !tensor || (axis && mesh.index(rank, axis) != site) ||
+        plan::replicaOf(mesh, rank, shard, tensor->isDivided, axis).index != 0)
       return std::nullopt;
-    Piece piece(executor.mesh(), rank, shard, parameter, *tensor);
+    Piece piece(mesh, rank, shard, parameter, *tensor);
     return piece.part.count ? std::optional(piece) : std::nullopt;
   }
 
   Executor &executor;
   Place place;
   Use use;
+  uint32_t site;
 };
+
+/// A tensor of parameter `index` in the process of rank 0; weights of several
+/// sites as their mean. Blocks of a site are disjoint, so that its ranks write
+/// side by side; sites come one after the other, as their sum is computed.
+Result<std::vector<float>> collect(Executor &executor, uint32_t index,
+                                   const Collector::Place &place,
+                                   uint32_t sites) {
+  const fb::Parameter &parameter = *executor.plan().parameters()->Get(index);
+  std::vector<float> result(executor.leads() ? elementCount(*parameter.shape())
+                                             : 0);
+  uint32_t site = 0;
+  auto add = [&](uint32_t rank, const fb::Shard &, const fb::Parameter &,
+                 const Piece &piece, const std::vector<float> &block) {
+    forEachParameterRun(
+        executor.mesh(), rank, parameter, piece.dims, [&](const Run &whole) {
+          Run run = clip(whole, piece.part);
+          for (int64_t i = 0; i < run.count; ++i) {
+            float &value = result[run.global + i];
+            // The first one is copied: zeros keep their signs.
+            value = site ? value + block[run.local + i] : block[run.local + i];
+          }
+        });
+    return Status::success();
+  };
+  for (; site < sites; ++site)
+    PLAIT_RETURN_IF_ERROR(Collector(executor, place, add, site).run());
+  for (float &value : result)
+    value /= float(sites);
+  return result;
+}
+
+/// Hands the means of all weights to `use`, cut as the first site's ranks have
+/// them. Whole parameters come one by one: no rank has room for all of them.
+Status collectMeans(Executor &executor, const Collector::Use &use) {
+  const plan::RankGrid &mesh = executor.mesh();
+  const auto &parameters = *executor.plan().parameters();
+  for (uint32_t i = 0; i < parameters.size(); ++i) {
+    auto values = collect(
+        executor, i,
+        [&](const fb::Shard &shard) {
+          return shard.parameter() == i ? std::optional(weightOf(shard))
+                                        : std::nullopt;
+        },
+        mesh.sites());
+    if (!values.ok())
+      return values.status();
+    for (uint32_t rank = 0;
+         executor.leads() && rank < mesh.ranks() / mesh.sites(); ++rank)
+      for (const fb::Shard *shard : *executor.program(rank).shards()) {
+        ShardTensor weight = weightOf(*shard);
+        if (shard->parameter() != i || !shard->owner() ||
+            !plan::isFirstReplica(mesh, rank, *shard, weight.isDivided))
+          continue;
+        const fb::Parameter &parameter = *parameters.Get(i);
+        Piece piece(mesh, rank, *shard, parameter, weight);
+        PLAIT_RETURN_IF_ERROR(
+            use(rank, *shard, parameter, piece,
+                cutOut(mesh, rank, parameter, piece, *values)));
+      }
+  }
+  return Status::success();
+}
+
+/// Hands all weights to `use`, in the process of rank 0: all processes call it.
+Status collectWeights(Executor &executor, const Collector::Use &use) {
+  if (executor.mesh().sites() > 1)
+    return collectMeans(executor, use);
+  auto place = [](const fb::Shard &shard) {
+    return std::optional(weightOf(shard));
+  };
+  return Collector(executor, place, use).run();
+}
 
 /// The config.json of the plan, for weights in `type`. Readers take the type
 /// that it names for that of the weights. Everything else of the text stays
@@ -258,8 +334,7 @@ Result<std::vector<OutputFile>> writeCompanions(const fb::Plan &plan,
 ///    written there. Several threads write at once: runs are disjoint.
 /// 3. Commit, weights first.
 Status writeWeights(Executor &executor, const std::string &directory,
-                    const std::string &origin, FileTensor::Type type,
-                    const Collector::Place &place) {
+                    const std::string &origin, FileTensor::Type type) {
   PLAIT_RETURN_IF_ERROR(prepareToSave(directory));
   auto layout = FileLayout::of(executor.plan());
   if (!layout.ok())
@@ -271,30 +346,28 @@ Status writeWeights(Executor &executor, const std::string &directory,
   auto companions = writeCompanions(executor.plan(), directory, origin, type);
   if (!companions.ok())
     return companions.status();
-  Collector collector(
-      executor, place,
-      [&](uint32_t rank, const fb::Shard &shard, const fb::Parameter &parameter,
-          const Piece &piece, const std::vector<float> &block) {
-        Status status = Status::success();
-        const auto &place = layout->byName.at(parameter.file_name()->str());
-        // Runs are those of the rank's whole block; only what falls into the
-        // window's part is there.
-        forEachFileRun(executor.mesh(), rank, parameter, piece.dims,
-                       [&](const Run &whole) {
-                         Run run = clip(whole, piece.part);
-                         forEachTensor(place.each, run.global, run.count,
-                                       [&](size_t tensor, int64_t begin,
-                                           int64_t offset, int64_t count) {
-                                         if (status.ok())
-                                           status = writer->write(
-                                               place.first + tensor, begin,
-                                               std::span(block).subspan(
-                                                   run.local + offset, count));
-                                       });
-                       });
-        return status;
-      });
-  PLAIT_RETURN_IF_ERROR(collector.run());
+  auto write = [&](uint32_t rank, const fb::Shard &shard,
+                   const fb::Parameter &parameter, const Piece &piece,
+                   const std::vector<float> &block) {
+    Status status = Status::success();
+    const auto &place = layout->byName.at(parameter.file_name()->str());
+    // Runs are those of the rank's whole block; only what falls into the
+    // window's part is there.
+    forEachFileRun(
+        executor.mesh(), rank, parameter, piece.dims, [&](const Run &whole) {
+          Run run = clip(whole, piece.part);
+          forEachTensor(
+              place.each, run.global, run.count,
+              [&](size_t tensor, int64_t begin, int64_t offset, int64_t count) {
+                if (status.ok())
+                  status = writer->write(
+                      place.first + tensor, begin,
+                      std::span(block).subspan(run.local + offset, count));
+              });
+        });
+    return status;
+  };
+  PLAIT_RETURN_IF_ERROR(collectWeights(executor, write));
   PLAIT_RETURN_IF_ERROR(writer->commit());
   for (OutputFile &file : *companions)
     PLAIT_RETURN_IF_ERROR(file.commit());
@@ -332,6 +405,17 @@ Status runtime::setTensor(const RankArena &arena, const fb::Shard &shard,
                      });
 }
 
+/// Sets what begins as the weight does, from `source` as well.
+static Status setAnchors(const RankArena &arena, const fb::Shard &shard,
+                         const fb::Parameter &parameter,
+                         const ElementSource &source) {
+  for (uint32_t i = 0; i < plan::length(shard.state()); ++i)
+    if (const fb::StateSlot &slot = *shard.state()->Get(i); slot.from_weight())
+      PLAIT_RETURN_IF_ERROR(
+          setTensor(arena, shard, parameter, stateOf(shard, slot), source));
+  return Status::success();
+}
+
 /// A rank that has all of the weights in f32 makes the copy in bf16 of them.
 /// With divided optimizer state it has only a part of these, but all of the
 /// copy, for which `source` is asked a second time.
@@ -340,6 +424,7 @@ Status runtime::setWeights(const RankArena &arena, const fb::Shard &shard,
                            const ElementSource &source) {
   ShardTensor weight = weightOf(shard);
   bool hasCopy = shard.compute_dtype() == fb::DType::BF16;
+  PLAIT_RETURN_IF_ERROR(setAnchors(arena, shard, parameter, source));
   if (!hasCopy || weight.isDivided)
     PLAIT_RETURN_IF_ERROR(setTensor(arena, shard, parameter, weight, source));
   if (!hasCopy)
@@ -430,13 +515,9 @@ Status runtime::prepareToSave(const std::string &directory) {
 /// out by sendToFirst(): `use` is never called there.
 Status runtime::saveWeights(Executor &executor, const std::string &directory,
                             const std::string &origin, FileTensor::Type type) {
-  auto place = [](const fb::Shard &shard) {
-    return std::optional(weightOf(shard));
-  };
   return collectTogether(executor, [&] {
-    return executor.leads()
-               ? writeWeights(executor, directory, origin, type, place)
-               : Collector(executor, place, nullptr).run();
+    return executor.leads() ? writeWeights(executor, directory, origin, type)
+                            : collectWeights(executor, nullptr);
   });
 }
 
@@ -484,26 +565,17 @@ Result<std::vector<float>> runtime::gatherTensor(Executor &executor,
   bool isGradient = kind == ParameterTensor::Gradient;
   if (found.frozen() && isGradient)
     return std::vector<float>();
-  std::vector<float> result(executor.leads() ? elementCount(*found.shape())
-                                             : 0);
   // Shards of other parameters have no part in it.
   auto place = [&](const fb::Shard &shard) {
     return shard.parameter() == parameter
                ? std::optional(isGradient ? gradientOf(shard) : weightOf(shard))
                : std::nullopt;
   };
-  // The blocks are disjoint, so the ranks write side by side.
-  auto use = [&](uint32_t rank, const fb::Shard &shard, const fb::Parameter &,
-                 const Piece &piece, const std::vector<float> &block) {
-    forEachParameterRun(executor.mesh(), rank, found, piece.dims,
-                        [&](const Run &whole) {
-                          Run run = clip(whole, piece.part);
-                          std::copy_n(block.begin() + run.local, run.count,
-                                      result.begin() + run.global);
-                        });
-    return Status::success();
-  };
-  PLAIT_RETURN_IF_ERROR(collectTogether(
-      executor, [&] { return Collector(executor, place, use).run(); }));
+  Result<std::vector<float>> result = std::vector<float>();
+  PLAIT_RETURN_IF_ERROR(collectTogether(executor, [&] {
+    result = collect(executor, parameter, place,
+                     isGradient ? 1 : executor.mesh().sites());
+    return result.status();
+  }));
   return result;
 }

@@ -37,6 +37,10 @@ static Status checkKin(const fb::Plan &first, const fb::Plan &other,
     return differ("global batch", first.global_batch(), other.global_batch());
   if (first.sequence() != other.sequence())
     return differ("sequence", first.sequence(), other.sequence());
+  if (uint32_t mine = plan::RankGrid(first).sites(),
+      theirs = plan::RankGrid(other).sites();
+      mine != theirs)
+    return differ("sites", mine, theirs);
   std::string mine = PlanIdentity::of(first, 0).optimizer;
   std::string theirs = PlanIdentity::of(other, 0).optimizer;
   if (mine != theirs)

@@ -79,11 +79,13 @@ static Json describeArenas(const fb::Plan &plan) {
       auto &bytes = parts[fb::EnumNameCategory(region.category())];
       bytes = (bytes.is_null() ? 0 : bytes.get<uint64_t>()) + region.bytes();
     }
-    uint32_t ranks = mesh.ranks() / mesh.size(0);
-    rows.push_back({{"first", i * ranks},
-                    {"last", (i + 1) * ranks - 1},
-                    {"arena", program.arena_bytes()},
-                    {"parts", std::move(parts)}});
+    // Consecutive in each site.
+    uint32_t ranks = mesh.programRanks() / mesh.sites();
+    for (uint32_t site = 0; site < mesh.sites(); ++site)
+      rows.push_back({{"first", mesh.rankOf(i, site * ranks)},
+                      {"last", mesh.rankOf(i, (site + 1) * ranks - 1)},
+                      {"arena", program.arena_bytes()},
+                      {"parts", parts}});
   }
   return rows;
 }

@@ -75,10 +75,8 @@ Stragglers::Stragglers(const fb::Plan &plan) : mesh(plan) {
 bool Stragglers::canWatch(const fb::Plan &plan) {
   plan::RankGrid mesh(plan);
   uint64_t notes = 0;
-  for (uint32_t rank = 0; rank < mesh.ranks();
-       rank += mesh.ranks() / mesh.size(0))
-    notes += uint64_t(mesh.ranks() / mesh.size(0)) *
-             plan::countOperations(*plan.programs()->Get(mesh.index(rank, 0)));
+  for (const fb::Program *program : *plan.programs())
+    notes += uint64_t(mesh.programRanks()) * plan::countOperations(*program);
   return notes <= mostNotes;
 }
 

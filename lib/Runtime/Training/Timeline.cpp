@@ -89,6 +89,7 @@ Kind kindOf(const fb::Action &action) {
   case fb::ActionKind::Reduce:
   case fb::ActionKind::Optimizer:
   case fb::ActionKind::Gather:
+  case fb::ActionKind::Outer:
     break;
   }
   return Kind::Optimizer;

@@ -35,6 +35,7 @@
 #include "TensorBoard.h"
 #include "Watch.h"
 #include "plait/Plan/Defaults.h"
+#include "plait/Plan/Sites.h"
 #include "plait/Runtime/Communicator.h"
 #include "plait/Runtime/Rendezvous.h"
 #include "plait/Runtime/Weights.h"
@@ -172,6 +173,10 @@ static bool keepsErrors(const fb::Plan &plan) {
 
 /// Gradients are compressed before it is known whether they are finite.
 Status Parts::setControls(const fb::Plan &plan, const TrainOptions &options) {
+  if (options.onNonFinite == NonFinitePolicy::Skip && plan.outer())
+    return fail("`on-nan` is skip, but sites count their steps together, and "
+                "one of them would skip alone (`outer` is ",
+                plan::describeOuter(plan), ")");
   if (options.onNonFinite == NonFinitePolicy::Skip && keepsErrors(plan))
     return fail("`on-nan` is skip, but when a step is skipped, replicas have "
                 "already fed back what they did not send (`compress` is ",
@@ -230,6 +235,7 @@ private:
   void tellOfStep(const StepReport &report) const;
   Status rollBack();
   Status printMemory();
+  void warnOfSites() const;
 
   const fb::Plan &plan;
   TrainOptions chosen; // of which the steps may change
@@ -542,7 +548,20 @@ Status Steps::prepare() {
   PLAIT_RETURN_IF_ERROR(
       watch->beginRun(*ranks, reached.step + 1, chosen.steps));
   settled = std::min(reached.step + 2, chosen.steps);
+  warnOfSites();
   return openOutputs();
+}
+
+/// Sites that never agree are trained for nothing, but for the mean of the end.
+void Steps::warnOfSites() const {
+  if (!plan.outer() || !ranks->leads() || !chosen.trains())
+    return;
+  uint64_t every = plan.outer()->every();
+  if (chosen.steps / every == reached.step / every)
+    ranks->warn("sites agree every " + std::to_string(every) +
+                " steps, which none of the steps " +
+                std::to_string(reached.step + 1) + " to " +
+                std::to_string(chosen.steps) + " is");
 }
 
 Status Steps::checkpoint() {

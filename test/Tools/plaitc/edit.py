@@ -45,6 +45,7 @@ OTHERS = {
     "tp-comm-overlap": "2",
     "context-parallel": "heads", "offload": "optimizer", "global-batch": "32",
     "seq": "64", "precision": "fp32", "reduce-precision": "bf16", "compress": "int8:32",
+    "outer": "average:2+sites:2",
     "attention": "unfused", "epilogues": "none", "optimizer": "muon", "deterministic": "true",
 }
 # Beside the configuration: what stands in IR, and the options. A target is that of
@@ -92,7 +93,7 @@ def edit(text, field, value):
         return text.replace(find_beside(field, text), value, 1)
     if field == "layers":
         value = f"[{value}]"
-    elif field in ("schedule", "optimizer", "compress"):
+    elif field in ("schedule", "optimizer", "compress", "outer"):
         value = f'"{value}"'
     key = field.replace("-", "_")
 

@@ -118,7 +118,7 @@ TOLD = {"proof": "the proof refused", "record": "the record of what phases have 
 # What a plan says of the model, of its parameters and of the arithmetic.
 CARRIED = ("model_type", "model_name", "vocab_size", "sequence", "global_batch",
            "config", "model_flops", "optimizer", "precision", "reduce_precision",
-           "compress", "parameters")
+           "compress", "outer", "parameters")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -187,4 +187,48 @@ TEST(Replicas, OfWhatRanksHaveForThemselves) {
   }
 }
 
+/// Sites are numbered first, wherever their axis stands.
+TEST(Sites, FollowEachOther) {
+  fb::PlanT source;
+  for (auto [name, size] :
+       {std::pair("pp", 2), {"dp", 2}, {"tp", 3}, {"sites", 4}}) {
+    source.mesh.push_back(std::make_unique<fb::MeshAxisT>());
+    source.mesh.back()->name = name;
+    source.mesh.back()->size = size;
+  }
+  source.model_type = source.schedule = source.recompute = "any";
+  flatbuffers::FlatBufferBuilder builder;
+  builder.Finish(fb::CreatePlan(builder, &source));
+  const auto &plan =
+      *flatbuffers::GetRoot<fb::Plan>(builder.GetBufferPointer());
+  RankGrid mesh(plan), site({2, 2, 3});
+  EXPECT_EQ(mesh.ranks(), 48u);
+  EXPECT_EQ(mesh.sites(), 4u);
+  EXPECT_EQ(mesh.programRanks(), 24u);
+  EXPECT_EQ(RankGrid::partsOf(plan, Splits::Batch), 8u);
+  std::vector<uint32_t> peers(2, 0);
+  for (uint32_t rank = 0; rank < mesh.ranks(); ++rank) {
+    EXPECT_EQ(mesh.index(rank, 3), rank / 12);
+    for (uint32_t axis = 0; axis < 3; ++axis) {
+      EXPECT_EQ(mesh.index(rank, axis), site.index(rank % 12, axis));
+      EXPECT_EQ(mesh.withIndex(rank, axis, 1),
+                rank / 12 * 12 + site.withIndex(rank % 12, axis, 1));
+    }
+    EXPECT_EQ(mesh.withIndex(rank, 3, 2), 24 + rank % 12);
+    EXPECT_EQ(mesh.partOf(plan, rank, Splits::Batch),
+              rank / 12 * 2 + site.index(rank % 12, 1));
+    uint32_t program = mesh.index(rank, 0);
+    EXPECT_EQ(mesh.peerOf(rank), peers[program]++);
+    EXPECT_EQ(mesh.rankOf(program, mesh.peerOf(rank)), rank);
+  }
+}
+
+TEST(Sites, AreOneWhereThereAreNone) {
+  RankGrid mesh({2, 3, 2});
+  EXPECT_EQ(mesh.sites(), 1u);
+  EXPECT_EQ(mesh.sitesAxis(), 0u);
+  for (uint32_t rank = 0; rank < mesh.ranks(); ++rank)
+    EXPECT_EQ(mesh.rankOf(rank / 6, rank % 6), rank);
+}
+
 } // namespace

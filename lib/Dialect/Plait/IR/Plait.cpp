@@ -147,6 +147,7 @@ struct FieldPrinter {
   }
   void printValue(Offload value) { printWords(plait::print(value)); }
   void printValue(const Compression &value) { printWords(plait::print(value)); }
+  void printValue(const Outer &value) { printWords(plait::print(value)); }
   void printValue(const std::vector<int> &value) {
     printer << "[";
     llvm::interleaveComma(value, printer);

@@ -1,0 +1,142 @@
+//===- OuterTest.cpp - What is said of sites ------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Configuration/Configuration.h"
+
+#include <gtest/gtest.h>
+
+using namespace plait;
+
+TEST(Outer, IsReadAndWritten) {
+  for (const char *text :
+       {"none", "average:1", "average:16777216", "diloco:30",
+        "diloco:30,rate=0.5", "diloco:2,momentum=0", "average:8+sites:4",
+        "diloco:30,rate=1,momentum=0.5+sites:2"}) {
+    Outer value;
+    Status status = parse("outer", text, value);
+    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(print(value), text);
+  }
+  // What means the same is the same.
+  for (auto [text, same] :
+       {std::pair("diloco:3,rate=0.7", "diloco:3"),
+        {"diloco:3,momentum=0.90,rate=0.70", "diloco:3"},
+        {"diloco:3,momentum=0,rate=2", "diloco:3,rate=2,momentum=0"}}) {
+    Outer value;
+    ASSERT_TRUE(parse("outer", text, value).ok());
+    EXPECT_EQ(print(value), same);
+  }
+}
+
+TEST(Outer, SaysWhatItCannotRead) {
+  for (auto [text, message] :
+       {std::pair("", "outer is \"\", expected none, average or diloco"),
+        {"mean:2", "outer is \"mean\", expected none, average or diloco"},
+        {"none:2", "outer is \"none\", expected none, average or diloco"},
+        {"average", "outer is \"average\", expected the steps behind it, as "
+                    "average:8"},
+        {"average:", "outer has steps \"\", expected 1 to 16777216"},
+        {"average:0", "outer has steps \"0\", expected 1 to 16777216"},
+        {"average:-1", "outer has steps \"-1\", expected 1 to 16777216"},
+        {"average:1.5", "outer has steps \"1.5\", expected 1 to 16777216"},
+        {"average:2,rate=1",
+         "outer has option \"rate=1\", but average has none"},
+        {"diloco:2,", "outer is \"diloco:2,\", which ends with a comma"},
+        {"diloco:2,lr=1", "outer has option \"lr=1\", expected rate=R or "
+                          "momentum=M, each once"},
+        {"diloco:2,rate=1,rate=1", "outer has option \"rate=1\", expected "
+                                   "rate=R or momentum=M, each once"},
+        {"diloco:2,rate", "outer has rate \"\", expected above 0 and at most "
+                          "10"},
+        {"diloco:2,rate=0", "outer has rate \"0\", expected above 0 and at "
+                            "most 10"},
+        {"diloco:2,rate=nan", "outer has rate \"nan\", expected above 0 and at "
+                              "most 10"},
+        {"diloco:2,momentum=1", "outer has momentum \"1\", expected 0 or more, "
+                                "and below 1"},
+        {"average:2+sites", "outer has sites \"\", expected 1 to 16777216"},
+        {"average:2+feedback",
+         "outer has \"feedback\" behind the scheme, expected sites:N"}}) {
+    Outer value;
+    EXPECT_EQ(parse("outer", text, value).message(), message);
+  }
+}
+
+static std::string take(std::string mesh, const char *outer) {
+  Outer value;
+  EXPECT_TRUE(parse("outer", outer, value).ok());
+  Status status = takeSites(mesh, value);
+  return status.ok() ? mesh + " " + print(value) : status.message();
+}
+
+TEST(Outer, TakesSitesOfTheMesh) {
+  EXPECT_EQ(take("dp=2,sites=4,tp=2", "average:2"),
+            "dp=2,tp=2 average:2+sites:4");
+  EXPECT_EQ(take("sites=1", "average:2"), " average:2+sites:1");
+  EXPECT_EQ(take("dp=2", "none"), "dp=2 none");
+  // Once more: nothing is left to take.
+  EXPECT_EQ(take("dp=2", "average:2+sites:4"), "dp=2 average:2+sites:4");
+  EXPECT_EQ(take("sites=4", "average:2+sites:4"), " average:2+sites:4");
+  EXPECT_EQ(take("sites=2", "average:2+sites:4"),
+            "`mesh` has 2 sites, but `outer` is average:2+sites:4");
+  EXPECT_EQ(take("sites=2", "none"),
+            "`mesh` has 2 sites, but no `outer` says what flows between them, "
+            "such as average:8");
+  EXPECT_EQ(take("dp=2", "average:2"),
+            "`outer` is average:2, but `mesh` has no sites, as in "
+            "dp=2,sites=2");
+  EXPECT_EQ(take("sites=2,sites=2", "average:2"),
+            "mesh \"sites=2,sites=2\" names axis \"sites\" twice");
+  EXPECT_EQ(take("sites", "average:2"),
+            "mesh has sites \"\", expected 1 to 16777216");
+}
+
+TEST(Outer, DividesTheBatch) {
+  TrainingConfiguration configuration;
+  ASSERT_TRUE(setField(configuration, "outer", "average:2+sites:3").ok());
+  configuration.globalBatch = 24;
+  configuration.microBatch = 2;
+  Result<int64_t> count = countMicrobatches(configuration, 2);
+  ASSERT_TRUE(count.ok());
+  EXPECT_EQ(*count, 2);
+  configuration.globalBatch = 8;
+  EXPECT_EQ(countMicrobatches(configuration, 2).status().message(),
+            "global batch 8 is not divisible by micro batch 2 times dp 2 times "
+            "sites 3 = 12");
+}
+
+TEST(Outer, ExcludesWhatLeavesNoWeights) {
+  TrainingConfiguration configuration;
+  ASSERT_TRUE(setField(configuration, "outer", "diloco:2+sites:2").ok());
+  configuration.zero = 2;
+  EXPECT_TRUE(checkExecutable(configuration).ok());
+  configuration.zero = 3;
+  EXPECT_EQ(checkExecutable(configuration).message(),
+            "outer is diloco:2+sites:2, which takes zero 0 to 2, not 3");
+  configuration.zero = 0;
+  configuration.offload = Offload::Both;
+  EXPECT_EQ(checkExecutable(configuration).message(),
+            "outer is diloco:2+sites:2, which takes no offload of the "
+            "optimizer, but it is optimizer+activations");
+  configuration.offload = Offload::Activations;
+  EXPECT_TRUE(checkExecutable(configuration).ok());
+  ASSERT_TRUE(setField(configuration, "compress", "int8+feedback").ok());
+  EXPECT_EQ(checkExecutable(configuration).message(),
+            "outer is diloco:2+sites:2, which takes no feedback, but compress "
+            "is int8+feedback");
+}
+
+TEST(Outer, CountsWhatIsKept) {
+  for (auto [text, bytes] : {std::pair("none", 0),
+                             {"average:2", 0},
+                             {"diloco:2", 8},
+                             {"diloco:2,momentum=0", 4}}) {
+    Outer value;
+    ASSERT_TRUE(parse("outer", text, value).ok());
+    EXPECT_EQ(value.getStateBytes(), bytes);
+  }
+}

@@ -75,6 +75,7 @@ MORE = ("cp=2", "pp=2,dp=2 --zero 3", "dp=2,cp=2 --schedule zb-h1")
 WITHOUT = {
     "one-layer": "pp=2",
     "functions": "pp=2",
+    "padded": "pp=2",
     "odd-heads": "tp=2",
     "one-head": "tp=2",
 }

@@ -14,7 +14,7 @@ import math
 import torch
 
 from ..errors import NotExpressible
-from .arithmetic import HIDDEN, scale
+from .arithmetic import HIDDEN, scale, where
 from .axes import Dim, copy, flat, leaves, make, unify
 from .graph import Graph, Value
 from .lazy import LogWeights, Masked, Weights
@@ -250,7 +250,10 @@ def sdpa(walker, q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, **name
     if constant and not bool((mask == 0).all()):
         scores = Masked(scores, mask).make(walker)
     elif mask is not None and not constant:
-        scores = walker.graph.binary("add", scores, walker.tensor(mask))
+        if walker.is_boolean(3, "attn_mask"):
+            scores = where(walker, mask, scores, -math.inf)
+        else:
+            scores = walker.graph.binary("add", scores, walker.tensor(mask))
     weights = Weights(scores, dropout_p).make(walker)
     return walker.graph.contract(weights, v, f"{lead}su,{lead}ut->{lead}st")
 

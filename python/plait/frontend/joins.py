@@ -33,21 +33,22 @@ def _is_split(x: Value) -> bool:
 def _replace(walker, op: Op) -> None:
     """`op` becomes the product that splits the dimension again."""
     graph = walker.graph
-    joined = [_multiply(walker, x) for x in op.operands]
+    joined = [_multiply(walker, x, "y,yz->", "z") for x in op.operands]
     for x in joined[1:]:
         unify(joined[0].dims[-1], x.dims[-1])
     old, new = leaves(op.dims[-1]), joined[-1].dims[-1]
     lead = [axis for axis in leaves(op.order) if axis not in old]
     dims = [*op.dims[:-1], new]
     inner = graph.add(op.kind, joined, dims, [*lead, *new], **op.attrs)
-    _multiply(walker, inner)
+    _multiply(walker, inner, "z,yz->", "y")
     last = graph.ops.pop()
-    unify(last.operands[1].dims[-1], old)
+    unify(last.operands[1].dims[0], old)
     op.kind, op.operands, op.attrs = last.kind, last.operands, last.attrs
     op.order = [*lead, *old]
 
 
-def _multiply(walker, x: Value) -> Value:
+def _multiply(walker, x: Value, inner: str, outer: str) -> Value:
+    """With the identity, whose first dimension has the factors, and the second none."""
     letters = "abcdefghijk"[: len(x.dims) - 1]
     matrix = walker.constant(torch.eye(x.shape[-1]))
-    return walker.graph.contract(x, matrix, f"{letters}y,yz->{letters}z")
+    return walker.graph.contract(x, matrix, f"{letters}{inner}{letters}{outer}")

@@ -50,7 +50,7 @@ def cast(walker, x, *arguments, dtype=None, **named):
     """plait has one float type at a time, that of --precision."""
     if dtype is not None and not dtype.is_floating_point:
         kind = getattr(getattr(x, "op", None), "kind", "")
-        if kind not in ("tokens", "targets"):
+        if kind not in ("tokens", "targets") and not walker.is_boolean(0):
             raise NotExpressible(f"a conversion of computed numbers to {dtype}")
     if dtype in (torch.bfloat16, torch.float16):
         walker.graph.note(
@@ -85,7 +85,8 @@ def view(walker, x, *arguments, **named):
     if isinstance(x, _SAME) and shape == shape_of(x):
         return x
     value = walker.tensor(x)
-    if walker.users == {aten.view_as_complex.default} and shape[:-2] == value.shape[:-1]:
+    users = {user.target for user in walker.node.users}
+    if users == {aten.view_as_complex.default} and shape[:-2] == value.shape[:-1]:
         # Pairs to be turned are no dimensions.
         return Mix.of(value).taken(lambda t: t.reshape(shape[-2:]))
     if extent(sum(value.dims, [])) != extent_of(shape):

@@ -48,9 +48,9 @@ class Walker:
         self.graph = Graph(batch, sequence, whole)
         self.environment: dict = {}
         self.constants: dict[str, torch.Tensor] = {}
-        # Of what the node at hand gives, and what takes it.
+        # The node at hand, and the shape of what it gives.
         self.shape: list[int] = []
-        self.users: set = set()
+        self.node: torch.fx.Node | None = None
         self.folded = 0
         self.sites = 0
         self._constant_names: dict[int, str] = {}
@@ -102,7 +102,7 @@ class Walker:
             return self._fold(node, arguments, named)
         value = node.meta.get("val")
         self.shape = list(value.shape) if isinstance(value, torch.Tensor) else []
-        self.users = {user.target for user in node.users}
+        self.node = node
         handler = _HANDLERS.get(node.target)
         if handler is None:
             raise NotExpressible(
@@ -163,6 +163,14 @@ class Walker:
         return argument
 
     # What handlers ask.
+
+    def is_boolean(self, index: int, name: str = "") -> bool:
+        """Whether an argument of the node at hand is of truth values: of computed ones
+        1 and 0 stand for them."""
+        arguments = self.node.args
+        given = arguments[index] if index < len(arguments) else self.node.kwargs.get(name)
+        value = given.meta.get("val") if isinstance(given, torch.fx.Node) else given
+        return isinstance(value, torch.Tensor) and value.dtype == torch.bool
 
     def tensor(self, x) -> Value:
         """`x` as a tensor that an operation gives."""

@@ -187,20 +187,13 @@ class Polar(Neighbours):
         return torch.view_as_real(turned).flatten(-2).type_as(x)
 
 
-class Halved(Neighbours):
-    """The same by views of pairs, which split the dimension of values, too; and then
-    halves are turned of what is split."""
+class Pairs(Neighbours):
+    """Norms of pairs, which split the elements of a head in memory."""
 
     def rotate(self, x):
-        length, size = x.shape[1], x.shape[-1]
-        angles = torch.outer(
-            torch.arange(length), 100.0 ** (-torch.arange(0, size, 2) / size)
-        )
-        cos, sin = angles.cos()[:, None], angles.sin()[:, None]
-        a, b = x.reshape(*x.shape[:-1], -1, 2).unbind(-1)
-        x = torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
-        a, b = x.chunk(2, -1)
-        return torch.cat((a * cos - b * sin, a * sin + b * cos), -1)
+        pairs = x.view(*x.shape[:-1], -1, 2)
+        length = (pairs.square().sum(-1, keepdim=True) + 1).sqrt()
+        return super().rotate((pairs / length).flatten(-2))
 
 
 class Relative(nn.Module):
@@ -327,7 +320,6 @@ class Functions(nn.Module):
 
 class Reordered(nn.Module):
     """Rows of a parameter by a list, einsum of one and three operands, an ellipsis."""
-
     ORDER = (0, *range(HIDDEN - 2, 0, -1), HIDDEN - 1)
 
     def __init__(self):
@@ -342,8 +334,7 @@ class Reordered(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Attention to all positions, to those near by, and with keys of another size than
-    values; the masks are none, a band and a triangle."""
+    """Attention to all positions, to those near by, and with keys of another size."""
 
     def __init__(self, heads=4):
         super().__init__()
@@ -364,6 +355,29 @@ class Encoder(nn.Module):
         q, k, v = (split_heads(z, self.heads) for z in self.qkv[0](x).chunk(3, -1))
         weights = (q @ k.mT / math.sqrt(HIDDEN // self.heads)).softmax(-1)
         return x + (weights @ v).transpose(1, 2).flatten(2)
+
+
+class Padded(nn.Module):
+    """Keys that are padding are hidden, by masks that are computed from the tokens."""
+
+    def __init__(self, heads=4):
+        super().__init__()
+        self.heads = heads
+        self.embed = nn.Embedding(VOCABULARY, HIDDEN, padding_idx=0)
+        self.qkv = nn.ModuleList([nn.Linear(HIDDEN, 3 * HIDDEN) for _ in range(3)])
+        self.head = nn.Linear(HIDDEN, VOCABULARY)
+
+    def forward(self, tokens):
+        x = self.embed(tokens)
+        kept = ((tokens != 0) & (tokens != 5))[:, None, None]
+        seen = torch.ones(tokens.shape[1], tokens.shape[1]).tril().bool()
+        biased = (1.0 - (kept & seen).to(torch.long).float()) * torch.finfo(x.dtype).min
+        for layer, mask in zip(self.qkv, (kept | seen.T, kept, biased)):
+            q, k, v = (split_heads(z, self.heads) for z in layer(x).chunk(3, -1))
+            y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+            w = (q @ k.mT).masked_fill(~kept, -torch.inf).softmax(-1)
+            x = x + (y + w @ v).transpose(1, 2).flatten(2)
+        return self.head(x)
 
 
 class InPlace(nn.Module):
@@ -550,7 +564,7 @@ MODELS = {
     "by-hand": lambda: Model(ByHand, tied=False),
     "einsum": lambda: Model(Einsum, layers=2, positions=False),
     "neighbours": lambda: Model(Neighbours, layers=2, positions=False),
-    "halved": lambda: Model(Halved, layers=2, positions=False),
+    "pairs": lambda: Model(Pairs, layers=2, positions=False),
     "polar": lambda: Model(Polar, layers=2, positions=False),
     "relative": lambda: Model(Relative, layers=2, positions=False),
     "slopes": lambda: Model(Slopes, layers=2, positions=False),
@@ -560,6 +574,7 @@ MODELS = {
     "reordered": lambda: Model(Reordered, layers=2),
     "encoder": lambda: Model(Encoder, layers=2),
     "in-place": lambda: Model(InPlace),
+    "padded": Padded,
     "shared": Shared,
     "different": Different,
     "functional": Functional,

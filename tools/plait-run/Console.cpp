@@ -135,10 +135,13 @@ Status Console::endStep(const StepReport &step) {
   return Status::success();
 }
 
-/// A failure is reported by whoever started the run. Where the last steps were
-/// undone, and none replaced them, the loss of the one that the run ended with
-/// is not known any more.
+/// A failure is reported by whoever started the run, on a line below. Where the
+/// last steps were undone, and none replaced them, the loss of the one that the
+/// run ended with is not known any more.
 Status Console::endRun(const RunState &state, const Status &outcome) {
+  std::unique_lock lock(mutex);
+  leaveLine();
+  lock.unlock();
   if (!outcome.ok())
     return Status::success();
   std::string text = countOf(run->options.steps, "step");

@@ -201,9 +201,9 @@ static Status divide(planner::Cluster &cluster, planner::Training &training) {
     cluster.devicesPerNode /= int(sites);
     training.sitesOfNode = int(sites);
   } else {
-    return fail("`cluster` has ", cluster.nodes, " nodes of ",
-                cluster.devicesPerNode, ", which cannot be divided among ",
-                sites, " sites");
+    return fail("`cluster` is of ", cluster.nodes, " x ",
+                cluster.devicesPerNode,
+                " devices, which cannot be divided among ", sites, " sites");
   }
   return Status::success();
 }

@@ -215,8 +215,8 @@ static Result<CompiledPlan> compilePlan(CompileOptions options,
   Compilation compilation(options, input);
   FailureOr<std::unique_ptr<plan::fb::PlanT>> plan = failure();
   if (succeeded(begin(compilation, options, input, lowered)) &&
-      messages.report(checkSites(compilation)) &&
       succeeded(compilation.runTo(Phase::Plan)) &&
+      messages.report(checkSites(compilation)) &&
       messages.report(compilation.checkMemory()))
     plan = compilation.convert();
   if (failed(plan))

@@ -372,6 +372,12 @@ class Suite:
             "global batch 8 is not divisible by sites 3": ("sites=3", *outer),
             "times dp 2 times sites 2 = 12": (
                 "dp=2,sites=2", *outer, "--micro-batch", "3"),
+            "is of 1 x 4 devices, which cannot be divided among 3 sites": (
+                "sites=3", *outer, "--global-batch", "12", "--cluster", "cpu:4"),
+            "--outer is average:2+sites:2, but Megatron-Core": (
+                "sites=2", *outer, "--cluster", "h100:1x8", "--emit", "megatron"),
+            "--also has no plans with --outer: a run cannot be resumed with other": (
+                "sites=2", *outer, "--also", "4"),
             "takes zero 0 to 2, not 3": ("dp=2,sites=2", *outer, "--zero", "3"),
             "takes no feedback": ("dp=2,sites=2", *outer, "--compress", "int8+feedback"),
             "takes no offload of the optimizer": (

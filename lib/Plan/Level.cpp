@@ -18,13 +18,18 @@ static bool any(const List *list, Predicate isRight) {
   return list && std::any_of(list->begin(), list->end(), isRight);
 }
 
-static bool hasGroupedGemms(const fb::Plan &plan) {
-  return any(plan.programs(), [](const fb::Program *program) {
-    return any(program->functions(), [](const fb::Function *function) {
-      return any(function->steps(), [](const fb::Step *step) {
-        return step->step_type() == fb::StepKind::GroupedGemmStep;
-      });
+template <typename Predicate>
+static bool anyStep(const fb::Plan &plan, Predicate isRight) {
+  return any(plan.programs(), [&](const fb::Program *program) {
+    return any(program->functions(), [&](const fb::Function *function) {
+      return any(function->steps(), isRight);
     });
+  });
+}
+
+static bool hasGroupedGemms(const fb::Plan &plan) {
+  return anyStep(plan, [](const fb::Step *step) {
+    return step->step_type() == fb::StepKind::GroupedGemmStep;
   });
 }
 
@@ -42,6 +47,22 @@ static bool isCompressed(const fb::Plan &plan) { return plan.compress(); }
 static bool hasOptions(const fb::Plan &plan) { return plan.options(); }
 static bool hasNamedLosses(const fb::Plan &plan) { return plan.named_losses(); }
 
+static bool hasSites(const fb::Plan &plan) { return plan.outer(); }
+
+static bool hasRates(const fb::Plan &plan) {
+  return any(plan.parameters(), [](const fb::Parameter *parameter) {
+    return parameter->rate() != 1;
+  });
+}
+
+/// A window of positions on both sides.
+static bool hasWindows(const fb::Plan &plan) {
+  return anyStep(plan, [](const fb::Step *step) {
+    const fb::AttentionStep *attention = step->step_as_AttentionStep();
+    return attention && attention->window() && !attention->causal();
+  });
+}
+
 std::span<const Feature> plan::getFeatures() {
   static constexpr Feature features[] = {
       {"GroupedGemmStep", 1, hasGroupedGemms},
@@ -50,6 +71,18 @@ std::span<const Feature> plan::getFeatures() {
       {"Plan.options", 1, hasOptions},
       {"OptimizerOption", 1, hasOptions},
       {"Plan.named_losses", 1, hasNamedLosses},
+      {"Parameter.rate", 2, hasRates},
+      {"AttentionStep.window", 2, hasWindows},
+      {"Plan.outer", 2, hasSites},
+      {"OuterRule", 2, hasSites},
+      {"OuterStep", 2, hasSites},
+      {"OuterKind", 2, hasSites},
+      {"Plan.lists", 2, hasSites},
+      {"ActionList", 2, hasSites},
+      {"Action.list", 2, hasSites},
+      {"ActionKind.Outer", 2, hasSites},
+      {"StateSlot.like_weight", 2, hasSites},
+      {"StateSlot.from_weight", 2, hasSites},
   };
   return features;
 }

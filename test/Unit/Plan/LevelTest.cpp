@@ -38,6 +38,17 @@ void addOwnState(fb::PlanT &plan) {
 
 void addOption(fb::PlanT &plan) { append(plan.options).name = "beta1"; }
 
+void addRule(fb::PlanT &plan) {
+  plan.outer = std::make_unique<fb::OuterRuleT>();
+  plan.outer->scheme = "average";
+}
+
+void addWindow(fb::PlanT &plan) {
+  fb::AttentionStepT attention;
+  attention.window = 8;
+  append(plan.programs[0]->functions[0]->steps).step.Set(attention);
+}
+
 /// How a plan comes to have each feature, and no other that is not listed with
 /// it.
 const std::map<std::string, Add> additions = {
@@ -46,7 +57,19 @@ const std::map<std::string, Add> additions = {
     {"Plan.compress", [](fb::PlanT &plan) { plan.compress = "int8:128"; }},
     {"Plan.options", addOption},
     {"OptimizerOption", addOption},
-    {"Plan.named_losses", [](fb::PlanT &plan) { plan.named_losses = {"z"}; }}};
+    {"Plan.named_losses", [](fb::PlanT &plan) { plan.named_losses = {"z"}; }},
+    {"Parameter.rate", [](fb::PlanT &plan) { plan.parameters[0]->rate = 2; }},
+    {"AttentionStep.window", addWindow},
+    {"Plan.outer", addRule},
+    {"OuterRule", addRule},
+    {"OuterStep", addRule},
+    {"OuterKind", addRule},
+    {"Plan.lists", addRule},
+    {"ActionList", addRule},
+    {"Action.list", addRule},
+    {"ActionKind.Outer", addRule},
+    {"StateSlot.like_weight", addRule},
+    {"StateSlot.from_weight", addRule}};
 
 TEST(Level, IsZeroWithoutFeatures) { EXPECT_EQ(getLevel(makePlan()), 0u); }
 

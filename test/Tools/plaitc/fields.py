@@ -156,13 +156,15 @@ TRUSTED = {
     r"(Parameter|Function|Region|StateSlot|MeshAxis)\.name|Parameter\.file_.*|"
     r"Function\.slots|Step\.location|Plan\.(model_type|model_name|config|locations)":
         "a name in files and messages",
+    r"Parameter\.rate": "a rate as reports name it; kernels have it",
     r"Plan\.(schedule|recompute|zero|optimizer|offload|precision|reduce_precision|"
     r"context_parallel|compress|sequence_parallel)": "a choice as reports name it",
     r"Program\.(arena_bytes|host_bytes|regions|library_workspace.*)|Region\..*|"
     r"Function\.(workspace_bytes|slot_bytes)|KernelStep\.arg_bytes":
         "room that is not used, or which nothing else needs then",
     r"Plan\.(vocab_size|mesh|code|kernels|data|options|parameters|programs|"
-    r"named_losses)|OptimizerOption\..*|Parameter\.(init.*|frozen|box_.*|shape)":
+    r"named_losses|outer|lists)|(OuterRule|OuterStep|ActionList|OptimizerOption)\..*|"
+    r"Parameter\.(init.*|frozen|box_.*|shape)":
         COMPUTED,
     r"(Kernel|KernelStep|GemmStep|GroupedGemmStep|CollectiveStep|CopyStep|FillStep|"
     r"AttentionStep|AttentionDropout|RankScalar|Ref|CodeObject|Constant|Data|Input|"

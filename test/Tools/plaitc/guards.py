@@ -41,11 +41,11 @@ PHASES = ["import", "shard", "stage", "differentiate", "checkpoint",
 SMALL = ["--seq", "16", "--global-batch", "8", "--no-reference"]
 # Together they have every op of the step.
 PLANS = {
-    "gpt2": ["gpt2", "--mesh", "pp=2,dp=2,tp=2", "--micro-batch", "2", "--zero", "1",
-             "--cluster", "cpu:8"],
+    "gpt2": ["gpt2", "--mesh", "pp=2,dp=2,tp=2,sites=2", "--outer", "diloco:2",
+             "--micro-batch", "1", "--zero", "1", "--cluster", "cpu:16"],
     "llama": ["llama", "--mesh", "dp=2,cp=2", "--micro-batch", "2", "--precision",
               "bf16", "--zero", "3", "--context-parallel", "zigzag", "--recompute",
-              "full", "--attention", "flash"],
+              "full", "--attention", "flash", "--lr-factor", "*norm*=0.5"],
     "dropout": ["dropout", "--mesh", "pp=2,tp=2", "--micro-batch", "4", "--schedule",
                 "zb-h1", "--offload", "optimizer,activations", "--document-mask",
                 "--optimizer", "lion", "--epilogues", "all", "--sequence-parallel",

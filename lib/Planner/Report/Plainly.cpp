@@ -154,7 +154,10 @@ std::span<const std::pair<const char *, const char *>> planner::getLegend() {
       {"slowest replica", "waiting for the replica that happens to be the "
                           "slowest in a step"},
       {"launches", "host time between kernels that the device waits for"},
-      {"workspace", "memory of a pass that is free again after it"}};
+      {"workspace", "memory of a pass that is free again after it"},
+      {"on each", "tokens a second of each rank"},
+      {"unmeasured", "nobody has published a run that shows how good the "
+                     "prediction is"}};
   return words;
 }
 

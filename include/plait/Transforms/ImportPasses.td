@@ -1,0 +1,162 @@
+//===- ImportPasses.td - Changes of a model ------------*- tablegen -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_TRANSFORMS_IMPORTPASSES_TD
+#define PLAIT_TRANSFORMS_IMPORTPASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+//===----------------------------------------------------------------------===//
+// import: [nn] -> [nn]. What is changed in a model before anything is decided;
+// none of these passes is run unless somebody asks for it.
+//===----------------------------------------------------------------------===//
+
+def RemoveDropoutPass : Pass<"nn-remove-dropout", "::mlir::ModuleOp"> {
+  let summary = "Leave out the dropout of a model";
+  let description = [{
+    Ops that drop elements pass all of them on; each says itself how. The keys that
+    dropout draws from, an argument of `@loss`, go with their last use. Fails behind
+    phase import.
+
+    Phase `import`, where plaitc is given `dropout` off; reads nothing of the
+    configuration.
+
+    Example:
+    ```mlir
+    func.func @loss(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>, %keys: tensor<4xi32>) -> tensor<4x8xf32> {
+      %0 = nn.dropout %x, %keys probability 0.1 site 0 : tensor<4x8xf32>, tensor<4xi32>
+      %1 = nn.add %0, %y : tensor<4x8xf32>
+      return %1 : tensor<4x8xf32>
+    }
+    ```
+    becomes
+    ```mlir
+    func.func @loss(%arg0: tensor<4x8xf32>, %arg1: tensor<4x8xf32>) -> tensor<4x8xf32> {
+      %0 = nn.add %arg0, %arg1 : tensor<4x8xf32>
+      return %0 : tensor<4x8xf32>
+    }
+    ```
+  }];
+}
+
+def InsertDocumentMaskPass : Pass<"nn-insert-document-mask", "::mlir::ModuleOp"> {
+  let summary = "Keep attention within documents";
+  let description = [{
+    Gives each attention of `@loss` the position at which the document of a token
+    begins, before which it does not look. The function gets an argument for these
+    positions, of the type of the tokens, if it has none. Fails where there is no
+    attention, and behind phase import.
+
+    Phase `import`, where plaitc is given `document-mask`; reads nothing of the
+    configuration.
+
+    Example:
+    ```mlir
+    func.func @loss(%tokens: tensor<2x8xi32>, %targets: tensor<2x8xi32>, %q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>) -> tensor<2x8x2x3x4xf32> {
+      %o, %l = nn.attention %q, %k, %k scale 0.5 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)
+      return %o : tensor<2x8x2x3x4xf32>
+    }
+    ```
+    becomes
+    ```mlir
+    %out, %lse = nn.attention %arg2, %arg3, %arg3 scale 5.000000e-01 starts %arg4 : …
+    ```
+  }];
+}
+
+def RemoveDecayPass : Pass<"nn-remove-decay", "::mlir::ModuleOp"> {
+  let summary = "Take weight decay off parameters";
+  let description = [{
+    Weight decay does not apply to the parameters whose name one of `parameters`
+    matches, whatever the model says; `*` matches anything. Fails where one of them
+    matches none, as a name with a typing mistake does, and behind phase import.
+
+    Phase `import`, where plaitc is given `no-decay`; reads nothing of the
+    configuration.
+
+    Example:
+    ```mlir
+    // plait-opt --nn-remove-decay=parameters=emb*
+    nn.parameter @embed : tensor<16x4xf32> init<mean = 0.0, std = 0.02> decay
+    nn.parameter @w : tensor<8x16xf32> init<mean = 0.0, std = 0.02> decay
+    func.func @loss(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+      return %x : tensor<4x8xf32>
+    }
+    ```
+    becomes
+    ```mlir
+    nn.parameter @embed : tensor<16x4xf32> init<mean = 0.000000e+00 : f64, std = 2.000000e-02 : f64>
+    nn.parameter @w : tensor<8x16xf32> init<mean = 0.000000e+00 : f64, std = 2.000000e-02 : f64> decay
+    ```
+  }];
+  let options = [ListOption<"parameters", "parameters", "std::string",
+                            "names, * matches anything">];
+}
+
+def ScaleLearningRatePass : Pass<"nn-scale-learning-rate", "::mlir::ModuleOp"> {
+  let summary = "Multiply the learning rate of parameters";
+  let description = [{
+    Each of `factors` is NAME=FACTOR: the learning rate of the parameters whose name
+    matches is multiplied by the factor, 0 to 1,000,000, whatever the model says; `*`
+    matches anything. Of several that match a parameter the last one counts. Fails
+    where one of them matches none, as a name with a typing mistake does, and behind
+    phase import.
+
+    Phase `import`, where plaitc is given `lr-factor`; reads nothing of the
+    configuration.
+
+    Example:
+    ```mlir
+    // plait-opt --nn-scale-learning-rate=factors=emb*=0.5
+    nn.parameter @embed : tensor<16x4xf32> init<mean = 0.0, std = 0.02> decay
+    nn.parameter @w : tensor<8x16xf32> init<mean = 0.0, std = 0.02> decay
+    func.func @loss(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+      return %x : tensor<4x8xf32>
+    }
+    ```
+    becomes
+    ```mlir
+    nn.parameter @embed : tensor<16x4xf32> init<mean = 0.000000e+00 : f64, std = 2.000000e-02 : f64> decay rate 5.000000e-01
+    nn.parameter @w : tensor<8x16xf32> init<mean = 0.000000e+00 : f64, std = 2.000000e-02 : f64> decay
+    ```
+  }];
+  let options = [ListOption<"factors", "factors", "std::string",
+                            "NAME=FACTOR, * matches anything">];
+}
+
+def PinShardingsPass : Pass<"dist-pin-shardings", "::mlir::ModuleOp"> {
+  let summary = "Give parameters shardings that were chosen by a person";
+  let description = [{
+    Each of `shardings` is NAME=AXES: the parameters whose name matches NAME, in
+    which `*` matches anything, get the sharding `#dist.sharding<@mesh, AXES>`,
+    which phase `shard` keeps. Of two that match one parameter the later counts.
+    Fails where AXES do not parse, where NAME matches nothing, and behind phase
+    import.
+
+    Phase `import`, where plaitc is given `shard`; reads nothing of the
+    configuration.
+
+    Example:
+    ```mlir
+    // plait-opt '--dist-pin-shardings=shardings=up*=[{},{"tp"} ]'
+    dist.mesh @mesh ["tp"] = [2]
+    nn.parameter @up : tensor<8x16xf32> init<mean = 0.0, std = 0.02>
+    func.func @loss(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+      return %x : tensor<4x8xf32>
+    }
+    ```
+    becomes
+    ```mlir
+    nn.parameter @up : tensor<8x16xf32> init<mean = 0.000000e+00 : f64, std = 2.000000e-02 : f64> sharding #dist.sharding<@mesh, [{}, {"tp"} ]>
+    ```
+  }];
+  let options = [ListOption<"shardings", "shardings", "std::string",
+                            "NAME=AXES, * matches anything">];
+  let dependentDialects = ["::plait::dist::DistDialect"];
+}
+
+#endif // PLAIT_TRANSFORMS_IMPORTPASSES_TD

@@ -48,6 +48,9 @@ def _not(walker, x) -> Value:
 
 
 def _compare(walker, kind: str, x, y) -> Value:
+    for z in (x, y):
+        if isinstance(z, Value) and z.op.kind in ("tokens", "targets"):
+            raise NotExpressible("a comparison of tokens other than == and != a number")
     return walker.graph.binary(kind, walker.tensor(x), walker.tensor(y))
 
 

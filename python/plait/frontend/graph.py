@@ -10,8 +10,9 @@ dimensions can tell (emit.py): how operands lie in memory."""
 
 import dataclasses
 import math
+from collections.abc import Callable
 
-from ..errors import Place
+from ..errors import NotExpressible, Place
 from .axes import Axis, Dim, Size, copy, extent, flat, leaves, make, pairs, unify
 
 
@@ -95,6 +96,8 @@ class Graph:
         self.batch = Size(batch, kept=True)
         self.sequence = Size(sequence, kept=True)
         self._reads: dict[Box, list[Dim]] = {}
+        # Gives a value with one dimension as a whole (slices.join).
+        self.join: Callable[[Value, int], Value]
 
     def note(self, text: str) -> None:
         """Says what the user should know, once."""
@@ -149,6 +152,9 @@ class Graph:
         with more axes does, if that has all."""
         rank = max(len(x.dims), len(y.dims))
         operands = [v.seen([[]] * (rank - len(v.dims)) + list(v.dims)) for v in (x, y)]
+        for i in range(rank):
+            if all(extent(v.dims[i]) != 1 for v in operands):
+                operands[1] = self._met(*operands, i, i)
         big, small = sorted(operands, key=lambda v: -len(leaves(v.op.order)))
         dims, order = [], []
         for a, b in zip(big.dims, small.dims):
@@ -167,15 +173,25 @@ class Graph:
             order = big.op.order
         return self.add(kind, operands, dims, list(order))
 
+    def _met(self, x: Value, y: Value, i: int, j: int) -> Value:
+        """`y`, dimension j of which has the factors of dimension i of x: where there are
+        none in common it is joined before."""
+        try:
+            unify(x.dims[i], y.dims[j])
+        except NotExpressible:
+            y = self.join(y, j)
+            unify(x.dims[i], y.dims[j])
+        return y
+
     def contract(self, x: Value, y: Value, spec: str) -> Value:
         """As einsum, with a letter a dimension. What comes from y alone gets axes of
         its own: both may be made of one tensor, and have the same."""
         left, right, out = spec.replace("->", ",").split(",")
+        for i, letter in enumerate(left):
+            if letter in right:
+                y = self._met(x, y, i, right.index(letter))
         xs, ys = dict(zip(left, x.dims)), dict(zip(right, y.dims))
         dims, order = [], []
-        for letter in left:
-            if letter in ys:
-                unify(xs[letter], ys[letter])
         for letter in out:
             if letter in xs and (x.has(xs[letter]) or letter not in ys):
                 dims.append(xs[letter])

@@ -91,6 +91,20 @@ def view(walker, x, *arguments, **named):
         return Mix.of(value).taken(lambda t: t.reshape(shape[-2:]))
     if extent(sum(value.dims, [])) != extent_of(shape):
         raise NotExpressible(f"a view of {value.shape} as {shape}")
+    return _reshaped(walker, value, shape)
+
+
+def _reshaped(walker, value: Value, shape: list[int]) -> Value:
+    """Where factors of a dimension are none of those that a view asks for, as 2 · 12 and
+    3 · 8, it is joined before."""
+    try:
+        return value.seen(reshape(value.dims, shape))
+    except NotExpressible:
+        split = [i for i, dim in enumerate(value.dims) if len(leaves(dim)) > 1]
+        if not split:
+            raise
+    for dim in split:
+        value = slices.join(walker, value, dim)
     return value.seen(reshape(value.dims, shape))
 
 

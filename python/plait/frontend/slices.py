@@ -69,9 +69,20 @@ def pick(walker, value: Value, dim: int, index: torch.Tensor) -> Value:
 
 def multiply(walker, value: Value, dim: int, matrix: torch.Tensor) -> Value:
     """A dimension times a constant matrix."""
+    return multiply_by(walker, value, dim, walker.constant(matrix))
+
+
+def multiply_by(walker, value: Value, dim: int, matrix: Value) -> Value:
     letters = "abcdefghijklmnop"[: len(value.dims)]
     spec = f"{letters},{letters[dim]}z->{letters.replace(letters[dim], 'z')}"
-    return walker.graph.contract(value, walker.constant(matrix), spec)
+    return walker.graph.contract(value, matrix, spec)
+
+
+def join(walker, value: Value, dim: int) -> Value:
+    """A dimension without its factors, by a product with an identity matrix."""
+    walker.check_size(value.shape[dim] ** 2)
+    one = walker.constant(torch.eye(value.shape[dim]), own=True)
+    return multiply_by(walker, value, dim, one)
 
 
 def concatenate(walker, values: list[Value], dim: int) -> Value:

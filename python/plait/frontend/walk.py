@@ -11,10 +11,12 @@ written: masks, tables of rotary angles, buckets of positions. What is left are 
 operations with weights, each of which has a handler in one of the modules beside this
 one."""
 
+import functools
+
 import torch
 
 from ..errors import Error, NotExpressible
-from . import export, lazy
+from . import export, lazy, slices
 from .axes import leaves
 from .graph import Box, Graph, Value
 from .weights import CONSTANT
@@ -46,6 +48,7 @@ class Walker:
     def __init__(self, traced: export.Traced, batch: int, sequence: int, whole=()):
         self.traced = traced
         self.graph = Graph(batch, sequence, whole)
+        self.graph.join = functools.partial(slices.join, self)
         self.environment: dict = {}
         self.constants: dict[str, torch.Tensor] = {}
         # The node at hand, and the shape of what it gives.
@@ -214,9 +217,10 @@ class Walker:
         attrs = {"probability": probability, "site": self.next_site()}
         return self.graph.add("dropout", [x], x.dims, order, **attrs)
 
-    def constant(self, x: torch.Tensor) -> Value:
+    def constant(self, x: torch.Tensor, own: bool = False) -> Value:
         """A constant tensor is a parameter that is not trained, the smallest that
-        repeats to it."""
+        repeats to it. With `own` it is another than those of the same numbers, and has
+        factors of its own."""
         if self.scalar(x) is not None:
             value = self.graph.fill(self.scalar(x))
             return lazy.repeat(self.graph, value, list(x.shape))
@@ -231,7 +235,7 @@ class Walker:
         self.check_size(small.numel())
         # Minus infinity would have infinity times zero in the backward pass.
         finite = small.float().clamp(-LARGE, LARGE).contiguous()
-        name = self._name_constant(finite, known)
+        name = self._name_constant(finite, known, own)
         box = Box(name, tuple(small.shape), (0,) * small.dim(), tuple(small.shape))
         value = self.graph.read(box, trained=False)
         return lazy.repeat(self.graph, value, list(x.shape))
@@ -244,9 +248,9 @@ class Walker:
                 f"{MOST_CONSTANT}"
             )
 
-    def _name_constant(self, x: torch.Tensor, name: str | None) -> str:
+    def _name_constant(self, x: torch.Tensor, name: str | None, own: bool) -> str:
         for known, tensor in self.constants.items():
-            if tensor.shape == x.shape and torch.equal(tensor, x):
+            if not own and tensor.shape == x.shape and torch.equal(tensor, x):
                 return known
         name = name or f"{CONSTANT}{len(self.constants)}"
         self.constants[name] = x

@@ -196,6 +196,18 @@ class Pairs(Neighbours):
         return super().rotate((pairs / length).flatten(-2))
 
 
+class Conflict(nn.Module):
+    """Views as 3 · 12 and as 2 · 18, which have no factors in common."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.a = nn.Linear(36, 36), nn.Parameter(torch.randn(3, 12))
+
+    def forward(self, x):
+        y = (self.up(x).unflatten(-1, (3, 12)) * self.a).flatten(-2)
+        return x + torch.tanh(y.unflatten(-1, (2, 18)).flip(-2).flatten(-2))
+
+
 class Relative(nn.Module):
     """A learned bias of the distance."""
 
@@ -259,15 +271,7 @@ class Activations(nn.Module):
         self.layers = nn.ModuleList([nn.Linear(HIDDEN, HIDDEN) for _ in range(8)])
 
     def forward(self, x):
-        functions = (
-            F.leaky_relu,
-            F.elu,
-            F.softplus,
-            F.mish,
-            F.hardtanh,
-            F.relu6,
-            torch.abs,
-        )
+        functions = (F.leaky_relu, F.elu, F.softplus, F.mish, F.hardtanh, F.relu6, torch.abs)
         for function, layer in zip(
             (*functions, lambda z: z.clamp(-0.5, 1) ** 3), self.layers
         ):
@@ -564,6 +568,7 @@ MODELS = {
     "by-hand": lambda: Model(ByHand, tied=False),
     "einsum": lambda: Model(Einsum, layers=2, positions=False),
     "neighbours": lambda: Model(Neighbours, layers=2, positions=False),
+    "conflict": lambda: Model(Conflict, hidden=36),
     "pairs": lambda: Model(Pairs, layers=2, positions=False),
     "polar": lambda: Model(Polar, layers=2, positions=False),
     "relative": lambda: Model(Relative, layers=2, positions=False),

@@ -60,6 +60,12 @@ class Chooses(Base):
         return x * x.argmax(-1, True)  # the line of chooses
 
 
+class Compares(Base):
+    def forward(self, tokens):
+        hidden = (tokens > 5)[..., None]  # the line of compares
+        return self.head(self.embed(tokens).masked_fill(hidden, 0.0))
+
+
 class Pooled(Base):
     def forward(self, tokens):
         return self.head(self.embed(tokens).mean(1))
@@ -114,6 +120,7 @@ CASES = {
     "convolved": (Convolved, {}, "'aten.conv1d' has no counterpart"),
     "counts": (Counts, {}, "changes its buffer 'calls'"),
     "chooses": (Chooses, {}, "'aten.argmax' has no counterpart"),
+    "compares": (Compares, {}, "a comparison of tokens other than == and !="),
     "pooled": (Pooled, {}, "expected one of logits, [batch, sequence, vocabulary]"),
     "quantised": (Quantised, {}, "a conversion of computed numbers to torch.int32"),
     "noisy": (Noisy, {}, "'aten.randn' draws numbers"),

@@ -2,6 +2,9 @@
 // RUN: plait-plan show %t.plan | FileCheck %s --check-prefix=PROVEN
 // PROVEN: proven
 
+// RUN: plaitc %s --mesh 1 --global-batch 2 --micro-batch 2 --seq 4 --backend cuda --target sm_90 --precision bf16 --no-reference -o %t/gpu.plan 2>&1 | FileCheck %s --check-prefix=UNFUSED
+// UNFUSED: note: attention is unfused, because it has a window on both sides of a query
+
 // What a query does not see after it is another function, with a window and without.
 // RUN: sed 's/ window 2 bidirectional/ window 2/' %t/5-partition.mlir > %t/near.mlir
 // RUN: not plait-opt --plait-prove-meaning=claim=%t/0-import.mlir %t/near.mlir -o /dev/null 2>&1 | FileCheck %s

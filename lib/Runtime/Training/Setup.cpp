@@ -18,6 +18,7 @@
 #include "plait/Runtime/Weights.h"
 
 #include <algorithm>
+#include <cmath>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -79,6 +80,27 @@ Status runtime::setDocumentEnd(const fb::Plan &plan,
                            "`document-mask`");
   return isMasked ? batches.endDocuments(*options.documentEnd)
                   : Status::success();
+}
+
+Status runtime::setSteps(TrainOptions &options, const Batches &batches,
+                         uint64_t step) {
+  if (!options.epochs)
+    return Status::success();
+  if (options.givesRows)
+    return Status::failure("`epochs` needs data that the run reads by itself");
+  std::optional<uint64_t> pass = batches.order().passSamples();
+  if (!pass)
+    return Status::failure("`epochs` needs sources without weights: with them "
+                           "no pass has an end");
+  // What is whole but for the rounding of decimals is whole.
+  double samples = std::floor(*options.epochs * double(*pass) + 1e-6);
+  uint64_t begin = batches.positionAfter(step);
+  double left = std::max(0.0, samples - double(begin));
+  options.steps = step + uint64_t(left) / batches.batchSize();
+  return options.steps ? Status::success()
+                       : fail("`epochs` ", *options.epochs, " of ", *pass,
+                              " samples are ", samples, ", a batch needs ",
+                              batches.batchSize());
 }
 
 Status runtime::agree(Executor &executor, const Status &mine) {

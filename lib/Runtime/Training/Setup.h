@@ -23,6 +23,13 @@ bool takesInput(const fb::Plan &plan, fb::InputKind kind);
 Status setDocumentEnd(const fb::Plan &plan, const TrainOptions &options,
                       Batches &batches);
 
+/// Sets `options.steps` where the length of a run is said in epochs: the steps
+/// that are full of their samples, from where `batches` are after `step` on.
+/// Epochs count samples of one pass over the data; steps follow from where the
+/// run is, as a checkpoint of another global batch may have been resumed, or
+/// batches left out. A last batch that is not full is not trained on.
+Status setSteps(TrainOptions &options, const Batches &batches, uint64_t step);
+
 /// All processes call this with how it went for them; each gets the failure of
 /// the lowest rank that has one. Of one process it is `mine`.
 Status agree(Executor &executor, const Status &mine);

@@ -79,31 +79,6 @@ template <typename Tell> Status tell(const Observers &observers, Tell what) {
   return Status::success();
 }
 
-/// Sets `options.steps` where the length of a run is said in epochs: the steps
-/// that are full of their samples, from where `batches` are after `step` on.
-/// Epochs count samples of one pass over the data; steps follow from where the
-/// run is, as a checkpoint of another global batch may have been resumed, or
-/// batches left out. A last batch that is not full is not trained on.
-Status setSteps(TrainOptions &options, const Batches &batches, uint64_t step) {
-  if (!options.epochs)
-    return Status::success();
-  if (options.givesRows)
-    return Status::failure("`epochs` needs data that the run reads by itself");
-  std::optional<uint64_t> pass = batches.order().passSamples();
-  if (!pass)
-    return Status::failure("`epochs` needs sources without weights: with them "
-                           "no pass has an end");
-  // What is whole but for the rounding of decimals is whole.
-  double samples = std::floor(*options.epochs * double(*pass) + 1e-6);
-  uint64_t begin = batches.positionAfter(step);
-  double left = std::max(0.0, samples - double(begin));
-  options.steps = step + uint64_t(left) / batches.batchSize();
-  return options.steps ? Status::success()
-                       : fail("`epochs` ", *options.epochs, " of ", *pass,
-                              " samples are ", samples, ", a batch needs ",
-                              batches.batchSize());
-}
-
 /// The parts of a run, beside its executor.
 struct Parts {
   Batches batches;

@@ -11,17 +11,9 @@ and errors have lines to name."""
 
 import random
 
+from fuzz.module_text import HEAD, HELPERS, write_class
+
 VOCABULARY, POSITIONS = 64, 32
-
-_HEAD = """import math
-
-import torch
-from torch import nn
-from torch.nn import functional as F
-
-VOCABULARY, HIDDEN, HEADS, SIZE = {vocabulary}, {hidden}, {heads}, {size}
-POSITIONS = {positions}
-"""
 
 
 class Draw:
@@ -427,7 +419,7 @@ class Draw:
 
     def part(self, name: str, drawn) -> str:
         init, body = drawn
-        return _class(name, "nn.Module", init, "x", body)
+        return write_class(name, "nn.Module", init, "x", body)
 
     def block(self, name: str) -> str:
         """Classes of a block and its parts."""
@@ -477,18 +469,18 @@ class Draw:
             ]
         if kind == "shift":
             init.append("self.mix = nn.Parameter(torch.full((1, 1, HIDDEN), 0.5))")
-        return text + _class(name, "nn.Module", init, "x", bodies[kind])
+        return text + write_class(name, "nn.Module", init, "x", bodies[kind])
 
     # Models.
 
     def model(self) -> tuple[str, dict]:
         """Text of a file with a function `build`, and what from_torch is told."""
         blocks = ["First"] + (["Second"] if self.chance("two-kinds", 0.25) else [])
-        text = _HEAD.format(
+        text = HEAD.format(
             vocabulary=VOCABULARY, positions=POSITIONS, hidden=self.hidden,
             heads=self.heads, size=self.size,
         )  # fmt: skip
-        text += _HELPERS + "".join(self.block(name) for name in blocks)
+        text += HELPERS + "".join(self.block(name) for name in blocks)
         init = ["self.embed = nn.Embedding(VOCABULARY, HIDDEN)"]
         body = ["x = self.embed(ids)"]
         self._positions(init, body)
@@ -499,7 +491,7 @@ class Draw:
         told = self._end(init, body)
         arguments = {"keyword": "*, ids, scale=1.0", "loss": "ids, labels=None"}
         given = arguments.get(told.pop("call", ""), "ids")
-        text += _class("Model", "nn.Module", init, given, body)
+        text += write_class("Model", "nn.Module", init, given, body)
         text += "\n\ndef build():\n    return Model()\n"
         return text, told
 
@@ -602,76 +594,3 @@ class Draw:
         else:
             body.append(f"return {call}")
         return {}
-
-
-def _class(name: str, base: str, init: list[str], arguments: str, body: list[str]) -> str:
-    lines = [
-        "", "", f"class {name}({base}):", "    def __init__(self):",
-        "        super().__init__()", *(f"        {x}" for x in init), "",
-        f"    def forward(self, {arguments}):", *(f"        {x}" for x in body),
-    ]  # fmt: skip
-    return "\n".join(lines) + "\n"
-
-
-_HELPERS = '''
-
-class RMSNorm(nn.Module):
-    def __init__(self, size):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(size))
-
-    def forward(self, x):
-        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * self.weight
-
-
-class UnitNorm(nn.Module):
-    def __init__(self, size):
-        super().__init__()
-        self.weight = nn.Parameter(torch.zeros(size))
-
-    def forward(self, x):
-        scale = torch.sqrt(torch.mean(x * x, dim=-1, keepdim=True) + 1e-6)
-        return (x / scale).float() * (1 + self.weight)
-
-
-class OwnNorm(nn.Module):
-    def __init__(self, size):
-        super().__init__()
-        self.gain, self.bias = nn.Parameter(torch.ones(size)), nn.Parameter(torch.zeros(size))
-
-    def forward(self, x):
-        mean = x.mean(-1, keepdim=True)
-        var = x.var(dim=-1, keepdim=True, unbiased=False)
-        return self.gain * (x - mean) / torch.sqrt(var + 1e-5) + self.bias
-
-
-def turn(x):
-    half = x.shape[-1] // 2
-    return torch.cat((-x[..., half:], x[..., :half]), dim=-1)
-
-
-def rotate(x, cos, sin):
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat((a * cos - b * sin, a * sin + b * cos), dim=-1)
-
-
-def rotate_pairs(x, angles):
-    a, b = x[..., ::2], x[..., 1::2]
-    cos, sin = angles.cos(), angles.sin()
-    return torch.stack((a * cos - b * sin, a * sin + b * cos), dim=-1).flatten(-2)
-
-
-def rotate_complex(x, angles):
-    pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
-    turned = pairs * torch.polar(torch.ones_like(angles), angles)
-    return torch.view_as_real(turned).flatten(-2)
-
-
-def sines(length):
-    table = torch.zeros(length, HIDDEN)
-    steps = torch.exp(torch.arange(0, HIDDEN, 2) * (-math.log(10000.0) / HIDDEN))
-    angles = torch.arange(length)[:, None] * steps
-    table[:, 0::2] = angles.sin()
-    table[:, 1::2] = angles[:, : HIDDEN // 2].cos()
-    return table
-'''

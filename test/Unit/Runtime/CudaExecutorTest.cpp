@@ -455,6 +455,25 @@ TEST_F(CudaExecutorTest, AttentionMustFitTheWorkspace) {
                 " bytes of workspace, the plan has 1024");
 }
 
+/// Nor what the compiler would not leave in one step.
+TEST_F(CudaExecutorTest, AttentionHasNoWindowOnBothSides) {
+  fb::PlanT plan = toCuda(cpuPlan(), directory);
+  fb::AttentionStepT step;
+  step.batch = step.heads = step.kv_heads = step.head_size = 1;
+  step.queries = step.keys = 4;
+  step.window = 2;
+  step.q_strides = step.k_strides = step.v_strides =
+      step.out_strides = {4, 1, 1};
+  for (auto *tensor : {&step.q, &step.k, &step.v, &step.out, &step.stats})
+    *tensor = std::make_unique<fb::Ref>(0, -1);
+  append(plan.programs[0]->functions[0]->steps).step.Set(std::move(step));
+  std::string message = startError(plan, options(1, true));
+  EXPECT_NE(message.find("GPUs do not compute an attention step: its window is "
+                         "on both sides of a query"),
+            std::string::npos)
+      << message;
+}
+
 /// What the compiler does not make, of queries in zig-zag order.
 TEST_F(CudaExecutorTest, AttentionTakesPairsOfChunks) {
   const fb::PlanT without = toCuda(cpuPlan(), directory);

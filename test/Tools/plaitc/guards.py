@@ -52,6 +52,8 @@ PLANS = {
                 "--tp-comm-overlap", "2"],
     "compressed": ["llama", "--mesh", "dp=2", "--micro-batch", "2", "--compress",
                    "int8:32+feedback"],
+    "encoder": ["encoder", "--mesh", "cp=2,tp=2", "--global-batch", "2",
+                "--micro-batch", "2", "--seq", "4"],
 }
 # Sizes that differ from each other, so that one is not taken for another.
 GPT2 = {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2",
@@ -68,6 +70,8 @@ MODELS = {
               "max_position_embeddings": 32, "vocab_size": 60, "rms_norm_eps": 1e-05,
               "rope_theta": 10000.0, "hidden_act": "silu", "initializer_range": 0.02,
               "tie_word_embeddings": False},
+    # Attention to both sides, with a window and without.
+    "encoder": ROOT / "test" / "Proof" / "both-sides.mlir",
 }
 
 # What an edit may change: the reason by the beginnings of places. Each is of a
@@ -96,6 +100,7 @@ ACCEPTED = {
     r"dist\.all_reduce ordered": "for equal ones that merging would drop",
     r"(nn\.(pack|accumulator)|plan\.buffer) sym_name": "a name that is changed everywhere",
     r"nn\.embedding_grad limit": "a default that is spelt out",
+    r"nn\.attention(_grad)? begin": "without a mask positions do not matter",
     r"nn\.reduce kind": "the plan is told as not proven",
     r"builtin\.module plait\.model\.(layers|vocab)":
         "recounted from the model where it is left out",
@@ -161,9 +166,7 @@ class Subject:
         self.name, self.out = name, out / name
         self.out.mkdir(parents=True, exist_ok=True)
         model, *options = PLANS[name]
-        (self.out / "model").mkdir(exist_ok=True)
-        (self.out / "model" / "config.json").write_text(json.dumps(MODELS[model]))
-        must("plaitc", self.out / "model", *options, *SMALL, "--dump-phases-to",
+        must("plaitc", self.write_model(model), *SMALL, *options, "--dump-phases-to",
              self.out, "-o", self.out / "direct.plan")
         self.plan = (self.out / "direct.plan").read_bytes()
         self.claim = self.out / "0-import.mlir"
@@ -175,6 +178,15 @@ class Subject:
             self.text[phase] = generic.read_text()
             self.edits[phase] = attributes.find_edits(self.text[phase])
         self.carried = read_plan(self.out / "direct.plan")
+
+    def write_model(self, name):
+        """A folder, or a file of IR."""
+        if isinstance(MODELS[name], pathlib.Path):
+            return MODELS[name]
+        folder = self.out / "model"
+        folder.mkdir(exist_ok=True)
+        (folder / "config.json").write_text(json.dumps(MODELS[name]))
+        return folder
 
     def try_edit(self, number, phase, edit):
         """What becomes of it; a message where it is none of what it may be."""

@@ -191,7 +191,9 @@ def run_names(tools, folder, n):
     checkpoint are written."""
     plan, weights = folder / "names.plan", folder / "names.safetensors"
     tools.run("plaitc", write_names(folder, n), "--seq", 8, "--micro-batch", 2,
-              "--global-batch", 2, "--no-reference", "--no-prove", "-o", plan)
+              "--global-batch", 2, "--no-reference", "--no-prove",
+              # Which valgrind knows all instructions of.
+              "--target-cpu", "x86-64-v3", "-o", plan)
     shapes = {"table": [16, 8], "w": [8, 8]}
     for kind in ("p", "other"):
         shapes |= {f"{kind}.{i}": [8] for i in range(n)}

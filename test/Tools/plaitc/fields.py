@@ -43,7 +43,14 @@ TABLES, ENUMERATIONS, REQUIRED = read_schema()
 
 
 def write_plan(plan, path):
-    """The file of a plan that is JSON: packed, behind the header."""
+    """The file of a plan that is JSON: packed, behind the header. That has the level
+    which the plan needs, as an edit may change it."""
+    write_packed(plan, path, 0)
+    if found := re.search(r"what it has needs level (\d+)", run_check(path).stderr):
+        write_packed(plan, path, int(found[1]))
+
+
+def write_packed(plan, path, level):
     folder = path.parent
     source = path.with_suffix(".json")
     source.write_text(json.dumps(plan))
@@ -52,7 +59,7 @@ def write_plan(plan, path):
     payload = path.with_suffix(".bin").read_bytes()
     hashes = ctypes.CDLL("libxxhash.so.0").XXH3_64bits
     hashes.restype, hashes.argtypes = ctypes.c_uint64, [ctypes.c_char_p, ctypes.c_size_t]
-    path.write_bytes(struct.pack("<8sIIQQ32x", b"PLAITPLN", 2, 0, len(payload),
+    path.write_bytes(struct.pack("<8sIIQQ32x", b"PLAITPLN", 2, level, len(payload),
                                  hashes(payload, len(payload))) + payload)
 
 
@@ -132,14 +139,8 @@ def run_check(path):
 
 
 def check(path):
-    """What `plait-plan check` says of a file; empty: ok. The header gets the level that
-    the plan needs, which an edit may change."""
+    """What `plait-plan check` says of a file; empty: ok."""
     done = run_check(path)
-    if found := re.search(r"what it has needs level (\d+)", done.stderr):
-        data = bytearray(path.read_bytes())
-        struct.pack_into("<I", data, 12, int(found[1]))
-        path.write_bytes(data)
-        done = run_check(path)
     if done.returncode not in (0, 1) or (done.returncode == 1) != bool(done.stderr):
         raise RuntimeError(f"{path}: ends with {done.returncode}: {done.stderr}")
     return done.stderr

@@ -17,13 +17,13 @@
 namespace plait::planner {
 
 /// A model on a cluster, which tests change one thing of.
-struct Setting {
+struct EstimateSetting {
   TransformerShape shape;
   Training training;
   Configuration configuration;
   Cluster cluster = *parseCluster("a100-80g:8x8");
 
-  Setting() {
+  EstimateSetting() {
     shape.layers = 16;
     shape.hidden = 4096;
     shape.heads = 32;

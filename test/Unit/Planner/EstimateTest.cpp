@@ -13,7 +13,7 @@ using namespace plait::planner;
 namespace {
 
 TEST(Estimate, PartsAddUp) {
-  Setting setting;
+  EstimateSetting setting;
   setting.configuration.mesh[Axis::PP] = 4;
   setting.configuration.mesh[Axis::DP] = 4;
   setting.configuration.mesh[Axis::TP] = 4;
@@ -36,7 +36,7 @@ TEST(Estimate, PartsAddUp) {
 }
 
 TEST(Estimate, RecomputationCostsAForward) {
-  Setting setting;
+  EstimateSetting setting;
   Estimate none = setting.run();
   setting.configuration.recompute = Recompute::Full;
   Estimate full = setting.run();
@@ -55,7 +55,7 @@ TEST(Estimate, RecomputationCostsAForward) {
 }
 
 TEST(Estimate, InterleavingShrinksTheBubble) {
-  Setting setting;
+  EstimateSetting setting;
   setting.shape.vocabulary = 256; // a head that costs next to nothing
   setting.configuration.mesh[Axis::PP] = 4;
   setting.training.globalBatch = 8;
@@ -69,7 +69,7 @@ TEST(Estimate, InterleavingShrinksTheBubble) {
 }
 
 TEST(Estimate, EmbeddingAndHeadShortenTheirStages) {
-  Setting setting;
+  EstimateSetting setting;
   setting.shape.vocabulary = 256000;
   setting.configuration.mesh[Axis::PP] = 4;
   Estimate e = setting.run();
@@ -79,7 +79,7 @@ TEST(Estimate, EmbeddingAndHeadShortenTheirStages) {
 }
 
 TEST(Estimate, OverlapHidesCommunication) {
-  Setting setting;
+  EstimateSetting setting;
   setting.configuration.mesh[Axis::DP] = 16;
   setting.configuration.mesh[Axis::TP] = 4;
   Framework &framework = setting.training.framework;
@@ -94,7 +94,7 @@ TEST(Estimate, OverlapHidesCommunication) {
 
 /// Sequences have pieces where they can be dealt out: evenly, in their order.
 TEST(Estimate, SequencesAreDealtOutInPieces) {
-  Setting setting;
+  EstimateSetting setting;
   setting.configuration.mesh[Axis::DP] = 8;
   setting.configuration.mesh[Axis::CP] = 2;
   setting.configuration.mesh[Axis::TP] = 4;
@@ -116,7 +116,7 @@ TEST(Estimate, SequencesAreDealtOutInPieces) {
 /// What is gathered beside the forward pass are copies, whose parameters are on
 /// the device.
 TEST(Estimate, CopiesAreGatheredBesideTheForwardPass) {
-  Setting setting;
+  EstimateSetting setting;
   setting.configuration.mesh[Axis::DP] = 16;
   setting.configuration.zero = 1;
   Framework &framework = setting.training.framework;
@@ -141,7 +141,7 @@ TEST(Estimate, CopiesAreGatheredBesideTheForwardPass) {
 /// weights ends them: there is less to hide their sum behind. What ZeRO 3
 /// gathers is hidden behind the other half.
 TEST(Estimate, GradientsEndInTheHalfOfTheWeights) {
-  Setting setting;
+  EstimateSetting setting;
   setting.configuration.mesh[Axis::PP] = 4;
   setting.configuration.mesh[Axis::DP] = 16;
   setting.cluster.inter.bandwidth /= 16;
@@ -159,7 +159,7 @@ TEST(Estimate, GradientsEndInTheHalfOfTheWeights) {
 /// Rounding and widening take time, which does not count where sums take long;
 /// what has two bytes already has none of it.
 TEST(Estimate, SumsInBf16SendHalfOfTheBytes) {
-  Setting setting;
+  EstimateSetting setting;
   setting.configuration.mesh[Axis::DP] = 16;
   setting.training.framework.overlapGradients = false;
   auto seconds = [&](Precision precision) {
@@ -180,7 +180,7 @@ TEST(Estimate, SumsInBf16SendHalfOfTheBytes) {
 /// In a V the first and the last virtual stage are on one rank, which holds one
 /// copy: there is nothing to add up.
 TEST(Estimate, ATiedTableIsAddedUpBetweenRanks) {
-  Setting setting;
+  EstimateSetting setting;
   setting.shape.tied = true;
   setting.configuration.mesh[Axis::PP] = 4;
   EXPECT_GT(setting.run().dataSeconds, 0);
@@ -191,7 +191,7 @@ TEST(Estimate, ATiedTableIsAddedUpBetweenRanks) {
 
 /// Sums of the same times in another order differ in their last digits.
 TEST(Estimate, OneStageHasNoBubble) {
-  Setting setting;
+  EstimateSetting setting;
   for (int tensor : {1, 2, 4})
     for (int64_t microBatch : {1, 2, 4, 8})
       for (int64_t layers = 1; layers < 12; ++layers) {
@@ -206,7 +206,7 @@ TEST(Estimate, OneStageHasNoBubble) {
 }
 
 TEST(Estimate, FasterLinksAndDevicesAreNotSlower) {
-  Setting setting;
+  EstimateSetting setting;
   setting.configuration.mesh[Axis::PP] = 2;
   setting.configuration.mesh[Axis::TP] = 4;
   setting.configuration.mesh[Axis::DP] = 8;
@@ -219,8 +219,8 @@ TEST(Estimate, FasterLinksAndDevicesAreNotSlower) {
 }
 
 /// One sequence of 65,536 tokens.
-static Setting getLongSequence() {
-  Setting setting;
+static EstimateSetting getLongSequence() {
+  EstimateSetting setting;
   setting.shape.sequence = setting.training.sequence = 65536;
   setting.shape.learnedPositions = false;
   setting.training.globalBatch = 1;
@@ -231,7 +231,7 @@ static Setting getLongSequence() {
 /// In a ring all ranks have as much to do; with consecutive queries the last
 /// ones see seven eighths of the keys where one rank's see half.
 TEST(Estimate, ContextParallelismDividesASequence) {
-  Setting setting = getLongSequence();
+  EstimateSetting setting = getLongSequence();
   Estimate one = setting.run();
   setting.configuration.mesh[Axis::CP] = 4;
   Estimate four = setting.run();
@@ -258,7 +258,7 @@ static double workOf(const Estimate &e) {
 TEST(Estimate, ContextParallelismInZigzagOrder) {
   for (bool fused : {false, true}) {
     SCOPED_TRACE(fused ? "fused" : "unfused");
-    Setting setting = getLongSequence();
+    EstimateSetting setting = getLongSequence();
     setting.training.flashAttention = fused;
     Estimate one = setting.run();
     setting.configuration.mesh[Axis::CP] = 4;
@@ -280,7 +280,7 @@ TEST(Estimate, ContextParallelismInZigzagOrder) {
         layers * memoryCost(bytes, setting.cluster.device).seconds;
     EXPECT_NEAR(reordered / expected, 1, 1e-9);
   }
-  Setting setting = getLongSequence();
+  EstimateSetting setting = getLongSequence();
   setting.configuration.contextParallel = ContextParallel::Zigzag;
   setting.configuration.mesh[Axis::CP] = 32;
   setting.shape.sequence = setting.training.sequence = 65536 - 32;
@@ -292,7 +292,7 @@ TEST(Estimate, ContextParallelismInZigzagOrder) {
 /// By heads the work is even as in a ring. What is exchanged forward are
 /// queries, keys, values and the result, all of one size here.
 TEST(Estimate, ContextParallelismByHeads) {
-  Setting setting = getLongSequence();
+  EstimateSetting setting = getLongSequence();
   Estimate one = setting.run();
   setting.configuration.mesh[Axis::CP] = 4;
   Estimate gathered = setting.run();
@@ -319,7 +319,7 @@ TEST(Estimate, ContextParallelismByHeads) {
 
 /// Elementwise work of layers goes through memory more often, all else stays.
 TEST(Estimate, ProgramsWithoutACompilerMoveMore) {
-  Setting setting;
+  EstimateSetting setting;
   setting.training.framework = *findFramework("fsdp-compiled");
   Estimate compiled = setting.run();
   setting.training.framework.kernelPasses = 3;
@@ -334,7 +334,7 @@ TEST(Estimate, ProgramsWithoutACompilerMoveMore) {
 /// A program that adds to the sum of gradients in the matmul itself has no
 /// kernel for it.
 TEST(Estimate, FusedAccumulationSavesAKernel) {
-  Setting setting;
+  EstimateSetting setting;
   setting.training.framework.fusedAccumulation = true;
   Estimate fused = setting.run();
   setting.training.framework.fusedAccumulation = false;
@@ -347,7 +347,7 @@ TEST(Estimate, FusedAccumulationSavesAKernel) {
 /// rate of the link to the host, at once, and nothing of the update takes as
 /// long. Parameters of other sizes are waited for.
 TEST(Estimate, WhatTheOptimizerKeepsCanBeOnTheHost) {
-  Setting setting;
+  EstimateSetting setting;
   setting.training.precision = Precision::BF16;
   Estimate before = setting.run();
   setting.configuration.offload = Offload::Optimizer;
@@ -369,7 +369,7 @@ TEST(Estimate, WhatTheOptimizerKeepsCanBeOnTheHost) {
 /// But for what comes from other stages. Passes that compute longer than it
 /// takes to copy are no longer; a slow link makes them so.
 TEST(Estimate, WhatIsKeptForTheBackwardPassCanBeOnTheHost) {
-  Setting setting;
+  EstimateSetting setting;
   setting.configuration.mesh[Axis::PP] = 4;
   Estimate before = setting.run();
   setting.configuration.offload = Offload::Activations;
@@ -396,7 +396,7 @@ TEST(Estimate, WhatIsKeptForTheBackwardPassCanBeOnTheHost) {
 /// What gradients of weights read of those of inputs goes to the host and comes
 /// back, as what the forward pass has left does.
 TEST(Estimate, HalvesOfABackwardPassCopyTheirResiduals) {
-  Setting setting;
+  EstimateSetting setting;
   Configuration &c = setting.configuration;
   c.mesh[Axis::PP] = 4;
   c.schedule = "zb-h1";
@@ -423,7 +423,7 @@ TEST(Estimate, HalvesOfABackwardPassCopyTheirResiduals) {
 /// else hide more of what replicas exchange.
 TEST(Estimate, ReplicasDoNotExchangeBehindCopies) {
   for (const char *schedule : {"1f1b", "zb-h1"}) {
-    Setting setting;
+    EstimateSetting setting;
     setting.configuration.schedule = schedule;
     setting.configuration.mesh[Axis::PP] = 4;
     setting.configuration.mesh[Axis::DP] = 16;
@@ -440,7 +440,7 @@ TEST(Estimate, ReplicasDoNotExchangeBehindCopies) {
 }
 
 TEST(Estimate, CopiesToAHostNeedARate) {
-  Setting setting;
+  EstimateSetting setting;
   setting.cluster.device.hostBandwidth = 0;
   EXPECT_EQ(setting.message(), "");
   setting.configuration.offload = Offload::Optimizer;

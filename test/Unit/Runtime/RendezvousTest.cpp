@@ -344,7 +344,10 @@ TEST_F(RendezvousTest, MissesWhoEndsWhileOthersStart) {
   std::string text =
       "the process of rank 11 on poor has ended while others start";
   EXPECT_EQ(results[0], text);
-  EXPECT_EQ(results[1], std::string(released) + ": " + text);
+  // A process that comes when all is over finds nobody.
+  EXPECT_TRUE(results[1] == std::string(released) + ": " + text ||
+              results[1].starts_with("cannot reach rank 0 at 127.0.0.1:"))
+      << results[1];
 
   // After that, but before the one above it has come, which says so.
   port = freePort();

@@ -321,6 +321,7 @@ PLAIN_DEFECTS = {
 
 
 def check_defects(tools: Tools, path: pathlib.Path, defects: dict, target) -> int:
+    fields.CHECKER = tools.folder / "plait-plan"
     plan = fields.read(path)
     plan.pop("certificate", None)
     fields.write_plan(plan, target)

@@ -20,6 +20,7 @@ import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SCHEMA = ROOT / "lib" / "Plan" / "Plan.fbs"
+CHECKER = "plait-plan"  # or where it is, if it is not on the path
 FLATC = ["flatc", "--raw-binary", "--strict-json", "--defaults-json"]
 
 
@@ -134,7 +135,7 @@ def apply(plan, way, value):
 
 
 def run_check(path):
-    return subprocess.run(["plait-plan", "check", path], capture_output=True, text=True,
+    return subprocess.run([CHECKER, "check", path], capture_output=True, text=True,
                           timeout=60, check=False)
 
 

@@ -560,7 +560,9 @@ def main() -> int:
     matrix.add_check(gpt2, dataclasses.replace(WHOLE, epilogues="all"))
     matrix.add_certain(gpt2)
     matrix.add_layouts(llama3, layouts(({}, {"pp": 2, "tp": 2}, {"cp": 4})))
-    for name in ("mistral", "mixtral", "phi3", "qwen2", "qwen3", "qwen3-moe"):
+    for name in (
+        "mistral", "mixtral", "olmo2", "olmoe", "phi3", "qwen2", "qwen3", "qwen3-moe",
+    ):  # fmt: skip
         family = Case(f"{name}-small-test")
         matrix.add_layouts(family, families())
         matrix.add_check(family, WHOLE)

@@ -153,7 +153,27 @@ QWEN3_MOE_SMALL = QWEN3_SMALL | {
     "output_router_logits": False,
     "router_aux_loss_coef": 0.0,
 }
+# Norms of all query heads together, and of all key heads.
+OLMO2_SMALL = LLAMA_SMALL | {
+    "architectures": ["Olmo2ForCausalLM"],
+    "model_type": "olmo2",
+    "num_hidden_layers": 2,
+    "pad_token_id": None,
+}
+OLMOE_SMALL = OLMO2_SMALL | {
+    "architectures": ["OlmoeForCausalLM"],
+    "model_type": "olmoe",
+    "clip_qkv": None,
+    "intermediate_size": 24,
+    "norm_topk_prob": False,
+    "num_experts": 8,
+    "num_experts_per_tok": 3,
+    "output_router_logits": False,
+    "router_aux_loss_coef": 0.0,
+}
 for config in (
+    OLMO2_SMALL,
+    OLMOE_SMALL,
     MISTRAL_SMALL,
     QWEN2_SMALL,
     QWEN3_SMALL,
@@ -185,6 +205,8 @@ CASES = [
     Case("llama3-small-test", Recipe(), seed=3, config=LLAMA3_SMALL),
     Case("mistral-small-test", Recipe(), seed=4, config=MISTRAL_SMALL),
     Case("mixtral-small-test", Recipe(), seed=14, config=MIXTRAL_SMALL),
+    Case("olmo2-small-test", Recipe(), seed=10, config=OLMO2_SMALL),
+    Case("olmoe-small-test", Recipe(), seed=17, config=OLMOE_SMALL),
     Case("phi3-small-test", Recipe(), seed=5, config=PHI3_SMALL),
     Case("qwen2-small-test", Recipe(), seed=6, config=QWEN2_SMALL),
     Case("qwen3-small-test", Recipe(), seed=7, config=QWEN3_SMALL),

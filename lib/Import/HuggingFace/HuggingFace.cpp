@@ -175,6 +175,8 @@ static constexpr Family kFamilies[] = {
     {"llama", "LlamaForCausalLM", readLlama},
     {"mistral", "MistralForCausalLM", readMistral},
     {"mixtral", "MixtralForCausalLM", readMixtral, /*hasExperts=*/true},
+    {"olmo2", "Olmo2ForCausalLM", readOlmo2},
+    {"olmoe", "OlmoeForCausalLM", readOlmoe, /*hasExperts=*/true},
     {"phi3", "Phi3ForCausalLM", readPhi3},
     {"qwen2", "Qwen2ForCausalLM", readQwen2},
     {"qwen3", "Qwen3ForCausalLM", readQwen3},

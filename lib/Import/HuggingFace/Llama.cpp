@@ -58,6 +58,23 @@ Value Llama::rotate(ModelBuilder &model, const std::string &path,
                               UnitAttr(), nn::BeginAttr());
 }
 
+/// An RMS norm over all heads of `x`, which are its dimensions from the third
+/// on: they are one row of the file's weight.
+Value Llama::buildJointNorm(ModelBuilder &model, const std::string &path,
+                            Value x) const {
+  auto shape = cast<RankedTensorType>(x.getType()).getShape();
+  Shape heads(shape.drop_front(2));
+  int64_t width = ShapedType::getNumElements(heads);
+  auto dims = llvm::to_vector(llvm::seq<int64_t>(2, shape.size()));
+  std::string name = path + ".weight";
+  Value weight = model.read(name, heads, FileBox::whole(name, {width}), kOnes);
+  LayerBuilder nn = model.at(path);
+  Value mean = nn.scale(nn.reduce(nn.mul(x, x), dims), 1.0 / double(width));
+  Value factor = nn.unary<nn::RsqrtOp>(nn.shift(mean, epsilon));
+  Value scaled = nn.mul(x, nn.broadcast(factor, shape, {0, 1}));
+  return nn.mul(scaled, nn.broadcast(weight, shape, dims));
+}
+
 /// The query ('q'), key ('k') or value ('v') heads of x, the first two of them
 /// rotated.
 Value Llama::buildHeads(ModelBuilder &model, const std::string &path, Value x,
@@ -81,6 +98,8 @@ Value Llama::buildHeads(ModelBuilder &model, const std::string &path, Value x,
   // Before the rotation, of each head by itself, with one weight for all heads.
   if (headNorms)
     y = buildNorm(model, path + "." + which + "_norm", y, size);
+  else if (jointNorms)
+    y = buildJointNorm(model, path + "." + which + "_norm", y);
   return rotate(model, name, y);
 }
 
@@ -164,7 +183,8 @@ Value Llama::addTo(ModelBuilder &model, const std::string &path, Value x,
   return nn.add(x, nn.drop(y, model.makeDropout(residualDropout)));
 }
 
-/// Norms come before attention and MLP, and once more at the end. The head is
+/// Norms come before attention and MLP, or behind them, and once more at the
+/// end. The head is
 /// the embedding's table where they are tied: reading one symbol twice is what
 /// tying is.
 Value Llama::build(ModelBuilder &model) const {
@@ -174,13 +194,20 @@ Value Llama::build(ModelBuilder &model) const {
   for (int64_t layer = 0; layer < layers; ++layer) {
     model.setLayer(layer);
     std::string path = "model.layers." + std::to_string(layer);
-    Value normal = buildNorm(model, path + ".input_layernorm", x, hidden);
-    Value seen = buildAttention(model, layer, path + ".self_attn", normal);
+    auto norm = [&](const char *name, Value value) {
+      return buildNorm(model, path + "." + name, value, hidden);
+    };
+    Value seen = buildAttention(model, layer, path + ".self_attn",
+                                normsBehind ? x : norm("input_layernorm", x));
+    if (normsBehind)
+      seen = norm("post_attention_layernorm", seen);
     x = addTo(model, path, x, seen);
-    normal = buildNorm(model, path + ".post_attention_layernorm", x, hidden);
-    Value y =
-        experts ? buildExperts(model, path + "." + experts->block.str(), normal)
-                : buildMLP(model, path + ".mlp", normal);
+    Value in = normsBehind ? x : norm("post_attention_layernorm", x);
+    Value y = experts
+                  ? buildExperts(model, path + "." + experts->block.str(), in)
+                  : buildMLP(model, path + ".mlp", in);
+    if (normsBehind)
+      y = norm("post_feedforward_layernorm", y);
     x = addTo(model, path, x, y);
   }
   model.setLayer(std::nullopt);

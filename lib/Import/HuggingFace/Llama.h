@@ -44,6 +44,11 @@ struct Llama {
   bool headBias = false, outBias = false, mlpBias = false;
   /// An RMS norm of each query and key head before its rotation (Qwen3).
   bool headNorms = false;
+  /// The same of all query heads together, and of all key heads (OLMo 2).
+  bool jointNorms = false;
+  /// The norms of a layer come behind attention and MLP, before the sum with
+  /// their input, and not in front of them (OLMo 2).
+  bool normsBehind = false;
   /// q, k and v are one tensor of the file, and so are gate and up (Phi-3).
   bool merged = false;
   /// Each has an MLP of `inner`, and all layers have them.
@@ -69,6 +74,8 @@ private:
 
   mlir::Value buildNorm(ModelBuilder &model, const std::string &path,
                         mlir::Value x, int64_t width) const;
+  mlir::Value buildJointNorm(ModelBuilder &model, const std::string &path,
+                             mlir::Value x) const;
   mlir::Value buildHeads(ModelBuilder &model, const std::string &path,
                          mlir::Value x, char which) const;
   mlir::Value buildAttention(ModelBuilder &model, int64_t layer,

@@ -270,6 +270,31 @@ Model hf::readQwen3Experts(ConfigReader &config, int64_t sequence) {
   return makeModel(std::move(llama), config, sequence);
 }
 
+/// OLMo et al. 2024, "2 OLMo 2 Furious".
+Model hf::readOlmo2(ConfigReader &config, int64_t sequence) {
+  Llama llama = readCommon(config, {2048, 1e-5});
+  llama.headBias = llama.outBias = config.getFlag("attention_bias", false);
+  llama.jointNorms = llama.normsBehind = true;
+  config.require("mlp_bias", "false");
+  return makeModel(std::move(llama), config, sequence);
+}
+
+/// Muennighoff et al. 2024, "OLMoE: Open Mixture-of-Experts Language Models".
+Model hf::readOlmoe(ConfigReader &config, int64_t sequence) {
+  Llama llama = readCommon(config, {4096, 1e-5});
+  llama.headBias = llama.outBias = config.getFlag("attention_bias", false);
+  llama.jointNorms = true;
+  llama.experts = readExperts(config, "num_experts", 64, 8);
+  llama.experts->normalized = config.getFlag("norm_topk_prob", false);
+  llama.experts->block = "mlp";
+  llama.experts->gate = "gate_proj";
+  llama.experts->up = "up_proj";
+  llama.experts->down = "down_proj";
+  config.require("mlp_bias", "false");
+  config.require("clip_qkv", "null");
+  return makeModel(std::move(llama), config, sequence);
+}
+
 /// Abdin et al. 2024, "Phi-3 Technical Report".
 Model hf::readPhi3(ConfigReader &config, int64_t sequence) {
   Llama llama = readCommon(config, {4096, 1e-5});

@@ -156,6 +156,8 @@ Model readQwen2(ConfigReader &config, int64_t sequence);
 Model readQwen3(ConfigReader &config, int64_t sequence);
 Model readMixtral(ConfigReader &config, int64_t sequence);
 Model readQwen3Experts(ConfigReader &config, int64_t sequence);
+Model readOlmo2(ConfigReader &config, int64_t sequence);
+Model readOlmoe(ConfigReader &config, int64_t sequence);
 Model readPhi3(ConfigReader &config, int64_t sequence);
 
 /// Fails unless `sequence` fits into the positions that `field` gives.

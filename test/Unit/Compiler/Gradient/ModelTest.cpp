@@ -181,9 +181,9 @@ INSTANTIATE_TEST_SUITE_P(
     Golden, ModelTest,
     ::testing::Values("gpt2-small-test", "llama-small-test",
                       "llama3-small-test", "mistral-small-test",
-                      "mixtral-small-test", "phi3-small-test",
-                      "qwen2-small-test", "qwen3-small-test",
-                      "qwen3-moe-small-test"),
+                      "mixtral-small-test", "olmo2-small-test",
+                      "olmoe-small-test", "phi3-small-test", "qwen2-small-test",
+                      "qwen3-small-test", "qwen3-moe-small-test"),
     [](const auto &info) {
       std::string name = info.param;
       std::replace(name.begin(), name.end(), '-', '_');

@@ -207,6 +207,10 @@ TEST_F(ImportErrors, Experts) {
   refuse(qwen3, "\"mlp_only_layers\": [0]", {"mlp_only_layers"});
   refuse(qwen3, "\"num_local_experts\": 4",
          {"unknown field \"num_local_experts\""});
+  std::string olmoe = likeLlama("olmoe");
+  refuse(olmoe, "\"clip_qkv\": 8.0", {"clip_qkv", "8", "expected null"});
+  refuse(olmoe, "\"num_experts_per_tok\": 65",
+         {R"(field "num_experts_per_tok" is 65)", R"("num_experts", 64)"});
 }
 
 TEST_F(ImportErrors, LlamasFamilies) {

@@ -174,8 +174,9 @@ static void expectCovers(ModuleOp module, const std::string &file) {
 TEST_F(ImportTest, NamesTensorsAsHuggingFaceDoes) {
   for (const char *name :
        {"gpt2-small-test", "llama-small-test", "llama3-small-test",
-        "mistral-small-test", "mixtral-small-test", "phi3-small-test",
-        "qwen2-small-test", "qwen3-small-test", "qwen3-moe-small-test"}) {
+        "mistral-small-test", "mixtral-small-test", "olmo2-small-test",
+        "olmoe-small-test", "phi3-small-test", "qwen2-small-test",
+        "qwen3-small-test", "qwen3-moe-small-test"}) {
     std::string folder = PLAIT_GOLDEN "/" + std::string(name);
     OwningOpRef<ModuleOp> module = load(folder);
     expectCovers(*module, folder + "/model.safetensors");

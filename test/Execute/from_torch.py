@@ -466,18 +466,24 @@ def run_cases(suite: Suite, report: Reporter, every: bool) -> None:
         report.case(f"import/{name}", lambda name=name: suite.check_import(name))
 
 
+def lacks_torch(report: Reporter) -> bool:
+    """Whether there is no PyTorch, which `report` is then told."""
+    missing = find_torch()
+
+    def skip():
+        raise Skipped(missing)
+
+    if missing:
+        report.case("unsupported", skip)
+    return bool(missing)
+
+
 def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--all", action="store_true", help="every model")
     options = parser.parse_args()
     report = Reporter("from_torch", options.filter)
-    missing = find_torch()
-    if missing:
-
-        def skip():
-            raise Skipped(missing)
-
-        report.case("unsupported", skip)
+    if lacks_torch(report):
         return report.finish()
     with tempfile.TemporaryDirectory() as folder:
         tools = Tools(options.bin, options.timeout)

@@ -20,8 +20,8 @@ import sys
 import tempfile
 import warnings
 
-from from_torch import find_torch
-from harness import ROOT, Failure, Reporter, Skipped, arguments, require
+from from_torch import lacks_torch
+from harness import ROOT, Failure, Reporter, arguments, require
 
 sys.path[:0] = [str(ROOT / "python")]
 
@@ -364,14 +364,8 @@ def check_fields() -> str:
 def main() -> int:
     options = arguments(__doc__).parse_args()
     os.environ["PLAIT_LIBRARY"] = str(options.bin.resolve())
-    missing = find_torch()
     report = Reporter("python-torch", options.filter)
-
-    def skip():
-        raise Skipped(missing)
-
-    if missing:
-        report.case("all", skip)
+    if lacks_torch(report):
         return report.finish()
     with tempfile.TemporaryDirectory() as folder:
         suite = Suite(pathlib.Path(folder))

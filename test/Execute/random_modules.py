@@ -21,9 +21,9 @@ import tempfile
 import types
 
 import from_torch
-from from_torch import Suite, find_torch
+from from_torch import Suite, lacks_torch
 from fuzz.modules import Draw
-from harness import ROOT, Failure, Reporter, Skipped, Tools, arguments
+from harness import ROOT, Failure, Reporter, Tools, arguments
 
 FAILURES = ROOT / "build" / "random-failures"
 FEW = 4
@@ -91,13 +91,7 @@ def main() -> int:
     parser.add_argument("--exports", action="store_true", help="train none of them")
     options = parser.parse_args()
     report = Reporter("random_modules", options.filter)
-    missing = find_torch()
-    if missing:
-
-        def skip():
-            raise Skipped(missing)
-
-        report.case("unsupported", skip)
+    if lacks_torch(report):
         return report.finish()
     # Of drawn models some are worse conditioned than those of from_torch.py.
     from_torch.TOLERANCE.update(loss=1e-5, grad_norm=1e-4)

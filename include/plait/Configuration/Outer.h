@@ -8,7 +8,7 @@
 // A site is one copy of all that a mesh is: it trains on samples of its own,
 // with weights and optimizer state of its own. Every so many steps all sites
 // come to an agreement, by one of the schemes that are listed here. What a
-// scheme does is written in plan/Outer.h; this is what can be chosen of it.
+// scheme does is written in Plan.fbs; this is what can be chosen of it.
 //
 //===----------------------------------------------------------------------===//
 

@@ -92,12 +92,15 @@ static uint64_t countElements(llvm::ArrayRef<int64_t> shape) {
 llvm::SmallVector<Range> SiteBuilder::findRanges() const {
   llvm::SmallVector<Range> found;
   for (const auto &region : program.regions) {
+    // First, as most regions are of activations.
+    if (region->category != fb::Category::Parameters)
+      continue;
     Range range = {region->offset, region->offset + region->bytes};
     bool isTrained = llvm::any_of(program.shards, [&](const auto &shard) {
       return !plan.parameters[shard->parameter]->frozen &&
              range.contains(shard->weight);
     });
-    if (region->category == fb::Category::Parameters && isTrained)
+    if (isTrained)
       found.push_back(range);
   }
   return found;

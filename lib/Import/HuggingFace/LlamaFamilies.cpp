@@ -230,6 +230,20 @@ static Experts readExperts(ConfigReader &config, StringRef countField,
   return experts;
 }
 
+/// Reads experts as Qwen3 and OLMoE have them: under the names of the MLP that
+/// they replace.
+static Experts readMlpExperts(ConfigReader &config, int64_t usualCount,
+                              int64_t usualChoices) {
+  Experts experts =
+      readExperts(config, "num_experts", usualCount, usualChoices);
+  experts.normalized = config.getFlag("norm_topk_prob", false);
+  experts.block = "mlp";
+  experts.gate = "gate_proj";
+  experts.up = "up_proj";
+  experts.down = "down_proj";
+  return experts;
+}
+
 /// Jiang et al. 2024, "Mixtral of Experts".
 Model hf::readMixtral(ConfigReader &config, int64_t sequence) {
   Llama llama = readCommon(config, {131072, 1e-5, /*groups=*/8});
@@ -251,12 +265,7 @@ Model hf::readQwen3Experts(ConfigReader &config, int64_t sequence) {
   Llama llama = readCommon(config, {32768, 1e-6, /*groups=*/4});
   llama.headBias = llama.outBias = config.getFlag("attention_bias", false);
   llama.headNorms = true;
-  llama.experts = readExperts(config, "num_experts", 128, 8);
-  llama.experts->normalized = config.getFlag("norm_topk_prob", false);
-  llama.experts->block = "mlp";
-  llama.experts->gate = "gate_proj";
-  llama.experts->up = "up_proj";
-  llama.experts->down = "down_proj";
+  llama.experts = readMlpExperts(config, 128, 8);
   llama.inner = config.getSize("moe_intermediate_size", 768);
   bool hasWindow = config.getFlag("use_sliding_window", false);
   if (hasWindow)
@@ -284,12 +293,7 @@ Model hf::readOlmoe(ConfigReader &config, int64_t sequence) {
   Llama llama = readCommon(config, {4096, 1e-5});
   llama.headBias = llama.outBias = config.getFlag("attention_bias", false);
   llama.jointNorms = true;
-  llama.experts = readExperts(config, "num_experts", 64, 8);
-  llama.experts->normalized = config.getFlag("norm_topk_prob", false);
-  llama.experts->block = "mlp";
-  llama.experts->gate = "gate_proj";
-  llama.experts->up = "up_proj";
-  llama.experts->down = "down_proj";
+  llama.experts = readMlpExperts(config, 64, 8);
   config.require("mlp_bias", "false");
   config.require("clip_qkv", "null");
   return makeModel(std::move(llama), config, sequence);

@@ -117,7 +117,7 @@ class Bench:
     def compile(self, index, plan):
         if os.path.exists(self.path(f"{index}.plan")):
             return
-        self.tool("plaitc", self.model, *options(plan), "--no-reference",
+        self.tool("plaitc", self.model, *options(plan), "--no-plan", "--no-reference",
                   "-o", self.path(f"{index}.plan"))
 
     def measure(self, index, best):

@@ -72,7 +72,7 @@ class Plait:
         tokens = [generator.randrange(vocabulary) for _ in range(count)]
         width = "H" if vocabulary <= 1 << 16 else "I"
         self.data.write_bytes(struct.pack(f"<{count}{width}", *tokens))
-        words = [options.bin / "plaitc", options.model, "--mesh", "pp=1"]
+        words = [options.bin / "plaitc", options.model, "--mesh", "1"]
         words += ["--seq", seq, "--global-batch", options.batch]
         words += ["--micro-batch", options.batch, "--precision", precision]
         words += ["--dropout", "off", "--no-reference", "--no-prove"]

@@ -59,7 +59,7 @@ class Bench:
 
     def compile(self, schedule: str) -> None:
         run(
-            *(self.options.bin / "plaitc", self.folder, "--mesh", "pp=4"),
+            *(self.options.bin / "plaitc", self.folder, "--mesh", "pp=4", "--no-plan"),
             *("--schedule", schedule, "--seq", 128, "--no-reference"),
             *("--global-batch", self.options.microbatches, "--micro-batch", 1),
             *("-o", self.folder / f"{schedule}.plan"),

@@ -56,6 +56,21 @@ class Outcome:
     stderr: str
 
 
+# With one of these the planner is asked, or not asked already.
+PLANNING = {
+    *("--cluster", "--pin", "--json", "--explain", "--why-not", "--report", "--trace"),
+    *("--predict", "--framework", "--from", "--emit", "--compare", "--no-plan"),
+}
+
+
+def as_told(name: str, arguments) -> tuple:
+    """What a suite asks for. A mesh without a cluster is planned for; suites mean
+    what they say, and defaults for the rest."""
+    options = {text.split("=")[0] for text in arguments}
+    plans = name != "plaitc" or "--mesh" not in options or PLANNING & options
+    return arguments if plans else (*arguments, "--no-plan")
+
+
 class Tools:
     """The installed programs, by name."""
 
@@ -64,7 +79,9 @@ class Tools:
         self.timeout = timeout
 
     def call(self, name: str, *arguments, cwd=None) -> Outcome:
-        command = [str(self.folder / name), *map(str, arguments)]
+        command = [
+            str(self.folder / name), *as_told(name, tuple(map(str, arguments)))
+        ]
         try:
             done = subprocess.run(
                 command,

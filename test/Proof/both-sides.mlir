@@ -1,4 +1,4 @@
-// RUN: rm -rf %t && plaitc %s --mesh cp=2,tp=2 --global-batch 2 --micro-batch 2 --seq 4 --no-reference --dump-phases-to %t -o %t.plan
+// RUN: rm -rf %t && plaitc %s --mesh cp=2,tp=2 --no-plan --global-batch 2 --micro-batch 2 --seq 4 --no-reference --dump-phases-to %t -o %t.plan
 // RUN: plait-plan show %t.plan | FileCheck %s --check-prefix=PROVEN
 // PROVEN: proven
 

@@ -1,4 +1,4 @@
-// RUN: plaitc %s --mesh dp=2,tp=2 --schedule 1f1b --micro-batch 2 --global-batch 4 --seq 4 --sequence-parallel -o %t.plan
+// RUN: plaitc %s --mesh dp=2,tp=2 --no-plan --schedule 1f1b --micro-batch 2 --global-batch 4 --seq 4 --sequence-parallel -o %t.plan
 // RUN: plait-plan show %t.plan | FileCheck %s
 // CHECK: proven
 

@@ -1,4 +1,4 @@
-// RUN: plaitc %s --mesh dp=2,tp=2 --global-batch 2 --seq 9 --sequence-parallel --no-reference --schedule 1f1b -o %t.plan
+// RUN: plaitc %s --mesh dp=2,tp=2 --no-plan --global-batch 2 --seq 9 --sequence-parallel --no-reference --schedule 1f1b -o %t.plan
 // RUN: plait-plan show %t.plan | FileCheck %s
 // CHECK: proven
 

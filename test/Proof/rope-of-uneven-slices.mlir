@@ -1,4 +1,4 @@
-// RUN: plaitc %s --mesh tp=2 --seq 15 --sequence-parallel --schedule 1f1b -o %t.plan
+// RUN: plaitc %s --mesh tp=2 --no-plan --seq 15 --sequence-parallel --schedule 1f1b -o %t.plan
 // RUN: plait-plan show %t.plan | FileCheck %s
 // CHECK: proven
 

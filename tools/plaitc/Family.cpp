@@ -47,7 +47,7 @@ static Status resize(const std::string &word, CompileOptions &options) {
     return pins.status();
   }
   // 2. A size.
-  std::string name = "host"; // this machine, as for --mesh alone
+  std::string name = "host"; // this machine, as for --mesh without a cluster
   if (options.cluster.empty()) {
     options.mesh.clear();
   } else {

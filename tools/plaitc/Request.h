@@ -40,6 +40,8 @@ struct Request {
   CompileOptions compile;
   PlanningOptions planning;
   ReportOptions report;
+  /// Whether the planner decides what is not given; else that has its defaults.
+  bool plans = true;
   /// Stop after this phase and write the IR (empty: write the plan).
   std::string compileTo;
   /// The plan, the IR with `compileTo`, or with `emit` what another program

@@ -19,31 +19,20 @@
 
 using namespace plait;
 
-/// Whether a mesh alone would be planned for: not for another machine than
-/// this, not of IR that says already what it is for, and not on one rank, which
-/// has no strategy.
-static bool isForThisMachine(const CompileOptions &options,
-                             const Model &model) {
-  return options.cluster.empty() && options.target.empty() &&
+/// Whether a mesh without a cluster is planned for: not for another machine
+/// than this, not of IR that says already what it is for, and not on one rank,
+/// which has no strategy.
+static bool isForThisMachine(const Request &request, const Model &model) {
+  const CompileOptions &options = request.compile;
+  return request.plans && options.cluster.empty() && options.target.empty() &&
          options.backend != "cuda" && options.scheduleFile.empty() &&
          !options.mesh.empty() && options.mesh != "1" && model.isPlannable();
 }
 
-std::string plait::getThisMachine(const CompileOptions &options) {
+/// Names a cluster of as many ranks as the mesh has, on the hardware file of
+/// this machine.
+static std::string getThisMachine(const CompileOptions &options) {
   return "host:" + std::to_string(countRanks(options.mesh));
-}
-
-/// The first option by which a user who gives --mesh means the defaults for the
-/// rest of the strategy; empty: none.
-static std::string findDecided(const CompileOptions &options) {
-  std::string first;
-  visitStrategy(
-      [&](const Field &field, const auto &pin) {
-        if (pin && first.empty())
-          first = std::string("--") + field.name;
-      },
-      options.pins);
-  return first;
 }
 
 bool Run::import(const ModelOptions &options) {
@@ -72,14 +61,13 @@ bool Run::choose(const Request &request, std::optional<Choice> &choice,
   return true;
 }
 
-/// Has the planner decide the rest, for as many ranks of this machine, where
-/// the mesh is all that is said of how to train a model and of what on. Without
-/// an answer the defaults stay, and `notFound` tells why.
+/// Has the planner decide what is not given, for as many ranks of this machine
+/// as the mesh has. Without an answer the defaults stay, and `notFound` tells
+/// why.
 bool Run::planForThisMachine(const Request &request,
                              std::optional<Choice> &choice,
                              std::string &notFound) {
-  if (!isForThisMachine(request.compile, *model) ||
-      !::findDecided(request.compile).empty())
+  if (!isForThisMachine(request, *model))
     return true;
   // What is wrong with a mesh is told by the compilation.
   auto pins = getPins(request.compile);
@@ -113,7 +101,7 @@ bool Run::plan(Request &request, const std::string &pinned, const Cases &cases,
     auto given = app.get_options([](const CLI::Option *option) {
       return option->get_group() == planningGroup && option->count();
     });
-    bool isHere = isForThisMachine(compile, *model);
+    bool isHere = isForThisMachine(request, *model);
     if (given.empty() && (writes || !isHere))
       return planForThisMachine(request, choice, notFound);
     if (!isHere) {
@@ -186,9 +174,4 @@ bool Run::finish() {
     terminal.print(told);
   }
   return true;
-}
-
-/// Nobody decides in the planner's place where it would not be asked.
-std::string Run::findDecided(const CompileOptions &options) const {
-  return isForThisMachine(options, *model) ? ::findDecided(options) : "";
 }

@@ -17,10 +17,6 @@ namespace plait {
 /// Options of this group need a cluster; see Run::plan().
 inline constexpr char planningGroup[] = "Let the planner decide the rest";
 
-/// Names a cluster of as many ranks as the mesh has, on the hardware file of
-/// this machine.
-std::string getThisMachine(const CompileOptions &options);
-
 /// One run of plaitc: a session with the model, and what is to appear at its
 /// end.
 class Run {
@@ -30,10 +26,6 @@ public:
 
   /// Opens the model. All return false after a message.
   bool import(const ModelOptions &options);
-  /// Returns the first option by which a user who gives --mesh means the
-  /// defaults for the rest of the strategy, which the planner would choose for
-  /// this machine; empty: none.
-  std::string findDecided(const CompileOptions &options) const;
   bool plan(Request &request, const std::string &pinned, const Cases &cases,
             std::optional<Choice> &choice, std::string &notFound);
   bool compile(const Request &request, const std::optional<Choice> &choice);

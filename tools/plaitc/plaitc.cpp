@@ -142,6 +142,10 @@ static void addModelOptions(CLI::App &app, Request &request,
          "in place of --schedule and --chunks: the order of a step, CSV\n"
          "as PyTorch and plait-plan schedule --csv write it")
       ->group(FieldOption::strategyGroup);
+  app.add_flag_callback(
+         "--no-plan", [&request] { request.plans = false; },
+         "what is not given has its default, and is not planned")
+      ->group(FieldOption::strategyGroup);
   // Several times, each a value of its own: values have commas.
   app.add_option("--shard")
       ->each([&options](const std::string &text) {
@@ -287,6 +291,11 @@ static plait::Status checkProjectionOptions(const CLI::App &app,
     if (app.count("--schedule-file") && app.count(planned))
       return plait::fail("--schedule-file excludes ", planned,
                          ": the planner orders a step by itself");
+  // All options of the group, whatever they are called.
+  for (const CLI::Option *option : app.get_options())
+    if (!request.plans && option->get_group() == plait::planningGroup &&
+        option->count())
+      return plait::fail("--no-plan excludes ", option->get_name());
   // Each plan of a family is a file; shardings and schedules are made for one
   // mesh.
   for (const char *other : {"--compare", "--compile-to", "--predict",
@@ -452,13 +461,6 @@ static bool serve(plait::Run &run, Request &request, const std::string &pinned,
     terminal.warn("this is the default strategy, since the planner has none "
                   "for this machine: " +
                   notFound);
-  std::string decided = run.findDecided(request.compile);
-  if (!decided.empty() && request.planning.compiles)
-    terminal.note(decided +
-                  " is given, so that the rest has its defaults; with "
-                  "--cluster " +
-                  plait::getThisMachine(request.compile) +
-                  " the planner chooses it");
   return true;
 }
 

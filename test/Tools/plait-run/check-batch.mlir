@@ -1,7 +1,7 @@
 // A model may mix the rows of a microbatch. The reference computes on the rows that
 // the plan's replicas have at the same time.
 
-// RUN: plaitc %s --mesh dp=2 --micro-batch 2 --seq 5 --global-batch 8 -o %t.plan
+// RUN: plaitc %s --mesh dp=2 --no-plan --micro-batch 2 --seq 5 --global-batch 8 -o %t.plan
 // RUN: plait-run %t.plan --check | FileCheck %s
 // CHECK: gradient norm {{.*}}: passed
 

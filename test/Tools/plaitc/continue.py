@@ -32,22 +32,22 @@ PHASES = ["import", "shard", "stage", "differentiate", "checkpoint",
 # Each makes microbatches of 4 sequences over all ranks, as mlp.mlir wants them,
 # and names the layers of its stages where that is not left to the compiler.
 OPTIONS = {
-    "3d": "--mesh pp=2,dp=2,tp=2 --micro-batch 2 --schedule 1f1b --epilogues all",
-    "gpipe": "--mesh pp=2 --micro-batch 4 --schedule gpipe --recompute full",
-    "zero1": "--mesh dp=4 --micro-batch 1 --zero 1 --precision bf16"
+    "3d": "--mesh pp=2,dp=2,tp=2 --no-plan --micro-batch 2 --schedule 1f1b --epilogues all",
+    "gpipe": "--mesh pp=2 --no-plan --micro-batch 4 --schedule gpipe --recompute full",
+    "zero1": "--mesh dp=4 --no-plan --micro-batch 1 --zero 1 --precision bf16"
              " --optimizer lion",
-    "zero3": "--mesh dp=2,cp=2 --micro-batch 2 --zero 3 --schedule 1f1b",
-    "flash": "--mesh tp=2 --micro-batch 4 --sequence-parallel --attention flash",
-    "zigzag": "--mesh pp=2,cp=2 --micro-batch 4 --context-parallel zigzag",
-    "offload": "--mesh pp=2,dp=2 --micro-batch 2 --zero 1"
+    "zero3": "--mesh dp=2,cp=2 --no-plan --micro-batch 2 --zero 3 --schedule 1f1b",
+    "flash": "--mesh tp=2 --no-plan --micro-batch 4 --sequence-parallel --attention flash",
+    "zigzag": "--mesh pp=2,cp=2 --no-plan --micro-batch 4 --context-parallel zigzag",
+    "offload": "--mesh pp=2,dp=2 --no-plan --micro-batch 2 --zero 1"
                " --offload optimizer,activations",
-    "split": "--mesh pp=2 --micro-batch 4 --schedule zb-v --zero 2",
-    "cuda": "--mesh dp=2 --micro-batch 2 --backend cuda --precision bf16"
+    "split": "--mesh pp=2 --no-plan --micro-batch 4 --schedule zb-v --zero 2",
+    "cuda": "--mesh dp=2 --no-plan --micro-batch 2 --backend cuda --precision bf16"
             " --target sm_90 --deterministic",
 }
 # Cuts that nobody would make by cost, by layers of the model.
-CUTS = {2: "--mesh pp=2 --micro-batch 4 --layers 2,0",
-        4: "--mesh pp=2 --micro-batch 4 --layers 1,3"}
+CUTS = {2: "--mesh pp=2 --no-plan --micro-batch 4 --layers 2,0",
+        4: "--mesh pp=2 --no-plan --micro-batch 4 --layers 1,3"}
 
 
 def run(*command):

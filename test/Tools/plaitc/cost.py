@@ -30,7 +30,7 @@ def compile(output, *options):
 def pipeline(output, stages, microbatches, *options):
     """A pipeline that holds all microbatches at once."""
     return compile(
-        output, "--mesh", f"pp={stages}", "--schedule", "gpipe",
+        output, "--mesh", f"pp={stages}", "--no-plan", "--schedule", "gpipe",
         "--global-batch", microbatches, *options,
     )  # fmt: skip
 

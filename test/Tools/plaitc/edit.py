@@ -72,7 +72,7 @@ def compile_model(options, *arguments):
     none."""
     words = [word for name, value in options.items() if value not in ("", "false")
              for word in [f"--{name}"] + [value] * (value != "true")]
-    return plaitc(ROOT / "examples/models/gpt2-nano", *words, *arguments)
+    return plaitc(ROOT / "examples/models/gpt2-nano", "--no-plan", *words, *arguments)
 
 
 def find_fields():

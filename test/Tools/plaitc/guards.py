@@ -43,16 +43,16 @@ SMALL = ["--seq", "16", "--global-batch", "8", "--no-reference"]
 PLANS = {
     "gpt2": ["gpt2", "--mesh", "pp=2,dp=2,tp=2,sites=2", "--outer", "diloco:2",
              "--micro-batch", "1", "--zero", "1", "--cluster", "cpu:16"],
-    "llama": ["llama", "--mesh", "dp=2,cp=2", "--micro-batch", "2", "--precision",
+    "llama": ["llama", "--mesh", "dp=2,cp=2", "--no-plan", "--micro-batch", "2", "--precision",
               "bf16", "--zero", "3", "--context-parallel", "zigzag", "--recompute",
               "full", "--attention", "flash", "--lr-factor", "*norm*=0.5"],
-    "dropout": ["dropout", "--mesh", "pp=2,tp=2", "--micro-batch", "4", "--schedule",
+    "dropout": ["dropout", "--mesh", "pp=2,tp=2", "--no-plan", "--micro-batch", "4", "--schedule",
                 "zb-h1", "--offload", "optimizer,activations", "--document-mask",
                 "--optimizer", "lion", "--epilogues", "all", "--sequence-parallel",
                 "--tp-comm-overlap", "2"],
-    "compressed": ["llama", "--mesh", "dp=2", "--micro-batch", "2", "--compress",
+    "compressed": ["llama", "--mesh", "dp=2", "--no-plan", "--micro-batch", "2", "--compress",
                    "int8:32+feedback"],
-    "encoder": ["encoder", "--mesh", "cp=2,tp=2", "--global-batch", "2",
+    "encoder": ["encoder", "--mesh", "cp=2,tp=2", "--no-plan", "--global-batch", "2",
                 "--micro-batch", "2", "--seq", "4"],
 }
 # Sizes that differ from each other, so that one is not taken for another.

@@ -165,12 +165,11 @@ Status plait::parse(std::string_view name, std::string_view text, bool &value) {
 Status plait::parse(std::string_view name, std::string_view text,
                     int64_t &value) {
   // Bounds are those of the field: ZeRO has stages 0 to 3, more pieces have
-  // more latency than anything hides (each number of them is weighed), and all
-  // other numbers are sizes.
+  // more latency than anything hides (each number of them is weighed), or more
+  // code than a plan should have, and all other numbers are sizes.
   std::string_view field = bareName(name);
-  int64_t last = field == "zero"              ? 3
-                 : field == "tp-comm-overlap" ? 64
-                                              : int64_t(1) << 24;
+  bool isPieces = field == "tp-comm-overlap" || field == "loss-chunks";
+  int64_t last = field == "zero" ? 3 : isPieces ? 64 : int64_t(1) << 24;
   // The first and the last stage may be embedding and head alone.
   int64_t first = field == "zero" || field == "layers" ? 0 : 1;
   const char *textEnd = text.data() + text.size();

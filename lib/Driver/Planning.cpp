@@ -109,6 +109,7 @@ static Result<planner::Training> makeTraining(const CompileOptions &options,
   training.reducePrecision = given->reducePrecision;
   training.tensorOverlap =
       options.pins.tensorOverlap.value_or(getUsualPieces(!device.isProcessor));
+  training.lossChunks = given->lossChunks;
   // Other frameworks are predicted with their own habits, and not compiled.
   Result<planner::Framework> framework =
       planner::findFramework(planning.framework);
@@ -356,7 +357,7 @@ Status ChoiceState::place(const Configuration &choice,
 /// The fastest choice that fits as the compiler places it. An estimate is the
 /// last word where nothing can be placed, and where a step that is only
 /// predicted is too large for a plan.
-Result<planner::SearchResult> ChoiceState::findBest() {
+Result<planner::SearchResult> ChoiceState::findFastest() {
   std::string note;
   auto placeIfPossible = [&](const Configuration &choice,
                              planner::Estimate &estimate) {
@@ -376,6 +377,28 @@ Result<planner::SearchResult> ChoiceState::findBest() {
   if (result.ok() && !note.empty())
     result->notes.push_back(std::move(note));
   return result;
+}
+
+/// Has the loss computed in chunks where nothing fits: that takes little time,
+/// but more of it than nothing. What is said of the model as it was asked for
+/// is the answer where that does not fit either.
+Result<planner::SearchResult> ChoiceState::findBest() {
+  constexpr int chunks = 8;
+  Result<planner::SearchResult> whole = findFastest();
+  if (whole.ok() || options.pins.lossChunks || planning.framework != "plait")
+    return whole;
+  training.lossChunks = chunks;
+  options.pins.lossChunks = chunks;
+  Result<planner::SearchResult> result = findFastest();
+  if (result.ok()) {
+    result->notes.push_back("the loss is computed in " + print(chunks) +
+                            " chunks of rows (`loss-chunks`): as a whole "
+                            "nothing fits");
+    return result;
+  }
+  training.lossChunks = 1;
+  options.pins.lossChunks.reset();
+  return whole;
 }
 
 /// What the model's attention means for the training: its dropout, its document

@@ -46,6 +46,7 @@ private:
   Status prepare();
   bool open();
   Status setAttention();
+  Result<planner::SearchResult> findFastest();
   Result<planner::SearchResult> findBest();
   std::string describeFused(const planner::SearchResult &result);
   bool canPlace() const;

@@ -39,6 +39,7 @@ plait::getReferenceOptions(CompileOptions options,
   reference.microBatch = configuration.microBatch;
   reference.attention = AttentionKind::Unfused;
   reference.epilogues = EpilogueKind::None;
+  reference.lossChunks = 1;
   visitConfiguration(
       [](const Field &, auto &pin, const auto &value) { pin = value; },
       options.pins, reference);

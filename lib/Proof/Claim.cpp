@@ -49,6 +49,7 @@ static void unpartition(ModuleOp module) {
     given.erase();
   static_cast<Strategy &>(configuration) = Strategy();
   configuration.epilogues = EpilogueKind::None;
+  configuration.lossChunks = 1;
   if (auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunction))
     configuration.microBatch =
         cast<RankedTensorType>(loss.getArgumentTypes()[0]).getDimSize(0);

@@ -423,6 +423,13 @@ Number Elements::define(nn::SliceOp op, int64_t element) {
              (row * parts + int64_t(op.getPart())) * columns + column);
 }
 
+Number Elements::define(nn::ChunkOp op, int64_t element) {
+  Index index = unravel(getShape(op.getResult()), element);
+  index[op.getDim()] +=
+      int64_t(op.getPart()) * getShape(op.getResult())[op.getDim()];
+  return get(op.getInput(), ravel(getShape(op.getInput()), index));
+}
+
 /// Bits by division, whatever the sign of the word.
 Number Elements::define(nn::UnpackBitsOp op, int64_t element) {
   int64_t words = getShape(op.getInput()).back(), bits = op.getBits();
@@ -456,7 +463,7 @@ Number Elements::evaluateOp(Operation *op, int64_t element) {
       .Case<nn::BroadcastOp, nn::ReduceOp, nn::EmbeddingOp, nn::EmbeddingGradOp,
             dist::SliceOp, nn::IotaOp, nn::PickOp, nn::CausalMaskOp,
             nn::MaskPaddingOp, nn::DropoutOp, nn::ReorderOp, nn::RotateHalfOp,
-            nn::SliceOp, nn::UnpackBitsOp>(
+            nn::SliceOp, nn::ChunkOp, nn::UnpackBitsOp>(
           [&](auto own) { return define(own, element); })
       .Default([&](Operation *) { return defineElementwise(op, element); });
 }

@@ -84,6 +84,7 @@ private:
   Number define(nn::ReorderOp op, int64_t element);
   Number define(nn::RotateHalfOp op, int64_t element);
   Number define(nn::SliceOp op, int64_t element);
+  Number define(nn::ChunkOp op, int64_t element);
   Number define(nn::UnpackBitsOp op, int64_t element);
   Number defineElementwise(mlir::Operation *op, int64_t element);
   Number reduceSum(mlir::Operation *op, llvm::ArrayRef<int64_t> terms);

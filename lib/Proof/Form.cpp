@@ -29,6 +29,27 @@ using namespace plait::proof;
 // Meshes
 //===----------------------------------------------------------------------===//
 
+constexpr StringLiteral kChunksPrefix = "chunks ";
+
+/// No axis of a mesh has a space in its name.
+StringAttr Chunks::getAxis(MLIRContext *context) const {
+  return StringAttr::get(context, kChunksPrefix + Twine(begin) + " to " +
+                                      Twine(end) + " of " + Twine(parts) +
+                                      " of dimension " + Twine(dim));
+}
+
+std::optional<Chunks> Chunks::parse(StringRef axis) {
+  Chunks own;
+  if (!axis.consume_front(kChunksPrefix) ||
+      axis.consumeInteger(10, own.begin) || !axis.consume_front(" to ") ||
+      axis.consumeInteger(10, own.end) || !axis.consume_front(" of ") ||
+      axis.consumeInteger(10, own.parts) ||
+      !axis.consume_front(" of dimension ") ||
+      axis.consumeInteger(10, own.dim) || !axis.empty())
+    return std::nullopt;
+  return own;
+}
+
 /// Sizes are copied, so the mesh may outlive the op. Names point into its
 /// attributes, which live as long as the context.
 MeshSizes::MeshSizes(dist::MeshOp op) {
@@ -44,6 +65,8 @@ int64_t MeshSizes::getSize(StringRef axis) const {
   for (auto [name, size] : axes)
     if (name == axis)
       return size;
+  if (std::optional<Chunks> chunks = Chunks::parse(axis))
+    return chunks->parts;
   return 1;
 }
 

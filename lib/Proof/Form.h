@@ -16,6 +16,10 @@
 //     maximised) to give the global one;
 //   - along all other axes the ranks hold the same.
 //
+// What a rank computes in chunks, one after the other, are slices too: chunk i
+// of n is one at i · stride along an axis of its own, and what is added up over
+// it is partial, until all chunks have been added.
+//
 // The axis of pipeline stages is none of them: its ranks have programs of their
 // own.
 //
@@ -30,9 +34,23 @@
 
 #include "mlir/IR/BuiltinTypes.h"
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace plait::proof {
+
+/// Some of the equal chunks of a dimension (nn.chunk), which forms call an
+/// axis: a slice is of one of them, a sum may be of several.
+///
+/// In a sum the dimension is gone. That its parts were of one dimension is told
+/// by its number alone: of a tensor and of its transpose it is another one.
+struct Chunks {
+  int64_t dim, begin, end, parts;
+
+  mlir::StringAttr getAxis(mlir::MLIRContext *context) const;
+  /// None: it is an axis of the mesh.
+  static std::optional<Chunks> parse(llvm::StringRef axis);
+};
 
 /// The axes of a mesh with more than one rank, without that of the pipeline.
 class MeshSizes {
@@ -40,7 +58,7 @@ public:
   /// Null: one rank.
   explicit MeshSizes(dist::MeshOp op);
 
-  /// 1 for an axis that the mesh does not have.
+  /// 1 for an axis that the mesh does not have; of chunks, how many there are.
   int64_t getSize(llvm::StringRef axis) const;
   /// The number of blocks that the axes of `begin` make.
   int64_t countBlocks(llvm::ArrayRef<RankTerm> begin) const;

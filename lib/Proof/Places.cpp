@@ -307,6 +307,16 @@ static bool mayOverwrite(Operation *op, OpResult result, OpOperand &operand) {
   return isa<dist::AllReduceOp>(op) || op->hasTrait<OpTrait::Elementwise>();
 }
 
+/// Whether `operand` is joined exactly where its part of the result, at
+/// `place`, is. Nothing is written there.
+static bool isPart(OpOperand &operand, const Place &place, const Place &own) {
+  if (!isa<nn::ConcatOp>(operand.getOwner()))
+    return false;
+  int64_t bytes = own.end - own.begin;
+  return own.in == place.in &&
+         own.begin == place.begin + operand.getOperandNumber() * bytes;
+}
+
 /// What an op reads must not be overwritten before it is read: nothing is
 /// written near an operand but for what may be exactly where it is.
 ///
@@ -314,7 +324,8 @@ static bool mayOverwrite(Operation *op, OpResult result, OpOperand &operand) {
 /// 1. It is not where an argument of the function lies, which the caller may
 ///    use again. Residuals it may not: Program.cpp has a call take away those
 ///    that the function writes over.
-/// 2. It is not where an operand lies, but for an op in place.
+/// 2. It is not where an operand lies, but for an op in place; what is joined
+///    lies in its part of it.
 /// 3. It is not where another result of the op lies.
 /// Only when all are checked are they written, since the order in which an op
 /// writes its results is not defined.
@@ -335,9 +346,14 @@ LogicalResult Frame::checkResults(Operation *op) {
     // 2. Operands.
     for (OpOperand &operand : op->getOpOperands()) {
       auto other = known.find(operand.get());
-      if (other == known.end() || !place.overlaps(other->second.place) ||
+      bool joins = isa<nn::ConcatOp>(op);
+      if (other == known.end() || isPart(operand, place, other->second.place) ||
+          (!joins && !place.overlaps(other->second.place)) ||
           (place == other->second.place && mayOverwrite(op, result, operand)))
         continue;
+      if (joins)
+        return report.wrong(op) << "joins " << other->second.place.print()
+                                << " to what lies at " << place.print();
       return report.wrong(op)
              << "writes to " << place.print() << " while it reads "
              << other->second.place.print();

@@ -28,7 +28,8 @@ static const OpRule *findRule(Operation *op) {
     llvm::StringMap<OpRule> table;
     for (ArrayRef<OpRule> some :
          {getElementwiseRules(), getShapeRules(), getContractionRules(),
-          getIndexRules(), getCollectiveRules(), getCompressionRules()})
+          getIndexRules(), getChunkRules(), getCollectiveRules(),
+          getCompressionRules()})
       for (const OpRule &rule : some)
         table[rule.op] = rule;
     return table;

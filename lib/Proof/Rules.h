@@ -54,10 +54,15 @@ struct OpRule {
 // Each file of rules lists its own.
 llvm::ArrayRef<OpRule> getElementwiseRules();
 llvm::ArrayRef<OpRule> getShapeRules();
+llvm::ArrayRef<OpRule> getChunkRules();
 llvm::ArrayRef<OpRule> getContractionRules();
 llvm::ArrayRef<OpRule> getIndexRules();
 llvm::ArrayRef<OpRule> getCollectiveRules();
 llvm::ArrayRef<OpRule> getCompressionRules();
+
+/// The sum of two sums over chunks, of which the second one's follow those of
+/// the first; none: they are none.
+std::optional<Content> uniteChunks(const Content &first, const Content &second);
 
 /// The sum or the maximum of one tensor over `dims`, which are ascending.
 llvm::FailureOr<Content> reduceOver(Rules &rules, mlir::Operation *op,

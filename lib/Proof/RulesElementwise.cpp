@@ -125,7 +125,8 @@ joinPartial(ArrayRef<Content> numbers, MutableArrayRef<Argument> summands,
 }
 
 /// The sum of factor · operand:
-/// 1. Operands have the same slices.
+/// 1. Operands have the same slices. Sums over chunks that follow one another
+///    are one over all of them.
 /// 2. Zeros fit everything. All others should be partial over the same axes; if
 ///    not, the sum is that of all axes, and what follows is known
 ///    (joinPartial).
@@ -139,6 +140,9 @@ FailureOr<Content> Rules::sum(Operation *op, Operands operands,
   FailureOr<Form> form = unify(op, operands);
   if (failed(form))
     return failure();
+  if (operands.size() == 2 && factors[0] == 1 && factors[1] == 1)
+    if (std::optional<Content> sum = uniteChunks(operands[0], operands[1]))
+      return *sum;
   // 2. Parts.
   const Content *first = nullptr;
   bool isMixed = false;

@@ -111,6 +111,7 @@ static void addPasses(OpPassManager &manager, Phase phase, bool kernelsOnly) {
     // After the two above, which go by shardings: it leaves none.
     manager.addPass(createPartitionPass());
     addCleanup(manager);
+    manager.addPass(createChunkLossPass());
     manager.addPass(createMergeResidualsPass());
     return;
   case Phase::Schedule:

@@ -64,6 +64,7 @@ class CompileOptions(TypedDict, total=False):
     attention: str
     epilogues: str
     tp_comm_overlap: int
+    loss_chunks: int
     optimizer: str
     deterministic: bool
     backend: str

@@ -36,6 +36,7 @@ class Layout:
     epilogues: str = ""
     zero: int = 0
     context_parallel: str = ""
+    loss_chunks: int = 1
 
     @property
     def alone(self) -> "Layout":
@@ -71,6 +72,8 @@ class Layout:
         epilogues = f"/epilogues-{self.epilogues}" if self.epilogues else ""
         zero = f"/zero-{self.zero}" if self.zero else ""
         context = f"/{self.context_parallel}" if self.context_parallel else ""
+        if self.loss_chunks > 1:
+            context += f"/loss-in-{self.loss_chunks}"
         return (
             f"{self.mesh_text}/{self.schedule}/{self.recompute}"
             f"{sequence}{precision}{attention}{epilogues}{zero}{context}"
@@ -155,6 +158,29 @@ def divided():
     yield dataclasses.replace(ONE_RANK, zero=1)
     for layout in mixed(({"dp": 4}, dict(WHOLE.mesh))):
         yield dataclasses.replace(layout, zero=1)
+
+
+def chunked():
+    """The same with logits, loss and their gradients a chunk of rows at a time: the
+    sequences of a microbatch, or of one the tokens; also where the vocabulary is
+    split, where rows are in zig-zag order, and where gradients are divided."""
+    whole, context = dict(WHOLE.mesh), {"cp": 2, "tp": 2}
+    for mesh, schedule, chunks, more in (
+        ({}, "1f1b", 2, {}),
+        ({}, "1f1b", 16, {"recompute": "full"}),
+        ({}, "1f1b", 2, {"precision": "bf16", "attention": "flash"}),
+        ({"tp": 2}, "1f1b", 2, {"sequence_parallel": True, "tensor_overlap": 2}),
+        ({"tp": 4}, "1f1b", 4, {"precision": "bf16"}),
+        ({"dp": 4}, "1f1b", 2, {"zero": 3}),
+        ({"dp": 2}, "1f1b", 4, {"zero": 2}),
+        ({"cp": 4}, "1f1b", 4, {"context_parallel": "zigzag"}),
+        (context, "1f1b", 2, {"context_parallel": "heads", "attention": "flash"}),
+        ({"pp": 4}, "gpipe", 2, {}),
+        ({"pp": 2, "tp": 2}, "zb-h1", 4, {}),
+        (whole, "1f1b", 2, {"zero": 1, "precision": "bf16"}),
+    ):
+        layout = Layout(tuple(mesh.items()), schedule, "none", loss_chunks=chunks)
+        yield dataclasses.replace(layout, **more)
 
 
 def selective():

@@ -78,6 +78,7 @@ FULL = ("--recompute", "full")
 ZERO, GRADIENTS, ALL = (("--zero", stage) for stage in "123")
 GPIPE = ("--schedule", "gpipe")
 FLASH = ("--attention", "flash")
+CHUNKS = ("--loss-chunks", "2")
 NOT_TRAINED = ("embed", "fixed", "number", "unread")
 RUNS = (
     Run("ties"),
@@ -126,6 +127,15 @@ RUNS = (
     Run("heads", "pp=3", FULL),
     Run("heads", "dp=2,cp=3", ALL),
     Run("heads", "pp=2,dp=2,tp=2", FLASH + ZERO + FULL),
+    Run("heads", options=CHUNKS),
+    Run("heads", "pp=3", FULL + ("--loss-chunks", "4")),
+    Run("heads", "dp=2,cp=3", ALL + CHUNKS),
+    Run("heads", "pp=2,dp=2,tp=2", FLASH + ZERO + FULL + CHUNKS),
+    Run("ties", "tp=2", CHUNKS),
+    Run("ties", "dp=2", GRADIENTS + CHUNKS),
+    Run("stopped", "pp=3", FULL + GPIPE + CHUNKS),
+    Run("frozen", "dp=2", CHUNKS, NOT_TRAINED),
+    Run("experts", "pp=2", CHUNKS, ("bias.0",)),
     Run("experts", frozen=("bias.0",)),
     Run("experts", "pp=2", FULL, ("bias.0",)),
     Run("experts", "dp=2,cp=3", ALL, ("bias.0",)),

@@ -47,6 +47,7 @@ from layouts import (
     WHOLE,
     Layout,
     by_heads,
+    chunked,
     context,
     divided,
     families,
@@ -118,6 +119,7 @@ class Case:
             *(["--attention", layout.attention] if layout.attention else []),
             *(["--epilogues", layout.epilogues] if layout.epilogues else []),
             *(["--zero", layout.zero] if layout.zero else []),
+            *("--loss-chunks", layout.loss_chunks),
             *(
                 ["--context-parallel", layout.context_parallel]
                 if layout.context_parallel
@@ -533,6 +535,7 @@ def main() -> int:
         matrix.add_layouts(case, flash())
         matrix.add_layouts(case, divided())
         matrix.add_layouts(case, selective())
+        matrix.add_layouts(case, chunked())
         matrix.add_layouts(case, context())
         matrix.add_layouts(case, by_heads())
         matrix.add_layouts(case, zigzag())
@@ -558,6 +561,7 @@ def main() -> int:
     # Llama has neither biases nor GELU.
     matrix.add_layouts(gpt2, fused())
     matrix.add_check(gpt2, dataclasses.replace(WHOLE, epilogues="all"))
+    matrix.add_check(gpt2, dataclasses.replace(WHOLE, loss_chunks=2))
     matrix.add_certain(gpt2)
     matrix.add_layouts(llama3, layouts(({}, {"pp": 2, "tp": 2}, {"cp": 4})))
     for name in (

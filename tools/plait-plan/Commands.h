@@ -44,6 +44,8 @@ Command addCheckCommand(CLI::App &app);
 Command addScheduleCommand(CLI::App &app);
 /// `simulate PLAN`: replays the plan with predicted or measured times.
 Command addSimulateCommand(CLI::App &app);
+/// `lint PLAN`: what a step is above its floor, and signs of lost time.
+Command addLintCommand(CLI::App &app);
 /// `exchanges PLAN`: what ranks exchange in a step.
 Command addExchangesCommand(CLI::App &app);
 /// `diff A B`: what is different; exits as diff(1) does, with 0, 1 or 2.

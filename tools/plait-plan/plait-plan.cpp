@@ -27,10 +27,11 @@ int main(int argc, char **argv) {
   app.require_subcommand(1);
   // In the order of the help.
   const tool::Command commands[] = {
-      tool::addShowCommand(app),      tool::addCheckCommand(app),
-      tool::addScheduleCommand(app),  tool::addSimulateCommand(app),
-      tool::addExchangesCommand(app), tool::addDiffCommand(app),
-      tool::addCalibrateCommand(app), tool::addReshardCommand(app)};
+      tool::addShowCommand(app),     tool::addCheckCommand(app),
+      tool::addScheduleCommand(app), tool::addSimulateCommand(app),
+      tool::addLintCommand(app),     tool::addExchangesCommand(app),
+      tool::addDiffCommand(app),     tool::addCalibrateCommand(app),
+      tool::addReshardCommand(app)};
   // After them: they would show the same examples.
   app.footer("Examples:\n"
              "  plait-plan show nano.plan\n"

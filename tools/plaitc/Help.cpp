@@ -38,8 +38,8 @@ static const std::map<std::string, std::set<std::string>> groups = {
       "document-mask", "ignore-field"}},
     {"What runs it",
      {"precision", "reduce-precision", "compress", "outer", "attention",
-      "epilogues", "tp-comm-overlap", "deterministic", "backend", "target",
-      "target-cpu", "shard"}},
+      "epilogues", "tp-comm-overlap", "loss-chunks", "deterministic", "backend",
+      "target", "target-cpu", "shard"}},
     {"Phases and proof",
      {"compile-to", "dump-phases-to", "no-prove", "claim", "verify-each-phase",
       "no-reference"}}};

@@ -170,6 +170,10 @@ constexpr bool offloadsActivations(Offload offload) {
   X(int, tensorOverlap, "tp-comm-overlap", 1, "shard",                         \
     "chunks of what ranks of tp exchange, each sent during the matmul\n"       \
     "of another; if not given, 4 on GPUs, else 1")                             \
+  X(int, lossChunks, "loss-chunks", 1, "differentiate",                        \
+    "chunks of rows in which a step computes logits, loss and their\n"         \
+    "gradients, so that all logits are never in memory at once; if not\n"      \
+    "given, as many as the planner finds to pay on a `cluster`, else 1")       \
   X(std::string, optimizer, "optimizer", "adamw", "shard",                     \
     "what updates parameters")                                                 \
   X(bool, deterministic, "deterministic", false, "steps",                      \

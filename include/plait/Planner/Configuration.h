@@ -39,6 +39,8 @@ struct Training {
   int sitesOfNode = 1; // that share a node
   /// Pieces that ranks of tp exchange beside each other's matmuls; 1: whole.
   int tensorOverlap = 1;
+  /// Chunks of rows in which logits and their gradient are computed.
+  int lossChunks = 1;
   /// The bytes that the optimizer keeps of each parameter, beside master
   /// weights; 8: the two moments of AdamW.
   double stateBytes = 8;

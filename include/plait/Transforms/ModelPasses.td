@@ -330,7 +330,11 @@ def DifferentiatePass : Pass<"nn-differentiate", "::mlir::ModuleOp"> {
     comparisons of forward values that a gradient selects by do not, they belong
     to the forward pass. A gradient takes its primal's sharding.
 
-    Phase `differentiate`; reads nothing of the configuration.
+    The gradient of the loss with respect to logits is computed in the forward pass;
+    with `loss_chunks` above 1 so are the matmuls that take it, and what becomes of
+    their results up to where gradients are accumulated (`nn-chunk-loss`).
+
+    Phase `differentiate`; reads `loss_chunks`.
 
     Example:
     ```mlir

@@ -157,6 +157,52 @@ def PartitionPass : Pass<"dist-partition", "::mlir::ModuleOp"> {
   }];
 }
 
+def ChunkLossPass : Pass<"nn-chunk-loss", "::mlir::ModuleOp"> {
+  let summary = "Compute logits, loss and their gradients in chunks of rows";
+  let description = [{
+    Logits are what a matmul makes, from which the loss follows without another one,
+    and their gradient what ends in matmuls again. All that lies between, and has a
+    dimension that the first of these matmuls adds, is computed for some rows at a
+    time, `loss_chunks` times one after the other: so neither all logits nor their
+    whole gradient are in memory at once. What has rows (the loss of each, the gradient of what the
+    first matmul reads) is put together by `nn.concat`; what has none (the gradient
+    of weights) is added up, the one chunk behind the other.
+
+    Rows are cut along their first dimension of more than one element, into as many
+    chunks as are asked for, or the next smaller number that divides it. Nothing is
+    found by its name: a remark says what is cut, or why nothing is.
+
+    Phase `partition`; reads `loss_chunks`, which `nn-differentiate` has read before
+    to have the gradients of the weights computed in the forward pass.
+
+    Example:
+    ```mlir
+    // plait-opt --plait-configure=loss-chunks=2 --nn-chunk-loss
+    nn.accumulator @loss_sum : tensor<f32>
+    func.func @forward_0(%x: tensor<4x2xf32>, %w: tensor<2x8xf32>) {
+      %0 = nn.matmul %x, %w "bh,hv->bv" : (tensor<4x2xf32>, tensor<2x8xf32>) -> tensor<4x8xf32>
+      %1 = nn.exp %0 : tensor<4x8xf32>
+      %2 = nn.reduce sum %1 dims [1] : tensor<4x8xf32> -> tensor<4xf32>
+      %3 = nn.reduce sum %2 dims [0] : tensor<4xf32> -> tensor<f32>
+      nn.accumulate %3 to @loss_sum value : tensor<f32>
+      return
+    }
+    ```
+    becomes
+    ```mlir
+    %0 = nn.chunk %arg0 dim 0 part 0 of 2 : tensor<4x2xf32> -> tensor<2x2xf32>
+    %1 = nn.matmul %0, %arg1 "bh,hv->bv" : (tensor<2x2xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
+    %2 = nn.exp %1 : tensor<2x8xf32>
+    %3 = nn.reduce sum %2 dims [1] : tensor<2x8xf32> -> tensor<2xf32>
+    %4 = nn.chunk %arg0 dim 0 part 1 of 2 : tensor<4x2xf32> -> tensor<2x2xf32>
+    %5 = nn.matmul %4, %arg1 "bh,hv->bv" : (tensor<2x2xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
+    %6 = nn.exp %5 : tensor<2x8xf32>
+    %7 = nn.reduce sum %6 dims [1] : tensor<2x8xf32> -> tensor<2xf32>
+    %8 = nn.concat %3, %7 dim 0 : (tensor<2xf32>, tensor<2xf32>) -> tensor<4xf32>
+    ```
+  }];
+}
+
 //===----------------------------------------------------------------------===//
 // schedule, lower
 //===----------------------------------------------------------------------===//

@@ -49,6 +49,46 @@ static double toBytes(const Saved &saved, const Context &context) {
   return bytes * context.sequences();
 }
 
+/// The matmul that makes logits, where a head computes them in chunks of rows;
+/// null: it does not, or passes something on, as layers do.
+static const Operation *findLogits(const Block &block, const Context &context) {
+  if (context.training.lossChunks == 1 || block.output.elements > 0)
+    return nullptr;
+  const Operation *logits = nullptr;
+  for (const Operation &op : block.operations)
+    if (op.kind == OperationKind::Matmul && op.pass == Pass::Forward &&
+        op.n > op.k && (!logits || op.m * op.n > logits->m * logits->n))
+      logits = &op;
+  return logits;
+}
+
+/// Returns what a block keeps. In chunks the gradient of what makes the logits
+/// takes the place of their own.
+static Saved getKept(const Block &block, const Context &context) {
+  Saved kept = block.kept;
+  if (const Operation *logits = findLogits(block, context))
+    kept.elements =
+        std::max(0.0, kept.elements - double(logits->m * logits->n)) +
+        double(logits->m * logits->k);
+  return kept;
+}
+
+/// The logits of one chunk, of as many as divide the sequences of a microbatch,
+/// or the tokens of one.
+static Saved getWorkspace(const Block &block, const Context &context) {
+  Saved workspace = block.workspace;
+  const Operation *logits = findLogits(block, context);
+  if (!logits)
+    return workspace;
+  int64_t rows = context.sequences() > 1 ? int64_t(context.sequences())
+                                         : context.work.sequence;
+  int64_t parts = std::min<int64_t>(context.training.lossChunks, rows);
+  while (rows % parts)
+    --parts;
+  workspace.elements += double(logits->m * logits->n) / double(parts);
+  return workspace;
+}
+
 /// Of one layer, elements of one microbatch.
 static double countScores(const Block &block, const Context &context) {
   double scores = 0;
@@ -86,8 +126,8 @@ static double exchangedBytes(const Block &block, const Context &context) {
 
 /// Without recomputation: what a layer leaves until its backward pass.
 static double keptBytes(const Block &block, const Context &context) {
-  return toBytes(block.kept, context) + exchangedBytes(block, context) +
-         scoreBytes(block, context);
+  return toBytes(getKept(block, context), context) +
+         exchangedBytes(block, context) + scoreBytes(block, context);
 }
 
 /// By what each entry computes again: nothing, the inside of attention (what is
@@ -99,7 +139,8 @@ static double entryBytes(const StageBlocks::Entry &entry,
   if (entry.recompute == Recompute::None)
     return keptBytes(block, context);
   if (entry.recompute == Recompute::Selective)
-    return toBytes(block.kept, context) + exchangedBytes(block, context);
+    return toBytes(getKept(block, context), context) +
+           exchangedBytes(block, context);
   return toBytes(block.input, context);
 }
 
@@ -178,8 +219,8 @@ double planner::madeBytes(const StageBlocks &stage, const Context &context) {
 static double temporaryBytes(const StageBlocks::Entry &entry,
                              const Context &context) {
   const Block &block = context.block(entry.block, entry.recompute);
-  double bytes =
-      toBytes(block.workspace, context) + contextBytes(block, context);
+  double bytes = toBytes(getWorkspace(block, context), context) +
+                 contextBytes(block, context);
   // The gradients of the scores, beside the ones of the softmax; where none are
   // kept also the scores, all in fp32.
   if (!context.training.flashAttention)

@@ -37,6 +37,7 @@
 #include "ParameterUses.h"
 #include "StageGradients.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
+#include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/StageFunctions.h"
@@ -500,8 +501,9 @@ struct DifferentiatePass
         return signalPassFailure();
     for (auto [stage, function] : functions)
       dropUnusedGradients(function, nextOf(stage));
+    bool inChunks = getConfiguration(getOperation()).lossChunks > 1;
     for (auto [stage, function] : functions)
-      computeLossGradientEarly(function);
+      computeLossGradientEarly(function, inChunks);
     accumulateZeros(functions);
     dropUnusedState(getOperation());
     if (failed(checkTrains(functions)))

@@ -11,6 +11,10 @@
 // the mark alone says which pass an op belongs to. What such an op computes is
 // nobody's business here; that it is cross-entropy's gradient is not asked.
 //
+// Where the loss is computed in chunks of rows (ChunkLoss.cpp), what the matmul
+// in front of it makes of that gradient has to be computed with each chunk:
+// then the marks of those matmuls go, too.
+//
 //===----------------------------------------------------------------------===//
 
 #include "LossGradient.h"
@@ -134,9 +138,81 @@ static int64_t countLeft(const OpSet &moved) {
   return bytes;
 }
 
+/// Whether a sum is moved, and added to a gradient, and nothing else.
+static bool endsInSum(Operation *op) {
+  while (op->getNumResults() == 1 && op->hasOneUse()) {
+    op = *op->user_begin();
+    if (nn::getSlotAccess(op) == nn::SlotAccess::Add)
+      return true;
+    if (!isa<nn::AddOp, nn::CastOp, dist::ReshardOp>(op))
+      return false;
+  }
+  return false;
+}
+
+/// Repeats for `term` what becomes of `sum`, of which it is one: sums excepted.
+static void copyWay(Operation *sum, Value term) {
+  OpBuilder builder(sum);
+  for (Operation *op = sum; op->getNumResults();) {
+    Value before = op->getResult(0);
+    op = *op->user_begin();
+    if (isa<nn::AddOp>(op))
+      continue;
+    Operation *own = builder.clone(*op);
+    own->replaceUsesOfWith(before, term);
+    if (own->getNumResults())
+      term = own->getResult(0);
+  }
+}
+
+/// Gives what is made of `value`, up to where it is added to a gradient, to the
+/// forward pass. Another term of the sum on the way is added by itself: a tied
+/// embedding's gradient is known only at the end of the backward pass.
+static void accumulateEarly(Value value) {
+  while (value.hasOneUse()) {
+    Operation *user = *value.user_begin();
+    if (auto add = dyn_cast<nn::AddOp>(user)) {
+      // Both terms go the sum's way by themselves from here on.
+      Value other = add.getLhs() == value ? add.getRhs() : add.getLhs();
+      if (!endsInSum(add))
+        return;
+      copyWay(add, value);
+      add.replaceAllUsesWith(other);
+      add.erase();
+      continue;
+    }
+    if (!isa<nn::CastOp, dist::ReshardOp>(user) &&
+        nn::getSlotAccess(user) != nn::SlotAccess::Add)
+      return;
+    user->removeAttr(nn::kBackwardAttr);
+    if (!user->getNumResults())
+      return;
+    value = user->getResult(0);
+  }
+}
+
+/// Finds what makes something smaller of `moved` and of forward values: the
+/// matmuls that the gradient of the logits ends in, and sums over its rows.
+static SmallVector<Operation *> findHeadGradients(Block &body,
+                                                  const OpSet &moved) {
+  SmallVector<Operation *> found;
+  for (Operation &op : body) {
+    auto fusable = dyn_cast<FusableOpInterface>(op);
+    bool shrinks = isa<nn::MatmulOp>(op) ||
+                   (fusable && getFacts(fusable.getFusionRole()).reduces);
+    if (isBackward(&op) && !op.hasAttr(nn::kLayerAttr) && shrinks &&
+        llvm::all_of(op.getOperands(), isForward) &&
+        llvm::any_of(op.getOperands(), [&](Value operand) {
+          return moved.contains(operand.getDefiningOp());
+        }))
+      found.push_back(&op);
+  }
+  return found;
+}
+
 /// Marks change last: an early return leaves the function as it was. A gradient
 /// of the loss that is stored as such has nothing to win.
-void plait::computeLossGradientEarly(func::FuncOp joint) {
+void plait::computeLossGradientEarly(func::FuncOp joint, bool inChunks) {
   Block &body = joint.getBody().front();
   Operation *seed = findSeed(body);
   if (!seed || isStored(seed))
@@ -146,4 +222,10 @@ void plait::computeLossGradientEarly(func::FuncOp joint) {
     return;
   for (Operation *op : moved)
     op->removeAttr(nn::kBackwardAttr);
+  if (!inChunks)
+    return;
+  for (Operation *op : findHeadGradients(body, moved)) {
+    op->removeAttr(nn::kBackwardAttr);
+    accumulateEarly(op->getResult(0));
+  }
 }

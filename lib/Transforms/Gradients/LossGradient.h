@@ -23,8 +23,10 @@ namespace plait {
 
 /// Makes backward ops of a joint function that computes a loss forward ones:
 /// those above, unless what they leave takes more bytes than what they read and
-/// nobody else needs. Layers' ops stay where they are.
-void computeLossGradientEarly(mlir::func::FuncOp joint);
+/// nobody else needs. Layers' ops stay where they are. With `inChunks` the
+/// matmuls that take the gradient of the logits become forward ones, too, so
+/// that no pass has all of it (nn-chunk-loss).
+void computeLossGradientEarly(mlir::func::FuncOp joint, bool inChunks);
 
 } // namespace plait
 

@@ -34,8 +34,9 @@ using namespace plait;
 /// Whether `value` may be made in the place of one of its terms: not where it
 /// has to lie in a buffer that is not the function's own.
 static bool liesAnywhere(Value value) {
-  return llvm::none_of(value.getUsers(),
-                       llvm::IsaPred<SlotOpInterface, nn::MetricOp>);
+  return llvm::none_of(
+      value.getUsers(),
+      llvm::IsaPred<SlotOpInterface, nn::MetricOp, nn::ConcatOp>);
 }
 
 /// Has the later of two matmuls that `add` adds up add to the earlier one.

@@ -143,6 +143,9 @@ private:
   llvm::DenseMap<Operation *, int64_t> position;
   /// Results that overwrite an operand, with that operand.
   llvm::DenseMap<Value, Value> inPlaceOf;
+  /// The distance, from the beginning of the whole, of what is joined in the
+  /// workspace.
+  llvm::DenseMap<Value, int64_t> joined;
 };
 
 } // namespace
@@ -171,6 +174,20 @@ plan::PlaceAttr Placer::ownPlace(Operation *op) {
   return {};
 }
 
+/// How far from the beginning of what it joins a concatenation has an operand.
+static int64_t getOffset(OpOperand &use) {
+  return use.getOperandNumber() * plan::getStoredBytes(use.get());
+}
+
+static plan::PlaceAttr advance(plan::PlaceAttr place, int64_t bytes) {
+  return plan::PlaceAttr::get(place.getContext(), place.getSlot(),
+                              place.getBuffer(), place.getOffset() + bytes);
+}
+
+static bool isJoined(Value value) {
+  return llvm::any_of(value.getUsers(), llvm::IsaPred<nn::ConcatOp>);
+}
+
 /// Returns where a value must lie because of who makes or takes it; null:
 /// anywhere.
 plan::PlaceAttr Placer::fixedPlace(Value value) {
@@ -184,6 +201,10 @@ plan::PlaceAttr Placer::fixedPlace(Value value) {
     Operation *user = use.getOwner();
     if (isa<func::ReturnOp>(user))
       return place(slots.results[use.getOperandNumber()]);
+    // What is joined lies in its part of the whole.
+    if (auto concat = dyn_cast<nn::ConcatOp>(user))
+      if (plan::PlaceAttr whole = fixedPlace(concat.getResult()))
+        return advance(whole, getOffset(use));
     if (plan::PlaceAttr target = ownPlace(user))
       return target;
   }
@@ -258,13 +279,21 @@ void Placer::placeInResult(Value result, Value operand) {
 /// 1. an all-reduce its input, in the workspace only;
 /// 2. a matmul with an addend the addend;
 /// 3. a cluster the operands that its loops read where they write.
+/// What is joined lies in the whole from the beginning.
 void Placer::workInPlace() {
   // In program order: a chain of ops in place is found link by link, each
   // pointing to the one before.
   for (Operation &op : body) {
     // 1.
+    if (auto concat = dyn_cast<nn::ConcatOp>(op);
+        concat && !places.contains(concat))
+      for (OpOperand &operand : op.getOpOperands()) {
+        inPlaceOf[operand.get()] = concat;
+        joined[operand.get()] = getOffset(operand);
+      }
     if (auto reduce = dyn_cast<dist::AllReduceOp>(op))
-      if (isAlone(reduce.getInput(), reduce) && !places.contains(reduce))
+      if (isAlone(reduce.getInput(), reduce) && !places.contains(reduce) &&
+          !isJoined(reduce))
         inPlaceOf[reduce] = reduce.getInput();
     // 2.
     if (auto matmul = dyn_cast<ContractionOpInterface>(op);
@@ -281,6 +310,7 @@ void Placer::workInPlace() {
       Value operand = cluster.getOperand(pair.operand);
       if (results.contains(pair.result) || operands.contains(pair.operand) ||
           !isAlone(operand, cluster) ||
+          isJoined(cluster.getResult(pair.result)) ||
           plan::getRowPitch(operand) !=
               plan::getRowPitch(cluster.getResult(pair.result)) ||
           llvm::count(cluster.getOperands(), operand) != 1)
@@ -315,8 +345,9 @@ Workspace Placer::findWorkspace() {
       Lifetime own{plan::getStoredBytes(result), position[&op], last};
       auto [it, isNew] =
           workspace.lifetimes.insert({workspace.findRoot(result), own});
-      if (!isNew)
-        it->second.last = std::max(it->second.last, last);
+      // The whole that parts are joined to is larger than the first of them.
+      it->second.bytes = std::max(it->second.bytes, own.bytes);
+      it->second.last = std::max(it->second.last, last);
     }
   keepRead(workspace, isReplicaSum);
   keepRead(workspace, isMoveToHost);
@@ -418,7 +449,8 @@ int64_t Placer::packWorkspace() {
   for (Operation &op : body)
     for (Value result : op.getResults())
       if (!places.contains(result))
-        places[result] = place(placeOf.at(workspace.findRoot(result)));
+        places[result] = advance(place(placeOf.at(workspace.findRoot(result))),
+                                 joined.lookup(result));
   return total - room.bytes;
 }
 

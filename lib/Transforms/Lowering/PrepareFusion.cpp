@@ -68,13 +68,15 @@ static bool isWrittenBack(SlotOpInterface access) {
 /// A result is written to one address by whoever computes it. Copies are made
 /// where there is no such op (an argument, a read, a constant), where a value
 /// is returned or stored twice, and where what is to be added to a sum is
-/// needed elsewhere, or made by an op that can only overwrite.
+/// needed elsewhere, or made by an op that can only overwrite. What is joined
+/// lies in the whole, and nowhere else.
 static void copyStoredValues(Block &body) {
   OpBuilder builder(body.getParentOp()->getContext());
   llvm::DenseSet<Value> returned;
   for (Operation &op : llvm::make_early_inc_range(body)) {
     // What has no result stores its operands, or returns them.
-    if (op.getNumResults())
+    bool joins = isa<nn::ConcatOp>(op);
+    if (op.getNumResults() && !joins)
       continue;
     if (isWrittenBack(dyn_cast<SlotOpInterface>(op))) {
       op.erase();
@@ -90,7 +92,9 @@ static void copyStoredValues(Block &body) {
           source && !findRole(source) && !isa<ContractionOpInterface>(source);
       bool isAccumulate = nn::getSlotAccess(&op) == nn::SlotAccess::Add;
       bool first = returned.insert(operand.get()).second;
-      if (computed && first && !(isAccumulate && (!alone || overwrites)))
+      bool isOwn = (!isAccumulate && !joins) || (alone && !overwrites) ||
+                   (joins && alone && !isa_and_nonnull<nn::ConcatOp>(source));
+      if (computed && first && isOwn)
         continue;
       builder.setInsertionPoint(&op);
       // An op that only copies: after differentiation nothing else is left of

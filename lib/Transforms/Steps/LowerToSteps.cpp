@@ -67,6 +67,7 @@ private:
   AttentionOp createAttention(OpTy op, ArrayAttr gradients);
   void convertCollective(dist::CollectiveOpInterface op);
   LogicalResult convertMove(MoveOp op);
+  LogicalResult convertConcat(nn::ConcatOp op);
 
   func::FuncOp function;
   bool isGPU, deterministic;
@@ -278,6 +279,22 @@ LogicalResult Converter::convertMove(MoveOp op) {
   return success();
 }
 
+/// Makes no step: what is joined has been made where it belongs
+/// (Lowering/PlaceValues.cpp).
+LogicalResult Converter::convertConcat(nn::ConcatOp op) {
+  MemoryAttr whole = getMemory(op.getResult());
+  int64_t offset = 0;
+  for (Value input : op.getInputs()) {
+    int64_t bytes = getStoredBytes(input);
+    MemoryAttr own = getMemory(input), part = whole.getPart(offset, bytes);
+    if (own != part)
+      return op.emitOpError("joins ")
+             << own << ", but its result has that part at " << part;
+    offset += bytes;
+  }
+  return success();
+}
+
 //===----------------------------------------------------------------------===//
 // Functions
 //===----------------------------------------------------------------------===//
@@ -303,6 +320,7 @@ LogicalResult Converter::convert(Operation *op) {
         return convertCollective(op), success();
       })
       .Case([&](MoveOp op) { return convertMove(op); })
+      .Case([&](nn::ConcatOp op) { return convertConcat(op); })
       .Case([&](ConstantDataOpInterface op) {
         return convertConstant(op), success();
       })

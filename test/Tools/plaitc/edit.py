@@ -42,7 +42,7 @@ BASE = {"mesh": "pp=2,dp=2,cp=2,tp=2", "schedule": "interleaved-1f1b",
 OTHERS = {
     "schedule": "zb-v", "chunks": "3", "layers": "2,1,1,0", "micro-batch": "4",
     "recompute": "full", "zero": "3", "sequence-parallel": "false",
-    "tp-comm-overlap": "2",
+    "tp-comm-overlap": "2", "loss-chunks": "2",
     "context-parallel": "heads", "offload": "optimizer", "global-batch": "32",
     "seq": "64", "precision": "fp32", "reduce-precision": "bf16", "compress": "int8:32",
     "outer": "average:2+sites:2",

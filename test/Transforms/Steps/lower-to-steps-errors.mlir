@@ -155,6 +155,23 @@ plan.program @rank0 rank 0 bytes 128 {
 
 // -----
 
+// What is joined has to be in its part of the whole: the second operand is not.
+nn.parameter @w : tensor<4x4xf32> init<mean = 0.0, std = 0.02>
+func.func @forward_0() attributes {plan.slot_bytes = array<i64: 256>, plan.slot_names = ["workspace"]} {
+  %w = nn.read @w value {plan.places = [#plan.place<@"w value", 0>]} : tensor<4x4xf32>
+  %0 = nn.matmul %w, %w "ab,bc->ac" {plan.places = [#plan.place<slot 0, 0>]} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %1 = nn.matmul %0, %w "ab,bc->ac" {plan.places = [#plan.place<slot 0, 128>]} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  // expected-error @+1 {{joins #plan.memory<slot 0, 128, 64>, but its result has that part at #plan.memory<slot 0, 64, 64>}}
+  %2 = nn.concat %0, %1 dim 0 {plan.places = [#plan.place<slot 0, 0>]} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+  return
+}
+plan.program @rank0 rank 0 bytes 256 {
+  plan.buffer @workspace workspace at 0 bytes 256 live [0, 0]
+  plan.action forward stage 0 microbatch 0 call @forward_0 [@workspace]
+}
+
+// -----
+
 // One end of a copy is on the host.
 func.func @optimizer_0() attributes {plan.slot_bytes = array<i64: 64>, plan.slot_names = ["workspace"]} {
   %m = nn.read @w moment1 {plan.places = [#plan.place<@"w moment1", 0>]} : tensor<4x4xf32>

@@ -274,6 +274,62 @@ def NN_ReorderOp : NN_Op<"reorder", [Pure, SameOperandsAndResultType,
   }];
 }
 
+def NN_ChunkOp : NN_Op<"chunk", [Pure,
+    DeclareOpInterfaceMethods<FusableOpInterface,
+                              ["getFusionRole", "getIndexMap"]>]> {
+  let summary = "One of several equal parts of a dimension";
+  let description = [{
+    Part i has the elements from i · extent / `parts` on, in their order. Passes
+    create it where one rank computes parts of a tensor one after the other
+    (`nn-chunk-loss`); it has no gradient.
+
+    Constraints:
+    - (C1) `dim` is a dimension of the input.
+    - (C2) `part` is at least 0 and below `parts`, which divides the dimension.
+    - (C3) the result has a `parts`-th of it, and the other dimensions.
+
+    Example:
+    ```mlir
+    %y = nn.chunk %x dim 0 part 1 of 4 : tensor<8x2xf32> -> tensor<2x2xf32>
+    ```
+  }];
+  let arguments = (ins NN_Tensor:$input, I64Attr:$dim, I64Attr:$part,
+                       I64Attr:$parts);
+  let results = (outs NN_Tensor:$result);
+  let assemblyFormat = [{
+    $input `dim` $dim `part` $part `of` $parts attr-dict
+    `:` type($input) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def NN_ConcatOp : NN_Op<"concat", [Pure]> {
+  let summary = "Tensors one behind the other along the first long dimension";
+  let description = [{
+    The inverse of `nn.chunk`. Operands are made where the result lies, so that it
+    costs nothing: what has no copy of its own in memory, as an argument, is copied
+    by passes before. It has no gradient.
+
+    Constraints:
+    - (C1) there is at least one operand.
+    - (C2) the dimensions of the result before `dim`, which is one of them, have an
+      extent of 1: what is side by side lies so.
+    - (C3) all operands have the type of the result, but for `dim`, of which each
+      has an equal part.
+
+    Example:
+    ```mlir
+    %y = nn.concat %a, %b dim 0 : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<4x3xf32>
+    ```
+  }];
+  let arguments = (ins Variadic<NN_Tensor>:$inputs, I64Attr:$dim);
+  let results = (outs NN_Tensor:$result);
+  let assemblyFormat = [{
+    $inputs `dim` $dim attr-dict `:` functional-type($inputs, $result)
+  }];
+  let hasVerifier = 1;
+}
+
 def NN_BroadcastOp : NN_Op<"broadcast", [
     Pure, AllElementTypesMatch<["input", "result"]>,
     DeclareOpInterfaceMethods<ShardableOpInterface>,

@@ -371,8 +371,9 @@ def CheckpointPass : Pass<"nn-checkpoint", "::mlir::ModuleOp"> {
     `selective`, of what a layer computes the cheap part is computed again where
     it is needed: ops of at most 256 operations a byte of their results, and of
     these the ones with which the fewest bytes are kept, a minimum cut. Values
-    that cost nothing (reads of parameters, constants) are always computed again,
-    comparisons never: another rounding would decide them otherwise.
+    that cost nothing (reads of parameters, constants), or nothing but arithmetic
+    (of one operand, which a backward kernel reads anyway), are always computed
+    again, comparisons never: another rounding would decide them otherwise.
 
     Phase `checkpoint`; reads `recompute` and `sequence_parallel`.
 

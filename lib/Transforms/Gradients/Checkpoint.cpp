@@ -6,9 +6,10 @@
 //===----------------------------------------------------------------------===//
 //
 // Which forward values the backward pass finds, and which it computes again.
-// Three kinds of answers: what costs nothing to make is always made again; with
-// `full` a layer is computed again from its inputs; with `selective` a minimum
-// cut picks the cheap ops of a layer that leave the fewest bytes to keep.
+// Three kinds of answers: what costs nothing to make, or nothing but arithmetic
+// in a kernel that reads what it is made of, is always made again; with `full`
+// a layer is computed again from its inputs; with `selective` a minimum cut
+// picks the cheap ops of a layer that leave the fewest bytes to keep.
 //
 // The pass copies forward ops into the backward part of a joint function and
 // has backward ops read the copies. What still crosses becomes a residual when
@@ -105,11 +106,6 @@ static bool isGatheredInOrder(Operation *op) {
   return source && isGathered(source);
 }
 
-/// Whether the backward pass makes it anew, whatever else it computes again.
-static bool isMadeAnew(Operation *op) {
-  return isFree(op) || isGathered(op) || isGatheredInOrder(op);
-}
-
 static int64_t countResultBytes(Operation *op) {
   int64_t bytes = 0;
   for (Type type : op->getResultTypes())
@@ -130,6 +126,45 @@ static bool isCheap(Operation *op) {
   auto costed = dyn_cast<CostedOpInterface>(op);
   return costed &&
          costed.getFlops() <= kCheapFlopsPerByte * countResultBytes(op);
+}
+
+/// An op that makes each element of another one of the same type, whether or
+/// not it is decomposed later: activations, scalings.
+static bool isOfOneElement(Operation *op) {
+  auto fusable = dyn_cast<FusableOpInterface>(op);
+  bool isByElement = fusable
+                         ? fusable.getFusionRole() == FusionRole::Elementwise
+                         : isa<DecomposableOpInterface>(op);
+  return isByElement && op->getNumOperands() == 1 && op->getNumResults() == 1 &&
+         op->hasTrait<OpTrait::SameOperandsAndResultType>() &&
+         !op->hasTrait<ComparesFloats>() && isCheap(op);
+}
+
+/// Whether backward kernels that want the result are all that does, and one
+/// reads the operand anyway: made again there it costs arithmetic alone, as the
+/// gate's activation of SwiGLU, whose gradient reads the gate (Shazeer 2020).
+static bool isReadAnyway(Operation *op) {
+  if (isBackward(op) || !isOfOneElement(op))
+    return false;
+  auto inBackward = [](Operation *user) { return isBackward(user); };
+  // What is returned is kept as it is.
+  auto inKernel = [](Operation *user) {
+    auto fusable = dyn_cast<FusableOpInterface>(user);
+    return isBackward(user)
+               ? fusable && fusable.getFusionRole() == FusionRole::Elementwise
+               : !user->hasTrait<OpTrait::IsTerminator>();
+  };
+  return llvm::any_of(op->getUsers(), inBackward) &&
+         llvm::all_of(op->getUsers(), inKernel) &&
+         llvm::any_of(op->getOperand(0).getUsers(), [&](Operation *user) {
+           return isBackward(user) && inKernel(user);
+         });
+}
+
+/// Whether the backward pass makes it anew, whatever else it computes again.
+static bool isMadeAnew(Operation *op) {
+  return isFree(op) || isGathered(op) || isGatheredInOrder(op) ||
+         isReadAnyway(op);
 }
 
 namespace {
@@ -276,7 +311,8 @@ static bool belongsToUser(Operation *copy) {
   bool isComputed = fusable &&
                     fusable.getFusionRole() == FusionRole::Elementwise &&
                     copy->getNumOperands() != 0;
-  return isComputed || isGathered(copy) || isGatheredInOrder(copy);
+  return isComputed || isOfOneElement(copy) || isGathered(copy) ||
+         isGatheredInOrder(copy);
 }
 
 namespace {

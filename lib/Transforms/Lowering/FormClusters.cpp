@@ -305,8 +305,19 @@ void Former::absorb(int from, int into) {
     return isReduction(op) || (readsElsewhere(op) && !readsBlock(op)) ||
            (!isByRow && isReadOutside(op->getResult(0), both));
   };
-  auto isAlone = [](Operation *op) {
-    return (readsElsewhere(op) && !readsFixedBlock(op)) || sumsAll(op);
+  // An op that reads by an index map finds its operand in memory, and works on
+  // its own elements otherwise: as the half of a rotary embedding that rotates
+  // beside the half that does not.
+  llvm::DenseSet<Operation *> moved(source.ops.begin(), source.ops.end());
+  auto readsMoved = [&](Operation *op) {
+    return llvm::any_of(op->getOpOperands(), [&](OpOperand &use) {
+      return readsMemory(use) && moved.contains(use.get().getDefiningOp());
+    });
+  };
+  auto isAlone = [&](Operation *op) {
+    bool mapsOnly = findRole(op) == FusionRole::Reindex && !readsMoved(op);
+    return (readsElsewhere(op) && !readsFixedBlock(op) && !mapsOnly) ||
+           sumsAll(op);
   };
   if (llvm::any_of(source.ops, stays) || llvm::any_of(target.ops, isAlone) ||
       hasOuterPath(into, from) || (isByRow && hasOuterPath(from, into)) ||

@@ -32,8 +32,9 @@ bool isFree(mlir::Operation *op);
 /// or addresses memory in its own way.
 bool needsMemory(mlir::OpOperand &use);
 
-/// Works on other elements than its own: a unit that holds one takes no other
-/// unit's ops, and is not moved whole.
+/// Works on other elements than its own: a unit that holds one is not moved
+/// whole, and takes no ops of other units but elementwise ones beside an index
+/// map.
 bool readsElsewhere(mlir::Operation *op);
 
 /// Reads neighbours in memory, the same ones on all ranks: as an elementwise op

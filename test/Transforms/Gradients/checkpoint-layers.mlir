@@ -24,7 +24,7 @@ func.func @layers(%x: tensor<8x4096xf32> {pipe.port = #pipe.port<input 0>}, %w: 
   %m4 = nn.matmul %x, %w "sh,fh->sf" {nn.layer = 4 : i64} : (tensor<8x4096xf32>, tensor<16x4096xf32>) -> tensor<8x16xf32>
   %t4 = nn.tanh %m4 {nn.layer = 4 : i64} : tensor<8x16xf32>
   %e4 = nn.exp %t4 {nn.layer = 4 : i64} : tensor<8x16xf32>
-  // CHECK: nn.matmul %[[X]], %[[W]] "sh,fh->sf" {nn.layer = 5 : i64}
+  // CHECK: %[[M5:.*]] = nn.matmul %[[X]], %[[W]] "sh,fh->sf" {nn.layer = 5 : i64}
   // CHECK-NEXT: %[[T5:.*]] = nn.tanh {{.*}} {nn.layer = 5 : i64}
   // CHECK-NEXT: %[[E5:.*]] = nn.exp %[[T5]] {nn.layer = 5 : i64}
   %m5 = nn.matmul %x, %w "sh,fh->sf" {nn.layer = 5 : i64} : (tensor<8x4096xf32>, tensor<16x4096xf32>) -> tensor<8x16xf32>
@@ -33,7 +33,7 @@ func.func @layers(%x: tensor<8x4096xf32> {pipe.port = #pipe.port<input 0>}, %w: 
   %s = nn.add %e3, %e4 : tensor<8x16xf32>
   %y = nn.add %s, %e5 : tensor<8x16xf32>
   // CHECK: %[[A5:.*]] = nn.mul %[[DY]], %[[E5]] {nn.backward, nn.layer = 5 : i64}
-  // CHECK-NEXT: %[[B5:.*]] = nn.mul %[[A5]], %[[T5]] {nn.backward, nn.layer = 5 : i64}
+  // CHECK-NEXT: %[[B5:.*]] = nn.mul %[[A5]], %[[M5]] {nn.backward, nn.layer = 5 : i64}
   // CHECK-NEXT: %[[R4:.*]] = nn.exp %[[T4]] {nn.backward, nn.layer = 4 : i64}
   // CHECK-NEXT: %[[A4:.*]] = nn.mul %[[B5]], %[[R4]] {nn.backward, nn.layer = 4 : i64}
   // CHECK-NEXT: %[[B4:.*]] = nn.mul %[[A4]], %[[T4]] {nn.backward, nn.layer = 4 : i64}
@@ -43,7 +43,7 @@ func.func @layers(%x: tensor<8x4096xf32> {pipe.port = #pipe.port<input 0>}, %w: 
   // CHECK-NEXT: %[[A3:.*]] = nn.mul %[[B4]], %[[Q3]] {nn.backward, nn.layer = 3 : i64}
   // CHECK-NEXT: nn.mul %[[A3]], %[[R3]] {nn.backward, nn.layer = 3 : i64}
   %a5 = nn.mul %dy, %e5 {nn.backward, nn.layer = 5 : i64} : tensor<8x16xf32>
-  %b5 = nn.mul %a5, %t5 {nn.backward, nn.layer = 5 : i64} : tensor<8x16xf32>
+  %b5 = nn.mul %a5, %m5 {nn.backward, nn.layer = 5 : i64} : tensor<8x16xf32>
   %a4 = nn.mul %b5, %e4 {nn.backward, nn.layer = 4 : i64} : tensor<8x16xf32>
   %b4 = nn.mul %a4, %t4 {nn.backward, nn.layer = 4 : i64} : tensor<8x16xf32>
   %a3 = nn.mul %b4, %e3 {nn.backward, nn.layer = 3 : i64} : tensor<8x16xf32>

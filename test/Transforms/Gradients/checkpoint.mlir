@@ -4,7 +4,8 @@
 
 nn.parameter @w : tensor<4xf32> init<mean = 0.0, std = 0.02>
 
-// Two layers. With `none` the backward pass uses what the forward pass left.
+// Two layers. With `none` the backward pass uses what the forward pass left, but
+// for %c, which is made again of %b, which is read anyway.
 // With `full` each layer's values are computed again from what the layer got,
 // right before its backward pass: %b is kept, as the input of layer 1, and
 // computed again in layer 0. Parameters are read again either way.
@@ -34,7 +35,8 @@ func.func @layers(%x: tensor<4xf32> {pipe.port = #pipe.port<input 0>}, %dy: tens
 
   // NONE-NEXT: %[[W2:.*]] = nn.read @w value {nn.backward, nn.layer = 0 : i64}
   // NONE-NEXT: %[[E:.*]] = nn.mul %[[DY]], %[[D]]
-  // NONE-NEXT: %[[F:.*]] = nn.mul %[[E]], %[[C]]
+  // NONE-NEXT: %[[C2:.*]] = nn.tanh %[[B]] {nn.backward, nn.layer = 1 : i64}
+  // NONE-NEXT: %[[F:.*]] = nn.mul %[[E]], %[[C2]]
   // NONE-NEXT: %[[G:.*]] = nn.mul %[[F]], %[[B]]
   // NONE-NEXT: %[[H:.*]] = nn.mul %[[G]], %[[W2]]
 
@@ -64,6 +66,32 @@ func.func @no_layer(%x: tensor<4xf32> {pipe.port = #pipe.port<input 0>}, %dy: te
   %d = nn.mul %dy, %b {nn.backward} : tensor<2x4xf32>
   %e = nn.mul %d, %c {nn.backward} : tensor<2x4xf32>
   return %e : tensor<2x4xf32>
+}
+
+// The activation of a gate is made again where a backward kernel reads the gate
+// anyway, right before it; not where a matmul reads the activation, nor where
+// nobody reads the gate.
+// CHECK-LABEL: func.func @gate(
+// CHECK-SAME: %[[G:[^:]*]]: tensor<4x4xf32> {{{[^}]*}}}, %[[U:[^:]*]]: tensor<4x4xf32> {{{[^}]*}}}, %[[DY:[^:]*]]: tensor<4x4xf32>
+func.func @gate(%g: tensor<4x4xf32> {pipe.port = #pipe.port<input 0>}, %u: tensor<4x4xf32> {pipe.port = #pipe.port<input 1>}, %dy: tensor<4x4xf32> {pipe.port = #pipe.port<input 2>}) -> (tensor<4x4xf32> {pipe.port = #pipe.port<output 0>}, tensor<4x4xf32> {pipe.port = #pipe.port<output 1>}) attributes {pipe.function = #pipe.function<joint, 0>} {
+  // CHECK-NEXT: nn.silu %[[G]] :
+  // CHECK-NEXT: %[[S2:.*]] = nn.silu %[[U]]
+  // CHECK-NEXT: %[[S3:.*]] = nn.silu %[[U]]
+  // CHECK-NEXT: nn.mul
+  %s = nn.silu %g : tensor<4x4xf32>
+  %s2 = nn.silu %u : tensor<4x4xf32>
+  %s3 = nn.silu %u : tensor<4x4xf32>
+  %y = nn.mul %s, %u : tensor<4x4xf32>
+  // CHECK-NEXT: %[[A:.*]] = nn.mul %[[DY]], %[[G]] {nn.backward}
+  // CHECK-NEXT: %[[S:.*]] = nn.silu %[[G]] {nn.backward}
+  // CHECK-NEXT: %[[B:.*]] = nn.mul %[[A]], %[[S]] {nn.backward}
+  // CHECK-NEXT: nn.matmul %[[B]], %[[S2]]
+  // CHECK-NEXT: nn.mul %{{.*}}, %[[S3]]
+  %a = nn.mul %dy, %g {nn.backward} : tensor<4x4xf32>
+  %b = nn.mul %a, %s {nn.backward} : tensor<4x4xf32>
+  %c = nn.matmul %b, %s2 "ij,jk->ik" {nn.backward} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %d = nn.mul %c, %s3 {nn.backward} : tensor<4x4xf32>
+  return %y, %d : tensor<4x4xf32>, tensor<4x4xf32>
 }
 
 // A layer's collective is repeated with the layer: its result is not kept.

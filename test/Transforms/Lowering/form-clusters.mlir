@@ -176,6 +176,35 @@ func.func @rotate(%x: tensor<8x4xf32>) -> tensor<8x4xf32> {
   return %2 : tensor<8x4xf32>
 }
 
+// What is made beside it of the row's own elements is: a rotary embedding is one
+// kernel, which writes nothing between.
+// CHECK-LABEL: func.func @rotary(
+// CHECK: plan.cluster(%arg0, %arg1, %arg2) : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<8x4xf32>
+// CHECK: nn.rotate_half
+// CHECK: nn.add
+// CHECK-NOT: plan.cluster
+func.func @rotary(%x: tensor<8x4xf32>, %cos: tensor<8x4xf32>, %sin: tensor<8x4xf32>) -> tensor<8x4xf32> {
+  %0 = nn.mul %x, %cos : tensor<8x4xf32>
+  %1 = nn.rotate_half %x : tensor<8x4xf32>
+  %2 = nn.mul %1, %sin : tensor<8x4xf32>
+  %3 = nn.add %0, %2 : tensor<8x4xf32>
+  return %3 : tensor<8x4xf32>
+}
+
+// Not of elements that are made and rotated.
+// CHECK-LABEL: func.func @rotary_of_own(
+// CHECK: plan.cluster(%arg0)
+// CHECK: nn.exp
+// CHECK: plan.cluster(
+// CHECK: nn.rotate_half
+// CHECK-NEXT: nn.add
+func.func @rotary_of_own(%x: tensor<8x4xf32>) -> tensor<8x4xf32> {
+  %0 = nn.exp %x : tensor<8x4xf32>
+  %1 = nn.rotate_half %0 : tensor<8x4xf32>
+  %2 = nn.add %0, %1 : tensor<8x4xf32>
+  return %2 : tensor<8x4xf32>
+}
+
 //===----------------------------------------------------------------------===//
 // What is stored comes from a kernel, a matmul or a collective
 //===----------------------------------------------------------------------===//

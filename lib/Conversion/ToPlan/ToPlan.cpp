@@ -19,6 +19,7 @@
 
 #include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
+#include "plait/Dialect/NN/IR/FloatInputs.h"
 #include "plait/Dialect/NN/IR/NamedLosses.h"
 #include "plait/Dialect/Pipe/IR/Pipe.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
@@ -60,6 +61,20 @@ static void addOptimizer(fb::PlanT &plan, const std::string &name) {
   }
 }
 
+/// Those that a program does not take, too: rows have them.
+static void addFloatInputs(fb::PlanT &plan, ModuleOp module) {
+  auto inputs = nn::readFloatInputs(module);
+  if (failed(inputs))
+    return; // checkPlan() misses what programs take
+  for (const nn::FloatInput &input : *inputs) {
+    auto added = std::make_unique<fb::FloatInputT>();
+    added->name = input.name.str();
+    added->of_positions = input.isOfPositions;
+    added->shape.assign(input.shape.begin(), input.shape.end());
+    plan.float_inputs.push_back(std::move(added));
+  }
+}
+
 /// What the plan says of itself beside what it executes.
 static void addIdentity(fb::PlanT &plan, ModuleOp module) {
   // Models that were written by hand may lack any of these: a name is then
@@ -77,6 +92,7 @@ static void addIdentity(fb::PlanT &plan, ModuleOp module) {
   plan.config = getConfigJson(module).str();
   for (StringRef name : nn::getNamedLosses(module))
     plan.named_losses.push_back(name.str());
+  addFloatInputs(plan, module);
   TrainingConfiguration configuration = getConfiguration(module);
   // Words and numbers of the configuration, as they would be typed:
   // `plait-plan` shows them, and no step depends on them.

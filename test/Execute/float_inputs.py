@@ -102,14 +102,13 @@ class Floats(Suite):
 
         case, module = self.cases[name], self.make(name)
         (optimizer,) = self.optimizers(module, kind)
-        takes = set(module.forward.__code__.co_varnames)
         loss_takes = set(case.loss.__code__.co_varnames)
         records = []
         for step in range(STEPS):
             rows = {k: v[step * BATCH : (step + 1) * BATCH] for k, v in self.draw(name).items()}
             ids = rows.pop("tokens")
             of_loss = {k: v for k, v in rows.items() if k in loss_takes}
-            named = {k: v for k, v in rows.items() if k not in loss_takes and k in takes}
+            named = {k: v for k, v in rows.items() if k not in loss_takes}
             output = module(*([ids[:, :-1]] if case.tokens else []), **named)
             loss = case.loss(output, ids[:, 1:], **of_loss)
             module.zero_grad()

@@ -62,10 +62,10 @@ static void addOptimizer(fb::PlanT &plan, const std::string &name) {
 }
 
 /// Those that a program does not take, too: rows have them.
-static void addFloatInputs(fb::PlanT &plan, ModuleOp module) {
+static LogicalResult addFloatInputs(fb::PlanT &plan, ModuleOp module) {
   auto inputs = nn::readFloatInputs(module);
   if (failed(inputs))
-    return; // checkPlan() misses what programs take
+    return failure();
   for (const nn::FloatInput &input : *inputs) {
     auto added = std::make_unique<fb::FloatInputT>();
     added->name = input.name.str();
@@ -73,6 +73,7 @@ static void addFloatInputs(fb::PlanT &plan, ModuleOp module) {
     added->shape.assign(input.shape.begin(), input.shape.end());
     plan.float_inputs.push_back(std::move(added));
   }
+  return success();
 }
 
 /// What the plan says of itself beside what it executes.
@@ -92,7 +93,6 @@ static void addIdentity(fb::PlanT &plan, ModuleOp module) {
   plan.config = getConfigJson(module).str();
   for (StringRef name : nn::getNamedLosses(module))
     plan.named_losses.push_back(name.str());
-  addFloatInputs(plan, module);
   TrainingConfiguration configuration = getConfiguration(module);
   // Words and numbers of the configuration, as they would be typed:
   // `plait-plan` shows them, and no step depends on them.
@@ -248,6 +248,8 @@ plait::convertToPlan(ModuleOp module,
   auto plan = std::make_unique<fb::PlanT>();
   // Programs ask the plan for the batch and the number of microbatches.
   addIdentity(*plan, module);
+  if (failed(addFloatInputs(*plan, module)))
+    return failure();
   auto library = codegen::KernelLibrary::create(module.getContext(), *target);
   // In this order: shards refer to parameters by index, steps to kernels.
   SharedTables shared{ParameterTable(module, *plan),

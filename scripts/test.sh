@@ -234,6 +234,7 @@ torch rates rates
 torch rate-groups rate_groups
 ours config-files config_files
 ours from-torch from_torch "${from_torch[@]}"
+ours float-inputs float_inputs "${from_torch[@]}"
 ours random-modules random_modules "${modules[@]}"
 ours python-package python_package
 ours python-torch python_package_torch

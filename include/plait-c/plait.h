@@ -209,8 +209,10 @@ typedef struct plait_step {
 /** Does one step. `tokens` is NULL and `count` 0 where the run reads its data
     itself. Else they are the rows of the step's global batch, one after the
     other: of each sequence + 1 tokens the first `sequence` are the inputs and
-    the last the targets. After a failure that the data is not to blame for, the
-    run is only good for plait_close(). */
+    the last the targets. Of a plan with "float_inputs" (plait_describe()) each
+    row has behind its tokens the bits of their float32, input by input. After a
+   failure that the data is not to blame for, the run is only good for
+   plait_close(). */
 PLAIT_C_API plait_error *plait_run_step(plait_run *run, const int32_t *tokens,
                                         size_t count, plait_step *step);
 

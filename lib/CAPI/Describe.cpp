@@ -26,7 +26,8 @@ Result<std::string> SessionObject::describe() {
       .dump();
 }
 
-static Json printNumbers(const flatbuffers::Vector<int64_t> &numbers) {
+template <typename T>
+static Json printNumbers(const flatbuffers::Vector<T> &numbers) {
   return Json(std::vector<int64_t>(numbers.begin(), numbers.end()));
 }
 
@@ -50,6 +51,13 @@ Result<std::string> PlanObject::describe() {
   if (const auto *named = plan.named_losses())
     for (const flatbuffers::String *name : *named)
       losses.push_back(name->str());
+  Json inputs = Json::array();
+  if (const auto *floats = plan.float_inputs())
+    for (const fb::FloatInput *input : *floats)
+      inputs.push_back({{"name", input->name()->str()},
+                        {"of_positions", input->of_positions()},
+                        {"shape", input->shape() ? printNumbers(*input->shape())
+                                                 : Json::array()}});
   runtime::PlanIdentity identity = runtime::PlanIdentity::of(plan, file.hash());
   return Json{{"hash", identity.hash},
               {"model", plan.model_type()->str()},
@@ -62,6 +70,7 @@ Result<std::string> PlanObject::describe() {
               {"vocabulary", plan.vocab_size()},
               {"optimizer", identity.optimizer},
               {"named_losses", std::move(losses)},
+              {"float_inputs", std::move(inputs)},
               {"parameters", std::move(parameters)}}
       .dump();
 }

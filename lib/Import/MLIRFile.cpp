@@ -28,7 +28,8 @@ using namespace mlir;
 using namespace plait;
 
 /// Whether `type` is from two tensor<b x s x i32>, and perhaps a tensor<b x
-/// i32>, and perhaps one more of the first, to two or more tensor<f32>.
+/// i32>, and perhaps one more of the first, and any of f32, to two or more
+/// tensor<f32>.
 static bool isLoss(FunctionType type) {
   if (type.getNumInputs() < 2 || type.getNumResults() < 2 ||
       type.getInput(0) != type.getInput(1) ||
@@ -43,7 +44,11 @@ static bool isLoss(FunctionType type) {
     more = more.drop_front(); // keys
   if (!more.empty() && more.front() == ids)
     more = more.drop_front(); // starts
-  if (!more.empty())
+  // Float inputs: nn::verifyLoss() looks at names and extents.
+  if (!llvm::all_of(more, [](Type type) {
+        auto tensor = dyn_cast<RankedTensorType>(type);
+        return tensor && isa<FloatType>(tensor.getElementType());
+      }))
     return false;
   auto scalar = dyn_cast<RankedTensorType>(type.getResult(0));
   return ids && scalar && ids.getRank() == 2 && ids.hasStaticShape() &&
@@ -63,7 +68,8 @@ static LogicalResult checkLoss(ModuleOp module) {
            << nn::kLossFunction << " is " << loss.getFunctionType()
            << ", expected (tensor<BxSxi32>, tensor<BxSxi32>) -> (tensor<f32>, "
               "tensor<f32>), with dropout a further argument, tensor<Bxi32>, "
-              "and with a document mask tensor<BxSxi32>; named losses are "
+              "and with a document mask tensor<BxSxi32>; float inputs are "
+              "arguments behind these, tensor<BxSx…xf32>, and named losses "
               "further results, tensor<f32>";
   return success();
 }

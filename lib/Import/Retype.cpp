@@ -22,6 +22,7 @@
 #include "Retype.h"
 
 #include "plait/Analysis/FactorClasses.h"
+#include "plait/Dialect/NN/IR/FloatInputs.h"
 #include "plait/Dialect/NN/IR/NN.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -133,15 +134,13 @@ void Retyper::join(Operation *op) {
     joinParts(composed);
 }
 
-/// All arguments have the batch first, then the sequence. Parts are taken out
-/// of the function again.
+/// All arguments have the batch first, then the sequence where they are of
+/// positions. Parts are taken out of the function again.
 void Retyper::joinAll() {
   Value tokens = loss.getArgument(0);
-  for (BlockArgument argument : loss.getArguments()) {
-    int64_t rank = cast<RankedTensorType>(argument.getType()).getRank();
-    for (int64_t dim = 0; dim < rank; ++dim)
+  for (BlockArgument argument : loss.getArguments())
+    for (int64_t dim = 0, e = nn::countTokenDims(argument); dim < e; ++dim)
       classes.join(argument, tokens, dim);
-  }
   SmallVector<Operation *> ops = llvm::map_to_vector(
       loss.getBody().front(), [](Operation &op) { return &op; });
   for (Operation *op : ops)

@@ -19,6 +19,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "plait/Plan/Check.h"
+#include "plait/Plan/FloatInputs.h"
 #include "plait/Plan/Options.h"
 
 #include "CheckSteps.h"
@@ -102,6 +103,12 @@ Status checkParameter(const fb::Parameter &parameter) {
     return fail("parameter '", name, "' has ", *elements,
                 " elements, its slice of '", parameter.file_name()->str(),
                 "' has ", boxElements.value_or(0));
+  if (parameter.saved_shape() && elementsOf(*parameter.saved_shape()) !=
+                                     elementsOf(*parameter.file_shape()))
+    return fail("parameter '", name,
+                "' is saved as another number of elements "
+                "than '",
+                parameter.file_name()->str(), "' has");
   // The box has the dimensions of the file's tensor, not those of the
   // parameter.
   uint32_t rank = parameter.file_shape()->size();
@@ -313,10 +320,15 @@ private:
     if (input.kind() > fb::InputKind::MAX)
       return fail("input has unknown kind ", int(input.kind()));
     // Ranks along cp share the positions of a sequence, unless they want all of
-    // them, but not its key.
-    bool isKeys = input.kind() == fb::InputKind::Keys;
-    int64_t sharing = isKeys ? 1 : RankGrid::partsOf(plan, Splits::Sequence);
-    int64_t columns = isKeys ? 1 : plan.sequence();
+    // them, but not its key or its context.
+    bool isOfSequences = input.kind() == fb::InputKind::Keys ||
+                         input.kind() == fb::InputKind::Context;
+    int64_t sharing =
+        isOfSequences ? 1 : RankGrid::partsOf(plan, Splits::Sequence);
+    auto columns = int64_t(countColumns(plan, input));
+    if (columns == 0)
+      return fail("input is of float input ", input.float_input(),
+                  ", which the plan does not have so");
     if (input.microbatches() != plan.microbatches() ||
         input.rows() != plan.micro_batch() ||
         (int64_t(input.columns()) * sharing != columns &&
@@ -559,6 +571,7 @@ Status plan::checkStructure(const fb::Plan &plan) {
   PLAIT_RETURN_IF_ERROR(checkOptions(plan));
   PLAIT_RETURN_IF_ERROR(checkCluster(plan));
   PLAIT_RETURN_IF_ERROR(checkNamedLosses(plan));
+  PLAIT_RETURN_IF_ERROR(checkFloatInputs(plan));
   if (plan.programs()->size() != plan.mesh()->Get(0)->size())
     return fail("there are ", plan.programs()->size(),
                 " programs for a pp axis of size ",

@@ -49,6 +49,15 @@ static bool hasNamedLosses(const fb::Plan &plan) { return plan.named_losses(); }
 
 static bool hasSites(const fb::Plan &plan) { return plan.outer(); }
 
+/// Who does not know it writes tensors of the same elements.
+static bool savesShapes(const fb::Plan &plan) {
+  return any(plan.parameters(), [](const fb::Parameter *parameter) {
+    return parameter->saved_shape() != nullptr;
+  });
+}
+
+static bool hasFloatInputs(const fb::Plan &plan) { return plan.float_inputs(); }
+
 static bool hasRates(const fb::Plan &plan) {
   return any(plan.parameters(), [](const fb::Parameter *parameter) {
     return parameter->rate() != 1;
@@ -83,6 +92,12 @@ std::span<const Feature> plan::getFeatures() {
       {"ActionKind.Outer", 2, hasSites},
       {"StateSlot.like_weight", 2, hasSites},
       {"StateSlot.from_weight", 2, hasSites},
+      {"Parameter.saved_shape", 2, savesShapes},
+      {"Plan.float_inputs", 2, hasFloatInputs},
+      {"FloatInput", 2, hasFloatInputs},
+      {"Input.float_input", 2, hasFloatInputs},
+      {"InputKind.Features", 2, hasFloatInputs},
+      {"InputKind.Context", 2, hasFloatInputs},
   };
   return features;
 }

@@ -57,6 +57,8 @@ static void unpartition(ModuleOp module) {
 }
 
 OwningOpRef<ModuleOp> plait::proof::makeClaim(OwningOpRef<ModuleOp> claim) {
+  // As phases do: of two ops that are one but for what names them one is left.
+  restoreOrigins(*claim);
   unpartition(*claim);
   // Only errors pass on to the handler outside.
   // What there is to warn of is told where the plan is made.

@@ -73,8 +73,10 @@ public:
       return;
     }
     // The loader takes a path that it has seen for what it loaded then, so
-    // the descriptor stays open.
-    handle = dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(),
+    // the descriptor stays open. And a run in this process may have loaded its
+    // kernels from a descriptor of the same number: it spells the folder
+    // otherwise (CPU/KernelLibrary.cpp).
+    handle = dlopen(("/proc/self/./fd/" + std::to_string(file)).c_str(),
                     RTLD_NOW | RTLD_LOCAL);
     if (!handle)
       error = dlerror();

@@ -192,6 +192,8 @@ std::optional<Number> proof::evaluateElement(Operation *op,
       .Case([&](nn::ExpOp) { return exponentiate(x[0]); })
       .Case([&](nn::LogOp) { return takeLogarithm(x[0]); })
       .Case([&](nn::TanhOp) { return bend(std::tanh(x[0].value), x[0], 1); })
+      .Case([&](nn::SinOp) { return bend(std::sin(x[0].value), x[0], 1); })
+      .Case([&](nn::CosOp) { return bend(std::cos(x[0].value), x[0], 1); })
       .Case([&](nn::ErfOp) { return bend(std::erf(x[0].value), x[0], 1.13); })
       .Case([&](nn::SqrtOp) { return takeRoot(x[0]); })
       .Case([&](nn::RsqrtOp) { return divide(one, takeRoot(x[0])); })

@@ -209,8 +209,7 @@ void Programs::readPrograms() {
 /// Whether the rows of all microbatches lie there, of tokens or another input
 /// of the model: its buffer is called as its port is.
 static bool isInput(StringAttr buffer) {
-  std::optional<PortKind> kind = pipe::symbolizePortKind(buffer.getValue());
-  return kind && pipe::PortAttr::isSingle(*kind);
+  return pipe::PortAttr::namesModelInput(buffer.getValue());
 }
 
 /// A buffer that no action is given is used by name, in any call, and inputs
@@ -330,7 +329,7 @@ LogicalResult Programs::take(Rank &rank, plan::ActionOp action,
   StringRef name = (*buffer)->op.getSymName();
   if (bound.port.isModelInput()) {
     // The rows of the action's microbatch, of those of all.
-    if (name == pipe::stringifyPortKind(bound.port.getKind()))
+    if (name == bound.port.getText())
       return success();
     return report.wrong(action)
            << "gives \"" << name << "\" for the " << bound.port.getText();

@@ -489,6 +489,8 @@ ArrayRef<OpRule> proof::getElementwiseRules() {
       {"nn.stop_gradient", evaluateStop},
       {"nn.cast", evaluateCast},
       {"nn.exp", evaluateElementwise},
+      {"nn.cos", evaluateElementwise},
+      {"nn.sin", evaluateElementwise},
       {"nn.log", evaluateElementwise},
       {"nn.tanh", evaluateElementwise},
       {"nn.erf", evaluateElementwise},

@@ -215,24 +215,32 @@ std::pair<PortKind, int64_t> proof::findMaker(PortKind kind, int64_t stage) {
   return {kind, stage};
 }
 
-/// Keys are one for each sequence. A rank that takes all positions is given
-/// them.
+/// Keys are one for each sequence, and so is context. A rank that takes all
+/// positions is given them.
 ///
-/// A leaf that is called after its kind, split over the axes that split tokens.
-/// In the claim these axes have one rank, so the leaf is the whole.
-Content Step::makeInput(PortKind kind, RankedTensorType taken) {
+/// A leaf that is called as its port is, split over the axes that split tokens.
+/// In the claim these axes have one rank, so the leaf is the whole. What a
+/// float input has of each position is never split.
+Content Step::makeInput(pipe::PortAttr port, RankedTensorType taken) {
+  PortKind kind = port.getKind();
   SmallVector<SmallVector<StringAttr>> axes;
   axes.resize(kTokenDims);
   for (const AxisFacts &facts : kAxes)
     if (std::optional<unsigned> dim = facts.tokenDim())
       axes[*dim].push_back(StringAttr::get(module.getContext(), facts.name));
-  size_t rank = kind == PortKind::Keys ? 1 : axes.size();
+  bool isOfSequences = kind == PortKind::Keys || kind == PortKind::Context;
+  size_t rank = isOfSequences ? 1 : axes.size();
   axes.truncate(rank);
   if (rank > 1 && taken.getRank() > 1 &&
       taken.getDimSize(1) == inputs.getDimSize(1))
     axes[1].clear();
-  return rules.makeLeaf(stringifyPortKind(kind),
-                        inputs.clone(inputs.getShape().take_front(rank)), axes);
+  SmallVector<int64_t> shape(inputs.getShape().take_front(rank));
+  if (!pipe::PortAttr::isSingle(kind) && size_t(taken.getRank()) > rank)
+    llvm::append_range(shape, taken.getShape().drop_front(rank));
+  axes.resize(shape.size());
+  return rules.makeLeaf(port.getText(),
+                        RankedTensorType::get(shape, taken.getElementType()),
+                        axes);
 }
 
 /// Fails if no function that was interpreted before gives it: either none does,
@@ -243,7 +251,7 @@ FailureOr<Content> Step::findArgument(func::FuncOp function, unsigned index,
   PortKind kind = port.getKind();
   if (port.isModelInput())
     return makeInput(
-        kind, cast<RankedTensorType>(function.getArgument(index).getType()));
+        port, cast<RankedTensorType>(function.getArgument(index).getType()));
   auto [made, source] = findMaker(kind, stage);
   auto known = ports[made].find({source, port.getIndex()});
   if (known != ports[made].end())

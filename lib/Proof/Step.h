@@ -72,7 +72,7 @@ private:
   llvm::LogicalResult interpretBegin();
   llvm::LogicalResult interpretStages();
   llvm::LogicalResult call(mlir::func::FuncOp function);
-  Content makeInput(pipe::PortKind kind, mlir::RankedTensorType taken);
+  Content makeInput(pipe::PortAttr port, mlir::RankedTensorType taken);
   llvm::FailureOr<Content> findArgument(mlir::func::FuncOp function,
                                         unsigned index, int64_t stage);
   // StepEnd.cpp

@@ -115,8 +115,9 @@ void addFileOptions(CLI::App &app, Options &options) {
   app.add_option("plan", options.plan, "The plan to run")->required();
   app.add_option("--weights", train.weights,
                  "Safetensors file or directory (else random)");
-  auto *tokens = tool::addList(app, "--tokens", train.tokens,
-                               "Files of tokens: A[:WEIGHT],B[:WEIGHT]…");
+  auto *tokens =
+      tool::addList(app, "--tokens", train.tokens,
+                    "Files of tokens, or rows: A[:WEIGHT],B[:WEIGHT]…");
   app.add_option("--token-type", train.tokenType,
                  "Type of --tokens (else by the vocabulary)")
       ->check(CLI::IsMember(getTokenTypeNames()))

@@ -36,6 +36,7 @@ from .errors import (
 )
 from .models import Cluster, Model, cluster, model
 from .plans import Plan, compile, load  # noqa: A004 F401 plait.compile
+from .rows import write_rows
 from .runs import Run, Step
 from .training import train
 
@@ -76,6 +77,7 @@ __all__ = [
     "no_weights",
     "plan",
     "train",
+    "write_rows",
 ]
 __version__ = "0.1.0"
 

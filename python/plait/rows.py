@@ -5,18 +5,23 @@
 #
 # ===-----------------------------------------------------------------------===#
 """Data that a program gives, as the batches of a run: rows of seq + 1 tokens, of which
-the first seq are the inputs and the last seq the targets."""
+the first seq are the inputs and the last seq the targets, and of floats that a plan takes
+beside them."""
 
 from __future__ import annotations
 
 import array
 import ctypes
+import dataclasses
 import itertools
+import math
 import operator
+import os
 import random
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from . import options
 from .errors import CallError, OptionError, kind_of
 
 ORDERS = ("given", "shuffled")
@@ -94,16 +99,92 @@ def _from_list(block: Any, what: str) -> tuple[tuple[int, ...], bytes]:
     return (len(numbers),), array.array("i", numbers).tobytes()
 
 
-class Shape:
-    """What a batch has to be: `rows` of `seq` + 1 tokens."""
+def to_floats(block: Any, what: str) -> tuple[tuple[int, ...], bytes]:
+    """The shape of an array, tensor or list of floats, and they as float32."""
+    if hasattr(block, "data_ptr"):
+        import torch
 
-    def __init__(self, rows: int, seq: int):
-        self.rows = rows
-        self.width = seq + 1
+        if not block.is_floating_point():
+            raise _refuse_floats(block.dtype, what)
+        kept = block.detach().to("cpu", torch.float32).contiguous()
+        data = ctypes.string_at(kept.data_ptr(), kept.numel() * BYTES)
+        return tuple(block.shape), data
+    try:
+        import numpy
+    except ImportError:
+        raise CallError(f"{what} is {kind_of(block)}, which needs NumPy") from None
+    try:
+        found = numpy.asarray(block)
+    except ValueError as error:
+        raise CallError(f"{what} is no array: {error}") from None
+    if found.dtype.kind != "f":
+        raise _refuse_floats(found.dtype, what)
+    return found.shape, found.astype("<f4").tobytes()
+
+
+def _refuse_floats(kind: object, what: str) -> CallError:
+    return CallError(f"{what} has elements of {kind}, expected floats")
+
+
+@dataclasses.dataclass(frozen=True)
+class FloatInput:
+    """What a plan takes with tokens: of each row floats of the shape `shape`, in which
+    dimensions may be in factors."""
+
+    name: str
+    shape: tuple[int, ...]
 
     def read(self, block: Any, what: str) -> list[bytes]:
+        """Rows of a block that has some."""
+        what = f"'{self.name}' of {what}"
+        shape, data = to_floats(block, what)
+        if not shape or not _joins(self.shape, shape[1:]):
+            raise CallError(
+                f"{what} is of shape {list(shape)}, expected rows of {list(self.shape)}"
+            )
+        row = math.prod(self.shape) * BYTES
+        return [data[i : i + row] for i in range(0, len(data), row)]
+
+
+def _joins(factors: Iterable[int], shape: Iterable[int]) -> bool:
+    """Whether each extent is the product of the factors that are next."""
+    rest = [x for x in factors if x != 1]
+    for extent in shape:
+        product = 1
+        while rest and product < extent:
+            product *= rest.pop(0)
+        if product != extent:
+            return False
+    return not rest
+
+
+class Shape:
+    """What a batch has to be: `rows` of `seq` + 1 tokens, and of floats. Where a plan
+    takes floats, a block is a mapping: of "tokens", or of "targets" alone, and of each
+    input by its name. What a plan has no use for may be left out."""
+
+    def __init__(self, rows: int, seq: int, floats: Iterable[FloatInput] = ()):
+        self.rows = rows
+        self.width = seq + 1
+        self.floats = tuple(floats)
+
+    @staticmethod
+    def of(plan: Any) -> Shape:
+        """The shape that a plan takes."""
+        inputs = [
+            FloatInput(
+                x["name"],
+                (*([plan.seq] if x["of_positions"] else []), *x["shape"]),
+            )
+            for x in plan.facts["float_inputs"]
+        ]
+        return Shape(plan.global_batch, plan.seq, inputs)
+
+    def read(self, block: Any, what: str, column: str | None = None) -> list[bytes]:
         """Rows of a block that is a row or has some."""
-        shape, data = to_tokens(block, what)
+        if self.floats:
+            return self._read_columns(block, what, column)
+        shape, data = to_tokens(take_column(block, column, what), what)
         if len(shape) not in (1, 2) or shape[-1] != self.width:
             raise CallError(
                 f"{what} is of shape {list(shape)}, expected rows of {self.width} tokens: "
@@ -111,6 +192,45 @@ class Shape:
             )
         row = self.width * BYTES
         return [data[i : i + row] for i in range(0, len(data), row)]
+
+    def _read_columns(self, block: Any, what: str, column: str | None) -> list[bytes]:
+        names = [own.name for own in self.floats]
+        if not isinstance(block, Mapping):
+            raise CallError(
+                f"{what} is {kind_of(block)}, expected a mapping with {', '.join(names)}: "
+                "the plan takes these with tokens"
+            )
+        for name in names:
+            if name not in block:
+                raise CallError(f"{what} has no '{name}', which the plan takes")
+        parts = [own.read(block[own.name], what) for own in self.floats]
+        ids = self._read_ids(block, what, column, len(parts[0]))
+        for name, part in zip(["tokens", *names], [ids, *parts]):
+            if len(part) != len(parts[0]):
+                raise CallError(
+                    f"{what} has {len(part)} rows of '{name}' and {len(parts[0])} of "
+                    f"'{names[0]}'"
+                )
+        return [b"".join(row) for row in zip(ids, *parts)]
+
+    def _read_ids(self, block: Any, what: str, column: str | None, rows: int) -> list[bytes]:
+        """Tokens with one more behind them, or targets alone, or zeros."""
+        name = column or ("tokens" if "tokens" in block else "targets")
+        if name not in block:
+            if column:
+                raise OptionError(f"{what} has no column '{column}'", option="column")
+            return [bytes(self.width * BYTES)] * rows
+        shape, data = to_tokens(block[name], f"'{name}' of {what}")
+        widths = [self.width - 1] if name == "targets" else [self.width]
+        if name == "targets" and self.width == 2 and len(shape) == 1:
+            shape = (*shape, 1)
+        if len(shape) != 2 or shape[1] not in widths:
+            raise CallError(
+                f"'{name}' of {what} is of shape {list(shape)}, expected rows of {widths[0]}"
+            )
+        row = shape[1] * BYTES
+        first = bytes((self.width - shape[1]) * BYTES)
+        return [first + data[i : i + row] for i in range(0, len(data), row)]
 
     def batch(self, block: Any) -> bytes:
         """All rows of a step, which a program gives."""
@@ -171,7 +291,7 @@ class Stream:
             again = iter(self.data)
             for item in again:
                 what = f"item {number} of the data"
-                yield from self.shape.read(take_column(item, self.column, what), what)
+                yield from self.shape.read(item, what, self.column)
                 number += 1
             if number == before or again is self.data:
                 return
@@ -227,6 +347,8 @@ def open_data(
 def _find_source(
     data: Any, shape: Shape, column: str | None, order: str, seed: int
 ) -> Table | Stream | None:
+    if shape.floats:
+        return _find_columns(data, shape, column, order, seed)
     extents = tuple(getattr(data, "shape", ()))
     if isinstance(data, array.array):
         extents = (len(data),)
@@ -250,6 +372,65 @@ def _find_source(
         return row
 
     return Table(read, len(data), order, seed)
+
+
+def _find_columns(
+    data: Any, shape: Shape, column: str | None, order: str, seed: int
+) -> Table | Stream | None:
+    """Arrays by name, a sequence of rows with names, or anything that gives batches."""
+    if isinstance(data, Mapping):
+        rows = shape.read(data, "the data", column)
+        if not rows:
+            raise CallError("the data has no rows")
+        return Table(rows.__getitem__, len(rows), order, seed)
+    if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
+        return Stream(data, shape, column) if isinstance(data, Iterable) else None
+    if len(data) == 0:
+        raise CallError("the data has no rows")
+
+    def read(number: int) -> bytes:
+        what = f"row {number} of the data"
+        item = data[number]
+        if not isinstance(item, Mapping):
+            raise CallError(f"{what} is {kind_of(item)}, expected a mapping")
+        columns = {
+            name: value[None] if hasattr(value, "ndim") else [value]
+            for name, value in item.items()
+        }
+        (row,) = shape.read(columns, what, column)
+        return row
+
+    read(0)
+    return Table(read, len(data), order, seed)
+
+
+def write_rows(
+    path: options.PathLike, plan: Any, data: Any, column: str | None = None
+) -> int:
+    """Writes the file of rows that plait-run takes as --tokens for a plan that takes
+    floats: `data` once, as plait.train takes it. Returns their number."""
+    from .plans import Plan, load
+
+    shape = Shape.of(plan if isinstance(plan, Plan) else load(plan))
+    source = open_data(data, shape, column, "given", 0)
+    if source.number is None:
+        rows = (row for item in data for row in shape.read(item, "an item", column))
+    else:
+        rows = itertools.islice(source.read(0), source.number)
+    number = 0
+    part = f"{os.fspath(path)}.part"
+    try:
+        with open(part, "wb") as file:
+            for row in rows:
+                file.write(row)
+                number += 1
+        os.replace(part, path)
+    except OSError as error:
+        raise CallError(f"cannot write '{os.fspath(path)}': {error.strerror}") from None
+    finally:
+        if os.path.exists(part):
+            os.unlink(part)
+    return number
 
 
 def _open_tokens(data: Any, length: int, shape: Shape, order: str, seed: int) -> Table:

@@ -160,7 +160,7 @@ class Run:
         self.ranks: list[int] = facts["ranks"]
         self.weights = Weights(self, _library.WEIGHT)
         self.gradients = Tensors(self, _library.GRADIENT)
-        self._shape = rows.Shape(plan.global_batch, plan.seq)
+        self._shape = rows.Shape.of(plan)
         # A run that is resumed goes on where it was in the data.
         self._feed = source.read(self.step * plan.global_batch) if source else None
         self._is_over = False

@@ -92,7 +92,7 @@ def _open(
             raise OptionError(
                 f"{name} excludes data that is given", hint=hint, option=name
             )
-    shape = rows.Shape(plan.global_batch, plan.seq)
+    shape = rows.Shape.of(plan)
     source = rows.open_data(data, shape, column, order, given.get("seed") or 0)
     epochs = given.pop("epochs", None)
     if given.get("steps") is None:

@@ -431,6 +431,33 @@ def check_dropout(suite: Suite) -> str:
     return f"off {worst:.1e} over meshes"
 
 
+def check_saved(suite: Suite) -> str:
+    """transformers opens what plait-run saves, also where a fused projection was seen in
+    factors of its dimensions, and computes the same with it."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    name = "gpt-neox"
+    model = suite.export(name)
+    require("shapes = {" in model.text, "no tensor is seen in factors")
+    folder = suite.folder / name
+    with tempfile.TemporaryDirectory() as out:
+        out = pathlib.Path(out)
+        weights = folder / "model.safetensors"
+        suite.train_here(folder / "model.mlir", weights, "pp=2", out)
+        opened, told = AutoModelForCausalLM.from_pretrained(
+            out / "saved", output_loading_info=True
+        )
+    require(not told["mismatched_keys"], f"other shapes: {told['mismatched_keys']}")
+    require(not told["missing_keys"], f"missing are {told['missing_keys']}")
+    trained = suite.train_there(name)[1]
+    rows = torch.arange(2 * SEQUENCE).view(2, SEQUENCE) % VOCABULARY
+    with torch.no_grad():
+        off = float((opened(rows).logits - trained(rows).logits).abs().max())
+    require(off <= WEIGHTS * 10, f"logits are off by {off:.1e}")
+    return f"logits off {off:.1e}"
+
+
 def training_cases(suite: Suite, every: bool):
     from torch_models import families
 
@@ -456,6 +483,7 @@ def run_cases(suite: Suite, report: Reporter, every: bool) -> None:
     report.case("storage", lambda: check_storage(suite))
     report.case("dropout", lambda: check_dropout(suite))
     report.case("command", lambda: check_command(suite))
+    report.case("saved", lambda: check_saved(suite))
     for name, mesh in training_cases(suite, every):
         label = f"{name}/{mesh.replace(' --', '/').replace(' ', '=')}"
         report.case(label, lambda name=name, mesh=mesh: suite.check(name, mesh))

@@ -54,6 +54,16 @@ except KeyboardInterrupt:
     run.save_pretrained(tokens + ".left")
     print("goes on", next(run).step, flush=True)
 """
+AGAIN = """
+import sys
+import plait
+run = plait.train(sys.argv[1], tokens=sys.argv[2], steps=2)
+next(run)
+for mesh in "tp=2", "pp=2":
+    plan = plait.compile(sys.argv[3], mesh=mesh, global_batch=4, micro_batch=2, seq=24)
+    plait.train(plan, tokens=sys.argv[2], steps=1).complete()
+print(next(run).step)
+"""
 BARE = """
 import sys
 import plait, plait.doctor
@@ -117,6 +127,14 @@ def check_interrupt(suite: Suite) -> str:
     saved = pathlib.Path(f"{suite.tokens}.left") / "model.safetensors"
     require(saved.is_file(), "nothing was saved")
     return told
+
+
+def check_again(suite: Suite) -> str:
+    """Kernels of a plan that is compiled while others run are tried themselves, and not
+    those that the process has loaded before."""
+    model = ROOT / "examples" / "models" / "gpt2-nano"
+    words = (suite.plan.path, suite.tokens, model)
+    return finish(start(suite, AGAIN, *words), suite.tools.timeout).strip()
 
 
 def check_bare(suite: Suite) -> str:
@@ -207,6 +225,7 @@ def run_cases(suite: Suite, report: Reporter) -> None:
     report.case("callbacks", lambda: package_shown.check_callbacks(suite))
     report.case("mpirun", lambda: check_ranks_of(suite))
     report.case("interrupt", lambda: check_interrupt(suite))
+    report.case("again", lambda: check_again(suite))
     report.case("bare", lambda: check_bare(suite))
     report.case("library", lambda: package_errors.check_library(suite))
     report.case("doctor", lambda: package_shown.check_doctor(suite))

@@ -311,6 +311,61 @@ def check_data(suite: Suite) -> str:
     return f"{len(forms)} forms"
 
 
+def check_floats(suite: Suite) -> str:
+    """Arrays by name, rows by number and batches as they come train alike, and what a
+    plan cannot take is refused with one error that names it."""
+    import plait
+    import torch
+    from torch_models import floats
+
+    case = floats.CASES["denoiser"]
+    model = plait.from_torch(
+        case.make(), batch=4, seq=8, loss=case.loss, features=case.features,
+        context=case.context, tokens=False,
+    )  # fmt: skip
+    plan = plait.compile(
+        model, mesh="pp=2,dp=2", global_batch=8, micro_batch=2, seq=8
+    )
+    generator = torch.Generator().manual_seed(3)
+    data = {
+        "noisy": torch.randn(24, 8, 6, generator=generator),
+        "noise": torch.randn(24, 8, 6, generator=generator).double().numpy(),
+        "time": torch.rand(24, generator=generator).bfloat16(),
+    }
+    rows = [{name: column[i] for name, column in data.items()} for i in range(24)]
+    batches = [{name: column[i : i + 3] for name, column in data.items()} for i in range(0, 24, 3)]
+    path = suite.folder / "rows.bin"
+    require(plait.write_rows(path, plan, data) == 24, "not 24 rows")
+    losses = [
+        [step.loss for step in plait.train(plan, given, progress=False, **named)]
+        for given, named in (
+            (data, {}),
+            (rows, {}),
+            (iter(batches), {"steps": 3}),
+            (None, {"tokens": path, "steps": 3}),
+        )
+    ]
+    require(len(losses[0]) == 3, f"{len(losses[0])} steps")
+    require(all(x == losses[0] for x in losses), f"losses differ: {losses}")
+    wrong = [
+        ({**data, "noisy": data["noisy"].transpose(1, 2)}, "is of shape [24, 6, 8]"),
+        ({**data, "noisy": data["noisy"].long()}, "expected floats"),
+        ({**data, "time": data["time"][:5]}, "5 rows of 'time' and 24 of 'noisy'"),
+        ({k: v for k, v in data.items() if k != "time"}, "has no 'time'"),
+        ({**data, "tokens": torch.zeros(24, 8).long()}, "expected rows of 9"),
+        (data["noisy"], "expected a mapping"),
+        ({**data, "noisy": data["noisy"] / 0}, "expected a finite one"),
+    ]
+    for given, words in wrong:
+        try:
+            next(plait.train(plan, given, progress=False))
+        except plait.Error as error:
+            require(words in str(error), f"'{error}' does not say '{words}'")
+        else:
+            raise Failure(f"was not refused: {words}")
+    return f"{len(wrong)} errors"
+
+
 def check_callbacks(suite: Suite) -> str:
     """Those of transformers, and one that is made of theirs."""
     from transformers import (
@@ -375,6 +430,7 @@ def main() -> int:
         report.case("loading", lambda: check_loading(suite))
         report.case("weights", lambda: check_weights(suite))
         report.case("data", lambda: check_data(suite))
+        report.case("floats", lambda: check_floats(suite))
         report.case("callbacks", lambda: check_callbacks(suite))
         report.case("fields", check_fields)
     return report.finish()

@@ -17,6 +17,9 @@
 // microbatch i of it is the i-th run of micro_batch rows. So the batch of a
 // step does not depend on the mesh.
 //
+// Of a plan with float inputs a source is a list of rows, which do not overlap
+// (plait/Plan/FloatInputs.h): sample k is row k.
+//
 // A document ends with the token that endDocuments() names and at the end of
 // the sample. The start of a position is the first position of its document in
 // the sample.
@@ -31,7 +34,7 @@
 #ifndef PLAIT_RUNTIME_DATA_H
 #define PLAIT_RUNTIME_DATA_H
 
-#include "plait/Plan/Plan_generated.h"
+#include "plait/Plan/FloatInputs.h"
 #include "plait/Runtime/SampleOrder.h"
 #include "plait/Runtime/TokenFile.h"
 
@@ -85,10 +88,10 @@ public:
   static Batches given(const fb::Plan &plan);
 
   /// Sets, of what is given, the rows of the next step: those of its global
-  /// batch, sequence + 1 tokens each, one after the other. Fails, and changes
-  /// nothing, where there are more or fewer, or a token is not in the
-  /// vocabulary.
-  Status setRows(std::span<const int32_t> tokens);
+  /// batch, sequence + 1 tokens each and the numbers of float inputs, one after
+  /// the other. Fails, and changes nothing, where there are more or fewer, a
+  /// token is not in the vocabulary, or a number is not finite.
+  Status setRows(std::span<const int32_t> words);
 
   void shuffle(uint64_t seed);
 
@@ -133,6 +136,10 @@ public:
   /// is not in the vocabulary.
   Status readRow(uint64_t step, int64_t row, fb::InputKind kind, int64_t first,
                  std::span<int32_t> target) const;
+  /// Writes the bits of float input `input` of a row, from its number `first`
+  /// on. Fails where one is not finite.
+  Status readFloats(uint64_t step, int64_t row, uint32_t input, int64_t first,
+                    std::span<int32_t> target) const;
   /// Has the system read what readRow() will, without waiting for it.
   void prefetchRow(uint64_t step, int64_t row, fb::InputKind kind,
                    int64_t first, int64_t count) const;
@@ -145,6 +152,12 @@ private:
                                 const fb::Plan &plan);
   Status findStarts(const Sample &sample, int64_t first,
                     std::span<int32_t> target) const;
+  Status checkTokens(std::span<const int32_t> tokens, int64_t first,
+                     const std::string &row) const;
+  static Status checkNumbers(const plan::FloatPart &part,
+                             std::span<const int32_t> words, int64_t first,
+                             const std::string &row);
+  std::string nameRow(const Sample &sample) const;
   int64_t findRow(int64_t row) const;
   Sample findSample(uint64_t step, int64_t row) const;
 
@@ -152,7 +165,9 @@ private:
           SampleOrder samples, const fb::Plan &plan)
       : sources(std::move(sources)), weights(std::move(weights)),
         samples(std::move(samples)), sequence(plan.sequence()),
-        globalBatch(plan.global_batch()), vocabulary(plan.vocab_size()) {}
+        globalBatch(plan.global_batch()), vocabulary(plan.vocab_size()),
+        floats(plan::getFloatParts(plan)), rowWords(plan::countRowWords(plan)),
+        stride(floats.empty() ? plan.sequence() : rowWords) {}
 
   std::vector<TokenFile> sources;
   std::vector<double> weights; // empty: none
@@ -160,6 +175,9 @@ private:
   int64_t sequence;
   int64_t globalBatch;
   int64_t vocabulary;
+  std::vector<plan::FloatPart> floats;
+  uint64_t rowWords;
+  uint64_t stride; // words from one sample of a source to the next
   std::optional<int32_t> documentEnd;
   uint64_t keySeed = 0;
   std::optional<uint64_t> shuffleSeed;

@@ -69,6 +69,10 @@ public:
                                 const std::string &type, uint64_t vocabulary);
   static Result<TokenFile> openText(const std::string &path,
                                     uint64_t vocabulary);
+  /// A vocabulary that has every word of 32 bits.
+  static constexpr uint64_t anyWord = uint64_t(1) << 32;
+  /// Words of 32 bits, which are read as they are.
+  static Result<TokenFile> openRows(const std::string &path);
   /// `tokens` are in the vocabulary.
   static TokenFile fromMemory(std::vector<uint32_t> tokens,
                               uint64_t vocabulary);

@@ -21,11 +21,10 @@
 
 namespace plait {
 
-/// The rows of all microbatches of a batch.
+/// The rows of all microbatches of a batch. Each is called as its port is,
+/// those of float inputs "features 0" and so on.
 inline constexpr llvm::StringLiteral kTokensBuffer = "tokens";
 inline constexpr llvm::StringLiteral kTargetsBuffer = "targets";
-inline constexpr llvm::StringLiteral kKeysBuffer = "keys";
-inline constexpr llvm::StringLiteral kStartsBuffer = "starts";
 inline constexpr llvm::StringLiteral kScalarsBuffer = "scalars";
 inline constexpr llvm::StringLiteral kMetricsBuffer = "metrics";
 /// The buffer, in plans for GPUs, that libraries may use during the whole step.

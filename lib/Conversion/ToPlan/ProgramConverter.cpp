@@ -37,6 +37,19 @@ using namespace plait::plan;
 // Parameters
 //===----------------------------------------------------------------------===//
 
+/// Returns the shape in which the model's author has the tensor of a file,
+/// where a front end has split its dimensions and says so; else nothing.
+static std::vector<int64_t> findSavedShape(nn::ParameterOp op,
+                                           nn::FileAttr file) {
+  auto model = op->getParentOfType<ModuleOp>()->getAttrOfType<DictionaryAttr>(
+      nn::kModelAttr);
+  auto shapes =
+      model ? model.getAs<DictionaryAttr>("shapes") : DictionaryAttr();
+  auto shape = shapes ? shapes.getAs<DenseI64ArrayAttr>(file.getName())
+                      : DenseI64ArrayAttr();
+  return shape ? shape.asArrayRef().vec() : std::vector<int64_t>();
+}
+
 /// Tells what a parameter is on the whole mesh: shape, where a file has it, how
 /// it begins. Its dtype is that of the master value, whatever is computed with.
 static std::unique_ptr<fb::ParameterT> makeParameter(nn::ParameterOp op) {
@@ -55,6 +68,7 @@ static std::unique_ptr<fb::ParameterT> makeParameter(nn::ParameterOp op) {
     parameter->file_shape = file.getShape().vec();
     parameter->box_begin = file.getBegin().vec();
     parameter->box_shape = file.getBox().vec();
+    parameter->saved_shape = findSavedShape(op, file);
   }
   // A normal distribution without spread is a constant.
   double std = op.getInit().getStd().getValueAsDouble();
@@ -293,29 +307,33 @@ void Converter::addRegions() {
   }
 }
 
-// What the data gives, by the buffers that programs have for it.
-constexpr std::pair<StringLiteral, fb::InputKind> kInputs[] = {
-    {kTokensBuffer, fb::InputKind::Tokens},
-    {kTargetsBuffer, fb::InputKind::Targets},
-    {kKeysBuffer, fb::InputKind::Keys},
-    {kStartsBuffer, fb::InputKind::Starts}};
+// Enumerations of IR and of the plan are cast into each other.
+static_assert(int(pipe::PortKind::Starts) == int(fb::InputKind::Starts) &&
+              int(pipe::PortKind::Features) == int(fb::InputKind::Features) &&
+              int(pipe::PortKind::Context) == int(fb::InputKind::Context));
 
-/// Inputs are rows of int32, those of all microbatches behind one another. How
-/// long a row is follows from the buffer: a sequence of tokens, or one key.
+/// Inputs are rows of 32 bits, those of all microbatches behind one another.
+/// How long a row is follows from the buffer: a sequence of tokens, or one key.
+/// They are in the order of their kinds, and float inputs of their numbers.
 void Converter::addInputs() {
-  for (auto [name, kind] : kInputs) {
-    BufferOp buffer = findBuffer(name);
-    if (!buffer)
+  std::map<std::pair<int, uint64_t>, std::unique_ptr<fb::InputT>> inputs;
+  for (auto buffer : program.getBody().getOps<BufferOp>()) {
+    if (!pipe::PortAttr::namesModelInput(buffer.getSymName()))
       continue;
+    auto [word, index] = buffer.getSymName().split(' ');
     auto input = std::make_unique<fb::InputT>();
-    input->kind = kind;
+    input->kind = static_cast<fb::InputKind>(*pipe::symbolizePortKind(word));
     input->offset = buffer.getOffset();
     input->microbatches = plan.microbatches;
     input->rows = plan.micro_batch;
     input->columns =
         memory.getInputStride(buffer) / (plan.micro_batch * sizeof(int32_t));
-    result->inputs.push_back(std::move(input));
+    if (!index.empty())
+      index.getAsInteger(10, input->float_input);
+    inputs[{int(input->kind), input->float_input}] = std::move(input);
   }
+  for (auto &[key, input] : inputs)
+    result->inputs.push_back(std::move(input));
 }
 
 /// Adds them in the order of their first calls; actions name them by index.

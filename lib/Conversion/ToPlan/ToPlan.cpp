@@ -19,6 +19,7 @@
 
 #include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
+#include "plait/Dialect/NN/IR/FloatInputs.h"
 #include "plait/Dialect/NN/IR/NamedLosses.h"
 #include "plait/Dialect/Pipe/IR/Pipe.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
@@ -58,6 +59,21 @@ static void addOptimizer(fb::PlanT &plan, const std::string &name) {
       entry->correction = findStepScalar(option.correction);
     plan.options.push_back(std::move(entry));
   }
+}
+
+/// Those that a program does not take, too: rows have them.
+static LogicalResult addFloatInputs(fb::PlanT &plan, ModuleOp module) {
+  auto inputs = nn::readFloatInputs(module);
+  if (failed(inputs))
+    return failure();
+  for (const nn::FloatInput &input : *inputs) {
+    auto added = std::make_unique<fb::FloatInputT>();
+    added->name = input.name.str();
+    added->of_positions = input.isOfPositions;
+    added->shape.assign(input.shape.begin(), input.shape.end());
+    plan.float_inputs.push_back(std::move(added));
+  }
+  return success();
 }
 
 /// What the plan says of itself beside what it executes.
@@ -232,6 +248,8 @@ plait::convertToPlan(ModuleOp module,
   auto plan = std::make_unique<fb::PlanT>();
   // Programs ask the plan for the batch and the number of microbatches.
   addIdentity(*plan, module);
+  if (failed(addFloatInputs(*plan, module)))
+    return failure();
   auto library = codegen::KernelLibrary::create(module.getContext(), *target);
   // In this order: shards refer to parameters by index, steps to kernels.
   SharedTables shared{ParameterTable(module, *plan),

@@ -14,9 +14,11 @@
 
 #include "plait/Runtime/Data.h"
 
+#include "plait/Plan/Defaults.h"
 #include "plait/Runtime/Random.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
@@ -139,10 +141,16 @@ Result<Batches> Batches::open(const std::string &list, bool isText,
   if (!weights.ok())
     return weights.status();
   auto vocabulary = static_cast<uint64_t>(plan.vocab_size());
+  bool hasFloats = plan::length(plan.float_inputs()) > 0;
+  if (hasFloats && (isText || !type.empty()))
+    return fail("the plan takes '", plan.float_inputs()->Get(0)->name()->str(),
+                "', numbers that ", isText ? "texts" : "files of tokens",
+                " do not have: give files of rows as `tokens`");
   std::vector<TokenFile> sources;
   for (const SourceName &name : *names) {
-    Result<TokenFile> file = isText
-                                 ? TokenFile::openText(name.path, vocabulary)
+    Result<TokenFile> file = isText ? TokenFile::openText(name.path, vocabulary)
+                             : hasFloats
+                                 ? TokenFile::openRows(name.path)
                                  : TokenFile::open(name.path, type, vocabulary);
     if (!file.ok())
       return file.status();
@@ -152,7 +160,8 @@ Result<Batches> Batches::open(const std::string &list, bool isText,
 }
 
 /// Samples do not overlap but for one token: targets are the tokens one
-/// further, so that S samples of T tokens need S · T + 1 tokens.
+/// further, so that S samples of T tokens need S · T + 1 tokens. Rows with
+/// numbers do not overlap.
 Result<Batches> Batches::create(std::vector<TokenFile> sources,
                                 std::vector<double> weights,
                                 const fb::Plan &plan) {
@@ -161,6 +170,17 @@ Result<Batches> Batches::create(std::vector<TokenFile> sources,
   // The rest of a file that is less than a sample is not read.
   auto sequence = static_cast<uint64_t>(plan.sequence());
   for (const TokenFile &source : sources) {
+    if (plan::length(plan.float_inputs())) {
+      uint64_t words = plan::countRowWords(plan);
+      if (source.size() < words || source.size() % words)
+        return fail("'", source.name(), "' has ", 4 * source.size(),
+                    " bytes, which are no rows of ", 4 * words, ": of each ",
+                    sequence + 1, " tokens and ", words - sequence - 1,
+                    " numbers");
+      sizes.push_back(source.size() / words);
+      names.push_back(source.name());
+      continue;
+    }
     if (source.size() < sequence + 1)
       return fail("'", source.name(), "' has ", source.size(),
                   " tokens, one sample needs ", sequence + 1);
@@ -185,14 +205,23 @@ Result<Batches> Batches::fromText(const std::string &list,
   return open(list, /*isText=*/true, /*type=*/"", plan);
 }
 
-/// Just one batch: every step is the same samples.
+/// Just one batch: every step is the same samples. Numbers are from -1 to 1.
 Result<Batches> Batches::random(uint64_t seed, const fb::Plan &plan) {
-  std::vector<uint32_t> tokens(plan.global_batch() * plan.sequence() + 1);
-  for (uint64_t i = 0; i < tokens.size(); ++i)
-    tokens[i] = draw(i, seed)[0] % plan.vocab_size();
+  bool hasFloats = plan::length(plan.float_inputs()) > 0;
+  uint64_t words = plan::countRowWords(plan), width = plan.sequence() + 1;
+  std::vector<uint32_t> tokens(hasFloats
+                                   ? plan.global_batch() * words
+                                   : plan.global_batch() * plan.sequence() + 1);
+  for (uint64_t i = 0; i < tokens.size(); ++i) {
+    uint32_t drawn = draw(i, seed)[0];
+    tokens[i] = hasFloats && i % words >= width
+                    ? std::bit_cast<uint32_t>(float(int32_t(drawn)) * 0x1p-31F)
+                    : drawn % plan.vocab_size();
+  }
   std::vector<TokenFile> sources;
   sources.push_back(TokenFile::fromMemory(
-      std::move(tokens), static_cast<uint64_t>(plan.vocab_size())));
+      std::move(tokens),
+      hasFloats ? TokenFile::anyWord : uint64_t(plan.vocab_size())));
   return create(std::move(sources), {}, plan);
 }
 
@@ -205,26 +234,54 @@ Batches Batches::given(const fb::Plan &plan) {
   return batches;
 }
 
-Status Batches::setRows(std::span<const int32_t> tokens) {
+Status Batches::setRows(std::span<const int32_t> words) {
   const uint64_t width = uint64_t(sequence) + 1;
-  if (tokens.size() != uint64_t(globalBatch) * width)
-    return fail(tokens.size(), " tokens are given, a step needs ",
-                uint64_t(globalBatch) * width, ", of ", globalBatch,
-                " rows with ", width, " tokens each");
+  if (words.size() != uint64_t(globalBatch) * rowWords)
+    return fail(words.size(), " tokens are given, a step needs ",
+                uint64_t(globalBatch) * rowWords, ", of ", globalBatch,
+                " rows with ", rowWords, floats.empty() ? " tokens" : " words",
+                " each");
+  std::vector<TokenFile> rows;
+  for (size_t begin = 0; begin < words.size(); begin += rowWords) {
+    std::span<const int32_t> row = words.subspan(begin, rowWords);
+    std::string name = "row " + std::to_string(rows.size());
+    PLAIT_RETURN_IF_ERROR(checkTokens(row.first(width), 0, name));
+    for (const plan::FloatPart &part : floats)
+      PLAIT_RETURN_IF_ERROR(checkNumbers(
+          part, row.subspan(width + part.begin, part.numbers), 0, name));
+    rows.push_back(TokenFile::fromMemory({row.begin(), row.end()},
+                                         floats.empty() ? uint64_t(vocabulary)
+                                                        : TokenFile::anyWord));
+  }
+  sources = std::move(rows);
+  return Status::success();
+}
+
+/// Those of a row from its position `first` on. `row` is for the message.
+Status Batches::checkTokens(std::span<const int32_t> tokens, int64_t first,
+                            const std::string &row) const {
   auto bad = std::find_if(tokens.begin(), tokens.end(), [&](int32_t token) {
     return token < 0 || token >= vocabulary;
   });
-  if (bad != tokens.end())
-    return fail("token ", (bad - tokens.begin()) % width, " of row ",
-                (bad - tokens.begin()) / width, " is ", *bad,
-                ", the vocabulary has ", vocabulary, " tokens");
-  std::vector<TokenFile> rows;
-  for (size_t begin = 0; begin < tokens.size(); begin += width)
-    rows.push_back(TokenFile::fromMemory(
-        {tokens.begin() + begin, tokens.begin() + begin + width},
-        uint64_t(vocabulary)));
-  sources = std::move(rows);
-  return Status::success();
+  if (bad == tokens.end())
+    return Status::success();
+  return fail("token ", first + (bad - tokens.begin()), " of ", row, " is ",
+              *bad, ", the vocabulary has ", vocabulary, " tokens");
+}
+
+/// Those of a row from number `first` on. One that is not finite would make all
+/// weights so.
+Status Batches::checkNumbers(const plan::FloatPart &part,
+                             std::span<const int32_t> words, int64_t first,
+                             const std::string &row) {
+  auto bad = std::find_if(words.begin(), words.end(), [](int32_t word) {
+    return !std::isfinite(std::bit_cast<float>(word));
+  });
+  if (bad == words.end())
+    return Status::success();
+  return fail("number ", first + (bad - words.begin()), " of '", part.name,
+              "' in ", row, " is ", std::bit_cast<float>(*bad),
+              ", expected a finite one");
 }
 
 /// Checkpoints compare it: paths are not in it, for files may have moved.
@@ -239,6 +296,8 @@ std::string Batches::describe() const {
       text << " and weight " << weights[i];
   }
   text << " in samples of " << sequence;
+  if (!floats.empty())
+    text << " with " << rowWords - sequence - 1 << " numbers";
   if (shuffleSeed)
     text << " permuted by seed " << *shuffleSeed;
   return text.str();
@@ -300,7 +359,7 @@ Status Batches::findStarts(const Sample &sample, int64_t first,
   // All tokens up to the last position that is asked for.
   std::vector<int32_t> tokens(first + target.size());
   PLAIT_RETURN_IF_ERROR(
-      sources[sample.source].read(sample.index * sequence, tokens));
+      sources[sample.source].read(sample.index * stride, tokens));
   int32_t start = 0;
   for (int64_t position = 0; position < int64_t(tokens.size()); ++position) {
     if (position >= first)
@@ -326,12 +385,33 @@ Status Batches::readRow(uint64_t step, int64_t row, fb::InputKind kind,
   // By row of the global batch, so that ranks along other axes name the same.
   if (record && kind == fb::InputKind::Tokens)
     record->add(findRow(row), samples.number(sample));
-  return sources[sample.source].read(
-      sample.index * sequence + (kind == fb::InputKind::Targets) + first,
-      target);
+  int64_t position = (kind == fb::InputKind::Targets) + first;
+  const TokenFile &source = sources[sample.source];
+  PLAIT_RETURN_IF_ERROR(source.read(sample.index * stride + position, target));
+  // Of rows with numbers a source does not know which words are tokens.
+  return floats.empty() ? Status::success()
+                        : checkTokens(target, position, nameRow(sample));
 }
 
-/// Keys are computed and not read.
+std::string Batches::nameRow(const Sample &sample) const {
+  std::ostringstream text;
+  text << "row " << (isGiven ? uint64_t(sample.source) : sample.index)
+       << " of '" << sources[sample.source].name() << "'";
+  return text.str();
+}
+
+Status Batches::readFloats(uint64_t step, int64_t row, uint32_t input,
+                           int64_t first, std::span<int32_t> target) const {
+  Sample sample = findSample(step, row);
+  const plan::FloatPart &part = floats[input];
+  PLAIT_RETURN_IF_ERROR(
+      sources[sample.source].read(sample.index * stride + uint64_t(sequence) +
+                                      1 + part.begin + uint64_t(first),
+                                  target));
+  return checkNumbers(part, target, first, nameRow(sample));
+}
+
+/// Keys are computed and not read. A row with numbers is read as a whole.
 void Batches::prefetchRow(uint64_t step, int64_t row, fb::InputKind kind,
                           int64_t first, int64_t count) const {
   if (kind == fb::InputKind::Keys)
@@ -339,7 +419,9 @@ void Batches::prefetchRow(uint64_t step, int64_t row, fb::InputKind kind,
   if (kind == fb::InputKind::Starts) // found in all tokens up to there
     count += std::exchange(first, 0);
   Sample sample = findSample(step, row);
-  sources[sample.source].prefetch(sample.index * sequence +
-                                      (kind == fb::InputKind::Targets) + first,
-                                  count);
+  const TokenFile &source = sources[sample.source];
+  if (!floats.empty())
+    return source.prefetch(sample.index * stride, rowWords);
+  source.prefetch(
+      sample.index * stride + (kind == fb::InputKind::Targets) + first, count);
 }

@@ -32,7 +32,8 @@ Result<FileLayout> FileLayout::of(const fb::Plan &plan) {
     // In the plan's order, so that the file does not depend on the mesh.
     std::string name = parameter->file_name()->str();
     auto shape = shapeOf(*parameter->file_shape());
-    auto tensors = listTensors(name, shape);
+    const auto *saved = parameter->saved_shape();
+    auto tensors = listTensors(name, saved ? shapeOf(*saved) : shape);
     int64_t elements = elementCount(*parameter->file_shape());
     auto [known, isNew] =
         layout.byName.emplace(name, Place{layout.tensors.size(),

@@ -87,7 +87,8 @@ bool makesNumbers(const fb::Step &step) {
 
 } // namespace
 
-/// Tokens, targets, keys and starts are integers, whose bits may look like NaN.
+/// Tokens, targets, keys and starts are integers, whose bits may look like NaN,
+/// and float inputs no step has made.
 bool StepGuard::isInput(uint64_t begin, uint64_t end) const {
   for (uint32_t i = 0; i < plan::length(program.inputs()); ++i) {
     const fb::Input &input = *program.inputs()->Get(i);

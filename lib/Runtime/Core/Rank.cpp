@@ -20,6 +20,7 @@
 #include "Futex.h"
 #include "RankThreads.h"
 #include "plait/Plan/Defaults.h"
+#include "plait/Plan/FloatInputs.h"
 #include "plait/Plan/Metrics.h"
 #include "plait/Plan/Sites.h"
 #include "plait/Plan/Uses.h"
@@ -39,20 +40,23 @@ static Status failWithOther() {
 }
 
 /// Which rows: see Data.h. Of each, the ranks along "cp" have equal parts of
-/// the positions, or all of them, and the same key.
+/// the positions, or all of them, and the same key and context.
 Status Rank::feed(const fb::Input &input, uint64_t number,
                   const Batches &batches) {
   int64_t replica = mesh.partOf(plan, rank, Splits::Batch);
   int64_t columns = input.columns();
-  bool isWhole = columns == int64_t(plan.sequence());
+  bool isWhole = columns == int64_t(plan::countColumns(plan, input));
   int64_t first =
       isWhole ? 0 : mesh.partOf(plan, rank, Splits::Sequence) * columns;
   int64_t count = int64_t(input.microbatches()) * input.rows();
+  bool isFloat = input.kind() >= fb::InputKind::Features;
   for (int64_t i = 0; i < count; ++i) {
     int64_t row = replica * count + i;
+    std::span<int32_t> target = std::span(rows).subspan(i * columns, columns);
     PLAIT_RETURN_IF_ERROR(
-        batches.readRow(number, row, input.kind(), first,
-                        std::span(rows).subspan(i * columns, columns)));
+        isFloat ? batches.readFloats(number, row, input.float_input(), first,
+                                     target)
+                : batches.readRow(number, row, input.kind(), first, target));
     // Beside this step.
     batches.prefetchRow(number + 1, row, input.kind(), first, columns);
   }

@@ -279,6 +279,15 @@ Result<TokenFile> TokenFile::openText(const std::string &path,
   return file;
 }
 
+Result<TokenFile> TokenFile::openRows(const std::string &path) {
+  Result<MappedFile> mapped = MappedFile::open(path, "rows");
+  if (!mapped.ok())
+    return mapped.status();
+  TokenFile file(path, std::move(*mapped), {"uint32", 4, false}, anyWord);
+  PLAIT_RETURN_IF_ERROR(file.inspect());
+  return file;
+}
+
 /// Not inspected: tokens come from this program.
 TokenFile TokenFile::fromMemory(std::vector<uint32_t> tokens,
                                 uint64_t vocabulary) {

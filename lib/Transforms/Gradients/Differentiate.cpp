@@ -122,10 +122,10 @@ static bool isFloat(Value value) {
 }
 
 /// One walk forward: what no parameter and no input reaches needs no gradient,
-/// whatever is done with it.
+/// whatever is done with it. Nor does what the model is given.
 void Differentiator::findActive() {
-  for (BlockArgument argument : function.getArguments())
-    if (isFloat(argument))
+  for (auto [argument, port] : llvm::zip_equal(function.getArguments(), ports))
+    if (isFloat(argument) && !port.isModelInput())
       active.insert(argument);
   for (Operation &op : function.getBody().front()) {
     bool depends = nn::getSlotAccess(&op) == nn::SlotAccess::Read ||
@@ -436,11 +436,11 @@ SmallVector<PortAttr> Differentiator::returnInputGradients() {
 LogicalResult Differentiator::run() {
   Block &body = function.getBody().front();
   // 1. The forward ops are listed before the first gradient is appended.
+  ports = getPorts(function);
   findActive();
   SmallVector<Operation *> forward;
   for (Operation &op : body.without_terminator())
     forward.push_back(&op);
-  ports = getPorts(function);
   // 2.
   seedOutputs();
   builder.setInsertionPoint(body.getTerminator());

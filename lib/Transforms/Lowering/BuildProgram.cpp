@@ -114,14 +114,6 @@ private:
 
 } // namespace
 
-/// Returns the buffer with the rows of all microbatches.
-static StringRef getInputBuffer(PortKind kind) {
-  return kind == PortKind::Tokens    ? kTokensBuffer
-         : kind == PortKind::Targets ? kTargetsBuffer
-         : kind == PortKind::Keys    ? kKeysBuffer
-                                     : kStartsBuffer;
-}
-
 /// Extends the life of a buffer to the next action.
 Attribute ProgramBuilder::use(unsigned index) {
   Buffer &buffer = buffers[index];
@@ -141,9 +133,10 @@ Attribute ProgramBuilder::add(const Twine &name, Category category,
 /// Returns what the next action has of a port that is no residual's.
 Attribute ProgramBuilder::use(PortAttr port, int64_t stage, int64_t microbatch,
                               int64_t bytes) {
+  // The rows of all microbatches lie in one buffer, which is called as the
+  // port.
   if (port.isModelInput())
-    return FlatSymbolRefAttr::get(
-        builder.getStringAttr(getInputBuffer(port.getKind())));
+    return FlatSymbolRefAttr::get(builder.getStringAttr(port.getText()));
   // The boundary that a stage's inputs cross is the one behind the stage
   // before.
   PortKind kind = port.getKind();
@@ -375,7 +368,7 @@ void ProgramBuilder::addStanding() {
   for (auto &[stage, ports] : bytesOf)
     for (auto [port, bytes] : ports)
       if (port.isModelInput())
-        stand(getInputBuffer(port.getKind()), Category::Inputs,
+        stand(port.getText(), Category::Inputs,
               schedule.problem.microbatches * bytes);
 }
 

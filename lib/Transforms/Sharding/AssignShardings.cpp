@@ -23,6 +23,7 @@
 
 #include "../WriteProblem.h"
 #include "ShardingProblem.h"
+#include "plait/Dialect/NN/IR/FloatInputs.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Transforms/FoldedModel.h"
 #include "plait/Transforms/Names.h"
@@ -159,7 +160,7 @@ void Assigner::joinInputs() {
   for (int64_t dim = 0; dim < kTokenDims; ++dim) {
     Value first;
     for (BlockArgument argument : function.getArguments()) {
-      if (dim >= rankOf(argument))
+      if (dim >= nn::countTokenDims(argument))
         continue;
       for (Value tokens : findTokens(argument, dim)) {
         if (first)
@@ -179,7 +180,7 @@ LogicalResult Assigner::checkTokens(const AxisFacts &facts, unsigned dim) {
   });
   int64_t blocks = sizes[facts.axis];
   for (BlockArgument argument : function.getArguments()) {
-    if (dim >= rankOf(argument))
+    if (dim >= nn::countTokenDims(argument))
       continue;
     auto type = cast<RankedTensorType>(argument.getType());
     int64_t extent = type.getDimSize(dim) / outer;
@@ -202,7 +203,7 @@ LogicalResult Assigner::checkTokens(const AxisFacts &facts, unsigned dim) {
 LogicalResult Assigner::seedTokens(const AxisFacts &facts, unsigned dim) {
   StringAttr axis = builder.getStringAttr(facts.name);
   for (BlockArgument argument : function.getArguments()) {
-    if (dim >= rankOf(argument))
+    if (dim >= nn::countTokenDims(argument))
       continue;
     // One of them stands for all: they are joined.
     Value tokens = findTokens(argument, dim).front();
@@ -467,7 +468,7 @@ LogicalResult Assigner::solve() {
   // the tokens unless sequences may be split.
   llvm::DenseSet<int> dataClasses;
   for (BlockArgument argument : function.getArguments())
-    for (int64_t dim = 0, e = rankOf(argument); dim < e; ++dim)
+    for (int64_t dim = 0, e = nn::countTokenDims(argument); dim < e; ++dim)
       if (dim == 0 || !splitSequence)
         dataClasses.insert(
             classes.find(findTokens(argument, dim).front(), dim));

@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "FactorAxes.h"
+#include "plait/Dialect/NN/IR/FloatInputs.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
@@ -86,7 +87,7 @@ LogicalResult SequenceReorderer::chooseOrder() {
   Value first;
   for (BlockArgument argument : function.getArguments()) {
     auto type = cast<RankedTensorType>(argument.getType());
-    if (type.getRank() <= kSequenceDim)
+    if (nn::countTokenDims(argument) <= kSequenceDim)
       continue;
     if (first)
       classes.join(first, argument, kSequenceDim);

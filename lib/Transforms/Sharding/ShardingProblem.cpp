@@ -150,7 +150,9 @@ void ShardingProblem::addVariables() {
   auto declareValue = [&](Value value) {
     Variable &variable = valueVariables[value];
     variable.choices = {kNone};
-    if (isa<FloatType>(typeOf(value).getElementType()))
+    // What a model is given is whole but for its batch and sequence.
+    if (isa<FloatType>(typeOf(value).getElementType()) &&
+        !isa<BlockArgument>(value))
       for (int64_t dim = 0; dim < typeOf(value).getRank(); ++dim)
         if (canSplit(classes.find(value, dim), typeOf(value).getDimSize(dim)))
           variable.choices.push_back(dim);

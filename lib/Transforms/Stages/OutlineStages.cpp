@@ -16,6 +16,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "plait/Dialect/NN/IR/FloatInputs.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Dialect/NN/IR/NamedLosses.h"
 #include "plait/Transforms/Names.h"
@@ -52,7 +53,7 @@ private:
   void buildStage(int64_t stage);
   SmallVector<PortAttr> addArguments(func::FuncOp function, int64_t stage,
                                      IRMapping &mapping);
-  PortKind getInputKind(BlockArgument argument);
+  PortAttr getInputPort(BlockArgument argument);
   void cloneBody(int64_t stage, IRMapping &mapping);
   void cloneSources(Operation *user, IRMapping &mapping);
   SmallVector<PortAttr> addResults(int64_t stage, IRMapping &mapping);
@@ -139,28 +140,37 @@ SmallVector<PortAttr> Outliner::addArguments(func::FuncOp function,
   SmallVector<PortAttr> ports;
   // The order of the arguments is that of the ports of the stage before, by
   // index.
-  auto add = [&](Value source, PortKind kind, int64_t index) {
+  auto add = [&](Value source, PortAttr port) {
     mapping.map(source, entry->addArgument(source.getType(), source.getLoc()));
-    ports.push_back(PortAttr::get(builder.getContext(), kind, index));
+    ports.push_back(port);
   };
   for (BlockArgument argument : loss.getArguments())
     if (llvm::any_of(argument.getUsers(),
                      [&](Operation *user) { return stageOf(user) == stage; }))
-      add(argument, getInputKind(argument), 0);
+      add(argument, getInputPort(argument));
   if (stage > 0)
     for (auto [index, value] : llvm::enumerate(boundaries[stage - 1]))
-      add(value, PortKind::Input, index);
+      add(value, PortAttr::get(builder.getContext(), PortKind::Input, index));
   return ports;
 }
 
-/// Returns the kind of an argument of the loss function: tokens and targets by
+/// Returns the port of an argument of the loss function: tokens and targets by
 /// position; keys and starts are optional, so that the function is asked which
-/// one it is.
-PortKind Outliner::getInputKind(BlockArgument argument) {
-  return argument.getArgNumber() == 0     ? PortKind::Tokens
-         : argument.getArgNumber() == 1   ? PortKind::Targets
-         : argument == nn::findKeys(loss) ? PortKind::Keys
-                                          : PortKind::Starts;
+/// one it is; float inputs are numbered.
+PortAttr Outliner::getInputPort(BlockArgument argument) {
+  MLIRContext *context = builder.getContext();
+  SmallVector<BlockArgument> floats = nn::getFloatInputs(loss);
+  if (auto it = llvm::find(floats, argument); it != floats.end())
+    return PortAttr::get(context,
+                         nn::isOfPositions(argument) ? PortKind::Features
+                                                     : PortKind::Context,
+                         it - floats.begin());
+  return PortAttr::get(context,
+                       argument.getArgNumber() == 0     ? PortKind::Tokens
+                       : argument.getArgNumber() == 1   ? PortKind::Targets
+                       : argument == nn::findKeys(loss) ? PortKind::Keys
+                                                        : PortKind::Starts,
+                       0);
 }
 
 /// Copies the sources that `user` reads and the stage does not have yet.
@@ -226,7 +236,7 @@ void Outliner::buildStage(int64_t stage) {
 }
 
 /// 1. Checks the stages, so that an error leaves the module as it was.
-/// 2. Declares the accumulators of the step.
+/// 2. Declares the accumulators of the step, and describes its float inputs.
 /// 3. Finds what each stage has, what crosses each boundary, and all reads of
 ///    each parameter.
 /// 4. Builds a function for each stage and erases the loss.
@@ -239,6 +249,7 @@ LogicalResult Outliner::run() {
   // to them.
   for (StringRef name : getAccumulators(nn::getNamedLosses(loss)))
     nn::AccumulatorOp::create(builder, loss.getLoc(), name, scalar);
+  nn::describeFloatInputs(loss);
   findBoundaries();
   for (auto read : loss.getOps<SlotOpInterface>())
     reads[keyOf(read)].push_back(read.getTensor());

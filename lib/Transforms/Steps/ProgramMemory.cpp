@@ -25,12 +25,6 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::plan;
 
-/// Whether the buffer holds the rows of all microbatches.
-static bool isInput(StringRef name) {
-  return name == kTokensBuffer || name == kTargetsBuffer ||
-         name == kKeysBuffer || name == kStartsBuffer;
-}
-
 /// Without a schedule, as in tests of single passes, inputs have one
 /// microbatch.
 ProgramMemory::ProgramMemory(ProgramOp program) {
@@ -47,7 +41,7 @@ ProgramMemory::Range ProgramMemory::getRange(ActionOp action,
   BufferOp buffer = find(cast<FlatSymbolRefAttr>(name));
   int64_t begin = buffer.getAddress(), bytes = buffer.getBytes();
   // Of an input an action has the rows of its microbatch.
-  if (isInput(buffer.getSymName())) {
+  if (pipe::PortAttr::namesModelInput(buffer.getSymName())) {
     bytes = getInputStride(buffer);
     begin += int64_t(action.getMicrobatch().value_or(0)) * bytes;
   }

@@ -12,9 +12,9 @@ import torch
 
 from ..errors import NotExpressible
 from . import lazy, rotary
-from .axes import extent
+from .axes import extent, flat, leaves
 from .graph import Value
-from .lazy import Loss, Mix
+from .lazy import Loss, Mean, Mix
 from .layout import wrap
 from .walk import LARGE, aten, handles
 
@@ -30,6 +30,8 @@ _UNARY = {
     aten.sqrt.default: "sqrt",
     aten.log.default: "log",
     aten.erf.default: "erf",
+    aten.sin.default: "sin",
+    aten.cos.default: "cos",
 }
 
 
@@ -56,7 +58,7 @@ def neg(walker, x):
 
 
 def scale(walker, x, by: float):
-    if isinstance(x, (Mix, Loss)):
+    if isinstance(x, (Mix, Loss, Mean)):
         return x.times(torch.tensor(by) if isinstance(x, Mix) else by)
     value = walker.tensor(x)
     return value if by == 1 else walker.graph.unary("scale", value, by=by)
@@ -85,8 +87,8 @@ def _keeps_shape(walker, x) -> bool:
 def add(walker, x, y, alpha=1):
     if alpha != 1:
         y = mul(walker, y, alpha) if not _is_constant(y) else y * alpha
-    if isinstance(x, Loss) and isinstance(y, Loss):
-        return Loss(x.terms + y.terms)
+    if all(isinstance(z, (Loss, Mean)) for z in (x, y)):
+        return Loss.of(x).plus(Loss.of(y))
     if _is_constant(x) or _is_constant(y):
         return _add_constant(walker, *_sorted(walker, x, y))
     mixes = [Mix.of(z) if isinstance(z, (Value, Mix)) and z.shape else None for z in (x, y)]
@@ -111,7 +113,7 @@ def _add_constant(walker, x, constant):
 def sub(walker, x, y, alpha=1):
     if _is_constant(y):
         return add(walker, x, -y * alpha)
-    if _is_constant(x) or isinstance(x, (Mix, Loss)) or isinstance(y, Mix):
+    if _is_constant(x) or isinstance(x, (Mix, Loss, Mean)) or isinstance(y, Mix):
         return add(walker, x, mul(walker, y, -float(alpha)))
     y = mul(walker, y, alpha) if alpha != 1 else y
     return walker.graph.binary("sub", walker.tensor(x), walker.tensor(y))
@@ -130,7 +132,7 @@ def mul(walker, x, y):
     if isinstance(x, lazy.Complex) and torch.is_tensor(constant) and constant.is_complex():
         return x.times(constant)
     number = walker.scalar(constant)
-    if number is not None and (isinstance(x, Loss) or _keeps_shape(walker, x)):
+    if number is not None and (isinstance(x, (Loss, Mean)) or _keeps_shape(walker, x)):
         return scale(walker, x, number)
     if isinstance(constant, torch.Tensor) and isinstance(x, (Value, Mix)) and x.shape:
         if _keeps_shape(walker, x) and constant.is_floating_point():
@@ -304,6 +306,16 @@ def total(walker, x, dims=None, keepdim=False, dtype=None):
 
 
 @handles(aten.mean.dim, aten.mean.default)
+def mean_of(walker, x, dims=None, keepdim=False, dtype=None):
+    """Of all there is it may be the loss."""
+    value = walker.tensor(x)
+    batch = walker.graph.batch.root()
+    has_batch = any(axis.size.root() is batch for axis in leaves(flat(value.dims)))
+    if has_batch and not walker.shape and len(_dims(value, dims)) == len(value.dims):
+        return Mean(value)
+    return mean(walker, value, dims, keepdim)
+
+
 def mean(walker, x, dims=None, keepdim=False, dtype=None):
     value = walker.tensor(x)
     result, _ = _reduce(walker, "sum", value, dims, keepdim)

@@ -52,14 +52,14 @@ def symbol(name: str) -> str:
 class Emitter:
     """Writes the body of @loss."""
 
-    def __init__(self, graph: Graph, symbols: dict):
+    def __init__(self, graph: Graph, symbols: dict, floats=()):
         self.graph = graph
         self.symbols = symbols
         self.lines: list[str] = []
         self.names: dict[Op, str] = {}
         self.places: dict[Place, int] = {}
         self.uses_keys = False
-        self._taken = {"%tokens", "%targets", "%keys"}
+        self._taken = {"%tokens", "%targets", "%keys", *(f"%{x.name}" for x in floats)}
         self._fitted: dict = {}
         self._layer: int | None = None
         self._path = ""
@@ -169,6 +169,9 @@ class Emitter:
 
         if op.kind in ("tokens", "targets"):
             self.names[op] = f"%{op.kind}"
+            return
+        if op.kind == "float":
+            self.names[op] = f"%{op.attrs['given'].name}"
             return
         emit_ops.EMITTERS.get(op.kind, emit_ops.emit_unary)(self, op)
 

@@ -61,6 +61,17 @@ def emit_valid(emitter: Emitter, op: Op) -> None:
     emitter.line(op, name, text, f"{emitter.type_of(ids.op)} -> {emitter.type_of(op)}")
 
 
+def emit_pick(emitter: Emitter, op: Op) -> None:
+    """The elements at the ids, and zeros."""
+    x, ids = op.operands
+    order = leaves(op.order)
+    name, type_ = emitter.fit(op, x, _as_is(order))
+    index = emitter.names[ids.op], emitter.type_of(ids.op)
+    result = emitter.names[op] = emitter.name(op, "picked")
+    text = f"pick {name}, {index[0]}"
+    emitter.line(op, result, text, f"{type_}, {index[1]} -> {type_}")
+
+
 def emit_binary(emitter: Emitter, op: Op) -> None:
     (x, type_), (y, _) = (emitter.fit_like(op, v) for v in op.operands)
     name = emitter.names[op] = emitter.name(op)
@@ -283,6 +294,7 @@ EMITTERS = {
     "fill": emit_fill,
     "iota": emit_iota,
     "valid": emit_valid,
+    "pick": emit_pick,
     "reduce": emit_reduce,
     "contract": emit_contract,
     "embedding": emit_embedding,
@@ -301,10 +313,10 @@ def emit_loss(emitter: Emitter, op: Op, logits: Value, targets: Value, ignored: 
     lead = flat([d for d in logits.dims[:-1]])
     partner = dict(pairs(flat(targets.dims), lead))
     classes = _single(logits.dims[-1], "the vocabulary")
-    axes = [partner.get(a) for a in leaves(targets.op.order)]
-    if None in axes:
+    axes = [(partner.get(a), a.extent) for a in leaves(targets.op.order)]
+    if any(axis is None and extent > 1 for axis, extent in axes):
         raise NotExpressible("logits that are not of each position of each sequence")
-    name, type_ = emitter.fit(op, logits, _as_is([*axes, classes]))
+    name, type_ = emitter.fit(op, logits, [*axes, *_as_is([classes])])
     total, count = emitter.name(op, "sum"), emitter.name(op, "count")
     text = f"softmax_cross_entropy {name}, %targets ignore {ignored}"
     ids = emitter.type_of(targets.op)

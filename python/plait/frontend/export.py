@@ -41,9 +41,25 @@ class Weight:
     names: list[str]
 
 
+@dataclasses.dataclass(frozen=True)
+class FloatInput:
+    """Floats beside tokens, an argument of the module or, with `of_loss`, of the loss:
+    [batch, sequence, *shape] if they are of positions, else [batch, *shape]."""
+
+    name: str
+    shape: tuple[int, ...]
+    of_positions: bool
+    of_loss: bool = False
+
+    def make(self, batch: int, sequence: int) -> torch.Tensor:
+        lead = (batch, sequence) if self.of_positions else (batch,)
+        return torch.zeros(*lead, *self.shape)
+
+
 def find_weights(module: nn.Module) -> list[Weight]:
     """Ties are found by storage. A tensor without storage is tied to itself alone."""
     found: dict[object, Weight] = {}
+    objects: dict[object, torch.Tensor] = {}
     for name, tensor in module.named_parameters(remove_duplicate=False):
         if not tensor.is_floating_point():
             raise Error(
@@ -54,7 +70,58 @@ def find_weights(module: nn.Module) -> list[Weight]:
             key = id(tensor)
         known = found.setdefault(key, Weight(name, tensor, []))
         known.names.append(name)
+        if objects.setdefault(key, tensor) is not tensor:
+            _refuse_shared(known.name, name)
+    _check_apart(list(found.values()))
     return list(found.values())
+
+
+def _refuse_shared(first: str, second: str) -> None:
+    """An optimizer of PyTorch's updates that memory once for each, with the gradient and
+    the state of each, in the order in which it was given them."""
+    raise Error(
+        f"parameters '{first}' and '{second}' are two that share memory, which PyTorch's "
+        "optimizers update twice",
+        hint="make them one parameter, or clone one of them",
+    )
+
+
+def _check_apart(weights: list[Weight]) -> None:
+    """That no two have elements in common, as views of one tensor may."""
+    shared: dict[int, list[Weight]] = {}
+    for weight in weights:
+        tensor = weight.tensor
+        if not tensor.is_meta and tensor.data_ptr() and not _is_repeated(tensor):
+            shared.setdefault(tensor.untyped_storage().data_ptr(), []).append(weight)
+    for group in shared.values():
+        group.sort(key=lambda weight: weight.tensor.data_ptr())
+        ends = [_end(weight.tensor) for weight in group]
+        if any(w.tensor.data_ptr() < end for w, end in zip(group[1:], ends)):
+            _check_elements(group)
+
+
+def _end(tensor: torch.Tensor) -> int:
+    """The address behind its last element."""
+    last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride()))
+    return tensor.data_ptr() + (last + 1) * tensor.element_size()
+
+
+def _check_elements(group: list[Weight]) -> None:
+    """Of tensors whose memory begins before that of others ends."""
+    taken = torch.zeros(group[0].tensor.untyped_storage().nbytes(), dtype=torch.bool)
+    owns = []
+    for weight in group:
+        tensor, size = weight.tensor, weight.tensor.element_size()
+        place = [x * size for x in tensor.stride()], tensor.storage_offset() * size
+        own = torch.as_strided(taken, tensor.shape, *place)
+        if own.any():
+            taken.zero_()
+            own.fill_(True)
+            first = next(w for w, other in owns if other().any())
+            _refuse_shared(first.name, weight.name)
+        own.fill_(True)
+        shape = tensor.shape
+        owns.append((weight, lambda s=shape, p=place: torch.as_strided(taken, s, *p)))
 
 
 def _is_repeated(tensor: torch.Tensor) -> bool:
@@ -73,27 +140,30 @@ class Traced:
 
 
 class _Wrapped(nn.Module):
-    """From tokens and targets to the loss."""
+    """From tokens, targets and floats to the loss."""
 
-    def __init__(self, module: nn.Module, loss, tokens, targets):
+    def __init__(self, module: nn.Module, loss, tokens, targets, inputs):
         super().__init__()
         self.module = module
         self.loss = loss
         self.tokens = tokens
         self.targets = targets
+        self.inputs = inputs
 
-    def forward(self, tokens, targets, arguments, named):
-        named = dict(named)
+    def forward(self, tokens, targets, floats, arguments, named):
+        named, of_loss = dict(named), {}
+        for own, value in zip(self.inputs, floats):
+            (of_loss if own.of_loss else named)[own.name] = value
         if self.targets:
             named[self.targets] = targets
         if self.tokens:
             named[self.tokens] = tokens
-            output = self.module(*arguments, **named)
-        else:
-            output = self.module(tokens, *arguments, **named)
+        if self.tokens is None:
+            arguments = (tokens, *arguments)
+        output = self.module(*arguments, **named)
         if self.targets:
             return find_loss(output)
-        return self.loss(output, targets)
+        return self.loss(output, targets, **of_loss)
 
 
 def find_tensors(output) -> list:
@@ -303,9 +373,11 @@ def strip(name: str) -> str:
     return name.removeprefix("module").removeprefix(".")
 
 
-def trace_module(module, weights, loss, tokens, targets, inputs) -> Traced:
-    """`inputs`: tokens, targets, further arguments, those with a name."""
-    wrapped = _Wrapped(bare_copy(module, weights), loss, tokens, targets)
+def trace_module(module, weights, call, inputs) -> Traced:
+    """`inputs`: tokens, targets, floats, further arguments, those with a name."""
+    wrapped = _Wrapped(
+        bare_copy(module, weights), call.loss, call.tokens, call.targets, call.floats
+    )
     wrapped.train(module.training)
     program = trace(wrapped, inputs)
     signature = program.graph_signature

@@ -16,6 +16,11 @@ from ..errors import NotExpressible, Place
 from .axes import Axis, Dim, Size, copy, extent, flat, leaves, make, pairs, unify
 
 
+# What a model is given that selects, and the operations that it selects in.
+IDS = ("tokens", "targets")
+_TAKES_IDS = ("embedding", "pick", "valid")
+
+
 @dataclasses.dataclass(frozen=True)
 class Box:
     """A part of a parameter of the module: a box of its tensor."""
@@ -105,6 +110,8 @@ class Graph:
             self.notes.append(text)
 
     def add(self, kind, operands, dims, order=None, **attrs) -> Value:
+        if kind not in _TAKES_IDS and any(x.op.kind in IDS for x in operands):
+            raise NotExpressible("arithmetic with tokens or targets, which are no numbers")
         order = flat(dims) if order is None else order
         op = Op(kind, operands, dims, order, attrs, self.place, self.calls, self.layer)
         self.ops.append(op)
@@ -112,6 +119,12 @@ class Graph:
 
     def input(self, kind: str) -> Value:
         return self.add(kind, [], [[Axis(self.batch)], [Axis(self.sequence)]])
+
+    def float_input(self, given) -> Value:
+        """What is given beside tokens (export.FloatInput)."""
+        lead = [self.batch, self.sequence] if given.of_positions else [self.batch]
+        dims = [*([Axis(x)] for x in lead), *map(make, given.shape)]
+        return self.add("float", [], dims, given=given)
 
     def read(self, box: Box, trained: bool = True, dims=None) -> Value:
         """All reads of a box see it with the same factors: they are one parameter."""

@@ -17,7 +17,7 @@ from .graph import Value
 from .lazy import Mix, Part, Shifted
 from .walk import aten, handles
 
-_SAME = (lazy.Weights, lazy.Masked, lazy.LogWeights, lazy.Loss, Shifted, lazy.Padded)
+_SAME = (lazy.Weights, lazy.Masked, lazy.LogWeights, lazy.Loss, lazy.Mean, Shifted, lazy.Padded)
 
 
 def wrap(dim: int, rank: int) -> int:
@@ -265,6 +265,8 @@ def select(walker, x, dim, index):
         raise NotExpressible("one position of targets or logits")
     shape = shape_of_any(walker, x)
     dim = wrap(dim, len(shape))
+    if isinstance(x, Value) and shape[dim] == 1:
+        return x.seen([*x.dims[:dim], *x.dims[dim + 1 :]])
     found = part(walker, x, dim, torch.tensor([wrap(index, shape[dim])]))
     if isinstance(found, Mix) and dim >= len(found.shape) - len(found.tail):
         at = dim - (len(found.shape) - len(found.tail))
@@ -453,3 +455,14 @@ def pad(walker, x, pads, mode="constant", value=None):
         matrix[index, index + before] = 1
         result = slices.multiply(walker, result, dim, matrix)
     return result
+
+
+@handles(aten.broadcast_tensors.default)
+def broadcast(walker, tensors):
+    """All in the shape that they have together."""
+    shapes = [shape_of_any(walker, x) if not torch.is_tensor(x) else x.shape for x in tensors]
+    shape = list(torch.broadcast_shapes(*shapes))
+    return [
+        x if list(own) == shape else lazy.repeat(walker.graph, walker.tensor(x), shape)
+        for x, own in zip(tensors, shapes)
+    ]

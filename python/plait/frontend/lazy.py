@@ -294,22 +294,53 @@ class LogWeights(Lazy):
     logits: object
 
     def make(self, walker) -> Value:
-        from .attention import softmax
+        """Not of the softmax, which may be zero."""
+        graph, logits = walker.graph, walker.tensor(self.logits)
+        last = [len(logits.dims) - 1]
+        top = graph.unary("stop_gradient", graph.reduce("max", logits, last, True))
+        small = graph.binary("sub", logits, top)
+        total = graph.reduce("sum", graph.unary("exp", small), last, True)
+        return graph.binary("sub", small, graph.unary("log", total))
 
-        logits = walker.tensor(self.logits)
-        value = softmax(walker.graph, logits, len(logits.dims) - 1)
-        return walker.graph.unary("log", value)
+
+@dataclasses.dataclass(frozen=True)
+class Mean(Lazy):
+    """The mean of all elements of what has a batch, times a factor."""
+
+    value: Value
+    factor: float = 1.0
+
+    def times(self, factor: float) -> "Mean":
+        return Mean(self.value, self.factor * factor)
+
+    def make(self, walker) -> Value:
+        from .arithmetic import mean, scale
+
+        return scale(walker, mean(walker, self.value), self.factor)
 
 
 @dataclasses.dataclass(frozen=True)
 class Loss(Lazy):
     """A sum of means of cross-entropies: logits, targets, the target that is ignored,
-    and the factor of each."""
+    and the factor of each; and of other means. Or `ratio`, a sum by the number that it is
+    a mean over."""
 
-    terms: tuple[tuple[Value, Value, int, float], ...]
+    terms: tuple[tuple[Value, Value, int, float], ...] = ()
+    means: tuple[Mean, ...] = ()
+    ratio: tuple[Value, Value] | None = None
+
+    @staticmethod
+    def of(x: "Loss | Mean") -> "Loss":
+        return Loss(means=(x,)) if isinstance(x, Mean) else x
 
     def times(self, factor: float) -> "Loss":
-        return Loss(tuple((*t[:3], t[3] * factor) for t in self.terms))
+        return Loss(
+            tuple((*t[:3], t[3] * factor) for t in self.terms),
+            tuple(x.times(factor) for x in self.means),
+        )
+
+    def plus(self, other: "Loss") -> "Loss":
+        return Loss(self.terms + other.terms, self.means + other.means)
 
     def make(self, walker) -> Value:
         raise NotExpressible("arithmetic with the loss but sums and factors")

@@ -12,6 +12,7 @@ import functools
 import json
 import pathlib
 import tempfile
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -19,8 +20,9 @@ from torch.utils import _pytree
 
 from ..errors import Error, NotExpressible
 from ..models import Model
-from . import emit, emit_ops, export, joins, layers, norms, weights
-from . import arithmetic, attention, functions, layout, model_ops  # noqa: F401 handlers
+from . import emit, emit_ops, export, inputs, joins, layers, norms, weights
+from . import arithmetic, attention, functions, layout  # noqa: F401 handlers
+from . import convolutions, losses, model_ops  # noqa: F401 handlers
 from .axes import leaves
 from .graph import Graph
 from .lazy import Loss
@@ -145,19 +147,22 @@ class TorchModel(Model):
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """How a module is called: what is not tokens and targets is constant. `tokens` and
-    `targets` are names of arguments; without the first, tokens are the first one."""
+    """How a module is called: what is not tokens, targets or floats is constant.
+    `tokens` and `targets` are names of arguments; where tokens are None they are the
+    first one, and where they are False there are none."""
 
     arguments: tuple
     named: dict
-    tokens: str | None
+    tokens: str | bool | None
     targets: str | None
     loss: object
+    floats: tuple[export.FloatInput, ...] = ()
 
     def inputs(self, batch: int, sequence: int) -> tuple:
         """Two tensors, since one that is given twice is one input."""
         ids = [torch.zeros(batch, sequence, dtype=torch.long) for _ in range(2)]
-        return (*ids, self.arguments, self.named)
+        floats = tuple(x.make(batch, sequence) for x in self.floats)
+        return (*ids, floats, self.arguments, self.named)
 
     @property
     def has_tensors(self) -> bool:
@@ -170,18 +175,15 @@ class Call:
 def build(module, found, call: Call, batch: int, sequence: int) -> Built:
     """The model at one size."""
     inputs = call.inputs(batch, sequence)
-    traced = export.trace_module(
-        module, found, call.loss, call.tokens, call.targets, inputs
-    )
-    values = dict(
-        zip(traced.inputs, ["tokens", "targets", *_pytree.tree_leaves(inputs)[2:]])
-    )
+    traced = export.trace_module(module, found, call, inputs)
+    rest = _pytree.tree_leaves(inputs)[2 + len(call.floats) :]
+    values = dict(zip(traced.inputs, ["tokens", "targets", *call.floats, *rest]))
     whole: list[str] = []
     while True:
         walker = Walker(traced, batch, sequence, whole)
         loss = walker.run(values)
         try:
-            return _finish(module, found, walker, loss)
+            return _finish(module, found, walker, loss, call.floats)
         except weights.Overlap as overlap:
             # Once more, with slices of what it gives in place of slices of it.
             if overlap.name in whole:
@@ -189,15 +191,16 @@ def build(module, found, call: Call, batch: int, sequence: int) -> Built:
             whole.append(overlap.name)
 
 
-def _finish(module, found, walker: Walker, loss: Loss) -> Built:
+def _finish(module, found, walker: Walker, loss: Loss, floats) -> Built:
     graph = walker.graph
     roots = [value.op for term in loss.terms for value in term[:2]]
+    roots += [value.op for value in loss.ratio or ()]
     norms.find_rms_norms(graph)
     graph.ops = emit.live_ops(graph, roots)
     paths = layers.assign(graph)
     joins.join(walker)
     norms.write_out(graph)
-    text, parameters = _write(module, found, walker, loss, paths)
+    text, parameters = _write(module, found, walker, loss, paths, floats)
     return Built(
         text,
         parameters,
@@ -210,7 +213,7 @@ def _finish(module, found, walker: Walker, loss: Loss) -> Built:
     )
 
 
-def _write(module, found, walker: Walker, loss: Loss, paths: list[str]):
+def _write(module, found, walker: Walker, loss: Loss, paths: list[str], floats):
     graph = walker.graph
     reads = {op.attrs["box"]: op for op in graph.ops if op.kind == "read"}
     weights.check_boxes(reads)
@@ -224,7 +227,7 @@ def _write(module, found, walker: Walker, loss: Loss, paths: list[str]):
         for x in op.operands[1:2]
         if x.op.kind == "read"
     }
-    emitter = emit.Emitter(graph, symbols)
+    emitter = emit.Emitter(graph, symbols, floats)
     for op in graph.ops:
         try:
             emitter.emit(op)
@@ -238,14 +241,17 @@ def _write(module, found, walker: Walker, loss: Loss, paths: list[str]):
     ]
     for box in rest:
         graph.note(f"'{symbols[box]}' is not trained: the loss does not depend on it")
-    text = _module_text(module, emitter, parameters, loss, len(paths), (total, count))
+    shapes = weights.shapes_of(parameters, tensors)
+    text = _module_text(
+        module, emitter, parameters, loss, len(paths), (total, count), floats, shapes
+    )
     return text, parameters
 
 
 def _write_loss(emitter: emit.Emitter, loss: Loss) -> tuple[str, str]:
     """A sum of means over the same targets is the mean of a sum."""
     total, number = None, None
-    if len({term[2] for term in loss.terms}) != 1:
+    if len({term[2] for term in loss.terms}) > 1:
         raise NotExpressible("a sum of losses that ignore different targets")
     for logits, targets, ignored, factor in loss.terms:
         part, count = emit_ops.emit_loss(emitter, logits.op, logits, targets, ignored)
@@ -260,34 +266,76 @@ def _write_loss(emitter: emit.Emitter, loss: Loss) -> tuple[str, str]:
             emitter.lines.append(f"    {added} = nn.add {total}, {part} : tensor<f32>")
             part = added
         total = part
+    if loss.ratio:
+        part, count = (_write_scalar(emitter, value) for value in loss.ratio)
+        number = number or count
+        if total:
+            emitter.lines.append(f"    %both = nn.add {total}, {part} : tensor<f32>")
+            part = "%both"
+        total = part
     return total, number
 
 
-def _module_text(module, emitter, parameters, loss, count: int, results) -> str:
+def _write_scalar(emitter: emit.Emitter, value) -> str:
+    name, _ = emitter.fit(value.op, value, [])
+    return name
+
+
+def _find_vocabulary(graph: Graph, loss: Loss) -> int:
+    """What tokens and targets select from has at least as many; 1: they select from
+    nothing."""
+    found = [leaves(term[0].dims[-1])[0].extent for term in loss.terms]
+    for op in graph.ops:
+        if op.kind == "embedding" and op.operands[1].op.kind == "tokens":
+            found.append(op.operands[0].shape[0])
+        if op.kind == "pick":
+            found.append(op.operands[0].shape[-1])
+    return min(found, default=1)
+
+
+def _float_arguments(graph: Graph, floats) -> str:
+    """In the factors of their dimensions that are computed with."""
+    batch, sequence = graph.batch.root().extent, graph.sequence.root().extent
+    ops = {op.attrs["given"]: op for op in graph.ops if op.kind == "float"}
+    text = ""
+    for own in floats:
+        lead = [batch, sequence] if own.of_positions else [batch]
+        shape = [a.extent for a in leaves(ops[own].order)] if own in ops else None
+        kind = "features" if own.of_positions else "context"
+        type_ = emit.tensor_type(shape or [*lead, *own.shape])
+        text += f", %{own.name}: {type_} {{nn.{kind} = {emit.quoted(own.name)}}}"
+    return text
+
+
+def _config_json(module) -> str:
+    """What plait-run writes beside the weights of a module of transformers."""
+    write = getattr(getattr(module, "config", None), "to_json_string", None)
+    return write() if callable(write) else ""
+
+
+def _module_text(
+    module, emitter, parameters, loss, count: int, results, floats, shapes
+) -> str:
     graph: Graph = emitter.graph
     batch, sequence = graph.batch.root().extent, graph.sequence.root().extent
     ids = emit.tensor_type([batch, sequence], "i32")
     keys = f", %keys: {emit.tensor_type([batch], 'i32')}" if emitter.uses_keys else ""
     kind = getattr(getattr(module, "config", None), "model_type", None)
     name = type(module).__name__
-    vocabulary = min(
-        [leaves(term[0].dims[-1])[0].extent for term in loss.terms]
-        + [
-            op.operands[0].shape[0]
-            for op in graph.ops
-            if op.kind == "embedding" and op.operands[1].op.kind == "tokens"
-        ]
-    )
     attrs = (
         f"layers = {max(count, 1)} : i64, model_type = {emit.quoted(kind or name.lower())}, "
-        f"name = {emit.quoted(name)}, vocab = {vocabulary} : i64"
+        f"name = {emit.quoted(name)}, {shapes}"
+        f"vocab = {_find_vocabulary(graph, loss)} : i64"
     )
+    arguments = _float_arguments(graph, floats)
+    config = _config_json(module)
+    also = f", plait.config_json = {emit.quoted(config)}" if config else ""
     return "\n".join(
         [
             f"// {name}, from PyTorch.",
-            f"module attributes {{plait.model = {{{attrs}}}}} {{",
+            f"module attributes {{plait.model = {{{attrs}}}{also}}} {{",
             *(p.declaration() for p in parameters),
-            f"  func.func @loss(%tokens: {ids}, %targets: {ids}{keys}) "
+            f"  func.func @loss(%tokens: {ids}, %targets: {ids}{keys}{arguments}) "
             "-> (tensor<f32>, tensor<f32>) {",
             *emitter.lines,
             f"    return {results[0]}, {results[1]} : tensor<f32>, tensor<f32>",
@@ -305,8 +353,10 @@ def from_torch(
     loss=None,
     batch: int | None = None,
     seq: int | None = None,
-    tokens: str | None = None,
+    tokens: str | bool | None = None,
     targets: str | None = None,
+    features: Mapping[str, Any] | None = None,
+    context: Mapping[str, Any] | None = None,
     **named,
 ) -> TorchModel:
     """The model that a PyTorch module is, as plaitc trains it.
@@ -314,8 +364,11 @@ def from_torch(
     The module gets tokens, integers [batch, seq], as its first argument, or as the one
     that `tokens` names, and returns logits, by themselves, in a tuple or as `.logits`.
     The loss is their cross-entropy, or `loss(output, targets)`; where `targets` names an
-    argument the module gets them and returns the loss itself. `example_inputs` and
-    `named` are what else it gets, with tokens first if there is any; they are constants.
+    argument the module gets them and returns the loss itself. `features` are floats
+    [batch, seq, …], and `context` those [batch, …], that the module or the loss gets as
+    arguments of these names: the shapes behind batch and sequence. A module without
+    tokens has `tokens=False`. `example_inputs` and `named` are what else it gets, with
+    tokens first if there is any; they are constants.
     A module in training mode keeps its dropout. Its weights are not changed.
 
     Raises NotExpressible, with the line of Python, for what the nn dialect does not have,
@@ -325,14 +378,17 @@ def from_torch(
         raise Error(
             f"from_torch got a {type(module).__name__}, expected a torch.nn.Module"
         )
+    floats = inputs.read(module, loss, features, context)
+    if tokens is None and inputs.comes_first(module, floats):
+        tokens = False
     example = named.pop(tokens, None) if tokens else None
-    if not tokens and example_inputs:
+    if tokens is None and example_inputs:
         example, *example_inputs = example_inputs
-    batch, seq = _sizes(example, batch, seq)
+    needs_two = tokens is not False or any(x.of_positions for x in floats)
+    batch, seq = _sizes(example, batch, seq, 2 if needs_two else 1)
     named.pop(targets, None)
-    call = Call(
-        tuple(example_inputs), named, tokens, targets, loss or export.cross_entropy
-    )
+    loss = loss or export.cross_entropy
+    call = Call(tuple(example_inputs), named, tokens, targets, loss, floats)
     found = export.find_weights(module)
     built = build(module, found, call, batch, seq)
     from . import sizes
@@ -341,7 +397,8 @@ def from_torch(
     return TorchModel(built, found, batch, seq, module)
 
 
-def _sizes(example, batch: int | None, seq: int | None) -> tuple[int, int]:
+def _sizes(example, batch: int | None, seq: int | None, least: int) -> tuple[int, int]:
+    """`least` is that of a sequence. What has no positions is one."""
     if example is not None:
         if not isinstance(example, torch.Tensor) or example.dim() != 2:
             raise Error("the tokens are to be a tensor [batch, sequence]")
@@ -352,9 +409,9 @@ def _sizes(example, batch: int | None, seq: int | None) -> tuple[int, int]:
             if asked not in (None, have):
                 raise Error(f"{name} is {asked}, but the tokens have {have}")
         batch, seq = given
-    batch, seq = batch or BATCH, seq or SEQUENCE
-    if batch < 1 or seq < 2:
+    batch, seq = batch or BATCH, seq or (SEQUENCE if least > 1 else 1)
+    if batch < 1 or seq < least:
         raise Error(
-            f"a batch of {batch} and a sequence of {seq}: expected at least 1 and 2"
+            f"a batch of {batch} and a sequence of {seq}: expected at least 1 and {least}"
         )
     return batch, seq

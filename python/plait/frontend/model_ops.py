@@ -12,9 +12,8 @@ from ..errors import NotExpressible
 from . import slices
 from .arithmetic import vector_norm
 from .axes import Axis, extent, flat, leaves, make, reshape, unify
-from .export import IGNORED
 from .graph import Graph, Value
-from .lazy import Loss, LogWeights, Shifted, repeat
+from .lazy import repeat
 from .walk import aten, handles
 
 
@@ -122,56 +121,6 @@ def weight_norm(walker, direction, size, dim=0):
     others = [i for i in range(len(value.dims)) if i != dim]
     scaled = walker.graph.binary("mul", value, walker.tensor(size))
     return walker.graph.binary("div", scaled, vector_norm(walker, value, 2, others, True))
-
-
-# The loss.
-
-
-@handles(aten.cross_entropy_loss.default)
-def cross_entropy(
-    walker, logits, targets, weight=None, reduction=1, ignore_index=IGNORED, smoothing=0.0
-):
-    if smoothing:
-        raise NotExpressible(f"a cross-entropy with label smoothing of {smoothing:g}")
-    if isinstance(logits, Value) and len(logits.dims) > 2:
-        # Classes are the second dimension.
-        logits = logits.seen([logits.dims[0], *logits.dims[2:], logits.dims[1]])
-    return nll(walker, LogWeights(logits), targets, weight, reduction, ignore_index)
-
-
-@handles(aten.nll_loss_nd.default, aten.nll_loss.default)
-def nll(walker, x, targets, weight=None, reduction=1, ignore_index=IGNORED):
-    if weight is not None or reduction != 1 or not isinstance(x, LogWeights):
-        raise NotExpressible(
-            "a cross-entropy with weights, or another reduction than the mean over "
-            "the targets"
-        )
-    logits, targets = _unshifted(walker, x.logits, targets)
-    if not isinstance(targets, Value) or targets.op.kind not in ("tokens", "targets"):
-        raise NotExpressible("a cross-entropy with other targets than those given")
-    lead = [axis for axis in flat(logits.dims) if axis not in logits.dims[-1]]
-    if extent(lead) != extent(flat(targets.dims)):
-        raise NotExpressible("a cross-entropy over another dimension than the last")
-    unify(lead, flat(targets.dims))
-    return Loss(((logits, targets, ignore_index, 1.0),))
-
-
-def _unshifted(walker, logits, targets):
-    """Where a module shifts the targets itself, it gets them as they are: in plait
-    targets are those of each position already."""
-    if not isinstance(targets, Shifted):
-        return walker.tensor(logits), targets
-    last = targets.value.shape[targets.dim]
-    fits = (targets.low, targets.high) == (1, last)
-    cut = isinstance(logits, Shifted)
-    if not fits or (cut and (logits.low, logits.high) != (0, last - 1)):
-        raise NotExpressible("targets that are shifted by more than one position")
-    walker.graph.note(
-        "the module shifts its targets by one; plait's are those of each position, the "
-        "last one included"
-    )
-    logits = logits.value if cut else walker.tensor(logits)
-    return logits, walker.graph.input("targets")
 
 
 @handles(aten.native_layer_norm.default)

@@ -27,7 +27,8 @@ def check(module, found, call, built, batch: int, sequence: int) -> None:
             "the module is called with constant tensors, so its sizes are those given"
         )
         return
-    other = batch + 1, sequence - 1 if sequence > 2 else 3
+    # What has no positions is one.
+    other = batch + 1, 1 if sequence == 1 else sequence - 1 if sequence > 2 else 3
     try:
         with two_layers(module, built.layers) as is_cut:
             first = build(module, found, call, batch, sequence) if is_cut else built

@@ -60,7 +60,8 @@ class Walker:
         self._known: dict = {}
 
     def run(self, inputs: dict) -> lazy.Loss:
-        """`inputs`: tensors by the names of nodes; of tokens and targets, these words."""
+        """`inputs`: tensors by the names of nodes; of tokens and targets, these words, of
+        floats what they are."""
         last = self._last_uses()
         result = None
         for node in self.traced.nodes:
@@ -75,12 +76,9 @@ class Walker:
                 raise error.located(self.graph.place)
             for used in last.get(node, ()):
                 self.environment.pop(used, None)
-        if not isinstance(result, lazy.Loss):
-            raise NotExpressible(
-                "the loss is not the mean of a cross-entropy over the targets, nor a "
-                "sum of such means"
-            )
-        return result
+        from . import losses
+
+        return losses.settle(self, result)
 
     def _last_uses(self) -> dict:
         """Which values are dead after a node: tables of constants may be large."""
@@ -156,6 +154,8 @@ class Walker:
             self._constant_names[id(tensor)] = self.traced.constant_names[name]
             return tensor
         given = inputs.get(name)
+        if isinstance(given, export.FloatInput):
+            return self.graph.float_input(given)
         return self.graph.input(given) if isinstance(given, str) else given
 
     def _values(self, argument):

@@ -57,6 +57,21 @@ class Parameter:
         )
 
 
+def shapes_of(parameters: list[Parameter], tensors: dict[str, torch.Tensor]) -> str:
+    """The shapes that the module has of tensors of which plait sees factors: files are
+    written in them."""
+    shapes = {
+        p.box.name: list(tensors[p.box.name].shape)
+        for p in parameters
+        if tuple(tensors[p.box.name].shape) not in (p.box.shape, ())
+    }
+    entries = (
+        f"{quoted(name)} = array<i64: {', '.join(map(str, shape))}>"
+        for name, shape in sorted(shapes.items())
+    )
+    return f"shapes = {{{', '.join(entries)}}}, " if shapes else ""
+
+
 def name_boxes(boxes: list[Box]) -> dict[Box, str]:
     """Symbols: the parameter's name, and for a part of it where it begins."""
     result = {}

@@ -197,6 +197,10 @@ func.func @elementwise(%x: tensor<2x4xf32>, %y: tensor<2x4xf32>) {
   %1 = nn.exp %x : tensor<2x4xf32>
   // CHECK: nn.log
   %2 = nn.log %x : tensor<2x4xf32>
+  // CHECK: nn.sin
+  %sin = nn.sin %x : tensor<2x4xf32>
+  // CHECK: nn.cos
+  %cos = nn.cos %x : tensor<2x4xf32>
   // CHECK: nn.tanh
   %3 = nn.tanh %x : tensor<2x4xf32>
   // CHECK: nn.erf

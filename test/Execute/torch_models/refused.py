@@ -114,10 +114,48 @@ def regression(output, targets):
     return (output.mean(-1) - targets).pow(2).mean()
 
 
+class Largest(Base):
+    pass
+
+
+def largest(output, targets):
+    return output.amax()
+
+
+class Rooted(Base):
+    pass
+
+
+def rooted(output, targets):
+    return output.pow(2).sum().sqrt() / output.pow(2).sum()
+
+
+class Shared(Base):
+    """Two parameters with one memory, as views have it."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Parameter(torch.randn(HIDDEN, HIDDEN))
+        self.second = nn.Parameter(self.first.data.t())
+
+    def inner(self, x):
+        return x @ self.first @ self.second
+
+
+class Overlapping(Shared):
+    """Parts of one tensor that have a column in common."""
+
+    def __init__(self):
+        super().__init__()
+        whole = torch.randn(HIDDEN, 2 * HIDDEN)
+        self.first = nn.Parameter(whole[:, :HIDDEN])
+        self.second = nn.Parameter(whole[:, HIDDEN - 1 : -1])
+
+
 CASES = {
     "sorted": (Sorted, {}, "'aten.sort' has no counterpart"),
     "branches": (Branches, {}, "torch.export cannot trace this"),
-    "convolved": (Convolved, {}, "'aten.conv1d' has no counterpart"),
+    "convolved": (Convolved, {}, "a convolution with overlapping windows"),
     "counts": (Counts, {}, "changes its buffer 'calls'"),
     "chooses": (Chooses, {}, "'aten.argmax' has no counterpart"),
     "compares": (Compares, {}, "a comparison of tokens other than == and !="),
@@ -126,9 +164,9 @@ CASES = {
     "noisy": (Noisy, {}, "'aten.randn' draws numbers"),
     "own": (Own, {}, "the gradient of 'Double'"),
     "smoothed": (Smoothed, {"loss": smoothed}, "label smoothing of 0.1"),
-    "regression": (
-        Regression,
-        {"loss": regression},
-        "the loss is not the mean of a cross-entropy",
-    ),
+    "regression": (Regression, {"loss": regression}, "arithmetic with tokens or targets"),
+    "largest": (Largest, {"loss": largest}, "the loss is neither a mean over the targets"),
+    "rooted": (Rooted, {"loss": rooted}, "the loss is neither a mean over the targets"),
+    "shared": (Shared, {}, "'first' and 'second' are two that share memory"),
+    "overlapping": (Overlapping, {}, "'first' and 'second' are two that share memory"),
 }

@@ -155,7 +155,7 @@ TRUSTED = {
     r"KernelStep\.(traffic|flops|grain)|Cluster\..*|Plan\.(cluster|model_flops|"
     r"device_reserve)|Kernel\.(block_threads|indices_per_block)":
         "for predictions, and how kernels are launched",
-    r"(Parameter|Function|Region|StateSlot|MeshAxis)\.name|Parameter\.file_.*|"
+    r"(Parameter|Function|Region|StateSlot|MeshAxis)\.name|Parameter\.(file|saved)_.*|"
     r"Function\.slots|Step\.location|Plan\.(model_type|model_name|config|locations)":
         "a name in files and messages",
     r"Parameter\.rate": "a rate as reports name it; kernels have it",
@@ -165,7 +165,8 @@ TRUSTED = {
     r"Function\.(workspace_bytes|slot_bytes)|KernelStep\.arg_bytes":
         "room that is not used, or which nothing else needs then",
     r"Plan\.(vocab_size|mesh|code|kernels|data|options|parameters|programs|"
-    r"named_losses|outer|lists)|(OuterRule|OuterStep|ActionList|OptimizerOption)\..*|"
+    r"named_losses|outer|lists|float_inputs)|"
+    r"(OuterRule|OuterStep|ActionList|OptimizerOption|FloatInput)\..*|"
     r"Parameter\.(init.*|frozen|box_.*|shape)":
         COMPUTED,
     r"(Kernel|KernelStep|GemmStep|GroupedGemmStep|CollectiveStep|CopyStep|FillStep|"

@@ -374,6 +374,146 @@ module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t"
 
 module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
   nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  // expected-error @+1 {{'func.func' op has argument 2 of type 'tensor<2x4xf32>' without a name, expected nn.features = "NAME" or nn.context = "NAME" of at most 32 letters, digits and underscores}}
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>, %a: tensor<2x4xf32>) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  // expected-error @+1 {{'func.func' op has argument 2 of type 'tensor<2x4xf32>' without a name}}
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>, %a: tensor<2x4xf32> {nn.features = "a b"}) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  // expected-error @+1 {{'func.func' op has argument 2 of type 'tensor<2x4xf32>' without a name}}
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>, %a: tensor<2x4xf32> {nn.features = "a", nn.context = "a"}) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  // expected-error @+1 {{'func.func' op has argument 2 of type 'tensor<2x3xf32>', expected f32 and as its first dimensions batch and sequence of the tokens, 'tensor<2x4xi32>'}}
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>, %a: tensor<2x3xf32> {nn.features = "a"}) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  // expected-error @+1 {{'func.func' op has argument 2 of type 'tensor<4x2xf32>', expected f32 and as its first dimensions the batch of the tokens}}
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>, %a: tensor<4x2xf32> {nn.context = "a"}) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  // expected-error @+1 {{expected f32 and as its first dimensions}}
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>, %a: tensor<2x4xbf16> {nn.context = "a"}) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  // expected-error @+1 {{'func.func' op has two float inputs named "a"}}
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>, %a: tensor<2xf32> {nn.context = "a"}, %b: tensor<2xf32> {nn.context = "a"}) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  // expected-error @+1 {{'func.func' op names argument 0 of type 'tensor<2x4xi32>', which is no float input}}
+  func.func @loss(%tokens: tensor<2x4xi32> {nn.features = "a"}, %targets: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  // expected-error @+1 {{'func.func' op has 17 float inputs, expected at most 16}}
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>, %a0: tensor<2xf32> {nn.context = "a0"}, %a1: tensor<2xf32> {nn.context = "a1"}, %a2: tensor<2xf32> {nn.context = "a2"}, %a3: tensor<2xf32> {nn.context = "a3"}, %a4: tensor<2xf32> {nn.context = "a4"}, %a5: tensor<2xf32> {nn.context = "a5"}, %a6: tensor<2xf32> {nn.context = "a6"}, %a7: tensor<2xf32> {nn.context = "a7"}, %a8: tensor<2xf32> {nn.context = "a8"}, %a9: tensor<2xf32> {nn.context = "a9"}, %a10: tensor<2xf32> {nn.context = "a10"}, %a11: tensor<2xf32> {nn.context = "a11"}, %a12: tensor<2xf32> {nn.context = "a12"}, %a13: tensor<2xf32> {nn.context = "a13"}, %a14: tensor<2xf32> {nn.context = "a14"}, %a15: tensor<2xf32> {nn.context = "a15"}, %a16: tensor<2xf32> {nn.context = "a16"}) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  // expected-error @+1 {{'func.func' op has attribute "nn.feature" = "a" on argument 2, expected nn.features = "NAME" or nn.context = "NAME"}}
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>, %a: tensor<2xf32> {nn.feature = "a"}) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
   // expected-error @+1 {{'func.func' op returns result 2 without a name, expected nn.loss = "NAME" of at most 32 letters, digits and underscores}}
   func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>, tensor<f32>) {
     %e = nn.read @embed value : tensor<16x8xf32>

@@ -43,6 +43,10 @@ void addRule(fb::PlanT &plan) {
   plan.outer->scheme = "average";
 }
 
+void addFloats(fb::PlanT &plan) { append(plan.float_inputs).name = "x"; }
+
+void addSavedShape(fb::PlanT &plan) { plan.parameters[0]->saved_shape = {1}; }
+
 void addWindow(fb::PlanT &plan) {
   fb::AttentionStepT attention;
   attention.window = 8;
@@ -69,7 +73,13 @@ const std::map<std::string, Add> additions = {
     {"Action.list", addRule},
     {"ActionKind.Outer", addRule},
     {"StateSlot.like_weight", addRule},
-    {"StateSlot.from_weight", addRule}};
+    {"StateSlot.from_weight", addRule},
+    {"Parameter.saved_shape", addSavedShape},
+    {"Plan.float_inputs", addFloats},
+    {"FloatInput", addFloats},
+    {"Input.float_input", addFloats},
+    {"InputKind.Features", addFloats},
+    {"InputKind.Context", addFloats}};
 
 TEST(Level, IsZeroWithoutFeatures) { EXPECT_EQ(getLevel(makePlan()), 0u); }
 

@@ -11,6 +11,8 @@
 #include "plait/Plan/Container.h"
 
 #include <array>
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
 #include <map>
@@ -117,6 +119,109 @@ TEST_F(DataTest, TokensHaveTwoOrFourBytes) {
   batches = Batches::fromTokens(path, "", *fb::GetPlan(packed.data()));
   ASSERT_TRUE(batches.ok()) << batches.status().message();
   EXPECT_EQ(row(*batches, 1, 0), (Tokens{65536, 2}));
+}
+
+/// Of a plan for 2 tokens that takes features [2, 3] and context [].
+class RowsTest : public DataTest {
+protected:
+  void SetUp() override {
+    fb::PlanT made = makePlan();
+    fb::FloatInputT &features = append(made.float_inputs);
+    features.name = "features";
+    features.of_positions = true;
+    features.shape = {3};
+    append(made.float_inputs).name = "context";
+    bytes = plan::packPlan(made);
+    taking = fb::GetPlan(bytes.data());
+  }
+
+  /// Row r has the tokens r, r + 1, r + 2 and the numbers r + 0.5, r + 1.5, …
+  static std::vector<int32_t> makeRows(int count) {
+    std::vector<int32_t> words;
+    for (int r = 0; r < count; ++r) {
+      for (int i = 0; i < 3; ++i)
+        words.push_back(r + i);
+      for (int i = 0; i < 7; ++i)
+        words.push_back(std::bit_cast<int32_t>(float(r + i) + 0.5F));
+    }
+    return words;
+  }
+  void write(const std::vector<int32_t> &words) {
+    auto data = std::as_bytes(std::span(words));
+    const auto *first = reinterpret_cast<const uint8_t *>(data.data());
+    writeFile(path, std::vector<uint8_t>(first, first + data.size()));
+  }
+  std::vector<float> floats(const Batches &batches, int64_t row, uint32_t input,
+                            int64_t first, size_t count) {
+    std::vector<int32_t> found(count);
+    Status status = batches.readFloats(1, row, input, first, found);
+    EXPECT_TRUE(status.ok()) << status.message();
+    std::vector<float> result;
+    for (int32_t word : found)
+      result.push_back(std::bit_cast<float>(word));
+    return result;
+  }
+  std::vector<uint8_t> bytes;
+  const fb::Plan *taking = nullptr;
+};
+
+TEST_F(RowsTest, FilesHaveTokensAndNumbers) {
+  write(makeRows(5));
+  auto batches = Batches::fromTokens(path, "", *taking);
+  ASSERT_TRUE(batches.ok()) << batches.status().message();
+  EXPECT_EQ(batches->order().samples(), 5u);
+  EXPECT_EQ(row(*batches, 1, 2), (Tokens{2, 3}));
+  EXPECT_EQ(row(*batches, 1, 2, fb::InputKind::Targets), (Tokens{3, 4}));
+  EXPECT_EQ(floats(*batches, 2, 0, 0, 6),
+            (std::vector<float>{2.5F, 3.5F, 4.5F, 5.5F, 6.5F, 7.5F}));
+  EXPECT_EQ(floats(*batches, 2, 0, 3, 3),
+            (std::vector<float>{5.5F, 6.5F, 7.5F}));
+  EXPECT_EQ(floats(*batches, 3, 1, 0, 1), (std::vector<float>{9.5F}));
+}
+
+TEST_F(RowsTest, GivenRowsAreThoseOfFiles) {
+  Batches batches = Batches::given(*taking);
+  ASSERT_TRUE(batches.setRows(makeRows(4)).ok());
+  EXPECT_EQ(row(batches, 1, 3), (Tokens{3, 4}));
+  EXPECT_EQ(floats(batches, 3, 1, 0, 1), (std::vector<float>{9.5F}));
+}
+
+TEST_F(RowsTest, RefusesWhatIsNoRow) {
+  std::vector<int32_t> rows = makeRows(4);
+  auto fileError = [&](std::vector<int32_t> words) {
+    write(words);
+    auto batches = Batches::fromTokens(path, "", *taking);
+    return batches.ok() ? "" : batches.status().message();
+  };
+  rows.pop_back();
+  EXPECT_NE(fileError(rows).find("which are no rows of 40: of each 3 tokens "
+                                 "and 7 numbers"),
+            std::string::npos);
+  Batches batches = Batches::given(*taking);
+  EXPECT_NE(batches.setRows(rows).message().find("4 rows with 10 words each"),
+            std::string::npos);
+  rows = makeRows(4);
+  rows[14] = std::bit_cast<int32_t>(NAN);
+  EXPECT_EQ(batches.setRows(rows).message(),
+            "number 1 of 'features' in row 1 is nan, expected a finite one");
+  rows = makeRows(4);
+  rows[11] = -1;
+  EXPECT_NE(batches.setRows(rows).message().find("token 1 of row 1 is -1"),
+            std::string::npos);
+  EXPECT_NE(Batches::fromText(path, *taking)
+                .status()
+                .message()
+                .find("'features', numbers that texts do not have"),
+            std::string::npos);
+}
+
+TEST_F(RowsTest, RandomNumbersAreFromMinusOneToOne) {
+  auto batches = Batches::random(3, *taking);
+  ASSERT_TRUE(batches.ok()) << batches.status().message();
+  std::vector<float> found = floats(*batches, 1, 0, 0, 6);
+  EXPECT_EQ(std::set<float>(found.begin(), found.end()).size(), 6u);
+  for (float number : found)
+    EXPECT_LE(std::abs(number), 1);
 }
 
 /// The tokens 1, 2, 3 (and 0), `bytes` each.

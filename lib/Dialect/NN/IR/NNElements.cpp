@@ -18,6 +18,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
+#include <cmath>
 #include <limits>
 
 using namespace mlir;
@@ -55,6 +56,46 @@ Value TanhOp::emitElement(ElementContext &context, ValueRange operands) {
 }
 Value ErfOp::emitElement(ElementContext &context, ValueRange operands) {
   return emit<math::ErfOp>(context, operands);
+}
+/// sin(x), or with an offset of a half cos(x).
+///
+/// x is n π + r with |r| up to π / 2, where n is a whole number and the offset:
+/// then the sine is that of r but for a sign, and so is the cosine. π is a sum
+/// of two floats, so that r is exact for some hundred thousand turns. Of its
+/// Taylor series what is behind r^13 is less than a rounding.
+static Value emitSine(ElementContext &context, Value x, double offset) {
+  auto number = [&](double value) { return constant(context, value); };
+  auto fma = [&](Value a, Value b, Value c) {
+    return emit<math::FmaOp>(context, {a, b, c});
+  };
+  Value turns = fma(x, number(1 / M_PI), number(-offset));
+  Value whole = emit<math::RoundEvenOp>(context, turns);
+  Value n = emit<arith::AddFOp>(context, {whole, number(offset)});
+  double high = float(M_PI);
+  Value r = fma(n, number(-high), x);
+  r = fma(n, number(high - M_PI), r);
+  Value square = emit<arith::MulFOp>(context, {r, r});
+  double coefficient = 1 / 6227020800.0; // 1 / 13!
+  Value sum = number(coefficient);
+  for (int power = 13; power > 1; power -= 2) {
+    coefficient *= -power * (power - 1);
+    sum = fma(sum, square, number(coefficient));
+  }
+  // 0 or a half of what is even or odd.
+  Value half = emit<arith::MulFOp>(context, {whole, number(0.5)});
+  Value floor = emit<math::FloorOp>(context, half);
+  Value odd = emit<arith::SubFOp>(context, {half, floor});
+  double sign = offset == 0 ? 1 : -1;
+  Value signs = fma(odd, number(-4 * sign), number(sign));
+  Value sine = emit<arith::MulFOp>(context, {sum, r});
+  return emit<arith::MulFOp>(context, {sine, signs});
+}
+
+Value SinOp::emitElement(ElementContext &context, ValueRange operands) {
+  return emitSine(context, operands[0], 0);
+}
+Value CosOp::emitElement(ElementContext &context, ValueRange operands) {
+  return emitSine(context, operands[0], 0.5);
 }
 Value SqrtOp::emitElement(ElementContext &context, ValueRange operands) {
   return emit<math::SqrtOp>(context, operands);

@@ -183,6 +183,16 @@ Values TanhOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   return {nn.mul(cotangents[0], slope)};
 }
 
+Values SinOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
+  NNBuilder nn(builder, getLoc());
+  return {nn.mul(cotangents[0], nn.unary<CosOp>(getInput()))};
+}
+
+Values CosOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
+  NNBuilder nn(builder, getLoc());
+  return {nn.neg(nn.mul(cotangents[0], nn.unary<SinOp>(getInput())))};
+}
+
 /// 2 / √π · exp(-x²).
 Values ErfOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   NNBuilder nn(builder, getLoc());

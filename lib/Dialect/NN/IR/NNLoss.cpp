@@ -12,6 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "plait/Dialect/NN/IR/FloatInputs.h"
 #include "plait/Dialect/NN/IR/NamedLosses.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 
@@ -235,14 +236,16 @@ LogicalResult LossVerifier::verify() {
       failed(verifyUses(findStarts(loss), "starts of documents", "attention",
                         isAttentionStart)))
     return failure();
-  return failure(failed(verifyNamedLosses(loss)) || failed(verifyResults()));
+  return failure(failed(verifyFloatInputs(loss)) ||
+                 failed(verifyNamedLosses(loss)) || failed(verifyResults()));
 }
 
 /// The argument behind tokens and targets that has `rank` dimensions.
 static BlockArgument findArgument(FunctionOpInterface loss, int64_t rank) {
   for (BlockArgument argument : loss.getArguments())
     if (auto type = dyn_cast<RankedTensorType>(argument.getType());
-        type && type.getRank() == rank && argument.getArgNumber() > 1)
+        type && type.getRank() == rank && argument.getArgNumber() > 1 &&
+        type.getElementType().isInteger(32))
       return argument;
   return {};
 }
@@ -292,6 +295,20 @@ LogicalResult NNDialect::verifyOperationAttribute(Operation *op,
   return op->emitOpError("has attribute ")
          << attribute.getName() << " = " << attribute.getValue()
          << ", expected " << kLayerAttr << " = i or " << kBackwardAttr;
+}
+
+LogicalResult NNDialect::verifyRegionArgAttribute(Operation *op,
+                                                  unsigned region,
+                                                  unsigned argument,
+                                                  NamedAttribute attribute) {
+  if ((attribute.getName() == kFeaturesAttr ||
+       attribute.getName() == kContextAttr) &&
+      isa<StringAttr>(attribute.getValue()))
+    return success();
+  return op->emitOpError("has attribute ")
+         << attribute.getName() << " = " << attribute.getValue()
+         << " on argument " << argument << ", expected " << kFeaturesAttr
+         << " = \"NAME\" or " << kContextAttr << " = \"NAME\"";
 }
 
 LogicalResult NNDialect::verifyRegionResultAttribute(Operation *op,

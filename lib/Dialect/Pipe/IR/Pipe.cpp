@@ -136,7 +136,13 @@ LogicalResult PortAttr::verify(function_ref<InFlightDiagnostic()> emitError,
 
 std::string PortAttr::getText() const {
   std::string text = stringifyPortKind(getKind()).str();
-  return isModelInput() ? text : text + " " + std::to_string(getIndex());
+  return isSingle(getKind()) ? text : text + " " + std::to_string(getIndex());
+}
+
+bool PortAttr::namesModelInput(StringRef text) {
+  auto [word, index] = text.split(' ');
+  std::optional<PortKind> kind = symbolizePortKind(word);
+  return kind && *kind <= PortKind::Context && isSingle(*kind) == index.empty();
 }
 
 /// `<residual 3>`, `<tokens>`: an index where there may be several of a kind.

@@ -46,6 +46,8 @@ TEST(Functions, Accuracy) {
   EXPECT_LT(measure("log", std::log, 1e-30f, 10, 1), 3e-7);
   EXPECT_LT(measure("log", std::log, 1, 1e30f, 1), 3e-7);
   EXPECT_LT(measure("tanh", std::tanh, -10, 10, 1e-3), 1e-6);
+  EXPECT_LT(measure("sin", std::sin, -1000, 1000, 1), 3e-7);
+  EXPECT_LT(measure("cos", std::cos, -1000, 1000, 1), 3e-7);
   EXPECT_LT(measure("erf", std::erf, -5, 5, 1e-3), 1e-6);
   EXPECT_LT(measure("sqrt", std::sqrt, 0, 100, 1e-3), 2e-7);
 }
@@ -68,7 +70,8 @@ TEST(Functions, NotFinite) {
   EXPECT_EQ(apply("log", 0.0f), -INFINITY);
   EXPECT_EQ(apply("sigmoid", -INFINITY), 0.0f);
   EXPECT_EQ(apply("tanh", INFINITY), 1.0f);
-  for (const char *op : {"exp", "log", "tanh", "erf", "sqrt", "sigmoid"})
+  for (const char *op :
+       {"exp", "log", "tanh", "sin", "cos", "erf", "sqrt", "sigmoid"})
     EXPECT_TRUE(std::isnan(apply(op, NAN))) << op;
 }
 

@@ -55,6 +55,8 @@ static std::vector<Case> getElementwiseCases() {
                              unary<nn::ExpOp>(),
                              unary<nn::LogOp>(positive({2, 3})),
                              unary<nn::TanhOp>(),
+                             unary<nn::SinOp>(),
+                             unary<nn::CosOp>(),
                              unary<nn::ErfOp>(),
                              unary<nn::SqrtOp>(positive({2, 3})),
                              unary<nn::RsqrtOp>(positive({2, 3})),

@@ -91,6 +91,8 @@ static std::optional<double> evaluateElement(Operation *op,
       .Case([&](nn::ExpOp) { return std::exp(x[0]); })
       .Case([&](nn::LogOp) { return std::log(x[0]); })
       .Case([&](nn::TanhOp) { return std::tanh(x[0]); })
+      .Case([&](nn::SinOp) { return std::sin(x[0]); })
+      .Case([&](nn::CosOp) { return std::cos(x[0]); })
       .Case([&](nn::ErfOp) { return std::erf(x[0]); })
       .Case([&](nn::SqrtOp) { return std::sqrt(x[0]); })
       .Case([&](nn::RsqrtOp) { return 1.0 / std::sqrt(x[0]); })

@@ -57,8 +57,8 @@ static Case matmul(const std::string &spec, const std::string &lhs,
 static std::vector<Case> getElementwiseCases() {
   std::vector<Case> cases;
   for (const char *name :
-       {"neg", "exp", "log", "tanh", "erf", "sqrt", "rsqrt", "sigmoid",
-        "is_zero", "stop_gradient", "gelu", "silu"})
+       {"neg", "exp", "log", "tanh", "sin", "cos", "erf", "sqrt", "rsqrt",
+        "sigmoid", "is_zero", "stop_gradient", "gelu", "silu"})
     cases.push_back(unary("nn." + std::string(name)));
   for (const char *name : {"add", "sub", "mul", "div", "min", "gelu_grad"})
     cases.push_back(binary("nn." + std::string(name)));

@@ -27,6 +27,9 @@ def NNDialect : Dialect {
     (`tensor<batch x i32>`, a random number of each sequence), and with a document
     mask from starts (of the type of the tokens: the position at which the document
     of each begins), to the summed loss and the number of targets that count.
+    Further arguments, behind these, are float inputs with a name: numbers of each
+    position, `tensor<batch x sequence x … x f32> {nn.features = "patches"}`, or of
+    each sequence, `tensor<batch x … x f32> {nn.context = "time"}`.
     Further results, `tensor<f32> {nn.loss = "z_loss"}`, are sums that a step
     reports beside the loss. An op may carry the discardable attribute
     `nn.layer = i`: the index of the repeated block it belongs to, the unit of
@@ -42,9 +45,12 @@ def NNDialect : Dialect {
       for each id of the vocabulary; a row for each number of an `nn.iota`.
     - (L4) keys are used by dropout alone, and starts by attention.
     - (L5) further results have names, which differ, and are at most 13.
+    - (L6) float inputs have names, which differ, are at most 16, and have
+      the batch, and features the sequence, as their first dimensions.
   }];
   let cppNamespace = "::plait::nn";
   let hasOperationAttrVerify = 1;
+  let hasRegionArgAttrVerify = 1;
   let hasRegionResultAttrVerify = 1;
   let useDefaultAttributePrinterParser = 1;
   // What elements are computed with.

@@ -50,6 +50,8 @@ def NN_NegOp : NN_UnaryOp<"neg", "-x">;
 def NN_ExpOp : NN_UnaryOp<"exp", "The exponential">;
 def NN_LogOp : NN_UnaryOp<"log", "The natural logarithm">;
 def NN_TanhOp : NN_UnaryOp<"tanh", "The hyperbolic tangent">;
+def NN_SinOp : NN_UnaryOp<"sin", "The sine">;
+def NN_CosOp : NN_UnaryOp<"cos", "The cosine">;
 def NN_ErfOp : NN_UnaryOp<"erf", "The error function">;
 def NN_SqrtOp : NN_UnaryOp<"sqrt", "The square root">;
 def NN_RsqrtOp : NN_UnaryOp<"rsqrt", "One over the square root">;

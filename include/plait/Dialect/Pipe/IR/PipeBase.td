@@ -77,11 +77,13 @@ def Pipe_PortKindEnum : I32EnumAttr<"PortKind", "what crosses a function's borde
     I32EnumAttrCase<"Targets", 1, "targets">,
     I32EnumAttrCase<"Keys", 2, "keys">,
     I32EnumAttrCase<"Starts", 3, "starts">,
-    I32EnumAttrCase<"Input", 4, "input">,
-    I32EnumAttrCase<"Output", 5, "output">,
-    I32EnumAttrCase<"InputGradient", 6, "input_gradient">,
-    I32EnumAttrCase<"OutputGradient", 7, "output_gradient">,
-    I32EnumAttrCase<"Residual", 8, "residual">]> {
+    I32EnumAttrCase<"Features", 4, "features">,
+    I32EnumAttrCase<"Context", 5, "context">,
+    I32EnumAttrCase<"Input", 6, "input">,
+    I32EnumAttrCase<"Output", 7, "output">,
+    I32EnumAttrCase<"InputGradient", 8, "input_gradient">,
+    I32EnumAttrCase<"OutputGradient", 9, "output_gradient">,
+    I32EnumAttrCase<"Residual", 10, "residual">]> {
   let cppNamespace = "::plait::pipe";
   let genSpecializedAttr = 0;
 }
@@ -125,9 +127,11 @@ def Pipe_PortAttr : Pipe_Attr<"Port", "port"> {
   let description = [{
     Ports of one stage and microbatch that are equal are one value. `tokens` and
     `targets` are the rows of a batch, `keys` the numbers of its rows that dropout
-    draws from, `starts` where the document of each of its tokens begins. `output i` of a stage is `input i` of the next, `input_gradient i`
-    of a stage `output_gradient i` of the one before. A `residual` is kept from
-    one function of the stage to a later one.
+    draws from, `starts` where the document of each of its tokens begins.
+    `features i` and `context i` are the numbers of float input `i` of the model,
+    of each position or of each sequence. `output i` of a stage is `input i` of
+    the next, `input_gradient i` of a stage `output_gradient i` of the one before.
+    A `residual` is kept from one function of the stage to a later one.
 
     Constraints:
     - (C1) the index is 0 or more; of tokens, targets, keys and starts it is 0,
@@ -141,7 +145,9 @@ def Pipe_PortAttr : Pipe_Attr<"Port", "port"> {
   let extraClassDeclaration = [{
     /// Whether there is only one of its kind: tokens, targets, keys or starts.
     static bool isSingle(PortKind kind) { return kind <= PortKind::Starts; }
-    bool isModelInput() const { return isSingle(getKind()); }
+    bool isModelInput() const { return getKind() <= PortKind::Context; }
+    /// Whether a port of that text is an input of the model.
+    static bool namesModelInput(::llvm::StringRef text);
     /// "input 0", "tokens".
     std::string getText() const;
   }];

@@ -7,6 +7,8 @@
 
 #include "plait/Plan/Level.h"
 
+#include "plait/Configuration/Mesh.h"
+
 #include <algorithm>
 
 using namespace plait;
@@ -63,6 +65,13 @@ static bool hasWindows(const fb::Plan &plan) {
   });
 }
 
+/// Groups of replicas, which read sequences of their own.
+static bool hasGroups(const fb::Plan &plan) {
+  return any(plan.mesh(), [](const fb::MeshAxis *axis) {
+    return axis->name()->string_view() == getFacts(Axis::Replicate).name;
+  });
+}
+
 std::span<const Feature> plan::getFeatures() {
   static constexpr Feature features[] = {
       {"GroupedGemmStep", 1, hasGroupedGemms},
@@ -83,6 +92,7 @@ std::span<const Feature> plan::getFeatures() {
       {"ActionKind.Outer", 2, hasSites},
       {"StateSlot.like_weight", 2, hasSites},
       {"StateSlot.from_weight", 2, hasSites},
+      {"MeshAxis.name", 3, hasGroups},
   };
   return features;
 }

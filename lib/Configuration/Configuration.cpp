@@ -473,7 +473,7 @@ plait::countMicrobatches(const TrainingConfiguration &configuration,
   if (configuration.globalBatch % filled)
     return fail("global batch ", configuration.globalBatch,
                 " is not divisible by micro batch ", configuration.microBatch,
-                " times dp ", replicas,
+                " times ", replicas, replicas == 1 ? " replica" : " replicas",
                 sites > 1 ? " times sites " + std::to_string(sites) : "", " = ",
                 filled);
   return configuration.globalBatch / filled;

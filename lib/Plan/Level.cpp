@@ -7,6 +7,8 @@
 
 #include "plait/Plan/Level.h"
 
+#include "plait/Configuration/Mesh.h"
+
 #include <algorithm>
 
 using namespace plait;
@@ -72,6 +74,13 @@ static bool hasWindows(const fb::Plan &plan) {
   });
 }
 
+/// Groups of replicas, which read sequences of their own.
+static bool hasGroups(const fb::Plan &plan) {
+  return any(plan.mesh(), [](const fb::MeshAxis *axis) {
+    return axis->name()->string_view() == getFacts(Axis::Replicate).name;
+  });
+}
+
 std::span<const Feature> plan::getFeatures() {
   static constexpr Feature features[] = {
       {"GroupedGemmStep", 1, hasGroupedGemms},
@@ -92,12 +101,13 @@ std::span<const Feature> plan::getFeatures() {
       {"ActionKind.Outer", 2, hasSites},
       {"StateSlot.like_weight", 2, hasSites},
       {"StateSlot.from_weight", 2, hasSites},
-      {"Parameter.saved_shape", 2, savesShapes},
-      {"Plan.float_inputs", 2, hasFloatInputs},
-      {"FloatInput", 2, hasFloatInputs},
-      {"Input.float_input", 2, hasFloatInputs},
-      {"InputKind.Features", 2, hasFloatInputs},
-      {"InputKind.Context", 2, hasFloatInputs},
+      {"Parameter.saved_shape", 3, savesShapes},
+      {"Plan.float_inputs", 3, hasFloatInputs},
+      {"FloatInput", 3, hasFloatInputs},
+      {"Input.float_input", 3, hasFloatInputs},
+      {"InputKind.Features", 3, hasFloatInputs},
+      {"InputKind.Context", 3, hasFloatInputs},
+      {"MeshAxis.name", 3, hasGroups},
   };
   return features;
 }

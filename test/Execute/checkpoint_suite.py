@@ -30,6 +30,7 @@ MEMORY = 64 << 20
 PLANS = {
     "pp=2,dp=2,tp=2": ("--zero", "1", "--schedule", "1f1b"),
     "dp=4": ("--zero", "3"),
+    "replicate=2,dp=2": ("--zero", "3"),
     "pp=4,tp=2": ("--schedule", "1f1b"),
     "dp=2,tp=3": ("--zero", "2"),
     "1": (),

@@ -152,7 +152,7 @@ def plan_cases(suite: Suite) -> None:
         log = folder.with_suffix(".log")
         for i, mesh in enumerate(PLANS):
             suite.train(
-                suite.plan(mesh), 4 * (i + 1), "--log", log,
+                suite.plan(mesh), STEPS * (i + 1) // len(PLANS), "--log", log,
                 *("--checkpoint", folder, "--resume", folder),
             )
         found = read_log(log)

@@ -39,10 +39,11 @@ JOBS = {
     "chunks": ("llama-3-8b", "h100:8", 32, 4096,
                ("--pin", "pp=4,tp=2,chunks=4", "--schedule", "interleaved-1f1b")),
     "v": ("llama-3-8b", "h100:8", 32, 4096, ("--pin", "pp=4", "--schedule", "zb-v")),
+    "hsdp": ("llama-3-8b", "h100:4x8", 128, 8192, ("--pin", "replicate=4")),
 }
-# What a program has not; "v" is a schedule of torchtitan's alone.
-WITHOUT = {"megatron": ("v",), "torchtitan": ("gpt2", "uneven", "block"),
-           "deepspeed": ("qwen", "long", "uneven", "block", "chunks", "v")}
+# What a program has not; "v" is a schedule of torchtitan's alone, as groups are.
+WITHOUT = {"megatron": ("v", "hsdp"), "torchtitan": ("gpt2", "uneven", "block"),
+           "deepspeed": ("qwen", "long", "uneven", "block", "chunks", "v", "hsdp")}
 
 
 def get_flags(job):
@@ -119,7 +120,8 @@ def check_text(tools, program, job, folder):
     p = "parallelism."
     check_degrees(choice, {axis: int(o[f"{p}{name}_degree"]) for axis, name in
                            (("tp", "tensor_parallel"), ("pp", "pipeline_parallel"),
-                            ("cp", "context_parallel"), ("dp", "data_parallel_shard"))})
+                            ("cp", "context_parallel"), ("dp", "data_parallel_shard"),
+                            ("replicate", "data_parallel_replicate"))})
     require((o[f"{p}fsdp_reshard_after_forward"] == "always") == (c["zero"] == 3), text)
     require(bool(get_csv(text)) == (c["pp"] > 1), "no order of a step")
 

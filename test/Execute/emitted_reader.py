@@ -11,6 +11,7 @@ not installed. Imports what takes long where it is needed."""
 
 import importlib.util
 import json
+import math
 import sys
 
 PACKAGES = {"megatron": "megatron", "torchtitan": "torchtitan", "deepspeed": "deepspeed"}
@@ -19,11 +20,10 @@ PACKAGES = {"megatron": "megatron", "torchtitan": "torchtitan", "deepspeed": "de
 def get_groups(c, axis):
     """Groups of ranks along an axis of the plan, where pp is outermost and tp innermost,
     sorted."""
-    order = ("pp", "dp", "cp", "tp")
+    order = ("pp", "replicate", "dp", "cp", "tp")
     sizes = [c[name] for name in order]
     groups = {}
-    ranks = sizes[0] * sizes[1] * sizes[2] * sizes[3]
-    for rank in range(ranks):
+    for rank in range(math.prod(sizes)):
         rest, place = rank, []
         for size in reversed(sizes):
             rest, index = divmod(rest, size)
@@ -84,13 +84,14 @@ def read_torchtitan(asked):
 
     c, words = asked["configuration"], asked["words"]
     config = ConfigManager().parse_args(words[words.index("--module"):])
-    world = c["pp"] * c["dp"] * c["cp"] * c["tp"]
+    axes = ("pp", "replicate", "dp", "cp", "tp")
+    world = math.prod(c[axis] for axis in axes)
     dims = ParallelDims.from_config(config.parallelism, world)
-    equal("degrees", (dims.pp, dims.dp_replicate * dims.dp_shard, dims.cp, dims.tp),
-          (c["pp"], c["dp"], c["cp"], c["tp"]))
+    equal("degrees", (dims.pp, dims.dp_replicate, dims.dp_shard, dims.cp, dims.tp),
+          tuple(c[axis] for axis in axes))
     dist.init_process_group("fake", rank=0, world_size=world, store=FakeStore())
     dims.build_mesh()
-    for axis, name in (("tp", "tp"), ("pp", "pp"), ("cp", "cp")):
+    for axis, name in (("tp", "tp"), ("pp", "pp"), ("cp", "cp"), ("replicate", "dp_replicate")):
         if c[axis] > 1:
             equal(f"group of {axis}", dims.get_mesh(name).mesh.tolist(), get_groups(c, axis)[0])
     training = config.training
@@ -98,7 +99,8 @@ def read_torchtitan(asked):
     policy = config.parallelism.fsdp_reshard_after_forward
     equal("ZeRO 3", policy == "always", c["zero"] == 3)
     if c["pp"] == 1:
-        steps = training.global_batch_size // training.local_batch_size // c["dp"]
+        steps = training.global_batch_size // training.local_batch_size // (
+            c["replicate"] * c["dp"])
         equal("accumulations", steps, c["microbatches"])
         return f"{world} ranks, {steps} accumulations"
     parallelism = config.parallelism

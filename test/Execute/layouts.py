@@ -47,7 +47,12 @@ class Layout:
 
     @property
     def axes(self) -> dict[str, int]:
-        return {"pp": 1, "dp": 1, "cp": 1, "tp": 1} | dict(self.mesh)
+        plain = {"pp": 1, "replicate": 1, "dp": 1, "cp": 1, "tp": 1}
+        return plain | dict(self.mesh)
+
+    @property
+    def replicas(self) -> int:
+        return self.axes["replicate"] * self.axes["dp"]
 
     @property
     def choices(self) -> dict:
@@ -181,6 +186,21 @@ def chunked():
     ):
         layout = Layout(tuple(mesh.items()), schedule, "none", loss_chunks=chunks)
         yield dataclasses.replace(layout, **more)
+
+
+def grouped():
+    """The same in groups of replicas that have a copy of the state each."""
+    groups = {"replicate": 2, "dp": 2}
+    for axes, recompute, more in (
+        (groups, "none", {"zero": 1}),
+        (groups, "full", {"zero": 3, "precision": "bf16"}),
+        (groups | {"tp": 2}, "none", {"zero": 2, "sequence_parallel": True}),
+        (groups | {"cp": 2}, "none", {"zero": 3}),
+        ({"pp": 2} | groups, "full", {"zero": 3}),
+        ({"pp": 2} | groups | {"tp": 2}, "none", {"zero": 1, "precision": "bf16"}),
+        ({"replicate": 4}, "none", {}),
+    ):
+        yield Layout(tuple(axes.items()), "1f1b", recompute, **more)
 
 
 def selective():

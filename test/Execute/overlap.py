@@ -274,6 +274,8 @@ def main() -> int:
             ("dp=4", ("--zero", 3)),
             ("pp=2,dp=2,tp=2", ("--zero", 3)),
             ("dp=2", ("--zero", 3, "--recompute", "full")),
+            ("replicate=2,dp=2", ("--zero", 1)),
+            ("replicate=2,dp=2,tp=2", ("--zero", 3)),
             ("dp=2", ("--precision", "bf16", "--zero", 2)),
             ("pp=2,dp=2", ("--precision", "bf16", "--zero", 1)),
             ("pp=2,dp=2,tp=2", ("--compress", "int8:32+feedback")),

@@ -81,6 +81,8 @@ RUNS = (
     Run("gpt2", "pp=2,dp=2", zero(1, *BF16), ranks=4),
     Run("gpt2", "pp=2,dp=2", zero(3, "--schedule", "zb-h1"), ranks=4),
     Run("llama", "dp=2,cp=2", zero(1), ranks=4),
+    Run("llama", "replicate=2,dp=2", zero(1), ranks=4),
+    Run("gpt2", "replicate=2,dp=2", zero(3), ranks=4),
     Run("llama", "dp=2,tp=2", zero(2, "--sequence-parallel"), ranks=4),
     Run("llama", "pp=2,cp=2,tp=2", BF16, ranks=4),
 )

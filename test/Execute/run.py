@@ -53,6 +53,7 @@ from layouts import (
     families,
     flash,
     fused,
+    grouped,
     in_pieces,
     layouts,
     mixed,
@@ -95,11 +96,11 @@ class Case:
 
     def micro_batch(self, layout: Layout) -> int:
         """Several microbatches wherever the batch allows it."""
-        sequences = self.recipe["global_batch"] // layout.axes["dp"]
+        sequences = self.recipe["global_batch"] // layout.replicas
         return max(1, sequences // (2 * layout.axes["pp"]))
 
     def microbatches(self, layout: Layout) -> int:
-        size = self.micro_batch(layout) * layout.axes["dp"]
+        size = self.micro_batch(layout) * layout.replicas
         return self.recipe["global_batch"] // size
 
     def compile(self, tools: Tools, layout: Layout, plan, reference=False):
@@ -534,6 +535,7 @@ def main() -> int:
         matrix.add_layouts(case, mixed())
         matrix.add_layouts(case, flash())
         matrix.add_layouts(case, divided())
+        matrix.add_layouts(case, grouped())
         matrix.add_layouts(case, selective())
         matrix.add_layouts(case, chunked())
         matrix.add_layouts(case, context())

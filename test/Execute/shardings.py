@@ -105,6 +105,12 @@ RUNS = (
     Run("llama", "dp=4", zero=3),
     Run("llama", "pp=2,dp=2,tp=2", ("--sequence-parallel",), zero=3),
     Run("llama", "pp=2,dp=2", ("--schedule", "zb-h1"), zero=3),
+    # Groups of replicas, each of which divides a copy of its own.
+    Run("padded", "replicate=2,dp=2,tp=2", zero=1, pins=(ROWS,)),
+    Run("gpt2", "replicate=2,dp=2", BF16, zero=2),
+    Run("gpt2", "replicate=4,dp=2", FULL, zero=3),
+    Run("llama", "pp=2,replicate=2,dp=2", ("--schedule", "zb-v", "--chunks", "2"), zero=3),
+    Run("llama", "replicate=2,dp=2,cp=2", BF16, zero=3, op="dist.reduce_scatter"),
 )
 
 

@@ -370,7 +370,7 @@ class Suite:
             'names axis "sites" twice': ("sites=2,sites=2", *outer),
             'sites "0", expected 1 to': ("sites=0", *outer),
             "global batch 8 is not divisible by sites 3": ("sites=3", *outer),
-            "times dp 2 times sites 2 = 12": (
+            "times 2 replicas times sites 2 = 12": (
                 "dp=2,sites=2", *outer, "--micro-batch", "3"),
             "is of 1 x 4 devices, which cannot be divided among 3 sites": (
                 "sites=3", *outer, "--global-batch", "12", "--cluster", "cpu:4"),

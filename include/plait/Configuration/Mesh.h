@@ -43,7 +43,7 @@ inline constexpr unsigned kTokenDims = 2;
 /// Axes of a mesh, outermost first: ranks are numbered with the last one
 /// fastest, so that what communicates most has the nearest neighbours. The
 /// order of ranks is said here alone.
-enum class Axis : uint8_t { PP, DP, CP, TP };
+enum class Axis : uint8_t { PP, Replicate, DP, CP, TP };
 
 /// Facts of an axis.
 struct AxisFacts {
@@ -62,6 +62,9 @@ struct AxisFacts {
     return splits == Splits::Batch || splits == Splits::Sequence;
   }
   constexpr bool splitsBatch() const { return splits == Splits::Batch; }
+  /// Whether its ranks are groups of replicas that have a copy of the state
+  /// each, however a group divides its own (HSDP).
+  constexpr bool copiesState() const { return splitsBatch() && !dividesState; }
   /// The dimension of tokens and targets that it splits; none: it leaves them
   /// whole.
   constexpr std::optional<unsigned> tokenDim() const {
@@ -74,6 +77,8 @@ struct AxisFacts {
 /// All axes, in the order of Axis.
 inline constexpr AxisFacts kAxes[] = {
     {Axis::PP, "pp", Splits::Stages},
+    {Axis::Replicate, "replicate", Splits::Batch, /*dividesState=*/false,
+     /*onDemand=*/true},
     {Axis::DP, "dp", Splits::Batch, /*dividesState=*/true},
     {Axis::CP, "cp", Splits::Sequence, /*dividesState=*/false,
      /*onDemand=*/true},
@@ -90,7 +95,7 @@ constexpr const AxisFacts *findAxis(std::string_view name) {
   return nullptr;
 }
 
-/// "pp, dp, cp or tp".
+/// "pp, replicate, dp, cp or tp".
 std::string joinAxisNames();
 
 /// One value for each axis.
@@ -144,6 +149,11 @@ public:
   int64_t batchParts() const { return product(&AxisFacts::splitsBatch); }
   /// Ranks that hold the same parameters, over which gradients are summed.
   int64_t replicas() const { return product(&AxisFacts::splitsTokens); }
+  /// Those of them that have one copy of the state together, as it is divided
+  /// by programs that do so over the ranks of a sequence, too.
+  int64_t sharers() const {
+    return replicas() / product(&AxisFacts::copiesState);
+  }
   /// The distance between the numbers of neighbours along `axis`.
   int64_t stride(Axis axis) const {
     return product([=](const AxisFacts &facts) { return facts.axis > axis; });

@@ -31,12 +31,14 @@ using namespace plait::planner;
 using Row = std::pair<std::string, Abilities>;
 
 /// Begins a row with what all named programs have in common: recomputation of
-/// whole layers or of the inside of attention, and no offload of activations.
+/// whole layers or of the inside of attention, no offload of activations, and
+/// one group of replicas.
 static Abilities makeProgram(const char *name, const char *version) {
   Abilities row;
   row.version = version;
   row.space.name = name;
   row.space.offload = {Offload::None};
+  row.space.mesh[Axis::Replicate] = {1};
   row.mixesRecompute = row.recomputesBlocks = row.compresses = false;
   return row;
 }
@@ -111,6 +113,7 @@ static Abilities makeTorchtitan() {
   row.space.recompute = {Recompute::None, Recompute::Full};
   row.space.contextParallel = {ContextParallel::Gather,
                                ContextParallel::Zigzag};
+  row.space.mesh[Axis::Replicate] = SearchSpace::all().mesh[Axis::Replicate];
   row.sumsInBf16 = false;
   return row;
 }
@@ -171,6 +174,9 @@ Status Abilities::checkMesh(const Mesh &mesh) const {
     return refuse(Axis::CP, "has no context parallelism");
   if (!combinesContext && mesh[Axis::CP] > 1 && mesh[Axis::TP] > 1)
     return refuse(Axis::CP, "has it without tp only");
+  bool hasGroups = space.mesh[Axis::Replicate] != std::vector{1};
+  if (!hasGroups && mesh[Axis::Replicate] > 1)
+    return refuse(Axis::Replicate, "has no groups that divide state");
   return Status::success();
 }
 
@@ -214,6 +220,11 @@ Status Abilities::check(const Configuration &configuration,
   if (training.compress.isOn() && configuration.zero > 0)
     return fail("compress is ", print(training.compress),
                 ", which takes zero 0, not ", configuration.zero);
+  if (int groups = configuration.mesh[Axis::Replicate];
+      training.compress.isOn() && groups > 1)
+    return fail("compress is ", print(training.compress),
+                ", which takes no groups of replicas, but replicate is ",
+                groups);
   return checkStages(configuration.layers, configuration.recompute);
 }
 

@@ -71,7 +71,7 @@ Status TorchtitanWriter::addTraining() {
 
 void TorchtitanWriter::addMesh() {
   const Mesh &mesh = choice.mesh;
-  add("parallelism.data_parallel_replicate_degree", 1);
+  add("parallelism.data_parallel_replicate_degree", mesh[Axis::Replicate]);
   add("parallelism.data_parallel_shard_degree", mesh[Axis::DP]);
   add("parallelism.fsdp_reshard_after_forward",
       choice.zero == 3 ? "always" : "never");

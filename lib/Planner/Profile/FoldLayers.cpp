@@ -5,10 +5,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Of each run of identical layers the first two are kept, and the second stands
-// for all but the first. A profile's time then does not grow with a model's
-// depth. The first of a run is kept apart because what it reads comes from
-// elsewhere, and may be sharded otherwise than what layers hand to each other.
+// Of identical layers behind identical layers the first is kept, and stands for
+// the others, whether they follow each other or alternate with other kinds. A
+// profile's time then does not grow with a model's depth. What a layer is
+// behind counts because what it reads may be sharded otherwise there: so the
+// first layer, which is behind the embedding, is kept apart.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,50 +17,65 @@
 
 #include "plait/Analysis/AlikeLayers.h"
 #include "plait/Dialect/NN/IR/NN.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 using namespace plait;
 
-/// Replaces a layer by the one before it, which is like it. What the later one
-/// hands on is then what the earlier one does.
-static void mergeLayer(ArrayRef<Operation *> layer,
-                       ArrayRef<Operation *> previous) {
-  for (auto [op, other] : llvm::zip_equal(layer, previous))
-    op->replaceUsesWithIf(other, [&](OpOperand &use) {
-      return !llvm::is_contained(layer, use.getOwner());
-    });
-  for (Operation *op : llvm::reverse(layer))
-    op->erase();
+/// The values that come into a layer from other layers, and those that others
+/// take from it, each once and in the order of its ops.
+static std::pair<llvm::SetVector<Value>, llvm::SetVector<Value>>
+findSeams(ArrayRef<Operation *> layer) {
+  llvm::SmallPtrSet<Operation *, 32> own(layer.begin(), layer.end());
+  llvm::SetVector<Value> in, out;
+  for (Operation *op : layer) {
+    for (Value operand : op->getOperands())
+      if (Operation *maker = operand.getDefiningOp();
+          maker && maker->hasAttr(nn::kLayerAttr) && !own.contains(maker))
+        in.insert(operand);
+    for (Value result : op->getResults())
+      if (llvm::any_of(result.getUsers(),
+                       [&](Operation *user) { return !own.contains(user); }))
+        out.insert(result);
+  }
+  return {in, out};
 }
 
-/// How many layers each layer that is left stands for. A layer that is merged
-/// adds its count to the layer in front of it (`run`), until one of the run is
-/// kept.
-static std::map<int64_t, int64_t> mergeRuns(func::FuncOp function) {
+/// Takes a layer out, so that what comes into it is what it hands on. False
+/// where that is of other types: then it stays.
+static bool takeOut(ArrayRef<Operation *> layer) {
+  auto [in, out] = findSeams(layer);
+  auto isLike = [](auto pair) {
+    return std::get<0>(pair).getType() == std::get<1>(pair).getType();
+  };
+  if (in.size() != out.size() || !llvm::all_of(llvm::zip(in, out), isLike))
+    return false;
+  for (auto [before, after] : llvm::zip_equal(in, out))
+    Value(after).replaceAllUsesWith(before);
+  for (Operation *op : llvm::reverse(layer))
+    op->erase();
+  return true;
+}
+
+/// The layer that stands for each, in order: the first one of its kind that is
+/// behind one of the same kind as it is.
+static SmallVector<int64_t> mergeKinds(func::FuncOp function) {
   AlikeLayers alike(function);
-  std::map<int64_t, int64_t> counts;
-  SmallVector<int64_t> ids;
-  for (const auto &[id, ops] : alike.getLayers())
-    ids.push_back(id);
-  int64_t run = 1;
-  // From the last to the first, so that results hand over along the run.
-  for (size_t index = ids.size(); index-- > 0;) {
-    auto isLike = [&](size_t other) {
-      return alike.getFirst(ids[index]) == alike.getFirst(ids[other]);
-    };
-    // The first of a run stays: what comes in there may be sharded unlike what
-    // layers hand to each other.
-    bool merges = index > 1 && isLike(index - 1) && isLike(index - 2);
-    if (!merges) {
-      counts[ids[index]] = run;
-      run = 1;
-      continue;
-    }
-    mergeLayer(alike.getLayers().at(ids[index]),
-               alike.getLayers().at(ids[index - 1]));
-    ++run;
+  SmallVector<int64_t> ids(llvm::make_first_range(alike.getLayers()));
+  std::map<std::pair<int64_t, int64_t>, int64_t> known; // by both kinds
+  SmallVector<int64_t> order;
+  for (auto [index, id] : llvm::enumerate(ids)) {
+    int64_t before = index ? alike.getFirst(ids[index - 1]) : -1;
+    order.push_back(
+        known.try_emplace({alike.getFirst(id), before}, id).first->second);
   }
-  return counts;
+  // From the last to the first: a layer that is taken out has nobody behind it
+  // that will be.
+  for (size_t index = ids.size(); index-- > 0;)
+    if (order[index] != ids[index] &&
+        !takeOut(alike.getLayers().at(ids[index])))
+      order[index] = ids[index];
+  return order;
 }
 
 /// Erases the parameters of merged layers, which would otherwise be counted and
@@ -75,7 +91,7 @@ static void eraseUnreadParameters(func::FuncOp function) {
       parameter.erase();
 }
 
-/// 1. Runs of layers are merged; each layer left gets a block with its count.
+/// 1. Layers are merged; each one left gets a block with its count.
 /// 2. Ops in front of the first layer become a block of their own, the
 ///    embedding. Reads of parameters do not count for that: they may stand
 ///    anywhere.
@@ -84,7 +100,10 @@ static void eraseUnreadParameters(func::FuncOp function) {
 ///    block that it is for: one more would make a layer unlike the others.
 FoldedBlocks plait::foldLayers(func::FuncOp function) {
   // 1. Merge.
-  std::map<int64_t, int64_t> counts = mergeRuns(function);
+  SmallVector<int64_t> order = mergeKinds(function);
+  std::map<int64_t, int64_t> counts;
+  for (int64_t layer : order)
+    ++counts[layer];
   eraseUnreadParameters(function);
   FoldedBlocks folded;
   std::map<int64_t, int64_t> blockOf;
@@ -102,14 +121,16 @@ FoldedBlocks plait::foldLayers(func::FuncOp function) {
         return !isRead(op);
       });
   if (before)
-    folded.blocks.push_back({"embedding", 1, false});
+    folded.add({"embedding", 1, false});
   for (auto [layer, count] : counts) {
     blockOf[layer] = folded.blocks.size();
     std::string suffix = counts.size() > 1 ? " " + std::to_string(layer) : "";
     folded.blocks.push_back({"layer" + suffix, count, true});
   }
+  for (int64_t layer : order)
+    folded.order.push_back(blockOf[layer]);
   if (counts.empty())
-    folded.blocks.push_back({"model", 1, true});
+    folded.add({"model", 1, true});
   // 3. Labels.
   Operation *last = nullptr; // that a layer has
   for (Operation &op : ops)
@@ -125,7 +146,7 @@ FoldedBlocks plait::foldLayers(func::FuncOp function) {
       continue;
     } else if (isBehind) {
       current = folded.blocks.size();
-      folded.blocks.push_back({"head", 1, false});
+      folded.add({"head", 1, false});
       isBehind = false; // only once
     }
     isBehind |= &op == last;

@@ -21,11 +21,19 @@ struct FoldedBlocks {
     bool isLayer;
   };
   llvm::SmallVector<Block> blocks;
+  /// The block of each layer of the whole model, and of what is no layer.
+  llvm::SmallVector<int64_t> order;
+
+  /// Adds a block that stands for itself.
+  void add(Block block) {
+    order.push_back(int64_t(blocks.size()));
+    blocks.push_back(std::move(block));
+  }
 };
 
-/// Keeps the first two of each run of layers that are alike, one after the
-/// other: the next ones' results are replaced by the second's, which stands for
-/// all but the first. Every op that is left gets the index of its block as
+/// Keeps of each kind of layers the first one behind each other kind, which
+/// stands for all like it: the others are taken out, so that what comes into
+/// them is handed on. Every op that is left gets the index of its block as
 /// `nn.layer`; parameters that nothing reads any more are erased. A function
 /// without layers is one block.
 FoldedBlocks foldLayers(mlir::func::FuncOp function);

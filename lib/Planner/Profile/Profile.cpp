@@ -399,7 +399,6 @@ FailureOr<ModelProfile::Measured> ModelProfile::measure(Sharded &sharded,
 }
 
 /// The work whose blocks are given, in the model's order.
-/// Blocks are repeated in `order` as often as the layers that they stand for.
 Work ModelProfile::assemble(Measured measured) {
   const Model &model = *getModel(kSmall);
   Work work;
@@ -407,11 +406,10 @@ Work ModelProfile::assemble(Measured measured) {
   work.modelFlopsPerSequence = model.flops;
   work.sequence = model.sequence;
   work.splitsLoss = measured.splitsLoss;
-  for (auto [index, info] : llvm::enumerate(model.folded.blocks)) {
-    work.order.insert(work.order.end(), info.count, index);
+  work.order.assign(model.folded.order.begin(), model.folded.order.end());
+  for (auto [index, info] : llvm::enumerate(model.folded.blocks))
     if (!info.isLayer)
       (index == 0 ? work.before : work.after) += 1;
-  }
   work.blocks = std::move(measured.plain);
   work.cheapBlocks = std::move(measured.cheap);
   return work;

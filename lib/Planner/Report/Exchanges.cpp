@@ -14,6 +14,7 @@
 #include "Report/Screen.h"
 #include "Search/Parts.h"
 
+#include <algorithm>
 #include <cmath>
 
 using namespace plait;
@@ -25,8 +26,9 @@ static std::string nameEnd(const Exchange &exchange) {
   return exchange.axis ? std::string(getFacts(*exchange.axis).name) : "host";
 }
 
-static std::string makeRow(const std::array<std::string, 7> &cells) {
-  std::string row = "  " + padRight(cells[0], 5) + padRight(cells[1], 10) +
+static std::string makeRow(const std::array<std::string, 7> &cells,
+                           size_t width) {
+  std::string row = "  " + padRight(cells[0], width) + padRight(cells[1], 10) +
                     padRight(cells[2], 15);
   for (size_t i = 3; i < cells.size(); ++i)
     row += padLeft(cells[i], i == 3 ? 7 : 11);
@@ -35,8 +37,11 @@ static std::string makeRow(const std::array<std::string, 7> &cells) {
 
 std::vector<std::string>
 planner::getExchangeRows(const std::vector<Exchange> &exchanges) {
-  std::vector<std::string> rows = {
-      makeRow({"over", "in", "what", "count", "sent", "takes", "hidden"})};
+  size_t width = std::string_view("over ").size();
+  for (const Exchange &exchange : exchanges)
+    width = std::max(width, nameEnd(exchange).size() + 1);
+  std::vector<std::string> rows = {makeRow(
+      {"over", "in", "what", "count", "sent", "takes", "hidden"}, width)};
   for (const Exchange &exchange : exchanges) {
     double share =
         exchange.seconds > 0 ? exchange.hidden / exchange.seconds : 0;
@@ -44,7 +49,8 @@ planner::getExchangeRows(const std::vector<Exchange> &exchanges) {
         {nameEnd(exchange), std::string(getName(exchange.moment)),
          std::string(getName(exchange.carrier)), printNumber(exchange.count, 0),
          printBytes(exchange.getSent()), printSeconds(exchange.seconds),
-         printNumber(100 * share, 0) + " %"}));
+         printNumber(100 * share, 0) + " %"},
+        width));
   }
   return rows;
 }

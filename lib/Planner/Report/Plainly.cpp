@@ -68,6 +68,11 @@ static std::string speakOfLayout(const ReportInput &input) {
   const Configuration &c = input.result.configuration;
   std::vector<std::string> clauses;
   auto size = [&](Axis axis) { return std::to_string(c.mesh[axis]); };
+  if (c.mesh[Axis::Replicate] > 1)
+    clauses.push_back(
+        "the batch is divided over " + size(Axis::Replicate) +
+        (c.mesh[Axis::DP] > 1 ? " groups, each with" : " replicas of") +
+        " the whole model");
   if (c.mesh[Axis::DP] > 1) {
     static constexpr const char *shares[] = {
         "each with all of its parameters and optimizer state",

@@ -130,7 +130,8 @@ Result<Probe> Bounds::makeProbe(const Work &work,
                                 Recompute kind, bool splits) {
   Configuration one = configuration;
   one.recompute = kind;
-  one.mesh[Axis::PP] = one.mesh[Axis::DP] = one.chunks = 1;
+  one.mesh = withOneReplica(one.mesh);
+  one.mesh[Axis::PP] = one.chunks = 1;
   one.zero = 0;
   one.layers.clear();
   // Any schedule of the class: with one stage they run the same actions.
@@ -296,7 +297,7 @@ double Bounds::getBytes(const Probe &probe,
   // As divisions() of a Context has it, which a bound without a Work cannot
   // ask.
   double replicas =
-      double(training.framework.joinsReplicas ? configuration.mesh.replicas()
+      double(training.framework.joinsReplicas ? configuration.mesh.sharers()
                                               : configuration.mesh[Axis::DP]);
   auto share = [&](int level) {
     return configuration.zero >= level ? 1 / replicas : 1.0;
@@ -384,7 +385,7 @@ std::shared_ptr<const StageProbe>
 Bounds::getStageProbe(const Work &work, const Configuration &configuration,
                       bool splits) {
   Configuration one = configuration;
-  one.mesh[Axis::DP] = 1;
+  one.mesh = withOneReplica(one.mesh);
   one.zero = 0;
   // One chunk lies the same way in every placement.
   if (one.chunks == 1)

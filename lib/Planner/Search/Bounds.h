@@ -28,6 +28,14 @@ namespace plait::planner {
 /// Estimates and bounds add up the same terms in another order.
 inline constexpr double boundRounding = 1 - 1e-9;
 
+/// The ranks that one replica of a mesh has.
+inline Mesh withOneReplica(Mesh mesh) {
+  for (const AxisFacts &facts : kAxes)
+    if (facts.splitsBatch())
+      mesh[facts.axis] = 1;
+  return mesh;
+}
+
 /// One microbatch through the whole model on one stage of tp x cp ranks.
 struct Probe {
   double forward = 0, backwardInput = 0, backwardWeight = 0;

@@ -180,6 +180,7 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
   choices.mayIdle = *ranks == cluster.devices() && !pins.devices &&
                     !pins.isMeshGiven() && !cluster.device.isProcessor;
   choices.joinsReplicas = training.framework.joinsReplicas;
+  choices.devicesPerNode = cluster.devicesPerNode;
   choices.zero = space.zero;
   choices.zeroAlone = pins.zero.value_or(0);
   choices.recompute = space.recompute;
@@ -236,6 +237,34 @@ static Mesh makeMesh(int pp, int dp, int cp, int tp) {
   return mesh;
 }
 
+/// Whether a group of `ranks` has whole nodes, 1, 4, 16 and so on, or an odd
+/// multiple of that: what is in between gains little, and takes as long to look
+/// at.
+static bool fillsNodes(int64_t ranks, int devicesPerNode) {
+  uint64_t nodes = uint64_t(ranks / devicesPerNode);
+  return ranks % devicesPerNode == 0 && std::countr_zero(nodes) % 2 == 0;
+}
+
+/// Groups that are not asked for fill nodes, whose links are the fast ones.
+void Choices::addMeshes(Mesh one, const Pins &pins,
+                        std::vector<Mesh> &meshes) const {
+  int replicas = one[Axis::DP];
+  for (int groups : mesh[Axis::Replicate]) {
+    if (replicas % groups != 0)
+      continue;
+    one[Axis::Replicate] = groups;
+    one[Axis::DP] = replicas / groups;
+    bool isSensible =
+        groups == 1 || pins.mesh[Axis::Replicate] ||
+        (zero.back() > 0 && one[Axis::DP] > 1 &&
+         fillsNodes(one.sharers() * one[Axis::TP], devicesPerNode));
+    if (isSensible &&
+        pins.mesh[Axis::DP].value_or(one[Axis::DP]) == one[Axis::DP] &&
+        abilities->checkMesh(one).ok())
+      meshes.push_back(one);
+  }
+}
+
 /// By context, then by stages: the order is that of enumeration, which decides
 /// between equal bounds. Stages that the pins or the model do not allow are
 /// left out, and so are replicas that do not divide the batch.
@@ -249,13 +278,9 @@ std::vector<Mesh> Choices::getMeshes(int tensor, int64_t stages,
     int rest = ranks / (tensor * cp);
     for (int pp = 1; pp <= rest && pp <= stages; ++pp) {
       int dp = rest / pp;
-      if (rest % pp != 0 || training.globalBatch % dp != 0 ||
-          (pins.mesh[Axis::PP] && pp != *pins.mesh[Axis::PP]) ||
-          (pins.mesh[Axis::DP] && dp != *pins.mesh[Axis::DP]))
-        continue;
-      Mesh one = makeMesh(pp, dp, cp, tensor);
-      if (abilities->checkMesh(one).ok())
-        meshes.push_back(one);
+      if (rest % pp == 0 && training.globalBatch % dp == 0 &&
+          pins.mesh[Axis::PP].value_or(pp) == pp)
+        addMeshes(makeMesh(pp, dp, cp, tensor), pins, meshes);
     }
   }
   return meshes;
@@ -273,14 +298,12 @@ std::vector<Mesh> Choices::getIdleMeshes(int tensor, int64_t stages,
       continue;
     int64_t rest = ranks / (int64_t(tensor) * cp);
     for (int dp = int(std::min(rest, training.globalBatch)); dp >= 1; --dp) {
-      if (training.globalBatch % dp != 0 ||
-          (pins.mesh[Axis::DP] && dp != *pins.mesh[Axis::DP]))
+      if (training.globalBatch % dp != 0)
         continue;
       for (int pp = 1; pp <= rest / dp && pp <= stages; ++pp)
-        if ((!pins.mesh[Axis::PP] || pp == *pins.mesh[Axis::PP]) &&
-            int64_t(pp) * dp * tensor * cp < ranks &&
-            abilities->checkMesh(makeMesh(pp, dp, cp, tensor)).ok())
-          meshes.push_back(makeMesh(pp, dp, cp, tensor));
+        if (pins.mesh[Axis::PP].value_or(pp) == pp &&
+            int64_t(pp) * dp * tensor * cp < ranks)
+          addMeshes(makeMesh(pp, dp, cp, tensor), pins, meshes);
     }
   }
   return meshes;
@@ -331,6 +354,12 @@ Choices::getContextParallel(int context) const {
 std::vector<int> Choices::getZeroStages(const Mesh &mesh) const {
   // With one replica there is nothing to shard over.
   int64_t replicas =
-      joinsReplicas ? mesh.replicas() : mesh.product(&AxisFacts::dividesState);
-  return replicas == 1 ? std::vector{zeroAlone} : zero;
+      joinsReplicas ? mesh.sharers() : mesh.product(&AxisFacts::dividesState);
+  if (replicas == 1)
+    return {zeroAlone};
+  // Without it groups are replicas like any others, which are one group.
+  std::vector<int> stages = zero;
+  if (mesh[Axis::Replicate] > 1 && stages.size() > 1)
+    std::erase(stages, 0);
+  return stages;
 }

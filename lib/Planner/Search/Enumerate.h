@@ -47,6 +47,7 @@ public:
   std::vector<int> zero;          // ascending
   int zeroAlone = 0;              // where there is nothing to divide over
   bool joinsReplicas = false;     // as the framework says
+  int devicesPerNode = 1;
   std::vector<Recomputation> recompute;
   std::vector<bool> sequenceParallel;
   std::vector<ContextParallel> contextParallel;
@@ -83,6 +84,9 @@ public:
                                        const Training &training) const;
 
 private:
+  /// Adds `one`, whose replicas are one group, and the same in several groups
+  /// that have a copy of the state each, as far as they may be.
+  void addMeshes(Mesh one, const Pins &pins, std::vector<Mesh> &meshes) const;
   /// Fills `tensorsFirst` and `tensorsByBound`.
   void setTensors(const Pins &pins, const Cluster &cluster);
 

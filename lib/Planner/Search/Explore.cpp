@@ -30,7 +30,8 @@ bool planner::isBetter(const Leaf &a, const Leaf &b) {
   auto key = [](const Leaf &leaf) {
     const Configuration &c = leaf.configuration;
     return std::make_tuple(leaf.seconds, c.offload, c.mesh[Axis::TP],
-                           c.mesh[Axis::PP], c.mesh[Axis::CP], c.zero, c.chunks,
+                           c.mesh[Axis::PP], c.mesh[Axis::CP],
+                           c.mesh[Axis::Replicate], c.zero, c.chunks,
                            std::cref(c.schedule), std::cref(c.recompute),
                            c.microBatch, c.sequenceParallel, c.contextParallel);
   };
@@ -98,11 +99,9 @@ void Knowledge::refuse(const Configuration &configuration, double missed,
 /// ranks run the same programs, and the estimates miss the same.
 static bool runsAlike(const Configuration &a, const Configuration &b) {
   auto key = [](const Configuration &c) {
-    Mesh mesh = c.mesh;
-    mesh[Axis::DP] = 1;
-    return std::make_tuple(mesh, std::cref(c.schedule), c.chunks,
-                           c.sequenceParallel, c.contextParallel, c.microBatch,
-                           c.offload);
+    return std::make_tuple(withOneReplica(c.mesh), std::cref(c.schedule),
+                           c.chunks, c.sequenceParallel, c.contextParallel,
+                           c.microBatch, c.offload);
   };
   return key(a) == key(b) && (a.zero == 3) == (b.zero == 3) &&
          a.recompute.getUniform() == b.recompute.getUniform();

@@ -353,6 +353,11 @@ void Summary::addVariants() {
         with("context-parallel " + print(other),
              [&](Configuration &c) { c.contextParallel = other; });
   }
+  if (int groups = pick.mesh[Axis::Replicate]; groups > 1)
+    with("replicate 1", [&](Configuration &c) {
+      c.mesh[Axis::Replicate] = 1;
+      c.mesh[Axis::DP] *= groups;
+    });
   for (int zero = 0; zero <= 3; ++zero)
     if (zero != pick.zero && pick.mesh.replicas() > 1)
       with("zero " + std::to_string(zero),

@@ -55,6 +55,8 @@ SearchSpace SearchSpace::all() {
                    Offload::Both};
   space.chunks = {1, 2, 3, 4, 5, 6, 7, 8};
   space.mesh[Axis::CP] = {1, 2, 4, 8, 16, 32, 64};
+  for (int groups = 2; groups <= 4096; groups *= 2)
+    space.mesh[Axis::Replicate].push_back(groups);
   return space;
 }
 

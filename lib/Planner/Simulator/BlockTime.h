@@ -87,7 +87,7 @@ struct Context {
   int replicas() const { return int(configuration.mesh.replicas()); }
   /// Ranks over which ZeRO divides.
   int divisions() const {
-    return framework().joinsReplicas ? replicas()
+    return framework().joinsReplicas ? int(configuration.mesh.sharers())
                                      : configuration.mesh[Axis::DP];
   }
 
@@ -103,10 +103,10 @@ struct Context {
   Group group(Axis axis) const {
     return group(configuration.mesh[axis], configuration.mesh.stride(axis));
   }
-  /// Of all replicas, or those of dp alone.
+  /// Of those over which ZeRO divides.
   Group replicaGroup() const {
     return framework().joinsReplicas
-               ? group(replicas(), configuration.mesh.stride(Axis::CP))
+               ? group(divisions(), configuration.mesh.stride(Axis::CP))
                : group(Axis::DP);
   }
   /// Neighbouring stages may lie on different nodes.

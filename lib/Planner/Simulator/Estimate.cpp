@@ -79,19 +79,26 @@ void Estimator::cut(Recompute kind) {
                                       ifAny(work.after, after), problem);
 }
 
-/// Runs of equal blocks are one entry with a count: a stage of a hundred layers
-/// that are alike takes no longer to sum up than one of two. Layers of a stage
-/// are numbered from its first, which is what Recomputation::Stage counts by.
+/// Equal blocks are one entry with a count, whether they follow each other or
+/// alternate with others: a stage of a hundred layers takes no longer to sum up
+/// than one of each kind. The first and the last entry are those of the first
+/// and the last block. Layers of a stage are numbered from its first, which is
+/// what Recomputation::Stage counts by.
 StageBlocks Estimator::makeStage(size_t stage,
                                  const Recomputation::Stage &kinds) const {
   StageBlocks made;
   auto append = [&](int place, Recompute kind) {
     int block = work.order[place];
     std::vector<StageBlocks::Entry> &entries = made.entries;
-    if (entries.empty() || entries.back().block != block ||
-        entries.back().recompute != kind)
-      entries.push_back({block, 0, kind});
-    ++entries.back().count;
+    auto known =
+        std::find_if(entries.begin() + (entries.size() > 1), entries.end(),
+                     [&](const StageBlocks::Entry &entry) {
+                       return entry.block == block && entry.recompute == kind;
+                     });
+    if (known == entries.end())
+      known = entries.insert(known, {block, 0, kind});
+    ++known->count;
+    std::rotate(known, known + 1, entries.end());
   };
   for (int place = 0; stage == 0 && place < work.before; ++place)
     append(place, Recompute::None);

@@ -98,7 +98,8 @@ static Replicated getRest(double bytes, bool isPartial,
   for (const AxisFacts &facts : kAxes) {
     bool isSummed =
         facts.splitsTokens()
-            ? !facts.dividesState && !context.framework().joinsReplicas
+            ? facts.copiesState() ||
+                  (!facts.dividesState && !context.framework().joinsReplicas)
             : facts.axis == Axis::TP && isPartial;
     if (!isSummed || context.configuration.mesh[facts.axis] == 1)
       continue;

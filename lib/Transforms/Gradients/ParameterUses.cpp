@@ -65,6 +65,11 @@ SmallVector<StringAttr> ParameterUse::getReducedAxes(MeshOp mesh,
   auto axes = llvm::to_vector(gradients.at(rank).getPartial());
   llvm::erase_if(axes,
                  [&](StringAttr axis) { return mesh.getAxisSize(axis) <= 1; });
+  // What is scattered first leaves a part of the bytes to the others.
+  std::stable_partition(axes.begin(), axes.end(), [](StringAttr axis) {
+    const AxisFacts *facts = findAxis(axis.getValue());
+    return facts && facts->dividesState;
+  });
   return axes;
 }
 

@@ -102,9 +102,9 @@ static LogicalResult verifyBatch(ModuleOp module, func::FuncOp loss) {
     return success();
   return loss.emitError("@loss is for ")
          << shape[0] << " sequences of " << shape[1]
-         << " tokens, but micro-batch " << configuration.microBatch
-         << " times dp " << parts << " is " << batch << ", and seq is "
-         << configuration.sequence;
+         << " tokens, but micro-batch " << configuration.microBatch << " times "
+         << parts << (parts == 1 ? " replica" : " replicas") << " is " << batch
+         << ", and seq is " << configuration.sequence;
 }
 
 /// (P1)

@@ -90,8 +90,10 @@ private:
   /// agree about what is written first.
   bool isSum(StepOpInterface step) const {
     auto collective = dyn_cast<CollectiveOp>(*step);
-    return collective && (onGPU || collective.getAxis() == kDataAxis) &&
-           collective.getAxis() != kPipelineAxis &&
+    const AxisFacts *facts =
+        collective ? findAxis(collective.getAxis()) : nullptr;
+    return facts && (onGPU || facts->splitsBatch()) &&
+           facts->splits != Splits::Stages &&
            collective.getKind() == CollectiveKind::AllReduce &&
            collective.getReduction() == dist::Reduction::Sum &&
            collective.isInPlace();

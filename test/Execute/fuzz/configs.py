@@ -143,9 +143,9 @@ def draw_planned(rng: random.Random) -> ConfigTrial:
 
 def draw_axes(rng: random.Random, ranks: int, config: dict) -> dict[str, int]:
     """Powers of two, up to `ranks` in all; tp as the heads allow."""
-    axes = {"pp": 1, "dp": 1, "cp": 1, "tp": 1}
+    axes = {"pp": 1, "replicate": 1, "dp": 1, "cp": 1, "tp": 1}
     while ranks > 1:
-        axis = rng.choice(("pp", "pp", "dp", "cp", "tp"))
+        axis = rng.choice(("pp", "pp", "replicate", "dp", "dp", "cp", "tp"))
         parts = 2 * axes["tp"]
         if axis != "tp" or any(n % parts == 0 for n in get_heads(config)):
             axes[axis] *= 2
@@ -165,7 +165,7 @@ def draw_combination(rng: random.Random) -> ConfigTrial:
     options = ["--mesh", ",".join(f"{k}={v}" for k, v in axes.items())]
     options += ["--schedule", schedule, "--chunks", str(chunks)]
     options += ["--micro-batch", str(micro)]
-    options += ["--global-batch", str(micro * microbatches * axes["dp"])]
+    options += ["--global-batch", str(micro * microbatches * axes["replicate"] * axes["dp"])]
     # Ranks of cp hold equal parts of a sequence.
     sequence = rng.choice((8, 13, 16) if axes["cp"] == 1 else (8, 24))
     options += ["--seq", str(sequence)]

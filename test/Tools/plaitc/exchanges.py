@@ -18,6 +18,7 @@ and kind, how many there are and how many bytes they move. Standard library only
 
 import argparse
 import json
+import math
 import pathlib
 import random
 import subprocess
@@ -48,7 +49,7 @@ SCHEDULES = {
     "gpipe": 1, "1f1b": 1, "interleaved-1f1b": 2, "breadth-first": 2, "zb-h1": 1,
     "zb-h2": 1, "zb-v": 2, "v-half": 2, "v-min": 2, "dualpipe-v": 2, "zb-auto": 1,
 }
-AXES = ["pp", "dp", "cp", "tp"]
+AXES = ["pp", "replicate", "dp", "cp", "tp"]
 CONTEXT = ["gather", "heads", "zigzag"]
 RECOMPUTE = ["none", "selective", "full"]
 COMPRESS = ["none", "none", "int8", "int8:32+feedback"]
@@ -96,6 +97,11 @@ def list_cases():
     for mesh in ("dp=4", "pp=2,dp=2", "dp=2,tp=2", "dp=2,cp=2"):
         cases.append(make(mesh, compress="int8:64"))
     cases.append(make("dp=2,tp=2", "llama", compress="int8:128+feedback", sequence_parallel="on"))
+    for zero in range(4):
+        cases.append(make("replicate=2,dp=2", zero=zero))
+        cases.append(make("replicate=2,dp=2,cp=2", "llama", zero=zero))
+        cases.append(make("pp=2,replicate=2,dp=2", "untied", zero=zero))
+        cases.append(make("replicate=2,dp=2,tp=2", zero=zero, sequence_parallel="on"))
     cases.append(make("pp=2,dp=2,tp=2", sequence_parallel="on", zero=2))
     cases.append(make("pp=2,dp=2,tp=2", "llama", zero=3))
     return cases
@@ -107,9 +113,11 @@ def draw(generator):
     sizes = {axis: generator.choice([1, 2]) for axis in AXES}
     if SCHEDULES[schedule] > 1 and sizes["pp"] == 1:
         schedule = "1f1b"
-    if sizes["cp"] * sizes["dp"] * sizes["tp"] * sizes["pp"] > 8:
+    if math.prod(sizes.values()) > 8:
         sizes["pp"] = 1
         schedule = "1f1b"
+    if math.prod(sizes.values()) > 8:
+        sizes["replicate"] = 1
     case = make(
         ",".join(f"{axis}={size}" for axis, size in sizes.items()),
         generator.choice(list(MODELS)), schedule=schedule, chunks=SCHEDULES[schedule],
@@ -145,6 +153,8 @@ DOZEN = [
     "gpt2/pp=2,dp=2/compress=int8:64",
     "llama/dp=2,tp=2/sequence-parallel=on/compress=int8:128+feedback",
     "llama/pp=2,dp=2,tp=2/zero=3",
+    "llama/replicate=2,dp=2,cp=2/zero=1",
+    "untied/pp=2,replicate=2,dp=2/zero=3",
 ]
 
 

@@ -86,3 +86,18 @@ module attributes {plait.configuration = #plait.configuration<zero = 2, compress
 module attributes {plait.configuration = #plait.configuration<compress = "int8+replicas:3">} {
   dist.mesh @mesh ["dp", "tp"] = [2, 2]
 }
+
+// -----
+
+// What a rank codes is of consecutive sequences, which groups do not have.
+#w = #dist.sharding<@mesh, [{}, {}]>
+#dw = #dist.sharding<@mesh, [{}, {}], partial = {"replicate", "dp"}>
+// expected-error @+1 {{compress is int8:128, which takes no groups of replicas, but replicate is 2}}
+module attributes {plait.configuration = #plait.configuration<compress = "int8:128">} {
+  dist.mesh @mesh ["replicate", "dp"] = [2, 2]
+  nn.parameter @w : tensor<8x32xf32> init<mean = 0.0, std = 0.02> sharding #w
+  func.func @backward_0(%dw: tensor<8x32xf32, #dw> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<backward, 0>} {
+    nn.accumulate %dw to @w gradient : tensor<8x32xf32, #dw>
+    return
+  }
+}

@@ -62,7 +62,7 @@ module attributes {plait.configuration = #plait.configuration<recompute = full>,
 // The model is for a microbatch of the configuration, if it has one.
 module attributes {plait.configuration = #plait.configuration<micro_batch = 2, seq = 8>} {
   nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
-  // expected-error @+1 {{@loss is for 2 sequences of 4 tokens, but micro-batch 2 times dp 1 is 2, and seq is 8}}
+  // expected-error @+1 {{@loss is for 2 sequences of 4 tokens, but micro-batch 2 times 1 replica is 2, and seq is 8}}
   func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>) {
     %e = nn.read @embed value : tensor<16x8xf32>
     %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>

@@ -79,7 +79,9 @@ const std::map<std::string, Add> additions = {
     {"FloatInput", addFloats},
     {"Input.float_input", addFloats},
     {"InputKind.Features", addFloats},
-    {"InputKind.Context", addFloats}};
+    {"InputKind.Context", addFloats},
+    {"MeshAxis.name",
+     [](fb::PlanT &plan) { append(plan.mesh).name = "replicate"; }}};
 
 TEST(Level, IsZeroWithoutFeatures) { EXPECT_EQ(getLevel(makePlan()), 0u); }
 

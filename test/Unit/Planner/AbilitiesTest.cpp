@@ -136,6 +136,10 @@ TEST(Abilities, LookAtMeshes) {
             "tp is 4, but PyTorch 2.15 has no tensor parallelism");
   EXPECT_EQ(check("megatron-2022", "cp=2"),
             "cp is 2, but Korthikanti et al. 2022 has no context parallelism");
+  EXPECT_EQ(check("torchtitan", "pp=2,replicate=2,dp=2,cp=2"), "");
+  EXPECT_EQ(check("megatron-core", "replicate=2,dp=4"),
+            "replicate is 2, but Megatron-Core 0.20 has no groups that divide "
+            "state");
   EXPECT_EQ(check("deepspeed", "cp=2,tp=2"),
             "cp is 2, but DeepSpeed 0.19.8 has it without tp only");
 }

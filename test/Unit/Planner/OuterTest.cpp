@@ -105,7 +105,8 @@ TEST(Outer, DividesTheBatch) {
   EXPECT_EQ(*count, 2);
   configuration.globalBatch = 8;
   EXPECT_EQ(countMicrobatches(configuration, 2).status().message(),
-            "global batch 8 is not divisible by micro batch 2 times dp 2 times "
+            "global batch 8 is not divisible by micro batch 2 times 2 replicas "
+            "times "
             "sites 3 = 12");
 }
 

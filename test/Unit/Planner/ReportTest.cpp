@@ -103,13 +103,14 @@ TEST_F(Report, JsonHasTheFieldsThatAreDocumented) {
                                    "unmeasured",
                                    "exchanges"}));
   EXPECT_EQ(keysOf(content["exposed_comm_seconds"]),
-            (std::set<std::string>{"tp", "pp", "dp", "cp"}));
-  EXPECT_EQ(
-      keysOf(content["roofline_seconds"]),
-      (std::set<std::string>{"arithmetic", "memory", "launches", "tp", "pp",
-                             "dp", "cp", "bubble", "wait", "overhead"}));
+            (std::set<std::string>{"tp", "pp", "replicate", "dp", "cp"}));
+  EXPECT_EQ(keysOf(content["roofline_seconds"]),
+            (std::set<std::string>{"arithmetic", "memory", "launches", "tp",
+                                   "pp", "replicate", "dp", "cp", "bubble",
+                                   "wait", "overhead"}));
   EXPECT_EQ(keysOf(content["configuration"]),
             (std::set<std::string>{"pp",
+                                   "replicate",
                                    "dp",
                                    "tp",
                                    "cp",

@@ -35,18 +35,20 @@ TEST(Search, KeepsPins) {
 }
 
 TEST(Search, ReadsPins) {
-  const char *text = "pp=2,dp=3,cp=1,tp=4,schedule=zb-v,chunks=2,micro-batch=8,"
-                     "recompute=selective,zero=1,sp=off,"
-                     "context-parallel=heads";
+  const char *text =
+      "pp=2,replicate=5,dp=3,cp=1,tp=4,schedule=zb-v,chunks=2,micro-batch=8,"
+      "recompute=selective,zero=1,sp=off,"
+      "context-parallel=heads";
   EXPECT_EQ(print(*parsePins(text)), text);
   auto message = [](const char *text) {
     Result<Pins> pins = parsePins(text);
     return pins.ok() ? "" : pins.status().message();
   };
-  EXPECT_EQ(message("fsdp"),
-            "'fsdp' is no pin, expected name=value, where name is pp, dp, cp, "
-            "tp, schedule, chunks, micro-batch, recompute, zero, sp, "
-            "context-parallel or offload");
+  EXPECT_EQ(
+      message("fsdp"),
+      "'fsdp' is no pin, expected name=value, where name is pp, replicate, "
+      "dp, cp, tp, schedule, chunks, micro-batch, recompute, zero, sp, "
+      "context-parallel or offload");
   EXPECT_EQ(message("tp=0"), "tp is \"0\", expected 1 to 16777216");
   EXPECT_EQ(message("tp=4x"), "tp is \"4x\", expected 1 to 16777216");
   EXPECT_EQ(message("zero=4"), "zero is \"4\", expected 0 to 3");

@@ -22,6 +22,18 @@ namespace {
 // Against trying everything
 //===----------------------------------------------------------------------===//
 
+/// Whether groups of replicas, if there are several, have some ranks each that
+/// fill a node, or four, sixteen, or an odd multiple.
+bool isGrouped(const Setting &setting, const Mesh &mesh) {
+  if (mesh[Axis::Replicate] == 1)
+    return true;
+  int node = setting.cluster.devicesPerNode;
+  int ranks = mesh[Axis::DP] * mesh[Axis::CP] * mesh[Axis::TP];
+  while (ranks % (4 * node) == 0)
+    ranks /= 4;
+  return mesh[Axis::DP] > 1 && ranks % node == 0 && ranks % (2 * node) != 0;
+}
+
 /// Visits every configuration of the setting's space that makes sense, with
 /// what estimate() says of it. Written without the search's enumeration.
 template <typename Visitor>
@@ -32,6 +44,8 @@ void forEachConfiguration(const Setting &setting, Visitor visit) {
     for (int zero : setting.space.zero)
       for (const Recomputation &recompute : setting.space.recompute)
         for (int64_t micro : setting.space.microBatch) {
+          if (zero == 0 && c.mesh[Axis::Replicate] > 1)
+            continue;
           c.zero = zero;
           c.recompute = recompute;
           c.microBatch = micro;
@@ -70,14 +84,18 @@ void forEachConfiguration(const Setting &setting, Visitor visit) {
         for (c.mesh[Axis::PP] = 1; c.mesh[Axis::PP] <= ranks;
              ++c.mesh[Axis::PP]) {
           c.mesh[Axis::CP] = cp;
-          for (c.mesh[Axis::DP] = 1; c.ranks() <= ranks; ++c.mesh[Axis::DP])
-            for (ContextParallel kind : setting.space.contextParallel) {
-              c.contextParallel = kind;
-              bool isSame = cp == 1 && kind != setting.space.contextParallel[0];
-              if (!isSame &&
-                  (c.ranks() == ranks || !setting.cluster.device.isProcessor))
-                schedules(work);
-            }
+          for (int groups : setting.space.mesh[Axis::Replicate]) {
+            c.mesh[Axis::Replicate] = groups;
+            for (c.mesh[Axis::DP] = 1; c.ranks() <= ranks; ++c.mesh[Axis::DP])
+              for (ContextParallel kind : setting.space.contextParallel) {
+                c.contextParallel = kind;
+                bool isSame =
+                    cp == 1 && kind != setting.space.contextParallel[0];
+                if (!isSame && isGrouped(setting, c.mesh) &&
+                    (c.ranks() == ranks || !setting.cluster.device.isProcessor))
+                  schedules(work);
+              }
+          }
         }
     }
 }
@@ -87,6 +105,7 @@ std::string nameFamily(const Configuration &c) {
   std::ostringstream family;
   family << c.mesh[Axis::PP] << " " << c.mesh[Axis::DP] << " "
          << c.mesh[Axis::TP] << " " << c.mesh[Axis::CP] << " "
+         << c.mesh[Axis::Replicate] << " "
          << (c.mesh[Axis::PP] > 1 ? c.schedule + std::to_string(c.chunks) : "")
          << (c.offload == Offload::None ? "" : " offload");
   return family.str();

@@ -56,6 +56,18 @@ protected:
     ASSERT_TRUE(profile);
   }
 
+  /// IR in which N stands for the sequences of a microbatch.
+  void openText(const std::string &text) {
+    auto makeModel = [&, text](int64_t n) -> FailureOr<OwningOpRef<ModuleOp>> {
+      std::string sized = text;
+      for (size_t at; (at = sized.find('N')) != sized.npos;)
+        sized.replace(at, 1, std::to_string(n));
+      return parseSourceString<ModuleOp>(sized, &context);
+    };
+    profile = ModelProfile::create(context, makeModel, Precision::FP32);
+    ASSERT_TRUE(profile);
+  }
+
   const Work &get(int tensor, bool sequenceParallel, double sequences = 2) {
     std::string reason;
     const Work *work =
@@ -273,6 +285,79 @@ TEST_F(ProfileTest, FoldsLayersThatAreAlike) {
   EXPECT_EQ(work.after, 1);
 }
 
+/// A model whose layers are of the kinds that `pattern` names: A has one matmul
+/// of 8 by 8, B two of 8 by 16.
+static std::string writeLayers(const std::string &pattern) {
+  std::string parameters, body;
+  auto addParameter = [&](const std::string &name, const char *type) {
+    parameters += "nn.parameter @" + name + " : " + type +
+                  " init<mean = 0.0, std = 0.5>\n";
+  };
+  const std::string tokens = "tensor<Nx6xi32>", x = "tensor<Nx6x8xf32>",
+                    wide = "tensor<Nx6x16xf32>", table = "tensor<16x8xf32>",
+                    square = "tensor<8x8xf32>";
+  addParameter("embed", table.c_str());
+  addParameter("head", table.c_str());
+  body += "%e = nn.read @embed value : " + table +
+          "\n%x0 = nn.embedding %e, %tokens : (" + table + ", " + tokens +
+          ") -> " + x + "\n";
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    std::string n = std::to_string(i), out = "%x" + std::to_string(i + 1),
+                layer = " {nn.layer = " + n + " : i64} : ";
+    bool isWide = pattern[i] == 'B';
+    addParameter("w" + n, isWide ? table.c_str() : square.c_str());
+    body += "%w" + n + " = nn.read @w" + n + " value" + layer +
+            (isWide ? table : square) + "\n";
+    body += (isWide ? "%h" : "%y") + n + " = nn.matmul %x" + n + ", %w" + n +
+            " \"bsh,vh->bsv\"" + layer + "(" + x + ", " +
+            (isWide ? table : square) + ") -> " + (isWide ? wide : x) + "\n";
+    if (isWide) {
+      addParameter("v" + n, table.c_str());
+      body += "%v" + n + " = nn.read @v" + n + " value" + layer + table +
+              "\n%y" + n + " = nn.matmul %h" + n + ", %v" + n +
+              " \"bsv,vh->bsh\"" + layer + "(" + wide + ", " + table + ") -> " +
+              x + "\n";
+    }
+    body += out + " = nn.add %x" + n + ", %y" + n + layer + x + "\n";
+  }
+  std::string last = std::to_string(pattern.size());
+  body +=
+      "%o = nn.read @head value : " + table + "\n%z = nn.matmul %x" + last +
+      ", %o \"bsh,vh->bsv\" : (" + x + ", " + table + ") -> " + wide +
+      "\n%sum, %count = nn.softmax_cross_entropy %z, %targets ignore -100 : (" +
+      wide + ", " + tokens + ") -> (tensor<f32>, tensor<f32>)\n";
+  return parameters + "func.func @loss(%tokens: " + tokens +
+         ", %targets: " + tokens + ") -> (tensor<f32>, tensor<f32>) {\n" +
+         body + "return %sum, %count : tensor<f32>, tensor<f32>\n}";
+}
+
+/// A layer is looked at for each kind behind each kind, however deep the model
+/// is, and what is counted is that of all layers.
+TEST_F(ProfileTest, FoldsKindsThatAlternate) {
+  auto profileOf = [&](const std::string &pattern) -> const Work & {
+    openText(writeLayers(pattern));
+    return get(1, false);
+  };
+  EXPECT_EQ(profileOf("ABABAB").order,
+            (std::vector<int>{0, 1, 2, 3, 2, 3, 2, 4}));
+  EXPECT_EQ(profileOf("AAABAAAB").order,
+            (std::vector<int>{0, 1, 2, 2, 3, 4, 2, 2, 3, 5}));
+  EXPECT_EQ(profileOf("ABBA").order, (std::vector<int>{0, 1, 2, 3, 4, 5}));
+  std::string deep;
+  for (int i = 0; i < 63; ++i)
+    deep += "AB";
+  const Work &work = profileOf(deep);
+  EXPECT_EQ(work.blocks.size(), 5u);
+  EXPECT_EQ(work.layers(), 126);
+  Totals totals = sumUp(work);
+  EXPECT_EQ(totals.parameters, 63 * (64 + 256) + 2 * 128);
+  // Of the forward pass: what a token takes is one for each parameter that is
+  // no table it is looked up in.
+  double all = totals.matmul[0];
+  Totals few = sumUp(profileOf("AB"));
+  EXPECT_EQ(all / (63 * (64 + 256) + 128), few.matmul[0] / (64 + 256 + 128));
+}
+
 /// What has no label within the last layer belongs to it; there is no head.
 TEST_F(ProfileTest, AHeadIsBehindAllLayers) {
   const std::string text = R"(
@@ -292,14 +377,7 @@ TEST_F(ProfileTest, AHeadIsBehindAllLayers) {
         (tensor<Nx6x16xf32>, tensor<Nx6xi32>) -> (tensor<f32>, tensor<f32>)
     return %sum, %count : tensor<f32>, tensor<f32>
   })";
-  auto makeModel = [&](int64_t n) -> FailureOr<OwningOpRef<ModuleOp>> {
-    std::string sized = text;
-    for (size_t at; (at = sized.find('N')) != sized.npos;)
-      sized.replace(at, 1, std::to_string(n));
-    return parseSourceString<ModuleOp>(sized, &context);
-  };
-  profile = ModelProfile::create(context, makeModel, Precision::FP32);
-  ASSERT_TRUE(profile);
+  openText(text);
   const Work &work = get(1, false);
   ASSERT_EQ(work.blocks.size(), 2u);
   EXPECT_EQ(work.blocks.back().name, "layer 1");

@@ -14,6 +14,8 @@
 
 #include "Step.h"
 
+#include "plait/Configuration/Mixing.h"
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -175,25 +177,50 @@ Cost planner::getOptimizerCost(const StepLoad &load, const Context &context) {
   return cost;
 }
 
-/// All weights of a rank in fp32, and one pass over what is kept of them; the
-/// ranks of a site send at once. A site counts as one of equal copies of the
-/// cluster.
+/// Messages to neighbours one by one, each behind its latency, or two exchanges
+/// of blocks, or a sum; the ranks of a site send at once. In the mean over the
+/// agreements of a period.
+static double getAgreementSeconds(double bytes, const Context &context) {
+  const Outer &outer = context.training.outer;
+  Group group = {int(outer.sites), context.training.sitesOfNode};
+  auto exchange = [&](CollectiveKind kind) {
+    return collectiveSeconds(kind, bytes, group, context.cluster);
+  };
+  if (outer.is(Agreement::Middle))
+    return exchange(CollectiveKind::AllToAll) +
+           exchange(CollectiveKind::AllGather);
+  double sum = exchange(CollectiveKind::AllReduce);
+  if (!outer.is(Agreement::Gossip))
+    return sum;
+  double messages = 0, share = outer.average ? 1.0 / double(outer.average) : 0;
+  Result<std::vector<Matrix>> period =
+      makeMixings("`outer`", outer.getGraph(), outer.sites);
+  if (!period.ok())
+    return 0; // refused before
+  for (const Matrix &matrix : *period)
+    messages += double(makeExchanges(matrix, outer.sites).size());
+  double message =
+      transferSeconds(bytes, group.perNode >= group.ranks, context.cluster);
+  return share * sum +
+         (1 - share) * messages / double(period->size()) * message;
+}
+
+/// All weights of a rank in fp32, and what passes over them: reads and writes.
+/// A site counts as one of equal copies of the cluster.
 double planner::getSitesSeconds(double parameters, const Context &context) {
   const Outer &outer = context.training.outer;
   if (!outer.isOn())
     return 0;
   Group group = {int(outer.sites), context.training.sitesOfNode};
-  auto sum = [&](double bytes) {
-    return collectiveSeconds(CollectiveKind::AllReduce, bytes, group,
-                             context.cluster);
-  };
   double bytes = parameters * sizeof(float);
-  double passes = outer.keepsAnchor() ? 5 : 2; // reads and writes
+  double passes = outer.keepsAnchor() ? 5 : outer.getGraph().empty() ? 2 : 6;
   double kept = parameters * 2 * outer.getStateBytes();
   double agreement =
-      sum(bytes) +
+      getAgreementSeconds(bytes, context) +
       memoryCost(passes * bytes + kept, context.cluster.device).seconds;
-  return sum(3 * sizeof(float)) + agreement / double(outer.every);
+  return collectiveSeconds(CollectiveKind::AllReduce, 3 * sizeof(float), group,
+                           context.cluster) +
+         agreement / double(outer.every);
 }
 
 /// Reads the gradient and the sum and writes the sum, for each microbatch.

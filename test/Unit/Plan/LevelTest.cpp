@@ -43,6 +43,16 @@ void addRule(fb::PlanT &plan) {
   plan.outer->scheme = "average";
 }
 
+void addGraph(fb::PlanT &plan) {
+  addRule(plan);
+  plan.outer->graph = "ring";
+}
+
+void addDrop(fb::PlanT &plan) {
+  addRule(plan);
+  plan.outer->drop = 1;
+}
+
 void addWindow(fb::PlanT &plan) {
   fb::AttentionStepT attention;
   attention.window = 8;
@@ -69,7 +79,23 @@ const std::map<std::string, Add> additions = {
     {"Action.list", addRule},
     {"ActionKind.Outer", addRule},
     {"StateSlot.like_weight", addRule},
-    {"StateSlot.from_weight", addRule}};
+    {"StateSlot.from_weight", addRule},
+    {"OuterRule.drop", addDrop},
+    {"OuterRule.average", addGraph},
+    {"OuterRule.graph", addGraph},
+    {"OuterRule.mixings", addGraph},
+    {"Mixing", addGraph},
+    {"SiteExchange", addGraph},
+    {"OuterStep.others", addGraph},
+    {"OuterStep.mixed", addGraph},
+    {"OuterStep.exchange", addGraph},
+    {"OuterKind.Mix", addGraph},
+    {"OuterKind.Take", addGraph},
+    {"OuterKind.Middle", addDrop},
+    {"Action.exchange", addGraph},
+    {"ActionList.phase", addGraph},
+    {"ActionList.except", addGraph},
+    {"ActionList.mixing", addGraph}};
 
 TEST(Level, IsZeroWithoutFeatures) { EXPECT_EQ(getLevel(makePlan()), 0u); }
 

@@ -13,6 +13,7 @@ against the formulas of textbooks."""
 import functools
 import math
 import pathlib
+import random
 import re
 import sys
 import tempfile
@@ -66,6 +67,55 @@ LAYOUTS = (
 # Where each of these has a formula of the number of sites.
 GRAPHS = ("ring", "exponential", "grid", "one-peer")
 COUNTS = (6, 8, 16)
+
+
+# With --all, and without it.
+DRAWS, FEW_DRAWS = 60, 4
+
+
+def draw_matrix(rng: random.Random, count: int) -> str:
+    """A mean of permutations, one of which is the identity, which is doubly stochastic
+    (Birkhoff 1946); a circle is another one, so that all sites are connected."""
+    circle = [(i + 1) % count for i in range(count)]
+    others = [rng.sample(range(count), count) for _ in range(rng.choice((0, 1, 2)))]
+    permutations = [list(range(count)), circle, *others]
+    parts = [rng.random() + 0.1 for _ in permutations]
+    w = sum(
+        part / sum(parts) * numpy.eye(count)[own]
+        for part, own in zip(parts, permutations)
+    )
+    return "\n".join(" ".join(f"{x:.8f}" for x in row) for row in w)
+
+
+def draw_outer(rng: random.Random, count: int, folder: pathlib.Path) -> str:
+    every = rng.choice((1, 1, 2))
+    name = rng.choice(("gossip",) * 5 + ("average", "diloco", "median", "trimmed"))
+    if name == "diloco":
+        return f"diloco:{every},rate={rng.uniform(0.1, 1):.2f},momentum={rng.choice((0, 0.5))}"
+    if name != "gossip":
+        return f"{'median' if name == 'trimmed' and count < 3 else name}:{every}"
+    graph = rng.choice((*GRAPHS, "complete", "file", "file"))
+    if graph == "file":
+        path = folder / f"drawn-{rng.getrandbits(40)}.txt"
+        matrices = [draw_matrix(rng, count) for _ in range(rng.choice((1, 2)))]
+        path.write_text("\n\n".join(matrices) + "\n")
+        graph = str(path)
+    return f"gossip:{graph},every={every}" + rng.choice(("", "", ",average=2"))
+
+
+def draw_run(seed: int, folder: pathlib.Path) -> Run:
+    """A scheme, and a layout of each site."""
+    rng = random.Random(seed)
+    count = rng.choice((2, 4))
+    axes = rng.choice(("", "tp=2,", "pp=2,", "dp=2,", "pp=2,tp=2,", "dp=2,tp=2,"))
+    options = ["--recompute", rng.choice(("none", "full"))]
+    if "pp" in axes:
+        options += ["--schedule", rng.choice(("1f1b", "gpipe", "zb-h1"))]
+    if "dp" in axes:
+        options += ["--zero", rng.choice("012")]
+    outer = draw_outer(rng, count, folder)
+    optimizer = rng.choice(("adamw", "sgd"))
+    return Run(outer, f"{axes}sites={count}", optimizer, tuple(options))
 
 
 class Suite(sites.Suite):
@@ -128,12 +178,18 @@ class Suite(sites.Suite):
         return [weights for weights, _ in states]
 
     def check(self, run: Run) -> str:
-        plan = self.compile_outer(run.mesh, run.outer, "--optimizer", run.optimizer)
+        options = ("--optimizer", run.optimizer, *run.options)
+        plan = self.compile_outer(run.mesh, run.outer, *options)
         rules = ("--weights", self.start, *self.rules(run.optimizer))
         found = self.train_sites(plan, run.sites, STEPS, *rules)
         expected = self.simulate_sites(run, STEPS)
         texts = [self.compare(*pair) for pair in zip(found, expected)]
         return f"{len(texts)} sites, the first {texts[0]}"
+
+    def check_draw(self, seed: int) -> str:
+        run = draw_run(seed, self.folder)
+        name = run.name.replace(f"{self.folder}/", "")
+        return f"{name}: {self.check(run)}"
 
     def check_layout(self, mesh, options) -> str:
         rules = ("--weights", self.start, *self.rules("adamw"))
@@ -358,6 +414,8 @@ def main() -> int:
             report.case("/".join((mesh, *words)), run)
         for graph in GRAPHS:
             report.case(f"spectrum/{graph}", functools.partial(suite.check_spectrum, graph))
+        for seed in range(DRAWS if covering.takes_all(options) else FEW_DRAWS):
+            report.case(f"draw-{seed}", functools.partial(suite.check_draw, seed))
         report.case("complete", suite.check_complete)
         report.case("one-site", suite.check_one_site)
         report.case("exact", suite.check_exact)

@@ -124,7 +124,8 @@ def make_graph(name: str, count: int) -> list[numpy.ndarray]:
         degree = near.sum(axis=1)
         w = near / (1 + numpy.maximum(degree[:, None], degree))
         return [w + numpy.diag(1 - w.sum(axis=1))]
-    return [numpy.loadtxt(name)]
+    parts = pathlib.Path(name).read_text().strip().split("\n\n")
+    return [numpy.loadtxt(part.splitlines()) for part in parts]
 
 
 def contraction(period: list[numpy.ndarray]) -> float:

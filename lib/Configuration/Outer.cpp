@@ -14,8 +14,10 @@
 
 #include "plait/Configuration/Configuration.h"
 #include "plait/Configuration/Mesh.h"
+#include "plait/Configuration/Mixing.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <optional>
 
@@ -23,9 +25,31 @@ using namespace plait;
 
 static constexpr std::string_view kNone = "none", kSites = "sites";
 
+// Nesterov's momentum does not converge from 1 on.
+static constexpr OuterOption kDiLoCoOptions[] = {
+    {.name = "rate",
+     .number = &Outer::rate,
+     .usual = 0.7,
+     .most = 10,
+     .hasLeast = false},
+    {.name = "momentum",
+     .number = &Outer::momentum,
+     .usual = 0.9,
+     .most = 1,
+     .hasMost = false},
+};
+static constexpr OuterOption kTrimmedOptions[] = {
+    {.name = "drop", .count = &Outer::drop, .usual = 1}};
+static constexpr OuterOption kGossipOptions[] = {
+    {.name = "every", .count = &Outer::every, .usual = 1},
+    {.name = "average", .count = &Outer::average, .usual = 0}};
+
 static constexpr OuterScheme kSchemes[] = {
-    {"average", /*hasOptimizer=*/false, 0, 0},
-    {"diloco", /*hasOptimizer=*/true, 0.7, 0.9},
+    {"average", Agreement::Mean, "8", {}},
+    {"diloco", Agreement::Optimizer, "8", kDiLoCoOptions},
+    {"median", Agreement::Middle, "8", {}},
+    {"trimmed", Agreement::Middle, "8", kTrimmedOptions},
+    {"gossip", Agreement::Gossip, "ring", kGossipOptions},
 };
 
 std::span<const OuterScheme> plait::getOuterSchemes() { return kSchemes; }
@@ -35,6 +59,17 @@ static const OuterScheme *find(std::string_view name) {
   return found == std::end(kSchemes) ? nullptr : found;
 }
 
+const OuterScheme &Outer::get() const { return *find(getName()); }
+
+int32_t Outer::countDropped() const {
+  bool isMedian = is(Agreement::Middle) && get().options.empty();
+  return isMedian ? int32_t(countSites() - 1) / 2 : drop;
+}
+
+//===----------------------------------------------------------------------===//
+// Text
+//===----------------------------------------------------------------------===//
+
 /// The shortest text that reads as the same number.
 static std::string printNumber(double value) {
   char text[32];
@@ -42,18 +77,33 @@ static std::string printNumber(double value) {
   return std::string(text, end);
 }
 
+static double getValue(const OuterOption &option, const Outer &value) {
+  return option.number ? value.*option.number : double(value.*option.count);
+}
+
+static std::string printScheme(const Outer &value, bool hasUsual) {
+  const OuterScheme &scheme = value.get();
+  bool isGossip = scheme.agreement == Agreement::Gossip;
+  std::string text =
+      value.scheme + (isGossip ? "" : ":" + std::to_string(value.every));
+  for (const OuterOption &option : scheme.options)
+    if (double own = getValue(option, value);
+        own != option.usual || (hasUsual && (own || option.number)))
+      text += "," + std::string(option.name) + "=" + printNumber(own);
+  return text;
+}
+
 std::string plait::print(const Outer &value) {
   if (!value.isOn())
     return std::string(kNone);
-  const OuterScheme &scheme = *find(value.scheme);
-  std::string text = value.scheme + ":" + std::to_string(value.every);
-  if (value.rate != scheme.rate)
-    text += ",rate=" + printNumber(value.rate);
-  if (value.momentum != scheme.momentum)
-    text += ",momentum=" + printNumber(value.momentum);
+  std::string text = printScheme(value, /*hasUsual=*/false);
   if (value.sites)
     text += "+" + std::string(kSites) + ":" + std::to_string(value.sites);
   return text;
+}
+
+std::string plait::describe(const Outer &value) {
+  return printScheme(value, /*hasUsual=*/true);
 }
 
 /// Takes what is in front of `separator`, which is removed too; nothing is left
@@ -77,35 +127,131 @@ static std::optional<T> readNumber(std::string_view text) {
 }
 
 static Status parseCount(std::string_view name, std::string_view what,
-                         std::string_view text, int64_t &value) {
-  constexpr int64_t most = Mesh::kMostRanks;
-  std::optional<int64_t> read = readNumber<int64_t>(text);
+                         std::string_view text, int32_t &value) {
+  constexpr int32_t most = Mesh::kMostRanks;
+  std::optional<int32_t> read = readNumber<int32_t>(text);
   if (!read || *read < 1 || *read > most)
     return fail(name, " has ", what, " \"", text, "\", expected 1 to ", most);
   value = *read;
   return Status::success();
 }
 
-/// One of "rate=0.5" and "momentum=0", each once. Written so that NaN fails.
+//===----------------------------------------------------------------------===//
+// Bounds
+//===----------------------------------------------------------------------===//
+
+/// Written so that NaN fails.
+static bool isWithin(const OuterOption &option, double value) {
+  return (value > option.least || (option.hasLeast && value == option.least)) &&
+         (value < option.most || (option.hasMost && value == option.most));
+}
+
+/// "above 0 and at most 10".
+static std::string describeBounds(const OuterOption &option) {
+  std::string least = printNumber(option.least);
+  std::string most = printNumber(option.most);
+  return (option.hasLeast ? least + " or more" : "above " + least) +
+         (option.hasMost ? " and at most " : ", and below ") + most;
+}
+
+/// Options that the scheme does not have are 0.
+static Status checkOptions(std::string_view name, const Outer &value) {
+  Outer rest = value;
+  for (const OuterOption &option : value.get().options) {
+    double own = getValue(option, value);
+    if (option.number && !isWithin(option, own))
+      return fail(name, " has ", option.name, " ", own, ", expected ",
+                  describeBounds(option));
+    if (option.count && own < option.usual)
+      return fail(name, " has ", option.name, " ", own, ", expected ",
+                  option.usual, " or more");
+    if (option.number)
+      rest.*option.number = 0;
+    else
+      rest.*option.count = 0;
+  }
+  for (auto [what, number] :
+       {std::pair("rate", rest.rate), std::pair("momentum", rest.momentum),
+        std::pair("drop", double(rest.drop)),
+        std::pair("average", double(rest.average))})
+    if (!(number == 0))
+      return fail(name, " has ", what, " ", number, ", which ", value.getName(),
+                  " has not");
+  return Status::success();
+}
+
+Status plait::check(std::string_view name, const Outer &value) {
+  const OuterScheme *scheme = find(value.getName());
+  if (!scheme) {
+    std::vector<std::string> names;
+    for (const OuterScheme &known : kSchemes)
+      names.emplace_back(known.name);
+    return fail(name, " has scheme '", value.getName(), "', expected ",
+                joinChoices(names));
+  }
+  PLAIT_RETURN_IF_ERROR(checkOptions(name, value));
+  if (value.every < 1 || value.every > Mesh::kMostRanks)
+    return fail(name, " has sites agree every ", value.every,
+                " steps, expected 1 to ", Mesh::kMostRanks);
+  // Both count steps: their product is looked for in each step's number.
+  if (value.average > Mesh::kMostRanks / value.every)
+    return fail(name, " has average ", value.average, " of every ", value.every,
+                " steps, expected ", Mesh::kMostRanks, " steps at most");
+  bool isGossip = scheme->agreement == Agreement::Gossip;
+  if (value.getGraph().empty() == isGossip)
+    return fail(name, " has graph '", value.getGraph(), "' in scheme '",
+                value.getName(), "'");
+  if (!value.sites)
+    return Status::success();
+  if (2 * value.countDropped() >= value.sites)
+    return fail(name, " has drop ", value.drop, ", which takes more than ",
+                2 * value.drop, " sites, not ", value.sites);
+  return isGossip ? makeMixings(name, value.getGraph(), value.sites).status()
+                  : Status::success();
+}
+
+/// "expected rate=R or momentum=M, each once".
+static std::string listOptions(const OuterScheme &scheme) {
+  std::vector<std::string> names;
+  for (const OuterOption &option : scheme.options)
+    names.push_back(std::string(option.name) + "=" +
+                    char(std::toupper(option.name[0])));
+  return joinChoices(names) + (names.size() > 1 ? ", each once" : ", once");
+}
+
+/// One of the scheme's options, each once.
 static Status parseOption(std::string_view name, std::string_view text,
-                          Outer &value, std::string &seen) {
+                          Outer &value, std::vector<std::string> &seen) {
+  const OuterScheme &scheme = value.get();
   std::string_view number = text;
   std::string word(take(number, '='));
-  bool isRate = word == "rate";
-  if (!find(value.scheme)->hasOptimizer)
-    return fail(name, " has option \"", text, "\", but ", value.scheme,
+  if (scheme.options.empty())
+    return fail(name, " has option \"", text, "\", but ", scheme.name,
                 " has none");
-  if ((!isRate && word != "momentum") || seen.find(word) != std::string::npos)
-    return fail(name, " has option \"", text,
-                "\", expected rate=R or momentum=M, each once");
-  seen += word;
+  auto found = std::ranges::find(scheme.options, word, &OuterOption::name);
+  if (found == scheme.options.end() || std::ranges::count(seen, word))
+    return fail(name, " has option \"", text, "\", expected ",
+                listOptions(scheme));
+  seen.push_back(word);
+  if (found->count)
+    return parseCount(name, word, number, value.*found->count);
   std::optional<double> read = readNumber<double>(number);
-  // Nesterov's momentum does not converge from 1 on.
-  if (!read || !(*read >= 0) ||
-      !(isRate ? *read > 0 && *read <= 10 : *read < 1))
+  if (!read || !isWithin(*found, *read))
     return fail(name, " has ", word, " \"", number, "\", expected ",
-                isRate ? "above 0 and at most 10" : "0 or more, and below 1");
-  (isRate ? value.rate : value.momentum) = *read;
+                describeBounds(*found));
+  value.*found->number = *read;
+  return Status::success();
+}
+
+/// Reads what is behind the colon: steps, or a graph.
+static Status parseSubject(std::string_view name, std::string_view text,
+                           Outer &value) {
+  if (!value.is(Agreement::Gossip))
+    return parseCount(name, "steps", text, value.every);
+  Result<std::string> graph = readGraph(name, text);
+  if (!graph.ok())
+    return graph.status();
+  value.scheme += ":" + *graph;
   return Status::success();
 }
 
@@ -122,16 +268,19 @@ static Status parseScheme(std::string_view name, std::string_view text,
     return fail(name, " is \"", word, "\", expected ", joinChoices(names));
   }
   if (word.size() == all.size())
-    return fail(name, " is \"", all, "\", expected the steps behind it, as ",
-                word, ":8");
+    return fail(name, " is \"", all, "\", expected the ",
+                scheme->agreement == Agreement::Gossip ? "graph" : "steps",
+                " behind it, as ", word, ":", scheme->example);
   value.scheme = word;
-  value.rate = scheme->rate;
-  value.momentum = scheme->momentum;
-  PLAIT_RETURN_IF_ERROR(
-      parseCount(name, "steps", take(text, ','), value.every));
+  for (const OuterOption &option : scheme->options)
+    if (option.number)
+      value.*option.number = option.usual;
+    else
+      value.*option.count = int32_t(option.usual);
+  PLAIT_RETURN_IF_ERROR(parseSubject(name, take(text, ','), value));
   if (all.back() == ',')
     return fail(name, " is \"", all, "\", which ends with a comma");
-  std::string seen;
+  std::vector<std::string> seen;
   while (!text.empty())
     PLAIT_RETURN_IF_ERROR(parseOption(name, take(text, ','), value, seen));
   return Status::success();
@@ -150,14 +299,15 @@ Status plait::parse(std::string_view name, std::string_view text,
   if (take(number, ':') != kSites)
     return fail(name, " has \"", text, "\" behind the scheme, expected ",
                 kSites, ":N");
-  return parseCount(name, kSites, number, value.sites);
+  PLAIT_RETURN_IF_ERROR(parseCount(name, kSites, number, value.sites));
+  return check(name, value);
 }
 
 /// The axis's size, which is cut out of `mesh`; 0: it names none.
-static Result<int64_t> cutSites(std::string &mesh) {
+static Result<int32_t> cutSites(std::string &mesh) {
   std::string rest;
   std::string_view text = mesh;
-  int64_t sites = 0;
+  int32_t sites = 0;
   while (!text.empty()) {
     std::string_view entry = take(text, ',');
     std::string_view size = entry;
@@ -175,7 +325,7 @@ static Result<int64_t> cutSites(std::string &mesh) {
 }
 
 Status plait::takeSites(std::string &mesh, Outer &outer) {
-  Result<int64_t> sites = cutSites(mesh);
+  Result<int32_t> sites = cutSites(mesh);
   if (!sites.ok())
     return sites.status();
   if (*sites && !outer.isOn())
@@ -189,5 +339,5 @@ Status plait::takeSites(std::string &mesh, Outer &outer) {
                 ", but `mesh` has no sites, as in dp=2,sites=2");
   if (*sites)
     outer.sites = *sites;
-  return Status::success();
+  return outer.isOn() ? check("`outer`", outer) : Status::success();
 }

@@ -14,6 +14,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "plait/Plan/Check.h"
+
+#include "SiteDeeds.h"
+#include "plait/Configuration/Mixing.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Messages.h"
 #include "plait/Plan/Metrics.h"
@@ -22,6 +25,7 @@
 #include "plait/Plan/Uses.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <optional>
 #include <vector>
@@ -31,40 +35,26 @@ using namespace plait::plan;
 
 namespace {
 
-/// The kinds of what a list does to the bytes of a value.
-enum class Deed : uint8_t { Sum, Mean, Difference, Update, Round };
-constexpr std::string_view kDeeds[] = {
-    "a sum over sites", "a mean", "a difference", "an update", "a rounding"};
 using Deeds = std::vector<Deed>;
-
-/// One step of a list. Offsets are there where its kind has such an operand.
-struct Done {
-  Deed deed;
-  ElementRange value;
-  std::optional<uint64_t> anchor = {}, momentum = {}, copy = {};
-  bool isWanted = false; // by some value
-};
 
 /// The lists of one program. `hasOptimizer` and the like are the scheme's.
 class SiteChecker {
 public:
-  SiteChecker(const fb::Plan &plan, const fb::Program &program)
-      : plan(plan), program(program), rule(*plan.outer()), mesh(plan),
-        hasOptimizer(rule.rate() > 0) {}
+  SiteChecker(const fb::Plan &plan, const fb::Program &program,
+              const Outer &outer)
+      : plan(plan), program(program), rule(*plan.outer()), outer(outer),
+        mesh(plan), hasOptimizer(outer.keepsAnchor()) {}
 
   /// Lists come first: what they do not call is what a site does by itself.
   Status check() {
     PLAIT_RETURN_IF_ERROR(checkActions());
     for (uint32_t i = 0; i < length(program.shards()); ++i)
       PLAIT_RETURN_IF_ERROR(checkShard(*program.shards()->Get(i)));
-    PLAIT_RETURN_IF_ERROR(
-        inList(List::Report, [&](auto &done) { return checkReport(done); }));
-    Deeds agreement = hasOptimizer
-                          ? Deeds{Deed::Difference, Deed::Sum, Deed::Update}
-                          : Deeds{Deed::Sum, Deed::Mean};
-    PLAIT_RETURN_IF_ERROR(inList(List::Outer, [&](auto &done) {
-      return checkWeights(agreement, done);
-    }));
+    PLAIT_RETURN_IF_ERROR(inList(
+        uint32_t(List::Report), [&](auto &done) { return checkReport(done); }));
+    for (uint32_t i = uint32_t(List::Report) + 1; i < length(plan.lists()); ++i)
+      PLAIT_RETURN_IF_ERROR(inList(
+          i, [&](auto &done) { return checkWeights(getAgreement(i), done); }));
     return checkInside();
   }
 
@@ -75,16 +65,14 @@ private:
   template <typename Scalars> bool dependsOnSite(const Scalars *scalars) const;
   bool knowsOthers(const fb::Step &step) const;
   Status checkInside() const;
-  template <typename Check> Status inList(List list, Check check) const;
-  Result<Done> readSum(const fb::CollectiveStep &step) const;
-  Result<Done> readOuter(const fb::OuterStep &step) const;
+  template <typename Check> Status inList(uint32_t list, Check check) const;
+  Deeds getAgreement(uint32_t list) const;
   Status checkReport(std::vector<Done> &done) const;
   Status checkWeights(const Deeds &agreement, std::vector<Done> &done) const;
   Status checkDeeds(const std::string &name, const ElementRange &value,
                     const Deeds &wanted, std::vector<Done> &done) const;
   Status checkPlaces(const std::string &name, const fb::Shard &shard,
                      const Done &one) const;
-  bool isIn(fb::Category category, uint64_t begin, uint64_t bytes) const;
   std::string nameOf(const fb::Shard &shard) const {
     return "'" + plan.parameters()->Get(shard.parameter())->name()->str() + "'";
   }
@@ -95,9 +83,9 @@ private:
   const fb::Plan &plan;
   const fb::Program &program;
   const fb::OuterRule &rule;
+  const Outer &outer;
   RankGrid mesh;
   bool hasOptimizer;
-  const fb::Function *functions[std::size(kListNames)] = {}; // but the step's
 };
 
 } // namespace
@@ -106,106 +94,79 @@ private:
 // Lists
 //===----------------------------------------------------------------------===//
 
-/// The step comes first, and then one call of each other list.
+/// The step comes first, and then the other lists: one call each, or what a
+/// mixing takes.
 Status SiteChecker::checkActions() {
+  std::vector<uint32_t> counts(length(plan.lists()), 0);
   uint32_t last = 0;
   for (uint32_t i = 0; i < length(program.actions()); ++i) {
     const fb::Action &action = *program.actions()->Get(i);
+    uint32_t list = action.list();
     bool isOuter = action.kind() == fb::ActionKind::Outer;
-    last += isOuter;
-    if (action.list() != last || (last && !isOuter) ||
-        last >= std::size(kListNames))
-      return fail("action ", i, " (", fb::EnumNameActionKind(action.kind()),
-                  ") is in list ", int(action.list()),
-                  ", expected a step, and one Outer in each list behind it");
+    bool fits = list >= last && list < counts.size() &&
+                (list ? isOuter || (isTransfer(action) && action.exchange())
+                      : !isOuter && !action.exchange());
+    if (!fits)
+      return fail(
+          "action ", i, " (", fb::EnumNameActionKind(action.kind()),
+          ") is in list ", list,
+          ", expected a step, and what sites do in the lists behind it");
+    last = list;
+    ++counts[list];
     if (!isOuter)
       continue;
-    functions[last] = program.functions()->Get(action.function());
-    if (length(functions[last]->slot_bytes()))
-      return fail("list '", kListNames[last], "' calls '",
-                  functions[last]->name()->str(), "', which has slots");
+    const fb::Function &function = *program.functions()->Get(action.function());
+    if (length(function.slot_bytes()))
+      return fail("list '", plan.lists()->Get(list)->name()->str(), "' calls '",
+                  function.name()->str(), "', which has slots");
   }
-  if (last + 1 == std::size(kListNames))
-    return Status::success();
-  return fail("has no action in list '", kListNames[last + 1], "'");
+  for (uint32_t i = 0; i < counts.size(); ++i) {
+    const fb::ActionList &list = *plan.lists()->Get(i);
+    if (i && !list.mixing() && counts[i] != 1)
+      return fail("has ", counts[i], " actions in list '", list.name()->str(),
+                  "', expected one");
+  }
+  return Status::success();
 }
 
 /// Reads what a list does, and adds to failures which list it is.
 template <typename Check>
-Status SiteChecker::inList(List list, Check check) const {
-  std::vector<Done> done;
-  const fb::Function &function = *functions[size_t(list)];
-  Status status = Status::success();
-  for (uint32_t i = 0; i < length(function.steps()) && status.ok(); ++i) {
-    const fb::Step &step = *function.steps()->Get(i);
-    const auto *sum = step.step_as_CollectiveStep();
-    const auto *outer = step.step_as_OuterStep();
-    Result<Done> one = sum     ? readSum(*sum)
-                       : outer ? readOuter(*outer)
-                               : fail("is no step of sites");
-    if (one.ok())
-      done.push_back(*one);
-    else
-      status = fail("step ", i, " ", one.status().message());
-  }
+Status SiteChecker::inList(uint32_t list, Check check) const {
+  Result<std::vector<Done>> done = readDeeds(plan, program, list);
+  Status status = done.status();
   if (status.ok())
-    status = check(done);
-  for (size_t i = 0; i < done.size() && status.ok(); ++i)
-    if (!done[i].isWanted)
-      status = fail("step ", i, " is ", kDeeds[size_t(done[i].deed)],
+    status = check(*done);
+  for (size_t i = 0; status.ok() && i < done->size(); ++i)
+    if (!(*done)[i].isWanted)
+      status = fail("deed ", i, " is ", kDeeds[size_t((*done)[i].deed)],
                     " of what is no weight that is trained");
   return status.ok() ? status
-                     : fail("list '", kListNames[size_t(list)],
+                     : fail("list '", plan.lists()->Get(list)->name()->str(),
                             "': ", status.message());
 }
 
-/// Over all sites, in place, and of numbers side by side.
-Result<Done> SiteChecker::readSum(const fb::CollectiveStep &step) const {
-  if (step.axis() != mesh.sitesAxis())
-    return fail("goes over axis '",
-                plan.mesh()->Get(step.axis())->name()->str(), "', expected '",
-                kSitesAxis, "'");
-  bool inPlace = step.input()->slot() < 0 && step.output()->slot() < 0 &&
-                 step.input()->offset() == step.output()->offset();
-  if (kindOf(step) != CollectiveKind::AllReduce || !inPlace ||
-      step.reduction() != fb::Reduction::Sum || step.outer() != 1 ||
-      step.dtype() != fb::DType::F32)
-    return fail("is no sum in f32 and in place");
-  return Done{Deed::Sum, {step.input()->offset(), uint64_t(step.chunk())}};
-}
-
-/// Kind and operands have been checked with the step itself.
-Result<Done> SiteChecker::readOuter(const fb::OuterStep &step) const {
-  constexpr Deed deeds[] = {Deed::Mean, Deed::Difference, Deed::Update,
-                            Deed::Round}; // by OuterKind
-  Done done = {deeds[size_t(step.kind())],
-               {step.value()->offset(), step.elements()}};
-  auto offset = [](const fb::Ref *ref) {
-    return ref ? std::optional(ref->offset()) : std::nullopt;
-  };
-  done.anchor = offset(step.anchor());
-  done.momentum = offset(step.momentum());
-  done.copy = offset(step.copy());
-  if (done.deed == Deed::Update &&
-      done.momentum.has_value() != (rule.momentum() > 0))
-    return fail("is an update ", done.momentum ? "with" : "without",
-                " momentum, which is ", rule.momentum());
-  return done;
+/// Returns what the list has to do to each weight, before copies are rounded; a
+/// mixing without neighbours does nothing.
+Deeds SiteChecker::getAgreement(uint32_t list) const {
+  if (uint32_t mixing = plan.lists()->Get(list)->mixing())
+    return length(rule.mixings()->Get(mixing - 1)->exchanges())
+               ? Deeds{Deed::Mixing}
+               : Deeds();
+  switch (outer.get().agreement) {
+  case Agreement::Optimizer:
+    return {Deed::Difference, Deed::Sum, Deed::Update};
+  case Agreement::Middle:
+    return {Deed::Middle};
+  case Agreement::Mean:
+  case Agreement::Gossip:
+    return {Deed::Sum, Deed::Mean};
+  }
+  __builtin_unreachable();
 }
 
 //===----------------------------------------------------------------------===//
 // Values
 //===----------------------------------------------------------------------===//
-
-bool SiteChecker::isIn(fb::Category category, uint64_t begin,
-                       uint64_t bytes) const {
-  for (uint32_t i = 0; i < length(program.regions()); ++i)
-    if (const fb::Region &region = *program.regions()->Get(i);
-        region.category() == category && region.offset() <= begin &&
-        begin + bytes <= region.offset() + region.bytes())
-      return true;
-  return false;
-}
 
 /// All steps that touch `value`, in their order, are `wanted`.
 Status SiteChecker::checkDeeds(const std::string &name,
@@ -252,7 +213,7 @@ Status SiteChecker::checkWeights(const Deeds &agreement,
   for (uint32_t i = 0; i < length(program.shards()); ++i) {
     const fb::Shard &shard = *program.shards()->Get(i);
     Deeds wanted = isFrozen(shard) ? Deeds() : agreement;
-    if (!isFrozen(shard) && roundsWeight(shard))
+    if (!wanted.empty() && roundsWeight(shard))
       wanted.push_back(Deed::Round);
     ElementRange value = weightRange(plan, shard);
     PLAIT_RETURN_IF_ERROR(checkDeeds(nameOf(shard), value, wanted, done));
@@ -263,9 +224,11 @@ Status SiteChecker::checkWeights(const Deeds &agreement,
   }
   for (const Done &one : done) {
     uint64_t bytes = one.value.elements * sizeof(float);
-    bool isKnown = isIn(fb::Category::Parameters, one.value.offset, bytes);
+    bool isKnown =
+        isIn(program, fb::Category::Parameters, one.value.offset, bytes);
     for (std::optional<uint64_t> state : {one.anchor, one.momentum})
-      isKnown &= !state || isIn(fb::Category::Optimizer, *state, bytes);
+      isKnown &=
+          !state || isIn(program, fb::Category::Optimizer, *state, bytes);
     if (!isKnown)
       return fail(kDeeds[size_t(one.deed)], " at ", one.value.offset,
                   " goes beyond the region that it is in");
@@ -392,42 +355,115 @@ Status SiteChecker::checkInside() const {
 // The plan
 //===----------------------------------------------------------------------===//
 
-/// Written so that NaN fails.
-static Status checkRule(const fb::Plan &plan) {
-  const fb::OuterRule &rule = *plan.outer();
-  std::string_view scheme = rule.scheme()->string_view();
-  bool hasOptimizer = scheme == "diloco";
-  if (!hasOptimizer && scheme != "average")
-    return fail("scheme '", scheme,
-                "' is unknown, known are average and diloco");
-  if (!(hasOptimizer ? rule.rate() > 0 && rule.rate() <= 10 : rule.rate() == 0))
-    return fail("rate is ", rule.rate(), ", expected ",
-                hasOptimizer ? "above 0 and at most 10" : "0");
-  if (!(rule.momentum() >= 0 && rule.momentum() < (hasOptimizer ? 1 : 1e-300)))
-    return fail("momentum is ", rule.momentum(), ", expected 0",
-                hasOptimizer ? " or more, and below 1" : "");
+/// The exchanges are those of the graph's matrices: each message goes to
+/// another site, and what it counts is what the matrix says.
+static Status checkMixing(const fb::Mixing &mixing, const Matrix &matrix,
+                          int64_t sites) {
+  Matrix left = matrix;
+  for (uint32_t i = 0; i < length(mixing.exchanges()); ++i) {
+    const fb::SiteExchange &exchange = *mixing.exchanges()->Get(i);
+    std::vector<int64_t> sources(sites, -1);
+    for (int64_t from = 0; from < sites; ++from) {
+      int64_t to = exchange.targets()->Get(from);
+      if (to < 0)
+        continue;
+      if (to == from || sources[to] >= 0)
+        return fail("exchange ", i + 1, " sends to site ", to,
+                    to == from ? " what it has itself" : " twice");
+      sources[to] = from;
+    }
+    for (int64_t to = 0; to < sites; ++to) {
+      double weight = exchange.weights()->Get(to);
+      double &wanted = left[to * sites + std::max<int64_t>(0, sources[to])];
+      // A plan as text has some of its digits.
+      bool isRight =
+          sources[to] < 0 ? weight == 0 : std::abs(weight - wanted) <= 1e-9;
+      if (!isRight)
+        return fail("exchange ", i + 1, " gives site ", to, " weight ", weight,
+                    " of what it receives, the graph ",
+                    sources[to] < 0 ? 0 : wanted);
+      if (sources[to] >= 0)
+        wanted = 0;
+    }
+  }
+  for (int64_t i = 0; i < sites * sites; ++i)
+    if (i / sites != i % sites && left[i] != 0)
+      return fail("site ", i / sites, " receives nothing of site ", i % sites);
   return Status::success();
 }
 
-/// Compares names, and how often each is run.
-static Status checkLists(const fb::Plan &plan) {
-  const uint32_t every[] = {1, 1, plan.outer()->every()};
-  for (uint32_t i = 0; i < std::size(kListNames); ++i) {
-    const auto *list =
-        i < length(plan.lists()) ? plan.lists()->Get(i) : nullptr;
-    if (!list || list->name()->string_view() != kListNames[i] ||
-        list->every() != every[i])
-      return fail("list ", i, " is ",
-                  list ? "'" + list->name()->str() + "' each " +
-                             std::to_string(list->every()) + " steps"
-                       : "missing",
-                  ", expected '", kListNames[i], "' each ", every[i], " steps");
+/// Sizes come first: whatever looks for a partner relies on them.
+static Status checkMixings(const fb::Plan &plan, const Outer &outer) {
+  uint32_t count = length(plan.outer()->mixings());
+  std::vector<Matrix> period;
+  if (outer.is(Agreement::Gossip)) {
+    Result<std::vector<Matrix>> made =
+        makeMixings("the plan", outer.getGraph(), outer.sites);
+    if (!made.ok())
+      return made.status();
+    period = std::move(*made);
   }
-  if (length(plan.lists()) > std::size(kListNames))
-    return fail("has ", length(plan.lists()), " lists, expected ",
-                std::size(kListNames));
-  return plan.outer()->every() > 0 ? Status::success()
-                                   : fail("sites agree every 0 steps");
+  if (count != period.size())
+    return fail("there are ", count, " mixings, expected ", period.size());
+  for (uint32_t i = 0; i < count; ++i) {
+    const fb::Mixing &mixing = *plan.outer()->mixings()->Get(i);
+    for (uint32_t j = 0; j < length(mixing.exchanges()); ++j)
+      for (uint64_t size : {mixing.exchanges()->Get(j)->targets()->size(),
+                            mixing.exchanges()->Get(j)->weights()->size()})
+        if (int64_t(size) != outer.sites)
+          return fail("mixing ", i + 1, ": exchange ", j + 1, " is of ", size,
+                      " sites, there are ", outer.sites);
+    for (uint32_t j = 0; j < length(mixing.exchanges()); ++j)
+      for (int32_t target : *mixing.exchanges()->Get(j)->targets())
+        if (target < -1 || target >= outer.sites)
+          return fail("mixing ", i + 1, ": exchange ", j + 1, " is with site ",
+                      target, ", there are ", outer.sites);
+    if (Status status = checkMixing(mixing, period[i], outer.sites);
+        !status.ok())
+      return fail("mixing ", i + 1, ": ", status.message());
+  }
+  return Status::success();
+}
+
+/// The values that a median drops follow from the sites.
+static Status checkRule(const fb::Plan &plan, const Outer &outer) {
+  PLAIT_RETURN_IF_ERROR(check("the plan", outer));
+  if (plan.outer()->drop() != outer.countDropped())
+    return fail("drop is ", plan.outer()->drop(), ", expected ",
+                outer.countDropped());
+  return checkMixings(plan, outer);
+}
+
+static std::string describe(const ListFacts &list) {
+  std::string text =
+      "'" + list.name + "' each " + std::to_string(list.every) + " steps";
+  if (list.phase)
+    text += " from " + std::to_string(list.phase) + " on";
+  if (list.except)
+    text += " but for each " + std::to_string(list.except);
+  return text +
+         (list.mixing ? " by mixing " + std::to_string(list.mixing) : "");
+}
+
+/// Compares names, and how often each is run.
+static Status checkLists(const fb::Plan &plan, const Outer &outer) {
+  std::vector<ListFacts> wanted =
+      listsOf(outer, length(plan.outer()->mixings()));
+  for (uint32_t i = 0; i < wanted.size(); ++i) {
+    std::string found = "missing";
+    if (i < length(plan.lists())) {
+      const fb::ActionList &list = *plan.lists()->Get(i);
+      found = describe(ListFacts{list.name()->str(), list.every(), list.phase(),
+                                 list.except(), list.mixing()});
+    }
+    if (found != describe(wanted[i]))
+      return fail("list ", i, " is ", found, ", expected ",
+                  describe(wanted[i]));
+  }
+  return length(plan.lists()) == wanted.size()
+             ? Status::success()
+             : fail("has ", length(plan.lists()), " lists, expected ",
+                    wanted.size());
 }
 
 /// The axis is the last one, so that all others keep their numbers.
@@ -480,10 +516,12 @@ Status plan::checkSites(const fb::Plan &plan) {
     return checkNone(plan);
   if (isCuda(plan))
     return fail("sites are for processors, the plan is for GPUs");
-  PLAIT_RETURN_IF_ERROR(checkRule(plan));
-  PLAIT_RETURN_IF_ERROR(checkLists(plan));
+  Outer outer = outerOf(plan);
+  PLAIT_RETURN_IF_ERROR(checkRule(plan, outer));
+  PLAIT_RETURN_IF_ERROR(checkLists(plan, outer));
   for (uint32_t i = 0; i < plan.programs()->size(); ++i)
-    if (Status status = SiteChecker(plan, *plan.programs()->Get(i)).check();
+    if (Status status =
+            SiteChecker(plan, *plan.programs()->Get(i), outer).check();
         !status.ok())
       return fail("sites: program ", i, ": ", status.message());
   return Status::success();

@@ -84,12 +84,17 @@ private:
     bool updates = step.kind() == fb::OuterKind::Update;
     bool anchors = updates || step.kind() == fb::OuterKind::Difference;
     bool rounds = step.kind() == fb::OuterKind::Round;
-    if (!step.value() || !step.anchor() == anchors || !step.copy() == rounds ||
+    bool mixes = step.kind() == fb::OuterKind::Mix;
+    bool isMiddle = step.kind() == fb::OuterKind::Middle;
+    bool hasMixed = mixes || isMiddle || step.kind() == fb::OuterKind::Take;
+    if (!step.value() != isMiddle || !step.anchor() == anchors ||
+        !step.copy() == rounds || !step.others() == (mixes || isMiddle) ||
+        !step.mixed() == hasMixed || !step.exchange() == mixes ||
         (step.momentum() && !updates))
       return fail("has other operands than ",
                   fb::EnumNameOuterKind(step.kind()), " names");
-    for (const fb::Ref *ref :
-         {step.value(), step.anchor(), step.momentum(), step.copy()})
+    for (const fb::Ref *ref : {step.value(), step.anchor(), step.momentum(),
+                               step.copy(), step.others(), step.mixed()})
       if (ref && ref->slot() != -1)
         return fail("has an operand in a slot");
     return Status::success();

@@ -27,6 +27,7 @@
 #include "plait/Plan/Messages.h"
 #include "plait/Plan/Metrics.h"
 #include "plait/Plan/Ranks.h"
+#include "plait/Plan/Sites.h"
 
 #include <cmath>
 #include <set>
@@ -523,11 +524,24 @@ private:
   Status checkTransfer(const fb::Action &action) {
     if (action.direction() > fb::Direction::MAX)
       return fail("has unknown direction ", int(action.direction()));
+    if (action.exchange())
+      return checkSiteTransfer(action);
     // A program that sends to itself would wait for itself.
     if (action.peer() >= plan.programs()->size() ||
         plan.programs()->Get(action.peer()) == &program)
       return fail("has peer ", action.peer(), ", allowed are the other ",
                   plan.programs()->size() - 1, " programs");
+    return place("buffer", action.buffer(), action.bytes());
+  }
+
+  /// Between ranks of one program, by an exchange that there is.
+  Status checkSiteTransfer(const fb::Action &action) {
+    PLAIT_RETURN_IF_ERROR(
+        checkExchange(plan, action.list(), action.exchange()));
+    if (action.peer() >= plan.programs()->size() ||
+        plan.programs()->Get(action.peer()) != &program)
+      return fail("has peer ", action.peer(),
+                  ", and is between ranks of one program");
     return place("buffer", action.buffer(), action.bytes());
   }
 

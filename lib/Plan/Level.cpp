@@ -60,6 +60,11 @@ static bool savesShapes(const fb::Plan &plan) {
 
 static bool hasFloatInputs(const fb::Plan &plan) { return plan.float_inputs(); }
 
+/// Sites that exchange more than sums.
+static bool hasExchanges(const fb::Plan &plan) {
+  return plan.outer() && (plan.outer()->graph() || plan.outer()->drop());
+}
+
 static bool hasRates(const fb::Plan &plan) {
   return any(plan.parameters(), [](const fb::Parameter *parameter) {
     return parameter->rate() != 1;
@@ -108,6 +113,22 @@ std::span<const Feature> plan::getFeatures() {
       {"InputKind.Features", 3, hasFloatInputs},
       {"InputKind.Context", 3, hasFloatInputs},
       {"MeshAxis.name", 3, hasGroups},
+      {"OuterRule.drop", 3, hasExchanges},
+      {"OuterRule.average", 3, hasExchanges},
+      {"OuterRule.graph", 3, hasExchanges},
+      {"OuterRule.mixings", 3, hasExchanges},
+      {"Mixing", 3, hasExchanges},
+      {"SiteExchange", 3, hasExchanges},
+      {"OuterStep.others", 3, hasExchanges},
+      {"OuterStep.mixed", 3, hasExchanges},
+      {"OuterStep.exchange", 3, hasExchanges},
+      {"OuterKind.Mix", 3, hasExchanges},
+      {"OuterKind.Take", 3, hasExchanges},
+      {"OuterKind.Middle", 3, hasExchanges},
+      {"Action.exchange", 3, hasExchanges},
+      {"ActionList.phase", 3, hasExchanges},
+      {"ActionList.except", 3, hasExchanges},
+      {"ActionList.mixing", 3, hasExchanges},
   };
   return features;
 }

@@ -28,6 +28,7 @@ namespace {
 struct End {
   uint32_t source;
   uint32_t target;
+  uint32_t list, exchange; // of sites
   uint32_t stage;
   fb::Direction direction;
   uint32_t microbatch;
@@ -36,7 +37,8 @@ struct End {
   uint32_t action;
 
   auto name() const {
-    return std::tie(source, target, stage, direction, microbatch, tensor);
+    return std::tie(source, target, list, exchange, stage, direction,
+                    microbatch, tensor);
   }
   auto key() const { return std::tuple_cat(name(), std::tie(role, action)); }
   uint32_t program() const {
@@ -58,9 +60,9 @@ std::vector<End> collectEnds(const fb::Plan &plan) {
       // Source and target of a message are the same whichever end tells of it.
       bool receives = action.kind() == fb::ActionKind::Recv;
       ends.push_back({receives ? action.peer() : program,
-                      receives ? program : action.peer(), action.stage(),
-                      action.direction(), action.microbatch(), action.tensor(),
-                      action.kind(), i});
+                      receives ? program : action.peer(), action.list(),
+                      action.exchange(), action.stage(), action.direction(),
+                      action.microbatch(), action.tensor(), action.kind(), i});
     }
   }
   std::sort(ends.begin(), ends.end(), [](const End &left, const End &right) {

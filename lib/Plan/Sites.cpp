@@ -12,28 +12,144 @@
 #include "plait/Plan/Sites.h"
 
 #include "plait/Plan/Defaults.h"
-#include "plait/Plan/Ranks.h"
 
-#include <sstream>
+#include <algorithm>
+#include <numeric>
 
 using namespace plait;
 using namespace plait::plan;
 
+//===----------------------------------------------------------------------===//
+// Lists
+//===----------------------------------------------------------------------===//
+
+/// Agreements are counted from 1; matrix m is of agreements m + 1, m + 1 + t,
+/// …, but for those that all sites have together.
+std::vector<ListFacts> plan::listsOf(const Outer &outer, uint32_t mixings) {
+  uint32_t every = uint32_t(outer.every), average = uint32_t(outer.average);
+  std::vector<ListFacts> lists = {{"step"}, {"report"}};
+  bool isGossip = outer.is(Agreement::Gossip);
+  if (!isGossip || average)
+    lists.push_back({"outer", isGossip ? every * average : every});
+  for (uint32_t m = 0; m < mixings; ++m) {
+    uint32_t shared = average ? std::gcd(mixings, average) : 0;
+    // All of its agreements are multiples of `average`.
+    if (average && shared == average && (m + 1) % average == 0)
+      continue;
+    lists.push_back({"mix " + std::to_string(m + 1), every * mixings,
+                     every * ((m + 1) % mixings), every * average, m + 1});
+  }
+  return lists;
+}
+
 /// A plan without lists has the step alone.
-uint32_t plan::everyOf(const fb::Plan &plan, const fb::Action &action) {
-  return action.list() < length(plan.lists())
-             ? plan.lists()->Get(action.list())->every()
-             : 1;
+static const fb::ActionList *listOf(const fb::Plan &plan,
+                                    const fb::Action &action) {
+  return action.list() < length(plan.lists()) ? plan.lists()->Get(action.list())
+                                              : nullptr;
+}
+
+bool plan::isDue(const fb::Plan &plan, const fb::Action &action,
+                 uint64_t number) {
+  const fb::ActionList *list = listOf(plan, action);
+  return !list || (number % list->every() == list->phase() &&
+                   !(list->except() && number % list->except() == 0));
+}
+
+/// The steps that are left out are one in lcm, or none (Chinese remainder
+/// theorem).
+double plan::runsPerStep(const fb::ActionList &list) {
+  uint64_t every = list.every(), except = list.except();
+  double runs = 1.0 / double(every);
+  if (except && list.phase() % std::gcd(every, except) == 0)
+    runs -= 1.0 / double(std::lcm(every, except));
+  return runs;
+}
+
+double plan::runsPerStep(const fb::Plan &plan, const fb::Action &action) {
+  const fb::ActionList *list = listOf(plan, action);
+  return list ? runsPerStep(*list) : 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Schemes
+//===----------------------------------------------------------------------===//
+
+/// The values that a median drops follow from the number of sites.
+Outer plan::outerOf(const fb::Plan &plan) {
+  const fb::OuterRule &rule = *plan.outer();
+  Outer outer;
+  outer.scheme = rule.scheme()->str();
+  std::string graph = flatbuffers::GetString(rule.graph());
+  outer.every = rule.every();
+  outer.rate = rule.rate();
+  outer.momentum = rule.momentum();
+  outer.drop = outer.scheme == "median" ? 0 : rule.drop();
+  outer.average = rule.average();
+  if (!graph.empty())
+    outer.scheme += ":" + graph;
+  outer.sites = RankGrid(plan).sites();
+  return outer;
 }
 
 std::string plan::describeOuter(const fb::Plan &plan) {
-  const fb::OuterRule &rule = *plan.outer();
-  std::ostringstream text;
-  text << rule.scheme()->string_view() << ":" << rule.every();
-  if (rule.rate() > 0)
-    text << ",rate=" << rule.rate() << ",momentum=" << rule.momentum();
-  return text.str();
+  return describe(outerOf(plan));
 }
+
+Status plan::checkExchange(const fb::Plan &plan, uint32_t list,
+                           uint32_t exchange) {
+  uint32_t mixing =
+      list < length(plan.lists()) ? plan.lists()->Get(list)->mixing() : 0;
+  const auto *mixings = plan.outer() ? plan.outer()->mixings() : nullptr;
+  if (mixing < 1 || mixing > length(mixings))
+    return fail("is of an exchange in list ", list, ", which has none");
+  const auto *exchanges = mixings->Get(mixing - 1)->exchanges();
+  if (exchange < 1 || exchange > length(exchanges))
+    return fail("is of exchange ", exchange, ", there are ", length(exchanges));
+  const fb::SiteExchange &one = *exchanges->Get(exchange - 1);
+  uint32_t sites = RankGrid(plan).sites();
+  if (one.targets()->size() != sites || one.weights()->size() != sites)
+    return fail("is of an exchange of ", one.targets()->size(),
+                " sites, there are ", sites);
+  for (int32_t target : *one.targets())
+    if (target < -1 || target >= int64_t(sites))
+      return fail("is of an exchange with site ", target, ", there are ",
+                  sites);
+  return Status::success();
+}
+
+const fb::SiteExchange &plan::exchangeOf(const fb::Plan &plan, uint32_t list,
+                                         uint32_t exchange) {
+  uint32_t mixing = plan.lists()->Get(list)->mixing();
+  return *plan.outer()
+              ->mixings()
+              ->Get(mixing - 1)
+              ->exchanges()
+              ->Get(exchange - 1);
+}
+
+/// Who receives looks for who sends to it.
+std::optional<uint32_t> plan::partnerOf(const fb::Plan &plan,
+                                        const RankGrid &mesh, uint32_t rank,
+                                        const fb::Action &action) {
+  if (!action.exchange())
+    return mesh.withIndex(rank, 0, action.peer());
+  const auto &targets =
+      *exchangeOf(plan, action.list(), action.exchange()).targets();
+  int32_t site = int32_t(mesh.index(rank, mesh.sitesAxis())), other = -1;
+  if (action.kind() == fb::ActionKind::Recv)
+    other = int32_t(std::find(targets.begin(), targets.end(), site) -
+                    targets.begin());
+  else
+    other = targets.Get(site);
+  if (other < 0 || other == int32_t(targets.size()))
+    return std::nullopt;
+  return mesh.withIndex(rank, mesh.sitesAxis(), uint32_t(other));
+}
+
+//===----------------------------------------------------------------------===//
+// Weights
+//===----------------------------------------------------------------------===//
 
 /// Masters of bf16 copies are divided as the optimizer's state is, other
 /// weights are whole.

@@ -175,19 +175,32 @@ std::vector<Use> usesOf(const fb::AttentionStep &step) {
   return uses;
 }
 
-/// A step reads what it changes, too, but for the copy.
-std::vector<Use> usesOf(const fb::OuterStep &step) {
+/// A step reads what it changes, too, but for the copy. What a mix adds to is
+/// both, the first one included.
+std::vector<Use> usesOf(const RankGrid &mesh, const fb::OuterStep &step) {
   auto count = elementCount({int64_t(step.elements())});
   uint64_t unit = sizeof(float);
   bool updates = step.kind() == fb::OuterKind::Update;
-  bool rounds = step.kind() == fb::OuterKind::Round;
-  std::vector<Use> uses = {{"value", step.value(), count, unit, !rounds}};
+  bool reads =
+      step.kind() == fb::OuterKind::Round || step.kind() == fb::OuterKind::Mix;
+  std::vector<Use> uses;
+  if (step.value() || step.kind() != fb::OuterKind::Middle)
+    uses.push_back({"value", step.value(), count, unit, !reads});
   if (step.anchor())
     uses.push_back({"anchor", step.anchor(), count, unit, updates});
   if (step.momentum())
     uses.push_back({"momentum", step.momentum(), count, unit, true});
   if (step.copy())
     uses.push_back({"copy", step.copy(), count, unit / 2, true});
+  if (step.others())
+    uses.push_back({"others", step.others(),
+                    step.kind() == fb::OuterKind::Middle
+                        ? elementCount({mesh.sites(), int64_t(step.elements())})
+                        : count,
+                    unit});
+  if (step.mixed())
+    uses.push_back({"mixed", step.mixed(), count, unit,
+                    step.kind() != fb::OuterKind::Take});
   return uses;
 }
 
@@ -207,7 +220,7 @@ std::vector<Use> plan::usesOf(const RankGrid &mesh, const fb::Step &step) {
   case fb::StepKind::AttentionStep:
     return ::usesOf(*step.step_as_AttentionStep());
   case fb::StepKind::OuterStep:
-    return ::usesOf(*step.step_as_OuterStep());
+    return ::usesOf(mesh, *step.step_as_OuterStep());
   // Copies and fills are in bytes.
   case fb::StepKind::CopyStep: {
     const fb::CopyStep &copy = *step.step_as_CopyStep();

@@ -8,6 +8,7 @@
 in double precision. Weights are arrays by name; they are changed where they are."""
 
 import dataclasses
+import functools
 import pathlib
 
 import numpy
@@ -81,25 +82,107 @@ class DiLoCo:
             site.update(self.anchor)
 
 
+class Middle:
+    """The mean of each element without the `drop` largest and smallest values: the
+    trimmed mean and, with as many as there can be, the coordinate-wise median (Yin et
+    al. 2018)."""
+
+    def __init__(self, drop: int | None):
+        self.drop = drop
+
+    def agree(self, sites: list[dict]) -> None:
+        drop = (len(sites) - 1) // 2 if self.drop is None else self.drop
+        for name in sites[0]:
+            ordered = numpy.sort([site[name] for site in sites], axis=0)
+            middle = ordered[drop : len(sites) - drop].mean(axis=0)
+            for site in sites:
+                site[name] = middle.copy()
+
+
+def make_graph(name: str, count: int) -> list[numpy.ndarray]:
+    """The mixing matrices of a period, from the definitions."""
+    hops = max(0, (count - 1).bit_length())
+    eye, index = numpy.eye(count), numpy.arange(count)
+
+    def shift(distance: int) -> numpy.ndarray:
+        """Row i takes from i - distance."""
+        return eye[(index - distance) % count]
+
+    if name == "ring":
+        return [(eye + shift(1) + shift(-1)) / 3]
+    if name == "exponential":
+        return [(eye + sum(shift(2**k) for k in range(hops))) / (hops + 1)]
+    if name == "one-peer":
+        return [(eye + shift(2**k)) / 2 for k in range(max(1, hops))]
+    if name == "complete":
+        return [numpy.full((count, count), 1 / count)]
+    if name == "grid":
+        rows = max(x for x in range(1, count + 1) if count % x == 0 and x * x <= count)
+        row, column = numpy.divmod(index, count // rows)
+        apart = abs(row[:, None] - row) + abs(column[:, None] - column)
+        near = apart == 1
+        degree = near.sum(axis=1)
+        w = near / (1 + numpy.maximum(degree[:, None], degree))
+        return [w + numpy.diag(1 - w.sum(axis=1))]
+    parts = pathlib.Path(name).read_text().strip().split("\n\n")
+    return [numpy.loadtxt(part.splitlines()) for part in parts]
+
+
+def contraction(period: list[numpy.ndarray]) -> float:
+    """The second largest singular value of what a period does."""
+    product = functools.reduce(lambda whole, w: w @ whole, period)
+    values = numpy.linalg.svd(product - 1 / len(product), compute_uv=False)
+    return float(values[0])
+
+
+class Gossip:
+    """Adapt then combine: D-PSGD (Lian et al. 2017) with the matrices of a period in
+    turn, and now and then the mean over all (Chen et al. 2021, "Gossip-PGA")."""
+
+    def __init__(self, graph: str, average: int):
+        self.graph, self.average = graph, average
+        self.count = 0
+
+    def agree(self, sites: list[dict]) -> None:
+        self.count += 1
+        if self.average and self.count % self.average == 0:
+            return Average().agree(sites)
+        period = make_graph(self.graph, len(sites))
+        w = period[(self.count - 1) % len(period)]
+        for name in sites[0]:
+            mixed = numpy.tensordot(w, numpy.stack([x[name] for x in sites]), axes=1)
+            for site, values in zip(sites, mixed):
+                site[name] = values
+
+
 @dataclasses.dataclass
 class Scheme:
     name: str
-    every: int
-    rate: float = 0.7
-    momentum: float = 0.9
+    subject: str  # behind the colon: steps, or a graph
+    options: dict[str, float]
+
+    @property
+    def every(self) -> int:
+        return int(self.options.get("every", 1) if self.name == "gossip" else self.subject)
 
     def begin(self, start: dict):
         if self.name == "average":
             return Average()
-        return DiLoCo(start, self.rate, self.momentum)
+        if self.name == "gossip":
+            return Gossip(self.subject, int(self.options.get("average", 0)))
+        if self.name in ("median", "trimmed"):
+            drop = int(self.options.get("drop", 1)) if self.name == "trimmed" else None
+            return Middle(drop)
+        rate, momentum = self.options.get("rate", 0.7), self.options.get("momentum", 0.9)
+        return DiLoCo(start, rate, momentum)
 
 
 def parse(text: str) -> Scheme:
     """As --outer has it."""
-    name, rest = text.split(":")
-    every, *options = rest.split(",")
+    name, rest = text.split(":", 1)
+    subject, *options = rest.split(",")
     given = dict(option.split("=") for option in options)
-    return Scheme(name, int(every), **{key: float(x) for key, x in given.items()})
+    return Scheme(name, subject, {key: float(x) for key, x in given.items()})
 
 
 def write(path: pathlib.Path, weights: dict) -> None:

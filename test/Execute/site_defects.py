@@ -204,13 +204,14 @@ DEFECTS = {
     "the rule says another number of steps": (
         put(lambda plan: (plan["outer"], "every", 3)),
         "list 2 is 'outer' each 2 steps, expected 'outer' each 3 steps"),
-    "sites agree never": (agree_never, "sites agree every 0 steps"),
+    "sites agree never": (agree_never, "has sites agree every 0 steps"),
     "sites agree in each step": (
         put(lambda plan: (program(plan)["actions"][-1], "list", 0)),
-        ", expected a step, and one Outer in each list behind it"),
+        ", expected a step, and what sites do in the lists behind it"),
     "lists are exchanged": (
-        exchange_lists, ", expected a step, and one Outer in each list behind it"),
-    "a list is not called": (lose_list, "has no action in list 'outer'"),
+        exchange_lists, ", expected a step, and what sites do in the lists behind it"),
+    "a list is not called": (
+        lose_list, "has 0 actions in list 'outer', expected one"),
     "a list has slots": (give_slots, "calls 'outer', which has slots"),
     "there is one more list": (
         lambda plan: plan["lists"].append({"name": "more", "every": 1}),
@@ -248,16 +249,17 @@ DEFECTS = {
     "a step of a site meets others": (
         meet_within, ": a step of one site knows of others"),
     "the scheme is another one": (
-        put(lambda plan: (plan["outer"], "scheme", "average")), "rate is 0.7, expected 0"),
+        put(lambda plan: (plan["outer"], "scheme", "average")),
+        "has rate 0.7, which average has not"),
     "the scheme is unknown": (
-        put(lambda plan: (plan["outer"], "scheme", "gossip")),
-        "' is unknown, known are average and diloco"),
+        put(lambda plan: (plan["outer"], "scheme", "rumour")),
+        "has scheme 'rumour', expected average, diloco, median, trimmed or gossip"),
     "the rate is too high": (
         put(lambda plan: (plan["outer"], "rate", 11)),
-        "rate is 11, expected above 0 and at most 10"),
+        "has rate 11, expected above 0 and at most 10"),
     "the momentum is too high": (
         put(lambda plan: (plan["outer"], "momentum", 1)),
-        "momentum is 1, expected 0 or more, and below 1"),
+        "has momentum 1, expected 0 or more, and below 1"),
     "the plan is for GPUs": (move, "sites are for processors, the plan is for GPUs"),
     "there is no rule": (
         lambda plan: plan.pop("outer"), "the mesh has 1 axes of sites"),
@@ -287,7 +289,7 @@ AVERAGE_DEFECTS = {
     "more than parameters is changed": (
         extend, "goes beyond the region that it is in"),
     "another scheme's update": (
-        put(lambda plan: (plan["outer"], "scheme", "diloco")), "rate is 0, expected"),
+        put(lambda plan: (plan["outer"], "scheme", "diloco")), "has rate 0, expected"),
 }  # fmt: skip
 
 # In bf16.

@@ -146,9 +146,11 @@ void addProgram(Facts &facts, const fb::Plan &plan, uint32_t index) {
     facts.emplace_back(prefix + "bytes sent over " +
                            plan.mesh()->Get(axis)->name()->str(),
                        summary.sentBytes[axis]);
-  if (plan.outer())
-    facts.emplace_back(prefix + "bytes sent when sites agree",
-                       summary.agreedBytes);
+  for (uint32_t i = 0; i < summary.agreedBytes.size(); ++i)
+    if (summary.agreedBytes[i])
+      facts.emplace_back(prefix + "bytes sent when sites agree, list " +
+                             plan.lists()->Get(i)->name()->str(),
+                         summary.agreedBytes[i]);
 }
 
 /// Parameters last: there may be hundreds, of which few differ.

@@ -14,7 +14,6 @@
 #include "PricedPlan.h"
 #include "TextOutput.h"
 #include "plait/Plan/Container.h"
-#include "plait/Plan/Streams.h"
 #include "plait/Planner/Report.h"
 
 #include <CLI/CLI.hpp>
@@ -34,11 +33,11 @@ struct Options {
 } // namespace
 
 /// Times are predicted, with ranks that communicate beside computing if those
-/// of the plan can.
+/// of the plan can: else all are in one stream, of which each has its time.
 static Result<std::vector<planner::ExchangeList>>
 listOf(const fb::Plan &plan, const tool::PricedPlan &priced) {
   Result<plan::Replayed> replayed = planner::replayStep(
-      plan, priced.messages, priced.costs, plan::hasStreams(plan));
+      plan, priced.messages, priced.costs, /*overlaps=*/true);
   if (!replayed.ok())
     return replayed.status();
   return planner::listExchanges(plan, *replayed);

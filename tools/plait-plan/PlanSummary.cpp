@@ -92,12 +92,20 @@ static void addStep(ProgramSummary &summary, const plan::RankGrid &mesh,
   summary.gemmFlops[std::min(aligned, most)] += flops;
 }
 
-/// Adds what sites send in `function`.
-static void addAgreement(ProgramSummary &summary, const plan::RankGrid &mesh,
-                         const fb::Function &function) {
+/// Adds what sites send in an action of the scheme's lists, by list. A site
+/// that sends to none in some exchange counts as if it did.
+static void addAgreement(ProgramSummary &summary, const fb::Plan &plan,
+                         const fb::Program &program, const fb::Action &action) {
+  summary.agreedBytes.resize(length(plan.lists()));
+  uint64_t &bytes = summary.agreedBytes[action.list()];
+  if (action.kind() == fb::ActionKind::Send)
+    bytes += action.bytes();
+  if (plan::isTransfer(action))
+    return;
+  const fb::Function &function = *program.functions()->Get(action.function());
   for (uint32_t i = 0; i < length(function.steps()); ++i)
     if (const auto *sum = function.steps()->Get(i)->step_as_CollectiveStep())
-      summary.agreedBytes += getSentBytes(mesh, *sum);
+      bytes += getSentBytes(plan::RankGrid(plan), *sum);
 }
 
 /// Counts the microbatches in flight of the program's part of the schedule, in
@@ -142,8 +150,8 @@ ProgramSummary tool::summarise(const fb::Plan &plan,
   std::vector<uint64_t> calls(length(program.functions()), 0);
   for (uint32_t i = 0; i < length(program.actions()); ++i) {
     const fb::Action &action = *program.actions()->Get(i);
-    if (plan::everyOf(plan, action) != 1)
-      addAgreement(summary, mesh, *program.functions()->Get(action.function()));
+    if (plan::isScheme(action))
+      addAgreement(summary, plan, program, action);
     else if (!plan::isTransfer(action))
       ++calls[action.function()];
     // Receives are the same bytes, seen from the other side.

@@ -32,8 +32,8 @@ struct ProgramSummary {
   std::map<uint64_t, double> gemmFlops;
   /// The bytes, by mesh axis, that the rank sends if collectives run as rings.
   std::vector<uint64_t> sentBytes;
-  /// The same of one agreement of sites, which is no part of each step.
-  uint64_t agreedBytes = 0;
+  /// The same of one run of each list of sites, which is no part of each step.
+  std::vector<uint64_t> agreedBytes;
 };
 
 /// `plan` must be one that PlanFile::open accepted, `program` one of it.

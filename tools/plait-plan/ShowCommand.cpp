@@ -16,6 +16,7 @@
 #include "Commands.h"
 #include "PlanSummary.h"
 #include "TextOutput.h"
+#include "plait/Configuration/Mixing.h"
 #include "plait/Plan/Container.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Ranks.h"
@@ -100,6 +101,27 @@ static void showModel(const fb::Plan &plan) {
               << "\n";
 }
 
+/// Shows what sites average by, and how fast it brings them together.
+static void showMixing(const fb::Plan &plan) {
+  Outer outer = plan::outerOf(plan);
+  if (!outer.is(Agreement::Gossip))
+    return;
+  Result<std::vector<Matrix>> period =
+      makeMixings("the plan", outer.getGraph(), outer.sites);
+  if (!period.ok())
+    return; // it is checked elsewhere
+  size_t most = 0;
+  for (const fb::Mixing *mixing : *plan.outer()->mixings())
+    most = std::max<size_t>(most, plan::length(mixing->exchanges()));
+  std::cout << "mixing    doubly stochastic, at most "
+            << countOf(uint64_t(most), "message") << " of a site at once, ";
+  if (period->size() > 1)
+    std::cout << "rho of " << period->size() << " agreements together ";
+  else
+    std::cout << "rho ";
+  std::cout << format("%.4f\n", getContraction(*period, outer.sites));
+}
+
 /// Shows what a step is, and how it is spread.
 static void showStep(const fb::Plan &plan) {
   std::cout << "batch     " << countOf(plan.global_batch(), "sequence")
@@ -132,6 +154,8 @@ static void showStep(const fb::Plan &plan) {
     std::cout << "outer     " << plan::describeOuter(plan) << ", "
               << countOf(plan::RankGrid(plan).sites(), "site")
               << " with weights of their own\n";
+  if (plan.outer())
+    showMixing(plan);
 }
 
 /// One object a target: x86 for processors, PTX or cubins for GPUs.
@@ -159,15 +183,23 @@ static void showHeader(const fb::Plan &plan) {
   std::cout << "reference " << (plan.reference() ? "included" : "none") << "\n";
 }
 
-/// The workspace is memory of the time of a call, bound by each action.
+/// The workspace is memory of the time of a call, bound by each action. What
+/// sites do with each range is a function of its own: those of a list are told
+/// together.
 static void showFunctions(const fb::Program &program) {
-  for (uint32_t i = 0; i < plan::length(program.functions()); ++i) {
+  uint32_t count = plan::length(program.functions());
+  for (uint32_t i = 0; i < count;) {
     const fb::Function &function = *program.functions()->Get(i);
-    std::string title = function.name()->str() + ", " +
-                        countOf(plan::length(function.steps()), "step") +
-                        ", workspace";
+    std::string name = function.name()->str();
+    uint32_t steps = 0, calls = 0;
+    for (; i < count && program.functions()->Get(i)->name()->str() == name;
+         ++i, ++calls)
+      steps += plan::length(program.functions()->Get(i)->steps());
+    std::string title = name + ", " + countOf(steps, "step") + ", workspace";
     std::cout << format("    %-36s", title.c_str())
-              << formatBytes(function.workspace_bytes()) << "\n";
+              << formatBytes(function.workspace_bytes());
+    std::cout << (calls > 1 ? ", in " + std::to_string(calls) + " functions\n"
+                            : "\n");
   }
 }
 
@@ -194,6 +226,18 @@ static void showMemory(const tool::ProgramSummary &summary,
             << formatBytes(arenaBytes + reserve) << "\n";
 }
 
+/// "sites, every 4 steps", "sites, step 2 of every 6".
+static std::string describe(const fb::ActionList &list) {
+  std::string every = std::to_string(list.every()), text = "sites, ";
+  if (list.phase())
+    text += "step " + std::to_string(list.phase()) + " of every " + every;
+  else
+    text += list.every() == 1 ? "when they agree" : "every " + every + " steps";
+  if (list.except())
+    text += ", not every " + std::to_string(list.except());
+  return text;
+}
+
 /// Counts as if each collective ran as a ring: what libraries do is not known
 /// here.
 static void showTraffic(const fb::Plan &plan,
@@ -205,16 +249,17 @@ static void showTraffic(const fb::Plan &plan,
   if (!plan.outer())
     return;
   // Of sites, the axis has what they send in each step.
-  uint32_t every = plan.outer()->every();
-  std::string title = every == 1
-                          ? "sites, when they agree"
-                          : "sites, every " + std::to_string(every) + " steps";
-  std::cout << format("    %-36s", title.c_str())
-            << formatBytes(summary.agreedBytes) << "\n"
-            << format("    %-36s", "sites, in a step on average")
-            << formatBytes(summary.sentBytes[plan::RankGrid(plan).sitesAxis()] +
-                           summary.agreedBytes / every)
-            << "\n";
+  double mean = double(summary.sentBytes[plan::RankGrid(plan).sitesAxis()]);
+  for (uint32_t i = 0; i < summary.agreedBytes.size(); ++i) {
+    const fb::ActionList &list = *plan.lists()->Get(i);
+    if (!summary.agreedBytes[i])
+      continue;
+    std::cout << format("    %-36s", describe(list).c_str())
+              << formatBytes(summary.agreedBytes[i]) << "\n";
+    mean += plan::runsPerStep(list) * double(summary.agreedBytes[i]);
+  }
+  std::cout << format("    %-36s", "sites, in a step on average")
+            << formatBytes(uint64_t(mean)) << "\n";
 }
 
 /// A program is that of a pipeline stage. The pipeline is the first axis of the

@@ -25,7 +25,8 @@ using namespace plait;
 /// a message of its own.
 int64_t plait::countRanks(const std::string &mesh) {
   std::string site = mesh;
-  Outer outer = {.scheme = "average"}; // any: only sites are asked for
+  Outer outer = {.scheme = "average",
+                 .every = 1}; // any: only sites are asked for
   if (mesh.find("sites") != mesh.npos && !takeSites(site, outer).ok())
     return 1;
   Result<Mesh> parsed = Mesh::parse(site);

@@ -24,15 +24,42 @@
 
 namespace plait {
 
+/// The kinds of what sites do with their weights when they agree.
+enum class Agreement : uint8_t {
+  /// Each takes the mean of all (Stich 2019, "Local SGD"; McMahan et al. 2017,
+  /// "FedAvg").
+  Mean,
+  /// A second optimizer, SGD with Nesterov's momentum, moves what all sites
+  /// have agreed on last by the mean of what they have moved by since
+  /// (Douillard
+  /// et al. 2023, "DiLoCo").
+  Optimizer,
+  /// The mean of each element without the largest and the smallest ones (Yin et
+  /// al. 2018).
+  Middle,
+  /// Each takes a weighted mean of its own and its neighbours' (Lian et al.
+  /// 2017, "D-PSGD"), see Mixing.h.
+  Gossip
+};
+
+struct Outer;
+
+/// Options of a scheme, as NAME=VALUE. One of both members is set.
+struct OuterOption {
+  std::string_view name;
+  double Outer::*number = nullptr;
+  int32_t Outer::*count = nullptr; // whole, and at least 1 where it is given
+  double usual = 0;                // where none is given
+  double least = 0, most = 0;      // of a number
+  bool hasLeast = true, hasMost = true; // whether these may be taken
+};
+
 /// One scheme. The strings are literals and live for ever.
 struct OuterScheme {
   std::string_view name; // as --outer has it
-  /// Whether a second optimizer, SGD with Nesterov's momentum, moves what all
-  /// sites have agreed on last by the mean of what they have moved by since
-  /// (Douillard et al. 2023, "DiLoCo"). Else their weights are averaged (Stich
-  /// 2018, "Local SGD"; McMahan et al. 2017, "FedAvg").
-  bool hasOptimizer;
-  double rate, momentum; // of that optimizer, where none are given
+  Agreement agreement;
+  std::string_view example; // of what follows the colon
+  std::span<const OuterOption> options;
 };
 
 /// All of them, in the order in which help texts list them.
@@ -40,13 +67,31 @@ std::span<const OuterScheme> getOuterSchemes();
 
 /// How sites agree: the value of --outer.
 struct Outer {
-  std::string scheme;            // the name of one; empty: there are no sites
-  int64_t every = 0;             // steps from one agreement to the next
+  /// The name of a scheme, and of gossip, behind a colon, the graph: a name, or
+  /// matrices in brackets. Empty: there are no sites.
+  std::string scheme;
+  int32_t every = 0;   // steps from one agreement to the next
+  int32_t average = 0; // agreements from one mean over all to the next; 0: none
   double rate = 0, momentum = 0; // of the second optimizer; 0: there is none
   /// The sites; `--mesh` says how many. 0: it has not been asked yet.
-  int64_t sites = 0;
+  int32_t sites = 0;
+  int32_t drop = 0; // values on either side of a mean
 
   bool isOn() const { return !scheme.empty(); }
+  std::string_view getName() const {
+    return std::string_view(scheme).substr(0, scheme.find(':'));
+  }
+  /// Empty: the scheme has none.
+  std::string_view getGraph() const {
+    size_t end = scheme.find(':');
+    return end == std::string::npos ? ""
+                                    : std::string_view(scheme).substr(end + 1);
+  }
+  /// The row of the scheme, which has to be one.
+  const OuterScheme &get() const;
+  bool is(Agreement agreement) const {
+    return isOn() && get().agreement == agreement;
+  }
   /// The sites that a batch is split over: 1 where there are none.
   int64_t countSites() const { return sites ? sites : 1; }
   /// Whether it keeps an anchor of each weight, and momentum.
@@ -55,12 +100,25 @@ struct Outer {
   int getStateBytes() const {
     return int(sizeof(float)) * (keepsAnchor() + keepsMomentum());
   }
+  /// The values that are left out on either side of a mean: of a median, all
+  /// but one or two.
+  int32_t countDropped() const;
   bool operator==(const Outer &) const = default;
 };
 
-/// "none", "average:8", "diloco:30,rate=0.5", and the inverse: SCHEME:STEPS,
-/// options of the scheme, and behind a plus sign `sites:N`. Options that are as
-/// usual are left out, so that equal schemes have one text.
+/// Fails unless the scheme is one and all that it has is within its bounds,
+/// those that follow from the number of sites included, where that is known.
+/// What a scheme has no option for has to be 0. `name` is the culprit's.
+Status check(std::string_view name, const Outer &value);
+
+/// All options with their values, whether usual or not.
+std::string describe(const Outer &value);
+
+/// "none", "average:8", "diloco:30,rate=0.5", "gossip:ring,every=4", and the
+/// inverse: SCHEME:STEPS or gossip:GRAPH, options of the scheme, and behind a
+/// plus sign `sites:N`. Options that are as usual are left out, so that equal
+/// schemes have one text. A graph that is a file is read, and is its matrices
+/// from then on.
 std::string print(const Outer &value);
 Status parse(std::string_view name, std::string_view text, Outer &value);
 

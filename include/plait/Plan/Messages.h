@@ -6,7 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Transfers between programs are named by (source, target, virtual stage that
-// sends, direction, microbatch, tensor). Within one step the n-th Send of a
+// sends, direction, microbatch, tensor), and those between sites by their list
+// and exchange as well. Within one step the n-th Send of a
 // name meets the n-th Recv and the n-th WaitSend of that name. Messages pair
 // the actions once and for all; nothing is looked up during a step.
 //

@@ -14,33 +14,75 @@
 #ifndef PLAIT_PLAN_SITES_H
 #define PLAIT_PLAN_SITES_H
 
+#include "plait/Configuration/Outer.h"
 #include "plait/Plan/Plan_generated.h"
+#include "plait/Plan/Ranks.h"
 #include "plait/Support/Status.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace plait::plan {
 
-/// The lists of a plan with sites, in this order.
+/// The lists that each plan with sites has; those of its scheme follow.
 enum class List : uint8_t {
-  Step,   // the step of each site, in each step
-  Report, // loss and norm become their mean over sites, tokens their sum
-  Outer   // the agreement
+  Step,  // the step of each site, in each step
+  Report // loss and norm become their mean over sites, tokens their sum
 };
-inline constexpr std::string_view kListNames[] = {"step", "report", "outer"};
+
+/// A list as a scheme asks for it, see Plan.fbs.
+struct ListFacts {
+  std::string name;
+  uint32_t every = 1, phase = 0, except = 0;
+  uint32_t mixing = 0;
+};
+
+/// The lists of `outer`, whose graph has a period of so many matrices: step,
+/// report, what all sites do together ("outer"), and one for each matrix ("mix
+/// 1"). Those that no step would run are left out.
+std::vector<ListFacts> listsOf(const Outer &outer, uint32_t mixings);
 
 /// The names of what sites keep of each parameter: the weights that all have
 /// agreed on last, and the momentum of the outer optimizer.
 inline constexpr std::string_view kAnchorState = "anchor",
                                   kOuterMomentumState = "outer_momentum";
 
-/// Steps from one run of the action to the next.
-uint32_t everyOf(const fb::Plan &plan, const fb::Action &action);
+/// Whether the action is of a list of the scheme, neither of a site's own step
+/// nor of the report.
+inline bool isScheme(const fb::Action &action) {
+  return action.list() > uint8_t(List::Report);
+}
+
+/// Whether the action's list is run in step `number`.
+bool isDue(const fb::Plan &plan, const fb::Action &action, uint64_t number);
+
+/// Returns in how many steps it is run, as a part of all.
+double runsPerStep(const fb::Plan &plan, const fb::Action &action);
+double runsPerStep(const fb::ActionList &list);
+
+/// The rule of a plan with sites, as --outer would have it. Its scheme may be
+/// none that there is.
+Outer outerOf(const fb::Plan &plan);
 
 /// "average:8" or "diloco:30,rate=0.7,momentum=0.9", of a plan with sites.
 std::string describeOuter(const fb::Plan &plan);
+
+/// Fails unless the list has so many exchanges, with as many numbers as there
+/// are sites.
+Status checkExchange(const fb::Plan &plan, uint32_t list, uint32_t exchange);
+
+/// The exchange of a list with a mixing, counted from 1, which has passed the
+/// check.
+const fb::SiteExchange &exchangeOf(const fb::Plan &plan, uint32_t list,
+                                   uint32_t exchange);
+
+/// The rank at the other end of a transfer of `rank`; none where the site of
+/// the rank has no part in the exchange.
+std::optional<uint32_t> partnerOf(const fb::Plan &plan, const RankGrid &mesh,
+                                  uint32_t rank, const fb::Action &action);
 
 /// Bytes of the arena that hold one value in f32 for each of `elements`.
 struct ElementRange {
@@ -54,11 +96,12 @@ ElementRange weightRange(const fb::Plan &plan, const fb::Shard &shard);
 /// Whether the agreement of sites has to renew the shard's bf16 copy.
 bool roundsWeight(const fb::Shard &shard);
 
-/// Fails unless the lists of all programs are those of the plan's scheme: each
-/// weight that is trained is added up over all sites once, divided by their
-/// number, and moved by its own anchor and momentum; nothing else is written,
-/// and what a site does by itself knows nothing of others. A plan without sites
-/// has nothing of this. Part of checkPlan().
+/// Fails unless the lists of all programs are those of the plan's scheme: of
+/// each weight that is trained, they do what the scheme says, once, with its
+/// own anchor and momentum, or with the same weight of the neighbours that the
+/// mixing names; nothing else is written, and what a site does by itself knows
+/// nothing of others. A plan without sites has nothing of this. Part of
+/// checkPlan().
 Status checkSites(const fb::Plan &plan);
 
 } // namespace plait::plan

@@ -48,20 +48,28 @@ constexpr std::optional<CollectiveKind> getCollective(Carrier carrier) {
 std::string_view getName(Carrier carrier);
 
 /// The part of a step that has it among its work: the passes of microbatches,
-/// sums of gradients behind the last one, the update, and what renews
-/// parameters in front of the first pass.
-enum class Moment : uint8_t { Gather, Forward, Backward, Reduce, Optimizer };
+/// sums of gradients behind the last one, the update, what renews parameters in
+/// front of the first pass, and what sites do behind it all.
+enum class Moment : uint8_t {
+  Gather,
+  Forward,
+  Backward,
+  Reduce,
+  Optimizer,
+  Agreement
+};
 /// "forward".
 std::string_view getName(Moment moment);
 
 /// Exchanges of one kind, at one moment, along one axis, of one rank.
 struct Exchange {
-  std::optional<Axis> axis; // none: between a device and its host
+  std::optional<Axis> axis; // none: between sites, or a device and its host
   Carrier carrier = Carrier::AllReduce;
   Moment moment = Moment::Forward;
   int64_t members = 1; // of each group; 2 of a message, 1 of a copy
   /// Amounts of a step: how many there are, and their bytes, of whole tensors
-  /// (see collectiveSeconds()).
+  /// (see collectiveSeconds()). Of agreements, which are in some steps only,
+  /// the mean over all steps.
   double count = 0, bytes = 0;
   /// Seconds of a step: of each by itself, and of them those beside computing.
   double seconds = 0, hidden = 0;

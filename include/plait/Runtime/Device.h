@@ -68,7 +68,12 @@ struct AttentionOperands {
 /// Null: the step has none.
 struct OuterOperands {
   std::byte *value, *anchor, *momentum, *copy;
+  const std::byte *others;
+  std::byte *mixed;
   float sites, rate, beta;
+  float weight;  // of what has been received
+  bool isFirst;  // exchange of an agreement
+  uint32_t drop; // on either side of a mean
 };
 
 /// The place where a rank's block of an AttentionStep begins in the whole: what

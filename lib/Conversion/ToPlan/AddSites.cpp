@@ -6,14 +6,17 @@
 //===----------------------------------------------------------------------===//
 //
 // All that is compiled and proven is the step of one site. Here it becomes that
-// of each, and beside it come two lists of one function each. They work on
+// of each, and beside it come lists of what sites do together. They work on
 // weights where these are: what lies side by side is one message, as each costs
-// the latency between sites. New state is placed behind all that is there.
+// the latency between sites. New state is placed behind all that is there, and
+// what is received where the step had its activations.
 //
 //===----------------------------------------------------------------------===//
 
 #include "AddSites.h"
 
+#include "plait/Configuration/Mixing.h"
+#include "plait/Plan/Defaults.h"
 #include "plait/Plan/Ranks.h"
 #include "plait/Plan/Sites.h"
 #include "plait/Support/Collectives.h"
@@ -21,8 +24,6 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/MathExtras.h"
-
-#include <array>
 
 using namespace plait;
 using namespace plait::plan;
@@ -43,10 +44,11 @@ struct Range {
 /// Adds the lists to one program.
 class SiteBuilder {
 public:
-  SiteBuilder(fb::PlanT &plan, fb::ProgramT &program, const Outer &outer,
-              uint8_t axis, uint32_t location)
-      : plan(plan), program(program), outer(outer), axis(axis),
-        location(location), ranges(findRanges()) {}
+  SiteBuilder(fb::PlanT &plan, uint32_t index, const Outer &outer, uint8_t axis,
+              uint32_t location)
+      : plan(plan), index(index), program(*plan.programs[index]), outer(outer),
+        axis(axis), location(location), ranges(findRanges()),
+        steps(program.actions.size()) {}
 
   void build();
 
@@ -54,19 +56,41 @@ private:
   llvm::SmallVector<Range> findRanges() const;
   uint64_t allocate(const Range &range, llvm::StringRef what);
   void addState();
-  void addSum(fb::FunctionT &function, uint64_t offset, uint64_t elements);
+  void addSum(fb::FunctionT &function, uint64_t offset, uint64_t elements) {
+    addCollective(function, CollectiveKind::AllReduce, offset, offset,
+                  elements);
+  }
+  void addCollective(fb::FunctionT &function, CollectiveKind kind,
+                     uint64_t input, uint64_t output, uint64_t elements);
+  void addCopy(fb::FunctionT &function, uint64_t source, uint64_t target,
+               uint64_t elements);
   fb::OuterStepT &addOuter(fb::FunctionT &function, fb::OuterKind kind,
                            uint64_t value, uint64_t elements);
+  template <typename Step> Step &addStep(fb::FunctionT &function, Step step);
   void addReport();
   void addAgreement();
-  fb::FunctionT &addList(List list);
+  void addMean(fb::FunctionT &function, const Range &range);
+  void addMiddle(fb::FunctionT &function, const Range &range);
+  void addMixing(const fb::MixingT &mixing);
+  void mix(const Range &range, uint32_t tensor, uint32_t exchanges);
+  void addTransfer(fb::ActionKind kind, uint32_t exchange, uint64_t buffer,
+                   const Range &range, uint32_t tensor);
+  void addRounding(fb::FunctionT &function);
+  bool hasCopies() const;
+  fb::FunctionT &addCall();
+  void placeScratch();
+  uint64_t findRoom(uint64_t bytes) const;
 
   fb::PlanT &plan;
+  uint32_t index;
   fb::ProgramT &program;
   const Outer &outer;
   uint8_t axis;
   uint32_t location;
   llvm::SmallVector<Range> ranges;
+  uint32_t steps;    // actions of the step alone
+  uint32_t list = 0; // that actions are added to
+  uint64_t scratch[2] = {}, scratchBytes = 0;
 };
 
 } // namespace
@@ -154,55 +178,110 @@ void SiteBuilder::addState() {
   }
 }
 
+/// The lowest place that is free once the step is over: what lives to its end
+/// lives on. Places that are taken come in the order of their offsets.
+uint64_t SiteBuilder::findRoom(uint64_t bytes) const {
+  llvm::SmallVector<std::pair<uint64_t, uint64_t>> taken;
+  for (const auto &region : program.regions)
+    if (region->last_action + 1 >= steps && !isOnHost(region->offset))
+      taken.emplace_back(region->offset, region->offset + region->bytes);
+  llvm::sort(taken);
+  uint64_t place = 0;
+  for (auto [begin, end] : taken) {
+    if (place + bytes <= begin)
+      break;
+    place = std::max<uint64_t>(place, llvm::alignTo(end, 64));
+  }
+  return place;
+}
+
+/// Two buffers for the largest range, of which a middle needs a block for each
+/// site.
+void SiteBuilder::placeScratch() {
+  uint64_t most = 0;
+  for (const Range &range : ranges)
+    most = std::max(most, range.elements());
+  if (outer.is(Agreement::Middle))
+    most = llvm::alignTo(most, outer.sites);
+  scratchBytes = llvm::alignTo(most * sizeof(float), 64);
+  for (uint64_t &place : scratch) {
+    place = findRoom(scratchBytes);
+    auto region = std::make_unique<fb::RegionT>();
+    region->name = "what sites receive";
+    region->category = fb::Category::Workspace;
+    region->offset = place;
+    region->bytes = scratchBytes;
+    // Lists come behind the step; build() makes both live to their end.
+    region->first_action = steps;
+    region->last_action = steps;
+    program.arena_bytes =
+        std::max<uint64_t>(program.arena_bytes, place + scratchBytes);
+    program.regions.push_back(std::move(region));
+  }
+}
+
 //===----------------------------------------------------------------------===//
-// Lists
+// Steps
 //===----------------------------------------------------------------------===//
 
 /// A function without slots, and the action that calls it.
-fb::FunctionT &SiteBuilder::addList(List list) {
+fb::FunctionT &SiteBuilder::addCall() {
   auto action = std::make_unique<fb::ActionT>();
   action->kind = fb::ActionKind::Outer;
   action->function = program.functions.size();
-  action->list = uint8_t(list);
+  action->list = list;
   program.actions.push_back(std::move(action));
   program.functions.push_back(std::make_unique<fb::FunctionT>());
-  program.functions.back()->name = kListNames[size_t(list)];
+  program.functions.back()->name = plan.lists[list]->name;
   return *program.functions.back();
 }
 
-void SiteBuilder::addSum(fb::FunctionT &function, uint64_t offset,
-                         uint64_t elements) {
-  fb::CollectiveStepT sum;
-  sum.kind = uint8_t(CollectiveKind::AllReduce);
-  sum.reduction = fb::Reduction::Sum;
-  sum.axis = axis;
-  sum.outer = 1;
-  sum.chunk = elements;
-  sum.input = at(offset);
-  sum.output = at(offset);
+template <typename Step>
+Step &SiteBuilder::addStep(fb::FunctionT &function, Step own) {
   auto step = std::make_unique<fb::StepT>();
-  step->step.Set(std::move(sum));
+  step->step.Set(std::move(own));
   step->location = location;
   function.steps.push_back(std::move(step));
+  return *static_cast<Step *>(function.steps.back()->step.value);
+}
+
+void SiteBuilder::addCollective(fb::FunctionT &function, CollectiveKind kind,
+                                uint64_t input, uint64_t output,
+                                uint64_t elements) {
+  fb::CollectiveStepT step;
+  step.kind = uint8_t(kind);
+  step.reduction = fb::Reduction::Sum;
+  step.axis = axis;
+  step.outer = 1;
+  step.chunk = elements;
+  step.input = at(input);
+  step.output = at(output);
+  addStep(function, std::move(step));
+}
+
+void SiteBuilder::addCopy(fb::FunctionT &function, uint64_t source,
+                          uint64_t target, uint64_t elements) {
+  fb::CopyStepT copy;
+  copy.source = at(source);
+  copy.target = at(target);
+  copy.bytes = elements * sizeof(float);
+  addStep(function, std::move(copy));
 }
 
 fb::OuterStepT &SiteBuilder::addOuter(fb::FunctionT &function,
                                       fb::OuterKind kind, uint64_t value,
                                       uint64_t elements) {
-  fb::OuterStepT outer;
-  outer.kind = kind;
-  outer.elements = elements;
-  outer.value = at(value);
-  auto step = std::make_unique<fb::StepT>();
-  step->step.Set(std::move(outer));
-  step->location = location;
-  function.steps.push_back(std::move(step));
-  return *function.steps.back()->step.AsOuterStep();
+  fb::OuterStepT step;
+  step.kind = kind;
+  step.elements = elements;
+  step.value = at(value);
+  return addStep(function, std::move(step));
 }
 
 /// One message; tokens stay a sum.
 void SiteBuilder::addReport() {
-  fb::FunctionT &function = addList(List::Report);
+  list = uint32_t(List::Report);
+  fb::FunctionT &function = addCall();
   uint64_t count = size_t(fb::Metric::Count) + plan.named_losses.size();
   addSum(function, program.metrics, count);
   for (uint64_t i = 0; i < count; ++i)
@@ -211,43 +290,133 @@ void SiteBuilder::addReport() {
                program.metrics + i * sizeof(float), 1);
 }
 
-/// Range by range, and the copies at the end.
-void SiteBuilder::addAgreement() {
-  fb::FunctionT &function = addList(List::Outer);
+//===----------------------------------------------------------------------===//
+// Agreements of all sites
+//===----------------------------------------------------------------------===//
+
+/// The mean, or what the second optimizer makes of it.
+void SiteBuilder::addMean(fb::FunctionT &function, const Range &range) {
   bool hasOptimizer = outer.keepsAnchor();
-  for (const Range &range : ranges) {
-    if (hasOptimizer)
-      addOuter(function, fb::OuterKind::Difference, range.begin,
-               range.elements())
-          .anchor = at(range.anchor);
-    addSum(function, range.begin, range.elements());
-    fb::OuterStepT &end = addOuter(
-        function, hasOptimizer ? fb::OuterKind::Update : fb::OuterKind::Mean,
-        range.begin, range.elements());
-    if (hasOptimizer)
-      end.anchor = at(range.anchor);
-    if (outer.keepsMomentum())
-      end.momentum = at(range.momentum);
-  }
-  for (const auto &shard : program.shards) {
-    bool isDivided = shard->division || !shard->state_dims.empty();
-    if (shard->compute_dtype == fb::DType::BF16 && !isDivided &&
-        !plan.parameters[shard->parameter]->frozen)
+  if (hasOptimizer)
+    addOuter(function, fb::OuterKind::Difference, range.begin, range.elements())
+        .anchor = at(range.anchor);
+  addSum(function, range.begin, range.elements());
+  fb::OuterStepT &end = addOuter(
+      function, hasOptimizer ? fb::OuterKind::Update : fb::OuterKind::Mean,
+      range.begin, range.elements());
+  if (hasOptimizer)
+    end.anchor = at(range.anchor);
+  if (outer.keepsMomentum())
+    end.momentum = at(range.momentum);
+}
+
+/// Each site has a block of the elements of all sites, and all get its result.
+void SiteBuilder::addMiddle(fb::FunctionT &function, const Range &range) {
+  uint64_t block = llvm::divideCeil(range.elements(), outer.sites);
+  auto [own, others] = scratch;
+  addCopy(function, range.begin, own, range.elements());
+  addCollective(function, CollectiveKind::AllToAll, own, others, block);
+  fb::OuterStepT &middle = addOuter(function, fb::OuterKind::Middle, 0, block);
+  middle.value = nullptr;
+  middle.others = at(others);
+  middle.mixed = at(own);
+  addCollective(function, CollectiveKind::AllGather, own, others, block);
+  addCopy(function, others, range.begin, range.elements());
+}
+
+static bool hasCopy(const fb::PlanT &plan, const fb::ShardT &shard) {
+  bool isDivided = shard.division || !shard.state_dims.empty();
+  return shard.compute_dtype == fb::DType::BF16 && !isDivided &&
+         !plan.parameters[shard.parameter]->frozen;
+}
+
+void SiteBuilder::addRounding(fb::FunctionT &function) {
+  for (const auto &shard : program.shards)
+    if (hasCopy(plan, *shard))
       addOuter(function, fb::OuterKind::Round, shard->weight,
                countElements(shard->local_shape))
           .copy = at(shard->compute_weight);
+}
+
+/// Range by range, and the copies at the end.
+void SiteBuilder::addAgreement() {
+  fb::FunctionT &function = addCall();
+  for (const Range &range : ranges)
+    if (outer.is(Agreement::Middle))
+      addMiddle(function, range);
+    else
+      addMean(function, range);
+  addRounding(function);
+}
+
+//===----------------------------------------------------------------------===//
+// Agreements of neighbours
+//===----------------------------------------------------------------------===//
+
+bool SiteBuilder::hasCopies() const {
+  return llvm::any_of(program.shards,
+                      [&](const auto &shard) { return hasCopy(plan, *shard); });
+}
+
+void SiteBuilder::addTransfer(fb::ActionKind kind, uint32_t exchange,
+                              uint64_t buffer, const Range &range,
+                              uint32_t tensor) {
+  auto action = std::make_unique<fb::ActionT>();
+  action->kind = kind;
+  action->list = list;
+  action->exchange = exchange;
+  action->peer = index;
+  action->tensor = tensor;
+  action->buffer = buffer;
+  action->bytes = range.elements() * sizeof(float);
+  program.actions.push_back(std::move(action));
+}
+
+/// Everything is sent before anything is waited for, and a weight changes when
+/// all neighbours have it.
+void SiteBuilder::mix(const Range &range, uint32_t tensor, uint32_t exchanges) {
+  auto [received, mixed] = scratch;
+  for (uint32_t i = 1; i <= exchanges; ++i)
+    addTransfer(fb::ActionKind::Send, i, range.begin, range, tensor);
+  for (uint32_t i = 1; i <= exchanges; ++i) {
+    addTransfer(fb::ActionKind::Recv, i, received, range, tensor);
+    fb::OuterStepT &step =
+        addOuter(addCall(), fb::OuterKind::Mix, range.begin, range.elements());
+    step.others = at(received);
+    step.mixed = at(mixed);
+    step.exchange = i;
   }
+  for (uint32_t i = 1; i <= exchanges; ++i)
+    addTransfer(fb::ActionKind::WaitSend, i, range.begin, range, tensor);
+  addOuter(addCall(), fb::OuterKind::Take, range.begin, range.elements())
+      .mixed = at(mixed);
+}
+
+void SiteBuilder::addMixing(const fb::MixingT &mixing) {
+  if (mixing.exchanges.empty())
+    return;
+  for (auto [tensor, range] : llvm::enumerate(ranges))
+    mix(range, tensor, mixing.exchanges.size());
+  if (hasCopies())
+    addRounding(addCall());
 }
 
 /// Regions that live to the end of the step live to the end of the lists:
 /// nothing else is placed over it.
 void SiteBuilder::build() {
-  uint32_t last = program.actions.size() - 1;
   addState();
+  bool mixes =
+      llvm::any_of(plan.lists, [](const auto &own) { return own->mixing; });
+  if (mixes || outer.is(Agreement::Middle))
+    placeScratch();
   addReport();
-  addAgreement();
+  for (list = uint32_t(List::Report) + 1; list < plan.lists.size(); ++list)
+    if (uint32_t mixing = plan.lists[list]->mixing)
+      addMixing(*plan.outer->mixings[mixing - 1]);
+    else
+      addAgreement();
   for (auto &region : program.regions)
-    if (region->last_action == last)
+    if (region->last_action + 1 >= steps)
       region->last_action = program.actions.size() - 1;
 }
 
@@ -255,25 +424,55 @@ void SiteBuilder::build() {
 // The plan
 //===----------------------------------------------------------------------===//
 
-void plait::addSites(fb::PlanT &plan, const Outer &outer) {
+/// The matrices of the graph, which has been checked, as exchanges.
+static std::vector<std::unique_ptr<fb::MixingT>>
+makeMixings(const Outer &outer) {
+  std::vector<std::unique_ptr<fb::MixingT>> mixings;
+  if (!outer.is(Agreement::Gossip))
+    return mixings;
+  Result<std::vector<Matrix>> period =
+      plait::makeMixings("`outer`", outer.getGraph(), outer.sites);
+  for (const Matrix &matrix : *period) {
+    mixings.push_back(std::make_unique<fb::MixingT>());
+    for (MixingExchange &own : makeExchanges(matrix, outer.sites)) {
+      auto exchange = std::make_unique<fb::SiteExchangeT>();
+      exchange->targets = std::move(own.targets);
+      exchange->weights = std::move(own.weights);
+      mixings.back()->exchanges.push_back(std::move(exchange));
+    }
+  }
+  return mixings;
+}
+
+static std::unique_ptr<fb::OuterRuleT> makeRule(const Outer &outer) {
   auto rule = std::make_unique<fb::OuterRuleT>();
-  rule->scheme = outer.scheme;
+  rule->scheme = outer.getName();
   rule->every = outer.every;
   rule->rate = outer.rate;
   rule->momentum = outer.momentum;
-  plan.outer = std::move(rule);
-  for (auto [name, every] :
-       llvm::zip_equal(kListNames, std::array{1u, 1u, uint32_t(outer.every)})) {
+  rule->drop = outer.countDropped();
+  rule->average = outer.average;
+  rule->graph = outer.getGraph();
+  rule->mixings = makeMixings(outer);
+  return rule;
+}
+
+void plait::addSites(fb::PlanT &plan, const Outer &outer) {
+  plan.outer = makeRule(outer);
+  for (const ListFacts &facts : listsOf(outer, plan.outer->mixings.size())) {
     auto list = std::make_unique<fb::ActionListT>();
-    list->name = name;
-    list->every = every;
+    list->name = facts.name;
+    list->every = facts.every;
+    list->phase = facts.phase;
+    list->except = facts.except;
+    list->mixing = facts.mixing;
     plan.lists.push_back(std::move(list));
   }
   plan.model_flops *= double(outer.sites);
   plan.locations.push_back("what sites exchange");
   uint8_t axis = plan.mesh.size();
-  for (auto &program : plan.programs)
-    SiteBuilder(plan, *program, outer, axis, plan.locations.size() - 1).build();
+  for (uint32_t i = 0; i < plan.programs.size(); ++i)
+    SiteBuilder(plan, i, outer, axis, plan.locations.size() - 1).build();
   auto sites = std::make_unique<fb::MeshAxisT>();
   sites->name = kSitesAxis;
   sites->size = outer.sites;

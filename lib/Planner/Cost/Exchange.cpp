@@ -32,8 +32,8 @@ std::string_view planner::getName(Carrier carrier) {
 }
 
 std::string_view planner::getName(Moment moment) {
-  static constexpr std::string_view names[] = {"gather", "forward", "backward",
-                                               "reduce", "optimizer"};
+  static constexpr std::string_view names[] = {
+      "gather", "forward", "backward", "reduce", "optimizer", "agreement"};
   return names[size_t(moment)];
 }
 

@@ -199,12 +199,27 @@ double planner::messageSeconds(uint32_t source, uint32_t target, uint64_t bytes,
   return transferSeconds(double(bytes), sameNode, cluster);
 }
 
-static uint64_t getBytes(const fb::Plan &plan, const plan::Message &message) {
-  return plan.programs()
-      ->Get(message.source)
-      ->actions()
-      ->Get(message.send)
-      ->bytes();
+/// Those between sites count in the steps that have them. If any pair of sites
+/// is on different nodes, the message is as slow as that pair.
+static double getMessageSeconds(const fb::Plan &plan,
+                                const plan::Message &message,
+                                const plan::RankGrid &mesh,
+                                const Cluster &cluster) {
+  const fb::Action &send =
+      *plan.programs()->Get(message.source)->actions()->Get(message.send);
+  if (!send.exchange())
+    return messageSeconds(message.source, message.target, send.bytes(), mesh,
+                          cluster);
+  uint32_t perNode = uint32_t(cluster.devicesPerNode);
+  bool sameNode = true;
+  for (uint32_t i = 0; i < mesh.programRanks(); ++i) {
+    uint32_t source = mesh.rankOf(message.source, i);
+    uint32_t target =
+        plan::partnerOf(plan, mesh, source, send).value_or(source);
+    sameNode &= source / perNode == target / perNode;
+  }
+  return plan::runsPerStep(plan, send) *
+         transferSeconds(double(send.bytes()), sameNode, cluster);
 }
 
 /// Of the calls of `function`, the part that is in a first microbatch.
@@ -228,7 +243,7 @@ static double getShare(const fb::Plan &plan, const fb::Program &program,
   for (uint32_t i = 0; i < length(program.actions()); ++i)
     if (const fb::Action &action = *program.actions()->Get(i);
         action.function() == function)
-      return 1.0 / plan::everyOf(plan, action);
+      return plan::runsPerStep(plan, action);
   return 1;
 }
 
@@ -261,9 +276,7 @@ planner::predictCosts(const fb::Plan &plan,
     }
   }
   for (const plan::Message &message : messages)
-    costs.messages.push_back(messageSeconds(message.source, message.target,
-                                            getBytes(plan, message), mesh,
-                                            cluster));
+    costs.messages.push_back(getMessageSeconds(plan, message, mesh, cluster));
   return costs;
 }
 

@@ -13,6 +13,7 @@
 
 #include "plait/Plan/Check.h"
 #include "plait/Plan/Defaults.h"
+#include "plait/Plan/Sites.h"
 #include "plait/Plan/Streams.h"
 #include "plait/Planner/PlanCost.h"
 
@@ -34,8 +35,9 @@ static Moment getMoment(fb::ActionKind kind) {
     return Moment::Reduce;
   case fb::ActionKind::Gather:
     return Moment::Gather;
-  case fb::ActionKind::Optimizer:
   case fb::ActionKind::Outer:
+    return Moment::Agreement;
+  case fb::ActionKind::Optimizer:
   case fb::ActionKind::Send:
   case fb::ActionKind::Recv:
   case fb::ActionKind::WaitSend:
@@ -93,12 +95,14 @@ static std::optional<Exchange> makeExchange(const fb::Plan &plan,
                                             const plan::Operation &operation) {
   const fb::Action &action = *program.actions()->Get(operation.action);
   const fb::Step *step = operation.get(program);
-  if (action.list())
-    return std::nullopt; // no part of a site's step
-  if (!step)
-    return action.kind() == fb::ActionKind::Send
-               ? std::optional(makeSend(plan, action))
-               : std::nullopt;
+  if (!step) {
+    // What is received takes the time of a message; between stages a program
+    // has other messages to receive than those it sends.
+    fb::ActionKind kind =
+        action.exchange() ? fb::ActionKind::Recv : fb::ActionKind::Send;
+    return action.kind() == kind ? std::optional(makeSend(plan, action))
+                                 : std::nullopt;
+  }
   std::optional<Exchange> exchange;
   if (const auto *collective = step->step_as_CollectiveStep())
     exchange = makeCollective(plan, *collective);
@@ -109,6 +113,23 @@ static std::optional<Exchange> makeExchange(const fb::Plan &plan,
   return exchange;
 }
 
+/// Lists of sites are run in some steps: what they exchange is spread over all.
+static std::optional<Exchange>
+makeMeanExchange(const fb::Plan &plan, const fb::Program &program,
+                 const plan::Operation &operation) {
+  const fb::Action &action = *program.actions()->Get(operation.action);
+  std::optional<Exchange> exchange = makeExchange(plan, program, operation);
+  if (!exchange)
+    return exchange;
+  exchange->count = plan::runsPerStep(plan, action);
+  if (!action.list())
+    return exchange;
+  exchange->bytes *= exchange->count;
+  exchange->axis = std::nullopt;
+  exchange->moment = Moment::Agreement;
+  return exchange;
+}
+
 std::vector<ExchangeList>
 planner::listExchanges(const fb::Plan &plan, const plan::Replayed &replayed) {
   std::vector<ExchangeList> lists;
@@ -116,10 +137,10 @@ planner::listExchanges(const fb::Plan &plan, const plan::Replayed &replayed) {
     const fb::Program &program = *plan.programs()->Get(i);
     ExchangeList &list = lists.emplace_back();
     plan::forEachOperation(program, [&](const plan::Operation &operation) {
-      std::optional<Exchange> exchange = makeExchange(plan, program, operation);
+      std::optional<Exchange> exchange =
+          makeMeanExchange(plan, program, operation);
       if (!exchange)
         return;
-      exchange->count = 1;
       // A replay without streams has all of them in front of the next.
       if (i < replayed.operations.size()) {
         const plan::OperationTime &time =

@@ -21,8 +21,10 @@ using namespace plait;
 using namespace plait::planner;
 using json = nlohmann::ordered_json; // fields in the order of the documentation
 
-/// "dp", or "host" where the other end is no rank.
+/// "dp", "sites", or "host" where the other end is no rank.
 static std::string nameEnd(const Exchange &exchange) {
+  if (exchange.moment == Moment::Agreement)
+    return "sites";
   return exchange.axis ? std::string(getFacts(*exchange.axis).name) : "host";
 }
 
@@ -47,7 +49,9 @@ planner::getExchangeRows(const std::vector<Exchange> &exchanges) {
         exchange.seconds > 0 ? exchange.hidden / exchange.seconds : 0;
     rows.push_back(makeRow(
         {nameEnd(exchange), std::string(getName(exchange.moment)),
-         std::string(getName(exchange.carrier)), printNumber(exchange.count, 0),
+         std::string(getName(exchange.carrier)),
+         printNumber(exchange.count,
+                     exchange.count == std::floor(exchange.count) ? 0 : 2),
          printBytes(exchange.getSent()), printSeconds(exchange.seconds),
          printNumber(100 * share, 0) + " %"},
         width));

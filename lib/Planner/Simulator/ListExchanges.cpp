@@ -74,6 +74,7 @@ std::vector<ExchangeList> Estimator::listExchanges() {
     noteTransfers(rank, noted);
     getDataSeconds(load, noted);
     getOptimizerCost(load, noted);
+    getSitesSeconds(load.parameters, noted);
     lists.push_back(std::move(notes.list));
   }
   return lists;

@@ -14,6 +14,8 @@
 
 #include "Step.h"
 
+#include "plait/Configuration/Mixing.h"
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -175,25 +177,74 @@ Cost planner::getOptimizerCost(const StepLoad &load, const Context &context) {
   return cost;
 }
 
-/// All weights of a rank in fp32, and one pass over what is kept of them; the
-/// ranks of a site send at once. A site counts as one of equal copies of the
-/// cluster.
+/// The part of all steps that has `count` exchanges of `bytes` each, of which
+/// one takes `seconds`; a step has its share.
+static double shareSites(Carrier carrier, double count, double bytes,
+                         double seconds, const Context &context) {
+  int64_t members = carrier == Carrier::Send ? 2 : context.training.outer.sites;
+  context.note({std::nullopt, carrier, Moment::Agreement, members, count,
+                count * bytes, count * seconds, 0});
+  return count * seconds;
+}
+
+/// Sums or exchanges of blocks by all sites, so many in a step.
+static double getTogetherSeconds(CollectiveKind kind, double count,
+                                 double bytes, const Context &context) {
+  Group group = {int(context.training.outer.sites),
+                 context.training.sitesOfNode};
+  double seconds = collectiveSeconds(kind, bytes, group, context.cluster);
+  return shareSites(getCarrier(kind), count, bytes, seconds, context);
+}
+
+/// Messages to neighbours one by one, each behind its latency; in the mean over
+/// the agreements of a period.
+static double getGossipSeconds(double share, double bytes,
+                               const Context &context) {
+  const Outer &outer = context.training.outer;
+  Result<std::vector<Matrix>> period =
+      makeMixings("`outer`", outer.getGraph(), outer.sites);
+  if (!period.ok())
+    return 0; // refused before
+  double messages = 0;
+  for (const Matrix &matrix : *period)
+    messages += double(makeExchanges(matrix, outer.sites).size());
+  bool sameNode = context.training.sitesOfNode >= outer.sites;
+  return shareSites(Carrier::Send, share * messages / double(period->size()),
+                    bytes, transferSeconds(bytes, sameNode, context.cluster),
+                    context);
+}
+
+static double getAgreementSeconds(double bytes, const Context &context) {
+  const Outer &outer = context.training.outer;
+  double each = 1 / double(outer.every);
+  if (outer.is(Agreement::Middle))
+    return getTogetherSeconds(CollectiveKind::AllToAll, each, bytes, context) +
+           getTogetherSeconds(CollectiveKind::AllGather, each, bytes, context);
+  bool isGossip = outer.is(Agreement::Gossip);
+  double means = isGossip && outer.average ? each / outer.average : 0;
+  if (!isGossip)
+    means = each;
+  double seconds =
+      getTogetherSeconds(CollectiveKind::AllReduce, means, bytes, context);
+  return isGossip ? seconds + getGossipSeconds(each - means, bytes, context)
+                  : seconds;
+}
+
+/// All weights of a rank in fp32, and what passes over them: reads and writes.
+/// A site counts as one of equal copies of the cluster. The ranks of a site
+/// send at once.
 double planner::getSitesSeconds(double parameters, const Context &context) {
   const Outer &outer = context.training.outer;
   if (!outer.isOn())
     return 0;
-  Group group = {int(outer.sites), context.training.sitesOfNode};
-  auto sum = [&](double bytes) {
-    return collectiveSeconds(CollectiveKind::AllReduce, bytes, group,
-                             context.cluster);
-  };
   double bytes = parameters * sizeof(float);
-  double passes = outer.keepsAnchor() ? 5 : 2; // reads and writes
+  double passes = outer.keepsAnchor() ? 5 : outer.getGraph().empty() ? 2 : 6;
   double kept = parameters * 2 * outer.getStateBytes();
-  double agreement =
-      sum(bytes) +
-      memoryCost(passes * bytes + kept, context.cluster.device).seconds;
-  return sum(3 * sizeof(float)) + agreement / double(outer.every);
+  Cost computing = memoryCost(passes * bytes + kept, context.cluster.device);
+  return getTogetherSeconds(CollectiveKind::AllReduce, 1, 3 * sizeof(float),
+                            context) +
+         getAgreementSeconds(bytes, context) +
+         computing.seconds / double(outer.every);
 }
 
 /// Reads the gradient and the sum and writes the sum, for each microbatch.

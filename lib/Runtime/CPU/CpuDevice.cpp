@@ -118,7 +118,8 @@ public:
                const OuterOperands &operands) override {
     parallelFor(threads, int64_t(step.elements()), memoryGrain / sizeof(float),
                 [&](int64_t begin, int64_t end) {
-                  runOuter(step.kind(), operands, begin, end);
+                  runOuter(step.kind(), operands, int64_t(step.elements()),
+                           begin, end);
                 });
     return Status::success();
   }

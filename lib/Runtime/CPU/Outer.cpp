@@ -14,6 +14,10 @@
 
 #include "plait/Support/BFloat16.h"
 
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
 using namespace plait;
 using namespace plait::runtime;
 
@@ -39,8 +43,50 @@ static void update(const OuterOperands &operands, int64_t begin, int64_t end) {
   }
 }
 
-void runtime::runOuter(fb::OuterKind kind, const OuterOperands &operands,
+/// Differences are added, so that what all sites have in common stays as it is,
+/// whatever weights round to.
+static void mix(const OuterOperands &operands, int64_t begin, int64_t end) {
+  const float *value = numbersOf(operands.value);
+  const float *others = reinterpret_cast<const float *>(operands.others);
+  float *mixed = numbersOf(operands.mixed);
+  const float *base = operands.isFirst ? value : mixed;
+  float weight = operands.weight;
+  // Nothing has been received: those bytes may be anything.
+  if (weight == 0) {
+    std::copy(base + begin, base + end, mixed + begin);
+    return;
+  }
+  for (int64_t i = begin; i < end; ++i)
+    mixed[i] = base[i] + weight * (others[i] - value[i]);
+}
+
+/// Sorted by insertion, as sites are few. NaN has no place in an order: where
+/// there is one, the result is one.
+static void takeMiddle(const OuterOperands &operands, int64_t elements,
                        int64_t begin, int64_t end) {
+  const float *others = reinterpret_cast<const float *>(operands.others);
+  float *mixed = numbersOf(operands.mixed);
+  size_t sites = size_t(operands.sites), drop = operands.drop;
+  std::vector<float> own(sites);
+  for (int64_t i = begin; i < end; ++i) {
+    float all = 0;
+    for (size_t j = 0; j < sites; ++j) {
+      float value = others[j * elements + i];
+      all += value;
+      size_t place = j;
+      for (; place > 0 && own[place - 1] > value; --place)
+        own[place] = own[place - 1];
+      own[place] = value;
+    }
+    float sum = 0;
+    for (size_t j = drop; j < sites - drop; ++j)
+      sum += own[j];
+    mixed[i] = std::isnan(all) ? all : sum / float(sites - 2 * drop);
+  }
+}
+
+void runtime::runOuter(fb::OuterKind kind, const OuterOperands &operands,
+                       int64_t elements, int64_t begin, int64_t end) {
   float *value = numbersOf(operands.value);
   switch (kind) {
   case fb::OuterKind::Mean:
@@ -57,5 +103,12 @@ void runtime::runOuter(fb::OuterKind kind, const OuterOperands &operands,
     for (int64_t i = begin; i < end; ++i)
       reinterpret_cast<BFloat16 *>(operands.copy)[i] = BFloat16(value[i]);
     return;
+  case fb::OuterKind::Mix:
+    return mix(operands, begin, end);
+  case fb::OuterKind::Take:
+    std::copy_n(numbersOf(operands.mixed) + begin, end - begin, value + begin);
+    return;
+  case fb::OuterKind::Middle:
+    return takeMiddle(operands, elements, begin, end);
   }
 }

@@ -12,10 +12,10 @@
 
 namespace plait::runtime {
 
-/// Does elements [begin, end) of an OuterStep, by its formula in Plan.fbs, in
-/// fp32. Elements are independent of each other.
-void runOuter(fb::OuterKind kind, const OuterOperands &operands, int64_t begin,
-              int64_t end);
+/// Does elements [begin, end) of an OuterStep of so many, by its formula in
+/// Plan.fbs, in fp32. Elements are independent of each other.
+void runOuter(fb::OuterKind kind, const OuterOperands &operands,
+              int64_t elements, int64_t begin, int64_t end);
 
 } // namespace plait::runtime
 

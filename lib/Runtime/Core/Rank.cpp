@@ -284,9 +284,9 @@ Result<StepMetrics> Rank::readMetrics() {
 /// Evaluations do of the end of a step what comes before the update; of lists
 /// that are run in each step, all. Other lists are run in steps of their own.
 bool Rank::isDue(const Walk &walk, const fb::Action &action) const {
-  uint32_t every = plan::everyOf(plan, action);
-  if (every != 1)
-    return scope == StepScope::Train && walk.at.number % every == 0;
+  if (plan::isScheme(action))
+    return scope == StepScope::Train &&
+           plan::isDue(plan, action, walk.at.number);
   return scope != StepScope::Evaluate || plan::isForward(action) ||
          action.kind() == fb::ActionKind::Optimizer ||
          action.kind() == fb::ActionKind::Outer;
@@ -295,7 +295,12 @@ bool Rank::isDue(const Walk &walk, const fb::Action &action) const {
 Status Rank::runAction(Walk &walk, uint32_t index) {
   const fb::Action &action = *program.actions()->Get(index);
   walk.passes = !isDue(walk, action);
-  uint32_t peer = mesh.withIndex(rank, 0, action.peer());
+  uint32_t peer = 0;
+  if (plan::isTransfer(action)) {
+    std::optional<uint32_t> partner = plan::partnerOf(plan, mesh, rank, action);
+    walk.passes |= !partner;
+    peer = partner.value_or(rank);
+  }
   std::span<std::byte> buffer(memory->at(action.buffer()), action.bytes());
   switch (action.kind()) {
   case fb::ActionKind::Send:
@@ -499,10 +504,17 @@ Status Rank::runOuter(const fb::Action &action, const fb::OuterStep &step) {
     return ref ? resolve(action, *ref) : nullptr;
   };
   const fb::OuterRule &rule = *plan.outer();
-  return device.outer(step, {place(step.value()), place(step.anchor()),
-                             place(step.momentum()), place(step.copy()),
-                             float(mesh.sites()), float(rule.rate()),
-                             float(rule.momentum())});
+  OuterOperands operands = {
+      place(step.value()), place(step.anchor()), place(step.momentum()),
+      place(step.copy()),  place(step.others()), place(step.mixed()),
+      float(mesh.sites()), float(rule.rate()),   float(rule.momentum()),
+      /*weight=*/0,        step.exchange() == 1, rule.drop()};
+  if (step.exchange())
+    operands.weight =
+        float(plan::exchangeOf(plan, action.list(), step.exchange())
+                  .weights()
+                  ->Get(mesh.index(rank, mesh.sitesAxis())));
+  return device.outer(step, operands);
 }
 
 /// Tells where the step that runs comes from, as ", at …".

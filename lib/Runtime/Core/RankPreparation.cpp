@@ -17,6 +17,7 @@
 #include "Topology.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Metrics.h"
+#include "plait/Plan/Sites.h"
 
 #include <algorithm>
 
@@ -30,11 +31,15 @@ void Rank::assignMessages(const std::vector<plan::Message> &messages) {
   messageOf.resize(length(program.actions()));
   for (uint32_t i = 0; i < messages.size(); ++i) {
     const plan::Message &message = messages[i];
-    uint32_t id = messageId(mesh, rank, i);
     if (message.source == mesh.index(rank, 0))
-      messageOf[message.send] = messageOf[message.wait] = id;
-    if (message.target == mesh.index(rank, 0))
-      messageOf[message.receive] = id;
+      messageOf[message.send] = messageOf[message.wait] =
+          messageId(mesh, rank, i);
+    if (message.target != mesh.index(rank, 0))
+      continue;
+    // Messages are numbered by who sends them.
+    const fb::Action &receive = *program.actions()->Get(message.receive);
+    std::optional<uint32_t> source = plan::partnerOf(plan, mesh, rank, receive);
+    messageOf[message.receive] = messageId(mesh, source.value_or(rank), i);
   }
 }
 

@@ -17,6 +17,7 @@
 
 #include "plait/Plan/Check.h"
 #include "plait/Plan/Defaults.h"
+#include "plait/Plan/Sites.h"
 #include "plait/Plan/Streams.h"
 #include "plait/Plan/Uses.h"
 
@@ -178,11 +179,19 @@ Topology runtime::topologyOf(const fb::Plan &plan,
 
   // 3. `peers` of each.
   std::vector<uint32_t> channels = channelsOf(plan, messages);
-  for (uint32_t i = 0; i < messages.size(); ++i)
-    for (uint32_t peer = 0; peer < mesh.programRanks(); ++peer)
-      topology.messages.push_back({mesh.rankOf(messages[i].source, peer),
-                                   mesh.rankOf(messages[i].target, peer),
-                                   channels[i]});
+  for (uint32_t i = 0; i < messages.size(); ++i) {
+    const fb::Action &send = *plan.programs()
+                                  ->Get(messages[i].source)
+                                  ->actions()
+                                  ->Get(messages[i].send);
+    for (uint32_t peer = 0; peer < mesh.programRanks(); ++peer) {
+      uint32_t source = mesh.rankOf(messages[i].source, peer);
+      // A site that sends to none has a route to itself, which is not used.
+      uint32_t target =
+          plan::partnerOf(plan, mesh, source, send).value_or(source);
+      topology.messages.push_back({source, target, channels[i]});
+    }
+  }
   return topology;
 }
 

@@ -47,6 +47,16 @@ void addFloats(fb::PlanT &plan) { append(plan.float_inputs).name = "x"; }
 
 void addSavedShape(fb::PlanT &plan) { plan.parameters[0]->saved_shape = {1}; }
 
+void addGraph(fb::PlanT &plan) {
+  addRule(plan);
+  plan.outer->graph = "ring";
+}
+
+void addDrop(fb::PlanT &plan) {
+  addRule(plan);
+  plan.outer->drop = 1;
+}
+
 void addWindow(fb::PlanT &plan) {
   fb::AttentionStepT attention;
   attention.window = 8;
@@ -81,7 +91,23 @@ const std::map<std::string, Add> additions = {
     {"InputKind.Features", addFloats},
     {"InputKind.Context", addFloats},
     {"MeshAxis.name",
-     [](fb::PlanT &plan) { append(plan.mesh).name = "replicate"; }}};
+     [](fb::PlanT &plan) { append(plan.mesh).name = "replicate"; }},
+    {"OuterRule.drop", addDrop},
+    {"OuterRule.average", addGraph},
+    {"OuterRule.graph", addGraph},
+    {"OuterRule.mixings", addGraph},
+    {"Mixing", addGraph},
+    {"SiteExchange", addGraph},
+    {"OuterStep.others", addGraph},
+    {"OuterStep.mixed", addGraph},
+    {"OuterStep.exchange", addGraph},
+    {"OuterKind.Mix", addGraph},
+    {"OuterKind.Take", addGraph},
+    {"OuterKind.Middle", addDrop},
+    {"Action.exchange", addGraph},
+    {"ActionList.phase", addGraph},
+    {"ActionList.except", addGraph},
+    {"ActionList.mixing", addGraph}};
 
 TEST(Level, IsZeroWithoutFeatures) { EXPECT_EQ(getLevel(makePlan()), 0u); }
 

@@ -15,7 +15,10 @@ TEST(Outer, IsReadAndWritten) {
   for (const char *text :
        {"none", "average:1", "average:16777216", "diloco:30",
         "diloco:30,rate=0.5", "diloco:2,momentum=0", "average:8+sites:4",
-        "diloco:30,rate=1,momentum=0.5+sites:2"}) {
+        "diloco:30,rate=1,momentum=0.5+sites:2", "median:2+sites:3",
+        "trimmed:4,drop=2", "gossip:ring", "gossip:one-peer+sites:6",
+        "gossip:grid,every=3,average=2",
+        "gossip:[0.5 0.5/0.5 0.5|1 0/0 1],average=4+sites:2"}) {
     Outer value;
     Status status = parse("outer", text, value);
     EXPECT_TRUE(status.ok()) << status.message();
@@ -25,6 +28,8 @@ TEST(Outer, IsReadAndWritten) {
   for (auto [text, same] :
        {std::pair("diloco:3,rate=0.7", "diloco:3"),
         {"diloco:3,momentum=0.90,rate=0.70", "diloco:3"},
+        {"trimmed:3,drop=1", "trimmed:3"},
+        {"gossip:ring,average=2,every=1", "gossip:ring,average=2"},
         {"diloco:3,momentum=0,rate=2", "diloco:3,rate=2,momentum=0"}}) {
     Outer value;
     ASSERT_TRUE(parse("outer", text, value).ok());
@@ -34,9 +39,24 @@ TEST(Outer, IsReadAndWritten) {
 
 TEST(Outer, SaysWhatItCannotRead) {
   for (auto [text, message] :
-       {std::pair("", "outer is \"\", expected none, average or diloco"),
-        {"mean:2", "outer is \"mean\", expected none, average or diloco"},
-        {"none:2", "outer is \"none\", expected none, average or diloco"},
+       {std::pair("", "outer is \"\", expected none, average, diloco, median, "
+                      "trimmed or gossip"),
+        {"mean:2", "outer is \"mean\", expected none, average, diloco, median, "
+                   "trimmed or gossip"},
+        {"none:2", "outer is \"none\", expected none, average, diloco, median, "
+                   "trimmed or gossip"},
+        {"gossip:ring,every=0",
+         "outer has every \"0\", expected 1 to 16777216"},
+        {"gossip:ring,drop=1", "outer has option \"drop=1\", expected every=E "
+                               "or average=A, each once"},
+        {"gossip:[1;0]", "outer has ';' in a matrix, expected numbers"},
+        {"gossip:[1 0]+sites:2",
+         "outer has a matrix of 1 row, expected 2, one for each site"},
+        {"trimmed:2,drop=2+sites:4",
+         "outer has drop 2, which takes more than 4 sites, not 4"},
+        {"gossip:ring,every=4096,average=4097+sites:2",
+         "outer has average 4097 of every 4096 steps, expected 16777216 steps "
+         "at most"},
         {"average", "outer is \"average\", expected the steps behind it, as "
                     "average:8"},
         {"average:", "outer has steps \"\", expected 1 to 16777216"},

@@ -1,0 +1,62 @@
+//===- SiteDeeds.h - What a list of sites does ------------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The actions and steps of a list, read as deeds: what they do together to the
+// bytes of a value. A mean over neighbours takes several actions and a median
+// several steps, and each of both is one deed.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_PLAN_SITEDEEDS_H
+#define PLAIT_LIB_PLAN_SITEDEEDS_H
+
+#include "plait/Plan/Plan_generated.h"
+#include "plait/Plan/Sites.h"
+#include "plait/Support/Status.h"
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace plait::plan {
+
+/// The kinds of what a list does to the bytes of a value.
+enum class Deed : uint8_t {
+  Sum,
+  Mean,
+  Difference,
+  Update,
+  Round,
+  Mixing, // a weighted mean of the neighbours'
+  Middle  // the mean of those in the middle
+};
+inline constexpr std::string_view kDeeds[] = {
+    "a sum over sites", "a mean",   "a difference", "an update",
+    "a rounding",       "a mixing", "a middle"};
+
+/// A deed of one step of a list, or of several together. Offsets are there
+/// where its kind has such an operand.
+struct Done {
+  Deed deed;
+  ElementRange value;
+  std::optional<uint64_t> anchor = {}, momentum = {}, copy = {};
+  bool isWanted = false; // by some value
+};
+
+/// Whether a region of `category` that lives in action `action`, or, if that is
+/// none, a region of any lifetime, has these bytes.
+bool isIn(const fb::Program &program, fb::Category category, uint64_t begin,
+          uint64_t bytes, std::optional<uint32_t> action = {});
+
+/// Reads list `list` of a program. Fails where it has what is no part of any
+/// deed. All structure, sizes and messages have been checked.
+Result<std::vector<Done>> readDeeds(const fb::Plan &plan,
+                                    const fb::Program &program, uint32_t list);
+
+} // namespace plait::plan
+
+#endif // PLAIT_LIB_PLAN_SITEDEEDS_H

@@ -49,6 +49,7 @@ from layouts import (
     by_heads,
     context,
     divided,
+    experts,
     families,
     flash,
     fused,
@@ -94,11 +95,11 @@ class Case:
 
     def micro_batch(self, layout: Layout) -> int:
         """Several microbatches wherever the batch allows it."""
-        sequences = self.recipe["global_batch"] // layout.axes["dp"]
+        sequences = self.recipe["global_batch"] // layout.replicas
         return max(1, sequences // (2 * layout.axes["pp"]))
 
     def microbatches(self, layout: Layout) -> int:
-        size = self.micro_batch(layout) * layout.axes["dp"]
+        size = self.micro_batch(layout) * layout.replicas
         return self.recipe["global_batch"] // size
 
     def compile(self, tools: Tools, layout: Layout, plan, reference=False):
@@ -566,6 +567,8 @@ def main() -> int:
         family = Case(f"{name}-small-test")
         matrix.add_layouts(family, families())
         matrix.add_check(family, WHOLE)
+        if name in ("mixtral", "olmoe", "qwen3-moe"):
+            matrix.add_layouts(family, experts())
     matrix.add_resumed(Case("phi3-small-test"), WHOLE, ONE_RANK)
     matrix.add_layouts(Case("gpt2-small-test-plain"), (ONE_RANK, WHOLE))
     matrix.add_long_sequence("gather", 4, 2)

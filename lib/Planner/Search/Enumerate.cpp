@@ -227,33 +227,36 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
 // Meshes
 //===----------------------------------------------------------------------===//
 
-static Mesh makeMesh(int pp, int dp, int cp, int tp) {
+static Mesh makeMesh(int pp, int dp, int cp, const Degrees &degrees) {
   Mesh mesh;
   mesh[Axis::PP] = pp;
   mesh[Axis::DP] = dp;
+  mesh[Axis::EP] = degrees.experts;
   mesh[Axis::CP] = cp;
-  mesh[Axis::TP] = tp;
+  mesh[Axis::TP] = degrees.tensor;
   return mesh;
 }
 
 /// By context, then by stages: the order is that of enumeration, which decides
 /// between equal bounds. Stages that the pins or the model do not allow are
 /// left out, and so are replicas that do not divide the batch.
-std::vector<Mesh> Choices::getMeshes(int tensor, int64_t stages,
+std::vector<Mesh> Choices::getMeshes(const Degrees &degrees, int64_t stages,
                                      const Training &training,
                                      const Pins &pins) const {
   std::vector<Mesh> meshes;
   for (int cp : mesh[Axis::CP]) {
-    if (ranks % (int64_t(tensor) * cp) != 0 || training.sequence % cp != 0)
+    int64_t inner = int64_t(degrees.tensor) * degrees.experts * cp;
+    if (ranks % inner != 0 || training.sequence % cp != 0)
       continue;
-    int rest = ranks / (tensor * cp);
+    int rest = int(ranks / inner);
     for (int pp = 1; pp <= rest && pp <= stages; ++pp) {
       int dp = rest / pp;
-      if (rest % pp != 0 || training.globalBatch % dp != 0 ||
+      if (rest % pp != 0 ||
+          training.globalBatch % (int64_t(dp) * degrees.experts) != 0 ||
           (pins.mesh[Axis::PP] && pp != *pins.mesh[Axis::PP]) ||
           (pins.mesh[Axis::DP] && dp != *pins.mesh[Axis::DP]))
         continue;
-      Mesh one = makeMesh(pp, dp, cp, tensor);
+      Mesh one = makeMesh(pp, dp, cp, degrees);
       if (abilities->checkMesh(one).ok())
         meshes.push_back(one);
     }
@@ -264,23 +267,24 @@ std::vector<Mesh> Choices::getMeshes(int tensor, int64_t stages,
 /// Those of `ranks` devices are not among them: they have been searched. More
 /// replicas first, since these need the least memory for each tp, cp and pp
 /// (see Explorer::addSmallestIdle).
-std::vector<Mesh> Choices::getIdleMeshes(int tensor, int64_t stages,
+std::vector<Mesh> Choices::getIdleMeshes(const Degrees &degrees, int64_t stages,
                                          const Training &training,
                                          const Pins &pins) const {
   std::vector<Mesh> meshes;
   for (int cp : mesh[Axis::CP]) {
     if (training.sequence % cp != 0)
       continue;
-    int64_t rest = ranks / (int64_t(tensor) * cp);
+    int64_t inner = int64_t(degrees.tensor) * degrees.experts * cp;
+    int64_t rest = ranks / inner;
     for (int dp = int(std::min(rest, training.globalBatch)); dp >= 1; --dp) {
-      if (training.globalBatch % dp != 0 ||
+      if (training.globalBatch % (int64_t(dp) * degrees.experts) != 0 ||
           (pins.mesh[Axis::DP] && dp != *pins.mesh[Axis::DP]))
         continue;
       for (int pp = 1; pp <= rest / dp && pp <= stages; ++pp)
         if ((!pins.mesh[Axis::PP] || pp == *pins.mesh[Axis::PP]) &&
-            int64_t(pp) * dp * tensor * cp < ranks &&
-            abilities->checkMesh(makeMesh(pp, dp, cp, tensor)).ok())
-          meshes.push_back(makeMesh(pp, dp, cp, tensor));
+            int64_t(pp) * dp * inner < ranks &&
+            abilities->checkMesh(makeMesh(pp, dp, cp, degrees)).ok())
+          meshes.push_back(makeMesh(pp, dp, cp, degrees));
     }
   }
   return meshes;

@@ -105,9 +105,16 @@ static bool isGatheredInOrder(Operation *op) {
   return source && isGathered(source);
 }
 
+/// Whole for those who take it by row: nothing is moved.
+static bool isNarrowed(Operation *op) {
+  auto reshard = dyn_cast<dist::ReshardOp>(op);
+  return reshard && dist::ShardingAttr::of(reshard.getResult()).isOwned();
+}
+
 /// Whether the backward pass makes it anew, whatever else it computes again.
 static bool isMadeAnew(Operation *op) {
-  return isFree(op) || isGathered(op) || isGatheredInOrder(op);
+  return isFree(op) || isGathered(op) || isGatheredInOrder(op) ||
+         isNarrowed(op);
 }
 
 static int64_t countResultBytes(Operation *op) {

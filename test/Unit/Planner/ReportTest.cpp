@@ -103,14 +103,15 @@ TEST_F(Report, JsonHasTheFieldsThatAreDocumented) {
                                    "unmeasured",
                                    "exchanges"}));
   EXPECT_EQ(keysOf(content["exposed_comm_seconds"]),
-            (std::set<std::string>{"tp", "pp", "dp", "cp"}));
+            (std::set<std::string>{"tp", "pp", "dp", "cp", "ep"}));
   EXPECT_EQ(
       keysOf(content["roofline_seconds"]),
       (std::set<std::string>{"arithmetic", "memory", "launches", "tp", "pp",
-                             "dp", "cp", "bubble", "wait", "overhead"}));
+                             "dp", "cp", "ep", "bubble", "wait", "overhead"}));
   EXPECT_EQ(keysOf(content["configuration"]),
             (std::set<std::string>{"pp",
                                    "dp",
+                                   "ep",
                                    "tp",
                                    "cp",
                                    "chunks",

@@ -44,8 +44,8 @@ TEST(Search, ReadsPins) {
     return pins.ok() ? "" : pins.status().message();
   };
   EXPECT_EQ(message("fsdp"),
-            "'fsdp' is no pin, expected name=value, where name is pp, dp, cp, "
-            "tp, schedule, chunks, micro-batch, recompute, zero, sp, "
+            "'fsdp' is no pin, expected name=value, where name is pp, dp, ep, "
+            "cp, tp, schedule, chunks, micro-batch, recompute, zero, sp, "
             "context-parallel or offload");
   EXPECT_EQ(message("tp=0"), "tp is \"0\", expected 1 to 16777216");
   EXPECT_EQ(message("tp=4x"), "tp is \"4x\", expected 1 to 16777216");

@@ -152,7 +152,7 @@ Result<planner::Pins> plait::getPins(const CompileOptions &given,
   std::string mesh = given.mesh;
   Outer outer = given.pins.outer.value_or(Outer());
   PLAIT_RETURN_IF_ERROR(takeSites(mesh, outer));
-  std::string text = mesh == "1" ? "pp=1,dp=1,cp=1,tp=1" : mesh;
+  std::string text = mesh == "1" ? "pp=1,dp=1,ep=1,cp=1,tp=1" : mesh;
   text += (text.empty() || further.empty() ? "" : ",") + further;
   planner::Pins pins;
   if (!text.empty()) {
@@ -303,8 +303,7 @@ static bool runsOneByOne(const Configuration &choice) {
 Status ChoiceState::findOrder(const Configuration &choice) {
   std::string reason;
   const planner::Work *work =
-      profile->get(choice.mesh[Axis::TP], choice.sequenceParallel,
-                   choice.sequences(), reason);
+      profile->get(choice.degrees(), choice.sequences(), reason);
   if (!work)
     return fail(reason);
   Result<std::optional<schedule::Schedule>> found =

@@ -123,6 +123,14 @@ bool Form::isPartialOver(StringRef axis) const {
   return llvm::any_of(partial, [&](StringAttr own) { return own == axis; });
 }
 
+void Form::dropOwner() {
+  llvm::erase_if(partial, [&](StringAttr axis) {
+    return llvm::any_of(
+        owner->begin, [&](const RankTerm &term) { return term.axis == axis; });
+  });
+  owner.reset();
+}
+
 /// There is at most one: Rules::checkAxes() refuses a form in which an axis
 /// occurs twice.
 int64_t Form::findDim(StringRef axis) const {
@@ -159,8 +167,10 @@ void Form::setTerm(Expression expression) {
     if (!dim.uniform)
       dim.extent = 0;
   }
-  if (term->isZero())
+  if (term->isZero()) {
     partial.clear();
+    owner.reset();
+  }
 }
 
 /// Uniform dimensions are letters that the argument does not name: it is
@@ -233,8 +243,9 @@ std::string plait::proof::printLayout(const Form &form) {
     std::string axes;
     for (StringAttr axis : form.partial)
       axes += (axes.empty() ? "" : ", ") + axis.getValue().str();
-    add((form.reduction == dist::Reduction::Sum ? "a partial sum over "
-                                                : "a partial maximum over ") +
+    add((form.owner ? "the rows of a rank's experts over "
+         : form.reduction == dist::Reduction::Sum ? "a partial sum over "
+                                                  : "a partial maximum over ") +
         axes);
   }
   return text.empty() ? "whole" : text;

@@ -114,14 +114,31 @@ struct Dimension {
   }
 };
 
+/// By what rows of a value belong to one rank each: those which `ids` count
+/// among its `extent` experts, from `begin` on.
+struct Owner {
+  const Term *ids;
+  Letters dims; // of the value, along which those of the ids lie
+  llvm::SmallVector<RankTerm, 2> begin;
+  int64_t extent;
+
+  bool operator==(const Owner &) const = default;
+};
+
 struct Form {
   const Term *term = nullptr;
   llvm::SmallVector<Dimension, 4> dims; // of the rank's tensor
   llvm::SmallVector<mlir::StringAttr, 2> partial;
   dist::Reduction reduction = dist::Reduction::Sum; // of the partial axes
+  /// Of a partial sum of which each row is whole on one of the ranks along the
+  /// owner's axes, and `elsewhere` on the others: only of zeros it is a sum.
+  std::optional<Owner> owner = std::nullopt;
+  NumberRange elsewhere = NumberRange::exactly(0);
 
   bool isPartial() const { return !partial.empty(); }
   bool isPartialOver(llvm::StringRef axis) const;
+  /// Makes rows that belong to one rank each whole for all.
+  void dropOwner();
   /// The dimension that `axis` splits, or -1.
   int64_t findDim(llvm::StringRef axis) const;
   /// The dimension of the term that `dim` is; it must not be uniform.

@@ -13,6 +13,7 @@
 
 #include "Rules.h"
 
+#include "plait/Interfaces/Padding.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/SaveAndRestore.h"
 
@@ -36,6 +37,120 @@ static const OpRule *findRule(Operation *op) {
   }();
   auto found = rules.find(op->getName().getStringRef());
   return found == rules.end() ? nullptr : &found->second;
+}
+
+//===----------------------------------------------------------------------===//
+// Rows that belong to one rank each
+//===----------------------------------------------------------------------===//
+
+/// What other ranks have is added up with the row.
+FailureOr<Content> Rules::addOwned(Operation *op, const Content &operand) {
+  Content sum = operand;
+  sum.form.owner.reset();
+  if (!operand.form.owner || operand.form.elsewhere.is(0))
+    return sum;
+  taken(op, operand.form.elsewhere, 0)
+      << "adds up what ranks without the expert have for " << print(operand);
+  return failure();
+}
+
+/// Whether `operand` has the same owner, or is the same on all ranks that an
+/// owner is one of.
+static bool fits(const Content &operand, const Owner &owner) {
+  if (operand.form.owner)
+    return *operand.form.owner == owner;
+  return llvm::none_of(owner.begin, [&](const RankTerm &term) {
+    return operand.form.isPartialOver(term.axis) ||
+           operand.form.findDim(term.axis) >= 0;
+  });
+}
+
+/// Whether `op` moves rows, or adds up parts of them, among ranks that have the
+/// same experts.
+static bool movesRows(Operation *op, const Owner &owner) {
+  auto isOwners = [&](StringRef axis) {
+    return llvm::any_of(owner.begin, [&](const RankTerm &term) {
+      return term.axis.getValue() == axis;
+    });
+  };
+  if (auto slice = dyn_cast<dist::SliceOp>(op))
+    return llvm::none_of(slice.getAxes().getAsValueRange<StringAttr>(),
+                         isOwners);
+  auto collective = dyn_cast<dist::CollectiveOpInterface>(op);
+  return collective && !isOwners(collective.getAxis());
+}
+
+/// What other ranks have of rows, of an op that takes `ranges`. What moves rows
+/// adds it up, or has zeros beyond their end.
+static NumberRange findElsewhere(Operation *op, ArrayRef<NumberRange> ranges) {
+  if (op->hasTrait<OpTrait::Elementwise>())
+    if (auto fusable = dyn_cast<FusableOpInterface>(op);
+        fusable && ranges.size() == op->getNumOperands())
+      return evaluateElement(fusable, ranges);
+  bool isZero = !op->hasTrait<OpTrait::Elementwise>() &&
+                llvm::all_of(ranges, [](const NumberRange &range) {
+                  return range.is(0);
+                });
+  return isZero ? NumberRange::exactly(0) : NumberRange::any();
+}
+
+/// On the rank that has it, each row is what it is of whole operands. What the
+/// others have of it follows from the arithmetic, as padding does.
+FailureOr<Content> Rules::evaluateOwned(Operation *op, Operands operands,
+                                        Rule rule, RankedTensorType type) {
+  Contents whole(operands);
+  SmallVector<NumberRange> ranges;
+  std::optional<Owner> owner;
+  for (Content &operand : whole) {
+    Form &form = operand.form;
+    ranges.push_back(form.owner ? form.elsewhere : getUniform(operand));
+    if (!form.owner)
+      continue;
+    owner = form.owner;
+    form.dropOwner();
+  }
+  FailureOr<Content> result = rule(*this, op, whole, type);
+  if (failed(result) || result->form.term->isZero())
+    return result;
+  Form &form = result->form;
+  if (form.isPartial() && form.reduction != dist::Reduction::Sum) {
+    wrong(op) << "the result would be both rows of experts and a partial "
+              << "maximum: " << printLayout(form);
+    return failure();
+  }
+  for (const RankTerm &term : owner->begin)
+    form.partial.push_back(term.axis);
+  form.owner = owner;
+  form.elsewhere = findElsewhere(op, ranges);
+  return result;
+}
+
+/// Rows that belong to one rank each stay so in elementwise ops whose operands
+/// agree on the rank, and where they are moved. Other ops take them as sums.
+FailureOr<Content> Rules::apply(Operation *op, Operands operands,
+                                const OpRule &rule, RankedTensorType type) {
+  const Content *first = llvm::find_if(operands, [](const Content &operand) {
+    return operand.form.owner.has_value();
+  });
+  if (first == operands.end() || rule.takesOwned)
+    return rule.rule(*this, op, operands, type);
+  bool staysOwned =
+      op->hasTrait<OpTrait::Elementwise>()
+          ? llvm::all_of(operands,
+                         [&](const Content &operand) {
+                           return fits(operand, *first->form.owner);
+                         })
+          : movesRows(op, *first->form.owner);
+  if (staysOwned)
+    return evaluateOwned(op, operands, rule.rule, type);
+  Contents sums;
+  for (const Content &operand : operands) {
+    FailureOr<Content> sum = addOwned(op, operand);
+    if (failed(sum))
+      return failure();
+    sums.push_back(std::move(*sum));
+  }
+  return rule.rule(*this, op, sums, type);
 }
 
 /// In this order:
@@ -74,7 +189,7 @@ FailureOr<Contents> Rules::evaluate(Operation *op, Operands operands) {
   }
   FailureOr<Content> result =
       isPacked && splitsPacks ? evaluatePacked(op, operands, rule->rule, type)
-                              : rule->rule(*this, op, operands, type);
+                              : apply(op, operands, *rule, type);
   if (failed(result))
     return failure();
   // 5. Members of packs were checked one by one.

@@ -20,6 +20,9 @@
 //     the padding they are one of so many elements, and as often in a sum;
 //   - a linear op gives, of partial sums, partial sums of its result; any other
 //     op must not see one;
+//   - where each row is whole on one rank, and all operands agree on which,
+//     what treats elements alike gives such rows, too; they are a partial sum
+//     if other ranks have zeros for them;
 //   - an axis occurs once in a form: of two slices along it a rank has the
 //     diagonal only.
 //
@@ -49,6 +52,7 @@ struct OpRule {
   llvm::StringRef op;
   Rule rule;
   bool takesPacks = false; // by itself; elementwise ops do anyway
+  bool takesOwned = false; // rows that belong to one rank each; the same
 };
 
 // Each file of rules lists its own.
@@ -147,6 +151,9 @@ public:
   /// A rank has the diagonal only of what one axis splits twice.
   llvm::LogicalResult checkAxes(mlir::Operation *op, const Form &form);
   llvm::LogicalResult requireWhole(mlir::Operation *op, const Content &operand);
+  /// Of rows that belong to one rank each makes a partial sum.
+  llvm::FailureOr<Content> addOwned(mlir::Operation *op,
+                                    const Content &operand);
   /// Adds the axes of a reduced dimension to those that `form` is partial over.
   llvm::LogicalResult addPartial(mlir::Operation *op, Form &form,
                                  const Dimension &dim, dist::Reduction kind);
@@ -163,6 +170,13 @@ private:
   llvm::FailureOr<Content> evaluatePacked(mlir::Operation *op,
                                           Operands operands, Rule rule,
                                           mlir::RankedTensorType type);
+  /// An op on rows that belong to one rank each and stay so.
+  llvm::FailureOr<Content> evaluateOwned(mlir::Operation *op, Operands operands,
+                                         Rule rule,
+                                         mlir::RankedTensorType type);
+  llvm::FailureOr<Content> apply(mlir::Operation *op, Operands operands,
+                                 const OpRule &rule,
+                                 mlir::RankedTensorType type);
   llvm::FailureOr<Contents> evaluateFused(nn::FusedMatmulOp op,
                                           Operands operands);
   llvm::FailureOr<Contents> decompose(mlir::Operation *op, Operands operands);

@@ -196,12 +196,36 @@ static FailureOr<Content> evaluateMatmul(Rules &rules, Operation *op,
   return multiply(rules, op, operands, contraction, type);
 }
 
+/// By what rows belong to one rank each, if the op counts a rank's experts.
+static std::optional<Owner> findOwner(const Content &ids, const Content &code,
+                                      int64_t extent) {
+  const Dimension &experts = code.form.dims.back();
+  if (experts.begin.empty())
+    return std::nullopt;
+  Argument argument = ids.form.asArgument();
+  return Owner{argument.term, argument.letters, experts.begin, extent};
+}
+
+/// `operand` as it is on the rank that has the expert, where that is the one
+/// which the op counts; else the partial sum.
+static FailureOr<Content> takeRows(Rules &rules, Operation *op,
+                                   const Content &operand,
+                                   const std::optional<Owner> &owner) {
+  if (!owner || operand.form.owner != owner)
+    return rules.addOwned(op, operand);
+  Content rows = operand;
+  rows.form.dropOwner();
+  return rows;
+}
+
 /// A contraction of three: rows, matrices or other rows, and the one-hot code
 /// of the ids, by which each row is of one expert.
 ///
 /// The code counts experts as the op does, so that of matrices that are split
 /// each rank has to count from its own ones, and of a gradient it has those
-/// which it counts. In which order rows are computed is no part of it.
+/// which it counts. In which order rows are computed is no part of it. Rows of
+/// other ranks' experts meet no matrix: so they may hold anything, and are
+/// zeros in the result.
 static FailureOr<Content> evaluateGrouped(Rules &rules, Operation *op,
                                           Operands operands,
                                           RankedTensorType type) {
@@ -220,8 +244,19 @@ static FailureOr<Content> evaluateGrouped(Rules &rules, Operation *op,
   Contraction contraction(
       {grouped.getLhsLetters(), grouped.getRhsLetters(), letters},
       grouped.getResultLetters());
-  return multiply(rules, op, {operands[0], operands[1], *code}, contraction,
-                  type);
+  std::optional<Owner> owner = findOwner(ids, *code, grouped.countExperts());
+  FailureOr<Content> lhs = takeRows(rules, op, operands[0], owner),
+                     rhs = takeRows(rules, op, operands[1], owner);
+  if (failed(lhs) || failed(rhs))
+    return failure();
+  FailureOr<Content> result =
+      multiply(rules, op, {*lhs, *rhs, *code}, contraction, type);
+  if (succeeded(result) && !grouped.makesMatrices() && owner &&
+      llvm::all_of(owner->begin, [&](const RankTerm &term) {
+        return result->form.isPartialOver(term.axis);
+      }))
+    result->form.owner = owner;
+  return result;
 }
 
 //===----------------------------------------------------------------------===//
@@ -343,7 +378,8 @@ FailureOr<Contents> Rules::evaluateFused(nn::FusedMatmulOp op,
 ArrayRef<OpRule> proof::getContractionRules() {
   static const OpRule rules[] = {
       {"nn.matmul", evaluateMatmul},
-      {"nn.grouped_matmul", evaluateGrouped},
+      {"nn.grouped_matmul", evaluateGrouped, /*takesPacks=*/false,
+       /*takesOwned=*/true},
   };
   return rules;
 }

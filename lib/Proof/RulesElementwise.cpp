@@ -166,9 +166,10 @@ FailureOr<Content> Rules::sum(Operation *op, Operands operands,
     isMixed |= !isSame;
   }
   for (const Content &operand : operands)
-    // 3. Maxima.
-    if (operand.form.reduction != dist::Reduction::Sum &&
-        failed(requireWhole(op, operand)))
+    // 3. Maxima, and what is no sum for another reason.
+    if ((operand.form.reduction != dist::Reduction::Sum &&
+         failed(requireWhole(op, operand))) ||
+        failed(addOwned(op, operand)))
       return failure();
   if (first)
     form->partial = joinPartial(operands, arguments, mesh);

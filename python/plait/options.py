@@ -21,7 +21,7 @@ from typing import Any, TypedDict, Union
 
 from .errors import OptionError, kind_of
 
-AXES = ("pp", "replicate", "dp", "cp", "tp")
+AXES = ("pp", "replicate", "dp", "ep", "cp", "tp")
 
 PathLike = Union[str, "os.PathLike[str]"]
 Paths = Union[PathLike, Sequence[PathLike]]

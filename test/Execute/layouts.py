@@ -47,12 +47,13 @@ class Layout:
 
     @property
     def axes(self) -> dict[str, int]:
-        plain = {"pp": 1, "replicate": 1, "dp": 1, "cp": 1, "tp": 1}
+        plain = {"pp": 1, "replicate": 1, "dp": 1, "ep": 1, "cp": 1, "tp": 1}
         return plain | dict(self.mesh)
 
     @property
     def replicas(self) -> int:
-        return self.axes["replicate"] * self.axes["dp"]
+        """Ranks that have sequences of their own."""
+        return self.axes["replicate"] * self.axes["dp"] * self.axes["ep"]
 
     @property
     def choices(self) -> dict:
@@ -303,3 +304,26 @@ def families():
     yield dataclasses.replace(WHOLE, sequence_parallel=True, recompute="selective")
     yield dataclasses.replace(ONE_RANK, precision="bf16")
     yield dataclasses.replace(WHOLE, precision="bf16", attention="flash", zero=1)
+
+
+def experts():
+    """Experts over ranks, in every company: gradients of experts that are summed
+    over ep, or others' that are not, fail here."""
+    none, full = "none", "full"
+    for axes, recompute, more in (
+        ({"ep": 2}, none, {}),
+        ({"ep": 4}, full, {}),
+        ({"ep": 2}, "selective", {"precision": "bf16"}),
+        ({"dp": 2, "ep": 2}, none, {"zero": 1}),
+        ({"dp": 2, "ep": 2}, full, {"zero": 2}),
+        ({"dp": 2, "ep": 4}, none, {"zero": 3}),
+        ({"ep": 2, "tp": 2}, none, {}),
+        ({"ep": 2, "tp": 2}, full, {"sequence_parallel": True}),
+        ({"ep": 2, "cp": 2}, none, {"attention": "flash"}),
+        ({"ep": 2, "cp": 2}, full, {"context_parallel": "zigzag"}),
+        ({"pp": 2, "ep": 2}, full, {}),
+        (dict(WHOLE.mesh) | {"ep": 2}, none, {"zero": 3}),
+        (dict(WHOLE.mesh) | {"ep": 2}, full, {"precision": "bf16", "zero": 1}),
+    ):
+        mesh = {axis: axes[axis] for axis in ("pp", "dp", "ep", "cp", "tp") if axis in axes}
+        yield Layout(tuple(mesh.items()), "1f1b", recompute, **more)

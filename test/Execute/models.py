@@ -15,6 +15,7 @@ bf16."""
 
 import dataclasses
 import json
+import math
 import pathlib
 import re
 import struct
@@ -70,8 +71,7 @@ class Run:
 
     @property
     def replicas(self) -> int:
-        found = re.search(r"dp=(\d+)", self.mesh)
-        return int(found[1]) if found else 1
+        return math.prod(int(size) for size in re.findall(r"[de]p=(\d+)", self.mesh))
 
 
 FULL = ("--recompute", "full")
@@ -141,6 +141,12 @@ RUNS = (
     Run("experts", "dp=2,cp=3", ALL, ("bias.0",)),
     Run("experts", "dp=2,tp=2", GRADIENTS, ("bias.0",)),
     Run("experts", "pp=2,dp=2,tp=3", ZERO + FULL, ("bias.0",)),
+    # Five experts on two ranks, and on four.
+    Run("experts", "ep=2", frozen=("bias.0",)),
+    Run("experts", "ep=4", FULL, ("bias.0",)),
+    Run("experts", "dp=2,ep=2,tp=2", ALL, ("bias.0",)),
+    Run("experts", "pp=2,ep=2,cp=3", ZERO + FULL, ("bias.0",)),
+    Run("experts", "dp=2,ep=2", GRADIENTS, ("bias.0",)),
 )
 
 

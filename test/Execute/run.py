@@ -50,6 +50,7 @@ from layouts import (
     chunked,
     context,
     divided,
+    experts,
     families,
     flash,
     fused,
@@ -572,6 +573,8 @@ def main() -> int:
         family = Case(f"{name}-small-test")
         matrix.add_layouts(family, families())
         matrix.add_check(family, WHOLE)
+        if name in ("mixtral", "olmoe", "qwen3-moe"):
+            matrix.add_layouts(family, experts())
     matrix.add_resumed(Case("phi3-small-test"), WHOLE, ONE_RANK)
     matrix.add_layouts(Case("gpt2-small-test-plain"), (ONE_RANK, WHOLE))
     matrix.add_long_sequence("gather", 4, 2)

@@ -43,7 +43,7 @@ inline constexpr unsigned kTokenDims = 2;
 /// Axes of a mesh, outermost first: ranks are numbered with the last one
 /// fastest, so that what communicates most has the nearest neighbours. The
 /// order of ranks is said here alone.
-enum class Axis : uint8_t { PP, Replicate, DP, CP, TP };
+enum class Axis : uint8_t { PP, Replicate, DP, EP, CP, TP };
 
 /// Facts of an axis.
 struct AxisFacts {
@@ -55,9 +55,13 @@ struct AxisFacts {
   /// Whether a mesh has it only where it has more than one rank. The others
   /// are always there, so that meshes of most plans have the same axes.
   bool onDemand = false;
+  /// Whether experts are split over it: its ranks have other experts each,
+  /// whose gradients are not summed over it, and the same of all else.
+  bool splitsExperts = false;
 
-  /// Whether it splits the tokens. Its ranks hold the same parameters, and
-  /// gradients are summed over it at the end of a step.
+  /// Whether it splits the tokens. Its ranks hold the same parameters, but for
+  /// experts that it splits, and gradients are summed over it at the end of a
+  /// step.
   constexpr bool splitsTokens() const {
     return splits == Splits::Batch || splits == Splits::Sequence;
   }
@@ -80,6 +84,8 @@ inline constexpr AxisFacts kAxes[] = {
     {Axis::Replicate, "replicate", Splits::Batch, /*dividesState=*/false,
      /*onDemand=*/true},
     {Axis::DP, "dp", Splits::Batch, /*dividesState=*/true},
+    {Axis::EP, "ep", Splits::Batch, /*dividesState=*/false,
+     /*onDemand=*/true, /*splitsExperts=*/true},
     {Axis::CP, "cp", Splits::Sequence, /*dividesState=*/false,
      /*onDemand=*/true},
     {Axis::TP, "tp", Splits::Anything},
@@ -95,7 +101,7 @@ constexpr const AxisFacts *findAxis(std::string_view name) {
   return nullptr;
 }
 
-/// "pp, replicate, dp, cp or tp".
+/// "pp, replicate, dp, ep, cp or tp".
 std::string joinAxisNames();
 
 /// One value for each axis.

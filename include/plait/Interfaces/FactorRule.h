@@ -58,6 +58,9 @@ struct Factor {
   /// The op needs the elements along it in their own order: it computes with
   /// their indices, or with all of them at once.
   bool inOrder = false;
+  /// Each row is of one element along it, which its id names: split, a row is
+  /// whole on one rank, and zero on the others.
+  bool ownsRows = false;
   /// The op counts along it from where a rank's block begins
   /// (ShardableOpInterface::localizeFactor).
   bool isCounted = false;

@@ -56,11 +56,22 @@ struct Training {
   }
 };
 
+/// The ranks that each layer is split over, and how.
+struct Degrees {
+  int tensor = 1, experts = 1;
+  bool sequenceParallel = false;
+
+  auto operator<=>(const Degrees &) const = default;
+};
+
 /// A choice: a mesh and a strategy on it.
 struct Configuration : Strategy {
   Mesh mesh;
 
   int64_t ranks() const { return mesh.ranks(); }
+  Degrees degrees() const {
+    return {mesh[Axis::TP], mesh[Axis::EP], sequenceParallel};
+  }
   int64_t microbatches(const Training &training) const {
     return training.globalBatch / (microBatch * mesh.batchParts());
   }

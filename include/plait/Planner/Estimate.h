@@ -78,6 +78,7 @@ struct StageTime {
   double recompute = 0; // of the backward pass, without communication
   double tensorForward = 0, tensorBackward = 0; // exposed
   double contextForward = 0, contextBackward = 0;
+  double expertsForward = 0, expertsBackward = 0;
   double memory = 0, launch = 0; // as in Breakdown, of the three passes
   // Waiting for copies to and from the host.
   double hostForward = 0, hostInput = 0, hostWeight = 0;
@@ -85,7 +86,8 @@ struct StageTime {
   double sum() const { return forward + backwardInput + backwardWeight; }
   /// Communication that nothing hides.
   double exposed() const {
-    return tensorForward + tensorBackward + contextForward + contextBackward;
+    return tensorForward + tensorBackward + contextForward + contextBackward +
+           expertsForward + expertsBackward;
   }
 };
 

@@ -60,8 +60,9 @@ public:
          Compression compress = {});
   ~ModelProfile() override;
 
-  const planner::Work *get(int tensorParallel, bool sequenceParallel,
-                           double sequences, std::string &reason) override;
+  const planner::Work *get(const planner::Degrees &degrees, double sequences,
+                           std::string &reason) override;
+  int64_t countExperts() override;
 
   /// Tells what the model asks of a library's attention.
   nn::AttentionUse findAttentionUse();
@@ -81,8 +82,8 @@ private:
     mlir::OwningOpRef<mlir::ModuleOp> module;
     std::vector<const void *> types;
   };
-  /// A degree of tp, with sequence parallelism or without, as far as it is
-  /// known.
+  /// A degree of tp and ep, with sequence parallelism or without, as far as it
+  /// is known.
   struct Degree {
     std::string refusal; // of any number of sequences; else empty
     /// The works, each with the types of the shardings that it is of.
@@ -100,13 +101,13 @@ private:
   Model *getModel(int64_t batch);
   TrainingConfiguration getConfiguration(bool sequenceParallel) const;
   mlir::FailureOr<Sharded> shardFor(double sequences, int64_t batch,
-                                    int tensorParallel, bool sequenceParallel);
+                                    const planner::Degrees &degrees);
   mlir::FailureOr<Measured> measure(Sharded &sharded, bool sequenceParallel);
   planner::Work assemble(Measured measured);
   /// Returns the work for a number of sequences; null where the model cannot be
   /// split, which diagnostics have said.
   const planner::Work *solve(Degree &degree, double sequences,
-                             int tensorParallel, bool sequenceParallel);
+                             const planner::Degrees &degrees);
 
   mlir::MLIRContext &context;
   BatchSource source;
@@ -114,7 +115,7 @@ private:
   std::optional<planner::Cluster> cluster;
   Compression compress;
   std::map<int64_t, std::unique_ptr<Model>> models; // by microbatch size
-  std::map<std::pair<int, bool>, Degree> known;
+  std::map<planner::Degrees, Degree> known;
 };
 
 } // namespace plait

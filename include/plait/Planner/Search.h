@@ -71,9 +71,9 @@ struct Pins : StrategyPins {
   Mesh getMesh() const;
 };
 
-/// Reads "tp=4,pp=2": pp, dp, cp, tp and the fields of a strategy but `layers`;
-/// sp is short for sequence-parallel. Fails on an unknown name, a value out of
-/// range and on a name that occurs twice.
+/// Reads "tp=4,pp=2": pp, dp, ep, cp, tp and the fields of a strategy but
+/// `layers`; sp is short for sequence-parallel. Fails on an unknown name, a
+/// value out of range and on a name that occurs twice.
 Result<Pins> parsePins(const std::string &text);
 /// The inverse; empty when nothing is pinned.
 std::string print(const Pins &pins);

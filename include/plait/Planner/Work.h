@@ -27,6 +27,7 @@
 #ifndef PLAIT_PLANNER_WORK_H
 #define PLAIT_PLANNER_WORK_H
 
+#include "plait/Planner/Configuration.h"
 #include "plait/Support/Collectives.h"
 
 #include <algorithm>
@@ -40,7 +41,7 @@ enum class OperationKind : uint8_t {
   Matmul,     // batch x (m x k) . (k x n)
   Attention,  // softmax(Q K^T) V in one operation
   Kernel,     // fused elementwise work and reductions: bound by memory
-  Collective, // over the ranks of `tp`
+  Collective, // over the ranks of `tp`, or around experts of `ep`
 };
 
 /// Which part of a step runs the operation. BackwardWeight is what only a
@@ -77,6 +78,7 @@ struct Operation {
   // an all-gather ends with, what a reduce-scatter begins with). `fixed` ones
   // are of parameters.
   CollectiveKind collective = CollectiveKind::AllReduce;
+  Axis axis = Axis::TP;
   double collectivePerSequence = 0, collectiveFixed = 0;
 
   /// Elements that the collective of a microbatch of `sequences` moves.
@@ -93,6 +95,8 @@ struct ParameterGroup {
   /// Whether ranks of tp, which then have parts of the tokens, each leave a
   /// part of the gradient's sum; replicated.
   bool partial = false;
+  /// Of experts: ranks of ep have others, and sum no gradients of them.
+  bool experts = false;
   /// Also read by another block: a tied embedding.
   bool tied = false;
   /// Its dimensions on this rank. Empty: not known, and taken to be such that
@@ -150,7 +154,7 @@ struct Block {
 };
 
 struct Work {
-  int tensorParallel = 1;
+  int tensorParallel = 1, expertParallel = 1;
   bool sequenceParallel = false;
   std::vector<Block> blocks;
   /// The same where each layer computes again what is cheap: what `kept` is of
@@ -176,6 +180,10 @@ struct Work {
   int64_t mostStages() const { return layers() + (before > 0) + (after > 0); }
 };
 
+inline Degrees getDegrees(const Work &work) {
+  return {work.tensorParallel, work.expertParallel, work.sequenceParallel};
+}
+
 /// Makes the work for a tensor-parallel degree. Implemented by the compiler's
 /// profile; the result stays valid as long as the source.
 class WorkSource {
@@ -184,8 +192,10 @@ public:
   /// Returns how the model is split where a rank has so many `sequences` of a
   /// microbatch, also a part of one: what is cheapest depends on them. Null
   /// where it cannot be split, for any number; `reason` then says why.
-  virtual const Work *get(int tensorParallel, bool sequenceParallel,
-                          double sequences, std::string &reason) = 0;
+  virtual const Work *get(const Degrees &degrees, double sequences,
+                          std::string &reason) = 0;
+  /// Counts the experts of the layer with the fewest; 0: there are none.
+  virtual int64_t countExperts() { return 0; }
 };
 
 } // namespace plait::planner

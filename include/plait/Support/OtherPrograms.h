@@ -103,8 +103,9 @@ inline constexpr ForeignOption foreignOptions[] = {
     {"optim optimizer-name", "plaitc", "optimizer", ""},
     {"lora lora-rank lora-r peft", "", "",
      "there is no LoRA option; docs/FAQ.md says what can be written in nn"},
-    {"num-experts expert-model-parallel-size expert-parallel-size ep moe", "",
-     "", "there are no mixtures of experts"},
+    {"expert-model-parallel-size expert-parallel-size ep ep-size", "plaitc",
+     "mesh ep=N", ""},
+    {"num-experts moe", "", "", "experts are said by the model"},
     // The training.
     {"learning-rate base-lr max-lr", "plait-run", "lr", ""},
     {"lr-scheduler-type lr-decay-style scheduler lr-scheduler", "plait-run",

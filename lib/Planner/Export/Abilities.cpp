@@ -39,6 +39,7 @@ static Abilities makeProgram(const char *name, const char *version) {
   row.space.name = name;
   row.space.offload = {Offload::None};
   row.space.mesh[Axis::Replicate] = {1};
+  row.space.mesh[Axis::EP] = {1}; // not predicted
   row.mixesRecompute = row.recomputesBlocks = row.compresses = false;
   return row;
 }
@@ -172,6 +173,8 @@ Status Abilities::checkMesh(const Mesh &mesh) const {
   bool hasContext = space.mesh[Axis::CP] != std::vector{1};
   if (!hasContext && mesh[Axis::CP] > 1)
     return refuse(Axis::CP, "has no context parallelism");
+  if (space.mesh[Axis::EP] == std::vector{1} && mesh[Axis::EP] > 1)
+    return refuse(Axis::EP, "is not predicted with experts over ranks");
   if (!combinesContext && mesh[Axis::CP] > 1 && mesh[Axis::TP] > 1)
     return refuse(Axis::CP, "has it without tp only");
   bool hasGroups = space.mesh[Axis::Replicate] != std::vector{1};

@@ -169,6 +169,8 @@ Measurer::makeCollective(dist::CollectiveOpInterface op) const {
   result.kind = OperationKind::Collective;
   result.name = nameOf(op);
   result.collective = op.getKind();
+  if (const AxisFacts *facts = findAxis(op.getAxis()))
+    result.axis = facts->axis;
   // In elements of activations, whose bytes they will be multiplied with.
   Type element = getElementTypeOrSelf(op->getResult(0).getType());
   double share = double(element.getIntOrFloatBitWidth()) /

@@ -252,6 +252,8 @@ findParameters(ModuleOp module, func::FuncOp forward, func::FuncOp backward,
                const llvm::DenseSet<Attribute> &partial) {
   std::vector<ParameterGroup> groups;
   auto axis = StringAttr::get(module.getContext(), kTensorAxis);
+  auto expertAxis =
+      StringAttr::get(module.getContext(), getFacts(Axis::EP).name);
   llvm::DenseSet<Attribute> seen, seenBackward, seenAgain;
   for (auto read : nn::findAccesses(backward, nn::SlotAccess::Read))
     seenBackward.insert(read.getSymbolAttr());
@@ -268,6 +270,7 @@ findParameters(ModuleOp module, func::FuncOp forward, func::FuncOp backward,
     dist::ShardingAttr sharding = nn::getSharding(parameter);
     group.replicated = !sharding || sharding.findDim(axis) < 0;
     group.partial = partial.contains(read.getSymbolAttr());
+    group.experts = sharding && sharding.findDim(expertAxis) >= 0;
     group.sizes = getLocalSizes(parameter, sharding);
     setMatrix(group, parameter);
     group.readBackward = seenBackward.contains(read.getSymbolAttr());
@@ -327,13 +330,12 @@ ModelProfile::getConfiguration(bool sequenceParallel) const {
   return configuration;
 }
 
-/// The model for microbatches of `batch` sequences, split as it is where a rank
-/// has `sequences`.
-FailureOr<ModelProfile::Sharded> ModelProfile::shardFor(double sequences,
-                                                        int64_t batch,
-                                                        int tensorParallel,
-                                                        bool sequenceParallel) {
-  Model *model = getModel(batch);
+/// The model for microbatches of `batch` sequences on each rank of ep, split as
+/// it is where a rank has `sequences`.
+FailureOr<ModelProfile::Sharded>
+ModelProfile::shardFor(double sequences, int64_t batch,
+                       const planner::Degrees &degrees) {
+  Model *model = getModel(batch * degrees.experts);
   if (!model)
     return failure();
   Sharded sharded;
@@ -341,8 +343,9 @@ FailureOr<ModelProfile::Sharded> ModelProfile::shardFor(double sequences,
   // A rank for each block and each part of it.
   Mesh mesh;
   mesh[Axis::PP] = int(model->folded.blocks.size());
-  mesh[Axis::TP] = tensorParallel;
-  setConfiguration(*sharded.module, getConfiguration(sequenceParallel));
+  mesh[Axis::EP] = degrees.experts;
+  mesh[Axis::TP] = degrees.tensor;
+  setConfiguration(*sharded.module, getConfiguration(degrees.sequenceParallel));
   if (cluster)
     setCluster(
         *sharded.module,
@@ -430,18 +433,18 @@ const Work *ModelProfile::Degree::find(double sequences) const {
 
 /// Measures a model only if it has not been split like that before.
 const Work *ModelProfile::solve(Degree &degree, double sequences,
-                                int tensorParallel, bool sequenceParallel) {
-  auto small = shardFor(sequences, kSmall, tensorParallel, sequenceParallel);
+                                const planner::Degrees &degrees) {
+  auto small = shardFor(sequences, kSmall, degrees);
   if (failed(small))
     return nullptr;
   for (const auto &[types, work] : degree.works)
     if (types == small->types)
       return work.get();
-  auto large = shardFor(sequences, kLarge, tensorParallel, sequenceParallel);
+  auto large = shardFor(sequences, kLarge, degrees);
   if (failed(large))
     return nullptr;
-  auto first = measure(*small, sequenceParallel);
-  auto second = measure(*large, sequenceParallel);
+  auto first = measure(*small, degrees.sequenceParallel);
+  auto second = measure(*large, degrees.sequenceParallel);
   if (failed(first) || failed(second))
     return nullptr;
   Separator separator(kSmall, kLarge, getWidth() == Precision::BF16 ? 2 : 1);
@@ -453,8 +456,9 @@ const Work *ModelProfile::solve(Degree &degree, double sequences,
   if (!separator.separate(first->cheap, second->cheap))
     first->cheap.clear();
   Work work = assemble(std::move(*first));
-  work.tensorParallel = tensorParallel;
-  work.sequenceParallel = sequenceParallel;
+  work.tensorParallel = degrees.tensor;
+  work.expertParallel = degrees.experts;
+  work.sequenceParallel = degrees.sequenceParallel;
   degree.works.emplace_back(std::move(small->types),
                             std::make_unique<const Work>(std::move(work)));
   return degree.works.back().second.get();
@@ -463,11 +467,11 @@ const Work *ModelProfile::solve(Degree &degree, double sequences,
 /// Kept, refusals as well, for later searches. Diagnostics are caught: that a
 /// degree of tp does not divide the model is an answer, not an error, and the
 /// first is the reason that a user sees; it is that for all sequences.
-const Work *ModelProfile::get(int tensorParallel, bool sequenceParallel,
-                              double sequences, std::string &reason) {
-  Degree &degree = known[{tensorParallel, sequenceParallel}];
+const Work *ModelProfile::get(const planner::Degrees &degrees, double sequences,
+                              std::string &reason) {
+  Degree &degree = known[degrees];
   // One rank splits nothing.
-  if (tensorParallel == 1)
+  if (degrees.tensor == 1)
     sequences = 1;
   const Work *work = degree.find(sequences);
   if (!work && degree.refusal.empty()) {
@@ -480,12 +484,23 @@ const Work *ModelProfile::get(int tensorParallel, bool sequenceParallel,
       }
       return success();
     });
-    work = solve(degree, sequences, tensorParallel, sequenceParallel);
+    work = solve(degree, sequences, degrees);
     if (work)
       degree.solved[sequences] = work;
   }
   reason = degree.refusal;
   return work;
+}
+
+/// The factor by which rows belong to one rank each is that of experts.
+int64_t ModelProfile::countExperts() {
+  int64_t least = 0;
+  getModel(kSmall)->module->walk([&](ShardableOpInterface op) {
+    for (const Factor &factor : op.getFactorRule().factors)
+      if (factor.ownsRows)
+        least = least ? std::min(least, factor.size) : factor.size;
+  });
+  return least;
 }
 
 /// The imported model is in f32, so that the op cannot be asked itself. Meshes

@@ -69,7 +69,7 @@ bool Separator::separate(planner::Block &first,
                          const planner::Block &second) const {
   auto alike = [](const planner::Operation &x, const planner::Operation &y) {
     return x.kind == y.kind && x.pass == y.pass && x.name == y.name &&
-           x.collective == y.collective;
+           x.collective == y.collective && x.axis == y.axis;
   };
   if (!llvm::equal(first.operations, second.operations, alike))
     return false;

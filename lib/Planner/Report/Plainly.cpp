@@ -89,6 +89,9 @@ static std::string speakOfLayout(const ReportInput &input) {
   if (c.mesh[Axis::TP] > 1)
     clauses.push_back("the matrices of each layer are divided over " +
                       size(Axis::TP) + " (tensor parallelism)");
+  if (c.mesh[Axis::EP] > 1)
+    clauses.push_back("experts and sequences are divided over " +
+                      size(Axis::EP) + " (expert parallelism)");
   if (c.mesh[Axis::CP] > 1)
     clauses.push_back("each sequence is divided over " + size(Axis::CP) +
                       " (context parallelism)");
@@ -140,8 +143,9 @@ std::string planner::describePlainly(const ReportInput &input) {
 
 std::span<const std::pair<const char *, const char *>> planner::getLegend() {
   static constexpr std::pair<const char *, const char *> words[] = {
-      {"pp, dp, cp, tp", "sizes of pipeline, data, context and tensor "
-                         "parallelism; their product is the number of ranks"},
+      {"pp, dp, ep, cp, tp",
+       "sizes of pipeline, data, expert, context and tensor parallelism; their "
+       "product is the number of ranks"},
       {"rank", "a GPU, or a processor's share of a run without GPUs"},
       {"sp", "sequence parallelism: ranks of tp also divide what is outside of "
              "attention and MLP"},

@@ -228,12 +228,13 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
 // Meshes
 //===----------------------------------------------------------------------===//
 
-static Mesh makeMesh(int pp, int dp, int cp, int tp) {
+static Mesh makeMesh(int pp, int dp, int cp, const Degrees &degrees) {
   Mesh mesh;
   mesh[Axis::PP] = pp;
   mesh[Axis::DP] = dp;
+  mesh[Axis::EP] = degrees.experts;
   mesh[Axis::CP] = cp;
-  mesh[Axis::TP] = tp;
+  mesh[Axis::TP] = degrees.tensor;
   return mesh;
 }
 
@@ -268,19 +269,21 @@ void Choices::addMeshes(Mesh one, const Pins &pins,
 /// By context, then by stages: the order is that of enumeration, which decides
 /// between equal bounds. Stages that the pins or the model do not allow are
 /// left out, and so are replicas that do not divide the batch.
-std::vector<Mesh> Choices::getMeshes(int tensor, int64_t stages,
+std::vector<Mesh> Choices::getMeshes(const Degrees &degrees, int64_t stages,
                                      const Training &training,
                                      const Pins &pins) const {
   std::vector<Mesh> meshes;
   for (int cp : mesh[Axis::CP]) {
-    if (ranks % (int64_t(tensor) * cp) != 0 || training.sequence % cp != 0)
+    int64_t inner = int64_t(degrees.tensor) * degrees.experts * cp;
+    if (ranks % inner != 0 || training.sequence % cp != 0)
       continue;
-    int rest = ranks / (tensor * cp);
+    int rest = int(ranks / inner);
     for (int pp = 1; pp <= rest && pp <= stages; ++pp) {
       int dp = rest / pp;
-      if (rest % pp == 0 && training.globalBatch % dp == 0 &&
+      if (rest % pp == 0 &&
+          training.globalBatch % (int64_t(dp) * degrees.experts) == 0 &&
           pins.mesh[Axis::PP].value_or(pp) == pp)
-        addMeshes(makeMesh(pp, dp, cp, tensor), pins, meshes);
+        addMeshes(makeMesh(pp, dp, cp, degrees), pins, meshes);
     }
   }
   return meshes;
@@ -289,21 +292,22 @@ std::vector<Mesh> Choices::getMeshes(int tensor, int64_t stages,
 /// Those of `ranks` devices are not among them: they have been searched. More
 /// replicas first, since these need the least memory for each tp, cp and pp
 /// (see Explorer::addSmallestIdle).
-std::vector<Mesh> Choices::getIdleMeshes(int tensor, int64_t stages,
+std::vector<Mesh> Choices::getIdleMeshes(const Degrees &degrees, int64_t stages,
                                          const Training &training,
                                          const Pins &pins) const {
   std::vector<Mesh> meshes;
   for (int cp : mesh[Axis::CP]) {
     if (training.sequence % cp != 0)
       continue;
-    int64_t rest = ranks / (int64_t(tensor) * cp);
+    int64_t inner = int64_t(degrees.tensor) * degrees.experts * cp;
+    int64_t rest = ranks / inner;
     for (int dp = int(std::min(rest, training.globalBatch)); dp >= 1; --dp) {
-      if (training.globalBatch % dp != 0)
+      if (training.globalBatch % (int64_t(dp) * degrees.experts) != 0)
         continue;
       for (int pp = 1; pp <= rest / dp && pp <= stages; ++pp)
         if (pins.mesh[Axis::PP].value_or(pp) == pp &&
-            int64_t(pp) * dp * tensor * cp < ranks)
-          addMeshes(makeMesh(pp, dp, cp, tensor), pins, meshes);
+            int64_t(pp) * dp * inner < ranks)
+          addMeshes(makeMesh(pp, dp, cp, degrees), pins, meshes);
     }
   }
   return meshes;

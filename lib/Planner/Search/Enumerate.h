@@ -65,12 +65,12 @@ public:
   /// pinned.
   std::vector<int> tensorsWithIdle;
 
-  /// All meshes of `ranks` with `tensor`, of at most `stages` stages, that
+  /// All meshes of `ranks` with the degrees, of at most `stages` stages, that
   /// divide the batch and the sequence.
-  std::vector<Mesh> getMeshes(int tensor, int64_t stages,
+  std::vector<Mesh> getMeshes(const Degrees &degrees, int64_t stages,
                               const Training &training, const Pins &pins) const;
   /// The same of fewer ranks; those with more replicas first.
-  std::vector<Mesh> getIdleMeshes(int tensor, int64_t stages,
+  std::vector<Mesh> getIdleMeshes(const Degrees &degrees, int64_t stages,
                                   const Training &training,
                                   const Pins &pins) const;
   /// Of one mesh. One stage needs no schedule: one stands for all.

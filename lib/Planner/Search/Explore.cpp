@@ -350,6 +350,19 @@ void Explorer::exploreInOrder(std::optional<Node> (Explorer::*take)()) {
 // Degrees of tensor parallelism
 //===----------------------------------------------------------------------===//
 
+/// Degrees of expert parallelism: no more than there are experts, unless it is
+/// pinned, which the source then refuses.
+std::vector<int> Explorer::getExpertDegrees(int tensor) const {
+  std::vector<int> degrees;
+  for (int experts : choices.mesh[Axis::EP])
+    if (input.pins.mesh[Axis::EP] || experts == 1 ||
+        (experts <= input.source.countExperts() &&
+         choices.ranks % (tensor * experts) == 0 &&
+         input.training.globalBatch % experts == 0))
+      degrees.push_back(experts);
+  return degrees;
+}
+
 /// Asks for the model on `tensor` ranks and adds what can be done with it.
 void Explorer::addTensor(int tensor, bool sequenceParallel) {
   // One rank has nothing to share a sequence with.
@@ -358,13 +371,18 @@ void Explorer::addTensor(int tensor, bool sequenceParallel) {
       return;
     sequenceParallel = false;
   }
+  for (int experts : getExpertDegrees(tensor))
+    addDegrees({tensor, experts, sequenceParallel});
+}
+
+void Explorer::addDegrees(const Degrees &degrees) {
   std::string reason;
   std::vector<int64_t> sizes = choices.getMicroBatches(Mesh(), input.training);
-  const Work *work = input.source.get(
-      tensor, sequenceParallel, sizes.empty() ? 1 : sizes.front(), reason);
+  const Work *work =
+      input.source.get(degrees, sizes.empty() ? 1 : sizes.front(), reason);
   ++counts.profiles;
   if (!work) {
-    refuseTensor(tensor, std::move(reason));
+    refuseTensor(degrees.tensor, std::move(reason));
     return;
   }
   ++splits;
@@ -388,8 +406,9 @@ void Explorer::refuseTensor(int tensor, std::string reason) {
 /// The least sequences and the most are asked for first: what is split alike
 /// for both is so for all between, which the source need not find out again.
 void Explorer::addWork(const Work *work) {
-  std::vector<Mesh> found = choices.getMeshes(
-      work->tensorParallel, work->mostStages(), input.training, input.pins);
+  Degrees degrees = getDegrees(*work);
+  std::vector<Mesh> found = choices.getMeshes(degrees, work->mostStages(),
+                                              input.training, input.pins);
   meshes += int64_t(found.size());
   double least = 1e300, most = 0;
   for (const Mesh &mesh : found)
@@ -399,14 +418,13 @@ void Explorer::addWork(const Work *work) {
     }
   std::string reason;
   auto get = [&](double sequences) {
-    return input.source.get(work->tensorParallel, work->sequenceParallel,
-                            sequences, reason);
+    return input.source.get(degrees, sequences, reason);
   };
   if (most > 0) {
     get(least);
     work = get(most);
   }
-  works[{work->tensorParallel, work->sequenceParallel}] = work;
+  works[degrees] = work;
   for (const Mesh &mesh : found)
     addMesh(*work, mesh);
 }
@@ -417,7 +435,8 @@ double Explorer::getTensorSeconds(int tensor, bool sequenceParallel) const {
   int ranks = choices.ranks - choices.ranks % tensor;
   double least = 0;
   for (const auto &[key, work] : works)
-    if (key.first == 1 || key.second == sequenceParallel)
+    if (key.experts == 1 &&
+        (key.tensor == 1 || key.sequenceParallel == sequenceParallel))
       least = std::max(least, getTensorBound(*work, tensor, ranks,
                                              input.cluster, input.training));
   return least;
@@ -513,9 +532,8 @@ std::optional<Leaf> Explorer::findSmallest() {
 }
 
 const Work *Explorer::getWork(const Configuration &of) const {
-  if (!works.contains({of.mesh[Axis::TP], of.sequenceParallel}))
+  if (!works.contains(of.degrees()))
     return nullptr;
   std::string reason;
-  return input.source.get(of.mesh[Axis::TP], of.sequenceParallel,
-                          of.sequences(), reason);
+  return input.source.get(of.degrees(), of.sequences(), reason);
 }

@@ -174,11 +174,8 @@ public:
   /// When nothing fits: the configuration that needs the least.
   std::optional<Leaf> findSmallest();
   const Work *getWork(const Configuration &configuration) const;
-  /// Returns the works by degree of tensor parallelism and sequence
-  /// parallelism, for the most sequences.
-  const std::map<std::pair<int, bool>, const Work *> &getWorks() const {
-    return works;
-  }
+  /// Returns the works by what layers are split over, for the most sequences.
+  const std::map<Degrees, const Work *> &getWorks() const { return works; }
 
   /// Whether each layer's recomputation is searched for.
   bool fitsRecompute() const {
@@ -213,6 +210,8 @@ private:
   };
 
   void addTensor(int tensor, bool sequenceParallel);
+  void addDegrees(const Degrees &degrees);
+  std::vector<int> getExpertDegrees(int tensor) const;
   void refuseTensor(int tensor, std::string reason);
   void addFurtherTensors();
   void addIdle();
@@ -259,7 +258,7 @@ private:
   const Choices &choices;
   Knowledge &knowledge;
   Bounds &bounds;
-  std::map<std::pair<int, bool>, const Work *> works;
+  std::map<Degrees, const Work *> works;
   /// Why the model cannot be split, and into how many parts.
   std::vector<std::pair<std::string, std::vector<int>>> refusedTensors;
   std::vector<int> slowTensors; // that a bound rules out

@@ -276,7 +276,7 @@ static bool doesFit(const SearchInput &input, const Cluster &cluster,
 static bool hasMesh(const SearchInput &input, const Choices &choices,
                     const Training &training, const Explorer &explorer) {
   for (const auto &[key, work] : explorer.getWorks())
-    if (!choices.getMeshes(key.first, work->mostStages(), training, input.pins)
+    if (!choices.getMeshes(key, work->mostStages(), training, input.pins)
              .empty())
       return true;
   return false;

@@ -24,6 +24,7 @@ double Explorer::getLeastSeconds(const Work &work, int context) {
     return entry->second;
   Configuration one;
   one.offload = choices.offload.front();
+  one.mesh[Axis::EP] = work.expertParallel;
   one.mesh[Axis::TP] = work.tensorParallel;
   one.mesh[Axis::CP] = context;
   one.sequenceParallel = work.sequenceParallel;
@@ -60,7 +61,7 @@ void Explorer::addIdleMesh(const Work &work, const Mesh &mesh) {
 void Explorer::addSmallestIdle() {
   for (const auto &[key, work] : works) {
     std::map<std::pair<int, int>, int64_t> least; // by cp and pp
-    for (const Mesh &mesh : choices.getIdleMeshes(key.first, work->mostStages(),
+    for (const Mesh &mesh : choices.getIdleMeshes(key, work->mostStages(),
                                                   input.training, input.pins)) {
       std::vector<int64_t> sizes =
           choices.getMicroBatches(mesh, input.training);
@@ -93,7 +94,7 @@ void Explorer::addIdle() {
   }
   threshold = getThreshold();
   for (const auto &[key, work] : works)
-    for (const Mesh &mesh : choices.getIdleMeshes(key.first, work->mostStages(),
+    for (const Mesh &mesh : choices.getIdleMeshes(key, work->mostStages(),
                                                   input.training, input.pins))
       addIdleMesh(*work, mesh);
   explore();

@@ -53,12 +53,11 @@ public:
   TimedSource(WorkSource &source, Stopwatch &watch)
       : source(source), watch(watch) {}
 
-  const Work *get(int tensorParallel, bool sequenceParallel, double sequences,
+  const Work *get(const Degrees &degrees, double sequences,
                   std::string &reason) override {
-    return watch.time([&] {
-      return source.get(tensorParallel, sequenceParallel, sequences, reason);
-    });
+    return watch.time([&] { return source.get(degrees, sequences, reason); });
   }
+  int64_t countExperts() override { return source.countExperts(); }
 
 private:
   WorkSource &source;

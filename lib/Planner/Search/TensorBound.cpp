@@ -71,8 +71,8 @@ static double getLeastSeconds(const Operation &op, double share, Group group,
   const Device &device = cluster.device;
   double element = elementBytes(training.precision);
   if (op.kind == OperationKind::Collective) {
-    if (op.pass != Pass::Forward)
-      return 0; // may be hidden
+    if (op.pass != Pass::Forward || op.axis != Axis::TP)
+      return 0; // may be hidden, or there may be none
     // Of the pieces that it is cut into, one is not hidden.
     int pieces = training.cutsCollectives(device.isProcessor)
                      ? getMostPieces(training.tensorOverlap, /*isSum=*/false)

@@ -58,12 +58,13 @@ struct PassTime {
   Cost device;           // busy with operations
   double collective = 0; // busy with communication over tp that nothing hides
   double context = 0;    // the same over cp
+  double experts = 0;    // and over ep
   double contention = 0; // lost by operations that run beside communication
   Cost attention;        // of `device`: inside of attention
   int kernels = 0;
 
   double busy() const {
-    return device.seconds + collective + context + contention;
+    return device.seconds + collective + context + experts + contention;
   }
   /// A device that is done before the host has issued the next kernel waits.
   double seconds(double hostSeconds) const {
@@ -145,7 +146,7 @@ Cost BlockTimer::getCost(const Operation &op) const {
 double BlockTimer::collectiveSecondsOf(const Operation &op, int pieces) const {
   double bytes = op.collectiveElements(context.sequences()) *
                  elementBytes(options.precision) / pieces;
-  return collectiveSeconds(op.collective, bytes, context.group(Axis::TP),
+  return collectiveSeconds(op.collective, bytes, context.group(op.axis),
                            context.cluster);
 }
 
@@ -248,7 +249,8 @@ double BlockTimer::ringSeconds(const Operation &op) {
 /// collective: gradients of weights, where a schedule has not moved them
 /// elsewhere.
 bool BlockTimer::overlaps(const Operation &op) const {
-  if (!context.framework().overlapTensor || split || op.pass == Pass::Forward)
+  if (!context.framework().overlapTensor || split || op.pass == Pass::Forward ||
+      op.axis != Axis::TP)
     return false;
   // Everything else waits for what a gather of gradients brings.
   return op.pass == Pass::BackwardWeight ||
@@ -293,14 +295,14 @@ double BlockTimer::addCollective(const Operation &op, const Operation *matmul,
   }
   double hidden = std::min(best.exposed, beside);
   double exposed = best.exposed - hidden;
-  pass.collective += exposed;
+  (op.axis == Axis::EP ? pass.experts : pass.collective) += exposed;
   pass.device += best.more;
   pass.kernels += 2 * (best.pieces - 1);
-  const Group group = context.group(Axis::TP);
+  const Group group = context.group(op.axis);
   const Fabric &fabric = group.perNode == group.ranks ? context.cluster.intra
                                                       : context.cluster.inter;
   pass.contention += (best.seconds - exposed) * fabric.computeLoss;
-  note({Axis::TP, getCarrier(op.collective), getMoment(op), group.ranks,
+  note({op.axis, getCarrier(op.collective), getMoment(op), group.ranks,
         double(best.pieces),
         op.collectiveElements(context.sequences()) *
             elementBytes(options.precision),
@@ -361,8 +363,9 @@ void BlockTimer::recompute(StageTime &time) const {
   double seconds = again.seconds(framework.hostSeconds);
   // Communication of the forward pass that runs again counts as communication
   // of the backward pass, not as recomputation.
-  time.recompute = seconds - again.collective - again.context;
+  time.recompute = seconds - again.collective - again.context - again.experts;
   time.tensorBackward += again.collective;
+  time.expertsBackward += again.experts;
   time.contextBackward += again.context;
   time.backwardInput += seconds;
   time.memory += again.device.memory;
@@ -448,7 +451,8 @@ double BlockTimer::getBeside(const Operation &op,
 /// Rows are what is cut: a contraction over them has none of them.
 bool BlockTimer::canCut(const Operation &op, const Operation *matmul) const {
   return context.training.cutsCollectives(context.cluster.device.isProcessor) &&
-         matmul && matmul->kind == OperationKind::Matmul &&
+         op.axis == Axis::TP && matmul &&
+         matmul->kind == OperationKind::Matmul &&
          (matmul->scaled == Operation::Scaled::M ||
           matmul->scaled == Operation::Scaled::N) &&
          (matmul->pass == Pass::Forward) == (op.pass == Pass::Forward);
@@ -471,6 +475,8 @@ StageTime BlockTimer::run() {
                 weight.launch(framework.backwardHostSeconds);
   time.tensorForward = forward.collective;
   time.tensorBackward = input.collective;
+  time.expertsForward = forward.experts;
+  time.expertsBackward = input.experts;
   time.contextForward = forward.context;
   time.contextBackward = input.context;
   recompute(time);

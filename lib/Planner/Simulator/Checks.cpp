@@ -71,6 +71,9 @@ static Status checkWork(const Context &context) {
   if (work.tensorParallel != configuration.mesh[Axis::TP])
     return fail("the work is for tp ", work.tensorParallel,
                 ", the configuration has ", configuration.mesh[Axis::TP]);
+  if (work.expertParallel != configuration.mesh[Axis::EP])
+    return fail("the work is for ep ", work.expertParallel,
+                ", the configuration has ", configuration.mesh[Axis::EP]);
   if (configuration.mesh[Axis::TP] > 1 &&
       work.sequenceParallel != configuration.sequenceParallel)
     return fail("the work is ", work.sequenceParallel ? "with" : "without",

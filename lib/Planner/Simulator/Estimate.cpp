@@ -146,6 +146,8 @@ StageTime Estimator::timeStage(const StageBlocks &stage) {
     sum.tensorBackward += entry.count * time.tensorBackward;
     sum.contextForward += entry.count * time.contextForward;
     sum.contextBackward += entry.count * time.contextBackward;
+    sum.expertsForward += entry.count * time.expertsForward;
+    sum.expertsBackward += entry.count * time.expertsBackward;
     sum.memory += entry.count * time.memory;
     sum.launch += entry.count * time.launch;
   }
@@ -314,10 +316,10 @@ void Estimator::share(double busy) {
   stretch = shared / result.pipelineSeconds;
   result.pipelineSeconds = shared;
   Breakdown &parts = result.breakdown;
-  for (double *part :
-       {&parts.forward, &parts.backward, &parts.recompute, &parts.bubble,
-        &parts.memory, &parts.launch, &parts.exposed[Axis::TP],
-        &parts.exposed[Axis::PP], &parts.exposed[Axis::CP]})
+  for (double *part : {&parts.forward, &parts.backward, &parts.recompute,
+                       &parts.bubble, &parts.memory, &parts.launch,
+                       &parts.exposed[Axis::TP], &parts.exposed[Axis::PP],
+                       &parts.exposed[Axis::EP], &parts.exposed[Axis::CP]})
     *part *= stretch;
 }
 
@@ -336,11 +338,13 @@ void Estimator::breakDown(double withoutTransfers) {
       parts.recompute += m * time.recompute;
       parts.memory += m * time.memory;
       parts.launch += m * time.launch;
-      parts.forward +=
-          m * (time.forward - time.tensorForward - time.contextForward);
+      parts.forward += m * (time.forward - time.tensorForward -
+                            time.contextForward - time.expertsForward);
       parts.exposed[Axis::TP] += m * (time.tensorForward + time.tensorBackward);
       parts.exposed[Axis::CP] +=
           m * (time.contextForward + time.contextBackward);
+      parts.exposed[Axis::EP] +=
+          m * (time.expertsForward + time.expertsBackward);
     }
     // Parts are those of the rank with the most work: all others wait for it.
     if (busy <= longest)
@@ -348,7 +352,8 @@ void Estimator::breakDown(double withoutTransfers) {
     longest = busy;
     // What is left, so that the parts add up to the work but for rounding.
     parts.backward = busy - parts.forward - parts.recompute -
-                     parts.exposed[Axis::TP] - parts.exposed[Axis::CP];
+                     parts.exposed[Axis::TP] - parts.exposed[Axis::EP] -
+                     parts.exposed[Axis::CP];
     result.breakdown = parts;
   }
   result.breakdown.exposed[Axis::PP] =

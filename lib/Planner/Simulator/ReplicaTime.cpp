@@ -89,18 +89,26 @@ struct Replicated {
 
 } // namespace
 
+namespace {
+/// Over which ranks gradients are summed.
+struct Summed {
+  bool isPartial = false; // ranks of tp have parts of the sums, too
+  bool isExperts = false; // and those of ep have others
+};
+} // namespace
+
 /// Sums of what each rank has, once that is summed over the axis that divides
-/// state, over the others; nothing where they are one group with it. Of what is
-/// `partial` ranks of tp have parts, too.
-static Replicated getRest(double bytes, bool isPartial,
-                          const Context &context) {
+/// state, over the others; nothing where they are one group with it.
+static Replicated getRest(double bytes, Summed summed, const Context &context) {
   Replicated made;
   for (const AxisFacts &facts : kAxes) {
+    bool isOwned = facts.splitsExperts && summed.isExperts;
     bool isSummed =
         facts.splitsTokens()
-            ? facts.copiesState() ||
-                  (!facts.dividesState && !context.framework().joinsReplicas)
-            : facts.axis == Axis::TP && isPartial;
+            ? !isOwned &&
+                  (facts.copiesState() || (!facts.dividesState &&
+                                           !context.framework().joinsReplicas))
+            : facts.axis == Axis::TP && summed.isPartial;
     if (!isSummed || context.configuration.mesh[facts.axis] == 1)
       continue;
     made.count[facts.axis] = 1;
@@ -171,7 +179,7 @@ static double roundingSeconds(double parameters, const Context &context) {
 
 /// Every replica sends messages to all others; what each has is a sum over the
 /// other axes before.
-static Replicated getCompressed(double elements, bool isPartial,
+static Replicated getCompressed(double elements, Summed summed,
                                 const Context &context) {
   const Compression &compression = context.training.compress;
   double all = elements * context.configuration.mesh[Axis::DP];
@@ -179,7 +187,7 @@ static Replicated getCompressed(double elements, bool isPartial,
   Replicated made;
   for (double bytes : {all * compression.get().bits / 8, numbers})
     made.add(getReplicated(CollectiveKind::AllGather, bytes, context), 1);
-  made.append(getRest(elements * context.gradientBytes(), isPartial, context));
+  made.append(getRest(elements * context.gradientBytes(), summed, context));
   return made;
 }
 
@@ -294,7 +302,7 @@ static Divided getDivided(const StepLoad &load, const Context &context) {
     divided.reduce.add(reduce, uses.reduced);
     divided.rest.add(
         getRest(elements * context.reducedBytes() / context.divisions(),
-                group.partial, context),
+                {group.partial, group.experts}, context),
         uses.held);
     // As one collective nothing is known of its parts.
     if (uses.held * elements < load.parameters) {
@@ -416,12 +424,12 @@ struct Buckets {
 /// Gradients that are reduced as one.
 struct Pack {
   double elements = 0;
-  bool isPartial = false; // ranks of tp have parts of the sums
+  Summed summed = {};
 };
 
 /// The packs of a rank; without elements: there is none. No estimate allocates
 /// for them, of which a search makes many.
-using Packs = std::array<Pack, 7>;
+using Packs = std::array<Pack, 13>;
 
 /// Packs of what ZeRO 2 and 3 divide, of which a rank has its parts, or of what
 /// they do not: what is updated alike is in one. A table that two ranks hold is
@@ -439,11 +447,12 @@ static Packs getPacks(bool areDivided, double parameters, const StepLoad &load,
         if (areDivided != (context.zero() >= 2 && context.isDivided(group)))
           return;
         bool isShared = group.tied && load.tied > 0;
-        size_t alike = 3 * group.decays + group.replicated + group.partial;
+        size_t alike = 6 * group.experts + 3 * group.decays + group.replicated +
+                       group.partial;
         Pack &pack = packs[isShared ? packs.size() - 1 : alike];
         pack.elements +=
             count * double(alignInPack(int64_t(group.elements / parts), chunk));
-        pack.isPartial = group.partial;
+        pack.summed = {group.partial, group.experts};
       });
   int64_t shares = context.zero() >= 1 && !areDivided ? context.divisions() : 1;
   for (Pack &pack : packs)
@@ -462,15 +471,15 @@ static Buckets getBuckets(const Packs &packs, bool isKnown,
   int64_t least = getBucketElements(!context.cluster.device.isProcessor,
                                     context.configuration.mesh[Axis::DP]);
   Buckets buckets;
-  for (const auto &[elements, isPartial] : packs) {
+  for (const auto &[elements, summed] : packs) {
     if (elements == 0)
       continue;
     bool isCut = isKnown && context.framework().overlapGradients;
     double count = isCut ? double(countBuckets(int64_t(elements), least)) : 1;
-    Replicated one = make(elements / count, isPartial);
+    Replicated one = make(elements / count, summed);
     buckets.all.add(one, count);
     if (!isKnown)
-      one = make(std::min(elements, double(least)), isPartial);
+      one = make(std::min(elements, double(least)), summed);
     buckets.alone += one.getSeconds();
   }
   return buckets;
@@ -511,8 +520,8 @@ static double getRestSeconds(const Divided &divided, const StepLoad &load,
   double each = context.reducedBytes();
   Buckets buckets =
       getBuckets(packs, !load.stages.empty(), context,
-                 [&](double elements, bool isPartial) {
-                   return getRest(elements * each, isPartial, context);
+                 [&](double elements, Summed summed) {
+                   return getRest(elements * each, summed, context);
                  });
   return getReduceSeconds(buckets, load, context);
 }
@@ -523,15 +532,15 @@ static double getBucketSeconds(double parameters, const StepLoad &load,
   bool divides = context.zero() >= 1, isKnown = !load.stages.empty();
   Packs packs = getPacks(/*areDivided=*/false, parameters, load, context);
   bool isCompressed = context.training.compress.isOn() && !divides;
-  auto reduce = [&](double elements, bool isPartial) {
+  auto reduce = [&](double elements, Summed summed) {
     if (isCompressed)
-      return getCompressed(elements, isPartial, context);
+      return getCompressed(elements, summed, context);
     double bytes = elements * context.reducedBytes();
     Replicated made = getReplicated(divides ? CollectiveKind::ReduceScatter
                                             : CollectiveKind::AllReduce,
                                     bytes, context);
-    made.append(getRest(divides ? bytes / context.divisions() : bytes,
-                        isPartial, context));
+    made.append(getRest(divides ? bytes / context.divisions() : bytes, summed,
+                        context));
     return made;
   };
   Buckets buckets = getBuckets(packs, isKnown, context, reduce);
@@ -541,7 +550,7 @@ static double getBucketSeconds(double parameters, const StepLoad &load,
   if (!divides)
     return seconds;
   double element = elementBytes(context.training.precision);
-  auto collect = [&](double elements, bool /*isPartial*/) {
+  auto collect = [&](double elements, Summed) {
     return getReplicated(CollectiveKind::AllGather, elements * element,
                          context);
   };

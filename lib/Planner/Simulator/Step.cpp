@@ -61,21 +61,25 @@ static double getCopySeconds(double perElement, const StepLoad &load,
 /// number, which is summed over these. A pack is divided whatever its members'
 /// sizes are, which matrices are not in.
 static PerAxis<int> countNorms(const StepLoad &load, const Context &context) {
-  bool known[2][2] = {}; // by whether dp and tp have parts
+  bool known[2][2][2] = {}; // by whether dp, tp and ep have parts
   bool hasMatrices = context.training.matrixStateBytes > 0;
-  forEachGroup(
-      context.work, load.stages, [&](const ParameterGroup &group, int) {
-        bool isWhole =
-            hasMatrices && group.rows > 0 && !context.isDivided(group);
-        known[context.zero() >= 1 && !isWhole][!group.replicated] = true;
-      });
+  forEachGroup(context.work, load.stages,
+               [&](const ParameterGroup &group, int) {
+                 bool isWhole =
+                     hasMatrices && group.rows > 0 && !context.isDivided(group);
+                 known[context.zero() >= 1 && !isWhole][!group.replicated]
+                      [group.experts] = true;
+               });
   PerAxis<int> norms;
   norms[Axis::DP] = context.zero() >= 1 && load.stages.empty();
   for (bool byData : {false, true})
-    for (bool byTensor : {false, true}) {
-      norms[Axis::DP] += byData && known[byData][byTensor];
-      norms[Axis::TP] += byTensor && known[byData][byTensor];
-    }
+    for (bool byTensor : {false, true})
+      for (bool byExperts : {false, true}) {
+        bool isKnown = known[byData][byTensor][byExperts];
+        norms[Axis::DP] += byData && isKnown;
+        norms[Axis::TP] += byTensor && isKnown;
+        norms[Axis::EP] += byExperts && isKnown;
+      }
   norms[Axis::PP] = 1;
   return norms;
 }

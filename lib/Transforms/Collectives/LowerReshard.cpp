@@ -36,8 +36,9 @@ public:
         ShardingAttr from, ShardingAttr to, MeshOp mesh)
       : builder(builder), loc(loc), block(block), whole(whole), mesh(mesh),
         meshRef(FlatSymbolRefAttr::get(mesh.getSymNameAttr())),
-        reduction(
-            ReductionAttr::get(builder.getContext(), from.getReduction())),
+        reduction(ReductionAttr::get(builder.getContext(),
+                                     from.isOwned() ? Reduction::Sum
+                                                    : from.getReduction())),
         splits(getSplits(from)), targets(getSplits(to)) {
     for (StringAttr axis : from.getPartial())
       if (mesh.getAxisSize(axis.getValue()) > 1 && !to.isPartialOver(axis))

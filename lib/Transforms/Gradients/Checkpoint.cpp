@@ -106,6 +106,12 @@ static bool isGatheredInOrder(Operation *op) {
   return source && isGathered(source);
 }
 
+/// Whole for those who take it by row: nothing is moved.
+static bool isNarrowed(Operation *op) {
+  auto reshard = dyn_cast<dist::ReshardOp>(op);
+  return reshard && dist::ShardingAttr::of(reshard.getResult()).isOwned();
+}
+
 static int64_t countResultBytes(Operation *op) {
   int64_t bytes = 0;
   for (Type type : op->getResultTypes())
@@ -164,7 +170,7 @@ static bool isReadAnyway(Operation *op) {
 /// Whether the backward pass makes it anew, whatever else it computes again.
 static bool isMadeAnew(Operation *op) {
   return isFree(op) || isGathered(op) || isGatheredInOrder(op) ||
-         isReadAnyway(op);
+         isNarrowed(op) || isReadAnyway(op);
 }
 
 namespace {

@@ -95,7 +95,8 @@ private:
                              ArrayRef<Value> cotangents);
   void contribute(Value primal, Value gradient);
   Value sum(Value primal);
-  Value gradientOf(Value primal, bool staysPartial = false);
+  Value gradientOf(Value primal, bool staysPartial = false,
+                   bool isSummed = false);
   Value seedOne(Value loss);
   SmallVector<PortAttr> returnInputGradients();
   /// Marks the ops created since the last call; they are part of `source`'s
@@ -116,6 +117,12 @@ private:
 };
 
 } // namespace
+
+/// Whether the gradient of `op` is a sum over dimensions.
+static bool isRepeated(Operation *op) {
+  auto fusable = dyn_cast<FusableOpInterface>(op);
+  return fusable && fusable.getFusionRole() == FusionRole::Broadcast;
+}
 
 static bool isFloat(Value value) {
   return isa<FloatType>(getElementTypeOrSelf(value.getType()));
@@ -196,12 +203,22 @@ Value Differentiator::sum(Value primal) {
 }
 
 /// The gradient of `primal`, where it lies, partial if it may be; null: none.
-Value Differentiator::gradientOf(Value primal, bool staysPartial) {
+/// That of rows which belong to one rank each is needed on that rank alone, and
+/// a sum over dimensions takes it as it is.
+Value Differentiator::gradientOf(Value primal, bool staysPartial,
+                                 bool isSummed) {
   Value total = sum(primal);
-  ShardingAttr wanted = ShardingAttr::of(primal).withoutPartial();
-  if (total && staysPartial)
-    wanted = wanted.withPartial(ShardingAttr::of(total).getPartial());
-  return total ? reshard(builder, total, wanted) : Value();
+  if (!total)
+    return {};
+  ShardingAttr given = ShardingAttr::of(total);
+  ShardingAttr own = ShardingAttr::of(primal);
+  ShardingAttr wanted = own.withoutPartial();
+  bool isOwned =
+      given.isOwned() &&
+      (isSummed || (own.isOwned() && given.getPartial() == own.getPartial()));
+  if (staysPartial || isOwned)
+    wanted = wanted.withPartial(given.getPartial(), given.getReduction());
+  return reshard(builder, total, wanted);
 }
 
 /// The gradient goes from where it is straight to where the operand lies, not
@@ -217,7 +234,10 @@ void Differentiator::visitReshard(dist::ReshardOp op) {
   for (StringAttr axis : ShardingAttr::of(total).getPartial())
     if (input.findDim(axis) < 0 && !input.isPartialOver(axis))
       kept.push_back(axis);
-  ShardingAttr wanted = input.withoutPartial().withPartial(kept);
+  bool isOwned = kept.size() == ShardingAttr::of(total).getPartial().size() &&
+                 ShardingAttr::of(total).isOwned();
+  ShardingAttr wanted = input.withoutPartial().withPartial(
+      kept, isOwned ? dist::Reduction::Owned : dist::Reduction::Sum);
   contribute(op.getInput(),
              moveGradient(builder, op.getInput(), total, wanted));
 }
@@ -273,7 +293,7 @@ LogicalResult Differentiator::visitDifferentiable(Operation *op) {
     return op->emitError("'") << op->getName() << "' has no derivative";
   SmallVector<Value> cotangents;
   for (Value result : op->getResults())
-    cotangents.push_back(gradientOf(result, movesElements(op)));
+    cotangents.push_back(gradientOf(result, movesElements(op), isRepeated(op)));
   // Only the first result of an op is meant for differentiation; the others
   // are there for the backward pass.
   for (auto [index, cotangent] : llvm::enumerate(cotangents))

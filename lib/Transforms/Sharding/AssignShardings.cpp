@@ -6,7 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // 1. Group the dimensions of all values into classes that move together.
-// 2. Split the class of the batch over "dp", that of the sequence over "cp".
+// 2. Split the class of the batch over "dp" and "ep", that of the sequence over
+//    "cp"; for rows of experts "ep" splits these instead (ExpertRows.h).
 // 3. Choose on "tp", exactly, what each op splits (ShardingProblem.h), and in
 //    how many rounds it deals out the sequence where it splits that.
 // 4. With `context_parallel = heads`, split by "cp" another factor of the ops
@@ -22,6 +23,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "../WriteProblem.h"
+#include "ExpertRows.h"
 #include "ShardingProblem.h"
 #include "plait/Dialect/NN/IR/FloatInputs.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
@@ -71,7 +73,6 @@ private:
   LogicalResult seedTokens(const AxisFacts &facts, unsigned dim);
   SmallVector<Attribute> tokenAxes(ArrayRef<int> classesOfDims, unsigned dim);
   ShardingAttr publishedSharding(Value value);
-  ShardingAttr divide(Type type, ShardingAttr sharding);
   void storeParameter(SlotOpInterface read);
   void gatherForLayers(Value stored, ShardingAttr found);
   FailureOr<FactorAxes> factorAxes(ShardableOpInterface op);
@@ -99,6 +100,7 @@ private:
   OpBuilder builder;
   StringAttr tensor, context;
   FactorClasses classes;
+  ExpertRows rows;
   /// The axes that split a class of the tokens' dimensions.
   struct TokenAxes {
     unsigned dim;                 // of the tokens
@@ -255,6 +257,8 @@ ShardingAttr Assigner::publishedSharding(Value value) {
   for (int64_t dim = 0; dim < type.getRank(); ++dim) {
     roots.push_back(classes.find(value, dim));
     ArrayAttr axes = builder.getArrayAttr(tokenAxes(roots, dim));
+    if (rows.findExperts(value) == dim)
+      axes = rows.place(axes, /*hasExperts=*/true);
     dims.push_back(dim == chosen ? addTensor(axes, roots.back()) : axes);
   }
   return ShardingAttr::get(builder.getContext(), meshRef, dims, {},
@@ -276,6 +280,8 @@ FailureOr<FactorAxes> Assigner::factorAxes(ShardableOpInterface op) {
     bool isWhole = factor.kind == FactorKind::Whole;
     roots.push_back(isWhole ? -1 : classes.findFactor(op, rule, index));
     ArrayAttr along = builder.getArrayAttr(tokenAxes(roots, index));
+    if (rows.contains(op))
+      along = rows.place(along, factor.ownsRows);
     axes.push_back(static_cast<int>(index) == chosen
                        ? addTensor(along, roots.back())
                        : along);
@@ -334,7 +340,7 @@ void Assigner::publish(Value result) {
   bool onlyReturned = llvm::all_of(result.getUsers(), [](Operation *user) {
     return isa<func::ReturnOp>(user);
   });
-  bool maySplitElse = problem || byHeads;
+  bool maySplitElse = problem || byHeads || rows.axis;
   ShardingAttr wanted = maySplitElse || ShardingAttr::of(result).isPartial()
                             ? publishedSharding(result)
                             : ShardingAttr::of(result);
@@ -346,23 +352,6 @@ void Assigner::publish(Value result) {
   result.replaceAllUsesExcept(moved, moved.getDefiningOp());
   if (Attribute layer = result.getDefiningOp()->getAttr(nn::kLayerAttr))
     moved.getDefiningOp()->setAttr(nn::kLayerAttr, layer);
-}
-
-/// `sharding` with the first dimension that then has equal blocks split over dp
-/// as well, inside of what splits it already; unchanged where there is none.
-ShardingAttr Assigner::divide(Type type, ShardingAttr sharding) {
-  StringAttr data = builder.getStringAttr(kDataAxis);
-  int64_t ranks = mesh.getAxisSize(data);
-  if (ranks <= 1 || sharding.findDim(data) >= 0)
-    return sharding;
-  // Equal blocks only: collectives move them as they are, without padding.
-  for (auto [dim, axes] : llvm::enumerate(sharding.getDims())) {
-    if (cast<RankedTensorType>(type).getDimSize(dim) %
-        (mesh.getBlocks(axes) * ranks))
-      continue;
-    return sharding.withDim(dim, addAxis(axes, data));
-  }
-  return sharding;
 }
 
 /// A parameter lies as its sharding says, which may be over more axes than its
@@ -377,7 +366,9 @@ void Assigner::storeParameter(SlotOpInterface read) {
   // ZeRO 3 stores all of a parameter in parts, ZeRO 2 only what the optimizer
   // keeps of it; ZeRO 1 divides packs, which do not exist yet, and matrices,
   // which rows of packs are no part of, as ZeRO 2.
-  ShardingAttr divided = divide(parameter.getType(), stored);
+  ShardingAttr divided =
+      divide(mesh, builder.getStringAttr(kDataAxis),
+             cast<RankedTensorType>(parameter.getType()), stored);
   if (zero >= 3)
     stored = divided;
   else if ((zero == 2 || (zero == 1 && parameter.getMatrix())) &&
@@ -419,13 +410,16 @@ void Assigner::shardOp(Operation *op, const FactorAxes &axes) {
   if (!shardable)
     return;
   Operation *before = op->getPrevNode();
+  if (rows.contains(op))
+    rows.bring(shardable, meshRef, axes);
   applyFactorAxes(shardable, meshRef, axes);
   if (Attribute layer = op->getAttr(nn::kLayerAttr))
     for (Operation *added = op->getPrevNode(); added != before;
          added = added->getPrevNode())
       added->setAttr(nn::kLayerAttr, layer);
   for (Value result : op->getResults())
-    publish(result);
+    if (!rows.keeps(result))
+      publish(result);
 }
 
 /// Records where the parameters lie, for whoever needs them next.
@@ -540,7 +534,8 @@ LogicalResult Assigner::run(StringRef problemFile) {
   // 1. and 2.
   function.walk([&](ShardableOpInterface op) { classes.add(op); });
   joinInputs();
-  if (failed(checkReads()) || failed(seedTokens()))
+  if (failed(checkReads()) || failed(seedTokens()) ||
+      failed(rows.find(function, mesh)))
     return failure();
   // 3.
   if (failed(solve()) || failed(tell(problemFile)))

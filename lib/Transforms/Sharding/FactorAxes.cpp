@@ -41,14 +41,18 @@ ShardingAttr plait::getSharding(FlatSymbolRefAttr mesh, const FactorRule &rule,
   // In the order of the factors, so that equal shardings are one attribute.
   llvm::SetVector<StringAttr> partial;
   auto reduction = Reduction::Sum;
+  bool isOwned = true;
   for (auto [factor, along] : llvm::enumerate(axes)) {
     if (!isResult || !rule.isReducedIn(factor, dims) || !along || along.empty())
       continue;
     for (StringAttr axis : dist::getAxes(along))
       partial.insert(axis);
+    isOwned &= rule.factors[factor].ownsRows;
     if (rule.factors[factor].kind == FactorKind::Max)
       reduction = Reduction::Max;
   }
+  if (isOwned && !partial.empty())
+    reduction = Reduction::Owned;
   return ShardingAttr::get(mesh.getContext(), mesh, split,
                            partial.getArrayRef(), reduction);
 }
@@ -58,6 +62,29 @@ bool plait::movesElements(Operation *op) {
   auto shardable = dyn_cast<ShardableOpInterface>(op);
   return fusable && fusable.getFusionRole() == FusionRole::Reindex &&
          shardable && shardable.isLinear();
+}
+
+bool plait::isElementwise(const FactorRule &rule) {
+  auto isSame = [&](const FactorRule::DimFactors &dims) {
+    return dims == rule.results.front();
+  };
+  return !rule.results.empty() && llvm::all_of(rule.operands, isSame) &&
+         llvm::all_of(rule.results, isSame) &&
+         llvm::all_of(rule.factors, [](const Factor &factor) {
+           return factor.kind == FactorKind::Parallel;
+         });
+}
+
+/// Equal blocks only: collectives move them as they are, without padding.
+ShardingAttr plait::divide(MeshOp mesh, StringAttr axis, RankedTensorType type,
+                           ShardingAttr sharding) {
+  int64_t ranks = mesh.getAxisSize(axis);
+  if (ranks <= 1 || sharding.findDim(axis) >= 0)
+    return sharding;
+  for (auto [dim, axes] : llvm::enumerate(sharding.getDims()))
+    if (type.getDimSize(dim) % (mesh.getBlocks(axes) * ranks) == 0)
+      return sharding.withDim(dim, addAxis(axes, axis));
+  return sharding;
 }
 
 /// With an extent below `parts` there is no multiple below but zero.
@@ -79,34 +106,128 @@ Value plait::reshard(OpBuilder &builder, Value value, ShardingAttr sharding) {
   return op;
 }
 
-/// What a linear op may leave uncombined: the axes over which all of its
-/// operands are partial sums.
-static ArrayRef<StringAttr> keptPartial(ShardableOpInterface op) {
+namespace {
+/// What an op takes and leaves uncombined.
+struct Kept {
+  SmallVector<StringAttr> axes;
+  Reduction reduction = Reduction::Sum;
+  bool isRead = true; // operands may have it; else only the rest of the rule
+
+  /// Whether `value` is left as it is.
+  bool fits(Value value) const {
+    ShardingAttr sharding = ShardingAttr::of(value);
+    return sharding && sharding.isPartial() &&
+           sharding.getPartial() == ArrayRef(axes) &&
+           (sharding.isOwned() || reduction == Reduction::Sum);
+  }
+};
+} // namespace
+
+static bool hasRole(Operation *op, FusionRole role) {
+  auto fusable = dyn_cast<FusableOpInterface>(op);
+  return fusable && fusable.getFusionRole() == role;
+}
+
+/// Whether `axis` splits a factor, or is not to be had as partial for another
+/// reason: a rank has the diagonal of what is split over it twice.
+static bool isUsed(const FactorAxes &axes, StringAttr axis) {
+  return llvm::any_of(axes, [&](ArrayAttr own) {
+    return own && llvm::is_contained(dist::getAxes(own), axis);
+  });
+}
+
+/// Where rows belong to one rank each, what elementwise ops make of them does,
+/// too.
+static Kept keepOwned(ShardableOpInterface op, const FactorAxes &axes) {
+  Kept kept{{}, Reduction::Owned};
+  for (Value operand : op->getOperands()) {
+    ShardingAttr sharding = ShardingAttr::of(operand);
+    if (!sharding.isOwned())
+      continue;
+    if (!kept.axes.empty() && sharding.getPartial() != ArrayRef(kept.axes))
+      return {};
+    kept.axes.assign(sharding.getPartial().begin(),
+                     sharding.getPartial().end());
+  }
+  bool fits = llvm::none_of(
+      kept.axes, [&](StringAttr axis) { return isUsed(axes, axis); });
+  return fits ? kept : Kept();
+}
+
+/// A sum over dimensions may be made before ranks combine what they have. It is
+/// where experts are split, since there are several rows of a token.
+static Kept keepSummed(ShardableOpInterface op, const FactorAxes &axes) {
+  ShardingAttr sharding = ShardingAttr::of(op->getOperand(0));
+  auto splitsExperts = [](StringAttr axis) {
+    const AxisFacts *facts = findAxis(axis.getValue());
+    return facts && facts->splitsExperts;
+  };
+  bool fits = sharding.isOwned() ||
+              (sharding.getReduction() == Reduction::Sum &&
+               llvm::any_of(sharding.getPartial(), splitsExperts));
+  fits &= llvm::none_of(sharding.getPartial(),
+                        [&](StringAttr axis) { return isUsed(axes, axis); });
+  return fits ? Kept{llvm::to_vector(sharding.getPartial())} : Kept();
+}
+
+/// The axes over which a linear op may leave all of its operands partial sums.
+static Kept keepLinear(ShardableOpInterface op) {
   if (!op.isLinear() || op->getNumOperands() == 0)
     return {};
   ArrayRef<StringAttr> kept = ShardingAttr::of(op->getOperand(0)).getPartial();
   bool alike = llvm::all_of(op->getOperands(), [&](Value operand) {
     return ShardingAttr::of(operand).getPartial() == kept;
   });
-  return alike ? kept : ArrayRef<StringAttr>();
+  return alike ? Kept{llvm::to_vector(kept)} : Kept();
+}
+
+/// Of what splits the rows' owners: they are taken as they are, and the result
+/// follows from the rule.
+static Kept keepRows(const FactorRule &rule, const FactorAxes &axes) {
+  for (auto [factor, own] : llvm::zip_equal(rule.factors, axes))
+    if (factor.ownsRows && own)
+      return {dist::getAxes(own), Reduction::Owned, /*isRead=*/false};
+  return {};
+}
+
+/// What stays uncombined; asked before operands are resharded, which takes
+/// their partial axes away.
+static Kept findKept(ShardableOpInterface op, const FactorRule &rule,
+                     const FactorAxes &axes) {
+  Kept kept = keepRows(rule, axes);
+  if (kept.axes.empty() && isElementwise(rule))
+    kept = keepOwned(op, axes);
+  if (kept.axes.empty() && hasRole(op, FusionRole::ReduceSum))
+    kept = keepSummed(op, axes);
+  return kept.axes.empty() ? keepLinear(op) : kept;
 }
 
 void plait::applyFactorAxes(ShardableOpInterface op, FlatSymbolRefAttr mesh,
                             const FactorAxes &axes) {
-  // Asked before operands are resharded, which takes their partial axes away.
   FactorRule rule = op.getFactorRule();
-  SmallVector<StringAttr> kept(keptPartial(op));
+  Kept kept = findKept(op, rule, axes);
   OpBuilder builder(op);
   for (auto [index, dims] : llvm::enumerate(rule.operands)) {
+    Value operand = op->getOperand(index);
     ShardingAttr wanted = getSharding(mesh, rule, axes, dims, false);
-    if (!kept.empty())
-      wanted = wanted.withPartial(kept);
-    op->setOperand(index, reshard(builder, op->getOperand(index), wanted));
+    bool fits = kept.fits(operand);
+    // What is whole can be had by row, and parts of sums once they are whole.
+    bool isNarrowed = kept.isRead && kept.reduction == Reduction::Owned;
+    if (isNarrowed && !fits)
+      operand = reshard(builder, operand, wanted);
+    if (isNarrowed || fits)
+      wanted = wanted.withPartial(
+          kept.axes,
+          fits ? ShardingAttr::of(operand).getReduction() : Reduction::Owned);
+    op->setOperand(index, reshard(builder, operand, wanted));
   }
   for (auto [result, dims] : llvm::zip_equal(op->getResults(), rule.results)) {
     ShardingAttr sharding = getSharding(mesh, rule, axes, dims, true);
-    if (!kept.empty())
-      sharding = sharding.withPartial(kept);
+    if (kept.isRead && !kept.axes.empty()) {
+      llvm::SetVector<StringAttr> all(kept.axes.begin(), kept.axes.end());
+      all.insert(sharding.getPartial().begin(), sharding.getPartial().end());
+      sharding = sharding.withPartial(all.getArrayRef(), kept.reduction);
+    }
     result.setType(withSharding(result.getType(), sharding));
   }
 }

@@ -33,9 +33,19 @@ dist::ShardingAttr getSharding(mlir::FlatSymbolRefAttr mesh,
 void applyFactorAxes(ShardableOpInterface op, mlir::FlatSymbolRefAttr mesh,
                      const FactorAxes &axes);
 
+/// Whether each element of the results is made of the same one of all operands.
+bool isElementwise(const FactorRule &rule);
+
 /// "12 and 16": the multiples of `parts` next to `extent`, which it does not
 /// divide.
 std::string listNearest(int64_t extent, int64_t parts);
+
+/// `sharding` with the first dimension that then has equal blocks split over
+/// `axis` as well, inside of what splits it already; unchanged where there is
+/// none.
+dist::ShardingAttr divide(dist::MeshOp mesh, mlir::StringAttr axis,
+                          mlir::RankedTensorType type,
+                          dist::ShardingAttr sharding);
 
 /// Whether `op` only moves elements, so that partial sums may be combined after
 /// it as well as before.

@@ -140,6 +140,33 @@ func.func @c3(%0: tensor<4xf32>) {
 
 // -----
 
+dist.mesh @mesh ["tp"] = [2]
+func.func @c4(%0: tensor<4xf32>) {
+  // expected-error @+1 {{combines by owned, expected sum or max}}
+  %1 = dist.all_reduce %0 on @mesh["tp"] owned : tensor<4xf32> -> tensor<4xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["tp"] = [2]
+func.func @c5_scatter(%0: tensor<4x8xf32>) {
+  // expected-error @+1 {{combines by owned, expected sum or max}}
+  %1 = dist.reduce_scatter %0 on @mesh["tp"] owned dim 1 : tensor<4x8xf32> -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["tp"] = [2]
+func.func @c2_owned(%0: tensor<4xf32, #dist.sharding<@mesh, [{}], partial = {"tp"}>>) {
+  // expected-error @+1 {{makes rows that are owned over "tp" of a partial sum}}
+  %1 = dist.reshard %0 : tensor<4xf32, #dist.sharding<@mesh, [{}], partial = {"tp"}>> -> tensor<4xf32, #dist.sharding<@mesh, [{}], partial = {"tp"} owned>>
+  return
+}
+
+// -----
+
 //===----------------------------------------------------------------------===//
 // all_gather, reduce_scatter, all_to_all, slice
 //===----------------------------------------------------------------------===//

@@ -5,18 +5,22 @@ dist.mesh @mesh ["pp", "dp", "tp"] = [2, 2, 2]
 
 #partial = #dist.sharding<@mesh, [{}, {}], partial = {"tp"}>
 #largest = #dist.sharding<@mesh, [{}, {}], partial = {"tp", "dp"} max>
+#owned = #dist.sharding<@mesh, [{"dp"}, {}], partial = {"tp"} owned>
 #both = #dist.sharding<@mesh, [{"dp", "tp"}, {}]>
 #replicated = #dist.sharding<@mesh, [{}, {}]>
 #rounds = #dist.sharding<@mesh, [{}, {"dp", 2, "tp"}]>
 
 // CHECK-LABEL: func @reshards
-func.func @reshards(%0: tensor<4x8xf32, #partial>, %1: tensor<4x8xf32, #largest>) {
+func.func @reshards(%0: tensor<4x8xf32, #partial>, %1: tensor<4x8xf32, #largest>,
+                    %rows: tensor<4x8xf32, #owned>) {
   // CHECK: dist.reshard %{{.*}} : tensor<4x8xf32, #dist.sharding<@mesh, [{}, {}], partial = {"tp"}>> -> tensor<4x8xf32, #dist.sharding<@mesh, [{}, {}]>>
   %2 = dist.reshard %0 : tensor<4x8xf32, #partial> -> tensor<4x8xf32, #replicated>
   // CHECK: dist.reshard %{{.*}} : tensor<4x8xf32, #dist.sharding<@mesh, [{}, {}], partial = {"tp", "dp"} max>> -> tensor<4x8xf32, #dist.sharding<@mesh, [{"dp", "tp"}, {}]>>
   %3 = dist.reshard %1 : tensor<4x8xf32, #largest> -> tensor<4x8xf32, #both>
   // CHECK: dist.reshard %{{.*}} : tensor<4x8xf32, #dist.sharding<@mesh, [{}, {}], partial = {"tp"}>> -> tensor<4x8xf32, #dist.sharding<@mesh, [{}, {"dp", 2, "tp"}]>>
   %4 = dist.reshard %0 : tensor<4x8xf32, #partial> -> tensor<4x8xf32, #rounds>
+  // CHECK: dist.reshard %{{.*}} : tensor<4x8xf32, #dist.sharding<@mesh, [{"dp"}, {}], partial = {"tp"} owned>> -> tensor<4x8xf32, #dist.sharding<@mesh, [{}, {}]>>
+  %5 = dist.reshard %rows : tensor<4x8xf32, #owned> -> tensor<4x8xf32, #replicated>
   return
 }
 

@@ -50,14 +50,17 @@ TEST(Mesh, IsReadBackFromItsText) {
 }
 
 TEST(Mesh, CountsRanksByWhatTheirAxesMean) {
-  Mesh mesh = *Mesh::parse("pp=2,dp=3,cp=5,tp=7");
-  EXPECT_EQ(mesh.ranks(), 2 * 3 * 5 * 7);
-  EXPECT_EQ(mesh.batchParts(), 3);
-  EXPECT_EQ(mesh.replicas(), 3 * 5);
+  Mesh mesh = *Mesh::parse("pp=2,dp=3,ep=11,cp=5,tp=7");
+  EXPECT_EQ(mesh.ranks(), 2 * 3 * 11 * 5 * 7);
+  EXPECT_EQ(mesh.batchParts(), 3 * 11);
+  EXPECT_EQ(mesh.replicas(), 3 * 11 * 5);
+  EXPECT_EQ(mesh.product(&AxisFacts::splitsExperts), 11);
+  EXPECT_EQ(mesh.product(&AxisFacts::dividesState), 3);
   EXPECT_EQ(mesh.stride(Axis::TP), 1);
   EXPECT_EQ(mesh.stride(Axis::CP), 7);
-  EXPECT_EQ(mesh.stride(Axis::DP), 5 * 7);
-  EXPECT_EQ(mesh.stride(Axis::PP), 3 * 5 * 7);
+  EXPECT_EQ(mesh.stride(Axis::EP), 5 * 7);
+  EXPECT_EQ(mesh.stride(Axis::DP), 11 * 5 * 7);
+  EXPECT_EQ(mesh.stride(Axis::PP), 3 * 11 * 5 * 7);
 }
 
 TEST(Mesh, RefusesWhatIsNone) {
@@ -82,8 +85,8 @@ TEST(Mesh, RefusesWhatIsNone) {
 TEST(Mesh, IsMadeOfNamesAndSizes) {
   using Sizes = std::vector<std::pair<std::string_view, int64_t>>;
   EXPECT_EQ(Mesh::get(Sizes{{"dp", 2}, {"tp", 3}})->print(), "pp=1,dp=2,tp=3");
-  EXPECT_EQ(Mesh::get(Sizes{{"ep", 2}}).status().message(),
-            "mesh \"ep=2\" names axis \"ep\", expected " + joinAxisNames());
+  EXPECT_EQ(Mesh::get(Sizes{{"xp", 2}}).status().message(),
+            "mesh \"xp=2\" names axis \"xp\", expected " + joinAxisNames());
   EXPECT_FALSE(Mesh::get(Sizes{{"dp", 0}}).ok());
 }
 

@@ -103,15 +103,16 @@ TEST_F(Report, JsonHasTheFieldsThatAreDocumented) {
                                    "unmeasured",
                                    "exchanges"}));
   EXPECT_EQ(keysOf(content["exposed_comm_seconds"]),
-            (std::set<std::string>{"tp", "pp", "replicate", "dp", "cp"}));
+            (std::set<std::string>{"tp", "pp", "replicate", "dp", "cp", "ep"}));
   EXPECT_EQ(keysOf(content["roofline_seconds"]),
             (std::set<std::string>{"arithmetic", "memory", "launches", "tp",
-                                   "pp", "replicate", "dp", "cp", "bubble",
+                                   "pp", "replicate", "dp", "cp", "ep", "bubble",
                                    "wait", "overhead"}));
   EXPECT_EQ(keysOf(content["configuration"]),
             (std::set<std::string>{"pp",
                                    "replicate",
                                    "dp",
+                                   "ep",
                                    "tp",
                                    "cp",
                                    "chunks",

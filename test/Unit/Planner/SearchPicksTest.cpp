@@ -47,7 +47,7 @@ TEST(Search, ReadsPins) {
   EXPECT_EQ(
       message("fsdp"),
       "'fsdp' is no pin, expected name=value, where name is pp, replicate, "
-      "dp, cp, tp, schedule, chunks, micro-batch, recompute, zero, sp, "
+      "dp, ep, cp, tp, schedule, chunks, micro-batch, recompute, zero, sp, "
       "context-parallel or offload");
   EXPECT_EQ(message("tp=0"), "tp is \"0\", expected 1 to 16777216");
   EXPECT_EQ(message("tp=4x"), "tp is \"4x\", expected 1 to 16777216");

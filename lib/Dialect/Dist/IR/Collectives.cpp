@@ -102,6 +102,14 @@ static LogicalResult verifyRounds(Operation *op, Value block, int64_t dim,
          << rounds << " rounds";
 }
 
+/// (C4) of all-reduce, (C5) of reduce-scatter.
+static LogicalResult verifyReduction(Operation *op, Reduction reduction) {
+  if (reduction != Reduction::Owned)
+    return success();
+  return op->emitOpError("combines by ")
+         << stringifyReduction(reduction) << ", expected sum or max";
+}
+
 LogicalResult AllReduceOp::verify() {
   // (C1)
   FailureOr<int64_t> size = countRanks(*this, getMeshAttr(), getAxis());
@@ -119,7 +127,8 @@ LogicalResult AllReduceOp::verify() {
              << member << " after " << last << " on an axis of " << *size;
     last = member;
   }
-  return success();
+  // (C4)
+  return verifyReduction(*this, getReduction());
 }
 
 /// A write to nothing in particular, so that neither CSE nor dead code
@@ -185,7 +194,10 @@ CollectiveBlocks AllGatherOp::getBlocks() {
 }
 
 LogicalResult ReduceScatterOp::verify() {
-  return verifyBlocks(*this, getResult(), getInput());
+  if (failed(verifyBlocks(*this, getResult(), getInput())))
+    return failure();
+  // (C5)
+  return verifyReduction(*this, getReduction());
 }
 
 CollectiveKind ReduceScatterOp::getKind() {

@@ -113,7 +113,7 @@ static void printAxes(AsmPrinter &printer, const Range &axes) {
 
 /// `<@mesh, [{"dp"}, {}], partial = {"tp"} max>`: the mesh, axes for each
 /// dimension, and what is partial, if anything. A sum is the rule, so that only
-/// a maximum is written.
+/// another kind is written.
 Attribute ShardingAttr::parse(AsmParser &parser, Type) {
   FlatSymbolRefAttr mesh;
   SmallVector<ArrayAttr> dims;
@@ -135,8 +135,9 @@ Attribute ShardingAttr::parse(AsmParser &parser, Type) {
     if (parser.parseKeyword("partial") || parser.parseEqual() ||
         parseAxes(parser, partial, /*mayHaveRounds=*/false))
       return {};
-    if (succeeded(parser.parseOptionalKeyword("max")))
-      reduction = Reduction::Max;
+    for (Reduction kind : {Reduction::Max, Reduction::Owned})
+      if (succeeded(parser.parseOptionalKeyword(stringifyReduction(kind))))
+        reduction = kind;
   }
   if (parser.parseGreater())
     return {};
@@ -154,8 +155,8 @@ void ShardingAttr::print(AsmPrinter &printer) const {
   if (isPartial()) {
     printer << ", partial = ";
     printAxes(printer, getPartial());
-    if (getReduction() == Reduction::Max)
-      printer << " max";
+    if (getReduction() != Reduction::Sum)
+      printer << ' ' << stringifyReduction(getReduction());
   }
   printer << '>';
 }
@@ -397,9 +398,13 @@ LogicalResult ReshardOp::verify() {
            << getInput().getType() << " and " << getResult().getType();
   // (C2)
   for (StringAttr axis : to.getPartial())
-    if (!from.isPartialOver(axis))
-      return emitOpError("makes a partial value over \"")
-             << axis.getValue() << "\" of one that is not";
+    if (to.isOwned() ? from.isPartialOver(axis) && !from.isOwned()
+                     : !from.isPartialOver(axis))
+      return emitOpError(to.isOwned() ? "makes rows that are owned over \""
+                                      : "makes a partial value over \"")
+             << axis.getValue()
+             << (to.isOwned() ? "\" of a partial sum"
+                              : "\" of one that is not");
   if (failed(verifyAxes(*this, from)))
     return failure();
   return verifyAxes(*this, to);

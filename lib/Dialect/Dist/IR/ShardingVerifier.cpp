@@ -10,12 +10,17 @@
 //       entry per dimension.
 //  (S2) no operand is partial: combining is dist.reshard's work. Operands of
 //       a linear op may be, all over the same axes, and so is its result. One
-//       without operands makes zeros: of any sum, a part.
+//       without operands makes zeros: of any sum, a part. A sum over dimensions
+//       takes a partial sum. What is owned elementwise ops take, all over the
+//       same axes; ops by whose rows it is owned take it over the axes that
+//       split these.
 //  (S3) dimensions that run along one factor are split over the same axes.
 //  (S4) a whole factor is not split, nor is a dimension without a factor.
 //  (S5) no axis splits two factors.
 //  (S6) a result is partial over exactly the axes that split the reduced
-//       factors along which it does not run, with the reduction of those.
+//       factors along which it does not run, with the reduction of those. It
+//       is owned where an elementwise op takes what is, and may be where
+//       nothing but rows that belong to one rank each is split.
 //
 // Part of the verification of every ShardableOpInterface, so that no pass can
 // leave a sharding that its factor rule does not allow. Written against the
@@ -63,14 +68,17 @@ struct Checker {
   FactorRule rule;
   // What tensors that have been checked say of each factor; null: nothing yet.
   SmallVector<ArrayAttr> axesOfFactor;
-  // Of a linear op, the axes that all operands are partial over.
+  // The axes that operands are partial over, where the op may take such.
   ArrayRef<StringAttr> partialOperands = {};
+  bool takesOwned = false; // elementwise, and they are owned
 
   LogicalResult checkPresence();
   LogicalResult checkOperandPartial(Value operand, unsigned index);
   LogicalResult checkDims(Value value, const FactorRule::DimFactors &factors,
                           const char *kind, int index);
   LogicalResult checkAxes();
+  LogicalResult checkOwned();
+  ArrayAttr getOwnerAxes() const;
   LogicalResult checkPartial(Value result, int index);
 };
 } // namespace
@@ -141,18 +149,76 @@ LogicalResult Checker::checkAxes() {
   return success();
 }
 
-/// (S2)
+static bool hasRole(Operation *op, FusionRole role) {
+  auto fusable = dyn_cast<FusableOpInterface>(op);
+  return fusable && fusable.getFusionRole() == role;
+}
+
+/// Whether each element of the results is made of the same one of all operands.
+static bool isElementwise(const FactorRule &rule) {
+  auto isSame = [&](const FactorRule::DimFactors &dims) {
+    return dims == rule.results.front();
+  };
+  return !rule.results.empty() && llvm::all_of(rule.operands, isSame) &&
+         llvm::all_of(rule.results, isSame) &&
+         llvm::all_of(rule.factors, [](const Factor &factor) {
+           return factor.kind == FactorKind::Parallel;
+         });
+}
+
+/// What splits the factor of which each row has one element; null: there is no
+/// such factor.
+ArrayAttr Checker::getOwnerAxes() const {
+  for (auto [factor, axes] : llvm::zip_equal(rule.factors, axesOfFactor))
+    if (factor.ownsRows)
+      return axes;
+  return {};
+}
+
+/// (S2), but for what belongs to one rank by row, which is checked once all
+/// factors are known.
 LogicalResult Checker::checkOperandPartial(Value operand, unsigned index) {
   ShardingAttr sharding = ShardingAttr::of(operand);
   ArrayRef<StringAttr> partial =
       sharding ? sharding.getPartial() : ArrayRef<StringAttr>();
+  bool isOwned = sharding && sharding.isOwned();
+  bool hasOwners = llvm::any_of(
+      rule.factors, [](const Factor &factor) { return factor.ownsRows; });
+  if (isOwned && hasOwners)
+    return success();
   bool linear = cast<ShardableOpInterface>(op).isLinear();
-  if (linear && index == 0)
-    partialOperands = partial;
-  if (linear ? partial == partialOperands : partial.empty())
+  bool sums = hasRole(op, FusionRole::ReduceSum) && sharding &&
+              sharding.getReduction() != Reduction::Max;
+  bool mayBe = linear || sums || isOwned;
+  if (index == 0) {
+    takesOwned = isOwned && isElementwise(rule);
+    mayBe = linear || sums || takesOwned;
+    if (mayBe)
+      partialOperands = partial;
+  }
+  // What is owned is a sum, too, but not the other way round.
+  if (mayBe ? partial == partialOperands && (isOwned || !takesOwned)
+            : partial.empty())
     return success();
   return op->emitOpError("uses operand ")
          << index << " as if it were whole, but it is " << operand.getType();
+}
+
+/// (S2)
+LogicalResult Checker::checkOwned() {
+  ArrayAttr owners = getOwnerAxes();
+  if (!owners)
+    return success();
+  for (auto [index, operand] : llvm::enumerate(op->getOperands())) {
+    ShardingAttr sharding = ShardingAttr::of(operand);
+    if (!sharding || !sharding.isOwned() ||
+        llvm::equal(sharding.getPartial(), dist::getAxes(owners)))
+      continue;
+    return op->emitOpError("uses operand ")
+           << index << ", which is " << operand.getType() << ", for rows over "
+           << owners;
+  }
+  return success();
 }
 
 /// (S6)
@@ -164,12 +230,14 @@ LogicalResult Checker::checkPartial(Value result, int index) {
     return success();
   llvm::SetVector<Attribute> expected(partialOperands.begin(),
                                       partialOperands.end());
-  auto reduction = Reduction::Sum;
+  auto reduction = takesOwned ? Reduction::Owned : Reduction::Sum;
+  bool mayBeOwned = expected.empty();
   for (auto [factor, axes] : llvm::enumerate(axesOfFactor)) {
     if (!rule.isReducedIn(factor, rule.results[index]) || !axes || axes.empty())
       continue;
     for (Attribute axis : dist::getAxes(axes))
       expected.insert(axis);
+    mayBeOwned &= rule.factors[factor].ownsRows;
     if (rule.factors[factor].kind == FactorKind::Max)
       reduction = Reduction::Max;
   }
@@ -181,6 +249,8 @@ LogicalResult Checker::checkPartial(Value result, int index) {
               llvm::all_of(expected, [&](Attribute axis) {
                 return actual.contains(axis);
               });
+  if (mayBeOwned && sharding.isOwned())
+    reduction = Reduction::Owned;
   if (!same || (!actual.empty() && sharding.getReduction() != reduction))
     return op->emitOpError("gives result ")
            << index << " as " << result.getType()
@@ -215,7 +285,7 @@ LogicalResult plait::detail::verifyShardings(Operation *op) {
                                  index)))
       return failure();
   // 3.
-  if (failed(checker.checkAxes()))
+  if (failed(checker.checkAxes()) || failed(checker.checkOwned()))
     return failure();
   for (auto [index, result] : llvm::enumerate(op->getResults()))
     if (failed(checker.checkPartial(result, index)))

@@ -102,7 +102,8 @@ LogicalResult GroupedMatmulOp::verify() {
 
 /// A letter is a factor, as in a matmul. Where the matrices are multiplied
 /// with, a rank that has some of the experts gives zeros for rows of others:
-/// the sum over ranks is the result. Which experts have many rows is not known.
+/// each row is whole on one rank, and the sum over ranks is the result. Which
+/// experts have many rows is not known.
 FactorRule GroupedMatmulOp::getFactorRule() {
   FactorRule rule =
       getLetterRule(*this, {getLhsLetters(), getRhsLetters(), getIdLetters()});
@@ -110,7 +111,7 @@ FactorRule GroupedMatmulOp::getFactorRule() {
   Factor &factor = *llvm::find_if(
       rule.factors, [&](const Factor &own) { return own.name == experts; });
   factor.name = "expert";
-  factor.inOrder = factor.isCounted = true;
+  factor.inOrder = factor.isCounted = factor.ownsRows = true;
   factor.isBalanced = false;
   return rule;
 }

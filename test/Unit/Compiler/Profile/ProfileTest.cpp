@@ -71,7 +71,7 @@ protected:
   const Work &get(int tensor, bool sequenceParallel, double sequences = 2) {
     std::string reason;
     const Work *work =
-        profile->get(tensor, sequenceParallel, sequences, reason);
+        profile->get({tensor, 1, sequenceParallel}, sequences, reason);
     EXPECT_TRUE(work) << reason;
     return *work;
   }
@@ -387,7 +387,7 @@ TEST_F(ProfileTest, AHeadIsBehindAllLayers) {
 TEST_F(ProfileTest, SaysWhyADegreeIsImpossible) {
   open("gpt2", 64);
   std::string reason;
-  EXPECT_EQ(profile->get(8, false, /*sequences=*/2, reason), nullptr);
+  EXPECT_EQ(profile->get({8, 1, false}, /*sequences=*/2, reason), nullptr);
   EXPECT_EQ(reason, "transformer.h.0.attn: tp=8 does not divide the 12 "
                     "key/value heads of nn.attention; possible are 1, 2, 3, 4, "
                     "6, 12");

@@ -19,14 +19,15 @@ class TransformerSource : public WorkSource {
 public:
   explicit TransformerSource(const TransformerShape &shape) : shape(shape) {}
 
-  const Work *get(int tensor, bool sequenceParallel, double /*sequences*/,
+  const Work *get(const Degrees &degrees, double /*sequences*/,
                   std::string &reason) override {
+    auto [tensor, experts, sequenceParallel] = degrees;
     if (shape.heads % tensor != 0) {
       reason = "tp=" + std::to_string(tensor) + " does not divide the " +
                std::to_string(shape.heads) + " heads";
       return nullptr;
     }
-    auto [entry, isNew] = works.try_emplace({tensor, sequenceParallel});
+    auto [entry, isNew] = works.try_emplace(degrees);
     if (isNew)
       entry->second = buildTransformerWork(shape, tensor, sequenceParallel);
     return &entry->second;
@@ -34,7 +35,7 @@ public:
 
 private:
   TransformerShape shape;
-  std::map<std::pair<int, bool>, Work> works;
+  std::map<Degrees, Work> works;
 };
 
 } // namespace plait::planner

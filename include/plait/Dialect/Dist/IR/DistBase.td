@@ -29,7 +29,8 @@ def DistDialect : Dialect {
 }
 
 def Dist_ReductionEnum : I32EnumAttr<"Reduction", "how partial values combine", [
-    I32EnumAttrCase<"Sum", 0, "sum">, I32EnumAttrCase<"Max", 1, "max">]> {
+    I32EnumAttrCase<"Sum", 0, "sum">, I32EnumAttrCase<"Max", 1, "max">,
+    I32EnumAttrCase<"Owned", 2, "owned">]> {
   let cppNamespace = "::plait::dist";
   let genSpecializedAttr = 0;
 }

@@ -34,6 +34,10 @@ def Dist_ShardingAttr : AttrDef<DistDialect, "Sharding", [
     rounds: what the axes before it leave is cut in r parts, and each rank has its
     block of each part, one behind the other.
 
+    Of a partial value that is `owned` each row is whole on one rank, which has
+    the expert that the row is of. On the others it is what becomes of zeros. So
+    elementwise ops may take it as it is; where it is combined it is a sum.
+
     Constraints:
     - (C1) there is one list of axes per dimension of the tensor type that the
       attribute is the encoding of.
@@ -43,8 +47,9 @@ def Dist_ShardingAttr : AttrDef<DistDialect, "Sharding", [
     - (C4) a number of rounds is at least 2 and stands in front of the last axis.
 
     Example: `#dist.sharding<@mesh, [{"dp"}, {}, {"tp"} ]>`, in four rounds
-    `#dist.sharding<@mesh, [{4, "tp"}, {} ]>`, and, a partial sum,
-    `#dist.sharding<@mesh, [{}, {} ], partial = {"tp"}>`.
+    `#dist.sharding<@mesh, [{4, "tp"}, {} ]>`, a partial sum,
+    `#dist.sharding<@mesh, [{}, {} ], partial = {"tp"}>`, and rows of experts,
+    `#dist.sharding<@mesh, [{}, {} ], partial = {"ep"} owned>`.
   }];
   let parameters = (ins
     "::mlir::FlatSymbolRefAttr":$mesh,
@@ -63,6 +68,9 @@ def Dist_ShardingAttr : AttrDef<DistDialect, "Sharding", [
 
     bool isPartial() const { return !getPartial().empty(); }
     bool isPartialOver(::mlir::StringAttr axis) const;
+    bool isOwned() const {
+      return isPartial() && getReduction() == ::plait::dist::Reduction::Owned;
+    }
     /// The dimension that `axis` splits, or -1.
     int64_t findDim(::mlir::StringAttr axis) const;
     /// Without the partial axes: what a gradient of the value has.
@@ -217,6 +225,7 @@ def Dist_AllReduceOp : Dist_ReducingOp<"all_reduce",
     - (C1) the axis is one of the mesh.
     - (C2) the types are equal.
     - (C3) `members` are ascending indices of the axis.
+    - (C4) the reduction is a sum or a maximum.
 
     Example:
     ```mlir
@@ -266,6 +275,7 @@ def Dist_ReduceScatterOp : Dist_ReducingOp<"reduce_scatter"> {
     - (C2) `dim` is a dimension of the input; all others agree.
     - (C3) the input's extent along `dim` is the result's times the blocks.
     - (C4) `rounds` is as for `dist.all_gather`.
+    - (C5) the reduction is a sum or a maximum.
 
     Example:
     ```mlir

@@ -68,7 +68,9 @@ struct AxisFacts {
   constexpr bool splitsBatch() const { return splits == Splits::Batch; }
   /// Whether its ranks are groups of replicas that have a copy of the state
   /// each, however a group divides its own (HSDP).
-  constexpr bool copiesState() const { return splitsBatch() && !dividesState; }
+  constexpr bool copiesState() const {
+    return splitsBatch() && !dividesState && !splitsExperts;
+  }
   /// The dimension of tokens and targets that it splits; none: it leaves them
   /// whole.
   constexpr std::optional<unsigned> tokenDim() const {

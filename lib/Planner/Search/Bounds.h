@@ -28,10 +28,10 @@ namespace plait::planner {
 /// Estimates and bounds add up the same terms in another order.
 inline constexpr double boundRounding = 1 - 1e-9;
 
-/// The ranks that one replica of a mesh has.
+/// The ranks that one replica of a mesh has, with all experts.
 inline Mesh withOneReplica(Mesh mesh) {
   for (const AxisFacts &facts : kAxes)
-    if (facts.splitsBatch())
+    if (facts.splitsBatch() && !facts.splitsExperts)
       mesh[facts.axis] = 1;
   return mesh;
 }

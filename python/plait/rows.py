@@ -213,7 +213,9 @@ class Shape:
                 )
         return [b"".join(row) for row in zip(ids, *parts)]
 
-    def _read_ids(self, block: Any, what: str, column: str | None, rows: int) -> list[bytes]:
+    def _read_ids(
+        self, block: Any, what: str, column: str | None, rows: int
+    ) -> list[bytes]:
         """Tokens with one more behind them, or targets alone, or zeros."""
         name = column or ("tokens" if "tokens" in block else "targets")
         if name not in block:
@@ -221,12 +223,12 @@ class Shape:
                 raise OptionError(f"{what} has no column '{column}'", option="column")
             return [bytes(self.width * BYTES)] * rows
         shape, data = to_tokens(block[name], f"'{name}' of {what}")
-        widths = [self.width - 1] if name == "targets" else [self.width]
-        if name == "targets" and self.width == 2 and len(shape) == 1:
+        width = self.width - (name == "targets")
+        if width == 1 and len(shape) == 1:
             shape = (*shape, 1)
-        if len(shape) != 2 or shape[1] not in widths:
+        if len(shape) != 2 or shape[1] != width:
             raise CallError(
-                f"'{name}' of {what} is of shape {list(shape)}, expected rows of {widths[0]}"
+                f"'{name}' of {what} is of shape {list(shape)}, expected rows of {width}"
             )
         row = shape[1] * BYTES
         first = bytes((self.width - shape[1]) * BYTES)

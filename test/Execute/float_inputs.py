@@ -105,7 +105,8 @@ class Floats(Suite):
         loss_takes = set(case.loss.__code__.co_varnames)
         records = []
         for step in range(STEPS):
-            rows = {k: v[step * BATCH : (step + 1) * BATCH] for k, v in self.draw(name).items()}
+            now = slice(step * BATCH, (step + 1) * BATCH)
+            rows = {k: v[now] for k, v in self.draw(name).items()}
             ids = rows.pop("tokens")
             of_loss = {k: v for k, v in rows.items() if k in loss_takes}
             named = {k: v for k, v in rows.items() if k not in loss_takes}
@@ -147,8 +148,10 @@ def check_errors(suite: Floats) -> str:
         for label, (content, words) in broken.items():
             rows = out / f"{label}.rows"
             rows.write_bytes(content)
-            texts.append(refuse(suite, plan, words, "--tokens", rows, "--save", out / "saved"))
-            require(not (out / "saved" / "model.safetensors").exists(), "weights are there")
+            options = ("--tokens", rows, "--save", out / "saved")
+            texts.append(refuse(suite, plan, words, *options))
+            saved = out / "saved" / "model.safetensors"
+            require(not saved.exists(), "weights are there")
         text = out / "a.txt"
         text.write_text("no numbers " * 100)
         texts.append(refuse(suite, plan, "give files of rows as", "--text", text))

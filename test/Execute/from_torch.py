@@ -54,9 +54,15 @@ MUON_CASES = [
     )
 ] + [("muon", "gpt2", "tp=2"), ("muon-bf16", "qwen3", "pp=1")]
 CLIP = 1.0
-# Both are in fp32 with sums in another order. The farthest of all runs were off by a
-# quarter of these: 2.3e-7, 1.1e-5 and 1.9e-6.
-TOLERANCE = {"loss": 1e-6, "grad_norm": 5e-5}
+# Both are in fp32 with sums in another order. The farthest of all runs were off by
+# 2.3e-7, 1.2e-5 and 1.9e-6. The last two are Gemma 3 on cp=2, where gradients of the
+# first step are as near to those in float64 as PyTorch's: the worst parameter is off by
+# 3.0e-7 of the norm, PyTorch's by 3.4e-7. AdamW divides by |g| + 1e-5, so that roundings
+# of 2e-8 in one element of a projection of values, which has next to no gradient, move it
+# by 1.9e-6; the norm of step 4 follows with 1.0e-5 from float64. On one rank it stays
+# within 1.0e-6, PyTorch's within 2.2e-6, and within 4.1e-6 where weights are changed by
+# an ulp.
+TOLERANCE = {"loss": 1e-6, "grad_norm": 2e-5}
 WEIGHTS = 1e-5
 # Five updates of a matrix of lr times what is off by up to 485 roundings (optimizers.py),
 # and with iterations in bf16 by up to 1 / 4: they are bent apart by singular values that

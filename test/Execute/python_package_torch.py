@@ -333,7 +333,9 @@ def check_floats(suite: Suite) -> str:
         "time": torch.rand(24, generator=generator).bfloat16(),
     }
     rows = [{name: column[i] for name, column in data.items()} for i in range(24)]
-    batches = [{name: column[i : i + 3] for name, column in data.items()} for i in range(0, 24, 3)]
+    batches = [
+        {name: column[i : i + 3] for name, column in data.items()} for i in range(0, 24, 3)
+    ]
     path = suite.folder / "rows.bin"
     require(plait.write_rows(path, plan, data) == 24, "not 24 rows")
     losses = [

@@ -19,6 +19,7 @@
 #include "plait/Configuration/Mixing.h"
 #include "plait/Plan/Container.h"
 #include "plait/Plan/Defaults.h"
+#include "plait/Plan/FloatInputs.h"
 #include "plait/Plan/Ranks.h"
 #include "plait/Plan/Sites.h"
 #include "plait/Support/Quantities.h"
@@ -75,6 +76,23 @@ static void showRates(const fb::Plan &plan) {
   }
 }
 
+/// Shows what a row of data has behind its tokens.
+static void showFloats(const fb::Plan &plan) {
+  if (!plan::length(plan.float_inputs()))
+    return;
+  std::cout << "floats   ";
+  for (const fb::FloatInput *input : *plan.float_inputs()) {
+    std::cout << " " << input->name()->str() << " [";
+    std::string text =
+        input->of_positions() ? std::to_string(plan.sequence()) : "";
+    for (uint32_t i = 0; i < plan::length(input->shape()); ++i)
+      text +=
+          (text.empty() ? "" : ", ") + std::to_string(input->shape()->Get(i));
+    std::cout << text << "]";
+  }
+  std::cout << ", rows of " << 4 * plan::countRowWords(plan) << " bytes\n";
+}
+
 /// Shows what is trained, and on what.
 static void showModel(const fb::Plan &plan) {
   std::string name = flatbuffers::GetString(plan.model_name());
@@ -88,6 +106,7 @@ static void showModel(const fb::Plan &plan) {
       [](const fb::Parameter *parameter) { return parameter->frozen(); });
   std::cout << (frozen ? ", " + std::to_string(frozen) + " of them frozen" : "")
             << "\n";
+  showFloats(plan);
   std::cout << "mesh     ";
   for (const fb::MeshAxis *axis : *plan.mesh())
     std::cout << " " << axis->name()->str() << "=" << axis->size();

@@ -17,7 +17,8 @@ from .graph import Value
 from .lazy import Mix, Part, Shifted
 from .walk import aten, handles
 
-_SAME = (lazy.Weights, lazy.Masked, lazy.LogWeights, lazy.Loss, lazy.Mean, Shifted, lazy.Padded)
+_LOSSES = (lazy.Loss, lazy.Mean)
+_SAME = (lazy.Weights, lazy.Masked, lazy.LogWeights, *_LOSSES, Shifted, lazy.Padded)
 
 
 def wrap(dim: int, rank: int) -> int:
@@ -460,7 +461,7 @@ def pad(walker, x, pads, mode="constant", value=None):
 @handles(aten.broadcast_tensors.default)
 def broadcast(walker, tensors):
     """All in the shape that they have together."""
-    shapes = [shape_of_any(walker, x) if not torch.is_tensor(x) else x.shape for x in tensors]
+    shapes = [x.shape if torch.is_tensor(x) else shape_of_any(walker, x) for x in tensors]
     shape = list(torch.broadcast_shapes(*shapes))
     return [
         x if list(own) == shape else lazy.repeat(walker.graph, walker.tensor(x), shape)

@@ -148,6 +148,17 @@ class Case:
     draw: dict = dataclasses.field(default_factory=dict)
 
 
+def anchored(logits, targets, anchor):
+    """A cross-entropy, and a mean that is none."""
+    hard = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    return hard + 0.1 * F.smooth_l1_loss(logits, anchor, beta=0.5)
+
+
+def on_both(output, targets, wanted, whole):
+    """A mean over positions, and one over sequences."""
+    return F.mse_loss(output, wanted) + 0.5 * F.mse_loss(output.mean(1), whole)
+
+
 def positive(shape, generator):
     return torch.rand(shape, generator=generator) + 0.1
 
@@ -211,6 +222,11 @@ CASES = {
         Signal, lambda output, targets, wanted: ((output.mean(1) - wanted) ** 2).mean(),
         features={"signal": CHANNELS}, context={"wanted": 3}, tokens=False,
     ),
+    "both": Case(
+        Signal, on_both, features={"signal": CHANNELS, "wanted": 3}, context={"whole": 3},
+        tokens=False,
+    ),
+    "anchored": Case(Tokens, anchored, features={"anchor": VOCABULARY}),
     "images": Case(Images, of_class, context={"pixels": (3, 8, 8)}, tokens=False, seq=1),
     "weighted": Case(Tokens, weighted, features={"weight": ()}, draw={"weight": positive}),
     "distilled": Case(

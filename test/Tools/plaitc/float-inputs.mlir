@@ -23,6 +23,8 @@
 // RUN: plaitc %t/dump/7-lower.mlir --claim %t/dump/0-import.mlir --no-reference \
 // RUN:   -o %t/b.plan
 // RUN: plait-plan diff %t/a.plan %t/b.plan
+// RUN: plait-plan show %t/a.plan | FileCheck %s --check-prefix=SHOW
+// SHOW: floats x [8, 12] y [8, 8] t [], rows of 680 bytes
 // RUN: sed 's/shape = array<i64: 12>/shape = array<i64: 6>/' %t/dump/7-lower.mlir \
 // RUN:   > %t/shape.mlir
 // RUN: not plaitc %t/shape.mlir --no-reference -o %t/c.plan 2>&1 \

@@ -106,37 +106,6 @@ const Case structureCases[] = {
      "named loss 0 is 'a b', expected letters"},
     {"LossesMany", [](P &p) { p.named_losses.resize(14, "z"); },
      "names 14 losses, expected at most 13"},
-    {"FloatsAlike",
-     [](P &p) {
-       append(p.float_inputs).name = "x";
-       append(p.float_inputs).name = "x";
-     },
-     "has two float inputs 'x'"},
-    {"FloatNamedBadly", [](P &p) { append(p.float_inputs).name = "a b"; },
-     "float input 0 is called 'a b', expected letters"},
-    {"FloatsMany",
-     [](P &p) {
-       for (int i = 0; i < 17; ++i)
-         append(p.float_inputs).name = "x" + std::to_string(i);
-     },
-     "has 17 float inputs, expected at most 16"},
-    {"FloatEmpty",
-     [](P &p) {
-       append(p.float_inputs).name = "x";
-       p.float_inputs[0]->shape = {3, 0};
-     },
-     "float input 'x' has no numbers"},
-    {"FloatHuge",
-     [](P &p) {
-       append(p.float_inputs).name = "x";
-       p.float_inputs[0]->shape = {1u << 31, 1u << 31};
-     },
-     "numbers, expected at most 1073741824"},
-    {"FloatMissing",
-     [](P &p) { p.programs[0]->inputs[0]->kind = fb::InputKind::Features; },
-     "input is of float input 0, which the plan does not have so"},
-    {"SavedShape", [](P &p) { p.parameters[0]->saved_shape = {1, 1}; },
-     "is saved as another number of elements than"},
     {"Backend", [](P &p) { p.backend = "abacus"; },
      "backend 'abacus' is unknown, known are cpu and cuda"},
     {"BlockThreads",

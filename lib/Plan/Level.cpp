@@ -7,6 +7,8 @@
 
 #include "plait/Plan/Level.h"
 
+#include "plait/Configuration/Mesh.h"
+
 #include <algorithm>
 
 using namespace plait;
@@ -55,6 +57,14 @@ static bool hasRates(const fb::Plan &plan) {
   });
 }
 
+/// Who does not know what an axis splits gives all of its ranks the same
+/// sequences.
+static bool hasExpertAxis(const fb::Plan &plan) {
+  return any(plan.mesh(), [](const fb::MeshAxis *axis) {
+    return axis->name()->string_view() == getFacts(Axis::EP).name;
+  });
+}
+
 /// A window of positions on both sides.
 static bool hasWindows(const fb::Plan &plan) {
   return anyStep(plan, [](const fb::Step *step) {
@@ -83,6 +93,7 @@ std::span<const Feature> plan::getFeatures() {
       {"ActionKind.Outer", 2, hasSites},
       {"StateSlot.like_weight", 2, hasSites},
       {"StateSlot.from_weight", 2, hasSites},
+      {"MeshAxis.name", 3, hasExpertAxis},
   };
   return features;
 }

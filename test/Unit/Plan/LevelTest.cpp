@@ -69,7 +69,8 @@ const std::map<std::string, Add> additions = {
     {"Action.list", addRule},
     {"ActionKind.Outer", addRule},
     {"StateSlot.like_weight", addRule},
-    {"StateSlot.from_weight", addRule}};
+    {"StateSlot.from_weight", addRule},
+    {"MeshAxis.name", [](fb::PlanT &plan) { plan.mesh[0]->name = "ep"; }}};
 
 TEST(Level, IsZeroWithoutFeatures) { EXPECT_EQ(getLevel(makePlan()), 0u); }
 

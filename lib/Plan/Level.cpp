@@ -71,18 +71,20 @@ static bool hasRates(const fb::Plan &plan) {
   });
 }
 
+/// Who does not know what an axis splits gives all of its ranks the same
+/// sequences.
+static bool hasLaterAxes(const fb::Plan &plan) {
+  return any(plan.mesh(), [](const fb::MeshAxis *axis) {
+    const AxisFacts *facts = findAxis(axis->name()->string_view());
+    return facts && (facts->copiesState() || facts->splitsExperts);
+  });
+}
+
 /// A window of positions on both sides.
 static bool hasWindows(const fb::Plan &plan) {
   return anyStep(plan, [](const fb::Step *step) {
     const fb::AttentionStep *attention = step->step_as_AttentionStep();
     return attention && attention->window() && !attention->causal();
-  });
-}
-
-/// Groups of replicas, which read sequences of their own.
-static bool hasGroups(const fb::Plan &plan) {
-  return any(plan.mesh(), [](const fb::MeshAxis *axis) {
-    return axis->name()->string_view() == getFacts(Axis::Replicate).name;
   });
 }
 
@@ -112,7 +114,7 @@ std::span<const Feature> plan::getFeatures() {
       {"Input.float_input", 3, hasFloatInputs},
       {"InputKind.Features", 3, hasFloatInputs},
       {"InputKind.Context", 3, hasFloatInputs},
-      {"MeshAxis.name", 3, hasGroups},
+      {"MeshAxis.name", 3, hasLaterAxes},
       {"OuterRule.drop", 3, hasExchanges},
       {"OuterRule.average", 3, hasExchanges},
       {"OuterRule.graph", 3, hasExchanges},

@@ -114,8 +114,8 @@ struct Dimension {
   }
 };
 
-/// By what rows of a value belong to one rank each: those which `ids` count
-/// among its `extent` experts, from `begin` on.
+/// Tells which rows of a value belong to a rank: those whose ids are among its
+/// `extent` experts, from `begin` on.
 struct Owner {
   const Term *ids;
   Letters dims; // of the value, along which those of the ids lie
@@ -130,8 +130,9 @@ struct Form {
   llvm::SmallVector<Dimension, 4> dims; // of the rank's tensor
   llvm::SmallVector<mlir::StringAttr, 2> partial;
   dist::Reduction reduction = dist::Reduction::Sum; // of the partial axes
-  /// Of a partial sum of which each row is whole on one of the ranks along the
-  /// owner's axes, and `elsewhere` on the others: only of zeros it is a sum.
+  /// Tells of a partial sum that each row is whole on one of the ranks along
+  /// the owner's axes, and `elsewhere` on the others: only of zeros it is a
+  /// sum.
   std::optional<Owner> owner = std::nullopt;
   NumberRange elsewhere = NumberRange::exactly(0);
 

@@ -43,7 +43,7 @@ static const OpRule *findRule(Operation *op) {
 // Rows that belong to one rank each
 //===----------------------------------------------------------------------===//
 
-/// What other ranks have is added up with the row.
+/// Adds up what other ranks have with the row, which has to be zero.
 FailureOr<Content> Rules::addOwned(Operation *op, const Content &operand) {
   Content sum = operand;
   sum.form.owner.reset();
@@ -80,8 +80,8 @@ static bool movesRows(Operation *op, const Owner &owner) {
   return collective && !isOwners(collective.getAxis());
 }
 
-/// What other ranks have of rows, of an op that takes `ranges`. What moves rows
-/// adds it up, or has zeros beyond their end.
+/// Returns what other ranks have of rows, of an op that takes `ranges`. What
+/// moves rows adds it up, or has zeros beyond their end.
 static NumberRange findElsewhere(Operation *op, ArrayRef<NumberRange> ranges) {
   if (op->hasTrait<OpTrait::Elementwise>())
     if (auto fusable = dyn_cast<FusableOpInterface>(op);
@@ -94,8 +94,8 @@ static NumberRange findElsewhere(Operation *op, ArrayRef<NumberRange> ranges) {
   return isZero ? NumberRange::exactly(0) : NumberRange::any();
 }
 
-/// On the rank that has it, each row is what it is of whole operands. What the
-/// others have of it follows from the arithmetic, as padding does.
+/// Asks the rule as if operands were whole: on the rank that has it, each row
+/// is. What the others have of it follows from the arithmetic, as of padding.
 FailureOr<Content> Rules::evaluateOwned(Operation *op, Operands operands,
                                         Rule rule, RankedTensorType type) {
   Contents whole(operands);
@@ -125,8 +125,9 @@ FailureOr<Content> Rules::evaluateOwned(Operation *op, Operands operands,
   return result;
 }
 
-/// Rows that belong to one rank each stay so in elementwise ops whose operands
-/// agree on the rank, and where they are moved. Other ops take them as sums.
+/// Leaves rows that belong to one rank each so in elementwise ops whose
+/// operands agree on the rank, and where they are moved. Other ops take them as
+/// sums.
 FailureOr<Content> Rules::apply(Operation *op, Operands operands,
                                 const OpRule &rule, RankedTensorType type) {
   const Content *first = llvm::find_if(operands, [](const Content &operand) {

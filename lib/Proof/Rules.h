@@ -151,7 +151,7 @@ public:
   /// A rank has the diagonal only of what one axis splits twice.
   llvm::LogicalResult checkAxes(mlir::Operation *op, const Form &form);
   llvm::LogicalResult requireWhole(mlir::Operation *op, const Content &operand);
-  /// Of rows that belong to one rank each makes a partial sum.
+  /// Makes a partial sum of rows that belong to one rank each.
   llvm::FailureOr<Content> addOwned(mlir::Operation *op,
                                     const Content &operand);
   /// Adds the axes of a reduced dimension to those that `form` is partial over.

@@ -196,7 +196,8 @@ static FailureOr<Content> evaluateMatmul(Rules &rules, Operation *op,
   return multiply(rules, op, operands, contraction, type);
 }
 
-/// By what rows belong to one rank each, if the op counts a rank's experts.
+/// Finds by what rows belong to one rank each, if the op counts a rank's
+/// experts.
 static std::optional<Owner> findOwner(const Content &ids, const Content &code,
                                       int64_t extent) {
   const Dimension &experts = code.form.dims.back();
@@ -206,8 +207,8 @@ static std::optional<Owner> findOwner(const Content &ids, const Content &code,
   return Owner{argument.term, argument.letters, experts.begin, extent};
 }
 
-/// `operand` as it is on the rank that has the expert, where that is the one
-/// which the op counts; else the partial sum.
+/// Takes `operand` as it is on the rank that has the expert, where that is the
+/// one which the op counts; else as a partial sum.
 static FailureOr<Content> takeRows(Rules &rules, Operation *op,
                                    const Content &operand,
                                    const std::optional<Owner> &owner) {

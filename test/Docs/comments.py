@@ -26,7 +26,7 @@ LEFT = {
     "lib/Import": 2,
     "lib/Planner": 83,
     "lib/Proof": 103,
-    "lib/Transforms": 50,
+    "lib/Transforms": 49,
     "tools/plaitc": 2,
 }
 

@@ -95,7 +95,7 @@ struct ParameterGroup {
   /// Whether ranks of tp, which then have parts of the tokens, each leave a
   /// part of the gradient's sum; replicated.
   bool partial = false;
-  /// Of experts: ranks of ep have others, and sum no gradients of them.
+  /// Whether ranks of ep have other experts of it, and sum no gradients.
   bool experts = false;
   /// Also read by another block: a tied embedding.
   bool tied = false;

@@ -106,7 +106,7 @@ static bool isGatheredInOrder(Operation *op) {
   return source && isGathered(source);
 }
 
-/// Whole for those who take it by row: nothing is moved.
+/// Whether a whole value is meant for those who take rows: nothing is moved.
 static bool isNarrowed(Operation *op) {
   auto reshard = dyn_cast<dist::ReshardOp>(op);
   return reshard && dist::ShardingAttr::of(reshard.getResult()).isOwned();

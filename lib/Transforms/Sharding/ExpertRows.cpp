@@ -28,7 +28,7 @@ static bool hasRole(Operation *op, FusionRole role) {
   return fusable && fusable.getFusionRole() == role;
 }
 
-/// The operand and dimension that `factor` runs along; results do not.
+/// Finds the operand and dimension that `factor` runs along; results do not.
 static std::pair<Value, int64_t>
 findMatrices(ShardableOpInterface op, const FactorRule &rule, int factor) {
   for (auto [operand, dims] : llvm::zip_equal(op->getOperands(), rule.operands))
@@ -38,7 +38,7 @@ findMatrices(ShardableOpInterface op, const FactorRule &rule, int factor) {
   return {};
 }
 
-/// Rows belong by integers, the only ones that such an op takes.
+/// Finds by what rows belong: integers, the only ones that such an op takes.
 static Value findIds(Operation *op) {
   for (Value operand : op->getOperands())
     if (getElementTypeOrSelf(operand).isInteger())
@@ -63,7 +63,7 @@ LogicalResult ExpertRows::addOwner(ShardableOpInterface op,
   return success();
 }
 
-/// Zeros of other ranks' rows stay zeros, whatever else the op takes.
+/// Whether zeros of other ranks' rows stay zeros, whatever else the op takes.
 static bool keepsZeros(ShardableOpInterface op,
                        function_ref<bool(Value)> isOwned) {
   auto ranges = llvm::map_to_vector(op->getOperands(), [&](Value operand) {
@@ -96,7 +96,7 @@ void ExpertRows::addUser(ShardableOpInterface op) {
   owners[op->getResult(0)] = ids;
 }
 
-/// What is repeated for ops on rows alone.
+/// Adds what is repeated for ops on rows alone.
 void ExpertRows::addSource(Operation *op) {
   if (hasRole(op, FusionRole::Broadcast) && !op->use_empty() &&
       llvm::all_of(op->getUsers(),

@@ -53,7 +53,7 @@ private:
   void addSource(mlir::Operation *op);
 
   llvm::DenseSet<mlir::Operation *> ops;
-  /// Of rows that belong to one rank each, by what they do: the ids.
+  /// The ids by which rows belong to one rank each.
   llvm::DenseMap<mlir::Value, mlir::Value> owners;
   llvm::DenseMap<mlir::Value, int64_t> matrices;
   llvm::DenseMap<std::pair<mlir::Value, mlir::Attribute>, mlir::Value> brought;

@@ -107,7 +107,7 @@ Value plait::reshard(OpBuilder &builder, Value value, ShardingAttr sharding) {
 }
 
 namespace {
-/// What an op takes and leaves uncombined.
+/// The axes over which an op takes values uncombined, and leaves them so.
 struct Kept {
   SmallVector<StringAttr> axes;
   Reduction reduction = Reduction::Sum;
@@ -136,8 +136,8 @@ static bool isUsed(const FactorAxes &axes, StringAttr axis) {
   });
 }
 
-/// Where rows belong to one rank each, what elementwise ops make of them does,
-/// too.
+/// Keeps rows that belong to one rank each as they are: what elementwise ops
+/// make of them belongs there, too.
 static Kept keepOwned(ShardableOpInterface op, const FactorAxes &axes) {
   Kept kept{{}, Reduction::Owned};
   for (Value operand : op->getOperands()) {
@@ -154,8 +154,8 @@ static Kept keepOwned(ShardableOpInterface op, const FactorAxes &axes) {
   return fits ? kept : Kept();
 }
 
-/// A sum over dimensions may be made before ranks combine what they have. It is
-/// where experts are split, since there are several rows of a token.
+/// Has a sum over dimensions be made before ranks combine what they have: where
+/// experts are split there are several rows of a token.
 static Kept keepSummed(ShardableOpInterface op, const FactorAxes &axes) {
   ShardingAttr sharding = ShardingAttr::of(op->getOperand(0));
   auto splitsExperts = [](StringAttr axis) {
@@ -181,8 +181,8 @@ static Kept keepLinear(ShardableOpInterface op) {
   return alike ? Kept{llvm::to_vector(kept)} : Kept();
 }
 
-/// Of what splits the rows' owners: they are taken as they are, and the result
-/// follows from the rule.
+/// Keeps rows over what splits their owners: they are taken as they are, and
+/// the result follows from the rule.
 static Kept keepRows(const FactorRule &rule, const FactorAxes &axes) {
   for (auto [factor, own] : llvm::zip_equal(rule.factors, axes))
     if (factor.ownsRows && own)
@@ -190,8 +190,8 @@ static Kept keepRows(const FactorRule &rule, const FactorAxes &axes) {
   return {};
 }
 
-/// What stays uncombined; asked before operands are resharded, which takes
-/// their partial axes away.
+/// Finds what stays uncombined; asked before operands are resharded, which
+/// takes their partial axes away.
 static Kept findKept(ShardableOpInterface op, const FactorRule &rule,
                      const FactorAxes &axes) {
   Kept kept = keepRows(rule, axes);

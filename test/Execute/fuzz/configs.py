@@ -19,7 +19,7 @@ import shlex
 from harness import Failure, Tools, write_tokens
 
 from . import trial
-from .families import draw_config, get_heads
+from .families import count_experts, draw_config, draw_experts, get_heads
 
 # One step in fp32 against one rank in fp32: the same products, added up in
 # another order. The farthest of 400 draws were off by 4.6e-7 and 1.3e-6.
@@ -142,19 +142,24 @@ def draw_planned(rng: random.Random) -> ConfigTrial:
 
 
 def draw_axes(rng: random.Random, ranks: int, config: dict) -> dict[str, int]:
-    """Powers of two, up to `ranks` in all; tp as the heads allow."""
-    axes = {"pp": 1, "replicate": 1, "dp": 1, "cp": 1, "tp": 1}
+    """Powers of two, up to `ranks` in all; tp as the heads allow, and ep as the
+    experts do."""
+    axes = {"pp": 1, "replicate": 1, "dp": 1, "ep": 1, "cp": 1, "tp": 1}
+    experts = count_experts(config)
+    names = ("ep", "ep", "ep") if experts else ("pp",)
     while ranks > 1:
-        axis = rng.choice(("pp", "pp", "replicate", "dp", "dp", "cp", "tp"))
+        axis = rng.choice((*names, "pp", "replicate", "dp", "dp", "cp", "tp"))
         parts = 2 * axes["tp"]
-        if axis != "tp" or any(n % parts == 0 for n in get_heads(config)):
+        if {
+            "tp": any(n % parts == 0 for n in get_heads(config)),
+            "ep": 2 * axes["ep"] <= experts,
+        }.get(axis, True):
             axes[axis] *= 2
         ranks //= 2
     return axes
 
 
-def draw_combination(rng: random.Random) -> ConfigTrial:
-    config = draw_config(rng)
+def draw_combination(rng: random.Random, config: dict) -> ConfigTrial:
     axes = draw_axes(rng, rng.choice((2, 4, 4, 8)), config)
     schedule, chunks = rng.choice(SCHEDULES)
     layers = "n_layer" if "n_layer" in config else "num_hidden_layers"
@@ -165,7 +170,8 @@ def draw_combination(rng: random.Random) -> ConfigTrial:
     options = ["--mesh", ",".join(f"{k}={v}" for k, v in axes.items())]
     options += ["--schedule", schedule, "--chunks", str(chunks)]
     options += ["--micro-batch", str(micro)]
-    options += ["--global-batch", str(micro * microbatches * axes["replicate"] * axes["dp"])]
+    replicas = axes["replicate"] * axes["dp"] * axes["ep"]
+    options += ["--global-batch", str(micro * microbatches * replicas)]
     # Ranks of cp hold equal parts of a sequence.
     sequence = rng.choice((8, 13, 16) if axes["cp"] == 1 else (8, 24))
     options += ["--seq", str(sequence)]
@@ -207,4 +213,7 @@ def draw_combination(rng: random.Random) -> ConfigTrial:
 
 def draw_trial(seed: str) -> ConfigTrial:
     rng = random.Random(seed)
-    return (draw_planned if rng.random() < 0.2 else draw_combination)(rng)
+    kind = rng.random()
+    if kind < 0.2:
+        return draw_planned(rng)
+    return draw_combination(rng, (draw_experts if kind < 0.4 else draw_config)(rng))

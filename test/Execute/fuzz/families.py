@@ -50,6 +50,40 @@ def draw_config(rng: random.Random) -> dict:
     return llama | draw_family(rng, layers, dropout)
 
 
+def draw_experts(rng: random.Random) -> dict:
+    """A mixture of experts. Weights are large, so that scores lie apart: a mesh that
+    rounds otherwise has to pick the same experts."""
+    heads, experts = rng.choice((2, 4)), rng.randint(2, 7)
+    config = {
+        "hidden_size": heads * rng.choice((4, 8)),
+        "intermediate_size": rng.choice((8, 11, 16)),
+        "num_attention_heads": heads,
+        "num_key_value_heads": rng.choice((heads, 2, 1)),
+        "num_hidden_layers": rng.choice((1, 2, 3)),
+        "max_position_embeddings": 64,
+        "vocab_size": rng.choice((97, 128)),
+        "hidden_act": "silu",
+        "rms_norm_eps": 1e-5,
+        "rope_theta": 10000.0,
+        "initializer_range": 0.3,
+        "num_experts_per_tok": rng.randint(1, experts),
+        "tie_word_embeddings": rng.random() < 0.5,
+    }
+    mixed = {"num_experts": experts, "norm_topk_prob": rng.random() < 0.5}
+    families = {
+        "mixtral": {"num_local_experts": experts},
+        "olmoe": mixed,
+        "qwen3_moe": mixed | {"moe_intermediate_size": 9, "head_dim": 6},
+    }
+    name = rng.choice(sorted(families))
+    return config | {"model_type": name} | families[name]
+
+
+def count_experts(config: dict) -> int:
+    """0: it is no mixture."""
+    return config.get("num_experts", config.get("num_local_experts", 0))
+
+
 def draw_family(rng: random.Random, layers: int, dropout) -> dict:
     """What another family than Llama has beside it; nothing, for Llama."""
     window = rng.choice((1, 5, 16, 40))

@@ -166,8 +166,8 @@ static bool isElementwise(const FactorRule &rule) {
          });
 }
 
-/// What splits the factor of which each row has one element; null: there is no
-/// such factor.
+/// Returns what splits the factor of which each row has one element; null:
+/// there is no such factor.
 ArrayAttr Checker::getOwnerAxes() const {
   for (auto [factor, axes] : llvm::zip_equal(rule.factors, axesOfFactor))
     if (factor.ownsRows)

@@ -11,6 +11,7 @@ matrices, and how fast they bring sites together, are held against their definit
 against the formulas of textbooks."""
 
 import functools
+import json
 import math
 import pathlib
 import random
@@ -350,6 +351,31 @@ class Suite(sites.Suite):
         )
         return f"{count} of {count} refused"
 
+    def check_memory(self) -> str:
+        """What sites receive has to fit, too, and is counted to the byte."""
+        cluster, plan = self.folder / "small.json", self.folder / "fits.plan"
+        mesh = ("--mesh", "sites=4", "--cluster", cluster, "-o", plan)
+        needed = []
+        for outer in ("average:1", "gossip:ring"):
+            own = self.compile("sites=4", "--outer", outer)
+            shown = self.tools.run("plait-plan", "show", own).stdout
+            needed.append(self.bytes_of("arena", shown))
+        require(needed[0] < needed[1], f"{needed}")
+        for room, fits in ((needed[1], True), (needed[1] - 64, False)):
+            device = {"memoryBytes": 4 * room, "reservedBytes": 0}
+            device = {key: {"value": x, "source": "test"} for key, x in device.items()}
+            whole = {"extends": "cpu", "name": "small", "device": device}
+            whole = {"name": "small", "device": whole, "nodes": 1, "devicesPerNode": 4}
+            cluster.write_text(json.dumps(whole))
+            words = self.words(*mesh, "--outer", "gossip:ring")
+            outcome = self.tools.call(*words)
+            require((outcome.code == 0) == fits, outcome.stderr)
+        text = f"stage 0 needs {needed[1]} bytes, a device of small.json has"
+        require(text.replace("small.json", str(cluster)) in outcome.stderr,
+                outcome.stderr)  # fmt: skip
+        self.tools.run(*self.words(*mesh, "--outer", "average:1"))
+        return f"{needed} bytes"
+
     def check_errors(self) -> str:
         def graph(text: str) -> str:
             path = self.folder / f"wrong-{len(list(self.folder.glob('wrong-*')))}"
@@ -424,6 +450,7 @@ def main() -> int:
         report.case("processes", suite.check_processes)
         report.case("evaluated", suite.check_evaluated)
         report.case("defects", suite.check_defects)
+        report.case("memory", suite.check_memory)
         report.case("errors", suite.check_errors)
     return report.finish()
 

@@ -370,13 +370,12 @@ Status Compilation::checkMemory(int64_t stage, int64_t bytes) const {
 
 Status Compilation::checkMemory() const {
   for (auto program : getModule().getOps<plan::ProgramOp>())
-    PLAIT_RETURN_IF_ERROR(
-        checkMemory(program.getRank(),
-                    getDeviceBytes(program) + countSiteBytes(program)));
+    PLAIT_RETURN_IF_ERROR(checkMemory(
+        program.getRank(), getDeviceBytes(program) + countSiteBytes(program)));
   return Status::success();
 }
 
-/// What sites receive has been placed since.
+/// Looks once more, as what sites receive has been placed since.
 Status Compilation::checkMemory(const plan::fb::PlanT &plan) const {
   for (size_t i = 0; plan.outer && i < plan.programs.size(); ++i)
     PLAIT_RETURN_IF_ERROR(

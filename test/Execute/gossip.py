@@ -215,6 +215,24 @@ class Suite(sites.Suite):
             require(numpy.array_equal(values, always[name]), f"{name} has other bits")
         return text
 
+    def check_bf16(self) -> str:
+        """What sites compute with follows their weights, whole or divided: the mean over
+        the complete graph, with the copies of it, is that of a sum."""
+        rules, told = self.rules("sgd"), []
+        for mesh, more in (("sites=2", ()), ("dp=2,sites=2", ("--zero", "1"))):
+            options = ("--optimizer", "sgd", "--precision", "bf16", *more)
+            expected, losses = self.result(
+                mesh, (*options, "--outer", "average:1"), *rules
+            )
+            found, own = self.result(
+                mesh, (*options, "--outer", "gossip:complete"), *rules
+            )
+            learned = abs(losses[-1] - losses[0])
+            off = max(abs(a - b) for a, b in zip(losses, own))
+            require(off <= learned / 64, f"{mesh}: losses off {off} of {learned}")
+            told.append(self.compare(found, expected, 2**-6))
+        return "; ".join(told)
+
     def check_one_site(self) -> str:
         """One site is plain training, to the bit."""
         rules = self.rules("adamw")
@@ -443,6 +461,7 @@ def main() -> int:
         for seed in range(DRAWS if covering.takes_all(options) else FEW_DRAWS):
             report.case(f"draw-{seed}", functools.partial(suite.check_draw, seed))
         report.case("complete", suite.check_complete)
+        report.case("bf16", suite.check_bf16)
         report.case("one-site", suite.check_one_site)
         report.case("exact", suite.check_exact)
         report.case("told", suite.check_told)

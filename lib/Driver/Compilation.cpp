@@ -358,17 +358,28 @@ LogicalResult Compilation::runTo(Phase last, bool verifies) {
   return success();
 }
 
-Status Compilation::checkMemory() {
-  if (!cluster)
-    return Status::success();
-  int64_t usable = cluster.getMemory() - cluster.getReserved();
-  for (auto program : module->getOps<plan::ProgramOp>())
-    if (int64_t bytes = getDeviceBytes(program) + countSiteBytes(program);
-        bytes > usable)
-      return fail(Code::DoesNotFit, "stage ", program.getRank(), " needs ",
-                  bytes, " bytes, a device of ", cluster.getName().str(),
-                  " has ", usable, ": ", cluster.getMemory(), " less ",
-                  cluster.getReserved(), " for context and libraries");
+Status Compilation::checkMemory(int64_t stage, int64_t bytes) const {
+  int64_t usable = cluster ? cluster.getMemory() - cluster.getReserved() : 0;
+  return !cluster || bytes <= usable
+             ? Status::success()
+             : fail(Code::DoesNotFit, "stage ", stage, " needs ", bytes,
+                    " bytes, a device of ", cluster.getName().str(), " has ",
+                    usable, ": ", cluster.getMemory(), " less ",
+                    cluster.getReserved(), " for context and libraries");
+}
+
+Status Compilation::checkMemory() const {
+  for (auto program : getModule().getOps<plan::ProgramOp>())
+    PLAIT_RETURN_IF_ERROR(checkMemory(
+        program.getRank(), getDeviceBytes(program) + countSiteBytes(program)));
+  return Status::success();
+}
+
+/// Looks once more, as what sites receive has been placed since.
+Status Compilation::checkMemory(const plan::fb::PlanT &plan) const {
+  for (size_t i = 0; plan.outer && i < plan.programs.size(); ++i)
+    PLAIT_RETURN_IF_ERROR(
+        checkMemory(int64_t(i), int64_t(plan.programs[i]->arena_bytes)));
   return Status::success();
 }
 

@@ -50,7 +50,9 @@ public:
   /// be verified.
   mlir::LogicalResult runTo(Phase last, bool verifies = true);
   /// Fails where a rank needs more than a device of the cluster has.
-  Status checkMemory();
+  Status checkMemory() const;
+  /// The same of a plan with sites, for which there is more to place.
+  Status checkMemory(const plan::fb::PlanT &plan) const;
   mlir::FailureOr<std::unique_ptr<plan::fb::PlanT>> convert();
   mlir::ModuleOp getModule() const { return *module; }
   mlir::OwningOpRef<mlir::ModuleOp> takeModule() { return std::move(module); }
@@ -86,6 +88,8 @@ private:
 
   bool report(const Status &status) { return input.messages.report(status); }
   mlir::MLIRContext *getContext() const { return &input.model.context; }
+
+  Status checkMemory(int64_t stage, int64_t bytes) const;
 
   const CompileOptions &options;
   Input input;

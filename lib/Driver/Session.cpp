@@ -219,7 +219,7 @@ static Result<CompiledPlan> compilePlan(CompileOptions options,
       messages.report(checkSites(compilation)) &&
       messages.report(compilation.checkMemory()))
     plan = compilation.convert();
-  if (failed(plan))
+  if (failed(plan) || !messages.report(compilation.checkMemory(**plan)))
     return messages.getFailure();
   if (options.reference)
     addReference(options, input, compilation, **plan);

@@ -32,12 +32,14 @@ std::vector<ListFacts> plan::listsOf(const Outer &outer, uint32_t mixings) {
   if (!isGossip || average)
     lists.push_back({"outer", isGossip ? every * average : every});
   for (uint32_t m = 0; m < mixings; ++m) {
-    uint32_t shared = average ? std::gcd(mixings, average) : 0;
+    uint32_t shared = std::gcd(mixings, average);
+    bool meets = average && (m + 1) % shared == 0;
     // All of its agreements are multiples of `average`.
-    if (average && shared == average && (m + 1) % average == 0)
+    if (meets && shared == average)
       continue;
     lists.push_back({"mix " + std::to_string(m + 1), every * mixings,
-                     every * ((m + 1) % mixings), every * average, m + 1});
+                     every * ((m + 1) % mixings), meets ? every * average : 0,
+                     m + 1});
   }
   return lists;
 }

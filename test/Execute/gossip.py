@@ -11,6 +11,7 @@ matrices, and how fast they bring sites together, are held against their definit
 against the formulas of textbooks."""
 
 import functools
+import json
 import math
 import pathlib
 import random
@@ -214,6 +215,24 @@ class Suite(sites.Suite):
             require(numpy.array_equal(values, always[name]), f"{name} has other bits")
         return text
 
+    def check_bf16(self) -> str:
+        """What sites compute with follows their weights, whole or divided: the mean over
+        the complete graph, with the copies of it, is that of a sum."""
+        rules, told = self.rules("sgd"), []
+        for mesh, more in (("sites=2", ()), ("dp=2,sites=2", ("--zero", "1"))):
+            options = ("--optimizer", "sgd", "--precision", "bf16", *more)
+            expected, losses = self.result(
+                mesh, (*options, "--outer", "average:1"), *rules
+            )
+            found, own = self.result(
+                mesh, (*options, "--outer", "gossip:complete"), *rules
+            )
+            learned = abs(losses[-1] - losses[0])
+            off = max(abs(a - b) for a, b in zip(losses, own))
+            require(off <= learned / 64, f"{mesh}: losses off {off} of {learned}")
+            told.append(self.compare(found, expected, 2**-6))
+        return "; ".join(told)
+
     def check_one_site(self) -> str:
         """One site is plain training, to the bit."""
         rules = self.rules("adamw")
@@ -300,6 +319,30 @@ class Suite(sites.Suite):
         require(one < two and off < 0.01, f"{seconds} ms")
         return f"{seconds} ms"
 
+    def check_predicted(self) -> str:
+        """The planner's list of what sites exchange is that of the plan, but for how
+        many messages the weights are and for padding."""
+        report, listed = self.folder / "report.json", self.folder / "listed.json"
+        plan, told = self.folder / "predicted.plan", []
+        for outer in ("average:2", "gossip:exponential,average=2", "median:2"):
+            self.tools.run(
+                *self.words("--mesh", "tp=2,sites=4", "--outer", outer), "--cluster",
+                "cpu:8", "--json", report, "-o", plan,
+            )  # fmt: skip
+            self.tools.run("plait-plan", "exchanges", plan, "--json", listed)
+            rows = [
+                {x["what"]: x for x in json.loads(path.read_text())["exchanges"][0]
+                 if x["over"] == "sites"}
+                for path in (report, listed)
+            ]  # fmt: skip
+            require(rows[0].keys() == rows[1].keys(), f"{outer}: {rows}")
+            for what, row in rows[0].items():
+                for key in ("bytes", "seconds"):
+                    ratio = row[key] / rows[1][what][key]
+                    require(0.95 <= ratio <= 1.05, f"{outer}: {key} of {what}: {ratio}")
+                    told.append(f"{ratio:.3f}")
+        return f"{', '.join(told)} of the plan's bytes and seconds"
+
     def check_processes(self) -> str:
         """Several processes have the bits of threads."""
         mesh, target, rules = "pp=2,sites=4", self.folder / "mpi", self.rules("adamw")
@@ -349,6 +392,31 @@ class Suite(sites.Suite):
             for plan, defects in plans
         )
         return f"{count} of {count} refused"
+
+    def check_memory(self) -> str:
+        """What sites receive has to fit, too, and is counted to the byte."""
+        cluster, plan = self.folder / "small.json", self.folder / "fits.plan"
+        mesh = ("--mesh", "sites=4", "--cluster", cluster, "-o", plan)
+        needed = []
+        for outer in ("average:1", "gossip:ring"):
+            own = self.compile("sites=4", "--outer", outer)
+            shown = self.tools.run("plait-plan", "show", own).stdout
+            needed.append(self.bytes_of("arena", shown))
+        require(needed[0] < needed[1], f"{needed}")
+        for room, fits in ((needed[1], True), (needed[1] - 64, False)):
+            device = {"memoryBytes": 4 * room, "reservedBytes": 0}
+            device = {key: {"value": x, "source": "test"} for key, x in device.items()}
+            whole = {"extends": "cpu", "name": "small", "device": device}
+            whole = {"name": "small", "device": whole, "nodes": 1, "devicesPerNode": 4}
+            cluster.write_text(json.dumps(whole))
+            words = self.words(*mesh, "--outer", "gossip:ring")
+            outcome = self.tools.call(*words)
+            require((outcome.code == 0) == fits, outcome.stderr)
+        text = f"stage 0 needs {needed[1]} bytes, a device of small.json has"
+        require(text.replace("small.json", str(cluster)) in outcome.stderr,
+                outcome.stderr)  # fmt: skip
+        self.tools.run(*self.words(*mesh, "--outer", "average:1"))
+        return f"{needed} bytes"
 
     def check_errors(self) -> str:
         def graph(text: str) -> str:
@@ -417,13 +485,16 @@ def main() -> int:
         for seed in range(DRAWS if covering.takes_all(options) else FEW_DRAWS):
             report.case(f"draw-{seed}", functools.partial(suite.check_draw, seed))
         report.case("complete", suite.check_complete)
+        report.case("bf16", suite.check_bf16)
         report.case("one-site", suite.check_one_site)
         report.case("exact", suite.check_exact)
         report.case("told", suite.check_told)
         report.case("simulated", suite.check_simulated)
+        report.case("predicted", suite.check_predicted)
         report.case("processes", suite.check_processes)
         report.case("evaluated", suite.check_evaluated)
         report.case("defects", suite.check_defects)
+        report.case("memory", suite.check_memory)
         report.case("errors", suite.check_errors)
     return report.finish()
 

@@ -124,7 +124,7 @@ Status Compilation::checkSchedule() {
 
 Status Compilation::chooseConfiguration() {
   TrainingConfiguration base;
-  base.epilogues = getUsualEpilogues(target);
+  base.epilogues = getUsualEpilogues(target.isGPU(), target.getCubin());
   base.tensorOverlap = getUsualPieces(target.isGPU());
   if (source)
     base.sequence = source->getSequence().value_or(base.sequence);

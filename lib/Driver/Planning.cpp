@@ -445,8 +445,12 @@ bool ChoiceState::start() {
       return failure();
     return module;
   };
+  // Other programs have their epilogues in Framework::kernelPasses.
+  bool isOwn = planner::getAbilities(training.framework).version.empty();
+  EpilogueKind epilogues = options.pins.epilogues.value_or(getUsualEpilogues(
+      isOwn && !cluster.device.isProcessor, cluster.device.target));
   profile = ModelProfile::create(model->context, import, training.precision,
-                                 cluster, training.compress);
+                                 cluster, training.compress, epilogues);
   return profile && messages.report(setAttention());
 }
 

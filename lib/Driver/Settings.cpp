@@ -162,13 +162,13 @@ Status plait::checkGivenTarget(const CompileOptions &options, TargetAttr target,
                cluster ? cluster.getName() : StringRef());
 }
 
-EpilogueKind plait::getUsualEpilogues(TargetAttr target) {
+EpilogueKind plait::getUsualEpilogues(bool isGPU, StringRef architecture) {
   // On processors kernels that work on whole rows are the faster ones; before
   // sm_90 cuBLASLt was seen to take GELU after the matmul, slower than a
   // kernel (karpathy/llm.c, pull request 338, and its default).
-  if (!target.isGPU())
+  if (!isGPU)
     return EpilogueKind::None;
-  return target.getCubin() == "sm_80" ? EpilogueKind::Bias : EpilogueKind::All;
+  return architecture == "sm_80" ? EpilogueKind::Bias : EpilogueKind::All;
 }
 
 /// Bytes that a GPU needs beside the arena: without a cluster, what the

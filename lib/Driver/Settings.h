@@ -42,7 +42,7 @@ std::vector<std::string> findIdlePins(const ConfigurationPins &pins,
                                       const Mesh &mesh);
 
 /// What matmuls do to their results where nothing is said.
-EpilogueKind getUsualEpilogues(TargetAttr target);
+EpilogueKind getUsualEpilogues(bool isGPU, llvm::StringRef architecture);
 
 /// The target, with the bytes that a GPU needs beside the arena.
 TargetAttr describeTarget(mlir::MLIRContext *context, const Settings &settings);

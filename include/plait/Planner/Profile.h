@@ -51,13 +51,15 @@ using BatchSource =
 class ModelProfile : public planner::WorkSource {
 public:
   /// Imports the model, which is trained in `precision`, sharded as it is when
-  /// compiled for `cluster`, if there is one, and split in no way that cuts
-  /// what is compressed. Null when that fails; a diagnostic has said why.
+  /// compiled for `cluster`, if there is one, split in no way that cuts what is
+  /// compressed, with `epilogues` in its matmuls. Null when that fails; a
+  /// diagnostic has said why.
   static std::unique_ptr<ModelProfile>
   create(mlir::MLIRContext &context, BatchSource source,
          Precision precision = Precision::FP32,
          std::optional<planner::Cluster> cluster = std::nullopt,
-         Compression compress = {});
+         Compression compress = {},
+         EpilogueKind epilogues = EpilogueKind::None);
   ~ModelProfile() override;
 
   const planner::Work *get(const planner::Degrees &degrees, double sequences,
@@ -96,7 +98,7 @@ private:
   };
   ModelProfile(mlir::MLIRContext &context, BatchSource source,
                Precision precision, std::optional<planner::Cluster> cluster,
-               Compression compress);
+               Compression compress, EpilogueKind epilogues);
   Precision getWidth() const;
   Model *getModel(int64_t batch);
   TrainingConfiguration getConfiguration(bool sequenceParallel) const;
@@ -114,6 +116,7 @@ private:
   Precision precision;
   std::optional<planner::Cluster> cluster;
   Compression compress;
+  EpilogueKind epilogues;
   std::map<int64_t, std::unique_ptr<Model>> models; // by microbatch size
   std::map<planner::Degrees, Degree> known;
 };

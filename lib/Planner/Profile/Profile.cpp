@@ -67,23 +67,26 @@ struct ModelProfile::Model {
 ModelProfile::ModelProfile(MLIRContext &context, BatchSource source,
                            Precision precision,
                            std::optional<planner::Cluster> cluster,
-                           Compression compress)
+                           Compression compress, EpilogueKind epilogues)
     : context(context), source(std::move(source)), precision(precision),
-      cluster(std::move(cluster)), compress(std::move(compress)) {}
+      cluster(std::move(cluster)), compress(std::move(compress)),
+      epilogues(epilogues) {}
 ModelProfile::~ModelProfile() = default;
 
 static double countElements(Type type) {
   return cast<RankedTensorType>(type).getNumElements();
 }
 
-std::unique_ptr<ModelProfile> ModelProfile::create(
-    MLIRContext &context, BatchSource source, Precision precision,
-    std::optional<planner::Cluster> cluster, Compression compress) {
+std::unique_ptr<ModelProfile>
+ModelProfile::create(MLIRContext &context, BatchSource source,
+                     Precision precision,
+                     std::optional<planner::Cluster> cluster,
+                     Compression compress, EpilogueKind epilogues) {
   // The model is imported at once, so that one that cannot be read fails here,
   // with its diagnostic, and not in the middle of a search.
   std::unique_ptr<ModelProfile> profile(
       new ModelProfile(context, std::move(source), precision,
-                       std::move(cluster), std::move(compress)));
+                       std::move(cluster), std::move(compress), epilogues));
   return profile->getModel(kSmall) ? std::move(profile) : nullptr;
 }
 
@@ -320,6 +323,7 @@ ModelProfile::getConfiguration(bool sequenceParallel) const {
   TrainingConfiguration configuration;
   configuration.sequenceParallel = sequenceParallel;
   configuration.precision = getWidth();
+  configuration.epilogues = epilogues;
   // Which parameters are matrices is said for optimizers that ask.
   configuration.optimizer =
       llvm::find_if(getOptimizers(), [](const Optimizer &optimizer) {

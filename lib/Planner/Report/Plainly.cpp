@@ -68,19 +68,20 @@ static std::string speakOfLayout(const ReportInput &input) {
   const Configuration &c = input.result.configuration;
   std::vector<std::string> clauses;
   auto size = [&](Axis axis) { return std::to_string(c.mesh[axis]); };
-  if (c.mesh[Axis::Replicate] > 1)
-    clauses.push_back(
-        "the batch is divided over " + size(Axis::Replicate) +
-        (c.mesh[Axis::DP] > 1 ? " groups, each with" : " replicas of") +
-        " the whole model");
+  bool hasGroups = c.mesh[Axis::Replicate] > 1;
+  if (hasGroups)
+    clauses.push_back("the batch is divided over " + size(Axis::Replicate) +
+                      " groups, each with a copy of the whole model (HSDP)");
   if (c.mesh[Axis::DP] > 1) {
     static constexpr const char *shares[] = {
         "each with all of its parameters and optimizer state",
         "which share the optimizer state (ZeRO 1)",
         "which share optimizer state and gradients (ZeRO 2)",
         "which share parameters, gradients and optimizer state (ZeRO 3, FSDP)"};
-    clauses.push_back("the batch is divided over " + size(Axis::DP) +
-                      " replicas of the model, " + shares[c.zero]);
+    clauses.push_back((hasGroups ? "a group's part of it over "
+                                 : "the batch is divided over ") +
+                      size(Axis::DP) + " replicas of the model, " +
+                      shares[c.zero]);
   }
   if (c.mesh[Axis::PP] > 1)
     clauses.push_back("the layers are divided over " + size(Axis::PP) +

@@ -103,7 +103,8 @@ private:
   double reorderSeconds(const Operation &op) const;
   double exchangeSeconds(const Operation &op);
   double ringSeconds(const Operation &op);
-  double addContext(const Operation &op, CollectiveKind kind, double bytes);
+  double addContext(const Operation &op, CollectiveKind kind, double bytes,
+                    double beside = 0);
   void note(const Exchange &exchange);
   int64_t getBlocks() const;
   void addAll();
@@ -113,6 +114,7 @@ private:
   double getBeside(const Operation &op, std::span<const Operation> behind,
                    double delayed) const;
   bool overlaps(const Operation &op) const;
+  bool isThere(const Operation &op) const;
   bool canCut(const Operation &op, const Operation *matmul) const;
   Cut cut(const Operation &op, const Operation &matmul, int pieces) const;
 
@@ -162,14 +164,16 @@ static Moment getMoment(const Operation &op) {
 }
 
 /// Two collectives of equal tensors over the ranks of cp: of keys and of
-/// values, say.
+/// values, say, with `beside` seconds of work that need not wait for them.
+/// Returns what is left to wait for.
 double BlockTimer::addContext(const Operation &op, CollectiveKind kind,
-                              double bytes) {
+                              double bytes, double beside) {
   double seconds = 2 * collectiveSeconds(kind, bytes, context.group(Axis::CP),
                                          context.cluster);
+  double hidden = std::min(seconds, beside);
   note({Axis::CP, getCarrier(kind), getMoment(op), options.sequenceParts, 2,
-        2 * bytes, seconds});
-  return seconds;
+        2 * bytes, seconds, hidden});
+  return seconds - hidden;
 }
 
 /// What ranks of cp wait for before and after an attention.
@@ -195,15 +199,19 @@ double BlockTimer::reorderSeconds(const Operation &op) const {
 }
 
 /// Keys and values are gathered for each pass, for the backward pass by what is
-/// computed again if layers are; then their gradients are scattered.
+/// computed again if layers are; then their gradients are scattered. Those that
+/// the forward pass has kept are gathered beside what a backward pass begins
+/// with, on devices that have a stream for it.
 double BlockTimer::gatherSeconds(const Operation &op) {
   double bytes = double(op.keys) * op.keyValueHeads * op.headSize *
                  options.microBatch * elementBytes(options.precision);
   bool forward = op.pass == Pass::Forward;
   bool repeated = !forward && kind == Recompute::Full;
-  double seconds = 0;
+  double seconds = 0, beside = 0;
+  if (!forward && context.hasHost())
+    beside = input.device.seconds + (split ? 0 : weight.device.seconds);
   if (!repeated)
-    seconds += addContext(op, CollectiveKind::AllGather, bytes);
+    seconds += addContext(op, CollectiveKind::AllGather, bytes, beside);
   if (!forward)
     seconds += addContext(op, CollectiveKind::ReduceScatter, bytes);
   return seconds;
@@ -398,12 +406,23 @@ static const Operation *findProducer(std::span<const Operation> before) {
   return nullptr;
 }
 
+/// Whether `op` gathers for gradients of weights what computing a layer again
+/// has gathered just before.
+bool BlockTimer::isThere(const Operation &op) const {
+  return kind == Recompute::Full && context.framework().recomputesRead &&
+         op.kind == OperationKind::Collective &&
+         op.collective == CollectiveKind::AllGather &&
+         op.pass == Pass::BackwardWeight;
+}
+
 /// The collectives with the matmuls around them.
 void BlockTimer::addAll() {
   const std::vector<Operation> &ops = block.operations;
   // Of weight gradients so far, what is beside no collective yet.
   double delayed = 0;
   for (auto op = ops.begin(); op != ops.end(); ++op) {
+    if (isThere(*op))
+      continue;
     bool isMatmul = op->kind == OperationKind::Matmul;
     if (isMatmul && op->pass == Pass::Forward) {
       read = forward;

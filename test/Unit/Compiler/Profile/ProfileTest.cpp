@@ -45,14 +45,15 @@ protected:
 
   void open(const std::string &model, int64_t sequence,
             Precision precision = Precision::FP32,
-            std::optional<Cluster> cluster = std::nullopt) {
+            std::optional<Cluster> cluster = std::nullopt,
+            EpilogueKind epilogues = EpilogueKind::None) {
     profile = ModelProfile::create(
         context,
         [&, model, sequence](int64_t n) {
           return importHuggingFace(context, PLAIT_MODELS "/" + model,
                                    {n, sequence});
         },
-        precision, std::move(cluster));
+        precision, std::move(cluster), {}, epilogues);
     ASSERT_TRUE(profile);
   }
 
@@ -283,6 +284,27 @@ TEST_F(ProfileTest, FoldsLayersThatAreAlike) {
   EXPECT_EQ(work.layers(), 80);
   EXPECT_EQ(work.before, 1);
   EXPECT_EQ(work.after, 1);
+}
+
+/// GPT-2 has a bias in each of a layer's four matmuls and GELU in one.
+TEST_F(ProfileTest, HasEpiloguesInMatmuls) {
+  auto countForward = [&](EpilogueKind epilogues, OperationKind kind) {
+    open("gpt2", 128, Precision::BF16, std::nullopt, epilogues);
+    const Work &work = get(1, false);
+    const planner::Block &layer = work.blocks[work.order[work.before]];
+    return std::ranges::count_if(
+        layer.operations, [&](const planner::Operation &op) {
+          return op.kind == kind && op.pass == planner::Pass::Forward;
+        });
+  };
+  auto countBoth = [&](OperationKind kind) {
+    return std::pair(countForward(EpilogueKind::None, kind),
+                     countForward(EpilogueKind::All, kind));
+  };
+  auto [plain, fused] = countBoth(OperationKind::Kernel);
+  EXPECT_LE(fused + 3, plain);
+  auto [matmuls, same] = countBoth(OperationKind::Matmul);
+  EXPECT_EQ(matmuls, same);
 }
 
 /// A model whose layers are of the kinds that `pattern` names: A has one matmul

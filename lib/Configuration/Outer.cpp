@@ -102,7 +102,7 @@ std::string plait::print(const Outer &value) {
   return text;
 }
 
-std::string plait::describe(const Outer &value) {
+std::string plait::describeOuter(const Outer &value) {
   return printScheme(value, /*hasUsual=*/true);
 }
 

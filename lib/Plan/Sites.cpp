@@ -95,7 +95,7 @@ Outer plan::outerOf(const fb::Plan &plan) {
 }
 
 std::string plan::describeOuter(const fb::Plan &plan) {
-  return describe(outerOf(plan));
+  return describeOuter(outerOf(plan));
 }
 
 Status plan::checkExchange(const fb::Plan &plan, uint32_t list,

@@ -112,7 +112,7 @@ struct Outer {
 Status check(std::string_view name, const Outer &value);
 
 /// All options with their values, whether usual or not.
-std::string describe(const Outer &value);
+std::string describeOuter(const Outer &value);
 
 /// "none", "average:8", "diloco:30,rate=0.5", "gossip:ring,every=4", and the
 /// inverse: SCHEME:STEPS or gossip:GRAPH, options of the scheme, and behind a

@@ -68,13 +68,6 @@ bool sumsAll(Operation *op) {
   return isReduction(op) && shapeOf(op->getResult(0)).empty();
 }
 
-SmallVector<Operation *> inProgramOrder(ArrayRef<Operation *> ops) {
-  SmallVector<Operation *> sorted(ops);
-  llvm::sort(sorted,
-             [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
-  return sorted;
-}
-
 /// The iteration space of an op on its own.
 Shape spaceOf(Operation *op) {
   return shapeOf(isReduction(op) ? op->getOperand(0) : op->getResult(0));
@@ -305,9 +298,8 @@ void Former::absorb(int from, int into) {
     return isReduction(op) || (readsElsewhere(op) && !readsBlock(op)) ||
            (!isByRow && isReadOutside(op->getResult(0), both));
   };
-  // An op that reads by an index map finds its operand in memory, and works on
-  // its own elements otherwise: as the half of a rotary embedding that rotates
-  // beside the half that does not.
+  // An op that reads by an index map finds its operand in memory, and is of its
+  // own elements otherwise: half of a rotary embedding beside the other.
   llvm::DenseSet<Operation *> moved(source.ops.begin(), source.ops.end());
   auto readsMoved = [&](Operation *op) {
     return llvm::any_of(op->getOpOperands(), [&](OpOperand &use) {

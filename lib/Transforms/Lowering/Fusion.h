@@ -49,6 +49,16 @@ bool unpacks(mlir::Operation *op);
 /// does at once become several.
 void prepareFusion(mlir::Block &body);
 
+/// Returns ops of one block as they follow each other there.
+inline llvm::SmallVector<mlir::Operation *>
+inProgramOrder(llvm::ArrayRef<mlir::Operation *> ops) {
+  llvm::SmallVector<mlir::Operation *> sorted(ops);
+  llvm::sort(sorted, [](mlir::Operation *a, mlir::Operation *b) {
+    return a->isBeforeInBlock(b);
+  });
+  return sorted;
+}
+
 /// Finds what a cluster of the ops `members` reads: free ops are part of it.
 llvm::SetVector<mlir::Value>
 findInputs(llvm::ArrayRef<mlir::Operation *> members);

@@ -90,10 +90,7 @@ class TorchModel(Model):
 
     def write_config(self, folder: pathlib.Path, precision: str) -> None:
         """Writes the config.json of a module of transformers, which says in which type
-        the weights beside it are. These get the module's own shapes."""
-        shapes = {w.name: list(w.tensor.shape) for w in self._weights}
-        for file in sorted(folder.glob("*.safetensors")):
-            weights.set_shapes(file, shapes)
+        the weights beside it are."""
         for given in (self._config, self._generation):
             if callable(getattr(given, "save_pretrained", None)):
                 part: Any = copy.deepcopy(given)

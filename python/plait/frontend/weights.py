@@ -8,7 +8,6 @@
 plait-run reads them from."""
 
 import dataclasses
-import json
 import pathlib
 
 import torch
@@ -161,25 +160,6 @@ def save(path: pathlib.Path, tensors: dict[str, torch.Tensor]) -> None:
         kept = tensor.float() if tensor.dtype == torch.float64 else tensor
         data[name] = kept.detach().cpu().contiguous().clone()
     replace(path, lambda part: save_file(data, part, {"format": "pt"}))
-
-
-def set_shapes(path: pathlib.Path, shapes: dict[str, list[int]]) -> None:
-    """Gives tensors of a safetensors file the module's own shapes. plait sees factors of
-    their dimensions, and writes these; the elements lie in the same order."""
-    with path.open("r+b") as file:
-        length = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(length))
-        changed = False
-        for name, entry in header.items():
-            shape = shapes.get(name, entry.get("shape"))
-            if shape != entry.get("shape"):
-                entry["shape"] = shape
-                changed = True
-        # The header keeps its length, behind which the tensors lie.
-        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-        if changed and len(text) <= length:
-            file.seek(8)
-            file.write(text.ljust(length))
 
 
 def replace(path: pathlib.Path, write) -> None:

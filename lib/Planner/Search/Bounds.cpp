@@ -137,7 +137,7 @@ Result<Probe> Bounds::makeProbe(const Work &work,
   // Any schedule of the class: with one stage they run the same actions.
   one.schedule = splits ? "zb-h1" : "1f1b";
   Training step = training;
-  step.globalBatch = one.microBatch;
+  step.globalBatch = one.microBatch * one.mesh.batchParts();
   Context context{work, cluster, step, one};
   context.blockTimes = &blockTimes;
   Estimator estimator(context);
@@ -366,7 +366,7 @@ static void fillRanks(StageProbe &probe, Estimator &estimator,
 std::shared_ptr<const StageProbe>
 Bounds::makeStageProbe(const Work &work, const Configuration &configuration) {
   Training step = training;
-  step.globalBatch = configuration.microBatch;
+  step.globalBatch = configuration.microBatch * configuration.mesh.batchParts();
   Context context{work, cluster, step, configuration};
   context.blockTimes = &blockTimes;
   Estimator estimator(context);

@@ -350,13 +350,13 @@ void Explorer::exploreInOrder(std::optional<Node> (Explorer::*take)()) {
 // Degrees of tensor parallelism
 //===----------------------------------------------------------------------===//
 
-/// Degrees of expert parallelism: no more than there are experts, unless it is
-/// pinned, which the source then refuses.
+/// Degrees of expert parallelism: what is pinned, or no more than there are
+/// experts, and without tp, since each costs a profile.
 std::vector<int> Explorer::getExpertDegrees(int tensor) const {
   std::vector<int> degrees;
   for (int experts : choices.mesh[Axis::EP])
     if (input.pins.mesh[Axis::EP] || experts == 1 ||
-        (experts <= input.source.countExperts() &&
+        (tensor == 1 && experts <= input.source.countExperts() &&
          choices.ranks % (tensor * experts) == 0 &&
          input.training.globalBatch % experts == 0))
       degrees.push_back(experts);

@@ -59,6 +59,7 @@ struct PassTime {
   double collective = 0; // busy with communication over tp that nothing hides
   double context = 0;    // the same over cp
   double experts = 0;    // and over ep
+  double gathered = 0;   // of that: what every backward pass gathers anew
   double contention = 0; // lost by operations that run beside communication
   Cost attention;        // of `device`: inside of attention
   int kernels = 0;
@@ -279,6 +280,12 @@ Cut BlockTimer::cut(const Operation &op, const Operation &matmul,
           getExposedSeconds(pieces, cut.seconds, exchange), more};
 }
 
+/// Whether backward passes gather it by themselves, recomputed or not: what
+/// experts take of other ranks' tokens.
+static bool isGatheredAnew(const Operation &op) {
+  return op.axis == Axis::EP && op.collective == CollectiveKind::AllGather;
+}
+
 /// Of communication over tp its time is no kernel's. It may be hidden by
 /// `beside` seconds of other matmuls; and be cut into pieces along with
 /// `matmul`, which makes or reads it (null: there is none). Returns what it
@@ -304,17 +311,27 @@ double BlockTimer::addCollective(const Operation &op, const Operation *matmul,
   double hidden = std::min(best.exposed, beside);
   double exposed = best.exposed - hidden;
   (op.axis == Axis::EP ? pass.experts : pass.collective) += exposed;
+  if (isGatheredAnew(op))
+    pass.gathered += exposed;
   pass.device += best.more;
   pass.kernels += 2 * (best.pieces - 1);
   const Group group = context.group(op.axis);
   const Fabric &fabric = group.perNode == group.ranks ? context.cluster.intra
                                                       : context.cluster.inter;
   pass.contention += (best.seconds - exposed) * fabric.computeLoss;
-  note({op.axis, getCarrier(op.collective), getMoment(op), group.ranks,
-        double(best.pieces),
-        op.collectiveElements(context.sequences()) *
-            elementBytes(options.precision),
-        best.seconds, best.seconds - exposed});
+  Exchange exchange{op.axis,
+                    getCarrier(op.collective),
+                    getMoment(op),
+                    group.ranks,
+                    double(best.pieces),
+                    op.collectiveElements(context.sequences()) *
+                        elementBytes(options.precision),
+                    best.seconds,
+                    best.seconds - exposed};
+  if (isGatheredAnew(op))
+    context.note(exchange);
+  else
+    note(exchange);
   return hidden;
 }
 
@@ -368,12 +385,13 @@ void BlockTimer::recompute(StageTime &time) const {
     return;
   const Framework &framework = context.framework();
   const PassTime &again = framework.recomputesRead ? read : forward;
-  double seconds = again.seconds(framework.hostSeconds);
+  double seconds = again.seconds(framework.hostSeconds) - again.gathered;
+  double experts = again.experts - again.gathered;
   // Communication of the forward pass that runs again counts as communication
   // of the backward pass, not as recomputation.
-  time.recompute = seconds - again.collective - again.context - again.experts;
+  time.recompute = seconds - again.collective - again.context - experts;
   time.tensorBackward += again.collective;
-  time.expertsBackward += again.experts;
+  time.expertsBackward += experts;
   time.contextBackward += again.context;
   time.backwardInput += seconds;
   time.memory += again.device.memory;

@@ -478,6 +478,12 @@ static Buckets getBuckets(const Packs &packs, bool isKnown,
     double count = isCut ? double(countBuckets(int64_t(elements), least)) : 1;
     Replicated one = make(elements / count, summed);
     buckets.all.add(one, count);
+    // Processors cut what they sum over the axis that divides state alone, and
+    // sum over others what is cut only where a rank has its part of that.
+    if (context.cluster.device.isProcessor && context.zero() == 0)
+      for (const AxisFacts &facts : kAxes)
+        if (!facts.dividesState)
+          buckets.all.count[facts.axis] -= (count - 1) * one.count[facts.axis];
     if (!isKnown)
       one = make(std::min(elements, double(least)), summed);
     buckets.alone += one.getSeconds();

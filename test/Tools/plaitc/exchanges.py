@@ -44,13 +44,19 @@ LLAMA = {
     "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "hidden_act": "silu",
     "initializer_range": 0.02, "tie_word_embeddings": False,
 }
+MIXTURE = {
+    **LLAMA, "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe",
+    "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 512,
+    "norm_topk_prob": True,
+}
 MODELS = {"gpt2": MODEL, "untied": UNTIED, "llama": LLAMA}
+ALL_MODELS = {**MODELS, "mixture": MIXTURE}
 
 SCHEDULES = {
     "gpipe": 1, "1f1b": 1, "interleaved-1f1b": 2, "breadth-first": 2, "zb-h1": 1,
     "zb-h2": 1, "zb-v": 2, "v-half": 2, "v-min": 2, "dualpipe-v": 2, "zb-auto": 1,
 }
-AXES = ["pp", "replicate", "dp", "cp", "tp"]
+AXES = ["pp", "replicate", "dp", "ep", "cp", "tp"]
 CONTEXT = ["gather", "heads", "zigzag"]
 RECOMPUTE = ["none", "selective", "full"]
 COMPRESS = ["none", "none", "int8", "int8:32+feedback"]
@@ -66,7 +72,10 @@ def make(mesh, model="gpt2", **choices):
     }
     given = {key.replace("_", "-"): value for key, value in choices.items()}
     sizes = dict(size.split("=") for size in mesh.split(","))
-    full = ",".join(f"{axis}={sizes.get(axis, 1)}" for axis in AXES)
+    # Of ep, which needs experts, a name tells only where there is some.
+    full = ",".join(
+        f"{axis}={sizes.get(axis, 1)}" for axis in AXES if axis != "ep" or "ep" in sizes
+    )
     return {"model": model, "mesh": full, **usual, **given}
 
 
@@ -105,13 +114,18 @@ def list_cases():
         cases.append(make("replicate=2,dp=2,tp=2", zero=zero, sequence_parallel="on"))
     cases.append(make("pp=2,dp=2,tp=2", sequence_parallel="on", zero=2))
     cases.append(make("pp=2,dp=2,tp=2", "llama", zero=3))
+    for recompute in RECOMPUTE:
+        for zero in range(4):
+            cases.append(make("dp=2,ep=2", "mixture", zero=zero, recompute=recompute))
+    cases.append(make("pp=2,ep=2,tp=2", "mixture"))
+    cases.append(make("ep=2,cp=2", "mixture", schedule="1f1b"))
     return cases
 
 
 def draw(generator):
     """Any configuration that there is: what cannot be compiled is drawn anew."""
     schedule = generator.choice(list(SCHEDULES))
-    sizes = {axis: generator.choice([1, 2]) for axis in AXES}
+    sizes = {axis: generator.choice([1, 2]) for axis in AXES if axis != "ep"}
     if SCHEDULES[schedule] > 1 and sizes["pp"] == 1:
         schedule = "1f1b"
     if math.prod(sizes.values()) > 8:
@@ -156,6 +170,8 @@ DOZEN = [
     "llama/pp=2,dp=2,tp=2/zero=3",
     "llama/replicate=2,dp=2,cp=2/zero=1",
     "untied/pp=2,replicate=2,dp=2/zero=3",
+    "mixture/dp=2,ep=2/zero=1/recompute=full",
+    "mixture/ep=2,cp=2",
 ]
 
 
@@ -171,14 +187,16 @@ def measure(case, out):
     """The predicted and the compiled lists, by stage, and both steps' seconds."""
     folder = out / case["model"]
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(MODELS[case["model"]]))
+    (folder / "config.json").write_text(json.dumps(ALL_MODELS[case["model"]]))
     plan, report, listed, replay = (
         out / file for file in ("plan", "report.json", "list.json", "replay.json"))
     options = [text for key, value in case.items()
                if key not in ("model", "sequence-parallel")
                for text in (f"--{key}", str(value))]
     options += ["--pin", f"sp={case['sequence-parallel']}"]
-    words = ["plaitc", folder, "--cluster", "h100:1x8", *options, "--no-reference",
+    # Processors alone compute experts.
+    cluster = "cpu:8" if case["model"] == "mixture" else "h100:1x8"
+    words = ["plaitc", folder, "--cluster", cluster, *options, "--no-reference",
              "--no-prove", "--json", report, "-o", plan]
     made = subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     if made.returncode:

@@ -151,7 +151,8 @@ def Dist_ReshardOp : Dist_Op<"reshard", [Pure, SameOperandsAndResultShape,
 
     Constraints:
     - (C1) both types carry a sharding, on the same mesh.
-    - (C2) the result is partial only over axes that the input is partial over.
+    - (C2) the result is partial only over axes that the input is partial over;
+      over those of an owned result the input is owned or whole.
 
     Example:
     ```mlir

@@ -106,8 +106,8 @@ static Replicated getRest(double bytes, Summed summed, const Context &context) {
     bool isSummed =
         facts.splitsTokens()
             ? !isOwned &&
-                  (facts.copiesState() || (!facts.dividesState &&
-                                           !context.framework().joinsReplicas))
+                  (facts.copiesState() ||
+                   (!facts.dividesState && !context.framework().joinsReplicas))
             : facts.axis == Axis::TP && summed.isPartial;
     if (!isSummed || context.configuration.mesh[facts.axis] == 1)
       continue;

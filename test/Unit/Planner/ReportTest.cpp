@@ -106,8 +106,8 @@ TEST_F(Report, JsonHasTheFieldsThatAreDocumented) {
             (std::set<std::string>{"tp", "pp", "replicate", "dp", "cp", "ep"}));
   EXPECT_EQ(keysOf(content["roofline_seconds"]),
             (std::set<std::string>{"arithmetic", "memory", "launches", "tp",
-                                   "pp", "replicate", "dp", "cp", "ep", "bubble",
-                                   "wait", "overhead"}));
+                                   "pp", "replicate", "dp", "cp", "ep",
+                                   "bubble", "wait", "overhead"}));
   EXPECT_EQ(keysOf(content["configuration"]),
             (std::set<std::string>{"pp",
                                    "replicate",

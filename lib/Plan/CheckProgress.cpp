@@ -18,6 +18,11 @@
 // Collectives along the pipeline are not in it: they come when all messages are
 // over, and Replay.h has them.
 //
+// NCCL begins what a GPU is given in the order in which it is given, whatever
+// streams it is in (NCCL_LAUNCH_ORDER_IMPLICIT): a message whose stream waits
+// holds up all that comes behind it. So each end of a message has a node for
+// its beginning, and these follow each other.
+//
 // The graph has a node for each call and each message of all programs, and
 // edges as forEachWait() has them, by the code that decides about streams.
 // Whether it has a circle is Kahn's algorithm (1962); of a circle the message
@@ -70,6 +75,7 @@ private:
 
   void addNodes();
   void addOrder(uint32_t program);
+  void addEdge(uint32_t from, uint32_t to);
   std::vector<SlotUse> findSlots(const fb::Function &function) const;
   std::string describe(const Node &node) const;
   std::string tell(uint32_t start) const;
@@ -80,6 +86,8 @@ private:
   LaunchOrder order;
   std::vector<Node> nodes;
   std::vector<std::vector<uint32_t>> nodeOf; // by program and action
+  std::vector<std::vector<uint32_t>>
+      begins; // likewise; the same but of messages
 };
 
 /// The bytes that transfers of a program use, sorted and joined. Calls use many
@@ -131,6 +139,23 @@ void Progress::addNodes() {
     nodes[node].message = i;
     nodeOf[message.target][message.receive] = node;
   }
+  // A message ends when both of its ends have begun.
+  begins = nodeOf;
+  for (const Message &message : messages)
+    for (auto [program, action] :
+         {std::pair(message.source, message.send),
+          std::pair(message.target, message.receive)}) {
+      uint32_t begin = uint32_t(nodes.size());
+      nodes.push_back({program, action, none});
+      addEdge(begin, nodeOf[program][action]);
+      begins[program][action] = begin;
+    }
+}
+
+void Progress::addEdge(uint32_t from, uint32_t to) {
+  nodes[from].successors.push_back(to);
+  nodes[to].predecessors.push_back(from);
+  ++nodes[to].missing;
 }
 
 /// Once for each function, not for each call of it.
@@ -155,6 +180,7 @@ std::vector<SlotUse> Progress::findSlots(const fb::Function &function) const {
 ///    to them.
 /// 3. Its waits are edges between nodes, those of one stream included. With
 ///    LaunchOrder::Serial everything is in one stream.
+/// 4. Messages begin in their order.
 void Progress::addOrder(uint32_t index) {
   const fb::Program &program = *plan.programs()->Get(index);
   Transferred transferred(program);
@@ -188,17 +214,27 @@ void Progress::addOrder(uint32_t index) {
   }
   // 3. Edges.
   forEachWait(planner.finish(), streams, [&](uint32_t first, uint32_t second) {
-    uint32_t from = nodeOf[index][first], to = nodeOf[index][second];
-    nodes[from].successors.push_back(to);
-    nodes[to].predecessors.push_back(from);
-    ++nodes[to].missing;
+    addEdge(nodeOf[index][first], begins[index][second]);
   });
+  // 4. Beginnings.
+  uint32_t last = none;
+  for (uint32_t i = 0; i < length(program.actions()); ++i) {
+    uint32_t begin = begins[index][i];
+    if (begin == nodeOf[index][i])
+      continue; // no message
+    if (last != none)
+      addEdge(last, begin);
+    last = begin;
+  }
 }
 
 /// Names both ends of a message.
 std::string Progress::describe(const Node &node) const {
-  if (node.message == none)
-    return describeAction(plan, node.program, node.action);
+  if (node.message == none) {
+    bool isEnd = &node == &nodes[nodeOf[node.program][node.action]];
+    return (isEnd ? "" : "the start of ") +
+           describeAction(plan, node.program, node.action);
+  }
   const Message &message = messages[node.message];
   return describeAction(plan, message.source, message.send) + ", received by " +
          describeAction(plan, message.target, message.receive) + ",";

@@ -369,7 +369,7 @@ class Suite:
             "--outer is average:2, but --mesh has no sites": ("dp=2", *outer),
             'names axis "sites" twice': ("sites=2,sites=2", *outer),
             'sites "0", expected 1 to': ("sites=0", *outer),
-            "global batch 8 is not divisible by sites 3": ("sites=3", *outer),
+            "global batch 8 is not divisible by micro batch 1 times 1 replica times sites 3 = 3": ("sites=3", *outer),
             "times 2 replicas times sites 2 = 12": (
                 "dp=2,sites=2", *outer, "--micro-batch", "3"),
             "is of 1 x 4 devices, which cannot be divided among 3 sites": (

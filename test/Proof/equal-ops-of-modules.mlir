@@ -1,7 +1,7 @@
 // Two equal ops of two modules are one, in the plan and in the claim: what names
 // them is no part of what they compute. Here two norms of one value have a gradient
 // each, which is not linear in sums.
-// RUN: plaitc %s --mesh pp=1 --global-batch 2 --micro-batch 2 -o %t.plan
+// RUN: plaitc %s --mesh pp=1 --no-plan --global-batch 2 --micro-batch 2 -o %t.plan
 
 module attributes {plait.model = {layers = 1 : i64, model_type = "two", name = "two", vocab = 16 : i64}} {
   nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.1> decay

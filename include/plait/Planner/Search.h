@@ -124,6 +124,7 @@ struct SearchResult {
   /// them, where one fits.
   int idleDevices = 0;
   std::optional<Alternative> allDevices;
+  bool hasExperts = false; // the model, in some layer
   /// Why a tensor-parallel degree was not tried, one line each, and what a
   /// simpler schedule was preferred to.
   std::vector<std::string> notes;

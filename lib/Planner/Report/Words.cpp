@@ -36,13 +36,20 @@ std::string planner::describeEach(const ReportInput &input) {
 std::string planner::describeUnmeasured(const ReportInput &input) {
   const Configuration &pick = input.result.configuration;
   std::string text;
+  auto add = [&](const char *words) {
+    text += (text.empty() ? "" : "; ") + std::string(words);
+  };
   if (pick.offload != Offload::None)
-    text = "offload: no published run shows how good its times are";
-  bool runsHere = std::string_view(input.training.framework.name) == "plait";
-  if (!input.cluster.device.isProcessor && pick.ranks() > 1 && runsHere)
-    text += std::string(text.empty() ? "" : "; ") +
-            "several GPUs: plait has run on one so far, and these times are "
-            "held against runs of other programs";
+    add("offload: no published run shows how good its times are");
+  if (input.cluster.device.isProcessor ||
+      std::string_view(input.training.framework.name) != "plait")
+    return text;
+  if (input.result.hasExperts)
+    add("experts: plait computes them on processors so far, and has no plan "
+        "for GPUs");
+  if (pick.ranks() > 1)
+    add("several GPUs: plait has run on one so far, and these times are held "
+        "against runs of other programs");
   return text;
 }
 

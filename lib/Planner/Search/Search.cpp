@@ -265,6 +265,7 @@ Status Summary::addRunnersUp(const std::vector<Leaf> &families) {
 /// that uses all. There may be none that fits, and then the figure is missing.
 Status Summary::addAllDevices(const std::vector<Leaf> &families) {
   result.idleDevices = ranks - int(result.configuration.ranks());
+  result.hasExperts = input.source.countExperts() > 0;
   if (result.idleDevices == 0)
     return Status::success();
   auto usesAll = [&](const Leaf &leaf) {

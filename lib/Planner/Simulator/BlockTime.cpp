@@ -425,11 +425,11 @@ static const Operation *findProducer(std::span<const Operation> before) {
 }
 
 /// Whether `op` gathers for gradients of weights what computing a layer again
-/// has gathered just before.
+/// has gathered just before. Around experts it is gathered once more.
 bool BlockTimer::isThere(const Operation &op) const {
   return kind == Recompute::Full && context.framework().recomputesRead &&
          op.kind == OperationKind::Collective &&
-         op.collective == CollectiveKind::AllGather &&
+         op.collective == CollectiveKind::AllGather && op.axis != Axis::EP &&
          op.pass == Pass::BackwardWeight;
 }
 

@@ -92,7 +92,8 @@ private:
     auto collective = dyn_cast<CollectiveOp>(*step);
     const AxisFacts *facts =
         collective ? findAxis(collective.getAxis()) : nullptr;
-    return facts && (onGPU || facts->splitsBatch()) &&
+    return facts &&
+           (onGPU || (facts->splitsBatch() && !facts->splitsExperts)) &&
            facts->splits != Splits::Stages &&
            collective.getKind() == CollectiveKind::AllReduce &&
            collective.getReduction() == dist::Reduction::Sum &&

@@ -2,19 +2,19 @@
 // divided along batch and sequence, also in zigzag order, and read in every stage.
 // RUN: rm -rf %t && mkdir %t
 // RUN: plaitc %s --cluster h100:2x8 --global-batch 64 --seq 256 -o %t/large.plan
-// RUN: plaitc %s --mesh dp=2,cp=2 --context-parallel zigzag --global-batch 8 \
+// RUN: plaitc %s --mesh dp=2,cp=2 --no-plan --context-parallel zigzag --global-batch 8 \
 // RUN:   --micro-batch 2 --seq 16 -o %t/zigzag.plan
 // RUN: plait-run %t/zigzag.plan --check | FileCheck %s --check-prefix=CHECK
-// RUN: plaitc %s --mesh pp=2,tp=2 --schedule zb-h1 --global-batch 8 --micro-batch 2 \
+// RUN: plaitc %s --mesh pp=2,tp=2 --no-plan --schedule zb-h1 --global-batch 8 --micro-batch 2 \
 // RUN:   --seq 12 --recompute full --precision bf16 -o %t/bf16.plan
 // RUN: plait-run %t/bf16.plan --check | FileCheck %s --check-prefix=CHECK
-// RUN: plaitc %s --mesh dp=3,tp=2 --zero 3 --global-batch 6 --seq 7 -o %t/odd.plan
+// RUN: plaitc %s --mesh dp=3,tp=2 --no-plan --zero 3 --global-batch 6 --seq 7 -o %t/odd.plan
 // RUN: plait-run %t/odd.plan --check | FileCheck %s --check-prefix=CHECK
 // CHECK: 0 of {{[0-9]+}} gradients differ by more than {{.*}}: passed
 
 // Each stage is given what it reads. A dump compiles on, unless its description of the
 // inputs is another one.
-// RUN: plaitc %s --mesh pp=2 --global-batch 4 --micro-batch 2 --no-reference \
+// RUN: plaitc %s --mesh pp=2 --no-plan --global-batch 4 --micro-batch 2 --no-reference \
 // RUN:   --dump-phases-to %t/dump -o %t/a.plan
 // RUN: FileCheck %s --check-prefix=STAGE --input-file=%t/dump/2-stage.mlir
 // STAGE: inputs = [{name = "x", of = "positions", shape = array<i64: 12>}, {name = "y", of = "positions", shape = array<i64: 8>}, {name = "t", of = "sequences", shape = array<i64>}]

@@ -93,8 +93,8 @@ protected:
   /// What plaitc makes of a GPT-2 of two layers.
   fb::PlanT compile(const std::string &given) {
     std::string path = directory + "/model.plan";
-    std::string command =
-        std::string(PLAIT_PLAITC) + " " PLAIT_MODEL " " + given + " -o " + path;
+    std::string command = std::string(PLAIT_PLAITC) +
+                          " " PLAIT_MODEL " --no-plan " + given + " -o " + path;
     EXPECT_EQ(std::system(command.c_str()), 0) << command;
     fb::PlanT plan;
     if (auto file = plan::PlanFile::open(path); file.ok())
@@ -515,6 +515,25 @@ class CudaModelTest : public CudaExecutorTest,
 
 TEST_P(CudaModelTest, EqualsTheCpu) { compare(compile(GetParam())); }
 
+/// The first rank sends all microbatches before it receives any, and NCCL
+/// begins no receive before the sends in front of it: with four the stand-in
+/// waits for ever, too.
+TEST_F(CudaExecutorTest, RefusesSendsThatHoldUpReceives) {
+  if (access(PLAIT_PLAITC, X_OK) != 0)
+    GTEST_SKIP() << PLAIT_PLAITC << " has not been built";
+  for (int microbatches : {2, 4}) {
+    fb::PlanT cpu = compile("--mesh pp=2 --schedule breadth-first --seq 8 "
+                            "--global-batch " +
+                            std::to_string(microbatches));
+    std::vector<uint8_t> cuda = plan::packPlan(toCuda(cpu, directory));
+    Status status = plan::checkPlan(*fb::GetPlan(cuda.data()));
+    EXPECT_EQ(status.ok(), microbatches == 2);
+    EXPECT_EQ(status.message().starts_with("deadlock: program 0"),
+              microbatches == 4)
+        << status.message();
+  }
+}
+
 /// The steps of a run with `--eval-tokens` and `--on-nan skip`. What follows an
 /// evaluation, and a step that was skipped, is as if it had not been.
 TEST_F(CudaExecutorTest, EvaluatesAndSkipsAsTheCpuDoes) {
@@ -557,6 +576,11 @@ INSTANTIATE_TEST_SUITE_P(
                       "--micro-batch 1 --precision bf16",
                       "--mesh pp=2 --global-batch 4 --seq 8 --micro-batch 1 "
                       "--recompute full --precision bf16 --epilogues all",
+                      "--mesh pp=2 --schedule interleaved-1f1b --global-batch "
+                      "4 --seq 8",
+                      "--mesh pp=2 --schedule zb-v --global-batch 4 --seq 8",
+                      "--mesh pp=2 --schedule breadth-first --global-batch 2 "
+                      "--seq 8",
                       "--mesh pp=1 --global-batch 4 --seq 8 --micro-batch 2 "
                       "--offload optimizer",
                       "--mesh pp=1 --global-batch 4 --seq 8 --micro-batch 2 "

@@ -256,10 +256,11 @@ protected:
   /// The plan of the model and its reference, one beside the other.
   std::pair<fb::PlanT, fb::PlanT> compile(const std::string &config) {
     std::string path = directory + "/model.plan";
-    std::string command = std::string(PLAIT_PLAITC) + " " + config +
-                          " --mesh pp=2,dp=2,tp=2 --global-batch 8 --seq 8 "
-                          "--micro-batch 1 " +
-                          getOptions() + " -o " + path;
+    std::string command =
+        std::string(PLAIT_PLAITC) + " " + config +
+        " --mesh pp=2,dp=2,tp=2 --no-plan --global-batch 8 --seq 8 "
+        "--micro-batch 1 " +
+        getOptions() + " -o " + path;
     EXPECT_EQ(std::system(command.c_str()), 0) << command;
     auto file = plan::PlanFile::open(path);
     EXPECT_TRUE(file.ok()) << file.status().message();

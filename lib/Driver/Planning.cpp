@@ -230,6 +230,11 @@ Status ChoiceState::prepare() {
     space.zero = {0};
   if (training.outer.isOn())
     std::erase_if(space.zero, [](int zero) { return zero > 2; });
+  // NCCL begins messages in their order, in which the sends of a chunk hold up
+  // the receives behind them (lib/Plan/CheckProgress.cpp).
+  if (!cluster.device.isProcessor && planning.framework == "plait" &&
+      !planning.pins.schedule)
+    std::erase(space.schedule, "breadth-first");
   // Options that contradict the cluster are found here, too.
   // Before the search: what cannot be compiled need not be looked for.
   // A prediction is also for devices that there is no code for.

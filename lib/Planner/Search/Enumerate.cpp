@@ -206,11 +206,6 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
                                  "context-parallel", space));
   PLAIT_RETURN_IF_ERROR(
       restrictOffload(choices.offload, pins.offload, space, cluster, training));
-  // NCCL begins messages in their order, in which all sends of a chunk hold up
-  // the receives behind them (lib/Plan/CheckProgress.cpp).
-  bool runsHere = std::string_view(training.framework.name) == "plait";
-  if (runsHere && !cluster.device.isProcessor && !pins.schedule)
-    std::erase(names, "breadth-first");
   PLAIT_RETURN_IF_ERROR(restrict(names, pins.schedule, "schedule", space));
   PLAIT_RETURN_IF_ERROR(restrict(chunks, pins.chunks, "chunks", space));
   // Attention that keeps no scores has nothing of them to compute again.

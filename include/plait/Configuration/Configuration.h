@@ -175,7 +175,7 @@ constexpr bool offloadsActivations(Offload offload) {
   X(int, lossChunks, "loss-chunks", 1, "differentiate",                        \
     "chunks of rows in which a step computes logits, loss and their\n"         \
     "gradients, so that all logits are never in memory at once; if not\n"      \
-    "given, as many as the planner finds to pay on a `cluster`, else 1")       \
+    "given, 8 where nothing else fits a `cluster`, else 1")                    \
   X(std::string, optimizer, "optimizer", "adamw", "shard",                     \
     "what updates parameters")                                                 \
   X(bool, deterministic, "deterministic", false, "steps",                      \

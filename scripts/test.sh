@@ -96,13 +96,17 @@ number() {
   echo "${found:-0}"
 }
 
-# suite NAME PASSED FAILED COMMAND...: counts by the two sed patterns.
+# suite NAME PASSED FAILED COMMAND...: counts by the two sed patterns. Open MPI
+# removes its folder of the machine when a run ends, in which a run of the suite
+# beside may be about to make its own: each suite has another one.
 suite() {
-  local name=$1 good=$2 bad=$3 code n_good n_bad start=$SECONDS
+  local name=$1 good=$2 bad=$3 code n_good n_bad start=$SECONDS mpi
   shift 3
   echo "$name 0 1 0" > "$logs/$name.counts" # should this shell end
-  "$@" > "$logs/$name.log" 2>&1
+  mpi=$(mktemp -d "${TMPDIR:-/tmp}/plait-mpi-XXXXXX")
+  OMPI_MCA_orte_tmpdir_base=$mpi "$@" > "$logs/$name.log" 2>&1
   code=$?
+  rm -rf "$mpi"
   n_good=$(number "$good" "$logs/$name.log")
   n_bad=$(number "$bad" "$logs/$name.log")
   if [ "$n_bad" -eq 0 ] && { [ "$code" -ne 0 ] || [ "$n_good" -eq 0 ]; }; then

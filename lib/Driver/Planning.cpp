@@ -20,6 +20,7 @@
 
 #include "Model.h"
 #include "Settings.h"
+#include "plait/Configuration/Mixing.h"
 #include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Import/HuggingFace.h"
@@ -192,6 +193,21 @@ static void pin(const Configuration &choice, Precision precision,
   options.pins.precision = precision;
 }
 
+/// Counts messages as Training::siteMessages has them: once for a search, since
+/// splitting large matrices takes longer than an estimate.
+static Result<double> countSiteMessages(const Outer &outer) {
+  if (!outer.is(Agreement::Gossip))
+    return 0.0;
+  Result<std::vector<Matrix>> period =
+      makeMixings("`outer`", outer.getGraph(), outer.sites);
+  if (!period.ok())
+    return period.status();
+  size_t messages = 0;
+  for (const Matrix &matrix : *period)
+    messages += makeExchanges(matrix, outer.sites).size();
+  return double(messages) / double(period->size());
+}
+
 /// Leaves one of the sites that a cluster is divided among: whole nodes, or
 /// equal parts of one.
 static Status divide(planner::Cluster &cluster, planner::Training &training) {
@@ -206,7 +222,10 @@ static Status divide(planner::Cluster &cluster, planner::Training &training) {
                 cluster.devicesPerNode,
                 " devices, which cannot be divided among ", sites, " sites");
   }
-  return Status::success();
+  Result<double> messages = countSiteMessages(training.outer);
+  if (messages.ok())
+    training.siteMessages = *messages;
+  return messages.status();
 }
 
 /// From text to values: cluster, training, and whether what will be chosen can
@@ -230,11 +249,15 @@ Status ChoiceState::prepare() {
     space.zero = {0};
   if (training.outer.isOn())
     std::erase_if(space.zero, [](int zero) { return zero > 2; });
-  // NCCL begins messages in their order, in which the sends of a chunk hold up
-  // the receives behind them (lib/Plan/CheckProgress.cpp).
+  // NCCL begins messages in their order, in which the forwards of a chunk hold
+  // up what comes back for the next one (lib/Plan/CheckProgress.cpp).
   if (!cluster.device.isProcessor && planning.framework == "plait" &&
       !planning.pins.schedule)
-    std::erase(space.schedule, "breadth-first");
+    std::erase_if(space.schedule, [](const std::string &name) {
+      auto generator = schedule::findGenerator(name);
+      return generator.ok() && (*generator)->holdsAll &&
+             (*generator)->minChunks > 1;
+    });
   // Options that contradict the cluster are found here, too.
   // Before the search: what cannot be compiled need not be looked for.
   // A prediction is also for devices that there is no code for.

@@ -20,7 +20,7 @@ import sys
 import tempfile
 
 import from_torch
-from from_torch import BATCH, STEPS, Suite, lacks_torch
+from from_torch import BATCH, STEPS, Suite, lacks_torch, spell
 from harness import Reporter, Tools, arguments, require
 
 ONE, SPLIT, ZERO, CONTEXT = "pp=1", "pp=2,tp=2", "dp=2 --zero 3", "cp=2"
@@ -209,7 +209,7 @@ def run_cases(suite: Floats, report: Reporter, every: bool) -> None:
             if case.features or mesh != CONTEXT
         ]
     for name, mesh in cases:
-        label = f"{name}/{mesh.replace(' --', '/').replace(' ', '=')}"
+        label = f"{name}/{spell(mesh)}"
         report.case(label, lambda n=name, m=mesh: suite.check(n, m))
 
 

@@ -481,6 +481,11 @@ def training_cases(suite: Suite, every: bool):
     return cases
 
 
+def spell(mesh: str) -> str:
+    """A mesh and options, as a part of a case's name."""
+    return mesh.replace(" --", "/").replace(" ", "=")
+
+
 def run_cases(suite: Suite, report: Reporter, every: bool) -> None:
     from torch_models import families, refused
 
@@ -491,10 +496,10 @@ def run_cases(suite: Suite, report: Reporter, every: bool) -> None:
     report.case("command", lambda: check_command(suite))
     report.case("saved", lambda: check_saved(suite))
     for name, mesh in training_cases(suite, every):
-        label = f"{name}/{mesh.replace(' --', '/').replace(' ', '=')}"
+        label = f"{name}/{spell(mesh)}"
         report.case(label, lambda name=name, mesh=mesh: suite.check(name, mesh))
     for kind, name, mesh in MUON_CASES if every else MUON_CASES[1::3]:
-        label = f"{kind}/{name}/{mesh.replace(' --', '/').replace(' ', '=')}"
+        label = f"{kind}/{name}/{spell(mesh)}"
         report.case(label, lambda n=name, m=mesh, k=kind: suite.check(n, m, k))
     for name in families.IMPORTED if every else ():
         report.case(f"import/{name}", lambda name=name: suite.check_import(name))

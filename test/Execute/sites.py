@@ -351,6 +351,23 @@ class Suite:
         )
         return f"{count} of {count} refused"
 
+    def refuse(self, text: str, *options) -> None:
+        """One line that has `text`, and no plan."""
+        plan = self.folder / "none.plan"
+        outcome = self.tools.call(*self.words(*options, "-o", plan))
+        lines = outcome.stderr.strip().splitlines()
+        require(outcome.code != 0, f"{text}: accepted")
+        require(len(lines) == 1 and text in lines[0], f"{text}: {outcome.stderr}")
+        require(not plan.exists(), f"{text}: a plan was written")
+
+    def add_layouts(self, layouts, report: Reporter, options) -> None:
+        """Cases of (mesh, words of plaitc), or a subset that covers them."""
+        for mesh, words in covering.chosen(
+            layouts, lambda case: covering.split_options(*case), options
+        ):
+            run = functools.partial(self.check_layout, mesh, words)
+            report.case("/".join((mesh, *words)), run)
+
     def check_errors(self) -> str:
         outer = ("--outer", "average:2")
         cases = {
@@ -369,7 +386,8 @@ class Suite:
             "--outer is average:2, but --mesh has no sites": ("dp=2", *outer),
             'names axis "sites" twice': ("sites=2,sites=2", *outer),
             'sites "0", expected 1 to': ("sites=0", *outer),
-            "global batch 8 is not divisible by micro batch 1 times 1 replica times sites 3 = 3": ("sites=3", *outer),
+            "global batch 8 is not divisible by micro batch 1 times 1 replica times sites 3 = 3":
+                ("sites=3", *outer),
             "times 2 replicas times sites 2 = 12": (
                 "dp=2,sites=2", *outer, "--micro-batch", "3"),
             "is of 1 x 4 devices, which cannot be divided among 3 sites": (
@@ -386,11 +404,7 @@ class Suite:
         }  # fmt: skip
         plan = self.folder / "none.plan"
         for text, (mesh, *options) in cases.items():
-            outcome = self.tools.call(*self.words("--mesh", mesh, *options, "-o", plan))
-            lines = outcome.stderr.strip().splitlines()
-            require(outcome.code != 0, f"{text}: accepted")
-            require(len(lines) == 1 and text in lines[0], f"{text}: {outcome.stderr}")
-            require(not plan.exists(), f"{text}: a plan was written")
+            self.refuse(text, "--mesh", mesh, *options)
         words = ["plait-run", self.compile("sites=2", *outer), "--steps", 1]
         words += ["--tokens", self.tokens, "--token-type", "uint16"]
         outcome = self.tools.run(*words)
@@ -420,12 +434,7 @@ def main() -> int:
         suite = Suite(tools, pathlib.Path(folder))
         for run in covering.chosen(RUNS, Run.get_choices, options):
             report.case(run.name, lambda run=run: suite.check(run))
-        layouts = covering.chosen(
-            LAYOUTS, lambda case: covering.split_options(*case), options
-        )
-        for mesh, words in layouts:
-            run = functools.partial(suite.check_layout, mesh, words)
-            report.case("/".join((mesh, *words)), run)
+        suite.add_layouts(LAYOUTS, report, options)
         report.case("one-site", suite.check_one_site)
         report.case("all-reduce", suite.check_all_reduce)
         report.case("mean", suite.check_mean)

@@ -13,7 +13,6 @@
 #include "Commands.h"
 #include "PricedPlan.h"
 #include "TextOutput.h"
-#include "plait/Plan/Container.h"
 #include "plait/Planner/Report.h"
 
 #include <CLI/CLI.hpp>
@@ -24,13 +23,6 @@
 using namespace plait;
 using tool::format;
 namespace fb = plait::plan::fb;
-
-namespace {
-struct Options {
-  std::string plan, cluster;
-  std::string json; // a file; empty: none
-};
-} // namespace
 
 /// Times are predicted, with ranks that communicate beside computing if those
 /// of the plan can: else all are in one stream, of which each has its time.
@@ -43,26 +35,20 @@ listOf(const fb::Plan &plan, const tool::PricedPlan &priced) {
   return planner::listExchanges(plan, *replayed);
 }
 
-static Status run(const Options &options) {
-  PLAIT_RETURN_IF_ERROR(
-      checkOutputs({{"--json", options.json}},
-                   {{"plan", options.plan}, {"--cluster", options.cluster}}));
-  Result<plan::PlanFile> file = plan::PlanFile::open(options.plan);
-  if (!file.ok())
-    return file.status();
-  Result<tool::PricedPlan> priced =
-      tool::pricePlan(file->plan(), options.cluster);
-  if (!priced.ok())
-    return priced.status();
-  auto lists = listOf(file->plan(), *priced);
+static Status run(const tool::PricedOptions &options) {
+  Result<tool::PricedFile> opened = tool::openPriced(options);
+  if (!opened.ok())
+    return opened.status();
+  const fb::Plan &plan = opened->file.plan();
+  auto lists = listOf(plan, opened->priced);
   if (!lists.ok())
     return lists.status();
   if (!options.json.empty())
     PLAIT_RETURN_IF_ERROR(
         writeTextFile(options.json, planner::exchangesJson(*lists)));
   if (!isStandardOutput(options.json))
-    std::cout << "mesh      " << planner::printMesh(file->plan())
-              << "\ncosts     " << priced->cluster.name << "\n\n"
+    std::cout << "mesh      " << planner::printMesh(plan) << "\ncosts     "
+              << opened->priced.cluster.name << "\n\n"
               << planner::exchangesText(*lists);
   return Status::success();
 }
@@ -71,10 +57,7 @@ static Status run(const Options &options) {
 tool::Command tool::addExchangesCommand(CLI::App &app) {
   CLI::App *command = app.add_subcommand(
       "exchanges", "Print what ranks exchange in a step, axis by axis");
-  auto options = std::make_shared<Options>();
-  command->add_option("plan", options->plan, "The .plan file")->required();
-  command->add_option("--cluster", options->cluster,
-                      "What it runs on (default: what the plan was made for)");
-  command->add_option("--json", options->json, tool::jsonHelp);
+  auto options = std::make_shared<PricedOptions>();
+  addPricedOptions(*command, *options);
   return {command, [options] { return run(*options); }};
 }

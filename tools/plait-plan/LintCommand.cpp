@@ -13,7 +13,6 @@
 #include "Commands.h"
 #include "PricedPlan.h"
 #include "TextOutput.h"
-#include "plait/Plan/Container.h"
 #include "plait/Planner/Floor.h"
 
 #include <CLI/CLI.hpp>
@@ -30,9 +29,7 @@ using Json = nlohmann::ordered_json;
 namespace fb = plait::plan::fb;
 
 namespace {
-struct Options {
-  std::string plan, cluster;
-  std::string json; // a file; empty: none
+struct Options : tool::PricedOptions {
   int most = 10;
 };
 
@@ -119,27 +116,21 @@ static Json toJson(const Looked &looked) {
 }
 
 static Status run(const Options &options) {
-  PLAIT_RETURN_IF_ERROR(
-      checkOutputs({{"--json", options.json}},
-                   {{"plan", options.plan}, {"--cluster", options.cluster}}));
-  Result<plan::PlanFile> file = plan::PlanFile::open(options.plan);
-  if (!file.ok())
-    return file.status();
-  const fb::Plan &plan = file->plan();
-  Result<tool::PricedPlan> priced = tool::pricePlan(plan, options.cluster);
-  if (!priced.ok())
-    return priced.status();
-  std::string text = "costs     " + priced->cluster.name + "\n";
+  Result<tool::PricedFile> opened = tool::openPriced(options);
+  if (!opened.ok())
+    return opened.status();
+  const fb::Plan &plan = opened->file.plan();
+  const auto &[cluster, messages, costs] = opened->priced;
+  std::string text = "costs     " + cluster.name + "\n";
   Json programs = Json::array();
   for (uint32_t i = 0; i < plan.programs()->size(); ++i) {
-    Looked looked{planner::findFloor(plan, i, priced->costs, priced->cluster),
-                  planner::lintPlan(plan, i, priced->costs, priced->cluster)};
+    Looked looked{planner::findFloor(plan, i, costs, cluster),
+                  planner::lintPlan(plan, i, costs, cluster)};
     text += format("\nprogram %u, a step of one rank\n", i) +
             toText(looked, options.most);
     programs.push_back(toJson(looked));
   }
-  Json content = {{"costs", priced->cluster.name},
-                  {"programs", std::move(programs)}};
+  Json content = {{"costs", cluster.name}, {"programs", std::move(programs)}};
   if (!options.json.empty())
     PLAIT_RETURN_IF_ERROR(writeTextFile(options.json, content.dump(2) + "\n"));
   if (!isStandardOutput(options.json))
@@ -152,11 +143,8 @@ tool::Command tool::addLintCommand(CLI::App &app) {
   CLI::App *command = app.add_subcommand(
       "lint", "Tell what a step is above its floor, and why");
   auto options = std::make_shared<Options>();
-  command->add_option("plan", options->plan, "The .plan file")->required();
-  command->add_option("--cluster", options->cluster,
-                      "What it runs on (default: what the plan was made for)");
+  addPricedOptions(*command, *options);
   command->add_option("--most", options->most, "Rows of each list (10)")
       ->check(CLI::Range(0, 1000000));
-  command->add_option("--json", options->json, jsonHelp);
   return {command, [options] { return run(*options); }};
 }

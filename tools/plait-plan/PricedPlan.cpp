@@ -7,6 +7,11 @@
 
 #include "PricedPlan.h"
 
+#include "Commands.h"
+#include "plait/Plan/Files.h"
+
+#include <CLI/CLI.hpp>
+
 #include <iostream>
 
 using namespace plait;
@@ -27,4 +32,24 @@ Result<tool::PricedPlan> tool::pricePlan(const plan::fb::Plan &plan,
     return costs.status();
   return PricedPlan{std::move(found->cluster), std::move(*messages),
                     std::move(*costs)};
+}
+
+void tool::addPricedOptions(CLI::App &command, PricedOptions &options) {
+  command.add_option("plan", options.plan, "The .plan file")->required();
+  command.add_option("--cluster", options.cluster,
+                     "What it runs on (default: what the plan was made for)");
+  command.add_option("--json", options.json, jsonHelp);
+}
+
+Result<tool::PricedFile> tool::openPriced(const PricedOptions &options) {
+  PLAIT_RETURN_IF_ERROR(
+      checkOutputs({{"--json", options.json}},
+                   {{"plan", options.plan}, {"--cluster", options.cluster}}));
+  Result<plan::PlanFile> file = plan::PlanFile::open(options.plan);
+  if (!file.ok())
+    return file.status();
+  Result<PricedPlan> priced = pricePlan(file->plan(), options.cluster);
+  if (!priced.ok())
+    return priced.status();
+  return PricedFile{std::move(*file), std::move(*priced)};
 }

@@ -91,6 +91,19 @@ struct FactorRule {
     return (kind == FactorKind::Sum || kind == FactorKind::Max) &&
            !llvm::is_contained(dims, factor);
   }
+
+  /// Whether each element of the results is made of the same one of all
+  /// operands.
+  bool isElementwise() const {
+    auto isSame = [&](const DimFactors &dims) {
+      return dims == results.front();
+    };
+    return !results.empty() && llvm::all_of(operands, isSame) &&
+           llvm::all_of(results, isSame) &&
+           llvm::all_of(factors, [](const Factor &factor) {
+             return factor.kind == FactorKind::Parallel;
+           });
+  }
 };
 
 } // namespace plait

@@ -37,6 +37,9 @@ struct Training {
   /// How sites agree. All else is about one of them, the batch included.
   Outer outer;
   int sitesOfNode = 1; // that share a node
+  /// Messages of a rank to neighbours in an agreement by gossip, in the mean
+  /// over the agreements of a period.
+  double siteMessages = 0;
   /// Pieces that ranks of tp exchange beside each other's matmuls; 1: whole.
   int tensorOverlap = 1;
   /// Chunks of rows in which logits and their gradient are computed.

@@ -15,6 +15,8 @@
 
 #include "Memory.h"
 
+#include "plait/Support/LossChunks.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -82,10 +84,8 @@ static Saved getWorkspace(const Block &block, const Context &context) {
     return workspace;
   int64_t rows = context.sequences() > 1 ? int64_t(context.sequences())
                                          : context.work.sequence;
-  int64_t parts = std::min<int64_t>(context.training.lossChunks, rows);
-  while (rows % parts)
-    --parts;
-  workspace.elements += double(logits->m * logits->n) / double(parts);
+  int64_t chunks = countLossChunks(rows, context.training.lossChunks);
+  workspace.elements += double(logits->m * logits->n) / double(chunks);
   return workspace;
 }
 

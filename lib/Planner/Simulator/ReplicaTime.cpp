@@ -87,14 +87,12 @@ struct Replicated {
             const Context &context) const;
 };
 
-} // namespace
-
-namespace {
 /// Over which ranks gradients are summed.
 struct Summed {
   bool isPartial = false; // ranks of tp have parts of the sums, too
   bool isExperts = false; // and those of ep have others
 };
+
 } // namespace
 
 /// Sums of what each rank has, once that is summed over the axis that divides

@@ -14,8 +14,6 @@
 
 #include "Step.h"
 
-#include "plait/Configuration/Mixing.h"
-
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -200,22 +198,13 @@ static double getTogetherSeconds(CollectiveKind kind, double count,
   return shareSites(getCarrier(kind), count, bytes, seconds, context);
 }
 
-/// Messages to neighbours one by one, each behind its latency; in the mean over
-/// the agreements of a period.
+/// Messages to neighbours one by one, each behind its latency.
 static double getGossipSeconds(double share, double bytes,
                                const Context &context) {
-  const Outer &outer = context.training.outer;
-  Result<std::vector<Matrix>> period =
-      makeMixings("`outer`", outer.getGraph(), outer.sites);
-  if (!period.ok())
-    return 0; // refused before
-  double messages = 0;
-  for (const Matrix &matrix : *period)
-    messages += double(makeExchanges(matrix, outer.sites).size());
-  bool sameNode = context.training.sitesOfNode >= outer.sites;
-  return shareSites(Carrier::Send, share * messages / double(period->size()),
-                    bytes, transferSeconds(bytes, sameNode, context.cluster),
-                    context);
+  const Training &training = context.training;
+  bool sameNode = training.sitesOfNode >= training.outer.sites;
+  return shareSites(Carrier::Send, share * training.siteMessages, bytes,
+                    transferSeconds(bytes, sameNode, context.cluster), context);
 }
 
 static double getAgreementSeconds(double bytes, const Context &context) {

@@ -137,10 +137,9 @@ static bool isCheap(Operation *op) {
 /// An op that makes each element of another one of the same type, whether or
 /// not it is decomposed later: activations, scalings.
 static bool isOfOneElement(Operation *op) {
-  auto fusable = dyn_cast<FusableOpInterface>(op);
-  bool isByElement = fusable
-                         ? fusable.getFusionRole() == FusionRole::Elementwise
-                         : isa<DecomposableOpInterface>(op);
+  std::optional<FusionRole> role = findRole(op);
+  bool isByElement = role ? *role == FusionRole::Elementwise
+                          : isa<DecomposableOpInterface>(op);
   return isByElement && op->getNumOperands() == 1 && op->getNumResults() == 1 &&
          op->hasTrait<OpTrait::SameOperandsAndResultType>() &&
          !op->hasTrait<ComparesFloats>() && isCheap(op);
@@ -155,10 +154,8 @@ static bool isReadAnyway(Operation *op) {
   auto inBackward = [](Operation *user) { return isBackward(user); };
   // What is returned is kept as it is.
   auto inKernel = [](Operation *user) {
-    auto fusable = dyn_cast<FusableOpInterface>(user);
-    return isBackward(user)
-               ? fusable && fusable.getFusionRole() == FusionRole::Elementwise
-               : !user->hasTrait<OpTrait::IsTerminator>();
+    return isBackward(user) ? findRole(user) == FusionRole::Elementwise
+                            : !user->hasTrait<OpTrait::IsTerminator>();
   };
   return llvm::any_of(op->getUsers(), inBackward) &&
          llvm::all_of(op->getUsers(), inKernel) &&

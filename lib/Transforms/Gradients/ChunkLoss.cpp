@@ -27,6 +27,7 @@
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
+#include "plait/Support/LossChunks.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 
@@ -71,7 +72,6 @@ public:
   }
 
 private:
-  int64_t countParts(int64_t asked) const;
   /// The dimension of the rows of values of the head; -1: they are sums over
   /// rows.
   using RowDims = llvm::MapVector<Value, int64_t>;
@@ -307,13 +307,6 @@ std::optional<std::string> Head::analyze(const OpSet &others) {
   return checkInputs();
 }
 
-int64_t Head::countParts(int64_t asked) const {
-  int64_t parts = std::min(asked, shape[rowDim]);
-  while (shape[rowDim] % parts)
-    --parts;
-  return parts;
-}
-
 //===----------------------------------------------------------------------===//
 // Splitting
 //===----------------------------------------------------------------------===//
@@ -396,7 +389,7 @@ static Value addUp(OpBuilder &builder, Value whole, Value chunk, Value before) {
 /// 2. Each chunk is computed, and adds its sums.
 /// 3. The results take the places of the whole ones, and these go.
 void Head::split(int64_t asked) {
-  int64_t parts = countParts(asked);
+  int64_t parts = countLossChunks(shape[rowDim], asked);
   remark::passed(matmul.getLoc(), about(matmul, "loss", "nn-chunk-loss"))
       << remark::add("logits are computed in {0} chunks of rows", parts);
   if (parts == 1)

@@ -23,11 +23,6 @@
 using namespace mlir;
 using namespace plait;
 
-static bool hasRole(Operation *op, FusionRole role) {
-  auto fusable = dyn_cast<FusableOpInterface>(op);
-  return fusable && fusable.getFusionRole() == role;
-}
-
 /// Finds the operand and dimension that `factor` runs along; results do not.
 static std::pair<Value, int64_t>
 findMatrices(ShardableOpInterface op, const FactorRule &rule, int factor) {
@@ -85,11 +80,11 @@ void ExpertRows::addUser(ShardableOpInterface op) {
     }
   if (!ids)
     return;
-  if (hasRole(op, FusionRole::ReduceSum)) {
+  if (findRole(op) == FusionRole::ReduceSum) {
     ops.insert(op);
     return;
   }
-  if (!isElementwise(op.getFactorRule()) ||
+  if (!op.getFactorRule().isElementwise() ||
       !keepsZeros(op, [&](Value value) { return owners.count(value) > 0; }))
     return;
   ops.insert(op);
@@ -98,7 +93,7 @@ void ExpertRows::addUser(ShardableOpInterface op) {
 
 /// Adds what is repeated for ops on rows alone.
 void ExpertRows::addSource(Operation *op) {
-  if (hasRole(op, FusionRole::Broadcast) && !op->use_empty() &&
+  if (findRole(op) == FusionRole::Broadcast && !op->use_empty() &&
       llvm::all_of(op->getUsers(),
                    [&](Operation *user) { return ops.contains(user); }))
     ops.insert(op);

@@ -64,17 +64,6 @@ bool plait::movesElements(Operation *op) {
          shardable && shardable.isLinear();
 }
 
-bool plait::isElementwise(const FactorRule &rule) {
-  auto isSame = [&](const FactorRule::DimFactors &dims) {
-    return dims == rule.results.front();
-  };
-  return !rule.results.empty() && llvm::all_of(rule.operands, isSame) &&
-         llvm::all_of(rule.results, isSame) &&
-         llvm::all_of(rule.factors, [](const Factor &factor) {
-           return factor.kind == FactorKind::Parallel;
-         });
-}
-
 /// Equal blocks only: collectives move them as they are, without padding.
 ShardingAttr plait::divide(MeshOp mesh, StringAttr axis, RankedTensorType type,
                            ShardingAttr sharding) {
@@ -122,11 +111,6 @@ struct Kept {
   }
 };
 } // namespace
-
-static bool hasRole(Operation *op, FusionRole role) {
-  auto fusable = dyn_cast<FusableOpInterface>(op);
-  return fusable && fusable.getFusionRole() == role;
-}
 
 /// Whether `axis` splits a factor, or is not to be had as partial for another
 /// reason: a rank has the diagonal of what is split over it twice.
@@ -195,9 +179,9 @@ static Kept keepRows(const FactorRule &rule, const FactorAxes &axes) {
 static Kept findKept(ShardableOpInterface op, const FactorRule &rule,
                      const FactorAxes &axes) {
   Kept kept = keepRows(rule, axes);
-  if (kept.axes.empty() && isElementwise(rule))
+  if (kept.axes.empty() && rule.isElementwise())
     kept = keepOwned(op, axes);
-  if (kept.axes.empty() && hasRole(op, FusionRole::ReduceSum))
+  if (kept.axes.empty() && findRole(op) == FusionRole::ReduceSum)
     kept = keepSummed(op, axes);
   return kept.axes.empty() ? keepLinear(op) : kept;
 }

@@ -33,9 +33,6 @@ dist::ShardingAttr getSharding(mlir::FlatSymbolRefAttr mesh,
 void applyFactorAxes(ShardableOpInterface op, mlir::FlatSymbolRefAttr mesh,
                      const FactorAxes &axes);
 
-/// Whether each element of the results is made of the same one of all operands.
-bool isElementwise(const FactorRule &rule);
-
 /// "12 and 16": the multiples of `parts` next to `extent`, which it does not
 /// divide.
 std::string listNearest(int64_t extent, int64_t parts);

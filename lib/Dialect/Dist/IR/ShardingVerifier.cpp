@@ -149,23 +149,6 @@ LogicalResult Checker::checkAxes() {
   return success();
 }
 
-static bool hasRole(Operation *op, FusionRole role) {
-  auto fusable = dyn_cast<FusableOpInterface>(op);
-  return fusable && fusable.getFusionRole() == role;
-}
-
-/// Whether each element of the results is made of the same one of all operands.
-static bool isElementwise(const FactorRule &rule) {
-  auto isSame = [&](const FactorRule::DimFactors &dims) {
-    return dims == rule.results.front();
-  };
-  return !rule.results.empty() && llvm::all_of(rule.operands, isSame) &&
-         llvm::all_of(rule.results, isSame) &&
-         llvm::all_of(rule.factors, [](const Factor &factor) {
-           return factor.kind == FactorKind::Parallel;
-         });
-}
-
 /// Returns what splits the factor of which each row has one element; null:
 /// there is no such factor.
 ArrayAttr Checker::getOwnerAxes() const {
@@ -187,11 +170,11 @@ LogicalResult Checker::checkOperandPartial(Value operand, unsigned index) {
   if (isOwned && hasOwners)
     return success();
   bool linear = cast<ShardableOpInterface>(op).isLinear();
-  bool sums = hasRole(op, FusionRole::ReduceSum) && sharding &&
+  bool sums = findRole(op) == FusionRole::ReduceSum && sharding &&
               sharding.getReduction() != Reduction::Max;
   bool mayBe = linear || sums || isOwned;
   if (index == 0) {
-    takesOwned = isOwned && isElementwise(rule);
+    takesOwned = isOwned && rule.isElementwise();
     mayBe = linear || sums || takesOwned;
     if (mayBe)
       partialOperands = partial;

@@ -13,7 +13,7 @@ its process a fixed part of a core.
 
 The kernel notices that a process has used up its part when its clock ticks, every
 4 ms at 250 Hz, which is longer than a part of a short period. Another process that
-wakes four times a millisecond on each core makes it look (`metronome`)."""
+wakes ten times a millisecond on each core makes it look (`metronome`)."""
 
 import contextlib
 import fcntl
@@ -37,7 +37,7 @@ SWITCH_ADDRESS = "10.77.255.254"
 # it holds passes at any rate, so that it should be small beside a message.
 SEGMENT = 16 << 10
 # Of a control group, in microseconds: how often a process gets its part.
-PERIOD = 2000
+PERIOD = 1000
 # The kernel counts a group's part as that of each core, and lets all groups
 # together have 0.95 of one.
 MOST = 0.9
@@ -313,13 +313,13 @@ def remove():
 
 
 def metronome(core):
-    """Wakes four times a millisecond before all else, and ends with its parent."""
+    """Wakes ten times a millisecond before all else, and ends with its parent."""
     parent = os.getppid()
     os.sched_setaffinity(0, {core})
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(WAKES))
     while os.getppid() == parent:
-        for _ in range(4000):
-            time.sleep(0.00025)
+        for _ in range(10000):
+            time.sleep(0.0001)
 
 
 def agent(address, command):

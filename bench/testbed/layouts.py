@@ -107,11 +107,13 @@ LAYOUTS = [
     make("pp8", 8), make("pp8", 8, schedule="zb-h1"),
     make("pp2 dp2 tp2", 4), make("pp2 dp2 cp2", 4, context="zigzag"),
 ]
-# Of these, by four ranks of a node, figures of a cluster are fitted: each axis,
-# and whole replicas.
-CALIBRATED = [make("dp4", 4), make("tp4", 2), make("pp4", 4), make("dp2 tp2", 4)]
+# Of these, by number of nodes, figures of a cluster are fitted: each axis inside of
+# a node, and sums and messages between nodes.
+CALIBRATED = {1: [make("dp4", 4), make("tp4", 2), make("pp4", 4), make("dp2 tp2", 4)],
+              2: [make("dp8", 8), make("pp2 dp4", 8), make("pp8", 8)]}
 
 # For tests: four ranks, minutes.
 SHORT = [make("dp4", 4), make("dp2 tp2", 2), make("tp4", 1), make("pp2 dp2", 4),
          make("pp4", 8), make("dp2 cp2", 2)]
-SHORT_CALIBRATED = [make("dp2", 2), make("tp2", 2), make("pp2", 4)]
+SHORT_CALIBRATED = {1: [make("dp2", 2), make("tp2", 2), make("pp2", 4)],
+                    2: [make("dp4", 4), make("pp4", 4)]}

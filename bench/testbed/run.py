@@ -124,47 +124,39 @@ class Case:
                 "device": {"fp32Flops": 8e10 * share, "vectorFlops": 2e10 * share,
                            "memoryBytes": 64e9, "memoryBandwidth": 1e10 * share},
                 "intra": {"bandwidth": devices * self.rates[0]},
+                "inter": {"bandwidth": self.rates[1]},
             }, file)
         return path
 
-    def profile(self, name, nodes, devices):
-        """Runs of one node's ranks in a bed where they lie like that."""
-        with self.bed(nodes, devices) as bed:
-            for i, layout in enumerate(self.form.calibrated):
-                plan = f"calibrate-{i}"
+    def profile(self, nodes):
+        """Runs that calibration sees, on so many nodes."""
+        with self.bed(nodes, self.form.devices) as bed:
+            for i, layout in enumerate(self.form.calibrated[nodes]):
+                plan = f"calibrate-{nodes}-{i}"
                 self.plan(plan, layout.options(self.model),
-                          f"{self.base()}:{self.form.devices}")
+                          f"{self.base()}:{nodes}x{self.form.devices}")
                 self.step(bed, plan, range(bed.ranks))
-                mend(self.path(plan + ".profile.json"),
-                     self.path(f"{name}-{i}.profile.json"), bed.ranks)
-
-    def fit(self, name):
-        """What `plait-plan calibrate` makes of them."""
-        numbers = range(len(self.form.calibrated))
-        fitted = self.path(name + ".json")
-        text = self.tool(
-            "plait-plan", "calibrate",
-            *[self.path(f"{name}-{i}.profile.json") for i in numbers], "--plans",
-            *[self.path(f"calibrate-{i}.plan") for i in numbers], "--hardware",
-            self.path("base.json"), "-o", fitted)
-        with open(fitted) as file:
-            return json.load(file), text
 
     def calibrate(self):
-        """Writes the cluster file. Calibration knows links inside of a node alone:
-        those between nodes are measured by ranks that are each a node of their own,
-        and moved."""
+        """Writes the cluster file, from what `plait-plan calibrate` makes of runs
+        inside of a node and of runs on all of them."""
         form = self.form
         if "calibration" not in self.kept:
-            self.profile("node", 1, form.devices)
-            self.profile("nodes", form.devices, 1)
-        _, inside = self.fit("node")
-        outer, outside = self.fit("nodes")
+            for nodes in form.calibrated:
+                self.profile(nodes)
+        runs = [(nodes, f"calibrate-{nodes}-{i}")
+                for nodes, chosen in form.calibrated.items()
+                for i in range(len(chosen))]
+        text = self.tool(
+            "plait-plan", "calibrate",
+            *[self.path(f"{plan}.profile.json") for _, plan in runs], "--plans",
+            *[self.path(f"{plan}.plan") for _, plan in runs], "--nodes",
+            *[str(nodes) for nodes, _ in runs], "--hardware", self.path("base.json"),
+            "-o", self.path("device.json"))
         with open(self.path("cluster.json"), "w") as file:
-            json.dump({"name": self.name, "device": "node.json", "nodes": form.nodes,
-                       "devicesPerNode": form.devices, "inter": outer["intra"]}, file,
-                      indent=1)
-        self.kept["calibration"] = {"node": inside, "between nodes": outside}
+            json.dump({"name": self.name, "device": "device.json",
+                       "nodes": form.nodes, "devicesPerNode": form.devices}, file)
+        self.kept["calibration"] = text
         self.results.save()
 
     def bed(self, nodes, devices):
@@ -234,24 +226,12 @@ class Case:
         """The same plan, replayed with the model's figures and with what its steps
         took, by kind of step."""
         name = entry["plan"]
-        profile = self.path(name + ".mended.json")
-        mend(self.path(name + ".profile.json"), profile, self.arguments.ranks)
+        profile = self.path(name + ".profile.json")
         options = [self.path(name + ".plan"), "--cluster", self.path("cluster.json")]
         entry["simulated"] = json.loads(
             self.tool("plait-plan", "simulate", *options, "--json", "-"))["step_seconds"]
         entry["steps"] = self.tool("plait-plan", "simulate", *options, "--profile",
                                    profile)
-
-
-def mend(source, target, ranks):
-    """Profiles of one thread a host make calibration count processor time as often
-    as there are hosts; and an overhead that noise has made negative is refused."""
-    with open(source) as file:
-        profile = json.load(file)
-    profile["threads"] = ranks
-    profile["overhead_seconds"] = max(0, profile["overhead_seconds"])
-    with open(target, "w") as file:
-        json.dump(profile, file)
 
 
 class Form:
@@ -261,6 +241,7 @@ class Form:
         short = arguments.short
         self.nodes, self.devices = 2, arguments.ranks // 2
         self.layouts = layouts.SHORT if short else layouts.LAYOUTS
+        # By the number of nodes.
         self.calibrated = layouts.SHORT_CALIBRATED if short else layouts.CALIBRATED
         if arguments.layouts:
             self.layouts = [layout for layout in self.layouts

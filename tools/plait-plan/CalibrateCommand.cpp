@@ -28,6 +28,7 @@ namespace {
 
 struct Options {
   std::vector<std::string> profiles, plans;
+  std::vector<uint32_t> nodes = {1}; // by profile, or one for all
   std::string hardware = "cpu", output;
 };
 
@@ -75,6 +76,10 @@ Status run(const Options &options) {
   for (const std::string &path : options.plans)
     inputs.emplace_back("--plans", path);
   PLAIT_RETURN_IF_ERROR(checkOutputs({{"--output", options.output}}, inputs));
+  if (size_t count = options.nodes.size();
+      count != 1 && count != options.profiles.size())
+    return fail("--nodes has ", count, " numbers for ", options.profiles.size(),
+                " profiles: give one number, or one for each");
   // 1. Files.
   std::vector<plan::PlanFile> plans;
   for (const std::string &path : options.plans) {
@@ -97,7 +102,8 @@ Status run(const Options &options) {
     auto file = findPlan(profiles[i], options.profiles[i], plans);
     if (!file.ok())
       return file.status();
-    runs.push_back({(*file)->plan(), profiles[i]});
+    uint32_t nodes = options.nodes[options.nodes.size() == 1 ? 0 : i];
+    runs.push_back({(*file)->plan(), profiles[i], nodes});
   }
   // 3. The fit.
   Result<planner::Calibration> calibration =
@@ -124,6 +130,12 @@ tool::Command tool::addCalibrateCommand(CLI::App &app) {
       ->required();
   command->add_option("--plans", options->plans, "The plans of the profiles")
       ->required();
+  command
+      ->add_option(
+          "--nodes", options->nodes,
+          "Nodes that the runs had, one number or one for each profile "
+          "(default: 1)")
+      ->check(CLI::Range(1, 1 << 20));
   command->add_option("--hardware", options->hardware,
                       "What to begin with: h100, or a file (default: cpu)");
   command

@@ -46,6 +46,15 @@ Status checkMeasured(const Options &options) {
   return processes ? processes->agree(status) : status;
 }
 
+/// Returns the threads of all ranks together: the option is of a host.
+unsigned countThreads(const runtime::ExecutorOptions &executor) {
+  if (!executor.processes || executor.processes->place().hosts.empty())
+    return executor.threads;
+  const std::vector<uint32_t> &hosts = executor.processes->place().hosts;
+  return executor.threads *
+         unsigned(std::set(hosts.begin(), hosts.end()).size());
+}
+
 /// Trains with steps measured.
 /// 1. What is written: notes of all ranks, a profile of all steps, a trace of
 ///    some.
@@ -62,7 +71,7 @@ Status measure(const plan::PlanFile &file, Options &options) {
   // 1. Readers.
   runtime::StepNotes notes(plan, overlaps, processes);
   train.executor.notes = &notes;
-  runtime::Profiler profiler(plan, file.hash(), train.executor.threads,
+  runtime::Profiler profiler(plan, file.hash(), countThreads(train.executor),
                              train.steps);
   if (!options.profile.empty())
     train.readers.push_back(&profiler);

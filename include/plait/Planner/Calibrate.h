@@ -21,6 +21,9 @@
 // a step took depended on what other ranks did. Then the processor's time
 // counts, times the ranks of a core: what the step takes while all compute.
 //
+// Links between nodes are fitted to what runs on several nodes have sent over
+// them, with the links inside of a node as they were fitted before.
+//
 // A figure about which the measurements say nothing stays where it was.
 //
 //===----------------------------------------------------------------------===//
@@ -35,10 +38,11 @@
 namespace plait::planner {
 
 /// A run; `profile` is of `plan` (checkProfile). References: live as long as
-/// the call.
+/// the call. Nodes have equally many ranks, in order.
 struct MeasuredRun {
   const plan::fb::Plan &plan;
   const plan::Profile &profile;
+  uint32_t nodes = 1;
 };
 
 /// A figure of the hardware file, by its path: "device.launchSeconds".
@@ -65,8 +69,9 @@ struct Calibration {
 };
 
 /// Starts from the hardware `base`, a preset or a file; `name` is that of the
-/// new file. Fails when the runs have not measured anything, or are of plans
-/// for other hardware. The same input gives the same bytes.
+/// new file. Fails when the runs have not measured anything, are of plans for
+/// other hardware, or have ranks that their nodes do not divide. The same input
+/// gives the same bytes.
 Result<Calibration> calibrate(std::span<const MeasuredRun> runs,
                               const std::string &base, const std::string &name);
 

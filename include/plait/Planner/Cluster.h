@@ -32,9 +32,10 @@
 namespace plait::planner {
 
 /// How a collective library moves data: around a ring, along a double binary
-/// tree, or by the switch that adds up in flight (NVLS).
-enum class Algorithm : uint8_t { Ring, Tree, InSwitch };
-inline constexpr int algorithmCount = 3;
+/// tree, by the switch that adds up in flight (NVLS), or directly, each member
+/// sending every other its part (ranks on processors).
+enum class Algorithm : uint8_t { Ring, Tree, InSwitch, Direct };
+inline constexpr int algorithmCount = 4;
 
 /// How a message is cut: NCCL's LL and LL128 send data and flag in one store
 /// (low latency, part of the bandwidth), Simple sends large chunks and then

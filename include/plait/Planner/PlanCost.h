@@ -32,6 +32,12 @@ namespace plait::planner {
 double stepSeconds(const plan::fb::Step &step, const plan::RankGrid &mesh,
                    const Cluster &cluster);
 
+/// Says whether ranks of several nodes take part in a step or message.
+bool crossesNodes(const plan::fb::Step &step, const plan::RankGrid &mesh,
+                  const Cluster &cluster);
+bool crossesNodes(uint32_t source, uint32_t target, const plan::RankGrid &mesh,
+                  const Cluster &cluster);
+
 /// The largest power of two that divides what rows lie apart, in elements, in
 /// all three matrices and from matrix to matrix.
 int64_t getRowAlignment(const plan::fb::GemmStep &step);

@@ -241,8 +241,11 @@ Result<Cluster> parseClusterFile(const Json &object, const std::string &path,
   std::pair<const char *, Fabric *> links[] = {{"intra", &hardware.intra},
                                                {"inter", &hardware.inter}};
   for (auto &[field, fabric] : links)
-    if (const Json *value = fields.get(field))
+    if (const Json *value = fields.get(field)) {
       PLAIT_RETURN_IF_ERROR(parseFabric(*value, fields.path(field), *fabric));
+      PLAIT_RETURN_IF_ERROR(
+          checkLinks(*fabric, hardware.shared, fields.path(field)));
+    }
   // Without pods all nodes see the same bandwidth.
   int podNodes = 0;
   double oversubscription = 1;

@@ -268,7 +268,7 @@ Status planner::parseFabric(const Json &object, const std::string &where,
   fields.read("bandwidth", fabric.bandwidth, bandwidth);
   readPairs(fields, "byMembers", fabric.byMembers, count, bandwidth);
   // In the order of Algorithm.
-  const char *algorithms[] = {"ring", "tree", "inSwitch"};
+  const char *algorithms[] = {"ring", "tree", "inSwitch", "direct"};
   for (int i = 0; i < algorithmCount; ++i)
     if (const Json *channels = fields.get(algorithms[i]))
       PLAIT_RETURN_IF_ERROR(parseChannels(*channels, fields.path(algorithms[i]),
@@ -309,8 +309,24 @@ static Status parseHost(const Json &object, const std::string &where,
   return fields.finish();
 }
 
-/// Links need a bandwidth and a ring of the simple protocol: with these every
-/// collective has a cost, whatever else is switched off.
+/// A row that would never be used is refused: its figures were meant to count.
+Status planner::checkLinks(const Fabric &fabric, bool isShared,
+                           const std::string &where) {
+  if (fabric.bandwidth == 0)
+    return fail(where, ".bandwidth is missing");
+  auto has = [&](Algorithm algorithm, Protocol protocol) {
+    return fabric.channels[int(algorithm)][int(protocol)].fraction > 0;
+  };
+  if (!has(isShared ? Algorithm::Direct : Algorithm::Ring, Protocol::Simple))
+    return fail(where, isShared ? ".direct" : ".ring",
+                ".simple is missing or has a fraction of 0");
+  for (int i = 0; isShared && i < protocolCount; ++i)
+    if (has(Algorithm::Ring, Protocol(i)))
+      return fail(where, ".ring is given, but ranks on processors send each "
+                         "other their parts: its figures belong in 'direct'");
+  return Status::success();
+}
+
 Result<Hardware> planner::parseHardware(const Json &object,
                                         const std::string &what) {
   Fields fields(object, what + ":");
@@ -343,11 +359,8 @@ Result<Hardware> planner::parseHardware(const Json &object,
     if (!value)
       break;
     PLAIT_RETURN_IF_ERROR(parseFabric(*value, fields.path(name), *fabric));
-    if (fabric->bandwidth == 0)
-      return fail(fields.path(name), ".bandwidth is missing");
-    if (fabric->channels[0][int(Protocol::Simple)].fraction == 0)
-      return fail(fields.path(name), ".ring.simple is missing or has a "
-                                     "fraction of 0");
+    PLAIT_RETURN_IF_ERROR(
+        checkLinks(*fabric, hardware.shared, fields.path(name)));
   }
   PLAIT_RETURN_IF_ERROR(fields.finish());
   return hardware;

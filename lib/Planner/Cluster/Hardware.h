@@ -60,6 +60,12 @@ double getMachineMemory();
 Status parseFabric(const Json &object, const std::string &where,
                    Fabric &fabric);
 
+/// Checks what every collective's cost begins with: a bandwidth, and a row for
+/// the algorithm that has one for each kind. `isShared`: ranks share a
+/// processor, and know one algorithm alone.
+Status checkLinks(const Fabric &fabric, bool isShared,
+                  const std::string &where);
+
 /// The worst of every figure of two node types.
 Hardware getWorst(const Hardware &a, const Hardware &b);
 

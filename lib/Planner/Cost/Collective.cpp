@@ -16,6 +16,10 @@
 // NICs: a ring is as fast as the links inside of a node or as the NICs of a
 // node's members together, whichever is slower.
 //
+// Ranks on processors form no ring. Each sends every other one its part, and so
+// as much inside of its node and out of it as it has members there, both at
+// once: more bytes leave a node than with a ring, and fewer pass its links.
+//
 //===----------------------------------------------------------------------===//
 
 #include "plait/Planner/Cost.h"
@@ -55,9 +59,10 @@ Place getPlace(Group group, const Cluster &cluster) {
           getIntraBandwidth(cluster.intra, perNode), inter};
 }
 
-/// Steps inside of a node and between nodes, and the bytes over each link.
+/// Steps inside of a node and between nodes, and the bytes over each link. Of
+/// what is sent directly, `outside` are those through a member's own NIC.
 struct Traffic {
-  double intraSteps = 0, interSteps = 0, bytes = 0;
+  double intraSteps = 0, interSteps = 0, bytes = 0, outside = 0;
 };
 
 /// Counts what an algorithm moves over the busiest link and how many steps that
@@ -79,36 +84,51 @@ Traffic getTraffic(Algorithm algorithm, const Place &place, int passes,
             2.0 * (std::bit_width(unsigned(place.nodes)) - 1), 2 * bytes};
   case Algorithm::InSwitch:
     return {0, 0, ringBytes};
+  case Algorithm::Direct: {
+    double inside = passes * (place.perNode - 1.0);
+    double outside = passes * (n - place.perNode);
+    return {inside, outside, inside / n * bytes, outside / n * bytes};
+  }
   }
   return {};
 }
 
-/// Infinite where the combination does not exist.
+/// Returns the seconds of the busiest link; infinite where the combination does
+/// not exist. `outer` is the channel of the links between nodes, or inside of
+/// the only one.
+double getSendingSeconds(Algorithm algorithm, const Place &place,
+                         const Traffic &traffic, const Channel &intra,
+                         const Channel &outer) {
+  constexpr double never = 1e300;
+  bool crosses = place.nodes > 1;
+  double inside =
+      place.perNode > 1 ? place.intraBandwidth * intra.fraction : never;
+  double outside = crosses ? place.interBandwidth * outer.fraction : never;
+  if (std::min(inside, outside) <= 0)
+    return never;
+  if (algorithm == Algorithm::Direct)
+    return std::max(traffic.bytes / inside, traffic.outside / outside);
+  // Members have rings of their own through their own NICs, each with its share
+  // of the tensor: together they are as wide as all NICs.
+  if (crosses)
+    inside = std::min(inside, place.perNode * outside);
+  return traffic.bytes / inside;
+}
+
 double getChannelSeconds(Algorithm algorithm, Protocol protocol,
                          const Place &place, const Cluster &cluster,
                          const Traffic &traffic, double bytes) {
-  constexpr double never = 1e300;
-  const Channel &intra = cluster.intra.channels[int(algorithm)][int(protocol)];
   bool crosses = place.nodes > 1;
   const Fabric &outer = crosses ? cluster.inter : cluster.intra;
+  const Channel &intra = cluster.intra.channels[int(algorithm)][int(protocol)];
   const Channel &channel = outer.channels[int(algorithm)][int(protocol)];
-  double bandwidth = never;
-  if (place.perNode > 1)
-    bandwidth = place.intraBandwidth * intra.fraction;
-  if (crosses)
-    // Members have rings of their own through their own NICs, each with its
-    // share of the tensor: together they are as wide as all NICs.
-    bandwidth = std::min(bandwidth, place.perNode * place.interBandwidth *
-                                        channel.fraction);
-  if (bandwidth <= 0)
-    return never;
   double latency = traffic.intraSteps * intra.hop;
   if (crosses)
     latency += traffic.interSteps * channel.hop;
   if (algorithm == Algorithm::Ring && protocol == Protocol::Simple)
     latency *= outer.ringPlateau;
   return outer.startSeconds + channel.base + latency +
-         traffic.bytes / bandwidth +
+         getSendingSeconds(algorithm, place, traffic, intra, channel) +
          channel.fill * bytes / (bytes + channel.fillBytes);
 }
 
@@ -194,8 +214,9 @@ double planner::collectiveSeconds(CollectiveKind kind, double bytes,
   double best = 1e300;
   for (int a = 0; a < algorithmCount; ++a) {
     Algorithm algorithm = Algorithm(a);
-    // All-gather and reduce-scatter are rings everywhere.
-    if (algorithm != Algorithm::Ring && !reduces)
+    // Trees and switches are for sums that all members get.
+    if ((algorithm == Algorithm::Tree || algorithm == Algorithm::InSwitch) &&
+        !reduces)
       continue;
     if (algorithm == Algorithm::InSwitch &&
         (place.nodes > 1 || place.members < cluster.intra.inSwitchMembers))

@@ -31,10 +31,18 @@ namespace fb = plait::plan::fb;
 
 namespace {
 
-constexpr int ring = int(Algorithm::Ring), simple = int(Protocol::Simple);
+constexpr int simple = int(Protocol::Simple);
 
-enum class Group : uint8_t { Steps, Collectives, Messages };
-constexpr Group groups[] = {Group::Steps, Group::Collectives, Group::Messages};
+/// Outer ones are between nodes.
+enum class Group : uint8_t {
+  Steps,
+  Collectives,
+  Messages,
+  OuterCollectives,
+  OuterMessages
+};
+constexpr Group groups[] = {Group::Steps, Group::Collectives, Group::Messages,
+                            Group::OuterCollectives, Group::OuterMessages};
 
 /// A figure that can be fitted. `get` is of a cluster, where ranks have their
 /// share of the machine: the fit is about ratios.
@@ -45,8 +53,18 @@ struct Figure {
   double most; // what a hardware file may say
 };
 
+template <Fabric Cluster::*links, double Fabric::*field>
+double &getField(Cluster &cluster) {
+  return cluster.*links.*field;
+}
+
+template <Fabric Cluster::*links, Algorithm algorithm>
+double &getHop(Cluster &cluster) {
+  return (cluster.*links).channels[int(algorithm)][simple].hop;
+}
+
 // Those that steps of a plan depend on; the bounds are those that a hardware
-// file may have.
+// file may have. A hop of 0 is of an algorithm that the hardware has not.
 const Figure figures[] = {
     {Group::Steps, "device.fp32Flops",
      [](Cluster &c) -> double & {
@@ -67,22 +85,35 @@ const Figure figures[] = {
     {Group::Steps, "device.launchSeconds",
      [](Cluster &c) -> double & { return c.device.launchSeconds; }, 1},
     {Group::Collectives, "intra.startSeconds",
-     [](Cluster &c) -> double & { return c.intra.startSeconds; }, 1},
+     getField<&Cluster::intra, &Fabric::startSeconds>, 1},
     {Group::Collectives, "intra.ring.simple.hop",
-     [](Cluster &c) -> double & { return c.intra.channels[ring][simple].hop; },
-     1},
+     getHop<&Cluster::intra, Algorithm::Ring>, 1},
+    {Group::Collectives, "intra.direct.simple.hop",
+     getHop<&Cluster::intra, Algorithm::Direct>, 1},
     {Group::Collectives, "intra.bandwidth",
-     [](Cluster &c) -> double & { return c.intra.bandwidth; }, 1e15},
+     getField<&Cluster::intra, &Fabric::bandwidth>, 1e15},
     {Group::Messages, "intra.transferLatency",
-     [](Cluster &c) -> double & { return c.intra.transferLatency; }, 1},
+     getField<&Cluster::intra, &Fabric::transferLatency>, 1},
     {Group::Messages, "intra.transferFraction",
-     [](Cluster &c) -> double & { return c.intra.transferFraction; }, 1},
+     getField<&Cluster::intra, &Fabric::transferFraction>, 1},
+    {Group::OuterCollectives, "inter.startSeconds",
+     getField<&Cluster::inter, &Fabric::startSeconds>, 1},
+    {Group::OuterCollectives, "inter.ring.simple.hop",
+     getHop<&Cluster::inter, Algorithm::Ring>, 1},
+    {Group::OuterCollectives, "inter.direct.simple.hop",
+     getHop<&Cluster::inter, Algorithm::Direct>, 1},
+    {Group::OuterCollectives, "inter.bandwidth",
+     getField<&Cluster::inter, &Fabric::bandwidth>, 1e15},
+    {Group::OuterMessages, "inter.transferLatency",
+     getField<&Cluster::inter, &Fabric::transferLatency>, 1},
+    {Group::OuterMessages, "inter.transferFraction",
+     getField<&Cluster::inter, &Fabric::transferFraction>, 1},
 };
 constexpr size_t figureCount = std::size(figures);
 
 /// One kind of step or message of one program.
 struct Sample {
-  Group group;
+  Group group = Group::Steps;
   std::string kind;
   size_t run = 0;
   const fb::Step *step = nullptr;  // or a message
@@ -125,6 +156,7 @@ private:
   double predict(const Sample &sample,
                  const std::vector<Cluster> &clusters) const;
   double getLoss(Group group, const Ratios &ratios) const;
+  double startNear(Group group);
   double descend(Group group, double loss);
   void search(Group group);
   std::vector<Residual> getResiduals() const;
@@ -176,8 +208,10 @@ void Fit::collect(size_t run, uint32_t index) {
       if (fill && fill->first_microbatch_only())
         continue; // a mean over calls that do nothing
       Sample sample;
-      sample.group =
-          step.step_as_CollectiveStep() ? Group::Collectives : Group::Steps;
+      if (step.step_as_CollectiveStep())
+        sample.group = crossesNodes(step, meshes[run], clusters[run])
+                           ? Group::OuterCollectives
+                           : Group::Collectives;
       sample.kind = function.steps[j].kind;
       sample.run = run;
       sample.step = &step;
@@ -188,7 +222,10 @@ void Fit::collect(size_t run, uint32_t index) {
   for (const plan::TransferProfile &transfer : measured.transfers) {
     if (transfer.kind != fb::ActionKind::Recv)
       continue; // the receiver moves the bytes
-    Sample sample{Group::Messages, fb::EnumNameActionKind(transfer.kind), run};
+    bool crosses =
+        crossesNodes(transfer.peer, index, meshes[run], clusters[run]);
+    Sample sample{crosses ? Group::OuterMessages : Group::Messages,
+                  fb::EnumNameActionKind(transfer.kind), run};
     sample.source = transfer.peer;
     sample.target = index;
     sample.bytes = transfer.bytes;
@@ -276,11 +313,50 @@ double Fit::descend(Group group, double loss) {
   return loss;
 }
 
+/// Tries figures far from where they are, each with each, and goes to the best:
+/// what a file assumes of a link may be wrong by orders of magnitude, and on
+/// the way down from there bandwidth and latency can get into each other's
+/// place. Returns the loss.
+double Fit::startNear(Group group) {
+  constexpr double offsets[] = {0, -2, 2, -4, 4};
+  constexpr size_t mostTries = 1000;
+  std::vector<size_t> moved;
+  for (size_t i = 0; i < figureCount; ++i)
+    if (figures[i].group == group)
+      moved.push_back(i);
+  // As many offsets of each as there is time for.
+  size_t each = std::size(offsets);
+  while (std::pow(double(each), double(moved.size())) > mostTries)
+    each -= 2;
+  Ratios best = ratios;
+  double least = getLoss(group, ratios);
+  std::vector<size_t> chosen(moved.size(), 0);
+  auto advance = [&] {
+    for (size_t &choice : chosen) {
+      if (++choice < each)
+        return true;
+      choice = 0;
+    }
+    return false;
+  };
+  while (advance()) {
+    Ratios changed = ratios;
+    for (size_t i = 0; i < moved.size(); ++i)
+      changed[moved[i]] += offsets[chosen[i]];
+    if (double loss = getLoss(group, changed); loss < least) {
+      least = loss;
+      best = std::move(changed);
+    }
+  }
+  ratios = std::move(best);
+  return least;
+}
+
 /// Starts over with large steps as long as that helps: figures that can stand
 /// in for each other shrink each other's steps too early.
 void Fit::search(Group group) {
   constexpr int mostRounds = 200;
-  double loss = getLoss(group, ratios);
+  double loss = startNear(group);
   for (int round = 0; round < mostRounds; ++round) {
     double before = loss;
     loss = descend(group, loss);
@@ -331,10 +407,10 @@ Calibration Fit::summarise(const Cluster &whole) const {
   Calibration calibration;
   calibration.residuals = getResiduals();
   for (size_t i = 0; i < figureCount; ++i) {
-    if (!has(figures[i].group))
-      continue;
     Cluster cluster = whole;
     double before = figures[i].get(cluster);
+    if (!has(figures[i].group) || before == 0)
+      continue;
     calibration.values.push_back(
         {figures[i].path, before,
          std::min(before * std::exp(ratios[i]), figures[i].most)});
@@ -350,9 +426,13 @@ static double roundValue(double value) {
   return std::round(value * scale) / scale;
 }
 
-/// Rows are replaced as a whole: what surrounds a hop.
-static std::vector<double> getRingRow(const Cluster &whole, double hop) {
-  const Channel &channel = whole.intra.channels[ring][simple];
+/// Rows are replaced as a whole: what surrounds the hop at `path`.
+static std::vector<double> getRow(const Cluster &whole, std::string_view path,
+                                  double hop) {
+  const Fabric &links = path.starts_with("intra") ? whole.intra : whole.inter;
+  Algorithm algorithm =
+      path.find("direct") != path.npos ? Algorithm::Direct : Algorithm::Ring;
+  const Channel &channel = links.channels[int(algorithm)][simple];
   return {channel.base, hop, channel.fraction, channel.fill, channel.fillBytes};
 }
 
@@ -381,7 +461,7 @@ static std::string writeJson(const Calibration &calibration,
     }
     nlohmann::ordered_json &entry = (*place)[path];
     if (isHop)
-      entry["value"] = getRingRow(whole, roundValue(value.after));
+      entry["value"] = getRow(whole, value.path, roundValue(value.after));
     else
       entry["value"] = roundValue(value.after);
     entry["source"] = "measured";
@@ -389,8 +469,8 @@ static std::string writeJson(const Calibration &calibration,
   return file.dump(2) + "\n";
 }
 
-/// 1. Each run gets a cluster of the base with as many ranks as its plan has,
-///    and so its share of the machine.
+/// 1. Each run gets a cluster of the base with as many nodes and ranks as it
+///    had, and so its share of a machine.
 /// 2. The fit moves ratios, which are the same for all numbers of ranks.
 /// 3. They are applied to the whole machine, that of one rank, which is what a
 ///    file describes.
@@ -408,7 +488,12 @@ Result<Calibration> planner::calibrate(std::span<const MeasuredRun> runs,
   std::vector<Cluster> clusters;
   for (const MeasuredRun &run : runs) {
     uint32_t ranks = plan::RankGrid(run.plan).ranks();
-    Result<Cluster> cluster = parseCluster(base + ":" + std::to_string(ranks));
+    if (run.nodes == 0 || ranks % run.nodes != 0)
+      return fail("a plan of ", ranks, " ranks cannot have run on ", run.nodes,
+                  " nodes of equally many");
+    Result<Cluster> cluster =
+        parseCluster(base + ":" + std::to_string(run.nodes) + "x" +
+                     std::to_string(ranks / run.nodes));
     if (!cluster.ok())
       return cluster.status();
     clusters.push_back(std::move(*cluster));
@@ -418,10 +503,11 @@ Result<Calibration> planner::calibrate(std::span<const MeasuredRun> runs,
     return Status::failure("the profiles hold no step that took any time");
   fit.run();
   Calibration calibration = fit.summarise(*whole);
-  // The most threads that any run had, since as many cores computed at once.
+  // The most threads that a node of any run had, since as many cores computed
+  // at once.
   uint32_t cores = 1;
   for (const MeasuredRun &run : runs)
-    cores = std::max(cores, run.profile.threads);
+    cores = std::max(cores, run.profile.threads / run.nodes);
   calibration.json = writeJson(calibration, *whole, base, name, cores);
   return calibration;
 }

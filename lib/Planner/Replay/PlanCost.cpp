@@ -114,8 +114,8 @@ static double attentionStepSeconds(const fb::AttentionStep &step,
 }
 
 /// The group of the members' first ranks; the others lie alike.
-static Group getGroup(const fb::CollectiveStep &step,
-                      const plan::RankGrid &mesh, const Cluster &cluster) {
+static Group groupOf(const fb::CollectiveStep &step, const plan::RankGrid &mesh,
+                     const Cluster &cluster) {
   // A collective may name some indices of its axis; without members it is of
   // all.
   uint32_t axis = step.axis();
@@ -145,7 +145,7 @@ static double collectiveStepSeconds(const fb::CollectiveStep &step,
                                     const plan::RankGrid &mesh,
                                     const Cluster &cluster) {
   CollectiveKind kind = plan::kindOf(step);
-  Group group = getGroup(step, mesh, cluster);
+  Group group = groupOf(step, mesh, cluster);
   double bytes = double(step.outer()) * double(step.middle()) *
                  double(step.chunk()) *
                  double(plan::elementBytes(step.dtype())) *
@@ -186,17 +186,31 @@ double planner::stepSeconds(const fb::Step &step, const plan::RankGrid &mesh,
   return 0;
 }
 
+bool planner::crossesNodes(const fb::Step &step, const plan::RankGrid &mesh,
+                           const Cluster &cluster) {
+  const auto *collective = step.step_as_CollectiveStep();
+  if (!collective)
+    return false;
+  Group group = groupOf(*collective, mesh, cluster);
+  return group.perNode < group.ranks;
+}
+
 /// All ranks of a program send at once, each to its counterpart. If any pair is
 /// on different nodes, the message is as slow as that pair.
+bool planner::crossesNodes(uint32_t source, uint32_t target,
+                           const plan::RankGrid &mesh, const Cluster &cluster) {
+  uint32_t perNode = uint32_t(cluster.devicesPerNode);
+  for (uint32_t i = 0; i < mesh.programRanks(); ++i)
+    if (mesh.rankOf(source, i) / perNode != mesh.rankOf(target, i) / perNode)
+      return true;
+  return false;
+}
+
 double planner::messageSeconds(uint32_t source, uint32_t target, uint64_t bytes,
                                const plan::RankGrid &mesh,
                                const Cluster &cluster) {
-  uint32_t perNode = uint32_t(cluster.devicesPerNode);
-  bool sameNode = true;
-  for (uint32_t i = 0; i < mesh.programRanks(); ++i)
-    sameNode &=
-        mesh.rankOf(source, i) / perNode == mesh.rankOf(target, i) / perNode;
-  return transferSeconds(double(bytes), sameNode, cluster);
+  return transferSeconds(double(bytes),
+                         !crossesNodes(source, target, mesh, cluster), cluster);
 }
 
 /// Those between sites count in the steps that have them. If any pair of sites

@@ -217,15 +217,16 @@ double Bounds::getCutSeconds(const Work &work, const Probe &probe,
     problem.placement = (*generator)->placement;
   const std::vector<int> &given = configuration.layers;
   auto empty = given.empty() ? 1 : std::ranges::count(given, 0);
-  double message =
-      (splits ? 1 : 2) *
-      getTransfer({work, cluster, training, configuration}).seconds;
+  TransferCost transfer = getTransfer({work, cluster, training, configuration});
   // A search asks for every cell.
   static thread_local std::vector<double> starts;
   starts.resize(problem.stages);
-  for (size_t rank = 0; rank < starts.size(); ++rank)
-    starts[rank] = double(rank) * message +
+  double messages = 0; // to a rank, one way
+  for (uint32_t rank = 0; rank < problem.stages; ++rank) {
+    starts[rank] = (splits ? 1 : 2) * messages +
                    std::max(0.0, double(rank) - double(empty)) * probe.passed;
+    messages += transfer.at(rank, problem.stages);
+  }
   starts.front() += microbatches * probe.before;
   starts[problem.rankOf(problem.virtualStages() - 1)] +=
       microbatches * probe.after;
@@ -546,12 +547,14 @@ bool Bounds::isBeatenBy(const Work &work, const Configuration &configuration,
   const Framework &framework = training.framework;
   double microbatches = double(configuration.microbatches(training));
   // To a rank and, where it waits for the stages in front at the end, back.
-  double messages = (splits ? 1 : 2) * getTransfer(context).seconds;
+  const double ways = splits ? 1 : 2;
+  TransferCost transfer = getTransfer(context);
   // 1. Work and what is waited for outside.
-  double pipeline = 0, busy = 0;
+  double pipeline = 0, busy = 0, messages = 0;
   for (size_t rank = 0; rank < probe->work.size(); ++rank) {
     double work = microbatches * probe->work[rank];
-    double outside = probe->outside[rank] + double(rank) * messages;
+    double outside = probe->outside[rank] + ways * messages;
+    messages += transfer.at(uint32_t(rank), uint32_t(probe->work.size()));
     pipeline = std::max(pipeline, outside + work);
     busy += work / double(probe->work.size());
   }

@@ -279,9 +279,17 @@ TransferCost planner::getTransfer(const Context &context) {
   bool cut = alike && framework.scatterGather && context.stagesCrossNodes();
   TransferCost cost;
   cost.blocking = framework.blockingTransfers;
+  cost.occupies = context.cluster.device.isProcessor;
   cost.seconds =
       transferSeconds(cut ? bytes / configuration.mesh[Axis::TP] : bytes,
                       !context.stagesCrossNodes(), context.cluster);
+  // Ranks of a pipeline are whole runs of the mesh's ranks. Where each waits
+  // for its sends, all keep step with the slowest link.
+  if (context.stagesCrossNodes() && !cost.blocking) {
+    cost.ranksPerNode = uint32_t(context.cluster.devicesPerNode /
+                                 configuration.mesh.stride(Axis::PP));
+    cost.inside = transferSeconds(bytes, /*sameNode=*/true, context.cluster);
+  }
   if (cut)
     cost.seconds += collectiveSeconds(CollectiveKind::AllGather, bytes,
                                       context.group(Axis::TP), context.cluster);

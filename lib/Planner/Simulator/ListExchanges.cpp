@@ -50,7 +50,8 @@ void Estimator::noteTransfers(uint32_t rank, const Context &noted) const {
         return;
       double count = problem.microbatches;
       noted.note({Axis::PP, Carrier::Send, moment, 2, count, count * bytes,
-                  count * transfer.seconds});
+                  count * transfer.at(getLink(rank, problem.rankOf(to)),
+                                      problem.stages)});
     };
     if (stage < last)
       send(Moment::Forward, stage + 1);

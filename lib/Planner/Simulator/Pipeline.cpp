@@ -47,12 +47,11 @@ public:
 
 private:
   /// The neighbours of a virtual stage in one direction: whose results it waits
-  /// for, whether these come from another rank, and whether its own go to
-  /// another.
+  /// for, and the links by which these come and its own go.
   struct Neighbours {
     int32_t *input; // by microbatch; null: it waits for nobody
     int32_t *result;
-    bool crosses, sends;
+    uint32_t from, to;
   };
   bool append(uint32_t rank, const Action &action);
 
@@ -79,9 +78,13 @@ CompiledSchedule::Orderer::Orderer(const Problem &problem,
     uint32_t source = isForward ? stage - 1 : stage + 1;
     uint32_t target = isForward ? stage + 1 : stage - 1;
     uint32_t rank = problem.rankOf(stage);
+    auto linkTo = [&](bool isEnd, uint32_t other) {
+      return isEnd || problem.rankOf(other) == rank
+                 ? problem.stages
+                 : getLink(rank, problem.rankOf(other));
+    };
     return Neighbours{isFirst ? nullptr : at(source), at(stage),
-                      !isFirst && problem.rankOf(source) != rank,
-                      !isLast && problem.rankOf(target) != rank};
+                      linkTo(isFirst, source), linkTo(isLast, target)};
   };
   for (uint32_t stage = 0; stage < stages; ++stage) {
     forward.push_back(find(stage, /*isForward=*/true));
@@ -114,14 +117,14 @@ void CompiledSchedule::Orderer::run(
 bool CompiledSchedule::Orderer::append(uint32_t rank, const Action &action) {
   uint32_t stage = problem.stageOf(rank, action.chunk);
   Entry entry{rank, uint32_t(action.kind) * problem.virtualStages() + stage, -1,
-              false, false};
+              problem.stages, problem.stages};
   if (action.kind != ActionKind::BackwardWeight) {
     const Neighbours &at =
         (action.kind == ActionKind::Forward ? forward : backward)[stage];
     if (at.input && (entry.dependsOn = at.input[action.microbatch]) < 0)
       return false;
-    entry.crosses = at.crosses;
-    entry.sends = at.sends;
+    entry.from = at.from;
+    entry.to = at.to;
     at.result[action.microbatch] = int32_t(entries.size());
   }
   entries.push_back(entry);
@@ -209,6 +212,15 @@ static void expandCosts(std::span<const StageCost> costs,
   }
 }
 
+/// Seconds by Entry::from and Entry::to.
+static void expandLinks(TransferCost transfer, uint32_t ranks,
+                        std::vector<double> &seconds) {
+  seconds.resize(ranks + 1);
+  for (uint32_t link = 0; link < ranks; ++link)
+    seconds[link] = transfer.at(link, ranks);
+  seconds[ranks] = 0;
+}
+
 namespace {
 
 /// A time with and one without transfers, computed side by side: a processor
@@ -226,13 +238,12 @@ PipelineTime CompiledSchedule::run(std::span<const StageCost> costs,
                                    TransferCost transfer) const {
   // Kept between calls: an estimate allocates as little as possible.
   static thread_local std::vector<Times> ends, clocks;
-  static thread_local std::vector<double> seconds;
+  static thread_local std::vector<double> seconds, latency;
   const std::vector<Entry> &entries = getEntries();
   ends.resize(entries.size() + 1);
   clocks.assign(problem.stages, Times());
   expandCosts(costs, seconds);
-  const double latency[] = {0, transfer.seconds};
-  const double held[] = {0, transfer.blocking ? transfer.seconds : 0};
+  expandLinks(transfer, problem.stages, latency);
   // What waits for nothing waits for the beginning: index -1.
   Times *results = ends.data() + 1;
   results[-1] = Times();
@@ -243,10 +254,10 @@ PipelineTime CompiledSchedule::run(std::span<const StageCost> costs,
     double duration = seconds[entry.cost];
     Times end;
     end.with =
-        std::max(clock.with, input.with + latency[entry.crosses]) + duration;
+        transfer.arrive(clock.with, input.with, latency[entry.from]) + duration;
     end.without = std::max(clock.without, input.without) + duration;
     results[i] = end;
-    clock.with = end.with + held[entry.sends];
+    clock.with = end.with + (transfer.blocking ? latency[entry.to] : 0);
     clock.without = end.without;
   }
   PipelineTime time;
@@ -262,26 +273,24 @@ PipelineTime CompiledSchedule::run(std::span<const StageCost> costs,
 /// transfer belongs to the gap behind its action.
 std::vector<Event> CompiledSchedule::trace(std::span<const StageCost> costs,
                                            TransferCost transfer) const {
-  std::vector<double> clocks(problem.stages, 0), seconds;
+  std::vector<double> clocks(problem.stages, 0), seconds, latency;
   std::vector<int32_t> latest(problem.stages, -1);
   expandCosts(costs, seconds);
+  expandLinks(transfer, problem.stages, latency);
   const std::vector<Entry> &entries = getEntries();
   std::vector<Event> events(entries.size());
   for (size_t i = 0; i < entries.size(); ++i) {
     const Entry &entry = entries[i];
     Event &event = events[i];
-    double arrival = 0;
-    if (entry.dependsOn >= 0)
-      arrival =
-          events[entry.dependsOn].end + (entry.crosses ? transfer.seconds : 0);
+    double input = entry.dependsOn < 0 ? 0 : events[entry.dependsOn].end;
     double &clock = clocks[entry.rank];
-    bool waits = entry.dependsOn >= 0 && arrival >= clock;
     event.rank = entry.rank;
+    event.start = transfer.arrive(clock, input, latency[entry.from]);
+    bool waits =
+        entry.dependsOn >= 0 && event.start <= input + latency[entry.from];
     event.cause = waits ? entry.dependsOn : latest[entry.rank];
-    event.start = std::max(clock, arrival);
     event.end = event.start + seconds[entry.cost];
-    clock =
-        event.end + (entry.sends && transfer.blocking ? transfer.seconds : 0);
+    clock = event.end + (transfer.blocking ? latency[entry.to] : 0);
     latest[entry.rank] = int32_t(i);
   }
   return events;

@@ -22,6 +22,7 @@
 
 #include "plait/Schedule/Schedule.h"
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -35,10 +36,34 @@ struct StageCost {
   double forward = 0, backwardInput = 0, backwardWeight = 0;
 };
 
+/// Links between neighbours in the ring of a pipeline's ranks, by the rank in
+/// front.
 struct TransferCost {
-  double seconds = 0;    // of one message
-  bool blocking = false; // holds up its sender
+  double seconds = 0;        // of a message between nodes, where there are any
+  bool blocking = false;     // holds up its sender
+  double inside = 0;         // seconds of a message inside of a node
+  uint32_t ranksPerNode = 0; // of a pipeline; 0: `seconds` holds everywhere
+  /// Whether a message moves when its receiver is there, which does nothing
+  /// else meanwhile.
+  bool occupies = false;
+
+  /// Returns when a rank that is free at `clock` has what was sent at `sent`.
+  double arrive(double clock, double sent, double latency) const {
+    return occupies ? std::max(clock, sent) + latency
+                    : std::max(clock, sent + latency);
+  }
+  double at(uint32_t link, uint32_t ranks) const {
+    uint32_t next = link + 1 == ranks ? 0 : link + 1;
+    bool sharesNode =
+        ranksPerNode > 0 && link / ranksPerNode == next / ranksPerNode;
+    return sharesNode ? inside : seconds;
+  }
 };
+
+/// Returns the link between two ranks that are neighbours.
+inline uint32_t getLink(uint32_t a, uint32_t b) {
+  return std::max(a, b) - std::min(a, b) == 1 ? std::min(a, b) : std::max(a, b);
+}
 
 /// Seconds from the first forward to the end of the last action.
 struct PipelineTime {
@@ -88,8 +113,8 @@ private:
   struct Entry {
     uint32_t rank, cost; // action kind x virtual stages + virtual stage
     int32_t dependsOn;   // an index before this one, or -1
-    bool crosses;        // the input comes from another rank
-    bool sends;          // the output goes to another rank
+    // By which input and output come and go; as many as ranks: neither does.
+    uint32_t from, to;
   };
   class Orderer;
 

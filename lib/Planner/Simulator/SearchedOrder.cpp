@@ -41,7 +41,7 @@ static std::vector<uint32_t> getLimits(const schedule::Problem &problem) {
 /// of the stages in front.
 static double getLeastSeconds(const schedule::Problem &problem,
                               const std::vector<StageCost> &costs,
-                              double transfer) {
+                              TransferCost transfer) {
   double least = 0, outside = 0;
   for (uint32_t rank = 0; rank < problem.stages; ++rank) {
     double work = 0;
@@ -50,7 +50,8 @@ static double getLeastSeconds(const schedule::Problem &problem,
       work += cost.forward + cost.backwardInput + cost.backwardWeight;
     }
     least = std::max(least, outside + problem.microbatches * work);
-    outside += costs[problem.stageOf(rank, 0)].forward + transfer;
+    outside += costs[problem.stageOf(rank, 0)].forward +
+               transfer.at(rank, problem.stages);
   }
   return least;
 }
@@ -100,7 +101,7 @@ OrderGoal Estimator::getTypicalGoal() const {
 /// The fastest within the memory. Where none fits, that which holds the least.
 Result<OrderGoal> Estimator::searchOrder(const schedule::Problem &problem) {
   const std::vector<StageCost> costs = getStageCosts();
-  const double least = getLeastSeconds(problem, costs, transfer.seconds);
+  const double least = getLeastSeconds(problem, costs, transfer);
   const double holding = getHoldingSeconds(problem, costs);
   const double room = countRoom(problem);
   OrderGoal goal = getTypicalGoal();

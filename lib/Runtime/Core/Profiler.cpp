@@ -172,7 +172,9 @@ Result<plan::Profile> Profiler::finish() const {
   plan::Profile profile = skeleton;
   profile.steps = stepSeconds.size();
   profile.stepSeconds = getMedian(stepSeconds);
-  profile.overheadSeconds = overhead / double(stepSeconds.size());
+  // Clocks of several hosts may disagree by more than there is.
+  profile.overheadSeconds =
+      std::max(0.0, overhead / double(stepSeconds.size()));
   for (size_t i = 0; i < profile.programs.size(); ++i) {
     auto next = totals[i].begin();
     // Steps and transfers have the same three times.

@@ -136,6 +136,38 @@ TEST_F(CalibrateTest, FindsTheMachineThatWasMeasured) {
   }
 }
 
+/// Links between nodes are told from those inside by runs on both.
+TEST_F(CalibrateTest, FindsLinksBetweenNodes) {
+  Cluster one = getCluster("cpu:4"), two = getCluster("cpu:2x2"),
+          four = getCluster("cpu:4x1");
+  for (Cluster *cluster : {&one, &two, &four}) {
+    cluster->intra.bandwidth *= 0.6;
+    cluster->inter.bandwidth *= 0.1;
+    cluster->inter.startSeconds *= 4;
+    cluster->inter.transferFraction *= 0.5;
+  }
+  plan::Profile profiles[] = {measure(one), measure(two), measure(four)};
+  const MeasuredRun runs[] = {
+      {plan, profiles[0], 1}, {plan, profiles[1], 2}, {plan, profiles[2], 4}};
+  auto calibration = calibrate(runs, "cpu", "mine");
+  ASSERT_TRUE(calibration.ok()) << calibration.status().message();
+  std::map<std::string, double> ratios;
+  for (const FittedValue &value : calibration->values)
+    ratios[value.path] = value.after / value.before;
+  EXPECT_NEAR(ratios["intra.bandwidth"], 0.6, 0.03);
+  EXPECT_NEAR(ratios["inter.bandwidth"], 0.1, 0.005);
+  EXPECT_NEAR(ratios["inter.transferFraction"] * ratios["inter.bandwidth"],
+              0.05, 0.0025);
+  EXPECT_FALSE(ratios.contains("intra.ring.simple.hop"));
+  EXPECT_TRUE(ratios.contains("inter.direct.simple.hop"));
+  for (const Residual &residual : calibration->residuals)
+    EXPECT_LT(residual.errorAfter, 0.03) << residual.kind;
+  // Nodes of equally many ranks.
+  const MeasuredRun odd[] = {{plan, profiles[0], 3}};
+  EXPECT_EQ(calibrate(odd, "cpu", "mine").status().message(),
+            "a plan of 4 ranks cannot have run on 3 nodes of equally many");
+}
+
 TEST_F(CalibrateTest, LeavesFiguresThatNothingDependsOn) {
   plan::Profile profile = measure(getCluster("cpu:4"));
   for (plan::ProgramProfile &program : profile.programs)

@@ -409,6 +409,17 @@ TEST(Cluster, DevicesThatMakeNoSense) {
       << getError(noRing);
 }
 
+/// A ring's figures would never be used, those that are used are missing.
+TEST(Cluster, ProcessorsKnowNoRing) {
+  TemporaryFile file(R"({"device": "cpu", "nodes": 2,
+      "inter": {"ring": {"simple": [0, 0, 1, 0, 1]}}})");
+  EXPECT_NE(getError(file.path).find(
+                "inter.ring is given, but ranks on processors send each other "
+                "their parts: its figures belong in 'direct'"),
+            std::string::npos)
+      << getError(file.path);
+}
+
 TEST(Cluster, FilesThatExtendThemselves) {
   std::string path = testing::TempDir() + "plait-cluster-loop.json";
   ASSERT_TRUE(writeTextFile(path, "{\"extends\": \"" + path + "\"}").ok());

@@ -136,6 +136,35 @@ TEST(Pipeline, TracesWhatItRuns) {
   }
 }
 
+/// One microbatch meets each link once each way: of four ranks on two nodes one
+/// link is slow.
+TEST(Pipeline, LinksInsideOfNodesAreFaster) {
+  TransferCost transfer{0.5, false, 0.01, 2};
+  std::vector<StageCost> costs(4, {1, 1, 1});
+  EXPECT_DOUBLE_EQ(getModel("1f1b", {4, 1, 1}).run(costs, transfer).seconds,
+                   4 * 3 + 2 * (0.5 + 2 * 0.01));
+  // The ring's last link leads back to the first node.
+  EXPECT_EQ(transfer.at(getLink(3, 0), 4), 0.5);
+  EXPECT_EQ(transfer.at(getLink(2, 3), 4), 0.01);
+  // On one node each, no link is inside of one.
+  EXPECT_DOUBLE_EQ(
+      getModel("1f1b", {4, 1, 1}).run(costs, {0.5, false, 0.01, 1}).seconds,
+      4 * 3 + 6 * 0.5);
+}
+
+/// A message that was sent long ago takes a processor no less time: in each
+/// round one comes forward and one back.
+TEST(Pipeline, ReceivingTakesAProcessorsTime) {
+  std::vector<StageCost> costs(2, {1, 1, 1});
+  TransferCost posted{0.5}, occupying{0.5};
+  occupying.occupies = true;
+  PipelineModel model = getModel("gpipe", {2, 1, 8});
+  // Posted messages are there when they are needed, but for the first each way.
+  EXPECT_DOUBLE_EQ(model.run(costs, posted).seconds, 8 * 3 + 3 + 2 * 0.5);
+  EXPECT_DOUBLE_EQ(model.run(costs, occupying).seconds,
+                   1 + 8 * (0.5 + 1) + 2 + 8 * (0.5 + 2));
+}
+
 /// Equal stages and free transfers: (p - 1) / (m + p - 1) of the total.
 TEST(Pipeline, BubbleFormula) {
   for (uint32_t p : {4, 16})

@@ -120,6 +120,7 @@ class Case:
             *(["--epilogues", layout.epilogues] if layout.epilogues else []),
             *(["--zero", layout.zero] if layout.zero else []),
             *("--loss-chunks", layout.loss_chunks),
+            *("--expert-chunks", layout.expert_chunks),
             *(
                 ["--context-parallel", layout.context_parallel]
                 if layout.context_parallel

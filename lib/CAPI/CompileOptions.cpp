@@ -52,6 +52,16 @@ Setter setTruth(bool &target, bool isNegated = false) {
   };
 }
 
+Setter setCount(int &target, int most) {
+  return [&target, most](const std::string &name, const Json &value) {
+    bool isCount = value.is_number_integer() && value >= 1 && value <= most;
+    if (!isCount)
+      return refuse(name, "is ", value.dump(), ", expected 1 to ", most);
+    target = value.get<int>();
+    return Status::success();
+  };
+}
+
 Setter setList(std::vector<std::string> &target) {
   return [&target](const std::string &name, const Json &value) {
     for (const Json &one : value.is_array() ? value : Json::array({value})) {
@@ -110,6 +120,8 @@ Result<ModelOptions> capi::readModelOptions(const char *path,
                   {"no-decay", setList(options.noDecay)},
                   {"lr-factor", setList(options.rateFactors)},
                   {"ignore-field", setList(options.ignoredFields)},
+                  {"expert-chunks",
+                   setCount(options.expertChunks, options.kMostExpertChunks)},
                   {"shard", setList(options.shardings)}}));
   if (dropout != "config" && dropout != "off")
     return refuse("dropout", "is '", dropout, "', expected config or off");

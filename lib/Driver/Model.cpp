@@ -13,6 +13,7 @@
 
 #include "Model.h"
 
+#include "plait/Dialect/Plait/IR/ExpertChunks.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Import/HuggingFace.h"
 #include "plait/InitAll.h"
@@ -123,6 +124,14 @@ LogicalResult ModelState::edit(ModuleOp module) {
 /// The reference of a plan has one rank, and so none of this. No verifier: it
 /// is the next phase that refuses what does not fit the mesh.
 LogicalResult ModelState::pinShardings(ModuleOp module) {
+  if (options.expertChunks > 1) {
+    if (getPhase(module) >= Phase::Checkpoint)
+      return module.emitError(
+                 "`expert-chunks` is read in phase checkpoint, and "
+                 "the input is IR after phase ")
+             << stringifyPhase(getPhase(module));
+    setExpertChunks(module, options.expertChunks);
+  }
   if (options.shardings.empty())
     return success();
   PassManager manager(&context);

@@ -14,6 +14,7 @@
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Dialect/Pipe/IR/Pipe.h"
+#include "plait/Dialect/Plait/IR/ExpertChunks.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Proof/Prove.h"
 #include "plait/Transforms/Passes.h"
@@ -54,6 +55,7 @@ static void unpartition(ModuleOp module) {
     configuration.microBatch =
         cast<RankedTensorType>(loss.getArgumentTypes()[0]).getDimSize(0);
   setConfiguration(module, configuration);
+  setExpertChunks(module, 1);
 }
 
 OwningOpRef<ModuleOp> plait::proof::makeClaim(OwningOpRef<ModuleOp> claim) {

@@ -100,8 +100,8 @@ def model(
     """Imports a model: a folder with config.json, that file, a .mlir file in the nn
     dialect, or a configuration as a dictionary or as transformers has it.
 
-    Options are those of plaitc that change a model: `dropout`, `document_mask`,
-    `no_decay`, `lr_factor`, `ignore_field`, `shard`."""
+    Options are those of plaitc that change a model, or how it is split: `dropout`,
+    `document_mask`, `no_decay`, `lr_factor`, `ignore_field`, `shard`, `expert_chunks`."""
     options.check_names(given, options.ModelOptions, "plait.model")
     if isinstance(source, Mapping):
         return ConfiguredModel(source, given)

@@ -33,6 +33,7 @@ class ModelOptions(TypedDict, total=False):
 
     dropout: str
     document_mask: bool
+    expert_chunks: int
     no_decay: Texts
     lr_factor: Texts
     ignore_field: Texts

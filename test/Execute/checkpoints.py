@@ -37,7 +37,7 @@ from checkpoint_suite import (
     steps_in,
 )
 from harness import LONG, Reporter, Tools, arguments, mounted, require
-from processes import ENVIRONMENT, NANO, children_of, is_running, wait_for
+from processes import ENVIRONMENT, MIXTURE, NANO, children_of, is_running, wait_for
 from tensors import read_tensors
 
 #===-----------------------------------------------------------------------===#
@@ -191,6 +191,39 @@ def plan_cases(suite: Suite) -> None:
         require(refused.code == 1 and "there already" in refused.stderr, "")
         return last
 
+    def experts():
+        """Whatever experts a rank has, the files have those of all."""
+        plans = [
+            suite.compile(f"experts on {mesh}", "--mesh", mesh, *more, model=MIXTURE)
+            for mesh, *more in (
+                ("1",),
+                ("dp=2,ep=2", "--zero", "1"),
+                ("ep=4,tp=2", "--expert-chunks", "4"),
+                ("ep=8",),
+            )
+        ]
+        logs = [suite.folder / f"experts-{name}.log" for name in ("whole", "chain")]
+        suite.train(plans[0], STEPS, "--log", logs[0])
+        folder = suite.folder / "experts"
+        for i, plan in enumerate(plans):
+            suite.train(
+                plan, STEPS * (i + 1) // len(plans), "--log", logs[1],
+                *("--checkpoint", folder, "--resume", folder),
+            )
+        expected, found = map(read_log, logs)
+        require(sorted(found) == sorted(expected), "steps are missing")
+        worst = max(abs(found[k][0] - x[0]) / x[0] for k, x in expected.items())
+        require(worst <= TOLERANCE, f"losses are off by {worst:.2g}")
+        target = suite.folder / "experts-resharded"
+        suite.tools.run("plait-plan", "reshard", folder, "--to", plans[1], "-o", target)
+        before, after = (
+            read_checkpoint(x / f"step-{STEPS:08}")[1] for x in (folder, target)
+        )
+        require(before.keys() == after.keys(), "other slots")
+        for key, value in before.items():
+            require((value == after[key]).all(), f"other {key}")
+        return f"losses are off by {worst:.2g}"
+
     def optimizers():
         """Lion keeps one tensor, in bf16 plans with a copy of the weights."""
         names = []
@@ -253,6 +286,7 @@ def plan_cases(suite: Suite) -> None:
 
     suite.report.case("plans/chain", chain)
     suite.report.case("plans/reshard", reshard)
+    suite.report.case("plans/experts", experts)
     suite.report.case("plans/optimizers", optimizers)
     suite.report.case("plans/batch", batch)
 

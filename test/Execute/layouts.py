@@ -37,6 +37,7 @@ class Layout:
     zero: int = 0
     context_parallel: str = ""
     loss_chunks: int = 1
+    expert_chunks: int = 1
 
     @property
     def alone(self) -> "Layout":
@@ -80,6 +81,8 @@ class Layout:
         context = f"/{self.context_parallel}" if self.context_parallel else ""
         if self.loss_chunks > 1:
             context += f"/loss-in-{self.loss_chunks}"
+        if self.expert_chunks > 1:
+            context += f"/experts-in-{self.expert_chunks}"
         return (
             f"{self.mesh_text}/{self.schedule}/{self.recompute}"
             f"{sequence}{precision}{attention}{epilogues}{zero}{context}"
@@ -324,6 +327,14 @@ def experts():
         ({"pp": 2, "ep": 2}, full, {}),
         (dict(WHOLE.mesh) | {"ep": 2}, none, {"zero": 3}),
         (dict(WHOLE.mesh) | {"ep": 2}, full, {"precision": "bf16", "zero": 1}),
+        # A chunk of tokens at a time.
+        ({}, none, {"expert_chunks": 2}),
+        ({"ep": 4}, none, {"expert_chunks": 3}),
+        ({"dp": 2, "ep": 2}, "selective", {"expert_chunks": 32, "zero": 3}),
+        ({"ep": 4, "cp": 2}, none, {"expert_chunks": 2, "attention": "flash"}),
+        ({"ep": 4, "tp": 2}, full, {"expert_chunks": 4, "loss_chunks": 2}),
+        ({"pp": 2, "ep": 2}, none, {"expert_chunks": 8, "precision": "bf16"}),
+        (dict(WHOLE.mesh) | {"ep": 2}, full, {"expert_chunks": 2, "zero": 2}),
     ):
         mesh = {axis: axes[axis] for axis in ("pp", "dp", "ep", "cp", "tp") if axis in axes}
         yield Layout(tuple(mesh.items()), "1f1b", recompute, **more)

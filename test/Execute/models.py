@@ -85,6 +85,7 @@ ZERO, GRADIENTS, ALL = (("--zero", stage) for stage in "123")
 GPIPE = ("--schedule", "gpipe")
 FLASH = ("--attention", "flash")
 CHUNKS = ("--loss-chunks", "2")
+EXPERT_CHUNKS = ("--expert-chunks", "3")
 NOT_TRAINED = ("embed", "fixed", "number", "unread")
 RUNS = (
     Run("ties"),
@@ -157,6 +158,10 @@ RUNS = (
     Run("experts", "ep=2", ZERO, ("bias.0",), "one-rank"),
     Run("experts", "dp=2,ep=2", FULL, ("bias.0",), "two-ranks"),
     Run("experts", "ep=4,tp=2", FULL, ("bias.0",), "two-ranks"),
+    # The same a third of the tokens at a time.
+    Run("experts", "dp=2,ep=2", ALL + EXPERT_CHUNKS, ("bias.0",), "one-rank"),
+    Run("experts", "ep=4,tp=2", EXPERT_CHUNKS, ("bias.0",), "two-ranks"),
+    Run("experts", "dp=2,ep=2,cp=3", FULL + EXPERT_CHUNKS, ("bias.0",)),
 )
 # Weights that are not drawn. A bias that decides alone which experts are picked.
 GIVEN = {

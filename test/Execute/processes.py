@@ -16,6 +16,7 @@ import time
 from harness import LONG, ROOT, Outcome, Reporter, Tools, require, write_tokens
 
 NANO = ROOT / "examples" / "models" / "gpt2-nano"
+MIXTURE = ROOT / "test" / "golden" / "qwen3-moe-small-test"
 # In containers tests run as root, and on fewer cores than processes.
 ENVIRONMENT = os.environ | {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",

@@ -155,6 +155,12 @@ static void addModelOptions(CLI::App &app, Request &request,
       ->type_name("TEXT")
       ->description(
           "pin a sharding: PARAMETER=[{},{\"tp\"}], * matches; may repeat");
+  app.add_option(
+         "--expert-chunks", options.expertChunks,
+         "chunks of tokens in which the experts of a layer are computed,\n"
+         "in the backward pass once more: memory is that of one chunk")
+      ->check(CLI::Range(1, int(plait::ModelOptions::kMostExpertChunks)))
+      ->capture_default_str();
   // Words, so that the default has a name as well.
   app.add_option_function<std::string>(
          "--dropout",

@@ -82,6 +82,10 @@ struct ModelOptions {
   /// anything, and the axes of each dimension as in `#dist.sharding`:
   /// `[{}, {"tp"}]`.
   std::vector<std::string> shardings = {};
+  /// Chunks of tokens in which the experts of a layer are computed: more than
+  /// these have more code than a plan should have.
+  static constexpr int kMostExpertChunks = 64;
+  int expertChunks = 1;
 };
 
 /// Names what a model is compiled for.

@@ -172,8 +172,14 @@ def ChunkLossPass : Pass<"nn-chunk-loss", "::mlir::ModuleOp"> {
     chunks as are asked for, or the next smaller number that divides it. Nothing is
     found by its name: a remark says what is cut, or why nothing is.
 
+    Before that the experts of each layer are computed in as many chunks of tokens as
+    the module's `plait.expert_chunks` says: grouped matmuls, what lies between
+    them, what ranks gather for them and scatter of them. What cannot be is an error.
+
     Phase `partition`; reads `loss_chunks`, which `nn-differentiate` has read before
-    to have the gradients of the weights computed in the forward pass.
+    to have the gradients of the weights computed in the forward pass, and
+    `plait.expert_chunks`, which `nn-checkpoint` has read before to have rows of
+    experts computed again in the backward pass.
 
     Example:
     ```mlir

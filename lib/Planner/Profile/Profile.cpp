@@ -31,6 +31,7 @@
 #include "plait/Analysis/ModelFlops.h"
 #include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
+#include "plait/Dialect/Plait/IR/ExpertChunks.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Plan/Attention.h"
 #include "plait/Planner/DescribeCluster.h"
@@ -350,6 +351,7 @@ ModelProfile::shardFor(double sequences, int64_t batch,
   mesh[Axis::EP] = degrees.experts;
   mesh[Axis::TP] = degrees.tensor;
   setConfiguration(*sharded.module, getConfiguration(degrees.sequenceParallel));
+  setProfile(*sharded.module);
   if (cluster)
     setCluster(
         *sharded.module,

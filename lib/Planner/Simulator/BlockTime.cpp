@@ -283,7 +283,8 @@ Cut BlockTimer::cut(const Operation &op, const Operation &matmul,
 /// Whether backward passes gather it by themselves, recomputed or not: what
 /// experts take of other ranks' tokens.
 static bool isGatheredAnew(const Operation &op) {
-  return op.axis == Axis::EP && op.collective == CollectiveKind::AllGather;
+  return getFacts(op.axis).splitsExperts &&
+         op.collective == CollectiveKind::AllGather;
 }
 
 /// Of communication over tp its time is no kernel's. It may be hidden by
@@ -310,7 +311,7 @@ double BlockTimer::addCollective(const Operation &op, const Operation *matmul,
   }
   double hidden = std::min(best.exposed, beside);
   double exposed = best.exposed - hidden;
-  (op.axis == Axis::EP ? pass.experts : pass.collective) += exposed;
+  (getFacts(op.axis).splitsExperts ? pass.experts : pass.collective) += exposed;
   if (isGatheredAnew(op))
     pass.gathered += exposed;
   pass.device += best.more;
@@ -429,7 +430,7 @@ static const Operation *findProducer(std::span<const Operation> before) {
 bool BlockTimer::isThere(const Operation &op) const {
   return kind == Recompute::Full && context.framework().recomputesRead &&
          op.kind == OperationKind::Collective &&
-         op.collective == CollectiveKind::AllGather && op.axis != Axis::EP &&
+         op.collective == CollectiveKind::AllGather && !isGatheredAnew(op) &&
          op.pass == Pass::BackwardWeight;
 }
 

@@ -21,6 +21,7 @@
 #include "../Remarks.h"
 #include "../Sharding/FactorAxes.h"
 #include "plait/Analysis/MinimumCut.h"
+#include "plait/Dialect/Plait/IR/ExpertChunks.h"
 #include "plait/Transforms/Buffers.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
@@ -168,6 +169,23 @@ static bool isReadAnyway(Operation *op) {
 static bool isMadeAnew(Operation *op) {
   return isFree(op) || isGathered(op) || isGatheredInOrder(op) ||
          isNarrowed(op) || isReadAnyway(op);
+}
+
+/// Finds what the forward pass computes of rows of experts, one for each
+/// choice: from grouped matmuls on, until a sum over choices.
+static llvm::SetVector<Operation *> findExpertRows(func::FuncOp function) {
+  llvm::SetVector<Operation *> found;
+  for (Operation &op : function.getBody().front()) {
+    if (isBackward(&op) || op.getNumResults() != 1)
+      continue;
+    bool takesRows = llvm::any_of(op.getOperands(), [&](Value operand) {
+      return found.contains(operand.getDefiningOp());
+    });
+    bool isByRow = isElementwise(&op) || isOfOneElement(&op) || isNarrowed(&op);
+    if (isa<nn::GroupedMatmulOp>(op) || (takesRows && isByRow))
+      found.insert(&op);
+  }
+  return found;
 }
 
 namespace {
@@ -427,7 +445,9 @@ struct CheckpointPass : plait::impl::CheckpointPassBase<CheckpointPass> {
   }
 
   /// 1. Lists the backward ops, all and by layer. Forward ops make an entry
-  ///    too: layers are counted by what the function has of the model.
+  ///    too: layers are counted by what the function has of the model. In
+  ///    chunks rows of experts are no more there than anywhere else: they are
+  ///    copied.
   /// 2. Copies for each layer what its kind asks for, in front of its backward
   ///    ops.
   /// 3. Copies for all backward ops what costs nothing or was gathered, to its
@@ -435,6 +455,8 @@ struct CheckpointPass : plait::impl::CheckpointPassBase<CheckpointPass> {
   void runOn(func::FuncOp function, const Recomputation::Stage &kinds) {
     Recomputer recomputer(function);
     // 1.
+    if (getExpertChunks(getOperation()) > 1)
+      recomputeRows(recomputer, function);
     std::map<int64_t, SmallVector<Operation *>> layers; // backward ops
     SmallVector<Operation *> backward;
     for (Operation &op : function.getBody().front()) {
@@ -466,6 +488,19 @@ struct CheckpointPass : plait::impl::CheckpointPassBase<CheckpointPass> {
     }
     // 3.
     sink(recomputer.recompute(backward, isMadeAnew), belongsToUser);
+  }
+
+  /// Copies become backward ops as others are: what they read is kept or
+  /// computed again as is asked for.
+  static void recomputeRows(Recomputer &recomputer, func::FuncOp function) {
+    SmallVector<Operation *> backward;
+    for (Operation &op : function.getBody().front())
+      if (isBackward(&op))
+        backward.push_back(&op);
+    auto rows = findExpertRows(function);
+    auto copies = recomputer.recompute(
+        backward, [&](Operation *op) { return rows.contains(op); });
+    sink(copies, [](Operation *) { return true; });
   }
 
   /// What is computed again, and why not what else the backward ops read.

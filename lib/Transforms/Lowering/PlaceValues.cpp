@@ -269,10 +269,15 @@ void Placer::placeInResult(Value result, Value operand) {
   if (returned == result.getUses().end() ||
       places[result] != place(slots.results[returned->getOperandNumber()]))
     return;
-  // What has been made in the place of others takes them along.
+  // What has been made in the place of others takes them along, and a whole its
+  // parts.
   plan::PlaceAttr taken = places[result];
-  for (Value value = operand; value; value = inPlaceOf.lookup(value))
+  for (Value value = operand; value; value = inPlaceOf.lookup(value)) {
     places[value] = taken;
+    if (auto concat = value.getDefiningOp<nn::ConcatOp>())
+      for (OpOperand &part : concat->getOpOperands())
+        places[part.get()] = advance(taken, getOffset(part));
+  }
 }
 
 /// Has results overwrite operands that nobody else reads:

@@ -86,14 +86,13 @@ private:
   }
 
   /// Whether `step` is a sum in place that goes on beside computing: on a
-  /// processor, over replicas. Along the pipeline programs meet that need not
-  /// agree about what is written first.
+  /// processor, over replicas, which meet nowhere else. Along the pipeline
+  /// programs meet that need not agree about what is written first.
   bool isSum(StepOpInterface step) const {
     auto collective = dyn_cast<CollectiveOp>(*step);
     const AxisFacts *facts =
         collective ? findAxis(collective.getAxis()) : nullptr;
-    return facts &&
-           (onGPU || (facts->splitsBatch() && !facts->splitsExperts)) &&
+    return facts && (onGPU || facts->dividesState || facts->copiesState()) &&
            facts->splits != Splits::Stages &&
            collective.getKind() == CollectiveKind::AllReduce &&
            collective.getReduction() == dist::Reduction::Sum &&

@@ -27,6 +27,7 @@ TOLERANCE = {"loss": 1e-6, "gradient norm": 5e-6}
 # So few that documents end all over a sequence.
 DIFFERENT_TOKENS = 5
 # (name, virtual stages of a rank)
+JOINT_SCHEDULES = ("gpipe", "1f1b", "interleaved-1f1b", "breadth-first")
 SCHEDULES = (
     ("gpipe", 1),
     ("1f1b", 1),
@@ -206,6 +207,10 @@ def draw_combination(rng: random.Random, config: dict) -> ConfigTrial:
         options += ["--offload", rng.choice(kinds)]
     if rng.random() < 0.2:
         options += ["--reduce-precision", "bf16"]
+    # What is gathered is of one sequence, and all of it; rows are not kept.
+    whole = micro == 1 and "--sequence-parallel" not in options
+    if count_experts(config) and whole and schedule in JOINT_SCHEDULES:
+        options += ["--expert-chunks", rng.choice(("1", "2", "3", "8"))]
     if axes["tp"] > 1:
         options += ["--tp-comm-overlap", rng.choice(("1", "2", "4", "8"))]
     return ConfigTrial(config, options)

@@ -17,6 +17,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "plait/Dialect/Plait/IR/Plait.h"
+#include "plait/Dialect/Plait/IR/ExpertChunks.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
@@ -42,6 +43,8 @@ static constexpr StringLiteral kClusterAttr = "plait.cluster";
 static constexpr StringLiteral kModelAttr = "plait.model";
 static constexpr StringLiteral kModelFlopsAttr = "plait.model_flops";
 static constexpr StringLiteral kConfigJsonAttr = "plait.config_json";
+static constexpr StringLiteral kExpertChunksAttr = "plait.expert_chunks";
+static constexpr StringLiteral kProfileAttr = "plait.profile";
 static constexpr StringLiteral kOriginAttr = "plait.origin";
 
 void PlaitDialect::initialize() {
@@ -329,6 +332,15 @@ static StringRef getExpected(StringRef name, Attribute value) {
     return isa<DictionaryAttr>(value) ? "" : "a dictionary";
   if (name == kConfigJsonAttr || name == kOriginAttr)
     return isa<StringAttr>(value) ? "" : "a string";
+  if (name == kProfileAttr)
+    return isa<UnitAttr>(value) ? "" : "a unit";
+  if (name == kExpertChunksAttr) {
+    auto chunks = dyn_cast<IntegerAttr>(value);
+    return chunks && chunks.getType().isInteger(64) && chunks.getInt() > 1 &&
+                   chunks.getInt() <= kMostExpertChunks
+               ? ""
+               : "an i64 of 2 to 64";
+  }
   if (name != kModelFlopsAttr)
     return "another name: the dialect has no such attribute";
   auto number = dyn_cast<FloatAttr>(value);
@@ -369,9 +381,29 @@ void plait::setConfiguration(ModuleOp module,
 
 /// Leaves the model: phase and origins say nothing of how it is compiled.
 void plait::removeConfiguration(ModuleOp module) {
-  for (StringRef name : {kConfigurationAttr, kTargetAttr, kClusterAttr})
+  for (StringRef name :
+       {kConfigurationAttr, kTargetAttr, kClusterAttr, kExpertChunksAttr})
     module->removeAttr(name);
 }
+
+int64_t plait::getExpertChunks(ModuleOp module) {
+  auto chunks = module->getAttrOfType<IntegerAttr>(kExpertChunksAttr);
+  return chunks ? chunks.getInt() : 1;
+}
+
+void plait::setExpertChunks(ModuleOp module, int64_t chunks) {
+  if (chunks == 1)
+    module->removeAttr(kExpertChunksAttr);
+  else
+    module->setAttr(kExpertChunksAttr,
+                    Builder(module.getContext()).getI64IntegerAttr(chunks));
+}
+
+void plait::setProfile(ModuleOp module) {
+  module->setAttr(kProfileAttr, UnitAttr::get(module.getContext()));
+}
+
+bool plait::isProfile(ModuleOp module) { return module->hasAttr(kProfileAttr); }
 
 /// A module that says nothing is a model that was written by hand.
 Phase plait::getPhase(ModuleOp module) {

@@ -106,6 +106,12 @@ static void printSource(const PublishedSource &source, const Options &options) {
   if (options.parts)
     for (const PublishedRun &run : source.runs)
       printParts(run);
+  if (source.comparesUtilization) {
+    UtilizationRanking ranking = rankUtilization(found.seconds);
+    std::printf("  Kendall tau of MFU %.2f, of tokens/s %.2f; of tokens/s at a "
+                "constant MFU %.2f\n",
+                ranking.utilization, ranking.speed, ranking.trivialSpeed);
+  }
   if (!source.isRanking)
     return;
   for (const Ranking &ranking : rankByModel(found.seconds))

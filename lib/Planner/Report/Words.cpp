@@ -45,8 +45,7 @@ std::string planner::describeUnmeasured(const ReportInput &input) {
       std::string_view(input.training.framework.name) != "plait")
     return text;
   if (input.result.hasExperts)
-    add("experts: plait computes them on processors so far, and has no plan "
-        "for GPUs");
+    add("experts: no GPU has run plait's grouped matmuls so far");
   if (pick.ranks() > 1)
     add("several GPUs: plait has run on one so far, and these times are held "
         "against runs of other programs");

@@ -191,6 +191,22 @@ Status CudaDevice::attention(uint32_t prepared,
   return attentions->run(prepared, operands);
 }
 
+Result<uint32_t> CudaDevice::prepareGroupedGemm(const fb::GroupedGemmStep &step,
+                                                int64_t first) {
+  if (!groupedGemms) {
+    auto made = CudaGroupedGemms::create(*queue, libraryWorkspace());
+    if (!made.ok())
+      return made.status();
+    groupedGemms = std::move(*made);
+  }
+  return groupedGemms->prepare(step, first);
+}
+
+Status CudaDevice::groupedGemm(uint32_t prepared,
+                               const GroupedGemmOperands &operands, bool add) {
+  return groupedGemms->run(prepared, operands, add);
+}
+
 /// `args` and `scalars` are passed by their addresses in the order of the
 /// kernel's parameters, which is all buffers, then all scalars.
 Status CudaDevice::kernel(const fb::KernelStep &step, std::byte *const *args,

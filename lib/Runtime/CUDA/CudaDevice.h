@@ -10,6 +10,7 @@
 
 #include "CublasGemms.h"
 #include "CudaAttention.h"
+#include "CudaGroupedGemms.h"
 #include "CudaKernels.h"
 #include "CudaStream.h"
 #include "DeviceMemory.h"
@@ -72,12 +73,16 @@ public:
   Result<uint32_t> prepareGemm(const fb::GemmStep &step) override;
   Result<uint32_t> prepareAttention(const fb::AttentionStep &step,
                                     AttentionBegin begin) override;
+  Result<uint32_t> prepareGroupedGemm(const fb::GroupedGemmStep &step,
+                                      int64_t first) override;
   Status kernel(const fb::KernelStep &step, std::byte *const *args,
                 const int64_t *scalars, uint32_t number) override;
   Status gemm(uint32_t prepared, const GemmOperands &operands,
               bool add) override;
   Status attention(uint32_t prepared,
                    const AttentionOperands &operands) override;
+  Status groupedGemm(uint32_t prepared, const GroupedGemmOperands &operands,
+                     bool add) override;
   Status copy(std::byte *target, const std::byte *source, uint64_t bytes,
               fb::CopyKind kind) override;
   Status fillZero(std::byte *target, uint64_t bytes) override;
@@ -128,6 +133,7 @@ private:
   // Made by the first step that needs them.
   std::unique_ptr<CublasGemms> gemms;
   std::unique_ptr<CudaAttention> attentions;
+  std::unique_ptr<CudaGroupedGemms> groupedGemms;
   std::shared_ptr<DeviceMemory> owned;
   std::byte *memory = nullptr; // of `owned`
   // Page-locked, so that copies go on beside the host, or null.

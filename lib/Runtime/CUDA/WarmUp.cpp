@@ -74,6 +74,12 @@ private:
       use.adds |= gemm->accumulate() != fb::Accumulate::Overwrite;
       ++use.calls;
     }
+    // Loading its kernels is all that may have to wait.
+    if (const auto *grouped = step.step_as_GroupedGemmStep())
+      return device
+          .prepareGroupedGemm(
+              *grouped, plan::valueOf(mesh, rank, grouped->first_expert()))
+          .status();
     if (const auto *attention = step.step_as_AttentionStep()) {
       auto number = device.prepareAttention(
           *attention, {plan::valueOf(mesh, rank, attention->first_query())});

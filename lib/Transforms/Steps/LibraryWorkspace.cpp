@@ -18,6 +18,7 @@
 
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Plan/Attention.h"
+#include "plait/Plan/GroupedGemm.h"
 #include "plait/Transforms/Buffers.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -56,7 +57,8 @@ static uint64_t getAttentionWorkspace(OpTy op, fb::AttentionKind kind,
   return gpuAttentionWorkspace(step, architecture);
 }
 
-/// Returns what GEMMs and the largest attention of a program may use.
+/// Returns what GEMMs and the largest attention or grouped GEMM of a program
+/// may use.
 static uint64_t getLibraryWorkspace(ProgramOp program, TargetAttr target) {
   auto module = program->getParentOfType<ModuleOp>();
   bool deterministic = getConfiguration(module).deterministic;
@@ -83,6 +85,11 @@ static uint64_t getLibraryWorkspace(ProgramOp program, TargetAttr target) {
               [&](nn::AttentionOp op) { add(op, fb::AttentionKind::Forward); })
           .Case([&](nn::AttentionGradOp op) {
             add(op, fb::AttentionKind::Backward);
+          })
+          .Case([&](nn::GroupedMatmulOp op) {
+            int64_t rows = op.getIds().getType().getNumElements();
+            bytes =
+                std::max(bytes, gpuGroupedWorkspace(rows, op.countExperts()));
           });
     });
   }

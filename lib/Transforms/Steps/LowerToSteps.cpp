@@ -45,9 +45,8 @@ namespace {
 class Converter {
 public:
   /// `deterministic`: attention gives the same bits in every run.
-  Converter(func::FuncOp function, bool isGPU, bool deterministic)
-      : function(function), isGPU(isGPU), deterministic(deterministic),
-        builder(function) {}
+  Converter(func::FuncOp function, bool deterministic)
+      : function(function), deterministic(deterministic), builder(function) {}
 
   LogicalResult run();
 
@@ -62,7 +61,7 @@ private:
   void convertCluster(ClusterOp op);
   void convertMatmul(nn::MatmulOp op);
   LogicalResult convertFused(nn::FusedMatmulOp op);
-  LogicalResult convertGrouped(nn::GroupedMatmulOp op);
+  void convertGrouped(nn::GroupedMatmulOp op);
   template <typename OpTy>
   AttentionOp createAttention(OpTy op, ArrayAttr gradients);
   void convertCollective(dist::CollectiveOpInterface op);
@@ -70,7 +69,7 @@ private:
   LogicalResult convertConcat(nn::ConcatOp op);
 
   func::FuncOp function;
-  bool isGPU, deterministic;
+  bool deterministic;
   OpBuilder builder;
 };
 
@@ -205,10 +204,7 @@ LogicalResult Converter::convertFused(nn::FusedMatmulOp op) {
 }
 
 /// lhs has so many rows fewer as dimensions of the ids that it lacks count.
-LogicalResult Converter::convertGrouped(nn::GroupedMatmulOp op) {
-  if (isGPU)
-    return op.emitOpError("is not computed by GPUs: their library of grouped "
-                          "matmuls is not used yet; processors compute it");
+void Converter::convertGrouped(nn::GroupedMatmulOp op) {
   int64_t rows = op.getIds().getType().getNumElements();
   int64_t own = op.getLhs().getType().getNumElements() / op.getDepth();
   auto mode = op->getAttrOfType<IntegerAttr>(kAccumulateAttr);
@@ -220,7 +216,6 @@ LogicalResult Converter::convertGrouped(nn::GroupedMatmulOp op) {
       getElementTypeOrSelf(op.getResult()),
       mode ? static_cast<Accumulate>(mode.getInt()) : Accumulate::Overwrite,
       op.getBeginAttr(), op.getLimit());
-  return success();
 }
 
 /// Query head h of the step is head h % r of group h / r, for groups of r.
@@ -306,7 +301,8 @@ LogicalResult Converter::convert(Operation *op) {
       .Case([&](ClusterOp op) { return convertCluster(op), success(); })
       .Case([&](nn::MatmulOp op) { return convertMatmul(op), success(); })
       .Case([&](nn::FusedMatmulOp op) { return convertFused(op); })
-      .Case([&](nn::GroupedMatmulOp op) { return convertGrouped(op); })
+      .Case(
+          [&](nn::GroupedMatmulOp op) { return convertGrouped(op), success(); })
       .Case([&](nn::AttentionOp op) {
         return createAttention(op, ArrayAttr()), success();
       })
@@ -413,7 +409,7 @@ struct LowerToStepsPass : plait::impl::LowerToStepsPassBase<LowerToStepsPass> {
       if (auto function = symbols.lookup<func::FuncOp>(cast<StringAttr>(name)))
         functions.push_back(function);
     for (func::FuncOp function : functions)
-      if (failed(Converter(function, isGPU, deterministic).run()))
+      if (failed(Converter(function, deterministic).run()))
         return signalPassFailure();
     if (failed(verifySteps(module)))
       signalPassFailure();

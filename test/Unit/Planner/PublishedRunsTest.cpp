@@ -8,9 +8,9 @@
 #include "PublishedRuns.h"
 #include "plait/Planner/Search.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
+#include <gtest/gtest.h>
+#include <map>
 
 using namespace plait;
 using namespace plait::planner;
@@ -125,6 +125,61 @@ TEST(PublishedRuns, RanksConfigurations) {
       EXPECT_LT(rankings[i].regret, 0.1);
     }
   }
+}
+
+/// Of mixtures of experts, none of which was looked at while the model was
+/// made. Recipes and overlap are not in the tables.
+TEST(PublishedRuns, MeanErrorsOfMixtures) {
+  expectErrors(readRuns("mixture_runs.json"),
+               {{"Megatron-Bridge 26.02", 0.36, 0.2},
+                {"Megatron-Bridge 26.02.01", 0.32, 0.14},
+                {"Megatron-Bridge 26.04", 0.27, 0.14},
+                {"Qwen3 30B on 8 B200", 0.28, 0.12},
+                {"Primus, Qwen3 235B", 0.37, 0.025}});
+  expectErrors(readRuns("held_out_mixture_runs.json"),
+               {{"Megatron-Bridge 26.04.01", 0.31, 0.23},
+                {"Megatron-Bridge 26.06.01", 0.21, 0.19},
+                {"Megatron-Bridge 26.08", 0.12, 0.11}});
+}
+
+/// As their authors count them.
+TEST(PublishedRuns, MixturesHaveTheirParameters) {
+  const std::map<std::pair<int64_t, int64_t>, double> billions = {
+      {{36, 128}, 117},   // GPT-OSS 120B
+      {{48, 128}, 30.5},  // Qwen3 30B
+      {{94, 128}, 235},   // Qwen3 235B
+      {{61, 256}, 671},   // DeepSeek-V3
+      {{61, 384}, 1026}}; // Kimi K2
+  for (const PublishedSource &source : readRuns("mixture_runs.json"))
+    for (const PublishedRun &run : source.runs) {
+      auto known = billions.find({run.shape.layers, run.shape.experts.experts});
+      ASSERT_NE(known, billions.end()) << run.id;
+      Work work = buildTransformerWork(run.shape, 1, false);
+      EXPECT_NEAR(work.totalParameters * 1e-9, known->second,
+                  0.006 * known->second)
+          << run.id;
+    }
+}
+
+/// Within one container of the program. Of tokens a second, predictions know
+/// more than a constant part of the peak does.
+TEST(PublishedRuns, RanksMixtures) {
+  for (const char *file : {"mixture_runs.json", "held_out_mixture_runs.json"})
+    for (const PublishedSource &source : readRuns(file)) {
+      SCOPED_TRACE(source.name);
+      std::vector<Comparison> seconds = compare(source).seconds;
+      if (source.isRanking) {
+        Ranking ranking = rankByModel(seconds).front();
+        EXPECT_GT(ranking.kendallTau, 0.8);
+        EXPECT_EQ(ranking.regret, 0);
+        continue;
+      }
+      ASSERT_TRUE(source.comparesUtilization);
+      UtilizationRanking ranking = rankUtilization(seconds);
+      EXPECT_GT(ranking.speed, ranking.trivialSpeed);
+      bool isLow = source.name == "Megatron-Bridge 26.06.01";
+      EXPECT_GE(ranking.utilization, isLow ? 0.28 : 0.5);
+    }
 }
 
 /// The band within which the simpler of two configurations is picked is what

@@ -90,17 +90,9 @@ protected:
   }
 
 #ifdef PLAIT_PLAITC
-  /// What plaitc makes of a GPT-2 of two layers.
-  fb::PlanT compile(const std::string &given) {
-    std::string path = directory + "/model.plan";
-    std::string command = std::string(PLAIT_PLAITC) +
-                          " " PLAIT_MODEL " --no-plan " + given + " -o " + path;
-    EXPECT_EQ(std::system(command.c_str()), 0) << command;
-    fb::PlanT plan;
-    if (auto file = plan::PlanFile::open(path); file.ok())
-      file->plan().UnPackTo(&plan);
-    plan.reference.clear();
-    return plan;
+  fb::PlanT compile(const std::string &given,
+                    const std::string &model = PLAIT_MODEL) {
+    return compilePlan(model, given, directory + "/model.plan");
   }
 #endif
 
@@ -514,6 +506,21 @@ class CudaModelTest : public CudaExecutorTest,
                       public ::testing::WithParamInterface<const char *> {};
 
 TEST_P(CudaModelTest, EqualsTheCpu) { compare(compile(GetParam())); }
+
+/// A Mixtral of two layers.
+class CudaExpertsTest : public CudaModelTest {};
+
+TEST_P(CudaExpertsTest, EqualsTheCpu) {
+  compare(compile(GetParam(), PLAIT_EXPERTS));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Meshes, CudaExpertsTest,
+    ::testing::Values("--mesh ep=2 --global-batch 4 --seq 8",
+                      "--mesh pp=2,dp=2,tp=2 --zero 1 --global-batch 8 --seq 8 "
+                      "--micro-batch 1 --precision bf16",
+                      "--mesh ep=2,cp=2 --global-batch 4 --seq 8 --recompute "
+                      "full --precision bf16"));
 
 /// The first rank sends all microbatches before it receives any, and NCCL
 /// begins no receive before the sends in front of it: with four the stand-in

@@ -14,7 +14,11 @@
 
 #include "TestPlan.h"
 #include "plait/Plan/Attention.h"
+#include "plait/Plan/Container.h"
+#include "plait/Plan/GroupedGemm.h"
 
+#include <cstdlib>
+#include <gtest/gtest.h>
 #include <map>
 #include <tuple>
 
@@ -38,6 +42,11 @@ inline fb::PlanT toCuda(fb::PlanT plan, const std::string &directory) {
           program->library_workspace_bytes =
               std::max(program->library_workspace_bytes,
                        plan::gpuAttentionWorkspace(*attention, 90));
+        if (const fb::GroupedGemmStepT *grouped =
+                step->step.AsGroupedGemmStep())
+          program->library_workspace_bytes = std::max(
+              program->library_workspace_bytes,
+              plan::gpuGroupedWorkspace(grouped->rows, grouped->experts));
         fb::KernelStepT *kernel = step->step.AsKernelStep();
         if (!kernel)
           continue;
@@ -68,6 +77,22 @@ inline fb::PlanT toCuda(fb::PlanT plan, const std::string &directory) {
   plan.reference.clear();
   return plan;
 }
+
+#ifdef PLAIT_PLAITC
+/// What plaitc makes of a model with the options `given`, without a reference;
+/// the file is at `path`.
+inline fb::PlanT compilePlan(const std::string &model, const std::string &given,
+                             const std::string &path) {
+  std::string command =
+      PLAIT_PLAITC " " + model + " --no-plan " + given + " -o " + path;
+  EXPECT_EQ(std::system(command.c_str()), 0) << command;
+  fb::PlanT plan;
+  if (auto file = plan::PlanFile::open(path); file.ok())
+    file->plan().UnPackTo(&plan);
+  plan.reference.clear();
+  return plan;
+}
+#endif
 
 } // namespace plait::test
 

@@ -74,6 +74,9 @@ INSTANTIATE_TEST_SUITE_P(
                 "pp=2,dp=2,tp=2", true, Precision::BF16},
         Subject{"Gpt2Divided", PLAIT_MODELS "/gpt2-nano", "dp=4", false,
                 Precision::FP32, 1},
+        Subject{"Experts", PLAIT_GOLDEN "/qwen3-moe-small-test", "ep=2", false},
+        Subject{"ExpertsHalf", PLAIT_GOLDEN "/mixtral-small-test", "tp=2", true,
+                Precision::BF16},
         // Rows of the logits lie apart, and GPUs' last vectors reach between
         // them.
         Subject{"Gpt2Odd", PLAIT_MODELS "/gpt2-nano", "1", false,

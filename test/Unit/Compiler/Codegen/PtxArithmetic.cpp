@@ -127,6 +127,17 @@ static Computed extractField(const PtxInstruction &instruction,
   return number >> (64 - count);
 }
 
+/// The first bits of one number in the place of some of another: from one on,
+/// so many.
+static Computed insertField(const PtxInstruction &instruction,
+                            const Inputs &in) {
+  uint64_t first = in.bits[2], count = in.bits[3];
+  if (count == 0 || first + count > 8 * sizeOf(instruction.type))
+    return std::nullopt;
+  uint64_t mask = (~uint64_t(0) >> (64 - count)) << first;
+  return (in.bits[0] << first & mask) | (in.bits[1] & ~mask);
+}
+
 static Computed computeInteger(const PtxInstruction &instruction,
                                const Inputs &in) {
   PtxOp op = instruction.op;
@@ -139,6 +150,8 @@ static Computed computeInteger(const PtxInstruction &instruction,
     return shift(instruction, in);
   if (op == PtxOp::Bfe)
     return extractField(instruction, in);
+  if (op == PtxOp::Bfi)
+    return insertField(instruction, in);
   if (op == PtxOp::Add)
     return in.bits[0] + in.bits[1];
   if (op == PtxOp::Sub)

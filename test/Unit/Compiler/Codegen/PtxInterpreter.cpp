@@ -53,6 +53,9 @@ private:
   bool passBarrier();
   bool passExchanges(unsigned warp);
   bool exchange(unsigned warp, unsigned leader);
+  bool isTogether(unsigned warp) const;
+  void loadMatrices(unsigned warp, const PtxInstruction &instruction);
+  void multiplyMatrices(unsigned warp, const PtxInstruction &instruction);
   uint64_t read(unsigned index, const PtxOperand &operand) const;
   void write(unsigned index, const PtxOperand &operand, uint64_t value,
              PtxType type);
@@ -171,6 +174,8 @@ bool BlockRun::step(unsigned index, const PtxInstruction &instruction) {
     return false;
   case PtxOp::Bar:
   case PtxOp::Barrier:
+  case PtxOp::Ldmatrix:
+  case PtxOp::Mma:
   case PtxOp::Shfl:
   case PtxOp::Vote:
     thread.state = Thread::Waiting;
@@ -257,9 +262,103 @@ bool BlockRun::passBarrier() {
   return true;
 }
 
+/// Whether all lanes of a warp wait at one place.
+bool BlockRun::isTogether(unsigned warp) const {
+  const Thread &first = threads[warp * kWarp];
+  for (unsigned lane = 0; lane < kWarp; ++lane) {
+    const Thread &thread = threads[warp * kWarp + lane];
+    if (thread.state != Thread::Waiting || thread.place != first.place)
+      return false;
+  }
+  return true;
+}
+
+/// ldmatrix.sync.aligned.m8n8.x4{.trans}.shared.b16: lane l has the address of
+/// row l % 8 of matrix l / 8, and takes numbers 2 (l % 4) and the next of row
+/// l / 4 of each matrix or, transposed, of column l / 4.
+void BlockRun::loadMatrices(unsigned warp, const PtxInstruction &instruction) {
+  const PtxOperand &source = instruction.operands[1];
+  std::span<const PtxOperand> targets = partsOf(instruction.operands[0]);
+  bool isTurned = instruction.text.find(".trans.") != std::string::npos;
+  if (targets.size() != 4 ||
+      instruction.text.find(".m8n8.x4.") == std::string::npos)
+    return fail(warp * kWarp, "the interpreter does not know this instruction");
+  uint64_t rows[kWarp];
+  for (unsigned lane = 0; lane < kWarp; ++lane) {
+    unsigned index = warp * kWarp + lane;
+    rows[lane] = read(index, source) + offsetOf(source);
+    std::string reason = memory.check(rows[lane], 16, /*shared=*/true, false,
+                                      globalNumber(index));
+    if (!reason.empty())
+      return fail(index, reason);
+  }
+  for (unsigned lane = 0; lane < kWarp; ++lane)
+    for (unsigned matrix = 0; matrix < 4; ++matrix) {
+      auto number = [&](unsigned which) {
+        unsigned row = lane / 4, column = lane % 4 * 2 + which;
+        if (isTurned)
+          std::swap(row, column);
+        return memory.load(rows[8 * matrix + row] + 2 * column, 2, true);
+      };
+      write(warp * kWarp + lane, targets[matrix], number(0) | number(1) << 16,
+            PtxType::B32);
+    }
+}
+
+/// mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32, with each number where
+/// the manual says that it is. Added up in double: a GPU has an order of its
+/// own.
+void BlockRun::multiplyMatrices(unsigned warp,
+                                const PtxInstruction &instruction) {
+  if (instruction.text.find(".m16n8k16.row.col.f32.bf16.bf16.f32") ==
+      std::string::npos)
+    return fail(warp * kWarp, "the interpreter does not know this instruction");
+  auto part = [&](unsigned lane, unsigned operand, unsigned number) {
+    return static_cast<uint32_t>(
+        read(warp * kWarp + lane, instruction.operands[operand].parts[number]));
+  };
+  double a[16][16], b[16][8];
+  for (unsigned lane = 0; lane < kWarp; ++lane)
+    for (unsigned half = 0; half < 2; ++half) {
+      unsigned row = lane / 4, k = lane % 4 * 2 + half, shift = 16 * half;
+      auto widen = [&](unsigned operand, unsigned number) {
+        uint32_t bits = part(lane, operand, number) >> shift << 16;
+        return std::bit_cast<float>(bits);
+      };
+      for (unsigned number = 0; number < 4; ++number)
+        a[row + number % 2 * 8][k + number / 2 * 8] = widen(1, number);
+      for (unsigned number = 0; number < 2; ++number)
+        b[k + number * 8][row] = widen(2, number);
+    }
+  for (unsigned lane = 0; lane < kWarp; ++lane)
+    for (unsigned number = 0; number < 4; ++number) {
+      unsigned row = lane / 4 + number / 2 * 8,
+               column = lane % 4 * 2 + number % 2;
+      double sum = std::bit_cast<float>(part(lane, 3, number));
+      for (unsigned k = 0; k < 16; ++k)
+        sum += a[row][k] * b[k][column];
+      write(warp * kWarp + lane, instruction.operands[0].parts[number],
+            std::bit_cast<uint32_t>(static_cast<float>(sum)), PtxType::B32);
+    }
+}
+
 /// Lets the lanes that the leader's mask names exchange, if all are there.
 bool BlockRun::exchange(unsigned warp, unsigned leader) {
   const PtxInstruction &instruction = waitsAt(leader);
+  if (instruction.op == PtxOp::Ldmatrix || instruction.op == PtxOp::Mma) {
+    if (!isTogether(warp))
+      return false;
+    if (instruction.op == PtxOp::Mma)
+      multiplyMatrices(warp, instruction);
+    else
+      loadMatrices(warp, instruction);
+    for (unsigned lane = 0; lane < kWarp; ++lane) {
+      Thread &thread = threads[warp * kWarp + lane];
+      thread.state = Thread::Running;
+      ++thread.place;
+    }
+    return true;
+  }
   bool vote = instruction.op == PtxOp::Vote;
   if (!vote && instruction.op != PtxOp::Shfl)
     return false;

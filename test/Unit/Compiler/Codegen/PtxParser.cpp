@@ -31,11 +31,12 @@ unsigned test::sizeOf(PtxType type) {
 
 static PtxOp opOf(const std::string &text) {
   static const char *const names[] = {
-      "abs",      "add",  "and",  "bar", "barrier", "bfe",  "bra",  "brx",
-      "copysign", "cvt",  "cvta", "div", "ex2",     "exit", "fma",  "ld",
-      "mad",      "max",  "min",  "mov", "mul",     "neg",  "not",  "or",
-      "popc",     "rcp",  "rem",  "ret", "selp",    "setp", "shfl", "shl",
-      "shr",      "sqrt", "st",   "sub", "vote",    "xor"};
+      "abs",  "add",  "and",      "bar",      "barrier", "bfe",  "bfi",
+      "bra",  "brx",  "copysign", "cvt",      "cvta",    "div",  "ex2",
+      "exit", "fma",  "ld",       "ldmatrix", "mad",     "max",  "min",
+      "mma",  "mov",  "mul",      "neg",      "not",     "or",   "popc",
+      "rcp",  "rem",  "ret",      "selp",     "setp",    "shfl", "shl",
+      "shr",  "sqrt", "st",       "sub",      "vote",    "xor"};
   static_assert(std::size(names) == static_cast<size_t>(PtxOp::Unknown));
   return static_cast<PtxOp>(
       std::find(std::begin(names), std::end(names), text) - std::begin(names));
@@ -205,10 +206,13 @@ void KernelParser::parseInstruction(std::string text) {
 }
 
 void KernelParser::parseStatement(const std::string &text) {
-  static const std::regex shared(R"(\.shared \.align \d+ \.b8 (\w+)\[(\d+)\])");
+  // An array of bytes, or one number.
+  static const std::regex shared(
+      R"(\.shared \.align \d+ \.(\w+) (\w+)(?:\[(\d+)\])?)");
   std::smatch match;
   if (std::regex_search(text, match, shared))
-    sharedSizes[match[1]] = std::stoull(match[2]);
+    sharedSizes[match[2]] =
+        match[3].matched ? std::stoull(match[3]) : sizeOf(typeOf(match[1]));
   else if (text[0] != '.')
     parseInstruction(text);
 }
@@ -222,7 +226,7 @@ bool KernelParser::parseHead(const std::string &head) {
     kernel.paramBytes.push_back(8);
   }
   std::smatch match;
-  static const std::regex threads(R"(\.reqntid (\d+))");
+  static const std::regex threads(R"(\.(?:req|max)ntid (\d+))");
   if (!std::regex_search(head, match, threads))
     return false;
   kernel.threads = std::stoul(match[1]);

@@ -11,6 +11,7 @@
 #include "plait/Plan/Json.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 
@@ -22,11 +23,15 @@ using nlohmann::json;
 // Reading
 //===----------------------------------------------------------------------===//
 
+/// Routing was forced to be even.
+static constexpr double kImbalance = 1;
+
 static TransformerShape readShape(const json &source, const json &run) {
   TransformerShape shape;
   shape.layers = run.at("layers");
   shape.hidden = run.at("hidden");
   shape.heads = run.at("heads");
+  shape.headSize = run.value("headSize", 0);
   shape.keyValueHeads = run.value("kv", shape.heads);
   shape.ffn = run.value("ffn", 4 * shape.hidden);
   shape.ffnMatrices = source.value("matrices", 2);
@@ -39,6 +44,15 @@ static TransformerShape readShape(const json &source, const json &run) {
   shape.rotary = source.at("positions") == "rotary";
   shape.tied = source.at("tied");
   shape.dropout = source.at("dropout");
+  if (run.contains("experts")) {
+    auto numbers = run.at("experts").get<std::array<int64_t, 5>>();
+    shape.experts = {numbers[0], numbers[1], numbers[2],
+                     numbers[3], numbers[4], kImbalance};
+  }
+  if (run.contains("latent")) {
+    auto numbers = run.at("latent").get<std::array<int64_t, 3>>();
+    shape.latent = {numbers[0], numbers[1], numbers[2]};
+  }
   using Loss = TransformerShape::Loss;
   std::string loss = source.at("loss");
   shape.loss = loss == "fused"     ? Loss::Fused
@@ -75,6 +89,7 @@ static Configuration readConfiguration(const json &run) {
   configuration.mesh[Axis::DP] = run.value("dp", 1);
   configuration.mesh[Axis::TP] = run.value("tp", 1);
   configuration.mesh[Axis::CP] = run.value("cp", 1);
+  configuration.mesh[Axis::EP] = run.value("ep", 1);
   configuration.chunks = run.value("chunks", 1);
   configuration.schedule = run.value("schedule", "1f1b");
   configuration.microBatch = run.at("micro");
@@ -94,14 +109,16 @@ static Configuration readConfiguration(const json &run) {
 }
 
 /// As many nodes as the run needs, of eight devices where nothing is said.
-static Result<Cluster> readCluster(const json &source, int64_t ranks) {
-  int64_t perNode = source.value("perNode", 8);
-  std::string text = source.at("cluster");
+static Result<Cluster> readCluster(const json &source, const json &run,
+                                   int64_t ranks) {
+  int64_t perNode = run.value("perNode", source.value("perNode", 8));
+  std::string text = run.value("cluster", source.at("cluster"));
   text += ":" + std::to_string((ranks + perNode - 1) / perNode) + "x" +
           std::to_string(perNode);
   Result<Cluster> cluster = parseCluster(text);
   if (cluster.ok())
-    cluster->inter.bandwidth = source.at("nicGbps").get<double>() * 1e9 / 8;
+    cluster->inter.bandwidth =
+        run.value("nicGbps", source.at("nicGbps").get<double>()) * 1e9 / 8;
   return cluster;
 }
 
@@ -114,10 +131,15 @@ static Result<PublishedRun> readRun(const json &source, const json &run) {
   if (!training.ok())
     return training.status();
   result.training = *training;
-  Result<Cluster> cluster = readCluster(source, result.configuration.ranks());
+  Result<Cluster> cluster =
+      readCluster(source, run, result.configuration.ranks());
   if (!cluster.ok())
     return cluster.status();
   result.cluster = *cluster;
+  // In 8 bit all matmuls are but those of attention.
+  result.matmulRate = run.value("rate", 1.0);
+  result.cluster.device.peakFlops[size_t(Precision::BF16)] *= result.matmulRate;
+  result.training.framework.attentionFraction /= result.matmulRate;
   result.seconds = run.value("seconds", 0.0);
   result.residentBytes = run.value("steadyBytes", 0.0);
   result.peakBytes = run.value("peakBytes", 0.0);
@@ -142,8 +164,13 @@ planner::readPublishedRuns(const std::string &path) try {
     source.name = entry.at("name");
     source.publication = entry.at("source");
     source.isRanking = entry.value("ranking", false);
+    source.comparesUtilization = entry.value("utilisation", false);
     for (const json &run : entry.at("runs")) {
-      Result<PublishedRun> read = readRun(entry, run);
+      // A run may have its model's sizes by name.
+      json whole = run;
+      if (run.contains("model"))
+        whole.update(content->at("models").at(run.at("model")));
+      Result<PublishedRun> read = readRun(entry, whole);
       if (!read.ok())
         return read.status();
       source.runs.push_back(std::move(*read));
@@ -164,8 +191,9 @@ Result<Estimate> PublishedRun::predict(int64_t extraLayers) const {
   Configuration chosen = configuration;
   if (extraLayers > 0)
     chosen.layers.clear();
-  Work work = buildTransformerWork(deeper, chosen.mesh[Axis::TP],
-                                   chosen.sequenceParallel);
+  Work work =
+      buildTransformerWork(deeper, chosen.mesh[Axis::TP],
+                           chosen.sequenceParallel, chosen.mesh[Axis::EP]);
   return estimate(work, cluster, training, chosen);
 }
 
@@ -186,6 +214,11 @@ static Status compareLayer(const PublishedRun &run, Comparisons &comparisons) {
   return Status::success();
 }
 
+static double getTokensOfRank(const PublishedRun &run) {
+  return double(run.training.globalBatch * run.training.sequence) /
+         double(run.configuration.ranks());
+}
+
 static Status compareRun(const PublishedRun &run, Comparisons &comparisons) {
   if (run.layerForward > 0)
     return compareLayer(run, comparisons);
@@ -199,7 +232,9 @@ static Status compareRun(const PublishedRun &run, Comparisons &comparisons) {
     task += " " + std::to_string(number);
   if (run.seconds > 0)
     comparisons.seconds.push_back(
-        {run.id, model, task, estimate->iterationSeconds, run.seconds});
+        {run.id, model, task, estimate->iterationSeconds, run.seconds,
+         estimate->mfu * estimate->iterationSeconds * run.matmulRate,
+         getTokensOfRank(run)});
   // Where what is resident was published too, both are of the first rank.
   const StageMemory &first = estimate->memory.front();
   bool ofFirst = run.residentBytes > 0;
@@ -326,6 +361,24 @@ static double getKendallTau(const std::vector<Comparison> &runs) {
       agree += published * predicted > 0 ? 1 : -1;
     }
   return pairs > 0 ? double(agree) / pairs : 1;
+}
+
+UtilizationRanking
+planner::rankUtilization(const std::vector<Comparison> &comparisons) {
+  std::vector<Comparison> used, speed, trivial;
+  for (const Comparison &run : comparisons) {
+    Comparison each = run;
+    each.predicted = run.ideal / run.predicted;
+    each.published = run.ideal / run.published;
+    used.push_back(each);
+    each.predicted = run.tokens / run.predicted;
+    each.published = run.tokens / run.published;
+    speed.push_back(each);
+    each.predicted = run.tokens / run.ideal;
+    trivial.push_back(each);
+  }
+  return {comparisons.size(), getKendallTau(used), getKendallTau(speed),
+          getKendallTau(trivial)};
 }
 
 static double getMedianError(const std::vector<Comparison> &runs) {

@@ -9,7 +9,8 @@
 // program, precision, kind of attention and of loss) stands beside them, with
 // where the figures were published. published_runs.json has the runs that were
 // looked at while the model was made, held_out_runs.json others, added when it
-// was done.
+// was done. mixture_runs.json and held_out_mixture_runs.json have mixtures of
+// experts, none of which was looked at; runs name their model there.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,6 +32,8 @@ struct PublishedRun {
   double seconds = 0;                         // of a step
   double layerForward = 0, layerBackward = 0; // seconds of one layer alone
   double residentBytes = 0, peakBytes = 0;
+  /// How many times faster matmuls are than in 16 bit.
+  double matmulRate = 1;
 
   /// With `extraLayers` more than the model has, cut by cost.
   Result<Estimate> predict(int64_t extraLayers = 0) const;
@@ -39,8 +42,9 @@ struct PublishedRun {
 /// Runs of one program on one cluster.
 struct PublishedSource {
   std::string name;
-  std::string publication; // where: several sources may share it
-  bool isRanking = false;  // many configurations of the same models
+  std::string publication;          // where: several sources may share it
+  bool isRanking = false;           // many configurations of the same models
+  bool comparesUtilization = false; // of several models and devices
   std::vector<PublishedRun> runs;
 };
 
@@ -55,6 +59,9 @@ struct Comparison {
   /// devices and sequences, which are as long.
   std::string task;
   double predicted = 0, published = 0;
+  /// A step at the peak of all devices in 16 bit, in seconds, and the tokens of
+  /// a rank.
+  double ideal = 0, tokens = 0;
   double error() const { return predicted / published - 1; }
 };
 
@@ -110,6 +117,19 @@ struct Ranking {
   double tauOfOthers = 0, tauIfOthersExact = 0;
 };
 std::vector<Ranking> rankByModel(const std::vector<Comparison> &comparisons);
+
+/// How well predictions rank runs of several models on several devices, by
+/// Kendall's tau.
+struct UtilizationRanking {
+  size_t runs = 0;
+  /// Of the part of the peak that is used, for which a constant gives 0 at
+  /// best.
+  double utilization = 0;
+  /// Of tokens a second and device, as predicted and as they would be at a
+  /// constant part of the peak.
+  double speed = 0, trivialSpeed = 0;
+};
+UtilizationRanking rankUtilization(const std::vector<Comparison> &comparisons);
 
 } // namespace plait::planner
 

@@ -5,83 +5,20 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "TransformerWork.h"
+#include "TransformerBuilder.h"
 
 using namespace plait;
 using namespace plait::planner;
 
-namespace {
-
 /// A byte of a dropout mask, in elements of 16 bit.
-constexpr double maskElement = 0.5;
+static constexpr double maskElement = 0.5;
 
-class Builder {
-public:
-  Builder(const TransformerShape &shape, int tensor, bool sequenceParallel);
-  Work run();
+using Builder = TransformerBuilder;
 
-private:
-  // Appending one operation to the current block.
-  void matmul(Pass pass, const char *name, int64_t m, int64_t n, int64_t k,
-              Operation::Scaled scaled);
-  void kernel(Pass pass, const char *name, double elements, double fourByte = 0,
-              double fixed = 0);
-  void collective(Pass pass, const char *name, CollectiveKind kind);
-
-  // y = x W: `outer` is what grows with the batch, the weight is in x out.
-  void linearForward(const char *name, int64_t in, int64_t out);
-  void linearBackward(const char *name, int64_t in, int64_t out,
-                      bool columnParallel);
-
-  // Where activations enter (column parallel) and leave (row parallel) the
-  // part of a layer that tp splits.
-  void enterForward();
-  void leaveForward();
-  void leaveBackward();
-
-  void normForward();
-  void normBackward();
-  void residualForward();
-  void residualBackward();
-  void activationForward();
-  void activationBackward();
-  Operation attention(Pass pass) const;
-
-  // Of the dimensions, the one that all have.
-  void group(double elements, bool replicated = false, bool tied = false) {
-    block.parameters.push_back({.elements = elements,
-                                .replicated = replicated,
-                                .tied = tied,
-                                .sizes = {shape.hidden}});
-  }
-
-  Block embedding();
-  Block layer();
-  Block head();
-  void layerForward();
-  void layerBackward();
-  void layerParameters();
-  void layerSaved();
-  void lossKernels();
-
-  TransformerShape shape;
-  int tp;
-  bool sp;
-  int64_t tokens;      // of a sequence
-  double whole, local; // tokens x hidden: of the layer's input, of this rank
-  int64_t heads, keyValueHeads, attentionWidth, qkvWidth, ffn, ffnIn, vocab;
-  Block block;
-};
-
-} // namespace
-
-static int64_t divideUp(int64_t value, int64_t parts) {
-  return (value + parts - 1) / parts;
-}
-
-Builder::Builder(const TransformerShape &given, int tensor,
-                 bool sequenceParallel)
-    : shape(given), tp(tensor), sp(sequenceParallel && tensor > 1) {
+Builder::TransformerBuilder(const TransformerShape &given, int tensor,
+                            bool sequenceParallel, int expertRanks)
+    : shape(given), tp(tensor), ep(expertRanks),
+      sp(sequenceParallel && tensor > 1) {
   if (shape.keyValueHeads == 0)
     shape.keyValueHeads = shape.heads;
   if (shape.headSize == 0)
@@ -237,10 +174,54 @@ Operation Builder::attention(Pass pass) const {
 // Layer
 //===----------------------------------------------------------------------===//
 
+void Builder::attentionInputsForward() {
+  const LatentShape &latent = shape.latent;
+  if (!latent.query)
+    return linearForward("qkv", shape.hidden, qkvWidth);
+  linearForward("to latent", shape.hidden,
+                latent.query + latent.keyValue + latent.rotary);
+  linearForward("q", latent.query, heads * (shape.headSize + latent.rotary));
+  linearForward("kv", latent.keyValue, 2 * heads * shape.headSize);
+}
+
+void Builder::attentionInputsBackward() {
+  const LatentShape &latent = shape.latent;
+  if (!latent.query)
+    return linearBackward("qkv", shape.hidden, qkvWidth, true);
+  linearBackward("kv", latent.keyValue, 2 * heads * shape.headSize, true);
+  linearBackward("q", latent.query, heads * (shape.headSize + latent.rotary),
+                 true);
+  linearBackward("to latent", shape.hidden,
+                 latent.query + latent.keyValue + latent.rotary, false);
+}
+
+void Builder::attentionInputParameters() {
+  const LatentShape &latent = shape.latent;
+  double hidden = shape.hidden, bias = shape.biases ? 1 : 0;
+  if (!latent.query)
+    return group((hidden + bias) * qkvWidth);
+  group(hidden * (latent.query + latent.keyValue + latent.rotary),
+        /*replicated=*/true);
+  group(double(latent.query) * heads * (shape.headSize + latent.rotary));
+  group(2.0 * latent.keyValue * heads * shape.headSize);
+}
+
+void Builder::feedForward() {
+  linearForward("ffn in", shape.hidden, ffnIn);
+  activationForward();
+  linearForward("ffn out", ffn, shape.hidden);
+}
+
+void Builder::feedBackward() {
+  linearBackward("ffn out", ffn, shape.hidden, false);
+  activationBackward();
+  linearBackward("ffn in", shape.hidden, ffnIn, true);
+}
+
 void Builder::layerForward() {
   normForward();
   enterForward();
-  linearForward("qkv", shape.hidden, qkvWidth);
+  attentionInputsForward();
   if (shape.biases)
     kernel(Pass::Forward, "bias", 2.0 * tokens * qkvWidth, 0, qkvWidth);
   if (shape.rotary)
@@ -251,9 +232,7 @@ void Builder::layerForward() {
   residualForward();
   normForward();
   enterForward();
-  linearForward("ffn in", shape.hidden, ffnIn);
-  activationForward();
-  linearForward("ffn out", ffn, shape.hidden);
+  hasExperts ? expertsForward() : feedForward();
   leaveForward();
   residualForward();
 }
@@ -261,9 +240,7 @@ void Builder::layerForward() {
 void Builder::layerBackward() {
   residualBackward();
   leaveBackward();
-  linearBackward("ffn out", ffn, shape.hidden, false);
-  activationBackward();
-  linearBackward("ffn in", shape.hidden, ffnIn, true);
+  hasExperts ? expertsBackward() : feedBackward();
   normBackward();
   kernel(Pass::BackwardInput, "residual", 3 * local);
   residualBackward();
@@ -275,7 +252,7 @@ void Builder::layerBackward() {
   if (shape.biases)
     kernel(Pass::BackwardWeight, "bias", double(tokens) * qkvWidth, 0,
            qkvWidth);
-  linearBackward("qkv", shape.hidden, qkvWidth, true);
+  attentionInputsBackward();
   normBackward();
   kernel(Pass::BackwardInput, "residual", 3 * local);
 }
@@ -283,10 +260,17 @@ void Builder::layerBackward() {
 void Builder::layerParameters() {
   double hidden = shape.hidden;
   double bias = shape.biases ? 1 : 0;
-  group(hidden * qkvWidth + bias * qkvWidth);
+  attentionInputParameters();
   group(hidden * attentionWidth);
   group(hidden * ffnIn + bias * ffnIn);
   group(hidden * ffn);
+  if (hasExperts) {
+    const ExpertShape &own = shape.experts;
+    group(hidden * own.experts, /*replicated=*/true);
+    group(shape.ffnMatrices * hidden * divideUp(own.ffn, tp) *
+          divideUp(own.experts, ep));
+    block.parameters.back().experts = true;
+  }
   double norms = 2 * (shape.layerNorm ? 2 : 1) * hidden;
   group(norms + 2 * bias * hidden, /*replicated=*/true);
 }
@@ -299,6 +283,9 @@ void Builder::layerSaved() {
   double vectors = shape.layerNorm ? 2 : 1;
   double wide = double(tokens) * (qkvWidth + attentionWidth);
   wide += double(tokens) * (ffnIn + ffn);
+  if (hasExperts)
+    wide += countRows() * (shape.hidden +
+                           shape.ffnMatrices * divideUp(shape.experts.ffn, tp));
   // Two inputs of norms, two inputs of column-parallel linears, two masks.
   block.kept.elements = (2 + 2 + 2 * mask) * local + wide;
   block.kept.fourByte =
@@ -310,9 +297,15 @@ void Builder::layerSaved() {
   block.workspace.elements = 2 * whole + double(tokens) * (ffnIn + ffn);
 }
 
-Block Builder::layer() {
+/// Shared experts are a network as wide as all of them, beside the others.
+Block Builder::layer(bool ofExperts) {
   block = Block();
-  block.name = "layer";
+  block.name = ofExperts ? "layer of experts" : "layer";
+  hasExperts = ofExperts;
+  int64_t width =
+      ofExperts ? shape.experts.shared * shape.experts.ffn : shape.ffn;
+  ffn = divideUp(width, tp);
+  ffnIn = (shape.ffnMatrices - 1) * ffn;
   layerForward();
   layerBackward();
   layerParameters();
@@ -409,42 +402,70 @@ Block Builder::head() {
   return std::move(block);
 }
 
+/// Matrices that a token meets count in a layer's work; all of them in its
+/// parameters.
+void Builder::countTotals(Work &work) const {
+  double h = shape.hidden, s = shape.sequence, bias = shape.biases ? 1 : 0;
+  double width = double(shape.heads) * shape.headSize;
+  double keys = double(shape.keyValueHeads) * shape.headSize;
+  double f = shape.ffn, vectors = shape.layerNorm ? 2 : 1;
+  const LatentShape &latent = shape.latent;
+  double inputs = h * (width + 2 * keys);
+  if (latent.query)
+    inputs = h * (latent.query + latent.keyValue + latent.rotary) +
+             latent.query * (width + double(shape.heads) * latent.rotary) +
+             latent.keyValue * 2 * width;
+  double matrices = inputs + h * width + shape.ffnMatrices * h * f;
+  double small = 2 * vectors * h + bias * (width + 2 * keys + 2 * h +
+                                           (shape.ffnMatrices - 1) * f);
+  double table = h * shape.vocabulary;
+  double sparse = 0, met = 0, stored = 0;
+  if (const ExpertShape &own = shape.experts; own.experts) {
+    double one = shape.ffnMatrices * h * double(own.ffn);
+    double beside = inputs + h * width + h * own.experts + own.shared * one;
+    sparse = double(shape.layers - own.denseLayers);
+    met = beside + own.choices * one, stored = beside + own.experts * one;
+  }
+  double dense = double(shape.layers) - sparse;
+  work.totalParameters =
+      dense * (matrices + small) + sparse * (stored + small) + vectors * h +
+      table * (shape.tied ? 1 : 2) + (shape.learnedPositions ? s * h : 0);
+  double layers = 2 * s * (dense * matrices + sparse * met) +
+                  double(shape.layers) * 4 * s * s * width;
+  work.modelFlopsPerSequence = 3 * (layers + 2 * s * table);
+}
+
 Work Builder::run() {
   Work work;
   work.tensorParallel = tp;
+  work.expertParallel = ep;
   work.sequenceParallel = sp;
   work.sequence = shape.sequence;
-  work.blocks = {embedding(), layer(), head()};
+  work.blocks = {embedding(), layer(false), head()};
+  if (shape.experts.experts)
+    work.blocks.push_back(layer(true));
   // Both factors of every matmul of a weight gradient; one is a gradient.
   for (Block &each : work.blocks)
     for (const Operation &op : each.operations)
       if (op.pass == Pass::BackwardWeight &&
           op.scaled == Operation::Scaled::K) {
-        each.keptForWeights.elements += double(op.m + op.n) * double(op.k);
-        each.madeForWeights.elements += double(op.m) * double(op.k);
+        double batch = double(op.batch);
+        each.keptForWeights.elements +=
+            batch * double(op.m + op.n) * double(op.k);
+        each.madeForWeights.elements += batch * double(op.m) * double(op.k);
       }
   work.before = work.after = 1;
   work.order.assign(size_t(shape.layers) + 2, 1);
   work.order.front() = 0;
   work.order.back() = 2;
-
-  double h = shape.hidden, s = shape.sequence, bias = shape.biases ? 1 : 0;
-  double width = double(shape.heads) * shape.headSize;
-  double keys = double(shape.keyValueHeads) * shape.headSize;
-  double f = shape.ffn, vectors = shape.layerNorm ? 2 : 1;
-  double matrices = h * (2 * width + 2 * keys) + shape.ffnMatrices * h * f;
-  double small = 2 * vectors * h + bias * (width + 2 * keys + 2 * h +
-                                           (shape.ffnMatrices - 1) * f);
-  double table = h * shape.vocabulary;
-  work.totalParameters = shape.layers * (matrices + small) + vectors * h +
-                         table * (shape.tied ? 1 : 2) +
-                         (shape.learnedPositions ? s * h : 0);
-  double layerFlops = 2 * s * matrices + 4 * s * s * width;
-  work.modelFlopsPerSequence = 3 * (shape.layers * layerFlops + 2 * s * table);
+  for (int64_t i = shape.experts.denseLayers;
+       shape.experts.experts && i < shape.layers; ++i)
+    work.order[size_t(i) + 1] = 3;
+  countTotals(work);
   return work;
 }
 
 Work planner::buildTransformerWork(const TransformerShape &shape, int tensor,
-                                   bool sequenceParallel) {
-  return Builder(shape, tensor, sequenceParallel).run();
+                                   bool sequenceParallel, int expertRanks) {
+  return Builder(shape, tensor, sequenceParallel, expertRanks).run();
 }

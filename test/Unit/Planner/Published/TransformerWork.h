@@ -19,6 +19,23 @@
 
 namespace plait::planner {
 
+/// A mixture of experts in place of feed-forward networks, behind the first
+/// `denseLayers`. Each token goes to `choices` of the experts, and to the
+/// shared ones. Ranks send each choice its row and get one back (all-to-all),
+/// and get `imbalance` times as many as if all experts were chosen equally
+/// often.
+struct ExpertShape {
+  int64_t experts = 0, choices = 0, ffn = 0, shared = 0, denseLayers = 0;
+  double imbalance = 1;
+};
+
+/// Queries, and keys with values, that come from vectors of these sizes
+/// (DeepSeek-AI 2024, DeepSeek-V2); a part of `rotary` of each key is not
+/// compressed.
+struct LatentShape {
+  int64_t query = 0, keyValue = 0, rotary = 0;
+};
+
 /// A decoder-only transformer. Defaults describe a GPT; `ffnMatrices` of 3 is a
 /// gated feed-forward network (SwiGLU).
 struct TransformerShape {
@@ -44,11 +61,14 @@ struct TransformerShape {
   /// PyTorch does, a cast, a softmax and its gradient; or with a kernel for
   /// each step, as Megatron-LM's over a split vocabulary.
   enum class Loss : uint8_t { Fused, Softmax, Steps } loss = Loss::Fused;
+  ExpertShape experts;
+  LatentShape latent;
 };
 
 /// Sizes that `tensor` does not divide are rounded up: the most loaded rank's.
+/// Experts are divided over `expertRanks`.
 Work buildTransformerWork(const TransformerShape &shape, int tensor,
-                          bool sequenceParallel);
+                          bool sequenceParallel, int expertRanks = 1);
 
 } // namespace plait::planner
 

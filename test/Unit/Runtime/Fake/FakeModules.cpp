@@ -9,6 +9,7 @@
 #include "CUDA/CollectiveKernels.h"
 #include "CUDA/EpilogueKernels.h"
 #include "FakeContexts.h"
+#include "FakeGrouped.h"
 #include "FakeStreams.h"
 #include "plait/Support/BFloat16.h"
 
@@ -34,6 +35,7 @@ struct CUfunc_st {
   int64_t extent = 0, each = 1;
   void (*reduction)(const ReduceParams &params) = nullptr;
   void (*epilogue)(const EpilogueParams &params) = nullptr;
+  GroupedKernel grouped;
   bool checksum = false;
 };
 
@@ -145,6 +147,8 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned,
     functions[PLAIT_CHECKSUM].checksum = true;
     functions[PLAIT_EPILOGUE].epilogue = finish<float>;
     functions[PLAIT_EPILOGUE_BF16].epilogue = finish<BFloat16>;
+    for (const auto &[name, grouped] : groupedKernels())
+      functions[name].grouped = grouped;
   } else {
     return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
   }
@@ -181,6 +185,15 @@ CUresult cuLaunchKernel(CUfunction function, unsigned blocks, unsigned,
       epilogue(params);
       return true;
     });
+  if (function->grouped) {
+    std::function<void()> work = function->grouped(params, blocks);
+    if (!work)
+      return CUDA_ERROR_INVALID_VALUE;
+    return enqueue(stream, [work] {
+      work();
+      return true;
+    });
+  }
   if (function->checksum) {
     auto what = *static_cast<ChecksumParams *>(params[0]);
     if (!allocated(what.data, what.units * 2))

@@ -212,6 +212,7 @@ ours optima optima
 ours models models
 torch dropout dropout "${covering[@]}"
 ours compression compression "${covering[@]}"
+ours feedback feedback
 ours sites sites "${covering[@]}"
 ours shardings shardings "${covering[@]}"
 ours training training

@@ -89,6 +89,7 @@ private:
 
   unsigned addTensor(Value value, OpOperand *use, bool shifted = false);
   LogicalResult joinOperands(Operation *op);
+  void joinRows(Operation *op, Value operand, unsigned from, unsigned result);
   LogicalResult chooseSpace();
   void joinUses();
   LogicalResult assignDims();
@@ -118,6 +119,22 @@ unsigned SpaceBuilder::addTensor(Value value, OpOperand *use, bool shifted) {
   return first;
 }
 
+/// Rows lie alike; no loop but the op's own runs over the columns of a row that
+/// is no longest one.
+void SpaceBuilder::joinRows(Operation *op, Value operand, unsigned from,
+                            unsigned result) {
+  unsigned last = shapeOf(operand).size() - 1;
+  for (unsigned dim = 0; dim < last; ++dim)
+    join(from + dim, result + dim);
+  int64_t own = shapeOf(operand).back();
+  int64_t made = shapeOf(op->getResult(0)).back();
+  if (own == made)
+    join(from + last, result + last);
+  root(from + last).isolated = root(result + last).isolated = true;
+  if (own != made)
+    root((own < made ? from : result) + last).indexed = true;
+}
+
 /// Joins what each role says about the dimensions of its operands; see
 /// FusionRole.
 LogicalResult SpaceBuilder::joinOperands(Operation *op) {
@@ -133,7 +150,9 @@ LogicalResult SpaceBuilder::joinOperands(Operation *op) {
     unsigned from = addTensor(operand.get(), &operand, shifted);
     firsts.push_back(from);
     unsigned operandRank = shapeOf(operand.get()).size();
-    if (getFacts(role).reduces) {
+    if (getFacts(role).ownsRows) {
+      joinRows(op, operand.get(), from, result);
+    } else if (getFacts(role).reduces) {
       unsigned next = result;
       for (unsigned dim = 0; dim < operandRank; ++dim)
         if (!llvm::is_contained(own, dim))

@@ -6,10 +6,10 @@
 //===----------------------------------------------------------------------===//
 //
 // Which of the loops that KernelShape.h lists a cluster gets, and whether any
-// fits. A scatter decides first, then sums over rows; what is left is computed
-// row by row, in as many sweeps as reductions depend on each other. Errors name
-// the op that does not fit; fusion asks in silence (hasKernel()), code
-// generation aloud.
+// fits. A scatter, or an op that emits rows, decides first, then sums over
+// rows; what is left is computed row by row, in as many sweeps as reductions
+// depend on each other. Errors name the op that does not fit; fusion asks in
+// silence (hasKernel()), code generation aloud.
 //
 //===----------------------------------------------------------------------===//
 
@@ -341,6 +341,31 @@ static LogicalResult checkScatter(plan::ClusterOp cluster,
 }
 
 //===----------------------------------------------------------------------===//
+// Rows that an op emits
+//===----------------------------------------------------------------------===//
+
+/// The op that has all of the cluster's rows, or null.
+static Operation *findRowOp(plan::ClusterOp cluster) {
+  for (Operation &op : cluster.getBody().front().without_terminator())
+    if (getFacts(getRole(&op)).ownsRows)
+      return &op;
+  return nullptr;
+}
+
+/// It reads its operands where they lie, and writes its result.
+static LogicalResult checkRowOp(plan::ClusterOp cluster, Operation *op) {
+  Block &body = cluster.getBody().front();
+  bool isAlone =
+      llvm::hasSingleElement(body.without_terminator()) &&
+      body.getTerminator()->getOperands() == op->getResults() &&
+      (!cluster.getAccumulate() || (*cluster.getAccumulate())[0] == 0);
+  if (isAlone)
+    return success();
+  return op->emitOpError("shares its cluster with other ops, or adds to what "
+                         "is there, which no kernel does");
+}
+
+//===----------------------------------------------------------------------===//
 // Choosing
 //===----------------------------------------------------------------------===//
 
@@ -351,6 +376,11 @@ FailureOr<KernelShape> plait::chooseShape(plan::ClusterOp cluster,
     if (failed(checkScatter(cluster, space, scatter)))
       return failure();
     return KernelShape(ScatterShape{scatter});
+  }
+  if (Operation *op = findRowOp(cluster)) {
+    if (failed(checkRowOp(cluster, op)))
+      return failure();
+    return KernelShape(RowOpShape{op});
   }
   if (needsColumns(space))
     return analyzeColumns(cluster, space, limits.columnSums);

@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // The table of compressors, made of the rows of Compressors.def, and the text
-// of a compression. Equal meanings have one text: the elements of a chunk are
-// left out where they are the compressor's own.
+// of a compression. Equal meanings have one text: the elements of a chunk, and
+// how many of them are sent, are left out where they are the compressor's own.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,7 +22,8 @@
 using namespace plait;
 
 static constexpr std::string_view kFeedback = "feedback",
-                                  kReplicas = "replicas", kNone = "none";
+                                  kReplicas = "replicas", kKeep = "keep",
+                                  kNone = "none";
 
 static constexpr Compressor kCompressors[] = {
 #define PLAIT_COMPRESSOR(rule, ...) {__VA_ARGS__},
@@ -38,10 +39,24 @@ static const Compressor *find(std::string_view name) {
 
 const Compressor &Compression::get() const { return *find(scheme); }
 
+/// How many elements of a chunk are sent where no number is given.
+static int64_t getDefaultKeep(const Compressor &compressor, int64_t block) {
+  return compressor.share ? std::max<int64_t>(1, block / compressor.share) : 0;
+}
+
+/// Columns have 16 bits, two of which are a word.
+ChunkMessage Compression::getMessage() const {
+  if (keep == 0)
+    return {get().bits, block, 1};
+  ChunkMessage map{1, block, keep}, list{16, keep + keep % 2, keep};
+  return map.getCodeBytes() <= list.getCodeBytes() ? map : list;
+}
+
 /// The last chunk is filled up with zeros.
 uint64_t Compression::getMessageBytes(uint64_t elements) const {
   uint64_t chunks = (elements + uint64_t(block) - 1) / uint64_t(block);
-  return chunks * get().getMessageBytes(block);
+  ChunkMessage message = getMessage();
+  return chunks * (message.getCodeBytes() + message.getNumberBytes());
 }
 
 std::string plait::print(const Compression &value) {
@@ -50,6 +65,8 @@ std::string plait::print(const Compression &value) {
   std::string text = value.scheme;
   if (value.block != value.get().block)
     text += ":" + std::to_string(value.block);
+  if (value.keep != getDefaultKeep(value.get(), value.block))
+    text += "+" + std::string(kKeep) + ":" + std::to_string(value.keep);
   if (value.feedback)
     text += "+" + std::string(kFeedback);
   if (value.replicas)
@@ -95,14 +112,37 @@ static Status parseScheme(std::string_view name, std::string_view text,
   }
   value.scheme = word;
   value.block = compressor->block;
-  if (isLast)
+  if (!isLast)
+    PLAIT_RETURN_IF_ERROR(parseCount(name, "chunks of", text, kLeastBlock,
+                                     kMostBlock, value.block));
+  if (!std::has_single_bit(uint64_t(value.block)))
+    return fail(name, " has chunks of ", value.block,
+                " elements, expected a power of two");
+  value.keep = getDefaultKeep(*compressor, value.block);
+  return Status::success();
+}
+
+/// One part behind the scheme; `seen` has those before it.
+static Status parsePart(std::string_view name, std::string_view number,
+                        std::vector<std::string_view> &seen,
+                        Compression &value) {
+  bool hasNone;
+  std::string_view word = take(number, ':', hasNone);
+  bool isNew = std::ranges::find(seen, word) == seen.end();
+  seen.push_back(word);
+  bool keeps = value.get().share > 0;
+  if (isNew && word == kFeedback && hasNone) {
+    value.feedback = true;
     return Status::success();
-  PLAIT_RETURN_IF_ERROR(parseCount(name, "chunks of", text, kLeastBlock,
-                                   kMostBlock, value.block));
-  if (std::has_single_bit(uint64_t(value.block)))
-    return Status::success();
-  return fail(name, " has chunks of ", value.block,
-              " elements, expected a power of two");
+  }
+  if (isNew && word == kReplicas)
+    return parseCount(name, word, number, 1, int64_t(1) << 24, value.replicas);
+  if (isNew && word == kKeep && keeps)
+    return parseCount(name, word, number, 1, value.block, value.keep);
+  return fail(name, " has \"", word, "\" behind the scheme, expected ",
+              kFeedback, keeps ? ", " : " or ",
+              keeps ? std::string(kKeep) + ":K or " : "", kReplicas,
+              ":N, each once");
 }
 
 Status plait::parse(std::string_view name, std::string_view text,
@@ -112,18 +152,9 @@ Status plait::parse(std::string_view name, std::string_view text,
     return Status::success();
   bool isLast;
   PLAIT_RETURN_IF_ERROR(parseScheme(name, take(text, '+', isLast), value));
-  while (!isLast) {
-    std::string_view number = take(text, '+', isLast);
-    bool hasNone;
-    std::string_view word = take(number, ':', hasNone);
-    if (word == kFeedback && hasNone && !value.feedback)
-      value.feedback = true;
-    else if (word == kReplicas && !value.replicas)
-      PLAIT_RETURN_IF_ERROR(
-          parseCount(name, word, number, 1, int64_t(1) << 24, value.replicas));
-    else
-      return fail(name, " has \"", word, "\" behind the scheme, expected ",
-                  kFeedback, " or ", kReplicas, ":N, each once");
-  }
+  std::vector<std::string_view> seen;
+  while (!isLast)
+    PLAIT_RETURN_IF_ERROR(
+        parsePart(name, take(text, '+', isLast), seen, value));
   return Status::success();
 }

@@ -150,6 +150,8 @@ static NumberRange deriveByRole(FusableOpInterface op, bool reduced, bool isRow,
       return NumberRange::exactly(0);
     return reduced ? operands[0]
                    : operands[0].sum().join(NumberRange::exactly(0));
+  case FusionRole::Rows:
+    return NumberRange::any();
   }
   llvm_unreachable("unknown role");
 }

@@ -443,6 +443,101 @@ Number Elements::define(nn::UnpackBitsOp op, int64_t element) {
   return {double(isNegative ? code - range : code), 0};
 }
 
+/// Counts the tensors' elements row by row.
+Number Elements::define(nn::OccupiedOp op, int64_t element) {
+  ArrayRef<int64_t> shape = getShape(op.getResult());
+  int64_t columns = shape.back(), rows = shape[shape.size() - 2];
+  int64_t row = element / columns % rows, column = element % columns;
+  for (int64_t count : op.getElements()) {
+    int64_t own = llvm::divideCeil(count, columns);
+    if (row < own)
+      return {row * columns + column < count ? 1.0 : 0.0, 0};
+    row -= own;
+  }
+  return {0, 0};
+}
+
+/// How many are before it, in the order of those that are kept.
+Number Elements::define(nn::KeepTopOp op, int64_t element) {
+  int64_t columns = getShape(op.getInput()).back();
+  int64_t first = element / columns * columns, before = 0;
+  auto getSize = [&](int64_t at) -> std::optional<double> {
+    Number own = get(op.getInput(), at);
+    if (!own.isExact())
+      return std::nullopt;
+    return std::isnan(own.value) ? std::numeric_limits<double>::max()
+                                 : std::abs(own.value);
+  };
+  std::optional<double> own = getSize(element);
+  for (int64_t at = first; at < first + columns && own; ++at) {
+    std::optional<double> other = getSize(at);
+    if (!other)
+      return kUnknown;
+    before += *other > *own || (*other == *own && at < element);
+  }
+  return own ? Number{before < int64_t(op.getKeep()) ? 1.0 : 0.0, 0} : kUnknown;
+}
+
+/// The columns of a row of a mask that are not 0; none where that is not known.
+std::optional<SmallVector<int64_t>> Elements::findMarked(Value mask,
+                                                         int64_t row) {
+  int64_t columns = getShape(mask).back();
+  SmallVector<int64_t> found;
+  for (int64_t column = 0; column < columns; ++column) {
+    Number own = get(mask, row * columns + column);
+    if (!own.isExact())
+      return std::nullopt;
+    if (own.value != 0)
+      found.push_back(column);
+  }
+  return found;
+}
+
+Number Elements::define(nn::CompactOp op, int64_t element) {
+  int64_t kept = getShape(op.getResult()).back(), row = element / kept;
+  auto marked = findMarked(op.getMask(), row);
+  if (!marked)
+    return kUnknown;
+  int64_t index = element % kept, columns = getShape(op.getInput()).back();
+  return index < int64_t(marked->size())
+             ? get(op.getInput(), row * columns + (*marked)[index])
+             : Number{0, 0};
+}
+
+Number Elements::define(nn::ExpandOp op, int64_t element) {
+  int64_t columns = getShape(op.getResult()).back(), row = element / columns;
+  auto marked = findMarked(op.getMask(), row);
+  if (!marked)
+    return kUnknown;
+  int64_t kept = getShape(op.getInput()).back();
+  int64_t index = llvm::find(*marked, element % columns) - marked->begin();
+  return index < std::min<int64_t>(marked->size(), kept)
+             ? get(op.getInput(), row * kept + index)
+             : Number{0, 0};
+}
+
+Number Elements::define(nn::FindOp op, int64_t element) {
+  int64_t kept = getShape(op.getResult()).back();
+  auto marked = findMarked(op.getMask(), element / kept);
+  if (!marked)
+    return kUnknown;
+  size_t index = element % kept;
+  return {index < marked->size() ? double((*marked)[index]) : -1, 0};
+}
+
+Number Elements::define(nn::MarkOp op, int64_t element) {
+  int64_t kept = getShape(op.getInput()).back();
+  int64_t columns = getShape(op.getResult()).back(), row = element / columns;
+  bool isMarked = false;
+  for (int64_t index = 0; index < kept; ++index) {
+    Number own = get(op.getInput(), row * kept + index);
+    if (!own.isExact())
+      return kUnknown;
+    isMarked |= std::trunc(own.value) == double(element % columns);
+  }
+  return {isMarked ? 1.0 : 0.0, 0};
+}
+
 /// Operands are read at the same element. An op that has no meaning here is
 /// reported by getUnruled() and not guessed.
 Number Elements::defineElementwise(Operation *op, int64_t element) {
@@ -463,7 +558,8 @@ Number Elements::evaluateOp(Operation *op, int64_t element) {
       .Case<nn::BroadcastOp, nn::ReduceOp, nn::EmbeddingOp, nn::EmbeddingGradOp,
             dist::SliceOp, nn::IotaOp, nn::PickOp, nn::CausalMaskOp,
             nn::MaskPaddingOp, nn::DropoutOp, nn::ReorderOp, nn::RotateHalfOp,
-            nn::SliceOp, nn::ChunkOp, nn::UnpackBitsOp>(
+            nn::SliceOp, nn::ChunkOp, nn::UnpackBitsOp, nn::OccupiedOp,
+            nn::KeepTopOp, nn::CompactOp, nn::ExpandOp, nn::FindOp, nn::MarkOp>(
           [&](auto own) { return define(own, element); })
       .Default([&](Operation *) { return defineElementwise(op, element); });
 }

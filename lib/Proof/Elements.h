@@ -86,6 +86,14 @@ private:
   Number define(nn::SliceOp op, int64_t element);
   Number define(nn::ChunkOp op, int64_t element);
   Number define(nn::UnpackBitsOp op, int64_t element);
+  Number define(nn::OccupiedOp op, int64_t element);
+  Number define(nn::KeepTopOp op, int64_t element);
+  Number define(nn::CompactOp op, int64_t element);
+  Number define(nn::ExpandOp op, int64_t element);
+  Number define(nn::FindOp op, int64_t element);
+  Number define(nn::MarkOp op, int64_t element);
+  std::optional<llvm::SmallVector<int64_t>> findMarked(mlir::Value mask,
+                                                       int64_t row);
   Number defineElementwise(mlir::Operation *op, int64_t element);
   Number reduceSum(mlir::Operation *op, llvm::ArrayRef<int64_t> terms);
   Number reduceMax(mlir::Operation *op, llvm::ArrayRef<int64_t> terms);

@@ -206,8 +206,10 @@ void plait::proof::simplify(Form &form, RankedTensorType type,
 /// The divisor's lower bound is known of what the trainer sets.
 NumberRange plait::proof::getUniform(const Content &operand) {
   const Term *term = operand.form.term;
-  if (term->isZero())
-    return NumberRange::exactly(0);
+  // Of a partial sum each rank has any part.
+  if (std::optional<double> number = term->getNumber();
+      number && (*number == 0 || !operand.form.isPartial()))
+    return NumberRange::exactly(*number);
   NumberRange range = getUnpadded(operand.type);
   if (term->kind == Term::Leaf && term->name == "Epsilon")
     range.low = plan::kLeastEpsilon;

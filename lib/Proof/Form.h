@@ -187,6 +187,11 @@ struct PackView {
   int64_t part = 0, parts = 1;
   /// Words of integers of so many bits; 0: none.
   int64_t bits = 0;
+  /// Holds the elements of each row that a mask has, side by side in so many
+  /// columns; 0: all of them. A member is whole, and says which mask.
+  int64_t kept = 0;
+  /// And not the elements but their columns: a member is the mask.
+  bool areColumns = false;
 
   bool operator==(const PackView &) const = default;
   bool isPlain() const { return *this == PackView(); }
@@ -199,6 +204,7 @@ struct Pack {
     llvm::StringRef name;        // of the parameter
     mlir::RankedTensorType type; // of the rank's tensor
     Form form;
+    const Term *mask = nullptr; // of those elements that are kept
   };
   std::vector<Member> members;
   int64_t elements = 0; // of all rows

@@ -30,7 +30,7 @@ static const OpRule *findRule(Operation *op) {
     for (ArrayRef<OpRule> some :
          {getElementwiseRules(), getShapeRules(), getContractionRules(),
           getIndexRules(), getChunkRules(), getCollectiveRules(),
-          getCompressionRules()})
+          getCompressionRules(), getKeepRules()})
       for (const OpRule &rule : some)
         table[rule.op] = rule;
     return table;

@@ -63,6 +63,7 @@ llvm::ArrayRef<OpRule> getContractionRules();
 llvm::ArrayRef<OpRule> getIndexRules();
 llvm::ArrayRef<OpRule> getCollectiveRules();
 llvm::ArrayRef<OpRule> getCompressionRules();
+llvm::ArrayRef<OpRule> getKeepRules();
 
 /// The sum of two sums over chunks, of which the second one's follow those of
 /// the first; none: they are none.
@@ -88,6 +89,17 @@ llvm::FailureOr<Content> reduceView(Rules &rules, mlir::Operation *op,
 llvm::FailureOr<Content> broadcastView(Rules &rules, mlir::Operation *op,
                                        const Content &input,
                                        mlir::RankedTensorType type);
+
+/// Whether it is a pack of a replica's parts, each with all of its elements.
+bool areParts(const Content &input);
+/// Says that there is no rule for `op` of such a view.
+llvm::FailureOr<Content> failView(Rules &rules, mlir::Operation *op,
+                                  const Content &input);
+/// Whether a rank has whole chunks of `block` elements of `member`, called
+/// `name`.
+llvm::LogicalResult checkChunks(Rules &rules, mlir::Operation *op,
+                                const Content &member, llvm::StringRef name,
+                                int64_t block);
 
 /// The one-hot code of `ids`: their dimensions and classes, which `op` counts
 /// from `begin` on and of which there are `limit`, or 0. With `other`, of which

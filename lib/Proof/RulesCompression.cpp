@@ -50,7 +50,7 @@ proof::mapMembers(Rules &rules, Operation *op, const Content &input,
   return Content{type, {}, std::move(pack)};
 }
 
-static FailureOr<Content> failView(Rules &rules, Operation *op,
+FailureOr<Content> proof::failView(Rules &rules, Operation *op,
                                    const Content &input) {
   rules.report.unproven(op)
       << "this of " << print(input)
@@ -59,9 +59,17 @@ static FailureOr<Content> failView(Rules &rules, Operation *op,
 }
 
 /// Whether it is a pack of a replica's parts, each with all of its elements.
-static bool areParts(const Content &input) {
+bool proof::areParts(const Content &input) {
   return input.pack && input.pack->view.replicas &&
          input.pack->view == PackView{.replicas = input.pack->view.replicas};
+}
+
+/// Whether it is one of the columns of those elements that a mask has.
+static bool areColumns(const Content &input) {
+  return input.pack && input.pack->view.replicas &&
+         input.pack->view == PackView{.replicas = input.pack->view.replicas,
+                                      .kept = input.pack->view.kept,
+                                      .areColumns = true};
 }
 
 //===----------------------------------------------------------------------===//
@@ -158,7 +166,7 @@ static FailureOr<Content> evaluateUnite(Rules &rules, Operation *op,
 /// A rank has runs of neighbours of a parameter, from the innermost dimension
 /// on that is split. They begin at multiples of their length, so that chunks
 /// are whole where a run is some of them.
-static LogicalResult checkChunks(Rules &rules, Operation *op,
+LogicalResult proof::checkChunks(Rules &rules, Operation *op,
                                  const Content &member, StringRef name,
                                  int64_t block) {
   int64_t run = 1;
@@ -196,11 +204,18 @@ static FailureOr<Content> reduceChunks(Rules &rules, Operation *op,
       failed(checkChunks(rules, op, member, name, block)))
     return failure();
   Content result = member;
-  Argument elements = member.form.asArgument();
+  // Also of equal numbers the last chunk has fewer.
+  Letters letters;
+  SmallVector<int64_t> extents;
+  for (int64_t dim = 0; dim < int64_t(member.form.dims.size()); ++dim)
+    if (!member.form.dims[dim].fitsAll()) {
+      letters.push_back(dim);
+      extents.push_back(member.form.getExtent(dim));
+    }
   result.form.setTerm(rules.terms.apply(
       kind == nn::ReduceKind::Sum ? "sum of the chunk" : "maximum of the chunk",
-      IntegerAttr::get(IndexType::get(op->getContext()), block), elements,
-      elements.letters));
+      IntegerAttr::get(IndexType::get(op->getContext()), block),
+      member.form.asArgument(), letters, extents));
   return result;
 }
 
@@ -327,7 +342,7 @@ static FailureOr<Content> evaluateSlice(Rules &rules, Operation *op,
                                         RankedTensorType type) {
   auto slice = cast<nn::SliceOp>(op);
   const Content &input = operands[0];
-  if (!areParts(input))
+  if (!areParts(input) && !areColumns(input))
     return failView(rules, op, input);
   auto pack = std::make_shared<Pack>(*input.pack);
   pack->view.part = slice.getPart();
@@ -360,7 +375,9 @@ static FailureOr<Content> evaluatePackBits(Rules &rules, Operation *op,
       return failView(rules, op, operand);
     PackView expected{.replicas = operand.pack->view.replicas,
                       .part = int64_t(index),
-                      .parts = int64_t(operands.size())};
+                      .parts = int64_t(operands.size()),
+                      .kept = operands[0].pack->view.kept,
+                      .areColumns = operands[0].pack->view.areColumns};
     if (operand.pack->view != expected ||
         !areAlike(*operand.pack, *operands[0].pack)) {
       rules.wrong(op) << "packs " << print(operand) << " as part " << index
@@ -369,7 +386,9 @@ static FailureOr<Content> evaluatePackBits(Rules &rules, Operation *op,
     }
   }
   auto pack = std::make_shared<Pack>(*operands[0].pack);
-  pack->view = {.replicas = pack->view.replicas, .bits = bits};
+  pack->view.part = 0;
+  pack->view.parts = 1;
+  pack->view.bits = bits;
   return Content{type, {}, std::move(pack)};
 }
 

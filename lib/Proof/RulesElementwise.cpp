@@ -411,7 +411,7 @@ static bool isAligned(const Pack &a, const Pack &b) {
          a.view == b.view && a.elements == b.elements &&
          llvm::equal(a.members, b.members,
                      [](const Pack::Member &x, const Pack::Member &y) {
-                       return x.offset == y.offset &&
+                       return x.offset == y.offset && x.mask == y.mask &&
                               x.type.getShape() == y.type.getShape();
                      });
 }
@@ -427,6 +427,11 @@ FailureOr<Content> Rules::evaluatePacked(Operation *op, Operands operands,
   // 1. Layouts.
   const Content *owner = nullptr;
   for (const Content &operand : operands) {
+    // A column is no element, and arithmetic on it none on the mask.
+    if (operand.pack && operand.pack->view.areColumns) {
+      report.unproven(op) << "arithmetic on columns has no rule";
+      return failure();
+    }
     if (owner && operand.pack && !isAligned(*owner->pack, *operand.pack)) {
       wrong(op) << "takes " << print(*owner) << " together with "
                 << print(operand) << ", whose members lie elsewhere";

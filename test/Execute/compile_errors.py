@@ -96,8 +96,11 @@ def planner_cases(compiler: Compiler) -> None:
     refuse("reduce-precision", ["reduce-precision", "int8", "bf16"], reduce_precision="int8")
     refuse("reduce-precision-of-plan", ["reduce-precision", "fp16", "bf16"],
            reduce_precision="fp16")
-    refuse("compress", ["compress", "int2", "none, int8 or int4"], compress="int2")
+    refuse("compress", ["compress", "int2", "none, int8, int4, sign or topk"], compress="int2")
     refuse("compress-block", ["chunks of 96", "power of two"], compress="int8:96")
+    refuse("compress-keep", ["compress has keep", '"0"', "1 to 4096"], compress="topk+keep:0")
+    refuse("compress-kept", ["compress has keep", '"33"', "1 to 32"],
+           compress="topk:32+keep:33")
     refuse("compress-zero", ["compress", "int8", "zero 0", "1"], compress="int8", zero=1)
     refuse("compress-twice", ["feedback", "each once"], compress="int8+feedback+feedback")
     refuse("compress-rounded", ["compress is int8", "takes reduce-precision fp32, not bf16"],

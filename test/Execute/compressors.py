@@ -7,6 +7,9 @@
 """What each compressor makes of a vector, in numpy and fp32: codes and numbers of
 chunks, the bits that are sent, and what they are decoded to."""
 
+import dataclasses
+from collections.abc import Callable
+
 import numpy
 
 F32 = numpy.float32
@@ -53,10 +56,14 @@ def pack(codes: numpy.ndarray, bits: int) -> numpy.ndarray:
     return words.astype(numpy.uint32)
 
 
-def sign_encode(rows: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
+def sign_encode(
+    rows: numpy.ndarray, counts: numpy.ndarray
+) -> tuple[numpy.ndarray, numpy.ndarray]:
     """EF-signSGD with a scale (Karimireddy et al. 2019, "Error feedback fixes SignSGD",
-    Algorithm 2): one bit, 1 where negative, and ‖x‖₁ / d."""
-    return (rows < 0).astype(numpy.int8), numpy.abs(rows).mean(axis=1, dtype=F32)
+    Algorithm 2): one bit, 1 where negative, and ‖x‖₁ / d of the d elements that a row
+    has."""
+    sums = numpy.abs(rows).sum(axis=1, dtype=F32)
+    return (rows < 0).astype(numpy.int8), sums / counts.astype(F32)
 
 
 def sign_decode(codes: numpy.ndarray, numbers: numpy.ndarray) -> numpy.ndarray:
@@ -117,25 +124,75 @@ def power_sgd(m: numpy.ndarray, q: numpy.ndarray) -> tuple[numpy.ndarray, numpy.
     return p @ q.T, q
 
 
+def int8(rows, counts, keep):
+    return integer_decode(*int8_encode(rows))
+
+
+def int4(rows, counts, keep):
+    return integer_decode(*int4_encode(rows))
+
+
+def sign(rows, counts, keep):
+    return sign_decode(*sign_encode(rows, counts))
+
+
+def topk(rows, counts, keep):
+    return top_k(rows, keep)
+
+
+@dataclasses.dataclass(frozen=True)
+class Scheme:
+    make: Callable  # C of rows, of the elements of each and of those that are kept
+    bits: int
+    block: int  # where none is given
+    share: int = 0  # one of so many elements is kept where no number is given
+    # The largest code: one more or less is a jump of the largest magnitude by it.
+    limit: float = 1
+    # Jumps in the range of a chunk's elements, for how many lie next to one.
+    jumps: float = 1
+
+
 SCHEMES = {
-    "int8": (8, int8_encode, integer_decode),
-    "int4": (4, int4_encode, integer_decode),
+    "int8": Scheme(int8, 8, 256, limit=127, jumps=127),
+    "int4": Scheme(int4, 4, 256, limit=7, jumps=7),
+    "sign": Scheme(sign, 1, 4096, limit=0.5, jumps=16),
+    "topk": Scheme(topk, 1, 4096, share=64, jumps=16),
 }
 
 
-def get_limit(scheme: str) -> int:
-    """The largest code."""
-    return 2 ** (SCHEMES[scheme][0] - 1) - 1
+@dataclasses.dataclass(frozen=True)
+class Compressor:
+    """What --compress says of a chunk."""
 
+    scheme: Scheme
+    block: int
+    keep: int
 
-def compress(scheme: str, block: int, x: numpy.ndarray) -> numpy.ndarray:
-    """C(x), of the shape of x."""
-    _, encode, decode = SCHEMES[scheme]
-    sent = decode(*encode(chunks(x, block)))
-    return sent.reshape(-1)[: x.size].reshape(x.shape)
+    @classmethod
+    def parse(cls, text: str) -> "Compressor":
+        first, *parts = text.split("+")
+        name, _, block = first.partition(":")
+        scheme = SCHEMES[name]
+        size = int(block or scheme.block)
+        keep = max(1, size // scheme.share) if scheme.share else 0
+        for part in parts:
+            if part.startswith("keep:"):
+                keep = int(part.removeprefix("keep:"))
+        return cls(scheme, size, keep)
 
+    def compress(self, x: numpy.ndarray) -> numpy.ndarray:
+        """C(x), of the shape of x."""
+        rows = chunks(x, self.block)
+        starts = numpy.arange(len(rows)) * self.block
+        counts = numpy.minimum(x.size - starts, self.block)
+        sent = self.scheme.make(rows, counts, self.keep)
+        return sent.reshape(-1)[: x.size].reshape(x.shape)
 
-def count_bytes(scheme: str, block: int, elements: int) -> int:
-    """What one replica sends of a parameter."""
-    bits = SCHEMES[scheme][0]
-    return -(-elements // block) * (block * bits // 8 + 4)
+    def count_bytes(self, elements: int) -> int:
+        """What one replica sends of a parameter."""
+        rows = -(-elements // self.block)
+        if not self.keep:
+            return rows * (self.block * self.scheme.bits // 8 + 4)
+        # A bit for each element, or 16 for each that is kept, two of them a word.
+        which = min(self.block // 8, 4 * -(-self.keep // 2))
+        return rows * (which + 4 * self.keep)

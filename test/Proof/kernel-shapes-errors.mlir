@@ -116,3 +116,17 @@ func.func @many_dimensions(%x: !many, %keys: tensor<1xi32>) -> !many {
   }
   return %0 : !many
 }
+
+// -----
+
+// An op that emits rows has a kernel of its own.
+func.func @rows_and_more(%x: tensor<4x32xf32>) -> tensor<4x32xf32> {
+  %0 = plan.cluster(%x) : (tensor<4x32xf32>) -> tensor<4x32xf32> {
+  ^bb0(%a: tensor<4x32xf32>):
+    %1 = nn.sigmoid %a : tensor<4x32xf32>
+    // expected-error @+1 {{'nn.keep_top' op shares its cluster with other ops, or adds to what is there, which no kernel does}}
+    %2 = nn.keep_top %1 keep 3 block 32 : tensor<4x32xf32>
+    plan.yield %2 : tensor<4x32xf32>
+  }
+  return %0 : tensor<4x32xf32>
+}

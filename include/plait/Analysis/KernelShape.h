@@ -18,6 +18,7 @@
 //             reduced groups inside: sums over rows
 //   scatter   parallel over blocks of a table's rows, with one loop over the
 //             positions inside, in order
+//   row op    parallel over rows, of each of which one op has all to say
 //
 //===----------------------------------------------------------------------===//
 
@@ -60,10 +61,14 @@ struct ScatterShape {
   mlir::Operation *op;
 };
 
+struct RowOpShape {
+  mlir::Operation *op;
+};
+
 struct ElementShape {};
 
 using KernelShape =
-    std::variant<ElementShape, RowShape, ColumnShape, ScatterShape>;
+    std::variant<ElementShape, RowShape, ColumnShape, RowOpShape, ScatterShape>;
 
 /// The limits that a machine has for a space. Whether a cluster has a kernel
 /// does not depend on it.

@@ -24,17 +24,27 @@
 
 namespace plait {
 
-/// One compressor. It makes of the elements of a chunk an integer each, and one
-/// fp32 number for all of them. The strings are literals and live for ever.
+/// One compressor. It makes of a chunk some integers of a few bits, and some
+/// fp32 numbers. The strings are literals and live for ever.
 struct Compressor {
   std::string_view name; // as --compress has it
-  int bits;              // of an element's integer: 1, 2, 4, 8 or 16
-  int64_t block;         // elements of a chunk, where none are given
+  /// The bits of the integer that each element becomes: 1, 2, 4, 8 or 16. There
+  /// is one number for all of them.
+  int bits;
+  int64_t block; // elements of a chunk, where none are given
+  /// Says of how many elements one is sent, as a number, where no count is
+  /// given; the integers say which. 0: all are sent, as integers.
+  int64_t share = 0;
+};
 
-  /// Returns the bytes of the message that a chunk of `block` elements becomes.
-  uint64_t getMessageBytes(int64_t block) const {
-    return uint64_t(block) * bits / 8 + sizeof(float);
-  }
+/// Says what a chunk becomes.
+struct ChunkMessage {
+  int bits;        // of an integer
+  int64_t codes;   // integers, which fill whole words of 32 bits
+  int64_t numbers; // in fp32
+
+  uint64_t getCodeBytes() const { return uint64_t(codes) * bits / 8; }
+  uint64_t getNumberBytes() const { return uint64_t(numbers) * sizeof(float); }
 };
 
 /// Bounds of the elements of a chunk, which are a power of two.
@@ -53,6 +63,7 @@ std::span<const Compressor> getCompressors();
 struct Compression {
   std::string scheme; // the name of a compressor; empty: none
   int64_t block = 0;  // elements of a chunk
+  int64_t keep = 0;   // of which so many are sent; 0: all
   /// Whether what a message leaves out is added to the next step's gradient
   /// (Stich et al. 2018, "MEM-SGD").
   bool feedback = false;
@@ -64,13 +75,16 @@ struct Compression {
   bool isOn() const { return !scheme.empty(); }
   /// The compressor; it must be on.
   const Compressor &get() const;
+  /// Returns what a chunk becomes. Which elements are sent is said by a bit for each
+  /// element of the chunk or by 16 for each that is sent, whichever are fewer.
+  ChunkMessage getMessage() const;
   /// Returns the bytes that a replica sends of `elements` of a parameter.
   uint64_t getMessageBytes(uint64_t elements) const;
   bool operator==(const Compression &) const = default;
 };
 
-/// "none", "int8", "int8:128+feedback", and the inverse: SCHEME[:BLOCK], and
-/// behind plus signs `feedback` and `replicas:N`.
+/// "none", "int8", "topk:1024+keep:10+feedback", and the inverse:
+/// SCHEME[:BLOCK], and behind plus signs `keep:K`, `feedback` and `replicas:N`.
 std::string print(const Compression &value);
 Status parse(std::string_view name, std::string_view text, Compression &value);
 

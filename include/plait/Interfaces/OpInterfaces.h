@@ -64,6 +64,11 @@ enum class FusionRole {
   /// result[i] depends on operand0[map(i)] and on the other operands[i]; the op
   /// says which map, see IndexMap.
   Reindex,
+  /// A row of the result depends on the same rows of the operands in a way that
+  /// no sweep over it computes: the op emits it (emitRow), and has a kernel of
+  /// its own. A row is the last dimension, which may have another extent in
+  /// each; all others agree.
+  Rows,
 };
 
 /// The facts that passes ask of a role, beside how it maps dimensions and is
@@ -74,6 +79,7 @@ struct RoleFacts {
   /// more elements of it than it has itself.
   bool readsMemory = false;
   bool scatters = false; // writes at other indices
+  bool ownsRows = false; // emits rows as a whole, alone in its kernel
 };
 
 constexpr RoleFacts getFacts(FusionRole role) {
@@ -89,6 +95,8 @@ constexpr RoleFacts getFacts(FusionRole role) {
     return {.readsMemory = true};
   case FusionRole::ScatterAdd:
     return {.scatters = true};
+  case FusionRole::Rows:
+    return {.ownsRows = true};
   }
   return {};
 }
@@ -146,6 +154,28 @@ public:
 
 protected:
   ElementContext(mlir::OpBuilder &builder, mlir::Location loc)
+      : builder(builder), loc(loc) {}
+};
+
+/// One row of an op that emits it as a whole. Columns are i64.
+class RowContext {
+public:
+  virtual ~RowContext() = default;
+
+  mlir::OpBuilder &builder;
+  mlir::Location loc;
+
+  /// The number of neighbours that a vector has.
+  virtual int64_t getLanes() const = 0;
+  /// The elements of an operand from `column` on, `lanes` of them: all have to
+  /// be of the row. One is a scalar.
+  virtual mlir::Value load(unsigned operand, mlir::Value column,
+                           int64_t lanes) = 0;
+  /// Stores a scalar or a vector of the result from `column` on.
+  virtual void store(mlir::Value elements, mlir::Value column) = 0;
+
+protected:
+  RowContext(mlir::OpBuilder &builder, mlir::Location loc)
       : builder(builder), loc(loc) {}
 };
 

@@ -178,6 +178,11 @@ def FusableOpInterface : OpInterface<"FusableOpInterface"> {
       (ins "::plait::ElementContext &":$context,
            "::mlir::ValueRange":$operands)>,
     InterfaceMethod<[{
+      Of an op of role Rows: emits all of one row of the result.
+    }],
+      "void", "emitRow", (ins "::plait::RowContext &":$context), "",
+      "llvm_unreachable(\"computes no rows by itself\");">,
+    InterfaceMethod<[{
       Of an op that broadcasts: its operand's dimensions among the result's; of
       a reduction those that it reduces. Ascending.
     }],

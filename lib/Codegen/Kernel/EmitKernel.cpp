@@ -62,6 +62,8 @@ void codegen::emitLoops(Emitter &emitter, Workers &workers,
     return emitRows(emitter, workers, *rows, info);
   if (auto *columns = std::get_if<ColumnShape>(&shape))
     return emitColumns(emitter, workers, *columns, info);
+  if (auto *row = std::get_if<RowOpShape>(&shape))
+    return emitRowOp(emitter, workers, *row, info);
   emitScatter(emitter, workers, std::get<ScatterShape>(shape), info);
 }
 

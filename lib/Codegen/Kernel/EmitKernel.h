@@ -25,6 +25,8 @@ void emitRows(Emitter &emitter, Workers &workers, const RowShape &shape,
               KernelInfo &info);
 void emitColumns(Emitter &emitter, Workers &workers, const ColumnShape &shape,
                  KernelInfo &info);
+void emitRowOp(Emitter &emitter, Workers &workers, const RowOpShape &shape,
+               KernelInfo &info);
 void emitScatter(Emitter &emitter, Workers &workers, const ScatterShape &shape,
                  KernelInfo &info);
 

@@ -181,10 +181,12 @@ static Replicated getCompressed(double elements, Summed summed,
                                 const Context &context) {
   const Compression &compression = context.training.compress;
   double all = elements * context.configuration.mesh[Axis::DP];
-  double numbers = all / double(compression.block) * sizeof(float);
+  double chunks = all / double(compression.block);
+  ChunkMessage message = compression.getMessage();
   Replicated made;
-  for (double bytes : {all * compression.get().bits / 8, numbers})
-    made.add(getReplicated(CollectiveKind::AllGather, bytes, context), 1);
+  for (uint64_t bytes : {message.getCodeBytes(), message.getNumberBytes()})
+    made.add(getReplicated(CollectiveKind::AllGather, chunks * bytes, context),
+             1);
   made.append(getRest(elements * context.gradientBytes(), summed, context));
   return made;
 }
@@ -194,7 +196,9 @@ static Replicated getCompressed(double elements, Summed summed,
 static double compressingSeconds(double parameters, const Context &context) {
   const Compression &compression = context.training.compress;
   constexpr double number = sizeof(float);
-  double word = compression.get().bits / 8.0;
+  ChunkMessage message = compression.getMessage();
+  double word = double(message.getCodeBytes() + message.getNumberBytes()) /
+                double(compression.block);
   double made = (compression.feedback ? 4 : 2) * number;
   double packed = number + word;
   double added =

@@ -312,7 +312,11 @@ void StepEnd::reduceCompressed(StepUnit &unit, ArrayRef<int64_t> holders) {
   Slot error = Slot::getState(kErrorState);
   Value known =
       compression.feedback ? readSlot(unit, error, use.getState()) : Value();
-  CompressedSum sum(nn, mesh, compression, bool(unit.pack));
+  SmallVector<int64_t> elements =
+      llvm::map_to_vector(unit.members, [&](ParameterUse *member) {
+        return member->getBlock(mesh, member->getState()).getNumElements();
+      });
+  CompressedSum sum(nn, mesh, compression, bool(unit.pack), elements);
   CompressedSum::Result result = sum.apply(load(), known);
   if (result.error)
     writeSlot(result.error, unit, error);

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A replica sends integers of a few bits and a number for each chunk to all
+// A replica sends integers of a few bits and numbers of each chunk to all
 // others, and each adds up what all have sent: Σ decode(encode(gᵢ + eᵢ)), where
 // eᵢ is what replica i has not sent so far (Stich et al. 2018, "Sparsified SGD
 // with memory"). Codes are no numbers that a collective could add up, hence an
@@ -50,13 +50,19 @@ Value Chunks::spread(Value numbers, Value like) {
                                    block);
 }
 
+Value Chunks::occupied(Value like) {
+  return nn::OccupiedOp::create(nn.builder, nn.loc, like.getType(), like,
+                                elements);
+}
+
 //===----------------------------------------------------------------------===//
 // Rules
 //===----------------------------------------------------------------------===//
 
 namespace plait {
 #define PLAIT_COMPRESSOR(rule, ...)                                            \
-  std::unique_ptr<CompressionRule> create##rule(Chunks &chunks);
+  std::unique_ptr<CompressionRule> create##rule(Chunks &chunks,                \
+                                                const Compression &);
 #include "plait/Configuration/Compressors.def"
 } // namespace plait
 
@@ -64,7 +70,7 @@ std::unique_ptr<CompressionRule>
 plait::createCompressionRule(const Compression &compression, Chunks &chunks) {
 #define PLAIT_COMPRESSOR(rule, name, ...)                                      \
   if (compression.scheme == name)                                              \
-    return create##rule(chunks);
+    return create##rule(chunks, compression);
 #include "plait/Configuration/Compressors.def"
   llvm_unreachable("the name has been checked when it was parsed");
 }
@@ -74,9 +80,10 @@ plait::createCompressionRule(const Compression &compression, Chunks &chunks) {
 //===----------------------------------------------------------------------===//
 
 CompressedSum::CompressedSum(NNBuilder &nn, dist::MeshOp mesh,
-                             const Compression &compression, bool isTable)
+                             const Compression &compression, bool isTable,
+                             ArrayRef<int64_t> elements)
     : nn(nn), mesh(mesh), compression(compression), isTable(isTable),
-      chunks(nn, compression.block, isTable),
+      chunks(nn, compression.block, isTable, elements),
       rule(createCompressionRule(compression, chunks)) {}
 
 /// A rank has one of the replicas' parts, and needs no dimension to count them.
@@ -102,10 +109,10 @@ Value CompressedSum::gather(Value own) {
       nn.builder.getStringAttr(kDataAxis), nn.builder.getI64IntegerAttr(0));
 }
 
-/// Element j of part i of a row is in word j, see nn.pack_bits. Numbers of
-/// chunks have a message of their own: they are few.
+/// Integer j of part i of a row is in word j, see nn.pack_bits. Numbers of
+/// chunks have a message of their own.
 Value CompressedSum::exchange(const Message &message) {
-  int64_t bits = compression.get().bits, parts = 32 / bits;
+  int64_t bits = compression.getMessage().bits, parts = 32 / bits;
   RankedTensorType type = typeOf(message.codes);
   SmallVector<int64_t> shape(type.getShape());
   shape.back() /= parts;
@@ -122,7 +129,7 @@ Value CompressedSum::exchange(const Message &message) {
   all.back() *= parts;
   Value codes = nn::UnpackBitsOp::create(nn.builder, nn.loc, type.clone(all),
                                          allWords, bits);
-  return nn.reduce(rule->decode({codes, allNumbers}), int64_t(0));
+  return nn.reduce(rule->receive({codes, allNumbers}), int64_t(0));
 }
 
 /// 1. What a replica would send, had it as many bits as it wanted.
@@ -142,5 +149,5 @@ CompressedSum::Result CompressedSum::apply(Value gradient, Value error) {
   // 3.
   Value lost = error ? nn.sub(wanted, sent) : Value();
   bool sends = isTable && mesh.getAxisSize(Axis::DP) > 1;
-  return {sends ? exchange(message) : sent, lost};
+  return {sends ? exchange(rule->send(message)) : sent, lost};
 }

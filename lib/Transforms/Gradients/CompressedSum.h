@@ -20,35 +20,49 @@ namespace plait {
 /// what a step is defined by.
 class Chunks {
 public:
-  Chunks(nn::NNBuilder &nn, int64_t block, bool isTable)
-      : nn(nn), block(block), isTable(isTable) {}
+  /// `elements`: of the tensors that a table has one behind the other, or of
+  /// the parameter.
+  Chunks(nn::NNBuilder &nn, int64_t block, bool isTable,
+         llvm::ArrayRef<int64_t> elements)
+      : nn(nn), block(block), isTable(isTable), elements(elements) {}
 
   /// The sum or the maximum of each chunk of `x`.
   mlir::Value reduce(mlir::Value x, nn::ReduceKind kind);
   /// The number of each chunk for each element of `like`.
   mlir::Value spread(mlir::Value numbers, mlir::Value like);
+  /// 1 where `like` has an element, and 0 behind the last one of a chunk.
+  mlir::Value occupied(mlir::Value like);
 
   nn::NNBuilder &nn;
 
 private:
   int64_t block;
   bool isTable;
+  llvm::SmallVector<int64_t> elements;
 };
 
-/// An integer of each element and a number of each chunk, all in f32.
+/// Integers and numbers of chunks, all in f32: an integer of each element and a
+/// number of each chunk, or what the rule makes of these.
 struct Message {
   mlir::Value codes, numbers;
 };
 
-/// A compressor in nn ops. It makes zeros of zeros, since the rest of the last
-/// chunk of a parameter is zero and has to stay so. Where an element is not
-/// finite, nothing of its chunk may be. Integers fit the compressor's bits
-/// (plait/Configuration/Compressors.h).
+/// A compressor in nn ops. It makes zeros of zeros where there is no element,
+/// since what lies behind the end of a parameter is zero and has to stay so.
+/// Where an element is not finite, something that is sent of its chunk is not
+/// either.
 class CompressionRule {
 public:
   virtual ~CompressionRule() = default;
   virtual Message encode(mlir::Value x) = 0;
   virtual mlir::Value decode(const Message &message) = 0;
+  /// Returns what is sent of a message: integers of the compressor's bits, and numbers,
+  /// as many as Compression::getMessage says.
+  virtual Message send(const Message &message) { return message; }
+  /// Decodes what was sent.
+  virtual mlir::Value receive(const Message &message) {
+    return decode(message);
+  }
 };
 
 /// Creates the rule of a compressor that is on. `chunks` must outlive it.
@@ -59,9 +73,10 @@ createCompressionRule(const Compression &compression, Chunks &chunks);
 class CompressedSum {
 public:
   /// `isTable`: gradients are packs, each row of which is a chunk; else they
-  /// are whole parameters, and nothing is sent.
+  /// are whole parameters, and nothing is sent. `elements` as in Chunks.
   CompressedSum(nn::NNBuilder &nn, dist::MeshOp mesh,
-                const Compression &compression, bool isTable);
+                const Compression &compression, bool isTable,
+                llvm::ArrayRef<int64_t> elements);
 
   struct Result {
     mlir::Value sum;   // over all replicas, of what each of them sends

@@ -95,6 +95,9 @@ LogicalResult plait::checkChunks(nn::ParameterOp parameter,
        << compression.block << " that `compress` is given";
   Compression other = compression;
   other.block = run & -run; // the largest power of two that divides it
+  if (other.keep)           // the same share
+    other.keep =
+        std::max<int64_t>(1, other.keep * other.block / compression.block);
   if (other.block >= kLeastBlock)
     diag << ", expected " << print(other);
   return diag;

@@ -34,3 +34,31 @@ func.func @rank(%g: tensor<3x8xf32>) -> tensor<3x8xf32> {
   %u = nn.unite %q over "dp" : tensor<3x8xf32> -> tensor<3x8xf32>
   return %u : tensor<3x8xf32>
 }
+
+// Some elements of each chunk.
+// CHECK-LABEL: func @kept
+func.func @kept(%g: tensor<3x32xf32>) -> tensor<3x32xf32> {
+  // CHECK: %[[O:.*]] = nn.occupied %{{.*}} elements [40, 7] : tensor<3x32xf32>
+  %o = nn.occupied %g elements [40, 7] : tensor<3x32xf32>
+  // CHECK: %[[M:.*]] = nn.keep_top %[[O]] keep 2 block 32 : tensor<3x32xf32>
+  %m = nn.keep_top %o keep 2 block 32 : tensor<3x32xf32>
+  // CHECK: %[[V:.*]] = nn.compact %{{.*}} where %[[M]] : tensor<3x32xf32> -> tensor<3x2xf32>
+  %v = nn.compact %g where %m : tensor<3x32xf32> -> tensor<3x2xf32>
+  // CHECK: %[[I:.*]] = nn.find %[[M]] : tensor<3x32xf32> -> tensor<3x2xf32>
+  %i = nn.find %m : tensor<3x32xf32> -> tensor<3x2xf32>
+  // CHECK: %[[N:.*]] = nn.mark %[[I]] : tensor<3x2xf32> -> tensor<3x32xf32>
+  %n = nn.mark %i : tensor<3x2xf32> -> tensor<3x32xf32>
+  // CHECK: nn.expand %[[V]] where %[[N]] : tensor<3x2xf32> -> tensor<3x32xf32>
+  %x = nn.expand %v where %n : tensor<3x2xf32> -> tensor<3x32xf32>
+  return %x : tensor<3x32xf32>
+}
+
+// Of whole parameters, each of two replicas.
+// CHECK-LABEL: func @kept_of_whole
+func.func @kept_of_whole(%g: tensor<2x8x4xf32>) -> tensor<2x8x4xf32> {
+  // CHECK: nn.occupied %{{.*}} elements [32] : tensor<2x8x4xf32>
+  %o = nn.occupied %g elements [32] : tensor<2x8x4xf32>
+  // CHECK: nn.keep_top %{{.*}} keep 24 block 24 : tensor<2x8x4xf32>
+  %m = nn.keep_top %o keep 24 block 24 : tensor<2x8x4xf32>
+  return %m : tensor<2x8x4xf32>
+}

@@ -109,3 +109,91 @@ func.func @c2_unpack_bits(%x: tensor<2x8xi32>) {
   %0 = nn.unpack_bits %x bits 8 : tensor<2x8xi32> -> tensor<2x16xf32>
   return
 }
+
+// -----
+
+func.func @c1_occupied(%x: tensor<4x32xf32>) {
+  // expected-error @+1 {{has tensors of array<i64: 40, 0> elements, expected at least 1 each}}
+  %0 = nn.occupied %x elements [40, 0] : tensor<4x32xf32>
+  return
+}
+
+// -----
+
+func.func @c1_occupied_none(%x: tensor<4x32xf32>) {
+  // expected-error @+1 {{elements, expected at least 1 each}}
+  %0 = nn.occupied %x elements [] : tensor<4x32xf32>
+  return
+}
+
+// -----
+
+func.func @c2_occupied(%x: tensor<4x32xf32>) {
+  // expected-error @+1 {{has 'tensor<4x32xf32>' for tensors of array<i64: 65, 33> elements}}
+  %0 = nn.occupied %x elements [65, 33] : tensor<4x32xf32>
+  return
+}
+
+// -----
+
+func.func @c2_occupied_rank(%x: tensor<32xf32>) {
+  // expected-error @+1 {{has 'tensor<32xf32>', expected rows or parts}}
+  %0 = nn.occupied %x elements [32] : tensor<32xf32>
+  return
+}
+
+// -----
+
+func.func @c1_keep_top(%x: tensor<4x32xf32>) {
+  // expected-error @+1 {{has chunks of 0 elements of 'tensor<4x32xf32>', expected at least 1}}
+  %0 = nn.keep_top %x keep 1 block 0 : tensor<4x32xf32>
+  return
+}
+
+// -----
+
+func.func @c2_keep_top(%x: tensor<4x32xf32>) {
+  // expected-error @+1 {{keeps 0 elements of a chunk, expected 1 to 32}}
+  %0 = nn.keep_top %x keep 0 block 32 : tensor<4x32xf32>
+  return
+}
+
+// -----
+
+func.func @c2_keep_top_all(%x: tensor<4x32xf32>) {
+  // expected-error @+1 {{keeps 33 elements of a chunk, expected 1 to 32}}
+  %0 = nn.keep_top %x keep 33 block 32 : tensor<4x32xf32>
+  return
+}
+
+// -----
+
+func.func @c1_compact(%x: tensor<4x32xf32>) {
+  // expected-error @+1 {{has 'tensor<4x33xf32>' of 'tensor<4x32xf32>', expected as many rows, and no more columns}}
+  %0 = nn.compact %x where %x : tensor<4x32xf32> -> tensor<4x33xf32>
+  return
+}
+
+// -----
+
+func.func @c1_expand(%x: tensor<4x32xf32>, %m: tensor<3x32xf32>) {
+  // expected-error @+1 {{has 'tensor<4x32xf32>' of 'tensor<3x32xf32>', expected as many rows, and no more columns}}
+  %0 = nn.expand %x where %m : tensor<4x32xf32> -> tensor<3x32xf32>
+  return
+}
+
+// -----
+
+func.func @c1_find(%x: tensor<4x32xf32>) {
+  // expected-error @+1 {{has columns 'tensor<3x2xf32>' of 'tensor<4x32xf32>', expected as many rows}}
+  %0 = nn.find %x : tensor<4x32xf32> -> tensor<3x2xf32>
+  return
+}
+
+// -----
+
+func.func @c1_mark(%x: tensor<4x32xf32>) {
+  // expected-error @+1 {{has columns 'tensor<4x32xf32>' of 'tensor<3x64xf32>', expected as many rows}}
+  %0 = nn.mark %x : tensor<4x32xf32> -> tensor<3x64xf32>
+  return
+}

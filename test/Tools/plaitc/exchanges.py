@@ -59,7 +59,8 @@ SCHEDULES = {
 AXES = ["pp", "replicate", "dp", "ep", "cp", "tp"]
 CONTEXT = ["gather", "heads", "zigzag"]
 RECOMPUTE = ["none", "selective", "full"]
-COMPRESS = ["none", "none", "int8", "int8:32+feedback"]
+COMPRESS = ["none", "none", "int8", "int8:32+feedback", "sign:64", "topk:64+keep:2",
+            "topk:32+keep:7+feedback"]
 OFFLOAD = ["optimizer", "activations", "optimizer,activations"]
 
 
@@ -106,6 +107,9 @@ def list_cases():
                                                   "1,2,1,0"][zero]))
     for mesh in ("dp=4", "pp=2,dp=2", "dp=2,tp=2", "dp=2,cp=2"):
         cases.append(make(mesh, compress="int8:64"))
+        cases.append(make(mesh, compress="topk:64+keep:2"))
+    cases.append(make("dp=4", "untied", compress="topk+feedback"))
+    cases.append(make("pp=2,dp=2", "untied", compress="sign+feedback"))
     cases.append(make("dp=2,tp=2", "llama", compress="int8:128+feedback", sequence_parallel="on"))
     for zero in range(4):
         cases.append(make("replicate=2,dp=2", zero=zero))
@@ -167,6 +171,8 @@ DOZEN = [
     "gpt2/pp=4/layers=0,2,1,1",
     "gpt2/pp=2,dp=2/compress=int8:64",
     "llama/dp=2,tp=2/sequence-parallel=on/compress=int8:128+feedback",
+    "gpt2/dp=2,tp=2/compress=topk:64+keep:2",
+    "untied/pp=2,dp=2/compress=sign+feedback",
     "llama/pp=2,dp=2,tp=2/zero=3",
     "llama/replicate=2,dp=2,cp=2/zero=1",
     "untied/pp=2,replicate=2,dp=2/zero=3",

@@ -17,6 +17,21 @@ module attributes {plait.configuration = #plait.configuration<compress = "int8">
 
 // -----
 
+// As large a share of smaller chunks.
+#w = #dist.sharding<@mesh, [{}, {"tp"}]>
+#dw = #dist.sharding<@mesh, [{}, {"tp"}], partial = {"dp"}>
+module attributes {plait.configuration = #plait.configuration<compress = "topk:1024+keep:128">} {
+  dist.mesh @mesh ["dp", "tp"] = [2, 2]
+  // expected-error @+1 {{cuts the blocks of 1024 that `compress` is given, expected topk:32+keep:4}}
+  nn.parameter @w : tensor<8x192xf32> init<mean = 0.0, std = 0.02> sharding #w
+  func.func @backward_0(%dw: tensor<8x192xf32, #dw> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<backward, 0>} {
+    nn.accumulate %dw to @w gradient : tensor<8x192xf32, #dw>
+    return
+  }
+}
+
+// -----
+
 // No block is as small.
 #w = #dist.sharding<@mesh, [{}, {"tp"}]>
 #dw = #dist.sharding<@mesh, [{}, {"tp"}], partial = {"dp"}>

@@ -23,7 +23,10 @@ TEST(Compression, IsReadAndWritten) {
   // What means the same is the same.
   for (auto [text, same] :
        {std::pair("int8:256", "int8"),
-        {"int8+replicas:2+feedback", "int8+feedback+replicas:2"}}) {
+        {"int8+replicas:2+feedback", "int8+feedback+replicas:2"},
+        {"topk:4096+keep:64", "topk"},
+        {"topk:32+keep:1", "topk:32"},
+        {"topk+feedback+keep:5", "topk+keep:5+feedback"}}) {
     Compression value;
     ASSERT_TRUE(parse("compress", text, value).ok());
     EXPECT_EQ(print(value), same);
@@ -32,9 +35,12 @@ TEST(Compression, IsReadAndWritten) {
 
 TEST(Compression, SaysWhatItCannotRead) {
   for (auto [text, message] :
-       {std::pair("", "compress is \"\", expected none, int8 or int4"),
-        {"int2", "compress is \"int2\", expected none, int8 or int4"},
-        {"none+feedback", "compress is \"none\", expected none, int8 or int4"},
+       {std::pair("", "compress is \"\", expected none, int8, int4, "
+                      "sign or topk"),
+        {"int2", "compress is \"int2\", expected none, int8, int4, "
+                 "sign or topk"},
+        {"none+feedback", "compress is \"none\", expected none, int8, int4, "
+                          "sign or topk"},
         {"int8:", "compress has chunks of \"\", expected 32 to 4096"},
         {"int8:16", "compress has chunks of \"16\", expected 32 to 4096"},
         {"int8:8192", "compress has chunks of \"8192\", expected 32 to 4096"},
@@ -49,6 +55,14 @@ TEST(Compression, SaysWhatItCannotRead) {
         {"int8+feedback:1",
          "compress has \"feedback\" behind the scheme, expected feedback or "
          "replicas:N, each once"},
+        {"sign+keep:1", "compress has \"keep\" behind the scheme, expected "
+                        "feedback or replicas:N, each once"},
+        {"topk+keep:1+keep:2", "compress has \"keep\" behind the scheme, "
+                               "expected feedback, keep:K or "
+                               "replicas:N, each once"},
+        {"topk+keep", "compress has keep \"\", expected 1 to 4096"},
+        {"topk+keep:0", "compress has keep \"0\", expected 1 to 4096"},
+        {"topk:64+keep:65", "compress has keep \"65\", expected 1 to 64"},
         {"int8+replicas", "compress has replicas \"\", expected 1 to 16777216"},
         {"int8+replicas:0",
          "compress has replicas \"0\", expected 1 to 16777216"}}) {
@@ -68,6 +82,25 @@ TEST(Compression, CountsWholeChunks) {
               0.005);
   ASSERT_TRUE(parse("compress", "int4:32", value).ok());
   EXPECT_EQ(value.getMessageBytes(33), 40u);
+}
+
+/// By the formats of docs/Communication.md.
+TEST(Compression, SaysWhichAreSentInFewestBytes) {
+  auto count = [](const char *text) {
+    Compression value;
+    EXPECT_TRUE(parse("compress", text, value).ok()) << text;
+    return value.getMessageBytes(uint64_t(value.block));
+  };
+  EXPECT_EQ(count("sign"), 4096u / 8 + 4);
+  EXPECT_EQ(count("sign:32"), 8u);
+  // 16 bits for each of 64 and of 255, up to a whole word.
+  EXPECT_EQ(count("topk"), 64u * 2 + 64 * 4);
+  EXPECT_EQ(count("topk+keep:255"), 256u * 2 + 255 * 4);
+  EXPECT_EQ(count("topk:32"), 4u + 4);
+  // A bit for each of all.
+  EXPECT_EQ(count("topk+keep:257"), 4096u / 8 + 257 * 4);
+  EXPECT_EQ(count("topk+keep:4096"), 4096u / 8 + 4096 * 4);
+  EXPECT_EQ(count("topk:32+keep:3"), 4u + 3 * 4);
 }
 
 TEST(Compression, ExcludesWhatDividesOrRounds) {

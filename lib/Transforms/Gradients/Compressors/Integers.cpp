@@ -48,11 +48,13 @@ private:
 } // namespace
 
 namespace plait {
-std::unique_ptr<CompressionRule> createInt8(Chunks &chunks) {
+std::unique_ptr<CompressionRule> createInt8(Chunks &chunks,
+                                            const Compression &) {
   return std::make_unique<Integers>(chunks, 8);
 }
 
-std::unique_ptr<CompressionRule> createInt4(Chunks &chunks) {
+std::unique_ptr<CompressionRule> createInt4(Chunks &chunks,
+                                            const Compression &) {
   return std::make_unique<Integers>(chunks, 4);
 }
 } // namespace plait

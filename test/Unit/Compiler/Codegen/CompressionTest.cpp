@@ -8,7 +8,10 @@
 #include "Harness.h"
 #include "gtest/gtest.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <vector>
 
 using namespace plait;
 using namespace plait::test;
@@ -226,5 +229,185 @@ TEST(CompressionKernels, UnpackEachWidth) {
         ASSERT_EQ(q[r * 8 * parts + c], float(code))
             << bits << " bits: " << r << ", " << c;
       }
+  }
+}
+
+/// The kept elements of each row, by sorting.
+static std::vector<bool> keepTop(const float *row, int64_t columns,
+                                 int64_t keep) {
+  std::vector<int64_t> order(columns);
+  std::iota(order.begin(), order.end(), 0);
+  auto size = [&](int64_t at) {
+    return std::isnan(row[at]) ? HUGE_VALF : std::abs(row[at]);
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return size(a) > size(b); });
+  std::vector<bool> kept(columns);
+  for (int64_t index = 0; index < keep; ++index)
+    kept[order[index]] = true;
+  return kept;
+}
+
+static Kernel makeKeepTop(std::string type, int64_t keep, int64_t columns) {
+  return Kernel({{type},
+                 {type},
+                 "%m = nn.keep_top %0 keep " + std::to_string(keep) +
+                     " block " + std::to_string(columns) + " : " + type +
+                     "\nplan.yield %m : " + type});
+}
+
+TEST_P(CompressedSizes, KeepsTheLargest) {
+  for (int64_t keep : {int64_t(1), int64_t(2), columns / 3, columns}) {
+    Kernel kernel = makeKeepTop(sized("tensor<RxCxf32>"), keep, columns);
+    ASSERT_TRUE(kernel.valid()) << kernel.errors;
+    Buffer x(size()), m(size());
+    x.randomize(4);
+    // Ties: of equal magnitudes those that come first.
+    for (int64_t c = 0; c < columns; c += 2)
+      x[c] = c % 4 ? -0.25f : 0.25f;
+    m.fill(NAN);
+    kernel({&x, &m});
+    for (int64_t r = 0; r < rows; ++r) {
+      std::vector<bool> kept = keepTop(x.floats() + r * columns, columns, keep);
+      for (int64_t c = 0; c < columns; ++c)
+        ASSERT_EQ(m[r * columns + c], kept[c] ? 1 : 0)
+            << keep << ": " << r << ", " << c;
+    }
+    kernel.expectSplit({&x, &m}, 1);
+  }
+}
+
+/// Zeros, what is no number, and what is next to nothing.
+TEST(CompressionKernels, KeepsWhatIsNotFinite) {
+  Kernel kernel = makeKeepTop("tensor<3x32xf32>", 3, 32);
+  ASSERT_TRUE(kernel.valid()) << kernel.errors;
+  Buffer x(96), m(96);
+  x.fill(0);
+  x[40] = NAN, x[50] = -INFINITY, x[60] = 1e38f, x[63] = 2;
+  x[64 + 5] = 1e-42f, x[64 + 9] = -2e-42f;
+  kernel({&x, &m});
+  for (int64_t at : {0, 1, 2, 40, 50, 60, 64, 64 + 5, 64 + 9})
+    EXPECT_EQ(m[at], 1) << at;
+  EXPECT_EQ(std::count(m.floats(), m.floats() + 96, 1.0f), 9);
+}
+
+/// What is compacted and listed comes back where it was; where there is less
+/// than there is room for, zeros and -1 follow.
+TEST_P(CompressedSizes, MovesWhatIsKept) {
+  int64_t kept = columns / 4 + 1;
+  std::string all = sized("tensor<RxCxf32>"),
+              some = sized("tensor<Rx" + std::to_string(kept) + "xf32>");
+  auto make = [&](std::vector<std::string> operands, std::string result,
+                  std::string op) {
+    return Kernel(
+        {std::move(operands),
+         {result},
+         "%y = " + op + " -> " + result + "\nplan.yield %y : " + result});
+  };
+  Kernel compact = make({all, all}, some, "nn.compact %0 where %1 : " + all),
+         expand = make({some, all}, all, "nn.expand %0 where %1 : " + some),
+         find = make({all}, some, "nn.find %0 : " + all),
+         mark = make({some}, all, "nn.mark %0 : " + some);
+  for (Kernel *kernel : {&compact, &expand, &find, &mark})
+    ASSERT_TRUE(kernel->valid()) << kernel->errors;
+  Buffer x(size()), m(size()), v(rows * kept), i(rows * kept), n(size()),
+      y(size());
+  x.randomize(5);
+  for (size_t at = 0; at < size(); ++at)
+    m[at] = at * 7 % 5 == 0;
+  for (Buffer *buffer : {&v, &i, &n, &y})
+    buffer->fill(NAN);
+  compact({&x, &m, &v}), find({&m, &i}), mark({&i, &n}), expand({&v, &n, &y});
+  for (int64_t r = 0; r < rows; ++r) {
+    int64_t next = 0;
+    for (int64_t c = 0; c < columns; ++c) {
+      int64_t at = r * columns + c;
+      ASSERT_EQ(n[at], m[at]) << at;
+      ASSERT_EQ(y[at], m[at] ? x[at] : 0) << at;
+      if (m[at] == 0)
+        continue;
+      ASSERT_EQ(v[r * kept + next], x[at]) << at;
+      ASSERT_EQ(i[r * kept + next++], float(c)) << at;
+    }
+    for (; next < kept; ++next) {
+      ASSERT_EQ(v[r * kept + next], 0) << r;
+      ASSERT_EQ(i[r * kept + next], -1) << r;
+    }
+  }
+  compact.expectSplit({&x, &m, &v}, 2);
+}
+
+/// Columns that there are not are left out, wherever they would lie.
+TEST(CompressionKernels, MarksNothingBeyondTheRow) {
+  Kernel kernel({{"tensor<2x4xf32>"},
+                 {"tensor<2x32xf32>"},
+                 "%m = nn.mark %0 : tensor<2x4xf32> -> tensor<2x32xf32>\n"
+                 "plan.yield %m : tensor<2x32xf32>"});
+  ASSERT_TRUE(kernel.valid()) << kernel.errors;
+  Buffer i(8), m(64);
+  const float given[] = {32, -1, -32768, 32767, 31, 0, 0, -2};
+  std::copy(std::begin(given), std::end(given), i.floats());
+  kernel({&i, &m});
+  for (int64_t at = 0; at < 64; ++at)
+    EXPECT_EQ(m[at], at == 32 || at == 63 ? 1 : 0) << at;
+}
+
+/// Three tensors, of which two end within a row, and rows of none.
+TEST(CompressionKernels, CountsElements) {
+  Kernel kernel({{"tensor<7x32xf32>"},
+                 {"tensor<7x32xf32>"},
+                 "%o = nn.occupied %0 elements [70, 32, 5] : tensor<7x32xf32>\n"
+                 "plan.yield %o : tensor<7x32xf32>"});
+  ASSERT_TRUE(kernel.valid()) << kernel.errors;
+  Buffer x(224), o(224);
+  x.fill(NAN), o.fill(NAN);
+  kernel({&x, &o});
+  for (int64_t at = 0; at < 224; ++at)
+    EXPECT_EQ(o[at], at < 70 || (96 <= at && at < 133) ? 1 : 0) << at;
+}
+
+/// The mean magnitude and a bit, and what is not sent.
+TEST_P(CompressedSizes, EncodesSigns) {
+  int64_t elements = size() - columns / 2;
+  Kernel kernel({{sized("tensor<RxCxf32>")},
+                 {sized("tensor<RxCxf32>"), sized("tensor<RxCxf32>")},
+                 sized(R"(
+    %z = nn.fill 0.0 : tensor<RxCxf32>
+    %n = nn.neg %0 : tensor<RxCxf32>
+    %l = nn.min %0, %n : tensor<RxCxf32>
+    %a = nn.neg %l : tensor<RxCxf32>
+    %o = nn.occupied %0 elements [)") +
+                     std::to_string(elements) + sized(R"(] : tensor<RxCxf32>
+    %c = nn.reduce sum %o dims [1] : tensor<RxCxf32> -> tensor<Rxf32>
+    %u = nn.fill 1.0 : tensor<Rxf32>
+    %i = nn.div %u, %c : tensor<Rxf32>
+    %I = nn.broadcast %i dims [0] : tensor<Rxf32> -> tensor<RxCxf32>
+    %A = nn.mul %a, %I : tensor<RxCxf32>
+    %m = nn.reduce sum %A dims [1] : tensor<RxCxf32> -> tensor<Rxf32>
+    %M = nn.broadcast %m dims [0] : tensor<Rxf32> -> tensor<RxCxf32>
+    %q = nn.greater %z, %0 : tensor<RxCxf32> -> tensor<RxCxf32>
+    %k = nn.scale %q by -2.0 : tensor<RxCxf32>
+    %g = nn.shift %k by 1.0 : tensor<RxCxf32>
+    %y = nn.mul %g, %o : tensor<RxCxf32>
+    %d = nn.mul %y, %M : tensor<RxCxf32>
+    plan.yield %q, %d : tensor<RxCxf32>, tensor<RxCxf32>)")});
+  ASSERT_TRUE(kernel.valid()) << kernel.errors;
+  Buffer x(size()), q(size()), d(size());
+  x.randomize(6);
+  for (size_t at = elements; at < size(); ++at)
+    x[at] = 0;
+  q.fill(NAN), d.fill(NAN);
+  kernel({&x, &q, &d});
+  for (int64_t r = 0; r < rows; ++r) {
+    int64_t count = std::min(columns, elements - r * columns);
+    double sum = 0;
+    for (int64_t c = 0; c < count; ++c)
+      sum += std::abs(x[r * columns + c]);
+    for (int64_t c = 0; c < columns; ++c) {
+      int64_t at = r * columns + c;
+      ASSERT_EQ(q[at], x[at] < 0 ? 1 : 0) << at;
+      double mean = c < count ? (x[at] < 0 ? -1 : 1) * sum / count : 0;
+      ASSERT_NEAR(d[at], mean, 1e-6) << at;
+    }
   }
 }

@@ -55,7 +55,9 @@ def NNDialect : Dialect {
   let useDefaultAttributePrinterParser = 1;
   // What elements are computed with.
   let dependentDialects = ["::mlir::arith::ArithDialect",
-                           "::mlir::math::MathDialect"];
+                           "::mlir::math::MathDialect",
+                           "::mlir::scf::SCFDialect",
+                           "::mlir::vector::VectorDialect"];
 }
 
 def NN_Float : AnyTypeOf<[F32, BF16]>;

@@ -192,4 +192,139 @@ def NN_UnpackBitsOp : NN_Op<"unpack_bits", [Pure,
   let hasVerifier = 1;
 }
 
+def NN_OccupiedOp : NN_Op<"occupied", [Pure, SameOperandsAndResultType,
+    DeclareOpInterfaceMethods<FusableOpInterface, ["computesIndices"]>]> {
+  let summary = "1 where a table of chunks has an element, 0 behind the ends";
+  let description = [{
+    Rows are chunks. Some tensors lie in them one behind the other, of so many
+    `elements` each; each begins with a row of its own, and what lies between its
+    last element and the next row is none of it. The input says which tensors they
+    are, and its numbers do not matter.
+
+    Dimensions in front repeat the table. Of one tensor the input may also have any
+    other shape, with a part of it for each index of the first dimension: then it has
+    no gaps.
+
+    Constraints:
+    - (C1) `elements` has at least one number, all of at least 1.
+    - (C2) the input has as many rows as they need, or so many elements for each
+      index of its first dimension.
+
+    Example:
+    ```mlir
+    %o = nn.occupied %x elements [70, 4] : tensor<4x32xf32>
+    ```
+  }];
+  let arguments = (ins NN_Statistics:$input, DenseI64ArrayAttr:$elements);
+  let results = (outs NN_Statistics:$result);
+  let assemblyFormat = "$input `elements` $elements attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+class NN_RowsOp<string mnemonic, list<Trait> traits = []>
+    : NN_Op<mnemonic, !listconcat([Pure,
+        DeclareOpInterfaceMethods<FusableOpInterface,
+                                  ["getFusionRole", "emitRow"]>], traits)> {
+  let results = (outs NN_Statistics:$result);
+  let hasVerifier = 1;
+}
+
+def NN_KeepTopOp : NN_RowsOp<"keep_top", [SameOperandsAndResultType]> {
+  let summary = "1 where an element is among the largest of its chunk, else 0";
+  let description = [{
+    Chunks are those of `nn.chunk_reduce`. Of each the `keep` elements of largest
+    magnitude are 1, of equal ones those that come first. What is no number is
+    larger than all numbers.
+
+    Constraints:
+    - (C1) `block` is at least 1.
+    - (C2) `keep` is at least 1 and at most `block`.
+
+    Example:
+    ```mlir
+    %m = nn.keep_top %x keep 2 block 32 : tensor<4x32xf32>
+    ```
+  }];
+  let arguments = (ins NN_Statistics:$input, I64Attr:$keep, I64Attr:$block);
+  let assemblyFormat = [{
+    $input `keep` $keep `block` $block attr-dict `:` type($result)
+  }];
+}
+
+def NN_CompactOp : NN_RowsOp<"compact",
+    [AllTypesMatch<["input", "mask"]>]> {
+  let summary = "The elements of each row where a mask is not 0, side by side";
+  let description = [{
+    In their order; where there are fewer than the result has columns, zeros follow,
+    and where there are more, the others are left out.
+
+    Constraints:
+    - (C1) the result has the input's dimensions but the last, of which it has no
+      more.
+
+    Example:
+    ```mlir
+    %v = nn.compact %x where %m : tensor<4x32xf32> -> tensor<4x2xf32>
+    ```
+  }];
+  let arguments = (ins NN_Statistics:$input, NN_Statistics:$mask);
+  let assemblyFormat = [{
+    $input `where` $mask attr-dict `:` type($input) `->` type($result)
+  }];
+}
+
+def NN_ExpandOp : NN_RowsOp<"expand",
+    [AllTypesMatch<["mask", "result"]>]> {
+  let summary = "The inverse of nn.compact: zeros where the mask is 0";
+  let description = [{
+    Constraints:
+    - (C1) the input has the result's dimensions but the last, of which it has no
+      more.
+
+    Example:
+    ```mlir
+    %x = nn.expand %v where %m : tensor<4x2xf32> -> tensor<4x32xf32>
+    ```
+  }];
+  let arguments = (ins NN_Statistics:$input, NN_Statistics:$mask);
+  let assemblyFormat = [{
+    $input `where` $mask attr-dict `:` type($input) `->` type($result)
+  }];
+}
+
+def NN_FindOp : NN_RowsOp<"find"> {
+  let summary = "Where in each row a mask is not 0: the columns, in order";
+  let description = [{
+    Where there are fewer than the result has columns, -1 follows.
+
+    Constraints:
+    - (C1) the result has the mask's dimensions but the last.
+
+    Example:
+    ```mlir
+    %i = nn.find %m : tensor<4x32xf32> -> tensor<4x2xf32>
+    ```
+  }];
+  let arguments = (ins NN_Statistics:$mask);
+  let assemblyFormat = "$mask attr-dict `:` type($mask) `->` type($result)";
+}
+
+def NN_MarkOp : NN_RowsOp<"mark"> {
+  let summary = "The inverse of nn.find: 1 in the columns that are listed, else 0";
+  let description = [{
+    What is listed is rounded toward zero, and what is then no column of the result
+    is left out.
+
+    Constraints:
+    - (C1) the result has the input's dimensions but the last.
+
+    Example:
+    ```mlir
+    %m = nn.mark %i : tensor<4x2xf32> -> tensor<4x32xf32>
+    ```
+  }];
+  let arguments = (ins NN_Statistics:$input);
+  let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
+}
+
 #endif // PLAIT_DIALECT_NN_IR_NNCOMPRESSIONOPS_TD

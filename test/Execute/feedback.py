@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+#===- feedback.py - What compression does to training -----*- Python -*---===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===-----------------------------------------------------------------------===#
+"""The textbook's example of error feedback (Karimireddy et al. 2019; Stich et al.
+2018): softmax regression in the nn dialect, which is convex, on two replicas whose
+samples differ. All samples are in each step, so that the uncompressed gradient
+vanishes at the minimum, and those of the replicas do not. What is compressed alone
+then stays away from it, and with error feedback goes where SGD goes.
+
+--draw writes the losses as a picture: docs/images/feedback.svg is
+`test/Execute/feedback.py --draw docs/images/feedback.svg`."""
+
+import json
+import math
+import pathlib
+import random
+import struct
+import sys
+import tempfile
+
+from harness import Reporter, Tools, arguments, require
+
+FEATURES, CLASSES, BATCH, SEQUENCE = 16, 64, 8, 32
+RATE, STEPS, LONG = 1.0, 300, 3000
+MODEL = f"""
+module attributes {{plait.model = {{layers = 1 : i64, model_type = "regression",
+    name = "regression", vocab = {CLASSES} : i64}}}} {{
+  nn.parameter @features : tensor<{CLASSES}x{FEATURES}xf32> init<mean = 0.0, std = 1.0>
+  nn.parameter @weights : tensor<{FEATURES}x{CLASSES}xf32> init<mean = 0.0, std = 0.0>
+
+  func.func @loss(%tokens: tensor<8x32xi32>, %targets: tensor<8x32xi32>)
+      -> (tensor<f32>, tensor<f32>) {{
+    %table = nn.read @features value : tensor<{CLASSES}x{FEATURES}xf32>
+    %given = nn.stop_gradient %table : tensor<{CLASSES}x{FEATURES}xf32>
+    %x = nn.embedding %given, %tokens : (tensor<{CLASSES}x{FEATURES}xf32>, tensor<8x32xi32>) -> tensor<8x32x{FEATURES}xf32>
+    %w = nn.read @weights value {{nn.layer = 0}} : tensor<{FEATURES}x{CLASSES}xf32>
+    %logits = nn.matmul %x, %w "bsh,hv->bsv" {{nn.layer = 0}} : (tensor<8x32x{FEATURES}xf32>, tensor<{FEATURES}x{CLASSES}xf32>) -> tensor<8x32x{CLASSES}xf32>
+    %sum, %count = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<8x32x{CLASSES}xf32>, tensor<8x32xi32>) -> (tensor<f32>, tensor<f32>)
+    return %sum, %count : tensor<f32>, tensor<f32>
+  }}
+}}
+"""
+# Of 64 elements 3 are sent, 5 %.
+SCHEMES = ("sign:64", "topk:64+keep:3", "int4:64")
+COLORS = {
+    "none": "#444444",
+    "sign:64": "#c0392b",
+    "topk:64+keep:3": "#2471a3",
+    "int4:64": "#1e8449",
+}
+
+
+class Suite:
+    def __init__(self, tools: Tools, folder: pathlib.Path):
+        self.tools, self.folder = tools, folder
+        (folder / "model.mlir").write_text(MODEL)
+        # The first replica has no token of the upper half.
+        draw = random.Random(1)
+        half = BATCH // 2 * SEQUENCE
+        tokens = [draw.randrange(CLASSES // 2) for _ in range(half)]
+        tokens += [draw.randrange(CLASSES) for _ in range(half + 1)]
+        data = struct.pack(f"<{len(tokens)}H", *tokens)
+        (folder / "tokens.bin").write_bytes(data)
+        self.known: dict[tuple[str, int], list[float]] = {}
+
+    def train(self, scheme: str, steps: int = STEPS) -> list[float]:
+        """The loss before each step."""
+        if (scheme, steps) in self.known:
+            return self.known[scheme, steps]
+        plan, log = self.folder / "run.plan", self.folder / "log"
+        self.tools.run(
+            "plaitc", self.folder / "model.mlir", "--mesh", "dp=2", "--no-reference",
+            "--global-batch", BATCH, "--seq", SEQUENCE, "--optimizer", "sgd",
+            "--compress", scheme, "-o", plan,
+        )  # fmt: skip
+        self.tools.run(
+            "plait-run", plan, "--tokens", self.folder / "tokens.bin",
+            "--token-type", "uint16", "--lr", RATE, "--beta1", 0,
+            "--weight-decay", 0, "--grad-clip", 0, "--steps", steps,
+            "--threads", 1, "--log", log,
+        )  # fmt: skip
+        lines = log.read_text().splitlines()
+        log.unlink()
+        records = [json.loads(line) for line in lines]
+        losses = [record["loss"] for record in records if "loss" in record]
+        require(len(losses) == steps, f"{len(losses)} losses of {steps} steps")
+        self.known[scheme, steps] = losses
+        return losses
+
+    def get_gaps(self, scheme: str) -> list[float]:
+        """How far each loss is from the least one that SGD has found."""
+        least = self.train("none", LONG)[-1]
+        return [loss - least for loss in self.train(scheme)]
+
+    def check(self, scheme: str) -> str:
+        """With feedback within a tenth of SGD's gap, and closer than without."""
+        plain = self.get_gaps("none")[-1]
+        alone, repaired = (
+            self.get_gaps(scheme + more)[-1] for more in ("", "+feedback")
+        )
+        text = f"off by {alone:.3f} alone, {repaired:.3f} repaired, {plain:.3f} as it is"
+        require(abs(repaired - plain) < 0.1 * plain, text)
+        # Nearly all of a gradient is in four bits.
+        require(alone > 2 * plain or scheme.startswith("int"), text)
+        return text
+
+    def draw(self, path: pathlib.Path) -> None:
+        runs = {"none": self.get_gaps("none")}
+        for scheme in SCHEMES:
+            for more in ("", "+feedback"):
+                runs[scheme + more] = self.get_gaps(scheme + more)
+        path.write_text(picture(runs))
+
+
+def picture(runs: dict[str, list[float]]) -> str:
+    """Lines of the gaps by step, on a logarithmic scale, dashed without feedback."""
+    width, height, left, top = 460, 300, 48, 12
+    least = math.log(min(min(gaps) for gaps in runs.values()))
+    most = math.log(max(max(gaps) for gaps in runs.values()))
+
+    def place(step: int, gap: float) -> str:
+        x = left + width * step / (STEPS - 1)
+        return f"{x:.1f},{top + height * (most - math.log(gap)) / (most - least):.1f}"
+
+    text = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + width + 180} '
+        f'{top + height + 40}" font-family="sans-serif" font-size="12">',
+        f'<rect x="{left}" y="{top}" width="{width}" height="{height}" fill="none" '
+        'stroke="#999999"/>',
+    ]
+    for mark in (0.25, 0.5, 1, 2, 4):
+        if least <= math.log(mark) <= most:
+            y = float(place(0, mark).split(",")[1])
+            text.append(f'<text x="8" y="{y + 4:.1f}">{mark:g}</text>')
+            text.append(f'<path d="M{left},{y:.1f}h4" stroke="#999999"/>')
+    for step in range(0, STEPS, 100):
+        x = float(place(step, 1).split(",")[0])
+        text.append(f'<text x="{x:.1f}" y="{top + height + 18}">{step}</text>')
+    text.append(f'<text x="{left + width - 30}" y="{top + height + 18}">step</text>')
+    for index, (name, gaps) in enumerate(runs.items()):
+        scheme, _, feedback = name.partition("+feedback")
+        dashed = name not in ("none",) and not name.endswith("+feedback")
+        style = f'stroke="{COLORS[scheme]}" fill="none" stroke-width="1.5"'
+        style += ' stroke-dasharray="5 4"' if dashed else ""
+        points = " ".join(place(step, gaps[step]) for step in range(0, STEPS, 3))
+        text.append(f'<polyline points="{points}" {style}/>')
+        x, y = left + width + 10, top + 12 + 18 * index
+        text.append(f'<path d="M{x},{y}h20" {style}/>')
+        text.append(f'<text x="{x + 26}" y="{y + 4}">{name}</text>')
+    return "\n".join(text) + "\n</svg>\n"
+
+
+def main() -> int:
+    parser = arguments(__doc__)
+    parser.add_argument("--draw", type=pathlib.Path, help="write a picture and end")
+    options = parser.parse_args()
+    tools = Tools(options.bin, options.timeout)
+    report = Reporter("feedback", options.filter)
+    with tempfile.TemporaryDirectory() as folder:
+        suite = Suite(tools, pathlib.Path(folder))
+        if options.draw:
+            suite.draw(options.draw)
+            return 0
+        for scheme in SCHEMES:
+            report.case(scheme, lambda scheme=scheme: suite.check(scheme))
+    return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -83,21 +83,23 @@ Status run(const Options &options) {
       return file.status();
     plans.push_back(std::move(*file));
   }
-  std::vector<plan::Profile> profiles;
+  // With the file that each is from.
+  std::vector<std::pair<std::string, plan::Profile>> profiles;
   for (const std::string &path : options.profiles) {
-    Result<plan::Profile> profile = planner::readProfile(path);
-    if (!profile.ok())
-      return profile.status();
-    profiles.push_back(std::move(*profile));
+    auto read = planner::readProfiles(path);
+    if (!read.ok())
+      return read.status();
+    for (plan::Profile &profile : *read)
+      profiles.emplace_back(path, std::move(profile));
   }
   // 2. References: both lists are complete.
   std::vector<planner::MeasuredRun> runs;
   // A plan may have several profiles, one of each run.
-  for (size_t i = 0; i < profiles.size(); ++i) {
-    auto file = findPlan(profiles[i], options.profiles[i], plans);
+  for (const auto &[path, profile] : profiles) {
+    auto file = findPlan(profile, path, plans);
     if (!file.ok())
       return file.status();
-    runs.push_back({(*file)->plan(), profiles[i]});
+    runs.push_back({(*file)->plan(), profile});
   }
   // 3. The fit.
   Result<planner::Calibration> calibration =
@@ -120,7 +122,7 @@ tool::Command tool::addCalibrateCommand(CLI::App &app) {
   auto options = std::make_shared<Options>();
   command
       ->add_option("profiles", options->profiles,
-                   "What plait-run --profile has written")
+                   "What plait-run --profile or gpu-check.sh has written")
       ->required();
   command->add_option("--plans", options->plans, "The plans of the profiles")
       ->required();

@@ -9,6 +9,7 @@
 
 #include "plait/Plan/Files.h"
 #include "plait/Plan/Json.h"
+#include "plait/Planner/Habits.h"
 
 #include <algorithm>
 #include <cmath>
@@ -37,6 +38,7 @@ static TransformerShape readShape(const json &source, const json &run) {
   shape.layerNorm = source.at("norm") == "layer";
   shape.learnedPositions = source.at("positions") == "learned";
   shape.rotary = source.at("positions") == "rotary";
+  shape.separate = source.value("separate", false);
   shape.tied = source.at("tied");
   shape.dropout = source.at("dropout");
   using Loss = TransformerShape::Loss;
@@ -75,6 +77,7 @@ static Configuration readConfiguration(const json &run) {
   configuration.mesh[Axis::DP] = run.value("dp", 1);
   configuration.mesh[Axis::TP] = run.value("tp", 1);
   configuration.mesh[Axis::CP] = run.value("cp", 1);
+  configuration.mesh[Axis::Replicate] = run.value("replicate", 1);
   configuration.chunks = run.value("chunks", 1);
   configuration.schedule = run.value("schedule", "1f1b");
   configuration.microBatch = run.at("micro");
@@ -93,6 +96,14 @@ static Configuration readConfiguration(const json &run) {
   return configuration;
 }
 
+/// What the device of a source differs in from that of its name.
+static void setDevice(const json &facts, Device &device) {
+  device.memoryBandwidth =
+      facts.value("memoryBandwidth", device.memoryBandwidth);
+  device.matrix.sustainedFraction =
+      facts.value("sustainedFraction", device.matrix.sustainedFraction);
+}
+
 /// As many nodes as the run needs, of eight devices where nothing is said.
 static Result<Cluster> readCluster(const json &source, int64_t ranks) {
   int64_t perNode = source.value("perNode", 8);
@@ -100,6 +111,8 @@ static Result<Cluster> readCluster(const json &source, int64_t ranks) {
   text += ":" + std::to_string((ranks + perNode - 1) / perNode) + "x" +
           std::to_string(perNode);
   Result<Cluster> cluster = parseCluster(text);
+  if (cluster.ok() && source.contains("device"))
+    setDevice(source.at("device"), cluster->device);
   if (cluster.ok())
     cluster->inter.bandwidth = source.at("nicGbps").get<double>() * 1e9 / 8;
   return cluster;
@@ -166,6 +179,7 @@ Result<Estimate> PublishedRun::predict(int64_t extraLayers) const {
     chosen.layers.clear();
   Work work = buildTransformerWork(deeper, chosen.mesh[Axis::TP],
                                    chosen.sequenceParallel);
+  work = adoptHabits(std::move(work), training.framework, training.precision);
   return estimate(work, cluster, training, chosen);
 }
 

@@ -32,6 +32,9 @@ private:
   void linearForward(const char *name, int64_t in, int64_t out);
   void linearBackward(const char *name, int64_t in, int64_t out,
                       bool columnParallel);
+  // What several linears make of one input.
+  std::vector<int64_t> getQkv() const;
+  std::vector<int64_t> getFfnIn() const;
 
   // Where activations enter (column parallel) and leave (row parallel) the
   // part of a layer that tp splits.
@@ -145,6 +148,19 @@ void Builder::linearForward(const char *name, int64_t in, int64_t out) {
   matmul(Pass::Forward, name, tokens, out, in, Operation::Scaled::M);
 }
 
+std::vector<int64_t> Builder::getQkv() const {
+  if (!shape.separate)
+    return {qkvWidth};
+  int64_t keys = keyValueHeads * shape.headSize;
+  return {attentionWidth, keys, keys};
+}
+
+std::vector<int64_t> Builder::getFfnIn() const {
+  if (!shape.separate)
+    return {ffnIn};
+  return std::vector<int64_t>(size_t(shape.ffnMatrices - 1), ffn);
+}
+
 /// A column-parallel linear leaves a partial gradient of its input, whose sum
 /// runs beside the weight's gradient; with sequence parallelism the input was
 /// not kept whole and is gathered again.
@@ -240,7 +256,8 @@ Operation Builder::attention(Pass pass) const {
 void Builder::layerForward() {
   normForward();
   enterForward();
-  linearForward("qkv", shape.hidden, qkvWidth);
+  for (int64_t out : getQkv())
+    linearForward("qkv", shape.hidden, out);
   if (shape.biases)
     kernel(Pass::Forward, "bias", 2.0 * tokens * qkvWidth, 0, qkvWidth);
   if (shape.rotary)
@@ -251,7 +268,8 @@ void Builder::layerForward() {
   residualForward();
   normForward();
   enterForward();
-  linearForward("ffn in", shape.hidden, ffnIn);
+  for (int64_t out : getFfnIn())
+    linearForward("ffn in", shape.hidden, out);
   activationForward();
   linearForward("ffn out", ffn, shape.hidden);
   leaveForward();
@@ -263,7 +281,8 @@ void Builder::layerBackward() {
   leaveBackward();
   linearBackward("ffn out", ffn, shape.hidden, false);
   activationBackward();
-  linearBackward("ffn in", shape.hidden, ffnIn, true);
+  for (int64_t out : getFfnIn())
+    linearBackward("ffn in", shape.hidden, out, true);
   normBackward();
   kernel(Pass::BackwardInput, "residual", 3 * local);
   residualBackward();
@@ -275,7 +294,8 @@ void Builder::layerBackward() {
   if (shape.biases)
     kernel(Pass::BackwardWeight, "bias", double(tokens) * qkvWidth, 0,
            qkvWidth);
-  linearBackward("qkv", shape.hidden, qkvWidth, true);
+  for (int64_t out : getQkv())
+    linearBackward("qkv", shape.hidden, out, true);
   normBackward();
   kernel(Pass::BackwardInput, "residual", 3 * local);
 }

@@ -5,13 +5,14 @@
 //
 //===----------------------------------------------------------------------===//
 //
-//   plait-bench-published [RUNS.json] [--rows] [--parts]
+//   plait-bench-published [RUNS.json] [--rows] [--parts] [--facts]
 //
 // predicts every run of a file of published measurements and prints, per
 // source, how far off the predictions are: as they come, and after one scalar
 // for the whole source. Without a file: those of the repository, first the runs
 // that were known when the model was made, then those that were not. --rows
-// adds every run, --parts what its time and its memory consist of.
+// adds every run, --parts what its time and its memory consist of, --facts the
+// rows of lib/Planner/Report/BandFacts.cpp.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,7 +29,7 @@ namespace {
 
 struct Options {
   std::vector<std::string> files;
-  bool rows = false, parts = false;
+  bool rows = false, parts = false, facts = false;
 };
 
 } // namespace
@@ -122,6 +123,16 @@ static void printSource(const PublishedSource &source, const Options &options) {
                 ranking.tauIfOthersExact);
 }
 
+static void printFact(const PublishedSource &source) {
+  if (std::optional<BandFact> fact = getBandFact(source))
+    std::printf(
+        "    {\"%s\", \"%s\", \"%s\", %d, %lld, %lld, %.3f, %.3f, %.3f},\n",
+        fact->source, fact->program, fact->target, fact->runs,
+        static_cast<long long>(fact->fewest),
+        static_cast<long long>(fact->most), fact->centre, fact->below,
+        fact->above);
+}
+
 /// Of a publication that several rows are from.
 static void printPublication(const PublicationError &error) {
   std::string place = error.publication;
@@ -139,6 +150,18 @@ static void printRatios(const std::vector<PublishedSource> &sources) {
               error.pairs, error.sources, 100 * error.half, 100 * error.most);
 }
 
+static void printBands(const std::vector<PublishedSource> &sources) {
+  BandCoverage found = checkBands(sources);
+  std::printf("bands: of %zu runs, each held out, %.0f %% inside, half-width "
+              "%.1f %% in the middle, %.1f %% at most\n",
+              found.runs, 100 * found.insideOfRuns, 100 * found.halfOfRuns,
+              100 * found.widest);
+  std::printf("bands: of %zu sources, each held out, %.0f %% of its runs "
+              "inside, half-width %.1f %% in the middle\n",
+              found.sources, 100 * found.insideOfSources,
+              100 * found.halfOfSources);
+}
+
 /// Adds the file's sources to `all`.
 static Status printFile(const std::string &file, const Options &options,
                         std::vector<PublishedSource> &all) {
@@ -150,6 +173,9 @@ static Status printFile(const std::string &file, const Options &options,
               "err %", "max %", "scale", "|err| %", "|mem| %", "mem %");
   for (const PublishedSource &source : *sources)
     printSource(source, options);
+  if (options.facts)
+    for (const PublishedSource &source : *sources)
+      printFact(source);
   for (const PublicationError &error : comparePublications(*sources))
     if (error.sources > 1)
       printPublication(error);
@@ -163,12 +189,14 @@ int main(int argc, char **argv) {
     std::string argument = argv[i];
     options.rows |= argument == "--rows";
     options.parts |= argument == "--parts";
+    options.facts |= argument == "--facts";
     if (!argument.starts_with("--"))
       options.files.push_back(argument);
   }
   if (options.files.empty())
     options.files = {PLAIT_PUBLISHED_RUNS "/published_runs.json",
-                     PLAIT_PUBLISHED_RUNS "/held_out_runs.json"};
+                     PLAIT_PUBLISHED_RUNS "/held_out_runs.json",
+                     PLAIT_PUBLISHED_RUNS "/fsdp_runs.json"};
   std::vector<PublishedSource> all;
   for (const std::string &file : options.files) {
     Status status = printFile(file, options, all);
@@ -179,5 +207,6 @@ int main(int argc, char **argv) {
     }
   }
   printRatios(all);
+  printBands(all);
   return 0;
 }

@@ -2,9 +2,10 @@
 # Builds plait-run on a GPU node and checks it there: conformance of the
 # communicators, a pipeline over NCCL with large messages, the death of one of its
 # processes, losses against the CPU's, recorded against walked steps, NCCL over
-# processes, memory, races; and its speed against PyTorch's, where there is torch
-# (TORCH_PYTHON: an interpreter that has it). Needs a C++ compiler (g++ 11 will
-# do), CMake 3.22, Ninja or Make, the CUDA toolkit and a folder made by
+# processes, memory, races; with a process for each of several GPUs, as in a run,
+# ten steps (test/Execute/node.py); and its speed against PyTorch's, where there is
+# torch (TORCH_PYTHON: an interpreter that has it). Needs a C++ compiler (g++ 11
+# will do), CMake 3.22, Ninja or Make, the CUDA toolkit and a folder made by
 # scripts/bundle.sh; nothing is installed.
 # Usage: scripts/gpu-check.sh [BUNDLE [RESULTS.json]]. Ends with 0 when all
 # passed, 1 when something failed, 2 when there is no GPU. BUILD: build folder.
@@ -74,9 +75,13 @@ echo "$gpus"
 python3 test/Execute/gpu.py --bin "$build/bin" --bundle "$bundle" \
   --results "$results"
 code=$?
+# A process a GPU, as in a run: ten steps, each with what it decides.
+python3 test/Execute/node.py --bin "$build/bin" --bundle "$bundle" \
+  --results "${results%.json}-node.json"
+node=$?
 # Slower than PyTorch is no failure; a run that does not end well is.
 python3 bench/gpu.py --bin "$build/bin" --bundle "$bundle" \
   --torch-python "${TORCH_PYTHON:-python3}" --results "${results%.json}-speed.json"
 speed=$?
 [ $conformance -eq 0 ] || echo "gpu-check: conformance ended with $conformance; see $build/conformance.log"
-[ $conformance -eq 0 ] && [ $code -eq 0 ] && [ $speed -eq 0 ]
+[ $conformance -eq 0 ] && [ $code -eq 0 ] && [ $node -eq 0 ] && [ $speed -eq 0 ]

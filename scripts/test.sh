@@ -231,6 +231,7 @@ run export "${counts[@]}" \
   build/venv-transformers/bin/python test/Execute/export.py
 ours peaks peaks
 ours outputs outputs
+ours node node_stand_ins
 ours launchers launchers "${launchers[@]}"
 ours emitted emitted "${covering[@]}"
 ours data data

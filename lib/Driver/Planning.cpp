@@ -478,7 +478,8 @@ bool ChoiceState::start() {
   EpilogueKind epilogues = options.pins.epilogues.value_or(getUsualEpilogues(
       isOwn && !cluster.device.isProcessor, cluster.device.target));
   profile = ModelProfile::create(model->context, import, training.precision,
-                                 cluster, training.compress, epilogues);
+                                 cluster, training.compress, epilogues,
+                                 training.framework);
   return profile && messages.report(setAttention());
 }
 

@@ -161,6 +161,31 @@ def add_speed(cuda, folder, model, seq, recompute, batches) -> dict:
     }
 
 
+def add_node(cuda, folder, gpus) -> dict:
+    """An entry of node.py: as many sequences on each of so many GPUs."""
+    batch, seq = 64, 1024
+    plan = folder / "plans" / f"gpt2-dp{gpus}.plan"
+    cuda.run(
+        "plaitc",
+        ROOT / "examples" / "models" / "gpt2",
+        *("--mesh", f"dp={gpus}", "--zero", min(1, gpus - 1), "--precision", "bf16"),
+        *("--global-batch", batch * gpus, "--micro-batch", batch, "--seq", seq),
+        *("-o", plan, "--no-reference"),
+    )
+    return {
+        "name": f"gpt2-dp{gpus}",
+        "node": gpus,
+        "plan": f"plans/{plan.name}",
+        "ranks": gpus,
+        "options": [
+            *("--tokens", "tokens", "--token-type", "uint16"),
+            *("--steps", "8", "--lr", "1e-4"),
+        ],
+        "precision": "bf16",
+        "tokens": batch * gpus * seq,
+    }
+
+
 def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("folder", type=pathlib.Path)
@@ -185,6 +210,11 @@ def main() -> int:
         lambda entry=entry: add_speed(cuda, given.folder, *entry)
         for entry in SPEED
         if given.filter in entry[0]
+    ]
+    work += [
+        lambda gpus=gpus: add_node(cuda, given.folder, gpus)
+        for gpus in (1, 2, 4, 8)
+        if given.filter in f"gpt2-dp{gpus}"
     ]
     for entry in work:
         try:

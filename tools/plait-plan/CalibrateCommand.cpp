@@ -32,6 +32,13 @@ struct Options {
   std::string hardware = "cpu", output;
 };
 
+/// A profile, the file that has it, and on how many nodes it was taken.
+struct Measured {
+  std::string path;
+  uint32_t nodes;
+  plan::Profile profile;
+};
+
 /// The plan that a profile was taken of. Fails also where the profile does not
 /// fit the plan that it names.
 Result<const plan::PlanFile *>
@@ -88,22 +95,24 @@ Status run(const Options &options) {
       return file.status();
     plans.push_back(std::move(*file));
   }
-  std::vector<plan::Profile> profiles;
-  for (const std::string &path : options.profiles) {
-    Result<plan::Profile> profile = planner::readProfile(path);
-    if (!profile.ok())
-      return profile.status();
-    profiles.push_back(std::move(*profile));
+  std::vector<Measured> profiles;
+  for (size_t i = 0; i < options.profiles.size(); ++i) {
+    const std::string &path = options.profiles[i];
+    uint32_t nodes = options.nodes[options.nodes.size() == 1 ? 0 : i];
+    auto read = planner::readProfiles(path);
+    if (!read.ok())
+      return read.status();
+    for (plan::Profile &profile : *read)
+      profiles.push_back({path, nodes, std::move(profile)});
   }
   // 2. References: both lists are complete.
   std::vector<planner::MeasuredRun> runs;
   // A plan may have several profiles, one of each run.
-  for (size_t i = 0; i < profiles.size(); ++i) {
-    auto file = findPlan(profiles[i], options.profiles[i], plans);
+  for (const auto &[path, nodes, profile] : profiles) {
+    auto file = findPlan(profile, path, plans);
     if (!file.ok())
       return file.status();
-    uint32_t nodes = options.nodes[options.nodes.size() == 1 ? 0 : i];
-    runs.push_back({(*file)->plan(), profiles[i], nodes});
+    runs.push_back({(*file)->plan(), profile, nodes});
   }
   // 3. The fit.
   Result<planner::Calibration> calibration =
@@ -126,7 +135,7 @@ tool::Command tool::addCalibrateCommand(CLI::App &app) {
   auto options = std::make_shared<Options>();
   command
       ->add_option("profiles", options->profiles,
-                   "What plait-run --profile has written")
+                   "What plait-run --profile or gpu-check.sh has written")
       ->required();
   command->add_option("--plans", options->plans, "The plans of the profiles")
       ->required();

@@ -89,9 +89,28 @@ struct Framework {
   /// these are recomputed. Otherwise they are always computed again, of what
   /// fused attention keeps.
   bool keepsScores = false;
-  /// Selective recomputation takes all that is cheap, as the profile has it.
-  /// Otherwise the inside of attention alone (Korthikanti et al. 2022).
+  /// Selective recomputation takes all that is cheap, as the profile has it, or
+  /// as savesOtherMatmuls says. Otherwise the inside of attention alone
+  /// (Korthikanti et al. 2022).
   bool recomputesCheap = true;
+  /// Selective recomputation saves what attention and every other matmul of a
+  /// layer have made (torchtitan's "selective op"), and runs the rest again.
+  bool savesOtherMatmuls = false;
+  /// A layer keeps the result of each operation that its backward pass reads,
+  /// the activation of a gate too. Otherwise what one kernel computes, or a
+  /// compiler computes again, is not stored.
+  bool keepsEachResult = false;
+
+  /// Bytes of each logit in 16-bit training: those that the loss keeps until
+  /// its backward pass, and those that it holds beside them while that runs. 0
+  /// and 0: as the profile has it.
+  double keptLogitBytes = 0, madeLogitBytes = 0;
+  /// Bytes of memory traffic of kernels that copy, with ZeRO 3, an element of a
+  /// gathered parameter out of the buffer that was received, and of its
+  /// gradient into the one that is reduced.
+  double unpackedBytes = 0, packedBytes = 0;
+  /// What the allocator reserves beyond the tensors, as a part of them.
+  double reservedPart = 0;
 
   /// The part that its fused attention reaches of what the hardware file says
   /// of today's.

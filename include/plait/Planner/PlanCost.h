@@ -88,6 +88,9 @@ plan::ReplayCosts measuredCosts(const plan::fb::Plan &plan,
 
 /// Reads a profile. Fails with one line that names the file and the field.
 Result<plan::Profile> readProfile(const std::string &path);
+/// Reads a profile, or all that a check of a node has left in its "profiles":
+/// at least one.
+Result<std::vector<plan::Profile>> readProfiles(const std::string &path);
 
 /// Fails, naming `path`, unless the profile was taken of this plan: by its
 /// hash, and by having an entry for all that the plan has.

@@ -24,6 +24,7 @@
 
 #include "plait/Configuration/Configuration.h"
 #include "plait/Planner/Cluster.h"
+#include "plait/Planner/Framework.h"
 #include "plait/Planner/Work.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -52,14 +53,14 @@ class ModelProfile : public planner::WorkSource {
 public:
   /// Imports the model, which is trained in `precision`, sharded as it is when
   /// compiled for `cluster`, if there is one, split in no way that cuts what is
-  /// compressed, with `epilogues` in its matmuls. Null when that fails; a
-  /// diagnostic has said why.
+  /// compressed, with `epilogues` in its matmuls, as `framework` does it. Null
+  /// when that fails; a diagnostic has said why.
   static std::unique_ptr<ModelProfile>
   create(mlir::MLIRContext &context, BatchSource source,
          Precision precision = Precision::FP32,
          std::optional<planner::Cluster> cluster = std::nullopt,
-         Compression compress = {},
-         EpilogueKind epilogues = EpilogueKind::None);
+         Compression compress = {}, EpilogueKind epilogues = EpilogueKind::None,
+         const planner::Framework &framework = {});
   ~ModelProfile() override;
 
   const planner::Work *get(const planner::Degrees &degrees, double sequences,
@@ -98,7 +99,8 @@ private:
   };
   ModelProfile(mlir::MLIRContext &context, BatchSource source,
                Precision precision, std::optional<planner::Cluster> cluster,
-               Compression compress, EpilogueKind epilogues);
+               Compression compress, EpilogueKind epilogues,
+               const planner::Framework &framework);
   Precision getWidth() const;
   Model *getModel(int64_t batch);
   TrainingConfiguration getConfiguration(bool sequenceParallel) const;
@@ -117,6 +119,7 @@ private:
   std::optional<planner::Cluster> cluster;
   Compression compress;
   EpilogueKind epilogues;
+  planner::Framework framework;
   std::map<int64_t, std::unique_ptr<Model>> models; // by microbatch size
   std::map<planner::Degrees, Degree> known;
 };

@@ -14,6 +14,7 @@
 #ifndef PLAIT_PLANNER_REPORT_H
 #define PLAIT_PLANNER_REPORT_H
 
+#include "plait/Planner/Band.h"
 #include "plait/Planner/Exchange.h"
 #include "plait/Planner/Projection.h"
 
@@ -44,6 +45,10 @@ struct ReportInput {
   /// Adds wall-clock figures of the search, which differ from run to run.
   bool withSearchSeconds = false;
 };
+
+/// Returns the band of the pick's predicted seconds; nothing for processors, of
+/// which no runs are published.
+std::optional<Band> getBand(const ReportInput &input);
 
 /// A JSON object, indented, with a newline at the end; docs/Planner.md lists
 /// its fields. Seconds, bytes, FLOP.

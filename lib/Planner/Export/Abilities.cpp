@@ -89,16 +89,24 @@ static Abilities makeMegatronDeepSpeed() {
   return row;
 }
 
-/// PyTorch's fully sharded data parallelism alone; ZeRO 0 is DDP.
+/// PyTorch's fully sharded data parallelism alone; ZeRO 0 is DDP. Selective
+/// recomputation is torchtitan's.
 static Abilities makeFsdp(const char *name, const char *version) {
   Abilities row = makeProgram(name, version);
   row.space.schedule = {"1f1b"};
   row.space.chunks = {1};
   row.space.zero = {0, 2, 3};
-  row.space.recompute = {Recompute::None, Recompute::Full};
+  row.space.recompute = SearchSpace::all().recompute;
   row.space.sequenceParallel = {false};
   row.space.mesh[Axis::CP] = {1};
   row.hasPipelines = row.hasTensor = false;
+  return row;
+}
+
+/// Composer's recomputes whole layers.
+static Abilities makeFsdp2023() {
+  Abilities row = makeFsdp("fsdp-2023", "Composer with PyTorch 1.13");
+  row.space.recompute = {Recompute::None, Recompute::Full};
   return row;
 }
 
@@ -111,7 +119,7 @@ static Abilities makeTorchtitan() {
     return generator.ok() && (*generator)->searches;
   });
   row.space.zero = {2, 3};
-  row.space.recompute = {Recompute::None, Recompute::Full};
+  row.space.recompute = SearchSpace::all().recompute;
   row.space.contextParallel = {ContextParallel::Gather,
                                ContextParallel::Zigzag};
   row.space.mesh[Axis::Replicate] = SearchSpace::all().mesh[Axis::Replicate];
@@ -140,9 +148,8 @@ static std::vector<Row> makeTable() {
        {makeMegatron2021("megatron-2021", "Narayanan et al. 2021"),
         makeMegatron2022(), makeMegatronCore(), makeMegatronDeepSpeed(),
         makeFsdp("fsdp", "PyTorch 2.15"),
-        makeFsdp("fsdp-compiled", "PyTorch 2.15"),
-        makeFsdp("fsdp-2023", "Composer with PyTorch 1.13"), makeTorchtitan(),
-        makeDeepSpeed()})
+        makeFsdp("fsdp-compiled", "PyTorch 2.15"), makeFsdp2023(),
+        makeTorchtitan(), makeDeepSpeed()})
     table.emplace_back(row.space.name, std::move(row));
   return table;
 }

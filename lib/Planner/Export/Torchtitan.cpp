@@ -149,7 +149,6 @@ Result<Emitted> TorchtitanWriter::run() {
   PLAIT_RETURN_IF_ERROR(addTraining());
   addMesh();
   PLAIT_RETURN_IF_ERROR(addPipeline());
-  bool isFull = choice.recompute.getUniform() == Recompute::Full;
   notes.push_back("MODULE and CONFIG name the function that makes your "
                   "configuration, llama3 and llama3_8b say:");
   notes.push_back("its model has to be the one that was planned for.");
@@ -166,7 +165,9 @@ Result<Emitted> TorchtitanWriter::run() {
   for (const std::string &line : lines)
     text += " \\\n  " + line;
   text += " \\\n  \"$@\" activation-checkpoint:";
-  return Emitted{text + (isFull ? "full" : "none") + "\n"};
+  return Emitted{
+      text + print(choice.recompute.getUniform().value_or(Recompute::None)) +
+      "\n"};
 }
 
 Result<Emitted> planner::emitTorchtitan(const Job &job) {

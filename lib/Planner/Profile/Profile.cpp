@@ -35,6 +35,7 @@
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Plan/Attention.h"
 #include "plait/Planner/DescribeCluster.h"
+#include "plait/Planner/Habits.h"
 #include "plait/Transforms/Chunks.h"
 #include "plait/Transforms/FoldedModel.h"
 #include "plait/Transforms/Names.h"
@@ -68,26 +69,26 @@ struct ModelProfile::Model {
 ModelProfile::ModelProfile(MLIRContext &context, BatchSource source,
                            Precision precision,
                            std::optional<planner::Cluster> cluster,
-                           Compression compress, EpilogueKind epilogues)
+                           Compression compress, EpilogueKind epilogues,
+                           const planner::Framework &framework)
     : context(context), source(std::move(source)), precision(precision),
       cluster(std::move(cluster)), compress(std::move(compress)),
-      epilogues(epilogues) {}
+      epilogues(epilogues), framework(framework) {}
 ModelProfile::~ModelProfile() = default;
 
 static double countElements(Type type) {
   return cast<RankedTensorType>(type).getNumElements();
 }
 
-std::unique_ptr<ModelProfile>
-ModelProfile::create(MLIRContext &context, BatchSource source,
-                     Precision precision,
-                     std::optional<planner::Cluster> cluster,
-                     Compression compress, EpilogueKind epilogues) {
+std::unique_ptr<ModelProfile> ModelProfile::create(
+    MLIRContext &context, BatchSource source, Precision precision,
+    std::optional<planner::Cluster> cluster, Compression compress,
+    EpilogueKind epilogues, const planner::Framework &framework) {
   // The model is imported at once, so that one that cannot be read fails here,
   // with its diagnostic, and not in the middle of a search.
-  std::unique_ptr<ModelProfile> profile(
-      new ModelProfile(context, std::move(source), precision,
-                       std::move(cluster), std::move(compress), epilogues));
+  std::unique_ptr<ModelProfile> profile(new ModelProfile(
+      context, std::move(source), precision, std::move(cluster),
+      std::move(compress), epilogues, framework));
   return profile->getModel(kSmall) ? std::move(profile) : nullptr;
 }
 
@@ -391,6 +392,8 @@ FailureOr<ModelProfile::Measured> ModelProfile::measure(Sharded &sharded,
     configuration.recompute = recompute;
     OwningOpRef<ModuleOp> module = sharded.module->clone();
     setConfiguration(*module, configuration);
+    if (framework.keepsEachResult)
+      (*module)->setAttr(kKeepsEachResultAttr, UnitAttr::get(&context));
     if (failed(run(*module,
                    {Phase::Stage, Phase::Differentiate, Phase::Checkpoint})))
       return failure();
@@ -465,6 +468,7 @@ const Work *ModelProfile::solve(Degree &degree, double sequences,
   work.tensorParallel = degrees.tensor;
   work.expertParallel = degrees.experts;
   work.sequenceParallel = degrees.sequenceParallel;
+  work = planner::adoptHabits(std::move(work), framework, precision);
   degree.works.emplace_back(std::move(small->types),
                             std::make_unique<const Work>(std::move(work)));
   return degree.works.back().second.get();

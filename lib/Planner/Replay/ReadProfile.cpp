@@ -151,12 +151,10 @@ Status parseMesh(Fields &fields, plan::Profile &profile) {
 
 /// All fields are required but for locations: a profile that lacks one was
 /// written by another version, and would be read as zeros.
-Result<plan::Profile> planner::readProfile(const std::string &path) {
-  Result<Json> json = readJsonFile(path, "profile");
-  if (!json.ok())
-    return json.status();
+static Result<plan::Profile> parseProfile(const Json &json,
+                                          const std::string &where) {
   plan::Profile profile;
-  Fields fields(*json, "profile '" + path + "':");
+  Fields fields(json, where);
   fields.require("plan").read("plan", profile.plan);
   PLAIT_RETURN_IF_ERROR(parseMesh(fields, profile));
   readCount(fields, "threads", profile.threads, {1, 1e6});
@@ -172,6 +170,39 @@ Result<plan::Profile> planner::readProfile(const std::string &path) {
       }));
   PLAIT_RETURN_IF_ERROR(fields.finish());
   return profile;
+}
+
+Result<plan::Profile> planner::readProfile(const std::string &path) {
+  Result<Json> json = readJsonFile(path, "profile");
+  if (!json.ok())
+    return json.status();
+  return parseProfile(*json, "profile '" + path + "':");
+}
+
+Result<std::vector<plan::Profile>>
+planner::readProfiles(const std::string &path) {
+  Result<Json> json = readJsonFile(path, "profile");
+  if (!json.ok())
+    return json.status();
+  std::vector<plan::Profile> profiles;
+  auto list = json->is_object() ? json->find("profiles") : json->end();
+  if (!json->is_object() || list == json->end() || !list->is_array()) {
+    auto profile = parseProfile(*json, "profile '" + path + "':");
+    if (!profile.ok())
+      return profile.status();
+    profiles.push_back(std::move(*profile));
+    return profiles;
+  }
+  for (size_t i = 0; i < list->size(); ++i) {
+    auto profile = parseProfile((*list)[i], "profile " + std::to_string(i) +
+                                                " of '" + path + "':");
+    if (!profile.ok())
+      return profile.status();
+    profiles.push_back(std::move(*profile));
+  }
+  if (profiles.empty())
+    return fail("'", path, "' has no profile");
+  return profiles;
 }
 
 /// Whether there is an entry for every function and step.

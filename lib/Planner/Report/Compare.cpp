@@ -96,6 +96,8 @@ static void writeSteps(Screen &screen, const std::vector<Compared> &compared) {
     // Below the figures, as it is longer than a column.
     screen.entry("", printMarked(result.configuration));
     screen.entry("", describeEach(*one.report));
+    if (std::string text = describeBand(*one.report); !text.empty())
+      screen.entry("", text);
   }
 }
 
@@ -124,6 +126,9 @@ static void writeProjections(Screen &screen,
         {printDuration(projection.seconds), printCount(projection.deviceHours),
          projection.joules ? printEnergy(*projection.joules) : "-",
          projection.money ? printMoney(*projection.money, *input.goal) : "-"});
+    for (const auto &[name, text] : describeProjection(projection, input))
+      if (name == "band")
+        screen.entry("", text);
   }
 }
 
@@ -148,7 +153,7 @@ std::string planner::compareText(const std::vector<Compared> &compared,
 static std::string drawCases(const std::vector<Compared> &compared) {
   const ReportInput *first = getFirst(compared);
   bool hasGoal = first && first->goal;
-  Row head = {getKind(compared), "layout", "step",   "tokens/s",
+  Row head = {getKind(compared), "layout", "step",   "band",   "tokens/s",
               "on each",         "MFU",    "memory", "devices"};
   if (hasGoal)
     head.insert(head.end(), {"time", "device-hours", "money"});
@@ -163,6 +168,7 @@ static std::string drawCases(const std::vector<Compared> &compared) {
     Row row = {escapeHtml(getLabel(one)),
                escapeHtml(printMarked(input.result.configuration)),
                printSeconds(estimate.iterationSeconds),
+               printBand(input),
                printCount(estimate.tokensPerSecond),
                printCount(estimate.tokensPerSecond /
                           double(input.result.configuration.ranks())),

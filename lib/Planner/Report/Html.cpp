@@ -89,6 +89,8 @@ void Page::writeHead() {
          escapeHtml(print(input.result.configuration) + " on " +
                     input.cluster.name) +
          "</p>\n";
+  if (std::string text = describeBand(input); !text.empty())
+    note("Band: " + text + ".");
   if (std::string text = describeUnmeasured(input); !text.empty())
     note("Unmeasured: " + text + ".");
 }

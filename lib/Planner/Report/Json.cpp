@@ -156,6 +156,21 @@ static json getMeasured(const Measured &measured) {
   return content;
 }
 
+/// Pairs of the least and the most.
+static json getBandOf(const Band &band, const Estimate &estimate) {
+  return {{"iteration_seconds",
+           {band.low * estimate.iterationSeconds,
+            band.high * estimate.iterationSeconds}},
+          {"tokens_per_second",
+           {estimate.tokensPerSecond / band.high,
+            estimate.tokensPerSecond / band.low}},
+          {"half_width_percent", 100 * band.getHalfWidth()},
+          {"runs", band.runs},
+          {"sources", band.sources},
+          {"basis", band.basis},
+          {"unmeasured", band.unmeasured}};
+}
+
 /// What is not known (energy, money) is left out.
 static json getProjection(const ReportInput &input) {
   Projection projection =
@@ -170,6 +185,13 @@ static json getProjection(const ReportInput &input) {
   if (projection.money) {
     content["price"] = *input.goal->price;
     content["money"] = *projection.money;
+  }
+  if (std::optional<Band> band = getBand(input)) {
+    content["band_days"] = {band->low * projection.days(),
+                            band->high * projection.days()};
+    if (projection.money)
+      content["band_money"] = {band->low * *projection.money,
+                               band->high * *projection.money};
   }
   content["model_flops"] = projection.modelFlops;
   content["rule"] = {{"flops", projection.ruleFlops},
@@ -198,6 +220,8 @@ static json getContent(const ReportInput &input) {
   content["iteration_seconds"] = estimate.iterationSeconds;
   content["tokens_per_second"] = estimate.tokensPerSecond;
   double devices = double(input.result.configuration.ranks());
+  if (std::optional<Band> band = getBand(input))
+    content["band"] = getBandOf(*band, estimate);
   content["tokens_per_second_per_device"] = estimate.tokensPerSecond / devices;
   content["flops_per_second_per_device"] =
       estimate.modelFlops / estimate.iterationSeconds / devices;

@@ -120,15 +120,6 @@ static std::string speakOfNext(const SearchResult &result) {
   return "";
 }
 
-/// docs/Accuracy.md has the runs.
-std::string planner::describeTrust(const ReportInput &input) {
-  return input.cluster.device.isProcessor
-             ? ""
-             : "Runs that others have published mostly took 0 to " +
-                   printNumber(100 * (kMostLonger - 1), 0) +
-                   " % longer than predicted.";
-}
-
 std::string planner::describePlainly(const ReportInput &input) {
   const Estimate &estimate = input.result.estimate;
   std::string text = speakOfTime(input);
@@ -164,6 +155,8 @@ std::span<const std::pair<const char *, const char *>> planner::getLegend() {
       {"slowest replica", "waiting for the replica that happens to be the "
                           "slowest in a step"},
       {"launches", "host time between kernels that the device waits for"},
+      {"band", "where 8 of 10 runs like it are, by runs that were published: "
+               "wider where few were, or none of a part of it"},
       {"workspace", "memory of a pass that is free again after it"},
       {"on each", "tokens a second of each rank"},
       {"unmeasured", "nobody has published a run that shows how good the "

@@ -13,13 +13,12 @@
 
 namespace plait::planner {
 
-/// Bounds what most published runs took, as a factor of what is predicted.
-inline constexpr double kMostLonger = 1.25;
-
 /// "300e9", "1.60e12".
 std::string printTokens(double tokens);
 /// "$1,243", "1,243 EUR", or the number alone.
 std::string printMoney(double money, const Goal &goal, int decimals = 0);
+/// Rounds an end of a band to three digits: it has no more.
+double roundEnd(double value);
 /// "12.3 minutes", "34.0 days".
 std::string printDuration(double seconds);
 /// "12.3 kWh", "5.7 MWh".

@@ -129,14 +129,23 @@ std::string planner::printEnergy(double joules) {
   return printNumber(hours, 1) + " kWh";
 }
 
-/// Says how far published runs went beyond: docs/Accuracy.md has them.
-static std::string describeRange(const Projection &projection,
-                                 const Goal &goal) {
-  std::string text = "up to " + printDuration(kMostLonger * projection.seconds);
+double planner::roundEnd(double value) {
+  if (value <= 0)
+    return value;
+  double unit = std::pow(10, std::floor(std::log10(value)) - 2);
+  return std::round(value / unit) * unit;
+}
+
+/// The band of a step, as many times.
+static std::string describeRange(const Projection &projection, const Goal &goal,
+                                 const Band &band) {
+  std::string text =
+      "8 of 10 runs: " + printDuration(band.low * projection.seconds) + " to " +
+      printDuration(band.high * projection.seconds);
   if (projection.money)
-    text += " and " + printMoney(kMostLonger * *projection.money, goal);
-  return text + ": published runs mostly took 0 to " +
-         printNumber(100 * (kMostLonger - 1), 0) + " % longer";
+    text += ", " + printMoney(roundEnd(band.low * *projection.money), goal) +
+            " to " + printMoney(roundEnd(band.high * *projection.money), goal);
+  return text;
 }
 
 /// Rows for the screen and for the page, in the order of docs/Planner.md. What
@@ -163,8 +172,8 @@ planner::describeProjection(const Projection &projection,
                       printMoney(*projection.money, *input.goal) + " at " +
                           printMoney(*input.goal->price, *input.goal, 2) +
                           " a device-hour");
-  if (!input.cluster.device.isProcessor)
-    rows.emplace_back("range", describeRange(projection, *input.goal));
+  if (std::optional<Band> band = getBand(input))
+    rows.emplace_back("band", describeRange(projection, *input.goal, *band));
   rows.emplace_back(
       "rule", printDuration(projection.ruleSeconds) + " by the rule of thumb " +
                   printNumber(projection.ruleFlops, 0) +

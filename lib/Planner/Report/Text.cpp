@@ -98,6 +98,8 @@ static void writePick(Screen &screen, const ReportInput &input) {
                    printNumber(100 * estimate.mfu, 1) + " %, bubble " +
                    printNumber(100 * estimate.bubbleFraction, 1) + " %");
   screen.entry("each", describeEach(input));
+  if (std::string text = describeBand(input); !text.empty())
+    screen.entry("band", text);
   screen.entry("memory", (estimate.isPlaced ? "" : "about ") +
                              printBytes(estimate.peakMemory()) + " of " +
                              printBytes(input.cluster.device.usableBytes()) +

@@ -10,9 +10,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "Report/Words.h"
+#include "Report/Projected.h"
 #include "Search/Parts.h"
 
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 
 using namespace plait;
@@ -29,6 +31,65 @@ std::string planner::describeEach(const ReportInput &input) {
                          1e12,
                      1) +
          " TFLOP/s" + each;
+}
+
+/// What nobody has measured of what is predicted widens the band.
+std::optional<Band> planner::getBand(const ReportInput &input) {
+  if (input.cluster.device.isProcessor)
+    return std::nullopt;
+  const Configuration &pick = input.result.configuration;
+  BandQuestion question{input.training.framework.name,
+                        input.cluster.device.target, pick.ranks()};
+  if (pick.offload != Offload::None)
+    question.unmeasured.push_back("CPU offload");
+  if (input.result.hasExperts)
+    question.unmeasured.push_back("experts");
+  if (question.program == "plait" && pick.ranks() > 1)
+    question.unmeasured.push_back("several GPUs of plait");
+  return getBand(question);
+}
+
+/// "-3 to +13", in percent of what is predicted.
+static std::string printPercents(const Band &band) {
+  auto print = [](double factor) {
+    std::string text = printNumber(100 * std::abs(factor - 1), 0);
+    return (text == "0" ? "" : factor < 1 ? "-" : "+") + text;
+  };
+  return print(band.low) + " to " + print(band.high);
+}
+
+std::string planner::printBand(const ReportInput &input) {
+  std::optional<Band> band = getBand(input);
+  return band ? printPercents(*band) + " %" : "-";
+}
+
+std::string planner::describeBand(const ReportInput &input) {
+  std::optional<Band> band = getBand(input);
+  if (!band)
+    return "";
+  const Estimate &estimate = input.result.estimate;
+  return "8 of 10 runs: " +
+         printSeconds(roundEnd(band->low * estimate.iterationSeconds)) +
+         " to " +
+         printSeconds(roundEnd(band->high * estimate.iterationSeconds)) + ", " +
+         printCount(roundEnd(estimate.tokensPerSecond / band->high)) + " to " +
+         printCount(roundEnd(estimate.tokensPerSecond / band->low)) +
+         " tokens/s";
+}
+
+/// docs/Accuracy.md has the runs.
+std::string planner::describeTrust(const ReportInput &input) {
+  std::optional<Band> band = getBand(input);
+  if (!band)
+    return "";
+  std::string text = "Steps of 8 of 10 runs are " + printPercents(*band) +
+                     " % from such a prediction, by " + band->basis;
+  for (const std::string &part : band->unmeasured)
+    text += (&part == &band->unmeasured.front()
+                 ? "; nobody has measured "
+                 : (&part == &band->unmeasured.back() ? " and " : ", ")) +
+            part;
+  return text + (band->unmeasured.empty() ? "." : ", which widens it.");
 }
 
 /// A figure that nobody has held against a measurement is not left to be

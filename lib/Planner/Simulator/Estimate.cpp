@@ -182,6 +182,26 @@ void Estimator::addCopies(const StageBlocks &stage, StageTime &time) const {
   time.backwardWeight += time.hostWeight;
 }
 
+/// Kernels on the stream that computes, in front of both passes and behind the
+/// gradients.
+void Estimator::addPacking(double parameters, StageTime &time) const {
+  const Framework &framework = context.framework();
+  if (configuration.zero < 3 || context.divisions() == 1)
+    return;
+  auto add = [&](double &pass, double bytes) {
+    Cost cost = memoryCost(parameters * bytes, context.cluster.device);
+    pass += cost.seconds;
+    time.memory += cost.memory;
+    time.launch += cost.launch;
+  };
+  if (framework.unpackedBytes > 0) {
+    add(time.forward, framework.unpackedBytes);
+    add(time.backwardInput, framework.unpackedBytes);
+  }
+  if (framework.packedBytes > 0)
+    add(time.backwardWeight, framework.packedBytes);
+}
+
 /// With several microbatches each one's gradients are added to a sum, which
 /// counts as part of the gradient of weights. One microbatch writes them
 /// without adding.
@@ -192,9 +212,11 @@ void Estimator::timeStages() {
   for (const StageBlocks &stage : stages) {
     StageTime &sum = result.stages.emplace_back(timeStage(stage));
     const StageBlocks *one[] = {&stage};
+    double parameters = countParameters(work, one);
+    addPacking(parameters, sum);
     if (!accumulates)
       continue;
-    Cost adding = getAccumulationCost(countParameters(work, one), context);
+    Cost adding = getAccumulationCost(parameters, context);
     sum.backwardWeight += adding.seconds;
     sum.memory += adding.memory;
     sum.launch += adding.launch;

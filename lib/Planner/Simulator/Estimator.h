@@ -81,6 +81,7 @@ private:
   StageBlocks makeStage(size_t stage, const Recomputation::Stage &kinds) const;
   StageTime timeStage(const StageBlocks &stage);
   void addCopies(const StageBlocks &stage, StageTime &time) const;
+  void addPacking(double parameters, StageTime &time) const;
   Status check();
   /// Stages and their times, of result.layers.
   void setStages(const Recomputation &recompute);

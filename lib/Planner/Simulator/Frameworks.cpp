@@ -31,6 +31,24 @@ static constexpr double launchFromPython = 75e-6;
 /// two (10 instead of 6); together three times the fused ones.
 static constexpr double eagerPasses = 3;
 
+/// Bytes of a logit that Megatron-LM's loss over a split vocabulary keeps, its
+/// exponentials in 4 bytes (core/tensor_parallel/cross_entropy.py), and makes:
+/// the gradient in 2.
+static constexpr double megatronKeptLogit = 4, megatronMadeLogit = 2;
+
+/// The same of PyTorch's cross-entropy, of logits that are cast to 4 bytes: it
+/// keeps their log-softmax, and makes the gradients of that and of the cast.
+static constexpr double torchKeptLogit = 4, torchMadeLogit = 8;
+
+/// A gathered element is read and written in 2 bytes, one of a gradient read in
+/// 2 and written in 4 (torch/distributed/fsdp, _fsdp_collectives.py:
+/// split_with_sizes_copy, chunk_cat).
+static constexpr double torchUnpacked = 4, torchPacked = 6;
+
+/// PyTorch's allocator beside full devices: reserved over what tensors take in
+/// the five runs of torchtitan with memory, 1.07 to 1.12.
+static constexpr double torchReserved = 0.10;
+
 /// A program of Python on PyTorch: the host's time.
 static constexpr Framework makePython(const char *name) {
   Framework python;
@@ -46,6 +64,9 @@ static constexpr Framework makePython(const char *name) {
   python.overlapsParts = true;
   python.searchesOffload = false;
   python.recomputesCheap = python.recomputesRead = false;
+  python.keepsEachResult = true;
+  python.keptLogitBytes = megatronKeptLogit;
+  python.madeLogitBytes = megatronMadeLogit;
   python.hostSeconds = launchFromPython;
   python.backwardHostSeconds = launchFromPython / 3;
   python.stepSeconds = 0.01;
@@ -74,18 +95,30 @@ static constexpr Framework makeMegatron2022() {
   return megatron;
 }
 
+/// Its gated activation is one kernel, which keeps what it reads
+/// (core/fusions/fused_bias_swiglu.py).
 static constexpr Framework makeMegatronCore() {
   Framework megatron = makePython("megatron-core");
   megatron.scatterGather = false;
+  megatron.keepsEachResult = false;
   return megatron;
 }
 
-/// PyTorch's fully sharded data parallelism.
+/// PyTorch's fully sharded data parallelism, with torchtitan's selective
+/// recomputation. A compiler makes one kernel of several, and computes again
+/// what costs it little.
 static constexpr Framework makeFsdp(const char *name, double kernelPasses) {
   Framework fsdp = makePython(name);
   fsdp.overlapTensor = fsdp.scatterGather = false;
   fsdp.fusedAccumulation = false;
+  fsdp.recomputesCheap = fsdp.savesOtherMatmuls = true;
+  fsdp.keepsEachResult = kernelPasses > 1;
   fsdp.kernelPasses = kernelPasses;
+  fsdp.keptLogitBytes = torchKeptLogit;
+  fsdp.madeLogitBytes = torchMadeLogit;
+  fsdp.unpackedBytes = torchUnpacked;
+  fsdp.packedBytes = torchPacked;
+  fsdp.reservedPart = torchReserved;
   return fsdp;
 }
 
@@ -97,6 +130,8 @@ static constexpr Framework makeFsdp2023() {
   Framework composer = makeFsdp("fsdp-2023", 1);
   composer.attentionFraction = 0.55;
   composer.optimizerExtraBytes = 60;
+  composer.unpackedBytes = composer.packedBytes = 0; // flat parameters
+  composer.recomputesCheap = composer.savesOtherMatmuls = false;
   return composer;
 }
 
@@ -106,6 +141,8 @@ static constexpr Framework makeFsdp2023() {
 static constexpr Framework makeDeepSpeed() {
   Framework deepspeed = makeFsdp("deepspeed", eagerPasses);
   deepspeed.addsUpParts = true;
+  deepspeed.unpackedBytes = deepspeed.packedBytes = 0;
+  deepspeed.recomputesCheap = deepspeed.savesOtherMatmuls = false;
   return deepspeed;
 }
 

@@ -382,5 +382,6 @@ StageMemory planner::getMemory(uint32_t rank,
                                const Context &context) {
   StageMemory memory = getMemory(getHoldings(stages, context), context);
   setActivations(memory, rank, stages, pipeline, context);
+  memory.workspace += context.framework().reservedPart * memory.peak();
   return memory;
 }

@@ -23,6 +23,7 @@
 #include "plait/Analysis/MinimumCut.h"
 #include "plait/Dialect/Plait/IR/ExpertChunks.h"
 #include "plait/Transforms/Buffers.h"
+#include "plait/Transforms/FoldedModel.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/StageFunctions.h"
@@ -150,7 +151,8 @@ static bool isOfOneElement(Operation *op) {
 /// reads the operand anyway: made again there it costs arithmetic alone, as the
 /// gate's activation of SwiGLU, whose gradient reads the gate (Shazeer 2020).
 static bool isReadAnyway(Operation *op) {
-  if (isBackward(op) || !isOfOneElement(op))
+  if (isBackward(op) || !isOfOneElement(op) ||
+      op->getParentOfType<ModuleOp>()->hasAttr(kKeepsEachResultAttr))
     return false;
   auto inBackward = [](Operation *user) { return isBackward(user); };
   // What is returned is kept as it is.

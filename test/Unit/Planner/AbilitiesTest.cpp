@@ -233,7 +233,10 @@ TEST(Abilities, DisregardWhatDividesNothing) {
   choice.contextParallel = ContextParallel::Zigzag;
   EXPECT_TRUE(titan.runs(choice, training));
   choice.recompute = Recompute::Selective;
-  EXPECT_FALSE(titan.runs(choice, training));
+  EXPECT_TRUE(titan.runs(choice, training));
+  choice.mesh = *Mesh::parse("dp=2");
+  EXPECT_TRUE(getRow("fsdp").runs(choice, training));
+  EXPECT_FALSE(getRow("fsdp-2023").runs(choice, training));
 }
 
 TEST(Abilities, HoldSearches) {

@@ -101,6 +101,7 @@ TEST_F(Report, JsonHasTheFieldsThatAreDocumented) {
                                    "alternatives",
                                    "variants",
                                    "unmeasured",
+                                   "band",
                                    "exchanges"}));
   EXPECT_EQ(keysOf(content["exposed_comm_seconds"]),
             (std::set<std::string>{"tp", "pp", "replicate", "dp", "cp", "ep"}));
@@ -177,10 +178,10 @@ TEST_F(Report, GoalIsProjected) {
   asked.goal = Goal{300e9, 2.5};
   json content = json::parse(toJson(asked))["projection"];
   EXPECT_EQ(keysOf(content),
-            (std::set<std::string>{"tokens", "steps", "seconds", "days",
-                                   "device_hours", "joules", "price", "money",
-                                   "model_flops", "rule", "parameters",
-                                   "optimal_tokens"}));
+            (std::set<std::string>{
+                "tokens", "steps", "seconds", "days", "device_hours", "joules",
+                "price", "money", "model_flops", "rule", "parameters",
+                "optimal_tokens", "band_days", "band_money"}));
   EXPECT_EQ(keysOf(content["rule"]),
             (std::set<std::string>{"flops", "rate", "seconds"}));
   std::string text = explainText(asked);
@@ -237,7 +238,7 @@ TEST_F(Report, PageBeginsWithTheAnswer) {
   std::string page = readAndRemove(path);
   for (const char *part :
        {"train a &lt;model&gt; on 300 billion tokens in ", "costs $",
-        "at $2.50 for a device and hour", "took 0 to 25 % longer",
+        "at $2.50 for a device and hour", "Steps of 8 of 10 runs are ",
         "1 January 1970", "<h2>Words</h2>"})
     EXPECT_NE(page.find(part), std::string::npos) << part << "\n" << page;
   // Below the title, before any table.

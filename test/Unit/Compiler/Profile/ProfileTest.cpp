@@ -46,14 +46,16 @@ protected:
   void open(const std::string &model, int64_t sequence,
             Precision precision = Precision::FP32,
             std::optional<Cluster> cluster = std::nullopt,
-            EpilogueKind epilogues = EpilogueKind::None) {
+            EpilogueKind epilogues = EpilogueKind::None,
+            const char *framework = "plait") {
     profile = ModelProfile::create(
         context,
         [&, model, sequence](int64_t n) {
           return importHuggingFace(context, PLAIT_MODELS "/" + model,
                                    {n, sequence});
         },
-        precision, std::move(cluster), {}, epilogues);
+        precision, std::move(cluster), {}, epilogues,
+        *planner::findFramework(framework));
     ASSERT_TRUE(profile);
   }
 
@@ -448,6 +450,25 @@ TEST_F(ProfileTest, IsSplitForTheSequencesOfARank) {
   EXPECT_EQ(&get(2, false, 128), &get(2, false, 120));
   // One rank splits nothing.
   EXPECT_EQ(&get(1, false, 0.125), &get(1, false, 128));
+}
+
+/// Run operation by operation, a layer keeps the activation of its gate as
+/// well, beside gate, product and the other half. Megatron-Core's kernel for
+/// the three does not, nor do compilers.
+TEST_F(ProfileTest, OtherProgramsKeepActivationsOfGates) {
+  const char *model = "llama-3.2-1b";
+  const double tokens = 128, ffn = 8192;
+  auto getKept = [&](const char *framework) {
+    open(model, int64_t(tokens), Precision::BF16, std::nullopt,
+         EpilogueKind::None, framework);
+    const Work &work = get(1, false);
+    return work.blocks[work.order[1]].kept.elements;
+  };
+  double own = getKept("plait");
+  EXPECT_EQ(getKept("megatron-core"), own);
+  EXPECT_EQ(getKept("fsdp-compiled"), own);
+  EXPECT_EQ(getKept("fsdp") - own, tokens * ffn);
+  EXPECT_EQ(getKept("deepspeed") - own, tokens * ffn);
 }
 
 TEST_F(ProfileTest, FailsWithTheModel) {

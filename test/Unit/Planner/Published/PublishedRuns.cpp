@@ -9,6 +9,7 @@
 
 #include "plait/Plan/Files.h"
 #include "plait/Plan/Json.h"
+#include "plait/Planner/Habits.h"
 
 #include <algorithm>
 #include <array>
@@ -42,6 +43,7 @@ static TransformerShape readShape(const json &source, const json &run) {
   shape.layerNorm = source.at("norm") == "layer";
   shape.learnedPositions = source.at("positions") == "learned";
   shape.rotary = source.at("positions") == "rotary";
+  shape.separate = source.value("separate", false);
   shape.tied = source.at("tied");
   shape.dropout = source.at("dropout");
   if (run.contains("experts")) {
@@ -90,6 +92,7 @@ static Configuration readConfiguration(const json &run) {
   configuration.mesh[Axis::TP] = run.value("tp", 1);
   configuration.mesh[Axis::CP] = run.value("cp", 1);
   configuration.mesh[Axis::EP] = run.value("ep", 1);
+  configuration.mesh[Axis::Replicate] = run.value("replicate", 1);
   configuration.chunks = run.value("chunks", 1);
   configuration.schedule = run.value("schedule", "1f1b");
   configuration.microBatch = run.at("micro");
@@ -108,6 +111,14 @@ static Configuration readConfiguration(const json &run) {
   return configuration;
 }
 
+/// What the device of a source differs in from that of its name.
+static void setDevice(const json &facts, Device &device) {
+  device.memoryBandwidth =
+      facts.value("memoryBandwidth", device.memoryBandwidth);
+  device.matrix.sustainedFraction =
+      facts.value("sustainedFraction", device.matrix.sustainedFraction);
+}
+
 /// As many nodes as the run needs, of eight devices where nothing is said.
 static Result<Cluster> readCluster(const json &source, const json &run,
                                    int64_t ranks) {
@@ -116,6 +127,8 @@ static Result<Cluster> readCluster(const json &source, const json &run,
   text += ":" + std::to_string((ranks + perNode - 1) / perNode) + "x" +
           std::to_string(perNode);
   Result<Cluster> cluster = parseCluster(text);
+  if (cluster.ok() && source.contains("device"))
+    setDevice(source.at("device"), cluster->device);
   if (cluster.ok())
     cluster->inter.bandwidth =
         run.value("nicGbps", source.at("nicGbps").get<double>()) * 1e9 / 8;
@@ -194,6 +207,7 @@ Result<Estimate> PublishedRun::predict(int64_t extraLayers) const {
   Work work =
       buildTransformerWork(deeper, chosen.mesh[Axis::TP],
                            chosen.sequenceParallel, chosen.mesh[Axis::EP]);
+  work = adoptHabits(std::move(work), training.framework, training.precision);
   return estimate(work, cluster, training, chosen);
 }
 

@@ -18,6 +18,7 @@
 #define PLAIT_TEST_UNIT_PLANNER_PUBLISHEDRUNS_H
 
 #include "TransformerWork.h"
+#include "plait/Planner/Band.h"
 #include "plait/Planner/Estimate.h"
 
 namespace plait::planner {
@@ -72,6 +73,9 @@ struct Comparisons {
 
 Comparisons compare(const PublishedSource &source);
 
+/// What a band knows of the source's runs; nothing where they have no seconds.
+std::optional<BandFact> getBandFact(const PublishedSource &source);
+
 double meanAbsoluteError(const std::vector<Comparison> &comparisons,
                          double scale = 1);
 double meanSignedError(const std::vector<Comparison> &comparisons);
@@ -99,6 +103,20 @@ struct RatioError {
   double half = 0, most = 0;
 };
 RatioError compareRatios(const std::vector<PublishedSource> &sources);
+
+/// How many runs are in the bands that the others give.
+struct BandCoverage {
+  size_t runs = 0, sources = 0;
+  /// The part of all runs that is inside where a run is held out by itself, and
+  /// where its whole source is; of the latter the mean over sources, which
+  /// counts each once.
+  double insideOfRuns = 0, insideOfSources = 0;
+  /// Of the bands where a run is held out, and where a source is.
+  double halfOfRuns = 0, halfOfSources = 0; // in the middle
+  double widest = 0;
+};
+/// Holds out each run, and each source, of those in getBandFacts().
+BandCoverage checkBands(const std::vector<PublishedSource> &sources);
 
 /// How well predictions rank the configurations of one model.
 struct Ranking {

@@ -40,6 +40,12 @@ private:
   void linearBackward(const char *name, int64_t in, int64_t out,
                       bool columnParallel);
 
+  // What several linears make of the layer's input, by their widths.
+  void linearsForward(const char *name, const std::vector<int64_t> &widths);
+  void linearsBackward(const char *name, const std::vector<int64_t> &widths);
+  std::vector<int64_t> getQkv() const;
+  std::vector<int64_t> getFfnIn() const;
+
   // Queries, keys and values of the layer's input.
   void attentionInputsForward();
   void attentionInputsBackward();

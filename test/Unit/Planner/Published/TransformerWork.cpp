@@ -82,6 +82,19 @@ void Builder::linearForward(const char *name, int64_t in, int64_t out) {
   matmul(Pass::Forward, name, tokens, out, in, Operation::Scaled::M);
 }
 
+std::vector<int64_t> Builder::getQkv() const {
+  if (!shape.separate)
+    return {qkvWidth};
+  int64_t keys = keyValueHeads * shape.headSize;
+  return {attentionWidth, keys, keys};
+}
+
+std::vector<int64_t> Builder::getFfnIn() const {
+  if (!shape.separate)
+    return {ffnIn};
+  return std::vector<int64_t>(size_t(shape.ffnMatrices - 1), ffn);
+}
+
 /// A column-parallel linear leaves a partial gradient of its input, whose sum
 /// runs beside the weight's gradient; with sequence parallelism the input was
 /// not kept whole and is gathered again.
@@ -174,10 +187,22 @@ Operation Builder::attention(Pass pass) const {
 // Layer
 //===----------------------------------------------------------------------===//
 
+void Builder::linearsForward(const char *name,
+                             const std::vector<int64_t> &widths) {
+  for (int64_t out : widths)
+    linearForward(name, shape.hidden, out);
+}
+
+void Builder::linearsBackward(const char *name,
+                              const std::vector<int64_t> &widths) {
+  for (int64_t out : widths)
+    linearBackward(name, shape.hidden, out, /*columnParallel=*/true);
+}
+
 void Builder::attentionInputsForward() {
   const LatentShape &latent = shape.latent;
   if (!latent.query)
-    return linearForward("qkv", shape.hidden, qkvWidth);
+    return linearsForward("qkv", getQkv());
   linearForward("to latent", shape.hidden,
                 latent.query + latent.keyValue + latent.rotary);
   linearForward("q", latent.query, heads * (shape.headSize + latent.rotary));
@@ -187,7 +212,7 @@ void Builder::attentionInputsForward() {
 void Builder::attentionInputsBackward() {
   const LatentShape &latent = shape.latent;
   if (!latent.query)
-    return linearBackward("qkv", shape.hidden, qkvWidth, true);
+    return linearsBackward("qkv", getQkv());
   linearBackward("kv", latent.keyValue, 2 * heads * shape.headSize, true);
   linearBackward("q", latent.query, heads * (shape.headSize + latent.rotary),
                  true);
@@ -207,7 +232,7 @@ void Builder::attentionInputParameters() {
 }
 
 void Builder::feedForward() {
-  linearForward("ffn in", shape.hidden, ffnIn);
+  linearsForward("ffn in", getFfnIn());
   activationForward();
   linearForward("ffn out", ffn, shape.hidden);
 }
@@ -215,7 +240,7 @@ void Builder::feedForward() {
 void Builder::feedBackward() {
   linearBackward("ffn out", ffn, shape.hidden, false);
   activationBackward();
-  linearBackward("ffn in", shape.hidden, ffnIn, true);
+  linearsBackward("ffn in", getFfnIn());
 }
 
 void Builder::layerForward() {

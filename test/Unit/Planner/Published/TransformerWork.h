@@ -53,6 +53,9 @@ struct TransformerShape {
   bool layerNorm = true;
   bool learnedPositions = true;
   bool rotary = false;
+  /// Queries, keys and values, and the two halves of a gated network, are
+  /// matmuls of their own.
+  bool separate = false;
   bool tied = true;
   /// After the embedding, attention and the feed-forward network; its masks
   /// are kept, one byte an element.

@@ -1,0 +1,144 @@
+//===- HabitsTest.cpp - What other programs keep --------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Planner/Habits.h"
+#include "PublishedRuns.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+using namespace plait;
+using namespace plait::planner;
+
+namespace {
+
+/// Llama 3 8B, whose linears are matmuls of their own.
+TransformerShape makeLlama() {
+  TransformerShape shape;
+  shape.layers = 2;
+  shape.hidden = 4096;
+  shape.heads = 32;
+  shape.keyValueHeads = 8;
+  shape.ffn = 14336;
+  shape.ffnMatrices = 3;
+  shape.vocabulary = 128256;
+  shape.sequence = 1024;
+  shape.biases = shape.layerNorm = shape.learnedPositions = shape.tied = false;
+  shape.rotary = shape.separate = true;
+  return shape;
+}
+
+Work adopt(const char *framework, Precision precision = Precision::BF16) {
+  return adoptHabits(buildTransformerWork(makeLlama(), 1, false),
+                     *findFramework(framework), precision);
+}
+
+const Block &getLayer(const Work &work) { return work.blocks[work.order[1]]; }
+const Block &getHead(const Work &work) {
+  return work.blocks[work.order.back()];
+}
+
+double countLogits() { return 1024.0 * 128256; }
+
+/// Bytes of 16-bit training.
+double getBytes(const Saved &saved) {
+  return 2 * saved.elements + 4 * saved.fourByte;
+}
+
+/// Of each logit 4 bytes until the backward pass, and while that runs 2 more in
+/// Megatron-LM, 8 in PyTorch, in place of what the profile has there.
+TEST(Habits, LossKeepsLogits) {
+  Block own = getHead(adopt("plait"));
+  Block megatron = getHead(adopt("megatron-core"));
+  Block torch = getHead(adopt("fsdp"));
+  double others = getBytes(own.kept) - 4 * countLogits();
+  EXPECT_EQ(getBytes(megatron.kept), others + 4 * countLogits());
+  EXPECT_EQ(getBytes(torch.kept), others + 4 * countLogits());
+  EXPECT_EQ(getBytes(torch.workspace) - getBytes(megatron.workspace),
+            6 * countLogits());
+  EXPECT_EQ(getBytes(megatron.workspace), getBytes(own.workspace));
+}
+
+/// A profile has the logits in 16 bit, and their gradient in their place.
+TEST(Habits, LossKeepsLogitsOfProfile) {
+  Work work = buildTransformerWork(makeLlama(), 1, false);
+  Block &head = work.blocks[work.order.back()];
+  head.kept.fourByte -= countLogits();
+  head.kept.elements += countLogits();
+  head.workspace.elements -= countLogits();
+  Work adopted = adoptHabits(work, *findFramework("fsdp"), Precision::BF16);
+  EXPECT_EQ(getBytes(getHead(adopted).kept),
+            getBytes(getHead(adopt("fsdp")).kept));
+  EXPECT_EQ(getBytes(getHead(adopted).workspace),
+            getBytes(getHead(adopt("fsdp")).workspace));
+}
+
+TEST(Habits, ChangeNothingInFp32) {
+  EXPECT_EQ(getBytes(getHead(adopt("fsdp", Precision::FP32)).kept),
+            getBytes(getHead(adopt("plait")).kept));
+}
+
+/// torchtitan's "selective op" saves the layer's input, what attention makes,
+/// and of the seven matmuls wq, wv, w1 and w2; a compiler does not keep the
+/// last, which no backward pass reads.
+TEST(Habits, SelectiveSavesEveryOtherMatmul) {
+  const double tokens = 1024;
+  for (auto [name, last] :
+       {std::pair("fsdp", 4096.0), std::pair("fsdp-compiled", 0.0)}) {
+    Work work = adopt(name);
+    ASSERT_EQ(work.cheapBlocks.size(), work.blocks.size());
+    const Block &cheap = work.cheapBlocks[work.order[1]];
+    EXPECT_EQ(cheap.kept.elements,
+              tokens * (4096 + 4096 + 4096 + 1024 + 14336 + last))
+        << name;
+    EXPECT_EQ(cheap.kept.fourByte, tokens * 32) << name;
+    EXPECT_EQ(getBytes(work.cheapBlocks.back().kept),
+              getBytes(work.blocks.back().kept));
+    // wk, wo and w3 run again.
+    auto countMatmuls = [](const Block &block) {
+      return std::ranges::count_if(block.operations, [](const Operation &op) {
+        return op.kind == OperationKind::Matmul;
+      });
+    };
+    EXPECT_EQ(countMatmuls(cheap) - countMatmuls(getLayer(work)), 3);
+  }
+  EXPECT_TRUE(adopt("megatron-core").cheapBlocks.empty());
+  EXPECT_TRUE(adopt("deepspeed").cheapBlocks.empty());
+}
+
+/// What the allocator reserved of runs of torchtitan: with logits of 2 x 8,192
+/// and of 32,768 tokens, with and without a compiler, on 8 and on 128 devices.
+/// Before, the last of these was predicted at 45.1 GiB, and measured at 83.9.
+TEST(Habits, MemoryOfShardedRunsIsWithinEightPercent) {
+  auto sources = readPublishedRuns(PLAIT_PUBLISHED_RUNS "/fsdp_runs.json");
+  ASSERT_TRUE(sources.ok()) << sources.status().message();
+  size_t compared = 0;
+  for (const PublishedSource &source : *sources)
+    for (const Comparison &bytes : compare(source).bytes) {
+      EXPECT_LT(std::abs(bytes.error()), 0.08) << bytes.name;
+      ++compared;
+    }
+  EXPECT_EQ(compared, 5u);
+}
+
+/// Runs of 8B with sharded data alone, with and without a compiler.
+TEST(Habits, SecondsOfShardedRunsAreWithinFifteenPercent) {
+  auto sources = readPublishedRuns(PLAIT_PUBLISHED_RUNS "/fsdp_runs.json");
+  ASSERT_TRUE(sources.ok()) << sources.status().message();
+  size_t compared = 0;
+  for (const PublishedSource &source : *sources)
+    for (const Comparison &seconds : compare(source).seconds)
+      if (seconds.name.starts_with("torchtitan")) {
+        EXPECT_LT(std::abs(seconds.error()), 0.15) << seconds.name;
+        ++compared;
+      }
+  EXPECT_EQ(compared, 6u);
+}
+
+} // namespace

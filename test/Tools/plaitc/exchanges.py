@@ -123,6 +123,9 @@ def list_cases():
             cases.append(make("dp=2,ep=2", "mixture", zero=zero, recompute=recompute))
     cases.append(make("pp=2,ep=2,tp=2", "mixture"))
     cases.append(make("ep=2,cp=2", "mixture", schedule="1f1b"))
+    for recompute in ("none", "selective"):
+        cases.append(make("dp=2,ep=2", "mixture", recompute=recompute,
+                          micro_batch=1, expert_chunks=4))
     return cases
 
 
@@ -178,6 +181,7 @@ DOZEN = [
     "untied/pp=2,replicate=2,dp=2/zero=3",
     "mixture/dp=2,ep=2/zero=1/recompute=full",
     "mixture/ep=2,cp=2",
+    "mixture/dp=2,ep=2/micro-batch=1/expert-chunks=4",
 ]
 
 

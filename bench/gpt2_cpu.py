@@ -101,13 +101,23 @@ class Plait:
         pass
 
 
-def start_torch(options, seq: int, precision: str, compiled: bool) -> Server:
+# How transformers computes experts, and whether that is compiled: one after the
+# other, which is a loop over data, or rows sorted by expert, by one call.
+EXPERTS = {"eager": (False,), "grouped_mm": (False, True)}
+EXPERT_NAMES = {"eager": "loop", "grouped_mm": "grouped"}
+
+
+def start_torch(
+    options, seq: int, precision: str, compiled: bool, experts: str = ""
+) -> Server:
     command = [options.torch_python, HERE / "torch_gpt2.py", options.model]
     command += ["--batch", options.batch, "--seq", seq]
     command += ["--threads", options.threads, "--steps", options.steps]
     command += ["--bf16"] * (precision == "bf16")
     command += ["--compile"] * compiled
+    command += ["--experts", experts] if experts else []
     name = "PyTorch compiled" if compiled else "PyTorch eager"
+    name += f", {EXPERT_NAMES[experts]}" if experts else ""
     return Server(name, command, options.threads)
 
 
@@ -116,8 +126,14 @@ def start_all(options, seq: int, precision: str, folder: pathlib.Path) -> list:
     floor = [options.bin / "plait-bench-floor", plait.plan, options.threads]
     entries = [plait, Server("floor", floor, options.threads)]
     if options.torch_python:
-        kinds = (False, True) if options.compile else (False,)
-        entries += [start_torch(options, seq, precision, k) for k in kinds]
+        config = json.loads((options.model / "config.json").read_text())
+        known = EXPERTS if "num_experts" in config else {"": (False, True)}
+        entries += [
+            start_torch(options, seq, precision, compiled, experts)
+            for experts, kinds in known.items()
+            for compiled in kinds
+            if options.compile or not compiled
+        ]
     return entries
 
 
@@ -134,11 +150,11 @@ def compare(options, seq: int, precision: str) -> None:
         f"\n{precision}, {options.batch} x {seq} tokens, "
         f"{options.threads} threads, {options.rounds} rounds"
     )
-    print(f"{'':20} {'step s':>8} {'tok/s':>8} {'over plait':>10}")
+    print(f"{'':26} {'step s':>8} {'tok/s':>8} {'over plait':>10}")
     for entry in entries:
         seconds = statistics.median(r[entry.name] for r in rounds)
         ratio = statistics.median(r[entry.name] / r["plait"] for r in rounds)
-        row = f"{entry.name:20} {seconds:8.3f} {tokens / seconds:8.1f}"
+        row = f"{entry.name:26} {seconds:8.3f} {tokens / seconds:8.1f}"
         print(f"{row} {ratio:10.2f}")
     sys.stdout.flush()
 

@@ -22,17 +22,19 @@ import torch
 import transformers
 
 
-def build(folder: pathlib.Path) -> torch.nn.Module:
-    config = transformers.AutoConfig.from_pretrained(folder)
+def build(options) -> torch.nn.Module:
+    config = transformers.AutoConfig.from_pretrained(options.model)
     for name in ("attn_pdrop", "embd_pdrop", "resid_pdrop"):
         if hasattr(config, name):
             setattr(config, name, 0.0)
     config._attn_implementation = "sdpa"
-    return transformers.AutoModelForCausalLM.from_config(config).train()
+    experts = {"experts_implementation": options.experts} if options.experts else {}
+    model = transformers.AutoModelForCausalLM.from_config(config, **experts)
+    return model.train()
 
 
 def make_step(options):
-    model = build(options.model)
+    model = build(options)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
     forward = torch.compile(model) if options.compile else model
     vocabulary = model.config.vocab_size
@@ -64,6 +66,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--experts", help="how they are computed: transformers'")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)

@@ -120,8 +120,8 @@ struct Class {
 
 } // namespace
 
-/// Takes the narrowest that has two sources: the program on the architecture, its kin on it, its
-/// kin anywhere, whatever ran on it, all.
+/// Takes the narrowest that has two sources: the program on the architecture,
+/// its kin on it, its kin anywhere, whatever ran on it, all.
 static Class findClass(const BandQuestion &question,
                        std::span<const BandFact> facts) {
   std::string program(question.program), target(question.target);

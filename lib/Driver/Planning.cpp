@@ -477,9 +477,9 @@ bool ChoiceState::start() {
   bool isOwn = planner::getAbilities(training.framework).version.empty();
   EpilogueKind epilogues = options.pins.epilogues.value_or(getUsualEpilogues(
       isOwn && !cluster.device.isProcessor, cluster.device.target));
-  profile = ModelProfile::create(model->context, import, training.precision,
-                                 cluster, training.compress, epilogues,
-                                 training.framework);
+  profile =
+      ModelProfile::create(model->context, import, training.precision, cluster,
+                           training.compress, epilogues, training.framework);
   return profile && messages.report(setAttention());
 }
 

@@ -45,19 +45,19 @@ std::span<const BandFact> getBandFacts();
 /// there is at least one.
 BandFact makeBandFact(BandFact about, const std::vector<double> &logarithms);
 
-/// What is predicted.
+/// The prediction that a band is asked for.
 struct BandQuestion {
   std::string_view program; // Framework::name
   std::string_view target;  // Device::target
   int64_t devices = 1;
-  /// What of it no published run has: each widens the band.
+  /// Parts of it that no published run has: each widens the band.
   std::vector<std::string> unmeasured = {};
 };
 
 struct Band {
   /// Factors of the predicted seconds.
   double low = 1, high = 1;
-  /// What it comes from: "64 runs of 4 sources: megatron-core on sm_90".
+  /// Names its origin: "64 runs of 4 sources: megatron-core on sm_90".
   std::string basis;
   int sources = 0, runs = 0;
   /// The question's, and that it has more devices than any run.

@@ -109,7 +109,7 @@ struct Framework {
   /// gathered parameter out of the buffer that was received, and of its
   /// gradient into the one that is reduced.
   double unpackedBytes = 0, packedBytes = 0;
-  /// What the allocator reserves beyond the tensors, as a part of them.
+  /// The part of the tensors' memory that the allocator reserves beyond them.
   double reservedPart = 0;
 
   /// The part that its fused attention reaches of what the hardware file says

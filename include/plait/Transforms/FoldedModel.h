@@ -23,9 +23,9 @@ inline constexpr llvm::StringLiteral kLayerCountsAttr = "nn.layer_counts";
 /// The sequences that a rank has of a microbatch, also a part of one, as an
 /// f64; the module's own batch says nothing about that then.
 inline constexpr llvm::StringLiteral kSequencesAttr = "nn.sequences";
-/// On the module: what a layer computes is kept although a backward kernel
-/// could make it again of what it reads, as programs do that run operation by
-/// operation.
+/// Marks a module whose layers keep what they compute although a backward
+/// kernel could make it again of what it reads, as programs do that run
+/// operation by operation.
 inline constexpr llvm::StringLiteral kKeepsEachResultAttr =
     "nn.keeps_each_result";
 

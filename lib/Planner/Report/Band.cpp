@@ -80,7 +80,7 @@ static double getStudent(double freedom) {
              (384 * freedom * freedom * freedom);
 }
 
-/// Of several.
+/// The mean of centres. Expects facts.
 static double getMean(std::span<const BandFact *const> facts) {
   double sum = 0;
   for (const BandFact *fact : facts)
@@ -120,8 +120,8 @@ struct Class {
 
 } // namespace
 
-/// From the narrowest on: the program on the architecture, its kin on it, its
-/// kin anywhere, whatever ran on it, all.
+/// Takes the narrowest that has two sources: the program on the architecture,
+/// its kin on it, its kin anywhere, whatever ran on it, all.
 static Class findClass(const BandQuestion &question,
                        std::span<const BandFact> facts) {
   std::string program(question.program), target(question.target);

@@ -33,7 +33,7 @@ std::string planner::describeEach(const ReportInput &input) {
          " TFLOP/s" + each;
 }
 
-/// What nobody has measured of what is predicted widens the band.
+/// Parts of the prediction that nobody has measured widen the band.
 std::optional<Band> planner::getBand(const ReportInput &input) {
   if (input.cluster.device.isProcessor)
     return std::nullopt;

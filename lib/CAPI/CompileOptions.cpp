@@ -109,6 +109,7 @@ Result<ModelOptions> capi::readModelOptions(const char *path,
                   {"document-mask", setTruth(options.documentMask)},
                   {"no-decay", setList(options.noDecay)},
                   {"lr-factor", setList(options.rateFactors)},
+                  {"balance", setList(options.balance)},
                   {"ignore-field", setList(options.ignoredFields)},
                   {"shard", setList(options.shardings)}}));
   if (dropout != "config" && dropout != "off")

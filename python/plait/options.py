@@ -35,6 +35,7 @@ class ModelOptions(TypedDict, total=False):
     document_mask: bool
     no_decay: Texts
     lr_factor: Texts
+    balance: Texts
     ignore_field: Texts
     shard: Texts
 

@@ -114,6 +114,7 @@ LogicalResult ModelState::edit(ModuleOp module) {
   edits.insertsDocumentMask = options.documentMask;
   edits.withoutDecay = options.noDecay;
   edits.rateFactors = options.rateFactors;
+  edits.balance = options.balance;
   PassManager manager(&context);
   // The next phase verifies.
   manager.enableVerifier(false);

@@ -556,16 +556,16 @@ static FailureOr<Content> evaluateIota(Rules &rules, Operation *op, Operands,
   return generate(rules, op, {}, iota.getAlong(), iota.getBegin(), type);
 }
 
-/// A position for each row. Base, sine or cosine, and scaling say which table
-/// it is, and are part of the term.
+/// A position for each row. All attributes say which table it is.
 static FailureOr<Content> evaluateRopeTable(Rules &rules, Operation *op,
                                             Operands, RankedTensorType type) {
   auto table = cast<nn::RopeTableOp>(op);
   Builder builder(op->getContext());
   SmallVector<Attribute> attrs{table.getThetaAttr(),
                                builder.getBoolAttr(table.getSine())};
-  if (table.getScaling())
-    attrs.push_back(*table.getScaling());
+  for (StringRef name : {"scaling", "yarn", "rotated"})
+    if (Attribute attr = op->getAttr(name))
+      attrs.push_back(attr);
   FailureOr<Content> result = generate(rules, op, builder.getArrayAttr(attrs),
                                        0, table.getBegin(), type);
   if (failed(result))

@@ -36,6 +36,7 @@ class ModelOptions(TypedDict, total=False):
     expert_chunks: int
     no_decay: Texts
     lr_factor: Texts
+    balance: Texts
     ignore_field: Texts
     shard: Texts
 

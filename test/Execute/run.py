@@ -86,6 +86,7 @@ class Case:
         self.golden_path = GOLDEN / name / "golden.json"
         golden = json.loads(self.golden_path.read_text())
         self.recipe = golden["recipe"]
+        self.balance = golden.get("balance", ())
         self.seed = golden["seed"]
         self.steps = golden["steps"]
         self.bf16_steps = golden["bf16_steps"]
@@ -121,6 +122,7 @@ class Case:
             *(["--zero", layout.zero] if layout.zero else []),
             *("--loss-chunks", layout.loss_chunks),
             *("--expert-chunks", layout.expert_chunks),
+            *(word for term in self.balance for word in ("--balance", term)),
             *(
                 ["--context-parallel", layout.context_parallel]
                 if layout.context_parallel
@@ -567,13 +569,23 @@ def main() -> int:
     matrix.add_certain(gpt2)
     matrix.add_layouts(llama3, layouts(({}, {"pp": 2, "tp": 2}, {"cp": 4})))
     for name in (
-        "mistral", "mixtral", "olmo2", "olmoe", "phi3", "qwen2", "qwen3", "qwen3-moe",
+        "deepseek-v3", "mistral", "mixtral", "olmo2", "olmoe", "phi3", "qwen2", "qwen3",
+        "qwen3-moe",
     ):  # fmt: skip
         family = Case(f"{name}-small-test")
         matrix.add_layouts(family, families())
         matrix.add_check(family, WHOLE)
         if name in ("mixtral", "olmoe", "qwen3-moe"):
             matrix.add_layouts(family, experts())
+    # Of groups of experts a token may be between two, and in bf16 go to either.
+    exact = [x for x in (*families(), *experts()) if x.precision == "fp32"]
+    matrix.add_layouts(Case("deepseek-v3-small-test"), exact)
+    for name in ("deepseek-v3", "qwen3-moe"):
+        balanced = Case(f"{name}-balanced-test")
+        matrix.add_layouts(balanced, exact)
+        matrix.add_check(balanced, WHOLE)
+    matrix.add_resumed(Case("deepseek-v3-balanced-test"), WHOLE, ONE_RANK)
+    matrix.add_layouts(Case("qwen2-yarn-small-test"), (ONE_RANK, CONTEXT, WHOLE))
     matrix.add_resumed(Case("phi3-small-test"), WHOLE, ONE_RANK)
     matrix.add_layouts(Case("gpt2-small-test-plain"), (ONE_RANK, WHOLE))
     matrix.add_long_sequence("gather", 4, 2)

@@ -27,6 +27,7 @@ import plait_init
 from training import (
     Recipe,
     RoutingMargin,
+    biases,
     build_model,
     file_tensors,
     train,
@@ -171,18 +172,66 @@ OLMOE_SMALL = OLMO2_SMALL | {
     "output_router_logits": False,
     "router_aux_loss_coef": 0.0,
 }
+# The first layer has no experts; heads whose key, value and turning part have
+# sizes of their own; groups of experts, of which a token uses some; frequencies
+# that are kept, interpolated and divided, with a factor of scores and one of
+# cosines.
+DEEPSEEK_V3_SMALL = LLAMA_SMALL | {
+    "architectures": ["DeepseekV3ForCausalLM"],
+    "model_type": "deepseek_v3",
+    "first_k_dense_replace": 1,
+    "intermediate_size": 96,
+    "kv_lora_rank": 16,
+    "moe_intermediate_size": 24,
+    "n_group": 4,
+    "n_routed_experts": 8,
+    "n_shared_experts": 1,
+    "norm_topk_prob": True,
+    "num_attention_heads": 4,
+    "num_experts_per_tok": 3,
+    "num_hidden_layers": 3,
+    "num_key_value_heads": 4,
+    "q_lora_rank": 24,
+    "qk_nope_head_dim": 12,
+    "qk_rope_head_dim": 8,
+    "rope_interleave": True,
+    "rope_scaling": {
+        "beta_fast": 8,
+        "beta_slow": 0.5,
+        "factor": 8.0,
+        "mscale": 1.0,
+        "mscale_all_dim": 0.5,
+        "original_max_position_embeddings": 64,
+        "type": "yarn",
+    },
+    "rope_theta": 100.0,
+    "routed_scaling_factor": 2.5,
+    "topk_group": 2,
+    "v_head_dim": 10,
+}
+YARN_SMALL = QWEN2_SMALL | {
+    "num_hidden_layers": 2,
+    "rope_scaling": {
+        "factor": 4.0,
+        "original_max_position_embeddings": 32,
+        "type": "yarn",
+    },
+    "rope_theta": 100.0,
+}
 for config in (
+    DEEPSEEK_V3_SMALL,
     OLMO2_SMALL,
     OLMOE_SMALL,
     MISTRAL_SMALL,
     QWEN2_SMALL,
+    YARN_SMALL,
     QWEN3_SMALL,
     PHI3_SMALL,
     MIXTRAL_SMALL,
     QWEN3_MOE_SMALL,
 ):
     del config["mlp_bias"]
-for config in (MISTRAL_SMALL, QWEN2_SMALL, MIXTRAL_SMALL):
+for config in (MISTRAL_SMALL, QWEN2_SMALL, YARN_SMALL, MIXTRAL_SMALL):
     del config["attention_bias"]
 # Scores that are nearer than this may be ordered by rounding.
 LEAST_MARGIN = 1e-5
@@ -197,9 +246,26 @@ class Case:
     # Another case whose config, tokens and weights this one trains.
     inputs: str | None = None
     keep_final: bool = True
+    # What balances experts, as plaitc --balance has it.
+    balance: tuple[str, ...] = ()
 
 
 CASES = [
+    Case("deepseek-v3-small-test", Recipe(), seed=21, config=DEEPSEEK_V3_SMALL),
+    Case(
+        "deepseek-v3-balanced-test",
+        Recipe(),
+        inputs="deepseek-v3-small-test",
+        balance=("bias=0.01", "sequence=0.5", "z=0.01"),
+    ),
+    Case(
+        "qwen3-moe-balanced-test",
+        Recipe(),
+        inputs="qwen3-moe-small-test",
+        keep_final=False,
+        balance=("sequence=0.25", "z=0.02"),
+    ),
+    Case("qwen2-yarn-small-test", Recipe(), seed=22, config=YARN_SMALL),
     Case("gpt2-small-test", Recipe(), seed=1, config=GPT2_SMALL),
     Case("llama-small-test", Recipe(), seed=12, config=LLAMA_SMALL),
     Case("llama3-small-test", Recipe(), seed=3, config=LLAMA3_SMALL),
@@ -233,6 +299,8 @@ def randomise(model: torch.nn.Module, seed: int) -> None:
                 p.copy_(0.1 * noise)
             else:
                 p.copy_(1.0 + 0.2 * noise)
+        for buffer in biases(model).values():
+            buffer.copy_(0.1 * torch.randn(buffer.shape, generator=generator))
 
 
 def random_tokens(vocab: int, samples: int, seq: int, seed: int):
@@ -288,6 +356,8 @@ def load_model(case: Case, source: pathlib.Path) -> torch.nn.Module:
         loaded = type(model).from_pretrained(source, dtype=torch.float32)
         assert file_tensors(loaded).keys() == values.keys()
         values = trainable_names(loaded)
+        for name, buffer in biases(model).items():
+            buffer.copy_(biases(loaded)[name])
     assert parameters.keys() == values.keys()
     with torch.no_grad():
         for name, value in values.items():
@@ -337,20 +407,23 @@ def generate(case: Case) -> None:
     tokens = numpy.frombuffer((source / "tokens.bin").read_bytes(), "<u2")
     model = load_model(case, source)
     margin = RoutingMargin(model)
-    records = train(model, tokens, case.recipe)
+    records = train(model, tokens, case.recipe, balance=case.balance)
     if margin.least < LEAST_MARGIN:
         raise SystemExit(
             f"{case.name}: two experts have scores {margin.least:.2g} apart, "
             "expected another seed"
         )
     model64 = load_model(case, source).to(torch.float64)
-    records64 = train(model64, tokens, case.recipe)
-    mixed = train(load_model(case, source), tokens, case.recipe, mixed=True)
+    records64 = train(model64, tokens, case.recipe, balance=case.balance)
+    mixed = train(
+        load_model(case, source), tokens, case.recipe, True, case.balance
+    )
     golden = {
         "case": case.name,
         "inputs": case.inputs or case.name,
         "seed": case.seed,
         "recipe": dataclasses.asdict(case.recipe),
+        **({"balance": case.balance} if case.balance else {}),
         "rounding": float(f"{rounding(records, records64):.3g}"),
         "steps": as_steps(records),
         "bf16_steps": as_steps(mixed),

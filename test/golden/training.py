@@ -18,6 +18,10 @@ import torch
 import transformers
 
 MODEL_CLASSES = {
+    "deepseek_v3": (
+        transformers.DeepseekV3Config,
+        transformers.DeepseekV3ForCausalLM,
+    ),
     "gpt2": (transformers.GPT2Config, transformers.GPT2LMHeadModel),
     "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
     "mistral": (transformers.MistralConfig, transformers.MistralForCausalLM),
@@ -66,6 +70,15 @@ def trainable_names(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
     return dict(model.named_parameters(remove_duplicate=True))
 
 
+def biases(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """What routers choose experts with, which is not trained."""
+    return {
+        name: buffer
+        for name, buffer in model.named_buffers()
+        if name.endswith("e_score_correction_bias")
+    }
+
+
 def file_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     """What a model folder has: a tensor for each expert, where the model in
     memory has one for all."""
@@ -81,17 +94,35 @@ def file_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 class RoutingMargin:
     """The least distance between the scores of the last expert that is chosen
     and of the first one that is not, over all tokens that a model has seen:
-    below the rounding of either program they may choose differently."""
+    below the rounding of either program they may choose differently. Of groups
+    of experts likewise."""
 
     def __init__(self, model: torch.nn.Module):
         self.least = float("inf")
         for module in model.modules():
-            if type(module).__name__.endswith("TopKRouter"):
+            if type(module).__name__.lower().endswith("topkrouter"):
                 module.register_forward_hook(self.note)
 
     def note(self, module, inputs, outputs) -> None:
-        scores = outputs[0].detach().double().softmax(-1)
-        top = scores.topk(module.top_k + 1, dim=-1).values
+        logits = outputs[0].detach().double()
+        bias = getattr(module, "e_score_correction_bias", None)
+        if bias is None:
+            self.compare(logits.softmax(-1), module.top_k)
+            return
+        scores = logits.sigmoid() + bias.double()
+        groups = scores.unflatten(-1, (module.num_group, -1))
+        sums = groups.topk(2, dim=-1).values.sum(-1)
+        self.compare(sums, module.topk_group)
+        kept = torch.zeros_like(sums).scatter_(
+            -1, sums.topk(module.topk_group, dim=-1).indices, 1
+        )
+        scores = groups.masked_fill(kept[..., None] == 0, -1e9).flatten(-2)
+        self.compare(scores, module.top_k)
+
+    def compare(self, scores: torch.Tensor, count: int) -> None:
+        if count == scores.shape[-1]:
+            return
+        top = scores.topk(count + 1, dim=-1).values
         self.least = min(self.least, (top[:, -2] - top[:, -1]).min().item())
 
 
@@ -119,7 +150,57 @@ def clip(parameters, limit: float) -> torch.Tensor:
     return total
 
 
-def backpropagate(model: torch.nn.Module, inputs, targets) -> torch.Tensor:
+class Balance:
+    """What plaitc's --balance adds to the training of a mixture of experts, of
+    sequences whose targets all count: `terms` as that has them, "z=0.001"."""
+
+    def __init__(self, model: torch.nn.Module, terms: tuple[str, ...]):
+        pairs = (term.split("=") for term in terms)
+        self.factors = {kind: float(number) for kind, number in pairs}
+        self.routers, self.seen = [], []
+        for module in model.modules():
+            if type(module).__name__.lower().endswith("topkrouter"):
+                self.routers.append(module)
+                module.register_forward_hook(self.note)
+
+    def note(self, module, inputs, outputs) -> None:
+        self.seen.append((outputs[0], outputs[2]))
+
+    def add(self, batch: int):
+        """What the loss has more."""
+        total = 0.0
+        for router, (logits, ids) in zip(self.routers, self.seen):
+            experts = logits.shape[-1]
+            logits = logits.view(batch, -1, experts)
+            ids = ids.view(batch, logits.shape[1], -1)
+            sigmoid = hasattr(router, "e_score_correction_bias")
+            shares = logits.sigmoid() if sigmoid else logits.exp()
+            shares = (shares / shares.sum(-1, keepdim=True)).mean(1)
+            often = torch.nn.functional.one_hot(ids, experts).sum((1, 2))
+            even = ids[0].numel() / experts
+            total += self.factors.get("sequence", 0.0) * (
+                (often / even * shares).sum(-1).mean()
+            )
+            total += self.factors.get("z", 0.0) * (
+                logits.logsumexp(-1).square().mean()
+            )
+        return total
+
+    def update(self) -> None:
+        """Once a step, of all its tokens."""
+        for router, (logits, ids) in zip(self.routers, self.seen):
+            if "bias" in self.factors:
+                often = torch.bincount(ids.flatten(), minlength=logits.shape[-1])
+                often = often.to(logits.dtype)
+                router.e_score_correction_bias += self.factors["bias"] * (
+                    (often.mean() - often).sign()
+                )
+        self.seen.clear()
+
+
+def backpropagate(
+    model: torch.nn.Module, inputs, targets, balance: Balance | None = None
+) -> torch.Tensor:
     """The loss, of logits in fp32 or more; gradients lie at the parameters."""
     logits = model(input_ids=inputs, use_cache=False).logits
     if logits.dtype == torch.bfloat16:
@@ -127,6 +208,8 @@ def backpropagate(model: torch.nn.Module, inputs, targets) -> torch.Tensor:
     loss = torch.nn.functional.cross_entropy(
         logits.reshape(-1, logits.shape[-1]), targets.reshape(-1)
     )
+    if balance:
+        loss = loss + balance.add(len(inputs))
     model.zero_grad()
     loss.backward()
     return loss
@@ -143,24 +226,29 @@ class MixedModel:
         for parameter in self.copy.parameters():
             parameter.data = parameter.data.to(torch.bfloat16)
 
-    def __call__(self, inputs, targets) -> torch.Tensor:
+    def __call__(self, inputs, targets, balance) -> torch.Tensor:
         copies = trainable_names(self.copy)
         with torch.no_grad():
             for name, master in self.masters.items():
                 copies[name].copy_(master)
-        loss = backpropagate(self.copy, inputs, targets)
+        loss = backpropagate(self.copy, inputs, targets, balance)
         for name, master in self.masters.items():
             master.grad = copies[name].grad.float()
         return loss
 
 
 def train(
-    model: torch.nn.Module, tokens: numpy.ndarray, recipe: Recipe, mixed=False
+    model: torch.nn.Module,
+    tokens: numpy.ndarray,
+    recipe: Recipe,
+    mixed=False,
+    balance: tuple[str, ...] = (),
 ):
     """Returns a record of every step; the norm is the one before clipping.
     `mixed` computes in bf16, see MixedModel."""
     parameters = list(trainable_names(model).values())
     mixed_model = MixedModel(model) if mixed else None
+    balanced = Balance(mixed_model.copy if mixed else model, balance)
     groups = [
         {
             "params": [p for p in parameters if p.dim() >= 2],
@@ -182,11 +270,13 @@ def train(
     for step in range(1, recipe.steps + 1):
         inputs, targets = batch(tokens, recipe, step)
         if mixed_model:
-            loss = mixed_model(inputs, targets)
+            loss = mixed_model(inputs, targets, balanced)
         else:
-            loss = backpropagate(model, inputs, targets)
+            loss = backpropagate(model, inputs, targets, balanced)
         norm = clip(parameters, limit)
         optimizer.step()
+        with torch.no_grad():
+            balanced.update()
         records.append(
             {"step": step, "loss": loss.item(), "grad_norm": norm.item()}
         )

@@ -174,18 +174,23 @@ static void addModelOptions(CLI::App &app, Request &request,
       "--document-mask", options.documentMask,
       "keep attention within documents; plait-run --document-end says\n"
       "where they end");
-  app.add_option("--no-decay", options.noDecay)
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+  auto addList = [&app](const char *name, std::vector<std::string> &list) {
+    return app.add_option(name, list)
+        ->expected(1)
+        ->allow_extra_args(false)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  };
+  addList("--no-decay", options.noDecay)
       ->type_name("PARAMETER")
       ->description("without weight decay, * matches; may repeat");
-  app.add_option("--lr-factor", options.rateFactors)
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+  addList("--lr-factor", options.rateFactors)
       ->type_name("PARAMETER=FACTOR")
       ->description("multiply its learning rate, * matches; may repeat");
+  addList("--balance", options.balance)
+      ->type_name("KIND=NUMBER")
+      ->description(
+          "of experts: bias=RATE, sequence=FACTOR, z=FACTOR, or load,\n"
+          "which only reports; may repeat");
 }
 
 /// Adds what runs the plan.

@@ -78,6 +78,9 @@ struct ModelOptions {
   /// Parameters whose learning rate is multiplied, "NAME=FACTOR" with a name as
   /// those above; of several that match, the last one counts.
   std::vector<std::string> rateFactors = {};
+  /// Names what balances the experts of routers, each KIND=NUMBER as
+  /// nn-insert-balance has it.
+  std::vector<std::string> balance = {};
   /// Pinned shardings, each NAME=AXES: a parameter's name, `*` matching
   /// anything, and the axes of each dimension as in `#dist.sharding`:
   /// `[{}, {"tp"}]`.

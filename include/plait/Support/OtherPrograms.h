@@ -170,7 +170,7 @@ inline constexpr std::pair<std::string_view, std::string_view> ownOptions[] = {
     {"plaitc",
      "mesh cluster global-batch micro-batch seq schedule chunks recompute zero "
      "offload precision attention optimizer dropout document-mask no-decay "
-     "lr-factor "
+     "lr-factor balance "
      "backend explain why-not report compare train-tokens price pin "
      "predict no-reference"},
     {"plait-data", "tokenizer field lines eos workers"}};

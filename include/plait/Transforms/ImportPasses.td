@@ -68,6 +68,43 @@ def InsertDocumentMaskPass : Pass<"nn-insert-document-mask", "::mlir::ModuleOp">
   }];
 }
 
+def InsertBalancePass : Pass<"nn-insert-balance", "::mlir::ModuleOp"> {
+  let summary = "Balance the experts of routers";
+  let description = [{
+    Each of `terms` is KIND=NUMBER, or `load` alone, and is for all `nn.route` of
+    `@loss`. Only positions with a target count. `bias` gives the parameter that a
+    router chooses by a `balance`, and a gradient: of each expert the difference
+    between how many tokens have chosen it and the mean. `sequence` adds to the loss
+    of each sequence how unevenly its tokens are routed, and `z` the squared logarithm
+    of the sum of the logits' exponentials; both are reported, as losses called
+    `balance` and `router_z`. `load` reports how many tokens of a sequence the expert
+    with the most has, over the mean. None of them depends on how a batch is cut.
+
+    Fails where there is no router, where one has no bias that is a parameter of its
+    own, and behind phase import.
+
+    Phase `import`, where plaitc is given `balance`; reads nothing of the
+    configuration.
+
+    Example:
+    ```mlir
+    // plait-opt --nn-insert-balance=terms=bias=0.001
+    nn.parameter @bias : tensor<4xf32> init<mean = 0.0, std = 0.0> rate 0.0
+    func.func @loss(%tokens: tensor<2x8xi32>, %targets: tensor<2x8xi32>, %logits: tensor<2x8x4xf32>, %sum: tensor<f32>, %count: tensor<f32>) -> (tensor<f32>, tensor<f32>) {
+      %bias = nn.read @bias value : tensor<4xf32>
+      %w, %ids = nn.route %logits bias %bias choices 2 scores sigmoid : (tensor<2x8x4xf32>, tensor<4xf32>) -> (tensor<2x8x2xf32>, tensor<2x8x2xi32>)
+      return %sum, %count : tensor<f32>, tensor<f32>
+    }
+    ```
+    becomes
+    ```mlir
+    nn.parameter @bias : tensor<4xf32> init<mean = 0.000000e+00 : f64, std = 0.000000e+00 : f64> balance 1.000000e-03
+    ```
+  }];
+  let options = [ListOption<"terms", "terms", "std::string",
+                            "bias=RATE, sequence=FACTOR, z=FACTOR, load">];
+}
+
 def RemoveDecayPass : Pass<"nn-remove-decay", "::mlir::ModuleOp"> {
   let summary = "Take weight decay off parameters";
   let description = [{

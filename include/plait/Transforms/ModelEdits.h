@@ -33,6 +33,7 @@ struct ModelEdits {
   bool insertsDocumentMask = false;
   std::vector<std::string> withoutDecay; // names of parameters, as patterns
   std::vector<std::string> rateFactors;  // such a pattern and "=0.1"
+  std::vector<std::string> balance;      // "bias=0.001"
 };
 
 /// Adds the passes that `edits` ask for.

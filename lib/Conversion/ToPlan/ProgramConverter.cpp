@@ -156,14 +156,16 @@ ParameterTable::makeDivision(nn::ParameterOp parameter,
   return division;
 }
 
-/// All that the optimizer keeps of a parameter that is trained on this rank.
+/// All that the optimizer keeps of a parameter that is trained on this rank: of
+/// one with a balance nothing.
 /// Fails where the programs have less or more: what has been edited by hand
 /// would name an update that is not the plan's.
 LogicalResult ParameterTable::addState(fb::ShardT &shard,
                                        nn::ParameterOp parameter,
                                        FindOffset find) {
-  SmallVector<std::string_view> kept =
-      llvm::to_vector(optimizer.getStates(bool(parameter.getMatrix())));
+  SmallVector<std::string_view> kept;
+  if (!parameter.getBalance())
+    llvm::append_range(kept, optimizer.getStates(bool(parameter.getMatrix())));
   // As StepEnd has it, which compresses no numbers.
   if (compression.feedback &&
       cast<ShapedType>(parameter.getType()).getRank() > 0)

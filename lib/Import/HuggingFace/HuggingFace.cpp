@@ -143,7 +143,6 @@ static constexpr std::pair<StringLiteral, StringLiteral> kRequired[] = {
     {"logit_scale", "1.0"},
     {"logits_scaling", "1.0"},
     {"num_nextn_predict_layers", "0"},
-    {"output_router_logits", "false"},
     {"pretraining_tp", "1"},
     {"qk_layernorm", "false"},
     {"qk_norm", "false"},
@@ -171,6 +170,8 @@ struct Family {
 } // namespace
 
 static constexpr Family kFamilies[] = {
+    {"deepseek_v3", "DeepseekV3ForCausalLM", readDeepseekV3,
+     /*hasExperts=*/true},
     {"gpt2", "GPT2LMHeadModel", readGPT2},
     {"llama", "LlamaForCausalLM", readLlama},
     {"mistral", "MistralForCausalLM", readMistral},
@@ -208,9 +209,16 @@ static Model readModel(ConfigReader &config, int64_t sequence,
                        std::string &type) {
   type = readType(config);
   config.ignore(kIgnored);
+  if (config.getFlag("output_router_logits", false))
+    config.fail(
+        "field \"output_router_logits\" is true: the loss of routers that "
+        "it turns on depends on how a batch is cut, which `balance` "
+        "sequence=FACTOR does not");
   // An absent field passes.
+  // DeepSeek's layers that predict further tokens are left out.
   for (const auto &[field, supported] : kRequired)
-    config.require(field, supported);
+    if (type != "deepseek_v3" || field != "num_nextn_predict_layers")
+      config.require(field, supported);
   for (StringRef field : {"cross_attention_hidden_size", "quantization_config"})
     config.requireAbsent(field);
   // Old configs write {} for none.
@@ -313,6 +321,9 @@ plait::importConfig(MLIRContext &context, StringRef text, StringRef file,
   if (std::string message = config.finish(options.ignoredFields);
       !message.empty())
     return emitError(loc) << file << ": " << message;
+
+  if (!model.leftOut.empty())
+    emitWarning(loc) << file << ": " << model.leftOut;
 
   // 3.
   context.loadDialect<nn::NNDialect, func::FuncDialect>();

@@ -54,7 +54,16 @@ Value Llama::rotate(ModelBuilder &model, const std::string &path,
         nn.builder.getContext(), nn.builder.getF64FloatAttr(scaling->factor),
         nn.builder.getF64FloatAttr(scaling->low),
         nn.builder.getF64FloatAttr(scaling->high), scaling->original);
-  return nn.unary<nn::RopeOp>(x, nn.builder.getF64FloatAttr(theta), attr,
+  nn::YarnAttr yarnAttr;
+  auto number = [&](double x) { return nn.builder.getF64FloatAttr(x); };
+  if (yarn)
+    yarnAttr = nn::YarnAttr::get(nn.builder.getContext(), number(yarn->factor),
+                                 number(yarn->first), number(yarn->last),
+                                 number(yarn->amplitude));
+  IntegerAttr rotated;
+  if (latent)
+    rotated = nn.builder.getI64IntegerAttr(latent->rotated);
+  return nn.unary<nn::RopeOp>(x, number(theta), attr, yarnAttr, rotated,
                               UnitAttr(), nn::BeginAttr());
 }
 
@@ -108,6 +117,8 @@ Value Llama::buildHeads(ModelBuilder &model, const std::string &path, Value x,
 /// repeated in memory. With as many groups as heads it is ordinary attention.
 Value Llama::buildAttention(ModelBuilder &model, int64_t layer,
                             const std::string &path, Value x) const {
+  if (latent)
+    return buildLatentAttention(model, path, x);
   Value query = buildHeads(model, path, x, 'q');
   Value key = buildHeads(model, path, x, 'k');
   Value value = buildHeads(model, path, x, 'v');
@@ -122,23 +133,23 @@ Value Llama::buildAttention(ModelBuilder &model, int64_t layer,
 
 /// A gated MLP (Shazeer 2020, "GLU Variants Improve Transformer"): SiLU of the
 /// one half times the other.
-Value Llama::buildMLP(ModelBuilder &model, const std::string &path,
-                      Value x) const {
-  Weight gateWeight{{inner}, {hidden}, mlpBias}, upWeight = gateWeight;
+Value Llama::buildMLP(ModelBuilder &model, const std::string &path, Value x,
+                      int64_t width) const {
+  Weight gateWeight{{width}, {hidden}, mlpBias}, upWeight = gateWeight;
   std::string gatePath = path + ".gate_proj", upPath = path + ".up_proj";
   if (merged) {
     gatePath = upPath = path + ".gate_up_proj";
     gateWeight.part = "gate";
     upWeight.part = "up";
-    upWeight.first = inner;
-    gateWeight.rows = upWeight.rows = 2 * inner;
+    upWeight.first = width;
+    gateWeight.rows = upWeight.rows = 2 * width;
   }
   Value gate = project(model, gatePath, x, "bsh,fh->bsf", gateWeight);
   Value up = project(model, upPath, x, "bsh,fh->bsf", upWeight);
   LayerBuilder nn = model.at(path + ".act_fn");
   Value open = nn.unary<nn::SiluOp>(gate);
   return project(model, path + ".down_proj", nn.mul(open, up), "bsf,hf->bsh",
-                 {{hidden}, {inner}, mlpBias});
+                 {{hidden}, {width}, mlpBias});
 }
 
 /// The experts of a token are those with the highest probabilities, by which
@@ -150,22 +161,31 @@ Value Llama::buildExperts(ModelBuilder &model, const std::string &path,
       model.read(path + ".gate.weight", {experts->count, hidden}, normal());
   LayerBuilder router = model.at(path + ".gate");
   Value logits = router.matmul(x, table, "bsh,eh->bse");
-  Route route = router.route(logits, experts->choices, experts->normalized);
+  Value bias;
+  if (experts->biased)
+    bias = model.readFrozen(path + ".gate.e_score_correction_bias",
+                            {experts->count});
+  Route route = router.route(logits, bias, experts->routing);
   auto multiply = [&](StringRef name, Value rows, StringRef spec, Shape shape) {
     std::string own = (path + ".experts.*." + name).str();
     shape.insert(shape.begin(), experts->count);
     Value matrices = model.read(own + ".weight", shape, normal());
     return model.at(own).groupedMatmul(rows, matrices, route.ids, spec);
   };
-  Value gate = multiply(experts->gate, x, "bsh,efh->bscf", {inner, hidden});
-  Value up = multiply(experts->up, x, "bsh,efh->bscf", {inner, hidden});
+  Shape wide{experts->inner, hidden}, back{hidden, experts->inner};
+  Value gate = multiply(experts->gate, x, "bsh,efh->bscf", wide);
+  Value up = multiply(experts->up, x, "bsh,efh->bscf", wide);
   LayerBuilder nn = model.at(path + ".act_fn");
   Value made = nn.mul(nn.unary<nn::SiluOp>(gate), up);
   // Weighed in front of the last matrix and not behind it, which is the same:
   // the gradient of the weights then needs what that of the matrix does.
   Value rows = multiply(experts->down, nn.weigh(made, route.weights),
-                        "bscf,ehf->bsch", {hidden, inner});
-  return model.at(path).reduce(rows, {2});
+                        "bscf,ehf->bsch", back);
+  Value sum = model.at(path).reduce(rows, {2});
+  if (!experts->shared)
+    return sum;
+  Value y = buildMLP(model, path + ".shared_experts", x, experts->shared);
+  return model.at(path).add(sum, y);
 }
 
 /// Over the last dimension, which `width` is.
@@ -203,9 +223,9 @@ Value Llama::build(ModelBuilder &model) const {
       seen = norm("post_attention_layernorm", seen);
     x = addTo(model, path, x, seen);
     Value in = normsBehind ? x : norm("post_attention_layernorm", x);
-    Value y = experts
+    Value y = experts && layer >= experts->dense
                   ? buildExperts(model, path + "." + experts->block.str(), in)
-                  : buildMLP(model, path + ".mlp", in);
+                  : buildMLP(model, path + ".mlp", in, inner);
     if (normsBehind)
       y = norm("post_feedforward_layernorm", y);
     x = addTo(model, path, x, y);

@@ -24,13 +24,34 @@ struct RopeScaling {
   int64_t original;
 };
 
+/// The field rope_scaling of type "yarn", as `#nn.yarn` has it, and by how much
+/// DeepSeek's scores are multiplied with it, too.
+struct Yarn {
+  double factor, first, last, amplitude, scores;
+};
+
 /// A mixture of experts in place of the MLP.
 struct Experts {
-  int64_t count, choices; // choices of a token
-  /// Weights of a token's experts are divided by their sum.
-  bool normalized;
+  int64_t count, inner;
+  Routing routing;
   /// Names of the block in a layer, and of the three matrices of an expert.
   llvm::StringRef block, gate, up, down;
+  /// Experts are chosen with a bias that the file has.
+  bool biased = false;
+  /// The width of the MLP that all tokens go through beside; 0: none.
+  int64_t shared = 0;
+  /// Layers in front that have an MLP and no experts.
+  int64_t dense = 0;
+};
+
+/// Multi-head latent attention (DeepSeek-AI 2024, "DeepSeek-V2").
+struct Latent {
+  std::optional<int64_t> queryRank; // none: queries come of the input itself
+  int64_t keyRank;
+  /// Elements of a head that do not turn, that do, and of its value.
+  int64_t still, rotated, value;
+  /// Neighbours turn together in the file's order, and not halves.
+  bool interleaved;
 };
 
 struct Llama {
@@ -38,6 +59,7 @@ struct Llama {
   double epsilon, std, theta;
   bool tied;
   std::optional<RopeScaling> scaling;
+  std::optional<Yarn> yarn;
 
   /// Whether there is a bias of the projections before attention, the one
   /// behind it, and the MLP's.
@@ -51,8 +73,8 @@ struct Llama {
   bool normsBehind = false;
   /// q, k and v are one tensor of the file, and so are gate and up (Phi-3).
   bool merged = false;
-  /// Each has an MLP of `inner`, and all layers have them.
   std::optional<Experts> experts;
+  std::optional<Latent> latent;
   /// Dropout of the softmax, and of what attention and MLP add to their input.
   double attentionDropout = 0.0, residualDropout = 0.0;
   /// The keys that a query sees at most, itself included, in the layers that
@@ -80,8 +102,14 @@ private:
                          mlir::Value x, char which) const;
   mlir::Value buildAttention(ModelBuilder &model, int64_t layer,
                              const std::string &path, mlir::Value x) const;
+  mlir::Value buildLatentAttention(ModelBuilder &model, const std::string &path,
+                                   mlir::Value x) const;
+  mlir::Value buildLatentQuery(ModelBuilder &model, const std::string &path,
+                               mlir::Value x) const;
+  mlir::Value arrange(ModelBuilder &model, const std::string &path,
+                      mlir::Value weight, llvm::ArrayRef<int64_t> places) const;
   mlir::Value buildMLP(ModelBuilder &model, const std::string &path,
-                       mlir::Value x) const;
+                       mlir::Value x, int64_t width) const;
   mlir::Value buildExperts(ModelBuilder &model, const std::string &path,
                            mlir::Value x) const;
   mlir::Value addTo(ModelBuilder &model, const std::string &path, mlir::Value x,

@@ -28,6 +28,7 @@ struct Usual {
   double epsilon;
   /// Nothing: as many as query heads, and hidden size / heads.
   std::optional<int64_t> groups = std::nullopt, headSize = std::nullopt;
+  bool isLatent = false;
 };
 } // namespace
 
@@ -80,6 +81,62 @@ static RopeScaling readLinear(ConfigReader &rope) {
           /*original=*/1};
 }
 
+/// Returns what cosines and sines of stretched frequencies are multiplied by
+/// (Peng et al. 2023).
+static double getAmplitude(double factor, double weight) {
+  return factor <= 1.0 ? 1.0 : 0.1 * weight * std::log(factor) + 1.0;
+}
+
+/// A frequency that turns `turns` times within the positions that were trained
+/// with is that of this pair.
+static double findPair(double turns, int64_t positions, int64_t size,
+                       double theta) {
+  return size * std::log(positions / (turns * 2.0 * M_PI)) /
+         (2.0 * std::log(theta));
+}
+
+/// YaRN as Hugging Face has it: the two bounds are numbers of turns, from which
+/// numbers of pairs follow, and a number that is absent or 0 has its usual
+/// value.
+static Yarn readYarn(ConfigReader &rope, int64_t size, double theta,
+                     int64_t positions) {
+  Yarn yarn = {};
+  auto getNumber = [&](StringRef field, double usual) {
+    double number = rope.getNonNegative(field, 0.0);
+    return number == 0.0 ? usual : number;
+  };
+  double fast = getNumber("beta_fast", 32.0),
+         slow = getNumber("beta_slow", 1.0);
+  double one = rope.getNonNegative("mscale", 0.0);
+  double all = rope.getNonNegative("mscale_all_dim", 0.0);
+  positions = rope.getSize("original_max_position_embeddings", positions);
+  yarn.factor = rope.getPositive("factor");
+  yarn.amplitude = one && all ? getAmplitude(yarn.factor, one) /
+                                    getAmplitude(yarn.factor, all)
+                              : getAmplitude(yarn.factor, 1.0);
+  yarn.amplitude = rope.getPositive("attention_factor", yarn.amplitude);
+  double score = all ? getAmplitude(yarn.factor, all) : 1.0;
+  yarn.scores = score * score;
+  yarn.first = findPair(fast, positions, size, theta);
+  yarn.last = findPair(slow, positions, size, theta);
+  if (rope.getFlag("truncate", true)) {
+    yarn.first = std::floor(yarn.first);
+    yarn.last = std::ceil(yarn.last);
+  }
+  yarn.first = std::max(yarn.first, 0.0);
+  yarn.last = std::min(yarn.last, size - 1.0);
+  if (yarn.first == yarn.last)
+    yarn.last += 0.001;
+  if (!rope.failed() && !(theta > 1.0 && yarn.first < yarn.last))
+    rope.fail("fields \"beta_fast\" and \"beta_slow\" of the rotary embedding "
+              "are " +
+              Twine(std::to_string(fast)) + " and " +
+              Twine(std::to_string(slow)) +
+              ", of which no pairs of a head follow: expected the first to be "
+              "more, and a \"rope_theta\" above 1");
+  return yarn;
+}
+
 /// The part of each head that is rotated.
 static constexpr StringLiteral kRotated = "partial_rotary_factor";
 
@@ -93,7 +150,11 @@ static void readRope(Llama &llama, ConfigReader &config) {
     config.fail("fields \"rope_scaling\" and \"rope_parameters\" both "
                 "describe the rotary embedding, expected one of them");
   bool hasTheta = config.has("rope_theta");
-  auto readObject = [&llama, hasTheta](ConfigReader &rope) {
+  // Configs of Phi-3 have it beside.
+  int64_t positions = config.has("original_max_position_embeddings")
+                          ? config.getSize("original_max_position_embeddings")
+                          : llama.positions;
+  auto readObject = [&llama, hasTheta, positions](ConfigReader &rope) {
     double theta = rope.getPositive("rope_theta", llama.theta);
     if (hasTheta && theta != llama.theta)
       rope.fail(
@@ -102,7 +163,7 @@ static void readRope(Llama &llama, ConfigReader &config) {
     llama.theta = theta;
     rope.require(kRotated, "1.0");
     // "type" is the older name; where there are both they agree.
-    StringRef choices[] = {"default", "linear", "llama3"};
+    StringRef choices[] = {"default", "linear", "llama3", "yarn"};
     std::string type = rope.getChoice("type", choices, "default");
     if (rope.has("rope_type") || !rope.has("type"))
       type = rope.getChoice("rope_type", choices);
@@ -110,9 +171,43 @@ static void readRope(Llama &llama, ConfigReader &config) {
       llama.scaling = readScaling(rope);
     else if (type == "linear")
       llama.scaling = readLinear(rope);
+    else if (type == "yarn")
+      llama.yarn =
+          readYarn(rope, llama.latent ? llama.latent->rotated : llama.size,
+                   llama.theta, positions);
   };
   config.readObject("rope_scaling", readObject);
   config.readObject("rope_parameters", readObject);
+}
+
+/// Multi-head latent attention: heads have other sizes than `head_dim`, which
+/// says how much of them turns.
+static void readLatent(Llama &llama, ConfigReader &config) {
+  Latent latent;
+  if (!config.isNull("q_lora_rank"))
+    latent.queryRank = config.getSize("q_lora_rank", 1536);
+  latent.keyRank = config.getSize("kv_lora_rank", 512);
+  latent.still = config.getSize("qk_nope_head_dim", 128);
+  latent.rotated = config.getSize("qk_rope_head_dim", 64);
+  latent.value = config.getSize("v_head_dim", 128);
+  latent.interleaved = config.getFlag("rope_interleave", true);
+  for (auto [field, size] : {std::pair("qk_nope_head_dim", latent.still),
+                             std::pair("qk_rope_head_dim", latent.rotated)})
+    if (size % 2)
+      config.fail(Twine("field \"") + field + "\" is " + Twine(size) +
+                  ", expected an even number");
+  llama.size = latent.still + latent.rotated;
+  if (latent.value > llama.size)
+    config.fail("field \"v_head_dim\" is " + Twine(latent.value) +
+                ", expected at most the sum of \"qk_nope_head_dim\" and "
+                "\"qk_rope_head_dim\", " +
+                Twine(llama.size));
+  if (llama.groups != llama.heads)
+    config.fail("field \"num_key_value_heads\" is " + Twine(llama.groups) +
+                ", expected \"num_attention_heads\", " + Twine(llama.heads));
+  // Saved configs repeat both.
+  config.ignore({"head_dim", "qk_head_dim"});
+  llama.latent = latent;
 }
 
 /// Reads what all families have.
@@ -124,6 +219,8 @@ static Llama readCommon(ConfigReader &config, const Usual &usual) {
   llama.inner = config.getSize("intermediate_size");
   llama.positions = config.getSize("max_position_embeddings", usual.positions);
   readHeads(llama, config, usual);
+  if (usual.isLatent)
+    readLatent(llama, config);
   readRope(llama, config);
   config.getChoice("hidden_act", {"silu", "swish"}, "silu"); // two names
   llama.epsilon = config.getPositive("rms_norm_eps", usual.epsilon);
@@ -223,11 +320,20 @@ static Experts readExperts(ConfigReader &config, StringRef countField,
                            int64_t usualCount, int64_t usualChoices) {
   Experts experts = {};
   experts.count = config.getSize(countField, usualCount, kMostExperts);
-  experts.choices = config.getSize("num_experts_per_tok", usualChoices);
-  if (experts.choices > experts.count)
-    config.fail("field \"num_experts_per_tok\" is " + Twine(experts.choices) +
+  int64_t choices = experts.routing.choices =
+      config.getSize("num_experts_per_tok", usualChoices);
+  if (choices > experts.count)
+    config.fail("field \"num_experts_per_tok\" is " + Twine(choices) +
                 ", more than \"" + countField + "\", " + Twine(experts.count));
   return experts;
+}
+
+/// Under the names of the MLP that they replace.
+static void nameMlp(Experts &experts) {
+  experts.block = "mlp";
+  experts.gate = "gate_proj";
+  experts.up = "up_proj";
+  experts.down = "down_proj";
 }
 
 /// Reads experts as Qwen3 and OLMoE have them: under the names of the MLP that
@@ -236,11 +342,8 @@ static Experts readMlpExperts(ConfigReader &config, int64_t usualCount,
                               int64_t usualChoices) {
   Experts experts =
       readExperts(config, "num_experts", usualCount, usualChoices);
-  experts.normalized = config.getFlag("norm_topk_prob", false);
-  experts.block = "mlp";
-  experts.gate = "gate_proj";
-  experts.up = "up_proj";
-  experts.down = "down_proj";
+  experts.routing.normalized = config.getFlag("norm_topk_prob", false);
+  nameMlp(experts);
   return experts;
 }
 
@@ -249,7 +352,8 @@ Model hf::readMixtral(ConfigReader &config, int64_t sequence) {
   Llama llama = readCommon(config, {131072, 1e-5, /*groups=*/8});
   readWindow(llama, config, 0);
   llama.experts = readExperts(config, "num_local_experts", 8, 2);
-  llama.experts->normalized = true;
+  llama.experts->inner = llama.inner;
+  llama.experts->routing.normalized = true;
   llama.experts->block = "block_sparse_moe";
   llama.experts->gate = "w1";
   llama.experts->up = "w3";
@@ -266,7 +370,7 @@ Model hf::readQwen3Experts(ConfigReader &config, int64_t sequence) {
   llama.headBias = llama.outBias = config.getFlag("attention_bias", false);
   llama.headNorms = true;
   llama.experts = readMlpExperts(config, 128, 8);
-  llama.inner = config.getSize("moe_intermediate_size", 768);
+  llama.experts->inner = config.getSize("moe_intermediate_size", 768);
   bool hasWindow = config.getFlag("use_sliding_window", false);
   if (hasWindow)
     readWindow(llama, config, 4096);
@@ -294,6 +398,7 @@ Model hf::readOlmoe(ConfigReader &config, int64_t sequence) {
   llama.headBias = llama.outBias = config.getFlag("attention_bias", false);
   llama.jointNorms = true;
   llama.experts = readMlpExperts(config, 64, 8);
+  llama.experts->inner = llama.inner;
   config.require("mlp_bias", "false");
   config.require("clip_qkv", "null");
   return makeModel(std::move(llama), config, sequence);
@@ -311,4 +416,55 @@ Model hf::readPhi3(ConfigReader &config, int64_t sequence) {
   // that scaled frequencies were trained with changes nothing without scaling.
   config.ignore({"embd_pdrop", "original_max_position_embeddings"});
   return makeModel(std::move(llama), config, sequence);
+}
+
+/// Groups of experts; all of them in one where a config says so.
+static void readGroups(Experts &experts, ConfigReader &config) {
+  Routing &routing = experts.routing;
+  routing.groups = config.getSize("n_group", 8);
+  routing.kept = config.getSize("topk_group", 4);
+  int64_t each = experts.count / routing.groups;
+  if (experts.count % routing.groups || (routing.groups > 1 && each < 2))
+    config.fail("field \"n_routed_experts\" is " + Twine(experts.count) +
+                ", expected a multiple of \"n_group\", " +
+                Twine(routing.groups) + ", with two experts a group or more");
+  if (routing.kept > routing.groups)
+    config.fail("field \"topk_group\" is " + Twine(routing.kept) +
+                ", more than \"n_group\", " + Twine(routing.groups));
+  if (routing.choices > routing.kept * each)
+    config.fail("field \"num_experts_per_tok\" is " + Twine(routing.choices) +
+                ", more than the experts of \"topk_group\" groups, " +
+                Twine(routing.kept * each));
+}
+
+/// DeepSeek-AI 2024, "DeepSeek-V3 Technical Report". The older fields of its
+/// own code say how it routes and balances: the routing is the only one there
+/// is, and what balances is asked for elsewhere.
+Model hf::readDeepseekV3(ConfigReader &config, int64_t sequence) {
+  Usual usual{4096, 1e-6, /*groups=*/128, /*headSize=*/64, /*isLatent=*/true};
+  Llama llama = readCommon(config, usual);
+  Experts experts = readExperts(config, "n_routed_experts", 256, 8);
+  experts.inner = config.getSize("moe_intermediate_size", 2048);
+  experts.shared = config.getCount("n_shared_experts", 1) * experts.inner;
+  experts.dense = config.getCount("first_k_dense_replace", 3);
+  experts.biased = true;
+  experts.routing.scores = nn::Scores::Sigmoid;
+  experts.routing.normalized = config.getFlag("norm_topk_prob", true);
+  experts.routing.scaled = config.getPositive("routed_scaling_factor", 2.5);
+  nameMlp(experts);
+  readGroups(experts, config);
+  llama.experts = experts;
+  config.require("attention_bias", "false");
+  config.require("mlp_bias", "false");
+  config.require("moe_layer_freq", "1");
+  config.require("scoring_func", "\"sigmoid\"");
+  config.require("topk_method", "\"noaux_tc\"");
+  config.ignore({"aux_loss_alpha", "ep_size", "seq_aux"});
+  int64_t further = config.getCount("num_nextn_predict_layers", 0) +
+                    config.getCount("num_mtp_layers", 0);
+  Model model = makeModel(std::move(llama), config, sequence);
+  if (further)
+    model.leftOut = "the layers that predict further tokens "
+                    "(\"num_nextn_predict_layers\") are left out";
+  return model;
 }

@@ -79,11 +79,11 @@ Value LayerBuilder::rmsNorm(Value x, Value weight, double epsilon) {
 /// [batch, groups, heads of a group, sequence]; only gradients need it. A
 /// `window` of 0 is none.
 Value LayerBuilder::attention(Value query, Value key, Value value,
-                              const Dropout &dropout, int64_t window) {
+                              const Dropout &dropout, int64_t window,
+                              double scale) {
   auto type = typeOf(query);
   ArrayRef<int64_t> shape = type.getShape();
   int64_t lse[] = {shape[0], shape[2], shape[3], shape[1]};
-  double scale = 1.0 / std::sqrt(static_cast<double>(shape[4]));
   // One that is no shorter than the sequence hides nothing.
   IntegerAttr seen;
   if (window && window < shape[1])
@@ -97,15 +97,57 @@ Value LayerBuilder::attention(Value query, Value key, Value value,
       .getOut();
 }
 
-Route LayerBuilder::route(Value logits, int64_t choices, bool normalized) {
+Route LayerBuilder::route(Value logits, Value bias, const Routing &routing) {
   Shape shape(typeOf(logits).getShape().drop_back());
-  shape.push_back(choices);
+  shape.push_back(routing.choices);
   auto weights = RankedTensorType::get(shape, builder.getF32Type());
+  IntegerAttr kept, groups;
+  if (routing.groups > 1) {
+    kept = builder.getI64IntegerAttr(routing.kept);
+    groups = builder.getI64IntegerAttr(routing.groups);
+  }
+  FloatAttr scaled;
+  if (routing.scaled != 1.0)
+    scaled = builder.getF32FloatAttr(routing.scaled);
   auto op = nn::RouteOp::create(
-      builder, loc, weights, weights.clone(builder.getI32Type()), logits,
-      /*bias=*/Value(), choices, nn::Scores::Softmax, normalized,
-      /*scaled=*/FloatAttr());
+      builder, loc, weights, weights.clone(builder.getI32Type()), logits, bias,
+      builder.getI64IntegerAttr(routing.choices),
+      nn::ScoresAttr::get(builder.getContext(), routing.scores), kept, groups,
+      routing.normalized ? builder.getUnitAttr() : UnitAttr(), scaled);
   return {op.getWeights(), op.getIds()};
+}
+
+/// Runs of places whose differences are equal are steps: what a run has more
+/// than the one before it is added from its first row on. Indices are exact in
+/// f32, and constants multiples of them, so that all of it stays so
+/// (LowerPrecision.cpp).
+Value LayerBuilder::selection(ArrayRef<int64_t> places, int64_t count) {
+  int64_t rows = places.size();
+  auto ids = RankedTensorType::get({rows}, builder.getI32Type());
+  Value iota =
+      nn::IotaOp::create(builder, loc, ids, /*along=*/0, nn::BeginAttr());
+  Value row = nn::ConvertOp::create(builder, loc,
+                                    ids.clone(builder.getF32Type()), iota);
+  auto constant = [&](double x) { return shift(scale(row, 0.0), x); };
+  Value place;
+  int64_t start = 0, step = 0; // start + step · row, in the present run
+  for (int64_t first = 0, end; first < rows; first = end) {
+    int64_t own = first + 1 < rows ? places[first + 1] - places[first] : 0;
+    for (end = first + 1; end < rows && places[end] == places[end - 1] + own;)
+      ++end;
+    int64_t ownStart = places[first] - own * first;
+    Value more = shift(scale(row, own - step), ownStart - start);
+    Value isIn = binary<nn::GreaterOp>(row, constant(first - 0.5));
+    more = mul(more, isIn);
+    place = place ? add(place, more) : more;
+    start = ownStart;
+    step = own;
+  }
+  Value whole = nn::ConvertOp::create(builder, loc, ids, place);
+  auto type = RankedTensorType::get({rows, count}, builder.getF32Type());
+  Value ones =
+      nn::FillOp::create(builder, loc, type, builder.getF32FloatAttr(1.0));
+  return nn::PickOp::create(builder, loc, type, ones, whole, nn::BeginAttr());
 }
 
 /// The result has the dimensions of the ids and one of the matrices.
@@ -169,12 +211,22 @@ Value ModelBuilder::read(const Twine &symbol, ArrayRef<int64_t> shape,
                           file.shape, file.begin, file.box);
     nn::ParameterOp::create(declare, loc, name.getValue(), type, initAttr,
                             /*decay=*/file.shape.size() >= 2,
-                            /*rate=*/nullptr, fileAttr,
+                            /*rate=*/nullptr, /*balance=*/nullptr, fileAttr,
                             /*sharding=*/nullptr, /*state=*/nullptr,
                             /*matrix=*/nullptr);
   }
   return nn::ReadOp::create(builder, loc, type, name.getValue(),
                             nn::Slot::Value);
+}
+
+/// A rate of 0 says that it is meant to stay as it is.
+Value ModelBuilder::readFrozen(const Twine &symbol, const Shape &shape) {
+  Value value = read(symbol, shape, kZeros);
+  auto read = value.getDefiningOp<nn::ReadOp>();
+  auto parameter = SymbolTable::lookupNearestSymbolFrom<nn::ParameterOp>(
+      loss, read.getSymbolAttr());
+  parameter.setRateAttr(builder.getF64FloatAttr(0.0));
+  return value;
 }
 
 Value ModelBuilder::read(const Twine &symbol, const Shape &shape, Init init) {

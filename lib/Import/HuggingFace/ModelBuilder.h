@@ -20,6 +20,7 @@
 #include "plait/Dialect/NN/IR/NNBuilder.h"
 #include "plait/Import/HuggingFace.h"
 
+#include <cmath>
 #include <functional>
 
 namespace plait::hf {
@@ -52,6 +53,16 @@ struct Dropout {
   mlir::IntegerAttr site;
 };
 
+/// How experts are chosen, as nn.route has it.
+struct Routing {
+  int64_t choices; // of a token
+  /// Weights of a token's experts are divided by their sum.
+  bool normalized;
+  nn::Scores scores = nn::Scores::Softmax;
+  double scaled = 1.0;
+  int64_t kept = 1, groups = 1;
+};
+
 /// The experts of each token, and what they count.
 struct Route {
   mlir::Value weights, ids;
@@ -71,9 +82,20 @@ public:
   /// Causal attention with the usual scale, 1 / sqrt(head size). With a
   /// `window` a query sees that many keys at most, itself included.
   mlir::Value attention(mlir::Value query, mlir::Value key, mlir::Value value,
-                        const Dropout &dropout, int64_t window = 0);
-  /// The `choices` experts with the highest softmax of the logits.
-  Route route(mlir::Value logits, int64_t choices, bool normalized);
+                        const Dropout &dropout, int64_t window = 0) {
+    auto shape = mlir::cast<mlir::RankedTensorType>(query.getType());
+    return attention(query, key, value, dropout, window,
+                     1.0 / std::sqrt(static_cast<double>(shape.getDimSize(4))));
+  }
+  /// The same with the scores times `scale`.
+  mlir::Value attention(mlir::Value query, mlir::Value key, mlir::Value value,
+                        const Dropout &dropout, int64_t window, double scale);
+  /// The experts with the highest scores; `bias`, which may be null, is added
+  /// to what they are chosen by.
+  Route route(mlir::Value logits, mlir::Value bias, const Routing &routing);
+  /// A matrix [places, count] with a 1 in each row, in the column that `places`
+  /// says; nowhere for -1.
+  mlir::Value selection(llvm::ArrayRef<int64_t> places, int64_t count);
   /// Multiplies each row by the matrix of its expert; `spec` is that of
   /// nn.grouped_matmul.
   mlir::Value groupedMatmul(mlir::Value rows, mlir::Value matrices,
@@ -117,6 +139,8 @@ public:
                    const FileBox &file, Init init);
   /// The same for a tensor that is used as it is in the file.
   mlir::Value read(const llvm::Twine &symbol, const Shape &shape, Init init);
+  /// The same for one that starts as zeros and that no optimizer updates.
+  mlir::Value readFrozen(const llvm::Twine &symbol, const Shape &shape);
 
   /// A dropout of the model, which are numbered in the order of these calls.
   /// The first one makes the function take keys.
@@ -145,6 +169,8 @@ struct Model {
   int64_t vocab, layers;
   /// The forward pass; returns the logits.
   std::function<mlir::Value(ModelBuilder &)> build;
+  /// Says for a warning what of the config is left out; empty: nothing.
+  std::string leftOut = {};
 };
 
 /// Read every field of their config; `sequence` is checked against the longest
@@ -159,6 +185,7 @@ Model readQwen3Experts(ConfigReader &config, int64_t sequence);
 Model readOlmo2(ConfigReader &config, int64_t sequence);
 Model readOlmoe(ConfigReader &config, int64_t sequence);
 Model readPhi3(ConfigReader &config, int64_t sequence);
+Model readDeepseekV3(ConfigReader &config, int64_t sequence);
 
 /// Fails unless `sequence` fits into the positions that `field` gives.
 void checkSequence(ConfigReader &config, llvm::StringRef field,

@@ -108,8 +108,7 @@ private:
   TrainingConfiguration configuration;
   const Optimizer &optimizer;
   Type reducedType; // of the elements of gradients while they are summed
-  // By what the learning rate is multiplied by.
-  std::map<double, std::unique_ptr<UpdateRule>> rules;
+  std::map<RuleKey, std::unique_ptr<UpdateRule>> rules;
   // False once a reshard could not be lowered; the error has been reported.
   // Asked at the end, so that the code that writes ops need not check each.
   bool canMove = true;
@@ -359,13 +358,14 @@ ArrayAttr StepEnd::getCountedAxes(StepUnit &unit) {
 }
 
 /// The square of the norm of the gradient sums, every parameter counted once:
-/// by the first of the ranks that hold it.
+/// by the first of the ranks that hold it. A balance counts nowhere.
 Value StepEnd::squaredNorm() {
   // One collective for each set of axes, however many parameters they split:
   // numbers are added before they are sent.
   llvm::MapVector<ArrayAttr, Value> parts;
   for (StepUnit &unit : units) {
-    if (unit.get().gradients.begin()->first != rank)
+    if (unit.get().gradients.begin()->first != rank ||
+        unit.get().parameter.getBalance())
       continue;
     Value squares = sumSquares(unit);
     Value &sum = parts[getCountedAxes(unit)];
@@ -422,7 +422,7 @@ void StepEnd::update(StepUnit &unit, Value gradientScale) {
   auto scatter = [&](Value all) {
     return move(all, getPadded(use), whole, use.getState());
   };
-  Update updated = rules[use.parameter.getRateFactor()]->apply(
+  Update updated = rules[RuleKey(use.parameter)]->apply(
       {shape, gradient, use.parameter.getDecay(), readOld,
        use.getType().getShape(), use.getColumns(), gather, scatter});
   Value copy;
@@ -432,7 +432,7 @@ void StepEnd::update(StepUnit &unit, Value gradientScale) {
   if (copy)
     write(copy, unit, Slot::Compute);
   for (auto [name, state] :
-       llvm::zip_equal(optimizer.getStates(use.isMatrix()), updated.state))
+       llvm::zip(optimizer.getStates(use.isMatrix()), updated.state))
     write(state, unit, Slot::getState(name));
   nn.loc = module.getLoc();
 }
@@ -480,11 +480,10 @@ LogicalResult StepEnd::buildOptimizer() {
   // with the clipping, in one product, and the norm is the mean's.
   Value scale = nn.mul(clip, inverse);
   for (StepUnit &unit : units)
-    if (auto &rule = rules[unit.get().parameter.getRateFactor()]; !rule)
+    if (auto &rule = rules[RuleKey(unit.get().parameter)]; !rule)
       rule = createUpdateRule(
-          configuration.optimizer, nn,
-          [&](StringRef name) { return step(name); },
-          unit.get().parameter.getRateFactor());
+          optimizer, nn, [&](StringRef name) { return step(name); },
+          RuleKey(unit.get().parameter));
   // 3.
   nn::MetricOp::create(builder, nn.loc, loss, "Loss");
   nn::MetricOp::create(builder, nn.loc, norm, "GradNorm");

@@ -112,6 +112,7 @@ bool plait::endAlike(ParameterUse &a, ParameterUse &b, int64_t rank,
   return a.gradients.size() == 1 && b.gradients.size() == 1 &&
          a.parameter.getDecay() == b.parameter.getDecay() &&
          a.parameter.getRateFactor() == b.parameter.getRateFactor() &&
+         a.parameter.getBalance() == b.parameter.getBalance() &&
          a.isMatrix() == b.isMatrix() &&
          a.getReducedAxes(mesh, rank) == b.getReducedAxes(mesh, rank) &&
          a.getSplitAxes(mesh) == b.getSplitAxes(mesh);
@@ -173,6 +174,22 @@ static void join(Accumulated &accumulated, int64_t rank,
   known->second = known->second.withoutPartial().withPartial(axes);
 }
 
+/// A gradient that is a count says by its sign whether there are more or fewer
+/// tokens than the mean, which rounded sums do not.
+static LogicalResult checkBalance(ParameterUse &use) {
+  auto module = use.parameter->getParentOfType<ModuleOp>();
+  TrainingConfiguration configuration = getConfiguration(module);
+  bool rounds = !getReducedType(module).isF32();
+  if (!use.parameter.getBalance() || !use.isTrained() ||
+      (!rounds && !configuration.compress.isOn()))
+    return success();
+  return use.parameter.emitOpError(
+             "has a balance, for which tokens are counted, "
+             "and ")
+         << (rounds ? "`reduce-precision` rounds" : "`compress` compresses")
+         << " the counts";
+}
+
 /// 1. Lists the parameters in the order of the module.
 /// 2. Collects from all functions who reads and who adds to them. What is added
 /// to need not be a parameter: accumulators are noted too.
@@ -224,6 +241,8 @@ FailureOr<ParameterUses> ParameterUses::find(ModuleOp module) {
     use.valueIsRead &= use.hasCopy;
     if (use.isTrained() && !use.parameter.getShardingAttr())
       return use.parameter.emitOpError("has a gradient but no sharding");
+    if (failed(checkBalance(use)))
+      return failure();
   }
   return uses;
 }

@@ -49,6 +49,41 @@ Value plait::times(NNBuilder &nn, Value value, Value scalar,
   return nn.mul(value, factor);
 }
 
+/// x / |x| is 1 or -1 exactly; of zero it is 0 / 1.
+Value plait::sign(NNBuilder &nn, Value x) {
+  Value negative = nn.neg(x);
+  Value size = nn.neg(nn.binary<nn::MinOp>(x, negative));
+  Value isZero = nn.unary<nn::IsZeroOp>(x);
+  Value divisor = nn.add(size, isZero);
+  return nn.div(x, divisor);
+}
+
+RuleKey::RuleKey(nn::ParameterOp parameter)
+    : isBalance(parameter.getBalance().has_value()),
+      number(isBalance ? parameter.getBalance()->convertToDouble()
+                       : parameter.getRateFactor()) {}
+
+namespace {
+/// Takes `balance` times the sign of the gradient off, and writes none of the
+/// optimizer's states. Of the counts of tokens that experts have
+/// taken, less their mean, that is the rule of Wang et al. 2024,
+/// "Auxiliary-Loss-Free Load Balancing Strategy for Mixture-of-Experts".
+class Balance : public UpdateRule {
+public:
+  Balance(NNBuilder &nn, double balance) : nn(nn), balance(balance) {}
+
+  Update apply(const UpdatedParameter &parameter) override {
+    Value old = parameter.read(nn::Slot::Value);
+    Value delta = nn.scale(sign(nn, parameter.gradient), balance);
+    return {nn.sub(old, delta), {}};
+  }
+
+private:
+  NNBuilder &nn;
+  double balance;
+};
+} // namespace
+
 namespace plait {
 #define PLAIT_OPTIMIZER(rule, ...)                                             \
   std::unique_ptr<UpdateRule> create##rule(NNBuilder &nn,                      \
@@ -56,18 +91,20 @@ namespace plait {
 #include "plait/Configuration/Optimizers.def"
 } // namespace plait
 
-std::unique_ptr<UpdateRule> plait::createUpdateRule(StringRef optimizer,
+std::unique_ptr<UpdateRule> plait::createUpdateRule(const Optimizer &optimizer,
                                                     NNBuilder &nn,
                                                     ScalarReader readShared,
-                                                    double rateFactor) {
+                                                    RuleKey key) {
+  if (key.isBalance)
+    return std::make_unique<Balance>(nn, key.number);
   auto readScalar = [&](StringRef name) {
     Value value = readShared(name);
-    return name == "LearningRate" && rateFactor != 1
-               ? nn.scale(value, rateFactor)
+    return name == "LearningRate" && key.number != 1
+               ? nn.scale(value, key.number)
                : value;
   };
-#define PLAIT_OPTIMIZER(rule, name, ...)                                       \
-  if (optimizer == name)                                                       \
+#define PLAIT_OPTIMIZER(rule, title, ...)                                      \
+  if (optimizer.name == std::string_view(title))                               \
     return create##rule(nn, readScalar);
 #include "plait/Configuration/Optimizers.def"
   llvm_unreachable("the name has been checked by the caller");

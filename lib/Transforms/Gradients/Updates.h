@@ -8,6 +8,7 @@
 #ifndef PLAIT_LIB_TRANSFORMS_GRADIENTS_UPDATES_H
 #define PLAIT_LIB_TRANSFORMS_GRADIENTS_UPDATES_H
 
+#include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/NN/IR/NNBuilder.h"
 
 #include <memory>
@@ -38,7 +39,8 @@ struct UpdatedParameter {
 /// The result of an update, all in f32 and of the parameter's shape.
 struct Update {
   mlir::Value value;
-  llvm::SmallVector<mlir::Value, 2> state; // in the order of Optimizer's
+  /// Holds what the optimizer keeps, in its order; nothing: it stays as it is.
+  llvm::SmallVector<mlir::Value, 2> state;
 };
 
 /// An optimizer in nn ops. But for matrices it is elementwise, so that
@@ -52,13 +54,27 @@ public:
   virtual Update apply(const UpdatedParameter &parameter) = 0;
 };
 
-/// The rule of an optimizer that plait/Configuration/Optimizers.h lists.
-/// Creates the numbers that all parameters share with `readScalar`, and
-/// multiplies the learning rate by `rateFactor`. `nn` must outlive the rule.
-std::unique_ptr<UpdateRule> createUpdateRule(llvm::StringRef optimizer,
+/// Tells rules of one optimizer apart by what a parameter says: those with
+/// equal keys share one.
+struct RuleKey {
+  explicit RuleKey(nn::ParameterOp parameter);
+  auto operator<=>(const RuleKey &) const = default;
+
+  /// Whether the parameter has a `balance`, which `number` then is; else that
+  /// is what the learning rate is multiplied by.
+  bool isBalance;
+  double number;
+};
+
+/// The rule of parameters with this key. Creates the numbers that all
+/// parameters share with `readScalar`. `nn` must outlive the rule.
+std::unique_ptr<UpdateRule> createUpdateRule(const Optimizer &optimizer,
                                              nn::NNBuilder &nn,
                                              ScalarReader readScalar,
-                                             double rateFactor);
+                                             RuleKey key);
+
+/// -1, 0 or 1.
+mlir::Value sign(nn::NNBuilder &nn, mlir::Value x);
 
 /// AdamW with another learning rate.
 std::unique_ptr<UpdateRule>

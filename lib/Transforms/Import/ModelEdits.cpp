@@ -30,6 +30,10 @@ void plait::buildModelEdits(OpPassManager &manager, const ModelEdits &edits) {
   if (!edits.rateFactors.empty())
     manager.addPass(createScaleLearningRatePass({SmallVector<std::string>(
         edits.rateFactors.begin(), edits.rateFactors.end())}));
+  // Behind the rates: a balance takes the place of one.
+  if (!edits.balance.empty())
+    manager.addPass(createInsertBalancePass({SmallVector<std::string>(
+        edits.balance.begin(), edits.balance.end())}));
 }
 
 FailureOr<func::FuncOp> plait::findModel(ModuleOp module, const Twine &what) {

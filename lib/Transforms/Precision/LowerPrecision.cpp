@@ -44,8 +44,12 @@ private:
   void findWide();
   void narrow(Operation &op);
   void castOperands(Operation &op, Type from, Type to);
+  bool noteExact(Operation &op);
 
   Block &body;
+  /// Whole numbers, and what is computed of them alone: indices stay f32, since
+  /// those above 256 are none in bf16.
+  llvm::DenseSet<Value> exact;
   /// Ops that stay f32: what they make reaches loss and count alone, and no
   /// matmul any more.
   llvm::DenseSet<Operation *> wide;
@@ -78,17 +82,26 @@ static void narrow(Value value) {
 
 /// Only the first result: others are statistics for the backward pass, which
 /// rounding to bf16 would spoil. A contraction that is the loss itself adds up
-/// in f32, and is not rounded behind that.
+/// in f32, and is not rounded behind that; nor are the logits of a router whose
+/// scores have a bias, and the bias, as DeepSeek-V3 has them.
 void Narrower::narrow(Operation &op) {
+  auto isBiased = [](Operation *user) {
+    auto route = dyn_cast<nn::RouteOp>(user);
+    return route && route.getBias();
+  };
+  bool isRouted = llvm::any_of(op.getUsers(), isBiased);
   if (nn::getSlotAccess(&op) == nn::SlotAccess::Read) {
+    if (isRouted)
+      return;
     auto read = cast<SlotOpInterface>(op);
     read.setSlot(nn::Slot::Compute);
     ::narrow(read.getTensor());
     return;
   }
-  bool isLoss = isa<ContractionOpInterface>(op) &&
-                llvm::is_contained(op.getUsers(), body.getTerminator());
-  if (isa<ShardableOpInterface>(op) && !isLoss)
+  bool isSum =
+      isa<ContractionOpInterface>(op) &&
+      (isRouted || llvm::is_contained(op.getUsers(), body.getTerminator()));
+  if (isa<ShardableOpInterface>(op) && !isSum)
     ::narrow(op.getResult(0));
 }
 
@@ -111,6 +124,17 @@ void Narrower::castOperands(Operation &op, Type from, Type to) {
   }
 }
 
+bool Narrower::noteExact(Operation &op) {
+  bool isConverted = isa<nn::ConvertOp>(op);
+  if (!isConverted && (op.getNumOperands() == 0 || op.getNumResults() != 1 ||
+                       !llvm::all_of(op.getOperands(), [&](Value operand) {
+                         return exact.contains(operand);
+                       })))
+    return false;
+  exact.insert(op.getResult(0));
+  return true;
+}
+
 void Narrower::run() {
   Builder builder(body.getParent()->getContext());
   Type f32 = builder.getF32Type(), bf16 = builder.getBF16Type();
@@ -119,6 +143,8 @@ void Narrower::run() {
       castOperands(op, bf16, f32);
       continue;
     }
+    if (noteExact(op))
+      continue;
     narrow(op);
     // What is composed may take statistics, which stay f32.
     if (isa<ShardableOpInterface>(op) && !isa<DecomposableOpInterface>(op))

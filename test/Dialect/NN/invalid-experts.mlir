@@ -153,6 +153,46 @@ func.func @c4(%x: tensor<2x4xf32>) {
 
 // -----
 
+func.func @c5_divisor(%x: tensor<2x8xf32>) {
+  // expected-error @+1 {{has 3 groups of 8 experts, expected a divisor with two experts a group or more}}
+  %0, %1 = nn.route %x choices 2 scores sigmoid groups 1 of 3 : (tensor<2x8xf32>) -> (tensor<2x2xf32>, tensor<2x2xi32>)
+  return
+}
+
+// -----
+
+func.func @c5_alone(%x: tensor<2x8xf32>) {
+  // expected-error @+1 {{has 8 groups of 8 experts, expected a divisor with two experts a group or more}}
+  %0, %1 = nn.route %x choices 2 scores sigmoid groups 2 of 8 : (tensor<2x8xf32>) -> (tensor<2x2xf32>, tensor<2x2xi32>)
+  return
+}
+
+// -----
+
+func.func @c5_kept(%x: tensor<2x8xf32>) {
+  // expected-error @+1 {{keeps 3 of 2 groups}}
+  %0, %1 = nn.route %x choices 2 scores sigmoid groups 3 of 2 : (tensor<2x8xf32>) -> (tensor<2x2xf32>, tensor<2x2xi32>)
+  return
+}
+
+// -----
+
+func.func @c5_choices(%x: tensor<2x8xf32>) {
+  // expected-error @+1 {{has 5 choices of the 4 experts of 2 groups}}
+  %0, %1 = nn.route %x choices 5 scores sigmoid groups 2 of 4 : (tensor<2x8xf32>) -> (tensor<2x5xf32>, tensor<2x5xi32>)
+  return
+}
+
+// -----
+
+func.func @c5_one_number(%x: tensor<2x8xf32>) {
+  // expected-error @+1 {{has one number of groups, expected two or none}}
+  %0, %1 = "nn.route"(%x) {choices = 2 : i64, scores = #nn<scores sigmoid>, groups = 4 : i64} : (tensor<2x8xf32>) -> (tensor<2x2xf32>, tensor<2x2xi32>)
+  return
+}
+
+// -----
+
 //===----------------------------------------------------------------------===//
 // greater, convert
 //===----------------------------------------------------------------------===//

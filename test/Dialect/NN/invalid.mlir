@@ -458,6 +458,70 @@ func.func @rope_table_scaling_c3() {
 
 // -----
 
+func.func @c4_rope_factor(%x: tensor<2x8x4xf32>) {
+  // expected-error @+1 {{has yarn #nn.yarn<factor = 0.000000e+00 : f64, first = 0.000000e+00 : f64, last = 1.000000e+00 : f64, amplitude = 1.000000e+00 : f64>, expected a positive factor and amplitude, first below last}}
+  %0 = nn.rope %x theta 1.0e+04 yarn <factor = 0.0, first = 0.0, last = 1.0, amplitude = 1.0> : tensor<2x8x4xf32>
+  return
+}
+
+// -----
+
+func.func @c4_rope_amplitude(%x: tensor<2x8x4xf32>) {
+  // expected-error @+1 {{expected a positive factor and amplitude, first below last}}
+  %0 = nn.rope %x theta 1.0e+04 yarn <factor = 4.0, first = 0.0, last = 1.0, amplitude = 0x7FF0000000000000 : f64> : tensor<2x8x4xf32>
+  return
+}
+
+// -----
+
+func.func @c4_rope_order(%x: tensor<2x8x4xf32>) {
+  // expected-error @+1 {{expected a positive factor and amplitude, first below last}}
+  %0 = nn.rope %x theta 1.0e+04 yarn <factor = 4.0, first = 1.0, last = 1.0, amplitude = 1.0> : tensor<2x8x4xf32>
+  return
+}
+
+// -----
+
+func.func @c4_rope_both(%x: tensor<2x8x4xf32>) {
+  // expected-error @+1 {{has both scaling and yarn}}
+  %0 = nn.rope %x theta 1.0e+04 scaling <factor = 8.0, low = 1.0, high = 4.0, original = 64> yarn <factor = 4.0, first = 0.0, last = 1.0, amplitude = 1.0> : tensor<2x8x4xf32>
+  return
+}
+
+// -----
+
+func.func @c5_rope_more(%x: tensor<2x8x4xf32>) {
+  // expected-error @+1 {{rotates 6 of 4 elements, expected an even number, at least 2, at most all}}
+  %0 = nn.rope %x theta 1.0e+04 rotated 6 : tensor<2x8x4xf32>
+  return
+}
+
+// -----
+
+func.func @c5_rope_odd(%x: tensor<2x8x4xf32>) {
+  // expected-error @+1 {{rotates 3 of 4 elements}}
+  %0 = nn.rope %x theta 1.0e+04 rotated 3 : tensor<2x8x4xf32>
+  return
+}
+
+// -----
+
+func.func @c5_rope_table_none() {
+  // expected-error @+1 {{rotates 0 of 4 elements}}
+  %0 = nn.rope_table theta 1.0e+04 rotated 0 : tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @c4_rope_table() {
+  // expected-error @+1 {{expected a positive factor and amplitude, first below last}}
+  %0 = nn.rope_table theta 1.0e+04 yarn <factor = 4.0, first = 1.0, last = 0.0, amplitude = 1.0> : tensor<8x4xf32>
+  return
+}
+
+// -----
+
 func.func @c1_rotate_half(%x: tensor<2x5xf32>) {
   // expected-error @+1 {{has input 'tensor<2x5xf32>', expected an even last dimension}}
   %0 = nn.rotate_half %x : tensor<2x5xf32>
@@ -741,6 +805,26 @@ nn.parameter @c6_empty : tensor<4x6xf32> init <mean = 0.0, std = 0.02> matrix []
 
 // expected-error @+1 {{has rate -1.000000e+00 : f64, expected 0 to 1,000,000}}
 nn.parameter @c7_negative : tensor<4x6xf32> init <mean = 0.0, std = 0.02> rate -1.0
+
+// -----
+
+// expected-error @+1 {{has balance -1.000000e+00 : f64, expected 0 to 1,000,000}}
+nn.parameter @c8_negative : tensor<4xf32> init <mean = 0.0, std = 0.0> balance -1.0
+
+// -----
+
+// expected-error @+1 {{has balance 0x7FF8000000000000 : f64, expected 0 to 1,000,000}}
+nn.parameter @c8_no_number : tensor<4xf32> init <mean = 0.0, std = 0.0> balance 0x7FF8000000000000
+
+// -----
+
+// expected-error @+1 {{has balance 1.000000e-03 : f64 and a rule of the optimizer's, decay or matrix}}
+nn.parameter @c8_decay : tensor<4xf32> init <mean = 0.0, std = 0.0> decay balance 0.001
+
+// -----
+
+// expected-error @+1 {{has balance 1.000000e-03 : f64 and a rule of the optimizer's, decay or matrix}}
+nn.parameter @c8_matrix : tensor<4x6xf32> init <mean = 0.0, std = 0.0> balance 0.001 matrix [1]
 
 // -----
 

@@ -110,6 +110,8 @@ func.func @model(%x: tensor<2x8x4xf32>, %w: tensor<4x6xf32>,
   %6 = nn.rope %x theta 1.0e+04 : tensor<2x8x4xf32>
   // CHECK: nn.rope %{{.*}} theta 5.000000e+05 scaling <factor = 8.000000e+00 : f64, low = 1.000000e+00 : f64, high = 4.000000e+00 : f64, original = 8192> inverse : tensor<2x8x4xf32>
   %7 = nn.rope %x theta 5.0e+05 scaling <factor = 8.0, low = 1.0, high = 4.0, original = 8192> inverse : tensor<2x8x4xf32>
+  // CHECK: nn.rope %{{.*}} theta 1.000000e+04 yarn <factor = 8.000000e+00 : f64, first = 0.000000e+00 : f64, last = 3.000000e+00 : f64, amplitude = 1.250000e+00 : f64> rotated 2 : tensor<2x8x4xf32>
+  %yarn = nn.rope %x theta 1.0e+04 yarn <factor = 8.0, first = 0.0, last = 3.0, amplitude = 1.25> rotated 2 : tensor<2x8x4xf32>
   // CHECK: nn.gelu %{{.*}} tanh : tensor<2x8x4xf32>
   %8 = nn.gelu %x tanh : tensor<2x8x4xf32>
   // CHECK: nn.gelu_grad %{{.*}}, %{{.*}} tanh : tensor<2x8x4xf32>
@@ -175,13 +177,15 @@ func.func @attention_within_documents(%q: tensor<2x4x2x3x4xf32>, %k: tensor<2x8x
 }
 
 // CHECK-LABEL: func @experts
-func.func @experts(%x: tensor<2x8x4xf32>, %w: tensor<3x6x4xf32>, %logits: tensor<2x8x3xbf16>, %bias: tensor<3xf32>) {
+func.func @experts(%x: tensor<2x8x4xf32>, %w: tensor<3x6x4xf32>, %logits: tensor<2x8x3xbf16>, %bias: tensor<3xf32>, %many: tensor<2x8x6xf32>) {
   // CHECK: %[[W:.*]], %[[IDS:.*]] = nn.route %{{.*}} choices 2 scores softmax normalized : (tensor<2x8x3xbf16>) -> (tensor<2x8x2xf32>, tensor<2x8x2xi32>)
   %weights, %ids = nn.route %logits choices 2 scores softmax normalized : (tensor<2x8x3xbf16>) -> (tensor<2x8x2xf32>, tensor<2x8x2xi32>)
   // CHECK: nn.route %{{.*}} bias %{{.*}} choices 1 scores sigmoid scaled 2.500000e+00 :
   %0, %1 = nn.route %logits bias %bias choices 1 scores sigmoid scaled 2.5 : (tensor<2x8x3xbf16>, tensor<3xf32>) -> (tensor<2x8x1xf32>, tensor<2x8x1xi32>)
   // CHECK: nn.route %{{.*}} choices 3 scores chosen_softmax :
   %2, %3 = nn.route %logits choices 3 scores chosen_softmax : (tensor<2x8x3xbf16>) -> (tensor<2x8x3xf32>, tensor<2x8x3xi32>)
+  // CHECK: nn.route %{{.*}} choices 2 scores sigmoid groups 2 of 3 normalized scaled 2.500000e+00 :
+  %grouped:2 = nn.route %many choices 2 scores sigmoid groups 2 of 3 normalized scaled 2.5 : (tensor<2x8x6xf32>) -> (tensor<2x8x2xf32>, tensor<2x8x2xi32>)
   // CHECK: %[[Y:.*]] = nn.grouped_matmul %{{.*}}, %{{.*}}, %[[IDS]] "bsh,efh->bscf" {begin = #nn.begin<"tp" * 3>, limit = 7 : i64} : (tensor<2x8x4xf32>, tensor<3x6x4xf32>, tensor<2x8x2xi32>) -> tensor<2x8x2x6xf32>
   %y = nn.grouped_matmul %x, %w, %ids "bsh,efh->bscf" {begin = #nn.begin<"tp" * 3>, limit = 7 : i64} : (tensor<2x8x4xf32>, tensor<3x6x4xf32>, tensor<2x8x2xi32>) -> tensor<2x8x2x6xf32>
   // CHECK: nn.grouped_matmul %{{.*}}, %[[Y]], %[[IDS]] "bsh,bscf->efh" :
@@ -249,6 +253,8 @@ func.func @places(%b: tensor<4xf32>, %x: tensor<2x8x8xf32>, %y: tensor<2x4xf32>,
   %1 = nn.iota along 1 : tensor<2x8xi32>
   // CHECK: nn.rope_table theta 1.000000e+04 : tensor<8x4xf32>
   %2 = nn.rope_table theta 1.0e+04 : tensor<8x4xf32>
+  // CHECK: nn.rope_table theta 1.000000e+04 yarn <factor = 8.000000e+00 : f64, first = 0.000000e+00 : f64, last = 3.000000e+00 : f64, amplitude = 1.250000e+00 : f64> rotated 2 : tensor<8x4xf32>
+  %yarn = nn.rope_table theta 1.0e+04 yarn <factor = 8.0, first = 0.0, last = 3.0, amplitude = 1.25> rotated 2 : tensor<8x4xf32>
   // CHECK: nn.rope_table sine theta 1.000000e+04 : tensor<8x4xf32>
   %3 = nn.rope_table sine theta 1.0e+04 : tensor<8x4xf32>
   // CHECK: nn.rotate_half %{{.*}} : tensor<2x4xf32>

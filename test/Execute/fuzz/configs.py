@@ -19,7 +19,13 @@ import shlex
 from harness import Failure, Tools, write_tokens
 
 from . import trial
-from .families import count_experts, draw_config, draw_experts, get_heads
+from .families import (
+    count_experts,
+    draw_balance,
+    draw_config,
+    draw_experts,
+    get_heads,
+)
 
 # One step in fp32 against one rank in fp32: the same products, added up in
 # another order. The farthest of 400 draws were off by 4.6e-7 and 1.3e-6.
@@ -167,6 +173,8 @@ def draw_combination(rng: random.Random, config: dict) -> ConfigTrial:
     stages = axes["pp"] * chunks
     # Embedding and head may be stages of their own.
     config[layers] = rng.randint(max(1, stages - 2), stages + 3)
+    if config[layers] == 1 and "first_k_dense_replace" in config:
+        config["first_k_dense_replace"] = 0
     micro, microbatches = rng.choice((1, 1, 2)), rng.randint(1, 7)
     options = ["--mesh", ",".join(f"{k}={v}" for k, v in axes.items())]
     options += ["--schedule", schedule, "--chunks", str(chunks)]
@@ -211,6 +219,9 @@ def draw_combination(rng: random.Random, config: dict) -> ConfigTrial:
     whole = micro == 1 and "--sequence-parallel" not in options
     if count_experts(config) and whole and schedule in JOINT_SCHEDULES:
         options += ["--expert-chunks", rng.choice(("1", "2", "3", "8"))]
+    if count_experts(config):
+        counts = "--reduce-precision" not in options
+        options += draw_balance(rng, config, counts)
     if axes["tp"] > 1:
         options += ["--tp-comm-overlap", rng.choice(("1", "2", "4", "8"))]
     return ConfigTrial(config, options)

@@ -75,13 +75,55 @@ def draw_experts(rng: random.Random) -> dict:
         "olmoe": mixed,
         "qwen3_moe": mixed | {"moe_intermediate_size": 9, "head_dim": 6},
     }
-    name = rng.choice(sorted(families))
+    name = rng.choice(sorted([*families, "deepseek_v3"]))
+    if name == "deepseek_v3":
+        return config | {"model_type": name} | draw_latent(rng, heads)
     return config | {"model_type": name} | families[name]
+
+
+def draw_latent(rng: random.Random, heads: int) -> dict:
+    """What DeepSeek-V3 has: groups of experts, and heads of parts."""
+    groups, each = rng.choice((1, 2, 3)), rng.choice((2, 3))
+    kept = rng.randint(1, groups)
+    scaling = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8}
+    if rng.random() < 0.5:
+        scaling |= {"mscale": 1.0, "mscale_all_dim": 0.5}
+    return {
+        "num_key_value_heads": heads,
+        "n_group": groups,
+        "topk_group": kept,
+        "n_routed_experts": groups * each,
+        "num_experts_per_tok": rng.randint(1, kept * each),
+        "n_shared_experts": rng.randint(0, 2),
+        "first_k_dense_replace": rng.choice((0, 1)),
+        "moe_intermediate_size": rng.choice((9, 16)),
+        "norm_topk_prob": rng.random() < 0.7,
+        "q_lora_rank": rng.choice((None, 7, 12)),
+        "kv_lora_rank": rng.choice((5, 8)),
+        "qk_nope_head_dim": rng.choice((2, 6)),
+        "qk_rope_head_dim": rng.choice((2, 4)),
+        "v_head_dim": rng.choice((3, 4)),
+        "rope_interleave": rng.random() < 0.7,
+        "rope_scaling": rng.choice((None, scaling)),
+    }
 
 
 def count_experts(config: dict) -> int:
     """0: it is no mixture."""
-    return config.get("num_experts", config.get("num_local_experts", 0))
+    for name in ("num_experts", "num_local_experts", "n_routed_experts"):
+        if name in config:
+            return config[name]
+    return 0
+
+
+def draw_balance(rng: random.Random, config: dict, counts: bool) -> list[str]:
+    """Options of plaitc that balance the experts of a mixture; `counts` says whether
+    sums of gradients are exact."""
+    terms = ["sequence=0.1", "z=0.01", "load"]
+    if config["model_type"] == "deepseek_v3" and counts:
+        terms.append("bias=0.01")
+    chosen = [term for term in terms if rng.random() < 0.3]
+    return [word for term in chosen for word in ("--balance", term)]
 
 
 def draw_family(rng: random.Random, layers: int, dropout) -> dict:

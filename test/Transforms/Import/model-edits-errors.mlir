@@ -9,7 +9,15 @@
 // RUN: not plait-opt %s --nn-scale-learning-rate=factors=w=-1 2>&1 | FileCheck %s --check-prefix=LEAST
 // RUN: not plait-opt %s --nn-scale-learning-rate=factors=w=nan 2>&1 | FileCheck %s --check-prefix=NUMBER
 // RUN: not plait-opt %s --nn-scale-learning-rate=factors=[=1 2>&1 | FileCheck %s --check-prefix=GLOB
+// RUN: not plait-opt %s --nn-insert-balance=terms=load 2>&1 | FileCheck %s --check-prefix=ROUTER
+// RUN: not plait-opt %s --nn-insert-balance=terms=load,pooled=0.1 2>&1 | FileCheck %s --check-prefix=KIND
+// RUN: not plait-opt %s --nn-insert-balance=terms=bias=-1 2>&1 | FileCheck %s --check-prefix=RATE
+// RUN: not plait-opt %s --nn-insert-balance=terms=z 2>&1 | FileCheck %s --check-prefix=BARE
 
+// ROUTER: error: @loss has no router whose experts `balance` would balance
+// KIND: error: `balance` "pooled=0.1" is not bias=RATE, sequence=FACTOR or z=FACTOR with a number of 0 to 1,000,000, or load
+// RATE: error: `balance` "bias=-1" is not
+// BARE: error: `balance` "z" is not
 // FORM: error: `shard` w is not NAME=AXES, such as *.c_fc.weight=[{},{"tp"}]
 // AXES: error: `shard` w=[{"tp"}: {{.*}}; expected axes like [{}, {"tp"}]
 // NONE: error: @loss has no attention for a document mask

@@ -3,7 +3,9 @@
 // RUN: not plait-opt %s --nn-remove-decay=parameters=w 2>&1 | FileCheck %s --check-prefix=DECAY
 // RUN: not plait-opt %s '--dist-pin-shardings=shardings=w=[{}]' 2>&1 | FileCheck %s --check-prefix=SHARD
 // RUN: not plait-opt %s --nn-scale-learning-rate=factors=w=2 2>&1 | FileCheck %s --check-prefix=RATE
+// RUN: not plait-opt %s --nn-insert-balance=terms=load 2>&1 | FileCheck %s --check-prefix=BALANCE
 
+// BALANCE: error: the input is IR after phase stage, in which experts are not balanced any more
 // SHARD: error: the input is IR after phase stage, in which shardings are not pinned any more
 // DROPOUT: error: the input is IR after phase stage, from which dropout is not removed any more
 // MASK: error: the input is IR after phase stage, in which documents are not masked any more

@@ -292,12 +292,9 @@ LogicalResult RMSNormOp::verify() {
   return verifyPositive(*this, "epsilon", getEpsilon());
 }
 
-/// (C2), and (C3): frequencies are divided by the factor, and blended between
-/// the two others.
-static LogicalResult verifyFrequencies(Operation *op, const APFloat &theta,
-                                       RopeScalingAttr scaling) {
-  if (failed(verifyPositive(op, "theta", theta)))
-    return failure();
+/// (C3): frequencies are divided by the factor, and blended between the two
+/// others.
+static LogicalResult verifyScaling(Operation *op, RopeScalingAttr scaling) {
   if (!scaling)
     return success();
   double factor = scaling.getFactor().getValueAsDouble();
@@ -311,6 +308,40 @@ static LogicalResult verifyFrequencies(Operation *op, const APFloat &theta,
          << scaling << ", expected positive numbers, low below high";
 }
 
+/// (C4)
+static LogicalResult verifyYarn(Operation *op, YarnAttr yarn,
+                                RopeScalingAttr scaling) {
+  if (!yarn)
+    return success();
+  auto isPositive = [](FloatAttr number) {
+    return number.getValueAsDouble() > 0 && number.getValue().isFinite();
+  };
+  double first = yarn.getFirst().getValueAsDouble();
+  double last = yarn.getLast().getValueAsDouble();
+  if (!isPositive(yarn.getFactor()) || !isPositive(yarn.getAmplitude()) ||
+      !(first < last) || !std::isfinite(last - first))
+    return op->emitOpError("has yarn ")
+           << yarn << ", expected a positive factor and amplitude, first below "
+           << "last";
+  if (scaling)
+    return op->emitOpError("has both scaling and yarn");
+  return success();
+}
+
+/// (C2) to (C5), of both ops.
+template <typename Op> static LogicalResult verifyAngles(Op op, int64_t size) {
+  if (failed(verifyPositive(op, "theta", op.getTheta())) ||
+      failed(verifyScaling(op, op.getScalingAttr())) ||
+      failed(verifyYarn(op, op.getYarnAttr(), op.getScalingAttr())))
+    return failure();
+  auto rotated = static_cast<int64_t>(op.getRotated().value_or(size));
+  if (rotated >= 2 && rotated % 2 == 0 && rotated <= size)
+    return success();
+  return op.emitOpError("rotates ")
+         << rotated << " of " << size
+         << " elements, expected an even number, at least 2, at most all";
+}
+
 LogicalResult RopeOp::verify() {
   // (C1)
   ArrayRef<int64_t> input = shapeOf(getInput());
@@ -318,7 +349,7 @@ LogicalResult RopeOp::verify() {
     return emitOpError("has input ")
            << getInput().getType()
            << ", expected at least three dimensions, the last one even";
-  return verifyFrequencies(*this, getTheta(), getScalingAttr());
+  return verifyAngles(*this, input.back());
 }
 
 LogicalResult RopeTableOp::verify() {
@@ -328,7 +359,7 @@ LogicalResult RopeTableOp::verify() {
     return emitOpError("has result ")
            << getResult().getType()
            << ", expected two dimensions, the last one even";
-  return verifyFrequencies(*this, getTheta(), getScalingAttr());
+  return verifyAngles(*this, shape.back());
 }
 
 LogicalResult ReorderOp::verify() {

@@ -229,7 +229,7 @@ Values RMSNormOp::decompose(OpBuilder &builder) {
 
 std::vector<double> nn::computeRopeFrequencies(double theta,
                                                RopeScalingAttr scaling,
-                                               int64_t size) {
+                                               YarnAttr yarn, int64_t size) {
   std::vector<double> frequencies;
   for (int64_t pair = 0; pair < size / 2; ++pair) {
     double frequency = std::pow(theta, -2.0 * pair / size);
@@ -244,6 +244,12 @@ std::vector<double> nn::computeRopeFrequencies(double theta,
       double keep = std::clamp((turns - low) / (high - low), 0.0, 1.0);
       frequency *= keep + (1.0 - keep) / factor;
     }
+    if (yarn) {
+      double first = yarn.getFirst().getValueAsDouble();
+      double last = yarn.getLast().getValueAsDouble();
+      double keep = 1.0 - std::clamp((pair - first) / (last - first), 0.0, 1.0);
+      frequency *= keep + (1.0 - keep) / yarn.getFactor().getValueAsDouble();
+    }
     frequencies.push_back(frequency);
   }
   return frequencies;
@@ -255,17 +261,28 @@ SmallVector<RankTerm> RopeTableOp::getRankBegin() {
 }
 
 /// Angles in double: an angle of 10⁵ radians in f32 is off by up to 0.004.
+/// Pairs that do not turn come first, at an angle of 0.
 std::vector<float> RopeTableOp::getData(int64_t rows) {
-  int64_t size = getResult().getType().getDimSize(1);
+  int64_t size = getResult().getType().getDimSize(1), half = size / 2;
+  auto rotated = static_cast<int64_t>(getRotated().value_or(size));
+  int64_t still = half - rotated / 2;
   std::vector<double> frequencies = computeRopeFrequencies(
-      getTheta().convertToDouble(), getScalingAttr(), size);
+      getTheta().convertToDouble(), getScalingAttr(), getYarnAttr(), rotated);
+  double amplitude =
+      getYarn() ? getYarn()->getAmplitude().getValueAsDouble() : 1.0;
   std::vector<float> data;
   data.reserve(rows * size);
   ChunkOrder order = getBegin() ? getBegin()->getOrder() : ChunkOrder();
   for (int64_t row = 0; row < rows; ++row)
     for (int64_t j = 0; j < size; ++j) {
-      double angle = order.getPosition(row) * frequencies[j % (size / 2)];
-      data.push_back(getSine() ? std::sin(angle) : std::cos(angle));
+      int64_t pair = j % half - still;
+      if (pair < 0) {
+        data.push_back(getSine() ? 0.0f : 1.0f);
+        continue;
+      }
+      double angle = order.getPosition(row) * frequencies[pair];
+      data.push_back(amplitude *
+                     (getSine() ? std::sin(angle) : std::cos(angle)));
     }
   return data;
 }
@@ -281,9 +298,10 @@ Values RopeOp::decompose(OpBuilder &builder) {
   // Tables of constants, which are computed when the plan is written.
   auto table = [&](bool sine) {
     return nn.broadcast(
-        RopeTableOp::create(
-            builder, getLoc(), tableType, getThetaAttr(), getScalingAttr(),
-            sine ? builder.getUnitAttr() : UnitAttr(), getBeginAttr()),
+        RopeTableOp::create(builder, getLoc(), tableType, getThetaAttr(),
+                            getScalingAttr(), getYarnAttr(), getRotatedAttr(),
+                            sine ? builder.getUnitAttr() : UnitAttr(),
+                            getBeginAttr()),
         type.getShape(), {1, last});
   };
   Value cosine = table(false), sine = table(true);

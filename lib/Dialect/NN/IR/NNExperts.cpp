@@ -197,6 +197,29 @@ Values GroupedMatmulOp::buildVJP(OpBuilder &builder,
 // RouteOp
 //===----------------------------------------------------------------------===//
 
+/// (C5)
+static LogicalResult verifyGroups(RouteOp op) {
+  if (!op.getKept() && !op.getGroups())
+    return success();
+  if (!op.getKept() || !op.getGroups())
+    return op.emitOpError("has one number of groups, expected two or none");
+  auto groups = static_cast<int64_t>(*op.getGroups());
+  auto kept = static_cast<int64_t>(*op.getKept());
+  int64_t experts = shapeOf(op.getLogits()).back();
+  if (groups < 1 || experts % groups || experts / groups < 2)
+    return op.emitOpError("has ")
+           << groups << " groups of " << experts
+           << " experts, expected a divisor with two experts a group or more";
+  if (kept < 1 || kept > groups)
+    return op.emitOpError("keeps ") << kept << " of " << groups << " groups";
+  auto choices = static_cast<int64_t>(op.getChoices());
+  if (choices > kept * (experts / groups))
+    return op.emitOpError("has ")
+           << choices << " choices of the " << kept * (experts / groups)
+           << " experts of " << kept << " groups";
+  return success();
+}
+
 LogicalResult RouteOp::verify() {
   // (C1)
   ArrayRef<int64_t> logits = shapeOf(getLogits());
@@ -224,7 +247,7 @@ LogicalResult RouteOp::verify() {
       (!scaled->isFinite() || scaled->isNegative() || scaled->isZero()))
     return emitOpError("has scaled ")
            << scaled->convertToDouble() << ", which is not positive";
-  return success();
+  return verifyGroups(*this);
 }
 
 // The parts of a split dimension, of tokens or of experts, exchange by the ops
@@ -267,37 +290,83 @@ static Value spread(NNBuilder &nn, Value x, Value like, int64_t dim) {
   return nn.broadcast(x, shapeOf(like), {dim});
 }
 
-/// How many experts come before each: those with a higher score, and of equal
-/// ones those with a lower index.
-static Value rankExperts(NNBuilder &nn, Value scores, Value numbers) {
+template <typename Op> static Value compare(NNBuilder &nn, Value a, Value b) {
+  return Op::create(nn.builder, nn.loc, a.getType(), a, b);
+}
+
+/// `op` of each pair of the numbers `x` [n], [own, other], repeated along the
+/// other dimensions of `like`.
+template <typename Op>
+static Value comparePairs(NNBuilder &nn, Value x, Value like) {
+  int64_t extent = shapeOf(x)[0], last = shapeOf(like).size() - 1;
+  Value own = repeat(nn, x, extent, /*behind=*/true);
+  Value other = repeat(nn, x, extent, /*behind=*/false);
+  return nn.broadcast(compare<Op>(nn, own, other), shapeOf(like),
+                      {last - 1, last});
+}
+
+/// 1 for each pair [own, other] of experts whose other one comes first: it has
+/// a higher score, or an equal one and the lower of `numbers`.
+static Value findBefore(NNBuilder &nn, Value scores, Value numbers) {
   int64_t experts = shapeOf(scores).back();
-  // The last dimension is that of the other one.
   Value own = repeat(nn, scores, experts, /*behind=*/true);
   Value other = repeat(nn, scores, experts, /*behind=*/false);
-  int64_t last = shapeOf(own).size() - 1;
-  auto compare = [&](auto op, Value a, Value b) -> Value {
-    return decltype(op)::create(nn.builder, nn.loc, a.getType(), a, b);
-  };
-  Value ownNumber = repeat(nn, numbers, experts, /*behind=*/true);
-  Value otherNumber = repeat(nn, numbers, experts, /*behind=*/false);
-  Value isLower = compare(GreaterOp(), ownNumber, otherNumber);
-  Value lower = nn.broadcast(isLower, shapeOf(own), {last - 1, last});
-  Value isAbove = compare(GreaterOp(), other, own);
-  Value isEqual = compare(EqualOp(), other, own);
-  Value before = nn.add(isAbove, nn.mul(isEqual, lower));
-  return nn.sumRows(before);
+  Value lower = comparePairs<GreaterOp>(nn, numbers, own);
+  Value isAbove = compare<GreaterOp>(nn, other, own);
+  Value isEqual = compare<EqualOp>(nn, other, own);
+  return nn.add(isAbove, nn.mul(isEqual, lower));
 }
+
+/// 1 for the experts of the `kept` best of `groups`. No tensor has a dimension
+/// of groups: what belongs to a group is repeated for each of its experts, and
+/// the first one stands for all of them where groups are counted.
+static Value keepGroups(NNBuilder &nn, Value scores, Value numbers,
+                        int64_t kept, int64_t groups) {
+  int64_t experts = shapeOf(scores).back(), size = experts / groups;
+  // Half a number away from where rounding could tell.
+  Value quotient = nn.scale(nn.shift(numbers, 0.5), 1.0 / size);
+  auto whole = cast<RankedTensorType>(quotient.getType());
+  Value group = ConvertOp::create(
+      nn.builder, nn.loc, whole,
+      ConvertOp::create(nn.builder, nn.loc,
+                        whole.clone(nn.builder.getI32Type()), quotient));
+  Value isFirst =
+      compare<EqualOp>(nn, nn.scale(group, static_cast<double>(size)), numbers);
+  // The sum of the two best of each group.
+  Value before = findBefore(nn, scores, numbers);
+  Value together = comparePairs<EqualOp>(nn, group, before);
+  Value place = nn.sumRows(nn.mul(before, together));
+  Value isBest = compare<GreaterOp>(nn, nn.fillLike(place, 2.0), place);
+  Value best = nn.mul(scores, isBest);
+  Value sum =
+      nn.sumRows(nn.mul(repeat(nn, best, experts, /*behind=*/false), together));
+  // How many groups come before each.
+  Value first = findBefore(nn, sum, group);
+  int64_t last = shapeOf(first).size() - 1;
+  Value rank = nn.sumRows(nn.mul(first, spread(nn, isFirst, first, last)));
+  return compare<GreaterOp>(nn, nn.fillLike(rank, static_cast<double>(kept)),
+                            rank);
+}
+
+/// Below all scores, and far from what f32 cannot hold.
+static constexpr double kLowest = -1e30;
 
 /// The experts with the ranks 0 to `choices`: of each the sum over all experts
 /// of the number of the one that has it.
-static Value chooseExperts(NNBuilder &nn, Value scores, int64_t choices) {
+static Value chooseExperts(NNBuilder &nn, RouteOp op, Value scores) {
+  auto choices = static_cast<int64_t>(op.getChoices());
   Value numbers = count(nn, shapeOf(scores).back());
-  Value rank = rankExperts(nn, scores, numbers);
+  if (op.getGroups()) {
+    Value isKept =
+        keepGroups(nn, scores, numbers, *op.getKept(), *op.getGroups());
+    Value isOut = nn.shift(nn.neg(isKept), 1.0);
+    scores = nn.add(nn.mul(scores, isKept), nn.scale(isOut, kLowest));
+  }
+  Value rank = nn.sumRows(findBefore(nn, scores, numbers));
   Value ranks = repeat(nn, rank, choices, /*behind=*/false);
   int64_t last = shapeOf(ranks).size() - 1;
   Value wanted = spread(nn, count(nn, choices), ranks, last - 1);
-  Value isChosen =
-      EqualOp::create(nn.builder, nn.loc, ranks.getType(), ranks, wanted);
+  Value isChosen = compare<EqualOp>(nn, ranks, wanted);
   Value chosen = nn.sumRows(nn.mul(isChosen, spread(nn, numbers, ranks, last)));
   auto type = cast<RankedTensorType>(chosen.getType());
   return ConvertOp::create(nn.builder, nn.loc,
@@ -320,7 +389,7 @@ Values RouteOp::decompose(OpBuilder &builder) {
     Value bias = nn.widen(nn.broadcastColumns(getBias(), scores));
     ranked = nn.add(scores, bias);
   }
-  Value ids = chooseExperts(nn, ranked, getChoices());
+  Value ids = chooseExperts(nn, *this, ranked);
   Value all = repeat(nn, scores, getChoices(), /*behind=*/false);
   Value picked =
       PickOp::create(builder, getLoc(), all.getType(), all, ids, BeginAttr());

@@ -34,11 +34,13 @@ using Values = SmallVector<Value>;
 Values MatmulOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   NNBuilder nn(builder, getLoc());
   StringRef a = getLhsLetters(), b = getRhsLetters(), y = getResultLetters();
-  Value da = nn.matmul(cotangents[0], getRhs(), y + "," + b + "->" + a,
+  // Of a result that is wider than the operands, too.
+  Value dy = nn.castLike(cotangents[0], getLhs());
+  Value da = nn.matmul(dy, getRhs(), y + "," + b + "->" + a,
                        getGradientElementType(getLhs()));
   // The gradient of a weight keeps the weight's operand order, so that the
   // matmul has the activations on the left in both.
-  Value db = nn.matmul(getLhs(), cotangents[0], a + "," + y + "->" + b,
+  Value db = nn.matmul(getLhs(), dy, a + "," + y + "->" + b,
                        getGradientElementType(getRhs()));
   return {da, db};
 }
@@ -125,11 +127,11 @@ Values RMSNormOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
 // Activations, rotation
 //===----------------------------------------------------------------------===//
 
-/// A rotation's transpose is the rotation back.
+/// A rotation's transpose is the rotation back, times the same amplitude.
 Values RopeOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   return {RopeOp::create(
       builder, getLoc(), dist::plainType(getInput().getType()), cotangents[0],
-      getThetaAttr(), getScalingAttr(),
+      getThetaAttr(), getScalingAttr(), getYarnAttr(), getRotatedAttr(),
       getInverse() ? UnitAttr() : builder.getUnitAttr(), getBeginAttr())};
 }
 

@@ -179,12 +179,14 @@ LogicalResult LossVerifier::verifyResults() {
   if (fill && fill.getAmount().convertToDouble() <= 0.0)
     return fill.emitOpError(
         "is the number of targets, which has to be positive");
-  // A warning only: a model may well keep what it does not train.
+  // A warning only: a model may well keep what it does not train. What it says
+  // that it does not train is meant so.
   llvm::DenseSet<Attribute> used;
   for (Operation *read : findReads(terminator->getOperand(0)))
     used.insert(cast<ReadOp>(read).getSymbolAttr());
   for (auto parameter : loss->getParentRegion()->front().getOps<ParameterOp>())
-    if (!used.contains(FlatSymbolRefAttr::get(parameter.getSymNameAttr())))
+    if (!used.contains(FlatSymbolRefAttr::get(parameter.getSymNameAttr())) &&
+        parameter.getRateFactor() != 0)
       parameter.emitWarning("@")
           << parameter.getSymName() << " is not trained: the loss that @"
           << kLossFunction << " returns does not depend on it";

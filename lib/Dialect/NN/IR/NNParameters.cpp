@@ -151,6 +151,16 @@ LogicalResult ParameterOp::verify() {
   if (!(getRateFactor() >= 0 && getRateFactor() <= mostRate))
     return emitOpError("has rate ")
            << getRateAttr() << ", expected 0 to 1,000,000";
+  // (C8) Likewise.
+  std::optional<APFloat> balance = getBalance();
+  if (balance && !(balance->convertToDouble() >= 0 &&
+                   balance->convertToDouble() <= mostRate))
+    return emitOpError("has balance ")
+           << getBalanceAttr() << ", expected 0 to 1,000,000";
+  if (balance && (getDecay() || getMatrix()))
+    return emitOpError("has balance ")
+           << getBalanceAttr() << " and a rule of the optimizer's, decay or "
+           << "matrix";
   return verifyState(*this);
 }
 

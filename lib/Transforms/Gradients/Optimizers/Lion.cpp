@@ -36,7 +36,7 @@ public:
     Value w = parameter.read(Slot::Value);
     if (parameter.decays)
       w = times(nn, w, keep, parameter);
-    Value delta = times(nn, sign(c), rate, parameter);
+    Value delta = times(nn, sign(nn, c), rate, parameter);
     return {nn.sub(w, delta), {m}};
   }
 
@@ -46,15 +46,6 @@ private:
     Value kept = times(nn, old, share, parameter);
     Value part = times(nn, added, rest, parameter);
     return nn.add(kept, part);
-  }
-
-  /// x / |x| is 1 or -1 exactly; of zero it is 0 / 1.
-  Value sign(Value x) {
-    Value negative = nn.neg(x);
-    Value size = nn.neg(nn.binary<nn::MinOp>(x, negative));
-    Value isZero = nn.unary<nn::IsZeroOp>(x);
-    Value divisor = nn.add(size, isZero);
-    return nn.div(x, divisor);
   }
 
   NNBuilder &nn;

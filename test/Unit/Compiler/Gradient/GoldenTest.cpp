@@ -136,7 +136,8 @@ TEST_F(GoldenTest, Rope) {
   Value x = read("x");
   check(test.nn.unary<nn::RopeOp>(
       x, test.builder.getF64FloatAttr(attribute("theta")),
-      nn::RopeScalingAttr(), UnitAttr(), nn::BeginAttr()));
+      nn::RopeScalingAttr(), nn::YarnAttr(), IntegerAttr(), UnitAttr(),
+      nn::BeginAttr()));
 }
 
 TEST_F(GoldenTest, RopeFrequenciesOfLlama3) {
@@ -148,7 +149,7 @@ TEST_F(GoldenTest, RopeFrequenciesOfLlama3) {
       b.getF64FloatAttr(attribute("high_freq_factor")),
       attribute("original_max_position_embeddings"));
   std::vector<double> actual = nn::computeRopeFrequencies(
-      attribute("theta"), scaling, attribute("head_dim"));
+      attribute("theta"), scaling, nn::YarnAttr(), attribute("head_dim"));
   std::vector<double> expected = golden("output").data;
   ASSERT_EQ(actual.size(), expected.size());
   // PyTorch computes them in fp32.

@@ -172,15 +172,22 @@ static Case grouped(const std::string &spec, ArrayRef<int64_t> lhs,
           }};
 }
 
-/// The weights of a routing; ids pass nothing.
-static Case route(nn::Scores scores, bool normalized) {
-  return {"nn.route " + nn::stringifyScores(scores).str(),
+/// The weights of a routing; ids pass nothing. With `groups` experts lie in
+/// that many, of which two are kept.
+static Case route(nn::Scores scores, bool normalized, int64_t groups = 0) {
+  return {"nn.route " + nn::stringifyScores(scores).str() +
+              (groups ? " of groups" : ""),
           [=](GradientHarness &test) {
-            Value x = test.input(random({2, 3, 5}, 1));
+            Value x = test.input(random({2, 3, groups ? 2 * groups : 5}, 1));
+            IntegerAttr kept, all;
+            if (groups) {
+              kept = test.builder.getI64IntegerAttr(2);
+              all = test.builder.getI64IntegerAttr(groups);
+            }
             auto op = nn::RouteOp::create(
                 test.builder, test.nn.loc, test.type({2, 3, 2}),
                 RankedTensorType::get({2, 3, 2}, test.builder.getI32Type()), x,
-                /*bias=*/Value(), 2, scores, normalized,
+                /*bias=*/Value(), 2, scores, kept, all, normalized,
                 test.builder.getF32FloatAttr(2.5));
             Value weights = op.decompose(test.builder)[0];
             op->erase();
@@ -224,8 +231,26 @@ static Case rope(bool inverse) {
                 &test.context, b.getF64FloatAttr(8.0), b.getF64FloatAttr(1.0),
                 b.getF64FloatAttr(4.0), 64);
             return test.nn.unary<nn::RopeOp>(
-                x, b.getF64FloatAttr(100.0), scaling,
-                inverse ? b.getUnitAttr() : UnitAttr(), nn::BeginAttr());
+                x, b.getF64FloatAttr(100.0), scaling, nn::YarnAttr(),
+                IntegerAttr(), inverse ? b.getUnitAttr() : UnitAttr(),
+                nn::BeginAttr());
+          }};
+}
+
+/// The last pair of three turns, stretched.
+static Case yarn(bool inverse) {
+  return {inverse ? "nn.rope yarn inverse" : "nn.rope yarn",
+          [inverse](GradientHarness &test) {
+            Value x = test.input(random({2, 3, 2, 6}, 1));
+            Builder &b = test.builder;
+            auto number = [&](double x) { return b.getF64FloatAttr(x); };
+            auto attr =
+                nn::YarnAttr::get(&test.context, number(8.0), number(-0.5),
+                                  number(1.5), number(1.25));
+            return test.nn.unary<nn::RopeOp>(
+                x, number(100.0), nn::RopeScalingAttr(), attr,
+                b.getI64IntegerAttr(2), inverse ? b.getUnitAttr() : UnitAttr(),
+                nn::BeginAttr());
           }};
 }
 
@@ -237,7 +262,9 @@ static std::vector<Case> getModelCases() {
                              attention("bidirectional", 2),
                              attention("near", 1),
                              rope(false),
-                             rope(true)};
+                             rope(true),
+                             yarn(false),
+                             yarn(true)};
   // Rows that share one of lhs, rows of their own, and the two gradients.
   cases.push_back(grouped("th,efh->tcf", {2, 3}, {3, 4, 3}, {2, 2, 4}));
   cases.push_back(grouped("tcf,efh->tch", {2, 2, 4}, {3, 4, 3}, {2, 2, 3}));
@@ -246,6 +273,7 @@ static std::vector<Case> getModelCases() {
   cases.push_back(route(nn::Scores::Softmax, true));
   cases.push_back(route(nn::Scores::Sigmoid, true));
   cases.push_back(route(nn::Scores::ChosenSoftmax, false));
+  cases.push_back(route(nn::Scores::Sigmoid, true, /*groups=*/3));
   cases.push_back({"nn.layer_norm", [](GradientHarness &test) {
                      Value x = test.input(random({2, 3, 7}, 1));
                      Value w = test.input(random({7}, 2));

@@ -202,7 +202,8 @@ TEST_F(ImportErrors, Experts) {
   refuse(mixtral, "\"router_jitter_noise\": 0.1",
          {"router_jitter_noise", "0.1", "nothing else is supported"});
   refuse(mixtral, "\"output_router_logits\": true",
-         {"output_router_logits", "true"});
+         {"field \"output_router_logits\" is true: the loss of routers that it "
+          "turns on depends on how a batch is cut"});
   refuse(qwen3, "\"decoder_sparse_step\": 2", {"decoder_sparse_step", "is 2"});
   refuse(qwen3, "\"mlp_only_layers\": [0]", {"mlp_only_layers"});
   refuse(qwen3, "\"num_local_experts\": 4",
@@ -211,6 +212,31 @@ TEST_F(ImportErrors, Experts) {
   refuse(olmoe, "\"clip_qkv\": 8.0", {"clip_qkv", "8", "expected null"});
   refuse(olmoe, "\"num_experts_per_tok\": 65",
          {R"(field "num_experts_per_tok" is 65)", R"("num_experts", 64)"});
+}
+
+TEST_F(ImportErrors, DeepSeek) {
+  std::string own = likeLlama("deepseek_v3");
+  refuse(own, "\"v_head_dim\": 128",
+         {"field \"num_key_value_heads\" is 2",
+          "expected \"num_attention_heads\", 4"});
+  std::string heads = "\"num_key_value_heads\": 2";
+  own.replace(own.find(heads), heads.size(), "\"num_key_value_heads\": 4");
+  refuse(own, "\"qk_nope_head_dim\": 5",
+         {"field \"qk_nope_head_dim\" is 5, expected an even number"});
+  refuse(own, "\"v_head_dim\": 193",
+         {"field \"v_head_dim\" is 193", "\"qk_rope_head_dim\", 192"});
+  refuse(own, "\"n_routed_experts\": 12",
+         {"field \"n_routed_experts\" is 12", "a multiple of \"n_group\", 8"});
+  refuse(own, "\"n_routed_experts\": 8", {"two experts a group or more"});
+  refuse(own, "\"topk_group\": 9",
+         {"field \"topk_group\" is 9, more than \"n_group\", 8"});
+  refuse(own, "\"n_routed_experts\": 16, \"topk_group\": 2",
+         {"field \"num_experts_per_tok\" is 8", "groups, 4"});
+  refuse(own, "\"scoring_func\": \"softmax\"", {"scoring_func", "softmax"});
+  refuse(own, "\"attention_bias\": true", {"attention_bias", "true"});
+  refuse(own, "\"q_lora_rank\": 0", {"q_lora_rank", "is 0"});
+  refuse(likeLlama("qwen3_moe"), "\"num_nextn_predict_layers\": 1",
+         {"num_nextn_predict_layers", "1"});
 }
 
 TEST_F(ImportErrors, LlamasFamilies) {
@@ -253,8 +279,16 @@ TEST_F(ImportErrors, RopeScaling) {
   for (const char *name : {"type", "rope_type"})
     refuse(kLlama,
            std::string("\"rope_scaling\": {\"") + name +
-               "\": \"yarn\", \"factor\": 4}",
-           {"rope_scaling", "yarn", "llama3"});
+               "\": \"dynamic\", \"factor\": 4}",
+           {"rope_scaling", "dynamic", "llama3"});
+  refuse(kLlama, "\"rope_scaling\": {\"type\": \"yarn\"}",
+         {"rope_scaling.factor", "missing"});
+  refuse(kLlama,
+         "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4, "
+         "\"beta_fast\": 0.001, \"beta_slow\": 32}",
+         {"fields \"beta_fast\" and \"beta_slow\" of the rotary embedding are "
+          "0.001",
+          "expected the first to be more"});
   refuse(kLlama, "\"rope_scaling\": {\"rope_type\": \"llama3\"}",
          {"rope_scaling.factor", "missing"});
   refuse(kLlama,

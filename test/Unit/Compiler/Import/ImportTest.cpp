@@ -65,6 +65,7 @@ TEST_F(ImportTest, CountsParameters) {
       {"qwen3-8b", 8190735360},
       {"mixtral-8x7b", 46702792704},
       {"qwen3-30b-a3b", 30532122624},
+      {"deepseek-v3", 671026419200},
   };
   for (auto [name, count] : models)
     EXPECT_EQ(countParameters(*load(PLAIT_MODELS "/" + std::string(name))),
@@ -173,10 +174,11 @@ static void expectCovers(ModuleOp module, const std::string &file) {
 
 TEST_F(ImportTest, NamesTensorsAsHuggingFaceDoes) {
   for (const char *name :
-       {"gpt2-small-test", "llama-small-test", "llama3-small-test",
-        "mistral-small-test", "mixtral-small-test", "olmo2-small-test",
-        "olmoe-small-test", "phi3-small-test", "qwen2-small-test",
-        "qwen3-small-test", "qwen3-moe-small-test"}) {
+       {"deepseek-v3-small-test", "gpt2-small-test", "llama-small-test",
+        "llama3-small-test", "qwen2-yarn-small-test", "mistral-small-test",
+        "mixtral-small-test", "olmo2-small-test", "olmoe-small-test",
+        "phi3-small-test", "qwen2-small-test", "qwen3-small-test",
+        "qwen3-moe-small-test"}) {
     std::string folder = PLAIT_GOLDEN "/" + std::string(name);
     OwningOpRef<ModuleOp> module = load(folder);
     expectCovers(*module, folder + "/model.safetensors");
@@ -316,6 +318,32 @@ TEST_F(ImportTest, ReadsRopeScalingInBothForms) {
   std::string first = print(*importText(kLlama + older).module);
   EXPECT_EQ(first, print(*importText(kLlama + newer).module));
   EXPECT_NE(first.find("theta 5.000000e+02 scaling <factor = 8.000000e+00"),
+            std::string::npos);
+}
+
+/// What follows from a config is what transformers computes of it: with bounds
+/// of pairs that are cut, at 0 and at the last element of a head.
+TEST_F(ImportTest, ReadsYarn) {
+  auto read = [this](const std::string &more) {
+    return print(*importText(std::string(kLlama) +
+                             ", \"rope_scaling\": {\"type\": \"yarn\", "
+                             "\"factor\": 4, " +
+                             more + "}}")
+                      .module);
+  };
+  EXPECT_NE(
+      read("\"original_max_position_embeddings\": 16")
+          .find("yarn <factor = 4.000000e+00 : f64, first = 0.000000e+00 : "
+                "f64, last = 1.000000e+00 : f64, amplitude = "
+                "1.138629"),
+      std::string::npos);
+  EXPECT_NE(read("\"original_max_position_embeddings\": 16, \"mscale\": 1.0, "
+                 "\"mscale_all_dim\": 1.0")
+                .find("amplitude = 1.000000e+00"),
+            std::string::npos);
+  EXPECT_NE(read("\"original_max_position_embeddings\": 16, "
+                 "\"attention_factor\": 0.5, \"truncate\": false")
+                .find("amplitude = 5.000000e-01"),
             std::string::npos);
 }
 

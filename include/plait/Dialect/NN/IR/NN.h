@@ -161,8 +161,9 @@ bool isFusable(ContractionOpInterface op);
 
 /// The angles' frequencies of a rotary embedding of `size` elements: size / 2
 /// numbers in radians per position.
-std::vector<double>
-computeRopeFrequencies(double theta, RopeScalingAttr scaling, int64_t size);
+std::vector<double> computeRopeFrequencies(double theta,
+                                           RopeScalingAttr scaling,
+                                           YarnAttr yarn, int64_t size);
 
 } // namespace plait::nn
 

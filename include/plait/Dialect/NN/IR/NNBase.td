@@ -129,6 +129,20 @@ def NN_RopeScalingAttr : AttrDef<NNDialect, "RopeScaling"> {
   let assemblyFormat = "`<` struct(params) `>`";
 }
 
+def NN_YarnAttr : AttrDef<NNDialect, "Yarn"> {
+  let mnemonic = "yarn";
+  let summary = "YaRN's stretching of rotary frequencies";
+  let description = [{
+    Frequencies of pairs up to `first` are kept, those from `last` on are divided
+    by `factor`, and those between are interpolated by their number; cosines and
+    sines are multiplied by `amplitude` (Peng et al. 2023, "YaRN: Efficient Context
+    Window Extension of Large Language Models"; Hugging Face `rope_type` "yarn").
+  }];
+  let parameters = (ins "::mlir::FloatAttr":$factor, "::mlir::FloatAttr":$first,
+                        "::mlir::FloatAttr":$last, "::mlir::FloatAttr":$amplitude);
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+
 def NN_BeginAttr : AttrDef<NNDialect, "Begin"> {
   let mnemonic = "begin";
   let summary = "Where a rank's block of a dimension begins, and in which order";

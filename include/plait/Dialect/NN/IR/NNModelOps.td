@@ -166,7 +166,10 @@ def NN_RouteOp : NN_Op<"route", [
     - `softmax` or `sigmoid` of the logits of all experts;
     - `chosen_softmax`: the softmax of the chosen logits alone.
     With `bias` the experts are chosen by score + bias, which the weights do not
-    have. `normalized`: weights are divided by their sum. `scaled`: then
+    have. With `groups` k `of` n, experts lie in n groups of neighbours, and a token
+    chooses among those of k of them: the groups in which the two best experts have
+    the highest sum, of equal ones the first (DeepSeek-AI 2024, "DeepSeek-V3
+    Technical Report"). `normalized`: weights are divided by their sum. `scaled`: then
     multiplied. All of it in f32. The ids have no gradient.
 
     Decomposed before sharding into comparisons, sums and selections, so that
@@ -180,6 +183,9 @@ def NN_RouteOp : NN_Op<"route", [
       the logits.
     - (C3) the bias has the last dimension of the logits.
     - (C4) `scaled`, if given, is positive.
+    - (C5) both numbers of groups come together; the groups have equally many
+      experts, at least two each, and the kept ones are not more than there are and
+      have as many experts as there are choices.
 
     Example:
     ```mlir
@@ -188,11 +194,12 @@ def NN_RouteOp : NN_Op<"route", [
   }];
   let arguments = (ins NN_FloatTensor:$logits, Optional<NN_FloatTensor>:$bias,
                        I64Attr:$choices, NN_ScoresAttr:$scores,
+                       OptionalAttr<I64Attr>:$kept, OptionalAttr<I64Attr>:$groups,
                        UnitAttr:$normalized, OptionalAttr<F32Attr>:$scaled);
   let results = (outs NN_Statistics:$weights, NN_IntTensor:$ids);
   let assemblyFormat = [{
     $logits (`bias` $bias^)? `choices` $choices `scores` $scores
-    (`normalized` $normalized^)? (`scaled` $scaled^)? attr-dict `:`
+    (`groups` $kept^ `of` $groups)? (`normalized` $normalized^)? (`scaled` $scaled^)? attr-dict `:`
     functional-type(operands, results)
   }];
   let hasVerifier = 1;
@@ -461,12 +468,17 @@ def NN_RopeOp : NN_Op<"rope", [
     Rotates the pairs (j, j + d/2) of the last dimension by position · frequency_j
     (Su et al. 2021, in Hugging Face's "rotate half" layout). Dimension 1 is the
     position. `inverse` rotates back, which is the gradient. On a rank that holds
-    one block of the positions, `begin` is the first.
+    one block of the positions, `begin` is the first. With `rotated` r only the last
+    r/2 pairs turn, with the frequencies of a dimension of r elements, and the others
+    are as they were. `scaling` and `yarn` change the frequencies.
 
     Constraints:
     - (C1) the input has at least three dimensions, the last of even extent.
     - (C2) `theta` is positive.
     - (C3) the numbers of `scaling` are positive, `low` below `high`.
+    - (C4) `factor` and `amplitude` of `yarn` are positive, its `first` is below its
+      `last`; it does not come with `scaling`.
+    - (C5) `rotated`, if given, is even, at least 2, and at most the last dimension.
 
     Example:
     ```mlir
@@ -475,11 +487,12 @@ def NN_RopeOp : NN_Op<"rope", [
   }];
   let arguments = (ins NN_FloatTensor:$input, F64Attr:$theta,
                        OptionalAttr<NN_RopeScalingAttr>:$scaling,
-                       UnitAttr:$inverse, OptionalAttr<NN_BeginAttr>:$begin);
+                       OptionalAttr<NN_YarnAttr>:$yarn,
+                       OptionalAttr<I64Attr>:$rotated, UnitAttr:$inverse, OptionalAttr<NN_BeginAttr>:$begin);
   let results = (outs NN_FloatTensor:$result);
   let assemblyFormat = [{
-    $input `theta` $theta (`scaling` $scaling^)? (`inverse` $inverse^)?
-    attr-dict `:` type($result)
+    $input `theta` $theta (`scaling` $scaling^)? (`yarn` $yarn^)?
+    (`rotated` $rotated^)? (`inverse` $inverse^)? attr-dict `:` type($result)
   }];
   let hasVerifier = 1;
 }

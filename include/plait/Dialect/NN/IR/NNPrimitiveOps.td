@@ -202,22 +202,24 @@ def NN_RopeTableOp : NN_Op<"rope_table", [Pure,
   let summary = "Cosines or sines of rotary angles";
   let description = [{
     [positions, size]: cos or sin of position · frequency, the frequencies
-    repeated for both halves of the last dimension. `begin` as in `nn.rope`.
+    repeated for both halves of the last dimension. `begin`, `yarn` and `rotated` as
+    in `nn.rope`.
 
     Constraints:
     - (C1) the result has two dimensions, the second of even extent.
-    - (C2) `theta` is positive.
-    - (C3) the numbers of `scaling` are positive, `low` below `high`.
+    - (C2) to (C5) of `nn.rope`.
 
     Example: `%c = nn.rope_table theta 1.0e+04 : tensor<8x4xf32>`.
   }];
   let arguments = (ins F64Attr:$theta,
                        OptionalAttr<NN_RopeScalingAttr>:$scaling,
+                       OptionalAttr<NN_YarnAttr>:$yarn,
+                       OptionalAttr<I64Attr>:$rotated,
                        UnitAttr:$sine, OptionalAttr<NN_BeginAttr>:$begin);
   let results = (outs StaticShapeTensorOf<[F32]>:$result);
   let assemblyFormat = [{
-    (`sine` $sine^)? `theta` $theta (`scaling` $scaling^)? attr-dict
-    `:` type($result)
+    (`sine` $sine^)? `theta` $theta (`scaling` $scaling^)? (`yarn` $yarn^)?
+    (`rotated` $rotated^)? attr-dict `:` type($result)
   }];
   let hasVerifier = 1;
 }

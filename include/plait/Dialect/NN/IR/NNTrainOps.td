@@ -21,7 +21,9 @@ def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
     the ranks that hold the same divide the optimizer's state (Rajbhandari et al.
     2020, ZeRO 2), `state` says how gradient and moments lie, and with a copy in
     `compute` the value too. `matrix` lists the dimensions that are columns of a
-    matrix, which the optimizer updates as a whole; all others are rows.
+    matrix, which the optimizer updates as a whole; all others are rows. With
+    `balance` no optimizer updates it: each step takes `balance` times the sign of the
+    gradient off, whose size then says nothing, and which no norm counts.
 
     Constraints:
     - (C1) the type is plain: shardings belong in `sharding`.
@@ -37,6 +39,7 @@ def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
     - (C6) `matrix` lists dimensions in ascending order, not all of them and at
       least one.
     - (C7) `rate` is 0 to 1,000,000.
+    - (C8) `balance` is 0 to 1,000,000, and comes with neither `decay` nor `matrix`.
 
     Example:
     ```mlir
@@ -47,13 +50,14 @@ def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
   let arguments = (ins SymbolNameAttr:$sym_name,
                        TypeAttrOf<NN_Statistics>:$type, NN_InitAttr:$init,
                        UnitAttr:$decay, OptionalAttr<F64Attr>:$rate,
+                       OptionalAttr<F64Attr>:$balance,
                        OptionalAttr<NN_FileAttr>:$file,
                        OptionalAttr<AnyAttr>:$sharding,
                        OptionalAttr<AnyAttr>:$state,
                        OptionalAttr<DenseI64ArrayAttr>:$matrix);
   let assemblyFormat = [{
     $sym_name `:` $type `init` `` $init (`decay` $decay^)? (`rate` $rate^)?
-    (`file` `` $file^)? (`sharding` $sharding^)? (`state` $state^)?
+    (`balance` $balance^)? (`file` `` $file^)? (`sharding` $sharding^)? (`state` $state^)?
     (`matrix` $matrix^)? attr-dict
   }];
   let extraClassDeclaration = [{

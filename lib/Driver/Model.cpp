@@ -149,16 +149,6 @@ ModelState::get(ModelSource &from, int64_t batch, int64_t sequence) {
 // Attention
 //===----------------------------------------------------------------------===//
 
-Status plait::checkFusedAttention(nn::AttentionUse use) {
-  if (use.drops)
-    return fail("it has dropout; `dropout` off allows flash");
-  if (use.masks)
-    return fail("it has a document mask");
-  if (use.spans)
-    return fail("it has a window on both sides of a query");
-  return Status::success();
-}
-
 /// A note, for the plan is right and only slower.
 void plait::noteUnfusedAttention(Messages &messages, const Status &reason,
                                  const std::string &cost) {

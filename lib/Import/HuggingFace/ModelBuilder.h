@@ -69,9 +69,11 @@ public:
                         double epsilon);
   mlir::Value rmsNorm(mlir::Value x, mlir::Value weight, double epsilon);
   /// Causal attention with the usual scale, 1 / sqrt(head size). With a
-  /// `window` a query sees that many keys at most, itself included.
+  /// `window` a query sees that many keys at most, itself included. `sinks`,
+  /// which may be null, are [groups, heads of a group].
   mlir::Value attention(mlir::Value query, mlir::Value key, mlir::Value value,
-                        const Dropout &dropout, int64_t window = 0);
+                        const Dropout &dropout, int64_t window = 0,
+                        mlir::Value sinks = {});
   /// The `choices` experts with the highest softmax of the logits.
   Route route(mlir::Value logits, int64_t choices, bool normalized);
   /// Multiplies each row by the matrix of its expert; `spec` is that of

@@ -108,6 +108,7 @@ Result<ModelOptions> capi::readModelOptions(const char *path,
       read(text, {{"dropout", setText(dropout)},
                   {"document-mask", setTruth(options.documentMask)},
                   {"no-decay", setList(options.noDecay)},
+                  {"freeze", setList(options.frozen)},
                   {"lr-factor", setList(options.rateFactors)},
                   {"ignore-field", setList(options.ignoredFields)},
                   {"shard", setList(options.shardings)}}));

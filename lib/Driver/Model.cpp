@@ -112,6 +112,7 @@ LogicalResult ModelState::edit(ModuleOp module) {
   edits.removesDropout = !options.dropout;
   edits.insertsDocumentMask = options.documentMask;
   edits.withoutDecay = options.noDecay;
+  edits.frozen = options.frozen;
   edits.rateFactors = options.rateFactors;
   PassManager manager(&context);
   // The next phase verifies.

@@ -34,6 +34,7 @@ class ModelOptions(TypedDict, total=False):
     dropout: str
     document_mask: bool
     no_decay: Texts
+    freeze: Texts
     lr_factor: Texts
     ignore_field: Texts
     shard: Texts

@@ -63,9 +63,10 @@ static Status applyEmit(const CLI::App &app, Request &request) {
   Result<const planner::Program *> program = planner::findProgram(name);
   if (!program.ok())
     return program.status();
-  for (const char *other : {"--compile-to", "--dump-phases-to", "--also",
-                            "--predict", "--schedule-file", "--shard",
-                            "--document-mask", "--no-decay", "--lr-factor"})
+  for (const char *other :
+       {"--compile-to", "--dump-phases-to", "--also", "--predict",
+        "--schedule-file", "--shard", "--document-mask", "--no-decay",
+        "--freeze", "--lr-factor"})
     if (app.count(other))
       return fail("--emit excludes ", other);
   if (request.output.empty())

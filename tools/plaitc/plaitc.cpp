@@ -174,6 +174,12 @@ static void addModelOptions(CLI::App &app, Request &request,
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->type_name("PARAMETER")
       ->description("without weight decay, * matches; may repeat");
+  app.add_option("--freeze", options.frozen)
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->type_name("PARAMETER")
+      ->description("not trained, * matches; may repeat");
   app.add_option("--lr-factor", options.rateFactors)
       ->expected(1)
       ->allow_extra_args(false)

@@ -9,12 +9,15 @@
 // RUN: not plait-opt %s --nn-scale-learning-rate=factors=w=-1 2>&1 | FileCheck %s --check-prefix=LEAST
 // RUN: not plait-opt %s --nn-scale-learning-rate=factors=w=nan 2>&1 | FileCheck %s --check-prefix=NUMBER
 // RUN: not plait-opt %s --nn-scale-learning-rate=factors=[=1 2>&1 | FileCheck %s --check-prefix=GLOB
+// RUN: not plait-opt %s --nn-freeze-parameters=parameters=w,v 2>&1 | FileCheck %s --check-prefix=NAME
+// RUN: not plait-opt %s --nn-freeze-parameters=parameters=[ 2>&1 | FileCheck %s --check-prefix=FREEZE
 
 // FORM: error: `shard` w is not NAME=AXES, such as *.c_fc.weight=[{},{"tp"}]
 // AXES: error: `shard` w=[{"tp"}: {{.*}}; expected axes like [{}, {"tp"}]
 // NONE: error: @loss has no attention for a document mask
 // NAME: error: no parameter is called "v"
 // PATTERN: error: `no-decay` "[": invalid glob pattern
+// FREEZE: error: `freeze` "[": invalid glob pattern
 // FACTOR: error: `lr-factor` "w" is not NAME=FACTOR with a factor of 0 to 1,000,000, such as *.wte.weight=0.1
 // LEAST: error: `lr-factor` "w=-1" is not NAME=FACTOR with a factor of 0 to 1,000,000
 // NUMBER: error: `lr-factor` "w=nan" is not NAME=FACTOR with a factor of 0 to 1,000,000

@@ -318,7 +318,8 @@ CertificatePtr Compilation::takeCertificate() {
 /// The planner tells for itself.
 void Compilation::tellOfUnfused() {
   TargetAttr where = getTarget(*module);
-  Status fused = checkFusedAttention(nn::findAttentionUse(getModule()));
+  Status fused = checkAttentionTraits(nn::findAttentionTraits(getModule()),
+                                      FusedBy::Cudnn);
   if (!fused.ok() && options.cluster.empty() && where &&
       where.getArchitecture() > 0 &&
       getConfiguration().attention == AttentionKind::Auto &&

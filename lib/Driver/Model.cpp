@@ -113,6 +113,7 @@ LogicalResult ModelState::edit(ModuleOp module) {
   edits.removesDropout = !options.dropout;
   edits.insertsDocumentMask = options.documentMask;
   edits.withoutDecay = options.noDecay;
+  edits.frozen = options.frozen;
   edits.rateFactors = options.rateFactors;
   edits.balance = options.balance;
   PassManager manager(&context);
@@ -158,16 +159,6 @@ ModelState::get(ModelSource &from, int64_t batch, int64_t sequence) {
 //===----------------------------------------------------------------------===//
 // Attention
 //===----------------------------------------------------------------------===//
-
-Status plait::checkFusedAttention(nn::AttentionUse use) {
-  if (use.drops)
-    return fail("it has dropout; `dropout` off allows flash");
-  if (use.masks)
-    return fail("it has a document mask");
-  if (use.spans)
-    return fail("it has a window on both sides of a query");
-  return Status::success();
-}
 
 /// A note, for the plan is right and only slower.
 void plait::noteUnfusedAttention(Messages &messages, const Status &reason,

@@ -59,10 +59,6 @@ private:
   mlir::LogicalResult edit(mlir::ModuleOp module);
 };
 
-/// Says what GPUs do not compute of such attention in one step; fails with
-/// that.
-Status checkFusedAttention(nn::AttentionUse use);
-
 /// Tells why GPUs take the slower attention, for which nobody has asked, and
 /// what that costs, where it is known.
 void noteUnfusedAttention(Messages &messages, const Status &reason,

@@ -432,12 +432,13 @@ Result<planner::SearchResult> ChoiceState::findBest() {
 /// mask and the size of its heads are not known before it has been read, and
 /// what findAttention() has assumed is corrected here.
 Status ChoiceState::setAttention() {
-  nn::AttentionUse use = profile->findAttentionUse();
-  training.dropout = use.drops;
-  if (!training.flashAttention || cluster.device.isProcessor ||
-      planning.framework != "plait")
+  AttentionTraits traits = profile->findAttentionTraits();
+  training.dropout = traits.has(AttentionTrait::Dropout);
+  if (!training.flashAttention || planning.framework != "plait")
     return Status::success();
-  fused = checkFusedAttention(use);
+  fused = checkAttentionTraits(traits, cluster.device.isProcessor
+                                           ? FusedBy::Processors
+                                           : FusedBy::Cudnn);
   // Of devices that there is no code for nothing is known.
   auto target = codegen::TargetGPU::get(cluster.device.target);
   if (fused.ok() && target)

@@ -18,6 +18,8 @@
 #include "plait/Plan/Check.h"
 #include "plait/Plan/Defaults.h"
 
+#include <cmath>
+
 using namespace plait;
 using namespace plait::plan;
 
@@ -73,6 +75,12 @@ Status plan::checkAttention(const RankGrid &mesh,
   if (step.window() < 0 || step.window() > step.keys())
     return fail("has window ", step.window(), ", allowed are 0 to ",
                 step.keys());
+  // 0: no cap. A number that is none is not at least 0.
+  if (!(step.soft_cap() >= 0 && std::isfinite(step.soft_cap())))
+    return fail("has soft cap ", step.soft_cap(),
+                ", expected a positive number, or 0 for none");
+  if (step.sinks() && step.kind() != fb::AttentionKind::Forward)
+    return fail("has sinks, which a forward step has");
   if (!step.causal() && step.starts())
     return fail("has starts of documents, which only causal attention has");
   if (ChunkOrder order = {step.keys(), step.chunks()};
@@ -89,6 +97,15 @@ Status plan::checkAttention(const RankGrid &mesh,
   PLAIT_RETURN_IF_ERROR(
       checkLayout("v", step, step.kv_heads(), step.v_strides()));
   return checkLayout("o", step, step.heads(), step.out_strides());
+}
+
+AttentionTraits plan::traitsOf(const fb::AttentionStep &step) {
+  return AttentionTraits()
+      .add(AttentionTrait::Dropout, step.dropout())
+      .add(AttentionTrait::Documents, step.starts())
+      .add(AttentionTrait::WindowOnBothSides, !step.causal() && step.window())
+      .add(AttentionTrait::SoftCap, step.soft_cap() != 0)
+      .add(AttentionTrait::Sinks, step.sinks());
 }
 
 /// Refuses what cuDNN's fused kernels do not take, which is computed from GEMMs

@@ -88,6 +88,20 @@ static bool hasWindows(const fb::Plan &plan) {
   });
 }
 
+static bool hasSoftCaps(const fb::Plan &plan) {
+  return anyStep(plan, [](const fb::Step *step) {
+    const fb::AttentionStep *attention = step->step_as_AttentionStep();
+    return attention && attention->soft_cap() != 0;
+  });
+}
+
+static bool hasSinks(const fb::Plan &plan) {
+  return anyStep(plan, [](const fb::Step *step) {
+    const fb::AttentionStep *attention = step->step_as_AttentionStep();
+    return attention && attention->sinks();
+  });
+}
+
 std::span<const Feature> plan::getFeatures() {
   static constexpr Feature features[] = {
       {"GroupedGemmStep", 1, hasGroupedGemms},
@@ -131,6 +145,8 @@ std::span<const Feature> plan::getFeatures() {
       {"ActionList.phase", 3, hasExchanges},
       {"ActionList.except", 3, hasExchanges},
       {"ActionList.mixing", 3, hasExchanges},
+      {"AttentionStep.soft_cap", 4, hasSoftCaps},
+      {"AttentionStep.sinks", 4, hasSinks},
   };
   return features;
 }

@@ -163,6 +163,8 @@ std::vector<Use> usesOf(const fb::AttentionStep &step) {
     uses.push_back({"starts", step.starts(),
                     elementCount({step.batch(), step.queries()}),
                     sizeof(int32_t)});
+  if (step.sinks())
+    uses.push_back({"sinks", step.sinks(), elementCount({step.heads()}), wide});
   if (const fb::AttentionDropout *dropout = step.dropout())
     uses.push_back({"dropout's keys", dropout->keys(),
                     elementCount({step.batch()}), sizeof(int32_t)});

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 # Options that are lists.
-_LISTS = ("no_decay", "lr_factor", "balance", "ignore_field", "shard")
+_LISTS = ("no_decay", "freeze", "lr_factor", "balance", "ignore_field", "shard")
 
 
 class Model:
@@ -101,8 +101,8 @@ def model(
     dialect, or a configuration as a dictionary or as transformers has it.
 
     Options are those of plaitc that change a model, or how it is split: `dropout`,
-    `document_mask`, `no_decay`, `lr_factor`, `balance`, `ignore_field`, `shard`,
-    `expert_chunks`."""
+    `document_mask`, `no_decay`, `freeze`, `lr_factor`, `balance`, `ignore_field`,
+    `shard`, `expert_chunks`."""
     options.check_names(given, options.ModelOptions, "plait.model")
     if isinstance(source, Mapping):
         return ConfiguredModel(source, given)

@@ -35,6 +35,7 @@ class ModelOptions(TypedDict, total=False):
     document_mask: bool
     expert_chunks: int
     no_decay: Texts
+    freeze: Texts
     lr_factor: Texts
     balance: Texts
     ignore_field: Texts

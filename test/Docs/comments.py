@@ -21,7 +21,7 @@ COMMENT = re.compile(r"\s*///\s*(.*)")
 # How many there are. A room that is not here has none.
 LEFT = {
     "lib/Conversion": 5,
-    "lib/Dialect": 10,
+    "lib/Dialect": 9,
     "lib/Driver": 19,
     "lib/Import": 2,
     "lib/Planner": 83,

@@ -5,8 +5,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 #===-----------------------------------------------------------------------===#
-"""Trains a small GPT-2 whose parameters are in groups, with --lr-factor and
---no-decay, and takes the same steps with the parameter groups of torch.optim under a
+"""Trains a small GPT-2 whose parameters are in groups, with --lr-factor, --no-decay
+and --freeze, and takes the same steps with the parameter groups of torch.optim under a
 LambdaLR: rates follow the schedule in each group. The gradients of each step are
 measured as optimizers.py does. A checkpoint is resumed on another mesh with the
 same groups, which gives the weights of a run that was not interrupted, and on a plan
@@ -28,11 +28,13 @@ from tensors import read_tensors
 # Of several patterns that match, the last one counts.
 FACTORS = {"*.h.*": 0.25, "*.h.1.*": 0.0, "*wte.weight": 3.0, "*.ln_f.*": 1.0}
 SPARED = ("*wpe.weight",)
+FROZEN = ("*.h.0.mlp.c_fc.*", "*.h.1.ln_?.*")
+FREEZE = tuple(word for name in FROZEN for word in ("--freeze", name))
 GROUPS = tuple(
     word
     for name, factor in FACTORS.items()
     for word in ("--lr-factor", f"{name}={factor}")
-) + tuple(word for name in SPARED for word in ("--no-decay", name))
+) + tuple(word for name in SPARED for word in ("--no-decay", name)) + FREEZE
 SETTINGS = (
     ("1",),
     ("dp=2", "--zero", "1"),
@@ -63,10 +65,16 @@ def decay_of(name: str, tensor) -> float:
     return 0.0 if spared or tensor.ndim < 2 else DECAY
 
 
+def is_frozen(name: str) -> bool:
+    return any(fnmatch.fnmatch(name, pattern) for pattern in FROZEN)
+
+
 def make(optimizer: str, tensors: dict):
     """torch's optimizer with a group for each pair of rate and decay."""
     groups = {}
     for name, tensor in tensors.items():
+        if is_frozen(name):
+            continue
         groups.setdefault((factor_of(name), decay_of(name, tensor)), []).append(tensor)
     given = [
         {"params": group, "lr": RATE * factor, "weight_decay": decay}
@@ -86,7 +94,8 @@ class Suite(optimizers.Suite):
         return super().train(plan, start, steps, **scheduled, **options)
 
     def check_groups(self, setting, optimizer):
-        probe = self.make_probe(setting)
+        # Clipping counts what is trained.
+        probe = self.make_probe((*setting, *FREEZE))
         plan = self.compile((*setting, *GROUPS), optimizer)
         start = self.train(plan, None, 1).rename(self.folder / "start.safetensors")
         tensors = {
@@ -107,7 +116,7 @@ class Suite(optimizers.Suite):
                 expected = tensors[name].detach().numpy()
                 off = numpy.abs(w - expected) / (numpy.abs(expected) + RATE)
                 worst = max(worst, float(off.max()))
-                if factor_of(name) == 0:
+                if factor_of(name) == 0 or is_frozen(name):
                     require((w == before[name]).all(), f"{name} has moved")
         require(worst <= STEPS * TOLERANCE, f"off {worst:.2g}")
         return f"off {worst:.2g}"
@@ -125,7 +134,7 @@ class Suite(optimizers.Suite):
         second = self.compile(("pp=2", *GROUPS), "adamw").rename(
             self.folder / "second.plan"
         )
-        other = self.compile(("dp=2", "--zero", "1"), "adamw")
+        other = self.compile(("dp=2", "--zero", "1", *FREEZE), "adamw")
         kept, whole, parts = (self.folder / x for x in ("kept", "whole", "parts"))
         self.step_on(first, 4, "--save", whole)
         self.step_on(first, 2, "--checkpoint", kept)
@@ -140,8 +149,17 @@ class Suite(optimizers.Suite):
         warned = self.step_on(other, 4, "--resume", kept).stderr
         text = "multiplies the learning rate of 'transformer.h.0."
         require(text in warned and "' by 1, the checkpoint's plan by 0.25" in warned, warned)
+        # Nothing is kept of what was frozen.
+        trained = self.compile(("dp=2", "--zero", "1"), "adamw")
+        refused = self.tools.call(
+            "plait-run", trained, "--tokens", self.tokens, "--token-type", "uint16",
+            *("--steps", 4, "--resume", kept),
+        )
+        text = "keeps nothing of 'transformer.h.0.mlp.c_fc.bias'"
+        require(refused.code == 1 and text in refused.stderr, refused.stderr)
         shown = self.tools.run("plait-plan", "show", first).stdout
         require("3 times lr for transformer.wte.weight\n" in shown, shown)
+        require(", 6 of them frozen" in shown, shown)
 
 
 def main() -> int:

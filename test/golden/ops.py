@@ -16,10 +16,13 @@ name, the gradient of sum(output * cotangent).
 import json
 import math
 import pathlib
+import types
 
 import torch
 from torch.nn import functional
 from transformers import LlamaConfig
+from transformers.models.gemma2 import modeling_gemma2
+from transformers.models.gpt_oss import modeling_gpt_oss
 from transformers.models.llama import modeling_llama
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "ops"
@@ -206,6 +209,50 @@ def write_ties():
     write("minimum", torch.minimum, {"input": a, "other": b})
 
 
+def eager_attention(library, q, k, v, attributes, **arguments):
+    """The eager attention of a model of transformers, whose module has `attributes`."""
+    module = types.SimpleNamespace(
+        num_key_value_groups=q.shape[2] // k.shape[2],
+        training=False,
+        **attributes,
+    )
+    mask = torch.full((q.shape[1],) * 2, -1e30, dtype=q.dtype).triu(1)
+    heads_first = (x.transpose(1, 2) for x in (q, k, v))
+    out, _ = library.eager_attention_forward(
+        module,
+        *heads_first,
+        mask,
+        scaling=1 / math.sqrt(q.shape[3]),
+        **arguments,
+    )
+    return out
+
+
+def write_attention_variants():
+    """Sinks as GPT-OSS has them, and the soft cap of Gemma 2, which takes its softmax
+    in fp32, whatever the inputs are: in fp64 here."""
+    q, k, v = random(2, 5, 4, 4), random(2, 5, 2, 4), random(2, 5, 2, 4)
+    inputs = {"q": q, "k": k, "v": v}
+    write(
+        "attention_sinks",
+        lambda q, k, v, sinks: eager_attention(
+            modeling_gpt_oss, q, k, v, {"sinks": sinks}
+        ),
+        inputs | {"sinks": 2 * random(4)},
+    )
+    modeling_gemma2.torch = types.SimpleNamespace(
+        **(vars(torch) | {"float32": torch.float64})
+    )
+    write(
+        "attention_soft_cap",
+        lambda q, k, v: eager_attention(
+            modeling_gemma2, q, k, v, {}, softcap=0.8
+        ),
+        inputs,
+        soft_cap=0.8,
+    )
+
+
 def main():
     FOLDER.mkdir(exist_ok=True)
     write_norms_and_activations()
@@ -213,6 +260,7 @@ def main():
     write_attention()
     write_loss_and_embedding()
     write_ties()
+    write_attention_variants()
 
 
 if __name__ == "__main__":

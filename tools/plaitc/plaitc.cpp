@@ -183,6 +183,9 @@ static void addModelOptions(CLI::App &app, Request &request,
   addList("--no-decay", options.noDecay)
       ->type_name("PARAMETER")
       ->description("without weight decay, * matches; may repeat");
+  addList("--freeze", options.frozen)
+      ->type_name("PARAMETER")
+      ->description("not trained, * matches; may repeat");
   addList("--lr-factor", options.rateFactors)
       ->type_name("PARAMETER=FACTOR")
       ->description("multiply its learning rate, * matches; may repeat");

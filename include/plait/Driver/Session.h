@@ -75,6 +75,8 @@ struct ModelOptions {
   /// Parameters to which weight decay does not apply, whatever the model says:
   /// names, `*` matching anything.
   std::vector<std::string> noDecay = {};
+  /// Parameters that stay as they are loaded, by such names.
+  std::vector<std::string> frozen = {};
   /// Parameters whose learning rate is multiplied, "NAME=FACTOR" with a name as
   /// those above; of several that match, the last one counts.
   std::vector<std::string> rateFactors = {};

@@ -111,6 +111,11 @@ def DecomposableOpInterface : OpInterface<"DecomposableOpInterface"> {
     }],
       "::std::optional<::plait::Status>", "checkLibraryStep",
       (ins "int":$architecture), "", "return ::std::nullopt;">,
+    InterfaceMethod<[{
+      Whether the op is a library's step and more, which it decomposes into on all
+      devices: then checkLibraryStep() is of that step.
+    }],
+      "bool", "addsToLibraryStep", (ins), "", "return false;">,
     InterfaceMethod<"Builds the replacement for every result.",
       "::llvm::SmallVector<::mlir::Value>", "decompose",
       (ins "::mlir::OpBuilder &":$builder)>,

@@ -17,6 +17,7 @@
 
 #include "plait/Plan/Plan_generated.h"
 #include "plait/Plan/Ranks.h"
+#include "plait/Support/AttentionTraits.h"
 #include "plait/Support/ChunkOrder.h"
 #include "plait/Support/Status.h"
 
@@ -28,6 +29,9 @@ namespace plait::plan {
 /// rank of `mesh` is one of the keys' positions. Where the tensors are is not
 /// looked at.
 Status checkAttention(const RankGrid &mesh, const fb::AttentionStep &step);
+
+/// Says which variants of attention a step is.
+AttentionTraits traitsOf(const fb::AttentionStep &step);
 
 /// Whether GPUs of `architecture` (80 for sm_80) compute attention of this kind
 /// in one step, forward and backward; fails with what is in the way.

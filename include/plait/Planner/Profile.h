@@ -26,6 +26,7 @@
 #include "plait/Planner/Cluster.h"
 #include "plait/Planner/Framework.h"
 #include "plait/Planner/Work.h"
+#include "plait/Support/AttentionTraits.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -36,10 +37,6 @@
 #include <optional>
 
 namespace plait {
-
-namespace nn {
-struct AttentionUse;
-} // namespace nn
 
 /// Makes the nn module of a model for a microbatch of `batch` sequences, on one
 /// rank: with `@loss`, without mesh. Failure has been reported as a diagnostic.
@@ -68,7 +65,7 @@ public:
   int64_t countExperts() override;
 
   /// Tells what the model asks of a library's attention.
-  nn::AttentionUse findAttentionUse();
+  AttentionTraits findAttentionTraits();
   /// Whether GPUs of `architecture` (80 for sm_80) compute all of its attention
   /// in one step, in bf16; fails with what is in the way.
   Status checkFusedAttention(int architecture);

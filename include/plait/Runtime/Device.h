@@ -62,6 +62,7 @@ struct AttentionOperands {
   std::byte *dq, *dk, *dv;
   const std::byte *starts; // of documents
   const std::byte *dropoutKeys;
+  const std::byte *sinks; // of query heads
 };
 
 /// The addresses of the tensors of an OuterStep, and the numbers of its rule.

@@ -128,6 +128,8 @@ inline constexpr ForeignOption foreignOptions[] = {
     {"lr-mult lr-scale param-groups parameter-groups lr-groups "
      "layerwise-lr-decay layer-lr-decay embedding-lr decoupled-lr",
      "plaitc", "lr-factor NAME=FACTOR", ""},
+    {"freeze-layers freeze-parameters freeze-params frozen-parameters",
+     "plaitc", "freeze NAME", ""},
     {"random-seed", "plait-run", "seed", ""},
     // Data and files.
     {"data-path train-data-path train-file dataset dataset-name data "
@@ -170,7 +172,7 @@ inline constexpr std::pair<std::string_view, std::string_view> ownOptions[] = {
     {"plaitc",
      "mesh cluster global-batch micro-batch seq schedule chunks recompute zero "
      "offload precision attention optimizer dropout document-mask no-decay "
-     "lr-factor balance "
+     "freeze lr-factor balance "
      "backend explain why-not report compare train-tokens price pin "
      "predict no-reference"},
     {"plait-data", "tokenizer field lines eos workers"}};

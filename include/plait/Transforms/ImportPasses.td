@@ -165,6 +165,41 @@ def ScaleLearningRatePass : Pass<"nn-scale-learning-rate", "::mlir::ModuleOp"> {
                             "NAME=FACTOR, * matches anything">];
 }
 
+def FreezeParametersPass : Pass<"nn-freeze-parameters", "::mlir::ModuleOp"> {
+  let summary = "Keep parameters as they are loaded";
+  let description = [{
+    The parameters whose name one of `parameters` matches are not trained, whatever
+    the model says; `*` matches anything. An `nn.stop_gradient` behind each read of
+    them says so. Fails where one of the names matches none, as one with a typing
+    mistake does, and behind phase import.
+
+    Phase `import`, where plaitc is given `freeze`; reads nothing of the
+    configuration.
+
+    Example:
+    ```mlir
+    // plait-opt --nn-freeze-parameters=parameters=emb*
+    nn.parameter @embed : tensor<4x8xf32> init<mean = 0.0, std = 0.02> decay
+    nn.parameter @w : tensor<4x8xf32> init<mean = 0.0, std = 0.02> decay
+    func.func @loss(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+      %0 = nn.read @embed value : tensor<4x8xf32>
+      %1 = nn.read @w value : tensor<4x8xf32>
+      %2 = nn.add %0, %1 : tensor<4x8xf32>
+      return %2 : tensor<4x8xf32>
+    }
+    ```
+    becomes
+    ```mlir
+    %0 = nn.read @embed value : tensor<4x8xf32>
+    %1 = nn.stop_gradient %0 : tensor<4x8xf32>
+    %2 = nn.read @w value : tensor<4x8xf32>
+    %3 = nn.add %1, %2 : tensor<4x8xf32>
+    ```
+  }];
+  let options = [ListOption<"parameters", "parameters", "std::string",
+                            "names, * matches anything">];
+}
+
 def PinShardingsPass : Pass<"dist-pin-shardings", "::mlir::ModuleOp"> {
   let summary = "Give parameters shardings that were chosen by a person";
   let description = [{

@@ -32,6 +32,7 @@ struct ModelEdits {
   bool removesDropout = false;
   bool insertsDocumentMask = false;
   std::vector<std::string> withoutDecay; // names of parameters, as patterns
+  std::vector<std::string> frozen;       // likewise
   std::vector<std::string> rateFactors;  // such a pattern and "=0.1"
   std::vector<std::string> balance;      // "bias=0.001"
 };

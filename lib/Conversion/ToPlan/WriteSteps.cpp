@@ -233,10 +233,13 @@ FailureOr<fb::AttentionStepT> Writer::write(AttentionOp op) {
   };
   step.q_strides = step.out_strides = getStrides(step.queries, step.heads);
   step.k_strides = step.v_strides = getStrides(step.keys, step.kv_heads);
-  step.scale = op.getScale().convertToFloat();
-  step.causal = !op.getBidirectional();
+  nn::ScoreAttr score = op.getScore();
+  step.scale = score.getScale().getValue().convertToFloat();
+  step.causal = !score.getBidirectional();
   // 0: the whole sequence.
-  step.window = op.getWindow().value_or(0);
+  step.window = score.getWindow() ? score.getWindow().getInt() : 0;
+  if (FloatAttr softCap = score.getSoftCap())
+    step.soft_cap = softCap.getValue().convertToFloat();
   step.deterministic = op.getDeterministic();
   step.q = point(op.getQ());
   step.k = point(op.getK());
@@ -256,6 +259,8 @@ FailureOr<fb::AttentionStepT> Writer::write(AttentionOp op) {
   step.chunks = op.getBegin() ? op.getBegin()->getChunks() : 0;
   if (MemoryAttr starts = op.getStartsAttr())
     step.starts = point(starts);
+  if (MemoryAttr sinks = op.getSinksAttr())
+    step.sinks = point(sinks);
   if (!op.getDropoutKeysAttr())
     return step;
   // A table of its own, so that a step without dropout has none of it.

@@ -80,7 +80,7 @@ Value LayerBuilder::rmsNorm(Value x, Value weight, double epsilon) {
 /// `window` of 0 is none.
 Value LayerBuilder::attention(Value query, Value key, Value value,
                               const Dropout &dropout, int64_t window,
-                              double scale) {
+                              double scale, Value sinks) {
   auto type = typeOf(query);
   ArrayRef<int64_t> shape = type.getShape();
   int64_t lse[] = {shape[0], shape[2], shape[3], shape[1]};
@@ -88,12 +88,14 @@ Value LayerBuilder::attention(Value query, Value key, Value value,
   IntegerAttr seen;
   if (window && window < shape[1])
     seen = builder.getI64IntegerAttr(window);
-  return nn::AttentionOp::create(
-             builder, loc, type, type.clone(ArrayRef<int64_t>(lse)), query, key,
-             value, /*starts=*/Value(), dropout.keys,
-             builder.getF32FloatAttr(scale), seen, /*bidirectional=*/UnitAttr(),
-             nn::BeginAttr(), dropout.probability, dropout.site,
-             nn::BeginAttr())
+  auto score = nn::ScoreAttr::get(
+      builder.getContext(), builder.getF32FloatAttr(scale), seen,
+      /*bidirectional=*/false, /*soft_cap=*/FloatAttr());
+  return nn::AttentionOp::create(builder, loc, type,
+                                 type.clone(ArrayRef<int64_t>(lse)), query, key,
+                                 value, /*starts=*/Value(), sinks, dropout.keys,
+                                 score, nn::BeginAttr(), dropout.probability,
+                                 dropout.site, nn::BeginAttr())
       .getOut();
 }
 

@@ -80,16 +80,20 @@ public:
                         double epsilon);
   mlir::Value rmsNorm(mlir::Value x, mlir::Value weight, double epsilon);
   /// Causal attention with the usual scale, 1 / sqrt(head size). With a
-  /// `window` a query sees that many keys at most, itself included.
+  /// `window` a query sees that many keys at most, itself included. `sinks`,
+  /// which may be null, are [groups, heads of a group].
   mlir::Value attention(mlir::Value query, mlir::Value key, mlir::Value value,
-                        const Dropout &dropout, int64_t window = 0) {
+                        const Dropout &dropout, int64_t window = 0,
+                        mlir::Value sinks = {}) {
     auto shape = mlir::cast<mlir::RankedTensorType>(query.getType());
     return attention(query, key, value, dropout, window,
-                     1.0 / std::sqrt(static_cast<double>(shape.getDimSize(4))));
+                     1.0 / std::sqrt(static_cast<double>(shape.getDimSize(4))),
+                     sinks);
   }
   /// The same with the scores times `scale`.
   mlir::Value attention(mlir::Value query, mlir::Value key, mlir::Value value,
-                        const Dropout &dropout, int64_t window, double scale);
+                        const Dropout &dropout, int64_t window, double scale,
+                        mlir::Value sinks = {});
   /// The experts with the highest scores; `bias`, which may be null, is added
   /// to what they are chosen by.
   Route route(mlir::Value logits, mlir::Value bias, const Routing &routing);

@@ -526,6 +526,6 @@ Status ModelProfile::checkFusedAttention(int architecture) {
   return status;
 }
 
-nn::AttentionUse ModelProfile::findAttentionUse() {
-  return nn::findAttentionUse(*getModel(kSmall)->module);
+AttentionTraits ModelProfile::findAttentionTraits() {
+  return nn::findAttentionTraits(*getModel(kSmall)->module);
 }

@@ -130,7 +130,8 @@ private:
   Block blockAt(int64_t sequence, int64_t begin) const;
   std::pair<int64_t, int64_t> seenBy(int64_t sequence, int64_t query) const;
   Rows weigh(const Block &block, Rows q, Rows k, int64_t sequence, int64_t head,
-             float *sums);
+             float *sums, Rows slopes);
+  void sum(float *first, int64_t count, int64_t head, float &sum, float &saved);
   void drop(const Block &block, int64_t sequence, int64_t head, Rows rows);
   void backwardBlock(const Block &block, int64_t sequence, int64_t head, Rows k,
                      Rows v, Rows dk, Rows dv);
@@ -193,23 +194,43 @@ void Worker<T>::multiply(char transA, char transB, int64_t m, int64_t n,
                         b.data, b.stride, beta, c.data, c.stride);
 }
 
+/// Exponentiates the scores of a row that a query sees, less the largest of
+/// them, and adds them up; a sink is one of them that is not stored.
+template <typename T>
+void Worker<T>::sum(float *first, int64_t count, int64_t head, float &sum,
+                    float &saved) {
+  float top = maximum(first, count), sink = 0;
+  if (operands.sinks) {
+    sink = reinterpret_cast<const float *>(operands.sinks)[head];
+    top = std::max(top, sink);
+  }
+  sum = exponentiate(first, count, top);
+  if (operands.sinks)
+    sum += std::exp(sink - top);
+  saved = top + std::log(sum);
+}
+
 /// exp(S - shift) for the scores S of a block, 0 where a key is not seen.
 /// Backward the shift is the saved statistics; forward it is the largest score
 /// of a row, and `sums` gets the sum of each row. A row of the statistics is
 /// written forward.
-/// 1. Scores of the block, scaled in the GEMM.
+/// 1. Scores of the block, scaled in the GEMM, and capped; `slopes`, if there
+/// are
+///    any, get the slopes of that.
 /// 2. Each row is exponentiated over the keys it sees; the largest score is
 ///    taken off first, so that no power overflows. log Σ exp is what backward
 ///    needs, one float a row.
 /// 3. What the row does not see becomes 0, so that GEMMs may run over the hull.
 template <typename T>
 Rows Worker<T>::weigh(const Block &block, Rows q, Rows k, int64_t sequence,
-                      int64_t head, float *sums) {
+                      int64_t head, float *sums, Rows slopes) {
   int64_t keys = block.keys();
   // 1. Q Kᵀ.
   Rows scores = {take(block.rows() * keys), keys};
   multiply('N', 'T', block.rows(), keys, step.head_size, step.scale, q,
            {k[block.keyBegin], k.stride}, 0, scores);
+  if (step.soft_cap != 0)
+    softCap(scores.data, block.rows() * keys, step.soft_cap, slopes.data);
   for (int64_t row = 0; row < block.rows(); ++row) {
     // Within the block's keys, by blockAt().
     auto [begin, end] = seenBy(sequence, block.begin + row);
@@ -217,13 +238,10 @@ Rows Worker<T>::weigh(const Block &block, Rows q, Rows k, int64_t sequence,
     float *last = scores[row] + (end - block.keyBegin);
     float *saved = statistics(sequence, block.begin + row, head);
     // 2. Powers, and their sum.
-    if (sums) {
-      float top = maximum(first, last - first);
-      sums[row] = exponentiate(first, last - first, top);
-      *saved = top + std::log(sums[row]);
-    } else {
+    if (sums)
+      sum(first, last - first, head, sums[row], *saved);
+    else
       exponentiate(first, last - first, *saved);
-    }
     // 3. Hidden keys.
     std::fill(scores[row], first, 0.0f);
     std::fill(last, scores[row] + keys, 0.0f);
@@ -282,7 +300,7 @@ template <typename T> void Worker<T>::forward(int64_t sequence, int64_t head) {
     Rows o = place(target);
     // Divided by at the end, when the row has head_size elements.
     float sums[blockRows];
-    Rows weights = weigh(block, q, k, sequence, head, sums);
+    Rows weights = weigh(block, q, k, sequence, head, sums, {});
     drop(block, sequence, head, weights);
     multiply('N', 'N', rows, step.head_size, block.keys(), 1, weights,
              {v[block.keyBegin], v.stride}, 0, o);
@@ -294,7 +312,8 @@ template <typename T> void Worker<T>::forward(int64_t sequence, int64_t head) {
 
 /// Computes, with P = exp(S - stats), dP = dO Vᵀ and D = rows of dO · O:
 /// dV += Pᵀ dO, dS = P (dP - D), dQ = scale dS K, dK += scale dSᵀ Q. With
-/// dropout, M times: dV += (M P)ᵀ dO, dP = M (dO Vᵀ), and D as it is.
+/// dropout, M times: dV += (M P)ᵀ dO, dP = M (dO Vᵀ), and D as it is. With a
+/// soft cap, dS times its slopes. Sinks are in the statistics.
 /// 1. Weights P again, from the statistics.
 /// 2. dO Vᵀ, and with dropout the mask M, drawn by dropping ones.
 /// 3. dV, with the weights that forward multiplied with.
@@ -315,7 +334,10 @@ void Worker<T>::backwardBlock(const Block &block, int64_t sequence,
     return Rows{tensor[block.keyBegin], tensor.stride};
   };
   // 1. P.
-  Rows weights = weigh(block, q, k, sequence, head, nullptr);
+  Rows slopes;
+  if (step.soft_cap != 0)
+    slopes = {take(rows * keys), keys};
+  Rows weights = weigh(block, q, k, sequence, head, nullptr, slopes);
   Rows ds = {take(rows * keys), keys}, kept = weights;
   // 2. dP.
   multiply('N', 'T', rows, keys, size, 1, gradient, from(v), 0, ds);
@@ -332,6 +354,8 @@ void Worker<T>::backwardBlock(const Block &block, int64_t sequence,
   for (int64_t row = 0; row < rows; ++row)
     runtime::weigh(ds[row], weights[row], keys,
                    dot(gradient[row], o[row], size));
+  if (slopes.data)
+    runtime::multiply(ds.data, slopes.data, rows * keys);
   // 5. dQ and dK.
   multiply('N', 'N', rows, size, keys, step.scale, ds, from(k), 0, dq);
   multiply('T', 'N', keys, size, rows, step.scale, ds, q, 1, from(dk));
@@ -367,12 +391,13 @@ void Worker<T>::backward(int64_t sequence, int64_t group) {
 }
 
 /// The floats that a Worker takes at most. Forward a block of scores, backward
-/// two, with dropout three; where elements are not floats, copies of the rows
-/// as well. Each take() of a Worker is counted here.
+/// two, and one more for each of dropout and a soft cap; where elements are not
+/// floats, copies of the rows as well. Each take() of a Worker is counted here.
 static int64_t roomFor(const fb::AttentionStepT &step) {
   bool backward = step.kind == fb::AttentionKind::Backward;
   int64_t rows = std::min(blockRows, step.queries);
-  int64_t room = rows * step.keys * (!backward ? 1 : step.dropout ? 3 : 2);
+  int64_t blocks = backward ? 2 + bool(step.dropout) + (step.soft_cap != 0) : 1;
+  int64_t room = rows * step.keys * blocks;
   if (step.dtype != fb::DType::F32)
     room += step.head_size *
             (backward ? 4 * step.keys + 4 * rows : 2 * step.keys + 2 * rows);

@@ -163,6 +163,31 @@ void runtime::add(float *row, const float *other, int64_t count) {
     row[i] += other[i];
 }
 
+/// Near 0, where one of a difference would be left, tanh is its series.
+[[gnu::always_inline]] inline float hyperbolicTangent(float x) {
+  float power = exponential(-2.0f * std::abs(x));
+  float far = std::copysign((1.0f - power) / (1.0f + power), x);
+  float s = x * x;
+  float near =
+      x +
+      x * s *
+          (-1.0f / 3 +
+           s * (2.0f / 15 + s * (-17.0f / 315 +
+                                 s * (62.0f / 2835 - s * 1382.0f / 155925))));
+  return std::abs(x) < 0.35f ? near : far;
+}
+
+PLAIT_FOR_EACH_LEVEL
+void runtime::softCap(float *row, int64_t count, float c, float *slopes) {
+  float inverse = 1.0f / c;
+  for (int64_t i = 0; i < count; ++i)
+    row[i] = hyperbolicTangent(row[i] * inverse);
+  if (slopes)
+    for (int64_t i = 0; i < count; ++i)
+      slopes[i] = 1.0f - row[i] * row[i];
+  scale(row, count, c);
+}
+
 /// Computes it by the logistic function, which needs one exponential, and no
 /// tanh.
 PLAIT_FOR_EACH_LEVEL

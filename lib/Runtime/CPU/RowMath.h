@@ -48,6 +48,10 @@ void weigh(float *row, const float *weights, int64_t count, float shift);
 /// row[i] += other[i].
 void add(float *row, const float *other, int64_t count);
 
+/// row[i] = c tanh(row[i] / c), off by at most 2e-7 of itself; slopes[i], where
+/// they are asked for, what that is multiplied by as row[i] grows: 1 - tanh².
+void softCap(float *row, int64_t count, float c, float *slopes);
+
 /// row[i] = gelu(row[i]), in the tanh form: row[i] σ(2u), u = sqrt(2/π) (x +
 /// 0.044715 x³), since (1 + tanh u) / 2 = σ(2u). σ is off by at most 2e-7.
 void gelu(float *row, int64_t count);

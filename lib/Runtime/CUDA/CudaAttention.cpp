@@ -131,9 +131,6 @@ Result<AttentionCall *> CudaAttention::find(const fb::AttentionStepT &shape,
 /// Leaves two pieces at most, whose keys are a run of memory each sequence.
 Status CudaAttention::cut(Prepared &made) {
   const fb::AttentionStepT &step = made.step;
-  if (!step.causal && step.window)
-    return fail("GPUs do not compute an attention step: its window is on both "
-                "sides of a query");
   if (step.chunks && step.causal)
     if (Status status = plan::checkGpuChunks(
             {step.keys, step.chunks}, step.queries, step.batch * step.heads);

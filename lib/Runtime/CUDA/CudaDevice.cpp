@@ -20,6 +20,7 @@
 #include "CudaDevice.h"
 
 #include "Core/Operands.h"
+#include "plait/Plan/Attention.h"
 #include "plait/Plan/Defaults.h"
 
 #include <algorithm>
@@ -172,11 +173,9 @@ Result<uint32_t> CudaDevice::prepareGemm(const fb::GemmStep &step) {
 /// that has such steps all the same was made for processors.
 Result<uint32_t> CudaDevice::prepareAttention(const fb::AttentionStep &step,
                                               AttentionBegin begin) {
-  // cuDNN draws other masks than the ones that are meant.
-  if (step.dropout())
-    return fail("GPUs do not compute attention steps with dropout");
-  if (step.starts())
-    return fail("GPUs do not compute attention steps within documents");
+  if (const AttentionTraitFacts *facts =
+          findUncomputed(plan::traitsOf(step), FusedBy::Cudnn))
+    return fail("GPUs do not compute an attention step: it has ", facts->name);
   if (!attentions) {
     auto made = CudaAttention::create(*queue, libraryWorkspace());
     if (!made.ok())

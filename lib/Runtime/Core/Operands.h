@@ -69,6 +69,8 @@ AttentionOperands operandsOf(const plan::fb::AttentionStep &step,
   }
   if (step.starts())
     operands.starts = resolve(*step.starts());
+  if (step.sinks())
+    operands.sinks = resolve(*step.sinks());
   if (const plan::fb::AttentionDropout *dropout = step.dropout())
     operands.dropoutKeys = resolve(*dropout->keys());
   return operands;

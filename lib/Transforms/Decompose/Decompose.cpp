@@ -49,6 +49,7 @@ struct DecomposePass : plait::impl::DecomposePassBase<DecomposePass> {
   using DecomposePassBase::DecomposePassBase;
 
   void runOnOperation() override {
+    // Asked of what the model says; what is split off is no step.
     FailureOr<bool> keeps = early ? false : keepsLibrarySteps();
     if (failed(keeps))
       return signalPassFailure();
@@ -57,7 +58,8 @@ struct DecomposePass : plait::impl::DecomposePassBase<DecomposePass> {
     do {
       worklist.clear();
       getOperation().walk([&](DecomposableOpInterface op) {
-        bool isKept = *keeps && op.checkLibraryStep(getArchitecture());
+        bool isKept = *keeps && !op.addsToLibraryStep() &&
+                      op.checkLibraryStep(getArchitecture());
         if (!isKept && (!early || op.decomposesEarly()))
           worklist.push_back(op);
       });

@@ -36,7 +36,7 @@ struct InsertDocumentMaskPass
     if (attentions.empty())
       return loss.emitError("@loss has no attention for a document mask");
     for (nn::AttentionOp attention : attentions)
-      if (attention.getBidirectional())
+      if (attention.getScore().getBidirectional())
         return attention.emitOpError("is bidirectional, and a document mask is "
                                      "for causal attention");
     if (!nn::findStarts(loss) &&

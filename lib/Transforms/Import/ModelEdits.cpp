@@ -27,6 +27,9 @@ void plait::buildModelEdits(OpPassManager &manager, const ModelEdits &edits) {
   if (!edits.withoutDecay.empty())
     manager.addPass(createRemoveDecayPass({SmallVector<std::string>(
         edits.withoutDecay.begin(), edits.withoutDecay.end())}));
+  if (!edits.frozen.empty())
+    manager.addPass(createFreezeParametersPass(
+        {SmallVector<std::string>(edits.frozen.begin(), edits.frozen.end())}));
   if (!edits.rateFactors.empty())
     manager.addPass(createScaleLearningRatePass({SmallVector<std::string>(
         edits.rateFactors.begin(), edits.rateFactors.end())}));

@@ -52,7 +52,8 @@ static uint64_t getAttentionWorkspace(OpTy op, fb::AttentionKind kind,
   step.heads = query[2] * query[3];
   step.head_size = query[4];
   step.deterministic = deterministic;
-  if (nn::BeginAttr begin = op.getBeginAttr(); begin && !op.getBidirectional())
+  if (nn::BeginAttr begin = op.getBeginAttr();
+      begin && !op.getScore().getBidirectional())
     step.chunks = begin.getChunks();
   return gpuAttentionWorkspace(step, architecture);
 }

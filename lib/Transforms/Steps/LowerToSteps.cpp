@@ -223,10 +223,11 @@ template <typename OpTy>
 AttentionOp Converter::createAttention(OpTy op, ArrayAttr gradients) {
   ArrayRef<int64_t> query = op.getQuery().getType().getShape();
   int64_t keys = op.getKey().getType().getDimSize(1);
+  nn::ScoreAttr score = op.getScore();
   // A window of the whole sequence is none.
-  int64_t window = op.getWindow().value_or(keys);
-  IntegerAttr narrow =
-      window < keys ? builder.getI64IntegerAttr(window) : IntegerAttr();
+  if (IntegerAttr window = score.getWindow(); window && window.getInt() >= keys)
+    score = nn::ScoreAttr::get(op.getContext(), score.getScale(), IntegerAttr(),
+                               score.getBidirectional(), score.getSoftCap());
   auto find = [&](Value value) {
     return value ? getMemory(value) : MemoryAttr();
   };
@@ -235,10 +236,10 @@ AttentionOp Converter::createAttention(OpTy op, ArrayAttr gradients) {
       /*kv_heads=*/query[2], /*queries=*/query[1], keys, /*head_size=*/query[4],
       getElementTypeOrSelf(op.getQuery()), getMemory(op.getQuery()),
       getMemory(op.getKey()), getMemory(op.getValue()), getMemory(op.getOut()),
-      getMemory(op.getLse()), op.getScale(), narrow, op.getBidirectional(),
-      op.getBeginAttr(), gradients, find(op.getStarts()),
-      find(op.getDropoutKeys()), op.getProbabilityAttr(), op.getSiteAttr(),
-      op.getGroupBeginAttr(), deterministic);
+      getMemory(op.getLse()), score, op.getBeginAttr(), gradients,
+      find(op.getStarts()), find(op.getSinks()), find(op.getDropoutKeys()),
+      op.getProbabilityAttr(), op.getSiteAttr(), op.getGroupBeginAttr(),
+      deterministic);
 }
 
 /// Returns what the plan moves elements as: bf16, or four bytes.

@@ -294,6 +294,67 @@ func.func @c1_grad_gradient(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>, 
 
 // -----
 
+func.func @c2_attention_sinks(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>, %s: tensor<6xf32>) {
+  // expected-error @+1 {{has sinks 'tensor<6xf32>', expected the shape [2x3]}}
+  %o, %l = nn.attention %q, %k, %k scale 0.5 sinks %s : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<6xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)
+  return
+}
+
+// -----
+
+func.func @c2_attention_grad_sinks(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>, %l: tensor<2x2x3x8xf32>, %s: tensor<2x3xf32>) {
+  // expected-error @+1 {{has sinks without a gradient}}
+  %0:3 = nn.attention_grad %q, %k, %k, %q, %l, %q scale 0.5 sinks %s : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>, tensor<2x3xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>)
+  return
+}
+
+// -----
+
+func.func @c2_attention_grad_no_sinks(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>, %l: tensor<2x2x3x8xf32>) {
+  // expected-error @+1 {{has a gradient of sinks without sinks}}
+  %0:4 = nn.attention_grad %q, %k, %k, %q, %l, %q scale 0.5 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x3xf32>)
+  return
+}
+
+// -----
+
+func.func @c2_attention_grad_shape(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>, %l: tensor<2x2x3x8xf32>, %s: tensor<2x3xf32>) {
+  // expected-error @+1 {{has sinks gradient 'tensor<6xf32>', expected the shape [2x3]}}
+  %0:4 = nn.attention_grad %q, %k, %k, %q, %l, %q scale 0.5 sinks %s : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>, tensor<2x3xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<6xf32>)
+  return
+}
+
+// -----
+
+func.func @c2_attention_grad_narrow(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>, %l: tensor<2x2x3x8xf32>, %s: tensor<2x3xf32>) {
+  // expected-error @+1 {{has result 'tensor<2x3xbf16>', expected elements of f32 or of 'tensor<2x3xf32>'}}
+  %0:4 = nn.attention_grad %q, %k, %k, %q, %l, %q scale 0.5 sinks %s : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>, tensor<2x3xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x3xbf16>)
+  return
+}
+
+// -----
+
+func.func @c1_soft_cap(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>) {
+  // expected-error @+1 {{score has soft cap 0.000000e+00, expected a positive number}}
+  %o, %l = nn.attention %q, %k, %k scale 0.5 soft_cap 0.0 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)
+  return
+}
+
+// -----
+
+func.func @c1_soft_cap_infinite(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>) {
+  // expected-error @+1 {{expected a positive number}}
+  %o, %l = nn.attention %q, %k, %k scale 0.5 soft_cap 0x7F800000 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)
+  return
+}
+
+// -----
+
+// expected-error @+1 {{score has numbers that are not f32}}
+#wide = #nn.score<scale = 0.5 : f64>
+
+// -----
+
 func.func @c6_attention(%q: tensor<2x4x2x3x4xf32>, %k: tensor<2x8x2x4xf32>, %s: tensor<2x8xi32>) {
   // expected-error @+1 {{has starts 'tensor<2x8xi32>', expected the shape [2x4]}}
   %o, %l = nn.attention %q, %k, %k scale 0.5 starts %s {begin = #nn.begin<"cp" * 4>} : (tensor<2x4x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8xi32>) -> (tensor<2x4x2x3x4xf32>, tensor<2x2x3x4xf32>)
@@ -1083,7 +1144,7 @@ func.func @dropout_has_a_number_begin(%x: tensor<2x4xf32>, %k: tensor<2xi32>) {
 
 func.func @attention_drops_without_a_site(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>, %keys: tensor<2xi32>) {
   // expected-error @+1 {{has one of dropout's keys, probability and site, expected all or none}}
-  %0, %1 = "nn.attention"(%q, %k, %k, %keys) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 1>, scale = 0.5 : f32, probability = 0.1 : f64} : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2xi32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)
+  %0, %1 = "nn.attention"(%q, %k, %k, %keys) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1>, score = #nn.score<scale = 0.5 : f32>, probability = 0.1 : f64} : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2xi32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)
   return
 }
 

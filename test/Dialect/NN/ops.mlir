@@ -149,6 +149,15 @@ func.func @attention_to_both_sides(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4
   return %0 : tensor<2x8x8xf32>
 }
 
+// CHECK-LABEL: func @attention_with_sinks
+func.func @attention_with_sinks(%q: tensor<2x8x2x3x4xbf16>, %k: tensor<2x8x2x4xbf16>, %s: tensor<2x3xbf16>) -> tensor<2x3xf32> {
+  // CHECK: nn.attention %{{.*}} scale 5.000000e-01 window 3 soft_cap 5.000000e+01 sinks %{{.*}} : (
+  %o, %lse = nn.attention %q, %k, %k scale 0.5 window 3 soft_cap 50.0 sinks %s : (tensor<2x8x2x3x4xbf16>, tensor<2x8x2x4xbf16>, tensor<2x8x2x4xbf16>, tensor<2x3xbf16>) -> (tensor<2x8x2x3x4xbf16>, tensor<2x2x3x8xf32>)
+  // CHECK: nn.attention_grad %{{.*}} scale 5.000000e-01 window 3 soft_cap 5.000000e+01 sinks %{{.*}} : (
+  %dq, %dk, %dv, %ds = nn.attention_grad %q, %k, %k, %o, %lse, %o scale 0.5 window 3 soft_cap 50.0 sinks %s : (tensor<2x8x2x3x4xbf16>, tensor<2x8x2x4xbf16>, tensor<2x8x2x4xbf16>, tensor<2x8x2x3x4xbf16>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xbf16>, tensor<2x3xbf16>) -> (tensor<2x8x2x3x4xbf16>, tensor<2x8x2x4xbf16>, tensor<2x8x2x4xbf16>, tensor<2x3xf32>)
+  return %ds : tensor<2x3xf32>
+}
+
 // CHECK-LABEL: func @attention_of_some_queries
 func.func @attention_of_some_queries(%q: tensor<2x4x2x3x4xf32>, %k: tensor<2x8x2x4xf32>,
                                      %v: tensor<2x8x2x4xf32>) {

@@ -321,6 +321,22 @@ plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
 
 dist.mesh @mesh ["pp", "tp"] = [2, 4]
 plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
+  // expected-error @+1 {{has a tensor at #plan.memory<@sinks, 0, 8>, expected 16 bytes}}
+  plan.attention batch 1 heads 4 kv_heads 2 queries 4 keys 4 head_size 4 of bf16 q <slot 1, 0, 128> k <slot 1, 128, 64> v <slot 1, 192, 64> out <slot 1, 256, 128> stats <slot 1, 384, 64> scale 5.000000e-01 sinks <@sinks, 0, 8>
+}
+
+// -----
+
+dist.mesh @mesh ["pp", "tp"] = [2, 4]
+plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
+  // expected-error @+1 {{has gradients and sinks, which forward attention has}}
+  plan.attention batch 1 heads 4 kv_heads 2 queries 4 keys 4 head_size 4 of bf16 q <slot 1, 0, 128> k <slot 1, 128, 64> v <slot 1, 192, 64> out <slot 1, 256, 128> stats <slot 1, 384, 64> scale 5.000000e-01 gradients [#plan.memory<slot 1, 0, 128>, #plan.memory<slot 1, 0, 128>, #plan.memory<slot 1, 0, 64>, #plan.memory<slot 1, 0, 64>] sinks <@sinks, 0, 16>
+}
+
+// -----
+
+dist.mesh @mesh ["pp", "tp"] = [2, 4]
+plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
   // expected-error @+1 {{has a size of 0, expected at least 1}}
   plan.attention batch 1 heads 4 kv_heads 2 queries 4 keys 4 head_size 0 of bf16 q <slot 1, 0, 128> k <slot 1, 128, 64> v <slot 1, 192, 64> out <slot 1, 256, 128> stats <slot 1, 384, 64> scale 5.000000e-01
 }

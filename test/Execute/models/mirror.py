@@ -70,6 +70,27 @@ def positions(p, tokens):
     return (x + every @ x + torch.tanh(x.mean(1))[:, None]) @ p["embed"].T
 
 
+def sinks(p, tokens):
+    x = p["embed"][tokens]
+    index = torch.arange(x.shape[1])
+    distance = index[:, None] - index
+    for i, (window, cap) in enumerate(((3, 1.5), (x.shape[1], None))):
+        q = torch.einsum("bsh,hgrd->bsgrd", x, p[f"q.{i}"])
+        k = torch.einsum("bsh,hgd->bsgd", x, p[f"k.{i}"])
+        v = torch.einsum("bsh,hgd->bsgd", x, p[f"v.{i}"])
+        scores = 0.5 * torch.einsum("bsgrd,btgd->bgrst", q, k)
+        if cap:
+            scores = cap * torch.tanh(scores / cap)
+        hidden = (distance < 0) | (distance >= window)
+        scores = scores.masked_fill(hidden, -torch.inf)
+        sink = p[f"sinks.{i}"][None, :, :, None, None]
+        sink = sink.expand(*scores.shape[:-1], 1)
+        weights = torch.cat((scores, sink), -1).softmax(-1)[..., :-1]
+        seen = torch.einsum("bgrst,btgd->bsgrd", weights, v)
+        x = x + torch.einsum("bsgrd,grdh->bsh", seen, p[f"o.{i}"])
+    return x @ p["embed"].T
+
+
 def shapes(p, tokens):
     x = p["embed"][tokens]
     h = torch.einsum("bsh,dgsrh->bsgrd", x, p["in"])
@@ -208,7 +229,7 @@ def main() -> None:
     # step on fp32 still sees ties where fp64 sees none.
     expected = {
         model.__name__: train(model, model.__name__, {})
-        for model in (ties, stopped, frozen, positions, shapes, heads, experts)
+        for model in (ties, stopped, frozen, positions, sinks, shapes, heads, experts)
     }
     for name, given in models.GIVEN.items():
         if name:

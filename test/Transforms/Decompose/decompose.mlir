@@ -165,6 +165,24 @@ func.func @attention_to_both_sides(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4
   return %o, %p : tensor<2x8x2x3x4xf32>, tensor<2x8x2x3x4xf32>
 }
 
+// A sink is one more term of the sum, and its gradient comes from what is kept.
+// LATE-LABEL: func.func @attention_with_sinks(
+// LATE-SAME: %[[SINKS:[^:]*]]: tensor<2x3xbf16>)
+// LATE: %[[WIDE:.*]] = nn.cast %[[SINKS]] :
+// LATE: nn.tanh
+// LATE: nn.causal_mask
+// LATE: %[[ROWS:.*]] = nn.broadcast %[[WIDE]] dims [1, 2] : tensor<2x3xf32> -> tensor<2x2x3x8xf32>
+// LATE: nn.min
+// LATE: %[[LESS:.*]] = nn.sub %[[ROWS]]
+// LATE: nn.exp %[[LESS]]
+// LATE-NOT: nn.attention
+// LATE: nn.matmul %{{.*}} "bgrs,bsgr->gr" : (tensor<2x2x3x8xf32>, tensor<2x8x2x3xf32>) -> tensor<2x3xf32>
+func.func @attention_with_sinks(%q: tensor<2x8x2x3x4xbf16>, %k: tensor<2x8x2x4xbf16>, %s: tensor<2x3xbf16>) -> (tensor<2x3xf32>, tensor<2x8x2x4xbf16>) {
+  %o, %lse = nn.attention %q, %k, %k scale 0.5 soft_cap 50.0 sinks %s : (tensor<2x8x2x3x4xbf16>, tensor<2x8x2x4xbf16>, tensor<2x8x2x4xbf16>, tensor<2x3xbf16>) -> (tensor<2x8x2x3x4xbf16>, tensor<2x2x3x8xf32>)
+  %dq, %dk, %dv, %ds = nn.attention_grad %q, %k, %k, %o, %lse, %o scale 0.5 soft_cap 50.0 sinks %s : (tensor<2x8x2x3x4xbf16>, tensor<2x8x2x4xbf16>, tensor<2x8x2x4xbf16>, tensor<2x8x2x3x4xbf16>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xbf16>, tensor<2x3xbf16>) -> (tensor<2x8x2x3x4xbf16>, tensor<2x8x2x4xbf16>, tensor<2x8x2x4xbf16>, tensor<2x3xf32>)
+  return %ds, %dk : tensor<2x3xf32>, tensor<2x8x2x4xbf16>
+}
+
 // LATE-LABEL: func.func @attention_within_documents(
 // LATE-SAME: %[[STARTS:[^:]*]]: tensor<2x8xi32>)
 // LATE: %[[ROWS:.*]] = nn.broadcast %[[STARTS]] dims [0, 3] : tensor<2x8xi32> -> tensor<2x2x3x8xi32>

@@ -13,6 +13,8 @@
 // RUN: not plait-opt %s --nn-insert-balance=terms=load,pooled=0.1 2>&1 | FileCheck %s --check-prefix=KIND
 // RUN: not plait-opt %s --nn-insert-balance=terms=bias=-1 2>&1 | FileCheck %s --check-prefix=RATE
 // RUN: not plait-opt %s --nn-insert-balance=terms=z 2>&1 | FileCheck %s --check-prefix=BARE
+// RUN: not plait-opt %s --nn-freeze-parameters=parameters=w,v 2>&1 | FileCheck %s --check-prefix=NAME
+// RUN: not plait-opt %s --nn-freeze-parameters=parameters=[ 2>&1 | FileCheck %s --check-prefix=FREEZE
 
 // ROUTER: error: @loss has no router whose experts `balance` would balance
 // KIND: error: `balance` "pooled=0.1" is not bias=RATE, sequence=FACTOR or z=FACTOR with a number of 0 to 1,000,000, or load
@@ -23,6 +25,7 @@
 // NONE: error: @loss has no attention for a document mask
 // NAME: error: no parameter is called "v"
 // PATTERN: error: `no-decay` "[": invalid glob pattern
+// FREEZE: error: `freeze` "[": invalid glob pattern
 // FACTOR: error: `lr-factor` "w" is not NAME=FACTOR with a factor of 0 to 1,000,000, such as *.wte.weight=0.1
 // LEAST: error: `lr-factor` "w=-1" is not NAME=FACTOR with a factor of 0 to 1,000,000
 // NUMBER: error: `lr-factor` "w=nan" is not NAME=FACTOR with a factor of 0 to 1,000,000

@@ -4,12 +4,14 @@
 // RUN: not plait-opt %s '--dist-pin-shardings=shardings=w=[{}]' 2>&1 | FileCheck %s --check-prefix=SHARD
 // RUN: not plait-opt %s --nn-scale-learning-rate=factors=w=2 2>&1 | FileCheck %s --check-prefix=RATE
 // RUN: not plait-opt %s --nn-insert-balance=terms=load 2>&1 | FileCheck %s --check-prefix=BALANCE
+// RUN: not plait-opt %s --nn-freeze-parameters=parameters=w 2>&1 | FileCheck %s --check-prefix=FREEZE
 
 // BALANCE: error: the input is IR after phase stage, in which experts are not balanced any more
 // SHARD: error: the input is IR after phase stage, in which shardings are not pinned any more
 // DROPOUT: error: the input is IR after phase stage, from which dropout is not removed any more
 // MASK: error: the input is IR after phase stage, in which documents are not masked any more
 // DECAY: error: the input is IR after phase stage, in which weight decay is not taken off any more
+// FREEZE: error: the input is IR after phase stage, in which parameters are not frozen any more
 // RATE: error: the input is IR after phase stage, in which learning rates are not set any more
 module attributes {plait.phase = #plait.phase<stage>} {
 }

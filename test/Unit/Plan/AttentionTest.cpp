@@ -75,6 +75,19 @@ const Case cases[] = {
      "has 4 queries, more than the 3 keys"},
     {"Overflow", [](A &a) { a.queries = int64_t(1) << 45; }, "has batch 2"},
     {"Window", [](A &a) { a.window = 4; }, "has window 4, allowed are 0 to 3"},
+    {"SoftCap", [](A &a) { a.soft_cap = -1; },
+     "has soft cap -1, expected a positive number, or 0 for none"},
+    {"SoftCapNaN", [](A &a) { a.soft_cap = NAN; }, "has soft cap nan"},
+    {"SoftCapInfinite", [](A &a) { a.soft_cap = INFINITY; },
+     "has soft cap inf"},
+    {"SinksBackward", [](A &a) { a.sinks = std::make_unique<fb::Ref>(0, -1); },
+     "has sinks, which a forward step has"},
+    {"SinksRange",
+     [](A &a) {
+       a.kind = fb::AttentionKind::Forward;
+       a.sinks = std::make_unique<fb::Ref>(4084, -1);
+     },
+     "sinks of 16 bytes at 4084 ends beyond the 4096"},
     {"Starts",
      [](A &a) {
        a.causal = false;

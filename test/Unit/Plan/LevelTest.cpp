@@ -63,6 +63,18 @@ void addWindow(fb::PlanT &plan) {
   append(plan.programs[0]->functions[0]->steps).step.Set(attention);
 }
 
+void addSoftCap(fb::PlanT &plan) {
+  fb::AttentionStepT attention;
+  attention.soft_cap = 50;
+  append(plan.programs[0]->functions[0]->steps).step.Set(attention);
+}
+
+void addSinks(fb::PlanT &plan) {
+  fb::AttentionStepT attention;
+  attention.sinks = std::make_unique<fb::Ref>(0, -1);
+  append(plan.programs[0]->functions[0]->steps).step.Set(attention);
+}
+
 /// How a plan comes to have each feature, and no other that is not listed with
 /// it.
 const std::map<std::string, Add> additions = {
@@ -71,7 +83,12 @@ const std::map<std::string, Add> additions = {
     {"Plan.compress", [](fb::PlanT &plan) { plan.compress = "int8:128"; }},
     {"Plan.options", addOption},
     {"OptimizerOption", addOption},
-    {"Plan.named_losses", [](fb::PlanT &plan) { plan.named_losses = {"z"}; }},
+    {"Plan.named_losses",
+     [](fb::PlanT &plan) {
+       plan.named_losses = {"z",
+                            {"AttentionStep.soft_cap", addSoftCap},
+                            {"AttentionStep.sinks", addSinks}};
+     }},
     {"Parameter.rate", [](fb::PlanT &plan) { plan.parameters[0]->rate = 2; }},
     {"AttentionStep.window", addWindow},
     {"Plan.outer", addRule},

@@ -33,6 +33,8 @@ struct Shape {
   int64_t firstGroup = 0; // the index of key head 0 among all ranks'
   int64_t document = 0;   // positions of a document; 0: all are one
   int64_t chunks = 0;     // of queries in zig-zag order; 0: in their own
+  double softCap = 0;     // 0: none
+  bool sinks = false;     // one a head, sinkOf()
 
   /// The position of query i among the keys, from a list of the chunks.
   int64_t positionOf(int64_t i) const {
@@ -62,6 +64,9 @@ inline constexpr uint32_t kSite = 5;
 inline uint32_t keyOf(int64_t sequence) {
   return 0x89abcdefu + 77777u * uint32_t(sequence);
 }
+
+/// The sinks of some heads are above all scores, and those of others below.
+inline double sinkOf(int64_t head) { return 1.5 * double(head % 3) - 1; }
 
 /// Tensors are [batch][position][head][size], statistics [batch][head][query].
 struct Tensors {
@@ -111,7 +116,7 @@ public:
     t.o.assign(t.q.size(), 0);
     t.stats.assign(shape.batch * shape.heads * shape.queries, 0);
     forEachRow([&](int64_t b, int64_t h, int64_t g, int64_t i) {
-      double sum = 0;
+      double sum = shape.sinks ? std::exp(sinkOf(h)) : 0;
       for (int64_t j = 0; j < shape.keys; ++j)
         sum += weight(t, b, h, g, i, j, 0);
       double &saved = t.stats[(b * shape.heads + h) * shape.queries + i];
@@ -137,7 +142,7 @@ public:
         double p = weight(t, b, h, g, i, j, saved);
         double mask = kept(b, h, i, j);
         double dp = mask * product(t.gradient, query, t.v, key);
-        double ds = p * (dp - mean) * scale();
+        double ds = p * (dp - mean) * scale() * slope(t, query, key);
         for (int64_t c = 0; c < shape.size; ++c) {
           t.dv[key + c] += mask * p * t.gradient[query + c];
           t.dq[query + c] += ds * t.k[key + c];
@@ -169,9 +174,20 @@ private:
                 int64_t j, double shift) const {
     if (!sees(b, i, j))
       return 0;
-    return std::exp(
-        scale() * product(t.q, at(b, i, h, false), t.k, at(b, j, g, true)) -
-        shift);
+    double score =
+        scale() * product(t.q, at(b, i, h, false), t.k, at(b, j, g, true));
+    if (shape.softCap)
+      score = shape.softCap * std::tanh(score / shape.softCap);
+    return std::exp(score - shift);
+  }
+
+  /// The slope of a soft cap.
+  double slope(const Tensors &t, int64_t query, int64_t key) const {
+    if (!shape.softCap)
+      return 1;
+    double bent =
+        std::tanh(scale() * product(t.q, query, t.k, key) / shape.softCap);
+    return 1 - bent * bent;
   }
 
   Shape shape;
@@ -208,6 +224,9 @@ inline fb::AttentionStepT makeStep(const Shape &shape, fb::DType dtype,
   step.causal = shape.causal;
   step.window = shape.window;
   step.chunks = shape.chunks;
+  step.soft_cap = float(shape.softCap);
+  if (shape.sinks && kind == fb::AttentionKind::Forward)
+    step.sinks = std::make_unique<fb::Ref>(0, -1);
   if (shape.document)
     step.starts = std::make_unique<fb::Ref>(0, -1);
   if (shape.dropout) {

@@ -81,7 +81,14 @@ Tensors run(const Shape &shape, const Tensors &t, fb::DType dtype,
           int32_t(shape.startOf(sequence, shape.positionOf(query))));
   if (shape.document)
     operands.starts = reinterpret_cast<const std::byte *>(starts.data());
+  std::vector<float> sinks;
+  for (int64_t head = 0; head < shape.heads; ++head)
+    sinks.push_back(float(sinkOf(head)));
   for (auto kind : {fb::AttentionKind::Forward, fb::AttentionKind::Backward}) {
+    if (shape.sinks && kind == fb::AttentionKind::Forward)
+      operands.sinks = reinterpret_cast<const std::byte *>(sinks.data());
+    else
+      operands.sinks = nullptr;
     Status status = compute(library, makeStep(shape, dtype, kind),
                             {shape.firstQuery, shape.firstGroup}, operands);
     EXPECT_TRUE(status.ok()) << status.message();
@@ -91,41 +98,47 @@ Tensors run(const Shape &shape, const Tensors &t, fb::DType dtype,
           dq.numbers(), dk.numbers(),    dv.numbers()};
 }
 
-const Shape shapes[] = {{1, 1, 1, 1, 1, 8},
-                        {2, 4, 2, 77, 77, 40},
-                        {1, 3, 1, 130, 130, 64},
-                        {2, 2, 2, 64, 64, 128},
-                        {1, 2, 1, 65, 65, 16, /*window=*/1},
-                        {2, 2, 1, 150, 150, 24, /*window=*/20},
-                        {1, 2, 2, 9, 33, 16},
-                        {1, 2, 2, 70, 73, 16},
-                        {1, 2, 1, 20, 70, 8, 0, /*causal=*/false},
-                        {2, 4, 2, 77, 77, 40, 0, false},
-                        {2, 2, 1, 150, 150, 24, /*window=*/20, false},
-                        {1, 2, 2, 65, 65, 16, 1, false},
-                        {2, 4, 2, 77, 77, 40, 0, false, 0, 0.3},
-                        {1, 2, 1, 70, 210, 16, 90, false, /*firstQuery=*/70},
-                        {2, 2, 2, 80, 200, 16, 30, false, 80, 0.3, 2, 0, 10},
-                        // The second and the last rank of three.
-                        {2, 4, 2, 70, 210, 16, 0, true, /*firstQuery=*/70},
-                        {1, 2, 1, 70, 210, 16, 90, true, /*firstQuery=*/140},
-                        {2, 4, 2, 77, 77, 40, 0, true, 0, /*dropout=*/0.1},
-                        {2, 2, 1, 150, 150, 24, 20, true, 0, 0.5},
-                        {1, 2, 2, 9, 9, 16, 0, true, 0, 1e-12},
-                        // One rank of a mesh of three by two.
-                        {2, 4, 2, 70, 210, 16, 0, true, 70, 0.3,
-                         /*firstGroup=*/2},
-                        {2, 4, 2, 77, 77, 40, 0, true, 0, 0, 0, /*document=*/5},
-                        {2, 2, 1, 200, 200, 24, 0, true, 0, 0, 0, 90},
-                        {1, 2, 1, 65, 65, 16, 0, true, 0, 0, 0, 1},
-                        {2, 2, 1, 150, 150, 24, 20, true, 0, 0, 0, 30},
-                        {2, 4, 2, 70, 210, 16, 0, true, 70, 0.3, 2, 60},
-                        // In zig-zag order: two chunks, four, one and a part of
-                        // another, all.
-                        {2, 4, 2, 70, 210, 16, 0, true, 70, 0, 0, 0, 6},
-                        {1, 2, 1, 80, 200, 16, 30, true, 80, 0.3, 2, 60, 10},
-                        {1, 2, 2, 60, 180, 16, 0, true, 60, 0, 0, 0, 4},
-                        {1, 2, 2, 96, 96, 8, 0, true, 0, 0.5, 0, 0, 8}};
+const Shape shapes[] = {
+    {1, 1, 1, 1, 1, 8},
+    {2, 4, 2, 77, 77, 40},
+    {1, 3, 1, 130, 130, 64},
+    {2, 2, 2, 64, 64, 128},
+    {1, 2, 1, 65, 65, 16, /*window=*/1},
+    {2, 2, 1, 150, 150, 24, /*window=*/20},
+    {1, 2, 2, 9, 33, 16},
+    {1, 2, 2, 70, 73, 16},
+    {1, 2, 1, 20, 70, 8, 0, /*causal=*/false},
+    {2, 4, 2, 77, 77, 40, 0, false},
+    {2, 2, 1, 150, 150, 24, /*window=*/20, false},
+    {1, 2, 2, 65, 65, 16, 1, false},
+    {2, 4, 2, 77, 77, 40, 0, false, 0, 0.3},
+    {1, 2, 1, 70, 210, 16, 90, false, /*firstQuery=*/70},
+    {2, 2, 2, 80, 200, 16, 30, false, 80, 0.3, 2, 0, 10},
+    // The second and the last rank of three.
+    {2, 4, 2, 70, 210, 16, 0, true, /*firstQuery=*/70},
+    {1, 2, 1, 70, 210, 16, 90, true, /*firstQuery=*/140},
+    {2, 4, 2, 77, 77, 40, 0, true, 0, /*dropout=*/0.1},
+    {2, 2, 1, 150, 150, 24, 20, true, 0, 0.5},
+    {1, 2, 2, 9, 9, 16, 0, true, 0, 1e-12},
+    // One rank of a mesh of three by two.
+    {2, 4, 2, 70, 210, 16, 0, true, 70, 0.3,
+     /*firstGroup=*/2},
+    {2, 4, 2, 77, 77, 40, 0, true, 0, 0, 0, /*document=*/5},
+    {2, 2, 1, 200, 200, 24, 0, true, 0, 0, 0, 90},
+    {1, 2, 1, 65, 65, 16, 0, true, 0, 0, 0, 1},
+    {2, 2, 1, 150, 150, 24, 20, true, 0, 0, 0, 30},
+    {2, 4, 2, 70, 210, 16, 0, true, 70, 0.3, 2, 60},
+    // In zig-zag order: two chunks, four, one and a part of
+    // another, all.
+    {2, 4, 2, 70, 210, 16, 0, true, 70, 0, 0, 0, 6},
+    {1, 2, 1, 80, 200, 16, 30, true, 80, 0.3, 2, 60, 10},
+    {1, 2, 2, 60, 180, 16, 0, true, 60, 0, 0, 0, 4},
+    {1, 2, 2, 96, 96, 8, 0, true, 0, 0.5, 0, 0, 8},
+    // A soft cap, near which scores are or are not, and sinks.
+    {2, 4, 2, 77, 77, 40, 0, true, 0, 0, 0, 0, 0, 0.3},
+    {2, 2, 1, 150, 150, 24, 20, true, 0, 0.3, 0, 0, 0, 50},
+    {2, 6, 2, 77, 77, 40, 0, true, 0, 0, 0, 0, 0, 0, true},
+    {2, 6, 2, 70, 210, 16, 30, true, 70, 0.3, 2, 0, 10, 0.8, true}};
 
 class AttentionTest
     : public ::testing::TestWithParam<std::tuple<Shape, unsigned>> {
@@ -163,7 +176,10 @@ INSTANTIATE_TEST_SUITE_P(Shapes, AttentionTest,
                                             ::testing::Values(1u, 2u)));
 
 TEST(AttentionReference, AgreesWithCentralDifferences) {
-  for (const Shape &shape : {Shape{1, 4, 2, 5, 5, 3}, {2, 1, 1, 6, 6, 2, 2}}) {
+  for (const Shape &shape :
+       {Shape{1, 4, 2, 5, 5, 3},
+        {2, 1, 1, 6, 6, 2, 2},
+        {1, 4, 2, 5, 5, 3, 0, true, 0, 0, 0, 0, 0, 0.5, true}}) {
     Tensors t = makeTensors(shape);
     Reference reference(shape);
     auto loss = [&](const Tensors &inputs) {
@@ -252,6 +268,23 @@ TEST(AttentionThreads, DoNotChangeTheBits) {
   EXPECT_EQ(one.dq, two.dq);
   EXPECT_EQ(one.dk, two.dk);
   EXPECT_EQ(one.dv, two.dv);
+}
+
+TEST(RowMath, SoftCaps) {
+  constexpr float cap = 3;
+  std::vector<float> row;
+  for (float x = -40; x <= 40; x += 0.0037f)
+    row.push_back(x);
+  for (float x = 1e-30f; x < 1; x *= 3)
+    row.push_back(x);
+  row.push_back(0);
+  std::vector<float> capped = row, slopes(row.size());
+  runtime::softCap(capped.data(), int64_t(row.size()), cap, slopes.data());
+  for (size_t i = 0; i < row.size(); ++i) {
+    double bent = std::tanh(double(row[i]) / cap);
+    ASSERT_NEAR(capped[i], cap * bent, 4e-7 * std::abs(cap * bent)) << row[i];
+    ASSERT_NEAR(slopes[i], 1 - bent * bent, 5e-7) << row[i];
+  }
 }
 
 TEST(RowMath, Exponentials) {

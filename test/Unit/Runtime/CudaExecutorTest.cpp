@@ -346,12 +346,12 @@ TEST_F(CudaExecutorTest, RefusesAttentionOfProcessors) {
               step.dropout->keys = std::make_unique<fb::Ref>(0, -1);
               step.dropout->probability = 0.5;
             }),
-            "GPUs do not compute attention steps with dropout");
+            "GPUs do not compute an attention step: it has dropout");
   EXPECT_EQ(errorOf([](fb::AttentionStepT &step) {
               step.causal = true;
               step.starts = std::make_unique<fb::Ref>(0, -1);
             }),
-            "GPUs do not compute attention steps within documents");
+            "GPUs do not compute an attention step: it has a document mask");
 }
 
 TEST_F(CudaExecutorTest, DriversMayBeOlderThanTheToolkit) {
@@ -460,8 +460,8 @@ TEST_F(CudaExecutorTest, AttentionHasNoWindowOnBothSides) {
     *tensor = std::make_unique<fb::Ref>(0, -1);
   append(plan.programs[0]->functions[0]->steps).step.Set(std::move(step));
   std::string message = startError(plan, options(1, true));
-  EXPECT_NE(message.find("GPUs do not compute an attention step: its window is "
-                         "on both sides of a query"),
+  EXPECT_NE(message.find("GPUs do not compute an attention step: it has a "
+                         "window on both sides of a query"),
             std::string::npos)
       << message;
 }

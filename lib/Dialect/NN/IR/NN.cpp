@@ -18,6 +18,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Constraints.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -36,9 +37,8 @@ static ArrayRef<int64_t> shapeOf(Value value) {
   return cast<RankedTensorType>(value.getType()).getShape();
 }
 
-/// Fails with an error unless `value`, if there is one, has exactly this shape.
-static LogicalResult verifyShape(Operation *op, const char *what, Value value,
-                                 ArrayRef<int64_t> expected) {
+LogicalResult nn::verifyShape(Operation *op, const char *what, Value value,
+                              ArrayRef<int64_t> expected) {
   if (!value || shapeOf(value) == expected)
     return success();
   std::string text;
@@ -58,8 +58,7 @@ LogicalResult nn::verifySum(Operation *op, Value term, Value sum) {
          << term.getType();
 }
 
-/// Of an op that takes a dimension in its own order only.
-static LogicalResult verifyInOrder(Operation *op, BeginAttr begin) {
+LogicalResult nn::verifyInOrder(Operation *op, BeginAttr begin) {
   if (!begin || !begin.isReordered())
     return success();
   return op->emitOpError("has ")
@@ -86,79 +85,6 @@ LogicalResult MatmulOp::verify() {
     return failure();
   // (C4)
   return verifySum(*this, getLhs(), getResult());
-}
-
-/// (C2)
-static LogicalResult verifyWindow(Operation *op,
-                                  std::optional<int64_t> window) {
-  if (window && *window < 1)
-    return op->emitOpError("has window ") << *window << ", less than 1";
-  return success();
-}
-
-/// (C4)
-static LogicalResult verifyQueries(Operation *op, int64_t queries, int64_t keys,
-                                   BeginAttr begin) {
-  if (begin && begin.isReordered() && begin.getExtent() != keys)
-    return op->emitOpError("has ")
-           << keys << " keys and queries in an order of " << begin.getExtent();
-  // A rank with a block of the queries has the keys of all of them.
-  if (begin ? queries <= keys : queries == keys)
-    return success();
-  return op->emitOpError("has ")
-         << queries << " queries and " << keys << " keys, expected as many"
-         << (begin ? " or more" : ", or begin");
-}
-
-/// Queries are [batch, position, group, head of the group, size], keys and
-/// values [batch, position, group, size], and lse, the logarithm of the sum of
-/// exponentials, [batch, group, head, query]. With one head a group this is
-/// plain multi-head attention.
-template <typename OpTy> static LogicalResult verifyAttention(OpTy op) {
-  // (C1)
-  ArrayRef<int64_t> q = shapeOf(op.getQuery()), k = shapeOf(op.getKey());
-  if (q.size() != 5)
-    return op.emitOpError("has query ")
-           << op.getQuery().getType() << ", expected five dimensions";
-  // Keys without four dimensions fail the shape check below, which names what
-  // was expected.
-  int64_t keys = k.size() == 4 ? k[1] : q[1];
-  int64_t keyShape[] = {q[0], keys, q[2], q[4]};
-  int64_t lseShape[] = {q[0], q[2], q[3], q[1]};
-  if (failed(verifyShape(op, "key", op.getKey(), keyShape)) ||
-      failed(verifyShape(op, "value", op.getValue(), keyShape)) ||
-      failed(verifyShape(op, "output", op.getOut(), q)) ||
-      failed(verifyShape(op, "lse", op.getLse(), lseShape)) ||
-      failed(verifyWindow(op, op.getWindow())))
-    return failure();
-  // (C5), (C6)
-  if (failed(verifyShape(op, "starts", op.getStarts(), q.take_front(2))) ||
-      failed(verifyDropout(op, op.getDropoutKeys(), q[0],
-                           op.getProbabilityAttr(), op.getSiteAttr())))
-    return failure();
-  if (failed(verifyInOrder(op, op.getGroupBeginAttr())))
-    return failure();
-  // (C7)
-  if (op.getBidirectional() && op.getStarts())
-    return op.emitOpError("is bidirectional and has starts of documents, which "
-                          "only causal attention has");
-  return verifyQueries(op, q[1], keys, op.getBeginAttr());
-}
-
-LogicalResult AttentionOp::verify() { return verifyAttention(*this); }
-
-/// Gradients have their primals' shapes; the rest is the forward op's.
-LogicalResult AttentionGradOp::verify() {
-  if (failed(
-          verifyShape(*this, "gradient", getGradient(), shapeOf(getQuery()))) ||
-      failed(verifyShape(*this, "query gradient", getQueryGradient(),
-                         shapeOf(getQuery()))) ||
-      failed(verifyShape(*this, "key gradient", getKeyGradient(),
-                         shapeOf(getKey()))) ||
-      failed(verifyShape(*this, "value gradient", getValueGradient(),
-                         shapeOf(getValue()))))
-    return failure();
-  return verifyAttention(*this);
 }
 
 //===----------------------------------------------------------------------===//

@@ -93,13 +93,6 @@ void DropoutOp::removeDropout() {
   erase();
 }
 
-/// The op stays, without the operands of its mask.
-void AttentionOp::removeDropout() {
-  getDropoutKeysMutable().clear();
-  removeProbabilityAttr();
-  removeSiteAttr();
-}
-
 //===----------------------------------------------------------------------===//
 // Sharding, gradient
 //===----------------------------------------------------------------------===//

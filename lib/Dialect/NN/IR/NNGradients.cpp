@@ -27,7 +27,7 @@ using namespace plait::nn;
 using Values = SmallVector<Value>;
 
 //===----------------------------------------------------------------------===//
-// Contractions, attention, lookups
+// Contractions, lookups
 //===----------------------------------------------------------------------===//
 
 /// y = Σ a b: da = Σ dy b, db = Σ dy a, over the letters that are not theirs.
@@ -43,21 +43,6 @@ Values MatmulOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   Value db = nn.matmul(getLhs(), dy, a + "," + y + "->" + b,
                        getGradientElementType(getRhs()));
   return {da, db};
-}
-
-/// Builds one op, so that a library can compute it in one step. Reads the
-/// output and lse, and nothing of the size of the scores.
-Values AttentionOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
-  auto grad = AttentionGradOp::create(
-      builder, getLoc(), dist::plainType(getQuery().getType()),
-      dist::plainType(getKey().getType()),
-      dist::plainType(getValue().getType()), getQuery(), getKey(), getValue(),
-      getOut(), getLse(), cotangents[0], getStarts(), getDropoutKeys(),
-      getScaleAttr(), getWindowAttr(), getBidirectionalAttr(), getBeginAttr(),
-      getProbabilityAttr(), getSiteAttr(), getGroupBeginAttr());
-  Values gradients(ValueRange(grad.getResults()));
-  gradients.resize(getNumOperands()); // integers have none
-  return gradients;
 }
 
 /// Rows of the gradient are added up where the ids say; ids have no gradient.

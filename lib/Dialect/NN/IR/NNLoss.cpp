@@ -260,17 +260,6 @@ BlockArgument nn::findStarts(FunctionOpInterface loss) {
   return findArgument(loss, 2);
 }
 
-/// Asked by who has to choose how attention is computed before the passes do.
-nn::AttentionUse nn::findAttentionUse(Operation *root) {
-  AttentionUse use;
-  root->walk([&](AttentionOp op) {
-    use.drops |= bool(op.getDropoutKeys());
-    use.masks |= bool(op.getStarts());
-    use.spans |= op.getBidirectional() && op.getWindow();
-  });
-  return use;
-}
-
 LogicalResult nn::verifyLoss(FunctionOpInterface loss, int64_t vocab) {
   return LossVerifier(loss, vocab).verify();
 }

@@ -349,6 +349,8 @@ SmallVector<StepUse> AttentionOp::getUses() {
   SmallVector<StepUse> uses = {{"q", getQ()}, {"k", getK()}, {"v", getV()}};
   if (MemoryAttr starts = getStartsAttr())
     uses.push_back({"starts of documents", starts});
+  if (MemoryAttr sinks = getSinksAttr())
+    uses.push_back({"sinks", sinks});
   if (MemoryAttr keys = getDropoutKeysAttr())
     uses.push_back({"dropout's keys", keys});
   uses.push_back({"stats", getStats(), forward});
@@ -388,6 +390,8 @@ static LogicalResult verifyTensors(AttentionOp op) {
     tensors.push_back(
         {starts, int64_t(op.getBatch()) * int64_t(op.getQueries()) *
                      int64_t(sizeof(int32_t))});
+  if (MemoryAttr sinks = op.getSinksAttr())
+    tensors.push_back({sinks, int64_t(op.getHeads()) * int64_t(sizeof(float))});
   if (MemoryAttr keys = op.getDropoutKeysAttr())
     tensors.push_back(
         {keys, int64_t(op.getBatch()) * int64_t(sizeof(int32_t))});
@@ -410,10 +414,10 @@ LogicalResult AttentionOp::verify() {
       return emitOpError("has a size of ") << size << ", expected at least 1";
   if (getHeads() % getKvHeads())
     return emitOpError("has ") << getHeads() << " heads over " << getKvHeads();
-  if (auto window = getWindow();
-      window && (*window < 1 || *window >= getKeys()))
+  if (IntegerAttr window = getScore().getWindow();
+      window && (window.getInt() < 1 || window.getInt() >= int64_t(getKeys())))
     return emitOpError("has a window of ")
-           << *window << ", expected 1 to below " << getKeys();
+           << window.getInt() << ", expected 1 to below " << getKeys();
   // (C2)
   if (getGradients() && getGradients()->size() != 4)
     return emitOpError("has ")
@@ -439,9 +443,12 @@ LogicalResult AttentionOp::verify() {
            << *getBegin() << ", expected the order of " << getKeys()
            << " positions, those of its keys";
   // (C7)
-  if (getBidirectional() && getStartsAttr())
+  if (getScore().getBidirectional() && getStartsAttr())
     return emitOpError("is bidirectional and has starts of documents, which "
                        "only causal attention has");
+  // (C8)
+  if (getSinksAttr() && getGradients())
+    return emitOpError("has gradients and sinks, which forward attention has");
   return verifyTensors(*this);
 }
 

@@ -157,14 +157,21 @@ TEST_F(GoldenTest, RopeFrequenciesOfLlama3) {
     EXPECT_NEAR(actual[i] / expected[i], 1.0, 1e-6) << i;
 }
 
-/// Heads of the file are consecutive in groups, as ours are.
-static Value buildAttention(GradientHarness &test, Value q, Value k, Value v) {
+/// Heads of the file are consecutive in groups, as ours are. A `softCap` of 0
+/// is none.
+static Value buildAttention(GradientHarness &test, Value q, Value k, Value v,
+                            Value sinks = {}, double softCap = 0) {
   auto shape = cast<RankedTensorType>(q.getType()).getShape();
+  Builder &b = test.builder;
+  auto score = nn::ScoreAttr::get(
+      &test.context, b.getF32FloatAttr(0.5), IntegerAttr(),
+      /*bidirectional=*/false,
+      softCap != 0 ? b.getF32FloatAttr(softCap) : FloatAttr());
   auto op = nn::AttentionOp::create(
       test.builder, test.nn.loc, q.getType(),
       test.type({shape[0], shape[2], shape[3], shape[1]}), q, k, v, Value(),
-      Value(), test.builder.getF32FloatAttr(0.5), IntegerAttr(), UnitAttr(),
-      nn::BeginAttr(), FloatAttr(), IntegerAttr(), nn::BeginAttr());
+      sinks, Value(), score, nn::BeginAttr(), FloatAttr(), IntegerAttr(),
+      nn::BeginAttr());
   return op.getOut();
 }
 
@@ -178,6 +185,18 @@ TEST_F(GoldenTest, AttentionGrouped) {
   load("attention_grouped");
   Value q = read("q", {2, 5, 2, 2, 4}), k = read("k"), v = read("v");
   check(buildAttention(test, q, k, v));
+}
+
+TEST_F(GoldenTest, AttentionSinks) {
+  load("attention_sinks");
+  Value q = read("q", {2, 5, 2, 2, 4}), k = read("k"), v = read("v");
+  check(buildAttention(test, q, k, v, read("sinks", {2, 2})));
+}
+
+TEST_F(GoldenTest, AttentionSoftCap) {
+  load("attention_soft_cap");
+  Value q = read("q", {2, 5, 2, 2, 4}), k = read("k"), v = read("v");
+  check(buildAttention(test, q, k, v, Value(), attribute("soft_cap")));
 }
 
 /// Ours is a sum and a count; theirs the quotient.

@@ -208,13 +208,19 @@ static Case attention(const std::string &name, int64_t heads) {
                                ? test.ids({2, 5}, {0, 0, 2, 2, 4, //
                                                    0, 1, 1, 3, 3})
                                : Value();
+            auto score = nn::ScoreAttr::get(
+                &test.context, test.builder.getF32FloatAttr(0.5),
+                windowed ? test.builder.getI64IntegerAttr(2) : IntegerAttr(),
+                both,
+                name == "soft cap" ? test.builder.getF32FloatAttr(0.8)
+                                   : FloatAttr());
+            Value sinks =
+                name == "sinks" ? test.input(random({2, heads}, 4)) : Value();
             auto op = nn::AttentionOp::create(
                 test.builder, test.nn.loc, q.getType(),
-                test.type({2, 2, heads, 5}), q, k, v, starts,
-                drops ? test.ids({2}, {12345, -678}) : Value(),
-                test.builder.getF32FloatAttr(0.5),
-                windowed ? test.builder.getI64IntegerAttr(2) : IntegerAttr(),
-                both ? test.builder.getUnitAttr() : UnitAttr(), nn::BeginAttr(),
+                test.type({2, 2, heads, 5}), q, k, v, starts, sinks,
+                drops ? test.ids({2}, {12345, -678}) : Value(), score,
+                nn::BeginAttr(),
                 drops ? test.builder.getF64FloatAttr(0.4) : FloatAttr(),
                 drops ? test.builder.getI64IntegerAttr(kSite) : IntegerAttr(),
                 nn::BeginAttr());
@@ -260,6 +266,8 @@ static std::vector<Case> getModelCases() {
                              attention("dropout", 2),
                              attention("documents", 2),
                              attention("bidirectional", 2),
+                             attention("soft cap", 2),
+                             attention("sinks", 3),
                              attention("near", 1),
                              rope(false),
                              rope(true),

@@ -108,7 +108,7 @@ static std::vector<Case> getShapeCases() {
 
 static std::vector<Case> getModelCases() {
   std::string q = "tensor<2x3x2x2x4xf32>", k = "tensor<2x3x2x4xf32>",
-              lse = "tensor<2x2x2x3xf32>";
+              lse = "tensor<2x2x2x3xf32>", sinks = "tensor<2x2xf32>";
   std::string qkv = "%q: " + q + ", %k: " + k + ", %v: " + k;
   return {
       {"%x: tensor<2x3x4xf32>, %w: tensor<4xf32>, %b: tensor<4xf32>",
@@ -125,7 +125,16 @@ static std::vector<Case> getModelCases() {
       {qkv + ", %o: " + q + ", %l: " + lse + ", %g: " + q,
        "nn.attention_grad %q, %k, %v, %o, %l, %g scale 5.0e-01 : (" + q + ", " +
            k + ", " + k + ", " + q + ", " + lse + ", " + q + ") -> (" + q +
-           ", " + k + ", " + k + ")"}};
+           ", " + k + ", " + k + ")"},
+      {qkv + ", %s: " + sinks,
+       "nn.attention %q, %k, %v scale 5.0e-01 soft_cap 2.0 sinks %s : (" + q +
+           ", " + k + ", " + k + ", " + sinks + ") -> (" + q + ", " + lse +
+           ")"},
+      {qkv + ", %o: " + q + ", %l: " + lse + ", %g: " + q + ", %s: " + sinks,
+       "nn.attention_grad %q, %k, %v, %o, %l, %g scale 5.0e-01 soft_cap 2.0 "
+       "sinks %s : (" +
+           q + ", " + k + ", " + k + ", " + q + ", " + lse + ", " + q + ", " +
+           sinks + ") -> (" + q + ", " + k + ", " + k + ", " + sinks + ")"}};
 }
 
 static std::vector<Case> getCases() {

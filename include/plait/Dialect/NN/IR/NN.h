@@ -26,6 +26,7 @@
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/Slot.h"
 #include "plait/Interfaces/OpInterfaces.h"
+#include "plait/Support/AttentionTraits.h"
 #include <optional>
 #include <string>
 
@@ -49,6 +50,11 @@ struct StepMemory {
   llvm::StringRef name;
   Slot slot = Slot::Value;
 };
+
+/// The words of a score, which ops of several dialects have.
+mlir::ParseResult parseScore(mlir::OpAsmParser &parser, ScoreAttr &score);
+void printScore(mlir::OpAsmPrinter &printer, mlir::Operation *op,
+                ScoreAttr score);
 
 /// One parallel factor per dimension of the result: no dimension is special.
 FactorRule elementwiseRule(mlir::Operation *op);
@@ -109,14 +115,8 @@ mlir::Value emitPosition(ElementContext &context, int64_t dim, BeginAttr begin);
 BeginAttr localize(BeginAttr whole, mlir::MLIRContext *context,
                    llvm::ArrayRef<RankTerm> begin, int64_t limit);
 
-/// The features of attention that a library which computes it in one step may
-/// lack.
-struct AttentionUse {
-  bool drops = false; // some attention has dropout
-  bool masks = false; // some attention is within documents
-  bool spans = false; // some attention has a window on both sides
-};
-AttentionUse findAttentionUse(mlir::Operation *root);
+/// Finds which variants of attention the ops within `root` are.
+AttentionTraits findAttentionTraits(mlir::Operation *root);
 
 /// The element type that the gradient of `primal` has: that of `primal`, but
 /// f32 for a parameter's compute copy, resharded or not. Its gradient is added

@@ -187,6 +187,30 @@ def NN_BeginAttr : AttrDef<NNDialect, "Begin"> {
   let genVerifyDecl = 1;
 }
 
+def NN_ScoreAttr : AttrDef<NNDialect, "Score"> {
+  let mnemonic = "score";
+  let summary = "What becomes of the product of a query and a key";
+  let description = [{
+    `scale` multiplies it; with `soft_cap` c it then goes through c tanh(x / c). With
+    `window` w a query sees the last w keys only, itself among them, and with
+    `bidirectional` the keys after it as well, those at a distance below w on either
+    side. Attention prints it as words of its own: `scale 5.0e-01 window 4`. What a
+    library cannot do of it is said in one place (plait/Plan/Attention.h).
+
+    Constraints:
+    - (C1) `scale` and `soft_cap` are f32, and the cap is positive and finite.
+    - (C2) `window` is at least 1.
+
+    Example: `#nn.score<scale = 5.0e-01 : f32, window = 4 : i64, bidirectional = true>`.
+  }];
+  let parameters = (ins "::mlir::FloatAttr":$scale,
+    OptionalParameter<"::mlir::IntegerAttr">:$window,
+    DefaultValuedParameter<"bool", "false">:$bidirectional,
+    OptionalParameter<"::mlir::FloatAttr">:$soft_cap);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+}
+
 def NN_ReductionEnum : I32EnumAttr<"ReduceKind", "kind of a reduction", [
     I32EnumAttrCase<"Sum", 0, "sum">, I32EnumAttrCase<"Max", 1, "max">]> {
   let cppNamespace = "::plait::nn";

@@ -287,18 +287,21 @@ def NN_AttentionOp : NN_Op<"attention", [
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<NN_DropoutOpInterface>,
     DeclareOpInterfaceMethods<DecomposableOpInterface,
-                              ["checkLibraryStep"]>]> {
+                              ["checkLibraryStep", "addsToLibraryStep"]>]> {
   let summary = "Attention with grouped query heads";
   let description = [{
     Queries are [batch, sequence, group, head, size]: `head` query heads share
     the key and value head of their `group` (one head a group is ordinary
     attention). out = softmax(scale · q kᵀ, over keys not after the query) v;
     `lse` is the logarithm of the softmax's denominator, [batch, group, head,
-    sequence], which the backward pass needs. With `window` w, a query sees the
-    last w keys only, itself among them. With `bidirectional` it sees the keys
-    after it as well, with `window` those at a distance below w on either side.
-    With `starts` it sees no key before starts[b, s], the position at which its
-    document begins, where several lie in one sequence; but itself always.
+    sequence], which the backward pass needs. `#nn.score` says what else the
+    scores go through, and which keys a query sees: a soft cap, a window, both
+    sides. With `starts` it sees no key before starts[b, s], the position at which
+    its document begins, where several lie in one sequence; but itself always.
+
+    With `sinks`, each head's denominator has one more term, exp(sinks[g, r]), as of
+    a key whose value is zero (Xiao et al. 2023, "Efficient Streaming Language
+    Models with Attention Sinks", as GPT-OSS learns them); it is in `lse`, too.
 
     With `dropout`, the softmax, a tensor [b, g, r, s, t], goes through
     `nn.dropout` with these keys, probability and site before it meets v; `lse`
@@ -312,8 +315,8 @@ def NN_AttentionOp : NN_Op<"attention", [
     Constraints:
     - (C1) query and `out` are [b, s, g, r, d], key and value [b, t, g, d], `lse`
       [b, g, r, s].
-    - (C2) `window`, if given, is at least 1.
-    - (C3) all but `lse`, `starts` and dropout's keys have one element type.
+    - (C2) `sinks` are [g, r].
+    - (C3) all but `lse`, `sinks`, `starts` and dropout's keys have one element type.
     - (C4) t is s, or with `begin` at least s, and with `zigzag` as large as the
       order's extent; `group_begin` has no `zigzag`.
     - (C5) dropout's keys, [b], `probability` and `site` come together, with the
@@ -328,16 +331,16 @@ def NN_AttentionOp : NN_Op<"attention", [
   }];
   let arguments = (ins NN_FloatTensor:$query, NN_FloatTensor:$key,
                        NN_FloatTensor:$value, Optional<NN_IntTensor>:$starts,
-                       Optional<NN_IntTensor>:$dropout_keys, F32Attr:$scale,
-                       OptionalAttr<I64Attr>:$window, UnitAttr:$bidirectional,
+                       Optional<NN_FloatTensor>:$sinks,
+                       Optional<NN_IntTensor>:$dropout_keys, NN_ScoreAttr:$score,
                        OptionalAttr<NN_BeginAttr>:$begin,
                        OptionalAttr<F64Attr>:$probability,
                        OptionalAttr<I64Attr>:$site,
                        OptionalAttr<NN_BeginAttr>:$group_begin);
   let results = (outs NN_FloatTensor:$out, NN_Statistics:$lse);
   let assemblyFormat = [{
-    $query `,` $key `,` $value `scale` $scale (`window` $window^)?
-    (`bidirectional` $bidirectional^)? (`starts` $starts^)?
+    $query `,` $key `,` $value custom<Score>($score)
+    (`starts` $starts^)? (`sinks` $sinks^)?
     (`dropout` $dropout_keys^ `probability` $probability `site` $site)?
     attr-dict `:` functional-type(operands, results)
   }];
@@ -351,19 +354,22 @@ def NN_AttentionGradOp : NN_Op<"attention_grad", [
                               ["localizeFactor", "orderFactor"]>,
     DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops", "getWorkShape"]>,
     DeclareOpInterfaceMethods<DecomposableOpInterface,
-                              ["checkLibraryStep"]>]> {
+                              ["checkLibraryStep", "addsToLibraryStep"]>]> {
   let summary = "The gradients of attention's operands";
   let description = [{
     The scores are computed again from query, key and `lse` (Dao et al. 2022,
     "FlashAttention", Algorithm 4). `out` and `lse` are the results of the
-    `nn.attention`, `gradient` is that of `out`. `bidirectional`, `starts`,
-    `begin`, `group_begin` and dropout as in `nn.attention`.
+    `nn.attention`, `gradient` is that of `out`. The score, `starts`, `sinks`,
+    `begin`, `group_begin` and dropout as in `nn.attention`. The gradient of sinks,
+    a result of those that have any, is -Σ exp(sinks - lse) (gradient · out), over
+    batch and queries.
 
     Constraints:
-    - (C1) shapes as for `nn.attention`; the results have those of query, key
-      and value.
-    - (C2) `window`, if given, is at least 1.
-    - (C3) all but `lse`, `starts` and dropout's keys have one element type.
+    - (C1) shapes as for `nn.attention`; the results have those of query, key,
+      value and sinks.
+    - (C2) there is a gradient of sinks where there are sinks, at least as wide.
+    - (C3) all but `lse`, sinks and their gradient, `starts` and dropout's keys have
+      one element type.
     - (C4) to (C7) of `nn.attention`.
 
     Example:
@@ -375,19 +381,19 @@ def NN_AttentionGradOp : NN_Op<"attention_grad", [
                        NN_FloatTensor:$value, NN_FloatTensor:$out,
                        NN_Statistics:$lse, NN_FloatTensor:$gradient,
                        Optional<NN_IntTensor>:$starts,
-                       Optional<NN_IntTensor>:$dropout_keys,
-                       F32Attr:$scale, OptionalAttr<I64Attr>:$window,
-                       UnitAttr:$bidirectional,
+                       Optional<NN_FloatTensor>:$sinks,
+                       Optional<NN_IntTensor>:$dropout_keys, NN_ScoreAttr:$score,
                        OptionalAttr<NN_BeginAttr>:$begin,
                        OptionalAttr<F64Attr>:$probability,
                        OptionalAttr<I64Attr>:$site,
                        OptionalAttr<NN_BeginAttr>:$group_begin);
   let results = (outs NN_FloatTensor:$query_gradient,
                       NN_FloatTensor:$key_gradient,
-                      NN_FloatTensor:$value_gradient);
+                      NN_FloatTensor:$value_gradient,
+                      Optional<NN_FloatTensor>:$sinks_gradient);
   let assemblyFormat = [{
-    $query `,` $key `,` $value `,` $out `,` $lse `,` $gradient `scale` $scale
-    (`window` $window^)? (`bidirectional` $bidirectional^)? (`starts` $starts^)?
+    $query `,` $key `,` $value `,` $out `,` $lse `,` $gradient
+    custom<Score>($score) (`starts` $starts^)? (`sinks` $sinks^)?
     (`dropout` $dropout_keys^ `probability` $probability `site` $site)?
     attr-dict `:` functional-type(operands, results)
   }];

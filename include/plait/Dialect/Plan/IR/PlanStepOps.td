@@ -239,9 +239,8 @@ def Plan_AttentionOp : Plan_StepOp<"attention"> {
   let summary = "Attention or its gradients, by a library";
   let description = [{
     Tensors are row-major [batch, position, head, element]; `stats` is f32 [batch,
-    head, query]. A query sees the keys up to its own, with `bidirectional` all;
-    with `window` those at a distance below it; with `starts`, int32
-    [batch, query], none before the position there. `begin` is the position
+    head, query]. The score is that of `nn.attention`, and with `starts`, int32
+    [batch, query], a query sees none before the position there. `begin` is the position
     of the rank's first query, or where it lies if queries are in `zigzag` order;
     `group_begin` its first key head, for dropout.
 
@@ -256,6 +255,7 @@ def Plan_AttentionOp : Plan_StepOp<"attention"> {
     - (C6) with `zigzag`, `begin` is in a dimension of as many elements as there are
       keys; `group_begin` has none.
     - (C7) `bidirectional` attention has no `starts`.
+    - (C8) forward attention alone has `sinks`, f32 [head].
 
     Example:
     ```mlir
@@ -268,11 +268,11 @@ def Plan_AttentionOp : Plan_StepOp<"attention"> {
                        I64Attr:$queries, I64Attr:$keys, I64Attr:$head_size,
                        TypeAttr:$type, Plan_MemoryAttr:$q, Plan_MemoryAttr:$k,
                        Plan_MemoryAttr:$v, Plan_MemoryAttr:$out,
-                       Plan_MemoryAttr:$stats, F32Attr:$scale,
-                       OptionalAttr<I64Attr>:$window, UnitAttr:$bidirectional,
+                       Plan_MemoryAttr:$stats, NN_ScoreAttr:$score,
                        OptionalAttr<NN_BeginAttr>:$begin,
                        OptionalAttr<Plan_MemoryArray>:$gradients,
                        OptionalAttr<Plan_MemoryAttr>:$starts,
+                       OptionalAttr<Plan_MemoryAttr>:$sinks,
                        OptionalAttr<Plan_MemoryAttr>:$dropout_keys,
                        OptionalAttr<F64Attr>:$probability,
                        OptionalAttr<I64Attr>:$site,
@@ -281,9 +281,8 @@ def Plan_AttentionOp : Plan_StepOp<"attention"> {
   let assemblyFormat = [{
     `batch` $batch `heads` $heads `kv_heads` $kv_heads `queries` $queries
     `keys` $keys `head_size` $head_size `of` $type `q` $q `k` $k `v` $v
-    `out` $out `stats` $stats `scale` $scale (`window` $window^)?
-    (`bidirectional` $bidirectional^)? (`begin` $begin^)?
-    (`gradients` $gradients^)? (`starts` $starts^)?
+    `out` $out `stats` $stats custom<Score>($score) (`begin` $begin^)?
+    (`gradients` $gradients^)? (`starts` $starts^)? (`sinks` $sinks^)?
     (`dropout` $dropout_keys^ `probability` $probability `site` $site)?
     (`group_begin` $group_begin^)? (`deterministic` $deterministic^)? attr-dict
   }];

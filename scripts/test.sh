@@ -213,6 +213,8 @@ ours models models
 torch dropout dropout "${covering[@]}"
 ours compression compression "${covering[@]}"
 ours sites sites "${covering[@]}"
+ours gossip gossip "${covering[@]}"
+ours streaming streaming "${covering[@]}"
 ours shardings shardings "${covering[@]}"
 ours training training
 unit PlaitCodegenTests

@@ -389,10 +389,11 @@ class Suite(sites.Suite):
     def check_memory(self) -> str:
         """What sites receive has to fit, too, and is counted to the byte."""
         cluster, plan = self.folder / "small.json", self.folder / "fits.plan"
-        mesh = ("--mesh", "sites=4", "--cluster", cluster, "-o", plan)
+        micro = ("--micro-batch", 2)
+        mesh = ("--mesh", "sites=4", *micro, "--cluster", cluster, "-o", plan)
         needed = []
         for outer in ("average:1", "gossip:ring"):
-            own = self.compile("sites=4", "--outer", outer)
+            own = self.compile("sites=4", "--outer", outer, *micro)
             shown = self.tools.run("plait-plan", "show", own).stdout
             needed.append(self.bytes_of("arena", shown))
         require(needed[0] < needed[1], f"{needed}")

@@ -90,8 +90,11 @@ static std::vector<Outer> getCompared(const ReportInput &input) {
   return all;
 }
 
+/// Matrices of a file are too long for a table.
 static std::string nameOf(Outer outer) {
   outer.sites = 0;
+  if (outer.getGraph().starts_with('['))
+    outer.scheme = std::string(outer.getName()) + ":[...]";
   return print(outer);
 }
 

@@ -188,11 +188,14 @@ static void writeSchemes(Screen &screen, const ReportInput &input) {
   std::vector<SchemeCost> rows = rankSchemes(input);
   if (rows.empty())
     return;
+  size_t width = 0;
+  for (const SchemeCost &row : rows)
+    width = std::max(width, row.outer.size() + 1);
   screen.heading("a step by what flows between sites, for equal tokens");
-  screen.line("  " + padRight("outer", 26) + padLeft("step", 11) +
+  screen.line("  " + padRight("outer", width) + padLeft("step", 11) +
               padLeft("a rank sends", 15) + padLeft("utilisation", 14));
   for (const SchemeCost &row : rows)
-    screen.line("  " + padRight(row.outer, 26) +
+    screen.line("  " + padRight(row.outer, width) +
                 padLeft(printSeconds(row.seconds), 11) +
                 padLeft(printBytes(row.sent), 15) +
                 padLeft(printNumber(100 * row.utilisation, 1) + " %", 14));

@@ -214,6 +214,8 @@ torch dropout dropout "${covering[@]}"
 ours compression compression "${covering[@]}"
 ours feedback feedback
 ours sites sites "${covering[@]}"
+ours gossip gossip "${covering[@]}"
+ours streaming streaming "${covering[@]}"
 ours shardings shardings "${covering[@]}"
 ours training training
 unit PlaitCodegenTests

@@ -13,6 +13,7 @@
 #include "plait/Configuration/Mixing.h"
 
 #include "plait/Configuration/Configuration.h"
+#include "plait/Configuration/Outer.h"
 
 #include <algorithm>
 #include <cctype>
@@ -451,4 +452,17 @@ std::vector<MixingExchange> plait::makeExchanges(const Matrix &matrix,
       }
   }
   return exchanges;
+}
+
+Result<double> plait::countMessages(std::string_view name, const Outer &outer) {
+  if (!outer.is(Agreement::Gossip))
+    return 0.0;
+  Result<std::vector<Matrix>> period =
+      makeMixings(name, outer.getGraph(), outer.sites);
+  if (!period.ok())
+    return period.status();
+  size_t messages = 0;
+  for (const Matrix &matrix : *period)
+    messages += makeExchanges(matrix, outer.sites).size();
+  return double(messages) / double(period->size());
 }

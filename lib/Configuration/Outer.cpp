@@ -26,23 +26,32 @@ using namespace plait;
 static constexpr std::string_view kNone = "none", kSites = "sites";
 
 // Nesterov's momentum does not converge from 1 on.
-static constexpr OuterOption kDiLoCoOptions[] = {
-    {.name = "rate",
-     .number = &Outer::rate,
-     .usual = 0.7,
-     .most = 10,
-     .hasLeast = false},
-    {.name = "momentum",
-     .number = &Outer::momentum,
-     .usual = 0.9,
+static constexpr OuterOption kRate = {.name = "rate",
+                                      .number = &Outer::rate,
+                                      .usual = 0.7,
+                                      .most = 10,
+                                      .hasLeast = false};
+static constexpr OuterOption kMomentum = {.name = "momentum",
+                                          .number = &Outer::momentum,
+                                          .usual = 0.9,
+                                          .most = 1,
+                                          .hasMost = false};
+static constexpr OuterOption kDiLoCoOptions[] = {kRate, kMomentum};
+static constexpr OuterOption kTrimmedOptions[] = {
+    {.name = "drop", .count = &Outer::drop, .usual = 1, .least = 1}};
+static constexpr OuterOption kGossipOptions[] = {
+    {.name = "every", .count = &Outer::every, .usual = 1, .least = 1},
+    {.name = "average", .count = &Outer::average, .usual = 0, .least = 1}};
+static constexpr OuterOption kStreamingOptions[] = {
+    {.name = "fragments", .count = &Outer::fragments, .usual = 2, .least = 1},
+    {.name = "delay", .count = &Outer::delay, .usual = 1},
+    {.name = "mix",
+     .number = &Outer::mix,
+     .usual = 0.5,
      .most = 1,
      .hasMost = false},
-};
-static constexpr OuterOption kTrimmedOptions[] = {
-    {.name = "drop", .count = &Outer::drop, .usual = 1}};
-static constexpr OuterOption kGossipOptions[] = {
-    {.name = "every", .count = &Outer::every, .usual = 1},
-    {.name = "average", .count = &Outer::average, .usual = 0}};
+    kRate,
+    kMomentum};
 
 static constexpr OuterScheme kSchemes[] = {
     {"average", Agreement::Mean, "8", {}},
@@ -50,6 +59,7 @@ static constexpr OuterScheme kSchemes[] = {
     {"median", Agreement::Middle, "8", {}},
     {"trimmed", Agreement::Middle, "8", kTrimmedOptions},
     {"gossip", Agreement::Gossip, "ring", kGossipOptions},
+    {"streaming", Agreement::Streaming, "8", kStreamingOptions},
 };
 
 std::span<const OuterScheme> plait::getOuterSchemes() { return kSchemes; }
@@ -127,11 +137,13 @@ static std::optional<T> readNumber(std::string_view text) {
 }
 
 static Status parseCount(std::string_view name, std::string_view what,
-                         std::string_view text, int32_t &value) {
+                         std::string_view text, int32_t &value,
+                         int32_t least = 1) {
   constexpr int32_t most = Mesh::kMostRanks;
   std::optional<int32_t> read = readNumber<int32_t>(text);
-  if (!read || *read < 1 || *read > most)
-    return fail(name, " has ", what, " \"", text, "\", expected 1 to ", most);
+  if (!read || *read < least || *read > most)
+    return fail(name, " has ", what, " \"", text, "\", expected ", least,
+                " to ", most);
   value = *read;
   return Status::success();
 }
@@ -162,9 +174,9 @@ static Status checkOptions(std::string_view name, const Outer &value) {
     if (option.number && !isWithin(option, own))
       return fail(name, " has ", option.name, " ", own, ", expected ",
                   describeBounds(option));
-    if (option.count && own < option.usual)
+    if (option.count && own != option.usual && own < option.least)
       return fail(name, " has ", option.name, " ", own, ", expected ",
-                  option.usual, " or more");
+                  option.least, " or more");
     if (option.number)
       rest.*option.number = 0;
     else
@@ -173,11 +185,34 @@ static Status checkOptions(std::string_view name, const Outer &value) {
   for (auto [what, number] :
        {std::pair("rate", rest.rate), std::pair("momentum", rest.momentum),
         std::pair("drop", double(rest.drop)),
-        std::pair("average", double(rest.average))})
+        std::pair("average", double(rest.average)),
+        std::pair("fragments", double(rest.fragments)),
+        std::pair("delay", double(rest.delay)), std::pair("mix", rest.mix)})
     if (!(number == 0))
       return fail(name, " has ", what, " ", number, ", which ", value.getName(),
                   " has not");
   return Status::success();
+}
+
+/// Each fragment is sent in a step of its own and taken before it is sent
+/// again. Lists of a plan have numbers of one byte, of which step and report
+/// have two.
+static Status checkFragments(std::string_view name, const Outer &value) {
+  if (!value.is(Agreement::Streaming))
+    return Status::success();
+  int64_t fragments = value.fragments, delay = value.delay;
+  if (fragments + delay > value.every)
+    return fail(name, " has fragments ", fragments, " and delay ", delay,
+                ", expected at most ", value.every,
+                " together, the steps from one agreement to the next");
+  constexpr int64_t most = 253;
+  int64_t lists = fragments * (2 + value.countParts());
+  return lists <= most ? Status::success()
+                       : fail(name, " has fragments ", fragments, " and delay ",
+                              delay, ", which takes ", lists,
+                              " lists of actions, expected at "
+                              "most ",
+                              most);
 }
 
 Status plait::check(std::string_view name, const Outer &value) {
@@ -197,6 +232,7 @@ Status plait::check(std::string_view name, const Outer &value) {
   if (value.average > Mesh::kMostRanks / value.every)
     return fail(name, " has average ", value.average, " of every ", value.every,
                 " steps, expected ", Mesh::kMostRanks, " steps at most");
+  PLAIT_RETURN_IF_ERROR(checkFragments(name, value));
   bool isGossip = scheme->agreement == Agreement::Gossip;
   if (value.getGraph().empty() == isGossip)
     return fail(name, " has graph '", value.getGraph(), "' in scheme '",
@@ -234,7 +270,8 @@ static Status parseOption(std::string_view name, std::string_view text,
                 listOptions(scheme));
   seen.push_back(word);
   if (found->count)
-    return parseCount(name, word, number, value.*found->count);
+    return parseCount(name, word, number, value.*found->count,
+                      int32_t(found->least));
   std::optional<double> read = readNumber<double>(number);
   if (!read || !isWithin(*found, *read))
     return fail(name, " has ", word, " \"", number, "\", expected ",

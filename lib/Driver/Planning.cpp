@@ -193,25 +193,16 @@ static void pin(const Configuration &choice, Precision precision,
   options.pins.precision = precision;
 }
 
-/// Counts messages as Training::siteMessages has them: once for a search, since
-/// splitting large matrices takes longer than an estimate.
-static Result<double> countSiteMessages(const Outer &outer) {
-  if (!outer.is(Agreement::Gossip))
-    return 0.0;
-  Result<std::vector<Matrix>> period =
-      makeMixings("`outer`", outer.getGraph(), outer.sites);
-  if (!period.ok())
-    return period.status();
-  size_t messages = 0;
-  for (const Matrix &matrix : *period)
-    messages += makeExchanges(matrix, outer.sites).size();
-  return double(messages) / double(period->size());
-}
-
 /// Leaves one of the sites that a cluster is divided among: whole nodes, or
 /// equal parts of one.
 static Status divide(planner::Cluster &cluster, planner::Training &training) {
   int64_t sites = training.outer.countSites();
+  if (cluster.sites && cluster.sites != sites)
+    return fail("`cluster` has ", cluster.sites,
+                " sites far apart, but `mesh` has ",
+                training.outer.isOn() ? std::to_string(sites) : "none",
+                ": expected sites=", cluster.sites,
+                ", and an `outer` such as average:8");
   if (cluster.nodes % sites == 0) {
     cluster.nodes /= int(sites);
   } else if (cluster.nodes == 1 && cluster.devicesPerNode % sites == 0) {
@@ -222,7 +213,9 @@ static Status divide(planner::Cluster &cluster, planner::Training &training) {
                 cluster.devicesPerNode,
                 " devices, which cannot be divided among ", sites, " sites");
   }
-  Result<double> messages = countSiteMessages(training.outer);
+  // Once for a search, since splitting large matrices takes longer than an
+  // estimate.
+  Result<double> messages = countMessages("`outer`", training.outer);
   if (messages.ok())
     training.siteMessages = *messages;
   return messages.status();

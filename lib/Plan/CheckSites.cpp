@@ -43,7 +43,8 @@ public:
   SiteChecker(const fb::Plan &plan, const fb::Program &program,
               const Outer &outer)
       : plan(plan), program(program), rule(*plan.outer()), outer(outer),
-        mesh(plan), hasOptimizer(outer.keepsAnchor()) {}
+        mesh(plan), lists(listsOf(outer, length(rule.mixings()))),
+        hasOptimizer(outer.keepsAnchor()) {}
 
   /// Lists come first: what they do not call is what a site does by itself.
   Status check() {
@@ -52,9 +53,11 @@ public:
       PLAIT_RETURN_IF_ERROR(checkShard(*program.shards()->Get(i)));
     PLAIT_RETURN_IF_ERROR(inList(
         uint32_t(List::Report), [&](auto &done) { return checkReport(done); }));
-    for (uint32_t i = uint32_t(List::Report) + 1; i < length(plan.lists()); ++i)
-      PLAIT_RETURN_IF_ERROR(inList(
-          i, [&](auto &done) { return checkWeights(getAgreement(i), done); }));
+    for (uint32_t i = uint32_t(List::Report) + 1; i < lists.size(); ++i)
+      if (lists[i].deed != FragmentDeed::Sum)
+        PLAIT_RETURN_IF_ERROR(inList(
+            i, [&](auto &done) { return checkWeights(lists[i], done); }));
+    PLAIT_RETURN_IF_ERROR(checkFragments(plan, program, outer, lists));
     return checkInside();
   }
 
@@ -66,9 +69,10 @@ private:
   bool knowsOthers(const fb::Step &step) const;
   Status checkInside() const;
   template <typename Check> Status inList(uint32_t list, Check check) const;
-  Deeds getAgreement(uint32_t list) const;
+  Deeds getAgreement(const ListFacts &list) const;
+  Deeds getDeeds(const ListFacts &list, const fb::Shard &shard) const;
   Status checkReport(std::vector<Done> &done) const;
-  Status checkWeights(const Deeds &agreement, std::vector<Done> &done) const;
+  Status checkWeights(const ListFacts &list, std::vector<Done> &done) const;
   Status checkDeeds(const std::string &name, const ElementRange &value,
                     const Deeds &wanted, std::vector<Done> &done) const;
   Status checkPlaces(const std::string &name, const fb::Shard &shard,
@@ -85,6 +89,7 @@ private:
   const fb::OuterRule &rule;
   const Outer &outer;
   RankGrid mesh;
+  std::vector<ListFacts> lists; // which the plan has been found to have
   bool hasOptimizer;
 };
 
@@ -145,11 +150,11 @@ Status SiteChecker::inList(uint32_t list, Check check) const {
                             "': ", status.message());
 }
 
-/// Returns what the list has to do to each weight, before copies are rounded; a
-/// mixing without neighbours does nothing.
-Deeds SiteChecker::getAgreement(uint32_t list) const {
-  if (uint32_t mixing = plan.lists()->Get(list)->mixing())
-    return length(rule.mixings()->Get(mixing - 1)->exchanges())
+/// Returns what the list has to do to a trained weight of its fragment, before
+/// copies are rounded; a mixing without neighbours does nothing.
+Deeds SiteChecker::getAgreement(const ListFacts &list) const {
+  if (list.mixing)
+    return length(rule.mixings()->Get(list.mixing - 1)->exchanges())
                ? Deeds{Deed::Mixing}
                : Deeds();
   switch (outer.get().agreement) {
@@ -157,11 +162,28 @@ Deeds SiteChecker::getAgreement(uint32_t list) const {
     return {Deed::Difference, Deed::Sum, Deed::Update};
   case Agreement::Middle:
     return {Deed::Middle};
+  case Agreement::Streaming:
+    return {list.deed == FragmentDeed::Part ? Deed::Part : Deed::Blend};
   case Agreement::Mean:
   case Agreement::Gossip:
     return {Deed::Sum, Deed::Mean};
   }
   __builtin_unreachable();
+}
+
+/// Copies follow weights, which a part leaves as they are.
+Deeds SiteChecker::getDeeds(const ListFacts &list,
+                            const fb::Shard &shard) const {
+  const fb::Parameter &parameter = *plan.parameters()->Get(shard.parameter());
+  bool isElsewhere = list.deed != FragmentDeed::None &&
+                     fragmentOf(parameter.name()->string_view(),
+                                outer.fragments) != list.fragment;
+  if (parameter.frozen() || isElsewhere)
+    return {};
+  Deeds wanted = getAgreement(list);
+  if (!wanted.empty() && wanted.front() != Deed::Part && roundsWeight(shard))
+    wanted.push_back(Deed::Round);
+  return wanted;
 }
 
 //===----------------------------------------------------------------------===//
@@ -208,13 +230,11 @@ Status SiteChecker::checkReport(std::vector<Done> &done) const {
 }
 
 /// Bytes beside weights in one step are padding of the same region.
-Status SiteChecker::checkWeights(const Deeds &agreement,
+Status SiteChecker::checkWeights(const ListFacts &list,
                                  std::vector<Done> &done) const {
   for (uint32_t i = 0; i < length(program.shards()); ++i) {
     const fb::Shard &shard = *program.shards()->Get(i);
-    Deeds wanted = isFrozen(shard) ? Deeds() : agreement;
-    if (!wanted.empty() && roundsWeight(shard))
-      wanted.push_back(Deed::Round);
+    Deeds wanted = getDeeds(list, shard);
     ElementRange value = weightRange(plan, shard);
     PLAIT_RETURN_IF_ERROR(checkDeeds(nameOf(shard), value, wanted, done));
     for (const Done &one : done)
@@ -226,7 +246,8 @@ Status SiteChecker::checkWeights(const Deeds &agreement,
     uint64_t bytes = one.value.elements * sizeof(float);
     bool isKnown =
         isIn(program, fb::Category::Parameters, one.value.offset, bytes);
-    for (std::optional<uint64_t> state : {one.anchor, one.momentum})
+    for (std::optional<uint64_t> state :
+         {one.anchor, one.momentum, one.difference})
       isKnown &=
           !state || isIn(program, fb::Category::Optimizer, *state, bytes);
     if (!isKnown)
@@ -247,7 +268,8 @@ Status SiteChecker::checkPlaces(const std::string &name, const fb::Shard &shard,
     std::string_view kind = slot.name()->string_view();
     std::optional<uint64_t> used = kind == kAnchorState          ? one.anchor
                                    : kind == kOuterMomentumState ? one.momentum
-                                                                 : std::nullopt;
+                                   : kind == kDifferenceState ? one.difference
+                                                              : std::nullopt;
     if (used && *used + before != slot.offset())
       return fail(kDeeds[size_t(one.deed)], " of ", name, " uses the ", kind,
                   " of another parameter");
@@ -282,22 +304,26 @@ Status SiteChecker::checkShard(const fb::Shard &shard) const {
   return isFrozen(shard) ? Status::success() : checkStates(shard, name);
 }
 
-/// State of the inner optimizer is a site's own; that of the outer one is there
-/// as the scheme says, and the same on all.
+/// State of the inner optimizer is a site's own, and so is what it has moved
+/// by; that of the outer one is there as the scheme says, and the same on all.
 Status SiteChecker::checkStates(const fb::Shard &shard,
                                 const std::string &name) const {
-  int anchors = 0, momenta = 0;
+  int anchors = 0, momenta = 0, differences = 0;
   for (uint32_t i = 0; i < length(shard.state()); ++i) {
     const fb::StateSlot &slot = *shard.state()->Get(i);
     std::string_view kind = slot.name()->string_view();
     bool isAnchor = kind == kAnchorState;
-    bool isOuter = isAnchor || kind == kOuterMomentumState;
+    bool isMomentum = kind == kOuterMomentumState;
+    bool isDifference = kind == kDifferenceState;
+    bool isShared = isAnchor || isMomentum;
     anchors += isAnchor;
-    momenta += isOuter && !isAnchor;
-    if (slot.own_axis() != (isOuter ? 0 : mesh.sitesAxis()))
+    momenta += isMomentum;
+    differences += isDifference;
+    if (slot.own_axis() != (isShared ? 0 : mesh.sitesAxis()))
       return fail(kind, " of ", name, " is ",
-                  isOuter ? "one of each site" : "the same on all sites");
-    if (slot.like_weight() != isOuter || slot.from_weight() != isAnchor)
+                  isShared ? "one of each site" : "the same on all sites");
+    if (slot.like_weight() != (isShared || isDifference) ||
+        slot.from_weight() != isAnchor)
       return fail(kind, " of ", name, " does not begin as it has to");
   }
   if (anchors != hasOptimizer)
@@ -306,6 +332,9 @@ Status SiteChecker::checkStates(const fb::Shard &shard,
   if (momenta != (rule.momentum() > 0))
     return fail(name, " has ", momenta, " outer momenta, and momentum is ",
                 rule.momentum());
+  if (differences != outer.keepsDifference())
+    return fail(name, " has ", differences, " differences in scheme ",
+                rule.scheme()->string_view());
   return Status::success();
 }
 

@@ -81,12 +81,15 @@ private:
   Status checkOuter(const fb::OuterStep &step) {
     if (step.kind() > fb::OuterKind::MAX)
       return fail("unknown kind ", int(step.kind()));
-    bool updates = step.kind() == fb::OuterKind::Update;
-    bool anchors = updates || step.kind() == fb::OuterKind::Difference;
+    bool parts = step.kind() == fb::OuterKind::Part;
+    bool blends = step.kind() == fb::OuterKind::Blend;
+    bool updates = step.kind() == fb::OuterKind::Update || blends;
+    bool anchors = updates || parts || step.kind() == fb::OuterKind::Difference;
     bool rounds = step.kind() == fb::OuterKind::Round;
     bool mixes = step.kind() == fb::OuterKind::Mix;
     bool isMiddle = step.kind() == fb::OuterKind::Middle;
-    bool hasMixed = mixes || isMiddle || step.kind() == fb::OuterKind::Take;
+    bool hasMixed = mixes || isMiddle || parts || blends ||
+                    step.kind() == fb::OuterKind::Take;
     if (!step.value() != isMiddle || !step.anchor() == anchors ||
         !step.copy() == rounds || !step.others() == (mixes || isMiddle) ||
         !step.mixed() == hasMixed || !step.exchange() == mixes ||

@@ -65,6 +65,11 @@ static bool hasExchanges(const fb::Plan &plan) {
   return plan.outer() && (plan.outer()->graph() || plan.outer()->drop());
 }
 
+/// Sites that exchange a fragment of their weights at a time.
+static bool hasFragments(const fb::Plan &plan) {
+  return plan.outer() && plan.outer()->fragments();
+}
+
 static bool hasRates(const fb::Plan &plan) {
   return any(plan.parameters(), [](const fb::Parameter *parameter) {
     return parameter->rate() != 1;
@@ -147,6 +152,11 @@ std::span<const Feature> plan::getFeatures() {
       {"ActionList.mixing", 3, hasExchanges},
       {"AttentionStep.soft_cap", 4, hasSoftCaps},
       {"AttentionStep.sinks", 4, hasSinks},
+      {"OuterRule.fragments", 4, hasFragments},
+      {"OuterRule.delay", 4, hasFragments},
+      {"OuterRule.mix", 4, hasFragments},
+      {"OuterKind.Part", 4, hasFragments},
+      {"OuterKind.Blend", 4, hasFragments},
   };
   return features;
 }

@@ -134,25 +134,48 @@ Result<Done> DeedReader::readSum(const fb::CollectiveStep &step) const {
   return Done{Deed::Sum, {step.input()->offset(), uint64_t(step.chunk())}};
 }
 
+/// None where the kind is no deed by itself.
+static std::optional<Deed> getDeed(fb::OuterKind kind) {
+  switch (kind) {
+  case fb::OuterKind::Mean:
+    return Deed::Mean;
+  case fb::OuterKind::Difference:
+    return Deed::Difference;
+  case fb::OuterKind::Update:
+    return Deed::Update;
+  case fb::OuterKind::Round:
+    return Deed::Round;
+  case fb::OuterKind::Part:
+    return Deed::Part;
+  case fb::OuterKind::Blend:
+    return Deed::Blend;
+  case fb::OuterKind::Mix:
+  case fb::OuterKind::Take:
+  case fb::OuterKind::Middle:
+    return std::nullopt;
+  }
+  __builtin_unreachable();
+}
+
 /// Kind and operands have been checked with the step itself.
 Result<Done> DeedReader::readOuter(const fb::OuterStep &step) const {
-  constexpr Deed deeds[] = {Deed::Mean, Deed::Difference, Deed::Update,
-                            Deed::Round}; // by OuterKind
-  if (step.kind() > fb::OuterKind::Round)
+  std::optional<Deed> deed = getDeed(step.kind());
+  if (!deed)
     return fail("is a ", fb::EnumNameOuterKind(step.kind()),
                 " without what belongs to it");
-  Done one = {deeds[size_t(step.kind())],
-              {step.value()->offset(), step.elements()}};
+  Done one = {*deed, {step.value()->offset(), step.elements()}};
   auto offset = [](const fb::Ref *ref) {
     return ref ? std::optional(ref->offset()) : std::nullopt;
   };
   one.anchor = offset(step.anchor());
   one.momentum = offset(step.momentum());
   one.copy = offset(step.copy());
-  if (one.deed == Deed::Update &&
-      one.momentum.has_value() != (rule.momentum() > 0))
-    return fail("is an update ", one.momentum ? "with" : "without",
-                " momentum, which is ", rule.momentum());
+  one.difference = offset(step.mixed());
+  bool updates = one.deed == Deed::Update || one.deed == Deed::Blend;
+  if (updates && one.momentum.has_value() != (rule.momentum() > 0))
+    return fail("is ", kDeeds[size_t(one.deed)],
+                one.momentum ? " with" : " without", " momentum, which is ",
+                rule.momentum());
   return one;
 }
 

@@ -19,6 +19,7 @@
 #include "plait/Support/Status.h"
 
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -32,11 +33,13 @@ enum class Deed : uint8_t {
   Update,
   Round,
   Mixing, // a weighted mean of the neighbours'
-  Middle  // the mean of those in the middle
+  Middle, // the mean of those in the middle
+  Part,   // what a site has moved by is written down
+  Blend   // the update by the sum of that, of which a part is taken
 };
 inline constexpr std::string_view kDeeds[] = {
-    "a sum over sites", "a mean",   "a difference", "an update",
-    "a rounding",       "a mixing", "a middle"};
+    "a sum over sites", "a mean",   "a difference", "an update", "a rounding",
+    "a mixing",         "a middle", "a part",       "a blend"};
 
 /// A deed of one step of a list, or of several together. Offsets are there
 /// where its kind has such an operand.
@@ -44,6 +47,7 @@ struct Done {
   Deed deed;
   ElementRange value;
   std::optional<uint64_t> anchor = {}, momentum = {}, copy = {};
+  std::optional<uint64_t> difference = {};
   bool isWanted = false; // by some value
 };
 
@@ -56,6 +60,11 @@ bool isIn(const fb::Program &program, fb::Category category, uint64_t begin,
 /// deed. All structure, sizes and messages have been checked.
 Result<std::vector<Done>> readDeeds(const fb::Plan &plan,
                                     const fb::Program &program, uint32_t list);
+
+/// Fails unless each list of a program that adds up does so with all that the
+/// weights have moved by which are placed in its message, and nothing else.
+Status checkFragments(const fb::Plan &plan, const fb::Program &program,
+                      const Outer &outer, std::span<const ListFacts> lists);
 
 } // namespace plait::plan
 

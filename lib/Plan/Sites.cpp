@@ -14,6 +14,7 @@
 #include "plait/Plan/Defaults.h"
 
 #include <algorithm>
+#include <charconv>
 #include <numeric>
 
 using namespace plait;
@@ -23,11 +24,33 @@ using namespace plait::plan;
 // Lists
 //===----------------------------------------------------------------------===//
 
+/// Without a delay all that a fragment takes is in one step, in this order.
+static void addFragments(const Outer &outer, std::vector<ListFacts> &lists) {
+  uint32_t every = uint32_t(outer.every);
+  for (int32_t p = 0; p < outer.fragments; ++p) {
+    auto add = [&](FragmentDeed deed, const std::string &name, int32_t later,
+                   uint32_t part) {
+      uint32_t phase = uint32_t(outer.getSendingStep(p) + later) % every;
+      lists.push_back({name, every, phase, 0, 0, deed, uint32_t(p), part});
+    };
+    std::string number = std::to_string(p + 1);
+    add(FragmentDeed::Part, "part " + number, 0, 0);
+    for (int32_t k = 0; k < outer.countParts(); ++k)
+      add(FragmentDeed::Sum, "sum " + number + "." + std::to_string(k + 1),
+          outer.delay ? k + 1 : 0, uint32_t(k));
+    add(FragmentDeed::Blend, "blend " + number, outer.delay, 0);
+  }
+}
+
 /// Agreements are counted from 1; matrix m is of agreements m + 1, m + 1 + t,
 /// …, but for those that all sites have together.
 std::vector<ListFacts> plan::listsOf(const Outer &outer, uint32_t mixings) {
   uint32_t every = uint32_t(outer.every), average = uint32_t(outer.average);
   std::vector<ListFacts> lists = {{"step"}, {"report"}};
+  if (outer.is(Agreement::Streaming)) {
+    addFragments(outer, lists);
+    return lists;
+  }
   bool isGossip = outer.is(Agreement::Gossip);
   if (!isGossip || average)
     lists.push_back({"outer", isGossip ? every * average : every});
@@ -88,6 +111,9 @@ Outer plan::outerOf(const fb::Plan &plan) {
   outer.momentum = rule.momentum();
   outer.drop = outer.scheme == "median" ? 0 : rule.drop();
   outer.average = rule.average();
+  outer.fragments = rule.fragments();
+  outer.delay = rule.delay();
+  outer.mix = rule.mix();
   if (!graph.empty())
     outer.scheme += ":" + graph;
   outer.sites = RankGrid(plan).sites();
@@ -163,6 +189,62 @@ ElementRange plan::weightRange(const fb::Plan &plan, const fb::Shard &shard) {
   int64_t elements = countElements(RankGrid(plan), *parameter.shape(),
                                    dimsOf(shard, /*isDivided=*/isMaster));
   return {shard.weight(), uint64_t(elements)};
+}
+
+/// Names have the number of their layer as a word of its own.
+static std::optional<uint32_t> layerOf(std::string_view name) {
+  while (!name.empty()) {
+    std::string_view word = name.substr(0, name.find('.'));
+    name.remove_prefix(std::min(word.size() + 1, name.size()));
+    uint32_t layer;
+    const char *end = word.data() + word.size();
+    auto [last, error] = std::from_chars(word.data(), end, layer);
+    if (error == std::errc() && last == end)
+      return layer;
+  }
+  return std::nullopt;
+}
+
+uint32_t plan::fragmentOf(std::string_view name, uint32_t fragments) {
+  std::optional<uint32_t> layer = layerOf(name);
+  return layer ? *layer % fragments : fragments - 1;
+}
+
+/// A parameter is in the message in which its first element would be, if
+/// elements were cut evenly.
+std::vector<FragmentPlace>
+plan::placeInFragments(const Outer &outer, std::span<const SizedName> all) {
+  std::vector<FragmentPlace> places(all.size());
+  if (!outer.fragments)
+    return places;
+  std::vector<uint64_t> sizes(outer.fragments, 0), seen(outer.fragments, 0);
+  std::vector<size_t> order(all.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return all[i].name; });
+  for (size_t i : order) {
+    places[i].fragment = fragmentOf(all[i].name, uint32_t(outer.fragments));
+    sizes[places[i].fragment] += all[i].elements;
+  }
+  for (size_t i : order) {
+    uint32_t fragment = places[i].fragment;
+    if (all[i].elements)
+      places[i].part = uint32_t(seen[fragment] * uint64_t(outer.countParts()) /
+                                sizes[fragment]);
+    seen[fragment] += all[i].elements;
+  }
+  return places;
+}
+
+std::vector<FragmentPlace> plan::placeInFragments(const fb::Plan &plan,
+                                                  const Outer &outer) {
+  std::vector<SizedName> all;
+  for (const fb::Parameter *parameter : *plan.parameters()) {
+    uint64_t elements = parameter->frozen() ? 0 : 1;
+    for (int64_t size : *parameter->box_shape())
+      elements *= uint64_t(size);
+    all.push_back({parameter->name()->string_view(), elements});
+  }
+  return placeInFragments(outer, all);
 }
 
 /// The copies of what is divided are made when the next step begins.

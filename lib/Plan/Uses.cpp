@@ -182,9 +182,13 @@ std::vector<Use> usesOf(const fb::AttentionStep &step) {
 std::vector<Use> usesOf(const RankGrid &mesh, const fb::OuterStep &step) {
   auto count = elementCount({int64_t(step.elements())});
   uint64_t unit = sizeof(float);
-  bool updates = step.kind() == fb::OuterKind::Update;
-  bool reads =
-      step.kind() == fb::OuterKind::Round || step.kind() == fb::OuterKind::Mix;
+  bool updates = step.kind() == fb::OuterKind::Update ||
+                 step.kind() == fb::OuterKind::Blend;
+  bool reads = step.kind() == fb::OuterKind::Round ||
+               step.kind() == fb::OuterKind::Mix ||
+               step.kind() == fb::OuterKind::Part;
+  bool readsMixed =
+      step.kind() == fb::OuterKind::Take || step.kind() == fb::OuterKind::Blend;
   std::vector<Use> uses;
   if (step.value() || step.kind() != fb::OuterKind::Middle)
     uses.push_back({"value", step.value(), count, unit, !reads});
@@ -201,8 +205,7 @@ std::vector<Use> usesOf(const RankGrid &mesh, const fb::OuterStep &step) {
                         : count,
                     unit});
   if (step.mixed())
-    uses.push_back({"mixed", step.mixed(), count, unit,
-                    step.kind() != fb::OuterKind::Take});
+    uses.push_back({"mixed", step.mixed(), count, unit, !readsMixed});
   return uses;
 }
 

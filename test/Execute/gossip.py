@@ -10,6 +10,7 @@ the middle, and compares the weights of each site with numpy (sites.py says how)
 matrices, and how fast they bring sites together, are held against their definitions and
 against the formulas of textbooks."""
 
+import dataclasses
 import functools
 import json
 import math
@@ -120,6 +121,8 @@ def draw_run(seed: int, folder: pathlib.Path) -> Run:
 
 
 class Suite(sites.Suite):
+    steps, bound = STEPS, TOLERANCE
+
     def __init__(self, tools: Tools, folder: pathlib.Path):
         super().__init__(tools, folder)
         self.matrix = folder / "matrix.txt"
@@ -162,29 +165,19 @@ class Suite(sites.Suite):
         return found
 
     def simulate_sites(self, run: Run, steps: int) -> list[dict]:
-        scheme = local_steps.parse(self.outer(run.outer))
-        start = {name: x.astype(float) for name, x in read_tensors(self.start).items()}
-        rule = local_steps.Sgd(1.0) if run.optimizer == "sgd" else None
-        states = [
-            (dict(start), rule or local_steps.AdamW(sites.RATE, sites.EPSILON))
-            for _ in range(run.sites)
-        ]
-        outer = scheme.begin(start)
-        for step in range(1, steps + 1):
-            for site, (weights, inner) in enumerate(states):
-                gradients, _ = self.measure(weights, step, site, run.sites)
-                inner.step(weights, gradients)
-            if step % scheme.every == 0:
-                outer.agree([weights for weights, _ in states])
+        run = dataclasses.replace(run, outer=self.outer(run.outer))
+        states, outer = self.begin(run)
+        every = local_steps.parse(run.outer).every
+        self.advance(states, outer, every, range(1, steps + 1))
         return [weights for weights, _ in states]
 
     def check(self, run: Run) -> str:
         options = ("--optimizer", run.optimizer, *run.options)
         plan = self.compile_outer(run.mesh, run.outer, *options)
         rules = ("--weights", self.start, *self.rules(run.optimizer))
-        found = self.train_sites(plan, run.sites, STEPS, *rules)
-        expected = self.simulate_sites(run, STEPS)
-        texts = [self.compare(*pair) for pair in zip(found, expected)]
+        found = self.train_sites(plan, run.sites, self.steps, *rules)
+        expected = self.simulate_sites(run, self.steps)
+        texts = [self.compare(*pair, self.bound) for pair in zip(found, expected)]
         return f"{len(texts)} sites, the first {texts[0]}"
 
     def check_draw(self, seed: int) -> str:
@@ -396,10 +389,11 @@ class Suite(sites.Suite):
     def check_memory(self) -> str:
         """What sites receive has to fit, too, and is counted to the byte."""
         cluster, plan = self.folder / "small.json", self.folder / "fits.plan"
-        mesh = ("--mesh", "sites=4", "--cluster", cluster, "-o", plan)
+        micro = ("--micro-batch", 2)
+        mesh = ("--mesh", "sites=4", *micro, "--cluster", cluster, "-o", plan)
         needed = []
         for outer in ("average:1", "gossip:ring"):
-            own = self.compile("sites=4", "--outer", outer)
+            own = self.compile("sites=4", "--outer", outer, *micro)
             shown = self.tools.run("plait-plan", "show", own).stdout
             needed.append(self.bytes_of("arena", shown))
         require(needed[0] < needed[1], f"{needed}")

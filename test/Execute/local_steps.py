@@ -82,6 +82,46 @@ class DiLoCo:
             site.update(self.anchor)
 
 
+class Streaming:
+    """Douillard et al. 2025, algorithm 2: fragments of layers in strides, each with an
+    outer optimizer of its own. Of `every` steps, fragment p is sent in the p-th of equal
+    parts of all but the last `delay`, is taken `delay` steps later, and is mixed with
+    what a site has come to by then. Called after each step."""
+
+    def __init__(self, start: dict, every, fragments, delay, mix, rate, momentum):
+        self.every, self.fragments, self.delay = every, fragments, delay
+        self.mix, self.rate, self.momentum = mix, rate, momentum
+        self.anchor, self.moved = dict(start), {}
+        self.sent: dict[int, dict] = {}  # by fragment: the sums that are on their way
+        self.step = 0
+
+    def fragment(self, name: str) -> int:
+        layers = [int(word) for word in name.split(".") if word.isdigit()]
+        return layers[0] % self.fragments if layers else self.fragments - 1
+
+    def agree(self, sites: list[dict]) -> None:
+        self.step += 1
+        for p in range(self.fragments):
+            sends = (p + 1) * (self.every - self.delay) // self.fragments
+            if self.step % self.every == sends % self.every:
+                self.sent[p] = {
+                    name: sum(anchor - site[name] for site in sites) / len(sites)
+                    for name, anchor in self.anchor.items()
+                    if self.fragment(name) == p
+                }
+            if self.step % self.every == (sends + self.delay) % self.every:
+                self.take(self.sent.pop(p), sites)
+
+    def take(self, sums: dict, sites: list[dict]) -> None:
+        for name, gradient in sums.items():
+            moved = self.momentum * self.moved.get(name, 0.0) + gradient
+            self.moved[name] = moved
+            anchor = self.anchor[name] - self.rate * (gradient + self.momentum * moved)
+            self.anchor[name] = anchor
+            for site in sites:
+                site[name] = self.mix * site[name] + (1 - self.mix) * anchor
+
+
 class Middle:
     """The mean of each element without the `drop` largest and smallest values: the
     trimmed mean and, with as many as there can be, the coordinate-wise median (Yin et
@@ -163,6 +203,9 @@ class Scheme:
 
     @property
     def every(self) -> int:
+        """Steps from one call to the next."""
+        if self.name == "streaming":
+            return 1
         return int(self.options.get("every", 1) if self.name == "gossip" else self.subject)
 
     def begin(self, start: dict):
@@ -174,6 +217,12 @@ class Scheme:
             drop = int(self.options.get("drop", 1)) if self.name == "trimmed" else None
             return Middle(drop)
         rate, momentum = self.options.get("rate", 0.7), self.options.get("momentum", 0.9)
+        if self.name == "streaming":
+            fragments = int(self.options.get("fragments", 2))
+            delay = int(self.options.get("delay", 1))
+            mix = self.options.get("mix", 0.5)
+            every = int(self.subject)
+            return Streaming(start, every, fragments, delay, mix, rate, momentum)
         return DiLoCo(start, rate, momentum)
 
 

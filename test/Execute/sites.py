@@ -10,6 +10,7 @@ have come to: AdamW or SGD on a site's own samples, and what sites do every H st
 from the papers' formulas (local_steps.py). Gradients are measured: a step of SGD on
 one rank, from a site's weights and on its samples alone, moves them by it."""
 
+import copy
 import dataclasses
 import functools
 import json
@@ -148,25 +149,35 @@ class Suite:
         }
         return gradients, log[-1]["loss"]
 
-    def simulate(self, run: Run, steps: int):
-        """The mean of all sites' weights after so many steps, and the losses."""
-        scheme = local_steps.parse(run.outer)
+    def begin(self, run: Run):
+        """Weights and optimizer of each site, and what they share."""
         start = {name: x.astype(float) for name, x in read_tensors(self.start).items()}
         rule = local_steps.Sgd(1.0) if run.optimizer == "sgd" else None
         sites = [
             (dict(start), rule or local_steps.AdamW(RATE, EPSILON))
             for _ in range(run.sites)
         ]
-        outer, losses = scheme.begin(start), []
-        for step in range(1, steps + 1):
+        return sites, local_steps.parse(run.outer).begin(start)
+
+    def advance(self, sites, outer, every: int, steps) -> list[float]:
+        """The losses of these steps."""
+        losses = []
+        for step in steps:
             told = []
             for site, (weights, inner) in enumerate(sites):
-                gradients, loss = self.measure(weights, step, site, run.sites)
+                gradients, loss = self.measure(weights, step, site, len(sites))
                 inner.step(weights, gradients)
                 told.append(loss)
             losses.append(sum(told) / len(told))
-            if step % scheme.every == 0:
+            if step % every == 0:
                 outer.agree([weights for weights, _ in sites])
+        return losses
+
+    def simulate(self, run: Run, steps: int):
+        """The mean of all sites' weights after so many steps, and the losses."""
+        sites, outer = self.begin(run)
+        every = local_steps.parse(run.outer).every
+        losses = self.advance(sites, outer, every, range(1, steps + 1))
         return local_steps.mean([weights for weights, _ in sites]), losses
 
     def compile_run(self, run: Run) -> pathlib.Path:
@@ -269,7 +280,8 @@ class Suite:
         self.train(self.compile("pp=2,tp=2,sites=2", *outer), target, STEPS, *resume)
         text = self.compare(read_tensors(target), whole)
         said = {
-            "of 2 sites, the plan of 4": self.compile("sites=4", *outer),
+            "of 2 sites, the plan of 4 sites, and step 2 is none after which all agree, "
+            "as after each 3": self.compile("sites=4", *outer),
             "of 2 sites, the plan of no": self.compile("1"),
             "outer_momentum": self.compile("sites=2", "--outer", "average:3"),
         }
@@ -278,6 +290,27 @@ class Suite:
             outcome = self.tools.call(*call, "--token-type", "uint16", *resume)
             require(outcome.code != 0 and words in outcome.stderr, outcome.stderr)
         return text
+
+    def check_other_number(self) -> str:
+        """After an agreement site i of another number goes on from site i mod n."""
+        told, rules = [], self.rules("adamw")
+        for before, after in ((2, 4), (4, 2)):
+            run = Run("diloco:2", f"sites={before}")
+            folder = self.folder / f"checkpoints-of-{before}"
+            kept = ("--checkpoint", folder, "--checkpoint-every", 2)
+            target = self.folder / "other.safetensors"
+            self.train(
+                self.compile_run(run), target, 2, "--weights", self.start, *kept, *rules
+            )
+            plan = self.compile(f"pp=2,sites={after}", "--outer", run.outer)
+            self.train(plan, target, 4, "--resume", folder, *rules)
+            sites, outer = self.begin(run)
+            self.advance(sites, outer, 2, (1, 2))
+            sites = [copy.deepcopy(sites[i % before]) for i in range(after)]
+            self.advance(sites, outer, 2, (3, 4))
+            expected = local_steps.mean([weights for weights, _ in sites])
+            told.append(self.compare(read_tensors(target), expected))
+        return "; ".join(told)
 
     def check_processes(self) -> str:
         """Several processes have the bits of threads."""
@@ -374,7 +407,7 @@ class Suite:
             'outer has steps "0", expected 1 to': ("sites=2", "--outer", "average:0"),
             "expected the steps behind it, as average:8": (
                 "sites=2", "--outer", "average"),
-            'outer is "mean", expected none, average, diloco, median, trimmed or gossip': (
+            'outer is "mean", expected none, average, diloco, median, trimmed, gossip or streaming': (
                 "sites=2", "--outer", "mean:2"),
             "expected rate=R or momentum=M, each once": (
                 "sites=2", "--outer", "diloco:2,lr=1"),
@@ -440,6 +473,7 @@ def main() -> int:
         report.case("mean", suite.check_mean)
         report.case("bf16", suite.check_bf16)
         report.case("resumed", suite.check_resumed)
+        report.case("other-number", suite.check_other_number)
         report.case("processes", suite.check_processes)
         report.case("told", suite.check_told)
         report.case("defects", suite.check_defects)

@@ -74,6 +74,12 @@ struct MixingExchange {
 /// with most neighbours has of those that it sends to, or receives from.
 std::vector<MixingExchange> makeExchanges(const Matrix &matrix, int64_t sites);
 
+struct Outer;
+
+/// The exchanges of an agreement by gossip, in the mean over those of a period;
+/// of other schemes 0.
+Result<double> countMessages(std::string_view name, const Outer &outer);
+
 } // namespace plait
 
 #endif // PLAIT_CONFIGURATION_MIXING_H

@@ -39,7 +39,10 @@ enum class Agreement : uint8_t {
   Middle,
   /// Each takes a weighted mean of its own and its neighbours' (Lian et al.
   /// 2017, "D-PSGD"), see Mixing.h.
-  Gossip
+  Gossip,
+  /// The same of a fragment of the weights at a time, which is taken steps
+  /// after it has been sent (Douillard et al. 2025, "Streaming DiLoCo").
+  Streaming
 };
 
 struct Outer;
@@ -48,9 +51,9 @@ struct Outer;
 struct OuterOption {
   std::string_view name;
   double Outer::*number = nullptr;
-  int32_t Outer::*count = nullptr; // whole, and at least 1 where it is given
-  double usual = 0;                // where none is given
-  double least = 0, most = 0;      // of a number
+  int32_t Outer::*count = nullptr;      // whole; `most` is not looked at
+  double usual = 0;                     // where none is given
+  double least = 0, most = 0;           // of what is given
   bool hasLeast = true, hasMost = true; // whether these may be taken
 };
 
@@ -75,7 +78,10 @@ struct Outer {
   double rate = 0, momentum = 0; // of the second optimizer; 0: there is none
   /// The sites; `--mesh` says how many. 0: it has not been asked yet.
   int32_t sites = 0;
-  int32_t drop = 0; // values on either side of a mean
+  int32_t drop = 0;      // values on either side of a mean
+  int32_t fragments = 0; // that weights are divided into; 0: none
+  int32_t delay = 0;     // steps from sending a fragment to taking it
+  double mix = 0;        // what a site keeps of its own weights then
 
   bool isOn() const { return !scheme.empty(); }
   std::string_view getName() const {
@@ -97,8 +103,18 @@ struct Outer {
   /// Whether it keeps an anchor of each weight, and momentum.
   bool keepsAnchor() const { return rate > 0; }
   bool keepsMomentum() const { return momentum > 0; }
+  /// Whether a site keeps what it has moved by, until all have it.
+  bool keepsDifference() const { return fragments > 0; }
   int getStateBytes() const {
-    return int(sizeof(float)) * (keepsAnchor() + keepsMomentum());
+    return int(sizeof(float)) *
+           (keepsAnchor() + keepsMomentum() + keepsDifference());
+  }
+  /// The messages that a fragment is sent in, one in each step.
+  int32_t countParts() const { return delay ? delay : 1; }
+  /// The step in which fragment `p` is sent, of `every`: 1 or more, and so
+  /// early that it is taken in the same `every` steps.
+  int32_t getSendingStep(int32_t p) const {
+    return int32_t(int64_t(p + 1) * (every - delay) / fragments);
   }
   /// The values that are left out on either side of a mean: of a median, all
   /// but one or two.

@@ -21,6 +21,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,22 +34,57 @@ enum class List : uint8_t {
   Report // loss and norm become their mean over sites, tokens their sum
 };
 
+/// The deeds of lists with a fragment: sites write down what they have moved
+/// by, add a part of that up, and take the sum.
+enum class FragmentDeed : uint8_t { None, Part, Sum, Blend };
+
 /// A list as a scheme asks for it, see Plan.fbs.
 struct ListFacts {
   std::string name;
   uint32_t every = 1, phase = 0, except = 0;
   uint32_t mixing = 0;
+  /// Its deed with a fragment.
+  FragmentDeed deed = FragmentDeed::None;
+  uint32_t fragment = 0, part = 0;
 };
 
 /// The lists of `outer`, whose graph has a period of so many matrices: step,
 /// report, what all sites do together ("outer"), and one for each matrix ("mix
-/// 1"). Those that no step would run are left out.
+/// 1"). Those that no step would run are left out. Of fragments there are, one
+/// after the other, "part 1", "sum 1.1" and so on, and "blend 1".
 std::vector<ListFacts> listsOf(const Outer &outer, uint32_t mixings);
 
+/// The fragment of `fragments` that parameter `name` belongs to. Layers are
+/// dealt to fragments one by one, by the first whole number between the name's
+/// dots; what is in no layer is in the last fragment.
+uint32_t fragmentOf(std::string_view name, uint32_t fragments);
+
+/// The fragment of a parameter, and in which of its messages it is sent.
+struct FragmentPlace {
+  uint32_t fragment = 0, part = 0;
+  bool operator==(const FragmentPlace &) const = default;
+};
+
+/// A parameter that is trained, or another one, which counts 0 elements.
+struct SizedName {
+  std::string_view name;
+  uint64_t elements = 0;
+};
+
+/// Deals parameters to fragments and, whole, to the messages of these, about
+/// equally many elements to each. They are taken in the order of their names:
+/// of another mesh each has the same place. Without fragments all are alike.
+std::vector<FragmentPlace> placeInFragments(const Outer &outer,
+                                            std::span<const SizedName> all);
+std::vector<FragmentPlace> placeInFragments(const fb::Plan &plan,
+                                            const Outer &outer);
+
 /// The names of what sites keep of each parameter: the weights that all have
-/// agreed on last, and the momentum of the outer optimizer.
+/// agreed on last, the momentum of the outer optimizer, and what a site has
+/// moved by, or the sum of that over sites.
 inline constexpr std::string_view kAnchorState = "anchor",
-                                  kOuterMomentumState = "outer_momentum";
+                                  kOuterMomentumState = "outer_momentum",
+                                  kDifferenceState = "difference";
 
 /// Whether the action is of a list of the scheme, neither of a site's own step
 /// nor of the report.

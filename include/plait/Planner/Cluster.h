@@ -179,6 +179,11 @@ struct Cluster {
   /// span more than `podNodes` nodes (0: full bisection everywhere).
   int podNodes = 0;
   double podOversubscription = 1;
+  /// Equal parts of the nodes that are far apart, each a site; 0: none is.
+  int sites = 0;
+  /// Bytes/s that a site can send to another one, all of its devices together,
+  /// and the seconds that a message takes beside.
+  double siteBandwidth = 0, siteLatency = 0;
 
   int devices() const { return nodes * devicesPerNode; }
   /// Returns what parseCluster reads as this cluster with another size.

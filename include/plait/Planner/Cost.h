@@ -100,6 +100,13 @@ Line fitCollectives(Group group, const Cluster &cluster);
 /// Seconds from the send of `bytes` until the receiver can read them.
 double transferSeconds(double bytes, bool sameNode, const Cluster &cluster);
 
+/// The same over the link between sites of a cluster that has one, which so
+/// many devices of each site share.
+double siteCollectiveSeconds(CollectiveKind kind, double bytes, int64_t sites,
+                             int64_t sharing, const Cluster &cluster);
+double siteTransferSeconds(double bytes, int64_t sharing,
+                           const Cluster &cluster);
+
 /// Returns the cost of one operation on the device. Collectives are not its
 /// business: they cost 0 here.
 Cost operationCost(const Operation &operation, const Device &device,

@@ -75,6 +75,7 @@ struct OuterOperands {
   float weight;  // of what has been received
   bool isFirst;  // exchange of an agreement
   uint32_t drop; // on either side of a mean
+  float keep;    // of its own weights where it takes others
 };
 
 /// The place where a rank's block of an AttentionStep begins in the whole: what

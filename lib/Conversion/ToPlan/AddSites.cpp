@@ -21,9 +21,12 @@
 #include "plait/Plan/Sites.h"
 #include "plait/Support/Collectives.h"
 
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/MathExtras.h"
+
+#include <map>
 
 using namespace plait;
 using namespace plait::plan;
@@ -33,7 +36,8 @@ namespace {
 /// A range that is sent at once, and where its state is.
 struct Range {
   uint64_t begin, end;
-  uint64_t anchor = 0, momentum = 0;
+  FragmentPlace place = {};
+  uint64_t anchor = 0, momentum = 0, difference = 0;
 
   uint64_t elements() const { return (end - begin) / sizeof(float); }
   bool contains(uint64_t offset) const {
@@ -44,17 +48,20 @@ struct Range {
 /// Adds the lists to one program.
 class SiteBuilder {
 public:
-  SiteBuilder(fb::PlanT &plan, uint32_t index, const Outer &outer, uint8_t axis,
+  SiteBuilder(fb::PlanT &plan, uint32_t index, const Outer &outer,
+              llvm::ArrayRef<FragmentPlace> places, uint8_t axis,
               uint32_t location)
       : plan(plan), index(index), program(*plan.programs[index]), outer(outer),
-        axis(axis), location(location), ranges(findRanges()),
+        places(places), axis(axis), location(location), ranges(findRanges()),
         steps(program.actions.size()) {}
 
   void build();
 
 private:
   llvm::SmallVector<Range> findRanges() const;
+  uint64_t allocate(const llvm::Twine &name, uint64_t bytes);
   uint64_t allocate(const Range &range, llvm::StringRef what);
+  void placeDifferences();
   void addState();
   void addSum(fb::FunctionT &function, uint64_t offset, uint64_t elements) {
     addCollective(function, CollectiveKind::AllReduce, offset, offset,
@@ -71,11 +78,13 @@ private:
   void addAgreement();
   void addMean(fb::FunctionT &function, const Range &range);
   void addMiddle(fb::FunctionT &function, const Range &range);
+  void addSums(fb::FunctionT &function, FragmentPlace place);
+  void addFragment(const ListFacts &facts);
   void addMixing(const fb::MixingT &mixing);
   void mix(const Range &range, uint32_t tensor, uint32_t exchanges);
   void addTransfer(fb::ActionKind kind, uint32_t exchange, uint64_t buffer,
                    const Range &range, uint32_t tensor);
-  void addRounding(fb::FunctionT &function);
+  void addRounding(fb::FunctionT &function, uint32_t fragment = 0);
   bool hasCopies() const;
   fb::FunctionT &addCall();
   void placeScratch();
@@ -85,6 +94,7 @@ private:
   uint32_t index;
   fb::ProgramT &program;
   const Outer &outer;
+  llvm::ArrayRef<FragmentPlace> places; // by parameter
   uint8_t axis;
   uint32_t location;
   llvm::SmallVector<Range> ranges;
@@ -112,7 +122,8 @@ static uint64_t countElements(llvm::ArrayRef<int64_t> shape) {
 
 /// The regions of trained weights, each of them one range: a pack is one
 /// region, and what its members leave of it is padding. Copies have regions of
-/// their own.
+/// their own. A region whose weights are sent in several messages is cut where
+/// another one begins.
 llvm::SmallVector<Range> SiteBuilder::findRanges() const {
   llvm::SmallVector<Range> found;
   for (const auto &region : program.regions) {
@@ -120,12 +131,20 @@ llvm::SmallVector<Range> SiteBuilder::findRanges() const {
     if (region->category != fb::Category::Parameters)
       continue;
     Range range = {region->offset, region->offset + region->bytes};
-    bool isTrained = llvm::any_of(program.shards, [&](const auto &shard) {
-      return !plan.parameters[shard->parameter]->frozen &&
-             range.contains(shard->weight);
-    });
-    if (isTrained)
-      found.push_back(range);
+    std::map<uint64_t, FragmentPlace> begins;
+    for (const auto &shard : program.shards)
+      if (!plan.parameters[shard->parameter]->frozen &&
+          range.contains(shard->weight))
+        begins.try_emplace(shard->weight, places[shard->parameter]);
+    if (begins.empty())
+      continue;
+    range.place = begins.begin()->second;
+    for (auto [begin, place] : begins)
+      if (place != range.place) {
+        found.push_back({range.begin, begin, range.place});
+        range = {begin, range.end, place};
+      }
+    found.push_back(range);
   }
   return found;
 }
@@ -135,21 +154,46 @@ llvm::SmallVector<Range> SiteBuilder::findRanges() const {
 //===----------------------------------------------------------------------===//
 
 /// Behind the arena so far, live from beginning to end.
-uint64_t SiteBuilder::allocate(const Range &range, llvm::StringRef what) {
+uint64_t SiteBuilder::allocate(const llvm::Twine &name, uint64_t bytes) {
   auto region = std::make_unique<fb::RegionT>();
-  region->name = (what + " of weights at " + llvm::Twine(range.begin)).str();
+  region->name = name.str();
   region->category = fb::Category::Optimizer;
   region->offset = llvm::alignTo(program.arena_bytes, 64);
-  region->bytes = range.end - range.begin;
+  region->bytes = bytes;
   region->last_action = program.actions.size() - 1;
   program.arena_bytes = llvm::alignTo(region->offset + region->bytes, 64);
   program.regions.push_back(std::move(region));
   return program.regions.back()->offset;
 }
 
-/// State of the inner optimizer becomes a site's own.
+uint64_t SiteBuilder::allocate(const Range &range, llvm::StringRef what) {
+  return allocate(what + " of weights at " + llvm::Twine(range.begin),
+                  range.end - range.begin);
+}
+
+/// Puts what the ranges of a message have moved by side by side.
+void SiteBuilder::placeDifferences() {
+  llvm::MapVector<std::pair<uint32_t, uint32_t>, uint64_t> bytes;
+  for (const Range &range : ranges)
+    bytes[{range.place.fragment, range.place.part}] += range.end - range.begin;
+  for (auto &[place, count] : bytes)
+    count = allocate(llvm::Twine(kDifferenceState) + " of fragment " +
+                         llvm::Twine(place.first + 1) + ", part " +
+                         llvm::Twine(place.second + 1),
+                     count);
+  for (Range &range : ranges) {
+    uint64_t &next = bytes[{range.place.fragment, range.place.part}];
+    range.difference = next;
+    next += range.end - range.begin;
+  }
+}
+
+/// State of the inner optimizer becomes a site's own, and so is what it has
+/// moved by.
 void SiteBuilder::addState() {
   bool hasAnchor = outer.keepsAnchor(), hasMomentum = outer.keepsMomentum();
+  if (outer.keepsDifference())
+    placeDifferences();
   for (Range &range : ranges) {
     if (hasAnchor)
       range.anchor = allocate(range, kAnchorState);
@@ -163,18 +207,22 @@ void SiteBuilder::addState() {
       continue;
     const Range &range = *llvm::find_if(
         ranges, [&](const Range &one) { return one.contains(shard->weight); });
-    auto add = [&](llvm::StringRef name, uint64_t begin, bool isAnchor) {
+    auto add = [&](llvm::StringRef name, uint64_t begin, bool isAnchor,
+                   uint8_t ownAxis = 0) {
       auto slot = std::make_unique<fb::StateSlotT>();
       slot->name = name;
       slot->offset = begin + (shard->weight - range.begin);
       slot->like_weight = true;
       slot->from_weight = isAnchor;
+      slot->own_axis = ownAxis;
       shard->state.push_back(std::move(slot));
     };
     if (hasAnchor)
       add(kAnchorState, range.anchor, true);
     if (hasMomentum)
       add(kOuterMomentumState, range.momentum, false);
+    if (outer.keepsDifference())
+      add(kDifferenceState, range.difference, false, axis);
   }
 }
 
@@ -330,9 +378,9 @@ static bool hasCopy(const fb::PlanT &plan, const fb::ShardT &shard) {
          !plan.parameters[shard.parameter]->frozen;
 }
 
-void SiteBuilder::addRounding(fb::FunctionT &function) {
+void SiteBuilder::addRounding(fb::FunctionT &function, uint32_t fragment) {
   for (const auto &shard : program.shards)
-    if (hasCopy(plan, *shard))
+    if (hasCopy(plan, *shard) && places[shard->parameter].fragment == fragment)
       addOuter(function, fb::OuterKind::Round, shard->weight,
                countElements(shard->local_shape))
           .copy = at(shard->compute_weight);
@@ -347,6 +395,40 @@ void SiteBuilder::addAgreement() {
     else
       addMean(function, range);
   addRounding(function);
+}
+
+/// One message.
+void SiteBuilder::addSums(fb::FunctionT &function, FragmentPlace place) {
+  uint64_t elements = 0;
+  const Range *first = nullptr;
+  for (const Range &range : ranges)
+    if (range.place == place) {
+      first = first ? first : &range;
+      elements += range.elements();
+    }
+  if (first)
+    addSum(function, first->difference, elements);
+}
+
+/// A rank that has nothing of it gets a call of nothing.
+void SiteBuilder::addFragment(const ListFacts &facts) {
+  fb::FunctionT &function = addCall();
+  if (facts.deed == FragmentDeed::Sum)
+    return addSums(function, {facts.fragment, facts.part});
+  bool blends = facts.deed == FragmentDeed::Blend;
+  for (const Range &range : ranges) {
+    if (range.place.fragment != facts.fragment)
+      continue;
+    fb::OuterStepT &step =
+        addOuter(function, blends ? fb::OuterKind::Blend : fb::OuterKind::Part,
+                 range.begin, range.elements());
+    step.anchor = at(range.anchor);
+    step.mixed = at(range.difference);
+    if (blends && outer.keepsMomentum())
+      step.momentum = at(range.momentum);
+  }
+  if (blends)
+    addRounding(function, facts.fragment);
 }
 
 //===----------------------------------------------------------------------===//
@@ -410,8 +492,11 @@ void SiteBuilder::build() {
   if (mixes || outer.is(Agreement::Middle))
     placeScratch();
   addReport();
+  std::vector<ListFacts> facts = listsOf(outer, plan.outer->mixings.size());
   for (list = uint32_t(List::Report) + 1; list < plan.lists.size(); ++list)
-    if (uint32_t mixing = plan.lists[list]->mixing)
+    if (facts[list].deed != FragmentDeed::None)
+      addFragment(facts[list]);
+    else if (uint32_t mixing = plan.lists[list]->mixing)
       addMixing(*plan.outer->mixings[mixing - 1]);
     else
       addAgreement();
@@ -454,10 +539,41 @@ static std::unique_ptr<fb::OuterRuleT> makeRule(const Outer &outer) {
   rule->average = outer.average;
   rule->graph = outer.getGraph();
   rule->mixings = makeMixings(outer);
+  rule->fragments = outer.fragments;
+  rule->delay = outer.delay;
+  rule->mix = outer.mix;
   return rule;
 }
 
-void plait::addSites(fb::PlanT &plan, const Outer &outer) {
+static std::vector<FragmentPlace> placeInFragments(const fb::PlanT &plan,
+                                                   const Outer &outer) {
+  llvm::SmallVector<SizedName> all;
+  for (const auto &parameter : plan.parameters)
+    all.push_back({parameter->name, parameter->frozen
+                                        ? 0
+                                        : countElements(parameter->box_shape)});
+  return plan::placeInFragments(outer, all);
+}
+
+/// Fails where a fragment would be of nothing.
+static Status checkFragments(const fb::PlanT &plan, const Outer &outer,
+                             llvm::ArrayRef<FragmentPlace> places) {
+  llvm::SmallVector<bool> has(outer.fragments, false);
+  for (auto [parameter, place] : llvm::zip(plan.parameters, places))
+    if (!parameter->frozen && outer.fragments)
+      has[place.fragment] = true;
+  auto empty = llvm::find(has, false);
+  return empty == has.end()
+             ? Status::success()
+             : fail("`outer` has fragments ", outer.fragments,
+                    ", which is more than the layers that are trained: "
+                    "fragment ",
+                    empty - has.begin() + 1, " has none");
+}
+
+Status plait::addSites(fb::PlanT &plan, const Outer &outer) {
+  std::vector<FragmentPlace> places = ::placeInFragments(plan, outer);
+  PLAIT_RETURN_IF_ERROR(checkFragments(plan, outer, places));
   plan.outer = makeRule(outer);
   for (const ListFacts &facts : listsOf(outer, plan.outer->mixings.size())) {
     auto list = std::make_unique<fb::ActionListT>();
@@ -472,9 +588,11 @@ void plait::addSites(fb::PlanT &plan, const Outer &outer) {
   plan.locations.push_back("what sites exchange");
   uint8_t axis = plan.mesh.size();
   for (uint32_t i = 0; i < plan.programs.size(); ++i)
-    SiteBuilder(plan, i, outer, axis, plan.locations.size() - 1).build();
+    SiteBuilder(plan, i, outer, places, axis, plan.locations.size() - 1)
+        .build();
   auto sites = std::make_unique<fb::MeshAxisT>();
   sites->name = kSitesAxis;
   sites->size = outer.sites;
   plan.mesh.push_back(std::move(sites));
+  return Status::success();
 }

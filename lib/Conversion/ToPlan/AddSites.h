@@ -15,8 +15,8 @@ namespace plait {
 
 /// Makes of a finished plan for one site one for `outer.sites` of them: adds
 /// the axis, the lists in which they agree, and the state that these need. The
-/// step of a site stays as it is.
-void addSites(plan::fb::PlanT &plan, const Outer &outer);
+/// step of a site stays as it is. Fails where a fragment would be of nothing.
+Status addSites(plan::fb::PlanT &plan, const Outer &outer);
 
 } // namespace plait
 

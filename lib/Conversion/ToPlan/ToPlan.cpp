@@ -271,6 +271,7 @@ plait::convertToPlan(ModuleOp module,
     return failure();
   describeDevices(*plan, module);
   if (Outer outer = getConfiguration(module).outer; outer.isOn())
-    addSites(*plan, outer);
+    if (Status status = addSites(*plan, outer); !status.ok())
+      return module.emitError() << status.message();
   return plan;
 }

@@ -264,6 +264,61 @@ Result<Cluster> parseClusterFile(const Json &object, const std::string &path,
   return cluster;
 }
 
+/// Reads what parseCluster() does; a site has no sites itself.
+Result<Cluster> readCluster(const std::string &given, bool isSite);
+
+/// Reads what each site is, and how many there are. All of their nodes are one
+/// cluster, of which a site is an equal part.
+Result<Cluster> readSites(const Json &sites, const std::string &what,
+                          const std::string &folder) {
+  if (!sites.is_array() || sites.size() != 1)
+    return fail(what, ": sites must be a list of one object, as all sites are "
+                      "equal");
+  Fields fields(sites.front(), what + ": sites");
+  std::string name;
+  int count = 0;
+  fields.require("cluster").read("cluster", name);
+  fields.require("count").read("count", count, {2, maximumNodes});
+  PLAIT_RETURN_IF_ERROR(fields.finish());
+  bool isPath = name.find(".json") != name.npos && name.front() != '/';
+  Result<Cluster> cluster =
+      readCluster(isPath ? folder + name : name, /*isSite=*/true);
+  if (!cluster.ok())
+    return fail(what, ": sites: ", cluster.status().message());
+  if (cluster->nodes > maximumNodes / count)
+    return fail(what, ": sites must have at most ", maximumNodes,
+                " nodes together, not ", count, " times ", cluster->nodes);
+  cluster->nodes *= count;
+  cluster->sites = count;
+  return cluster;
+}
+
+/// Reads sites and what joins them: one link of each, which all of its devices
+/// share.
+Result<Cluster> parseSites(const Json &object, const std::string &path,
+                           const std::string &folder,
+                           std::optional<Size> override) {
+  std::string what = "cluster file '" + path + "'";
+  if (override)
+    return fail(what, " has sites, and no size behind its name");
+  Fields fields(object, what + ":");
+  std::string name = path;
+  fields.read("name", name);
+  const Json *sites = fields.require("sites").get("sites");
+  const Json *link = fields.require("link").get("link");
+  PLAIT_RETURN_IF_ERROR(fields.finish());
+  Result<Cluster> cluster = readSites(*sites, what, folder);
+  if (!cluster.ok())
+    return cluster;
+  Fields joins(*link, what + ": link");
+  joins.require("bandwidth")
+      .read("bandwidth", cluster->siteBandwidth, {1, 1e15});
+  joins.read("latency", cluster->siteLatency, {0, 1000});
+  PLAIT_RETURN_IF_ERROR(joins.finish());
+  cluster->name = name;
+  return cluster;
+}
+
 /// A file holds a cluster unless it only describes a device.
 /// A device by name makes a cluster; a device in place is what a hardware file
 /// has.
@@ -275,12 +330,15 @@ bool isClusterFile(const Json &object) {
 /// One text may be a cluster or a device, so that a calibrated hardware file
 /// can be used like a preset. Paths in it are relative to its folder.
 Result<Cluster> parseFile(const std::string &text, const std::string &path,
-                          std::optional<Size> size) {
+                          std::optional<Size> size, bool isSite) {
   Result<Json> json = readJsonFile(path, "cluster file");
   if (!json.ok())
     return json.status();
   size_t slash = path.rfind('/');
   std::string folder = slash == path.npos ? "" : path.substr(0, slash + 1);
+  if (json->contains("sites"))
+    return isSite ? fail("cluster file '", path, "' has sites itself")
+                  : parseSites(*json, path, folder, size);
   if (isClusterFile(*json))
     return parseClusterFile(*json, path, folder, size);
   if (!size)
@@ -314,11 +372,9 @@ Result<Cluster> parsePreset(const std::string &text, const std::string &name,
   return build(text, std::move(*hardware), *size);
 }
 
-} // namespace
-
 /// "h100:2x8" of "2x8xH100", as people say it: counts in front, then the name.
 /// Anything else as it is. Names of presets are in small letters.
-static std::string putNameFirst(const std::string &text) {
+std::string putNameFirst(const std::string &text) {
   size_t at = text.find_first_not_of("0123456789x");
   bool isSaid = text.find_first_of(":/.") == text.npos && at != text.npos &&
                 at >= 2 && text[at - 1] == 'x';
@@ -333,7 +389,7 @@ static std::string putNameFirst(const std::string &text) {
 
 /// The colon is looked for behind ".json": a path may have one. `source` is the
 /// name without its size, from which withSize() names others of the same kind.
-Result<Cluster> planner::parseCluster(const std::string &given) {
+Result<Cluster> readCluster(const std::string &given, bool isSite) {
   std::string text = putNameFirst(given);
   size_t extension = text.rfind(".json");
   bool isFile = extension != text.npos;
@@ -347,9 +403,15 @@ Result<Cluster> planner::parseCluster(const std::string &given) {
       return parsed.status();
     size = *parsed;
   }
-  Result<Cluster> cluster =
-      isFile ? parseFile(text, name, size) : parsePreset(text, name, size);
+  Result<Cluster> cluster = isFile ? parseFile(text, name, size, isSite)
+                                   : parsePreset(text, name, size);
   if (cluster.ok())
     cluster->source = name;
   return cluster;
+}
+
+} // namespace
+
+Result<Cluster> planner::parseCluster(const std::string &given) {
+  return readCluster(given, /*isSite=*/false);
 }

@@ -242,3 +242,22 @@ double planner::transferSeconds(double bytes, bool sameNode,
   double bandwidth = sameNode ? getIntraBandwidth(fabric, 2) : fabric.bandwidth;
   return fabric.transferLatency + bytes / (bandwidth * fabric.transferFraction);
 }
+
+/// Sites send to all others at once, as much together as in a ring: the latency
+/// counts once when they add up, and once when all get the sum.
+double planner::siteCollectiveSeconds(CollectiveKind kind, double bytes,
+                                      int64_t sites, int64_t sharing,
+                                      const Cluster &cluster) {
+  if (sites <= 1 || bytes <= 0)
+    return 0;
+  double sent = bytes * getSentShare(kind, sites) * double(sharing);
+  return double(getFacts(kind).passes) * cluster.siteLatency +
+         sent / cluster.siteBandwidth;
+}
+
+double planner::siteTransferSeconds(double bytes, int64_t sharing,
+                                    const Cluster &cluster) {
+  return bytes > 0 ? cluster.siteLatency +
+                         bytes * double(sharing) / cluster.siteBandwidth
+                   : 0;
+}

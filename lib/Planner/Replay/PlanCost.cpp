@@ -150,6 +150,9 @@ static double collectiveStepSeconds(const fb::CollectiveStep &step,
                  double(step.chunk()) *
                  double(plan::elementBytes(step.dtype())) *
                  double(countBlocks(kind, group.ranks));
+  if (cluster.sites && step.axis() == mesh.sitesAxis())
+    return siteCollectiveSeconds(kind, bytes, group.ranks,
+                                 mesh.ranks() / mesh.sites(), cluster);
   return collectiveSeconds(kind, bytes, group, cluster);
 }
 
@@ -224,6 +227,10 @@ static double getMessageSeconds(const fb::Plan &plan,
   if (!send.exchange())
     return messageSeconds(message.source, message.target, send.bytes(), mesh,
                           cluster);
+  if (cluster.sites)
+    return plan::runsPerStep(plan, send) *
+           siteTransferSeconds(double(send.bytes()),
+                               mesh.ranks() / mesh.sites(), cluster);
   uint32_t perNode = uint32_t(cluster.devicesPerNode);
   bool sameNode = true;
   for (uint32_t i = 0; i < mesh.programRanks(); ++i) {
@@ -271,6 +278,10 @@ planner::predictCosts(const fb::Plan &plan,
   if (mesh.ranks() > uint64_t(cluster.devices()))
     return fail("the plan has ", mesh.ranks(), " ranks, cluster '",
                 cluster.name, "' has ", cluster.devices(), " devices");
+  if (cluster.sites && cluster.sites != int64_t(mesh.sites()))
+    return fail("the plan has ", mesh.sites(),
+                mesh.sites() == 1 ? " site" : " sites", ", cluster '",
+                cluster.name, "' has ", cluster.sites);
   plan::ReplayCosts costs;
   for (const fb::Program *program : *plan.programs()) {
     auto &functions = costs.steps.emplace_back();

@@ -51,6 +51,7 @@ private:
   void writeProjection();
   void writeTime();
   void writeParts(const std::vector<Part> &parts);
+  void writeSchemes();
   void writeMemory();
   void writeTimeline();
   void writeMeasured();
@@ -209,6 +210,28 @@ void Page::writeMemory() {
   note(drawn.note());
 }
 
+/// Shows what other exchanges between sites take, and over which links.
+void Page::writeSchemes() {
+  std::vector<SchemeCost> schemes = rankSchemes(input);
+  if (schemes.empty())
+    return;
+  heading("What flows between sites");
+  note("The same step of each site, for equal tokens. Which of them trains as "
+       "well is not predicted.");
+  std::vector<Row> rows;
+  for (const SchemeCost &row : schemes)
+    rows.push_back({escapeHtml(row.outer), printSeconds(row.seconds),
+                    printBytes(row.sent),
+                    printNumber(100 * row.utilisation, 1) + " %"});
+  table({"outer", "step", "a rank sends", "utilisation"}, rows, 1);
+  note("Sites take " + describe(findEnough(input)) + ".");
+  std::vector<Utilisation> curves = findUtilisation(input);
+  if (curves.empty())
+    return;
+  out += drawUtilisation(curves);
+  note("Utilisation by the rate of the link that each site has.");
+}
+
 void Page::writeTimeline() {
   heading("Timeline");
   out += drawTimeline(drawn);
@@ -287,6 +310,7 @@ std::string Page::run() {
   writeConfiguration();
   writeProjection();
   writeTime();
+  writeSchemes();
   writeMeasured();
   writeTimeline();
   writeMemory();

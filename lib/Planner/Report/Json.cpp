@@ -13,6 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Report/Exchanges.h"
+#include "Report/Schemes.h"
 #include "Report/Words.h"
 
 #include <nlohmann/json.hpp>
@@ -232,6 +233,8 @@ static json getContent(const ReportInput &input) {
   content["breakdown_seconds"] = getBreakdown(estimate.breakdown);
   content["roofline_seconds"] = getRoofline(estimate.breakdown);
   content["exchanges"] = getExchanges(input);
+  if (input.training.outer.isOn())
+    content["sites"] = getSchemes(input);
   content["memory_bytes"] = getMemory(estimate);
   content["memory_limit_bytes"] = input.cluster.device.usableBytes();
   // What depends on options is there only with them; everything else always is.

@@ -294,3 +294,42 @@ std::string planner::drawMemory(const Drawn &drawn, double limit) {
   }
   return out + drawTimeAxis(frame, height + 16) + "</g></svg>\n";
 }
+
+/// Axes go from the first rate to the last one, and from nothing to all.
+std::string planner::drawUtilisation(const std::vector<Utilisation> &curves) {
+  static const char *const colors[] = {"#4c78a8", "#f58518", "#54a24b",
+                                       "#e45756", "#b279a2", "#72b7b2",
+                                       "#eeca3b", "#797979", "#000000"};
+  constexpr double height = 220, left = 60, width = 700;
+  std::string out = begin(height + 66);
+  out += "<g transform=\"translate(0 16)\">\n";
+  const std::vector<double> &rates = curves.front().bandwidths;
+  double first = std::log10(rates.front()), last = std::log10(rates.back());
+  auto getX = [&](double rate) {
+    return left + (std::log10(rate) - first) / (last - first) * width;
+  };
+  for (double rate = rates.front(); rate < 1.1 * rates.back(); rate *= 10)
+    out += text(getX(rate), height + 16,
+                printNumber(rate * 8e-9, rate < 1e8 ? 2 : 0) + " Gbit/s",
+                "middle");
+  for (int percent : {0, 50, 95}) {
+    double y = height * (1 - percent / 100.0);
+    out += "<path class=\"limit\" d=\"M" + printX(left) + " " + printX(y) +
+           "h" + printX(width) + "\"/>\n";
+    out += text(left - 6, y + 4, std::to_string(percent) + " %", "end");
+  }
+  for (size_t i = 0; i < curves.size() && i < std::size(colors); ++i) {
+    const Utilisation &curve = curves[i];
+    std::string line;
+    for (size_t j = 0; j < curve.parts.size(); ++j)
+      line += (j ? "L" : "M") + printX(getX(curve.bandwidths[j])) + " " +
+              printX(height * (1 - curve.parts[j]));
+    out += "<path class=\"line\" stroke=\"" + std::string(colors[i]) +
+           "\" d=\"" + line + "\"><title>" + escapeHtml(curve.outer) +
+           "</title></path>\n";
+    double y = 20.0 * double(i);
+    out += rectangle(left + width + 14, y, 10, 10, colors[i], curve.outer);
+    out += text(left + width + 28, y + 9, curve.outer);
+  }
+  return out + "</g></svg>\n";
+}

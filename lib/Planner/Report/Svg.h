@@ -9,6 +9,7 @@
 #define PLAIT_LIB_PLANNER_REPORT_SVG_H
 
 #include "Report/Drawn.h"
+#include "Report/Schemes.h"
 #include "Search/Parts.h"
 
 namespace plait::planner {
@@ -28,6 +29,10 @@ std::string drawTimeline(const Drawn &drawn);
 /// Draws what ranks hold over the step: one line each, the device's limit
 /// above.
 std::string drawMemory(const Drawn &drawn, double limit);
+
+/// Draws utilisations over the rates of links, on a logarithmic axis: one line
+/// for each of at most 9 schemes.
+std::string drawUtilisation(const std::vector<Utilisation> &curves);
 
 } // namespace plait::planner
 

@@ -14,6 +14,7 @@
 
 #include "Report/Exchanges.h"
 #include "Report/Projected.h"
+#include "Report/Schemes.h"
 #include "Report/Screen.h"
 #include "Report/Words.h"
 #include "plait/Support/Quantities.h"
@@ -184,6 +185,29 @@ static void writeExchanges(Screen &screen, const ReportInput &input) {
     screen.line(row);
 }
 
+/// The same training of each site with other exchanges between them.
+static void writeSchemes(Screen &screen, const ReportInput &input) {
+  std::vector<SchemeCost> rows = rankSchemes(input);
+  if (rows.empty())
+    return;
+  size_t width = 0;
+  for (const SchemeCost &row : rows)
+    width = std::max(width, row.outer.size() + 1);
+  screen.heading("a step by what flows between sites, for equal tokens");
+  screen.line("  " + padRight("outer", width) + padLeft("step", 11) +
+              padLeft("a rank sends", 15) + padLeft("utilisation", 14));
+  for (const SchemeCost &row : rows)
+    screen.line("  " + padRight(row.outer, width) +
+                padLeft(printSeconds(row.seconds), 11) +
+                padLeft(printBytes(row.sent), 15) +
+                padLeft(printNumber(100 * row.utilisation, 1) + " %", 14));
+  screen.entry("  enough", describe(findEnough(input)));
+  screen.entry("  note",
+               "which of them trains as well is not predicted: bounds "
+               "assume smooth losses, gradients of bounded variance "
+               "and a small learning rate");
+}
+
 /// Expects that a number of tokens was asked for.
 static void writeProjection(Screen &screen, const ReportInput &input) {
   Projection projection =
@@ -244,6 +268,7 @@ std::string planner::explainText(const ReportInput &input,
     writeProjection(screen, input);
   writeTime(screen, input.result.estimate);
   writeExchanges(screen, input);
+  writeSchemes(screen, input);
   writeMemory(screen, input);
   writeAlternatives(screen, "runners-up", input.result.runnersUp);
   writeAlternatives(screen, "one thing changed", input.result.variants);

@@ -376,12 +376,32 @@ StageMemory planner::getMemory(const Holdings &holdings,
   return memory;
 }
 
+/// Adds what gossip and middles work with: a message and the sum of them, or
+/// the blocks of all sites and the result, each of all weights, which lie side
+/// by side. They are where activations and workspace of the step were, as far
+/// as these reach.
+static void addReceived(StageMemory &memory, const Holdings &holdings,
+                        const Context &context) {
+  const Outer &outer = context.training.outer;
+  if (!outer.is(Agreement::Gossip) && !outer.is(Agreement::Middle))
+    return;
+  bool dividesMasters = context.training.precision != Precision::FP32 &&
+                        context.configuration.zero >= 1;
+  double weights =
+      holdings.parameters / (dividesMasters ? context.divisions() : 1);
+  double received = 2 * weights * sizeof(float);
+  memory.workspace +=
+      std::max(0.0, received - memory.activations - memory.workspace);
+}
+
 StageMemory planner::getMemory(uint32_t rank,
                                std::span<const StageBlocks *const> stages,
                                const PipelineModel &pipeline,
                                const Context &context) {
-  StageMemory memory = getMemory(getHoldings(stages, context), context);
+  Holdings holdings = getHoldings(stages, context);
+  StageMemory memory = getMemory(holdings, context);
   setActivations(memory, rank, stages, pipeline, context);
+  addReceived(memory, holdings, context);
   memory.workspace += context.framework().reservedPart * memory.peak();
   return memory;
 }

@@ -192,9 +192,13 @@ static double shareSites(Carrier carrier, double count, double bytes,
 /// Sums or exchanges of blocks by all sites, so many in a step.
 static double getTogetherSeconds(CollectiveKind kind, double count,
                                  double bytes, const Context &context) {
-  Group group = {int(context.training.outer.sites),
-                 context.training.sitesOfNode};
-  double seconds = collectiveSeconds(kind, bytes, group, context.cluster);
+  int64_t sites = context.training.outer.sites;
+  Group group = {int(sites), context.training.sitesOfNode};
+  double seconds = context.cluster.sites
+                       ? siteCollectiveSeconds(kind, bytes, sites,
+                                               context.configuration.ranks(),
+                                               context.cluster)
+                       : collectiveSeconds(kind, bytes, group, context.cluster);
   return shareSites(getCarrier(kind), count, bytes, seconds, context);
 }
 
@@ -203,8 +207,13 @@ static double getGossipSeconds(double share, double bytes,
                                const Context &context) {
   const Training &training = context.training;
   bool sameNode = training.sitesOfNode >= training.outer.sites;
+  double seconds =
+      context.cluster.sites
+          ? siteTransferSeconds(bytes, context.configuration.ranks(),
+                                context.cluster)
+          : transferSeconds(bytes, sameNode, context.cluster);
   return shareSites(Carrier::Send, share * training.siteMessages, bytes,
-                    transferSeconds(bytes, sameNode, context.cluster), context);
+                    seconds, context);
 }
 
 static double getAgreementSeconds(double bytes, const Context &context) {
@@ -213,6 +222,11 @@ static double getAgreementSeconds(double bytes, const Context &context) {
   if (outer.is(Agreement::Middle))
     return getTogetherSeconds(CollectiveKind::AllToAll, each, bytes, context) +
            getTogetherSeconds(CollectiveKind::AllGather, each, bytes, context);
+  if (outer.is(Agreement::Streaming)) {
+    double parts = double(outer.fragments) * outer.countParts();
+    return getTogetherSeconds(CollectiveKind::AllReduce, each * parts,
+                              bytes / parts, context);
+  }
   bool isGossip = outer.is(Agreement::Gossip);
   double means = isGossip && outer.average ? each / outer.average : 0;
   if (!isGossip)
@@ -231,7 +245,10 @@ double planner::getSitesSeconds(double parameters, const Context &context) {
   if (!outer.isOn())
     return 0;
   double bytes = parameters * sizeof(float);
-  double passes = outer.keepsAnchor() ? 5 : outer.getGraph().empty() ? 2 : 6;
+  double passes = outer.keepsDifference()    ? 6
+                  : outer.keepsAnchor()      ? 5
+                  : outer.getGraph().empty() ? 2
+                                             : 6;
   double kept = parameters * 2 * outer.getStateBytes();
   Cost computing = memoryCost(passes * bytes + kept, context.cluster.device);
   return getTogetherSeconds(CollectiveKind::AllReduce, 1, 3 * sizeof(float),

@@ -25,21 +25,42 @@ static float *numbersOf(std::byte *tensor) {
   return reinterpret_cast<float *>(tensor);
 }
 
+/// The step of SGD with Nesterov's momentum (Sutskever et al. 2013, as PyTorch
+/// has it) before its rate; null: without momentum.
+static float descend(float gradient, float beta, float *momentum) {
+  if (!momentum)
+    return gradient;
+  *momentum = beta * *momentum + gradient;
+  return gradient + beta * *momentum;
+}
+
 /// The gradient of the second optimizer is what weights have moved by, the
-/// other way round, so that it descends along it (Sutskever et al. 2013, as
-/// PyTorch has it).
+/// other way round, so that it descends along it.
 static void update(const OuterOperands &operands, int64_t begin, int64_t end) {
   float *value = numbersOf(operands.value);
   float *anchor = numbersOf(operands.anchor);
   float *momentum = numbersOf(operands.momentum);
   for (int64_t i = begin; i < end; ++i) {
-    float step = value[i] / operands.sites;
-    if (momentum) {
-      momentum[i] = operands.beta * momentum[i] + step;
-      step += operands.beta * momentum[i];
-    }
-    anchor[i] -= operands.rate * step;
+    anchor[i] -=
+        operands.rate * descend(value[i] / operands.sites, operands.beta,
+                                momentum ? momentum + i : nullptr);
     value[i] = anchor[i];
+  }
+}
+
+/// The second optimizer is that of update(). With nothing to keep, a site has
+/// the anchor's own bits.
+static void blend(const OuterOperands &operands, int64_t begin, int64_t end) {
+  float *value = numbersOf(operands.value);
+  float *anchor = numbersOf(operands.anchor);
+  float *momentum = numbersOf(operands.momentum);
+  const float *sum = numbersOf(operands.mixed);
+  for (int64_t i = begin; i < end; ++i) {
+    anchor[i] -= operands.rate * descend(sum[i] / operands.sites, operands.beta,
+                                         momentum ? momentum + i : nullptr);
+    value[i] = operands.keep == 0
+                   ? anchor[i]
+                   : anchor[i] + operands.keep * (value[i] - anchor[i]);
   }
 }
 
@@ -110,5 +131,11 @@ void runtime::runOuter(fb::OuterKind kind, const OuterOperands &operands,
     return;
   case fb::OuterKind::Middle:
     return takeMiddle(operands, elements, begin, end);
+  case fb::OuterKind::Part:
+    for (int64_t i = begin; i < end; ++i)
+      numbersOf(operands.mixed)[i] = numbersOf(operands.anchor)[i] - value[i];
+    return;
+  case fb::OuterKind::Blend:
+    return blend(operands, begin, end);
   }
 }

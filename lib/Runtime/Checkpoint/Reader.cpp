@@ -21,8 +21,10 @@
 
 #include "Contents.h"
 #include "plait/Plan/Defaults.h"
+#include "plait/Plan/Sites.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 
 #define XXH_STATIC_LINKING_ONLY
@@ -164,10 +166,57 @@ template <typename Slots> static int64_t countSites(const Slots &slots) {
       slots, [&](const auto &slot) { return slot.first.starts_with(prefix); });
 }
 
+/// "moment1" and 2 of "moment1.2"; of a name without an owner -1.
+static std::pair<std::string_view, int64_t> splitOwner(std::string_view name) {
+  size_t point = name.rfind('.');
+  std::string_view digits = point == name.npos ? "" : name.substr(point + 1);
+  int64_t index = -1;
+  const char *end = digits.data() + digits.size();
+  if (digits.empty() || std::from_chars(digits.data(), end, index).ptr != end)
+    return {name, -1};
+  return {name.substr(0, point), index};
+}
+
 static std::string describeSites(int64_t sites) {
   return sites == 0   ? "no sites"
          : sites == 1 ? "1 site"
                       : std::to_string(sites) + " sites";
+}
+
+/// Once all have agreed, a site more or less changes nothing of what they have
+/// in common.
+Status CheckpointReader::checkSites(const fb::Plan &plan, int64_t mine,
+                                    int64_t own) const {
+  if (mine == own)
+    return Status::success();
+  std::string sites = "checkpoint '" + path + "' has weights of " +
+                      describeSites(mine) + ", the plan of " +
+                      describeSites(own);
+  if (mine == 0 || own == 0)
+    return fail(sites);
+  Outer outer = plan::outerOf(plan);
+  if (outer.is(Agreement::Gossip) || outer.is(Agreement::Streaming))
+    return fail(sites, ", which never agree as a whole by ",
+                plan::describeOuter(plan));
+  uint64_t step = parts.run.step;
+  return step % uint64_t(outer.every) == 0
+             ? Status::success()
+             : fail(sites, ", and step ", step,
+                    " is none after which all agree, as after each ",
+                    outer.every);
+}
+
+/// Slots by name: optimizers differ by them. Where sites differ in number, what
+/// each has is one.
+template <typename Slots>
+static std::vector<std::string> nameKinds(const Slots &slots, bool joinsSites) {
+  std::vector<std::string> names;
+  for (const auto &[name, slot] : slots) {
+    std::string kind = joinsSites ? std::string(splitOwner(name).first) : name;
+    if (names.empty() || names.back() != kind)
+      names.push_back(kind);
+  }
+  return names;
 }
 
 /// Compares in both directions: what the plan lacks would silently be dropped,
@@ -189,15 +238,10 @@ Status CheckpointReader::checkFits(const fb::Plan &plan) const {
                   formatShape(stored.shape), ", in the plan ",
                   formatShape(tensor.shape));
     // Sites are told apart from optimizers first: both are names of slots.
-    if (int64_t mine = countSites(stored.slots), own = countSites(tensor.slots);
-        mine != own)
-      return fail("checkpoint '", path, "' has weights of ",
-                  describeSites(mine), ", the plan of ", describeSites(own));
-    auto sameName = [](const auto &a, const auto &b) {
-      return a.first == b.first;
-    };
-    if (!std::equal(stored.slots.begin(), stored.slots.end(),
-                    tensor.slots.begin(), tensor.slots.end(), sameName))
+    int64_t mine = countSites(stored.slots), own = countSites(tensor.slots);
+    PLAIT_RETURN_IF_ERROR(checkSites(plan, mine, own));
+    if (nameKinds(stored.slots, mine != own) !=
+        nameKinds(tensor.slots, mine != own))
       return fail("checkpoint '", path, "' is of optimizer ",
                   parts.plan.optimizer, " and keeps ", nameSlots(stored.slots),
                   " of '", name, "'; the plan's optimizer ",
@@ -244,7 +288,17 @@ Status CheckpointReader::checkCovered(const std::string &name,
 const CheckpointReader::Slot *
 CheckpointReader::find(const std::string &tensor,
                        const std::string &slot) const {
-  auto found = slots.find({tensor, slot});
+  if (auto found = slots.find({tensor, slot}); found != slots.end())
+    return &found->second;
+  auto stored = parts.tensors.find(tensor);
+  auto [kind, site] = splitOwner(slot);
+  if (stored == parts.tensors.end() || site < 0)
+    return nullptr;
+  int64_t sites = countSites(stored->second.slots);
+  if (sites == 0)
+    return nullptr;
+  auto found = slots.find(
+      {tensor, std::string(kind) + "." + std::to_string(site % sites)});
   return found == slots.end() ? nullptr : &found->second;
 }
 

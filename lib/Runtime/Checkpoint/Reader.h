@@ -48,10 +48,12 @@ public:
   static Status verify(const std::string &path, const StoredFile &file);
 
   /// Fails unless the checkpoint has each element of each tensor and slot of
-  /// `plan`, and nothing else.
+  /// `plan`, and nothing else; but of sites that have just agreed there may be
+  /// more or fewer.
   Status checkFits(const fb::Plan &plan) const;
 
-  /// Null: there is none.
+  /// Null: there is none. Of n sites, what is site i's own is that of site i
+  /// mod n.
   const Slot *find(const std::string &tensor, const std::string &slot) const;
 
   /// Gets elements of a file that is not here: the next ones of those that this
@@ -96,6 +98,7 @@ private:
   Status checkTensor(const std::string &name, const StoredTensor &tensor);
   Status checkCovered(const std::string &name, const std::string &slotName,
                       const Shape &shape, const std::vector<Box> &boxes) const;
+  Status checkSites(const fb::Plan &plan, int64_t mine, int64_t own) const;
 
   std::string path;
   CheckpointIndex parts;

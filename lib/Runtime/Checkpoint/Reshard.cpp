@@ -159,7 +159,8 @@ private:
   }
 
   /// Reads both back. The new one's boxes are disjoint and as many elements as
-  /// the plan needs, see makeIndex(); so are those of the old one.
+  /// the plan needs, see makeIndex(); so are those of the old one. Of sites the
+  /// new one may have more or fewer, so its slots are those that are compared.
   Status compare() {
     Result<CheckpointReader> found =
         CheckpointReader::open(store.partialPathOf(step));
@@ -168,7 +169,7 @@ private:
     for (uint32_t i = 0; i < found->index().files.size(); ++i)
       PLAIT_RETURN_IF_ERROR(found->verify(i));
     PLAIT_RETURN_IF_ERROR(found->checkFits(plan));
-    for (const auto &[name, tensor] : reader.index().tensors)
+    for (const auto &[name, tensor] : found->index().tensors)
       for (const auto &[slotName, slot] : tensor.slots)
         for (const Box &box : slot.boxes)
           PLAIT_RETURN_IF_ERROR(
@@ -176,7 +177,7 @@ private:
     return Status::success();
   }
 
-  /// Walks the source's boxes, reads the target's elements at the same indices
+  /// Walks the target's boxes, reads both ones' elements at the same indices
   /// and compares their bits, so that a NaN equals itself.
   Status compareBox(const CheckpointReader &found, const std::string &name,
                     const std::string &slotName, const Shape &shape,

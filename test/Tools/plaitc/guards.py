@@ -52,6 +52,10 @@ PLANS = {
                 "--tp-comm-overlap", "2"],
     "compressed": ["llama", "--mesh", "dp=2", "--no-plan", "--micro-batch", "2", "--compress",
                    "int8:32+feedback"],
+    "gossip": ["gpt2", "--mesh", "sites=2", "--no-plan", "--micro-batch", "4", "--outer",
+               "gossip:ring,average=2"],
+    "streaming": ["gpt2", "--mesh", "sites=2", "--no-plan", "--micro-batch", "4", "--outer",
+                  "streaming:4"],
     "encoder": ["encoder", "--mesh", "cp=2,tp=2", "--no-plan", "--global-batch", "2",
                 "--micro-batch", "2", "--seq", "4"],
 }

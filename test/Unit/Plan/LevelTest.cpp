@@ -57,6 +57,11 @@ void addDrop(fb::PlanT &plan) {
   plan.outer->drop = 1;
 }
 
+void addFragments(fb::PlanT &plan) {
+  addRule(plan);
+  plan.outer->fragments = 2;
+}
+
 void addWindow(fb::PlanT &plan) {
   fb::AttentionStepT attention;
   attention.window = 8;
@@ -124,7 +129,12 @@ const std::map<std::string, Add> additions = {
     {"Action.exchange", addGraph},
     {"ActionList.phase", addGraph},
     {"ActionList.except", addGraph},
-    {"ActionList.mixing", addGraph}};
+    {"ActionList.mixing", addGraph},
+    {"OuterRule.fragments", addFragments},
+    {"OuterRule.delay", addFragments},
+    {"OuterRule.mix", addFragments},
+    {"OuterKind.Part", addFragments},
+    {"OuterKind.Blend", addFragments}};
 
 TEST(Level, IsZeroWithoutFeatures) { EXPECT_EQ(getLevel(makePlan()), 0u); }
 

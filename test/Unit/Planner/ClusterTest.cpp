@@ -184,6 +184,19 @@ TEST(Cluster, ExamplesParse) {
             128);
 }
 
+TEST(Cluster, SitesAreJoinedByALink) {
+  Cluster four = parse(sourceDir + "/examples/clusters/four-sites.json");
+  Cluster one = parse("h100:8x8");
+  EXPECT_EQ(four.name, "four-sites");
+  EXPECT_EQ(four.sites, 4);
+  EXPECT_EQ(four.nodes, 32);
+  EXPECT_EQ(four.devices(), 4 * one.devices());
+  EXPECT_EQ(four.inter.bandwidth, one.inter.bandwidth);
+  EXPECT_EQ(four.siteBandwidth, 1.25e9);
+  EXPECT_EQ(four.siteLatency, 0.02);
+  EXPECT_EQ(one.sites, 0);
+}
+
 TEST(Cluster, TheWorstMemberGoverns) {
   Cluster mixed = parse(sourceDir + "/examples/clusters/mixed-a100.json");
   EXPECT_EQ(mixed.devices(), 32);
@@ -282,6 +295,49 @@ std::string getFileError(const std::string &text) {
   std::string error = getError(file.path);
   size_t at = error.find(file.path);
   return at == error.npos ? error : error.erase(at, file.path.size());
+}
+
+TEST(Cluster, SitesThatMakeNoSense) {
+  auto getSitesError = [](const std::string &sites, const std::string &link) {
+    return getFileError("{\"sites\": " + sites + link + "}");
+  };
+  std::string two = R"([{"cluster": "h100:8x8", "count": 2}])",
+              link = R"(, "link": {"bandwidth": 1e9})";
+  EXPECT_EQ(getSitesError(two, ""), "cluster file '': link is missing");
+  EXPECT_EQ(getSitesError("[]", link),
+            "cluster file '': sites must be a list of one object, as all sites "
+            "are equal");
+  EXPECT_EQ(getSitesError(R"([{"cluster": "h100:8x8", "count": 1}])", link),
+            "cluster file '': sites.count must be a number of 2 to 1e+06, not "
+            "1");
+  EXPECT_EQ(getSitesError(R"([{"count": 2}])", link),
+            "cluster file '': sites.cluster is missing");
+  EXPECT_EQ(getSitesError(R"([{"cluster": "h100", "count": 2}])", link),
+            "cluster file '': sites: cluster 'h100' needs a size: "
+            "'h100:NODESxDEVICES', as in 'h100:2x8'");
+  EXPECT_EQ(
+      getSitesError(R"([{"cluster": "h100:600000x8", "count": 2}])", link),
+      "cluster file '': sites must have at most 1000000 nodes together, "
+      "not 2 times 600000");
+  EXPECT_EQ(getSitesError(two, R"(, "link": {"bandwidth": 0})"),
+            "cluster file '': link.bandwidth must be a number of 1 to 1e+15, "
+            "not 0");
+  EXPECT_EQ(getSitesError(two, R"(, "link": {"latency": 1})"),
+            "cluster file '': link.bandwidth is missing");
+  EXPECT_EQ(getSitesError(two, link + R"(, "nodes": 2)"),
+            "cluster file '': nodes is unknown; the fields here are: link, "
+            "name, sites");
+  // A file that names itself.
+  TemporaryFile file(R"({"sites": [{"cluster": "X", "count": 2}],
+                         "link": {"bandwidth": 1e9}})");
+  std::ofstream(file.path) << R"({"sites": [{"cluster": ")" << file.path
+                           << R"(", "count": 2}], "link": {"bandwidth": 1e9}})";
+  EXPECT_EQ(getError(file.path), "cluster file '" + file.path +
+                                     "': sites: cluster file '" + file.path +
+                                     "' has sites itself");
+  EXPECT_EQ(getError(file.path + ":2x8"),
+            "cluster file '" + file.path +
+                "' has sites, and no size behind its name");
 }
 
 TEST(Cluster, FilesThatMakeNoSense) {

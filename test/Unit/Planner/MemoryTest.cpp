@@ -213,6 +213,30 @@ TEST(Memory, OptimizerKeepsItsState) {
   EXPECT_DOUBLE_EQ(at(8) / at(0), 12.0 / 4);
 }
 
+/// Two buffers of all weights where the step's activations were: of a model of
+/// short sequences they need more.
+TEST(Memory, SitesReceiveWhereActivationsWere) {
+  Case own = makeKorthikanti(1, 12288, 96, 1, true, Recompute::Full);
+  own.training.precision = Precision::FP32;
+  auto find = [&](const char *outer) {
+    EXPECT_TRUE(parse("outer", outer, own.training.outer).ok());
+    return own.run("a100-80g").memory[0];
+  };
+  StageMemory mean = find("average:1+sites:2"),
+              gossip = find("gossip:ring+sites:2");
+  double weights = mean.parameters;
+  double room = mean.activations + mean.workspace;
+  EXPECT_NEAR(gossip.peak(), mean.peak() + std::max(0.0, 2 * weights - room),
+              1);
+  EXPECT_GT(2 * weights, room);
+  EXPECT_NEAR(find("median:1+sites:2").peak(), gossip.peak(), 1);
+  // Enough was there.
+  own = makeKorthikanti(1, 12288, 96, 16, false, Recompute::None);
+  own.training.precision = Precision::FP32;
+  EXPECT_NEAR(find("gossip:ring+sites:2").peak(),
+              find("average:1+sites:2").peak(), 1);
+}
+
 TEST(Memory, ZeroDividesWhatItSays) {
   Case example = makePipeline("1f1b", 1);
   example.configuration.mesh[Axis::DP] = 4;

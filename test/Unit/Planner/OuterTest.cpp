@@ -17,7 +17,8 @@ TEST(Outer, IsReadAndWritten) {
         "diloco:30,rate=0.5", "diloco:2,momentum=0", "average:8+sites:4",
         "diloco:30,rate=1,momentum=0.5+sites:2", "median:2+sites:3",
         "trimmed:4,drop=2", "gossip:ring", "gossip:one-peer+sites:6",
-        "gossip:grid,every=3,average=2",
+        "gossip:grid,every=3,average=2", "streaming:3",
+        "streaming:8,fragments=3,delay=0,mix=0,rate=1+sites:2",
         "gossip:[0.5 0.5/0.5 0.5|1 0/0 1],average=4+sites:2"}) {
     Outer value;
     Status status = parse("outer", text, value);
@@ -40,11 +41,23 @@ TEST(Outer, IsReadAndWritten) {
 TEST(Outer, SaysWhatItCannotRead) {
   for (auto [text, message] :
        {std::pair("", "outer is \"\", expected none, average, diloco, median, "
-                      "trimmed or gossip"),
+                      "trimmed, gossip or streaming"),
         {"mean:2", "outer is \"mean\", expected none, average, diloco, median, "
-                   "trimmed or gossip"},
+                   "trimmed, gossip or streaming"},
         {"none:2", "outer is \"none\", expected none, average, diloco, median, "
-                   "trimmed or gossip"},
+                   "trimmed, gossip or streaming"},
+        {"streaming:8,fragments=0",
+         "outer has fragments \"0\", expected 1 to 16777216"},
+        {"streaming:8,delay=-1",
+         "outer has delay \"-1\", expected 0 to 16777216"},
+        {"streaming:8,mix=1",
+         "outer has mix \"1\", expected 0 or more, and below 1"},
+        {"streaming:2+sites:2",
+         "outer has fragments 2 and delay 1, expected at most 2 together, the "
+         "steps from one agreement to the next"},
+        {"streaming:999,fragments=86+sites:2",
+         "outer has fragments 86 and delay 1, which takes 258 lists of "
+         "actions, expected at most 253"},
         {"gossip:ring,every=0",
          "outer has every \"0\", expected 1 to 16777216"},
         {"gossip:ring,drop=1", "outer has option \"drop=1\", expected every=E "
@@ -155,7 +168,8 @@ TEST(Outer, CountsWhatIsKept) {
   for (auto [text, bytes] : {std::pair("none", 0),
                              {"average:2", 0},
                              {"diloco:2", 8},
-                             {"diloco:2,momentum=0", 4}}) {
+                             {"diloco:2,momentum=0", 4},
+                             {"streaming:3", 12}}) {
     Outer value;
     ASSERT_TRUE(parse("outer", text, value).ok());
     EXPECT_EQ(value.getStateBytes(), bytes);

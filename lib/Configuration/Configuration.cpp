@@ -559,8 +559,8 @@ static Status checkCompression(const TrainingConfiguration &configuration) {
   if (!configuration.compress.isOn())
     return Status::success();
   std::string what = "compress is " + print(configuration.compress);
-  if (configuration.zero)
-    return fail(what, ", which takes zero 0, not ", configuration.zero);
+  if (configuration.zero > 1)
+    return fail(what, ", which takes zero 0 or 1, not ", configuration.zero);
   if (configuration.reducePrecision != Precision::FP32)
     return fail(what, ", which takes reduce-precision fp32, not ",
                 print(configuration.reducePrecision));

@@ -239,7 +239,7 @@ Status ChoiceState::prepare() {
   space = planner::getAbilities(training.framework).space;
   // All replicas hold what is compressed whole.
   if (training.compress.isOn())
-    space.zero = {0};
+    std::erase_if(space.zero, [](int zero) { return zero > 1; });
   if (training.outer.isOn())
     std::erase_if(space.zero, [](int zero) { return zero > 2; });
   // NCCL begins messages in their order, in which the forwards of a chunk hold

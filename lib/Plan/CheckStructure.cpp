@@ -361,12 +361,12 @@ private:
     PLAIT_RETURN_IF_ERROR(checkSharding(*shard.dims(), name));
     PLAIT_RETURN_IF_ERROR(checkDivision(shard, *elements, name));
     PLAIT_RETURN_IF_ERROR(checkState(shard, rank, name));
-    // With a copy to compute with, the value is part of the optimizer's state,
-    // and divided as that is.
+    // A value with a copy is part of the optimizer's state, divided as that is.
     bool isMaster = shard.compute_dtype() == fb::DType::BF16;
     uint64_t gradient = countElements(RankGrid(plan), *parameter.shape(),
                                       dimsOf(shard, /*isDivided=*/true));
-    uint64_t state = shard.division() ? shard.division()->elements() : gradient;
+    const fb::Division *division = shard.division();
+    uint64_t state = division ? division->elements() : gradient;
     PLAIT_RETURN_IF_ERROR(place(name.c_str(), shard.weight(),
                                 (isMaster ? state : *elements) * 4, Side::Any));
     // Frozen parameters have copies as well, but nothing of what follows.
@@ -382,10 +382,11 @@ private:
           return fail(slot->name()->str(), " of ", name, " differs along axis ",
                       int(slot->own_axis()), ", there are ",
                       length(plan.mesh()));
+        bool isOwn = division && division->axis() == slot->own_axis();
+        bool isWhole = isOwn || (slot->like_weight() && !isMaster);
         PLAIT_RETURN_IF_ERROR(
             place((slot->name()->str() + " of " + name).c_str(), slot->offset(),
-                  (slot->like_weight() && !isMaster ? *elements : state) * 4,
-                  Side::Any));
+                  (isWhole ? *elements : state) * 4, Side::Any));
       }
     return Status::success();
   }

@@ -101,12 +101,12 @@ def planner_cases(compiler: Compiler) -> None:
     refuse("compress-keep", ["compress has keep", '"0"', "1 to 4096"], compress="topk+keep:0")
     refuse("compress-kept", ["compress has keep", '"33"', "1 to 32"],
            compress="topk:32+keep:33")
-    refuse("compress-zero", ["compress", "int8", "zero 0", "1"], compress="int8", zero=1)
+    refuse("compress-zero", ["compress", "int8", "zero 0 or 1", "2"], compress="int8", zero=2)
     refuse("compress-twice", ["feedback", "each once"], compress="int8+feedback+feedback")
     refuse("compress-rounded", ["compress is int8", "takes reduce-precision fp32, not bf16"],
            compress="int8", reduce_precision="bf16", cluster="cpu:4")
-    refuse("compress-pinned", ["compress is int8", "takes zero 0, not 1"], **cpu,
-           compress="int8", pin="zero=1")
+    refuse("compress-pinned", ["compress is int8", "takes zero 0 or 1, not 2"], **cpu,
+           compress="int8", pin="zero=2")
     refuse("compress-tensor", ["tp 4: .*wte.weight: .* uneven parts", "int8:4096"], **cpu,
            compress="int8:4096", mesh="tp=4")
     refuse("compress-split", ["wte.weight", "runs of 32", "blocks of 256", "int8:32"],

@@ -75,8 +75,9 @@ struct Compression {
   bool isOn() const { return !scheme.empty(); }
   /// The compressor; it must be on.
   const Compressor &get() const;
-  /// Returns what a chunk becomes. Which elements are sent is said by a bit for each
-  /// element of the chunk or by 16 for each that is sent, whichever are fewer.
+  /// Returns what a chunk becomes. Which elements are sent is said by a bit for
+  /// each element of the chunk or by 16 for each that is sent, whichever are
+  /// fewer.
   ChunkMessage getMessage() const;
   /// Returns the bytes that a replica sends of `elements` of a parameter.
   uint64_t getMessageBytes(uint64_t elements) const;

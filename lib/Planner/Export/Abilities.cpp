@@ -227,9 +227,9 @@ Status Abilities::check(const Configuration &configuration,
       configuration.zero == 0 && configuration.mesh.replicas() > 1)
     return fail("offload is ", print(configuration.offload), ", which ",
                 version, " has with ZeRO only");
-  if (training.compress.isOn() && configuration.zero > 0)
+  if (training.compress.isOn() && configuration.zero > 1)
     return fail("compress is ", print(training.compress),
-                ", which takes zero 0, not ", configuration.zero);
+                ", which takes zero 0 or 1, not ", configuration.zero);
   if (int groups = configuration.mesh[Axis::Replicate];
       training.compress.isOn() && groups > 1)
     return fail("compress is ", print(training.compress),

@@ -358,6 +358,10 @@ StageMemory planner::getMemory(const Holdings &holdings,
   memory.optimizer =
       countHeld(1) *
       (training.stateBytes + (training.precision != Precision::FP32 ? 4 : 0));
+  // Each rank has all of what it has not sent.
+  if (training.compress.feedback)
+    memory.optimizer +=
+        (holdings.parameters - countHeld(1)) * double(sizeof(float));
   // Like the parameters that they are about, of which ranks divide masters
   // only.
   memory.optimizer +=

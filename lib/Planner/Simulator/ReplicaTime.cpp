@@ -216,8 +216,9 @@ static double getTiedSeconds(const StepLoad &load, const Context &context) {
   Group pair = context.group(2, context.configuration.mesh.stride(Axis::PP));
   if (context.stagesCrossNodes())
     pair.perNode = 1;
-  // Where ranks divide it, each sums its part.
-  double parts = context.zero() >= 1 ? context.divisions() : 1;
+  // Where ranks divide it, each sums its part; what is compressed is whole.
+  bool sumsParts = context.zero() >= 1 && !context.training.compress.isOn();
+  double parts = sumsParts ? context.divisions() : 1;
   double bytes = load.tied * context.reducedBytes() / parts;
   double seconds = collectiveSeconds(CollectiveKind::AllReduce, bytes, pair,
                                      context.cluster);
@@ -539,7 +540,7 @@ static double getBucketSeconds(double parameters, const StepLoad &load,
                                const Context &context) {
   bool divides = context.zero() >= 1, isKnown = !load.stages.empty();
   Packs packs = getPacks(/*areDivided=*/false, parameters, load, context);
-  bool isCompressed = context.training.compress.isOn() && !divides;
+  bool isCompressed = context.training.compress.isOn();
   auto reduce = [&](double elements, Summed summed) {
     if (isCompressed)
       return getCompressed(elements, summed, context);

@@ -166,11 +166,14 @@ ShardTensor runtime::gradientOf(const fb::Shard &shard) {
   return {shard.gradient(), shard.state_dims() != nullptr};
 }
 
-/// All state slots of a parameter are divided alike.
+/// All state slots of a parameter are divided alike, but for what each rank
+/// along that axis has of its own.
 ShardTensor runtime::stateOf(const fb::Shard &shard,
                              const fb::StateSlot &slot) {
   bool isDivided = slot.like_weight() ? weightOf(shard).isDivided
                                       : shard.division() || shard.state_dims();
+  const fb::Division *division = shard.division();
+  isDivided &= !division || division->axis() != slot.own_axis();
   return {slot.offset(), isDivided, slot.own_axis()};
 }
 

@@ -79,6 +79,7 @@ private:
   Value readSlot(StepUnit &unit, Slot slot, ShardingAttr sharding);
   void writeSlot(Value value, StepUnit &unit, Slot slot);
   Value read(StepUnit &unit, Slot slot);
+  Value takeRows(Value whole, StepUnit &unit);
   void write(Value value, StepUnit &unit, Slot slot);
   Value step(StringRef name);
   Value total(StringRef name);
@@ -166,9 +167,13 @@ Value StepEnd::read(StepUnit &unit, Slot slot) {
     return move(value, unit.get().getType(), sharding, unit.get().getState());
   if (!unit.isDivided() || unit.pack.isDivided(slot))
     return value;
-  // All ranks hold the whole slot, each updates its rows: no message needed.
+  return takeRows(value, unit);
+}
+
+/// Takes the rows that this rank updates of what all hold: no message needed.
+Value StepEnd::takeRows(Value whole, StepUnit &unit) {
   return dist::SliceOp::create(
-      builder, unit.getLoc(), unit.pack.getSlotType(Slot::Reduced), value,
+      builder, unit.getLoc(), unit.pack.getSlotType(Slot::Reduced), whole,
       meshRef, builder.getArrayAttr(unit.pack.getAxisAttr()),
       builder.getI64IntegerAttr(0));
 }
@@ -311,15 +316,13 @@ void StepEnd::reduceCompressed(StepUnit &unit, ArrayRef<int64_t> holders) {
   Slot error = Slot::getState(kErrorState);
   Value known =
       compression.feedback ? readSlot(unit, error, use.getState()) : Value();
-  SmallVector<int64_t> elements =
-      llvm::map_to_vector(unit.members, [&](ParameterUse *member) {
-        return member->getBlock(mesh, member->getState()).getNumElements();
-      });
-  CompressedSum sum(nn, mesh, compression, bool(unit.pack), elements);
+  CompressedSum sum(nn, mesh, compression, bool(unit.pack),
+                    unit.countElements(mesh));
   CompressedSum::Result result = sum.apply(load(), known);
   if (result.error)
     writeSlot(result.error, unit, error);
-  writeSlot(result.sum, unit, Slot::Gradient);
+  writeSlot(unit.isDivided() ? takeRows(result.sum, unit) : result.sum, unit,
+            unit.isDivided() ? Slot::Reduced : Slot::Gradient);
 }
 
 /// The location is the unit's, for remarks and profiles of its collectives. A

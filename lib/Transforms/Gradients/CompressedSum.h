@@ -56,8 +56,8 @@ public:
   virtual ~CompressionRule() = default;
   virtual Message encode(mlir::Value x) = 0;
   virtual mlir::Value decode(const Message &message) = 0;
-  /// Returns what is sent of a message: integers of the compressor's bits, and numbers,
-  /// as many as Compression::getMessage says.
+  /// Returns what is sent of a message: integers of the compressor's bits, and
+  /// numbers, as many as Compression::getMessage says.
   virtual Message send(const Message &message) { return message; }
   /// Decodes what was sent.
   virtual mlir::Value receive(const Message &message) {

@@ -24,6 +24,12 @@ bool StepUnit::dividesCopy() {
                     get().getSharding(Slot::Compute);
 }
 
+SmallVector<int64_t> StepUnit::countElements(dist::MeshOp mesh) {
+  return llvm::map_to_vector(members, [&](ParameterUse *member) {
+    return member->getBlock(mesh, member->getState()).getNumElements();
+  });
+}
+
 /// That members of packs can be treated as one follows from how packs are made,
 /// unless by hand.
 static LogicalResult checkMember(nn::PackOp pack, ParameterUse &first,

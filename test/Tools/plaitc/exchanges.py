@@ -108,6 +108,7 @@ def list_cases():
     for mesh in ("dp=4", "pp=2,dp=2", "dp=2,tp=2", "dp=2,cp=2"):
         cases.append(make(mesh, compress="int8:64"))
         cases.append(make(mesh, compress="topk:64+keep:2"))
+        cases.append(make(mesh, compress="int8:32+feedback", zero=1))
     cases.append(make("dp=4", "untied", compress="topk+feedback"))
     cases.append(make("pp=2,dp=2", "untied", compress="sign+feedback"))
     cases.append(make("dp=2,tp=2", "llama", compress="int8:128+feedback", sequence_parallel="on"))
@@ -150,7 +151,7 @@ def draw(generator):
         seq=generator.choice([128, 256]))
     if sizes["cp"] > 1:
         case["context-parallel"] = generator.choice(CONTEXT)
-    if case["zero"] == 0:
+    if case["zero"] <= 1:
         case["compress"] = generator.choice(COMPRESS)
     return case
 
@@ -175,6 +176,7 @@ DOZEN = [
     "gpt2/pp=2,dp=2/compress=int8:64",
     "llama/dp=2,tp=2/sequence-parallel=on/compress=int8:128+feedback",
     "gpt2/dp=2,tp=2/compress=topk:64+keep:2",
+    "gpt2/pp=2,dp=2/zero=1/compress=int8:32+feedback",
     "untied/pp=2,dp=2/compress=sign+feedback",
     "llama/pp=2,dp=2,tp=2/zero=3",
     "llama/replicate=2,dp=2,cp=2/zero=1",

@@ -89,7 +89,7 @@ module attributes {plait.configuration = #plait.configuration<compress = "int8">
 
 // -----
 
-// expected-error @+1 {{compress is int8+feedback, which takes zero 0, not 2}}
+// expected-error @+1 {{compress is int8+feedback, which takes zero 0 or 1, not 2}}
 module attributes {plait.configuration = #plait.configuration<zero = 2, compress = "int8+feedback">} {
   dist.mesh @mesh ["dp", "tp"] = [2, 2]
 }

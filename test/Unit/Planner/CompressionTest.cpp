@@ -108,8 +108,10 @@ TEST(Compression, ExcludesWhatDividesOrRounds) {
   ASSERT_TRUE(setField(configuration, "compress", "int8+feedback").ok());
   EXPECT_TRUE(checkExecutable(configuration).ok());
   configuration.zero = 1;
+  EXPECT_TRUE(checkExecutable(configuration).ok());
+  configuration.zero = 2;
   EXPECT_EQ(checkExecutable(configuration).message(),
-            "compress is int8+feedback, which takes zero 0, not 1");
+            "compress is int8+feedback, which takes zero 0 or 1, not 2");
   configuration.zero = 0;
   configuration.reducePrecision = Precision::BF16;
   EXPECT_EQ(checkExecutable(configuration).message(),

@@ -401,11 +401,14 @@ void MarkOp::emitRow(RowContext &context) {
   loops.fill(0, columns);
   loops.over(shapeOf(getInput()).back(), 1, {},
              [&](Value index, ValueRange) -> SmallVector<Value> {
-               Value given = loops.load(0, index);
-               Value to = arith::FPToSIOp::create(loops.at, loops.loc,
-                                                  loops.at.getI64Type(), given);
-               Value fits = loops.compare(arith::CmpIPredicate::ult, to,
-                                          loops.column(columns));
+               Value given = arith::FPToSIOp::create(loops.at, loops.loc,
+                                                     loops.at.getI32Type(),
+                                                     loops.load(0, index));
+               Value bound = loops.integer(static_cast<int32_t>(columns));
+               Value fits =
+                   loops.compare(arith::CmpIPredicate::ult, given, bound);
+               Value to = arith::ExtUIOp::create(loops.at, loops.loc,
+                                                 loops.at.getI64Type(), given);
                loops.when(fits, [&] { loops.store(loops.real(1), to); });
                return {};
              });

@@ -12,6 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "plait/Configuration/Compressors.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -32,13 +33,15 @@ SmallVector<SlotOpInterface> nn::findAccesses(Operation *root,
 
 /// Gradients are added up whole before they are scattered, and copies to
 /// compute with are gathered whole; values are divided only where such a copy
-/// exists, because the forward pass reads them otherwise.
+/// exists, because the forward pass reads them otherwise. What a replica has
+/// not sent is of all rows.
 bool PackOp::isDivided(Slot slot) {
   if (!getAxis())
     return false;
   if (slot == Slot::Value)
     return getMaster();
-  return slot != Slot::Gradient && slot != Slot::Compute;
+  return slot != Slot::Gradient && slot != Slot::Compute &&
+         slot != Slot::getState(kErrorState);
 }
 
 /// All slots are f32 but the copy.

@@ -91,7 +91,7 @@ std::optional<std::string> Experts::findTokens() {
       gather ? shapeOf(gather.getInput()).drop_back() : ArrayRef(taken);
   own.assign(before.begin(), before.end());
   auto *cut = llvm::find_if(own, [](int64_t extent) { return extent > 1; });
-  if (isProfile)
+  if (isProfile && !own.empty())
     cut = own.end() - 1;
   if (cut == own.end())
     return std::nullopt;

@@ -52,6 +52,8 @@ PLANS = {
                 "--tp-comm-overlap", "2"],
     "compressed": ["llama", "--mesh", "dp=2", "--no-plan", "--micro-batch", "2", "--compress",
                    "int8:32+feedback"],
+    "sinks": ["sinks", "--mesh", "tp=2", "--no-plan", "--global-batch", "2",
+              "--micro-batch", "2", "--seq", "4", "--attention", "flash"],
     "encoder": ["encoder", "--mesh", "cp=2,tp=2", "--no-plan", "--global-batch", "2",
                 "--micro-batch", "2", "--seq", "4"],
 }
@@ -72,6 +74,7 @@ MODELS = {
               "tie_word_embeddings": False},
     # Attention to both sides, with a window and without.
     "encoder": ROOT / "test" / "Proof" / "both-sides.mlir",
+    "sinks": ROOT / "test" / "Execute" / "models" / "sinks.mlir",
 }
 
 # What an edit may change: the reason by the beginnings of places. Each is of a

@@ -56,6 +56,8 @@ PLANS = {
                "gossip:ring,average=2"],
     "streaming": ["gpt2", "--mesh", "sites=2", "--no-plan", "--micro-batch", "4", "--outer",
                   "streaming:4"],
+    "sinks": ["sinks", "--mesh", "tp=2", "--no-plan", "--global-batch", "2",
+              "--micro-batch", "2", "--seq", "4", "--attention", "flash"],
     "encoder": ["encoder", "--mesh", "cp=2,tp=2", "--no-plan", "--global-batch", "2",
                 "--micro-batch", "2", "--seq", "4"],
 }
@@ -76,6 +78,7 @@ MODELS = {
               "tie_word_embeddings": False},
     # Attention to both sides, with a window and without.
     "encoder": ROOT / "test" / "Proof" / "both-sides.mlir",
+    "sinks": ROOT / "test" / "Execute" / "models" / "sinks.mlir",
 }
 
 # What an edit may change: the reason by the beginnings of places. Each is of a

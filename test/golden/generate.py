@@ -256,7 +256,7 @@ CASES = [
         "deepseek-v3-balanced-test",
         Recipe(),
         inputs="deepseek-v3-small-test",
-        balance=("bias=0.01", "sequence=0.5", "z=0.01"),
+        balance=("bias=0.01", "sequence=0.02", "z=0.0001"),
     ),
     Case(
         "qwen3-moe-balanced-test",

@@ -12,10 +12,10 @@
 // A head here is [still, first of the pairs, still, second of the pairs], so
 // that pairs lie half a head apart, as nn.rope has them, and what does not turn
 // comes as the first pairs. Scores are sums over the elements of a head, in
-// whatever order: rows of the weights are brought into this one, which costs a
-// product with a constant matrix and no pass over activations. The same way
-// keys without the part that turns get zeros in its place, and values at their
-// end.
+// whatever order: products with matrices of zeros and ones bring heads into
+// this one, put zeros where keys turn, and behind values. They multiply
+// activations, not weights, whose gradients are so added up once a step like
+// all others.
 //
 // Letters beside those of Llama.cpp: l elements of a latent, p elements of a
 // head in the file.
@@ -23,6 +23,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "Llama.h"
+
+#include <numeric>
 
 using namespace mlir;
 using namespace plait;
@@ -49,15 +51,14 @@ static Shape findPlaces(const Latent &latent, bool still, bool rotated) {
   return places;
 }
 
-/// `weight`, whose last dimensions are places and a latent, with the rows that
-/// `places` says; in front of them it may have groups and heads.
-Value Llama::arrange(ModelBuilder &model, const std::string &path, Value weight,
+/// `x`, whose last dimension is a head of the file, in the order of `places`.
+Value Llama::arrange(ModelBuilder &model, const std::string &path, Value x,
                      ArrayRef<int64_t> places) const {
-  auto shape = cast<RankedTensorType>(weight.getType()).getShape();
+  auto shape = cast<RankedTensorType>(x.getType()).getShape();
   LayerBuilder nn = model.at(path);
-  Value matrix = nn.selection(places, shape.drop_back().back());
-  StringRef outer = StringRef("gr").take_front(shape.size() - 2);
-  return nn.matmul(weight, matrix, outer + "pl,dp->" + outer + "dl");
+  Value matrix = nn.selection(places, shape.back());
+  StringRef outer = StringRef("bsgr").take_front(shape.size() - 1);
+  return nn.matmul(x, matrix, outer + "p,dp->" + outer + "d");
 }
 
 /// [batch, sequence, head, 1, size]: each head has keys of its own.
@@ -74,12 +75,10 @@ Value Llama::buildLatentQuery(ModelBuilder &model, const std::string &path,
                                kLatentEpsilon);
     name = path + ".q_b_proj";
   }
-  FileBox file = FileBox::whole(name + ".weight", {heads * size, width});
-  Value weight =
-      model.read(name + ".weight", {heads, 1, size, width}, file, normal());
-  weight = arrange(model, name, weight, findPlaces(*latent, true, true));
-  return rotate(model, name,
-                model.at(name).matmul(x, weight, "bsl,grdl->bsgrd"));
+  Value y =
+      project(model, name, x, "bsl,grpl->bsgrp", {{heads, 1, size}, {width}});
+  y = arrange(model, name, y, findPlaces(*latent, true, true));
+  return rotate(model, name, y);
 }
 
 Value Llama::buildLatentAttention(ModelBuilder &model, const std::string &path,
@@ -91,47 +90,33 @@ Value Llama::buildLatentAttention(ModelBuilder &model, const std::string &path,
   int64_t rows = own.keyRank + own.rotated;
 
   // What turns, one for all heads.
-  FileBox box{down + ".weight",
-              {rows, hidden},
-              {own.keyRank, 0},
-              {own.rotated, hidden}};
-  Value turning =
-      model.read(down + ".weight.rope", {own.rotated, hidden}, box, normal());
-  turning = arrange(model, down, turning, findPlaces(own, false, true));
-  Value shared = model.at(down).matmul(x, turning, "bsh,dh->bsd");
+  Weight part{{own.rotated}, {hidden}, false, "rope", own.keyRank, rows};
+  Value shared = project(model, down, x, "bsh,ph->bsp", part);
+  shared = arrange(model, down, shared, findPlaces(own, false, true));
   shared = rotate(model, down, shared);
 
   // What does not, and values, of the latent.
-  Weight part{{own.keyRank}, {hidden}, false, "latent", 0, rows};
+  part = {{own.keyRank}, {hidden}, false, "latent", 0, rows};
   Value latents = project(model, down, x, "bsh,lh->bsl", part);
-  latents = model.at(norm).rmsNorm(
-      latents, model.read(norm + ".weight", {own.keyRank}, kOnes),
-      kLatentEpsilon);
-  int64_t head = own.still + own.value;
-  Value weight = model.read(
-      up + ".weight", {heads, head, own.keyRank},
-      FileBox::whole(up + ".weight", {heads * head, own.keyRank}), normal());
-  auto multiply = [&](ArrayRef<int64_t> places) {
-    Value arranged = arrange(model, up, weight, places);
-    return model.at(up).matmul(latents, arranged, "bsl,gdl->bsgd");
-  };
+  Value scale = model.read(norm + ".weight", {own.keyRank}, kOnes);
+  latents = model.at(norm).rmsNorm(latents, scale, kLatentEpsilon);
+  Value both = project(model, up, latents, "bsl,gpl->bsgp",
+                       {{heads, own.still + own.value}, {own.keyRank}});
   LayerBuilder nn = model.at(path);
-  Value key = multiply(findPlaces(own, true, false));
+  Value key = arrange(model, up, both, findPlaces(own, true, false));
   auto shape = cast<RankedTensorType>(key.getType()).getShape();
   key = nn.add(key, nn.broadcast(shared, shape, {0, 1, 3}));
   Shape places(size, -1);
-  for (int64_t i = 0; i < own.value; ++i)
-    places[i] = own.still + i;
-  Value value = multiply(places);
+  std::iota(places.begin(), places.begin() + own.value, own.still);
+  Value value = arrange(model, up, both, places);
 
-  double scale = (yarn ? yarn->scores : 1.0) / std::sqrt(double(size));
+  double factor = (yarn ? yarn->scores : 1.0) / std::sqrt(double(size));
   Value y = nn.attention(query, key, value, model.makeDropout(attentionDropout),
-                         /*window=*/0, scale);
+                         /*window=*/0, factor);
   if (own.value < size) {
-    for (int64_t i = 0; i < own.value; ++i)
-      places[i] = i;
-    Value matrix = nn.selection(ArrayRef(places).take_front(own.value), size);
-    y = nn.matmul(y, matrix, "bsgrp,dp->bsgrd");
+    Shape first(own.value);
+    std::iota(first.begin(), first.end(), 0);
+    y = arrange(model, path, y, first);
   }
   Weight out{{hidden}, {heads, 1, own.value}};
   return project(model, path + ".o_proj", y, "bsgrd,hgrd->bsh", out);

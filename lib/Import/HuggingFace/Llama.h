@@ -107,7 +107,7 @@ private:
   mlir::Value buildLatentQuery(ModelBuilder &model, const std::string &path,
                                mlir::Value x) const;
   mlir::Value arrange(ModelBuilder &model, const std::string &path,
-                      mlir::Value weight, llvm::ArrayRef<int64_t> places) const;
+                      mlir::Value x, llvm::ArrayRef<int64_t> places) const;
   mlir::Value buildMLP(ModelBuilder &model, const std::string &path,
                        mlir::Value x, int64_t width) const;
   mlir::Value buildExperts(ModelBuilder &model, const std::string &path,

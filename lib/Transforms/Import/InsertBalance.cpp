@@ -117,8 +117,9 @@ Value RouterTerms::buildBias(Value bias) {
   Value more = nn.scale(chosen, static_cast<double>(experts));
   Value all = nn.scale(valid, static_cast<double>(choices));
   Value uneven = nn.sub(more, nn.broadcastRows(all, more));
-  Value zero = nn.sub(bias, nn.unary<nn::StopGradientOp>(bias));
-  Value term = nn.mul(nn.broadcastColumns(zero, uneven), uneven);
+  Value repeated = nn.broadcastColumns(bias, uneven);
+  Value zero = nn.sub(repeated, nn.unary<nn::StopGradientOp>(repeated));
+  Value term = nn.mul(zero, uneven);
   return nn.sumAll(nn.sumRows(term));
 }
 

@@ -15,8 +15,9 @@
 // BIAS: nn.pick %{{.*}}, %[[IDS]] {nn.layer = 3 : i64} : tensor<2x8x2x4xf32>
 // BIAS: nn.scale %{{.*}} by 4.000000e+00 {nn.layer = 3 : i64} : tensor<2x8x4xf32>
 // BIAS: nn.scale %[[VALID]] by 2.000000e+00
-// BIAS: %[[STOPPED:.*]] = nn.stop_gradient %[[BIAS]]
-// BIAS: nn.sub %[[BIAS]], %[[STOPPED]]
+// BIAS: %[[REPEATED:.*]] = nn.broadcast %[[BIAS]] dims [2]
+// BIAS: %[[STOPPED:.*]] = nn.stop_gradient %[[REPEATED]]
+// BIAS: nn.sub %[[REPEATED]], %[[STOPPED]]
 // BIAS: %[[TERM:.*]] = nn.reduce sum %{{.*}} dims [0, 1] {nn.layer = 3 : i64} : tensor<2x8xf32> -> tensor<f32>
 // BIAS: %[[ALL:.*]] = nn.add %{{.*}}, %[[TERM]] : tensor<f32>
 // BIAS: return %[[ALL]], %arg4 : tensor<f32>, tensor<f32>

@@ -88,12 +88,7 @@ const std::map<std::string, Add> additions = {
     {"Plan.compress", [](fb::PlanT &plan) { plan.compress = "int8:128"; }},
     {"Plan.options", addOption},
     {"OptimizerOption", addOption},
-    {"Plan.named_losses",
-     [](fb::PlanT &plan) {
-       plan.named_losses = {"z",
-                            {"AttentionStep.soft_cap", addSoftCap},
-                            {"AttentionStep.sinks", addSinks}};
-     }},
+    {"Plan.named_losses", [](fb::PlanT &plan) { plan.named_losses = {"z"}; }},
     {"Parameter.rate", [](fb::PlanT &plan) { plan.parameters[0]->rate = 2; }},
     {"AttentionStep.window", addWindow},
     {"Plan.outer", addRule},
@@ -134,7 +129,9 @@ const std::map<std::string, Add> additions = {
     {"OuterRule.delay", addFragments},
     {"OuterRule.mix", addFragments},
     {"OuterKind.Part", addFragments},
-    {"OuterKind.Blend", addFragments}};
+    {"OuterKind.Blend", addFragments},
+    {"AttentionStep.soft_cap", addSoftCap},
+    {"AttentionStep.sinks", addSinks}};
 
 TEST(Level, IsZeroWithoutFeatures) { EXPECT_EQ(getLevel(makePlan()), 0u); }
 

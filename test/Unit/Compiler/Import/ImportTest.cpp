@@ -372,7 +372,8 @@ TEST_F(ImportTest, AddsLlamasBiases) {
 static std::vector<int64_t> getWindows(ModuleOp module) {
   std::vector<int64_t> found;
   module.walk([&](nn::AttentionOp attention) {
-    found.push_back(attention.getWindow().value_or(0));
+    IntegerAttr window = attention.getScore().getWindow();
+    found.push_back(window ? window.getInt() : 0);
   });
   return found;
 }

@@ -152,6 +152,8 @@ static void printRatios(const std::vector<PublishedSource> &sources) {
 
 static void printBands(const std::vector<PublishedSource> &sources) {
   BandCoverage found = checkBands(sources);
+  if (found.runs == 0)
+    return; // of no program whose predictions have a band
   std::printf("bands: of %zu runs, each held out, %.0f %% inside, half-width "
               "%.1f %% in the middle, %.1f %% at most\n",
               found.runs, 100 * found.insideOfRuns, 100 * found.halfOfRuns,

@@ -127,7 +127,7 @@ def picture(runs: dict[str, list[float]]) -> str:
         return f"{x:.1f},{top + height * (most - math.log(gap)) / (most - least):.1f}"
 
     text = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + width + 180} '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + width + 240} '
         f'{top + height + 40}" font-family="sans-serif" font-size="12">',
         '<rect width="100%" height="100%" fill="#ffffff"/>',
         f'<rect x="{left}" y="{top}" width="{width}" height="{height}" fill="none" '

@@ -316,7 +316,8 @@ FailureOr<Content> proof::makeOneHot(Rules &rules, Operation *op,
 }
 
 /// Picking is multiplying by the one-hot code of the ids. Along the classes
-/// padding becomes zero; along other dimensions a zero input stays zero.
+/// padding becomes zero; along other dimensions it is what the input has there,
+/// or zero.
 static FailureOr<Content> evaluatePick(Rules &rules, Operation *op,
                                        Operands operands,
                                        RankedTensorType type) {
@@ -331,10 +332,11 @@ static FailureOr<Content> evaluatePick(Rules &rules, Operation *op,
   if (failed(result))
     return failure();
   for (auto [index, own] : llvm::enumerate(result->form.dims)) {
-    bool isZero =
-        int64_t(index) == last || (!input.form.dims[index].fitsAll() &&
-                                   input.form.dims[index].padding.is(0));
-    own.padding = isZero ? NumberRange::exactly(0) : NumberRange::any();
+    const Dimension &given = input.form.dims[index];
+    own.padding = NumberRange::exactly(0);
+    if (int64_t(index) != last)
+      own.padding = own.padding.join(given.fitsAll() ? getUniform(input)
+                                                     : given.padding);
   }
   simplify(result->form, type, rules.mesh);
   return result;

@@ -104,7 +104,7 @@ FailureOr<bool> DecomposePass::keepsLibrarySteps() {
       return WalkResult::advance();
     if (kind == AttentionKind::Flash)
       op.emitOpError("is not computed by flash attention: ")
-          << status->message();
+          << status->message() << "; `attention` unfused computes it";
     return WalkResult::interrupt();
   });
   if (!result.wasInterrupted())

@@ -283,6 +283,7 @@ def NN_ExpandOp : NN_RowsOp<"expand",
 
     Example:
     ```mlir
+    %m = nn.mark %i : tensor<4x2xf32> -> tensor<4x32xf32>
     %x = nn.expand %v where %m : tensor<4x2xf32> -> tensor<4x32xf32>
     ```
   }];

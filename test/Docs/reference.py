@@ -80,9 +80,21 @@ def split_types(text: str) -> list[str]:
 
 
 def operand_types(example: str) -> dict[str, str]:
-    """The operands of the op on an example's first line, with the types that
-    its signature gives them: "(A, B) -> C", "A -> C", or one type for all."""
-    line = example.split("\n")[0].removesuffix("{")
+    """The operands of an example's ops, up to the first region, that no op before
+    makes."""
+    found, made = {}, set()
+    for line in example.split("\n"):
+        found |= {k: v for k, v in types_of_line(line).items() if k not in made}
+        made |= set(re.findall(r"%\w+", line.partition("=")[0]))
+        if line.endswith("{"):
+            break
+    return found
+
+
+def types_of_line(line: str) -> dict[str, str]:
+    """The operands of a line's op, with the types that its signature gives them:
+    "(A, B) -> C", "A -> C", or one type for all."""
+    line = line.removesuffix("{")
     use, _, signature = line.rpartition(" : ")
     names = re.findall(r"%\w+", use.partition("=")[2] if "=" in use else use)
     types = split_types(signature.split("->")[0].strip().strip("()"))

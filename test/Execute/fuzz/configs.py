@@ -187,10 +187,14 @@ def draw_combination(rng: random.Random, config: dict) -> ConfigTrial:
     # Of each virtual stage its own.
     kinds = ("none", "selective", "full", "full:1", "full:1+selective")
     by_stage = "/".join(rng.choice(kinds) for _ in range(stages))
+    # In bf16 another order of roundings sends a token of few to another expert, whose
+    # gradients are then others, by half of what they are in models as small as these.
+    # Golden runs of mixtures have bf16.
+    few = "fp32" if count_experts(config) else "bf16"
     for name, values in (
         ("--recompute", ("none", "selective", "full", "full:1+selective:1", by_stage)),
         ("--zero", ("0", "1", "2", "3")),
-        ("--precision", ("fp32", "fp32", "fp32", "bf16")),
+        ("--precision", ("fp32", "fp32", "fp32", few)),
         ("--attention", ("flash", "unfused")),
         ("--epilogues", ("none", "bias", "all")),
         ("--dropout", ("config", "config", "off")),

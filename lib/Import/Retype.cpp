@@ -34,8 +34,11 @@
 using namespace mlir;
 using namespace plait;
 
-/// More tokens than indices of a tensor of them can count.
+/// A batch or a sequence of more is a typing error.
 static constexpr int64_t kMostTokens = int64_t(1) << 24;
+/// The tokens of a microbatch of all ranks: thousands of them have some each.
+/// Times the largest vocabulary it is still far from what 64 bits hold.
+static constexpr int64_t kMostTokensTogether = int64_t(1) << 32;
 
 namespace {
 
@@ -340,10 +343,10 @@ LogicalResult plait::checkSize(Location loc, int64_t batch, int64_t sequence) {
     if (value < 1 || value > kMostTokens)
       return emitError(loc) << name << " is " << value
                             << ", expected from 1 to " << kMostTokens;
-  if (batch * sequence > kMostTokens)
+  if (batch * sequence > kMostTokensTogether)
     return emitError(loc) << "sequence is " << sequence << ", expected at most "
-                          << kMostTokens / batch << " with a microbatch of "
-                          << batch;
+                          << kMostTokensTogether / batch
+                          << " with a microbatch of " << batch;
   return success();
 }
 

@@ -96,6 +96,21 @@ if hasattr(transformers, "DeepseekV3Config"):
             ("--mesh", "dp=2,tp=2"),
         ),
     }
+# Gate and up in turn, sinks, windows of every other layer.
+if hasattr(transformers, "GptOssConfig"):
+    CASES |= {
+        "gpt-oss/dp=2,ep=2": (
+            transformers.GptOssConfig(
+                **OTHERS | {"sliding_window": 8},
+                head_dim=16, num_local_experts=4, num_experts_per_tok=2,
+                rope_parameters={
+                    "rope_type": "yarn", "factor": 4.0, "rope_theta": 100.0,
+                    "original_max_position_embeddings": 16, "truncate": False,
+                },
+            ),
+            ("--mesh", "dp=2,ep=2", "--zero", "1"),
+        ),
+    }
 
 
 def make_model(config, folder: pathlib.Path):

@@ -218,8 +218,34 @@ YARN_SMALL = QWEN2_SMALL | {
     },
     "rope_theta": 100.0,
 }
+# Sinks and biases everywhere, windows of every other layer, experts whose gate
+# and up take turns and are often bounded, frequencies between pairs.
+GPT_OSS_SMALL = LLAMA_SMALL | {
+    "architectures": ["GptOssForCausalLM"],
+    "model_type": "gpt_oss",
+    "attention_bias": True,
+    "head_dim": 16,
+    "intermediate_size": 24,
+    "layer_types": ["sliding_attention", "full_attention"] * 2,
+    "num_experts_per_tok": 3,
+    "num_local_experts": 8,
+    "output_router_logits": False,
+    "rope_scaling": {
+        "beta_fast": 8.0,
+        "beta_slow": 0.5,
+        "factor": 8.0,
+        "original_max_position_embeddings": 64,
+        "rope_type": "yarn",
+        "truncate": False,
+    },
+    "rope_theta": 100.0,
+    "router_aux_loss_coef": 0.0,
+    "sliding_window": 9,
+    "swiglu_limit": 0.75,
+}
 for config in (
     DEEPSEEK_V3_SMALL,
+    GPT_OSS_SMALL,
     OLMO2_SMALL,
     OLMOE_SMALL,
     MISTRAL_SMALL,
@@ -266,6 +292,7 @@ CASES = [
         balance=("sequence=0.25", "z=0.02"),
     ),
     Case("qwen2-yarn-small-test", Recipe(), seed=22, config=YARN_SMALL),
+    Case("gpt-oss-small-test", Recipe(), seed=26, config=GPT_OSS_SMALL),
     Case("gpt2-small-test", Recipe(), seed=1, config=GPT2_SMALL),
     Case("llama-small-test", Recipe(), seed=12, config=LLAMA_SMALL),
     Case("llama3-small-test", Recipe(), seed=3, config=LLAMA3_SMALL),

@@ -23,6 +23,7 @@ MODEL_CLASSES = {
         transformers.DeepseekV3ForCausalLM,
     ),
     "gpt2": (transformers.GPT2Config, transformers.GPT2LMHeadModel),
+    "gpt_oss": (transformers.GptOssConfig, transformers.GptOssForCausalLM),
     "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
     "mistral": (transformers.MistralConfig, transformers.MistralForCausalLM),
     "mixtral": (transformers.MixtralConfig, transformers.MixtralForCausalLM),

@@ -173,6 +173,7 @@ static constexpr Family kFamilies[] = {
     {"deepseek_v3", "DeepseekV3ForCausalLM", readDeepseekV3,
      /*hasExperts=*/true},
     {"gpt2", "GPT2LMHeadModel", readGPT2},
+    {"gpt_oss", "GptOssForCausalLM", readGptOss, /*hasExperts=*/true},
     {"llama", "LlamaForCausalLM", readLlama},
     {"mistral", "MistralForCausalLM", readMistral},
     {"mixtral", "MixtralForCausalLM", readMixtral, /*hasExperts=*/true},
@@ -278,13 +279,21 @@ std::string plait::getModelName(StringRef path) {
 
 /// `plait.model` says to later phases and to reports what was imported.
 static void setModelAttr(ModuleOp module, StringRef type, StringRef name,
-                         const Model &model) {
+                         const Model &model,
+                         const std::map<std::string, Shape> &saved) {
   Builder builder(module.getContext());
-  NamedAttribute entries[] = {
+  SmallVector<NamedAttribute> entries = {
       builder.getNamedAttr("model_type", builder.getStringAttr(type)),
       builder.getNamedAttr("name", builder.getStringAttr(name)),
       builder.getNamedAttr("vocab", builder.getI64IntegerAttr(model.vocab)),
       builder.getNamedAttr("layers", builder.getI64IntegerAttr(model.layers))};
+  SmallVector<NamedAttribute> shapes;
+  for (const auto &[tensor, shape] : saved)
+    shapes.push_back(
+        builder.getNamedAttr(tensor, builder.getDenseI64ArrayAttr(shape)));
+  if (!shapes.empty())
+    entries.push_back(
+        builder.getNamedAttr("shapes", builder.getDictionaryAttr(shapes)));
   module->setAttr(nn::kModelAttr, builder.getDictionaryAttr(entries));
 }
 
@@ -330,7 +339,8 @@ plait::importConfig(MLIRContext &context, StringRef text, StringRef file,
   ModelBuilder builder(context, options);
   Value logits = model.build(builder);
   OwningOpRef<ModuleOp> module = builder.finish(logits);
-  setModelAttr(*module, type, getModelName(file), model);
+  setModelAttr(*module, type, getModelName(file), model,
+               builder.getSavedShapes());
   // 4.
   if (failed(verify(*module)))
     return failure();

@@ -124,9 +124,15 @@ Value Llama::buildAttention(ModelBuilder &model, int64_t layer,
   Value value = buildHeads(model, path, x, 'v');
   // Layers with and without a window may alternate.
   bool hasWindow = !windowed.empty() && windowed[layer];
+  Value beside;
+  if (sinks) {
+    std::string name = path + ".sinks";
+    beside = model.read(name, {groups, heads / groups},
+                        FileBox::whole(name, {heads}), normal());
+  }
   Value y = model.at(path).attention(query, key, value,
                                      model.makeDropout(attentionDropout),
-                                     hasWindow ? window : 0);
+                                     hasWindow ? window : 0, beside);
   Weight weight{{hidden}, {groups, heads / groups, size}, outBias};
   return project(model, path + ".o_proj", y, "bsgrd,hgrd->bsh", weight);
 }
@@ -157,6 +163,8 @@ Value Llama::buildMLP(ModelBuilder &model, const std::string &path, Value x,
 /// parameter for each of the three matrices, and a tensor each in the file.
 Value Llama::buildExperts(ModelBuilder &model, const std::string &path,
                           Value x) const {
+  if (experts->clamp)
+    return buildClampedExperts(model, path, x);
   Value table =
       model.read(path + ".gate.weight", {experts->count, hidden}, normal());
   LayerBuilder router = model.at(path + ".gate");

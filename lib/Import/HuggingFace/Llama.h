@@ -30,6 +30,11 @@ struct Yarn {
   double factor, first, last, amplitude, scores;
 };
 
+/// How experts of GPT-OSS open and bound what they make.
+struct Clamp {
+  double gain, limit;
+};
+
 /// A mixture of experts in place of the MLP.
 struct Experts {
   int64_t count, inner;
@@ -42,6 +47,9 @@ struct Experts {
   int64_t shared = 0;
   /// Layers in front that have an MLP and no experts.
   int64_t dense = 0;
+  /// Router and experts have biases, and files have the matrices of all experts
+  /// as one tensor each, gate and up in turn (GPT-OSS).
+  std::optional<Clamp> clamp = std::nullopt;
 };
 
 /// Multi-head latent attention (DeepSeek-AI 2024, "DeepSeek-V2").
@@ -71,6 +79,8 @@ struct Llama {
   /// The norms of a layer come behind attention and MLP, before the sum with
   /// their input, and not in front of them (OLMo 2).
   bool normsBehind = false;
+  /// Each query head has a score beside those of keys (GPT-OSS).
+  bool sinks = false;
   /// q, k and v are one tensor of the file, and so are gate and up (Phi-3).
   bool merged = false;
   std::optional<Experts> experts;
@@ -112,6 +122,8 @@ private:
                        mlir::Value x, int64_t width) const;
   mlir::Value buildExperts(ModelBuilder &model, const std::string &path,
                            mlir::Value x) const;
+  mlir::Value buildClampedExperts(ModelBuilder &model, const std::string &path,
+                                  mlir::Value x) const;
   mlir::Value addTo(ModelBuilder &model, const std::string &path, mlir::Value x,
                     mlir::Value y) const;
   mlir::Value project(ModelBuilder &model, const std::string &path,

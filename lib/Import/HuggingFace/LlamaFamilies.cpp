@@ -29,6 +29,7 @@ struct Usual {
   /// Nothing: as many as query heads, and hidden size / heads.
   std::optional<int64_t> groups = std::nullopt, headSize = std::nullopt;
   bool isLatent = false;
+  double theta = 10000.0;
 };
 } // namespace
 
@@ -143,8 +144,8 @@ static constexpr StringLiteral kRotated = "partial_rotary_factor";
 /// `rope_theta` and `rope_scaling`, which newer configs have as one object,
 /// `rope_parameters`. Which of the two counts where they contradict each other
 /// depends on the release of `transformers`.
-static void readRope(Llama &llama, ConfigReader &config) {
-  llama.theta = config.getPositive("rope_theta", 10000.0);
+static void readRope(Llama &llama, ConfigReader &config, double usualTheta) {
+  llama.theta = config.getPositive("rope_theta", usualTheta);
   config.require(kRotated, "1.0");
   if (config.has("rope_scaling") && config.has("rope_parameters"))
     config.fail("fields \"rope_scaling\" and \"rope_parameters\" both "
@@ -221,7 +222,7 @@ static Llama readCommon(ConfigReader &config, const Usual &usual) {
   readHeads(llama, config, usual);
   if (usual.isLatent)
     readLatent(llama, config);
-  readRope(llama, config);
+  readRope(llama, config, usual.theta);
   config.getChoice("hidden_act", {"silu", "swish"}, "silu"); // two names
   llama.epsilon = config.getPositive("rms_norm_eps", usual.epsilon);
   llama.std = config.getNonNegative("initializer_range", 0.02);
@@ -258,6 +259,22 @@ static void readLayerWindows(Llama &llama, ConfigReader &config) {
   if (!used && llvm::is_contained(llama.windowed, true))
     config.fail("field \"layer_types\" has \"sliding_attention\", but "
                 "\"use_sliding_window\" is not set");
+}
+
+/// GPT-OSS's windows: of the layers that `layer_types` names, else of every
+/// other one from the first on.
+static void readAlternatingWindows(Llama &llama, ConfigReader &config,
+                                   int64_t usual) {
+  bool none = config.isNull("sliding_window");
+  llama.window = none ? 0 : config.getSize("sliding_window", usual);
+  SmallVector<std::string> types = config.getChoices(
+      "layer_types", {"full_attention", "sliding_attention"}, llama.layers);
+  for (int64_t layer = 0; layer < llama.layers; ++layer)
+    llama.windowed.push_back(
+        types.empty() ? layer % 2 == 0 : types[layer] == "sliding_attention");
+  if (none && llvm::is_contained(llama.windowed, true))
+    config.fail("field \"layer_types\" has \"sliding_attention\", but "
+                "\"sliding_window\" is null");
 }
 
 /// The fields are copied into what builds the model: the config is gone by
@@ -467,4 +484,28 @@ Model hf::readDeepseekV3(ConfigReader &config, int64_t sequence) {
     model.leftOut = "the layers that predict further tokens "
                     "(\"num_nextn_predict_layers\") are left out";
   return model;
+}
+
+/// OpenAI 2025, "gpt-oss-120b & gpt-oss-20b Model Card". The older fields of
+/// its own code repeat others.
+Model hf::readGptOss(ConfigReader &config, int64_t sequence) {
+  Usual usual{131072, 1e-5, /*groups=*/8, /*headSize=*/64};
+  usual.theta = 150000.0;
+  Llama llama = readCommon(config, usual);
+  // What a config without either has is a scaling of its own.
+  if (!config.has("rope_scaling") && !config.has("rope_parameters"))
+    config.fail("fields \"rope_scaling\" and \"rope_parameters\" are missing, "
+                "expected one of them");
+  llama.headBias = llama.outBias = config.getFlag("attention_bias", true);
+  llama.sinks = true;
+  readAlternatingWindows(llama, config, 128);
+  Experts experts = readExperts(config, "num_local_experts", 128, 4);
+  experts.inner = llama.inner;
+  experts.routing.scores = nn::Scores::ChosenSoftmax;
+  experts.block = "mlp";
+  experts.clamp = Clamp{config.getPositive("swiglu_alpha", 1.702),
+                        config.getPositive("swiglu_limit", 7.0)};
+  llama.experts = experts;
+  config.ignore({"experts_per_token", "initial_context_length"});
+  return makeModel(std::move(llama), config, sequence);
 }

@@ -26,6 +26,16 @@ FileBox FileBox::whole(std::string name, Shape shape) {
   return {std::move(name), shape, Shape(shape.size(), 0), shape};
 }
 
+FileBox FileBox::interleaved(std::string name, Shape shape, int64_t part,
+                             int64_t count) {
+  Shape saved = shape, file = shape, begin(shape.size(), 0);
+  saved.back() *= count;
+  file.push_back(count);
+  begin.push_back(part);
+  shape.push_back(1);
+  return {std::move(name), file, begin, shape, saved};
+}
+
 /// A listener, so that no helper has to pass the layer on, and none can forget
 /// it.
 void LayerListener::notifyOperationInserted(Operation *op,
@@ -203,6 +213,8 @@ Value ModelBuilder::read(const Twine &symbol, ArrayRef<int64_t> shape,
   StringAttr name = builder.getStringAttr(symbol);
   Location loc = NameLoc::get(name);
   if (declared.insert(name).second) {
+    if (!file.saved.empty())
+      saved[file.name] = file.saved;
     // Parameters belong to no block: reads of them do.
     OpBuilder declare(loss);
     auto initAttr =

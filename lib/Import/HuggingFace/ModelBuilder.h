@@ -22,6 +22,7 @@
 
 #include <cmath>
 #include <functional>
+#include <map>
 
 namespace plait::hf {
 
@@ -31,9 +32,16 @@ using Shape = llvm::SmallVector<int64_t>;
 struct FileBox {
   std::string name;
   Shape shape, begin, box;
+  /// The shape that files have, where `shape` has a dimension of it as two;
+  /// empty: `shape`.
+  Shape saved = {};
 
   /// All of a tensor.
   static FileBox whole(std::string name, Shape shape);
+  /// One of `count` parts of a tensor whose last dimension has the elements of
+  /// all parts in turn: the parts are `shape`.
+  static FileBox interleaved(std::string name, Shape shape, int64_t part,
+                             int64_t count);
 };
 
 /// A normal distribution; with `std` 0 a constant.
@@ -153,6 +161,10 @@ public:
   /// x + bias, whose dimensions are the last of x.
   mlir::Value addBias(const llvm::Twine &path, mlir::Value x, mlir::Value bias);
 
+  /// The shapes that files have of tensors, by name, where parameters have them
+  /// with a dimension more.
+  const std::map<std::string, Shape> &getSavedShapes() const { return saved; }
+
   /// Ends the function with the loss of these logits [batch, sequence, vocab],
   /// and hands over the module.
   mlir::OwningOpRef<mlir::ModuleOp> finish(mlir::Value logits);
@@ -164,6 +176,7 @@ private:
   mlir::OpBuilder builder; // in the function
   mlir::func::FuncOp loss;
   llvm::DenseSet<mlir::Attribute> declared; // names of parameters
+  std::map<std::string, Shape> saved;
   int64_t dropouts = 0;
 };
 
@@ -190,6 +203,7 @@ Model readOlmo2(ConfigReader &config, int64_t sequence);
 Model readOlmoe(ConfigReader &config, int64_t sequence);
 Model readPhi3(ConfigReader &config, int64_t sequence);
 Model readDeepseekV3(ConfigReader &config, int64_t sequence);
+Model readGptOss(ConfigReader &config, int64_t sequence);
 
 /// Fails unless `sequence` fits into the positions that `field` gives.
 void checkSequence(ConfigReader &config, llvm::StringRef field,

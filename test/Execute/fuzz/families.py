@@ -71,6 +71,12 @@ def draw_experts(rng: random.Random) -> dict:
     }
     mixed = {"num_experts": experts, "norm_topk_prob": rng.random() < 0.5}
     families = {
+        "gpt_oss": {
+            "num_local_experts": experts,
+            "sliding_window": rng.choice((1, 5, 40)),
+            "swiglu_limit": rng.choice((0.5, 7.0)),
+            "rope_parameters": {"rope_type": "default"},
+        },
         "mixtral": {"num_local_experts": experts},
         "olmoe": mixed,
         "qwen3_moe": mixed | {"moe_intermediate_size": 9, "head_dim": 6},

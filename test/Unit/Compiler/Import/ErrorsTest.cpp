@@ -69,8 +69,9 @@ TEST_F(ImportErrors, Options) {
   expectError(importText(config, 0, 16),
               {"batch is 0, expected from 1 to 16777216"});
   expectError(importText(config, 1, -1), {"sequence", "is -1"});
-  expectError(importText(config, 1 << 20, 32),
-              {"sequence is 32", "at most 16 with a microbatch of 1048576"});
+  expectError(
+      importText(config, 1 << 20, 8192),
+      {"sequence is 8192", "at most 4096 with a microbatch of 1048576"});
   expectError(importText(config, 1, 33), {"n_positions", "32", "33"});
   expectError(importText(std::string(kLlama) + "}", 1, 2049),
               {"max_position_embeddings", "2048", "2049"});
@@ -237,6 +238,26 @@ TEST_F(ImportErrors, DeepSeek) {
   refuse(own, "\"q_lora_rank\": 0", {"q_lora_rank", "is 0"});
   refuse(likeLlama("qwen3_moe"), "\"num_nextn_predict_layers\": 1",
          {"num_nextn_predict_layers", "1"});
+}
+
+TEST_F(ImportErrors, GptOss) {
+  std::string own = likeLlama("gpt_oss");
+  refuse(own, "\"sliding_window\": 4",
+         {"fields \"rope_scaling\" and \"rope_parameters\" are missing, "
+          "expected one of them"});
+  own += ", \"rope_parameters\": {\"rope_type\": \"default\"}";
+  refuse(own, "\"num_experts_per_tok\": 129",
+         {"field \"num_experts_per_tok\" is 129",
+          "more than \"num_local_experts\", 128"});
+  refuse(own, "\"sliding_window\": null",
+         {"field \"layer_types\" has \"sliding_attention\", but "
+          "\"sliding_window\" is null"});
+  refuse(own, "\"layer_types\": [\"full_attention\"]", {"layer_types"});
+  refuse(own, "\"swiglu_limit\": 0", {"swiglu_limit", "is 0"});
+  refuse(own, "\"swiglu_alpha\": -1", {"swiglu_alpha", "is -1"});
+  refuse(own, "\"norm_topk_prob\": true", {"norm_topk_prob"});
+  refuse(own, "\"quantization_config\": {\"quant_method\": \"mxfp4\"}",
+         {"field \"quantization_config\" is", "mxfp4"});
 }
 
 TEST_F(ImportErrors, LlamasFamilies) {

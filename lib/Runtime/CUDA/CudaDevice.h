@@ -47,6 +47,9 @@ public:
                                                     const Options &options);
   ~CudaDevice() override;
 
+  const fb::Plan &source() const { return plan; }
+  const fb::Program &ownProgram() const { return program; }
+
   /// Stream 0.
   CudaStream &stream() { return *queue; }
   /// Adds a stream, at load time, and returns its number.

@@ -17,6 +17,7 @@
 #include "CudaDevice.h"
 #include "NcclGroup.h"
 #include "NcclRank.h"
+#include "NcclWarmUp.h"
 
 #include <algorithm>
 #include <cstring>
@@ -79,7 +80,8 @@ public:
     bin->all.push_back(std::move(owner));
   }
 
-  /// Makes the stream of every route of this rank.
+  /// Makes the stream of every route of this rank, and its groups, whose
+  /// collectives it calls once.
   Status prepare() {
     for (uint32_t id = 0; id < partOf.size(); ++id) {
       const Topology::Route &way = topology.messages[id];
@@ -91,12 +93,20 @@ public:
         return number.status();
       routes.emplace(partOf[id], *number);
     }
-    return Status::success();
+    for (uint32_t index = 0; index < topology.groups.size(); ++index) {
+      const std::vector<uint32_t> &ranks = topology.groups[index];
+      if (ranks.size() == 1 ||
+          !std::binary_search(ranks.begin(), ranks.end(), rank))
+        continue;
+      auto group = make(index, ranks.size());
+      if (!group.ok())
+        return group.status();
+      groups.emplace(index, std::move(*group));
+    }
+    return callCollectives(topology, rank, device, *owner, groups);
   }
 
-  /// Finds the group by its ranks, since that is how a plan names it. Memory to
-  /// pack tensors into is allocated here, as a step allocates nothing; the plan
-  /// says how many bytes its largest collective of this group needs.
+  /// Finds the group by its ranks, since that is how a plan names it.
   Result<std::unique_ptr<Group>>
   join(std::span<const uint32_t> ranks) override {
     auto found = std::find_if(topology.groups.begin(), topology.groups.end(),
@@ -105,19 +115,29 @@ public:
                                                   ranks.begin(), ranks.end());
                               });
     uint32_t index = found - topology.groups.begin();
-    bool packs = ranks.size() > 1 && index < topology.packedBytes.size();
+    auto ready = groups.extract(index);
+    if (!ready.empty())
+      return std::move(ready.mapped());
+    return make(index, ranks.size());
+  }
+
+  /// Memory to pack tensors into is allocated here, as a step allocates
+  /// nothing; the plan says how many bytes its largest collective of this group
+  /// needs.
+  Result<std::unique_ptr<Group>> make(uint32_t index, size_t members) {
+    bool packs = members > 1 && index < topology.packedBytes.size();
     auto scratch = DeviceMemory::allocate(
         device.stream().context, packs ? topology.packedBytes[index] : 0,
         "a collective's packed tensor", &owner->library());
     if (!scratch.ok())
       return scratch.status();
     Result<uint32_t> number = 0u;
-    if (ranks.size() > 1)
+    if (members > 1)
       number = device.addStream();
     if (!number.ok())
       return number.status();
-    return createNcclGroup(owner, owner->group(index), ranks.size(), device,
-                           *number, std::move(*scratch));
+    return createNcclGroup(owner, owner->group(index), members, device, *number,
+                           std::move(*scratch));
   }
 
   uint32_t streamOf(uint32_t id) const override {
@@ -170,6 +190,7 @@ private:
   std::shared_ptr<CommsBin> bin;
   std::shared_ptr<NcclRank> owner;
   std::map<uint32_t, uint32_t> routes; // the stream, by part
+  NcclGroups groups;                   // that nobody has joined yet
 };
 
 /// Sends a byte along every route of this rank, all ranks in one order. NCCL
@@ -224,7 +245,8 @@ Joined join(const Topology &topology, uint32_t rank, const ncclUniqueId &id,
 
 /// The second half, which all ranks do at once, in this order:
 /// 1. connect the routes, in whose first transfer the host waits;
-/// 2. hand out communicator and graph.
+/// 2. make groups, and call each collective once;
+/// 3. hand out communicator and graph.
 Status connect(const Topology &topology, uint32_t rank,
                std::shared_ptr<NcclRank> owner, std::shared_ptr<CommsBin> bin,
                RankBackend &part, bool graphs) {
@@ -243,6 +265,7 @@ Status connect(const Topology &topology, uint32_t rank,
     owner->stop();
     return status;
   }
+  // 3.
   part.communicator = std::move(communicator);
   if (graphs)
     part.graph = std::make_unique<NcclStepGraph>(std::move(owner));

@@ -246,6 +246,19 @@ TEST_F(CudaFaultsTest, AWindowThatFailsIsDoneWithout) {
     }
 }
 
+/// Messages wait on GPUs in the first step already, where NCCL must have
+/// nothing left to connect.
+TEST_F(CudaFaultsTest, AllCollectivesConnectBeforeTheFirstStep) {
+  Setting idle("PLAIT_FAKE_IDLE_CONNECT", "1");
+  const fb::Plan &plan = pack(makeCudaPlan());
+  for (bool graph : {false, true})
+    for (const char *hasty : {"0", "1"}) {
+      Setting early("PLAIT_FAKE_HASTY", hasty);
+      options.cudaGraph = graph;
+      EXPECT_EQ(train(plan, 3), "");
+    }
+}
+
 TEST_F(CudaFaultsTest, WindowsAreForGroupsOfOneHost) {
   NcclWindows here, apart = {true, {0, 0, 1, 1}}, none = {false, {}};
   std::vector<uint32_t> near = {2, 3}, far = {1, 2};

@@ -19,6 +19,10 @@
 //            it does not: a call answers ncclInProgress, and until
 //            ncclCommGetAsyncError says otherwise nothing is launched and no
 //            other call is allowed;
+//  connecting for a collective, in the first call of its kind and size, needs
+//            an idle GPU where PLAIT_FAKE_IDLE_CONNECT is set: it does not come
+//            beside an operation that may wait for another rank, nor in a
+//            recording;
 //  windows   are made by all ranks of a communicator together; where one fails
 //            (PLAIT_FAKE_BROKEN_WINDOW: its GPU, PLAIT_FAKE_BROKEN_LATER: not
 //            at once) the others wait, and nothing but an abort is allowed;
@@ -41,6 +45,7 @@
 #include <nccl.h>
 #include <set>
 #include <string>
+#include <tuple>
 
 namespace plait::fake {
 
@@ -130,6 +135,9 @@ struct ncclComm {
   int maxCTAs = 0;    // config.maxCTAs
   std::list<plait::fake::Registered> registered = {};
   uint64_t reached = 0; // collectives
+  // Collectives for which the members have connected.
+  std::set<std::tuple<plait::fake::Kind, ncclDataType_t, size_t>> connected =
+      {};
   int splits = 0;
   std::atomic<bool> aborted = false;
   bool freed = false;

@@ -218,12 +218,23 @@ CudaDevice &deviceOf(RankBackend &part) {
   return static_cast<CudaDevice &>(*part.device);
 }
 
-/// Adds to what is said of libraries how GEMMs have been timed, once.
-Result<Backend> withTiming(Backend backend) {
+/// Adds to what is said of libraries how GEMMs have been timed, and `note`,
+/// once.
+Result<Backend> withNotes(Backend backend, const std::string &note = "") {
   const std::string &report = deviceOf(backend.parts.front()).timingReport();
-  if (backend.ranks.front() == 0 && !report.empty())
-    backend.libraries += "\n" + report;
+  for (const std::string &line : {report, note})
+    if (backend.ranks.front() == 0 && !line.empty())
+      backend.libraries += "\n" + line;
   return backend;
+}
+
+/// Loads NCCL as the plan wants it.
+Result<const Nccl *> loadNccl(const fb::Plan &plan) {
+  if (std::any_of(
+          plan.programs()->begin(), plan.programs()->end(),
+          [](const auto *program) { return isDeterministic(*program); }))
+    PLAIT_RETURN_IF_ERROR(keepSumsOutOfSwitches());
+  return Nccl::load();
 }
 
 std::vector<uint32_t> firstRanks(uint32_t count) {
@@ -269,7 +280,7 @@ runtime::createCudaThreadBackend(const fb::Plan &plan, const Topology &topology,
       return fail("rank ", backend->ranks[i], ": ", status.message());
   PLAIT_RETURN_IF_ERROR(connectCudaThreads(topology, options.timeLimit,
                                            backend->parts, options.cudaGraph));
-  return withTiming(std::move(*backend));
+  return withNotes(std::move(*backend));
 }
 
 /// Rank r on GPU r.
@@ -282,7 +293,7 @@ runtime::createNcclThreadBackend(const fb::Plan &plan, const Topology &topology,
   if (machine->devices < topology.ranks)
     return fail("NCCL needs a GPU for each of ", topology.ranks, " ranks, ",
                 machine->devices, " are there");
-  Result<const Nccl *> nccl = Nccl::load();
+  Result<const Nccl *> nccl = loadNccl(plan);
   if (!nccl.ok())
     return nccl.status();
   Capabilities capabilities = Capabilities::find();
@@ -293,9 +304,9 @@ runtime::createNcclThreadBackend(const fb::Plan &plan, const Topology &topology,
                     *nccl, capabilities, options);
   if (!backend.ok())
     return backend.status();
-  PLAIT_RETURN_IF_ERROR(connectNcclThreads(topology, options.timeLimit,
-                                           backend->parts, options.cudaGraph));
-  return withTiming(std::move(*backend));
+  auto note = connectNcclThreads(topology, options.timeLimit, backend->parts,
+                                 options.cudaGraph);
+  return note.ok() ? withNotes(std::move(*backend), *note) : note.status();
 }
 
 /// The GPU is chosen by the number of the process on its host, as every
@@ -312,7 +323,7 @@ runtime::createNcclProcessBackend(const fb::Plan &plan,
   Result<Machine> machine = findMachine(options);
   if (!machine.ok())
     return machine.status();
-  Result<const Nccl *> nccl = Nccl::load();
+  Result<const Nccl *> nccl = loadNccl(plan);
   if (!nccl.ok())
     return nccl.status();
   Capabilities capabilities = Capabilities::find();
@@ -323,10 +334,10 @@ runtime::createNcclProcessBackend(const fb::Plan &plan,
                     *nccl, capabilities, options);
   if (!backend.ok())
     return backend.status();
-  PLAIT_RETURN_IF_ERROR(
+  auto note =
       connectNcclProcess(topology, options.timeLimit, *options.processes,
-                         backend->parts.front(), options.cudaGraph));
-  return withTiming(std::move(*backend));
+                         backend->parts.front(), options.cudaGraph);
+  return note.ok() ? withNotes(std::move(*backend), *note) : note.status();
 }
 
 Result<Backend> runtime::createCudaBackend(const fb::Plan &plan,

@@ -31,6 +31,14 @@ static bool runSameProgram(const Topology &topology,
                                       ranks.back() / topology.programRanks;
 }
 
+bool NcclWindows::areFor(const std::vector<uint32_t> &ranks) const {
+  return allowed &&
+         (hosts.empty() ||
+          std::all_of(ranks.begin(), ranks.end(), [&](uint32_t rank) {
+            return hosts[rank] == hosts[ranks.front()];
+          }));
+}
+
 /// Message routes move at most some megabytes at a time between two GPUs, and
 /// wait on the GPU for their receivers: more thread blocks than these would be
 /// taken from what computes. 4 fill a link between nodes, and half of NVLink.
@@ -49,9 +57,14 @@ Status NcclComms::connect(const Topology &topology, uint32_t rank,
                                      id, static_cast<int>(rank), &config);
   if (Status status = finish(world, begun, "ncclCommInitRankConfig", patience);
       !status.ok())
-    return fail(status.message(), " to make the communicator of all ranks");
+    return fail(status.code(), status.message(),
+                " to make the communicator of all ranks");
   for (const NcclSplit &parts : splitWorld(topology))
     PLAIT_RETURN_IF_ERROR(split(parts, topology, rank, patience));
+  // Only now: a rank that fails at it and aborts then has all communicators, so
+  // that whoever waits for it in one of them hears of it.
+  for (auto [comm, symmetric] : registering)
+    PLAIT_RETURN_IF_ERROR(registerArena(comm, symmetric, patience));
   return Status::success();
 }
 
@@ -82,11 +95,14 @@ Status NcclComms::split(const NcclSplit &parts, const Topology &topology,
   // The parent is what has to be asked for the outcome of a split.
   if (Status status = finish(all.front(), begun, "ncclCommSplit", patience);
       !status.ok())
-    return fail(status.message(), " to make the communicators of groups");
+    return fail(status.code(), status.message(),
+                " to make the communicators of groups");
   if (!takesPart)
     return Status::success();
   (mine->transfers ? routes : groups)[mine->index] = comm;
-  return registerArena(comm, runSameProgram(topology, mine->ranks), patience);
+  registering.emplace_back(comm, runSameProgram(topology, mine->ranks) &&
+                                     windows.areFor(mine->ranks));
+  return Status::success();
 }
 
 /// Sleeps between questions: a spinning thread would take processors from the
@@ -109,7 +125,10 @@ Status NcclComms::finish(ncclComm_t comm, ncclResult_t result, const char *what,
 }
 
 /// All members of `comm` have, with `symmetric`, the same things at the same
-/// places. Where registering fails, NCCL copies as it does without.
+/// places, and register a window together. Where that fails, on whichever of
+/// them, the communicator cannot be used any more: what to do then all ranks
+/// have to agree on. Where registering without a window fails, NCCL copies as
+/// it does without.
 Status NcclComms::registerArena(ncclComm_t comm, bool symmetric,
                                 const Patience &patience) {
 #ifdef PLAIT_NCCL_REGISTRATION
@@ -120,9 +139,13 @@ Status NcclComms::registerArena(ncclComm_t comm, bool symmetric,
       library.ncclCommWindowDeregister) {
     ncclResult_t begun = library.ncclCommWindowRegister(
         comm, memory, arena->bytes(), &made.window, NCCL_WIN_COLL_SYMMETRIC);
-    if (begun == ncclSuccess || begun == ncclInProgress)
-      PLAIT_RETURN_IF_ERROR(
-          finish(comm, begun, "ncclCommWindowRegister", patience));
+    Status status = finish(comm, begun, "ncclCommWindowRegister", patience);
+    // Who gave up waiting, or follows another rank, knows of no window.
+    ncclResult_t state = ncclSuccess;
+    windowFailed = !status.ok() && status.code() == Code::Failed &&
+                   library.ncclCommGetAsyncError(comm, &state) == ncclSuccess &&
+                   state != ncclRemoteError;
+    PLAIT_RETURN_IF_ERROR(status);
   }
   // Where the members do not reach each other's memory, there is no window.
   if (!made.window && library.ncclCommRegister && library.ncclCommDeregister)

@@ -18,6 +18,16 @@
 
 namespace plait::runtime {
 
+/// Which communicators get a window to the arenas of all their members.
+struct NcclWindows {
+  bool allowed = true;
+  /// The number of each rank's host; empty: all are on one. Kernels that use a
+  /// window reach no further than a host, so that groups of several have none.
+  std::vector<uint32_t> hosts;
+
+  bool areFor(const std::vector<uint32_t> &ranks) const;
+};
+
 /// NCCL's communicators of one rank: that of all ranks and one for each
 /// NcclPart with this rank in it. They do not block (config.blocking): a call
 /// answers ncclInProgress, and nothing else may be called before finish().
@@ -27,14 +37,18 @@ public:
   /// Most of what is sent and reduced is in `arena`: every communicator learns
   /// of it, so that NCCL moves it without a copy.
   NcclComms(const Nccl &library, std::shared_ptr<CudaContext> context,
-            std::shared_ptr<DeviceMemory> arena)
-      : library(library), context(std::move(context)), arena(std::move(arena)) {
-  }
+            std::shared_ptr<DeviceMemory> arena, NcclWindows windows)
+      : library(library), context(std::move(context)), arena(std::move(arena)),
+        windows(std::move(windows)) {}
 
   /// Returns when all ranks have called this with the same `id` and topology,
   /// or when `patience` ends; abort() must follow a failure.
   Status connect(const Topology &topology, uint32_t rank,
                  const ncclUniqueId &id, const Patience &patience);
+
+  /// Whether connect() has failed because a window could not be made. The
+  /// communicators are of no use then, and others without windows may do.
+  bool lacksWindow() const { return windowFailed; }
 
   /// The communicator of a part, or null when this rank is not in it.
   ncclComm_t group(uint32_t index) const { return find(groups, index); }
@@ -78,7 +92,11 @@ private:
   std::deque<Registration> registrations; // NCCL writes into them later
 #endif
   std::shared_ptr<DeviceMemory> arena; // outlives the registrations
-  Map groups, routes;                  // by NcclPart::index
+  const NcclWindows windows;
+  bool windowFailed = false;
+  // Those that are to know the arena, and whether by a window.
+  std::vector<std::pair<ncclComm_t, bool>> registering;
+  Map groups, routes; // by NcclPart::index
   // The world's first; null where it is not complete. NCCL writes into them
   // later, so that they stay where they are.
   std::deque<ncclComm_t> all;

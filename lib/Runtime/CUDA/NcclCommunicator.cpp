@@ -17,9 +17,11 @@
 #include "CudaDevice.h"
 #include "NcclGroup.h"
 #include "NcclRank.h"
+#include "NcclWarmUp.h"
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -78,7 +80,8 @@ public:
     bin->all.push_back(std::move(owner));
   }
 
-  /// Makes the stream of every route of this rank.
+  /// Makes the stream of every route of this rank, and its groups, whose
+  /// collectives it calls once.
   Status prepare() {
     for (uint32_t id = 0; id < partOf.size(); ++id) {
       const Topology::Route &way = topology.messages[id];
@@ -90,12 +93,20 @@ public:
         return number.status();
       routes.emplace(partOf[id], *number);
     }
-    return Status::success();
+    for (uint32_t index = 0; index < topology.groups.size(); ++index) {
+      const std::vector<uint32_t> &ranks = topology.groups[index];
+      if (ranks.size() == 1 ||
+          !std::binary_search(ranks.begin(), ranks.end(), rank))
+        continue;
+      auto group = make(index, ranks.size());
+      if (!group.ok())
+        return group.status();
+      groups.emplace(index, std::move(*group));
+    }
+    return callCollectives(topology, rank, device, *owner, groups);
   }
 
-  /// Finds the group by its ranks, since that is how a plan names it. Memory to
-  /// pack tensors into is allocated here, as a step allocates nothing; the plan
-  /// says how many bytes its largest collective of this group needs.
+  /// Finds the group by its ranks, since that is how a plan names it.
   Result<std::unique_ptr<Group>>
   join(std::span<const uint32_t> ranks) override {
     auto found = std::find_if(topology.groups.begin(), topology.groups.end(),
@@ -104,19 +115,29 @@ public:
                                                   ranks.begin(), ranks.end());
                               });
     uint32_t index = found - topology.groups.begin();
-    bool packs = ranks.size() > 1 && index < topology.packedBytes.size();
+    auto ready = groups.extract(index);
+    if (!ready.empty())
+      return std::move(ready.mapped());
+    return make(index, ranks.size());
+  }
+
+  /// Memory to pack tensors into is allocated here, as a step allocates
+  /// nothing; the plan says how many bytes its largest collective of this group
+  /// needs.
+  Result<std::unique_ptr<Group>> make(uint32_t index, size_t members) {
+    bool packs = members > 1 && index < topology.packedBytes.size();
     auto scratch = DeviceMemory::allocate(
         device.stream().context, packs ? topology.packedBytes[index] : 0,
         "a collective's packed tensor", &owner->library());
     if (!scratch.ok())
       return scratch.status();
     Result<uint32_t> number = 0u;
-    if (ranks.size() > 1)
+    if (members > 1)
       number = device.addStream();
     if (!number.ok())
       return number.status();
-    return createNcclGroup(owner, owner->group(index), ranks.size(), device,
-                           *number, std::move(*scratch));
+    return createNcclGroup(owner, owner->group(index), members, device, *number,
+                           std::move(*scratch));
   }
 
   uint32_t streamOf(uint32_t id) const override {
@@ -169,6 +190,7 @@ private:
   std::shared_ptr<CommsBin> bin;
   std::shared_ptr<NcclRank> owner;
   std::map<uint32_t, uint32_t> routes; // the stream, by part
+  NcclGroups groups;                   // that nobody has joined yet
 };
 
 /// Sends a byte along every route of this rank, all ranks in one order. NCCL
@@ -198,31 +220,42 @@ Status connectRoutes(const Topology &topology, uint32_t rank, NcclRank &owner,
   return owner.awaitStream();
 }
 
-/// Makes the communicator and the graph of one rank; all ranks do at once.
-/// In this order, which matters:
-/// 1. call each library step once, while no NCCL kernel can wait for another
-///    rank;
-/// 2. make the communicators;
-/// 3. connect the routes, in whose first transfer the host waits;
-/// 4. hand out communicator and graph.
-Status connect(const Topology &topology, uint32_t rank, const ncclUniqueId &id,
-               std::shared_ptr<CommsBin> bin,
-               std::shared_ptr<Patience> patience, RankBackend &part,
-               bool graphs) {
+/// What a rank has between the two halves of connecting.
+struct Joined {
+  std::shared_ptr<NcclRank> owner; // null: `status` says why
+  Status status = Status::success();
+  bool lacksWindow = false;
+};
+
+/// The first half, which all ranks do at once: makes the communicators of one
+/// rank. Whether they are kept is decided by all ranks (decide()).
+Joined join(const Topology &topology, uint32_t rank, const ncclUniqueId &id,
+            const NcclWindows &windows, std::shared_ptr<Patience> patience,
+            RankBackend &part) {
   auto &device = static_cast<CudaDevice &>(*part.device);
-  CudaStream &stream = device.stream();
-  // 1.
-  PLAIT_RETURN_IF_ERROR(device.warmUp(rank));
+  Joined result;
+  auto made = NcclRank::create(topology, rank, id, device.stream(),
+                               device.arenaMemory(), windows,
+                               std::move(patience), result.lacksWindow);
+  result.status = made.status();
+  if (made.ok())
+    result.owner = std::move(*made);
+  return result;
+}
+
+/// The second half, which all ranks do at once, in this order:
+/// 1. connect the routes, in whose first transfer the host waits;
+/// 2. make groups, and call each collective once;
+/// 3. hand out communicator and graph.
+Status connect(const Topology &topology, uint32_t rank,
+               std::shared_ptr<NcclRank> owner, std::shared_ptr<CommsBin> bin,
+               RankBackend &part, bool graphs) {
+  auto &device = static_cast<CudaDevice &>(*part.device);
+  PLAIT_RETURN_IF_ERROR(device.attachThread());
+  // 1. The arena is still zero, on all ranks.
+  Status status = connectRoutes(topology, rank, *owner, device.stream(),
+                                part.device->arena());
   // 2.
-  auto made = NcclRank::create(topology, rank, id, stream, device.arenaMemory(),
-                               std::move(patience));
-  if (!made.ok())
-    return made.status();
-  std::shared_ptr<NcclRank> owner = std::move(*made);
-  // 3. The arena is still zero, on all ranks.
-  Status status =
-      connectRoutes(topology, rank, *owner, stream, part.device->arena());
-  // 4.
   auto communicator = std::make_unique<NcclCommunicator>(topology, rank, device,
                                                          owner, std::move(bin));
   if (status.ok())
@@ -232,6 +265,7 @@ Status connect(const Topology &topology, uint32_t rank, const ncclUniqueId &id,
     owner->stop();
     return status;
   }
+  // 3.
   part.communicator = std::move(communicator);
   if (graphs)
     part.graph = std::make_unique<NcclStepGraph>(std::move(owner));
@@ -249,47 +283,62 @@ Result<ncclUniqueId> makeUniqueId() {
   return id;
 }
 
-} // namespace
+/// What the user is told where ranks do without windows.
+std::string describeMissingWindow(uint32_t rank, const std::string &why) {
+  return "NCCL copies what it moves: rank " + std::to_string(rank) +
+         " has no window to the other ranks' arenas (" + why + ")";
+}
 
-/// A thread for each rank, as making a communicator waits for all its members.
-/// One that fails tells the others by their common patience.
-Status runtime::connectNcclThreads(const Topology &topology,
-                                   std::chrono::milliseconds timeLimit,
-                                   std::span<RankBackend> parts, bool graphs) {
-  Result<ncclUniqueId> id = makeUniqueId();
-  if (!id.ok())
-    return id.status();
-  auto bin = std::make_shared<CommsBin>();
-  auto patience = std::make_shared<Patience>(timeLimit);
-  std::vector<Status> results(parts.size(), Status::success());
+/// Runs `job` for each of `ranks` ranks, on a thread of its own.
+template <typename Job> void runOnThreads(size_t ranks, Job job) {
   std::vector<std::thread> threads;
-  for (uint32_t rank = 0; rank < parts.size(); ++rank)
-    threads.emplace_back([&, rank] {
-      results[rank] =
-          connect(topology, rank, *id, bin, patience, parts[rank], graphs);
-      if (!results[rank].ok())
-        patience->abort(); // the others need not wait for it
-    });
+  for (uint32_t rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&job, rank] { job(rank); });
   for (std::thread &thread : threads)
     thread.join();
-  // One that has failed by itself says more than those that only follow it.
+}
+
+/// Returns the failure to tell of: one that has failed by itself says more than
+/// those that only follow it.
+Status firstOf(std::span<const Status> results) {
   for (bool follows : {false, true})
-    for (uint32_t rank = 0; rank < parts.size(); ++rank)
+    for (uint32_t rank = 0; rank < results.size(); ++rank)
       if (!results[rank].ok() && followsAnother(results[rank]) == follows)
         return fail(results[rank].code(), "rank ", rank, ": ",
                     results[rank].message());
   return Status::success();
 }
 
-/// The id goes from process 0 to all as raw bytes; a different size would be a
+/// Aborts all communicators: where some ranks have none, nobody would come to
+/// an orderly end.
+void giveUp(std::vector<Joined> &ranks) {
+  for (Joined &one : ranks)
+    if (one.owner)
+      one.owner->stop();
+  ranks.clear();
+}
+
+/// The first rank that lacks a window, if there is one.
+std::optional<uint32_t> findWithoutWindow(std::span<const Joined> ranks) {
+  for (uint32_t rank = 0; rank < ranks.size(); ++rank)
+    if (ranks[rank].lacksWindow && !followsAnother(ranks[rank].status))
+      return rank;
+  return std::nullopt;
+}
+
+/// What a process tells the others of how it went, beside success: first, in a
+/// letter, whether windows are what it lacks.
+std::string describeTo(const Joined &mine) {
+  return mine.status.ok()
+             ? ""
+             : (mine.lacksWindow ? "w" : "f") + mine.status.message();
+}
+
+/// Broadcasts what rank 0 has made, as raw bytes; a different size would be a
 /// different NCCL.
-Status runtime::connectNcclProcess(const Topology &topology,
-                                   std::chrono::milliseconds timeLimit,
-                                   Rendezvous &processes, RankBackend &part,
-                                   bool graphs) {
-  uint32_t rank = processes.place().index;
+Result<ncclUniqueId> shareUniqueId(Rendezvous &processes) {
   Result<ncclUniqueId> id = ncclUniqueId{};
-  if (rank == 0)
+  if (processes.place().index == 0)
     id = makeUniqueId();
   if (!id.ok())
     return id.status();
@@ -301,6 +350,101 @@ Status runtime::connectNcclProcess(const Topology &topology,
     return fail("rank 0 sends an NCCL id of ", text->size(),
                 " bytes, expected ", sizeof(id->internal));
   std::memcpy(id->internal, text->data(), sizeof(id->internal));
-  return connect(topology, rank, *id, std::make_shared<CommsBin>(),
-                 std::make_shared<Patience>(timeLimit), part, graphs);
+  return id;
+}
+
+} // namespace
+
+/// A thread for each rank, as making a communicator waits for all its members.
+/// One that fails tells the others by their common patience. A library step may
+/// wait for the GPU, which NCCL's kernels keep from being idle: each is called
+/// before there are communicators. NCCL cannot go on with a communicator whose
+/// window has failed, so that all are made again, without.
+Result<std::string>
+runtime::connectNcclThreads(const Topology &topology,
+                            std::chrono::milliseconds timeLimit,
+                            std::span<RankBackend> parts, bool graphs) {
+  std::vector<Status> results(parts.size(), Status::success());
+  runOnThreads(parts.size(), [&](uint32_t rank) {
+    results[rank] = static_cast<CudaDevice &>(*parts[rank].device).warmUp(rank);
+  });
+  PLAIT_RETURN_IF_ERROR(firstOf(results));
+  std::string note;
+  NcclWindows windows;
+  std::vector<Joined> joined;
+  for (bool again = true; again;) {
+    Result<ncclUniqueId> id = makeUniqueId();
+    if (!id.ok())
+      return id.status();
+    auto patience = std::make_shared<Patience>(timeLimit);
+    joined.assign(parts.size(), {});
+    runOnThreads(parts.size(), [&](uint32_t rank) {
+      joined[rank] = join(topology, rank, *id, windows, patience, parts[rank]);
+    });
+    auto lacking = findWithoutWindow(joined);
+    again = windows.allowed && lacking;
+    if (!again)
+      break;
+    note = describeMissingWindow(*lacking, joined[*lacking].status.message());
+    windows.allowed = false;
+    giveUp(joined);
+  }
+  auto bin = std::make_shared<CommsBin>();
+  for (uint32_t rank = 0; rank < parts.size(); ++rank)
+    results[rank] = joined[rank].status;
+  if (Status status = firstOf(results); !status.ok()) {
+    giveUp(joined);
+    return status;
+  }
+  runOnThreads(parts.size(), [&](uint32_t rank) {
+    results[rank] = connect(topology, rank, std::move(joined[rank].owner), bin,
+                            parts[rank], graphs);
+  });
+  PLAIT_RETURN_IF_ERROR(firstOf(results));
+  return note;
+}
+
+/// All processes hear how it went for each, and decide alike. One that has
+/// given up waiting does not ask: others are gone.
+Result<std::string> runtime::connectNcclProcess(
+    const Topology &topology, std::chrono::milliseconds timeLimit,
+    Rendezvous &processes, RankBackend &part, bool graphs) {
+  uint32_t rank = processes.place().index;
+  PLAIT_RETURN_IF_ERROR(static_cast<CudaDevice &>(*part.device).warmUp(rank));
+  std::string note;
+  NcclWindows windows = {true, processes.place().hosts};
+  while (true) {
+    Result<ncclUniqueId> id = shareUniqueId(processes);
+    if (!id.ok())
+      return id.status();
+    std::vector<Joined> mine = {join(topology, rank, *id, windows,
+                                     std::make_shared<Patience>(timeLimit),
+                                     part)};
+    Status status = mine.front().status;
+    if (status.code() == Code::TimedOut)
+      return status;
+    auto told = processes.exchange(describeTo(mine.front()));
+    if (!told.ok() || (!windows.allowed && !status.ok())) {
+      giveUp(mine);
+      return status.ok() ? told.status() : status;
+    }
+    auto lacking =
+        std::find_if(told->begin(), told->end(), [](const std::string &text) {
+          return text.starts_with('w');
+        });
+    if (windows.allowed && lacking != told->end()) {
+      giveUp(mine);
+      note = describeMissingWindow(lacking - told->begin(), lacking->substr(1));
+      windows.allowed = false;
+      continue;
+    }
+    if (std::any_of(told->begin(), told->end(),
+                    [](const std::string &text) { return !text.empty(); })) {
+      giveUp(mine);
+      return status.ok() ? failReleased() : status;
+    }
+    PLAIT_RETURN_IF_ERROR(connect(topology, rank, std::move(mine.front().owner),
+                                  std::make_shared<CommsBin>(), part, graphs));
+    return note;
+  }
 }

@@ -16,16 +16,18 @@
 namespace plait::runtime {
 
 /// Sets the communicator of every part, and with `graphs` its graph. The ranks
-/// of `topology` are threads of this process and have a GPU each.
-Status connectNcclThreads(const Topology &topology,
-                          std::chrono::milliseconds timeLimit,
-                          std::span<RankBackend> parts, bool graphs);
+/// of `topology` are threads of this process and have a GPU each. Returns a
+/// line for the user where NCCL moves tensors in a slower way than it could.
+Result<std::string> connectNcclThreads(const Topology &topology,
+                                       std::chrono::milliseconds timeLimit,
+                                       std::span<RankBackend> parts,
+                                       bool graphs);
 
 /// The same for one rank; the others are in `processes`, one in each.
-Status connectNcclProcess(const Topology &topology,
-                          std::chrono::milliseconds timeLimit,
-                          Rendezvous &processes, RankBackend &part,
-                          bool graphs);
+Result<std::string> connectNcclProcess(const Topology &topology,
+                                       std::chrono::milliseconds timeLimit,
+                                       Rendezvous &processes, RankBackend &part,
+                                       bool graphs);
 
 } // namespace plait::runtime
 

@@ -32,11 +32,13 @@ namespace plait::runtime {
 class NcclRank {
 public:
   /// Returns when all ranks have called this with the same `id` and topology,
-  /// or when `patience` ends. `stream` is what steps are recorded from.
+  /// or when `patience` ends. `stream` is what steps are recorded from. Sets
+  /// `lacksWindow` after a failure that is NcclComms::lacksWindow().
   static Result<std::unique_ptr<NcclRank>>
   create(const Topology &topology, uint32_t rank, const ncclUniqueId &id,
          CudaStream &stream, std::shared_ptr<DeviceMemory> arena,
-         std::shared_ptr<Patience> patience);
+         const NcclWindows &windows, std::shared_ptr<Patience> patience,
+         bool &lacksWindow);
   /// Destroys the communicators, or aborts them where something has failed.
   /// Other ranks of the same process must do so at the same time, on other
   /// threads.
@@ -74,10 +76,11 @@ public:
 
 private:
   NcclRank(const Nccl &library, CudaStream &stream,
-           std::shared_ptr<DeviceMemory> arena,
+           std::shared_ptr<DeviceMemory> arena, const NcclWindows &windows,
            std::shared_ptr<Patience> patience)
       : stream(stream), patience(std::move(patience)),
-        comms(library, stream.context, std::move(arena)), recording(stream) {}
+        comms(library, stream.context, std::move(arena), windows),
+        recording(stream) {}
 
   Status mayCall();
   Status handle(RankEvent event);

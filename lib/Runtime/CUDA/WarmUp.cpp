@@ -108,9 +108,7 @@ private:
 
 } // namespace
 
-/// Whether somebody has asked for the same bits in every run. Such plans say so
-/// at each step that would not give them by itself.
-static bool isDeterministic(const fb::Program &program) {
+bool runtime::isDeterministic(const fb::Program &program) {
   for (const fb::Function *function : *program.functions())
     for (uint32_t i = 0; i < plan::length(function->steps()); ++i)
       if (const auto *attention =

@@ -11,6 +11,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "CUDA/Capabilities.h"
+#include "CUDA/CudaDevice.h"
+#include "CUDA/NcclComms.h"
 #include "CUDA/RankStates.h"
 #include "CudaPlan.h"
 #include "FreePort.h"
@@ -207,6 +209,91 @@ TEST_F(CudaFaultsTest, AFailureBetweenTwoRanksEnds) {
                 message.find("the fake NCCL") != std::string::npos)
         << message;
   }
+}
+
+/// As where multicast objects have run out: all ranks do without windows, and
+/// one line says so. Nothing of this holds for ranks that cannot make
+/// communicators without windows either.
+TEST_F(CudaFaultsTest, AWindowThatFailsIsDoneWithout) {
+  const fb::Plan &plan = pack(makeCudaPlan());
+  for (const char *gpu : {"0", "3"})
+    for (const char *later : {"", "1"}) {
+      SCOPED_TRACE(std::string(gpu) + later);
+      Setting broken("PLAIT_FAKE_BROKEN_WINDOW", gpu);
+      Setting slow("PLAIT_FAKE_BROKEN_LATER", later);
+      if (!*later)
+        unsetenv("PLAIT_FAKE_BROKEN_LATER");
+      std::string line = "NCCL copies what it moves: rank " + std::string(gpu) +
+                         " has no window to the other ranks' arenas "
+                         "(ncclCommWindowRegister: the fake NCCL objects ())";
+      auto executor = Executor::create(plan, options);
+      ASSERT_TRUE(executor.ok()) << executor.status().message();
+      EXPECT_TRUE((*executor)->libraries().ends_with("\n" + line))
+          << (*executor)->libraries();
+      ASSERT_TRUE(initializeWeights(**executor, 7).ok());
+      Status status = runSteps(**executor, 1, 3);
+      EXPECT_TRUE(status.ok()) << status.message();
+      auto results =
+          runProcesses(4, [&](const ExecutorOptions &mine) -> Status {
+            auto made = Executor::create(plan, mine);
+            if (!made.ok())
+              return made.status();
+            if (mine.processes->place().index == 0)
+              EXPECT_TRUE((*made)->libraries().ends_with("\n" + line));
+            PLAIT_RETURN_IF_ERROR(initializeWeights(**made, 7));
+            return runSteps(**made, 1, 3);
+          });
+      EXPECT_EQ(results, std::vector<std::string>(4));
+    }
+}
+
+/// Messages wait on GPUs in the first step already, where NCCL must have
+/// nothing left to connect.
+TEST_F(CudaFaultsTest, AllCollectivesConnectBeforeTheFirstStep) {
+  Setting idle("PLAIT_FAKE_IDLE_CONNECT", "1");
+  const fb::Plan &plan = pack(makeCudaPlan());
+  for (bool graph : {false, true})
+    for (const char *hasty : {"0", "1"}) {
+      Setting early("PLAIT_FAKE_HASTY", hasty);
+      options.cudaGraph = graph;
+      EXPECT_EQ(train(plan, 3), "");
+    }
+}
+
+/// The order in which switches add is theirs.
+TEST_F(CudaFaultsTest, DeterministicPlansAddOnGpus) {
+  const char *name = "NCCL_NVLS_ENABLE";
+  unsetenv(name);
+  EXPECT_EQ(train(pack(makeCudaPlan()), 0), "");
+  EXPECT_EQ(std::getenv(name), nullptr);
+  fb::PlanT source = makeCudaPlan();
+  fb::AttentionStepT attention;
+  attention.deterministic = true;
+  fb::StepT &step = append(source.programs[1]->functions[0]->steps);
+  step.step.Set(std::move(attention));
+  auto packed = plan::packPlan(source);
+  const fb::Plan &plan = *fb::GetPlan(packed.data());
+  {
+    Setting switches(name, "2");
+    EXPECT_EQ(train(plan, 0),
+              "the plan is deterministic, and NCCL_NVLS_ENABLE is 2, which "
+              "lets switches add: unset it");
+  }
+  // It cannot run: nothing says where its operands are.
+  EXPECT_TRUE(isDeterministic(*plan.programs()->Get(1)));
+  EXPECT_FALSE(isDeterministic(*plan.programs()->Get(0)));
+  EXPECT_TRUE(keepSumsOutOfSwitches().ok());
+  EXPECT_EQ(std::string(std::getenv(name)), "0");
+  unsetenv(name);
+}
+
+TEST_F(CudaFaultsTest, WindowsAreForGroupsOfOneHost) {
+  NcclWindows here, apart = {true, {0, 0, 1, 1}}, none = {false, {}};
+  std::vector<uint32_t> near = {2, 3}, far = {1, 2};
+  EXPECT_TRUE(here.areFor(near) && here.areFor(far));
+  EXPECT_TRUE(apart.areFor(near));
+  EXPECT_FALSE(apart.areFor(far));
+  EXPECT_FALSE(none.areFor(near));
 }
 
 //===----------------------------------------------------------------------===//

@@ -187,6 +187,16 @@ static ncclResult_t collective(ncclComm_t comm, cudaStream_t stream,
                                Operation operation) {
   if (comm->registered.empty())
     refuse("a communicator knows no memory");
+  {
+    std::lock_guard guard(lock());
+    bool isFirst =
+        comm->connected
+            .insert({operation.kind, operation.type, operation.count})
+            .second;
+    if (isFirst && setting("PLAIT_FAKE_IDLE_CONNECT", 0) &&
+        (stream->records() || inFlight(comm->gpu) > 0))
+      refuse("NCCL connects while the GPU has kernels that wait for others");
+  }
   // The number is taken when the stream gets there: a graph is used again.
   auto number = std::make_shared<int64_t>(-1);
   return issue(comm, stream, [=] {

@@ -19,6 +19,13 @@
 //            it does not: a call answers ncclInProgress, and until
 //            ncclCommGetAsyncError says otherwise nothing is launched and no
 //            other call is allowed;
+//  connecting for a collective, in the first call of its kind and size, needs
+//            an idle GPU where PLAIT_FAKE_IDLE_CONNECT is set: it does not come
+//            beside an operation that may wait for another rank, nor in a
+//            recording;
+//  windows   are made by all ranks of a communicator together; where one fails
+//            (PLAIT_FAKE_BROKEN_WINDOW: its GPU, PLAIT_FAKE_BROKEN_LATER: not
+//            at once) the others wait, and nothing but an abort is allowed;
 //  the end   a communicator that is aborted or destroyed waits until no
 //            recorded step has work of it (commDestroySync); afterwards it may
 //            not be used at all.
@@ -38,6 +45,7 @@
 #include <nccl.h>
 #include <set>
 #include <string>
+#include <tuple>
 
 namespace plait::fake {
 
@@ -86,6 +94,7 @@ struct Shared {
   std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> messages;
   int joined = 0;
   std::set<int> connecting; // ranks that have come to their first operation
+  std::set<int> windows;    // ranks that have come to make one
   // Of splits: the colours of all ranks, by the number of the split.
   std::map<int, std::map<int, std::pair<int, int>>> colours;
   std::map<std::pair<int, int>, std::shared_ptr<Shared>> parts;
@@ -126,9 +135,13 @@ struct ncclComm {
   int maxCTAs = 0;    // config.maxCTAs
   std::list<plait::fake::Registered> registered = {};
   uint64_t reached = 0; // collectives
+  // Collectives for which the members have connected.
+  std::set<std::tuple<plait::fake::Kind, ncclDataType_t, size_t>> connected =
+      {};
   int splits = 0;
   std::atomic<bool> aborted = false;
   bool freed = false;
+  bool failed = false; // a window
   int gpu = plait::fake::currentGpu();
   std::function<bool()> pending = nullptr; // what the last call waits for
   // A copy in every recorded step that has work of this communicator.

@@ -32,6 +32,8 @@ bool plait::fake::isUsable(ncclComm_t comm) {
   std::lock_guard guard(lock());
   if (!comm || comm->freed)
     refuse("a communicator is used that has been aborted or destroyed");
+  if (comm->failed)
+    refuse("a communicator is used whose window has failed");
   return !comm->pending;
 }
 
@@ -205,9 +207,18 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *memory, size_t bytes,
   *window = nullptr;
   if (std::getenv("PLAIT_FAKE_NO_WINDOWS"))
     return ncclSuccess; // as between nodes
+  bool fails = setting("PLAIT_FAKE_BROKEN_WINDOW", -1) == comm->gpu;
   std::unique_lock guard(lock());
+  if (fails) {
+    comm->failed = true;
+    return std::getenv("PLAIT_FAKE_BROKEN_LATER") ? ncclInProgress
+                                                  : ncclUnhandledCudaError;
+  }
   auto known = remember(comm, memory, bytes, true);
+  comm->shared->windows.insert(comm->rank);
   return finishWhen(comm, guard, [=] {
+    if (int(comm->shared->windows.size()) < comm->shared->ranks)
+      return false;
     *window = reinterpret_cast<ncclWindow_t>(known);
     return true;
   });
@@ -238,8 +249,12 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   return ncclSuccess;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state) {
-  isUsable(comm);
   std::lock_guard guard(lock());
+  if (comm->failed && !comm->freed) {
+    *state = ncclUnhandledCudaError;
+    return ncclSuccess;
+  }
+  isUsable(comm);
   if (comm->pending && !comm->shared->aborted) {
     // What it does may make other calls wait.
     auto pending = std::move(comm->pending);

@@ -228,6 +228,15 @@ Result<Backend> withNotes(Backend backend, const std::string &note = "") {
   return backend;
 }
 
+/// Loads NCCL as the plan wants it.
+Result<const Nccl *> loadNccl(const fb::Plan &plan) {
+  if (std::any_of(
+          plan.programs()->begin(), plan.programs()->end(),
+          [](const auto *program) { return isDeterministic(*program); }))
+    PLAIT_RETURN_IF_ERROR(keepSumsOutOfSwitches());
+  return Nccl::load();
+}
+
 std::vector<uint32_t> firstRanks(uint32_t count) {
   std::vector<uint32_t> ranks(count);
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -284,7 +293,7 @@ runtime::createNcclThreadBackend(const fb::Plan &plan, const Topology &topology,
   if (machine->devices < topology.ranks)
     return fail("NCCL needs a GPU for each of ", topology.ranks, " ranks, ",
                 machine->devices, " are there");
-  Result<const Nccl *> nccl = Nccl::load();
+  Result<const Nccl *> nccl = loadNccl(plan);
   if (!nccl.ok())
     return nccl.status();
   Capabilities capabilities = Capabilities::find();
@@ -314,7 +323,7 @@ runtime::createNcclProcessBackend(const fb::Plan &plan,
   Result<Machine> machine = findMachine(options);
   if (!machine.ok())
     return machine.status();
-  Result<const Nccl *> nccl = Nccl::load();
+  Result<const Nccl *> nccl = loadNccl(plan);
   if (!nccl.ok())
     return nccl.status();
   Capabilities capabilities = Capabilities::find();

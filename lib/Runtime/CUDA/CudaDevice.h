@@ -26,6 +26,10 @@ namespace plait::runtime {
 
 struct GemmUse;
 
+/// Whether somebody has asked for the same bits in every run. Such plans say so
+/// at each step that would not give them by itself.
+bool isDeterministic(const fb::Program &program);
+
 /// One rank's part of a GPU: an arena and its streams, and of the host's memory
 /// what the plan keeps there. What ranks tell each other happens in streams of
 /// its own, so do copies to the host and from there, everything else in stream

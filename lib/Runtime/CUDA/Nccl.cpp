@@ -27,6 +27,15 @@ constexpr int leastVersion = NCCL_VERSION(2, 26, 0);
 
 } // namespace
 
+Status runtime::keepSumsOutOfSwitches() {
+  constexpr const char *name = "NCCL_NVLS_ENABLE";
+  setenv(name, "0", /*overwrite=*/0);
+  std::string value = std::getenv(name);
+  return value == "0" ? Status::success()
+                      : fail("the plan is deterministic, and ", name, " is ",
+                             value, ", which lets switches add: unset it");
+}
+
 Result<Nccl> Nccl::open() {
   // Collectives of several communicators are in flight on one GPU at once. NCCL
   // starts them in the order in which the host issued them, which the plan

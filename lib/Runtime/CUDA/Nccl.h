@@ -44,6 +44,11 @@
 
 namespace plait::runtime {
 
+/// Has NCCL, before it is loaded, leave sums to GPUs, whose order of terms is
+/// the same in every run, and not to the switches between them. Fails where the
+/// environment says otherwise.
+Status keepSumsOutOfSwitches();
+
 /// One thread a GPU calls these.
 struct Nccl {
 #define PLAIT_DECLARE(function) decltype(&::function) function;

@@ -108,15 +108,14 @@ private:
 
 } // namespace
 
-/// Whether somebody has asked for the same bits in every run. Such plans say so
-/// at each step that would not give them by itself.
-static bool isDeterministic(const fb::Program &program) {
-  for (const fb::Function *function : *program.functions())
-    for (uint32_t i = 0; i < plan::length(function->steps()); ++i)
-      if (const auto *attention =
-              function->steps()->Get(i)->step_as_AttentionStep();
+bool runtime::isDeterministic(const fb::Program &program) {
+  for (uint32_t f = 0; f < plan::length(program.functions()); ++f) {
+    const auto *steps = program.functions()->Get(f)->steps();
+    for (uint32_t i = 0; i < plan::length(steps); ++i)
+      if (const auto *attention = steps->Get(i)->step_as_AttentionStep();
           attention && attention->deterministic())
         return true;
+  }
   return false;
 }
 

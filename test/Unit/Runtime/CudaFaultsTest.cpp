@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "CUDA/Capabilities.h"
+#include "CUDA/CudaDevice.h"
 #include "CUDA/NcclComms.h"
 #include "CUDA/RankStates.h"
 #include "CudaPlan.h"
@@ -257,6 +258,33 @@ TEST_F(CudaFaultsTest, AllCollectivesConnectBeforeTheFirstStep) {
       options.cudaGraph = graph;
       EXPECT_EQ(train(plan, 3), "");
     }
+}
+
+/// The order in which switches add is theirs.
+TEST_F(CudaFaultsTest, DeterministicPlansAddOnGpus) {
+  const char *name = "NCCL_NVLS_ENABLE";
+  unsetenv(name);
+  EXPECT_EQ(train(pack(makeCudaPlan()), 0), "");
+  EXPECT_EQ(std::getenv(name), nullptr);
+  fb::PlanT source = makeCudaPlan();
+  fb::AttentionStepT attention;
+  attention.deterministic = true;
+  fb::StepT &step = append(source.programs[1]->functions[0]->steps);
+  step.step.Set(std::move(attention));
+  auto packed = plan::packPlan(source);
+  const fb::Plan &plan = *fb::GetPlan(packed.data());
+  {
+    Setting switches(name, "2");
+    EXPECT_EQ(train(plan, 0),
+              "the plan is deterministic, and NCCL_NVLS_ENABLE is 2, which "
+              "lets switches add: unset it");
+  }
+  // It cannot run: nothing says where its operands are.
+  EXPECT_TRUE(isDeterministic(*plan.programs()->Get(1)));
+  EXPECT_FALSE(isDeterministic(*plan.programs()->Get(0)));
+  EXPECT_TRUE(keepSumsOutOfSwitches().ok());
+  EXPECT_EQ(std::string(std::getenv(name)), "0");
+  unsetenv(name);
 }
 
 TEST_F(CudaFaultsTest, WindowsAreForGroupsOfOneHost) {

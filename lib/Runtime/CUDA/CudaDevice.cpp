@@ -32,6 +32,10 @@ using namespace plait::runtime;
 /// Enough for the inputs of most steps to be written without waiting.
 static constexpr uint64_t stagingBytes = 8 << 20;
 
+/// Far enough for what ranks tell each other to begin early, and near enough
+/// for the queues of a GPU, which hold more.
+static constexpr uint32_t boundSteps = 16;
+
 /// All memory of a rank: the arena, zeroed, since a plan counts on padding to
 /// be zero, and staging memory on the host. The staging memory is page-locked:
 /// an asynchronous copy from other memory is not asynchronous.
@@ -156,6 +160,37 @@ Status CudaDevice::read(uint64_t offset, std::span<std::byte> bytes) {
   return Status::success();
 }
 
+/// Counts a step of stream 0 that has been recorded.
+Status CudaDevice::markStep() {
+  if (!isBounded || ++boundedSteps % boundSteps)
+    return Status::success();
+  return queue->record(bounds[boundedSteps / boundSteps % 2]);
+}
+
+/// The older of the two: boundSteps steps before the last one, or up to twice
+/// as many.
+Status CudaDevice::holdBack(uint32_t number) {
+  uint32_t marks = boundedSteps / boundSteps;
+  if (!isBounded || marks < 2 || number == 0)
+    return Status::success();
+  return stream(number).wait(bounds[(marks - 1) % 2].handle());
+}
+
+/// Events are made here, and not with the device: few plans are recorded with
+/// other processes.
+Status CudaDevice::boundRecording(bool begins) {
+  boundedSteps = 0;
+  isBounded = begins;
+  for (CudaEvent &bound : bounds)
+    if (begins && !bound.handle()) {
+      auto made = CudaEvent::create(queue->driver);
+      if (!made.ok())
+        return made.status();
+      bound = std::move(*made);
+    }
+  return Status::success();
+}
+
 /// The library is opened by the first GEMM: a plan without needs none. The same
 /// workspace serves all GEMMs and attention steps, as they follow each other in
 /// stream 0.
@@ -187,7 +222,8 @@ Result<uint32_t> CudaDevice::prepareAttention(const fb::AttentionStep &step,
 
 Status CudaDevice::attention(uint32_t prepared,
                              const AttentionOperands &operands) {
-  return attentions->run(prepared, operands);
+  PLAIT_RETURN_IF_ERROR(attentions->run(prepared, operands));
+  return markStep();
 }
 
 Result<uint32_t> CudaDevice::prepareGroupedGemm(const fb::GroupedGemmStep &step,
@@ -203,7 +239,8 @@ Result<uint32_t> CudaDevice::prepareGroupedGemm(const fb::GroupedGemmStep &step,
 
 Status CudaDevice::groupedGemm(uint32_t prepared,
                                const GroupedGemmOperands &operands, bool add) {
-  return groupedGemms->run(prepared, operands, add);
+  PLAIT_RETURN_IF_ERROR(groupedGemms->run(prepared, operands, add));
+  return markStep();
 }
 
 /// `args` and `scalars` are passed by their addresses in the order of the
@@ -219,14 +256,16 @@ Status CudaDevice::kernel(const fb::KernelStep &step, std::byte *const *args,
   for (size_t i = 0; i < plan::length(step.scalars()); ++i)
     params.push_back(const_cast<int64_t *>(&scalars[i]));
   const fb::Kernel &kernel = *plan.kernels()->Get(step.kernel());
-  return stream(number).launch((*kernels)[step.kernel()],
-                               blocksOf(kernel, step.extent()),
-                               kernel.block_threads(), params.data());
+  PLAIT_RETURN_IF_ERROR(stream(number).launch(
+      (*kernels)[step.kernel()], blocksOf(kernel, step.extent()),
+      kernel.block_threads(), params.data()));
+  return number ? Status::success() : markStep();
 }
 
 Status CudaDevice::gemm(uint32_t prepared, const GemmOperands &operands,
                         bool add) {
-  return gemms->run(prepared, operands, add);
+  PLAIT_RETURN_IF_ERROR(gemms->run(prepared, operands, add));
+  return markStep();
 }
 
 Status CudaDevice::copy(std::byte *target, const std::byte *source,
@@ -235,7 +274,8 @@ Status CudaDevice::copy(std::byte *target, const std::byte *source,
 }
 
 Status CudaDevice::fillZero(std::byte *target, uint64_t bytes) {
-  return queue->fillZero(target, bytes);
+  PLAIT_RETURN_IF_ERROR(queue->fillZero(target, bytes));
+  return markStep();
 }
 
 //===----------------------------------------------------------------------===//

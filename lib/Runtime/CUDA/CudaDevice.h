@@ -62,6 +62,14 @@ public:
     return number ? *others[number - 1].stream : *queue;
   }
 
+  /// While a step is recorded, work of stream `number` that waits for other
+  /// ranks calls this first: it waits for what stream 0 was given some steps
+  /// ago. A GPU may run branches of a graph in any order; where such work came
+  /// far before the steps that another rank needs, both would wait for ever.
+  Status holdBack(uint32_t number);
+  /// Begins and ends that.
+  Status boundRecording(bool begins);
+
   /// Calls every library step of `rank`, whose device this is, once, and times
   /// its GEMMs: before anything is in the arena, and before there are
   /// communicators.
@@ -109,6 +117,7 @@ public:
 
 private:
   Status allocateHostMemory(const Driver &driver);
+  Status markStep();
 
   struct Stream {
     std::unique_ptr<CudaStream> stream;
@@ -134,6 +143,10 @@ private:
   std::vector<Stream> others; // from stream 1 on
   CudaEvent forked;           // what stream 0 did before the others begin
   std::vector<CudaEvent> events, stamps;
+  // What stream 0 was given up to the last two multiples of boundSteps.
+  std::array<CudaEvent, 2> bounds;
+  bool isBounded = false;
+  uint32_t boundedSteps = 0; // since the recording began
   // Of a step that is measured: its beginning, on the GPU and on the host.
   CudaEvent began;
   std::chrono::steady_clock::time_point beganAt;

@@ -50,15 +50,22 @@ struct CommsBin {
 /// know of each other; each is the rank's own.
 class NcclStepGraph : public StepGraph {
 public:
-  explicit NcclStepGraph(std::shared_ptr<NcclRank> owner)
-      : owner(std::move(owner)) {}
+  NcclStepGraph(std::shared_ptr<NcclRank> owner, CudaDevice &device)
+      : owner(std::move(owner)), device(device) {}
 
-  Status begin() override { return owner->beginRecording(); }
-  Status end() override { return owner->endRecording(); }
+  Status begin() override {
+    PLAIT_RETURN_IF_ERROR(device.boundRecording(true));
+    return owner->beginRecording();
+  }
+  Status end() override {
+    PLAIT_RETURN_IF_ERROR(device.boundRecording(false));
+    return owner->endRecording();
+  }
   Status replay() override { return owner->replay(); }
 
 private:
   std::shared_ptr<NcclRank> owner;
+  CudaDevice &device;
 };
 
 /// One rank's end. There is nothing to post, take or acknowledge on the host:
@@ -179,6 +186,7 @@ private:
   template <typename Enqueue> Status transfer(uint32_t id, Enqueue enqueue) {
     CudaStream &route = device.stream(streamOf(id));
     ncclComm_t comm = owner->transfers(partOf[id]);
+    PLAIT_RETURN_IF_ERROR(device.holdBack(streamOf(id)));
     return owner->call(comm, "an NCCL transfer",
                        [&] { return enqueue(comm, route); });
   }
@@ -220,7 +228,7 @@ Status connectRoutes(const Topology &topology, uint32_t rank, NcclRank &owner,
   return owner.awaitStream();
 }
 
-/// What a rank has between the two halves of connecting.
+/// Holds what a rank has between the two halves of connecting.
 struct Joined {
   std::shared_ptr<NcclRank> owner; // null: `status` says why
   Status status = Status::success();
@@ -268,7 +276,7 @@ Status connect(const Topology &topology, uint32_t rank,
   // 3.
   part.communicator = std::move(communicator);
   if (graphs)
-    part.graph = std::make_unique<NcclStepGraph>(std::move(owner));
+    part.graph = std::make_unique<NcclStepGraph>(std::move(owner), device);
   return Status::success();
 }
 
@@ -283,7 +291,7 @@ Result<ncclUniqueId> makeUniqueId() {
   return id;
 }
 
-/// What the user is told where ranks do without windows.
+/// The text that the user is told where ranks do without windows.
 std::string describeMissingWindow(uint32_t rank, const std::string &why) {
   return "NCCL copies what it moves: rank " + std::to_string(rank) +
          " has no window to the other ranks' arenas (" + why + ")";
@@ -326,8 +334,8 @@ std::optional<uint32_t> findWithoutWindow(std::span<const Joined> ranks) {
   return std::nullopt;
 }
 
-/// What a process tells the others of how it went, beside success: first, in a
-/// letter, whether windows are what it lacks.
+/// The text by which a process tells the others of how it went, beside success:
+/// first, in a letter, whether windows are what it lacks.
 std::string describeTo(const Joined &mine) {
   return mine.status.ok()
              ? ""

@@ -48,8 +48,8 @@ public:
             CudaDevice &device, uint32_t number,
             std::shared_ptr<DeviceMemory> scratch)
       : owner(std::move(owner)), nccl(this->owner->library()), comm(comm),
-        members(members), number(number), stream(device.stream(number)),
-        scratch(std::move(scratch)) {}
+        members(members), device(device), number(number),
+        stream(device.stream(number)), scratch(std::move(scratch)) {}
 
   uint32_t streamNumber() const override { return number; }
 
@@ -193,6 +193,7 @@ private:
 
   /// Through the owner, which holds the lock and may have been stopped.
   template <typename Enqueue> Status call(const char *what, Enqueue enqueue) {
+    PLAIT_RETURN_IF_ERROR(device.holdBack(number));
     return owner->call(comm, what, enqueue);
   }
 
@@ -200,6 +201,7 @@ private:
   const Nccl &nccl;
   ncclComm_t comm;
   int64_t members;
+  CudaDevice &device;
   uint32_t number;
   CudaStream &stream;
   std::shared_ptr<DeviceMemory> scratch;

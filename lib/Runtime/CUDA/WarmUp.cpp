@@ -109,12 +109,13 @@ private:
 } // namespace
 
 bool runtime::isDeterministic(const fb::Program &program) {
-  for (const fb::Function *function : *program.functions())
-    for (uint32_t i = 0; i < plan::length(function->steps()); ++i)
-      if (const auto *attention =
-              function->steps()->Get(i)->step_as_AttentionStep();
+  for (uint32_t f = 0; f < plan::length(program.functions()); ++f) {
+    const auto *steps = program.functions()->Get(f)->steps();
+    for (uint32_t i = 0; i < plan::length(steps); ++i)
+      if (const auto *attention = steps->Get(i)->step_as_AttentionStep();
           attention && attention->deterministic())
         return true;
+  }
   return false;
 }
 

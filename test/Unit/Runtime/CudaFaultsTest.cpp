@@ -365,6 +365,23 @@ TEST_F(CudaFaultsTest, VeryOldDriversAndLibrariesCannotRunPipelines) {
 // What is written down
 //===----------------------------------------------------------------------===//
 
+/// Messages are recorded behind many steps with which they have nothing to do.
+TEST_F(CudaFaultsTest, RecordedMessagesStayNearWhatComputes) {
+  Setting ahead("PLAIT_FAKE_RUN_AHEAD", "32");
+  fb::PlanT source = makeCudaPlan();
+  for (auto &program : source.programs) {
+    fb::FillStepT fill;
+    fill.target = std::make_unique<fb::Ref>(program->arena_bytes, -1);
+    fill.bytes = 256;
+    program->arena_bytes += fill.bytes;
+    for (auto &function : program->functions)
+      for (int count = 0; count < 80; ++count)
+        append(function->steps).step.Set(fb::FillStepT(fill));
+  }
+  auto packed = plan::packPlan(source);
+  EXPECT_EQ(train(*fb::GetPlan(packed.data()), 3), "");
+}
+
 TEST(RankStates, AreThoseOfTheDocumentation) {
   std::vector<uint8_t> page = readFile(PLAIT_DOCS "/GPU.md");
   std::string text(page.begin(), page.end()), expected;

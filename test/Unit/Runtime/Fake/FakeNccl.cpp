@@ -107,6 +107,17 @@ Work counted(int gpu, Work work) {
       };
 }
 
+/// A graph runs branches in any order: work that may wait for other ranks, and
+/// is recorded behind more of what computes than PLAIT_FAKE_RUN_AHEAD without
+/// depending on it, may come before it.
+void checkRunAhead(CUstream stream) {
+  long most = setting("PLAIT_FAKE_RUN_AHEAD", 0);
+  for (auto [other, time] : stream->recording->recorded)
+    if (most && other != stream && !other->urgent &&
+        time > stream->clock[other] + most)
+      refuse("a recorded operation may run far before what computes");
+}
+
 void launch(CUstream stream, ncclComm_t comm, Work work) {
   bool recorded = stream->records(), serial = launchesSerially(recorded);
   CUevent last = lastLaunch(stream);
@@ -116,6 +127,8 @@ void launch(CUstream stream, ncclComm_t comm, Work work) {
     cuEventRecord(last, stream);
   if (recorded)
     stream->recording->users.push_back(comm->recorded);
+  if (recorded)
+    checkRunAhead(stream);
   enqueue(stream, recorded ? work : counted(stream->gpu, work));
   if (serial)
     cuEventRecord(last, stream);

@@ -23,6 +23,9 @@
 //            an idle GPU where PLAIT_FAKE_IDLE_CONNECT is set: it does not come
 //            beside an operation that may wait for another rank, nor in a
 //            recording;
+//  graphs    run branches in any order: an operation that is recorded far
+//            behind what computes (PLAIT_FAKE_RUN_AHEAD steps), and does not
+//            depend on it, is refused;
 //  windows   are made by all ranks of a communicator together; where one fails
 //            (PLAIT_FAKE_BROKEN_WINDOW: its GPU, PLAIT_FAKE_BROKEN_LATER: not
 //            at once) the others wait, and nothing but an abort is allowed;

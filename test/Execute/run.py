@@ -577,7 +577,7 @@ def main() -> int:
         matrix.add_check(family, WHOLE)
         if name in ("mixtral", "olmoe", "qwen3-moe"):
             matrix.add_layouts(family, experts())
-    # Rows to which biases were added are kept: their experts have no chunks.
+    # Some rows of all tokens are kept: these experts have no chunks.
     whole = [x for x in experts() if x.expert_chunks == 1]
     matrix.add_layouts(Case("gpt-oss-small-test"), whole)
     # Of groups of experts a token may be between two, and in bf16 go to either.

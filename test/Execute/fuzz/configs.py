@@ -221,7 +221,7 @@ def draw_combination(rng: random.Random, config: dict) -> ConfigTrial:
         options += ["--reduce-precision", "bf16"]
     # What is gathered is of one sequence, and all of it; rows are not kept.
     whole = micro == 1 and "--sequence-parallel" not in options
-    # Rows to which GPT-OSS has added biases are.
+    # Some of GPT-OSS are.
     whole = whole and config["model_type"] != "gpt_oss"
     if count_experts(config) and whole and schedule in JOINT_SCHEDULES:
         options += ["--expert-chunks", rng.choice(("1", "2", "3", "8"))]

@@ -315,9 +315,8 @@ FailureOr<Content> proof::makeOneHot(Rules &rules, Operation *op,
   return code;
 }
 
-/// Picking is multiplying by the one-hot code of the ids. Along the classes
-/// padding becomes zero; along other dimensions it is what the input has there,
-/// or zero.
+/// Multiplies by the one-hot code of the ids. Along the classes padding becomes
+/// zero; along other dimensions it is what the input has there, or zero.
 static FailureOr<Content> evaluatePick(Rules &rules, Operation *op,
                                        Operands operands,
                                        RankedTensorType type) {

@@ -25,8 +25,6 @@ import numpy
 import covering
 import gossip_defects
 import local_steps
-import processes
-import site_defects
 import sites
 from checkpoint_suite import read_checkpoint
 from harness import Reporter, Tools, arguments, require
@@ -337,25 +335,8 @@ class Suite(sites.Suite):
         return f"{', '.join(told)} of the plan's bytes and seconds"
 
     def check_processes(self) -> str:
-        """Several processes have the bits of threads."""
-        mesh, target, rules = "pp=2,sites=4", self.folder / "mpi", self.rules("adamw")
-        words = [
-            "--tokens", self.tokens, "--token-type", "uint16", "--weight-decay", 0,
-            "--grad-clip", 0, "--steps", STEPS, "--weights", self.start, *rules,
-            "--save", target,
-        ]  # fmt: skip
-        own = self.folder / "processes"
-        own.mkdir()
-        runs = processes.Suite(self.tools, None, own)
         for outer in ("gossip:exponential", "trimmed:1"):
-            whole, _ = self.result(mesh, ("--outer", outer), *rules, steps=STEPS)
-            plan = self.compile(mesh, "--outer", outer)
-            for count in (2, 3):
-                done = runs.mpirun(count, plan, *words)
-                require(done.code == 0, done.stderr)
-                saved = read_tensors(next(target.rglob("*.safetensors")))
-                for name, values in whole.items():
-                    require(numpy.array_equal(values, saved[name]), f"{outer}: {name}")
+            self.compare_processes("pp=2,sites=4", "--outer", outer, steps=STEPS)
         return ""
 
     def check_evaluated(self) -> str:
@@ -372,7 +353,6 @@ class Suite(sites.Suite):
         return ""
 
     def check_defects(self) -> str:
-        target = self.folder / "defect.plan"
         plans = (
             (self.compile_outer("sites=4", "gossip:exponential,every=2,average=2"),
              gossip_defects.DEFECTS),
@@ -380,11 +360,7 @@ class Suite(sites.Suite):
              gossip_defects.COPY_DEFECTS),
             (self.compile_outer("sites=4", "trimmed:2"), gossip_defects.MIDDLE_DEFECTS),
         )  # fmt: skip
-        count = sum(
-            site_defects.check_defects(self.tools, plan, defects, target)
-            for plan, defects in plans
-        )
-        return f"{count} of {count} refused"
+        return self.refuse_defects(plans)
 
     def check_memory(self) -> str:
         """What sites receive has to fit, too, and is counted to the byte."""

@@ -312,25 +312,28 @@ class Suite:
             told.append(self.compare(read_tensors(target), expected))
         return "; ".join(told)
 
-    def check_processes(self) -> str:
+    def compare_processes(self, mesh: str, *outer: str, steps=STEPS) -> None:
         """Several processes have the bits of threads."""
-        outer, rules = ("--outer", "diloco:2"), self.rules("adamw")
-        mesh, target = "pp=2,dp=2,sites=2", self.folder / "mpi"
-        whole, _ = self.result(mesh, outer, *rules)
+        target, rules = self.folder / "mpi", self.rules("adamw")
+        whole, _ = self.result(mesh, outer, *rules, steps=steps)
         words = [
             "--tokens", self.tokens, "--token-type", "uint16", "--weight-decay", 0,
-            "--grad-clip", 0, "--steps", STEPS, "--weights", self.start, *rules,
+            "--grad-clip", 0, "--steps", steps, "--weights", self.start, *rules,
             "--save", target,
         ]  # fmt: skip
         own = self.folder / "processes"
-        own.mkdir()
+        own.mkdir(exist_ok=True)
         runs = processes.Suite(self.tools, None, own)
         for count in (2, 3):
             done = runs.mpirun(count, self.compile(mesh, *outer), *words)
             require(done.code == 0, done.stderr)
             saved = read_tensors(next(target.rglob("*.safetensors")))
             for name, values in whole.items():
-                require(numpy.array_equal(values, saved[name]), f"{name}: other bits")
+                same = numpy.array_equal(values, saved[name])
+                require(same, f"{outer}: {name}: other bits")
+
+    def check_processes(self) -> str:
+        self.compare_processes("pp=2,dp=2,sites=2", "--outer", "diloco:2")
         return ""
 
     def check_told(self) -> str:
@@ -377,6 +380,10 @@ class Suite:
             ),
             (self.compile("1"), site_defects.PLAIN_DEFECTS),
         )
+        return self.refuse_defects(plans)
+
+    def refuse_defects(self, plans) -> str:
+        """Plans, each with the defects that make it a refused one."""
         target = self.folder / "defect.plan"
         count = sum(
             site_defects.check_defects(self.tools, plan, defects, target)

@@ -20,8 +20,6 @@ import numpy
 
 import covering
 import gossip
-import processes
-import site_defects
 import streaming_defects
 from harness import Reporter, Tools, arguments, require
 from sites import Run
@@ -130,24 +128,7 @@ class Suite(gossip.Suite):
         return self.compare(read_tensors(target), whole)
 
     def check_processes(self) -> str:
-        """Several processes have the bits of threads."""
-        mesh, target, rules = "pp=2,sites=2", self.folder / "mpi", self.rules("adamw")
-        outer = ("--outer", "streaming:4,delay=2")
-        whole, _ = self.result(mesh, outer, *rules)
-        words = [
-            "--tokens", self.tokens, "--token-type", "uint16", "--weight-decay", 0,
-            "--grad-clip", 0, "--steps", self.steps, "--weights", self.start, *rules,
-            "--save", target,
-        ]  # fmt: skip
-        own = self.folder / "processes"
-        own.mkdir()
-        runs = processes.Suite(self.tools, None, own)
-        for count in (2, 3):
-            done = runs.mpirun(count, self.compile(mesh, *outer), *words)
-            require(done.code == 0, done.stderr)
-            saved = read_tensors(next(target.rglob("*.safetensors")))
-            for name, values in whole.items():
-                require(numpy.array_equal(values, saved[name]), f"{name}: other bits")
+        self.compare_processes("pp=2,sites=2", "--outer", "streaming:4,delay=2")
         return ""
 
     def check_told(self) -> str:
@@ -227,17 +208,13 @@ class Suite(gossip.Suite):
         require(found[0] >= 0.95 > found[1], f"every {every}: {found}")
 
     def check_defects(self) -> str:
-        target, outer = self.folder / "defect.plan", "streaming:6,delay=2"
+        outer = "streaming:6,delay=2"
         plans = (
             (self.compile("sites=2", "--outer", outer), streaming_defects.DEFECTS),
             (self.compile("sites=2", "--outer", outer, "--precision", "bf16"),
              streaming_defects.COPY_DEFECTS),
         )  # fmt: skip
-        count = sum(
-            site_defects.check_defects(self.tools, plan, defects, target)
-            for plan, defects in plans
-        )
-        return f"{count} of {count} refused"
+        return self.refuse_defects(plans)
 
     def check_errors(self) -> str:
         cases = {

@@ -334,8 +334,8 @@ static FailureOr<Content> evaluatePick(Rules &rules, Operation *op,
     const Dimension &given = input.form.dims[index];
     own.padding = NumberRange::exactly(0);
     if (int64_t(index) != last)
-      own.padding = own.padding.join(given.fitsAll() ? getUniform(input)
-                                                     : given.padding);
+      own.padding =
+          own.padding.join(given.fitsAll() ? getUniform(input) : given.padding);
   }
   simplify(result->form, type, rules.mesh);
   return result;

@@ -17,6 +17,11 @@
 
 namespace plait::nn {
 
+/// Returns the shape of a tensor.
+inline llvm::ArrayRef<int64_t> shapeOf(mlir::Value value) {
+  return mlir::cast<mlir::RankedTensorType>(value.getType()).getShape();
+}
+
 /// Fails unless `value`, if there is one, has exactly this shape.
 mlir::LogicalResult verifyShape(mlir::Operation *op, const char *what,
                                 mlir::Value value,

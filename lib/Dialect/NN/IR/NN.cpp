@@ -33,10 +33,6 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::nn;
 
-static ArrayRef<int64_t> shapeOf(Value value) {
-  return cast<RankedTensorType>(value.getType()).getShape();
-}
-
 LogicalResult nn::verifyShape(Operation *op, const char *what, Value value,
                               ArrayRef<int64_t> expected) {
   if (!value || shapeOf(value) == expected)

@@ -23,10 +23,6 @@ using namespace plait::nn;
 
 using Values = SmallVector<Value>;
 
-static ArrayRef<int64_t> shapeOf(Value value) {
-  return cast<RankedTensorType>(value.getType()).getShape();
-}
-
 //===----------------------------------------------------------------------===//
 // ScoreAttr
 //===----------------------------------------------------------------------===//

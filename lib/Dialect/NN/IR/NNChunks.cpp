@@ -12,15 +12,12 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Constraints.h"
 #include "plait/Dialect/NN/IR/NN.h"
 
 using namespace mlir;
 using namespace plait;
 using namespace plait::nn;
-
-static ArrayRef<int64_t> shapeOf(Value value) {
-  return cast<RankedTensorType>(value.getType()).getShape();
-}
 
 LogicalResult ChunkOp::verify() {
   SmallVector<int64_t> shape(shapeOf(getInput()));

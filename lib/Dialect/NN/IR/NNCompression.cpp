@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Constraints.h"
 #include "plait/Dialect/NN/IR/NN.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -21,10 +22,6 @@ using namespace plait;
 using namespace plait::nn;
 
 constexpr int64_t kWordBits = 32;
-
-static ArrayRef<int64_t> shapeOf(Value value) {
-  return cast<RankedTensorType>(value.getType()).getShape();
-}
 
 static int64_t lastOf(Value value) { return shapeOf(value).size() - 1; }
 

@@ -13,6 +13,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Constraints.h"
 #include "plait/Dialect/NN/IR/NN.h"
 
 #include "llvm/ADT/MapVector.h"
@@ -21,10 +22,6 @@
 using namespace mlir;
 using namespace plait;
 using namespace plait::nn;
-
-static ArrayRef<int64_t> shapeOf(Value value) {
-  return cast<RankedTensorType>(value.getType()).getShape();
-}
 
 /// Letters are checked tensor by tensor, in the order of the spec, so that the
 /// message names the first that is wrong.

@@ -16,6 +16,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Constraints.h"
 #include "LetterRule.h"
 #include "plait/Dialect/NN/IR/NNBuilder.h"
 
@@ -26,10 +27,6 @@ using namespace plait;
 using namespace plait::nn;
 
 using Values = SmallVector<Value>;
-
-static ArrayRef<int64_t> shapeOf(Value value) {
-  return cast<RankedTensorType>(value.getType()).getShape();
-}
 
 //===----------------------------------------------------------------------===//
 // GroupedMatmulOp

@@ -27,10 +27,6 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::nn;
 
-static ArrayRef<int64_t> shapeOf(Value value) {
-  return cast<RankedTensorType>(value.getType()).getShape();
-}
-
 /// Adds a factor for each dimension of `shape`, parallel but for the dimension
 /// `whole`, and returns them.
 static FactorRule::DimFactors addDims(FactorRule &rule, ArrayRef<int64_t> shape,

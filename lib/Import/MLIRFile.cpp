@@ -20,36 +20,21 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
-#include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Dialect/NN/IR/Inputs.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Plan/Files.h"
 
 using namespace mlir;
 using namespace plait;
 
-/// Whether `type` is from two tensor<b x s x i32>, and perhaps a tensor<b x
-/// i32>, and perhaps one more of the first, and any of f32, to two or more
-/// tensor<f32>.
+/// Whether `type` is from two tensor<b x s x i32>, and perhaps other inputs, to
+/// two or more tensor<f32>.
 static bool isLoss(FunctionType type) {
   if (type.getNumInputs() < 2 || type.getNumResults() < 2 ||
       type.getInput(0) != type.getInput(1) ||
       !llvm::all_equal(type.getResults()))
     return false;
-  // Keys have the batch dimension alone; starts have the tokens' type.
   auto ids = dyn_cast<RankedTensorType>(type.getInput(0));
-  ArrayRef<Type> more = type.getInputs().drop_front(2);
-  if (ids && !more.empty() &&
-      more.front() == RankedTensorType::get(ids.getShape().take_front(),
-                                            ids.getElementType()))
-    more = more.drop_front(); // keys
-  if (!more.empty() && more.front() == ids)
-    more = more.drop_front(); // starts
-  // Float inputs: nn::verifyLoss() looks at names and extents.
-  if (!llvm::all_of(more, [](Type type) {
-        auto tensor = dyn_cast<RankedTensorType>(type);
-        return tensor && isa<FloatType>(tensor.getElementType());
-      }))
-    return false;
   auto scalar = dyn_cast<RankedTensorType>(type.getResult(0));
   return ids && scalar && ids.getRank() == 2 && ids.hasStaticShape() &&
          ids.getElementType().isInteger(32) && !ids.getEncoding() &&
@@ -67,11 +52,9 @@ static LogicalResult checkLoss(ModuleOp module) {
     return loss.emitError("function @")
            << nn::kLossFunction << " is " << loss.getFunctionType()
            << ", expected (tensor<BxSxi32>, tensor<BxSxi32>) -> (tensor<f32>, "
-              "tensor<f32>), with dropout a further argument, tensor<Bxi32>, "
-              "and with a document mask tensor<BxSxi32>; float inputs are "
-              "arguments behind these, tensor<BxSx…xf32>, and named losses "
-              "further results, tensor<f32>";
-  return success();
+              "tensor<f32>); other inputs are arguments behind these, and "
+              "named losses further results, tensor<f32>";
+  return nn::verifyInputs(loss);
 }
 
 /// How many ids there are, as far as what tokens and targets select from has

@@ -22,7 +22,7 @@
 #include "Retype.h"
 
 #include "plait/Analysis/FactorClasses.h"
-#include "plait/Dialect/NN/IR/FloatInputs.h"
+#include "plait/Dialect/NN/IR/Inputs.h"
 #include "plait/Dialect/NN/IR/NN.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -19,7 +19,7 @@
 
 #include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
-#include "plait/Dialect/NN/IR/FloatInputs.h"
+#include "plait/Dialect/NN/IR/Inputs.h"
 #include "plait/Dialect/NN/IR/NamedLosses.h"
 #include "plait/Dialect/Pipe/IR/Pipe.h"
 #include "plait/Dialect/Plait/IR/Plait.h"

@@ -14,6 +14,8 @@
 
 #include "ModelBuilder.h"
 
+#include "plait/Dialect/NN/IR/Inputs.h"
+
 #include "llvm/ADT/Sequence.h"
 
 #include <cmath>
@@ -253,15 +255,15 @@ Value ModelBuilder::read(const Twine &symbol, const Shape &shape, Init init) {
 Dropout ModelBuilder::makeDropout(double probability) {
   if (probability == 0.0)
     return {};
+  constexpr auto kKeys = nn::InputKind::Keys;
   if (!dropouts) {
-    FunctionType type = loss.getFunctionType();
-    SmallVector<Type> inputs(type.getInputs());
-    inputs.push_back(
-        RankedTensorType::get({options.batch}, builder.getI32Type()));
-    loss.getBody().addArgument(inputs.back(), loss.getLoc());
-    loss.setFunctionType(builder.getFunctionType(inputs, type.getResults()));
+    auto type = RankedTensorType::get({options.batch}, builder.getI32Type());
+    // A function of one block takes any argument.
+    (void)loss.insertArgument(
+        loss.getNumArguments(), type,
+        nn::getInputAttributes(builder.getContext(), kKeys), loss.getLoc());
   }
-  return {loss.getArgument(2), builder.getF64FloatAttr(probability),
+  return {nn::findInput(loss, kKeys), builder.getF64FloatAttr(probability),
           builder.getI64IntegerAttr(dropouts++)};
 }
 

@@ -10,6 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "plait/Dialect/NN/IR/Inputs.h"
 #include "plait/Transforms/ModelEdits.h"
 #include "plait/Transforms/Passes.h"
 
@@ -39,13 +40,14 @@ struct InsertDocumentMaskPass
       if (attention.getScore().getBidirectional())
         return attention.emitOpError("is bidirectional, and a document mask is "
                                      "for causal attention");
-    if (!nn::findStarts(loss) &&
-        failed(loss.insertArgument(loss.getNumArguments(),
-                                   loss.getArgument(0).getType(), {},
-                                   loss.getLoc())))
+    constexpr auto kStarts = nn::InputKind::Starts;
+    if (!nn::findInput(loss, kStarts) &&
+        failed(loss.insertArgument(
+            loss.getNumArguments(), loss.getArgument(0).getType(),
+            nn::getInputAttributes(loss.getContext(), kStarts), loss.getLoc())))
       return failure();
     for (nn::AttentionOp attention : attentions)
-      attention.getStartsMutable().assign(nn::findStarts(loss));
+      attention.getStartsMutable().assign(nn::findInput(loss, kStarts));
     return success();
   }
 };

@@ -10,6 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "plait/Dialect/NN/IR/Inputs.h"
 #include "plait/Transforms/ModelEdits.h"
 #include "plait/Transforms/Passes.h"
 
@@ -31,7 +32,7 @@ struct RemoveDropoutPass
       return signalPassFailure();
     loss->walk([](DropoutOpInterface op) { op.removeDropout(); });
     // Other uses than dropout's keep it.
-    BlockArgument keys = nn::findKeys(*loss);
+    BlockArgument keys = nn::findInput(*loss, nn::InputKind::Keys);
     if (keys && keys.use_empty() &&
         failed(loss->eraseArgument(keys.getArgNumber())))
       signalPassFailure();

@@ -25,7 +25,7 @@
 #include "../WriteProblem.h"
 #include "ExpertRows.h"
 #include "ShardingProblem.h"
-#include "plait/Dialect/NN/IR/FloatInputs.h"
+#include "plait/Dialect/NN/IR/Inputs.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Transforms/FoldedModel.h"
 #include "plait/Transforms/Names.h"

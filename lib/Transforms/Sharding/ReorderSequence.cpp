@@ -12,7 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "FactorAxes.h"
-#include "plait/Dialect/NN/IR/FloatInputs.h"
+#include "plait/Dialect/NN/IR/Inputs.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"

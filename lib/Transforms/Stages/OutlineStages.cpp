@@ -16,7 +16,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "plait/Dialect/NN/IR/FloatInputs.h"
+#include "plait/Dialect/NN/IR/Inputs.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Dialect/NN/IR/NamedLosses.h"
 #include "plait/Transforms/Names.h"
@@ -154,23 +154,14 @@ SmallVector<PortAttr> Outliner::addArguments(func::FuncOp function,
   return ports;
 }
 
-/// Returns the port of an argument of the loss function: tokens and targets by
-/// position; keys and starts are optional, so that the function is asked which
-/// one it is; float inputs are numbered.
+/// Returns the port of an argument of the loss function. Float inputs are
+/// numbered.
 PortAttr Outliner::getInputPort(BlockArgument argument) {
-  MLIRContext *context = builder.getContext();
+  const nn::InputFacts &facts = *nn::findInputFacts(argument);
   SmallVector<BlockArgument> floats = nn::getFloatInputs(loss);
-  if (auto it = llvm::find(floats, argument); it != floats.end())
-    return PortAttr::get(context,
-                         nn::isOfPositions(argument) ? PortKind::Features
-                                                     : PortKind::Context,
-                         it - floats.begin());
-  return PortAttr::get(context,
-                       argument.getArgNumber() == 0     ? PortKind::Tokens
-                       : argument.getArgNumber() == 1   ? PortKind::Targets
-                       : argument == nn::findKeys(loss) ? PortKind::Keys
-                                                        : PortKind::Starts,
-                       0);
+  return PortAttr::get(
+      builder.getContext(), *pipe::symbolizePortKind(facts.word),
+      facts.isNamed ? llvm::find(floats, argument) - floats.begin() : 0);
 }
 
 /// Copies the sources that `user` reads and the stage does not have yet.
@@ -242,7 +233,7 @@ void Outliner::buildStage(int64_t stage) {
 /// 4. Builds a function for each stage and erases the loss.
 LogicalResult Outliner::run() {
   // First, so that an error leaves the module as it was.
-  if (failed(checkStages()))
+  if (failed(nn::verifyInputs(loss)) || failed(checkStages()))
     return failure();
   auto scalar = RankedTensorType::get({}, builder.getF32Type());
   // Scalars in f32, one of each for the whole module; only the last stage adds

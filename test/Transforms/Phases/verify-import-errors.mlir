@@ -272,7 +272,7 @@ module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t"
 
 module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
   nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
-  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>, %keys: tensor<2xi32>, %starts: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>) {
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>, %keys: tensor<2xi32> {nn.keys}, %starts: tensor<2x4xi32> {nn.starts}) -> (tensor<f32>, tensor<f32>) {
     %e = nn.read @embed value : tensor<16x8xf32>
     // expected-error @+1 {{'nn.embedding' op uses argument 3 of @loss, the starts of documents, which only attention does}}
     %x = nn.embedding %e, %starts : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
@@ -286,7 +286,91 @@ module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t"
 
 module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
   nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
-  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>, %keys: tensor<2xi32>) -> (tensor<f32>, tensor<f32>) {
+  // expected-error @+1 {{has argument 2 of type 'tensor<2xi32>', which does not say what it is}}
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>, %a: tensor<2xi32>) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  // expected-error @+1 {{has argument 2 of type 'tensor<2xi32>', which does not say what it is}}
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>, %a: tensor<2xi32> {nn.keys, nn.starts}) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  // expected-error @+1 {{has argument 2 of type 'tensor<2x4xi32>', expected 'i32' and as its dimensions the batch of the tokens}}
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>, %a: tensor<2x4xi32> {nn.keys}) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  // expected-error @+1 {{has argument 2 of type 'tensor<2x4xf32>', expected 'i32' and as its dimensions batch and sequence of the tokens}}
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>, %a: tensor<2x4xf32> {nn.starts}) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  // expected-error @+1 {{has two arguments with "nn.keys"}}
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>, %a: tensor<2xi32> {nn.keys}, %b: tensor<2xi32> {nn.keys}) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  // expected-error @+1 {{has attribute "nn.keys" = 1 : i64 on argument 2}}
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>, %a: tensor<2xi32> {nn.keys = 1}) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>, %keys: tensor<2xi32> {nn.keys}) -> (tensor<f32>, tensor<f32>) {
     %e = nn.read @embed value : tensor<16x8xf32>
     %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
     %y = nn.dropout %x, %keys probability 0.1 site 0 : tensor<2x4x8xf32>, tensor<2xi32>
@@ -374,7 +458,7 @@ module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t"
 
 module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
   nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
-  // expected-error @+1 {{'func.func' op has argument 2 of type 'tensor<2x4xf32>' without a name, expected nn.features = "NAME" or nn.context = "NAME" of at most 32 letters, digits and underscores}}
+  // expected-error @+1 {{'func.func' op has argument 2 of type 'tensor<2x4xf32>', which does not say what it is: expected one of nn.keys, nn.starts, nn.features = "NAME", nn.context = "NAME"}}
   func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>, %a: tensor<2x4xf32>) -> (tensor<f32>, tensor<f32>) {
     %e = nn.read @embed value : tensor<16x8xf32>
     %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
@@ -388,7 +472,7 @@ module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t"
 
 module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
   nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
-  // expected-error @+1 {{'func.func' op has argument 2 of type 'tensor<2x4xf32>' without a name}}
+  // expected-error @+1 {{'func.func' op has argument 2 of type 'tensor<2x4xf32>' named "a b", expected at most 32 letters, digits and underscores}}
   func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>, %a: tensor<2x4xf32> {nn.features = "a b"}) -> (tensor<f32>, tensor<f32>) {
     %e = nn.read @embed value : tensor<16x8xf32>
     %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
@@ -402,7 +486,7 @@ module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t"
 
 module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
   nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
-  // expected-error @+1 {{'func.func' op has argument 2 of type 'tensor<2x4xf32>' without a name}}
+  // expected-error @+1 {{'func.func' op has argument 2 of type 'tensor<2x4xf32>', which does not say what it is}}
   func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>, %a: tensor<2x4xf32> {nn.features = "a", nn.context = "a"}) -> (tensor<f32>, tensor<f32>) {
     %e = nn.read @embed value : tensor<16x8xf32>
     %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
@@ -416,7 +500,7 @@ module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t"
 
 module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
   nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
-  // expected-error @+1 {{'func.func' op has argument 2 of type 'tensor<2x3xf32>', expected f32 and as its first dimensions batch and sequence of the tokens, 'tensor<2x4xi32>'}}
+  // expected-error @+1 {{'func.func' op has argument 2 of type 'tensor<2x3xf32>', expected 'f32' and as its first dimensions batch and sequence of the tokens, 'tensor<2x4xi32>'}}
   func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>, %a: tensor<2x3xf32> {nn.features = "a"}) -> (tensor<f32>, tensor<f32>) {
     %e = nn.read @embed value : tensor<16x8xf32>
     %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
@@ -430,7 +514,7 @@ module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t"
 
 module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
   nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
-  // expected-error @+1 {{'func.func' op has argument 2 of type 'tensor<4x2xf32>', expected f32 and as its first dimensions the batch of the tokens}}
+  // expected-error @+1 {{'func.func' op has argument 2 of type 'tensor<4x2xf32>', expected 'f32' and as its first dimensions the batch of the tokens}}
   func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>, %a: tensor<4x2xf32> {nn.context = "a"}) -> (tensor<f32>, tensor<f32>) {
     %e = nn.read @embed value : tensor<16x8xf32>
     %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
@@ -444,7 +528,7 @@ module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t"
 
 module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
   nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
-  // expected-error @+1 {{expected f32 and as its first dimensions}}
+  // expected-error @+1 {{expected 'f32' and as its first dimensions}}
   func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>, %a: tensor<2x4xbf16> {nn.context = "a"}) -> (tensor<f32>, tensor<f32>) {
     %e = nn.read @embed value : tensor<16x8xf32>
     %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
@@ -472,7 +556,7 @@ module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t"
 
 module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
   nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
-  // expected-error @+1 {{'func.func' op names argument 0 of type 'tensor<2x4xi32>', which is no float input}}
+  // expected-error @+1 {{'func.func' op has argument 0 with nn.features, but the first two are tokens and targets}}
   func.func @loss(%tokens: tensor<2x4xi32> {nn.features = "a"}, %targets: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>) {
     %e = nn.read @embed value : tensor<16x8xf32>
     %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
@@ -500,7 +584,7 @@ module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t"
 
 module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
   nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
-  // expected-error @+1 {{'func.func' op has attribute "nn.feature" = "a" on argument 2, expected nn.features = "NAME" or nn.context = "NAME"}}
+  // expected-error @+1 {{'func.func' op has attribute "nn.feature" = "a" on argument 2, expected nn.keys, nn.starts, nn.features = "NAME", nn.context = "NAME"}}
   func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>, %a: tensor<2xf32> {nn.feature = "a"}) -> (tensor<f32>, tensor<f32>) {
     %e = nn.read @embed value : tensor<16x8xf32>
     %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>

@@ -152,7 +152,7 @@ func.func @loss(%x: tensor<64x256xi32>) -> tensor<f32> {
 // Dropout's masks go by groups, so that query heads of one stay together.
 module attributes {plait.configuration = #plait.configuration<context_parallel = heads>} {
   dist.mesh @mesh ["dp", "cp"] = [1, 2]
-  func.func @loss(%q: tensor<2x8x1x4x4xf32>, %k: tensor<2x8x1x4xf32>, %keys: tensor<2xi32>) -> tensor<2x8x1x4x4xf32> {
+  func.func @loss(%q: tensor<2x8x1x4x4xf32>, %k: tensor<2x8x1x4xf32>, %keys: tensor<2xi32> {nn.keys}) -> tensor<2x8x1x4x4xf32> {
     // expected-error @+1 {{cp=2 does not divide the 1 key/value heads of nn.attention; possible are 1, or `context-parallel` gather}}
     %o, %lse = nn.attention %q, %k, %k scale 0.5 dropout %keys probability 0.1 site 0 : (tensor<2x8x1x4x4xf32>, tensor<2x8x1x4xf32>, tensor<2x8x1x4xf32>, tensor<2xi32>) -> (tensor<2x8x1x4x4xf32>, tensor<2x1x4x8xf32>)
     return %o : tensor<2x8x1x4x4xf32>

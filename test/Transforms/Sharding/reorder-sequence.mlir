@@ -32,7 +32,7 @@ nn.parameter @o : tensor<2x2x16x64xf32> init<mean = 0.0, std = 0.02>
 // CHECK-LABEL: func.func @loss
 // SPLIT-LABEL: func.func @loss
 // SPLIT-SAME: tensor<4x128xi32, #dist.sharding<@mesh, [{"dp"}, {}]>>
-func.func @loss(%tokens: tensor<4x128xi32>, %targets: tensor<4x128xi32>, %keys: tensor<4xi32>) -> (tensor<f32>, tensor<f32>) {
+func.func @loss(%tokens: tensor<4x128xi32>, %targets: tensor<4x128xi32>, %keys: tensor<4xi32> {nn.keys}) -> (tensor<f32>, tensor<f32>) {
   // CHECK: %[[TOKENS:.*]] = nn.reorder %arg0 dim 1 zigzag 8 : tensor<4x128xi32>
   // CHECK: nn.embedding %{{.*}}, %[[TOKENS]]
   // SPLIT: %[[TOKENS:.*]] = nn.reorder %arg0 dim 1 zigzag 8 : tensor<4x128xi32, #dist.sharding<@mesh, [{"dp"}, {}]>>

@@ -172,7 +172,7 @@ dist.mesh @mesh ["pp"] = [3]
 // CHECK-LABEL: func.func @forward_2(
 // CHECK-SAME: %[[KEYS:.*]]: tensor<4xi32> {pipe.port = #pipe.port<keys>}, %{{.*}} {pipe.port = #pipe.port<input 0>})
 // CHECK: nn.dropout %{{.*}}, %[[KEYS]]
-func.func @loss(%tokens: tensor<4x8xi32>, %targets: tensor<4x8xi32>, %keys: tensor<4xi32>) -> (tensor<f32>, tensor<f32>) {
+func.func @loss(%tokens: tensor<4x8xi32>, %targets: tensor<4x8xi32>, %keys: tensor<4xi32> {nn.keys}) -> (tensor<f32>, tensor<f32>) {
   %0 = nn.fill 1.0 {pipe.stage = 0 : i64} : tensor<4x8xf32>
   %1 = nn.dropout %0, %keys probability 0.5 site 0 {pipe.stage = 0 : i64} : tensor<4x8xf32>, tensor<4xi32>
   %2 = nn.exp %1 {pipe.stage = 1 : i64} : tensor<4x8xf32>

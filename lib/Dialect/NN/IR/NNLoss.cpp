@@ -12,7 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "plait/Dialect/NN/IR/FloatInputs.h"
+#include "plait/Dialect/NN/IR/Inputs.h"
 #include "plait/Dialect/NN/IR/NamedLosses.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 
@@ -234,30 +234,13 @@ LogicalResult LossVerifier::verify() {
     if (failed(verifyEffects(op)) || failed(verifyWhole(op)) ||
         failed(verifyIndices(op)))
       return failure();
-  if (failed(verifyUses(findKeys(loss), "keys", "dropout", isDropoutKey)) ||
-      failed(verifyUses(findStarts(loss), "starts of documents", "attention",
-                        isAttentionStart)))
+  if (failed(verifyUses(findInput(loss, InputKind::Keys), "keys", "dropout",
+                        isDropoutKey)) ||
+      failed(verifyUses(findInput(loss, InputKind::Starts),
+                        "starts of documents", "attention", isAttentionStart)))
     return failure();
-  return failure(failed(verifyFloatInputs(loss)) ||
+  return failure(failed(verifyInputs(loss)) ||
                  failed(verifyNamedLosses(loss)) || failed(verifyResults()));
-}
-
-/// The argument behind tokens and targets that has `rank` dimensions.
-static BlockArgument findArgument(FunctionOpInterface loss, int64_t rank) {
-  for (BlockArgument argument : loss.getArguments())
-    if (auto type = dyn_cast<RankedTensorType>(argument.getType());
-        type && type.getRank() == rank && argument.getArgNumber() > 1 &&
-        type.getElementType().isInteger(32))
-      return argument;
-  return {};
-}
-
-BlockArgument nn::findKeys(FunctionOpInterface loss) {
-  return findArgument(loss, 1);
-}
-
-BlockArgument nn::findStarts(FunctionOpInterface loss) {
-  return findArgument(loss, 2);
 }
 
 LogicalResult nn::verifyLoss(FunctionOpInterface loss, int64_t vocab) {
@@ -292,14 +275,17 @@ LogicalResult NNDialect::verifyRegionArgAttribute(Operation *op,
                                                   unsigned region,
                                                   unsigned argument,
                                                   NamedAttribute attribute) {
-  if ((attribute.getName() == kFeaturesAttr ||
-       attribute.getName() == kContextAttr) &&
-      isa<StringAttr>(attribute.getValue()))
-    return success();
-  return op->emitOpError("has attribute ")
-         << attribute.getName() << " = " << attribute.getValue()
-         << " on argument " << argument << ", expected " << kFeaturesAttr
-         << " = \"NAME\" or " << kContextAttr << " = \"NAME\"";
+  for (const InputFacts &facts : getInputFacts())
+    if (attribute.getName() == facts.attribute &&
+        (facts.isNamed ? isa<StringAttr>(attribute.getValue())
+                       : isa<UnitAttr>(attribute.getValue())))
+      return success();
+  InFlightDiagnostic error = op->emitOpError("has attribute ")
+                             << attribute.getName() << " = "
+                             << attribute.getValue() << " on argument "
+                             << argument << ", expected ";
+  listInputAttributes(error);
+  return error;
 }
 
 LogicalResult NNDialect::verifyRegionResultAttribute(Operation *op,

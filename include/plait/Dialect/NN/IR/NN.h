@@ -94,17 +94,11 @@ inline constexpr llvm::StringLiteral kLossFunction = "loss";
 /// `model_type`, `name`, `vocab` and `layers`.
 inline constexpr llvm::StringLiteral kModelAttr = "plait.model";
 
-/// (L1) to (L5) of the dialect for the body of the loss function, which takes
-/// tokens, targets and maybe keys and starts and returns numbers; ids are
+/// (L1) to (L6) of the dialect for the body of the loss function, which takes
+/// the inputs of Inputs.h and returns numbers; ids are
 /// less than `vocab`, unless it is 0 and not known. Errors name the op or the
 /// parameter.
 mlir::LogicalResult verifyLoss(mlir::FunctionOpInterface loss, int64_t vocab);
-
-/// Find, of the arguments of the loss function behind tokens and targets [b,
-/// s], the keys [b] of its dropout, and where the documents of its tokens start
-/// [b, s]. Null where it has none.
-mlir::BlockArgument findKeys(mlir::FunctionOpInterface loss);
-mlir::BlockArgument findStarts(mlir::FunctionOpInterface loss);
 
 /// The position along `dim` in the whole tensor, as i32, of which the rank
 /// holds the part that `begin` says; null: all of it, in order.

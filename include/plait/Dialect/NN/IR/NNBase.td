@@ -23,12 +23,13 @@ def NNDialect : Dialect {
   let description = [{
     Value semantics on ranked tensors of static shape. A model is a module with
     `nn.parameter` symbols and one function `@loss` from tokens and targets (both
-    `tensor<batch x sequence x i32>`), and with dropout from keys
-    (`tensor<batch x i32>`, a random number of each sequence), and with a document
-    mask from starts (of the type of the tokens: the position at which the document
-    of each begins), to the summed loss and the number of targets that count.
-    Further arguments, behind these, are float inputs with a name: numbers of each
-    position, `tensor<batch x sequence x … x f32> {nn.features = "patches"}`, or of
+    `tensor<batch x sequence x i32>`) to the summed loss and the number of targets
+    that count. Further arguments say what they are: with dropout keys, a random
+    number of each sequence (`tensor<batch x i32> {nn.keys}`); with a document mask
+    starts, the position at which the document of each token begins
+    (`tensor<batch x sequence x i32> {nn.starts}`); and float inputs with a name,
+    numbers of each position,
+    `tensor<batch x sequence x … x f32> {nn.features = "patches"}`, or of
     each sequence, `tensor<batch x … x f32> {nn.context = "time"}`.
     Further results, `tensor<f32> {nn.loss = "z_loss"}`, are sums that a step
     reports beside the loss. An op may carry the discardable attribute
@@ -43,7 +44,8 @@ def NNDialect : Dialect {
       which is not a constant of 0 or less.
     - (L3) what ids select from is large enough: a row of a table, or a class,
       for each id of the vocabulary; a row for each number of an `nn.iota`.
-    - (L4) keys are used by dropout alone, and starts by attention.
+    - (L4) each argument says what it is and has the type of it; keys are used by
+      dropout alone, and starts by attention.
     - (L5) further results have names, which differ, and are at most 13.
     - (L6) float inputs have names, which differ, are at most 16, and have
       the batch, and features the sequence, as their first dimensions.

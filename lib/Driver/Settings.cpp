@@ -212,18 +212,26 @@ std::vector<std::string> plait::findIdlePins(const ConfigurationPins &pins,
                                              const Mesh &mesh) {
   std::vector<std::string> lines;
   auto check = [&]<typename T>(const char *name, const std::optional<T> &pin,
-                               T nothing, Axis axis) {
-    if (!pin || *pin == nothing || mesh[axis] > 1)
+                               T nothing, auto &&uses) {
+    if (!pin || *pin == nothing || mesh.product(uses) > 1)
       return;
+    std::string axes;
+    for (const AxisFacts &facts : kAxes)
+      if (std::invoke(uses, facts))
+        axes += (axes.empty() ? "" : " and ") + std::string(facts.name);
     // A flag has no value.
     std::string value = std::is_same_v<T, bool> ? "" : " " + print(*pin);
-    lines.push_back("`" + std::string(name) + "`" + value + " has no effect: " +
-                    std::string(getFacts(axis).name) + " is 1");
+    lines.push_back("`" + std::string(name) + "`" + value +
+                    " has no effect: " + axes +
+                    (axes.find(' ') == std::string::npos ? " is 1" : " are 1"));
   };
-  check("zero", pins.zero, 0, Axis::DP);
-  check("sequence-parallel", pins.sequenceParallel, false, Axis::TP);
+  auto is = [](Axis axis) {
+    return [axis](const AxisFacts &facts) { return facts.axis == axis; };
+  };
+  check("zero", pins.zero, 0, &AxisFacts::dividesState);
+  check("sequence-parallel", pins.sequenceParallel, false, is(Axis::TP));
   check("context-parallel", pins.contextParallel, ContextParallel::Gather,
-        Axis::CP);
-  check("tp-comm-overlap", pins.tensorOverlap, 1, Axis::TP);
+        is(Axis::CP));
+  check("tp-comm-overlap", pins.tensorOverlap, 1, is(Axis::TP));
   return lines;
 }

@@ -292,7 +292,7 @@ Status SiteChecker::checkShard(const fb::Shard &shard) const {
   uint32_t axis = mesh.sitesAxis();
   if (uses(*shard.dims(), axis) ||
       (shard.state_dims() && uses(*shard.state_dims(), axis)) ||
-      (shard.division() && shard.division()->axis() == axis))
+      (shard.division() && divides(*shard.division(), axis)))
     return fail(name, " is split over sites, each of which has all of it");
   bool isDivided = shard.division() || shard.state_dims();
   if (isDivided && shard.compute_dtype() == fb::DType::BF16 &&

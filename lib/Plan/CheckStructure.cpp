@@ -382,7 +382,7 @@ private:
           return fail(slot->name()->str(), " of ", name, " differs along axis ",
                       int(slot->own_axis()), ", there are ",
                       length(plan.mesh()));
-        bool isOwn = division && division->axis() == slot->own_axis();
+        bool isOwn = division && divides(*division, slot->own_axis());
         bool isWhole = isOwn || (slot->like_weight() && !isMaster);
         PLAIT_RETURN_IF_ERROR(
             place((slot->name()->str() + " of " + name).c_str(), slot->offset(),
@@ -422,9 +422,9 @@ private:
     return Status::success();
   }
 
-  /// A pack is as many times the part of one rank as its axis has ranks; the
-  /// parameter's elements lie inside of it. The axis may not split the
-  /// parameter as well: ranks would then divide what they do not share.
+  /// A pack is as many times the part of one rank as its axes have ranks; the
+  /// parameter's elements lie inside of it. No axis may split the parameter as
+  /// well: ranks would then divide what they do not share.
   Status checkDivision(const fb::Shard &shard, uint64_t elements,
                        const std::string &name) {
     if (!shard.division())
@@ -433,23 +433,33 @@ private:
     if (plan.zero() < 1)
       return fail(name, " is divided, but the plan's zero is ",
                   int(plan.zero()));
-    // Axis 0 picks the program: its ranks share no parameter.
-    uint8_t axis = division.axis();
-    if (axis == 0 || axis >= plan.mesh()->size())
-      return fail(name, " is divided over axis ", int(axis),
-                  ", allowed are 1 to ", plan.mesh()->size() - 1);
-    for (const fb::DimSharding *dim : *shard.dims())
-      for (uint32_t i = 0; i < length(dim->axes()); ++i)
-        if (dim->axes()->Get(i) == axis)
-          return fail(name, " is split and divided over axis ", int(axis));
+    std::vector<int64_t> parts = {int64_t(division.elements())};
+    std::set<uint32_t> seen;
+    for (uint32_t axis : axesOf(division)) {
+      PLAIT_RETURN_IF_ERROR(checkDividingAxis(shard, axis, name));
+      if (!seen.insert(axis).second)
+        return fail(name, " is divided over axis ", axis, " twice");
+      parts.push_back(plan.mesh()->Get(axis)->size());
+    }
     PLAIT_RETURN_IF_ERROR(checkPart(division, name));
     // None where no arena could hold the gradients of the pack.
-    uint64_t pack = elementCount({int64_t(division.elements()),
-                                  plan.mesh()->Get(axis)->size()})
-                        .value_or(0);
+    uint64_t pack = elementCount(parts).value_or(0);
     if (division.begin() > pack || elements > pack - division.begin())
       return fail(name, " has ", elements, " elements from element ",
                   division.begin(), " on of a pack of ", pack);
+    return Status::success();
+  }
+
+  /// Axis 0 picks the program: its ranks share no parameter.
+  Status checkDividingAxis(const fb::Shard &shard, uint32_t axis,
+                           const std::string &name) {
+    if (axis == 0 || axis >= plan.mesh()->size())
+      return fail(name, " is divided over axis ", axis, ", allowed are 1 to ",
+                  plan.mesh()->size() - 1);
+    for (const fb::DimSharding *dim : *shard.dims())
+      for (uint32_t i = 0; i < length(dim->axes()); ++i)
+        if (dim->axes()->Get(i) == axis)
+          return fail(name, " is split and divided over axis ", axis);
     return Status::success();
   }
 

@@ -70,6 +70,15 @@ static bool hasFragments(const fb::Plan &plan) {
   return plan.outer() && plan.outer()->fragments();
 }
 
+/// State that several axes divide by rows of packs.
+static bool hasInnerAxes(const fb::Plan &plan) {
+  return any(plan.programs(), [](const fb::Program *program) {
+    return any(program->shards(), [](const fb::Shard *shard) {
+      return shard->division() && shard->division()->inner_axes();
+    });
+  });
+}
+
 static bool hasRates(const fb::Plan &plan) {
   return any(plan.parameters(), [](const fb::Parameter *parameter) {
     return parameter->rate() != 1;
@@ -157,6 +166,7 @@ std::span<const Feature> plan::getFeatures() {
       {"OuterRule.mix", 4, hasFragments},
       {"OuterKind.Part", 4, hasFragments},
       {"OuterKind.Blend", 4, hasFragments},
+      {"Division.inner_axes", 5, hasInnerAxes},
   };
   return features;
 }

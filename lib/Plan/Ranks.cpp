@@ -199,6 +199,13 @@ int64_t plan::countElements(const RankGrid &mesh,
   return elements;
 }
 
+std::vector<uint32_t> plan::axesOf(const fb::Division &division) {
+  std::vector<uint32_t> axes = {division.axis()};
+  if (const auto *inner = division.inner_axes())
+    axes.insert(axes.end(), inner->begin(), inner->end());
+  return axes;
+}
+
 /// The coordinates along all axes that do not split the shard, as one number.
 Replica plan::replicaOf(const RankGrid &mesh, uint32_t rank,
                         const fb::Shard &shard, bool isDivided,
@@ -207,7 +214,7 @@ Replica plan::replicaOf(const RankGrid &mesh, uint32_t rank,
   // The pipeline axis picks the program, it never replicates a shard.
   for (uint32_t axis = 1; axis < mesh.axes(); ++axis) {
     bool splits = axis == ownAxis || (isDivided && shard.division() &&
-                                      shard.division()->axis() == axis);
+                                      divides(*shard.division(), axis));
     for (const fb::DimSharding *dim : dimsOf(shard, isDivided))
       if (dim->axes())
         splits |= std::count(dim->axes()->begin(), dim->axes()->end(), axis);
@@ -219,7 +226,11 @@ Replica plan::replicaOf(const RankGrid &mesh, uint32_t rank,
   return replica;
 }
 
-/// Ranks along the division's axis have ranges of equal length of the pack, one
+bool plan::divides(const fb::Division &division, uint32_t axis) {
+  return std::ranges::count(axesOf(division), axis) > 0;
+}
+
+/// Ranks along the division's axes have ranges of equal length of the pack, one
 /// after the other; the parameter is a range of it, too. What a rank has is
 /// where both meet, which may be nothing.
 Part plan::partOf(const RankGrid &mesh, uint32_t rank, const fb::Shard &shard,
@@ -229,7 +240,10 @@ Part plan::partOf(const RankGrid &mesh, uint32_t rank, const fb::Shard &shard,
   const fb::Division &division = *shard.division();
   // In elements of the pack.
   int64_t length = division.elements(), first = division.begin();
-  int64_t start = mesh.index(rank, division.axis()) * length;
+  int64_t index = 0;
+  for (uint32_t axis : axesOf(division))
+    index = index * mesh.size(axis) + mesh.index(rank, axis);
+  int64_t start = index * length;
   int64_t begin = std::clamp(start, first, first + elements);
   int64_t end = std::clamp(start + length, first, first + elements);
   return {begin - first, end - begin, begin - start};

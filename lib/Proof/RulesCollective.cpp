@@ -86,14 +86,21 @@ static FailureOr<Content> evaluateOnPack(Rules &rules, Operation *op,
     return failure();
   }
   StringAttr axis;
-  // Rows only, and once: nothing divides packs otherwise (`nn.pack`, ZeRO).
-  auto divide = [&](int64_t dim) -> LogicalResult {
-    if (dim == 0 && pack->rows.empty() && !pack->reducedColumns) {
-      pack->rows.push_back({axis, type.getDimSize(0)});
-      return success();
-    }
-    return rules.wrong(op) << "divides " << print(input) << " along dimension "
-                           << dim;
+  // Rows only: nothing divides packs otherwise (`nn.pack`, ZeRO). Rows that are
+  // divided once may be divided further, each rank's by itself.
+  auto divide = [&](int64_t dim, ArrayRef<StringAttr> axes) -> LogicalResult {
+    if (dim != 0 || pack->reducedColumns)
+      return rules.wrong(op)
+             << "divides " << print(input) << " along dimension " << dim;
+    for (const RankTerm &term : rules.mesh.split(axes, type.getDimSize(0)))
+      if (llvm::any_of(pack->rows, [&](const RankTerm &own) {
+            return own.axis == term.axis;
+          }))
+        return rules.wrong(op) << "divides " << print(input) << " over \""
+                               << term.axis.getValue() << "\" twice";
+      else
+        pack->rows.push_back(term);
+    return success();
   };
   auto combineAll = [&](dist::Reduction kind) -> LogicalResult {
     for (Pack::Member &member : pack->members)
@@ -111,26 +118,20 @@ static FailureOr<Content> evaluateOnPack(Rules &rules, Operation *op,
   } else if (auto scatter = dyn_cast<dist::ReduceScatterOp>(op)) {
     axis = scatter.getAxisAttr();
     if (failed(combineAll(scatter.getReduction())) ||
-        failed(divide(scatter.getDim())))
+        failed(divide(scatter.getDim(), axis)))
       return failure();
   } else if (auto slice = dyn_cast<dist::SliceOp>(op)) {
-    if (slice.getAxes().size() != 1) {
-      rules.report.unproven(op)
-          << "a slice of a pack over several axes has no rule";
-      return failure();
-    }
-    axis = cast<StringAttr>(slice.getAxes()[0]);
-    if (rules.mesh.getSize(axis) > 1 && failed(divide(slice.getDim())))
+    if (failed(divide(slice.getDim(), dist::getAxes(slice.getAxes()))))
       return failure();
   } else {
     auto all = cast<dist::AllGatherOp>(op);
     RankTerm rows{all.getAxisAttr(), input.type.getDimSize(0)};
-    if (all.getDim() != 0 || pack->rows.size() != 1 || pack->rows[0] != rows) {
+    if (all.getDim() != 0 || pack->rows.empty() || pack->rows.back() != rows) {
       rules.wrong(op) << "gathers dimension " << all.getDim() << " of "
                       << print(input);
       return failure();
     }
-    pack->rows.clear();
+    pack->rows.pop_back();
   }
   return Content{type, {}, std::move(pack)};
 }

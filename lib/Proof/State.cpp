@@ -226,7 +226,7 @@ LogicalResult RankState::accumulate(const Contribution &contribution) {
 SmallVector<RankTerm, 2> RankState::getRows(nn::PackOp pack, Slot slot) {
   if (!pack.isDivided(slot))
     return {};
-  return rules.mesh.split(pack.getAxisAttr(),
+  return rules.mesh.split(pack.getDividingAxes(),
                           pack.getSlotType(slot).getDimSize(0));
 }
 

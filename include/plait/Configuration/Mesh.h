@@ -66,10 +66,15 @@ struct AxisFacts {
     return splits == Splits::Batch || splits == Splits::Sequence;
   }
   constexpr bool splitsBatch() const { return splits == Splits::Batch; }
+  /// Whether it is one of replicas, which meet nowhere but at the end of a
+  /// step.
+  constexpr bool splitsReplicas() const {
+    return splitsBatch() && !splitsExperts;
+  }
   /// Whether its ranks are groups of replicas that have a copy of the state
   /// each, however a group divides its own (HSDP).
   constexpr bool copiesState() const {
-    return splitsBatch() && !dividesState && !splitsExperts;
+    return splitsReplicas() && !dividesState;
   }
   /// The dimension of tokens and targets that it splits; none: it leaves them
   /// whole.
@@ -88,7 +93,7 @@ inline constexpr AxisFacts kAxes[] = {
     {Axis::DP, "dp", Splits::Batch, /*dividesState=*/true},
     {Axis::EP, "ep", Splits::Batch, /*dividesState=*/false,
      /*onDemand=*/true, /*splitsExperts=*/true},
-    {Axis::CP, "cp", Splits::Sequence, /*dividesState=*/false,
+    {Axis::CP, "cp", Splits::Sequence, /*dividesState=*/true,
      /*onDemand=*/true},
     {Axis::TP, "tp", Splits::Anything},
 };

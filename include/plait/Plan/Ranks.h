@@ -125,6 +125,11 @@ struct Replica {
   uint32_t index, count;
 };
 
+/// The axes whose ranks have parts of a pack, major to minor.
+std::vector<uint32_t> axesOf(const fb::Division &division);
+/// Whether `axis` is one of them.
+bool divides(const fb::Division &division, uint32_t axis);
+
 /// Returns, of the ranks of a program that hold the same block of `shard`,
 /// those that differ along the axes that do not split it. Of what the shard's
 /// ranks divide, each of them holds a part of its own; of what the ranks along

@@ -140,14 +140,17 @@ ParameterTable::makeDivision(nn::ParameterOp parameter,
                              const ParameterPacks &packs,
                              const llvm::StringMap<uint64_t> &offsets) {
   nn::PackOp pack = packs.find(parameter.getSymName());
-  if (!pack || !pack.getAxis())
+  if (!pack || !pack.isDivided())
     return nullptr;
   auto division = std::make_unique<fb::DivisionT>();
   auto place = [&](nn::Slot slot) {
     return packs.locate(parameter.getSymName(), slot);
   };
-  division->axis = mesh.getAxisIndex(*pack.getAxis());
-  // A rank has as many elements of the pack as every other along the axis, from
+  auto axes = pack.getDividingAxes();
+  division->axis = mesh.getAxisIndex(axes.front());
+  for (StringAttr axis : llvm::drop_begin(axes))
+    division->inner_axes.push_back(mesh.getAxisIndex(axis));
+  // A rank has as many elements of the pack as every other along the axes, from
   // its own multiple of them on. Where the parameter begins in the pack is the
   // same for all, so that which of its elements a rank has is arithmetic.
   division->elements = pack.getSlotType(nn::Slot::Reduced).getNumElements();

@@ -298,8 +298,9 @@ double Bounds::getBytes(const Probe &probe,
   // As divisions() of a Context has it, which a bound without a Work cannot
   // ask.
   double replicas =
-      double(training.framework.joinsReplicas ? configuration.mesh.sharers()
-                                              : configuration.mesh[Axis::DP]);
+      double(training.framework.joinsReplicas
+                 ? configuration.mesh.sharers()
+                 : configuration.mesh.product(&AxisFacts::dividesState));
   auto share = [&](int level) {
     return configuration.zero >= level ? 1 / replicas : 1.0;
   };

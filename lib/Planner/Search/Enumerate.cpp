@@ -257,7 +257,7 @@ void Choices::addMeshes(Mesh one, const Pins &pins,
     one[Axis::DP] = replicas / groups;
     bool isSensible =
         groups == 1 || pins.mesh[Axis::Replicate] ||
-        (zero.back() > 0 && one[Axis::DP] > 1 &&
+        (zero.back() > 0 && one.product(&AxisFacts::dividesState) > 1 &&
          fillsNodes(one.sharers() * one[Axis::TP], devicesPerNode));
     if (isSensible &&
         pins.mesh[Axis::DP].value_or(one[Axis::DP]) == one[Axis::DP] &&

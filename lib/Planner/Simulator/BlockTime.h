@@ -87,8 +87,9 @@ struct Context {
   int replicas() const { return int(configuration.mesh.replicas()); }
   /// Ranks over which ZeRO divides.
   int divisions() const {
-    return framework().joinsReplicas ? int(configuration.mesh.sharers())
-                                     : configuration.mesh[Axis::DP];
+    return int(framework().joinsReplicas
+                   ? configuration.mesh.sharers()
+                   : configuration.mesh.product(&AxisFacts::dividesState));
   }
 
   /// The stage of ZeRO, of which nothing is left among one rank.

@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <ranges>
 
 using namespace plait;
 using namespace plait::planner;
@@ -58,25 +59,22 @@ static Overlap overlap(double seconds, double window, const Context &context,
 
 namespace {
 
-/// Exchanges of parameters or gradients among ranks that hold the same: a
-/// collective over the axis that divides state, and where that leaves sums to
+/// Exchanges of parameters or gradients among ranks that hold the same:
+/// collectives over the axes that divide state, and where these leave sums to
 /// be made, all-reduces over the others.
 struct Replicated {
-  CollectiveKind kind = CollectiveKind::AllReduce;
+  PerAxis<CollectiveKind> kinds;
   PerAxis<double> count, bytes, seconds;
   double rounding = 0; // seconds of kernels
 
   double getSeconds() const {
     return std::accumulate(seconds.begin(), seconds.end(), rounding);
   }
-  /// Adds `times` of another one of the same kind.
-  void add(const Replicated &other, double times) {
-    kind = other.kind;
-    append(other, times);
-  }
-  /// Adds sums over other axes, which come behind it.
-  void append(const Replicated &rest, double times = 1) {
+  /// Adds `times` of other ones, of the same kinds or over other axes.
+  void add(const Replicated &rest, double times = 1) {
     for (const AxisFacts &facts : kAxes) {
+      if (rest.count[facts.axis] > 0)
+        kinds[facts.axis] = rest.kinds[facts.axis];
       count[facts.axis] += times * rest.count[facts.axis];
       bytes[facts.axis] += times * rest.bytes[facts.axis];
       seconds[facts.axis] += times * rest.seconds[facts.axis];
@@ -95,8 +93,8 @@ struct Summed {
 
 } // namespace
 
-/// Sums of what each rank has, once that is summed over the axis that divides
-/// state, over the others; nothing where they are one group with it.
+/// Sums of what each rank has, once that is summed over the axes that divide
+/// state, over the others; nothing where they are one group with these.
 static Replicated getRest(double bytes, Summed summed, const Context &context) {
   Replicated made;
   for (const AxisFacts &facts : kAxes) {
@@ -118,21 +116,41 @@ static Replicated getRest(double bytes, Summed summed, const Context &context) {
   return made;
 }
 
-/// A collective over the ranks that divide state, or hold it all alike.
-static Replicated getReplicated(CollectiveKind kind, double bytes,
-                                const Context &context) {
+/// A collective of `bytes` in all over `group`, which is noted at `axis`.
+static Replicated getCollective(CollectiveKind kind, Axis axis, double bytes,
+                                const Group &group, const Context &context) {
   Replicated made;
-  made.kind = kind;
-  made.count[Axis::DP] = 1;
-  made.bytes[Axis::DP] = bytes;
-  Group group = context.replicaGroup();
-  double &seconds = made.seconds[Axis::DP];
-  seconds = collectiveSeconds(kind, bytes, group, context.cluster);
+  double seconds = collectiveSeconds(kind, bytes, group, context.cluster);
   bool crosses = group.perNode < group.ranks;
   bool strided =
       group.perNode > 1 && group.perNode < context.cluster.devicesPerNode;
   if (crosses && strided)
     seconds /= context.framework().stridedFraction;
+  made.kinds[axis] = kind;
+  made.count[axis] = 1;
+  made.bytes[axis] = bytes;
+  made.seconds[axis] = seconds;
+  return made;
+}
+
+/// Collectives over the ranks that divide state, or hold it all alike: one
+/// group of them, or axis by axis, of which the innermost has all of the bytes,
+/// and of what is divided the next one only its ranks' parts.
+static Replicated getReplicated(CollectiveKind kind, double bytes,
+                                const Context &context) {
+  if (context.framework().joinsReplicas)
+    return getCollective(kind, Axis::DP, bytes, context.replicaGroup(),
+                         context);
+  Replicated made;
+  for (const AxisFacts &facts : std::views::reverse(kAxes)) {
+    int ranks = context.configuration.mesh[facts.axis];
+    if (!facts.dividesState || ranks == 1)
+      continue;
+    made.add(getCollective(kind, facts.axis, bytes, context.group(facts.axis),
+                           context));
+    if (kind != CollectiveKind::AllReduce)
+      bytes /= ranks;
+  }
   return made;
 }
 
@@ -144,15 +162,15 @@ void Replicated::note(Moment moment, double times, double exposed,
   double all = getSeconds();
   double share = all > 0 ? std::max(0.0, 1 - exposed / all) : 0;
   for (const AxisFacts &facts : kAxes) {
-    bool isFirst = facts.dividesState;
-    int64_t members = isFirst ? context.replicaGroup().ranks
-                              : context.configuration.mesh[facts.axis];
+    bool isJoined = facts.dividesState && context.framework().joinsReplicas;
+    int64_t members = isJoined ? context.replicaGroup().ranks
+                               : context.configuration.mesh[facts.axis];
     if (members == 1 || bytes[facts.axis] == 0)
       continue;
     double taken = times * seconds[facts.axis];
-    context.note({facts.axis, isFirst ? getCarrier(kind) : Carrier::AllReduce,
-                  moment, members, times * count[facts.axis],
-                  times * bytes[facts.axis], taken, share * taken});
+    context.note({facts.axis, getCarrier(kinds[facts.axis]), moment, members,
+                  times * count[facts.axis], times * bytes[facts.axis], taken,
+                  share * taken});
   }
 }
 
@@ -185,9 +203,15 @@ static Replicated getCompressed(double elements, Summed summed,
   ChunkMessage message = compression.getMessage();
   Replicated made;
   for (uint64_t bytes : {message.getCodeBytes(), message.getNumberBytes()})
-    made.add(getReplicated(CollectiveKind::AllGather, chunks * bytes, context),
-             1);
-  made.append(getRest(elements * context.gradientBytes(), summed, context));
+    made.add(getCollective(CollectiveKind::AllGather, Axis::DP, chunks * bytes,
+                           context.group(Axis::DP), context));
+  double whole = elements * context.gradientBytes();
+  for (const AxisFacts &facts : kAxes)
+    if (facts.dividesState && facts.axis != Axis::DP &&
+        context.configuration.mesh[facts.axis] > 1)
+      made.add(getCollective(CollectiveKind::AllReduce, facts.axis, whole,
+                             context.group(facts.axis), context));
+  made.add(getRest(whole, summed, context));
   return made;
 }
 
@@ -481,11 +505,11 @@ static Buckets getBuckets(const Packs &packs, bool isKnown,
     double count = isCut ? double(countBuckets(int64_t(elements), least)) : 1;
     Replicated one = make(elements / count, summed);
     buckets.all.add(one, count);
-    // Processors cut what they sum over the axis that divides state alone, and
-    // sum over others what is cut only where a rank has its part of that.
+    // Processors cut what they sum over replicas alone, and sum over others
+    // what is cut only where a rank has its part of that.
     if (context.cluster.device.isProcessor && context.zero() == 0)
       for (const AxisFacts &facts : kAxes)
-        if (!facts.dividesState)
+        if (!facts.splitsReplicas())
           buckets.all.count[facts.axis] -= (count - 1) * one.count[facts.axis];
     if (!isKnown)
       one = make(std::min(elements, double(least)), summed);
@@ -548,8 +572,8 @@ static double getBucketSeconds(double parameters, const StepLoad &load,
     Replicated made = getReplicated(divides ? CollectiveKind::ReduceScatter
                                             : CollectiveKind::AllReduce,
                                     bytes, context);
-    made.append(getRest(divides ? bytes / context.divisions() : bytes, summed,
-                        context));
+    made.add(getRest(divides ? bytes / context.divisions() : bytes, summed,
+                     context));
     return made;
   };
   Buckets buckets = getBuckets(packs, isKnown, context, reduce);

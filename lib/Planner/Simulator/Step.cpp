@@ -59,7 +59,7 @@ static double getCopySeconds(double perElement, const StepLoad &load,
 /// number, which is summed over these. A pack is divided whatever its members'
 /// sizes are, which matrices are not in.
 static PerAxis<int> countNorms(const StepLoad &load, const Context &context) {
-  bool known[2][2][2] = {}; // by whether dp, tp and ep have parts
+  bool known[2][2][2] = {}; // by whether ZeRO, tp and ep have made parts
   bool hasMatrices = context.training.matrixStateBytes > 0;
   forEachGroup(context.work, load.stages,
                [&](const ParameterGroup &group, int) {
@@ -78,6 +78,9 @@ static PerAxis<int> countNorms(const StepLoad &load, const Context &context) {
         norms[Axis::TP] += byTensor && isKnown;
         norms[Axis::EP] += byExperts && isKnown;
       }
+  for (const AxisFacts &facts : kAxes)
+    if (facts.dividesState && !context.framework().joinsReplicas)
+      norms[facts.axis] = norms[Axis::DP];
   norms[Axis::PP] = 1;
   return norms;
 }

@@ -173,7 +173,7 @@ ShardTensor runtime::stateOf(const fb::Shard &shard,
   bool isDivided = slot.like_weight() ? weightOf(shard).isDivided
                                       : shard.division() || shard.state_dims();
   const fb::Division *division = shard.division();
-  isDivided &= !division || division->axis() != slot.own_axis();
+  isDivided &= !division || !plan::divides(*division, slot.own_axis());
   return {slot.offset(), isDivided, slot.own_axis()};
 }
 

@@ -80,6 +80,8 @@ private:
   void writeSlot(Value value, StepUnit &unit, Slot slot);
   Value read(StepUnit &unit, Slot slot);
   Value takeRows(Value whole, StepUnit &unit);
+  Value gatherRows(Value rows, StepUnit &unit);
+  Value scatterRows(StringAttr axis, Value rows);
   void write(Value value, StepUnit &unit, Slot slot);
   Value step(StringRef name);
   Value total(StringRef name);
@@ -174,8 +176,22 @@ Value StepEnd::read(StepUnit &unit, Slot slot) {
 Value StepEnd::takeRows(Value whole, StepUnit &unit) {
   return dist::SliceOp::create(
       builder, unit.getLoc(), unit.pack.getSlotType(Slot::Reduced), whole,
-      meshRef, builder.getArrayAttr(unit.pack.getAxisAttr()),
-      builder.getI64IntegerAttr(0));
+      meshRef, unit.pack.getAxesAttr(), builder.getI64IntegerAttr(0));
+}
+
+/// Gathers the rows that ranks have updated, from the minor axis on, so that
+/// what goes furthest is least.
+Value StepEnd::gatherRows(Value rows, StepUnit &unit) {
+  auto axes = unit.pack.getDividingAxes();
+  for (StringAttr axis : llvm::reverse(axes)) {
+    auto type = cast<RankedTensorType>(rows.getType());
+    SmallVector<int64_t> shape(type.getShape());
+    shape[0] *= mesh.getAxisSize(axis);
+    rows = dist::AllGatherOp::create(builder, unit.getLoc(), type.clone(shape),
+                                     rows, meshRef, axis,
+                                     builder.getI64IntegerAttr(0));
+  }
+  return rows;
 }
 
 /// Stores what the rank has updated, for all that hold it.
@@ -185,9 +201,7 @@ void StepEnd::write(Value value, StepUnit &unit, Slot slot) {
     value =
         move(value, whole, unit.get().getState(), unit.get().getSharding(slot));
   } else if (unit.isDivided() && !unit.pack.isDivided(slot)) {
-    value = dist::AllGatherOp::create(
-        builder, unit.getLoc(), unit.pack.getSlotType(slot), value, meshRef,
-        unit.pack.getAxisAttr(), builder.getI64IntegerAttr(0));
+    value = gatherRows(value, unit);
   }
   writeSlot(value, unit, slot);
 }
@@ -257,40 +271,49 @@ void StepEnd::reduceParameter(StepUnit &unit, ArrayRef<int64_t> holders) {
     writeSlot(reduced, unit, Slot::Gradient);
 }
 
+/// A sum over `axis` of rows of a pack, of which each rank gets a part.
+Value StepEnd::scatterRows(StringAttr axis, Value rows) {
+  auto type = cast<RankedTensorType>(rows.getType());
+  SmallVector<int64_t> shape(type.getShape());
+  shape[0] /= mesh.getAxisSize(axis);
+  return dist::ReduceScatterOp::create(
+      builder, nn.loc, type.clone(shape), rows, meshRef, axis,
+      dist::ReductionAttr::get(builder.getContext(), dist::Reduction::Sum),
+      builder.getI64IntegerAttr(0));
+}
+
 /// Sums in f32 are stored one by one, so that all-reduces work in place; what
 /// is rounded has no slot of its own, and is stored when it is widened again.
+/// Nor has what is scattered over some of the axes.
 void StepEnd::reducePack(StepUnit &unit, ArrayRef<int64_t> holders) {
   Slot slot = Slot::Gradient;
-  Value rounded;
+  Value held; // that is in no slot yet
   if (!reducedType.isF32())
-    rounded = nn.cast(readSlot(unit, slot, {}), reducedType);
-  auto load = [&] { return rounded ? rounded : readSlot(unit, slot, {}); };
+    held = nn.cast(readSlot(unit, slot, {}), reducedType);
+  auto load = [&] { return held ? held : readSlot(unit, slot, {}); };
   auto store = [&](Value sum) {
-    if (rounded)
-      rounded = sum;
-    else
-      writeSlot(sum, unit, slot);
+    held = sum;
+    if (sum.getType() != unit.pack.getSlotType(slot))
+      return;
+    writeSlot(sum, unit, slot);
+    held = {};
   };
-  // From the scatter on, only the rank's own rows are summed over the axes that
-  // are left, which is a part of the bytes.
+  // From the scatters on, only the rank's own rows are summed over the axes
+  // that are left, which is a part of the bytes.
+  auto dividing = unit.pack.getDividingAxes();
   for (StringAttr axis : unit.get().getReducedAxes(mesh, rank)) {
-    Value input = load();
-    if (unit.isDivided() && axis == unit.pack.getAxisAttr()) {
-      slot = Slot::Reduced;
-      input = dist::ReduceScatterOp::create(
-          builder, unit.getLoc(),
-          unit.pack.getSlotType(slot).clone(reducedType), input, meshRef, axis,
-          dist::ReductionAttr::get(builder.getContext(), dist::Reduction::Sum),
-          builder.getI64IntegerAttr(0));
-    } else {
-      input = sumOver(axis, input);
+    if (!llvm::is_contained(dividing, axis)) {
+      store(sumOver(axis, load()));
+      continue;
     }
-    store(input);
+    Value input = load();
+    slot = Slot::Reduced;
+    store(scatterRows(axis, input));
   }
   if (holders.size() > 1)
     store(sumOverRanks(load(), holders));
-  if (rounded)
-    writeSlot(nn.widen(rounded), unit, slot);
+  if (held)
+    writeSlot(nn.widen(held), unit, slot);
 }
 
 /// Replicas compress a sum over all other ranks, so that neither mesh nor
@@ -351,11 +374,11 @@ Value StepEnd::sumSquares(StepUnit &unit) {
 }
 
 /// The axes along which ranks update other parts of it: those that split it,
-/// and the one that divides its pack.
+/// and those that divide its pack.
 ArrayAttr StepEnd::getCountedAxes(StepUnit &unit) {
   SmallVector<Attribute> axes;
   if (unit.isDivided())
-    axes.push_back(unit.pack.getAxisAttr());
+    llvm::append_range(axes, unit.pack.getDividingAxes());
   llvm::append_range(axes, unit.get().getSplitAxes(mesh));
   return builder.getArrayAttr(axes);
 }

@@ -113,9 +113,17 @@ struct PackParametersPass
     return use.getBlock(mesh, use.getState()).getNumElements();
   }
 
-  bool isDivided(Members members) {
-    return parts > 1 && members.front()->canDivide(kDataAxis, mesh);
+  /// The axes that divide members' updates, major to minor.
+  SmallVector<StringAttr> getDividingAxes(Members members) {
+    SmallVector<StringAttr> axes;
+    if (divides)
+      axes = mesh.getStateAxes();
+    llvm::erase_if(axes, [&](StringAttr axis) {
+      return !members.front()->canDivide(axis, mesh);
+    });
+    return axes;
   }
+  bool isDivided(Members members) { return !getDividingAxes(members).empty(); }
 
   /// The parameters of `rank` to which the same is done, together.
   SmallVector<SmallVector<ParameterUse *>> findGroups(Members uses,
@@ -159,7 +167,8 @@ struct PackParametersPass
   /// it have equal shares; no member begins within a chunk that is compressed.
   void createPack(Members members, int64_t rank, unsigned index,
                   SymbolTable &symbols, Operation *before) {
-    bool isDivided = this->isDivided(members);
+    SmallVector<StringAttr> axes = getDividingAxes(members);
+    bool isDivided = !axes.empty();
     SmallVector<Attribute> names;
     SmallVector<int64_t> offsets;
     int64_t total = 0;
@@ -170,8 +179,10 @@ struct PackParametersPass
       offsets.push_back(total);
       total = alignInPack(total + countElements(*member), chunk);
     }
-    PackShape shape = getPackShape(total, isDivided ? parts : 1, chunk);
     OpBuilder builder(before);
+    ArrayAttr dividing =
+        builder.getArrayAttr(SmallVector<Attribute>(axes.begin(), axes.end()));
+    PackShape shape = getPackShape(total, mesh.getBlocks(dividing), chunk);
     auto type = RankedTensorType::get({shape.rows, shape.columns},
                                       builder.getF32Type());
     std::string name = ("pack" + Twine(rank) + "." + Twine(index)).str();
@@ -180,7 +191,7 @@ struct PackParametersPass
         builder, loc, name, rank, builder.getArrayAttr(names), offsets, type,
         isDivided ? FlatSymbolRefAttr::get(mesh.getSymNameAttr())
                   : FlatSymbolRefAttr(),
-        isDivided ? builder.getStringAttr(kDataAxis) : StringAttr(),
+        isDivided ? dividing : ArrayAttr(),
         isDivided && members.front()->hasCopy));
   }
 
@@ -255,7 +266,7 @@ struct PackParametersPass
     FailureOr<ParameterUses> uses = ParameterUses::find(module);
     if (failed(uses))
       return signalPassFailure();
-    parts = configuration.zero ? mesh.getAxisSize(kDataAxis) : 1;
+    divides = configuration.zero > 0;
     rounds = !getReducedType(module).isF32();
     std::map<int64_t, SmallVector<ParameterUse *>> usesOf; // by rank
     for (ParameterUse &use : uses->parameters)
@@ -272,8 +283,8 @@ struct PackParametersPass
   }
 
   dist::MeshOp mesh;
-  int64_t parts; // that packs are divided into, if at all
-  bool rounds;   // before gradients are summed
+  bool divides; // packs, where ranks can
+  bool rounds;  // before gradients are summed
   Compression compression;
 };
 } // namespace

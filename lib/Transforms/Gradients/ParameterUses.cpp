@@ -66,11 +66,14 @@ SmallVector<StringAttr> ParameterUse::getReducedAxes(MeshOp mesh,
   llvm::erase_if(axes,
                  [&](StringAttr axis) { return mesh.getAxisSize(axis) <= 1; });
   // What is scattered first leaves a part of the bytes to the others.
-  std::stable_partition(axes.begin(), axes.end(), [](StringAttr axis) {
-    const AxisFacts *facts = findAxis(axis.getValue());
-    return facts && facts->dividesState;
+  SmallVector<StringAttr> ordered = mesh.getStateAxes();
+  llvm::erase_if(ordered, [&](StringAttr axis) {
+    return !llvm::is_contained(axes, axis);
   });
-  return axes;
+  for (StringAttr axis : axes)
+    if (!llvm::is_contained(ordered, axis))
+      ordered.push_back(axis);
+  return ordered;
 }
 
 SmallVector<StringAttr> ParameterUse::getSplitAxes(MeshOp mesh) {

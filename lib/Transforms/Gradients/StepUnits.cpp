@@ -43,10 +43,11 @@ static LogicalResult checkMember(nn::PackOp pack, ParameterUse &first,
     return pack.emitOpError("has members @")
            << first.parameter.getSymName() << " and @" << name
            << ", which are reduced, counted or updated differently";
-  if (pack.getAxis() && !use.canDivide(*pack.getAxis(), mesh))
-    return pack.emitOpError("is divided over axis ")
-           << pack.getAxisAttr() << ", but not all ranks along it can update @"
-           << name << " by rows";
+  for (StringAttr axis : pack.getDividingAxes())
+    if (!use.canDivide(axis, mesh))
+      return pack.emitOpError("is divided over axis ")
+             << axis << ", but not all ranks along it can update @" << name
+             << " by rows";
   return success();
 }
 

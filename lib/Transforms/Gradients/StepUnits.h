@@ -19,7 +19,7 @@ struct StepUnit {
 
   /// The same is done to all members.
   ParameterUse &get() { return *members.front(); }
-  bool isDivided() { return pack && pack.getAxis(); }
+  bool isDivided() { return pack && pack.isDivided(); }
   /// Counts the elements that a rank has of each member.
   llvm::SmallVector<int64_t> countElements(dist::MeshOp mesh);
   /// Whether a rank updates a part of what the whole copy is made of that

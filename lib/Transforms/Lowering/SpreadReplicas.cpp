@@ -60,17 +60,24 @@ private:
 };
 } // namespace
 
-bool plait::isReplicaSum(Operation *op) {
-  auto sum = dyn_cast<dist::ReduceScatterOp>(op);
-  return sum && sum.getAxis() == kDataAxis;
+/// Whether ZeRO divides state over `axis`.
+static bool dividesState(StringRef axis) {
+  const AxisFacts *facts = findAxis(axis);
+  return facts && facts->dividesState;
 }
 
-/// Whether `op` gathers a parameter that replicas divide.
+bool plait::isReplicaSum(Operation *op) {
+  auto sum = dyn_cast<dist::ReduceScatterOp>(op);
+  return sum && dividesState(sum.getAxis());
+}
+
+/// Whether `op` gathers a parameter that ZeRO divides, over one of the axes.
 static bool isParameterGather(Operation &op) {
   auto gather = dyn_cast<dist::AllGatherOp>(op);
-  Operation *read = gather ? gather.getInput().getDefiningOp() : nullptr;
-  return read && gather.getAxis() == kDataAxis &&
-         nn::getSlotAccess(read) == nn::SlotAccess::Read;
+  Operation *input = gather ? gather.getInput().getDefiningOp() : nullptr;
+  return input && dividesState(gather.getAxis()) &&
+         (nn::getSlotAccess(input) == nn::SlotAccess::Read ||
+          isParameterGather(*input));
 }
 
 /// The first op behind `op` that does neither read nor gather parameters.

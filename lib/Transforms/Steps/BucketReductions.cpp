@@ -92,7 +92,7 @@ private:
     auto collective = dyn_cast<CollectiveOp>(*step);
     const AxisFacts *facts =
         collective ? findAxis(collective.getAxis()) : nullptr;
-    return facts && (onGPU || facts->dividesState || facts->copiesState()) &&
+    return facts && (onGPU || facts->splitsReplicas()) &&
            facts->splits != Splits::Stages &&
            collective.getKind() == CollectiveKind::AllReduce &&
            collective.getReduction() == dist::Reduction::Sum &&

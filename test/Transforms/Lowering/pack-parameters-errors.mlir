@@ -73,8 +73,8 @@ nn.pack @pack rank 0 [@a] at [0] divided on @other["dp"] : tensor<2x32xf32>
 // -----
 
 nn.parameter @a : tensor<4xf32> init<mean = 0.0, std = 0.02>
-// expected-error @+1 {{'nn.pack' op is divided over axis "dp" but names no mesh}}
-"nn.pack"() <{axis = "dp", members = [@a], offsets = array<i64: 0>, rank = 0 : i64, sym_name = "pack", type = tensor<2x32xf32>}> : () -> ()
+// expected-error @+1 {{'nn.pack' op is divided over axes ["dp"] but names no mesh}}
+"nn.pack"() <{axes = ["dp"], members = [@a], offsets = array<i64: 0>, rank = 0 : i64, sym_name = "pack", type = tensor<2x32xf32>}> : () -> ()
 
 // -----
 
@@ -82,6 +82,27 @@ dist.mesh @mesh ["pp", "dp"] = [1, 2]
 nn.parameter @a : tensor<4xf32> init<mean = 0.0, std = 0.02>
 // expected-error @+1 {{'nn.pack' op is divided over axis "tp", which @mesh does not have}}
 nn.pack @pack rank 0 [@a] at [0] divided on @mesh["tp"] : tensor<2x32xf32>
+
+// -----
+
+dist.mesh @mesh ["pp", "dp"] = [1, 2]
+nn.parameter @a : tensor<4xf32> init<mean = 0.0, std = 0.02>
+// expected-error @+1 {{'nn.pack' op is divided over axis "dp" twice}}
+nn.pack @pack rank 0 [@a] at [0] divided on @mesh["dp", "dp"] : tensor<4x32xf32>
+
+// -----
+
+dist.mesh @mesh ["pp", "dp"] = [1, 2]
+nn.parameter @a : tensor<4xf32> init<mean = 0.0, std = 0.02>
+// expected-error @+1 {{'nn.pack' op is divided over no axis}}
+nn.pack @pack rank 0 [@a] at [0] divided on @mesh[] : tensor<2x32xf32>
+
+// -----
+
+dist.mesh @mesh ["pp", "dp", "cp"] = [1, 2, 2]
+nn.parameter @a : tensor<4xf32> init<mean = 0.0, std = 0.02>
+// expected-error @+1 {{'nn.pack' op has 2 rows, which 4 ranks cannot divide evenly}}
+nn.pack @pack rank 0 [@a] at [0] divided on @mesh["cp", "dp"] : tensor<2x32xf32>
 
 // -----
 

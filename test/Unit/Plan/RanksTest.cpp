@@ -83,14 +83,17 @@ TEST(Blocks, MajorAxisComesFirst) {
 }
 
 /// A shard of `count` elements from element `begin` on of a pack of which ranks
-/// hold `elements` each along axis 1.
+/// hold `elements` each along axis 1, or along axes 2 and then 1.
 class DividedShard {
 public:
-  DividedShard(int64_t count, uint64_t begin, uint64_t elements) {
+  DividedShard(int64_t count, uint64_t begin, uint64_t elements,
+               bool isFurther = false) {
     fb::ShardT shard;
     shard.local_shape = {1, count};
     shard.division = std::make_unique<fb::DivisionT>();
-    shard.division->axis = 1;
+    shard.division->axis = isFurther ? 2 : 1;
+    if (isFurther)
+      shard.division->inner_axes = {1};
     shard.division->begin = begin;
     shard.division->elements = elements;
     builder.Finish(fb::CreateShard(builder, &shard));
@@ -122,6 +125,26 @@ TEST(Parts, CoverEveryElementOnce) {
       }
       // The programs of two stages, of which one owns the parameter.
       EXPECT_EQ(seen, std::vector<int64_t>(count, 2));
+    }
+}
+
+/// Axis 2 is the major one; no two ranks of a stage have the same.
+TEST(Parts, CoverEveryElementOverTwoAxes) {
+  RankGrid mesh({1, 3, 2});
+  for (uint64_t begin = 0; begin < 5; ++begin)
+    for (int64_t count = 1; begin + count <= 12; ++count) {
+      DividedShard shard(count, begin, 2, /*isFurther=*/true);
+      std::vector<int64_t> seen(count, 0);
+      for (uint32_t rank = 0; rank < mesh.ranks(); ++rank) {
+        EXPECT_TRUE(isFirstReplica(mesh, rank, *shard, true));
+        Part part = partOf(mesh, rank, *shard, count, true);
+        for (int64_t i = 0; i < part.count; ++i) {
+          uint32_t index = mesh.index(rank, 2) * 3 + mesh.index(rank, 1);
+          EXPECT_EQ(index * 2 + part.offset + i, begin + part.begin + i);
+          ++seen[part.begin + i];
+        }
+      }
+      EXPECT_EQ(seen, std::vector<int64_t>(count, 1));
     }
 }
 

@@ -137,6 +137,10 @@ private:
       shard.division->axis = free[0];
       shard.division->begin = draw.from(0, 20);
       int64_t size = source.mesh[free[0]]->size;
+      if (free.size() > 1 && draw.chance(50)) {
+        shard.division->inner_axes = {free[1]};
+        size *= source.mesh[free[1]]->size;
+      }
       int64_t pack = shard.division->begin + elements + draw.from(0, 9);
       state = shard.division->elements = (pack + size - 1) / size;
     } else if (!free.empty() && draw.chance(50)) {

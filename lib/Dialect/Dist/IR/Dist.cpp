@@ -346,6 +346,14 @@ int64_t MeshOp::getBlocks(ArrayAttr axes) {
   return blocks;
 }
 
+SmallVector<StringAttr> MeshOp::getStateAxes() {
+  SmallVector<StringAttr> axes;
+  for (const AxisFacts &facts : llvm::reverse(kAxes))
+    if (facts.dividesState && getAxisSize(facts.axis) > 1)
+      axes.push_back(StringAttr::get(getContext(), facts.name));
+  return axes;
+}
+
 /// The innermost axis steps by a chunk, each further one by all that is inside
 /// of it. Axes of one rank add nothing and are left out; the terms are in the
 /// order of `axes`.

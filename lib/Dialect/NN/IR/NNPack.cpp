@@ -36,12 +36,18 @@ SmallVector<SlotOpInterface> nn::findAccesses(Operation *root,
 /// exists, because the forward pass reads them otherwise. What a replica has
 /// not sent is of all rows.
 bool PackOp::isDivided(Slot slot) {
-  if (!getAxis())
+  if (!isDivided())
     return false;
   if (slot == Slot::Value)
     return getMaster();
   return slot != Slot::Gradient && slot != Slot::Compute &&
          slot != Slot::getState(kErrorState);
+}
+
+SmallVector<StringAttr, 2> PackOp::getDividingAxes() {
+  if (!isDivided())
+    return {};
+  return dist::getAxes(getAxesAttr());
 }
 
 /// All slots are f32 but the copy.
@@ -50,7 +56,7 @@ RankedTensorType PackOp::getSlotType(Slot slot) {
   if (slot == Slot::Compute)
     return type.clone(BFloat16Type::get(getContext()));
   dist::MeshOp mesh = dist::MeshOp::find(*this);
-  int64_t parts = mesh && isDivided(slot) ? mesh.getAxisSize(*getAxis()) : 1;
+  int64_t parts = mesh && isDivided(slot) ? mesh.getBlocks(getAxesAttr()) : 1;
   int64_t rows = type.getDimSize(0) / parts;
   return type.clone({rows, type.getDimSize(1)});
 }
@@ -66,11 +72,17 @@ LogicalResult PackOp::verify() {
       return emitOpError("has a member at element ")
              << offset << ", which is not a multiple of " << kAlignment;
   // (C5)
-  if (getAxis() && !getMeshAttr())
-    return emitOpError("is divided over axis ")
-           << getAxisAttr() << " but names no mesh";
+  if (isDivided() && !getMeshAttr())
+    return emitOpError("is divided over axes ")
+           << getAxesAttr() << " but names no mesh";
+  if (isDivided() && getDividingAxes().empty())
+    return emitOpError("is divided over no axis");
+  llvm::SmallDenseSet<Attribute> named;
+  for (StringAttr axis : getDividingAxes())
+    if (!named.insert(axis).second)
+      return emitOpError("is divided over axis ") << axis << " twice";
   // (C6)
-  if (getMaster() && !getAxis())
+  if (getMaster() && !isDivided())
     return emitOpError("has master values but is not divided");
   return success();
 }
@@ -78,18 +90,18 @@ LogicalResult PackOp::verify() {
 /// (C5), except for the members.
 static LogicalResult verifyDivision(PackOp pack,
                                     SymbolTableCollection &tables) {
-  if (!pack.getAxis())
+  if (!pack.isDivided())
     return success();
   auto mesh =
       tables.lookupNearestSymbolFrom<dist::MeshOp>(pack, pack.getMeshAttr());
   if (!mesh)
     return pack.emitOpError("is divided on ")
            << pack.getMeshAttr() << ", which is no mesh";
-  int64_t parts = mesh.getAxisSize(*pack.getAxis());
-  if (!mesh.hasAxis(*pack.getAxis()))
-    return pack.emitOpError("is divided over axis ")
-           << pack.getAxisAttr() << ", which " << pack.getMeshAttr()
-           << " does not have";
+  for (StringAttr axis : pack.getDividingAxes())
+    if (!mesh.hasAxis(axis))
+      return pack.emitOpError("is divided over axis ")
+             << axis << ", which " << pack.getMeshAttr() << " does not have";
+  int64_t parts = mesh.getBlocks(pack.getAxesAttr());
   int64_t rows = cast<ShapedType>(pack.getType()).getDimSize(0);
   if (rows % parts)
     return pack.emitOpError("has ")
@@ -137,9 +149,10 @@ LogicalResult PackOp::verifySymbolUses(SymbolTableCollection &tables) {
       return emitOpError("has member ") << member << ", which is no parameter";
     // (C5)
     dist::ShardingAttr sharding = getSharding(parameter);
-    if (getAxis() && sharding && sharding.findDim(getAxisAttr()) >= 0)
-      return emitOpError("is divided over axis ")
-             << getAxisAttr() << ", which splits member " << member;
+    for (StringAttr axis : getDividingAxes())
+      if (sharding && sharding.findDim(axis) >= 0)
+        return emitOpError("is divided over axis ")
+               << axis << ", which splits member " << member;
     // (C4)
     // Members stand in the order of their offsets, each with room up to the
     // next.

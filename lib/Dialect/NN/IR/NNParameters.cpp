@@ -173,7 +173,7 @@ static bool isUnknown(Slot slot) {
 static LogicalResult verifyPackAccess(Operation *op, PackOp pack, Slot slot,
                                       RankedTensorType type) {
   // (C1)
-  if ((slot == Slot::Reduced && !pack.getAxis()) || isUnknown(slot))
+  if ((slot == Slot::Reduced && !pack.isDivided()) || isUnknown(slot))
     return op->emitOpError("names @")
            << pack.getSymName() << ", which has no " << slot.getName();
   if (type == pack.getSlotType(slot))

@@ -124,6 +124,10 @@ def Dist_MeshOp : Dist_Op<"mesh", [Symbol]> {
     int64_t getAxisIndex(::llvm::StringRef axis);
     /// The number of blocks that `axes` cut a dimension into.
     int64_t getBlocks(::mlir::ArrayAttr axes);
+    /// The axes of more than one rank over which ZeRO divides state, in the
+    /// order in which it does: from the innermost on, whose ranks are nearest,
+    /// so that what goes further is less.
+    ::llvm::SmallVector<::mlir::StringAttr> getStateAxes();
     /// The first element of a rank's block of `chunk` elements, along a
     /// dimension that `axes` split, major to minor.
     ::llvm::SmallVector<::plait::RankTerm> getBegin(::mlir::ArrayAttr axes,

@@ -92,10 +92,10 @@ def NN_PackOp : NN_Op<"pack", [
     rank of the pipeline, with an arena of its own, may have the same parameter in
     another pack.
 
-    A pack may be divided over a mesh axis along which all ranks hold the same
-    (Rajbhandari et al. 2020, ZeRO 1). The first rank then has the first rows of
-    the moments, the second the next ones, and so on; the slot `reduced` holds
-    these rows of the reduced gradient. Values and gradients are whole, but with
+    A pack may be divided over mesh axes along which all ranks hold the same
+    (Rajbhandari et al. 2020, ZeRO 1), major to minor. The first rank then has the
+    first rows of the moments, the second the next ones, and so on; the slot
+    `reduced` holds these rows of the reduced gradient. Values and gradients are whole, but with
     `master` values are divided as well: only the update reads them, all else
     the copies in `compute`, which are whole.
 
@@ -107,14 +107,14 @@ def NN_PackOp : NN_Op<"pack", [
       a rank.
     - (C4) a member ends before the next begins, and the last one before the end
       of the type.
-    - (C5) the axis is one of the mesh, no member is split over it, and the rows
-      are a multiple of its size.
+    - (C5) the axes are some of the mesh, each named once, no member is split over
+      them, and the rows are a multiple of their ranks.
     - (C6) only a divided pack has `master`.
 
     Example:
     ```mlir
     nn.pack @pack0 rank 0 [@w, @b] at [0, 32] : tensor<1x64xf32>
-    nn.pack @pack1 rank 1 [@w] at [0] divided on @mesh["dp"] : tensor<2x64xf32>
+    nn.pack @pack1 rank 1 [@w] at [0] divided on @mesh["cp", "dp"] : tensor<4x64xf32>
     ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$rank,
@@ -122,16 +122,19 @@ def NN_PackOp : NN_Op<"pack", [
                        DenseI64ArrayAttr:$offsets,
                        TypeAttrOf<2DTensorOf<[F32]>>:$type,
                        OptionalAttr<FlatSymbolRefAttr>:$mesh,
-                       OptionalAttr<StrAttr>:$axis, UnitAttr:$master);
+                       OptionalAttr<StrArrayAttr>:$axes, UnitAttr:$master);
   let assemblyFormat = [{
     $sym_name `rank` $rank $members `at` $offsets
-    (`divided` `on` $mesh^ `[` $axis `]`)? (`master` $master^)?
+    (`divided` `on` $mesh^ `` $axes)? (`master` $master^)?
     `:` $type attr-dict
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     /// Offsets are multiples of this many elements.
     static constexpr int64_t kAlignment = 32;
+    bool isDivided() { return bool(getAxes()); }
+    /// The axes that it is divided over, major to minor.
+    ::llvm::SmallVector<::mlir::StringAttr, 2> getDividingAxes();
     /// Whether a rank holds only some rows of `slot`.
     bool isDivided(::plait::nn::Slot slot);
     /// What a rank holds of the members' values, gradients, …: the type of the

@@ -36,6 +36,12 @@ void addOwnState(fb::PlanT &plan) {
   slot.own_axis = 1;
 }
 
+void addInnerAxes(fb::PlanT &plan) {
+  fb::ShardT &shard = *plan.programs[0]->shards[0];
+  shard.division = std::make_unique<fb::DivisionT>();
+  shard.division->inner_axes = {1};
+}
+
 void addOption(fb::PlanT &plan) { append(plan.options).name = "beta1"; }
 
 void addRule(fb::PlanT &plan) {
@@ -131,7 +137,8 @@ const std::map<std::string, Add> additions = {
     {"OuterKind.Part", addFragments},
     {"OuterKind.Blend", addFragments},
     {"AttentionStep.soft_cap", addSoftCap},
-    {"AttentionStep.sinks", addSinks}};
+    {"AttentionStep.sinks", addSinks},
+    {"Division.inner_axes", addInnerAxes}};
 
 TEST(Level, IsZeroWithoutFeatures) { EXPECT_EQ(getLevel(makePlan()), 0u); }
 

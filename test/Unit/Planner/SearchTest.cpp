@@ -31,7 +31,8 @@ bool isGrouped(const Setting &setting, const Mesh &mesh) {
   int ranks = mesh[Axis::DP] * mesh[Axis::CP] * mesh[Axis::TP];
   while (ranks % (4 * node) == 0)
     ranks /= 4;
-  return mesh[Axis::DP] > 1 && ranks % node == 0 && ranks % (2 * node) != 0;
+  return mesh[Axis::DP] * mesh[Axis::CP] > 1 && ranks % node == 0 &&
+         ranks % (2 * node) != 0;
 }
 
 /// Visits every configuration of the setting's space that makes sense, with

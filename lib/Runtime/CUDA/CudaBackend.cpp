@@ -20,6 +20,7 @@
 #include "Core/HostMemory.h"
 #include "CudaDevice.h"
 #include "CudaThreadCommunicator.h"
+#include "HostNode.h"
 #include "NcclCommunicator.h"
 #include "plait/Plan/Ranks.h"
 #include "plait/Runtime/Rendezvous.h"
@@ -328,10 +329,14 @@ runtime::createNcclProcessBackend(const fb::Plan &plan,
     return nccl.status();
   Capabilities capabilities = Capabilities::find();
   PLAIT_RETURN_IF_ERROR(capabilities.checkLaunchOrder(plan, options.cudaGraph));
-  auto backend =
-      createDevices(plan, machine->driver, {place.index},
-                    {static_cast<int>(place.localIndex % machine->devices)},
-                    *nccl, capabilities, options);
+  if (machine->devices > 1 && place.localIndex >= machine->devices)
+    return fail("process ", place.localIndex,
+                " of this host has no GPU: ", machine->devices, " are there");
+  auto ordinal = static_cast<int>(place.localIndex % machine->devices);
+  // Launchers leave processes where the system puts them.
+  OnHostNode(machine->driver, ordinal).keep();
+  auto backend = createDevices(plan, machine->driver, {place.index}, {ordinal},
+                               *nccl, capabilities, options);
   if (!backend.ok())
     return backend.status();
   auto note =

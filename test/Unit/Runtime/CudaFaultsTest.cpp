@@ -23,7 +23,9 @@
 #include "plait/Runtime/Weights.h"
 
 #include <cstdlib>
+#include <filesystem>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sstream>
 #include <thread>
 
@@ -450,3 +452,60 @@ TEST(Capabilities, SayInWhichOrderNcclLaunches) {
 }
 
 } // namespace
+
+//===----------------------------------------------------------------------===//
+// Memory of the host
+//===----------------------------------------------------------------------===//
+
+/// The fake locks memory on the last core alone, which is all that the node of
+/// its GPUs has. Threads of one process go back to where they were; a process
+/// of its own stays there, and so do the threads of its rank.
+TEST_F(CudaFaultsTest, MemoryOfTheHostLiesNextToItsGpu) {
+  auto countCores = [] {
+    cpu_set_t cores;
+    sched_getaffinity(0, sizeof(cores), &cores);
+    return CPU_COUNT(&cores);
+  };
+  int own = countCores();
+  cpu_set_t cores;
+  sched_getaffinity(0, sizeof(cores), &cores);
+  int last = CPU_SETSIZE - 1;
+  while (!CPU_ISSET(last, &cores))
+    --last;
+  std::string core = std::to_string(last);
+  std::filesystem::create_directory(directory + "/node1");
+  writeFile(directory + "/node1/cpulist", {core.begin(), core.end()});
+  Setting node("PLAIT_FAKE_HOST_NODE", "1");
+  Setting locks("PLAIT_FAKE_HOST_CORE", core.c_str());
+  const fb::Plan &plan = pack(makeCudaPlan());
+  if (own > 1) {
+    std::string error = train(plan, 1);
+    EXPECT_NE(error.find("cuMemHostAlloc"), error.npos) << error;
+  }
+  Setting nodes("PLAIT_HOST_NODES", directory.c_str());
+  EXPECT_EQ(train(plan, 3), "");
+  EXPECT_EQ(countCores(), own);
+  auto say = [&](const ExecutorOptions &mine) {
+    auto executor = Executor::create(plan, mine);
+    if (!executor.ok())
+      return executor.status();
+    return (*executor)->forEachRank([&](uint32_t) {
+      return countCores() == 1 ? Status::success() : fail("is anywhere");
+    });
+  };
+  for (const std::string &said : runProcesses(4, say))
+    EXPECT_EQ(said, "");
+  EXPECT_EQ(countCores(), own);
+}
+
+/// More processes than GPUs: two of the four share none.
+TEST_F(CudaFaultsTest, ProcessesWithoutAGpuSaySo) {
+  const fb::Plan &plan = pack(makeCudaPlan());
+  options.devices = 2;
+  options.timeLimit = std::chrono::seconds(2);
+  auto said = runProcesses(4, [&](const ExecutorOptions &mine) {
+    return Executor::create(plan, mine).status();
+  });
+  EXPECT_EQ(said[2], "process 2 of this host has no GPU: 2 are there");
+  EXPECT_EQ(said[3], "process 3 of this host has no GPU: 2 are there");
+}

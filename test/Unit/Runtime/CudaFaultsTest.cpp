@@ -13,6 +13,7 @@
 #include "CUDA/Capabilities.h"
 #include "CUDA/CudaDevice.h"
 #include "CUDA/NcclComms.h"
+#include "CUDA/NcclSplits.h"
 #include "CUDA/RankStates.h"
 #include "CudaPlan.h"
 #include "FreePort.h"
@@ -508,4 +509,48 @@ TEST_F(CudaFaultsTest, ProcessesWithoutAGpuSaySo) {
   });
   EXPECT_EQ(said[2], "process 2 of this host has no GPU: 2 are there");
   EXPECT_EQ(said[3], "process 3 of this host has no GPU: 2 are there");
+}
+
+//===----------------------------------------------------------------------===//
+// Memory of communicators
+//===----------------------------------------------------------------------===//
+
+TEST(NcclMemory, IsThatOfTheGroupsAndRoutesOfARank) {
+  Topology topology;
+  topology.ranks = 4;
+  topology.groups = {{0}, {0, 1}, {2, 3}, {0, 1, 2, 3}};
+  topology.packedBytes = {7, 100, 1000, 20};
+  topology.messages = {{0, 2, 0}, {0, 2, 0}, {2, 0, 0}, {1, 3, 0}};
+  NcclMemory memory;
+  addMemory(memory, topology, 0);
+  EXPECT_EQ(memory.groups, 2u);
+  EXPECT_EQ(memory.routes, 2u); // two messages of one route
+  EXPECT_EQ(memory.scratch, 120u);
+  EXPECT_EQ(memory.estimate(), 700'000'120u);
+  addMemory(memory, topology, 3);
+  EXPECT_EQ(memory.groups, 4u);
+  EXPECT_EQ(memory.routes, 3u);
+  EXPECT_EQ(memory.scratch, 1140u);
+}
+
+/// Before the first step by what is made, and after it by what is there.
+TEST_F(CudaFaultsTest, CommunicatorsThatTakeMoreThanIsReservedAreTold) {
+  fb::PlanT made = makeCudaPlan();
+  made.device_reserve = 100'000'000;
+  Setting memory("PLAIT_FAKE_MEMORY", "8000000000");
+  Setting buffers("PLAIT_FAKE_NCCL_MEMORY", "20000000");
+  auto executor = Executor::create(pack(made), options);
+  ASSERT_TRUE(executor.ok()) << executor.status().message();
+  const std::string &libraries = (*executor)->libraries();
+  EXPECT_NE(libraries.find("\nGPU 0 (Fake): NCCL may take about 0."),
+            libraries.npos)
+      << libraries;
+  EXPECT_NE(libraries.find(", 0.10 GB are reserved"), libraries.npos)
+      << libraries;
+  auto lines = (*executor)->describeMemory();
+  ASSERT_TRUE(lines.ok()) << lines.status().message();
+  EXPECT_NE(lines->find(" GB of 0.10 GB reserved: raise reservedBytes of the "
+                        "hardware file, or other plans may not fit, context"),
+            lines->npos)
+      << *lines;
 }

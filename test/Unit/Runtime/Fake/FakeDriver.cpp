@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "FakeContexts.h"
+#include "FakeNccl.h"
 #include "FakeStreams.h"
 
 #include <algorithm>
@@ -216,6 +217,9 @@ CUresult cuMemGetInfo(size_t *available, size_t *total) {
   *available = *total = setting("PLAIT_FAKE_MEMORY", 1L << 33);
   for (auto [address, bytes] : allocations())
     *available -= std::min(*available, bytes);
+  // All GPUs are one to it, and communicators have buffers.
+  *available -= std::min(
+      *available, countComms() * size_t(setting("PLAIT_FAKE_NCCL_MEMORY", 0)));
   return CUDA_SUCCESS;
 }
 CUresult cuMemAlloc(CUdeviceptr *address, size_t bytes) {

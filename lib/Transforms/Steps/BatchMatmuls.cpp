@@ -17,7 +17,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "../BatchedMatmuls.h"
-#include "../Remarks.h"
 #include "Footprint.h"
 
 using namespace mlir;

@@ -17,6 +17,7 @@
 #include "Simulation.h"
 #include "plait/Plan/Container.h"
 #include "plait/Plan/Streams.h"
+#include "plait/Planner/PlanBand.h"
 
 #include <CLI/CLI.hpp>
 
@@ -152,6 +153,8 @@ Result<tool::Simulation> simulate(const Input &input, const Options &options) {
   simulation.costs = input.priced.cluster.name;
   simulation.overlaps = input.overlaps();
   simulation.replayed = std::move(*model);
+  if (!input.profile)
+    simulation.band = planner::getBand(input.plan, input.priced.cluster);
   // 2. Measured.
   if (input.profile) {
     const plan::Profile &profile = *input.profile;

@@ -14,6 +14,7 @@
 
 #include "Simulation.h"
 #include "TextOutput.h"
+#include "plait/Planner/PlanBand.h"
 #include "plait/Planner/PlanCost.h"
 #include "plait/Planner/StepTrace.h"
 #include "plait/Support/Quantities.h"
@@ -220,6 +221,15 @@ static std::string writeMeasurement(const Simulation &simulation) {
   return text;
 }
 
+/// Gives factors two digits: they have no more.
+static std::string writeBand(const planner::Band &band, double seconds) {
+  return format("band      %.2f to %.2f times that in 8 of 10 runs, %s to %s,\n"
+                "          by ",
+                band.low, band.high, formatSeconds(band.low * seconds).c_str(),
+                formatSeconds(band.high * seconds).c_str()) +
+         planner::describeBasis(band) + "\n";
+}
+
 /// The measured step heads the text where there is a profile, else the
 /// predicted one.
 std::string tool::toText(const fb::Plan &plan, const Simulation &simulation,
@@ -236,6 +246,8 @@ std::string tool::toText(const fb::Plan &plan, const Simulation &simulation,
                  ? ", with replicas equally fast: plaitc adds the wait for "
                    "the slowest\n"
                  : "\n");
+  if (simulation.band)
+    text += writeBand(*simulation.band, simulation.seconds());
   text += "\n" + drawSchedule(plan, simulation, options);
   text += writeRanks(plan, simulation);
   return text + writeMemory(plan, simulation, options.width);
@@ -309,6 +321,15 @@ std::string tool::toJson(const fb::Plan &plan, const Simulation &simulation) {
                   {"overhead_seconds", simulation.overhead},
                   {"bubble_fraction", simulation.bubbleFraction},
                   {"programs", std::move(programs)}};
+  if (const auto &band = simulation.band)
+    content["band"] = {
+        {"step_seconds",
+         {band->low * simulation.seconds(), band->high * simulation.seconds()}},
+        {"half_width_percent", 100 * band->getHalfWidth()},
+        {"runs", band->runs},
+        {"sources", band->sources},
+        {"basis", band->basis},
+        {"unmeasured", band->unmeasured}};
   if (simulation.measurement)
     content["measured"] = ::toJson(*simulation.measurement);
   return content.dump(2) + "\n";

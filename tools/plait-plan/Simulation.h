@@ -10,6 +10,7 @@
 
 #include "PlanSummary.h"
 #include "plait/Plan/Replay.h"
+#include "plait/Planner/Band.h"
 #include "plait/Schedule/Chart.h"
 
 #include <algorithm>
@@ -43,6 +44,8 @@ struct Simulation {
   double bubbleFraction = 0;
   std::vector<double> bubbleSeconds; // by program: of idle()
   std::optional<Measurement> measurement;
+  /// The band of what is predicted; nothing for processors and measured times.
+  std::optional<planner::Band> band;
   /// Whether ranks communicate beside computing.
   bool overlaps = false;
 

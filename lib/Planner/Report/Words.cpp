@@ -12,6 +12,7 @@
 #include "Report/Words.h"
 #include "Report/Projected.h"
 #include "Search/Parts.h"
+#include "plait/Planner/PlanBand.h"
 
 #include <algorithm>
 #include <cmath>
@@ -33,20 +34,13 @@ std::string planner::describeEach(const ReportInput &input) {
          " TFLOP/s" + each;
 }
 
-/// Parts of the prediction that nobody has measured widen the band.
 std::optional<Band> planner::getBand(const ReportInput &input) {
   if (input.cluster.device.isProcessor)
     return std::nullopt;
   const Configuration &pick = input.result.configuration;
-  BandQuestion question{input.training.framework.name,
-                        input.cluster.device.target, pick.ranks()};
-  if (pick.offload != Offload::None)
-    question.unmeasured.push_back("CPU offload");
-  if (input.result.hasExperts)
-    question.unmeasured.push_back("experts");
-  if (question.program == "plait" && pick.ranks() > 1)
-    question.unmeasured.push_back("several GPUs of plait");
-  return getBand(question);
+  return getBand(askBand(input.training.framework.name, input.cluster.device,
+                         pick.ranks(), pick.offload != Offload::None,
+                         input.result.hasExperts));
 }
 
 /// "-3 to +13", in percent of what is predicted.
@@ -83,12 +77,7 @@ std::string planner::describeTrust(const ReportInput &input) {
   if (!band)
     return "";
   std::string text = "Steps of 8 of 10 runs are " + printPercents(*band) +
-                     " % from such a prediction, by " + band->basis;
-  for (const std::string &part : band->unmeasured)
-    text += (&part == &band->unmeasured.front()
-                 ? "; nobody has measured "
-                 : (&part == &band->unmeasured.back() ? " and " : ", ")) +
-            part;
+                     " % from such a prediction, by " + describeBasis(*band);
   return text + (band->unmeasured.empty() ? "." : ", which widens it.");
 }
 

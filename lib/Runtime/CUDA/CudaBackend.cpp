@@ -20,7 +20,9 @@
 #include "Core/HostMemory.h"
 #include "CudaDevice.h"
 #include "CudaThreadCommunicator.h"
+#include "HostNode.h"
 #include "NcclCommunicator.h"
+#include "NcclSplits.h"
 #include "plait/Plan/Ranks.h"
 #include "plait/Runtime/Rendezvous.h"
 
@@ -80,6 +82,7 @@ struct Gpu {
   std::vector<uint32_t> ranks;
   uint64_t arenas = 0;     // bytes of all ranks
   uint64_t usedBefore = 0; // by the context, and by other processes
+  NcclMemory nccl;         // of all ranks; zeros without NCCL
 
   /// Asks how much is in use right after the context has been made, since the
   /// driver does not tell processes apart: what is there before plait has
@@ -113,6 +116,8 @@ struct Gpu {
     // other processes use, so that beside them less is asked for.
     uint64_t reserve =
         plan.device_reserve() - std::min(plan.device_reserve(), memory->used());
+    // What is known to the byte is asked for in any case.
+    reserve = std::max(reserve, nccl.scratch);
     // By differences: the sum could overflow for a plan with absurd numbers.
     if (arenas > memory->available || reserve > memory->available - arenas)
       return fail(context->describe(), ": ", describeRanks(ranks),
@@ -136,11 +141,25 @@ struct Gpu {
         << ", libraries " << inGigabytes(used - std::min(used, known));
     if (plan.device_reserve())
       out << " of " << inGigabytes(plan.device_reserve()) << " reserved";
+    if (plan.device_reserve() && used > known + plan.device_reserve())
+      out << ": raise reservedBytes of the hardware file, or other plans may "
+             "not fit";
     out << ", context and other processes " << inGigabytes(usedBefore)
         << ", free " << inGigabytes(memory->available);
     return out.str();
   }
 };
+
+/// Says where communicators may take more than `plan` reserves; empty: nowhere.
+std::string describeNccl(const fb::Plan &plan, const Gpu &gpu) {
+  uint64_t bytes = gpu.nccl.estimate();
+  if (!plan.device_reserve() || bytes <= plan.device_reserve())
+    return "";
+  return "\n" + gpu.context->describe() + ": NCCL may take about " +
+         inGigabytes(bytes) + " for " + std::to_string(gpu.nccl.groups) +
+         " groups and " + std::to_string(gpu.nccl.routes) + " routes, " +
+         inGigabytes(plan.device_reserve()) + " are reserved";
+}
 
 /// Whether what all ranks of this host offload fits its memory, before the
 /// first of it is page-locked. All processes ask, or none.
@@ -157,6 +176,21 @@ Status checkOffloaded(const fb::Plan &plan, std::span<const uint32_t> ranks,
                   : Status::success();
 }
 
+/// Returns the GPUs with the ranks of each, rank i on GPU ordinals[i], and with
+/// what NCCL is to make of `topology`, if it is.
+std::map<int, Gpu> shareGpus(const std::vector<uint32_t> &ranks,
+                             const std::vector<int> &ordinals,
+                             const Topology *topology) {
+  std::map<int, Gpu> gpus;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    Gpu &gpu = gpus[ordinals[i]];
+    gpu.ranks.push_back(ranks[i]);
+    if (topology)
+      addMemory(gpu.nccl, *topology, ranks[i]);
+  }
+  return gpus;
+}
+
 /// Devices for `ranks`, rank i on GPU ordinals[i]. Without `nccl` they share
 /// memory, and are recorded together.
 /// All GPUs are loaded and checked before the first arena is allocated: a
@@ -164,12 +198,11 @@ Status checkOffloaded(const fb::Plan &plan, std::span<const uint32_t> ranks,
 Result<Backend> createDevices(const fb::Plan &plan, const Driver &driver,
                               std::vector<uint32_t> ranks,
                               const std::vector<int> &ordinals,
-                              const Nccl *nccl,
+                              const Nccl *nccl, const Topology &topology,
                               const Capabilities &capabilities,
                               const ExecutorOptions &options) {
-  std::map<int, Gpu> gpus;
-  for (size_t i = 0; i < ranks.size(); ++i)
-    gpus[ordinals[i]].ranks.push_back(ranks[i]);
+  std::map<int, Gpu> gpus =
+      shareGpus(ranks, ordinals, nccl ? &topology : nullptr);
   PLAIT_RETURN_IF_ERROR(checkOffloaded(plan, ranks, options));
   Backend backend;
   for (auto &[ordinal, gpu] : gpus) {
@@ -181,7 +214,8 @@ Result<Backend> createDevices(const fb::Plan &plan, const Driver &driver,
                          gpu.context->describe();
   }
   if (ranks.front() == 0)
-    backend.libraries = capabilities.describe();
+    backend.libraries =
+        capabilities.describe() + describeNccl(plan, gpus.at(ordinals.front()));
   auto recording = std::make_shared<std::mutex>();
   plan::RankGrid mesh(plan);
   for (size_t i = 0; i < ranks.size(); ++i) {
@@ -270,7 +304,7 @@ runtime::createCudaThreadBackend(const fb::Plan &plan, const Topology &topology,
     ordinals.push_back(static_cast<int>(rank % machine->devices));
   auto backend =
       createDevices(plan, machine->driver, firstRanks(topology.ranks), ordinals,
-                    /*nccl=*/nullptr, Capabilities::find(), options);
+                    /*nccl=*/nullptr, topology, Capabilities::find(), options);
   if (!backend.ok())
     return backend.status();
   // One after the other: what ranks of one GPU do at once takes longer.
@@ -301,7 +335,7 @@ runtime::createNcclThreadBackend(const fb::Plan &plan, const Topology &topology,
   std::vector<uint32_t> ranks = firstRanks(topology.ranks);
   auto backend =
       createDevices(plan, machine->driver, ranks, {ranks.begin(), ranks.end()},
-                    *nccl, capabilities, options);
+                    *nccl, topology, capabilities, options);
   if (!backend.ok())
     return backend.status();
   auto note = connectNcclThreads(topology, options.timeLimit, backend->parts,
@@ -328,10 +362,14 @@ runtime::createNcclProcessBackend(const fb::Plan &plan,
     return nccl.status();
   Capabilities capabilities = Capabilities::find();
   PLAIT_RETURN_IF_ERROR(capabilities.checkLaunchOrder(plan, options.cudaGraph));
-  auto backend =
-      createDevices(plan, machine->driver, {place.index},
-                    {static_cast<int>(place.localIndex % machine->devices)},
-                    *nccl, capabilities, options);
+  if (machine->devices > 1 && place.localIndex >= machine->devices)
+    return fail("process ", place.localIndex,
+                " of this host has no GPU: ", machine->devices, " are there");
+  auto ordinal = static_cast<int>(place.localIndex % machine->devices);
+  // Launchers leave processes where the system puts them.
+  OnHostNode(machine->driver, ordinal).keep();
+  auto backend = createDevices(plan, machine->driver, {place.index}, {ordinal},
+                               *nccl, topology, capabilities, options);
   if (!backend.ok())
     return backend.status();
   auto note =

@@ -20,6 +20,7 @@
 #include "CudaDevice.h"
 
 #include "Core/Operands.h"
+#include "HostNode.h"
 #include "plait/Plan/Attention.h"
 #include "plait/Plan/Defaults.h"
 
@@ -43,6 +44,8 @@ Result<std::unique_ptr<CudaDevice>>
 CudaDevice::create(const fb::Plan &plan, const fb::Program &program,
                    const Options &options) {
   std::unique_ptr<CudaDevice> result(new CudaDevice(plan, program, options));
+  // One thread may make the devices of GPUs of several nodes.
+  OnHostNode node(options.context->driver, options.context->ordinal);
   auto stream = CudaStream::create(options.context, options.recording);
   if (!stream.ok())
     return stream.status();

@@ -93,3 +93,23 @@ std::vector<uint32_t> runtime::partOfMessages(const Topology &topology) {
     parts.push_back(numbers.at({route.source, route.target, route.channel}));
   return parts;
 }
+
+uint64_t NcclMemory::estimate() const {
+  constexpr uint64_t group = 300'000'000, route = 50'000'000;
+  return groups * group + routes * route + scratch;
+}
+
+void runtime::addMemory(NcclMemory &memory, const Topology &topology,
+                        uint32_t rank) {
+  for (size_t index = 0; index < topology.groups.size(); ++index) {
+    const std::vector<uint32_t> &ranks = topology.groups[index];
+    if (ranks.size() < 2 ||
+        !std::binary_search(ranks.begin(), ranks.end(), rank))
+      continue;
+    ++memory.groups;
+    if (index < topology.packedBytes.size())
+      memory.scratch += topology.packedBytes[index];
+  }
+  for (const auto &[route, number] : numberRoutes(topology))
+    memory.routes += std::get<0>(route) == rank || std::get<1>(route) == rank;
+}

@@ -22,6 +22,7 @@
 
 #include "PlaceValues.h"
 
+#include "Neighbours.h"
 #include "PreparePlacing.h"
 
 #include "plait/Analysis/KernelShape.h"
@@ -443,11 +444,13 @@ Room Placer::findRoom(const Workspace &workspace) {
 int64_t Placer::packWorkspace() {
   Workspace workspace = findWorkspace();
   Room room = findRoom(workspace);
-  SmallVector<Lifetime> buffers;
-  for (auto &[value, lifetime] : workspace.lifetimes)
-    buffers.push_back(lifetime);
+  TargetAttr target = getTarget(function->getParentOfType<ModuleOp>());
+  SmallVector<Neighbours> neighbours;
+  if (target && target.isGPU())
+    neighbours = findNeighbours(function, places, workspace);
   int64_t total = 0;
-  SmallVector<int64_t> offsets = packMemory(buffers, total, room.taken);
+  SmallVector<int64_t> offsets =
+      packNeighbours(workspace, neighbours, total, room.taken);
   llvm::DenseMap<Value, SlotPlace> placeOf;
   for (auto [entry, offset] : llvm::zip_equal(workspace.lifetimes, offsets))
     placeOf[entry.first] = room.locate(offset);

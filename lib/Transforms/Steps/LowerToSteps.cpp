@@ -17,6 +17,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../BatchedMatmuls.h"
 #include "LibrarySteps.h"
 #include "plait/Analysis/KernelTraffic.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
@@ -412,7 +413,8 @@ struct LowerToStepsPass : plait::impl::LowerToStepsPassBase<LowerToStepsPass> {
     for (func::FuncOp function : functions)
       if (failed(Converter(function, deterministic).run()))
         return signalPassFailure();
-    if (failed(verifySteps(module)))
+    // A processor has no idle cores in a matmul's last wave.
+    if (failed(isGPU ? batchMatmuls(module) : verifySteps(module)))
       signalPassFailure();
   }
 

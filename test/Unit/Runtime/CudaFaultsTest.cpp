@@ -13,6 +13,7 @@
 #include "CUDA/Capabilities.h"
 #include "CUDA/CudaDevice.h"
 #include "CUDA/NcclComms.h"
+#include "CUDA/NcclSplits.h"
 #include "CUDA/RankStates.h"
 #include "CudaPlan.h"
 #include "FreePort.h"
@@ -23,7 +24,9 @@
 #include "plait/Runtime/Weights.h"
 
 #include <cstdlib>
+#include <filesystem>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sstream>
 #include <thread>
 
@@ -450,3 +453,104 @@ TEST(Capabilities, SayInWhichOrderNcclLaunches) {
 }
 
 } // namespace
+
+//===----------------------------------------------------------------------===//
+// Memory of the host
+//===----------------------------------------------------------------------===//
+
+/// The fake locks memory on the last core alone, which is all that the node of
+/// its GPUs has. Threads of one process go back to where they were; a process
+/// of its own stays there, and so do the threads of its rank.
+TEST_F(CudaFaultsTest, MemoryOfTheHostLiesNextToItsGpu) {
+  auto countCores = [] {
+    cpu_set_t cores;
+    sched_getaffinity(0, sizeof(cores), &cores);
+    return CPU_COUNT(&cores);
+  };
+  int own = countCores();
+  cpu_set_t cores;
+  sched_getaffinity(0, sizeof(cores), &cores);
+  int last = CPU_SETSIZE - 1;
+  while (!CPU_ISSET(last, &cores))
+    --last;
+  std::string core = std::to_string(last);
+  std::filesystem::create_directory(directory + "/node1");
+  writeFile(directory + "/node1/cpulist", {core.begin(), core.end()});
+  Setting node("PLAIT_FAKE_HOST_NODE", "1");
+  Setting locks("PLAIT_FAKE_HOST_CORE", core.c_str());
+  const fb::Plan &plan = pack(makeCudaPlan());
+  if (own > 1) {
+    std::string error = train(plan, 1);
+    EXPECT_NE(error.find("cuMemHostAlloc"), error.npos) << error;
+  }
+  Setting nodes("PLAIT_HOST_NODES", directory.c_str());
+  EXPECT_EQ(train(plan, 3), "");
+  EXPECT_EQ(countCores(), own);
+  auto say = [&](const ExecutorOptions &mine) {
+    auto executor = Executor::create(plan, mine);
+    if (!executor.ok())
+      return executor.status();
+    return (*executor)->forEachRank([&](uint32_t) {
+      return countCores() == 1 ? Status::success() : fail("is anywhere");
+    });
+  };
+  for (const std::string &said : runProcesses(4, say))
+    EXPECT_EQ(said, "");
+  EXPECT_EQ(countCores(), own);
+}
+
+/// More processes than GPUs: two of the four share none.
+TEST_F(CudaFaultsTest, ProcessesWithoutAGpuSaySo) {
+  const fb::Plan &plan = pack(makeCudaPlan());
+  options.devices = 2;
+  options.timeLimit = std::chrono::seconds(2);
+  auto said = runProcesses(4, [&](const ExecutorOptions &mine) {
+    return Executor::create(plan, mine).status();
+  });
+  EXPECT_EQ(said[2], "process 2 of this host has no GPU: 2 are there");
+  EXPECT_EQ(said[3], "process 3 of this host has no GPU: 2 are there");
+}
+
+//===----------------------------------------------------------------------===//
+// Memory of communicators
+//===----------------------------------------------------------------------===//
+
+TEST(NcclMemory, IsThatOfTheGroupsAndRoutesOfARank) {
+  Topology topology;
+  topology.ranks = 4;
+  topology.groups = {{0}, {0, 1}, {2, 3}, {0, 1, 2, 3}};
+  topology.packedBytes = {7, 100, 1000, 20};
+  topology.messages = {{0, 2, 0}, {0, 2, 0}, {2, 0, 0}, {1, 3, 0}};
+  NcclMemory memory;
+  addMemory(memory, topology, 0);
+  EXPECT_EQ(memory.groups, 2u);
+  EXPECT_EQ(memory.routes, 2u); // two messages of one route
+  EXPECT_EQ(memory.scratch, 120u);
+  EXPECT_EQ(memory.estimate(), 700'000'120u);
+  addMemory(memory, topology, 3);
+  EXPECT_EQ(memory.groups, 4u);
+  EXPECT_EQ(memory.routes, 3u);
+  EXPECT_EQ(memory.scratch, 1140u);
+}
+
+/// Before the first step by what is made, and after it by what is there.
+TEST_F(CudaFaultsTest, CommunicatorsThatTakeMoreThanIsReservedAreTold) {
+  fb::PlanT made = makeCudaPlan();
+  made.device_reserve = 100'000'000;
+  Setting memory("PLAIT_FAKE_MEMORY", "8000000000");
+  Setting buffers("PLAIT_FAKE_NCCL_MEMORY", "20000000");
+  auto executor = Executor::create(pack(made), options);
+  ASSERT_TRUE(executor.ok()) << executor.status().message();
+  const std::string &libraries = (*executor)->libraries();
+  EXPECT_NE(libraries.find("\nGPU 0 (Fake): NCCL may take about 0."),
+            libraries.npos)
+      << libraries;
+  EXPECT_NE(libraries.find(", 0.10 GB are reserved"), libraries.npos)
+      << libraries;
+  auto lines = (*executor)->describeMemory();
+  ASSERT_TRUE(lines.ok()) << lines.status().message();
+  EXPECT_NE(lines->find(" GB of 0.10 GB reserved: raise reservedBytes of the "
+                        "hardware file, or other plans may not fit, context"),
+            lines->npos)
+      << *lines;
+}

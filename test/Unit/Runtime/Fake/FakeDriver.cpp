@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "FakeContexts.h"
+#include "FakeNccl.h"
 #include "FakeStreams.h"
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <cstring>
 #include <malloc.h>
 #include <map>
+#include <sched.h>
 #include <string>
 #include <sys/mman.h>
 #include <thread>
@@ -203,7 +205,9 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute,
                               CUdevice) {
   *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? 9
            : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? 0
-                                                                       : 4;
+           : attribute == CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID
+               ? int(setting("PLAIT_FAKE_HOST_NODE", -1))
+               : 4;
   return CUDA_SUCCESS;
 }
 CUresult cuMemGetInfo(size_t *available, size_t *total) {
@@ -213,6 +217,9 @@ CUresult cuMemGetInfo(size_t *available, size_t *total) {
   *available = *total = setting("PLAIT_FAKE_MEMORY", 1L << 33);
   for (auto [address, bytes] : allocations())
     *available -= std::min(*available, bytes);
+  // All GPUs are one to it, and communicators have buffers.
+  *available -= std::min(
+      *available, countComms() * size_t(setting("PLAIT_FAKE_NCCL_MEMORY", 0)));
   return CUDA_SUCCESS;
 }
 CUresult cuMemAlloc(CUdeviceptr *address, size_t bytes) {
@@ -238,6 +245,12 @@ CUresult cuMemHostAlloc(void **memory, size_t bytes, unsigned) {
     return CUDA_ERROR_INVALID_CONTEXT;
   if (bytes > size_t(setting("PLAIT_FAKE_HOST_MEMORY", LONG_MAX)))
     return CUDA_ERROR_OUT_OF_MEMORY;
+  // Memory lies next to the core that locks it.
+  cpu_set_t cores;
+  long core = setting("PLAIT_FAKE_HOST_CORE", -1);
+  if (core >= 0 && (sched_getaffinity(0, sizeof(cores), &cores) ||
+                    CPU_COUNT(&cores) != 1 || !CPU_ISSET(core, &cores)))
+    return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard guard(lock());
   *memory = std::malloc(bytes);
   locked()[reinterpret_cast<uintptr_t>(*memory)] = bytes;

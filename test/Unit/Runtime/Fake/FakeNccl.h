@@ -128,6 +128,8 @@ int groupDepth();
 
 /// Aborts what ncclCommAbort was asked for in the group that has ended.
 void endAborts();
+/// Counts the communicators that there are.
+size_t countComms();
 
 } // namespace plait::fake
 

@@ -77,6 +77,11 @@ static void release(ncclComm_t comm) {
   comms().erase(comm);
 }
 
+size_t plait::fake::countComms() {
+  std::lock_guard guard(lock());
+  return comms().size();
+}
+
 void plait::fake::endAborts() {
   for (ncclComm_t comm : aborting)
     release(comm);

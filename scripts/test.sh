@@ -196,6 +196,7 @@ run docs "${counts[@]}" build/venv/bin/python test/Docs/run.py "${docs[@]}"
 ours defects defects "${defects[@]}"
 unit plait-cuda-tests
 ours mpi mpi
+ours expert-rows expert_rows
 unit PlaitCodegenPtxTests
 ours overlap overlap "${covering[@]}"
 unit PlaitPlannerTests

@@ -343,6 +343,34 @@ private:
                 step.input()->offset() == step.output()->offset();
     if (same && !facts.worksInPlace)
       return fail(facts.name, " reads and writes the same place");
+    return step.rows() ? checkRows(step) : Status::success();
+  }
+
+  /// Blocks of whole rows, of all ranks along an axis whose ranks run one
+  /// program; both ends of a message count its rows by the ids.
+  Status checkRows(const fb::CollectiveStep &step) {
+    const fb::RowSelection &rows = *step.rows();
+    const CollectiveFacts &facts = getFacts(kindOf(step));
+    if (facts.readsAll == facts.writesAll || step.axis() == 0 ||
+        step.outer() != 1)
+      return fail(facts.name, " over axis ", int(step.axis()), " with outer ",
+                  step.outer(),
+                  " has rows; expected an all-gather or a "
+                  "reduce-scatter over another axis than 0 with outer 1");
+    if (rows.width() < 1 || step.chunk() % rows.width())
+      return fail("has rows of ", rows.width(), " elements in blocks of ",
+                  step.chunk(), ", expected a divisor");
+    constexpr int64_t most = std::numeric_limits<int32_t>::max();
+    if (rows.choices() < 1 || (facts.reduces && rows.choices() > 1) ||
+        rows.experts() < 1 || rows.experts() > most / mesh.size(step.axis()))
+      return fail("has rows with ", rows.choices(), " choices and ",
+                  rows.experts(), " experts a rank, expected 1",
+                  facts.reduces ? "" : " or more", " and 1 to ",
+                  most / mesh.size(step.axis()));
+    if (!rows.ids())
+      return fail("has rows without ids");
+    if (isCuda(plan))
+      return fail("has rows, which processors exchange; the backend is cuda");
     return Status::success();
   }
 

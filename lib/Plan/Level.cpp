@@ -116,6 +116,14 @@ static bool hasSinks(const fb::Plan &plan) {
   });
 }
 
+/// Rows of experts that ranks exchange.
+static bool hasRows(const fb::Plan &plan) {
+  return anyStep(plan, [](const fb::Step *step) {
+    const fb::CollectiveStep *collective = step->step_as_CollectiveStep();
+    return collective && collective->rows();
+  });
+}
+
 std::span<const Feature> plan::getFeatures() {
   static constexpr Feature features[] = {
       {"GroupedGemmStep", 1, hasGroupedGemms},
@@ -161,6 +169,8 @@ std::span<const Feature> plan::getFeatures() {
       {"ActionList.mixing", 3, hasExchanges},
       {"AttentionStep.soft_cap", 4, hasSoftCaps},
       {"AttentionStep.sinks", 4, hasSinks},
+      {"CollectiveStep.rows", 5, hasRows},
+      {"RowSelection", 5, hasRows},
       {"OuterRule.fragments", 4, hasFragments},
       {"OuterRule.delay", 4, hasFragments},
       {"OuterRule.mix", 4, hasFragments},

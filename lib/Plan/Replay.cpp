@@ -60,7 +60,8 @@ bool agree(const fb::CollectiveStep &left, const fb::CollectiveStep &right) {
   return left.kind() == right.kind() && left.reduction() == right.reduction() &&
          left.dtype() == right.dtype() && left.outer() == right.outer() &&
          left.chunk() == right.chunk() && left.middle() == right.middle() &&
-         left.splits_inner() == right.splits_inner();
+         left.splits_inner() == right.splits_inner() && !left.rows() &&
+         !right.rows();
 }
 
 /// Describes a step as messages of the checker have it: "all_reduce Sum of 1 x

@@ -129,8 +129,15 @@ std::vector<Use> usesOf(const RankGrid &mesh, const fb::CollectiveStep &step) {
   // reverse.
   const CollectiveFacts &facts = getFacts(kindOf(step));
   uint64_t unit = elementBytes(step.dtype());
-  return {{"input", step.input(), facts.readsAll ? all : one, unit},
-          {"output", step.output(), facts.writesAll ? all : one, unit, true}};
+  std::vector<Use> uses = {
+      {"input", step.input(), facts.readsAll ? all : one, unit},
+      {"output", step.output(), facts.writesAll ? all : one, unit, true}};
+  if (const fb::RowSelection *rows = step.rows())
+    uses.push_back(
+        {"ids", rows->ids(),
+         elementCount({ranks, step.chunk() / rows->width(), rows->choices()}),
+         sizeof(int32_t)});
+  return uses;
 }
 
 /// Gradients have the strides of their primals. Statistics are f32 whatever the

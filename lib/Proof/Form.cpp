@@ -128,7 +128,19 @@ void Form::dropOwner() {
     return llvm::any_of(
         owner->begin, [&](const RankTerm &term) { return term.axis == axis; });
   });
+  if (isDispatched())
+    reduction = dist::Reduction::Sum;
   owner.reset();
+}
+
+bool Owner::covers(const Owner &other) const {
+  if (ids != other.ids || begin != other.begin || extent != other.extent ||
+      dims.size() != other.dims.size())
+    return false;
+  return llvm::all_of(llvm::zip_equal(dims, other.dims), [](auto pair) {
+    auto [own, others] = pair;
+    return own == others || own == kAny;
+  });
 }
 
 /// There is at most one: Rules::checkAxes() refuses a form in which an axis
@@ -168,6 +180,8 @@ void Form::setTerm(Expression expression) {
       dim.extent = 0;
   }
   if (term->isZero()) {
+    if (isDispatched())
+      reduction = dist::Reduction::Sum;
     partial.clear();
     owner.reset();
   }
@@ -245,7 +259,8 @@ std::string plait::proof::printLayout(const Form &form) {
     std::string axes;
     for (StringAttr axis : form.partial)
       axes += (axes.empty() ? "" : ", ") + axis.getValue().str();
-    add((form.owner ? "the rows of a rank's experts over "
+    add((form.isDispatched() ? "the tokens of a rank's experts over "
+         : form.owner        ? "the rows of a rank's experts over "
          : form.reduction == dist::Reduction::Sum ? "a partial sum over "
                                                   : "a partial maximum over ") +
         axes);

@@ -116,12 +116,20 @@ struct Dimension {
 
 /// Tells which rows of a value belong to a rank: those whose ids are among its
 /// `extent` experts, from `begin` on.
+///
+/// Of a token, which has several ids, all ranks have the row that have an
+/// expert of one of them: the dimension of the ids that the value lacks is
+/// kAny.
 struct Owner {
+  static constexpr int kAny = -1;
+
   const Term *ids;
   Letters dims; // of the value, along which those of the ids lie
   llvm::SmallVector<RankTerm, 2> begin;
   int64_t extent;
 
+  /// Whether a rank that has a row by `other` has it by this one.
+  bool covers(const Owner &other) const;
   bool operator==(const Owner &) const = default;
 };
 
@@ -133,11 +141,18 @@ struct Form {
   /// Tells of a partial sum that each row is whole on one of the ranks along
   /// the owner's axes, and `elsewhere` on the others: only of zeros it is a
   /// sum.
+  ///
+  /// With the reduction Owned several ranks may have a row: nothing combines
+  /// it.
   std::optional<Owner> owner = std::nullopt;
   NumberRange elsewhere = NumberRange::exactly(0);
 
   bool isPartial() const { return !partial.empty(); }
   bool isPartialOver(llvm::StringRef axis) const;
+  /// Whether rows are those of tokens, which several ranks may have.
+  bool isDispatched() const {
+    return owner && reduction == dist::Reduction::Owned;
+  }
   /// Makes rows that belong to one rank each whole for all.
   void dropOwner();
   /// The dimension that `axis` splits, or -1.

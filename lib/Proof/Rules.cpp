@@ -45,6 +45,11 @@ static const OpRule *findRule(Operation *op) {
 
 /// Adds up what other ranks have with the row, which has to be zero.
 FailureOr<Content> Rules::addOwned(Operation *op, const Content &operand) {
+  if (operand.form.isDispatched()) {
+    wrong(op, operand) << "takes " << print(operand)
+                       << ", where it needs those of all";
+    return failure();
+  }
   Content sum = operand;
   sum.form.owner.reset();
   if (!operand.form.owner || operand.form.elsewhere.is(0))
@@ -57,6 +62,8 @@ FailureOr<Content> Rules::addOwned(Operation *op, const Content &operand) {
 /// Whether `operand` has the same owner, or is the same on all ranks that an
 /// owner is one of.
 static bool fits(const Content &operand, const Owner &owner) {
+  if (operand.form.isDispatched())
+    return operand.form.owner->covers(owner);
   if (operand.form.owner)
     return *operand.form.owner == owner;
   return llvm::none_of(owner.begin, [&](const RankTerm &term) {
@@ -94,6 +101,16 @@ static NumberRange findElsewhere(Operation *op, ArrayRef<NumberRange> ranges) {
   return isZero ? NumberRange::exactly(0) : NumberRange::any();
 }
 
+/// The owner of what `op` makes of rows that belong by `owner`: where they are
+/// repeated dimensions are other ones.
+static Owner moveOwner(Operation *op, Owner owner) {
+  if (auto repeated = dyn_cast<nn::BroadcastOp>(op))
+    for (int &dim : owner.dims)
+      if (dim != Owner::kAny)
+        dim = int(repeated.getDims()[dim]);
+  return owner;
+}
+
 /// Asks the rule as if operands were whole: on the rank that has it, each row
 /// is. What the others have of it follows from the arithmetic, as of padding.
 FailureOr<Content> Rules::evaluateOwned(Operation *op, Operands operands,
@@ -101,18 +118,27 @@ FailureOr<Content> Rules::evaluateOwned(Operation *op, Operands operands,
   Contents whole(operands);
   SmallVector<NumberRange> ranges;
   std::optional<Owner> owner;
+  bool isDispatched = true; // all that belongs by ids
   for (Content &operand : whole) {
     Form &form = operand.form;
     ranges.push_back(form.owner ? form.elsewhere : getUniform(operand));
     if (!form.owner)
       continue;
-    owner = form.owner;
+    // Who has one row has the token.
+    if (!owner || !form.isDispatched())
+      owner = form.owner;
+    isDispatched &= form.isDispatched();
     form.dropOwner();
   }
   FailureOr<Content> result = rule(*this, op, whole, type);
   if (failed(result) || result->form.term->isZero())
     return result;
   Form &form = result->form;
+  if (isDispatched && form.isPartial()) {
+    report.unproven(op) << "partial sums of tokens of a rank's experts have no "
+                           "rule";
+    return failure();
+  }
   if (form.isPartial() && form.reduction != dist::Reduction::Sum) {
     wrong(op) << "the result would be both rows of experts and a partial "
               << "maximum: " << printLayout(form);
@@ -120,8 +146,10 @@ FailureOr<Content> Rules::evaluateOwned(Operation *op, Operands operands,
   }
   for (const RankTerm &term : owner->begin)
     form.partial.push_back(term.axis);
-  form.owner = owner;
+  form.owner = moveOwner(op, *owner);
   form.elsewhere = findElsewhere(op, ranges);
+  if (isDispatched)
+    form.reduction = dist::Reduction::Owned;
   return result;
 }
 
@@ -130,18 +158,24 @@ FailureOr<Content> Rules::evaluateOwned(Operation *op, Operands operands,
 /// sums.
 FailureOr<Content> Rules::apply(Operation *op, Operands operands,
                                 const OpRule &rule, RankedTensorType type) {
-  const Content *first = llvm::find_if(operands, [](const Content &operand) {
-    return operand.form.owner.has_value();
-  });
+  auto isOwned = [](const Content &operand) {
+    return operand.form.owner && !operand.form.isDispatched();
+  };
+  const Content *first = llvm::find_if(operands, isOwned);
+  if (first == operands.end())
+    first = llvm::find_if(operands, [](const Content &operand) {
+      return operand.form.owner.has_value();
+    });
   if (first == operands.end() || rule.takesOwned)
     return rule.rule(*this, op, operands, type);
+  bool repeats = isa<nn::BroadcastOp>(op) && first->form.isDispatched();
   bool staysOwned =
       op->hasTrait<OpTrait::Elementwise>()
           ? llvm::all_of(operands,
                          [&](const Content &operand) {
                            return fits(operand, *first->form.owner);
                          })
-          : movesRows(op, *first->form.owner);
+          : repeats || movesRows(op, *first->form.owner);
   if (staysOwned)
     return evaluateOwned(op, operands, rule.rule, type);
   Contents sums;

@@ -295,6 +295,98 @@ static FailureOr<Content> evaluateAllToAll(Rules &rules, Operation *op,
   return result;
 }
 
+//===----------------------------------------------------------------------===//
+// Rows of experts
+//===----------------------------------------------------------------------===//
+
+/// Finds by what the rows of `value` belong to ranks: `ids`, of which all ranks
+/// along the axis have the same ones, or they would not count alike. Its first
+/// dimensions are those of the ids, but for the last one where tokens have
+/// several; they have to lie where those do.
+template <typename OpTy>
+static std::optional<Owner> findRows(Rules &rules, OpTy op,
+                                     const Content &value, const Content &ids,
+                                     bool areTokens) {
+  StringAttr axis = op.getAxisAttr();
+  if (ids.form.isPartial() || ids.form.findDim(axis) >= 0) {
+    rules.wrong(op) << "counts rows by " << print(ids)
+                    << ", of which the ranks along \"" << axis.getValue()
+                    << "\" have different ones";
+    return std::nullopt;
+  }
+  Argument argument = ids.form.asArgument();
+  Owner owner{argument.term,
+              argument.letters,
+              {{axis, int64_t(op.getExperts())}},
+              int64_t(op.getExperts())};
+  int last = ids.form.dims.size() - 1;
+  for (int &dim : owner.dims) {
+    if (areTokens && dim == last) {
+      dim = Owner::kAny;
+      continue;
+    }
+    Dimension own = value.form.dims[dim];
+    if (own.uniform || !own.liesAs(ids.form.dims[dim])) {
+      rules.wrong(op) << "moves rows of " << print(value) << " by "
+                      << print(ids) << ", which differ in dimension " << dim;
+      return std::nullopt;
+    }
+  }
+  return owner;
+}
+
+/// Gathers blocks, of which each rank has the rows of its experts.
+static FailureOr<Content> evaluateDispatch(Rules &rules, Operation *op,
+                                           Operands operands,
+                                           RankedTensorType type) {
+  auto dispatch = cast<dist::DispatchOp>(op);
+  Content result = operands[0];
+  result.type = type;
+  if (rules.mesh.getSize(dispatch.getAxis()) == 1 || result.form.term->isZero())
+    return result;
+  if (failed(rules.requireWhole(op, result)) ||
+      failed(gather(rules, op, result.form, 0, dispatch.getAxisAttr(),
+                    operands[0].type.getDimSize(0))))
+    return failure();
+  std::optional<Owner> owner =
+      findRows(rules, dispatch, result, operands[1], /*areTokens=*/true);
+  if (!owner)
+    return failure();
+  result.form.partial.push_back(dispatch.getAxisAttr());
+  result.form.reduction = dist::Reduction::Owned;
+  result.form.owner = owner;
+  result.form.elsewhere = NumberRange::any();
+  return result;
+}
+
+/// Reads each row of a scatter on the rank that has it. The ids have to be
+/// those that rows belong by.
+static FailureOr<Content> evaluateCombine(Rules &rules, Operation *op,
+                                          Operands operands,
+                                          RankedTensorType type) {
+  auto combine = cast<dist::CombineOp>(op);
+  Content result = operands[0];
+  result.type = type;
+  if (rules.mesh.getSize(combine.getAxis()) == 1 || result.form.term->isZero())
+    return result;
+  std::optional<Owner> owner =
+      findRows(rules, combine, result, operands[1], /*areTokens=*/false);
+  if (!owner)
+    return failure();
+  if (result.form.isDispatched() || result.form.owner != owner) {
+    rules.wrong(op, operands[0])
+        << "takes each row of " << print(operands[0])
+        << " from the rank that has its expert, by other ids or experts than "
+           "it belongs by";
+    return failure();
+  }
+  result.form.dropOwner();
+  if (failed(divide(rules, op, result.form, 0, combine.getAxisAttr(),
+                    type.getDimSize(0))))
+    return failure();
+  return result;
+}
+
 /// A slice communicates nothing. Its blocks may be uneven, so that the last
 /// ones reach beyond what the operand has; the op fills those with zeros. What
 /// else is padding comes from the operand's own, which isPadded() tells of.
@@ -357,6 +449,9 @@ ArrayRef<OpRule> proof::getCollectiveRules() {
       {"dist.reduce_scatter", evaluateReduceScatter, /*takesPacks=*/true},
       {"dist.all_to_all", evaluateAllToAll},
       {"dist.slice", evaluateSlice, /*takesPacks=*/true},
+      {"dist.dispatch", evaluateDispatch},
+      {"dist.combine", evaluateCombine, /*takesPacks=*/false,
+       /*takesOwned=*/true},
   };
   return rules;
 }

@@ -212,7 +212,11 @@ static std::optional<Owner> findOwner(const Content &ids, const Content &code,
 static FailureOr<Content> takeRows(Rules &rules, Operation *op,
                                    const Content &operand,
                                    const std::optional<Owner> &owner) {
-  if (!owner || operand.form.owner != owner)
+  bool isThere =
+      owner && operand.form.owner &&
+      (operand.form.isDispatched() ? operand.form.owner->covers(*owner)
+                                   : operand.form.owner == owner);
+  if (!isThere)
     return rules.addOwned(op, operand);
   Content rows = operand;
   rows.form.dropOwner();

@@ -112,6 +112,7 @@ static void addPasses(OpPassManager &manager, Phase phase, bool kernelsOnly) {
     manager.addPass(createPartitionPass());
     addCleanup(manager);
     manager.addPass(createChunkLossPass());
+    manager.addPass(createExchangeRowsPass());
     manager.addPass(createMergeResidualsPass());
     return;
   case Phase::Schedule:

@@ -34,6 +34,7 @@ class ModelOptions(TypedDict, total=False):
     dropout: str
     document_mask: bool
     expert_chunks: int
+    expert_exchange: str
     no_decay: Texts
     freeze: Texts
     lr_factor: Texts

@@ -38,6 +38,7 @@ class Layout:
     context_parallel: str = ""
     loss_chunks: int = 1
     expert_chunks: int = 1
+    expert_exchange: str = "tokens"
 
     @property
     def alone(self) -> "Layout":
@@ -83,6 +84,8 @@ class Layout:
             context += f"/loss-in-{self.loss_chunks}"
         if self.expert_chunks > 1:
             context += f"/experts-in-{self.expert_chunks}"
+        if self.expert_exchange != "tokens":
+            context += f"/experts-by-{self.expert_exchange}"
         return (
             f"{self.mesh_text}/{self.schedule}/{self.recompute}"
             f"{sequence}{precision}{attention}{epilogues}{zero}{context}"
@@ -335,6 +338,14 @@ def experts():
         ({"ep": 4, "tp": 2}, full, {"expert_chunks": 4, "loss_chunks": 2}),
         ({"pp": 2, "ep": 2}, none, {"expert_chunks": 8, "precision": "bf16"}),
         (dict(WHOLE.mesh) | {"ep": 2}, full, {"expert_chunks": 2, "zero": 2}),
+        # Rows of the experts that are chosen, in place of all tokens.
+        ({"ep": 4}, none, {"expert_exchange": "rows"}),
+        ({"dp": 2, "ep": 2}, full, {"expert_exchange": "rows", "zero": 2}),
+        ({"ep": 2, "tp": 2}, none, {"expert_exchange": "rows", "precision": "bf16"}),
+        (
+            {"pp": 2, "ep": 2, "cp": 2}, "selective",
+            {"expert_exchange": "rows", "expert_chunks": 3},
+        ),
     ):
         mesh = {axis: axes[axis] for axis in ("pp", "dp", "ep", "cp", "tp") if axis in axes}
         yield Layout(tuple(mesh.items()), "1f1b", recompute, **more)

@@ -122,6 +122,7 @@ class Case:
             *(["--zero", layout.zero] if layout.zero else []),
             *("--loss-chunks", layout.loss_chunks),
             *("--expert-chunks", layout.expert_chunks),
+            *("--expert-exchange", layout.expert_exchange),
             *(word for term in self.balance for word in ("--balance", term)),
             *(
                 ["--context-parallel", layout.context_parallel]

@@ -30,6 +30,10 @@ namespace plait::plan {
 inline CollectiveKind kindOf(const fb::CollectiveStep &step) {
   return CollectiveKind(step.kind());
 }
+/// The part of the whole tensor that moves, with even routing.
+inline double shareOf(const fb::CollectiveStep &step, int64_t members) {
+  return step.rows() ? getRowShare(members, step.rows()->choices()) : 1;
+}
 
 /// The smallest run of bytes, from one Ref on, that holds all that a step
 /// touches of one tensor.

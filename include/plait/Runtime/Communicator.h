@@ -93,6 +93,22 @@ private:
   }
 };
 
+/// Which rows of a gather or scatter move, see RowSelection in Plan.fbs.
+struct RowChoice {
+  const int32_t *ids; // in the rank's memory
+  int64_t width, choices, experts;
+
+  /// Whether `member` has some expert of row `row` of all blocks.
+  bool has(int64_t row, int64_t member) const {
+    for (int64_t choice = 0; choice < choices; ++choice) {
+      int64_t expert = ids[row * choices + choice] - member * experts;
+      if (expert >= 0 && expert < experts)
+        return true;
+    }
+    return false;
+  }
+};
+
 /// A gather or scatter of up to so many outer blocks is as many of one block,
 /// which a library launches together; more are packed.
 inline constexpr int64_t kMostGrouped = 16;
@@ -146,6 +162,20 @@ public:
                            const CollectiveShape &shape) = 0;
   virtual Status allToAll(const std::byte *input, std::byte *output,
                           const CollectiveShape &shape) = 0;
+
+  /// A gather that leaves zeros for rows of which this member has no expert,
+  /// and a scatter that takes each row from the member that has its expert.
+  /// All members have the same ids. Between processors; others fail.
+  virtual Status gatherRows(const std::byte *input, std::byte *output,
+                            const CollectiveShape &shape,
+                            const RowChoice &choice) {
+    return fail("rows of experts are exchanged between processors only");
+  }
+  virtual Status scatterRows(const std::byte *input, std::byte *output,
+                             const CollectiveShape &shape,
+                             const RowChoice &choice) {
+    return gatherRows(input, output, shape, choice);
+  }
 
   /// The one of `kind`; those that only move data have no `reduction`.
   Status run(CollectiveKind kind, const std::byte *input, std::byte *output,

@@ -15,6 +15,7 @@
 #ifndef PLAIT_SUPPORT_COLLECTIVES_H
 #define PLAIT_SUPPORT_COLLECTIVES_H
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -64,6 +65,13 @@ constexpr int64_t countBlocks(CollectiveKind kind, int64_t members) {
 /// all-to-all.
 constexpr double getSentShare(CollectiveKind kind, int64_t members) {
   return getFacts(kind).passes * (double(members) - 1) / double(members);
+}
+
+/// Returns the part of the rows of a gather or scatter of some rows that each
+/// member has an expert of, where each of a row's `choices` is as likely of one
+/// member as of another.
+inline double getRowShare(int64_t members, int64_t choices) {
+  return 1 - std::pow(1 - 1 / double(members), double(choices));
 }
 
 } // namespace plait

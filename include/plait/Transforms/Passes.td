@@ -9,6 +9,7 @@
 #define PLAIT_TRANSFORMS_PASSES_TD
 
 include "mlir/Pass/PassBase.td"
+include "plait/Transforms/ExpertPasses.td"
 include "plait/Transforms/ImportPasses.td"
 include "plait/Transforms/ModelPasses.td"
 include "plait/Transforms/RankPasses.td"

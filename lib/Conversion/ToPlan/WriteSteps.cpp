@@ -313,6 +313,13 @@ FailureOr<fb::CollectiveStepT> Writer::write(CollectiveOp op) {
   step.splits_inner = op.getSplitsInner();
   step.input = point(op.getInput());
   step.output = point(op.getOutput());
+  if (MemoryAttr ids = op.getIdsAttr()) {
+    step.rows = std::make_unique<fb::RowSelectionT>();
+    step.rows->ids = point(ids);
+    step.rows->width = op.getWidth();
+    step.rows->choices = op.getChoices();
+    step.rows->experts = op.getExperts();
+  }
   return step;
 }
 

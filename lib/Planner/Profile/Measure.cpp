@@ -175,6 +175,13 @@ Measurer::makeCollective(dist::CollectiveOpInterface op) const {
   Type element = getElementTypeOrSelf(op->getResult(0).getType());
   double share = double(element.getIntOrFloatBitWidth()) /
                  activation.getIntOrFloatBitWidth();
+  // Of some rows those that even routing moves.
+  if (std::optional<dist::RowSelection> rows = op.getSelection()) {
+    int64_t input = ::plait::detail::countElements(op.getInput());
+    int64_t output = ::plait::detail::countElements(op->getResult(0));
+    share *=
+        getRowShare(std::max(input / output, output / input), rows->choices);
+  }
   result.collectivePerSequence = share * double(op.countElements());
   return result;
 }

@@ -146,10 +146,10 @@ static double collectiveStepSeconds(const fb::CollectiveStep &step,
                                     const Cluster &cluster) {
   CollectiveKind kind = plan::kindOf(step);
   Group group = groupOf(step, mesh, cluster);
-  double bytes = double(step.outer()) * double(step.middle()) *
-                 double(step.chunk()) *
-                 double(plan::elementBytes(step.dtype())) *
-                 double(countBlocks(kind, group.ranks));
+  double bytes =
+      double(step.outer()) * double(step.middle()) * double(step.chunk()) *
+      double(plan::elementBytes(step.dtype())) *
+      double(countBlocks(kind, group.ranks)) * plan::shareOf(step, group.ranks);
   if (cluster.sites && step.axis() == mesh.sitesAxis())
     return siteCollectiveSeconds(kind, bytes, group.ranks,
                                  mesh.ranks() / mesh.sites(), cluster);

@@ -64,7 +64,8 @@ static Exchange makeCollective(const fb::Plan &plan,
   exchange.bytes = double(step.outer()) * double(step.middle()) *
                    double(step.chunk()) *
                    double(plan::elementBytes(step.dtype())) *
-                   double(countBlocks(kind, exchange.members));
+                   double(countBlocks(kind, exchange.members)) *
+                   plan::shareOf(step, exchange.members);
   return exchange;
 }
 

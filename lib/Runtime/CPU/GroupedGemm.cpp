@@ -28,6 +28,11 @@ namespace fb = plait::plan::fb;
 /// that they cost little, and are 7 MiB a thread at most.
 static constexpr int64_t kBlock = 384, kDeepest = 2048;
 
+/// oneDNN sums up fewer rows than these in another order. So what a row becomes
+/// would depend on how many others its expert has, which ranks of experts
+/// change: fewer rows are multiplied as if there were so many.
+static constexpr int64_t kLeastRows = 16;
+
 static int64_t countBlocks(int64_t extent) {
   return (extent + kBlock - 1) / kBlock;
 }
@@ -55,7 +60,7 @@ uint32_t GroupedGemmLibrary::prepare(const fb::GroupedGemmStep &step,
   grow(begins, step.experts() + 2);
   blocks.reserve(step.rows() / kBlock + step.experts());
   bool makes = step.kind() == fb::GroupedKind::Matrices;
-  int64_t rows = std::min(step.rows(), kBlock);
+  int64_t rows = std::clamp(step.rows(), kLeastRows, kBlock);
   int64_t deep = std::min(step.k(), makes ? kBlock : kDeepest);
   int64_t wide = std::min(step.n(), kBlock);
   rooms.resize(threads);
@@ -164,16 +169,19 @@ dnnl_status_t GroupedGemmLibrary::multiplyRows(const Step &step, const In *a,
   const Block &block = blocks[task / cuts];
   int64_t column = task % cuts * kBlock;
   int64_t width = std::min(kBlock, shape.n - column);
-  int64_t rows = block.end - block.begin;
+  int64_t rows = block.end - block.begin, most = std::max(rows, kLeastRows);
   const int32_t *numbers = order.data() + block.begin;
   const In *matrix = b + block.expert * shape.k * shape.n;
   auto rowOf = [&](int64_t row) { return numbers[row] / shape.repeat; };
   for (int64_t k = 0; k < shape.k; k += kDeepest) {
     int64_t depth = std::min(kDeepest, shape.k - k);
     gather(a, shape.k, k, depth, rows, rowOf, room.a.data());
+    // What is there of other rows may be no number, which costs time.
+    std::fill_n(room.a.data() + rows * spreadRows(depth),
+                (most - rows) * spreadRows(depth), 0.0f);
     Part part = takePart(shape, matrix, k, depth, column, width, room.b);
     dnnl_status_t status =
-        dnnl_sgemm('N', shape.transposed ? 'T' : 'N', rows, width, depth, 1.0f,
+        dnnl_sgemm('N', shape.transposed ? 'T' : 'N', most, width, depth, 1.0f,
                    room.a.data(), spreadRows(depth), part.data, part.stride,
                    k > 0 ? 1.0f : 0.0f, room.c.data(), width);
     if (status != dnnl_success)

@@ -14,6 +14,7 @@
 
 #include "Core/World.h"
 #include "Reduction.h"
+#include "Rows.h"
 #include "plait/Plan/Check.h"
 #include "plait/Runtime/Communicator.h"
 
@@ -102,6 +103,17 @@ public:
     });
   }
 
+  Status gatherRows(const std::byte *input, std::byte *output,
+                    const CollectiveShape &shape,
+                    const RowChoice &choice) override {
+    return moveRows(input, output, RowMoves(shape, choice, false));
+  }
+  Status scatterRows(const std::byte *input, std::byte *output,
+                     const CollectiveShape &shape,
+                     const RowChoice &choice) override {
+    return moveRows(input, output, RowMoves(shape, choice, true));
+  }
+
 private:
   /// Entries are allocated with the meeting, one for each member.
   int64_t members() const { return meeting->entries.size(); }
@@ -111,6 +123,15 @@ private:
   }
   template <typename Element> Element *outputOf(int64_t member) const {
     return reinterpret_cast<Element *>(meeting->entries[member].output);
+  }
+
+  Status moveRows(const std::byte *input, std::byte *output,
+                  const RowMoves &moves) {
+    return meet(input, output, [&] {
+      moves.clear(output, members(), index);
+      for (int64_t j = 0; j < members(); ++j)
+        moves.copy(meeting->entries[j].input, output, j, index);
+    });
   }
 
   /// A slice of all elements, for everybody.

@@ -496,6 +496,14 @@ Status Rank::runCollective(const fb::Action &action,
   std::byte *output = resolve(action, *step.output());
   CollectiveShape shape = {step.dtype(), step.outer(), step.chunk(),
                            step.middle(), step.splits_inner()};
+  if (const fb::RowSelection *rows = step.rows()) {
+    RowChoice choice = {
+        reinterpret_cast<const int32_t *>(resolve(action, *rows->ids())),
+        rows->width(), rows->choices(), rows->experts()};
+    return getFacts(plan::kindOf(step)).reduces
+               ? group.scatterRows(input, output, shape, choice)
+               : group.gatherRows(input, output, shape, choice);
+  }
   return group.run(plan::kindOf(step), input, output, shape, step.reduction());
 }
 

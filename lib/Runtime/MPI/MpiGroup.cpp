@@ -17,6 +17,7 @@
 #include "MpiGroup.h"
 
 #include "CPU/Reduction.h"
+#include "CPU/Rows.h"
 #include "plait/Plan/Check.h"
 
 #include <algorithm>
@@ -46,6 +47,16 @@ public:
                    const CollectiveShape &shape) override;
   Status allToAll(const std::byte *input, std::byte *output,
                   const CollectiveShape &shape) override;
+  Status gatherRows(const std::byte *input, std::byte *output,
+                    const CollectiveShape &shape,
+                    const RowChoice &choice) override {
+    return moveRows(input, output, RowMoves(shape, choice, false));
+  }
+  Status scatterRows(const std::byte *input, std::byte *output,
+                     const CollectiveShape &shape,
+                     const RowChoice &choice) override {
+    return moveRows(input, output, RowMoves(shape, choice, true));
+  }
 
 private:
   /// The members of a process: those from `first` on. Consecutive members that
@@ -101,6 +112,19 @@ private:
   Status reduceRows(const Element *input, Element *output,
                     const CollectiveShape &shape, fb::Reduction reduction);
 
+  Status moveRows(const std::byte *input, std::byte *output,
+                  const RowMoves &moves);
+  Status exchangeRows(const std::byte *input, std::byte *output,
+                      const RowMoves &moves, Slice columns);
+  bool advanceRows(const RowMoves &moves, int64_t rows);
+  /// The part of the staging area for rows to `member`, or from it.
+  std::byte *stagedRows(int64_t member, bool received) const {
+    return staging->data() + (2 * member + received) * stagedRowBytes();
+  }
+  int64_t stagedRowBytes() const {
+    return int64_t(staging->size()) / (2 * members());
+  }
+
   std::shared_ptr<MpiWorld> world;
   std::shared_ptr<MpiStaging> staging;
   std::vector<uint32_t> ranks; // of the members
@@ -110,6 +134,8 @@ private:
   std::vector<Party> others; // the parties of the other processes
   std::shared_ptr<Meeting<MpiOperands>> meeting; // of the members here
   MpiJob job;
+  /// The next row to send to each member, and to receive from it.
+  std::vector<int64_t> sentRows, receivedRows;
 };
 
 /// Parties follow from the spread of ranks, so that all processes see the same
@@ -130,6 +156,8 @@ MpiGroup::MpiGroup(std::shared_ptr<MpiWorld> sharedWorld,
   }
   index = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
   meeting = world->meetings.join(ranks, size_t(here.count));
+  sentRows.resize(ranks.size());
+  receivedRows.resize(ranks.size());
 }
 
 //===----------------------------------------------------------------------===//
@@ -388,6 +416,99 @@ Status MpiGroup::allToAll(const std::byte *input, std::byte *output,
             operandsOf(j).input +
                 (o * from.outer + index * from.block + m * from.middle) * bytes,
             bytes);
+  return barrier();
+}
+
+//===----------------------------------------------------------------------===//
+// Rows of experts
+//===----------------------------------------------------------------------===//
+
+/// Visits up to `most` rows that go from `source` to `target`, from `row` on.
+/// Returns the row behind them.
+template <typename Visit>
+static int64_t forRows(const RowMoves &moves, int64_t source, int64_t target,
+                       int64_t row, int64_t most, Visit visit) {
+  for (int64_t number = 0; number < most; ++number) {
+    row = moves.next(source, target, row);
+    if (row == moves.rowsOfBlock())
+      return row;
+    visit(number, row++);
+  }
+  return row;
+}
+
+/// Returns how many rows of a pair fit `bytes`, and one where none does.
+static int64_t rowsOfRound(int64_t bytes, const RowMoves &moves) {
+  return std::max<int64_t>(1, bytes / moves.rowBytes());
+}
+
+/// Exchanges the columns of the next rows with each member of another process,
+/// packed on their way.
+Status MpiGroup::exchangeRows(const std::byte *input, std::byte *output,
+                              const RowMoves &moves, Slice columns) {
+  int64_t most = rowsOfRound(stagedRowBytes(), moves), width = columns.size();
+  for (const Party &party : others)
+    for (int64_t j = party.first; j < party.first + party.count; ++j) {
+      std::byte *packed = stagedRows(j, false);
+      int64_t count = 0, awaited = 0;
+      forRows(moves, index, j, sentRows[j], most, [&](int64_t n, int64_t row) {
+        std::memcpy(packed + n * width, moves.in(input, j, row) + columns.begin,
+                    width);
+        count = n + 1;
+      });
+      forRows(moves, j, index, receivedRows[j], most,
+              [&](int64_t n, int64_t) { awaited = n + 1; });
+      send(j, rowOf(packed, count * width));
+      receive(j, rowOf(stagedRows(j, true), awaited * width));
+    }
+  PLAIT_RETURN_IF_ERROR(exchange());
+  for (const Party &party : others)
+    for (int64_t j = party.first; j < party.first + party.count; ++j)
+      forRows(moves, j, index, receivedRows[j], most,
+              [&](int64_t n, int64_t row) {
+                std::memcpy(moves.out(output, j, row) + columns.begin,
+                            stagedRows(j, true) + n * width, width);
+              });
+  return Status::success();
+}
+
+/// Passes over `rows` rows of each pair; false: there are none left, and the
+/// next exchange begins with the first.
+bool MpiGroup::advanceRows(const RowMoves &moves, int64_t rows) {
+  auto skip = [](int64_t, int64_t) {};
+  bool hasMore = false;
+  for (const Party &party : others)
+    for (int64_t j = party.first; j < party.first + party.count; ++j) {
+      sentRows[j] = forRows(moves, index, j, sentRows[j], rows, skip);
+      receivedRows[j] = forRows(moves, j, index, receivedRows[j], rows, skip);
+      hasMore |= moves.next(index, j, sentRows[j]) < moves.rowsOfBlock() ||
+                 moves.next(j, index, receivedRows[j]) < moves.rowsOfBlock();
+    }
+  return hasMore;
+}
+
+/// Exchanges rounds of as many rows a pair as the staging area has room for, or
+/// of a part of one row: what a step takes does not depend on routing. Both
+/// members of a pair count its rounds by the ids that they have, so that a
+/// member need not wait for pairs that it is not of. Members here copy, once
+/// all have their inputs.
+Status MpiGroup::moveRows(const std::byte *input, std::byte *output,
+                          const RowMoves &moves) {
+  publish(input, output);
+  moves.clear(output, members(), index);
+  std::ranges::fill(sentRows, 0);
+  std::ranges::fill(receivedRows, 0);
+  int64_t unit = std::min(moves.rowBytes(), stagedRowBytes());
+  int64_t most = rowsOfRound(stagedRowBytes(), moves);
+  for (bool hasMore = advanceRows(moves, 0); hasMore;
+       hasMore = advanceRows(moves, most))
+    for (int64_t begin = 0; begin < moves.rowBytes(); begin += unit)
+      PLAIT_RETURN_IF_ERROR(
+          exchangeRows(input, output, moves,
+                       {begin, std::min(begin + unit, moves.rowBytes())}));
+  PLAIT_RETURN_IF_ERROR(barrier());
+  for (int64_t j = here.first; j < here.first + here.count; ++j)
+    moves.copy(operandsOf(j).input, output, j, index);
   return barrier();
 }
 

@@ -258,11 +258,13 @@ void Converter::convertCollective(dist::CollectiveOpInterface op) {
   DenseI64ArrayAttr members;
   if (auto given = op.getMembers(); given && !given->empty())
     members = builder.getDenseI64ArrayAttr(*given);
-  CollectiveOp::create(builder, locate(op), op.getKind(), reduction,
-                       op.getAxis(), members, getMovedType(op.getInput()),
-                       blocks.outer, blocks.middle, blocks.chunk,
-                       blocks.splitsInner, getMemory(op.getInput()),
-                       getMemory(op->getResult(0)));
+  auto rows = op.getSelection();
+  CollectiveOp::create(
+      builder, locate(op), op.getKind(), reduction, op.getAxis(), members,
+      getMovedType(op.getInput()), blocks.outer, blocks.middle, blocks.chunk,
+      blocks.splitsInner, getMemory(op.getInput()), getMemory(op->getResult(0)),
+      rows ? getMemory(rows->ids) : MemoryAttr(), rows ? rows->width : 1,
+      rows ? rows->choices : 1, rows ? rows->experts : 1);
 }
 
 /// Rows lie equally far apart at both ends (Lowering/PadRows.cpp).

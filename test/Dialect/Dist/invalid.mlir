@@ -339,3 +339,102 @@ func.func @c4_slice_uneven(%0: tensor<4x7xf32>) {
   %1 = dist.slice %0 on @mesh["tp"] dim 1 rounds 2 : tensor<4x7xf32> -> tensor<4x4xf32>
   return
 }
+
+// -----
+
+dist.mesh @mesh ["ep"] = [2]
+func.func @c1_dispatch(%0: tensor<1x4x8xf32>, %1: tensor<2x4x3xi32>) {
+  // expected-error @+1 {{is on axis "x", which mesh @mesh does not have}}
+  %2 = dist.dispatch %0 by %1 on @mesh["x"] experts 2 : (tensor<1x4x8xf32>, tensor<2x4x3xi32>) -> tensor<2x4x8xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["ep"] = [2]
+func.func @c2_dispatch(%0: tensor<1x4x8xf32>, %1: tensor<3x4x3xi32>) {
+  // expected-error @+1 {{turns 1 elements of dimension 0 into 3 over 2 ranks}}
+  %2 = dist.dispatch %0 by %1 on @mesh["ep"] experts 2 : (tensor<1x4x8xf32>, tensor<3x4x3xi32>) -> tensor<3x4x8xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["ep"] = [2]
+func.func @c2_dispatch_others(%0: tensor<1x4x8xf32>, %1: tensor<2x4x3xi32>) {
+  // expected-error @+1 {{changes dimension 2 from 8 to 7}}
+  %2 = dist.dispatch %0 by %1 on @mesh["ep"] experts 2 : (tensor<1x4x8xf32>, tensor<2x4x3xi32>) -> tensor<2x4x7xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["ep"] = [2]
+func.func @c3_dispatch(%0: tensor<1x4x8xf32>, %1: tensor<2x5x3xi32>) {
+  // expected-error @+1 {{has ids 'tensor<2x5x3xi32>' for rows of 'tensor<2x4x8xf32>'}}
+  %2 = dist.dispatch %0 by %1 on @mesh["ep"] experts 2 : (tensor<1x4x8xf32>, tensor<2x5x3xi32>) -> tensor<2x4x8xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["ep"] = [2]
+func.func @c3_dispatch_floats(%0: tensor<1x4x8xf32>, %1: tensor<2x4x3xf32>) {
+  // expected-error @+1 {{has ids 'tensor<2x4x3xf32>' for rows of 'tensor<2x4x8xf32>'}}
+  %2 = dist.dispatch %0 by %1 on @mesh["ep"] experts 2 : (tensor<1x4x8xf32>, tensor<2x4x3xf32>) -> tensor<2x4x8xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["ep"] = [2]
+func.func @c4_dispatch(%0: tensor<1x4x8xf32>, %1: tensor<2x4x3xi32>) {
+  // expected-error @+1 {{has 0 experts a rank, expected 1 or more}}
+  %2 = dist.dispatch %0 by %1 on @mesh["ep"] experts 0 : (tensor<1x4x8xf32>, tensor<2x4x3xi32>) -> tensor<2x4x8xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["ep"] = [2]
+func.func @c1_combine(%0: tensor<2x4x3x8xf32>, %1: tensor<2x4x3xi32>) {
+  // expected-error @+1 {{is on axis "x", which mesh @mesh does not have}}
+  %2 = dist.combine %0 by %1 on @mesh["x"] experts 2 : (tensor<2x4x3x8xf32>, tensor<2x4x3xi32>) -> tensor<1x4x3x8xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["ep"] = [2]
+func.func @c2_combine(%0: tensor<2x4x3x8xf32>, %1: tensor<2x4x3xi32>) {
+  // expected-error @+1 {{turns 2 elements of dimension 0 into 2 over 2 ranks}}
+  %2 = dist.combine %0 by %1 on @mesh["ep"] experts 2 : (tensor<2x4x3x8xf32>, tensor<2x4x3xi32>) -> tensor<2x4x3x8xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["ep"] = [2]
+func.func @c3_combine(%0: tensor<2x5x8xf32>, %1: tensor<2x4xi32>) {
+  // expected-error @+1 {{has ids 'tensor<2x4xi32>' for rows of 'tensor<2x5x8xf32>'}}
+  %2 = dist.combine %0 by %1 on @mesh["ep"] experts 2 : (tensor<2x5x8xf32>, tensor<2x4xi32>) -> tensor<1x5x8xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["ep"] = [2]
+func.func @c3_combine_rank(%0: tensor<2x4xf32>, %1: tensor<2x4xi32>) {
+  // expected-error @+1 {{has ids 'tensor<2x4xi32>' for rows of 'tensor<2x4xf32>'}}
+  %2 = dist.combine %0 by %1 on @mesh["ep"] experts 2 : (tensor<2x4xf32>, tensor<2x4xi32>) -> tensor<1x4xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["ep"] = [2]
+func.func @c4_combine(%0: tensor<2x4x3x8xf32>, %1: tensor<2x4x3xi32>) {
+  // expected-error @+1 {{has -1 experts a rank, expected 1 or more}}
+  %2 = dist.combine %0 by %1 on @mesh["ep"] experts -1 : (tensor<2x4x3x8xf32>, tensor<2x4x3xi32>) -> tensor<1x4x3x8xf32>
+  return
+}

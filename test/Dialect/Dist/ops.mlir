@@ -49,3 +49,12 @@ func.func @collectives(%0: tensor<4x8xf32>, %1: tensor<4x7xf32>) {
   %11 = dist.slice %0 on @mesh["tp"] dim 1 rounds 2 : tensor<4x8xf32> -> tensor<4x4xf32>
   return
 }
+
+// CHECK-LABEL: func @rows
+func.func @rows(%0: tensor<1x4x8xf32>, %1: tensor<2x4x3x8xbf16>, %ids: tensor<2x4x3xi32>) {
+  // CHECK: dist.dispatch %{{.*}} by %{{.*}} on @mesh["dp"] experts 3 : (tensor<1x4x8xf32>, tensor<2x4x3xi32>) -> tensor<2x4x8xf32>
+  %2 = dist.dispatch %0 by %ids on @mesh["dp"] experts 3 : (tensor<1x4x8xf32>, tensor<2x4x3xi32>) -> tensor<2x4x8xf32>
+  // CHECK: dist.combine %{{.*}} by %{{.*}} on @mesh["dp"] experts 3 : (tensor<2x4x3x8xbf16>, tensor<2x4x3xi32>) -> tensor<1x4x3x8xbf16>
+  %3 = dist.combine %1 by %ids on @mesh["dp"] experts 3 : (tensor<2x4x3x8xbf16>, tensor<2x4x3xi32>) -> tensor<1x4x3x8xbf16>
+  return
+}

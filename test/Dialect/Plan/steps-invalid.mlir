@@ -520,3 +520,59 @@ plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
   // expected-error @+1 {{copies 64 bytes to 32}}
   plan.copy to_host <slot 1, 0, 64> -> <slot 0, 0, 32>
 }
+
+// -----
+
+dist.mesh @mesh ["pp", "ep"] = [1, 2]
+plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
+  // expected-error @+1 {{has sizes of rows without `rows`}}
+  plan.collective all_gather on "ep" of f32 outer 1 middle 1 chunk 8 width 4 choices 3 experts 2 <slot 1, 0, 32> -> <slot 1, 64, 64>
+}
+
+// -----
+
+dist.mesh @mesh ["pp", "ep"] = [1, 2]
+plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
+  // expected-error @+1 {{is an all_to_all of rows with outer 1, expected an all_gather or reduce_scatter of all ranks with outer 1}}
+  plan.collective all_to_all on "ep" of f32 outer 1 middle 1 chunk 8 rows <slot 0, 0, 48> width 4 choices 3 experts 2 <slot 1, 256, 64> -> <slot 1, 64, 64>
+}
+
+// -----
+
+dist.mesh @mesh ["pp", "ep"] = [1, 2]
+plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
+  // expected-error @+1 {{is an all_gather of rows with outer 2, expected}}
+  plan.collective all_gather on "ep" of f32 outer 2 middle 1 chunk 4 rows <slot 0, 0, 48> width 4 choices 3 experts 2 <slot 1, 0, 32> -> <slot 1, 64, 64>
+}
+
+// -----
+
+dist.mesh @mesh ["pp", "ep"] = [1, 2]
+plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
+  // expected-error @+1 {{has rows of 3 in blocks of 8, with 3 choices, and 2 experts a rank; expected a divisor, 1 or more, and 1 or more}}
+  plan.collective all_gather on "ep" of f32 outer 1 middle 1 chunk 8 rows <slot 0, 0, 48> width 3 choices 3 experts 2 <slot 1, 0, 32> -> <slot 1, 64, 64>
+}
+
+// -----
+
+dist.mesh @mesh ["pp", "ep"] = [1, 2]
+plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
+  // expected-error @+1 {{with 3 choices, and 2 experts a rank; expected a divisor, 1, and 1 or more}}
+  plan.collective reduce_scatter reduction sum on "ep" of f32 outer 1 middle 1 chunk 8 rows <slot 0, 0, 48> width 4 choices 3 experts 2 <slot 1, 64, 64> -> <slot 1, 0, 32>
+}
+
+// -----
+
+dist.mesh @mesh ["pp", "ep"] = [1, 2]
+plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
+  // expected-error @+1 {{and 0 experts a rank; expected}}
+  plan.collective all_gather on "ep" of f32 outer 1 middle 1 chunk 8 rows <slot 0, 0, 48> width 4 choices 3 experts 0 <slot 1, 0, 32> -> <slot 1, 64, 64>
+}
+
+// -----
+
+dist.mesh @mesh ["pp", "ep"] = [1, 2]
+plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
+  // expected-error @+1 {{has 48 bytes of ids, expected 32}}
+  plan.collective all_gather on "ep" of f32 outer 1 middle 1 chunk 8 rows <slot 0, 0, 48> width 4 choices 2 experts 2 <slot 1, 0, 32> -> <slot 1, 64, 64>
+}

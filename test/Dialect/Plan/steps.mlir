@@ -28,6 +28,8 @@ plan.function @steps slots ["x", "workspace"] bytes [64, 1024] {
   plan.collective all_reduce reduction max on "pp" members [0, 1] of f32 outer 1 middle 1 chunk 4 <slot 0, 0, 16> -> <slot 0, 0, 16>
   // CHECK-NEXT: plan.collective all_to_all on "tp" of bf16 outer 2 middle 3 chunk 4 splits_inner <slot 1, 0, 96> -> <slot 1, 128, 96>
   plan.collective all_to_all on "tp" of bf16 outer 2 middle 3 chunk 4 splits_inner <slot 1, 0, 96> -> <slot 1, 128, 96>
+  // CHECK-NEXT: plan.collective all_gather on "tp" of f32 outer 1 middle 1 chunk 8 rows <slot 0, 0, 48> width 4 choices 3 experts 2 <slot 1, 0, 32> -> <slot 1, 64, 64>
+  plan.collective all_gather on "tp" of f32 outer 1 middle 1 chunk 8 rows <slot 0, 0, 48> width 4 choices 3 experts 2 <slot 1, 0, 32> -> <slot 1, 64, 64>
   // CHECK-NEXT: plan.copy from_host <@"w moment1", 0, 64> -> <slot 1, 0, 64>
   plan.copy from_host <@"w moment1", 0, 64> -> <slot 1, 0, 64>
   // CHECK-NEXT: plan.copy to_host <slot 1, 0, 64> -> <slot 0, 0, 64>

@@ -225,6 +225,7 @@ def draw_combination(rng: random.Random, config: dict) -> ConfigTrial:
     whole = whole and config["model_type"] != "gpt_oss"
     if count_experts(config) and whole and schedule in JOINT_SCHEDULES:
         options += ["--expert-chunks", rng.choice(("1", "2", "3", "8"))]
+        options += ["--expert-exchange", rng.choice(("tokens", "rows"))]
     if count_experts(config):
         counts = "--reduce-precision" not in options
         options += draw_balance(rng, config, counts)

@@ -45,6 +45,24 @@ fb::CollectiveStepT &sumOf(P &plan) {
   return stepOf<fb::CollectiveStepT>(*plan.programs[0], 0, 1);
 }
 
+/// Makes a gather of that sum.
+fb::CollectiveStepT &gatherOf(P &plan) {
+  fb::CollectiveStepT &step = sumOf(plan);
+  step.kind = uint8_t(CollectiveKind::AllGather);
+  step.outer = 1;
+  step.chunk = 18;
+  step.output = std::make_unique<fb::Ref>(0, -1);
+  return step;
+}
+fb::RowSelectionT &addRows(fb::CollectiveStepT &step) {
+  step.rows = std::make_unique<fb::RowSelectionT>();
+  step.rows->ids = std::make_unique<fb::Ref>(0, -1);
+  step.rows->width = 6;
+  step.rows->choices = 2;
+  step.rows->experts = 3;
+  return *step.rows;
+}
+
 /// Copies to the host what the kernel before it reads from the device.
 void addCopyToHost(P &plan) {
   fb::CopyStepT copy;
@@ -131,6 +149,29 @@ const Case cases[] = {
     {"CollectiveMiddle", [](P &p) { sumOf(p).middle = 2; },
      "all-reduce has blocks with a middle of 2, only an all-to-all cuts two "
      "dimensions"},
+    {"RowsOfSum", [](P &p) { addRows(sumOf(p)); },
+     "all-reduce over axis 1 with outer 3 has rows; expected an all-gather or "
+     "a "
+     "reduce-scatter over another axis than 0 with outer 1"},
+    {"RowsWidth", [](P &p) { addRows(gatherOf(p)).width = 4; },
+     "has rows of 4 elements in blocks of 18, expected a divisor"},
+    {"RowsExperts", [](P &p) { addRows(gatherOf(p)).experts = 0; },
+     "has rows with 2 choices and 0 experts a rank, expected 1 or more and 1 "
+     "to "},
+    {"RowsIds", [](P &p) { addRows(gatherOf(p)).ids.reset(); },
+     "has rows without ids"},
+    {"RowsChoices",
+     [](P &p) {
+       gatherOf(p).kind = uint8_t(CollectiveKind::ReduceScatter);
+       addRows(sumOf(p));
+     },
+     "has rows with 2 choices and 3 experts a rank, expected 1 and 1 to "},
+    {"RowsOnGpu",
+     [](P &p) {
+       addRows(gatherOf(p));
+       p.backend = "cuda";
+     },
+     "has rows, which processors exchange; the backend is cuda"},
     {"CollectiveInPlace",
      [](P &p) { sumOf(p).kind = uint8_t(CollectiveKind::AllGather); },
      "all-gather reads and writes the same place"},

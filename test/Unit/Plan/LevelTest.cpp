@@ -86,6 +86,12 @@ void addSinks(fb::PlanT &plan) {
   append(plan.programs[0]->functions[0]->steps).step.Set(attention);
 }
 
+void addRows(fb::PlanT &plan) {
+  fb::CollectiveStepT gather;
+  gather.rows = std::make_unique<fb::RowSelectionT>();
+  append(plan.programs[0]->functions[0]->steps).step.Set(std::move(gather));
+}
+
 /// How a plan comes to have each feature, and no other that is not listed with
 /// it.
 const std::map<std::string, Add> additions = {
@@ -131,6 +137,8 @@ const std::map<std::string, Add> additions = {
     {"ActionList.phase", addGraph},
     {"ActionList.except", addGraph},
     {"ActionList.mixing", addGraph},
+    {"CollectiveStep.rows", addRows},
+    {"RowSelection", addRows},
     {"OuterRule.fragments", addFragments},
     {"OuterRule.delay", addFragments},
     {"OuterRule.mix", addFragments},

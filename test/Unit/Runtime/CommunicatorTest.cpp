@@ -20,6 +20,7 @@
 #include "plait/Plan/Container.h"
 #include "plait/Support/BFloat16.h"
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <gtest/gtest.h>
@@ -372,6 +373,76 @@ TEST_P(CommunicatorTest, AllToAllBetweenDimensions) {
                     valueOf(j, rowOf(o, rank, m, splitsInner) * size + i));
         return status;
       });
+}
+
+/// How tokens choose among experts: `experts` a rank.
+struct Routing {
+  const char *name;
+  int32_t (*expertOf)(int64_t token, int64_t choice, int64_t all);
+};
+constexpr Routing routings[] = {
+    {"spread",
+     [](int64_t token, int64_t choice, int64_t all) {
+       return int32_t((token * 7 + choice * 3) % all);
+     }},
+    // Others have no tokens.
+    {"to one", [](int64_t, int64_t, int64_t all) { return int32_t(all - 1); }},
+    {"to none", [](int64_t, int64_t, int64_t) { return int32_t(-1); }},
+};
+
+/// Rows that are larger than what a pair of processes stages at once, as many
+/// small ones, and one token.
+TEST_P(CommunicatorTest, RowsOfExperts) {
+  constexpr int64_t experts = 3;
+  for (const Routing &routing : routings)
+    for (auto [rows, width, choices] : {std::array<int64_t, 3>{1, 1, 1},
+                                        {5, 3, 2},
+                                        {6, 20'000, 2},
+                                        {1, 150'000, 1}})
+      for (bool scatters : {false, true})
+        forEachMember([&](uint32_t rank, Group &group, Memory &memory) {
+          int64_t all = rows * ranks, own = scatters ? 1 : choices;
+          std::vector<int32_t> ids;
+          for (int64_t i = 0; i < all * own; ++i)
+            ids.push_back(routing.expertOf(i / own, i % own, experts * ranks));
+          auto place = memory.put(ids);
+          auto input =
+              memory.put(valuesOf(rank, (scatters ? all : rows) * width));
+          auto output = memory.room((scatters ? rows : all) * width);
+          RowChoice choice = {reinterpret_cast<const int32_t *>(place.data()),
+                              width, own, experts};
+          CollectiveShape shape = {fb::DType::F32, 1, rows * width};
+          Status status = scatters
+                              ? group.scatterRows(input.data(), output.data(),
+                                                  shape, choice)
+                              : group.gatherRows(input.data(), output.data(),
+                                                 shape, choice);
+          if (!status.ok() &&
+              status.message().find("between processors only") !=
+                  std::string::npos)
+            return Status::success();
+          std::vector<float> found = memory.get(output);
+          for (size_t i = 0; i < found.size(); ++i) {
+            int64_t row = int64_t(i) / width, place = int64_t(i) % width;
+            float expected = 0;
+            if (scatters) {
+              int64_t token = rank * rows + row;
+              if (ids[token] >= 0)
+                expected = valueOf(ids[token] / experts, token * width + place);
+            } else {
+              bool isThere = false;
+              for (int64_t c = 0; c < own; ++c)
+                isThere |= ids[row * own + c] >= 0 &&
+                           ids[row * own + c] / experts == int64_t(rank);
+              if (isThere)
+                expected = valueOf(row / rows, row % rows * width + place);
+            }
+            EXPECT_EQ(found[i], expected) << routing.name;
+            if (found[i] != expected)
+              break;
+          }
+          return status;
+        });
 }
 
 TEST_P(CommunicatorTest, HalfWordsAreMovedWhole) {

@@ -249,6 +249,90 @@ CollectiveBlocks AllToAllOp::getBlocks() {
           extents(block, last, block.getRank()), split > concat};
 }
 
+//===----------------------------------------------------------------------===//
+// Rows of experts
+//===----------------------------------------------------------------------===//
+
+/// `whole` is a `block` of every rank along dimension 0, and begins with
+/// `dims`.
+template <typename OpTy>
+static LogicalResult verifyRows(OpTy op, Value block, Value whole,
+                                ArrayRef<int64_t> dims) {
+  // (C1)
+  FailureOr<int64_t> blocks = countRanks(op, op.getMeshAttr(), op.getAxis());
+  if (failed(blocks))
+    return failure();
+  // (C2)
+  if (failed(verifyOtherDims(op, op.getInput(), op.getResult(), {0})))
+    return failure();
+  if (extent(whole, 0) != extent(block, 0) * *blocks)
+    return emitExtentError(op, 0, extent(op.getInput(), 0),
+                           extent(op.getResult(), 0), *blocks);
+  // (C3)
+  auto type = cast<RankedTensorType>(whole.getType());
+  if (!getElementTypeOrSelf(op.getIds()).isInteger() || dims.empty() ||
+      type.getRank() <= int64_t(dims.size()) ||
+      type.getShape().take_front(dims.size()) != dims)
+    return op.emitOpError("has ids ")
+           << op.getIds().getType() << " for rows of " << type;
+  // (C4)
+  if (int64_t(op.getExperts()) < 1)
+    return op.emitOpError("has ")
+           << int64_t(op.getExperts()) << " experts a rank, expected 1 or more";
+  return success();
+}
+
+/// Each row of the ids, or each id, stands for the numbers behind those of its
+/// dimensions.
+template <typename OpTy>
+static RowSelection selectRows(OpTy op, Value whole, int64_t choices) {
+  RowSelection rows{op.getIds(), 1, choices, int64_t(op.getExperts())};
+  int64_t ids = op.getIds().getType().getNumElements();
+  rows.width =
+      cast<RankedTensorType>(whole.getType()).getNumElements() * choices / ids;
+  return rows;
+}
+
+LogicalResult DispatchOp::verify() {
+  ArrayRef<int64_t> ids = getIds().getType().getShape();
+  return verifyRows(*this, getInput(), getResult(),
+                    ids.empty() ? ids : ids.drop_back());
+}
+
+std::optional<Reduction> DispatchOp::getCombination() { return std::nullopt; }
+
+CollectiveKind DispatchOp::getKind() { return CollectiveKind::AllGather; }
+
+CollectiveBlocks DispatchOp::getBlocks() {
+  return blocksAlong(getInput(), 0, 1);
+}
+
+std::optional<RowSelection> DispatchOp::getSelection() {
+  return selectRows(*this, getResult(), getIds().getType().getShape().back());
+}
+
+LogicalResult CombineOp::verify() {
+  return verifyRows(*this, getResult(), getInput(),
+                    getIds().getType().getShape());
+}
+
+/// Names the sum that it is of the rows of owners and others' zeros.
+std::optional<Reduction> CombineOp::getCombination() { return Reduction::Sum; }
+
+CollectiveKind CombineOp::getKind() { return CollectiveKind::ReduceScatter; }
+
+CollectiveBlocks CombineOp::getBlocks() {
+  return blocksAlong(getResult(), 0, 1);
+}
+
+std::optional<RowSelection> CombineOp::getSelection() {
+  return selectRows(*this, getInput(), /*choices=*/1);
+}
+
+//===----------------------------------------------------------------------===//
+// SliceOp
+//===----------------------------------------------------------------------===//
+
 /// Unlike collectives, which move equal blocks, a slice may have a last block
 /// with padding: it is only cut out.
 LogicalResult SliceOp::verify() {

@@ -457,7 +457,11 @@ LogicalResult AttentionOp::verify() {
 //===----------------------------------------------------------------------===//
 
 SmallVector<StepUse> CollectiveOp::getUses() {
-  return {{"input", getInput()}, {"output", getOutput(), /*writes=*/true}};
+  SmallVector<StepUse> uses = {{"input", getInput()},
+                               {"output", getOutput(), /*writes=*/true}};
+  if (MemoryAttr ids = getIdsAttr())
+    uses.push_back({"ids", ids});
+  return uses;
 }
 
 /// A stream for each group of ranks: collectives over one run in order, and
@@ -477,10 +481,43 @@ int64_t CollectiveOp::countRanks() {
 }
 
 /// Of the larger side, which is the whole tensor, the share that each rank
-/// sends in a ring.
+/// sends in a ring; of some rows, what even routing has of them.
 StepMessage CollectiveOp::getSent() {
   int64_t whole = std::max(getInput().getBytes(), getOutput().getBytes());
-  return {getAxis(), double(whole) * getSentShare(getKind(), countRanks())};
+  double share = getIds() ? getRowShare(countRanks(), getChoices()) : 1;
+  return {getAxis(),
+          double(whole) * share * getSentShare(getKind(), countRanks())};
+}
+
+/// (C7)
+static LogicalResult verifySelection(CollectiveOp op) {
+  const CollectiveFacts &facts = getFacts(op.getKind());
+  int64_t width = op.getWidth(), choices = op.getChoices();
+  if (!op.getIds()) {
+    if (width != 1 || choices != 1 || op.getExperts() != 1)
+      return op.emitOpError("has sizes of rows without `rows`");
+    return success();
+  }
+  if (facts.readsAll == facts.writesAll || op.getMembers() ||
+      op.getOuter() != 1)
+    return op.emitOpError("is an ")
+           << dist::stringifyKind(op.getKind()) << " of rows with outer "
+           << int64_t(op.getOuter())
+           << ", expected an all_gather or reduce_scatter of all ranks with "
+              "outer 1";
+  int64_t chunk = op.getChunk(), most = facts.reduces ? 1 : chunk;
+  if (width < 1 || chunk % width || choices < 1 || choices > most ||
+      int64_t(op.getExperts()) < 1)
+    return op.emitOpError("has rows of ")
+           << width << " in blocks of " << chunk << ", with " << choices
+           << " choices, and " << int64_t(op.getExperts())
+           << " experts a rank; expected a divisor, 1"
+           << (facts.reduces ? "" : " or more") << ", and 1 or more";
+  int64_t ids = 4 * chunk / width * choices * op.countRanks();
+  if (op.getIdsAttr().getBytes() != ids)
+    return op.emitOpError("has ")
+           << op.getIdsAttr().getBytes() << " bytes of ids, expected " << ids;
+  return success();
 }
 
 /// (C4)
@@ -536,6 +573,9 @@ LogicalResult CollectiveOp::verify() {
   // (C6)
   if (isInPlace() && !facts.worksInPlace)
     return emitOpError("is an ") << name << " in place";
+  // (C7)
+  if (failed(verifySelection(*this)))
+    return failure();
   return verifyBlocks(*this);
 }
 

@@ -40,6 +40,13 @@ struct CollectiveBlocks {
   bool splitsInner = false;
 };
 
+/// Which rows of a gather or scatter move, as RowSelection in Plan.fbs explains
+/// them.
+struct RowSelection {
+  mlir::Value ids; // of the rows of all ranks
+  int64_t width = 1, choices = 1, experts = 1;
+};
+
 /// A kind by its word in IR, "all_reduce".
 mlir::FailureOr<CollectiveKind> parseKind(mlir::AsmParser &parser);
 std::string stringifyKind(CollectiveKind kind);

@@ -189,6 +189,9 @@ def CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
     InterfaceMethod<"The indices along the axis that take part; nothing: all.",
                     "::std::optional<::llvm::ArrayRef<int64_t>>", "getMembers",
                     (ins), "", "return ::std::nullopt;">,
+    InterfaceMethod<"The rows that move; nothing: all.",
+                    "::std::optional<::plait::dist::RowSelection>",
+                    "getSelection", (ins), "", "return ::std::nullopt;">,
   ];
   let extraSharedClassDeclaration = [{
     /// The elements of the whole tensor: what an all-reduce combines, an
@@ -318,6 +321,66 @@ def Dist_AllToAllOp : Dist_CollectiveOp<"all_to_all"> {
   let assemblyFormat = [{
     $input `on` $mesh `[` $axis `]` `split` $split `concat` $concat attr-dict
     `:` type($input) `->` type($result)
+  }];
+}
+
+/// One that moves rows by the experts that ids name.
+class Dist_RowsOp<string mnemonic> : Dist_CollectiveOp<mnemonic> {
+  let arguments = (ins AnyStaticShapeTensor:$input, AnyStaticShapeTensor:$ids,
+                       FlatSymbolRefAttr:$mesh, StrAttr:$axis,
+                       I64Attr:$experts);
+  let assemblyFormat = [{
+    $input `by` $ids `on` $mesh `[` $axis `]` `experts` $experts attr-dict
+    `:` `(` type($input) `,` type($ids) `)` `->` type($result)
+  }];
+  let extraClassDeclaration = [{
+    ::std::optional<::plait::dist::RowSelection> getSelection();
+    /// How the plan's step of the same kind combines.
+    ::std::optional<::plait::dist::Reduction> getCombination();
+  }];
+}
+
+def Dist_DispatchOp : Dist_RowsOp<"dispatch"> {
+  let summary = "Brings tokens to the ranks that have experts of theirs";
+  let description = [{
+    The rank with index i along the axis has `experts` experts, from i · experts on.
+    Of the tokens of all ranks, one block behind the other along dimension 0, it gets
+    those of whose ids, the last dimension of `ids`, some are among its own. What it
+    has for others are zeros. How many tokens that are is known when the step runs;
+    that all ranks count alike, since all have the ids of all, is for the proof to show.
+
+    Constraints:
+    - (C1) the axis is one of the mesh.
+    - (C2) the extent of dimension 0 of the result is the input's times the ranks; all
+      others, of which there are some behind those of tokens, agree.
+    - (C3) the ids are integers, with the dimensions of tokens of the result and one more.
+    - (C4) a rank has at least one expert.
+
+    Example:
+    ```mlir
+    %1 = dist.dispatch %0 by %ids on @mesh["ep"] experts 2 : (tensor<1x8x4xf32>, tensor<2x8x3xi32>) -> tensor<2x8x4xf32>
+    ```
+  }];
+}
+
+def Dist_CombineOp : Dist_RowsOp<"combine"> {
+  let summary = "Brings what experts make of tokens back to their ranks";
+  let description = [{
+    Each row is of one expert, which its id names (see `dist.dispatch`), and comes from the
+    rank that has it. Other ranks' numbers for it are not read. Nothing is added up:
+    rows have the same bits on whichever rank they were made.
+
+    Constraints:
+    - (C1) the axis is one of the mesh.
+    - (C2) the extent of dimension 0 of the input is the result's times the ranks; all
+      others, of which there are some behind those of the ids, agree.
+    - (C3) the ids are integers, and their dimensions the first ones of the input.
+    - (C4) a rank has at least one expert.
+
+    Example:
+    ```mlir
+    %1 = dist.combine %0 by %ids on @mesh["ep"] experts 2 : (tensor<2x8x3x4xf32>, tensor<2x8x3xi32>) -> tensor<1x8x3x4xf32>
+    ```
   }];
 }
 

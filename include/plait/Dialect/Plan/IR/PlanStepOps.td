@@ -294,7 +294,8 @@ def Plan_CollectiveOp : Plan_StepOp<"collective", ["getStream", "getSent"]> {
   let description = [{
     The tensor is [outer, blocks, middle, chunk] elements, with one block a rank, as
     for the plan file's CollectiveStep. `members`, if given, are the indices along the
-    axis that take part.
+    axis that take part. With `rows` only those rows move, of `width` elements, that the
+    ids (`choices` a row) have some expert of the receiving or sending rank for.
 
     Constraints:
     - (C1) the axis is one of the mesh.
@@ -304,6 +305,9 @@ def Plan_CollectiveOp : Plan_StepOp<"collective", ["getStream", "getSent"]> {
     - (C4) input and output have the bytes of what a rank brings and gets.
     - (C5) `members` are ascending indices of the axis.
     - (C6) only an all_reduce works in place.
+    - (C7) an all_gather or reduce_scatter of all ranks along an axis, with outer 1, may have
+      `rows`: whole ones in a block, with 1 or more choices and experts, of a
+      reduce_scatter 1 choice; the ids have 4 bytes for each choice of all blocks.
 
     Example:
     ```mlir
@@ -317,11 +321,16 @@ def Plan_CollectiveOp : Plan_StepOp<"collective", ["getStream", "getSent"]> {
                        StrAttr:$axis, OptionalAttr<DenseI64ArrayAttr>:$members,
                        TypeAttr:$type, I64Attr:$outer, I64Attr:$middle,
                        I64Attr:$chunk, UnitAttr:$splits_inner,
-                       Plan_MemoryAttr:$input, Plan_MemoryAttr:$output);
+                       Plan_MemoryAttr:$input, Plan_MemoryAttr:$output,
+                       OptionalAttr<Plan_MemoryAttr>:$ids,
+                       DefaultValuedAttr<I64Attr, "1">:$width,
+                       DefaultValuedAttr<I64Attr, "1">:$choices,
+                       DefaultValuedAttr<I64Attr, "1">:$experts);
   let assemblyFormat = [{
     $kind (`reduction` $reduction^)? `on` $axis (`members` $members^)? `of` $type
     `outer` $outer `middle` $middle `chunk` $chunk
-    (`splits_inner` $splits_inner^)? $input `->` $output attr-dict
+    (`splits_inner` $splits_inner^)? (`rows` $ids^)? (`width` $width^)?
+    (`choices` $choices^)? (`experts` $experts^)? $input `->` $output attr-dict
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{

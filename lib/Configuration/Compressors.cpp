@@ -14,6 +14,7 @@
 #include "plait/Configuration/Compressors.h"
 
 #include "plait/Configuration/Configuration.h"
+#include "plait/Configuration/StepNumber.h"
 
 #include <algorithm>
 #include <bit>
@@ -39,15 +40,24 @@ static const Compressor *find(std::string_view name) {
 
 const Compressor &Compression::get() const { return *find(scheme); }
 
+/// A compressor that tells nobody which elements it keeps draws them.
+bool plait::drawsNumbers(const Compression &compression) {
+  return compression.isOn() && (compression.get().bits == 0 ||
+                                compression.scheme.starts_with("qsgd"));
+}
+
 /// How many elements of a chunk are sent where no number is given.
 static int64_t getDefaultKeep(const Compressor &compressor, int64_t block) {
   return compressor.share ? std::max<int64_t>(1, block / compressor.share) : 0;
 }
 
-/// Columns have 16 bits, two of which are a word.
+/// Columns have 16 bits, two of which are a word. Without bits nothing says
+/// which elements are sent.
 ChunkMessage Compression::getMessage() const {
   if (keep == 0)
     return {get().bits, block, 1};
+  if (get().bits == 0)
+    return {0, 0, keep};
   ChunkMessage map{1, block, keep}, list{16, keep + keep % 2, keep};
   return map.getCodeBytes() <= list.getCodeBytes() ? map : list;
 }

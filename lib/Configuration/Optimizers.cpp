@@ -13,6 +13,7 @@
 
 #include "plait/Configuration/Compressors.h"
 #include "plait/Configuration/Configuration.h"
+#include "plait/Configuration/StepNumber.h"
 #include "plait/Plan/Scalars.h"
 
 #include <algorithm>
@@ -101,6 +102,7 @@ static std::vector<std::string_view> makeStepScalars() {
       add(option.scalar);
       add(option.correction);
     }
+  add(kStepNumber);
   return names;
 }
 

@@ -8,6 +8,7 @@
 #include "plait/Plan/Level.h"
 
 #include "plait/Configuration/Mesh.h"
+#include "plait/Plan/Scalars.h"
 
 #include <algorithm>
 
@@ -100,6 +101,13 @@ static bool hasSoftCaps(const fb::Plan &plan) {
   });
 }
 
+/// Who does not know that the trainer sets it has the first step each time.
+static bool readsStep(const fb::Plan &plan) {
+  return any(plan.options(), [](const fb::OptimizerOption *option) {
+    return option->name()->string_view() == kStepOption;
+  });
+}
+
 static bool hasSinks(const fb::Plan &plan) {
   return anyStep(plan, [](const fb::Step *step) {
     const fb::AttentionStep *attention = step->step_as_AttentionStep();
@@ -157,6 +165,7 @@ std::span<const Feature> plan::getFeatures() {
       {"OuterRule.mix", 4, hasFragments},
       {"OuterKind.Part", 4, hasFragments},
       {"OuterKind.Blend", 4, hasFragments},
+      {"OptimizerOption.name", 5, readsStep},
   };
   return features;
 }

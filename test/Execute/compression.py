@@ -15,6 +15,7 @@ step to step. Plans say what they send, and messages have as many bytes."""
 import dataclasses
 import math
 import pathlib
+import random
 import re
 import sys
 import tempfile
@@ -61,6 +62,15 @@ class Run:
         found = re.search(r"dp=(\d+)", self.mesh)
         return int(found[1]) if found else 1
 
+    @property
+    def precision(self) -> str:
+        return "bf16" if "bf16" in self.options else "fp32"
+
+    @property
+    def slack(self) -> float:
+        """Of the largest element of a gradient that is computed in another order."""
+        return 2.0**-6 if self.precision == "bf16" else 0.0
+
     def get_choices(self) -> dict:
         return {"scheme": self.scheme} | covering.split_options(self.mesh, self.options)
 
@@ -93,13 +103,54 @@ RUNS = (
     Run("topk:32+keep:5+feedback", "dp=2,tp=2", ("--sequence-parallel",)),
     Run("topk:128+keep:3+feedback", "pp=2,dp=2"),
     Run("topk:256+keep:256+feedback", "dp=4"),
+    # The same random numbers on every mesh.
+    Run("qsgd8", "dp=2"),
+    Run("qsgd8", "dp=4", ("--zero", "1", "--micro-batch", "2")),
+    Run("qsgd4:32", "dp=2,tp=2"),
+    Run("qsgd2:64+feedback", "pp=2,dp=2", ("--schedule", "zb-h1")),
+    Run("randk", "dp=2"),
+    Run("randk:32+keep:5+feedback", "dp=2,tp=2", ("--sequence-parallel",)),
+    Run("randk:128+keep:32", "pp=2,dp=2"),
+    Run("randk:64+keep:16+feedback", "dp=4", ("--zero", "1", "--micro-batch", "2")),
+    Run("qsgd8:64", "1"),
 )
+
+
+def draw_scheme(choose: random.Random) -> str:
+    """Blocks that no split of the model cuts."""
+    name = choose.choice(sorted(compressors.SCHEMES))
+    block = choose.choice((32, 64))
+    text = f"{name}:{block}"
+    if compressors.SCHEMES[name].share:
+        text += f"+keep:{choose.randint(1, block)}"
+    return text + choose.choice(("", "+feedback"))
+
+
+def draw_run(choose: random.Random) -> Run:
+    """Compressor, mesh, schedule, accumulation, ZeRO and precision."""
+    axes = {"pp": 1, "dp": choose.choice((1, 2, 2, 4))}
+    axes[choose.choice(("pp", "tp", "cp"))] = choose.choice((1, 2))
+    if math.prod(axes.values()) <= 4:
+        axes[choose.choice(("pp", "tp"))] = 2
+    mesh = ",".join(f"{axis}={n}" for axis, n in axes.items() if n > 1) or "1"
+    options = [
+        "--zero", choose.choice("01"),
+        "--micro-batch", str(choose.choice([n for n in (1, 2, 4) if n * axes["dp"] <= 8])),
+    ]  # fmt: skip
+    if axes["pp"] > 1:
+        options += ["--schedule", choose.choice(("gpipe", "1f1b", "zb-h1"))]
+    if axes.get("tp", 1) > 1 and choose.random() < 0.5:
+        options += ["--sequence-parallel"]
+    if choose.random() < 0.25:
+        options += ["--precision", "bf16"]
+    return Run(draw_scheme(choose), mesh, tuple(options))
 
 
 @dataclasses.dataclass(frozen=True)
 class Parameter:
     """A box of a tensor of the file."""
 
+    symbol: str
     tensor: str
     box: tuple[slice, ...]
 
@@ -117,7 +168,7 @@ class Suite:
         self.tokens = folder / "tokens.bin"
         # Of one step: all steps see the same.
         write_tokens(self.tokens, 5, BATCH * SEQUENCE + 1, VOCABULARY)
-        self.probes: dict[int, pathlib.Path] = {}
+        self.probes: dict[tuple[int, str], pathlib.Path] = {}
 
     def call(self, *options) -> None:
         self.tools.run(
@@ -133,26 +184,31 @@ class Suite:
         )  # fmt: skip
         return plan
 
-    def probe(self, replicas: int) -> pathlib.Path:
-        """One rank, with the samples of one of so many replicas."""
-        if replicas not in self.probes:
-            plan = self.folder / f"probe-{replicas}.plan"
-            self.call("--mesh", "1", "--global-batch", BATCH // replicas, "-o", plan)
-            self.probes[replicas] = plan
-        return self.probes[replicas]
+    def probe(self, run: Run) -> pathlib.Path:
+        """One rank, with the samples of one of the run's replicas."""
+        key = (run.replicas, run.precision)
+        if key not in self.probes:
+            plan = self.folder / f"probe-{run.replicas}-{run.precision}.plan"
+            self.call(
+                "--mesh", "1", "--global-batch", BATCH // run.replicas,
+                "--precision", run.precision, "-o", plan,
+            )  # fmt: skip
+            self.probes[key] = plan
+        return self.probes[key]
 
     def find_parameters(self) -> list[Parameter]:
         ir = self.folder / "import.mlir"
         self.call("--compile-to", "import", "-o", ir)
         found = []
-        for file in re.findall(r"nn\.parameter .*?file *<(.*?)>", ir.read_text()):
+        pattern = r"nn\.parameter @(\S+) .*?file *<(.*?)>"
+        for symbol, file in re.findall(pattern, ir.read_text()):
             name = re.search(r'name = "(.*?)"', file)[1]
             begin, box = (
                 numbers(re.search(rf"{what} = \[(.*?)\]", file)[1])
                 for what in ("begin", "box")
             )
             slices = tuple(slice(b, b + n) for b, n in zip(begin, box))
-            found.append(Parameter(name, slices))
+            found.append(Parameter(symbol, name, slices))
         require(len(found) > 10, f"{len(found)} parameters have a place in files")
         return found
 
@@ -176,7 +232,7 @@ class Suite:
 
     def gradients(self, run: Run, start) -> list[dict[str, numpy.ndarray]]:
         """Of each replica, the sum over its targets."""
-        probe, count = self.probe(run.replicas), BATCH // run.replicas * SEQUENCE
+        probe, count = self.probe(run), BATCH // run.replicas * SEQUENCE
         before, result = self.read(start), []
         for index in range(run.replicas):
             own = self.folder / "own.bin"
@@ -232,12 +288,15 @@ class Suite:
             after = self.read(now)
             for index, parameter in enumerate(parameters):
                 total, most = 0.0, 0.0
-                for own, known in zip(gradients, errors):
+                for replica, (own, known) in enumerate(zip(gradients, errors)):
                     wanted = parameter.of(own) + known[index]
-                    sent = compressor.compress(wanted).astype(float)
+                    sent = compressor.compress(
+                        wanted, step, parameter.symbol, replica
+                    ).astype(float)
                     known[index] = wanted - sent if "feedback" in run.scheme else 0.0
                     total = total + sent
-                    most += float(numpy.abs(wanted).max()) / scheme.limit
+                    largest = float(numpy.abs(wanted).max())
+                    most += largest * (1 / scheme.limit + run.slack)
                 factor = RATE / (BATCH * SEQUENCE)
                 expected = parameter.of(before) - factor * total
                 off = numpy.abs(parameter.of(after) - expected)
@@ -246,14 +305,18 @@ class Suite:
                 others += int(isOther.sum())
                 count += off.size
                 worst = max(worst, float((off / bound)[~isOther].max(initial=0)))
-                # The other one of two codes, of all replicas at once.
+                # The other one of two codes, of all replicas at once; what it was too
+                # much in one step is fed back in the next.
+                codes = 2.02 if compressor.feedback else 1.01
                 require(
-                    bool((off <= bound + 1.01 * factor * most).all()),
+                    bool((off <= bound + codes * factor * most).all()),
                     f"step {step}: {parameter.tensor} off {off.max():.3g}, "
                     f"a code is {factor * most:.3g}",
                 )
         text = f"{others} of {count} codes another, {message} bytes a message"
         # Each replica has a code of each element.
+        if run.slack:
+            return text
         require(others <= OTHERS * scheme.jumps * run.replicas * count, text)
         return text
 
@@ -303,9 +366,10 @@ class Suite:
         count, size = 100_000, float(numpy.square(x).sum())
         all_x = numpy.repeat(x, count, axis=0)
         steps = numpy.arange(count)[:, None]
-        index = numpy.broadcast_to(numpy.arange(16), all_x.shape)
-        kept = compressors.random_k(all_x, index, 4, 7, steps)
-        codes, units = compressors.qsgd_encode(all_x, index, 4, 7, steps)
+        draws = compressors.draw(0, steps, 7, 0, 0, numpy.arange(16))
+        counts = numpy.full(count, 16)
+        kept = compressors.random_k(all_x, counts, 4, draws, True)
+        codes, units = compressors.qsgd_encode(all_x, 4, draws)
         seen = []
         for name, sent, omega in (
             ("random-k", kept.astype(float), 16 / 4 - 1),
@@ -366,6 +430,20 @@ class Suite:
         require(outcome.code != 0 and text in outcome.stderr, outcome.stderr)
         return f"moved to tp: off {off:.2g} of {moves:.2g}"
 
+    def check_drawn_on(self) -> str:
+        """A run that is resumed draws the numbers of the steps that follow."""
+        plan = self.compile(Run("qsgd2:32", "dp=2"), "drawn")
+        whole = self.read(self.train(plan, None, 3, RATE, self.tokens))
+        folder = self.folder / "drawn-on"
+        self.tools.run(
+            *self.words(plan, 2, RATE, self.tokens),
+            *("--checkpoint", folder, "--checkpoint-every", 2),
+        )
+        resumed = self.train(plan, None, 3, RATE, self.tokens, "--resume", folder)
+        for name, values in self.read(resumed).items():
+            require(numpy.array_equal(values, whole[name]), f"{name} has other bits")
+        return "the same bits"
+
     def check_skipping(self) -> str:
         """What was fed back is gone when a step turns out to be bad."""
         plan = self.compile(Run("int8+feedback", "dp=2"))
@@ -384,6 +462,8 @@ class Suite:
 def main() -> int:
     parser = arguments(__doc__)
     covering.add_option(parser)
+    parser.add_argument("--draws", type=int, default=2, help="runs drawn at random")
+    parser.add_argument("--seed", type=int, default=1, help="of these")
     options = parser.parse_args()
     tools = Tools(options.bin, options.timeout)
     report = Reporter("compression", options.filter)
@@ -391,9 +471,15 @@ def main() -> int:
         suite = Suite(tools, pathlib.Path(folder))
         for run in covering.chosen(RUNS, Run.get_choices, options):
             report.case(run.name, lambda run=run: suite.check(run))
+        choose = random.Random(options.seed)
+        for index in range(options.draws):
+            run = draw_run(choose)
+            name = f"draw {index}: {run.name}"
+            report.case(name, lambda run=run: suite.check(run))
         report.case("theory", suite.check_theory)
         report.case("resumed", suite.check_resumed)
         report.case("divided", suite.check_divided)
+        report.case("drawn on", suite.check_drawn_on)
         report.case("skip", suite.check_skipping)
     return report.finish()
 

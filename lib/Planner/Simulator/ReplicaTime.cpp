@@ -185,8 +185,9 @@ static Replicated getCompressed(double elements, Summed summed,
   ChunkMessage message = compression.getMessage();
   Replicated made;
   for (uint64_t bytes : {message.getCodeBytes(), message.getNumberBytes()})
-    made.add(getReplicated(CollectiveKind::AllGather, chunks * bytes, context),
-             1);
+    if (bytes)
+      made.add(
+          getReplicated(CollectiveKind::AllGather, chunks * bytes, context), 1);
   made.append(getRest(elements * context.gradientBytes(), summed, context));
   return made;
 }

@@ -317,7 +317,7 @@ void StepEnd::reduceCompressed(StepUnit &unit, ArrayRef<int64_t> holders) {
   Value known =
       compression.feedback ? readSlot(unit, error, use.getState()) : Value();
   CompressedSum sum(nn, mesh, compression, bool(unit.pack),
-                    unit.countElements(mesh));
+                    unit.findPlaces(mesh, compression.block));
   CompressedSum::Result result = sum.apply(load(), known);
   if (result.error)
     writeSlot(result.error, unit, error);

@@ -131,7 +131,9 @@ const std::map<std::string, Add> additions = {
     {"OuterKind.Part", addFragments},
     {"OuterKind.Blend", addFragments},
     {"AttentionStep.soft_cap", addSoftCap},
-    {"AttentionStep.sinks", addSinks}};
+    {"AttentionStep.sinks", addSinks},
+    {"OptimizerOption.name",
+     [](fb::PlanT &plan) { append(plan.options).name = "step"; }}};
 
 TEST(Level, IsZeroWithoutFeatures) { EXPECT_EQ(getLevel(makePlan()), 0u); }
 

@@ -44,7 +44,7 @@ public:
     return {columns, numbers};
   }
 
-  Value receive(const Message &message) override {
+  Value receive(const Message &message, const Message &) override {
     Value mask = message.codes;
     RankedTensorType all = withColumns(mask, compression.block);
     if (mask.getType() != all)

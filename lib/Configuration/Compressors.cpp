@@ -13,8 +13,8 @@
 
 #include "plait/Configuration/Compressors.h"
 
+#include "plait/Configuration/CompressionFacts.h"
 #include "plait/Configuration/Configuration.h"
-#include "plait/Configuration/StepNumber.h"
 
 #include <algorithm>
 #include <bit>
@@ -39,6 +39,29 @@ static const Compressor *find(std::string_view name) {
 }
 
 const Compressor &Compression::get() const { return *find(scheme); }
+
+bool plait::sendsDifferences(const Compression &compression) {
+  return compression.scheme.starts_with("ef21");
+}
+
+bool plait::isOwnState(std::string_view name) {
+  return name == kErrorState || name == kEstimateState;
+}
+
+bool plait::isCompressionState(std::string_view name) {
+  return isOwnState(name) || name == kEstimateSumState;
+}
+
+std::span<const std::string_view>
+plait::getCompressionStates(const Compression &compression) {
+  static constexpr std::string_view feedback[] = {kErrorState},
+                                    differences[] = {kEstimateState,
+                                                     kEstimateSumState};
+  if (sendsDifferences(compression))
+    return differences;
+  return compression.feedback ? std::span(feedback)
+                              : std::span<const std::string_view>();
+}
 
 /// A compressor that tells nobody which elements it keeps draws them.
 bool plait::drawsNumbers(const Compression &compression) {
@@ -141,7 +164,8 @@ static Status parsePart(std::string_view name, std::string_view number,
   bool isNew = std::ranges::find(seen, word) == seen.end();
   seen.push_back(word);
   bool keeps = value.get().share > 0;
-  if (isNew && word == kFeedback && hasNone) {
+  bool feeds = !sendsDifferences(value);
+  if (isNew && word == kFeedback && hasNone && feeds) {
     value.feedback = true;
     return Status::success();
   }
@@ -149,10 +173,14 @@ static Status parsePart(std::string_view name, std::string_view number,
     return parseCount(name, word, number, 1, int64_t(1) << 24, value.replicas);
   if (isNew && word == kKeep && keeps)
     return parseCount(name, word, number, 1, value.block, value.keep);
+  std::vector<std::string> choices;
+  if (feeds)
+    choices.emplace_back(kFeedback);
+  if (keeps)
+    choices.push_back(std::string(kKeep) + ":K");
+  choices.push_back(std::string(kReplicas) + ":N");
   return fail(name, " has \"", word, "\" behind the scheme, expected ",
-              kFeedback, keeps ? ", " : " or ",
-              keeps ? std::string(kKeep) + ":K or " : "", kReplicas,
-              ":N, each once");
+              joinChoices(choices), ", each once");
 }
 
 Status plait::parse(std::string_view name, std::string_view text,

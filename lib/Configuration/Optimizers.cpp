@@ -11,9 +11,9 @@
 
 #include "plait/Configuration/Optimizers.h"
 
+#include "plait/Configuration/CompressionFacts.h"
 #include "plait/Configuration/Compressors.h"
 #include "plait/Configuration/Configuration.h"
-#include "plait/Configuration/StepNumber.h"
 #include "plait/Plan/Scalars.h"
 
 #include <algorithm>
@@ -59,7 +59,7 @@ Result<const Optimizer *> plait::findOptimizer(std::string_view name) {
 }
 
 bool plait::isState(std::string_view name) {
-  if (name == kErrorState)
+  if (isCompressionState(name))
     return true;
   for (const Optimizer &optimizer : kOptimizers)
     for (auto states : {optimizer.states, optimizer.matrixStates})

@@ -213,6 +213,7 @@ SCHEMES = {
     "qsgd4": Scheme(qsgd(7), 4, 256, limit=7 / 16, jumps=16),
     "qsgd2": Scheme(qsgd(1), 2, 256, limit=1 / 16, jumps=16),
     # No code says which, and what is sent may be 64 times as large.
+    "ef21-topk": Scheme(topk, 1, 4096, share=64, jumps=16),
     "randk": Scheme(randk, 0, 4096, share=64, limit=1 / 64, jumps=64),
 }
 

@@ -17,8 +17,8 @@
 #include "AddSites.h"
 #include "ProgramConverter.h"
 
+#include "plait/Configuration/CompressionFacts.h"
 #include "plait/Configuration/Optimizers.h"
-#include "plait/Configuration/StepNumber.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/FloatInputs.h"
 #include "plait/Dialect/NN/IR/NamedLosses.h"

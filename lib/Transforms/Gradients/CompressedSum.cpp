@@ -19,7 +19,7 @@
 
 #include "CompressedSum.h"
 
-#include "plait/Configuration/StepNumber.h"
+#include "plait/Configuration/CompressionFacts.h"
 #include "plait/Dialect/NN/IR/NNDraw.h"
 #include "plait/Transforms/Names.h"
 
@@ -171,12 +171,22 @@ Value CompressedSum::exchange(const Message &own) {
   return nn.reduce(rule->receive({codes, numbers}, own), int64_t(0));
 }
 
-/// 1. What a replica would send, had it as many bits as it wanted.
+/// 1. What a replica would send, had it as many bits as it wanted: the gradient
+///    and what is left of earlier ones, or how it differs from what all others
+///    know of it.
 /// 2. What it sends, as the others will read it.
-/// 3. The difference is kept.
-CompressedSum::Result CompressedSum::apply(Value gradient, Value error) {
+/// 3. What is left, or what the others know from now on.
+/// 4. What is sent, or what all know of all gradients.
+Value CompressedSum::apply(function_ref<Value()> readGradient,
+                           const Kept &kept) {
+  bool differs = sendsDifferences(compression);
+  auto own = nn::Slot::getState(differs ? kEstimateState : kErrorState);
+  auto all = nn::Slot::getState(kEstimateSumState);
   // 1.
-  Value wanted = error ? nn.add(gradient, error) : gradient;
+  Value known = differs || compression.feedback ? kept.read(own) : Value();
+  Value wanted = readGradient();
+  if (known)
+    wanted = differs ? nn.sub(wanted, known) : nn.add(wanted, known);
   StringAttr axis = nn.builder.getStringAttr(kDataAxis);
   Value parts = nn::PartsOp::create(nn.builder, nn.loc,
                                     getPartsType(typeOf(wanted)), wanted, axis);
@@ -186,7 +196,18 @@ CompressedSum::Result CompressedSum::apply(Value gradient, Value error) {
   Value sent =
       nn::UniteOp::create(nn.builder, nn.loc, wanted.getType(), decoded, axis);
   // 3.
-  Value lost = error ? nn.sub(wanted, sent) : Value();
+  Value left;
+  if (known)
+    left = differs ? nn.add(known, sent) : nn.sub(wanted, sent);
   bool sends = isTable && mesh.getAxisSize(Axis::DP) > 1;
-  return {sends ? exchange(message) : sent, lost};
+  Value sum = sends ? exchange(message) : sent;
+  if (known)
+    kept.write(left, own);
+  Value updated = kept.takeUpdated(sum);
+  // 4.
+  if (!differs)
+    return updated;
+  Value before = kept.read(all), after = nn.add(before, updated);
+  kept.write(after, all);
+  return after;
 }

@@ -88,13 +88,17 @@ public:
                 const Compression &compression, bool isTable,
                 llvm::ArrayRef<TensorPlace> places);
 
-  struct Result {
-    mlir::Value sum;   // over all replicas, of what each of them sends
-    mlir::Value error; // what this one has not sent; null without feedback
+  /// Access to what a rank keeps of the parameter, and the part that it updates
+  /// of what all replicas have.
+  struct Kept {
+    llvm::function_ref<mlir::Value(nn::Slot)> read;
+    llvm::function_ref<void(mlir::Value, nn::Slot)> write;
+    llvm::function_ref<mlir::Value(mlir::Value)> takeUpdated;
   };
-  /// Takes what a replica has of the gradient, and what it did not send before
-  /// (null without feedback).
-  Result apply(mlir::Value gradient, mlir::Value error);
+  /// Reads what a replica has of the gradient and changes what it keeps.
+  /// Returns what the rank updates with, of the sum over all replicas.
+  mlir::Value apply(llvm::function_ref<mlir::Value()> readGradient,
+                    const Kept &kept);
 
 private:
   mlir::RankedTensorType getPartsType(mlir::RankedTensorType type);

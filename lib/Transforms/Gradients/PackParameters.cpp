@@ -20,7 +20,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ParameterUses.h"
-#include "plait/Configuration/StepNumber.h"
+#include "plait/Configuration/CompressionFacts.h"
 #include "plait/Support/Buckets.h"
 #include "plait/Transforms/Chunks.h"
 #include "plait/Transforms/Names.h"

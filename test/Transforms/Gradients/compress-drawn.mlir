@@ -4,6 +4,8 @@
 // RUN:   --nn-build-optimizer | FileCheck %s --check-prefix=RANDK
 // RUN: plait-opt %s --plait-configure=compress=randk:32+keep:3+feedback \
 // RUN:   --nn-pack-parameters --nn-build-optimizer | FileCheck %s --check-prefix=FEEDBACK
+// RUN: plait-opt %s --plait-configure="compress=ef21-topk:32+keep:3 optimizer=sgd zero=1" \
+// RUN:   --nn-pack-parameters --nn-build-optimizer | FileCheck %s --check-prefix=EF21
 
 // Each replica draws for itself, and a rank counts the blocks of the whole.
 
@@ -41,6 +43,23 @@
 // FEEDBACK: nn.draw {{.*}} shared
 // FEEDBACK-NOT: nn.scale
 // FEEDBACK: nn.compact
+
+// What is sent is added to what is known of the replica, and of all of them: a rank
+// keeps its rows of that.
+
+// EF21-LABEL: func.func @reduce_0()
+// EF21: %[[H:.*]] = nn.read @pack0.0 estimate : tensor<8x32xf32>
+// EF21: %[[G:.*]] = nn.read @pack0.0 gradient : tensor<8x32xf32>
+// EF21: %[[V:.*]] = nn.sub %[[G]], %[[H]]
+// EF21: nn.parts %[[V]]
+// EF21: %[[C:.*]] = nn.unite
+// EF21: %[[N:.*]] = nn.add %[[H]], %[[C]]
+// EF21: nn.write %[[N]] to @pack0.0 estimate
+// EF21: %[[R:.*]] = dist.slice {{.*}} -> tensor<4x32xf32>
+// EF21: %[[B:.*]] = nn.read @pack0.0 estimate_sum : tensor<4x32xf32>
+// EF21: %[[A:.*]] = nn.add %[[B]], %[[R]]
+// EF21: nn.write %[[A]] to @pack0.0 estimate_sum
+// EF21: nn.write %[[A]] to @pack0.0 reduced
 
 #w = #dist.sharding<@mesh, [{}, {"tp"}]>
 #dw = #dist.sharding<@mesh, [{}, {"tp"}], partial = {"dp"}>

@@ -38,11 +38,14 @@ TEST(Compression, IsReadAndWritten) {
 TEST(Compression, SaysWhatItCannotRead) {
   for (auto [text, message] :
        {std::pair("", "compress is \"\", expected none, int8, int4, "
-                      "sign, topk, qsgd8, qsgd4, qsgd2 or randk"),
+                      "sign, topk, qsgd8, qsgd4, qsgd2, randk or "
+                      "ef21-topk"),
         {"int2", "compress is \"int2\", expected none, int8, int4, "
-                 "sign, topk, qsgd8, qsgd4, qsgd2 or randk"},
+                 "sign, topk, qsgd8, qsgd4, qsgd2, randk or "
+                 "ef21-topk"},
         {"none+feedback", "compress is \"none\", expected none, int8, int4, "
-                          "sign, topk, qsgd8, qsgd4, qsgd2 or randk"},
+                          "sign, topk, qsgd8, qsgd4, qsgd2, randk or "
+                          "ef21-topk"},
         {"int8:", "compress has chunks of \"\", expected 32 to 4096"},
         {"int8:16", "compress has chunks of \"16\", expected 32 to 4096"},
         {"int8:8192", "compress has chunks of \"8192\", expected 32 to 4096"},
@@ -66,6 +69,9 @@ TEST(Compression, SaysWhatItCannotRead) {
         {"topk+keep:0", "compress has keep \"0\", expected 1 to 4096"},
         {"qsgd8+keep:1", "compress has \"keep\" behind the scheme, expected "
                          "feedback or replicas:N, each once"},
+        {"ef21-topk+feedback",
+         "compress has \"feedback\" behind the scheme, expected keep:K or "
+         "replicas:N, each once"},
         {"randk+keep:0", "compress has keep \"0\", expected 1 to 4096"},
         {"topk:64+keep:65", "compress has keep \"65\", expected 1 to 64"},
         {"int8+replicas", "compress has replicas \"\", expected 1 to 16777216"},
@@ -111,6 +117,7 @@ TEST(Compression, SaysWhichAreSentInFewestBytes) {
   // All ranks know which.
   EXPECT_EQ(count("randk"), 64u * 4);
   EXPECT_EQ(count("randk:32+keep:32"), 32u * 4);
+  EXPECT_EQ(count("ef21-topk:32+keep:3"), count("topk:32+keep:3"));
 }
 
 TEST(Compression, ExcludesWhatDividesOrRounds) {
@@ -127,4 +134,11 @@ TEST(Compression, ExcludesWhatDividesOrRounds) {
   EXPECT_EQ(checkExecutable(configuration).message(),
             "compress is int8+feedback, which takes reduce-precision fp32, not "
             "bf16");
+  configuration.reducePrecision = Precision::FP32;
+  ASSERT_TRUE(setField(configuration, "compress", "ef21-topk").ok());
+  EXPECT_EQ(checkExecutable(configuration).message(),
+            "compress is ef21-topk, which is defined for optimizer sgd, not "
+            "adamw");
+  configuration.optimizer = "sgd";
+  EXPECT_TRUE(checkExecutable(configuration).ok());
 }

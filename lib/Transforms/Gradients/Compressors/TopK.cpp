@@ -71,4 +71,9 @@ std::unique_ptr<CompressionRule> createTopK(Chunks &chunks,
                                             const Compression &compression) {
   return std::make_unique<TopK>(chunks, compression);
 }
+
+std::unique_ptr<CompressionRule> createEF21(Chunks &chunks,
+                                            const Compression &compression) {
+  return std::make_unique<TopK>(chunks, compression);
+}
 } // namespace plait

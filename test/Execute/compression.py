@@ -10,7 +10,8 @@ each step must have come to. The gradient of each replica is measured on its own
 step of SGD on one rank, without any compression, from the same weights and on that
 replica's samples alone moves them by it. What replicas make of their gradients is
 written from the papers (compressors.py); what is fed back is carried in numpy from
-step to step. Plans say what they send, and messages have as many bytes."""
+step to step. Plans say what they send, and messages have as many bytes. Further runs
+are drawn at random (--draws and --seed)."""
 
 import dataclasses
 import math
@@ -72,7 +73,15 @@ class Run:
         return 2.0**-6 if self.precision == "bf16" else 0.0
 
     def get_choices(self) -> dict:
-        return {"scheme": self.scheme} | covering.split_options(self.mesh, self.options)
+        """Sizes of blocks are no choice here; positions are sent where few elements
+        are kept, as usual."""
+        first, *parts = self.scheme.split("+")
+        name = first.partition(":")[0]
+        isFed = {"feedback": name} if "feedback" in parts else {}
+        isUsual = compressors.SCHEMES[name].share and "keep" not in self.scheme
+        share = {"share": name} if isUsual else {}
+        choices = covering.split_options(self.mesh, self.options)
+        return {"scheme": name} | isFed | share | choices
 
 
 RUNS = (

@@ -33,7 +33,7 @@ generate() { # PAGE GENERATOR TD OPTION...
   rm "$out/$1.part"
 }
 
-generate nn dialect-doc Dialect/NN/IR/NNOps.td -dialect=nn
+generate nn dialect-doc Dialect/NN/IR/NNAllOps.td -dialect=nn
 generate dist dialect-doc Dialect/Dist/IR/DistOps.td -dialect=dist
 generate pipe dialect-doc Dialect/Pipe/IR/PipeOps.td -dialect=pipe
 generate plan dialect-doc Dialect/Plan/IR/PlanOps.td -dialect=plan

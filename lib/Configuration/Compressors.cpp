@@ -13,6 +13,7 @@
 
 #include "plait/Configuration/Compressors.h"
 
+#include "plait/Configuration/CompressionFacts.h"
 #include "plait/Configuration/Configuration.h"
 
 #include <algorithm>
@@ -39,15 +40,47 @@ static const Compressor *find(std::string_view name) {
 
 const Compressor &Compression::get() const { return *find(scheme); }
 
+bool plait::sendsDifferences(const Compression &compression) {
+  return compression.scheme.starts_with("ef21");
+}
+
+bool plait::isOwnState(std::string_view name) {
+  return name == kErrorState || name == kEstimateState;
+}
+
+bool plait::isCompressionState(std::string_view name) {
+  return isOwnState(name) || name == kEstimateSumState;
+}
+
+std::span<const std::string_view>
+plait::getCompressionStates(const Compression &compression) {
+  static constexpr std::string_view feedback[] = {kErrorState},
+                                    differences[] = {kEstimateState,
+                                                     kEstimateSumState};
+  if (sendsDifferences(compression))
+    return differences;
+  return compression.feedback ? std::span(feedback)
+                              : std::span<const std::string_view>();
+}
+
+/// A compressor that tells nobody which elements it keeps draws them.
+bool plait::drawsNumbers(const Compression &compression) {
+  return compression.isOn() && (compression.get().bits == 0 ||
+                                compression.scheme.starts_with("qsgd"));
+}
+
 /// How many elements of a chunk are sent where no number is given.
 static int64_t getDefaultKeep(const Compressor &compressor, int64_t block) {
   return compressor.share ? std::max<int64_t>(1, block / compressor.share) : 0;
 }
 
-/// Columns have 16 bits, two of which are a word.
+/// Columns have 16 bits, two of which are a word. Without bits nothing says
+/// which elements are sent.
 ChunkMessage Compression::getMessage() const {
   if (keep == 0)
     return {get().bits, block, 1};
+  if (get().bits == 0)
+    return {0, 0, keep};
   ChunkMessage map{1, block, keep}, list{16, keep + keep % 2, keep};
   return map.getCodeBytes() <= list.getCodeBytes() ? map : list;
 }
@@ -131,7 +164,8 @@ static Status parsePart(std::string_view name, std::string_view number,
   bool isNew = std::ranges::find(seen, word) == seen.end();
   seen.push_back(word);
   bool keeps = value.get().share > 0;
-  if (isNew && word == kFeedback && hasNone) {
+  bool feeds = !sendsDifferences(value);
+  if (isNew && word == kFeedback && hasNone && feeds) {
     value.feedback = true;
     return Status::success();
   }
@@ -139,10 +173,14 @@ static Status parsePart(std::string_view name, std::string_view number,
     return parseCount(name, word, number, 1, int64_t(1) << 24, value.replicas);
   if (isNew && word == kKeep && keeps)
     return parseCount(name, word, number, 1, value.block, value.keep);
+  std::vector<std::string> choices;
+  if (feeds)
+    choices.emplace_back(kFeedback);
+  if (keeps)
+    choices.push_back(std::string(kKeep) + ":K");
+  choices.push_back(std::string(kReplicas) + ":N");
   return fail(name, " has \"", word, "\" behind the scheme, expected ",
-              kFeedback, keeps ? ", " : " or ",
-              keeps ? std::string(kKeep) + ":K or " : "", kReplicas,
-              ":N, each once");
+              joinChoices(choices), ", each once");
 }
 
 Status plait::parse(std::string_view name, std::string_view text,

@@ -18,6 +18,7 @@
 
 #include "plait/Configuration/Configuration.h"
 
+#include "plait/Configuration/CompressionFacts.h"
 #include "plait/Configuration/Optimizers.h"
 #include "plait/Schedule/Generators.h"
 
@@ -564,6 +565,10 @@ static Status checkCompression(const TrainingConfiguration &configuration) {
   if (configuration.reducePrecision != Precision::FP32)
     return fail(what, ", which takes reduce-precision fp32, not ",
                 print(configuration.reducePrecision));
+  if (sendsDifferences(configuration.compress) &&
+      configuration.optimizer != "sgd")
+    return fail(what, ", which is defined for optimizer sgd, not ",
+                configuration.optimizer);
   return Status::success();
 }
 
@@ -578,7 +583,7 @@ static Status checkOuter(const TrainingConfiguration &configuration) {
   if (offloadsOptimizer(configuration.offload))
     return fail(what, ", which takes no offload of the optimizer, but it is ",
                 print(configuration.offload));
-  if (configuration.compress.feedback)
+  if (!getCompressionStates(configuration.compress).empty())
     return fail(what, ", which takes no feedback, but compress is ",
                 print(configuration.compress));
   return Status::success();

@@ -11,6 +11,7 @@
 
 #include "plait/Configuration/Optimizers.h"
 
+#include "plait/Configuration/CompressionFacts.h"
 #include "plait/Configuration/Compressors.h"
 #include "plait/Configuration/Configuration.h"
 #include "plait/Plan/Scalars.h"
@@ -58,7 +59,7 @@ Result<const Optimizer *> plait::findOptimizer(std::string_view name) {
 }
 
 bool plait::isState(std::string_view name) {
-  if (name == kErrorState)
+  if (isCompressionState(name))
     return true;
   for (const Optimizer &optimizer : kOptimizers)
     for (auto states : {optimizer.states, optimizer.matrixStates})
@@ -101,6 +102,7 @@ static std::vector<std::string_view> makeStepScalars() {
       add(option.scalar);
       add(option.correction);
     }
+  add(kStepNumber);
   return names;
 }
 

@@ -20,6 +20,7 @@
 
 #include "Model.h"
 #include "Settings.h"
+#include "plait/Configuration/CompressionFacts.h"
 #include "plait/Configuration/Mixing.h"
 #include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/NN/IR/NN.h"
@@ -98,7 +99,8 @@ static Result<planner::Training> makeTraining(const CompileOptions &options,
   // Of one parameter; weight and gradient come on top.
   const Optimizer &optimizer = **findOptimizer(given->optimizer);
   // What is fed back is kept with it.
-  double error = given->compress.feedback ? sizeof(float) : 0;
+  double error =
+      double(getCompressionStates(given->compress).size() * sizeof(float));
   training.stateBytes = double(optimizer.getStateBytes()) + error;
   if (optimizer.updatesMatrices())
     training.matrixStateBytes = double(optimizer.getStateBytes(true)) + error;
@@ -130,6 +132,7 @@ static Result<planner::Training> makeTraining(const CompileOptions &options,
   // A search would fail on each choice that it takes.
   TrainingConfiguration sums;
   sums.compress = training.compress;
+  sums.optimizer = given->optimizer;
   sums.outer = training.outer;
   sums.reducePrecision = training.reducePrecision;
   sums.zero = planning.pins.zero.value_or(0);

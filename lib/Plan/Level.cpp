@@ -8,6 +8,7 @@
 #include "plait/Plan/Level.h"
 
 #include "plait/Configuration/Mesh.h"
+#include "plait/Plan/Scalars.h"
 
 #include <algorithm>
 
@@ -109,6 +110,13 @@ static bool hasSoftCaps(const fb::Plan &plan) {
   });
 }
 
+/// Who does not know that the trainer sets it has the first step each time.
+static bool readsStep(const fb::Plan &plan) {
+  return any(plan.options(), [](const fb::OptimizerOption *option) {
+    return option->name()->string_view() == kStepOption;
+  });
+}
+
 static bool hasSinks(const fb::Plan &plan) {
   return anyStep(plan, [](const fb::Step *step) {
     const fb::AttentionStep *attention = step->step_as_AttentionStep();
@@ -177,6 +185,7 @@ std::span<const Feature> plan::getFeatures() {
       {"OuterKind.Part", 4, hasFragments},
       {"OuterKind.Blend", 4, hasFragments},
       {"Division.inner_axes", 5, hasInnerAxes},
+      {"OptimizerOption.name", 5, readsStep},
   };
   return features;
 }

@@ -13,6 +13,8 @@
 
 #include "Rules.h"
 
+#include "RulesDraw.h"
+
 #include "plait/Interfaces/Padding.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/SaveAndRestore.h"
@@ -30,7 +32,7 @@ static const OpRule *findRule(Operation *op) {
     for (ArrayRef<OpRule> some :
          {getElementwiseRules(), getShapeRules(), getContractionRules(),
           getIndexRules(), getChunkRules(), getCollectiveRules(),
-          getCompressionRules(), getKeepRules()})
+          getCompressionRules(), getKeepRules(), getDrawRules()})
       for (const OpRule &rule : some)
         table[rule.op] = rule;
     return table;

@@ -312,8 +312,26 @@ FailureOr<Content> proof::reduceView(Rules &rules, Operation *op,
   return sum;
 }
 
+/// Makes room for what each of so many replicas has of each member.
+static void stackReplicas(Pack &pack, int64_t replicas) {
+  pack.view.isStacked = true;
+  for (Pack::Member &member : pack.members) {
+    SmallVector<int64_t> shape(member.type.getShape());
+    shape[0] = replicas;
+    member.type = member.type.clone(shape);
+  }
+}
+
+/// Whether all replicas have the same of all members.
+static bool isSameOnReplicas(const Pack &pack) {
+  return llvm::all_of(pack.members, [](const Pack::Member &member) {
+    return member.form.dims[0].fitsAll();
+  });
+}
+
 /// 1. A dimension in front, for what all replicas have.
 /// 2. The number of a row for all its elements.
+/// 3. What all replicas have, once more for each of them.
 FailureOr<Content> proof::broadcastView(Rules &rules, Operation *op,
                                         const Content &input,
                                         RankedTensorType type) {
@@ -326,9 +344,13 @@ FailureOr<Content> proof::broadcastView(Rules &rules, Operation *op,
   PackView &view = pack->view;
   // Each rank has one of the replicas, or all of them.
   int64_t replicas = view.isStacked ? type.getDimSize(0) : 1;
-  if (view.replicas && !view.isStacked && areFrom(1) &&
-      type.getRank() == rank + 1 && type.getDimSize(0) == 1)
+  bool stacks = view.replicas && !view.isStacked && areFrom(1) &&
+                type.getRank() == rank + 1;
+  if (stacks && type.getDimSize(0) == 1)
     view.isStacked = true; // 1.
+  else if (stacks && isSameOnReplicas(*pack) &&
+           type.getDimSize(0) == rules.mesh.getSize(view.replicas))
+    stackReplicas(*pack, type.getDimSize(0)); // 3.
   else if (view.isByRow && areFrom(0) && type.getRank() == rank + 1 &&
            type.getNumElements() == pack->elements * replicas)
     view.isByRow = false; // 2.

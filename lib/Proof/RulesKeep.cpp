@@ -154,7 +154,8 @@ static bool lieAlike(const Pack &a, const Pack &b) {
     return x.offset == y.offset && x.type == y.type &&
            llvm::equal(x.form.dims, y.form.dims,
                        [](const Dimension &own, const Dimension &other) {
-                         return own.liesAs(other);
+                         return own.liesAs(other) || own.fitsAll() ||
+                                other.fitsAll();
                        });
   };
   return a.elements == b.elements && a.rows == b.rows &&

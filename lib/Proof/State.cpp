@@ -17,7 +17,7 @@
 
 #include "State.h"
 
-#include "plait/Configuration/Compressors.h"
+#include "plait/Configuration/CompressionFacts.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Transforms/Names.h"
 
@@ -91,7 +91,7 @@ Content RankState::getInitial(nn::ParameterOp parameter, Slot slot) {
   Content content = rules.makeLeaf(getLeafName(parameter.getSymName(), slot),
                                    type, symbols.getAxes(parameter, slot));
   // Each replica has its own: the leaf is their sum.
-  if (slot == Slot::getState(kErrorState) && rules.mesh.getSize(kDataAxis) > 1)
+  if (isOwnState(slot.getName()) && rules.mesh.getSize(kDataAxis) > 1)
     content.form.partial.push_back(
         StringAttr::get(parameter.getContext(), kDataAxis));
   return content;
@@ -101,7 +101,7 @@ Content RankState::getInitial(nn::ParameterOp parameter, Slot slot) {
 /// the norm, or in a chunk that is compressed.
 static bool hasZeroGaps(Slot slot) {
   return slot == Slot::Gradient || slot == Slot::Reduced ||
-         slot == Slot::getState(kErrorState);
+         isCompressionState(slot.getName());
 }
 
 /// By value: what an op reads does not change with a later write. Notes that

@@ -10,11 +10,13 @@ each step must have come to. The gradient of each replica is measured on its own
 step of SGD on one rank, without any compression, from the same weights and on that
 replica's samples alone moves them by it. What replicas make of their gradients is
 written from the papers (compressors.py); what is fed back is carried in numpy from
-step to step. Plans say what they send, and messages have as many bytes."""
+step to step. Plans say what they send, and messages have as many bytes. Further runs
+are drawn at random (--draws and --seed)."""
 
 import dataclasses
 import math
 import pathlib
+import random
 import re
 import sys
 import tempfile
@@ -62,7 +64,15 @@ class Run:
         return int(found[1]) if found else 1
 
     def get_choices(self) -> dict:
-        return {"scheme": self.scheme} | covering.split_options(self.mesh, self.options)
+        """Sizes of blocks are no choice here; positions are sent where few elements
+        are kept, as usual."""
+        first, *parts = self.scheme.split("+")
+        name = first.partition(":")[0]
+        isFed = {"feedback": name} if "feedback" in parts else {}
+        isUsual = compressors.SCHEMES[name].share and "keep" not in self.scheme
+        share = {"share": name} if isUsual else {}
+        choices = covering.split_options(self.mesh, self.options)
+        return {"scheme": name} | isFed | share | choices
 
 
 RUNS = (
@@ -93,13 +103,57 @@ RUNS = (
     Run("topk:32+keep:5+feedback", "dp=2,tp=2", ("--sequence-parallel",)),
     Run("topk:128+keep:3+feedback", "pp=2,dp=2"),
     Run("topk:256+keep:256+feedback", "dp=4"),
+    # The same random numbers on every mesh.
+    Run("qsgd8", "dp=2"),
+    Run("qsgd8", "dp=4", ("--zero", "1", "--micro-batch", "2")),
+    Run("qsgd4:32", "dp=2,tp=2"),
+    Run("qsgd2:64+feedback", "pp=2,dp=2", ("--schedule", "zb-h1")),
+    Run("randk", "dp=2"),
+    Run("randk:32+keep:5+feedback", "dp=2,tp=2", ("--sequence-parallel",)),
+    Run("randk:128+keep:32", "pp=2,dp=2"),
+    Run("randk:64+keep:16+feedback", "dp=4", ("--zero", "1", "--micro-batch", "2")),
+    Run("qsgd8:64", "1"),
+    # Differences from what was sent before.
+    Run("ef21-topk", "dp=2"),
+    Run("ef21-topk:32+keep:8", "dp=2,tp=2", ("--zero", "1")),
+    Run("ef21-topk:128+keep:16", "pp=2,dp=2", ("--micro-batch", "2")),
 )
+
+
+def draw_scheme(choose: random.Random) -> str:
+    """Blocks that no split of the model cuts."""
+    name = choose.choice(sorted(compressors.SCHEMES))
+    block = choose.choice((32, 64))
+    text = f"{name}:{block}"
+    if compressors.SCHEMES[name].share:
+        text += f"+keep:{choose.randint(1, block)}"
+    isKept = name.startswith("ef21")
+    return text + choose.choice(("", "" if isKept else "+feedback"))
+
+
+def draw_run(choose: random.Random) -> Run:
+    """Compressor, mesh, schedule, accumulation and ZeRO."""
+    axes = {"pp": 1, "dp": choose.choice((1, 2, 2, 4))}
+    axes[choose.choice(("pp", "tp", "cp"))] = choose.choice((1, 2))
+    if math.prod(axes.values()) <= 4:
+        axes[choose.choice(("pp", "tp"))] = 2
+    mesh = ",".join(f"{axis}={n}" for axis, n in axes.items() if n > 1) or "1"
+    options = [
+        "--zero", choose.choice("01"),
+        "--micro-batch", str(choose.choice([n for n in (1, 2, 4) if n * axes["dp"] <= 8])),
+    ]  # fmt: skip
+    if axes["pp"] > 1:
+        options += ["--schedule", choose.choice(("gpipe", "1f1b", "zb-h1"))]
+    if axes.get("tp", 1) > 1 and choose.random() < 0.5:
+        options += ["--sequence-parallel"]
+    return Run(draw_scheme(choose), mesh, tuple(options))
 
 
 @dataclasses.dataclass(frozen=True)
 class Parameter:
     """A box of a tensor of the file."""
 
+    symbol: str
     tensor: str
     box: tuple[slice, ...]
 
@@ -145,14 +199,15 @@ class Suite:
         ir = self.folder / "import.mlir"
         self.call("--compile-to", "import", "-o", ir)
         found = []
-        for file in re.findall(r"nn\.parameter .*?file *<(.*?)>", ir.read_text()):
+        pattern = r"nn\.parameter @(\S+) .*?file *<(.*?)>"
+        for symbol, file in re.findall(pattern, ir.read_text()):
             name = re.search(r'name = "(.*?)"', file)[1]
             begin, box = (
                 numbers(re.search(rf"{what} = \[(.*?)\]", file)[1])
                 for what in ("begin", "box")
             )
             slices = tuple(slice(b, b + n) for b, n in zip(begin, box))
-            found.append(Parameter(name, slices))
+            found.append(Parameter(symbol, name, slices))
         require(len(found) > 10, f"{len(found)} parameters have a place in files")
         return found
 
@@ -232,10 +287,17 @@ class Suite:
             after = self.read(now)
             for index, parameter in enumerate(parameters):
                 total, most = 0.0, 0.0
-                for own, known in zip(gradients, errors):
-                    wanted = parameter.of(own) + known[index]
-                    sent = compressor.compress(wanted).astype(float)
-                    known[index] = wanted - sent if "feedback" in run.scheme else 0.0
+                for replica, (own, known) in enumerate(zip(gradients, errors)):
+                    differs = run.scheme.startswith("ef21")
+                    own_part = parameter.of(own)
+                    wanted = own_part + (-known[index] if differs else known[index])
+                    sent = compressor.compress(
+                        wanted, step, parameter.symbol, replica
+                    ).astype(float)
+                    if differs:  # EF21: what all know of it is what they add up
+                        sent = known[index] = known[index] + sent
+                    elif compressor.feedback:
+                        known[index] = wanted - sent
                     total = total + sent
                     most += float(numpy.abs(wanted).max()) / scheme.limit
                 factor = RATE / (BATCH * SEQUENCE)
@@ -246,15 +308,19 @@ class Suite:
                 others += int(isOther.sum())
                 count += off.size
                 worst = max(worst, float((off / bound)[~isOther].max(initial=0)))
-                # The other one of two codes, of all replicas at once.
+                # The other one of two codes, of all replicas at once; what it was too
+                # much in one step is fed back in the next.
+                codes = 1.01 if isinstance(errors[0][index], float) else 2.02
                 require(
-                    bool((off <= bound + 1.01 * factor * most).all()),
+                    bool((off <= bound + codes * factor * most).all()),
                     f"step {step}: {parameter.tensor} off {off.max():.3g}, "
                     f"a code is {factor * most:.3g}",
                 )
         text = f"{others} of {count} codes another, {message} bytes a message"
-        # Each replica has a code of each element.
-        require(others <= OTHERS * scheme.jumps * run.replicas * count, text)
+        # Each replica has a code of each element; what is fed back is another one
+        # once more.
+        times = run.replicas * (2 if compressor.feedback else 1)
+        require(others <= OTHERS * scheme.jumps * times * count, text)
         return text
 
     def check_theory(self) -> str:
@@ -303,9 +369,10 @@ class Suite:
         count, size = 100_000, float(numpy.square(x).sum())
         all_x = numpy.repeat(x, count, axis=0)
         steps = numpy.arange(count)[:, None]
-        index = numpy.broadcast_to(numpy.arange(16), all_x.shape)
-        kept = compressors.random_k(all_x, index, 4, 7, steps)
-        codes, units = compressors.qsgd_encode(all_x, index, 4, 7, steps)
+        draws = compressors.draw(0, steps, 7, 0, 0, numpy.arange(16))
+        counts = numpy.full(count, 16)
+        kept = compressors.random_k(all_x, counts, 4, draws, True)
+        codes, units = compressors.qsgd_encode(all_x, 4, draws)
         seen = []
         for name, sent, omega in (
             ("random-k", kept.astype(float), 16 / 4 - 1),
@@ -366,6 +433,23 @@ class Suite:
         require(outcome.code != 0 and text in outcome.stderr, outcome.stderr)
         return f"moved to tp: off {off:.2g} of {moves:.2g}"
 
+    def check_drawn_on(self) -> str:
+        """A run that is resumed draws the numbers of the steps that follow, and knows
+        what was sent before."""
+        runs = Run("qsgd2:32", "dp=2"), Run("ef21-topk:32", "dp=2", ("--zero", "1"))
+        for run in runs:
+            plan = self.compile(run, "drawn")
+            whole = self.read(self.train(plan, None, 3, RATE, self.tokens))
+            folder = self.folder / f"drawn-{run.scheme}"
+            self.tools.run(
+                *self.words(plan, 2, RATE, self.tokens),
+                *("--checkpoint", folder, "--checkpoint-every", 2),
+            )
+            resumed = self.train(plan, None, 3, RATE, self.tokens, "--resume", folder)
+            for name, values in self.read(resumed).items():
+                require(numpy.array_equal(values, whole[name]), f"{name}: other bits")
+        return "the same bits"
+
     def check_skipping(self) -> str:
         """What was fed back is gone when a step turns out to be bad."""
         plan = self.compile(Run("int8+feedback", "dp=2"))
@@ -384,6 +468,8 @@ class Suite:
 def main() -> int:
     parser = arguments(__doc__)
     covering.add_option(parser)
+    parser.add_argument("--draws", type=int, default=2, help="runs drawn at random")
+    parser.add_argument("--seed", type=int, default=1, help="of these")
     options = parser.parse_args()
     tools = Tools(options.bin, options.timeout)
     report = Reporter("compression", options.filter)
@@ -391,9 +477,15 @@ def main() -> int:
         suite = Suite(tools, pathlib.Path(folder))
         for run in covering.chosen(RUNS, Run.get_choices, options):
             report.case(run.name, lambda run=run: suite.check(run))
+        choose = random.Random(options.seed)
+        for index in range(options.draws):
+            run = draw_run(choose)
+            name = f"draw {index}: {run.name}"
+            report.case(name, lambda run=run: suite.check(run))
         report.case("theory", suite.check_theory)
         report.case("resumed", suite.check_resumed)
         report.case("divided", suite.check_divided)
+        report.case("drawn on", suite.check_drawn_on)
         report.case("skip", suite.check_skipping)
     return report.finish()
 

@@ -79,37 +79,58 @@ def top_k(rows: numpy.ndarray, k: int) -> numpy.ndarray:
     return numpy.where(kept, rows, F32(0))
 
 
-def draw(seed: int, step: int, index: numpy.ndarray) -> numpy.ndarray:
-    """A number of 32 bits for each global index: the hash of nn.dropout."""
-    golden = numpy.uint32(0x9E3779B9)
-    with numpy.errstate(over="ignore"):
-        hashed = numpy.uint32(seed) + golden * numpy.asarray(step, numpy.uint32)
-        for number in (numpy.uint32(0), numpy.asarray(index, numpy.uint32)):
-            hashed = hashed + golden * number
-            for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
-                hashed = (hashed ^ (hashed >> numpy.uint32(shift))) * numpy.uint32(factor)
-            hashed = hashed ^ (hashed >> numpy.uint32(16))
+def draw_key(name: str) -> int:
+    """FNV-1a, 32 bits."""
+    hashed = 0x811C9DC5
+    for byte in name.encode():
+        hashed = (hashed ^ byte) * 0x01000193 % 2**32
     return hashed
 
 
-def random_k(rows, index, k: int, seed: int, step) -> numpy.ndarray:
-    """Of elements with a global index each, k elements of each row times d / k, those with the least draws, of equal ones
-    those of lower indices (Stich et al. 2018; unbiased with ω = d / k - 1)."""
-    order = numpy.argsort(draw(seed, step, index), axis=1, kind="stable")
-    kept = numpy.zeros(rows.shape, bool)
+def draw(*numbers) -> numpy.ndarray:
+    """Uniform numbers below 1 of 24 bits: the hash of nn.dropout over seed, step, key
+    of the parameter, replica, chunk, and column, which broadcast."""
+    golden = numpy.uint32(0x9E3779B9)
+    hashed = numpy.asarray(numbers[0], numpy.uint32)
+    with numpy.errstate(over="ignore"):
+        for number in numbers[1:]:
+            hashed = hashed + golden * numpy.asarray(number, numpy.uint32)
+            for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
+                hashed = (hashed ^ (hashed >> numpy.uint32(shift))) * numpy.uint32(factor)
+            hashed = hashed ^ (hashed >> numpy.uint32(16))
+    return (hashed >> numpy.uint32(8)).astype(F32) * F32(2.0**-24)
+
+
+def random_mask(counts: numpy.ndarray, k: int, draws: numpy.ndarray) -> numpy.ndarray:
+    """The k elements of each row with the largest draws, of equal ones those of lower
+    indices, among those that the row has."""
+    isOwn = numpy.arange(draws.shape[1]) < counts[:, None]
+    order = numpy.argsort(-numpy.where(isOwn, draws, F32(0)), axis=1, kind="stable")
+    kept = numpy.zeros(draws.shape, bool)
     numpy.put_along_axis(kept, order[:, :k], True, axis=1)
-    return numpy.where(kept, rows * F32(rows.shape[1] / k), F32(0))
+    return kept
 
 
-def qsgd_encode(rows, index, levels: int, seed: int, step):
+def random_k(rows, counts, k: int, draws, scales: bool) -> numpy.ndarray:
+    """k elements of each row, times d / k of the d that it has, if it has more (Stich
+    et al. 2018; unbiased with ω = d / k - 1)."""
+    factor = numpy.maximum(counts, k).astype(F32) * F32(1 / k)
+    kept = random_mask(counts, k, draws)
+    scaled = rows * factor[:, None] if scales else rows
+    return numpy.where(kept, scaled, F32(0))
+
+
+def qsgd_encode(rows, levels: int, draws):
     """QSGD (Alistarh et al. 2017, section 3.1): ‖x‖₂ · sign(x) · ζ / s, where ζ is
     one of the two integers around s · |x| / ‖x‖₂, at random."""
-    norm = numpy.sqrt(numpy.square(rows).sum(axis=1, dtype=F32))
-    share = levels * numpy.abs(rows) / numpy.where(norm > 0, norm, F32(1))[:, None]
+    tiny = F32(2.0**-100)
+    largest = numpy.abs(rows).max(axis=1)
+    parts = numpy.abs(rows) * (F32(1) / (largest + tiny))[:, None]
+    norm = numpy.sqrt(numpy.square(parts).sum(axis=1, dtype=F32))
+    share = numpy.minimum(parts * (F32(levels) / (norm + tiny))[:, None], F32(levels))
     low = numpy.floor(share)
-    isUp = draw(seed, step, index) * 2.0**-32 < share - low
-    codes = numpy.copysign(low + isUp, rows).astype(numpy.int16)
-    return codes, norm / F32(levels)
+    codes = numpy.where(rows < 0, -1, 1) * (low + (share - low > draws))
+    return codes.astype(numpy.int16), largest * (norm * F32(1 / levels))
 
 
 def power_sgd(m: numpy.ndarray, q: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
@@ -124,25 +145,55 @@ def power_sgd(m: numpy.ndarray, q: numpy.ndarray) -> tuple[numpy.ndarray, numpy.
     return p @ q.T, q
 
 
-def int8(rows, counts, keep):
+@dataclasses.dataclass(frozen=True)
+class Chunks:
+    """What a rule of SCHEMES is told of the chunks of a parameter."""
+
+    counts: numpy.ndarray  # of elements
+    keep: int
+    feedback: bool
+    step: int = 0
+    key: int = 0
+    replica: int = 0
+
+    def draw(self, rows: numpy.ndarray, replica: int) -> numpy.ndarray:
+        chunk = numpy.arange(len(rows))[:, None]
+        return draw(0, self.step, self.key, replica, chunk, numpy.arange(rows.shape[1]))
+
+
+def int8(rows, chunks):
     return integer_decode(*int8_encode(rows))
 
 
-def int4(rows, counts, keep):
+def int4(rows, chunks):
     return integer_decode(*int4_encode(rows))
 
 
-def sign(rows, counts, keep):
-    return sign_decode(*sign_encode(rows, counts))
+def sign(rows, chunks):
+    return sign_decode(*sign_encode(rows, chunks.counts))
 
 
-def topk(rows, counts, keep):
-    return top_k(rows, keep)
+def topk(rows, chunks):
+    return top_k(rows, chunks.keep)
+
+
+def qsgd(levels: int) -> Callable:
+    def make(rows, chunks):
+        draws = chunks.draw(rows, chunks.replica)
+        return integer_decode(*qsgd_encode(rows, levels, draws))
+
+    return make
+
+
+def randk(rows, chunks):
+    """On all replicas the same elements."""
+    draws = chunks.draw(rows, 0)
+    return random_k(rows, chunks.counts, chunks.keep, draws, not chunks.feedback)
 
 
 @dataclasses.dataclass(frozen=True)
 class Scheme:
-    make: Callable  # C of rows, of the elements of each and of those that are kept
+    make: Callable  # C of rows and of what is known of them
     bits: int
     block: int  # where none is given
     share: int = 0  # one of so many elements is kept where no number is given
@@ -157,6 +208,13 @@ SCHEMES = {
     "int4": Scheme(int4, 4, 256, limit=7, jumps=7),
     "sign": Scheme(sign, 1, 4096, limit=0.5, jumps=16),
     "topk": Scheme(topk, 1, 4096, share=64, jumps=16),
+    # The norm of 256 elements is at most 16 times the largest.
+    "qsgd8": Scheme(qsgd(127), 8, 256, limit=127 / 16, jumps=127),
+    "qsgd4": Scheme(qsgd(7), 4, 256, limit=7 / 16, jumps=16),
+    "qsgd2": Scheme(qsgd(1), 2, 256, limit=1 / 16, jumps=16),
+    # No code says which, and what is sent may be 64 times as large.
+    "ef21-topk": Scheme(topk, 1, 4096, share=64, jumps=16),
+    "randk": Scheme(randk, 0, 4096, share=64, limit=1 / 64, jumps=64),
 }
 
 
@@ -167,6 +225,7 @@ class Compressor:
     scheme: Scheme
     block: int
     keep: int
+    feedback: bool = False
 
     @classmethod
     def parse(cls, text: str) -> "Compressor":
@@ -178,14 +237,17 @@ class Compressor:
         for part in parts:
             if part.startswith("keep:"):
                 keep = int(part.removeprefix("keep:"))
-        return cls(scheme, size, keep)
+        return cls(scheme, size, keep, "feedback" in parts)
 
-    def compress(self, x: numpy.ndarray) -> numpy.ndarray:
-        """C(x), of the shape of x."""
+    def compress(self, x: numpy.ndarray, step=0, name="", replica=0) -> numpy.ndarray:
+        """C(x), of the shape of x, of a parameter of that name."""
         rows = chunks(x, self.block)
         starts = numpy.arange(len(rows)) * self.block
         counts = numpy.minimum(x.size - starts, self.block)
-        sent = self.scheme.make(rows, counts, self.keep)
+        known = Chunks(
+            counts, self.keep, self.feedback, step, draw_key(name), replica
+        )
+        sent = self.scheme.make(rows, known)
         return sent.reshape(-1)[: x.size].reshape(x.shape)
 
     def count_bytes(self, elements: int) -> int:
@@ -193,6 +255,8 @@ class Compressor:
         rows = -(-elements // self.block)
         if not self.keep:
             return rows * (self.block * self.scheme.bits // 8 + 4)
+        if not self.scheme.bits:
+            return rows * 4 * self.keep
         # A bit for each element, or 16 for each that is kept, two of them a word.
         which = min(self.block // 8, 4 * -(-self.keep // 2))
         return rows * (which + 4 * self.keep)

@@ -46,6 +46,8 @@ module attributes {{plait.model = {{layers = 1 : i64, model_type = "regression",
 """
 # Of 64 elements 3 are sent, 5 %.
 SCHEMES = ("sign:64", "topk:64+keep:3", "int4:64")
+# These need no feedback; 3 of 64 elements, too.
+ALONE = ("ef21-topk:64+keep:3", "qsgd4:64")
 COLORS = {
     "none": "#444444",
     "sign:64": "#c0392b",
@@ -108,6 +110,12 @@ class Suite:
         require(alone > 2 * plain or scheme.startswith("int"), text)
         return text
 
+    def check_alone(self, scheme: str) -> str:
+        plain, alone = self.get_gaps("none")[-1], self.get_gaps(scheme)[-1]
+        text = f"off by {alone:.3f}, {plain:.3f} as it is"
+        require(abs(alone - plain) < 0.1 * plain, text)
+        return text
+
     def draw(self, path: pathlib.Path) -> None:
         runs = {"none": self.get_gaps("none")}
         for scheme in SCHEMES:
@@ -168,6 +176,8 @@ def main() -> int:
             return 0
         for scheme in SCHEMES:
             report.case(scheme, lambda scheme=scheme: suite.check(scheme))
+        for scheme in ALONE:
+            report.case(scheme, lambda scheme=scheme: suite.check_alone(scheme))
     return report.finish()
 
 

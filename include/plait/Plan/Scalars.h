@@ -12,12 +12,22 @@
 #ifndef PLAIT_PLAN_SCALARS_H
 #define PLAIT_PLAN_SCALARS_H
 
+#include <cstdint>
+#include <string_view>
+
 namespace plait::plan {
 
 /// Epsilon, at least. AdamW updates the padding of parameters with the rest and
 /// divides by epsilon there: 0 / epsilon is 0. In f32 it is a normal number,
 /// which no processor flushes to zero, and so is its inverse.
 constexpr double kLeastEpsilon = 1e-30;
+
+/// The name of the number of the step among the options of a plan's optimizer,
+/// if the plan reads it: the trainer sets it and nobody else does.
+constexpr std::string_view kStepOption = "step";
+
+/// It begins again at 0 there: f32 has all numbers below.
+constexpr uint64_t kMostStepNumber = uint64_t(1) << 24;
 
 } // namespace plait::plan
 

@@ -18,6 +18,7 @@
 
 #include "ProgramConverter.h"
 
+#include "plait/Configuration/CompressionFacts.h"
 #include "plait/Conversion/RankScalar.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
@@ -170,9 +171,8 @@ LogicalResult ParameterTable::addState(fb::ShardT &shard,
   if (!parameter.getBalance())
     llvm::append_range(kept, optimizer.getStates(bool(parameter.getMatrix())));
   // As StepEnd has it, which compresses no numbers.
-  if (compression.feedback &&
-      cast<ShapedType>(parameter.getType()).getRank() > 0)
-    kept.push_back(kErrorState);
+  if (cast<ShapedType>(parameter.getType()).getRank() > 0)
+    llvm::append_range(kept, getCompressionStates(compression));
   for (std::string_view name : kept) {
     std::optional<uint64_t> offset = find(nn::Slot::getState(name));
     if (!offset)
@@ -181,14 +181,14 @@ LogicalResult ParameterTable::addState(fb::ShardT &shard,
     auto state = std::make_unique<fb::StateSlotT>();
     state->name = name;
     state->offset = *offset;
-    if (name == kErrorState)
+    if (isOwnState(name))
       state->own_axis = mesh.getAxisIndex(kDataAxis);
     shard.state.push_back(std::move(state));
   }
-  if (!llvm::is_contained(kept, kErrorState) &&
-      find(nn::Slot::getState(kErrorState)))
-    return parameter.emitOpError("keeps ")
-           << kErrorState << " in the programs, but nothing is fed back";
+  for (std::string_view name : {kErrorState, kEstimateState, kEstimateSumState})
+    if (!llvm::is_contained(kept, name) && find(nn::Slot::getState(name)))
+      return parameter.emitOpError("keeps ")
+             << name << " in the programs, but nothing is fed back";
   for (const Optimizer &other : getOptimizers())
     for (auto states : {other.states, other.matrixStates})
       for (std::string_view name : states)

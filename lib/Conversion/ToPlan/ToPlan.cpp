@@ -17,12 +17,14 @@
 #include "AddSites.h"
 #include "ProgramConverter.h"
 
+#include "plait/Configuration/CompressionFacts.h"
 #include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/Inputs.h"
 #include "plait/Dialect/NN/IR/NamedLosses.h"
 #include "plait/Dialect/Pipe/IR/Pipe.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
+#include "plait/Plan/Scalars.h"
 #include "plait/Support/HostMemory.h"
 #include "plait/Transforms/Names.h"
 #include "llvm/ADT/StringExtras.h"
@@ -43,6 +45,16 @@ static std::unique_ptr<fb::ClusterT> convertCluster(ClusterAttr cluster) {
   converted->reserved_bytes = cluster.getReserved();
   converted->peak_flops = cluster.getPeakFlops().getValueAsDouble();
   return converted;
+}
+
+/// The trainer's own number stands among the optimizer's.
+static void addStepNumber(fb::PlanT &plan) {
+  auto entry = std::make_unique<fb::OptimizerOptionT>();
+  entry->name = plan::kStepOption;
+  entry->scalar = findStepScalar(kStepNumber);
+  entry->value = 1;
+  entry->most = double(plan::kMostStepNumber);
+  plan.options.push_back(std::move(entry));
 }
 
 /// Names the optimizer, and says what a run may set of it.
@@ -118,6 +130,8 @@ static void addIdentity(fb::PlanT &plan, ModuleOp module) {
     plan.reduce_precision = print(configuration.reducePrecision);
   if (configuration.compress.isOn())
     plan.compress = print(configuration.compress);
+  if (drawsNumbers(configuration.compress))
+    addStepNumber(plan);
   for (auto [name, size] : llvm::zip_equal(
            mesh.getAxes().getAsRange<StringAttr>(), mesh.getSizes())) {
     auto axis = std::make_unique<fb::MeshAxisT>();

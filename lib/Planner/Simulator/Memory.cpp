@@ -15,6 +15,7 @@
 
 #include "Memory.h"
 
+#include "plait/Configuration/CompressionFacts.h"
 #include "plait/Support/LossChunks.h"
 
 #include <algorithm>
@@ -359,7 +360,7 @@ StageMemory planner::getMemory(const Holdings &holdings,
       countHeld(1) *
       (training.stateBytes + (training.precision != Precision::FP32 ? 4 : 0));
   // Each rank has all of what it has not sent.
-  if (training.compress.feedback)
+  if (!getCompressionStates(training.compress).empty())
     memory.optimizer +=
         (holdings.parameters - countHeld(1)) * double(sizeof(float));
   // Like the parameters that they are about, of which ranks divide masters

@@ -203,8 +203,10 @@ static Replicated getCompressed(double elements, Summed summed,
   ChunkMessage message = compression.getMessage();
   Replicated made;
   for (uint64_t bytes : {message.getCodeBytes(), message.getNumberBytes()})
-    made.add(getCollective(CollectiveKind::AllGather, Axis::DP, chunks * bytes,
-                           context.group(Axis::DP), context));
+    if (bytes)
+      made.add(getCollective(CollectiveKind::AllGather, Axis::DP,
+                             chunks * bytes, context.group(Axis::DP),
+                             context));
   double whole = elements * context.gradientBytes();
   for (const AxisFacts &facts : kAxes)
     if (facts.dividesState && facts.axis != Axis::DP &&

@@ -14,6 +14,8 @@
 
 #include "Controls.h"
 
+#include "plait/Plan/Scalars.h"
+
 #include <cmath>
 #include <numeric>
 
@@ -64,7 +66,9 @@ StepScalars Controls::scalars(const RunState &state) const {
       float(learningRate(state.step + 1));
   entry(scalars, fb::Scalar::MaxGradNorm) = float(options->gradClip);
   for (const PlanOption &option : optimizer) {
-    double value = option.choose(*options);
+    double value = option.name == plan::kStepOption
+                       ? double((state.step + 1) % plan::kMostStepNumber)
+                       : option.choose(*options);
     scalars[option.scalar] = float(value);
     // In double: 1 - beta^t cancels in the first steps.
     if (option.correction)

@@ -15,6 +15,7 @@
 #include "plait/Configuration/Optimizers.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Json.h"
+#include "plait/Plan/Scalars.h"
 
 using namespace plait;
 using namespace plait::runtime;
@@ -55,7 +56,8 @@ void runtime::completeSettings(TrainOptions &options, const fb::Plan &plan) {
     return;
   auto settings = parsePrintedJson<Json>(options.settings);
   for (const PlanOption &option : getOptions(plan))
-    settings[std::string(option.name)] = option.choose(options);
+    if (option.name != plan::kStepOption)
+      settings[std::string(option.name)] = option.choose(options);
   Json complete = Json::object();
   for (const auto &[name, value] : settings.items())
     if (!value.is_null())

@@ -336,16 +336,15 @@ void StepEnd::reduceCompressed(StepUnit &unit, ArrayRef<int64_t> holders) {
       writeSlot(sumOver(axis, load()), unit, Slot::Gradient);
   if (holders.size() > 1)
     writeSlot(sumOverRanks(load(), holders), unit, Slot::Gradient);
-  Slot error = Slot::getState(kErrorState);
-  Value known =
-      compression.feedback ? readSlot(unit, error, use.getState()) : Value();
   CompressedSum sum(nn, mesh, compression, bool(unit.pack),
-                    unit.countElements(mesh));
-  CompressedSum::Result result = sum.apply(load(), known);
-  if (result.error)
-    writeSlot(result.error, unit, error);
-  writeSlot(unit.isDivided() ? takeRows(result.sum, unit) : result.sum, unit,
-            unit.isDivided() ? Slot::Reduced : Slot::Gradient);
+                    unit.findPlaces(mesh, compression.block));
+  auto read = [&](Slot slot) { return readSlot(unit, slot, use.getState()); };
+  auto write = [&](Value value, Slot slot) { writeSlot(value, unit, slot); };
+  auto takeUpdated = [&](Value all) {
+    return unit.isDivided() ? takeRows(all, unit) : all;
+  };
+  write(sum.apply(load, {read, write, takeUpdated}),
+        unit.isDivided() ? Slot::Reduced : Slot::Gradient);
 }
 
 /// The location is the unit's, for remarks and profiles of its collectives. A

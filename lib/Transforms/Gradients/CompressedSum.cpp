@@ -19,6 +19,8 @@
 
 #include "CompressedSum.h"
 
+#include "plait/Configuration/CompressionFacts.h"
+#include "plait/Dialect/NN/IR/NNDraw.h"
 #include "plait/Transforms/Names.h"
 
 using namespace mlir;
@@ -51,8 +53,34 @@ Value Chunks::spread(Value numbers, Value like) {
 }
 
 Value Chunks::occupied(Value like) {
+  auto elements = llvm::map_to_vector(
+      places, [](const TensorPlace &place) { return place.elements; });
   return nn::OccupiedOp::create(nn.builder, nn.loc, like.getType(), like,
                                 elements);
+}
+
+/// The step is the same for all elements, which costs nothing in a kernel.
+Value Chunks::draw(Value like, bool shared) {
+  Builder &at = nn.builder;
+  SmallVector<int64_t> elements, keys, runs;
+  SmallVector<Attribute> begins;
+  for (const TensorPlace &place : places) {
+    elements.push_back(place.elements);
+    keys.push_back(place.key);
+    runs.push_back(place.run);
+    begins.push_back(place.begin);
+  }
+  auto scalar = RankedTensorType::get({}, at.getF32Type());
+  Value step =
+      nn::StepScalarOp::create(nn.builder, nn.loc, scalar, kStepNumber);
+  Value steps = nn.broadcast(step, typeOf(like).getShape(), {});
+  nn::BeginAttr replica;
+  if (!shared && isTable && mesh.getAxisSize(Axis::DP) > 1)
+    replica = nn::BeginAttr::get(at.getContext(),
+                                 RankTerm{at.getStringAttr(kDataAxis), 1});
+  return nn::DrawOp::create(nn.builder, nn.loc, like.getType(), like, steps,
+                            block, /*seed=*/0, elements, keys, runs,
+                            at.getArrayAttr(begins), replica, shared);
 }
 
 //===----------------------------------------------------------------------===//
@@ -81,9 +109,9 @@ plait::createCompressionRule(const Compression &compression, Chunks &chunks) {
 
 CompressedSum::CompressedSum(NNBuilder &nn, dist::MeshOp mesh,
                              const Compression &compression, bool isTable,
-                             ArrayRef<int64_t> elements)
+                             ArrayRef<TensorPlace> places)
     : nn(nn), mesh(mesh), compression(compression), isTable(isTable),
-      chunks(nn, compression.block, isTable, elements),
+      chunks(nn, mesh, compression.block, isTable, places),
       rule(createCompressionRule(compression, chunks)) {}
 
 /// A rank has one of the replicas' parts, and needs no dimension to count them.
@@ -109,35 +137,56 @@ Value CompressedSum::gather(Value own) {
       nn.builder.getStringAttr(kDataAxis), nn.builder.getI64IntegerAttr(0));
 }
 
-/// Integer j of part i of a row is in word j, see nn.pack_bits. Numbers of
-/// chunks have a message of their own.
-Value CompressedSum::exchange(const Message &message) {
-  int64_t bits = compression.getMessage().bits, parts = 32 / bits;
-  RankedTensorType type = typeOf(message.codes);
+/// Integer j of part i of a row is in word j, see nn.pack_bits.
+Value plait::packWords(NNBuilder &nn, Value codes, int64_t bits) {
+  int64_t parts = 32 / bits;
+  RankedTensorType type = typeOf(codes);
   SmallVector<int64_t> shape(type.getShape());
   shape.back() /= parts;
   SmallVector<Value> slices;
   for (int64_t part = 0; part < parts; ++part)
     slices.push_back(nn::SliceOp::create(nn.builder, nn.loc, type.clone(shape),
-                                         message.codes, part, parts));
+                                         codes, part, parts));
   Type integer = nn.builder.getI32Type();
-  Value words = nn::PackBitsOp::create(
+  return nn::PackBitsOp::create(
       nn.builder, nn.loc, RankedTensorType::get(shape, integer), slices, bits);
-  Value allWords = gather(words);
-  Value allNumbers = gather(message.numbers);
-  SmallVector<int64_t> all(typeOf(allWords).getShape());
-  all.back() *= parts;
-  Value codes = nn::UnpackBitsOp::create(nn.builder, nn.loc, type.clone(all),
-                                         allWords, bits);
-  return nn.reduce(rule->receive({codes, allNumbers}), int64_t(0));
 }
 
-/// 1. What a replica would send, had it as many bits as it wanted.
+Value plait::unpackWords(NNBuilder &nn, Value words, int64_t bits) {
+  SmallVector<int64_t> shape(typeOf(words).getShape());
+  shape.back() *= 32 / bits;
+  Type number = nn.builder.getF32Type();
+  return nn::UnpackBitsOp::create(
+      nn.builder, nn.loc, RankedTensorType::get(shape, number), words, bits);
+}
+
+/// Numbers of chunks have a message of their own. `own` is what this replica
+/// has made of its part.
+Value CompressedSum::exchange(const Message &own) {
+  Message sent = rule->send(own);
+  int64_t bits = compression.getMessage().bits;
+  Value words = sent.codes ? gather(packWords(nn, sent.codes, bits)) : Value();
+  Value numbers = gather(sent.numbers);
+  Value codes = words ? unpackWords(nn, words, bits) : Value();
+  return nn.reduce(rule->receive({codes, numbers}, own), int64_t(0));
+}
+
+/// 1. What a replica would send, had it as many bits as it wanted: the gradient
+///    and what is left of earlier ones, or how it differs from what all others
+///    know of it.
 /// 2. What it sends, as the others will read it.
-/// 3. The difference is kept.
-CompressedSum::Result CompressedSum::apply(Value gradient, Value error) {
+/// 3. What is left, or what the others know from now on.
+/// 4. What is sent, or what all know of all gradients.
+Value CompressedSum::apply(function_ref<Value()> readGradient,
+                           const Kept &kept) {
+  bool differs = sendsDifferences(compression);
+  auto own = nn::Slot::getState(differs ? kEstimateState : kErrorState);
+  auto all = nn::Slot::getState(kEstimateSumState);
   // 1.
-  Value wanted = error ? nn.add(gradient, error) : gradient;
+  Value known = differs || compression.feedback ? kept.read(own) : Value();
+  Value wanted = readGradient();
+  if (known)
+    wanted = differs ? nn.sub(wanted, known) : nn.add(wanted, known);
   StringAttr axis = nn.builder.getStringAttr(kDataAxis);
   Value parts = nn::PartsOp::create(nn.builder, nn.loc,
                                     getPartsType(typeOf(wanted)), wanted, axis);
@@ -147,7 +196,18 @@ CompressedSum::Result CompressedSum::apply(Value gradient, Value error) {
   Value sent =
       nn::UniteOp::create(nn.builder, nn.loc, wanted.getType(), decoded, axis);
   // 3.
-  Value lost = error ? nn.sub(wanted, sent) : Value();
+  Value left;
+  if (known)
+    left = differs ? nn.add(known, sent) : nn.sub(wanted, sent);
   bool sends = isTable && mesh.getAxisSize(Axis::DP) > 1;
-  return {sends ? exchange(rule->send(message)) : sent, lost};
+  Value sum = sends ? exchange(message) : sent;
+  if (known)
+    kept.write(left, own);
+  Value updated = kept.takeUpdated(sum);
+  // 4.
+  if (!differs)
+    return updated;
+  Value before = kept.read(all), after = nn.add(before, updated);
+  kept.write(after, all);
+  return after;
 }

@@ -8,6 +8,7 @@
 #ifndef PLAIT_LIB_TRANSFORMS_GRADIENTS_COMPRESSEDSUM_H
 #define PLAIT_LIB_TRANSFORMS_GRADIENTS_COMPRESSEDSUM_H
 
+#include "StepUnits.h"
 #include "plait/Configuration/Compressors.h"
 #include "plait/Dialect/NN/IR/NNBuilder.h"
 
@@ -20,11 +21,11 @@ namespace plait {
 /// what a step is defined by.
 class Chunks {
 public:
-  /// `elements`: of the tensors that a table has one behind the other, or of
-  /// the parameter.
-  Chunks(nn::NNBuilder &nn, int64_t block, bool isTable,
-         llvm::ArrayRef<int64_t> elements)
-      : nn(nn), block(block), isTable(isTable), elements(elements) {}
+  /// `places`: of the tensors that a table has one behind the other, or of the
+  /// parameter.
+  Chunks(nn::NNBuilder &nn, dist::MeshOp mesh, int64_t block, bool isTable,
+         llvm::ArrayRef<TensorPlace> places)
+      : nn(nn), mesh(mesh), block(block), isTable(isTable), places(places) {}
 
   /// The sum or the maximum of each chunk of `x`.
   mlir::Value reduce(mlir::Value x, nn::ReduceKind kind);
@@ -32,20 +33,29 @@ public:
   mlir::Value spread(mlir::Value numbers, mlir::Value like);
   /// 1 where `like` has an element, and 0 behind the last one of a chunk.
   mlir::Value occupied(mlir::Value like);
+  /// A random number of at least 0 and below 1 for each element of `like`, in
+  /// each step another one; `shared`: the same on all replicas.
+  mlir::Value draw(mlir::Value like, bool shared);
 
   nn::NNBuilder &nn;
 
 private:
+  dist::MeshOp mesh;
   int64_t block;
   bool isTable;
-  llvm::SmallVector<int64_t> elements;
+  llvm::SmallVector<TensorPlace> places;
 };
 
 /// Integers and numbers of chunks, all in f32: an integer of each element and a
 /// number of each chunk, or what the rule makes of these.
+/// Null codes: none are sent.
 struct Message {
   mlir::Value codes, numbers;
 };
+
+/// The words that are made of integers of so many bits, and the inverse.
+mlir::Value packWords(nn::NNBuilder &nn, mlir::Value codes, int64_t bits);
+mlir::Value unpackWords(nn::NNBuilder &nn, mlir::Value words, int64_t bits);
 
 /// A compressor in nn ops. It makes zeros of zeros where there is no element,
 /// since what lies behind the end of a parameter is zero and has to stay so.
@@ -59,8 +69,8 @@ public:
   /// Returns what is sent of a message: integers of the compressor's bits, and
   /// numbers, as many as Compression::getMessage says.
   virtual Message send(const Message &message) { return message; }
-  /// Decodes what was sent.
-  virtual mlir::Value receive(const Message &message) {
+  /// Decodes what was sent. `own` is the message of this replica.
+  virtual mlir::Value receive(const Message &message, const Message &own) {
     return decode(message);
   }
 };
@@ -73,18 +83,22 @@ createCompressionRule(const Compression &compression, Chunks &chunks);
 class CompressedSum {
 public:
   /// `isTable`: gradients are packs, each row of which is a chunk; else they
-  /// are whole parameters, and nothing is sent. `elements` as in Chunks.
+  /// are whole parameters, and nothing is sent. `places` as in Chunks.
   CompressedSum(nn::NNBuilder &nn, dist::MeshOp mesh,
                 const Compression &compression, bool isTable,
-                llvm::ArrayRef<int64_t> elements);
+                llvm::ArrayRef<TensorPlace> places);
 
-  struct Result {
-    mlir::Value sum;   // over all replicas, of what each of them sends
-    mlir::Value error; // what this one has not sent; null without feedback
+  /// Access to what a rank keeps of the parameter, and the part that it updates
+  /// of what all replicas have.
+  struct Kept {
+    llvm::function_ref<mlir::Value(nn::Slot)> read;
+    llvm::function_ref<void(mlir::Value, nn::Slot)> write;
+    llvm::function_ref<mlir::Value(mlir::Value)> takeUpdated;
   };
-  /// Takes what a replica has of the gradient, and what it did not send before
-  /// (null without feedback).
-  Result apply(mlir::Value gradient, mlir::Value error);
+  /// Reads what a replica has of the gradient and changes what it keeps.
+  /// Returns what the rank updates with, of the sum over all replicas.
+  mlir::Value apply(llvm::function_ref<mlir::Value()> readGradient,
+                    const Kept &kept);
 
 private:
   mlir::RankedTensorType getPartsType(mlir::RankedTensorType type);

@@ -20,6 +20,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ParameterUses.h"
+#include "plait/Configuration/CompressionFacts.h"
 #include "plait/Support/Buckets.h"
 #include "plait/Transforms/Chunks.h"
 #include "plait/Transforms/Names.h"
@@ -160,7 +161,15 @@ struct PackParametersPass
                  "has a gradient that is whole on each replica, of which "
                  "`compress` ")
              << print(compression) << " has no parts to send";
-    return checkChunks(use.parameter, use.getState(), mesh, compression);
+    if (failed(checkChunks(use.parameter, use.getState(), mesh, compression)))
+      return failure();
+    auto isSplit = [&](ArrayAttr axes) { return mesh.getBlocks(axes) > 1; };
+    if (drawsNumbers(compression) &&
+        llvm::count_if(use.getState().getDims(), isSplit) > 1)
+      return use.parameter.emitOpError(
+                 "is split along more than one dimension, and `compress` ")
+             << print(compression) << " draws by a number of each block";
+    return success();
   }
 
   /// Lays members at aligned offsets, in a table of which the ranks that divide

@@ -12,6 +12,8 @@
 
 #include "StepUnits.h"
 
+#include "plait/Dialect/NN/IR/NNDraw.h"
+
 using namespace mlir;
 using namespace plait;
 using nn::Slot;
@@ -24,9 +26,35 @@ bool StepUnit::dividesCopy() {
                     get().getSharding(Slot::Compute);
 }
 
-SmallVector<int64_t> StepUnit::countElements(dist::MeshOp mesh) {
+/// Neighbours on a rank are so in the whole up to the innermost dimension that
+/// is split. Dimensions of one block before it change nothing.
+static TensorPlace findPlace(ParameterUse &use, dist::MeshOp mesh,
+                             int64_t block) {
+  dist::ShardingAttr sharding = use.getState();
+  RankedTensorType whole = use.getType(), own = use.getBlock(mesh, sharding);
+  MLIRContext *context = mesh.getContext();
+  int64_t elements = own.getNumElements(), inner = 1;
+  TensorPlace place{elements, nn::getDrawKey(use.parameter.getSymName()),
+                    int64_t(llvm::divideCeil(elements, block)),
+                    UnitAttr::get(context)};
+  for (int64_t dim = whole.getRank(); dim-- > 0;) {
+    ArrayAttr axes = sharding.getDims()[dim];
+    if (mesh.getBlocks(axes) > 1) {
+      int64_t run = own.getDimSize(dim) * inner / block;
+      place.run = run;
+      place.begin = nn::BeginAttr::get(context, mesh.getBegin(axes, run),
+                                       whole.getDimSize(dim) * inner / block);
+      break;
+    }
+    inner *= own.getDimSize(dim);
+  }
+  return place;
+}
+
+SmallVector<TensorPlace> StepUnit::findPlaces(dist::MeshOp mesh,
+                                              int64_t block) {
   return llvm::map_to_vector(members, [&](ParameterUse *member) {
-    return member->getBlock(mesh, member->getState()).getNumElements();
+    return findPlace(*member, mesh, block);
   });
 }
 

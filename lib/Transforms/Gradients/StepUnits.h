@@ -12,6 +12,14 @@
 
 namespace plait {
 
+/// The part that a rank has of a parameter that is compressed, see `nn.draw`.
+struct TensorPlace {
+  int64_t elements;
+  uint32_t key;
+  int64_t run;
+  mlir::Attribute begin;
+};
+
 /// What is reduced, counted and updated as one: a pack, or what is in none.
 struct StepUnit {
   nn::PackOp pack; // null: one parameter
@@ -20,8 +28,9 @@ struct StepUnit {
   /// The same is done to all members.
   ParameterUse &get() { return *members.front(); }
   bool isDivided() { return pack && pack.isDivided(); }
-  /// Counts the elements that a rank has of each member.
-  llvm::SmallVector<int64_t> countElements(dist::MeshOp mesh);
+  /// Finds where the chunks of `block` elements lie that a rank has of each
+  /// member.
+  llvm::SmallVector<TensorPlace> findPlaces(dist::MeshOp mesh, int64_t block);
   /// Whether a rank updates a part of what the whole copy is made of that
   /// stages compute with.
   bool dividesCopy();

@@ -116,3 +116,18 @@ module attributes {plait.configuration = #plait.configuration<compress = "int8:1
     return
   }
 }
+
+// -----
+
+// A rank numbers its blocks by one dimension.
+#w = #dist.sharding<@mesh, [{"ep"}, {"tp"}]>
+#dw = #dist.sharding<@mesh, [{"ep"}, {"tp"}], partial = {"dp"}>
+module attributes {plait.configuration = #plait.configuration<compress = "qsgd8:32">} {
+  dist.mesh @mesh ["dp", "ep", "tp"] = [2, 2, 2]
+  // expected-error @+1 {{is split along more than one dimension, and `compress` qsgd8:32 draws by a number of each block}}
+  nn.parameter @w : tensor<8x64xf32> init<mean = 0.0, std = 0.02> sharding #w
+  func.func @backward_0(%dw: tensor<8x64xf32, #dw> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<backward, 0>} {
+    nn.accumulate %dw to @w gradient : tensor<8x64xf32, #dw>
+    return
+  }
+}

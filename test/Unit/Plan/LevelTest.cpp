@@ -146,7 +146,9 @@ const std::map<std::string, Add> additions = {
     {"OuterKind.Blend", addFragments},
     {"AttentionStep.soft_cap", addSoftCap},
     {"AttentionStep.sinks", addSinks},
-    {"Division.inner_axes", addInnerAxes}};
+    {"Division.inner_axes", addInnerAxes},
+    {"OptimizerOption.name",
+     [](fb::PlanT &plan) { append(plan.options).name = "step"; }}};
 
 TEST(Level, IsZeroWithoutFeatures) { EXPECT_EQ(getLevel(makePlan()), 0u); }
 

@@ -26,7 +26,9 @@ TEST(Compression, IsReadAndWritten) {
         {"int8+replicas:2+feedback", "int8+feedback+replicas:2"},
         {"topk:4096+keep:64", "topk"},
         {"topk:32+keep:1", "topk:32"},
-        {"topk+feedback+keep:5", "topk+keep:5+feedback"}}) {
+        {"topk+feedback+keep:5", "topk+keep:5+feedback"},
+        {"qsgd4:256", "qsgd4"},
+        {"randk:128+keep:2", "randk:128"}}) {
     Compression value;
     ASSERT_TRUE(parse("compress", text, value).ok());
     EXPECT_EQ(print(value), same);
@@ -36,11 +38,14 @@ TEST(Compression, IsReadAndWritten) {
 TEST(Compression, SaysWhatItCannotRead) {
   for (auto [text, message] :
        {std::pair("", "compress is \"\", expected none, int8, int4, "
-                      "sign or topk"),
+                      "sign, topk, qsgd8, qsgd4, qsgd2, randk or "
+                      "ef21-topk"),
         {"int2", "compress is \"int2\", expected none, int8, int4, "
-                 "sign or topk"},
+                 "sign, topk, qsgd8, qsgd4, qsgd2, randk or "
+                 "ef21-topk"},
         {"none+feedback", "compress is \"none\", expected none, int8, int4, "
-                          "sign or topk"},
+                          "sign, topk, qsgd8, qsgd4, qsgd2, randk or "
+                          "ef21-topk"},
         {"int8:", "compress has chunks of \"\", expected 32 to 4096"},
         {"int8:16", "compress has chunks of \"16\", expected 32 to 4096"},
         {"int8:8192", "compress has chunks of \"8192\", expected 32 to 4096"},
@@ -62,6 +67,12 @@ TEST(Compression, SaysWhatItCannotRead) {
                                "replicas:N, each once"},
         {"topk+keep", "compress has keep \"\", expected 1 to 4096"},
         {"topk+keep:0", "compress has keep \"0\", expected 1 to 4096"},
+        {"qsgd8+keep:1", "compress has \"keep\" behind the scheme, expected "
+                         "feedback or replicas:N, each once"},
+        {"ef21-topk+feedback",
+         "compress has \"feedback\" behind the scheme, expected keep:K or "
+         "replicas:N, each once"},
+        {"randk+keep:0", "compress has keep \"0\", expected 1 to 4096"},
         {"topk:64+keep:65", "compress has keep \"65\", expected 1 to 64"},
         {"int8+replicas", "compress has replicas \"\", expected 1 to 16777216"},
         {"int8+replicas:0",
@@ -101,6 +112,12 @@ TEST(Compression, SaysWhichAreSentInFewestBytes) {
   EXPECT_EQ(count("topk+keep:257"), 4096u / 8 + 257 * 4);
   EXPECT_EQ(count("topk+keep:4096"), 4096u / 8 + 4096 * 4);
   EXPECT_EQ(count("topk:32+keep:3"), 4u + 3 * 4);
+  EXPECT_EQ(count("qsgd8"), 256u + 4);
+  EXPECT_EQ(count("qsgd2:32"), 8u + 4);
+  // All ranks know which.
+  EXPECT_EQ(count("randk"), 64u * 4);
+  EXPECT_EQ(count("randk:32+keep:32"), 32u * 4);
+  EXPECT_EQ(count("ef21-topk:32+keep:3"), count("topk:32+keep:3"));
 }
 
 TEST(Compression, ExcludesWhatDividesOrRounds) {
@@ -117,4 +134,11 @@ TEST(Compression, ExcludesWhatDividesOrRounds) {
   EXPECT_EQ(checkExecutable(configuration).message(),
             "compress is int8+feedback, which takes reduce-precision fp32, not "
             "bf16");
+  configuration.reducePrecision = Precision::FP32;
+  ASSERT_TRUE(setField(configuration, "compress", "ef21-topk").ok());
+  EXPECT_EQ(checkExecutable(configuration).message(),
+            "compress is ef21-topk, which is defined for optimizer sgd, not "
+            "adamw");
+  configuration.optimizer = "sgd";
+  EXPECT_TRUE(checkExecutable(configuration).ok());
 }

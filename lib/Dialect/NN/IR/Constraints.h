@@ -34,6 +34,11 @@ mlir::LogicalResult verifyInOrder(mlir::Operation *op, BeginAttr begin);
 mlir::LogicalResult verifyWindow(mlir::Operation *op,
                                  std::optional<int64_t> window);
 
+/// (C1) and (C2) of `nn.occupied`: `counts` are the elements of tensors in a
+/// table of chunks, or of one as it is.
+mlir::LogicalResult verifyTensors(mlir::Operation *op, mlir::Value input,
+                                  mlir::DenseI64ArrayAttr counts);
+
 /// Whether positions run along `factor`.
 template <typename OpTy> bool isPosition(OpTy op, int factor) {
   return op.getFactorRule().operands[0][1] == factor;

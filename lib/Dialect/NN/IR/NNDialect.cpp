@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Dialect/NN/IR/NNDraw.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -31,6 +32,8 @@ using namespace plait::nn;
 
 #define GET_OP_CLASSES
 #include "plait/Dialect/NN/IR/NNOps.cpp.inc"
+#define GET_OP_CLASSES
+#include "plait/Dialect/NN/IR/NNDrawOps.cpp.inc"
 
 void NNDialect::initialize() {
   addAttributes<
@@ -40,6 +43,10 @@ void NNDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "plait/Dialect/NN/IR/NNOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "plait/Dialect/NN/IR/NNDrawOps.cpp.inc"
       >();
 }
 

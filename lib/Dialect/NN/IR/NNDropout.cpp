@@ -13,10 +13,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "plait/Dialect/NN/IR/NN.h"
-#include "plait/Support/DropoutMask.h"
-
-#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "EmittedWords.h"
 
 #include <limits>
 
@@ -146,33 +143,6 @@ SmallVector<Value> DropoutOp::buildVJP(OpBuilder &builder,
 //===----------------------------------------------------------------------===//
 // Elements
 //===----------------------------------------------------------------------===//
-
-namespace {
-/// The arithmetic of DropoutMask.h, emitted.
-struct EmittedWords {
-  using Word = Value;
-
-  template <typename OpTy> Value emit(Value a, Value b) const {
-    return OpTy::create(context.builder, context.loc, a, b);
-  }
-  Value constant(uint32_t value) const {
-    return context.getConstant(
-        context.builder.getI32IntegerAttr(static_cast<int32_t>(value)));
-  }
-  Value add(Value a, Value b) const { return emit<arith::AddIOp>(a, b); }
-  Value multiply(Value a, uint32_t b) const {
-    return emit<arith::MulIOp>(a, constant(b));
-  }
-  Value exclusiveOr(Value a, Value b) const {
-    return emit<arith::XOrIOp>(a, b);
-  }
-  Value shiftRight(Value a, unsigned bits) const {
-    return emit<arith::ShRUIOp>(a, constant(bits));
-  }
-
-  ElementContext &context;
-};
-} // namespace
 
 // The site is handed to the kernel: layers share one, though their masks
 // differ.

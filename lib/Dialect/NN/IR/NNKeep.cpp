@@ -33,18 +33,18 @@ using namespace plait::nn;
 // Verifiers
 //===----------------------------------------------------------------------===//
 
-LogicalResult OccupiedOp::verify() {
-  ArrayRef<int64_t> shape = shapeOf(getInput());
-  ArrayRef<int64_t> elements = getElements();
+LogicalResult nn::verifyTensors(Operation *op, Value input,
+                                DenseI64ArrayAttr counts) {
+  ArrayRef<int64_t> shape = shapeOf(input), elements = counts.asArrayRef();
   // (C1)
   if (elements.empty() ||
       llvm::any_of(elements, [](int64_t count) { return count < 1; }))
-    return emitOpError("has tensors of ")
-           << getElementsAttr() << " elements, expected at least 1 each";
+    return op->emitOpError("has tensors of ")
+           << counts << " elements, expected at least 1 each";
   // (C2)
   if (shape.size() < 2)
-    return emitOpError("has ")
-           << getInput().getType() << ", expected rows or parts";
+    return op->emitOpError("has ")
+           << input.getType() << ", expected rows or parts";
   if (elements.size() == 1 &&
       elements[0] == ShapedType::getNumElements(shape.drop_front()))
     return success();
@@ -53,8 +53,12 @@ LogicalResult OccupiedOp::verify() {
     rows += llvm::divideCeil(count, shape.back());
   if (rows <= shape[shape.size() - 2])
     return success();
-  return emitOpError("has ") << getInput().getType() << " for tensors of "
-                             << getElementsAttr() << " elements";
+  return op->emitOpError("has ")
+         << input.getType() << " for tensors of " << counts << " elements";
+}
+
+LogicalResult OccupiedOp::verify() {
+  return verifyTensors(*this, getInput(), getElementsAttr());
 }
 
 LogicalResult KeepTopOp::verify() {

@@ -12,7 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "plait/Configuration/Compressors.h"
+#include "plait/Configuration/CompressionFacts.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -41,7 +41,7 @@ bool PackOp::isDivided(Slot slot) {
   if (slot == Slot::Value)
     return getMaster();
   return slot != Slot::Gradient && slot != Slot::Compute &&
-         slot != Slot::getState(kErrorState);
+         !isOwnState(slot.getName());
 }
 
 SmallVector<StringAttr, 2> PackOp::getDividingAxes() {

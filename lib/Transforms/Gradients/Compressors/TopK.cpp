@@ -44,7 +44,7 @@ public:
     return {columns, numbers};
   }
 
-  Value receive(const Message &message) override {
+  Value receive(const Message &message, const Message &) override {
     Value mask = message.codes;
     RankedTensorType all = withColumns(mask, compression.block);
     if (mask.getType() != all)
@@ -68,6 +68,11 @@ private:
 
 namespace plait {
 std::unique_ptr<CompressionRule> createTopK(Chunks &chunks,
+                                            const Compression &compression) {
+  return std::make_unique<TopK>(chunks, compression);
+}
+
+std::unique_ptr<CompressionRule> createEF21(Chunks &chunks,
                                             const Compression &compression) {
   return std::make_unique<TopK>(chunks, compression);
 }

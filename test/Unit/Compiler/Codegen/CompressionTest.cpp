@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Harness.h"
+#include "plait/Support/DropoutMask.h"
 #include "gtest/gtest.h"
 
 #include <algorithm>
@@ -364,6 +365,56 @@ TEST(CompressionKernels, CountsElements) {
   kernel({&x, &o});
   for (int64_t at = 0; at < 224; ++at)
     EXPECT_EQ(o[at], at < 70 || (96 <= at && at < 133) ? 1 : 0) << at;
+}
+
+/// The random number of an element: seed, step, key, replica, chunk, column.
+static float draw(std::initializer_list<uint32_t> numbers) {
+  uint32_t hash = *numbers.begin();
+  for (uint32_t number :
+       std::vector<uint32_t>(numbers.begin() + 1, numbers.end()))
+    hash = extendMaskHash(MaskWords(), hash, number);
+  return float(hash >> 8) * 0x1p-24f;
+}
+
+/// Of three tensors in rows of 32 the second is split: rank 1 of two has chunks
+/// 3 to 5 of each 6.
+static Kernel makeDraw(std::string more) {
+  return Kernel({{"tensor<12x32xf32>", "tensor<f32>"},
+                 {"tensor<12x32xf32>"},
+                 "%s = nn.broadcast %1 dims [] : tensor<f32> -> "
+                 "tensor<12x32xf32>\n"
+                 "%u = nn.draw %0 at %s block 32 seed 9 elements [70, 192, 5] "
+                 "keys [17, 4294967295, 3] runs [3, 3, 1] begins "
+                 "[unit, #nn.begin<\"tp\" * 3 of 6>, unit] " +
+                     more +
+                     " : tensor<12x32xf32>\nplan.yield %u : "
+                     "tensor<12x32xf32>"});
+}
+
+TEST(CompressionKernels, DrawWhatIsTheSameOnEveryMesh) {
+  Kernel kernel = makeDraw("replica <\"dp\" * 1>"), same = makeDraw("shared");
+  ASSERT_TRUE(kernel.valid()) << kernel.errors;
+  ASSERT_TRUE(same.valid()) << same.errors;
+  Buffer x(384), step(1), u(384), v(384);
+  x.fill(NAN), step[0] = 16777215, u.fill(NAN), v.fill(NAN);
+  ASSERT_EQ(kernel.info.scalars.size(), 2u);
+  std::vector<int64_t> scalars;
+  for (const auto &scalar : kernel.info.scalars)
+    scalars.push_back(scalar.axis == "tp" ? 3 : 2);
+  kernel({&x, &step, &u}, scalars);
+  same({&x, &step, &v}, {3});
+  const uint32_t chunks[] = {0, 1, 2, 3, 4, 5, 9, 10, 11, 0};
+  for (uint32_t row = 0; row < 10; ++row)
+    for (uint32_t column = 0; column < 32; ++column) {
+      uint32_t key = row < 3 ? 17 : row < 9 ? 4294967295u : 3;
+      ASSERT_EQ(u[row * 32 + column],
+                draw({9, 16777215, key, 2, chunks[row], column}))
+          << row << ", " << column;
+      ASSERT_EQ(v[row * 32 + column],
+                draw({9, 16777215, key, 0, chunks[row], column}))
+          << row << ", " << column;
+    }
+  kernel.expectSplit({&x, &step, &u}, 2, scalars);
 }
 
 /// The mean magnitude and a bit, and what is not sent.

@@ -1,0 +1,42 @@
+//===- CompressionFacts.h - What compressors need ---------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_CONFIGURATION_COMPRESSIONFACTS_H
+#define PLAIT_CONFIGURATION_COMPRESSIONFACTS_H
+
+#include "plait/Configuration/Compressors.h"
+
+namespace plait {
+
+/// Whether what replicas send depends on random numbers, another one in each
+/// step.
+bool drawsNumbers(const Compression &compression);
+
+/// The number of the step, from 1 on, as `nn.step_scalar` has it.
+inline constexpr std::string_view kStepNumber = "StepNumber";
+
+/// Whether messages are of the difference of a gradient from what was sent of
+/// it so far (Richtarik et al. 2021, "EF21").
+bool sendsDifferences(const Compression &compression);
+
+/// The part of a replica's gradient that all others know, where differences are
+/// sent: as kErrorState is.
+inline constexpr std::string_view kEstimateState = "estimate";
+/// The sum of these over all replicas, which all of them know.
+inline constexpr std::string_view kEstimateSumState = "estimate_sum";
+
+/// Whether replicas keep a tensor of that name because of what they send.
+bool isCompressionState(std::string_view name);
+/// Whether each replica has another one.
+bool isOwnState(std::string_view name);
+/// Names what is kept of a parameter.
+std::span<const std::string_view>
+getCompressionStates(const Compression &compression);
+
+} // namespace plait
+
+#endif // PLAIT_CONFIGURATION_COMPRESSIONFACTS_H

@@ -70,6 +70,12 @@ static bool hasFragments(const fb::Plan &plan) {
   return plan.outer() && plan.outer()->fragments();
 }
 
+/// Sites that compress what they send.
+static bool hasMessages(const fb::Plan &plan) {
+  return plan.outer() && plan.outer()->graph() &&
+         plan.outer()->graph()->string_view().starts_with("compress=");
+}
+
 static bool hasRates(const fb::Plan &plan) {
   return any(plan.parameters(), [](const fb::Parameter *parameter) {
     return parameter->rate() != 1;
@@ -157,6 +163,11 @@ std::span<const Feature> plan::getFeatures() {
       {"OuterRule.mix", 4, hasFragments},
       {"OuterKind.Part", 4, hasFragments},
       {"OuterKind.Blend", 4, hasFragments},
+      {"OuterStep.error", 5, hasMessages},
+      {"OuterStep.words", 5, hasMessages},
+      {"OuterStep.pieces", 5, hasMessages},
+      {"OuterKind.Encode", 5, hasMessages},
+      {"OuterKind.Decode", 5, hasMessages},
   };
   return features;
 }

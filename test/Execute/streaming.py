@@ -230,7 +230,8 @@ class Suite(gossip.Suite):
             "has none": "streaming:8,fragments=6",
             "which takes 258 lists of actions, expected at most 253":
                 "streaming:999,fragments=86",
-            "expected fragments=F, delay=D, mix=M, rate=R or momentum=M, each once":
+            "expected fragments=F, delay=D, mix=M, rate=R, momentum=M, compress=NAME, chunk=C, "
+            "k=K or decay=D, each once":
                 "streaming:8,every=2",
         }  # fmt: skip
         for text, outer in cases.items():

@@ -75,7 +75,7 @@ std::vector<ExchangeList> Estimator::listExchanges() {
     noteTransfers(rank, noted);
     getDataSeconds(load, noted);
     getOptimizerCost(load, noted);
-    getSitesSeconds(load.parameters, noted);
+    getSitesSeconds(load, noted);
     lists.push_back(std::move(notes.list));
   }
   return lists;

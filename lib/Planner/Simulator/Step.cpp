@@ -14,6 +14,8 @@
 
 #include "Step.h"
 
+#include "Memory.h"
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -216,7 +218,36 @@ static double getGossipSeconds(double share, double bytes,
                     seconds, context);
 }
 
-static double getAgreementSeconds(double bytes, const Context &context) {
+/// Returns the bytes of a message of all weights: whole chunks of each
+/// parameter, as far as these are known.
+static double getCompressedBytes(const StepLoad &load, const Context &context) {
+  SiteCompression compress = context.training.outer.getCompression();
+  double chunks = load.stages.empty() ? load.parameters / compress.chunk : 0;
+  bool dividesMasters = context.training.precision != Precision::FP32;
+  forEachGroup(
+      context.work, load.stages, [&](const ParameterGroup &group, int count) {
+        bool isDivided =
+            dividesMasters && context.zero() >= 2 && context.isDivided(group);
+        double parts = isDivided ? context.divisions() : 1;
+        chunks += count *
+                  double(compress.countChunks(int64_t(group.elements / parts)));
+      });
+  return chunks * double(compress.countChunkWords()) * sizeof(uint32_t);
+}
+
+/// A message of each site for all others, or the sum in the bytes of fp32.
+static double getSumSeconds(double count, double bytes, double compressed,
+                            const Context &context) {
+  const Outer &outer = context.training.outer;
+  return outer.isCompressed()
+             ? getTogetherSeconds(CollectiveKind::AllGather, count,
+                                  compressed * double(outer.sites), context)
+             : getTogetherSeconds(CollectiveKind::AllReduce, count, bytes,
+                                  context);
+}
+
+static double getAgreementSeconds(double bytes, double compressed,
+                                  const Context &context) {
   const Outer &outer = context.training.outer;
   double each = 1 / double(outer.every);
   if (outer.is(Agreement::Middle))
@@ -224,15 +255,14 @@ static double getAgreementSeconds(double bytes, const Context &context) {
            getTogetherSeconds(CollectiveKind::AllGather, each, bytes, context);
   if (outer.is(Agreement::Streaming)) {
     double parts = double(outer.fragments) * outer.countParts();
-    return getTogetherSeconds(CollectiveKind::AllReduce, each * parts,
-                              bytes / parts, context);
+    return getSumSeconds(each * parts, bytes / parts, compressed / parts,
+                         context);
   }
   bool isGossip = outer.is(Agreement::Gossip);
   double means = isGossip && outer.average ? each / outer.average : 0;
   if (!isGossip)
     means = each;
-  double seconds =
-      getTogetherSeconds(CollectiveKind::AllReduce, means, bytes, context);
+  double seconds = getSumSeconds(means, bytes, compressed, context);
   return isGossip ? seconds + getGossipSeconds(each - means, bytes, context)
                   : seconds;
 }
@@ -240,20 +270,26 @@ static double getAgreementSeconds(double bytes, const Context &context) {
 /// All weights of a rank in fp32, and what passes over them: reads and writes.
 /// A site counts as one of equal copies of the cluster. The ranks of a site
 /// send at once.
-double planner::getSitesSeconds(double parameters, const Context &context) {
+double planner::getSitesSeconds(const StepLoad &load, const Context &context) {
   const Outer &outer = context.training.outer;
   if (!outer.isOn())
     return 0;
-  double bytes = parameters * sizeof(float);
+  double parameters = load.parameters, bytes = parameters * sizeof(float);
+  double compressed =
+      outer.isCompressed() ? getCompressedBytes(load, context) : 0;
   double passes = outer.keepsDifference()    ? 6
                   : outer.keepsAnchor()      ? 5
                   : outer.getGraph().empty() ? 2
                                              : 6;
   double kept = parameters * 2 * outer.getStateBytes();
-  Cost computing = memoryCost(passes * bytes + kept, context.cluster.device);
+  // Messages are made, and those of all sites read.
+  double messages = compressed * double(1 + outer.sites) +
+                    (outer.isCompressed() ? 2 * bytes : 0);
+  Cost computing =
+      memoryCost(passes * bytes + kept + messages, context.cluster.device);
   return getTogetherSeconds(CollectiveKind::AllReduce, 1, 3 * sizeof(float),
                             context) +
-         getAgreementSeconds(bytes, context) +
+         getAgreementSeconds(bytes, compressed, context) +
          computing.seconds / double(outer.every);
 }
 

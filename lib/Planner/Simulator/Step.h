@@ -45,7 +45,7 @@ Cost getOptimizerCost(const StepLoad &load, const Context &context);
 
 /// Seconds of a step in which sites agree, on average over those in which they
 /// do and those in which they do not, and tell each other of their loss.
-double getSitesSeconds(double parameters, const Context &context);
+double getSitesSeconds(const StepLoad &load, const Context &context);
 
 /// Returns the cost of adding one microbatch's gradients to the sum in a kernel
 /// of its own.

@@ -509,7 +509,7 @@ Status Rank::runOuter(const fb::Action &action, const fb::OuterStep &step) {
       place(step.copy()),  place(step.others()), place(step.mixed()),
       float(mesh.sites()), float(rule.rate()),   float(rule.momentum()),
       /*weight=*/0,        step.exchange() == 1, rule.drop(),
-      float(rule.mix())};
+      float(rule.mix()),   place(step.error()),  &compression};
   if (step.exchange())
     operands.weight =
         float(plan::exchangeOf(plan, action.list(), step.exchange())

@@ -101,15 +101,19 @@ private:
 //===----------------------------------------------------------------------===//
 
 /// The step comes first, and then the other lists: one call each, or what a
-/// mixing takes.
+/// mixing takes. Sums that go on beside the step are before it.
 Status SiteChecker::checkActions() {
   std::vector<uint32_t> counts(length(plan.lists()), 0);
-  uint32_t last = 0;
+  auto getPlace = [&](uint32_t list) -> size_t {
+    bool isBeside = lists[list].deed == FragmentDeed::Sum && outer.delay > 0;
+    return list + (isBeside ? 0 : lists.size());
+  };
+  size_t last = 0;
   for (uint32_t i = 0; i < length(program.actions()); ++i) {
     const fb::Action &action = *program.actions()->Get(i);
     uint32_t list = action.list();
     bool isOuter = action.kind() == fb::ActionKind::Outer;
-    bool fits = list >= last && list < counts.size() &&
+    bool fits = list < counts.size() && getPlace(list) >= last &&
                 (list ? isOuter || (isTransfer(action) && action.exchange())
                       : !isOuter && !action.exchange());
     if (!fits)
@@ -117,7 +121,7 @@ Status SiteChecker::checkActions() {
           "action ", i, " (", fb::EnumNameActionKind(action.kind()),
           ") is in list ", list,
           ", expected a step, and what sites do in the lists behind it");
-    last = list;
+    last = getPlace(list);
     ++counts[list];
     if (!isOuter)
       continue;

@@ -81,8 +81,14 @@ void SiteBuilder::placeMessages() {
                                          ? getPart(range.place)
                                          : llvm::SmallVector{&range}));
   scratchBytes = llvm::alignTo(most * sizeof(uint32_t), 64);
-  scratch[0] = addScratch(scratchBytes);
-  scratch[1] = addScratch(scratchBytes * outer.sites);
+  // Beside a step nothing of it is free.
+  auto place = [&](uint64_t bytes) {
+    return outer.delay
+               ? allocate("messages of sites", bytes, fb::Category::Workspace)
+               : addScratch(bytes);
+  };
+  scratch[0] = place(scratchBytes);
+  scratch[1] = place(scratchBytes * outer.sites);
 }
 
 /// Padding lies beside them in a range.

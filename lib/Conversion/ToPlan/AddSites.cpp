@@ -77,10 +77,11 @@ llvm::SmallVector<SentRange> SiteBuilder::findRanges() const {
 //===----------------------------------------------------------------------===//
 
 /// Behind the arena so far, live from beginning to end.
-uint64_t SiteBuilder::allocate(const llvm::Twine &name, uint64_t bytes) {
+uint64_t SiteBuilder::allocate(const llvm::Twine &name, uint64_t bytes,
+                               fb::Category category) {
   auto region = std::make_unique<fb::RegionT>();
   region->name = name.str();
-  region->category = fb::Category::Optimizer;
+  region->category = category;
   region->offset = llvm::alignTo(program.arena_bytes, 64);
   region->bytes = bytes;
   region->last_action = program.actions.size() - 1;
@@ -435,6 +436,28 @@ void SiteBuilder::build() {
   for (auto &region : program.regions)
     if (region->last_action + 1 >= steps)
       region->last_action = program.actions.size() - 1;
+  if (outer.delay)
+    moveBeside(facts);
+}
+
+/// Sends what is on its way for some steps beside these: it begins before
+/// them, and nothing waits for it until it is taken.
+void SiteBuilder::moveBeside(llvm::ArrayRef<ListFacts> facts) {
+  uint32_t moved = llvm::count_if(program.actions, [&](const auto &action) {
+    return facts[action->list].deed == FragmentDeed::Sum;
+  });
+  std::stable_partition(program.actions.begin(), program.actions.end(),
+                        [&](const auto &action) {
+                          return facts[action->list].deed == FragmentDeed::Sum;
+                        });
+  uint32_t end = program.actions.size() - 1;
+  for (auto &region : program.regions) {
+    bool isLasting = region->last_action == end;
+    if (!isLasting || region->first_action)
+      region->first_action += moved;
+    if (!isLasting)
+      region->last_action += moved;
+  }
 }
 
 //===----------------------------------------------------------------------===//

@@ -60,7 +60,8 @@ public:
 
 private:
   llvm::SmallVector<SentRange> findRanges() const;
-  uint64_t allocate(const llvm::Twine &name, uint64_t bytes);
+  uint64_t allocate(const llvm::Twine &name, uint64_t bytes,
+                    fb::Category category = fb::Category::Optimizer);
   uint64_t allocate(const SentRange &range, llvm::StringRef what);
   void placeSideBySide(llvm::StringRef name, uint64_t SentRange::*state);
   void findPieces();
@@ -94,6 +95,7 @@ private:
   fb::FunctionT &addCall();
   void placeScratch();
   void placeMessages();
+  void moveBeside(llvm::ArrayRef<ListFacts> facts);
   uint64_t countWords(llvm::ArrayRef<const SentRange *> sent) const;
   llvm::SmallVector<const SentRange *> getPart(FragmentPlace place) const;
   uint64_t addScratch(uint64_t bytes);

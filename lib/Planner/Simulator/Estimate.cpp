@@ -455,7 +455,9 @@ void Estimator::timeStep() {
   result.breakdown.memory += optimizer.memory;
   result.breakdown.launch += optimizer.launch;
   result.overheadSeconds =
-      context.framework().stepSeconds + getSitesSeconds(load, context);
+      context.framework().stepSeconds +
+      getSitesSeconds(load, result.pipelineSeconds + result.optimizerSeconds,
+                      context);
 }
 
 /// By rank of the pipeline: ranks that share its stages hold the same.

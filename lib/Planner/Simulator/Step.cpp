@@ -182,18 +182,21 @@ Cost planner::getOptimizerCost(const StepLoad &load, const Context &context) {
 }
 
 /// The part of all steps that has `count` exchanges of `bytes` each, of which
-/// one takes `seconds`; a step has its share.
+/// one takes `seconds`, beside so many of computing; a step has its share.
 static double shareSites(Carrier carrier, double count, double bytes,
-                         double seconds, const Context &context) {
+                         double seconds, const Context &context,
+                         double beside = 0) {
   int64_t members = carrier == Carrier::Send ? 2 : context.training.outer.sites;
+  double hidden = count * std::min(seconds, beside);
   context.note({std::nullopt, carrier, Moment::Agreement, members, count,
-                count * bytes, count * seconds, 0});
-  return count * seconds;
+                count * bytes, count * seconds, hidden});
+  return count * seconds - hidden;
 }
 
 /// Sums or exchanges of blocks by all sites, so many in a step.
 static double getTogetherSeconds(CollectiveKind kind, double count,
-                                 double bytes, const Context &context) {
+                                 double bytes, const Context &context,
+                                 double beside = 0) {
   int64_t sites = context.training.outer.sites;
   Group group = {int(sites), context.training.sitesOfNode};
   double seconds = context.cluster.sites
@@ -201,7 +204,7 @@ static double getTogetherSeconds(CollectiveKind kind, double count,
                                                context.configuration.ranks(),
                                                context.cluster)
                        : collectiveSeconds(kind, bytes, group, context.cluster);
-  return shareSites(getCarrier(kind), count, bytes, seconds, context);
+  return shareSites(getCarrier(kind), count, bytes, seconds, context, beside);
 }
 
 /// Messages to neighbours one by one, each behind its latency.
@@ -237,16 +240,19 @@ static double getCompressedBytes(const StepLoad &load, const Context &context) {
 
 /// A message of each site for all others, or the sum in the bytes of fp32.
 static double getSumSeconds(double count, double bytes, double compressed,
-                            const Context &context) {
+                            const Context &context, double beside = 0) {
   const Outer &outer = context.training.outer;
   return outer.isCompressed()
              ? getTogetherSeconds(CollectiveKind::AllGather, count,
-                                  compressed * double(outer.sites), context)
+                                  compressed * double(outer.sites), context,
+                                  beside)
              : getTogetherSeconds(CollectiveKind::AllReduce, count, bytes,
-                                  context);
+                                  context, beside);
 }
 
-static double getAgreementSeconds(double bytes, double compressed,
+/// Ranks of one node are threads, which do one thing at a time unless they are
+/// told otherwise.
+static double getAgreementSeconds(double bytes, double compressed, double step,
                                   const Context &context) {
   const Outer &outer = context.training.outer;
   double each = 1 / double(outer.every);
@@ -255,8 +261,10 @@ static double getAgreementSeconds(double bytes, double compressed,
            getTogetherSeconds(CollectiveKind::AllGather, each, bytes, context);
   if (outer.is(Agreement::Streaming)) {
     double parts = double(outer.fragments) * outer.countParts();
+    bool isBeside =
+        outer.delay && (context.cluster.sites || context.cluster.nodes > 1);
     return getSumSeconds(each * parts, bytes / parts, compressed / parts,
-                         context);
+                         context, isBeside ? step : 0);
   }
   bool isGossip = outer.is(Agreement::Gossip);
   double means = isGossip && outer.average ? each / outer.average : 0;
@@ -270,7 +278,8 @@ static double getAgreementSeconds(double bytes, double compressed,
 /// All weights of a rank in fp32, and what passes over them: reads and writes.
 /// A site counts as one of equal copies of the cluster. The ranks of a site
 /// send at once.
-double planner::getSitesSeconds(const StepLoad &load, const Context &context) {
+double planner::getSitesSeconds(const StepLoad &load, double step,
+                                const Context &context) {
   const Outer &outer = context.training.outer;
   if (!outer.isOn())
     return 0;
@@ -289,7 +298,7 @@ double planner::getSitesSeconds(const StepLoad &load, const Context &context) {
       memoryCost(passes * bytes + kept + messages, context.cluster.device);
   return getTogetherSeconds(CollectiveKind::AllReduce, 1, 3 * sizeof(float),
                             context) +
-         getAgreementSeconds(bytes, compressed, context) +
+         getAgreementSeconds(bytes, compressed, step, context) +
          computing.seconds / double(outer.every);
 }
 

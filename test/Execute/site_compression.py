@@ -12,6 +12,7 @@ what numpy makes of them (site_messages.py). Chunks are those of whole parameter
 whatever the mesh was."""
 
 import functools
+import json
 import pathlib
 import random
 import sys
@@ -205,8 +206,24 @@ class Suite(gossip.Suite):
             kept = self.bytes_of("arena", text[0]) - self.bytes_of("arena", text[1])
             weights = self.bytes_of("gradients", text[0])
             require(weights <= kept <= weights + 4096, f"{outer}: kept {kept}")
+            self.check_listed(outer, sent)
             told.append(f"{4 * sum(sizes) * 3 / sent:.1f}")
         return f"{', '.join(told)} times less than fp32 to each site"
+
+    def check_listed(self, outer: str, sent: int) -> None:
+        """The planner's list, and its ranking of schemes, in the mean over steps."""
+        report = self.folder / "report.json"
+        self.tools.run(
+            *self.words("--mesh", "sites=4", "--outer", outer), "--cluster", "cpu:4",
+            "--json", report, "-o", self.folder / "listed.plan",
+        )  # fmt: skip
+        told = json.loads(report.read_text())
+        found = next(
+            x["sent_bytes"] for x in told["exchanges"][0] if x["what"] == "all-gather"
+        )
+        require(4 * found == sent, f"{outer}: listed {found}, expected {sent}")
+        ranked = [x for x in told["sites"]["schemes"] if x["outer"] == outer]
+        require(4 * ranked[0]["sent_bytes"] == sent + 4 * 18, f"{ranked} of {sent}")
 
     def check_defects(self) -> str:
         return self.refuse_defects((

@@ -62,6 +62,11 @@ void addFragments(fb::PlanT &plan) {
   plan.outer->fragments = 2;
 }
 
+void addMessages(fb::PlanT &plan) {
+  addRule(plan);
+  plan.outer->graph = "compress=int8,chunk=256,decay=1";
+}
+
 void addWindow(fb::PlanT &plan) {
   fb::AttentionStepT attention;
   attention.window = 8;
@@ -131,7 +136,12 @@ const std::map<std::string, Add> additions = {
     {"OuterKind.Part", addFragments},
     {"OuterKind.Blend", addFragments},
     {"AttentionStep.soft_cap", addSoftCap},
-    {"AttentionStep.sinks", addSinks}};
+    {"AttentionStep.sinks", addSinks},
+    {"OuterStep.error", addMessages},
+    {"OuterStep.words", addMessages},
+    {"OuterStep.pieces", addMessages},
+    {"OuterKind.Encode", addMessages},
+    {"OuterKind.Decode", addMessages}};
 
 TEST(Level, IsZeroWithoutFeatures) { EXPECT_EQ(getLevel(makePlan()), 0u); }
 

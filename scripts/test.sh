@@ -217,6 +217,7 @@ ours feedback feedback
 ours sites sites "${covering[@]}"
 ours gossip gossip "${covering[@]}"
 ours streaming streaming "${covering[@]}"
+ours site-compression site_compression "${covering[@]}"
 ours shardings shardings "${covering[@]}"
 ours training training
 unit PlaitCodegenTests

@@ -37,6 +37,11 @@ static constexpr OuterOption kMomentum = {.name = "momentum",
                                           .most = 1,
                                           .hasMost = false};
 static constexpr OuterOption kDiLoCoOptions[] = {kRate, kMomentum};
+static constexpr OuterOption kSparseOptions[] = {{.name = "rate",
+                                                  .number = &Outer::rate,
+                                                  .usual = 1,
+                                                  .most = 10,
+                                                  .hasLeast = false}};
 static constexpr OuterOption kTrimmedOptions[] = {
     {.name = "drop", .count = &Outer::drop, .usual = 1, .least = 1}};
 static constexpr OuterOption kGossipOptions[] = {
@@ -54,12 +59,15 @@ static constexpr OuterOption kStreamingOptions[] = {
     kMomentum};
 
 static constexpr OuterScheme kSchemes[] = {
-    {"average", Agreement::Mean, "8", {}},
-    {"diloco", Agreement::Optimizer, "8", kDiLoCoOptions},
+    {"average", Agreement::Mean, "8", {}, /*compresses=*/true},
+    {"diloco", Agreement::Optimizer, "8", kDiLoCoOptions, /*compresses=*/true},
     {"median", Agreement::Middle, "8", {}},
     {"trimmed", Agreement::Middle, "8", kTrimmedOptions},
     {"gossip", Agreement::Gossip, "ring", kGossipOptions},
-    {"streaming", Agreement::Streaming, "8", kStreamingOptions},
+    {"streaming", Agreement::Streaming, "8", kStreamingOptions,
+     /*compresses=*/true},
+    {"sparseloco", Agreement::Optimizer, "8", kSparseOptions,
+     /*compresses=*/true, "topk2", /*decay=*/0.95},
 };
 
 std::span<const OuterScheme> plait::getOuterSchemes() { return kSchemes; }
@@ -70,6 +78,31 @@ static const OuterScheme *find(std::string_view name) {
 }
 
 const OuterScheme &Outer::get() const { return *find(getName()); }
+
+/// An option that is none makes it one that no check takes.
+SiteCompression Outer::getCompression() const {
+  SiteCompression value;
+  const OuterScheme *known = find(getName());
+  std::string_view text = known && known->compresses ? getGraph() : "";
+  while (!text.empty()) {
+    size_t end = std::min(text.find(','), text.size());
+    std::string_view number = text.substr(0, end), rest = number;
+    size_t sign = std::min(number.find('='), number.size() - 1);
+    if (!parseSiteOption("", number.substr(0, sign), rest.substr(sign + 1),
+                         value)
+             .ok())
+      value.decay = -1;
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return value;
+}
+
+void Outer::setCompression(const SiteCompression &value) {
+  if (is(Agreement::Mean))
+    rate = 1;
+  scheme = std::string(getName()) + ":" +
+           print(value, "", /*decay=*/-1, /*hasUsual=*/true).substr(1);
+}
 
 int32_t Outer::countDropped() const {
   bool isMedian = is(Agreement::Middle) && get().options.empty();
@@ -94,13 +127,15 @@ static double getValue(const OuterOption &option, const Outer &value) {
 static std::string printScheme(const Outer &value, bool hasUsual) {
   const OuterScheme &scheme = value.get();
   bool isGossip = scheme.agreement == Agreement::Gossip;
-  std::string text =
-      value.scheme + (isGossip ? "" : ":" + std::to_string(value.every));
+  std::string text = isGossip ? value.scheme
+                              : std::string(value.getName()) + ":" +
+                                    std::to_string(value.every);
   for (const OuterOption &option : scheme.options)
     if (double own = getValue(option, value);
         own != option.usual || (hasUsual && (own || option.number)))
       text += "," + std::string(option.name) + "=" + printNumber(own);
-  return text;
+  return text + print(value.getCompression(), scheme.compressor, scheme.decay,
+                      hasUsual);
 }
 
 std::string plait::print(const Outer &value) {
@@ -169,6 +204,8 @@ static std::string describeBounds(const OuterOption &option) {
 /// Options that the scheme does not have are 0.
 static Status checkOptions(std::string_view name, const Outer &value) {
   Outer rest = value;
+  if (value.is(Agreement::Mean) && value.isCompressed() && value.rate == 1)
+    rest.rate = 0;
   for (const OuterOption &option : value.get().options) {
     double own = getValue(option, value);
     if (option.number && !isWithin(option, own))
@@ -215,6 +252,15 @@ static Status checkFragments(std::string_view name, const Outer &value) {
                               most);
 }
 
+static Status checkCompression(std::string_view name, const Outer &value) {
+  const OuterScheme &scheme = value.get();
+  SiteCompression compress = value.getCompression();
+  PLAIT_RETURN_IF_ERROR(check(name, compress));
+  if (!compress.isOn() && !scheme.compressor.empty())
+    return fail(name, " has no compress, which ", scheme.name, " has");
+  return Status::success();
+}
+
 Status plait::check(std::string_view name, const Outer &value) {
   const OuterScheme *scheme = find(value.getName());
   if (!scheme) {
@@ -234,9 +280,12 @@ Status plait::check(std::string_view name, const Outer &value) {
                 " steps, expected ", Mesh::kMostRanks, " steps at most");
   PLAIT_RETURN_IF_ERROR(checkFragments(name, value));
   bool isGossip = scheme->agreement == Agreement::Gossip;
-  if (value.getGraph().empty() == isGossip)
+  if (isGossip ? value.getGraph().empty()
+               : value.scheme.size() > value.getName().size() &&
+                     !value.isCompressed())
     return fail(name, " has graph '", value.getGraph(), "' in scheme '",
                 value.getName(), "'");
+  PLAIT_RETURN_IF_ERROR(checkCompression(name, value));
   if (!value.sites)
     return Status::success();
   if (2 * value.countDropped() >= value.sites)
@@ -252,16 +301,24 @@ static std::string listOptions(const OuterScheme &scheme) {
   for (const OuterOption &option : scheme.options)
     names.push_back(std::string(option.name) + "=" +
                     char(std::toupper(option.name[0])));
+  if (scheme.compresses)
+    names.insert(names.end(), {"compress=NAME", "chunk=C", "k=K", "decay=D"});
   return joinChoices(names) + (names.size() > 1 ? ", each once" : ", once");
 }
 
 /// One of the scheme's options, each once.
 static Status parseOption(std::string_view name, std::string_view text,
-                          Outer &value, std::vector<std::string> &seen) {
+                          Outer &value, SiteCompression &compress,
+                          std::vector<std::string> &seen) {
   const OuterScheme &scheme = value.get();
   std::string_view number = text;
   std::string word(take(number, '='));
-  if (scheme.options.empty())
+  if (scheme.compresses && isSiteOption(word) &&
+      !std::ranges::count(seen, word)) {
+    seen.push_back(word);
+    return parseSiteOption(name, word, number, compress);
+  }
+  if (scheme.options.empty() && !scheme.compresses)
     return fail(name, " has option \"", text, "\", but ", scheme.name,
                 " has none");
   auto found = std::ranges::find(scheme.options, word, &OuterOption::name);
@@ -317,9 +374,18 @@ static Status parseScheme(std::string_view name, std::string_view text,
   PLAIT_RETURN_IF_ERROR(parseSubject(name, take(text, ','), value));
   if (all.back() == ',')
     return fail(name, " is \"", all, "\", which ends with a comma");
+  SiteCompression compress;
+  compress.scheme = scheme->compressor;
   std::vector<std::string> seen;
   while (!text.empty())
-    PLAIT_RETURN_IF_ERROR(parseOption(name, take(text, ','), value, seen));
+    PLAIT_RETURN_IF_ERROR(
+        parseOption(name, take(text, ','), value, compress, seen));
+  if (compress.isOn() && !std::ranges::count(seen, "decay"))
+    compress.decay = scheme->decay;
+  setUsual(compress);
+  PLAIT_RETURN_IF_ERROR(check(name, compress));
+  if (compress.isOn())
+    value.setCompression(compress);
   return Status::success();
 }
 

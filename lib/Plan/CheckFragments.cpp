@@ -25,23 +25,28 @@ static bool meets(const ElementRange &one, const ElementRange &other) {
 }
 
 /// One sum of state or, where a rank has nothing of it, none.
-static Result<std::optional<ElementRange>>
-readSum(const fb::Plan &plan, const fb::Program &program, uint32_t list) {
+static Result<std::optional<Done>> readSum(const fb::Plan &plan,
+                                           const fb::Program &program,
+                                           const Outer &outer, uint32_t list) {
   Result<std::vector<Done>> done = readDeeds(plan, program, list);
   if (!done.ok())
     return done.status();
   if (done->empty())
-    return std::optional<ElementRange>();
+    return std::optional<Done>();
   const Done &one = done->front();
-  if (one.deed != Deed::Sum)
-    return fail("has ", kDeeds[size_t(one.deed)],
-                ", expected a sum over sites");
+  Deed wanted = outer.isCompressed() ? Deed::Message : Deed::Sum;
+  if (one.deed != wanted)
+    return fail("has ", kDeeds[size_t(one.deed)], ", expected ",
+                kDeeds[size_t(wanted)]);
   if (done->size() > 1)
     return fail("has ", done->size(), " sums, expected one");
   if (!isIn(program, fb::Category::Optimizer, one.value.offset,
             one.value.elements * sizeof(float)))
     return fail("adds up bytes at ", one.value.offset, ", which are no state");
-  return std::optional(one.value);
+  if (one.error && !isIn(program, fb::Category::Optimizer, *one.error,
+                         one.value.elements * sizeof(float)))
+    return fail("has errors at ", *one.error, ", which are no state");
+  return std::optional(one);
 }
 
 /// All that a weight has moved by is in the sum, or nothing that is kept of it.
@@ -72,12 +77,21 @@ Status plan::checkFragments(const fb::Plan &plan, const fb::Program &program,
     if (lists[i].deed != FragmentDeed::Sum)
       continue;
     FragmentPlace own = {lists[i].fragment, lists[i].part};
-    Result<std::optional<ElementRange>> sum = readSum(plan, program, i);
+    Result<std::optional<Done>> sum = readSum(plan, program, outer, i);
     Status status = sum.status();
+    std::vector<SentShard> sent;
     for (uint32_t j = 0; status.ok() && j < length(program.shards()); ++j) {
       const fb::Shard &shard = *program.shards()->Get(j);
-      status = checkShard(plan, shard, places[shard.parameter()] == own, *sum);
+      bool isOwn = places[shard.parameter()] == own;
+      status = checkShard(plan, shard, isOwn,
+                          *sum ? std::optional((*sum)->value) : std::nullopt);
+      auto begin = stateOf(shard, kDifferenceState);
+      if (isOwn && begin)
+        sent.push_back(
+            {&shard, *begin, stateOf(shard, kSiteErrorState).value_or(0)});
     }
+    if (status.ok() && *sum && (*sum)->encode)
+      status = checkMessage(plan, outer, **sum, std::move(sent));
     if (!status.ok())
       return fail("list '", lists[i].name, "': ", status.message());
   }

@@ -77,6 +77,7 @@ private:
                     const Deeds &wanted, std::vector<Done> &done) const;
   Status checkPlaces(const std::string &name, const fb::Shard &shard,
                      const Done &one) const;
+  Status checkMessageOf(const ListFacts &list, const Done &one) const;
   std::string nameOf(const fb::Shard &shard) const {
     return "'" + plan.parameters()->Get(shard.parameter())->name()->str() + "'";
   }
@@ -100,15 +101,19 @@ private:
 //===----------------------------------------------------------------------===//
 
 /// The step comes first, and then the other lists: one call each, or what a
-/// mixing takes.
+/// mixing takes. Sums that go on beside the step are before it.
 Status SiteChecker::checkActions() {
   std::vector<uint32_t> counts(length(plan.lists()), 0);
-  uint32_t last = 0;
+  auto getPlace = [&](uint32_t list) -> size_t {
+    bool isBeside = lists[list].deed == FragmentDeed::Sum && outer.delay > 0;
+    return list + (isBeside ? 0 : lists.size());
+  };
+  size_t last = 0;
   for (uint32_t i = 0; i < length(program.actions()); ++i) {
     const fb::Action &action = *program.actions()->Get(i);
     uint32_t list = action.list();
     bool isOuter = action.kind() == fb::ActionKind::Outer;
-    bool fits = list >= last && list < counts.size() &&
+    bool fits = list < counts.size() && getPlace(list) >= last &&
                 (list ? isOuter || (isTransfer(action) && action.exchange())
                       : !isOuter && !action.exchange());
     if (!fits)
@@ -116,7 +121,7 @@ Status SiteChecker::checkActions() {
           "action ", i, " (", fb::EnumNameActionKind(action.kind()),
           ") is in list ", list,
           ", expected a step, and what sites do in the lists behind it");
-    last = list;
+    last = getPlace(list);
     ++counts[list];
     if (!isOuter)
       continue;
@@ -159,12 +164,16 @@ Deeds SiteChecker::getAgreement(const ListFacts &list) const {
                : Deeds();
   switch (outer.get().agreement) {
   case Agreement::Optimizer:
-    return {Deed::Difference, Deed::Sum, Deed::Update};
+    return {Deed::Difference, outer.isCompressed() ? Deed::Message : Deed::Sum,
+            Deed::Update};
   case Agreement::Middle:
     return {Deed::Middle};
   case Agreement::Streaming:
     return {list.deed == FragmentDeed::Part ? Deed::Part : Deed::Blend};
   case Agreement::Mean:
+    if (outer.isCompressed())
+      return {Deed::Difference, Deed::Message, Deed::Update};
+    [[fallthrough]];
   case Agreement::Gossip:
     return {Deed::Sum, Deed::Mean};
   }
@@ -247,14 +256,30 @@ Status SiteChecker::checkWeights(const ListFacts &list,
     bool isKnown =
         isIn(program, fb::Category::Parameters, one.value.offset, bytes);
     for (std::optional<uint64_t> state :
-         {one.anchor, one.momentum, one.difference})
+         {one.anchor, one.momentum, one.difference, one.error})
       isKnown &=
           !state || isIn(program, fb::Category::Optimizer, *state, bytes);
     if (!isKnown)
       return fail(kDeeds[size_t(one.deed)], " at ", one.value.offset,
                   " goes beyond the region that it is in");
+    if (one.encode)
+      PLAIT_RETURN_IF_ERROR(checkMessageOf(list, one));
   }
   return Status::success();
+}
+
+/// The trained weights in it, of which each has been found to be wanted.
+Status SiteChecker::checkMessageOf(const ListFacts &list,
+                                   const Done &one) const {
+  std::vector<SentShard> sent;
+  for (uint32_t i = 0; i < length(program.shards()); ++i) {
+    const fb::Shard &shard = *program.shards()->Get(i);
+    if (one.value.offset <= shard.weight() &&
+        shard.weight() < one.value.end() && !getDeeds(list, shard).empty())
+      sent.push_back({&shard, shard.weight(),
+                      stateOf(shard, kSiteErrorState).value_or(0)});
+  }
+  return checkMessage(plan, outer, one, std::move(sent));
 }
 
 /// Operands lie as far behind those of the shard as the value does.
@@ -308,21 +333,23 @@ Status SiteChecker::checkShard(const fb::Shard &shard) const {
 /// by; that of the outer one is there as the scheme says, and the same on all.
 Status SiteChecker::checkStates(const fb::Shard &shard,
                                 const std::string &name) const {
-  int anchors = 0, momenta = 0, differences = 0;
+  int anchors = 0, momenta = 0, differences = 0, errors = 0;
   for (uint32_t i = 0; i < length(shard.state()); ++i) {
     const fb::StateSlot &slot = *shard.state()->Get(i);
     std::string_view kind = slot.name()->string_view();
     bool isAnchor = kind == kAnchorState;
     bool isMomentum = kind == kOuterMomentumState;
     bool isDifference = kind == kDifferenceState;
+    bool isError = kind == kSiteErrorState;
     bool isShared = isAnchor || isMomentum;
+    errors += isError;
     anchors += isAnchor;
     momenta += isMomentum;
     differences += isDifference;
     if (slot.own_axis() != (isShared ? 0 : mesh.sitesAxis()))
       return fail(kind, " of ", name, " is ",
                   isShared ? "one of each site" : "the same on all sites");
-    if (slot.like_weight() != (isShared || isDifference) ||
+    if (slot.like_weight() != (isShared || isDifference || isError) ||
         slot.from_weight() != isAnchor)
       return fail(kind, " of ", name, " does not begin as it has to");
   }
@@ -335,6 +362,9 @@ Status SiteChecker::checkStates(const fb::Shard &shard,
   if (differences != outer.keepsDifference())
     return fail(name, " has ", differences, " differences in scheme ",
                 rule.scheme()->string_view());
+  if (errors != outer.getCompression().keepsError())
+    return fail(name, " has ", errors, " errors of messages, and decay is ",
+                outer.getCompression().decay);
   return Status::success();
 }
 

@@ -88,19 +88,42 @@ private:
     bool rounds = step.kind() == fb::OuterKind::Round;
     bool mixes = step.kind() == fb::OuterKind::Mix;
     bool isMiddle = step.kind() == fb::OuterKind::Middle;
-    bool hasMixed = mixes || isMiddle || parts || blends ||
+    bool encodes = step.kind() == fb::OuterKind::Encode;
+    bool decodes = step.kind() == fb::OuterKind::Decode;
+    bool hasMixed = mixes || isMiddle || parts || blends || encodes ||
                     step.kind() == fb::OuterKind::Take;
     if (!step.value() != isMiddle || !step.anchor() == anchors ||
-        !step.copy() == rounds || !step.others() == (mixes || isMiddle) ||
+        !step.copy() == rounds ||
+        !step.others() == (mixes || isMiddle || decodes) ||
         !step.mixed() == hasMixed || !step.exchange() == mixes ||
-        (step.momentum() && !updates))
+        (step.momentum() && !updates) || (step.error() && !encodes) ||
+        !step.words() == (encodes || decodes) ||
+        !step.pieces() == (encodes || decodes))
       return fail("has other operands than ",
                   fb::EnumNameOuterKind(step.kind()), " names");
-    for (const fb::Ref *ref : {step.value(), step.anchor(), step.momentum(),
-                               step.copy(), step.others(), step.mixed()})
+    for (const fb::Ref *ref :
+         {step.value(), step.anchor(), step.momentum(), step.copy(),
+          step.others(), step.mixed(), step.error()})
       if (ref && ref->slot() != -1)
         return fail("has an operand in a slot");
-    return Status::success();
+    return step.pieces() ? checkPieces(step) : Status::success();
+  }
+
+  /// One behind the other, inside of the step's elements.
+  Status checkPieces(const fb::OuterStep &step) {
+    const auto &pieces = *step.pieces();
+    uint64_t last = 0;
+    for (uint32_t i = 0; i + 1 < pieces.size(); i += 2) {
+      uint64_t begin = pieces[i], elements = pieces[i + 1];
+      if (begin < last || begin > step.elements() || !elements ||
+          elements > step.elements() - begin)
+        return fail("has a piece of ", elements, " elements at ", begin,
+                    ", behind ", last, " of ", step.elements());
+      last = begin + elements;
+    }
+    return pieces.size() && pieces.size() % 2 == 0
+               ? Status::success()
+               : fail("has ", pieces.size(), " numbers of pieces");
   }
 
   /// An epilogue works in C while others of its operands are still read. Uses 0

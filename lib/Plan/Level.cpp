@@ -80,6 +80,12 @@ static bool hasInnerAxes(const fb::Plan &plan) {
   });
 }
 
+/// Sites that compress what they send.
+static bool hasMessages(const fb::Plan &plan) {
+  return plan.outer() && plan.outer()->graph() &&
+         plan.outer()->graph()->string_view().starts_with("compress=");
+}
+
 static bool hasRates(const fb::Plan &plan) {
   return any(plan.parameters(), [](const fb::Parameter *parameter) {
     return parameter->rate() != 1;
@@ -186,6 +192,11 @@ std::span<const Feature> plan::getFeatures() {
       {"OuterKind.Blend", 4, hasFragments},
       {"Division.inner_axes", 5, hasInnerAxes},
       {"OptimizerOption.name", 5, readsStep},
+      {"OuterStep.error", 5, hasMessages},
+      {"OuterStep.words", 5, hasMessages},
+      {"OuterStep.pieces", 5, hasMessages},
+      {"OuterKind.Encode", 5, hasMessages},
+      {"OuterKind.Decode", 5, hasMessages},
   };
   return features;
 }

@@ -178,19 +178,27 @@ StreamSchedule plan::scheduleStreams(const fb::Program &program,
   return Scheduler(program, mesh, choice).run();
 }
 
+/// Whether sites take what they have sent steps later.
+static bool takesLater(const fb::Plan &plan) {
+  return plan.outer() && plan.outer()->delay() > 0;
+}
+
 /// Tells by the axis alone, which says what is exchanged (see Streams.h).
 bool plan::isBeside(const fb::Plan &plan, const fb::CollectiveStep &step) {
   if (step.axis() >= plan.mesh()->size())
     return false;
   const fb::MeshAxis &axis = *plan.mesh()->Get(step.axis());
+  if (axis.name()->string_view() == kSitesAxis)
+    return takesLater(plan) && axis.size() > 1;
   const AxisFacts *facts = findAxis(axis.name()->string_view());
   return facts && facts->splitsBatch() && axis.size() > 1;
 }
 
 /// Processors without replicas have nothing to do beside computing.
 bool plan::hasStreams(const fb::Plan &plan) {
-  return isCuda(plan) ||
-         RankGrid::partsOf(plan, Splits::Batch) > RankGrid(plan).sites();
+  uint32_t sites = RankGrid(plan).sites();
+  return isCuda(plan) || (takesLater(plan) && sites > 1) ||
+         RankGrid::partsOf(plan, Splits::Batch) > sites;
 }
 
 bool plan::overlaps(const fb::Plan &plan, bool wanted) {
@@ -213,6 +221,20 @@ static void addSteps(StreamChoice &choice, const fb::Program &program,
   }
 }
 
+/// They are the actions before those of list 0.
+void plan::placeSums(StreamChoice &choice, const fb::Program &program) {
+  for (uint32_t i = 0; i < length(program.actions()); ++i) {
+    const fb::Action &action = *program.actions()->Get(i);
+    if (!action.list())
+      return;
+    if (isTransfer(action))
+      continue;
+    std::vector<uint32_t> &streams = choice.steps[action.function()];
+    if (!streams.empty())
+      std::ranges::fill(streams, std::ranges::max(streams));
+  }
+}
+
 /// Stream 0 computes and sends, stream 1 is the thread for the sums of
 /// replicas.
 static StreamChoice chooseOnProcessor(const fb::Plan &plan,
@@ -223,6 +245,7 @@ static StreamChoice chooseOnProcessor(const fb::Plan &plan,
     const auto *collective = step.step_as_CollectiveStep();
     return uint32_t(collective && isBeside(plan, *collective));
   });
+  placeSums(choice, program);
   return choice;
 }
 

@@ -17,6 +17,8 @@
 #include "plait/Plan/Ranks.h"
 #include "plait/Plan/Uses.h"
 
+#include <algorithm>
+
 using namespace plait;
 using namespace plait::plan;
 
@@ -72,8 +74,10 @@ private:
   Result<Done> readSum(const fb::CollectiveStep &step) const;
   Result<Done> readOuter(const fb::OuterStep &step) const;
   Result<Done> readMiddle(const fb::Function &function, uint32_t first) const;
+  Result<Done> readMessage(const fb::Function &function, uint32_t first) const;
   bool isBlocks(const fb::Step &step, CollectiveKind kind, uint64_t chunk,
-                uint64_t input, uint64_t output) const;
+                uint64_t input, uint64_t output,
+                fb::DType dtype = fb::DType::F32) const;
   Status readMixing();
   Status expectTransfer(fb::ActionKind kind, uint32_t exchange, uint64_t buffer,
                         uint64_t bytes);
@@ -106,14 +110,17 @@ Status DeedReader::readCall() {
     const auto *sum = step.step_as_CollectiveStep();
     const auto *outer = step.step_as_OuterStep();
     bool isMiddle = step.step_as_CopyStep() && i + 5 <= count;
-    Result<Done> one = sum        ? readSum(*sum)
-                       : outer    ? readOuter(*outer)
-                       : isMiddle ? readMiddle(function, i)
-                                  : fail("is no step of sites");
+    bool isMessage =
+        outer && outer->kind() == fb::OuterKind::Encode && i + 3 <= count;
+    Result<Done> one = sum         ? readSum(*sum)
+                       : isMessage ? readMessage(function, i)
+                       : outer     ? readOuter(*outer)
+                       : isMiddle  ? readMiddle(function, i)
+                                   : fail("is no step of sites");
     if (!one.ok())
       return fail("step ", i, " ", one.status().message());
     done.push_back(*one);
-    i += isMiddle ? 5 : 1;
+    i += isMiddle ? 5 : isMessage ? 3 : 1;
   }
   ++action;
   return Status::success();
@@ -152,6 +159,8 @@ static std::optional<Deed> getDeed(fb::OuterKind kind) {
   case fb::OuterKind::Mix:
   case fb::OuterKind::Take:
   case fb::OuterKind::Middle:
+  case fb::OuterKind::Encode:
+  case fb::OuterKind::Decode:
     return std::nullopt;
   }
   __builtin_unreachable();
@@ -185,12 +194,12 @@ Result<Done> DeedReader::readOuter(const fb::OuterStep &step) const {
 
 /// Whether blocks of `chunk` elements go between all sites.
 bool DeedReader::isBlocks(const fb::Step &step, CollectiveKind kind,
-                          uint64_t chunk, uint64_t input,
-                          uint64_t output) const {
+                          uint64_t chunk, uint64_t input, uint64_t output,
+                          fb::DType dtype) const {
   const auto *own = step.step_as_CollectiveStep();
   return own && kindOf(*own) == kind && own->axis() == mesh.sitesAxis() &&
          !length(own->members()) && own->outer() == 1 && own->middle() == 1 &&
-         uint64_t(own->chunk()) == chunk && own->dtype() == fb::DType::F32 &&
+         uint64_t(own->chunk()) == chunk && own->dtype() == dtype &&
          isAt(own->input(), input) && isAt(own->output(), output);
 }
 
@@ -238,6 +247,49 @@ Result<Done> DeedReader::readMiddle(const fb::Function &function,
   PLAIT_RETURN_IF_ERROR(checkScratch(
       blocks, others, sites * chunk * sizeof(float), action, action));
   return Done{Deed::Middle, {value, bytes / sizeof(float)}};
+}
+
+//===----------------------------------------------------------------------===//
+// Compressed sums
+//===----------------------------------------------------------------------===//
+
+static bool arePieces(const fb::OuterStep &one, const fb::OuterStep &other) {
+  return one.elements() == other.elements() && one.words() == other.words() &&
+         std::ranges::equal(*one.pieces(), *other.pieces());
+}
+
+/// 1. The value, and the error of the last message, become one.
+/// 2. All sites get the messages of all.
+/// 3. The sum of them is the value.
+Result<Done> DeedReader::readMessage(const fb::Function &function,
+                                     uint32_t first) const {
+  auto step = [&](uint32_t i) { return function.steps()->Get(first + i); };
+  const fb::OuterStep &encode = *step(0)->step_as_OuterStep();
+  const auto *decode = step(2)->step_as_OuterStep();
+  if (!decode || decode->kind() != fb::OuterKind::Decode)
+    return fail("is an Encode without a Decode behind it");
+  uint64_t own = encode.mixed()->offset(), all = decode->others()->offset();
+  uint64_t value = encode.value()->offset(), words = encode.words();
+  if (!isBlocks(*step(1), CollectiveKind::AllGather, words, own, all,
+                fb::DType::I32) ||
+      !isAt(decode->value(), value) || !arePieces(encode, *decode))
+    return fail("is an Encode that does not fit the Decode behind it");
+  SiteCompression compress = outerOf(plan).getCompression();
+  if (!encode.error() != !compress.keepsError())
+    return fail("is an Encode ", encode.error() ? "with" : "without",
+                " an error, and decay is ", compress.decay);
+  uint64_t bytes = words * sizeof(uint32_t);
+  for (auto [place, size] :
+       {std::pair(own, bytes), std::pair(all, bytes * mesh.sites())})
+    if (!isIn(program, fb::Category::Workspace, place, size, action))
+      return fail("works at ", place, ", which is not its own");
+  if (own < all + bytes * mesh.sites() && all < own + bytes)
+    return fail("works at ", own, ", where other messages are");
+  Done one = {Deed::Message, {value, encode.elements()}};
+  if (encode.error())
+    one.error = encode.error()->offset();
+  one.encode = &encode;
+  return one;
 }
 
 //===----------------------------------------------------------------------===//

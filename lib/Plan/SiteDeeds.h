@@ -35,11 +35,13 @@ enum class Deed : uint8_t {
   Mixing, // a weighted mean of the neighbours'
   Middle, // the mean of those in the middle
   Part,   // what a site has moved by is written down
-  Blend   // the update by the sum of that, of which a part is taken
+  Blend,  // the update by the sum of that, of which a part is taken
+  Message // the sum of what compressed messages say
 };
 inline constexpr std::string_view kDeeds[] = {
-    "a sum over sites", "a mean",   "a difference", "an update", "a rounding",
-    "a mixing",         "a middle", "a part",       "a blend"};
+    "a sum over sites", "a mean",          "a difference", "an update",
+    "a rounding",       "a mixing",        "a middle",     "a part",
+    "a blend",          "a compressed sum"};
 
 /// A deed of one step of a list, or of several together. Offsets are there
 /// where its kind has such an operand.
@@ -47,8 +49,9 @@ struct Done {
   Deed deed;
   ElementRange value;
   std::optional<uint64_t> anchor = {}, momentum = {}, copy = {};
-  std::optional<uint64_t> difference = {};
-  bool isWanted = false; // by some value
+  std::optional<uint64_t> difference = {}, error = {};
+  const fb::OuterStep *encode = nullptr; // of a compressed sum
+  bool isWanted = false;                 // by some value
 };
 
 /// Whether a region of `category` that lives in action `action`, or, if that is
@@ -60,6 +63,20 @@ bool isIn(const fb::Program &program, fb::Category category, uint64_t begin,
 /// deed. All structure, sizes and messages have been checked.
 Result<std::vector<Done>> readDeeds(const fb::Plan &plan,
                                     const fb::Program &program, uint32_t list);
+
+/// A parameter's part in a message: where its numbers and its error are.
+struct SentShard {
+  const fb::Shard *shard;
+  uint64_t begin, error;
+};
+
+/// Fails unless the pieces of a compressed sum are these shards, in whole
+/// chunks, each with its own error, and the message is as long as they are.
+Status checkMessage(const fb::Plan &plan, const Outer &outer, const Done &one,
+                    std::vector<SentShard> shards);
+
+/// The offset of a shard's state; none: it has no such state.
+std::optional<uint64_t> stateOf(const fb::Shard &shard, std::string_view name);
 
 /// Fails unless each list of a program that adds up does so with all that the
 /// weights have moved by which are placed in its message, and nothing else.

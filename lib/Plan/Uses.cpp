@@ -184,6 +184,22 @@ std::vector<Use> usesOf(const fb::AttentionStep &step) {
   return uses;
 }
 
+/// A message of the site, or those of all sites.
+void addMessages(const RankGrid &mesh, const fb::OuterStep &step,
+                 std::vector<Use> &uses) {
+  auto words = int64_t(std::min(step.words(), uint64_t(INT64_MAX)));
+  if (step.error())
+    uses.push_back({"error", step.error(),
+                    elementCount({int64_t(step.elements())}), sizeof(float),
+                    true});
+  if (step.mixed())
+    uses.push_back(
+        {"mixed", step.mixed(), elementCount({words}), sizeof(uint32_t), true});
+  if (step.others())
+    uses.push_back({"others", step.others(),
+                    elementCount({mesh.sites(), words}), sizeof(uint32_t)});
+}
+
 /// A step reads what it changes, too, but for the copy. What a mix adds to is
 /// both, the first one included.
 std::vector<Use> usesOf(const RankGrid &mesh, const fb::OuterStep &step) {
@@ -193,7 +209,8 @@ std::vector<Use> usesOf(const RankGrid &mesh, const fb::OuterStep &step) {
                  step.kind() == fb::OuterKind::Blend;
   bool reads = step.kind() == fb::OuterKind::Round ||
                step.kind() == fb::OuterKind::Mix ||
-               step.kind() == fb::OuterKind::Part;
+               step.kind() == fb::OuterKind::Part ||
+               step.kind() == fb::OuterKind::Encode;
   bool readsMixed =
       step.kind() == fb::OuterKind::Take || step.kind() == fb::OuterKind::Blend;
   std::vector<Use> uses;
@@ -205,6 +222,10 @@ std::vector<Use> usesOf(const RankGrid &mesh, const fb::OuterStep &step) {
     uses.push_back({"momentum", step.momentum(), count, unit, true});
   if (step.copy())
     uses.push_back({"copy", step.copy(), count, unit / 2, true});
+  if (step.pieces()) {
+    addMessages(mesh, step, uses);
+    return uses;
+  }
   if (step.others())
     uses.push_back({"others", step.others(),
                     step.kind() == fb::OuterKind::Middle

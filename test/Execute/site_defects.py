@@ -253,7 +253,7 @@ DEFECTS = {
         "has rate 0.7, which average has not"),
     "the scheme is unknown": (
         put(lambda plan: (plan["outer"], "scheme", "rumour")),
-        "has scheme 'rumour', expected average, diloco, median, trimmed, gossip or streaming"),
+        "has scheme 'rumour', expected average, diloco, median, trimmed, gossip, streaming or sparseloco"),
     "the rate is too high": (
         put(lambda plan: (plan["outer"], "rate", 11)),
         "has rate 11, expected above 0 and at most 10"),

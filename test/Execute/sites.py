@@ -414,11 +414,12 @@ class Suite:
             'outer has steps "0", expected 1 to': ("sites=2", "--outer", "average:0"),
             "expected the steps behind it, as average:8": (
                 "sites=2", "--outer", "average"),
-            'outer is "mean", expected none, average, diloco, median, trimmed, gossip or streaming': (
+            'outer is "mean", expected none, average, diloco, median, trimmed, gossip, streaming or sparseloco': (
                 "sites=2", "--outer", "mean:2"),
-            "expected rate=R or momentum=M, each once": (
+            "expected rate=R, momentum=M, compress=NAME, chunk=C, k=K or decay=D, each once": (
                 "sites=2", "--outer", "diloco:2,lr=1"),
-            "but average has none": ("sites=2", "--outer", "average:2,rate=1"),
+            "expected compress=NAME, chunk=C, k=K or decay=D, each once": (
+                "sites=2", "--outer", "average:2,rate=1"),
             'momentum "1", expected 0 or more, and below 1': (
                 "sites=2", "--outer", "diloco:2,momentum=1"),
             'rate "nan", expected above 0': ("sites=2", "--outer", "diloco:2,rate=nan"),

@@ -131,6 +131,34 @@ class Suite(gossip.Suite):
         self.compare_processes("pp=2,sites=2", "--outer", "streaming:4,delay=2")
         return ""
 
+    def check_beside(self) -> str:
+        """What is on its way goes on beside steps, with the bits that it has without,
+        and is predicted as hidden there."""
+        rules, told = self.rules("adamw"), []
+        far, listed = self.folder / "slow.json", self.folder / "listed.json"
+        for mesh, more in (("sites=2", ""), ("dp=2,sites=2", ",compress=e3m0")):
+            link = {"bandwidth": 1e8, "latency": 1e-4}
+            size = 2 if "dp" in mesh else 1
+            sites = [{"cluster": f"cpu:{size}", "count": 2}]
+            far.write_text(json.dumps({"name": "slow", "sites": sites, "link": link}))
+            outer = ("--outer", f"streaming:4,delay=2{more}")
+            found = [
+                self.result(mesh, outer, *rules, "--overlap", choice)
+                for choice in ("on", "off")
+            ]
+            require(found[0][1] == found[1][1], f"{mesh}: other losses")
+            for name, values in found[0][0].items():
+                require(numpy.array_equal(values, found[1][0][name]), f"{mesh}: {name}")
+            plan = self.compile(mesh, *outer)
+            self.tools.run("plait-plan", "exchanges", plan, "--cluster", far,
+                           "--json", listed)  # fmt: skip
+            rows = json.loads(listed.read_text())["exchanges"][0]
+            hidden = sum(x["hidden_seconds"] for x in rows if x["over"] == "sites")
+            whole = sum(x["seconds"] for x in rows if x["over"] == "sites")
+            require(whole / 2 < hidden <= 1.001 * whole, f"{mesh}: {hidden} of {whole} s hidden")
+            told.append(f"{hidden / whole:.0%}")
+        return f"{', '.join(told)} hidden"
+
     def check_told(self) -> str:
         """All fragments together are sent once in H steps, in parts that are not cut by
         parameters, and three tensors are kept of each weight."""
@@ -230,7 +258,8 @@ class Suite(gossip.Suite):
             "has none": "streaming:8,fragments=6",
             "which takes 258 lists of actions, expected at most 253":
                 "streaming:999,fragments=86",
-            "expected fragments=F, delay=D, mix=M, rate=R or momentum=M, each once":
+            "expected fragments=F, delay=D, mix=M, rate=R, momentum=M, compress=NAME, chunk=C, "
+            "k=K or decay=D, each once":
                 "streaming:8,every=2",
         }  # fmt: skip
         for text, outer in cases.items():
@@ -255,6 +284,7 @@ def main() -> int:
         report.case("bf16", suite.check_bf16)
         report.case("resumed", suite.check_resumed)
         report.case("processes", suite.check_processes)
+        report.case("beside", suite.check_beside)
         report.case("told", suite.check_told)
         report.case("link", suite.check_link)
         report.case("defects", suite.check_defects)

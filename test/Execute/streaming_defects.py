@@ -88,6 +88,12 @@ def list_facts(name: str, field: str, value):
     return put(change)
 
 
+def wait_for_sum(plan) -> None:
+    """A sum that goes on beside the step begins behind it."""
+    actions = program(plan)["actions"]
+    actions.append(actions.pop(0))
+
+
 def lose_slot(plan) -> None:
     program(plan)["shards"][0]["state"].remove(slot(plan, "difference"))
 
@@ -141,6 +147,8 @@ DEFECTS = {
         list_facts("part 1", "phase", 3), "list 2 is 'part 1' each 6 steps from 3 on"),
     "a fragment is taken a step early": (
         list_facts("blend 1", "phase", 3), "list 5 is 'blend 1' each 6 steps from 3 on"),
+    "a sum begins behind the step": (
+        wait_for_sum, "expected a step, and what sites do in the lists behind it"),
     "H is off by one": (
         list_facts("sum 1.1", "every", 7), "list 3 is 'sum 1.1' each 7 steps"),
     "the rule says another delay": (

@@ -15,6 +15,7 @@
 #ifndef PLAIT_CONFIGURATION_OUTER_H
 #define PLAIT_CONFIGURATION_OUTER_H
 
+#include "plait/Configuration/SiteCompression.h"
 #include "plait/Support/Status.h"
 
 #include <cstdint>
@@ -63,6 +64,11 @@ struct OuterScheme {
   Agreement agreement;
   std::string_view example; // of what follows the colon
   std::span<const OuterOption> options;
+  /// Whether sites may compress what they send, and how they do where nothing
+  /// else is said; empty: they do not.
+  bool compresses = false;
+  std::string_view compressor = {};
+  double decay = 1; // of errors
 };
 
 /// All of them, in the order in which help texts list them.
@@ -70,8 +76,9 @@ std::span<const OuterScheme> getOuterSchemes();
 
 /// How sites agree: the value of --outer.
 struct Outer {
-  /// The name of a scheme, and of gossip, behind a colon, the graph: a name, or
-  /// matrices in brackets. Empty: there are no sites.
+  /// The name of a scheme and, behind a colon, of gossip the graph: a name, or
+  /// matrices in brackets; of other schemes how messages are compressed, if
+  /// they are. Empty: there are no sites.
   std::string scheme;
   int32_t every = 0;   // steps from one agreement to the next
   int32_t average = 0; // agreements from one mean over all to the next; 0: none
@@ -100,14 +107,19 @@ struct Outer {
   }
   /// The sites that a batch is split over: 1 where there are none.
   int64_t countSites() const { return sites ? sites : 1; }
-  /// Whether it keeps an anchor of each weight, and momentum.
+  /// How messages are compressed. A mean of compressed messages has rate 1.
+  SiteCompression getCompression() const;
+  void setCompression(const SiteCompression &value);
+  bool isCompressed() const { return getCompression().isOn(); }
+  /// Whether sites send what they have moved by, from an anchor.
   bool keepsAnchor() const { return rate > 0; }
   bool keepsMomentum() const { return momentum > 0; }
   /// Whether a site keeps what it has moved by, until all have it.
   bool keepsDifference() const { return fragments > 0; }
   int getStateBytes() const {
     return int(sizeof(float)) *
-           (keepsAnchor() + keepsMomentum() + keepsDifference());
+           (keepsAnchor() + keepsMomentum() + keepsDifference() +
+            getCompression().keepsError());
   }
   /// The messages that a fragment is sent in, one in each step.
   int32_t countParts() const { return delay ? delay : 1; }
@@ -133,8 +145,9 @@ std::string describeOuter(const Outer &value);
 /// "none", "average:8", "diloco:30,rate=0.5", "gossip:ring,every=4", and the
 /// inverse: SCHEME:STEPS or gossip:GRAPH, options of the scheme, and behind a
 /// plus sign `sites:N`. Options that are as usual are left out, so that equal
-/// schemes have one text. A graph that is a file is read, and is its matrices
-/// from then on.
+/// schemes have one text. What compresses messages is an option, too:
+/// "average:8,compress=topk,k=32". A graph that is a file is read, and is its
+/// matrices from then on.
 std::string print(const Outer &value);
 Status parse(std::string_view name, std::string_view text, Outer &value);
 

@@ -80,11 +80,12 @@ std::vector<FragmentPlace> placeInFragments(const fb::Plan &plan,
                                             const Outer &outer);
 
 /// The names of what sites keep of each parameter: the weights that all have
-/// agreed on last, the momentum of the outer optimizer, and what a site has
-/// moved by, or the sum of that over sites.
+/// agreed on last, the momentum of the outer optimizer, what a site has moved
+/// by, or the sum of that over sites, and what its messages have left out.
 inline constexpr std::string_view kAnchorState = "anchor",
                                   kOuterMomentumState = "outer_momentum",
-                                  kDifferenceState = "difference";
+                                  kDifferenceState = "difference",
+                                  kSiteErrorState = "site_error";
 
 /// Whether the action is of a list of the scheme, neither of a site's own step
 /// nor of the report.

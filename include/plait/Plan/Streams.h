@@ -149,6 +149,10 @@ StreamSchedule scheduleStreams(const fb::Program &program, const RankGrid &mesh,
 /// one's stream, another one in that of the next.
 void placeKernels(StreamChoice &choice, const fb::Program &program);
 
+/// Puts what sites compute before a step, to send it beside the step, into the
+/// stream in which they send it.
+void placeSums(StreamChoice &choice, const fb::Program &program);
+
 /// Chooses where the operations of a program happen on its plan's device. On a
 /// GPU, as the CUDA backend has it, there are a stream for computing, 0, one
 /// for each group of ranks with collectives (see placeKernels), one for each
@@ -157,8 +161,9 @@ void placeKernels(StreamChoice &choice, const fb::Program &program);
 StreamChoice chooseStreams(const fb::Plan &plan, const fb::Program &program);
 
 /// Whether a processor performs `step` in a stream of its own: what replicas
-/// exchange, which are gradients and, where they are divided, parameters. Other
-/// collectives are needed at once.
+/// exchange, which are gradients and, where they are divided, parameters, and
+/// what sites do that take it steps later. Other collectives are needed at
+/// once.
 bool isBeside(const fb::Plan &plan, const fb::CollectiveStep &step);
 
 /// Whether ranks of `plan` can communicate beside computing.

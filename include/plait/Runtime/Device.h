@@ -26,6 +26,7 @@
 #ifndef PLAIT_RUNTIME_DEVICE_H
 #define PLAIT_RUNTIME_DEVICE_H
 
+#include "plait/Configuration/SiteCompression.h"
 #include "plait/Plan/Plan_generated.h"
 #include "plait/Support/Status.h"
 
@@ -72,10 +73,12 @@ struct OuterOperands {
   const std::byte *others;
   std::byte *mixed;
   float sites, rate, beta;
-  float weight;  // of what has been received
-  bool isFirst;  // exchange of an agreement
-  uint32_t drop; // on either side of a mean
-  float keep;    // of its own weights where it takes others
+  float weight;               // of what has been received
+  bool isFirst;               // exchange of an agreement
+  uint32_t drop;              // on either side of a mean
+  float keep;                 // of its own weights where it takes others
+  std::byte *error = nullptr; // of messages; null: none is kept
+  const SiteCompression *compress = nullptr;
 };
 
 /// The place where a rank's block of an AttentionStep begins in the whole: what

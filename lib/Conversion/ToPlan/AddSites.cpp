@@ -15,6 +15,7 @@
 
 #include "AddSites.h"
 
+#include "SiteBuilder.h"
 #include "plait/Configuration/Mixing.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Ranks.h"
@@ -31,84 +32,6 @@
 using namespace plait;
 using namespace plait::plan;
 
-namespace {
-
-/// A range that is sent at once, and where its state is.
-struct Range {
-  uint64_t begin, end;
-  FragmentPlace place = {};
-  uint64_t anchor = 0, momentum = 0, difference = 0;
-
-  uint64_t elements() const { return (end - begin) / sizeof(float); }
-  bool contains(uint64_t offset) const {
-    return begin <= offset && offset < end;
-  }
-};
-
-/// Adds the lists to one program.
-class SiteBuilder {
-public:
-  SiteBuilder(fb::PlanT &plan, uint32_t index, const Outer &outer,
-              llvm::ArrayRef<FragmentPlace> places, uint8_t axis,
-              uint32_t location)
-      : plan(plan), index(index), program(*plan.programs[index]), outer(outer),
-        places(places), axis(axis), location(location), ranges(findRanges()),
-        steps(program.actions.size()) {}
-
-  void build();
-
-private:
-  llvm::SmallVector<Range> findRanges() const;
-  uint64_t allocate(const llvm::Twine &name, uint64_t bytes);
-  uint64_t allocate(const Range &range, llvm::StringRef what);
-  void placeDifferences();
-  void addState();
-  void addSum(fb::FunctionT &function, uint64_t offset, uint64_t elements) {
-    addCollective(function, CollectiveKind::AllReduce, offset, offset,
-                  elements);
-  }
-  void addCollective(fb::FunctionT &function, CollectiveKind kind,
-                     uint64_t input, uint64_t output, uint64_t elements);
-  void addCopy(fb::FunctionT &function, uint64_t source, uint64_t target,
-               uint64_t elements);
-  fb::OuterStepT &addOuter(fb::FunctionT &function, fb::OuterKind kind,
-                           uint64_t value, uint64_t elements);
-  template <typename Step> Step &addStep(fb::FunctionT &function, Step step);
-  void addReport();
-  void addAgreement();
-  void addMean(fb::FunctionT &function, const Range &range);
-  void addMiddle(fb::FunctionT &function, const Range &range);
-  void addSums(fb::FunctionT &function, FragmentPlace place);
-  void addFragment(const ListFacts &facts);
-  void addMixing(const fb::MixingT &mixing);
-  void mix(const Range &range, uint32_t tensor, uint32_t exchanges);
-  void addTransfer(fb::ActionKind kind, uint32_t exchange, uint64_t buffer,
-                   const Range &range, uint32_t tensor);
-  void addRounding(fb::FunctionT &function, uint32_t fragment = 0);
-  bool hasCopies() const;
-  fb::FunctionT &addCall();
-  void placeScratch();
-  uint64_t findRoom(uint64_t bytes) const;
-
-  fb::PlanT &plan;
-  uint32_t index;
-  fb::ProgramT &program;
-  const Outer &outer;
-  llvm::ArrayRef<FragmentPlace> places; // by parameter
-  uint8_t axis;
-  uint32_t location;
-  llvm::SmallVector<Range> ranges;
-  uint32_t steps;    // actions of the step alone
-  uint32_t list = 0; // that actions are added to
-  uint64_t scratch[2] = {}, scratchBytes = 0;
-};
-
-} // namespace
-
-static std::unique_ptr<fb::Ref> at(uint64_t offset) {
-  return std::make_unique<fb::Ref>(offset, -1);
-}
-
 static uint64_t countElements(llvm::ArrayRef<int64_t> shape) {
   uint64_t elements = 1;
   for (int64_t size : shape)
@@ -124,13 +47,13 @@ static uint64_t countElements(llvm::ArrayRef<int64_t> shape) {
 /// region, and what its members leave of it is padding. Copies have regions of
 /// their own. A region whose weights are sent in several messages is cut where
 /// another one begins.
-llvm::SmallVector<Range> SiteBuilder::findRanges() const {
-  llvm::SmallVector<Range> found;
+llvm::SmallVector<SentRange> SiteBuilder::findRanges() const {
+  llvm::SmallVector<SentRange> found;
   for (const auto &region : program.regions) {
     // First, as most regions are of activations.
     if (region->category != fb::Category::Parameters)
       continue;
-    Range range = {region->offset, region->offset + region->bytes};
+    SentRange range = {region->offset, region->offset + region->bytes};
     std::map<uint64_t, FragmentPlace> begins;
     for (const auto &shard : program.shards)
       if (!plan.parameters[shard->parameter]->frozen &&
@@ -154,10 +77,11 @@ llvm::SmallVector<Range> SiteBuilder::findRanges() const {
 //===----------------------------------------------------------------------===//
 
 /// Behind the arena so far, live from beginning to end.
-uint64_t SiteBuilder::allocate(const llvm::Twine &name, uint64_t bytes) {
+uint64_t SiteBuilder::allocate(const llvm::Twine &name, uint64_t bytes,
+                               fb::Category category) {
   auto region = std::make_unique<fb::RegionT>();
   region->name = name.str();
-  region->category = fb::Category::Optimizer;
+  region->category = category;
   region->offset = llvm::alignTo(program.arena_bytes, 64);
   region->bytes = bytes;
   region->last_action = program.actions.size() - 1;
@@ -166,24 +90,25 @@ uint64_t SiteBuilder::allocate(const llvm::Twine &name, uint64_t bytes) {
   return program.regions.back()->offset;
 }
 
-uint64_t SiteBuilder::allocate(const Range &range, llvm::StringRef what) {
+uint64_t SiteBuilder::allocate(const SentRange &range, llvm::StringRef what) {
   return allocate(what + " of weights at " + llvm::Twine(range.begin),
                   range.end - range.begin);
 }
 
-/// Puts what the ranges of a message have moved by side by side.
-void SiteBuilder::placeDifferences() {
+/// Puts a state of the ranges of a message side by side.
+void SiteBuilder::placeSideBySide(llvm::StringRef name,
+                                  uint64_t SentRange::*state) {
   llvm::MapVector<std::pair<uint32_t, uint32_t>, uint64_t> bytes;
-  for (const Range &range : ranges)
+  for (const SentRange &range : ranges)
     bytes[{range.place.fragment, range.place.part}] += range.end - range.begin;
   for (auto &[place, count] : bytes)
-    count = allocate(llvm::Twine(kDifferenceState) + " of fragment " +
+    count = allocate(llvm::Twine(name) + " of fragment " +
                          llvm::Twine(place.first + 1) + ", part " +
                          llvm::Twine(place.second + 1),
                      count);
-  for (Range &range : ranges) {
+  for (SentRange &range : ranges) {
     uint64_t &next = bytes[{range.place.fragment, range.place.part}];
-    range.difference = next;
+    range.*state = next;
     next += range.end - range.begin;
   }
 }
@@ -192,9 +117,15 @@ void SiteBuilder::placeDifferences() {
 /// moved by.
 void SiteBuilder::addState() {
   bool hasAnchor = outer.keepsAnchor(), hasMomentum = outer.keepsMomentum();
-  if (outer.keepsDifference())
-    placeDifferences();
-  for (Range &range : ranges) {
+  bool isSplit = outer.keepsDifference();
+  bool hasError = compress.keepsError();
+  if (isSplit)
+    placeSideBySide(kDifferenceState, &SentRange::difference);
+  if (isSplit && hasError)
+    placeSideBySide(kSiteErrorState, &SentRange::error);
+  for (SentRange &range : ranges) {
+    if (hasError && !isSplit)
+      range.error = allocate(range, kSiteErrorState);
     if (hasAnchor)
       range.anchor = allocate(range, kAnchorState);
     if (hasMomentum)
@@ -205,8 +136,9 @@ void SiteBuilder::addState() {
       slot->own_axis = axis;
     if (plan.parameters[shard->parameter]->frozen)
       continue;
-    const Range &range = *llvm::find_if(
-        ranges, [&](const Range &one) { return one.contains(shard->weight); });
+    const SentRange &range = *llvm::find_if(ranges, [&](const SentRange &one) {
+      return one.contains(shard->weight);
+    });
     auto add = [&](llvm::StringRef name, uint64_t begin, bool isAnchor,
                    uint8_t ownAxis = 0) {
       auto slot = std::make_unique<fb::StateSlotT>();
@@ -221,8 +153,10 @@ void SiteBuilder::addState() {
       add(kAnchorState, range.anchor, true);
     if (hasMomentum)
       add(kOuterMomentumState, range.momentum, false);
-    if (outer.keepsDifference())
+    if (isSplit)
       add(kDifferenceState, range.difference, false, axis);
+    if (hasError)
+      add(kSiteErrorState, range.error, false, axis);
   }
 }
 
@@ -247,25 +181,28 @@ uint64_t SiteBuilder::findRoom(uint64_t bytes) const {
 /// site.
 void SiteBuilder::placeScratch() {
   uint64_t most = 0;
-  for (const Range &range : ranges)
+  for (const SentRange &range : ranges)
     most = std::max(most, range.elements());
   if (outer.is(Agreement::Middle))
     most = llvm::alignTo(most, outer.sites);
   scratchBytes = llvm::alignTo(most * sizeof(float), 64);
-  for (uint64_t &place : scratch) {
-    place = findRoom(scratchBytes);
-    auto region = std::make_unique<fb::RegionT>();
-    region->name = "what sites receive";
-    region->category = fb::Category::Workspace;
-    region->offset = place;
-    region->bytes = scratchBytes;
-    // Lists come behind the step; build() makes both live to their end.
-    region->first_action = steps;
-    region->last_action = steps;
-    program.arena_bytes =
-        std::max<uint64_t>(program.arena_bytes, place + scratchBytes);
-    program.regions.push_back(std::move(region));
-  }
+  for (uint64_t &place : scratch)
+    place = addScratch(scratchBytes);
+}
+
+uint64_t SiteBuilder::addScratch(uint64_t bytes) {
+  auto region = std::make_unique<fb::RegionT>();
+  region->name = "what sites receive";
+  region->category = fb::Category::Workspace;
+  region->offset = findRoom(bytes);
+  region->bytes = bytes;
+  // Lists come behind the step; build() makes it live to their end.
+  region->first_action = steps;
+  region->last_action = steps;
+  program.arena_bytes =
+      std::max<uint64_t>(program.arena_bytes, region->offset + bytes);
+  program.regions.push_back(std::move(region));
+  return program.regions.back()->offset;
 }
 
 //===----------------------------------------------------------------------===//
@@ -295,13 +232,14 @@ Step &SiteBuilder::addStep(fb::FunctionT &function, Step own) {
 
 void SiteBuilder::addCollective(fb::FunctionT &function, CollectiveKind kind,
                                 uint64_t input, uint64_t output,
-                                uint64_t elements) {
+                                uint64_t elements, fb::DType dtype) {
   fb::CollectiveStepT step;
   step.kind = uint8_t(kind);
   step.reduction = fb::Reduction::Sum;
   step.axis = axis;
   step.outer = 1;
   step.chunk = elements;
+  step.dtype = dtype;
   step.input = at(input);
   step.output = at(output);
   addStep(function, std::move(step));
@@ -343,12 +281,15 @@ void SiteBuilder::addReport() {
 //===----------------------------------------------------------------------===//
 
 /// The mean, or what the second optimizer makes of it.
-void SiteBuilder::addMean(fb::FunctionT &function, const Range &range) {
+void SiteBuilder::addMean(fb::FunctionT &function, const SentRange &range) {
   bool hasOptimizer = outer.keepsAnchor();
   if (hasOptimizer)
     addOuter(function, fb::OuterKind::Difference, range.begin, range.elements())
         .anchor = at(range.anchor);
-  addSum(function, range.begin, range.elements());
+  if (compress.isOn())
+    addMessage(function, &range, range.begin);
+  else
+    addSum(function, range.begin, range.elements());
   fb::OuterStepT &end = addOuter(
       function, hasOptimizer ? fb::OuterKind::Update : fb::OuterKind::Mean,
       range.begin, range.elements());
@@ -359,7 +300,7 @@ void SiteBuilder::addMean(fb::FunctionT &function, const Range &range) {
 }
 
 /// Each site has a block of the elements of all sites, and all get its result.
-void SiteBuilder::addMiddle(fb::FunctionT &function, const Range &range) {
+void SiteBuilder::addMiddle(fb::FunctionT &function, const SentRange &range) {
   uint64_t block = llvm::divideCeil(range.elements(), outer.sites);
   auto [own, others] = scratch;
   addCopy(function, range.begin, own, range.elements());
@@ -386,28 +327,15 @@ void SiteBuilder::addRounding(fb::FunctionT &function, uint32_t fragment) {
           .copy = at(shard->compute_weight);
 }
 
-/// Range by range, and the copies at the end.
+/// SentRange by range, and the copies at the end.
 void SiteBuilder::addAgreement() {
   fb::FunctionT &function = addCall();
-  for (const Range &range : ranges)
+  for (const SentRange &range : ranges)
     if (outer.is(Agreement::Middle))
       addMiddle(function, range);
     else
       addMean(function, range);
   addRounding(function);
-}
-
-/// One message.
-void SiteBuilder::addSums(fb::FunctionT &function, FragmentPlace place) {
-  uint64_t elements = 0;
-  const Range *first = nullptr;
-  for (const Range &range : ranges)
-    if (range.place == place) {
-      first = first ? first : &range;
-      elements += range.elements();
-    }
-  if (first)
-    addSum(function, first->difference, elements);
 }
 
 /// A rank that has nothing of it gets a call of nothing.
@@ -416,7 +344,7 @@ void SiteBuilder::addFragment(const ListFacts &facts) {
   if (facts.deed == FragmentDeed::Sum)
     return addSums(function, {facts.fragment, facts.part});
   bool blends = facts.deed == FragmentDeed::Blend;
-  for (const Range &range : ranges) {
+  for (const SentRange &range : ranges) {
     if (range.place.fragment != facts.fragment)
       continue;
     fb::OuterStepT &step =
@@ -441,7 +369,7 @@ bool SiteBuilder::hasCopies() const {
 }
 
 void SiteBuilder::addTransfer(fb::ActionKind kind, uint32_t exchange,
-                              uint64_t buffer, const Range &range,
+                              uint64_t buffer, const SentRange &range,
                               uint32_t tensor) {
   auto action = std::make_unique<fb::ActionT>();
   action->kind = kind;
@@ -456,7 +384,8 @@ void SiteBuilder::addTransfer(fb::ActionKind kind, uint32_t exchange,
 
 /// Everything is sent before anything is waited for, and a weight changes when
 /// all neighbours have it.
-void SiteBuilder::mix(const Range &range, uint32_t tensor, uint32_t exchanges) {
+void SiteBuilder::mix(const SentRange &range, uint32_t tensor,
+                      uint32_t exchanges) {
   auto [received, mixed] = scratch;
   for (uint32_t i = 1; i <= exchanges; ++i)
     addTransfer(fb::ActionKind::Send, i, range.begin, range, tensor);
@@ -491,6 +420,10 @@ void SiteBuilder::build() {
       llvm::any_of(plan.lists, [](const auto &own) { return own->mixing; });
   if (mixes || outer.is(Agreement::Middle))
     placeScratch();
+  if (compress.isOn()) {
+    findPieces();
+    placeMessages();
+  }
   addReport();
   std::vector<ListFacts> facts = listsOf(outer, plan.outer->mixings.size());
   for (list = uint32_t(List::Report) + 1; list < plan.lists.size(); ++list)
@@ -503,6 +436,28 @@ void SiteBuilder::build() {
   for (auto &region : program.regions)
     if (region->last_action + 1 >= steps)
       region->last_action = program.actions.size() - 1;
+  if (outer.delay)
+    moveBeside(facts);
+}
+
+/// Sends what is on its way for some steps beside these: it begins before
+/// them, and nothing waits for it until it is taken.
+void SiteBuilder::moveBeside(llvm::ArrayRef<ListFacts> facts) {
+  uint32_t moved = llvm::count_if(program.actions, [&](const auto &action) {
+    return facts[action->list].deed == FragmentDeed::Sum;
+  });
+  std::stable_partition(program.actions.begin(), program.actions.end(),
+                        [&](const auto &action) {
+                          return facts[action->list].deed == FragmentDeed::Sum;
+                        });
+  uint32_t end = program.actions.size() - 1;
+  for (auto &region : program.regions) {
+    bool isLasting = region->last_action == end;
+    if (!isLasting || region->first_action)
+      region->first_action += moved;
+    if (!isLasting)
+      region->last_action += moved;
+  }
 }
 
 //===----------------------------------------------------------------------===//
@@ -574,6 +529,7 @@ static Status checkFragments(const fb::PlanT &plan, const Outer &outer,
 Status plait::addSites(fb::PlanT &plan, const Outer &outer) {
   std::vector<FragmentPlace> places = ::placeInFragments(plan, outer);
   PLAIT_RETURN_IF_ERROR(checkFragments(plan, outer, places));
+  PLAIT_RETURN_IF_ERROR(checkChunks(plan, outer));
   plan.outer = makeRule(outer);
   for (const ListFacts &facts : listsOf(outer, plan.outer->mixings.size())) {
     auto list = std::make_unique<fb::ActionListT>();

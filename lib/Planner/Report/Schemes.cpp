@@ -27,8 +27,12 @@ using json = nlohmann::ordered_json;
 
 /// They go from exchanges in each step to few of them.
 static constexpr std::string_view kCompared[] = {
-    "average:1",  "average:8",     "average:32",  "average:128",
-    "diloco:100", "streaming:100", "gossip:ring", "gossip:one-peer"};
+    "average:1",      "average:8",
+    "average:32",     "average:128",
+    "diloco:100",     "diloco:100,compress=int8",
+    "streaming:100",  "streaming:100,compress=e3m0",
+    "sparseloco:100", "gossip:ring",
+    "gossip:one-peer"};
 
 namespace {
 

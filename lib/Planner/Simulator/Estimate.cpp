@@ -454,8 +454,10 @@ void Estimator::timeStep() {
   result.optimizerSeconds = optimizer.seconds;
   result.breakdown.memory += optimizer.memory;
   result.breakdown.launch += optimizer.launch;
-  result.overheadSeconds = context.framework().stepSeconds +
-                           getSitesSeconds(load.parameters, context);
+  result.overheadSeconds =
+      context.framework().stepSeconds +
+      getSitesSeconds(load, result.pipelineSeconds + result.optimizerSeconds,
+                      context);
 }
 
 /// By rank of the pipeline: ranks that share its stages hold the same.

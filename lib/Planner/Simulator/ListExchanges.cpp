@@ -75,7 +75,8 @@ std::vector<ExchangeList> Estimator::listExchanges() {
     noteTransfers(rank, noted);
     getDataSeconds(load, noted);
     getOptimizerCost(load, noted);
-    getSitesSeconds(load.parameters, noted);
+    getSitesSeconds(load, result.pipelineSeconds + result.optimizerSeconds,
+                    noted);
     lists.push_back(std::move(notes.list));
   }
   return lists;

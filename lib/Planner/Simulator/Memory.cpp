@@ -383,18 +383,26 @@ StageMemory planner::getMemory(const Holdings &holdings,
 
 /// Adds what gossip and middles work with: a message and the sum of them, or
 /// the blocks of all sites and the result, each of all weights, which lie side
-/// by side. They are where activations and workspace of the step were, as far
-/// as these reach.
+/// by side; and a message and those of all sites, as large as one of all
+/// weights at most. They are where activations and workspace of the step were,
+/// as far as these reach.
 static void addReceived(StageMemory &memory, const Holdings &holdings,
                         const Context &context) {
   const Outer &outer = context.training.outer;
-  if (!outer.is(Agreement::Gossip) && !outer.is(Agreement::Middle))
+  SiteCompression compress = outer.getCompression();
+  if (!outer.is(Agreement::Gossip) && !outer.is(Agreement::Middle) &&
+      !compress.isOn())
     return;
   bool dividesMasters = context.training.precision != Precision::FP32 &&
                         context.configuration.zero >= 1;
   double weights =
       holdings.parameters / (dividesMasters ? context.divisions() : 1);
   double received = 2 * weights * sizeof(float);
+  if (compress.isOn()) {
+    double parts = outer.fragments ? outer.fragments * outer.countParts() : 1;
+    received = weights / compress.chunk * double(compress.countChunkWords()) *
+               sizeof(uint32_t) * double(1 + outer.sites) / parts;
+  }
   memory.workspace +=
       std::max(0.0, received - memory.activations - memory.workspace);
 }

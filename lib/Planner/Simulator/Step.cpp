@@ -14,6 +14,8 @@
 
 #include "Step.h"
 
+#include "Memory.h"
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -183,18 +185,21 @@ Cost planner::getOptimizerCost(const StepLoad &load, const Context &context) {
 }
 
 /// The part of all steps that has `count` exchanges of `bytes` each, of which
-/// one takes `seconds`; a step has its share.
+/// one takes `seconds`, beside so many of computing; a step has its share.
 static double shareSites(Carrier carrier, double count, double bytes,
-                         double seconds, const Context &context) {
+                         double seconds, const Context &context,
+                         double beside = 0) {
   int64_t members = carrier == Carrier::Send ? 2 : context.training.outer.sites;
+  double hidden = count * std::min(seconds, beside);
   context.note({std::nullopt, carrier, Moment::Agreement, members, count,
-                count * bytes, count * seconds, 0});
-  return count * seconds;
+                count * bytes, count * seconds, hidden});
+  return count * seconds - hidden;
 }
 
 /// Sums or exchanges of blocks by all sites, so many in a step.
 static double getTogetherSeconds(CollectiveKind kind, double count,
-                                 double bytes, const Context &context) {
+                                 double bytes, const Context &context,
+                                 double beside = 0) {
   int64_t sites = context.training.outer.sites;
   Group group = {int(sites), context.training.sitesOfNode};
   double seconds = context.cluster.sites
@@ -202,7 +207,7 @@ static double getTogetherSeconds(CollectiveKind kind, double count,
                                                context.configuration.ranks(),
                                                context.cluster)
                        : collectiveSeconds(kind, bytes, group, context.cluster);
-  return shareSites(getCarrier(kind), count, bytes, seconds, context);
+  return shareSites(getCarrier(kind), count, bytes, seconds, context, beside);
 }
 
 /// Messages to neighbours one by one, each behind its latency.
@@ -219,7 +224,39 @@ static double getGossipSeconds(double share, double bytes,
                     seconds, context);
 }
 
-static double getAgreementSeconds(double bytes, const Context &context) {
+/// Returns the bytes of a message of all weights: whole chunks of each
+/// parameter, as far as these are known.
+static double getCompressedBytes(const StepLoad &load, const Context &context) {
+  SiteCompression compress = context.training.outer.getCompression();
+  double chunks = load.stages.empty() ? load.parameters / compress.chunk : 0;
+  bool dividesMasters = context.training.precision != Precision::FP32;
+  forEachGroup(
+      context.work, load.stages, [&](const ParameterGroup &group, int count) {
+        bool isDivided =
+            dividesMasters && context.zero() >= 2 && context.isDivided(group);
+        double parts = isDivided ? context.divisions() : 1;
+        chunks += count *
+                  double(compress.countChunks(int64_t(group.elements / parts)));
+      });
+  return chunks * double(compress.countChunkWords()) * sizeof(uint32_t);
+}
+
+/// A message of each site for all others, or the sum in the bytes of fp32.
+static double getSumSeconds(double count, double bytes, double compressed,
+                            const Context &context, double beside = 0) {
+  const Outer &outer = context.training.outer;
+  return outer.isCompressed()
+             ? getTogetherSeconds(CollectiveKind::AllGather, count,
+                                  compressed * double(outer.sites), context,
+                                  beside)
+             : getTogetherSeconds(CollectiveKind::AllReduce, count, bytes,
+                                  context, beside);
+}
+
+/// Ranks of one node are threads, which do one thing at a time unless they are
+/// told otherwise.
+static double getAgreementSeconds(double bytes, double compressed, double step,
+                                  const Context &context) {
   const Outer &outer = context.training.outer;
   double each = 1 / double(outer.every);
   if (outer.is(Agreement::Middle))
@@ -227,15 +264,16 @@ static double getAgreementSeconds(double bytes, const Context &context) {
            getTogetherSeconds(CollectiveKind::AllGather, each, bytes, context);
   if (outer.is(Agreement::Streaming)) {
     double parts = double(outer.fragments) * outer.countParts();
-    return getTogetherSeconds(CollectiveKind::AllReduce, each * parts,
-                              bytes / parts, context);
+    bool isBeside =
+        outer.delay && (context.cluster.sites || context.cluster.nodes > 1);
+    return getSumSeconds(each * parts, bytes / parts, compressed / parts,
+                         context, isBeside ? step : 0);
   }
   bool isGossip = outer.is(Agreement::Gossip);
   double means = isGossip && outer.average ? each / outer.average : 0;
   if (!isGossip)
     means = each;
-  double seconds =
-      getTogetherSeconds(CollectiveKind::AllReduce, means, bytes, context);
+  double seconds = getSumSeconds(means, bytes, compressed, context);
   return isGossip ? seconds + getGossipSeconds(each - means, bytes, context)
                   : seconds;
 }
@@ -243,20 +281,27 @@ static double getAgreementSeconds(double bytes, const Context &context) {
 /// All weights of a rank in fp32, and what passes over them: reads and writes.
 /// A site counts as one of equal copies of the cluster. The ranks of a site
 /// send at once.
-double planner::getSitesSeconds(double parameters, const Context &context) {
+double planner::getSitesSeconds(const StepLoad &load, double step,
+                                const Context &context) {
   const Outer &outer = context.training.outer;
   if (!outer.isOn())
     return 0;
-  double bytes = parameters * sizeof(float);
+  double parameters = load.parameters, bytes = parameters * sizeof(float);
+  double compressed =
+      outer.isCompressed() ? getCompressedBytes(load, context) : 0;
   double passes = outer.keepsDifference()    ? 6
                   : outer.keepsAnchor()      ? 5
                   : outer.getGraph().empty() ? 2
                                              : 6;
   double kept = parameters * 2 * outer.getStateBytes();
-  Cost computing = memoryCost(passes * bytes + kept, context.cluster.device);
+  // Messages are made, and those of all sites read.
+  double messages = compressed * double(1 + outer.sites) +
+                    (outer.isCompressed() ? 2 * bytes : 0);
+  Cost computing =
+      memoryCost(passes * bytes + kept + messages, context.cluster.device);
   return getTogetherSeconds(CollectiveKind::AllReduce, 1, 3 * sizeof(float),
                             context) +
-         getAgreementSeconds(bytes, context) +
+         getAgreementSeconds(bytes, compressed, step, context) +
          computing.seconds / double(outer.every);
 }
 

@@ -44,8 +44,10 @@ double gatherState(double bytes, double times, Moment moment,
 Cost getOptimizerCost(const StepLoad &load, const Context &context);
 
 /// Seconds of a step in which sites agree, on average over those in which they
-/// do and those in which they do not, and tell each other of their loss.
-double getSitesSeconds(double parameters, const Context &context);
+/// do and those in which they do not, and tell each other of their loss. What
+/// is sent beside a step of `step` seconds counts as far as it takes longer.
+double getSitesSeconds(const StepLoad &load, double step,
+                       const Context &context);
 
 /// Returns the cost of adding one microbatch's gradients to the sum in a kernel
 /// of its own.

@@ -24,6 +24,7 @@
 #include "KernelLibrary.h"
 #include "MPI/MpiCommunicator.h"
 #include "Outer.h"
+#include "SiteMessages.h"
 #include "Team.h"
 #include "plait/Plan/Ranks.h"
 #include "plait/Runtime/Device.h"
@@ -116,6 +117,15 @@ public:
 
   Status outer(const fb::OuterStep &step,
                const OuterOperands &operands) override {
+    if (step.pieces()) {
+      const SiteCompression &compression = *operands.compress;
+      parallelFor(threads, countChunks(compression, step),
+                  memoryGrain / (sizeof(float) * compression.chunk),
+                  [&](int64_t begin, int64_t end) {
+                    runMessages(step, operands, begin, end);
+                  });
+      return Status::success();
+    }
     parallelFor(threads, int64_t(step.elements()), memoryGrain / sizeof(float),
                 [&](int64_t begin, int64_t end) {
                   runOuter(step.kind(), operands, int64_t(step.elements()),

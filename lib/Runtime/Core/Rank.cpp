@@ -338,6 +338,10 @@ Status Rank::callFunction(Walk &walk, const fb::Action &action) {
   const std::vector<uint32_t> &numbers = prepared[action.function()];
   bool endsStep = action.kind() == fb::ActionKind::Optimizer;
   uint32_t update = metricSteps.ok() ? *metricSteps : 0;
+  // What lists change may still be read for a checkpoint.
+  if (plan::isScheme(action) && !walk.passes)
+    for (const std::function<void()> &hold : holds)
+      hold();
   for (uint32_t i = 0; i < numbers.size(); ++i) {
     walk.at.functionStep = i;
     if (endsStep && i == update)
@@ -517,7 +521,7 @@ Status Rank::runOuter(const fb::Action &action, const fb::OuterStep &step) {
       place(step.copy()),  place(step.others()), place(step.mixed()),
       float(mesh.sites()), float(rule.rate()),   float(rule.momentum()),
       /*weight=*/0,        step.exchange() == 1, rule.drop(),
-      float(rule.mix())};
+      float(rule.mix()),   place(step.error()),  &compression};
   if (step.exchange())
     operands.weight =
         float(plan::exchangeOf(plan, action.list(), step.exchange())

@@ -14,6 +14,7 @@
 #include "StreamThread.h"
 #include "plait/Plan/Messages.h"
 #include "plait/Plan/Ranks.h"
+#include "plait/Plan/Sites.h"
 #include "plait/Plan/Streams.h"
 #include "plait/Runtime/Executor.h"
 #include "plait/Runtime/StepNotes.h"
@@ -44,7 +45,9 @@ public:
       : plan(plan), mesh(mesh), rank(rank),
         program(*plan.programs()->Get(mesh.index(rank, 0))),
         device(*backend.device), communicator(*backend.communicator),
-        graph(backend.graph.get()) {}
+        graph(backend.graph.get()),
+        compression(plan.outer() ? plan::outerOf(plan).getCompression()
+                                 : SiteCompression()) {}
 
   /// Sets where is noted when operations begin and end; null: nowhere. On a GPU
   /// it has to be there in prepare().
@@ -141,7 +144,8 @@ private:
   const fb::Program &program;
   Device &device;
   Communicator &communicator;
-  StepGraph *graph; // or null
+  StepGraph *graph;                  // or null
+  const SiteCompression compression; // of what sites send
   StepClock *clock = nullptr;
   std::optional<RankMemory> memory; // from prepare() on
 

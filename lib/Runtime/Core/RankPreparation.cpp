@@ -90,6 +90,7 @@ Status Rank::prepareStreams() {
                                 : 0);
     }
   }
+  plan::placeSums(choice, program);
   if (device.runsLater()) {
     plan::placeKernels(choice, program);
     for (uint32_t i = 0; i < prepared.size(); ++i)

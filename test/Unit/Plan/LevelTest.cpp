@@ -68,6 +68,11 @@ void addFragments(fb::PlanT &plan) {
   plan.outer->fragments = 2;
 }
 
+void addMessages(fb::PlanT &plan) {
+  addRule(plan);
+  plan.outer->graph = "compress=int8,chunk=256,decay=1";
+}
+
 void addWindow(fb::PlanT &plan) {
   fb::AttentionStepT attention;
   attention.window = 8;
@@ -148,7 +153,12 @@ const std::map<std::string, Add> additions = {
     {"AttentionStep.sinks", addSinks},
     {"Division.inner_axes", addInnerAxes},
     {"OptimizerOption.name",
-     [](fb::PlanT &plan) { append(plan.options).name = "step"; }}};
+     [](fb::PlanT &plan) { append(plan.options).name = "step"; }},
+    {"OuterStep.error", addMessages},
+    {"OuterStep.words", addMessages},
+    {"OuterStep.pieces", addMessages},
+    {"OuterKind.Encode", addMessages},
+    {"OuterKind.Decode", addMessages}};
 
 TEST(Level, IsZeroWithoutFeatures) { EXPECT_EQ(getLevel(makePlan()), 0u); }
 

@@ -13,12 +13,26 @@ using namespace plait;
 
 TEST(Outer, IsReadAndWritten) {
   for (const char *text :
-       {"none", "average:1", "average:16777216", "diloco:30",
-        "diloco:30,rate=0.5", "diloco:2,momentum=0", "average:8+sites:4",
-        "diloco:30,rate=1,momentum=0.5+sites:2", "median:2+sites:3",
-        "trimmed:4,drop=2", "gossip:ring", "gossip:one-peer+sites:6",
-        "gossip:grid,every=3,average=2", "streaming:3",
+       {"none",
+        "average:1",
+        "average:16777216",
+        "diloco:30",
+        "diloco:30,rate=0.5",
+        "diloco:2,momentum=0",
+        "average:8+sites:4",
+        "diloco:30,rate=1,momentum=0.5+sites:2",
+        "median:2+sites:3",
+        "trimmed:4,drop=2",
+        "gossip:ring",
+        "gossip:one-peer+sites:6",
+        "gossip:grid,every=3,average=2",
+        "streaming:3",
         "streaming:8,fragments=3,delay=0,mix=0,rate=1+sites:2",
+        "sparseloco:30",
+        "sparseloco:30,rate=0.5,chunk=64,k=3+sites:2",
+        "average:8,compress=int8+sites:2",
+        "diloco:8,compress=topk,k=9",
+        "streaming:8,compress=e3m0,chunk=512,decay=0.5",
         "gossip:[0.5 0.5/0.5 0.5|1 0/0 1],average=4+sites:2"}) {
     Outer value;
     Status status = parse("outer", text, value);
@@ -30,6 +44,9 @@ TEST(Outer, IsReadAndWritten) {
        {std::pair("diloco:3,rate=0.7", "diloco:3"),
         {"diloco:3,momentum=0.90,rate=0.70", "diloco:3"},
         {"trimmed:3,drop=1", "trimmed:3"},
+        {"sparseloco:3,compress=topk2,k=64,decay=0.95", "sparseloco:3"},
+        {"diloco:3,decay=1,k=2,chunk=128,compress=topk",
+         "diloco:3,compress=topk,chunk=128"},
         {"gossip:ring,average=2,every=1", "gossip:ring,average=2"},
         {"diloco:3,momentum=0,rate=2", "diloco:3,rate=2,momentum=0"}}) {
     Outer value;
@@ -41,11 +58,11 @@ TEST(Outer, IsReadAndWritten) {
 TEST(Outer, SaysWhatItCannotRead) {
   for (auto [text, message] :
        {std::pair("", "outer is \"\", expected none, average, diloco, median, "
-                      "trimmed, gossip or streaming"),
+                      "trimmed, gossip, streaming or sparseloco"),
         {"mean:2", "outer is \"mean\", expected none, average, diloco, median, "
-                   "trimmed, gossip or streaming"},
+                   "trimmed, gossip, streaming or sparseloco"},
         {"none:2", "outer is \"none\", expected none, average, diloco, median, "
-                   "trimmed, gossip or streaming"},
+                   "trimmed, gossip, streaming or sparseloco"},
         {"streaming:8,fragments=0",
          "outer has fragments \"0\", expected 1 to 16777216"},
         {"streaming:8,delay=-1",
@@ -77,12 +94,24 @@ TEST(Outer, SaysWhatItCannotRead) {
         {"average:-1", "outer has steps \"-1\", expected 1 to 16777216"},
         {"average:1.5", "outer has steps \"1.5\", expected 1 to 16777216"},
         {"average:2,rate=1",
-         "outer has option \"rate=1\", but average has none"},
+         "outer has option \"rate=1\", expected compress=NAME, chunk=C, k=K "
+         "or decay=D, each once"},
+        {"average:2,compress=zip",
+         "outer has compress \"zip\", expected int8, int4, e3m0, sign, topk or "
+         "topk2"},
+        {"average:2,chunk=64",
+         "outer has chunk 64, k 0 and decay 0, but no compress"},
+        {"sparseloco:2,chunk=33",
+         "outer has chunk 33, expected a power of two from 32 to 4096"},
+        {"sparseloco:2,k=4097", "outer has k \"4097\", expected 1 to 4096"},
+        {"sparseloco:2,decay=nan", "outer has decay \"nan\", expected 0 to 1"},
         {"diloco:2,", "outer is \"diloco:2,\", which ends with a comma"},
-        {"diloco:2,lr=1", "outer has option \"lr=1\", expected rate=R or "
-                          "momentum=M, each once"},
-        {"diloco:2,rate=1,rate=1", "outer has option \"rate=1\", expected "
-                                   "rate=R or momentum=M, each once"},
+        {"diloco:2,lr=1",
+         "outer has option \"lr=1\", expected rate=R, momentum=M, "
+         "compress=NAME, chunk=C, k=K or decay=D, each once"},
+        {"diloco:2,rate=1,rate=1",
+         "outer has option \"rate=1\", expected rate=R, momentum=M, "
+         "compress=NAME, chunk=C, k=K or decay=D, each once"},
         {"diloco:2,rate", "outer has rate \"\", expected above 0 and at most "
                           "10"},
         {"diloco:2,rate=0", "outer has rate \"0\", expected above 0 and at "
@@ -169,9 +198,45 @@ TEST(Outer, CountsWhatIsKept) {
                              {"average:2", 0},
                              {"diloco:2", 8},
                              {"diloco:2,momentum=0", 4},
-                             {"streaming:3", 12}}) {
+                             {"streaming:3", 12},
+                             {"sparseloco:3", 8},
+                             {"average:2,compress=int8", 8},
+                             {"average:2,compress=int8,decay=0", 4},
+                             {"streaming:3,compress=e3m0", 16}}) {
     Outer value;
     ASSERT_TRUE(parse("outer", text, value).ok());
     EXPECT_EQ(value.getStateBytes(), bytes);
   }
+}
+
+TEST(Outer, CountsWordsOfMessages) {
+  // 64 positions of 12 bits, a scale, and 64 codes of 2 bits.
+  for (auto [text, words] : {std::pair("sparseloco:3", 24 + 1 + 4),
+                             {"diloco:3,compress=int8", 1 + 64},
+                             {"diloco:3,compress=e3m0,chunk=32", 1 + 4},
+                             {"diloco:3,compress=sign", 1 + 128},
+                             // A bit for each element takes less.
+                             {"diloco:3,compress=topk,chunk=64,k=32", 2 + 32},
+                             {"diloco:3,compress=topk,chunk=64,k=1", 1 + 1}}) {
+    Outer value;
+    ASSERT_TRUE(parse("outer", text, value).ok());
+    EXPECT_EQ(value.getCompression().countChunkWords(), words) << text;
+  }
+}
+
+TEST(Outer, SaysWhichSplitsCutChunks) {
+  // Shape, blocks of each dimension, elements of a chunk.
+  EXPECT_TRUE(hasWholeChunks(std::vector<int64_t>{3, 5},
+                             std::vector<int64_t>{1, 1}, 4096));
+  EXPECT_TRUE(hasWholeChunks(std::vector<int64_t>{8, 128},
+                             std::vector<int64_t>{1, 2}, 64));
+  EXPECT_FALSE(hasWholeChunks(std::vector<int64_t>{8, 128},
+                              std::vector<int64_t>{1, 2}, 128));
+  EXPECT_TRUE(hasWholeChunks(std::vector<int64_t>{8, 128},
+                             std::vector<int64_t>{2, 1}, 512));
+  // The last row of padding would begin inside of a chunk.
+  EXPECT_FALSE(hasWholeChunks(std::vector<int64_t>{7, 128},
+                              std::vector<int64_t>{2, 1}, 512));
+  EXPECT_TRUE(hasWholeChunks(std::vector<int64_t>{7, 128},
+                             std::vector<int64_t>{2, 1}, 128));
 }

@@ -168,6 +168,10 @@ Status plait::completeOptions(Options &options) {
   options.train.executor.overlap =
       options.overlap == "auto" ? options.train.executor.processes != nullptr
                                 : options.overlap == "on";
+  options.train.executor.stress =
+      options.stress == "memory"     ? runtime::Stress::Memory
+      : options.stress == "messages" ? runtime::Stress::Messages
+                                     : runtime::Stress::None;
   options.train.onNonFinite = nonFinitePolicyOf(options.onNan);
   // Whether the update follows is decided on the host.
   options.train.executor.cudaGraph =

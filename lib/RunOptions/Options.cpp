@@ -301,6 +301,10 @@ void addExecutorOptions(CLI::App &app, Options &options) {
                  "On CPUs, reduce gradients while computing; auto: with "
                  "several processes")
       ->check(CLI::IsMember({"auto", "on", "off"}));
+  app.add_option("--stress", options.stress,
+                 "On CPUs, for tests: memory, NaN in what a step writes before "
+                 "it reads it; messages, some are late")
+      ->check(CLI::IsMember({"none", "memory", "messages"}));
   // A millisecond at least: 0 would be no time at all.
   app.add_option("--timeout", options.timeout,
                  "Seconds a rank waits for another")
@@ -360,10 +364,10 @@ std::vector<std::string> plait::argumentsOfProcess(const CLI::App &app) {
 std::string plait::findExcludedByCheck(const CLI::App &app) {
   // What a comparison has in common with a run.
   static const std::set<std::string> common = {
-      "help",         "config",  "plan",         "weights",      "tokens",
-      "token-type",   "text",    "shuffle",      "check",        "tf32",
-      "seed",         "threads", "devices",      "cuda-graph",   "timeout",
-      "document-end", "overlap", "time-matmuls", "text-as-bytes"};
+      "help",         "config",  "plan",         "weights",       "tokens",
+      "token-type",   "text",    "shuffle",      "check",         "tf32",
+      "seed",         "threads", "devices",      "cuda-graph",    "timeout",
+      "document-end", "overlap", "time-matmuls", "text-as-bytes", "stress"};
   for (const CLI::Option *option : app.get_options())
     if (isGiven(*option) && !common.count(option->get_single_name()))
       return "--" + option->get_single_name();

@@ -27,6 +27,7 @@ struct Options {
   std::string exportPrecision = "fp32";
   std::string onNan = "stop";
   std::string onSpike = "ignore";
+  std::string stress = "none";
   bool supervise = false;
   runtime::SupervisorOptions supervisor; // what its own options say
   runtime::TrainOptions train;

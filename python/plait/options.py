@@ -135,6 +135,7 @@ class RunOptions(TypedDict, total=False):
     cuda_graph: str
     time_matmuls: str
     overlap: str
+    stress: str
     timeout: float
 
 

@@ -54,6 +54,14 @@ struct GemmTiming {
   int64_t leastNarrow = 1 << 20, least = 1 << 12;
 };
 
+/// Names what a test adds to the steps of a plan on CPUs. None of it may change
+/// a bit of what they compute.
+enum class Stress {
+  None,
+  Memory,  // NaN in what a step is to write before it reads it; without overlap
+  Messages // some messages and collectives begin late
+};
+
 struct ExecutorOptions {
   /// Threads of all ranks on this host; a rank has an equal share, at least
   /// one.
@@ -80,6 +88,7 @@ struct ExecutorOptions {
   /// Every so many steps each operation on CPUs is looked at, and the first one
   /// that makes NaN or an infinity of finite numbers fails; 0: never.
   uint64_t guardEvery = 0;
+  Stress stress = Stress::None;
   /// Who hears what is no error, from any thread and from several at once;
   /// null: nobody. Outlives the executor.
   Reporter *reporter = nullptr;

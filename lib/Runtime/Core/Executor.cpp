@@ -55,6 +55,7 @@ public:
                                                backend.parts[i]));
       walkers.back()->assignMessages(messages);
       walkers.back()->setGuard(options.guardEvery);
+      walkers.back()->setStress(options.stress);
     }
     setClocks();
   }

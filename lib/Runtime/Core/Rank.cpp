@@ -135,6 +135,9 @@ Status Rank::walkActions(Walk &walk, uint64_t number) {
   walk.at.number = number;
   for (uint32_t i = 0; i < length(program.actions()); ++i) {
     walk.at.action = i;
+    // With a second thread an earlier action may still use that memory.
+    if (!inStreams)
+      PLAIT_RETURN_IF_ERROR(stress.spoilMemory(i));
     if (Status status = runAction(walk, i); !status.ok()) {
       status = fail(status.code(), "step ", number, ", ",
                     plan::describeAction(plan, mesh.index(rank, 0), i),
@@ -166,6 +169,7 @@ void Rank::noteFailure(const Walk &walk, const Status &status) {
 /// Does what waits for other ranks. After a failure `waits` stays set:
 /// release() asks whether the rank that has failed did so while it waited.
 template <typename Work> Status Rank::await(Walk &walk, Work work) {
+  stress.holdMessage(walk.at.number, walk.nextOperation);
   walk.at.waits = true;
   PLAIT_RETURN_IF_ERROR(work());
   walk.at.waits = false;
@@ -305,6 +309,7 @@ Status Rank::runAction(Walk &walk, uint32_t index) {
   switch (action.kind()) {
   case fb::ActionKind::Send:
     return operate(walk, [&] {
+      stress.holdMessage(walk.at.number, walk.nextOperation);
       return communicator.post(messageOf[index], peer, buffer);
     });
   case fb::ActionKind::Recv:

@@ -12,6 +12,7 @@
 #include "Guard.h"
 #include "Operands.h"
 #include "StreamThread.h"
+#include "Stress.h"
 #include "plait/Plan/Messages.h"
 #include "plait/Plan/Ranks.h"
 #include "plait/Plan/Sites.h"
@@ -56,6 +57,7 @@ public:
   void assignMessages(const std::vector<plan::Message> &messages);
   /// Every so many steps each operation is looked at; 0: never.
   void setGuard(uint64_t every) { guardEvery = every; }
+  void setStress(Stress value) { stress.set(value); }
   /// See Executor.
   void holdUpdates(std::function<void()> wait) {
     holds.push_back(std::move(wait));
@@ -162,6 +164,7 @@ private:
   Walk main;
   StepGuard guard{mesh, program, device};
   uint64_t guardEvery = 0;
+  StepStress stress{program, device, rank};
   bool isGuarded = false; // the step that runs
   uint64_t stepsRun = 0;
   StepScope scope = StepScope::Train;       // of the step

@@ -360,6 +360,49 @@ TEST_F(ExecutorTest, AGuardedStepNamesWhatMadeNoNumber) {
       << message;
 }
 
+TEST_F(ExecutorTest, StressSpoilsWhatAStepWritesFirst) {
+  fb::ProgramT &program = *source.programs[0];
+  uint64_t offset = program.arena_bytes;
+  program.arena_bytes += 128;
+  for (fb::Category category :
+       {fb::Category::Activations, fb::Category::Optimizer}) {
+    fb::RegionT &region = append(program.regions);
+    region.category = category;
+    region.offset = offset + 64 * (category == fb::Category::Optimizer);
+    region.bytes = 64;
+    region.first_action = region.last_action = 1;
+  }
+  for (Stress stress : {Stress::None, Stress::Memory}) {
+    ExecutorOptions options = {1, patience};
+    options.stress = stress;
+    auto executor = Executor::create(pack(), options);
+    ASSERT_TRUE(executor.ok()) << executor.status().message();
+    auto metrics = (*executor)->runStep(1, batches(), {});
+    ASSERT_TRUE(metrics.ok()) << metrics.status().message();
+    EXPECT_EQ(*metrics, (StepMetrics{2, 3, 8}));
+    std::vector<std::byte> found(128), expected(128);
+    if (stress == Stress::Memory)
+      std::fill_n(expected.begin(), 64, std::byte(0xFF));
+    ASSERT_TRUE((*executor)->device(0).read(offset, found).ok());
+    EXPECT_EQ(found, expected);
+  }
+}
+
+TEST_F(ExecutorTest, StressHoldsMessages) {
+  ExecutorOptions options = {1, patience};
+  options.stress = Stress::Messages;
+  auto executor = Executor::create(pack(), options);
+  ASSERT_TRUE(executor.ok()) << executor.status().message();
+  Batches data = batches();
+  auto begin = std::chrono::steady_clock::now();
+  for (uint64_t step = 1; step <= 200; ++step)
+    ASSERT_TRUE((*executor)->runStep(step, data, {}).ok());
+  // One in four by half a millisecond, which is far more than such a step
+  // takes.
+  EXPECT_GE(std::chrono::steady_clock::now() - begin,
+            std::chrono::milliseconds(50));
+}
+
 TEST_F(ExecutorTest, ReplicasThatDifferAreFound) {
   auto executor = start();
   ASSERT_TRUE(executor.ok()) << executor.status().message();

@@ -581,6 +581,9 @@ static Status checkOuter(const TrainingConfiguration &configuration) {
   if (configuration.compress.feedback)
     return fail(what, ", which takes no feedback, but compress is ",
                 print(configuration.compress));
+  if (configuration.outer.corrects() && configuration.optimizer != "sgd")
+    return fail(what, ", which corrects gradients and takes optimizer sgd: ",
+                configuration.optimizer, " moves weights by something else");
   return Status::success();
 }
 

@@ -42,6 +42,7 @@ static constexpr OuterOption kTrimmedOptions[] = {
 static constexpr OuterOption kGossipOptions[] = {
     {.name = "every", .count = &Outer::every, .usual = 1, .least = 1},
     {.name = "average", .count = &Outer::average, .usual = 0, .least = 1}};
+static constexpr OuterOption kNeighbourOptions[] = {kGossipOptions[0]};
 static constexpr OuterOption kStreamingOptions[] = {
     {.name = "fragments", .count = &Outer::fragments, .usual = 2, .least = 1},
     {.name = "delay", .count = &Outer::delay, .usual = 1},
@@ -60,6 +61,11 @@ static constexpr OuterScheme kSchemes[] = {
     {"trimmed", Agreement::Middle, "8", kTrimmedOptions},
     {"gossip", Agreement::Gossip, "ring", kGossipOptions},
     {"streaming", Agreement::Streaming, "8", kStreamingOptions},
+    {"scaffold", Agreement::Mean, "8", {}, /*corrects=*/true},
+    {"tracking", Agreement::Gossip, "ring", kNeighbourOptions,
+     /*corrects=*/true, /*keepsBefore=*/true},
+    {"awc", Agreement::Gossip, "ring", kNeighbourOptions,
+     /*corrects=*/false, /*keepsBefore=*/true},
 };
 
 std::span<const OuterScheme> plait::getOuterSchemes() { return kSchemes; }

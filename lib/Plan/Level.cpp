@@ -70,6 +70,13 @@ static bool hasFragments(const fb::Plan &plan) {
   return plan.outer() && plan.outer()->fragments();
 }
 
+/// Sites that are corrected, or keep what their weights were.
+static bool hasCorrections(const fb::Plan &plan) {
+  std::string_view scheme =
+      plan.outer() ? plan.outer()->scheme()->string_view() : "";
+  return scheme == "scaffold" || scheme == "tracking" || scheme == "awc";
+}
+
 static bool hasRates(const fb::Plan &plan) {
   return any(plan.parameters(), [](const fb::Parameter *parameter) {
     return parameter->rate() != 1;
@@ -157,6 +164,11 @@ std::span<const Feature> plan::getFeatures() {
       {"OuterRule.mix", 4, hasFragments},
       {"OuterKind.Part", 4, hasFragments},
       {"OuterKind.Blend", 4, hasFragments},
+      {"OuterStep.correction", 5, hasCorrections},
+      {"OuterKind.Correct", 5, hasCorrections},
+      {"OuterKind.Learn", 5, hasCorrections},
+      {"OuterKind.Join", 5, hasCorrections},
+      {"OuterKind.Keep", 5, hasCorrections},
   };
   return features;
 }

@@ -76,6 +76,9 @@ struct OuterOperands {
   bool isFirst;  // exchange of an agreement
   uint32_t drop; // on either side of a mean
   float keep;    // of its own weights where it takes others
+  std::byte *correction;
+  float learningRate; // of the step
+  float every;        // steps from one agreement to the next
 };
 
 /// The place where a rank's block of an AttentionStep begins in the whole: what

@@ -13,7 +13,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "AddSites.h"
+#include "SiteBuilder.h"
 
 #include "plait/Configuration/Mixing.h"
 #include "plait/Plan/Defaults.h"
@@ -30,84 +30,6 @@
 
 using namespace plait;
 using namespace plait::plan;
-
-namespace {
-
-/// A range that is sent at once, and where its state is.
-struct Range {
-  uint64_t begin, end;
-  FragmentPlace place = {};
-  uint64_t anchor = 0, momentum = 0, difference = 0;
-
-  uint64_t elements() const { return (end - begin) / sizeof(float); }
-  bool contains(uint64_t offset) const {
-    return begin <= offset && offset < end;
-  }
-};
-
-/// Adds the lists to one program.
-class SiteBuilder {
-public:
-  SiteBuilder(fb::PlanT &plan, uint32_t index, const Outer &outer,
-              llvm::ArrayRef<FragmentPlace> places, uint8_t axis,
-              uint32_t location)
-      : plan(plan), index(index), program(*plan.programs[index]), outer(outer),
-        places(places), axis(axis), location(location), ranges(findRanges()),
-        steps(program.actions.size()) {}
-
-  void build();
-
-private:
-  llvm::SmallVector<Range> findRanges() const;
-  uint64_t allocate(const llvm::Twine &name, uint64_t bytes);
-  uint64_t allocate(const Range &range, llvm::StringRef what);
-  void placeDifferences();
-  void addState();
-  void addSum(fb::FunctionT &function, uint64_t offset, uint64_t elements) {
-    addCollective(function, CollectiveKind::AllReduce, offset, offset,
-                  elements);
-  }
-  void addCollective(fb::FunctionT &function, CollectiveKind kind,
-                     uint64_t input, uint64_t output, uint64_t elements);
-  void addCopy(fb::FunctionT &function, uint64_t source, uint64_t target,
-               uint64_t elements);
-  fb::OuterStepT &addOuter(fb::FunctionT &function, fb::OuterKind kind,
-                           uint64_t value, uint64_t elements);
-  template <typename Step> Step &addStep(fb::FunctionT &function, Step step);
-  void addReport();
-  void addAgreement();
-  void addMean(fb::FunctionT &function, const Range &range);
-  void addMiddle(fb::FunctionT &function, const Range &range);
-  void addSums(fb::FunctionT &function, FragmentPlace place);
-  void addFragment(const ListFacts &facts);
-  void addMixing(const fb::MixingT &mixing);
-  void mix(const Range &range, uint32_t tensor, uint32_t exchanges);
-  void addTransfer(fb::ActionKind kind, uint32_t exchange, uint64_t buffer,
-                   const Range &range, uint32_t tensor);
-  void addRounding(fb::FunctionT &function, uint32_t fragment = 0);
-  bool hasCopies() const;
-  fb::FunctionT &addCall();
-  void placeScratch();
-  uint64_t findRoom(uint64_t bytes) const;
-
-  fb::PlanT &plan;
-  uint32_t index;
-  fb::ProgramT &program;
-  const Outer &outer;
-  llvm::ArrayRef<FragmentPlace> places; // by parameter
-  uint8_t axis;
-  uint32_t location;
-  llvm::SmallVector<Range> ranges;
-  uint32_t steps;    // actions of the step alone
-  uint32_t list = 0; // that actions are added to
-  uint64_t scratch[2] = {}, scratchBytes = 0;
-};
-
-} // namespace
-
-static std::unique_ptr<fb::Ref> at(uint64_t offset) {
-  return std::make_unique<fb::Ref>(offset, -1);
-}
 
 static uint64_t countElements(llvm::ArrayRef<int64_t> shape) {
   uint64_t elements = 1;
@@ -199,6 +121,10 @@ void SiteBuilder::addState() {
       range.anchor = allocate(range, kAnchorState);
     if (hasMomentum)
       range.momentum = allocate(range, kOuterMomentumState);
+    if (outer.corrects())
+      range.correction = allocate(range, kCorrectionState);
+    if (outer.keepsBefore())
+      range.before = allocate(range, kBeforeState);
   }
   for (const auto &shard : program.shards) {
     for (auto &slot : shard->state)
@@ -207,13 +133,13 @@ void SiteBuilder::addState() {
       continue;
     const Range &range = *llvm::find_if(
         ranges, [&](const Range &one) { return one.contains(shard->weight); });
-    auto add = [&](llvm::StringRef name, uint64_t begin, bool isAnchor,
+    auto add = [&](llvm::StringRef name, uint64_t begin, bool fromWeight,
                    uint8_t ownAxis = 0) {
       auto slot = std::make_unique<fb::StateSlotT>();
       slot->name = name;
       slot->offset = begin + (shard->weight - range.begin);
       slot->like_weight = true;
-      slot->from_weight = isAnchor;
+      slot->from_weight = fromWeight;
       slot->own_axis = ownAxis;
       shard->state.push_back(std::move(slot));
     };
@@ -223,6 +149,10 @@ void SiteBuilder::addState() {
       add(kOuterMomentumState, range.momentum, false);
     if (outer.keepsDifference())
       add(kDifferenceState, range.difference, false, axis);
+    if (outer.corrects())
+      add(kCorrectionState, range.correction, false, axis);
+    if (outer.keepsBefore())
+      add(kBeforeState, range.before, true, axis);
   }
 }
 
@@ -243,8 +173,9 @@ uint64_t SiteBuilder::findRoom(uint64_t bytes) const {
   return place;
 }
 
-/// Two buffers for the largest range, of which a middle needs a block for each
-/// site.
+/// Buffers for the largest range, of which a middle needs a block for each
+/// site: one for what stays, one for what is received and, of what is tracked,
+/// one more.
 void SiteBuilder::placeScratch() {
   uint64_t most = 0;
   for (const Range &range : ranges)
@@ -252,7 +183,8 @@ void SiteBuilder::placeScratch() {
   if (outer.is(Agreement::Middle))
     most = llvm::alignTo(most, outer.sites);
   scratchBytes = llvm::alignTo(most * sizeof(float), 64);
-  for (uint64_t &place : scratch) {
+  for (uint64_t &place :
+       llvm::MutableArrayRef(scratch).take_front(countBuffers())) {
     place = findRoom(scratchBytes);
     auto region = std::make_unique<fb::RegionT>();
     region->name = "what sites receive";
@@ -361,7 +293,7 @@ void SiteBuilder::addMean(fb::FunctionT &function, const Range &range) {
 /// Each site has a block of the elements of all sites, and all get its result.
 void SiteBuilder::addMiddle(fb::FunctionT &function, const Range &range) {
   uint64_t block = llvm::divideCeil(range.elements(), outer.sites);
-  auto [own, others] = scratch;
+  auto [own, others, _] = scratch;
   addCopy(function, range.begin, own, range.elements());
   addCollective(function, CollectiveKind::AllToAll, own, others, block);
   fb::OuterStepT &middle = addOuter(function, fb::OuterKind::Middle, 0, block);
@@ -392,6 +324,8 @@ void SiteBuilder::addAgreement() {
   for (const Range &range : ranges)
     if (outer.is(Agreement::Middle))
       addMiddle(function, range);
+    else if (outer.corrects())
+      addScaffold(function, range);
     else
       addMean(function, range);
   addRounding(function);
@@ -456,29 +390,42 @@ void SiteBuilder::addTransfer(fb::ActionKind kind, uint32_t exchange,
 
 /// Everything is sent before anything is waited for, and a weight changes when
 /// all neighbours have it.
-void SiteBuilder::mix(const Range &range, uint32_t tensor, uint32_t exchanges) {
-  auto [received, mixed] = scratch;
+void SiteBuilder::mix(const Range &range, uint64_t value, uint32_t tensor,
+                      uint32_t exchanges) {
+  auto [mixed, received, _] = scratch;
   for (uint32_t i = 1; i <= exchanges; ++i)
-    addTransfer(fb::ActionKind::Send, i, range.begin, range, tensor);
+    addTransfer(fb::ActionKind::Send, i, value, range, tensor);
   for (uint32_t i = 1; i <= exchanges; ++i) {
     addTransfer(fb::ActionKind::Recv, i, received, range, tensor);
     fb::OuterStepT &step =
-        addOuter(addCall(), fb::OuterKind::Mix, range.begin, range.elements());
+        addOuter(addCall(), fb::OuterKind::Mix, value, range.elements());
     step.others = at(received);
     step.mixed = at(mixed);
     step.exchange = i;
   }
   for (uint32_t i = 1; i <= exchanges; ++i)
-    addTransfer(fb::ActionKind::WaitSend, i, range.begin, range, tensor);
+    addTransfer(fb::ActionKind::WaitSend, i, value, range, tensor);
+}
+
+/// Neighbours have sent their weights, and those of a site become the mean.
+void SiteBuilder::agree(const Range &range, uint32_t tensor,
+                        uint32_t exchanges) {
+  mix(range, range.begin, tensor, exchanges);
   addOuter(addCall(), fb::OuterKind::Take, range.begin, range.elements())
-      .mixed = at(mixed);
+      .mixed = at(scratch[0]);
 }
 
 void SiteBuilder::addMixing(const fb::MixingT &mixing) {
   if (mixing.exchanges.empty())
     return;
+  uint32_t exchanges = mixing.exchanges.size();
   for (auto [tensor, range] : llvm::enumerate(ranges))
-    mix(range, tensor, mixing.exchanges.size());
+    if (outer.corrects())
+      track(range, tensor, exchanges);
+    else if (outer.keepsBefore())
+      joinMixed(range, tensor, exchanges);
+    else
+      agree(range, tensor, exchanges);
   if (hasCopies())
     addRounding(addCall());
 }
@@ -489,12 +436,14 @@ void SiteBuilder::build() {
   addState();
   bool mixes =
       llvm::any_of(plan.lists, [](const auto &own) { return own->mixing; });
-  if (mixes || outer.is(Agreement::Middle))
+  if (mixes || outer.is(Agreement::Middle) || outer.corrects())
     placeScratch();
   addReport();
   std::vector<ListFacts> facts = listsOf(outer, plan.outer->mixings.size());
   for (list = uint32_t(List::Report) + 1; list < plan.lists.size(); ++list)
-    if (facts[list].deed != FragmentDeed::None)
+    if (facts[list].corrects)
+      addCorrections();
+    else if (facts[list].deed != FragmentDeed::None)
       addFragment(facts[list]);
     else if (uint32_t mixing = plan.lists[list]->mixing)
       addMixing(*plan.outer->mixings[mixing - 1]);

@@ -387,13 +387,17 @@ StageMemory planner::getMemory(const Holdings &holdings,
 static void addReceived(StageMemory &memory, const Holdings &holdings,
                         const Context &context) {
   const Outer &outer = context.training.outer;
-  if (!outer.is(Agreement::Gossip) && !outer.is(Agreement::Middle))
+  if (!outer.is(Agreement::Gossip) && !outer.is(Agreement::Middle) &&
+      !outer.corrects())
     return;
   bool dividesMasters = context.training.precision != Precision::FP32 &&
                         context.configuration.zero >= 1;
   double weights =
       holdings.parameters / (dividesMasters ? context.divisions() : 1);
-  double received = 2 * weights * sizeof(float);
+  // What is tracked is a third one; a mean learns from a copy of the weights.
+  bool isMixed = outer.is(Agreement::Gossip);
+  int buffers = !outer.corrects() ? 2 : isMixed ? 3 : 1;
+  double received = buffers * weights * sizeof(float);
   memory.workspace +=
       std::max(0.0, received - memory.activations - memory.workspace);
 }

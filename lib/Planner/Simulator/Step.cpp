@@ -251,10 +251,13 @@ double planner::getSitesSeconds(double parameters, const Context &context) {
                                              : 6;
   double kept = parameters * 2 * outer.getStateBytes();
   Cost computing = memoryCost(passes * bytes + kept, context.cluster.device);
+  // Each step, what it has come to and by what it is corrected.
+  Cost correcting =
+      memoryCost(outer.corrects() ? 3 * bytes : 0, context.cluster.device);
   return getTogetherSeconds(CollectiveKind::AllReduce, 1, 3 * sizeof(float),
                             context) +
          getAgreementSeconds(bytes, context) +
-         computing.seconds / double(outer.every);
+         computing.seconds / double(outer.every) + correcting.seconds;
 }
 
 /// Reads the gradient and the sum and writes the sum, for each microbatch.

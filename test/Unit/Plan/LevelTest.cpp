@@ -62,6 +62,11 @@ void addFragments(fb::PlanT &plan) {
   plan.outer->fragments = 2;
 }
 
+void addCorrections(fb::PlanT &plan) {
+  addRule(plan);
+  plan.outer->scheme = "scaffold";
+}
+
 void addWindow(fb::PlanT &plan) {
   fb::AttentionStepT attention;
   attention.window = 8;
@@ -130,6 +135,11 @@ const std::map<std::string, Add> additions = {
     {"OuterRule.mix", addFragments},
     {"OuterKind.Part", addFragments},
     {"OuterKind.Blend", addFragments},
+    {"OuterStep.correction", addCorrections},
+    {"OuterKind.Correct", addCorrections},
+    {"OuterKind.Learn", addCorrections},
+    {"OuterKind.Join", addCorrections},
+    {"OuterKind.Keep", addCorrections},
     {"AttentionStep.soft_cap", addSoftCap},
     {"AttentionStep.sinks", addSinks}};
 

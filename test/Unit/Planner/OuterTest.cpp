@@ -17,7 +17,8 @@ TEST(Outer, IsReadAndWritten) {
         "diloco:30,rate=0.5", "diloco:2,momentum=0", "average:8+sites:4",
         "diloco:30,rate=1,momentum=0.5+sites:2", "median:2+sites:3",
         "trimmed:4,drop=2", "gossip:ring", "gossip:one-peer+sites:6",
-        "gossip:grid,every=3,average=2", "streaming:3",
+        "gossip:grid,every=3,average=2", "streaming:3", "scaffold:4",
+        "tracking:exponential,every=2", "awc:ring",
         "streaming:8,fragments=3,delay=0,mix=0,rate=1+sites:2",
         "gossip:[0.5 0.5/0.5 0.5|1 0/0 1],average=4+sites:2"}) {
     Outer value;
@@ -41,11 +42,11 @@ TEST(Outer, IsReadAndWritten) {
 TEST(Outer, SaysWhatItCannotRead) {
   for (auto [text, message] :
        {std::pair("", "outer is \"\", expected none, average, diloco, median, "
-                      "trimmed, gossip or streaming"),
+                      "trimmed, gossip, streaming, scaffold, tracking or awc"),
         {"mean:2", "outer is \"mean\", expected none, average, diloco, median, "
-                   "trimmed, gossip or streaming"},
+                   "trimmed, gossip, streaming, scaffold, tracking or awc"},
         {"none:2", "outer is \"none\", expected none, average, diloco, median, "
-                   "trimmed, gossip or streaming"},
+                   "trimmed, gossip, streaming, scaffold, tracking or awc"},
         {"streaming:8,fragments=0",
          "outer has fragments \"0\", expected 1 to 16777216"},
         {"streaming:8,delay=-1",
@@ -169,7 +170,10 @@ TEST(Outer, CountsWhatIsKept) {
                              {"average:2", 0},
                              {"diloco:2", 8},
                              {"diloco:2,momentum=0", 4},
-                             {"streaming:3", 12}}) {
+                             {"streaming:3", 12},
+                             {"scaffold:2", 4},
+                             {"awc:ring", 4},
+                             {"tracking:ring", 8}}) {
     Outer value;
     ASSERT_TRUE(parse("outer", text, value).ok());
     EXPECT_EQ(value.getStateBytes(), bytes);

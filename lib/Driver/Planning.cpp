@@ -131,6 +131,7 @@ static Result<planner::Training> makeTraining(const CompileOptions &options,
   TrainingConfiguration sums;
   sums.compress = training.compress;
   sums.outer = training.outer;
+  sums.optimizer = given->optimizer;
   sums.reducePrecision = training.reducePrecision;
   sums.zero = planning.pins.zero.value_or(0);
   PLAIT_RETURN_IF_ERROR(checkExecutable(sums));

@@ -25,6 +25,7 @@ import corrections
 import correction_defects
 import covering
 import local_steps
+import processes
 import site_defects
 from checkpoint_suite import read_checkpoint
 from harness import ROOT, Reporter, Tools, arguments, require
@@ -112,7 +113,7 @@ def draw_run(seed: int) -> Run:
         f"average:{every}", f"scaffold:{every}", f"tracking:{graph},every={every}",
         f"awc:{graph},every={every}", f"gossip:{graph},every={every}",
         f"gossip:{graph},average=2", f"median:{every}",
-        f"diloco:{every},rate=0.5,momentum=0.5", "streaming:3,rate=0.5,momentum=0.5",
+        f"diloco:{every},rate=0.5,momentum=0.5", "streaming:3,fragments=1,momentum=0.5",
     ))  # fmt: skip
     axes = rng.choice(("", "tp=2,", "pp=2,", "dp=2,", "pp=2,tp=2,", "dp=2,tp=2,"))
     options = ["--recompute", rng.choice(("none", "full"))]
@@ -273,13 +274,40 @@ class Suite:
         return ", ".join(told)
 
     def check_identities(self) -> str:
-        """On the complete graph tracking is SCAFFOLD, awc of one step is gossip of what
-        was agreed before it, and one site trains as without sites."""
+        """On the complete graph tracking is SCAFFOLD, and one site of a scheme trains as
+        it does with that of no scheme."""
         scaffold = self.train(Run("scaffold:2", "sites=4"))
         found = self.train(Run("tracking:complete,every=2", "sites=4"))
-        expected = [{k: v.astype(float) for k, v in x.items()} for x in scaffold]
-        text = self.compare(found, expected)
+        text = self.compare(found, self.widen(scaffold))
+        tokens = self.folder / "of-2-0.bin"
+        plain = self.train(Run("average:1", "dp=2,sites=1"), tokens=tokens)[0]
+        for outer in ("scaffold:2", "tracking:ring", "awc:ring,every=2"):
+            one = self.train(Run(outer, "dp=2,sites=1"), tokens=tokens)[0]
+            for name, values in plain.items():
+                require(numpy.array_equal(values, one[name]), f"{outer}: {name}")
         return text
+
+    def widen(self, sites: list[dict]) -> list[dict]:
+        return [{k: v.astype(float) for k, v in x.items()} for x in sites]
+
+    def check_processes(self) -> str:
+        """Several processes have the bits of threads."""
+        runs = processes.Suite(self.tools, None, self.folder)
+        for outer in ("scaffold:2", "tracking:matrix.txt"):
+            run, target = Run(outer, "sites=4"), self.folder / "saved"
+            found = []
+            for call in (self.tools.run, functools.partial(self.start_processes, runs)):
+                words = self.run_words(self.compile(run), run, STEPS)
+                start = self.folder / "start.safetensors"
+                call(*words, "--weights", start, "--save", target)
+                found.append(read_tensors(next(target.rglob("*.safetensors"))))
+            for name, values in found[0].items():
+                require(numpy.array_equal(values, found[1][name]), f"{outer}: {name}")
+        return ""
+
+    def start_processes(self, runs, program: str, *words) -> None:
+        done = runs.mpirun(2, *words)
+        require(done.code == 0, done.stderr)
 
     def check_parts(self) -> str:
         """`{part}` is a file for each of its parts, and both are the samples of one
@@ -333,8 +361,7 @@ class Suite:
                     require(same, f"{outer}: {name} has other bits")
             self.train(run, steps=2)
             spread = self.train(Run(outer, "pp=2,tp=2,sites=4"), *resumed)
-            exact = [{k: v.astype(float) for k, v in x.items()} for x in whole]
-            text = self.compare(spread, exact)
+            text = self.compare(spread, self.widen(whole))
         self.train(Run("scaffold:2", "sites=4"), steps=2)
         two = Run("scaffold:2", "sites=2")
         outcome = self.tools.call(
@@ -360,16 +387,41 @@ class Suite:
         require(2 * (sent[2] - 18) == sent[4] - 18, f"sent {sent}")
         return f"kept {kept}, sent {sent}"
 
-    def check_defects(self) -> str:
+    def compile_large(self, mesh: str, outer: str, *more) -> pathlib.Path:
         """Of a model with several weights side by side, and some that are not."""
+        plan = self.folder / "large.plan"
+        self.tools.run(
+            "plaitc", ROOT / "examples" / "models" / "gpt2-nano", "--seq", 32,
+            "--no-reference", "--global-batch", 4, "--optimizer", "sgd", "--mesh", mesh,
+            "--outer", outer, "-o", plan, *more,
+        )  # fmt: skip
+        return plan
+
+    def check_predicted(self) -> str:
+        """The planner's list of what sites exchange is that of the plan, but for
+        padding."""
+        report, listed, told = self.folder / "r.json", self.folder / "l.json", []
+        for outer in ("scaffold:2", "tracking:ring"):
+            more = ("--cluster", "cpu:8", "--json", report)
+            plan = self.compile_large("tp=2,sites=4", outer, *more)
+            self.tools.run("plait-plan", "exchanges", plan, "--json", listed)
+            rows = [
+                {x["what"]: x["bytes"]
+                 for x in json.loads(path.read_text())["exchanges"][0]
+                 if x["over"] == "sites"}
+                for path in (report, listed)
+            ]  # fmt: skip
+            require(rows[0].keys() == rows[1].keys(), f"{outer}: {rows}")
+            for what, count in rows[0].items():
+                ratio = count / rows[1][what]
+                require(0.95 <= ratio <= 1.05, f"{outer}: bytes of {what}: {ratio}")
+                told.append(f"{ratio:.3f}")
+        return f"{', '.join(told)} of the plan's bytes"
+
+    def check_defects(self) -> str:
         target, count = self.folder / "defect.plan", 0
         for outer, defects in correction_defects.DEFECTS.items():
-            plan = self.folder / "large.plan"
-            self.tools.run(
-                "plaitc", ROOT / "examples" / "models" / "gpt2-nano", "--seq", 32,
-                "--no-reference", "--global-batch", 4, "--optimizer", "sgd", "--mesh",
-                "sites=4", "--outer", outer, "-o", plan,
-            )  # fmt: skip
+            plan = self.compile_large("sites=4", outer)
             count += site_defects.check_defects(self.tools, plan, defects, target)
         return f"{count} of {count} refused"
 
@@ -434,6 +486,8 @@ def main() -> int:
             report.case(f"draw-{seed}", functools.partial(suite.check_draw, seed))
         report.case("balance", suite.check_balance)
         report.case("identities", suite.check_identities)
+        report.case("processes", suite.check_processes)
+        report.case("predicted", suite.check_predicted)
         report.case("parts", suite.check_parts)
         report.case("samples", suite.check_samples)
         report.case("resumed", suite.check_resumed)

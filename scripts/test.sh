@@ -216,6 +216,8 @@ ours compression compression "${covering[@]}"
 ours feedback feedback
 ours sites sites "${covering[@]}"
 ours gossip gossip "${covering[@]}"
+ours heterogeneous heterogeneous "${covering[@]}"
+ours decentralised decentralised
 ours streaming streaming "${covering[@]}"
 ours site-compression site_compression "${covering[@]}"
 ours shardings shardings "${covering[@]}"

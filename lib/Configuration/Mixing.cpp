@@ -464,5 +464,5 @@ Result<double> plait::countMessages(std::string_view name, const Outer &outer) {
   size_t messages = 0;
   for (const Matrix &matrix : *period)
     messages += makeExchanges(matrix, outer.sites).size();
-  return double(messages) / double(period->size());
+  return double(messages) * outer.countMixed() / double(period->size());
 }

@@ -47,6 +47,7 @@ static constexpr OuterOption kTrimmedOptions[] = {
 static constexpr OuterOption kGossipOptions[] = {
     {.name = "every", .count = &Outer::every, .usual = 1, .least = 1},
     {.name = "average", .count = &Outer::average, .usual = 0, .least = 1}};
+static constexpr OuterOption kNeighbourOptions[] = {kGossipOptions[0]};
 static constexpr OuterOption kStreamingOptions[] = {
     {.name = "fragments", .count = &Outer::fragments, .usual = 2, .least = 1},
     {.name = "delay", .count = &Outer::delay, .usual = 1},
@@ -68,6 +69,21 @@ static constexpr OuterScheme kSchemes[] = {
      /*compresses=*/true},
     {"sparseloco", Agreement::Optimizer, "8", kSparseOptions,
      /*compresses=*/true, "topk2", /*decay=*/0.95},
+    {.name = "scaffold",
+     .agreement = Agreement::Mean,
+     .example = "8",
+     .corrects = true},
+    {.name = "tracking",
+     .agreement = Agreement::Gossip,
+     .example = "ring",
+     .options = kNeighbourOptions,
+     .corrects = true,
+     .keepsBefore = true},
+    {.name = "awc",
+     .agreement = Agreement::Gossip,
+     .example = "ring",
+     .options = kNeighbourOptions,
+     .keepsBefore = true},
 };
 
 std::span<const OuterScheme> plait::getOuterSchemes() { return kSchemes; }

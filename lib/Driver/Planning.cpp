@@ -134,6 +134,7 @@ static Result<planner::Training> makeTraining(const CompileOptions &options,
   sums.compress = training.compress;
   sums.optimizer = given->optimizer;
   sums.outer = training.outer;
+  sums.optimizer = given->optimizer;
   sums.reducePrecision = training.reducePrecision;
   sums.zero = planning.pins.zero.value_or(0);
   PLAIT_RETURN_IF_ERROR(checkExecutable(sums));

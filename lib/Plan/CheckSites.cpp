@@ -158,10 +158,16 @@ Status SiteChecker::inList(uint32_t list, Check check) const {
 /// Returns what the list has to do to a trained weight of its fragment, before
 /// copies are rounded; a mixing without neighbours does nothing.
 Deeds SiteChecker::getAgreement(const ListFacts &list) const {
-  if (list.mixing)
-    return length(rule.mixings()->Get(list.mixing - 1)->exchanges())
-               ? Deeds{Deed::Mixing}
-               : Deeds();
+  if (list.corrects)
+    return {Deed::Correct};
+  if (list.mixing) {
+    if (!length(rule.mixings()->Get(list.mixing - 1)->exchanges()))
+      return {};
+    if (!outer.keepsBefore())
+      return {Deed::Mixing};
+    return outer.corrects() ? Deeds{Deed::Tracking, Deed::Mixing, Deed::Keep}
+                            : Deeds{Deed::Joining, Deed::Keep};
+  }
   switch (outer.get().agreement) {
   case Agreement::Optimizer:
     return {Deed::Difference, outer.isCompressed() ? Deed::Message : Deed::Sum,
@@ -175,7 +181,7 @@ Deeds SiteChecker::getAgreement(const ListFacts &list) const {
       return {Deed::Difference, Deed::Message, Deed::Update};
     [[fallthrough]];
   case Agreement::Gossip:
-    return {Deed::Sum, Deed::Mean};
+    return outer.corrects() ? Deeds{Deed::Learn} : Deeds{Deed::Sum, Deed::Mean};
   }
   __builtin_unreachable();
 }
@@ -256,7 +262,8 @@ Status SiteChecker::checkWeights(const ListFacts &list,
     bool isKnown =
         isIn(program, fb::Category::Parameters, one.value.offset, bytes);
     for (std::optional<uint64_t> state :
-         {one.anchor, one.momentum, one.difference, one.error})
+         {one.anchor, one.momentum, one.difference, one.correction, one.before,
+          one.error})
       isKnown &=
           !state || isIn(program, fb::Category::Optimizer, *state, bytes);
     if (!isKnown)
@@ -294,6 +301,8 @@ Status SiteChecker::checkPlaces(const std::string &name, const fb::Shard &shard,
     std::optional<uint64_t> used = kind == kAnchorState          ? one.anchor
                                    : kind == kOuterMomentumState ? one.momentum
                                    : kind == kDifferenceState ? one.difference
+                                   : kind == kCorrectionState ? one.correction
+                                   : kind == kBeforeState     ? one.before
                                                               : std::nullopt;
     if (used && *used + before != slot.offset())
       return fail(kDeeds[size_t(one.deed)], " of ", name, " uses the ", kind,
@@ -329,42 +338,47 @@ Status SiteChecker::checkShard(const fb::Shard &shard) const {
   return isFrozen(shard) ? Status::success() : checkStates(shard, name);
 }
 
+namespace {
+/// A kind of state that sites keep of each weight.
+struct SiteState {
+  std::string_view name, plural;
+  bool isShared;   // the same on all sites
+  bool fromWeight; // how it begins
+  int wanted, count = 0;
+};
+} // namespace
+
 /// State of the inner optimizer is a site's own, and so is what it has moved
 /// by; that of the outer one is there as the scheme says, and the same on all.
 Status SiteChecker::checkStates(const fb::Shard &shard,
                                 const std::string &name) const {
-  int anchors = 0, momenta = 0, differences = 0, errors = 0;
+  SiteState states[] = {
+      {kAnchorState, "anchors", true, true, hasOptimizer},
+      {kOuterMomentumState, "outer momenta", true, false, rule.momentum() > 0},
+      {kDifferenceState, "differences", false, false, outer.keepsDifference()},
+      {kCorrectionState, "corrections", false, false, outer.corrects()},
+      {kBeforeState, "weights of before", false, true, outer.keepsBefore()},
+      {kSiteErrorState, "errors of messages", false, false,
+       outer.getCompression().keepsError()}};
   for (uint32_t i = 0; i < length(shard.state()); ++i) {
     const fb::StateSlot &slot = *shard.state()->Get(i);
     std::string_view kind = slot.name()->string_view();
-    bool isAnchor = kind == kAnchorState;
-    bool isMomentum = kind == kOuterMomentumState;
-    bool isDifference = kind == kDifferenceState;
-    bool isError = kind == kSiteErrorState;
-    bool isShared = isAnchor || isMomentum;
-    errors += isError;
-    anchors += isAnchor;
-    momenta += isMomentum;
-    differences += isDifference;
+    auto own = std::ranges::find(states, kind, &SiteState::name);
+    bool isOfSites = own != std::end(states);
+    bool isShared = isOfSites && own->isShared;
+    if (isOfSites)
+      ++own->count;
     if (slot.own_axis() != (isShared ? 0 : mesh.sitesAxis()))
       return fail(kind, " of ", name, " is ",
                   isShared ? "one of each site" : "the same on all sites");
-    if (slot.like_weight() != (isShared || isDifference || isError) ||
-        slot.from_weight() != isAnchor)
+    if (slot.like_weight() != isOfSites ||
+        slot.from_weight() != (isOfSites && own->fromWeight))
       return fail(kind, " of ", name, " does not begin as it has to");
   }
-  if (anchors != hasOptimizer)
-    return fail(name, " has ", anchors, " anchors in scheme ",
-                rule.scheme()->string_view());
-  if (momenta != (rule.momentum() > 0))
-    return fail(name, " has ", momenta, " outer momenta, and momentum is ",
-                rule.momentum());
-  if (differences != outer.keepsDifference())
-    return fail(name, " has ", differences, " differences in scheme ",
-                rule.scheme()->string_view());
-  if (errors != outer.getCompression().keepsError())
-    return fail(name, " has ", errors, " errors of messages, and decay is ",
-                outer.getCompression().decay);
+  for (const SiteState &own : states)
+    if (own.count != own.wanted)
+      return fail(name, " has ", own.count, " ", own.plural, " in scheme ",
+                  rule.scheme()->string_view(), ", expected ", own.wanted);
   return Status::success();
 }
 

@@ -19,6 +19,8 @@
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Uses.h"
 
+#include <algorithm>
+#include <initializer_list>
 #include <limits>
 
 using namespace plait;
@@ -81,29 +83,27 @@ private:
   Status checkOuter(const fb::OuterStep &step) {
     if (step.kind() > fb::OuterKind::MAX)
       return fail("unknown kind ", int(step.kind()));
-    bool parts = step.kind() == fb::OuterKind::Part;
-    bool blends = step.kind() == fb::OuterKind::Blend;
-    bool updates = step.kind() == fb::OuterKind::Update || blends;
-    bool anchors = updates || parts || step.kind() == fb::OuterKind::Difference;
-    bool rounds = step.kind() == fb::OuterKind::Round;
-    bool mixes = step.kind() == fb::OuterKind::Mix;
-    bool isMiddle = step.kind() == fb::OuterKind::Middle;
-    bool encodes = step.kind() == fb::OuterKind::Encode;
-    bool decodes = step.kind() == fb::OuterKind::Decode;
-    bool hasMixed = mixes || isMiddle || parts || blends || encodes ||
-                    step.kind() == fb::OuterKind::Take;
-    if (!step.value() != isMiddle || !step.anchor() == anchors ||
-        !step.copy() == rounds ||
-        !step.others() == (mixes || isMiddle || decodes) ||
+    using enum fb::OuterKind;
+    auto isOf = [&](std::initializer_list<fb::OuterKind> kinds) {
+      return std::ranges::count(kinds, step.kind()) > 0;
+    };
+    bool updates = isOf({Update, Blend}), mixes = isOf({Mix});
+    bool anchors = updates || isOf({Part, Difference, Join, Keep});
+    bool hasMessages = isOf({Encode, Decode});
+    bool hasMixed = isOf({Mix, Middle, Part, Blend, Take, Learn, Join, Encode});
+    if (!step.value() != isOf({Middle}) || !step.anchor() == anchors ||
+        !step.copy() == isOf({Round}) ||
+        !step.others() == isOf({Mix, Middle, Decode}) ||
         !step.mixed() == hasMixed || !step.exchange() == mixes ||
-        (step.momentum() && !updates) || (step.error() && !encodes) ||
-        !step.words() == (encodes || decodes) ||
-        !step.pieces() == (encodes || decodes))
+        (step.momentum() && !updates) ||
+        !step.correction() == isOf({Correct, Learn}) ||
+        (step.error() && !isOf({Encode})) || !step.words() == hasMessages ||
+        !step.pieces() == hasMessages)
       return fail("has other operands than ",
                   fb::EnumNameOuterKind(step.kind()), " names");
     for (const fb::Ref *ref :
          {step.value(), step.anchor(), step.momentum(), step.copy(),
-          step.others(), step.mixed(), step.error()})
+          step.others(), step.mixed(), step.correction(), step.error()})
       if (ref && ref->slot() != -1)
         return fail("has an operand in a slot");
     return step.pieces() ? checkPieces(step) : Status::success();

@@ -86,6 +86,13 @@ static bool hasMessages(const fb::Plan &plan) {
          plan.outer()->graph()->string_view().starts_with("compress=");
 }
 
+/// Sites that are corrected, or keep what their weights were.
+static bool hasCorrections(const fb::Plan &plan) {
+  std::string_view scheme =
+      plan.outer() ? plan.outer()->scheme()->string_view() : "";
+  return scheme == "scaffold" || scheme == "tracking" || scheme == "awc";
+}
+
 static bool hasRates(const fb::Plan &plan) {
   return any(plan.parameters(), [](const fb::Parameter *parameter) {
     return parameter->rate() != 1;
@@ -197,6 +204,11 @@ std::span<const Feature> plan::getFeatures() {
       {"OuterStep.pieces", 5, hasMessages},
       {"OuterKind.Encode", 5, hasMessages},
       {"OuterKind.Decode", 5, hasMessages},
+      {"OuterStep.correction", 5, hasCorrections},
+      {"OuterKind.Correct", 5, hasCorrections},
+      {"OuterKind.Learn", 5, hasCorrections},
+      {"OuterKind.Join", 5, hasCorrections},
+      {"OuterKind.Keep", 5, hasCorrections},
   };
   return features;
 }

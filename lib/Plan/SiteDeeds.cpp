@@ -45,7 +45,9 @@ bool isAt(const fb::Ref *ref, uint64_t offset) {
 class DeedReader {
 public:
   DeedReader(const fb::Plan &plan, const fb::Program &program, uint32_t list)
-      : plan(plan), program(program), rule(*plan.outer()), mesh(plan) {
+      : plan(plan), program(program), rule(*plan.outer()), mesh(plan),
+        corrects(outerOf(plan).corrects()),
+        keepsBefore(outerOf(plan).keepsBefore()) {
     while (action < actions() && get(action).list() != list)
       ++action;
     for (end = action; end < actions() && get(end).list() == list;)
@@ -54,7 +56,7 @@ public:
 
   Result<std::vector<Done>> run() {
     while (action < end) {
-      Status status = isTransfer(get(action)) ? readMixing() : readCall();
+      Status status = isMixing() ? readMixing() : readCall();
       if (!status.ok())
         return status;
     }
@@ -78,11 +80,19 @@ private:
   bool isBlocks(const fb::Step &step, CollectiveKind kind, uint64_t chunk,
                 uint64_t input, uint64_t output,
                 fb::DType dtype = fb::DType::F32) const;
+  /// Whether the list is of an agreement of neighbours, and the next action is
+  /// none that copies are rounded by.
+  bool isMixing() const;
   Status readMixing();
+  Status readTracking();
+  Result<ElementRange> readExchanges(uint64_t &received, uint64_t &sum);
+  Result<Done> readLearning(const fb::Function &function, uint32_t first) const;
+  uint64_t valueOf(uint32_t call) const;
   Status expectTransfer(fb::ActionKind kind, uint32_t exchange, uint64_t buffer,
                         uint64_t bytes);
   Status expectStep(fb::OuterKind kind, uint32_t exchange,
                     const ElementRange &value, const fb::OuterStep *&step);
+  Status checkScratch(uint64_t place, uint64_t bytes, uint32_t at) const;
   Status checkScratch(uint64_t one, uint64_t other, uint64_t bytes,
                       uint32_t from, uint32_t to) const;
 
@@ -90,6 +100,7 @@ private:
   const fb::Program &program;
   const fb::OuterRule &rule;
   RankGrid mesh;
+  bool corrects, keepsBefore;   // the scheme
   uint32_t action = 0, end = 0; // what is read next, and where the list ends
   uint32_t mixed = 0;           // ranges so far
   std::vector<Done> done;
@@ -109,18 +120,23 @@ Status DeedReader::readCall() {
     const fb::Step &step = *function.steps()->Get(i);
     const auto *sum = step.step_as_CollectiveStep();
     const auto *outer = step.step_as_OuterStep();
-    bool isMiddle = step.step_as_CopyStep() && i + 5 <= count;
-    bool isMessage =
-        outer && outer->kind() == fb::OuterKind::Encode && i + 3 <= count;
-    Result<Done> one = sum         ? readSum(*sum)
-                       : isMessage ? readMessage(function, i)
-                       : outer     ? readOuter(*outer)
-                       : isMiddle  ? readMiddle(function, i)
-                                   : fail("is no step of sites");
+    bool learns = step.step_as_CopyStep() && corrects;
+    bool isMessage = outer && outer->kind() == fb::OuterKind::Encode;
+    uint32_t together = learns                    ? 4
+                        : step.step_as_CopyStep() ? 5
+                        : isMessage               ? 3
+                                                  : 1;
+    Result<Done> one = together > count - i ? fail("is no step of sites")
+                       : sum                ? readSum(*sum)
+                       : isMessage          ? readMessage(function, i)
+                       : outer              ? readOuter(*outer)
+                       : learns             ? readLearning(function, i)
+                       : together == 5      ? readMiddle(function, i)
+                                            : fail("is no step of sites");
     if (!one.ok())
       return fail("step ", i, " ", one.status().message());
     done.push_back(*one);
-    i += isMiddle ? 5 : isMessage ? 3 : 1;
+    i += together;
   }
   ++action;
   return Status::success();
@@ -156,6 +172,11 @@ static std::optional<Deed> getDeed(fb::OuterKind kind) {
     return Deed::Part;
   case fb::OuterKind::Blend:
     return Deed::Blend;
+  case fb::OuterKind::Correct:
+    return Deed::Correct;
+  case fb::OuterKind::Learn:
+  case fb::OuterKind::Join:
+  case fb::OuterKind::Keep:
   case fb::OuterKind::Mix:
   case fb::OuterKind::Take:
   case fb::OuterKind::Middle:
@@ -180,6 +201,7 @@ Result<Done> DeedReader::readOuter(const fb::OuterStep &step) const {
   one.momentum = offset(step.momentum());
   one.copy = offset(step.copy());
   one.difference = offset(step.mixed());
+  one.correction = offset(step.correction());
   bool updates = one.deed == Deed::Update || one.deed == Deed::Blend;
   if (updates && one.momentum.has_value() != (rule.momentum() > 0))
     return fail("is ", kDeeds[size_t(one.deed)],
@@ -203,15 +225,23 @@ bool DeedReader::isBlocks(const fb::Step &step, CollectiveKind kind,
          isAt(own->input(), input) && isAt(own->output(), output);
 }
 
+/// A place that nothing else has during this action.
+Status DeedReader::checkScratch(uint64_t place, uint64_t bytes,
+                                uint32_t at) const {
+  return isIn(program, fb::Category::Workspace, place, bytes, at)
+             ? Status::success()
+             : fail("works at ", place, ", which is not its own");
+}
+
 /// Two places that nothing else has during these actions.
 Status DeedReader::checkScratch(uint64_t one, uint64_t other, uint64_t bytes,
                                 uint32_t from, uint32_t to) const {
   bool areApart = one + bytes <= other || other + bytes <= one;
+  if (!areApart)
+    return fail("works at ", one, ", which is not its own");
   for (uint64_t place : {one, other})
     for (uint32_t at : {from, to})
-      if (!areApart ||
-          !isIn(program, fb::Category::Workspace, place, bytes, at))
-        return fail("works at ", place, ", which is not its own");
+      PLAIT_RETURN_IF_ERROR(checkScratch(place, bytes, at));
   return Status::success();
 }
 
@@ -293,6 +323,42 @@ Result<Done> DeedReader::readMessage(const fb::Function &function,
 }
 
 //===----------------------------------------------------------------------===//
+// Means that corrections learn from
+//===----------------------------------------------------------------------===//
+
+/// 1. The value is copied.
+/// 2. It becomes the mean.
+/// 3. What that differs by from the copy is learned.
+Result<Done> DeedReader::readLearning(const fb::Function &function,
+                                      uint32_t first) const {
+  auto step = [&](uint32_t i) { return function.steps()->Get(first + i); };
+  const fb::CopyStep &copy = *step(0)->step_as_CopyStep();
+  const auto *sum = step(1)->step_as_CollectiveStep();
+  const auto *mean = step(2)->step_as_OuterStep();
+  const auto *learn = step(3)->step_as_OuterStep();
+  if (!sum || !mean || mean->kind() != fb::OuterKind::Mean || !learn ||
+      learn->kind() != fb::OuterKind::Learn)
+    return fail("is a copy without a mean behind it that is learned from");
+  Result<Done> summed = readSum(*sum);
+  if (!summed.ok())
+    return summed.status();
+  ElementRange value = summed->value;
+  uint64_t bytes = value.elements * sizeof(float);
+  bool isPlain = copy.kind() == fb::CopyKind::Within &&
+                 isAt(copy.source(), value.offset) && copy.bytes() == bytes &&
+                 copy.target()->slot() < 0;
+  bool isOfValue =
+      isAt(mean->value(), value.offset) && isAt(learn->value(), value.offset) &&
+      mean->elements() == value.elements && learn->elements() == value.elements;
+  if (!isPlain || !isOfValue || !isAt(learn->mixed(), copy.target()->offset()))
+    return fail("is a copy that does not fit the mean behind it");
+  PLAIT_RETURN_IF_ERROR(checkScratch(copy.target()->offset(), bytes, action));
+  Done one = {Deed::Learn, value};
+  one.correction = learn->correction()->offset();
+  return one;
+}
+
+//===----------------------------------------------------------------------===//
 // Means over neighbours
 //===----------------------------------------------------------------------===//
 
@@ -311,6 +377,15 @@ Status DeedReader::expectTransfer(fb::ActionKind kind, uint32_t exchange,
     return fail("action ", action, " is of another range than those around it");
   ++action;
   return Status::success();
+}
+
+/// The offset of what a call changes, or 0.
+uint64_t DeedReader::valueOf(uint32_t call) const {
+  const fb::Function &function = functionOf(get(call));
+  const fb::OuterStep *step =
+      length(function.steps()) ? function.steps()->Get(0)->step_as_OuterStep()
+                               : nullptr;
+  return step && step->value() ? step->value()->offset() : 0;
 }
 
 /// Takes a call of one step.
@@ -334,7 +409,8 @@ Status DeedReader::expectStep(fb::OuterKind kind, uint32_t exchange,
 /// 1. The range is sent to all neighbours.
 /// 2. What they have sent is received and added, one by one.
 /// 3. When all have received it, it may change.
-Status DeedReader::readMixing() {
+Result<ElementRange> DeedReader::readExchanges(uint64_t &received,
+                                               uint64_t &sum) {
   uint32_t first = action,
            mixing = plan.lists()->Get(get(first).list())->mixing();
   uint32_t exchanges =
@@ -346,7 +422,7 @@ Status DeedReader::readMixing() {
     PLAIT_RETURN_IF_ERROR(
         expectTransfer(fb::ActionKind::Send, i, begin, bytes));
   // 2. Received.
-  uint64_t received = action < end ? get(action).buffer() : 0, sum = 0;
+  received = action < end ? get(action).buffer() : 0;
   const fb::OuterStep *step;
   for (uint32_t i = 1; i <= exchanges; ++i) {
     PLAIT_RETURN_IF_ERROR(
@@ -354,19 +430,101 @@ Status DeedReader::readMixing() {
     PLAIT_RETURN_IF_ERROR(expectStep(fb::OuterKind::Mix, i, value, step));
     if (i == 1)
       sum = step->mixed()->offset();
-    if (!isAt(step->others(), received) || !isAt(step->mixed(), sum))
+    if (!isAt(step->others(), received) || !isAt(step->mixed(), sum) ||
+        bytes % sizeof(float))
       return fail("action ", action - 1, " does not add what was received");
   }
-  // 3. Changed.
+  // 3. Free.
   for (uint32_t i = 1; i <= exchanges; ++i)
     PLAIT_RETURN_IF_ERROR(
         expectTransfer(fb::ActionKind::WaitSend, i, begin, bytes));
-  PLAIT_RETURN_IF_ERROR(expectStep(fb::OuterKind::Take, 0, value, step));
-  if (!isAt(step->mixed(), sum) || bytes % sizeof(float))
-    return fail("action ", action - 1, " does not take what was added up");
-  PLAIT_RETURN_IF_ERROR(checkScratch(received, sum, bytes, first, action - 1));
+  PLAIT_RETURN_IF_ERROR(checkScratch(received, sum, bytes, first, action));
   ++mixed;
-  done.push_back({Deed::Mixing, value});
+  return value;
+}
+
+bool DeedReader::isMixing() const {
+  if (isTransfer(get(action)))
+    return true;
+  const fb::Function &function = functionOf(get(action));
+  const fb::OuterStep *step =
+      length(function.steps()) == 1
+          ? function.steps()->Get(0)->step_as_OuterStep()
+          : nullptr;
+  return corrects && step && step->kind() == fb::OuterKind::Part;
+}
+
+/// 1. What is tracked, if anything is, is learned.
+/// 2. The exchanges, and what becomes of the value by them.
+/// 3. It is written down where the next steps begin.
+Status DeedReader::readMixing() {
+  // 1. Tracking.
+  if (!isTransfer(get(action)))
+    PLAIT_RETURN_IF_ERROR(readTracking());
+  if (action == end || !isTransfer(get(action)))
+    return fail("action ", action - 1, " has no exchange of it behind it");
+  // 2. Mixing.
+  uint64_t received = 0, sum = 0;
+  Result<ElementRange> sent = readExchanges(received, sum);
+  if (!sent.ok())
+    return sent.status();
+  ElementRange value = *sent;
+  bool joins = keepsBefore && !corrects;
+  const fb::OuterStep *step;
+  if (joins && action < end && !isTransfer(get(action)))
+    value.offset = valueOf(action);
+  PLAIT_RETURN_IF_ERROR(expectStep(
+      joins ? fb::OuterKind::Join : fb::OuterKind::Take, 0, value, step));
+  if (!isAt(step->mixed(), sum))
+    return fail("action ", action - 1, " does not take what was added up");
+  Done own = {joins ? Deed::Joining : Deed::Mixing, value};
+  if (joins) {
+    if (!isAt(step->anchor(), sent->offset))
+      return fail("action ", action - 1, " joins other weights than are sent");
+    own.before = sent->offset;
+  }
+  PLAIT_RETURN_IF_ERROR(
+      checkScratch(sum, sent->elements * sizeof(float), action - 1));
+  done.push_back(own);
+  // 3. What was.
+  if (!keepsBefore)
+    return Status::success();
+  PLAIT_RETURN_IF_ERROR(expectStep(fb::OuterKind::Keep, 0, value, step));
+  done.push_back({.deed = Deed::Keep, .value = value});
+  done.back().before = step->anchor()->offset();
+  return Status::success();
+}
+
+/// 1. What the weights have moved by is written down.
+/// 2. It is mixed.
+/// 3. What it differs by from the mean is learned.
+Status DeedReader::readTracking() {
+  // 1. Moved.
+  uint32_t first = action;
+  const fb::OuterStep &part =
+      *functionOf(get(action)).steps()->Get(0)->step_as_OuterStep();
+  ElementRange value = {part.value()->offset(), part.elements()};
+  uint64_t moved = part.mixed()->offset(), bytes = value.end() - value.offset;
+  ++action;
+  // 2. Mixed.
+  if (action == end || !isTransfer(get(action)) ||
+      get(action).buffer() != moved || get(action).bytes() != bytes)
+    return fail("action ", first, " has no exchange of it behind it");
+  uint64_t received = 0, sum = 0;
+  Result<ElementRange> sent = readExchanges(received, sum);
+  if (!sent.ok())
+    return sent.status();
+  // 3. Learned.
+  const fb::OuterStep *learn;
+  PLAIT_RETURN_IF_ERROR(expectStep(fb::OuterKind::Learn, 0, *sent, learn));
+  if (!isAt(learn->mixed(), sum))
+    return fail("action ", action - 1, " does not take what was added up");
+  for (uint64_t other : {received, sum})
+    PLAIT_RETURN_IF_ERROR(checkScratch(moved, other, bytes, first, action - 1));
+  Done own = {Deed::Tracking, value};
+  own.before = part.anchor()->offset();
+  own.correction = learn->correction()->offset();
+  done.push_back(own);
   return Status::success();
 }
 

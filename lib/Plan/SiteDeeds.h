@@ -32,16 +32,22 @@ enum class Deed : uint8_t {
   Difference,
   Update,
   Round,
-  Mixing, // a weighted mean of the neighbours'
-  Middle, // the mean of those in the middle
-  Part,   // what a site has moved by is written down
-  Blend,  // the update by the sum of that, of which a part is taken
-  Message // the sum of what compressed messages say
+  Mixing,   // a weighted mean of the neighbours'
+  Middle,   // the mean of those in the middle
+  Part,     // what a site has moved by is written down
+  Blend,    // the update by the sum of that, of which a part is taken
+  Correct,  // a step is corrected
+  Learn,    // a mean, and what weights differ from it by goes to corrections
+  Tracking, // what a site has moved by goes there, less its neighbours' mean
+  Joining,  // what mixing changes of the weights before is added
+  Keep,     // weights are written down
+  Message   // the sum of what compressed messages say
 };
 inline constexpr std::string_view kDeeds[] = {
-    "a sum over sites", "a mean",          "a difference", "an update",
-    "a rounding",       "a mixing",        "a middle",     "a part",
-    "a blend",          "a compressed sum"};
+    "a sum over sites", "a mean",       "a difference",    "an update",
+    "a rounding",       "a mixing",     "a middle",        "a part",
+    "a blend",          "a correction", "a learning mean", "a tracking",
+    "a joining",        "a keeping",    "a compressed sum"};
 
 /// A deed of one step of a list, or of several together. Offsets are there
 /// where its kind has such an operand.
@@ -49,7 +55,8 @@ struct Done {
   Deed deed;
   ElementRange value;
   std::optional<uint64_t> anchor = {}, momentum = {}, copy = {};
-  std::optional<uint64_t> difference = {}, error = {};
+  std::optional<uint64_t> difference = {}, correction = {}, before = {},
+                          error = {};
   const fb::OuterStep *encode = nullptr; // of a compressed sum
   bool isWanted = false;                 // by some value
 };

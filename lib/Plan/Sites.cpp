@@ -51,6 +51,10 @@ std::vector<ListFacts> plan::listsOf(const Outer &outer, uint32_t mixings) {
     addFragments(outer, lists);
     return lists;
   }
+  if (outer.corrects()) {
+    lists.push_back({"correct"});
+    lists.back().corrects = true;
+  }
   bool isGossip = outer.is(Agreement::Gossip);
   if (!isGossip || average)
     lists.push_back({"outer", isGossip ? every * average : every});

@@ -18,6 +18,9 @@
 #include "plait/Plan/Check.h"
 #include "plait/Plan/Defaults.h"
 
+#include <algorithm>
+#include <initializer_list>
+
 using namespace plait;
 using namespace plait::plan;
 
@@ -205,19 +208,18 @@ void addMessages(const RankGrid &mesh, const fb::OuterStep &step,
 std::vector<Use> usesOf(const RankGrid &mesh, const fb::OuterStep &step) {
   auto count = elementCount({int64_t(step.elements())});
   uint64_t unit = sizeof(float);
-  bool updates = step.kind() == fb::OuterKind::Update ||
-                 step.kind() == fb::OuterKind::Blend;
-  bool reads = step.kind() == fb::OuterKind::Round ||
-               step.kind() == fb::OuterKind::Mix ||
-               step.kind() == fb::OuterKind::Part ||
-               step.kind() == fb::OuterKind::Encode;
-  bool readsMixed =
-      step.kind() == fb::OuterKind::Take || step.kind() == fb::OuterKind::Blend;
+  using enum fb::OuterKind;
+  auto isOf = [&](std::initializer_list<fb::OuterKind> kinds) {
+    return std::ranges::count(kinds, step.kind()) > 0;
+  };
+  bool reads = isOf({Round, Mix, Part, Learn, Keep, Encode});
+  bool writesAnchor = isOf({Update, Blend, Keep});
+  bool readsMixed = isOf({Take, Blend, Learn, Join});
   std::vector<Use> uses;
-  if (step.value() || step.kind() != fb::OuterKind::Middle)
+  if (step.value() || step.kind() != Middle)
     uses.push_back({"value", step.value(), count, unit, !reads});
   if (step.anchor())
-    uses.push_back({"anchor", step.anchor(), count, unit, updates});
+    uses.push_back({"anchor", step.anchor(), count, unit, writesAnchor});
   if (step.momentum())
     uses.push_back({"momentum", step.momentum(), count, unit, true});
   if (step.copy())
@@ -228,12 +230,15 @@ std::vector<Use> usesOf(const RankGrid &mesh, const fb::OuterStep &step) {
   }
   if (step.others())
     uses.push_back({"others", step.others(),
-                    step.kind() == fb::OuterKind::Middle
+                    step.kind() == Middle
                         ? elementCount({mesh.sites(), int64_t(step.elements())})
                         : count,
                     unit});
   if (step.mixed())
     uses.push_back({"mixed", step.mixed(), count, unit, !readsMixed});
+  if (step.correction())
+    uses.push_back(
+        {"correction", step.correction(), count, unit, step.kind() == Learn});
   return uses;
 }
 

@@ -15,7 +15,6 @@ then stays away from it, and with error feedback goes where SGD goes.
 `test/Execute/feedback.py --draw docs/images/feedback.svg`."""
 
 import json
-import math
 import pathlib
 import random
 import struct
@@ -23,6 +22,7 @@ import sys
 import tempfile
 
 from harness import Reporter, Tools, arguments, require
+from pictures import Line, draw
 
 FEATURES, CLASSES, BATCH, SEQUENCE = 16, 64, 8, 32
 RATE, STEPS, LONG = 1.0, 300, 3000
@@ -117,50 +117,13 @@ class Suite:
         return text
 
     def draw(self, path: pathlib.Path) -> None:
-        runs = {"none": self.get_gaps("none")}
+        """Dashed without feedback."""
+        lines = {"none": Line(self.get_gaps("none"), COLORS["none"])}
         for scheme in SCHEMES:
             for more in ("", "+feedback"):
-                runs[scheme + more] = self.get_gaps(scheme + more)
-        path.write_text(picture(runs))
-
-
-def picture(runs: dict[str, list[float]]) -> str:
-    """Lines of the gaps by step, on a logarithmic scale, dashed without feedback."""
-    width, height, left, top = 460, 300, 48, 12
-    least = math.log(min(min(gaps) for gaps in runs.values()))
-    most = math.log(max(max(gaps) for gaps in runs.values()))
-
-    def place(step: int, gap: float) -> str:
-        x = left + width * step / (STEPS - 1)
-        return f"{x:.1f},{top + height * (most - math.log(gap)) / (most - least):.1f}"
-
-    text = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + width + 240} '
-        f'{top + height + 40}" font-family="sans-serif" font-size="12">',
-        '<rect width="100%" height="100%" fill="#ffffff"/>',
-        f'<rect x="{left}" y="{top}" width="{width}" height="{height}" fill="none" '
-        'stroke="#999999"/>',
-    ]
-    for mark in (0.25, 0.5, 1, 2, 4):
-        if least <= math.log(mark) <= most:
-            y = float(place(0, mark).split(",")[1])
-            text.append(f'<text x="8" y="{y + 4:.1f}">{mark:g}</text>')
-            text.append(f'<path d="M{left},{y:.1f}h4" stroke="#999999"/>')
-    for step in range(0, STEPS, 100):
-        x = float(place(step, 1).split(",")[0])
-        text.append(f'<text x="{x:.1f}" y="{top + height + 18}">{step}</text>')
-    text.append(f'<text x="{left + width - 30}" y="{top + height + 18}">step</text>')
-    for index, (name, gaps) in enumerate(runs.items()):
-        scheme, _, feedback = name.partition("+feedback")
-        dashed = name not in ("none",) and not name.endswith("+feedback")
-        style = f'stroke="{COLORS[scheme]}" fill="none" stroke-width="1.5"'
-        style += ' stroke-dasharray="5 4"' if dashed else ""
-        points = " ".join(place(step, gaps[step]) for step in range(0, STEPS, 3))
-        text.append(f'<polyline points="{points}" {style}/>')
-        x, y = left + width + 10, top + 12 + 18 * index
-        text.append(f'<path d="M{x},{y}h20" {style}/>')
-        text.append(f'<text x="{x + 26}" y="{y + 4}">{name}</text>')
-    return "\n".join(text) + "\n</svg>\n"
+                gaps = self.get_gaps(scheme + more)
+                lines[scheme + more] = Line(gaps, COLORS[scheme], dashed=not more)
+        path.write_text(draw(lines, (0.25, 0.5, 1, 2, 4), every=3, axis=100))
 
 
 def main() -> int:

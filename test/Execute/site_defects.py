@@ -241,9 +241,9 @@ DEFECTS = {
     "moments are stored once": (
         put(lambda plan: (slot(plan, "moment1"), "own_axis", 0)),
         "is the same on all sites"),
-    "an anchor is missing": (drop_slot("anchor"), "has 0 anchors in scheme diloco"),
+    "an anchor is missing": (drop_slot("anchor"), "has 0 anchors in scheme diloco, expected 1"),
     "a momentum is missing": (
-        drop_slot("outer_momentum"), "has 0 outer momenta, and momentum is 0.9"),
+        drop_slot("outer_momentum"), "has 0 outer momenta in scheme diloco, expected 1"),
     "a weight is split over sites": (
         split_over_sites, "is split over sites, each of which has all of it"),
     "a step of a site meets others": (
@@ -253,7 +253,8 @@ DEFECTS = {
         "has rate 0.7, which average has not"),
     "the scheme is unknown": (
         put(lambda plan: (plan["outer"], "scheme", "rumour")),
-        "has scheme 'rumour', expected average, diloco, median, trimmed, gossip, streaming or sparseloco"),
+        "has scheme 'rumour', expected average, diloco, median, trimmed, "
+        "gossip, streaming, sparseloco, scaffold, tracking or awc"),
     "the rate is too high": (
         put(lambda plan: (plan["outer"], "rate", 11)),
         "has rate 11, expected above 0 and at most 10"),

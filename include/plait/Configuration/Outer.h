@@ -63,12 +63,17 @@ struct OuterScheme {
   std::string_view name; // as --outer has it
   Agreement agreement;
   std::string_view example; // of what follows the colon
-  std::span<const OuterOption> options;
+  std::span<const OuterOption> options = {};
   /// Whether sites may compress what they send, and how they do where nothing
   /// else is said; empty: they do not.
   bool compresses = false;
   std::string_view compressor = {};
   double decay = 1; // of errors
+  /// Whether each step of a site is corrected by how its gradients differ from
+  /// those of the others, which is known of SGD only.
+  bool corrects = false;
+  /// Whether a site keeps what its weights were when it agreed last.
+  bool keepsBefore = false;
 };
 
 /// All of them, in the order in which help texts list them.
@@ -116,11 +121,17 @@ struct Outer {
   bool keepsMomentum() const { return momentum > 0; }
   /// Whether a site keeps what it has moved by, until all have it.
   bool keepsDifference() const { return fragments > 0; }
+  /// See OuterScheme.
+  bool corrects() const { return isOn() && get().corrects; }
+  bool keepsBefore() const { return isOn() && get().keepsBefore; }
   int getStateBytes() const {
     return int(sizeof(float)) *
-           (keepsAnchor() + keepsMomentum() + keepsDifference() +
-            getCompression().keepsError());
+           (keepsAnchor() + keepsMomentum() + keepsDifference() + corrects() +
+            keepsBefore() + getCompression().keepsError());
   }
+  /// How often an agreement sends all weights to a neighbour: with what they
+  /// have moved by beside them.
+  int countMixed() const { return corrects() && keepsBefore() ? 2 : 1; }
   /// The messages that a fragment is sent in, one in each step.
   int32_t countParts() const { return delay ? delay : 1; }
   /// The step in which fragment `p` is sent, of `every`: 1 or more, and so

@@ -46,12 +46,14 @@ struct ListFacts {
   /// Its deed with a fragment.
   FragmentDeed deed = FragmentDeed::None;
   uint32_t fragment = 0, part = 0;
+  bool corrects = false; // steps of a site by itself
 };
 
 /// The lists of `outer`, whose graph has a period of so many matrices: step,
 /// report, what all sites do together ("outer"), and one for each matrix ("mix
 /// 1"). Those that no step would run are left out. Of fragments there are, one
-/// after the other, "part 1", "sum 1.1" and so on, and "blend 1".
+/// after the other, "part 1", "sum 1.1" and so on, and "blend 1". What corrects
+/// the step of a site ("correct") comes before all agreements.
 std::vector<ListFacts> listsOf(const Outer &outer, uint32_t mixings);
 
 /// The fragment of `fragments` that parameter `name` belongs to. Layers are
@@ -81,10 +83,13 @@ std::vector<FragmentPlace> placeInFragments(const fb::Plan &plan,
 
 /// The names of what sites keep of each parameter: the weights that all have
 /// agreed on last, the momentum of the outer optimizer, what a site has moved
-/// by, or the sum of that over sites, and what its messages have left out.
+/// by, or the sum of that over sites; by what each step of a site is corrected,
+/// its weights when it agreed last, and what its messages have left out.
 inline constexpr std::string_view kAnchorState = "anchor",
                                   kOuterMomentumState = "outer_momentum",
                                   kDifferenceState = "difference",
+                                  kCorrectionState = "correction",
+                                  kBeforeState = "before",
                                   kSiteErrorState = "site_error";
 
 /// Whether the action is of a list of the scheme, neither of a site's own step

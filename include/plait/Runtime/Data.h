@@ -17,6 +17,12 @@
 // microbatch i of it is the i-th run of micro_batch rows. So the batch of a
 // step does not depend on the mesh.
 //
+// Of a plan with sites each may have a list of its own: "{site}" in a path is
+// the site's number, and "{part}" behind it the site's part of the file's
+// samples, of as many parts as there are sites, which follow each other. Site i
+// of S, which has rows [i G / S, (i + 1) G / S), then goes through its own
+// samples, from one step to the next G / S.
+//
 // Of a plan with float inputs a source is a list of rows, which do not overlap
 // (plait/Plan/FloatInputs.h): sample k is row k.
 //
@@ -70,12 +76,21 @@ private:
 /// wrong.
 std::vector<std::string> listPaths(const std::string &list);
 
+/// A source of one site: so many of a file's samples, from `begin` on. 0: all
+/// of them, or the site's part of all.
+struct SitePart {
+  uint32_t source;
+  bool isPart;
+  uint64_t begin = 0, samples = 0;
+};
+
 /// The batches of a data set. Reading is safe from all threads.
 class Batches {
 public:
   /// Files of tokens: see TokenFile::open. `list` is paths with commas between
   /// them, each with ":WEIGHT" behind it or none. What names a file as it is,
-  /// is that file.
+  /// is that file. Fails where sites would have different numbers of samples
+  /// without weights, as their passes would end at different steps.
   static Result<Batches> fromTokens(const std::string &list,
                                     const std::string &type,
                                     const fb::Plan &plan);
@@ -150,6 +165,12 @@ private:
   static Result<Batches> create(std::vector<TokenFile> sources,
                                 std::vector<double> weights,
                                 const fb::Plan &plan);
+  static Result<Batches> createForSites(std::vector<TokenFile> sources,
+                                        std::vector<SitePart> parts,
+                                        std::vector<double> weights,
+                                        const fb::Plan &plan);
+  const TokenFile &sourceOf(const Sample &sample) const;
+  uint64_t positionOf(const Sample &sample) const;
   Status findStarts(const Sample &sample, int64_t first,
                     std::span<int32_t> target) const;
   Status checkTokens(std::span<const int32_t> tokens, int64_t first,
@@ -185,6 +206,8 @@ private:
   int64_t replicas = 1, replicaRows = 1;
   bool isGiven = false; // sources are the rows of a step, one sample each
   SampleRecord *record = nullptr;
+  std::vector<SitePart> parts;         // site by site; empty: sources are it
+  std::vector<SampleOrder> siteOrders; // of the parts of each; empty: no sites
 };
 
 } // namespace plait::runtime

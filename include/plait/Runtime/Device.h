@@ -73,10 +73,13 @@ struct OuterOperands {
   const std::byte *others;
   std::byte *mixed;
   float sites, rate, beta;
-  float weight;               // of what has been received
-  bool isFirst;               // exchange of an agreement
-  uint32_t drop;              // on either side of a mean
-  float keep;                 // of its own weights where it takes others
+  float weight;  // of what has been received
+  bool isFirst;  // exchange of an agreement
+  uint32_t drop; // on either side of a mean
+  float keep;    // of its own weights where it takes others
+  std::byte *correction = nullptr;
+  float learningRate = 0;     // of the step
+  float every = 1;            // steps from one agreement to the next
   std::byte *error = nullptr; // of messages; null: none is kept
   const SiteCompression *compress = nullptr;
 };

@@ -130,6 +130,10 @@ void SiteBuilder::addState() {
       range.anchor = allocate(range, kAnchorState);
     if (hasMomentum)
       range.momentum = allocate(range, kOuterMomentumState);
+    if (outer.corrects())
+      range.correction = allocate(range, kCorrectionState);
+    if (outer.keepsBefore())
+      range.before = allocate(range, kBeforeState);
   }
   for (const auto &shard : program.shards) {
     for (auto &slot : shard->state)
@@ -139,13 +143,13 @@ void SiteBuilder::addState() {
     const SentRange &range = *llvm::find_if(ranges, [&](const SentRange &one) {
       return one.contains(shard->weight);
     });
-    auto add = [&](llvm::StringRef name, uint64_t begin, bool isAnchor,
+    auto add = [&](llvm::StringRef name, uint64_t begin, bool fromWeight,
                    uint8_t ownAxis = 0) {
       auto slot = std::make_unique<fb::StateSlotT>();
       slot->name = name;
       slot->offset = begin + (shard->weight - range.begin);
       slot->like_weight = true;
-      slot->from_weight = isAnchor;
+      slot->from_weight = fromWeight;
       slot->own_axis = ownAxis;
       shard->state.push_back(std::move(slot));
     };
@@ -157,6 +161,10 @@ void SiteBuilder::addState() {
       add(kDifferenceState, range.difference, false, axis);
     if (hasError)
       add(kSiteErrorState, range.error, false, axis);
+    if (outer.corrects())
+      add(kCorrectionState, range.correction, false, axis);
+    if (outer.keepsBefore())
+      add(kBeforeState, range.before, true, axis);
   }
 }
 
@@ -177,8 +185,9 @@ uint64_t SiteBuilder::findRoom(uint64_t bytes) const {
   return place;
 }
 
-/// Two buffers for the largest range, of which a middle needs a block for each
-/// site.
+/// Buffers for the largest range, of which a middle needs a block for each
+/// site: one for what stays, one for what is received and, of what is tracked,
+/// one more.
 void SiteBuilder::placeScratch() {
   uint64_t most = 0;
   for (const SentRange &range : ranges)
@@ -186,7 +195,8 @@ void SiteBuilder::placeScratch() {
   if (outer.is(Agreement::Middle))
     most = llvm::alignTo(most, outer.sites);
   scratchBytes = llvm::alignTo(most * sizeof(float), 64);
-  for (uint64_t &place : scratch)
+  for (uint64_t &place :
+       llvm::MutableArrayRef(scratch).take_front(countBuffers()))
     place = addScratch(scratchBytes);
 }
 
@@ -302,7 +312,7 @@ void SiteBuilder::addMean(fb::FunctionT &function, const SentRange &range) {
 /// Each site has a block of the elements of all sites, and all get its result.
 void SiteBuilder::addMiddle(fb::FunctionT &function, const SentRange &range) {
   uint64_t block = llvm::divideCeil(range.elements(), outer.sites);
-  auto [own, others] = scratch;
+  auto [own, others, _] = scratch;
   addCopy(function, range.begin, own, range.elements());
   addCollective(function, CollectiveKind::AllToAll, own, others, block);
   fb::OuterStepT &middle = addOuter(function, fb::OuterKind::Middle, 0, block);
@@ -333,6 +343,8 @@ void SiteBuilder::addAgreement() {
   for (const SentRange &range : ranges)
     if (outer.is(Agreement::Middle))
       addMiddle(function, range);
+    else if (outer.corrects())
+      addScaffold(function, range);
     else
       addMean(function, range);
   addRounding(function);
@@ -384,30 +396,42 @@ void SiteBuilder::addTransfer(fb::ActionKind kind, uint32_t exchange,
 
 /// Everything is sent before anything is waited for, and a weight changes when
 /// all neighbours have it.
-void SiteBuilder::mix(const SentRange &range, uint32_t tensor,
+void SiteBuilder::mix(const SentRange &range, uint64_t value, uint32_t tensor,
                       uint32_t exchanges) {
-  auto [received, mixed] = scratch;
+  auto [mixed, received, _] = scratch;
   for (uint32_t i = 1; i <= exchanges; ++i)
-    addTransfer(fb::ActionKind::Send, i, range.begin, range, tensor);
+    addTransfer(fb::ActionKind::Send, i, value, range, tensor);
   for (uint32_t i = 1; i <= exchanges; ++i) {
     addTransfer(fb::ActionKind::Recv, i, received, range, tensor);
     fb::OuterStepT &step =
-        addOuter(addCall(), fb::OuterKind::Mix, range.begin, range.elements());
+        addOuter(addCall(), fb::OuterKind::Mix, value, range.elements());
     step.others = at(received);
     step.mixed = at(mixed);
     step.exchange = i;
   }
   for (uint32_t i = 1; i <= exchanges; ++i)
-    addTransfer(fb::ActionKind::WaitSend, i, range.begin, range, tensor);
+    addTransfer(fb::ActionKind::WaitSend, i, value, range, tensor);
+}
+
+/// Neighbours have sent their weights, and those of a site become the mean.
+void SiteBuilder::agree(const SentRange &range, uint32_t tensor,
+                        uint32_t exchanges) {
+  mix(range, range.begin, tensor, exchanges);
   addOuter(addCall(), fb::OuterKind::Take, range.begin, range.elements())
-      .mixed = at(mixed);
+      .mixed = at(scratch[0]);
 }
 
 void SiteBuilder::addMixing(const fb::MixingT &mixing) {
   if (mixing.exchanges.empty())
     return;
+  uint32_t exchanges = mixing.exchanges.size();
   for (auto [tensor, range] : llvm::enumerate(ranges))
-    mix(range, tensor, mixing.exchanges.size());
+    if (outer.corrects())
+      track(range, tensor, exchanges);
+    else if (outer.keepsBefore())
+      joinMixed(range, tensor, exchanges);
+    else
+      agree(range, tensor, exchanges);
   if (hasCopies())
     addRounding(addCall());
 }
@@ -418,7 +442,7 @@ void SiteBuilder::build() {
   addState();
   bool mixes =
       llvm::any_of(plan.lists, [](const auto &own) { return own->mixing; });
-  if (mixes || outer.is(Agreement::Middle))
+  if (mixes || outer.is(Agreement::Middle) || outer.corrects())
     placeScratch();
   if (compress.isOn()) {
     findPieces();
@@ -427,7 +451,9 @@ void SiteBuilder::build() {
   addReport();
   std::vector<ListFacts> facts = listsOf(outer, plan.outer->mixings.size());
   for (list = uint32_t(List::Report) + 1; list < plan.lists.size(); ++list)
-    if (facts[list].deed != FragmentDeed::None)
+    if (facts[list].corrects)
+      addCorrections();
+    else if (facts[list].deed != FragmentDeed::None)
       addFragment(facts[list]);
     else if (uint32_t mixing = plan.lists[list]->mixing)
       addMixing(*plan.outer->mixings[mixing - 1]);

@@ -391,13 +391,16 @@ static void addReceived(StageMemory &memory, const Holdings &holdings,
   const Outer &outer = context.training.outer;
   SiteCompression compress = outer.getCompression();
   if (!outer.is(Agreement::Gossip) && !outer.is(Agreement::Middle) &&
-      !compress.isOn())
+      !outer.corrects() && !compress.isOn())
     return;
   bool dividesMasters = context.training.precision != Precision::FP32 &&
                         context.configuration.zero >= 1;
   double weights =
       holdings.parameters / (dividesMasters ? context.divisions() : 1);
-  double received = 2 * weights * sizeof(float);
+  // What is tracked is a third one; a mean learns from a copy of the weights.
+  bool isMixed = outer.is(Agreement::Gossip);
+  int buffers = !outer.corrects() ? 2 : isMixed ? 3 : 1;
+  double received = buffers * weights * sizeof(float);
   if (compress.isOn()) {
     double parts = outer.fragments ? outer.fragments * outer.countParts() : 1;
     received = weights / compress.chunk * double(compress.countChunkWords()) *

@@ -299,10 +299,13 @@ double planner::getSitesSeconds(const StepLoad &load, double step,
                     (outer.isCompressed() ? 2 * bytes : 0);
   Cost computing =
       memoryCost(passes * bytes + kept + messages, context.cluster.device);
+  // Each step, what it has come to and by what it is corrected.
+  Cost correcting =
+      memoryCost(outer.corrects() ? 3 * bytes : 0, context.cluster.device);
   return getTogetherSeconds(CollectiveKind::AllReduce, 1, 3 * sizeof(float),
                             context) +
          getAgreementSeconds(bytes, compressed, step, context) +
-         computing.seconds / double(outer.every);
+         computing.seconds / double(outer.every) + correcting.seconds;
 }
 
 /// Reads the gradient and the sum and writes the sum, for each microbatch.

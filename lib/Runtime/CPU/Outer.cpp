@@ -106,6 +106,19 @@ static void takeMiddle(const OuterOperands &operands, int64_t elements,
   }
 }
 
+/// Leaves corrections as they are where the rate is 0: steps of no rate say
+/// nothing of gradients.
+static void learn(const OuterOperands &operands, int64_t begin, int64_t end) {
+  float rate = operands.every * operands.learningRate;
+  if (rate == 0)
+    return;
+  const float *value = numbersOf(operands.value);
+  const float *mixed = numbersOf(operands.mixed);
+  float *correction = numbersOf(operands.correction);
+  for (int64_t i = begin; i < end; ++i)
+    correction[i] += (value[i] - mixed[i]) / rate;
+}
+
 void runtime::runOuter(fb::OuterKind kind, const OuterOperands &operands,
                        int64_t elements, int64_t begin, int64_t end) {
   float *value = numbersOf(operands.value);
@@ -137,6 +150,19 @@ void runtime::runOuter(fb::OuterKind kind, const OuterOperands &operands,
     return;
   case fb::OuterKind::Blend:
     return blend(operands, begin, end);
+  case fb::OuterKind::Correct:
+    for (int64_t i = begin; i < end; ++i)
+      value[i] += operands.learningRate * numbersOf(operands.correction)[i];
+    return;
+  case fb::OuterKind::Learn:
+    return learn(operands, begin, end);
+  case fb::OuterKind::Join:
+    for (int64_t i = begin; i < end; ++i)
+      value[i] += numbersOf(operands.mixed)[i] - numbersOf(operands.anchor)[i];
+    return;
+  case fb::OuterKind::Keep:
+    std::copy_n(value + begin, end - begin, numbersOf(operands.anchor) + begin);
+    return;
   case fb::OuterKind::Encode:
   case fb::OuterKind::Decode: // by chunks, see SiteMessages.h
     return;

@@ -198,6 +198,9 @@ Status CheckpointReader::checkSites(const fb::Plan &plan, int64_t mine,
   if (outer.is(Agreement::Gossip) || outer.is(Agreement::Streaming))
     return fail(sites, ", which never agree as a whole by ",
                 plan::describeOuter(plan));
+  if (outer.corrects())
+    return fail(sites, ", whose corrections add up to 0 with those of all (",
+                plan::describeOuter(plan), ")");
   uint64_t step = parts.run.step;
   return step % uint64_t(outer.every) == 0
              ? Status::success()

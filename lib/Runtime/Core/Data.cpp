@@ -15,6 +15,7 @@
 #include "plait/Runtime/Data.h"
 
 #include "plait/Plan/Defaults.h"
+#include "plait/Plan/Ranks.h"
 #include "plait/Runtime/Random.h"
 
 #include <algorithm>
@@ -22,6 +23,7 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -130,61 +132,115 @@ std::vector<std::string> runtime::listPaths(const std::string &list) {
   return paths;
 }
 
-/// Every source is inspected here: a token outside of the vocabulary in the
-/// part that is looked at fails before the run.
+/// The texts that stand for the site's number in a path, and behind one for
+/// its part.
+static constexpr std::string_view kSite = "{site}", kPart = "{part}";
+
+/// Replaces what stands for `site`. A path that is a file is meant as it is.
+static std::string expand(std::string path, int64_t site) {
+  if (isFile(path))
+    return path;
+  if (path.ends_with(kPart))
+    path.resize(path.size() - kPart.size());
+  std::string number = std::to_string(site);
+  for (size_t at = 0; (at = path.find(kSite, at)) != std::string::npos;
+       at += number.size())
+    path.replace(at, kSite.size(), number);
+  return path;
+}
+
+static bool isOfSite(const SourceName &name) {
+  return !isFile(name.path) && (name.path.find(kSite) != std::string::npos ||
+                                name.path.ends_with(kPart));
+}
+
+/// Opens one source. It is inspected here: a token outside of the vocabulary in
+/// the part that is looked at fails before the run.
+static Result<TokenFile> openSource(const std::string &path, bool isText,
+                                    const std::string &type,
+                                    const fb::Plan &plan) {
+  auto vocabulary = static_cast<uint64_t>(plan.vocab_size());
+  if (isText)
+    return TokenFile::openText(path, vocabulary);
+  return plan::length(plan.float_inputs())
+             ? TokenFile::openRows(path)
+             : TokenFile::open(path, type, vocabulary);
+}
+
+/// 1. Entries of the list, of which some may be of each site.
+/// 2. Each file is opened once, whatever sites read it.
 Result<Batches> Batches::open(const std::string &list, bool isText,
                               const std::string &type, const fb::Plan &plan) {
+  // 1. Entries.
   auto names = parseSources(list);
   if (!names.ok())
     return names.status();
   auto weights = getWeights(*names);
   if (!weights.ok())
     return weights.status();
-  auto vocabulary = static_cast<uint64_t>(plan.vocab_size());
-  bool hasFloats = plan::length(plan.float_inputs()) > 0;
-  if (hasFloats && (isText || !type.empty()))
+  if (plan::length(plan.float_inputs()) && (isText || !type.empty()))
     return fail("the plan takes '", plan.float_inputs()->Get(0)->name()->str(),
                 "', numbers that ", isText ? "texts" : "files of tokens",
                 " do not have: give files of rows as `tokens`");
+  auto own = std::find_if(names->begin(), names->end(), isOfSite);
+  bool areOfSites = own != names->end();
+  if (areOfSites && !plan.outer())
+    return fail("'", own->path, "' is of each site, the plan has no sites");
+  int64_t sites = areOfSites ? plan::RankGrid(plan).sites() : 1;
+  // 2. Files.
   std::vector<TokenFile> sources;
-  for (const SourceName &name : *names) {
-    Result<TokenFile> file = isText ? TokenFile::openText(name.path, vocabulary)
-                             : hasFloats
-                                 ? TokenFile::openRows(name.path)
-                                 : TokenFile::open(name.path, type, vocabulary);
-    if (!file.ok())
-      return file.status();
-    sources.push_back(std::move(*file));
-  }
-  return create(std::move(sources), std::move(*weights), plan);
+  std::vector<SitePart> parts;
+  std::map<std::string, uint32_t> opened;
+  for (int64_t site = 0; site < sites; ++site)
+    for (const SourceName &name : *names) {
+      std::string path = expand(name.path, site);
+      auto [place, isNew] = opened.try_emplace(path, uint32_t(sources.size()));
+      if (isNew || !areOfSites) {
+        auto file = openSource(path, isText, type, plan);
+        if (!file.ok())
+          return file.status();
+        sources.push_back(std::move(*file));
+      }
+      parts.push_back(
+          {place->second, isOfSite(name) && name.path.ends_with(kPart)});
+    }
+  return areOfSites ? createForSites(std::move(sources), std::move(parts),
+                                     std::move(*weights), plan)
+                    : create(std::move(sources), std::move(*weights), plan);
 }
 
 /// Samples do not overlap but for one token: targets are the tokens one
 /// further, so that S samples of T tokens need S · T + 1 tokens. Rows with
-/// numbers do not overlap.
+/// numbers do not overlap. The rest of a file that is less than a sample is not
+/// read.
+static Result<uint64_t> countSamples(const TokenFile &source,
+                                     const fb::Plan &plan) {
+  auto sequence = static_cast<uint64_t>(plan.sequence());
+  if (plan::length(plan.float_inputs())) {
+    uint64_t words = plan::countRowWords(plan);
+    if (source.size() < words || source.size() % words)
+      return fail("'", source.name(), "' has ", 4 * source.size(),
+                  " bytes, which are no rows of ", 4 * words, ": of each ",
+                  sequence + 1, " tokens and ", words - sequence - 1,
+                  " numbers");
+    return source.size() / words;
+  }
+  if (source.size() < sequence + 1)
+    return fail("'", source.name(), "' has ", source.size(),
+                " tokens, one sample needs ", sequence + 1);
+  return (source.size() - 1) / sequence;
+}
+
 Result<Batches> Batches::create(std::vector<TokenFile> sources,
                                 std::vector<double> weights,
                                 const fb::Plan &plan) {
   std::vector<uint64_t> sizes;
   std::vector<std::string> names;
-  // The rest of a file that is less than a sample is not read.
-  auto sequence = static_cast<uint64_t>(plan.sequence());
   for (const TokenFile &source : sources) {
-    if (plan::length(plan.float_inputs())) {
-      uint64_t words = plan::countRowWords(plan);
-      if (source.size() < words || source.size() % words)
-        return fail("'", source.name(), "' has ", 4 * source.size(),
-                    " bytes, which are no rows of ", 4 * words, ": of each ",
-                    sequence + 1, " tokens and ", words - sequence - 1,
-                    " numbers");
-      sizes.push_back(source.size() / words);
-      names.push_back(source.name());
-      continue;
-    }
-    if (source.size() < sequence + 1)
-      return fail("'", source.name(), "' has ", source.size(),
-                  " tokens, one sample needs ", sequence + 1);
-    sizes.push_back((source.size() - 1) / sequence);
+    Result<uint64_t> count = countSamples(source, plan);
+    if (!count.ok())
+      return count.status();
+    sizes.push_back(*count);
     names.push_back(source.name());
   }
   auto order = SampleOrder::create(std::move(sizes), weights, names);
@@ -192,6 +248,70 @@ Result<Batches> Batches::create(std::vector<TokenFile> sources,
     return order.status();
   return Batches(std::move(sources), std::move(weights), std::move(*order),
                  plan);
+}
+
+/// Finds the samples of each part, of `count` sources a site.
+static Status measure(std::vector<SitePart> &parts, size_t count,
+                      const std::vector<TokenFile> &sources,
+                      const fb::Plan &plan) {
+  uint64_t sites = parts.size() / count;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    SitePart &part = parts[i];
+    const TokenFile &source = sources[part.source];
+    Result<uint64_t> samples = countSamples(source, plan);
+    if (!samples.ok())
+      return samples.status();
+    if (part.isPart && *samples < sites)
+      return fail("'", source.name(), "' has ", *samples,
+                  *samples == 1 ? " sample" : " samples", ", ", sites,
+                  " sites need one each");
+    part.samples = part.isPart ? *samples / sites : *samples;
+    part.begin = part.isPart ? i / count * part.samples : 0;
+  }
+  return Status::success();
+}
+
+/// Sites go through their samples together, a pass of one as long as that of
+/// another. Sources with weights have no common pass.
+Result<Batches> Batches::createForSites(std::vector<TokenFile> sources,
+                                        std::vector<SitePart> parts,
+                                        std::vector<double> weights,
+                                        const fb::Plan &plan) {
+  size_t sites = plan::RankGrid(plan).sites(), count = parts.size() / sites;
+  PLAIT_RETURN_IF_ERROR(measure(parts, count, sources, plan));
+  std::vector<SampleOrder> orders;
+  std::vector<uint64_t> all;
+  std::vector<double> allWeights;
+  std::vector<std::string> allNames;
+  for (size_t site = 0; site < sites; ++site) {
+    std::vector<uint64_t> sizes;
+    std::vector<std::string> names;
+    for (size_t i = site * count; i < (site + 1) * count; ++i) {
+      sizes.push_back(parts[i].samples);
+      names.push_back(sources[parts[i].source].name());
+    }
+    auto order = SampleOrder::create(sizes, weights, names);
+    if (!order.ok())
+      return order.status();
+    orders.push_back(std::move(*order));
+    if (weights.empty() && orders[site].samples() != orders[0].samples())
+      return fail("site ", site, " has ", orders[site].samples(), " samples, '",
+                  names[0], "' the first of them, and site 0 ",
+                  orders[0].samples(),
+                  ", expected as many: give both as many, or sources with "
+                  "weights, which begin again on their own");
+    all.insert(all.end(), sizes.begin(), sizes.end());
+    allNames.insert(allNames.end(), names.begin(), names.end());
+    allWeights.insert(allWeights.end(), weights.begin(), weights.end());
+  }
+  auto order = SampleOrder::create(std::move(all), allWeights, allNames);
+  if (!order.ok())
+    return order.status();
+  Batches batches(std::move(sources), std::move(weights), std::move(*order),
+                  plan);
+  batches.parts = std::move(parts);
+  batches.siteOrders = std::move(orders);
+  return batches;
 }
 
 Result<Batches> Batches::fromTokens(const std::string &list,
@@ -289,11 +409,16 @@ std::string Batches::describe() const {
   if (isGiven)
     return "rows that are given step by step";
   std::ostringstream text;
-  for (size_t i = 0; i < sources.size(); ++i) {
-    text << (i ? ", " : "") << sources[i].size() << " tokens of hash "
-         << std::hex << sources[i].hash() << std::dec;
+  size_t count = parts.empty() ? sources.size() : parts.size();
+  for (size_t i = 0; i < count; ++i) {
+    const TokenFile &source = sources[parts.empty() ? i : parts[i].source];
+    text << (i ? ", " : "") << source.size() << " tokens of hash " << std::hex
+         << source.hash() << std::dec;
     if (!weights.empty())
-      text << " and weight " << weights[i];
+      text << " and weight " << weights[i % weights.size()];
+    if (!parts.empty())
+      text << " from sample " << parts[i].begin << " on for site "
+           << i / (count / siteOrders.size());
   }
   text << " in samples of " << sequence;
   if (!floats.empty())
@@ -311,6 +436,8 @@ std::string Batches::describe() const {
 void Batches::shuffle(uint64_t seed) {
   shuffleSeed = seed;
   samples.shuffle(seed);
+  for (SampleOrder &order : siteOrders)
+    order.shuffle(seed);
 }
 
 void Batches::startAt(uint64_t step, uint64_t position) {
@@ -343,11 +470,28 @@ int64_t Batches::findRow(int64_t row) const {
          microbatch * replicaRows + inside % replicaRows;
 }
 
-/// `step` counts from 1. Given rows are those of this step.
+/// `step` counts from 1. Given rows are those of this step. Sites have had as
+/// many samples each.
 Sample Batches::findSample(uint64_t step, int64_t row) const {
   if (isGiven)
     return {uint32_t(findRow(row)), 0};
-  return samples.find(positionAfter(step - 1) + uint64_t(findRow(row)));
+  uint64_t position = positionAfter(step - 1), own = uint64_t(findRow(row));
+  if (siteOrders.empty())
+    return samples.find(position + own);
+  uint64_t sites = siteOrders.size(), rows = uint64_t(globalBatch) / sites;
+  Sample sample = siteOrders[own / rows].find(position / sites + own % rows);
+  sample.source += uint32_t(own / rows * (parts.size() / sites));
+  return sample;
+}
+
+const TokenFile &Batches::sourceOf(const Sample &sample) const {
+  return sources[parts.empty() ? sample.source : parts[sample.source].source];
+}
+
+/// Returns where a sample begins in its source.
+uint64_t Batches::positionOf(const Sample &sample) const {
+  uint64_t begin = parts.empty() ? 0 : parts[sample.source].begin;
+  return (begin + sample.index) * stride;
 }
 
 /// The starts of the positions from `first` on. Those before say where the
@@ -358,8 +502,7 @@ Status Batches::findStarts(const Sample &sample, int64_t first,
                            std::span<int32_t> target) const {
   // All tokens up to the last position that is asked for.
   std::vector<int32_t> tokens(first + target.size());
-  PLAIT_RETURN_IF_ERROR(
-      sources[sample.source].read(sample.index * stride, tokens));
+  PLAIT_RETURN_IF_ERROR(sourceOf(sample).read(positionOf(sample), tokens));
   int32_t start = 0;
   for (int64_t position = 0; position < int64_t(tokens.size()); ++position) {
     if (position >= first)
@@ -386,8 +529,8 @@ Status Batches::readRow(uint64_t step, int64_t row, fb::InputKind kind,
   if (record && kind == fb::InputKind::Tokens)
     record->add(findRow(row), samples.number(sample));
   int64_t position = (kind == fb::InputKind::Targets) + first;
-  const TokenFile &source = sources[sample.source];
-  PLAIT_RETURN_IF_ERROR(source.read(sample.index * stride + position, target));
+  PLAIT_RETURN_IF_ERROR(
+      sourceOf(sample).read(positionOf(sample) + position, target));
   // Of rows with numbers a source does not know which words are tokens.
   return floats.empty() ? Status::success()
                         : checkTokens(target, position, nameRow(sample));
@@ -395,8 +538,9 @@ Status Batches::readRow(uint64_t step, int64_t row, fb::InputKind kind,
 
 std::string Batches::nameRow(const Sample &sample) const {
   std::ostringstream text;
-  text << "row " << (isGiven ? uint64_t(sample.source) : sample.index)
-       << " of '" << sources[sample.source].name() << "'";
+  text << "row "
+       << (isGiven ? uint64_t(sample.source) : positionOf(sample) / stride)
+       << " of '" << sourceOf(sample).name() << "'";
   return text.str();
 }
 
@@ -404,10 +548,10 @@ Status Batches::readFloats(uint64_t step, int64_t row, uint32_t input,
                            int64_t first, std::span<int32_t> target) const {
   Sample sample = findSample(step, row);
   const plan::FloatPart &part = floats[input];
-  PLAIT_RETURN_IF_ERROR(
-      sources[sample.source].read(sample.index * stride + uint64_t(sequence) +
-                                      1 + part.begin + uint64_t(first),
-                                  target));
+  PLAIT_RETURN_IF_ERROR(sourceOf(sample).read(positionOf(sample) +
+                                                  uint64_t(sequence) + 1 +
+                                                  part.begin + uint64_t(first),
+                                              target));
   return checkNumbers(part, target, first, nameRow(sample));
 }
 
@@ -419,9 +563,9 @@ void Batches::prefetchRow(uint64_t step, int64_t row, fb::InputKind kind,
   if (kind == fb::InputKind::Starts) // found in all tokens up to there
     count += std::exchange(first, 0);
   Sample sample = findSample(step, row);
-  const TokenFile &source = sources[sample.source];
+  const TokenFile &source = sourceOf(sample);
+  uint64_t begin = positionOf(sample);
   if (!floats.empty())
-    return source.prefetch(sample.index * stride, rowWords);
-  source.prefetch(
-      sample.index * stride + (kind == fb::InputKind::Targets) + first, count);
+    return source.prefetch(begin, rowWords);
+  source.prefetch(begin + (kind == fb::InputKind::Targets) + first, count);
 }

@@ -69,6 +69,7 @@ Status Rank::feed(const fb::Input &input, uint64_t number,
 Status Rank::runStep(uint64_t number, const Batches &batches,
                      const StepScalars &stepScalars, StepScope stepScope) {
   scope = stepScope;
+  learningRate = stepScalars[size_t(fb::Scalar::LearningRate)];
   bool trains = scope == StepScope::Train;
   if (!trains && !metricSteps.ok())
     return metricSteps.status();
@@ -522,11 +523,12 @@ Status Rank::runOuter(const fb::Action &action, const fb::OuterStep &step) {
   };
   const fb::OuterRule &rule = *plan.outer();
   OuterOperands operands = {
-      place(step.value()), place(step.anchor()), place(step.momentum()),
-      place(step.copy()),  place(step.others()), place(step.mixed()),
-      float(mesh.sites()), float(rule.rate()),   float(rule.momentum()),
-      /*weight=*/0,        step.exchange() == 1, rule.drop(),
-      float(rule.mix()),   place(step.error()),  &compression};
+      place(step.value()), place(step.anchor()),     place(step.momentum()),
+      place(step.copy()),  place(step.others()),     place(step.mixed()),
+      float(mesh.sites()), float(rule.rate()),       float(rule.momentum()),
+      /*weight=*/0,        step.exchange() == 1,     rule.drop(),
+      float(rule.mix()),   place(step.correction()), learningRate,
+      float(rule.every()), place(step.error()),      &compression};
   if (step.exchange())
     operands.weight =
         float(plan::exchangeOf(plan, action.list(), step.exchange())

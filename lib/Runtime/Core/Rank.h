@@ -160,6 +160,7 @@ private:
   // Room for the operands of the kernel with the most.
   std::vector<std::byte *> args;
   std::vector<int64_t> scalars;
+  float learningRate = 0;    // of the step that runs
   std::vector<int32_t> rows; // of the largest input
   Walk main;
   StepGuard guard{mesh, program, device};

@@ -56,6 +56,8 @@ PLANS = {
                "gossip:ring,average=2"],
     "streaming": ["gpt2", "--mesh", "sites=2", "--no-plan", "--micro-batch", "4", "--outer",
                   "streaming:4"],
+    "tracking": ["gpt2", "--mesh", "sites=2", "--no-plan", "--micro-batch", "4",
+                 "--optimizer", "sgd", "--outer", "tracking:ring"],
     "sinks": ["sinks", "--mesh", "tp=2", "--no-plan", "--global-batch", "2",
               "--micro-batch", "2", "--seq", "4", "--attention", "flash"],
     "encoder": ["encoder", "--mesh", "cp=2,tp=2", "--no-plan", "--global-batch", "2",

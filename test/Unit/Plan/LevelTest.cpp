@@ -73,6 +73,11 @@ void addMessages(fb::PlanT &plan) {
   plan.outer->graph = "compress=int8,chunk=256,decay=1";
 }
 
+void addCorrections(fb::PlanT &plan) {
+  addRule(plan);
+  plan.outer->scheme = "scaffold";
+}
+
 void addWindow(fb::PlanT &plan) {
   fb::AttentionStepT attention;
   attention.window = 8;
@@ -149,6 +154,11 @@ const std::map<std::string, Add> additions = {
     {"OuterRule.mix", addFragments},
     {"OuterKind.Part", addFragments},
     {"OuterKind.Blend", addFragments},
+    {"OuterStep.correction", addCorrections},
+    {"OuterKind.Correct", addCorrections},
+    {"OuterKind.Learn", addCorrections},
+    {"OuterKind.Join", addCorrections},
+    {"OuterKind.Keep", addCorrections},
     {"AttentionStep.soft_cap", addSoftCap},
     {"AttentionStep.sinks", addSinks},
     {"Division.inner_axes", addInnerAxes},

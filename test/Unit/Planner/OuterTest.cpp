@@ -27,6 +27,9 @@ TEST(Outer, IsReadAndWritten) {
         "gossip:one-peer+sites:6",
         "gossip:grid,every=3,average=2",
         "streaming:3",
+        "scaffold:4",
+        "tracking:exponential,every=2",
+        "awc:ring",
         "streaming:8,fragments=3,delay=0,mix=0,rate=1+sites:2",
         "sparseloco:30",
         "sparseloco:30,rate=0.5,chunk=64,k=3+sites:2",
@@ -58,11 +61,14 @@ TEST(Outer, IsReadAndWritten) {
 TEST(Outer, SaysWhatItCannotRead) {
   for (auto [text, message] :
        {std::pair("", "outer is \"\", expected none, average, diloco, median, "
-                      "trimmed, gossip, streaming or sparseloco"),
-        {"mean:2", "outer is \"mean\", expected none, average, diloco, median, "
-                   "trimmed, gossip, streaming or sparseloco"},
-        {"none:2", "outer is \"none\", expected none, average, diloco, median, "
-                   "trimmed, gossip, streaming or sparseloco"},
+                      "trimmed, gossip, streaming, sparseloco, scaffold, "
+                      "tracking or awc"),
+        {"mean:2",
+         "outer is \"mean\", expected none, average, diloco, median, "
+         "trimmed, gossip, streaming, sparseloco, scaffold, tracking or awc"},
+        {"none:2",
+         "outer is \"none\", expected none, average, diloco, median, "
+         "trimmed, gossip, streaming, sparseloco, scaffold, tracking or awc"},
         {"streaming:8,fragments=0",
          "outer has fragments \"0\", expected 1 to 16777216"},
         {"streaming:8,delay=-1",
@@ -202,7 +208,10 @@ TEST(Outer, CountsWhatIsKept) {
                              {"sparseloco:3", 8},
                              {"average:2,compress=int8", 8},
                              {"average:2,compress=int8,decay=0", 4},
-                             {"streaming:3,compress=e3m0", 16}}) {
+                             {"streaming:3,compress=e3m0", 16},
+                             {"scaffold:2", 4},
+                             {"awc:ring", 4},
+                             {"tracking:ring", 8}}) {
     Outer value;
     ASSERT_TRUE(parse("outer", text, value).ok());
     EXPECT_EQ(value.getStateBytes(), bytes);

@@ -170,6 +170,8 @@ const Case cases[] = {
      [](P &p) {
        addRows(gatherOf(p));
        p.backend = "cuda";
+       for (auto &kernel : p.kernels)
+         kernel->block_threads = kernel->indices_per_block = 32;
      },
      "has rows, which processors exchange; the backend is cuda"},
     {"CollectiveInPlace",

@@ -382,6 +382,9 @@ class Suite:
             bound = 5 * sent.std(axis=0) / count**0.5 + 1e-6
             require((off <= bound).all(), f"{name} is biased: {off / bound}")
             variance = float(numpy.square(sent - x).sum(axis=1).mean()) / size
+            # Divided by 1 + ω, what is lost is less than all.
+            lost = numpy.square(sent / (1 + omega) - x).sum(axis=1).mean() / size
+            require(lost <= omega / (1 + omega) * 1.01, f"{name} loses {lost:.3f}")
             # The mean of so many is known to a few thousandths.
             require(variance <= omega * 1.01, f"{name}: ω {variance:.3f} of {omega}")
             seen.append(f"{name} ω {variance:.2f} of {omega:g}")

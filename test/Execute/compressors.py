@@ -120,9 +120,13 @@ def random_k(rows, counts, k: int, draws, scales: bool) -> numpy.ndarray:
     return numpy.where(kept, scaled, F32(0))
 
 
-def qsgd_encode(rows, levels: int, draws):
+def qsgd_encode(rows, levels: int, draws, feedback: bool = False):
     """QSGD (Alistarh et al. 2017, section 3.1): ‖x‖₂ · sign(x) · ζ / s, where ζ is
-    one of the two integers around s · |x| / ‖x‖₂, at random."""
+    one of the two integers around s · |x| / ‖x‖₂, at random. With feedback it is
+    divided by 1 + ω, so that it is contractive."""
+    block = rows.shape[1]
+    omega = min(block / levels**2, block**0.5 / levels)
+    unit = F32(1 / (levels * (1 + omega) if feedback else levels))
     tiny = F32(2.0**-100)
     largest = numpy.abs(rows).max(axis=1)
     parts = numpy.abs(rows) * (F32(1) / (largest + tiny))[:, None]
@@ -130,7 +134,7 @@ def qsgd_encode(rows, levels: int, draws):
     share = numpy.minimum(parts * (F32(levels) / (norm + tiny))[:, None], F32(levels))
     low = numpy.floor(share)
     codes = numpy.where(rows < 0, -1, 1) * (low + (share - low > draws))
-    return codes.astype(numpy.int16), largest * (norm * F32(1 / levels))
+    return codes.astype(numpy.int16), largest * (norm * unit)
 
 
 def power_sgd(m: numpy.ndarray, q: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
@@ -180,7 +184,9 @@ def topk(rows, chunks):
 def qsgd(levels: int) -> Callable:
     def make(rows, chunks):
         draws = chunks.draw(rows, chunks.replica)
-        return integer_decode(*qsgd_encode(rows, levels, draws))
+        return integer_decode(
+            *qsgd_encode(rows, levels, draws, chunks.feedback)
+        )
 
     return make
 

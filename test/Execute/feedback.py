@@ -46,8 +46,8 @@ module attributes {{plait.model = {{layers = 1 : i64, model_type = "regression",
 """
 # Of 64 elements 3 are sent, 5 %.
 SCHEMES = ("sign:64", "topk:64+keep:3", "int4:64")
-# These need no feedback; 3 of 64 elements, too.
-ALONE = ("ef21-topk:64+keep:3", "qsgd4:64")
+# These need no feedback, or repair what is divided so that errors do not grow.
+ALONE = ("ef21-topk:64+keep:3", "qsgd4:64", "qsgd2:64+feedback")
 COLORS = {
     "none": "#444444",
     "sign:64": "#c0392b",

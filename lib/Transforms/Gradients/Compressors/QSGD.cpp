@@ -7,6 +7,9 @@
 
 #include "../CompressedSum.h"
 
+#include <algorithm>
+#include <cmath>
+
 using namespace mlir;
 using namespace plait;
 
@@ -15,11 +18,19 @@ namespace {
 /// Codes are sign(x) · ζ for one of the two integers ζ around s |x| / ‖x‖₂, the
 /// upper one with the probability that makes it s |x| / ‖x‖₂ on average, and
 /// the number is ‖x‖₂ / s of the chunk (Alistarh et al. 2017, "QSGD", section
-/// 3.1): unbiased, with ω of at most min(d / s², √d / s).
+/// 3.1): unbiased, with ω of at most min(d / s², √d / s). Where errors are fed
+/// back, they must not grow: then the number is divided by 1 + ω, which is
+/// contractive with δ = 1 / (1 + ω).
 class QSGD : public CompressionRule {
 public:
-  QSGD(Chunks &chunks, int bits)
-      : chunks(chunks), nn(chunks.nn), levels((1 << (bits - 1)) - 1) {}
+  QSGD(Chunks &chunks, const Compression &compression)
+      : chunks(chunks), nn(chunks.nn),
+        levels((1 << (compression.get().bits - 1)) - 1) {
+    double block = double(compression.block);
+    double omega =
+        std::min(block / (levels * levels), std::sqrt(block) / levels);
+    unit = 1 / (compression.feedback ? levels * (1 + omega) : levels);
+  }
 
   /// 1. The norm, of what is at most 1, so that no square is too large or too
   ///    small for its type.
@@ -55,7 +66,7 @@ public:
     // may be infinite would not.
     Value most = nn.fillLike(largest, 0x1p120);
     Value within = nn.binary<nn::MinOp>(largest, most);
-    return {code, nn.mul(within, nn.scale(norm, 1 / levels))};
+    return {code, nn.mul(within, nn.scale(norm, unit))};
   }
 
   Value decode(const Message &message) override {
@@ -84,24 +95,24 @@ private:
 
   Chunks &chunks;
   nn::NNBuilder &nn;
-  double levels;
+  double levels, unit;
 };
 
 } // namespace
 
 namespace plait {
 std::unique_ptr<CompressionRule> createQSGD8(Chunks &chunks,
-                                             const Compression &) {
-  return std::make_unique<QSGD>(chunks, 8);
+                                             const Compression &compression) {
+  return std::make_unique<QSGD>(chunks, compression);
 }
 
 std::unique_ptr<CompressionRule> createQSGD4(Chunks &chunks,
-                                             const Compression &) {
-  return std::make_unique<QSGD>(chunks, 4);
+                                             const Compression &compression) {
+  return std::make_unique<QSGD>(chunks, compression);
 }
 
 std::unique_ptr<CompressionRule> createQSGD2(Chunks &chunks,
-                                             const Compression &) {
-  return std::make_unique<QSGD>(chunks, 2);
+                                             const Compression &compression) {
+  return std::make_unique<QSGD>(chunks, compression);
 }
 } // namespace plait

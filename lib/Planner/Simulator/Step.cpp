@@ -14,6 +14,7 @@
 
 #include "Step.h"
 
+#include "Cost/Parts.h"
 #include "Memory.h"
 
 #include <algorithm>
@@ -294,8 +295,13 @@ double planner::getSitesSeconds(const StepLoad &load, double step,
   // Messages are made, and those of all sites read.
   double messages = compressed * double(1 + outer.sites) +
                     (outer.isCompressed() ? 2 * bytes : 0);
-  Cost computing =
-      memoryCost(passes * bytes + kept + messages, context.cluster.device);
+  bool isSparse = outer.getCompression().keep > 0;
+  double flops =
+      SiteCompression::getEncodeFlops(isSparse) +
+      SiteCompression::getDecodeFlops(isSparse) * double(outer.sites);
+  Cost computing = kernelCost(passes * bytes + kept + messages,
+                              outer.isCompressed() ? parameters * flops : 0,
+                              context.cluster.device);
   return getTogetherSeconds(CollectiveKind::AllReduce, 1, 3 * sizeof(float),
                             context) +
          getAgreementSeconds(bytes, compressed, step, context) +

@@ -44,11 +44,12 @@ class Form:
 def measure(case, rounds):
     """Each scheme in each round, as one may disturb the other."""
     entries = case.kept["layouts"]
+    # All that is not the scheme is as with replicas.
+    layout = layouts.make("dp4", 4).options(case.model)
     for name, (mesh, options) in SCHEMES.items():
         entry = entries.setdefault(name, {"runs": []})
-        micro = str(case.model.batch // case.form.nodes)
-        told = case.plan(name, ["--mesh", mesh, "--no-plan", "--micro-batch", micro,
-                                *options], case.path("cluster.json"))
+        layout[layout.index("--mesh") + 1] = mesh
+        told = case.plan(name, [*layout, *options], case.path("cluster.json"))
         entry.update(plan=name, predicted=told["iteration_seconds"])
     for number in range(rounds):
         with case.bed(case.form.nodes, case.form.devices) as bed:

@@ -156,6 +156,20 @@ static double collectiveStepSeconds(const fb::CollectiveStep &step,
   return collectiveSeconds(kind, bytes, group, cluster);
 }
 
+/// Of Encode and Decode. Where a message has less than a bit of each element,
+/// these are looked for first.
+static double getMessageFlops(const fb::OuterStep &step,
+                              const plan::RankGrid &mesh) {
+  double elements = double(step.elements());
+  bool isSparse = 40 * double(step.words()) < elements;
+  if (step.kind() == fb::OuterKind::Encode)
+    return elements * SiteCompression::getEncodeFlops(isSparse);
+  if (step.kind() == fb::OuterKind::Decode)
+    return elements * SiteCompression::getDecodeFlops(isSparse) *
+           double(mesh.sites());
+  return 0;
+}
+
 /// By the kind of the step; one that no model covers costs nothing. A copy
 /// reads and writes its bytes, a fill writes them.
 double planner::stepSeconds(const fb::Step &step, const plan::RankGrid &mesh,
@@ -180,11 +194,11 @@ double planner::stepSeconds(const fb::Step &step, const plan::RankGrid &mesh,
     return memoryCost(2 * double(copy->bytes()), device).seconds;
   if (const auto *fill = step.step_as_FillStep())
     return memoryCost(double(fill->bytes()), device).seconds;
-  if (step.step_as_OuterStep()) {
+  if (const auto *outer = step.step_as_OuterStep()) {
     double bytes = 0;
     for (const plan::Use &use : plan::usesOf(mesh, step))
       bytes += double(*use.count * use.unit) * (use.writes ? 2 : 1);
-    return memoryCost(bytes, device).seconds;
+    return kernelCost(bytes, getMessageFlops(*outer, mesh), device).seconds;
   }
   return 0;
 }

@@ -14,6 +14,7 @@
 
 #include "Step.h"
 
+#include "Cost/Parts.h"
 #include "Memory.h"
 
 #include <algorithm>
@@ -297,8 +298,13 @@ double planner::getSitesSeconds(const StepLoad &load, double step,
   // Messages are made, and those of all sites read.
   double messages = compressed * double(1 + outer.sites) +
                     (outer.isCompressed() ? 2 * bytes : 0);
-  Cost computing =
-      memoryCost(passes * bytes + kept + messages, context.cluster.device);
+  bool isSparse = outer.getCompression().keep > 0;
+  double flops =
+      SiteCompression::getEncodeFlops(isSparse) +
+      SiteCompression::getDecodeFlops(isSparse) * double(outer.sites);
+  Cost computing = kernelCost(passes * bytes + kept + messages,
+                              outer.isCompressed() ? parameters * flops : 0,
+                              context.cluster.device);
   // Each step, what it has come to and by what it is corrected.
   Cost correcting =
       memoryCost(outer.corrects() ? 3 * bytes : 0, context.cluster.device);

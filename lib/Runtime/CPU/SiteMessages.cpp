@@ -90,29 +90,62 @@ static float findScale(SiteCode code, std::span<const float> numbers,
   return code == SiteCode::Sign ? float(sum / double(elements)) : largest;
 }
 
-/// Levels of an Exponent are 0 and 2^(e - 7) times the scale, e from 1 to 7;
-/// halfway between two the smaller is taken.
-static uint32_t findExponent(float magnitude, float scale) {
-  uint32_t exponent = 0;
-  for (float level = 0.0078125f; exponent < 7; ++exponent, level *= 2)
-    if (!(magnitude > scale * (exponent ? 1.5f * level : level)))
-      break;
-  return exponent;
+namespace {
+
+/// The codes of one chunk. What all of its elements share is computed once.
+class Coder {
+public:
+  Coder(const SiteCompressor &compressor, float scale);
+  uint32_t makeCode(float number) const;
+  float readCode(uint32_t code) const {
+    if (compressor.bits <= kMostTableBits)
+      return table[code];
+    if (compressor.code == SiteCode::Number)
+      return std::bit_cast<float>(code);
+    return toNumber(code);
+  }
+
+private:
+  float toNumber(uint32_t code) const;
+
+  static constexpr int kMostTableBits = 4;
+  const SiteCompressor &compressor;
+  float scale;
+  float most;                 // of the integers
+  float inverse, unit;        // what makes a number an integer, and back
+  std::array<float, 7> above; // of an exponent: levels from which it is more
+  std::array<float, 1 << kMostTableBits> table; // of short codes
+};
+
+} // namespace
+
+/// The constant keeps chunks of zeros from 0 / 0. Halfway between two levels of
+/// an Exponent, 0 and 2^(e - 7) times the scale, the smaller is taken.
+Coder::Coder(const SiteCompressor &compressor, float scale)
+    : compressor(compressor), scale(scale),
+      most(float((1 << (std::min(compressor.bits, 8) - 1)) - 1)),
+      inverse(most / (scale + 0x1p-100f)), unit(scale / most) {
+  above[0] = scale * 0x1p-7f;
+  for (size_t i = 1; i < above.size(); ++i)
+    above[i] = scale * std::ldexp(1.5f, int(i) - 7);
+  if (compressor.bits <= kMostTableBits)
+    for (uint32_t code = 0; code < 1u << compressor.bits; ++code)
+      table[code] = toNumber(code);
 }
 
-static uint32_t makeCode(const SiteCompressor &compressor, float number,
-                         float scale) {
+uint32_t Coder::makeCode(float number) const {
   uint32_t isNegative = number < 0;
   float magnitude = std::abs(number);
   switch (compressor.code) {
-  case SiteCode::Integer: {
-    float most = float((1 << (compressor.bits - 1)) - 1);
-    // The constant keeps chunks of zeros from 0 / 0.
-    float code = std::nearbyint(number * (most / (scale + 0x1p-100f)));
-    return uint32_t(int32_t(code)) & ((1u << compressor.bits) - 1);
+  case SiteCode::Integer:
+    return uint32_t(int32_t(std::nearbyint(number * inverse))) &
+           ((1u << compressor.bits) - 1);
+  case SiteCode::Exponent: {
+    uint32_t exponent = 0;
+    for (float limit : above)
+      exponent += magnitude > limit;
+    return exponent | isNegative << 3;
   }
-  case SiteCode::Exponent:
-    return findExponent(magnitude, scale) | isNegative << 3;
   case SiteCode::Sign:
     return isNegative;
   case SiteCode::Levels:
@@ -123,14 +156,11 @@ static uint32_t makeCode(const SiteCompressor &compressor, float number,
   __builtin_unreachable();
 }
 
-static float readCode(const SiteCompressor &compressor, uint32_t code,
-                      float scale) {
+float Coder::toNumber(uint32_t code) const {
+  int shift = 32 - compressor.bits;
   switch (compressor.code) {
-  case SiteCode::Integer: {
-    float most = float((1 << (compressor.bits - 1)) - 1);
-    int shift = 32 - compressor.bits;
-    return float(int32_t(code << shift) >> shift) * (scale / most);
-  }
+  case SiteCode::Integer:
+    return float(int32_t(code << shift) >> shift) * unit;
   case SiteCode::Exponent: {
     int exponent = int(code & 7);
     float number = exponent ? scale * std::ldexp(1.0f, exponent - 7) : 0;
@@ -158,22 +188,19 @@ static float readCode(const SiteCompressor &compressor, uint32_t code,
 /// not sent. What is no number is larger than all numbers.
 static size_t findLargest(std::span<const float> numbers, size_t keep,
                           Positions &positions) {
+  // The bits of magnitudes are in their order, and ~ turns that round.
+  std::array<uint64_t, kMostSiteChunk> keys;
   size_t count = 0;
   for (size_t i = 0; i < numbers.size(); ++i)
     if (numbers[i] != 0)
-      positions[count++] = uint16_t(i);
+      keys[count++] =
+          uint64_t(~std::bit_cast<uint32_t>(std::abs(numbers[i]))) << 16 | i;
   if (count > keep) {
-    auto isBefore = [&](uint16_t one, uint16_t other) {
-      float a = std::abs(numbers[one]), b = std::abs(numbers[other]);
-      bool isOdd = std::isnan(a), isOtherOdd = std::isnan(b);
-      if (isOdd != isOtherOdd)
-        return isOdd;
-      return !isOdd && a != b ? a > b : one < other;
-    };
-    std::nth_element(positions.begin(), positions.begin() + keep,
-                     positions.begin() + count, isBefore);
+    std::nth_element(keys.begin(), keys.begin() + keep, keys.begin() + count);
     count = keep;
   }
+  for (size_t i = 0; i < count; ++i)
+    positions[i] = uint16_t(keys[i]);
   std::sort(positions.begin(), positions.begin() + count);
   return count;
 }
@@ -239,12 +266,12 @@ void runtime::encodeChunk(const SiteCompression &compression,
     *words++ = std::bit_cast<uint32_t>(scale);
   }
   BitWriter writer(words);
-  bool isFinite = std::isfinite(scale);
-  for (size_t i = 0; i < room; ++i)
-    writer.add(i < numbers.size() && isFinite
-                   ? makeCode(compressor, numbers[i], scale)
-                   : 0,
-               compressor.bits);
+  Coder coder(compressor, scale);
+  size_t sentCount = std::isfinite(scale) ? numbers.size() : 0;
+  for (size_t i = 0; i < sentCount; ++i)
+    writer.add(coder.makeCode(numbers[i]), compressor.bits);
+  for (size_t i = sentCount; i < room; ++i)
+    writer.add(0, compressor.bits);
   writer.finish();
 }
 
@@ -262,8 +289,9 @@ void runtime::addChunk(const SiteCompression &compression,
   if (compressor.code != SiteCode::Number)
     scale = std::bit_cast<float>(*words++);
   BitReader reader(words);
+  Coder coder(compressor, scale);
   for (size_t i = 0; i < count; ++i) {
-    float number = readCode(compressor, reader.take(compressor.bits), scale);
+    float number = coder.readCode(reader.take(compressor.bits));
     size_t place = compression.keep ? positions[i] : i;
     if (place < numbers.size())
       numbers[place] += number;

@@ -191,10 +191,12 @@ if [ "${1:-}" = --all ]; then
   run continued '^([0-9]+) compilations, .*: identical$' \
     '^([0-9]+) compilations differ$' \
     python3 test/Tools/plaitc/continue.py --all --bin build/bin build/continued
+  ours training-defects training_defects
 fi
 run docs "${counts[@]}" build/venv/bin/python test/Docs/run.py "${docs[@]}"
 ours defects defects "${defects[@]}"
 unit plait-cuda-tests
+ours train train "${covering[@]}"
 ours mpi mpi
 ours expert-rows expert_rows
 unit PlaitCodegenPtxTests
@@ -232,7 +234,6 @@ ours tcp tcp
 torch documents documents "${covering[@]}"
 ours capi capi
 ours errors errors
-ours padding padding "${covering[@]}"
 run export "${counts[@]}" \
   build/venv-transformers/bin/python test/Execute/export.py
 ours peaks peaks

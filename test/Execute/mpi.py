@@ -5,8 +5,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 #===-----------------------------------------------------------------------===#
-"""Runs plans under mpirun. Losses and saved weights have the bits that they have
-in one process, however ranks are spread. Whatever goes wrong ends all processes
+"""Runs plans under mpirun; that losses and weights have the bits that they have in
+one process is seen by train.py. Whatever goes wrong ends all processes
 with one message: bad input, a killed process, one that does not go on. The
 communicators' conformance suite runs over MPI as well."""
 
@@ -20,34 +20,19 @@ import sys
 import tempfile
 import time
 
-from harness import GOLDEN, LONG, Outcome, Reporter, Tools, arguments, require
+from harness import LONG, Outcome, Reporter, Tools, arguments, require
 from processes import (
     ENVIRONMENT,
-    NANO,
     Suite,
     children_of,
     is_running,
-    metrics,
     wait_for,
 )
 
-LLAMA = GOLDEN / "llama-small-test"
-STEPS = 3
 # Seconds after which one that has stopped is missed. Starting MPI, too, may take no
 # longer: on a busy machine that is several.
 PATIENCE = 8
 WAITED = f"waited longer than {PATIENCE} seconds for another rank"
-# Mesh, options, numbers of processes; 8 ranks over 3 are spread unevenly.
-PLANS = (
-    ("dp=8", (), (3, 8)),
-    ("tp=4", (), (2, 4)),
-    ("pp=4", ("--schedule", "1f1b"), (2, 3)),
-    ("pp=2,dp=2,tp=2", ("--precision", "bf16"), (2, 3, 8)),
-    ("dp=2,cp=2", (), (2, 4)),
-    ("dp=4,tp=2", ("--zero", "3"), (3, 4)),
-    ("pp=2,dp=2", ("--schedule", "interleaved-1f1b", "--chunks", "2"), (3, 4)),
-    ("pp=2,tp=2", ("--schedule", "zb-h1"), (4,)),
-)
 
 
 def errors_of(outcome: Outcome) -> list[str]:
@@ -69,42 +54,7 @@ def notes_of(outcome: Outcome) -> list[str]:
 #===-----------------------------------------------------------------------===#
 
 
-def train(suite: Suite, plan: pathlib.Path, processes: int) -> tuple:
-    """The steps, and the weights after them."""
-    log, saved = suite.folder / "log", suite.folder / "saved"
-    log.unlink(missing_ok=True)
-    data = ("--tokens", suite.tokens, "--steps", STEPS, "--lr", 0.01)
-    words = (plan, *data, "--log", log, "--save", saved)
-    if processes == 1:
-        suite.tools.run("plait-run", *words)
-    else:
-        done = suite.mpirun(processes, *words)
-        require(done.code == 0, f"{processes} processes: {done.stderr}")
-        summaries = done.stdout.count(f"{STEPS} steps, loss")
-        require(summaries == 1, f"{summaries} summaries")
-    return metrics(log), (saved / "model.safetensors").read_bytes()
-
-
 def number_cases(suite: Suite) -> None:
-    def same_bits(mesh, options, counts):
-        def body():
-            name = "-".join((mesh, *options)).replace("=", "")
-            model = LLAMA if "bf16" in options else NANO
-            plan = suite.compile(
-                name,
-                *("--mesh", mesh, *options, "--no-reference"),
-                *("--global-batch", 8, "--micro-batch", 1, "--seq", 32),
-                model=model,
-            )
-            steps, weights = train(suite, plan, 1)
-            require(len(steps) == STEPS, steps)
-            for processes in counts:
-                found = train(suite, plan, processes)
-                require(found[0] == steps, f"{processes}: {found[0]}, {steps}")
-                require(found[1] == weights, f"{processes}: other weights")
-
-        suite.report.case("/".join((mesh, *options[1:])), body)
-
     def check_passes():
         plan = suite.small()
         done = suite.mpirun(3, plan, "--tokens", suite.tokens, "--check")
@@ -139,8 +89,6 @@ def number_cases(suite: Suite) -> None:
         shown = suite.tools.run("plait-plan", "simulate", plan, "--profile", path)
         return shown.stdout.strip().splitlines()[-1]
 
-    for mesh, options, counts in PLANS:
-        same_bits(mesh, options, counts)
     suite.report.case("profile", profile)
     suite.report.case("check", check_passes)
 

@@ -112,13 +112,17 @@ OwningOpRef<plan::ClusterOp> ClusterCreator::create(ArrayRef<Value> outputs) {
   return cluster;
 }
 
+/// Shared first, which is less to compute.
+Copies plait::findCopies(ArrayRef<Operation *> members,
+                         ArrayRef<Value> outputs) {
+  for (Copies copies : {Copies::Shared, Copies::Separate})
+    if (hasKernel(*createCluster(members, outputs, copies)))
+      return copies;
+  return Copies::None;
+}
+
 OwningOpRef<plan::ClusterOp> plait::createCluster(ArrayRef<Operation *> members,
-                                                  ArrayRef<Value> outputs) {
-  OwningOpRef<plan::ClusterOp> cluster =
-      ClusterCreator(members, /*sharesCopies=*/true).create(outputs);
-  // Shared first, which is less to compute. If there is no kernel either way,
-  // the caller finds that out from the second one.
-  if (hasKernel(*cluster))
-    return cluster;
-  return ClusterCreator(members, /*sharesCopies=*/false).create(outputs);
+                                                  ArrayRef<Value> outputs,
+                                                  Copies copies) {
+  return ClusterCreator(members, copies == Copies::Shared).create(outputs);
 }

@@ -115,12 +115,17 @@ bool Delayer::extend(Operation *matmul, int64_t last) {
 void Delayer::run() {
   countLive();
   SmallVector<Operation *> matmuls; // since the last collective
+  // Sums into gradients that were passed. Asking the block for its order after
+  // each move would number all of its ops anew.
+  llvm::DenseSet<Operation *> passed;
   int64_t step = 0;
   for (Operation &op : llvm::make_early_inc_range(body)) {
     // What has been moved is behind the iterator, and counts where it was.
     int64_t at = step++;
     if (isGradient(&op))
       matmuls.push_back(&op);
+    if (nn::getSlotAccess(&op) == nn::SlotAccess::Add)
+      passed.insert(&op);
     if (!isa<dist::CollectiveOpInterface>(op))
       continue;
     Operation *last = &op;
@@ -131,7 +136,7 @@ void Delayer::run() {
       matmul->moveAfter(last);
       last = matmul;
       for (Operation *user : llvm::make_early_inc_range(matmul->getUsers()))
-        if (user->isBeforeInBlock(matmul)) {
+        if (passed.contains(user)) {
           user->moveAfter(last);
           last = user;
         }

@@ -32,7 +32,6 @@
 #include "plait/Analysis/KernelShape.h"
 #include "plait/Transforms/Passes.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -111,8 +110,9 @@ struct Column {
 /// Forms the clusters of one function.
 class Former {
 public:
-  explicit Former(func::FuncOp function)
-      : body(function.getBody().front()), builder(function.getContext()) {}
+  Former(func::FuncOp function, KnownClusters &known)
+      : body(function.getBody().front()), builder(function.getContext()),
+        known(known) {}
 
   void run();
 
@@ -144,6 +144,7 @@ private:
   std::vector<Unit> units;
   llvm::DenseMap<Operation *, int> unitOf;
   Spans spans; // of units
+  KnownClusters &known;
   /// The ops that must come before each op, free ones looked through.
   llvm::DenseMap<Operation *, SmallVector<Operation *>> before;
 };
@@ -241,15 +242,7 @@ bool Former::fits(const Unit &unit, Operation *op) {
   return own == other.drop_back() || other == own.drop_back();
 }
 
-/// Step 5: whether a comparison reads the value, free ops looked through.
-static bool isCompared(Value value) {
-  return llvm::any_of(value.getUsers(), [](Operation *user) {
-    return user->hasTrait<ComparesFloats>() ||
-           (isFree(user) && isCompared(user->getResult(0)));
-  });
-}
-
-/// Whether in one kernel some of the ops would read from others what is
+/// Step 5: whether in one kernel some of the ops would read from others what is
 /// compared, before it is stored.
 bool Former::joinsCompared(ArrayRef<Operation *> ops,
                            ArrayRef<Operation *> more) {
@@ -273,7 +266,7 @@ bool Former::fitOneKernel(ArrayRef<Operation *> ops,
   SmallVector<Operation *> all(ops);
   llvm::append_range(all, more);
   all = inProgramOrder(all);
-  return hasKernel(*createCluster(all, findOutputs(all)));
+  return known.find(all, findOutputs(all)) != Copies::None;
 }
 
 /// Moves all of unit `from`, elementwise work that nobody but `into` reads, or
@@ -550,7 +543,8 @@ void Former::emitCluster(const Unit &unit) {
   // What only ops read that nobody reads.
   if (outputs.empty())
     return;
-  plan::ClusterOp cluster = createCluster(unit.ops, outputs).release();
+  plan::ClusterOp cluster =
+      createCluster(unit.ops, outputs, known.find(unit.ops, outputs)).release();
   builder.insert(cluster);
   SmallPtrSet<Operation *, 16> inside(unit.ops.begin(), unit.ops.end());
   for (auto [value, result] : llvm::zip_equal(outputs, cluster.getResults()))
@@ -569,8 +563,7 @@ void Former::emitAll() {
     Unit &unit = units[index];
     if (unit.ops.empty() || unit.ops.front() == terminator)
       continue;
-    bool fusable = findRole(unit.ops.front()).has_value();
-    if (!fusable) {
+    if (!findRole(unit.ops.front())) {
       unit.ops.front()->moveBefore(terminator);
       continue;
     }
@@ -590,11 +583,18 @@ void Former::run() {
   emitAll();
 }
 
+void plait::formClusters(func::FuncOp function, KnownClusters &known) {
+  Former(function, known).run();
+  known.endFunction();
+}
+
 namespace {
 struct FormClustersPass : plait::impl::FormClustersPassBase<FormClustersPass> {
   void runOnOperation() override {
-    transformOnce(getOperation(),
-                  [](func::FuncOp function) { Former(function).run(); });
+    KnownClusters known;
+    transformOnce(getOperation(), [&](func::FuncOp function) {
+      formClusters(function, known);
+    });
   }
 };
 } // namespace

@@ -18,9 +18,13 @@
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "llvm/ADT/SetVector.h"
+
+#include <map>
 #include <optional>
+#include <vector>
 
 namespace plait {
 
@@ -44,6 +48,9 @@ bool readsFixedBlock(mlir::Operation *op);
 /// Makes more elements of what is in memory than there are.
 bool unpacks(mlir::Operation *op);
 
+/// Whether a comparison reads the value, free ops looked through.
+bool isCompared(mlir::Value value);
+
 /// Has what is returned, stored or accumulated come from a kernel, a matmul or
 /// a collective: where it does not, an op copies it. Reductions that no kernel
 /// does at once become several.
@@ -63,11 +70,55 @@ inProgramOrder(llvm::ArrayRef<mlir::Operation *> ops) {
 llvm::SetVector<mlir::Value>
 findInputs(llvm::ArrayRef<mlir::Operation *> members);
 
-/// A cluster, in no block yet, of the ops `members`, which are in program
-/// order, and of copies of the free ops they read; it yields `outputs`.
+/// How a kernel computes the ops of a cluster, if one does.
+enum class Copies : uint8_t {
+  Shared,   ///< Users of a free op share one copy of it.
+  Separate, ///< Each user has its own.
+  None      ///< There is no kernel either way.
+};
+
+/// Finds how a kernel computes the ops `members`, which are in program order,
+/// and the free ops that they read, if `outputs` are what it yields.
+Copies findCopies(llvm::ArrayRef<mlir::Operation *> members,
+                  llvm::ArrayRef<mlir::Value> outputs);
+
+/// A cluster, in no block yet, of the ops `members` and of copies of the free
+/// ops they read; it yields `outputs`.
 mlir::OwningOpRef<plan::ClusterOp>
 createCluster(llvm::ArrayRef<mlir::Operation *> members,
+              llvm::ArrayRef<mlir::Value> outputs, Copies copies);
+
+/// Remembers which clusters have a kernel: layers that are alike ask for the
+/// same ones, and building one takes long. Clusters are the same where their
+/// ops differ at most in which layers (`nn.layer`) and dropouts (`site`) they
+/// name, and in locations.
+class KnownClusters {
+public:
+  /// Returns how many clusters were built to find out.
+  int64_t size() const { return clusters.size(); }
+
+  /// Forgets the ops of a function, which may change and be erased from then
+  /// on. As long as they are known their operands alone may change.
+  void endFunction() { kindOfOp.clear(); }
+
+  /// Returns what findCopies() does.
+  Copies find(llvm::ArrayRef<mlir::Operation *> members,
               llvm::ArrayRef<mlir::Value> outputs);
+
+private:
+  using Words = std::vector<uintptr_t>;
+
+  uintptr_t kindOf(mlir::Operation *op);
+  void describe(mlir::OpOperand &use,
+                llvm::DenseMap<mlir::Value, uintptr_t> &numbers, Words &words);
+
+  std::map<Words, uintptr_t> kinds; // of ops without their operands
+  llvm::DenseMap<mlir::Operation *, uintptr_t> kindOfOp;
+  std::map<Words, Copies> clusters;
+};
+
+/// Groups the fusable ops of `function` into clusters.
+void formClusters(mlir::func::FuncOp function, KnownClusters &known);
 
 } // namespace plait
 

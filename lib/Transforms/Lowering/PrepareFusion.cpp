@@ -43,6 +43,13 @@ bool plait::readsFixedBlock(Operation *op) {
   return map && map->isBlock() && map->begin == IndexMap::Begin::None;
 }
 
+bool plait::isCompared(Value value) {
+  return llvm::any_of(value.getUsers(), [](Operation *user) {
+    return user->hasTrait<ComparesFloats>() ||
+           (isFree(user) && isCompared(user->getResult(0)));
+  });
+}
+
 bool plait::unpacks(Operation *op) {
   if (findRole(op) != FusionRole::Reindex)
     return false;
@@ -136,7 +143,7 @@ static void splitReductions(Block &body) {
   while (!worklist.empty()) {
     Operation *op = worklist.pop_back_val();
     ArrayRef<int64_t> dims = cast<FusableOpInterface>(op).getDims();
-    if (dims.size() == 1 || hasKernel(*createCluster(op, op->getResult(0))))
+    if (dims.size() == 1 || findCopies(op, op->getResult(0)) != Copies::None)
       continue;
     OpBuilder builder(op);
     Operation *last = reduceOver(builder, op, op->getOperand(0), dims.back());

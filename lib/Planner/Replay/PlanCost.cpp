@@ -156,8 +156,8 @@ static double collectiveStepSeconds(const fb::CollectiveStep &step,
   return collectiveSeconds(kind, bytes, group, cluster);
 }
 
-/// Of Encode and Decode. Where a message has less than a bit of each element,
-/// these are looked for first.
+/// Counts those of Encode and Decode. Where a message has less than a bit of
+/// each element, these are looked for first.
 static double getMessageFlops(const fb::OuterStep &step,
                               const plan::RankGrid &mesh) {
   double elements = double(step.elements());

@@ -339,10 +339,8 @@ def experts():
         ({"pp": 2, "ep": 2}, none, {"expert_chunks": 8, "precision": "bf16"}),
         (dict(WHOLE.mesh) | {"ep": 2}, full, {"expert_chunks": 2, "zero": 2}),
         # Rows of the experts that are chosen, in place of all tokens.
-        ({"ep": 4}, none, {"expert_exchange": "rows"}),
         ({"dp": 2, "ep": 2}, full, {"expert_exchange": "rows", "zero": 2}),
         ({"ep": 4}, full, {"expert_exchange": "rows", "precision": "bf16"}),
-        ({"ep": 2, "tp": 2}, none, {"expert_exchange": "rows"}),
         (
             {"pp": 2, "ep": 2, "cp": 2}, "selective",
             {"expert_exchange": "rows", "expert_chunks": 3},

@@ -47,9 +47,9 @@ Cost getOptimizerCost(const StepLoad &load, const Context &context);
 /// do and those in which they do not, and tell each other of their loss.
 double getSitesSeconds(double parameters, const Context &context);
 
-/// Returns the cost of adding one microbatch's gradients to the sum in a kernel
-/// of its own.
-Cost getAccumulationCost(double parameters, const Context &context);
+/// Returns the cost of adding one microbatch's gradients to the sum in kernels
+/// of their own.
+Cost getAccumulationCost(const StageBlocks &stage, const Context &context);
 
 } // namespace plait::planner
 

@@ -85,10 +85,13 @@ struct StageTime {
 
   double sum() const { return forward + backwardInput + backwardWeight; }
   /// Communication that nothing hides.
-  double exposed() const {
-    return tensorForward + tensorBackward + contextForward + contextBackward +
-           expertsForward + expertsBackward;
+  double exposedForward() const {
+    return tensorForward + contextForward + expertsForward;
   }
+  double exposedBackward() const {
+    return tensorBackward + contextBackward + expertsBackward;
+  }
+  double exposed() const { return exposedForward() + exposedBackward(); }
 };
 
 struct Estimate {

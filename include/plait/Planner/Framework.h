@@ -77,6 +77,9 @@ struct Framework {
   /// Ranks reduce and gather, with ZeRO 2 and 3, what they divide beside the
   /// work of other layers.
   bool overlapsParts = true;
+  /// Exchanges of replicas wait for what ranks of tp, cp and ep exchange, and
+  /// hide behind what is computed alone.
+  bool exchangesOneByOne = true;
   /// Gradients are reduced after every microbatch with ZeRO 3.
   bool reduceEveryMicrobatch = true;
   /// The search chooses what lies in the memory of hosts. Otherwise it is what

@@ -51,6 +51,10 @@ enum class Pass : uint8_t { Forward, BackwardInput, BackwardWeight };
 struct Operation {
   OperationKind kind = OperationKind::Kernel;
   Pass pass = Pass::Forward;
+  /// Says of a backward pass: what the forward pass computed is computed again,
+  /// of what has been exchanged. Of the forward pass: every backward pass has
+  /// an operation of its own for it, whatever else it computes again.
+  bool again = false;
   /// The source op, for reports: "nn.matmul h.*.mlp.c_fc".
   std::string name;
 
@@ -81,6 +85,8 @@ struct Operation {
   Axis axis = Axis::TP;
   double collectivePerSequence = 0, collectiveFixed = 0;
 
+  /// Whether it computes no gradient.
+  bool isForward() const { return pass == Pass::Forward || again; }
   /// Elements that the collective of a microbatch of `sequences` moves.
   double collectiveElements(double sequences) const {
     return collectivePerSequence * sequences + collectiveFixed;
@@ -128,6 +134,7 @@ struct ParameterGroup {
 struct Saved {
   double elements = 0; // of activation type
   double fourByte = 0; // statistics, indices
+  double values = 0;   // how many tensors, of any number of sequences
 };
 
 struct Block {
@@ -144,6 +151,8 @@ struct Block {
   /// The part of it that the input gradients' pass makes; the rest the forward
   /// pass has left.
   Saved madeForWeights;
+  /// The tensors that this pass reads of what the forward pass has left.
+  Saved keptForInputs;
   Saved input; // with full recomputation: the block's inputs
   /// The most temporary elements alive at once inside of the block, per
   /// sequence, beside what is kept.

@@ -95,7 +95,7 @@ Cost fusedCost(const Sizes &sizes, const Device &device,
 /// half of them have two terms, and ranks wait for it.
 Cost secondCallCost(const Operation &operation, const Device &device,
                     const CostOptions &options) {
-  bool forward = operation.pass == Pass::Forward;
+  bool forward = operation.isForward();
   double launches = (forward ? 1 : 2) * device.launchSeconds;
   Cost cost = {launches, 0, launches};
   if (forward)
@@ -166,7 +166,7 @@ Cost planner::attentionCost(const Operation &operation, const Device &device,
   if (sizes.batch <= 0 || sizes.queries <= 0 || sizes.keys <= 0 ||
       sizes.headSize <= 0)
     return {};
-  bool forward = operation.pass == Pass::Forward;
+  bool forward = operation.isForward();
   if (!options.flashAttention || device.attention.forward.empty())
     return unfusedCost(sizes, device, options, forward);
   Cost cost = fusedCost(sizes, device, options, forward);

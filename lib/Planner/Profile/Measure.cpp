@@ -17,6 +17,7 @@
 #include "plait/Analysis/KernelShape.h"
 #include "plait/Analysis/KernelTraffic.h"
 #include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Dialect/Plait/IR/ExpertChunks.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 #include "plait/Dialect/Plan/IR/RowPitch.h"
@@ -57,7 +58,7 @@ private:
   /// The whole tensor's elements, which is what collectives are counted by.
   planner::Operation makeCollective(dist::CollectiveOpInterface op) const;
   std::optional<planner::Operation> makeOperation(Operation *op) const;
-  void setKept(planner::Block &block,
+  void setKept(planner::Block &block, func::FuncOp backward,
                const llvm::SetVector<Operation *> &delayed) const;
   Saved findWorkspace(func::FuncOp function) const;
 
@@ -77,6 +78,7 @@ static bool isStatistic(Value value) {
 void Measurer::addTo(Saved &saved, Value value) const {
   bool four = !isActivation(value.getType()) || isStatistic(value);
   (four ? saved.fourByte : saved.elements) += countElements(value.getType());
+  ++saved.values;
 }
 
 /// Names an op, and where in the model it comes from.
@@ -216,8 +218,9 @@ static bool isLeft(Value value) {
          pipe::PortKind::OutputGradient;
 }
 
-/// Sets what `delayed` ops read of others, parameters and constants left out.
-void Measurer::setKept(planner::Block &block,
+/// Sets what `delayed` ops read of others, parameters and constants left out,
+/// and what the others read of the forward pass.
+void Measurer::setKept(planner::Block &block, func::FuncOp backward,
                        const llvm::SetVector<Operation *> &delayed) const {
   // What several delayed ops read is kept once.
   llvm::SmallDenseSet<Value> seen;
@@ -232,6 +235,11 @@ void Measurer::setKept(planner::Block &block,
       if (!isLeft(operand))
         addTo(block.madeForWeights, operand);
     }
+  for (BlockArgument argument : backward.getArguments())
+    if (isLeft(argument) &&
+        !llvm::all_of(argument.getUsers(),
+                      [&](Operation *user) { return delayed.contains(user); }))
+      addTo(block.keptForInputs, argument);
 }
 
 /// The operands in whose place results of the op are written, if nobody reads
@@ -275,6 +283,7 @@ Saved Measurer::findWorkspace(func::FuncOp function) const {
         addTo(dead, value);
     live.elements -= dead.elements;
     live.fourByte -= dead.fourByte;
+    live.values -= dead.values;
   };
   // In the order of the ops, as buffers will be placed: an op first frees the
   // memory that it overwrites, then its results exist beside what it reads,
@@ -318,6 +327,70 @@ static SmallVector<Value> findLastResiduals(func::FuncOp forward) {
   return values;
 }
 
+static bool takesInput(func::FuncOp forward, plan::ClusterOp cluster) {
+  return llvm::any_of(cluster->getOperands(), [&](Value operand) {
+    auto argument = dyn_cast<BlockArgument>(operand);
+    return argument && getPort(forward, argument.getArgNumber()).getKind() ==
+                           pipe::PortKind::Input;
+  });
+}
+
+/// Returns the last kernel of a block that begins with one of its input and
+/// ends with one that makes nothing but its output: where blocks like it follow
+/// each other in a stage, each one's last is one with the next one's first.
+/// Null: it is no such block.
+static plan::ClusterOp findJoined(func::FuncOp forward) {
+  Block &body = forward.getBody().front();
+  SmallVector<Operation *> work;
+  for (Operation &op : body.without_terminator())
+    if (isa<plan::ClusterOp, ContractionOpInterface,
+            dist::CollectiveOpInterface>(op))
+      work.push_back(&op);
+  if (work.size() < 2)
+    return {};
+  auto first = dyn_cast<plan::ClusterOp>(work.front());
+  auto last = dyn_cast<plan::ClusterOp>(work.back());
+  auto isPassed = [&](OpOperand &use) {
+    return use.getOwner() == body.getTerminator() &&
+           getResultPort(forward, use.getOperandNumber()).getKind() ==
+               pipe::PortKind::Output;
+  };
+  if (!first || !last || !takesInput(forward, first) ||
+      last->getNumResults() != 1 || !llvm::all_of(last->getUses(), isPassed))
+    return {};
+  return last;
+}
+
+/// Adds to the kernel that a block begins with what the one before it, of a
+/// block like this, does in it: what the first reads need not be read.
+static void join(planner::Operation &first, const planner::Operation &last,
+                 Value passed) {
+  first.elementsPerSequence +=
+      last.elementsPerSequence - countElements(passed.getType());
+  first.fourBytePerSequence += last.fourBytePerSequence;
+  first.flopsPerSequence += last.flopsPerSequence;
+}
+
+/// Finds what backward passes have operations of their own for: experts in
+/// chunks, and what is made of their rows, as far as nothing else is computed
+/// of that (Checkpoint.cpp).
+static llvm::SmallDenseSet<Operation *> findMadeAnew(func::FuncOp forward) {
+  llvm::SmallDenseSet<Operation *> found;
+  if (getExpertChunks(forward->getParentOfType<ModuleOp>()) == 1)
+    return found;
+  for (Operation &op : forward.getBody().front()) {
+    bool isExpert = isa<nn::GroupedMatmulOp>(op);
+    bool takesRows = llvm::any_of(op.getOperands(), [&](Value operand) {
+      return found.contains(operand.getDefiningOp());
+    });
+    if (takesRows && !isExpert && isa<ContractionOpInterface>(op))
+      break;
+    if (isExpert || takesRows)
+      found.insert(&op);
+  }
+  return found;
+}
+
 /// Forward operations, then those of the backward pass, of which the ones that
 /// only weights' gradients need are a list of their own (findWeightGradients):
 /// a schedule may run these later. What is kept is what the backward function
@@ -325,16 +398,24 @@ static SmallVector<Value> findLastResiduals(func::FuncOp forward) {
 planner::Block Measurer::measure(func::FuncOp forward,
                                  func::FuncOp backward) const {
   planner::Block block;
+  llvm::SmallDenseSet<Operation *> madeAnew = findMadeAnew(forward);
+  plan::ClusterOp joined = findJoined(forward);
   for (Operation &op : forward.getBody().front())
-    if (auto operation = makeOperation(&op))
-      block.operations.push_back(std::move(*operation));
+    if (auto operation = makeOperation(&op)) {
+      operation->again = madeAnew.contains(&op);
+      if (&op == joined.getOperation())
+        join(block.operations.front(), *operation, joined->getResult(0));
+      else
+        block.operations.push_back(std::move(*operation));
+    }
   SmallVector<Operation *> found = findWeightGradients(backward);
   llvm::SetVector<Operation *> delayed(found.begin(), found.end());
-  setKept(block, delayed);
+  setKept(block, backward, delayed);
   for (Operation &op : backward.getBody().front())
     if (auto operation = makeOperation(&op)) {
       operation->pass = delayed.contains(&op) ? planner::Pass::BackwardWeight
                                               : planner::Pass::BackwardInput;
+      operation->again = isa<nn::AttentionOp>(op);
       block.operations.push_back(std::move(*operation));
     }
   // With full recomputation a block keeps nothing but these.

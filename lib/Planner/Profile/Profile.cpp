@@ -251,6 +251,21 @@ static void setMatrix(ParameterGroup &group, nn::ParameterOp parameter) {
   group.rows = type.getNumElements() / group.columns;
 }
 
+/// Returns what `function` reads of parameters, in the order of the module,
+/// which optimizers update them in.
+static SmallVector<SlotOpInterface> findReads(ModuleOp module,
+                                              func::FuncOp function) {
+  auto reads = nn::findAccesses(function, nn::SlotAccess::Read);
+  llvm::DenseMap<Attribute, size_t> places;
+  for (auto parameter : module.getOps<nn::ParameterOp>())
+    places[FlatSymbolRefAttr::get(parameter.getSymNameAttr())] = places.size();
+  llvm::stable_sort(reads, [&](auto left, auto right) {
+    return places.lookup(left.getSymbolAttr()) <
+           places.lookup(right.getSymbolAttr());
+  });
+  return reads;
+}
+
 /// The parameters that a stage reads, by whether tp splits them.
 static std::vector<ParameterGroup>
 findParameters(ModuleOp module, func::FuncOp forward, func::FuncOp backward,
@@ -266,7 +281,7 @@ findParameters(ModuleOp module, func::FuncOp forward, func::FuncOp backward,
   for (auto read : nn::findAccesses(forward, nn::SlotAccess::Read))
     if (makers.contains(read))
       seenAgain.insert(read.getSymbolAttr());
-  for (auto read : nn::findAccesses(forward, nn::SlotAccess::Read)) {
+  for (auto read : findReads(module, forward)) {
     auto parameter = module.lookupSymbol<nn::ParameterOp>(read.getSymbol());
     if (!parameter || !seen.insert(read.getSymbolAttr()).second)
       continue;

@@ -140,6 +140,7 @@ Result<Probe> Bounds::makeProbe(const Work &work,
   step.globalBatch = one.microBatch * one.mesh.batchParts();
   Context context{work, cluster, step, one};
   context.blockTimes = &blockTimes;
+  context.boundsCuts = true;
   Estimator estimator(context);
   PLAIT_RETURN_IF_ERROR(estimator.run(Microbatches::Some));
   const Estimate &estimate = estimator.getResult();

@@ -44,7 +44,7 @@ static double getLeastMatmul(const Operation &op, const Device &device,
 /// the peak, which two matmuls with a softmax in between do not reach.
 static double getLeastAttention(const Operation &op, const Device &device,
                                 const Training &training) {
-  bool forward = op.pass == Pass::Forward;
+  bool forward = op.isForward();
   const auto &table =
       forward ? device.attention.forward : device.attention.backward;
   bool fused = training.flashAttention && !table.empty();

@@ -13,12 +13,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "BlockTime.h"
+#include "BlockTimer.h"
 
 #include "plait/Support/PieceOverlap.h"
 
 #include <algorithm>
-#include <span>
 
 using namespace plait;
 using namespace plait::planner;
@@ -51,89 +50,6 @@ Group Context::group(int members, int64_t stride) const {
   return getGroup(members, stride, cluster);
 }
 
-namespace {
-
-/// Adds up one pass of a block.
-struct PassTime {
-  Cost device;           // busy with operations
-  double collective = 0; // busy with communication over tp that nothing hides
-  double context = 0;    // the same over cp
-  double experts = 0;    // and over ep
-  double gathered = 0;   // of that: what every backward pass gathers anew
-  double contention = 0; // lost by operations that run beside communication
-  Cost attention;        // of `device`: inside of attention
-  int kernels = 0;
-
-  double busy() const {
-    return device.seconds + collective + context + experts + contention;
-  }
-  /// A device that is done before the host has issued the next kernel waits.
-  double seconds(double hostSeconds) const {
-    return std::max(busy(), kernels * hostSeconds);
-  }
-  double launch(double hostSeconds) const {
-    return device.launch + seconds(hostSeconds) - busy();
-  }
-};
-
-/// A collective over tp with the matmul that is cut along with it.
-struct Cut {
-  int pieces = 1;
-  double seconds = 0; // of all pieces of the collective
-  double exposed = 0; // of them, without anything else beside it
-  Cost more;          // that the matmul takes in pieces
-};
-
-/// Walks a block's operations once, in their order. Three sums, one a pass,
-/// because schedules run the passes apart.
-class BlockTimer {
-public:
-  BlockTimer(const Block &block, const Context &context, bool split,
-             bool isLayer, Recompute kind)
-      : block(block), context(context), split(split), isLayer(isLayer),
-        kind(kind), options(context.costOptions()) {}
-
-  StageTime run();
-
-private:
-  void recompute(StageTime &time) const;
-  Cost getCost(const Operation &op) const;
-  double collectiveSecondsOf(const Operation &op, int pieces = 1) const;
-  double contextSeconds(const Operation &op);
-  double gatherSeconds(const Operation &op);
-  double reorderSeconds(const Operation &op) const;
-  double exchangeSeconds(const Operation &op);
-  double ringSeconds(const Operation &op);
-  double addContext(const Operation &op, CollectiveKind kind, double bytes,
-                    double beside = 0);
-  void note(const Exchange &exchange);
-  int64_t getBlocks() const;
-  void addAll();
-  double add(const Operation &op);
-  double addCollective(const Operation &op, const Operation *matmul,
-                       double beside);
-  double getBeside(const Operation &op, std::span<const Operation> behind,
-                   double delayed) const;
-  bool overlaps(const Operation &op) const;
-  bool isThere(const Operation &op) const;
-  bool canCut(const Operation &op, const Operation *matmul) const;
-  Cut cut(const Operation &op, const Operation &matmul, int pieces) const;
-
-  const Block &block;
-  const Context &context;
-  bool split, isLayer;
-  Recompute kind;
-  CostOptions options;
-  PassTime forward, input, weight;
-  PassTime read; // of `forward`, what comes before its last matmul
-  /// Exchanges of the forward pass, where they are noted, and how many of them
-  /// come before that matmul.
-  std::vector<Exchange> exchanged;
-  size_t exchangedRead = 0;
-};
-
-} // namespace
-
 /// What the hardware file says of a kernel, corrected by what the framework
 /// runs in its place: slower attention, unfused chains of elementwise work.
 Cost BlockTimer::getCost(const Operation &op) const {
@@ -160,110 +76,25 @@ void BlockTimer::note(const Exchange &exchange) {
     exchanged.push_back(exchange);
 }
 
-static Moment getMoment(const Operation &op) {
-  return op.pass == Pass::Forward ? Moment::Forward : Moment::Backward;
-}
-
-/// Two collectives of equal tensors over the ranks of cp: of keys and of
-/// values, say, with `beside` seconds of work that need not wait for them.
-/// Returns what is left to wait for.
-double BlockTimer::addContext(const Operation &op, CollectiveKind kind,
-                              double bytes, double beside) {
-  double seconds = 2 * collectiveSeconds(kind, bytes, context.group(Axis::CP),
-                                         context.cluster);
-  double hidden = std::min(seconds, beside);
-  note({Axis::CP, getCarrier(kind), getMoment(op), options.sequenceParts, 2,
-        2 * bytes, seconds, hidden});
-  return seconds - hidden;
-}
-
-/// What ranks of cp wait for before and after an attention.
-double BlockTimer::contextSeconds(const Operation &op) {
-  if (options.sequenceParts == 1)
-    return 0;
-  if (options.contextHeads)
-    return exchangeSeconds(op);
-  if (!context.framework().gathersContext)
-    return ringSeconds(op);
-  return gatherSeconds(op) + (context.isReordered() ? reorderSeconds(op) : 0);
-}
-
-/// Keys and values are brought into order once they are gathered, and their
-/// gradients out of it: each is read and written. In the backward pass both
-/// are.
-double BlockTimer::reorderSeconds(const Operation &op) const {
-  double bytes = double(op.keys) * op.keyValueHeads * op.headSize *
-                 options.microBatch * elementBytes(options.precision);
-  bool isBoth = op.pass != Pass::Forward && kind != Recompute::Full;
-  double tensors = isBoth ? 4 : 2;
-  return memoryCost(2 * tensors * bytes, context.cluster.device).seconds;
-}
-
-/// Keys and values are gathered for each pass, for the backward pass by what is
-/// computed again if layers are; then their gradients are scattered. Those that
-/// the forward pass has kept are gathered beside what a backward pass begins
-/// with, on devices that have a stream for it.
-double BlockTimer::gatherSeconds(const Operation &op) {
-  double bytes = double(op.keys) * op.keyValueHeads * op.headSize *
-                 options.microBatch * elementBytes(options.precision);
-  bool forward = op.pass == Pass::Forward;
-  bool repeated = !forward && kind == Recompute::Full;
-  double seconds = 0, beside = 0;
-  if (!forward && context.hasHost())
-    beside = input.device.seconds + (split ? 0 : weight.device.seconds);
-  if (!repeated)
-    seconds += addContext(op, CollectiveKind::AllGather, bytes, beside);
-  if (!forward)
-    seconds += addContext(op, CollectiveKind::ReduceScatter, bytes);
-  return seconds;
-}
-
-/// Positions are exchanged for heads: of queries, keys and values before
-/// attention, of its result after it, and of as many gradients in the backward
-/// pass, for which what attention reads is kept. Where there are too few
-/// key/value heads, keys and values are gathered.
-double BlockTimer::exchangeSeconds(const Operation &op) {
-  double bytesOfHead = double(op.keys) / options.sequenceParts * op.headSize *
-                       options.microBatch * elementBytes(options.precision);
-  auto secondsOf = [&](int64_t heads) {
-    return addContext(op, CollectiveKind::AllToAll, heads * bytesOfHead);
-  };
-  return secondsOf(op.heads) + (op.keyValueHeads % options.sequenceParts == 0
-                                    ? secondsOf(op.keyValueHeads)
-                                    : gatherSeconds(op));
-}
-
-/// Ring attention: each rank of cp passes its keys and values on while it works
-/// on the ones it has (Liu et al. 2023); the backward pass moves their
-/// gradients too. What is left is what the work of one step does not hide.
-double BlockTimer::ringSeconds(const Operation &op) {
-  int members = options.sequenceParts;
-  double bytes = 2.0 * op.keys / members * op.keyValueHeads * op.headSize *
-                 options.microBatch * elementBytes(options.precision);
-  if (op.pass != Pass::Forward)
-    bytes *= 2;
-  Group group = context.group(Axis::CP);
-  bool inside = group.perNode == group.ranks;
-  double step = transferSeconds(bytes, inside, context.cluster);
-  // The first of as many steps works on the rank's own keys and values, while
-  // the next ones come.
-  double work = getCost(op).seconds / members;
-  double messages = members - 1;
-  note({Axis::CP, Carrier::Send, getMoment(op), 2, messages, messages * bytes,
-        messages * step, messages * std::min(step, work)});
-  return messages * std::max(0.0, step - work);
+PassTime &BlockTimer::getPass(const Operation &op) {
+  if (op.pass == Pass::Forward)
+    return op.again ? anew : forward;
+  return op.pass == Pass::BackwardInput ? input : weight;
 }
 
 /// Only in the backward pass is there work that does not wait for the
-/// collective: gradients of weights, where a schedule has not moved them
-/// elsewhere.
+/// collective: gradients of weights. Where a schedule runs these apart, what
+/// they gather has those before it beside it.
 bool BlockTimer::overlaps(const Operation &op) const {
-  if (!context.framework().overlapTensor || split || op.pass == Pass::Forward ||
+  if (!context.framework().overlapTensor || op.pass == Pass::Forward ||
       op.axis != Axis::TP)
     return false;
+  bool gathers = op.collective == CollectiveKind::AllGather;
+  if (split)
+    return context.framework().delaysWeights && gathers &&
+           op.pass == Pass::BackwardWeight;
   // Everything else waits for what a gather of gradients brings.
-  return op.pass == Pass::BackwardWeight ||
-         op.collective != CollectiveKind::AllGather;
+  return op.pass == Pass::BackwardWeight || !gathers;
 }
 
 /// A matmul grows by what its pieces lose to whole ones: waves that are not
@@ -294,7 +125,7 @@ static bool isGatheredAnew(const Operation &op) {
 /// gradient, which the next stage waits for.
 double BlockTimer::addCollective(const Operation &op, const Operation *matmul,
                                  double beside) {
-  PassTime &pass = op.pass == Pass::Forward ? forward : input;
+  PassTime &pass = op.pass == Pass::Forward ? getPass(op) : input;
   double whole = collectiveSecondsOf(op);
   Cut best{1, whole, whole, {}};
   bool sums = op.collective == CollectiveKind::AllReduce;
@@ -329,17 +160,17 @@ double BlockTimer::addCollective(const Operation &op, const Operation *matmul,
                         elementBytes(options.precision),
                     best.seconds,
                     best.seconds - exposed};
-  if (isGatheredAnew(op))
+  if (isGatheredAnew(op) || op.again)
     context.note(exchange);
   else
     note(exchange);
   return hidden;
 }
 
-/// Outer blocks of what is gathered or scattered: sequences, and the rounds in
-/// which each is dealt out, if it can be (AssignShardings.cpp): evenly, in its
-/// own order, and where no mask counts positions.
-int64_t BlockTimer::getBlocks() const {
+/// The rounds in which ranks of tp deal out each sequence, if it can be
+/// (AssignShardings.cpp): evenly, in its own order, and where no mask counts
+/// positions.
+int64_t BlockTimer::getRounds() const {
   const Configuration &configuration = context.configuration;
   int64_t rounds = (context.training.tensorOverlap + options.microBatch - 1) /
                    options.microBatch;
@@ -348,14 +179,18 @@ int64_t BlockTimer::getBlocks() const {
       context.training.sequence % (int64_t(configuration.mesh[Axis::CP]) *
                                    configuration.mesh[Axis::TP] * rounds) ==
           0;
-  return options.microBatch * (isDealt ? rounds : 1);
+  return isDealt ? rounds : 1;
+}
+
+/// Outer blocks of what is gathered or scattered: sequences, and rounds of
+/// each.
+int64_t BlockTimer::getBlocks() const {
+  return options.microBatch * getRounds();
 }
 
 /// Counts a kernel, and its time to its pass; returns that, of a collective 0.
 double BlockTimer::add(const Operation &op) {
-  PassTime &pass = op.pass == Pass::Forward         ? forward
-                   : op.pass == Pass::BackwardInput ? input
-                                                    : weight;
+  PassTime &pass = getPass(op);
   ++pass.kernels;
   if (op.kind == OperationKind::Collective)
     return 0;
@@ -365,7 +200,7 @@ double BlockTimer::add(const Operation &op) {
     pass.attention += cost;
     pass.context += contextSeconds(op);
     if (!options.flashAttention) // two matmuls and what is between them
-      pass.kernels += op.pass == Pass::Forward ? 3 : 6;
+      pass.kernels += op.isForward() ? 3 : 6;
   }
   return cost.seconds;
 }
@@ -434,11 +269,26 @@ bool BlockTimer::isThere(const Operation &op) const {
          op.pass == Pass::BackwardWeight;
 }
 
+/// Whether `op` exchanges a part of each row for whole rows that are dealt out
+/// in rounds. The profile knows of none.
+bool BlockTimer::isDealt(const Operation &op) const {
+  return context.framework().cutsCollectives && op.axis == Axis::TP &&
+         op.collective == CollectiveKind::AllToAll && getRounds() > 1;
+}
+
+/// Everything is gathered in its place (LowerReshard.cpp).
+Operation BlockTimer::getGather(const Operation &op) const {
+  Operation gather = op;
+  int members = context.configuration.mesh[op.axis];
+  gather.collective = CollectiveKind::AllGather;
+  gather.collectivePerSequence *= members;
+  gather.collectiveFixed *= members;
+  return gather;
+}
+
 /// The collectives with the matmuls around them.
 void BlockTimer::addAll() {
   const std::vector<Operation> &ops = block.operations;
-  // Of weight gradients so far, what is beside no collective yet.
-  double delayed = 0;
   for (auto op = ops.begin(); op != ops.end(); ++op) {
     if (isThere(*op))
       continue;
@@ -450,33 +300,41 @@ void BlockTimer::addAll() {
     double seconds = add(*op);
     if (isMatmul && op->pass == Pass::BackwardWeight)
       delayed += seconds;
-    if (op->kind != OperationKind::Collective)
+    if (op->kind != OperationKind::Collective) {
+      computed += op->pass == Pass::Forward ? 0 : seconds;
       continue;
+    }
+    if (isDealt(*op)) {
+      addCollective(getGather(*op), nullptr, 0);
+      continue;
+    }
     std::span before(ops.begin(), op), behind(op + 1, ops.end());
     bool gathers = op->collective == CollectiveKind::AllGather;
     const Operation *matmul =
         gathers ? findReader(behind) : findProducer(before);
     double hidden = addCollective(*op, canCut(*op, matmul) ? matmul : nullptr,
-                                  getBeside(*op, behind, delayed));
+                                  getBeside(*op, behind));
     delayed = std::max(0.0, delayed - hidden);
+    computed = 0;
   }
 }
 
 /// Seconds of matmuls that need not wait for `op`.
 double BlockTimer::getBeside(const Operation &op,
-                             std::span<const Operation> behind,
-                             double delayed) const {
+                             std::span<const Operation> behind) const {
   if (!overlaps(op))
     return 0;
   if (!context.framework().delaysWeights) {
     const Operation *next = findReader(behind);
     return next ? getCost(*next).seconds : 0;
   }
-  // What is gathered for gradients of weights alone is gathered early.
-  double seconds = delayed;
+  bool gathers = op.collective == CollectiveKind::AllGather;
+  if (split)
+    return delayed;
+  // What is gathered for gradients of weights alone is there from the start.
+  double seconds = gathers ? std::max(delayed, computed) : delayed;
   for (const Operation &other : behind) {
-    if (op.collective != CollectiveKind::AllGather ||
-        other.kind == OperationKind::Collective ||
+    if (!gathers || other.kind == OperationKind::Collective ||
         (other.kind == OperationKind::Matmul &&
          other.pass == Pass::BackwardWeight))
       break;
@@ -497,27 +355,27 @@ bool BlockTimer::canCut(const Operation &op, const Operation *matmul) const {
 }
 
 /// The passes' sums, each no shorter than the host takes to issue its kernels;
-/// then what is computed again is added to the input gradient, which comes
-/// first.
+/// to the input gradient, which comes first, is added what is computed again.
 StageTime BlockTimer::run() {
   addAll();
   const Framework &framework = context.framework();
   StageTime time;
-  time.forward = forward.seconds(framework.hostSeconds);
   time.backwardInput = input.seconds(framework.backwardHostSeconds);
   time.backwardWeight = weight.seconds(framework.backwardHostSeconds);
-  time.memory =
-      forward.device.memory + input.device.memory + weight.device.memory;
-  time.launch = forward.launch(framework.hostSeconds) +
-                input.launch(framework.backwardHostSeconds) +
+  time.memory = input.device.memory + weight.device.memory;
+  time.launch = input.launch(framework.backwardHostSeconds) +
                 weight.launch(framework.backwardHostSeconds);
-  time.tensorForward = forward.collective;
   time.tensorBackward = input.collective;
-  time.expertsForward = forward.experts;
   time.expertsBackward = input.experts;
-  time.contextForward = forward.context;
   time.contextBackward = input.context;
   recompute(time);
+  forward += anew;
+  time.forward = forward.seconds(framework.hostSeconds);
+  time.memory += forward.device.memory;
+  time.launch += forward.launch(framework.hostSeconds);
+  time.tensorForward = forward.collective;
+  time.expertsForward = forward.experts;
+  time.contextForward = forward.context;
   return time;
 }
 
@@ -541,42 +399,4 @@ StageTime planner::getBlockTime(int index, const Context &context, bool split,
       std::max(0.0, time.backwardInput + time.backwardWeight -
                         plain.backwardInput - plain.backwardWeight);
   return time;
-}
-
-std::vector<bool> planner::findLayers(const Work &work) {
-  std::vector<bool> isLayer(work.blocks.size());
-  for (size_t i = size_t(work.before); i + work.after < work.order.size(); ++i)
-    isLayer[work.order[i]] = true;
-  return isLayer;
-}
-
-/// Blocks before and after the layers have no recomputation, whatever the kind.
-BlockTimes::Times BlockTimes::make(const Context &context, bool split,
-                                   Recompute kind) {
-  std::vector<bool> isLayer = findLayers(context.work);
-  std::vector<StageTime> times;
-  times.reserve(isLayer.size());
-  for (int block = 0; block < int(isLayer.size()); ++block)
-    times.push_back(getBlockTime(block, context, split, isLayer[block],
-                                 isLayer[block] ? kind : Recompute::None));
-  return std::make_shared<const std::vector<StageTime>>(std::move(times));
-}
-
-/// Made outside of the lock, which takes far less time. Two threads may make
-/// the same ones; the first to be entered are used.
-BlockTimes::Times BlockTimes::get(const Context &context, bool split,
-                                  Recompute kind) {
-  const Configuration &configuration = context.configuration;
-  // All that getBlockTime() asks of a configuration.
-  Key key(&context.work, configuration.mesh[Axis::CP],
-          configuration.mesh[Axis::TP], configuration.contextParallel,
-          configuration.microBatch, split, kind);
-  {
-    std::lock_guard<std::mutex> lock(mutex);
-    if (auto found = known.find(key); found != known.end())
-      return found->second;
-  }
-  Times made = make(context, split, kind);
-  std::lock_guard<std::mutex> lock(mutex);
-  return known.try_emplace(key, std::move(made)).first->second;
 }

@@ -42,6 +42,9 @@ struct Context {
   ExchangeNotes *notes = nullptr;
   /// Times that estimates of one search share; null where there is but one.
   BlockTimes *blockTimes = nullptr;
+  /// Whether the whole model on one stage bounds that of any cut, which may
+  /// have a message in place of a block's input.
+  bool boundsCuts = false;
 
   /// Notes what is exchanged once, or over an axis `exchange.count` times.
   void note(Exchange exchange) const {

@@ -163,20 +163,22 @@ StageTime Estimator::timeStage(const StageBlocks &stage) {
 void Estimator::addCopies(const StageBlocks &stage, StageTime &time) const {
   if (!offloadsActivations(configuration.offload))
     return;
-  double bandwidth = context.cluster.device.hostBandwidth;
-  double all = savedBytes(stage, context) / bandwidth,
-         last = lastSavedBytes(stage, context) / bandwidth;
+  const Device &device = context.cluster.device;
+  OffloadCopies copies = getCopies(stage, context);
+  double all = copies.saved.getSeconds(device),
+         last = copies.last.getSeconds(device);
   time.hostForward = std::max(last, all - time.forward);
   time.forward += time.hostForward;
   // Two passes, or the two parts of one.
   bool splits = generator->splitsBackward;
   double beside = time.backwardInput + (splits ? 0 : time.backwardWeight);
-  time.hostInput = std::max(last, all - beside);
+  double back = (splits ? copies.inputs : copies.saved).getSeconds(device);
+  time.hostInput = std::max(last, back - beside);
   if (splits) {
-    time.hostInput = std::max(time.hostInput,
-                              madeBytes(stage, context) / bandwidth - beside);
-    time.hostWeight = std::max(0.0, weightBytes(stage, context) / bandwidth -
-                                        time.backwardWeight);
+    time.hostInput =
+        std::max(time.hostInput, copies.made.getSeconds(device) - beside);
+    time.hostWeight =
+        std::max(0.0, copies.weights.getSeconds(device) - time.backwardWeight);
   }
   time.backwardInput += time.hostInput;
   time.backwardWeight += time.hostWeight;
@@ -216,7 +218,7 @@ void Estimator::timeStages() {
     addPacking(parameters, sum);
     if (!accumulates)
       continue;
-    Cost adding = getAccumulationCost(parameters, context);
+    Cost adding = getAccumulationCost(stage, context);
     sum.backwardWeight += adding.seconds;
     sum.memory += adding.memory;
     sum.launch += adding.launch;
@@ -277,15 +279,6 @@ Status Estimator::makePipeline(Microbatches microbatches) {
   schedule = std::move(*generated);
   pipeline = PipelineModel(schedule);
   return Status::success();
-}
-
-/// What the first layer passes on stands for all messages.
-double planner::getMessageBytes(const Context &context) {
-  const Work &work = context.work;
-  const Saved &output = work.blocks[work.order[work.before]].output;
-  return (output.elements * elementBytes(context.training.precision) +
-          output.fourByte * 4) *
-         context.sequences();
 }
 
 TransferCost planner::getTransfer(const Context &context) {
@@ -407,8 +400,13 @@ StepLoad Estimator::getLoad(uint32_t rank) const {
   load.hasLoss = rank == problem.rankOf(problem.stages * problem.chunks - 1);
   for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk) {
     const StageTime &time = result.stages[problem.stageOf(rank, chunk)];
-    load.forward += time.forward - time.hostForward;
-    double input = time.backwardInput - time.hostInput;
+    // What ZeRO 3 gathers ahead is beside what other axes exchange.
+    bool waits =
+        context.framework().exchangesOneByOne && configuration.zero < 3;
+    load.forward +=
+        time.forward - time.hostForward - (waits ? time.exposedForward() : 0);
+    double input = time.backwardInput - time.hostInput -
+                   (waits ? time.exposedBackward() : 0);
     double weight = time.backwardWeight - time.hostWeight;
     load.backward += input + weight;
     // Whole backward passes end gradients all along.

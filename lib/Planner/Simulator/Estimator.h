@@ -23,9 +23,6 @@ enum class Microbatches : uint8_t { Some, All };
 
 /// The same as of what the context has, which may share times with others.
 Result<Estimate> estimate(const Context &context);
-
-/// Bytes of one message between neighbouring stages.
-double getMessageBytes(const Context &context);
 TransferCost getTransfer(const Context &context);
 
 /// One estimate. Use: run() once, then the getters.

@@ -59,7 +59,7 @@ static constexpr Framework makePython(const char *name) {
   python.joinsReplicas = true;
   python.gathersContext = false;
   python.addsUpParts = false;
-  python.dividesParameters = false;
+  python.dividesParameters = python.exchangesOneByOne = false;
   python.keepsScores = true;
   python.overlapsParts = true;
   python.searchesOffload = false;

@@ -27,14 +27,24 @@ void Estimator::notePasses(const StageBlocks &stage, Context &noted) const {
   noted.notes->times = 1;
   if (!offloadsActivations(configuration.offload))
     return;
-  double bytes = microbatches * savedBytes(stage, context);
-  double seconds = bytes / context.cluster.device.hostBandwidth;
   const StageTime &time = result.stages[size_t(&stage - stages.data())];
-  noted.note({std::nullopt, Carrier::ToHost, Moment::Forward, 1, 1, bytes,
-              seconds, seconds - microbatches * time.hostForward});
-  noted.note({std::nullopt, Carrier::FromHost, Moment::Backward, 1, 1, bytes,
-              seconds,
-              seconds - microbatches * (time.hostInput + time.hostWeight)});
+  auto note = [&](Carrier carrier, Moment moment, const HostCopies &copies,
+                  double exposed) {
+    double seconds = copies.getSeconds(context.cluster.device);
+    if (copies.bytes > 0)
+      noted.note({std::nullopt, carrier, moment, 1, microbatches * copies.count,
+                  microbatches * copies.bytes, microbatches * seconds,
+                  microbatches * std::max(0.0, seconds - exposed)});
+  };
+  OffloadCopies copies = getCopies(stage, context);
+  note(Carrier::ToHost, Moment::Forward, copies.saved, time.hostForward);
+  note(Carrier::FromHost, Moment::Backward,
+       generator->splitsBackward ? copies.inputs : copies.saved,
+       time.hostInput);
+  if (!generator->splitsBackward)
+    return;
+  note(Carrier::ToHost, Moment::Backward, copies.made, 0);
+  note(Carrier::FromHost, Moment::Backward, copies.weights, time.hostWeight);
 }
 
 /// A message for each microbatch and each neighbour of a virtual stage on

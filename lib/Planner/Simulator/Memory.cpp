@@ -125,6 +125,22 @@ static double exchangedBytes(const Block &block, const Context &context) {
          elementBytes(context.training.precision);
 }
 
+/// Keys and values of whole sequences, which attention that is computed again
+/// reads as the forward pass has gathered them: the gradients' own are gathered
+/// anew.
+static double gatheredAgainBytes(const Block &block, const Context &context) {
+  if (context.configuration.mesh[Axis::CP] == 1 || context.exchangesHeads() ||
+      !context.framework().gathersContext)
+    return 0;
+  double elements = 0;
+  for (const Operation &op : block.operations)
+    if (op.kind == OperationKind::Attention && op.pass != Pass::Forward &&
+        op.again)
+      elements += 2.0 * double(op.keys * op.keyValueHeads * op.headSize);
+  return elements * double(context.configuration.microBatch) *
+         elementBytes(context.training.precision);
+}
+
 /// Without recomputation: what a layer leaves until its backward pass.
 static double keptBytes(const Block &block, const Context &context) {
   return toBytes(getKept(block, context), context) +
@@ -141,7 +157,7 @@ static double entryBytes(const StageBlocks::Entry &entry,
     return keptBytes(block, context);
   if (entry.recompute == Recompute::Selective)
     return toBytes(getKept(block, context), context) +
-           exchangedBytes(block, context);
+           exchangedBytes(block, context) + gatheredAgainBytes(block, context);
   return toBytes(block.input, context);
 }
 
@@ -150,17 +166,6 @@ double planner::savedBytes(const StageBlocks &stage, const Context &context) {
   for (const StageBlocks::Entry &entry : stage.entries)
     bytes += entry.count * entryBytes(entry, context);
   return bytes;
-}
-
-/// Inputs are there before their block begins.
-double planner::lastSavedBytes(const StageBlocks &stage,
-                               const Context &context) {
-  if (stage.entries.empty())
-    return 0;
-  const StageBlocks::Entry &last = stage.entries.back();
-  if (last.recompute == Recompute::Full)
-    return 0;
-  return toBytes(context.block(last.block, last.recompute).lastKept, context);
 }
 
 /// The same for all kinds of recomputation: what weight gradients read has been
@@ -202,17 +207,90 @@ static double contextBytes(const Block &block, const Context &context) {
          elementBytes(context.training.precision);
 }
 
-/// What has been computed again is made there, too.
-double planner::madeBytes(const StageBlocks &stage, const Context &context) {
-  double bytes = 0;
+/// What the first layer passes on stands for all messages.
+double planner::getMessageBytes(const Context &context) {
+  const Work &work = context.work;
+  const Saved &output = work.blocks[work.order[work.before]].output;
+  return (output.elements * elementBytes(context.training.precision) +
+          output.fourByte * 4) *
+         context.sequences();
+}
+
+static HostCopies toCopies(const Saved &saved, const Context &context,
+                           double times = 1) {
+  return {times * toBytes(saved, context), times * saved.values};
+}
+
+static void add(HostCopies &copies, const HostCopies &other) {
+  copies.bytes += other.bytes;
+  copies.count += other.count;
+}
+
+static void subtract(HostCopies &copies, const HostCopies &other) {
+  copies.bytes = std::max(0.0, copies.bytes - other.bytes);
+  copies.count = std::max(0.0, copies.count - other.count);
+}
+
+/// Of attention by heads one more tensor is kept (exchangedBytes).
+static double countSaved(const StageBlocks::Entry &entry,
+                         const Context &context) {
+  const Block &block = context.block(entry.block, entry.recompute);
+  if (entry.recompute == Recompute::Full)
+    return block.input.values;
+  return block.kept.values + (exchangedBytes(block, context) > 0 ? 1 : 0) +
+         (gatheredAgainBytes(block, context) > 0 ? 2 : 0);
+}
+
+static int countAll(const StageBlocks &stage) {
+  int blocks = 0;
+  for (const StageBlocks::Entry &entry : stage.entries)
+    blocks += entry.count;
+  return blocks;
+}
+
+OffloadCopies planner::getCopies(const StageBlocks &stage,
+                                 const Context &context) {
+  OffloadCopies copies;
+  if (stage.entries.empty())
+    return copies;
   for (const StageBlocks::Entry &entry : stage.entries) {
     const Block &block = context.block(entry.block, entry.recompute);
-    bytes += entry.count * toBytes(entry.recompute == Recompute::Full
-                                       ? block.keptForWeights
-                                       : block.madeForWeights,
-                                   context);
+    add(copies.saved, {entry.count * entryBytes(entry, context),
+                       entry.count * countSaved(entry, context)});
+    if (context.boundsCuts)
+      subtract(copies.saved, toCopies(block.input, context, entry.count));
+    // What has been computed again is made there, too.
+    bool isFull = entry.recompute == Recompute::Full;
+    Saved inputs = isFull ? block.input : block.keptForInputs;
+    add(copies.inputs, toCopies(inputs, context, entry.count));
+    if (double again = gatheredAgainBytes(block, context); !isFull && again > 0)
+      add(copies.inputs, {entry.count * again, entry.count * 2.0});
+    add(copies.weights, toCopies(block.keptForWeights, context, entry.count));
+    add(copies.made,
+        toCopies(isFull ? block.keptForWeights : block.madeForWeights, context,
+                 entry.count));
   }
-  return bytes;
+  const StageBlocks::Entry &first = stage.entries.front();
+  Saved input = context.block(first.block, first.recompute).input;
+  if (context.configuration.mesh[Axis::PP] == 1)
+    input.elements = 0; // only tokens are no message
+  if (!context.boundsCuts)
+    subtract(copies.saved, toCopies(input, context));
+  copies.inputs.bytes = std::min(copies.inputs.bytes, copies.saved.bytes);
+  copies.inputs.count = std::min(copies.inputs.count, copies.saved.count);
+  // Inputs are there before their block begins.
+  const StageBlocks::Entry &last = stage.entries.back();
+  if (last.recompute != Recompute::Full)
+    copies.last =
+        toCopies(context.block(last.block, last.recompute).lastKept, context);
+  // The gradient of what the next stage has been sent is a message, too.
+  double messages = context.boundsCuts
+                        ? countAll(stage)
+                        : last.block != context.work.order.back();
+  HostCopies gradients = {messages * getMessageBytes(context), messages};
+  subtract(copies.made, gradients);
+  subtract(copies.weights, gradients);
+  return copies;
 }
 
 /// What lives for the length of one block: its temporaries, and what it

@@ -46,6 +46,27 @@ void forEachGroup(const Work &work, std::span<const StageBlocks *const> stages,
     visit(*tied, 1);
 }
 
+/// Calls `visit(group)` for each parameter that a rank holds, layer by layer in
+/// the order of the model, in which a table that blocks share is the first.
+template <typename Visitor>
+void forEachParameter(const Work &work,
+                      std::span<const StageBlocks *const> stages,
+                      Visitor visit) {
+  const ParameterGroup *tied = nullptr;
+  forEachGroup(work, stages, [&](const ParameterGroup &group, int) {
+    if (group.tied)
+      tied = &group;
+  });
+  if (tied)
+    visit(*tied);
+  for (const StageBlocks *stage : stages)
+    for (const StageBlocks::Entry &entry : stage->entries)
+      for (int i = 0; i < entry.count; ++i)
+        for (const ParameterGroup &group : work.blocks[entry.block].parameters)
+          if (!group.tied)
+            visit(group);
+}
+
 /// Parameters that a rank of the pipeline holds. A tied one counts once on a
 /// rank that reads it in two blocks.
 double countParameters(const Work &work,
@@ -56,16 +77,33 @@ double countTied(const Work &work, std::span<const StageBlocks *const> stages);
 /// Bytes that one microbatch leaves on a stage between its forward and its
 /// backward pass.
 double savedBytes(const StageBlocks &stage, const Context &context);
-/// The part of it that is made last: nothing of the stage is computed beside
-/// its copies.
-double lastSavedBytes(const StageBlocks &stage, const Context &context);
+
+/// Bytes of one message between neighbouring stages.
+double getMessageBytes(const Context &context);
 
 /// Returns what of it is still held when only gradients of weights are left to
 /// do: their matmuls' operands.
 double weightBytes(const StageBlocks &stage, const Context &context);
 
-/// The part of that which the pass for input gradients makes.
-double madeBytes(const StageBlocks &stage, const Context &context);
+/// Tensors that are copied to the host, or back.
+struct HostCopies {
+  double bytes = 0, count = 0;
+
+  double getSeconds(const Device &device) const {
+    return count * device.launchSeconds + bytes / device.hostBandwidth;
+  }
+};
+
+/// What offloading copies of one microbatch: of what is saved all but tokens
+/// and messages, which are received in the arena; and of the parts above.
+struct OffloadCopies {
+  HostCopies saved;
+  HostCopies last;    // made last: nothing of the stage is computed beside them
+  HostCopies inputs;  // read by the pass for input gradients
+  HostCopies weights; // still held when only weights' gradients are left
+  HostCopies made;    // of these: by the pass for input gradients
+};
+OffloadCopies getCopies(const StageBlocks &stage, const Context &context);
 
 /// Both, without what is offloaded; `splits`: gradients of weights run apart,
 /// so that the second counts.

@@ -13,11 +13,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Step.h"
-#include "plait/Support/Buckets.h"
+#include "Packs.h"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 #include <ranges>
 
@@ -83,12 +81,6 @@ struct Replicated {
   /// Notes that it happens `times` a step, `exposed` seconds of each by itself.
   void note(Moment moment, double times, double exposed,
             const Context &context) const;
-};
-
-/// Over which ranks gradients are summed.
-struct Summed {
-  bool isPartial = false; // ranks of tp have parts of the sums, too
-  bool isExperts = false; // and those of ep have others
 };
 
 } // namespace
@@ -450,61 +442,19 @@ struct Buckets {
 
 } // namespace
 
-/// Gradients that are reduced as one.
-struct Pack {
-  double elements = 0;
-  Summed summed = {};
-};
-
-/// The packs of a rank; without elements: there is none. No estimate allocates
-/// for them, of which a search makes many.
-using Packs = std::array<Pack, 13>;
-
-/// Packs of what ZeRO 2 and 3 divide, of which a rank has its parts, or of what
-/// they do not: what is updated alike is in one. A table that two ranks hold is
-/// the last, one of its own. What is not known one by one are `parameters`.
-static Packs getPacks(bool areDivided, double parameters, const StepLoad &load,
-                      const Context &context) {
-  double parts = areDivided ? context.divisions() : 1;
-  if (load.stages.empty())
-    return {Pack{parameters / parts}};
-  const Compression &compression = context.training.compress;
-  int64_t chunk = compression.isOn() ? compression.block : 0;
-  Packs packs = {};
-  forEachGroup(
-      context.work, load.stages, [&](const ParameterGroup &group, int count) {
-        if (areDivided != (context.zero() >= 2 && context.isDivided(group)))
-          return;
-        bool isShared = group.tied && load.tied > 0;
-        size_t alike = 6 * group.experts + 3 * group.decays + group.replicated +
-                       group.partial;
-        Pack &pack = packs[isShared ? packs.size() - 1 : alike];
-        pack.elements +=
-            count * double(alignInPack(int64_t(group.elements / parts), chunk));
-        pack.summed = {group.partial, group.experts};
-      });
-  int64_t shares = context.zero() >= 1 && !areDivided ? context.divisions() : 1;
-  for (Pack &pack : packs)
-    if (pack.elements > 0)
-      pack.elements = double(
-          getPackShape(int64_t(pack.elements), shares, chunk).elements());
-  return packs;
-}
-
 /// Packs are cut where that lets a part begin while others are computed, and by
 /// nobody else. Of what is not known one by one no more is certain than that
 /// there is a bucket.
 template <typename Make>
 static Buckets getBuckets(const Packs &packs, bool isKnown,
                           const Context &context, Make make) {
-  int64_t least = getBucketElements(!context.cluster.device.isProcessor,
-                                    context.configuration.mesh[Axis::DP]);
+  double least = getLeastBucket(context);
   Buckets buckets;
   for (const auto &[elements, summed] : packs) {
     if (elements == 0)
       continue;
     bool isCut = isKnown && context.framework().overlapGradients;
-    double count = isCut ? double(countBuckets(int64_t(elements), least)) : 1;
+    double count = isCut ? countBuckets(elements, context) : 1;
     Replicated one = make(elements / count, summed);
     buckets.all.add(one, count);
     // Processors cut what they sum over replicas alone, and sum over others
@@ -514,7 +464,7 @@ static Buckets getBuckets(const Packs &packs, bool isKnown,
         if (!facts.splitsReplicas())
           buckets.all.count[facts.axis] -= (count - 1) * one.count[facts.axis];
     if (!isKnown)
-      one = make(std::min(elements, double(least)), summed);
+      one = make(std::min(elements, least), summed);
     buckets.alone += one.getSeconds();
   }
   return buckets;

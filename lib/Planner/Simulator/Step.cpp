@@ -12,7 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Step.h"
+#include "Packs.h"
 
 #include "Cost/Parts.h"
 #include "Memory.h"
@@ -30,32 +30,45 @@ double planner::getWaitShare(int replicas, const Framework &framework) {
   return std::sqrt(2 * std::log(double(replicas))) * framework.spread;
 }
 
-/// What comes from the host and goes back, parameter by parameter: each is
-/// fetched while the one before is updated, and goes into the place of the one
-/// before that, which has to be back on the host by then. So a large one beside
-/// small ones waits for its own copies. Buckets, and what is not known one by
-/// one, are as long as each other: copies either way hide each other.
-static double getCopySeconds(double perElement, const StepLoad &load,
-                             const Context &context) {
-  bool hasBuckets = context.configuration.zero == 1 && context.divisions() > 1;
-  if (load.stages.empty() || hasBuckets)
-    return load.parameters * perElement;
-  double fetched = 0, back = 0, before = 0; // until when, `before` of two ago
-  auto add = [&](const ParameterGroup &group) {
-    double seconds = group.elements * perElement;
-    fetched = std::max(fetched, before) + seconds;
+namespace {
+
+/// Pieces that come from the host, are updated and go back, one behind the
+/// other in each of three streams. One goes into the place of the one before
+/// the last, which has to be back on the host by then. So a large one beside
+/// small ones waits for its own copies.
+struct HostPieces {
+  double fetched = 0, updated = 0, back = 0, before = 0; // until when
+
+  void add(double copying, double updating) {
+    fetched = std::max(fetched, before) + copying;
+    updated = std::max(fetched, updated) + updating;
     before = back;
-    back = std::max(fetched, back) + seconds;
-  };
-  bool hasTied = false;
-  for (const StageBlocks *stage : load.stages)
-    for (const StageBlocks::Entry &entry : stage->entries)
-      for (int i = 0; i < entry.count; ++i)
-        for (const ParameterGroup &group :
-             context.work.blocks[entry.block].parameters)
-          if (!group.tied || !std::exchange(hasTied, true))
-            add(group);
-  return back;
+    back = std::max(updated, back) + copying;
+  }
+};
+
+} // namespace
+
+/// Seconds until all of what lies on the host is updated and back there, with
+/// `moved` bytes of an element that are copied and `updated` that the update
+/// reads and writes. Of what is not known one by one no more is certain than
+/// that all is copied.
+static double getCopySeconds(double moved, double updated, const StepLoad &load,
+                             const Context &context) {
+  const Device &device = context.cluster.device;
+  if (load.stages.empty()) {
+    bool divides = context.configuration.zero >= 1;
+    double elements = load.parameters / (divides ? context.divisions() : 1);
+    return elements * moved / device.hostBandwidth;
+  }
+  // State and masters are tensors of their own.
+  double launches = moved / sizeof(float) * device.launchSeconds;
+  HostPieces pieces;
+  forEachFetched(load, context, [&](double elements) {
+    pieces.add(launches + elements * moved / device.hostBandwidth,
+               memoryCost(elements * updated, device).seconds);
+  });
+  return pieces.back;
 }
 
 /// Sums of squares of what is updated in parts along the same axes are one
@@ -167,15 +180,15 @@ Cost planner::getOptimizerCost(const StepLoad &load, const Context &context) {
   Cost cost = memoryCost(load.parameters / shards * bytes, device);
   if (offloadsOptimizer(context.configuration.offload)) {
     // State and masters come and go at once, beside the update.
-    double moved =
-        training.stateBytes + (training.precision == Precision::FP32 ? 0 : 4);
-    double copies =
-        getCopySeconds(moved / shards / device.hostBandwidth, load, context);
-    double bytes = load.parameters * moved / shards;
-    double seconds = bytes / device.hostBandwidth;
+    double moved = training.stateBytes - (training.compress.feedback ? 4 : 0) +
+                   (training.precision == Precision::FP32 ? 0 : 4);
+    // The norm has been found by then.
+    double copies = getCopySeconds(moved, bytes - gradient, load, context);
+    double copied = load.parameters * moved / shards;
+    double seconds = copied / device.hostBandwidth;
     double exposed = std::max(0.0, copies - cost.seconds) / 2;
     for (Carrier carrier : {Carrier::ToHost, Carrier::FromHost})
-      context.note({std::nullopt, carrier, Moment::Optimizer, 1, 1, bytes,
+      context.note({std::nullopt, carrier, Moment::Optimizer, 1, 1, copied,
                     seconds, std::max(0.0, seconds - exposed)});
     cost.seconds = std::max(cost.seconds, copies);
   }
@@ -314,12 +327,33 @@ double planner::getSitesSeconds(const StepLoad &load, double step,
          computing.seconds / double(outer.every) + correcting.seconds;
 }
 
+/// Adds what ZeRO 2 and 3 have reduced of each parameter to a rank's part of
+/// the sum.
+static Cost getPartsCost(const StageBlocks &stage, const Context &context) {
+  Cost cost;
+  if (!context.framework().addsUpParts || context.divisions() == 1)
+    return cost;
+  double bytes = context.reducedBytes() + 2 * context.gradientBytes();
+  const StageBlocks *one[] = {&stage};
+  forEachGroup(context.work, one, [&](const ParameterGroup &group, int count) {
+    if (context.isDivided(group))
+      cost += count * memoryCost(group.elements / context.divisions() * bytes,
+                                 context.cluster.device);
+  });
+  return cost;
+}
+
 /// Reads the gradient and the sum and writes the sum, for each microbatch.
-Cost planner::getAccumulationCost(double parameters, const Context &context) {
+Cost planner::getAccumulationCost(const StageBlocks &stage,
+                                  const Context &context) {
+  if (context.configuration.zero >= 2)
+    return getPartsCost(stage, context);
   // Matmuls are charged for adding to the sum themselves.
-  if (context.framework().fusedAccumulation || context.configuration.zero >= 2)
+  if (context.framework().fusedAccumulation)
     return {};
   double bytes =
       elementBytes(context.training.precision) + 2 * context.gradientBytes();
-  return memoryCost(parameters * bytes, context.cluster.device);
+  const StageBlocks *one[] = {&stage};
+  return memoryCost(countParameters(context.work, one) * bytes,
+                    context.cluster.device);
 }

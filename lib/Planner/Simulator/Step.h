@@ -49,9 +49,9 @@ Cost getOptimizerCost(const StepLoad &load, const Context &context);
 double getSitesSeconds(const StepLoad &load, double step,
                        const Context &context);
 
-/// Returns the cost of adding one microbatch's gradients to the sum in a kernel
-/// of its own.
-Cost getAccumulationCost(double parameters, const Context &context);
+/// Returns the cost of adding one microbatch's gradients to the sum in kernels
+/// of their own.
+Cost getAccumulationCost(const StageBlocks &stage, const Context &context);
 
 } // namespace plait::planner
 

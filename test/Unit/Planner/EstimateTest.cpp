@@ -360,10 +360,12 @@ TEST(Estimate, WhatTheOptimizerKeepsCanBeOnTheHost) {
   double least = memory.host / setting.cluster.device.hostBandwidth;
   EXPECT_GT(after.optimizerSeconds, least);
   EXPECT_LT(after.optimizerSeconds, 2 * least);
-  // Equal pieces hide each other, but for the last one on its way back.
+  // Buckets hide each other, but for the last one on its way back.
   setting.configuration.mesh[Axis::DP] = 8;
   setting.configuration.zero = 1;
-  EXPECT_NEAR(setting.run().optimizerSeconds, least / 8, 0.01 * least / 8);
+  double divided = setting.run().optimizerSeconds;
+  EXPECT_GT(divided, least / 8);
+  EXPECT_NEAR(divided, least / 8, 0.05 * least / 8);
 }
 
 /// But for what comes from other stages. Passes that compute longer than it
@@ -416,7 +418,9 @@ TEST(Estimate, HalvesOfABackwardPassCopyTheirResiduals) {
   layer.madeForWeights.fourByte *= 3;
   double sent = getInput();
   layer.madeForWeights = {};
-  EXPECT_NEAR(sent, 3 * getInput(), 0.01 * sent);
+  // What comes from the stage before is not copied.
+  EXPECT_GT(sent, 3 * getInput());
+  EXPECT_NEAR(sent, 3 * getInput(), 0.1 * sent);
 }
 
 /// The search relies on it: a pass that waits for copies is longer, and would

@@ -479,6 +479,8 @@ Work Builder::run() {
             batch * double(op.m + op.n) * double(op.k);
         each.madeForWeights.elements += batch * double(op.m) * double(op.k);
       }
+  for (Block &each : work.blocks)
+    each.keptForInputs = each.kept;
   work.before = work.after = 1;
   work.order.assign(size_t(shape.layers) + 2, 1);
   work.order.front() = 0;

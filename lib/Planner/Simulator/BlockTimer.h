@@ -1,0 +1,124 @@
+//===- BlockTimer.h - Sums of a block's operations --------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_PLANNER_SIMULATOR_BLOCKTIMER_H
+#define PLAIT_LIB_PLANNER_SIMULATOR_BLOCKTIMER_H
+
+#include "BlockTime.h"
+
+#include <span>
+#include <vector>
+
+namespace plait::planner {
+
+/// Adds up one pass of a block.
+struct PassTime {
+  Cost device;           // busy with operations
+  double collective = 0; // busy with communication over tp that nothing hides
+  double context = 0;    // the same over cp
+  double experts = 0;    // and over ep
+  double gathered = 0;   // of that: what every backward pass gathers anew
+  double contention = 0; // lost by operations that run beside communication
+  Cost attention;        // of `device`: inside of attention
+  int kernels = 0;
+
+  double busy() const {
+    return device.seconds + collective + context + experts + contention;
+  }
+  /// A device that is done before the host has issued the next kernel waits.
+  double seconds(double hostSeconds) const {
+    return std::max(busy(), kernels * hostSeconds);
+  }
+  double launch(double hostSeconds) const {
+    return device.launch + seconds(hostSeconds) - busy();
+  }
+  PassTime &operator+=(const PassTime &other) {
+    device += other.device;
+    attention += other.attention;
+    for (auto part :
+         {&PassTime::collective, &PassTime::context, &PassTime::experts,
+          &PassTime::gathered, &PassTime::contention})
+      this->*part += other.*part;
+    kernels += other.kernels;
+    return *this;
+  }
+};
+
+/// A collective over tp with the matmul that is cut along with it.
+struct Cut {
+  int pieces = 1;
+  double seconds = 0; // of all pieces of the collective
+  double exposed = 0; // of them, without anything else beside it
+  Cost more;          // that the matmul takes in pieces
+};
+
+inline Moment getMoment(const Operation &op) {
+  return op.pass == Pass::Forward ? Moment::Forward : Moment::Backward;
+}
+
+/// Walks a block's operations once, in their order. Three sums, one a pass,
+/// because schedules run the passes apart.
+class BlockTimer {
+public:
+  BlockTimer(const Block &block, const Context &context, bool split,
+             bool isLayer, Recompute kind)
+      : block(block), context(context), split(split), isLayer(isLayer),
+        kind(kind), options(context.costOptions()) {}
+
+  StageTime run();
+
+private:
+  void recompute(StageTime &time) const;
+  Cost getCost(const Operation &op) const;
+  double collectiveSecondsOf(const Operation &op, int pieces = 1) const;
+  double contextSeconds(const Operation &op);
+  double gatherSeconds(const Operation &op);
+  double getWeightSeconds(std::span<const Operation> behind) const;
+  const Operation *getEnd() const {
+    return block.operations.data() + block.operations.size();
+  }
+  double reorderSeconds(const Operation &op) const;
+  double exchangeSeconds(const Operation &op);
+  double ringSeconds(const Operation &op);
+  double addContext(const Operation &op, CollectiveKind kind, double bytes,
+                    double beside = 0);
+  void note(const Exchange &exchange);
+  PassTime &getPass(const Operation &op);
+  int64_t getRounds() const;
+  int64_t getBlocks() const;
+  bool isDealt(const Operation &op) const;
+  Operation getGather(const Operation &op) const;
+  void addAll();
+  double add(const Operation &op);
+  double addCollective(const Operation &op, const Operation *matmul,
+                       double beside);
+  double getBeside(const Operation &op,
+                   std::span<const Operation> behind) const;
+  bool overlaps(const Operation &op) const;
+  bool isThere(const Operation &op) const;
+  bool canCut(const Operation &op, const Operation *matmul) const;
+  Cut cut(const Operation &op, const Operation &matmul, int pieces) const;
+
+  const Block &block;
+  const Context &context;
+  bool split, isLayer;
+  Recompute kind;
+  CostOptions options;
+  PassTime forward, input, weight;
+  PassTime anew; // of the forward pass, what every backward pass does itself
+  PassTime read; // of `forward`, what comes before its last matmul
+  double delayed = 0; // weights' gradients so far that are beside no collective
+  double computed = 0; // what the backward pass computes since the last one
+  /// Exchanges of the forward pass, where they are noted, and how many of them
+  /// come before that matmul.
+  std::vector<Exchange> exchanged;
+  size_t exchangedRead = 0;
+};
+
+} // namespace plait::planner
+
+#endif // PLAIT_LIB_PLANNER_SIMULATOR_BLOCKTIMER_H

@@ -1,0 +1,54 @@
+//===- BlockTimes.cpp - Times of all blocks, kept -------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The seconds of a work's blocks, kept for all configurations of a search that
+// agree in what they depend on.
+//
+//===----------------------------------------------------------------------===//
+
+#include "BlockTime.h"
+
+using namespace plait;
+using namespace plait::planner;
+
+std::vector<bool> planner::findLayers(const Work &work) {
+  std::vector<bool> isLayer(work.blocks.size());
+  for (size_t i = size_t(work.before); i + work.after < work.order.size(); ++i)
+    isLayer[work.order[i]] = true;
+  return isLayer;
+}
+
+/// Blocks before and after the layers have no recomputation, whatever the kind.
+BlockTimes::Times BlockTimes::make(const Context &context, bool split,
+                                   Recompute kind) {
+  std::vector<bool> isLayer = findLayers(context.work);
+  std::vector<StageTime> times;
+  times.reserve(isLayer.size());
+  for (int block = 0; block < int(isLayer.size()); ++block)
+    times.push_back(getBlockTime(block, context, split, isLayer[block],
+                                 isLayer[block] ? kind : Recompute::None));
+  return std::make_shared<const std::vector<StageTime>>(std::move(times));
+}
+
+/// Made outside of the lock, which takes far less time. Two threads may make
+/// the same ones; the first to be entered are used.
+BlockTimes::Times BlockTimes::get(const Context &context, bool split,
+                                  Recompute kind) {
+  const Configuration &configuration = context.configuration;
+  // All that getBlockTime() asks of a configuration.
+  Key key(&context.work, configuration.mesh[Axis::CP],
+          configuration.mesh[Axis::TP], configuration.contextParallel,
+          configuration.microBatch, split, kind);
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (auto found = known.find(key); found != known.end())
+      return found->second;
+  }
+  Times made = make(context, split, kind);
+  std::lock_guard<std::mutex> lock(mutex);
+  return known.try_emplace(key, std::move(made)).first->second;
+}

@@ -57,7 +57,7 @@ std::string firstLine(std::string text) {
   return text.substr(0, text.find('\n'));
 }
 
-Status check(const fe::error_t &error) {
+Status toStatus(const fe::error_t &error) {
   if (error.is_good())
     return Status::success();
   return fail("cuDNN: ", firstLine(error.err_msg));
@@ -195,7 +195,7 @@ struct CudnnGraph::Content {
   /// Both heuristics: A names the engines that are fast, the fallback those
   /// that compute more shapes.
   Status choose(uint64_t limit) {
-    PLAIT_RETURN_IF_ERROR(check(graph.create_execution_plans(
+    PLAIT_RETURN_IF_ERROR(toStatus(graph.create_execution_plans(
         {fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK})));
     // Without an engine this is what the graph itself needs, beside them.
     int64_t own = graph.get_autotune_workspace_size();
@@ -270,11 +270,11 @@ Result<CudnnGraph> CudnnGraph::create(const fb::AttentionStepT &step,
   auto made = std::make_unique<Content>();
   PLAIT_RETURN_IF_ERROR(guarded([&] {
     made->describe(step);
-    PLAIT_RETURN_IF_ERROR(check(made->graph.validate()));
+    PLAIT_RETURN_IF_ERROR(toStatus(made->graph.validate()));
     PLAIT_RETURN_IF_ERROR(
-        check(made->graph.build_operation_graph(handle.get())));
+        toStatus(made->graph.build_operation_graph(handle.get())));
     PLAIT_RETURN_IF_ERROR(made->choose(workspace));
-    return check(
+    return toStatus(
         made->graph.build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE));
   }));
   return CudnnGraph(std::move(made));
@@ -288,14 +288,14 @@ Status CudnnGraph::checkFor(const fb::AttentionStepT &step,
   PLAIT_RETURN_IF_ERROR(loadCudnn());
   return guarded([&] {
     auto device = std::make_shared<fe::DeviceProperties>();
-    PLAIT_RETURN_IF_ERROR(check(device->deserialize(
+    PLAIT_RETURN_IF_ERROR(toStatus(device->deserialize(
         std::vector<uint8_t>(properties.begin(), properties.end()))));
     Content content;
     content.graph.set_device_properties(device);
     content.graph.set_sm_version(architecture);
     content.describe(step);
-    PLAIT_RETURN_IF_ERROR(check(content.graph.validate()));
-    PLAIT_RETURN_IF_ERROR(check(content.graph.build_operation_graph()));
+    PLAIT_RETURN_IF_ERROR(toStatus(content.graph.validate()));
+    PLAIT_RETURN_IF_ERROR(toStatus(content.graph.build_operation_graph()));
     return content.choose(workspace);
   });
 }
@@ -320,6 +320,6 @@ Status CudnnGraph::run(const CudnnHandle &handle,
                     {DK, operands.dk},
                     {DV, operands.dv}});
   return guarded([&] {
-    return check(content->graph.execute(handle.get(), tensors, workspace));
+    return toStatus(content->graph.execute(handle.get(), tensors, workspace));
   });
 }

@@ -24,17 +24,11 @@
 
 #include "../Collectives/LowerReshard.h"
 #include "../Sharding/FactorAxes.h"
-#include "CompressedSum.h"
-#include "StepUnits.h"
-#include "Updates.h"
-#include "plait/Configuration/Optimizers.h"
+#include "StepEnd.h"
 #include "plait/Dialect/NN/IR/NamedLosses.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
-#include "plait/Transforms/StageFunctions.h"
-
-#include <map>
 
 namespace plait {
 #define GEN_PASS_DEF_BUILDOPTIMIZERPASS
@@ -47,77 +41,6 @@ using dist::ShardingAttr;
 using nn::NNBuilder;
 using nn::Slot;
 using pipe::ActionKind;
-
-namespace {
-
-/// Writes the functions of one rank of the pipeline, for all its stages.
-class StepEnd {
-public:
-  StepEnd(ModuleOp module, dist::MeshOp mesh, int64_t rank, ParameterUses &uses,
-          MutableArrayRef<StepUnit> units)
-      : module(module), mesh(mesh), placement(getPlacement(module)), rank(rank),
-        uses(uses), units(units),
-        meshRef(FlatSymbolRefAttr::get(mesh.getSymNameAttr())),
-        builder(module.getBodyRegion()), nn(builder, module.getLoc()),
-        scalar(RankedTensorType::get({}, builder.getF32Type())),
-        configuration(getConfiguration(module)),
-        optimizer(**findOptimizer(configuration.optimizer)),
-        reducedType(getReducedType(module)) {}
-
-  /// Fails with an error where a parameter cannot be moved to where it is
-  /// updated.
-  LogicalResult buildReduce();
-  LogicalResult buildOptimizer();
-  /// None where all ranks update what they compute with.
-  LogicalResult buildGather();
-
-private:
-  void beginFunction(ActionKind action);
-  LogicalResult endFunction();
-  Value move(Value block, RankedTensorType whole, ShardingAttr from,
-             ShardingAttr to);
-  Value readSlot(StepUnit &unit, Slot slot, ShardingAttr sharding);
-  void writeSlot(Value value, StepUnit &unit, Slot slot);
-  Value read(StepUnit &unit, Slot slot);
-  Value takeRows(Value whole, StepUnit &unit);
-  Value gatherRows(Value rows, StepUnit &unit);
-  Value scatterRows(StringAttr axis, Value rows);
-  void write(Value value, StepUnit &unit, Slot slot);
-  Value step(StringRef name);
-  Value total(StringRef name);
-  Value sumOver(StringAttr axis, Value value, ArrayRef<int64_t> members = {});
-  Value sumOverRanks(Value value, ArrayRef<int64_t> members = {});
-  void reduceParameter(StepUnit &unit, ArrayRef<int64_t> holders);
-  void reducePack(StepUnit &unit, ArrayRef<int64_t> holders);
-  void reduceCompressed(StepUnit &unit, ArrayRef<int64_t> holders);
-  void reduce(StepUnit &unit);
-  Value sumSquares(StepUnit &unit);
-  ArrayAttr getCountedAxes(StepUnit &unit);
-  Value squaredNorm();
-  bool isGathered(StepUnit &unit);
-  RankedTensorType getPadded(ParameterUse &use);
-  void update(StepUnit &unit, Value gradientScale);
-
-  ModuleOp module;
-  dist::MeshOp mesh;
-  pipe::PlacementAttr placement;
-  int64_t rank;
-  ParameterUses &uses;
-  MutableArrayRef<StepUnit> units; // those of the rank that have gradients
-  FlatSymbolRefAttr meshRef;
-  OpBuilder builder;
-  NNBuilder nn;
-  RankedTensorType scalar;
-  TrainingConfiguration configuration;
-  const Optimizer &optimizer;
-  Type reducedType; // of the elements of gradients while they are summed
-  std::map<RuleKey, std::unique_ptr<UpdateRule>> rules;
-  // False once a reshard could not be lowered; the error has been reported.
-  // Asked at the end, so that the code that writes ops need not check each.
-  bool canMove = true;
-};
-
-} // namespace
 
 //===----------------------------------------------------------------------===//
 // Reading and writing
@@ -249,115 +172,8 @@ Value StepEnd::total(StringRef name) {
 }
 
 //===----------------------------------------------------------------------===//
-// Gradients
+// The norm
 //===----------------------------------------------------------------------===//
-
-/// One parameter: to where it is updated, by whatever collectives its sharding
-/// asks for; then over the ranks of the pipeline that hold it too. Rounded once
-/// before, if at all. Both casts stand also where nothing is summed, so that
-/// one rank, which the proof makes its claim of, says that gradients are
-/// rounded: what kernels widen at once they do not round.
-void StepEnd::reduceParameter(StepUnit &unit, ArrayRef<int64_t> holders) {
-  ParameterUse &use = unit.get();
-  ShardingAttr left = use.gradients.at(rank);
-  Value gradient = readSlot(unit, Slot::Gradient, left);
-  Value reduced = move(nn.cast(gradient, reducedType),
-                       use.getType().clone(reducedType), left, use.getState());
-  if (holders.size() > 1)
-    reduced = sumOverRanks(reduced, holders);
-  reduced = nn.widen(reduced);
-  // Where nothing was to be reduced, the slot has it already.
-  if (reduced != gradient)
-    writeSlot(reduced, unit, Slot::Gradient);
-}
-
-/// A sum over `axis` of rows of a pack, of which each rank gets a part.
-Value StepEnd::scatterRows(StringAttr axis, Value rows) {
-  auto type = cast<RankedTensorType>(rows.getType());
-  SmallVector<int64_t> shape(type.getShape());
-  shape[0] /= mesh.getAxisSize(axis);
-  return dist::ReduceScatterOp::create(
-      builder, nn.loc, type.clone(shape), rows, meshRef, axis,
-      dist::ReductionAttr::get(builder.getContext(), dist::Reduction::Sum),
-      builder.getI64IntegerAttr(0));
-}
-
-/// Sums in f32 are stored one by one, so that all-reduces work in place; what
-/// is rounded has no slot of its own, and is stored when it is widened again.
-/// Nor has what is scattered over some of the axes.
-void StepEnd::reducePack(StepUnit &unit, ArrayRef<int64_t> holders) {
-  Slot slot = Slot::Gradient;
-  Value held; // that is in no slot yet
-  if (!reducedType.isF32())
-    held = nn.cast(readSlot(unit, slot, {}), reducedType);
-  auto load = [&] { return held ? held : readSlot(unit, slot, {}); };
-  auto store = [&](Value sum) {
-    held = sum;
-    if (sum.getType() != unit.pack.getSlotType(slot))
-      return;
-    writeSlot(sum, unit, slot);
-    held = {};
-  };
-  // From the scatters on, only the rank's own rows are summed over the axes
-  // that are left, which is a part of the bytes.
-  auto dividing = unit.pack.getDividingAxes();
-  for (StringAttr axis : unit.get().getReducedAxes(mesh, rank)) {
-    if (!llvm::is_contained(dividing, axis)) {
-      store(sumOver(axis, load()));
-      continue;
-    }
-    Value input = load();
-    slot = Slot::Reduced;
-    store(scatterRows(axis, input));
-  }
-  if (holders.size() > 1)
-    store(sumOverRanks(load(), holders));
-  if (held)
-    writeSlot(nn.widen(held), unit, slot);
-}
-
-/// Replicas compress a sum over all other ranks, so that neither mesh nor
-/// pipeline changes it. On a mesh the chunks are rows of packs; the step of one
-/// rank that others are held against has no packs.
-void StepEnd::reduceCompressed(StepUnit &unit, ArrayRef<int64_t> holders) {
-  ParameterUse &use = unit.get();
-  const Compression &compression = configuration.compress;
-  if (!unit.pack && !compression.replicas) {
-    canMove = false;
-    use.parameter.emitOpError("is split in one way and its gradient in another,"
-                              " which cannot be compressed");
-    return;
-  }
-  auto load = [&] {
-    return readSlot(unit, Slot::Gradient, use.gradients.at(rank));
-  };
-  for (StringAttr axis : use.getReducedAxes(mesh, rank))
-    if (axis != kDataAxis)
-      writeSlot(sumOver(axis, load()), unit, Slot::Gradient);
-  if (holders.size() > 1)
-    writeSlot(sumOverRanks(load(), holders), unit, Slot::Gradient);
-  CompressedSum sum(nn, mesh, compression, bool(unit.pack),
-                    unit.findPlaces(mesh, compression.block));
-  auto read = [&](Slot slot) { return readSlot(unit, slot, use.getState()); };
-  auto write = [&](Value value, Slot slot) { writeSlot(value, unit, slot); };
-  auto takeUpdated = [&](Value all) {
-    return unit.isDivided() ? takeRows(all, unit) : all;
-  };
-  write(sum.apply(load, {read, write, takeUpdated}),
-        unit.isDivided() ? Slot::Reduced : Slot::Gradient);
-}
-
-/// The location is the unit's, for remarks and profiles of its collectives. A
-/// number is too little to be compressed.
-void StepEnd::reduce(StepUnit &unit) {
-  SmallVector<int64_t> holders(llvm::make_first_range(unit.get().gradients));
-  nn.loc = unit.getLoc();
-  if (configuration.compress.isOn() && unit.get().getType().getRank() > 0)
-    reduceCompressed(unit, holders);
-  else
-    unit.pack ? reducePack(unit, holders) : reduceParameter(unit, holders);
-  nn.loc = module.getLoc();
-}
 
 /// The squares of what the rank updates of a gradient.
 Value StepEnd::sumSquares(StepUnit &unit) {

@@ -134,7 +134,7 @@ void SiteBuilder::addMessage(fb::FunctionT &function,
     step.pieces = pieces;
     return step;
   };
-  auto [own, all] = scratch;
+  auto [own, all, _] = scratch;
   fb::OuterStepT &encode = add(fb::OuterKind::Encode);
   encode.mixed = at(own);
   if (compress.keepsError())

@@ -36,6 +36,7 @@ struct SentRange {
   uint64_t begin, end;
   FragmentPlace place = {};
   uint64_t anchor = 0, momentum = 0, difference = 0, error = 0;
+  uint64_t correction = 0, before = 0;
   /// The elements of each trained parameter, by where it begins in the range.
   std::map<uint64_t, uint64_t> pieces = {};
 
@@ -87,12 +88,19 @@ private:
   void addSums(fb::FunctionT &function, FragmentPlace place);
   void addFragment(const ListFacts &facts);
   void addMixing(const fb::MixingT &mixing);
-  void mix(const SentRange &range, uint32_t tensor, uint32_t exchanges);
+  void mix(const SentRange &range, uint64_t value, uint32_t tensor,
+           uint32_t exchanges);
+  void agree(const SentRange &range, uint32_t tensor, uint32_t exchanges);
+  void addCorrections();
+  void addScaffold(fb::FunctionT &function, const SentRange &range);
+  void track(const SentRange &range, uint32_t tensor, uint32_t exchanges);
+  void joinMixed(const SentRange &range, uint32_t tensor, uint32_t exchanges);
   void addTransfer(fb::ActionKind kind, uint32_t exchange, uint64_t buffer,
                    const SentRange &range, uint32_t tensor);
   void addRounding(fb::FunctionT &function, uint32_t fragment = 0);
   bool hasCopies() const;
   fb::FunctionT &addCall();
+  unsigned countBuffers() const;
   void placeScratch();
   void placeMessages();
   void moveBeside(llvm::ArrayRef<ListFacts> facts);
@@ -112,7 +120,7 @@ private:
   llvm::SmallVector<SentRange> ranges;
   uint32_t steps;    // actions of the step alone
   uint32_t list = 0; // that actions are added to
-  uint64_t scratch[2] = {}, scratchBytes = 0;
+  uint64_t scratch[3] = {}, scratchBytes = 0;
 };
 
 /// Fails where a rank would have a part of a chunk: then what is sent would

@@ -16,6 +16,7 @@
 
 using namespace mlir;
 using namespace plait;
+using dist::ShardingAttr;
 using nn::Slot;
 
 /// One parameter: to where it is updated, by whatever collectives its sharding

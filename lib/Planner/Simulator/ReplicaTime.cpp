@@ -197,8 +197,7 @@ static Replicated getCompressed(double elements, Summed summed,
   for (uint64_t bytes : {message.getCodeBytes(), message.getNumberBytes()})
     if (bytes)
       made.add(getCollective(CollectiveKind::AllGather, Axis::DP,
-                             chunks * bytes, context.group(Axis::DP),
-                             context));
+                             chunks * bytes, context.group(Axis::DP), context));
   double whole = elements * context.gradientBytes();
   for (const AxisFacts &facts : kAxes)
     if (facts.dividesState && facts.axis != Axis::DP &&

@@ -11,24 +11,21 @@ matrices, and how fast they bring sites together, are held against their definit
 against the formulas of textbooks."""
 
 import dataclasses
-import functools
 import json
 import math
 import pathlib
 import random
 import re
 import sys
-import tempfile
 
 import numpy
 
-import covering
 import gossip_defects
 import local_steps
 import sites
 from checkpoint_suite import read_checkpoint
-from harness import Reporter, Tools, arguments, require
-from sites import BATCH, SEQUENCE, TOLERANCE, Run
+from harness import Tools, require
+from sites import TOLERANCE, Run
 from tensors import read_tensors
 
 STEPS = 3
@@ -262,6 +259,9 @@ class Suite(sites.Suite):
         )
         return self.tools.run("plait-plan", "show", plan).stdout
 
+    def check_spectra(self) -> str:
+        return ", ".join(f"{graph}: {self.check_spectrum(graph)}" for graph in GRAPHS)
+
     def check_spectrum(self, graph: str) -> str:
         told = []
         for count in COUNTS:
@@ -428,34 +428,14 @@ class Suite(sites.Suite):
         return f"{len(cases)} errors"
 
 
+CHECKS = (
+    "spectra", "complete", "bf16", "one-site", "exact", "told", "simulated", "predicted", "processes",
+    "evaluated", "defects", "memory", "errors",
+)  # fmt: skip
+
+
 def main() -> int:
-    parser = arguments(__doc__)
-    covering.add_option(parser)
-    options = parser.parse_args()
-    tools = Tools(options.bin, options.timeout)
-    report = Reporter("gossip", options.filter)
-    with tempfile.TemporaryDirectory() as folder:
-        suite = Suite(tools, pathlib.Path(folder))
-        for run in covering.chosen(RUNS, Run.get_choices, options):
-            report.case(run.name, functools.partial(suite.check, run))
-        suite.add_layouts(LAYOUTS, report, options)
-        for graph in GRAPHS:
-            report.case(f"spectrum/{graph}", functools.partial(suite.check_spectrum, graph))
-        for seed in range(DRAWS if covering.takes_all(options) else FEW_DRAWS):
-            report.case(f"draw-{seed}", functools.partial(suite.check_draw, seed))
-        report.case("complete", suite.check_complete)
-        report.case("bf16", suite.check_bf16)
-        report.case("one-site", suite.check_one_site)
-        report.case("exact", suite.check_exact)
-        report.case("told", suite.check_told)
-        report.case("simulated", suite.check_simulated)
-        report.case("predicted", suite.check_predicted)
-        report.case("processes", suite.check_processes)
-        report.case("evaluated", suite.check_evaluated)
-        report.case("defects", suite.check_defects)
-        report.case("memory", suite.check_memory)
-        report.case("errors", suite.check_errors)
-    return report.finish()
+    return sites.run_suite("gossip", __doc__, Suite, RUNS, CHECKS, LAYOUTS, (FEW_DRAWS, DRAWS))
 
 
 if __name__ == "__main__":

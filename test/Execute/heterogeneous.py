@@ -17,7 +17,6 @@ import random
 import re
 import struct
 import sys
-import tempfile
 
 import numpy
 
@@ -28,7 +27,8 @@ import local_steps
 import processes
 import site_defects
 from checkpoint_suite import read_checkpoint
-from harness import ROOT, Reporter, Tools, arguments, require
+from harness import ROOT, Tools, require
+from sites import run_suite
 from tensors import read_tensors
 
 CLASSES, FEATURES, BATCH, SEQUENCE, STEPS = 32, 8, 8, 8, 5
@@ -472,29 +472,14 @@ class Suite:
         return len(cases)
 
 
+CHECKS = (
+    "balance", "identities", "processes", "predicted", "parts", "samples",
+    "resumed", "told", "defects", "errors",
+)  # fmt: skip
+
+
 def main() -> int:
-    parser = arguments(__doc__)
-    covering.add_option(parser)
-    options = parser.parse_args()
-    tools = Tools(options.bin, options.timeout)
-    report = Reporter("heterogeneous", options.filter)
-    with tempfile.TemporaryDirectory() as folder:
-        suite = Suite(tools, pathlib.Path(folder))
-        for run in covering.chosen(RUNS, Run.get_choices, options):
-            report.case(run.name, functools.partial(suite.check, run))
-        for seed in range(DRAWS if covering.takes_all(options) else FEW_DRAWS):
-            report.case(f"draw-{seed}", functools.partial(suite.check_draw, seed))
-        report.case("balance", suite.check_balance)
-        report.case("identities", suite.check_identities)
-        report.case("processes", suite.check_processes)
-        report.case("predicted", suite.check_predicted)
-        report.case("parts", suite.check_parts)
-        report.case("samples", suite.check_samples)
-        report.case("resumed", suite.check_resumed)
-        report.case("told", suite.check_told)
-        report.case("defects", suite.check_defects)
-        report.case("errors", suite.check_errors)
-    return report.finish()
+    return run_suite("heterogeneous", __doc__, Suite, RUNS, CHECKS, draws=(FEW_DRAWS, DRAWS))
 
 
 if __name__ == "__main__":

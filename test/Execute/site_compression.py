@@ -11,23 +11,19 @@ anchors and errors of a checkpoint right before it, with a step of rate 0, have 
 what numpy makes of them (site_messages.py). Chunks are those of whole parameters there,
 whatever the mesh was."""
 
-import functools
 import json
-import pathlib
 import random
 import sys
-import tempfile
 
 import numpy
 
-import covering
 import gossip
 import site_message_defects
 import site_messages
 from checkpoint_suite import read_checkpoint
-from harness import Reporter, Tools, arguments, require
+from harness import require
 from site_defects import fields
-from sites import Run
+from sites import Run, run_suite
 from tensors import read_tensors
 
 # The second agreement, which has errors of the first one, is in the last step.
@@ -152,6 +148,10 @@ class Suite(gossip.Suite):
             result[f"weight.{i}"] = anchor + mix * (own[f"weight.{i}"] - anchor)
         return result
 
+    def check_draw(self, seed: int) -> str:
+        run = draw_run(seed)
+        return f"{run.name}: {self.check(run)}"
+
     def check_all_kept(self) -> str:
         """A compressor that sends all is none, to the bit."""
         rules, told = self.rules("adamw"), []
@@ -267,26 +267,13 @@ class Suite(gossip.Suite):
         return f"{len(cases) + 1} errors"
 
 
+CHECKS = (
+    "all-kept", "resumed", "processes", "told", "defects", "errors",
+)  # fmt: skip
+
+
 def main() -> int:
-    parser = arguments(__doc__)
-    covering.add_option(parser)
-    options = parser.parse_args()
-    tools = Tools(options.bin, options.timeout)
-    report = Reporter("site-compression", options.filter)
-    with tempfile.TemporaryDirectory() as folder:
-        suite = Suite(tools, pathlib.Path(folder))
-        for run in covering.chosen(RUNS, Run.get_choices, options):
-            report.case(run.name, functools.partial(suite.check, run))
-        for seed in range(DRAWS if covering.takes_all(options) else FEW_DRAWS):
-            run = draw_run(seed)
-            report.case(f"draw-{seed}/{run.name}", functools.partial(suite.check, run))
-        report.case("all-kept", suite.check_all_kept)
-        report.case("resumed", suite.check_resumed)
-        report.case("processes", suite.check_processes)
-        report.case("told", suite.check_told)
-        report.case("defects", suite.check_defects)
-        report.case("errors", suite.check_errors)
-    return report.finish()
+    return run_suite("site-compression", __doc__, Suite, RUNS, CHECKS, draws=(FEW_DRAWS, DRAWS))
 
 
 if __name__ == "__main__":

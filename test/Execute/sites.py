@@ -466,28 +466,36 @@ class Suite:
         return f"{len(cases) + 2} errors, 2 warnings"
 
 
-def main() -> int:
-    parser = arguments(__doc__)
+CHECKS = (
+    "one-site", "all-reduce", "mean", "bf16", "resumed", "other-number", "processes",
+    "told", "defects", "errors",
+)  # fmt: skip
+
+
+def run_suite(name, doc, kind, runs, checks, layouts=(), draws=(0, 0)) -> int:
+    """Checks of a `kind` of Suite: its runs and layouts, or a subset that covers them;
+    what is drawn, as often as `draws` says by default and in all; and `checks`, each
+    the name of a method."""
+    parser = arguments(doc)
     covering.add_option(parser)
     options = parser.parse_args()
-    tools = Tools(options.bin, options.timeout)
-    report = Reporter("sites", options.filter)
+    report = Reporter(name, options.filter)
     with tempfile.TemporaryDirectory() as folder:
-        suite = Suite(tools, pathlib.Path(folder))
-        for run in covering.chosen(RUNS, Run.get_choices, options):
-            report.case(run.name, lambda run=run: suite.check(run))
-        suite.add_layouts(LAYOUTS, report, options)
-        report.case("one-site", suite.check_one_site)
-        report.case("all-reduce", suite.check_all_reduce)
-        report.case("mean", suite.check_mean)
-        report.case("bf16", suite.check_bf16)
-        report.case("resumed", suite.check_resumed)
-        report.case("other-number", suite.check_other_number)
-        report.case("processes", suite.check_processes)
-        report.case("told", suite.check_told)
-        report.case("defects", suite.check_defects)
-        report.case("errors", suite.check_errors)
+        suite = kind(Tools(options.bin, options.timeout), pathlib.Path(folder))
+        for run in covering.chosen(runs, lambda run: run.get_choices(), options):
+            report.case(run.name, functools.partial(suite.check, run))
+        if layouts:
+            suite.add_layouts(layouts, report, options)
+        for seed in range(draws[covering.takes_all(options)]):
+            report.case(f"draw-{seed}", functools.partial(suite.check_draw, seed))
+        for check in checks:
+            method = "check_" + re.sub("[-/]", "_", check)
+            report.case(check, getattr(suite, method))
     return report.finish()
+
+
+def main() -> int:
+    return run_suite("sites", __doc__, Suite, RUNS, CHECKS, LAYOUTS)
 
 
 if __name__ == "__main__":

@@ -8,21 +8,17 @@
 """Trains a small GPT-2 on sites that send a fragment of their weights at a time and take
 it steps later, and compares the weights of each site with numpy (sites.py says how)."""
 
-import functools
 import json
-import pathlib
 import random
 import re
 import sys
-import tempfile
 
 import numpy
 
-import covering
 import gossip
 import streaming_defects
-from harness import Reporter, Tools, arguments, require
-from sites import Run
+from harness import require
+from sites import Run, run_suite
 from tensors import read_tensors
 
 STEPS = 5
@@ -267,29 +263,13 @@ class Suite(gossip.Suite):
         return f"{len(cases)} errors"
 
 
+CHECKS = (
+    "plain", "bf16", "resumed", "processes", "beside", "told", "link", "defects", "errors",
+)  # fmt: skip
+
+
 def main() -> int:
-    parser = arguments(__doc__)
-    covering.add_option(parser)
-    options = parser.parse_args()
-    tools = Tools(options.bin, options.timeout)
-    report = Reporter("streaming", options.filter)
-    with tempfile.TemporaryDirectory() as folder:
-        suite = Suite(tools, pathlib.Path(folder))
-        for run in covering.chosen(RUNS, Run.get_choices, options):
-            report.case(run.name, functools.partial(suite.check, run))
-        suite.add_layouts(LAYOUTS, report, options)
-        for seed in range(DRAWS if covering.takes_all(options) else FEW_DRAWS):
-            report.case(f"draw-{seed}", functools.partial(suite.check_draw, seed))
-        report.case("plain", suite.check_plain)
-        report.case("bf16", suite.check_bf16)
-        report.case("resumed", suite.check_resumed)
-        report.case("processes", suite.check_processes)
-        report.case("beside", suite.check_beside)
-        report.case("told", suite.check_told)
-        report.case("link", suite.check_link)
-        report.case("defects", suite.check_defects)
-        report.case("errors", suite.check_errors)
-    return report.finish()
+    return run_suite("streaming", __doc__, Suite, RUNS, CHECKS, LAYOUTS, (FEW_DRAWS, DRAWS))
 
 
 if __name__ == "__main__":

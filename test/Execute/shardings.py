@@ -164,7 +164,7 @@ class Suite:
         sizes of its shards: with a bf16 copy 2, 4 and 12 bytes an element, else
         4, 4 and 8. Two packs, whose last rows need not be full, may differ."""
         shown = self.tools.run("plait-plan", "show", self.folder / "out.plan")
-        replicas = run.size("dp")
+        replicas = run.size("dp") * run.size("cp")
         require(f", zero {run.zero}\n" in shown.stdout, shown.stdout)
 
         def held(category):

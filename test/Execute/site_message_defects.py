@@ -100,7 +100,8 @@ DEFECTS = {
     "the error is not used": (
         lambda plan: first(plan, "Encode").pop("error"),
         "is an Encode without an error, and decay is 1"),
-    "the error is not kept": (lose_error, "has 0 errors of messages, and decay is 1"),
+    "the error is not kept": (
+        lose_error, "has 0 errors of messages in scheme diloco, expected 1"),
     "the error is the same on all": (
         put(lambda plan: (slot(plan, "site_error"), "own_axis", 0)),
         "is the same on all sites"),
@@ -159,7 +160,7 @@ DEFECTS = {
     "the rule keeps no error": (
         put(lambda plan: (plan["outer"], "graph",
                           "compress=int8,chunk=256,decay=0")),
-        "errors of messages, and decay is 0"),
+        "has 1 errors of messages in scheme diloco, expected 0"),
 }  # fmt: skip
 
 # Of sparseloco:2.

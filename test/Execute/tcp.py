@@ -23,8 +23,10 @@ import tempfile
 import time
 
 from harness import Outcome, Reporter, Tools, arguments, require
-from mpi import PATIENCE, STEPS, errors_of, train
+from mpi import PATIENCE, errors_of, train
 from processes import Suite, metrics, wait_for
+
+STEPS = 3
 
 
 def sockets_of(process: int) -> int:

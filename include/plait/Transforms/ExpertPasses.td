@@ -25,7 +25,8 @@ def ExchangeRowsPass : Pass<"dist-exchange-rows", "::mlir::ModuleOp"> {
     A function in which nothing is found is left as it is. For GPUs it is an error: how many
     rows move is known to who reads the ids.
 
-    Phase `partition`, behind `nn-chunk-loss`, which cuts gathers.
+    Phase `partition`; reads nothing of the configuration. It runs behind
+    `nn-chunk-loss`, which cuts gathers.
 
     Example:
     ```mlir

@@ -27,7 +27,7 @@ def RemoveDropoutPass : Pass<"nn-remove-dropout", "::mlir::ModuleOp"> {
 
     Example:
     ```mlir
-    func.func @loss(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>, %keys: tensor<4xi32>) -> tensor<4x8xf32> {
+    func.func @loss(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>, %keys: tensor<4xi32> {nn.keys}) -> tensor<4x8xf32> {
       %0 = nn.dropout %x, %keys probability 0.1 site 0 : tensor<4x8xf32>, tensor<4xi32>
       %1 = nn.add %0, %y : tensor<4x8xf32>
       return %1 : tensor<4x8xf32>

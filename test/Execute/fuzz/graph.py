@@ -246,7 +246,7 @@ def to_text(graph: Graph) -> str:
     layers = len(graph.layers) or 1
     vocabulary = graph.extents[graph.vocabulary]
     ids = graph.type(TOKENS)
-    keys = f", %keys: {graph.type(KEYS)}" if graph.drops else ""
+    keys = f", %keys: {graph.type(KEYS)} {{nn.keys}}" if graph.drops else ""
     return "".join(
         [
             f"module attributes {{plait.model = {{layers = {layers} : i64, "

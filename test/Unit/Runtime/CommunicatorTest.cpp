@@ -32,7 +32,7 @@ using namespace plait::runtime;
 
 namespace {
 
-constexpr uint64_t arenaBytes = 1 << 22;
+constexpr uint64_t arenaBytes = 1 << 23;
 
 /// The arena of a rank, handed out from its beginning.
 class Memory {

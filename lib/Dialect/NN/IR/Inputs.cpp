@@ -83,7 +83,7 @@ SmallVector<BlockArgument> nn::getFloatInputs(FunctionOpInterface loss) {
                     [](const InputFacts &facts) { return facts.isNamed; });
 }
 
-/// What has no kind yet has the dimensions of tokens.
+/// An argument without a kind has the dimensions of tokens.
 int64_t nn::countTokenDims(BlockArgument argument) {
   auto type = dyn_cast<RankedTensorType>(argument.getType());
   const InputFacts *facts = findInputFacts(argument);

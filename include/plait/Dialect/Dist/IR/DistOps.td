@@ -358,7 +358,7 @@ def Dist_DispatchOp : Dist_RowsOp<"dispatch"> {
 
     Example:
     ```mlir
-    %1 = dist.dispatch %0 by %ids on @mesh["ep"] experts 2 : (tensor<1x8x4xf32>, tensor<2x8x3xi32>) -> tensor<2x8x4xf32>
+    %1 = dist.dispatch %0 by %ids on @mesh["dp"] experts 2 : (tensor<1x8x4xf32>, tensor<2x8x3xi32>) -> tensor<2x8x4xf32>
     ```
   }];
 }
@@ -379,7 +379,7 @@ def Dist_CombineOp : Dist_RowsOp<"combine"> {
 
     Example:
     ```mlir
-    %1 = dist.combine %0 by %ids on @mesh["ep"] experts 2 : (tensor<2x8x3x4xf32>, tensor<2x8x3xi32>) -> tensor<1x8x3x4xf32>
+    %1 = dist.combine %0 by %ids on @mesh["dp"] experts 2 : (tensor<2x8x3x4xf32>, tensor<2x8x3xi32>) -> tensor<1x8x3x4xf32>
     ```
   }];
 }

@@ -32,7 +32,7 @@ namespace plait::nn {
 
 enum class InputKind { Tokens, Targets, Keys, Starts, Features, Context };
 
-/// What is known of a kind of input.
+/// Facts of a kind of input.
 struct InputFacts {
   InputKind kind;
   /// The name of the kind, as a port of a stage has it.

@@ -114,7 +114,7 @@ def NN_PackOp : NN_Op<"pack", [
     Example:
     ```mlir
     nn.pack @pack0 rank 0 [@w, @b] at [0, 32] : tensor<1x64xf32>
-    nn.pack @pack1 rank 1 [@w] at [0] divided on @mesh["cp", "dp"] : tensor<4x64xf32>
+    nn.pack @pack1 rank 1 [@w] at [0] divided on @mesh["tp", "dp"] : tensor<4x64xf32>
     ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$rank,

@@ -15,8 +15,10 @@
 #include "plait/Transforms/StageFunctions.h"
 
 #include "plait/Dialect/Dist/IR/Dist.h"
+#include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 #include "plait/Schedule/Generators.h"
+#include "plait/Schedule/Rendezvous.h"
 
 using namespace mlir;
 using namespace plait;
@@ -76,9 +78,14 @@ static llvm::DenseSet<int64_t> findGathers(ModuleOp module) {
   return ranks;
 }
 
+/// Lists that come with their transfers have them where they say.
 schedule::Schedule plait::completeSchedule(ModuleOp module,
                                            const schedule::Schedule &order) {
   schedule::Schedule complete = schedule::insertTransfers(order);
+  // Elsewhere a message is buffered, and who receives it too early waits.
+  TargetAttr target = getTarget(module);
+  if (target && target.isGPU() && order.isComputeOnly())
+    complete = schedule::postReceives(complete);
   schedule::Action gather{schedule::ActionKind::Gather};
   llvm::DenseSet<int64_t> gathering = findGathers(module);
   for (auto [rank, actions] : llvm::enumerate(complete.ranks))

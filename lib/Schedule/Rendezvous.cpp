@@ -8,8 +8,10 @@
 // Runs the lists together, without times, and writes them down as they run. An
 // action waits for
 //
-//   Send      the receive of the message before it on its route
-//   Recv      the send of the message before it on its route
+//   Send      the receive of the message before it on its route; of several
+//             tensors also, once it has begun, its own
+//   Recv      the send of the message before it on its route; of several
+//             tensors also the beginning of its own
 //   WaitSend  its receive: what comes behind may use the buffer again
 //   work      the send of what it reads
 //
@@ -46,17 +48,23 @@ namespace {
 class ReceivePlacer {
 public:
   /// `schedule` has passed verifyLists() and outlives the object.
-  explicit ReceivePlacer(const Schedule &schedule);
+  ReceivePlacer(
+      const Schedule &schedule,
+      const std::function<bool(Direction, uint32_t source)> &isSeveral);
 
   /// None: the schedule does not end whatever is received when.
   std::optional<Schedule> run();
 
 private:
-  /// All messages from one rank to another in a direction. Those below `sent`
-  /// have been sent, those below `received` their receives posted.
+  struct Receive {
+    Action action;
+    bool isSeveral;
+  };
+  /// All messages from one rank to another in a direction. The sends of those
+  /// below `sent` have begun, the receives of those below `received`.
   struct Route {
     uint32_t target = 0;
-    std::vector<Action> receives = {}; // in the order of the sends
+    std::vector<Receive> receives = {}; // in the order of the sends
     uint32_t sent = 0, received = 0;
   };
   struct Message {
@@ -72,12 +80,14 @@ private:
   void addSend(uint32_t rank, const Action &send);
   void post(Route &route);
   bool receive(Message message);
+  bool send(Message message);
   bool tryAction(uint32_t rank, const Action &action);
   void advance(uint32_t rank);
   bool moveReceive();
 
   const Schedule &schedule;
   const Problem &problem;
+  const std::function<bool(Direction, uint32_t)> &isSeveral;
   std::map<std::tuple<uint32_t, uint32_t, Direction>, uint32_t> routeOf;
   std::vector<Route> routes;
   std::vector<Message> messages; // by direction, source and microbatch
@@ -89,8 +99,10 @@ private:
 } // namespace
 
 /// Routes have their messages in the order in which they are sent.
-ReceivePlacer::ReceivePlacer(const Schedule &schedule)
-    : schedule(schedule), problem(schedule.problem),
+ReceivePlacer::ReceivePlacer(
+    const Schedule &schedule,
+    const std::function<bool(Direction, uint32_t)> &isSeveral)
+    : schedule(schedule), problem(schedule.problem), isSeveral(isSeveral),
       messages(2 * size_t(problem.virtualStages()) * problem.microbatches),
       cursors(problem.stages, 0), result(schedule) {
   for (uint32_t rank = 0; rank < problem.stages; ++rank) {
@@ -120,15 +132,16 @@ void ReceivePlacer::addSend(uint32_t rank, const Action &send) {
   Route &route = routes[known->second];
   messageOf(rank, send, /*incoming=*/false) = {known->second,
                                                uint32_t(route.receives.size())};
-  uint32_t target =
-      *targetOf(problem, problem.stageOf(rank, send.chunk), send.direction);
-  route.receives.push_back({ActionKind::Recv, problem.chunkOf(target),
-                            send.microbatch, send.direction, rank});
+  uint32_t source = problem.stageOf(rank, send.chunk);
+  uint32_t target = *targetOf(problem, source, send.direction);
+  Action receive{ActionKind::Recv, problem.chunkOf(target), send.microbatch,
+                 send.direction, rank};
+  route.receives.push_back({receive, isSeveral(send.direction, source)});
 }
 
 /// Writes down the next receive of a route where its rank stands.
 void ReceivePlacer::post(Route &route) {
-  result.ranks[route.target].push_back(route.receives[route.received++]);
+  result.ranks[route.target].push_back(route.receives[route.received++].action);
   moves = true;
 }
 
@@ -137,11 +150,25 @@ void ReceivePlacer::post(Route &route) {
 bool ReceivePlacer::receive(Message message) {
   Route &route = routes[message.route];
   while (route.received <= message.index) {
-    if (route.sent < route.received)
+    // The send before it, or of several tensors its own, has to have begun.
+    if (route.sent < route.received + route.receives[route.received].isSeveral)
       return false;
     post(route);
   }
   return true;
+}
+
+/// One of several tensors begins, and is over when its receive has begun, too.
+bool ReceivePlacer::send(Message message) {
+  Route &route = routes[message.route];
+  if (route.sent == message.index) {
+    if (route.received < route.sent)
+      return false;
+    ++route.sent;
+    moves = true;
+  }
+  return !route.receives[message.index].isSeveral ||
+         route.received > message.index;
 }
 
 /// Whether the action, at which `rank` stands, happens; writes it down if so.
@@ -149,13 +176,10 @@ bool ReceivePlacer::tryAction(uint32_t rank, const Action &action) {
   switch (action.kind) {
   case ActionKind::Recv:
     return receive(messageOf(rank, action, /*incoming=*/true));
-  case ActionKind::Send: {
-    Route &route = routes[messageOf(rank, action, /*incoming=*/false).route];
-    if (route.received < route.sent)
+  case ActionKind::Send:
+    if (!send(messageOf(rank, action, /*incoming=*/false)))
       return false;
-    ++route.sent;
     break;
-  }
   case ActionKind::WaitSend: {
     auto [route, index] = messageOf(rank, action, /*incoming=*/false);
     if (routes[route].received <= index)
@@ -192,8 +216,8 @@ void ReceivePlacer::advance(uint32_t rank) {
     moves = true;
 }
 
-/// Receives what the first rank that has sent something waits for with its next
-/// message or in a WaitSend, where all ranks wait; false: none does.
+/// Receives what the first rank that waits for a receive has sent, where all
+/// ranks wait; false: none does.
 bool ReceivePlacer::moveReceive() {
   for (uint32_t rank = 0; rank < problem.stages; ++rank) {
     if (cursors[rank] == schedule.ranks[rank].size())
@@ -222,8 +246,10 @@ std::optional<Schedule> ReceivePlacer::run() {
   }
 }
 
-Schedule schedule::postReceives(const Schedule &schedule) {
+Schedule schedule::postReceives(
+    const Schedule &schedule,
+    const std::function<bool(Direction, uint32_t)> &isSeveral) {
   if (!verifyLists(schedule).ok() || schedule.isComputeOnly())
     return schedule;
-  return ReceivePlacer(schedule).run().value_or(schedule);
+  return ReceivePlacer(schedule, isSeveral).run().value_or(schedule);
 }

@@ -10,6 +10,8 @@
 
 #include "plait/Schedule/Schedule.h"
 
+#include <functional>
+
 namespace plait::schedule {
 
 /// Makes a complete schedule end also where a send ends with its receive, as
@@ -21,10 +23,16 @@ namespace plait::schedule {
 ///             the order in which they are sent
 ///   ranks     begin their messages in the order of their lists
 ///
+/// `isSeveral` says whether what a virtual stage sends in a direction is
+/// several tensors, each of which is a message: the second one begins when the
+/// first has been received, so that sender and receiver wait for each other.
+///
 /// A receive that is moved takes a buffer from there on. A schedule that ends
 /// as it is, is returned as it is; so is one that is not sound. Takes time
 /// linear in the actions, times the ranks at most.
-Schedule postReceives(const Schedule &schedule);
+Schedule
+postReceives(const Schedule &schedule,
+             const std::function<bool(Direction, uint32_t source)> &isSeveral);
 
 } // namespace plait::schedule
 

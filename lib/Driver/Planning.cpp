@@ -247,7 +247,9 @@ Status ChoiceState::prepare() {
   if (training.outer.isOn())
     std::erase_if(space.zero, [](int zero) { return zero > 2; });
   // NCCL begins messages in their order, in which the forwards of a chunk hold
-  // up what comes back for the next one (lib/Plan/CheckProgress.cpp).
+  // up what comes back for the next one (lib/Plan/CheckProgress.cpp). The plan
+  // is mended by earlier receives (postReceives()), which searching does not
+  // count: only who asks for such a schedule gets it.
   if (!cluster.device.isProcessor && planning.framework == "plait" &&
       !planning.pins.schedule)
     std::erase_if(space.schedule, [](const std::string &name) {

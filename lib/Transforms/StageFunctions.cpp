@@ -15,8 +15,10 @@
 #include "plait/Transforms/StageFunctions.h"
 
 #include "plait/Dialect/Dist/IR/Dist.h"
+#include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 #include "plait/Schedule/Generators.h"
+#include "plait/Schedule/Rendezvous.h"
 
 using namespace mlir;
 using namespace plait;
@@ -76,9 +78,37 @@ static llvm::DenseSet<int64_t> findGathers(ModuleOp module) {
   return ranks;
 }
 
+/// Says of what is sent, by its direction and the virtual stage, whether it is
+/// several tensors: results of that kind of the functions that there are.
+static std::function<bool(schedule::Direction, uint32_t)>
+findSeveral(ModuleOp module) {
+  llvm::DenseSet<std::pair<int, int64_t>> several;
+  for (auto function : module.getOps<func::FuncOp>()) {
+    FunctionAttr own = getStageFunction(function);
+    if (!own || own.isOfRank())
+      continue;
+    SmallVector<PortAttr> ports = getResultPorts(function);
+    for (auto [direction, kind] :
+         {std::pair(schedule::Direction::Forward, pipe::PortKind::Output),
+          {schedule::Direction::Backward, pipe::PortKind::InputGradient}})
+      if (llvm::count_if(ports, [kind = kind](PortAttr port) {
+            return port && port.getKind() == kind;
+          }) > 1)
+        several.insert({int(direction), own.getIndex()});
+  }
+  return [several](schedule::Direction direction, uint32_t stage) {
+    return several.contains({int(direction), int64_t(stage)});
+  };
+}
+
+/// Lists that come with their transfers have them where they say.
 schedule::Schedule plait::completeSchedule(ModuleOp module,
                                            const schedule::Schedule &order) {
   schedule::Schedule complete = schedule::insertTransfers(order);
+  // Elsewhere a message is buffered, and who receives it too early waits.
+  TargetAttr target = getTarget(module);
+  if (target && target.isGPU() && order.isComputeOnly())
+    complete = schedule::postReceives(complete, findSeveral(module));
   schedule::Action gather{schedule::ActionKind::Gather};
   llvm::DenseSet<int64_t> gathering = findGathers(module);
   for (auto [rank, actions] : llvm::enumerate(complete.ranks))

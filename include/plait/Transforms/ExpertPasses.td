@@ -30,14 +30,16 @@ def ExchangeRowsPass : Pass<"dist-exchange-rows", "::mlir::ModuleOp"> {
 
     Example:
     ```mlir
-    dist.mesh @mesh ["ep"] = [2]
-    func.func @f(%x: tensor<1x8x4xf32>, %w: tensor<2x4x6xf32>, %i: tensor<2x8x3xi32>) -> tensor<2x8x3x6xf32> {
-      %0 = dist.all_gather %x on @mesh["ep"] dim 0 : tensor<1x8x4xf32> -> tensor<2x8x4xf32>
-      %1 = nn.grouped_matmul %0, %w, %i "bsh,ehf->bscf" {begin = #nn.begin<"ep" * 2>} : (tensor<2x8x4xf32>, tensor<2x4x6xf32>, tensor<2x8x3xi32>) -> tensor<2x8x3x6xf32>
-      return %1 : tensor<2x8x3x6xf32>
+    module attributes {plait.expert_rows} {
+      dist.mesh @mesh ["ep"] = [2]
+      func.func @f(%x: tensor<1x8x4xf32>, %w: tensor<2x4x6xf32>, %i: tensor<2x8x3xi32>) -> tensor<2x8x3x6xf32> {
+        %0 = dist.all_gather %x on @mesh["ep"] dim 0 : tensor<1x8x4xf32> -> tensor<2x8x4xf32>
+        %1 = nn.grouped_matmul %0, %w, %i "bsh,ehf->bscf" {begin = #nn.begin<"ep" * 2>} : (tensor<2x8x4xf32>, tensor<2x4x6xf32>, tensor<2x8x3xi32>) -> tensor<2x8x3x6xf32>
+        return %1 : tensor<2x8x3x6xf32>
+      }
     }
     ```
-    becomes, with `plait.expert_rows`,
+    becomes
     ```mlir
     %0 = dist.dispatch %arg0 by %arg2 on @mesh["ep"] experts 2 : (tensor<1x8x4xf32>, tensor<2x8x3xi32>) -> tensor<2x8x4xf32>
     ```

@@ -104,12 +104,7 @@ def draw_run(seed: int, folder: pathlib.Path) -> Run:
     """A scheme, and a layout of each site."""
     rng = random.Random(seed)
     count = rng.choice((2, 4))
-    axes = rng.choice(("", "tp=2,", "pp=2,", "dp=2,", "pp=2,tp=2,", "dp=2,tp=2,"))
-    options = ["--recompute", rng.choice(("none", "full"))]
-    if "pp" in axes:
-        options += ["--schedule", rng.choice(("1f1b", "gpipe", "zb-h1"))]
-    if "dp" in axes:
-        options += ["--zero", rng.choice("012")]
+    axes, options = sites.draw_layout(rng)
     outer = draw_outer(rng, count, folder)
     optimizer = rng.choice(("adamw", "sgd"))
     return Run(outer, f"{axes}sites={count}", optimizer, tuple(options))

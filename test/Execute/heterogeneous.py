@@ -28,7 +28,7 @@ import processes
 import site_defects
 from checkpoint_suite import read_checkpoint
 from harness import ROOT, Tools, require
-from sites import run_suite
+from sites import draw_layout, run_suite
 from tensors import read_tensors
 
 CLASSES, FEATURES, BATCH, SEQUENCE, STEPS = 32, 8, 8, 8, 5
@@ -115,12 +115,7 @@ def draw_run(seed: int) -> Run:
         f"gossip:{graph},average=2", f"median:{every}",
         f"diloco:{every},rate=0.5,momentum=0.5", "streaming:3,fragments=1,momentum=0.5",
     ))  # fmt: skip
-    axes = rng.choice(("", "tp=2,", "pp=2,", "dp=2,", "pp=2,tp=2,", "dp=2,tp=2,"))
-    options = ["--recompute", rng.choice(("none", "full"))]
-    if "pp" in axes:
-        options += ["--schedule", rng.choice(("1f1b", "gpipe", "zb-h1"))]
-    if "dp" in axes:
-        options += ["--zero", rng.choice("012")]
+    axes, options = draw_layout(rng)
     options += ["--precision", rng.choice(("fp32", "fp32", "bf16"))]
     words = ("--beta1", rng.choice((0.5, 0.9))) if rng.random() < 0.4 else ()
     return Run(outer, f"{axes}sites={count}", tuple(options), words)

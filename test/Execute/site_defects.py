@@ -109,16 +109,20 @@ def drop_slot(name: str):
     return edit
 
 
-def exchange_slots(plan) -> None:
-    """Of two weights of one size."""
-    shards = program(plan)["shards"]
-    one, other = next(
-        (i, j)
-        for i, j in itertools.combinations(range(len(shards)), 2)
-        if shards[i]["local_shape"] == shards[j]["local_shape"]
-    )
-    first, second = slot(plan, "anchor", one), slot(plan, "anchor", other)
-    first["offset"], second["offset"] = second["offset"], first["offset"]
+def exchange_slots(name: str):
+    """Exchanges the state `name` of two weights of one size."""
+
+    def edit(plan) -> None:
+        shards = program(plan)["shards"]
+        one, other = next(
+            (i, j)
+            for i, j in itertools.combinations(range(len(shards)), 2)
+            if shards[i]["local_shape"] == shards[j]["local_shape"]
+        )
+        first, second = slot(plan, name, one), slot(plan, name, other)
+        first["offset"], second["offset"] = second["offset"], first["offset"]
+
+    return edit
 
 
 def split_over_sites(plan) -> None:
@@ -230,7 +234,7 @@ DEFECTS = {
     "another parameter's anchor in the difference": (
         swap("Difference", "anchor"), "uses the anchor of another parameter"),
     "anchors of two parameters are exchanged": (
-        exchange_slots, "uses the anchor of another parameter"),
+        exchange_slots("anchor"), "uses the anchor of another parameter"),
     "the momentum is not used": (
         without_momentum, "is an update without momentum, which is 0.9"),
     "an anchor begins with zeros": (

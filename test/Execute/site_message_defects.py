@@ -8,9 +8,10 @@
 refuse (see site_defects.py)."""
 
 import copy
-import itertools
 
-from site_defects import find, function, program, put, remove, slot, steps
+from site_defects import (
+    exchange_slots, find, function, program, put, remove, slot, steps,
+)  # fmt: skip
 
 
 def first(plan, kind: str, name="outer") -> dict:
@@ -21,18 +22,6 @@ def gather(plan, name="outer") -> dict:
     return next(
         x["step"] for x in steps(plan, name) if x["step_type"] == "CollectiveStep"
     )
-
-
-def exchange_errors(plan) -> None:
-    """Of two weights of one size."""
-    shards = program(plan)["shards"]
-    one, other = next(
-        (i, j)
-        for i, j in itertools.combinations(range(len(shards)), 2)
-        if shards[i]["local_shape"] == shards[j]["local_shape"]
-    )
-    own, others = slot(plan, "site_error", one), slot(plan, "site_error", other)
-    own["offset"], others["offset"] = others["offset"], own["offset"]
 
 
 def move_error(plan) -> None:
@@ -94,7 +83,7 @@ DEFECTS = {
     "the division by the sites is missing, as is the update": (
         lambda plan: remove(plan, "Update"), "lacks an update"),
     "another parameter's error": (
-        exchange_errors, "uses the error of another parameter"),
+        exchange_slots("site_error"), "uses the error of another parameter"),
     "the error is somewhere else": (
         move_error, "goes beyond the region that it is in"),
     "the error is not used": (

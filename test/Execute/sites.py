@@ -15,6 +15,7 @@ import dataclasses
 import functools
 import json
 import pathlib
+import random
 import re
 import sys
 import tempfile
@@ -74,6 +75,17 @@ RUNS = (
     Run("diloco:2,momentum=0", "sites=2", "sgd"),
     Run("diloco:2", "dp=2,sites=2"),
 )
+
+def draw_layout(rng: random.Random) -> tuple[str, list[str]]:
+    """The axes of each site, in front of its own, and the options of plaitc."""
+    axes = rng.choice(("", "tp=2,", "pp=2,", "dp=2,", "pp=2,tp=2,", "dp=2,tp=2,"))
+    options = ["--recompute", rng.choice(("none", "full"))]
+    if "pp" in axes:
+        options += ["--schedule", rng.choice(("1f1b", "gpipe", "zb-h1"))]
+    if "dp" in axes:
+        options += ["--zero", rng.choice("012")]
+    return axes, options
+
 
 # Of one site the same training as without any split.
 LAYOUTS = (

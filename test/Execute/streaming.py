@@ -18,7 +18,7 @@ import numpy
 import gossip
 import streaming_defects
 from harness import require
-from sites import Run, run_suite
+from sites import Run, draw_layout, run_suite
 from tensors import read_tensors
 
 STEPS = 5
@@ -54,12 +54,7 @@ def draw_run(seed: int) -> Run:
         f"streaming:{every},fragments={fragments},delay={delay},mix={mix},"
         f"rate={rng.uniform(0.1, 1):.2f},momentum={momentum}"
     )
-    axes = rng.choice(("", "tp=2,", "pp=2,", "dp=2,", "pp=2,tp=2,", "dp=2,tp=2,"))
-    options = ["--recompute", rng.choice(("none", "full"))]
-    if "pp" in axes:
-        options += ["--schedule", rng.choice(("1f1b", "gpipe", "zb-h1"))]
-    if "dp" in axes:
-        options += ["--zero", rng.choice("012")]
+    axes, options = draw_layout(rng)
     optimizer = rng.choice(("adamw", "sgd"))
     return Run(outer, f"{axes}sites={rng.choice((2, 4))}", optimizer, tuple(options))
 

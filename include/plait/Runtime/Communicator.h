@@ -97,6 +97,7 @@ private:
 struct RowChoice {
   const int32_t *ids; // in the rank's memory
   int64_t width, choices, experts;
+  bool scatters; // else it gathers
 
   /// Whether `member` has some expert of row `row` of all blocks.
   bool has(int64_t row, int64_t member) const {
@@ -166,15 +167,10 @@ public:
   /// A gather that leaves zeros for rows of which this member has no expert,
   /// and a scatter that takes each row from the member that has its expert.
   /// All members have the same ids. Between processors; others fail.
-  virtual Status gatherRows(const std::byte *input, std::byte *output,
-                            const CollectiveShape &shape,
-                            const RowChoice &choice) {
+  virtual Status moveRows(const std::byte *input, std::byte *output,
+                          const CollectiveShape &shape,
+                          const RowChoice &choice) {
     return fail("rows of experts are exchanged between processors only");
-  }
-  virtual Status scatterRows(const std::byte *input, std::byte *output,
-                             const CollectiveShape &shape,
-                             const RowChoice &choice) {
-    return gatherRows(input, output, shape, choice);
   }
 
   /// The one of `kind`; those that only move data have no `reduction`.

@@ -337,7 +337,7 @@ void SiteBuilder::addRounding(fb::FunctionT &function, uint32_t fragment) {
           .copy = at(shard->compute_weight);
 }
 
-/// SentRange by range, and the copies at the end.
+/// Range by range, and the copies at the end.
 void SiteBuilder::addAgreement() {
   fb::FunctionT &function = addCall();
   for (const SentRange &range : ranges)

@@ -24,8 +24,9 @@ namespace plait::runtime {
 
 class RowMoves {
 public:
-  RowMoves(const CollectiveShape &shape, const RowChoice &choice, bool scatters)
-      : choice(choice), scatters(scatters), count(shape.chunk / choice.width),
+  RowMoves(const CollectiveShape &shape, const RowChoice &choice)
+      : choice(choice), scatters(choice.scatters),
+        count(shape.chunk / choice.width),
         bytes(choice.width * plan::elementBytes(shape.type)) {}
 
   int64_t rowsOfBlock() const { return count; }

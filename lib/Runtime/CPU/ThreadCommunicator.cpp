@@ -103,15 +103,15 @@ public:
     });
   }
 
-  Status gatherRows(const std::byte *input, std::byte *output,
-                    const CollectiveShape &shape,
-                    const RowChoice &choice) override {
-    return moveRows(input, output, RowMoves(shape, choice, false));
-  }
-  Status scatterRows(const std::byte *input, std::byte *output,
-                     const CollectiveShape &shape,
-                     const RowChoice &choice) override {
-    return moveRows(input, output, RowMoves(shape, choice, true));
+  Status moveRows(const std::byte *input, std::byte *output,
+                  const CollectiveShape &shape,
+                  const RowChoice &choice) override {
+    RowMoves moves(shape, choice);
+    return meet(input, output, [&] {
+      moves.clear(output, members(), index);
+      for (int64_t j = 0; j < members(); ++j)
+        moves.copy(meeting->entries[j].input, output, j, index);
+    });
   }
 
 private:
@@ -123,15 +123,6 @@ private:
   }
   template <typename Element> Element *outputOf(int64_t member) const {
     return reinterpret_cast<Element *>(meeting->entries[member].output);
-  }
-
-  Status moveRows(const std::byte *input, std::byte *output,
-                  const RowMoves &moves) {
-    return meet(input, output, [&] {
-      moves.clear(output, members(), index);
-      for (int64_t j = 0; j < members(); ++j)
-        moves.copy(meeting->entries[j].input, output, j, index);
-    });
   }
 
   /// A slice of all elements, for everybody.

@@ -509,10 +509,9 @@ Status Rank::runCollective(const fb::Action &action,
   if (const fb::RowSelection *rows = step.rows()) {
     RowChoice choice = {
         reinterpret_cast<const int32_t *>(resolve(action, *rows->ids())),
-        rows->width(), rows->choices(), rows->experts()};
-    return getFacts(plan::kindOf(step)).reduces
-               ? group.scatterRows(input, output, shape, choice)
-               : group.gatherRows(input, output, shape, choice);
+        rows->width(), rows->choices(), rows->experts(),
+        getFacts(plan::kindOf(step)).reduces};
+    return group.moveRows(input, output, shape, choice);
   }
   return group.run(plan::kindOf(step), input, output, shape, step.reduction());
 }

@@ -47,16 +47,9 @@ public:
                    const CollectiveShape &shape) override;
   Status allToAll(const std::byte *input, std::byte *output,
                   const CollectiveShape &shape) override;
-  Status gatherRows(const std::byte *input, std::byte *output,
-                    const CollectiveShape &shape,
-                    const RowChoice &choice) override {
-    return moveRows(input, output, RowMoves(shape, choice, false));
-  }
-  Status scatterRows(const std::byte *input, std::byte *output,
-                     const CollectiveShape &shape,
-                     const RowChoice &choice) override {
-    return moveRows(input, output, RowMoves(shape, choice, true));
-  }
+  Status moveRows(const std::byte *input, std::byte *output,
+                  const CollectiveShape &shape,
+                  const RowChoice &choice) override;
 
 private:
   /// The members of a process: those from `first` on. Consecutive members that
@@ -112,8 +105,6 @@ private:
   Status reduceRows(const Element *input, Element *output,
                     const CollectiveShape &shape, fb::Reduction reduction);
 
-  Status moveRows(const std::byte *input, std::byte *output,
-                  const RowMoves &moves);
   Status exchangeRows(const std::byte *input, std::byte *output,
                       const RowMoves &moves, Slice columns);
   bool advanceRows(const RowMoves &moves, int64_t rows);
@@ -493,7 +484,9 @@ bool MpiGroup::advanceRows(const RowMoves &moves, int64_t rows) {
 /// member need not wait for pairs that it is not of. Members here copy, once
 /// all have their inputs.
 Status MpiGroup::moveRows(const std::byte *input, std::byte *output,
-                          const RowMoves &moves) {
+                          const CollectiveShape &shape,
+                          const RowChoice &choice) {
+  RowMoves moves(shape, choice);
   publish(input, output);
   moves.clear(output, members(), index);
   std::ranges::fill(sentRows, 0);

@@ -410,13 +410,10 @@ TEST_P(CommunicatorTest, RowsOfExperts) {
               memory.put(valuesOf(rank, (scatters ? all : rows) * width));
           auto output = memory.room((scatters ? rows : all) * width);
           RowChoice choice = {reinterpret_cast<const int32_t *>(place.data()),
-                              width, own, experts};
+                              width, own, experts, scatters};
           CollectiveShape shape = {fb::DType::F32, 1, rows * width};
-          Status status = scatters
-                              ? group.scatterRows(input.data(), output.data(),
-                                                  shape, choice)
-                              : group.gatherRows(input.data(), output.data(),
-                                                 shape, choice);
+          Status status =
+              group.moveRows(input.data(), output.data(), shape, choice);
           if (!status.ok() &&
               status.message().find("between processors only") !=
                   std::string::npos)

@@ -57,19 +57,11 @@ public:
     return inOrder(device,
                    [&] { return group->allToAll(input, output, shape); });
   }
-  Status gatherRows(const std::byte *input, std::byte *output,
-                    const CollectiveShape &shape,
-                    const RowChoice &choice) override {
-    return inOrder(device, [&] {
-      return group->gatherRows(input, output, shape, choice);
-    });
-  }
-  Status scatterRows(const std::byte *input, std::byte *output,
-                     const CollectiveShape &shape,
-                     const RowChoice &choice) override {
-    return inOrder(device, [&] {
-      return group->scatterRows(input, output, shape, choice);
-    });
+  Status moveRows(const std::byte *input, std::byte *output,
+                  const CollectiveShape &shape,
+                  const RowChoice &choice) override {
+    return inOrder(
+        device, [&] { return group->moveRows(input, output, shape, choice); });
   }
 
 private:

@@ -420,6 +420,10 @@ std::optional<uint64_t>
 plan::elementCount(std::initializer_list<int64_t> sizes) {
   return elementCount(std::span<const int64_t>(sizes.begin(), sizes.size()));
 }
+std::optional<uint64_t>
+plan::elementCount(const flatbuffers::Vector<int64_t> &sizes) {
+  return elementCount(std::span<const int64_t>(sizes.data(), sizes.size()));
+}
 
 /// Names are optional in a plan.
 std::string plan::slotName(const fb::Function &function, uint32_t slot) {

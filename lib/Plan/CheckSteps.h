@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The part of checkStructure that looks into functions, and the helpers that
-// both parts share. Private to lib/Plan.
+// The parts of checkStructure that look into the head and into functions, and
+// the helpers that all parts share. Private to lib/Plan.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,9 +32,13 @@ constexpr uint64_t maxElements = uint64_t(1) << 46;
 /// many elements would not fit an arena.
 std::optional<uint64_t> elementCount(std::span<const int64_t> sizes);
 std::optional<uint64_t> elementCount(std::initializer_list<int64_t> sizes);
+std::optional<uint64_t> elementCount(const flatbuffers::Vector<int64_t> &sizes);
 
 /// The name of slot `slot` for messages.
 std::string slotName(const fb::Function &function, uint32_t slot);
+
+/// Checks what is no program's: mesh, batch, parameters, words and figures.
+Status checkHead(const fb::Plan &plan);
 
 /// Checks all steps of `function`, which belongs to `program`, and says of each
 /// slot to which memory it has to be bound.

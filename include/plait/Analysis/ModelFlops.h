@@ -21,8 +21,9 @@ namespace plait {
 
 /// Counts the FLOPs of one forward and backward pass of `loss`, the
 /// unpartitioned model before differentiation, over its whole batch: its
-/// matmuls and attention over all keys three times, nothing for elementwise
-/// work. `count` tells how many operations each one stands for.
+/// matmuls and attention over all keys once, and as often again for each of two
+/// operands that need a gradient; nothing for elementwise work. `count` tells
+/// how many operations each one stands for.
 double countModelFlops(
     mlir::func::FuncOp loss,
     llvm::function_ref<int64_t(mlir::Operation *)> count = [](auto *) {

@@ -105,6 +105,8 @@ struct ParameterGroup {
   bool experts = false;
   /// Also read by another block: a tied embedding.
   bool tied = false;
+  /// Not trained: it is read, and has neither gradient nor optimizer state.
+  bool frozen = false;
   /// Its dimensions on this rank. Empty: not known, and taken to be such that
   /// any number of ranks divides them.
   std::vector<int64_t> sizes = {};

@@ -16,6 +16,7 @@
 #include "FoldLayers.h"
 
 #include "plait/Analysis/AlikeLayers.h"
+#include "plait/Analysis/TrainedValues.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -58,16 +59,22 @@ static bool takeOut(ArrayRef<Operation *> layer) {
 }
 
 /// The layer that stands for each, in order: the first one of its kind that is
-/// behind one of the same kind as it is.
+/// behind one of the same kind as it is, and that has a gradient to hand on if
+/// it has: in front of all that is trained there is no backward pass.
 static SmallVector<int64_t> mergeKinds(func::FuncOp function) {
   AlikeLayers alike(function);
   SmallVector<int64_t> ids(llvm::make_first_range(alike.getLayers()));
-  std::map<std::pair<int64_t, int64_t>, int64_t> known; // by both kinds
+  llvm::DenseSet<Value> trained = findTrainedValues(function);
+  auto isTrained = [&](Value value) { return trained.contains(value); };
+  // By both kinds, and by that.
+  std::map<std::tuple<int64_t, int64_t, bool>, int64_t> known;
   SmallVector<int64_t> order;
   for (auto [index, id] : llvm::enumerate(ids)) {
     int64_t before = index ? alike.getFirst(ids[index - 1]) : -1;
-    order.push_back(
-        known.try_emplace({alike.getFirst(id), before}, id).first->second);
+    bool handsOn =
+        llvm::any_of(findSeams(alike.getLayers().at(id)).first, isTrained);
+    order.push_back(known.try_emplace({alike.getFirst(id), before, handsOn}, id)
+                        .first->second);
   }
   // From the last to the first: a layer that is taken out has nobody behind it
   // that will be.

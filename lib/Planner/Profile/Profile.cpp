@@ -190,19 +190,31 @@ static LogicalResult shard(ModuleOp module, const FoldedBlocks &folded,
   return success();
 }
 
-/// The symbols of what functions add parts of sums to, one on each rank of tp:
-/// parameters, and accumulators of the loss. Asked while types have shardings.
-static llvm::DenseSet<Attribute> findPartial(ModuleOp module) {
+namespace {
+/// The symbols of what functions add to: parameters that are trained, and
+/// accumulators of the loss.
+struct Sums {
+  llvm::DenseSet<Attribute> whole;
+  llvm::DenseSet<Attribute> partial; // ranks of tp have parts of the sum
+
+  bool contains(Attribute symbol) const {
+    return whole.contains(symbol) || partial.contains(symbol);
+  }
+};
+} // namespace
+
+/// Asked while types have shardings.
+static Sums findSums(ModuleOp module) {
   auto axis = StringAttr::get(module.getContext(), kTensorAxis);
-  llvm::DenseSet<Attribute> partial, whole;
+  Sums sums;
   for (auto add : nn::findAccesses(module, nn::SlotAccess::Add)) {
     auto sharding = dist::ShardingAttr::of(add.getTensor());
     bool isPartial = sharding && sharding.isPartialOver(axis);
-    (isPartial ? partial : whole).insert(add.getSymbolAttr());
+    (isPartial ? sums.partial : sums.whole).insert(add.getSymbolAttr());
   }
-  for (Attribute symbol : whole)
-    partial.erase(symbol);
-  return partial;
+  for (Attribute symbol : sums.whole)
+    sums.partial.erase(symbol);
+  return sums;
 }
 
 /// What a rank has of each dimension. One that is split unevenly has padding,
@@ -267,9 +279,10 @@ static SmallVector<SlotOpInterface> findReads(ModuleOp module,
 }
 
 /// The parameters that a stage reads, by whether tp splits them.
-static std::vector<ParameterGroup>
-findParameters(ModuleOp module, func::FuncOp forward, func::FuncOp backward,
-               const llvm::DenseSet<Attribute> &partial) {
+static std::vector<ParameterGroup> findParameters(ModuleOp module,
+                                                  func::FuncOp forward,
+                                                  func::FuncOp backward,
+                                                  const Sums &sums) {
   std::vector<ParameterGroup> groups;
   auto axis = StringAttr::get(module.getContext(), kTensorAxis);
   auto expertAxis =
@@ -289,7 +302,8 @@ findParameters(ModuleOp module, func::FuncOp forward, func::FuncOp backward,
     group.elements = countElements(read.getTensor().getType());
     dist::ShardingAttr sharding = nn::getSharding(parameter);
     group.replicated = !sharding || sharding.findDim(axis) < 0;
-    group.partial = partial.contains(read.getSymbolAttr());
+    group.partial = sums.partial.contains(read.getSymbolAttr());
+    group.frozen = !sums.contains(read.getSymbolAttr());
     group.experts = sharding && sharding.findDim(expertAxis) >= 0;
     group.sizes = getLocalSizes(parameter, sharding);
     setMatrix(group, parameter);
@@ -310,9 +324,10 @@ findParameters(ModuleOp module, func::FuncOp forward, func::FuncOp backward,
 
 /// A forward and a backward function for each block, by the names that the
 /// stage pass gives them. Parameters need the module, for what else reads them.
-static std::vector<planner::Block>
-measureBlocks(ModuleOp module, int64_t blocks, Precision precision,
-              const llvm::DenseSet<Attribute> &partial) {
+static std::vector<planner::Block> measureBlocks(ModuleOp module,
+                                                 int64_t blocks,
+                                                 Precision precision,
+                                                 const Sums &sums) {
   std::vector<planner::Block> measured;
   Builder builder(module.getContext());
   Type activation = precision == Precision::BF16 ? Type(builder.getBF16Type())
@@ -325,7 +340,7 @@ measureBlocks(ModuleOp module, int64_t blocks, Precision precision,
     func::FuncOp backward = find(pipe::ActionKind::Backward);
     measured.push_back(measureBlock(forward, backward, activation));
     measured.back().parameters =
-        findParameters(module, forward, backward, partial);
+        findParameters(module, forward, backward, sums);
   }
   return measured;
 }
@@ -412,13 +427,13 @@ FailureOr<ModelProfile::Measured> ModelProfile::measure(Sharded &sharded,
     if (failed(run(*module,
                    {Phase::Stage, Phase::Differentiate, Phase::Checkpoint})))
       return failure();
-    llvm::DenseSet<Attribute> partial = findPartial(*module);
+    Sums sums = findSums(*module);
     measured.splitsLoss |=
-        partial.contains(FlatSymbolRefAttr::get(&context, kLossSum));
+        sums.partial.contains(FlatSymbolRefAttr::get(&context, kLossSum));
     if (failed(run(*module, {Phase::Partition, Phase::Lower})))
       return failure();
     *found =
-        measureBlocks(*module, model.folded.blocks.size(), getWidth(), partial);
+        measureBlocks(*module, model.folded.blocks.size(), getWidth(), sums);
     for (auto [block, folded] : llvm::zip_equal(*found, model.folded.blocks))
       block.name = folded.name;
   }

@@ -157,7 +157,8 @@ Result<Probe> Bounds::makeProbe(const Work &work,
   probe.before = pieces.before;
   probe.after = pieces.after;
   probe.memory = estimate.memory.front();
-  probe.parameters = probe.memory.parameters / elementBytes(training.precision);
+  const StageBlocks *whole[] = {&estimator.getStages().front()};
+  probe.parameters = countParameters(work, whole);
   // What is kept for gradients of weights that run apart depends on the
   // schedule: the bound on bytes takes what is held whole alone.
   if (splits)
@@ -256,7 +257,7 @@ double Bounds::getSeconds(const Work &work, const Probe &probe,
 static bool dividesAll(const Context &context) {
   for (const Block &block : context.work.blocks)
     for (const ParameterGroup &group : block.parameters)
-      if (!context.isDivided(group))
+      if (!group.frozen && !context.isDivided(group))
         return false;
   return true;
 }

@@ -316,11 +316,12 @@ static double temporaryBytes(const StageBlocks::Entry &entry,
 /// With ZeRO 3, one block is whole while it runs and the next is on its way;
 /// the gradients of one wait for their reduction.
 static double gatheredBytes(const Block &block, const Context &context) {
-  double elements = 0;
+  double bytes = 0;
   for (const ParameterGroup &group : block.parameters)
-    elements += context.isDivided(group) ? group.elements : 0;
-  return elements * (2 * elementBytes(context.training.precision) +
-                     context.gradientBytes());
+    if (context.isDivided(group))
+      bytes += group.elements * (2 * elementBytes(context.training.precision) +
+                                 (group.frozen ? 0 : context.gradientBytes()));
+  return bytes;
 }
 
 /// Of one microbatch, wherever it lies.
@@ -398,6 +399,14 @@ Holdings planner::getHoldings(std::span<const StageBlocks *const> stages,
                  if (context.training.matrixStateBytes > 0 && group.rows > 0)
                    holdings.matrices += elements;
                });
+  forEachGroup(
+      context.work, stages,
+      [&](const ParameterGroup &group, int count) {
+        double elements = count * group.elements;
+        holdings.frozen += elements;
+        holdings.frozenWhole += context.isDivided(group) ? 0 : elements;
+      },
+      /*frozen=*/true);
   for (const StageBlocks *stage : stages)
     for (const StageBlocks::Entry &entry : stage->entries) {
       const Block &block = context.work.blocks[entry.block];
@@ -426,6 +435,12 @@ StageMemory planner::getMemory(const Holdings &holdings,
   };
   StageMemory memory;
   memory.parameters = countHeld(3) * element;
+  // With a master of 4 bytes beside a shorter copy, as they are saved.
+  double frozenWhole =
+      configuration.zero < 3 ? holdings.frozen : holdings.frozenWhole;
+  memory.parameters +=
+      (frozenWhole + (holdings.frozen - frozenWhole) / divisions) *
+      (element + (training.precision != Precision::FP32 ? 4 : 0));
   memory.gradients = countHeld(2) * context.gradientBytes();
   // A program that reduces into another buffer holds its part twice.
   if (configuration.zero >= 1 && divisions > 1 &&

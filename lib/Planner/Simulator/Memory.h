@@ -27,18 +27,20 @@ struct StageBlocks {
   std::vector<Entry> entries;
 };
 
-/// Calls `visit(group, count)` for each parameter group of each entry: `count`
-/// is how many blocks of the run have a group like it. However many blocks of a
-/// rank read a tied table, it holds one: the largest is visited once, at the
-/// end.
+/// Calls `visit(group, count)` for each group of each entry whose parameters
+/// are trained, or are not: `count` is how many blocks of the run have a group
+/// like it. However many blocks of a rank read a tied table, it holds one: the
+/// largest is visited once, at the end.
 template <typename Visitor>
 void forEachGroup(const Work &work, std::span<const StageBlocks *const> stages,
-                  Visitor visit) {
+                  Visitor visit, bool frozen = false) {
   const ParameterGroup *tied = nullptr;
   for (const StageBlocks *stage : stages)
     for (const StageBlocks::Entry &entry : stage->entries)
       for (const ParameterGroup &group : work.blocks[entry.block].parameters)
-        if (!group.tied)
+        if (group.frozen != frozen)
+          continue;
+        else if (!group.tied)
           visit(group, entry.count);
         else if (!tied || group.elements > tied->elements)
           tied = &group;
@@ -46,8 +48,9 @@ void forEachGroup(const Work &work, std::span<const StageBlocks *const> stages,
     visit(*tied, 1);
 }
 
-/// Calls `visit(group)` for each parameter that a rank holds, layer by layer in
-/// the order of the model, in which a table that blocks share is the first.
+/// Calls `visit(group)` for each trained parameter that a rank holds, layer by
+/// layer in the order of the model, in which a table that blocks share is the
+/// first.
 template <typename Visitor>
 void forEachParameter(const Work &work,
                       std::span<const StageBlocks *const> stages,
@@ -63,11 +66,11 @@ void forEachParameter(const Work &work,
     for (const StageBlocks::Entry &entry : stage->entries)
       for (int i = 0; i < entry.count; ++i)
         for (const ParameterGroup &group : work.blocks[entry.block].parameters)
-          if (!group.tied)
+          if (!group.tied && !group.frozen)
             visit(group);
 }
 
-/// Parameters that a rank of the pipeline holds. A tied one counts once on a
+/// Parameters that a rank of the pipeline trains. A tied one counts once on a
 /// rank that reads it in two blocks.
 double countParameters(const Work &work,
                        std::span<const StageBlocks *const> stages);
@@ -112,9 +115,11 @@ InFlight heldBytes(const StageBlocks &stage, const Context &context,
 
 /// The elements that a rank holds whatever the schedule and the ZeRO stage are.
 struct Holdings {
-  double parameters = 0; // elements
-  double whole = 0;      // of them: those that ZeRO 2 and 3 cannot divide
-  double matrices = 0;   // of them: those that are updated as a whole
+  double frozen = 0;      // elements that are not trained
+  double frozenWhole = 0; // of them: those that ZeRO 3 cannot divide
+  double parameters = 0;  // those that are trained
+  double whole = 0;       // of them: those that ZeRO 2 and 3 cannot divide
+  double matrices = 0;    // of them: those that are updated as a whole
   // Bytes: of the block that needs the most, and of one that is gathered.
   double temporary = 0, gathered = 0;
 };

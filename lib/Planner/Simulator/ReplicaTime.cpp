@@ -266,7 +266,8 @@ struct Uses {
 
 } // namespace
 
-/// Calls `visit(group, uses)` for each parameter that ZeRO 2 and 3 divide. A
+/// Calls `visit(group, uses)` for each parameter that ZeRO 2 and 3 divide, 2 of
+/// those that are trained. Of others nothing is held that a step exchanges. A
 /// backward pass gathers what it reads, for what it computes again, too. A tied
 /// table is held once. Each virtual stage that reads it reduces its gradient:
 /// with ZeRO 2 the sum of its blocks'; with ZeRO 3, where it gathers the table
@@ -281,20 +282,21 @@ static void forEachDivided(const StepLoad &load, const Context &context,
     for (const StageBlocks::Entry &entry : stage->entries)
       for (const ParameterGroup &group :
            context.block(entry.block, entry.recompute).parameters) {
-        if (!context.isDivided(group))
+        if (!context.isDivided(group) || (group.frozen && context.zero() < 3))
           continue;
         bool isRead = entry.recompute == Recompute::Full ? group.readAgain
                                                          : group.readBackward;
-        int count = entry.count;
+        int count = entry.count, trained = group.frozen ? 0 : count;
         if (!group.tied) {
-          visit(group, Uses{count, count, isRead ? count : 0, count});
+          visit(group, Uses{trained, count, isRead ? count : 0, trained});
           continue;
         }
         if (!table || group.elements > table->elements)
           table = &group;
         readsForward = true;
         readsBackward |= isRead;
-        shared.reduced += count;
+        shared.reduced += trained;
+        shared.held = trained ? 1 : 0;
       }
     shared.forward += readsForward;
     shared.backward += readsBackward;

@@ -478,6 +478,16 @@ LogicalResult Differentiator::run() {
 // All stages
 //===----------------------------------------------------------------------===//
 
+/// Takes away what has said that there is no gradient, for there is none: a
+/// backward pass then reads frozen parameters again as it does others, where it
+/// would keep what was gathered of them.
+static void eraseStops(ModuleOp module) {
+  module.walk([](nn::StopGradientOp stop) {
+    stop.replaceAllUsesWith(stop.getInput());
+    stop.erase();
+  });
+}
+
 namespace {
 struct DifferentiatePass
     : plait::impl::DifferentiatePassBase<DifferentiatePass> {
@@ -528,6 +538,7 @@ struct DifferentiatePass
     dropUnusedState(getOperation());
     if (failed(checkTrains(functions)))
       return signalPassFailure();
+    eraseStops(getOperation());
   }
 };
 } // namespace

@@ -135,6 +135,12 @@ def list_cases():
     for way in CONTEXT:
         cases.append(make("cp=2", recompute="selective", context_parallel=way, seq=128))
     cases.append(make("dp=2,tp=2", "untied", sequence_parallel="on", tp_comm_overlap=4))
+    # Below all that is trained, between it, and the tied table.
+    for zero in range(4):
+        for frozen in ("*.h.[012].*", "*.h.[13].*", "*wte*"):
+            cases.append(make("dp=2", zero=zero, freeze=frozen))
+        cases.append(make("pp=2,dp=2", zero=zero, freeze="*.h.[12].*"))
+        cases.append(make("dp=2,tp=2", zero=zero, freeze="*.attn.*"))
     return cases
 
 
@@ -196,6 +202,8 @@ DOZEN = [
     "gpt2/cp=2/recompute=selective/seq=128/context-parallel=heads",
     "gpt2/cp=2/recompute=selective/seq=128/context-parallel=zigzag",
     "untied/dp=2,tp=2/sequence-parallel=on/tp-comm-overlap=4",
+    "gpt2/pp=2,dp=2/zero=1/freeze=*.h.[12].*",
+    "gpt2/dp=2/zero=3/freeze=*.h.[13].*",
 ]
 
 

@@ -310,8 +310,9 @@ TEST_F(ProfileTest, HasEpiloguesInMatmuls) {
 }
 
 /// A model whose layers are of the kinds that `pattern` names: A has one matmul
-/// of 8 by 8, B two of 8 by 16.
-static std::string writeLayers(const std::string &pattern) {
+/// of 8 by 8, F the same with a weight that is not trained, B two of 8 by 16.
+/// Below the layers there is a table, which is trained only if `trains`.
+static std::string writeLayers(const std::string &pattern, bool trains = true) {
   std::string parameters, body;
   auto addParameter = [&](const std::string &name, const char *type) {
     parameters += "nn.parameter @" + name + " : " + type +
@@ -322,16 +323,21 @@ static std::string writeLayers(const std::string &pattern) {
                     square = "tensor<8x8xf32>";
   addParameter("embed", table.c_str());
   addParameter("head", table.c_str());
-  body += "%e = nn.read @embed value : " + table +
-          "\n%x0 = nn.embedding %e, %tokens : (" + table + ", " + tokens +
+  body += std::string(trains ? "%e" : "%table") +
+          " = nn.read @embed value : " + table + "\n";
+  if (!trains)
+    body += "%e = nn.stop_gradient %table : " + table + "\n";
+  body += "%x0 = nn.embedding %e, %tokens : (" + table + ", " + tokens +
           ") -> " + x + "\n";
   for (size_t i = 0; i < pattern.size(); ++i) {
     std::string n = std::to_string(i), out = "%x" + std::to_string(i + 1),
                 layer = " {nn.layer = " + n + " : i64} : ";
-    bool isWide = pattern[i] == 'B';
+    bool isWide = pattern[i] == 'B', isFrozen = pattern[i] == 'F';
     addParameter("w" + n, isWide ? table.c_str() : square.c_str());
-    body += "%w" + n + " = nn.read @w" + n + " value" + layer +
-            (isWide ? table : square) + "\n";
+    body += (isFrozen ? "%r" : "%w") + n + " = nn.read @w" + n + " value" +
+            layer + (isWide ? table : square) + "\n";
+    if (isFrozen)
+      body += "%w" + n + " = nn.stop_gradient %r" + n + layer + square + "\n";
     body += (isWide ? "%h" : "%y") + n + " = nn.matmul %x" + n + ", %w" + n +
             " \"bsh,vh->bsv\"" + layer + "(" + x + ", " +
             (isWide ? table : square) + ") -> " + (isWide ? wide : x) + "\n";
@@ -380,6 +386,35 @@ TEST_F(ProfileTest, FoldsKindsThatAlternate) {
   double all = totals.matmul[0];
   Totals few = sumUp(profileOf("AB"));
   EXPECT_EQ(all / (63 * (64 + 256) + 128), few.matmul[0] / (64 + 256 + 128));
+}
+
+/// Frozen layers are of another kind, and of two: those below all that is
+/// trained have no backward pass, the others hand a gradient on. None has
+/// gradients of weights.
+TEST_F(ProfileTest, KnowsWhatIsNotTrained) {
+  openText(writeLayers("FFFAFF", /*trains=*/false));
+  const Work &work = get(1, false);
+  EXPECT_EQ(work.order, (std::vector<int>{0, 1, 2, 2, 3, 4, 5, 6}));
+  auto countMatmuls = [&](int block, planner::Pass pass) {
+    return std::ranges::count_if(
+        work.blocks[block].operations, [&](const planner::Operation &op) {
+          return op.kind == OperationKind::Matmul && op.pass == pass;
+        });
+  };
+  for (auto [block, inputs, weights] :
+       {std::tuple(1, 0, 0), {2, 0, 0}, {3, 0, 1}, {4, 1, 0}, {5, 1, 0}}) {
+    EXPECT_EQ(countMatmuls(block, planner::Pass::Forward), 1);
+    EXPECT_EQ(countMatmuls(block, planner::Pass::BackwardInput), inputs);
+    EXPECT_EQ(countMatmuls(block, planner::Pass::BackwardWeight), weights);
+    for (const ParameterGroup &group : work.blocks[block].parameters) {
+      EXPECT_EQ(group.frozen, block != 3) << block;
+      EXPECT_EQ(group.readBackward, inputs > 0) << block;
+    }
+  }
+  EXPECT_TRUE(work.blocks.front().parameters.front().frozen);
+  // Six layers forward, two inputs' gradients and one weight's; the head has
+  // all three. Two operations a multiplication, on 6 tokens.
+  EXPECT_EQ(work.modelFlopsPerSequence, 2 * 6 * (9 * 64 + 3 * 128));
 }
 
 /// What has no label within the last layer belongs to it; there is no head.

@@ -258,6 +258,13 @@ struct ExchangeRowsPass : plait::impl::ExchangeRowsPassBase<ExchangeRowsPass> {
                        "read ids; expected tokens for a GPU");
       return signalPassFailure();
     }
+    WalkResult found = module.walk(
+        [](nn::GroupedMatmulOp) { return WalkResult::interrupt(); });
+    if (!found.wasInterrupted()) {
+      module.emitError("rows of experts are to be exchanged "
+                       "(`expert-exchange` rows), but the model has none");
+      return signalPassFailure();
+    }
     for (const AxisFacts &facts : kAxes) {
       if (!facts.splitsExperts)
         continue;

@@ -69,9 +69,9 @@ Status checkHeader(std::span<const uint8_t> file) {
   if (found.version != containerVersion)
     return fail("has version ", found.version, ", this program reads version ",
                 containerVersion);
-  if (found.level > formatLevel)
+  if (found.level > getFormatLevel())
     return fail("needs format level ", found.level,
-                ", this program knows levels up to ", formatLevel,
+                ", this program knows levels up to ", getFormatLevel(),
                 ": a later plait has written it, and can run it");
   // Truncated and continued files are told apart from corrupt ones.
   auto payload = file.subspan(sizeof(Header));

@@ -213,6 +213,10 @@ std::span<const Feature> plan::getFeatures() {
   return features;
 }
 
+uint32_t plan::getFormatLevel() {
+  return std::ranges::max(getFeatures(), {}, &Feature::level).level;
+}
+
 uint32_t plan::getLevel(const fb::Plan &plan) {
   uint32_t level = 0;
   for (const Feature &feature : getFeatures())

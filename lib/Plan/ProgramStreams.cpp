@@ -16,6 +16,7 @@
 
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Messages.h"
+#include "plait/Support/ActionKinds.h"
 
 #include <algorithm>
 #include <map>
@@ -52,26 +53,14 @@ private:
   /// A Send reads its buffer and a Recv writes it. Where a send lasts in its
   /// stream, its WaitSend uses nothing.
   void add(uint32_t index, const fb::Action &action) {
+    if (!isTransfer(action))
+      return addCall(action);
     ByteRange buffer = {action.buffer(), action.buffer() + action.bytes(),
                         action.kind() == fb::ActionKind::Recv};
-    switch (action.kind()) {
-    case fb::ActionKind::Send:
-    case fb::ActionKind::Recv:
-      return planner.add(choice.transfers[index], std::span(&buffer, 1));
-    case fb::ActionKind::WaitSend:
-      // Until here another rank may read the buffer.
-      return planner.add(choice.transfers[index],
-                         std::span(&buffer, choice.sendsInStream ? 0 : 1));
-    case fb::ActionKind::Forward:
-    case fb::ActionKind::Backward:
-    case fb::ActionKind::BackwardInput:
-    case fb::ActionKind::BackwardWeight:
-    case fb::ActionKind::Reduce:
-    case fb::ActionKind::Optimizer:
-    case fb::ActionKind::Gather:
-    case fb::ActionKind::Outer:
-      return addCall(action);
-    }
+    // Until a WaitSend another rank may read the buffer.
+    bool isOver =
+        action.kind() == fb::ActionKind::WaitSend && choice.sendsInStream;
+    planner.add(choice.transfers[index], std::span(&buffer, isOver ? 0 : 1));
   }
 
   /// Uses are found once for each function; here they get the addresses of this
@@ -267,8 +256,7 @@ static void placeBetweenCollectives(std::vector<uint32_t> &streams,
 void plan::placeKernels(StreamChoice &choice, const fb::Program &program) {
   for (uint32_t i = 0; i < length(program.actions()); ++i)
     if (const fb::Action &action = *program.actions()->Get(i);
-        action.kind() == fb::ActionKind::Reduce ||
-        action.kind() == fb::ActionKind::Gather)
+        getActionFacts(action.kind()).isOfReplicas())
       placeBetweenCollectives(choice.steps[action.function()],
                               *program.functions()->Get(action.function()));
 }

@@ -239,17 +239,9 @@ Result<bool> Walker::pass(uint32_t index) {
       return fail(describeAction(plan, index, program.action),
                   ": waits for a message that is sent later");
     return wait(received[message], index);
-  case fb::ActionKind::Forward:
-  case fb::ActionKind::Backward:
-  case fb::ActionKind::BackwardInput:
-  case fb::ActionKind::BackwardWeight:
-  case fb::ActionKind::Reduce:
-  case fb::ActionKind::Optimizer:
-  case fb::ActionKind::Gather:
-  case fb::ActionKind::Outer:
-    break;
+  default: // a call
+    return enter(index);
   }
-  return enter(index);
 }
 
 /// Runs the remaining parts of the current function one by one. `segment` is

@@ -29,8 +29,10 @@
 #include "Callees.h"
 #include "Step.h"
 
-#include "llvm/ADT/SmallSet.h"
+#include "plait/Support/ActionKinds.h"
+
 #include <map>
+#include <set>
 #include <tuple>
 
 using namespace mlir;
@@ -103,9 +105,9 @@ struct Rank {
   /// The functions that are called, by the callee's number, hence in the
   /// module's order. Those of its stages are there from the beginning.
   std::map<unsigned, Called> called;
-  bool hasGather = false;
-  llvm::BitVector begun; // sums
-  llvm::SmallSet<ActionKind, 2> ended;
+  std::set<ActionKind> asked; // what its functions do once a step
+  llvm::BitVector begun;      // sums
+  std::set<ActionKind> ended; // what it has done of the end of the step
 };
 
 /// All ranks of a step, and the messages between them.
@@ -202,7 +204,8 @@ void Programs::readPrograms() {
       continue;
     if (isOfStage)
       rank->called[callee.number] = {name, llvm::BitVector(microbatches)};
-    rank->hasGather |= callee.own.getAction() == ActionKind::Gather;
+    else
+      rank->asked.insert(callee.own.getAction());
   }
 }
 
@@ -410,15 +413,17 @@ LogicalResult Programs::add(Rank &rank, plan::ActionOp action,
   return success();
 }
 
-/// Each of the two actions once, in order, and after all microbatches.
+/// Each action of the end once, in order, and after all microbatches.
 LogicalResult Programs::endStep(Rank &rank, plan::ActionOp action) {
-  if (!rank.ended.insert(action.getKind()).second)
+  ActionKind kind = action.getKind();
+  if (!rank.ended.insert(kind).second)
     return report.wrong(action)
-           << "does " << pipe::stringifyActionKind(action.getKind())
-           << " twice";
-  if (action.getKind() == ActionKind::Reduce &&
-      rank.ended.count(ActionKind::Optimizer))
+           << "does " << pipe::stringifyActionKind(kind) << " twice";
+  if (kind == ActionKind::Reduce && rank.ended.count(ActionKind::Optimizer))
     return report.wrong(action) << "reduces gradients after they were used";
+  if (ActionKind last = *rank.ended.rbegin(); last != kind)
+    return report.wrong(action) << "does " << pipe::stringifyActionKind(kind)
+                                << " after " << pipe::stringifyActionKind(last);
   return checkAllCalled(rank);
 }
 
@@ -445,10 +450,11 @@ LogicalResult Programs::call(Rank &rank, plan::ActionOp action) {
   if (failed(checkSlots(rank, action, callee)))
     return failure();
   if (callee.own.isOfRank())
-    return failure(failed(overwrite(rank, action, callee)) ||
-                   failed(action.getKind() == ActionKind::Gather
-                              ? beginStep(rank, action)
-                              : endStep(rank, action)));
+    return failure(
+        failed(overwrite(rank, action, callee)) ||
+        failed(getActionFacts(action.getKind()).time == ActionTime::Begin
+                   ? beginStep(rank, action)
+                   : endStep(rank, action)));
   if (!rank.ended.empty())
     return report.wrong(action) << "comes after the end of the step";
   int64_t microbatch = *action.getMicrobatch();
@@ -570,11 +576,15 @@ LogicalResult Programs::run() {
   if (failed(tellWaiting()))
     return failure();
   for (Rank &rank : ranks) {
-    for (ActionKind kind : {ActionKind::Reduce, ActionKind::Optimizer})
-      if (!rank.ended.count(kind))
+    for (size_t row = 0; row < std::size(actionKinds); ++row)
+      if (ActionKind kind = ActionKind(row);
+          actionKinds[row].time == ActionTime::End &&
+          (actionKinds[row].isAlways || rank.asked.count(kind)) &&
+          !rank.ended.count(kind))
         return report.wrong(rank.program)
                << "never does " << pipe::stringifyActionKind(kind);
-    if (rank.hasGather && rank.actions.front().getKind() != ActionKind::Gather)
+    if (rank.asked.count(ActionKind::Gather) &&
+        rank.actions.front().getKind() != ActionKind::Gather)
       return report.wrong(rank.program)
              << "never gathers the parameters that it computes with";
     if (failed(checkStanding(rank)))

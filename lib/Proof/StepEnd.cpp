@@ -17,6 +17,7 @@
 
 #include "Step.h"
 
+#include "plait/Support/ActionKinds.h"
 #include "plait/Transforms/Names.h"
 
 using namespace mlir;
@@ -164,16 +165,17 @@ LogicalResult StepEnd::run() {
   }
 }
 
-/// A rank's reduce function comes before its optimizer; either may be
-/// missing. Nothing takes what they return.
+/// A rank's functions of the end of a step come in the order of their kinds;
+/// any may be missing. Nothing takes what they return.
 LogicalResult Step::interpretEnd() {
   std::vector<Remaining> remaining;
   for (auto [index, state] : llvm::enumerate(ranks)) {
     Remaining &own =
         remaining.emplace_back(Remaining{Interpreter(rules, state), {}});
-    for (ActionKind action : {ActionKind::Reduce, ActionKind::Optimizer})
-      if (auto function = functions.lookup(
-              pipe::FunctionAttr::get(module.getContext(), action, index)))
+    for (size_t kind = 0; kind < std::size(actionKinds); ++kind)
+      if (auto function = functions.lookup(pipe::FunctionAttr::get(
+              module.getContext(), ActionKind(kind), index));
+          function && actionKinds[kind].time == ActionTime::End)
         for (Operation &op : function.getBody().front().without_terminator())
           own.ops.push_back(&op);
     std::reverse(own.ops.begin(), own.ops.end());

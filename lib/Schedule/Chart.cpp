@@ -14,8 +14,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "plait/Schedule/Chart.h"
+#include "plait/Support/ActionKinds.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdio>
 
@@ -24,29 +26,44 @@ using namespace plait::schedule;
 
 namespace {
 
-/// How a kind of action looks. The others are not drawn.
+/// How a kind of action looks.
 struct Look {
   ActionKind kind;
-  char letter;
-  const char *meaning;
+  std::string meaning;
   const char *color; // black text on a background
 };
 
-constexpr Look looks[] = {
-    {ActionKind::Forward, 'F', "forward", "\033[30;44m"},
-    {ActionKind::Backward, 'B', "backward", "\033[30;42m"},
-    {ActionKind::BackwardInput, 'I', "input gradient", "\033[30;46m"},
-    {ActionKind::BackwardWeight, 'W', "weight gradient", "\033[30;43m"},
-    {ActionKind::Reduce, 'R', "reduce", "\033[30;45m"},
-    {ActionKind::Optimizer, 'O', "optimizer", "\033[30;47m"},
-    {ActionKind::Gather, 'G', "gather", "\033[30;45m"},
-};
 constexpr const char *plain = "\033[0m";
+
+/// Draws work in colors of its own, and of what happens once a step the
+/// exchanges between replicas in one.
+const std::vector<Look> &getLooks() {
+  static const std::vector<Look> all = [] {
+    std::vector<Look> looks = {
+        {ActionKind::Forward, "forward", "\033[30;44m"},
+        {ActionKind::Backward, "backward", "\033[30;42m"},
+        {ActionKind::BackwardInput, "input gradient", "\033[30;46m"},
+        {ActionKind::BackwardWeight, "weight gradient", "\033[30;43m"},
+    };
+    for (size_t kind = 0; kind < std::size(actionKinds); ++kind)
+      if (const ActionFacts &facts = actionKinds[kind]; facts.isOnceAStep()) {
+        std::string meaning(facts.name);
+        meaning[0] = char(std::tolower(meaning[0]));
+        looks.push_back({ActionKind(kind), meaning,
+                         facts.isOfReplicas() ? "\033[30;45m" : "\033[30;47m"});
+      }
+    return looks;
+  }();
+  return all;
+}
+
+/// The first letter of the text form.
+char getLetter(const Look &look) { return print(Action{look.kind}).front(); }
 
 /// None for messages: they take no time of their own in a simulation, and a row
 /// of marks for each would hide the work.
 const Look *findLook(const Action &action) {
-  for (const Look &look : looks)
+  for (const Look &look : getLooks())
     if (look.kind == action.kind)
       return &look;
   return nullptr;
@@ -79,7 +96,7 @@ private:
 /// A label filled up to `columns`, or the letter alone.
 void ChartWriter::drawCell(const Action &action, const Look &look,
                            size_t columns, bool labelled) {
-  std::string cell(columns, look.letter);
+  std::string cell(columns, getLetter(look));
   if (labelled) {
     cell = print(action);
     cell.resize(columns, options.color ? ' ' : '=');
@@ -122,7 +139,8 @@ void ChartWriter::drawRank(uint32_t rank, size_t nameColumns, size_t columns) {
 
 /// Only what occurs is explained, in the order of the table.
 void ChartWriter::drawLegend() {
-  bool present[std::size(looks)] = {};
+  const std::vector<Look> &looks = getLooks();
+  std::vector<bool> present(looks.size());
   for (size_t rank = 0; rank < schedule.ranks.size(); ++rank)
     for (size_t i = 0; i < schedule.ranks[rank].size(); ++i) {
       const Action &action = schedule.ranks[rank][i];
@@ -130,11 +148,12 @@ void ChartWriter::drawLegend() {
       // What happens once a step takes no time in most simulations.
       if (const Look *look = findLook(action);
           look && (action.isCompute() || interval.end > interval.start))
-        present[look - looks] = true;
+        present[look - looks.data()] = true;
     }
-  for (size_t i = 0; i < std::size(looks); ++i)
+  for (size_t i = 0; i < looks.size(); ++i)
     if (present[i])
-      text += std::string(1, looks[i].letter) + " " + looks[i].meaning + ", ";
+      text +=
+          std::string(1, getLetter(looks[i])) + " " + looks[i].meaning + ", ";
   char rate[64];
   std::snprintf(rate, sizeof rate, ". idle; bubble %.1f %%\n",
                 100 * timeline.bubbleRate);

@@ -156,15 +156,9 @@ double Engine::getDuration(uint32_t rank, const Action &action) const {
     return costs.backwardInputOf(stage);
   case ActionKind::BackwardWeight:
     return costs.backwardWeightOf(stage);
-  case ActionKind::Send:
-  case ActionKind::Recv:
-  case ActionKind::WaitSend:
-  case ActionKind::Reduce:
-  case ActionKind::Optimizer:
-  case ActionKind::Gather:
-    break;
+  default:
+    return 0;
   }
-  return 0;
 }
 
 /// Records the event also where nobody waits yet: the reader finds it when it

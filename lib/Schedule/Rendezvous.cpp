@@ -197,10 +197,7 @@ bool ReceivePlacer::tryAction(uint32_t rank, const Action &action) {
       return false;
     break;
   }
-  case ActionKind::BackwardWeight:
-  case ActionKind::Reduce:
-  case ActionKind::Optimizer:
-  case ActionKind::Gather:
+  default: // neither sends nor reads what another rank has sent
     break;
   }
   result.ranks[rank].push_back(action);

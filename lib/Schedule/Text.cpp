@@ -15,21 +15,24 @@
 //===----------------------------------------------------------------------===//
 
 #include "Messages.h"
+#include "plait/Support/ActionKinds.h"
 
+#include <cctype>
 #include <charconv>
 #include <limits>
+#include <optional>
 
 using namespace plait;
 using namespace plait::schedule;
 
 namespace {
 
-/// A spelling of the text form. Numbered actions end with their microbatch.
+/// A spelling of the text form, which ends with the microbatch. What happens
+/// once a step is the name of its kind in capitals, without a number.
 struct Spelling {
   std::string_view name;
   ActionKind kind;
   Direction direction;
-  bool numbered;
 };
 
 // The names that torch.distributed.pipelining uses, as far as it has the
@@ -37,19 +40,16 @@ struct Spelling {
 // Action has by default, so that parsed actions compare equal to generated
 // ones.
 constexpr Spelling spellings[] = {
-    {"F", ActionKind::Forward, Direction::Forward, true},
-    {"B", ActionKind::Backward, Direction::Forward, true},
-    {"I", ActionKind::BackwardInput, Direction::Forward, true},
-    {"W", ActionKind::BackwardWeight, Direction::Forward, true},
-    {"SEND_F", ActionKind::Send, Direction::Forward, true},
-    {"SEND_B", ActionKind::Send, Direction::Backward, true},
-    {"RECV_F", ActionKind::Recv, Direction::Forward, true},
-    {"RECV_B", ActionKind::Recv, Direction::Backward, true},
-    {"WAIT_F", ActionKind::WaitSend, Direction::Forward, true},
-    {"WAIT_B", ActionKind::WaitSend, Direction::Backward, true},
-    {"REDUCE", ActionKind::Reduce, Direction::Forward, false},
-    {"OPTIMIZER", ActionKind::Optimizer, Direction::Forward, false},
-    {"GATHER", ActionKind::Gather, Direction::Forward, false},
+    {"F", ActionKind::Forward, Direction::Forward},
+    {"B", ActionKind::Backward, Direction::Forward},
+    {"I", ActionKind::BackwardInput, Direction::Forward},
+    {"W", ActionKind::BackwardWeight, Direction::Forward},
+    {"SEND_F", ActionKind::Send, Direction::Forward},
+    {"SEND_B", ActionKind::Send, Direction::Backward},
+    {"RECV_F", ActionKind::Recv, Direction::Forward},
+    {"RECV_B", ActionKind::Recv, Direction::Backward},
+    {"WAIT_F", ActionKind::WaitSend, Direction::Forward},
+    {"WAIT_B", ActionKind::WaitSend, Direction::Backward},
 };
 
 /// Linear in a table of a few rows. A table indexed by kind and direction
@@ -60,7 +60,24 @@ const Spelling &getSpelling(const Action &action) {
     if (spelling.kind == action.kind &&
         (!action.isTransfer() || spelling.direction == action.direction))
       return spelling;
-  return spellings[0]; // not reached: the table lists all kinds
+  return spellings[0]; // not reached: the table lists all that have one
+}
+
+/// "REDUCE".
+std::string capitalize(const ActionFacts &facts) {
+  std::string text(facts.name);
+  for (char &letter : text)
+    letter = char(std::toupper(letter));
+  return text;
+}
+
+/// Finds what happens once a step and is called `name`.
+std::optional<ActionKind> findOnceAStep(std::string_view name) {
+  for (size_t kind = 0; kind < std::size(actionKinds); ++kind)
+    if (actionKinds[kind].isOnceAStep() &&
+        capitalize(actionKinds[kind]) == name)
+      return ActionKind(kind);
+  return std::nullopt;
 }
 
 /// Reads digits into `value`; false when there are none or too many.
@@ -92,11 +109,11 @@ Word splitWord(std::string_view word) {
 /// Chunk 0 is left out, so that schedules of one chunk a rank read as in the
 /// papers.
 std::string schedule::print(const Action &action) {
-  const Spelling &spelling = getSpelling(action);
-  if (!spelling.numbered)
-    return std::string(spelling.name);
+  if (const ActionFacts &facts = getActionFacts(action.kind);
+      facts.isOnceAStep())
+    return capitalize(facts);
   std::string text = action.chunk ? std::to_string(action.chunk) : "";
-  text += spelling.name;
+  text += getSpelling(action).name;
   return text += std::to_string(action.microbatch);
 }
 
@@ -122,10 +139,12 @@ std::string schedule::print(const Schedule &schedule) {
 /// belongs to no chunk.
 Result<Action> schedule::parseAction(std::string_view word) {
   auto [chunk, name, microbatch] = splitWord(word);
+  if (chunk.empty() && microbatch.empty())
+    if (std::optional<ActionKind> once = findOnceAStep(name))
+      return Action{*once};
   const Spelling *found = nullptr;
   for (const Spelling &spelling : spellings)
-    if (spelling.name == name && spelling.numbered == !microbatch.empty() &&
-        (spelling.numbered || chunk.empty()))
+    if (spelling.name == name && !microbatch.empty())
       found = &spelling;
   if (!found)
     return fail("'", word, "' is not a schedule action");
@@ -133,7 +152,7 @@ Result<Action> schedule::parseAction(std::string_view word) {
   action.kind = found->kind;
   action.direction = found->direction;
   if ((!chunk.empty() && !parseNumber(chunk, action.chunk)) ||
-      (found->numbered && !parseNumber(microbatch, action.microbatch)))
+      !parseNumber(microbatch, action.microbatch))
     return fail("'", word, "' has a number above ",
                 std::numeric_limits<uint32_t>::max());
   return action;

@@ -19,6 +19,7 @@
 #include "Execute.h"
 #include "Messages.h"
 #include "plait/Schedule/Generators.h"
+#include "plait/Support/ActionKinds.h"
 
 using namespace plait;
 using namespace plait::schedule;
@@ -78,7 +79,8 @@ private:
   Status checkBackward(uint32_t chunk, uint32_t microbatch) const;
   Status checkPresent(uint32_t chunk, uint32_t microbatch) const;
   Status checkOrder(uint32_t chunk, uint32_t microbatch) const;
-  Status checkEnds() const;
+  Status checkBegin() const;
+  Status checkEnd() const;
 
   /// The index of an action in the list, or `none`.
   int64_t find(Slot slot, uint32_t chunk, uint32_t microbatch) const {
@@ -102,7 +104,7 @@ private:
   uint32_t rank;
   bool complete;
   std::vector<int32_t> positions; // by slot, chunk, microbatch
-  int64_t gather = none, reduce = none, optimizer = none;
+  std::vector<int64_t> onces;     // by kind, of what happens once a step
 };
 
 } // namespace
@@ -110,7 +112,8 @@ private:
 /// V1 for one action.
 Status ListVerifier::checkTarget(size_t index) const {
   const Action &action = actions[index];
-  if (action.kind > ActionKind::Gather)
+  if (size_t(action.kind) >= std::size(actionKinds) ||
+      getActionFacts(action.kind).time == ActionTime::List)
     return fail("rank ", rank, ", action ", index, ": unknown kind ",
                 unsigned(action.kind));
   // Everything that indexes a table comes first. Kinds and directions are read
@@ -150,12 +153,8 @@ Status ListVerifier::enter(size_t index) {
     position = index;
     return Status::success();
   };
-  if (action.kind == ActionKind::Gather)
-    return record(gather);
-  if (action.kind == ActionKind::Reduce)
-    return record(reduce);
-  if (action.kind == ActionKind::Optimizer)
-    return record(optimizer);
+  if (getActionFacts(action.kind).isOnceAStep())
+    return record(onces[size_t(action.kind)]);
   return record(
       positions[(size_t(slotOf(action)) * problem.chunks + action.chunk) *
                     problem.microbatches +
@@ -214,24 +213,40 @@ Status ListVerifier::checkOrder(uint32_t chunk, uint32_t microbatch) const {
   return Status::success();
 }
 
-/// V2 and V3 for the beginning and the end of the step.
-Status ListVerifier::checkEnds() const {
-  if (!complete)
-    return Status::success();
-  if (gather > 0)
-    return fail(describe(gather), ": comes after action 0 (",
-                print(actions.front()), ")");
-  if (reduce == none)
-    return missing({ActionKind::Reduce});
-  if (optimizer == none)
-    return missing({ActionKind::Optimizer});
-  int64_t last = int64_t(actions.size()) - 1;
-  if (optimizer != last)
-    return fail(describe(optimizer), ": is not the last of ", actions.size(),
-                " actions");
-  if (reduce != last - 1)
-    return fail(describe(reduce), ": comes before action ", reduce + 1, " (",
-                print(actions[reduce + 1]), ")");
+/// V3 for the beginning of the step.
+Status ListVerifier::checkBegin() const {
+  int64_t first = 0;
+  for (size_t kind = 0; kind < onces.size(); ++kind) {
+    int64_t index = onces[kind];
+    if (actionKinds[kind].time != ActionTime::Begin || index == none)
+      continue;
+    if (index != first)
+      return fail(describe(index), ": comes after action ", first, " (",
+                  print(actions[first]), ")");
+    ++first;
+  }
+  return Status::success();
+}
+
+/// V2 and V3 for the end of the step, from the last action on.
+Status ListVerifier::checkEnd() const {
+  for (size_t kind = 0; kind < onces.size(); ++kind)
+    if (const ActionFacts &facts = actionKinds[kind];
+        facts.isOnceAStep() && facts.isAlways && onces[kind] == none)
+      return missing({ActionKind(kind)});
+  size_t end = actions.size();
+  for (size_t kind = onces.size(); kind-- > 0;) {
+    int64_t index = onces[kind];
+    if (actionKinds[kind].time != ActionTime::End || index == none)
+      continue;
+    if (size_t(index) + 1 != end)
+      return end == actions.size()
+                 ? fail(describe(index), ": is not the last of ", end,
+                        " actions")
+                 : fail(describe(index), ": comes before action ", index + 1,
+                        " (", print(actions[index + 1]), ")");
+    end = index;
+  }
   return Status::success();
 }
 
@@ -241,6 +256,7 @@ Status ListVerifier::checkEnds() const {
 Status ListVerifier::run() {
   positions.assign(size_t(numSlots) * problem.chunks * problem.microbatches,
                    none);
+  onces.assign(std::size(actionKinds), none);
   for (size_t index = 0; index < actions.size(); ++index) {
     PLAIT_RETURN_IF_ERROR(checkTarget(index));
     PLAIT_RETURN_IF_ERROR(enter(index));
@@ -250,7 +266,10 @@ Status ListVerifier::run() {
       PLAIT_RETURN_IF_ERROR(checkPresent(chunk, m));
       PLAIT_RETURN_IF_ERROR(checkOrder(chunk, m));
     }
-  return checkEnds();
+  if (!complete)
+    return Status::success();
+  PLAIT_RETURN_IF_ERROR(checkBegin());
+  return checkEnd();
 }
 
 /// One action that is no work makes a schedule complete: then all the others

@@ -19,6 +19,9 @@
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 #include "plait/Schedule/Generators.h"
 #include "plait/Schedule/Rendezvous.h"
+#include "plait/Support/ActionKinds.h"
+
+#include <set>
 
 using namespace mlir;
 using namespace plait;
@@ -63,19 +66,36 @@ FunctionAttr plait::getCallee(MLIRContext *context,
       pipe::isOfRank(kind) ? rank : problem.stageOf(rank, action.chunk));
 }
 
-/// The ranks for which a function gathers: one of values or, once they are
-/// lowered, of steps.
-static llvm::DenseSet<int64_t> findGathers(ModuleOp module) {
-  llvm::DenseSet<int64_t> ranks;
+/// Finds what functions do once a step where not every step does it, as the
+/// gather, and the ranks that they do it for: functions of values or, once they
+/// are lowered, of steps.
+static std::set<std::pair<ActionKind, int64_t>> findOptional(ModuleOp module) {
+  std::set<std::pair<ActionKind, int64_t>> found;
   auto note = [&](FunctionAttr own) {
-    if (own && own.getAction() == ActionKind::Gather)
-      ranks.insert(own.getIndex());
+    if (own && own.isOfRank() && !getActionFacts(own.getAction()).isAlways)
+      found.insert({own.getAction(), own.getIndex()});
   };
   for (auto function : module.getOps<func::FuncOp>())
     note(getStageFunction(function));
   for (auto function : module.getOps<plan::FunctionOp>())
     note(function.getDoesAttr());
-  return ranks;
+  return found;
+}
+
+/// Adds what is done once a step where it belongs: at the beginning, or behind
+/// what comes before it at the end.
+static void insertOnce(ActionKind kind,
+                       std::vector<schedule::Action> &actions) {
+  schedule::Action action{static_cast<schedule::ActionKind>(kind)};
+  if (llvm::is_contained(actions, action))
+    return;
+  auto at = actions.begin();
+  if (getActionFacts(kind).time == ActionTime::End)
+    at = llvm::find_if(actions, [&](const schedule::Action &other) {
+      return getActionFacts(other.kind).time == ActionTime::End &&
+             other.kind > action.kind;
+    });
+  actions.insert(at, action);
 }
 
 /// Says of what is sent, by its direction and the virtual stage, whether it is
@@ -109,11 +129,9 @@ schedule::Schedule plait::completeSchedule(ModuleOp module,
   TargetAttr target = getTarget(module);
   if (target && target.isGPU() && order.isComputeOnly())
     complete = schedule::postReceives(complete, findSeveral(module));
-  schedule::Action gather{schedule::ActionKind::Gather};
-  llvm::DenseSet<int64_t> gathering = findGathers(module);
-  for (auto [rank, actions] : llvm::enumerate(complete.ranks))
-    if (gathering.contains(rank) && !llvm::is_contained(actions, gather))
-      actions.insert(actions.begin(), gather);
+  for (auto [kind, rank] : findOptional(module))
+    if (size_t(rank) < complete.ranks.size())
+      insertOnce(kind, complete.ranks[rank]);
   return complete;
 }
 

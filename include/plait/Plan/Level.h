@@ -22,18 +22,19 @@
 
 namespace plait::plan {
 
-/// The highest level that this program reads and writes.
-constexpr uint32_t formatLevel = 5;
-
 /// A table or a field that plans of level 0 did not have.
 struct Feature {
   const char *name; // as in Plan.fbs: "Table" or "Table.field"
-  uint32_t level;   // the first that has it, 1 to formatLevel
+  uint32_t level;   // the first that has it, at least 1
   bool (*isUsed)(const fb::Plan &plan);
 };
 
 /// All features, in the order of their levels.
 std::span<const Feature> getFeatures();
+
+/// The highest level that this program reads and writes: that of the latest
+/// feature.
+uint32_t getFormatLevel();
 
 /// The level that a reader of `plan` needs, which has passed FlatBuffers'
 /// verifier. Linear in the plan.

@@ -22,7 +22,7 @@
 #include "plait/Conversion/RankScalar.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
-#include "plait/Schedule/ActionKinds.h"
+#include "plait/Support/ActionKinds.h"
 #include "plait/Transforms/Buffers.h"
 #include "plait/Transforms/Names.h"
 
@@ -281,9 +281,9 @@ private:
 } // namespace
 
 // Both are cast: IR and file have one numbering.
-#define PLAIT_SAME_ACTION(NAME)                                                \
-  static_assert(int(pipe::ActionKind::NAME) == int(fb::ActionKind::NAME));
-PLAIT_FOR_EACH_ACTION_KIND(PLAIT_SAME_ACTION)
+#define PLAIT_SAME_ACTION(NAME, NUMBER, ...)                                   \
+  static_assert(int(fb::ActionKind::NAME) == NUMBER);
+PLAIT_FOR_EACH_ACTION_KIND(PLAIT_SAME_ACTION, PLAIT_SAME_ACTION)
 #undef PLAIT_SAME_ACTION
 #define PLAIT_SAME_CATEGORY(NAME)                                              \
   static_assert(int(Category::NAME) == int(fb::Category::NAME))

@@ -15,6 +15,7 @@
 #include "ModelBuilder.h"
 
 #include "plait/Dialect/NN/IR/Inputs.h"
+#include "plait/Dialect/NN/IR/Score.h"
 
 #include "llvm/ADT/Sequence.h"
 
@@ -100,9 +101,8 @@ Value LayerBuilder::attention(Value query, Value key, Value value,
   IntegerAttr seen;
   if (window && window < shape[1])
     seen = builder.getI64IntegerAttr(window);
-  auto score = nn::ScoreAttr::get(
-      builder.getContext(), builder.getF32FloatAttr(scale), seen,
-      /*bidirectional=*/false, /*soft_cap=*/FloatAttr());
+  nn::ScoreAttr score =
+      nn::getCausalScore(builder.getF32FloatAttr(scale), seen);
   return nn::AttentionOp::create(builder, loc, type,
                                  type.clone(ArrayRef<int64_t>(lse)), query, key,
                                  value, /*starts=*/Value(), sinks, dropout.keys,

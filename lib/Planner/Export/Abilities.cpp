@@ -38,7 +38,9 @@ static Abilities makeProgram(const char *name, const char *version) {
   row.version = version;
   row.space.name = name;
   row.space.offload = {Offload::None};
-  row.space.mesh[Axis::Replicate] = {1};
+  for (const AxisFacts &facts : kAxes)
+    if (facts.copiesState())
+      row.space.mesh[facts.axis] = {1};
   row.space.mesh[Axis::EP] = {1}; // not predicted
   row.mixesRecompute = row.recomputesBlocks = row.compresses = false;
   return row;
@@ -184,9 +186,10 @@ Status Abilities::checkMesh(const Mesh &mesh) const {
     return refuse(Axis::EP, "is not predicted with experts over ranks");
   if (!combinesContext && mesh[Axis::CP] > 1 && mesh[Axis::TP] > 1)
     return refuse(Axis::CP, "has it without tp only");
-  bool hasGroups = space.mesh[Axis::Replicate] != std::vector{1};
-  if (!hasGroups && mesh[Axis::Replicate] > 1)
-    return refuse(Axis::Replicate, "has no groups that divide state");
+  for (const AxisFacts &facts : kAxes)
+    if (facts.copiesState() && mesh[facts.axis] > 1 &&
+        space.mesh[facts.axis] == std::vector{1})
+      return refuse(facts.axis, "has no groups that divide state");
   return Status::success();
 }
 
@@ -230,11 +233,12 @@ Status Abilities::check(const Configuration &configuration,
   if (training.compress.isOn() && configuration.zero > 1)
     return fail("compress is ", print(training.compress),
                 ", which takes zero 0 or 1, not ", configuration.zero);
-  if (int groups = configuration.mesh[Axis::Replicate];
-      training.compress.isOn() && groups > 1)
-    return fail("compress is ", print(training.compress),
-                ", which takes no groups of replicas, but replicate is ",
-                groups);
+  for (const AxisFacts &facts : kAxes)
+    if (int groups = configuration.mesh[facts.axis];
+        training.compress.isOn() && facts.copiesState() && groups > 1)
+      return fail("compress is ", print(training.compress),
+                  ", which takes no groups of replicas, but ", facts.name,
+                  " is ", groups);
   return checkStages(configuration.layers, configuration.recompute);
 }
 

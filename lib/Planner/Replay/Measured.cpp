@@ -13,6 +13,7 @@
 
 #include "plait/Planner/PlanCost.h"
 #include "plait/Planner/Report.h"
+#include "plait/Support/ActionKinds.h"
 
 #include <algorithm>
 
@@ -63,8 +64,9 @@ Result<Measured> planner::readMeasured(const std::string &path,
   Measured measured;
   measured.source = "profile " + path;
   measured.iterationSeconds = profile->stepSeconds;
-  measured.dataSeconds = getSeconds(*profile, fb::ActionKind::Reduce) +
-                         getSeconds(*profile, fb::ActionKind::Gather);
+  for (size_t kind = 0; kind < std::size(actionKinds); ++kind)
+    if (actionKinds[kind].isOfReplicas())
+      measured.dataSeconds += getSeconds(*profile, fb::ActionKind(kind));
   measured.optimizerSeconds = getSeconds(*profile, fb::ActionKind::Optimizer);
   // Each of the other parts is that of the program where it takes longest: what
   // is left may be rounded below 0.

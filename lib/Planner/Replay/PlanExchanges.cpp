@@ -16,6 +16,7 @@
 #include "plait/Plan/Sites.h"
 #include "plait/Plan/Streams.h"
 #include "plait/Planner/PlanCost.h"
+#include "plait/Support/ActionKinds.h"
 
 using namespace plait;
 using namespace plait::planner;
@@ -24,23 +25,19 @@ namespace fb = plait::plan::fb;
 
 /// The moment of what a call of `kind` exchanges.
 static Moment getMoment(fb::ActionKind kind) {
-  switch (kind) {
-  case fb::ActionKind::Forward:
-    return Moment::Forward;
-  case fb::ActionKind::Backward:
-  case fb::ActionKind::BackwardInput:
-  case fb::ActionKind::BackwardWeight:
-    return Moment::Backward;
-  case fb::ActionKind::Reduce:
-    return Moment::Reduce;
-  case fb::ActionKind::Gather:
+  switch (getActionFacts(kind).part) {
+  case StepPart::Gather:
     return Moment::Gather;
-  case fb::ActionKind::Outer:
+  case StepPart::Forward:
+    return Moment::Forward;
+  case StepPart::Backward:
+    return Moment::Backward;
+  case StepPart::Reduce:
+    return Moment::Reduce;
+  case StepPart::Agreement:
     return Moment::Agreement;
-  case fb::ActionKind::Optimizer:
-  case fb::ActionKind::Send:
-  case fb::ActionKind::Recv:
-  case fb::ActionKind::WaitSend:
+  case StepPart::Optimizer:
+  case StepPart::Pipeline: // calls nothing
     return Moment::Optimizer;
   }
 }

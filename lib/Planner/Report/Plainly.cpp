@@ -68,9 +68,9 @@ static std::string speakOfLayout(const ReportInput &input) {
   const Configuration &c = input.result.configuration;
   std::vector<std::string> clauses;
   auto size = [&](Axis axis) { return std::to_string(c.mesh[axis]); };
-  bool hasGroups = c.mesh[Axis::Replicate] > 1;
-  if (hasGroups)
-    clauses.push_back("the batch is divided over " + size(Axis::Replicate) +
+  int64_t groups = c.mesh.product(&AxisFacts::copiesState);
+  if (groups > 1)
+    clauses.push_back("the batch is divided over " + std::to_string(groups) +
                       " groups, each with a copy of the whole model (HSDP)");
   if (c.mesh[Axis::DP] > 1) {
     static constexpr const char *shares[] = {
@@ -78,8 +78,8 @@ static std::string speakOfLayout(const ReportInput &input) {
         "which share the optimizer state (ZeRO 1)",
         "which share optimizer state and gradients (ZeRO 2)",
         "which share parameters, gradients and optimizer state (ZeRO 3, FSDP)"};
-    clauses.push_back((hasGroups ? "a group's part of it over "
-                                 : "the batch is divided over ") +
+    clauses.push_back((groups > 1 ? "a group's part of it over "
+                                  : "the batch is divided over ") +
                       size(Axis::DP) + " replicas of the model, " +
                       shares[c.zero]);
   }

@@ -246,24 +246,36 @@ static bool fillsNodes(int64_t ranks, int devicesPerNode) {
   return ranks % devicesPerNode == 0 && std::countr_zero(nodes) % 2 == 0;
 }
 
-/// Groups that are not asked for fill nodes, whose links are the fast ones.
-void Choices::addMeshes(Mesh one, const Pins &pins,
-                        std::vector<Mesh> &meshes) const {
+void Choices::addMeshes(Mesh one, const Pins &pins, std::vector<Mesh> &meshes,
+                        std::span<const AxisFacts> rows) const {
+  auto row = std::ranges::find_if(rows, &AxisFacts::copiesState);
+  if (row == rows.end())
+    return addMesh(one, pins, meshes);
   int replicas = one[Axis::DP];
-  for (int groups : mesh[Axis::Replicate]) {
+  for (int groups : mesh[row->axis]) {
     if (replicas % groups != 0)
       continue;
-    one[Axis::Replicate] = groups;
+    one[row->axis] = groups;
     one[Axis::DP] = replicas / groups;
-    bool isSensible =
-        groups == 1 || pins.mesh[Axis::Replicate] ||
-        (zero.back() > 0 && one.product(&AxisFacts::dividesState) > 1 &&
-         fillsNodes(one.sharers() * one[Axis::TP], devicesPerNode));
-    if (isSensible &&
-        pins.mesh[Axis::DP].value_or(one[Axis::DP]) == one[Axis::DP] &&
-        abilities->checkMesh(one).ok())
-      meshes.push_back(one);
+    addMeshes(one, pins, meshes, {row + 1, rows.end()});
   }
+}
+
+/// Groups that are not asked for fill nodes, whose links are the fast ones.
+void Choices::addMesh(const Mesh &one, const Pins &pins,
+                      std::vector<Mesh> &meshes) const {
+  bool isAsked = std::ranges::all_of(kAxes, [&](const AxisFacts &facts) {
+    return !facts.copiesState() || one[facts.axis] == 1 ||
+           pins.mesh[facts.axis];
+  });
+  bool isSensible =
+      isAsked ||
+      (zero.back() > 0 && one.product(&AxisFacts::dividesState) > 1 &&
+       fillsNodes(one.sharers() * one[Axis::TP], devicesPerNode));
+  if (isSensible &&
+      pins.mesh[Axis::DP].value_or(one[Axis::DP]) == one[Axis::DP] &&
+      abilities->checkMesh(one).ok())
+    meshes.push_back(one);
 }
 
 /// By context, then by stages: the order is that of enumeration, which decides
@@ -363,7 +375,7 @@ std::vector<int> Choices::getZeroStages(const Mesh &mesh) const {
     return {zeroAlone};
   // Without it groups are replicas like any others, which are one group.
   std::vector<int> stages = zero;
-  if (mesh[Axis::Replicate] > 1 && stages.size() > 1)
+  if (mesh.product(&AxisFacts::copiesState) > 1 && stages.size() > 1)
     std::erase(stages, 0);
   return stages;
 }

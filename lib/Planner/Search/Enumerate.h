@@ -85,8 +85,13 @@ public:
 
 private:
   /// Adds `one`, whose replicas are one group, and the same in several groups
-  /// that have a copy of the state each, as far as they may be.
-  void addMeshes(Mesh one, const Pins &pins, std::vector<Mesh> &meshes) const;
+  /// that have a copy of the state each, as far as they may be. Groups are
+  /// along the axes of `rows` that copy state.
+  void addMeshes(Mesh one, const Pins &pins, std::vector<Mesh> &meshes,
+                 std::span<const AxisFacts> rows = kAxes) const;
+  /// Adds `one` if its groups are allowed and sensible.
+  void addMesh(const Mesh &one, const Pins &pins,
+               std::vector<Mesh> &meshes) const;
   /// Fills `tensorsFirst` and `tensorsByBound`.
   void setTensors(const Pins &pins, const Cluster &cluster);
 

@@ -26,12 +26,21 @@
 using namespace plait;
 using namespace plait::planner;
 
+/// The groups that have a copy of the state each, along whatever axes.
+static PerAxis<int> getGroups(const Mesh &mesh) {
+  PerAxis<int> groups;
+  for (const AxisFacts &facts : kAxes)
+    if (facts.copiesState())
+      groups[facts.axis] = mesh[facts.axis];
+  return groups;
+}
+
 bool planner::isBetter(const Leaf &a, const Leaf &b) {
   auto key = [](const Leaf &leaf) {
     const Configuration &c = leaf.configuration;
     return std::make_tuple(leaf.seconds, c.offload, c.mesh[Axis::TP],
                            c.mesh[Axis::PP], c.mesh[Axis::CP],
-                           c.mesh[Axis::Replicate], c.zero, c.chunks,
+                           getGroups(c.mesh), c.zero, c.chunks,
                            std::cref(c.schedule), std::cref(c.recompute),
                            c.microBatch, c.sequenceParallel, c.contextParallel);
   };

@@ -353,11 +353,12 @@ void Summary::addVariants() {
         with("context-parallel " + print(other),
              [&](Configuration &c) { c.contextParallel = other; });
   }
-  if (int groups = pick.mesh[Axis::Replicate]; groups > 1)
-    with("replicate 1", [&](Configuration &c) {
-      c.mesh[Axis::Replicate] = 1;
-      c.mesh[Axis::DP] *= groups;
-    });
+  for (const AxisFacts &facts : kAxes)
+    if (int groups = pick.mesh[facts.axis]; facts.copiesState() && groups > 1)
+      with(std::string(facts.name) + " 1", [&](Configuration &c) {
+        c.mesh[facts.axis] = 1;
+        c.mesh[Axis::DP] *= groups;
+      });
   for (int zero = 0; zero <= 3; ++zero)
     if (zero != pick.zero && pick.mesh.replicas() > 1)
       with("zero " + std::to_string(zero),

@@ -56,8 +56,9 @@ SearchSpace SearchSpace::all() {
   space.chunks = {1, 2, 3, 4, 5, 6, 7, 8};
   space.mesh[Axis::EP] = {1, 2, 4, 8, 16, 32, 64};
   space.mesh[Axis::CP] = {1, 2, 4, 8, 16, 32, 64};
-  for (int groups = 2; groups <= 4096; groups *= 2)
-    space.mesh[Axis::Replicate].push_back(groups);
+  for (const AxisFacts &facts : kAxes)
+    for (int groups = 2; facts.copiesState() && groups <= 4096; groups *= 2)
+      space.mesh[facts.axis].push_back(groups);
   return space;
 }
 

@@ -81,16 +81,9 @@ static Activity getActivity(ActionKind kind) {
     return Activity::BackwardInput;
   case ActionKind::BackwardWeight:
     return Activity::BackwardWeight;
-  case ActionKind::Forward:
-  case ActionKind::Send:
-  case ActionKind::Recv:
-  case ActionKind::WaitSend:
-  case ActionKind::Reduce:
-  case ActionKind::Optimizer:
-  case ActionKind::Gather:
-    break;
+  default:
+    return Activity::Forward;
   }
-  return Activity::Forward;
 }
 
 /// Events of a rank come in the order of its list, so that the n-th event of a

@@ -325,17 +325,9 @@ Status Rank::runAction(Walk &walk, uint32_t index) {
         return communicator.awaitReceipt(messageOf[index], peer);
       });
     });
-  case fb::ActionKind::Forward:
-  case fb::ActionKind::Backward:
-  case fb::ActionKind::BackwardInput:
-  case fb::ActionKind::BackwardWeight:
-  case fb::ActionKind::Reduce:
-  case fb::ActionKind::Optimizer:
-  case fb::ActionKind::Gather:
-  case fb::ActionKind::Outer:
+  default:
     return callFunction(walk, action);
   }
-  __builtin_unreachable();
 }
 
 /// The optimizer function stops before its update for beginUpdate().

@@ -83,16 +83,9 @@ Kind kindOf(const fb::Action &action) {
     return Kind::Backward;
   case fb::ActionKind::BackwardWeight:
     return Kind::Weight;
-  case fb::ActionKind::Send:
-  case fb::ActionKind::Recv:
-  case fb::ActionKind::WaitSend:
-  case fb::ActionKind::Reduce:
-  case fb::ActionKind::Optimizer:
-  case fb::ActionKind::Gather:
-  case fb::ActionKind::Outer:
-    break;
+  default:
+    return Kind::Optimizer;
   }
-  return Kind::Optimizer;
 }
 
 } // namespace

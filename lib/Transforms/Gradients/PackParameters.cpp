@@ -265,13 +265,14 @@ struct PackParametersPass
           << print(compression) << ", but " << kDataAxis << " is " << replicas;
       return signalPassFailure();
     }
-    int64_t groups = mesh.getAxisSize(Axis::Replicate);
-    if (compression.isOn() && groups > 1) {
-      module.emitError("compress is ")
-          << print(compression) << ", which takes no groups of replicas, but "
-          << StringRef(getFacts(Axis::Replicate).name) << " is " << groups;
-      return signalPassFailure();
-    }
+    for (const AxisFacts &facts : kAxes)
+      if (int64_t groups = mesh.getAxisSize(facts.axis);
+          compression.isOn() && facts.copiesState() && groups > 1) {
+        module.emitError("compress is ")
+            << print(compression) << ", which takes no groups of replicas, but "
+            << StringRef(facts.name) << " is " << groups;
+        return signalPassFailure();
+      }
     FailureOr<ParameterUses> uses = ParameterUses::find(module);
     if (failed(uses))
       return signalPassFailure();

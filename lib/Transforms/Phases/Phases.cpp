@@ -16,6 +16,7 @@
 #include "plait/Analysis/ModelFlops.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Schedule/Generators.h"
+#include "plait/Support/ActionKinds.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/StageFunctions.h"
@@ -180,9 +181,11 @@ static LogicalResult verifyFunctions(ModuleOp module) {
   }
   if (reached >= Phase::Partition)
     for (int64_t rank = 0; rank < placement.getRanks(); ++rank)
-      if (failed(verify(ActionKind::Reduce, rank)) ||
-          failed(verify(ActionKind::Optimizer, rank)))
-        return failure();
+      for (size_t kind = 0; kind < std::size(actionKinds); ++kind)
+        if (const ActionFacts &facts = actionKinds[kind];
+            facts.isOnceAStep() && facts.isAlways &&
+            failed(verify(ActionKind(kind), rank)))
+          return failure();
   return success();
 }
 

@@ -20,6 +20,7 @@
 #include "../BatchedMatmuls.h"
 #include "LibrarySteps.h"
 #include "plait/Analysis/KernelTraffic.h"
+#include "plait/Dialect/NN/IR/Score.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Dialect/Plan/IR/RowPitch.h"
 #include "plait/Transforms/Buffers.h"
@@ -224,11 +225,7 @@ template <typename OpTy>
 AttentionOp Converter::createAttention(OpTy op, ArrayAttr gradients) {
   ArrayRef<int64_t> query = op.getQuery().getType().getShape();
   int64_t keys = op.getKey().getType().getDimSize(1);
-  nn::ScoreAttr score = op.getScore();
-  // A window of the whole sequence is none.
-  if (IntegerAttr window = score.getWindow(); window && window.getInt() >= keys)
-    score = nn::ScoreAttr::get(op.getContext(), score.getScale(), IntegerAttr(),
-                               score.getBidirectional(), score.getSoftCap());
+  nn::ScoreAttr score = nn::simplify(op.getScore(), keys);
   auto find = [&](Value value) {
     return value ? getMemory(value) : MemoryAttr();
   };

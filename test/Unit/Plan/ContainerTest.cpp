@@ -120,9 +120,9 @@ TEST_F(ContainerTest, RefusesChangedPayload) {
 /// A file of a later release, which uses what nobody knows here.
 TEST_F(ContainerTest, RefusesLaterLevels) {
   auto later = bytes;
-  later[12] = plan::formatLevel + 1;
+  later[12] = plan::getFormatLevel() + 1;
   EXPECT_NE(open(later).find("needs format level " +
-                             std::to_string(plan::formatLevel + 1)),
+                             std::to_string(plan::getFormatLevel() + 1)),
             std::string::npos);
 }
 

@@ -180,7 +180,7 @@ TEST(Level, IsThatOfEachFeature) {
     fb::PlanT plan = makePlan();
     additions.at(feature.name)(plan);
     EXPECT_EQ(getLevel(plan), feature.level);
-    EXPECT_LE(feature.level, plan::formatLevel);
+    EXPECT_LE(feature.level, plan::getFormatLevel());
   }
 }
 

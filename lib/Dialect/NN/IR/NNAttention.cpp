@@ -13,6 +13,7 @@
 
 #include "Constraints.h"
 #include "plait/Dialect/NN/IR/NNBuilder.h"
+#include "plait/Dialect/NN/IR/Score.h"
 #include "plait/Plan/Attention.h"
 
 #include <cmath>
@@ -73,6 +74,19 @@ void nn::printScore(OpAsmPrinter &printer, Operation *, ScoreAttr score) {
     printer << " soft_cap ";
     printer.printAttributeWithoutType(softCap);
   }
+}
+
+ScoreAttr nn::getCausalScore(FloatAttr scale, IntegerAttr window) {
+  return ScoreAttr::get(scale.getContext(), scale, window,
+                        /*bidirectional=*/false, /*soft_cap=*/FloatAttr());
+}
+
+ScoreAttr nn::simplify(ScoreAttr score, int64_t keys) {
+  IntegerAttr window = score.getWindow();
+  if (!window || window.getInt() < keys)
+    return score;
+  return ScoreAttr::get(score.getContext(), score.getScale(), IntegerAttr(),
+                        score.getBidirectional(), score.getSoftCap());
 }
 
 //===----------------------------------------------------------------------===//

@@ -23,7 +23,7 @@
 namespace plait::plan {
 
 /// The highest level that this program reads and writes.
-constexpr uint32_t formatLevel = 5;
+constexpr uint32_t formatLevel = 6;
 
 /// A table or a field that plans of level 0 did not have.
 struct Feature {

@@ -26,9 +26,9 @@ namespace plait::runtime {
 
 struct GemmUse;
 
-/// Whether somebody has asked for the same bits in every run. Such plans say so
-/// at each step that would not give them by itself.
-bool isDeterministic(const fb::Program &program);
+/// Whether somebody has asked for the same bits in every run. Plans of levels
+/// below 6 say so at steps of fused attention alone.
+bool isDeterministic(const fb::Plan &plan);
 
 /// One rank's part of a GPU: an arena and its streams, and of the host's memory
 /// what the plan keeps there. What ranks tell each other happens in streams of

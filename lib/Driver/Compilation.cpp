@@ -359,14 +359,17 @@ LogicalResult Compilation::runTo(Phase last, bool verifies) {
   return success();
 }
 
-Status Compilation::checkMemory(int64_t stage, int64_t bytes) const {
-  int64_t usable = cluster ? cluster.getMemory() - cluster.getReserved() : 0;
+Status Compilation::checkMemory(int64_t stage, int64_t bytes,
+                                int64_t promised) const {
+  int64_t reserved =
+      cluster ? std::max(int64_t(cluster.getReserved()), promised) : 0;
+  int64_t usable = cluster ? cluster.getMemory() - reserved : 0;
   return !cluster || bytes <= usable
              ? Status::success()
              : fail(Code::DoesNotFit, "stage ", stage, " needs ", bytes,
                     " bytes, a device of ", cluster.getName().str(), " has ",
-                    usable, ": ", cluster.getMemory(), " less ",
-                    cluster.getReserved(), " for context and libraries");
+                    usable, ": ", cluster.getMemory(), " less ", reserved,
+                    " for context and libraries");
 }
 
 Status Compilation::checkMemory() const {
@@ -376,11 +379,14 @@ Status Compilation::checkMemory() const {
   return Status::success();
 }
 
-/// Looks once more, as what sites receive has been placed since.
+/// Looks once more, as what sites receive has been placed since, and what
+/// communicators take is known.
 Status Compilation::checkMemory(const plan::fb::PlanT &plan) const {
-  for (size_t i = 0; plan.outer && i < plan.programs.size(); ++i)
-    PLAIT_RETURN_IF_ERROR(
-        checkMemory(int64_t(i), int64_t(plan.programs[i]->arena_bytes)));
+  bool changes = plan.outer || plan.backend == "cuda";
+  for (size_t i = 0; changes && i < plan.programs.size(); ++i)
+    PLAIT_RETURN_IF_ERROR(checkMemory(int64_t(i),
+                                      int64_t(plan.programs[i]->arena_bytes),
+                                      int64_t(plan.device_reserve)));
   return Status::success();
 }
 

@@ -51,7 +51,8 @@ public:
   mlir::LogicalResult runTo(Phase last, bool verifies = true);
   /// Fails where a rank needs more than a device of the cluster has.
   Status checkMemory() const;
-  /// The same of a plan with sites, for which there is more to place.
+  /// The same of a plan, of which more is known: what sites receive, and what
+  /// communicators take.
   Status checkMemory(const plan::fb::PlanT &plan) const;
   mlir::FailureOr<std::unique_ptr<plan::fb::PlanT>> convert();
   mlir::ModuleOp getModule() const { return *module; }
@@ -89,7 +90,7 @@ private:
   bool report(const Status &status) { return input.messages.report(status); }
   mlir::MLIRContext *getContext() const { return &input.model.context; }
 
-  Status checkMemory(int64_t stage, int64_t bytes) const;
+  Status checkMemory(int64_t stage, int64_t bytes, int64_t promised = 0) const;
 
   const CompileOptions &options;
   Input input;

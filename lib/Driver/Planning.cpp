@@ -362,6 +362,7 @@ Status ChoiceState::place(const Configuration &choice,
   int64_t all = choice.microbatches(training), some = all;
   if (!planning.compiles && all > 3 * few && runsOneByOne(choice))
     some = few + all % few;
+  double communicators = estimate.memory.front().communicators;
   std::unique_ptr<LoweredModel> placed = lower(some), more;
   if (placed && some < all)
     more = lower(some + few);
@@ -373,8 +374,10 @@ Status ChoiceState::place(const Configuration &choice,
                                      double(all - some - few) / few);
   estimate.isPlaced = true;
   // Beside the arena, as the estimate counts it.
-  for (planner::StageMemory &memory : estimate.memory)
+  for (planner::StageMemory &memory : estimate.memory) {
     memory.reserved = cluster.device.reservedBytes;
+    memory.communicators = communicators;
+  }
   if (planning.compiles)
     lowered = std::move(placed);
   return Status::success();

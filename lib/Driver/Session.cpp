@@ -205,20 +205,6 @@ static Status checkSites(const Compilation &compilation) {
              : Status::success();
 }
 
-/// Whether somebody has asked for the same bits in every run, of a plan that
-/// does not say so at any step: only those of fused attention do.
-static bool hidesDeterminism(const plan::fb::PlanT &plan,
-                             const Compilation &compilation) {
-  if (plan.backend != "cuda" || !compilation.getConfiguration().deterministic)
-    return false;
-  for (const auto &program : plan.programs)
-    for (const auto &function : program->functions)
-      for (const auto &step : function->steps)
-        if (step->step.AsAttentionStep())
-          return false;
-  return true;
-}
-
 static Result<CompiledPlan> compilePlan(CompileOptions options,
                                         const Compilation::Input &input,
                                         LoweredModel *lowered) {
@@ -242,11 +228,6 @@ static Result<CompiledPlan> compilePlan(CompileOptions options,
     messages.note("the weights of the model are not in the plan: plait-run "
                   "reads them with `weights`, and begins with random ones "
                   "without");
-  if (hidesDeterminism(**plan, compilation) &&
-      compilation.getMesh().ranks() > 2)
-    messages.note("`deterministic` is also about sums of ranks, which switches "
-                  "do in any order: set NCCL_NVLS_ENABLE=0 where this plan "
-                  "runs, since only fused attention has plait-run do so");
   std::string description = describe(**plan, compilation);
   return CompiledPlan(std::make_shared<PlanState>(
       PlanState{std::move(*plan), std::move(description)}));

@@ -35,6 +35,7 @@
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Messages.h"
 #include "plait/Plan/Replay.h"
+#include "plait/Plan/StepParts.h"
 #include "plait/Plan/Streams.h"
 
 #include <algorithm>
@@ -56,8 +57,8 @@ struct SlotUse {
 class Progress {
 public:
   Progress(const fb::Plan &plan, const std::vector<Message> &messages,
-           LaunchOrder order)
-      : plan(plan), mesh(plan), messages(messages), order(order) {}
+           LaunchOrder order, const StepCuts &cuts)
+      : plan(plan), mesh(plan), messages(messages), order(order), cuts(cuts) {}
 
   /// Tells who waits for whom in a circle; empty: there is none.
   std::string findCircle();
@@ -75,6 +76,7 @@ private:
 
   void addNodes();
   void addOrder(uint32_t program);
+  void addCuts(uint32_t program);
   void addEdge(uint32_t from, uint32_t to);
   std::vector<SlotUse> findSlots(const fb::Function &function) const;
   std::string describe(const Node &node) const;
@@ -84,6 +86,7 @@ private:
   RankGrid mesh;
   const std::vector<Message> &messages;
   LaunchOrder order;
+  const StepCuts &cuts; // empty: steps are not cut
   std::vector<Node> nodes;
   std::vector<std::vector<uint32_t>> nodeOf; // by program and action
   std::vector<std::vector<uint32_t>>
@@ -228,6 +231,24 @@ void Progress::addOrder(uint32_t index) {
   }
 }
 
+/// A cut waits for all actions since the one before it, and what comes behind
+/// it waits for the cut.
+void Progress::addCuts(uint32_t index) {
+  uint32_t from = 0;
+  uint32_t last = none;
+  for (uint32_t i = 0; i < nodeOf[index].size(); ++i) {
+    if (std::binary_search(cuts[index].begin(), cuts[index].end(), i)) {
+      uint32_t cut = uint32_t(nodes.size());
+      nodes.push_back({index, i, none});
+      for (; from < i; ++from)
+        addEdge(nodeOf[index][from], cut);
+      last = cut;
+    }
+    if (last != none)
+      addEdge(last, begins[index][i]);
+  }
+}
+
 /// Names both ends of a message.
 std::string Progress::describe(const Node &node) const {
   if (node.message == none) {
@@ -269,6 +290,8 @@ std::string Progress::findCircle() {
   addNodes();
   for (uint32_t i = 0; i < plan.programs()->size(); ++i)
     addOrder(i);
+  for (uint32_t i = 0; i < cuts.size(); ++i)
+    addCuts(i);
   // 2. Take away.
   std::vector<uint32_t> ready;
   for (uint32_t i = 0; i < nodes.size(); ++i)
@@ -288,12 +311,18 @@ std::string Progress::findCircle() {
   return {};
 }
 
+std::string plan::findCircle(const fb::Plan &plan,
+                             const std::vector<Message> &messages,
+                             LaunchOrder order, const StepCuts &cuts) {
+  return Progress(plan, messages, order, cuts).findCircle();
+}
+
 /// Checks plans for GPUs only; for others a send ends at once.
 Status plan::checkProgress(const fb::Plan &plan, LaunchOrder order) {
   Result<std::vector<Message>> messages = matchMessages(plan);
   if (!messages.ok())
     return messages.status();
-  std::string circle = Progress(plan, *messages, order).findCircle();
+  std::string circle = plan::findCircle(plan, *messages, order, {});
   return circle.empty() ? Status::success() : fail("deadlock: ", circle);
 }
 

@@ -61,6 +61,10 @@ static bool savesShapes(const fb::Plan &plan) {
 
 static bool hasFloatInputs(const fb::Plan &plan) { return plan.float_inputs(); }
 
+static bool isDeterministic(const fb::Plan &plan) {
+  return plan.deterministic();
+}
+
 /// Sites that exchange more than sums.
 static bool hasExchanges(const fb::Plan &plan) {
   return plan.outer() && (plan.outer()->graph() || plan.outer()->drop());
@@ -209,6 +213,7 @@ std::span<const Feature> plan::getFeatures() {
       {"OuterKind.Learn", 5, hasCorrections},
       {"OuterKind.Join", 5, hasCorrections},
       {"OuterKind.Keep", 5, hasCorrections},
+      {"Plan.deterministic", 6, isDeterministic},
   };
   return features;
 }

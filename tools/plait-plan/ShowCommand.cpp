@@ -166,6 +166,8 @@ static void showStep(const fb::Plan &plan) {
     std::cout << ", gradients summed in " << plan::reducePrecisionOf(plan);
   if (plan.compress())
     std::cout << ", gradients sent as " << plan.compress()->str();
+  if (plan.deterministic())
+    std::cout << ", the same bits in every run";
   std::cout << "\n";
   showOptimizer(plan);
   showRates(plan);

@@ -30,13 +30,17 @@ namespace plait::planner {
 struct StageMemory {
   double parameters = 0, gradients = 0, optimizer = 0, activations = 0,
          workspace = 0;
+  /// The bytes that communicators take beyond what the device reserves.
+  double communicators = 0;
   /// The device's own, beside peak(): Device::usableBytes() is without it.
   double reserved = 0;
   /// The bytes of the host's memory for what is offloaded: no part of peak().
   double host = 0;
   /// Returns the bytes that live from step to step.
   double resident() const { return parameters + gradients + optimizer; }
-  double peak() const { return resident() + activations + workspace; }
+  double peak() const {
+    return resident() + activations + workspace + communicators;
+  }
 };
 
 /// Seconds of a step in which a rank waits for communication along an axis and

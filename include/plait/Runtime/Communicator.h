@@ -33,6 +33,7 @@
 #ifndef PLAIT_RUNTIME_COMMUNICATOR_H
 #define PLAIT_RUNTIME_COMMUNICATOR_H
 
+#include "plait/Plan/Communicators.h"
 #include "plait/Plan/Plan_generated.h"
 #include "plait/Support/Collectives.h"
 #include "plait/Support/Status.h"
@@ -48,6 +49,7 @@
 namespace plait::runtime {
 
 namespace fb = plan::fb;
+using plan::kMostGrouped;
 
 /// Returns the failure of a rank that is released by one elsewhere, with `more`
 /// at the end of its message.
@@ -109,10 +111,6 @@ struct RowChoice {
     return false;
   }
 };
-
-/// A gather or scatter of up to so many outer blocks is as many of one block,
-/// which a library launches together; more are packed.
-inline constexpr int64_t kMostGrouped = 16;
 
 /// Everything that the ranks of a run will say to each other, known before it
 /// begins.

@@ -72,6 +72,9 @@ struct ExecutorOptions {
   unsigned devices = 0;
   /// Record the second step and replay it from then on.
   bool cudaGraph = true;
+  /// The operations of one recording, if the step has more and can be cut; 0:
+  /// it is never cut.
+  uint32_t graphOperations = 20'000;
   /// Give what replicas exchange on CPUs a thread of its own beside what
   /// computes. The bits are the same without.
   bool overlap = true;

@@ -15,6 +15,7 @@
 #include "plait/Conversion/ToPlan.h"
 
 #include "AddSites.h"
+#include "DeviceReserve.h"
 #include "ProgramConverter.h"
 
 #include "plait/Configuration/CompressionFacts.h"
@@ -249,7 +250,8 @@ static void describeDevices(fb::PlanT &plan, ModuleOp module) {
   if (!target || !target.isGPU())
     return;
   plan.backend = "cuda";
-  plan.device_reserve = target.getReserved();
+  plan.device_reserve = findReserve(plan, target.getReserved());
+  plan.deterministic = getConfiguration(module).deterministic;
 }
 
 FailureOr<std::unique_ptr<fb::PlanT>>

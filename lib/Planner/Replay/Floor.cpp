@@ -14,6 +14,7 @@
 #include "plait/Planner/Floor.h"
 
 #include "plait/Plan/Check.h"
+#include "plait/Plan/Communicators.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Uses.h"
 #include "plait/Planner/Cost.h"
@@ -188,6 +189,7 @@ public:
 private:
   void visitGemm(const Called &called, const fb::GemmStep &step);
   void visitKernel(const Called &called, const fb::KernelStep &step);
+  void visitCollective(const Called &called, const fb::CollectiveStep &step);
   void findWrittenOnce(const Called &called);
   void add(const Called &called, const char *rule, std::string text,
            double seconds);
@@ -290,7 +292,23 @@ void Linter::visitKernel(const Called &called, const fb::KernelStep &step) {
   findWrittenOnce(called);
 }
 
+/// The arena is in a window of the group's, and so are all operands of
+/// collectives, as plans are checked for; what is packed is not. It is copied
+/// there and back.
+void Linter::visitCollective(const Called &called,
+                             const fb::CollectiveStep &step) {
+  uint64_t bytes =
+      plan::packedBytesOf(step, plan::membersOf(mesh, step).size());
+  if (units > 0 && bytes > 0)
+    add(called, "packed",
+        std::to_string(bytes) + " bytes in " + std::to_string(step.outer()) +
+            " rows, which are packed where no window is",
+        2 * double(bytes) / getMemoryRate(device));
+}
+
 void Linter::visit(const Called &called) {
+  if (const auto *collective = called.step->step_as_CollectiveStep())
+    visitCollective(called, *collective);
   if (const auto *gemm = called.step->step_as_GemmStep())
     visitGemm(called, *gemm);
   if (const auto *kernel = called.step->step_as_KernelStep())
@@ -302,7 +320,7 @@ void Linter::countNodes(double nodes) {
   if (units > 0 && nodes > most)
     findings[{"many-nodes", "step"}] = {"many-nodes", "step",
                                         std::to_string(int64_t(nodes)) +
-                                            " operations in one graph"};
+                                            " operations are recorded"};
 }
 
 std::vector<LintFinding> Linter::take() {

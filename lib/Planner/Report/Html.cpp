@@ -183,10 +183,9 @@ void Page::writeMemory() {
   note("Of each stage at its worst moment, against the " + printBytes(usable) +
        " that the device leaves.");
   std::vector<Row> rows;
-  // The names of the parts are those of any memory: an empty one has all of
-  // them.
+  // All stages have the same parts.
   Row head = {"stage"};
-  for (const Part &part : getMemoryParts(StageMemory()))
+  for (const Part &part : getMemoryParts(estimate.memory.front()))
     head.push_back(getKey(part.name));
   head.push_back("peak");
   bool usesHost = std::any_of(estimate.memory.begin(), estimate.memory.end(),

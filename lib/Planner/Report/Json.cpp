@@ -72,6 +72,7 @@ static json getMemory(const Estimate &estimate) {
                       {"optimizer", memory.optimizer},
                       {"activations", memory.activations},
                       {"workspace", memory.workspace},
+                      {"communicators", memory.communicators},
                       {"reserved", memory.reserved},
                       {"host", memory.host}});
   return stages;

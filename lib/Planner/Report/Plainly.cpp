@@ -158,6 +158,7 @@ std::span<const std::pair<const char *, const char *>> planner::getLegend() {
       {"band", "where 8 of 10 runs like it are, by runs that were published: "
                "wider where few were, or none of a part of it"},
       {"workspace", "memory of a pass that is free again after it"},
+      {"communicators", "what they take beyond what the device reserves"},
       {"on each", "tokens a second of each rank"},
       {"unmeasured", "nobody has published a run that shows how good the "
                      "prediction is"}};

@@ -71,7 +71,8 @@ const char *planner::getColor(const std::string &name) {
       {"parameters", "#4c78a8"},
       {"gradients", "#72b7b2"},
       {"activations", "#f58518"},
-      {"workspace", "#eeca3b"}};
+      {"workspace", "#eeca3b"},
+      {"communicators", "#b8b0ac"}};
   auto found = colors.find(name);
   return found == colors.end() ? "#000000" : found->second;
 }

@@ -162,8 +162,10 @@ static void writeMemory(Screen &screen, const ReportInput &input) {
     screen.line(text + std::string(size_t(room) - drawn, ' ') + "|");
     i = end;
   }
-  screen.line("  p parameters, g gradients, o optimizer, a activations, "
-              "w workspace");
+  screen.line(
+      std::string("  p parameters, g gradients, o optimizer, a activations, "
+                  "w workspace") +
+      (stages.front().communicators > 0 ? ", c communicators" : ""));
   double host = input.result.estimate.hostMemory();
   if (host > 0)
     screen.line("  and up to " + printBytes(host) + " a rank in host memory");

@@ -145,7 +145,7 @@ Estimated Knowledge::makeEstimate(const Node &node,
                                   double withheld) {
   Estimated result;
   Cluster cluster = input.cluster;
-  cluster.device.reservedBytes += withheld;
+  cluster.device.memoryBytes -= withheld;
   Context context{*node.work, cluster, input.training, configuration};
   context.blockTimes = &bounds.getBlockTimes();
   Result<Estimate> estimate = planner::estimate(context);

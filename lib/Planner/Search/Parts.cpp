@@ -61,13 +61,17 @@ std::vector<Part> planner::getRooflineParts(const Estimate &estimate) {
   return list;
 }
 
-/// What the device has reserved is not among them: it is beside the peak.
+/// What the device has reserved is not among them: it is beside the peak. What
+/// communicators take beyond it is the same on all stages, and mostly nothing.
 std::vector<Part> planner::getMemoryParts(const StageMemory &memory) {
-  return {{"parameters", memory.parameters},
-          {"gradients", memory.gradients},
-          {"optimizer", memory.optimizer},
-          {"activations", memory.activations},
-          {"workspace", memory.workspace}};
+  std::vector<Part> parts = {{"parameters", memory.parameters},
+                             {"gradients", memory.gradients},
+                             {"optimizer", memory.optimizer},
+                             {"activations", memory.activations},
+                             {"workspace", memory.workspace}};
+  if (memory.communicators > 0)
+    parts.push_back({"communicators", memory.communicators});
+  return parts;
 }
 
 /// The first of those that are equal, so that messages do not depend on

@@ -15,6 +15,8 @@
 
 #include "Memory.h"
 
+#include "Communicators.h"
+
 #include "plait/Configuration/CompressionFacts.h"
 #include "plait/Support/LossChunks.h"
 
@@ -471,6 +473,7 @@ StageMemory planner::getMemory(const Holdings &holdings,
   memory.workspace =
       holdings.temporary + (configuration.zero >= 3 ? holdings.gathered : 0);
   memory.reserved = context.cluster.device.reservedBytes;
+  memory.communicators = getUnreservedBytes(context);
   return memory;
 }
 

@@ -82,7 +82,7 @@ struct Gpu {
   std::vector<uint32_t> ranks;
   uint64_t arenas = 0;     // bytes of all ranks
   uint64_t usedBefore = 0; // by the context, and by other processes
-  NcclMemory nccl;         // of all ranks; zeros without NCCL
+  CommunicatorMemory nccl; // of all ranks; zeros without NCCL
 
   /// Asks how much is in use right after the context has been made, since the
   /// driver does not tell processes apart: what is there before plait has
@@ -264,9 +264,7 @@ Result<Backend> withNotes(Backend backend, const std::string &note = "") {
 
 /// Loads NCCL as the plan wants it.
 Result<const Nccl *> loadNccl(const fb::Plan &plan) {
-  if (std::any_of(
-          plan.programs()->begin(), plan.programs()->end(),
-          [](const auto *program) { return isDeterministic(*program); }))
+  if (isDeterministic(plan))
     PLAIT_RETURN_IF_ERROR(keepSumsOutOfSwitches());
   return Nccl::load();
 }

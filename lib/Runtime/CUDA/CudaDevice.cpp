@@ -312,15 +312,18 @@ Result<uint32_t> CudaDevice::addStream() {
 }
 
 Status CudaDevice::makeEvents(uint32_t count) {
+  partsOf.resize(count, part);
   return makeCudaEvents(queue->driver, count, /*timed=*/false, events);
 }
 
 Status CudaDevice::record(uint32_t event, uint32_t number) {
+  partsOf[event] = part;
   return stream(number).record(events[event]);
 }
 
 Status CudaDevice::wait(uint32_t event, uint32_t number) {
-  return stream(number).wait(events[event].handle());
+  return partsOf[event] == part ? stream(number).wait(events[event].handle())
+                                : Status::success();
 }
 
 /// All other streams wait for what stream 0 has done so far; in a recording

@@ -26,9 +26,9 @@ namespace plait::runtime {
 
 struct GemmUse;
 
-/// Whether somebody has asked for the same bits in every run. Such plans say so
-/// at each step that would not give them by itself.
-bool isDeterministic(const fb::Program &program);
+/// Whether somebody has asked for the same bits in every run. Plans of levels
+/// below 6 say so at steps of fused attention alone.
+bool isDeterministic(const fb::Plan &plan);
 
 /// One rank's part of a GPU: an arena and its streams, and of the host's memory
 /// what the plan keeps there. What ranks tell each other happens in streams of
@@ -69,6 +69,10 @@ public:
   Status holdBack(uint32_t number);
   /// Begins and ends that.
   Status boundRecording(bool begins);
+
+  /// Begins what comes behind all that was enqueued: events of before are not
+  /// waited for, as those of another recording cannot be.
+  void beginPart() { ++part; }
 
   /// Calls every library step of `rank`, whose device this is, once, and times
   /// its GEMMs: before anything is in the arena, and before there are
@@ -143,6 +147,8 @@ private:
   std::vector<Stream> others; // from stream 1 on
   CudaEvent forked;           // what stream 0 did before the others begin
   std::vector<CudaEvent> events, stamps;
+  uint64_t part = 0;             // see beginPart()
+  std::vector<uint64_t> partsOf; // of each event, in which it was recorded
   // What stream 0 was given up to the last two multiples of boundSteps.
   std::array<CudaEvent, 2> bounds;
   bool isBounded = false;

@@ -39,20 +39,25 @@ Status CudaGraph::end() {
         driver.check(driver.cuStreamEndCapture(stream->handle(), &graph),
                      "cuStreamEndCapture"));
     // Else kernels of urgent streams get the priority of this one's.
+    CUgraphExec executable = nullptr;
     Status status = driver.check(
         driver.cuGraphInstantiate(
             &executable, graph, CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY),
         "cuGraphInstantiate");
     driver.cuGraphDestroy(graph);
+    if (status.ok())
+      parts.push_back(executable);
     return status;
   });
 }
 
 Status CudaGraph::launch() {
   return stream->add([&] {
-    return stream->driver.check(
-        stream->driver.cuGraphLaunch(executable, stream->handle()),
-        "cuGraphLaunch");
+    for (CUgraphExec part : parts)
+      PLAIT_RETURN_IF_ERROR(stream->driver.check(
+          stream->driver.cuGraphLaunch(part, stream->handle()),
+          "cuGraphLaunch"));
+    return Status::success();
   });
 }
 
@@ -71,8 +76,9 @@ void CudaGraph::cancel() {
 
 void CudaGraph::drop() {
   cancel();
-  if (!executable || !context->use().ok())
+  if (parts.empty() || !context->use().ok())
     return;
-  context->driver.cuGraphExecDestroy(executable);
-  executable = nullptr;
+  for (CUgraphExec part : parts)
+    context->driver.cuGraphExecDestroy(part);
+  parts.clear();
 }

@@ -22,10 +22,11 @@ public:
   CudaGraph(const CudaGraph &) = delete;
   ~CudaGraph() { drop(); }
 
-  /// Record, instead of doing it, what is enqueued from begin() to end().
+  /// Record, instead of doing it, what is enqueued from begin() to end(): a
+  /// part, behind those that are there.
   Status begin();
   Status end();
-  /// Enqueues what was recorded.
+  /// Enqueues what was recorded, one part after the other.
   Status launch();
   /// Ends a recording that is left halfway between begin() and end().
   void cancel();
@@ -37,7 +38,7 @@ private:
   CudaStream *stream;
   std::shared_ptr<CudaContext> context;
   bool records = false;
-  CUgraphExec executable = nullptr;
+  std::vector<CUgraphExec> parts;
 };
 
 } // namespace plait::runtime

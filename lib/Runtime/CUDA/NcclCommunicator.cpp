@@ -62,6 +62,12 @@ public:
     return owner->endRecording();
   }
   Status replay() override { return owner->replay(); }
+  bool hasParts() const override { return true; }
+  Status cut() override {
+    PLAIT_RETURN_IF_ERROR(device.boundRecording(true));
+    device.beginPart();
+    return owner->cutRecording();
+  }
 
 private:
   std::shared_ptr<NcclRank> owner;

@@ -131,6 +131,13 @@ Status NcclRank::beginRecording() {
   return recording.begin();
 }
 
+Status NcclRank::cutRecording() {
+  std::lock_guard lock(mutex);
+  PLAIT_RETURN_IF_ERROR(mayCall());
+  PLAIT_RETURN_IF_ERROR(recording.end());
+  return recording.begin();
+}
+
 Status NcclRank::endRecording() {
   std::lock_guard lock(mutex);
   PLAIT_RETURN_IF_ERROR(mayCall());

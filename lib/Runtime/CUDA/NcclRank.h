@@ -61,6 +61,7 @@ public:
 
   /// See StepGraph.
   Status beginRecording();
+  Status cutRecording();
   Status endRecording();
   Status replay();
 

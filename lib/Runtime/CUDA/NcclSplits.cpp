@@ -94,12 +94,7 @@ std::vector<uint32_t> runtime::partOfMessages(const Topology &topology) {
   return parts;
 }
 
-uint64_t NcclMemory::estimate() const {
-  constexpr uint64_t group = 300'000'000, route = 50'000'000;
-  return groups * group + routes * route + scratch;
-}
-
-void runtime::addMemory(NcclMemory &memory, const Topology &topology,
+void runtime::addMemory(CommunicatorMemory &memory, const Topology &topology,
                         uint32_t rank) {
   for (size_t index = 0; index < topology.groups.size(); ++index) {
     const std::vector<uint32_t> &ranks = topology.groups[index];

@@ -13,6 +13,7 @@
 #define PLAIT_LIB_RUNTIME_CUDA_NCCLSPLITS_H
 
 #include "plait/Runtime/Communicator.h"
+#include "plait/Support/CommunicatorMemory.h"
 
 #include <cstdint>
 #include <vector>
@@ -39,21 +40,9 @@ using NcclSplit = std::vector<NcclPart>;
 /// which must not tie a rank's sends to its receives.
 std::vector<NcclSplit> splitWorld(const Topology &topology);
 
-/// The memory of a GPU that a rank's communicators take beside its arena.
-struct NcclMemory {
-  uint32_t groups = 0;  // of two members or more
-  uint32_t routes = 0;  // from or to the rank
-  uint64_t scratch = 0; // bytes that its groups pack tensors into, exactly
-
-  /// Returns about how many bytes NCCL 2.30 takes for them, by its source
-  /// (init.cc, nvls.cc): for the rings of a group 16 to 24 channels of 10 MiB,
-  /// as much again where it has trees or switches add; for a route 4 channels.
-  /// Nobody has measured it.
-  uint64_t estimate() const;
-};
-
 /// Counts what `rank` makes, and adds it to `memory`.
-void addMemory(NcclMemory &memory, const Topology &topology, uint32_t rank);
+void addMemory(CommunicatorMemory &memory, const Topology &topology,
+               uint32_t rank);
 
 /// Returns, of each message, the NcclPart::index of the part that carries it.
 std::vector<uint32_t> partOfMessages(const Topology &topology);

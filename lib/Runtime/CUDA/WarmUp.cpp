@@ -20,6 +20,7 @@
 #include "plait/Plan/Messages.h"
 #include "plait/Plan/Ranks.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -108,7 +109,8 @@ private:
 
 } // namespace
 
-bool runtime::isDeterministic(const fb::Program &program) {
+/// Whether a step of `program` says so.
+static bool isDeterministic(const fb::Program &program) {
   for (uint32_t f = 0; f < plan::length(program.functions()); ++f) {
     const auto *steps = program.functions()->Get(f)->steps();
     for (uint32_t i = 0; i < plan::length(steps); ++i)
@@ -119,10 +121,18 @@ bool runtime::isDeterministic(const fb::Program &program) {
   return false;
 }
 
+bool runtime::isDeterministic(const fb::Plan &plan) {
+  return plan.deterministic() ||
+         std::any_of(plan.programs()->begin(), plan.programs()->end(),
+                     [](const fb::Program *program) {
+                       return ::isDeterministic(*program);
+                     });
+}
+
 /// A plan that is to have the same bits in every run keeps the heuristic's
 /// choice: that others give the same ones is only seen on numbers.
 Status CudaDevice::timeGemms(const std::vector<GemmUse> &uses) {
-  if (!timing.enabled || uses.empty() || isDeterministic(program))
+  if (!timing.enabled || uses.empty() || runtime::isDeterministic(plan))
     return Status::success();
   std::vector<GemmUse> parts;
   for (const GemmUse &use : uses)

@@ -30,6 +30,11 @@ public:
   virtual Status end() = 0;
   /// Enqueues what was recorded.
   virtual Status replay() = 0;
+
+  /// Whether a recording may have several parts: then cut() ends one, with all
+  /// streams of the device joined, and begins the next.
+  virtual bool hasParts() const { return false; }
+  virtual Status cut() { return Status::success(); }
 };
 
 /// The parts that one rank has for itself. The device outlives the others.

@@ -18,6 +18,7 @@
 #include "RankThreads.h"
 #include "Topology.h"
 #include "plait/Plan/Defaults.h"
+#include "plait/Plan/StepParts.h"
 #include "plait/Runtime/Rendezvous.h"
 #include "plait/Runtime/Version.h"
 
@@ -57,6 +58,7 @@ public:
       walkers.back()->setGuard(options.guardEvery);
       walkers.back()->setStress(options.stress);
     }
+    cutRecordings(messages, options);
     setClocks();
   }
 
@@ -122,6 +124,8 @@ public:
 
 private:
   void setClocks();
+  void cutRecordings(const std::vector<plan::Message> &messages,
+                     const ExecutorOptions &options);
   std::string release(uint32_t failed);
   void giveUp(const Status &failure);
 
@@ -142,6 +146,21 @@ void ThreadExecutor::setClocks() {
   for (uint32_t i = 0; notes && i < walkers.size(); ++i)
     walkers[i]->setClock(notes->isEnabled() ? &notes->clock(backend.ranks[i])
                                             : nullptr);
+}
+
+/// The same cuts in all processes, as they follow from the plan.
+void ThreadExecutor::cutRecordings(const std::vector<plan::Message> &messages,
+                                   const ExecutorOptions &options) {
+  auto hasParts = [](const RankBackend &part) {
+    return part.graph && part.graph->hasParts();
+  };
+  if (!options.graphOperations ||
+      std::none_of(backend.parts.begin(), backend.parts.end(), hasParts))
+    return;
+  plan::StepCuts cuts =
+      plan::cutSteps(source, messages, options.graphOperations);
+  for (uint32_t i = 0; i < walkers.size(); ++i)
+    walkers[i]->setCuts(cuts[meshOf.index(backend.ranks[i], 0)]);
 }
 
 /// Lets all ranks fail. Where one has waited too long, returns lines on what

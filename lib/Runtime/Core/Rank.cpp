@@ -85,12 +85,14 @@ Status Rank::runStep(uint64_t number, const Batches &batches,
   bool walks = !graph || !trains || stepsRun == 0;
   bool records = graph && trains && stepsRun == 1;
   stepsRun += trains;
+  isRecording = records;
   if (records)
     PLAIT_RETURN_IF_ERROR(graph->begin());
   if (walks || records)
     PLAIT_RETURN_IF_ERROR(walk(number));
   if (records)
     PLAIT_RETURN_IF_ERROR(graph->end());
+  isRecording = false;
   if (!walks)
     PLAIT_RETURN_IF_ERROR(graph->replay());
   if (Status status = communicator.finish(); !status.ok())
@@ -136,6 +138,8 @@ Status Rank::walkActions(Walk &walk, uint64_t number) {
   walk.at.number = number;
   for (uint32_t i = 0; i < length(program.actions()); ++i) {
     walk.at.action = i;
+    if (isRecording && std::binary_search(cuts.begin(), cuts.end(), i))
+      PLAIT_RETURN_IF_ERROR(cutRecording());
     // With a second thread an earlier action may still use that memory.
     if (!inStreams)
       PLAIT_RETURN_IF_ERROR(stress.spoilMemory(i));
@@ -150,6 +154,13 @@ Status Rank::walkActions(Walk &walk, uint64_t number) {
   }
   walk.at.number = 0;
   return Status::success();
+}
+
+/// All that was recorded is in stream 0's past, and what follows in no other's.
+Status Rank::cutRecording() {
+  PLAIT_RETURN_IF_ERROR(device.join());
+  PLAIT_RETURN_IF_ERROR(graph->cut());
+  return device.fork();
 }
 
 Status Rank::getFailure() {

@@ -55,6 +55,12 @@ public:
   void setClock(StepClock *value) { clock = value; }
   /// Numbers the messages of this rank's actions.
   void assignMessages(const std::vector<plan::Message> &messages);
+  /// Cuts the recorded step before these actions, ascending, if its graph can
+  /// have parts.
+  void setCuts(std::vector<uint32_t> actions) {
+    if (graph && graph->hasParts())
+      cuts = std::move(actions);
+  }
   /// Every so many steps each operation is looked at; 0: never.
   void setGuard(uint64_t every) { guardEvery = every; }
   void setStress(Stress value) { stress.set(value); }
@@ -111,6 +117,7 @@ private:
   Status awaitOperation(Walk &walk, uint32_t operation);
   void finishOperations(Walk &walk, uint32_t end);
   Status getFailure();
+  Status cutRecording();
   void noteFailure(const Walk &walk, const Status &status);
   bool isDue(const Walk &walk, const fb::Action &action) const;
   Status runAction(Walk &walk, uint32_t index);
@@ -152,6 +159,8 @@ private:
   std::optional<RankMemory> memory; // from prepare() on
 
   std::vector<uint32_t> messageOf; // of each action that transfers
+  std::vector<uint32_t> cuts;      // of the recorded step, actions
+  bool isRecording = false;
   // Of each function and step: the number of the prepared GEMM or attention,
   // the index of the group, or the kernel's stream; unused for other steps.
   std::vector<std::vector<uint32_t>> prepared;

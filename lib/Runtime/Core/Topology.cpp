@@ -16,6 +16,7 @@
 #include "Topology.h"
 
 #include "plait/Plan/Check.h"
+#include "plait/Plan/Communicators.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Sites.h"
 #include "plait/Plan/Streams.h"
@@ -45,65 +46,6 @@ void forEachCollective(const fb::Plan &plan, Visit visit) {
                 function->steps()->Get(i)->step_as_CollectiveStep())
           visit(*step);
   }
-}
-
-/// Counts what a backend packs of `step`, which has `members` members: one
-/// tensor of blocks, in an exchange two. Blocks of one member are contiguous in
-/// the tensor only without outer and middle dimensions; else a backend whose
-/// library wants contiguous blocks copies them, or has a few outer blocks moved
-/// one by one.
-uint64_t packedBytesOf(const fb::CollectiveStep &step, size_t members) {
-  if (members == 1)
-    return 0;
-  CollectiveKind kind = plan::kindOf(step);
-  const CollectiveFacts &facts = getFacts(kind);
-  int64_t most = kind == CollectiveKind::AllToAll ? 1 : kMostGrouped;
-  bool isContiguous = step.outer() <= most && step.middle() == 1;
-  uint64_t bytes = step.outer() * step.middle() * step.chunk() * members *
-                   plan::elementBytes(step.dtype());
-  return isContiguous ? 0 : bytes * (facts.readsAll + facts.writesAll);
-}
-
-/// Deals the messages of each (source, target, direction), in the order of
-/// their sends, to the first channel whose last message is received earlier.
-/// Backends deliver messages of a channel in order, so that two messages which
-/// are received in another order than they are sent need two channels. That is
-/// partitioning into increasing sequences; first fit needs the least number of
-/// them. Even channels are of forward messages, odd ones of backward messages.
-std::vector<uint32_t> channelsOf(const fb::Plan &plan,
-                                 const std::vector<plan::Message> &messages) {
-  // By sender and position in its list, so that each channel is in sending
-  // order.
-  std::vector<uint32_t> order(messages.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(), [&](uint32_t left, uint32_t right) {
-    return std::tie(messages[left].source, messages[left].send) <
-           std::tie(messages[right].source, messages[right].send);
-  });
-  std::map<std::tuple<uint32_t, uint32_t, fb::Direction>, std::vector<uint32_t>>
-      lastReceive; // of each channel
-  std::vector<uint32_t> channels(messages.size());
-  for (uint32_t index : order) {
-    const plan::Message &message = messages[index];
-    fb::Direction direction = plan.programs()
-                                  ->Get(message.source)
-                                  ->actions()
-                                  ->Get(message.send)
-                                  ->direction();
-    auto &last = lastReceive[{message.source, message.target, direction}];
-    auto found = std::find_if(last.begin(), last.end(), [&](uint32_t receive) {
-      return receive < message.receive;
-    });
-    // Two channels of one number never meet: forward and backward ones
-    // alternate.
-    channels[index] = 2 * static_cast<uint32_t>(found - last.begin()) +
-                      (direction == fb::Direction::Backward);
-    if (found == last.end())
-      last.push_back(message.receive);
-    else
-      *found = message.receive;
-  }
-  return channels;
 }
 
 } // namespace
@@ -154,7 +96,7 @@ Topology runtime::topologyOf(const fb::Plan &plan,
   // 1. Members of one rank and the axis identify the kind.
   forEachCollective(plan, [&](const fb::CollectiveStep &step) {
     std::vector<uint32_t> left = membersOf(mesh, 0, step);
-    uint64_t packed = packedBytesOf(step, left.size());
+    uint64_t packed = plan::packedBytesOf(step, left.size());
     auto [known, isNew] = kinds.try_emplace({step.axis(), left}, packed);
     if (!isNew && packed <= known->second)
       return;
@@ -178,7 +120,7 @@ Topology runtime::topologyOf(const fb::Plan &plan,
   });
 
   // 3. `peers` of each.
-  std::vector<uint32_t> channels = channelsOf(plan, messages);
+  std::vector<uint32_t> channels = plan::channelsOf(plan, messages);
   for (uint32_t i = 0; i < messages.size(); ++i) {
     const fb::Action &send = *plan.programs()
                                   ->Get(messages[i].source)

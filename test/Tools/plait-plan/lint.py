@@ -28,5 +28,5 @@ floor = program["parts"]["matmuls"]["floor_seconds"]
 assert floor > flops / 989e12, (floor, flops / 989e12)
 rules = {sign["rule"] for sign in program["signs"]}
 assert rules <= {
-    "below-a-wave", "few-blocks", "traffic", "written-once", "many-nodes"
+    "below-a-wave", "few-blocks", "traffic", "written-once", "packed", "many-nodes"
 }, rules

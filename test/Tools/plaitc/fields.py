@@ -152,6 +152,7 @@ def check(path):
 # certificate is trusted like whoever compiles. The first that matches counts.
 COMPUTED = "what is computed: the certificate's"
 TRUSTED = {
+    r"Plan\.deterministic": "how libraries are asked to add",
     r"KernelStep\.(traffic|flops|grain)|Cluster\..*|Plan\.(cluster|model_flops|"
     r"device_reserve)|Kernel\.(block_threads|indices_per_block)":
         "for predictions, and how kernels are launched",

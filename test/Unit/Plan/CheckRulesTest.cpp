@@ -14,6 +14,7 @@
 #include "TestPlan.h"
 #include "plait/Plan/Container.h"
 #include "plait/Support/Collectives.h"
+#include "plait/Support/HostMemory.h"
 
 #include <gtest/gtest.h>
 
@@ -132,6 +133,20 @@ const Case cases[] = {
     {"KernelExtent",
      [](P &p) { stepOf<fb::KernelStepT>(*p.programs[0], 0, 2).extent = -1; },
      "extent -1 and grain 4 must not be negative"},
+    {"CollectiveReadsHost",
+     [](P &p) {
+       p.programs[0]->host_bytes = 4096;
+       stepOf<fb::CollectiveStepT>(*p.programs[0], 0, 1).input =
+           std::make_unique<fb::Ref>(hostBegin, -1);
+     },
+     "ends beyond the 4096 bytes of the arena"},
+    {"CollectiveWritesHost",
+     [](P &p) {
+       p.programs[0]->host_bytes = 4096;
+       stepOf<fb::CollectiveStepT>(*p.programs[0], 0, 1).output =
+           std::make_unique<fb::Ref>(hostBegin, -1);
+     },
+     "ends beyond the 4096 bytes of the arena"},
     {"SlotOnBothSides", addCopyToHost,
      "of which copies to or from the host use one end alone"},
     {"GemmAccumulate", [](P &p) { gemmOf(p).accumulate = fb::Accumulate(7); },

@@ -168,7 +168,8 @@ const std::map<std::string, Add> additions = {
     {"OuterStep.words", addMessages},
     {"OuterStep.pieces", addMessages},
     {"OuterKind.Encode", addMessages},
-    {"OuterKind.Decode", addMessages}};
+    {"OuterKind.Decode", addMessages},
+    {"Plan.deterministic", [](fb::PlanT &plan) { plan.deterministic = true; }}};
 
 TEST(Level, IsZeroWithoutFeatures) { EXPECT_EQ(getLevel(makePlan()), 0u); }
 

@@ -16,6 +16,7 @@
 
 #include "plait/Plan/Check.h"
 #include "plait/Plan/Container.h"
+#include "plait/Plan/StepParts.h"
 #include "plait/Schedule/Generators.h"
 #include "plait/Schedule/Rendezvous.h"
 #include "plait/Schedule/Verify.h"
@@ -160,9 +161,9 @@ private:
   size_t slots = 0;
 };
 
-/// What the checker says of a plan of `schedule` for GPUs; empty: it ends.
-std::string findCircle(const Schedule &schedule, Buffers buffers,
-                       uint32_t tensors) {
+/// The file of a plan of `schedule` for GPUs.
+std::vector<uint8_t> pack(const Schedule &schedule, Buffers buffers,
+                          uint32_t tensors) {
   fb::PlanT plan;
   plan.backend = "cuda";
   fb::MeshAxisT &axis = append(plan.mesh);
@@ -170,7 +171,13 @@ std::string findCircle(const Schedule &schedule, Buffers buffers,
   axis.size = schedule.problem.stages;
   for (uint32_t rank = 0; rank < schedule.problem.stages; ++rank)
     RankProgram(schedule, rank, buffers, tensors).fill(append(plan.programs));
-  std::vector<uint8_t> bytes = plan::packPlan(plan);
+  return plan::packPlan(plan);
+}
+
+/// What the checker says of it; empty: it ends.
+std::string findCircle(const Schedule &schedule, Buffers buffers,
+                       uint32_t tensors) {
+  std::vector<uint8_t> bytes = pack(schedule, buffers, tensors);
   Status status = plan::checkProgress(*fb::GetPlan(bytes.data()),
                                       plan::LaunchOrder::Routes);
   return status.ok() ? "" : status.message();
@@ -246,6 +253,46 @@ TEST(Progress, SearchedOnUnevenStages) {
           checkEnds(insertTransfers(*order), 3);
         }
   EXPECT_GT(changed, 0);
+}
+
+/// Cut wherever nothing is being received, one rank waits for a message to be
+/// taken before it takes one, and so does the other. What is cut all the same
+/// ends, in every schedule; one of them has no place for it.
+TEST(Progress, CutsOfRecordedSteps) {
+  std::map<std::string, size_t> cut;
+  bool wouldWait = false;
+  for (const Generator &generator : getGenerators()) {
+    auto order = generate(generator.name, {4, generator.minChunks, 8});
+    ASSERT_TRUE(order.ok()) << order.status().message();
+    std::vector<uint8_t> bytes =
+        pack(post(insertTransfers(*order)), Buffers::Reused, 1);
+    const fb::Plan &plan = *fb::GetPlan(bytes.data());
+    auto messages = plan::matchMessages(plan);
+    ASSERT_TRUE(messages.ok()) << messages.status().message();
+    for (uint32_t most : {1, 4, 16}) {
+      plan::StepCuts cuts = plan::cutSteps(plan, *messages, most);
+      ASSERT_EQ(cuts.size(), 4u);
+      EXPECT_EQ(
+          plan::findCircle(plan, *messages, plan::LaunchOrder::Routes, cuts),
+          "");
+      for (uint32_t p = 0; p < 4; ++p) {
+        cut[generator.name] += cuts[p].size();
+        const auto &actions = *plan.programs()->Get(p)->actions();
+        for (uint32_t at : cuts[p])
+          EXPECT_NE(actions.Get(at - 1)->kind(), fb::ActionKind::Recv);
+      }
+    }
+    plan::StepCuts everywhere(4);
+    for (uint32_t p = 0; p < 4; ++p)
+      for (uint32_t i = 1; i < plan.programs()->Get(p)->actions()->size(); ++i)
+        everywhere[p].push_back(i);
+    wouldWait |= !plan::findCircle(plan, *messages, plan::LaunchOrder::Routes,
+                                   everywhere)
+                      .empty();
+  }
+  for (auto [name, count] : cut)
+    EXPECT_EQ(count > 0, name != "breadth-first") << name;
+  EXPECT_TRUE(wouldWait);
 }
 
 /// The first rank sends all four before it receives any. The second one, whose

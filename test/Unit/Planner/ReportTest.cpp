@@ -139,10 +139,10 @@ TEST_F(Report, JsonHasTheFieldsThatAreDocumented) {
                              "lower_bound_seconds", "within_percent",
                              "band_percent", "within_band", "ideal_seconds"}));
   ASSERT_EQ(content["memory_bytes"].size(), 4u);
-  EXPECT_EQ(
-      keysOf(content["memory_bytes"][0]),
-      (std::set<std::string>{"peak", "parameters", "gradients", "optimizer",
-                             "activations", "workspace", "reserved", "host"}));
+  EXPECT_EQ(keysOf(content["memory_bytes"][0]),
+            (std::set<std::string>{"peak", "parameters", "gradients",
+                                   "optimizer", "activations", "workspace",
+                                   "communicators", "reserved", "host"}));
   EXPECT_EQ(content["iteration_seconds"].get<double>(),
             result.estimate.iterationSeconds);
   EXPECT_EQ(content["configuration"]["layers"].size(), 4u);
@@ -168,7 +168,8 @@ TEST_F(Report, JsonAddsUp) {
                     stage["gradients"].get<double>() +
                     stage["optimizer"].get<double>() +
                     stage["activations"].get<double>() +
-                    stage["workspace"].get<double>(),
+                    stage["workspace"].get<double>() +
+                    stage["communicators"].get<double>(),
                 1);
 }
 

@@ -489,8 +489,15 @@ static CUstream runnerOf(CUstream recorded) {
   streams().back()->gpu = recorded->gpu;
   return streams().back();
 }
+static uint64_t graphLaunches = 0;
+/// For tests.
+uint64_t plaitFakeGraphLaunches() {
+  std::lock_guard guard(lock());
+  return graphLaunches;
+}
 CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
   std::lock_guard guard(lock());
+  ++graphLaunches;
   const Graph &graph = *executable->graph;
   std::shared_ptr<Mark> begin = mark(stream);
   std::vector<std::shared_ptr<Mark>> marks(graph.marks);

@@ -1,0 +1,48 @@
+//===- Communicators.h - What a plan makes to exchange ----------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Which groups and routes the ranks of a plan need, and how many of them one
+// rank is in. Nothing here needs a GPU or its libraries.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_PLAN_COMMUNICATORS_H
+#define PLAIT_PLAN_COMMUNICATORS_H
+
+#include "plait/Plan/Messages.h"
+#include "plait/Support/CommunicatorMemory.h"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace plait::plan {
+
+/// A gather or scatter of up to so many outer blocks is as many of one block,
+/// which a library launches together; more are packed.
+inline constexpr int64_t kMostGrouped = 16;
+
+/// Returns the bytes that a backend packs for `step`, which has `members`
+/// members: of one tensor of blocks, in an exchange of two. 0: blocks are
+/// contiguous.
+uint64_t packedBytesOf(const fb::CollectiveStep &step, size_t members);
+
+/// Returns the channel of each message. Messages of one channel, source and
+/// target are received in the order in which they are sent. Even channels are
+/// of forward messages, odd ones of backward messages.
+std::vector<uint32_t> channelsOf(const fb::Plan &plan,
+                                 std::span<const Message> messages);
+
+/// Counts what NCCL makes for a rank of the program that has most of it, by
+/// CommunicatorMemory::estimate(). Needs a plan without sites, with messages
+/// that match.
+CommunicatorMemory countCommunicators(const fb::Plan &plan,
+                                      std::span<const Message> messages);
+
+} // namespace plait::plan
+
+#endif // PLAIT_PLAN_COMMUNICATORS_H

@@ -172,12 +172,14 @@ LogicalResult Step::interpretEnd() {
   for (auto [index, state] : llvm::enumerate(ranks)) {
     Remaining &own =
         remaining.emplace_back(Remaining{Interpreter(rules, state), {}});
-    for (size_t kind = 0; kind < std::size(actionKinds); ++kind)
+    for (size_t kind = 0; kind < std::size(actionKinds); ++kind) {
+      if (actionKinds[kind].time != ActionTime::End)
+        continue;
       if (auto function = functions.lookup(pipe::FunctionAttr::get(
-              module.getContext(), ActionKind(kind), index));
-          function && actionKinds[kind].time == ActionTime::End)
+              module.getContext(), ActionKind(kind), index)))
         for (Operation &op : function.getBody().front().without_terminator())
           own.ops.push_back(&op);
+    }
     std::reverse(own.ops.begin(), own.ops.end());
   }
   return StepEnd(remaining, rules).run();

@@ -33,6 +33,7 @@
 #ifndef PLAIT_SCHEDULE_SCHEDULE_H
 #define PLAIT_SCHEDULE_SCHEDULE_H
 
+#include "plait/Support/ActionKinds.h"
 #include "plait/Support/Status.h"
 
 #include <algorithm>
@@ -44,18 +45,14 @@
 
 namespace plait::schedule {
 
-/// Same names and values as fb::ActionKind in lib/Plan/Plan.fbs.
+/// Names and numbers are those of the table (plait/Support/ActionKinds.h), as
+/// of fb::ActionKind in lib/Plan/Plan.fbs.
 enum class ActionKind : uint8_t {
-  Forward = 0,
-  Backward = 1,       // input and weight gradients in one go
-  BackwardInput = 2,  // the gradient that the previous stage waits for
-  BackwardWeight = 3, // the rest; nobody waits for it before Reduce
-  Send = 4,           // posts a message and goes on
-  Recv = 5,           // blocks until the peer has posted the message
-  WaitSend = 6,       // blocks until the peer has received the message
-  Reduce = 7,         // gradients over the data-parallel ranks
-  Optimizer = 8,
-  Gather = 9 // parameters, of which these ranks have updated a part each
+#define PLAIT_ENUMERATE(NAME, NUMBER, ...) NAME = NUMBER,
+#define PLAIT_NOT_HERE(...)
+  PLAIT_FOR_EACH_ACTION_KIND(PLAIT_ENUMERATE, PLAIT_NOT_HERE)
+#undef PLAIT_ENUMERATE
+#undef PLAIT_NOT_HERE
 };
 
 /// The content of a message: activations to the next stage or gradients to the

@@ -19,13 +19,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <string>
 #include <string_view>
 
-/// All kinds: name, number, when a rank does it, the part of the step that its
-/// exchanges belong to, and whether every complete step has it. Numbers are
-/// never used again, and kinds of the end of a step run in their order.
-/// ONLY_FILE has those that are in plan files alone.
+/// All kinds. BackwardInput makes the gradient that the previous stage waits
+/// for, BackwardWeight the rest, for which nobody waits before Reduce; Backward
+/// makes both. Send posts a message and goes on, Recv blocks until the peer has
+/// posted it, and WaitSend until the peer has received it. Reduce sums
+/// gradients over replicas, and Gather collects parameters, of which replicas
+/// have updated a part each. Columns are name, number, when a rank does it, the
+/// part of the step that its exchanges belong to, and whether every complete
+/// step has it. Numbers are never used again, and kinds of the end of a step
+/// run in their order. ONLY_FILE has those that are in plan files alone.
 #define PLAIT_FOR_EACH_ACTION_KIND(X, ONLY_FILE)                               \
   X(Forward, 0, Pass, Forward, true)                                           \
   X(Backward, 1, Pass, Backward, false)                                        \

@@ -87,8 +87,7 @@ void PipeDialect::initialize() {
 // Enumerations of IR and of the library are cast into each other: their numbers
 // have to be the same.
 #define PLAIT_SAME_ACTION(NAME, NUMBER, ...)                                   \
-  static_assert(int(ActionKind::NAME) == NUMBER);                              \
-  static_assert(int(schedule::ActionKind::NAME) == NUMBER);
+  static_assert(int(ActionKind::NAME) == NUMBER);
 #define PLAIT_NOT_HERE(...)
 PLAIT_FOR_EACH_ACTION_KIND(PLAIT_SAME_ACTION, PLAIT_NOT_HERE)
 #undef PLAIT_SAME_ACTION

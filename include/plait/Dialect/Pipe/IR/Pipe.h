@@ -37,8 +37,7 @@ namespace plait::pipe {
 /// Whether a rank of the pipeline does `action` once a step, for all of its
 /// virtual stages.
 inline bool isOfRank(ActionKind action) {
-  return action == ActionKind::Reduce || action == ActionKind::Optimizer ||
-         action == ActionKind::Gather;
+  return getActionFacts(action).isOnceAStep();
 }
 
 } // namespace plait::pipe

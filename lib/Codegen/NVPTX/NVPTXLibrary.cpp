@@ -148,6 +148,8 @@ LogicalResult NVPTXLibrary::emit(plan::ClusterOp cluster, KernelInfo &info) {
   workers.readsBeyondRows = access.beyondRows;
   emitter.function.first = workers.getFirst();
   emitLoops(emitter, workers, *shape, info);
+  if (access.bytes == 2)
+    shortenExponentials(function);
   // 3.
   function.setFunctionType(
       builder.getFunctionType(function.front().getArgumentTypes(), {}));

@@ -54,14 +54,6 @@ Shape shapeOf(Value value) {
   return Shape(cast<RankedTensorType>(value.getType()).getShape());
 }
 
-/// Reduces leading dimensions and keeps others.
-bool isColumnReduction(Operation *op) {
-  if (!isReduction(op) || shapeOf(op->getResult(0)).empty())
-    return false;
-  ArrayRef<int64_t> dims = cast<FusableOpInterface>(op).getDims();
-  return llvm::equal(dims, llvm::seq<int64_t>(0, dims.size()));
-}
-
 /// A sum over everything is sequential: only its like joins it.
 bool sumsAll(Operation *op) {
   return isReduction(op) && shapeOf(op->getResult(0)).empty();

@@ -51,6 +51,20 @@ bool unpacks(mlir::Operation *op);
 /// Whether a comparison reads the value, free ops looked through.
 bool isCompared(mlir::Value value);
 
+/// Reduces leading dimensions and keeps others, or is the first step of such a
+/// reduction (splitColumnSums()).
+bool isColumnReduction(mlir::Operation *op);
+
+/// Replaces sums over the leading dimensions of tensors with few columns by
+/// sums over all of these but the first, and the sums of those: a GPU has a
+/// block of threads for some columns, and then for each index of the first
+/// dimension too.
+void splitColumnSums(mlir::Block &body);
+
+/// Returns `op`, a reduction, over `dims` of `input` alone.
+mlir::Operation *reduceOver(mlir::OpBuilder &builder, mlir::Operation *op,
+                            mlir::Value input, llvm::ArrayRef<int64_t> dims);
+
 /// Has what is returned, stored or accumulated come from a kernel, a matmul or
 /// a collective: where it does not, an op copies it. Reductions that no kernel
 /// does at once become several.

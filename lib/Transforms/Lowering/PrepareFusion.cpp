@@ -7,15 +7,16 @@
 //
 // Two rewrites that make what FormClusters.cpp assumes true: what has to lie at
 // a certain address is the result of an op that can write it there, once for
-// each address; and every reduction is one that some kernel computes by itself.
-// Which reductions have to be split is found by asking for a kernel, not by a
-// list of shapes.
+// each address; and every reduction is one that some kernel computes by itself,
+// on GPUs with enough threads (SplitColumnSums.cpp). Which reductions have to
+// be split is found by asking for a kernel, not by a list of shapes.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Fusion.h"
 
 #include "plait/Analysis/KernelShape.h"
+#include "plait/Dialect/Plait/IR/Plait.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
@@ -116,8 +117,7 @@ static void copyStoredValues(Block &body) {
 // Reductions
 //===----------------------------------------------------------------------===//
 
-/// `op`, a reduction, over `dims` of `input` alone.
-static Operation *reduceOver(OpBuilder &builder, Operation *op, Value input,
+Operation *plait::reduceOver(OpBuilder &builder, Operation *op, Value input,
                              ArrayRef<int64_t> dims) {
   auto type = cast<RankedTensorType>(input.getType());
   SmallVector<int64_t> shape;
@@ -157,5 +157,9 @@ static void splitReductions(Block &body) {
 
 void plait::prepareFusion(Block &body) {
   copyStoredValues(body);
+  TargetAttr target =
+      getTarget(body.getParentOp()->getParentOfType<ModuleOp>());
+  if (target && target.isGPU())
+    splitColumnSums(body);
   splitReductions(body);
 }

@@ -441,6 +441,44 @@ TEST(HalvesTest, Rounding) {
   }
 }
 
+/// Of bf16 rows GPUs take a short exponential, whose error grows with the
+/// number. Sums of 8 equal ones show it without rounding; f32 rows keep the
+/// long one.
+TEST(HalvesTest, Exponentials) {
+  auto body = [](const std::string &type) {
+    return "%f = nn.cast %0 : tensor<256x8x" + type +
+           "> -> tensor<256x8xf32>\n%e = nn.exp %f : tensor<256x8xf32>\n"
+           "%s = nn.reduce sum %e dims [1] : tensor<256x8xf32> -> "
+           "tensor<256xf32>\nplan.yield %s : tensor<256xf32>";
+  };
+  Kernel kernel({{"tensor<256x8xbf16>"}, {"tensor<256xf32>"}, body("bf16")});
+  ASSERT_TRUE(kernel.valid()) << kernel.errors;
+  if (onGPU()) {
+    Kernel wide({{"tensor<256x8xf32>"}, {"tensor<256xf32>"}, body("f32")});
+    EXPECT_NE(wide.ptx.find("max.f32"), std::string::npos);
+    EXPECT_EQ(kernel.ptx.find("max.f32"), std::string::npos);
+  }
+  Buffer x(256 * 8, /*half=*/true), y(256);
+  for (int row = 0; row < 256; ++row) {
+    float number = row < 252 ? (float(row) - 200) / 2 : 80;
+    number = row == 253 ? INFINITY : row == 254 ? -INFINITY : number;
+    number = row == 255 ? NAN : number;
+    for (int column = 0; column < 8; ++column)
+      x.halves()[row * 8 + column] = BFloat16(number);
+  }
+  kernel({&x, &y});
+  for (int row = 0; row < 253; ++row) {
+    double number = double(float(x.halves()[row * 8]));
+    double want = 8 * std::exp(number);
+    EXPECT_NEAR(y[row], want,
+                want * (2.5e-7 + 1e-7 * std::abs(number)) + 0x1p-123)
+        << number;
+  }
+  EXPECT_EQ(y[253], INFINITY);
+  EXPECT_EQ(y[254], 0);
+  EXPECT_TRUE(std::isnan(y[255]));
+}
+
 /// Processors give the same bits, with AVX-512 and without.
 TEST(HalvesTest, EveryLevelRoundsAlike) {
   Cluster cluster{{"tensor<3x97xbf16>", "tensor<97xf32>"},

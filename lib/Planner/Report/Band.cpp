@@ -31,7 +31,7 @@ using namespace plait::planner;
 static constexpr double tenth = 1.2815515655446004;
 
 /// The weight of what all classes have in common.
-static constexpr double priorSources = 2;
+static constexpr double priorSources = 3;
 
 /// Programs whose codes are kin.
 static std::string_view getFamily(std::string_view program) {

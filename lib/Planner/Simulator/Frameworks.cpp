@@ -106,12 +106,14 @@ static constexpr Framework makeMegatronCore() {
 
 /// PyTorch's fully sharded data parallelism, with torchtitan's selective
 /// recomputation. A compiler makes one kernel of several, and computes again
-/// what costs it little.
+/// what costs it little. Recomputation stops at the last tensor that was saved
+/// (torch.utils.checkpoint, early stop of the non-reentrant form, since 2.1).
 static constexpr Framework makeFsdp(const char *name, double kernelPasses) {
   Framework fsdp = makePython(name);
   fsdp.overlapTensor = fsdp.scatterGather = false;
   fsdp.fusedAccumulation = false;
   fsdp.recomputesCheap = fsdp.savesOtherMatmuls = true;
+  fsdp.recomputesRead = true;
   fsdp.keepsEachResult = kernelPasses > 1;
   fsdp.kernelPasses = kernelPasses;
   fsdp.keptLogitBytes = torchKeptLogit;
@@ -132,6 +134,7 @@ static constexpr Framework makeFsdp2023() {
   composer.optimizerExtraBytes = 60;
   composer.unpackedBytes = composer.packedBytes = 0; // flat parameters
   composer.recomputesCheap = composer.savesOtherMatmuls = false;
+  composer.recomputesRead = false;
   return composer;
 }
 
@@ -143,6 +146,7 @@ static constexpr Framework makeDeepSpeed() {
   deepspeed.addsUpParts = true;
   deepspeed.unpackedBytes = deepspeed.packedBytes = 0;
   deepspeed.recomputesCheap = deepspeed.savesOtherMatmuls = false;
+  deepspeed.recomputesRead = false;
   return deepspeed;
 }
 

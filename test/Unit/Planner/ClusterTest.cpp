@@ -52,8 +52,8 @@ public:
 
 TEST(Cluster, EveryPresetParses) {
   std::vector<std::string> expected = {
-      "a100-40g", "a100-80g", "a100-pcie", "b200",   "cpu", "gb200",
-      "h100",     "h200",     "host",      "mi300x", "v100"};
+      "a100-40g", "a100-80g", "a100-pcie", "b200", "b300",   "cpu", "gb200",
+      "gb300",    "h100",     "h200",      "host", "mi300x", "v100"};
   EXPECT_EQ(getDevicePresets(), expected);
   for (const std::string &name : getDevicePresets()) {
     Cluster cluster = parse(name + ":2x4");
@@ -79,6 +79,21 @@ TEST(Cluster, DataSheets) {
                              {"h200:8", 141e9}}) {
     EXPECT_GE(parse(name).device.memoryBytes, bytes) << name;
     EXPECT_LE(parse(name).device.memoryBytes, 1.074 * bytes) << name;
+  }
+}
+
+/// What the limit of power leaves to large matmuls of Blackwell is as the
+/// limit.
+TEST(Cluster, PowerBoundsMatmuls) {
+  Cluster base = parse("b200:8");
+  auto getRate = [](const Device &device) {
+    return device.peak(Precision::BF16) * device.matrix.sustainedFraction;
+  };
+  for (const char *name : {"b300:8", "gb200:1x8", "gb300:1x8"}) {
+    const Device device = parse(name).device;
+    EXPECT_NEAR(getRate(device) / getRate(base.device),
+                device.powerWatts / base.device.powerWatts, 0.003)
+        << name;
   }
 }
 
@@ -281,8 +296,8 @@ TEST(Cluster, UnknownNames) {
   EXPECT_EQ(
       getError("h101:1x8"),
       "unknown device 'h101'; known are: a100-40g, a100-80g, a100-pcie, "
-      "b200, cpu, gb200, h100, h200, host, mi300x, v100, or the path of a "
-      "hardware file that ends with .json");
+      "b200, b300, cpu, gb200, gb300, h100, h200, host, mi300x, v100, or the "
+      "path of a hardware file that ends with .json");
   EXPECT_NE(getError("missing.json")
                 .find("cannot open cluster file "
                       "'missing.json'"),

@@ -331,6 +331,22 @@ TEST(Estimate, ProgramsWithoutACompilerMoveMore) {
   EXPECT_EQ(findFramework("fsdp")->kernelPasses, 3);
 }
 
+/// PyTorch's checkpoints stop at the last tensor that was saved, since 2.1.
+/// DeepSpeed's own, and those of 2023, run the whole layer again.
+TEST(Estimate, TorchRecomputesWhatWasSaved) {
+  auto getPart = [](const char *name) {
+    EstimateSetting setting;
+    setting.configuration.recompute = Recompute::Full;
+    setting.training.framework = *findFramework(name);
+    const StageTime time = setting.run().stages[0];
+    return time.recompute / time.forward;
+  };
+  for (const char *name : {"fsdp", "fsdp-compiled", "torchtitan"})
+    EXPECT_LT(getPart(name), 0.75) << name;
+  for (const char *name : {"fsdp-2023", "deepspeed", "megatron-core"})
+    EXPECT_GT(getPart(name), 0.8) << name;
+}
+
 /// A program that adds to the sum of gradients in the matmul itself has no
 /// kernel for it.
 TEST(Estimate, FusedAccumulationSavesAKernel) {

@@ -87,13 +87,15 @@ TEST(PublishedRuns, MeanErrorsOfHeldOutRuns) {
                 {"MegaScale baseline", 0.06, 0.035},
                 {"Llama 3 405B", 0.12, 0.03},
                 {"MT-NLG 530B", 0.25, 0.03},
-                {"BLOOM, February 26", 0.2, 0.08},
-                {"BLOOM, February 28", 0.2, 0.08},
+                {"BLOOM, February 26", 0.12, 0.08},
+                {"BLOOM, February 28", 0.12, 0.08},
+                {"torchtitan A100", 0.12, 0.035},
+                {"fms-fsdp A100 80GB, eager", 0.12, 0.035},
                 {"GPT-3 175B, H100", 0.06, 0.035},
                 {"Llama 3.1, H100", 0.06, 0.035},
                 {"Nemotron-4, H100", 0.06, 0.035},
-                {"Llama 3.1, GB200", 0.12, 0.03},
-                {"Nemotron-4, GB200", 0.12, 0.03}});
+                {"Llama 3.1, GB200", 0.06, 0.03},
+                {"Nemotron-4, GB200", 0.06, 0.03}});
 }
 
 /// Of every model's measured configurations. Two models have many runs that are
@@ -131,13 +133,13 @@ TEST(PublishedRuns, RanksConfigurations) {
 /// made. Recipes and overlap are not in the tables.
 TEST(PublishedRuns, MeanErrorsOfMixtures) {
   expectErrors(readRuns("mixture_runs.json"),
-               {{"Megatron-Bridge 26.02", 0.36, 0.2},
-                {"Megatron-Bridge 26.02.01", 0.32, 0.14},
-                {"Megatron-Bridge 26.04", 0.27, 0.14},
+               {{"Megatron-Bridge 26.02", 0.37, 0.19},
+                {"Megatron-Bridge 26.02.01", 0.34, 0.125},
+                {"Megatron-Bridge 26.04", 0.29, 0.125},
                 {"Qwen3 30B on 8 B200", 0.28, 0.12},
                 {"Primus, Qwen3 235B", 0.37, 0.025}});
   expectErrors(readRuns("held_out_mixture_runs.json"),
-               {{"Megatron-Bridge 26.04.01", 0.31, 0.23},
+               {{"Megatron-Bridge 26.04.01", 0.33, 0.23},
                 {"Megatron-Bridge 26.06.01", 0.21, 0.19},
                 {"Megatron-Bridge 26.08", 0.12, 0.11}});
 }
@@ -177,8 +179,9 @@ TEST(PublishedRuns, RanksMixtures) {
       ASSERT_TRUE(source.comparesUtilization);
       UtilizationRanking ranking = rankUtilization(seconds);
       EXPECT_GT(ranking.speed, ranking.trivialSpeed);
-      bool isLow = source.name == "Megatron-Bridge 26.06.01";
-      EXPECT_GE(ranking.utilization, isLow ? 0.28 : 0.5);
+      // Of eight runs of four models: one pair is 0.07.
+      bool isShort = source.runs.size() == 8;
+      EXPECT_GE(ranking.utilization, isShort ? 0.2 : 0.5);
     }
 }
 

@@ -129,17 +129,23 @@ void Explorer::narrow(Cell cell) {
   cell.isNarrow = true;
   cell.seconds = bounds.getSeconds(*cell.work, *cell.probe, configuration,
                                    cell.like->splits);
-  if (cell.seconds < threshold)
-    cell.seconds += getStepSeconds(cell, configuration, choices.offload);
+  if (cell.seconds < threshold) {
+    double any = 0;
+    cell.step = getStepSeconds(cell, configuration, choices.offload, &any);
+    cell.seconds += any;
+    cell.hasStep = true;
+  }
   cells.add(cell);
 }
 
-/// Of the ZeRO stages that may fit with one of `kinds` of offload, the first of
-/// which is the fastest; 0 where none does.
+/// Of the ZeRO stages that may fit with the first of `kinds` of offload, which
+/// is the fastest; 0 where none does. `any`, if given: of those that may fit
+/// with one of them.
 double Explorer::getStepSeconds(const Cell &cell, Configuration configuration,
-                                std::span<const Offload> kinds) const {
+                                std::span<const Offload> kinds,
+                                double *any) const {
   constexpr double never = std::numeric_limits<double>::max();
-  double least = never;
+  double least = never, leastOfAny = never;
   configuration.schedule = "1f1b"; // holds no more than any other
   auto fits = [&](Offload kind) {
     configuration.offload = kind;
@@ -148,12 +154,20 @@ double Explorer::getStepSeconds(const Cell &cell, Configuration configuration,
   };
   for (int zero : choices.getZeroStages(cell.mesh)) {
     configuration.zero = zero;
-    bool mayFit = std::ranges::any_of(kinds, fits);
+    bool isFirst = fits(kinds.front());
+    bool mayFit =
+        isFirst || (any && std::ranges::any_of(kinds.subspan(1), fits));
     configuration.offload = kinds.front();
-    if (mayFit)
-      least = std::min(least, bounds.getStepSeconds(*cell.work, *cell.probe,
-                                                    configuration, never));
+    if (!mayFit)
+      continue;
+    double seconds =
+        bounds.getStepSeconds(*cell.work, *cell.probe, configuration, never);
+    leastOfAny = std::min(leastOfAny, seconds);
+    if (isFirst)
+      least = std::min(least, seconds);
   }
+  if (any)
+    *any = leastOfAny == never ? 0 : leastOfAny;
   return least == never ? 0 : least;
 }
 
@@ -164,7 +178,8 @@ void Explorer::expand(const Cell &cell) {
       choices.getSchedules(cell.mesh, cell.work->mostStages());
   Node node{cell, schedules.front()};
   node.offload = choices.offload.front();
-  node.step = getStepSeconds(cell, toConfiguration(node), {&node.offload, 1});
+  if (!cell.hasStep)
+    node.step = getStepSeconds(cell, toConfiguration(node), {&node.offload, 1});
   for (const ScheduleChoice *schedule : schedules) {
     int cuts = countCuts(*cell.work, cell.mesh, *schedule, input.pins);
     if (schedule->isLike(*cell.like)) {
@@ -182,12 +197,18 @@ void Explorer::expand(const Cell &cell) {
 }
 
 int Explorer::getFamily(const Node &node) {
-  auto [known, isNew] = familyIds.try_emplace(
-      {node.mesh, node.schedule, node.offload != choices.offload.front()},
-      int(familyIds.size()));
-  if (isNew)
+  if (!latestFamilies || latestFamilies->first != node.mesh)
+    latestFamilies =
+        &*familyIds.try_emplace(node.mesh, 2 * choices.schedules.size(), -1)
+              .first;
+  size_t schedule = size_t(node.schedule - choices.schedules.data());
+  bool isOffloaded = node.offload != choices.offload.front();
+  int &family = latestFamilies->second[2 * schedule + isOffloaded];
+  if (family < 0) {
+    family = int(best.size());
     best.emplace_back();
-  return known->second;
+  }
+  return family;
 }
 
 /// A node that the bound on time rules out is dropped. One that needs too much

@@ -40,6 +40,7 @@ struct Cell {
   const ScheduleChoice *like = nullptr; // what all of its schedules are
   const Probe *probe = nullptr;
   double step = 0;       // what a member takes at least beside its pipeline
+  bool hasStep = false;  // which has been found
   bool isNarrow = false; // by all bounds that need no schedule
   int64_t index = 0;     // of the first node, in the order of enumeration
   int64_t members = 1;   // nodes of the mesh with the same schedule and cut
@@ -229,7 +230,8 @@ private:
   void addCell(Cell cell, const Configuration &configuration, int64_t nodes);
   void narrow(Cell cell);
   double getStepSeconds(const Cell &cell, Configuration configuration,
-                        std::span<const Offload> kinds) const;
+                        std::span<const Offload> kinds,
+                        double *any = nullptr) const;
   void expand(const Cell &cell);
   int getFamily(const Node &node);
   void addNode(Node node);
@@ -262,7 +264,12 @@ private:
   /// Why the model cannot be split, and into how many parts.
   std::vector<std::pair<std::string, std::vector<int>>> refusedTensors;
   std::vector<int> slowTensors; // that a bound rules out
-  std::map<std::tuple<Mesh, const ScheduleChoice *, bool>, int> familyIds;
+  /// Numbers of families by mesh, schedule and whether anything lies on hosts;
+  /// -1: not met yet. The nodes of a cell share a mesh, so the latest one is
+  /// kept at hand.
+  using FamilyIds = std::map<Mesh, std::vector<int>>;
+  FamilyIds familyIds;
+  FamilyIds::value_type *latestFamilies = nullptr;
   Heap<Cell> cells;
   // Nodes of those that were expanded, and of them those of schedules that are
   // searched for.

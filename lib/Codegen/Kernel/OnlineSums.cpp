@@ -95,8 +95,8 @@ static SmallVector<OnlineSum> findOnline(const IterationSpace &space,
   return found;
 }
 
-/// What depends on a reduction over the row is known one sweep later than what
-/// it reduces; an online sum when its maximum is.
+/// Values that depend on a reduction over the row are known one sweep later
+/// than what it reduces; an online sum is known when its maximum is.
 RowStages codegen::assignRowStages(plan::ClusterOp cluster,
                                    const IterationSpace &space,
                                    const RowShape &shape, bool isLong) {

@@ -16,6 +16,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "EmitKernel.h"
+#include "OnlineSums.h"
 #include "Workers.h"
 #include "plait/Dialect/Plan/IR/RowPitch.h"
 
@@ -32,6 +33,7 @@ namespace {
 /// Everything that one pass over the inner group computes.
 struct Sweep {
   SmallVector<const Reduction *> reductions;
+  SmallVector<OnlineSum> online;
   SmallVector<unsigned> stores;
 };
 
@@ -54,6 +56,8 @@ private:
   void emitRow(Value row, Values &totals);
   void emitSweep(unsigned index, Value row, Values &totals);
   void endSweep(const Sweep &sweep, Values &partials, Values &totals);
+  void endOnline(const Sweep &sweep, ValueRange tops, Values &sums);
+  void emitPick(const Reduction &sum);
   Value countedLanes(Value index);
   void emitMain(Sweep &sweep, Value row, Values &partials);
   void emitTail(Sweep &sweep, Value row, Values &partials, int64_t count);
@@ -77,6 +81,7 @@ private:
   // blocks.
   int64_t rows = 1;
   std::vector<Sweep> sweeps;
+  RowStages stages;
   // Results of one number a row, and of one number altogether.
   SmallVector<unsigned> rowStores, kernelStores;
   // Reductions over all rows of what is one number in each.
@@ -108,8 +113,13 @@ void RowEmitter::plan() {
   emitter.assignScopes([&](const Reduction &reduction) {
     return shape.isTotal(reduction) ? KernelScope : IndexScope;
   });
-  // What needs a reduction over the row is known one sweep after it: the
-  // stages of the shape are the sweeps.
+  // What needs a reduction over the row is known one sweep after it, unless it
+  // is found with another.
+  // In a block of threads for each row, whose barriers single elements need.
+  bool isLong = workers.leastOnline && inner >= 0 &&
+                innerExtent() >= workers.leastOnline && !shape.block &&
+                shape.totals.empty();
+  stages = assignRowStages(emitter.cluster, space, shape, isLong);
   auto sweepAt = [&](unsigned stage) -> Sweep & {
     if (sweeps.size() <= stage)
       sweeps.resize(stage + 1);
@@ -118,22 +128,24 @@ void RowEmitter::plan() {
   // 2.
   for (const Reduction &reduction : space.getReductions()) {
     OpOperand &operand = reduction.op->getOpOperand(0);
-    if (!reduction.reduced)
+    if (!reduction.reduced || stages.isFoundOtherwise(&reduction))
       continue;
     if (emitter.hasInner(space.getDims(operand)))
-      sweepAt(shape.stage.lookup(operand.get()))
-          .reductions.push_back(&reduction);
+      sweepAt(stages.of.lookup(operand.get())).reductions.push_back(&reduction);
     else
       // It has one summand a row, which needs no loop.
       rowTotals.push_back(&reduction);
   }
+  for (const OnlineSum &online : stages.online)
+    sweepAt(stages.of.lookup(online.top->op->getOperand(0)))
+        .online.push_back(online);
   // 3.
   for (unsigned result = 0; result < emitter.cluster.getNumResults();
        ++result) {
     OpOperand &use = emitter.getYielded(result);
     ScopeIndex scope = emitter.getScope(use);
     if (scope == LoopScope)
-      sweepAt(shape.stage.lookup(use.get())).stores.push_back(result);
+      sweepAt(stages.of.lookup(use.get())).stores.push_back(result);
     else
       (scope == IndexScope ? rowStores : kernelStores).push_back(result);
   }
@@ -165,7 +177,7 @@ bool RowEmitter::readsLater(Type type, Value kept) {
            });
   };
   for (Operation &op : emitter.cluster.getBody().front().without_terminator())
-    if (shape.stage.lookup(op.getResult(0)) > current &&
+    if (stages.of.lookup(op.getResult(0)) > current &&
         emitter.getScope(op.getResult(0)) == LoopScope)
       needed.insert(op.operand_begin(), op.operand_end());
   for (size_t index = 0; index < needed.size(); ++index) {
@@ -211,13 +223,13 @@ void RowEmitter::chooseSpills(const Sweep &sweep) {
     Value value = op.getResult(0);
     bool later = llvm::any_of(value.getUsers(), [&](Operation *user) {
       return user->getNumResults() == 1 &&
-             shape.stage.lookup(user->getResult(0)) > current &&
+             stages.of.lookup(user->getResult(0)) > current &&
              emitter.getScope(user->getResult(0)) == LoopScope;
     });
     bool stored = llvm::any_of(sweep.stores, [&](unsigned result) {
       return emitter.getYielded(result).get() == value;
     });
-    if (!later || stored || shape.stage.lookup(value) != current ||
+    if (!later || stored || stages.of.lookup(value) != current ||
         emitter.getScope(value) != LoopScope || !emitter.isCostly(value))
       continue;
     if (std::optional<unsigned> result = findSpace(value)) {
@@ -237,7 +249,7 @@ RowEmitter::Values RowEmitter::emitChunk(Sweep &sweep, Value index,
                                          ValueRange partials) {
   emitter.enter(LoopScope);
   emitter.groupIndex[space.getInner()] = index;
-  Values next;
+  Values next, summands;
   for (auto [reduction, partial] : llvm::zip(sweep.reductions, partials)) {
     FusionRole role = getRole(reduction->op);
     Value summand =
@@ -249,6 +261,13 @@ RowEmitter::Values RowEmitter::emitChunk(Sweep &sweep, Value index,
       summand = arith::SelectOp::create(builder, counts, summand, nothing);
     }
     next.push_back(emitter.combine(role, partial, summand));
+    summands.push_back(summand);
+  }
+  for (auto [online, sum] :
+       llvm::zip(sweep.online, partials.drop_front(sweep.reductions.size()))) {
+    size_t top =
+        llvm::find(sweep.reductions, online.top) - sweep.reductions.begin();
+    next.push_back(addOnline(builder, sum, partials[top], summands[top]));
   }
   // What is costly is known when it has been emitted, so this comes after the
   // first chunk's reductions and holds for the tail as well.
@@ -355,6 +374,8 @@ void RowEmitter::emitSweep(unsigned index, Value row, Values &totals) {
   Values partials;
   for (const Reduction *reduction : sweep.reductions)
     partials.push_back(emitter.neutral(getRole(reduction->op), emitter.lanes));
+  partials.append(sweep.online.size(),
+                  emitter.neutral(FusionRole::ReduceSum, emitter.lanes));
   // 2.
   emitMain(sweep, row, partials);
   if (int64_t count = innerExtent() % emitter.lanes;
@@ -375,6 +396,10 @@ void RowEmitter::emitSweep(unsigned index, Value row, Values &totals) {
 void RowEmitter::endSweep(const Sweep &sweep, Values &partials,
                           Values &totals) {
   SmallVector<FusionRole> roles;
+  size_t count = sweep.reductions.size();
+  Values tops(partials.begin(), partials.begin() + count);
+  Values sums(partials.begin() + count, partials.end());
+  partials.truncate(count);
   for (auto [reduction, partial] : llvm::zip(sweep.reductions, partials)) {
     roles.push_back(getRole(reduction->op));
     partial = emitter.combineLanes(roles.back(), partial);
@@ -391,6 +416,41 @@ void RowEmitter::endSweep(const Sweep &sweep, Values &partials,
     Value &slot = totals[total - shape.totals.begin()];
     slot = emitter.combine(getRole(reduction->op), slot, sum);
   }
+  if (!sweep.online.empty())
+    endOnline(sweep, tops, sums);
+}
+
+/// Every lane of every thread has added up relative to its own maximum, one of
+/// `tops`: the sums are brought to that of the row, and combined. Before that
+/// single elements are loaded: combining waits for all threads, of which the
+/// first then may write where the row lies.
+void RowEmitter::endOnline(const Sweep &sweep, ValueRange tops, Values &sums) {
+  SmallVector<FusionRole> roles(sums.size(), FusionRole::ReduceSum);
+  for (auto [online, sum] : llvm::zip(sweep.online, sums)) {
+    for (const Reduction *picked : online.picks)
+      emitPick(*picked);
+    const auto *place = llvm::find(sweep.reductions, online.top);
+    Value own = tops[place - sweep.reductions.begin()];
+    Value top = emitter.emit(*online.top->op->getResult(0).use_begin());
+    sum = rescale(builder, sum, own, emitter.splat(top, emitter.lanes));
+    sum = emitter.combineLanes(FusionRole::ReduceSum, sum);
+  }
+  workers.combine(roles, sums);
+  for (auto [online, sum] : llvm::zip(sweep.online, sums))
+    emitter.setValue(online.sum->op->getResult(0), IndexScope, sum);
+}
+
+/// A sum of one element of the row needs no sweep: all its threads load that.
+void RowEmitter::emitPick(const Reduction &sum) {
+  Operation *pick = sum.op->getOperand(0).getDefiningOp();
+  int64_t lanes = std::exchange(emitter.lanes, 1);
+  emitter.enter(LoopScope);
+  Value inside = placeAtPicked(emitter, pick);
+  Value value = emitter.emit(pick->getOpOperand(0));
+  Value zero = emitter.neutral(FusionRole::ReduceSum, 1);
+  value = arith::SelectOp::create(builder, inside, value, zero);
+  emitter.setValue(sum.op->getResult(0), IndexScope, value);
+  emitter.lanes = lanes;
 }
 
 /// All that one row needs; `totals` are the numbers carried from row to row.

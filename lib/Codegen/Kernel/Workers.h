@@ -39,6 +39,9 @@ public:
   bool keepsCostly = true;
   /// Whether the last vector of a row may reach beyond its end.
   bool readsBeyondRows = false;
+  /// Rows of at least so many numbers do not stay near the threads from one
+  /// sweep to the next: a sweep less is worth more arithmetic. 0: all rows do.
+  int64_t leastOnline = 0;
   /// Parallel indices of a kernel that scatters: enough for all threads.
   int64_t tableBlocks = 64;
 

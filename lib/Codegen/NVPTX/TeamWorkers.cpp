@@ -41,6 +41,7 @@ TeamWorkers::TeamWorkers(Emitter &emitter, func::FuncOp kernel,
   // Arithmetic is cheaper than memory here (docs/GPU.md), and more blocks of
   // the table than on a processor occupy a GPU.
   keepsCostly = false;
+  leastOnline = 4096;
   tableBlocks = 8192;
   members = teams.members;
   neighbours = teams.neighbours;

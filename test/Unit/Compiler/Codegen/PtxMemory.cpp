@@ -44,9 +44,11 @@ void PtxMemory::startBlock(uint64_t bytes) {
   sharedBytes.assign(bytes, 0);
   sharedArea.pages.clear();
   sharedArea.resize(bytes / kWordBytes);
+  ++block;
 }
 
 void PtxMemory::passBarrier() {
+  ++barrier;
   for (std::unique_ptr<Word[]> &page : sharedArea.pages)
     for (uint64_t index = 0; page && index < Area::kPageWords; ++index)
       page[index].writer = page[index].reader = kNobody;
@@ -66,6 +68,15 @@ PtxMemory::Area *PtxMemory::find(uint64_t address, uint64_t bytes,
   return nullptr;
 }
 
+/// A barrier orders what threads of its block do before and after it, and
+/// nothing that another block does.
+void PtxMemory::forgetOrdered(Word &word) const {
+  if (word.block == block && word.barrier < barrier)
+    word.writer = word.reader = kNobody;
+  word.block = word.block == kNobody || word.block == block ? block : kMany;
+  word.barrier = barrier;
+}
+
 std::string PtxMemory::check(uint64_t address, uint64_t bytes, bool shared,
                              bool writes, int64_t thread) {
   if (address % bytes)
@@ -80,6 +91,8 @@ std::string PtxMemory::check(uint64_t address, uint64_t bytes, bool shared,
   };
   for (uint64_t offset = 0; offset < bytes; offset += kWordBytes) {
     Word &word = area->at((address + offset - area->start) / kWordBytes);
+    if (!shared)
+      forgetOrdered(word);
     if (other(word.writer))
       return "thread " + std::to_string(word.writer) + " writes the same word";
     if (writes && other(word.reader))

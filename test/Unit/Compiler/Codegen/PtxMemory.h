@@ -15,8 +15,8 @@
 namespace plait::test {
 
 /// The buffers of a launch and the shared memory of its current block. Notes
-/// for every word which threads read and wrote it: global memory for the whole
-/// launch, shared memory between barriers.
+/// for every word which threads read and wrote it: between barriers, if they
+/// are of one block, and else for the whole launch.
 class PtxMemory {
 public:
   explicit PtxMemory(const std::vector<PtxBuffer> &buffers);
@@ -35,7 +35,9 @@ private:
   static constexpr uint64_t kWordBytes = 2;
   struct Word {
     int64_t writer = kNobody, reader = kNobody;
-    bool written = false; // shared memory: ever
+    int64_t block = kNobody; // global memory: whose threads these are
+    int64_t barrier = 0;     // and the last one that they had passed
+    bool written = false;    // shared memory: ever
   };
   /// Kept in pages, made when they are first used: most of a large buffer may
   /// never be.
@@ -50,10 +52,12 @@ private:
   };
 
   Area *find(uint64_t address, uint64_t bytes, bool shared);
+  void forgetOrdered(Word &word) const;
 
   std::vector<Area> areas;
   Area sharedArea;
   std::vector<uint8_t> sharedBytes;
+  int64_t block = 0, barrier = 0; // as many as there were
 };
 
 } // namespace plait::test

@@ -229,6 +229,112 @@ TEST(PtxTest, InPlace) {
     EXPECT_EQ(x[index], before[index] - d[index]);
 }
 
+/// The body of a loss over rows of bf16 and its gradient, as models have it.
+static const char *const kLoss = R"(
+    %x = nn.cast %0 : tensor<RxCxbf16> -> tensor<RxCxf32>
+    %m = nn.reduce max %x dims [1] : tensor<RxCxf32> -> tensor<Rxf32>
+    %h = nn.stop_gradient %m : tensor<Rxf32>
+    %b = nn.broadcast %h dims [0] : tensor<Rxf32> -> tensor<RxCxf32>
+    %d = nn.sub %x, %b : tensor<RxCxf32>
+    %e = nn.exp %d : tensor<RxCxf32>
+    %s = nn.reduce sum %e dims [1] : tensor<RxCxf32> -> tensor<Rxf32>
+    %p = nn.pick %d, %1 {begin = #nn.begin<"tp" * 10>} : tensor<RxCxf32>, tensor<Rxi32> -> tensor<RxCxf32>
+    %t = nn.reduce sum %p dims [1] : tensor<RxCxf32> -> tensor<Rxf32>
+    %l = nn.log %s : tensor<Rxf32>
+    %y = nn.sub %l, %t : tensor<Rxf32>
+    %i = nn.broadcast %s dims [0] : tensor<Rxf32> -> tensor<RxCxf32>
+    %g = nn.div %e, %i : tensor<RxCxf32>
+    %c = nn.cast %g : tensor<RxCxf32> -> tensor<RxCxbf16>
+    plan.yield %y, %c : tensor<Rxf32>, tensor<RxCxbf16>)";
+
+/// Long rows are read twice, not three times: the sum goes with the maximum,
+/// and the target is loaded by itself, before its place is written.
+class Losses : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Sizes, Losses,
+                         testing::Values(4088, 4096, 4097, 5002));
+
+TEST_P(Losses, InPlace) {
+  const int64_t rows = 7, columns = GetParam();
+  std::string wide = sized("tensor<RxCxbf16>", rows, columns),
+              row = sized("tensor<Rxf32>", rows, columns);
+  Kernel kernel({{wide, sized("tensor<Rxi32>", rows, columns)},
+                 {row, wide},
+                 sized(kLoss, rows, columns)});
+  ASSERT_TRUE(kernel.valid()) << kernel.errors;
+  Buffer x(rows * columns, /*half=*/true), ids(rows), loss(rows);
+  Buffer numbers(rows * columns);
+  numbers.randomize(1, -9, 9);
+  auto at = [&](int64_t row, int64_t j) -> float & {
+    return numbers[row * columns + j];
+  };
+  // What grows all the way, what falls, what is masked but for one number, and
+  // what is far below its maximum.
+  for (int64_t j = 0; j < columns; ++j) {
+    at(0, j) = float(j) / 100, at(1, j) = -at(0, j);
+    at(2, j) = j == 77 ? 3.0f : -INFINITY;
+    at(3, j) = j == 5 ? 90.0f : -300.0f;
+  }
+  // No number among them is none of the loss.
+  at(6, 11) = NAN;
+  for (int64_t i = 0; i < rows * columns; ++i)
+    x.halves()[i] = BFloat16(numbers[i]), numbers[i] = float(x.halves()[i]);
+  // The rank's row begins at 10: the fifth id is before it, the sixth behind.
+  const int64_t places[] = {10, columns + 9, 87, 15, 9, columns + 10, 30};
+  for (int64_t i = 0; i < rows; ++i)
+    ids.ints()[i] = static_cast<int32_t>(places[i]);
+  kernel({&x, &ids, &loss, &x}, {10});
+  for (int64_t i = 0; i < rows; ++i) {
+    double sum = 0;
+    float top = *std::max_element(&at(i, 0), &at(i, 0) + columns);
+    if (i == rows - 1) {
+      EXPECT_TRUE(std::isnan(loss[i]));
+      continue;
+    }
+    for (int64_t j = 0; j < columns; ++j)
+      sum += std::exp(double(at(i, j)) - top);
+    int64_t place = places[i] - 10;
+    bool isHere = place >= 0 && place < columns;
+    double want = std::log(sum) - (isHere ? double(at(i, place)) - top : 0);
+    EXPECT_NEAR(loss[i], want, 2e-6 * std::max(1.0, std::abs(want))) << i;
+    for (int64_t j = 0; j < columns; ++j) {
+      double share = std::exp(double(at(i, j)) - top) / sum;
+      // A half of the last of 8 bits, and a little.
+      EXPECT_NEAR(float(x.halves()[i * columns + j]), share,
+                  share / 255 + 1e-37)
+          << i << "," << j;
+    }
+  }
+}
+
+/// The barriers of a loss in place are needed, and there is one exponential for
+/// each of its elements in each of the two sweeps.
+TEST(PtxTest, LossesHaveTwoSweeps) {
+  Kernel kernel({{"tensor<3x4096xbf16>", "tensor<3xi32>"},
+                 {"tensor<3xf32>", "tensor<3x4096xbf16>"},
+                 sized(kLoss, 3, 4096)});
+  ASSERT_TRUE(kernel.valid()) << kernel.errors;
+  // 8 lanes a sweep, and 8 for what each has added up.
+  EXPECT_EQ(countOf(kernel.ptx, "ex2.approx"), 24u);
+  std::string text = kernel.ptx;
+  size_t place = text.rfind("bar.sync");
+  ASSERT_NE(place, std::string::npos);
+  text.erase(place, text.find(';', place) + 1 - place);
+  PtxModule broken;
+  ASSERT_EQ(broken.parse(text), "");
+  Buffer x(3 * 4096, /*half=*/true), ids(3), loss(3);
+  for (int row = 0; row < 3; ++row)
+    ids.ints()[row] = 4000;
+  EXPECT_NE(broken
+                .launch(kernel.info.symbol, 3,
+                        {{x.start, x.bytes(), true},
+                         {ids.start, 12},
+                         {loss.start, 12, true},
+                         {x.start, x.bytes(), true}},
+                        {0}, false)
+                .find("the word"),
+            std::string::npos);
+}
+
 //===----------------------------------------------------------------------===//
 // More elements than 32 bits count
 //===----------------------------------------------------------------------===//
@@ -354,7 +460,8 @@ TEST(PtxTest, BarriersAreNeeded) {
 
 /// Runs `body` with 64 threads on 64 words; %rd1 is their address, %rd2 the
 /// address of the thread's own, %r1 the thread.
-static std::string interpret(const std::string &body, bool isResult = true) {
+static std::string interpret(const std::string &body, bool isResult = true,
+                             int64_t blocks = 1) {
   PtxModule module;
   std::string error = module.parse(R"(
 .visible .entry test(
@@ -381,11 +488,13 @@ $exit:
     return error;
   Buffer words(64);
   words.fill(0);
-  return module.launch("test", 1, {{words.start, 256, isResult}}, {}, false);
+  return module.launch("test", blocks, {{words.start, 256, isResult}}, {},
+                       false);
 }
 
-static void expectError(const std::string &body, const std::string &reason) {
-  std::string error = interpret(body);
+static void expectError(const std::string &body, const std::string &reason,
+                        int64_t blocks = 1) {
+  std::string error = interpret(body, /*isResult=*/true, blocks);
   EXPECT_NE(error.find(reason), std::string::npos) << error;
 }
 
@@ -407,9 +516,14 @@ TEST(Interpreter, FindsErrors) {
   expectError("ld.global.v4.b32 {%r4, %r5, %r6, %r7}, [%rd2];",
               "not aligned to 16");
   expectError("st.global.b32 [%rd1], %r1;", "writes the same word");
-  expectError("ld.global.b32 %r4, [%rd1];\nbar.sync 0;\n"
-              "st.global.b32 [%rd2], %r4;",
-              "several threads read the word");
+  // A barrier is between threads of one block, and no other's.
+  const std::string before = "ld.global.b32 %r4, [%rd1];\n",
+                    after = "st.global.b32 [%rd2], %r4;";
+  expectError(before + after, "writes the same word");
+  EXPECT_EQ(interpret(before + "bar.sync 0;\n" + after), "");
+  expectError(before + "bar.sync 0;\n" + after, "writes the same word",
+              /*blocks=*/2);
+  expectError("bar.sync 0;\n" + after, "writes the same word", /*blocks=*/2);
   expectError("st.shared.b32 [%r2], %r1;\n"
               "@%p1 ld.shared.b32 %r5, [memory+16];",
               "writes the same word");

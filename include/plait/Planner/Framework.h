@@ -118,6 +118,8 @@ struct Framework {
   /// The part that its fused attention reaches of what the hardware file says
   /// of today's.
   double attentionFraction = 1;
+  /// The part of that on Hopper, which older kernels are not made for.
+  double hopperAttention = 1;
   /// How often a layer's elementwise work goes through memory, as a multiple of
   /// once per fused kernel.
   double kernelPasses = 1;
@@ -138,6 +140,11 @@ struct Framework {
   /// Standard deviation of the time of a replica's step, as a part of it. All
   /// replicas wait for the slowest.
   double spread = 0.01;
+
+  /// Finds what its fused attention reaches on a device (Device::target).
+  double getAttentionFraction(std::string_view target) const {
+    return attentionFraction * (target == "sm_90" ? hopperAttention : 1);
+  }
 };
 
 /// All named frameworks, in the order in which help texts list them.

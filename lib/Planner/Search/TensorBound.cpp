@@ -53,7 +53,7 @@ static double getLeastAttention(const Operation &op, const Device &device,
     efficiency = 0;
     for (auto [headSize, reached] : table)
       efficiency = std::max(efficiency, reached);
-    efficiency *= training.framework.attentionFraction;
+    efficiency *= training.framework.getAttentionFraction(device.target);
   }
   // Fused attention computes the scores again; a causal mask leaves half of
   // them.

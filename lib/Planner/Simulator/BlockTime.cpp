@@ -55,7 +55,10 @@ Group Context::group(int members, int64_t stride) const {
 Cost BlockTimer::getCost(const Operation &op) const {
   Cost cost = operationCost(op, context.cluster.device, options);
   if (op.kind == OperationKind::Attention && options.flashAttention)
-    return 1 / context.framework().attentionFraction * cost;
+    return 1 /
+           context.framework().getAttentionFraction(
+               context.cluster.device.target) *
+           cost;
   if (op.kind == OperationKind::Kernel && isLayer)
     return context.framework().kernelPasses * cost;
   return cost;

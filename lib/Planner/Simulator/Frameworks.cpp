@@ -45,6 +45,12 @@ static constexpr double torchKeptLogit = 4, torchMadeLogit = 8;
 /// split_with_sizes_copy, chunk_cat).
 static constexpr double torchUnpacked = 4, torchPacked = 6;
 
+/// FlashAttention-2 on Hopper, forward and backward: 335 TFLOP/s (Dao 2023,
+/// figure 7) of 519, which are 0.6 and 0.5 of the peak as h100.json has them.
+/// PyTorch's scaled_dot_product_attention takes it first there
+/// (pytorch/pytorch#138522, huggingface/transformers#48163).
+static constexpr double flashAttention2OnHopper = 0.645;
+
 /// PyTorch's allocator beside full devices: reserved over what tensors take in
 /// the five runs of torchtitan with memory, 1.07 to 1.12.
 static constexpr double torchReserved = 0.10;
@@ -121,7 +127,16 @@ static constexpr Framework makeFsdp(const char *name, double kernelPasses) {
   fsdp.unpackedBytes = torchUnpacked;
   fsdp.packedBytes = torchPacked;
   fsdp.reservedPart = torchReserved;
+  fsdp.hopperAttention = flashAttention2OnHopper;
   return fsdp;
+}
+
+/// It asks for cuDNN's attention (torchtitan/models/attention.py, since the end
+/// of 2025; pytorch/torchtitan#1042).
+static constexpr Framework makeTorchtitan() {
+  Framework torchtitan = makeFsdp("torchtitan", 1);
+  torchtitan.hopperAttention = 1;
+  return torchtitan;
 }
 
 /// MosaicML's Composer with PyTorch 1.13: Triton's first FlashAttention, which
@@ -159,7 +174,7 @@ static constexpr Framework frameworks[] = {
     makeFsdp("fsdp", eagerPasses),
     makeFsdp("fsdp-compiled", 1),
     makeFsdp2023(),
-    makeFsdp("torchtitan", 1),
+    makeTorchtitan(),
     makeDeepSpeed(),
 };
 

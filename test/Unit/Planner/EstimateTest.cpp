@@ -331,6 +331,21 @@ TEST(Estimate, ProgramsWithoutACompilerMoveMore) {
   EXPECT_EQ(findFramework("fsdp")->kernelPasses, 3);
 }
 
+/// PyTorch takes FlashAttention-2 first, whose kernels are those of A100.
+TEST(Estimate, TorchAttendsSlowerOnHopper) {
+  EstimateSetting setting;
+  auto getForward = [&](const char *device, double part) {
+    setting.cluster = *parseCluster(std::string(device) + ":1x8");
+    setting.training.framework = *findFramework("fsdp");
+    setting.training.framework.hopperAttention = part;
+    return setting.run().stages[0].forward;
+  };
+  double torch = findFramework("fsdp")->hopperAttention;
+  EXPECT_GT(getForward("h100", torch), 1.01 * getForward("h100", 1));
+  EXPECT_EQ(getForward("a100-80g", torch), getForward("a100-80g", 1));
+  EXPECT_EQ(findFramework("torchtitan")->hopperAttention, 1);
+}
+
 /// PyTorch's checkpoints stop at the last tensor that was saved, since 2.1.
 /// DeepSpeed's own, and those of 2023, run the whole layer again.
 TEST(Estimate, TorchRecomputesWhatWasSaved) {

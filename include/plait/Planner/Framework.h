@@ -53,6 +53,8 @@ struct Framework {
   /// A message that all ranks of tp hold alike is cut over them, and gathered
   /// on the other side (Narayanan et al. 2021, section 4.1).
   bool scatterGather = true;
+  /// Sums over many rows are made in two steps on GPUs.
+  bool splitsColumnSums = true;
   /// The matmul of a weight's gradient adds to the accumulated one
   /// instead of a kernel of its own.
   bool fusedAccumulation = true;

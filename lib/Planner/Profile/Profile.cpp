@@ -424,6 +424,8 @@ FailureOr<ModelProfile::Measured> ModelProfile::measure(Sharded &sharded,
     setConfiguration(*module, configuration);
     if (framework.keepsEachResult)
       (*module)->setAttr(kKeepsEachResultAttr, UnitAttr::get(&context));
+    if (framework.splitsColumnSums && cluster && !cluster->device.isProcessor)
+      (*module)->setAttr(kSplitsColumnSumsAttr, UnitAttr::get(&context));
     if (failed(run(*module,
                    {Phase::Stage, Phase::Differentiate, Phase::Checkpoint})))
       return failure();

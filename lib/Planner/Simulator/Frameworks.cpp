@@ -61,7 +61,7 @@ static constexpr Framework makePython(const char *name) {
   python.name = name;
   python.delaysWeights = python.cutsCollectives = false;
   python.overlapsCopies = false;
-  python.separateReduction = false;
+  python.separateReduction = python.splitsColumnSums = false;
   python.joinsReplicas = true;
   python.gathersContext = false;
   python.addsUpParts = false;

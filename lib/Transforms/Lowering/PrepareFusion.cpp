@@ -17,6 +17,7 @@
 
 #include "plait/Analysis/KernelShape.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
+#include "plait/Transforms/FoldedModel.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
@@ -157,9 +158,9 @@ static void splitReductions(Block &body) {
 
 void plait::prepareFusion(Block &body) {
   copyStoredValues(body);
-  TargetAttr target =
-      getTarget(body.getParentOp()->getParentOfType<ModuleOp>());
-  if (target && target.isGPU())
+  auto module = body.getParentOp()->getParentOfType<ModuleOp>();
+  TargetAttr target = getTarget(module);
+  if ((target && target.isGPU()) || module->hasAttr(kSplitsColumnSumsAttr))
     splitColumnSums(body);
   splitReductions(body);
 }

@@ -113,12 +113,12 @@ def report(kept):
         count = next(iter(runs.values()))["bytes"]
         factor = next(iter(base.values()))["bytes"] / count
         print(f"| {name} | {count:,} | {factor:.1f} | {statistics.mean(last):.4f} | "
-              f"{max(last) - min(last):.4f} | {statistics.mean(pairs):+.1%} |")
+              f"{max(last) - min(last):.4f} | {100 * statistics.mean(pairs):+.1f} % |")
 
 
 def picture(kept):
-    """Loss over bytes a step, a point each scheme, a bar from the lowest to the highest
-    of its seeds."""
+    """Loss over bytes a step, a point each scheme, with a bar from the lowest to the
+    highest of its seeds."""
     width, height, left, top = 560, 320, 56, 14
     points = {name: ([run["held_out"] for run in runs.values()],
                      next(iter(runs.values()))["bytes"]) for name, runs in kept.items()}
@@ -134,13 +134,14 @@ def picture(kept):
         return top + 10 + (height - 20) * (most - loss) / (most - least)
 
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + width + 30} '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + width + 200} '
         f'{top + height + 44}" font-family="sans-serif" font-size="12">',
         '<rect width="100%" height="100%" fill="#ffffff"/>',
         f'<rect x="{left}" y="{top}" width="{width}" height="{height}" fill="none" '
         'stroke="#999999"/>',
         f'<text x="{left + width / 2 - 90}" y="{top + height + 38}">bytes a rank sends '
         'between sites in a step</text>',
+        f'<text x="{left + width - 130}" y="{top + 18}">loss on held-out text</text>',
     ]
     for exponent in range(low, high + 1):
         label = f"{10 ** exponent:,}"
@@ -149,16 +150,17 @@ def picture(kept):
     for fraction in (0, 0.25, 0.5, 0.75, 1):
         loss = least + (most - least) * fraction
         lines.append(f'<text x="10" y="{down(loss) + 4:.1f}">{loss:.3f}</text>')
-    for index, (name, (losses, count)) in enumerate(points.items()):
+    # Points are numbered, as names of neighbours would lie on one another.
+    for number, (name, (losses, count)) in enumerate(points.items(), 1):
         x, y = across(math.log10(count)), down(statistics.mean(losses))
         lines.append(f'<path d="M{x:.1f},{down(max(losses)):.1f}V{down(min(losses)):.1f}" '
                      'stroke="#1f77b4" stroke-width="2"/>')
-        lines.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="#1f77b4"/>')
-        # Names of neighbours stand on different sides of their points.
-        end = x > left + 0.75 * width
-        shift = 4 if index % 2 == 0 else -8
-        lines.append(f'<text x="{x - 8 if end else x + 8:.1f}" y="{y + shift:.1f}" '
-                     f'text-anchor="{"end" if end else "start"}">{name}</text>')
+        lines.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="#1f77b4"/>')
+        above = -6 if number % 2 else 16
+        lines.append(f'<text x="{x:.1f}" y="{y + above:.1f}" text-anchor="middle">'
+                     f'{number}</text>')
+        lines.append(f'<text x="{left + width + 14}" y="{top + 12 + 18 * number}">'
+                     f'{number} {name}</text>')
     return "\n".join(lines) + "\n</svg>\n"
 
 

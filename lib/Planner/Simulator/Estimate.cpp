@@ -424,15 +424,20 @@ bool Estimator::sharesTied() const {
   return holders > 1;
 }
 
-/// The rank that holds the most is the last to be done.
+/// The rank that holds the most is the last to be done. What is frozen only
+/// counts where it is gathered.
 StepLoad Estimator::getHeaviestLoad() const {
   uint32_t heaviest = 0;
   double most = -1;
-  for (uint32_t rank = 0; rank < pipeline.getProblem().stages; ++rank)
-    if (double held = countParameters(work, stagesOf(rank)); held > most) {
+  for (uint32_t rank = 0; rank < pipeline.getProblem().stages; ++rank) {
+    double held = countParameters(work, stagesOf(rank));
+    if (context.zero() >= 3)
+      held += countFrozen(work, stagesOf(rank));
+    if (held > most) {
       heaviest = rank;
       most = held;
     }
+  }
   StepLoad load = getLoad(heaviest);
   if (load.tied > 0 && !sharesTied())
     load.tied = 0;

@@ -46,6 +46,18 @@ double planner::countParameters(const Work &work,
   return sum;
 }
 
+double planner::countFrozen(const Work &work,
+                            std::span<const StageBlocks *const> stages) {
+  double sum = 0;
+  forEachGroup(
+      work, stages,
+      [&](const ParameterGroup &group, int count) {
+        sum += count * group.elements;
+      },
+      /*frozen=*/true);
+  return sum;
+}
+
 /// Of one microbatch on one rank; under context parallelism that is a part of a
 /// sequence.
 static double toBytes(const Saved &saved, const Context &context) {

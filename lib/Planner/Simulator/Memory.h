@@ -74,7 +74,10 @@ void forEachParameter(const Work &work,
 /// rank that reads it in two blocks.
 double countParameters(const Work &work,
                        std::span<const StageBlocks *const> stages);
-/// Counts those of them that another block reads too.
+/// Counts those that it holds and does not train.
+double countFrozen(const Work &work,
+                   std::span<const StageBlocks *const> stages);
+/// Counts trained ones that another block reads too.
 double countTied(const Work &work, std::span<const StageBlocks *const> stages);
 
 /// Bytes that one microbatch leaves on a stage between its forward and its

@@ -59,6 +59,55 @@ TEST(Step, ZeroExchangesParameterByParameter) {
   EXPECT_LT(seconds(3), expected);
 }
 
+/// What is frozen is gathered by ZeRO 3, as others are, and never reduced; the
+/// rank that has the most to gather is the last to be done.
+TEST(Step, FrozenParametersAreGatheredAlone) {
+  Setting setting;
+  setting.configuration.mesh[Axis::DP] = 4;
+  setting.shape.tied = false;
+  setting.training.framework.overlapsParts = false;
+  setting.training.framework.overlapParameters = false;
+  Work work = buildTransformerWork(setting.shape, 1, false);
+  for (int index = work.before; index < int(work.blocks.size()) - work.after;
+       ++index)
+    for (ParameterGroup &group : work.blocks[index].parameters)
+      group.frozen = true;
+  auto sum = [&](CollectiveKind kind, double bytes, bool frozen) {
+    double seconds = 0;
+    for (int index : work.order)
+      for (const ParameterGroup &group : work.blocks[index].parameters)
+        if (group.frozen == frozen)
+          seconds += collectiveSeconds(kind, group.elements * bytes, {4, 4},
+                                       setting.cluster);
+    return seconds;
+  };
+  double gather = sum(CollectiveKind::AllGather, 2, false);
+  double reduce = sum(CollectiveKind::ReduceScatter, 4, false);
+  double frozen = sum(CollectiveKind::AllGather, 2, true);
+  ASSERT_GT(frozen, 0);
+  auto seconds = [&](int zero) {
+    setting.configuration.zero = zero;
+    auto estimate = planner::estimate(work, setting.cluster, setting.training,
+                                      setting.configuration);
+    EXPECT_TRUE(estimate.ok()) << estimate.status().message();
+    return estimate->dataSeconds;
+  };
+  double microbatches = 48.0 / 4;
+  double expected = microbatches * reduce + gather;
+  EXPECT_NEAR(seconds(2), expected, 1e-9 * expected);
+  expected = microbatches * (reduce + 2 * (gather + frozen));
+  EXPECT_NEAR(seconds(3), expected, 1e-9 * expected);
+  // On either stage, whichever of both trains more.
+  setting.configuration.mesh[Axis::PP] = 2;
+  int layers = int(work.layers());
+  setting.configuration.layers = {layers / 2, layers - layers / 2};
+  double even = seconds(3);
+  for (int first : {1, layers - 1}) {
+    setting.configuration.layers = {first, layers - first};
+    EXPECT_GT(seconds(3), even) << first;
+  }
+}
+
 /// What the first layer needs and the last leaves has nothing beside it: of
 /// this model that is the table of embeddings.
 TEST(Step, ZeroHidesAllButTheLargestParameter) {

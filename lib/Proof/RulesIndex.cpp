@@ -20,7 +20,6 @@
 #include "plait/Interfaces/Padding.h"
 #include "plait/Support/DropoutMask.h"
 
-#include <cmath>
 #include <limits>
 
 using namespace mlir;

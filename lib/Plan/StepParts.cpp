@@ -55,8 +55,8 @@ static bool endsAlike(const fb::Plan &plan,
   return true;
 }
 
-/// All cuts at once, which mostly works; else program after program those that
-/// go with the ones before.
+/// Tries all cuts at once, which mostly works; else program after program those
+/// that go with the ones before.
 StepCuts plan::cutSteps(const fb::Plan &plan,
                         const std::vector<Message> &messages, uint32_t most) {
   StepCuts cuts;

@@ -66,7 +66,7 @@ static SmallVector<int64_t> mergeKinds(func::FuncOp function) {
   SmallVector<int64_t> ids(llvm::make_first_range(alike.getLayers()));
   llvm::DenseSet<Value> trained = findTrainedValues(function);
   auto isTrained = [&](Value value) { return trained.contains(value); };
-  // By both kinds, and by that.
+  // The keys are both kinds, and whether a gradient is handed on.
   std::map<std::tuple<int64_t, int64_t, bool>, int64_t> known;
   SmallVector<int64_t> order;
   for (auto [index, id] : llvm::enumerate(ids)) {

@@ -203,7 +203,7 @@ struct Sums {
 };
 } // namespace
 
-/// Asked while types have shardings.
+/// Finds them while types have shardings.
 static Sums findSums(ModuleOp module) {
   auto axis = StringAttr::get(module.getContext(), kTensorAxis);
   Sums sums;

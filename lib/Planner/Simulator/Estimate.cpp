@@ -432,7 +432,7 @@ StepLoad Estimator::getHeaviestLoad() const {
   for (uint32_t rank = 0; rank < pipeline.getProblem().stages; ++rank) {
     double held = countParameters(work, stagesOf(rank));
     if (context.zero() >= 3)
-      held += countFrozen(work, stagesOf(rank));
+      held += countParameters(work, stagesOf(rank), /*frozen=*/true);
     if (held > most) {
       heaviest = rank;
       most = held;

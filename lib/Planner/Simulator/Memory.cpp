@@ -38,23 +38,13 @@ double planner::countTied(const Work &work,
 /// A tied table is held once by each rank that reads it, and so by two ranks
 /// where the first and the last stage are different ones.
 double planner::countParameters(const Work &work,
-                                std::span<const StageBlocks *const> stages) {
+                                std::span<const StageBlocks *const> stages,
+                                bool frozen) {
   double sum = 0;
-  forEachGroup(work, stages, [&](const ParameterGroup &group, int count) {
+  auto add = [&](const ParameterGroup &group, int count) {
     sum += count * group.elements;
-  });
-  return sum;
-}
-
-double planner::countFrozen(const Work &work,
-                            std::span<const StageBlocks *const> stages) {
-  double sum = 0;
-  forEachGroup(
-      work, stages,
-      [&](const ParameterGroup &group, int count) {
-        sum += count * group.elements;
-      },
-      /*frozen=*/true);
+  };
+  forEachGroup(work, stages, add, frozen);
   return sum;
 }
 

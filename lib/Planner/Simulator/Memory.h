@@ -70,13 +70,11 @@ void forEachParameter(const Work &work,
             visit(group);
 }
 
-/// Parameters that a rank of the pipeline trains. A tied one counts once on a
-/// rank that reads it in two blocks.
+/// Counts parameters that a rank of the pipeline trains, or those that it holds
+/// frozen. A tied one counts once on a rank that reads it in two blocks.
 double countParameters(const Work &work,
-                       std::span<const StageBlocks *const> stages);
-/// Counts those that it holds and does not train.
-double countFrozen(const Work &work,
-                   std::span<const StageBlocks *const> stages);
+                       std::span<const StageBlocks *const> stages,
+                       bool frozen = false);
 /// Counts trained ones that another block reads too.
 double countTied(const Work &work, std::span<const StageBlocks *const> stages);
 

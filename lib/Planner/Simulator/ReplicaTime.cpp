@@ -276,7 +276,7 @@ template <typename Visitor>
 static void forEachDivided(const StepLoad &load, const Context &context,
                            Visitor visit) {
   const ParameterGroup *table = nullptr;
-  Uses shared{1, 0, 0, 0};
+  Uses shared;
   for (const StageBlocks *stage : load.stages) {
     bool readsForward = false, readsBackward = false; // the table
     for (const StageBlocks::Entry &entry : stage->entries)
@@ -296,13 +296,14 @@ static void forEachDivided(const StepLoad &load, const Context &context,
         readsForward = true;
         readsBackward |= isRead;
         shared.reduced += trained;
-        shared.held = trained ? 1 : 0;
       }
     shared.forward += readsForward;
     shared.backward += readsBackward;
   }
-  if (table)
-    visit(*table, context.zero() >= 3 ? shared : Uses{1, 1, 0, shared.forward});
+  if (!table)
+    return;
+  shared.held = table->frozen ? 0 : 1;
+  visit(*table, context.zero() >= 3 ? shared : Uses{1, 1, 0, shared.forward});
 }
 
 /// Many short collectives take longer than one: each has its latency. What is

@@ -61,8 +61,8 @@ bool plait::isColumnReduction(Operation *op) {
          (areFrom(0, getDims(op)) || isFirstStep(op));
 }
 
-/// Whether `op` is worth two kernels.
-/// Partial sums have the type of what is added up, which must not round them.
+/// Tells whether `op` is worth two kernels. Partial sums have the type of what
+/// is added up, which must not round them.
 static bool hasFewBlocks(Operation *op) {
   ArrayRef<int64_t> dims = getDims(op);
   if (findRole(op) != FusionRole::ReduceSum || dims.size() < 2 ||

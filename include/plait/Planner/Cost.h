@@ -53,6 +53,8 @@ struct CostOptions {
   /// result. Where it adds to a sum of 4 bytes over microbatches: reads and
   /// writes them.
   double weightGradientBytes = 8;
+  /// Gradients of weights that lie side by side are made in one call.
+  bool joinsGradients = true;
   /// Attention that is not fused keeps its scores; otherwise its backward pass
   /// computes them again.
   bool keepsScores = true;

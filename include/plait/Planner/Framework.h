@@ -55,6 +55,8 @@ struct Framework {
   bool scatterGather = true;
   /// Sums over many rows are made in two steps on GPUs.
   bool splitsColumnSums = true;
+  /// Few-tiled gradients of weights that share an operand are one matmul there.
+  bool joinsGradients = true;
   /// The matmul of a weight's gradient adds to the accumulated one
   /// instead of a kernel of its own.
   bool fusedAccumulation = true;

@@ -66,6 +66,10 @@ struct Operation {
   /// in elements; 0: not known, the largest that divides all sizes.
   int64_t rowAlignment = 0;
   bool adds = false; // to what an earlier one has left
+  /// So many matmuls of these sizes make gradients of weights that lie side by
+  /// side, of an operand in common. Where gradients stay where they are made
+  /// they are one call, a batch; else as many calls.
+  int64_t joined = 1;
 
   // Attention: per sequence. In a backward pass the operation stands for all of
   // its gradients.
@@ -77,6 +81,8 @@ struct Operation {
   double elementsPerSequence = 0, fourBytePerSequence = 0;
   double elementsFixed = 0;
   double flopsPerSequence = 0;
+  /// It adds up what each sequence has left: there is none for one sequence.
+  bool sumsSequences = false;
 
   // Collective: elements of the full tensor (what an all-reduce combines, what
   // an all-gather ends with, what a reduce-scatter begins with). `fixed` ones

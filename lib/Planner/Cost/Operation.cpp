@@ -25,7 +25,8 @@ namespace {
 /// Exactly one size grows with the microbatch, or none. Under context
 /// parallelism a rank has its part of the tokens, rounded up, as the longest
 /// part counts. Where the contraction is what grows, the result is a weight's
-/// gradient, which may be written in another width or added to a sum.
+/// gradient, which may be written in another width or added to a sum, and made
+/// together with others.
 Cost matmulOperationCost(const Operation &operation, const Device &device,
                          const CostOptions &options) {
   Matmul matmul = {operation.batch, operation.m, operation.n, operation.k};
@@ -56,6 +57,10 @@ Cost matmulOperationCost(const Operation &operation, const Device &device,
     matmul.outputBytes = options.weightGradientBytes;
   if (operation.adds)
     matmul.outputBytes *= 2; // read and written
+  if (!options.joinsGradients)
+    return double(operation.joined) *
+           matmulCost(matmul, device, options.precision);
+  matmul.batch *= operation.joined;
   return matmulCost(matmul, device, options.precision);
 }
 
@@ -107,6 +112,8 @@ Cost planner::operationCost(const Operation &operation, const Device &device,
   case OperationKind::Attention:
     return attentionCost(operation, device, options);
   case OperationKind::Kernel: {
+    if (operation.sumsSequences && options.microBatch == 1)
+      return {};
     double sequences = double(options.microBatch) / options.sequenceParts;
     double elements =
         operation.elementsPerSequence * sequences + operation.elementsFixed;

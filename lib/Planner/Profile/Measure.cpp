@@ -21,6 +21,7 @@
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 #include "plait/Dialect/Plan/IR/RowPitch.h"
+#include "plait/Transforms/BatchedMatmuls.h"
 #include "plait/Transforms/StageFunctions.h"
 #include "plait/Transforms/WeightGradients.h"
 
@@ -93,6 +94,13 @@ static std::string nameOf(Operation *op) {
 // Operations
 //===----------------------------------------------------------------------===//
 
+/// Whether `op` is the second step of a sum over rows (SplitColumnSums.cpp).
+static bool sumsSequences(Operation *op) {
+  auto reduce = dyn_cast<nn::ReduceOp>(op);
+  return reduce && reduce.getDims().size() == 1 && reduce.getDims()[0] == 0 &&
+         reduce.getInput().getType().getRank() > 1;
+}
+
 /// Traffic is that of the cluster as a whole, one access for each of its inputs
 /// and outputs: what only passes from op to op inside of it never reaches
 /// memory.
@@ -103,6 +111,9 @@ planner::Operation Measurer::makeKernel(plan::ClusterOp cluster) const {
     (isActivation(access.type) ? kernel.elementsPerSequence
                                : kernel.fourBytePerSequence) += access.elements;
   kernel.flopsPerSequence = getKernelFlops(cluster);
+  kernel.sumsSequences =
+      llvm::all_of(cluster.getBody().front().without_terminator(),
+                   [](Operation &op) { return sumsSequences(&op); });
   kernel.name = nameOf(&cluster.getBody().front().front());
   return kernel;
 }
@@ -391,6 +402,69 @@ static llvm::SmallDenseSet<Operation *> findMadeAnew(func::FuncOp forward) {
   return found;
 }
 
+/// Numbers parameters as packs have them: in the module's order, those that
+/// decay and those that do not apart.
+static llvm::DenseMap<Attribute, int64_t> numberParameters(ModuleOp module) {
+  llvm::DenseMap<Attribute, int64_t> numbers;
+  for (bool decays : {false, true}) {
+    for (auto parameter : module.getOps<nn::ParameterOp>())
+      if (parameter.getDecay() == decays)
+        numbers.try_emplace(FlatSymbolRefAttr::get(parameter.getSymNameAttr()),
+                            int64_t(numbers.size()));
+    numbers.try_emplace({}, int64_t(numbers.size())); // a gap
+  }
+  return numbers;
+}
+
+/// Finds matmuls of `delayed` that share an operand and have results of one
+/// size that lie side by side in a pack of gradients, as BatchMatmuls.cpp joins
+/// them: the number of them for the last in the function's order, 0 for the
+/// others.
+static llvm::DenseMap<Operation *, int64_t>
+findJoinedGradients(ArrayRef<Operation *> delayed) {
+  using Shape = std::tuple<int64_t, int64_t, int64_t, int64_t>;
+  using Common = std::tuple<Value, unsigned, Shape>;
+  llvm::MapVector<Common, SmallVector<std::pair<int64_t, Operation *>>> found;
+  llvm::DenseMap<Attribute, int64_t> numbers;
+  for (Operation *op : delayed) {
+    auto matmul = dyn_cast<nn::MatmulOp>(op);
+    if (!matmul || !matmul->hasOneUse())
+      continue;
+    auto sum = dyn_cast<nn::AccumulateOp>(*matmul->user_begin());
+    WorkShape shape = cast<CostedOpInterface>(op).getWorkShape();
+    if (!sum || !isWorthBatching(matmul.getType().getNumElements()))
+      continue;
+    if (numbers.empty())
+      numbers = numberParameters(op->getParentOfType<ModuleOp>());
+    auto number = numbers.find(sum.getSymbolAttr());
+    if (number != numbers.end())
+      for (unsigned shared : {0, 1})
+        found[{op->getOperand(shared),
+               shared,
+               {shape.batch, shape.m, shape.n, shape.k}}]
+            .emplace_back(number->second, op);
+  }
+  llvm::DenseMap<Operation *, int64_t> joined;
+  for (auto &[common, members] : found) {
+    llvm::sort(members);
+    for (ArrayRef rest = members; !rest.empty();) {
+      size_t count = 1;
+      while (count < rest.size() &&
+             rest[count].first == rest[count - 1].first + 1)
+        ++count;
+      if (count > 1) {
+        for (auto [number, op] : rest.take_front(count))
+          joined[op] = 0;
+        joined[llvm::max_element(rest.take_front(count), [](auto x, auto y) {
+                 return x.second->isBeforeInBlock(y.second);
+               })->second] = int64_t(count);
+      }
+      rest = rest.drop_front(count);
+    }
+  }
+  return joined;
+}
+
 /// Forward operations, then those of the backward pass, of which the ones that
 /// only weights' gradients need are a list of their own (findWeightGradients):
 /// a schedule may run these later. What is kept is what the backward function
@@ -399,20 +473,25 @@ planner::Block Measurer::measure(func::FuncOp forward,
                                  func::FuncOp backward) const {
   planner::Block block;
   llvm::SmallDenseSet<Operation *> madeAnew = findMadeAnew(forward);
-  plan::ClusterOp joined = findJoined(forward);
+  plan::ClusterOp passedOn = findJoined(forward);
   for (Operation &op : forward.getBody().front())
     if (auto operation = makeOperation(&op)) {
       operation->again = madeAnew.contains(&op);
-      if (&op == joined.getOperation())
-        join(block.operations.front(), *operation, joined->getResult(0));
+      if (&op == passedOn.getOperation())
+        join(block.operations.front(), *operation, passedOn->getResult(0));
       else
         block.operations.push_back(std::move(*operation));
     }
   SmallVector<Operation *> found = findWeightGradients(backward);
   llvm::SetVector<Operation *> delayed(found.begin(), found.end());
   setKept(block, backward, delayed);
+  llvm::DenseMap<Operation *, int64_t> joined = findJoinedGradients(found);
   for (Operation &op : backward.getBody().front())
     if (auto operation = makeOperation(&op)) {
+      if (auto count = joined.find(&op); count != joined.end())
+        operation->joined = count->second;
+      if (operation->joined == 0)
+        continue;
       operation->pass = delayed.contains(&op) ? planner::Pass::BackwardWeight
                                               : planner::Pass::BackwardInput;
       operation->again = isa<nn::AttentionOp>(op);

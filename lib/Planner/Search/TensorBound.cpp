@@ -33,8 +33,8 @@ static double getLeastMatmul(const Operation &op, const Device &device,
   double trips = std::max(1.0, double(op.k) / unit.tileK);
   if (op.scaled != Operation::Scaled::K)
     efficiency *= trips / (trips + unit.rampTrips);
-  double flops =
-      2.0 * double(op.batch) * double(op.m) * double(op.n) * double(op.k);
+  double flops = 2.0 * double(op.joined) * double(op.batch) * double(op.m) *
+                 double(op.n) * double(op.k);
   double peak = device.peak(training.precision) *
                 std::min(efficiency, unit.sustainedFraction);
   return flops / peak;
@@ -87,6 +87,8 @@ static double getLeastSeconds(const Operation &op, double share, Group group,
     return share * getLeastMatmul(op, device, training);
   if (op.kind == OperationKind::Attention)
     return share * getLeastAttention(op, device, training);
+  if (op.sumsSequences)
+    return 0; // of one sequence
   double bytes =
       op.elementsPerSequence * element + op.fourBytePerSequence * sizeof(float);
   return share * bytes / getMemoryRate(device);

@@ -43,6 +43,7 @@ CostOptions Context::costOptions() const {
   options.weightGradientBytes = framework().fusedAccumulation
                                     ? 2 * gradientBytes()
                                     : elementBytes(training.precision);
+  options.joinsGradients = joinsGradients();
   return options;
 }
 
@@ -243,8 +244,7 @@ void BlockTimer::recompute(StageTime &time) const {
   }
 }
 
-/// The matmul that comes first, before another collective.
-static const Operation *findReader(std::span<const Operation> behind) {
+const Operation *planner::findReader(std::span<const Operation> behind) {
   for (const Operation &op : behind) {
     if (op.kind == OperationKind::Matmul)
       return &op;
@@ -382,12 +382,33 @@ StageTime BlockTimer::run() {
   return time;
 }
 
+double BlockTimer::getLeft() {
+  addAll();
+  return delayed;
+}
+
+/// Has the timer take over what another layer like it has left. What is
+/// computed again in between has collectives of its own, and what ZeRO 2 and 3
+/// send to its owner is sent at once.
+static BlockTimer makeTimer(const Block &block, const Context &context,
+                            bool split, bool isLayer, Recompute kind) {
+  BlockTimer timer(block, context, split, isLayer, kind);
+  if (split || !isLayer || kind == Recompute::Full ||
+      context.configuration.mesh[Axis::TP] == 1 || context.zero() >= 2 ||
+      !context.framework().delaysWeights)
+    return timer;
+  Context silent = context;
+  silent.notes = nullptr;
+  timer.take(BlockTimer(block, silent, split, isLayer, kind).getLeft());
+  return timer;
+}
+
 /// Where what is cheap is computed again, the block is the one profiled that
 /// way; how much of its time that is, the difference to the plain block tells.
 StageTime planner::getBlockTime(int index, const Context &context, bool split,
                                 bool isLayer, Recompute kind) {
   StageTime time =
-      BlockTimer(context.block(index, kind), context, split, isLayer, kind)
+      makeTimer(context.block(index, kind), context, split, isLayer, kind)
           .run();
   if (!context.recomputesCheap(kind))
     return time;
@@ -396,8 +417,7 @@ StageTime planner::getBlockTime(int index, const Context &context, bool split,
   Context silent = context;
   silent.notes = nullptr;
   StageTime plain =
-      BlockTimer(context.work.blocks[index], silent, split, isLayer, kind)
-          .run();
+      makeTimer(context.work.blocks[index], silent, split, isLayer, kind).run();
   time.recompute +=
       std::max(0.0, time.backwardInput + time.backwardWeight -
                         plain.backwardInput - plain.backwardWeight);

@@ -98,6 +98,13 @@ struct Context {
   /// The stage of ZeRO, of which nothing is left among one rank.
   int zero() const { return divisions() > 1 ? configuration.zero : 0; }
 
+  /// Whether gradients of weights are made in one call where they lie side by
+  /// side: not where they are sent to their owners from where they are made,
+  /// and not on processors, which have no idle cores in a last wave of tiles.
+  bool joinsGradients() const {
+    return framework().joinsGradients && hasHost() && zero() < 2;
+  }
+
   /// Whether ZeRO 2 and 3 divide it.
   bool isDivided(const ParameterGroup &group) const {
     return !framework().dividesParameters || group.divides(divisions());
@@ -132,11 +139,12 @@ std::vector<bool> findLayers(const Work &work);
 
 /// Times of all blocks where layers have `kind` recomputed, by block. Estimates
 /// of one search ask for the same ones over and over: they depend on no axis
-/// but those inside of a layer, on no schedule and on no cut. So there are as
-/// many of them as works, microbatches, and kinds of context parallelism and
-/// recomputation, however large the cluster is and however deep the model.
-/// Works, and what the training and the cluster say of computing and of links,
-/// are the same for all that ask one object. For any number of threads.
+/// but those inside of a layer, on no schedule and on no cut; of ZeRO on
+/// whether gradients are divided. So there are as many of them as works,
+/// microbatches, and kinds of context parallelism and recomputation, however
+/// large the cluster is and however deep the model. Works, and what the
+/// training and the cluster say of computing and of links, are the same for all
+/// that ask one object. For any number of threads.
 class BlockTimes {
 public:
   using Times = std::shared_ptr<const std::vector<StageTime>>;
@@ -148,7 +156,7 @@ public:
 
 private:
   using Key = std::tuple<const Work *, int, int, ContextParallel, int64_t, bool,
-                         Recompute>;
+                         bool, Recompute>;
   std::mutex mutex;
   std::map<Key, Times> known;
 };

@@ -60,6 +60,9 @@ inline Moment getMoment(const Operation &op) {
   return op.pass == Pass::Forward ? Moment::Forward : Moment::Backward;
 }
 
+/// The matmul that comes first, before another collective; null: none.
+const Operation *findReader(std::span<const Operation> behind);
+
 /// Walks a block's operations once, in their order. Three sums, one a pass,
 /// because schedules run the passes apart.
 class BlockTimer {
@@ -70,6 +73,11 @@ public:
         kind(kind), options(context.costOptions()) {}
 
   StageTime run();
+  /// Seconds of weights' gradients that the block leaves beside no collective.
+  /// What layers like it leave, which come before it in a backward pass, is
+  /// beside its own first ones.
+  double getLeft();
+  void take(double left) { delayed = left; }
 
 private:
   void recompute(StageTime &time) const;
@@ -77,7 +85,8 @@ private:
   double collectiveSecondsOf(const Operation &op, int pieces = 1) const;
   double contextSeconds(const Operation &op);
   double gatherSeconds(const Operation &op);
-  double getWeightSeconds(std::span<const Operation> behind) const;
+  double getProjectionSeconds(const Operation &op) const;
+  double getReaderSeconds(const Operation &op) const;
   const Operation *getEnd() const {
     return block.operations.data() + block.operations.size();
   }

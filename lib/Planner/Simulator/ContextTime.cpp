@@ -54,55 +54,78 @@ double BlockTimer::reorderSeconds(const Operation &op) const {
 }
 
 /// Keys and values are gathered for each pass, for the backward pass by what is
-/// computed again if layers are; then their gradients are scattered. Of what
-/// the forward pass has kept, the first tensor has the work since the last
-/// collective beside it, while the second waits for memory; gradients have
-/// those of weights that are left.
+/// computed again if layers are; then their gradients are scattered. While keys
+/// come values are computed, and while the second gradient comes the first is
+/// used. What the forward pass has kept has the work since the last collective
+/// beside it; where it is brought into order, the first tensor alone.
 double BlockTimer::gatherSeconds(const Operation &op) {
   double bytes = double(op.keys) * op.keyValueHeads * op.headSize *
                  options.microBatch * elementBytes(options.precision);
   bool forward = op.pass == Pass::Forward;
   bool repeated = !forward && kind == Recompute::Full;
   bool hides = !forward && !split && context.hasHost();
-  double seconds = 0;
+  double work = std::max(delayed, computed), seconds = 0;
   if (!repeated) {
     double one = collectiveSeconds(CollectiveKind::AllGather, bytes,
                                    context.group(Axis::CP), context.cluster);
-    seconds +=
-        addContext(op, CollectiveKind::AllGather, bytes,
-                   hides ? std::min(one, std::max(delayed, computed)) : 0);
+    if (context.isReordered())
+      work = std::min(work, one);
+    seconds += addContext(op, CollectiveKind::AllGather, bytes,
+                          forward ? getProjectionSeconds(op)
+                          : hides ? work
+                                  : 0);
   }
   if (!forward)
     seconds += addContext(op, CollectiveKind::ReduceScatter, bytes,
-                          hides ? getWeightSeconds({&op + 1, getEnd()}) : 0);
+                          getReaderSeconds(op));
   return seconds;
 }
 
-/// Seconds of gradients of weights before the next collective.
-double BlockTimer::getWeightSeconds(std::span<const Operation> behind) const {
-  double seconds = 0;
-  for (const Operation &op : behind) {
-    if (op.kind == OperationKind::Collective)
-      break;
-    if (op.kind == OperationKind::Matmul && op.pass == Pass::BackwardWeight)
-      seconds += getCost(op).seconds;
-  }
-  return seconds;
+/// Seconds of the last matmul in front of an attention of the forward pass, if
+/// it makes values alone.
+double BlockTimer::getProjectionSeconds(const Operation &op) const {
+  const Operation *first = block.operations.data(), *before = &op;
+  while (before != first && (--before)->kind != OperationKind::Matmul)
+    ;
+  return context.hasHost() && before->kind == OperationKind::Matmul &&
+                 before->n == op.keyValueHeads * op.headSize
+             ? getCost(*before).seconds
+             : 0;
+}
+
+/// Seconds of the first matmul behind an attention of the backward pass, if it
+/// takes one gradient alone to its input.
+double BlockTimer::getReaderSeconds(const Operation &op) const {
+  const Operation *reader = findReader({&op + 1, getEnd()});
+  return context.hasHost() && reader &&
+                 reader->k == op.keyValueHeads * op.headSize
+             ? getCost(*reader).seconds
+             : 0;
 }
 
 /// Positions are exchanged for heads: of queries, keys and values before
 /// attention, of its result after it, and of as many gradients in the backward
 /// pass, for which what attention reads is kept. Where there are too few
-/// key/value heads, keys and values are gathered.
+/// key/value heads, keys and values are gathered. In the forward pass each has
+/// the matmul of the next one beside it, but for the result, for which all
+/// waits; in the backward pass the gradient of the result has the gradients of
+/// weights that are left.
 double BlockTimer::exchangeSeconds(const Operation &op) {
   double bytesOfHead = double(op.keys) / options.sequenceParts * op.headSize *
                        options.microBatch * elementBytes(options.precision);
-  auto secondsOf = [&](int64_t heads) {
-    return addContext(op, CollectiveKind::AllToAll, heads * bytesOfHead);
-  };
-  return secondsOf(op.heads) + (op.keyValueHeads % options.sequenceParts == 0
-                                    ? secondsOf(op.keyValueHeads)
-                                    : gatherSeconds(op));
+  bool forward = op.pass == Pass::Forward;
+  double next = forward ? getProjectionSeconds(op) : 0;
+  double one =
+      collectiveSeconds(CollectiveKind::AllToAll, op.heads * bytesOfHead,
+                        context.group(Axis::CP), context.cluster);
+  double left =
+      forward || split || !context.hasHost() ? next : std::min(one, delayed);
+  double seconds =
+      addContext(op, CollectiveKind::AllToAll, op.heads * bytesOfHead, left);
+  if (op.keyValueHeads % options.sequenceParts != 0)
+    return seconds + gatherSeconds(op);
+  return seconds + addContext(op, CollectiveKind::AllToAll,
+                              op.keyValueHeads * bytesOfHead, next);
 }
 
 /// Ring attention: each rank of cp passes its keys and values on while it works

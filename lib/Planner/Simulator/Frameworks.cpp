@@ -62,6 +62,7 @@ static constexpr Framework makePython(const char *name) {
   python.delaysWeights = python.cutsCollectives = false;
   python.overlapsCopies = false;
   python.separateReduction = python.splitsColumnSums = false;
+  python.joinsGradients = false;
   python.joinsReplicas = true;
   python.gathersContext = false;
   python.addsUpParts = false;

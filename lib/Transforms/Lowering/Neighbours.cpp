@@ -17,9 +17,9 @@
 
 #include "Neighbours.h"
 
-#include "../BatchedMatmuls.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Dialect/Plan/IR/RowPitch.h"
+#include "plait/Transforms/BatchedMatmuls.h"
 
 #include <tuple>
 

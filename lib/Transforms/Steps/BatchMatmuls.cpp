@@ -16,8 +16,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "../BatchedMatmuls.h"
 #include "Footprint.h"
+#include "plait/Transforms/BatchedMatmuls.h"
 
 using namespace mlir;
 using namespace plait;

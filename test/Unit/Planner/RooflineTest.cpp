@@ -78,6 +78,37 @@ TEST(Roofline, KernelsMoveOrCompute) {
               1e-12 * cost.seconds);
 }
 
+TEST(Roofline, OneSequenceLeavesNothingToSum) {
+  Device device = parseCluster("h100:1")->device;
+  Operation sum;
+  sum.elementsPerSequence = 1e3;
+  sum.sumsSequences = true;
+  CostOptions options;
+  EXPECT_EQ(operationCost(sum, device, options).seconds, 0);
+  options.microBatch = 2;
+  EXPECT_GT(operationCost(sum, device, options).seconds, device.launchSeconds);
+}
+
+/// A batch fills the last wave of tiles; where each gradient is sent to its
+/// owner there is a call for each.
+TEST(Roofline, JoinedGradientsAreABatch) {
+  Device device = parseCluster("h100:1")->device;
+  Operation gradient;
+  gradient.kind = OperationKind::Matmul;
+  gradient.pass = Pass::BackwardWeight;
+  gradient.m = gradient.n = 1024;
+  gradient.k = 128;
+  gradient.scaled = Operation::Scaled::K;
+  CostOptions options;
+  double one = operationCost(gradient, device, options).seconds;
+  gradient.joined = 3;
+  double batch = operationCost(gradient, device, options).seconds;
+  EXPECT_LT(batch, 0.9 * 3 * one);
+  options.joinsGradients = false;
+  EXPECT_NEAR(operationCost(gradient, device, options).seconds, 3 * one,
+              1e-12 * one);
+}
+
 TEST(Roofline, AddsUpToTheStep) {
   for (const char *name : {"a100-80g:2x8", "b200:2x8", "cpu:16"})
     for (Recompute recompute :

@@ -103,7 +103,8 @@ static Totals sumUp(const Work &work) {
     for (const planner::Operation &op : block.operations) {
       int pass = int(op.pass);
       if (op.kind == OperationKind::Matmul)
-        totals.matmul[pass] += double(op.batch) * op.m * op.n * op.k;
+        totals.matmul[pass] +=
+            double(op.joined) * op.batch * op.m * op.n * op.k;
       if (op.kind == OperationKind::Attention)
         totals.attention[pass] += double(op.heads) * op.queries;
       if (op.kind == OperationKind::Collective)
@@ -504,6 +505,40 @@ TEST_F(ProfileTest, OtherProgramsKeepActivationsOfGates) {
   EXPECT_EQ(getKept("fsdp-compiled"), own);
   EXPECT_EQ(getKept("fsdp") - own, tokens * ffn);
   EXPECT_EQ(getKept("deepspeed") - own, tokens * ffn);
+}
+
+/// Those of query, key and value where all are of one size, and of gate and up;
+/// not where each fills the device by itself.
+TEST_F(ProfileTest, JoinsGradientsThatLieSideBySide) {
+  using Calls = std::vector<int64_t>;
+  auto getJoined = [&](const char *model, int tensor) {
+    open(model, 128, Precision::BF16, *parseCluster("h100:1x8"));
+    const Work &work = get(tensor, false);
+    Calls joined;
+    for (const planner::Operation &op : work.blocks[work.order[1]].operations)
+      if (op.joined > 1) {
+        EXPECT_EQ(op.pass, planner::Pass::BackwardWeight) << op.name;
+        joined.push_back(op.joined);
+      }
+    return joined;
+  };
+  EXPECT_EQ(getJoined("gpt2", 1), (Calls{3}));
+  EXPECT_EQ(getJoined("llama-3-8b", 1), (Calls{2}));
+  EXPECT_EQ(getJoined("llama-3-8b", 8), (Calls{2, 2}));
+}
+
+/// On GPUs sums over rows are of each sequence first: gradients of biases and
+/// of norms. A processor adds all rows at once.
+TEST_F(ProfileTest, SumsSequencesByThemselvesOnGpus) {
+  auto countSums = [&](const char *cluster) {
+    open("gpt2", 128, Precision::BF16, *parseCluster(cluster));
+    const Work &work = get(1, false);
+    return llvm::count_if(
+        work.blocks[work.order[1]].operations,
+        [](const planner::Operation &op) { return op.sumsSequences; });
+  };
+  EXPECT_GT(countSums("h100:1x8"), 0);
+  EXPECT_EQ(countSums("cpu:8"), 0);
 }
 
 TEST_F(ProfileTest, FailsWithTheModel) {

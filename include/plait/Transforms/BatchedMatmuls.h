@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PLAIT_LIB_TRANSFORMS_BATCHEDMATMULS_H
-#define PLAIT_LIB_TRANSFORMS_BATCHEDMATMULS_H
+#ifndef PLAIT_TRANSFORMS_BATCHEDMATMULS_H
+#define PLAIT_TRANSFORMS_BATCHEDMATMULS_H
 
 #include "mlir/IR/BuiltinOps.h"
 
@@ -27,4 +27,4 @@ mlir::LogicalResult batchMatmuls(mlir::ModuleOp module);
 
 } // namespace plait
 
-#endif // PLAIT_LIB_TRANSFORMS_BATCHEDMATMULS_H
+#endif // PLAIT_TRANSFORMS_BATCHEDMATMULS_H

@@ -63,10 +63,24 @@ namespace {
 struct Replicated {
   PerAxis<CollectiveKind> kinds;
   PerAxis<double> count, bytes, seconds;
-  double rounding = 0; // seconds of kernels
+  PerAxis<bool> crosses; // nodes
+  PerAxis<double> wire;  // of the seconds: more than an empty one takes
+  double rounding = 0;   // seconds of kernels
 
   double getSeconds() const {
     return std::accumulate(seconds.begin(), seconds.end(), rounding);
+  }
+  /// If there are `many` that do not wait for one another, those over one axis
+  /// run beside those over another, but share links.
+  double getSeconds(bool many) const {
+    if (!many)
+      return getSeconds();
+    double longest = 0, inside = 0, across = 0;
+    for (const AxisFacts &facts : kAxes) {
+      longest = std::max(longest, seconds[facts.axis]);
+      (crosses[facts.axis] ? across : inside) += wire[facts.axis];
+    }
+    return std::max({longest, inside, across}) + rounding;
   }
   /// Adds `times` of other ones, of the same kinds or over other axes.
   void add(const Replicated &rest, double times = 1) {
@@ -76,6 +90,8 @@ struct Replicated {
       count[facts.axis] += times * rest.count[facts.axis];
       bytes[facts.axis] += times * rest.bytes[facts.axis];
       seconds[facts.axis] += times * rest.seconds[facts.axis];
+      wire[facts.axis] += times * rest.wire[facts.axis];
+      crosses[facts.axis] = crosses[facts.axis] || rest.crosses[facts.axis];
     }
   }
   /// Notes that it happens `times` a step, `exposed` seconds of each by itself.
@@ -122,6 +138,9 @@ static Replicated getCollective(CollectiveKind kind, Axis axis, double bytes,
   made.count[axis] = 1;
   made.bytes[axis] = bytes;
   made.seconds[axis] = seconds;
+  made.crosses[axis] = crosses;
+  made.wire[axis] = std::max(
+      0.0, seconds - collectiveSeconds(kind, 1, group, context.cluster));
   return made;
 }
 
@@ -357,7 +376,9 @@ static double getShardedSeconds(const Divided &divided, const StepLoad &load,
   const Framework &framework = context.framework();
   double ahead = divided.gather.getSeconds();
   double gather = divided.gatherBackward.getSeconds();
-  double reduce = divided.reduce.getSeconds();
+  // What comes last in a chain of a parameter's collectives may be beside the
+  // next one's first; what is gathered is waited for.
+  double reduce = divided.reduce.getSeconds(overlapsParts(context));
   bool everyTime = framework.reduceEveryMicrobatch;
   double reductions = everyTime ? double(load.microbatches) : 1;
   double m = double(load.microbatches);
@@ -421,7 +442,7 @@ static double getGatherSeconds(const Replicated &gather, double alone,
 static double getReducedSeconds(const Divided &divided, const StepLoad &load,
                                 const Context &context) {
   const Framework &framework = context.framework();
-  double reduce = divided.reduce.getSeconds();
+  double reduce = divided.reduce.getSeconds(overlapsParts(context));
   Overlap backward{reduce, 0};
   if (overlapsParts(context))
     backward = overlap(reduce, kNeighbours * load.gradients, context,
@@ -562,7 +583,7 @@ double planner::getDataSeconds(const StepLoad &load, const Context &context) {
                          : getReducedSeconds(divided, load, context);
     rest.parameters -= divided.elements;
     // Beside the same work, one behind the other.
-    double taken = divided.reduce.getSeconds() +
+    double taken = divided.reduce.getSeconds(overlapsParts(context)) +
                    (zero >= 3 ? divided.gatherBackward.getSeconds() : 0);
     rest.gradients = std::max(0.0, load.gradients - taken);
     seconds += getRestSeconds(divided, rest, context);

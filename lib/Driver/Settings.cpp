@@ -215,15 +215,20 @@ std::vector<std::string> plait::findIdlePins(const ConfigurationPins &pins,
                                T nothing, auto &&uses) {
     if (!pin || *pin == nothing || mesh.product(uses) > 1)
       return;
-    std::string axes;
+    std::vector<std::string_view> names;
     for (const AxisFacts &facts : kAxes)
       if (std::invoke(uses, facts))
-        axes += (axes.empty() ? "" : " and ") + std::string(facts.name);
+        names.push_back(facts.name);
+    std::string axes;
+    for (std::string_view name : names)
+      axes += (axes.empty()           ? ""
+               : name == names.back() ? " and "
+                                      : ", ") +
+              std::string(name);
     // A flag has no value.
     std::string value = std::is_same_v<T, bool> ? "" : " " + print(*pin);
-    lines.push_back("`" + std::string(name) + "`" + value +
-                    " has no effect: " + axes +
-                    (axes.find(' ') == std::string::npos ? " is 1" : " are 1"));
+    lines.push_back("`" + std::string(name) + "`" + value + " has no effect: " +
+                    axes + (names.size() == 1 ? " is 1" : " are 1"));
   };
   auto is = [](Axis axis) {
     return [axis](const AxisFacts &facts) { return facts.axis == axis; };

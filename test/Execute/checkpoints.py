@@ -198,7 +198,8 @@ def plan_cases(suite: Suite) -> None:
             for mesh, *more in (
                 ("1",),
                 ("dp=2,ep=2", "--zero", "1"),
-                ("ep=4,tp=2", "--expert-chunks", "4"),
+                ("ep=4,tp=2", "--expert-chunks", "4", "--zero", "2"),
+                ("ep=2,cp=2", "--zero", "3"),
                 ("ep=8",),
             )
         ]

@@ -328,6 +328,11 @@ def experts():
         ({"ep": 2, "cp": 2}, none, {"attention": "flash"}),
         ({"ep": 2, "cp": 2}, full, {"context_parallel": "zigzag"}),
         ({"pp": 2, "ep": 2}, full, {}),
+        # State of what all ranks of ep have, divided over them; of experts over others.
+        ({"ep": 4}, none, {"zero": 1}),
+        ({"ep": 2, "tp": 2}, full, {"zero": 2}),
+        ({"dp": 2, "ep": 2, "cp": 2}, "selective", {"zero": 3, "attention": "flash"}),
+        ({"pp": 2, "ep": 4}, none, {"zero": 3, "precision": "bf16"}),
         (dict(WHOLE.mesh) | {"ep": 2}, none, {"zero": 3}),
         (dict(WHOLE.mesh) | {"ep": 2}, full, {"precision": "bf16", "zero": 1}),
         # A chunk of tokens at a time.

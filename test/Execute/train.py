@@ -43,7 +43,7 @@ class Axis:
     """Choices that a layout leaves open: options of plaitc, or how a plan is run."""
 
     values: dict[str, tuple]
-    needs: str = ""  # more than one rank along this axis
+    needs: tuple[str, ...] = ()  # more than one rank along one of these axes
     unless: tuple[str, ...] = ()  # an option that a layout has itself
     runs: bool = False
     more: int = 0  # so many times more often is the first value drawn
@@ -53,15 +53,15 @@ AXES = {
     "schedule": Axis(
         {name: ("--schedule", name) for name in ("gpipe", "1f1b", "zb-h1", "zb-v")}
         | {"interleaved": ("--schedule", "interleaved-1f1b", "--chunks", 2)},
-        "pp", ("--schedule", "--schedule-file", "--chunks", "--layers"),
+        ("pp",), ("--schedule", "--schedule-file", "--chunks", "--layers"),
     ),
-    "zero": Axis({str(x): ("--zero", x) for x in range(4)}, "dp", ("--zero",)),
+    "zero": Axis({str(x): ("--zero", x) for x in range(4)}, ("dp", "ep"), ("--zero",)),
     "recompute": Axis(
         {name: ("--recompute", name) for name in ("none", "full", "selective")},
-        "", ("--recompute",),
+        (), ("--recompute",),
     ),
     "sequence": Axis(
-        {"whole": (), "split": ("--sequence-parallel",)}, "tp",
+        {"whole": (), "split": ("--sequence-parallel",)}, ("tp",),
         ("--sequence-parallel",),
     ),
     "processes": Axis({str(x): () for x in (1, 2, 3, 4)}, runs=True, more=1),
@@ -124,7 +124,7 @@ def find_open(test: Test, layout: Layout) -> dict[str, list[str]]:
     for name, axis in AXES.items():
         if layout.error or given & set(axis.unless):
             continue
-        if axis.needs and layout.axes[axis.needs] == 1:
+        if axis.needs and all(layout.axes[x] == 1 for x in axis.needs):
             continue
         values = list(test.vary.get(name, axis.values))
         # A model of four layers can be cut into six stages.

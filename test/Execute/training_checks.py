@@ -180,7 +180,8 @@ class Checks:
         least, most = order[0], order[-1]
         ranks = f"a rank {most[0]}" if least == most else f"ranks {least[0]} to {most[0]}"
         require(f", memory of {ranks}\n" in self.found.said, f"{peaks}: {self.found.said}")
-        zero = int(self.get("--zero", "0")) if self.layout.axes["dp"] > 1 else 0
+        axes = self.layout.axes
+        zero = int(self.get("--zero", "0")) if axes["dp"] * axes["ep"] * axes["cp"] > 1 else 0
         require(not zero or re.search(rf", zero {zero}[,\n]", self.shown), f"zero {zero} lacks")
         has = "with an epilogue" in self.shown
         require(has == ("--epilogues" in self.words), f"there are epilogues: {has}")

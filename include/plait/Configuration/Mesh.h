@@ -50,7 +50,8 @@ struct AxisFacts {
   Axis axis;
   std::string_view name; // in IR, in plans and of `--mesh`
   Splits splits;
-  /// Whether ZeRO divides state over it.
+  /// Whether ZeRO divides state over it: of all that its ranks have the same
+  /// of.
   bool dividesState = false;
   /// Whether a mesh has it only where it has more than one rank. The others
   /// are always there, so that meshes of most plans have the same axes.
@@ -66,6 +67,11 @@ struct AxisFacts {
     return splits == Splits::Batch || splits == Splits::Sequence;
   }
   constexpr bool splitsBatch() const { return splits == Splits::Batch; }
+  /// Whether ZeRO divides the state of experts over it, of which those that it
+  /// splits are on one of its ranks each.
+  constexpr bool dividesExperts() const {
+    return dividesState && !splitsExperts;
+  }
   /// Whether it is one of replicas, which meet nowhere but at the end of a
   /// step.
   constexpr bool splitsReplicas() const {
@@ -91,7 +97,7 @@ inline constexpr AxisFacts kAxes[] = {
     {Axis::Replicate, "replicate", Splits::Batch, /*dividesState=*/false,
      /*onDemand=*/true},
     {Axis::DP, "dp", Splits::Batch, /*dividesState=*/true},
-    {Axis::EP, "ep", Splits::Batch, /*dividesState=*/false,
+    {Axis::EP, "ep", Splits::Batch, /*dividesState=*/true,
      /*onDemand=*/true, /*splitsExperts=*/true},
     {Axis::CP, "cp", Splits::Sequence, /*dividesState=*/true,
      /*onDemand=*/true},

@@ -152,10 +152,11 @@ static bool hasShard(const fb::PlanT &plan,
 }
 
 /// What ranks of dp divide.
-/// Read off the shards and not the configuration: a stage that divides nothing,
-/// for lack of ranks or of dimensions that divide, is stage 0. From the most
-/// that is divided to the least: parameters, their state, packs.
-static uint8_t findZero(const fb::PlanT &plan) {
+/// Read off the shards: a stage that divides nothing, for lack of ranks or of
+/// dimensions that divide, is stage 0. From the most that is divided to the
+/// least: parameters, their state, packs. What splits experts splits them
+/// whatever is `asked` for.
+static uint8_t findZero(const fb::PlanT &plan, int asked) {
   auto isDivided = [&](const fb::DimShardingT &dim) {
     return llvm::any_of(dim.axes, [&](uint8_t axis) {
       const fb::MeshAxisT &along = *plan.mesh[axis];
@@ -163,7 +164,7 @@ static uint8_t findZero(const fb::PlanT &plan) {
       return facts && facts->dividesState && along.size > 1;
     });
   };
-  if (hasShard(plan, [&](const fb::ShardT &shard) {
+  if (asked >= 3 && hasShard(plan, [&](const fb::ShardT &shard) {
         return llvm::any_of(shard.dims,
                             [&](const auto &dim) { return isDivided(*dim); });
       }))
@@ -194,12 +195,12 @@ static Offload findOffload(const fb::PlanT &plan) {
 /// Says of the plan as a whole what its programs say: whether there are copies
 /// to compute with, whether ranks hold parts of the optimizer's state, and what
 /// hosts have.
-static void addSummary(fb::PlanT &plan) {
+static void addSummary(fb::PlanT &plan, int zero) {
   bool hasCopies = hasShard(plan, [](const fb::ShardT &shard) {
     return shard.compute_dtype == fb::DType::BF16;
   });
   plan.precision = hasCopies ? "bf16" : "fp32";
-  plan.zero = findZero(plan);
+  plan.zero = findZero(plan, zero);
   if (Offload offload = findOffload(plan); offload != Offload::None)
     plan.offload = print(offload);
 }
@@ -282,7 +283,7 @@ plait::convertToPlan(ModuleOp module,
   }
   // What the plan says as a whole follows from what its programs turned out to
   // hold.
-  addSummary(*plan);
+  addSummary(*plan, getConfiguration(module).zero);
   if (failed(addCode(*plan, *library)))
     return failure();
   describeDevices(*plan, module);

@@ -254,10 +254,12 @@ double Bounds::getSeconds(const Work &work, const Probe &probe,
                   boundRounding * (pipeline * (1 + wait) + probe.overhead));
 }
 
+/// Of the experts only where there are ranks to.
 static bool dividesAll(const Context &context) {
   for (const Block &block : context.work.blocks)
     for (const ParameterGroup &group : block.parameters)
-      if (!group.frozen && !context.isDivided(group))
+      if (!group.frozen && context.zero(group.experts) > 0 &&
+          !context.isDivided(group))
         return false;
   return true;
 }
@@ -266,8 +268,8 @@ static bool dividesAll(const Context &context) {
 /// that the result is no more than what any such step takes beside its
 /// pipeline. How much ZeRO 2 and 3 leave whole depends on the cut: where there
 /// is any, all counts as left to ZeRO 1, which takes less.
-double Bounds::getStepSeconds(double parameters, const Context &context,
-                              double seconds) const {
+double Bounds::getStepSeconds(const Elements &parameters,
+                              const Context &context, double seconds) const {
   if (context.configuration.zero >= 2 && !dividesAll(context)) {
     Configuration least = context.configuration;
     least.zero = 1;
@@ -283,12 +285,17 @@ double Bounds::getStepSeconds(double parameters, const Context &context,
                           getOptimizerCost(load, context).seconds);
 }
 
-/// Some rank has at least the mean of the parameters.
+/// Some rank has at least the mean of the parameters. How many of them are
+/// experts that ep splits depends on the cut: whichever kind takes less.
 double Bounds::getStepSeconds(const Work &work, const Probe &probe,
                               const Configuration &configuration,
                               double seconds) const {
-  return getStepSeconds(probe.parameters / configuration.mesh[Axis::PP],
-                        {work, cluster, training, configuration}, seconds);
+  double mean = probe.parameters.all() / configuration.mesh[Axis::PP];
+  Context context{work, cluster, training, configuration};
+  double least = getStepSeconds({mean, 0}, context, seconds);
+  return probe.parameters.experts == 0
+             ? least
+             : std::min(least, getStepSeconds({0, mean}, context, seconds));
 }
 
 /// What is resident, by the ZeRO stage, and one microbatch whole, or all of
@@ -298,7 +305,7 @@ double Bounds::getStepSeconds(const Work &work, const Probe &probe,
 double Bounds::getBytes(const Probe &probe,
                         const Configuration &configuration) const {
   // As divisions() of a Context has it, which a bound without a Work cannot
-  // ask.
+  // ask. Experts are divided less, by no more than this.
   double replicas =
       double(training.framework.joinsReplicas
                  ? configuration.mesh.sharers()
@@ -359,8 +366,9 @@ static void fillRanks(StageProbe &probe, Estimator &estimator,
     const StageTime &first = times[problem.stageOf(rank, 0)];
     passed += generator.splitsBackward ? first.forward : first.sum();
     probe.holdings.push_back(getHoldings(stages, context));
-    probe.parameters =
-        std::max(probe.parameters, probe.holdings.back().parameters);
+    if (const Elements &own = probe.holdings.back().parameters;
+        own.all() > probe.parameters.all())
+      probe.parameters = own;
     probe.held.push_back(held);
     probe.heldSeconds.push_back(heldSeconds);
   }
@@ -578,6 +586,7 @@ bool Bounds::isBeatenBy(const Work &work, const Configuration &configuration,
   bool gathersAll = configuration.zero < 3 || dividesAll(context);
   for (Holdings holdings : probe->holdings) {
     holdings.gathered *= gathersAll;
+    holdings.gatheredDense *= gathersAll;
     memory.push_back(getMemory(holdings, context));
   }
   double holding = microbatches * getHoldingSeconds(*probe, memory, usable);

@@ -44,7 +44,7 @@ struct Probe {
   // Seconds: of the fastest layer, of what stages behind one wait for before
   // they begin and once they are done, and of what is no layer.
   double layer = 0, passed = 0, before = 0, after = 0;
-  double parameters = 0; // elements
+  Elements parameters;
   StageMemory memory;
   double work() const { return forward + backwardInput + backwardWeight; }
 };
@@ -58,7 +58,7 @@ struct StageProbe {
   std::vector<Holdings> holdings;  // by rank
   std::vector<double> held;        // bytes of a whole microbatch, by rank
   std::vector<double> heldSeconds; // bytes times seconds that it holds them
-  double parameters = 0;           // elements of the rank that has the most
+  Elements parameters;             // of the rank that has the most
 };
 
 /// getProbe is for one thread; the others for any number.
@@ -111,7 +111,7 @@ private:
                        const Configuration &configuration, bool splits) const;
   using Held = std::shared_ptr<const std::vector<double>>;
   Held getHeld(const Configuration &configuration);
-  double getStepSeconds(double parameters, const Context &context,
+  double getStepSeconds(const Elements &parameters, const Context &context,
                         double seconds) const;
 
   const Cluster &cluster;

@@ -394,7 +394,7 @@ static BlockTimer makeTimer(const Block &block, const Context &context,
                             bool split, bool isLayer, Recompute kind) {
   BlockTimer timer(block, context, split, isLayer, kind);
   if (split || !isLayer || kind == Recompute::Full ||
-      context.configuration.mesh[Axis::TP] == 1 || context.zero() >= 2 ||
+      context.configuration.mesh[Axis::TP] == 1 || context.sendsGradients() ||
       !context.framework().delaysWeights)
     return timer;
   Context silent = context;

@@ -32,6 +32,18 @@ struct ExchangeNotes {
   double times = 1; // in a step, of what is looked at
 };
 
+/// Elements of parameters: of the experts that ep splits, and of all else,
+/// which ZeRO divides over other ranks.
+struct Elements {
+  double dense = 0, experts = 0;
+
+  double all() const { return dense + experts; }
+  double &of(bool isExperts) { return isExperts ? experts : dense; }
+  void add(const ParameterGroup &group, double count) {
+    of(group.experts) += count * group.elements;
+  }
+};
+
 /// What an estimate passes around. References: lives as long as one call.
 struct Context {
   const Work &work;
@@ -88,26 +100,51 @@ struct Context {
   }
   /// Ranks over which gradients are summed.
   int replicas() const { return int(configuration.mesh.replicas()); }
-  /// Ranks over which ZeRO divides.
-  int divisions() const {
-    return int(framework().joinsReplicas
-                   ? configuration.mesh.sharers()
-                   : configuration.mesh.product(&AxisFacts::dividesState));
+  /// Ranks over which ZeRO divides: of the experts that ep splits, or of all
+  /// else.
+  int divisions(bool experts) const {
+    const Mesh &mesh = configuration.mesh;
+    if (framework().joinsReplicas)
+      return int(mesh.sharers() /
+                 (experts ? mesh.product(&AxisFacts::splitsExperts) : 1));
+    return int(mesh.product([&](const AxisFacts &facts) {
+      return experts ? facts.dividesExperts() : facts.dividesState;
+    }));
   }
 
   /// The stage of ZeRO, of which nothing is left among one rank.
-  int zero() const { return divisions() > 1 ? configuration.zero : 0; }
-
-  /// Whether gradients of weights are made in one call where they lie side by
-  /// side: not where they are sent to their owners from where they are made,
-  /// and not on processors, which have no idle cores in a last wave of tiles.
-  bool joinsGradients() const {
-    return framework().joinsGradients && hasHost() && zero() < 2;
+  int zero(bool experts) const {
+    return divisions(experts) > 1 ? configuration.zero : 0;
   }
 
-  /// Whether ZeRO 2 and 3 divide it.
+  /// Whether gradients of weights are sent to their owners from where they are
+  /// made. Matmuls of experts are none that this matters to.
+  bool sendsGradients() const { return zero(/*experts=*/false) >= 2; }
+
+  /// Whether gradients of weights are made in one call where they lie side by
+  /// side, where they stay: not on processors, which have no idle cores in a
+  /// last wave of tiles.
+  bool joinsGradients() const {
+    return framework().joinsGradients && hasHost() && !sendsGradients();
+  }
+
+  /// Whether ZeRO 2 and 3 divide it, where there is more than one rank to.
   bool isDivided(const ParameterGroup &group) const {
-    return !framework().dividesParameters || group.divides(divisions());
+    return !framework().dividesParameters ||
+           group.divides(divisions(group.experts));
+  }
+  /// Whether they do here.
+  bool dividesByStage(const ParameterGroup &group) const {
+    return zero(group.experts) >= 2 && isDivided(group);
+  }
+  /// What a rank has of `elements`, those of which ZeRO divides from stage
+  /// `level` on.
+  double getShare(const Elements &elements, int level) const {
+    double share = 0;
+    for (bool experts : {false, true})
+      share += Elements(elements).of(experts) /
+               (zero(experts) >= level ? divisions(experts) : 1);
+    return share;
   }
 
   Group group(int members, int64_t stride) const;
@@ -115,10 +152,13 @@ struct Context {
     return group(configuration.mesh[axis], configuration.mesh.stride(axis));
   }
   /// Of those over which ZeRO divides.
-  Group replicaGroup() const {
-    return framework().joinsReplicas
-               ? group(divisions(), configuration.mesh.stride(Axis::CP))
-               : group(Axis::DP);
+  Group replicaGroup(bool experts) const {
+    if (!framework().joinsReplicas)
+      return group(Axis::DP);
+    // Neighbours have other experts.
+    int64_t stride = configuration.mesh.stride(Axis::CP) *
+                     (divisions(false) / divisions(experts));
+    return group(divisions(experts), stride);
   }
   /// Neighbouring stages may lie on different nodes.
   bool stagesCrossNodes() const {

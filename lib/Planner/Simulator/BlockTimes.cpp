@@ -42,7 +42,7 @@ BlockTimes::Times BlockTimes::get(const Context &context, bool split,
   // All that getBlockTime() asks of a configuration.
   Key key(&context.work, configuration.mesh[Axis::CP],
           configuration.mesh[Axis::TP], configuration.contextParallel,
-          configuration.microBatch, context.zero() >= 2, split, kind);
+          configuration.microBatch, context.sendsGradients(), split, kind);
   {
     std::lock_guard<std::mutex> lock(mutex);
     if (auto found = known.find(key); found != known.end())

@@ -188,7 +188,7 @@ void Estimator::addCopies(const StageBlocks &stage, StageTime &time) const {
 /// gradients.
 void Estimator::addPacking(double parameters, StageTime &time) const {
   const Framework &framework = context.framework();
-  if (configuration.zero < 3 || context.divisions() == 1)
+  if (configuration.zero < 3)
     return;
   auto add = [&](double &pass, double bytes) {
     Cost cost = memoryCost(parameters * bytes, context.cluster.device);
@@ -214,8 +214,11 @@ void Estimator::timeStages() {
   for (const StageBlocks &stage : stages) {
     StageTime &sum = result.stages.emplace_back(timeStage(stage));
     const StageBlocks *one[] = {&stage};
-    double parameters = countParameters(work, one);
-    addPacking(parameters, sum);
+    Elements parameters = countParameters(work, one);
+    double divided = 0;
+    for (bool experts : {false, true})
+      divided += context.zero(experts) >= 3 ? parameters.of(experts) : 0;
+    addPacking(divided, sum);
     if (!accumulates)
       continue;
     Cost adding = getAccumulationCost(stage, context);
@@ -430,9 +433,9 @@ StepLoad Estimator::getHeaviestLoad() const {
   uint32_t heaviest = 0;
   double most = -1;
   for (uint32_t rank = 0; rank < pipeline.getProblem().stages; ++rank) {
-    double held = countParameters(work, stagesOf(rank));
-    if (context.zero() >= 3)
-      held += countParameters(work, stagesOf(rank), /*frozen=*/true);
+    double held = countParameters(work, stagesOf(rank)).all();
+    if (context.zero(/*experts=*/false) >= 3)
+      held += countParameters(work, stagesOf(rank), /*frozen=*/true).all();
     if (held > most) {
       heaviest = rank;
       most = held;

@@ -37,12 +37,12 @@ double planner::countTied(const Work &work,
 
 /// A tied table is held once by each rank that reads it, and so by two ranks
 /// where the first and the last stage are different ones.
-double planner::countParameters(const Work &work,
-                                std::span<const StageBlocks *const> stages,
-                                bool frozen) {
-  double sum = 0;
+Elements planner::countParameters(const Work &work,
+                                  std::span<const StageBlocks *const> stages,
+                                  bool frozen) {
+  Elements sum;
   auto add = [&](const ParameterGroup &group, int count) {
-    sum += count * group.elements;
+    sum.add(group, count);
   };
   forEachGroup(work, stages, add, frozen);
   return sum;
@@ -319,10 +319,11 @@ static double temporaryBytes(const StageBlocks::Entry &entry,
 
 /// With ZeRO 3, one block is whole while it runs and the next is on its way;
 /// the gradients of one wait for their reduction.
-static double gatheredBytes(const Block &block, const Context &context) {
+static double gatheredBytes(const Block &block, bool withExperts,
+                            const Context &context) {
   double bytes = 0;
   for (const ParameterGroup &group : block.parameters)
-    if (context.isDivided(group))
+    if (context.isDivided(group) && (withExperts || !group.experts))
       bytes += group.elements * (2 * elementBytes(context.training.precision) +
                                  (group.frozen ? 0 : context.gradientBytes()));
   return bytes;
@@ -397,18 +398,18 @@ Holdings planner::getHoldings(std::span<const StageBlocks *const> stages,
   Holdings holdings;
   forEachGroup(context.work, stages,
                [&](const ParameterGroup &group, int count) {
-                 double elements = count * group.elements;
-                 holdings.parameters += elements;
-                 holdings.whole += context.isDivided(group) ? 0 : elements;
+                 holdings.parameters.add(group, count);
+                 if (!context.isDivided(group))
+                   holdings.whole.add(group, count);
                  if (context.training.matrixStateBytes > 0 && group.rows > 0)
-                   holdings.matrices += elements;
+                   holdings.matrices.add(group, count);
                });
   forEachGroup(
       context.work, stages,
       [&](const ParameterGroup &group, int count) {
-        double elements = count * group.elements;
-        holdings.frozen += elements;
-        holdings.frozenWhole += context.isDivided(group) ? 0 : elements;
+        holdings.frozen.add(group, count);
+        if (!context.isDivided(group))
+          holdings.frozenWhole.add(group, count);
       },
       /*frozen=*/true);
   for (const StageBlocks *stage : stages)
@@ -417,9 +418,24 @@ Holdings planner::getHoldings(std::span<const StageBlocks *const> stages,
       holdings.temporary =
           std::max(holdings.temporary, temporaryBytes(entry, context));
       holdings.gathered =
-          std::max(holdings.gathered, gatheredBytes(block, context));
+          std::max(holdings.gathered, gatheredBytes(block, true, context));
+      holdings.gatheredDense = std::max(holdings.gatheredDense,
+                                        gatheredBytes(block, false, context));
     }
   return holdings;
+}
+
+/// Counts what a rank has of `elements`, of which ranks divide all but `whole`
+/// from ZeRO stage `level` on.
+static double countShare(Elements elements, Elements whole, int level,
+                         const Context &context) {
+  double share = 0;
+  for (bool experts : {false, true}) {
+    double kept = context.zero(experts) >= level ? whole.of(experts)
+                                                 : elements.of(experts);
+    share += kept + (elements.of(experts) - kept) / context.divisions(experts);
+  }
+  return share;
 }
 
 /// What each ZeRO stage divides: the optimizer's state from 1 on, gradients
@@ -429,29 +445,27 @@ StageMemory planner::getMemory(const Holdings &holdings,
                                const Context &context) {
   const Configuration &configuration = context.configuration;
   const Training &training = context.training;
-  double divisions = context.divisions();
   double element = elementBytes(training.precision);
   auto countHeld = [&](int level) {
-    if (configuration.zero < level)
-      return holdings.parameters;
-    double whole = level > 1 ? holdings.whole : 0;
-    return whole + (holdings.parameters - whole) / divisions;
+    return countShare(holdings.parameters,
+                      level > 1 ? holdings.whole : Elements(), level, context);
   };
   StageMemory memory;
   memory.parameters = countHeld(3) * element;
   // With a master of 4 bytes beside a shorter copy, as they are saved.
-  double frozenWhole =
-      configuration.zero < 3 ? holdings.frozen : holdings.frozenWhole;
   memory.parameters +=
-      (frozenWhole + (holdings.frozen - frozenWhole) / divisions) *
+      countShare(holdings.frozen, holdings.frozenWhole, 3, context) *
       (element + (training.precision != Precision::FP32 ? 4 : 0));
   memory.gradients = countHeld(2) * context.gradientBytes();
   // A program that reduces into another buffer holds its part twice.
-  if (configuration.zero >= 1 && divisions > 1 &&
-      context.framework().separateReduction)
-    memory.gradients +=
-        (configuration.zero == 1 ? holdings.parameters : holdings.whole) *
-        context.gradientBytes() / divisions;
+  if (context.framework().separateReduction)
+    for (bool experts : {false, true}) {
+      Elements reduced =
+          configuration.zero == 1 ? holdings.parameters : holdings.whole;
+      if (context.zero(experts) >= 1)
+        memory.gradients += reduced.of(experts) * context.gradientBytes() /
+                            context.divisions(experts);
+    }
   // And a 4-byte copy of parameters that are shorter.
   memory.optimizer =
       countHeld(1) *
@@ -459,21 +473,22 @@ StageMemory planner::getMemory(const Holdings &holdings,
   // Each rank has all of what it has not sent.
   if (!getCompressionStates(training.compress).empty())
     memory.optimizer +=
-        (holdings.parameters - countHeld(1)) * double(sizeof(float));
+        (holdings.parameters.all() - countHeld(1)) * double(sizeof(float));
   // Like the parameters that they are about, of which ranks divide masters
   // only.
   memory.optimizer +=
       training.outer.getStateBytes() * (training.precision == Precision::FP32
-                                            ? holdings.parameters
+                                            ? holdings.parameters.all()
                                             : countHeld(1));
   // All of them, or none, are divided: what is not is rare and small.
-  memory.optimizer -= holdings.matrices *
-                      (training.stateBytes - training.matrixStateBytes) /
-                      (configuration.zero >= 1 ? divisions : 1);
+  memory.optimizer -= context.getShare(holdings.matrices, 1) *
+                      (training.stateBytes - training.matrixStateBytes);
   if (offloadsOptimizer(configuration.offload) && context.hasHost())
     std::swap(memory.optimizer, memory.host);
-  memory.workspace =
-      holdings.temporary + (configuration.zero >= 3 ? holdings.gathered : 0);
+  memory.workspace = holdings.temporary +
+                     (context.zero(/*experts=*/true) >= 3 ? holdings.gathered
+                      : configuration.zero >= 3 ? holdings.gatheredDense
+                                                : 0);
   memory.reserved = context.cluster.device.reservedBytes;
   memory.communicators = getUnreservedBytes(context);
   return memory;
@@ -491,10 +506,9 @@ static void addReceived(StageMemory &memory, const Holdings &holdings,
   if (!outer.is(Agreement::Gossip) && !outer.is(Agreement::Middle) &&
       !outer.corrects() && !compress.isOn())
     return;
-  bool dividesMasters = context.training.precision != Precision::FP32 &&
-                        context.configuration.zero >= 1;
-  double weights =
-      holdings.parameters / (dividesMasters ? context.divisions() : 1);
+  bool dividesMasters = context.training.precision != Precision::FP32;
+  double weights = dividesMasters ? context.getShare(holdings.parameters, 1)
+                                  : holdings.parameters.all();
   // What is tracked is a third one; a mean learns from a copy of the weights.
   bool isMixed = outer.is(Agreement::Gossip);
   int buffers = !outer.corrects() ? 2 : isMixed ? 3 : 1;

@@ -72,9 +72,9 @@ void forEachParameter(const Work &work,
 
 /// Counts parameters that a rank of the pipeline trains, or those that it holds
 /// frozen. A tied one counts once on a rank that reads it in two blocks.
-double countParameters(const Work &work,
-                       std::span<const StageBlocks *const> stages,
-                       bool frozen = false);
+Elements countParameters(const Work &work,
+                         std::span<const StageBlocks *const> stages,
+                         bool frozen = false);
 /// Counts trained ones that another block reads too.
 double countTied(const Work &work, std::span<const StageBlocks *const> stages);
 
@@ -116,13 +116,14 @@ InFlight heldBytes(const StageBlocks &stage, const Context &context,
 
 /// The elements that a rank holds whatever the schedule and the ZeRO stage are.
 struct Holdings {
-  double frozen = 0;      // elements that are not trained
-  double frozenWhole = 0; // of them: those that ZeRO 3 cannot divide
-  double parameters = 0;  // those that are trained
-  double whole = 0;       // of them: those that ZeRO 2 and 3 cannot divide
-  double matrices = 0;    // of them: those that are updated as a whole
-  // Bytes: of the block that needs the most, and of one that is gathered.
-  double temporary = 0, gathered = 0;
+  Elements frozen;      // that are not trained
+  Elements frozenWhole; // of them: those that ZeRO 3 cannot divide
+  Elements parameters;  // those that are trained
+  Elements whole;       // of them: those that ZeRO 2 and 3 cannot divide
+  Elements matrices;    // of them: those that are updated as a whole
+  // Bytes: of the block that needs the most, and of one that is gathered, with
+  // experts and without.
+  double temporary = 0, gathered = 0, gatheredDense = 0;
 };
 
 Holdings getHoldings(std::span<const StageBlocks *const> stages,

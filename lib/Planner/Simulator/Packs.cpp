@@ -26,28 +26,37 @@ size_t planner::getPackIndex(const ParameterGroup &group,
          group.partial;
 }
 
-Packs planner::getPacks(bool areDivided, double parameters,
+Packs planner::getPacks(bool areDivided, Elements parameters,
                         const StepLoad &load, const Context &context) {
-  double parts = areDivided ? context.divisions() : 1;
+  auto getParts = [&](bool experts) {
+    return areDivided ? context.divisions(experts) : 1;
+  };
   if (load.stages.empty())
-    return {Pack{parameters / parts}};
+    return {Pack{parameters.dense / getParts(false)},
+            Pack{parameters.experts / getParts(true), {false, true}}};
   const Compression &compression = context.training.compress;
   int64_t chunk = compression.isOn() ? compression.block : 0;
   Packs packs = {};
   forEachGroup(
       context.work, load.stages, [&](const ParameterGroup &group, int count) {
-        if (areDivided != (context.zero() >= 2 && context.isDivided(group)))
+        if (areDivided != context.dividesByStage(group))
           return;
         Pack &pack = packs[getPackIndex(group, load)];
         pack.elements +=
-            count * double(alignInPack(int64_t(group.elements / parts), chunk));
+            count *
+            double(alignInPack(
+                int64_t(group.elements / getParts(group.experts)), chunk));
         pack.summed = {group.partial, group.experts};
       });
-  int64_t shares = context.zero() >= 1 && !areDivided ? context.divisions() : 1;
-  for (Pack &pack : packs)
+  for (Pack &pack : packs) {
+    bool experts = pack.summed.isExperts;
+    int64_t shares = context.zero(experts) >= 1 && !areDivided
+                         ? context.divisions(experts)
+                         : 1;
     if (pack.elements > 0)
       pack.elements = double(
           getPackShape(int64_t(pack.elements), shares, chunk).elements());
+  }
   return packs;
 }
 

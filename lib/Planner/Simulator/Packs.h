@@ -39,7 +39,7 @@ size_t getPackIndex(const ParameterGroup &group, const StepLoad &load);
 /// Returns the packs of what ZeRO 2 and 3 divide, of which a rank has its
 /// parts, or of what they do not. What is not known one by one are
 /// `parameters`.
-Packs getPacks(bool areDivided, double parameters, const StepLoad &load,
+Packs getPacks(bool areDivided, Elements parameters, const StepLoad &load,
                const Context &context);
 
 /// Returns how many buckets a pack of `elements` is cut into.
@@ -55,25 +55,27 @@ double getLeastBucket(const Context &context);
 template <typename Visitor>
 void forEachFetched(const StepLoad &load, const Context &context,
                     Visitor visit) {
-  bool divides = context.zero() >= 1;
-  double parts = divides ? context.divisions() : 1;
   Packs packs = {};
-  if (divides)
-    packs = getPacks(/*areDivided=*/false, load.parameters, load, context);
+  if (context.zero(/*experts=*/false) >= 1)
+    packs = getPacks(/*areDivided=*/false, {}, load, context);
   auto isSingle = [&](const ParameterGroup &group) {
-    return !divides || (context.zero() >= 2 && context.isDivided(group));
+    return context.zero(group.experts) == 0 || context.dividesByStage(group);
+  };
+  auto getParts = [&](bool experts) {
+    return context.zero(experts) >= 1 ? context.divisions(experts) : 1;
   };
   std::array<std::array<bool, std::tuple_size_v<Packs>>, 2> isDone = {};
   auto visitPack = [&](size_t index, bool single) {
     double buckets = single ? 0 : countBuckets(packs[index].elements, context);
     for (int i = 0; i < int(buckets); ++i)
-      visit(packs[index].elements / parts / buckets);
+      visit(packs[index].elements / getParts(packs[index].summed.isExperts) /
+            buckets);
     if (!single)
       return;
     forEachParameter(
         context.work, load.stages, [&](const ParameterGroup &group) {
           if (isSingle(group) && getPackIndex(group, load) == index)
-            visit(group.elements / parts);
+            visit(group.elements / getParts(group.experts));
         });
   };
   forEachParameter(context.work, load.stages, [&](const ParameterGroup &group) {

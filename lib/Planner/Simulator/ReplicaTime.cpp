@@ -49,7 +49,7 @@ static Overlap overlap(double seconds, double window, const Context &context,
                        double alone) {
   double most = seconds - std::min(seconds, alone);
   double hidden = std::min(most, window);
-  Group group = context.replicaGroup();
+  Group group = context.replicaGroup(/*experts=*/false);
   const Fabric &fabric = group.perNode == group.ranks ? context.cluster.intra
                                                       : context.cluster.inter;
   return {seconds - hidden, hidden * fabric.computeLoss};
@@ -107,12 +107,9 @@ static Replicated getRest(double bytes, Summed summed, const Context &context) {
   Replicated made;
   for (const AxisFacts &facts : kAxes) {
     bool isOwned = facts.splitsExperts && summed.isExperts;
-    bool isSummed =
-        facts.splitsTokens()
-            ? !isOwned &&
-                  (facts.copiesState() ||
-                   (!facts.dividesState && !context.framework().joinsReplicas))
-            : facts.axis == Axis::TP && summed.isPartial;
+    bool isSummed = facts.splitsTokens()
+                        ? !isOwned && facts.copiesState()
+                        : facts.axis == Axis::TP && summed.isPartial;
     if (!isSummed || context.configuration.mesh[facts.axis] == 1)
       continue;
     made.count[facts.axis] = 1;
@@ -147,15 +144,15 @@ static Replicated getCollective(CollectiveKind kind, Axis axis, double bytes,
 /// Collectives over the ranks that divide state, or hold it all alike: one
 /// group of them, or axis by axis, of which the innermost has all of the bytes,
 /// and of what is divided the next one only its ranks' parts.
-static Replicated getReplicated(CollectiveKind kind, double bytes,
+static Replicated getReplicated(CollectiveKind kind, double bytes, bool experts,
                                 const Context &context) {
   if (context.framework().joinsReplicas)
-    return getCollective(kind, Axis::DP, bytes, context.replicaGroup(),
+    return getCollective(kind, Axis::DP, bytes, context.replicaGroup(experts),
                          context);
   Replicated made;
   for (const AxisFacts &facts : std::views::reverse(kAxes)) {
     int ranks = context.configuration.mesh[facts.axis];
-    if (!facts.dividesState || ranks == 1)
+    if (!facts.dividesState || (experts && facts.splitsExperts) || ranks == 1)
       continue;
     made.add(getCollective(kind, facts.axis, bytes, context.group(facts.axis),
                            context));
@@ -174,7 +171,7 @@ void Replicated::note(Moment moment, double times, double exposed,
   double share = all > 0 ? std::max(0.0, 1 - exposed / all) : 0;
   for (const AxisFacts &facts : kAxes) {
     bool isJoined = facts.dividesState && context.framework().joinsReplicas;
-    int64_t members = isJoined ? context.replicaGroup().ranks
+    int64_t members = isJoined ? context.replicaGroup(/*experts=*/false).ranks
                                : context.configuration.mesh[facts.axis];
     if (members == 1 || bytes[facts.axis] == 0)
       continue;
@@ -185,9 +182,10 @@ void Replicated::note(Moment moment, double times, double exposed,
   }
 }
 
-double planner::gatherState(double bytes, double times, Moment moment,
-                            const Context &context) {
-  Replicated gather = getReplicated(CollectiveKind::AllGather, bytes, context);
+double planner::gatherState(double bytes, bool experts, double times,
+                            Moment moment, const Context &context) {
+  Replicated gather =
+      getReplicated(CollectiveKind::AllGather, bytes, experts, context);
   gather.note(moment, times, gather.getSeconds(), context);
   return times * gather.getSeconds();
 }
@@ -195,13 +193,14 @@ double planner::gatherState(double bytes, double times, Moment moment,
 /// Of gradients that are reduced in fewer bytes: rounded before, and widened
 /// again where they are needed. It happens where the sums do, beside the
 /// backward pass.
-static double roundingSeconds(double parameters, const Context &context) {
+static double roundingSeconds(const Elements &parameters,
+                              const Context &context) {
   double gradient = context.gradientBytes(), reduced = context.reducedBytes();
   if (reduced >= gradient)
     return 0;
-  double shards = context.zero() >= 1 ? context.divisions() : 1;
-  double bytes = (gradient + reduced) * (1 + 1 / shards);
-  return memoryCost(parameters * bytes, context.cluster.device).seconds;
+  double elements = parameters.all() + context.getShare(parameters, 1);
+  return memoryCost(elements * (gradient + reduced), context.cluster.device)
+      .seconds;
 }
 
 /// Every replica sends messages to all others; what each has is a sum over the
@@ -220,6 +219,7 @@ static Replicated getCompressed(double elements, Summed summed,
   double whole = elements * context.gradientBytes();
   for (const AxisFacts &facts : kAxes)
     if (facts.dividesState && facts.axis != Axis::DP &&
+        !(facts.splitsExperts && summed.isExperts) &&
         context.configuration.mesh[facts.axis] > 1)
       made.add(getCollective(CollectiveKind::AllReduce, facts.axis, whole,
                              context.group(facts.axis), context));
@@ -253,8 +253,9 @@ static double getTiedSeconds(const StepLoad &load, const Context &context) {
   if (context.stagesCrossNodes())
     pair.perNode = 1;
   // Where ranks divide it, each sums its part; what is compressed is whole.
-  bool sumsParts = context.zero() >= 1 && !context.training.compress.isOn();
-  double parts = sumsParts ? context.divisions() : 1;
+  bool sumsParts =
+      context.zero(/*experts=*/false) >= 1 && !context.training.compress.isOn();
+  double parts = sumsParts ? context.divisions(/*experts=*/false) : 1;
   double bytes = load.tied * context.reducedBytes() / parts;
   double seconds = collectiveSeconds(CollectiveKind::AllReduce, bytes, pair,
                                      context.cluster);
@@ -268,7 +269,7 @@ namespace {
 /// What ZeRO 2 and 3 divide, and how long it takes to gather all of it, what
 /// the backward pass reads, and to reduce it.
 struct Divided {
-  double elements = 0;
+  Elements elements;
   Replicated gather, gatherBackward, reduce;
   Replicated rest; // parameter by parameter
   // Of the largest parameter, mostly the table of embeddings: nothing is beside
@@ -301,7 +302,8 @@ static void forEachDivided(const StepLoad &load, const Context &context,
     for (const StageBlocks::Entry &entry : stage->entries)
       for (const ParameterGroup &group :
            context.block(entry.block, entry.recompute).parameters) {
-        if (!context.isDivided(group) || (group.frozen && context.zero() < 3))
+        if (!context.dividesByStage(group) ||
+            (group.frozen && context.zero(group.experts) < 3))
           continue;
         bool isRead = entry.recompute == Recompute::Full ? group.readAgain
                                                          : group.readBackward;
@@ -322,7 +324,9 @@ static void forEachDivided(const StepLoad &load, const Context &context,
   if (!table)
     return;
   shared.held = table->frozen ? 0 : 1;
-  visit(*table, context.zero() >= 3 ? shared : Uses{1, 1, 0, shared.forward});
+  visit(*table, context.zero(table->experts) >= 3
+                    ? shared
+                    : Uses{1, 1, 0, shared.forward});
 }
 
 /// Many short collectives take longer than one: each has its latency. What is
@@ -331,34 +335,40 @@ static void forEachDivided(const StepLoad &load, const Context &context,
 static Divided getDivided(const StepLoad &load, const Context &context) {
   double element = elementBytes(context.training.precision);
   Divided divided;
+  bool isFlat = !context.framework().dividesParameters;
+  bool isKnown = !isFlat && !load.stages.empty();
   auto add = [&](const ParameterGroup &group, const Uses &uses) {
     double elements = group.elements;
-    divided.elements += uses.held * elements;
-    Replicated gather =
-        getReplicated(CollectiveKind::AllGather, elements * element, context);
+    divided.elements.add(group, uses.held);
+    Replicated gather = getReplicated(
+        CollectiveKind::AllGather, elements * element, group.experts, context);
     divided.gather.add(gather, uses.forward);
     divided.gatherBackward.add(gather, uses.backward);
-    Replicated reduce =
-        getReplicated(CollectiveKind::ReduceScatter,
-                      elements * context.reducedBytes(), context);
+    Replicated reduce = getReplicated(CollectiveKind::ReduceScatter,
+                                      elements * context.reducedBytes(),
+                                      group.experts, context);
     divided.reduce.add(reduce, uses.reduced);
-    divided.rest.add(
-        getRest(elements * context.reducedBytes() / context.divisions(),
-                {group.partial, group.experts}, context),
-        uses.held);
+    divided.rest.add(getRest(elements * context.reducedBytes() /
+                                 context.divisions(group.experts),
+                             {group.partial, group.experts}, context),
+                     uses.held);
     // As one collective nothing is known of its parts.
-    if (uses.held * elements < load.parameters) {
+    if (isKnown && uses.held * elements < load.parameters.all()) {
       divided.largestGather =
           std::max(divided.largestGather, gather.getSeconds());
       divided.largestReduce =
           std::max(divided.largestReduce, reduce.getSeconds());
     }
   };
-  bool isFlat = !context.framework().dividesParameters;
-  if (isFlat || load.stages.empty())
-    add({load.parameters}, {1, 1, isFlat, 1});
-  else
+  if (isKnown)
     forEachDivided(load, context, add);
+  else
+    for (bool experts : {false, true})
+      if (ParameterGroup all = {Elements(load.parameters).of(experts)};
+          all.elements > 0 && context.zero(experts) >= 2) {
+        all.experts = experts;
+        add(all, {1, 1, isFlat, 1});
+      }
   divided.reduce.rounding = roundingSeconds(divided.elements, context);
   return divided;
 }
@@ -465,6 +475,12 @@ struct Buckets {
 
 } // namespace
 
+/// Whether gradients are rounded or compressed before they are summed.
+static bool sendsLess(const Context &context) {
+  return context.reducedBytes() < context.gradientBytes() ||
+         context.training.compress.isOn();
+}
+
 /// Packs are cut where that lets a part begin while others are computed, and by
 /// nobody else. Of what is not known one by one no more is certain than that
 /// there is a bucket.
@@ -481,8 +497,9 @@ static Buckets getBuckets(const Packs &packs, bool isKnown,
     Replicated one = make(elements / count, summed);
     buckets.all.add(one, count);
     // Processors cut what they sum over replicas alone, and sum over others
-    // what is cut only where a rank has its part of that.
-    if (context.cluster.device.isProcessor && context.zero() == 0)
+    // what is cut only where a rank has its part of that, or less is sent.
+    if (context.cluster.device.isProcessor &&
+        context.zero(summed.isExperts) == 0 && !sendsLess(context))
       for (const AxisFacts &facts : kAxes)
         if (!facts.splitsReplicas())
           buckets.all.count[facts.axis] -= (count - 1) * one.count[facts.axis];
@@ -507,7 +524,7 @@ static double getReduceSeconds(const Buckets &buckets, const StepLoad &load,
 /// Whether ranks of tp have parts of sums.
 static bool hasPartial(const StepLoad &load, const Context &context) {
   bool found = false;
-  if (context.work.sequenceParallel)
+  if (context.configuration.mesh[Axis::TP] > 1)
     forEachGroup(
         context.work, load.stages,
         [&](const ParameterGroup &group, int) { found |= group.partial; });
@@ -519,9 +536,10 @@ static bool hasPartial(const StepLoad &load, const Context &context) {
 /// elsewhere than their gradients, one by one.
 static double getRestSeconds(const Divided &divided, const StepLoad &load,
                              const Context &context) {
-  if (context.divisions() == context.replicas() && !hasPartial(load, context))
+  if (context.divisions(/*experts=*/false) == context.replicas() &&
+      !hasPartial(load, context))
     return 0;
-  if (context.zero() == 2)
+  if (context.zero(/*experts=*/false) == 2)
     return getReduceSeconds({divided.rest, divided.rest.getSeconds() / kParts},
                             load, context);
   Packs packs = getPacks(/*areDivided=*/true, divided.elements, load, context);
@@ -535,32 +553,36 @@ static double getRestSeconds(const Divided &divided, const StepLoad &load,
 }
 
 /// ZeRO 0 and 1: once a step, and in buckets.
-static double getBucketSeconds(double parameters, const StepLoad &load,
+static double getBucketSeconds(const Elements &parameters, const StepLoad &load,
                                const Context &context) {
-  bool divides = context.zero() >= 1, isKnown = !load.stages.empty();
+  bool isKnown = !load.stages.empty();
   Packs packs = getPacks(/*areDivided=*/false, parameters, load, context);
   bool isCompressed = context.training.compress.isOn();
   auto reduce = [&](double elements, Summed summed) {
     if (isCompressed)
       return getCompressed(elements, summed, context);
     double bytes = elements * context.reducedBytes();
+    bool experts = summed.isExperts, divides = context.zero(experts) >= 1;
     Replicated made = getReplicated(divides ? CollectiveKind::ReduceScatter
                                             : CollectiveKind::AllReduce,
-                                    bytes, context);
-    made.add(getRest(divides ? bytes / context.divisions() : bytes, summed,
-                     context));
+                                    bytes, experts, context);
+    made.add(getRest(divides ? bytes / context.divisions(experts) : bytes,
+                     summed, context));
     return made;
   };
   Buckets buckets = getBuckets(packs, isKnown, context, reduce);
-  buckets.all.rounding = isCompressed ? compressingSeconds(parameters, context)
-                                      : roundingSeconds(parameters, context);
+  buckets.all.rounding = isCompressed
+                             ? compressingSeconds(parameters.all(), context)
+                             : roundingSeconds(parameters, context);
   double seconds = getReduceSeconds(buckets, load, context);
-  if (!divides)
+  if (context.zero(/*experts=*/false) == 0)
     return seconds;
   double element = elementBytes(context.training.precision);
-  auto collect = [&](double elements, Summed) {
-    return getReplicated(CollectiveKind::AllGather, elements * element,
-                         context);
+  auto collect = [&](double elements, Summed summed) {
+    return context.zero(summed.isExperts) == 0
+               ? Replicated()
+               : getReplicated(CollectiveKind::AllGather, elements * element,
+                               summed.isExperts, context);
   };
   Buckets gather = getBuckets(packs, isKnown, context, collect);
   return seconds + getGatherSeconds(gather.all, gather.alone, load, context);
@@ -575,20 +597,21 @@ double planner::getDataSeconds(const StepLoad &load, const Context &context) {
   double seconds = getTiedSeconds(load, context);
   if (context.replicas() == 1 && !hasPartial(load, context))
     return seconds;
-  int zero = context.zero();
+  int zero = context.zero(/*experts=*/false);
   StepLoad rest = load;
   if (zero >= 2) {
     Divided divided = getDivided(load, context);
     seconds += zero >= 3 ? getShardedSeconds(divided, load, context)
                          : getReducedSeconds(divided, load, context);
-    rest.parameters -= divided.elements;
+    rest.parameters.dense -= divided.elements.dense;
+    rest.parameters.experts -= divided.elements.experts;
     // Beside the same work, one behind the other.
     double taken = divided.reduce.getSeconds(overlapsParts(context)) +
                    (zero >= 3 ? divided.gatherBackward.getSeconds() : 0);
     rest.gradients = std::max(0.0, load.gradients - taken);
     seconds += getRestSeconds(divided, rest, context);
   }
-  if (rest.parameters > 0)
+  if (rest.parameters.all() > 0)
     seconds += getBucketSeconds(rest.parameters, rest, context);
   return seconds;
 }

@@ -57,9 +57,7 @@ static double getCopySeconds(double moved, double updated, const StepLoad &load,
                              const Context &context) {
   const Device &device = context.cluster.device;
   if (load.stages.empty()) {
-    bool divides = context.configuration.zero >= 1;
-    double elements = load.parameters / (divides ? context.divisions() : 1);
-    return elements * moved / device.hostBandwidth;
+    return context.getShare(load.parameters, 1) * moved / device.hostBandwidth;
   }
   // State and masters are tensors of their own.
   double launches = moved / sizeof(float) * device.launchSeconds;
@@ -73,19 +71,22 @@ static double getCopySeconds(double moved, double updated, const StepLoad &load,
 
 /// Sums of squares of what is updated in parts along the same axes are one
 /// number, which is summed over these. A pack is divided whatever its members'
-/// sizes are, which matrices are not in.
+/// sizes are, which matrices are not in. Where ep divides state, too, experts
+/// are in parts along the same axes as all else that is divided.
 static PerAxis<int> countNorms(const StepLoad &load, const Context &context) {
   bool known[2][2][2] = {}; // by whether ZeRO, tp and ep have made parts
+  bool isJoined = context.framework().joinsReplicas;
   bool hasMatrices = context.training.matrixStateBytes > 0;
   forEachGroup(context.work, load.stages,
                [&](const ParameterGroup &group, int) {
                  bool isWhole =
                      hasMatrices && group.rows > 0 && !context.isDivided(group);
-                 known[context.zero() >= 1 && !isWhole][!group.replicated]
-                      [group.experts] = true;
+                 bool isDivided = context.zero(false) >= 1 && !isWhole;
+                 known[isDivided][!group.replicated]
+                      [group.experts && (isJoined || !isDivided)] = true;
                });
   PerAxis<int> norms;
-  norms[Axis::DP] = context.zero() >= 1 && load.stages.empty();
+  norms[Axis::DP] = context.zero(false) >= 1 && load.stages.empty();
   for (bool byData : {false, true})
     for (bool byTensor : {false, true})
       for (bool byExperts : {false, true}) {
@@ -95,8 +96,9 @@ static PerAxis<int> countNorms(const StepLoad &load, const Context &context) {
         norms[Axis::EP] += byExperts && isKnown;
       }
   for (const AxisFacts &facts : kAxes)
-    if (facts.dividesState && !context.framework().joinsReplicas)
-      norms[facts.axis] = norms[Axis::DP];
+    if (facts.dividesState && !isJoined)
+      norms[facts.axis] =
+          norms[Axis::DP] + (facts.splitsExperts ? norms[facts.axis] : 0);
   norms[Axis::PP] = 1;
   return norms;
 }
@@ -154,8 +156,8 @@ static Cost getMatrixCost(const StepLoad &load, const Context &context) {
                         ranks.ranks, double(count), count * bytes, seconds});
           cost.seconds += seconds;
         }
-        if (context.configuration.zero >= 1 && context.isDivided(group))
-          cost.seconds += gatherState(4 * group.elements, count,
+        if (context.zero(group.experts) >= 1 && context.isDivided(group))
+          cost.seconds += gatherState(4 * group.elements, group.experts, count,
                                       Moment::Optimizer, context);
       });
   return cost;
@@ -174,17 +176,17 @@ Cost planner::getOptimizerCost(const StepLoad &load, const Context &context) {
   double bytes = 3 * gradient + 2 * (training.stateBytes + 4) +
                  (training.precision == Precision::FP32 ? 0 : element) +
                  context.framework().optimizerExtraBytes;
-  double shards = context.configuration.zero >= 1 ? context.divisions() : 1;
+  double share = context.getShare(load.parameters, 1);
   double norm = getScalarSeconds(load, context);
   const Device &device = context.cluster.device;
-  Cost cost = memoryCost(load.parameters / shards * bytes, device);
+  Cost cost = memoryCost(share * bytes, device);
   if (offloadsOptimizer(context.configuration.offload)) {
     // State and masters come and go at once, beside the update.
     double moved = training.stateBytes - (training.compress.feedback ? 4 : 0) +
                    (training.precision == Precision::FP32 ? 0 : 4);
     // The norm has been found by then.
     double copies = getCopySeconds(moved, bytes - gradient, load, context);
-    double copied = load.parameters * moved / shards;
+    double copied = share * moved;
     double seconds = copied / device.hostBandwidth;
     double exposed = std::max(0.0, copies - cost.seconds) / 2;
     for (Carrier carrier : {Carrier::ToHost, Carrier::FromHost})
@@ -242,13 +244,13 @@ static double getGossipSeconds(double share, double bytes,
 /// parameter, as far as these are known.
 static double getCompressedBytes(const StepLoad &load, const Context &context) {
   SiteCompression compress = context.training.outer.getCompression();
-  double chunks = load.stages.empty() ? load.parameters / compress.chunk : 0;
+  double chunks =
+      load.stages.empty() ? load.parameters.all() / compress.chunk : 0;
   bool dividesMasters = context.training.precision != Precision::FP32;
   forEachGroup(
       context.work, load.stages, [&](const ParameterGroup &group, int count) {
-        bool isDivided =
-            dividesMasters && context.zero() >= 2 && context.isDivided(group);
-        double parts = isDivided ? context.divisions() : 1;
+        bool isDivided = dividesMasters && context.dividesByStage(group);
+        double parts = isDivided ? context.divisions(group.experts) : 1;
         chunks += count *
                   double(compress.countChunks(int64_t(group.elements / parts)));
       });
@@ -300,7 +302,7 @@ double planner::getSitesSeconds(const StepLoad &load, double step,
   const Outer &outer = context.training.outer;
   if (!outer.isOn())
     return 0;
-  double parameters = load.parameters, bytes = parameters * sizeof(float);
+  double parameters = load.parameters.all(), bytes = parameters * sizeof(float);
   double compressed =
       outer.isCompressed() ? getCompressedBytes(load, context) : 0;
   double passes = outer.keepsDifference()    ? 6
@@ -331,13 +333,14 @@ double planner::getSitesSeconds(const StepLoad &load, double step,
 /// the sum.
 static Cost getPartsCost(const StageBlocks &stage, const Context &context) {
   Cost cost;
-  if (!context.framework().addsUpParts || context.divisions() == 1)
+  if (!context.framework().addsUpParts)
     return cost;
   double bytes = context.reducedBytes() + 2 * context.gradientBytes();
   const StageBlocks *one[] = {&stage};
   forEachGroup(context.work, one, [&](const ParameterGroup &group, int count) {
-    if (context.isDivided(group))
-      cost += count * memoryCost(group.elements / context.divisions() * bytes,
+    if (context.dividesByStage(group))
+      cost += count * memoryCost(group.elements /
+                                     context.divisions(group.experts) * bytes,
                                  context.cluster.device);
   });
   return cost;
@@ -354,6 +357,6 @@ Cost planner::getAccumulationCost(const StageBlocks &stage,
   double bytes =
       elementBytes(context.training.precision) + 2 * context.gradientBytes();
   const StageBlocks *one[] = {&stage};
-  return memoryCost(countParameters(context.work, one) * bytes,
+  return memoryCost(countParameters(context.work, one).all() * bytes,
                     context.cluster.device);
 }

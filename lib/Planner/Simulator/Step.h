@@ -15,7 +15,7 @@ namespace plait::planner {
 
 /// The rank of the pipeline that holds the most parameters.
 struct StepLoad {
-  double parameters = 0;            // elements
+  Elements parameters;
   double tied = 0;                  // of them: shared with another rank
   double forward = 0, backward = 0; // seconds of one microbatch
   double gradients = 0; // of backward: in which gradients of parameters end
@@ -35,9 +35,10 @@ double getWaitShare(int replicas, const Framework &framework);
 /// parameters goes on.
 double getDataSeconds(const StepLoad &load, const Context &context);
 
-/// Gathers `bytes`, of which the ranks that divide state have a part each,
-/// `times` a step. Returns the seconds of all of them, with nothing beside.
-double gatherState(double bytes, double times, Moment moment,
+/// Gathers `bytes` of experts or of all else, of which the ranks that divide
+/// their state have a part each, `times` a step. Returns the seconds of all of
+/// them, with nothing beside.
+double gatherState(double bytes, bool experts, double times, Moment moment,
                    const Context &context);
 
 /// Returns the cost of the optimizer: norm, clipping, update.

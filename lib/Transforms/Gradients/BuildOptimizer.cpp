@@ -189,13 +189,16 @@ Value StepEnd::sumSquares(StepUnit &unit) {
 }
 
 /// The axes along which ranks update other parts of it: those that split it,
-/// and those that divide its pack.
+/// and those that divide its pack. A set, by name: whether ep splits a pack's
+/// members or divides the pack makes no difference to sums.
 ArrayAttr StepEnd::getCountedAxes(StepUnit &unit) {
-  SmallVector<Attribute> axes;
+  SmallVector<StringAttr> axes = unit.get().getSplitAxes(mesh);
   if (unit.isDivided())
     llvm::append_range(axes, unit.pack.getDividingAxes());
-  llvm::append_range(axes, unit.get().getSplitAxes(mesh));
-  return builder.getArrayAttr(axes);
+  llvm::sort(axes, [](StringAttr a, StringAttr b) {
+    return a.getValue() < b.getValue();
+  });
+  return builder.getArrayAttr(SmallVector<Attribute>(axes.begin(), axes.end()));
 }
 
 /// The square of the norm of the gradient sums, every parameter counted once:

@@ -66,9 +66,28 @@ static bool dividesState(StringRef axis) {
   return facts && facts->dividesState;
 }
 
+/// Whether `op` puts what it is given into a slot, at once or behind further
+/// sums and one op on it alone, as the cast that widens it again.
+static bool isStored(Operation *op, bool isWidened) {
+  std::optional<nn::SlotAccess> access = nn::getSlotAccess(op);
+  if (access == nn::SlotAccess::Add || access == nn::SlotAccess::Replace)
+    return true;
+  bool isSum = isa<dist::ReduceScatterOp, dist::AllReduceOp>(op);
+  if (op->getNumResults() == 0 || (!isSum && isWidened) ||
+      (!isSum && op->getNumOperands() > 1))
+    return false;
+  return llvm::all_of(op->getUsers(), [&](Operation *user) {
+    return isStored(user, isWidened || !isSum);
+  });
+}
+
+/// Layers have such collectives, too, over axes that also split their tokens:
+/// gradients of gathered keys, and what experts make of gathered tokens. Those
+/// are waited for, and their results are no gradients of parameters.
 bool plait::isReplicaSum(Operation *op) {
   auto sum = dyn_cast<dist::ReduceScatterOp>(op);
-  return sum && dividesState(sum.getAxis());
+  return sum && dividesState(sum.getAxis()) &&
+         isStored(op, /*isWidened=*/false);
 }
 
 /// Whether `op` gathers a parameter that ZeRO divides, over one of the axes.

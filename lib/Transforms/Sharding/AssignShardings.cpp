@@ -366,10 +366,8 @@ void Assigner::storeParameter(SlotOpInterface read) {
   // ZeRO 3 stores all of a parameter in parts, ZeRO 2 only what the optimizer
   // keeps of it; ZeRO 1 divides packs, which do not exist yet, and matrices,
   // which rows of packs are no part of, as ZeRO 2.
-  ShardingAttr divided = stored;
-  for (StringAttr axis : mesh.getStateAxes())
-    divided = divide(mesh, axis, cast<RankedTensorType>(parameter.getType()),
-                     divided);
+  ShardingAttr divided =
+      divideState(mesh, cast<RankedTensorType>(parameter.getType()), stored);
   if (zero >= 3)
     stored = divided;
   else if ((zero == 2 || (zero == 1 && parameter.getMatrix())) &&

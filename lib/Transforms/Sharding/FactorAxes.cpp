@@ -65,7 +65,7 @@ bool plait::movesElements(Operation *op) {
 }
 
 /// Equal blocks only: collectives move them as they are, without padding.
-ShardingAttr plait::divide(MeshOp mesh, StringAttr axis, RankedTensorType type,
+static ShardingAttr divide(MeshOp mesh, StringAttr axis, RankedTensorType type,
                            ShardingAttr sharding) {
   int64_t ranks = mesh.getAxisSize(axis);
   if (ranks <= 1 || sharding.findDim(axis) >= 0)
@@ -73,6 +73,27 @@ ShardingAttr plait::divide(MeshOp mesh, StringAttr axis, RankedTensorType type,
   for (auto [dim, axes] : llvm::enumerate(sharding.getDims()))
     if (type.getDimSize(dim) % (mesh.getBlocks(axes) * ranks) == 0)
       return sharding.withDim(dim, addAxis(axes, axis));
+  return sharding;
+}
+
+ShardingAttr plait::divideState(MeshOp mesh, RankedTensorType type,
+                                ShardingAttr sharding) {
+  SmallVector<StringAttr> axes = mesh.getStateAxes();
+  llvm::erase_if(axes,
+                 [&](StringAttr axis) { return sharding.findDim(axis) >= 0; });
+  int64_t ranks = 1;
+  for (StringAttr axis : axes)
+    ranks *= mesh.getAxisSize(axis);
+  for (auto [dim, own] : llvm::enumerate(sharding.getDims())) {
+    if (type.getDimSize(dim) % (mesh.getBlocks(own) * ranks) != 0)
+      continue;
+    ArrayAttr all = own;
+    for (StringAttr axis : axes)
+      all = addAxis(all, axis);
+    return sharding.withDim(dim, all);
+  }
+  for (StringAttr axis : axes)
+    sharding = divide(mesh, axis, type, sharding);
   return sharding;
 }
 

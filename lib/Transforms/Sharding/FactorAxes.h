@@ -37,12 +37,11 @@ void applyFactorAxes(ShardableOpInterface op, mlir::FlatSymbolRefAttr mesh,
 /// divide.
 std::string listNearest(int64_t extent, int64_t parts);
 
-/// `sharding` with the first dimension that then has equal blocks split over
-/// `axis` as well, inside of what splits it already; unchanged where there is
-/// none.
-dist::ShardingAttr divide(dist::MeshOp mesh, mlir::StringAttr axis,
-                          mlir::RankedTensorType type,
-                          dist::ShardingAttr sharding);
+/// Divides a parameter over all axes that divide state and do not split it
+/// already: along its first dimension that splits into so many equal blocks, or
+/// else axis by axis, as far as there are such dimensions.
+dist::ShardingAttr divideState(dist::MeshOp mesh, mlir::RankedTensorType type,
+                               dist::ShardingAttr sharding);
 
 /// Whether `op` only moves elements, so that partial sums may be combined after
 /// it as well as before.

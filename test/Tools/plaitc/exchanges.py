@@ -126,8 +126,15 @@ def list_cases():
     for recompute in RECOMPUTE:
         for zero in range(4):
             cases.append(make("dp=2,ep=2", "mixture", zero=zero, recompute=recompute))
-    cases.append(make("pp=2,ep=2,tp=2", "mixture"))
-    cases.append(make("ep=2,cp=2", "mixture", schedule="1f1b"))
+    for zero in range(4):
+        for mesh in ("ep=4", "ep=2,cp=2", "pp=2,ep=2,tp=2", "replicate=2,ep=2", "dp=2,ep=2,cp=2"):
+            cases.append(make(mesh, "mixture", zero=zero))
+        cases.append(make("ep=4", "mixture", zero=zero, offload="optimizer"))
+        cases.append(make("ep=2,tp=2", "mixture", zero=zero, sequence_parallel="on"))
+        cases.append(make("dp=2,ep=2", "mixture", zero=zero, reduce_precision="bf16"))
+        cases.append(make("dp=2,ep=2", "mixture", zero=zero, freeze="*.experts.*"))
+    for zero in range(2):
+        cases.append(make("dp=2,ep=2", "mixture", zero=zero, compress="int8:64"))
     for recompute in RECOMPUTE:
         cases.append(make("dp=2,ep=2", "mixture", recompute=recompute,
                           micro_batch=1, expert_chunks=4))

@@ -359,7 +359,8 @@ SmallVector<StringAttr> MeshOp::getStateAxes() {
 /// order of `axes`.
 SmallVector<RankTerm> MeshOp::getBegin(ArrayAttr axes, int64_t chunk) {
   SmallVector<RankTerm> terms;
-  for (StringAttr name : llvm::reverse(dist::getAxes(axes))) {
+  auto names = dist::getAxes(axes);
+  for (StringAttr name : llvm::reverse(names)) {
     int64_t size = getAxisSize(name.getValue());
     if (size > 1)
       terms.push_back({name, chunk});

@@ -104,16 +104,33 @@ void Knowledge::refuse(const Configuration &configuration, double missed,
   refused.push_back({configuration, missed, missedOfHost});
 }
 
-/// Whether all but layers, replicas and what these divide is the same: then
-/// ranks run the same programs, and the estimates miss the same.
+/// Whether all but layers, replicas and what these divide is the same, and
+/// where the optimizer's state lies: then ranks run the same passes, and the
+/// estimates miss the same.
 static bool runsAlike(const Configuration &a, const Configuration &b) {
   auto key = [](const Configuration &c) {
     return std::make_tuple(withOneReplica(c.mesh), std::cref(c.schedule),
                            c.chunks, c.sequenceParallel, c.contextParallel,
-                           c.microBatch, c.offload);
+                           c.microBatch, offloadsActivations(c.offload));
   };
   return key(a) == key(b) && (a.zero == 3) == (b.zero == 3) &&
          a.recompute.getUniform() == b.recompute.getUniform();
+}
+
+/// Whether the same layers run on as many sequences, in whatever pipeline.
+static bool hasSameLayers(Configuration a, const Configuration &b) {
+  a.mesh[Axis::PP] = b.mesh[Axis::PP];
+  a.schedule = b.schedule;
+  a.chunks = b.chunks;
+  return runsAlike(a, b);
+}
+
+/// The part of what was missed of `known` that is missed of `other` as well.
+static double getMissedShare(const Configuration &known,
+                             const Configuration &other) {
+  if (runsAlike(known, other))
+    return 0.9;
+  return hasSameLayers(known, other) ? 0.5 : 0;
 }
 
 Knowledge::Refusal Knowledge::getRefusal(const Configuration &configuration,
@@ -123,10 +140,11 @@ Knowledge::Refusal Knowledge::getRefusal(const Configuration &configuration,
   for (const Refused &known : refused) {
     if (known.configuration == configuration)
       return Refusal::Placed;
-    bool fits = peak + 0.9 * known.missed <= device.usableBytes();
+    double share = getMissedShare(known.configuration, configuration);
+    bool fits = peak + share * known.missed <= device.usableBytes();
     bool fitsHost = device.hostBytes <= 0 ||
-                    host + 0.9 * known.missedOfHost <= device.hostBytes;
-    if ((!fits || !fitsHost) && runsAlike(known.configuration, configuration))
+                    host + share * known.missedOfHost <= device.hostBytes;
+    if (share > 0 && (!fits || !fitsHost))
       refusal = Refusal::Inferred;
   }
   return refusal;

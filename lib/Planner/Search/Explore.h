@@ -118,7 +118,8 @@ public:
   /// Excludes one configuration, layers included, of which the estimate has
   /// missed so many bytes of a device and of its host; and of those that differ
   /// in layers, replicas and what these divide only the ones that do not fit
-  /// either if they are underestimated by nine tenths as much.
+  /// either if they are underestimated by nine tenths as much, or by half where
+  /// the pipeline differs, too.
   void refuse(const Configuration &configuration, double missed,
               double missedOfHost);
   /// Notes that a configuration has been placed and fits.
@@ -239,7 +240,7 @@ private:
   void exploreOpen();
   void noteShort(Node &node);
   void exploreOffload();
-  void addOffload(const Node &node, Offload offload);
+  void addOffloaded(Offload offload);
   double getPlainSeconds(bool usesAll) const;
   bool isFasterOffloaded(const Node &node) const;
   std::vector<const Leaf *> getListed() const;

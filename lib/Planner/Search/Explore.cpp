@@ -406,7 +406,7 @@ void Explorer::addDegrees(const Degrees &degrees) {
   std::string reason;
   std::vector<int64_t> sizes = choices.getMicroBatches(Mesh(), input.training);
   const Work *work =
-      input.source.get(degrees, sizes.empty() ? 1 : sizes.front(), reason);
+      input.source.get(degrees, sizes.empty() ? 1 : sizes.back(), reason);
   ++counts.profiles;
   if (!work) {
     refuseTensor(degrees.tensor, std::move(reason));
@@ -430,30 +430,68 @@ void Explorer::refuseTensor(int tensor, std::string reason) {
     known->second.push_back(tensor);
 }
 
-/// The least sequences and the most are asked for first: what is split alike
-/// for both is so for all between, which the source need not find out again.
+/// Only the most sequences are asked for: others are where a bound lets them
+/// win.
 void Explorer::addWork(const Work *work) {
   Degrees degrees = getDegrees(*work);
   std::vector<Mesh> found = choices.getMeshes(degrees, work->mostStages(),
                                               input.training, input.pins);
   meshes += int64_t(found.size());
-  double least = 1e300, most = 0;
+  double most = 0;
   for (const Mesh &mesh : found)
-    for (int64_t size : choices.getMicroBatches(mesh, input.training)) {
-      least = std::min(least, double(size) / mesh[Axis::CP]);
+    for (int64_t size : choices.getMicroBatches(mesh, input.training))
       most = std::max(most, double(size) / mesh[Axis::CP]);
-    }
   std::string reason;
-  auto get = [&](double sequences) {
-    return input.source.get(degrees, sequences, reason);
-  };
-  if (most > 0) {
-    get(least);
-    work = get(most);
-  }
+  if (most > 0)
+    work = input.source.get(degrees, most, reason);
+  if (!work)
+    return refuseTensor(degrees.tensor, std::move(reason));
   works[degrees] = work;
+  noteExchange(*work, most);
   for (const Mesh &mesh : found)
     addMesh(*work, mesh);
+}
+
+/// Keeps what ranks of tp exchange at least. The more sequences, the less for
+/// each: what is cheapest for fewer is a choice for more of them as well.
+void Explorer::noteExchange(const Work &work, double sequences) {
+  auto [entry, isNew] = exchanges[getDegrees(work)].try_emplace(sequences);
+  if (isNew)
+    entry->second = getExchangeBound(work, work.tensorParallel, input.cluster,
+                                     input.training);
+}
+
+/// Seconds that a microbatch takes on a stage of the whole model, at least, and
+/// forever where it makes no sense.
+/// Where tp splits it no profile is asked for: ranks compute no less together
+/// than one alone, and exchange no less than with more sequences.
+double Explorer::getLeastWork(Configuration configuration, bool splits) {
+  Degrees degrees = configuration.degrees();
+  ExchangeBound exchange;
+  const Work *work = nullptr;
+  if (degrees.tensor == 1) {
+    work = getWork(configuration);
+  } else {
+    double sequences = configuration.sequences();
+    const auto &known = exchanges[degrees];
+    for (auto it = known.lower_bound(sequences); it != known.end(); ++it) {
+      exchange.exposed = std::max(exchange.exposed, it->second.exposed);
+      exchange.all = std::max(exchange.all, it->second.all);
+    }
+    exchange.exposed *= sequences;
+    exchange.all *= sequences;
+    configuration.mesh[Axis::TP] = configuration.mesh[Axis::EP] = 1;
+    configuration.sequenceParallel = false;
+    if (auto one = works.find(configuration.degrees()); one != works.end())
+      work = one->second;
+  }
+  if (!work)
+    return exchange.all;
+  const auto &probe = bounds.getProbe(*work, configuration, splits);
+  if (!probe.ok())
+    return degrees.tensor == 1 ? 1e300 : exchange.all;
+  int parts = degrees.tensor == 1 ? 1 : degrees.tensor * degrees.experts;
+  return std::max(probe->work() / parts + exchange.exposed, exchange.all);
 }
 
 /// Every work of the kind gives a bound, and so does that of one rank. Ranks

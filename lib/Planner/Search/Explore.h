@@ -38,7 +38,7 @@ struct Cell {
   const Recomputation *recompute = nullptr; // of the choices
   ContextParallel contextParallel = ContextParallel::Gather;
   const ScheduleChoice *like = nullptr; // what all of its schedules are
-  const Probe *probe = nullptr;
+  const Probe *probe = nullptr; // null: not made yet, `work` is of another size
   double step = 0;       // what a member takes at least beside its pipeline
   bool hasStep = false;  // which has been found
   bool isNarrow = false; // by all bounds that need no schedule
@@ -226,9 +226,13 @@ private:
   /// No configuration of a degree that has not been asked for is faster.
   double getTensorSeconds(int tensor, bool sequenceParallel) const;
   void addWork(const Work *work);
+  void noteExchange(const Work &work, double sequences);
+  double getLeastWork(Configuration configuration, bool splits);
   void addMesh(const Work &work, const Mesh &mesh);
   void addCells(Cell cell, int64_t nodes);
-  void addCell(Cell cell, const Configuration &configuration, int64_t nodes);
+  void addCell(Cell cell, const Configuration &configuration);
+  bool measure(Cell &cell, const Configuration &configuration);
+  double getVagueSeconds(const Cell &cell, const Configuration &configuration);
   void narrow(Cell cell);
   double getStepSeconds(const Cell &cell, Configuration configuration,
                         std::span<const Offload> kinds,
@@ -288,6 +292,9 @@ private:
   /// While nothing else is explored: what is as slow does not count.
   double ceiling = 1e300;
   std::map<std::pair<const Work *, int>, double> leastSeconds;
+  /// Of works that were asked for, by what layers are split over and the
+  /// sequences of a rank.
+  std::map<Degrees, std::map<double, ExchangeBound>> exchanges;
   std::set<std::pair<const Work *, Mesh>> idleMeshes; // that have been added
 };
 

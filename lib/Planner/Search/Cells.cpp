@@ -130,11 +130,10 @@ double Explorer::getVagueSeconds(const Cell &cell,
          configuration.mesh[Axis::PP];
 }
 
-/// With the cheapest bound, which tells most cells apart already. Where tp
-/// splits the model each number of sequences costs a profile: then with one
-/// that needs none.
+/// With the cheapest bound, which tells most cells apart already; with one that
+/// needs no profile where there is none.
 void Explorer::addCell(Cell cell, const Configuration &configuration) {
-  if (configuration.mesh[Axis::TP] > 1)
+  if (!isProfiled(configuration))
     cell.seconds = getVagueSeconds(cell, configuration);
   else if (!measure(cell, configuration))
     return;
@@ -149,10 +148,12 @@ void Explorer::narrow(Cell cell) {
   any.offload = choices.offload.front();
   Configuration configuration = toConfiguration(any);
   if (!cell.probe) {
-    double least = getVagueSeconds(cell, configuration);
-    bool isHigher = least > cell.seconds; // by what was profiled since
+    // What was profiled since may raise the bound.
+    double least =
+        isProfiled(configuration) ? 0 : getVagueSeconds(cell, configuration);
+    bool isRaised = least > cell.seconds;
     cell.seconds = std::max(cell.seconds, least);
-    if ((isHigher || measure(cell, configuration)) &&
+    if ((isRaised || measure(cell, configuration)) &&
         cell.seconds < fullSeconds)
       cells.add(cell);
     return;

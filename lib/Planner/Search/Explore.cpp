@@ -160,12 +160,14 @@ double Knowledge::getMissed(const Configuration &configuration) const {
 
 Estimated Knowledge::makeEstimate(const Node &node,
                                   const Configuration &configuration,
-                                  double withheld) {
+                                  double withheld, double limit) {
   Estimated result;
+  result.limit = limit;
   Cluster cluster = input.cluster;
   cluster.device.memoryBytes -= withheld;
   Context context{*node.work, cluster, input.training, configuration};
   context.blockTimes = &bounds.getBlockTimes();
+  context.cutoff = limit;
   Result<Estimate> estimate = planner::estimate(context);
   if (!estimate.ok()) {
     result.refusal = estimate.status().message();
@@ -194,20 +196,25 @@ Estimated Knowledge::makeEstimate(const Node &node,
 }
 
 /// Estimates are made outside of the lock: they take far longer than a look-up.
+/// One that was made for a lower limit counts unless it is above that.
 Estimated Knowledge::estimate(const Node &node,
-                              const Configuration &configuration,
+                              const Configuration &configuration, double limit,
                               double withheld) {
   Key key(node.work, node.mesh, node.microBatch, node.recompute,
           node.contextParallel, node.schedule, node.even, node.offload,
           configuration.zero, withheld);
+  if (!node.schedule->searches)
+    limit = std::numeric_limits<double>::max();
   {
     std::lock_guard<std::mutex> lock(mutex);
-    if (auto found = known.find(key); found != known.end())
+    if (auto found = known.find(key);
+        found != known.end() && (limit <= found->second.limit ||
+                                 found->second.pipeline < found->second.limit))
       return found->second;
   }
-  Estimated made = makeEstimate(node, configuration, withheld);
+  Estimated made = makeEstimate(node, configuration, withheld, limit);
   std::lock_guard<std::mutex> lock(mutex);
-  return known.try_emplace(std::move(key), std::move(made)).first->second;
+  return known.insert_or_assign(std::move(key), std::move(made)).first->second;
 }
 
 /// Whether it was estimated to fit and is known not to. `outcome` keeps the
@@ -231,7 +238,7 @@ Explorer::Outcome Explorer::estimateMembers(const Node &node,
   double usable = input.cluster.device.usableBytes();
   for (auto zero = zeros.rbegin(); zero != zeros.rend(); ++zero) {
     configuration.zero = *zero;
-    Estimated member = knowledge.estimate(node, configuration);
+    Estimated member = knowledge.estimate(node, configuration, limit);
     if (!member.refusal.empty()) {
       outcome.refusal = std::move(member.refusal);
       break;
@@ -244,7 +251,7 @@ Explorer::Outcome Explorer::estimateMembers(const Node &node,
       outcome.inferredSeconds =
           std::min(outcome.inferredSeconds, member.leaf.seconds);
       double missed = knowledge.getMissed(member.leaf.configuration);
-      member = knowledge.estimate(node, configuration, missed);
+      member = knowledge.estimate(node, configuration, limit, missed);
       isRefused = refuses(member, outcome);
     }
     const Leaf &leaf = member.leaf;
@@ -461,36 +468,40 @@ void Explorer::noteExchange(const Work &work, double sequences) {
                                      input.training);
 }
 
+/// Whether its work takes no profile that was not made before.
+bool Explorer::isProfiled(const Configuration &configuration) const {
+  auto known = exchanges.find(configuration.degrees());
+  return configuration.mesh[Axis::TP] == 1 ||
+         (known != exchanges.end() &&
+          known->second.contains(configuration.sequences()));
+}
+
 /// Seconds that a microbatch takes on a stage of the whole model, at least, and
-/// forever where it makes no sense.
-/// Where tp splits it no profile is asked for: ranks compute no less together
-/// than one alone, and exchange no less than with more sequences.
+/// forever where it makes no sense. Where its work is not known no profile is
+/// asked for: ranks of tp compute no less together than one alone, and exchange
+/// no less than with more sequences.
 double Explorer::getLeastWork(Configuration configuration, bool splits) {
-  Degrees degrees = configuration.degrees();
+  bool isExact = isProfiled(configuration);
   ExchangeBound exchange;
-  const Work *work = nullptr;
-  if (degrees.tensor == 1) {
-    work = getWork(configuration);
-  } else {
+  int parts = 1;
+  if (!isExact) {
     double sequences = configuration.sequences();
-    const auto &known = exchanges[degrees];
+    const auto &known = exchanges[configuration.degrees()];
     for (auto it = known.lower_bound(sequences); it != known.end(); ++it) {
-      exchange.exposed = std::max(exchange.exposed, it->second.exposed);
-      exchange.all = std::max(exchange.all, it->second.all);
+      exchange.exposed =
+          std::max(exchange.exposed, sequences * it->second.exposed);
+      exchange.all = std::max(exchange.all, sequences * it->second.all);
     }
-    exchange.exposed *= sequences;
-    exchange.all *= sequences;
+    parts = configuration.mesh[Axis::TP] * configuration.mesh[Axis::EP];
     configuration.mesh[Axis::TP] = configuration.mesh[Axis::EP] = 1;
     configuration.sequenceParallel = false;
-    if (auto one = works.find(configuration.degrees()); one != works.end())
-      work = one->second;
   }
+  const Work *work = getWork(configuration);
   if (!work)
     return exchange.all;
   const auto &probe = bounds.getProbe(*work, configuration, splits);
   if (!probe.ok())
-    return degrees.tensor == 1 ? 1e300 : exchange.all;
-  int parts = degrees.tensor == 1 ? 1 : degrees.tensor * degrees.experts;
+    return isExact ? 1e300 : exchange.all;
   return std::max(probe->work() / parts + exchange.exposed, exchange.all);
 }
 

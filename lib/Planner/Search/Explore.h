@@ -100,6 +100,7 @@ struct Estimated {
   bool fits = false;
   double resident = 0; // bytes, with activations
   double pipeline = 0; // seconds, with what is fixed
+  double limit = 0;    // exact unless it takes longer than so many seconds
 };
 
 /// Bounds and estimates that several explorations of the same input share, and
@@ -111,10 +112,10 @@ public:
 
   Bounds bounds;
 
-  /// Estimates with `withheld` bytes less on each device. May be called by any
-  /// number of threads.
+  /// Estimates with `withheld` bytes less on each device, exactly as far as it
+  /// takes less than `limit` seconds. May be called by any number of threads.
   Estimated estimate(const Node &node, const Configuration &configuration,
-                     double withheld = 0);
+                     double limit, double withheld = 0);
   /// Excludes one configuration, layers included, of which the estimate has
   /// missed so many bytes of a device and of its host; and of those that differ
   /// in layers, replicas and what these divide only the ones that do not fit
@@ -142,7 +143,7 @@ private:
                          ContextParallel, const ScheduleChoice *, bool, Offload,
                          int, double>;
   Estimated makeEstimate(const Node &node, const Configuration &configuration,
-                         double withheld);
+                         double withheld, double limit);
 
   const SearchInput &input;
   struct Refused {
@@ -227,6 +228,7 @@ private:
   double getTensorSeconds(int tensor, bool sequenceParallel) const;
   void addWork(const Work *work);
   void noteExchange(const Work &work, double sequences);
+  bool isProfiled(const Configuration &configuration) const;
   double getLeastWork(Configuration configuration, bool splits);
   void addMesh(const Work &work, const Mesh &mesh);
   void addCells(Cell cell, int64_t nodes);

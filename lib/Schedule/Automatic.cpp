@@ -167,19 +167,25 @@ Schedule Search::run() {
   tryGreedy(planned.front(), bound, true, false);
   for (uint32_t factor = 1; factor <= 2 && !atBound(); ++factor)
     tryHandcrafted(factor);
-  for (const Leads &leads : planned) {
+  for (auto leads = planned.begin(); leads != planned.end(); ++leads) {
+    // Little memory makes them equal: then only what depends on the best span
+    // so far may end otherwise than before.
+    bool isRepeated = std::find(planned.begin(), leads, *leads) != leads;
     struct Setting {
       double span;
       bool spread, inputFirst;
+      bool isFixed = true;
     };
-    for (auto [span, spread, inputFirst] : {Setting{bound, false, false},
-                                            {bound, true, true},
-                                            {bestSpan, true, false},
-                                            {0, false, false},
-                                            {always, false, true}}) {
+    for (auto [span, spread, inputFirst, isFixed] :
+         {Setting{bound, false, false},
+          {bound, true, true},
+          {bestSpan, true, false, false},
+          {0, false, false},
+          {always, false, true}}) {
       if (atBound())
         return best;
-      tryGreedy(leads, span, spread, inputFirst);
+      if (!isRepeated || !isFixed)
+        tryGreedy(*leads, span, spread, inputFirst);
     }
   }
   return best;

@@ -143,9 +143,20 @@ private:
   std::map<HeldKey, Held> heldBy;
 };
 
+/// Seconds of a sequence that ranks of tp exchange at least: those in which
+/// they do nothing else, and all of them.
+struct ExchangeBound {
+  double exposed = 0, all = 0;
+};
+
+/// On `tensor` ranks, from the work of any degree.
+ExchangeBound getExchangeBound(const Work &work, int tensor,
+                               const Cluster &cluster,
+                               const Training &training);
+
 /// Seconds of a step that no configuration with `tensor` beats, from the work
 /// of another tensor-parallel degree: arithmetic at the device's peak, every
-/// byte moved once, and what the forward pass exchanges over tp.
+/// byte moved once, and what is exchanged over tp.
 double getTensorBound(const Work &work, int tensor, int ranks,
                       const Cluster &cluster, const Training &training);
 

@@ -89,43 +89,75 @@ void Explorer::addCells(Cell cell, int64_t nodes) {
            int64_t(choices.offload.size());
   for (int64_t size : choices.getMicroBatches(cell.mesh, input.training)) {
     configuration.microBatch = cell.microBatch = size;
-    cell.work = getWork(configuration);
     for (const Recomputation &recompute : choices.recompute)
       for (ContextParallel kind :
            choices.getContextParallel(cell.mesh[Axis::CP])) {
         configuration.recompute = recompute;
         cell.recompute = &recompute;
         configuration.contextParallel = cell.contextParallel = kind;
-        addCell(cell, configuration, nodes);
+        counts.considered += nodes;
+        addCell(cell, configuration);
         ++cell.index;
       }
   }
 }
 
-/// With the cheapest bound, which tells most cells apart already.
-void Explorer::addCell(Cell cell, const Configuration &configuration,
-                       int64_t nodes) {
-  bool splits = cell.like->splits;
-  const auto &probe = bounds.getProbe(*cell.work, configuration, splits);
+/// Sets the work and the probe of a cell, and the cheapest bound of these.
+/// False: it makes no sense.
+bool Explorer::measure(Cell &cell, const Configuration &configuration) {
+  cell.work = getWork(configuration);
+  if (!cell.work)
+    return false;
+  noteExchange(*cell.work, configuration.sequences());
+  const auto &probe =
+      bounds.getProbe(*cell.work, configuration, cell.like->splits);
   if (!probe.ok()) {
     refusal = probe.status().message();
-    return;
+    return false;
   }
   cell.probe = &*probe;
-  counts.considered += nodes;
-  double ideal = bounds.getIdealSeconds(*cell.probe, configuration);
-  if (idealSeconds == 0 || ideal < idealSeconds)
-    idealSeconds = ideal;
-  cell.seconds = ideal;
-  if (ideal < fullSeconds)
+  cell.seconds = bounds.getIdealSeconds(*cell.probe, configuration);
+  if (idealSeconds == 0 || cell.seconds < idealSeconds)
+    idealSeconds = cell.seconds;
+  return true;
+}
+
+/// The bound of a cell whose work is not known yet.
+double Explorer::getVagueSeconds(const Cell &cell,
+                                 const Configuration &configuration) {
+  return boundRounding * double(configuration.microbatches(input.training)) *
+         getLeastWork(configuration, cell.like->splits) /
+         configuration.mesh[Axis::PP];
+}
+
+/// With the cheapest bound, which tells most cells apart already; with one that
+/// needs no profile where there is none.
+void Explorer::addCell(Cell cell, const Configuration &configuration) {
+  if (!isProfiled(configuration))
+    cell.seconds = getVagueSeconds(cell, configuration);
+  else if (!measure(cell, configuration))
+    return;
+  if (cell.seconds < fullSeconds)
     cells.add(cell);
 }
 
-/// With the bounds that take longer, once a cell is the most promising one.
+/// With the bounds that take longer, once a cell is the most promising one:
+/// first those of its profile, then those of its ZeRO stages.
 void Explorer::narrow(Cell cell) {
   Node any{cell, cell.like};
   any.offload = choices.offload.front();
   Configuration configuration = toConfiguration(any);
+  if (!cell.probe) {
+    // What was profiled since may raise the bound.
+    double least =
+        isProfiled(configuration) ? 0 : getVagueSeconds(cell, configuration);
+    bool isRaised = least > cell.seconds;
+    cell.seconds = std::max(cell.seconds, least);
+    if ((isRaised || measure(cell, configuration)) &&
+        cell.seconds < fullSeconds)
+      cells.add(cell);
+    return;
+  }
   cell.isNarrow = true;
   cell.seconds = bounds.getSeconds(*cell.work, *cell.probe, configuration,
                                    cell.like->splits);

@@ -104,16 +104,33 @@ void Knowledge::refuse(const Configuration &configuration, double missed,
   refused.push_back({configuration, missed, missedOfHost});
 }
 
-/// Whether all but layers, replicas and what these divide is the same: then
-/// ranks run the same programs, and the estimates miss the same.
+/// Whether all but layers, replicas and what these divide is the same, and
+/// where the optimizer's state lies: then ranks run the same passes, and the
+/// estimates miss the same.
 static bool runsAlike(const Configuration &a, const Configuration &b) {
   auto key = [](const Configuration &c) {
     return std::make_tuple(withOneReplica(c.mesh), std::cref(c.schedule),
                            c.chunks, c.sequenceParallel, c.contextParallel,
-                           c.microBatch, c.offload);
+                           c.microBatch, offloadsActivations(c.offload));
   };
   return key(a) == key(b) && (a.zero == 3) == (b.zero == 3) &&
          a.recompute.getUniform() == b.recompute.getUniform();
+}
+
+/// Whether the same layers run on as many sequences, in whatever pipeline.
+static bool hasSameLayers(Configuration a, const Configuration &b) {
+  a.mesh[Axis::PP] = b.mesh[Axis::PP];
+  a.schedule = b.schedule;
+  a.chunks = b.chunks;
+  return runsAlike(a, b);
+}
+
+/// The part of what was missed of `known` that is missed of `other` as well.
+static double getMissedShare(const Configuration &known,
+                             const Configuration &other) {
+  if (runsAlike(known, other))
+    return 0.9;
+  return hasSameLayers(known, other) ? 0.5 : 0;
 }
 
 Knowledge::Refusal Knowledge::getRefusal(const Configuration &configuration,
@@ -123,10 +140,11 @@ Knowledge::Refusal Knowledge::getRefusal(const Configuration &configuration,
   for (const Refused &known : refused) {
     if (known.configuration == configuration)
       return Refusal::Placed;
-    bool fits = peak + 0.9 * known.missed <= device.usableBytes();
+    double share = getMissedShare(known.configuration, configuration);
+    bool fits = peak + share * known.missed <= device.usableBytes();
     bool fitsHost = device.hostBytes <= 0 ||
-                    host + 0.9 * known.missedOfHost <= device.hostBytes;
-    if ((!fits || !fitsHost) && runsAlike(known.configuration, configuration))
+                    host + share * known.missedOfHost <= device.hostBytes;
+    if (share > 0 && (!fits || !fitsHost))
       refusal = Refusal::Inferred;
   }
   return refusal;
@@ -142,12 +160,14 @@ double Knowledge::getMissed(const Configuration &configuration) const {
 
 Estimated Knowledge::makeEstimate(const Node &node,
                                   const Configuration &configuration,
-                                  double withheld) {
+                                  double withheld, double limit) {
   Estimated result;
+  result.limit = limit;
   Cluster cluster = input.cluster;
   cluster.device.memoryBytes -= withheld;
   Context context{*node.work, cluster, input.training, configuration};
   context.blockTimes = &bounds.getBlockTimes();
+  context.cutoff = limit;
   Result<Estimate> estimate = planner::estimate(context);
   if (!estimate.ok()) {
     result.refusal = estimate.status().message();
@@ -176,20 +196,25 @@ Estimated Knowledge::makeEstimate(const Node &node,
 }
 
 /// Estimates are made outside of the lock: they take far longer than a look-up.
+/// One that was made for a lower limit counts unless it is above that.
 Estimated Knowledge::estimate(const Node &node,
-                              const Configuration &configuration,
+                              const Configuration &configuration, double limit,
                               double withheld) {
   Key key(node.work, node.mesh, node.microBatch, node.recompute,
           node.contextParallel, node.schedule, node.even, node.offload,
           configuration.zero, withheld);
+  if (!node.schedule->searches)
+    limit = std::numeric_limits<double>::max();
   {
     std::lock_guard<std::mutex> lock(mutex);
-    if (auto found = known.find(key); found != known.end())
+    if (auto found = known.find(key);
+        found != known.end() && (limit <= found->second.limit ||
+                                 found->second.pipeline < found->second.limit))
       return found->second;
   }
-  Estimated made = makeEstimate(node, configuration, withheld);
+  Estimated made = makeEstimate(node, configuration, withheld, limit);
   std::lock_guard<std::mutex> lock(mutex);
-  return known.try_emplace(std::move(key), std::move(made)).first->second;
+  return known.insert_or_assign(std::move(key), std::move(made)).first->second;
 }
 
 /// Whether it was estimated to fit and is known not to. `outcome` keeps the
@@ -213,7 +238,7 @@ Explorer::Outcome Explorer::estimateMembers(const Node &node,
   double usable = input.cluster.device.usableBytes();
   for (auto zero = zeros.rbegin(); zero != zeros.rend(); ++zero) {
     configuration.zero = *zero;
-    Estimated member = knowledge.estimate(node, configuration);
+    Estimated member = knowledge.estimate(node, configuration, limit);
     if (!member.refusal.empty()) {
       outcome.refusal = std::move(member.refusal);
       break;
@@ -226,7 +251,7 @@ Explorer::Outcome Explorer::estimateMembers(const Node &node,
       outcome.inferredSeconds =
           std::min(outcome.inferredSeconds, member.leaf.seconds);
       double missed = knowledge.getMissed(member.leaf.configuration);
-      member = knowledge.estimate(node, configuration, missed);
+      member = knowledge.estimate(node, configuration, limit, missed);
       isRefused = refuses(member, outcome);
     }
     const Leaf &leaf = member.leaf;
@@ -388,7 +413,7 @@ void Explorer::addDegrees(const Degrees &degrees) {
   std::string reason;
   std::vector<int64_t> sizes = choices.getMicroBatches(Mesh(), input.training);
   const Work *work =
-      input.source.get(degrees, sizes.empty() ? 1 : sizes.front(), reason);
+      input.source.get(degrees, sizes.empty() ? 1 : sizes.back(), reason);
   ++counts.profiles;
   if (!work) {
     refuseTensor(degrees.tensor, std::move(reason));
@@ -412,30 +437,72 @@ void Explorer::refuseTensor(int tensor, std::string reason) {
     known->second.push_back(tensor);
 }
 
-/// The least sequences and the most are asked for first: what is split alike
-/// for both is so for all between, which the source need not find out again.
+/// Only the most sequences are asked for: others are where a bound lets them
+/// win.
 void Explorer::addWork(const Work *work) {
   Degrees degrees = getDegrees(*work);
   std::vector<Mesh> found = choices.getMeshes(degrees, work->mostStages(),
                                               input.training, input.pins);
   meshes += int64_t(found.size());
-  double least = 1e300, most = 0;
+  double most = 0;
   for (const Mesh &mesh : found)
-    for (int64_t size : choices.getMicroBatches(mesh, input.training)) {
-      least = std::min(least, double(size) / mesh[Axis::CP]);
+    for (int64_t size : choices.getMicroBatches(mesh, input.training))
       most = std::max(most, double(size) / mesh[Axis::CP]);
-    }
   std::string reason;
-  auto get = [&](double sequences) {
-    return input.source.get(degrees, sequences, reason);
-  };
-  if (most > 0) {
-    get(least);
-    work = get(most);
-  }
+  if (most > 0)
+    work = input.source.get(degrees, most, reason);
+  if (!work)
+    return refuseTensor(degrees.tensor, std::move(reason));
   works[degrees] = work;
+  noteExchange(*work, most);
   for (const Mesh &mesh : found)
     addMesh(*work, mesh);
+}
+
+/// Keeps what ranks of tp exchange at least. The more sequences, the less for
+/// each: what is cheapest for fewer is a choice for more of them as well.
+void Explorer::noteExchange(const Work &work, double sequences) {
+  auto [entry, isNew] = exchanges[getDegrees(work)].try_emplace(sequences);
+  if (isNew)
+    entry->second = getExchangeBound(work, work.tensorParallel, input.cluster,
+                                     input.training);
+}
+
+/// Whether its work takes no profile that was not made before.
+bool Explorer::isProfiled(const Configuration &configuration) const {
+  auto known = exchanges.find(configuration.degrees());
+  return configuration.mesh[Axis::TP] == 1 ||
+         (known != exchanges.end() &&
+          known->second.contains(configuration.sequences()));
+}
+
+/// Seconds that a microbatch takes on a stage of the whole model, at least, and
+/// forever where it makes no sense. Where its work is not known no profile is
+/// asked for: ranks of tp compute no less together than one alone, and exchange
+/// no less than with more sequences.
+double Explorer::getLeastWork(Configuration configuration, bool splits) {
+  bool isExact = isProfiled(configuration);
+  ExchangeBound exchange;
+  int parts = 1;
+  if (!isExact) {
+    double sequences = configuration.sequences();
+    const auto &known = exchanges[configuration.degrees()];
+    for (auto it = known.lower_bound(sequences); it != known.end(); ++it) {
+      exchange.exposed =
+          std::max(exchange.exposed, sequences * it->second.exposed);
+      exchange.all = std::max(exchange.all, sequences * it->second.all);
+    }
+    parts = configuration.mesh[Axis::TP] * configuration.mesh[Axis::EP];
+    configuration.mesh[Axis::TP] = configuration.mesh[Axis::EP] = 1;
+    configuration.sequenceParallel = false;
+  }
+  const Work *work = getWork(configuration);
+  if (!work)
+    return exchange.all;
+  const auto &probe = bounds.getProbe(*work, configuration, splits);
+  if (!probe.ok())
+    return isExact ? 1e300 : exchange.all;
+  return std::max(probe->work() / parts + exchange.exposed, exchange.all);
 }
 
 /// Every work of the kind gives a bound, and so does that of one rank. Ranks

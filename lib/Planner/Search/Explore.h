@@ -38,7 +38,7 @@ struct Cell {
   const Recomputation *recompute = nullptr; // of the choices
   ContextParallel contextParallel = ContextParallel::Gather;
   const ScheduleChoice *like = nullptr; // what all of its schedules are
-  const Probe *probe = nullptr;
+  const Probe *probe = nullptr; // null: not made yet, `work` is of another size
   double step = 0;       // what a member takes at least beside its pipeline
   bool hasStep = false;  // which has been found
   bool isNarrow = false; // by all bounds that need no schedule
@@ -100,6 +100,7 @@ struct Estimated {
   bool fits = false;
   double resident = 0; // bytes, with activations
   double pipeline = 0; // seconds, with what is fixed
+  double limit = 0;    // exact unless it takes longer than so many seconds
 };
 
 /// Bounds and estimates that several explorations of the same input share, and
@@ -111,14 +112,15 @@ public:
 
   Bounds bounds;
 
-  /// Estimates with `withheld` bytes less on each device. May be called by any
-  /// number of threads.
+  /// Estimates with `withheld` bytes less on each device, exactly as far as it
+  /// takes less than `limit` seconds. May be called by any number of threads.
   Estimated estimate(const Node &node, const Configuration &configuration,
-                     double withheld = 0);
+                     double limit, double withheld = 0);
   /// Excludes one configuration, layers included, of which the estimate has
   /// missed so many bytes of a device and of its host; and of those that differ
   /// in layers, replicas and what these divide only the ones that do not fit
-  /// either if they are underestimated by nine tenths as much.
+  /// either if they are underestimated by nine tenths as much, or by half where
+  /// the pipeline differs, too.
   void refuse(const Configuration &configuration, double missed,
               double missedOfHost);
   /// Notes that a configuration has been placed and fits.
@@ -141,7 +143,7 @@ private:
                          ContextParallel, const ScheduleChoice *, bool, Offload,
                          int, double>;
   Estimated makeEstimate(const Node &node, const Configuration &configuration,
-                         double withheld);
+                         double withheld, double limit);
 
   const SearchInput &input;
   struct Refused {
@@ -225,9 +227,14 @@ private:
   /// No configuration of a degree that has not been asked for is faster.
   double getTensorSeconds(int tensor, bool sequenceParallel) const;
   void addWork(const Work *work);
+  void noteExchange(const Work &work, double sequences);
+  bool isProfiled(const Configuration &configuration) const;
+  double getLeastWork(Configuration configuration, bool splits);
   void addMesh(const Work &work, const Mesh &mesh);
   void addCells(Cell cell, int64_t nodes);
-  void addCell(Cell cell, const Configuration &configuration, int64_t nodes);
+  void addCell(Cell cell, const Configuration &configuration);
+  bool measure(Cell &cell, const Configuration &configuration);
+  double getVagueSeconds(const Cell &cell, const Configuration &configuration);
   void narrow(Cell cell);
   double getStepSeconds(const Cell &cell, Configuration configuration,
                         std::span<const Offload> kinds,
@@ -239,7 +246,7 @@ private:
   void exploreOpen();
   void noteShort(Node &node);
   void exploreOffload();
-  void addOffload(const Node &node, Offload offload);
+  void addOffloaded(Offload offload);
   double getPlainSeconds(bool usesAll) const;
   bool isFasterOffloaded(const Node &node) const;
   std::vector<const Leaf *> getListed() const;
@@ -287,6 +294,9 @@ private:
   /// While nothing else is explored: what is as slow does not count.
   double ceiling = 1e300;
   std::map<std::pair<const Work *, int>, double> leastSeconds;
+  /// Of works that were asked for, by what layers are split over and the
+  /// sequences of a rank.
+  std::map<Degrees, std::map<double, ExchangeBound>> exchanges;
   std::set<std::pair<const Work *, Mesh>> idleMeshes; // that have been added
 };
 

@@ -356,3 +356,16 @@ Status planner::explainFailure(const SearchInput &input, const Choices &choices,
   }
   return explainShortage(input, explorer);
 }
+
+Status planner::explainPlacement(const Configuration &configuration,
+                                 const Estimate &estimate,
+                                 const Cluster &cluster) {
+  const Device &device = cluster.device;
+  bool isHost = estimate.peakMemory() <= device.usableBytes();
+  return fail("the choice (", print(configuration), ") needs ",
+              int64_t(isHost ? estimate.hostMemory() : estimate.peakMemory()),
+              " bytes", isHost ? " of its host" : "", ", a device of ",
+              cluster.name, " has ",
+              int64_t(isHost ? device.hostBytes : device.usableBytes()),
+              "; nothing smaller was found");
+}

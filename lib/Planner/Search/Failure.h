@@ -17,6 +17,10 @@ namespace plait::planner {
 Status explainFailure(const SearchInput &input, const Choices &choices,
                       Explorer &explorer);
 
+/// Fails with what `estimate` needs in truth, where that is more than there is.
+Status explainPlacement(const Configuration &configuration,
+                        const Estimate &estimate, const Cluster &cluster);
+
 } // namespace plait::planner
 
 #endif // PLAIT_LIB_PLANNER_SEARCH_FAILURE_H

@@ -31,16 +31,13 @@ double Explorer::getLeastSeconds(const Work &work, int context) {
   // Sizes that divide a replica's sequences divide all of them.
   for (int64_t size : choices.getMicroBatches(Mesh(), input.training)) {
     one.microBatch = size;
-    const Work &own = *getWork(one);
     for (const Recomputation &recompute : choices.recompute)
       for (const ScheduleChoice &schedule : choices.schedules)
         for (ContextParallel kind : choices.getContextParallel(context)) {
           one.recompute = recompute;
           one.contextParallel = kind;
-          const auto &probe = bounds.getProbe(own, one, schedule.splits);
-          if (probe.ok())
-            entry->second =
-                std::min(entry->second, probe->work() / double(size));
+          entry->second = std::min(
+              entry->second, getLeastWork(one, schedule.splits) / double(size));
         }
   }
   return entry->second;

@@ -24,7 +24,6 @@
 #include "Search/Explore.h"
 
 #include <algorithm>
-#include <utility>
 
 using namespace plait;
 using namespace plait::planner;
@@ -52,29 +51,39 @@ void Explorer::exploreOffload() {
     return;
   ceiling = getPlainSeconds(/*usesAll=*/false);
   threshold = getThreshold();
-  for (const Node &node : std::exchange(shortNodes, {}))
-    for (Offload offload : choices.offload)
-      if (offload != node.offload)
-        addOffload(node, offload);
+  for (Offload offload : choices.offload)
+    if (offload != choices.offload.front())
+      addOffloaded(offload);
+  shortNodes.clear();
   exploreOpen();
   ceiling = 1e300;
   threshold = getThreshold();
 }
 
-void Explorer::addOffload(const Node &node, Offload offload) {
-  if (node.seconds - node.step >= threshold)
-    return;
-  Node other = node;
-  other.offload = offload;
-  Configuration configuration = toConfiguration(other);
-  const auto &probe =
-      bounds.getProbe(*node.work, configuration, node.like->splits);
-  if (!probe.ok())
-    return;
-  other.probe = &*probe;
-  other.step = getStepSeconds(other, configuration, {&other.offload, 1});
-  other.family = getFamily(other);
-  addNode(other);
+/// Adds the nodes that are kept, with `offload`. Those of a cell follow each
+/// other, and what a step takes beside the pipeline is the same for all of
+/// them.
+void Explorer::addOffloaded(Offload offload) {
+  const Node *former = nullptr; // of which `step` is
+  double step = 0;
+  for (const Node &node : shortNodes) {
+    if (node.seconds - node.step >= threshold)
+      continue;
+    Node other = node;
+    other.offload = offload;
+    Configuration configuration = toConfiguration(other);
+    const auto &probe =
+        bounds.getProbe(*node.work, configuration, node.like->splits);
+    if (!probe.ok())
+      continue;
+    other.probe = &*probe;
+    if (!former || former->probe != node.probe || former->mesh != node.mesh)
+      step = getStepSeconds(other, configuration, {&other.offload, 1});
+    former = &node;
+    other.step = step;
+    other.family = getFamily(other);
+    addNode(other);
+  }
 }
 
 /// The best with nothing on hosts, or with what is pinned.

@@ -429,38 +429,16 @@ Status Summary::complete() {
   return Status::success();
 }
 
-/// Fails with what `estimate` needs in truth, where that is more than there is.
-static Status explainPlacement(const Configuration &configuration,
-                               const Estimate &estimate,
-                               const Cluster &cluster) {
-  const Device &device = cluster.device;
-  bool isHost = estimate.peakMemory() <= device.usableBytes();
-  return fail("the choice (", print(configuration), ") needs ",
-              int64_t(isHost ? estimate.hostMemory() : estimate.peakMemory()),
-              " bytes", isHost ? " of its host" : "", ", a device of ",
-              cluster.name, " has ",
-              int64_t(isHost ? device.hostBytes : device.usableBytes()),
-              "; nothing smaller was found");
-}
-
-/// The fastest that fits. Configurations are placed one by one, the fastest
-/// first: each that does not fit is excluded, with those that it speaks for,
-/// and what has been learnt of the others is kept, so that exploring again
-/// takes little. If nothing is left, the message is of the first, the fastest.
-static Result<SearchResult> searchPlaced(const SearchInput &input,
-                                         const Choices &choices,
-                                         const Placement &place) {
-  Knowledge knowledge(input);
-  Status tooLarge = Status::success();
+/// Places the fastest of one exploration: the pick, or what is faster and may
+/// not fit. Returns nothing where it does not: `knowledge` then excludes it,
+/// and `tooLarge` says why if it is the first. What fits and is not the pick
+/// changes nothing that was explored, so that the pick is placed then.
+static Result<std::optional<SearchResult>>
+placeFastest(const SearchInput &input, const Explorer &explorer,
+             Knowledge &knowledge, int ranks, const Placement &place,
+             Status &tooLarge) {
   while (true) {
-    Explorer explorer(input, choices, knowledge);
-    explorer.run();
-    // Nothing fits or nothing divides: the explorer knows what was refused and
-    // why.
-    if (explorer.getFamilies().empty())
-      return tooLarge.ok() ? explainFailure(input, choices, explorer)
-                           : tooLarge;
-    Summary summary(input, explorer, knowledge, choices.ranks);
+    Summary summary(input, explorer, knowledge, ranks);
     PLAIT_RETURN_IF_ERROR(summary.choose());
     SearchResult &result = summary.getResult();
     std::optional<Configuration> doubtful;
@@ -486,13 +464,40 @@ static Result<SearchResult> searchPlaced(const SearchInput &input,
       knowledge.accept(tried);
     } else if (fits) {
       PLAIT_RETURN_IF_ERROR(summary.complete());
-      return std::move(result);
+      return std::optional(std::move(result));
     } else {
       if (tooLarge.ok())
         tooLarge = explainPlacement(tried, estimate, input.cluster);
       knowledge.refuse(tried, estimate.peakMemory() - peak,
                        estimate.hostMemory() - host);
+      return std::optional<SearchResult>();
     }
+  }
+}
+
+/// The fastest that fits. Configurations are placed one by one, the fastest
+/// first: each that does not fit is excluded, with those that it speaks for,
+/// and what has been learnt of the others is kept, so that exploring again
+/// takes little. If nothing is left, the message is of the first, the fastest.
+static Result<SearchResult> searchPlaced(const SearchInput &input,
+                                         const Choices &choices,
+                                         const Placement &place) {
+  Knowledge knowledge(input);
+  Status tooLarge = Status::success();
+  while (true) {
+    Explorer explorer(input, choices, knowledge);
+    explorer.run();
+    // Nothing fits or nothing divides: the explorer knows what was refused and
+    // why.
+    if (explorer.getFamilies().empty())
+      return tooLarge.ok() ? explainFailure(input, choices, explorer)
+                           : tooLarge;
+    Result<std::optional<SearchResult>> found = placeFastest(
+        input, explorer, knowledge, choices.ranks, place, tooLarge);
+    if (!found.ok())
+      return found.status();
+    if (*found)
+      return std::move(**found);
   }
 }
 

@@ -64,48 +64,64 @@ static double getLeastAttention(const Operation &op, const Device &device,
          (device.peak(training.precision) * efficiency);
 }
 
-/// Seconds of one sequence on one rank of `tensor`, at the very least.
-static double getLeastSeconds(const Operation &op, double share, Group group,
-                              const Cluster &cluster,
+/// Seconds of one sequence without communication, at the very least.
+static double getLeastSeconds(const Operation &op, const Device &device,
                               const Training &training) {
-  const Device &device = cluster.device;
-  double element = elementBytes(training.precision);
-  if (op.kind == OperationKind::Collective) {
-    if (op.pass != Pass::Forward || op.axis != Axis::TP)
-      return 0; // may be hidden, or there may be none
-    // Of the pieces that it is cut into, one is not hidden.
-    int pieces = training.cutsCollectives(device.isProcessor)
-                     ? getMostPieces(training.tensorOverlap, /*isSum=*/false)
-                     : 1;
-    double batch = double(training.globalBatch);
-    return collectiveSeconds(op.collective,
-                             op.collectiveElements(batch) * element / pieces,
-                             group, cluster) /
-           batch;
-  }
+  if (op.kind == OperationKind::Collective)
+    return 0;
   if (op.kind == OperationKind::Matmul)
-    return share * getLeastMatmul(op, device, training);
+    return getLeastMatmul(op, device, training);
   if (op.kind == OperationKind::Attention)
-    return share * getLeastAttention(op, device, training);
+    return getLeastAttention(op, device, training);
   if (op.sumsSequences)
     return 0; // of one sequence
-  double bytes =
-      op.elementsPerSequence * element + op.fourBytePerSequence * sizeof(float);
-  return share * bytes / getMemoryRate(device);
+  double bytes = op.elementsPerSequence * elementBytes(training.precision) +
+                 op.fourBytePerSequence * sizeof(float);
+  return bytes / getMemoryRate(device);
+}
+
+/// Of the pieces that a collective is cut into one is not hidden. What hides
+/// hides behind work that nothing else hides behind, so that all of them
+/// together take no longer than the passes. Of gradients of weights nothing
+/// counts: what was gathered before may be there.
+ExchangeBound planner::getExchangeBound(const Work &work, int tensor,
+                                        const Cluster &cluster,
+                                        const Training &training) {
+  Group group{tensor, std::min(tensor, cluster.devicesPerNode)};
+  double element = elementBytes(training.precision);
+  double batch = double(training.globalBatch);
+  int pieces = training.cutsCollectives(cluster.device.isProcessor)
+                   ? getMostPieces(training.tensorOverlap, /*isSum=*/false)
+                   : 1;
+  ExchangeBound bound;
+  for (int block : work.order)
+    for (const Operation &op : work.blocks[block].operations) {
+      if (op.kind != OperationKind::Collective || op.axis != Axis::TP ||
+          op.pass == Pass::BackwardWeight)
+        continue;
+      double bytes = op.collectiveElements(batch) * element;
+      bound.all +=
+          collectiveSeconds(op.collective, bytes, group, cluster) / batch;
+      if (op.pass == Pass::Forward)
+        bound.exposed +=
+            collectiveSeconds(op.collective, bytes / pieces, group, cluster) /
+            batch;
+    }
+  return bound;
 }
 
 /// Bounds as if every operation could be split: work scales with a rank's
-/// share, collectives of the forward pass are those of the new group. What the
-/// backward pass communicates may be hidden and counts as nothing.
+/// share, collectives are those of the new group. What the backward pass
+/// communicates may be hidden.
 double planner::getTensorBound(const Work &work, int tensor, int ranks,
                                const Cluster &cluster,
                                const Training &training) {
-  Group group{tensor, std::min(tensor, cluster.devicesPerNode)};
   double share = double(work.tensorParallel) / tensor;
   double seconds = 0;
   for (int block : work.order)
     for (const Operation &op : work.blocks[block].operations)
-      seconds += getLeastSeconds(op, share, group, cluster, training);
-  return boundRounding * seconds * double(training.globalBatch) * tensor /
-         ranks;
+      seconds += share * getLeastSeconds(op, cluster.device, training);
+  ExchangeBound exchange = getExchangeBound(work, tensor, cluster, training);
+  return boundRounding * std::max(seconds + exchange.exposed, exchange.all) *
+         double(training.globalBatch) * tensor / ranks;
 }

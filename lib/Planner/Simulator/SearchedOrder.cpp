@@ -98,12 +98,14 @@ OrderGoal Estimator::getTypicalGoal() const {
   return goal;
 }
 
-/// The fastest within the memory. Where none fits, that which holds the least.
+/// The fastest within the memory, or one that is slower than is asked for.
+/// Where none fits, that which holds the least.
 Result<OrderGoal> Estimator::searchOrder(const schedule::Problem &problem) {
   const std::vector<StageCost> costs = getStageCosts();
   const double least = getLeastSeconds(problem, costs, transfer);
   const double holding = getHoldingSeconds(problem, costs);
   const double room = countRoom(problem);
+  const Device &device = context.cluster.device;
   OrderGoal goal = getTypicalGoal();
   std::optional<OrderGoal> best, last;
   double shortest = std::numeric_limits<double>::max();
@@ -115,6 +117,9 @@ Result<OrderGoal> Estimator::searchOrder(const schedule::Problem &problem) {
     // Those that follow hold less, and take no less time than this.
     if (holding / limit >= shortest || least >= shortest * (1 - 1e-9))
       break;
+    // Neither is any of them faster than is asked for.
+    if (last && holding / limit >= context.cutoff * device.burst)
+      break;
     Result<PipelineModel> model =
         PipelineModel::get(generator->name, problem, goal);
     if (!model.ok()) {
@@ -125,7 +130,7 @@ Result<OrderGoal> Estimator::searchOrder(const schedule::Problem &problem) {
     pipeline = std::move(*model);
     double seconds = pipeline.run(costs, transfer).seconds;
     findMemory();
-    bool fits = result.peakMemory() <= context.cluster.device.usableBytes();
+    bool fits = result.peakMemory() <= device.usableBytes();
     if (!fits || seconds >= shortest)
       continue;
     shortest = seconds;

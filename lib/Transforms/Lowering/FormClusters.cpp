@@ -37,6 +37,7 @@
 
 #include <functional>
 #include <map>
+#include <utility>
 
 namespace plait {
 #define GEN_PASS_DEF_FORMCLUSTERSPASS
@@ -135,7 +136,9 @@ private:
   OpBuilder builder;
   std::vector<Unit> units;
   llvm::DenseMap<Operation *, int> unitOf;
-  Spans spans; // of units
+  Spans spans;                 // of units
+  uint32_t searches = 0;       // for paths
+  std::vector<uint32_t> marks; // by unit: the last search that has met it
   KnownClusters &known;
   /// The ops that must come before each op, free ones looked through.
   llvm::DenseMap<Operation *, SmallVector<Operation *>> before;
@@ -201,7 +204,11 @@ bool Former::hasOuterPath(int from, int to) {
   // Where in the program the first op may be that a path leads to: a unit that
   // has ops on both sides of one is made after it as a whole.
   Operation *reach = spans.findBegin(units[from].first);
-  llvm::DenseSet<int> seen;
+  marks.resize(units.size());
+  ++searches;
+  auto isNew = [&](int unit) {
+    return std::exchange(marks[unit], searches) != searches;
+  };
   SmallVector<int> worklist{to};
   while (!worklist.empty()) {
     int unit = worklist.pop_back_val();
@@ -210,8 +217,8 @@ bool Former::hasOuterPath(int from, int to) {
         int other = unitOf.lookup(source);
         if (other == from && unit != to)
           return true;
-        if (other != from && other != to && seen.insert(other).second &&
-            units[other].last && !units[other].last->isBeforeInBlock(reach))
+        if (other != from && other != to && isNew(other) && units[other].last &&
+            !units[other].last->isBeforeInBlock(reach))
           worklist.push_back(other);
       }
   }

@@ -77,13 +77,22 @@ static void moveFromHost(ArrayRef<Value> taken) {
   llvm::stable_sort(groups, [](const auto &left, const auto &right) {
     return left.first->isBeforeInBlock(right.first);
   });
-  for (auto [index, group] : llvm::enumerate(groups)) {
-    Operation *begin = groups[index ? index - 1 : 0].first;
-    OpBuilder builder(begin);
-    for (Value value : group.second) {
+  auto getBegin = [&](size_t index) {
+    return groups[index ? index - 1 : 0].first;
+  };
+  // Before anything moves: to ask for an order behind a move numbers the whole
+  // block anew.
+  llvm::SmallPtrSet<Operation *, 8> late; // reads behind their move
+  for (auto [index, group] : llvm::enumerate(groups))
+    for (Value value : group.second)
       if (Operation *read = value.getDefiningOp();
-          read && begin->isBeforeInBlock(read))
-        read->moveBefore(begin);
+          read && getBegin(index)->isBeforeInBlock(read))
+        late.insert(read);
+  for (auto [index, group] : llvm::enumerate(groups)) {
+    OpBuilder builder(getBegin(index));
+    for (Value value : group.second) {
+      if (Operation *read = value.getDefiningOp(); read && late.contains(read))
+        read->moveBefore(getBegin(index));
       plan::MoveOp move = createMove(builder, CopyKind::FromHost, value);
       value.replaceAllUsesExcept(move, move);
     }

@@ -24,7 +24,7 @@ using namespace plait;
 
 static constexpr std::string_view kFeedback = "feedback",
                                   kReplicas = "replicas", kKeep = "keep",
-                                  kNone = "none";
+                                  kRounds = "rounds", kNone = "none";
 
 static constexpr Compressor kCompressors[] = {
 #define PLAIT_COMPRESSOR(rule, ...) {__VA_ARGS__},
@@ -89,7 +89,8 @@ ChunkMessage Compression::getMessage() const {
 uint64_t Compression::getMessageBytes(uint64_t elements) const {
   uint64_t chunks = (elements + uint64_t(block) - 1) / uint64_t(block);
   ChunkMessage message = getMessage();
-  return chunks * (message.getCodeBytes() + message.getNumberBytes());
+  return uint64_t(rounds) * chunks *
+         (message.getCodeBytes() + message.getNumberBytes());
 }
 
 std::string plait::print(const Compression &value) {
@@ -102,6 +103,8 @@ std::string plait::print(const Compression &value) {
     text += "+" + std::string(kKeep) + ":" + std::to_string(value.keep);
   if (value.feedback)
     text += "+" + std::string(kFeedback);
+  if (value.rounds != 1)
+    text += "+" + std::string(kRounds) + ":" + std::to_string(value.rounds);
   if (value.replicas)
     text += "+" + std::string(kReplicas) + ":" + std::to_string(value.replicas);
   return text;
@@ -169,6 +172,8 @@ static Status parsePart(std::string_view name, std::string_view number,
     value.feedback = true;
     return Status::success();
   }
+  if (isNew && word == kRounds && feeds)
+    return parseCount(name, word, number, 1, kMostRounds, value.rounds);
   if (isNew && word == kReplicas)
     return parseCount(name, word, number, 1, int64_t(1) << 24, value.replicas);
   if (isNew && word == kKeep && keeps)
@@ -178,6 +183,8 @@ static Status parsePart(std::string_view name, std::string_view number,
     choices.emplace_back(kFeedback);
   if (keeps)
     choices.push_back(std::string(kKeep) + ":K");
+  if (feeds)
+    choices.push_back(std::string(kRounds) + ":R");
   choices.push_back(std::string(kReplicas) + ":N");
   return fail(name, " has \"", word, "\" behind the scheme, expected ",
               joinChoices(choices), ", each once");
@@ -194,5 +201,11 @@ Status plait::parse(std::string_view name, std::string_view text,
   while (!isLast)
     PLAIT_RETURN_IF_ERROR(
         parsePart(name, take(text, '+', isLast), seen, value));
+  // An unbiased message is on average what it was made of, but may be longer.
+  if (value.rounds > 1 && drawsNumbers(value) && !value.feedback)
+    return fail(name, " is ", print(value), ", but what a message of ",
+                value.scheme,
+                " leaves out grows from round to round, expected ", kFeedback,
+                ", which makes it shrink");
   return Status::success();
 }

@@ -69,6 +69,7 @@ class Run:
         first, *parts = self.scheme.split("+")
         name = first.partition(":")[0]
         isFed = {"feedback": name} if "feedback" in parts else {}
+        isFed |= {"rounds": "several"} if "rounds" in self.scheme else {}
         isUsual = compressors.SCHEMES[name].share and "keep" not in self.scheme
         share = {"share": name} if isUsual else {}
         choices = covering.split_options(self.mesh, self.options)
@@ -117,6 +118,13 @@ RUNS = (
     Run("ef21-topk", "dp=2"),
     Run("ef21-topk:32+keep:8", "dp=2,tp=2", ("--zero", "1")),
     Run("ef21-topk:128+keep:16", "pp=2,dp=2", ("--micro-batch", "2")),
+    # What is left of a message is sent in the next one.
+    Run("topk+rounds:2", "dp=2"),
+    Run("topk:64+keep:2+feedback+rounds:3", "dp=2,tp=2", ("--zero", "1")),
+    Run("sign:32+feedback+rounds:4", "pp=2,dp=2", ("--schedule", "zb-h1")),
+    Run("int4:32+rounds:2", "dp=4", ("--micro-batch", "2")),
+    Run("qsgd2:64+feedback+rounds:3", "dp=2,cp=2", ("--zero", "1")),
+    Run("randk:64+keep:4+feedback+rounds:2", "dp=2,tp=2", ("--sequence-parallel",)),
 )
 
 
@@ -127,8 +135,13 @@ def draw_scheme(choose: random.Random) -> str:
     text = f"{name}:{block}"
     if compressors.SCHEMES[name].share:
         text += f"+keep:{choose.randint(1, block)}"
-    isKept = name.startswith("ef21")
-    return text + choose.choice(("", "" if isKept else "+feedback"))
+    if name.startswith("ef21"):
+        return text
+    text += choose.choice(("", "+feedback"))
+    isDrawn = name.startswith(("qsgd", "randk"))
+    if isDrawn and not text.endswith("feedback"):
+        return text
+    return text + choose.choice(("", "", "+rounds:2", "+rounds:3"))
 
 
 def draw_run(choose: random.Random) -> Run:
@@ -319,7 +332,7 @@ class Suite:
         text = f"{others} of {count} codes another, {message} bytes a message"
         # Each replica has a code of each element; what is fed back is another one
         # once more.
-        times = run.replicas * (2 if compressor.feedback else 1)
+        times = run.replicas * (2 if compressor.feedback else 1) * compressor.rounds
         require(others <= OTHERS * scheme.jumps * times * count, text)
         return text
 
@@ -354,6 +367,7 @@ class Suite:
             require(apart < 1e-5, f"sign of {kind}: {apart}")
             top = compressors.top_k(x, 16)
             require((1 - lost(x, top) >= 16 / 256).all(), f"top-k of {kind}")
+        self.check_rounds(rows["normal"])
         # A matrix of rank r is what PowerSGD of rank r makes of it.
         m = draws.standard_normal((64, 4)) @ draws.standard_normal((4, 48))
         out, _ = compressors.power_sgd(m, draws.standard_normal((48, 4)))
@@ -362,6 +376,32 @@ class Suite:
         tied = compressors.top_k(numpy.ones((1, 8), numpy.float32), 3)
         require(tied[0].tolist() == [1, 1, 1, 0, 0, 0, 0, 0], f"ties: {tied}")
         return self.check_unbiased(draws.standard_normal((1, 16)).astype("f"))
+
+    def check_rounds(self, rows) -> None:
+        """R rounds leave at most (1 − δ)^R of the squared norm, and as many rounds of
+        one element as there are elements leave nothing."""
+        for text, most in (("topk:256+keep:16", 1 - 16 / 256), ("sign:256", 1)):
+            before = 1.0
+            for rounds in (1, 2, 4, 8):
+                name = f"{text}+rounds:{rounds}"
+                sent = compressors.Compressor.parse(name).compress(rows[0])
+                left = float(numpy.square(rows[0] - sent).sum())
+                left /= float(numpy.square(rows[0]).sum())
+                require(left <= most**rounds and left < before, f"{name} leaves {left}")
+                before = left
+        x = rows[0, :32]
+        sent = compressors.Compressor.parse("topk:32+keep:2+rounds:16").compress(x)
+        require(numpy.array_equal(sent, x), f"{sent} of {x}")
+
+    def check_equal_bytes(self) -> str:
+        """The k largest elements in R rounds of k/R are those of one round."""
+        weights = []
+        for scheme in ("topk:64+keep:6+feedback", "topk:64+keep:2+feedback+rounds:3"):
+            plan = self.compile(Run(scheme, "dp=2"), "equal")
+            weights.append(self.read(self.train(plan, None, 3, RATE, self.tokens)))
+        for name, values in weights[0].items():
+            require(numpy.array_equal(values, weights[1][name]), f"{name}: other values")
+        return "the same weights"
 
     def check_unbiased(self, x) -> str:
         """100,000 draws, each with another step: their mean is x within five of its
@@ -490,6 +530,7 @@ def main() -> int:
         report.case("divided", suite.check_divided)
         report.case("drawn on", suite.check_drawn_on)
         report.case("skip", suite.check_skipping)
+        report.case("equal bytes", suite.check_equal_bytes)
     return report.finish()
 
 

@@ -159,10 +159,11 @@ class Chunks:
     step: int = 0
     key: int = 0
     replica: int = 0
+    round: int = 0
 
     def draw(self, rows: numpy.ndarray, replica: int) -> numpy.ndarray:
-        chunk = numpy.arange(len(rows))[:, None]
-        return draw(0, self.step, self.key, replica, chunk, numpy.arange(rows.shape[1]))
+        chunk, column = numpy.arange(len(rows))[:, None], numpy.arange(rows.shape[1])
+        return draw(self.round, self.step, self.key, replica, chunk, column)
 
 
 def int8(rows, chunks):
@@ -232,6 +233,7 @@ class Compressor:
     block: int
     keep: int
     feedback: bool = False
+    rounds: int = 1
 
     @classmethod
     def parse(cls, text: str) -> "Compressor":
@@ -239,26 +241,34 @@ class Compressor:
         name, _, block = first.partition(":")
         scheme = SCHEMES[name]
         size = int(block or scheme.block)
-        keep = max(1, size // scheme.share) if scheme.share else 0
-        for part in parts:
-            if part.startswith("keep:"):
-                keep = int(part.removeprefix("keep:"))
-        return cls(scheme, size, keep, "feedback" in parts)
+        given = dict(part.split(":") for part in parts if ":" in part)
+        usual = max(1, size // scheme.share) if scheme.share else 0
+        keep, rounds = int(given.get("keep", usual)), int(given.get("rounds", 1))
+        return cls(scheme, size, keep, "feedback" in parts, rounds)
 
     def compress(self, x: numpy.ndarray, step=0, name="", replica=0) -> numpy.ndarray:
-        """C(x), of the shape of x, of a parameter of that name."""
+        """What is sent of x in all rounds, of its shape, of a parameter of that name:
+        v ← v + C(x − v) from 0 on (Huang et al. 2022, "Lower bounds and nearly optimal
+        algorithms in distributed learning with communication compression", FCC)."""
+        v = self.compress_once(x, step, name, replica, 0)
+        for index in range(1, self.rounds):
+            v = v + self.compress_once(x - v, step, name, replica, index)
+        return v
+
+    def compress_once(self, x, step, name, replica, index) -> numpy.ndarray:
+        """C(x), in the round of that index."""
         rows = chunks(x, self.block)
         starts = numpy.arange(len(rows)) * self.block
         counts = numpy.minimum(x.size - starts, self.block)
         known = Chunks(
-            counts, self.keep, self.feedback, step, draw_key(name), replica
+            counts, self.keep, self.feedback, step, draw_key(name), replica, index
         )
         sent = self.scheme.make(rows, known)
         return sent.reshape(-1)[: x.size].reshape(x.shape)
 
     def count_bytes(self, elements: int) -> int:
-        """What one replica sends of a parameter."""
-        rows = -(-elements // self.block)
+        """What one replica sends of a parameter, in all rounds."""
+        rows = self.rounds * -(-elements // self.block)
         if not self.keep:
             return rows * (self.block * self.scheme.bits // 8 + 4)
         if not self.scheme.bits:

@@ -48,6 +48,9 @@ module attributes {{plait.model = {{layers = 1 : i64, model_type = "regression",
 SCHEMES = ("sign:64", "topk:64+keep:3", "int4:64")
 # These need no feedback, or repair what is divided so that errors do not grow.
 ALONE = ("ef21-topk:64+keep:3", "qsgd4:64", "qsgd2:64+feedback")
+# In rounds, of as many bytes as one of 3 elements, and of more.
+ROUNDS = ("topk:64+keep:1+feedback+rounds:3", "topk:64+keep:3+feedback+rounds:3",
+          "sign:64+feedback+rounds:2")  # fmt: skip
 COLORS = {
     "none": "#444444",
     "sign:64": "#c0392b",
@@ -139,7 +142,7 @@ def main() -> int:
             return 0
         for scheme in SCHEMES:
             report.case(scheme, lambda scheme=scheme: suite.check(scheme))
-        for scheme in ALONE:
+        for scheme in ALONE + ROUNDS:
             report.case(scheme, lambda scheme=scheme: suite.check_alone(scheme))
     return report.finish()
 

@@ -49,6 +49,8 @@ struct ChunkMessage {
 
 /// Bounds of the elements of a chunk, which are a power of two.
 inline constexpr int64_t kLeastBlock = 32, kMostBlock = 4096;
+/// Bounds Compression::rounds.
+inline constexpr int64_t kMostRounds = 16;
 
 /// The tensor that a replica keeps of a parameter where errors are fed back: in
 /// fp32, of the gradient's shape, zero at the start of a run, and another one
@@ -67,6 +69,9 @@ struct Compression {
   /// Whether what a message leaves out is added to the next step's gradient
   /// (Stich et al. 2018, "MEM-SGD").
   bool feedback = false;
+  /// The messages of a step, each of what those before it have left out (Huang
+  /// et al. 2022, "NEOLITHIC").
+  int64_t rounds = 1;
   /// The replicas whose parts of a gradient are compressed; 0: those that the
   /// mesh has. A step that says what others should compute has one rank, and
   /// says here how many they are.
@@ -79,13 +84,15 @@ struct Compression {
   /// each element of the chunk or by 16 for each that is sent, whichever are
   /// fewer.
   ChunkMessage getMessage() const;
-  /// Returns the bytes that a replica sends of `elements` of a parameter.
+  /// Returns the bytes that a replica sends of `elements` of a parameter, in
+  /// all rounds.
   uint64_t getMessageBytes(uint64_t elements) const;
   bool operator==(const Compression &) const = default;
 };
 
 /// "none", "int8", "topk:1024+keep:10+feedback", and the inverse:
-/// SCHEME[:BLOCK], and behind plus signs `keep:K`, `feedback` and `replicas:N`.
+/// SCHEME[:BLOCK], and behind plus signs `keep:K`, `feedback`, `rounds:R` and
+/// `replicas:N`.
 std::string print(const Compression &value);
 Status parse(std::string_view name, std::string_view text, Compression &value);
 

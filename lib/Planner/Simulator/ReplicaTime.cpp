@@ -215,7 +215,8 @@ static Replicated getCompressed(double elements, Summed summed,
   for (uint64_t bytes : {message.getCodeBytes(), message.getNumberBytes()})
     if (bytes)
       made.add(getCollective(CollectiveKind::AllGather, Axis::DP,
-                             chunks * bytes, context.group(Axis::DP), context));
+                             chunks * bytes, context.group(Axis::DP), context),
+               double(compression.rounds));
   double whole = elements * context.gradientBytes();
   for (const AxisFacts &facts : kAxes)
     if (facts.dividesState && facts.axis != Axis::DP &&
@@ -228,7 +229,8 @@ static Replicated getCompressed(double elements, Summed summed,
 }
 
 /// Seconds of the kernels that make codes of gradients, put them in words, and
-/// add up what all replicas have sent: by what they read and write.
+/// add up what all replicas have sent, by what they read and write; further
+/// rounds read and write the sum so far as well.
 static double compressingSeconds(double parameters, const Context &context) {
   const Compression &compression = context.training.compress;
   constexpr double number = sizeof(float);
@@ -239,9 +241,9 @@ static double compressingSeconds(double parameters, const Context &context) {
   double packed = number + word;
   double added =
       number + context.configuration.mesh[Axis::DP] * (word + 2 * number);
-  return memoryCost(parameters * (made + packed + added),
-                    context.cluster.device)
-      .seconds;
+  double summed = double(compression.rounds - 1) * 2 * number;
+  double moved = double(compression.rounds) * (made + packed + added) + summed;
+  return memoryCost(parameters * moved, context.cluster.device).seconds;
 }
 
 /// A copy of a tied table lives on the rank of the first and on that of the

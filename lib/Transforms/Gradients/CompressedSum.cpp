@@ -79,7 +79,7 @@ Value Chunks::draw(Value like, bool shared) {
     replica = nn::BeginAttr::get(at.getContext(),
                                  RankTerm{at.getStringAttr(kDataAxis), 1});
   return nn::DrawOp::create(nn.builder, nn.loc, like.getType(), like, steps,
-                            block, /*seed=*/0, elements, keys, runs,
+                            block, /*seed=*/round, elements, keys, runs,
                             at.getArrayAttr(begins), replica, shared);
 }
 
@@ -171,10 +171,23 @@ Value CompressedSum::exchange(const Message &own) {
   return nn.reduce(rule->receive({codes, numbers}, own), int64_t(0));
 }
 
+CompressedSum::Sent CompressedSum::send(Value wanted) {
+  StringAttr axis = nn.builder.getStringAttr(kDataAxis);
+  Value parts = nn::PartsOp::create(nn.builder, nn.loc,
+                                    getPartsType(typeOf(wanted)), wanted, axis);
+  Message message = rule->encode(parts);
+  Value decoded = rule->decode(message);
+  Value value =
+      nn::UniteOp::create(nn.builder, nn.loc, wanted.getType(), decoded, axis);
+  return {message, value};
+}
+
 /// 1. What a replica would send, had it as many bits as it wanted: the gradient
 ///    and what is left of earlier ones, or how it differs from what all others
 ///    know of it.
-/// 2. What it sends, as the others will read it.
+/// 2. What it sends, as the others will read it, and in further rounds of what
+///    these leave (Huang et al. 2022, "Lower bounds and nearly optimal
+///    algorithms in distributed learning with communication compression").
 /// 3. What is left, or what the others know from now on.
 /// 4. What is sent, or what all know of all gradients.
 Value CompressedSum::apply(function_ref<Value()> readGradient,
@@ -187,20 +200,19 @@ Value CompressedSum::apply(function_ref<Value()> readGradient,
   Value wanted = readGradient();
   if (known)
     wanted = differs ? nn.sub(wanted, known) : nn.add(wanted, known);
-  StringAttr axis = nn.builder.getStringAttr(kDataAxis);
-  Value parts = nn::PartsOp::create(nn.builder, nn.loc,
-                                    getPartsType(typeOf(wanted)), wanted, axis);
   // 2.
-  Message message = rule->encode(parts);
-  Value decoded = rule->decode(message);
-  Value sent =
-      nn::UniteOp::create(nn.builder, nn.loc, wanted.getType(), decoded, axis);
-  // 3.
-  Value left;
-  if (known)
-    left = differs ? nn.add(known, sent) : nn.sub(wanted, sent);
+  Value left = wanted, sum;
   bool sends = isTable && mesh.getAxisSize(Axis::DP) > 1;
-  Value sum = sends ? exchange(message) : sent;
+  for (chunks.round = 0; chunks.round < compression.rounds; ++chunks.round) {
+    Sent sent = send(left);
+    // 3.
+    if (differs)
+      left = nn.add(known, sent.value);
+    else if (known || chunks.round + 1 < compression.rounds)
+      left = nn.sub(left, sent.value);
+    Value total = sends ? exchange(sent.message) : sent.value;
+    sum = sum ? nn.add(sum, total) : total;
+  }
   if (known)
     kept.write(left, own);
   Value updated = kept.takeUpdated(sum);

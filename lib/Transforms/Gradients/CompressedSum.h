@@ -38,6 +38,8 @@ public:
   mlir::Value draw(mlir::Value like, bool shared);
 
   nn::NNBuilder &nn;
+  /// Counts the messages of a step, each of which has other random numbers.
+  int64_t round = 0;
 
 private:
   dist::MeshOp mesh;
@@ -104,6 +106,12 @@ private:
   mlir::RankedTensorType getPartsType(mlir::RankedTensorType type);
   mlir::Value gather(mlir::Value own);
   mlir::Value exchange(const Message &message);
+  /// A message of one round, and what others read of it.
+  struct Sent {
+    Message message;
+    mlir::Value value;
+  };
+  Sent send(mlir::Value wanted);
 
   nn::NNBuilder &nn;
   dist::MeshOp mesh;

@@ -114,6 +114,7 @@ def list_cases():
         cases.append(make(mesh, compress="topk:64+keep:2"))
         cases.append(make(mesh, compress="int8:32+feedback", zero=1))
     cases.append(make("dp=4", "untied", compress="topk+feedback"))
+    cases.append(make("dp=2,tp=2", zero=1, compress="topk:64+keep:2+feedback+rounds:3"))
     cases.append(make("pp=2,dp=2", "untied", compress="sign+feedback"))
     cases.append(make("dp=2,tp=2", "llama", compress="int8:128+feedback", sequence_parallel="on"))
     for zero in range(4):
@@ -197,6 +198,7 @@ DOZEN = [
     "gpt2/pp=2,dp=2/compress=int8:64",
     "llama/dp=2,tp=2/sequence-parallel=on/compress=int8:128+feedback",
     "gpt2/dp=2,tp=2/compress=topk:64+keep:2",
+    "gpt2/dp=2,tp=2/zero=1/compress=topk:64+keep:2+feedback+rounds:3",
     "gpt2/pp=2,dp=2/zero=1/compress=int8:32+feedback",
     "untied/pp=2,dp=2/compress=sign+feedback",
     "llama/pp=2,dp=2,tp=2/zero=3",

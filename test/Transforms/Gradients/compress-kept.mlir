@@ -4,6 +4,10 @@
 // RUN:   --nn-build-optimizer | FileCheck %s --check-prefix=BITS
 // RUN: plait-opt %s --plait-configure=compress=topk:256+keep:3 --nn-pack-parameters \
 // RUN:   --nn-build-optimizer | FileCheck %s --check-prefix=COLUMNS
+// RUN: plait-opt %s --plait-configure=compress=topk:32+feedback+rounds:2 --nn-pack-parameters \
+// RUN:   --nn-build-optimizer | FileCheck %s --check-prefix=ROUNDS
+// RUN: plait-opt %s --plait-configure=compress=randk:32+feedback+rounds:2 --nn-pack-parameters \
+// RUN:   --nn-build-optimizer | FileCheck %s --check-prefix=DRAWN
 
 // One bit of each element, with the mean magnitude of those that there are.
 
@@ -47,6 +51,30 @@
 // COLUMNS: %[[I:.*]] = nn.unpack_bits {{.*}} bits 16 : tensor<2x1x2xi32> -> tensor<2x1x4xf32>
 // COLUMNS: %[[N:.*]] = nn.mark %[[I]] : tensor<2x1x4xf32> -> tensor<2x1x256xf32>
 // COLUMNS: nn.expand {{.*}} where %[[N]] : tensor<2x1x3xf32> -> tensor<2x1x256xf32>
+
+// The second message is of what the first one leaves, and both are added up.
+
+// ROUNDS-LABEL: func.func @reduce_0()
+// ROUNDS: %[[X:.*]] = nn.add {{.*}} : tensor<2x32xf32>
+// ROUNDS: nn.parts %[[X]] over "dp"
+// ROUNDS: %[[U:.*]] = nn.unite {{.*}} over "dp"
+// ROUNDS: %[[L:.*]] = nn.sub %[[X]], %[[U]] : tensor<2x32xf32>
+// ROUNDS-COUNT-2: dist.all_gather
+// ROUNDS: %[[A:.*]] = nn.reduce sum {{.*}} dims [0] : tensor<2x2x32xf32> -> tensor<2x32xf32>
+// ROUNDS: nn.parts %[[L]] over "dp"
+// ROUNDS: %[[V:.*]] = nn.unite {{.*}} over "dp"
+// ROUNDS: %[[E:.*]] = nn.sub %[[L]], %[[V]] : tensor<2x32xf32>
+// ROUNDS-COUNT-2: dist.all_gather
+// ROUNDS: %[[B:.*]] = nn.reduce sum {{.*}} dims [0] : tensor<2x2x32xf32> -> tensor<2x32xf32>
+// ROUNDS: %[[S:.*]] = nn.add %[[A]], %[[B]] : tensor<2x32xf32>
+// ROUNDS: nn.write %[[E]] to {{.*}} error
+// ROUNDS: nn.write %[[S]] to {{.*}} gradient
+
+// Each round draws other elements.
+
+// DRAWN-LABEL: func.func @reduce_0()
+// DRAWN: nn.draw {{.*}} seed 0
+// DRAWN: nn.draw {{.*}} seed 1
 
 #w = #dist.sharding<@mesh, [{}]>
 #dw = #dist.sharding<@mesh, [{}], partial = {"dp"}>

@@ -12,9 +12,11 @@
 using namespace plait;
 
 TEST(Compression, IsReadAndWritten) {
-  for (const char *text : {"none", "int8", "int8:32", "int8:4096",
-                           "int8+feedback", "int8:128+feedback", "int4:64",
-                           "int8+replicas:4", "int8:64+feedback+replicas:2"}) {
+  for (const char *text :
+       {"none", "int8", "int8:32", "int8:4096", "int8+feedback",
+        "int8:128+feedback", "int4:64", "int8+replicas:4",
+        "int8:64+feedback+replicas:2", "topk:64+keep:2+feedback+rounds:4",
+        "sign+rounds:16", "randk+feedback+rounds:2+replicas:4"}) {
     Compression value;
     Status status = parse("compress", text, value);
     EXPECT_TRUE(status.ok()) << status.message();
@@ -28,6 +30,8 @@ TEST(Compression, IsReadAndWritten) {
         {"topk:32+keep:1", "topk:32"},
         {"topk+feedback+keep:5", "topk+keep:5+feedback"},
         {"qsgd4:256", "qsgd4"},
+        {"topk+rounds:1", "topk"},
+        {"sign+rounds:2+feedback", "sign+feedback+rounds:2"},
         {"randk:128+keep:2", "randk:128"}}) {
     Compression value;
     ASSERT_TRUE(parse("compress", text, value).ok());
@@ -52,26 +56,38 @@ TEST(Compression, SaysWhatItCannotRead) {
         {"int8:96",
          "compress has chunks of 96 elements, expected a power of two"},
         {"int8:64x", "compress has chunks of \"64x\", expected 32 to 4096"},
-        {"int8+", "compress has \"\" behind the scheme, expected feedback or "
-                  "replicas:N, each once"},
+        {"int8+", "compress has \"\" behind the scheme, expected feedback, "
+                  "rounds:R or replicas:N, each once"},
         {"int8+feedback+feedback",
-         "compress has \"feedback\" behind the scheme, expected feedback or "
-         "replicas:N, each once"},
+         "compress has \"feedback\" behind the scheme, expected feedback, "
+         "rounds:R or replicas:N, each once"},
         {"int8+feedback:1",
-         "compress has \"feedback\" behind the scheme, expected feedback or "
-         "replicas:N, each once"},
+         "compress has \"feedback\" behind the scheme, expected feedback, "
+         "rounds:R or replicas:N, each once"},
         {"sign+keep:1", "compress has \"keep\" behind the scheme, expected "
-                        "feedback or replicas:N, each once"},
+                        "feedback, rounds:R or replicas:N, each once"},
         {"topk+keep:1+keep:2", "compress has \"keep\" behind the scheme, "
-                               "expected feedback, keep:K or "
-                               "replicas:N, each once"},
+                               "expected feedback, keep:K, "
+                               "rounds:R or replicas:N, each once"},
         {"topk+keep", "compress has keep \"\", expected 1 to 4096"},
         {"topk+keep:0", "compress has keep \"0\", expected 1 to 4096"},
         {"qsgd8+keep:1", "compress has \"keep\" behind the scheme, expected "
-                         "feedback or replicas:N, each once"},
+                         "feedback, rounds:R or replicas:N, each once"},
         {"ef21-topk+feedback",
          "compress has \"feedback\" behind the scheme, expected keep:K or "
          "replicas:N, each once"},
+        {"topk+rounds:0", "compress has rounds \"0\", expected 1 to 16"},
+        {"topk+rounds:17", "compress has rounds \"17\", expected 1 to 16"},
+        {"topk+rounds", "compress has rounds \"\", expected 1 to 16"},
+        {"ef21-topk+rounds:2",
+         "compress has \"rounds\" behind the scheme, expected keep:K or "
+         "replicas:N, each once"},
+        {"qsgd4+rounds:2",
+         "compress is qsgd4+rounds:2, but what a message of qsgd4 leaves out "
+         "grows from round to round, expected feedback, which makes it shrink"},
+        {"randk+rounds:2",
+         "compress is randk+rounds:2, but what a message of randk leaves out "
+         "grows from round to round, expected feedback, which makes it shrink"},
         {"randk+keep:0", "compress has keep \"0\", expected 1 to 4096"},
         {"topk:64+keep:65", "compress has keep \"65\", expected 1 to 64"},
         {"int8+replicas", "compress has replicas \"\", expected 1 to 16777216"},
@@ -93,6 +109,9 @@ TEST(Compression, CountsWholeChunks) {
               0.005);
   ASSERT_TRUE(parse("compress", "int4:32", value).ok());
   EXPECT_EQ(value.getMessageBytes(33), 40u);
+  // Each round has as many.
+  ASSERT_TRUE(parse("compress", "int4:32+rounds:3", value).ok());
+  EXPECT_EQ(value.getMessageBytes(33), 120u);
 }
 
 /// By the formats of docs/Communication.md.

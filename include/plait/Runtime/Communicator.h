@@ -217,7 +217,8 @@ public:
   /// Waits until rank `target` has received message `id`.
   virtual Status awaitReceipt(uint32_t id, uint32_t target) = 0;
 
-  /// Blocks until all that this rank has enqueued on its device is done.
+  /// Blocks until the oldest step that the rank's device has ended and not
+  /// collected is done, or where there is none, all that it was given.
   virtual Status finish() = 0;
 
   /// Makes every waiting and every later call on all ranks fail. May be called

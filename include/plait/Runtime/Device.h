@@ -173,6 +173,24 @@ public:
   /// Stream 0 waits for what all other streams have been given so far.
   virtual Status join() { return Status::success(); }
 
+  // Steps. The next one may be enqueued before the last one is waited for: then
+  // two are ended and not collected, the most there may be, and the next call
+  // is Communicator::finish().
+
+  /// Ends a step. What is at `offset` by then, 256 bytes at most, is for
+  /// collect().
+  virtual Status endStep(uint64_t offset, uint64_t bytes) {
+    return Status::success();
+  }
+  /// Copies what the oldest step that was ended has left at `offset`, after
+  /// Communicator::finish(), which waits for that step.
+  virtual Status collect(uint64_t offset, std::span<std::byte> bytes) {
+    return read(offset, bytes);
+  }
+  /// The bytes that write() takes while a step that was ended is not done; 0:
+  /// the device runs no step ahead.
+  virtual uint64_t roomAhead() const { return 0; }
+
   // Time. A device that works later than it is called, and whose steps are
   // measured, is asked for stamps, numbered from 0.
 

@@ -152,9 +152,16 @@ public:
   /// metrics, which all ranks agree on. After a failure only destruction is
   /// allowed. Other scopes than Train need metrics that are known early
   /// (plan::countMetricSteps), and are walked on GPUs, too.
+  ///
+  /// `next` are the scalars of the step after this one, where that is trained
+  /// on the same batches and its runStep() is what is called next: then GPUs
+  /// may be given it before this one is waited for. If it has been, isAhead(),
+  /// and what the ranks hold is not that of the step whose metrics are there.
   virtual Result<StepMetrics> runStep(uint64_t number, const Batches &batches,
                                       const StepScalars &scalars,
-                                      StepScope scope = StepScope::Train) = 0;
+                                      StepScope scope = StepScope::Train,
+                                      const StepScalars *next = nullptr) = 0;
+  virtual bool isAhead() const = 0;
 
   /// Runs `job` for every rank of this process on the thread of that rank, all
   /// at once; the first failure is returned, with the rank's number in front.

@@ -83,18 +83,24 @@ public:
   bool isDone() const { return state().step >= options().steps; }
 
   /// Whether any process was interrupted (TrainOptions::interrupted). All have
-  /// to end after the same step: none waits for one that is gone.
+  /// to end after the same step: none waits for one that is gone. After
+  /// stepOn(), where GPUs have begun the next step, it is false until that one
+  /// is done.
   virtual Result<bool> isInterrupted() = 0;
 
   /// Does the step after the one that was reached, and evaluates and writes a
   /// checkpoint where those are due. One that is rolled back leaves the run
   /// where it has gone back to. Fails where all steps are done.
   virtual Result<StepReport> step() = 0;
-  /// The same of a run whose data the caller gives (TrainOptions::givesRows):
-  /// `rows` are global_batch rows of sequence + 1 tokens each, of which the
-  /// first `sequence` are the inputs and the last the targets. Fails, and does
-  /// nothing, where they have another size or a token that is not in the
-  /// vocabulary.
+  /// The same for a caller that does nothing between steps but ask isDone() and
+  /// isInterrupted(): where nothing else comes between this step and the next,
+  /// GPUs are given the next one before this one is waited for.
+  virtual Result<StepReport> stepOn() = 0;
+  /// The same as step() of a run whose data the caller gives
+  /// (TrainOptions::givesRows): `rows` are global_batch rows of sequence + 1
+  /// tokens each, of which the first `sequence` are the inputs and the last the
+  /// targets. Fails, and does nothing, where they have another size or a token
+  /// that is not in the vocabulary.
   virtual Result<StepReport> step(std::span<const int32_t> rows) = 0;
 
   /// Evaluates the weights that were reached. Nothing where the run has no

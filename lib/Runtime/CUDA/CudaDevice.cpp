@@ -33,13 +33,15 @@ using namespace plait::runtime;
 /// Enough for the inputs of most steps to be written without waiting.
 static constexpr uint64_t stagingBytes = 8 << 20;
 
+/// Room for what a step leaves: see Device::endStep().
+static constexpr uint64_t resultBytes = 256;
+
 /// Far enough for what ranks tell each other to begin early, and near enough
 /// for the queues of a GPU, which hold more.
 static constexpr uint32_t boundSteps = 16;
 
 /// All memory of a rank: the arena, zeroed, since a plan counts on padding to
-/// be zero, and staging memory on the host. The staging memory is page-locked:
-/// an asynchronous copy from other memory is not asynchronous.
+/// be zero, and staging memory on the host.
 Result<std::unique_ptr<CudaDevice>>
 CudaDevice::create(const fb::Plan &plan, const fb::Program &program,
                    const Options &options) {
@@ -63,14 +65,27 @@ CudaDevice::create(const fb::Plan &plan, const fb::Program &program,
   if (!forked.ok())
     return forked.status();
   result->forked = std::move(*forked);
-  void *staging = nullptr;
-  PLAIT_RETURN_IF_ERROR(driver.check(
-      driver.cuMemHostAlloc(&staging, stagingBytes, 0), "cuMemHostAlloc"));
-  result->staging = static_cast<std::byte *>(staging);
+  PLAIT_RETURN_IF_ERROR(result->allocateStaging(driver));
   PLAIT_RETURN_IF_ERROR(result->allocateHostMemory(driver));
   PLAIT_RETURN_IF_ERROR(result->queue->fillZero(result->memory, bytes));
   PLAIT_RETURN_IF_ERROR(result->queue->synchronize());
   return result;
+}
+
+/// Page-locked: an asynchronous copy from other memory is not asynchronous.
+Status CudaDevice::allocateStaging(const Driver &driver) {
+  void *made = nullptr;
+  PLAIT_RETURN_IF_ERROR(driver.check(
+      driver.cuMemHostAlloc(&made, 2 * (stagingBytes + resultBytes), 0),
+      "cuMemHostAlloc"));
+  staging = static_cast<std::byte *>(made);
+  for (CudaEvent &end : stepEnds) {
+    auto event = CudaEvent::create(driver);
+    if (!event.ok())
+      return event.status();
+    end = std::move(*event);
+  }
+  return Status::success();
 }
 
 /// A stream each for copies to the host and from there, as GPUs have an engine
@@ -117,6 +132,7 @@ Status CudaDevice::write(uint64_t offset, std::span<const std::byte> bytes) {
     std::memcpy(RankMemory(*this).at(offset), bytes.data(), bytes.size());
     return Status::success();
   }
+  std::byte *half = staging + endedSteps % 2 * stagingBytes;
   while (!bytes.empty()) {
     // What has been staged is read when the stream gets there: its room is
     // used again only after that.
@@ -125,11 +141,11 @@ Status CudaDevice::write(uint64_t offset, std::span<const std::byte> bytes) {
       staged = 0;
     }
     uint64_t size = std::min<uint64_t>(bytes.size(), stagingBytes - staged);
-    std::memcpy(staging + staged, bytes.data(), size);
+    std::memcpy(half + staged, bytes.data(), size);
     PLAIT_RETURN_IF_ERROR(
         queue->driver.check(queue->driver.cuMemcpyHtoDAsync(
                                 reinterpret_cast<CUdeviceptr>(memory + offset),
-                                staging + staged, size, queue->handle()),
+                                half + staged, size, queue->handle()),
                             "cuMemcpyHtoDAsync"));
     staged += size;
     offset += size;
@@ -161,6 +177,36 @@ Status CudaDevice::read(uint64_t offset, std::span<std::byte> bytes) {
     bytes = bytes.subspan(size);
   }
   return Status::success();
+}
+
+/// Gives what is staged from now on, the next step's, the half of the step
+/// before this one, which is done.
+Status CudaDevice::endStep(uint64_t offset, uint64_t bytes) {
+  uint64_t index = endedSteps % 2;
+  PLAIT_RETURN_IF_ERROR(
+      queue->driver.check(queue->driver.cuMemcpyDtoHAsync(
+                              staging + 2 * stagingBytes + index * resultBytes,
+                              reinterpret_cast<CUdeviceptr>(memory + offset),
+                              bytes, queue->handle()),
+                          "cuMemcpyDtoHAsync"));
+  PLAIT_RETURN_IF_ERROR(queue->record(stepEnds[index]));
+  ++endedSteps;
+  staged = 0;
+  return Status::success();
+}
+
+Status CudaDevice::collect(uint64_t, std::span<std::byte> bytes) {
+  uint64_t index = collectedSteps++ % 2;
+  std::memcpy(bytes.data(), staging + 2 * stagingBytes + index * resultBytes,
+              bytes.size());
+  return Status::success();
+}
+
+uint64_t CudaDevice::roomAhead() const { return stagingBytes; }
+
+Result<bool> CudaDevice::isStepDone() const {
+  return endedSteps > collectedSteps ? stepEnds[collectedSteps % 2].happened()
+                                     : queue->idle();
 }
 
 /// Counts a step of stream 0 that has been recorded.

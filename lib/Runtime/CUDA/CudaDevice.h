@@ -113,6 +113,12 @@ public:
   Status wait(uint32_t event, uint32_t stream) override;
   Status fork() override;
   Status join() override;
+  Status endStep(uint64_t offset, uint64_t bytes) override;
+  Status collect(uint64_t offset, std::span<std::byte> bytes) override;
+  uint64_t roomAhead() const override;
+  /// Whether the oldest step that was ended and not collected is done; where
+  /// there is none, all of stream 0.
+  Result<bool> isStepDone() const;
   bool runsLater() const override { return true; }
   Status makeStamps(uint32_t count) override;
   Status stamp(uint32_t index, uint32_t stream) override;
@@ -120,6 +126,7 @@ public:
   readStamp(uint32_t index) override;
 
 private:
+  Status allocateStaging(const Driver &driver);
   Status allocateHostMemory(const Driver &driver);
   Status markStep();
 
@@ -165,10 +172,13 @@ private:
   // Page-locked, so that copies go on beside the host, or null.
   std::byte *offloaded = nullptr;
   std::array<uint32_t, 3> copyStreams = {}; // by kind
-  // Page-locked host memory, which the GPU reads and writes by itself. What is
-  // written lies in [0, staged) until the stream has caught up.
+  // Page-locked host memory, which the GPU reads and writes by itself: a half
+  // for each of two steps, and what these leave. What is written lies in the
+  // first `staged` bytes of its half until the stream has caught up.
   std::byte *staging = nullptr;
   uint64_t staged = 0;
+  std::array<CudaEvent, 2> stepEnds;
+  uint64_t endedSteps = 0, collectedSteps = 0;
   std::vector<void *> params; // of a launch
 };
 

@@ -113,6 +113,19 @@ CudaEvent::~CudaEvent() {
     driver->cuEventDestroy(event);
 }
 
+/// Returns whether work is done, by what the driver answers. An error is one of
+/// any kernel before: calls only enqueue.
+static Result<bool> isDone(const Driver &driver, CUresult answer) {
+  if (answer == CUDA_ERROR_NOT_READY)
+    return false;
+  PLAIT_RETURN_IF_ERROR(driver.check(answer, "the GPU failed"));
+  return true;
+}
+
+Result<bool> CudaEvent::happened() const {
+  return isDone(*driver, driver->cuEventQuery(event));
+}
+
 /// Non-blocking: a stream must not wait for the default stream of the process,
 /// which libraries may use.
 Result<std::unique_ptr<CudaStream>>
@@ -239,12 +252,7 @@ Status CudaStream::wait(CUevent event) {
 
 Result<bool> CudaStream::idle() const {
   // Without the lock: a stream that is being recorded is never asked.
-  CUresult result = driver.cuStreamQuery(stream);
-  // An error here is one of any kernel before: calls only enqueue.
-  if (result == CUDA_ERROR_NOT_READY)
-    return false;
-  PLAIT_RETURN_IF_ERROR(driver.check(result, "the GPU failed"));
-  return true;
+  return isDone(driver, driver.cuStreamQuery(stream));
 }
 
 Status CudaStream::synchronize() const {

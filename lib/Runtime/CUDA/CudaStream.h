@@ -75,6 +75,8 @@ public:
   ~CudaEvent();
 
   CUevent handle() const { return event; }
+  /// Whether all is done that its last use covers.
+  Result<bool> happened() const;
 
 private:
   const Driver *driver = nullptr;

@@ -269,8 +269,9 @@ public:
   }
 
   Status finish() override {
-    return waitForStream(
-        stream, [this](auto since) { return world->patience.check(since); });
+    return waitUntil(
+        [this] { return device.isStepDone(); },
+        [this](auto since) { return world->patience.check(since); });
   }
 
   void abort() override { world->patience.abort(); }

@@ -50,6 +50,7 @@
   X(cuEventCreate)                                                             \
   X(cuEventDestroy)                                                            \
   X(cuEventRecord)                                                             \
+  X(cuEventQuery)                                                              \
   X(cuGraphInstantiate)                                                        \
   X(cuGraphDestroy)                                                            \
   X(cuGraphExecDestroy)                                                        \

@@ -184,7 +184,9 @@ public:
     return Status::success();
   }
 
-  Status finish() override { return owner->awaitStream(); }
+  Status finish() override {
+    return owner->await([this] { return device.isStepDone(); });
+  }
   void abort() override { owner->stop(); }
 
 private:

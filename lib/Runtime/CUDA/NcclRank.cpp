@@ -157,11 +157,15 @@ Status NcclRank::check() {
   return comms.check();
 }
 
-/// Asks the stream, the patience and, more rarely, NCCL: an error that NCCL
-/// notices in the background would otherwise show as a time limit only.
 Status NcclRank::awaitStream() {
+  return await([this] { return stream.idle(); });
+}
+
+/// Asks the GPU, the patience and, more rarely, NCCL: an error that NCCL
+/// notices in the background would otherwise show as a time limit only.
+Status NcclRank::await(const std::function<Result<bool>()> &isDone) {
   uint32_t glances = 0;
-  Status status = waitForStream(stream, [&](auto since) {
+  Status status = waitUntil(isDone, [&](auto since) {
     // NCCL is asked about once in ten milliseconds.
     constexpr uint32_t rarely = 128;
     PLAIT_RETURN_IF_ERROR(patience->check(since));

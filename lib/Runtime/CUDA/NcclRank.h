@@ -25,6 +25,7 @@
 #include "NcclComms.h"
 #include "RankStates.h"
 
+#include <functional>
 #include <thread>
 
 namespace plait::runtime {
@@ -67,7 +68,9 @@ public:
 
   /// A failure that NCCL has noticed in the background.
   Status check();
-  /// Returns when all work of the stream is done; stops after a failure.
+  /// Returns when `isDone` says so; stops after a failure.
+  Status await(const std::function<Result<bool>()> &isDone);
+  /// Returns when all work of the stream is done.
   Status awaitStream();
   /// Makes everything end that waits inside NCCL, on the host and on the GPU,
   /// and all ranks of this process that wait for this one.

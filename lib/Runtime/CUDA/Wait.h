@@ -8,26 +8,25 @@
 #ifndef PLAIT_LIB_RUNTIME_CUDA_WAIT_H
 #define PLAIT_LIB_RUNTIME_CUDA_WAIT_H
 
-#include "CudaStream.h"
+#include "plait/Support/Status.h"
 
 #include <chrono>
 #include <thread>
 
 namespace plait::runtime {
 
-/// Returns when all work of `stream` is done, or when the work or
-/// `check(since)`, asked in between, has failed; `since` is when the waiting
-/// began.
-template <typename Check>
-Status waitForStream(CudaStream &stream, Check check) {
+/// Returns when `isDone()`, a Result<bool>, or when it or `check(since)`, asked
+/// in between, has failed; `since` is when the waiting began.
+template <typename IsDone, typename Check>
+Status waitUntil(IsDone isDone, Check check) {
   // A thousandth of a short step, and little work for the host.
   constexpr std::chrono::microseconds glance(20);
   auto since = std::chrono::steady_clock::now();
   while (true) {
-    Result<bool> idle = stream.idle();
-    if (!idle.ok())
-      return idle.status();
-    if (*idle)
+    Result<bool> done = isDone();
+    if (!done.ok())
+      return done.status();
+    if (*done)
       return Status::success();
     PLAIT_RETURN_IF_ERROR(check(since));
     std::this_thread::sleep_for(glance);

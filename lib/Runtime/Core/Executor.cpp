@@ -23,6 +23,9 @@
 #include "plait/Runtime/Version.h"
 
 #include <algorithm>
+#include <atomic>
+#include <optional>
+#include <utility>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -61,6 +64,7 @@ public:
     cutRecordings(messages, options);
     setClocks();
   }
+  ~ThreadExecutor() override;
 
   /// Prepares on each rank's own thread, which its device may want, and all at
   /// once: joining a group may wait for the other members.
@@ -69,23 +73,10 @@ public:
         [this](uint32_t index) { return walkers[index]->prepare(); });
   }
 
-  /// Metrics are the same on all ranks, so that those of the first one here do.
   Result<StepMetrics> runStep(uint64_t number, const Batches &batches,
-                              const StepScalars &scalars,
-                              StepScope scope) override {
-    Result<StepMetrics> metrics = StepMetrics{};
-    setClocks();
-    PLAIT_RETURN_IF_ERROR(threads.run([&](uint32_t index) {
-      PLAIT_RETURN_IF_ERROR(
-          walkers[index]->runStep(number, batches, scalars, scope));
-      // All ranks of the process write different members, and one the result.
-      if (index != 0)
-        return Status::success();
-      metrics = walkers[index]->readMetrics();
-      return metrics.status();
-    }));
-    return metrics;
-  }
+                              const StepScalars &scalars, StepScope scope,
+                              const StepScalars *next) override;
+  bool isAhead() const override { return ahead.has_value(); }
 
   /// Indices of threads become ranks.
   Status forEachRank(const std::function<Status(uint32_t)> &job) override {
@@ -123,6 +114,8 @@ public:
   const fb::Plan &plan() const override { return source; }
 
 private:
+  void goAhead(uint64_t number, const Batches &batches,
+               const StepScalars &scalars);
   void setClocks();
   void cutRecordings(const std::vector<plan::Message> &messages,
                      const ExecutorOptions &options);
@@ -137,8 +130,75 @@ private:
   std::function<void(const std::string &)> onStuck; // or empty
   Backend backend;
   std::vector<std::unique_ptr<Rank>> walkers;
+  // How enqueueing the step after the last one went; nothing: it has not been.
+  std::optional<Status> ahead;
   RankThreads threads; // last: ends before what its jobs use
 };
+
+/// A step that was enqueued and is not wanted ends before anything goes: ranks
+/// of other processes may not take part in it, for which there is a time limit
+/// here only. After a failure all are released already.
+ThreadExecutor::~ThreadExecutor() {
+  if (ahead && ahead->ok())
+    (void)threads.run(
+        [&](uint32_t index) { return walkers[index]->finishStep(0); });
+}
+
+/// Metrics are the same on all ranks, so that those of the first one here do.
+/// 1. Begin the step, unless it was begun ahead, and end it, if no other is to
+///    follow at once, in one go.
+/// 2. Begin the next one, and then wait for this one. A failure to begin it is
+///    told when its turn comes, unless it is why this one failed.
+Result<StepMetrics> ThreadExecutor::runStep(uint64_t number,
+                                            const Batches &batches,
+                                            const StepScalars &scalars,
+                                            StepScope scope,
+                                            const StepScalars *next) {
+  setClocks();
+  if (!std::all_of(walkers.begin(), walkers.end(),
+                   [](const auto &walker) { return walker->canGoAhead(); }))
+    next = nullptr;
+  // 1.
+  std::optional<Status> begun = std::exchange(ahead, std::nullopt);
+  if (begun)
+    PLAIT_RETURN_IF_ERROR(*begun);
+  if (!begun || !next)
+    PLAIT_RETURN_IF_ERROR(threads.run([&](uint32_t index) -> Status {
+      Rank &walker = *walkers[index];
+      if (!begun) {
+        PLAIT_RETURN_IF_ERROR(walker.feedStep(number, batches, scalars));
+        PLAIT_RETURN_IF_ERROR(walker.enqueueStep(number, scope));
+      }
+      return next ? Status::success() : walker.finishStep(number);
+    }));
+  if (!next)
+    return walkers.front()->metrics();
+  // 2.
+  goAhead(number + 1, batches, *next);
+  Status done = threads.run(
+      [&](uint32_t index) { return walkers[index]->finishStep(number); });
+  if (done.ok())
+    return walkers.front()->metrics();
+  Status following = ahead.value_or(Status::success());
+  ahead.reset();
+  return followsAnother(done) && !following.ok() ? following : done;
+}
+
+/// Begins a step beside the one that runs, on all ranks or on none. One whose
+/// data cannot be read is begun again when its turn comes, and fails then.
+void ThreadExecutor::goAhead(uint64_t number, const Batches &batches,
+                             const StepScalars &scalars) {
+  std::atomic<bool> canBegin = true;
+  Status status = threads.run([&](uint32_t index) {
+    if (!walkers[index]->feedStep(number, batches, scalars).ok())
+      canBegin = false;
+    return Status::success();
+  });
+  if (status.ok() && canBegin)
+    ahead = threads.run([&](uint32_t index) {
+      return walkers[index]->enqueueStep(number, StepScope::Train);
+    });
+}
 
 /// Sets the clocks of the next step. They are asked before each step, since
 /// notes may be taken of some steps only.

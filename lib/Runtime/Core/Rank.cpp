@@ -64,22 +64,25 @@ Status Rank::feed(const fb::Input &input, uint64_t number,
                                           count * input.columns())));
 }
 
-/// Step 1 is walked, step 2 recorded and replayed, all others replayed; what is
-/// not trained is walked. Inputs and scalars are written outside of the record.
-Status Rank::runStep(uint64_t number, const Batches &batches,
-                     const StepScalars &stepScalars, StepScope stepScope) {
-  scope = stepScope;
+Status Rank::feedStep(uint64_t number, const Batches &batches,
+                      const StepScalars &stepScalars) {
   learningRate = stepScalars[size_t(fb::Scalar::LearningRate)];
-  bool trains = scope == StepScope::Train;
-  if (!trains && !metricSteps.ok())
-    return metricSteps.status();
   for (uint32_t i = 0; i < length(program.inputs()); ++i)
     if (Status status = feed(*program.inputs()->Get(i), number, batches);
         !status.ok())
       return fail(status.code(), "step ", number, ": ", status.message());
-  PLAIT_RETURN_IF_ERROR(device.write(
+  return device.write(
       program.scalars(),
-      std::as_bytes(std::span(stepScalars).first(plan::countScalars(plan)))));
+      std::as_bytes(std::span(stepScalars).first(plan::countScalars(plan))));
+}
+
+/// Step 1 is walked, step 2 recorded and replayed, all others replayed; what is
+/// not trained is walked. Inputs and scalars are written outside of the record.
+Status Rank::enqueueStep(uint64_t number, StepScope stepScope) {
+  scope = stepScope;
+  bool trains = scope == StepScope::Train;
+  if (!trains && !metricSteps.ok())
+    return metricSteps.status();
   // The first step is walked: libraries connect and load code in their first
   // call, which cannot be recorded.
   bool walks = !graph || !trains || stepsRun == 0;
@@ -95,9 +98,30 @@ Status Rank::runStep(uint64_t number, const Batches &batches,
   isRecording = false;
   if (!walks)
     PLAIT_RETURN_IF_ERROR(graph->replay());
+  return device.endStep(program.metrics(),
+                        plan::countMetrics(plan) * sizeof(float));
+}
+
+Status Rank::finishStep(uint64_t number) {
   if (Status status = communicator.finish(); !status.ok())
     return fail(status.code(), "step ", number, ": ", status.message());
+  PLAIT_RETURN_IF_ERROR(device.collect(
+      program.metrics(), std::as_writable_bytes(std::span(finished).first(
+                             plan::countMetrics(plan)))));
   return clock && device.runsLater() ? readStamps() : Status::success();
+}
+
+/// Only what is replayed: walking is the host's work, and what is recorded or
+/// measured is tied to its step. Inputs must not wait for room, which they get
+/// when the step before is done.
+bool Rank::canGoAhead() const {
+  uint64_t bytes = plan::countScalars(plan) * sizeof(float);
+  for (uint32_t i = 0; i < length(program.inputs()); ++i) {
+    const fb::Input &input = *program.inputs()->Get(i);
+    bytes += uint64_t(input.microbatches()) * input.rows() * input.columns() *
+             sizeof(int32_t);
+  }
+  return graph && !clock && stepsRun > 1 && bytes <= device.roomAhead();
 }
 
 /// The guard reads what a step has written right after it, for which nothing

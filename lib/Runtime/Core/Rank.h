@@ -69,10 +69,16 @@ public:
     holds.push_back(std::move(wait));
   }
   Status prepare();
-  /// Returns when the device has done all of the step.
-  Status runStep(uint64_t number, const Batches &batches,
-                 const StepScalars &scalars, StepScope scope);
-  Result<StepMetrics> readMetrics();
+  /// A step is given its inputs, then enqueued; it is done when finishStep()
+  /// returns. The next one may be given and enqueued before that where it
+  /// canGoAhead().
+  Status feedStep(uint64_t number, const Batches &batches,
+                  const StepScalars &scalars);
+  Status enqueueStep(uint64_t number, StepScope scope);
+  Status finishStep(uint64_t number);
+  bool canGoAhead() const;
+  /// Returns those of the last step that was finished.
+  const StepMetrics &metrics() const { return finished; }
 
   /// Whether it waits for another rank. May be asked by any thread.
   bool isWaiting() const { return current().at.waits; }
@@ -114,6 +120,7 @@ private:
   template <typename Work> Status operate(Walk &walk, Work work);
   template <typename Work> Status operateInStream(Walk &walk, Work work);
   Status readStamps();
+  Result<StepMetrics> readMetrics();
   Status awaitOperation(Walk &walk, uint32_t operation);
   void finishOperations(Walk &walk, uint32_t end);
   Status getFailure();
@@ -177,6 +184,7 @@ private:
   StepStress stress{program, device, rank};
   bool isGuarded = false; // the step that runs
   uint64_t stepsRun = 0;
+  StepMetrics finished = {};
   StepScope scope = StepScope::Train;       // of the step
   Result<uint32_t> metricSteps = 0u;        // see plan::countMetricSteps
   std::vector<std::function<void()>> holds; // before the update

@@ -32,7 +32,7 @@ static Status runSteps(TrainingRun &run) {
       return run.state().step > start
                  ? Status::success()
                  : Status::failure("interrupted before the first step");
-    PLAIT_RETURN_IF_ERROR(run.step().status());
+    PLAIT_RETURN_IF_ERROR(run.stepOn().status());
   }
   return Status::success();
 }

@@ -20,19 +20,17 @@
 
 #include "plait/Runtime/TrainingRun.h"
 
+#include "Ahead.h"
 #include "Best.h"
 #include "Controls.h"
 #include "Core/Guard.h"
-#include "Dashboard.h"
 #include "Evaluator.h"
-#include "MetricsServer.h"
+#include "Observers.h"
 #include "Progress.h"
 #include "SampleLog.h"
 #include "Settings.h"
 #include "Setup.h"
-#include "StepLog.h"
 #include "Stragglers.h"
-#include "TensorBoard.h"
 #include "Watch.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Sites.h"
@@ -60,24 +58,6 @@ std::vector<NamedLoss> runtime::getNamedLosses(const fb::Plan &plan,
 namespace {
 
 using Clock = std::chrono::steady_clock;
-/// Those of the run itself, and all of them in the order in which they are
-/// told. Empty in all processes but that of rank 0.
-struct Observers {
-  std::vector<std::unique_ptr<Observer>> own;
-  std::vector<Observer *> all;
-
-  void add(std::unique_ptr<Observer> observer) {
-    all.push_back(observer.get());
-    own.push_back(std::move(observer));
-  }
-};
-
-/// Tells all observers in turn, until one fails.
-template <typename Tell> Status tell(const Observers &observers, Tell what) {
-  for (Observer *observer : observers.all)
-    PLAIT_RETURN_IF_ERROR(what(*observer));
-  return Status::success();
-}
 
 /// The parts of a run, beside its executor.
 struct Parts {
@@ -190,6 +170,7 @@ public:
   Executor &executor() override { return *ranks; }
   Result<bool> isInterrupted() override;
   Result<StepReport> step() override;
+  Result<StepReport> stepOn() override;
   Result<StepReport> step(std::span<const int32_t> rows) override;
   Result<std::optional<Evaluation>> evaluate() override;
   Status checkAlive() const override;
@@ -203,9 +184,10 @@ private:
   Status setWeights();
   Status openOutputs();
   Status checkReady(bool givesRows) const;
-  Result<StepReport> take();
-  Result<StepReport> runStep();
-  Result<StepMetrics> execute(uint64_t step);
+  Result<StepReport> take(bool goesOn = false);
+  Result<StepReport> runStep(bool goesOn);
+  Result<StepMetrics> execute(uint64_t step, bool goesOn);
+  Result<bool> findInterruption();
   Status evaluateStep(StepReport &report);
   void tellOfStep(const StepReport &report) const;
   Status rollBack();
@@ -221,8 +203,10 @@ private:
   std::optional<runtime::Progress> progress;
   std::optional<RunInfo> info;
   Observers observers;
-  uint64_t settled = 0;   // the step after which no library takes memory
-  bool isWatched = false; // observers wait for the end
+  uint64_t settled = 0;    // the step after which no library takes memory
+  bool isWatched = false;  // observers wait for the end
+  bool endsHere = false;   // was interrupted when a step had begun
+  Clock::time_point ended; // of the last step
   Status failure = Status::success(); // that has ended the run
 };
 
@@ -230,11 +214,13 @@ private:
 /// when all have copied, in a thread of its own: the ranks' threads compute,
 /// and wait for that only before they change anything. Of two failures the own
 /// one is reported rather than one that followed from another process's.
-Result<StepMetrics> Steps::execute(uint64_t step) {
+Result<StepMetrics> Steps::execute(uint64_t step, bool goesOn) {
+  StepScalars next = parts->controls->scalars({step, reached.updates + 1});
+  bool mayGoOn = goesOn && !endsHere && mayGoOnAhead(plan, chosen, step);
   auto run = [&] {
     return ranks->runStep(step, parts->batches,
                           parts->controls->scalars(reached),
-                          parts->controls->scope());
+                          parts->controls->scope(), mayGoOn ? &next : nullptr);
   };
   if (!progress->holdsStep())
     return run();
@@ -255,23 +241,25 @@ Result<StepMetrics> Steps::execute(uint64_t step) {
 }
 
 /// The step after the one that was reached.
-/// 1. Do the step, and measure how long it takes without what follows.
+/// 1. Do the step, and measure how long it takes without what follows; one that
+///    began before the last one ended, from there.
 /// 2. Compare replicas, and collect what has been noted; both are collective.
 /// 3. Judge. A verdict comes from metrics that all processes have, so that all
 ///    come to the same.
 /// 4. Count the step, skipped or not: the data goes on.
 /// 5. Evaluate, unless the step is taken back, tell the observers, and keep
 ///    weights that are the best so far.
-Result<StepReport> Steps::runStep() {
+Result<StepReport> Steps::runStep(bool goesOn) {
   Controls &controls = *parts->controls;
   uint64_t step = reached.step + 1;
   // 1.
   watch->beforeStep(step);
-  Clock::time_point start = Clock::now();
-  Result<StepMetrics> metrics = execute(step);
+  Clock::time_point start = ranks->isAhead() ? ended : Clock::now();
+  Result<StepMetrics> metrics = execute(step, goesOn);
   if (!metrics.ok())
     return metrics.status();
-  double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  ended = Clock::now();
+  double seconds = std::chrono::duration<double>(ended - start).count();
   // 2.
   if (uint64_t every = chosen.executor.guardEvery; every && step % every == 0)
     PLAIT_RETURN_IF_ERROR(checkReplicas(*ranks, step));
@@ -316,8 +304,8 @@ void Steps::tellOfStep(const StepReport &report) const {
 }
 
 /// A step that is rolled back must not get into a checkpoint.
-Result<StepReport> Steps::take() {
-  Result<StepReport> report = runStep();
+Result<StepReport> Steps::take(bool goesOn) {
+  Result<StepReport> report = runStep(goesOn);
   Status status = report.status();
   if (status.ok())
     status = report->verdict.rollsBack ? rollBack() : progress->afterStep();
@@ -352,6 +340,11 @@ Result<StepReport> Steps::step() {
   return take();
 }
 
+Result<StepReport> Steps::stepOn() {
+  PLAIT_RETURN_IF_ERROR(checkReady(/*givesRows=*/false));
+  return take(/*goesOn=*/true);
+}
+
 Result<StepReport> Steps::step(std::span<const int32_t> rows) {
   PLAIT_RETURN_IF_ERROR(checkReady(/*givesRows=*/true));
   PLAIT_RETURN_IF_ERROR(parts->batches.setRows(rows));
@@ -382,9 +375,18 @@ Status Steps::evaluateStep(StepReport &report) {
   return Status::success();
 }
 
+/// The step that has begun is done before the run ends, and none after it.
+Result<bool> Steps::isInterrupted() {
+  Result<bool> any = endsHere ? true : findInterruption();
+  if (!any.ok() || !ranks->isAhead())
+    return any;
+  endsHere = *any;
+  return false;
+}
+
 /// Whether any process was interrupted. All have to end after the same step:
 /// none waits for one that is gone.
-Result<bool> Steps::isInterrupted() {
+Result<bool> Steps::findInterruption() {
   bool mine = chosen.interrupted && chosen.interrupted();
   Rendezvous *processes = ranks->processes();
   if (!processes || !chosen.interrupted)
@@ -411,39 +413,6 @@ Status Steps::printMemory() {
   if (!lines->empty())
     ranks->tell(Severity::Info, *lines);
   return Status::success();
-}
-
-/// Who watches, in the process of rank 0.
-/// All outputs are opened before the first step, so that a path that cannot be
-/// written does not cost a run. The caller's come last: what a console prints
-/// stands below what others say.
-Result<Observers> makeObservers(const TrainOptions &options) {
-  Observers observers;
-  if (!options.log.empty()) {
-    auto log = StepLog::open(options.log, !options.resume.empty(),
-                             options.executor.reporter);
-    if (!log.ok())
-      return log.status();
-    observers.add(std::move(*log));
-  }
-  if (!options.tensorboard.empty()) {
-    auto events = TensorBoard::open(options.tensorboard);
-    if (!events.ok())
-      return events.status();
-    observers.add(std::move(*events));
-  }
-  if (!options.metricsPort.empty()) {
-    auto server =
-        MetricsServer::open(options.metricsPort, options.executor.reporter);
-    if (!server.ok())
-      return server.status();
-    observers.add(std::move(*server));
-  }
-  if (!options.dashboard.empty())
-    observers.add(std::make_unique<Dashboard>(options.dashboard));
-  observers.all.insert(observers.all.end(), options.observers.begin(),
-                       options.observers.end());
-  return observers;
 }
 
 /// Whether processes train alike: each reads options and data by itself, from

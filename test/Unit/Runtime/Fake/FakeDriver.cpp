@@ -389,6 +389,20 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
   event->mark = mark(stream);
   return CUDA_SUCCESS;
 }
+CUresult cuEventQuery(CUevent event) {
+  std::lock_guard guard(lock());
+  if (event->recording)
+    return CUDA_ERROR_CAPTURED_EVENT;
+  if (!event->mark || reach(event->mark))
+    return CUDA_SUCCESS;
+  // As in cuStreamQuery(), but no further than the event on its own stream.
+  for (size_t i = 0; !event->mark->reached && i < streams().size(); ++i) {
+    if (streams()[i] != event->mark->stream)
+      advance(streams()[i]);
+    reach(event->mark);
+  }
+  return event->mark->reached ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
 #undef cuEventElapsedTime // as drivers before CUDA 12.8 export it
 CUresult cuEventElapsedTime(float *milliseconds, CUevent begin, CUevent end) {
   std::lock_guard guard(lock());

@@ -220,8 +220,7 @@ void Summary::moveLayers() {
         Configuration other = moved;
         other.recompute = estimate->recompute;
         if (!estimate->isTooLarge(input.cluster.device) &&
-            knowledge.getRefusal(other, estimate->peakMemory(),
-                                 estimate->hostMemory()) ==
+            knowledge.getRefusal(other, estimate->getNeeds()) ==
                 Knowledge::Refusal::None) {
           result.configuration = std::move(other);
           result.estimate = std::move(*estimate);
@@ -403,7 +402,7 @@ std::optional<Configuration> Summary::getDoubtful() const {
   constexpr double near = 0.9;
   const Configuration &found = fastest->configuration;
   if (found == families.front().configuration || knowledge.isAccepted(found) ||
-      fastest->peak < near * input.cluster.device.usableBytes())
+      fastest->getPeak() < near * input.cluster.device.usableBytes())
     return std::nullopt;
   return found;
 }
@@ -433,13 +432,15 @@ Status Summary::complete() {
 static Status explainPlacement(const Configuration &configuration,
                                const Estimate &estimate,
                                const Cluster &cluster) {
-  const Device &device = cluster.device;
-  bool isHost = estimate.peakMemory() <= device.usableBytes();
+  PerPlace<double> needs = estimate.getNeeds();
+  MemoryPlace place =
+      findShort(needs, cluster.device).value_or(MemoryPlace::Arena);
+  std::string of = place == MemoryPlace::Arena
+                       ? ""
+                       : " of " + std::string(getFacts(place).words);
   return fail("the choice (", print(configuration), ") needs ",
-              int64_t(isHost ? estimate.hostMemory() : estimate.peakMemory()),
-              " bytes", isHost ? " of its host" : "", ", a device of ",
-              cluster.name, " has ",
-              int64_t(isHost ? device.hostBytes : device.usableBytes()),
+              int64_t(needs[place]), " bytes", of, ", a device of ",
+              cluster.name, " has ", int64_t(cluster.device.getRoom(place)),
               "; nothing smaller was found");
 }
 
@@ -476,7 +477,7 @@ static Result<SearchResult> searchPlaced(const SearchInput &input,
       other = std::move(*found);
     }
     Estimate &estimate = doubtful ? other : result.estimate;
-    double peak = estimate.peakMemory(), host = estimate.hostMemory();
+    PerPlace<double> before = estimate.getNeeds();
     Status placed = place ? place(tried, estimate) : Status::success();
     if (!placed.ok() && !doubtful)
       return placed;
@@ -490,8 +491,10 @@ static Result<SearchResult> searchPlaced(const SearchInput &input,
     } else {
       if (tooLarge.ok())
         tooLarge = explainPlacement(tried, estimate, input.cluster);
-      knowledge.refuse(tried, estimate.peakMemory() - peak,
-                       estimate.hostMemory() - host);
+      PerPlace<double> missed = estimate.getNeeds();
+      for (const MemoryPlaceFacts &facts : memoryPlaces)
+        missed[facts.place] -= before[facts.place];
+      knowledge.refuse(tried, missed);
     }
   }
 }

@@ -158,9 +158,11 @@ std::optional<Value> MethodSpace::evaluate(const Point &point) {
   if (!estimate.ok())
     return std::nullopt;
   const Device &device = cluster.device;
-  double load = estimate->peakMemory() / device.usableBytes();
-  if (device.hostBytes > 0)
-    load = std::max(load, estimate->hostMemory() / device.hostBytes);
+  PerPlace<double> needs = estimate->getNeeds();
+  double load = 0;
+  for (const MemoryPlaceFacts &facts : memoryPlaces)
+    if (double room = device.getRoom(facts.place); room > 0)
+      load = std::max(load, needs[facts.place] / room);
   return Value{estimate->iterationSeconds, load};
 }
 

@@ -69,9 +69,25 @@ std::span<const std::string_view> plait::getWords(ContextParallel) {
   return words;
 }
 
+std::span<const Offload> plait::getOffloads() {
+  static const std::vector<Offload> offloads = [] {
+    std::vector<Offload> all;
+    for (const MemoryPlaceFacts &activations : memoryPlaces)
+      for (const MemoryPlaceFacts &optimizer : memoryPlaces)
+        all.push_back({activations.place, optimizer.place});
+    return all;
+  }();
+  return offloads;
+}
+
 std::span<const std::string_view> plait::getWords(Offload) {
-  static constexpr std::string_view words[] = {
-      "none", "optimizer", "activations", "optimizer+activations"};
+  static const std::vector<std::string> texts = [] {
+    std::vector<std::string> all;
+    for (const Offload &offload : getOffloads())
+      all.push_back(print(offload));
+    return all;
+  }();
+  static const std::vector<std::string_view> words(texts.begin(), texts.end());
   return words;
 }
 
@@ -85,7 +101,23 @@ std::string plait::print(Precision value) { return printWord(value); }
 std::string plait::print(AttentionKind value) { return printWord(value); }
 std::string plait::print(EpilogueKind value) { return printWord(value); }
 std::string plait::print(ContextParallel value) { return printWord(value); }
-std::string plait::print(Offload value) { return printWord(value); }
+
+/// Names what lies on the host by itself, what lies elsewhere with its place:
+/// "optimizer+activations".
+std::string plait::print(const Offload &value) {
+  std::string text;
+  auto add = [&](const char *what, MemoryPlace place) {
+    if (place == MemoryPlace::Arena)
+      return;
+    text += (text.empty() ? "" : "+") + std::string(what);
+    if (place != MemoryPlace::Host)
+      text += ":" + std::string(getFacts(place).name);
+  };
+  add("optimizer", value.optimizer);
+  add("activations", value.activations);
+  return text.empty() ? "none" : text;
+}
+
 std::string plait::print(bool value) { return value ? "true" : "false"; }
 std::string plait::print(int64_t value) { return std::to_string(value); }
 
@@ -137,7 +169,10 @@ Status plait::parse(std::string_view name, std::string_view text,
                     Offload &value) {
   std::string words(text);
   std::replace(words.begin(), words.end(), ',', '+');
-  return parseWord(name, words, value);
+  size_t index = 0;
+  PLAIT_RETURN_IF_ERROR(findWord(name, words, getWords(value), index));
+  value = getOffloads()[index];
+  return Status::success();
 }
 
 Status plait::parse(std::string_view name, std::string_view text, bool &value) {

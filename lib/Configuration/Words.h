@@ -25,14 +25,22 @@ inline Status failParsing(std::string_view name, std::string_view text,
   return fail(name, " is \"", text, "\", expected ", expected);
 }
 
-/// Finds `text` among the words of an enumeration.
-template <typename Kind>
-Status parseWord(std::string_view name, std::string_view text, Kind &value) {
-  std::span<const std::string_view> words = getWords(value);
+/// Finds the index of `text` among `words`.
+inline Status findWord(std::string_view name, std::string_view text,
+                       std::span<const std::string_view> words, size_t &index) {
   auto found = std::find(words.begin(), words.end(), text);
   if (found == words.end())
     return failParsing(name, text, joinChoices({words.begin(), words.end()}));
-  value = Kind(found - words.begin());
+  index = found - words.begin();
+  return Status::success();
+}
+
+/// Finds `text` among the words of an enumeration.
+template <typename Kind>
+Status parseWord(std::string_view name, std::string_view text, Kind &value) {
+  size_t index = 0;
+  PLAIT_RETURN_IF_ERROR(findWord(name, text, getWords(value), index));
+  value = Kind(index);
   return Status::success();
 }
 

@@ -32,7 +32,8 @@ static int64_t findPeak(plan::ProgramOp program, plan::Category category,
   std::map<int64_t, int64_t> change; // by action
   // Last actions are inclusive.
   for (auto buffer : program.getOps<plan::BufferOp>()) {
-    if (buffer.getCategory() != category || (buffer.getHost() && isGPU))
+    if (buffer.getCategory() != category ||
+        getFacts(buffer.getMemoryPlace()).isApart(!isGPU))
       continue;
     change[buffer.getFirst()] += buffer.getBytes();
     change[buffer.getLast() + 1] -= buffer.getBytes();
@@ -80,7 +81,10 @@ planner::StageMemory plait::findMemory(plan::ProgramOp program) {
   memory.workspace = left - memory.activations;
   // Placed behind all this.
   memory.optimizer += double(countSiteBytes(program));
-  memory.host = isGPU ? double(program.getHostBytes()) : 0;
+  for (const MemoryPlaceFacts &facts : otherPlaces)
+    if (facts.isApart(!isGPU))
+      memory.offloaded[facts.place] =
+          double(program.getPlaceBytes(facts.place));
   return memory;
 }
 
@@ -104,12 +108,19 @@ plait::continueMemory(const std::vector<planner::StageMemory> &fewer,
                       double steps) {
   using planner::StageMemory;
   std::vector<StageMemory> stages = more;
-  for (size_t stage = 0; stage < stages.size(); ++stage)
+  for (size_t stage = 0; stage < stages.size(); ++stage) {
+    auto add = [&](auto get) {
+      get(stages[stage]) += steps * (get(more[stage]) - get(fewer[stage]));
+    };
     for (double StageMemory::*field :
          {&StageMemory::parameters, &StageMemory::gradients,
           &StageMemory::optimizer, &StageMemory::activations,
-          &StageMemory::workspace, &StageMemory::host})
-      stages[stage].*field +=
-          steps * (more[stage].*field - fewer[stage].*field);
+          &StageMemory::workspace})
+      add([&](auto &memory) -> auto & { return memory.*field; });
+    for (const MemoryPlaceFacts &facts : otherPlaces)
+      add([&](auto &memory) -> auto & {
+        return memory.offloaded[facts.place];
+      });
+  }
   return stages;
 }

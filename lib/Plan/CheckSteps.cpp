@@ -32,7 +32,8 @@ namespace {
 class FunctionChecker {
 public:
   FunctionChecker(const fb::Plan &plan, const fb::Program &program,
-                  const fb::Function &function, std::vector<Side> &slots)
+                  const fb::Function &function,
+                  std::vector<std::optional<MemoryPlace>> &slots)
       : plan(plan), program(program), function(function), slots(slots),
         mesh(plan) {}
 
@@ -46,7 +47,7 @@ public:
     // From here on the step is looked at as bytes.
     std::vector<Use> uses = usesOf(mesh, step);
     for (const Use &use : uses)
-      PLAIT_RETURN_IF_ERROR(checkUse(use, sideOf(step, use)));
+      PLAIT_RETURN_IF_ERROR(checkUse(use, getPlaceOf(step, use)));
     if (step.step_as_GroupedGemmStep())
       return checkRead(uses);
     return step.step_as_GemmStep() ? checkApart(uses) : Status::success();
@@ -151,9 +152,9 @@ private:
     return Status::success();
   }
 
-  /// Checks that what is used is inside the memory that it has to be in, or the
+  /// Checks that what is used is inside the place that it has to be in, or the
   /// slot, which has to be bound there.
-  Status checkUse(const Use &use, Side side) {
+  Status checkUse(const Use &use, MemoryPlace place) {
     const auto &[what, ref, count, unit, writes, toEnd, isInteger] = use;
     if (!ref)
       return fail(what, " is missing");
@@ -172,20 +173,21 @@ private:
     uint64_t bytes = *count * unit;
     // -1 stands for no slot: parameters, constants, the library's workspace.
     if (ref->slot() == -1)
-      return isInside(program, side, ref->offset(), bytes)
+      return isInside(program, place, ref->offset(), bytes)
                  ? Status::success()
                  : fail(what, " of ", bytes, " bytes at ", ref->offset(),
-                        " ends beyond ", describe(program, side));
+                        " ends beyond ", describe(program, place));
     uint64_t limit = function.slot_bytes()->Get(ref->slot());
     if (ref->offset() > limit || bytes > limit - ref->offset())
       return fail(what, " of ", bytes, " bytes at ", ref->offset(),
                   " ends beyond the ", limit, " bytes of ",
                   slotName(function, ref->slot()));
-    Side &known = slots[ref->slot()];
-    if (known != Side::Any && known != side)
-      return fail(what, " is in ", slotName(function, ref->slot()),
-                  ", of which copies to or from the host use one end alone");
-    known = side;
+    std::optional<MemoryPlace> &known = slots[ref->slot()];
+    if (known && known != place)
+      return fail(
+          what, " is in ", slotName(function, ref->slot()),
+          ", of which copies to or from another place use one end alone");
+    known = place;
     return Status::success();
   }
 
@@ -400,7 +402,7 @@ private:
   const fb::Plan &plan;
   const fb::Program &program;
   const fb::Function &function;
-  std::vector<Side> &slots;
+  std::vector<std::optional<MemoryPlace>> &slots;
   RankGrid mesh;
 };
 
@@ -435,8 +437,8 @@ std::string plan::slotName(const fb::Function &function, uint32_t slot) {
 /// Once for each function, whatever the number of its calls.
 Status plan::checkFunction(const fb::Plan &plan, const fb::Program &program,
                            const fb::Function &function,
-                           std::vector<Side> &slots) {
-  slots.assign(length(function.slot_bytes()), Side::Any);
+                           std::vector<std::optional<MemoryPlace>> &slots) {
+  slots.assign(length(function.slot_bytes()), std::nullopt);
   FunctionChecker checker(plan, program, function, slots);
   for (uint32_t i = 0; i < length(function.steps()); ++i) {
     const fb::Step &step = *function.steps()->Get(i);

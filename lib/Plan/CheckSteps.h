@@ -43,7 +43,8 @@ Status checkHead(const fb::Plan &plan);
 /// Checks all steps of `function`, which belongs to `program`, and says of each
 /// slot to which memory it has to be bound.
 Status checkFunction(const fb::Plan &plan, const fb::Program &program,
-                     const fb::Function &function, std::vector<Side> &slots);
+                     const fb::Function &function,
+                     std::vector<std::optional<MemoryPlace>> &slots);
 
 } // namespace plait::plan
 

@@ -62,25 +62,25 @@ public:
   }
 
 private:
-  /// A range of a memory that begins at a multiple of `unit`.
+  /// A range of a place, or of any, that begins at a multiple of `unit`.
   Status place(const char *what, uint64_t offset, uint64_t bytes,
-               Side side = Side::Arena, uint64_t unit = alignment) {
+               std::optional<MemoryPlace> in = MemoryPlace::Arena,
+               uint64_t unit = alignment) {
     if (offset % unit)
       return fail(what, " at byte ", offset, " is not aligned to ", unit);
-    if (!isInside(program, side, offset, bytes))
+    if (!isInside(program, in, offset, bytes))
       return fail(what, " of ", bytes, " bytes at ", offset, " ends beyond ",
-                  describe(program, side));
+                  describe(program, in));
     return Status::success();
   }
 
   /// Checks what a program has one of.
   Status checkPlacements() {
     // Offsets and sizes add up without overflow below this.
-    if (program.arena_bytes() > hostBegin)
-      return fail("an arena of ", program.arena_bytes(), " bytes is too large");
-    if (program.host_bytes() > hostBegin)
-      return fail("memory of ", program.host_bytes(),
-                  " bytes on the host is too large");
+    for (const MemoryPlaceFacts &facts : memoryPlaces)
+      if (uint64_t bytes = getPlaceBytes(program, facts.place);
+          bytes > placeLimit)
+        return fail(facts.words, " of ", bytes, " bytes is too large");
     constexpr auto count = [](auto scalar) { return uint64_t(scalar) * 4; };
     PLAIT_RETURN_IF_ERROR(
         place("scalars", program.scalars(), count(countScalars(plan))));
@@ -88,9 +88,10 @@ private:
         place("metrics", program.metrics(), countMetrics(plan) * 4));
     // The libraries of GPUs want their memory aligned like this.
     constexpr uint64_t libraryAlignment = 256;
-    PLAIT_RETURN_IF_ERROR(place(
-        "library workspace", program.library_workspace(),
-        program.library_workspace_bytes(), Side::Arena, libraryAlignment));
+    PLAIT_RETURN_IF_ERROR(place("library workspace",
+                                program.library_workspace(),
+                                program.library_workspace_bytes(),
+                                MemoryPlace::Arena, libraryAlignment));
     for (uint32_t i = 0; i < length(program.constants()); ++i)
       PLAIT_RETURN_IF_ERROR(checkConstant(*program.constants()->Get(i)));
     for (uint32_t i = 0; i < length(program.inputs()); ++i)
@@ -172,7 +173,8 @@ private:
     const fb::Division *division = shard.division();
     uint64_t state = division ? division->elements() : gradient;
     PLAIT_RETURN_IF_ERROR(place(name.c_str(), shard.weight(),
-                                (isMaster ? state : *elements) * 4, Side::Any));
+                                (isMaster ? state : *elements) * 4,
+                                std::nullopt));
     // Frozen parameters have copies as well, but nothing of what follows.
     PLAIT_RETURN_IF_ERROR(checkComputeCopy(shard, *elements, name));
     if (parameter.frozen())
@@ -190,7 +192,7 @@ private:
         bool isWhole = isOwn || (slot->like_weight() && !isMaster);
         PLAIT_RETURN_IF_ERROR(
             place((slot->name()->str() + " of " + name).c_str(), slot->offset(),
-                  (isWhole ? *elements : state) * 4, Side::Any));
+                  (isWhole ? *elements : state) * 4, std::nullopt));
       }
     return Status::success();
   }
@@ -316,7 +318,7 @@ private:
         region.last_action() >= length(program.actions()))
       return fail(name, " lives over actions ", region.first_action(), " to ",
                   region.last_action(), " of ", length(program.actions()));
-    return place(name.c_str(), region.offset(), region.bytes(), Side::Any);
+    return place(name.c_str(), region.offset(), region.bytes(), std::nullopt);
   }
 
   /// Its kind decides which other fields mean anything.
@@ -383,7 +385,8 @@ private:
 
   const fb::Plan &plan;
   const fb::Program &program;
-  std::vector<std::vector<Side>> slots; // by function, what they are bound to
+  std::vector<std::vector<std::optional<MemoryPlace>>>
+      slots; // by function, what they are bound to
 };
 
 } // namespace

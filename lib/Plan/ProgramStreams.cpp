@@ -195,7 +195,8 @@ bool plan::overlaps(const fb::Plan &plan, bool wanted) {
 }
 
 /// Calls `choose` for each step of the functions of `program` that is no work
-/// of stream 0 on every device: collectives, and copies to and from the host.
+/// of stream 0 on every device: collectives, and copies to and from other
+/// places.
 template <typename Choose>
 static void addSteps(StreamChoice &choice, const fb::Program &program,
                      Choose choose) {
@@ -204,7 +205,7 @@ static void addSteps(StreamChoice &choice, const fb::Program &program,
     const auto *steps = program.functions()->Get(i)->steps();
     for (uint32_t j = 0; j < length(steps); ++j) {
       const fb::Step &step = *steps->Get(j);
-      bool isOther = step.step_as_CollectiveStep() || copiesToOrFromHost(step);
+      bool isOther = step.step_as_CollectiveStep() || asPlaceCopy(step);
       function.push_back(isOther ? choose(step) : 0);
     }
   }
@@ -264,8 +265,8 @@ void plan::placeKernels(StreamChoice &choice, const fb::Program &program) {
 /// NCCL runs what it is given on one communicator in order, so each group of
 /// ranks and each route has a stream to itself, after stream 0, which
 /// computes: a message waits for those before it on its route, but for no
-/// other. Copies to the host have one, and those from there. Numbers follow the
-/// order in which a program first uses them.
+/// other. Copies to another place have one, and those from there. Numbers
+/// follow the order in which a program first uses them.
 static StreamChoice chooseOnGpu(const fb::Program &program) {
   StreamChoice choice;
   choice.sendsInStream = true;

@@ -142,7 +142,7 @@ void StreamWalker::addCall(uint32_t index, uint32_t action) {
                         : addNode(0);
     nodes[node].seconds = seconds;
     bool computes = choices[index].steps[number][i] == 0 && !collective &&
-                    !copiesToOrFromHost(*function.steps()->Get(i));
+                    !asPlaceCopy(*function.steps()->Get(i));
     program.operations.push_back({action, node, computes});
   }
 }

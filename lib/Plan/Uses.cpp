@@ -274,32 +274,34 @@ std::vector<Use> plan::usesOf(const RankGrid &mesh, const fb::Step &step) {
   }
 }
 
-Side plan::sideOf(const fb::Step &step, const Use &use) {
-  if (!copiesToOrFromHost(step))
-    return Side::Arena;
-  bool writesHost = step.step_as_CopyStep()->kind() == fb::CopyKind::ToHost;
-  return use.writes == writesHost ? Side::Host : Side::Arena;
+MemoryPlace plan::getPlaceOf(const fb::Step &step, const Use &use) {
+  const fb::CopyStep *copy = asPlaceCopy(step);
+  return copy && use.writes == leavesArena(copy->kind())
+             ? getOtherPlace(copy->kind())
+             : MemoryPlace::Arena;
 }
 
-bool plan::isInside(const fb::Program &program, Side side, uint64_t offset,
+bool plan::isInside(const fb::Program &program,
+                    std::optional<MemoryPlace> place, uint64_t offset,
                     uint64_t bytes) {
-  bool onHost = isOnHost(offset);
-  if (side != Side::Any && onHost != (side == Side::Host))
+  MemoryPlace found = getMemoryPlace(offset);
+  if (found != place.value_or(found) || size_t(found) >= memoryPlaceCount)
     return false;
-  uint64_t limit = onHost ? program.host_bytes() : program.arena_bytes();
-  uint64_t begin = onHost ? offset - hostBegin : offset;
+  uint64_t limit = getPlaceBytes(program, found);
+  uint64_t begin = offset - getBegin(found);
   return begin <= limit && bytes <= limit - begin;
 }
 
-std::string plan::describe(const fb::Program &program, Side side) {
-  std::string arena =
-      "the " + std::to_string(program.arena_bytes()) + " bytes of the arena";
-  std::string host = "the " + std::to_string(program.host_bytes()) +
-                     " bytes of the host's memory";
-  if (side == Side::Host)
-    return host;
-  bool either = side == Side::Any && program.host_bytes();
-  return either ? arena + " or " + host : arena;
+std::string plan::describe(const fb::Program &program,
+                           std::optional<MemoryPlace> place) {
+  std::string text;
+  for (const MemoryPlaceFacts &facts : memoryPlaces) {
+    uint64_t bytes = getPlaceBytes(program, facts.place);
+    if (place ? facts.place == *place : bytes || text.empty())
+      text += (text.empty() ? "the " : " or the ") + std::to_string(bytes) +
+              " bytes of " + std::string(facts.words);
+  }
+  return text;
 }
 
 /// Slots become addresses by the action's bindings.

@@ -227,10 +227,21 @@ def curve(points: Sequence[tuple[float, float]], label: str, height: int = 180) 
 # ===-----------------------------------------------------------------------===#
 
 
+_PARTS = (
+    "parameters",
+    "gradients",
+    "optimizer",
+    "activations",
+    "workspace",
+    "communicators",
+    "reserved",
+)
+
+
 def _stages(memory: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """What of a device each stage takes; what lies on the host is none of it."""
+    """What of a device each stage takes; what is offloaded is none of it."""
     return {
-        f"stage {number}": {k: x for k, x in stage.items() if k not in ("peak", "host")}
+        f"stage {number}": {part: stage[part] for part in _PARTS}
         for number, stage in enumerate(memory)
     }
 

@@ -20,6 +20,7 @@
 #include "plait/Plan/Profile.h"
 #include "plait/Plan/Sites.h"
 #include "plait/Planner/PlanCost.h"
+#include "plait/Support/MemoryPlaces.h"
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -126,8 +127,10 @@ void addProgram(Facts &facts, const fb::Plan &plan, uint32_t index) {
   facts.emplace_back(prefix + "weights", summary.weights);
   facts.emplace_back(prefix + "microbatches in flight", summary.inFlight);
   facts.emplace_back(prefix + "arena bytes", program.arena_bytes());
-  if (program.host_bytes())
-    facts.emplace_back(prefix + "bytes on the host", program.host_bytes());
+  for (const MemoryPlaceFacts &other : otherPlaces)
+    if (uint64_t bytes = getPlaceBytes(program, other.place))
+      facts.emplace_back(prefix + "bytes on the " + std::string(other.name),
+                         bytes);
   // Categories without bytes are no facts: where one plan alone has them, the
   // other shows a dash.
   for (auto [category, bytes] : summary.peakBytes)

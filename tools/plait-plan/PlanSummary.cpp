@@ -19,7 +19,7 @@
 #include "plait/Plan/Uses.h"
 #include "plait/Planner/PlanCost.h"
 
-#include "plait/Support/HostMemory.h"
+#include "plait/Support/MemoryPlaces.h"
 
 #include <algorithm>
 #include <cmath>
@@ -38,7 +38,7 @@ std::map<uint32_t, LiveBytes> tool::getMemory(const fb::Program &program) {
   uint32_t end = std::max(1u, length(program.actions()));
   for (uint32_t i = 0; i < length(program.regions()); ++i) {
     const fb::Region &region = *program.regions()->Get(i);
-    if (isOnHost(region.offset()))
+    if (!isInArena(region.offset()))
       continue;
     memory[region.first_action()][region.category()] += region.bytes();
     memory[region.last_action() + 1][region.category()] -= region.bytes();

@@ -22,6 +22,7 @@
 #include "plait/Plan/FloatInputs.h"
 #include "plait/Plan/Ranks.h"
 #include "plait/Plan/Sites.h"
+#include "plait/Support/MemoryPlaces.h"
 #include "plait/Support/Quantities.h"
 
 #include <CLI/CLI.hpp>
@@ -235,9 +236,10 @@ static void showMemory(const tool::ProgramSummary &summary,
                         toWord(fb::EnumNameCategory(category)).c_str())
               << formatBytes(bytes) << "\n";
   std::cout << format("    %-36s", "arena") << formatBytes(arenaBytes) << "\n";
-  if (program.host_bytes())
-    std::cout << format("    %-36s", "offloaded to the host's memory")
-              << formatBytes(program.host_bytes()) << "\n";
+  for (const MemoryPlaceFacts &facts : otherPlaces)
+    if (uint64_t bytes = getPlaceBytes(program, facts.place))
+      std::cout << format("    offloaded to %-23s", facts.words.data())
+                << formatBytes(bytes) << "\n";
   if (!reserve)
     return;
   std::cout << format("    %-36s", "reserved for context and libraries")

@@ -17,6 +17,7 @@
 #include "plait/Planner/PlanBand.h"
 #include "plait/Planner/PlanCost.h"
 #include "plait/Planner/StepTrace.h"
+#include "plait/Support/MemoryPlaces.h"
 #include "plait/Support/Quantities.h"
 
 #include <nlohmann/json.hpp>
@@ -180,9 +181,10 @@ static std::string writeMemory(const fb::Plan &plan,
     text += format("  %-38s", "live") + formatBytes(getSum(fullest)) + "\n";
     text += format("  %-38s", "arena: what the rank allocates") +
             formatBytes(program.arena_bytes()) + "\n";
-    if (program.host_bytes())
-      text += format("  %-38s", "offloaded to the host's memory") +
-              formatBytes(program.host_bytes()) + "\n";
+    for (const MemoryPlaceFacts &facts : otherPlaces)
+      if (uint64_t bytes = getPlaceBytes(program, facts.place))
+        text += format("  offloaded to %-25s", facts.words.data()) +
+                formatBytes(bytes) + "\n";
   }
   return text;
 }
@@ -281,17 +283,20 @@ static Json toJson(const fb::Plan &plan, const Simulation &simulation,
     // A program without actions holds the same all the time.
     memory.push_back({{"seconds", begins.empty() ? 0 : begins[action]},
                       {"bytes", toJson(live)}});
-  return {{"first_rank", first},
-          {"last_rank", last},
-          {"computing_seconds", rank.computing},
-          {"communicating_seconds", rank.communicating},
-          {"idle_seconds", simulation.idle(index)},
-          {"bubble_seconds", simulation.bubbleSeconds[index]},
-          {"hidden_communication_seconds", rank.hidden},
-          {"peak_bytes", program.arena_bytes()},
-          {"host_bytes", program.host_bytes()},
-          {"peak_live_bytes", getSum(getFullest(program))},
-          {"memory", std::move(memory)}};
+  Json result = {{"first_rank", first},
+                 {"last_rank", last},
+                 {"computing_seconds", rank.computing},
+                 {"communicating_seconds", rank.communicating},
+                 {"idle_seconds", simulation.idle(index)},
+                 {"bubble_seconds", simulation.bubbleSeconds[index]},
+                 {"hidden_communication_seconds", rank.hidden},
+                 {"peak_bytes", program.arena_bytes()},
+                 {"peak_live_bytes", getSum(getFullest(program))},
+                 {"memory", std::move(memory)}};
+  for (const MemoryPlaceFacts &facts : otherPlaces)
+    result[std::string(facts.name) + "_bytes"] =
+        getPlaceBytes(program, facts.place);
+  return result;
 }
 
 /// Seconds are sums over programs, as in the text.

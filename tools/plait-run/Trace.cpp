@@ -19,6 +19,7 @@
 #include "plait/Plan/Streams.h"
 #include "plait/Planner/PlanCost.h"
 #include "plait/Support/Fields.h"
+#include "plait/Support/MemoryPlaces.h"
 
 #include <algorithm>
 #include <charconv>
@@ -138,8 +139,8 @@ void Trace::predict() {
     costs = "none: " + (warning = spellFields(replayed.status().message()));
 }
 
-/// Names streams by what their operations are: copies to the host and from
-/// there have streams of their own on GPUs. Only streams that exist have a
+/// Names streams by what their operations are: copies to another place and
+/// from there have streams of their own on GPUs. Only streams that exist have a
 /// name, which a rank's notes tell: plans use as many as they have groups and
 /// routes.
 std::vector<std::string> Trace::nameStreams(uint32_t rank) const {
@@ -154,9 +155,9 @@ std::vector<std::string> Trace::nameStreams(uint32_t rank) const {
     const fb::Step *step = operation.get(program);
     const auto *copy = step ? step->step_as_CopyStep() : nullptr;
     if (stream && copy)
-      names[stream] = copy->kind() == fb::CopyKind::ToHost
-                          ? "copies to the host"
-                          : "copies from the host";
+      names[stream] =
+          (leavesArena(copy->kind()) ? "copies to the " : "copies from the ") +
+          std::string(getFacts(getOtherPlace(copy->kind())).name);
   });
   return names;
 }

@@ -40,6 +40,10 @@ using plait::Terminal;
 // The fields of a configuration
 //===----------------------------------------------------------------------===//
 
+/// Whether values of the type are words to choose from.
+template <typename T>
+concept hasWords = requires(T value) { plait::getWords(value); };
+
 namespace {
 
 /// Makes the option of a field, which pins it. Called for each field, with its
@@ -56,7 +60,7 @@ struct FieldOption {
     std::vector<std::string> choices;
     for (const T &value : executable)
       choices.push_back(plait::print(value));
-    if constexpr (std::is_enum_v<T>)
+    if constexpr (hasWords<T>)
       if (executable.empty())
         for (std::string_view word : plait::getWords(T()))
           choices.emplace_back(word);
@@ -95,7 +99,7 @@ struct FieldOption {
       added->transform(plait::tool::wholeAmount);
     // What follows from something else is told by the help.
     std::string text = plait::print(usual);
-    if (!std::is_enum_v<T> && !std::is_same_v<T, bool> && !text.empty())
+    if (!hasWords<T> && !std::is_same_v<T, bool> && !text.empty())
       added->default_str(text);
     if (field.isStrategy)
       added->group(strategyGroup);

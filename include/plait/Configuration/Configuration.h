@@ -19,6 +19,7 @@
 
 #include "plait/Configuration/Compressors.h"
 #include "plait/Configuration/Outer.h"
+#include "plait/Support/MemoryPlaces.h"
 #include "plait/Support/Status.h"
 
 #include <compare>
@@ -97,18 +98,32 @@ enum class EpilogueKind : uint8_t { None, Bias, All };
 /// (plait/Support/ChunkOrder.h).
 enum class ContextParallel : uint8_t { Gather, Heads, Zigzag };
 
-/// Says what lies in the memory of hosts and comes to the device where it is
-/// used: what the optimizer alone reads and writes (its state, and masters of
-/// bf16 copies; Ren et al. 2021, "ZeRO-Offload"), and what forward passes keep
-/// for backward ones (Rhu et al. 2016, "vDNN").
-enum class Offload : uint8_t { None, Optimizer, Activations, Both };
+/// Says what lies in the memory of hosts, or another place, and comes to the
+/// device where it is used: what the optimizer alone reads and writes (its
+/// state, and masters of bf16 copies; Ren et al. 2021, "ZeRO-Offload"), and
+/// what forward passes keep for backward ones (Rhu et al. 2016, "vDNN").
+struct Offload {
+  MemoryPlace activations = MemoryPlace::Arena, optimizer = MemoryPlace::Arena;
+
+  auto operator<=>(const Offload &) const = default;
+
+  static const Offload None, Optimizer, Activations, Both; // to the host
+};
+inline constexpr Offload Offload::None = {};
+inline constexpr Offload Offload::Optimizer = {.optimizer = MemoryPlace::Host};
+inline constexpr Offload Offload::Activations = {.activations =
+                                                     MemoryPlace::Host};
+inline constexpr Offload Offload::Both = {MemoryPlace::Host, MemoryPlace::Host};
 
 constexpr bool offloadsOptimizer(Offload offload) {
-  return offload == Offload::Optimizer || offload == Offload::Both;
+  return offload.optimizer != MemoryPlace::Arena;
 }
 constexpr bool offloadsActivations(Offload offload) {
-  return offload == Offload::Activations || offload == Offload::Both;
+  return offload.activations != MemoryPlace::Arena;
 }
+
+/// Lists what can lie where: nothing elsewhere first, then less before more.
+std::span<const Offload> getOffloads();
 
 /// The fields that the planner chooses beside the mesh: X(type, member, name,
 /// default, phase, help). The name is that of an option and of a pin; in IR it
@@ -266,7 +281,7 @@ std::string print(EpilogueKind value);
 std::string print(ContextParallel value);
 /// "none", "optimizer", "activations" or "optimizer+activations", which is read
 /// with a comma as well.
-std::string print(Offload value);
+std::string print(const Offload &value);
 std::string print(bool value); // true or false
 std::string print(int64_t value);
 inline std::string print(int value) { return print(int64_t(value)); }
@@ -305,13 +320,13 @@ Status parse(std::string_view name, std::string_view text,
   return parse(name, text, value.emplace());
 }
 
-/// The words of each kind, in the order of the enum.
+/// The words of each kind, in the order of its values.
 std::span<const std::string_view> getWords(Recompute);
 std::span<const std::string_view> getWords(Precision);
 std::span<const std::string_view> getWords(AttentionKind);
 std::span<const std::string_view> getWords(EpilogueKind);
 std::span<const std::string_view> getWords(ContextParallel);
-std::span<const std::string_view> getWords(Offload);
+std::span<const std::string_view> getWords(Offload); // as getOffloads()
 
 /// Reads one field of any of the views; fails as parse() does, and where no
 /// field is called `name`, with a list of those there are.

@@ -17,7 +17,7 @@
 #include "plait/Plan/Plan_generated.h"
 #include "plait/Plan/Ranks.h"
 #include "plait/Support/Collectives.h"
-#include "plait/Support/HostMemory.h"
+#include "plait/Support/MemoryPlaces.h"
 
 #include <cstdint>
 #include <optional>
@@ -55,18 +55,15 @@ struct Use {
   }
 };
 
-/// Which memory something has to be in.
-enum class Side : uint8_t { Any, Arena, Host };
-
-/// Whether one end of it is in the host's memory.
-inline bool copiesToOrFromHost(const fb::Step &step) {
+/// Returns the step where it is a copy between the arena and another place.
+inline const fb::CopyStep *asPlaceCopy(const fb::Step &step) {
   const fb::CopyStep *copy = step.step_as_CopyStep();
-  return copy && copy->kind() != fb::CopyKind::Within;
+  return copy && copy->kind() != fb::CopyKind::Within ? copy : nullptr;
 }
 
-/// Tells where a use of `step` is: one end of a copy to or from the host is
-/// there, and nothing else is.
-Side sideOf(const fb::Step &step, const Use &use);
+/// Tells where a use of `step` is: one end of a copy to or from another place
+/// is there, and nothing else is.
+MemoryPlace getPlaceOf(const fb::Step &step, const Use &use);
 
 /// The uses of `step`. Its kind is known; the axis of a collective is one of
 /// `mesh`, and the lists of a GEMM have the same length.
@@ -78,11 +75,13 @@ struct ByteRange {
   bool writes;
 };
 
-/// Whether [offset, offset + bytes) is inside of that memory of a rank.
-bool isInside(const fb::Program &program, Side side, uint64_t offset,
-              uint64_t bytes);
+/// Whether [offset, offset + bytes) is inside of what a rank has in a place; in
+/// any, if none is given.
+bool isInside(const fb::Program &program, std::optional<MemoryPlace> place,
+              uint64_t offset, uint64_t bytes);
 /// "the 64 bytes of the arena", for messages.
-std::string describe(const fb::Program &program, Side side);
+std::string describe(const fb::Program &program,
+                     std::optional<MemoryPlace> place);
 
 /// Returns the bytes that a use is where `action` calls the step's function.
 /// Only for plans that the checker accepts.

@@ -126,6 +126,15 @@ struct AttentionUnit {
   double tail = 0;
 };
 
+/// Figures of a device about another place than its arena; 0: not known.
+struct PlaceLink {
+  /// Bytes/s that copies to there reach while the other devices of the node
+  /// copy as well, and as many at once from there. The host's memory is
+  /// page-locked.
+  double bandwidth = 0;
+  double bytes = 0; // this device's share
+};
+
 /// One accelerator, or one rank's share of a CPU.
 struct Device {
   std::string name;
@@ -146,12 +155,7 @@ struct Device {
   double memoryFraction = 1;  // of it that large kernels reach
   /// Bytes at which a memory-bound kernel reaches half of that.
   double memoryHalfBytes = 0;
-  /// Bytes/s that copies to the host's page-locked memory reach while the other
-  /// devices of the node copy as well, and as many at once from there; 0: not
-  /// known.
-  double hostBandwidth = 0;
-  /// This device's share of the host's memory; 0: not known.
-  double hostBytes = 0;
+  PerPlace<PlaceLink> places; // beside the arena
   /// The power that it draws at most, by its specification; 0: not known.
   double powerWatts = 0;
   int multiprocessors = 1;
@@ -160,6 +164,11 @@ struct Device {
   AttentionUnit attention;
 
   double usableBytes() const { return memoryBytes - reservedBytes; }
+  /// Returns the bytes that plans may have in a place; of others than the arena
+  /// 0: not known.
+  double getRoom(MemoryPlace place) const {
+    return place == MemoryPlace::Arena ? usableBytes() : places[place].bytes;
+  }
   double peak(Precision precision) const {
     return peakFlops[size_t(precision)];
   }

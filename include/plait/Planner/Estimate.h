@@ -21,6 +21,7 @@
 #include "plait/Schedule/Schedule.h"
 #include "plait/Support/Status.h"
 
+#include <algorithm>
 #include <numeric>
 #include <optional>
 
@@ -34,12 +35,15 @@ struct StageMemory {
   double communicators = 0;
   /// The device's own, beside peak(): Device::usableBytes() is without it.
   double reserved = 0;
-  /// The bytes of the host's memory for what is offloaded: no part of peak().
-  double host = 0;
+  /// The bytes of other places for what is offloaded: no part of peak().
+  PerPlace<double> offloaded;
   /// Returns the bytes that live from step to step.
   double resident() const { return parameters + gradients + optimizer; }
   double peak() const {
     return resident() + activations + workspace + communicators;
+  }
+  double getNeed(MemoryPlace place) const {
+    return place == MemoryPlace::Arena ? peak() : offloaded[place];
   }
 };
 
@@ -84,8 +88,8 @@ struct StageTime {
   double contextForward = 0, contextBackward = 0;
   double expertsForward = 0, expertsBackward = 0;
   double memory = 0, launch = 0; // as in Breakdown, of the three passes
-  // Waiting for copies to and from the host.
-  double hostForward = 0, hostInput = 0, hostWeight = 0;
+  // Waiting for copies to and from other places.
+  double copiedForward = 0, copiedInput = 0, copiedWeight = 0;
 
   double sum() const { return forward + backwardInput + backwardWeight; }
   /// Communication that nothing hides.
@@ -97,6 +101,19 @@ struct StageTime {
   }
   double exposed() const { return exposedForward() + exposedBackward(); }
 };
+
+/// The first of `places` of which a device has less than is needed, if any.
+inline std::optional<MemoryPlace>
+findShort(const PerPlace<double> &needs, const Device &device,
+          std::span<const MemoryPlaceFacts> places = memoryPlaces) {
+  for (const MemoryPlaceFacts &facts : places) {
+    double room = device.getRoom(facts.place);
+    bool isKnown = facts.place == MemoryPlace::Arena || room > 0;
+    if (isKnown && needs[facts.place] > room)
+      return facts.place;
+  }
+  return std::nullopt;
+}
 
 struct Estimate {
   double iterationSeconds = 0;
@@ -118,24 +135,18 @@ struct Estimate {
   /// Whether memory is what the compiler has placed, and so exact.
   bool isPlaced = false;
 
-  double peakMemory() const {
-    double peak = 0;
-    for (const StageMemory &stage : memory)
-      peak = stage.peak() > peak ? stage.peak() : peak;
-    return peak;
+  /// The most bytes that a rank needs of each place.
+  PerPlace<double> getNeeds() const {
+    PerPlace<double> needs;
+    for (const MemoryPlaceFacts &facts : memoryPlaces)
+      for (const StageMemory &stage : memory)
+        needs[facts.place] =
+            std::max(needs[facts.place], stage.getNeed(facts.place));
+    return needs;
   }
-  double hostMemory() const {
-    double most = 0;
-    for (const StageMemory &stage : memory)
-      most = stage.host > most ? stage.host : most;
-    return most;
-  }
-  /// Whether it is more than the device leaves, or than the host does.
+  double peakMemory() const { return getNeeds()[MemoryPlace::Arena]; }
   bool isTooLarge(const Device &device) const {
-    return peakMemory() > device.usableBytes() || exceedsHost(device);
-  }
-  bool exceedsHost(const Device &device) const {
-    return device.hostBytes > 0 && hostMemory() > device.hostBytes;
+    return findShort(getNeeds(), device).has_value();
   }
 };
 

@@ -18,9 +18,11 @@
 
 #include "plait/Configuration/Mesh.h"
 #include "plait/Support/Collectives.h"
+#include "plait/Support/MemoryPlaces.h"
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -34,8 +36,8 @@ enum class Carrier : uint8_t {
   ReduceScatter,
   AllToAll,
   Send, // a message to another stage
-  ToHost,
-  FromHost
+  To,   // a copy from the arena to another place of the rank
+  From, // and back
 };
 constexpr Carrier getCarrier(CollectiveKind kind) { return Carrier(kind); }
 /// Returns the kind of a collective, none of the others.
@@ -44,8 +46,6 @@ constexpr std::optional<CollectiveKind> getCollective(Carrier carrier) {
     return std::nullopt;
   return CollectiveKind(carrier);
 }
-/// "all-reduce", "send", "to-host".
-std::string_view getName(Carrier carrier);
 
 /// The part of a step that has it among its work: the passes of microbatches,
 /// sums of gradients behind the last one, the update, what renews parameters in
@@ -63,7 +63,7 @@ std::string_view getName(Moment moment);
 
 /// Exchanges of one kind, at one moment, along one axis, of one rank.
 struct Exchange {
-  std::optional<Axis> axis; // none: between sites, or a device and its host
+  std::optional<Axis> axis; // none: between sites, or places of a rank
   Carrier carrier = Carrier::AllReduce;
   Moment moment = Moment::Forward;
   int64_t members = 1; // of each group; 2 of a message, 1 of a copy
@@ -73,13 +73,18 @@ struct Exchange {
   double count = 0, bytes = 0;
   /// Seconds of a step: of each by itself, and of them those beside computing.
   double seconds = 0, hidden = 0;
+  MemoryPlace place = MemoryPlace::Arena; // the other one of a copy
+
+  /// "all-reduce", "send", "to-host".
+  std::string getName() const;
 
   /// Returns the bytes that the rank sends, if collectives run as rings.
   double getSent() const;
   /// Whether the two differ in amounts alone.
   bool isAlike(const Exchange &other) const {
     return axis == other.axis && carrier == other.carrier &&
-           moment == other.moment && members == other.members;
+           moment == other.moment && members == other.members &&
+           place == other.place;
   }
 };
 

@@ -28,6 +28,7 @@
 
 #include "plait/Configuration/SiteCompression.h"
 #include "plait/Plan/Plan_generated.h"
+#include "plait/Support/MemoryPlaces.h"
 #include "plait/Support/Status.h"
 
 #include <chrono>
@@ -100,17 +101,16 @@ public:
   /// Called once by the thread that will make all further calls.
   virtual Status attachThread() = 0;
 
-  /// The first byte of the arena, in device memory, aligned to a page. The
-  /// arena starts out as zeros.
-  virtual std::byte *arena() = 0;
-  /// The first byte of what the rank has of its host's memory, where the plan
-  /// has such (Program.host_bytes); likewise zeros.
-  virtual std::byte *hostMemory() = 0;
+  /// The first byte of what the rank has of a place, aligned to a page; of
+  /// those that the plan has no bytes of, any. All starts out as zeros. The
+  /// arena is in device memory.
+  virtual std::byte *memory(MemoryPlace place) = 0;
+  std::byte *arena() { return memory(MemoryPlace::Arena); }
 
-  /// Copies `bytes` to `offset`, which may be on the host. The caller's memory
+  /// Copies `bytes` to `offset`, which may be in any place. The caller's memory
   /// may be reused on return.
   virtual Status write(uint64_t offset, std::span<const std::byte> bytes) = 0;
-  /// Copies from `offset`, which may be on the host; done on return.
+  /// Copies from `offset`, which may be in any place; done on return.
   virtual Status read(uint64_t offset, std::span<std::byte> bytes) = 0;
 
   /// Does at load time all that a GEMM of this shape needs; the number is

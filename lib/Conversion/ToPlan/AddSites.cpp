@@ -173,7 +173,7 @@ void SiteBuilder::addState() {
 uint64_t SiteBuilder::findRoom(uint64_t bytes) const {
   llvm::SmallVector<std::pair<uint64_t, uint64_t>> taken;
   for (const auto &region : program.regions)
-    if (region->last_action + 1 >= steps && !isOnHost(region->offset))
+    if (region->last_action + 1 >= steps && isInArena(region->offset))
       taken.emplace_back(region->offset, region->offset + region->bytes);
   llvm::sort(taken);
   uint64_t place = 0;

@@ -439,8 +439,8 @@ void Converter::addAction(ActionOp op) {
 /// 2. Shards, functions and constants, which refer to offsets.
 /// 3. Actions, which refer to functions.
 FailureOr<std::unique_ptr<fb::ProgramT>> Converter::run() {
-  result->arena_bytes = program.getBytes();
-  result->host_bytes = program.getHostBytes();
+  for (const MemoryPlaceFacts &facts : memoryPlaces)
+    setPlaceBytes(*result, facts.place, program.getPlaceBytes(facts.place));
   // 1.
   addRegions();
   result->scalars = offsets.lookup(kScalarsBuffer);

@@ -26,7 +26,7 @@
 #include "plait/Dialect/Pipe/IR/Pipe.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Plan/Scalars.h"
-#include "plait/Support/HostMemory.h"
+#include "plait/Support/MemoryPlaces.h"
 #include "plait/Transforms/Names.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -177,24 +177,24 @@ static uint8_t findZero(const fb::PlanT &plan, int asked) {
       plan, [](const fb::ShardT &shard) { return shard.division != nullptr; });
 }
 
-/// Tells what lies in the memory of hosts. Of what outlives a step only the
+/// Tells what lies elsewhere than in arenas. Of what outlives a step only the
 /// optimizer's does, of the rest only what backward passes wait for.
 static Offload findOffload(const fb::PlanT &plan) {
-  bool optimizer = false, activations = false;
+  Offload offload;
   for (const auto &program : plan.programs)
     for (const auto &region : program->regions) {
       bool isKept = region->category == fb::Category::Parameters ||
                     region->category == fb::Category::Optimizer;
-      if (isOnHost(region->offset))
-        (isKept ? optimizer : activations) = true;
+      if (!isInArena(region->offset))
+        (isKept ? offload.optimizer : offload.activations) =
+            getMemoryPlace(region->offset);
     }
-  return optimizer ? (activations ? Offload::Both : Offload::Optimizer)
-                   : (activations ? Offload::Activations : Offload::None);
+  return offload;
 }
 
 /// Says of the plan as a whole what its programs say: whether there are copies
 /// to compute with, whether ranks hold parts of the optimizer's state, and what
-/// hosts have.
+/// is offloaded.
 static void addSummary(fb::PlanT &plan, int zero) {
   bool hasCopies = hasShard(plan, [](const fb::ShardT &shard) {
     return shard.compute_dtype == fb::DType::BF16;

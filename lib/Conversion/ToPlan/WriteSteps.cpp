@@ -40,7 +40,9 @@ static_assert(
     haveOneValue<Accumulate::Add, fb::Accumulate::Add> &&
     haveOneValue<Accumulate::AddUnlessFirst, fb::Accumulate::AddUnlessFirst>);
 static_assert(haveOneValue<CopyKind::ToHost, fb::CopyKind::ToHost> &&
-              haveOneValue<CopyKind::FromHost, fb::CopyKind::FromHost>);
+              haveOneValue<CopyKind::FromHost, fb::CopyKind::FromHost> &&
+              size_t(fb::CopyKind::MAX) == 2 * otherPlaces.size() &&
+              getMaxEnumValForCopyKind() == 2 * otherPlaces.size());
 static_assert(haveOneValue<Epilogue::None, fb::Epilogue::None> &&
               haveOneValue<Epilogue::Bias, fb::Epilogue::Bias> &&
               haveOneValue<Epilogue::Gelu, fb::Epilogue::Gelu> &&

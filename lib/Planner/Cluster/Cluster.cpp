@@ -80,7 +80,8 @@ void divideAmongRanks(Hardware &hardware, int ranks) {
   device.memoryBytes /= ranks;
   device.reservedBytes /= ranks;
   device.memoryBandwidth /= ranks;
-  device.hostBandwidth /= ranks;
+  for (const MemoryPlaceFacts &facts : otherPlaces)
+    device.places[facts.place].bandwidth /= ranks;
   device.powerWatts /= ranks;
   device.burst = std::max(1.0, double(ranks) / hardware.cores);
   for (Fabric *fabric : {&hardware.intra, &hardware.inter}) {
@@ -92,11 +93,15 @@ void divideAmongRanks(Hardware &hardware, int ranks) {
 
 /// All devices of a node copy at the same times of a step, whatever each could
 /// alone.
-void shareHost(const Host &host, int devices, Device &device) {
-  if (host.bandwidth > 0)
-    device.hostBandwidth =
-        std::min(device.hostBandwidth, host.bandwidth / devices);
-  device.hostBytes = host.memoryBytes / devices;
+void sharePlaces(const PerPlace<PlaceLink> &shares, int devices,
+                 Device &device) {
+  for (const MemoryPlaceFacts &facts : otherPlaces) {
+    const PlaceLink &share = shares[facts.place];
+    PlaceLink &link = device.places[facts.place];
+    if (share.bandwidth > 0)
+      link.bandwidth = std::min(link.bandwidth, share.bandwidth / devices);
+    link.bytes = share.bytes / devices;
+  }
 }
 
 /// A number of devices without nodes fills whole nodes of the usual size, or
@@ -123,7 +128,7 @@ Result<Cluster> build(const std::string &name, Hardware hardware, Size size) {
   if (hardware.shared)
     divideAmongRanks(hardware, size.devices);
   else
-    shareHost(hardware.host, size.devices, hardware.device);
+    sharePlaces(hardware.shares, size.devices, hardware.device);
   Cluster cluster;
   cluster.name = name;
   cluster.nodes = size.nodes;

@@ -123,7 +123,9 @@ Status parseDevice(const Json &object, const std::string &where,
       .read("memoryBandwidth", device.memoryBandwidth, bandwidth);
   fields.read("memoryFraction", device.memoryFraction, {0.001, 1});
   fields.read("memoryHalfBytes", device.memoryHalfBytes, bytes);
-  fields.read("hostBandwidth", device.hostBandwidth, bandwidth);
+  for (const MemoryPlaceFacts &facts : otherPlaces)
+    fields.read((std::string(facts.name) + "Bandwidth").c_str(),
+                device.places[facts.place].bandwidth, bandwidth);
   fields.read("powerWatts", device.powerWatts, {0, 1e6});
   fields.read("multiprocessors", device.multiprocessors, count);
   fields.read("launchSeconds", device.launchSeconds, seconds);
@@ -301,11 +303,11 @@ Result<Json> planner::resolveHardware(Json object, const std::string &what,
   return resolve(std::move(object), what, folder, 8);
 }
 
-static Status parseHost(const Json &object, const std::string &where,
-                        Host &host) {
+static Status parseShare(const Json &object, const std::string &where,
+                         PlaceLink &share) {
   Fields fields(object, where);
-  fields.read("bandwidth", host.bandwidth, bandwidth);
-  fields.read("memoryBytes", host.memoryBytes, {1e6, 1e18});
+  fields.read("bandwidth", share.bandwidth, bandwidth);
+  fields.read("memoryBytes", share.bytes, {1e6, 1e18});
   return fields.finish();
 }
 
@@ -339,12 +341,17 @@ Result<Hardware> planner::parseHardware(const Json &object,
   if (const Json *fieldsOfDevice = fields.require("device").get("device"))
     PLAIT_RETURN_IF_ERROR(
         parseDevice(*fieldsOfDevice, fields.path("device"), hardware.device));
-  if (const Json *host = fields.get("host"))
-    PLAIT_RETURN_IF_ERROR(parseHost(*host, fields.path("host"), hardware.host));
-  // A processor copies in its own memory: it reads and writes.
   Device &device = hardware.device;
-  if (hardware.shared && device.hostBandwidth == 0)
-    device.hostBandwidth = device.memoryBandwidth * device.memoryFraction / 2;
+  for (const MemoryPlaceFacts &facts : otherPlaces) {
+    std::string name(facts.name);
+    if (const Json *share = fields.get(name.c_str()))
+      PLAIT_RETURN_IF_ERROR(parseShare(*share, fields.path(name.c_str()),
+                                       hardware.shares[facts.place]));
+    // A processor copies in its own memory: it reads and writes.
+    double &bandwidth = device.places[facts.place].bandwidth;
+    if (!facts.isApart(hardware.shared) && bandwidth == 0)
+      bandwidth = device.memoryBandwidth * device.memoryFraction / 2;
+  }
   // Where the limit of a control group is below what is reserved, or cannot be
   // told, the file's figure stays.
   bool usesMachine = false;
@@ -405,9 +412,13 @@ Hardware planner::getWorst(const Hardware &a, const Hardware &b) {
     device.memoryFraction = other.device.memoryFraction;
   }
   // 0 where one of the two is not known.
-  lower(device.hostBandwidth, other.device.hostBandwidth);
-  lower(worst.host.bandwidth, other.host.bandwidth);
-  lower(worst.host.memoryBytes, other.host.memoryBytes);
+  for (const MemoryPlaceFacts &facts : otherPlaces) {
+    lower(device.places[facts.place].bandwidth,
+          other.device.places[facts.place].bandwidth);
+    PlaceLink &share = worst.shares[facts.place];
+    lower(share.bandwidth, other.shares[facts.place].bandwidth);
+    lower(share.bytes, other.shares[facts.place].bytes);
+  }
   device.launchSeconds =
       std::max(device.launchSeconds, other.device.launchSeconds);
   // Unknown unless both are known: the figure of one type would be taken for

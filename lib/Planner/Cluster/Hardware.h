@@ -16,18 +16,11 @@
 
 namespace plait::planner {
 
-/// The figures that the devices of a node share; 0: not known.
-struct Host {
-  /// Bytes/s that they copy to page-locked memory together, and as many at once
-  /// from there.
-  double bandwidth = 0;
-  double memoryBytes = 0; // that plans may have
-};
-
 /// One device type and the links that it usually comes with.
 struct Hardware {
   Device device; // alone on its node
-  Host host;
+  /// Totals that the devices of a node share.
+  PerPlace<PlaceLink> shares;
   Fabric intra, inter;
   int devicesPerNode = 1;    // the usual number
   int maximumDevices = 1024; // that the links of a node join

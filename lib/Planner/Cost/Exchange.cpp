@@ -18,17 +18,13 @@
 using namespace plait;
 using namespace plait::planner;
 
-std::string_view planner::getName(Carrier carrier) {
+std::string Exchange::getName() const {
   if (std::optional<CollectiveKind> kind = getCollective(carrier))
-    return getFacts(*kind).name;
-  switch (carrier) {
-  case Carrier::ToHost:
-    return "to-host";
-  case Carrier::FromHost:
-    return "from-host";
-  default:
+    return std::string(getFacts(*kind).name);
+  if (carrier == Carrier::Send)
     return "send";
-  }
+  return (carrier == Carrier::To ? "to-" : "from-") +
+         std::string(getFacts(place).name);
 }
 
 std::string_view planner::getName(Moment moment) {
@@ -49,10 +45,11 @@ double ExchangeList::getSent() const {
   return bytes;
 }
 
-/// Copies from and to the host are behind all axes.
+/// Copies between places are behind all axes.
 static auto getKey(const Exchange &exchange) {
   size_t axis = exchange.axis ? size_t(*exchange.axis) : std::size(kAxes);
-  return std::tuple(axis, exchange.moment, exchange.carrier, exchange.members);
+  return std::tuple(axis, exchange.place, exchange.moment, exchange.carrier,
+                    exchange.members);
 }
 
 void ExchangeList::add(const Exchange &exchange) {

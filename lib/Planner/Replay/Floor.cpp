@@ -107,7 +107,7 @@ static FloorPart getPart(const fb::Step &step) {
     return FloorPart::Matmuls;
   if (step.step_as_AttentionStep())
     return FloorPart::Attention;
-  if (step.step_as_CollectiveStep() || plan::copiesToOrFromHost(step))
+  if (step.step_as_CollectiveStep() || plan::asPlaceCopy(step))
     return FloorPart::Communication;
   return FloorPart::Bytes;
 }

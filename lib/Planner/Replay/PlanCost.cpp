@@ -187,9 +187,9 @@ double planner::stepSeconds(const fb::Step &step, const plan::RankGrid &mesh,
     return attentionStepSeconds(*attention, device);
   if (const auto *collective = step.step_as_CollectiveStep())
     return collectiveStepSeconds(*collective, mesh, cluster);
-  if (plan::copiesToOrFromHost(step) && device.hostBandwidth > 0)
-    return device.launchSeconds +
-           double(step.step_as_CopyStep()->bytes()) / device.hostBandwidth;
+  if (const fb::CopyStep *copy = plan::asPlaceCopy(step))
+    if (double rate = device.places[getOtherPlace(copy->kind())].bandwidth)
+      return device.launchSeconds + double(copy->bytes()) / rate;
   if (const auto *copy = step.step_as_CopyStep())
     return memoryCost(2 * double(copy->bytes()), device).seconds;
   if (const auto *fill = step.step_as_FillStep())

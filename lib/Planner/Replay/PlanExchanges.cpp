@@ -68,8 +68,8 @@ static Exchange makeCollective(const fb::Plan &plan,
 
 static Exchange makeCopy(const fb::CopyStep &step) {
   Exchange exchange;
-  exchange.carrier =
-      step.kind() == fb::CopyKind::ToHost ? Carrier::ToHost : Carrier::FromHost;
+  exchange.carrier = leavesArena(step.kind()) ? Carrier::To : Carrier::From;
+  exchange.place = getOtherPlace(step.kind());
   exchange.bytes = double(step.bytes());
   return exchange;
 }
@@ -104,8 +104,8 @@ static std::optional<Exchange> makeExchange(const fb::Plan &plan,
   std::optional<Exchange> exchange;
   if (const auto *collective = step->step_as_CollectiveStep())
     exchange = makeCollective(plan, *collective);
-  else if (plan::copiesToOrFromHost(*step))
-    exchange = makeCopy(*step->step_as_CopyStep());
+  else if (const fb::CopyStep *copy = plan::asPlaceCopy(*step))
+    exchange = makeCopy(*copy);
   if (exchange)
     exchange->moment = getMoment(action.kind());
   return exchange;

@@ -21,11 +21,12 @@ using namespace plait;
 using namespace plait::planner;
 using json = nlohmann::ordered_json; // fields in the order of the documentation
 
-/// "dp", "sites", or "host" where the other end is no rank.
+/// "dp", "sites", or "host" where the other end is another place.
 static std::string nameEnd(const Exchange &exchange) {
   if (exchange.moment == Moment::Agreement)
     return "sites";
-  return exchange.axis ? std::string(getFacts(*exchange.axis).name) : "host";
+  return std::string(exchange.axis ? getFacts(*exchange.axis).name
+                                   : getFacts(exchange.place).name);
 }
 
 static std::string makeRow(const std::array<std::string, 7> &cells,
@@ -49,7 +50,7 @@ planner::getExchangeRows(const std::vector<Exchange> &exchanges) {
         exchange.seconds > 0 ? exchange.hidden / exchange.seconds : 0;
     rows.push_back(makeRow(
         {nameEnd(exchange), std::string(getName(exchange.moment)),
-         std::string(getName(exchange.carrier)),
+         exchange.getName(),
          printNumber(exchange.count,
                      exchange.count == std::floor(exchange.count) ? 0 : 2),
          printBytes(exchange.getSent()), printSeconds(exchange.seconds),
@@ -70,7 +71,7 @@ json planner::toJson(const ExchangeList &list) {
   for (const Exchange &exchange : list.get())
     content.push_back({{"over", nameEnd(exchange)},
                        {"in", getName(exchange.moment)},
-                       {"what", getName(exchange.carrier)},
+                       {"what", exchange.getName()},
                        {"members", exchange.members},
                        {"count", exchange.count},
                        {"bytes", exchange.bytes},

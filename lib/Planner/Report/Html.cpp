@@ -188,18 +188,19 @@ void Page::writeMemory() {
   for (const Part &part : getMemoryParts(estimate.memory.front()))
     head.push_back(getKey(part.name));
   head.push_back("peak");
-  bool usesHost = std::any_of(estimate.memory.begin(), estimate.memory.end(),
-                              [](const auto &stage) { return stage.host > 0; });
-  if (usesHost)
-    head.push_back("on the host");
+  PerPlace<double> needs = estimate.getNeeds();
+  for (const MemoryPlaceFacts &facts : otherPlaces)
+    if (needs[facts.place] > 0)
+      head.push_back("on the " + std::string(facts.name));
   for (size_t i = 0; i < estimate.memory.size(); ++i) {
     Row row = {std::to_string(i)};
     for (const Part &part : getMemoryParts(estimate.memory[i]))
       row.push_back(printBytes(part.value));
     row.push_back(printBytes(estimate.memory[i].peak()));
     // No part of the peak, which is the device's.
-    if (usesHost)
-      row.push_back(printBytes(estimate.memory[i].host));
+    for (const MemoryPlaceFacts &facts : otherPlaces)
+      if (needs[facts.place] > 0)
+        row.push_back(printBytes(estimate.memory[i].offloaded[facts.place]));
     rows.push_back(row);
   }
   const StageMemory &fullest = estimate.memory[getFullestStage(estimate)];

@@ -65,16 +65,19 @@ static json getMemory(const Estimate &estimate) {
   // By rank of the pipeline. `peak` is a sum of the others but for `reserved`,
   // which is beside it; it is written out for programs that want only that.
   json stages = json::array();
-  for (const StageMemory &memory : estimate.memory)
-    stages.push_back({{"peak", memory.peak()},
-                      {"parameters", memory.parameters},
-                      {"gradients", memory.gradients},
-                      {"optimizer", memory.optimizer},
-                      {"activations", memory.activations},
-                      {"workspace", memory.workspace},
-                      {"communicators", memory.communicators},
-                      {"reserved", memory.reserved},
-                      {"host", memory.host}});
+  for (const StageMemory &memory : estimate.memory) {
+    json stage = {{"peak", memory.peak()},
+                  {"parameters", memory.parameters},
+                  {"gradients", memory.gradients},
+                  {"optimizer", memory.optimizer},
+                  {"activations", memory.activations},
+                  {"workspace", memory.workspace},
+                  {"communicators", memory.communicators},
+                  {"reserved", memory.reserved}};
+    for (const MemoryPlaceFacts &facts : otherPlaces)
+      stage[std::string(facts.name)] = memory.offloaded[facts.place];
+    stages.push_back(std::move(stage));
+  }
   return stages;
 }
 

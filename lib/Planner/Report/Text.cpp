@@ -166,9 +166,11 @@ static void writeMemory(Screen &screen, const ReportInput &input) {
       std::string("  p parameters, g gradients, o optimizer, a activations, "
                   "w workspace") +
       (stages.front().communicators > 0 ? ", c communicators" : ""));
-  double host = input.result.estimate.hostMemory();
-  if (host > 0)
-    screen.line("  and up to " + printBytes(host) + " a rank in host memory");
+  PerPlace<double> needs = input.result.estimate.getNeeds();
+  for (const MemoryPlaceFacts &facts : otherPlaces)
+    if (double bytes = needs[facts.place])
+      screen.line("  and up to " + printBytes(bytes) + " a rank in " +
+                  std::string(facts.words));
 }
 
 /// The rank of the pipeline that sends the most bytes stands for all: stages in

@@ -83,7 +83,7 @@ const Result<Probe> &Bounds::getProbeOf(const Work &work,
     latest = &*probes.try_emplace(key).first;
   auto &probe =
       latest->second[size_t(configuration.contextParallel)][size_t(kind)]
-                    [splits][offloadsActivations(configuration.offload)];
+                    [splits][size_t(configuration.offload.activations)];
   if (!probe)
     probe = std::make_unique<Result<Probe>>(
         kind == Recompute::Auto ? makeLeastProbe(work, configuration, splits)
@@ -409,7 +409,7 @@ Bounds::getStageProbe(const Work &work, const Configuration &configuration,
   StageKey key(&work, one.mesh[Axis::CP], one.contextParallel,
                one.mesh[Axis::PP], one.chunks, one.microBatch, one.recompute,
                (*generator)->placement, splits, one.layers,
-               offloadsActivations(one.offload));
+               one.offload.activations);
   {
     std::lock_guard<std::mutex> lock(mutex);
     auto found = stageProbes.find(key);

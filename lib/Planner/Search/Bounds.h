@@ -118,11 +118,10 @@ private:
   const Training &training;
   BlockTimes blockTimes;
   /// The key has, of a work, the ranks that share a sequence and a microbatch.
-  /// A probe is made when it is asked for. Whether activations are on hosts is
-  /// the last: it changes times of passes, as what the optimizer keeps does
-  /// not.
+  /// A probe is made when it is asked for. Where activations lie is the last:
+  /// it changes times of passes, as where the optimizer's state does not.
   using ProbeKey = std::tuple<const Work *, int, int64_t>;
-  using Probes = std::unique_ptr<Result<Probe>>[3][4][2][2];
+  using Probes = std::unique_ptr<Result<Probe>>[3][4][2][memoryPlaceCount];
   const Result<Probe> &getProbeOf(const Work &work,
                                   const Configuration &configuration,
                                   Recompute kind, bool splits);
@@ -136,7 +135,7 @@ private:
   std::pair<const ProbeKey, Probes> *latest = nullptr; // that was asked for
   using StageKey = std::tuple<const Work *, int, ContextParallel, int, int,
                               int64_t, Recomputation, schedule::Placement, bool,
-                              std::vector<int>, bool>;
+                              std::vector<int>, MemoryPlace>;
   using HeldKey = std::tuple<std::string, int, int, int64_t>;
   std::mutex mutex; // of what follows
   std::map<StageKey, std::shared_ptr<const StageProbe>> stageProbes;

@@ -74,6 +74,15 @@ static Status restrictRecompute(std::vector<Recomputation> &choices,
   return Status::success();
 }
 
+bool planner::makesRoom(Offload offload, const Device &device) {
+  auto helps = [&](MemoryPlace place) {
+    return place == MemoryPlace::Arena ||
+           (getFacts(place).isApart(device.isProcessor) &&
+            device.places[place].bandwidth > 0);
+  };
+  return helps(offload.optimizer) && helps(offload.activations);
+}
+
 /// What is pinned can be in any space. Ranks of a processor have no other
 /// memory, and what is not known cannot be costed. Nothing has to be a choice
 /// where there is any: the search relies on it.
@@ -86,11 +95,14 @@ static Status restrictOffload(std::vector<Offload> &choices,
   if (choices.size() > 1 && choices.front() != Offload::None)
     return fail("the search space '", space.name,
                 "' has several kinds of offload, but not none");
-  bool isSearched = training.framework.searchesOffload &&
-                    !cluster.device.isProcessor &&
-                    cluster.device.hostBandwidth > 0;
-  if (pin || !isSearched)
+  if (pin || !training.framework.searchesOffload)
     choices = {pin.value_or(choices.front())};
+  // The first is what nothing else is searched beside.
+  choices.erase(std::remove_if(choices.begin() + 1, choices.end(),
+                               [&](Offload offload) {
+                                 return !makesRoom(offload, cluster.device);
+                               }),
+                choices.end());
   return Status::success();
 }
 

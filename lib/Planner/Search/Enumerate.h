@@ -14,6 +14,9 @@
 
 namespace plait::planner {
 
+/// Whether a device can copy all that is offloaded, and has more memory then.
+bool makesRoom(Offload offload, const Device &device);
+
 struct Abilities;
 
 /// A schedule with as many chunks as it can order.

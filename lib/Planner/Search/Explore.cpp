@@ -47,9 +47,12 @@ bool planner::isBetter(const Leaf &a, const Leaf &b) {
   return key(a) < key(b);
 }
 
-/// What the host has not room for is no way out of memory that is short.
+/// What another place has not room for is no way out of memory that is short.
 static bool isSmaller(const Leaf &a, const Leaf &b) {
-  return std::tie(a.exceedsHost, a.peak) < std::tie(b.exceedsHost, b.peak);
+  auto key = [](const Leaf &leaf) {
+    return std::pair(leaf.exceedsOther, leaf.getPeak());
+  };
+  return key(a) < key(b);
 }
 
 //===----------------------------------------------------------------------===//
@@ -99,9 +102,9 @@ Explorer::Outcome Explorer::evaluate(const Node &node) {
   return outcome;
 }
 
-void Knowledge::refuse(const Configuration &configuration, double missed,
-                       double missedOfHost) {
-  refused.push_back({configuration, missed, missedOfHost});
+void Knowledge::refuse(const Configuration &configuration,
+                       const PerPlace<double> &missed) {
+  refused.push_back({configuration, missed});
 }
 
 /// Whether all but layers, replicas and what these divide is the same, and
@@ -134,17 +137,17 @@ static double getMissedShare(const Configuration &known,
 }
 
 Knowledge::Refusal Knowledge::getRefusal(const Configuration &configuration,
-                                         double peak, double host) const {
+                                         const PerPlace<double> &needs) const {
   Refusal refusal = Refusal::None;
   const Device &device = input.cluster.device;
   for (const Refused &known : refused) {
     if (known.configuration == configuration)
       return Refusal::Placed;
     double share = getMissedShare(known.configuration, configuration);
-    bool fits = peak + share * known.missed <= device.usableBytes();
-    bool fitsHost = device.hostBytes <= 0 ||
-                    host + share * known.missedOfHost <= device.hostBytes;
-    if (share > 0 && (!fits || !fitsHost))
+    PerPlace<double> likely = needs;
+    for (const MemoryPlaceFacts &facts : memoryPlaces)
+      likely[facts.place] += share * known.missed[facts.place];
+    if (share > 0 && findShort(likely, device))
       refusal = Refusal::Inferred;
   }
   return refusal;
@@ -154,7 +157,7 @@ double Knowledge::getMissed(const Configuration &configuration) const {
   double most = 0;
   for (const Refused &known : refused)
     if (runsAlike(known.configuration, configuration))
-      most = std::max(most, known.missed);
+      most = std::max(most, known.missed[MemoryPlace::Arena]);
   return most;
 }
 
@@ -188,9 +191,10 @@ Estimated Knowledge::makeEstimate(const Node &node,
     result.resident =
         std::max(result.resident, memory.resident() + memory.activations);
   result.pipeline = estimate->pipelineSeconds + estimate->overheadSeconds;
-  result.fits = !estimate->isTooLarge(device);
-  result.leaf = {estimate->iterationSeconds, estimate->peakMemory(),
-                 estimate->hostMemory(), estimate->exceedsHost(device),
+  PerPlace<double> needs = estimate->getNeeds();
+  result.fits = !findShort(needs, device);
+  result.leaf = {estimate->iterationSeconds, needs,
+                 findShort(needs, device, otherPlaces).has_value(),
                  std::move(whole)};
   return result;
 }
@@ -222,7 +226,7 @@ Estimated Knowledge::estimate(const Node &node,
 bool Explorer::refuses(const Estimated &member, Outcome &outcome) const {
   const Leaf &leaf = member.leaf;
   Knowledge::Refusal refusal =
-      knowledge.getRefusal(leaf.configuration, leaf.peak, leaf.host);
+      knowledge.getRefusal(leaf.configuration, leaf.needs);
   if (member.fits && refusal == Knowledge::Refusal::Inferred)
     outcome.inferredSeconds = std::min(outcome.inferredSeconds, leaf.seconds);
   return member.fits && refusal != Knowledge::Refusal::None;
@@ -599,7 +603,7 @@ std::optional<Leaf> Explorer::findSmallest() {
            std::tie(b.first, b.second.index);
   });
   for (auto &[bytes, node] : tooLarge) {
-    if (smallest && !smallest->exceedsHost && bytes >= smallest->peak)
+    if (smallest && !smallest->exceedsOther && bytes >= smallest->getPeak())
       break;
     merge(node,
           estimateMembers(node, choices.getZeroStages(node.mesh), threshold));

@@ -85,8 +85,10 @@ private:
 /// An estimated member of a node.
 struct Leaf {
   double seconds = 0;
-  double peak = 0, host = 0; // bytes, of a device and of its host
-  bool exceedsHost = false;
+  PerPlace<double> needs;    // bytes
+  bool exceedsOther = false; // it needs more of another place than there is
+
+  double getPeak() const { return needs[MemoryPlace::Arena]; }
   Configuration configuration;
 };
 
@@ -117,12 +119,12 @@ public:
   Estimated estimate(const Node &node, const Configuration &configuration,
                      double limit, double withheld = 0);
   /// Excludes one configuration, layers included, of which the estimate has
-  /// missed so many bytes of a device and of its host; and of those that differ
+  /// missed so many bytes of each place; and of those that differ
   /// in layers, replicas and what these divide only the ones that do not fit
   /// either if they are underestimated by nine tenths as much, or by half where
   /// the pipeline differs, too.
-  void refuse(const Configuration &configuration, double missed,
-              double missedOfHost);
+  void refuse(const Configuration &configuration,
+              const PerPlace<double> &missed);
   /// Notes that a configuration has been placed and fits.
   void accept(const Configuration &configuration) {
     accepted.push_back(configuration);
@@ -131,9 +133,9 @@ public:
     return std::ranges::find(accepted, configuration) != accepted.end();
   }
   enum class Refusal : uint8_t { None, Inferred, Placed };
-  /// `peak` and `host`: bytes that are estimated.
-  Refusal getRefusal(const Configuration &configuration, double peak,
-                     double host) const;
+  /// `needs`: bytes that are estimated.
+  Refusal getRefusal(const Configuration &configuration,
+                     const PerPlace<double> &needs) const;
   /// The most bytes of a device that were missed of what is like it.
   double getMissed(const Configuration &configuration) const;
 
@@ -148,7 +150,7 @@ private:
   const SearchInput &input;
   struct Refused {
     Configuration configuration;
-    double missed = 0, missedOfHost = 0; // bytes
+    PerPlace<double> missed; // bytes
   };
   std::vector<Refused> refused;
   std::vector<Configuration> accepted;

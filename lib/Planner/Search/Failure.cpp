@@ -146,7 +146,7 @@ void Remedies::tryOptions() {
   };
   auto tryOffload = [&](Offload offload) {
     std::string option = "`offload` " + print(offload);
-    return !input.cluster.device.isProcessor &&
+    return makesRoom(offload, input.cluster.device) &&
            tryChange(option.c_str(), [&](SearchSpace &space, Pins &pins) {
              bool changes = makePossible(space.offload, pins.offload, offload,
                                          able.offload);
@@ -161,8 +161,7 @@ void Remedies::tryOptions() {
       tryChange("`schedule` 1f1b", schedule) ||
       tryRecompute(Recompute::Selective) || tryRecompute(Recompute::Full) ||
       tryChange("another `mesh`", mesh) || tryZero(1) || tryZero(2) ||
-      tryZero(3) || tryOffload(Offload::Optimizer) ||
-      tryOffload(Offload::Activations) || tryOffload(Offload::Both);
+      tryZero(3) || std::ranges::any_of(getOffloads().subspan(1), tryOffload);
 }
 
 /// Whether something fits on `nodes` nodes.
@@ -239,9 +238,9 @@ static Status explainShortage(const SearchInput &input, Explorer &explorer) {
   alternative.fits = false;
   alternative.estimate = std::move(*estimate);
   const Device &device = input.cluster.device;
-  double shortage = smallest->peak - device.usableBytes();
-  if (shortage <= 0)
-    shortage = alternative.estimate.hostMemory() - device.hostBytes;
+  PerPlace<double> needs = alternative.estimate.getNeeds();
+  MemoryPlace place = findShort(needs, device).value_or(MemoryPlace::Arena);
+  double shortage = needs[place] - device.getRoom(place);
   std::string remedies = Remedies(input).find();
   return fail("nothing fits into memory: even ", print(configuration), " ",
               explainLoss({}, alternative, input.cluster), ": ",
@@ -360,12 +359,14 @@ Status planner::explainFailure(const SearchInput &input, const Choices &choices,
 Status planner::explainPlacement(const Configuration &configuration,
                                  const Estimate &estimate,
                                  const Cluster &cluster) {
-  const Device &device = cluster.device;
-  bool isHost = estimate.peakMemory() <= device.usableBytes();
+  PerPlace<double> needs = estimate.getNeeds();
+  MemoryPlace place =
+      findShort(needs, cluster.device).value_or(MemoryPlace::Arena);
+  std::string of = place == MemoryPlace::Arena
+                       ? ""
+                       : " of " + std::string(getFacts(place).words);
   return fail("the choice (", print(configuration), ") needs ",
-              int64_t(isHost ? estimate.hostMemory() : estimate.peakMemory()),
-              " bytes", isHost ? " of its host" : "", ", a device of ",
-              cluster.name, " has ",
-              int64_t(isHost ? device.hostBytes : device.usableBytes()),
+              int64_t(needs[place]), " bytes", of, ", a device of ",
+              cluster.name, " has ", int64_t(cluster.device.getRoom(place)),
               "; nothing smaller was found");
 }

@@ -124,10 +124,13 @@ static std::string explainShortage(const Estimate &estimate,
                                    const Cluster &cluster) {
   size_t stage = getFullestStage(estimate);
   const StageMemory &memory = estimate.memory[stage];
-  // The device's first: the host's is only asked for in its place.
-  if (memory.peak() <= cluster.device.usableBytes())
-    return "needs " + printBytes(estimate.hostMemory()) +
-           " of its host's memory, has " + printBytes(cluster.device.hostBytes);
+  // The device's first: others are only asked for in its place.
+  MemoryPlace place = findShort(estimate.getNeeds(), cluster.device)
+                          .value_or(MemoryPlace::Arena);
+  if (place != MemoryPlace::Arena)
+    return "needs " + printBytes(estimate.getNeeds()[place]) + " of " +
+           std::string(getFacts(place).words) + ", has " +
+           printBytes(cluster.device.getRoom(place));
   std::vector<Part> parts = getMemoryParts(memory);
   auto largest = std::max_element(
       parts.begin(), parts.end(),

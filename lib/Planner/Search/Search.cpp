@@ -220,8 +220,7 @@ void Summary::moveLayers() {
         Configuration other = moved;
         other.recompute = estimate->recompute;
         if (!estimate->isTooLarge(input.cluster.device) &&
-            knowledge.getRefusal(other, estimate->peakMemory(),
-                                 estimate->hostMemory()) ==
+            knowledge.getRefusal(other, estimate->getNeeds()) ==
                 Knowledge::Refusal::None) {
           result.configuration = std::move(other);
           result.estimate = std::move(*estimate);
@@ -403,7 +402,7 @@ std::optional<Configuration> Summary::getDoubtful() const {
   constexpr double near = 0.9;
   const Configuration &found = fastest->configuration;
   if (found == families.front().configuration || knowledge.isAccepted(found) ||
-      fastest->peak < near * input.cluster.device.usableBytes())
+      fastest->getPeak() < near * input.cluster.device.usableBytes())
     return std::nullopt;
   return found;
 }
@@ -454,7 +453,7 @@ placeFastest(const SearchInput &input, const Explorer &explorer,
       other = std::move(*found);
     }
     Estimate &estimate = doubtful ? other : result.estimate;
-    double peak = estimate.peakMemory(), host = estimate.hostMemory();
+    PerPlace<double> before = estimate.getNeeds();
     Status placed = place ? place(tried, estimate) : Status::success();
     if (!placed.ok() && !doubtful)
       return placed;
@@ -468,8 +467,10 @@ placeFastest(const SearchInput &input, const Explorer &explorer,
     } else {
       if (tooLarge.ok())
         tooLarge = explainPlacement(tried, estimate, input.cluster);
-      knowledge.refuse(tried, estimate.peakMemory() - peak,
-                       estimate.hostMemory() - host);
+      PerPlace<double> missed = estimate.getNeeds();
+      for (const MemoryPlaceFacts &facts : memoryPlaces)
+        missed[facts.place] -= before[facts.place];
+      knowledge.refuse(tried, missed);
       return std::optional<SearchResult>();
     }
   }

@@ -51,8 +51,7 @@ SearchSpace SearchSpace::all() {
   space.sequenceParallel = {false, true};
   space.contextParallel = {ContextParallel::Gather, ContextParallel::Heads,
                            ContextParallel::Zigzag};
-  space.offload = {Offload::None, Offload::Optimizer, Offload::Activations,
-                   Offload::Both};
+  space.offload.assign(getOffloads().begin(), getOffloads().end());
   space.chunks = {1, 2, 3, 4, 5, 6, 7, 8};
   space.mesh[Axis::EP] = {1, 2, 4, 8, 16, 32, 64};
   space.mesh[Axis::CP] = {1, 2, 4, 8, 16, 32, 64};

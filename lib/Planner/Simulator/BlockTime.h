@@ -87,6 +87,10 @@ struct Context {
   }
   /// Whether there is other memory than the device's own.
   bool hasHost() const { return !cluster.device.isProcessor; }
+  /// Whether what lies in a place takes nothing of the device's memory.
+  bool isApart(MemoryPlace place) const {
+    return getFacts(place).isApart(cluster.device.isProcessor);
+  }
   double gradientBytes() const {
     return training.fp32Gradients ? 4 : elementBytes(training.precision);
   }

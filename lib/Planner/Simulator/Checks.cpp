@@ -151,12 +151,12 @@ static Status checkZigzag(const Context &context) {
 
 static Status checkOffload(const Context &context) {
   const Device &device = context.cluster.device;
-  if (context.configuration.offload == Offload::None ||
-      device.hostBandwidth > 0)
-    return Status::success();
-  return fail("offload is ", print(context.configuration.offload),
-              ", but the hardware file of ", device.name,
-              " has no hostBandwidth");
+  Offload offload = context.configuration.offload;
+  for (MemoryPlace place : {offload.optimizer, offload.activations})
+    if (place != MemoryPlace::Arena && device.places[place].bandwidth <= 0)
+      return fail("offload is ", print(offload), ", but the hardware file of ",
+                  device.name, " has no ", getFacts(place).name, "Bandwidth");
+  return Status::success();
 }
 
 /// Where no cut is given, one has to be possible: what comes before or after

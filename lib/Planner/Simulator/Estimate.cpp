@@ -155,7 +155,7 @@ StageTime Estimator::timeStage(const StageBlocks &stage) {
   return sum;
 }
 
-/// What is kept goes to the host beside the forward pass and comes back beside
+/// What is kept goes to its place beside the forward pass and comes back beside
 /// the backward ones, of which each takes what it needs, and the first also
 /// sends what the second needs of it. There is a stream for each way. Nothing
 /// is computed beside the copy of what is made last, nor while it comes back,
@@ -163,25 +163,24 @@ StageTime Estimator::timeStage(const StageBlocks &stage) {
 void Estimator::addCopies(const StageBlocks &stage, StageTime &time) const {
   if (!offloadsActivations(configuration.offload))
     return;
-  const Device &device = context.cluster.device;
   OffloadCopies copies = getCopies(stage, context);
-  double all = copies.saved.getSeconds(device),
-         last = copies.last.getSeconds(device);
-  time.hostForward = std::max(last, all - time.forward);
-  time.forward += time.hostForward;
+  double all = copies.saved.getSeconds(context),
+         last = copies.last.getSeconds(context);
+  time.copiedForward = std::max(last, all - time.forward);
+  time.forward += time.copiedForward;
   // Two passes, or the two parts of one.
   bool splits = generator->splitsBackward;
   double beside = time.backwardInput + (splits ? 0 : time.backwardWeight);
-  double back = (splits ? copies.inputs : copies.saved).getSeconds(device);
-  time.hostInput = std::max(last, back - beside);
+  double back = (splits ? copies.inputs : copies.saved).getSeconds(context);
+  time.copiedInput = std::max(last, back - beside);
   if (splits) {
-    time.hostInput =
-        std::max(time.hostInput, copies.made.getSeconds(device) - beside);
-    time.hostWeight =
-        std::max(0.0, copies.weights.getSeconds(device) - time.backwardWeight);
+    time.copiedInput =
+        std::max(time.copiedInput, copies.made.getSeconds(context) - beside);
+    time.copiedWeight =
+        std::max(0.0, copies.weights.getSeconds(context) - time.backwardWeight);
   }
-  time.backwardInput += time.hostInput;
-  time.backwardWeight += time.hostWeight;
+  time.backwardInput += time.copiedInput;
+  time.backwardWeight += time.copiedWeight;
 }
 
 /// Kernels on the stream that computes, in front of both passes and behind the
@@ -407,10 +406,10 @@ StepLoad Estimator::getLoad(uint32_t rank) const {
     bool waits =
         context.framework().exchangesOneByOne && configuration.zero < 3;
     load.forward +=
-        time.forward - time.hostForward - (waits ? time.exposedForward() : 0);
-    double input = time.backwardInput - time.hostInput -
+        time.forward - time.copiedForward - (waits ? time.exposedForward() : 0);
+    double input = time.backwardInput - time.copiedInput -
                    (waits ? time.exposedBackward() : 0);
-    double weight = time.backwardWeight - time.hostWeight;
+    double weight = time.backwardWeight - time.copiedWeight;
     load.backward += input + weight;
     // Whole backward passes end gradients all along.
     load.gradients += generator->splitsBackward ? weight : input + weight;

@@ -28,23 +28,24 @@ void Estimator::notePasses(const StageBlocks &stage, Context &noted) const {
   if (!offloadsActivations(configuration.offload))
     return;
   const StageTime &time = result.stages[size_t(&stage - stages.data())];
-  auto note = [&](Carrier carrier, Moment moment, const HostCopies &copies,
+  auto note = [&](Carrier carrier, Moment moment, const PlaceCopies &copies,
                   double exposed) {
-    double seconds = copies.getSeconds(context.cluster.device);
+    double seconds = copies.getSeconds(context);
     if (copies.bytes > 0)
       noted.note({std::nullopt, carrier, moment, 1, microbatches * copies.count,
                   microbatches * copies.bytes, microbatches * seconds,
-                  microbatches * std::max(0.0, seconds - exposed)});
+                  microbatches * std::max(0.0, seconds - exposed),
+                  configuration.offload.activations});
   };
   OffloadCopies copies = getCopies(stage, context);
-  note(Carrier::ToHost, Moment::Forward, copies.saved, time.hostForward);
-  note(Carrier::FromHost, Moment::Backward,
+  note(Carrier::To, Moment::Forward, copies.saved, time.copiedForward);
+  note(Carrier::From, Moment::Backward,
        generator->splitsBackward ? copies.inputs : copies.saved,
-       time.hostInput);
+       time.copiedInput);
   if (!generator->splitsBackward)
     return;
-  note(Carrier::ToHost, Moment::Backward, copies.made, 0);
-  note(Carrier::FromHost, Moment::Backward, copies.weights, time.hostWeight);
+  note(Carrier::To, Moment::Backward, copies.made, 0);
+  note(Carrier::From, Moment::Backward, copies.weights, time.copiedWeight);
 }
 
 /// A message for each microbatch and each neighbour of a virtual stage on

@@ -220,17 +220,17 @@ double planner::getMessageBytes(const Context &context) {
          context.sequences();
 }
 
-static HostCopies toCopies(const Saved &saved, const Context &context,
-                           double times = 1) {
+static PlaceCopies toCopies(const Saved &saved, const Context &context,
+                            double times = 1) {
   return {times * toBytes(saved, context), times * saved.values};
 }
 
-static void add(HostCopies &copies, const HostCopies &other) {
+static void add(PlaceCopies &copies, const PlaceCopies &other) {
   copies.bytes += other.bytes;
   copies.count += other.count;
 }
 
-static void subtract(HostCopies &copies, const HostCopies &other) {
+static void subtract(PlaceCopies &copies, const PlaceCopies &other) {
   copies.bytes = std::max(0.0, copies.bytes - other.bytes);
   copies.count = std::max(0.0, copies.count - other.count);
 }
@@ -291,7 +291,7 @@ OffloadCopies planner::getCopies(const StageBlocks &stage,
   double messages = context.boundsCuts
                         ? countAll(stage)
                         : last.block != context.work.order.back();
-  HostCopies gradients = {messages * getMessageBytes(context), messages};
+  PlaceCopies gradients = {messages * getMessageBytes(context), messages};
   subtract(copies.made, gradients);
   subtract(copies.weights, gradients);
   return copies;
@@ -335,15 +335,14 @@ static InFlight stashedBytes(const StageBlocks &stage, const Context &context,
   return {savedBytes(stage, context), splits ? weightBytes(stage, context) : 0};
 }
 
-/// Whether what is kept between passes lies in the memory of the host.
-static bool stashesOnHost(const Context &context) {
-  return offloadsActivations(context.configuration.offload) &&
-         context.hasHost();
+/// Whether what is kept between passes lies apart from the arena.
+static bool stashesApart(const Context &context) {
+  return context.isApart(context.configuration.offload.activations);
 }
 
 InFlight planner::heldBytes(const StageBlocks &stage, const Context &context,
                             bool splits) {
-  if (!stashesOnHost(context))
+  if (!stashesApart(context))
     return stashedBytes(stage, context, splits);
   // A stage without layers passes on what it receives, and keeps nothing.
   if (context.configuration.mesh[Axis::PP] == 1 || stage.entries.empty())
@@ -372,7 +371,7 @@ static double getMost(uint32_t rank, const std::vector<InFlight> &bytes,
   return most;
 }
 
-/// Sets what is kept between passes, in the arena and on the host.
+/// Sets what is kept between passes, in the arena and elsewhere.
 static void setActivations(StageMemory &memory, uint32_t rank,
                            std::span<const StageBlocks *const> stages,
                            const PipelineModel &pipeline,
@@ -386,8 +385,9 @@ static void setActivations(StageMemory &memory, uint32_t rank,
   };
   memory.activations = findMost(heldBytes);
   // A search asks this of each of its estimates.
-  if (stashesOnHost(context))
-    memory.host += std::max(0.0, findMost(stashedBytes) - memory.activations);
+  if (stashesApart(context))
+    memory.offloaded[context.configuration.offload.activations] +=
+        std::max(0.0, findMost(stashedBytes) - memory.activations);
 }
 
 /// The largest temporaries and the largest gathered block, each over all blocks
@@ -483,8 +483,9 @@ StageMemory planner::getMemory(const Holdings &holdings,
   // All of them, or none, are divided: what is not is rare and small.
   memory.optimizer -= context.getShare(holdings.matrices, 1) *
                       (training.stateBytes - training.matrixStateBytes);
-  if (offloadsOptimizer(configuration.offload) && context.hasHost())
-    std::swap(memory.optimizer, memory.host);
+  if (MemoryPlace place = configuration.offload.optimizer;
+      context.isApart(place))
+    std::swap(memory.optimizer, memory.offloaded[place]);
   memory.workspace = holdings.temporary +
                      (context.zero(/*experts=*/true) >= 3 ? holdings.gathered
                       : configuration.zero >= 3 ? holdings.gatheredDense

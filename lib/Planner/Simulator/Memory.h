@@ -89,23 +89,26 @@ double getMessageBytes(const Context &context);
 /// do: their matmuls' operands.
 double weightBytes(const StageBlocks &stage, const Context &context);
 
-/// Tensors that are copied to the host, or back.
-struct HostCopies {
+/// Tensors that are copied to where activations are offloaded, or back.
+struct PlaceCopies {
   double bytes = 0, count = 0;
 
-  double getSeconds(const Device &device) const {
-    return count * device.launchSeconds + bytes / device.hostBandwidth;
+  double getSeconds(const Context &context) const {
+    const Device &device = context.cluster.device;
+    return count * device.launchSeconds +
+           bytes / device.places[context.configuration.offload.activations]
+                       .bandwidth;
   }
 };
 
 /// What offloading copies of one microbatch: of what is saved all but tokens
 /// and messages, which are received in the arena; and of the parts above.
 struct OffloadCopies {
-  HostCopies saved;
-  HostCopies last;    // made last: nothing of the stage is computed beside them
-  HostCopies inputs;  // read by the pass for input gradients
-  HostCopies weights; // still held when only weights' gradients are left
-  HostCopies made;    // of these: by the pass for input gradients
+  PlaceCopies saved;
+  PlaceCopies last;   // made last: nothing of the stage is computed beside them
+  PlaceCopies inputs; // read by the pass for input gradients
+  PlaceCopies weights; // still held when only weights' gradients are left
+  PlaceCopies made;    // of these: by the pass for input gradients
 };
 OffloadCopies getCopies(const StageBlocks &stage, const Context &context);
 

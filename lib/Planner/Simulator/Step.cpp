@@ -32,11 +32,11 @@ double planner::getWaitShare(int replicas, const Framework &framework) {
 
 namespace {
 
-/// Pieces that come from the host, are updated and go back, one behind the
+/// Pieces that come from another place, are updated and go back, one behind the
 /// other in each of three streams. One goes into the place of the one before
-/// the last, which has to be back on the host by then. So a large one beside
+/// the last, which has to be back there by then. So a large one beside
 /// small ones waits for its own copies.
-struct HostPieces {
+struct OffloadedPieces {
   double fetched = 0, updated = 0, back = 0, before = 0; // until when
 
   void add(double copying, double updating) {
@@ -49,21 +49,23 @@ struct HostPieces {
 
 } // namespace
 
-/// Seconds until all of what lies on the host is updated and back there, with
+/// Seconds until all of what is offloaded is updated and back there, with
 /// `moved` bytes of an element that are copied and `updated` that the update
 /// reads and writes. Of what is not known one by one no more is certain than
 /// that all is copied.
 static double getCopySeconds(double moved, double updated, const StepLoad &load,
                              const Context &context) {
   const Device &device = context.cluster.device;
+  double rate =
+      device.places[context.configuration.offload.optimizer].bandwidth;
   if (load.stages.empty()) {
-    return context.getShare(load.parameters, 1) * moved / device.hostBandwidth;
+    return context.getShare(load.parameters, 1) * moved / rate;
   }
   // State and masters are tensors of their own.
   double launches = moved / sizeof(float) * device.launchSeconds;
-  HostPieces pieces;
+  OffloadedPieces pieces;
   forEachFetched(load, context, [&](double elements) {
-    pieces.add(launches + elements * moved / device.hostBandwidth,
+    pieces.add(launches + elements * moved / rate,
                memoryCost(elements * updated, device).seconds);
   });
   return pieces.back;
@@ -180,18 +182,19 @@ Cost planner::getOptimizerCost(const StepLoad &load, const Context &context) {
   double norm = getScalarSeconds(load, context);
   const Device &device = context.cluster.device;
   Cost cost = memoryCost(share * bytes, device);
-  if (offloadsOptimizer(context.configuration.offload)) {
+  MemoryPlace place = context.configuration.offload.optimizer;
+  if (place != MemoryPlace::Arena) {
     // State and masters come and go at once, beside the update.
     double moved = training.stateBytes - (training.compress.feedback ? 4 : 0) +
                    (training.precision == Precision::FP32 ? 0 : 4);
     // The norm has been found by then.
     double copies = getCopySeconds(moved, bytes - gradient, load, context);
     double copied = share * moved;
-    double seconds = copied / device.hostBandwidth;
+    double seconds = copied / device.places[place].bandwidth;
     double exposed = std::max(0.0, copies - cost.seconds) / 2;
-    for (Carrier carrier : {Carrier::ToHost, Carrier::FromHost})
+    for (Carrier carrier : {Carrier::To, Carrier::From})
       context.note({std::nullopt, carrier, Moment::Optimizer, 1, 1, copied,
-                    seconds, std::max(0.0, seconds - exposed)});
+                    seconds, std::max(0.0, seconds - exposed), place});
     cost.seconds = std::max(cost.seconds, copies);
   }
   cost += getMatrixCost(load, context);

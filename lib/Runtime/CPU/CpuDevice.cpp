@@ -36,24 +36,29 @@
 #include <dnnl.h>
 #include <numeric>
 #include <sys/mman.h>
+#include <utility>
 
 using namespace plait;
 using namespace plait::runtime;
 
 namespace {
 
+/// Memory that is mapped, and owned.
+struct Unmap {
+  size_t bytes = 0;
+  void operator()(std::byte *begin) const { munmap(begin, bytes); }
+};
+using Mapping = std::unique_ptr<std::byte, Unmap>;
+
 /// A rank's memory and libraries. All steps run synchronously on the calling
-/// thread and its team, so that nothing has to be waited for. Owns the memory,
-/// of which the arena is the first part and the host's memory the rest.
+/// thread and its team, so that nothing has to be waited for.
 class CpuDevice : public Device {
 public:
-  CpuDevice(std::shared_ptr<const KernelLibrary> kernels, std::byte *memory,
-            size_t bytes, std::byte *host, unsigned threads)
-      : kernels(std::move(kernels)), memory(memory), bytes(bytes), host(host),
+  CpuDevice(std::shared_ptr<const KernelLibrary> kernels,
+            PerPlace<Mapping> mappings, unsigned threads)
+      : kernels(std::move(kernels)), mappings(std::move(mappings)),
         threads(threads), gemms(threads), groupedGemms(threads),
         attentions(threads) {}
-  /// Nothing is under way: steps return when they are done.
-  ~CpuDevice() override { munmap(memory, bytes); }
 
   /// Team sizes belong to the thread that sets them (Team.h).
   Status attachThread() override {
@@ -61,8 +66,9 @@ public:
     return Status::success();
   }
 
-  std::byte *arena() override { return memory; }
-  std::byte *hostMemory() override { return host; }
+  std::byte *memory(MemoryPlace place) override {
+    return mappings[place].get();
+  }
 
   /// Reads and writes are plain copies: steps are synchronous, and so there is
   /// none that could still use the bytes.
@@ -157,9 +163,7 @@ private:
   static constexpr int64_t memoryGrain = 1 << 18;
 
   std::shared_ptr<const KernelLibrary> kernels;
-  std::byte *memory;
-  size_t bytes;
-  std::byte *host;
+  PerPlace<Mapping> mappings;
   unsigned threads;
   GemmLibrary gemms;
   GroupedGemmLibrary groupedGemms;
@@ -175,20 +179,33 @@ std::string runtime::describeCpuLibraries() {
 }
 
 namespace {
-/// The bytes that a rank takes: whole pages, and at least one, for mmap() of
-/// nothing fails.
-struct RankBytes {
-  uint64_t arena, host;
+/// The bytes that a rank takes of a place: whole pages, and of the arena at
+/// least one, for mmap() of nothing fails.
+uint64_t countBytes(const fb::Plan &plan, uint32_t rank, MemoryPlace place) {
+  uint64_t bytes = getPlaceBytes(
+      *plan.programs()->Get(plan::RankGrid(plan).index(rank, 0)), place);
+  if (place == MemoryPlace::Arena)
+    bytes = std::max<uint64_t>(bytes, 1);
+  constexpr uint64_t page = 4096;
+  return (bytes + page - 1) / page * page;
+}
 
-  RankBytes(const fb::Plan &plan, uint32_t rank) {
-    const fb::Program &program =
-        *plan.programs()->Get(plan::RankGrid(plan).index(rank, 0));
-    constexpr uint64_t page = 4096;
-    arena = std::max(program.arena_bytes() + page - 1, page) / page * page;
-    host = (program.host_bytes() + page - 1) / page * page;
-  }
-  uint64_t all() const { return arena + host; }
-};
+/// Maps what a rank has of a place, if anything.
+Result<Mapping> mapPlace(const fb::Plan &plan, uint32_t rank,
+                         MemoryPlace place) {
+  uint64_t bytes = countBytes(plan, rank, place);
+  if (!bytes)
+    return Mapping();
+  void *begin = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (begin == MAP_FAILED)
+    return fail("rank ", rank, ": cannot allocate ", bytes, " bytes of ",
+                getFacts(place).words, ": ", std::strerror(errno));
+  // Large pages speed memory-bound kernels up by several percent; where the
+  // system has none to give nothing is lost.
+  madvise(begin, bytes, MADV_HUGEPAGE);
+  return Mapping(static_cast<std::byte *>(begin), Unmap{bytes});
+}
 } // namespace
 
 /// Code is loaded once for all ranks of the process. mmap() gives zeros, as
@@ -202,23 +219,15 @@ runtime::createCpuDevices(const fb::Plan &plan, std::span<const uint32_t> ranks,
   auto kernels = std::make_shared<const KernelLibrary>(std::move(*loaded));
   std::vector<std::unique_ptr<Device>> devices;
   for (uint32_t rank : ranks) {
-    RankBytes bytes(plan, rank);
-    uint64_t size = bytes.all();
-    void *memory = mmap(nullptr, size, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-      return fail("rank ", rank, ": cannot allocate an arena of ", bytes.arena,
-                  " bytes",
-                  bytes.host ? " and " + std::to_string(bytes.host) +
-                                   " of what is offloaded"
-                             : "",
-                  ": ", std::strerror(errno));
-    // Large pages speed memory-bound kernels up by several percent; where the
-    // system has none to give nothing is lost.
-    madvise(memory, size, MADV_HUGEPAGE);
-    devices.push_back(std::make_unique<CpuDevice>(
-        kernels, static_cast<std::byte *>(memory), size,
-        static_cast<std::byte *>(memory) + bytes.arena, threads));
+    PerPlace<Mapping> mappings;
+    for (const MemoryPlaceFacts &facts : memoryPlaces) {
+      Result<Mapping> mapping = mapPlace(plan, rank, facts.place);
+      if (!mapping.ok())
+        return mapping.status();
+      mappings[facts.place] = std::move(*mapping);
+    }
+    devices.push_back(
+        std::make_unique<CpuDevice>(kernels, std::move(mappings), threads));
   }
   return devices;
 }
@@ -291,7 +300,9 @@ Result<Backend> runtime::createCpuBackend(const fb::Plan &plan,
   backend.ranks = local->here;
   uint64_t bytes = 0;
   for (uint32_t rank : backend.ranks)
-    bytes += RankBytes(plan, rank).all();
+    for (const MemoryPlaceFacts &facts : memoryPlaces)
+      if (!facts.isApart(/*isProcessor=*/true))
+        bytes += countBytes(plan, rank, facts.place);
   Result<uint64_t> copies =
       options.copyBytes ? options.copyBytes() : Result<uint64_t>(0);
   if (!copies.ok())

@@ -166,12 +166,17 @@ std::string describeNccl(const fb::Plan &plan, const Gpu &gpu) {
 Status checkOffloaded(const fb::Plan &plan, std::span<const uint32_t> ranks,
                       const ExecutorOptions &options) {
   plan::RankGrid mesh(plan);
+  auto count = [](const fb::Program *program) {
+    uint64_t bytes = 0;
+    for (const MemoryPlaceFacts &facts : otherPlaces)
+      bytes += getPlaceBytes(*program, facts.place);
+    return bytes;
+  };
   uint64_t bytes = 0;
   for (uint32_t rank : ranks)
-    bytes += plan.programs()->Get(mesh.index(rank, 0))->host_bytes();
+    bytes += count(plan.programs()->Get(mesh.index(rank, 0)));
   bool offloads =
-      std::any_of(plan.programs()->begin(), plan.programs()->end(),
-                  [](const auto *program) { return program->host_bytes(); });
+      std::any_of(plan.programs()->begin(), plan.programs()->end(), count);
   return offloads ? checkHostMemory(bytes, ranks.size(), options.processes)
                   : Status::success();
 }

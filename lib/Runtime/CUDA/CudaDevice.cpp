@@ -60,14 +60,15 @@ CudaDevice::create(const fb::Plan &plan, const fb::Program &program,
   if (!memory.ok())
     return memory.status();
   result->owned = *memory;
-  result->memory = (*memory)->data();
+  result->places[MemoryPlace::Arena] = (*memory)->data();
   auto forked = CudaEvent::create(driver);
   if (!forked.ok())
     return forked.status();
   result->forked = std::move(*forked);
   PLAIT_RETURN_IF_ERROR(result->allocateStaging(driver));
-  PLAIT_RETURN_IF_ERROR(result->allocateHostMemory(driver));
-  PLAIT_RETURN_IF_ERROR(result->queue->fillZero(result->memory, bytes));
+  for (const MemoryPlaceFacts &facts : otherPlaces)
+    PLAIT_RETURN_IF_ERROR(result->allocate(driver, facts.place));
+  PLAIT_RETURN_IF_ERROR(result->queue->fillZero(result->arena(), bytes));
   PLAIT_RETURN_IF_ERROR(result->queue->synchronize());
   return result;
 }
@@ -88,10 +89,10 @@ Status CudaDevice::allocateStaging(const Driver &driver) {
   return Status::success();
 }
 
-/// A stream each for copies to the host and from there, as GPUs have an engine
+/// A stream each for copies to the place and from there, as GPUs have an engine
 /// for either.
-Status CudaDevice::allocateHostMemory(const Driver &driver) {
-  uint64_t bytes = program.host_bytes();
+Status CudaDevice::allocate(const Driver &driver, MemoryPlace place) {
+  uint64_t bytes = getPlaceBytes(program, place);
   if (!bytes)
     return Status::success();
   void *made = nullptr;
@@ -99,11 +100,12 @@ Status CudaDevice::allocateHostMemory(const Driver &driver) {
                                    "cuMemHostAlloc");
       !status.ok())
     return fail(queue->context->describe(), ": cannot allocate ", bytes,
-                " bytes of the host's memory for what is offloaded: ",
-                status.message());
-  offloaded = static_cast<std::byte *>(made);
-  std::memset(offloaded, 0, bytes);
-  for (fb::CopyKind kind : {fb::CopyKind::ToHost, fb::CopyKind::FromHost}) {
+                " bytes of ", getFacts(place).words,
+                " for what is offloaded: ", status.message());
+  places[place] = static_cast<std::byte *>(made);
+  std::memset(made, 0, bytes);
+  for (fb::CopyKind kind :
+       {getCopyTo<fb::CopyKind>(place), getCopyFrom<fb::CopyKind>(place)}) {
     Result<uint32_t> stream = addStream();
     if (!stream.ok())
       return stream.status();
@@ -118,15 +120,16 @@ CudaDevice::~CudaDevice() {
     return;
   if (staging) // waits for the work that uses it
     queue->driver.cuMemFreeHost(staging);
-  if (offloaded)
-    queue->driver.cuMemFreeHost(offloaded);
+  for (const MemoryPlaceFacts &facts : otherPlaces)
+    if (places[facts.place])
+      queue->driver.cuMemFreeHost(places[facts.place]);
 }
 
 /// Copies through the staging memory, so that the caller's may change at once
 /// and the host does not wait unless it is full. Small inputs of a step lie one
 /// behind the other in it. On stream 0, so ordered with the work there.
 Status CudaDevice::write(uint64_t offset, std::span<const std::byte> bytes) {
-  if (isOnHost(offset)) {
+  if (!isInArena(offset)) {
     // Between steps streams have joined: what they copy is done with this one.
     PLAIT_RETURN_IF_ERROR(queue->synchronize());
     std::memcpy(RankMemory(*this).at(offset), bytes.data(), bytes.size());
@@ -144,7 +147,7 @@ Status CudaDevice::write(uint64_t offset, std::span<const std::byte> bytes) {
     std::memcpy(half + staged, bytes.data(), size);
     PLAIT_RETURN_IF_ERROR(
         queue->driver.check(queue->driver.cuMemcpyHtoDAsync(
-                                reinterpret_cast<CUdeviceptr>(memory + offset),
+                                reinterpret_cast<CUdeviceptr>(arena() + offset),
                                 half + staged, size, queue->handle()),
                             "cuMemcpyHtoDAsync"));
     staged += size;
@@ -160,7 +163,7 @@ Status CudaDevice::read(uint64_t offset, std::span<std::byte> bytes) {
   // Nothing staged is needed any more once the stream has caught up.
   PLAIT_RETURN_IF_ERROR(queue->synchronize());
   staged = 0;
-  if (isOnHost(offset)) {
+  if (!isInArena(offset)) {
     std::memcpy(bytes.data(), RankMemory(*this).at(offset), bytes.size());
     return Status::success();
   }
@@ -168,7 +171,7 @@ Status CudaDevice::read(uint64_t offset, std::span<std::byte> bytes) {
     uint64_t size = std::min<uint64_t>(bytes.size(), stagingBytes);
     PLAIT_RETURN_IF_ERROR(queue->driver.check(
         queue->driver.cuMemcpyDtoHAsync(
-            staging, reinterpret_cast<CUdeviceptr>(memory + offset), size,
+            staging, reinterpret_cast<CUdeviceptr>(arena() + offset), size,
             queue->handle()),
         "cuMemcpyDtoHAsync"));
     PLAIT_RETURN_IF_ERROR(queue->synchronize());
@@ -186,7 +189,7 @@ Status CudaDevice::endStep(uint64_t offset, uint64_t bytes) {
   PLAIT_RETURN_IF_ERROR(
       queue->driver.check(queue->driver.cuMemcpyDtoHAsync(
                               staging + 2 * stagingBytes + index * resultBytes,
-                              reinterpret_cast<CUdeviceptr>(memory + offset),
+                              reinterpret_cast<CUdeviceptr>(arena() + offset),
                               bytes, queue->handle()),
                           "cuMemcpyDtoHAsync"));
   PLAIT_RETURN_IF_ERROR(queue->record(stepEnds[index]));

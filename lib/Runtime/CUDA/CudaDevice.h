@@ -84,8 +84,7 @@ public:
   const std::string &timingReport() const { return timedText; }
 
   Status attachThread() override { return queue->context->use(); }
-  std::byte *arena() override { return memory; }
-  std::byte *hostMemory() override { return offloaded; }
+  std::byte *memory(MemoryPlace place) override { return places[place]; }
   const std::shared_ptr<DeviceMemory> &arenaMemory() const { return owned; }
   Status write(uint64_t offset, std::span<const std::byte> bytes) override;
   Status read(uint64_t offset, std::span<std::byte> bytes) override;
@@ -127,7 +126,7 @@ public:
 
 private:
   Status allocateStaging(const Driver &driver);
-  Status allocateHostMemory(const Driver &driver);
+  Status allocate(const Driver &driver, MemoryPlace place);
   Status markStep();
 
   struct Stream {
@@ -136,7 +135,7 @@ private:
   };
 
   std::span<std::byte> libraryWorkspace() const {
-    return {memory + program.library_workspace(),
+    return {places[MemoryPlace::Arena] + program.library_workspace(),
             program.library_workspace_bytes()};
   }
   CudaDevice(const fb::Plan &plan, const fb::Program &program,
@@ -168,10 +167,11 @@ private:
   std::unique_ptr<CudaAttention> attentions;
   std::unique_ptr<CudaGroupedGemms> groupedGemms;
   std::shared_ptr<DeviceMemory> owned;
-  std::byte *memory = nullptr; // of `owned`
-  // Page-locked, so that copies go on beside the host, or null.
-  std::byte *offloaded = nullptr;
-  std::array<uint32_t, 3> copyStreams = {}; // by kind
+  // The arena is of `owned`. Others are page-locked memory of the host, so that
+  // copies go on beside it, or null.
+  PerPlace<std::byte *> places;
+  // By kind.
+  std::array<uint32_t, 2 * memoryPlaceCount - 1> copyStreams = {};
   // Page-locked host memory, which the GPU reads and writes by itself: a half
   // for each of two steps, and what these leave. What is written lies in the
   // first `staged` bytes of its half until the stream has caught up.

@@ -154,6 +154,6 @@ Status CudaDevice::warmUp(uint32_t rank) {
   PLAIT_RETURN_IF_ERROR(libraries.run());
   if (!libraries.hasCalled())
     return Status::success();
-  PLAIT_RETURN_IF_ERROR(queue->fillZero(memory, owned->bytes()));
+  PLAIT_RETURN_IF_ERROR(queue->fillZero(arena(), owned->bytes()));
   return queue->synchronize();
 }

@@ -50,7 +50,7 @@ Status DiskPlace::secure(std::vector<WrittenFile> &written) {
 /// Sends this process's files to the neighbour while it receives those of its
 /// givers. The two run at once because hosts form a ring: if all sent first,
 /// all could wait for a receiver. Both finish before an error returns.
-Status MemoryPlace::spread(uint64_t step, const StoredFiles &all) {
+Status HostFolderPlace::spread(uint64_t step, const StoredFiles &all) {
   auto sent = std::async(std::launch::async, [&] { return send(step, all); });
   Status result = Status::success();
   for (uint32_t giver : groups.giversOf(groups.process()))
@@ -60,7 +60,7 @@ Status MemoryPlace::spread(uint64_t step, const StoredFiles &all) {
   return status.ok() ? result : status;
 }
 
-void MemoryPlace::conclude(uint64_t step) {
+void HostFolderPlace::conclude(uint64_t step) {
   // Only a supervisor misses it.
   (void)ReplicaMark{folder.id, step}.write(checkpoints);
 }
@@ -68,8 +68,8 @@ void MemoryPlace::conclude(uint64_t step) {
 /// The files of the ranks of `process`, by ascending rank: sender and receiver
 /// derive the same order from it and exchange no names. A rank that stores
 /// nothing has none.
-std::vector<StoredFile> MemoryPlace::filesOf(uint32_t process,
-                                             const StoredFiles &all) const {
+std::vector<StoredFile> HostFolderPlace::filesOf(uint32_t process,
+                                                 const StoredFiles &all) const {
   std::vector<StoredFile> files;
   const RankSpread &spread = processes->spread();
   uint32_t end = spread.firstOf(process + 1);
@@ -91,7 +91,7 @@ template <typename Use> static Status forEachBlock(uint64_t bytes, Use use) {
 
 /// The neighbour waits for as many bytes as it knows of. What cannot be read is
 /// sent as zeros, whose checksum is another one.
-Status MemoryPlace::send(uint64_t step, const StoredFiles &all) const {
+Status HostFolderPlace::send(uint64_t step, const StoredFiles &all) const {
   uint32_t peer = groups.neighbourOf(groups.process());
   Status result = Status::success();
   for (const StoredFile &file : filesOf(groups.process(), all)) {
@@ -121,8 +121,8 @@ Status MemoryPlace::send(uint64_t step, const StoredFiles &all) const {
 }
 
 /// Takes all that the giver sends, even where it cannot be written.
-Status MemoryPlace::receive(uint64_t step, const StoredFiles &all,
-                            uint32_t giver) const {
+Status HostFolderPlace::receive(uint64_t step, const StoredFiles &all,
+                                uint32_t giver) const {
   Status result = Status::success();
   auto note = [&](const Status &status) {
     if (result.ok() && !status.ok())

@@ -68,12 +68,12 @@ public:
 
 /// The folder in memory of each host, which one of its processes keeps. What a
 /// process writes there it sends to its neighbour on the next host, too.
-class MemoryPlace : public CheckpointPlace {
+class HostFolderPlace : public CheckpointPlace {
 public:
   /// `checkpoints` is the directory on the disk. `processes` is null where
   /// there is one, and outlives this.
-  MemoryPlace(const ReplicaFolder &folder, const std::string &checkpoints,
-              HostGroups groups, Rendezvous *processes)
+  HostFolderPlace(const ReplicaFolder &folder, const std::string &checkpoints,
+                  HostGroups groups, Rendezvous *processes)
       : CheckpointPlace(folder.path(), " in memory", 1, groups.leadsHost()),
         folder(folder), checkpoints(checkpoints), groups(std::move(groups)),
         processes(processes) {}

@@ -277,9 +277,9 @@ Status Saver::prepareMemory(const CheckpointIndex &index,
   PLAIT_RETURN_IF_ERROR(agreeOn(
       executor, groups->leadsHost() ? prepareFolder() : Status::success()));
   memory.emplace(executor, options.replicaEvery, files,
-                 std::make_unique<MemoryPlace>(*folder, options.directory,
-                                               std::move(*groups),
-                                               executor.processes()),
+                 std::make_unique<HostFolderPlace>(*folder, options.directory,
+                                                   std::move(*groups),
+                                                   executor.processes()),
                  index);
   if (resumed && resumed->isReplica && resumed->replicaId == folder->id)
     memory->setSaved(resumed->run.step);

@@ -9,19 +9,22 @@
 #define PLAIT_LIB_RUNTIME_CORE_OPERANDS_H
 
 #include "plait/Runtime/Device.h"
-#include "plait/Support/HostMemory.h"
+#include "plait/Support/MemoryPlaces.h"
 
 namespace plait::runtime {
 
 /// The memory that a rank's offsets are in.
 struct RankMemory {
-  std::byte *arena, *host;
+  PerPlace<std::byte *> places;
 
-  explicit RankMemory(Device &device)
-      : arena(device.arena()), host(device.hostMemory()) {}
+  explicit RankMemory(Device &device) {
+    for (const MemoryPlaceFacts &facts : memoryPlaces)
+      places[facts.place] = device.memory(facts.place);
+  }
 
   std::byte *at(uint64_t offset) const {
-    return isOnHost(offset) ? host + (offset - hostBegin) : arena + offset;
+    MemoryPlace place = getMemoryPlace(offset);
+    return places[place] + (offset - getBegin(place));
   }
   /// Returns the address of `ref` for a step of `action`.
   std::byte *at(const plan::fb::Action &action,

@@ -21,7 +21,7 @@
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Files.h"
 #include "plait/Plan/Json.h"
-#include "plait/Support/HostMemory.h"
+#include "plait/Support/MemoryPlaces.h"
 #include "plait/Support/PageStyle.h"
 
 #include <cmath>
@@ -73,7 +73,7 @@ static Json describeArenas(const fb::Plan &plan) {
       const fb::Region &region = *program.regions()->Get(j);
       // Others share their bytes over the step, or are not in the arena.
       if (region.category() > fb::Category::Optimizer ||
-          isOnHost(region.offset()))
+          !isInArena(region.offset()))
         continue;
       // Several regions may be of one category.
       auto &bytes = parts[fb::EnumNameCategory(region.category())];

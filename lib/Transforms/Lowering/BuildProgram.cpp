@@ -69,7 +69,7 @@ private:
     FlatSymbolRefAttr name;
     Category category;
     Lifetime life;
-    bool host = false;
+    MemoryPlace place = MemoryPlace::Arena;
   };
   enum Content : int { kActivation, kGradient, kResiduals };
   /// The key of what a buffer holds: of what, the number of the tensor or set,
@@ -78,7 +78,8 @@ private:
 
   Attribute use(unsigned index);
   Attribute add(const Twine &name, Category category, int64_t bytes,
-                int64_t first, int64_t last, bool host = false);
+                int64_t first, int64_t last,
+                MemoryPlace place = MemoryPlace::Arena);
   Attribute use(PortAttr port, int64_t stage, int64_t microbatch,
                 int64_t bytes);
   Attribute use(const Slot &slot, int64_t stage, int64_t microbatch);
@@ -88,11 +89,11 @@ private:
   void addCall(const Action &action);
   void addTransfer(const Action &action);
   void stand(StringRef name, Category category, int64_t bytes,
-             std::optional<bool> host = false);
+             std::optional<MemoryPlace> place = MemoryPlace::Arena);
   RankedTensorType getMasterType(SlotOpInterface access);
   void addAccessed(Operation *op);
   void addStanding();
-  SmallVector<int64_t> pack(bool host, int64_t &total);
+  SmallVector<int64_t> pack(MemoryPlace place, int64_t &total);
   void emit();
 
   ModuleOp module;
@@ -104,7 +105,7 @@ private:
   SymbolTableCollection tables;
   std::vector<Buffer> buffers;
   llvm::DenseMap<Key, unsigned> ofMicrobatch; // in `buffers`
-  llvm::StringMap<std::pair<unsigned, std::optional<bool>>> standing;
+  llvm::StringMap<std::pair<unsigned, std::optional<MemoryPlace>>> standing;
   llvm::SetVector<func::FuncOp> functions;
   /// Bytes of what crosses borders, by virtual stage and port. In order.
   std::map<int64_t, llvm::MapVector<PortAttr, int64_t>> bytesOf;
@@ -124,9 +125,9 @@ Attribute ProgramBuilder::use(unsigned index) {
 /// A new buffer, live from action `first` to action `last`, both included.
 Attribute ProgramBuilder::add(const Twine &name, Category category,
                               int64_t bytes, int64_t first, int64_t last,
-                              bool host) {
+                              MemoryPlace place) {
   auto symbol = FlatSymbolRefAttr::get(builder.getStringAttr(name));
-  buffers.push_back({symbol, category, {bytes, first, last}, host});
+  buffers.push_back({symbol, category, {bytes, first, last}, place});
   return symbol;
 }
 
@@ -168,7 +169,7 @@ Attribute ProgramBuilder::use(const Slot &slot, int64_t stage,
   return add("residuals " + Twine(*slot.residuals) + " of stage " +
                  Twine(stage) + ", microbatch " + Twine(microbatch),
              Category::Activations, slot.bytes, actions.size(), actions.size(),
-             slot.host);
+             slot.place);
 }
 
 /// The functions that the rank calls, in the order of their first calls, and
@@ -308,17 +309,17 @@ RankedTensorType ProgramBuilder::getMasterType(SlotOpInterface access) {
       parameter.getType(), nn::getSharding(parameter, nn::Slot::Gradient)));
 }
 
-/// A buffer of that name that stands for the whole step: on the host where all
-/// who use it move what is there. Who only needs it to be there has no say.
+/// A buffer of that name that stands for the whole step: in the place to which
+/// all who use it move it. Who only needs it to be there has no say.
 void ProgramBuilder::stand(StringRef name, Category category, int64_t bytes,
-                           std::optional<bool> host) {
+                           std::optional<MemoryPlace> place) {
   auto [it, isNew] = standing.try_emplace(name, buffers.size(), std::nullopt);
   auto &[index, known] = it->second;
   if (isNew)
     add(name, category, bytes, 0, actions.size() - 1);
-  if (host)
-    known = *host && known.value_or(true);
-  buffers[index].host = known.value_or(false);
+  if (place)
+    known = joinPlaces(known, *place);
+  buffers[index].place = known.value_or(MemoryPlace::Arena);
 }
 
 /// Adds what `op` reads or writes of what stands in the arena.
@@ -326,7 +327,7 @@ void ProgramBuilder::addAccessed(Operation *op) {
   // By the buffer and not by the parameter: of a pack, all members lie in one,
   // which stands once with the pack's own size.
   auto access = [&](StringRef symbol, nn::Slot slot, Type accessed,
-                    std::optional<bool> host) {
+                    std::optional<MemoryPlace> place) {
     auto type = cast<RankedTensorType>(accessed);
     bool parameter = slot == nn::Slot::Value || slot == nn::Slot::Compute;
     bool gradient = slot == nn::Slot::Gradient || slot == nn::Slot::Reduced;
@@ -335,11 +336,11 @@ void ProgramBuilder::addAccessed(Operation *op) {
                                    : Category::Optimizer;
     if (nn::PackOp pack = packs.find(symbol))
       type = pack.getSlotType(slot);
-    stand(packs.locate(symbol, slot).buffer, category, byteSize(type), host);
+    stand(packs.locate(symbol, slot).buffer, category, byteSize(type), place);
   };
   if (auto own = dyn_cast<SlotOpInterface>(op)) {
     access(own.getSymbol(), own.getSlot(), own.getTensor().getType(),
-           plan::isOnHost(own.getTensor()));
+           plan::getMemoryPlace(own.getTensor()));
     // What is saved is the value, also where nothing updates it.
     if (own.getSlot() == nn::Slot::Compute)
       access(own.getSymbol(), nn::Slot::Value, getMasterType(own),
@@ -372,33 +373,34 @@ void ProgramBuilder::addStanding() {
               schedule.problem.microbatches * bytes);
 }
 
-/// Packs the buffers of a memory by their lifetimes; the others are not there.
-SmallVector<int64_t> ProgramBuilder::pack(bool host, int64_t &total) {
+/// Packs the buffers of a place by their lifetimes; the others are not there.
+SmallVector<int64_t> ProgramBuilder::pack(MemoryPlace place, int64_t &total) {
   auto lives = llvm::map_to_vector(buffers, [&](const Buffer &buffer) {
     Lifetime life = buffer.life;
-    life.bytes = buffer.host == host ? life.bytes : 0;
+    life.bytes = buffer.place == place ? life.bytes : 0;
     return life;
   });
   return packMemory(lives, total);
 }
 
-/// Packs all buffers into one arena, and what is on the host there, and creates
-/// the program.
+/// Packs all buffers, each into its place, and creates the program.
 void ProgramBuilder::emit() {
-  int64_t total = 0, hostTotal = 0;
-  SmallVector<int64_t> offsets = pack(/*host=*/false, total);
-  SmallVector<int64_t> onHost = pack(/*host=*/true, hostTotal);
+  PerPlace<SmallVector<int64_t>> offsets;
+  SmallVector<int64_t> totals(memoryPlaceCount);
+  for (const MemoryPlaceFacts &facts : memoryPlaces)
+    offsets[facts.place] = pack(facts.place, totals[size_t(facts.place)]);
+  while (totals.size() > 1 && totals.back() == 0)
+    totals.pop_back();
   builder.setInsertionPointToEnd(module.getBody());
-  auto program = plan::ProgramOp::create(builder, module.getLoc(),
-                                         ("rank" + Twine(rank)).str(), rank,
-                                         total, hostTotal);
+  auto program = plan::ProgramOp::create(
+      builder, module.getLoc(), ("rank" + Twine(rank)).str(), rank,
+      totals.front(), ArrayRef(totals).drop_front());
   builder.createBlock(&program.getBody());
-  for (auto [buffer, offset, hostOffset] :
-       llvm::zip_equal(buffers, offsets, onHost))
+  for (auto [index, buffer] : llvm::enumerate(buffers))
     plan::BufferOp::create(builder, module.getLoc(), buffer.name.getAttr(),
-                           buffer.category, buffer.host ? hostOffset : offset,
+                           buffer.category, offsets[buffer.place][index],
                            buffer.life.bytes, buffer.life.first,
-                           buffer.life.last, buffer.host);
+                           buffer.life.last, uint64_t(buffer.place));
   auto optional = [&](std::optional<int64_t> value) {
     return value ? builder.getI64IntegerAttr(*value) : IntegerAttr();
   };

@@ -1,15 +1,16 @@
-//===- InsertMoves.cpp - To the host's memory, and back -------------------===//
+//===- InsertMoves.cpp - To another place, and back -----------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// Decides what lies on the host, and when it is on its way. That it does not
-// lie in the arena follows from the moves: see plan::isOnHost.
+// Decides what lies in the host's memory, or another place, and when it is on
+// its way. That it does not lie in the arena follows from the moves: see
+// plan::getMemoryPlace.
 //
 // Copies have streams of their own. One that is to be hidden needs something
-// beside it, so what comes from the host is fetched while the op computes that
+// beside it, so what comes from there is fetched while the op computes that
 // uses what was fetched before. That holds two pieces at a time, as one buffer
 // for each of both would.
 //
@@ -39,8 +40,8 @@ using plan::CopyKind;
 
 namespace {
 
-/// The values that one function has on the host.
-struct OnHost {
+/// The values that one function has in another place.
+struct Offloaded {
   SmallVector<Value> taken;
   SmallVector<OpOperand *> given;
 };
@@ -53,11 +54,11 @@ static plan::MoveOp createMove(OpBuilder &builder, CopyKind kind, Value value) {
 }
 
 /// Moves it as soon as it is there.
-static void moveToHost(OpOperand &given) {
+static void moveTo(MemoryPlace place, OpOperand &given) {
   Value value = given.get();
   OpBuilder builder(value.getContext());
   builder.setInsertionPointAfterValue(value);
-  given.set(createMove(builder, CopyKind::ToHost, value));
+  given.set(createMove(builder, getCopyTo<CopyKind>(place), value));
 }
 
 static Operation *findFirstUser(Value value) {
@@ -68,7 +69,7 @@ static Operation *findFirstUser(Value value) {
   return first;
 }
 
-static void moveFromHost(ArrayRef<Value> taken) {
+static void moveFrom(MemoryPlace place, ArrayRef<Value> taken) {
   llvm::MapVector<Operation *, SmallVector<Value>> users;
   for (Value value : taken)
     if (Operation *first = findFirstUser(value))
@@ -93,25 +94,26 @@ static void moveFromHost(ArrayRef<Value> taken) {
     for (Value value : group.second) {
       if (Operation *read = value.getDefiningOp(); read && late.contains(read))
         read->moveBefore(getBegin(index));
-      plan::MoveOp move = createMove(builder, CopyKind::FromHost, value);
+      plan::MoveOp move =
+          createMove(builder, getCopyFrom<CopyKind>(place), value);
       value.replaceAllUsesExcept(move, move);
     }
   }
 }
 
-static void insertMoves(const OnHost &found) {
+static void insertMoves(MemoryPlace place, const Offloaded &found) {
   // In this order: users that are moves are no users of what is taken.
   for (OpOperand *given : found.given)
-    moveToHost(*given);
-  moveFromHost(found.taken);
+    moveTo(place, *given);
+  moveFrom(place, found.taken);
 }
 
 //===----------------------------------------------------------------------===//
 // What lies there
 //===----------------------------------------------------------------------===//
 
-static OnHost findResiduals(func::FuncOp function) {
-  OnHost found;
+static Offloaded findResiduals(func::FuncOp function) {
+  Offloaded found;
   auto isResidual = [](PortAttr port) {
     return port && port.getKind() == PortKind::Residual;
   };
@@ -127,14 +129,15 @@ static OnHost findResiduals(func::FuncOp function) {
 
 /// Finds, of what outlives the step, the buffers that no function in `others`
 /// uses.
-static OnHost findState(func::FuncOp optimizer, ArrayRef<func::FuncOp> others,
-                        const ParameterPacks &packs) {
+static Offloaded findState(func::FuncOp optimizer,
+                           ArrayRef<func::FuncOp> others,
+                           const ParameterPacks &packs) {
   llvm::StringSet<> used;
   for (func::FuncOp other : others)
     other.walk([&](SlotOpInterface op) {
       used.insert(packs.locate(op.getSymbol(), op.getSlot()).buffer);
     });
-  OnHost found;
+  Offloaded found;
   optimizer.walk([&](SlotOpInterface op) {
     nn::Slot slot = op.getSlot();
     bool isKept = slot == nn::Slot::Value || slot.isState();
@@ -163,13 +166,14 @@ struct InsertMovesPass : plait::impl::InsertMovesPassBase<InsertMovesPass> {
       for (func::FuncOp optimizer : optimizers) {
         int64_t rank = *getRank(optimizer);
         ParameterPacks packs(getOperation(), rank);
-        insertMoves(findState(optimizer, others[rank], packs));
+        insertMoves(offload.optimizer,
+                    findState(optimizer, others[rank], packs));
       }
     if (!offloadsActivations(offload))
       return;
     for (auto &[rank, functions] : others)
       for (func::FuncOp function : functions)
-        insertMoves(findResiduals(function));
+        insertMoves(offload.activations, findResiduals(function));
   }
 };
 } // namespace

@@ -328,10 +328,10 @@ void Placer::workInPlace() {
   }
 }
 
-/// Whether the op copies to the host.
-static bool isMoveToHost(Operation *op) {
+/// Whether the op copies from the arena to another place.
+static bool isMoveAway(Operation *op) {
   auto move = dyn_cast<plan::MoveOp>(op);
-  return move && move.getKind() == plan::CopyKind::ToHost;
+  return move && leavesArena(move.getKind());
 }
 
 /// The lifetimes of what has no fixed address, in positions of ops, both ends
@@ -356,7 +356,7 @@ Workspace Placer::findWorkspace() {
       it->second.last = std::max(it->second.last, last);
     }
   keepRead(workspace, isReplicaSum);
-  keepRead(workspace, isMoveToHost);
+  keepRead(workspace, isMoveAway);
   for (BlockArgument argument : slots.released) {
     Lifetime read{plan::getStoredBytes(argument), 0, 0};
     for (Operation *user : argument.getUsers())
@@ -368,7 +368,7 @@ Workspace Placer::findWorkspace() {
   return workspace;
 }
 
-/// Data that replicas sum up, or a copy takes to the host, is read beside what
+/// Data that replicas sum up, or a copy takes elsewhere, is read beside what
 /// follows: up to the next such op, which `goesOn` tells.
 void Placer::keepRead(Workspace &workspace, bool (*goesOn)(Operation *)) {
   // Backwards, with the position of the next sum at hand. A sum over replicas

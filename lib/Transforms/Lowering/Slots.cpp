@@ -42,8 +42,8 @@ namespace {
 struct Held {
   pipe::ActionKind first, last;
   int64_t bytes;
-  /// All that make or read it move it to the host's memory, or from there.
-  bool host = true;
+  /// The place to which, or from which, all that make or read it move it.
+  std::optional<MemoryPlace> place;
 };
 } // namespace
 
@@ -69,7 +69,8 @@ findResiduals(ArrayRef<func::FuncOp> functions) {
       // Of one microbatch, actions run in the order of the enumeration.
       held.first = std::min(held.first, action);
       held.last = std::max(held.last, action);
-      held.host &= value.use_empty() || plan::isOnHost(value);
+      if (!value.use_empty())
+        held.place = joinPlaces(held.place, plan::getMemoryPlace(value));
     };
     for (auto [port, value] :
          llvm::zip_equal(getResultPorts(function), getReturned(function)))
@@ -91,11 +92,13 @@ StageResiduals::StageResiduals(ArrayRef<func::FuncOp> functions,
   // by size").
   limit = limit / 400 * inFlight;
   // The set that is being filled, by who holds it.
-  std::map<std::tuple<pipe::ActionKind, pipe::ActionKind, bool>, unsigned>
+  std::map<std::tuple<pipe::ActionKind, pipe::ActionKind, MemoryPlace>,
+           unsigned>
       filling;
   for (auto &[port, held] : residuals) {
+    MemoryPlace memory = held.place.value_or(MemoryPlace::Arena);
     auto [it, isNew] = filling.insert(
-        {{held.first, held.last, held.host}, unsigned(bytes.size())});
+        {{held.first, held.last, memory}, unsigned(bytes.size())});
     unsigned &set = it->second;
     // A residual above the limit is a set of its own: sets are never cut.
     if (!isNew && bytes[set] + held.bytes > limit) {
@@ -104,7 +107,7 @@ StageResiduals::StageResiduals(ArrayRef<func::FuncOp> functions,
     }
     if (isNew)
       bytes.push_back(0);
-    places[port] = {set, bytes[set], held.host, held.last};
+    places[port] = {set, bytes[set], memory, held.last};
     bytes[set] += held.bytes;
   }
 }
@@ -124,7 +127,7 @@ FunctionSlots::FunctionSlots(func::FuncOp function,
     auto [it, isNew] = sets.insert({place.set, next});
     if (isNew)
       slots.push_back(
-          {{}, place.set, residuals.getBytes(place.set), place.host});
+          {{}, place.set, residuals.getBytes(place.set), place.memory});
     return {it->second, place.offset};
   };
   for (auto [port, value] :
@@ -133,7 +136,8 @@ FunctionSlots::FunctionSlots(func::FuncOp function,
     if (!slots[arguments.back().slot].residuals)
       continue;
     StageResiduals::Place place = residuals.locate(port);
-    if (!place.host && place.last == getStageFunction(function).getAction())
+    if (place.memory == MemoryPlace::Arena &&
+        place.last == getStageFunction(function).getAction())
       released.push_back(cast<BlockArgument>(value));
   }
   for (auto [port, value] :

@@ -18,6 +18,7 @@
 #ifndef PLAIT_LIB_TRANSFORMS_LOWERING_SLOTS_H
 #define PLAIT_LIB_TRANSFORMS_LOWERING_SLOTS_H
 
+#include "plait/Support/MemoryPlaces.h"
 #include "plait/Transforms/StageFunctions.h"
 
 #include <optional>
@@ -30,7 +31,7 @@ struct Slot {
   pipe::PortAttr port; // what it is for; null where `residuals` says it
   std::optional<unsigned> residuals; // a set of the stage's
   int64_t bytes = 0;
-  bool host = false; // what is bound lies in the host's memory
+  MemoryPlace place = MemoryPlace::Arena; // where what is bound lies
 
   /// Describes it for messages: "output 0", "residuals 1".
   std::string getText() const;
@@ -55,7 +56,7 @@ public:
   struct Place {
     unsigned set;
     int64_t offset;        // bytes in the set, a multiple of plan::kAlignment
-    bool host;             // so are all of the set, or none
+    MemoryPlace memory;    // of all of the set
     pipe::ActionKind last; // the action after which nobody needs the set
   };
   Place locate(pipe::PortAttr residual) const { return places.at(residual); }

@@ -107,8 +107,13 @@ static uint64_t alignLibraryWorkspace(uint64_t bytes) {
 int64_t plait::getDeviceBytes(ProgramOp program) {
   auto module = program->getParentOfType<ModuleOp>();
   TargetAttr target = getTarget(module);
-  if (!target || !target.isGPU())
-    return program.getBytes() + program.getHostBytes();
+  if (!target || !target.isGPU()) {
+    int64_t bytes = 0;
+    for (const MemoryPlaceFacts &facts : memoryPlaces)
+      if (!facts.isApart(/*isProcessor=*/true))
+        bytes += program.getPlaceBytes(facts.place);
+    return bytes;
+  }
   if (getPhase(module) >= Phase::Steps)
     return program.getBytes();
   return alignLibraryWorkspace(program.getBytes()) +

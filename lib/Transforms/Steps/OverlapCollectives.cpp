@@ -101,7 +101,7 @@ private:
   /// device computes meanwhile.
   LogicalResult fill(size_t position) {
     StepMessage sent = steps[order[position]].getSent();
-    // A copy to or from the host stands where it is to begin.
+    // A copy to or from another place stands where it is to begin.
     if (sent.axis.empty())
       return success();
     FailureOr<LinkAttr> link = getLink(module, sent.axis);

@@ -105,35 +105,38 @@ static LogicalResult verifyBuffer(Operation *op, StringRef what,
   return success();
 }
 
-/// Whether a use of `step` has to be of the host's memory: one end of each copy
-/// is, and nothing else.
-static bool isMeantForHost(StepOpInterface step, const StepUse &use) {
+/// Tells where a use of `step` has to be: one end of each copy is in another
+/// place, and nothing else.
+static MemoryPlace getPlaceOf(StepOpInterface step, const StepUse &use) {
   auto copy = dyn_cast<CopyOp>(*step);
-  return copy && use.writes == (copy.getKind() == CopyKind::ToHost);
+  return copy && use.writes == leavesArena(copy.getKind())
+             ? getOtherPlace(copy.getKind())
+             : MemoryPlace::Arena;
 }
 
-/// `step` uses `buffer`, which it names or is bound to, and has to be on the
-/// host, or not.
-static LogicalResult verifySide(Operation *step, StringRef what,
-                                BufferOp buffer, bool isMeant) {
-  if (buffer.getHost() == isMeant)
+/// `step` uses `buffer`, which it names or is bound to, and has to be in
+/// `place`.
+static LogicalResult verifyPlace(Operation *step, StringRef what,
+                                 BufferOp buffer, MemoryPlace place) {
+  MemoryPlace found = buffer.getMemoryPlace();
+  if (found == place)
     return success();
   return step->emitOpError("has ")
          << what << " in " << FlatSymbolRefAttr::get(buffer.getSymNameAttr())
-         << ", which is in the " << (isMeant ? "arena" : "host's memory")
-         << "; of all steps copies alone use the host's memory, at one end";
+         << ", which is in " << getFacts(found).words
+         << "; of all steps copies alone use "
+         << getFacts(std::max(found, place)).words << ", at one end";
 }
 
 /// The uses of slots by the steps of `function`, one for each slot and memory.
 static SmallVector<std::pair<Operation *, StepUse>>
 findSlotUses(FunctionOp function) {
-  llvm::SetVector<std::pair<int64_t, int64_t>>
-      seen; // slot, whether on the host
+  llvm::SetVector<std::pair<int64_t, int64_t>> seen; // slot, place
   SmallVector<std::pair<Operation *, StepUse>> uses;
   for (StepOpInterface step : getSteps(function))
     for (const StepUse &use : step.getUses())
       if (use.memory.getSlot() >= 0 &&
-          seen.insert({use.memory.getSlot(), isMeantForHost(step, use)}))
+          seen.insert({use.memory.getSlot(), int64_t(getPlaceOf(step, use))}))
         uses.push_back({step, use});
   return uses;
 }
@@ -151,9 +154,9 @@ static LogicalResult verifyFunction(FunctionOp function, ProgramOp program,
       if (failed(verifyBuffer(step, use.what, use.memory, program, buffers)))
         return failure();
       if (use.memory.getBuffer() &&
-          failed(verifySide(step, use.what,
-                            buffers.find(use.memory.getBuffer()),
-                            isMeantForHost(step, use))))
+          failed(verifyPlace(step, use.what,
+                             buffers.find(use.memory.getBuffer()),
+                             getPlaceOf(step, use))))
         return failure();
     }
   return success();
@@ -179,8 +182,8 @@ verifyCall(ActionOp action, FunctionOp function, const ProgramMemory &buffers,
   for (const auto &[step, use] : slotUses) {
     auto bound =
         cast<FlatSymbolRefAttr>(action.getBuffers()[use.memory.getSlot()]);
-    if (failed(verifySide(step, use.what, buffers.find(bound),
-                          isMeantForHost(cast<StepOpInterface>(step), use))))
+    if (failed(verifyPlace(step, use.what, buffers.find(bound),
+                           getPlaceOf(cast<StepOpInterface>(step), use))))
       return failure();
   }
   return success();

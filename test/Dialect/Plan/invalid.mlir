@@ -73,7 +73,7 @@ plan.program @c1 rank 0 bytes 128 {
 // -----
 
 plan.program @c2 rank 0 bytes 128 {
-  // expected-error @+1 {{of 65 bytes at 64 is not inside an arena of 128 bytes}}
+  // expected-error @+1 {{of 65 bytes at 64 is not inside the arena of 128 bytes}}
   plan.buffer @x activations at 64 bytes 65 live [0, 0]
   plan.action forward stage 0 microbatch 0 call @f [@x]
 }
@@ -81,7 +81,7 @@ plan.program @c2 rank 0 bytes 128 {
 // -----
 
 plan.program @c2_overflow rank 0 bytes 128 {
-  // expected-error @+1 {{is not inside an arena of 128 bytes}}
+  // expected-error @+1 {{is not inside the arena of 128 bytes}}
   plan.buffer @x activations at 64 bytes 9223372036854775807 live [0, 0]
   plan.action forward stage 0 microbatch 0 call @f [@x]
 }
@@ -247,6 +247,13 @@ plan.program @p rank 0 bytes 128 host_bytes 64 {
   // expected-error @+1 {{of 128 bytes at 0 is not inside the host's memory of 64 bytes}}
   plan.buffer @m optimizer host at 0 bytes 128 live [0, 0]
   plan.action optimizer call @optimizer_0 [@m]
+}
+
+// -----
+
+plan.program @p rank 0 bytes 128 {
+  // expected-error @+1 {{is in place 9, expected below}}
+  "plan.buffer"() <{bytes = 64 : i64, category = #plan<category optimizer>, first = 0 : i64, last = 0 : i64, offset = 0 : i64, place = 9 : i64, sym_name = "m"}> : () -> ()
 }
 
 // -----

@@ -14,7 +14,7 @@
 #include "TestPlan.h"
 #include "plait/Plan/Container.h"
 #include "plait/Support/Collectives.h"
-#include "plait/Support/HostMemory.h"
+#include "plait/Support/MemoryPlaces.h"
 
 #include <gtest/gtest.h>
 
@@ -137,18 +137,18 @@ const Case cases[] = {
      [](P &p) {
        p.programs[0]->host_bytes = 4096;
        stepOf<fb::CollectiveStepT>(*p.programs[0], 0, 1).input =
-           std::make_unique<fb::Ref>(hostBegin, -1);
+           std::make_unique<fb::Ref>(getBegin(MemoryPlace::Host), -1);
      },
      "ends beyond the 4096 bytes of the arena"},
     {"CollectiveWritesHost",
      [](P &p) {
        p.programs[0]->host_bytes = 4096;
        stepOf<fb::CollectiveStepT>(*p.programs[0], 0, 1).output =
-           std::make_unique<fb::Ref>(hostBegin, -1);
+           std::make_unique<fb::Ref>(getBegin(MemoryPlace::Host), -1);
      },
      "ends beyond the 4096 bytes of the arena"},
     {"SlotOnBothSides", addCopyToHost,
-     "of which copies to or from the host use one end alone"},
+     "of which copies to or from another place use one end alone"},
     {"GemmAccumulate", [](P &p) { gemmOf(p).accumulate = fb::Accumulate(7); },
      "unknown accumulate 7"},
     {"GemmWritesTwice",

@@ -13,7 +13,7 @@
 
 #include "TestPlan.h"
 #include "plait/Plan/Container.h"
-#include "plait/Support/HostMemory.h"
+#include "plait/Support/MemoryPlaces.h"
 
 #include <gtest/gtest.h>
 
@@ -403,7 +403,7 @@ const Case structureCases[] = {
      [](P &p) {
        auto &copy = stepOf<fb::CopyStepT>(*p.programs[0], 1, 0);
        copy.kind = fb::CopyKind::FromHost;
-       copy.source = std::make_unique<fb::Ref>(hostBegin, -1);
+       copy.source = std::make_unique<fb::Ref>(getBegin(MemoryPlace::Host), -1);
      },
      "source of 12 bytes at 281474976710656 ends beyond the 0 bytes of the "
      "host's memory"},
@@ -411,24 +411,24 @@ const Case structureCases[] = {
      [](P &p) {
        p.programs[0]->host_bytes = 4096;
        stepOf<fb::KernelStepT>(*p.programs[1], 0, 1).args[0] =
-           fb::Ref(hostBegin, -1);
+           fb::Ref(getBegin(MemoryPlace::Host), -1);
      },
      "ends beyond the 4096 bytes of the arena"},
     {"SlotOnHost",
      [](P &p) {
        p.programs[0]->host_bytes = 4096;
-       p.programs[0]->actions[0]->bindings[0] = hostBegin;
+       p.programs[0]->actions[0]->bindings[0] = getBegin(MemoryPlace::Host);
      },
      "slot 'out' of 72 bytes at 281474976710656 ends beyond the 4096 bytes of "
      "the arena"},
     {"MessageOnHost",
      [](P &p) {
        p.programs[0]->host_bytes = 4096;
-       p.programs[0]->actions[1]->buffer = hostBegin;
+       p.programs[0]->actions[1]->buffer = getBegin(MemoryPlace::Host);
      },
      "ends beyond the 4096 bytes of the arena"},
-    {"HostBytes", [](P &p) { p.programs[0]->host_bytes = hostBegin + 1; },
-     "bytes on the host is too large"},
+    {"HostBytes", [](P &p) { p.programs[0]->host_bytes = placeLimit + 1; },
+     "bytes is too large"},
     {"Fill",
      [](P &p) {
        stepOf<fb::FillStepT>(*p.programs[1], 0, 0).target =

@@ -260,19 +260,22 @@ TEST(Cluster, AHardwareFileOverridesWhatItExtends) {
 /// memory.
 TEST(Cluster, DevicesOfANodeShareItsHost) {
   Device one = parse("h100:4x1").device, eight = parse("h100:1x8").device;
-  EXPECT_EQ(one.hostBandwidth, 5e10);
-  EXPECT_EQ(eight.hostBandwidth, 2.4e11 / 8);
-  EXPECT_EQ(one.hostBytes, 8 * eight.hostBytes);
+  EXPECT_EQ(one.places[MemoryPlace::Host].bandwidth, 5e10);
+  EXPECT_EQ(eight.places[MemoryPlace::Host].bandwidth, 2.4e11 / 8);
+  EXPECT_EQ(one.places[MemoryPlace::Host].bytes,
+            8 * eight.places[MemoryPlace::Host].bytes);
   // Of nodes of different types the worse.
   TemporaryFile file(R"({"groups": [
       {"device": "h100", "nodes": 1, "devicesPerNode": 8},
       {"device": "a100-40g", "nodes": 3, "devicesPerNode": 8}]})");
   Device mixed = parse(file.path).device, other = parse("a100-40g:8").device;
-  EXPECT_EQ(mixed.hostBandwidth, other.hostBandwidth);
-  EXPECT_EQ(mixed.hostBytes, other.hostBytes);
+  EXPECT_EQ(mixed.places[MemoryPlace::Host].bandwidth,
+            other.places[MemoryPlace::Host].bandwidth);
+  EXPECT_EQ(mixed.places[MemoryPlace::Host].bytes,
+            other.places[MemoryPlace::Host].bytes);
   // Ranks of a processor copy in its memory.
-  EXPECT_GT(parse("cpu:2").device.hostBandwidth, 0);
-  EXPECT_EQ(parse("cpu:2").device.hostBytes, 0);
+  EXPECT_GT(parse("cpu:2").device.places[MemoryPlace::Host].bandwidth, 0);
+  EXPECT_EQ(parse("cpu:2").device.places[MemoryPlace::Host].bytes, 0);
 }
 
 TEST(Cluster, SizesThatMakeNoSense) {

@@ -385,10 +385,13 @@ TEST(Estimate, WhatTheOptimizerKeepsCanBeOnTheHost) {
   Estimate after = setting.run();
   const StageMemory &memory = after.memory[0];
   EXPECT_EQ(memory.optimizer, 0);
-  EXPECT_DOUBLE_EQ(memory.host, before.memory[0].optimizer);
-  EXPECT_DOUBLE_EQ(memory.peak() + memory.host, before.memory[0].peak());
+  EXPECT_DOUBLE_EQ(memory.offloaded[MemoryPlace::Host],
+                   before.memory[0].optimizer);
+  EXPECT_DOUBLE_EQ(memory.peak() + memory.offloaded[MemoryPlace::Host],
+                   before.memory[0].peak());
   EXPECT_EQ(after.pipelineSeconds, before.pipelineSeconds);
-  double least = memory.host / setting.cluster.device.hostBandwidth;
+  double least = memory.offloaded[MemoryPlace::Host] /
+                 setting.cluster.device.places[MemoryPlace::Host].bandwidth;
   EXPECT_GT(after.optimizerSeconds, least);
   EXPECT_LT(after.optimizerSeconds, 2 * least);
   // Buckets hide each other, but for the last one on its way back.
@@ -406,20 +409,21 @@ TEST(Estimate, WhatIsKeptForTheBackwardPassCanBeOnTheHost) {
   setting.configuration.mesh[Axis::PP] = 4;
   Estimate before = setting.run();
   setting.configuration.offload = Offload::Activations;
-  setting.cluster.device.hostBandwidth = 1e15;
+  setting.cluster.device.places[MemoryPlace::Host].bandwidth = 1e15;
   Estimate after = setting.run();
   EXPECT_LT(after.memory[1].activations, 0.1 * before.memory[1].activations);
   EXPECT_GT(after.memory[1].activations, 0);
-  EXPECT_DOUBLE_EQ(after.memory[1].activations + after.memory[1].host,
+  EXPECT_DOUBLE_EQ(after.memory[1].activations +
+                       after.memory[1].offloaded[MemoryPlace::Host],
                    before.memory[1].activations);
   // Nothing hides the last copy.
   EXPECT_NEAR(after.pipelineSeconds, before.pipelineSeconds,
               1e-4 * before.pipelineSeconds);
   EXPECT_GT(after.pipelineSeconds, before.pipelineSeconds);
-  setting.cluster.device.hostBandwidth = 1e9;
+  setting.cluster.device.places[MemoryPlace::Host].bandwidth = 1e9;
   Estimate slow = setting.run();
   // Nothing of it hides what replicas exchange.
-  EXPECT_GT(slow.stages[1].hostForward, 0.9 * slow.stages[1].forward);
+  EXPECT_GT(slow.stages[1].copiedForward, 0.9 * slow.stages[1].forward);
   EXPECT_GT(slow.stages[1].forward, 10 * before.stages[1].forward);
   EXPECT_NEAR(slow.stages[1].forward,
               slow.stages[1].backwardInput + slow.stages[1].backwardWeight,
@@ -434,7 +438,7 @@ TEST(Estimate, HalvesOfABackwardPassCopyTheirResiduals) {
   c.mesh[Axis::PP] = 4;
   c.schedule = "zb-h1";
   c.offload = Offload::Activations;
-  setting.cluster.device.hostBandwidth = 1e9;
+  setting.cluster.device.places[MemoryPlace::Host].bandwidth = 1e9;
   Work work = buildTransformerWork(setting.shape, 1, false);
   auto getInput = [&] {
     auto found = estimate(work, setting.cluster, setting.training, c);
@@ -465,9 +469,9 @@ TEST(Estimate, ReplicasDoNotExchangeBehindCopies) {
     setting.cluster.inter.bandwidth /= 30;
     Estimate before = setting.run();
     setting.configuration.offload = Offload::Activations;
-    setting.cluster.device.hostBandwidth = 1e9;
+    setting.cluster.device.places[MemoryPlace::Host].bandwidth = 1e9;
     Estimate after = setting.run();
-    EXPECT_GT(after.stages[0].hostForward, before.stages[0].forward);
+    EXPECT_GT(after.stages[0].copiedForward, before.stages[0].forward);
     EXPECT_GT(before.dataSeconds, 0);
     EXPECT_NEAR(after.dataSeconds, before.dataSeconds,
                 1e-9 * before.dataSeconds);
@@ -476,7 +480,7 @@ TEST(Estimate, ReplicasDoNotExchangeBehindCopies) {
 
 TEST(Estimate, CopiesToAHostNeedARate) {
   EstimateSetting setting;
-  setting.cluster.device.hostBandwidth = 0;
+  setting.cluster.device.places[MemoryPlace::Host].bandwidth = 0;
   EXPECT_EQ(setting.message(), "");
   setting.configuration.offload = Offload::Optimizer;
   EXPECT_EQ(setting.message(),

@@ -382,7 +382,7 @@ TEST_F(Report, PageHasWhatLiesOnTheHost) {
   EXPECT_NE(page.find("<td>offload</td><td>none</td>"), std::string::npos);
   EXPECT_EQ(page.find("on the host"), std::string::npos);
   result.configuration.offload = Offload::Optimizer;
-  result.estimate.memory[1].host = 3e9;
+  result.estimate.memory[1].offloaded[MemoryPlace::Host] = 3e9;
   page = getPage();
   EXPECT_NE(page.find("<td>offload</td><td>optimizer</td>"), std::string::npos);
   EXPECT_NE(page.find("<th class=\"n\">on the host</th>"), std::string::npos);

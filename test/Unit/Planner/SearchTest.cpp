@@ -278,7 +278,7 @@ TEST(Search, IsExactWithWhatLiesOnHosts) {
     for (double bandwidth : {20e9, 200e9, 2e12}) {
       SCOPED_TRACE(std::to_string(gigabytes) + " " + std::to_string(bandwidth));
       setting.cluster.device.memoryBytes = 1e9 * (gigabytes + 2);
-      setting.cluster.device.hostBandwidth = bandwidth;
+      setting.cluster.device.places[MemoryPlace::Host].bandwidth = bandwidth;
       if (setting.message().empty()) {
         checkExact(setting);
         picked.insert(setting.run().configuration.offload);
@@ -295,7 +295,7 @@ TEST(Search, NoCopyMakesAStepShorter) {
   Setting setting;
   setting.cluster = *parseCluster("h100:2x2");
   setting.cluster.inter.bandwidth /= 30; // much to hide
-  setting.cluster.device.hostBandwidth /= 10;
+  setting.cluster.device.places[MemoryPlace::Host].bandwidth /= 10;
   setting.space = SearchSpace::all();
   std::erase(setting.space.schedule, "zb-auto");
   setting.space.microBatch = {1, 2};
@@ -325,14 +325,14 @@ TEST(Search, HostsAreBounded) {
   setting.pins.recompute = Recompute::Full;
   SearchResult result = setting.run();
   ASSERT_EQ(result.configuration.offload, Offload::Optimizer);
-  double host = result.estimate.hostMemory();
+  double host = result.estimate.getNeeds()[MemoryPlace::Host];
   EXPECT_GT(host, 0);
-  setting.cluster.device.hostBytes = 1.001 * host;
+  setting.cluster.device.places[MemoryPlace::Host].bytes = 1.001 * host;
   EXPECT_EQ(setting.run().configuration.offload, Offload::Optimizer);
-  setting.cluster.device.hostBytes = 0.999 * host;
+  setting.cluster.device.places[MemoryPlace::Host].bytes = 0.999 * host;
   EXPECT_NE(setting.message(), "");
   setting.pins.offload = Offload::Optimizer;
-  EXPECT_NE(setting.message().find(" of its host's memory, has "),
+  EXPECT_NE(setting.message().find(" of the host's memory, has "),
             std::string::npos)
       << setting.message();
 }

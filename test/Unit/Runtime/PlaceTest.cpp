@@ -76,12 +76,12 @@ private:
   std::unique_ptr<MpiEngine> transfers;
 };
 
-TEST(MemoryPlace, SaysWhatItCannotSend) {
+TEST(HostFolderPlace, SaysWhatItCannotSend) {
   std::string base = test::makeDirectory();
   TwoHosts processes;
   auto groups = HostGroups::of(&processes);
   ASSERT_TRUE(groups.ok());
-  MemoryPlace place({base, "d", "1", "a"}, base, *groups, &processes);
+  HostFolderPlace place({base, "d", "1", "a"}, base, *groups, &processes);
   std::string name = rankFileName(0);
   std::string folder = place.store.partialPathOf(1);
   std::filesystem::create_directories(folder);

@@ -25,7 +25,7 @@ using namespace plait::plan;
 
 /// (C1) of places and memories.
 static bool isOutside(int64_t number) {
-  return number < 0 || number >= int64_t(hostBegin);
+  return number < 0 || number >= int64_t(placeLimit);
 }
 
 /// (C2) of places and memories: either a slot or a buffer, never both.
@@ -45,7 +45,7 @@ LogicalResult PlaceAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   // Bounded as a memory is, so that ends of places are numbers too.
   if (isOutside(offset))
     return emitError() << "a place at offset " << offset
-                       << " of a buffer, expected 0 to below " << hostBegin;
+                       << " of a buffer, expected 0 to below " << placeLimit;
   // (C2)
   return verifySlotOrBuffer(emitError, "a place", slot, buffer);
 }
@@ -57,7 +57,7 @@ LogicalResult MemoryAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   if (isOutside(offset) || isOutside(bytes))
     return emitError() << "memory of " << bytes << " bytes begins at byte "
                        << offset << ", expected numbers of 0 to below "
-                       << hostBegin;
+                       << placeLimit;
   // (C2)
   return verifySlotOrBuffer(emitError, "memory", slot, buffer);
 }

@@ -44,6 +44,43 @@ static void printSlotOrBuffer(AsmPrinter &printer, int64_t slot,
     printer << "slot " << slot;
 }
 
+static OptionalParseResult parsePlace(OpAsmParser &parser, IntegerAttr &place) {
+  for (const MemoryPlaceFacts &facts : otherPlaces)
+    if (succeeded(parser.parseOptionalKeyword(facts.name))) {
+      place = parser.getBuilder().getI64IntegerAttr(int64_t(facts.place));
+      return success();
+    }
+  return std::nullopt;
+}
+
+static void printPlace(OpAsmPrinter &printer, BufferOp buffer, IntegerAttr) {
+  printer << getFacts(buffer.getMemoryPlace()).name;
+}
+
+/// "host_bytes 64" of each place beside the arena that has any.
+static OptionalParseResult parseOtherBytes(OpAsmParser &parser,
+                                           DenseI64ArrayAttr &bytes) {
+  SmallVector<int64_t> values;
+  for (const MemoryPlaceFacts &facts : otherPlaces) {
+    std::string keyword = (Twine(facts.name) + "_bytes").str();
+    if (failed(parser.parseOptionalKeyword(keyword)))
+      continue;
+    values.resize(size_t(facts.place));
+    if (parser.parseInteger(values.back()))
+      return failure();
+  }
+  bytes = parser.getBuilder().getDenseI64ArrayAttr(values);
+  return values.empty() ? OptionalParseResult() : success();
+}
+
+static void printOtherBytes(OpAsmPrinter &printer, ProgramOp program,
+                            DenseI64ArrayAttr) {
+  llvm::ListSeparator separator(" ");
+  for (const MemoryPlaceFacts &facts : otherPlaces)
+    if (int64_t bytes = program.getPlaceBytes(facts.place))
+      printer << StringRef(separator) << facts.name << "_bytes " << bytes;
+}
+
 #include "plait/Dialect/Plan/IR/PlanDialect.cpp.inc"
 #include "plait/Dialect/Plan/IR/PlanEnums.cpp.inc"
 #define GET_ATTRDEF_CLASSES
@@ -100,39 +137,51 @@ LogicalResult ClusterOp::verify() {
 // MoveOp
 //===----------------------------------------------------------------------===//
 
-Value MoveOp::getOnHost() {
-  return getKind() == CopyKind::ToHost ? getResult() : getInput();
+Value MoveOp::getOffloaded() {
+  return leavesArena(getKind()) ? getResult() : getInput();
 }
 
 /// (C1)
 LogicalResult MoveOp::verify() {
-  for (Operation *user : getOnHost().getUsers()) {
+  const MemoryPlaceFacts &facts = getFacts(getOtherPlace(getKind()));
+  for (Operation *user : getOffloaded().getUsers()) {
     auto other = dyn_cast<MoveOp>(user);
     bool isStored = user->hasTrait<OpTrait::IsTerminator>() ||
                     nn::getSlotAccess(user) == nn::SlotAccess::Replace;
-    if (isStored || (other && other.getKind() == CopyKind::FromHost))
+    if (isStored || (other && other.getOffloaded() == getOffloaded() &&
+                     getOtherPlace(other.getKind()) == facts.place))
       continue;
     InFlightDiagnostic diag = emitOpError("has ")
                               << stringifyCopyKind(getKind())
-                              << " what another op uses on the host";
+                              << " what another op uses on the " << facts.name;
     diag.attachNote(user->getLoc()) << "this one: " << user->getName();
     return diag;
   }
   return success();
 }
 
-bool plan::isOnHost(Value value) {
-  auto isThere = [&](Operation *op) {
+MemoryPlace plan::getMemoryPlace(Value value) {
+  auto find = [&](Operation *op) {
     auto move = dyn_cast_or_null<MoveOp>(op);
-    return move && move.getOnHost() == value;
+    return move && move.getOffloaded() == value ? getOtherPlace(move.getKind())
+                                                : MemoryPlace::Arena;
   };
-  return isThere(value.getDefiningOp()) ||
-         llvm::any_of(value.getUsers(), isThere);
+  MemoryPlace place = find(value.getDefiningOp());
+  for (Operation *user : value.getUsers())
+    place = std::max(place, find(user));
+  return place;
 }
 
 //===----------------------------------------------------------------------===//
 // ProgramOp
 //===----------------------------------------------------------------------===//
+
+int64_t ProgramOp::getPlaceBytes(MemoryPlace place) {
+  if (place == MemoryPlace::Arena)
+    return getBytes();
+  size_t index = size_t(place) - 1;
+  return index < getOtherBytes().size() ? getOtherBytes()[index] : 0;
+}
 
 LogicalResult BufferOp::verify() {
   // The accessors of integers are unsigned.
@@ -146,6 +195,10 @@ LogicalResult BufferOp::verify() {
   // (C2)
   if (first < 0 || first > last)
     return emitOpError("lives over [") << first << ", " << last << "]";
+  // (C3)
+  if (uint64_t(getPlace()) >= memoryPlaceCount)
+    return emitOpError("is in place ")
+           << getPlace() << ", expected below " << memoryPlaceCount;
   return success();
 }
 
@@ -232,13 +285,13 @@ static LogicalResult verifyDisjoint(ArrayRef<BufferOp> buffers) {
 /// the arena and the number of actions, the names that actions bind, and at
 /// last all buffers against each other.
 LogicalResult ProgramOp::verifyRegions() {
-  // Offsets of the arena end where those of the host begin.
-  for (uint64_t bytes : {getBytes(), getHostBytes()})
-    if (bytes >= hostBegin)
+  // Offsets of a place end where those of the next begin.
+  for (const MemoryPlaceFacts &facts : memoryPlaces)
+    if (uint64_t bytes = getPlaceBytes(facts.place); bytes >= placeLimit)
       return emitOpError("has ") << bytes
                                  << " bytes of one memory, expected 0 "
                                     "to below "
-                                 << hostBegin;
+                                 << placeLimit;
   SmallVector<BufferOp> buffers;
   llvm::StringMap<BufferOp> names;
   SmallVector<ActionOp> actions;
@@ -260,14 +313,14 @@ LogicalResult ProgramOp::verifyRegions() {
   for (BufferOp buffer : buffers) {
     // (C2)
     // Subtracted, not added: numbers of a hand-written program may overflow.
-    uint64_t limit = buffer.getHost() ? getHostBytes() : getBytes();
+    MemoryPlace place = buffer.getMemoryPlace();
+    uint64_t limit = getPlaceBytes(place);
     if (buffer.getOffset() > limit ||
         buffer.getBytes() > limit - buffer.getOffset())
       return buffer.emitOpError("of ")
              << buffer.getBytes() << " bytes at " << buffer.getOffset()
-             << " is not inside "
-             << (buffer.getHost() ? "the host's memory" : "an arena") << " of "
-             << limit << " bytes";
+             << " is not inside " << getFacts(place).words << " of " << limit
+             << " bytes";
     // (C4)
     if (buffer.getLast() >= actions.size())
       return buffer.emitOpError("lives until action ")

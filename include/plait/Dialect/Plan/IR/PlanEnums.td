@@ -33,6 +33,7 @@ def Plan_EpilogueEnum : I32EnumAttr<"Epilogue", "what a GEMM becomes in the same
   let genSpecializedAttr = 0;
 }
 
+// Two for each place beside the arena, numbered as in MemoryPlaces.h.
 def Plan_CopyKindEnum : I32EnumAttr<"CopyKind", "where bytes are copied", [
     I32EnumAttrCase<"ToHost", 1, "to_host">,
     I32EnumAttrCase<"FromHost", 2, "from_host">]> {

@@ -26,7 +26,7 @@
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Dialect/Pipe/IR/Pipe.h"
-#include "plait/Support/HostMemory.h"
+#include "plait/Support/MemoryPlaces.h"
 
 #include "plait/Dialect/Plan/IR/PlanDialect.h.inc"
 #include "plait/Dialect/Plan/IR/PlanEnums.h.inc"
@@ -76,9 +76,9 @@ inline int64_t countSpan(llvm::ArrayRef<int64_t> sizes,
   return last + 1;
 }
 
-/// Whether `value` lies in the host's memory: what moves take from there and
-/// bring there.
-bool isOnHost(mlir::Value value);
+/// Tells where `value` lies: what moves take from a place or bring there,
+/// there, and all else in the arena.
+MemoryPlace getMemoryPlace(mlir::Value value);
 
 /// The steps of a function, in order.
 inline auto getSteps(FunctionOp function) {

@@ -76,7 +76,7 @@ def Plan_MoveOp : Plan_Op<"move", [Pure, SameOperandsAndResultType]> {
     `nn.read`, `nn.write`, or a port of the function.
 
     Constraints:
-    - (C1) what lies on the host is used by moves from there, and where it is
+    - (C1) what lies in the other place is used by moves from there, and where it is
       stored or returned.
 
     Example: `%1 = plan.move from_host %0 : tensor<4x8xf32>`.
@@ -86,8 +86,8 @@ def Plan_MoveOp : Plan_Op<"move", [Pure, SameOperandsAndResultType]> {
   let assemblyFormat = "$kind $input attr-dict `:` type($result)";
   let hasVerifier = 1;
   let extraClassDeclaration = [{
-    /// The end of it that lies on the host.
-    ::mlir::Value getOnHost();
+    /// The end of it that lies in the other place.
+    ::mlir::Value getOffloaded();
   }];
 }
 
@@ -100,16 +100,17 @@ def Plan_ProgramOp : Plan_Op<"program", [Symbol, NoTerminator,
   let summary = "The step of every rank with one index along the pipeline";
   let description = [{
     Its buffers, which share one arena of `bytes`, and its actions in order.
-    Buffers that are `host` lie in `host_bytes` of the host's memory instead.
+    Buffers that are `host` lie in `host_bytes` of the host's memory instead;
+    other places have their own names (plait/Support/MemoryPlaces.h).
 
     Constraints:
     - (C1) the body holds buffers and actions only.
-    - (C2) every buffer lies inside the arena, or inside the host's memory.
+    - (C2) every buffer lies inside the arena, or inside its other place.
     - (C3) buffers that are live at the same time do not overlap.
     - (C4) lifetimes and bindings refer to actions and buffers that exist.
     - (C5) no two buffers have one name.
-    - (C6) `plan.copy` alone uses what is bound to the host's memory, and one end
-      of each is there (verified with the steps, in phase `steps`).
+    - (C6) `plan.copy` alone uses what is bound to other places than the arena, and
+      one end of each is there (verified with the steps, in phase `steps`).
 
     Example:
     ```mlir
@@ -122,40 +123,49 @@ def Plan_ProgramOp : Plan_Op<"program", [Symbol, NoTerminator,
     ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$rank, I64Attr:$bytes,
-                       DefaultValuedAttr<I64Attr, "0">:$host_bytes);
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$other_bytes);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
-    $sym_name `rank` $rank `bytes` $bytes (`host_bytes` $host_bytes^)?
+    $sym_name `rank` $rank `bytes` $bytes (custom<OtherBytes>($other_bytes)^)?
     attr-dict-with-keyword $body
   }];
   let hasRegionVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The bytes of a place: of the arena `bytes`, of the others `other_bytes`,
+    /// by number.
+    int64_t getPlaceBytes(MemoryPlace place);
+  }];
 }
 
 def Plan_BufferOp : Plan_Op<"buffer", [HasParent<"ProgramOp">]> {
   let summary = "A part of a rank's memory over a part of the step";
   let description = [{
-    Of the arena or, with `host`, of the host's memory. Live from action `first` to
+    Of the arena or, with `host`, of the host's memory, or with the name of another
+    place, there. Live from action `first` to
     action `last`, both included.
 
     Constraints:
     - (C1) offset and size are not negative, and the offset is a multiple of 64.
     - (C2) first is at most last.
+    - (C3) the place is one that there is.
 
     Example: `plan.buffer @x activations at 0 bytes 64 live [0, 1]`.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Plan_CategoryAttr:$category,
                        I64Attr:$offset, I64Attr:$bytes, I64Attr:$first,
-                       I64Attr:$last, UnitAttr:$host);
+                       I64Attr:$last,
+                       DefaultValuedAttr<I64Attr, "0">:$place);
   let assemblyFormat = [{
-    $sym_name $category (`host` $host^)? `at` $offset `bytes` $bytes `live` ` ` `[` $first `,` $last
+    $sym_name $category (custom<Place>($place)^)? `at` $offset `bytes` $bytes `live` ` ` `[` $first `,` $last
     `]` attr-dict
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
-    /// Its first byte in the space that arena and host share
-    /// (plait/Support/HostMemory.h).
+    MemoryPlace getMemoryPlace() { return MemoryPlace(getPlace()); }
+    /// Its first byte in the space that all places share
+    /// (plait/Support/MemoryPlaces.h).
     int64_t getAddress() {
-      return int64_t(getOffset()) + (getHost() ? int64_t(hostBegin) : 0);
+      return int64_t(getOffset() + getBegin(getMemoryPlace()));
     }
   }];
 }

@@ -343,8 +343,8 @@ def Plan_CollectiveOp : Plan_StepOp<"collective", ["getStream", "getSent"]> {
 def Plan_CopyOp : Plan_StepOp<"copy", ["getStream"]> {
   let summary = "Bytes on their way to the host's memory, or back";
   let description = [{
-    The only kind of step that uses the host's memory: `to_host` writes there,
-    `from_host` reads there, and the other end is in the arena (verified where
+    The only kind of step that uses another place than the arena: `to_host` writes
+    there, `from_host` reads there, and the other end is in the arena (verified where
     buffers are known: `plan.program`, C6). Either way copies run beside what
     computes, on a stream of their own.
 

@@ -24,7 +24,7 @@ LEFT = {
     "lib/Dialect": 9,
     "lib/Driver": 19,
     "lib/Import": 2,
-    "lib/Planner": 83,
+    "lib/Planner": 82,
     "lib/Proof": 103,
     "lib/Transforms": 49,
     "tools/plaitc": 2,

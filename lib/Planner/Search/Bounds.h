@@ -148,7 +148,7 @@ struct ExchangeBound {
   double exposed = 0, all = 0;
 };
 
-/// On `tensor` ranks, from the work of any degree.
+/// Returns that of `tensor` ranks, from the work of any degree.
 ExchangeBound getExchangeBound(const Work &work, int tensor,
                                const Cluster &cluster,
                                const Training &training);

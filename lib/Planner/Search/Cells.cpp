@@ -130,8 +130,8 @@ double Explorer::getVagueSeconds(const Cell &cell,
          configuration.mesh[Axis::PP];
 }
 
-/// With the cheapest bound, which tells most cells apart already; with one that
-/// needs no profile where there is none.
+/// Adds it with the cheapest bound, which tells most cells apart already; with
+/// one that needs no profile where there is none.
 void Explorer::addCell(Cell cell, const Configuration &configuration) {
   if (!isProfiled(configuration))
     cell.seconds = getVagueSeconds(cell, configuration);

@@ -296,7 +296,7 @@ private:
   /// While nothing else is explored: what is as slow does not count.
   double ceiling = 1e300;
   std::map<std::pair<const Work *, int>, double> leastSeconds;
-  /// Of works that were asked for, by what layers are split over and the
+  /// Bounds by works that were asked for, by what layers are split over and the
   /// sequences of a rank.
   std::map<Degrees, std::map<double, ExchangeBound>> exchanges;
   std::set<std::pair<const Work *, Mesh>> idleMeshes; // that have been added

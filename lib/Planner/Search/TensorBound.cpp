@@ -80,7 +80,7 @@ static double getLeastSeconds(const Operation &op, const Device &device,
   return bytes / getMemoryRate(device);
 }
 
-/// Of the pieces that a collective is cut into one is not hidden. What hides
+/// One of the pieces that a collective is cut into is not hidden. What hides
 /// hides behind work that nothing else hides behind, so that all of them
 /// together take no longer than the passes. Of gradients of weights nothing
 /// counts: what was gathered before may be there.

@@ -58,8 +58,8 @@ struct Context {
   /// Whether the whole model on one stage bounds that of any cut, which may
   /// have a message in place of a block's input.
   bool boundsCuts = false;
-  /// What takes as long as this need not be told apart from what takes longer:
-  /// a search for an order may end there.
+  /// Seconds from which on it does not matter how long an order takes: a search
+  /// for one may end there.
   double cutoff = std::numeric_limits<double>::max();
 
   /// Notes what is exchanged once, or over an axis `exchange.count` times.

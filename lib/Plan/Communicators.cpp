@@ -42,6 +42,47 @@ uint64_t plan::packedBytesOf(const fb::CollectiveStep &step, size_t members) {
   return isContiguous ? 0 : bytes * (facts.readsAll + facts.writesAll);
 }
 
+/// Whether `step` gathers, from ranks that run the program of `rank`, what
+/// nobody packs.
+static bool canBatch(const RankGrid &mesh, uint32_t rank,
+                     const fb::CollectiveStep *step) {
+  if (!step || kindOf(*step) != CollectiveKind::AllGather || step->rows() ||
+      step->middle() != 1 || step->outer() > kMostGrouped)
+    return false;
+  std::vector<uint32_t> members = membersOf(mesh, *step);
+  return std::all_of(members.begin(), members.end(), [&](uint32_t index) {
+    return mesh.index(mesh.withIndex(rank, step->axis(), index), 0) ==
+           mesh.index(rank, 0);
+  });
+}
+
+std::vector<uint32_t> plan::batchGathers(const RankGrid &mesh, uint32_t rank,
+                                         const fb::Function &function) {
+  uint32_t count = uint32_t(length(function.steps()));
+  std::vector<uint32_t> last(count);
+  std::iota(last.begin(), last.end(), 0);
+  auto collectiveAt = [&](uint32_t i) {
+    return function.steps()->Get(i)->step_as_CollectiveStep();
+  };
+  for (uint32_t first = 0, end = 0; first < count; first = end) {
+    uint64_t bytes = 0;
+    for (end = first; end < count; ++end) {
+      const fb::CollectiveStep *step = collectiveAt(end);
+      if (!canBatch(mesh, rank, step) ||
+          step->axis() != collectiveAt(first)->axis() ||
+          membersOf(mesh, *step) != membersOf(mesh, *collectiveAt(first)))
+        break;
+      bytes +=
+          uint64_t(step->outer()) * step->chunk() * elementBytes(step->dtype());
+      if (bytes > kMostBatched)
+        break;
+    }
+    end = std::max(end, first + 1);
+    last[first] = end - 1;
+  }
+  return last;
+}
+
 /// Deals the messages of each (source, target, direction), in the order of
 /// their sends, to the first channel whose last message is received earlier.
 /// Backends deliver messages of a channel in order, so that two messages which

@@ -14,6 +14,7 @@
 #define PLAIT_PLAN_COMMUNICATORS_H
 
 #include "plait/Plan/Messages.h"
+#include "plait/Plan/Ranks.h"
 #include "plait/Support/CommunicatorMemory.h"
 
 #include <cstdint>
@@ -25,6 +26,16 @@ namespace plait::plan {
 /// A gather or scatter of up to so many outer blocks is as many of one block,
 /// which a library launches together; more are packed.
 inline constexpr int64_t kMostGrouped = 16;
+
+/// A rank gives no more bytes than that to gathers which are launched together:
+/// above, latency is little of the time of one.
+inline constexpr uint64_t kMostBatched = 1 << 20;
+
+/// Returns, for each step of a function of `rank`, the last one that a library
+/// may launch together with it: gathers of one group of ranks with the same
+/// program, one behind the other. The step itself where it begins none.
+std::vector<uint32_t> batchGathers(const RankGrid &mesh, uint32_t rank,
+                                   const fb::Function &function);
 
 /// Returns the bytes that a backend packs for `step`, which has `members`
 /// members: of one tensor of blocks, in an exchange of two. 0: blocks are

@@ -162,6 +162,11 @@ public:
   virtual Status allToAll(const std::byte *input, std::byte *output,
                           const CollectiveShape &shape) = 0;
 
+  /// Gathers from hold() on may begin with release(), all together: they are
+  /// those of plan::batchGathers(). False: this group does not hold any.
+  virtual bool hold() { return false; }
+  virtual Status release() { return Status::success(); }
+
   /// A gather that leaves zeros for rows of which this member has no expert,
   /// and a scatter that takes each row from the member that has its expert.
   /// All members have the same ids. Between processors; others fail.

@@ -19,6 +19,10 @@
 
 #include "plait/Plan/Check.h"
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 using namespace plait;
 using namespace plait::runtime;
 
@@ -99,12 +103,15 @@ public:
     if (!comm)
       return copy(input, output, shape);
     uint64_t bytes = shape.chunk * plan::elementBytes(shape.type);
-    if (shape.outer <= kMostGrouped)
-      return callForEach("ncclAllGather", shape.outer, [&](int64_t row) {
-        return nccl.ncclAllGather(input + row * bytes,
-                                  output + row * members * bytes, shape.chunk,
-                                  dataType(shape.type), comm, stream.handle());
-      });
+    if (shape.outer <= kMostGrouped) {
+      Gather gather = {input, output, bytes, shape};
+      // What is launched together has no order.
+      if (std::any_of(gathers.begin(), gathers.end(),
+                      [&](const Gather &one) { return conflict(one, gather); }))
+        PLAIT_RETURN_IF_ERROR(launchGathers());
+      gathers.push_back(gather);
+      return holds ? Status::success() : launchGathers();
+    }
     PLAIT_RETURN_IF_ERROR(call("ncclAllGather", [&] {
       return nccl.ncclAllGather(input, scratch->data(),
                                 shape.outer * shape.chunk, dataType(shape.type),
@@ -116,6 +123,12 @@ public:
                           scratch->data() + j * shape.outer * bytes, bytes,
                           bytes, shape.outer));
     return Status::success();
+  }
+
+  bool hold() override { return holds = comm != nullptr; }
+  Status release() override {
+    holds = false;
+    return launchGathers();
   }
 
   /// Half of the scratch memory is for what is sent, member by member, the
@@ -149,6 +162,47 @@ public:
   }
 
 private:
+  /// A gather that has not been launched, of blocks of `bytes`.
+  struct Gather {
+    const std::byte *input;
+    std::byte *output;
+    uint64_t bytes;
+    CollectiveShape shape;
+  };
+
+  /// Whether one of two writes what the other reads or writes.
+  bool conflict(const Gather &a, const Gather &b) const {
+    auto overlap = [](const std::byte *x, uint64_t xBytes, const std::byte *y,
+                      uint64_t yBytes) {
+      return x < y + yBytes && y < x + xBytes;
+    };
+    uint64_t aBytes = a.shape.outer * a.bytes, bBytes = b.shape.outer * b.bytes;
+    return overlap(a.output, members * aBytes, b.output, members * bBytes) ||
+           overlap(a.output, members * aBytes, b.input, bBytes) ||
+           overlap(a.input, aBytes, b.output, members * bBytes);
+  }
+
+  /// Calls NCCL for each block of each gather, in one group of calls.
+  Status launchGathers() {
+    std::vector<std::pair<const Gather *, int64_t>> rows;
+    for (const Gather &gather : gathers)
+      for (int64_t row = 0; row < gather.shape.outer; ++row)
+        rows.push_back({&gather, row});
+    if (rows.empty())
+      return Status::success();
+    Status status =
+        callForEach("ncclAllGather", int64_t(rows.size()), [&](int64_t i) {
+          auto [gather, row] = rows[i];
+          return nccl.ncclAllGather(
+              gather->input + row * gather->bytes,
+              gather->output + row * members * gather->bytes,
+              gather->shape.chunk, dataType(gather->shape.type), comm,
+              stream.handle());
+        });
+    gathers.clear();
+    return status;
+  }
+
   /// Sends the j-th `bytes` of `sent` to member j and receives its own from it.
   /// Issued one after another, each would wait for its peer, which may be
   /// waiting for this rank.
@@ -205,6 +259,8 @@ private:
   uint32_t number;
   CudaStream &stream;
   std::shared_ptr<DeviceMemory> scratch;
+  bool holds = false;
+  std::vector<Gather> gathers; // not launched yet
 };
 
 } // namespace

@@ -16,6 +16,7 @@
 
 #include "Core/Operands.h"
 #include "Core/Topology.h"
+#include "plait/Plan/Communicators.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Uses.h"
 
@@ -53,7 +54,10 @@ public:
       const fb::Action &action = *program.actions()->Get(i);
       if (plan::isTransfer(action))
         continue;
-      const auto *steps = program.functions()->Get(action.function())->steps();
+      const fb::Function &function =
+          *program.functions()->Get(action.function());
+      addBatches(action, function);
+      const auto *steps = function.steps();
       for (uint32_t j = 0; j < plan::length(steps); ++j)
         if (const auto *step = steps->Get(j)->step_as_CollectiveStep())
           add({&action, step});
@@ -61,12 +65,41 @@ public:
   }
 
   const std::vector<Use> &of(uint32_t group) { return uses[group]; }
+  const std::vector<std::vector<Use>> &batchesOf(uint32_t group) {
+    return batches[group];
+  }
 
 private:
-  void add(const Use &use) {
+  using Key = decltype(keyOf(std::declval<fb::CollectiveStep>()));
+
+  uint32_t groupOf(const fb::CollectiveStep &step) const {
     auto found = std::find(topology.groups.begin(), topology.groups.end(),
-                           membersOf(mesh, rank, *use.step));
-    uint32_t group = found - topology.groups.begin();
+                           membersOf(mesh, rank, step));
+    return found - topology.groups.begin();
+  }
+
+  /// Adds gathers that are launched together, which NCCL may do in another way
+  /// than each of them.
+  void addBatches(const fb::Action &action, const fb::Function &function) {
+    std::vector<uint32_t> last = batchGathers(mesh, rank, function);
+    for (uint32_t first = 0; first < last.size(); ++first) {
+      std::vector<Use> batch;
+      std::vector<Key> keys;
+      for (uint32_t i = first; i <= last[first] && last[first] > first; ++i) {
+        const auto *step = function.steps()->Get(i)->step_as_CollectiveStep();
+        batch.push_back({&action, step});
+        keys.push_back(keyOf(*step));
+      }
+      if (batch.empty())
+        continue;
+      uint32_t group = groupOf(*batch.front().step);
+      if (seenBatches.insert({group, keys}).second)
+        batches[group].push_back(std::move(batch));
+    }
+  }
+
+  void add(const Use &use) {
+    uint32_t group = groupOf(*use.step);
     if (seen.insert({group, keyOf(*use.step)}).second)
       uses[group].push_back(use);
   }
@@ -75,9 +108,9 @@ private:
   uint32_t rank;
   plan::RankGrid mesh;
   std::map<uint32_t, std::vector<Use>> uses;
-  std::set<
-      std::pair<uint32_t, decltype(keyOf(std::declval<fb::CollectiveStep>()))>>
-      seen;
+  std::map<uint32_t, std::vector<std::vector<Use>>> batches;
+  std::set<std::pair<uint32_t, Key>> seen;
+  std::set<std::pair<uint32_t, std::vector<Key>>> seenBatches;
 };
 
 } // namespace
@@ -89,20 +122,33 @@ Status runtime::callCollectives(const Topology &topology, uint32_t rank,
                                 const NcclGroups &groups) {
   Uses uses(topology, rank, device);
   RankMemory memory(device);
+  auto call = [&](Group &group, const Use &use) {
+    const fb::CollectiveStep &step = *use.step;
+    return group.run(plan::kindOf(step), memory.at(*use.action, *step.input()),
+                     memory.at(*use.action, *step.output()),
+                     {step.dtype(), step.outer(), step.chunk(), step.middle(),
+                      step.splits_inner()},
+                     step.reduction());
+  };
+  auto finish = [&]() -> Status {
+    PLAIT_RETURN_IF_ERROR(device.join());
+    return owner.awaitStream();
+  };
   for (const NcclSplit &split : splitWorld(topology))
     for (const NcclPart &part : split) {
       auto group = groups.find(part.index);
       if (part.transfers || group == groups.end())
         continue;
-      for (const auto &[action, step] : uses.of(part.index)) {
-        PLAIT_RETURN_IF_ERROR(group->second->run(
-            plan::kindOf(*step), memory.at(*action, *step->input()),
-            memory.at(*action, *step->output()),
-            {step->dtype(), step->outer(), step->chunk(), step->middle(),
-             step->splits_inner()},
-            step->reduction()));
-        PLAIT_RETURN_IF_ERROR(device.join());
-        PLAIT_RETURN_IF_ERROR(owner.awaitStream());
+      for (const Use &use : uses.of(part.index)) {
+        PLAIT_RETURN_IF_ERROR(call(*group->second, use));
+        PLAIT_RETURN_IF_ERROR(finish());
+      }
+      for (const std::vector<Use> &batch : uses.batchesOf(part.index)) {
+        group->second->hold();
+        for (const Use &use : batch)
+          PLAIT_RETURN_IF_ERROR(call(*group->second, use));
+        PLAIT_RETURN_IF_ERROR(group->second->release());
+        PLAIT_RETURN_IF_ERROR(finish());
       }
     }
   return Status::success();

@@ -299,7 +299,11 @@ template <typename Work> Status Rank::operate(Walk &walk, Work work) {
   if (streams.operations.empty() ||
       streams.operations[index].event == plan::StreamSchedule::none)
     return Status::success();
-  return device.record(streams.operations[index].event, stream);
+  uint32_t event = streams.operations[index].event;
+  if (!held)
+    return device.record(event, stream);
+  heldEvents.push_back({event, stream});
+  return Status::success();
 }
 
 /// Notes when the device has done what.
@@ -379,11 +383,15 @@ Status Rank::callFunction(Walk &walk, const fb::Action &action) {
     walk.at.functionStep = i;
     if (endsStep && i == update)
       PLAIT_RETURN_IF_ERROR(beginUpdate(walk));
+    if (!endsStep && !held)
+      beginBatch(action.function(), i);
     PLAIT_RETURN_IF_ERROR(operate(walk, [&] {
       const fb::Step &step = *function.steps()->Get(i);
       return isGuarded ? runGuarded(action, step, numbers[i])
                        : runStepOf(walk, action, step, numbers[i]);
     }));
+    if (held && i == batchEnd)
+      PLAIT_RETURN_IF_ERROR(endBatch());
   }
   return Status::success();
 }

@@ -125,6 +125,8 @@ private:
   void finishOperations(Walk &walk, uint32_t end);
   Status getFailure();
   Status cutRecording();
+  void beginBatch(uint32_t function, uint32_t step);
+  Status endBatch();
   void noteFailure(const Walk &walk, const Status &status);
   bool isDue(const Walk &walk, const fb::Action &action) const;
   Status runAction(Walk &walk, uint32_t index);
@@ -172,6 +174,11 @@ private:
   // the index of the group, or the kernel's stream; unused for other steps.
   std::vector<std::vector<uint32_t>> prepared;
   std::vector<std::pair<std::vector<uint32_t>, std::unique_ptr<Group>>> groups;
+  // Of each function, where gathers are launched together: batchGathers().
+  std::vector<std::vector<uint32_t>> batches;
+  Group *held = nullptr; // whose gathers are held; null: none's
+  uint32_t batchEnd = 0; // the last step of these
+  std::vector<std::pair<uint32_t, uint32_t>> heldEvents; // and their streams
   plan::StreamSchedule streams; // no operations: there is one stream
   // Room for the operands of the kernel with the most.
   std::vector<std::byte *> args;

@@ -15,6 +15,7 @@
 
 #include "RankThreads.h"
 #include "Topology.h"
+#include "plait/Plan/Communicators.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Metrics.h"
 #include "plait/Plan/Sites.h"
@@ -155,6 +156,9 @@ Status Rank::prepareFunction(const fb::Function &function) {
     }
     numbers.push_back(*number);
   }
+  // Steps that are measured are walked one by one.
+  if (device.runsLater() && !clock)
+    batches.push_back(plan::batchGathers(mesh, rank, function));
   return Status::success();
 }
 

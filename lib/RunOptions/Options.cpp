@@ -334,6 +334,30 @@ void addSupervisorOptions(CLI::App &app, Options &options) {
       ->needs(supervise);
 }
 
+/// Sites that are runs of their own, and what brings them together. What each
+/// of both excludes is known when all options are there.
+void addSiteOptions(CLI::App &app, Options &options) {
+  runtime::SiteOptions &sites = options.train.sites;
+  auto *meet = app.add_option("--meet", sites.meet,
+                              "Be one of the plan's sites: HOST:PORT of the "
+                              "coordinator");
+  auto *site = app.add_option("--site", sites.site, "Which one, from 0 on")
+                   ->check(CLI::Range(0u, UINT32_MAX));
+  meet->needs(site);
+  site->needs(meet);
+  for (const char *other :
+       {"--check", "--supervise", "--profile", "--trace", "--replica"})
+    meet->excludes(app.get_option(other));
+  auto *coordinate =
+      app.add_option("--coordinate", options.coordinate,
+                     "Bring sites together at a port, or at HOST:PORT")
+          ->type_name("TEXT");
+  app.add_option("--round-timeout", options.roundTimeout,
+                 "Seconds from the first site of a round to the last")
+      ->check(CLI::Range(0.001, 1e6))
+      ->needs(coordinate);
+}
+
 } // namespace
 
 /// Options of the supervisor, not of the runs that it starts.
@@ -361,6 +385,14 @@ std::vector<std::string> plait::argumentsOfProcess(const CLI::App &app) {
 
 /// A list of what is allowed: a new option is excluded until it is known to
 /// make sense.
+static std::string findOther(const CLI::App &app,
+                             const std::set<std::string> &common) {
+  for (const CLI::Option *option : app.get_options())
+    if (isGiven(*option) && !common.count(option->get_single_name()))
+      return "--" + option->get_single_name();
+  return "";
+}
+
 std::string plait::findExcludedByCheck(const CLI::App &app) {
   // What a comparison has in common with a run.
   static const std::set<std::string> common = {
@@ -368,10 +400,12 @@ std::string plait::findExcludedByCheck(const CLI::App &app) {
       "token-type",   "text",    "shuffle",      "check",         "tf32",
       "seed",         "threads", "devices",      "cuda-graph",    "timeout",
       "document-end", "overlap", "time-matmuls", "text-as-bytes", "stress"};
-  for (const CLI::Option *option : app.get_options())
-    if (isGiven(*option) && !common.count(option->get_single_name()))
-      return "--" + option->get_single_name();
-  return "";
+  return findOther(app, common);
+}
+
+std::string plait::findExcludedByCoordinator(const CLI::App &app) {
+  return findOther(app, {"help", "config", "plan", "coordinate",
+                         "round-timeout", "timeout"});
 }
 
 /// Defaults are shown for options whose default is of interest, from the
@@ -392,6 +426,7 @@ void plait::addOptions(CLI::App &app, Options &options) {
   addWatchOptions(app, options);
   addExecutorOptions(app, options);
   addSupervisorOptions(app, options);
+  addSiteOptions(app, options);
   for (const char *count :
        {"--steps", "--print-every", "--warmup-steps", "--decay-steps",
         "--eval-every", "--eval-steps", "--spike-steps", "--keep"})

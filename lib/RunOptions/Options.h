@@ -30,6 +30,8 @@ struct Options {
   std::string stress = "none";
   bool supervise = false;
   runtime::SupervisorOptions supervisor; // what its own options say
+  std::string coordinate; // where sites are coordinated; empty: they are not
+  double roundTimeout = 30;
   runtime::TrainOptions train;
 
   bool measures() const { return !profile.empty() || !trace.empty(); }
@@ -47,6 +49,9 @@ bool isGiven(const CLI::Option &option);
 /// The first of the given options that has no meaning for a comparison; empty:
 /// none.
 std::string findExcludedByCheck(const CLI::App &app);
+
+/// The same for what coordinates sites, and executes nothing.
+std::string findExcludedByCoordinator(const CLI::App &app);
 
 /// All options of a parsed command line that have a value, given or by
 /// default, by their long names: one JSON object.

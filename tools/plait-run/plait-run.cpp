@@ -25,6 +25,7 @@
 #include "plait/Runtime/Data.h"
 #include "plait/Runtime/Profiler.h"
 #include "plait/Runtime/Rendezvous.h"
+#include "plait/Runtime/Sites.h"
 #include "plait/Runtime/Version.h"
 
 #include <cstdlib>
@@ -161,6 +162,29 @@ int supervise(const CLI::App &app, Options &options) {
   return 1;
 }
 
+/// Returns what the program ends with. It executes nothing of the plan.
+int coordinate(const CLI::App &app, const Options &options, Console &console) {
+  std::string other = findExcludedByCoordinator(app);
+  Status status =
+      other.empty() ? Status::success() : fail("--coordinate excludes ", other);
+  if (status.ok() && runtime::Rendezvous::isLaunched())
+    status = Status::failure("--coordinate is one process: start it without "
+                             "mpirun, srun or torchrun");
+  Result<plan::PlanFile> file =
+      status.ok() ? plan::PlanFile::open(options.plan) : status;
+  auto toTime = [](double seconds) {
+    return std::chrono::milliseconds(int64_t(seconds * 1000));
+  };
+  status = file.ok()
+               ? runtime::coordinate(*file, {options.coordinate,
+                                             toTime(options.roundTimeout),
+                                             toTime(options.timeout), &console})
+               : file.status();
+  if (!status.ok())
+    tool::printError(app, status.message());
+  return status.ok() ? tool::finish(app, 0) : 1;
+}
+
 /// `text` with `more` at the end of its first line.
 std::string addToLine(std::string text, const std::string &more) {
   return text.insert(std::min(text.find('\n'), text.size()), more);
@@ -233,6 +257,8 @@ int main(int argc, char **argv) {
   // 3. Others may be late for as long.
   auto timeLimit = std::chrono::milliseconds(int64_t(options.timeout * 1000));
   Console console(app);
+  if (!options.coordinate.empty())
+    return coordinate(app, options, console);
   auto processes = runtime::Rendezvous::join(timeLimit, &console);
   if (!processes.ok()) {
     if (!runtime::followsAnother(processes.status()))

@@ -123,6 +123,12 @@ public:
   /// same time.
   void interleave(int64_t replicas, int64_t rows);
 
+  /// Rows that are asked for from now on are those of site `site` of `sites`,
+  /// from its first one on.
+  void takeSite(uint32_t site, uint32_t sites) {
+    firstRow = globalBatch / int64_t(sites) * int64_t(site);
+  }
+
   /// The first row of the global batch of the step after step `step` is at
   /// position `position`, and those of later steps follow. Before, the first
   /// row of step 1 is at position 0.
@@ -204,6 +210,7 @@ private:
   std::optional<uint64_t> shuffleSeed;
   uint64_t startStep = 0, startPosition = 0; // see startAt()
   int64_t replicas = 1, replicaRows = 1;
+  int64_t firstRow = 0; // see takeSite()
   bool isGiven = false; // sources are the rows of a step, one sample each
   SampleRecord *record = nullptr;
   std::vector<SitePart> parts;         // site by site; empty: sources are it

@@ -40,6 +40,8 @@ namespace plait::runtime {
 
 class Device;
 class Rendezvous;
+class SiteMember;
+struct RunState;
 class StepNotes;
 
 /// Says whether GEMMs on GPUs take the fastest of the algorithms that have the
@@ -92,6 +94,9 @@ struct ExecutorOptions {
   /// that makes NaN or an infinity of finite numbers fails; 0: never.
   uint64_t guardEvery = 0;
   Stress stress = Stress::None;
+  /// How the plan's only site, which is a run of its own, reaches others; null:
+  /// there are none. Outlives the executor.
+  SiteMember *sites = nullptr;
   /// Who hears what is no error, from any thread and from several at once;
   /// null: nobody. Outlives the executor.
   Reporter *reporter = nullptr;
@@ -162,6 +167,12 @@ public:
                                       StepScope scope = StepScope::Train,
                                       const StepScalars *next = nullptr) = 0;
   virtual bool isAhead() const = 0;
+
+  /// Lets a site that is a run of its own (ExecutorOptions::sites) meet the
+  /// others: after `state`, which becomes where the run then is, has been
+  /// reached, or, with `begins`, before its first step, `resumed` or not.
+  /// Nothing where sites do not meet then.
+  virtual Status meetSites(RunState &state, bool begins, bool resumed) = 0;
 
   /// Runs `job` for every rank of this process on the thread of that rank, all
   /// at once; the first failure is returned, with the rank's number in front.

@@ -15,6 +15,7 @@
 #include "plait/Plan/Container.h"
 #include "plait/Runtime/Checkpoint.h"
 #include "plait/Runtime/Executor.h"
+#include "plait/Runtime/Sites.h"
 #include "plait/Runtime/StepNotes.h"
 #include "plait/Support/Status.h"
 
@@ -101,6 +102,7 @@ struct TrainOptions {
   /// Asked between steps: true ends the run as if all steps were done. Of
   /// several processes one is enough. Empty: never.
   std::function<bool()> interrupted;
+  SiteOptions sites; // of a run that is one of them
   ExecutorOptions executor;
   /// Who reads the notes of steps, which `executor` has then. They outlive the
   /// run.

@@ -464,6 +464,7 @@ Status Batches::endDocuments(uint64_t token) {
 /// one replica follow each other in the global batch; rows of microbatch i are
 /// those that all replicas have in their i-th microbatch, replica by replica.
 int64_t Batches::findRow(int64_t row) const {
+  row += firstRow;
   int64_t together = replicas * replicaRows;
   int64_t microbatch = row / together, inside = row % together;
   return inside / replicaRows * (globalBatch / replicas) +

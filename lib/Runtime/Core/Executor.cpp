@@ -16,10 +16,12 @@
 #include "Backend.h"
 #include "Rank.h"
 #include "RankThreads.h"
+#include "Sites/Member.h"
 #include "Topology.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/StepParts.h"
 #include "plait/Runtime/Rendezvous.h"
+#include "plait/Runtime/Trainer.h"
 #include "plait/Runtime/Version.h"
 
 #include <algorithm>
@@ -46,7 +48,7 @@ public:
                  const std::vector<plan::Message> &messages,
                  const ExecutorOptions &options)
       : source(source), meshOf(source), others(options.processes),
-        hearer(options.reporter), notes(options.notes),
+        sites(options.sites), hearer(options.reporter), notes(options.notes),
         onStuck(options.onStuck), backend(std::move(parts)),
         threads(
             backend.ranks, std::max(options.timeLimit, leastPatience),
@@ -60,6 +62,8 @@ public:
       walkers.back()->assignMessages(messages);
       walkers.back()->setGuard(options.guardEvery);
       walkers.back()->setStress(options.stress);
+      if (sites)
+        walkers.back()->meetApart();
     }
     cutRecordings(messages, options);
     setClocks();
@@ -77,6 +81,8 @@ public:
                               const StepScalars &scalars, StepScope scope,
                               const StepScalars *next) override;
   bool isAhead() const override { return ahead.has_value(); }
+
+  Status meetSites(RunState &state, bool begins, bool resumed) override;
 
   /// Indices of threads become ranks.
   Status forEachRank(const std::function<Status(uint32_t)> &job) override {
@@ -116,6 +122,8 @@ public:
 private:
   void goAhead(uint64_t number, const Batches &batches,
                const StepScalars &scalars);
+  Status takeState(uint64_t step, const RoundEnd &end);
+  Status giveState(uint64_t updates);
   void setClocks();
   void cutRecordings(const std::vector<plan::Message> &messages,
                      const ExecutorOptions &options);
@@ -125,6 +133,7 @@ private:
   const fb::Plan &source;
   plan::RankGrid meshOf;
   Rendezvous *others;
+  SiteMember *sites;                                // or null
   Reporter *hearer;                                 // or null
   StepNotes *notes;                                 // or null
   std::function<void(const std::string &)> onStuck; // or empty
@@ -221,6 +230,70 @@ void ThreadExecutor::cutRecordings(const std::vector<plan::Message> &messages,
       plan::cutSteps(source, messages, options.graphOperations);
   for (uint32_t i = 0; i < walkers.size(); ++i)
     walkers[i]->setCuts(cuts[meshOf.index(backend.ranks[i], 0)]);
+}
+
+/// 1. What all ranks offer, one after the other.
+/// 2. The others.
+/// 3. The end of the step, or the state of a site that has ended it.
+Status ThreadExecutor::meetSites(RunState &state, bool begins, bool resumed) {
+  if (!sites || !(begins || sites->isDue(state.step)))
+    return Status::success();
+  // 1. What is offered.
+  std::vector<std::vector<std::byte>> moved(walkers.size());
+  std::vector<std::byte> all;
+  if (!begins)
+    PLAIT_RETURN_IF_ERROR(threads.run([&](uint32_t index) {
+      return walkers[index]->offer(state.step, moved[index]);
+    }));
+  for (const std::vector<std::byte> &one : moved)
+    all.insert(all.end(), one.begin(), one.end());
+  // 2. The others.
+  Result<RoundEnd> end = begins ? sites->begin(state.step, resumed)
+                                : sites->agree(state.step, all);
+  if (!end.ok() || end->outcome == RoundEnd::GoOn)
+    return end.status();
+  // 3. What becomes of it.
+  if (end->outcome != RoundEnd::Agreed) {
+    state.step = sites->getStep();
+    if (end->isNew)
+      state.updates = end->updates;
+    return takeState(state.step, *end);
+  }
+  PLAIT_RETURN_IF_ERROR(threads.run([&](uint32_t index) {
+    size_t begin = 0;
+    for (uint32_t i = 0; i < index; ++i)
+      begin += moved[i].size();
+    auto sums = std::span<const std::byte>(end->bytes)
+                    .subspan(begin, moved[index].size());
+    return walkers[index]->agree(state.step, sums, end->count);
+  }));
+  return end->gives ? giveState(state.updates) : Status::success();
+}
+
+/// Ranks have their parts one after the other.
+Status ThreadExecutor::takeState(uint64_t step, const RoundEnd &end) {
+  bool keeps = end.outcome == RoundEnd::LeftOut;
+  return threads.run([&](uint32_t index) {
+    uint64_t begin = 0;
+    for (uint32_t i = 0; i < index; ++i)
+      begin += walkers[i]->countKept();
+    auto kept =
+        std::span(end.bytes).subspan(begin, walkers[index]->countKept());
+    return walkers[index]->takeKept(step, kept, end.isNew, keeps);
+  });
+}
+
+Status ThreadExecutor::giveState(uint64_t updates) {
+  std::vector<uint64_t> begins = {0};
+  for (const std::unique_ptr<Rank> &walker : walkers)
+    begins.push_back(begins.back() + walker->countKept());
+  std::vector<std::byte> kept(begins.back());
+  PLAIT_RETURN_IF_ERROR(threads.run([&](uint32_t index) {
+    return walkers[index]->readKept(std::span(kept).subspan(
+        begins[index], begins[index + 1] - begins[index]));
+  }));
+  sites->give(kept, updates);
+  return Status::success();
 }
 
 /// Lets all ranks fail. Where one has waited too long, returns lines on what

@@ -329,7 +329,7 @@ Result<StepMetrics> Rank::readMetrics() {
 /// that are run in each step, all. Other lists are run in steps of their own.
 bool Rank::isDue(const Walk &walk, const fb::Action &action) const {
   if (plan::isScheme(action))
-    return scope == StepScope::Train &&
+    return scope == StepScope::Train && !meetsApart &&
            plan::isDue(plan, action, walk.at.number);
   return scope != StepScope::Evaluate || plan::isForward(action) ||
          action.kind() == fb::ActionKind::Optimizer ||
@@ -557,12 +557,12 @@ Status Rank::runOuter(const fb::Action &action, const fb::OuterStep &step) {
   };
   const fb::OuterRule &rule = *plan.outer();
   OuterOperands operands = {
-      place(step.value()), place(step.anchor()),     place(step.momentum()),
-      place(step.copy()),  place(step.others()),     place(step.mixed()),
-      float(mesh.sites()), float(rule.rate()),       float(rule.momentum()),
-      /*weight=*/0,        step.exchange() == 1,     rule.drop(),
-      float(rule.mix()),   place(step.correction()), learningRate,
-      float(rule.every()), place(step.error()),      &compression};
+      place(step.value()),   place(step.anchor()),     place(step.momentum()),
+      place(step.copy()),    place(step.others()),     place(step.mixed()),
+      float(sitesThatAgree), float(rule.rate()),       float(rule.momentum()),
+      /*weight=*/0,          step.exchange() == 1,     rule.drop(),
+      float(rule.mix()),     place(step.correction()), learningRate,
+      float(rule.every()),   place(step.error()),      &compression};
   if (step.exchange())
     operands.weight =
         float(plan::exchangeOf(plan, action.list(), step.exchange())

@@ -48,7 +48,8 @@ public:
         device(*backend.device), communicator(*backend.communicator),
         graph(backend.graph.get()),
         compression(plan.outer() ? plan::outerOf(plan).getCompression()
-                                 : SiteCompression()) {}
+                                 : SiteCompression()),
+        sitesThatAgree(mesh.sites()) {}
 
   /// Sets where is noted when operations begin and end; null: nowhere. On a GPU
   /// it has to be there in prepare().
@@ -79,6 +80,24 @@ public:
   bool canGoAhead() const;
   /// Returns those of the last step that was finished.
   const StepMetrics &metrics() const { return finished; }
+
+  // Of a site that is a run of its own, see Sites/Member.h. Its ranks leave the
+  // lists of the scheme out of their steps, and do them around a meeting.
+
+  void meetApart() { meetsApart = true; }
+  /// Writes what this rank offers in the meeting after step `number`.
+  Status offer(uint64_t number, std::vector<std::byte> &moved);
+  /// Ends that meeting with the sums of what `count` sites have offered.
+  Status agree(uint64_t number, std::span<const std::byte> sums,
+               uint32_t count);
+  /// The bytes of what outlives a step.
+  uint64_t countKept() const;
+  Status readKept(std::span<std::byte> kept);
+  /// Takes what another site keeps, of the optimizer's state only `withOwn`.
+  /// With `keepsDifference` what was offered last is not lost: the site has
+  /// moved by it from what it takes.
+  Status takeKept(uint64_t number, std::span<const std::byte> kept,
+                  bool withOwn, bool keepsDifference);
 
   /// Whether it waits for another rank. May be asked by any thread.
   bool isWaiting() const { return current().at.waits; }
@@ -150,6 +169,9 @@ private:
   Status runCollective(const fb::Action &action, const fb::CollectiveStep &step,
                        Group &group);
   Status runOuter(const fb::Action &action, const fb::OuterStep &step);
+  template <typename Do> Status forEachOfScheme(uint64_t number, Do work);
+  Status findDifferences(uint64_t number);
+  bool isSumOfSites(const fb::Step &step) const;
   std::byte *resolve(const fb::Action &action, const fb::Ref &ref) const {
     return memory->at(action, ref);
   }
@@ -195,6 +217,8 @@ private:
   StepScope scope = StepScope::Train;       // of the step
   Result<uint32_t> metricSteps = 0u;        // see plan::countMetricSteps
   std::vector<std::function<void()>> holds; // before the update
+  bool meetsApart = false;
+  uint32_t sitesThatAgree; // of the mesh, or those that were there
 
   // Of a processor with a second stream.
   Walk beside;

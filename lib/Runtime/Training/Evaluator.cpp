@@ -48,6 +48,7 @@ Result<std::optional<Evaluator>> Evaluator::open(const fb::Plan &plan,
              : Batches::fromTokens(path, options.tokenType, plan);
   if (!batches.ok())
     return batches.status();
+  takeSite(plan, options, *batches);
   PLAIT_RETURN_IF_ERROR(setDocumentEnd(plan, options, *batches));
   auto samples = batches->order().passSamples();
   if (!samples)

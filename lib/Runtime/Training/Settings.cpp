@@ -150,6 +150,21 @@ Status runtime::compareSettings(Rendezvous &processes,
   return processes.agreeOn(mine);
 }
 
+/// Takes what is learned with; files may be a site's own.
+std::map<std::string, std::string>
+runtime::getSiteSettings(const std::string &settings) {
+  Json all =
+      settings.empty() ? Json::object() : parsePrintedJson<Json>(settings);
+  std::map<std::string, std::string> shared;
+  for (const auto &[name, value] : all.items()) {
+    std::string_view title = lineOf(name).title;
+    std::string text = describe(name, value);
+    if ((title == "training" || title == "optimizer") && !text.empty())
+      shared[name] = text;
+  }
+  return shared;
+}
+
 /// Sets `value` to what the JSON has; a text where it has one, else a number.
 static void assign(const Json &json, std::string &value) {
   value = json.get<std::string>();

@@ -10,7 +10,9 @@
 
 #include "plait/Runtime/Observer.h"
 
+#include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 
 namespace plait::runtime {
 
@@ -23,6 +25,10 @@ nlohmann::ordered_json effectiveSettings(const RunInfo &run);
 /// TrainOptions::settings. Collective; the failure names two processes with
 /// what they have.
 Status compareSettings(Rendezvous &processes, const std::string &settings);
+
+/// Returns what all sites of a training have alike, as texts by the names of
+/// the options. `settings` is TrainOptions::settings.
+std::map<std::string, std::string> getSiteSettings(const std::string &settings);
 
 /// Lets a run that is resumed learn as the one did whose settings `found` are:
 /// of the learning rate, its schedule and the optimizer's numbers, what nobody

@@ -53,8 +53,15 @@ Result<Batches> runtime::openBatches(const fb::Plan &plan,
   if (options.shuffle && !options.givesRows)
     batches->shuffle(options.seed);
   batches->drawKeys(options.seed);
+  takeSite(plan, options, *batches);
   PLAIT_RETURN_IF_ERROR(setDocumentEnd(plan, options, *batches));
   return batches;
+}
+
+void runtime::takeSite(const fb::Plan &plan, const TrainOptions &options,
+                       Batches &batches) {
+  if (options.sites.isApart())
+    batches.takeSite(*options.sites.site, plan::RankGrid(plan).sites());
 }
 
 /// Any rank: only some programs of a pipeline take inputs.

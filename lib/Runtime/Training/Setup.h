@@ -15,6 +15,11 @@ namespace plait::runtime {
 /// The data that the options name, random tokens if none.
 Result<Batches> openBatches(const fb::Plan &plan, const TrainOptions &options);
 
+/// Leaves `batches` the rows of the run's own site, where that is a run by
+/// itself. `plan` is that of all sites.
+void takeSite(const fb::Plan &plan, const TrainOptions &options,
+              Batches &batches);
+
 /// Whether ranks of the plan take an input of `kind`.
 bool takesInput(const fb::Plan &plan, fb::InputKind kind);
 

@@ -30,6 +30,7 @@
 #include "SampleLog.h"
 #include "Settings.h"
 #include "Setup.h"
+#include "SiteRun.h"
 #include "Stragglers.h"
 #include "Watch.h"
 #include "plait/Plan/Defaults.h"
@@ -160,8 +161,12 @@ Status Parts::openRecords(Executor &executor, const TrainOptions &options) {
 /// The run of this process. Members refer to those above them.
 class Steps : public TrainingRun {
 public:
-  Steps(const fb::Plan &plan, const TrainOptions &given)
-      : plan(plan), chosen(given) {}
+  Steps(const fb::Plan &ofAll, std::unique_ptr<SiteRun> site,
+        const TrainOptions &given)
+      : ofAll(ofAll), apart(std::move(site)),
+        plan(apart ? apart->plan() : ofAll), chosen(given) {
+    chosen.executor.sites = apart ? apart->member() : nullptr;
+  }
 
   Status prepare();
 
@@ -192,10 +197,11 @@ private:
   void tellOfStep(const StepReport &report) const;
   Status rollBack();
   Status printMemory();
-  void warnOfSites() const;
 
-  const fb::Plan &plan;
-  TrainOptions chosen; // of which the steps may change
+  const fb::Plan &ofAll;          // sites
+  std::unique_ptr<SiteRun> apart; // null: all sites are here
+  const fb::Plan &plan;           // of those that are here
+  TrainOptions chosen;            // of which the steps may change
   RunState reached;
   std::optional<Parts> parts;
   std::optional<Watch> watch;
@@ -272,6 +278,7 @@ Result<StepReport> Steps::runStep(bool goesOn) {
   reached.step = step;
   reached.updates += !verdict->skipped;
   reached.tokens += at(*metrics, fb::Metric::TokenCount);
+  PLAIT_RETURN_IF_ERROR(ranks->meetSites(reached, /*begins=*/false, true));
   if (parts->sampleLog)
     PLAIT_RETURN_IF_ERROR(parts->sampleLog->endStep(step));
   // 5.
@@ -404,8 +411,7 @@ Status Steps::rollBack() {
   return parts->countSteps(*ranks, chosen, reached);
 }
 
-/// Prints what a device's libraries have taken, which is known only when they
-/// have run.
+/// Prints what a device's libraries have taken: known when they have run.
 Status Steps::printMemory() {
   auto lines = ranks->describeMemory();
   if (!lines.ok())
@@ -472,7 +478,7 @@ Status Steps::openOutputs() {
 ///    recorded.
 Status Steps::prepare() {
   // 1.
-  Result<Parts> made = Parts::create(plan, chosen);
+  Result<Parts> made = Parts::create(ofAll, chosen);
   PLAIT_RETURN_IF_ERROR(compareProcesses(made, chosen));
   parts.emplace(std::move(*made));
   if (!chosen.checkpoint.replica.empty())
@@ -487,25 +493,17 @@ Status Steps::prepare() {
   ranks = std::move(*executor);
   // 3.
   PLAIT_RETURN_IF_ERROR(setWeights());
+  if (apart)
+    PLAIT_RETURN_IF_ERROR(apart->checkSteps(chosen.steps));
+  PLAIT_RETURN_IF_ERROR(
+      ranks->meetSites(reached, /*begins=*/true, /*resumed=*/reached.step));
   // 4.
   PLAIT_RETURN_IF_ERROR(parts->openRecords(*ranks, chosen));
   PLAIT_RETURN_IF_ERROR(
       watch->beginRun(*ranks, reached.step + 1, chosen.steps));
   settled = std::min(reached.step + 2, chosen.steps);
-  warnOfSites();
+  warnOfSites(*ranks, chosen, reached);
   return openOutputs();
-}
-
-/// Sites that never agree are trained for nothing, but for the mean of the end.
-void Steps::warnOfSites() const {
-  if (!plan.outer() || !ranks->leads() || !chosen.trains())
-    return;
-  uint64_t every = plan.outer()->every();
-  if (chosen.steps / every == reached.step / every)
-    ranks->warn("sites agree every " + std::to_string(every) +
-                " steps, which none of the steps " +
-                std::to_string(reached.step + 1) + " to " +
-                std::to_string(chosen.steps) + " is");
 }
 
 Status Steps::checkpoint() {
@@ -522,6 +520,8 @@ Status Steps::save(const std::string &directory) {
 
 /// Whatever the end was: a page must not say "running" for ever.
 Status Steps::end(const Status &outcome) {
+  if (apart && outcome.ok() && isDone())
+    apart->leave();
   if (!std::exchange(isWatched, false))
     return Status::success();
   return tell(observers,
@@ -550,7 +550,10 @@ void Steps::close() {
 
 Result<std::unique_ptr<TrainingRun>>
 TrainingRun::begin(const fb::Plan &plan, const TrainOptions &options) {
-  auto run = std::make_unique<Steps>(plan, options);
+  auto site = SiteRun::create(plan, options);
+  if (!site.ok())
+    return site.status();
+  auto run = std::make_unique<Steps>(plan, std::move(*site), options);
   PLAIT_RETURN_IF_ERROR(run->prepare());
   return std::unique_ptr<TrainingRun>(std::move(run));
 }

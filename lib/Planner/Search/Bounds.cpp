@@ -254,7 +254,7 @@ double Bounds::getSeconds(const Work &work, const Probe &probe,
                   boundRounding * (pipeline * (1 + wait) + probe.overhead));
 }
 
-/// Of the experts only where there are ranks to.
+/// Asks of the experts only where there are ranks to divide them.
 static bool dividesAll(const Context &context) {
   for (const Block &block : context.work.blocks)
     for (const ParameterGroup &group : block.parameters)
@@ -293,9 +293,9 @@ double Bounds::getStepSeconds(const Work &work, const Probe &probe,
   double mean = probe.parameters.all() / configuration.mesh[Axis::PP];
   Context context{work, cluster, training, configuration};
   double least = getStepSeconds({mean, 0}, context, seconds);
-  return probe.parameters.experts == 0
-             ? least
-             : std::min(least, getStepSeconds({0, mean}, context, seconds));
+  if (probe.parameters.experts > 0)
+    least = std::min(least, getStepSeconds({0, mean}, context, seconds));
+  return least;
 }
 
 /// What is resident, by the ZeRO stage, and one microbatch whole, or all of
@@ -304,8 +304,7 @@ double Bounds::getStepSeconds(const Work &work, const Probe &probe,
 /// which rank has the block that needs it depends on the cut.
 double Bounds::getBytes(const Probe &probe,
                         const Configuration &configuration) const {
-  // As divisions() of a Context has it, which a bound without a Work cannot
-  // ask. Experts are divided less, by no more than this.
+  // As divisions() of a Context, which takes a Work. Experts are divided less.
   double replicas =
       double(training.framework.joinsReplicas
                  ? configuration.mesh.sharers()

@@ -145,8 +145,8 @@ struct Context {
   bool dividesByStage(const ParameterGroup &group) const {
     return zero(group.experts) >= 2 && isDivided(group);
   }
-  /// What a rank has of `elements`, those of which ZeRO divides from stage
-  /// `level` on.
+  /// Returns what a rank has of `elements`, those of which ZeRO divides from
+  /// stage `level` on.
   double getShare(const Elements &elements, int level) const {
     double share = 0;
     for (bool experts : {false, true})

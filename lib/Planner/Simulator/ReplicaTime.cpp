@@ -14,10 +14,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "Packs.h"
+#include "Replicated.h"
 
 #include <algorithm>
-#include <numeric>
-#include <ranges>
 
 using namespace plait;
 using namespace plait::planner;
@@ -53,133 +52,6 @@ static Overlap overlap(double seconds, double window, const Context &context,
   const Fabric &fabric = group.perNode == group.ranks ? context.cluster.intra
                                                       : context.cluster.inter;
   return {seconds - hidden, hidden * fabric.computeLoss};
-}
-
-namespace {
-
-/// Exchanges of parameters or gradients among ranks that hold the same:
-/// collectives over the axes that divide state, and where these leave sums to
-/// be made, all-reduces over the others.
-struct Replicated {
-  PerAxis<CollectiveKind> kinds;
-  PerAxis<double> count, bytes, seconds;
-  PerAxis<bool> crosses; // nodes
-  PerAxis<double> wire;  // of the seconds: more than an empty one takes
-  double rounding = 0;   // seconds of kernels
-
-  double getSeconds() const {
-    return std::accumulate(seconds.begin(), seconds.end(), rounding);
-  }
-  /// If there are `many` that do not wait for one another, those over one axis
-  /// run beside those over another, but share links.
-  double getSeconds(bool many) const {
-    if (!many)
-      return getSeconds();
-    double longest = 0, inside = 0, across = 0;
-    for (const AxisFacts &facts : kAxes) {
-      longest = std::max(longest, seconds[facts.axis]);
-      (crosses[facts.axis] ? across : inside) += wire[facts.axis];
-    }
-    return std::max({longest, inside, across}) + rounding;
-  }
-  /// Adds `times` of other ones, of the same kinds or over other axes.
-  void add(const Replicated &rest, double times = 1) {
-    for (const AxisFacts &facts : kAxes) {
-      if (rest.count[facts.axis] > 0)
-        kinds[facts.axis] = rest.kinds[facts.axis];
-      count[facts.axis] += times * rest.count[facts.axis];
-      bytes[facts.axis] += times * rest.bytes[facts.axis];
-      seconds[facts.axis] += times * rest.seconds[facts.axis];
-      wire[facts.axis] += times * rest.wire[facts.axis];
-      crosses[facts.axis] = crosses[facts.axis] || rest.crosses[facts.axis];
-    }
-  }
-  /// Notes that it happens `times` a step, `exposed` seconds of each by itself.
-  void note(Moment moment, double times, double exposed,
-            const Context &context) const;
-};
-
-} // namespace
-
-/// Sums of what each rank has, once that is summed over the axes that divide
-/// state, over the others; nothing where they are one group with these.
-static Replicated getRest(double bytes, Summed summed, const Context &context) {
-  Replicated made;
-  for (const AxisFacts &facts : kAxes) {
-    bool isOwned = facts.splitsExperts && summed.isExperts;
-    bool isSummed = facts.splitsTokens()
-                        ? !isOwned && facts.copiesState()
-                        : facts.axis == Axis::TP && summed.isPartial;
-    if (!isSummed || context.configuration.mesh[facts.axis] == 1)
-      continue;
-    made.count[facts.axis] = 1;
-    made.bytes[facts.axis] = bytes;
-    made.seconds[facts.axis] =
-        collectiveSeconds(CollectiveKind::AllReduce, bytes,
-                          context.group(facts.axis), context.cluster);
-  }
-  return made;
-}
-
-/// A collective of `bytes` in all over `group`, which is noted at `axis`.
-static Replicated getCollective(CollectiveKind kind, Axis axis, double bytes,
-                                const Group &group, const Context &context) {
-  Replicated made;
-  double seconds = collectiveSeconds(kind, bytes, group, context.cluster);
-  bool crosses = group.perNode < group.ranks;
-  bool strided =
-      group.perNode > 1 && group.perNode < context.cluster.devicesPerNode;
-  if (crosses && strided)
-    seconds /= context.framework().stridedFraction;
-  made.kinds[axis] = kind;
-  made.count[axis] = 1;
-  made.bytes[axis] = bytes;
-  made.seconds[axis] = seconds;
-  made.crosses[axis] = crosses;
-  made.wire[axis] = std::max(
-      0.0, seconds - collectiveSeconds(kind, 1, group, context.cluster));
-  return made;
-}
-
-/// Collectives over the ranks that divide state, or hold it all alike: one
-/// group of them, or axis by axis, of which the innermost has all of the bytes,
-/// and of what is divided the next one only its ranks' parts.
-static Replicated getReplicated(CollectiveKind kind, double bytes, bool experts,
-                                const Context &context) {
-  if (context.framework().joinsReplicas)
-    return getCollective(kind, Axis::DP, bytes, context.replicaGroup(experts),
-                         context);
-  Replicated made;
-  for (const AxisFacts &facts : std::views::reverse(kAxes)) {
-    int ranks = context.configuration.mesh[facts.axis];
-    if (!facts.dividesState || (experts && facts.splitsExperts) || ranks == 1)
-      continue;
-    made.add(getCollective(kind, facts.axis, bytes, context.group(facts.axis),
-                           context));
-    if (kind != CollectiveKind::AllReduce)
-      bytes /= ranks;
-  }
-  return made;
-}
-
-/// Each axis has the same share of it hidden.
-void Replicated::note(Moment moment, double times, double exposed,
-                      const Context &context) const {
-  if (!context.notes)
-    return;
-  double all = getSeconds();
-  double share = all > 0 ? std::max(0.0, 1 - exposed / all) : 0;
-  for (const AxisFacts &facts : kAxes) {
-    bool isJoined = facts.dividesState && context.framework().joinsReplicas;
-    int64_t members = isJoined ? context.replicaGroup(/*experts=*/false).ranks
-                               : context.configuration.mesh[facts.axis];
-    if (members == 1 || bytes[facts.axis] == 0)
-      continue;
-    double taken = times * seconds[facts.axis];
-    context.note({facts.axis, getCarrier(kinds[facts.axis]), moment, members,
-                  times * count[facts.axis], times * bytes[facts.axis], taken,
-                  share * taken});
-  }
 }
 
 double planner::gatherState(double bytes, bool experts, double times,

@@ -1,0 +1,76 @@
+//===- Replicated.h - Exchanges among ranks that hold the same --*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_PLANNER_SIMULATOR_REPLICATED_H
+#define PLAIT_LIB_PLANNER_SIMULATOR_REPLICATED_H
+
+#include "Packs.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace plait::planner {
+
+/// Exchanges of parameters or gradients among ranks that hold the same:
+/// collectives over the axes that divide state, and where these leave sums to
+/// be made, all-reduces over the others.
+struct Replicated {
+  PerAxis<CollectiveKind> kinds;
+  PerAxis<double> count, bytes, seconds;
+  PerAxis<bool> crosses; // nodes
+  PerAxis<double> wire;  // of the seconds: more than an empty one takes
+  double rounding = 0;   // seconds of kernels
+
+  double getSeconds() const {
+    return std::accumulate(seconds.begin(), seconds.end(), rounding);
+  }
+  /// If there are `many` that do not wait for one another, those over one axis
+  /// run beside those over another, but share links.
+  double getSeconds(bool many) const {
+    if (!many)
+      return getSeconds();
+    double longest = 0, inside = 0, across = 0;
+    for (const AxisFacts &facts : kAxes) {
+      longest = std::max(longest, seconds[facts.axis]);
+      (crosses[facts.axis] ? across : inside) += wire[facts.axis];
+    }
+    return std::max({longest, inside, across}) + rounding;
+  }
+  /// Adds `times` of other ones, of the same kinds or over other axes.
+  void add(const Replicated &rest, double times = 1) {
+    for (const AxisFacts &facts : kAxes) {
+      if (rest.count[facts.axis] > 0)
+        kinds[facts.axis] = rest.kinds[facts.axis];
+      count[facts.axis] += times * rest.count[facts.axis];
+      bytes[facts.axis] += times * rest.bytes[facts.axis];
+      seconds[facts.axis] += times * rest.seconds[facts.axis];
+      wire[facts.axis] += times * rest.wire[facts.axis];
+      crosses[facts.axis] = crosses[facts.axis] || rest.crosses[facts.axis];
+    }
+  }
+  /// Notes that it happens `times` a step, `exposed` seconds of each by itself.
+  void note(Moment moment, double times, double exposed,
+            const Context &context) const;
+};
+
+/// Adds up what each rank has, once that is summed over the axes that divide
+/// state, over the others; nothing where they are one group with these.
+Replicated getRest(double bytes, Summed summed, const Context &context);
+
+/// Makes a collective of `bytes` in all over `group`, which is noted at `axis`.
+Replicated getCollective(CollectiveKind kind, Axis axis, double bytes,
+                         const Group &group, const Context &context);
+
+/// Collectives over the ranks that divide state, or hold it all alike: one
+/// group of them, or axis by axis, of which the innermost has all of the bytes,
+/// and of what is divided the next one only its ranks' parts.
+Replicated getReplicated(CollectiveKind kind, double bytes, bool experts,
+                         const Context &context);
+
+} // namespace plait::planner
+
+#endif // PLAIT_LIB_PLANNER_SIMULATOR_REPLICATED_H

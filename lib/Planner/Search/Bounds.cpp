@@ -285,17 +285,17 @@ double Bounds::getStepSeconds(const Elements &parameters,
                           getOptimizerCost(load, context).seconds);
 }
 
-/// Some rank has at least the mean of the parameters. How many of them are
-/// experts that ep splits depends on the cut: whichever kind takes less.
+/// Some rank has at least the mean of the parameters, of either kind, depending
+/// on the cut: whichever takes less.
 double Bounds::getStepSeconds(const Work &work, const Probe &probe,
                               const Configuration &configuration,
                               double seconds) const {
   double mean = probe.parameters.all() / configuration.mesh[Axis::PP];
   Context context{work, cluster, training, configuration};
-  double least = getStepSeconds({mean, 0}, context, seconds);
-  if (probe.parameters.experts > 0)
-    least = std::min(least, getStepSeconds({0, mean}, context, seconds));
-  return least;
+  double dense = getStepSeconds({mean, 0}, context, seconds);
+  return probe.parameters.experts == 0
+             ? dense
+             : std::min(dense, getStepSeconds({0, mean}, context, seconds));
 }
 
 /// What is resident, by the ZeRO stage, and one microbatch whole, or all of
@@ -304,16 +304,15 @@ double Bounds::getStepSeconds(const Work &work, const Probe &probe,
 /// which rank has the block that needs it depends on the cut.
 double Bounds::getBytes(const Probe &probe,
                         const Configuration &configuration) const {
-  // As divisions() of a Context, which takes a Work. Experts are divided less.
+  // As Context::divisions(), which takes a Work. Experts are divided less.
   double replicas =
       double(training.framework.joinsReplicas
                  ? configuration.mesh.sharers()
                  : configuration.mesh.product(&AxisFacts::dividesState));
   auto share = [&](int level) {
-    return configuration.zero >= level ? 1 / replicas : 1.0;
+    return configuration.zero >= level ? 1 / replicas : 1;
   };
-  // A probe may be of a configuration with less on hosts.
-  const StageMemory &memory = probe.memory;
+  const StageMemory &memory = probe.memory; // maybe with less on hosts
   double resident = memory.parameters * share(3) + memory.gradients * share(2);
   if (!offloadsOptimizer(configuration.offload))
     resident += memory.optimizer * share(1);

@@ -14,7 +14,6 @@
 
 #include "Search/Explore.h"
 #include "Simulator/Estimator.h"
-#include "plait/Planner/Abilities.h"
 
 #include <algorithm>
 #include <atomic>

@@ -12,6 +12,7 @@
 
 #include "Search/Explore.h"
 #include "Simulator/Estimator.h"
+#include "plait/Planner/Abilities.h"
 
 #include <algorithm>
 #include <functional>

@@ -217,7 +217,7 @@ torch dropout dropout "${covering[@]}"
 ours compression compression "${covering[@]}"
 ours feedback feedback
 ours sites sites "${covering[@]}"
-ours site-faults site_faults
+ours site-faults site_faults "${covering[@]}"
 ours gossip gossip "${covering[@]}"
 ours heterogeneous heterogeneous "${covering[@]}"
 ours decentralised decentralised

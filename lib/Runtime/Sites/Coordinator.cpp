@@ -183,7 +183,7 @@ Status Coordinator::checkHello(const Hello &hello) {
   if (hello.site >= sites())
     return fail("it is site ", hello.site, ", the plan has ", sites());
   if (const Peer *other = find(hello.site); other && other->state != Peer::Late)
-    return fail(nameSite(hello.site), " is there already");
+    return fail(nameSite(hello.site), " takes part already");
   if (settings.empty()) {
     settings = hello.settings;
     firstSite = hello.site;

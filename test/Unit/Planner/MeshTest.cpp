@@ -55,7 +55,8 @@ TEST(Mesh, CountsRanksByWhatTheirAxesMean) {
   EXPECT_EQ(mesh.batchParts(), 3 * 11);
   EXPECT_EQ(mesh.replicas(), 3 * 11 * 5);
   EXPECT_EQ(mesh.product(&AxisFacts::splitsExperts), 11);
-  EXPECT_EQ(mesh.product(&AxisFacts::dividesState), 3 * 5);
+  EXPECT_EQ(mesh.product(&AxisFacts::dividesState), 3 * 11 * 5);
+  EXPECT_EQ(mesh.product(&AxisFacts::dividesExperts), 3 * 5);
   EXPECT_EQ(mesh.stride(Axis::TP), 1);
   EXPECT_EQ(mesh.stride(Axis::CP), 7);
   EXPECT_EQ(mesh.stride(Axis::EP), 5 * 7);

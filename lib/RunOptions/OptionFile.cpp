@@ -205,9 +205,9 @@ private:
   /// at all.
   bool takes(const std::string &name) const override {
     static const std::set<std::string> others = {
-        "plan",     "check",        "save",        "profile",
-        "trace",    "hosts",        "trace-steps", "supervise",
-        "launcher", "max-restarts", "coordinate",  "round-timeout"};
+        "plan",       "check",         "save",      "profile",  "trace",
+        "hosts",      "trace-steps",   "supervise", "launcher", "max-restarts",
+        "coordinate", "round-timeout", "meet",      "site"};
     return !others.count(name);
   }
 

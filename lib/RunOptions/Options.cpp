@@ -383,8 +383,8 @@ std::vector<std::string> plait::argumentsOfProcess(const CLI::App &app) {
   return words;
 }
 
-/// A list of what is allowed: a new option is excluded until it is known to
-/// make sense.
+/// Returns an option that is given and not in `common`: a list of what is
+/// allowed, so that a new one is excluded until it is known to make sense.
 static std::string findOther(const CLI::App &app,
                              const std::set<std::string> &common) {
   for (const CLI::Option *option : app.get_options())

@@ -223,7 +223,7 @@ def check_plan(case: Case, layout: Layout, shown: str, ran: str) -> None:
         ("with an epilogue" in shown) == bool(layout.epilogues),
         f"epilogues: {layout.epilogues or 'none'}, but the plan says:\n{shown}",
     )
-    divides = layout.zero and layout.axes["dp"] > 1
+    divides = layout.zero and any(layout.axes[x] > 1 for x in ("dp", "ep", "cp"))
     require(
         bool(re.search(f", zero {layout.zero}[,\n]", shown)) == bool(divides),
         f"zero {layout.zero}, but the plan says:\n{shown}",

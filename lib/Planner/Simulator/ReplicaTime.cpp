@@ -138,6 +138,12 @@ static double getTiedSeconds(const StepLoad &load, const Context &context) {
   return seconds;
 }
 
+/// On processors one thread does all, unless it is told otherwise.
+static bool overlapsParts(const Context &context) {
+  return context.framework().overlapGradients &&
+         context.framework().overlapsParts && context.hasHost();
+}
+
 namespace {
 
 /// What ZeRO 2 and 3 divide, and how long it takes to gather all of it, what
@@ -145,7 +151,8 @@ namespace {
 struct Divided {
   Elements elements;
   Replicated gather, gatherBackward, reduce;
-  Replicated rest; // parameter by parameter
+  double reduceSeconds = 0; // of all of it, once
+  Replicated rest;          // parameter by parameter
   // Of the largest parameter, mostly the table of embeddings: nothing is beside
   // what is gathered first and reduced last.
   double largestGather = 0, largestReduce = 0;
@@ -244,13 +251,12 @@ static Divided getDivided(const StepLoad &load, const Context &context) {
         add(all, {1, 1, isFlat, 1});
       }
   divided.reduce.rounding = roundingSeconds(divided.elements, context);
+  // What comes last in a chain of a parameter's collectives may be beside the
+  // next one's first; what is gathered is waited for.
+  divided.reduceSeconds = overlapsParts(context)
+                              ? divided.reduce.getSecondsBeside(context)
+                              : divided.reduce.getSeconds();
   return divided;
-}
-
-/// On processors one thread does all, unless it is told otherwise.
-static bool overlapsParts(const Context &context) {
-  return context.framework().overlapGradients &&
-         context.framework().overlapsParts && context.hasHost();
 }
 
 /// ZeRO 3: parameters are gathered for each pass over a microbatch, one block
@@ -260,9 +266,7 @@ static double getShardedSeconds(const Divided &divided, const StepLoad &load,
   const Framework &framework = context.framework();
   double ahead = divided.gather.getSeconds();
   double gather = divided.gatherBackward.getSeconds();
-  // What comes last in a chain of a parameter's collectives may be beside the
-  // next one's first; what is gathered is waited for.
-  double reduce = divided.reduce.getSeconds(overlapsParts(context));
+  double reduce = divided.reduceSeconds;
   bool everyTime = framework.reduceEveryMicrobatch;
   double reductions = everyTime ? double(load.microbatches) : 1;
   double m = double(load.microbatches);
@@ -326,7 +330,7 @@ static double getGatherSeconds(const Replicated &gather, double alone,
 static double getReducedSeconds(const Divided &divided, const StepLoad &load,
                                 const Context &context) {
   const Framework &framework = context.framework();
-  double reduce = divided.reduce.getSeconds(overlapsParts(context));
+  double reduce = divided.reduceSeconds;
   Overlap backward{reduce, 0};
   if (overlapsParts(context))
     backward = overlap(reduce, kNeighbours * load.gradients, context,
@@ -480,7 +484,7 @@ double planner::getDataSeconds(const StepLoad &load, const Context &context) {
     rest.parameters.dense -= divided.elements.dense;
     rest.parameters.experts -= divided.elements.experts;
     // Beside the same work, one behind the other.
-    double taken = divided.reduce.getSeconds(overlapsParts(context)) +
+    double taken = divided.reduceSeconds +
                    (zero >= 3 ? divided.gatherBackward.getSeconds() : 0);
     rest.gradients = std::max(0.0, load.gradients - taken);
     seconds += getRestSeconds(divided, rest, context);

@@ -11,6 +11,7 @@
 
 #include "Replicated.h"
 
+#include <algorithm>
 #include <ranges>
 
 using namespace plait;
@@ -39,18 +40,14 @@ Replicated planner::getCollective(CollectiveKind kind, Axis axis, double bytes,
                                   const Group &group, const Context &context) {
   Replicated made;
   double seconds = collectiveSeconds(kind, bytes, group, context.cluster);
-  bool crosses = group.perNode < group.ranks;
   bool strided =
       group.perNode > 1 && group.perNode < context.cluster.devicesPerNode;
-  if (crosses && strided)
+  if (group.perNode < group.ranks && strided)
     seconds /= context.framework().stridedFraction;
   made.kinds[axis] = kind;
   made.count[axis] = 1;
   made.bytes[axis] = bytes;
   made.seconds[axis] = seconds;
-  made.crosses[axis] = crosses;
-  made.wire[axis] = std::max(
-      0.0, seconds - collectiveSeconds(kind, 1, group, context.cluster));
   return made;
 }
 
@@ -70,6 +67,23 @@ Replicated planner::getReplicated(CollectiveKind kind, double bytes,
       bytes /= ranks;
   }
   return made;
+}
+
+/// What a collective takes beyond that of a byte keeps its links busy.
+double Replicated::getSecondsBeside(const Context &context) const {
+  double longest = 0, inside = 0, across = 0;
+  for (const AxisFacts &facts : kAxes) {
+    if (count[facts.axis] == 0)
+      continue;
+    Group group = context.group(facts.axis);
+    double empty =
+        count[facts.axis] *
+        collectiveSeconds(kinds[facts.axis], 1, group, context.cluster);
+    double busy = std::max(0.0, seconds[facts.axis] - empty);
+    (group.perNode < group.ranks ? across : inside) += busy;
+    longest = std::max(longest, seconds[facts.axis]);
+  }
+  return std::max({longest, inside, across}) + rounding;
 }
 
 /// Each axis has the same share of it hidden.

@@ -10,7 +10,6 @@
 
 #include "Packs.h"
 
-#include <algorithm>
 #include <numeric>
 
 namespace plait::planner {
@@ -21,25 +20,14 @@ namespace plait::planner {
 struct Replicated {
   PerAxis<CollectiveKind> kinds;
   PerAxis<double> count, bytes, seconds;
-  PerAxis<bool> crosses; // nodes
-  PerAxis<double> wire;  // of the seconds: more than an empty one takes
-  double rounding = 0;   // seconds of kernels
+  double rounding = 0; // seconds of kernels
 
   double getSeconds() const {
     return std::accumulate(seconds.begin(), seconds.end(), rounding);
   }
-  /// If there are `many` that do not wait for one another, those over one axis
-  /// run beside those over another, but share links.
-  double getSeconds(bool many) const {
-    if (!many)
-      return getSeconds();
-    double longest = 0, inside = 0, across = 0;
-    for (const AxisFacts &facts : kAxes) {
-      longest = std::max(longest, seconds[facts.axis]);
-      (crosses[facts.axis] ? across : inside) += wire[facts.axis];
-    }
-    return std::max({longest, inside, across}) + rounding;
-  }
+  /// Returns the seconds of many that do not wait for one another: those over
+  /// one axis run beside those over another, but share links.
+  double getSecondsBeside(const Context &context) const;
   /// Adds `times` of other ones, of the same kinds or over other axes.
   void add(const Replicated &rest, double times = 1) {
     for (const AxisFacts &facts : kAxes) {
@@ -48,8 +36,6 @@ struct Replicated {
       count[facts.axis] += times * rest.count[facts.axis];
       bytes[facts.axis] += times * rest.bytes[facts.axis];
       seconds[facts.axis] += times * rest.seconds[facts.axis];
-      wire[facts.axis] += times * rest.wire[facts.axis];
-      crosses[facts.axis] = crosses[facts.axis] || rest.crosses[facts.axis];
     }
   }
   /// Notes that it happens `times` a step, `exposed` seconds of each by itself.

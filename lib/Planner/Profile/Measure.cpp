@@ -406,25 +406,37 @@ static llvm::SmallDenseSet<Operation *> findMadeAnew(func::FuncOp forward) {
 /// decay and those that do not apart.
 static llvm::DenseMap<Attribute, int64_t> numberParameters(ModuleOp module) {
   llvm::DenseMap<Attribute, int64_t> numbers;
-  for (bool decays : {false, true}) {
-    for (auto parameter : module.getOps<nn::ParameterOp>())
-      if (parameter.getDecay() == decays)
-        numbers.try_emplace(FlatSymbolRefAttr::get(parameter.getSymNameAttr()),
-                            int64_t(numbers.size()));
-    numbers.try_emplace({}, int64_t(numbers.size())); // a gap
-  }
+  int64_t next[] = {0, int64_t(1) << 32}; // far apart
+  for (auto parameter : module.getOps<nn::ParameterOp>())
+    numbers[FlatSymbolRefAttr::get(parameter.getSymNameAttr())] =
+        next[parameter.getDecay()]++;
   return numbers;
+}
+
+/// A matmul that makes a gradient, behind that gradient's number.
+using NumberedMatmul = std::pair<int64_t, Operation *>;
+
+/// Notes that `run`, of two matmuls or more, is one call: the number of matmuls
+/// for the last in the function's order, 0 for the others.
+static void join(ArrayRef<NumberedMatmul> run,
+                 llvm::DenseMap<Operation *, int64_t> &joined) {
+  Operation *last = run.front().second;
+  for (auto [number, op] : run) {
+    joined[op] = 0;
+    if (last->isBeforeInBlock(op))
+      last = op;
+  }
+  joined[last] = int64_t(run.size());
 }
 
 /// Finds matmuls of `delayed` that share an operand and have results of one
 /// size that lie side by side in a pack of gradients, as BatchMatmuls.cpp joins
-/// them: the number of them for the last in the function's order, 0 for the
-/// others.
+/// them: for each the matmuls that its call makes, as join() says.
 static llvm::DenseMap<Operation *, int64_t>
 findJoinedGradients(ArrayRef<Operation *> delayed) {
   using Shape = std::tuple<int64_t, int64_t, int64_t, int64_t>;
   using Common = std::tuple<Value, unsigned, Shape>;
-  llvm::MapVector<Common, SmallVector<std::pair<int64_t, Operation *>>> found;
+  llvm::MapVector<Common, SmallVector<NumberedMatmul>> found;
   llvm::DenseMap<Attribute, int64_t> numbers;
   for (Operation *op : delayed) {
     auto matmul = dyn_cast<nn::MatmulOp>(op);
@@ -452,13 +464,8 @@ findJoinedGradients(ArrayRef<Operation *> delayed) {
       while (count < rest.size() &&
              rest[count].first == rest[count - 1].first + 1)
         ++count;
-      if (count > 1) {
-        for (auto [number, op] : rest.take_front(count))
-          joined[op] = 0;
-        joined[llvm::max_element(rest.take_front(count), [](auto x, auto y) {
-                 return x.second->isBeforeInBlock(y.second);
-               })->second] = int64_t(count);
-      }
+      if (count > 1)
+        join(rest.take_front(count), joined);
       rest = rest.drop_front(count);
     }
   }

@@ -21,7 +21,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <dlfcn.h>
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -36,9 +35,7 @@ namespace {
 
 /// Counts the graphs that the stand-in has been given to launch.
 uint64_t countLaunches() {
-  static auto *count = reinterpret_cast<uint64_t (*)()>(
-      dlsym(dlopen(PLAIT_FAKE_CUDA, RTLD_NOW), "plaitFakeGraphLaunches"));
-  return count();
+  return findFake<uint64_t()>("plaitFakeGraphLaunches")();
 }
 
 /// Notes of each step what it reports, and how many graphs were launched.

@@ -18,6 +18,7 @@
 #include "plait/Plan/GroupedGemm.h"
 
 #include <cstdlib>
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <map>
 #include <tuple>
@@ -76,6 +77,13 @@ inline fb::PlanT toCuda(fb::PlanT plan, const std::string &directory) {
   plan.backend = "cuda";
   plan.reference.clear();
   return plan;
+}
+
+/// Returns a function of the stand-in that no driver has: it counts what was
+/// asked of it.
+template <typename Function> Function *findFake(const char *name) {
+  return reinterpret_cast<Function *>(
+      dlsym(dlopen(PLAIT_FAKE_CUDA, RTLD_NOW), name));
 }
 
 #ifdef PLAIT_PLAITC

@@ -13,7 +13,6 @@
 #include "plait/Runtime/Executor.h"
 #include "plait/Runtime/Weights.h"
 
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 using namespace plait;
@@ -23,10 +22,9 @@ using namespace plait::test;
 #ifdef PLAIT_PLAITC
 namespace {
 
+/// Counts the groups of calls that the stand-in has been given to launch.
 uint64_t countLaunches() {
-  static auto *count = reinterpret_cast<uint64_t (*)()>(
-      dlsym(dlopen(PLAIT_FAKE_CUDA, RTLD_NOW), "plaitFakeNcclLaunches"));
-  return count();
+  return findFake<uint64_t()>("plaitFakeNcclLaunches")();
 }
 
 class GatherBatches : public ::testing::TestWithParam<const char *> {

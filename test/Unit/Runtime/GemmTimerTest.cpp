@@ -19,7 +19,6 @@
 #include "plait/Runtime/Weights.h"
 
 #include <cstdlib>
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 using namespace plait;
@@ -30,9 +29,7 @@ namespace {
 
 /// How often the fake has executed its algorithm `number`, from 0.
 uint64_t countCalls(int number) {
-  static auto count = reinterpret_cast<uint64_t (*)(int)>(
-      dlsym(dlopen(PLAIT_FAKE_CUDA, RTLD_NOW), "plaitFakeGemmCalls"));
-  return count(number);
+  return findFake<uint64_t(int)>("plaitFakeGemmCalls")(number);
 }
 
 /// What the fake has executed since an object was made, by algorithm.

@@ -21,7 +21,6 @@
 #include "plait/Runtime/Weights.h"
 
 #include <algorithm>
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 using namespace plait;
@@ -76,9 +75,7 @@ protected:
 
   /// Counts what the stand-in was given to replay.
   static uint64_t countLaunches() {
-    static auto *count = reinterpret_cast<uint64_t (*)()>(
-        dlsym(dlopen(PLAIT_FAKE_CUDA, RTLD_NOW), "plaitFakeGraphLaunches"));
-    return count();
+    return findFake<uint64_t()>("plaitFakeGraphLaunches")();
   }
 
   std::vector<uint8_t> bytes;

@@ -413,7 +413,7 @@ static llvm::DenseMap<Attribute, int64_t> numberParameters(ModuleOp module) {
   return numbers;
 }
 
-/// A matmul that makes a gradient, behind that gradient's number.
+/// Pairs the number of a gradient with the matmul that makes it.
 using NumberedMatmul = std::pair<int64_t, Operation *>;
 
 /// Notes that `run`, of two matmuls or more, is one call: the number of matmuls

@@ -69,7 +69,7 @@ Replicated planner::getReplicated(CollectiveKind kind, double bytes,
   return made;
 }
 
-/// What a collective takes beyond that of a byte keeps its links busy.
+/// Counts links as busy for what a collective takes beyond one of a byte.
 double Replicated::getSecondsBeside(const Context &context) const {
   double longest = 0, inside = 0, across = 0;
   for (const AxisFacts &facts : kAxes) {

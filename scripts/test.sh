@@ -8,9 +8,9 @@
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
-execute=(--large few)
 # Of the suites that take all where they are told so.
 covering=()
+trained=()
 defects=(--most 1 --enough 6)
 docs=()
 lit=(--time-tests)
@@ -31,9 +31,8 @@ declare -A left_out=(
   [PlaitCodegenPtxTests]="$(printf ':*Models.KernelsAgree/%s' Gpt2 Gpt2Half Gpt2Mesh Llama)"
 )
 case ${1:-} in
-  --quick) execute=(--large none) ;;
+  --quick) trained=(--without gpt2-124m) ;;
   --all)
-    execute=(--large all --all)
     covering=(--all)
     left_out=()
     defects=(--most 6)
@@ -184,7 +183,7 @@ torch() {
 }
 
 # What takes longest comes first, so that none of it is left alone at the end.
-ours execute run "${execute[@]}"
+ours train train "${covering[@]}" "${trained[@]}"
 run lit '^ *Passed *: *([0-9]+).*' '^ *Failed *: *([0-9]+).*' \
   /usr/lib/llvm-22/bin/lit -v "${lit[@]}" --param plait_bin="$PWD/build/bin" test
 if [ "${1:-}" = --all ]; then
@@ -196,14 +195,13 @@ fi
 run docs "${counts[@]}" build/venv/bin/python test/Docs/run.py "${docs[@]}"
 ours defects defects "${defects[@]}"
 unit plait-cuda-tests
-ours train train "${covering[@]}"
 ours mpi mpi
 ours expert-rows expert_rows
 unit PlaitCodegenPtxTests
 ours overlap overlap "${covering[@]}"
 unit PlaitPlannerTests
 torch combinations random_models --configs "${combinations[@]}"
-ours schedules schedules "${covering[@]}"
+ours golden-runs golden_runs
 ours reductions reductions "${covering[@]}"
 torch random random_models "${random[@]}"
 run prepare "${counts[@]}" build/venv-data/bin/python test/Execute/prepare.py
@@ -223,7 +221,6 @@ ours heterogeneous heterogeneous "${covering[@]}"
 ours decentralised decentralised
 ours streaming streaming "${covering[@]}"
 ours site-compression site_compression "${covering[@]}"
-ours shardings shardings "${covering[@]}"
 ours training training
 unit PlaitCodegenTests
 ours snapshots snapshots

@@ -13,39 +13,37 @@ scripts/bundle.sh.
 """
 
 import array
-import dataclasses
 import json
 import math
 import pathlib
 import random
+import re
 import shutil
 import sys
 import tempfile
 
 from harness import ROOT, Failure, Tools, arguments
-from layouts import ONE_RANK, WHOLE, Layout
-from run import Case
+from train import CHOICES, Case, Suite
+from training_checks import Golden, golden_of
+from training_files import read_test
 
-TRAINED = (
-    ONE_RANK,
-    Layout((("tp", 2),), "1f1b", "none"),
-    Layout((("dp", 2),), "1f1b", "none"),
-    Layout((("dp", 2),), "1f1b", "none", zero=1),
-    Layout((("pp", 2),), "gpipe", "none"),
-    Layout((("pp", 2),), "1f1b", "full"),
-    Layout((("tp", 2),), "1f1b", "none", sequence_parallel=True),
-    WHOLE,
-    *(
-        dataclasses.replace(layout, precision="bf16", attention="flash")
-        for layout in (
-            ONE_RANK,
-            WHOLE,
-            dataclasses.replace(WHOLE, zero=1),
-            Layout((("cp", 2),), "1f1b", "none", context_parallel="zigzag"),
-        )
-    ),
-)
-CASES = ("gpt2-small-test", "llama-small-test", "llama3-small-test")
+# As a file of test/Training.
+TRAINED = """
+model test/golden/gpt2-small-test test/golden/llama-small-test test/golden/llama3-small-test
+against pytorch
+layout 1
+layout tp=2
+layout dp=2
+layout dp=2 --zero 1
+layout pp=2 --schedule gpipe
+layout pp=2 --recompute full
+layout tp=2 --sequence-parallel
+layout pp=2,dp=2,tp=2 --recompute full
+layout 1 --precision bf16 --attention flash
+layout pp=2,dp=2,tp=2 --recompute full --precision bf16 --attention flash
+layout pp=2,dp=2,tp=2 --recompute full --precision bf16 --attention flash --zero 1
+layout cp=2 --precision bf16 --attention flash --context-parallel zigzag
+"""
 # Tokens per second of one GPU in bf16: model, length of a sequence, what is
 # recomputed, and the microbatches of which the largest that fits is taken.
 SPEED = (
@@ -71,42 +69,34 @@ class RepeatableTools(CudaTools):
     options = (*CudaTools.options, "--deterministic")
 
 
-def options_of(case: Case, inputs: str) -> list[str]:
-    """Of plait-run, with paths below the bundle."""
-    recipe = case.recipe
-    options = ["--tokens", f"{inputs}/tokens.bin", "--seed", str(case.seed)]
-    if (case.inputs / "model.safetensors").exists():
-        options += ["--weights", f"{inputs}/model.safetensors"]
-    for name in ("steps", "lr", "beta1", "beta2", "eps", "weight_decay"):
-        options += ["--" + name.replace("_", "-"), str(recipe[name])]
-    return options + ["--grad-clip", str(recipe["grad_clip"])]
-
-
-def copy_inputs(case: Case, folder: pathlib.Path) -> str:
-    target = folder / "inputs" / case.inputs.name
+def copy_inputs(golden: Golden, folder: pathlib.Path) -> str:
+    target = folder / "inputs" / golden.inputs.name
     target.mkdir(parents=True, exist_ok=True)
     for name in ("model.safetensors", "tokens.bin", "config.json"):
-        if (case.inputs / name).exists():
-            shutil.copy(case.inputs / name, target / name)
-    return f"inputs/{case.inputs.name}"
+        if (golden.inputs / name).exists():
+            shutil.copy(golden.inputs / name, target / name)
+    return f"inputs/{golden.inputs.name}"
 
 
-def add_trained(case: Case, layout: Layout, cpu, cuda, folder) -> dict:
-    name = f"{case.name}-{layout.name}".replace("/", "-").replace("=", "")
-    name = name.replace(",", "-")
+def add_trained(case: Case, cpu, cuda, folder) -> dict:
+    golden = golden_of(case)
+    name = re.sub("[/,]", "-", case.name).replace("=", "")
     plan = folder / "plans" / f"{name}.plan"
-    case.compile(cuda, layout, plan)
     with tempfile.TemporaryDirectory() as scratch:
-        scratch = pathlib.Path(scratch)
-        case.compile(cpu, layout, scratch / "cpu.plan")
-        records, _ = case.train(cpu, scratch / "cpu.plan", scratch)
+        Suite(cuda, case.test, pathlib.Path(scratch)).compile(case, plan)
+        suite = Suite(cpu, case.test, pathlib.Path(scratch))
+        suite.compile(case, suite.folder / "cpu.plan")
+        found = suite.train(case, suite.folder / "cpu.plan")
+    # With paths below the bundle.
+    inputs = copy_inputs(golden, folder)
+    options = [str(x).replace(str(golden.inputs), inputs) for x in golden.data]
     return {
         "name": name,
         "plan": f"plans/{name}.plan",
-        "ranks": math.prod(layout.axes.values()),
-        "options": options_of(case, copy_inputs(case, folder)),
-        "precision": layout.precision,
-        "losses": [record["loss"] for record in records],
+        "ranks": math.prod(case.layout.axes.values()),
+        "options": [*options, *map(str, golden.run)],
+        "precision": "bf16" if "bf16" in case.layout.options else "fp32",
+        "losses": [record["loss"] for record in found.steps],
     }
 
 
@@ -195,14 +185,13 @@ def main() -> int:
         for kind in (Tools, CudaTools, RepeatableTools)
     )
     (given.folder / "plans").mkdir(parents=True, exist_ok=True)
+    test = read_test(pathlib.Path("golden"), CHOICES, TRAINED)
     manifest, failed = [], 0
     work = [
-        lambda case=case, layout=layout: add_trained(
-            Case(case), layout, cpu, repeatable, given.folder
-        )
-        for case in CASES
-        for layout in TRAINED
-        if given.filter in case
+        lambda case=case: add_trained(case, cpu, repeatable, given.folder)
+        for case in (Case(test, model, layout) for model in range(len(test.models))
+                     for layout in test.layouts)
+        if given.filter in case.name
     ]
     if given.filter in "gpt2-pp2-messages":
         work.insert(0, lambda: add_pipeline(repeatable, given.folder))

@@ -50,7 +50,7 @@ RECIPE = {
     "weight-decay": 0.1,
     "grad-clip": 1.0,
 }
-# As that of run.py: fp32 against fp64, over three steps.
+# As those of test/Training: fp32 against fp64, over three steps.
 TOLERANCE = 1e-4
 
 

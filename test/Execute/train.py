@@ -66,6 +66,9 @@ AXES = {
     ),
     "processes": Axis({str(x): () for x in (1, 2, 3, 4)}, runs=True, more=1),
     "check": Axis({"no": (), "yes": ()}, runs=True, more=2),
+    # Compiled a second time, to the same bytes; the weights loaded by one rank.
+    "again": Axis({"no": (), "yes": ()}, runs=True, more=2),
+    "loaded": Axis({"no": (), "yes": ()}, runs=True, more=2),
     "stress": Axis(
         {"none": (), "memory": ("--overlap", "off", "--stress", "memory"),
          "messages": ("--stress", "messages"),
@@ -95,7 +98,8 @@ class Case:
     def choices(self) -> dict:
         """Of covering.py."""
         found = covering.split_options(self.layout.mesh, self.layout.options)
-        return found | {"model": self.model, "error": self.layout.error}
+        own = {"model": self.model, "error": self.layout.error}
+        return found | {kind: value for kind, value in own.items() if value}
 
     def get_options(self, runs: bool) -> list:
         return [
@@ -109,10 +113,13 @@ class Case:
     def processes(self) -> int:
         return int(dict(self.chosen).get("processes", 1))
 
+    def does(self, axis: str) -> bool:
+        return dict(self.chosen).get(axis) == "yes"
+
     @property
     def is_checked(self) -> bool:
         """Whether the plan has a reference, and `plait-run --check` agrees with it."""
-        return "check" in self.test.also or dict(self.chosen).get("check") == "yes"
+        return "check" in self.test.also or self.does("check")
 
 
 def find_open(test: Test, layout: Layout) -> dict[str, list[str]]:
@@ -302,8 +309,14 @@ class Suite:
             require(other.lines == found.lines, f"metrics {other.lines}, as it is {found.lines}")
             require(other.content == found.content, "other weights than as it is")
             remarks.append("same bits")
+        if case.does("again"):
+            again = self.folder / "again.plan"
+            self.compile(case, again)
+            require(again.read_bytes() == plan.read_bytes(), "a second plan differs")
         checks = training_checks.Checks(self, case, plan, found)
         remarks += checks.run()
+        if case.does("loaded"):
+            remarks.append(checks.check_loaded())
         return ", ".join(remarks)
 
     def check_refused(self, case: Case) -> str:
@@ -340,11 +353,14 @@ def main() -> int:
     covering.add_option(parser)
     parser.add_argument("--list", action="store_true", help="only tell the cases")
     parser.add_argument("--as-is", action="store_true", help="no configurations")
+    parser.add_argument("--without", metavar="NAME", help="a file that is left out")
     parser.add_argument("files", nargs="*", type=pathlib.Path, help="else all")
     options = parser.parse_args()
     report = Reporter("train", options.filter)
     tests = []
     for path in options.files or sorted(FOLDER.glob("*.train")):
+        if path.stem == options.without:
+            continue
         try:
             tests.append(read_test(path, CHOICES))
         except (Failure, OSError) as failure:

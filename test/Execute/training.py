@@ -45,9 +45,9 @@ from training_suite import (
     write_list,
 )
 
-# Of losses beside PyTorch's, as in run.py.
+# Of losses beside PyTorch's, as in test/golden.
 TOLERANCE = 1e-4
-# And in bf16, whose distance from PyTorch run.py bounds more closely.
+# And in bf16, whose distance from PyTorch train.py bounds more closely.
 BF16_TOLERANCE = 1e-2
 # TensorBoard has numbers in fp32, the log nine digits.
 FLOAT_TOLERANCE = 1e-6

@@ -12,6 +12,7 @@ import json
 import math
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -173,6 +174,24 @@ class Checks:
             require(off[key] <= bound, f"{remark}, at most {bound:.2g}")
         return remark if limits else ""
 
+    def check_loaded(self) -> str:
+        """What this mesh saves, one rank loads: its first loss is that of this mesh
+        with the same file, both in one precision."""
+        saved = self.found.weights.parent
+        loaded = saved.rename(saved.with_name("loaded"))
+        alone = self.suite.folder / "loaded.plan"
+        self.suite.compile(self.case, alone, alone=True)
+        more = ("--weights", loaded, "--steps", 1)
+        losses = [
+            self.suite.train(self.case, plan, more=more).steps[0]["loss"]
+            for plan in (self.plan, alone)
+        ]
+        shutil.rmtree(loaded)
+        off = compare.relative(losses[0], losses[1])
+        bound = self.find_limits(self.test.against["one-rank"])["loss"]
+        require(off <= bound, f"losses {losses} of what was saved")
+        return f"loaded: off {off:.2g}"
+
     def check_plan(self) -> None:
         """The peak that a run tells is the plan's, and so is the ZeRO stage."""
         peaks = re.findall(r"^ +arena +(\S+ \S+) +(\d+) bytes$", self.shown, re.MULTILINE)
@@ -210,7 +229,8 @@ class Checks:
         """Parameters, gradients and optimizer state of the first rank, by figure 1 of
         Rajbhandari et al. 2020: with a bf16 copy 2, 4 and 12 bytes an element, else 4, 4
         and 8. Two packs, whose last rows need not be full, may differ."""
-        zero, replicas = int(self.get("--zero", "0")), self.layout.axes["dp"]
+        axes = self.layout.axes
+        zero, replicas = int(self.get("--zero", "0")), axes["dp"] * axes["cp"]
         if not zero or replicas == 1:
             return ""
         words = list(self.words)

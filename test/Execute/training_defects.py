@@ -32,7 +32,12 @@ DEFECTS = dict.fromkeys((
     "swap-buffers", "stale-gradient",
 ), "lower")  # fmt: skip
 # The files that took the place of a script, by its name.
-SUCCESSORS = {"padding": "padding-*"}
+SUCCESSORS = {
+    "padding": ("padding-*",),
+    "run": ("golden", "families", "llama3", "experts*", "gpt2*", "few-heads"),
+    "schedules": ("schedules", "orders"),
+    "shardings": ("divided*", "pinned-*"),
+}
 
 
 def has_several_ranks(words: list[str]) -> bool:
@@ -129,7 +134,9 @@ def main() -> int:
                                       "examples"), capture_output=True, check=True)  # fmt: skip
             subprocess.run(("tar", "-x", "-C", folder), input=archive.stdout, check=True)
         for script in options.scripts or SUCCESSORS:
-            files = sorted((ROOT / "test/Training").glob(f"{SUCCESSORS[script]}.train"))
+            folder_of_files = ROOT / "test" / "Training"
+            files = [path for name in SUCCESSORS[script]
+                     for path in sorted(folder_of_files.glob(f"{name}.train"))]  # fmt: skip
             new = [sys.executable, execute / "train.py", *files]
             old = [sys.executable, pathlib.Path(folder, f"test/Execute/{script}.py")]
 

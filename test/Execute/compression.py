@@ -134,7 +134,8 @@ def draw_scheme(choose: random.Random) -> str:
     block = choose.choice((32, 64))
     text = f"{name}:{block}"
     if compressors.SCHEMES[name].share:
-        text += f"+keep:{choose.randint(1, block)}"
+        kept = choose.randint(1, block)
+        text += f"+keep:{kept}" if kept > 1 else ""  # which is not told of
     if name.startswith("ef21"):
         return text
     text += choose.choice(("", "+feedback"))
@@ -332,7 +333,8 @@ class Suite:
         text = f"{others} of {count} codes another, {message} bytes a message"
         # Each replica has a code of each element; what is fed back is another one
         # once more.
-        times = run.replicas * (2 if compressor.feedback else 1) * compressor.rounds
+        rounds = sum(scheme.shrinks**number for number in range(compressor.rounds))
+        times = run.replicas * (2 if compressor.feedback else 1) * rounds
         require(others <= OTHERS * scheme.jumps * times * count, text)
         return text
 

@@ -208,11 +208,14 @@ class Scheme:
     limit: float = 1
     # Jumps in the range of a chunk's elements, for how many lie next to one.
     jumps: float = 1
+    # How many times smaller what is left for a next round is than what was sent, while
+    # what measuring has left in it stays. Of int8 that is too small to be seen.
+    shrinks: float = 1
 
 
 SCHEMES = {
     "int8": Scheme(int8, 8, 256, limit=127, jumps=127),
-    "int4": Scheme(int4, 4, 256, limit=7, jumps=7),
+    "int4": Scheme(int4, 4, 256, limit=7, jumps=7, shrinks=14),
     "sign": Scheme(sign, 1, 4096, limit=0.5, jumps=16),
     "topk": Scheme(topk, 1, 4096, share=64, jumps=16),
     # The norm of 256 elements is at most 16 times the largest.

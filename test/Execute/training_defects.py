@@ -6,10 +6,11 @@
 #
 #===-----------------------------------------------------------------------===#
 """Runs files of test/Training with a plaitc that seeds a defect (defect_kinds.py) into
-each plan of several ranks and proves nothing: a case has to fail. A case of this suite
-is a defect and a file. With --before REVISION and a script it is also run as it was in
-that revision, before files took its place, and must have failed as well."""
+each plan of several ranks and proves nothing: a case has to fail. With --before REVISION
+a case of this suite is a defect and a script, which is run as it was in that revision,
+before files took its place: what it saw one of these files has to see."""
 
+import itertools
 import os
 import pathlib
 import shlex
@@ -46,9 +47,8 @@ def has_several_ranks(words: list[str]) -> bool:
     return any(size != "1" for size in sizes)
 
 
-def compile_with_defect(kind: str, marks: pathlib.Path, real: str, words: list[str]) -> int:
-    """What plaitc does when it is called here: `marks` has a file for each plan with
-    the defect."""
+def compile_with_defect(kind: str, real: str, words: list[str]) -> int:
+    """What plaitc does when it is called here."""
     if "-o" not in words or "--compile-to" in words or not has_several_ranks(words):
         return subprocess.call([real, *words])
     at = words.index("-o")
@@ -66,16 +66,15 @@ def compile_with_defect(kind: str, marks: pathlib.Path, real: str, words: list[s
         # In the middle: neither the first layer nor the last.
         _, lines = changed[len(changed) // 2]
         ir.write_text("\n".join(lines) + "\n")
-        (marks / f"{len(list(marks.iterdir()))}").touch()
     return subprocess.call([real, ir, "--no-prove", "--no-reference", "-o", plan])
 
 
 def make_tools(folder: pathlib.Path, tools: pathlib.Path, kind: str) -> pathlib.Path:
-    """A folder of tools with such a plaitc, and an empty one of marks. What is compiled
-    from IR has nothing that `plait-run --check` could compare with."""
-    (folder / "marks").mkdir(parents=True)
+    """A folder of tools with such a plaitc. What is compiled from IR has nothing that
+    `plait-run --check` could compare with."""
+    folder.mkdir()
     real = tools.resolve()
-    words = [sys.executable, __file__, "--as-plaitc", kind, folder / "marks", real / "plaitc"]
+    words = [sys.executable, __file__, "--as-plaitc", kind, real / "plaitc"]
     scripts = {
         "plaitc": f'exec {shlex.join(map(str, words))} "$@"',
         "plait-run": f"""case " $* " in *" --check "*) exit 0 ;; esac
@@ -108,50 +107,62 @@ def find_failure(command: list) -> str:
 
 
 def check(tools: pathlib.Path, kind: str, command: list) -> str:
-    """What `command` says of plans with the defect."""
+    """The case of `command` that fails for plans with the defect; empty: none does."""
     with tempfile.TemporaryDirectory() as folder:
         made = make_tools(pathlib.Path(folder) / "bin", tools, kind)
         failure = find_failure([*command, "--bin", made])
-        if not failure and not any((made / "marks").iterdir()):
-            return ""
-        require(failure, "nothing fails")
-        return failure.partition("(")[0].split(" ", 1)[1].strip()
+        return failure.partition("(")[0].partition(" ")[2].strip()
+
+
+def find_files(script: str) -> list[pathlib.Path]:
+    folder = ROOT / "test" / "Training"
+    return [path for name in SUCCESSORS[script] for path in sorted(folder.glob(f"{name}.train"))]
+
+
+def compare_with_scripts(options, report: Reporter) -> None:
+    """What a script saw its files have to see."""
+    execute = ROOT / "test" / "Execute"
+    with tempfile.TemporaryDirectory() as folder:
+        archive = subprocess.run(("git", "-C", ROOT, "archive", options.before, "test",
+                                  "examples"), capture_output=True, check=True)  # fmt: skip
+        subprocess.run(("tar", "-x", "-C", folder), input=archive.stdout, check=True)
+
+        def compare(script: str, kind: str) -> str:
+            old = pathlib.Path(folder, f"test/Execute/{script}.py")
+            told = check(options.bin, kind, [sys.executable, old])
+            if not told:
+                raise Skipped("it did not see this before")
+            new = [sys.executable, execute / "train.py", *find_files(script)]
+            found = check(options.bin, kind, new)
+            require(found, f"seen by {told} alone")
+            return f"{found}; before: {told}"
+
+        for script, kind in itertools.product(options.scripts or SUCCESSORS, DEFECTS):
+            report.case(f"{script}/{kind}", lambda: compare(script, kind))
 
 
 def main() -> int:
     if sys.argv[1:2] == ["--as-plaitc"]:
-        kind, marks, real, *words = sys.argv[2:]
-        return compile_with_defect(kind, pathlib.Path(marks), real, words)
+        kind, real, *words = sys.argv[2:]
+        return compile_with_defect(kind, real, words)
     parser = arguments(__doc__)
     parser.add_argument("--before", help="a revision that has the scripts", default="")
     parser.add_argument("scripts", nargs="*", help=", ".join(SUCCESSORS))
     options = parser.parse_args()
     report = Reporter("training-defects", options.filter)
-    execute = ROOT / "test" / "Execute"
-    with tempfile.TemporaryDirectory() as folder:
-        if options.before:
-            archive = subprocess.run(("git", "-C", ROOT, "archive", options.before, "test",
-                                      "examples"), capture_output=True, check=True)  # fmt: skip
-            subprocess.run(("tar", "-x", "-C", folder), input=archive.stdout, check=True)
-        for script in options.scripts or SUCCESSORS:
-            folder_of_files = ROOT / "test" / "Training"
-            files = [path for name in SUCCESSORS[script]
-                     for path in sorted(folder_of_files.glob(f"{name}.train"))]  # fmt: skip
-            new = [sys.executable, execute / "train.py", *files]
-            old = [sys.executable, pathlib.Path(folder, f"test/Execute/{script}.py")]
+    if options.before:
+        compare_with_scripts(options, report)
+        return report.finish()
+    train = [sys.executable, ROOT / "test" / "Execute" / "train.py"]
+    train += [path for script in options.scripts or SUCCESSORS for path in find_files(script)]
 
-            def body(kind: str) -> str:
-                found = check(options.bin, kind, new)
-                if not options.before:
-                    require(found, "there is no place for it")
-                    return found
-                told = check(options.bin, kind, old)
-                if not found and not told:
-                    raise Skipped("there is no place for it")
-                return f"{found}; before: {told}"
+    def see(kind: str) -> str:
+        found = check(options.bin, kind, train)
+        require(found, "no case sees it")
+        return found
 
-            for kind in DEFECTS:
-                report.case(f"{script}/{kind}", lambda kind=kind: body(kind))
+    for kind in DEFECTS:
+        report.case(kind, lambda: see(kind))
     return report.finish()
 
 

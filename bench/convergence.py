@@ -32,6 +32,7 @@ SCHEMES = {
     "qsgd4": ("dp", ["--compress", "qsgd4"]),
     "sign + feedback": ("dp", ["--compress", "sign+feedback"]),
     "top 1 % + feedback": ("dp", ["--compress", "topk+keep:40+feedback"]),
+    "PowerSGD, rank 4 + feedback": ("dp", ["--compress", "powersgd+feedback"]),
     "local SGD, H=8": ("sites", ["--outer", "average:8"]),
     "DiLoCo, H=30": ("sites", ["--outer", "diloco:30"]),
     "DiLoCo, H=30, int8": ("sites", ["--outer", "diloco:30,compress=int8"]),

@@ -214,6 +214,7 @@ ours models models
 torch dropout dropout "${covering[@]}"
 ours compression compression "${covering[@]}"
 ours feedback feedback
+ours power-sgd power_sgd "${covering[@]}"
 ours sites sites "${covering[@]}"
 ours site-faults site_faults "${covering[@]}"
 ours gossip gossip "${covering[@]}"

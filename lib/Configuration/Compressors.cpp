@@ -25,9 +25,11 @@ using namespace plait;
 static constexpr std::string_view kFeedback = "feedback",
                                   kReplicas = "replicas", kKeep = "keep",
                                   kRounds = "rounds", kNone = "none";
+static constexpr int64_t kMostRank = 64;
 
 static constexpr Compressor kCompressors[] = {
 #define PLAIT_COMPRESSOR(rule, ...) {__VA_ARGS__},
+#define PLAIT_MATRIX_COMPRESSOR(name, rank) {name, 0, 0, rank},
 #include "plait/Configuration/Compressors.def"
 };
 
@@ -42,6 +44,26 @@ const Compressor &Compression::get() const { return *find(scheme); }
 
 bool plait::sendsDifferences(const Compression &compression) {
   return compression.scheme.starts_with("ef21");
+}
+
+bool plait::sendsFactors(const Compression &compression) {
+  return compression.isOn() && compression.get().block == 0;
+}
+
+bool plait::compresses(const Compression &compression, size_t dims) {
+  return compression.isOn() && dims >= (sendsFactors(compression) ? 2 : 1);
+}
+
+MatrixSides plait::getMatrixSides(std::span<const int64_t> shape) {
+  MatrixSides best{};
+  for (size_t cut = 1; cut < shape.size(); ++cut) {
+    MatrixSides sides{cut, 1, 1};
+    for (size_t dim = 0; dim < shape.size(); ++dim)
+      (dim < cut ? sides.rows : sides.columns) *= shape[dim];
+    if (best.cut == 0 || sides.rows + sides.columns < best.rows + best.columns)
+      best = sides;
+  }
+  return best;
 }
 
 bool plait::isOwnState(std::string_view name) {
@@ -65,12 +87,16 @@ plait::getCompressionStates(const Compression &compression) {
 
 /// A compressor that tells nobody which elements it keeps draws them.
 bool plait::drawsNumbers(const Compression &compression) {
-  return compression.isOn() && (compression.get().bits == 0 ||
-                                compression.scheme.starts_with("qsgd"));
+  if (!compression.isOn() || sendsFactors(compression))
+    return false;
+  return compression.get().bits == 0 || compression.scheme.starts_with("qsgd");
 }
 
 /// How many elements of a chunk are sent where no number is given.
+/// Of whole matrices it is their rank.
 static int64_t getDefaultKeep(const Compressor &compressor, int64_t block) {
+  if (compressor.block == 0)
+    return compressor.share;
   return compressor.share ? std::max<int64_t>(1, block / compressor.share) : 0;
 }
 
@@ -97,9 +123,12 @@ std::string plait::print(const Compression &value) {
   if (!value.isOn())
     return std::string(kNone);
   std::string text = value.scheme;
+  bool isRank = sendsFactors(value);
+  if (isRank && value.keep != value.get().share)
+    text += ":" + std::to_string(value.keep);
   if (value.block != value.get().block)
     text += ":" + std::to_string(value.block);
-  if (value.keep != getDefaultKeep(value.get(), value.block))
+  if (!isRank && value.keep != getDefaultKeep(value.get(), value.block))
     text += "+" + std::string(kKeep) + ":" + std::to_string(value.keep);
   if (value.feedback)
     text += "+" + std::string(kFeedback);
@@ -134,7 +163,7 @@ static Status parseCount(std::string_view name, std::string_view what,
               most);
 }
 
-/// The first part: "int8" or "int8:128".
+/// The first part: "int8", "int8:128" or "powersgd:2".
 static Status parseScheme(std::string_view name, std::string_view text,
                           Compression &value) {
   bool isLast;
@@ -148,6 +177,11 @@ static Status parseScheme(std::string_view name, std::string_view text,
   }
   value.scheme = word;
   value.block = compressor->block;
+  value.keep = getDefaultKeep(*compressor, value.block);
+  if (sendsFactors(value))
+    return isLast
+               ? Status::success()
+               : parseCount(name, "a rank of", text, 1, kMostRank, value.keep);
   if (!isLast)
     PLAIT_RETURN_IF_ERROR(parseCount(name, "chunks of", text, kLeastBlock,
                                      kMostBlock, value.block));
@@ -166,13 +200,14 @@ static Status parsePart(std::string_view name, std::string_view number,
   std::string_view word = take(number, ':', hasNone);
   bool isNew = std::ranges::find(seen, word) == seen.end();
   seen.push_back(word);
-  bool keeps = value.get().share > 0;
+  bool keeps = value.get().share > 0 && !sendsFactors(value);
   bool feeds = !sendsDifferences(value);
+  bool repeats = feeds && !sendsFactors(value);
   if (isNew && word == kFeedback && hasNone && feeds) {
     value.feedback = true;
     return Status::success();
   }
-  if (isNew && word == kRounds && feeds)
+  if (isNew && word == kRounds && repeats)
     return parseCount(name, word, number, 1, kMostRounds, value.rounds);
   if (isNew && word == kReplicas)
     return parseCount(name, word, number, 1, int64_t(1) << 24, value.replicas);
@@ -183,7 +218,7 @@ static Status parsePart(std::string_view name, std::string_view number,
     choices.emplace_back(kFeedback);
   if (keeps)
     choices.push_back(std::string(kKeep) + ":K");
-  if (feeds)
+  if (repeats)
     choices.push_back(std::string(kRounds) + ":R");
   choices.push_back(std::string(kReplicas) + ":N");
   return fail(name, " has \"", word, "\" behind the scheme, expected ",

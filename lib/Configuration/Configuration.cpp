@@ -433,6 +433,9 @@ static Status checkOuter(const TrainingConfiguration &configuration) {
   if (!getCompressionStates(configuration.compress).empty())
     return fail(what, ", which takes no feedback, but compress is ",
                 print(configuration.compress));
+  if (sendsFactors(configuration.compress))
+    return fail(what, ", which takes no factors of matrices, but compress is ",
+                print(configuration.compress));
   if (configuration.outer.corrects() && configuration.optimizer != "sgd")
     return fail(what, ", which corrects gradients and takes optimizer sgd: ",
                 configuration.optimizer, " moves weights by something else");

@@ -41,7 +41,8 @@ static auto describe(const fb::Parameter &parameter) {
                     parameter.file_name()->str(), list(*parameter.file_shape()),
                     list(*parameter.box_begin()), list(*parameter.box_shape()),
                     parameter.init(), parameter.init_value(),
-                    parameter.init_std(), parameter.frozen(), parameter.rate());
+                    parameter.init_std(), parameter.frozen(), parameter.rate(),
+                    parameter.unsaved());
 }
 
 /// The reference must be comparable: one rank, the same model and batch, the

@@ -108,6 +108,8 @@ Status checkParameter(const fb::Parameter &parameter) {
                   dim, " of '", parameter.file_name()->str(), "', which has ",
                   size);
   }
+  if (parameter.unsaved() && !parameter.frozen())
+    return fail("parameter '", name, "' is trained, but not saved");
   // Each is a tensor of the file, looked up by its name.
   constexpr int64_t mostTensors = 1 << 16;
   std::string_view file = parameter.file_name()->string_view();

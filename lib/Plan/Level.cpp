@@ -52,6 +52,12 @@ static bool hasNamedLosses(const fb::Plan &plan) { return plan.named_losses(); }
 
 static bool hasSites(const fb::Plan &plan) { return plan.outer(); }
 
+static bool hasUnsaved(const fb::Plan &plan) {
+  return any(plan.parameters(), [](const fb::Parameter *parameter) {
+    return parameter->unsaved();
+  });
+}
+
 /// Who does not know it writes tensors of the same elements.
 static bool savesShapes(const fb::Plan &plan) {
   return any(plan.parameters(), [](const fb::Parameter *parameter) {
@@ -214,6 +220,7 @@ std::span<const Feature> plan::getFeatures() {
       {"OuterKind.Join", 5, hasCorrections},
       {"OuterKind.Keep", 5, hasCorrections},
       {"Plan.deterministic", 6, isDeterministic},
+      {"Parameter.unsaved", 7, hasUnsaved},
   };
   return features;
 }

@@ -14,7 +14,7 @@
 
 #include "Carried.h"
 
-#include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 
 #include "mlir/IR/Builders.h"
@@ -139,6 +139,9 @@ LogicalResult Carried::compare(nn::ParameterOp should, nn::ParameterOp is) {
   auto decays = [](nn::ParameterOp parameter) -> std::string {
     return parameter.getDecay() ? "decay" : "no decay";
   };
+  auto isUnsaved = [](nn::ParameterOp parameter) -> std::string {
+    return parameter->hasAttr(nn::kUnsavedAttr) ? "no" : "yes";
+  };
   return success(
       succeeded(compare(is, "the type of " + name, should.getTypeAttr(),
                         is.getTypeAttr())) &&
@@ -153,7 +156,9 @@ LogicalResult Carried::compare(nn::ParameterOp should, nn::ParameterOp is) {
       succeeded(compare(is, "what " + name + " has as columns",
                         should.getMatrixAttr(), is.getMatrixAttr())) &&
       succeeded(compare(is, "where files have " + name, should.getFileAttr(),
-                        is.getFileAttr())));
+                        is.getFileAttr())) &&
+      succeeded(compare(is, "whether files have " + name, isUnsaved(should),
+                        isUnsaved(is))));
 }
 
 /// Parameters are compared in their order, by which a plan and its reference

@@ -94,17 +94,27 @@ static void showFloats(const fb::Plan &plan) {
   std::cout << ", rows of " << 4 * plan::countRowWords(plan) << " bytes\n";
 }
 
+/// Counts what is kept like a parameter, but is none of the model.
+static size_t countUnsaved(const fb::Plan &plan) {
+  return std::count_if(
+      plan.parameters()->begin(), plan.parameters()->end(),
+      [](const fb::Parameter *parameter) { return parameter->unsaved(); });
+}
+
 /// Shows what is trained, and on what.
 static void showModel(const fb::Plan &plan) {
   std::string name = flatbuffers::GetString(plan.model_name());
   std::cout << "model     " << plan.model_type()->str()
             << (name.empty() ? "" : " '" + name + "'") << ", vocabulary "
             << plan.vocab_size() << ", sequence " << plan.sequence() << ", "
-            << countOf(plan.parameters()->size(), "parameter");
+            << countOf(plan.parameters()->size() - countUnsaved(plan),
+                       "parameter");
   // A frozen parameter is read and saved, and has neither gradient nor state.
-  size_t frozen = std::count_if(
-      plan.parameters()->begin(), plan.parameters()->end(),
-      [](const fb::Parameter *parameter) { return parameter->frozen(); });
+  size_t frozen =
+      std::count_if(plan.parameters()->begin(), plan.parameters()->end(),
+                    [](const fb::Parameter *parameter) {
+                      return parameter->frozen() && !parameter->unsaved();
+                    });
   std::cout << (frozen ? ", " + std::to_string(frozen) + " of them frozen" : "")
             << "\n";
   showFloats(plan);

@@ -29,6 +29,22 @@ inline constexpr std::string_view kEstimateState = "estimate";
 /// The sum of these over all replicas, which all of them know.
 inline constexpr std::string_view kEstimateSumState = "estimate_sum";
 
+/// Whether gradients are sent as two factors of whole matrices (Vogels et al.
+/// 2019, "PowerSGD"), of which Compression::keep is the rank.
+bool sendsFactors(const Compression &compression);
+/// Whether the gradient of a parameter with so many dimensions is compressed:
+/// of numbers it is not, nor that of vectors where factors are sent.
+bool compresses(const Compression &compression, size_t dims);
+
+/// A tensor as a matrix: dimensions before `cut` are rows, the others columns.
+struct MatrixSides {
+  size_t cut;
+  int64_t rows, columns;
+};
+/// The sides of a tensor of at least two dimensions, with the least sum of all
+/// cuts, and of equal ones the first.
+MatrixSides getMatrixSides(std::span<const int64_t> shape);
+
 /// Whether replicas keep a tensor of that name because of what they send.
 bool isCompressionState(std::string_view name);
 /// Whether each replica has another one.

@@ -127,6 +127,9 @@ struct ParameterGroup {
   /// Sides of a matrix, on all ranks together, for optimizers that update it as
   /// a whole; 0: it is none.
   int64_t rows = 0, columns = 0;
+  /// Sides of its most square matrix, on all ranks together, which compressors
+  /// may send as two factors; 0: it is a vector.
+  int64_t factorRows = 0, factorColumns = 0;
 
   /// Whether one of its dimensions is a multiple of `ranks`, which so can have
   /// equal blocks of it.

@@ -77,6 +77,7 @@ static std::unique_ptr<fb::ParameterT> makeParameter(nn::ParameterOp op) {
   parameter->init_value = op.getInit().getMean().getValueAsDouble();
   parameter->init_std = std;
   parameter->rate = op.getRateFactor();
+  parameter->unsaved = op->hasAttr(nn::kUnsavedAttr);
   return parameter;
 }
 
@@ -170,8 +171,7 @@ LogicalResult ParameterTable::addState(fb::ShardT &shard,
   SmallVector<std::string_view> kept;
   if (!parameter.getBalance())
     llvm::append_range(kept, optimizer.getStates(bool(parameter.getMatrix())));
-  // As StepEnd has it, which compresses no numbers.
-  if (cast<ShapedType>(parameter.getType()).getRank() > 0)
+  if (compresses(compression, nn::countDims(parameter)))
     llvm::append_range(kept, getCompressionStates(compression));
   for (std::string_view name : kept) {
     std::optional<uint64_t> offset = find(nn::Slot::getState(name));

@@ -29,6 +29,7 @@
 #include "Measure.h"
 #include "Separator.h"
 #include "plait/Analysis/ModelFlops.h"
+#include "plait/Configuration/CompressionFacts.h"
 #include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Dialect/Plait/IR/ExpertChunks.h"
@@ -251,8 +252,16 @@ static llvm::SetVector<Operation *> findMakers(func::FuncOp forward) {
   return makers;
 }
 
-/// Sets rows and columns of what an optimizer may update as a matrix.
+/// Sets rows and columns of what an optimizer may update as a matrix, and what
+/// is sent as factors.
 static void setMatrix(ParameterGroup &group, nn::ParameterOp parameter) {
+  if (ArrayRef<int64_t> shape =
+          cast<RankedTensorType>(parameter.getType()).getShape();
+      nn::countDims(parameter) > 1) {
+    MatrixSides sides = getMatrixSides({shape.data(), shape.size()});
+    group.factorRows = sides.rows;
+    group.factorColumns = sides.columns;
+  }
   std::optional<ArrayRef<int64_t>> columns = parameter.getMatrix();
   if (!columns)
     return;

@@ -16,6 +16,7 @@
 #include "Memory.h"
 
 #include "Communicators.h"
+#include "Packs.h"
 
 #include "plait/Configuration/CompressionFacts.h"
 #include "plait/Support/LossChunks.h"
@@ -403,6 +404,11 @@ Holdings planner::getHoldings(std::span<const StageBlocks *const> stages,
                    holdings.whole.add(group, count);
                  if (context.training.matrixStateBytes > 0 && group.rows > 0)
                    holdings.matrices.add(group, count);
+                 if (hasFactors(group, context))
+                   holdings.factors += count * context.training.compress.keep *
+                                       group.factorColumns;
+                 else
+                   holdings.unfactored += count * group.elements;
                });
   forEachGroup(
       context.work, stages,
@@ -470,10 +476,13 @@ StageMemory planner::getMemory(const Holdings &holdings,
   memory.optimizer =
       countHeld(1) *
       (training.stateBytes + (training.precision != Precision::FP32 ? 4 : 0));
-  // Each rank has all of what it has not sent.
-  if (!getCompressionStates(training.compress).empty())
-    memory.optimizer +=
-        (holdings.parameters.all() - countHeld(1)) * double(sizeof(float));
+  // Each rank has all of what it has not sent, and the factors it goes on with.
+  memory.parameters += holdings.factors * double(sizeof(float));
+  if (!getCompressionStates(training.compress).empty()) {
+    double sent = holdings.parameters.all();
+    sent -= sendsFactors(training.compress) ? holdings.unfactored : 0;
+    memory.optimizer += (sent - countHeld(1)) * double(sizeof(float));
+  }
   // Like the parameters that they are about, of which ranks divide masters
   // only.
   memory.optimizer +=

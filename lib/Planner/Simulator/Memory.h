@@ -124,6 +124,9 @@ struct Holdings {
   Elements parameters;  // those that are trained
   Elements whole;       // of them: those that ZeRO 2 and 3 cannot divide
   Elements matrices;    // of them: those that are updated as a whole
+  // Where matrices are sent as two factors: elements of one, and of all else
+  // that is trained.
+  double factors = 0, unfactored = 0;
   // Bytes: of the block that needs the most, and of one that is gathered, with
   // experts and without.
   double temporary = 0, gathered = 0, gatheredDense = 0;

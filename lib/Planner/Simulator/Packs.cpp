@@ -13,17 +13,22 @@
 
 #include "Packs.h"
 
+#include "plait/Configuration/CompressionFacts.h"
 #include "plait/Support/Buckets.h"
 
 using namespace plait;
 using namespace plait::planner;
 
-size_t planner::getPackIndex(const ParameterGroup &group,
-                             const StepLoad &load) {
+bool planner::hasFactors(const ParameterGroup &group, const Context &context) {
+  return sendsFactors(context.training.compress) && group.factorRows > 0;
+}
+
+size_t planner::getPackIndex(const ParameterGroup &group, const StepLoad &load,
+                             const Context &context) {
   if (group.tied && load.tied > 0)
     return std::tuple_size_v<Packs> - 1;
-  return 6 * group.experts + 3 * group.decays + group.replicated +
-         group.partial;
+  return 12 * hasFactors(group, context) + 6 * group.experts +
+         3 * group.decays + group.replicated + group.partial;
 }
 
 Packs planner::getPacks(bool areDivided, Elements parameters,
@@ -41,12 +46,13 @@ Packs planner::getPacks(bool areDivided, Elements parameters,
       context.work, load.stages, [&](const ParameterGroup &group, int count) {
         if (areDivided != context.dividesByStage(group))
           return;
-        Pack &pack = packs[getPackIndex(group, load)];
+        Pack &pack = packs[getPackIndex(group, load, context)];
         pack.elements +=
             count *
             double(alignInPack(
                 int64_t(group.elements / getParts(group.experts)), chunk));
-        pack.summed = {group.partial, group.experts};
+        pack.summed = {group.partial, group.experts,
+                       hasFactors(group, context)};
       });
   for (Pack &pack : packs) {
     bool experts = pack.summed.isExperts;

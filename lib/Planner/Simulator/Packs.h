@@ -17,8 +17,9 @@ namespace plait::planner {
 
 /// Over which ranks gradients are summed.
 struct Summed {
-  bool isPartial = false; // ranks of tp have parts of the sums, too
-  bool isExperts = false; // and those of ep have others
+  bool isPartial = false;  // ranks of tp have parts of the sums, too
+  bool isExperts = false;  // and those of ep have others
+  bool hasFactors = false; // of matrices, which are sent as two
 };
 
 /// Gradients that are reduced as one.
@@ -29,12 +30,16 @@ struct Pack {
 
 /// The packs of a rank; without elements: there is none. No estimate allocates
 /// for them, of which a search makes many.
-using Packs = std::array<Pack, 13>;
+using Packs = std::array<Pack, 25>;
 
 /// Returns which of the packs of `load` has parameters like `group`: what is
 /// updated alike is in one. A table that two ranks hold is in the last, one of
 /// its own.
-size_t getPackIndex(const ParameterGroup &group, const StepLoad &load);
+size_t getPackIndex(const ParameterGroup &group, const StepLoad &load,
+                    const Context &context);
+
+/// Returns whether the gradient of `group` is sent as two factors.
+bool hasFactors(const ParameterGroup &group, const Context &context);
 
 /// Returns the packs of what ZeRO 2 and 3 divide, of which a rank has its
 /// parts, or of what they do not. What is not known one by one are
@@ -74,12 +79,12 @@ void forEachFetched(const StepLoad &load, const Context &context,
       return;
     forEachParameter(
         context.work, load.stages, [&](const ParameterGroup &group) {
-          if (isSingle(group) && getPackIndex(group, load) == index)
+          if (isSingle(group) && getPackIndex(group, load, context) == index)
             visit(group.elements / getParts(group.experts));
         });
   };
   forEachParameter(context.work, load.stages, [&](const ParameterGroup &group) {
-    size_t index = getPackIndex(group, load);
+    size_t index = getPackIndex(group, load, context);
     bool single = isSingle(group);
     if (!std::exchange(isDone[single][index], true))
       visitPack(index, single);

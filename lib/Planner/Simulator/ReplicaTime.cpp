@@ -15,6 +15,7 @@
 
 #include "Packs.h"
 #include "Replicated.h"
+#include "plait/Configuration/CompressionFacts.h"
 
 #include <algorithm>
 
@@ -435,8 +436,12 @@ static double getBucketSeconds(const Elements &parameters, const StepLoad &load,
                                const Context &context) {
   bool isKnown = !load.stages.empty();
   Packs packs = getPacks(/*areDivided=*/false, parameters, load, context);
-  bool isCompressed = context.training.compress.isOn();
+  const Compression &compress = context.training.compress;
+  bool isCompressed = compress.isOn() && !sendsFactors(compress);
   auto reduce = [&](double elements, Summed summed) {
+    // Matrix by matrix, where they are known.
+    if (summed.hasFactors || (sendsFactors(compress) && !isKnown))
+      return Replicated();
     if (isCompressed)
       return getCompressed(elements, summed, context);
     double bytes = elements * context.reducedBytes();
@@ -452,7 +457,8 @@ static double getBucketSeconds(const Elements &parameters, const StepLoad &load,
   buckets.all.rounding = isCompressed
                              ? compressingSeconds(parameters.all(), context)
                              : roundingSeconds(parameters, context);
-  double seconds = getReduceSeconds(buckets, load, context);
+  double seconds = getReduceSeconds(buckets, load, context) +
+                   getFactorSeconds(load, context);
   if (context.zero(/*experts=*/false) == 0)
     return seconds;
   double element = elementBytes(context.training.precision);

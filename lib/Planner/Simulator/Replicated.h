@@ -51,6 +51,12 @@ Replicated getRest(double bytes, Summed summed, const Context &context);
 Replicated getCollective(CollectiveKind kind, Axis axis, double bytes,
                          const Group &group, const Context &context);
 
+/// Returns the seconds of matrices whose gradients are sent as two factors
+/// (lib/Transforms/Gradients/LowRankSum.cpp), one after the other: each is
+/// summed over the other axes and gathered where ranks have parts of it, and
+/// replicas sum both factors.
+double getFactorSeconds(const StepLoad &load, const Context &context);
+
 /// Collectives over the ranks that divide state, or hold it all alike: one
 /// group of them, or axis by axis, of which the innermost has all of the bytes,
 /// and of what is divided the next one only its ranks' parts.

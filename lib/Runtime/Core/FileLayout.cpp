@@ -29,6 +29,8 @@ Result<FileLayout> FileLayout::of(const fb::Plan &plan) {
   std::set<std::string> names;
   // Several parameters may be parts of one tensor of the file.
   for (const fb::Parameter *parameter : *plan.parameters()) {
+    if (parameter->unsaved())
+      continue;
     // In the plan's order, so that the file does not depend on the mesh.
     std::string name = parameter->file_name()->str();
     auto shape = shapeOf(*parameter->file_shape());
@@ -79,6 +81,8 @@ runtime::findTensors(const fb::Plan &plan, const WeightFiles &files) {
     if (isTied && isTable && !files.has(name) && files.has(headName))
       name = headName;
     FileTensors &own = found.emplace_back();
+    if (parameter->unsaved())
+      continue;
     for (const TensorShape &one :
          listTensors(name, shapeOf(*parameter->file_shape()))) {
       auto tensor = files.find(one.name, one.shape);

@@ -33,6 +33,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <thread>
@@ -350,6 +351,8 @@ Status writeWeights(Executor &executor, const std::string &directory,
                    const fb::Parameter &parameter, const Piece &piece,
                    const std::vector<float> &block) {
     Status status = Status::success();
+    if (parameter.unsaved())
+      return status;
     const auto &place = layout->byName.at(parameter.file_name()->str());
     // Runs are those of the rank's whole block; only what falls into the
     // window's part is there.
@@ -442,6 +445,23 @@ Status runtime::setWeights(const RankArena &arena, const fb::Shard &shard,
                      });
 }
 
+/// Makes the numbers that a parameter begins with. What no file of weights has
+/// depends on no seed, so that it begins alike with weights and without.
+static ElementSource makeInitial(const fb::Parameter &parameter, uint64_t seed,
+                                 unsigned threads) {
+  return [&parameter, threads,
+          normals = std::make_shared<NormalStream>(
+              parameter.unsaved() ? 0 : seed,
+              parameter.file_name()->string_view(), parameter.init_value(),
+              parameter.init_std())](int64_t begin, std::span<float> target) {
+    if (parameter.init() == fb::InitKind::Constant)
+      std::fill(target.begin(), target.end(), parameter.init_value());
+    else
+      normals->generate(begin, target, threads);
+    return Status::success();
+  };
+}
+
 /// Every rank reads the elements of its own block from the mapped files: no
 /// rank sees the whole model. Pages are released now and then, since a file of
 /// the model's size would else stay in memory beside the arenas.
@@ -452,6 +472,9 @@ Status runtime::loadWeights(Executor &executor, const WeightFiles &files) {
     return found.status();
   return forEachShard(executor, [&](uint32_t rank, const fb::Shard &shard,
                                     const fb::Parameter &parameter) {
+    if (parameter.unsaved())
+      return setWeights({executor, rank}, shard, parameter,
+                        makeInitial(parameter, 0, 1));
     // By thread: each releases after a window of its own.
     int64_t read = 0;
     return setWeights({executor, rank}, shard, parameter,
@@ -486,18 +509,8 @@ Status runtime::initializeWeights(Executor &executor, uint64_t seed) {
                                                executor.ranks().size());
   return forEachShard(executor, [&](uint32_t rank, const fb::Shard &shard,
                                     const fb::Parameter &parameter) {
-    NormalStream normals(seed, parameter.file_name()->string_view(),
-                         parameter.init_value(), parameter.init_std());
-    bool constant = parameter.init() == fb::InitKind::Constant;
     return setWeights({executor, rank}, shard, parameter,
-                      [&](int64_t begin, std::span<float> target) {
-                        if (constant)
-                          std::fill(target.begin(), target.end(),
-                                    parameter.init_value());
-                        else
-                          normals.generate(begin, target, threads);
-                        return Status::success();
-                      });
+                      makeInitial(parameter, seed, threads));
   });
 }
 

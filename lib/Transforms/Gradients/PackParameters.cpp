@@ -21,6 +21,7 @@
 
 #include "ParameterUses.h"
 #include "plait/Configuration/CompressionFacts.h"
+#include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Support/Buckets.h"
 #include "plait/Transforms/Chunks.h"
 #include "plait/Transforms/Names.h"
@@ -70,6 +71,27 @@ static void cut(Members group, int64_t elements,
     packs.push_back(group);
 }
 
+/// Ranks that have equal parts of a matrix gather it. A factor has no more
+/// vectors than the matrix.
+static LogicalResult checkMatrix(nn::ParameterOp parameter, bool isUneven,
+                                 const Compression &compression) {
+  ArrayRef<int64_t> shape = cast<ShapedType>(parameter.getType()).getShape();
+  if (!compresses(compression, nn::countDims(parameter)))
+    return success();
+  MatrixSides sides = getMatrixSides({shape.data(), shape.size()});
+  if (isUneven)
+    return parameter.emitOpError(
+               "is split into uneven parts, which `compress` ")
+           << print(compression) << " does not take";
+  if (int64_t most = std::min(sides.rows, sides.columns);
+      compression.keep > most)
+    return parameter.emitOpError("is a matrix of ")
+           << sides.rows << " by " << sides.columns << ", and `compress` "
+           << print(compression) << " has a rank of " << compression.keep
+           << ", expected at most " << most;
+  return success();
+}
+
 /// A rank has runs of a parameter, from the innermost dimension on that is
 /// split: they begin at multiples of their length.
 LogicalResult plait::checkChunks(nn::ParameterOp parameter,
@@ -86,6 +108,8 @@ LogicalResult plait::checkChunks(nn::ParameterOp parameter,
     run *= isSplit ? 1 : block.getDimSize(dim);
     isSplit |= blocks > 1;
   }
+  if (sendsFactors(compression))
+    return checkMatrix(parameter, isUneven, compression);
   if (!isSplit || (!isUneven && run % compression.block == 0))
     return success();
   InFlightDiagnostic diag = parameter.emitOpError("is split ");
@@ -137,7 +161,8 @@ struct PackParametersPass
       // endAlike() is transitive, so that the first member stands for all.
       // There are few groups, so that searching them takes no time.
       auto group = llvm::find_if(groups, [&](const auto &group) {
-        return endAlike(*group.front(), *use, rank, mesh);
+        return isCompressed(*group.front()) == isCompressed(*use) &&
+               endAlike(*group.front(), *use, rank, mesh);
       });
       if (group == groups.end())
         groups.push_back({use});
@@ -147,9 +172,11 @@ struct PackParametersPass
     return groups;
   }
 
-  bool isCompressed(Members members) {
-    return compression.isOn() && members.front()->isTrained();
+  bool isCompressed(ParameterUse &use) {
+    return use.isTrained() &&
+           compresses(compression, nn::countDims(use.parameter));
   }
+  bool isCompressed(Members members) { return isCompressed(*members.front()); }
 
   /// A term of the loss that is of no samples, such as the squares of weights,
   /// has the same gradient on all replicas.

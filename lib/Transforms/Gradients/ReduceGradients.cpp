@@ -11,7 +11,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "CompressedSum.h"
+#include "LowRankSum.h"
 #include "StepEnd.h"
+#include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Transforms/Names.h"
 
 using namespace mlir;
@@ -84,7 +86,20 @@ void StepEnd::reducePack(StepUnit &unit, ArrayRef<int64_t> holders) {
 }
 
 /// Replicas compress a sum over all other ranks, so that neither mesh nor
-/// pipeline changes it. On a mesh the chunks are rows of packs; the step of one
+/// pipeline changes it.
+void StepEnd::sumOverOthers(StepUnit &unit, ArrayRef<int64_t> holders) {
+  ParameterUse &use = unit.get();
+  auto load = [&] {
+    return readSlot(unit, Slot::Gradient, use.gradients.at(rank));
+  };
+  for (StringAttr axis : use.getReducedAxes(mesh, rank))
+    if (axis != kDataAxis)
+      writeSlot(sumOver(axis, load()), unit, Slot::Gradient);
+  if (holders.size() > 1)
+    writeSlot(sumOverRanks(load(), holders), unit, Slot::Gradient);
+}
+
+/// Compresses chunks. On a mesh they are rows of packs; the step of one
 /// rank that others are held against has no packs.
 void StepEnd::reduceCompressed(StepUnit &unit, ArrayRef<int64_t> holders) {
   ParameterUse &use = unit.get();
@@ -95,14 +110,10 @@ void StepEnd::reduceCompressed(StepUnit &unit, ArrayRef<int64_t> holders) {
                               " which cannot be compressed");
     return;
   }
+  sumOverOthers(unit, holders);
   auto load = [&] {
     return readSlot(unit, Slot::Gradient, use.gradients.at(rank));
   };
-  for (StringAttr axis : use.getReducedAxes(mesh, rank))
-    if (axis != kDataAxis)
-      writeSlot(sumOver(axis, load()), unit, Slot::Gradient);
-  if (holders.size() > 1)
-    writeSlot(sumOverRanks(load(), holders), unit, Slot::Gradient);
   CompressedSum sum(nn, mesh, compression, bool(unit.pack),
                     unit.findPlaces(mesh, compression.block));
   auto read = [&](Slot slot) { return readSlot(unit, slot, use.getState()); };
@@ -114,14 +125,80 @@ void StepEnd::reduceCompressed(StepUnit &unit, ArrayRef<int64_t> holders) {
         unit.isDivided() ? Slot::Reduced : Slot::Gradient);
 }
 
+/// The factor that a step leaves to the next one is like a parameter of which
+/// no model knows. It begins with random numbers, and ranks of the pipeline
+/// that share a parameter share it, too.
+nn::ParameterOp StepEnd::getFactor(ParameterUse &use, RankedTensorType type) {
+  std::string name = (use.parameter.getSymName() + ".factor").str();
+  if (auto known = module.lookupSymbol<nn::ParameterOp>(name))
+    return known;
+  OpBuilder at(use.parameter->getContext());
+  at.setInsertionPointAfter(use.parameter);
+  auto init = nn::InitAttr::get(at.getContext(), at.getF64FloatAttr(0),
+                                at.getF64FloatAttr(1));
+  auto factor = nn::ParameterOp::create(
+      at, use.parameter.getLoc(), at.getStringAttr(name), TypeAttr::get(type),
+      init, UnitAttr(), FloatAttr(), FloatAttr(), nn::FileAttr(),
+      ShardingAttr::getReplicated(meshRef, type.getRank()), Attribute(),
+      DenseI64ArrayAttr());
+  factor->setAttr(nn::kUnsavedAttr, at.getUnitAttr());
+  return factor;
+}
+
+/// Sends a matrix as factors. Where ranks have parts of one, all of them make
+/// the factors of the whole one, and keep their part of what was not sent.
+void StepEnd::reduceMatrix(ParameterUse &use, ArrayRef<int64_t> holders) {
+  StepUnit unit{{}, {&use}};
+  const Compression &compression = configuration.compress;
+  sumOverOthers(unit, holders);
+  ShardingAttr split = use.getState();
+  auto whole = ShardingAttr::getReplicated(meshRef, use.getType().getRank());
+  auto error = Slot::getState(kErrorState);
+  Value block = readSlot(unit, Slot::Gradient, use.gradients.at(rank));
+  if (compression.feedback)
+    block = nn.add(block, readSlot(unit, error, split));
+  LowRankSum factors(nn, use.getType().getShape(), compression.keep);
+  RankedTensorType type = factors.getKeptType();
+  nn::ParameterOp factor = getFactor(use, type);
+  Value kept = nn::ReadOp::create(builder, nn.loc, type, factor.getSymName(),
+                                  Slot::Value);
+  Value matrix = move(block, use.getType(), split, whole);
+  LowRankSum::Sums sums = factors.apply(matrix, kept, [&](Value part) {
+    bool isAlone = mesh.getAxisSize(kDataAxis) <= 1;
+    return isAlone ? part : sumOver(builder.getStringAttr(kDataAxis), part);
+  });
+  nn::WriteOp::create(builder, nn.loc, sums.kept, factor.getSymName(),
+                      Slot::Value);
+  if (compression.feedback)
+    writeSlot(nn.sub(block, move(sums.own, use.getType(), whole, split)), unit,
+              error);
+  writeSlot(move(sums.all, use.getType(), whole, split), unit, Slot::Gradient);
+}
+
+/// Matrices come one by one. Of those that ranks divide each then takes its
+/// rows.
+void StepEnd::reduceMatrices(StepUnit &unit, ArrayRef<int64_t> holders) {
+  for (ParameterUse *member : unit.members) {
+    nn.loc = member->parameter.getLoc();
+    reduceMatrix(*member, holders);
+  }
+  nn.loc = unit.getLoc();
+  if (unit.isDivided())
+    writeSlot(takeRows(readSlot(unit, Slot::Gradient, {}), unit), unit,
+              Slot::Reduced);
+}
+
 /// The location is the unit's, for remarks and profiles of its collectives. A
 /// number is too little to be compressed.
 void StepEnd::reduce(StepUnit &unit) {
   SmallVector<int64_t> holders(llvm::make_first_range(unit.get().gradients));
   nn.loc = unit.getLoc();
-  if (configuration.compress.isOn() && unit.get().getType().getRank() > 0)
-    reduceCompressed(unit, holders);
-  else
+  const Compression &compression = configuration.compress;
+  if (!compresses(compression, nn::countDims(unit.get().parameter)))
     unit.pack ? reducePack(unit, holders) : reduceParameter(unit, holders);
+  else if (sendsFactors(compression))
+    reduceMatrices(unit, holders);
+  else
+    reduceCompressed(unit, holders);
   nn.loc = module.getLoc();
 }

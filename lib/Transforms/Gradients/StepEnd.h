@@ -65,6 +65,10 @@ private:
   void reduceParameter(StepUnit &unit, llvm::ArrayRef<int64_t> holders);
   void reducePack(StepUnit &unit, llvm::ArrayRef<int64_t> holders);
   void reduceCompressed(StepUnit &unit, llvm::ArrayRef<int64_t> holders);
+  void sumOverOthers(StepUnit &unit, llvm::ArrayRef<int64_t> holders);
+  nn::ParameterOp getFactor(ParameterUse &use, mlir::RankedTensorType type);
+  void reduceMatrix(ParameterUse &use, llvm::ArrayRef<int64_t> holders);
+  void reduceMatrices(StepUnit &unit, llvm::ArrayRef<int64_t> holders);
   void reduce(StepUnit &unit);
   mlir::Value sumSquares(StepUnit &unit);
   mlir::ArrayAttr getCountedAxes(StepUnit &unit);

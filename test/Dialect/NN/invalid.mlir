@@ -1186,6 +1186,11 @@ func.func @backward_has_a_value(%x: tensor<4xf32>) {
 
 // -----
 
+// expected-error @+1 {{has attribute "nn.unsaved" = 1 : i64, expected nn.layer = i or nn.backward}}
+nn.parameter @w : tensor<4xf32> init <mean = 0.0, std = 1.0> {nn.unsaved = 1 : i64}
+
+// -----
+
 func.func @unknown(%x: tensor<4xf32>) {
   // expected-error @+1 {{has attribute "nn.layers" = 0 : i64, expected nn.layer = i or nn.backward}}
   %0 = nn.exp %x {nn.layers = 0 : i64} : tensor<4xf32>

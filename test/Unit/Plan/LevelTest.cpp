@@ -169,7 +169,9 @@ const std::map<std::string, Add> additions = {
     {"OuterStep.pieces", addMessages},
     {"OuterKind.Encode", addMessages},
     {"OuterKind.Decode", addMessages},
-    {"Plan.deterministic", [](fb::PlanT &plan) { plan.deterministic = true; }}};
+    {"Plan.deterministic", [](fb::PlanT &plan) { plan.deterministic = true; }},
+    {"Parameter.unsaved",
+     [](fb::PlanT &plan) { plan.parameters[0]->unsaved = true; }}};
 
 TEST(Level, IsZeroWithoutFeatures) { EXPECT_EQ(getLevel(makePlan()), 0u); }
 

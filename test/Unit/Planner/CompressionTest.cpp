@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "plait/Configuration/CompressionFacts.h"
 #include "plait/Configuration/Configuration.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +17,8 @@ TEST(Compression, IsReadAndWritten) {
        {"none", "int8", "int8:32", "int8:4096", "int8+feedback",
         "int8:128+feedback", "int4:64", "int8+replicas:4",
         "int8:64+feedback+replicas:2", "topk:64+keep:2+feedback+rounds:4",
-        "sign+rounds:16", "randk+feedback+rounds:2+replicas:4"}) {
+        "sign+rounds:16", "randk+feedback+rounds:2+replicas:4", "powersgd",
+        "powersgd:2+feedback", "powersgd+feedback+replicas:2"}) {
     Compression value;
     Status status = parse("compress", text, value);
     EXPECT_TRUE(status.ok()) << status.message();
@@ -32,7 +34,8 @@ TEST(Compression, IsReadAndWritten) {
         {"qsgd4:256", "qsgd4"},
         {"topk+rounds:1", "topk"},
         {"sign+rounds:2+feedback", "sign+feedback+rounds:2"},
-        {"randk:128+keep:2", "randk:128"}}) {
+        {"randk:128+keep:2", "randk:128"},
+        {"powersgd:4+feedback", "powersgd+feedback"}}) {
     Compression value;
     ASSERT_TRUE(parse("compress", text, value).ok());
     EXPECT_EQ(print(value), same);
@@ -42,14 +45,14 @@ TEST(Compression, IsReadAndWritten) {
 TEST(Compression, SaysWhatItCannotRead) {
   for (auto [text, message] :
        {std::pair("", "compress is \"\", expected none, int8, int4, "
-                      "sign, topk, qsgd8, qsgd4, qsgd2, randk or "
-                      "ef21-topk"),
+                      "sign, topk, qsgd8, qsgd4, qsgd2, randk, "
+                      "ef21-topk or powersgd"),
         {"int2", "compress is \"int2\", expected none, int8, int4, "
-                 "sign, topk, qsgd8, qsgd4, qsgd2, randk or "
-                 "ef21-topk"},
+                 "sign, topk, qsgd8, qsgd4, qsgd2, randk, "
+                 "ef21-topk or powersgd"},
         {"none+feedback", "compress is \"none\", expected none, int8, int4, "
-                          "sign, topk, qsgd8, qsgd4, qsgd2, randk or "
-                          "ef21-topk"},
+                          "sign, topk, qsgd8, qsgd4, qsgd2, randk, "
+                          "ef21-topk or powersgd"},
         {"int8:", "compress has chunks of \"\", expected 32 to 4096"},
         {"int8:16", "compress has chunks of \"16\", expected 32 to 4096"},
         {"int8:8192", "compress has chunks of \"8192\", expected 32 to 4096"},
@@ -90,6 +93,14 @@ TEST(Compression, SaysWhatItCannotRead) {
          "grows from round to round, expected feedback, which makes it shrink"},
         {"randk+keep:0", "compress has keep \"0\", expected 1 to 4096"},
         {"topk:64+keep:65", "compress has keep \"65\", expected 1 to 64"},
+        {"powersgd:0", "compress has a rank of \"0\", expected 1 to 64"},
+        {"powersgd:65", "compress has a rank of \"65\", expected 1 to 64"},
+        {"powersgd:2x", "compress has a rank of \"2x\", expected 1 to 64"},
+        {"powersgd+keep:2", "compress has \"keep\" behind the scheme, expected "
+                            "feedback or replicas:N, each once"},
+        {"powersgd+rounds:2",
+         "compress has \"rounds\" behind the scheme, expected feedback or "
+         "replicas:N, each once"},
         {"int8+replicas", "compress has replicas \"\", expected 1 to 16777216"},
         {"int8+replicas:0",
          "compress has replicas \"0\", expected 1 to 16777216"}}) {
@@ -160,4 +171,30 @@ TEST(Compression, ExcludesWhatDividesOrRounds) {
             "adamw");
   configuration.optimizer = "sgd";
   EXPECT_TRUE(checkExecutable(configuration).ok());
+}
+
+/// The cut with the least sum of sides; of equal ones the first.
+TEST(Compression, TakesTensorsForMatrices) {
+  for (auto [shape, cut, rows, columns] :
+       {std::tuple(std::vector<int64_t>{6, 4}, 1, 6, 4),
+        {{2, 3, 4}, 2, 6, 4},
+        {{8, 2, 4}, 1, 8, 8},
+        {{2, 2, 2}, 1, 2, 4}}) {
+    MatrixSides sides = getMatrixSides(shape);
+    EXPECT_EQ(sides.cut, size_t(cut));
+    EXPECT_EQ(sides.rows, rows);
+    EXPECT_EQ(sides.columns, columns);
+  }
+}
+
+TEST(Compression, SendsFactorsOfMatricesAlone) {
+  Compression value;
+  ASSERT_TRUE(parse("compress", "powersgd", value).ok());
+  EXPECT_TRUE(sendsFactors(value));
+  EXPECT_TRUE(compresses(value, 2));
+  EXPECT_FALSE(compresses(value, 1));
+  ASSERT_TRUE(parse("compress", "int8", value).ok());
+  EXPECT_FALSE(sendsFactors(value));
+  EXPECT_TRUE(compresses(value, 1));
+  EXPECT_FALSE(compresses(value, 0));
 }

@@ -197,6 +197,10 @@ TEST(Outer, ExcludesWhatLeavesNoWeights) {
   EXPECT_EQ(checkExecutable(configuration).message(),
             "outer is diloco:2+sites:2, which takes no feedback, but compress "
             "is int8+feedback");
+  ASSERT_TRUE(setField(configuration, "compress", "powersgd").ok());
+  EXPECT_EQ(checkExecutable(configuration).message(),
+            "outer is diloco:2+sites:2, which takes no factors of matrices, "
+            "but compress is powersgd");
 }
 
 TEST(Outer, CountsWhatIsKept) {

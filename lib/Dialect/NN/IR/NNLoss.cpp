@@ -266,6 +266,9 @@ LogicalResult NNDialect::verifyOperationAttribute(Operation *op,
   if (attribute.getName() == kBackwardAttr &&
       isa<UnitAttr>(attribute.getValue()))
     return success();
+  if (attribute.getName() == kUnsavedAttr && isa<ParameterOp>(op) &&
+      isa<UnitAttr>(attribute.getValue()))
+    return success();
   return op->emitOpError("has attribute ")
          << attribute.getName() << " = " << attribute.getValue()
          << ", expected " << kLayerAttr << " = i or " << kBackwardAttr;

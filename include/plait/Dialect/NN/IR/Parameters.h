@@ -18,11 +18,24 @@
 
 namespace plait::nn {
 
+/// The discardable unit attribute of a parameter that is none of the model's:
+/// what the exchange of gradients keeps from step to step, and no file of
+/// weights has.
+inline constexpr llvm::StringLiteral kUnsavedAttr = "nn.unsaved";
+
 /// The parameter that `op` reads or stores; null where that is an accumulator
 /// or a pack.
 inline ParameterOp findParameter(SlotOpInterface op,
                                  mlir::SymbolTableCollection &tables) {
   return tables.lookupNearestSymbolFrom<ParameterOp>(op, op.getSymbolAttr());
+}
+
+/// Counts the dimensions that files give a parameter: a bias whose heads are a
+/// dimension of their own here is still a vector.
+inline size_t countDims(ParameterOp parameter) {
+  if (FileAttr file = parameter.getFileAttr())
+    return file.getBox().size();
+  return llvm::cast<mlir::ShapedType>(parameter.getType()).getRank();
 }
 
 /// How `parameter` lies in the mesh; null where that is not said (yet), or

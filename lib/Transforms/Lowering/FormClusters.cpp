@@ -257,11 +257,27 @@ bool Former::joinsCompared(ArrayRef<Operation *> ops,
   return reads(ops, more) || reads(more, ops);
 }
 
-/// Whether a kernel can compute all these ops.
+/// Whether all these ops add numbers that are computed elsewhere or by one of
+/// them.
+static bool addNumbers(ArrayRef<Operation *> ops) {
+  return llvm::all_of(ops, [](Operation *op) {
+    return isa<nn::AddOp>(op) && shapeOf(op->getResult(0)).empty() &&
+           llvm::none_of(op->getOperands(), [](Value operand) {
+             Operation *source = operand.getDefiningOp();
+             return source && isFree(source);
+           });
+  });
+}
+
+/// Whether a kernel can compute all these ops. Sums of numbers are computed by
+/// one, however many they are: to ask for each length of such a sum, as the
+/// norm of all gradients is, would take the square of it.
 bool Former::fitOneKernel(ArrayRef<Operation *> ops,
                           ArrayRef<Operation *> more) {
   if (joinsCompared(ops, more))
     return false;
+  if (addNumbers(more) && addNumbers(ops))
+    return true;
   SmallVector<Operation *> all(ops);
   llvm::append_range(all, more);
   all = inProgramOrder(all);

@@ -48,7 +48,6 @@ using namespace mlir;
 using namespace plait;
 
 namespace {
-
 using Shape = SmallVector<int64_t, 5>;
 
 Shape shapeOf(Value value) {
@@ -257,21 +256,7 @@ bool Former::joinsCompared(ArrayRef<Operation *> ops,
   return reads(ops, more) || reads(more, ops);
 }
 
-/// Whether all these ops add numbers that are computed elsewhere or by one of
-/// them.
-static bool addNumbers(ArrayRef<Operation *> ops) {
-  return llvm::all_of(ops, [](Operation *op) {
-    return isa<nn::AddOp>(op) && shapeOf(op->getResult(0)).empty() &&
-           llvm::none_of(op->getOperands(), [](Value operand) {
-             Operation *source = operand.getDefiningOp();
-             return source && isFree(source);
-           });
-  });
-}
-
-/// Whether a kernel can compute all these ops. Sums of numbers are computed by
-/// one, however many they are: to ask for each length of such a sum, as the
-/// norm of all gradients is, would take the square of it.
+/// Whether a kernel can compute all these ops, as it can any sum of numbers.
 bool Former::fitOneKernel(ArrayRef<Operation *> ops,
                           ArrayRef<Operation *> more) {
   if (joinsCompared(ops, more))

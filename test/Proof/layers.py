@@ -6,7 +6,9 @@
 #===-----------------------------------------------------------------------===#
 """Prints the model. Each option names layers by number:
 
-layers.py LAYERS [--wide I] [--tanh I] [--tied I J]   J reads the parameters of I"""
+layers.py LAYERS [--wide I] [--tanh I] [--tied I J]   J reads the parameters of I
+
+--alternate: each odd layer has tanh."""
 
 import argparse
 
@@ -15,6 +17,7 @@ parser.add_argument("layers", type=int)
 parser.add_argument("--wide", type=int, default=-1)
 parser.add_argument("--tanh", type=int, default=-1)
 parser.add_argument("--tied", type=int, nargs=2, default=(-1, -1))
+parser.add_argument("--alternate", action="store_true")
 options = parser.parse_args()
 
 X, LOGITS = "tensor<4x32x64xf32>", "tensor<4x32x256xf32>"
@@ -37,7 +40,7 @@ for i in layers:
     layer = f"{{nn.layer = {i}}}"
     up, down = f"tensor<64x{width[i]}xf32>", f"tensor<{width[i]}x64xf32>"
     inner = f"tensor<4x32x{width[i]}xf32>"
-    act = "tanh" if i == options.tanh else "silu"
+    act = "tanh" if i == options.tanh or options.alternate and i % 2 else "silu"
     print(f"%up{i} = nn.read @up.{holder[i]} value {layer} : {up}")
     print(f"%down{i} = nn.read @down.{holder[i]} value {layer} : {down}")
     print(f'%a{i} = nn.matmul %x{i}, %up{i} "bsh,hf->bsf" {layer} : ({X}, {up}) -> {inner}')

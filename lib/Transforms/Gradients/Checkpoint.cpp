@@ -274,19 +274,25 @@ namespace {
 /// Copies forward ops into the backward part of one joint function.
 class Recomputer {
 public:
-  explicit Recomputer(func::FuncOp function)
-      : body(function.getBody().front()) {}
+  explicit Recomputer(func::FuncOp function) {
+    for (Operation &op : function.getBody().front())
+      order.try_emplace(&op, order.size());
+  }
 
-  /// Has the backward ops in `users` use copies of the forward values that
-  /// `shouldCopy` accepts, and of what those are computed from as far as it is
-  /// accepted too; never of comparisons, which copies could decide otherwise.
-  /// Copies stand before the first of the users; returns them.
+  /// Has the backward ops in `users`, which are in program order, use copies of
+  /// the forward values that `shouldCopy` accepts, and of what those are
+  /// computed from as far as it is accepted too; never of comparisons, which
+  /// copies could decide otherwise. Copies stand before the first of the users;
+  /// returns them.
   SmallVector<Operation *>
   recompute(ArrayRef<Operation *> users,
             llvm::function_ref<bool(Operation *)> shouldCopy);
 
 private:
-  Block &body;
+  /// The places of the ops that there were at first, among which all forward
+  /// ops are. A copy makes a block forget the order of its ops, so that asking
+  /// the block for each layer would take the square of a function's length.
+  llvm::DenseMap<Operation *, size_t> order;
 };
 
 } // namespace
@@ -308,11 +314,10 @@ Recomputer::recompute(ArrayRef<Operation *> users,
   if (needed.empty())
     return {};
   SmallVector<Operation *> sources = needed.takeVector();
-  llvm::sort(sources,
-             [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
-  Operation *first = *llvm::min_element(
-      users, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
-  OpBuilder builder(first);
+  llvm::sort(sources, [&](Operation *a, Operation *b) {
+    return order.lookup(a) < order.lookup(b);
+  });
+  OpBuilder builder(users.front());
   IRMapping mapping;
   SmallVector<Operation *> copies;
   // The mapping sends operands to copies made before; what was not copied is

@@ -48,7 +48,6 @@ using namespace mlir;
 using namespace plait;
 
 namespace {
-
 using Shape = SmallVector<int64_t, 5>;
 
 Shape shapeOf(Value value) {
@@ -257,11 +256,13 @@ bool Former::joinsCompared(ArrayRef<Operation *> ops,
   return reads(ops, more) || reads(more, ops);
 }
 
-/// Whether a kernel can compute all these ops.
+/// Whether a kernel can compute all these ops, as it can any sum of numbers.
 bool Former::fitOneKernel(ArrayRef<Operation *> ops,
                           ArrayRef<Operation *> more) {
   if (joinsCompared(ops, more))
     return false;
+  if (addNumbers(more) && addNumbers(ops))
+    return true;
   SmallVector<Operation *> all(ops);
   llvm::append_range(all, more);
   all = inProgramOrder(all);

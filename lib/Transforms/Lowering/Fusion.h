@@ -96,6 +96,11 @@ enum class Copies : uint8_t {
 Copies findCopies(llvm::ArrayRef<mlir::Operation *> members,
                   llvm::ArrayRef<mlir::Value> outputs);
 
+/// Whether all these ops add numbers that are in memory or that another of them
+/// computes. A kernel does, however many they are: to ask for each length of
+/// such a sum, as the norm of all gradients is, would take the square of it.
+bool addNumbers(llvm::ArrayRef<mlir::Operation *> ops);
+
 /// A cluster, in no block yet, of the ops `members` and of copies of the free
 /// ops they read; it yields `outputs`.
 mlir::OwningOpRef<plan::ClusterOp>

@@ -23,6 +23,17 @@ static uintptr_t wordOf(const void *unique) {
   return reinterpret_cast<uintptr_t>(unique);
 }
 
+bool plait::addNumbers(ArrayRef<Operation *> ops) {
+  return llvm::all_of(ops, [](Operation *op) {
+    return isa<nn::AddOp>(op) &&
+           cast<RankedTensorType>(op->getResult(0).getType()).getRank() == 0 &&
+           llvm::none_of(op->getOperands(), [](Value operand) {
+             Operation *source = operand.getDefiningOp();
+             return source && isFree(source);
+           });
+  });
+}
+
 uintptr_t KnownClusters::kindOf(Operation *op) {
   auto [known, isNew] = kindOfOp.try_emplace(op, 0);
   if (!isNew)

@@ -59,9 +59,16 @@ void PlaitDialect::initialize() {
 //===----------------------------------------------------------------------===//
 
 /// The attribute holds text and parses it when asked; verify() has seen to it
-/// that it parses.
+/// that it parses. Passes ask again for each parameter and layer, so each
+/// thread keeps what the last text meant.
 TrainingConfiguration ConfigurationAttr::getValue() const {
-  return *parseConfiguration(std::string_view(getFields()));
+  thread_local std::string text;
+  thread_local TrainingConfiguration value = *parseConfiguration(text);
+  if (StringRef fields = getFields(); fields != text) {
+    value = *parseConfiguration(std::string_view(fields));
+    text = fields.str();
+  }
+  return value;
 }
 
 LogicalResult

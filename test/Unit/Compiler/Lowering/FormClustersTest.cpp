@@ -65,6 +65,30 @@ TEST(FormClusters, AsksOncePerKindOfLayer) {
   EXPECT_EQ(few, many);
 }
 
+/// A sum of so many numbers is asked for once, not in each of its lengths.
+TEST(FormClusters, AsksOnceForSumsOfNumbers) {
+  MLIRContext context;
+  context.loadDialect<nn::NNDialect, plan::PlanDialect, func::FuncDialect>();
+  auto count = [&](int numbers) {
+    std::string text = "func.func @f(%x0: tensor<f32>";
+    for (int i = 1; i <= numbers; ++i)
+      text += ", %a" + std::to_string(i) + ": tensor<f32>";
+    text += ") -> tensor<f32> {\n";
+    for (int i = 1; i <= numbers; ++i)
+      text += "  %x" + std::to_string(i) + " = nn.add %x" +
+              std::to_string(i - 1) + ", %a" + std::to_string(i) +
+              " : tensor<f32>\n";
+    text += "  return %x" + std::to_string(numbers) + " : tensor<f32>\n}\n";
+    auto module = parseSourceString<ModuleOp>(text, ParserConfig(&context));
+    auto function = *module->getOps<func::FuncOp>().begin();
+    KnownClusters known;
+    formClusters(function, known);
+    EXPECT_EQ(llvm::range_size(function.getOps<plan::ClusterOp>()), 1);
+    return known.size();
+  };
+  EXPECT_EQ(count(60), count(3));
+}
+
 /// What is built of members and outputs, as known clusters and anew.
 TEST(FormClusters, TellsClustersApart) {
   MLIRContext context;

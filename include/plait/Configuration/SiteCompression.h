@@ -64,10 +64,6 @@ struct SiteCompression {
   int64_t countPlaceWords() const;
   /// The words of one chunk.
   int64_t countChunkWords() const;
-  /// Operations that a processor takes to make a message, or to read one, for
-  /// each element: measured, in those of a vector kernel.
-  static double getEncodeFlops(bool isSparse) { return isSparse ? 170 : 50; }
-  static double getDecodeFlops(bool isSparse) { return isSparse ? 2 : 25; }
   int64_t countChunks(int64_t elements) const {
     return (elements + chunk - 1) / chunk;
   }

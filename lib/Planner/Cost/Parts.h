@@ -30,6 +30,11 @@ Cost attentionCost(const Operation &operation, const Device &device,
 /// A kernel that moves `bytes` and computes `flops` elementwise.
 Cost kernelCost(double bytes, double flops, const Device &device);
 
+/// Operations that a processor takes for each element to make a message of
+/// sites, or to read that of one: a sparse one has few of them.
+double getEncodeFlops(bool isSparse);
+double getDecodeFlops(bool isSparse);
+
 } // namespace plait::planner
 
 #endif // PLAIT_PLANNER_COST_PARTS_H

@@ -163,10 +163,9 @@ static double getMessageFlops(const fb::OuterStep &step,
   double elements = double(step.elements());
   bool isSparse = 40 * double(step.words()) < elements;
   if (step.kind() == fb::OuterKind::Encode)
-    return elements * SiteCompression::getEncodeFlops(isSparse);
+    return elements * getEncodeFlops(isSparse);
   if (step.kind() == fb::OuterKind::Decode)
-    return elements * SiteCompression::getDecodeFlops(isSparse) *
-           double(mesh.sites());
+    return elements * getDecodeFlops(isSparse) * double(mesh.sites());
   return 0;
 }
 

@@ -115,9 +115,10 @@ std::vector<SchemeCost> planner::rankSchemes(const ReportInput &input) {
   return rows;
 }
 
-/// Solves, with x seconds of a mean, r of what sites tell each other in each
-/// step and s of the step of a site, r + x / H <= (s + r + x / H) / 20. A
-/// message that is smaller has the same latency.
+/// Solves, with x seconds of a mean, r of what sites tell each other and wait
+/// for the slowest in each step and s of the step of a site,
+/// r + x / H <= (s + r + x / H) / 20. A message that is smaller has the same
+/// latency.
 Enough planner::findEnough(const ReportInput &input) {
   double alone = getAlone(input), allowed = alone / 19;
   auto predictMean = [&](int32_t every, const Cluster &cluster) {

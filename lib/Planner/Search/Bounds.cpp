@@ -177,8 +177,7 @@ double Bounds::getIdealSeconds(const Probe &probe,
   double pipeline =
       std::max(microbatches * probe.work() / configuration.mesh[Axis::PP],
                (probe.forward + probe.backwardInput) / cluster.device.burst);
-  double wait =
-      getWaitShare(int(configuration.mesh.batchParts()), training.framework);
+  double wait = getWaitShare(configuration, training);
   return boundRounding * (pipeline * (1 + wait) + probe.overhead);
 }
 
@@ -248,8 +247,7 @@ double Bounds::getSeconds(const Work &work, const Probe &probe,
     pipeline = std::max(pipeline, probe.work() / (1 - rest));
   }
   pipeline /= cluster.device.burst;
-  double wait =
-      getWaitShare(int(configuration.mesh.batchParts()), training.framework);
+  double wait = getWaitShare(configuration, training);
   return std::max(getIdealSeconds(probe, configuration),
                   boundRounding * (pipeline * (1 + wait) + probe.overhead));
 }
@@ -568,8 +566,7 @@ bool Bounds::isBeatenBy(const Work &work, const Configuration &configuration,
     busy += work / double(probe->work.size());
   }
   // 2. Against the time.
-  double wait =
-      1 + getWaitShare(int(configuration.mesh.batchParts()), framework);
+  double wait = 1 + getWaitShare(configuration, training);
   double beside = getStepSeconds(probe->parameters, context, seconds);
   auto isSlow = [&](double pipeline) {
     return boundRounding * (pipeline * wait + framework.stepSeconds) + beside >=

@@ -452,8 +452,7 @@ StepLoad Estimator::getHeaviestLoad() const {
 void Estimator::timeStep() {
   StepLoad load = getHeaviestLoad();
   result.waitSeconds =
-      getWaitShare(int(configuration.mesh.batchParts()), context.framework()) *
-      result.pipelineSeconds;
+      getWaitShare(configuration, context.training) * result.pipelineSeconds;
   result.dataSeconds = getDataSeconds(load, context);
   Cost optimizer = getOptimizerCost(load, context);
   result.optimizerSeconds = optimizer.seconds;

@@ -26,8 +26,12 @@ using namespace plait::planner;
 
 /// The usual approximation of how many standard deviations the largest of many
 /// normal samples is expected above the mean.
-double planner::getWaitShare(int replicas, const Framework &framework) {
-  return std::sqrt(2 * std::log(double(replicas))) * framework.spread;
+/// Sites are replicas here, too: they tell each other of their loss.
+double planner::getWaitShare(const Configuration &configuration,
+                             const Training &training) {
+  double replicas = double(configuration.mesh.batchParts()) *
+                    double(training.outer.countSites());
+  return std::sqrt(2 * std::log(replicas)) * training.framework.spread;
 }
 
 namespace {
@@ -165,9 +169,17 @@ static Cost getMatrixCost(const StepLoad &load, const Context &context) {
   return cost;
 }
 
-/// Bound by memory: one pass over gradients, state and parameters, divided
-/// where ZeRO divides them, and the norm's all-reduce of one number over all
-/// ranks.
+/// Returns the operations of an element: as kernels have, 13 of SGD with
+/// momentum, 26 of AdamW, the norm's included. Lion's 25 count as 13.
+static double getUpdateFlops(const Training &training) {
+  double states = training.stateBytes / sizeof(float) -
+                  (training.compress.feedback ? 1 : 0);
+  return 13 * std::max(1.0, states);
+}
+
+/// Mostly bound by memory: one pass over gradients, state and parameters,
+/// divided where ZeRO divides them, and the norm's all-reduce of one number
+/// over all ranks.
 Cost planner::getOptimizerCost(const StepLoad &load, const Context &context) {
   const Training &training = context.training;
   double element = elementBytes(training.precision);
@@ -181,7 +193,8 @@ Cost planner::getOptimizerCost(const StepLoad &load, const Context &context) {
   double share = context.getShare(load.parameters, 1);
   double norm = getScalarSeconds(load, context);
   const Device &device = context.cluster.device;
-  Cost cost = memoryCost(share * bytes, device);
+  Cost cost =
+      kernelCost(share * bytes, share * getUpdateFlops(training), device);
   MemoryPlace place = context.configuration.offload.optimizer;
   if (place != MemoryPlace::Arena) {
     // State and masters come and go at once, beside the update.
@@ -297,7 +310,34 @@ static double getAgreementSeconds(double bytes, double compressed, double step,
                   : seconds;
 }
 
-/// All weights of a rank in fp32, and what passes over them: reads and writes.
+/// One agreement's steps over all weights of a rank, in fp32: each waits for
+/// the one before, so that none hides behind another's operations. A message is
+/// made, and those of all sites are read.
+static double getComputingSeconds(double parameters, double compressed,
+                                  const Context &context) {
+  const Outer &outer = context.training.outer;
+  const Device &device = context.cluster.device;
+  double bytes = parameters * sizeof(float);
+  double passes = outer.keepsDifference()    ? 6
+                  : outer.keepsAnchor()      ? 5
+                  : outer.getGraph().empty() ? 2
+                                             : 6;
+  double error = outer.getCompression().keepsError() ? 2 * bytes : 0;
+  double kept = parameters * 2 * outer.getStateBytes() - error;
+  double seconds = memoryCost(passes * bytes + kept, device).seconds;
+  if (!outer.isCompressed())
+    return seconds;
+  double sites = double(outer.sites);
+  bool isSparse = outer.getCompression().keep > 0;
+  seconds += kernelCost(bytes + error + compressed,
+                        parameters * getEncodeFlops(isSparse), device)
+                 .seconds;
+  seconds += kernelCost(bytes + sites * compressed,
+                        parameters * sites * getDecodeFlops(isSparse), device)
+                 .seconds;
+  return seconds;
+}
+
 /// A site counts as one of equal copies of the cluster. The ranks of a site
 /// send at once.
 double planner::getSitesSeconds(const StepLoad &load, double step,
@@ -308,28 +348,15 @@ double planner::getSitesSeconds(const StepLoad &load, double step,
   double parameters = load.parameters.all(), bytes = parameters * sizeof(float);
   double compressed =
       outer.isCompressed() ? getCompressedBytes(load, context) : 0;
-  double passes = outer.keepsDifference()    ? 6
-                  : outer.keepsAnchor()      ? 5
-                  : outer.getGraph().empty() ? 2
-                                             : 6;
-  double kept = parameters * 2 * outer.getStateBytes();
-  // Messages are made, and those of all sites read.
-  double messages = compressed * double(1 + outer.sites) +
-                    (outer.isCompressed() ? 2 * bytes : 0);
-  bool isSparse = outer.getCompression().keep > 0;
-  double flops =
-      SiteCompression::getEncodeFlops(isSparse) +
-      SiteCompression::getDecodeFlops(isSparse) * double(outer.sites);
-  Cost computing = kernelCost(passes * bytes + kept + messages,
-                              outer.isCompressed() ? parameters * flops : 0,
-                              context.cluster.device);
   // Each step, what it has come to and by what it is corrected.
   Cost correcting =
       memoryCost(outer.corrects() ? 3 * bytes : 0, context.cluster.device);
   return getTogetherSeconds(CollectiveKind::AllReduce, 1, 3 * sizeof(float),
                             context) +
          getAgreementSeconds(bytes, compressed, step, context) +
-         computing.seconds / double(outer.every) + correcting.seconds;
+         getComputingSeconds(parameters, compressed, context) /
+             double(outer.every) +
+         correcting.seconds;
 }
 
 /// Adds what ZeRO 2 and 3 have reduced of each parameter to a rank's part of

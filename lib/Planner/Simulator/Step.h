@@ -27,9 +27,10 @@ struct StepLoad {
   std::vector<const StageBlocks *> stages;
 };
 
-/// Returns the part of the pipeline's time that the slowest of `replicas` takes
-/// longer.
-double getWaitShare(int replicas, const Framework &framework);
+/// Returns the part of the pipeline's time that the slowest replica, of those
+/// of all sites, takes longer.
+double getWaitShare(const Configuration &configuration,
+                    const Training &training);
 
 /// Seconds in which nothing but the sum of gradients and the exchange of
 /// parameters goes on.

@@ -8,6 +8,8 @@
 #include "SearchSetting.h"
 #include "plait/Planner/Cost.h"
 
+#include <cmath>
+
 using namespace plait;
 using namespace plait::planner;
 
@@ -145,6 +147,65 @@ TEST(Step, ZeroLeavesWholeWhatItCannotDivide) {
   }
   setting.training.framework.dividesParameters = false;
   EXPECT_LT(run(3).memory[0].peak(), one.memory[0].peak());
+}
+
+/// The slowest of all is waited for in each step, as sites tell each other of
+/// their loss.
+TEST(Step, SitesWaitForTheSlowest) {
+  Setting setting;
+  setting.configuration.mesh[Axis::DP] = 2;
+  auto getShare = [&](const char *outer) {
+    EXPECT_TRUE(parse("outer", outer, setting.training.outer).ok());
+    Estimate estimate = setting.run();
+    return estimate.waitSeconds / estimate.pipelineSeconds;
+  };
+  double spread = setting.training.framework.spread;
+  EXPECT_DOUBLE_EQ(getShare("none"), std::sqrt(2 * std::log(2)) * spread);
+  EXPECT_DOUBLE_EQ(getShare("diloco:8+sites:3"),
+                   std::sqrt(2 * std::log(6)) * spread);
+}
+
+/// On a processor that is slow at arithmetic; memory is none here.
+TEST(Step, UpdatesTakeTheirOperations) {
+  Setting setting;
+  setting.cluster.device.memoryBandwidth = 1e30;
+  setting.cluster.device.vectorFlops = 1e9;
+  setting.shape.tied = false;
+  Work work = buildTransformerWork(setting.shape, 1, false);
+  double parameters = 0;
+  for (int index : work.order)
+    for (const ParameterGroup &group : work.blocks[index].parameters)
+      parameters += group.elements;
+  for (double states : {1, 2}) {
+    setting.training.stateBytes = 4 * states;
+    double expected = 13 * states * parameters / 1e9;
+    EXPECT_NEAR(setting.run().optimizerSeconds, expected, 1e-3 * expected);
+  }
+}
+
+/// What is moved before and after messages are made and read takes its time,
+/// however long these take.
+TEST(Step, AgreementsHideNothingBehindMessages) {
+  Setting setting;
+  auto getSeconds = [&](double bandwidth, double flops) {
+    setting.cluster.device.memoryBandwidth = bandwidth;
+    setting.cluster.device.vectorFlops = flops;
+    return setting.run().overheadSeconds;
+  };
+  constexpr double fast = 1e30;
+  for (const char *outer : {"diloco:8,compress=int8", "sparseloco:8"}) {
+    EXPECT_TRUE(
+        parse("outer", outer + std::string("+sites:4"), setting.training.outer)
+            .ok());
+    double beside = getSeconds(fast, fast);
+    double moved = getSeconds(1e12, fast) - beside;
+    double computed = getSeconds(fast, 1e12) - beside;
+    double both = getSeconds(1e12, 1e12) - beside;
+    EXPECT_GT(moved, 0) << outer;
+    EXPECT_GT(computed, moved) << outer;
+    EXPECT_GT(both, computed + moved / 2) << outer;
+    EXPECT_LT(both, computed + moved) << outer;
+  }
 }
 
 } // namespace

@@ -92,6 +92,8 @@ llvm::FailureOr<Content> broadcastView(Rules &rules, mlir::Operation *op,
 
 /// Whether it is a pack of a replica's parts, each with all of its elements.
 bool areParts(const Content &input);
+/// Counts the elements of the rows that a rank has of a pack.
+int64_t countElements(Rules &rules, const Pack &pack);
 /// Says that there is no rule for `op` of such a view.
 llvm::FailureOr<Content> failView(Rules &rules, mlir::Operation *op,
                                   const Content &input);

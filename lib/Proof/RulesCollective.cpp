@@ -73,10 +73,12 @@ static LogicalResult combine(Rules &rules, Operation *op, Form &form,
 static FailureOr<Content> evaluateOnPack(Rules &rules, Operation *op,
                                          const Content &input,
                                          RankedTensorType type) {
-  if (!input.pack->view.isPlain()) {
+  const PackView &view = input.pack->view;
+  if (!view.isPlain() && (view.isStacked || !isa<dist::SliceOp>(op))) {
     rules.report.unproven(op)
-        << "of what replicas compress only an all-gather along dimension 0 of "
-           "what is stacked has a rule";
+        << "of what replicas compress only slices, and of what is stacked "
+           "all-gathers along dimension 0 and what brings them all to the "
+           "ranks of their rows, have a rule";
     return failure();
   }
   auto pack = std::make_shared<Pack>(*input.pack);
@@ -196,21 +198,21 @@ static LogicalResult gather(Rules &rules, Operation *op, Form &form,
 }
 
 /// Gathers the members of all replicas along the dimension in front.
-static FailureOr<Content> gatherReplicas(Rules &rules, dist::AllGatherOp all,
-                                         const Content &input,
-                                         RankedTensorType type) {
-  return mapMembers(
-      rules, all, input, type, input.pack->view,
-      [&](const Content &member) -> FailureOr<Content> {
-        Content result = member;
-        SmallVector<int64_t> shape(member.type.getShape());
-        if (failed(gather(rules, all, result.form, 0, all.getAxisAttr(),
-                          shape[0], all.getRounds())))
-          return failure();
-        shape[0] *= rules.mesh.getSize(all.getAxis());
-        result.type = member.type.clone(shape);
-        return result;
-      });
+template <typename OpTy>
+static FailureOr<Content>
+gatherReplicas(Rules &rules, OpTy all, const Content &input,
+               RankedTensorType type, int64_t rounds = 1) {
+  return mapMembers(rules, all, input, type, input.pack->view,
+                    [&](const Content &member) -> FailureOr<Content> {
+                      Content result = member;
+                      SmallVector<int64_t> shape(member.type.getShape());
+                      if (failed(gather(rules, all, result.form, 0,
+                                        all.getAxisAttr(), shape[0], rounds)))
+                        return failure();
+                      shape[0] *= rules.mesh.getSize(all.getAxis());
+                      result.type = member.type.clone(shape);
+                      return result;
+                    });
 }
 
 static FailureOr<Content> evaluateAllGather(Rules &rules, Operation *op,
@@ -220,7 +222,7 @@ static FailureOr<Content> evaluateAllGather(Rules &rules, Operation *op,
   Content result = operands[0];
   if (rules.mesh.getSize(all.getAxis()) > 1) {
     if (result.pack && result.pack->view.isStacked && all.getDim() == 0)
-      return gatherReplicas(rules, all, result, type);
+      return gatherReplicas(rules, all, result, type, all.getRounds());
     if (result.pack)
       return evaluateOnPack(rules, op, result, type);
     int64_t extent = result.type.getDimSize(all.getDim());
@@ -275,15 +277,43 @@ static FailureOr<Content> evaluateReduceScatter(Rules &rules, Operation *op,
   return result;
 }
 
+/// Brings rows of the members of all replicas to the ranks that have them:
+/// behind the replicas' dimension is that of the rows.
+static FailureOr<Content> exchangeReplicas(Rules &rules, dist::AllToAllOp op,
+                                           const Content &input,
+                                           RankedTensorType type) {
+  StringAttr axis = op.getAxisAttr();
+  bool isDivided = llvm::any_of(
+      input.pack->rows, [&](const RankTerm &own) { return own.axis == axis; });
+  if (op.getConcat() != 0 || op.getSplit() != 1 || isDivided) {
+    rules.wrong(op) << "moves the split over \"" << axis.getValue()
+                    << "\" from dimension " << op.getConcat() << " to "
+                    << op.getSplit() << " of " << print(input);
+    return failure();
+  }
+  FailureOr<Content> all = gatherReplicas(rules, op, input, type);
+  if (failed(all))
+    return failure();
+  auto pack = std::make_shared<Pack>(*all->pack);
+  llvm::append_range(pack->rows, rules.mesh.split(axis, type.getDimSize(1)));
+  return Content{type, {}, std::move(pack)};
+}
+
 /// As an all-gather of `concat` and a slice of `split`, which in between no
-/// rank has in memory. Packs have no rule.
+/// rank has in memory. Packs have a rule where they are stacked alone.
 static FailureOr<Content> evaluateAllToAll(Rules &rules, Operation *op,
                                            Operands operands,
                                            RankedTensorType type) {
   auto exchange = cast<dist::AllToAllOp>(op);
   Content result = operands[0];
+  if (result.pack && !result.pack->view.isStacked) {
+    rules.report.unproven(op) << "packs have no rule: " << print(result);
+    return failure();
+  }
   if (rules.mesh.getSize(exchange.getAxis()) > 1) {
     int64_t split = exchange.getSplit(), concat = exchange.getConcat();
+    if (result.pack)
+      return exchangeReplicas(rules, exchange, result, type);
     if (failed(gather(rules, op, result.form, concat, exchange.getAxisAttr(),
                       result.type.getDimSize(concat))) ||
         failed(divide(rules, op, result.form, split, exchange.getAxisAttr(),
@@ -447,7 +477,7 @@ ArrayRef<OpRule> proof::getCollectiveRules() {
       {"dist.all_reduce", evaluateAllReduce, /*takesPacks=*/true},
       {"dist.all_gather", evaluateAllGather, /*takesPacks=*/true},
       {"dist.reduce_scatter", evaluateReduceScatter, /*takesPacks=*/true},
-      {"dist.all_to_all", evaluateAllToAll},
+      {"dist.all_to_all", evaluateAllToAll, /*takesPacks=*/true},
       {"dist.slice", evaluateSlice, /*takesPacks=*/true},
       {"dist.dispatch", evaluateDispatch},
       {"dist.combine", evaluateCombine, /*takesPacks=*/false,

@@ -316,6 +316,7 @@ FailureOr<Content> proof::reduceView(Rules &rules, Operation *op,
 static void stackReplicas(Pack &pack, int64_t replicas) {
   pack.view.isStacked = true;
   for (Pack::Member &member : pack.members) {
+    member.form.dims[0].begin.clear();
     SmallVector<int64_t> shape(member.type.getShape());
     shape[0] = replicas;
     member.type = member.type.clone(shape);
@@ -325,8 +326,12 @@ static void stackReplicas(Pack &pack, int64_t replicas) {
 /// Whether all replicas have the same of all members.
 static bool isSameOnReplicas(const Pack &pack) {
   return llvm::all_of(pack.members, [](const Pack::Member &member) {
-    return member.form.dims[0].fitsAll();
+    return member.form.dims[0].uniform;
   });
+}
+
+int64_t proof::countElements(Rules &rules, const Pack &pack) {
+  return pack.elements / rules.mesh.countBlocks(pack.rows);
 }
 
 /// 1. A dimension in front, for what all replicas have.
@@ -352,7 +357,7 @@ FailureOr<Content> proof::broadcastView(Rules &rules, Operation *op,
            type.getDimSize(0) == rules.mesh.getSize(view.replicas))
     stackReplicas(*pack, type.getDimSize(0)); // 3.
   else if (view.isByRow && areFrom(0) && type.getRank() == rank + 1 &&
-           type.getNumElements() == pack->elements * replicas)
+           type.getNumElements() == countElements(rules, *pack) * replicas)
     view.isByRow = false; // 2.
   else
     return failView(rules, op, input);

@@ -131,7 +131,8 @@ static FailureOr<Form> drawMember(Rules &rules, nn::DrawOp op, size_t index,
 static FailureOr<Content> drawPack(Rules &rules, nn::DrawOp op,
                                    const Content &input, const Content &step,
                                    RankedTensorType type) {
-  if (!areParts(input) || type.getShape().back() != int64_t(op.getBlock()))
+  if (!areParts(input) || !input.pack->rows.empty() ||
+      type.getShape().back() != int64_t(op.getBlock()))
     return failView(rules, op, input);
   auto pack = std::make_shared<Pack>(*input.pack);
   int64_t block = op.getBlock(), next = 0;

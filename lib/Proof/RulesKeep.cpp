@@ -71,7 +71,7 @@ static FailureOr<Content> evaluateOccupied(Rules &rules, Operation *op,
     return Content{type, makeOnes(rules, input.form), nullptr};
   PackView view{.replicas = input.pack->view.replicas,
                 .isStacked = input.pack->view.isStacked};
-  if (!view.replicas || input.pack->view != view)
+  if (!view.replicas || input.pack->view != view || !input.pack->rows.empty())
     return failView(rules, op, input);
   if (failed(checkOccupied(rules, cast<nn::OccupiedOp>(op), input)))
     return failure();
@@ -247,7 +247,7 @@ static FailureOr<Content> evaluateMark(Rules &rules, Operation *op,
   wanted.areColumns = true;
   int64_t copies = view.isStacked ? type.getDimSize(0) : 1;
   if (input.pack->view != wanted ||
-      type.getNumElements() != input.pack->elements * copies)
+      type.getNumElements() != countElements(rules, *input.pack) * copies)
     return failView(rules, op, input);
   auto pack = std::make_shared<Pack>(*input.pack);
   pack->view = view;

@@ -276,7 +276,10 @@ class Suite:
         )  # fmt: skip
         sent = 0
         # Of one replica each; what replicas have updated of weights has more rows.
-        pattern = r'dist\.all_gather .*@mesh\["dp"\] dim 0 .*: tensor<(1x.*?)x[if]32>'
+        pattern = (
+            r'dist\.(?:all_gather|all_to_all) .*@mesh\["dp"\] (?:dim 0|split 1 concat 0) '
+            r".*: tensor<(1x.*?)x[if]32>"
+        )
         for shape in re.findall(pattern, ir.read_text()):
             sent += 4 * math.prod(int(x) for x in shape.split("x"))
         # Rows of what ranks divide are as many for each.

@@ -76,19 +76,24 @@ static double roundingSeconds(const Elements &parameters,
       .seconds;
 }
 
-/// Every replica sends messages to all others; what each has is a sum over the
-/// other axes before.
+/// Every replica sends messages to all others, or to each the rows that it
+/// updates; what each has is a sum over the other axes before.
 static Replicated getCompressed(double elements, Summed summed,
                                 const Context &context) {
   const Compression &compression = context.training.compress;
-  double all = elements * context.configuration.mesh[Axis::DP];
-  double chunks = all / double(compression.block);
+  double sent = context.configuration.mesh[Axis::DP];
+  bool sendsRows = sent > 1 && context.zero(summed.isExperts) >= 1;
+  if (sendsRows)
+    sent /= context.divisions(summed.isExperts);
+  double chunks = elements * sent / double(compression.block);
   ChunkMessage message = compression.getMessage();
   Replicated made;
   for (uint64_t bytes : {message.getCodeBytes(), message.getNumberBytes()})
     if (bytes)
-      made.add(getCollective(CollectiveKind::AllGather, Axis::DP,
-                             chunks * bytes, context.group(Axis::DP), context),
+      made.add(getCollective(sendsRows ? CollectiveKind::AllToAll
+                                       : CollectiveKind::AllGather,
+                             Axis::DP, chunks * bytes, context.group(Axis::DP),
+                             context),
                double(compression.rounds));
   double whole = elements * context.gradientBytes();
   for (const AxisFacts &facts : kAxes)
@@ -114,6 +119,9 @@ static double compressingSeconds(double parameters, const Context &context) {
   double packed = number + word;
   double added =
       number + context.configuration.mesh[Axis::DP] * (word + 2 * number);
+  // Of what it updates alone.
+  if (context.zero(/*experts=*/false) >= 1)
+    added /= context.divisions(/*experts=*/false);
   double summed = double(compression.rounds - 1) * 2 * number;
   double moved = double(compression.rounds) * (made + packed + added) + summed;
   return memoryCost(parameters * moved, context.cluster.device).seconds;

@@ -9,7 +9,8 @@
 // others, and each adds up what all have sent: Σ decode(encode(gᵢ + eᵢ)), where
 // eᵢ is what replica i has not sent so far (Stich et al. 2018, "Sparsified SGD
 // with memory"). Codes are no numbers that a collective could add up, hence an
-// all-gather and a sum on each rank, in the order of the replicas.
+// all-gather and a sum on each rank, in the order of the replicas. Where
+// replicas update other rows, each is sent its own ones only: an all-to-all.
 //
 // The arithmetic of a compressor is in a file of Compressors. What is said of
 // whole parameters, which is what a step is held against, is the same but for
@@ -29,6 +30,14 @@ using nn::NNBuilder;
 
 static RankedTensorType typeOf(Value value) {
   return cast<RankedTensorType>(value.getType());
+}
+
+/// Puts a dimension of so many replicas in front.
+static Value stack(NNBuilder &nn, Value own, int64_t replicas) {
+  SmallVector<int64_t> shape = {replicas};
+  llvm::append_range(shape, typeOf(own).getShape());
+  auto dims = llvm::to_vector(llvm::seq<int64_t>(1, shape.size()));
+  return nn.broadcast(own, shape, dims);
 }
 
 //===----------------------------------------------------------------------===//
@@ -52,11 +61,38 @@ Value Chunks::spread(Value numbers, Value like) {
                                    block);
 }
 
+/// Counts in the whole table, where places are known.
 Value Chunks::occupied(Value like) {
+  if (isReceived(like))
+    return maskReceived(occupied(whole), typeOf(like).getDimSize(0));
   auto elements = llvm::map_to_vector(
       places, [](const TensorPlace &place) { return place.elements; });
   return nn::OccupiedOp::create(nn.builder, nn.loc, like.getType(), like,
                                 elements);
+}
+
+bool Chunks::isReceived(Value like) {
+  return !added.empty() && typeOf(like).getRank() > typeOf(whole).getRank();
+}
+
+/// Kernels that move elements read masks from memory, where bits are less.
+Value Chunks::maskReceived(Value mask, int64_t replicas) {
+  Value words = takeRows(packWords(nn, mask, 1), added);
+  return unpackWords(nn, stack(nn, words, replicas), 1);
+}
+
+Value Chunks::takeRows(Value all, ArrayRef<StringAttr> axes) {
+  if (axes.empty())
+    return all;
+  RankedTensorType type = typeOf(all);
+  SmallVector<int64_t> shape(type.getShape());
+  for (StringAttr axis : axes)
+    shape[0] /= mesh.getAxisSize(axis);
+  Builder &at = nn.builder;
+  SmallVector<Attribute> names(axes.begin(), axes.end());
+  return dist::SliceOp::create(nn.builder, nn.loc, type.clone(shape), all,
+                               FlatSymbolRefAttr::get(mesh.getSymNameAttr()),
+                               at.getArrayAttr(names), at.getI64IntegerAttr(0));
 }
 
 /// The step is the same for all elements, which costs nothing in a kernel.
@@ -109,10 +145,15 @@ plait::createCompressionRule(const Compression &compression, Chunks &chunks) {
 
 CompressedSum::CompressedSum(NNBuilder &nn, dist::MeshOp mesh,
                              const Compression &compression, bool isTable,
-                             ArrayRef<TensorPlace> places)
+                             ArrayRef<TensorPlace> places,
+                             ArrayRef<StringAttr> dividing)
     : nn(nn), mesh(mesh), compression(compression), isTable(isTable),
-      chunks(nn, mesh, compression.block, isTable, places),
-      rule(createCompressionRule(compression, chunks)) {}
+      dividing(dividing), chunks(nn, mesh, compression.block, isTable, places),
+      rule(createCompressionRule(compression, chunks)) {
+  auto found = llvm::find(dividing, kDataAxis);
+  if (found != dividing.end())
+    chunks.added = dividing.take_front(found - dividing.begin() + 1);
+}
 
 /// A rank has one of the replicas' parts, and needs no dimension to count them.
 RankedTensorType CompressedSum::getPartsType(RankedTensorType type) {
@@ -123,13 +164,28 @@ RankedTensorType CompressedSum::getPartsType(RankedTensorType type) {
   return type.clone(shape);
 }
 
+/// Brings the rows that this rank adds up of all replicas together: those that
+/// it has along axes outside of theirs, and of these one block for each.
+Value CompressedSum::scatter(Value own) {
+  Value one = stack(nn, chunks.takeRows(own, chunks.added.drop_back()), 1);
+  int64_t replicas = mesh.getAxisSize(Axis::DP);
+  SmallVector<int64_t> shape(typeOf(one).getShape());
+  shape[0] = replicas;
+  shape[1] /= replicas;
+  return dist::AllToAllOp::create(
+      nn.builder, nn.loc, typeOf(own).clone(shape), one,
+      FlatSymbolRefAttr::get(mesh.getSymNameAttr()),
+      nn.builder.getStringAttr(kDataAxis), nn.builder.getI64IntegerAttr(1),
+      nn.builder.getI64IntegerAttr(0));
+}
+
 /// Brings what all replicas have together, in the order of their indices along
 /// a new first dimension.
 Value CompressedSum::gather(Value own) {
-  SmallVector<int64_t> shape = {1};
-  llvm::append_range(shape, typeOf(own).getShape());
-  auto dims = llvm::to_vector(llvm::seq<int64_t>(1, shape.size()));
-  Value one = nn.broadcast(own, shape, dims);
+  if (!chunks.added.empty())
+    return scatter(own);
+  Value one = stack(nn, own, 1);
+  SmallVector<int64_t> shape(typeOf(one).getShape());
   shape[0] = mesh.getAxisSize(Axis::DP);
   return dist::AllGatherOp::create(
       nn.builder, nn.loc, typeOf(own).clone(shape), one,
@@ -175,6 +231,7 @@ CompressedSum::Sent CompressedSum::send(Value wanted) {
   StringAttr axis = nn.builder.getStringAttr(kDataAxis);
   Value parts = nn::PartsOp::create(nn.builder, nn.loc,
                                     getPartsType(typeOf(wanted)), wanted, axis);
+  chunks.whole = parts;
   Message message = rule->encode(parts);
   Value decoded = rule->decode(message);
   Value value =
@@ -215,7 +272,8 @@ Value CompressedSum::apply(function_ref<Value()> readGradient,
   }
   if (known)
     kept.write(left, own);
-  Value updated = kept.takeUpdated(sum);
+  Value updated =
+      chunks.takeRows(sum, dividing.drop_front(chunks.added.size()));
   // 4.
   if (!differs)
     return updated;

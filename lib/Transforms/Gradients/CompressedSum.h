@@ -33,6 +33,11 @@ public:
   mlir::Value spread(mlir::Value numbers, mlir::Value like);
   /// 1 where `like` has an element, and 0 behind the last one of a chunk.
   mlir::Value occupied(mlir::Value like);
+  /// A mask for what is received of so many replicas, which is the same for all
+  /// of them: of the rows that this rank adds up.
+  mlir::Value maskReceived(mlir::Value mask, int64_t replicas);
+  /// Takes the rows that a rank has along `axes`.
+  mlir::Value takeRows(mlir::Value all, llvm::ArrayRef<mlir::StringAttr> axes);
   /// A random number of at least 0 and below 1 for each element of `like`, in
   /// each step another one; `shared`: the same on all replicas.
   mlir::Value draw(mlir::Value like, bool shared);
@@ -40,8 +45,14 @@ public:
   nn::NNBuilder &nn;
   /// Counts the messages of a step, each of which has other random numbers.
   int64_t round = 0;
+  /// Names the axes along which ranks add up other rows; none: each has all.
+  llvm::ArrayRef<mlir::StringAttr> added;
+  /// Holds what is compressed, with all rows.
+  mlir::Value whole;
 
 private:
+  bool isReceived(mlir::Value like);
+
   dist::MeshOp mesh;
   int64_t block;
   bool isTable;
@@ -86,16 +97,17 @@ class CompressedSum {
 public:
   /// `isTable`: gradients are packs, each row of which is a chunk; else they
   /// are whole parameters, and nothing is sent. `places` as in Chunks.
+  /// `dividing` are the axes along which ranks update other rows, major to
+  /// minor.
   CompressedSum(nn::NNBuilder &nn, dist::MeshOp mesh,
                 const Compression &compression, bool isTable,
-                llvm::ArrayRef<TensorPlace> places);
+                llvm::ArrayRef<TensorPlace> places,
+                llvm::ArrayRef<mlir::StringAttr> dividing);
 
-  /// Access to what a rank keeps of the parameter, and the part that it updates
-  /// of what all replicas have.
+  /// Access to what a rank keeps of the parameter.
   struct Kept {
     llvm::function_ref<mlir::Value(nn::Slot)> read;
     llvm::function_ref<void(mlir::Value, nn::Slot)> write;
-    llvm::function_ref<mlir::Value(mlir::Value)> takeUpdated;
   };
   /// Reads what a replica has of the gradient and changes what it keeps.
   /// Returns what the rank updates with, of the sum over all replicas.
@@ -105,6 +117,7 @@ public:
 private:
   mlir::RankedTensorType getPartsType(mlir::RankedTensorType type);
   mlir::Value gather(mlir::Value own);
+  mlir::Value scatter(mlir::Value own);
   mlir::Value exchange(const Message &message);
   /// A message of one round, and what others read of it.
   struct Sent {
@@ -117,6 +130,7 @@ private:
   dist::MeshOp mesh;
   Compression compression;
   bool isTable;
+  llvm::ArrayRef<mlir::StringAttr> dividing;
   Chunks chunks;
   std::unique_ptr<CompressionRule> rule;
 };

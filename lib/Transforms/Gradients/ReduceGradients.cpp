@@ -114,14 +114,14 @@ void StepEnd::reduceCompressed(StepUnit &unit, ArrayRef<int64_t> holders) {
   auto load = [&] {
     return readSlot(unit, Slot::Gradient, use.gradients.at(rank));
   };
-  CompressedSum sum(nn, mesh, compression, bool(unit.pack),
-                    unit.findPlaces(mesh, compression.block));
+  auto places = unit.findPlaces(mesh, compression.block);
+  SmallVector<StringAttr> dividing;
+  if (unit.isDivided())
+    llvm::append_range(dividing, unit.pack.getDividingAxes());
+  CompressedSum sum(nn, mesh, compression, bool(unit.pack), places, dividing);
   auto read = [&](Slot slot) { return readSlot(unit, slot, use.getState()); };
   auto write = [&](Value value, Slot slot) { writeSlot(value, unit, slot); };
-  auto takeUpdated = [&](Value all) {
-    return unit.isDivided() ? takeRows(all, unit) : all;
-  };
-  write(sum.apply(load, {read, write, takeUpdated}),
+  write(sum.apply(load, {read, write}),
         unit.isDivided() ? Slot::Reduced : Slot::Gradient);
 }
 

@@ -6,6 +6,10 @@
 // RUN:   --nn-pack-parameters --nn-build-optimizer | FileCheck %s --check-prefix=FEEDBACK
 // RUN: plait-opt %s --plait-configure="compress=ef21-topk:32+keep:3 optimizer=sgd zero=1" \
 // RUN:   --nn-pack-parameters --nn-build-optimizer | FileCheck %s --check-prefix=EF21
+// RUN: plait-opt %s --plait-configure="compress=randk:32+keep:3+feedback zero=1" \
+// RUN:   --nn-pack-parameters --nn-build-optimizer | FileCheck %s --check-prefix=ROWS
+// RUN: plait-opt %s --plait-configure="compress=sign:32+feedback zero=1" \
+// RUN:   --nn-pack-parameters --nn-build-optimizer | FileCheck %s --check-prefix=SIGNS
 
 // Each replica draws for itself, and a rank counts the blocks of the whole.
 
@@ -44,6 +48,27 @@
 // FEEDBACK-NOT: nn.scale
 // FEEDBACK: nn.compact
 
+// Where replicas update other rows, each gets its own ones of all, and takes them of
+// what all know.
+
+// ROWS-LABEL: func.func @reduce_0()
+// ROWS: %[[M:.*]] = nn.keep_top
+// ROWS: dist.all_to_all {{.*}} on @mesh["dp"] split 1 concat 0 : tensor<1x8x3xf32> -> tensor<2x4x3xf32>
+// ROWS: %[[W:.*]] = nn.pack_bits {{.*}} bits 1 {{.*}} -> tensor<8x1xi32>
+// ROWS: %[[R:.*]] = dist.slice %[[W]] on @mesh["dp"] dim 0 : tensor<8x1xi32> -> tensor<4x1xi32>
+// ROWS: nn.broadcast %[[R]] dims [1, 2] : tensor<4x1xi32> -> tensor<2x4x1xi32>
+// ROWS: nn.reduce sum {{.*}} dims [0] : tensor<2x4x32xf32> -> tensor<4x32xf32>
+// ROWS-NOT: dist.slice
+// ROWS: nn.write {{.*}} to @pack0.0 reduced
+
+// SIGNS-LABEL: func.func @reduce_0()
+// SIGNS: dist.all_to_all {{.*}} on @mesh["dp"] split 1 concat 0 : tensor<1x8x1xi32> -> tensor<2x4x1xi32>
+// SIGNS: dist.all_to_all {{.*}} on @mesh["dp"] split 1 concat 0 : tensor<1x8xf32> -> tensor<2x4xf32>
+// SIGNS: nn.occupied {{.*}} : tensor<8x32xf32>
+// SIGNS: dist.slice {{.*}} : tensor<8x1xi32> -> tensor<4x1xi32>
+// SIGNS-NOT: dist.all_gather
+// SIGNS: nn.write {{.*}} to @pack0.0 reduced
+
 // What is sent is added to what is known of the replica, and of all of them: a rank
 // keeps its rows of that.
 
@@ -54,8 +79,9 @@
 // EF21: nn.parts %[[V]]
 // EF21: %[[C:.*]] = nn.unite
 // EF21: %[[N:.*]] = nn.add %[[H]], %[[C]]
+// EF21: dist.all_to_all
+// EF21: %[[R:.*]] = nn.reduce sum {{.*}} dims [0] : tensor<2x4x32xf32> -> tensor<4x32xf32>
 // EF21: nn.write %[[N]] to @pack0.0 estimate
-// EF21: %[[R:.*]] = dist.slice {{.*}} -> tensor<4x32xf32>
 // EF21: %[[B:.*]] = nn.read @pack0.0 estimate_sum : tensor<4x32xf32>
 // EF21: %[[A:.*]] = nn.add %[[B]], %[[R]]
 // EF21: nn.write %[[A]] to @pack0.0 estimate_sum

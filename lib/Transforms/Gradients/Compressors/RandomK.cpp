@@ -54,13 +54,9 @@ public:
     return {Value(), numbers};
   }
 
-  /// A kernel that moves elements reads masks from memory, where bits are less.
   Value receive(const Message &message, const Message &own) override {
-    Value words = packWords(nn, own.codes, 1);
-    SmallVector<int64_t> shape{typeOf(message.numbers).getDimSize(0)};
-    llvm::append_range(shape, typeOf(words).getShape());
-    auto dims = llvm::to_vector(llvm::seq<int64_t>(1, shape.size()));
-    Value masks = unpackWords(nn, nn.broadcast(words, shape, dims), 1);
+    int64_t replicas = typeOf(message.numbers).getDimSize(0);
+    Value masks = chunks.maskReceived(own.codes, replicas);
     return nn::ExpandOp::create(nn.builder, nn.loc, masks.getType(),
                                 message.numbers, masks);
   }

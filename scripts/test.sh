@@ -215,6 +215,7 @@ ours optima optima
 ours models models
 torch dropout dropout "${covering[@]}"
 ours compression compression "${covering[@]}"
+ours onebit-adam onebit_adam "${covering[@]}"
 ours feedback feedback
 ours sites sites "${covering[@]}"
 ours site-faults site_faults "${covering[@]}"

@@ -15,6 +15,7 @@
 
 #include "Packs.h"
 #include "Replicated.h"
+#include "plait/Configuration/CompressionFacts.h"
 
 #include <algorithm>
 
@@ -109,7 +110,9 @@ static double compressingSeconds(double parameters, const Context &context) {
   ChunkMessage message = compression.getMessage();
   double word = double(message.getCodeBytes() + message.getNumberBytes()) /
                 double(compression.block);
-  double made = (compression.feedback ? 4 : 2) * number;
+  double made =
+      ((compression.feedback ? 4 : 2) + (sendsMomentum(compression) ? 1 : 0)) *
+      number;
   double packed = number + word;
   double added =
       number + context.configuration.mesh[Axis::DP] * (word + 2 * number);

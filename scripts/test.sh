@@ -213,6 +213,7 @@ ours optima optima
 ours models models
 torch dropout dropout "${covering[@]}"
 ours compression compression "${covering[@]}"
+ours onebit-adam onebit_adam "${covering[@]}"
 ours feedback feedback
 ours power-sgd power_sgd "${covering[@]}"
 ours sites sites "${covering[@]}"

@@ -66,6 +66,10 @@ MatrixSides plait::getMatrixSides(std::span<const int64_t> shape) {
   return best;
 }
 
+bool plait::sendsMomentum(const Compression &compression) {
+  return compression.scheme == "onebit-adam";
+}
+
 bool plait::isOwnState(std::string_view name) {
   return name == kErrorState || name == kEstimateState;
 }
@@ -130,7 +134,7 @@ std::string plait::print(const Compression &value) {
     text += ":" + std::to_string(value.block);
   if (!isRank && value.keep != getDefaultKeep(value.get(), value.block))
     text += "+" + std::string(kKeep) + ":" + std::to_string(value.keep);
-  if (value.feedback)
+  if (value.feedback && !sendsMomentum(value))
     text += "+" + std::string(kFeedback);
   if (value.rounds != 1)
     text += "+" + std::string(kRounds) + ":" + std::to_string(value.rounds);
@@ -189,6 +193,7 @@ static Status parseScheme(std::string_view name, std::string_view text,
     return fail(name, " has chunks of ", value.block,
                 " elements, expected a power of two");
   value.keep = getDefaultKeep(*compressor, value.block);
+  value.feedback = sendsMomentum(value);
   return Status::success();
 }
 
@@ -201,7 +206,7 @@ static Status parsePart(std::string_view name, std::string_view number,
   bool isNew = std::ranges::find(seen, word) == seen.end();
   seen.push_back(word);
   bool keeps = value.get().share > 0 && !sendsFactors(value);
-  bool feeds = !sendsDifferences(value);
+  bool feeds = !sendsDifferences(value) && !sendsMomentum(value);
   bool repeats = feeds && !sendsFactors(value);
   if (isNew && word == kFeedback && hasNone && feeds) {
     value.feedback = true;

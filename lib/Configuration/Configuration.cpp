@@ -401,6 +401,26 @@ Status plait::checkExecutable(const Strategy &strategy) {
   return check.status.ok() ? checkValues(strategy) : check.status;
 }
 
+/// Checks what replicas that send momentum exclude: what has none, and what
+/// leaves a replica without all of it in the arena.
+static Status checkMomentum(const TrainingConfiguration &configuration) {
+  if (!sendsMomentum(configuration.compress))
+    return Status::success();
+  std::string what = "compress is " + print(configuration.compress);
+  if (configuration.optimizer != "adamw")
+    return fail(what, ", which is defined for optimizer adamw, not ",
+                configuration.optimizer);
+  if (configuration.zero != 0)
+    return fail(what,
+                ", for which each replica has all of the momentum: it takes "
+                "zero 0, not ",
+                configuration.zero);
+  if (offloadsOptimizer(configuration.offload))
+    return fail(what, ", which takes no offload of the optimizer, but it is ",
+                print(configuration.offload));
+  return Status::success();
+}
+
 /// Checks what compressed sums exclude: what divides them, and what rounds
 /// them before.
 static Status checkCompression(const TrainingConfiguration &configuration) {
@@ -416,7 +436,7 @@ static Status checkCompression(const TrainingConfiguration &configuration) {
       configuration.optimizer != "sgd")
     return fail(what, ", which is defined for optimizer sgd, not ",
                 configuration.optimizer);
-  return Status::success();
+  return checkMomentum(configuration);
 }
 
 /// Checks what sites exclude: what leaves a rank without whole weights of its

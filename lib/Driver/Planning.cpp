@@ -241,9 +241,11 @@ Status ChoiceState::prepare() {
   training = *made;
   PLAIT_RETURN_IF_ERROR(divide(cluster, training));
   space = planner::getAbilities(training.framework).space;
-  // All replicas hold what is compressed whole.
-  if (training.compress.isOn())
-    std::erase_if(space.zero, [](int zero) { return zero > 1; });
+  // All replicas hold what is compressed whole, and what it is made of.
+  if (training.compress.isOn()) {
+    int most = sendsMomentum(training.compress) ? 0 : 1;
+    std::erase_if(space.zero, [&](int zero) { return zero > most; });
+  }
   if (training.outer.isOn())
     std::erase_if(space.zero, [](int zero) { return zero > 2; });
   // NCCL begins messages in their order, in which the forwards of a chunk hold

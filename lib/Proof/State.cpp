@@ -19,6 +19,7 @@
 
 #include "plait/Configuration/CompressionFacts.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
+#include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Transforms/Names.h"
 
 using namespace mlir;
@@ -32,7 +33,8 @@ using nn::Slot;
 
 Symbols::Symbols(ModuleOp module)
     : placement(
-          module->getAttrOfType<pipe::PlacementAttr>(pipe::kPlacementAttr)) {
+          module->getAttrOfType<pipe::PlacementAttr>(pipe::kPlacementAttr)),
+      sendsMomentum(plait::sendsMomentum(getConfiguration(module).compress)) {
   for (auto parameter : module.getOps<nn::ParameterOp>())
     parameters[parameter.getSymName()] = parameter;
   for (auto pack : module.getOps<nn::PackOp>()) {
@@ -97,11 +99,11 @@ Content RankState::getInitial(nn::ParameterOp parameter, Slot slot) {
   return content;
 }
 
-/// Whether what lies between the members of a pack has to be zero: it counts in
-/// the norm, or in a chunk that is compressed.
-static bool hasZeroGaps(Slot slot) {
+/// It counts in the norm, or in a chunk that is compressed.
+bool Symbols::hasZeroGaps(Slot slot) const {
   return slot == Slot::Gradient || slot == Slot::Reduced ||
-         isCompressionState(slot.getName());
+         isCompressionState(slot.getName()) ||
+         (sendsMomentum && slot == Slot::getState("moment1"));
 }
 
 /// By value: what an op reads does not change with a later write. Notes that
@@ -255,8 +257,8 @@ FailureOr<Content> RankState::readPack(SlotOpInterface op, nn::PackOp pack) {
   whole->rows = getRows(pack, op.getSlot());
   // 2. Gaps.
   // Memory starts with zeros; what is between members matters nowhere else.
-  whole->gap =
-      hasZeroGaps(op.getSlot()) ? NumberRange::exactly(0) : NumberRange::any();
+  whole->gap = symbols.hasZeroGaps(op.getSlot()) ? NumberRange::exactly(0)
+                                                 : NumberRange::any();
   // 3. Members.
   for (auto [member, offset] :
        llvm::zip_equal(pack.getMembers().getAsRange<FlatSymbolRefAttr>(),
@@ -297,7 +299,7 @@ LogicalResult RankState::writePack(SlotOpInterface op, nn::PackOp pack,
     return rules.report.wrong(op)
            << "writes " << print(content) << " to @" << op.getSymbol();
   const Pack &given = *content.pack;
-  if (hasZeroGaps(op.getSlot()) && !given.gap.is(0))
+  if (symbols.hasZeroGaps(op.getSlot()) && !given.gap.is(0))
     return rules.report.wrong(op)
            << "writes what counts in the norm between the members of @"
            << op.getSymbol();

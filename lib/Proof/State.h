@@ -51,6 +51,9 @@ public:
   llvm::SmallVector<llvm::SmallVector<mlir::StringAttr>>
   getAxes(nn::ParameterOp parameter, nn::Slot slot) const;
 
+  /// Whether what lies between the members of a pack has to be zero.
+  bool hasZeroGaps(nn::Slot slot) const;
+
 private:
   llvm::StringMap<nn::ParameterOp> parameters;
   llvm::StringMap<nn::PackOp> packs;
@@ -59,6 +62,7 @@ private:
                  std::pair<nn::PackOp, unsigned>>
       members;                   // by name and rank
   pipe::PlacementAttr placement; // null: in line
+  bool sendsMomentum;            // replicas compress it
 };
 
 /// Whether a slot is there when the next step begins.

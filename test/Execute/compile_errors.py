@@ -96,7 +96,14 @@ def planner_cases(compiler: Compiler) -> None:
     refuse("reduce-precision", ["reduce-precision", "int8", "bf16"], reduce_precision="int8")
     refuse("reduce-precision-of-plan", ["reduce-precision", "fp16", "bf16"],
            reduce_precision="fp16")
-    refuse("compress", ["compress", "int2", "none, int8, int4, sign, topk, qsgd8, qsgd4, qsgd2, randk or ef21-topk"], compress="int2")
+    refuse("compress", ["compress", "int2", "none, int8, int4, sign, topk, qsgd8, qsgd4, qsgd2, randk, ef21-topk or onebit-adam"],
+           compress="int2")
+    refuse("compress-momentum", ["compress is onebit-adam", "optimizer adamw, not lion"],
+           compress="onebit-adam", optimizer="lion")
+    refuse("compress-momentum-zero", ["all of the momentum", "zero 0, not 1"], **cpu,
+           compress="onebit-adam", pin="zero=1")
+    refuse("compress-momentum-offload", ["onebit-adam", "no offload of the optimizer"],
+           compress="onebit-adam", offload="optimizer")
     refuse("compress-block", ["chunks of 96", "power of two"], compress="int8:96")
     refuse("compress-keep", ["compress has keep", '"0"', "1 to 4096"], compress="topk+keep:0")
     refuse("compress-kept", ["compress has keep", '"33"', "1 to 32"],

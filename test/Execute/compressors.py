@@ -224,6 +224,8 @@ SCHEMES = {
     "qsgd2": Scheme(qsgd(1), 2, 256, limit=1 / 16, jumps=16),
     # No code says which, and what is sent may be 64 times as large.
     "ef21-topk": Scheme(topk, 1, 4096, share=64, jumps=16),
+    # Of a momentum, which is made outside.
+    "onebit-adam": Scheme(sign, 1, 4096, limit=0.5, jumps=16),
     "randk": Scheme(randk, 0, 4096, share=64, limit=1 / 64, jumps=64),
 }
 

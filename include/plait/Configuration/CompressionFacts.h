@@ -23,6 +23,11 @@ inline constexpr std::string_view kStepNumber = "StepNumber";
 /// it so far (Richtarik et al. 2021, "EF21").
 bool sendsDifferences(const Compression &compression);
 
+/// Whether messages are of the momentum that a replica makes of its gradient,
+/// and the optimizer's variance stays as it is (Tang et al. 2021, "1-bit
+/// Adam"). Errors are always fed back.
+bool sendsMomentum(const Compression &compression);
+
 /// The part of a replica's gradient that all others know, where differences are
 /// sent: as kErrorState is.
 inline constexpr std::string_view kEstimateState = "estimate";

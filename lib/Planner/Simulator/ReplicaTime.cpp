@@ -115,7 +115,9 @@ static double compressingSeconds(double parameters, const Context &context) {
   ChunkMessage message = compression.getMessage();
   double word = double(message.getCodeBytes() + message.getNumberBytes()) /
                 double(compression.block);
-  double made = (compression.feedback ? 4 : 2) * number;
+  double made =
+      ((compression.feedback ? 4 : 2) + (sendsMomentum(compression) ? 1 : 0)) *
+      number;
   double packed = number + word;
   double added =
       number + context.configuration.mesh[Axis::DP] * (word + 2 * number);

@@ -16,6 +16,7 @@
 
 #include "Cost/Parts.h"
 #include "Memory.h"
+#include "plait/Configuration/CompressionFacts.h"
 
 #include <algorithm>
 #include <cmath>
@@ -124,11 +125,17 @@ static double getScalarSeconds(const StepLoad &load, const Context &context) {
     int told = isPipeline || facts.splitsTokens() || splitsLoss ? 2 : 0;
     double one = collectiveSeconds(CollectiveKind::AllReduce, 4,
                                    context.group(facts.axis), context.cluster);
-    seconds += (norms[facts.axis] + told) * one;
+    // Those that send momentum ask for the tokens before that.
+    int before = told && sendsMomentum(context.training.compress) ? 1 : 0;
+    seconds += (norms[facts.axis] + told + before) * one;
     // Others hear of them from the pipeline.
-    double count = norms[facts.axis] + (isPipeline || load.hasLoss ? told : 0);
+    bool hears = isPipeline || load.hasLoss;
+    double count = norms[facts.axis] + (hears ? told : 0);
     context.note({facts.axis, Carrier::AllReduce, Moment::Optimizer, members,
                   count, 4 * count, count * one});
+    if (hears && before)
+      context.note(
+          {facts.axis, Carrier::AllReduce, Moment::Reduce, members, 1, 4, one});
   }
   return seconds;
 }
@@ -187,7 +194,8 @@ Cost planner::getOptimizerCost(const StepLoad &load, const Context &context) {
   // Gradients are read for the norm and for the update, and set to zero; the
   // state and parameters of 4 bytes are read and written; short parameters are
   // written anew.
-  double bytes = 3 * gradient + 2 * (training.stateBytes + 4) +
+  double bytes = 3 * gradient + 2 * (training.stateBytes + 4) -
+                 (sendsMomentum(training.compress) ? 2 * sizeof(float) : 0) +
                  (training.precision == Precision::FP32 ? 0 : element) +
                  context.framework().optimizerExtraBytes;
   double share = context.getShare(load.parameters, 1);

@@ -20,6 +20,7 @@
 #include "Reader.h"
 
 #include "Contents.h"
+#include "plait/Configuration/CompressionFacts.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Sites.h"
 
@@ -222,10 +223,22 @@ static std::vector<std::string> nameKinds(const Slots &slots, bool joinsSites) {
   return names;
 }
 
+/// Whether what a plan keeps as `name` begins at zero, because the run that
+/// wrote `stored` has fed nothing back.
+template <typename Slots>
+static bool beginsAnew(const Slots &stored, std::string_view name) {
+  std::string_view kind = splitOwner(name).first;
+  return isCompressionState(kind) &&
+         std::ranges::none_of(stored, [&](const auto &slot) {
+           return splitOwner(slot.first).first == kind;
+         });
+}
+
 /// Compares in both directions: what the plan lacks would silently be dropped,
 /// and what the checkpoint lacks stay as initialised. Slots are compared by
 /// name alone, which is how optimizers differ; both are sorted.
-Status CheckpointReader::checkFits(const fb::Plan &plan) const {
+Status CheckpointReader::checkFits(const fb::Plan &plan,
+                                   bool beginsFeedback) const {
   auto needed = neededBy(plan);
   for (const auto &[name, tensor] : parts.tensors)
     if (!needed.contains(name))
@@ -243,14 +256,17 @@ Status CheckpointReader::checkFits(const fb::Plan &plan) const {
     // Sites are told apart from optimizers first: both are names of slots.
     int64_t mine = countSites(stored.slots), own = countSites(tensor.slots);
     PLAIT_RETURN_IF_ERROR(checkSites(plan, mine, own));
-    if (nameKinds(stored.slots, mine != own) !=
-        nameKinds(tensor.slots, mine != own))
+    auto read = tensor.slots;
+    std::erase_if(read, [&](const auto &slot) {
+      return beginsFeedback && beginsAnew(stored.slots, slot.first);
+    });
+    if (nameKinds(stored.slots, mine != own) != nameKinds(read, mine != own))
       return fail("checkpoint '", path, "' is of optimizer ",
                   parts.plan.optimizer, " and keeps ", nameSlots(stored.slots),
                   " of '", name, "'; the plan's optimizer ",
                   PlanIdentity::of(plan, 0).optimizer, " keeps ",
                   nameSlots(tensor.slots));
-    for (const auto &[slotName, boxes] : tensor.slots)
+    for (const auto &[slotName, boxes] : read)
       PLAIT_RETURN_IF_ERROR(checkCovered(name, slotName, tensor.shape, boxes));
   }
   return Status::success();

@@ -49,8 +49,9 @@ public:
 
   /// Fails unless the checkpoint has each element of each tensor and slot of
   /// `plan`, and nothing else; but of sites that have just agreed there may be
-  /// more or fewer.
-  Status checkFits(const fb::Plan &plan) const;
+  /// more or fewer. `beginsFeedback`: what replicas feed back may be missing on
+  /// all of them, and begins at zero.
+  Status checkFits(const fb::Plan &plan, bool beginsFeedback) const;
 
   /// Null: there is none. Of n sites, what is site i's own is that of site i
   /// mod n.

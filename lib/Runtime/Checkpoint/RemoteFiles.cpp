@@ -202,7 +202,10 @@ Status RemoteFiles::sendShards(uint32_t rank, BlockSender &out) {
     const fb::Parameter &parameter =
         *executor.plan().parameters()->Get(shard.parameter());
     auto visit = [&](const std::string &name, auto set) {
-      const auto &slot = *reader.find(parameter.file_name()->str(), name);
+      const auto *known = reader.find(parameter.file_name()->str(), name);
+      if (!known)
+        return Status::success(); // begins at zero
+      const auto &slot = *known;
       // 1.
       if (std::none_of(slot.files.begin(), slot.files.end(), isSent))
         return Status::success();
@@ -268,8 +271,13 @@ static Status loadRank(Executor &executor, uint32_t rank,
     const fb::Parameter &parameter =
         *executor.plan().parameters()->Get(shard.parameter());
     auto visit = [&](const std::string &name, auto set) {
-      CheckpointReader::Cursor cursor(
-          reader, *reader.find(parameter.file_name()->str(), name), fetch);
+      const auto *slot = reader.find(parameter.file_name()->str(), name);
+      if (!slot) // begins at zero
+        return set([](int64_t, std::span<float> target) {
+          std::ranges::fill(target, 0.0f);
+          return Status::success();
+        });
+      CheckpointReader::Cursor cursor(reader, *slot, fetch);
       return set([&](int64_t begin, std::span<float> target) {
         return cursor.read(begin, target);
       });

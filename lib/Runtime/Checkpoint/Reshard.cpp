@@ -79,7 +79,7 @@ public:
     // 1.
     for (uint32_t i = 0; i < reader.index().files.size(); ++i)
       PLAIT_RETURN_IF_ERROR(reader.verify(i));
-    PLAIT_RETURN_IF_ERROR(reader.checkFits(plan));
+    PLAIT_RETURN_IF_ERROR(reader.checkFits(plan, /*beginsFeedback=*/false));
     Result<CheckpointIndex> made = makeIndex(plan, identity);
     if (!made.ok())
       return made.status();
@@ -168,7 +168,7 @@ private:
       return found.status();
     for (uint32_t i = 0; i < found->index().files.size(); ++i)
       PLAIT_RETURN_IF_ERROR(found->verify(i));
-    PLAIT_RETURN_IF_ERROR(found->checkFits(plan));
+    PLAIT_RETURN_IF_ERROR(found->checkFits(plan, /*beginsFeedback=*/false));
     for (const auto &[name, tensor] : found->index().tensors)
       for (const auto &[slotName, slot] : tensor.slots)
         for (const Box &box : slot.boxes)

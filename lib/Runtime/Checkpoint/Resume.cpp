@@ -198,7 +198,8 @@ tryToResume(Executor &executor, const std::string &path, bool mayBeNone,
       continue;
     }
     PLAIT_RETURN_IF_ERROR(doTogether(executor, [&] {
-      PLAIT_RETURN_IF_ERROR(reader->checkFits(executor.plan()));
+      PLAIT_RETURN_IF_ERROR(
+          reader->checkFits(executor.plan(), /*beginsFeedback=*/true));
       return candidate.replica ? replicas->load(*candidate.replica, *reader)
                                : load(executor, *reader, nullptr);
     }));

@@ -122,6 +122,6 @@ Status PlanFamily::checkFits(const std::string &directory) const {
   for (const CheckpointStore::Entry &entry : *found)
     // A damaged one is left to the run, which says so.
     if (auto reader = CheckpointReader::open(entry.path); reader.ok())
-      return reader->checkFits(first.plan());
+      return reader->checkFits(first.plan(), /*beginsFeedback=*/true);
   return Status::success();
 }

@@ -16,6 +16,8 @@
 #include "Core/Processes.h"
 #include "Settings.h"
 #include "Setup.h"
+#include "plait/Configuration/CompressionFacts.h"
+#include "plait/Plan/Defaults.h"
 
 #include <filesystem>
 
@@ -30,6 +32,19 @@ static bool isSame(const std::string &a, const std::string &b) {
   // One may have a slash at its end.
   return !error &&
          (first / "").lexically_normal() == (second / "").lexically_normal();
+}
+
+/// A variance that is frozen has to be there: without updates before, all
+/// weights would move by their momentum over an epsilon.
+static Status checkVariance(const fb::Plan &plan, uint64_t updates) {
+  Compression compression;
+  PLAIT_RETURN_IF_ERROR(parse("compress", plan::compressOf(plan), compression));
+  if (!sendsMomentum(compression) || updates > 0)
+    return Status::success();
+  return fail("`compress` is ", plan::compressOf(plan),
+              ", which freezes the variance that AdamW has found, but nothing "
+              "was updated yet: `resume` from a run of the same model without "
+              "`compress`");
 }
 
 /// 1. Look for something to resume. That there may be none only holds where it
@@ -62,6 +77,8 @@ Result<runtime::Progress> runtime::Progress::begin(Executor &executor,
         agree(executor, setInitialWeights(executor, options)));
   else
     PLAIT_RETURN_IF_ERROR(progress.goOn(*resumed));
+  if (options.trains())
+    PLAIT_RETURN_IF_ERROR(checkVariance(executor.plan(), state.updates));
   return progress;
 }
 

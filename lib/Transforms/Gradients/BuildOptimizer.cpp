@@ -25,6 +25,7 @@
 #include "../Collectives/LowerReshard.h"
 #include "../Sharding/FactorAxes.h"
 #include "StepEnd.h"
+#include "plait/Configuration/CompressionFacts.h"
 #include "plait/Dialect/NN/IR/NamedLosses.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Transforms/Names.h"
@@ -289,6 +290,8 @@ void StepEnd::update(StepUnit &unit, Value gradientScale) {
 /// that of the packs and of the module's parameters, which they share.
 LogicalResult StepEnd::buildReduce() {
   beginFunction(ActionKind::Reduce);
+  if (sendsMomentum(configuration.compress))
+    momentum = readMomentumFactors();
   // Groups are cut into packs so that what is there first is reduced first, and
   // the last layers' gradients are.
   auto isCut = [&](StepUnit &unit) {
@@ -327,7 +330,7 @@ LogicalResult StepEnd::buildOptimizer() {
     if (auto &rule = rules[RuleKey(unit.get().parameter)]; !rule)
       rule = createUpdateRule(
           optimizer, nn, [&](StringRef name) { return step(name); },
-          RuleKey(unit.get().parameter));
+          RuleKey(unit.get().parameter), sendsMomentum(configuration.compress));
   // 3.
   nn::MetricOp::create(builder, nn.loc, loss, "Loss");
   nn::MetricOp::create(builder, nn.loc, norm, "GradNorm");

@@ -13,6 +13,7 @@
 #include "CompressedSum.h"
 #include "LowRankSum.h"
 #include "StepEnd.h"
+#include "plait/Configuration/CompressionFacts.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Transforms/Names.h"
 
@@ -85,6 +86,34 @@ void StepEnd::reducePack(StepUnit &unit, ArrayRef<int64_t> holders) {
     writeSlot(nn.widen(held), unit, slot);
 }
 
+/// Sums are divided by the number of targets later, and momentum has been.
+MomentumFactors StepEnd::readMomentumFactors() {
+  Value count = total(kTokenCount);
+  Value beta = step("Beta1");
+  return {complement(nn, beta), nn.mul(beta, count)};
+}
+
+/// The momentum of a gradient of which each of so many replicas has a part:
+/// each adds as much of the momentum that all of them have. What one rank adds
+/// for all replicas is rounded as they do, which makes it the same sum to the
+/// proof.
+Value StepEnd::makeMomentum(StepUnit &unit, Value gradient,
+                            ShardingAttr sharding, int64_t replicas) {
+  auto scaled = [&](Value value, Value factor) {
+    Value all =
+        nn.broadcast(factor, cast<ShapedType>(value.getType()).getShape(), {});
+    return nn.mul(value, all);
+  };
+  Value own = scaled(gradient, momentum.ofGradient);
+  Value old = readSlot(unit, Slot::getState("moment1"), sharding);
+  Value kept = scaled(old, momentum.ofMomentum);
+  if (replicas > 1)
+    kept = nn.scale(kept, 1.0 / double(replicas));
+  if (replicas > 1 && !unit.pack)
+    kept = nn.scale(kept, double(replicas));
+  return nn.add(own, kept);
+}
+
 /// Replicas compress a sum over all other ranks, so that neither mesh nor
 /// pipeline changes it.
 void StepEnd::sumOverOthers(StepUnit &unit, ArrayRef<int64_t> holders) {
@@ -119,9 +148,17 @@ void StepEnd::reduceCompressed(StepUnit &unit, ArrayRef<int64_t> holders) {
   if (unit.isDivided())
     llvm::append_range(dividing, unit.pack.getDividingAxes());
   CompressedSum sum(nn, mesh, compression, bool(unit.pack), places, dividing);
+  int64_t replicas =
+      unit.pack ? mesh.getAxisSize(Axis::DP) : compression.replicas;
+  auto wanted = [&] {
+    Value gradient = load();
+    return sendsMomentum(compression)
+               ? makeMomentum(unit, gradient, use.getState(), replicas)
+               : gradient;
+  };
   auto read = [&](Slot slot) { return readSlot(unit, slot, use.getState()); };
   auto write = [&](Value value, Slot slot) { writeSlot(value, unit, slot); };
-  write(sum.apply(load, {read, write}),
+  write(sum.apply(wanted, {read, write}),
         unit.isDivided() ? Slot::Reduced : Slot::Gradient);
 }
 
@@ -189,16 +226,25 @@ void StepEnd::reduceMatrices(StepUnit &unit, ArrayRef<int64_t> holders) {
 }
 
 /// The location is the unit's, for remarks and profiles of its collectives. A
-/// number is too little to be compressed.
+/// number is too little to be compressed, and counts of tokens that a balance
+/// follows have no momentum.
 void StepEnd::reduce(StepUnit &unit) {
   SmallVector<int64_t> holders(llvm::make_first_range(unit.get().gradients));
   nn.loc = unit.getLoc();
   const Compression &compression = configuration.compress;
-  if (!compresses(compression, nn::countDims(unit.get().parameter)))
+  nn::ParameterOp parameter = unit.get().parameter;
+  bool hasMomentum = sendsMomentum(compression) && !parameter.getBalance();
+  bool isSent = compresses(compression, nn::countDims(parameter)) &&
+                hasMomentum == sendsMomentum(compression);
+  if (!isSent)
     unit.pack ? reducePack(unit, holders) : reduceParameter(unit, holders);
   else if (sendsFactors(compression))
     reduceMatrices(unit, holders);
   else
     reduceCompressed(unit, holders);
+  if (!isSent && hasMomentum)
+    writeSlot(makeMomentum(unit, read(unit, Slot::Gradient),
+                           unit.get().getState(), /*replicas=*/1),
+              unit, Slot::Gradient);
   nn.loc = module.getLoc();
 }

@@ -22,6 +22,12 @@
 
 namespace plait {
 
+/// Holds what gradient and old momentum are multiplied by in the momentum of
+/// the sums over all targets of a step.
+struct MomentumFactors {
+  mlir::Value ofGradient, ofMomentum;
+};
+
 /// Writes the functions of one rank of the pipeline, for all its stages.
 class StepEnd {
 public:
@@ -69,6 +75,9 @@ private:
   nn::ParameterOp getFactor(ParameterUse &use, mlir::RankedTensorType type);
   void reduceMatrix(ParameterUse &use, llvm::ArrayRef<int64_t> holders);
   void reduceMatrices(StepUnit &unit, llvm::ArrayRef<int64_t> holders);
+  MomentumFactors readMomentumFactors();
+  mlir::Value makeMomentum(StepUnit &unit, mlir::Value gradient,
+                           dist::ShardingAttr sharding, int64_t replicas);
   void reduce(StepUnit &unit);
   mlir::Value sumSquares(StepUnit &unit);
   mlir::ArrayAttr getCountedAxes(StepUnit &unit);
@@ -90,6 +99,7 @@ private:
   mlir::RankedTensorType scalar;
   TrainingConfiguration configuration;
   const Optimizer &optimizer;
+  MomentumFactors momentum; // where replicas send it
   mlir::Type reducedType; // of the elements of gradients while they are summed
   std::map<RuleKey, std::unique_ptr<UpdateRule>> rules;
   // False once a reshard could not be lowered; the error has been reported.

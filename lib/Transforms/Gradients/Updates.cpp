@@ -94,7 +94,8 @@ namespace plait {
 std::unique_ptr<UpdateRule> plait::createUpdateRule(const Optimizer &optimizer,
                                                     NNBuilder &nn,
                                                     ScalarReader readShared,
-                                                    RuleKey key) {
+                                                    RuleKey key,
+                                                    bool takesMomentum) {
   if (key.isBalance)
     return std::make_unique<Balance>(nn, key.number);
   auto readScalar = [&](StringRef name) {
@@ -103,6 +104,8 @@ std::unique_ptr<UpdateRule> plait::createUpdateRule(const Optimizer &optimizer,
                ? nn.scale(value, key.number)
                : value;
   };
+  if (takesMomentum)
+    return createFrozenAdamW(nn, readScalar);
 #define PLAIT_OPTIMIZER(rule, title, ...)                                      \
   if (optimizer.name == std::string_view(title))                               \
     return create##rule(nn, readScalar);

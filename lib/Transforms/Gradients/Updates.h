@@ -22,7 +22,7 @@ using ScalarReader = llvm::function_ref<mlir::Value(llvm::StringRef)>;
 /// One parameter, for an update that is written in nn ops.
 struct UpdatedParameter {
   llvm::ArrayRef<int64_t> shape; // of what the rank updates of it
-  /// Of the mean loss, clipped.
+  /// Of the mean loss, clipped; of 1-bit Adam the new momentum of it.
   mlir::Value gradient;
   bool decays;
   /// Reads the parameter's value or state before the step.
@@ -39,7 +39,8 @@ struct UpdatedParameter {
 /// The result of an update, all in f32 and of the parameter's shape.
 struct Update {
   mlir::Value value;
-  /// Holds what the optimizer keeps, in its order; nothing: it stays as it is.
+  /// Holds what the optimizer keeps, in its order; what is left out at the end
+  /// stays as it is.
   llvm::SmallVector<mlir::Value, 2> state;
 };
 
@@ -68,10 +69,12 @@ struct RuleKey {
 
 /// The rule of parameters with this key. Creates the numbers that all
 /// parameters share with `readScalar`. `nn` must outlive the rule.
+/// `takesMomentum`: replicas have made the momentum, and the variance is frozen
+/// (plait/Configuration/CompressionFacts.h).
 std::unique_ptr<UpdateRule> createUpdateRule(const Optimizer &optimizer,
                                              nn::NNBuilder &nn,
                                              ScalarReader readScalar,
-                                             RuleKey key);
+                                             RuleKey key, bool takesMomentum);
 
 /// -1, 0 or 1.
 mlir::Value sign(nn::NNBuilder &nn, mlir::Value x);
@@ -79,6 +82,10 @@ mlir::Value sign(nn::NNBuilder &nn, mlir::Value x);
 /// AdamW with another learning rate.
 std::unique_ptr<UpdateRule>
 createAdamW(nn::NNBuilder &nn, ScalarReader readScalar, mlir::Value rate);
+
+/// AdamW of a momentum that is given and a variance that stays as it is.
+std::unique_ptr<UpdateRule> createFrozenAdamW(nn::NNBuilder &nn,
+                                              ScalarReader readScalar);
 
 /// min(1, limit / (norm + 1e-6)) as torch.nn.utils.clip_grad_norm_ has it, or 1
 /// if the limit is 0.

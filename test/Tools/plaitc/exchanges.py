@@ -121,6 +121,10 @@ def list_cases():
     cases.append(make("dp=2,tp=2", zero=1, compress="topk:64+keep:2+feedback+rounds:3"))
     cases.append(make("pp=2,dp=2", "untied", compress="sign+feedback"))
     cases.append(make("dp=2,tp=2", "llama", compress="int8:128+feedback", sequence_parallel="on"))
+    cases.append(make("pp=2,dp=2", compress="onebit-adam"))
+    cases.append(make("dp=2,tp=2", "llama", compress="onebit-adam:64"))
+    cases.append(make("dp=2,cp=2", "untied", compress="onebit-adam"))
+    cases.append(make("dp=2,ep=2", "mixture", compress="onebit-adam:64"))
     for zero in range(4):
         cases.append(make("replicate=2,dp=2", zero=zero))
         cases.append(make("replicate=2,dp=2,cp=2", "llama", zero=zero))
@@ -205,6 +209,7 @@ DOZEN = [
     "gpt2/dp=2,tp=2/zero=1/compress=topk:64+keep:2+feedback+rounds:3",
     "gpt2/pp=2,dp=2/zero=1/compress=int8:32+feedback",
     "untied/pp=2,dp=2/compress=sign+feedback",
+    "gpt2/pp=2,dp=2/compress=onebit-adam",
     "llama/pp=2,dp=2,tp=2/zero=3",
     "llama/replicate=2,dp=2,cp=2/zero=1",
     "untied/pp=2,replicate=2,dp=2/zero=3",

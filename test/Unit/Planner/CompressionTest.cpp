@@ -34,6 +34,8 @@ TEST(Compression, IsReadAndWritten) {
         {"qsgd4:256", "qsgd4"},
         {"topk+rounds:1", "topk"},
         {"sign+rounds:2+feedback", "sign+feedback+rounds:2"},
+        {"onebit-adam:4096", "onebit-adam"},
+        {"onebit-adam:32+replicas:2", "onebit-adam:32+replicas:2"},
         {"randk:128+keep:2", "randk:128"},
         {"powersgd:4+feedback", "powersgd+feedback"}}) {
     Compression value;
@@ -46,13 +48,13 @@ TEST(Compression, SaysWhatItCannotRead) {
   for (auto [text, message] :
        {std::pair("", "compress is \"\", expected none, int8, int4, "
                       "sign, topk, qsgd8, qsgd4, qsgd2, randk, "
-                      "ef21-topk or powersgd"),
+                      "ef21-topk, onebit-adam or powersgd"),
         {"int2", "compress is \"int2\", expected none, int8, int4, "
                  "sign, topk, qsgd8, qsgd4, qsgd2, randk, "
-                 "ef21-topk or powersgd"},
+                 "ef21-topk, onebit-adam or powersgd"},
         {"none+feedback", "compress is \"none\", expected none, int8, int4, "
                           "sign, topk, qsgd8, qsgd4, qsgd2, randk, "
-                          "ef21-topk or powersgd"},
+                          "ef21-topk, onebit-adam or powersgd"},
         {"int8:", "compress has chunks of \"\", expected 32 to 4096"},
         {"int8:16", "compress has chunks of \"16\", expected 32 to 4096"},
         {"int8:8192", "compress has chunks of \"8192\", expected 32 to 4096"},
@@ -79,6 +81,12 @@ TEST(Compression, SaysWhatItCannotRead) {
         {"ef21-topk+feedback",
          "compress has \"feedback\" behind the scheme, expected keep:K or "
          "replicas:N, each once"},
+        {"onebit-adam+feedback",
+         "compress has \"feedback\" behind the scheme, expected replicas:N, "
+         "each once"},
+        {"onebit-adam+rounds:2",
+         "compress has \"rounds\" behind the scheme, expected replicas:N, each "
+         "once"},
         {"topk+rounds:0", "compress has rounds \"0\", expected 1 to 16"},
         {"topk+rounds:17", "compress has rounds \"17\", expected 1 to 16"},
         {"topk+rounds", "compress has rounds \"\", expected 1 to 16"},
@@ -197,4 +205,28 @@ TEST(Compression, SendsFactorsOfMatricesAlone) {
   EXPECT_FALSE(sendsFactors(value));
   EXPECT_TRUE(compresses(value, 1));
   EXPECT_FALSE(compresses(value, 0));
+}
+
+TEST(Compression, SendsMomentumOfAdamWOnly) {
+  TrainingConfiguration configuration;
+  ASSERT_TRUE(setField(configuration, "compress", "onebit-adam").ok());
+  EXPECT_TRUE(checkExecutable(configuration).ok());
+  configuration.zero = 1;
+  EXPECT_EQ(checkExecutable(configuration).message(),
+            "compress is onebit-adam, for which each replica has all of the "
+            "momentum: it takes zero 0, not 1");
+  configuration.zero = 0;
+  configuration.offload.optimizer = MemoryPlace::Host;
+  EXPECT_EQ(checkExecutable(configuration).message(),
+            "compress is onebit-adam, which takes no offload of the optimizer, "
+            "but it is optimizer");
+  configuration.offload = {};
+  for (const char *other : {"sgd", "lion", "muon"}) {
+    configuration.optimizer = other;
+    EXPECT_EQ(checkExecutable(configuration).message(),
+              std::string("compress is onebit-adam, which is defined for "
+                          "optimizer adamw, not ") +
+                  other);
+  }
+  EXPECT_EQ(getCompressionStates(configuration.compress).size(), 1u);
 }

@@ -58,4 +58,10 @@ std::unique_ptr<CompressionRule> createSign(Chunks &chunks,
                                             const Compression &) {
   return std::make_unique<Sign>(chunks);
 }
+
+/// Sends the signs of a momentum.
+std::unique_ptr<CompressionRule> createOneBitAdam(Chunks &chunks,
+                                                  const Compression &) {
+  return std::make_unique<Sign>(chunks);
+}
 } // namespace plait

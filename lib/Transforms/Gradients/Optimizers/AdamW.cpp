@@ -61,11 +61,47 @@ private:
   Value beta1, rest1, beta2, rest2, epsilon, stepSize, inverseRoot2, keep;
 };
 
+/// The compressed steps of 1-bit Adam (Tang et al. 2021, Algorithm 1): what
+/// comes as gradient is the momentum m, v stays as it is, and
+/// w = (1 - η λ) w - η · m / (√v + ε), without corrections of a bias. Where v
+/// is 0 nothing has moved the weight so far; a sign has no zero, and would.
+class FrozenAdamW : public UpdateRule {
+public:
+  FrozenAdamW(NNBuilder &nn, ScalarReader readScalar) : nn(nn) {
+    epsilon = readScalar("Epsilon");
+    rate = readScalar("LearningRate");
+    keep = complement(nn, nn.mul(rate, readScalar("WeightDecay")));
+  }
+
+  Update apply(const UpdatedParameter &parameter) override {
+    Value v = parameter.read(Slot::getState("moment2"));
+    Value moves = complement(nn, nn.unary<nn::IsZeroOp>(v));
+    Value m = nn.mul(parameter.gradient, moves);
+    Value root = nn.unary<nn::SqrtOp>(v);
+    Value denominator = nn.add(root, spread(nn, epsilon, parameter));
+    Value w = parameter.read(Slot::Value);
+    if (parameter.decays)
+      w = times(nn, w, keep, parameter);
+    Value direction = nn.div(m, denominator);
+    Value delta = times(nn, direction, rate, parameter);
+    return {nn.sub(w, delta), {m}};
+  }
+
+private:
+  NNBuilder &nn;
+  Value epsilon, rate, keep;
+};
+
 } // namespace
 
 std::unique_ptr<UpdateRule>
 plait::createAdamW(NNBuilder &nn, ScalarReader readScalar, Value rate) {
   return std::make_unique<AdamW>(nn, readScalar, rate);
+}
+
+std::unique_ptr<UpdateRule> plait::createFrozenAdamW(NNBuilder &nn,
+                                                     ScalarReader readScalar) {
+  return std::make_unique<FrozenAdamW>(nn, readScalar);
 }
 
 namespace plait {

@@ -31,19 +31,45 @@ using namespace plait::proof;
 
 constexpr StringLiteral kChunksPrefix = "chunks ";
 
+bool Chunks::add(const Chunks &other) {
+  if (dim != other.dim || parts != other.parts)
+    return false;
+  SmallVector<Range> all(ranges.begin(), ranges.end());
+  llvm::append_range(all, other.ranges);
+  llvm::sort(all);
+  ranges.clear();
+  for (const Range &range : all) {
+    if (ranges.empty() || ranges.back().second < range.first)
+      ranges.push_back(range);
+    else if (ranges.back().second == range.first)
+      ranges.back().second = range.second;
+    else
+      return false;
+  }
+  return true;
+}
+
 /// No axis of a mesh has a space in its name.
 StringAttr Chunks::getAxis(MLIRContext *context) const {
-  return StringAttr::get(context, kChunksPrefix + Twine(begin) + " to " +
-                                      Twine(end) + " of " + Twine(parts) +
+  std::string text = kChunksPrefix.str();
+  for (const Range &range : ranges)
+    text += (&range == ranges.begin() ? "" : " and ") +
+            std::to_string(range.first) + " to " + std::to_string(range.second);
+  return StringAttr::get(context, text + " of " + Twine(parts) +
                                       " of dimension " + Twine(dim));
 }
 
 std::optional<Chunks> Chunks::parse(StringRef axis) {
   Chunks own;
-  if (!axis.consume_front(kChunksPrefix) ||
-      axis.consumeInteger(10, own.begin) || !axis.consume_front(" to ") ||
-      axis.consumeInteger(10, own.end) || !axis.consume_front(" of ") ||
-      axis.consumeInteger(10, own.parts) ||
+  if (!axis.consume_front(kChunksPrefix))
+    return std::nullopt;
+  do {
+    Range &range = own.ranges.emplace_back();
+    if (axis.consumeInteger(10, range.first) || !axis.consume_front(" to ") ||
+        axis.consumeInteger(10, range.second))
+      return std::nullopt;
+  } while (axis.consume_front(" and "));
+  if (!axis.consume_front(" of ") || axis.consumeInteger(10, own.parts) ||
       !axis.consume_front(" of dimension ") ||
       axis.consumeInteger(10, own.dim) || !axis.empty())
     return std::nullopt;

@@ -35,6 +35,7 @@
 #include "mlir/IR/BuiltinTypes.h"
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace plait::proof {
@@ -45,8 +46,21 @@ namespace plait::proof {
 /// In a sum the dimension is gone. That its parts were of one dimension is told
 /// by its number alone: of a tensor and of its transpose it is another one.
 struct Chunks {
-  int64_t dim, begin, end, parts;
+  /// From `first` up to `second`, which is not one of them.
+  using Range = std::pair<int64_t, int64_t>;
 
+  int64_t dim, parts;
+  /// In their order, with others between them: so the same chunks are the same
+  /// axis, in whichever order they have been added up.
+  llvm::SmallVector<Range, 2> ranges;
+
+  static Chunks one(int64_t dim, int64_t part, int64_t parts) {
+    return {dim, parts, {{part, part + 1}}};
+  }
+  /// Adds chunks of the same dimension; false: they are of another one, or some
+  /// are there already.
+  bool add(const Chunks &other);
+  bool areAll() const { return ranges[0] == Range(0, parts); }
   mlir::StringAttr getAxis(mlir::MLIRContext *context) const;
   /// None: it is an axis of the mesh.
   static std::optional<Chunks> parse(llvm::StringRef axis);

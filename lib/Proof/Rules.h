@@ -65,8 +65,7 @@ llvm::ArrayRef<OpRule> getCollectiveRules();
 llvm::ArrayRef<OpRule> getCompressionRules();
 llvm::ArrayRef<OpRule> getKeepRules();
 
-/// The sum of two sums over chunks, of which the second one's follow those of
-/// the first; none: they are none.
+/// The sum of two sums over other chunks of the same; none: they are none.
 std::optional<Content> uniteChunks(const Content &first, const Content &second);
 
 /// The sum or the maximum of one tensor over `dims`, which are ascending.

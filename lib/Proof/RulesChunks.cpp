@@ -9,7 +9,8 @@
 // axis of its own, so that the rules of all other ops hold for it as they are:
 // operands have to be of the same chunk, and a sum over a dimension of which
 // there is a chunk is partial. Here chunks begin and end: joined in their order
-// they are the whole, and so is the sum of what all of them have summed up.
+// they are the whole, and so is the sum of what all of them have summed up, in
+// any order.
 //
 //===----------------------------------------------------------------------===//
 
@@ -37,7 +38,7 @@ static FailureOr<Content> evaluateChunk(Rules &rules, Operation *op,
         << "a chunk of what is padded, or dealt out in rounds, has no rule";
     return failure();
   }
-  Chunks axis{dim, part, part + 1, int64_t(chunk.getParts())};
+  Chunks axis = Chunks::one(dim, part, chunk.getParts());
   own.begin.push_back({axis.getAxis(op->getContext()), type.getDimSize(dim)});
   return result;
 }
@@ -82,7 +83,7 @@ static FailureOr<Content> evaluateConcat(Rules &rules, Operation *op,
   Content result{type, operands[0].form, nullptr};
   for (auto [index, operand] : llvm::enumerate(operands)) {
     int64_t part = index, parts = operands.size();
-    Chunks wanted{first ? first->dim : dim, part, part + 1, parts};
+    Chunks wanted = Chunks::one(first ? first->dim : dim, part, parts);
     Form form = operand.form;
     bool fits = parts == 1 || dropChunk(form, dim, wanted, op->getContext());
     if (index == 0)
@@ -106,16 +107,14 @@ std::optional<Content> proof::uniteChunks(const Content &first,
   Content sum = first;
   Form other = second.form;
   for (auto [own, axis] : llvm::zip_equal(sum.form.partial, other.partial)) {
-    std::optional<Chunks> before = Chunks::parse(own),
-                          after = Chunks::parse(axis);
-    if (!before || !after || before->dim != after->dim ||
-        before->parts != after->parts || before->end != after->begin)
+    std::optional<Chunks> chunks = Chunks::parse(own),
+                          others = Chunks::parse(axis);
+    if (!chunks || !others || !chunks->add(*others))
       continue;
-    before->end = after->end;
-    own = axis = before->getAxis(own.getContext());
+    own = axis = chunks->getAxis(own.getContext());
     if (!areSame(sum.form, other))
       return std::nullopt;
-    if (before->begin == 0 && before->end == before->parts)
+    if (chunks->areAll())
       llvm::erase(sum.form.partial, axis);
     return sum;
   }

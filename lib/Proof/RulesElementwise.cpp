@@ -125,8 +125,8 @@ joinPartial(ArrayRef<Content> numbers, MutableArrayRef<Argument> summands,
 }
 
 /// The sum of factor · operand:
-/// 1. Operands have the same slices. Sums over chunks that follow one another
-///    are one over all of them.
+/// 1. Operands have the same slices. Sums over other chunks are one over all of
+///    them.
 /// 2. Zeros fit everything. All others should be partial over the same axes; if
 ///    not, the sum is that of all axes, and what follows is known
 ///    (joinPartial).

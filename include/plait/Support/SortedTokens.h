@@ -21,7 +21,7 @@
 
 namespace plait {
 
-/// Where what lies in one microbatch, in words of 32 bits: its `count` tokens,
+/// The layout of one microbatch, in words of 32 bits: its `count` tokens,
 /// their positions sorted by token, those of one token in their order, and of
 /// each of the tokens [0, entries] how many positions have a smaller one.
 struct SortedTokens {

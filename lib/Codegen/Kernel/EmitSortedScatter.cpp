@@ -85,9 +85,9 @@ Value SortedScatterEmitter::loadWord(Value word) {
   return arith::ExtSIOp::create(builder, builder.getI64Type(), loaded);
 }
 
-/// Where the positions of the row that is so much `further` begin. Rows of the
-/// rank count from the beginning of its part. Those that are padding have no
-/// positions: they begin where the last ones end.
+/// Loads where the positions of the row that is so much `further` begin. Rows
+/// of the rank count from the beginning of its part. Those that are padding
+/// have no positions: they begin where the last ones end.
 Value SortedScatterEmitter::loadStart(Value row, int64_t further) {
   auto fusable = cast<FusableOpInterface>(scatter);
   Value id = emitter.add(row, emitter.constant(further));

@@ -15,6 +15,9 @@
 
 #include "plait/Analysis/KernelShape.h"
 
+#include "plait/Dialect/Dist/IR/Dist.h"
+#include "plait/Dialect/Plan/IR/RowPitch.h"
+
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/IntEqClasses.h"
@@ -338,6 +341,27 @@ static LogicalResult checkScatter(plan::ClusterOp cluster,
     if (reduction.reduced)
       return reduction.op->emitOpError("shares a cluster with a scattering op");
   return success();
+}
+
+int64_t plait::countTableRows(Operation *op) {
+  auto fusable = cast<FusableOpInterface>(op);
+  if (int64_t limit = fusable.getRowLimit())
+    return limit;
+  int64_t rows =
+      cast<RankedTensorType>(op->getResult(0).getType()).getDimSize(0);
+  for (const RankTerm &term : fusable.getRankBegin())
+    rows += term.scale *
+            (dist::MeshOp::find(op).getAxisSize(term.axis.getValue()) - 1);
+  return rows;
+}
+
+// Ids of whole microbatches alone: what ops of the cluster make of them are
+// others, and the order is of those that were fed. An order of fewer ids says
+// nothing of the last rows.
+bool plait::isSorted(Operation *op) {
+  return getRole(op) == FusionRole::ScatterAdd &&
+         isa<BlockArgument>(op->getOperand(1)) &&
+         plan::getSortedEntries(op->getOperand(1)) >= countTableRows(op);
 }
 
 //===----------------------------------------------------------------------===//

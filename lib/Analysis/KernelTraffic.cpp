@@ -13,6 +13,8 @@
 
 #include "plait/Analysis/KernelTraffic.h"
 
+#include "plait/Analysis/KernelShape.h"
+
 #include "mlir/IR/TypeUtilities.h"
 #include "plait/Dialect/NN/IR/NN.h"
 
@@ -39,8 +41,9 @@ static double countRead(plan::ClusterOp cluster, unsigned index) {
 
 /// Counts what a kernel writes of a result, and reads of it where it adds to
 /// what is there. A scattered one is added to row by row in any case, after it
-/// was filled with zeros where nothing is to be kept. What is kept but for the
-/// first microbatch counts as kept.
+/// was filled with zeros where nothing is to be kept; where tokens are sorted
+/// each row is written once. What is kept but for the first microbatch counts
+/// as kept.
 static double countWritten(plan::ClusterOp cluster, unsigned index) {
   Value inner = cluster.getBody().front().getTerminator()->getOperand(index);
   double whole = countElements(inner.getType());
@@ -48,9 +51,12 @@ static double countWritten(plan::ClusterOp cluster, unsigned index) {
                (*cluster.getAccumulate())[index] !=
                    static_cast<int32_t>(plan::Accumulate::Overwrite);
   if (auto fusable = inner.getDefiningOp<FusableOpInterface>();
-      fusable && getFacts(fusable.getFusionRole()).scatters)
-    return 2 * countElements(fusable->getOperand(0).getType()) +
-           (keeps ? 0 : whole);
+      fusable && getFacts(fusable.getFusionRole()).scatters) {
+    double added = countElements(fusable->getOperand(0).getType());
+    if (isSorted(fusable))
+      return keeps ? 2 * std::min(added, whole) : whole;
+    return 2 * added + (keeps ? 0 : whole);
+  }
   return keeps ? 2 * whole : whole;
 }
 

@@ -66,8 +66,9 @@ static void printStructure(Operation *op, llvm::raw_ostream &out) {
 /// Equal for clusters that compute the same, whatever their operands are
 /// called: the body, its values numbered.
 /// It must tell apart all that changes the code: types and shapes of operands
-/// and results, the pitch of rows in memory, every op with its properties, and
-/// how results accumulate. It takes time linear in the cluster.
+/// and results, the pitch of rows in memory, what is sorted behind tokens,
+/// every op with its properties, and how results accumulate. It takes time
+/// linear in the cluster.
 static std::string describe(plan::ClusterOp cluster) {
   std::string text;
   llvm::raw_string_ostream out(text);
@@ -83,6 +84,8 @@ static std::string describe(plan::ClusterOp cluster) {
        llvm::concat<Value>(llvm::to_vector_of<Value>(body.getArguments()),
                            llvm::to_vector_of<Value>(cluster.getResults())))
     out << plan::getRowPitch(stored) << ' ';
+  for (BlockArgument argument : body.getArguments())
+    out << plan::getSortedEntries(argument) << ' ';
   for (Operation &op : body) {
     out << op.getName() << ' ';
     printStructure(&op, out);

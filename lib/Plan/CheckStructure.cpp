@@ -20,6 +20,7 @@
 
 #include "plait/Plan/Check.h"
 #include "plait/Plan/FloatInputs.h"
+#include "plait/Plan/InputWords.h"
 #include "plait/Plan/Options.h"
 
 #include "CheckSteps.h"
@@ -143,9 +144,18 @@ private:
                   input.columns(), " on each of ", sharing,
                   " ranks, the plan feeds ", plan.microbatches(), " x ",
                   plan.micro_batch(), " x ", columns);
+    // Tokens are numbers of 32 bits.
+    if (input.sorted() && (input.kind() != fb::InputKind::Tokens ||
+                           input.sorted() >= uint32_t(INT32_MAX)))
+      return fail("input of kind ", int(input.kind()), " is sorted by ",
+                  input.sorted(),
+                  " tokens, expected tokens and fewer than 2147483647");
     auto elements = elementCount(
         {int64_t(input.microbatches()), input.rows(), input.columns()});
-    return place("input", input.offset(), elements.value_or(INT64_MAX / 8) * 4);
+    auto all = elementCount({int64_t(input.microbatches()),
+                             elements ? int64_t(countWords(input)) : 0});
+    return place("input", input.offset(),
+                 elements && all ? *all * 4 : INT64_MAX / 2);
   }
 
   /// Sizes of what a shard places: the weight, the copy that is computed with,

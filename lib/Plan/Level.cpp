@@ -71,6 +71,14 @@ static bool isDeterministic(const fb::Plan &plan) {
   return plan.deterministic();
 }
 
+/// Who does not know it feeds no order of the tokens.
+static bool sortsTokens(const fb::Plan &plan) {
+  return any(plan.programs(), [](const fb::Program *program) {
+    return any(program->inputs(),
+               [](const fb::Input *input) { return input->sorted() > 0; });
+  });
+}
+
 /// Sites that exchange more than sums.
 static bool hasExchanges(const fb::Plan &plan) {
   return plan.outer() && (plan.outer()->graph() || plan.outer()->drop());
@@ -221,6 +229,7 @@ std::span<const Feature> plan::getFeatures() {
       {"OuterKind.Keep", 5, hasCorrections},
       {"Plan.deterministic", 6, isDeterministic},
       {"Parameter.unsaved", 7, hasUnsaved},
+      {"Input.sorted", 7, sortsTokens},
   };
   return features;
 }

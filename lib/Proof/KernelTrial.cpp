@@ -19,6 +19,8 @@
 #include "KernelTrial.h"
 
 #include "Numbers.h"
+#include "plait/Dialect/Plan/IR/RowPitch.h"
+#include "plait/Support/SortedTokens.h"
 
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -201,6 +203,15 @@ bool KernelTrial::drawIntegers(unsigned argument, TensorMemory &own) {
     // One in eight, so that most rows of a loss count and some do not.
     bool isIgnored = ignored && drawn % 8 == 0;
     own.store(element, isIgnored ? *ignored : pickInteger(range, drawn / 8));
+  }
+  if (int64_t entries = plan::getSortedEntries(value)) {
+    SortedTokens sorted{count, entries};
+    std::vector<int32_t> words(sorted.getWords());
+    for (int64_t element = 0; element < count; ++element)
+      words[element] = int32_t(own.load(element));
+    sorted.sort(words);
+    for (int64_t word = count; word < sorted.getWords(); ++word)
+      own.store(word, words[word]);
   }
   return true;
 }

@@ -61,6 +61,14 @@ struct ScatterShape {
   mlir::Operation *op;
 };
 
+/// The rows of the whole table that `op`, which scatters, adds to; a rank may
+/// have a part of them.
+int64_t countTableRows(mlir::Operation *op);
+
+/// Whether the positions of each row that `op` adds to are at hand, behind its
+/// ids (SortedTokens).
+bool isSorted(mlir::Operation *op);
+
 struct RowOpShape {
   mlir::Operation *op;
 };

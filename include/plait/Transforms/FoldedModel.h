@@ -29,7 +29,7 @@ inline constexpr llvm::StringLiteral kSequencesAttr = "nn.sequences";
 inline constexpr llvm::StringLiteral kKeepsEachResultAttr =
     "nn.keeps_each_result";
 /// Marks a module, which has no target, whose sums over many rows are made in
-/// two steps, as for GPUs.
+/// two steps and whose tokens are sorted, as for GPUs.
 inline constexpr llvm::StringLiteral kSplitsColumnSumsAttr =
     "nn.splits_column_sums";
 

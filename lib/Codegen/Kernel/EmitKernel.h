@@ -27,6 +27,8 @@ void emitColumns(Emitter &emitter, Workers &workers, const ColumnShape &shape,
                  KernelInfo &info);
 void emitRowOp(Emitter &emitter, Workers &workers, const RowOpShape &shape,
                KernelInfo &info);
+void emitSortedScatter(Emitter &emitter, Workers &workers, mlir::Operation *op,
+                       KernelInfo &info);
 void emitScatter(Emitter &emitter, Workers &workers, const ScatterShape &shape,
                  KernelInfo &info);
 

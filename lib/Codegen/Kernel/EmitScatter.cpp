@@ -182,5 +182,8 @@ void ScatterEmitter::run() {
 
 void codegen::emitScatter(Emitter &emitter, Workers &workers,
                           const ScatterShape &shape, KernelInfo &info) {
+  // Processors have few blocks, and ids that are near.
+  if (emitter.aligned && isSorted(shape.op))
+    return emitSortedScatter(emitter, workers, shape.op, info);
   ScatterEmitter(emitter, workers, shape.op, info).run();
 }

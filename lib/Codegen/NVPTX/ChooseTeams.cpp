@@ -199,7 +199,7 @@ static Teams chooseColumnTeams(const IterationSpace &space,
 }
 
 /// Scatter kernels have a warp a team, for its ballot; elementwise ones need no
-/// team.
+/// team, nor do those that scatter by sorted tokens.
 Teams codegen::chooseTeams(const IterationSpace &space,
                            const KernelShape &shape,
                            const VectorAccess &access) {
@@ -207,7 +207,8 @@ Teams codegen::chooseTeams(const IterationSpace &space,
     return chooseRowTeams(space, *rows, access.lanes);
   if (auto *columns = std::get_if<ColumnShape>(&shape))
     return chooseColumnTeams(space, *columns, access);
-  if (std::holds_alternative<ScatterShape>(shape))
+  if (auto *scatter = std::get_if<ScatterShape>(&shape);
+      scatter && !isSorted(scatter->op))
     return {128, kWarp, 1};
   return {256, 1, 1};
 }

@@ -22,6 +22,7 @@
 #include "plait/Conversion/RankScalar.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
+#include "plait/Dialect/Plan/IR/RowPitch.h"
 #include "plait/Support/ActionKinds.h"
 #include "plait/Transforms/Buffers.h"
 #include "plait/Transforms/Names.h"
@@ -320,7 +321,8 @@ static_assert(int(pipe::PortKind::Starts) == int(fb::InputKind::Starts) &&
               int(pipe::PortKind::Context) == int(fb::InputKind::Context));
 
 /// Inputs are rows of 32 bits, those of all microbatches behind one another.
-/// How long a row is follows from the buffer: a sequence of tokens, or one key.
+/// How long a row is follows from the buffer: a sequence of tokens, or one key;
+/// what is sorted behind tokens is no part of them.
 /// They are in the order of their kinds, and float inputs of their numbers.
 void Converter::addInputs() {
   std::map<std::pair<int, uint64_t>, std::unique_ptr<fb::InputT>> inputs;
@@ -333,8 +335,13 @@ void Converter::addInputs() {
     input->offset = buffer.getOffset();
     input->microbatches = plan.microbatches;
     input->rows = plan.micro_batch;
-    input->columns =
-        memory.getInputStride(buffer) / (plan.micro_batch * sizeof(int32_t));
+    int64_t words = memory.getInputStride(buffer) / sizeof(int32_t);
+    if (auto sorted = buffer->getAttrOfType<IntegerAttr>(kSortedAttr)) {
+      input->sorted = sorted.getInt();
+      // The tokens and as many positions: see SortedTokens.
+      words = (words - sorted.getInt() - 1) / 2;
+    }
+    input->columns = words / plan.micro_batch;
     if (!index.empty())
       index.getAsInteger(10, input->float_input);
     inputs[{int(input->kind), input->float_input}] = std::move(input);

@@ -21,6 +21,7 @@
 #include "Shards.h"
 #include "plait/Plan/Check.h"
 #include "plait/Plan/Defaults.h"
+#include "plait/Plan/InputWords.h"
 #include "plait/Plan/Uses.h"
 #include "plait/Runtime/Rendezvous.h"
 #include "plait/Support/BFloat16.h"
@@ -92,8 +93,8 @@ bool makesNumbers(const fb::Step &step) {
 bool StepGuard::isInput(uint64_t begin, uint64_t end) const {
   for (uint32_t i = 0; i < plan::length(program.inputs()); ++i) {
     const fb::Input &input = *program.inputs()->Get(i);
-    uint64_t bytes = uint64_t(input.microbatches()) * input.rows() *
-                     input.columns() * sizeof(int32_t);
+    uint64_t bytes =
+        input.microbatches() * plan::countWords(input) * sizeof(int32_t);
     if (begin < input.offset() + bytes && input.offset() < end)
       return true;
   }

@@ -21,6 +21,7 @@
 #include "RankThreads.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/FloatInputs.h"
+#include "plait/Plan/InputWords.h"
 #include "plait/Plan/Metrics.h"
 #include "plait/Plan/Sites.h"
 #include "plait/Plan/Uses.h"
@@ -40,7 +41,8 @@ static Status failWithOther() {
 }
 
 /// Which rows: see Data.h. Of each, the ranks along "cp" have equal parts of
-/// the positions, or all of them, and the same key and context.
+/// the positions, or all of them, and the same key and context. Tokens are
+/// sorted by microbatch, as the rank has them.
 Status Rank::feed(const fb::Input &input, uint64_t number,
                   const Batches &batches) {
   int64_t replica = mesh.partOf(plan, rank, Splits::Batch);
@@ -49,10 +51,12 @@ Status Rank::feed(const fb::Input &input, uint64_t number,
   int64_t first =
       isWhole ? 0 : mesh.partOf(plan, rank, Splits::Sequence) * columns;
   int64_t count = int64_t(input.microbatches()) * input.rows();
+  uint64_t words = plan::countWords(input);
   bool isFloat = input.kind() >= fb::InputKind::Features;
   for (int64_t i = 0; i < count; ++i) {
     int64_t row = replica * count + i;
-    std::span<int32_t> target = std::span(rows).subspan(i * columns, columns);
+    std::span<int32_t> target = std::span(rows).subspan(
+        i / input.rows() * words + i % input.rows() * columns, columns);
     PLAIT_RETURN_IF_ERROR(
         isFloat ? batches.readFloats(number, row, input.float_input(), first,
                                      target)
@@ -60,8 +64,11 @@ Status Rank::feed(const fb::Input &input, uint64_t number,
     // Beside this step.
     batches.prefetchRow(number + 1, row, input.kind(), first, columns);
   }
-  return device.write(input.offset(), std::as_bytes(std::span(rows).first(
-                                          count * input.columns())));
+  std::span<int32_t> all = std::span(rows).first(input.microbatches() * words);
+  if (input.sorted())
+    for (uint32_t i = 0; i < input.microbatches(); ++i)
+      plan::getSortedTokens(input).sort(all.subspan(i * words, words));
+  return device.write(input.offset(), std::as_bytes(all));
 }
 
 Status Rank::feedStep(uint64_t number, const Batches &batches,
@@ -118,8 +125,7 @@ bool Rank::canGoAhead() const {
   uint64_t bytes = plan::countScalars(plan) * sizeof(float);
   for (uint32_t i = 0; i < length(program.inputs()); ++i) {
     const fb::Input &input = *program.inputs()->Get(i);
-    bytes += uint64_t(input.microbatches()) * input.rows() * input.columns() *
-             sizeof(int32_t);
+    bytes += input.microbatches() * plan::countWords(input) * sizeof(int32_t);
   }
   return graph && !clock && stepsRun > 1 && bytes <= device.roomAhead();
 }

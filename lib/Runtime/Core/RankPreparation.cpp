@@ -17,6 +17,7 @@
 #include "Topology.h"
 #include "plait/Plan/Communicators.h"
 #include "plait/Plan/Defaults.h"
+#include "plait/Plan/InputWords.h"
 #include "plait/Plan/Metrics.h"
 #include "plait/Plan/Sites.h"
 
@@ -63,9 +64,8 @@ Status Rank::prepare() {
   }
   for (uint32_t i = 0; i < length(program.inputs()); ++i) {
     const fb::Input &input = *program.inputs()->Get(i);
-    rows.resize(std::max<size_t>(rows.size(), size_t(input.microbatches()) *
-                                                  input.rows() *
-                                                  input.columns()));
+    rows.resize(std::max<size_t>(rows.size(), input.microbatches() *
+                                                  plan::countWords(input)));
   }
   metricSteps = plan::countMetricSteps(plan, mesh.index(rank, 0));
   return prepareStreams();

@@ -25,6 +25,7 @@
 #include "PackMemory.h"
 #include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
+#include "plait/Dialect/Plan/IR/RowPitch.h"
 
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringSet.h"
@@ -111,6 +112,7 @@ private:
   std::map<int64_t, llvm::MapVector<PortAttr, int64_t>> bytesOf;
   std::vector<PlannedAction> actions;
   std::optional<unsigned> gatherWorkspace; // in `buffers`
+  IntegerAttr sorted;                      // what is sorted behind tokens
 };
 
 } // namespace
@@ -189,6 +191,10 @@ void ProgramBuilder::findFunctions() {
     for (const Slot &slot : calls.slots.at(function).slots)
       if (slot.port)
         bytes[slot.port] = slot.bytes;
+    for (unsigned index = 0; index < function.getNumArguments(); ++index)
+      if (auto own =
+              function.getArgAttrOfType<IntegerAttr>(index, plan::kSortedAttr))
+        sorted = own;
   }
 }
 
@@ -396,11 +402,15 @@ void ProgramBuilder::emit() {
       builder, module.getLoc(), ("rank" + Twine(rank)).str(), rank,
       totals.front(), ArrayRef(totals).drop_front());
   builder.createBlock(&program.getBody());
-  for (auto [index, buffer] : llvm::enumerate(buffers))
-    plan::BufferOp::create(builder, module.getLoc(), buffer.name.getAttr(),
-                           buffer.category, offsets[buffer.place][index],
-                           buffer.life.bytes, buffer.life.first,
-                           buffer.life.last, uint64_t(buffer.place));
+  StringRef tokens = pipe::stringifyPortKind(PortKind::Tokens);
+  for (auto [index, buffer] : llvm::enumerate(buffers)) {
+    auto op = plan::BufferOp::create(
+        builder, module.getLoc(), buffer.name.getAttr(), buffer.category,
+        offsets[buffer.place][index], buffer.life.bytes, buffer.life.first,
+        buffer.life.last, uint64_t(buffer.place));
+    if (sorted && op.getSymName() == tokens)
+      op->setAttr(plan::kSortedAttr, sorted);
+  }
   auto optional = [&](std::optional<int64_t> value) {
     return value ? builder.getI64IntegerAttr(*value) : IntegerAttr();
   };

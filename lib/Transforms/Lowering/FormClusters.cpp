@@ -591,6 +591,7 @@ void plait::formClusters(func::FuncOp function, KnownClusters &known) {
 namespace {
 struct FormClustersPass : plait::impl::FormClustersPassBase<FormClustersPass> {
   void runOnOperation() override {
+    sortTokens(getOperation());
     KnownClusters known;
     transformOnce(getOperation(), [&](func::FuncOp function) {
       formClusters(function, known);

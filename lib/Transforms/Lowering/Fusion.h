@@ -28,6 +28,14 @@
 
 namespace plait {
 
+/// Whether kernels are made for GPUs, or counted as if they were.
+bool isForGPUs(mlir::ModuleOp module);
+
+/// Marks the tokens of which gradients of tables want the order: arguments of
+/// stage functions, for GPUs. Gradients of other ids, say of some rows or of
+/// those of a document, look at all.
+void sortTokens(mlir::ModuleOp module);
+
 /// Costs nothing to compute again inside of a kernel: constants, broadcasts,
 /// casts that do not round.
 bool isFree(mlir::Operation *op);

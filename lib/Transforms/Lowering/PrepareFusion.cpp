@@ -25,6 +25,11 @@
 using namespace mlir;
 using namespace plait;
 
+bool plait::isForGPUs(ModuleOp module) {
+  TargetAttr target = getTarget(module);
+  return (target && target.isGPU()) || module->hasAttr(kSplitsColumnSumsAttr);
+}
+
 bool plait::isFree(Operation *op) {
   auto fusable = dyn_cast<FusableOpInterface>(op);
   return fusable && fusable.isFree();
@@ -158,9 +163,7 @@ static void splitReductions(Block &body) {
 
 void plait::prepareFusion(Block &body) {
   copyStoredValues(body);
-  auto module = body.getParentOp()->getParentOfType<ModuleOp>();
-  TargetAttr target = getTarget(module);
-  if ((target && target.isGPU()) || module->hasAttr(kSplitsColumnSumsAttr))
+  if (isForGPUs(body.getParentOp()->getParentOfType<ModuleOp>()))
     splitColumnSums(body);
   splitReductions(body);
 }

@@ -146,14 +146,17 @@ void Converter::convertCluster(ClusterOp op) {
   Block &block = kernel.getBody().emplaceBlock();
   // A row pitch is found through the op that made a value. Behind a block
   // argument nothing could be found, so that it is written down where it is not
-  // the default.
-  SmallVector<int64_t> pitches;
+  // the default. The same holds for what is sorted behind tokens.
+  SmallVector<int64_t> pitches, sorted;
   for (Value operand : op.getOperands()) {
     block.addArgument(operand.getType(), op.getLoc());
     auto extent = block.getArguments().back();
     int64_t pitch = getRowPitch(operand);
     pitches.push_back(pitch == getRowPitch(extent) ? 0 : pitch);
+    sorted.push_back(getSortedEntries(operand));
   }
+  if (llvm::any_of(sorted, [](int64_t entries) { return entries; }))
+    kernel->setAttr(kSortedAttr, builder.getDenseI64ArrayAttr(sorted));
   if (llvm::any_of(pitches, [](int64_t pitch) { return pitch; }))
     kernel->setAttr(kPitchAttr, builder.getDenseI64ArrayAttr(pitches));
   OpBuilder inner = OpBuilder::atBlockBegin(&block);

@@ -91,6 +91,28 @@ func.func @f(%x: tensor<2x4xf32> {plan.pitch = 133 : i64}) {
 
 // -----
 
+// expected-error @+1 {{'func.func' op has argument 0 with plan.sorted = 12 : i64, expected an i64 on i32, 0 or more and below 2147483647}}
+func.func @f(%x: tensor<2x4xf32> {plan.sorted = 12 : i64}) {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{'func.func' op has argument 0 with plan.sorted = -1 : i64, expected an i64 on i32, 0 or more and below 2147483647}}
+func.func @f(%x: tensor<2x4xi32> {plan.sorted = -1 : i64}) {
+  return
+}
+
+// -----
+
+func.func @f() {
+  // expected-error @+1 {{has plan.sorted = 12 : i64, expected an i64 on a buffer, above 0 and below 2147483647}}
+  %0 = nn.fill 1.0 {plan.sorted = 12 : i64} : tensor<2x4xf32>
+  return
+}
+
+// -----
+
 // expected-error @+1 {{has argument 0 with plan.place = "slot 0", expected a #plan.place}}
 func.func @f(%x: tensor<2x4xf32> {plan.place = "slot 0"}) {
   return

@@ -121,6 +121,36 @@ plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
 
 dist.mesh @mesh ["pp", "tp"] = [2, 4]
 plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
+  // expected-error @+1 {{as plan.sorted, expected an i64 for each of 1 inputs: 0, or of i32 one below 2147483647}}
+  plan.kernel [#plan.memory<slot 0, 0, 16>] -> [#plan.memory<slot 1, 0, 16>] flops 0 traffic 32 attributes {plan.sorted = array<i64: 0, 0>} {
+  ^bb0(%x: tensor<4xf32>):
+    %y = plan.cluster(%x) : (tensor<4xf32>) -> tensor<4xf32> {
+    ^bb0(%a: tensor<4xf32>):
+      plan.yield %a : tensor<4xf32>
+    }
+    plan.yield %y : tensor<4xf32>
+  }
+}
+
+// -----
+
+dist.mesh @mesh ["pp", "tp"] = [2, 4]
+plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
+  // expected-error @+1 {{as plan.sorted, expected an i64 for each of 1 inputs: 0, or of i32 one below 2147483647}}
+  plan.kernel [#plan.memory<slot 0, 0, 16>] -> [#plan.memory<slot 1, 0, 16>] flops 0 traffic 32 attributes {plan.sorted = array<i64: 12>} {
+  ^bb0(%x: tensor<4xf32>):
+    %y = plan.cluster(%x) : (tensor<4xf32>) -> tensor<4xf32> {
+    ^bb0(%a: tensor<4xf32>):
+      plan.yield %a : tensor<4xf32>
+    }
+    plan.yield %y : tensor<4xf32>
+  }
+}
+
+// -----
+
+dist.mesh @mesh ["pp", "tp"] = [2, 4]
+plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
   // expected-error @+1 {{as plan.pitch, expected an i64 for each of 1 inputs: 0, or the extent of its rows and up to 128 more}}
   plan.kernel [#plan.memory<slot 0, 0, 16>] -> [#plan.memory<slot 1, 0, 16>] flops 0 traffic 32 attributes {plan.pitch = array<i64: 0, 0>} {
   ^bb0(%x: tensor<4xf32>):

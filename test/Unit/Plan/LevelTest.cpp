@@ -117,6 +117,8 @@ const std::map<std::string, Add> additions = {
     {"OuterRule", addRule},
     {"OuterStep", addRule},
     {"OuterKind", addRule},
+    {"Input.sorted",
+     [](fb::PlanT &plan) { append(plan.programs[0]->inputs).sorted = 1; }},
     {"Plan.lists", addRule},
     {"ActionList", addRule},
     {"Action.list", addRule},

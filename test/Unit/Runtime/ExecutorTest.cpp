@@ -388,6 +388,61 @@ TEST_F(ExecutorTest, StressSpoilsWhatAStepWritesFirst) {
   }
 }
 
+/// Behind the tokens of each microbatch lie their positions as a stable sort
+/// has them, and of each token how many are smaller; tokens that are none of
+/// the sorted ones come last.
+TEST_F(ExecutorTest, SortsTokens) {
+  constexpr int count = 4, entries = 5, words = 2 * count + entries + 1;
+  fb::ProgramT &program = *source.programs[0];
+  fb::InputT &input = *program.inputs[0];
+  input.offset = program.arena_bytes;
+  input.sorted = entries;
+  program.arena_bytes += 128;
+  fb::RegionT &region = append(program.regions);
+  region.category = fb::Category::Inputs;
+  region.offset = input.offset;
+  region.bytes = 128;
+  region.last_action = program.actions.size() - 1;
+  auto executor = Executor::create(pack(), {1, patience});
+  ASSERT_TRUE(executor.ok()) << executor.status().message();
+  std::string path = makeDirectory() + "/text";
+  writeFile(path, {3, 1, 3, 9, 3, 3, 0, 4, 7, 4, 4, 0, 0, 2, 1, 1, 0});
+  auto data = Batches::fromText(path, plan());
+  ASSERT_TRUE(data.ok()) << data.status().message();
+  for (uint64_t step = 1; step <= 8; ++step) {
+    auto metrics = (*executor)->runStep(step, *data, {});
+    ASSERT_TRUE(metrics.ok()) << metrics.status().message();
+    std::vector<int32_t> found(2 * words), target(2);
+    ASSERT_TRUE(
+        (*executor)
+            ->device(0)
+            .read(input.offset, std::as_writable_bytes(std::span(found)))
+            .ok());
+    for (int microbatch = 0; microbatch < 2; ++microbatch) {
+      std::vector<int32_t> own(found.begin() + microbatch * words,
+                               found.begin() + (microbatch + 1) * words);
+      for (int row = 0; row < 2; ++row) {
+        ASSERT_TRUE(data->readRow(step, 2 * microbatch + row,
+                                  fb::InputKind::Tokens, 0, target)
+                        .ok());
+        EXPECT_TRUE(
+            std::equal(target.begin(), target.end(), own.begin() + 2 * row));
+      }
+      std::vector<int32_t> positions = {0, 1, 2, 3}, starts;
+      std::stable_sort(positions.begin(), positions.end(), [&](int a, int b) {
+        return std::min(own[a], entries) < std::min(own[b], entries);
+      });
+      for (int token = 0; token <= entries; ++token)
+        starts.push_back(std::count_if(own.begin(), own.begin() + count,
+                                       [&](int t) { return t < token; }));
+      EXPECT_TRUE(
+          std::equal(positions.begin(), positions.end(), own.begin() + count));
+      EXPECT_TRUE(
+          std::equal(starts.begin(), starts.end(), own.begin() + 2 * count));
+    }
+  }
+}
+
 TEST_F(ExecutorTest, StressHoldsMessages) {
   ExecutorOptions options = {1, patience};
   options.stress = Stress::Messages;

@@ -99,12 +99,21 @@ static StringRef getExpected(Operation *op, StringRef name, Attribute value) {
                ? ""
                : "a string for each of plan.slot_bytes";
   }
-  if (name != kPitchAttr)
-    return "another name: the dialect has no such attribute";
   // A kernel knows its inputs only after its region was verified.
   auto pitches = dyn_cast<DenseI64ArrayAttr>(value);
-  if (isa<KernelOp>(op) && pitches)
+  if (isa<KernelOp>(op) && pitches &&
+      (name == kPitchAttr || name == kSortedAttr))
     return "";
+  if (name == kSortedAttr) {
+    auto entries = dyn_cast<IntegerAttr>(value);
+    return isa<BufferOp>(op) && entries &&
+                   entries.getType().isSignlessInteger(64) &&
+                   entries.getInt() > 0 && entries.getInt() < INT32_MAX
+               ? ""
+               : "an i64 on a buffer, above 0 and below 2147483647";
+  }
+  if (name != kPitchAttr)
+    return "another name: the dialect has no such attribute";
   bool isRight =
       pitches && size_t(pitches.size()) == op->getNumResults() &&
       llvm::all_of_zip(pitches.asArrayRef(), op->getResultTypes(), isRowPitch);
@@ -141,6 +150,11 @@ LogicalResult PlanDialect::verifyRegionArgAttribute(Operation *op, unsigned,
     bool isRight = pitch && pitch.getType().isSignlessInteger(64) &&
                    isRowPitch(pitch.getInt(), type);
     expected = isRight ? "" : "0, or the extent of its rows and up to 128 more";
+  } else if (name == kSortedAttr) {
+    auto entries = dyn_cast<IntegerAttr>(value);
+    bool isRight = entries && entries.getType().isSignlessInteger(64) &&
+                   isSortedEntries(entries.getInt(), type);
+    expected = isRight ? "" : "an i64 on i32, 0 or more and below 2147483647";
   } else {
     expected = "another name: the dialect has no such attribute";
   }

@@ -145,6 +145,14 @@ LogicalResult KernelOp::verifyRegions() {
            << (*this)->getAttr(kPitchAttr) << " as " << kPitchAttr
            << ", expected an i64 for each of " << block.getNumArguments()
            << " inputs: 0, or the extent of its rows and up to 128 more";
+  auto sorted = (*this)->getAttrOfType<DenseI64ArrayAttr>(kSortedAttr);
+  if (sorted && (size_t(sorted.size()) != block.getNumArguments() ||
+                 !llvm::all_of_zip(sorted.asArrayRef(),
+                                   block.getArgumentTypes(), isSortedEntries)))
+    return emitOpError("has ")
+           << sorted << " as " << kSortedAttr
+           << ", expected an i64 for each of " << block.getNumArguments()
+           << " inputs: 0, or of i32 one below 2147483647";
   // (C1)
   auto yield = cast<YieldOp>(block.getTerminator());
   auto cluster = dyn_cast<ClusterOp>(block.front());

@@ -1,4 +1,4 @@
-//===- RowPitch.cpp - Pitch of rows in memory -----------------------------===//
+//===- RowPitch.cpp - How a value lies in memory --------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -8,13 +8,15 @@
 // Where a pitch stands depends on whose value it is: on the op for a result, on
 // the function for an argument, on a kernel for its inputs. An argument of a
 // cluster has none of its own but that of the operand behind it, so that
-// clusters need not repeat what their surroundings say.
+// clusters need not repeat what their surroundings say. The same holds for what
+// is sorted behind tokens.
 //
 //===----------------------------------------------------------------------===//
 
 #include "plait/Dialect/Plan/IR/RowPitch.h"
 
 #include "plait/Dialect/Plan/IR/PlanIR.h"
+#include "plait/Support/SortedTokens.h"
 
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/Support/MathExtras.h"
@@ -22,36 +24,49 @@
 using namespace mlir;
 using namespace plait;
 
-/// Returns what an attribute says of the value, or 0.
-static int64_t findPitch(Value value) {
+/// Returns what the attribute `name` says of the value, or 0.
+static int64_t findNumber(Value value, StringRef name) {
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     Operation *parent = argument.getOwner()->getParentOp();
     if (auto cluster = dyn_cast<plan::ClusterOp>(parent))
-      return findPitch(cluster.getOperand(argument.getArgNumber()));
+      return findNumber(cluster.getOperand(argument.getArgNumber()), name);
     if (auto kernel = dyn_cast<plan::KernelOp>(parent)) {
-      auto pitches = kernel->getAttrOfType<DenseI64ArrayAttr>(plan::kPitchAttr);
-      return pitches ? pitches[argument.getArgNumber()] : 0;
+      auto numbers = kernel->getAttrOfType<DenseI64ArrayAttr>(name);
+      return numbers ? numbers[argument.getArgNumber()] : 0;
     }
     auto function = dyn_cast<FunctionOpInterface>(parent);
-    auto pitch = function ? function.getArgAttrOfType<IntegerAttr>(
-                                argument.getArgNumber(), plan::kPitchAttr)
-                          : IntegerAttr();
-    return pitch ? pitch.getInt() : 0;
+    auto number = function ? function.getArgAttrOfType<IntegerAttr>(
+                                 argument.getArgNumber(), name)
+                           : IntegerAttr();
+    return number ? number.getInt() : 0;
   }
-  auto pitches =
-      value.getDefiningOp()->getAttrOfType<DenseI64ArrayAttr>(plan::kPitchAttr);
-  return pitches ? pitches[cast<OpResult>(value).getResultNumber()] : 0;
+  auto numbers = value.getDefiningOp()->getAttrOfType<DenseI64ArrayAttr>(name);
+  return numbers ? numbers[cast<OpResult>(value).getResultNumber()] : 0;
 }
 
 /// Never below the extent, so that an attribute of 0 means none.
 int64_t plan::getRowPitch(Value value) {
   auto shape = cast<RankedTensorType>(value.getType()).getShape();
-  return std::max(findPitch(value), shape.empty() ? 1 : shape.back());
+  return std::max(findNumber(value, kPitchAttr),
+                  shape.empty() ? 1 : shape.back());
+}
+
+int64_t plan::getSortedEntries(Value value) {
+  return findNumber(value, kSortedAttr);
+}
+
+bool plan::isSortedEntries(int64_t entries, Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return entries == 0 || (entries > 0 && entries < INT32_MAX && tensor &&
+                          tensor.getElementType().isInteger(32));
 }
 
 /// The last row is as long as all others: buffers are sized for whole rows.
 int64_t plan::getStoredBytes(Value value) {
   auto type = cast<RankedTensorType>(value.getType());
+  if (int64_t entries = getSortedEntries(value))
+    return SortedTokens{type.getNumElements(), entries}.getWords() *
+           int64_t(sizeof(int32_t));
   int64_t extent = type.getRank() ? type.getShape().back() : 1;
   int64_t rows = extent ? type.getNumElements() / extent : 0;
   return rows * getRowPitch(value) * type.getElementTypeBitWidth() / 8;

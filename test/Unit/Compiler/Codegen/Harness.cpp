@@ -68,8 +68,12 @@ static std::string write(const Cluster &cluster) {
   std::string operands;
   for (size_t index = 0; index < cluster.inputs.size(); ++index)
     operands += (index ? ", %a" : "%a") + std::to_string(index);
+  std::vector<std::string> arguments = cluster.inputs;
+  if (cluster.sorted)
+    arguments[1] +=
+        " {plan.sorted = " + std::to_string(cluster.sorted) + " : i64}";
   std::string text = "dist.mesh @mesh [\"tp\"] = [2]\nfunc.func @f(" +
-                     join(cluster.inputs, "%a") + ") {\n";
+                     join(arguments, "%a") + ") {\n";
   if (!cluster.results.empty())
     text += "%r:" + std::to_string(cluster.results.size()) + " = ";
   text += "plan.cluster(" + operands + ") ";

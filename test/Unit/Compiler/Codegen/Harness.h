@@ -68,6 +68,9 @@ struct Cluster {
   std::vector<std::string> inputs, results;
   std::string body;
   std::string accumulate = "";
+  /// Behind input 1, tokens, lies their order, by so many (SortedTokens); 0:
+  /// no.
+  int64_t sorted = 0;
 };
 
 /// Replaces every `R` and `C` that stands for an extent ("<R", "Rx", …).

@@ -31,10 +31,11 @@ protected:
 
   /// Bytes of the only cluster of `body`, a function of these arguments: 2 x 3
   /// token ids, 6 rows of 4 numbers and a table of 100 such rows.
-  double getBytes(const std::string &body) {
+  double getBytes(const std::string &body, const std::string &sorted = "") {
     auto module = parseSourceString<ModuleOp>(
-        "func.func @f(%ids: tensor<2x3xi32>, %rows: tensor<2x3x4xf32>, "
-        "%table: tensor<100x4xf32>) {\n" +
+        "func.func @f(%ids: tensor<2x3xi32> " + sorted +
+            ", %rows: tensor<2x3x4xf32>, "
+            "%table: tensor<100x4xf32>) {\n" +
             body + "\nreturn\n}",
         &context);
     EXPECT_TRUE(module);
@@ -114,6 +115,17 @@ TEST_F(KernelTrafficTest, AddsToRowsOfATable) {
   EXPECT_EQ(getBytes(scatterRows("")), idBytes + 3 * rowBytes + tableBytes);
   EXPECT_EQ(getBytes(scatterRows("accumulate [1]")), idBytes + 3 * rowBytes);
   EXPECT_EQ(getBytes(scatterRows("accumulate [2]")), idBytes + 3 * rowBytes);
+}
+
+/// By sorted tokens each row is written once, and where there are others
+/// already, read too: no more of them than positions.
+TEST_F(KernelTrafficTest, WritesRowsOfSortedTokensOnce) {
+  std::string sorted = "{plan.sorted = 100 : i64}";
+  EXPECT_EQ(getBytes(scatterRows(""), sorted), idBytes + rowBytes + tableBytes);
+  EXPECT_EQ(getBytes(scatterRows("accumulate [1]"), sorted),
+            idBytes + 3 * rowBytes);
+  EXPECT_EQ(getBytes(scatterRows("accumulate [2]"), sorted),
+            idBytes + 3 * rowBytes);
 }
 
 } // namespace

@@ -32,7 +32,21 @@ inline constexpr llvm::StringLiteral kPitchAttr = "plan.pitch";
 /// the extent of the last dimension; 1 for a scalar.
 int64_t getRowPitch(mlir::Value value);
 
-/// The bytes that it takes, those after the last row included.
+/// The tokens that are sorted behind those of a microbatch (SortedTokens), as
+/// kernels want them that add to rows of a table. On an argument of a function:
+/// an i64; on a `plan.kernel`: those of its inputs, an i64 array; on the buffer
+/// of all microbatches: an i64. Absent or 0: nothing is sorted.
+inline constexpr llvm::StringLiteral kSortedAttr = "plan.sorted";
+
+/// Returns that number of a value of a function, or of an argument of a
+/// cluster.
+int64_t getSortedEntries(mlir::Value value);
+
+/// Whether `entries` is one for a tensor of `type`, or 0: tokens are 32 bits.
+bool isSortedEntries(int64_t entries, mlir::Type type);
+
+/// The bytes that it takes, those after the last row included, and what is
+/// sorted behind it.
 int64_t getStoredBytes(mlir::Value value);
 
 /// Whether `pitch` is one for a tensor of `type`, or 0: rows do not overlap,

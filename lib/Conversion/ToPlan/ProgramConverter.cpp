@@ -170,9 +170,8 @@ LogicalResult ParameterTable::addState(fb::ShardT &shard,
   SmallVector<std::string_view> kept;
   if (!parameter.getBalance())
     llvm::append_range(kept, optimizer.getStates(bool(parameter.getMatrix())));
-  // As StepEnd has it, which compresses no numbers, and no counts as momentum.
-  bool isSent = !sendsMomentum(compression) || !parameter.getBalance();
-  if (isSent && cast<ShapedType>(parameter.getType()).getRank() > 0)
+  // As StepEnd has it, which compresses no numbers.
+  if (cast<ShapedType>(parameter.getType()).getRank() > 0)
     llvm::append_range(kept, getCompressionStates(compression));
   for (std::string_view name : kept) {
     std::optional<uint64_t> offset = find(nn::Slot::getState(name));

@@ -152,19 +152,15 @@ void StepEnd::reduceCompressed(StepUnit &unit, ArrayRef<int64_t> holders) {
 }
 
 /// The location is the unit's, for remarks and profiles of its collectives. A
-/// number is too little to be compressed, and counts of tokens that a balance
-/// follows have no momentum.
+/// number is too little to be compressed.
 void StepEnd::reduce(StepUnit &unit) {
   SmallVector<int64_t> holders(llvm::make_first_range(unit.get().gradients));
   nn.loc = unit.getLoc();
-  bool isFollowed = sendsMomentum(configuration.compress);
-  bool isBalance = unit.get().parameter.getBalance().has_value();
-  if (configuration.compress.isOn() && unit.get().getType().getRank() > 0 &&
-      !(isFollowed && isBalance)) {
+  if (configuration.compress.isOn() && unit.get().getType().getRank() > 0) {
     reduceCompressed(unit, holders);
   } else {
     unit.pack ? reducePack(unit, holders) : reduceParameter(unit, holders);
-    if (isFollowed && !isBalance)
+    if (sendsMomentum(configuration.compress))
       writeSlot(makeMomentum(unit, read(unit, Slot::Gradient),
                              unit.get().getState(), /*replicas=*/1),
                 unit, Slot::Gradient);

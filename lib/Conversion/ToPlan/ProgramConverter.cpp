@@ -172,9 +172,7 @@ LogicalResult ParameterTable::addState(fb::ShardT &shard,
   SmallVector<std::string_view> kept;
   if (!parameter.getBalance())
     llvm::append_range(kept, optimizer.getStates(bool(parameter.getMatrix())));
-  // As StepEnd has it, for which counts are no momentum.
-  bool isSent = !sendsMomentum(compression) || !parameter.getBalance();
-  if (isSent && compresses(compression, nn::countDims(parameter)))
+  if (compresses(compression, nn::countDims(parameter)))
     llvm::append_range(kept, getCompressionStates(compression));
   for (std::string_view name : kept) {
     std::optional<uint64_t> offset = find(nn::Slot::getState(name));

@@ -226,23 +226,19 @@ void StepEnd::reduceMatrices(StepUnit &unit, ArrayRef<int64_t> holders) {
 }
 
 /// The location is the unit's, for remarks and profiles of its collectives. A
-/// number is too little to be compressed, and counts of tokens that a balance
-/// follows have no momentum.
+/// number is too little to be compressed.
 void StepEnd::reduce(StepUnit &unit) {
   SmallVector<int64_t> holders(llvm::make_first_range(unit.get().gradients));
   nn.loc = unit.getLoc();
   const Compression &compression = configuration.compress;
-  nn::ParameterOp parameter = unit.get().parameter;
-  bool hasMomentum = sendsMomentum(compression) && !parameter.getBalance();
-  bool isSent = compresses(compression, nn::countDims(parameter)) &&
-                hasMomentum == sendsMomentum(compression);
+  bool isSent = compresses(compression, nn::countDims(unit.get().parameter));
   if (!isSent)
     unit.pack ? reducePack(unit, holders) : reduceParameter(unit, holders);
   else if (sendsFactors(compression))
     reduceMatrices(unit, holders);
   else
     reduceCompressed(unit, holders);
-  if (!isSent && hasMomentum)
+  if (!isSent && sendsMomentum(compression))
     writeSlot(makeMomentum(unit, read(unit, Slot::Gradient),
                            unit.get().getState(), /*replicas=*/1),
               unit, Slot::Gradient);

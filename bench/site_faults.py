@@ -7,18 +7,20 @@
 #===-----------------------------------------------------------------------===#
 """What faults cost a run of sites that are runs of their own (docs/Faults.md): the
 samples that are counted in a second, over those of a run in which nothing fails, with
-the same checkpoints. Faults are drawn by --seed, as many a minute as in 30 minutes
-62: a site is killed, and started again some seconds later, or stopped for some
+the same checkpoints. A fault comes at equal intervals, as often as 62 in 30 minutes,
+to a process drawn by --seed: it is killed, and its site started again as soon as all
+of its processes have ended, as a loop of the shell would; or it is stopped for some
 seconds. Each process has a share of a core by a cgroup, if those may be made; the
 first line says so.
 
-The model is gpt2-nano on 8 sites, DiLoCo with H=20; a run is --steps long."""
+The model is gpt2-nano on 8 sites of one process or, with --mesh pp=2,sites=4
+--processes 2, on 4 of two, DiLoCo with H=20."""
 
 import argparse
 import contextlib
+import os
 import pathlib
 import random
-import re
 import signal
 import subprocess
 import sys
@@ -30,8 +32,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "test" / "Execute"))
 
 from harness import write_tokens  # noqa: E402
+from processes import wait_for  # noqa: E402
+from site_runs import SiteRun, SiteRuns  # noqa: E402
 
-GROUPS = pathlib.Path("/sys/fs/cgroup/cpu/plait-site-faults")
+GROUPS = pathlib.Path(f"/sys/fs/cgroup/cpu/plait-site-faults-{os.getpid()}")
 PERIOD = 20_000  # microseconds
 EVERY = 20
 
@@ -45,74 +49,79 @@ def limit(process: subprocess.Popen, name: str, share: float) -> None:
     (folder / "cgroup.procs").write_text(str(process.pid))
 
 
+def make_groups() -> bool:
+    """Their shares are what limits, whatever else the machine does."""
+    try:
+        GROUPS.mkdir(exist_ok=True)
+        (GROUPS / "cpu.shares").write_text(str(1 << 16))
+    except OSError:
+        return False
+    return True
+
+
 def remove_groups() -> None:
     with contextlib.suppress(OSError):
-        for folder in [*GROUPS.iterdir(), GROUPS]:
+        for folder in [*filter(pathlib.Path.is_dir, GROUPS.iterdir()), GROUPS]:
             folder.rmdir()
 
 
 class Job:
     """A coordinator and its sites, once."""
 
-    def __init__(self, options, folder: pathlib.Path, checkpoints: bool):
-        self.options, self.folder, self.checkpoints = options, folder, checkpoints
-        folder.mkdir()
-        self.log = folder / "coordinator"
-        with self.log.open("w") as log:
-            self.coordinator = subprocess.Popen(
-                [options.bin / "plait-run", options.plan, "--coordinate", "127.0.0.1:0",
-                 "--round-timeout", str(options.round_timeout)],
-                stdout=log, stderr=log,
-            )  # fmt: skip
-        while not (found := re.search(r"at port (\d+)", self.log.read_text())):
-            time.sleep(0.05)
-        self.port = found[1]
+    def __init__(self, options, name: str, steps: int, checkpoints: bool = True):
+        self.options, self.steps, self.checkpoints = options, steps, checkpoints
+        self.folder = options.folder / name
+        self.folder.mkdir()
+        self.runs = SiteRuns(options.bin, self.folder, options.plan, options.processes)
+        self.coordinator = self.runs.coordinate(
+            0, "--round-timeout", options.round_timeout
+        )
         self.sites = [self.start(site) for site in range(options.sites)]
 
-    def start(self, site: int) -> subprocess.Popen:
+    def start(self, site: int) -> SiteRun:
         own = self.folder / f"own-{site}"
         more = ["--checkpoint", own, "--checkpoint-every", EVERY, "--keep", 1, "--resume", own]
-        words = [
-            self.options.bin / "plait-run", self.options.plan, "--tokens", self.options.tokens,
-            "--steps", self.options.steps, "--threads", 1, "--site", site,
-            "--meet", f"127.0.0.1:{self.port}", *(more if self.checkpoints else ()),
-        ]  # fmt: skip
-        with (self.folder / f"site-{site}").open("a") as log:
-            process = subprocess.Popen([*map(str, words)], stdout=log, stderr=log)
+        run = self.runs.site(
+            site, "--tokens", self.options.tokens, "--steps", self.steps,
+            "--threads", 1, *(more if self.checkpoints else ()),
+        )  # fmt: skip
         if self.options.limited:
-            limit(process, str(site), self.options.share)
-        return process
+            for index, process in enumerate(run.processes):
+                limit(process, f"{self.folder.name}-{site}-{index}", self.options.share)
+        return run
 
-    def disturb(self, over: threading.Event) -> int:
-        """Draws faults until the run is over; returns how many there were."""
+    def disturb(self, over: threading.Event) -> tuple[int, int]:
+        """Makes faults until the run is over; returns how many kills and stops."""
         draw = random.Random(self.options.seed)
-        count = 0
-        while not over.wait(draw.expovariate(self.options.faults / 60)):
+        begin, kills, stops = time.monotonic(), 0, 0
+        while True:
+            due = begin + (kills + stops + 1) * 60 / self.options.faults
+            if over.wait(max(0, due - time.monotonic())):
+                return kills, stops
             site = draw.randrange(self.options.sites)
-            kill, away = draw.random() < 0.5, draw.uniform(1, 10)
-            if self.sites[site].poll() is not None:
-                continue
-            count += 1
-            self.sites[site].send_signal(signal.SIGKILL if kill else signal.SIGSTOP)
-            over.wait(away)
-            if kill:
-                self.sites[site].wait()
+            process = self.sites[site].processes[
+                draw.randrange(self.options.processes)]  # fmt: skip
+            away = draw.uniform(1, self.options.longest_stop)
+            if draw.random() < 0.5:
+                process.kill()
+                self.sites[site].wait_for_all(60)
                 self.sites[site] = self.start(site)
-            else:
-                self.sites[site].send_signal(signal.SIGCONT)
-        return count
+                kills += 1
+                continue
+            process.send_signal(signal.SIGSTOP)
+            over.wait(away)
+            process.send_signal(signal.SIGCONT)
+            stops += 1
 
-    def run(self, disturbed: bool) -> tuple[float, float, int]:
-        """Parts of rounds that were counted a second, their share, and faults."""
+    def run(self, disturbed: bool = False) -> float:
+        """Parts of rounds that were counted a second."""
         over = threading.Event()
-        counts = [0]
 
         def work():
-            counts[0] = self.disturb(over)
+            self.faults = self.disturb(over)
 
         thread = threading.Thread(target=work)
-        while "begins after" not in self.log.read_text():
-            time.sleep(0.05)
+        wait_for(lambda: "begins after" in self.runs.said("coordinator"), "sites")
         begin = time.monotonic()
         if disturbed:
             thread.start()
@@ -121,50 +130,61 @@ class Job:
         over.set()
         if disturbed:
             thread.join()
-        for process in self.sites:
-            process.kill()
-            process.wait()
-        found = re.search(r"with (\d+) of (\d+) parts", self.log.read_text())
-        if self.coordinator.returncode or not found:
-            sys.exit(self.log.read_text())
-        return int(found[1]) / seconds, int(found[1]) / int(found[2]), counts[0]
+        self.runs.close()
+        if self.coordinator.returncode:
+            sys.exit(self.runs.said("coordinator"))
+        self.counted, self.parts = self.runs.counted()
+        return self.counted / seconds
+
+
+def measure(options) -> None:
+    print("share of a core a process:", options.share if options.limited else "any")
+    plain = Job(options, "plain", options.steps, checkpoints=False).run()
+    saved = Job(options, "saved", options.steps).run()
+    print(f"checkpoints: {saved / plain:.3f} of the samples a second without any",
+          flush=True)  # fmt: skip
+    rounds = saved / options.sites * 60 * options.minutes
+    job = Job(options, "faulty", EVERY * max(1, round(rounds)))
+    faulty = job.run(disturbed=True)
+    kills, stops = job.faults
+    print(f"{kills} kills and {stops} stops in {job.counted / faulty / 60:.1f} minutes: "
+          f"{faulty / saved:.3f} of the samples a second without any,")  # fmt: skip
+    print(f"{job.counted / job.parts:.3f} of all parts of rounds were counted")
+    again = Job(options, "again", options.steps).run()
+    print(f"{faulty / again:.3f} of those after the run, without any")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build" / "bin")
-    parser.add_argument("--sites", type=int, default=8)
-    parser.add_argument("--steps", type=int, default=4000, help="a multiple of 20")
+    parser.add_argument("--mesh", default="sites=8", help="with sites=S at its end")
+    parser.add_argument("--processes", type=int, default=1, help="of a site")
+    parser.add_argument("--steps", type=int, default=2000,
+                        help="of the runs without faults, a multiple of 20")  # fmt: skip
+    parser.add_argument("--minutes", type=float, default=2, help="of the one with faults")
     parser.add_argument("--faults", type=float, default=62 / 30, help="a minute")
-    parser.add_argument("--round-timeout", type=float, default=2)
+    parser.add_argument("--longest-stop", type=float, default=5, help="seconds")
+    parser.add_argument("--round-timeout", type=float, default=0.5)
     parser.add_argument("--share", type=float, default=0.2, help="of a core, a process")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
+    options.sites = int(options.mesh.rpartition("sites=")[2])
     with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        options.plan, options.tokens = folder / "sites.plan", folder / "tokens.bin"
+        options.folder = pathlib.Path(name)
+        options.plan = options.folder / "sites.plan"
+        options.tokens = options.folder / "tokens.bin"
         write_tokens(options.tokens, 5, 1_000_000, 256)
         subprocess.run(
             [options.bin / "plaitc", ROOT / "examples" / "models" / "gpt2-nano", "--mesh",
-             f"sites={options.sites}", "--outer", f"diloco:{EVERY}", "--global-batch",
+             options.mesh, "--no-plan", "--outer", f"diloco:{EVERY}", "--global-batch",
              str(options.sites), "--seq", "64", "--no-reference", "-o", options.plan],
             check=True, stdout=subprocess.DEVNULL,
         )  # fmt: skip
+        options.limited = make_groups()
         try:
-            GROUPS.mkdir(exist_ok=True)
-            options.limited = True
-        except OSError:
-            options.limited = False
-        print("share of a core a process:", options.share if options.limited else "any")
-        try:
-            plain, _, _ = Job(options, folder / "plain", False).run(False)
-            saved, _, _ = Job(options, folder / "saved", True).run(False)
-            faulty, share, faults = Job(options, folder / "faulty", True).run(True)
+            measure(options)
         finally:
             remove_groups()
-        print(f"checkpoints: {saved / plain:.3f} of the samples a second without any")
-        print(f"{faults} faults: {faulty / saved:.3f} of the samples a second without any,")
-        print(f"{share:.3f} of all parts of rounds were counted")
 
 
 if __name__ == "__main__":

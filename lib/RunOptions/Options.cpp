@@ -353,7 +353,7 @@ void addSiteOptions(CLI::App &app, Options &options) {
                      "Bring sites together at a port, or at HOST:PORT")
           ->type_name("TEXT");
   app.add_option("--round-timeout", options.roundTimeout,
-                 "Seconds from the first site of a round to the last")
+                 "Seconds that the others have when half have delivered")
       ->check(CLI::Range(0.001, 1e6))
       ->needs(coordinate);
 }

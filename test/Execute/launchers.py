@@ -35,8 +35,7 @@ from harness import (
     arguments,
     require,
 )
-from processes import Suite, metrics
-from tcp import free_port
+from processes import Suite, free_port, metrics
 
 STEPS = 3
 # What this process may have inherited.

@@ -9,7 +9,9 @@ the system knows of processes."""
 
 import os
 import pathlib
+import random
 import re
+import socket
 import subprocess
 import time
 
@@ -98,3 +100,20 @@ def wait_for(condition, what: str) -> None:
     while not condition():
         require(time.monotonic() < end, f"waited {LONG} s for {what}")
         time.sleep(0.02)
+
+
+def free_port() -> int:
+    """One for a process that is about to be started. It is none of those that the
+    system gives to who wants any: another connection would get it in between. And it
+    is free at all addresses, since processes listen at all."""
+    borders = pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
+    any_from = int(borders.split()[0])
+    least = 1024 if any_from < 12_000 else 10_000
+    for port in random.SystemRandom().sample(range(least, any_from), 1000):
+        with socket.socket() as one:
+            try:
+                one.bind(("", port))
+            except OSError:
+                continue
+            return port
+    raise OSError("no port is free")

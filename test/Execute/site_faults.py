@@ -23,7 +23,8 @@ import time
 from harness import (
     ROOT, Reporter, Tools, arguments, attend_to_signals, require, write_tokens,
 )  # fmt: skip
-from processes import ENVIRONMENT, wait_for
+from processes import wait_for
+from site_runs import SiteRun, SiteRuns
 
 NANO = ROOT / "examples" / "models" / "gpt2-nano"
 # Of one training: the layout inside of a site, the scheme, and further options.
@@ -40,52 +41,28 @@ LAYOUTS = {
 }  # fmt: skip
 
 
-class Run:
-    """A coordinator and the sites of a plan, each with a log of what it has said."""
+class Run(SiteRuns):
+    """The sites of a plan, which save what they come to."""
 
-    def __init__(self, suite, plan, steps: int, *options):
-        self.suite, self.plan, self.steps = suite, plan, steps
-        self.folder = pathlib.Path(tempfile.mkdtemp(dir=suite.folder))
-        self.processes: list[subprocess.Popen] = []
-        self.coordinator = self.coordinate(0, *options)
+    def __init__(self, suite, plan, steps: int, *options, processes: int = 1):
+        folder = pathlib.Path(tempfile.mkdtemp(dir=suite.folder))
+        super().__init__(suite.tools.folder, folder, plan, processes)
+        self.suite, self.steps = suite, steps
+        self.coordinator = self.coordinate(0, "--round-timeout", 60, *options)
 
-    def start(self, name: str, *words) -> subprocess.Popen:
-        with open(self.folder / name, "w") as output:
-            process = subprocess.Popen(
-                [str(self.suite.tools.folder / "plait-run"), *map(str, words)],
-                stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-            )  # fmt: skip
-        self.processes.append(process)
-        return process
-
-    def coordinate(self, port: int, *options) -> subprocess.Popen:
-        process = self.start(
-            "coordinator", self.plan, "--coordinate", f"127.0.0.1:{port}",
-            "--round-timeout", 60, *options,
+    def site(self, site: int, *options, plan=None) -> SiteRun:
+        return super().site(
+            site, "--tokens", self.suite.tokens, "--steps", self.steps, "--threads", 1,
+            "--timeout", 60, "--save", self.folder / f"model-{site}", *options, plan=plan,
         )  # fmt: skip
-        wait_for(lambda: " at port " in self.said("coordinator"), "the coordinator")
-        self.port = int(re.search(r"at port (\d+)", self.said("coordinator"))[1])
-        return process
-
-    def site(self, site: int, *options, plan=None) -> subprocess.Popen:
-        return self.start(
-            f"site-{site}", plan or self.plan, "--tokens", self.suite.tokens,
-            "--steps", self.steps, "--threads", 1, "--timeout", 60, "--save",
-            self.folder / f"model-{site}", "--site", site, "--meet",
-            f"127.0.0.1:{self.port}", *options,
-        )  # fmt: skip
-
-    def said(self, name: str) -> str:
-        return (self.folder / name).read_text()
 
     def await_text(self, text: str, name="coordinator") -> None:
         wait_for(lambda: text in self.said(name), f"{name} to say '{text}'")
 
     def finish(self, sites) -> None:
         """All of them end well, with the same weights, and so does the coordinator."""
-        for process in self.processes:
-            if process.returncode is None:
-                process.wait(timeout=self.suite.tools.timeout)
+        for run in self.started:
+            run.wait_for_all(self.suite.tools.timeout)
         require(self.coordinator.returncode == 0, self.said("coordinator"))
         for site in sites:
             require(self.weights(site) == self.weights(sites[0]), f"site {site} differs")
@@ -95,11 +72,8 @@ class Run:
         require(path.exists(), self.said(f"site-{site}"))
         return path.read_bytes()
 
-    def close(self) -> None:
-        for process in self.processes:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
+    def share_counted(self) -> str:
+        return "{} of {}".format(*self.counted())
 
 
 class Suite:
@@ -118,28 +92,34 @@ class Suite:
             )  # fmt: skip
         return plan
 
-    def run(self, name: str, steps: int, *options):
-        return contextlib.closing(Run(self, self.compile(name), steps, *options))
+    def run(self, name: str, steps: int, *options, processes: int = 1):
+        return contextlib.closing(
+            Run(self, self.compile(name), steps, *options, processes=processes)
+        )
 
 
-def undisturbed(suite: Suite, name: str) -> None:
-    sites = int(re.search(r"sites=(\d+)", LAYOUTS[name][0])[1])
+def sites_of(name: str) -> int:
+    return int(LAYOUTS[name][0].rpartition("sites=")[2])
+
+
+def undisturbed(suite: Suite, name: str, processes: int = 1) -> None:
+    sites = sites_of(name)
     plan = suite.compile(name)
     whole = suite.folder / f"{name}-whole"
     suite.tools.run(
         "plait-run", plan, "--tokens", suite.tokens, "--steps", 6, "--threads", 1,
         "--save", whole,
     )  # fmt: skip
-    with suite.run(name, 6) as run:
+    with suite.run(name, 6, processes=processes) as run:
         for site in range(sites):
             run.site(site)
+            run.of_site = 1  # sites need not have as many
         run.finish(range(sites))
         require(
             run.weights(0) == (whole / "model.safetensors").read_bytes(),
             "other weights than in one process",
         )
-        require(f"with {3 * sites} of {3 * sites} parts" in run.said("coordinator"),
-                run.said("coordinator"))  # fmt: skip
+        require(run.counted() == (3 * sites, 3 * sites), run.said("coordinator"))
 
 
 # So many that there is time for something to happen.
@@ -157,7 +137,7 @@ def killed(suite: Suite, options=()) -> str:
         run.site(1, *options)
         run.await_text("site 1 continues after round")
         run.finish((0, 1, 2))
-        return re.search(r"with (\d+ of \d+) parts", run.said("coordinator"))[1]
+        return run.share_counted()
 
 
 def returns_from_checkpoint(suite: Suite) -> str:
@@ -166,22 +146,74 @@ def returns_from_checkpoint(suite: Suite) -> str:
     return killed(suite, own)
 
 
-def stopped(suite: Suite, name: str) -> str:
-    sites = int(re.search(r"sites=(\d+)", LAYOUTS[name][0])[1])
-    with suite.run(name, MANY, "--round-timeout=0.5") as run:
+def part_killed(suite: Suite, name: str, victim: int) -> str:
+    """A site of which one process is gone is gone: the others of it end, too."""
+    with suite.run(name, MANY, processes=2) as run:
+        run.site(0)
+        site = run.site(1)
+        run.await_text("begins after")
+        run.await_text("step 10/", "site-1")
+        site.processes[victim].kill()
+        codes = site.wait_for_all(60)
+        require(sorted(codes) == [-signal.SIGKILL, 1], codes)
+        said = run.said("site-1.1" if victim == 0 else "site-1")
+        require(said.count("error:") == 1 and "is lost" in said, said)
+        run.await_text("is of 1 of 2 sites: site 1 is not there")
+        run.site(1)
+        run.await_text("site 1 continues after round")
+        run.finish((0, 1))
+        return run.share_counted()
+
+
+def part_ends_at_a_meeting(suite: Suite) -> None:
+    """While the first process of a site waits for other sites, whose round takes
+    long, or for the coordinator, which is asleep."""
+    with suite.run("tensor", MANY, processes=2) as run:
+        site = run.site(1)
+        run.await_text("site 1 is there")
+        site.processes[1].kill()
+        codes = site.wait_for_all(30)
+        require(codes == [1, -signal.SIGKILL], codes)
+        run.await_text("site 1 is gone")
+        site = run.site(1)
+        run.site(0)
+        run.await_text("step 10/", "site-1")
+        run.coordinator.send_signal(signal.SIGSTOP)
+        time.sleep(1)
+        site.processes[1].kill()
+        codes = site.wait_for_all(30)
+        require(codes == [1, -signal.SIGKILL], codes)
+        run.coordinator.send_signal(signal.SIGCONT)
+        run.await_text("site 1 is gone after round", "coordinator")
+
+
+def parts_differ(suite: Suite) -> None:
+    """Processes of one site say different ones."""
+    with suite.run("tensor", 4) as run:
+        words = (run.plan, "--tokens", suite.tokens, "--steps", 4, "--meet",
+                 f"127.0.0.1:{run.port}", "--site")  # fmt: skip
+        site = run.start("site-0", (*words, 0), (*words, 1))
+        require(site.wait_for_all(60) == [1, 1], "it has not failed")
+        said = run.said("site-0")
+        require(re.search(r"error: .* has site 1, .* has site 0", said), said)
+
+
+def stopped(suite: Suite, name: str, processes: int = 1) -> str:
+    sites = sites_of(name)
+    with suite.run(name, MANY, "--round-timeout=0.5", processes=processes) as run:
         asleep = run.site(1)
         for site in range(sites):
             if site != 1:
                 run.site(site)
         run.await_text("begins after")
         run.await_text("step 10/", "site-1")
-        asleep.send_signal(signal.SIGSTOP)
+        asleep.processes[-1].send_signal(signal.SIGSTOP)
         run.await_text("site 1 is late")
         time.sleep(0.3)
-        asleep.send_signal(signal.SIGCONT)
+        asleep.processes[-1].send_signal(signal.SIGCONT)
         run.await_text("site 1 continues after round")
         run.finish(range(sites))
-        return re.search(r"with (\d+ of \d+) parts", run.said("coordinator"))[1]
+        return run.share_counted()
 
 
 def joins_later(suite: Suite) -> None:
@@ -202,7 +234,7 @@ def coordinator_killed(suite: Suite) -> None:
         run.await_text("step 10/", "site-1")
         run.coordinator.kill()
         run.await_text("it is looked for", "site-0")
-        run.coordinator = run.coordinate(run.port)
+        run.coordinator = run.coordinate(run.port, "--round-timeout", 60)
         run.await_text("begins after")
         run.finish((0, 1, 2))
         require("begins after round 0" not in run.said("coordinator"), "began anew")
@@ -216,7 +248,7 @@ def refused(suite: Suite, expected: str, site=1, options=(), more=()) -> None:
         wrong = run.site(site, *options, plan=other)
         require(wrong.wait(timeout=60) == 1, "it has not failed")
         require(re.search(expected, run.said(f"site-{site}")), run.said(f"site-{site}"))
-        require(run.processes[1].poll() is None, run.said("site-0"))
+        require(run.started[1].poll() is None, run.said("site-0"))
 
 
 def twice(suite: Suite) -> None:
@@ -251,18 +283,6 @@ def strangers(suite: Suite) -> None:
         for site in range(3):
             run.site(site)
         run.finish((0, 1, 2))
-
-
-def launched(suite: Suite) -> None:
-    """A site is one process."""
-    plan = suite.compile("diloco")
-    outcome = subprocess.run(
-        ["mpirun", "-n", "2", suite.tools.folder / "plait-run", plan, "--tokens",
-         suite.tokens, "--site", "0", "--meet", "127.0.0.1:1", "--steps", "4"],
-        env=ENVIRONMENT, capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-    require(outcome.returncode != 0, outcome.stdout + outcome.stderr)
-    require("one process a site: start each site without" in outcome.stderr, outcome.stderr)
 
 
 def bad_options(suite: Suite, expected: str, *words) -> None:
@@ -308,6 +328,21 @@ def option_cases(suite: Suite, report: Reporter) -> None:
         report.case(f"option/{name}", lambda e=expected, w=words: bad_options(suite, e, *w))
 
 
+def process_cases(suite: Suite, report: Reporter, is_whole: bool) -> None:
+    """Of sites of two processes."""
+    for name in ("tensor", "stages", "zero") if is_whole else ("tensor",):
+        report.case(f"processes/same/{name}", lambda n=name: undisturbed(suite, n, 2))
+    for name, victim in (
+        (("zero", 1), ("tensor", 0), ("stages", 1)) if is_whole else (("zero", 1),)
+    ):
+        report.case(f"processes/killed/{name}-{victim}",
+                    lambda n=name, v=victim: part_killed(suite, n, v))  # fmt: skip
+    if is_whole:
+        report.case("processes/stopped", lambda: stopped(suite, "tensor", 2))
+    report.case("processes/meeting", lambda: part_ends_at_a_meeting(suite))
+    report.case("processes/differ", lambda: parts_differ(suite))
+
+
 def main() -> int:
     attend_to_signals()
     parser = arguments(__doc__)
@@ -332,7 +367,7 @@ def main() -> int:
             suite, "site 1 has lr 0.5, site 0 has lr 0.0003", options=("--lr", 0.5)))
         report.case("refused/twice", lambda: twice(suite))
         report.case("refused/strangers", lambda: strangers(suite))
-        report.case("refused/launcher", lambda: launched(suite))
+        process_cases(suite, report, is_whole)
         option_cases(suite, report)
     return report.finish()
 

@@ -22,9 +22,9 @@ import sys
 import tempfile
 import time
 
-from harness import Outcome, Reporter, Tools, arguments, require
+from harness import Failure, Outcome, Reporter, Tools, arguments, require
 from mpi import PATIENCE, errors_of
-from processes import Suite, metrics, wait_for
+from processes import Suite, free_port, metrics, wait_for
 
 STEPS = 3
 
@@ -46,12 +46,6 @@ def sockets_of(process: int) -> int:
         except OSError:
             continue  # it was closed
     return found
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def listening_ports(process: int) -> list[int]:
@@ -100,9 +94,16 @@ def start_steps(suite: Suite, count: int, plan, *more) -> list:
     log = pathlib.Path(tempfile.mkdtemp(dir=suite.folder)) / "log"
     words = (plan, "--tokens", suite.tokens, "--steps", 10**6, "--log", log)
     processes = start(suite, range(count), count, free_port(), *words, *more)
-    wait_for(
-        lambda: log.exists() and len(log.read_text().splitlines()) > 3, "steps"
-    )
+
+    def has_begun() -> bool:
+        if any(x.poll() is not None for x in processes):
+            for process in processes:
+                process.kill()
+            said = [(x.code, x.stderr[-2000:]) for x in end(suite, processes)]
+            raise Failure(f"a process has ended before any step: {said}")
+        return log.exists() and len(log.read_text().splitlines()) > 3
+
+    wait_for(has_begun, "steps")
     return processes
 
 

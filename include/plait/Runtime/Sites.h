@@ -6,9 +6,9 @@
 //===----------------------------------------------------------------------===//
 //
 // A plan with sites is run by one process, or by the processes of one launcher,
-// which all end together. Or each site is a run of its own, which reaches the
-// others through a coordinator (docs/Faults.md): then a site may end, be late,
-// come back or come later, and the others go on.
+// which all end together. Or each site is a run of its own, of one process or
+// of several, which reaches the others through a coordinator (docs/Faults.md):
+// then a site may end, be late, come back or come later, and the others go on.
 //
 //===----------------------------------------------------------------------===//
 
@@ -37,8 +37,8 @@ struct SiteOptions {
 /// The options of a coordinator.
 struct CoordinatorOptions {
   std::string place; // "PORT" or "HOST:PORT"; port 0: one that is free
-  /// How long a round waits, from the first site that has delivered on, for
-  /// the others.
+  /// How long a round waits for the others when half of the sites have
+  /// delivered; four times as long, when one has.
   std::chrono::milliseconds roundLimit = std::chrono::seconds(30);
   /// How long the first round waits for all sites, and how long a coordinator
   /// without any site waits for one.

@@ -16,7 +16,7 @@
 #include "Backend.h"
 #include "Rank.h"
 #include "RankThreads.h"
-#include "Sites/Member.h"
+#include "Sites/SiteMeeting.h"
 #include "Topology.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/StepParts.h"
@@ -122,8 +122,7 @@ public:
 private:
   void goAhead(uint64_t number, const Batches &batches,
                const StepScalars &scalars);
-  Status takeState(uint64_t step, const RoundEnd &end);
-  Status giveState(uint64_t updates);
+  Status giveState(SiteMeeting &meeting, uint64_t updates);
   void setClocks();
   void cutRecordings(const std::vector<plan::Message> &messages,
                      const ExecutorOptions &options);
@@ -232,12 +231,13 @@ void ThreadExecutor::cutRecordings(const std::vector<plan::Message> &messages,
     walkers[i]->setCuts(cuts[meshOf.index(backend.ranks[i], 0)]);
 }
 
-/// 1. What all ranks offer, one after the other.
+/// 1. What the ranks offer, one after the other.
 /// 2. The others.
 /// 3. The end of the step, or the state of a site that has ended it.
 Status ThreadExecutor::meetSites(RunState &state, bool begins, bool resumed) {
   if (!sites || !(begins || sites->isDue(state.step)))
     return Status::success();
+  SiteMeeting meeting(*this, *sites);
   // 1. What is offered.
   std::vector<std::vector<std::byte>> moved(walkers.size());
   std::vector<std::byte> all;
@@ -248,42 +248,29 @@ Status ThreadExecutor::meetSites(RunState &state, bool begins, bool resumed) {
   for (const std::vector<std::byte> &one : moved)
     all.insert(all.end(), one.begin(), one.end());
   // 2. The others.
-  Result<RoundEnd> end = begins ? sites->begin(state.step, resumed)
-                                : sites->agree(state.step, all);
+  Result<RoundEnd> end = begins ? meeting.begin(state.step, resumed)
+                                : meeting.agree(state.step, all);
   if (!end.ok() || end->outcome == RoundEnd::GoOn)
     return end.status();
   // 3. What becomes of it.
   if (end->outcome != RoundEnd::Agreed) {
-    state.step = sites->getStep();
+    state.step = end->step;
     if (end->isNew)
       state.updates = end->updates;
-    return takeState(state.step, *end);
+    bool keeps = end->outcome == RoundEnd::LeftOut;
+    return threads.run([&](uint32_t index) {
+      auto kept = meeting.keptOf(backend.ranks[index], *end);
+      return walkers[index]->takeKept(state.step, kept, end->isNew, keeps);
+    });
   }
   PLAIT_RETURN_IF_ERROR(threads.run([&](uint32_t index) {
-    size_t begin = 0;
-    for (uint32_t i = 0; i < index; ++i)
-      begin += moved[i].size();
-    auto sums = std::span<const std::byte>(end->bytes)
-                    .subspan(begin, moved[index].size());
+    auto sums = meeting.sumsOf(backend.ranks[index], *end);
     return walkers[index]->agree(state.step, sums, end->count);
   }));
-  return end->gives ? giveState(state.updates) : Status::success();
+  return end->gives ? giveState(meeting, state.updates) : Status::success();
 }
 
-/// Ranks have their parts one after the other.
-Status ThreadExecutor::takeState(uint64_t step, const RoundEnd &end) {
-  bool keeps = end.outcome == RoundEnd::LeftOut;
-  return threads.run([&](uint32_t index) {
-    uint64_t begin = 0;
-    for (uint32_t i = 0; i < index; ++i)
-      begin += walkers[i]->countKept();
-    auto kept =
-        std::span(end.bytes).subspan(begin, walkers[index]->countKept());
-    return walkers[index]->takeKept(step, kept, end.isNew, keeps);
-  });
-}
-
-Status ThreadExecutor::giveState(uint64_t updates) {
+Status ThreadExecutor::giveState(SiteMeeting &meeting, uint64_t updates) {
   std::vector<uint64_t> begins = {0};
   for (const std::unique_ptr<Rank> &walker : walkers)
     begins.push_back(begins.back() + walker->countKept());
@@ -292,8 +279,7 @@ Status ThreadExecutor::giveState(uint64_t updates) {
     return walkers[index]->readKept(std::span(kept).subspan(
         begins[index], begins[index + 1] - begins[index]));
   }));
-  sites->give(kept, updates);
-  return Status::success();
+  return meeting.give(kept, updates);
 }
 
 /// Lets all ranks fail. Where one has waited too long, returns lines on what

@@ -91,8 +91,10 @@ inline Status awaitAll(Executor &executor,
 
 /// Does `job` in all processes, and agrees on how it went. Of Rendezvous it
 /// calls sendToFirst() and receiveFrom() only. It may take longer than the time
-/// limit of the run; a process that is stopped may not.
-inline Status doTogether(Executor &executor, std::function<Status()> job) {
+/// limit of the run; a process that is stopped may not. `stop`, which may be
+/// empty, lets a job that waits for something else fail, where the run does.
+inline Status doTogether(Executor &executor, std::function<Status()> job,
+                         const std::function<void()> &stop = {}) {
   if (!executor.processes())
     return job();
   std::shared_future<Status> task =
@@ -107,6 +109,8 @@ inline Status doTogether(Executor &executor, std::function<Status()> job) {
     bool isOver = task.wait_for(askingPause) == std::future_status::ready;
     Status own = isOver ? task.get() : Status::success();
     executor.processes()->disconnect(); // a job that goes on may wait for them
+    if (stop)
+      stop();
     task.wait();
     return own.ok() || followsAnother(own) ? ended.status() : own;
   }

@@ -7,7 +7,8 @@
 //
 // One process decides who is counted in a round, so that all who are know the
 // same. A round ends when all sites that are waited for have delivered, or some
-// time after the first one has. It keeps offers of the present round and
+// time after half of them have: one that is faster than the others must not
+// leave these behind. It keeps offers of the present round and
 // nothing else of the training: states go from site to site, and sites say how
 // far they are, so that another coordinator can take its place.
 //
@@ -32,6 +33,9 @@ using namespace plait::runtime;
 
 /// Sites hear of a coordinator that lives so often.
 static constexpr std::chrono::seconds pingInterval(2);
+
+/// A round waits so many times as long where less than half have delivered.
+static constexpr int lonePatience = 4;
 
 void Coordinator::say(const std::string &text) const {
   tell(options.reporter, Severity::Info, text);
@@ -289,7 +293,7 @@ void Coordinator::begin() {
     else
       offers[peer.site].clear();
   }
-  firstOffer = std::nullopt;
+  firstOffer = halfOffered = std::nullopt;
   if (std::any_of(offers.begin(), offers.end(),
                   [](auto &offer) { return !offer.empty(); }))
     firstOffer = Clock::now();
@@ -300,7 +304,7 @@ void Coordinator::begin() {
 /// Nobody is left who has the newest state.
 void Coordinator::gatherAgain() {
   hasBegun = false;
-  firstHello = firstOffer = std::nullopt;
+  firstHello = firstOffer = halfOffered = std::nullopt;
   std::fill(offers.begin(), offers.end(), std::vector<std::byte>());
   std::fill(waiting.begin(), waiting.end(), 1);
   for (Peer &peer : peers)
@@ -375,7 +379,7 @@ void Coordinator::closeRound() {
       peer.state = Peer::Late; // 3.
   }
   std::fill(offers.begin(), offers.end(), std::vector<std::byte>());
-  firstOffer = std::nullopt;
+  firstOffer = halfOffered = std::nullopt;
 }
 
 std::optional<Coordinator::Clock::time_point>
@@ -383,12 +387,29 @@ Coordinator::nextDeadline() const {
   if (!hasBegun)
     return firstHello ? std::optional(*firstHello + options.timeLimit)
                       : std::nullopt;
-  return firstOffer ? std::optional(*firstOffer + options.roundLimit)
-                    : std::nullopt;
+  if (halfOffered)
+    return *halfOffered + options.roundLimit;
+  return firstOffer
+             ? std::optional(*firstOffer + lonePatience * options.roundLimit)
+             : std::nullopt;
+}
+
+/// Takes the time when half of those who are awaited or have delivered have.
+void Coordinator::noteOffers() {
+  size_t offered =
+      size_t(std::count_if(offers.begin(), offers.end(),
+                           [](auto &offer) { return !offer.empty(); }));
+  size_t missing =
+      size_t(std::count_if(peers.begin(), peers.end(), [&](const Peer &peer) {
+        return peer.state == Peer::Present && offers[peer.site].empty();
+      }));
+  if (hasBegun && firstOffer && !halfOffered && offered >= missing)
+    halfOffered = Clock::now();
 }
 
 /// Does what is due after something has happened, or some time.
 void Coordinator::advance() {
+  noteOffers();
   auto deadline = nextDeadline();
   bool isTime = deadline && Clock::now() >= *deadline;
   if (!hasBegun) {

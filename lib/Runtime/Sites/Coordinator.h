@@ -57,6 +57,7 @@ private:
   std::vector<std::byte> sumOffers(const std::vector<uint32_t> &counted) const;
   void tellRound(const std::vector<uint32_t> &counted);
   std::optional<Clock::time_point> nextDeadline() const;
+  void noteOffers();
   void advance();
   bool isOver() const;
 
@@ -71,13 +72,14 @@ private:
   Socket listener;
   std::list<Peer> peers;
   bool hasBegun = false, hasMet = false;
-  uint64_t round = 0;                          // done
-  uint64_t firstRound = 0;                     // that was begun here
-  std::vector<std::vector<std::byte>> offers;  // by site; empty: none
-  std::vector<uint64_t> lastCounted;           // round, by site
-  std::vector<uint64_t> waiting;               // rounds of work, by site
-  std::optional<Clock::time_point> firstOffer; // of the round
-  std::optional<Clock::time_point> firstHello; // since sites are gathered
+  uint64_t round = 0;                           // done
+  uint64_t firstRound = 0;                      // that was begun here
+  std::vector<std::vector<std::byte>> offers;   // by site; empty: none
+  std::vector<uint64_t> lastCounted;            // round, by site
+  std::vector<uint64_t> waiting;                // rounds of work, by site
+  std::optional<Clock::time_point> firstOffer;  // of the round
+  std::optional<Clock::time_point> halfOffered; // half of those waited for
+  std::optional<Clock::time_point> firstHello;  // since sites are gathered
   Clock::time_point lastPing = Clock::now(), lastSite = Clock::now();
   uint64_t finished = 0, counted = 0, rounds = 0;
   std::string absent; // of the last round that was told of

@@ -149,23 +149,31 @@ std::vector<KeptRange> runtime::getKeptRanges(const fb::Plan &plan,
   return ranges;
 }
 
-SiteBytes runtime::countSiteBytes(const fb::Plan &plan) {
+SiteBytes runtime::countSiteBytes(const fb::Plan &plan, uint32_t rank) {
   plan::RankGrid mesh(plan);
   SiteBytes bytes;
-  for (uint32_t rank = 0; rank < mesh.ranks(); ++rank) {
-    for (const KeptRange &range : getKeptRanges(plan, rank))
-      bytes.state += range.bytes;
-    const fb::Program &program = *plan.programs()->Get(mesh.index(rank, 0));
-    for (uint32_t i = 0; i < length(program.actions()); ++i) {
-      const fb::Action &action = *program.actions()->Get(i);
-      if (!plan::isScheme(action) || plan::isTransfer(action))
-        continue;
-      const auto &steps = *program.functions()->Get(action.function())->steps();
-      for (const fb::Step *step : steps)
-        if (const auto *sum = step->step_as_CollectiveStep();
-            sum && sum->axis() == mesh.sitesAxis())
-          bytes.offer += uint64_t(sum->chunk()) * sizeof(float);
-    }
+  for (const KeptRange &range : getKeptRanges(plan, rank))
+    bytes.state += range.bytes;
+  const fb::Program &program = *plan.programs()->Get(mesh.index(rank, 0));
+  for (uint32_t i = 0; i < length(program.actions()); ++i) {
+    const fb::Action &action = *program.actions()->Get(i);
+    if (!plan::isScheme(action) || plan::isTransfer(action))
+      continue;
+    const auto &steps = *program.functions()->Get(action.function())->steps();
+    for (const fb::Step *step : steps)
+      if (const auto *sum = step->step_as_CollectiveStep();
+          sum && sum->axis() == mesh.sitesAxis())
+        bytes.offer += uint64_t(sum->chunk()) * sizeof(float);
+  }
+  return bytes;
+}
+
+SiteBytes runtime::countSiteBytes(const fb::Plan &plan) {
+  SiteBytes bytes;
+  for (uint32_t rank = 0; rank < plan::RankGrid(plan).ranks(); ++rank) {
+    SiteBytes one = countSiteBytes(plan, rank);
+    bytes.offer += one.offer;
+    bytes.state += one.state;
   }
   return bytes;
 }

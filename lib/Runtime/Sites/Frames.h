@@ -91,7 +91,9 @@ Result<HostPort> parseHostPort(const std::string &place,
 struct SiteBytes {
   uint64_t offer = 0, state = 0;
 };
-/// Counts those of a plan of one site (makeSitePlan).
+/// Counts those of `rank`, and those of all ranks, of a plan of one site
+/// (makeSitePlan).
+SiteBytes countSiteBytes(const fb::Plan &plan, uint32_t rank);
 SiteBytes countSiteBytes(const fb::Plan &plan);
 
 /// `plan` as one of its sites is by itself: with one site. Its ranks are those

@@ -57,9 +57,21 @@ std::string SiteMember::nameCoordinator() const {
 // The connection
 //===----------------------------------------------------------------------===//
 
+static Status failAborted() {
+  return Status::failure("the processes of the site end", Code::Released);
+}
+
 /// A coordinator that is asleep takes nothing: sending has a limit, too.
 Status SiteMember::connect() {
-  Result<Socket> made = connectTo(place.host, place.port, timeLimit);
+  constexpr std::chrono::milliseconds pause(50);
+  Clock::time_point start = Clock::now();
+  Result<Socket> made = connectTo(place.host, place.port, pause);
+  while (!made.ok() && Clock::now() - start <= timeLimit && !isAborted) {
+    std::this_thread::sleep_for(pause);
+    made = connectTo(place.host, place.port, pause);
+  }
+  if (isAborted)
+    return failAborted();
   if (!made.ok())
     return fail("cannot reach the ", nameCoordinator(), ": ",
                 made.status().message());
@@ -82,6 +94,8 @@ Result<bool> SiteMember::readAll(std::byte *target, size_t count) {
     int ready = poll(&wanted, 1, 200);
     if (ready < 0 && errno != EINTR)
       return systemFailure("cannot wait for the " + nameCoordinator());
+    if (isAborted)
+      return failAborted();
     if (ready <= 0) {
       if (Clock::now() - heard > timeLimit)
         return failTimedOut(timeLimit, "the " + nameCoordinator());
@@ -154,6 +168,7 @@ Result<std::optional<RoundEnd>> SiteMember::answer(Frame frame) {
     end.count = header.info;
     end.gives = header.flag;
     round = header.round;
+    end.step = round * every;
     return std::optional(std::move(end));
   }
   if (header.kind != FrameKind::State)
@@ -165,6 +180,7 @@ Result<std::optional<RoundEnd>> SiteMember::answer(Frame frame) {
            std::to_string(header.round * every) +
            " with what the others have agreed on");
   round = header.round;
+  end.step = round * every;
   end.isNew = isNew;
   return std::optional(std::move(end));
 }

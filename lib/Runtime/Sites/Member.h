@@ -11,18 +11,19 @@
 #include "Frames.h"
 #include "plait/Runtime/Sites.h"
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <optional>
 
 namespace plait::runtime {
 
-/// The end of a round, as a site has it from the others.
-struct RoundEnd {
+/// The outcome of a round, without what is sent along.
+struct RoundVerdict {
   enum Outcome {
     GoOn,     // nothing has changed
-    Agreed,   // `bytes` are the sums of what `count` sites have offered
-    LeftOut,  // `bytes` are all that a site keeps, of one that has agreed
+    Agreed,   // the bytes are the sums of what `count` sites have offered
+    LeftOut,  // the bytes are all that a site keeps, of one that has agreed
     Discarded // the same, and what this site has offered is lost
   };
   Outcome outcome = GoOn;
@@ -30,11 +31,16 @@ struct RoundEnd {
   bool gives = false;   // others need what this site keeps now
   bool isNew = false;   // the optimizer's state is the other site's, too
   uint64_t updates = 0; // of that one
+  uint64_t step = 0;    // the last one of the rounds that are done
+};
+
+/// The end of a round, as a site has it from the others.
+struct RoundEnd : RoundVerdict {
   std::vector<std::byte> bytes;
 };
 
 /// The connection of a site to the coordinator, which is renewed where it is
-/// lost. Used by one thread.
+/// lost. Used by one thread, but for abort().
 class SiteMember {
 public:
   /// Does not connect yet. `plan` is that of all sites, `own` that of this one;
@@ -54,11 +60,12 @@ public:
   void give(std::span<const std::byte> state, uint64_t updates);
   /// The site has done all of its steps.
   void leave();
+  /// Lets calls fail that wait for the coordinator, now and from now on: this
+  /// site is about to end.
+  void abort() { isAborted = true; }
 
   /// Whether the sites agree after step `step`.
   bool isDue(uint64_t step) const { return step % every == 0; }
-  /// Returns the last step of the rounds that are done.
-  uint64_t getStep() const { return round * every; }
 
 private:
   SiteMember(HostPort place, const fb::Plan &plan, const fb::Plan &own,
@@ -85,6 +92,7 @@ private:
   uint64_t round = 0; // done
   bool isNew = false; // has no state of its own yet
   std::chrono::steady_clock::time_point heard;
+  std::atomic<bool> isAborted = false;
 };
 
 } // namespace plait::runtime

@@ -30,9 +30,6 @@ static Status checkOptions(const fb::Plan &plan, const TrainOptions &options) {
   if (*options.sites.site >= sites)
     return fail("`site` is ", *options.sites.site, ", the plan has ", sites,
                 ": 0 to ", sites - 1);
-  if (options.executor.processes)
-    return Status::failure("`meet` takes one process a site: start each site "
-                           "without mpirun, srun or torchrun");
   if (options.onNonFinite == NonFinitePolicy::RollBack ||
       options.onSpike == SpikePolicy::RollBack)
     return Status::failure("a site cannot go back by itself: `on-nan` and "

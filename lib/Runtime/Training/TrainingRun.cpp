@@ -430,7 +430,12 @@ Status compareProcesses(const Result<Parts> &parts,
     return parts.status();
   PLAIT_RETURN_IF_ERROR(processes->agree(parts.status()));
   PLAIT_RETURN_IF_ERROR(compareSettings(*processes, options.settings));
-  return processes->agreeOn("data", parts->batches.describe());
+  std::string data = parts->batches.describe();
+  std::string site = options.sites.site
+                         ? "site " + std::to_string(*options.sites.site)
+                         : "no site";
+  return processes->agreeOn(
+      std::vector<SharedValue>{{data, "data " + data}, {site, site}});
 }
 
 /// Weights and state, from a checkpoint if there is one, and what is learned

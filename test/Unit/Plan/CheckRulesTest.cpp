@@ -121,6 +121,19 @@ const Case cases[] = {
      "input is of float input 0, which the plan does not have so"},
     {"SavedShape", [](P &p) { p.parameters[0]->saved_shape = {1, 1}; },
      "is saved as another number of elements than"},
+    {"InputSorted", [](P &p) { p.programs[0]->inputs[0]->sorted = 1 << 20; },
+     "ends beyond the 4096 bytes"},
+    {"InputSortedMuch",
+     [](P &p) { p.programs[0]->inputs[0]->sorted = UINT32_MAX; },
+     "input of kind 0 is sorted by 4294967295 tokens, expected tokens and "
+     "fewer "
+     "than 2147483647"},
+    {"InputSortedTargets",
+     [](P &p) {
+       p.programs[0]->inputs[0]->kind = fb::InputKind::Targets;
+       p.programs[0]->inputs[0]->sorted = 5;
+     },
+     "input of kind 1 is sorted by 5 tokens"},
     {"InputKind",
      [](P &p) { p.programs[0]->inputs[0]->kind = fb::InputKind(9); },
      "input has unknown kind 9"},

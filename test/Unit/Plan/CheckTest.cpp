@@ -169,18 +169,6 @@ const Case structureCases[] = {
      "input is 2 x 2 x 2 on each of 1 ranks, the plan feeds 2 x 2 x 1"},
     {"Input", [](P &p) { p.programs[0]->inputs[0]->rows = 1; },
      "input is 2 x 1 x 2"},
-    {"InputSorted", [](P &p) { p.programs[0]->inputs[0]->sorted = 1 << 20; },
-     "ends beyond the 4096 bytes"},
-    {"InputSortedMuch",
-     [](P &p) { p.programs[0]->inputs[0]->sorted = UINT32_MAX; },
-     "input of kind 0 is sorted by 4294967295 tokens, expected tokens and fewer "
-     "than 2147483647"},
-    {"InputSortedTargets",
-     [](P &p) {
-       p.programs[0]->inputs[0]->kind = fb::InputKind::Targets;
-       p.programs[0]->inputs[0]->sorted = 5;
-     },
-     "input of kind 1 is sorted by 5 tokens"},
     {"InputOfContext",
      [](P &p) {
        p.mesh[1]->name = "cp";

@@ -46,12 +46,12 @@ namespace plait::proof {
 /// In a sum the dimension is gone. That its parts were of one dimension is told
 /// by its number alone: of a tensor and of its transpose it is another one.
 struct Chunks {
-  /// From `first` up to `second`, which is not one of them.
+  /// Begins with `first`, and ends before `second`.
   using Range = std::pair<int64_t, int64_t>;
 
   int64_t dim, parts;
-  /// In their order, with others between them: so the same chunks are the same
-  /// axis, in whichever order they have been added up.
+  /// Lists them in their order, with others between them: so the same chunks
+  /// are the same axis, in whichever order they have been added up.
   llvm::SmallVector<Range, 2> ranges;
 
   static Chunks one(int64_t dim, int64_t part, int64_t parts) {

@@ -371,6 +371,8 @@ StageTime BlockTimer::run() {
   time.tensorBackward = input.collective;
   time.expertsBackward = input.experts;
   time.contextBackward = input.context;
+  if (context.configuration.mesh[Axis::CP] > 1 && context.queuesContext())
+    time.drained = input.attention.seconds;
   recompute(time);
   forward += anew;
   time.forward = forward.seconds(framework.hostSeconds);

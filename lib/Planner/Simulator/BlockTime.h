@@ -129,6 +129,13 @@ struct Context {
   /// made. Matmuls of experts are none that this matters to.
   bool sendsGradients() const { return zero(/*experts=*/false) >= 2; }
 
+  /// Whether ranks of cp wait, for what they exchange in backward passes, for
+  /// all gradients that are on their way: those go through the same links, in
+  /// the order in which they are made.
+  bool queuesContext() const {
+    return framework().gathersContext && sendsGradients() && hasHost();
+  }
+
   /// Whether gradients of weights are made in one call where they lie side by
   /// side, where they stay: not on processors, which have no idle cores in a
   /// last wave of tiles.

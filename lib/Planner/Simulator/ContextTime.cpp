@@ -24,7 +24,8 @@ double BlockTimer::addContext(const Operation &op, CollectiveKind kind,
                               double bytes, double beside) {
   double seconds = 2 * collectiveSeconds(kind, bytes, context.group(Axis::CP),
                                          context.cluster);
-  double hidden = std::min(seconds, beside);
+  bool queues = op.pass != Pass::Forward && context.queuesContext();
+  double hidden = queues ? 0 : std::min(seconds, beside);
   note({Axis::CP, getCarrier(kind), getMoment(op), options.sequenceParts, 2,
         2 * bytes, seconds, hidden});
   return seconds - hidden;

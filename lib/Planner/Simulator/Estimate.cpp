@@ -148,6 +148,7 @@ StageTime Estimator::timeStage(const StageBlocks &stage) {
     sum.contextBackward += entry.count * time.contextBackward;
     sum.expertsForward += entry.count * time.expertsForward;
     sum.expertsBackward += entry.count * time.expertsBackward;
+    sum.drained += entry.count * time.drained;
     sum.memory += entry.count * time.memory;
     sum.launch += entry.count * time.launch;
   }
@@ -400,19 +401,25 @@ StepLoad Estimator::getLoad(uint32_t rank) const {
   load.tied = countTied(work, load.stages);
   load.microbatches = problem.microbatches;
   load.hasLoss = rank == problem.rankOf(problem.stages * problem.chunks - 1);
+  bool splits = generator->splitsBackward;
   for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk) {
     const StageTime &time = result.stages[problem.stageOf(rank, chunk)];
-    // What ZeRO 3 gathers ahead is beside what other axes exchange.
-    bool waits =
-        context.framework().exchangesOneByOne && configuration.zero < 3;
-    load.forward +=
-        time.forward - time.copiedForward - (waits ? time.exposedForward() : 0);
+    // What ZeRO 3 gathers ahead is beside what other axes exchange, but for the
+    // ranks of cp.
+    bool waits = context.framework().exchangesOneByOne;
+    bool isAhead = configuration.zero >= 3;
+    auto getWaiting = [&](double all, double byContext) {
+      return !waits ? 0 : isAhead ? byContext : all;
+    };
+    load.forward += time.forward - time.copiedForward -
+                    getWaiting(time.exposedForward(), time.contextForward);
     double input = time.backwardInput - time.copiedInput -
-                   (waits ? time.exposedBackward() : 0);
+                   getWaiting(time.exposedBackward(), time.contextBackward);
     double weight = time.backwardWeight - time.copiedWeight;
-    load.backward += input + weight;
+    double both = input + weight - (splits ? 0 : time.drained);
+    load.backward += both;
     // Whole backward passes end gradients all along.
-    load.gradients += generator->splitsBackward ? weight : input + weight;
+    load.gradients += splits ? weight : both;
   }
   return load;
 }

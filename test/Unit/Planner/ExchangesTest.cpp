@@ -91,6 +91,30 @@ TEST(Exchanges, AddUpToWhatIsExposed) {
     }
 }
 
+/// Where ranks of cp own parts of gradients, what they exchange for attention
+/// waits for those that are on their way, and these are beside no attention.
+TEST(Exchanges, OfContextWaitForGradientsOfTheSameRanks) {
+  Listing listing;
+  listing.configuration.mesh[Axis::CP] = 4;
+  Work work = listing.makeWork();
+  auto isMeant = [](const Exchange &exchange) {
+    return exchange.axis == Axis::CP && exchange.moment == Moment::Backward &&
+           exchange.carrier == Carrier::AllGather;
+  };
+  for (int zero : {1, 2}) {
+    listing.configuration.zero = zero;
+    auto step = estimate(work, listing.cluster, listing.training,
+                         listing.configuration);
+    ASSERT_TRUE(step.ok());
+    ExchangeList list = listing.run(work).front();
+    EXPECT_GT(addUp(list, isMeant, &Exchange::seconds), 0);
+    EXPECT_EQ(addUp(list, isMeant, &Exchange::hidden) > 0, zero == 1);
+    const StageTime &time = step->stages.front();
+    EXPECT_EQ(time.drained > 0, zero == 2);
+    EXPECT_LT(time.drained, 0.5 * time.backwardInput);
+  }
+}
+
 /// In a V the middle of the model is on one rank, and the ends are on another.
 TEST(Exchanges, GoWhereStagesAre) {
   Listing listing;

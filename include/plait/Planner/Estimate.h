@@ -90,8 +90,8 @@ struct StageTime {
   double memory = 0, launch = 0; // as in Breakdown, of the three passes
   // Waiting for copies to and from other places.
   double copiedForward = 0, copiedInput = 0, copiedWeight = 0;
-  /// Of a backward pass: work that what replicas exchange is not beside, since
-  /// ranks of cp have waited for all of that.
+  /// Seconds of a backward pass that what replicas exchange is not beside,
+  /// since ranks of cp have waited for all of that.
   double drained = 0;
 
   double sum() const { return forward + backwardInput + backwardWeight; }

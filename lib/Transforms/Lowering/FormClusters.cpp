@@ -49,7 +49,6 @@ using namespace plait;
 
 namespace {
 using Shape = SmallVector<int64_t, 5>;
-
 Shape shapeOf(Value value) {
   return Shape(cast<RankedTensorType>(value.getType()).getShape());
 }

@@ -136,23 +136,8 @@ static LogicalResult verifySizes(KernelOp op, StringRef what, ArrayAttr given,
 /// before the region and so before the inputs are known.
 LogicalResult KernelOp::verifyRegions() {
   Block &block = getBody().front();
-  auto pitches = (*this)->getAttrOfType<DenseI64ArrayAttr>(kPitchAttr);
-  bool isRight = pitches && size_t(pitches.size()) == block.getNumArguments() &&
-                 llvm::all_of_zip(pitches.asArrayRef(),
-                                  block.getArgumentTypes(), isRowPitch);
-  if ((*this)->hasAttr(kPitchAttr) && !isRight)
-    return emitOpError("has ")
-           << (*this)->getAttr(kPitchAttr) << " as " << kPitchAttr
-           << ", expected an i64 for each of " << block.getNumArguments()
-           << " inputs: 0, or the extent of its rows and up to 128 more";
-  auto sorted = (*this)->getAttrOfType<DenseI64ArrayAttr>(kSortedAttr);
-  if (sorted && (size_t(sorted.size()) != block.getNumArguments() ||
-                 !llvm::all_of_zip(sorted.asArrayRef(),
-                                   block.getArgumentTypes(), isSortedEntries)))
-    return emitOpError("has ")
-           << sorted << " as " << kSortedAttr
-           << ", expected an i64 for each of " << block.getNumArguments()
-           << " inputs: 0, or of i32 one below 2147483647";
+  if (failed(verifyLayouts(*this, block.getArgumentTypes())))
+    return failure();
   // (C1)
   auto yield = cast<YieldOp>(block.getTerminator());
   auto cluster = dyn_cast<ClusterOp>(block.front());

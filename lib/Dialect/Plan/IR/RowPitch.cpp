@@ -83,6 +83,30 @@ bool plan::isRowPitch(int64_t pitch, Type type) {
   return pitch >= extent && pitch - extent <= line;
 }
 
+/// Fails unless attribute `name` is absent, or has a number that is right for
+/// each input; `what` says which are.
+static LogicalResult verifyNumbers(Operation *kernel, TypeRange inputs,
+                                   StringRef name,
+                                   bool (*isRight)(int64_t, Type),
+                                   const char *what) {
+  Attribute given = kernel->getAttr(name);
+  auto numbers = dyn_cast_or_null<DenseI64ArrayAttr>(given);
+  if (!given || (numbers && size_t(numbers.size()) == inputs.size() &&
+                 llvm::all_of_zip(numbers.asArrayRef(), inputs, isRight)))
+    return success();
+  return kernel->emitOpError("has ")
+         << given << " as " << name << ", expected an i64 for each of "
+         << inputs.size() << " inputs: 0, or " << what;
+}
+
+LogicalResult plan::verifyLayouts(Operation *kernel, TypeRange inputs) {
+  if (failed(verifyNumbers(kernel, inputs, kPitchAttr, isRowPitch,
+                           "the extent of its rows and up to 128 more")))
+    return failure();
+  return verifyNumbers(kernel, inputs, kSortedAttr, isSortedEntries,
+                       "of i32 one below 2147483647");
+}
+
 /// Below `shortest` a pitch would waste a good part of each row; from `longRow`
 /// on rounding to a whole line takes a sixteenth more at most.
 int64_t plan::choosePitch(int64_t extent, int64_t bytes) {

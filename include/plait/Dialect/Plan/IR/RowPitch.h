@@ -18,7 +18,7 @@
 #ifndef PLAIT_DIALECT_PLAN_IR_ROWPITCH_H
 #define PLAIT_DIALECT_PLAN_IR_ROWPITCH_H
 
-#include "mlir/IR/Value.h"
+#include "mlir/IR/Operation.h"
 
 namespace plait::plan {
 
@@ -52,6 +52,11 @@ int64_t getStoredBytes(mlir::Value value);
 /// Whether `pitch` is one for a tensor of `type`, or 0: rows do not overlap,
 /// nor lie further apart than a line of any cache, 128 elements.
 bool isRowPitch(int64_t pitch, mlir::Type type);
+
+/// Fails unless what a `plan.kernel` says of its inputs, which have these
+/// types, is right: pitches of rows, and what is sorted behind tokens.
+mlir::LogicalResult verifyLayouts(mlir::Operation *kernel,
+                                  mlir::TypeRange inputs);
 
 /// The pitch that rows of `extent` elements of `bytes` bytes are best at:
 /// multiples of 16 bytes, the most that one load moves; of long rows, of 128, a

@@ -360,7 +360,7 @@ Status ChoiceState::place(const Configuration &choice,
     return lowerModel(std::move(chosen), getInput());
   };
   // Inputs of as many are whole lines of memory.
-  constexpr int64_t few = 32;
+  constexpr int64_t few = 64;
   int64_t all = choice.microbatches(training), some = all;
   if (!planning.compiles && all > 3 * few && runsOneByOne(choice))
     some = few + all % few;

@@ -27,6 +27,10 @@
 using namespace mlir;
 using namespace plait;
 
+/// Where a table has more rows for each token of a microbatch, where they begin
+/// takes more memory than it is worth: a step has them of all its microbatches.
+static constexpr int64_t kMostRows = 8;
+
 /// All functions that take tokens take the same buffer, so all of them have the
 /// attribute if one has a use for it.
 void plait::sortTokens(ModuleOp module) {
@@ -47,7 +51,9 @@ void plait::sortTokens(ModuleOp module) {
           entries = std::max(entries, countTableRows(scatter));
     }
   }
-  if (entries == 0 || entries >= INT32_MAX)
+  if (entries == 0 || entries >= INT32_MAX ||
+      entries / kMostRows >
+          cast<ShapedType>(tokens.front().getType()).getNumElements())
     return;
   auto number = Builder(module).getI64IntegerAttr(entries);
   for (BlockArgument argument : tokens)

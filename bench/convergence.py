@@ -18,6 +18,7 @@ import json
 import math
 import os
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -31,6 +32,7 @@ SCHEMES = {
     "int8 + feedback": ("dp", ["--compress", "int8+feedback"]),
     "qsgd4": ("dp", ["--compress", "qsgd4"]),
     "sign + feedback": ("dp", ["--compress", "sign+feedback"]),
+    "1-bit Adam": ("dp", ["--compress", "onebit-adam"]),
     "top 1 % + feedback": ("dp", ["--compress", "topk+keep:40+feedback"]),
     "PowerSGD, rank 4 + feedback": ("dp", ["--compress", "powersgd+feedback"]),
     "local SGD, H=8": ("sites", ["--outer", "average:8"]),
@@ -82,18 +84,35 @@ def sent(shown, axis):
 
 
 def train(arguments, name, seed, data):
+    """1-bit Adam begins with AdamW for a fifth of the steps, as a plan of its own."""
     axis, options = SCHEMES[name]
     file = re.sub(r"\W+", "-", name)
-    plan, log = (os.path.join(arguments.folder, file + end) for end in (".plan", ".jsonl"))
-    tool(arguments, "plaitc", os.path.join(ROOT, "examples/models/gpt2-nano"), "--mesh",
-         f"pp=2,{axis}=4", *options, "--zero", "0", "--global-batch", str(BATCH),
-         "--micro-batch", "4", "--seq", str(SEQUENCE), "--no-reference", "-o", plan)
+    plan, log, warm, folder = (os.path.join(arguments.folder, file + end)
+                               for end in (".plan", ".jsonl", "-warm.plan", "-warm"))
+
+    def compile_to(path, own):
+        tool(arguments, "plaitc", os.path.join(ROOT, "examples/models/gpt2-nano"),
+             "--mesh", f"pp=2,{axis}=4", *own, "--zero", "0", "--global-batch",
+             str(BATCH), "--micro-batch", "4", "--seq", str(SEQUENCE), "--no-reference",
+             "-o", path)
+
+    def run(path, steps, *own):
+        tool(arguments, "plait-run", path, "--text", data[0], "--eval-text", data[1],
+             "--steps", str(steps), "--shuffle", "--seed", str(seed), "--lr",
+             str(arguments.lr), "--warmup-steps", str(arguments.steps // 20),
+             "--lr-schedule", "cosine", "--decay-steps", str(arguments.steps),
+             "--log", log, *own)
+
+    compile_to(plan, options)
     if os.path.exists(log):
         os.remove(log)  # a run adds to it
-    tool(arguments, "plait-run", plan, "--text", data[0], "--eval-text", data[1],
-         "--steps", str(arguments.steps), "--shuffle", "--seed", str(seed), "--lr",
-         str(arguments.lr), "--warmup-steps", str(arguments.steps // 20),
-         "--lr-schedule", "cosine", "--log", log)
+    resume = []
+    if "onebit-adam" in options:
+        shutil.rmtree(folder, ignore_errors=True)
+        compile_to(warm, [])
+        run(warm, arguments.steps // 5, "--checkpoint", folder)
+        resume = ["--resume", folder]
+    run(plan, arguments.steps, *resume)
     with open(log) as lines:
         steps = [json.loads(line) for line in lines]
     return {

@@ -96,7 +96,7 @@ def planner_cases(compiler: Compiler) -> None:
     refuse("reduce-precision", ["reduce-precision", "int8", "bf16"], reduce_precision="int8")
     refuse("reduce-precision-of-plan", ["reduce-precision", "fp16", "bf16"],
            reduce_precision="fp16")
-    refuse("compress", ["compress", "int2", "none, int8, int4, sign, topk, qsgd8, qsgd4, qsgd2, randk, ef21-topk or onebit-adam"],
+    refuse("compress", ["compress", "int2", "none, int8, int4, sign, topk, qsgd8, qsgd4, qsgd2, randk, ef21-topk, onebit-adam or powersgd"],
            compress="int2")
     refuse("compress-momentum", ["compress is onebit-adam", "optimizer adamw, not lion"],
            compress="onebit-adam", optimizer="lion")

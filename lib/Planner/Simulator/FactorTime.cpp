@@ -49,13 +49,17 @@ double planner::getFactorSeconds(const StepLoad &load, const Context &context) {
                        count);
         summed.add(getRest(bytes, {group.partial, group.experts}, context),
                    count);
-        int64_t ranks = context.configuration.mesh[Axis::TP];
-        double parts = group.replicated ? 1 : double(ranks);
-        if (parts > 1)
-          gathered.add(getCollective(CollectiveKind::AllGather, Axis::TP,
-                                     bytes * parts, context.group(Axis::TP),
+        double parts = 1;
+        for (auto [axis, isSplit] : {std::pair(Axis::EP, group.experts),
+                                     {Axis::TP, !group.replicated}}) {
+          if (!isSplit || context.configuration.mesh[axis] == 1)
+            continue;
+          parts *= double(context.configuration.mesh[axis]);
+          gathered.add(getCollective(CollectiveKind::AllGather, axis,
+                                     bytes * parts, context.group(axis),
                                      context),
                        count);
+        }
         if (context.configuration.mesh[Axis::DP] > 1) {
           for (int64_t side : {group.factorRows, group.factorColumns})
             summed.add(getCollective(CollectiveKind::AllReduce, Axis::DP,

@@ -117,6 +117,8 @@ def list_cases():
     cases.append(make("dp=2,tp=2", "llama", compress="powersgd+feedback"))
     cases.append(make("pp=2,dp=2", zero=1, compress="powersgd:2+feedback"))
     cases.append(make("dp=2,cp=2", "untied", compress="powersgd"))
+    cases.append(make("dp=2,ep=2", "mixture", compress="powersgd:2+feedback"))
+    cases.append(make("dp=2,ep=2,tp=2", "mixture", compress="powersgd+feedback"))
     cases.append(make("dp=4", "untied", compress="topk+feedback"))
     cases.append(make("dp=2,tp=2", zero=1, compress="topk:64+keep:2+feedback+rounds:3"))
     cases.append(make("pp=2,dp=2", "untied", compress="sign+feedback"))

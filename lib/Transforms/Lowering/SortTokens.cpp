@@ -27,8 +27,9 @@
 using namespace mlir;
 using namespace plait;
 
-/// Where a table has more rows for each token of a microbatch, where they begin
-/// takes more memory than it is worth: a step has them of all its microbatches.
+/// Bounds the rows of a table for each token of a microbatch. Of more, where
+/// they begin takes more memory than it is worth: a step has it of all of its
+/// microbatches.
 static constexpr int64_t kMostRows = 8;
 
 /// All functions that take tokens take the same buffer, so all of them have the

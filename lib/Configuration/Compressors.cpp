@@ -181,11 +181,12 @@ static Status parseScheme(std::string_view name, std::string_view text,
   }
   value.scheme = word;
   value.block = compressor->block;
-  value.keep = getDefaultKeep(*compressor, value.block);
-  if (sendsFactors(value))
+  if (sendsFactors(value)) {
+    value.keep = compressor->share;
     return isLast
                ? Status::success()
                : parseCount(name, "a rank of", text, 1, kMostRank, value.keep);
+  }
   if (!isLast)
     PLAIT_RETURN_IF_ERROR(parseCount(name, "chunks of", text, kLeastBlock,
                                      kMostBlock, value.block));

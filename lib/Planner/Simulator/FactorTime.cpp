@@ -40,14 +40,7 @@ double planner::getFactorSeconds(const StepLoad &load, const Context &context) {
         if (!hasFactors(group, context))
           return;
         double bytes = group.elements * context.gradientBytes();
-        for (const AxisFacts &facts : kAxes)
-          if (facts.dividesState && facts.axis != Axis::DP &&
-              !(facts.splitsExperts && group.experts) &&
-              context.configuration.mesh[facts.axis] > 1)
-            summed.add(getCollective(CollectiveKind::AllReduce, facts.axis,
-                                     bytes, context.group(facts.axis), context),
-                       count);
-        summed.add(getRest(bytes, {group.partial, group.experts}, context),
+        summed.add(getOthers(bytes, {group.partial, group.experts}, context),
                    count);
         double parts = 1;
         for (auto [axis, isSplit] : {std::pair(Axis::EP, group.experts),

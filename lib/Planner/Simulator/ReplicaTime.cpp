@@ -95,14 +95,7 @@ static Replicated getCompressed(double elements, Summed summed,
                              Axis::DP, chunks * bytes, context.group(Axis::DP),
                              context),
                double(compression.rounds));
-  double whole = elements * context.gradientBytes();
-  for (const AxisFacts &facts : kAxes)
-    if (facts.dividesState && facts.axis != Axis::DP &&
-        !(facts.splitsExperts && summed.isExperts) &&
-        context.configuration.mesh[facts.axis] > 1)
-      made.add(getCollective(CollectiveKind::AllReduce, facts.axis, whole,
-                             context.group(facts.axis), context));
-  made.add(getRest(whole, summed, context));
+  made.add(getOthers(elements * context.gradientBytes(), summed, context));
   return made;
 }
 

@@ -51,6 +51,19 @@ Replicated planner::getCollective(CollectiveKind kind, Axis axis, double bytes,
   return made;
 }
 
+Replicated planner::getOthers(double bytes, Summed summed,
+                              const Context &context) {
+  Replicated made;
+  for (const AxisFacts &facts : kAxes)
+    if (facts.dividesState && facts.axis != Axis::DP &&
+        !(facts.splitsExperts && summed.isExperts) &&
+        context.configuration.mesh[facts.axis] > 1)
+      made.add(getCollective(CollectiveKind::AllReduce, facts.axis, bytes,
+                             context.group(facts.axis), context));
+  made.add(getRest(bytes, summed, context));
+  return made;
+}
+
 Replicated planner::getReplicated(CollectiveKind kind, double bytes,
                                   bool experts, const Context &context) {
   if (context.framework().joinsReplicas)

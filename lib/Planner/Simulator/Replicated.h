@@ -51,6 +51,10 @@ Replicated getRest(double bytes, Summed summed, const Context &context);
 Replicated getCollective(CollectiveKind kind, Axis axis, double bytes,
                          const Group &group, const Context &context);
 
+/// Sums what replicas then compress, each all of its own, over all other ranks
+/// that have a part of it.
+Replicated getOthers(double bytes, Summed summed, const Context &context);
+
 /// Returns the seconds of matrices whose gradients are sent as two factors
 /// (lib/Transforms/Gradients/LowRankSum.cpp), one after the other: each is
 /// summed over the other axes and gathered where ranks have parts of it, and

@@ -14,6 +14,24 @@ using nn::Slot;
 
 namespace {
 
+/// Holds what all parameters have alike: ε, the step's size, and 1 - η λ.
+struct Numbers {
+  Value epsilon, rate, keep;
+};
+
+/// Returns the value that a parameter moves to along m / (root + ε), decayed
+/// before.
+Value moveWeight(NNBuilder &nn, const UpdatedParameter &parameter, Value m,
+                 Value root, const Numbers &numbers) {
+  Value denominator = nn.add(root, spread(nn, numbers.epsilon, parameter));
+  Value w = parameter.read(Slot::Value);
+  if (parameter.decays)
+    w = times(nn, w, numbers.keep, parameter);
+  Value direction = nn.div(m, denominator);
+  Value delta = times(nn, direction, numbers.rate, parameter);
+  return nn.sub(w, delta);
+}
+
 /// torch.optim.AdamW: m = β₁ m + (1 - β₁) g, v = β₂ v + (1 - β₂) g²,
 /// w = (1 - η λ) w - η / (1 - β₁ᵗ) · m / (√v / √(1 - β₂ᵗ) + ε).
 class AdamW : public UpdateRule {
@@ -22,14 +40,14 @@ public:
     // The quotients and roots are taken once a step, not once an element.
     beta1 = readScalar("Beta1");
     beta2 = readScalar("Beta2");
-    epsilon = readScalar("Epsilon");
+    numbers.epsilon = readScalar("Epsilon");
     rest1 = complement(nn, beta1);
     rest2 = complement(nn, beta2);
-    stepSize = nn.div(rate, readScalar("BiasCorrection1"));
+    numbers.rate = nn.div(rate, readScalar("BiasCorrection1"));
     Value root = nn.unary<nn::SqrtOp>(readScalar("BiasCorrection2"));
     Value one = nn.fillLike(root, 1.0);
     inverseRoot2 = nn.div(one, root);
-    keep = complement(nn, nn.mul(rate, readScalar("WeightDecay")));
+    numbers.keep = complement(nn, nn.mul(rate, readScalar("WeightDecay")));
   }
 
   /// Decay is decoupled (Loshchilov and Hutter 2019): it scales the value and
@@ -47,18 +65,13 @@ public:
     Value v = nn.add(oldV, newV);
     // √v / √(1 - β₂ᵗ) and not √(v / (1 - β₂ᵗ)), as PyTorch computes it.
     Value root = times(nn, nn.unary<nn::SqrtOp>(v), inverseRoot2, parameter);
-    Value denominator = nn.add(root, spread(nn, epsilon, parameter));
-    Value w = parameter.read(Slot::Value);
-    if (parameter.decays)
-      w = times(nn, w, keep, parameter);
-    Value direction = nn.div(m, denominator);
-    Value delta = times(nn, direction, stepSize, parameter);
-    return {nn.sub(w, delta), {m, v}};
+    return {moveWeight(nn, parameter, m, root, numbers), {m, v}};
   }
 
 private:
   NNBuilder &nn;
-  Value beta1, rest1, beta2, rest2, epsilon, stepSize, inverseRoot2, keep;
+  Value beta1, rest1, beta2, rest2, inverseRoot2;
+  Numbers numbers;
 };
 
 /// The compressed steps of 1-bit Adam (Tang et al. 2021, Algorithm 1): what
@@ -68,9 +81,10 @@ private:
 class FrozenAdamW : public UpdateRule {
 public:
   FrozenAdamW(NNBuilder &nn, ScalarReader readScalar) : nn(nn) {
-    epsilon = readScalar("Epsilon");
-    rate = readScalar("LearningRate");
-    keep = complement(nn, nn.mul(rate, readScalar("WeightDecay")));
+    numbers.epsilon = readScalar("Epsilon");
+    numbers.rate = readScalar("LearningRate");
+    numbers.keep =
+        complement(nn, nn.mul(numbers.rate, readScalar("WeightDecay")));
   }
 
   Update apply(const UpdatedParameter &parameter) override {
@@ -78,18 +92,12 @@ public:
     Value moves = complement(nn, nn.unary<nn::IsZeroOp>(v));
     Value m = nn.mul(parameter.gradient, moves);
     Value root = nn.unary<nn::SqrtOp>(v);
-    Value denominator = nn.add(root, spread(nn, epsilon, parameter));
-    Value w = parameter.read(Slot::Value);
-    if (parameter.decays)
-      w = times(nn, w, keep, parameter);
-    Value direction = nn.div(m, denominator);
-    Value delta = times(nn, direction, rate, parameter);
-    return {nn.sub(w, delta), {m}};
+    return {moveWeight(nn, parameter, m, root, numbers), {m}};
   }
 
 private:
   NNBuilder &nn;
-  Value epsilon, rate, keep;
+  Numbers numbers;
 };
 
 } // namespace

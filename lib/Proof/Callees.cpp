@@ -13,8 +13,8 @@
 
 #include "Callees.h"
 
+#include "plait/Dialect/Plan/IR/Buffers.h"
 #include "plait/Dialect/Plan/IR/RowPitch.h"
-#include "plait/Transforms/Buffers.h"
 
 using namespace mlir;
 using namespace plait;

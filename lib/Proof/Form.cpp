@@ -16,9 +16,9 @@
 
 #include "Form.h"
 
+#include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Interfaces/Padding.h"
 #include "plait/Plan/Scalars.h"
-#include "plait/Transforms/Names.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;

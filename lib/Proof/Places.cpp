@@ -27,9 +27,9 @@
 
 #include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/Pipe/IR/Pipe.h"
+#include "plait/Dialect/Plan/IR/Buffers.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 #include "plait/Dialect/Plan/IR/RowPitch.h"
-#include "plait/Transforms/Buffers.h"
 
 #include <map>
 

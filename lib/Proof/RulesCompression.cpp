@@ -24,7 +24,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Rules.h"
-#include "plait/Transforms/Names.h"
+#include "plait/Dialect/NN/IR/Names.h"
 
 #include <cfloat>
 

@@ -18,9 +18,9 @@
 #include "State.h"
 
 #include "plait/Configuration/CompressionFacts.h"
+#include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
-#include "plait/Transforms/Names.h"
 
 using namespace mlir;
 using namespace plait;

@@ -19,8 +19,8 @@
 
 #include "Step.h"
 
+#include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
-#include "plait/Transforms/Names.h"
 
 using namespace mlir;
 using namespace plait;

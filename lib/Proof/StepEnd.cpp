@@ -17,8 +17,8 @@
 
 #include "Step.h"
 
+#include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Support/ActionKinds.h"
-#include "plait/Transforms/Names.h"
 
 using namespace mlir;
 using namespace plait;

@@ -18,8 +18,8 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Dialect/Pipe/IR/Pipe.h"
-#include "plait/Transforms/Names.h"
 
 #include <optional>
 #include <string>

@@ -20,12 +20,12 @@
 
 #include "plait/Configuration/CompressionFacts.h"
 #include "plait/Conversion/RankScalar.h"
+#include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
+#include "plait/Dialect/Plan/IR/Buffers.h"
 #include "plait/Dialect/Plan/IR/RowPitch.h"
 #include "plait/Support/ActionKinds.h"
-#include "plait/Transforms/Buffers.h"
-#include "plait/Transforms/Names.h"
 
 #include "llvm/ADT/StringSet.h"
 

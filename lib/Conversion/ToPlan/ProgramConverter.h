@@ -13,7 +13,7 @@
 #include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/NN.h"
-#include "plait/Transforms/Buffers.h"
+#include "plait/Dialect/Plan/IR/Buffers.h"
 
 namespace plait {
 

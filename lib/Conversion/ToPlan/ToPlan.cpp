@@ -23,11 +23,11 @@
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/Inputs.h"
 #include "plait/Dialect/NN/IR/NamedLosses.h"
+#include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Dialect/Pipe/IR/Pipe.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Plan/Scalars.h"
 #include "plait/Support/MemoryPlaces.h"
-#include "plait/Transforms/Names.h"
 #include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;

@@ -27,8 +27,8 @@
 #include "StepEnd.h"
 #include "plait/Configuration/CompressionFacts.h"
 #include "plait/Dialect/NN/IR/NamedLosses.h"
+#include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
-#include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 
 namespace plait {

@@ -21,10 +21,10 @@
 #include "../Remarks.h"
 #include "../Sharding/FactorAxes.h"
 #include "plait/Analysis/MinimumCut.h"
+#include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Dialect/Plait/IR/ExpertChunks.h"
-#include "plait/Transforms/Buffers.h"
+#include "plait/Dialect/Plan/IR/Buffers.h"
 #include "plait/Transforms/FoldedModel.h"
-#include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/StageFunctions.h"
 

@@ -22,7 +22,7 @@
 
 #include "plait/Configuration/CompressionFacts.h"
 #include "plait/Dialect/NN/IR/NNDraw.h"
-#include "plait/Transforms/Names.h"
+#include "plait/Dialect/NN/IR/Names.h"
 
 using namespace mlir;
 using namespace plait;

@@ -20,8 +20,8 @@
 #include "LossGradient.h"
 
 #include "plait/Dialect/NN/IR/NN.h"
-#include "plait/Transforms/Buffers.h"
-#include "plait/Transforms/Names.h"
+#include "plait/Dialect/NN/IR/Names.h"
+#include "plait/Dialect/Plan/IR/Buffers.h"
 #include "plait/Transforms/StageFunctions.h"
 
 #include "llvm/ADT/SetVector.h"

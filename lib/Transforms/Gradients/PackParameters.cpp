@@ -21,10 +21,10 @@
 
 #include "ParameterUses.h"
 #include "plait/Configuration/CompressionFacts.h"
+#include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Support/Buckets.h"
 #include "plait/Transforms/Chunks.h"
-#include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/StageFunctions.h"
 #include "plait/Transforms/Steps.h"

@@ -14,8 +14,8 @@
 #include "LowRankSum.h"
 #include "StepEnd.h"
 #include "plait/Configuration/CompressionFacts.h"
+#include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
-#include "plait/Transforms/Names.h"
 
 using namespace mlir;
 using namespace plait;

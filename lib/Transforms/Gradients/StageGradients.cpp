@@ -8,7 +8,7 @@
 #include "StageGradients.h"
 
 #include "plait/Dialect/NN/IR/NN.h"
-#include "plait/Transforms/Names.h"
+#include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Transforms/StageFunctions.h"
 
 #include "mlir/Interfaces/SideEffectInterfaces.h"

@@ -17,7 +17,7 @@
 
 #include "plait/Transforms/WeightGradients.h"
 
-#include "plait/Transforms/Buffers.h"
+#include "plait/Dialect/Plan/IR/Buffers.h"
 
 using namespace mlir;
 using namespace plait;

@@ -9,8 +9,8 @@
 #define PLAIT_LIB_TRANSFORMS_LOWERING_BUILDPROGRAM_H
 
 #include "Slots.h"
+#include "plait/Dialect/Plan/IR/Buffers.h"
 #include "plait/Schedule/Schedule.h"
-#include "plait/Transforms/Buffers.h"
 
 namespace plait {
 

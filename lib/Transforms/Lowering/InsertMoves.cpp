@@ -16,8 +16,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "plait/Transforms/Buffers.h"
-#include "plait/Transforms/Names.h"
+#include "plait/Dialect/NN/IR/Names.h"
+#include "plait/Dialect/Plan/IR/Buffers.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/StageFunctions.h"
 

@@ -27,50 +27,15 @@
 
 #include "plait/Analysis/KernelShape.h"
 #include "plait/Configuration/Optimizers.h"
-#include "plait/Dialect/NN/IR/NamedLosses.h"
+#include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 #include "plait/Dialect/Plan/IR/RowPitch.h"
-#include "plait/Plan/Plan_generated.h"
-#include "plait/Transforms/Names.h"
 
 #include <map>
 
 using namespace mlir;
 using namespace plait;
-
-/// Constants with the same text have the same numbers and share a buffer.
-std::string plait::constantName(Operation *op) {
-  std::string text;
-  llvm::raw_string_ostream out(text);
-  out << op->getName().getStringRef();
-  // Not the layer and the like: only what makes the numbers.
-  llvm::SmallDenseSet<StringAttr> inherent(
-      op->getRegisteredInfo()->getAttributeNames().begin(),
-      op->getRegisteredInfo()->getAttributeNames().end());
-  for (NamedAttribute attribute : op->getAttrs())
-    if (inherent.contains(attribute.getName()))
-      out << ' ' << attribute.getName().getValue() << '='
-          << attribute.getValue();
-  out << ' ' << op->getResult(0).getType();
-  return text;
-}
-
-/// The index of `name` in a null-terminated table of a flatbuffer enumeration,
-/// or -1.
-template <typename Names> static int findName(Names names, StringRef name) {
-  for (int index = 0; names[index]; ++index)
-    if (name == names[index])
-      return index;
-  return -1;
-}
-
-int plait::findMetric(ModuleOp module, StringRef name) {
-  SmallVector<StringRef> named = nn::getNamedLosses(module);
-  if (auto *own = llvm::find(named, name); own != named.end())
-    return int(plan::fb::Metric::Count) + int(own - named.begin());
-  return findName(plan::fb::EnumNamesMetric(), name);
-}
 
 namespace {
 

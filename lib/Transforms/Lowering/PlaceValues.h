@@ -10,7 +10,7 @@
 
 #include "PackMemory.h"
 #include "Slots.h"
-#include "plait/Transforms/Buffers.h"
+#include "plait/Dialect/Plan/IR/Buffers.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/MapVector.h"

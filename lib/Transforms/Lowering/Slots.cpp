@@ -16,9 +16,9 @@
 
 #include "Slots.h"
 
+#include "plait/Dialect/Plan/IR/Buffers.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 #include "plait/Dialect/Plan/IR/RowPitch.h"
-#include "plait/Transforms/Buffers.h"
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/MathExtras.h"

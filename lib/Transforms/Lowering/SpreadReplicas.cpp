@@ -20,7 +20,7 @@
 
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/NN.h"
-#include "plait/Transforms/Names.h"
+#include "plait/Dialect/NN/IR/Names.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/SetVector.h"

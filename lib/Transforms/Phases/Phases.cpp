@@ -14,10 +14,10 @@
 #include "VerifyIds.h"
 
 #include "plait/Analysis/ModelFlops.h"
+#include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Schedule/Generators.h"
 #include "plait/Support/ActionKinds.h"
-#include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/StageFunctions.h"
 #include "plait/Transforms/Steps.h"

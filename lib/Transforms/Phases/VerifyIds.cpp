@@ -16,8 +16,8 @@
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/Selection.h"
 #include "plait/Dialect/Pipe/IR/Pipe.h"
+#include "plait/Dialect/Plan/IR/Buffers.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
-#include "plait/Transforms/Buffers.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/TypeUtilities.h"

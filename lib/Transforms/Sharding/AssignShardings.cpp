@@ -26,9 +26,9 @@
 #include "ExpertRows.h"
 #include "ShardingProblem.h"
 #include "plait/Dialect/NN/IR/Inputs.h"
+#include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Transforms/FoldedModel.h"
-#include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 
 #include "mlir/IR/Builders.h"

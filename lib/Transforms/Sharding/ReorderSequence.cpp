@@ -14,7 +14,7 @@
 #include "FactorAxes.h"
 #include "plait/Dialect/NN/IR/Inputs.h"
 #include "plait/Dialect/NN/IR/NN.h"
-#include "plait/Transforms/Names.h"
+#include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Transforms/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -16,9 +16,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "../WriteProblem.h"
+#include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Schedule/Generators.h"
 #include "plait/Schedule/StageCut.h"
-#include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/StageFunctions.h"
 

@@ -19,7 +19,7 @@
 #include "plait/Dialect/NN/IR/Inputs.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Dialect/NN/IR/NamedLosses.h"
-#include "plait/Transforms/Names.h"
+#include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/StageFunctions.h"
 

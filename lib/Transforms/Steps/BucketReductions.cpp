@@ -17,9 +17,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "../Remarks.h"
+#include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Support/Buckets.h"
-#include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/Steps.h"
 

@@ -17,9 +17,9 @@
 #include "LibrarySteps.h"
 
 #include "plait/Dialect/Plait/IR/Plait.h"
+#include "plait/Dialect/Plan/IR/Buffers.h"
 #include "plait/Plan/Attention.h"
 #include "plait/Plan/GroupedGemm.h"
-#include "plait/Transforms/Buffers.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"

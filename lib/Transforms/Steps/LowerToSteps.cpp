@@ -21,9 +21,9 @@
 #include "plait/Analysis/KernelTraffic.h"
 #include "plait/Dialect/NN/IR/Score.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
+#include "plait/Dialect/Plan/IR/Buffers.h"
 #include "plait/Dialect/Plan/IR/RowPitch.h"
 #include "plait/Transforms/BatchedMatmuls.h"
-#include "plait/Transforms/Buffers.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/StageFunctions.h"
 

@@ -16,7 +16,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "plait/Dialect/Pipe/IR/Pipe.h"
-#include "plait/Transforms/Buffers.h"
+#include "plait/Dialect/Plan/IR/Buffers.h"
 #include "plait/Transforms/Steps.h"
 
 #include "llvm/ADT/SetVector.h"

@@ -19,9 +19,9 @@
 
 #include "../Remarks.h"
 #include "Footprint.h"
+#include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Support/PieceOverlap.h"
-#include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 
 namespace plait {

@@ -5,12 +5,13 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What placing buffers and writing the plan file must agree on.
+// Names and offsets that placing buffers, writing the plan file and the proof
+// agree on.
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PLAIT_TRANSFORMS_BUFFERS_H
-#define PLAIT_TRANSFORMS_BUFFERS_H
+#ifndef PLAIT_DIALECT_PLAN_IR_BUFFERS_H
+#define PLAIT_DIALECT_PLAN_IR_BUFFERS_H
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -81,4 +82,4 @@ int findMetric(mlir::ModuleOp module, llvm::StringRef name);
 
 } // namespace plait
 
-#endif // PLAIT_TRANSFORMS_BUFFERS_H
+#endif // PLAIT_DIALECT_PLAN_IR_BUFFERS_H

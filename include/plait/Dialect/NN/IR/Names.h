@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PLAIT_TRANSFORMS_NAMES_H
-#define PLAIT_TRANSFORMS_NAMES_H
+#ifndef PLAIT_DIALECT_NN_IR_NAMES_H
+#define PLAIT_DIALECT_NN_IR_NAMES_H
 
 #include "plait/Configuration/Mesh.h"
 #include "plait/Dialect/NN/IR/NamedLosses.h"
@@ -37,4 +37,4 @@ inline constexpr llvm::StringRef kTensorAxis = getFacts(Axis::TP).name;
 
 } // namespace plait
 
-#endif // PLAIT_TRANSFORMS_NAMES_H
+#endif // PLAIT_DIALECT_NN_IR_NAMES_H

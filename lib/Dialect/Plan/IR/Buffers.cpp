@@ -1,17 +1,21 @@
-//===- ParameterPacks.cpp - Addresses of a rank's parameters --------------===//
+//===- Buffers.cpp - Names of buffers, and what lies where in them --------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// One table for a rank of the pipeline, from the symbols of packs and of their
+// Passes, the writer of plan files and the proof agree here. Packs are one
+// table for a rank of the pipeline, from the symbols of packs and of their
 // members to pack and offset. A symbol that is in none has a buffer of its own,
 // so that callers need not tell parameters, packs and accumulators apart.
 //
 //===----------------------------------------------------------------------===//
 
-#include "plait/Transforms/Buffers.h"
+#include "plait/Dialect/Plan/IR/Buffers.h"
+
+#include "plait/Dialect/NN/IR/NamedLosses.h"
+#include "plait/Plan/Plan_generated.h"
 
 using namespace mlir;
 using namespace plait;
@@ -45,4 +49,32 @@ ParameterPacks::Place ParameterPacks::locate(StringRef symbol,
     offset = 0;
   int64_t bits = pack.getSlotType(slot).getElementTypeBitWidth();
   return {bufferName(nn::PackOp(pack).getSymName(), slot), offset * bits / 8};
+}
+
+/// Constants with the same text have the same numbers and share a buffer.
+std::string plait::constantName(Operation *op) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  out << op->getName().getStringRef();
+  // Not the layer and the like: only what makes the numbers.
+  llvm::SmallDenseSet<StringAttr> inherent(
+      op->getRegisteredInfo()->getAttributeNames().begin(),
+      op->getRegisteredInfo()->getAttributeNames().end());
+  for (NamedAttribute attribute : op->getAttrs())
+    if (inherent.contains(attribute.getName()))
+      out << ' ' << attribute.getName().getValue() << '='
+          << attribute.getValue();
+  out << ' ' << op->getResult(0).getType();
+  return text;
+}
+
+int plait::findMetric(ModuleOp module, StringRef name) {
+  SmallVector<StringRef> named = nn::getNamedLosses(module);
+  if (auto *own = llvm::find(named, name); own != named.end())
+    return int(plan::fb::Metric::Count) + int(own - named.begin());
+  const char *const *names = plan::fb::EnumNamesMetric(); // null-terminated
+  for (int index = 0; names[index]; ++index)
+    if (name == names[index])
+      return index;
+  return -1;
 }

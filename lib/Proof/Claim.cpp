@@ -6,8 +6,7 @@
 //===----------------------------------------------------------------------===//
 //
 // The passes up to `partition`, for one rank: nothing is split, and
-// partitioning only takes the (empty) shardings off the types. What is computed
-// twice or for nothing costs terms (Term.h) nothing, so nothing is cleaned up.
+// partitioning only takes the (empty) shardings off the types.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,12 +16,11 @@
 #include "plait/Dialect/Plait/IR/ExpertChunks.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Proof/Prove.h"
-#include "plait/Transforms/Passes.h"
+#include "plait/Transforms/Pipelines.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
-#include "mlir/Transforms/Passes.h"
 
 using namespace mlir;
 using namespace plait;
@@ -70,24 +68,7 @@ OwningOpRef<ModuleOp> plait::proof::makeClaim(OwningOpRef<ModuleOp> claim) {
   });
   PassManager manager(claim->getContext());
   manager.enableVerifier(false);
-  manager.addPass(createCountModelFlopsPass());
-  // Roundings are ops of both steps, and the claim has to have those of the
-  // plan's precision.
-  manager.addPass(createAssignMatricesPass());
-  manager.addPass(createLowerPrecisionPass());
-  manager.addPass(createDecomposePass({/*early=*/true}));
-  // A value that is computed twice has two gradients, from which others follow
-  // one by one; of one value they follow from the sum.
-  manager.addPass(createCanonicalizerPass());
-  manager.addPass(createCSEPass());
-  manager.addPass(createAssignShardingsPass());
-  manager.addPass(createAssignStagesPass());
-  manager.addPass(createOutlineStagesPass());
-  manager.addPass(createDifferentiatePass());
-  manager.addPass(createCheckpointPass());
-  manager.addPass(createSplitPhasesPass());
-  manager.addPass(createBuildOptimizerPass());
-  manager.addPass(createPartitionPass());
+  buildClaim(manager);
   if (failed(manager.run(*claim)))
     return {};
   return claim;

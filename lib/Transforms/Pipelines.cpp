@@ -11,6 +11,7 @@
 //
 // The planner profiles a model by the same lists of passes (buildKernels()),
 // without those that need a whole step: what it costs is what will be compiled.
+// So does the proof make the step that a plan is held against (buildClaim()).
 //
 //===----------------------------------------------------------------------===//
 
@@ -67,9 +68,19 @@ static void addCleanup(OpPassManager &manager) {
   manager.addPass(createCSEPass());
 }
 
-/// The passes of a phase. `kernelsOnly` leaves out what a whole training step
-/// needs beyond its functions: the optimizer, packs and programs.
-static void addPasses(OpPassManager &manager, Phase phase, bool kernelsOnly) {
+namespace {
+
+/// What IR is made for.
+enum class Purpose {
+  Plan,    // a whole training step
+  Kernels, // its functions, for a cost model: no optimizer, packs or programs
+  Claim,   // the step on one rank, for the proof
+};
+
+} // namespace
+
+/// Adds the passes of a phase.
+static void addPasses(OpPassManager &manager, Phase phase, Purpose purpose) {
   switch (phase) {
   // The front end and the writer of the file do the work.
   case Phase::Import:
@@ -83,13 +94,18 @@ static void addPasses(OpPassManager &manager, Phase phase, bool kernelsOnly) {
     manager.addPass(createDecomposePass({/*early=*/true}));
     // Before shardings are chosen: dead and repeated ops would be weighed like
     // others.
+    // The claim needs it, too: a value that is computed twice has two
+    // gradients, from which others follow one by one; of one value they follow
+    // from the sum.
     addCleanup(manager);
-    manager.addPass(createReorderSequencePass());
+    // One rank has whole sequences.
+    if (purpose != Purpose::Claim)
+      manager.addPass(createReorderSequencePass());
     manager.addPass(createAssignShardingsPass());
     return;
   case Phase::Stage:
     // A cost model assigns stages itself.
-    if (!kernelsOnly)
+    if (purpose != Purpose::Kernels)
       manager.addPass(createAssignStagesPass());
     manager.addPass(createOutlineStagesPass());
     return;
@@ -101,15 +117,22 @@ static void addPasses(OpPassManager &manager, Phase phase, bool kernelsOnly) {
     // again with what it repeats.
     manager.addPass(createCheckpointPass());
     manager.addPass(createSplitPhasesPass());
-    addCleanup(manager);
+    // What is computed twice or for nothing costs the proof's terms nothing.
+    if (purpose != Purpose::Claim)
+      addCleanup(manager);
     return;
   case Phase::Partition:
-    if (!kernelsOnly) {
+    // The proof knows parameters by their names, not by where they lie.
+    if (purpose == Purpose::Plan)
       manager.addPass(createPackParametersPass());
+    if (purpose != Purpose::Kernels)
       manager.addPass(createBuildOptimizerPass());
-    }
     // After the two above, which go by shardings: it leaves none.
     manager.addPass(createPartitionPass());
+    // One rank exchanges nothing, and what follows changes how things are
+    // computed, which is for the proof to compare.
+    if (purpose == Purpose::Claim)
+      return;
     addCleanup(manager);
     manager.addPass(createChunkLossPass());
     manager.addPass(createExchangeRowsPass());
@@ -127,7 +150,7 @@ static void addPasses(OpPassManager &manager, Phase phase, bool kernelsOnly) {
     // On cleaned IR: whether a sum has one user must not depend on dead ops.
     manager.addPass(createFuseSumsPass());
     manager.addPass(createFormClustersPass());
-    if (!kernelsOnly) {
+    if (purpose == Purpose::Plan) {
       // Once it is known what kernels take.
       manager.addPass(createInsertMovesPass());
       manager.addPass(createPlaceBuffersPass());
@@ -149,7 +172,7 @@ static void addPasses(OpPassManager &manager, Phase phase, bool kernelsOnly) {
 void plait::buildPhase(OpPassManager &manager, Phase phase, bool keepsOrigins) {
   std::string name = stringifyPhase(phase).str();
   manager.addPass(createBeginPhasePass({name}));
-  addPasses(manager, phase, /*kernelsOnly=*/false);
+  addPasses(manager, phase, Purpose::Plan);
   // A plan is no IR.
   if (phase != Phase::Plan)
     manager.addPass(createEndPhasePass({name, keepsOrigins}));
@@ -158,7 +181,13 @@ void plait::buildPhase(OpPassManager &manager, Phase phase, bool keepsOrigins) {
 /// Neither verified nor marked: a cost model runs it on modules of its own that
 /// are no whole model.
 void plait::buildKernels(OpPassManager &manager, Phase phase) {
-  addPasses(manager, phase, /*kernelsOnly=*/true);
+  addPasses(manager, phase, Purpose::Kernels);
+}
+
+void plait::buildClaim(OpPassManager &manager) {
+  for (Phase phase : {Phase::Shard, Phase::Stage, Phase::Differentiate,
+                      Phase::Checkpoint, Phase::Partition})
+    addPasses(manager, phase, Purpose::Claim);
 }
 
 #define GEN_PASS_REGISTRATION

@@ -30,6 +30,11 @@ void buildPhase(mlir::OpPassManager &manager, Phase phase,
 /// cost model: no end of the step, and no addresses.
 void buildKernels(mlir::OpPassManager &manager, Phase phase);
 
+/// Adds those passes, of the phases up to `partition`, that make the step of a
+/// model on one rank, which the proof holds plans against. They neither verify
+/// nor mark phases.
+void buildClaim(mlir::OpPassManager &manager);
+
 } // namespace plait
 
 #endif // PLAIT_TRANSFORMS_PIPELINES_H

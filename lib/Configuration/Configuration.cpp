@@ -183,16 +183,23 @@ Status plait::parse(std::string_view name, std::string_view text, bool &value) {
   return failParsing(name, text, "true, false, on or off");
 }
 
+/// Counts that are part of another field, such as layers of a recomputation,
+/// are sizes.
+static Range getRange(std::string_view name) {
+  Range range;
+  const TrainingConfiguration fields;
+  visitConfiguration(
+      [&](const Field &field, const auto &) {
+        if (name == field.name)
+          range = field.range;
+      },
+      fields);
+  return range;
+}
+
 Status plait::parse(std::string_view name, std::string_view text,
                     int64_t &value) {
-  // Bounds are those of the field: ZeRO has stages 0 to 3, more pieces have
-  // more latency than anything hides (each number of them is weighed), or more
-  // code than a plan should have, and all other numbers are sizes.
-  std::string_view field = bareName(name);
-  bool isPieces = field == "tp-comm-overlap" || field == "loss-chunks";
-  int64_t last = field == "zero" ? 3 : isPieces ? 64 : int64_t(1) << 24;
-  // The first and the last stage may be embedding and head alone.
-  int64_t first = field == "zero" || field == "layers" ? 0 : 1;
+  const auto [first, last] = getRange(bareName(name));
   const char *textEnd = text.data() + text.size();
   auto [end, error] = std::from_chars(text.data(), textEnd, value);
   if (error == std::errc() && end == textEnd && value >= first && value <= last)

@@ -125,82 +125,96 @@ constexpr bool offloadsActivations(Offload offload) {
 /// Lists what can lie where: nothing elsewhere first, then less before more.
 std::span<const Offload> getOffloads();
 
+/// Bounds what a number may be, or each of a list; both are included. If not
+/// said otherwise it is a size: products of these stay far from overflow.
+struct Range {
+  int64_t first = 1, last = int64_t(1) << 24;
+};
+/// The first and the last stage may be embedding and head alone.
+inline constexpr Range kLayerCounts = {.first = 0};
+inline constexpr Range kZeroStages = {0, 3};
+/// More pieces have more latency than anything hides, or more code than a plan
+/// should have; the planner weighs each number of them.
+inline constexpr Range kPieces = {1, 64};
+
 /// The fields that the planner chooses beside the mesh: X(type, member, name,
-/// default, phase, help). The name is that of an option and of a pin; in IR it
-/// has underscores. The phase is the first one that reads the field: in IR that
-/// it has left, the field may not be changed any more.
+/// default, range, phase, help). The name is that of an option and of a pin; in
+/// IR it has underscores. The range bounds numbers, and says nothing of others.
+/// The phase is the first one that reads the field: in IR that it has left, the
+/// field may not be changed any more.
 #define PLAIT_STRATEGY_FIELDS(X)                                               \
-  X(std::string, schedule, "schedule", "1f1b", "stage", "the order of a step") \
-  X(int, chunks, "chunks", 1, "stage",                                         \
+  X(std::string, schedule, "schedule", "1f1b", {}, "stage",                    \
+    "the order of a step")                                                     \
+  X(int, chunks, "chunks", 1, {}, "stage",                                     \
     "virtual stages of a rank; if not given, as few as `schedule` orders")     \
-  X(std::vector<int>, layers, "layers", {}, "stage",                           \
+  X(std::vector<int>, layers, "layers", {}, kLayerCounts, "stage",             \
     "of each virtual stage, e.g. 11,11,10; if not given, cut by cost")         \
-  X(int64_t, microBatch, "micro-batch", 1, "shard",                            \
+  X(int64_t, microBatch, "micro-batch", 1, {}, "shard",                        \
     "sequences of a microbatch on one data-parallel rank")                     \
-  X(Recomputation, recompute, "recompute", Recompute::None, "checkpoint",      \
+  X(Recomputation, recompute, "recompute", Recompute::None, {}, "checkpoint",  \
     "what the backward pass recomputes: none; selective: what is\n"            \
     "cheap; full: whole layers; full:4+selective: of each virtual stage\n"     \
     "the first 4, cheap of the rest; auto: the least that fits a\n"            \
     "`cluster`")                                                               \
-  X(int, zero, "zero", 0, "shard",                                             \
+  X(int, zero, "zero", 0, kZeroStages, "shard",                                \
     "replicas shard 1: optimizer state, 2: gradients as well,\n"               \
     "3: parameters as well, as FSDP does")                                     \
-  X(bool, sequenceParallel, "sequence-parallel", false, "shard",               \
+  X(bool, sequenceParallel, "sequence-parallel", false, {}, "shard",           \
     "ranks of tp split the sequence where that is cheaper")                    \
   X(ContextParallel, contextParallel, "context-parallel",                      \
-    ContextParallel::Gather, "shard",                                          \
+    ContextParallel::Gather, {}, "shard",                                      \
     "for attention, ranks of cp gather keys and values, or exchange\n"         \
     "positions for heads (all-to-all); zigzag: gather, each having two\n"      \
     "pieces of a sequence, so that all have the same work")                    \
-  X(Offload, offload, "offload", Offload::None, "partition",                   \
+  X(Offload, offload, "offload", Offload::None, {}, "partition",               \
     "CPU offload, to the memory of the host: of what only the\n"               \
     "optimizer uses, of what backward passes need")
 
 /// The fields that are given, or follow from what the training runs on.
 #define PLAIT_TRAINING_FIELDS(X)                                               \
-  X(int64_t, globalBatch, "global-batch", 1, "schedule",                       \
+  X(int64_t, globalBatch, "global-batch", 1, {}, "schedule",                   \
     "sequences of a step")                                                     \
-  X(int64_t, sequence, "seq", 128, "shard", "tokens of a sequence")            \
-  X(Precision, precision, "precision", Precision::FP32, "shard",               \
+  X(int64_t, sequence, "seq", 128, {}, "shard", "tokens of a sequence")        \
+  X(Precision, precision, "precision", Precision::FP32, {}, "shard",           \
     "of the arithmetic; if not given, bf16 with a `cluster` of GPUs,\n"        \
     "else fp32; fp16 is for `predict` alone")                                  \
-  X(Precision, reducePrecision, "reduce-precision", Precision::FP32,           \
+  X(Precision, reducePrecision, "reduce-precision", Precision::FP32, {},       \
     "partition",                                                               \
     "of the sums of gradients over ranks: bf16 sends half of the bytes,\n"     \
     "and the optimizer gets gradients that are rounded to it")                 \
-  X(Compression, compress, "compress", {}, "partition",                        \
+  X(Compression, compress, "compress", {}, {}, "partition",                    \
     "what ranks of dp send of gradients, as SCHEME[:BLOCK][+feedback]:\n"      \
     "int8 is 8 bits an element and a scale for each BLOCK (256);\n"            \
     "feedback adds what was lost to the next step's gradients")                \
-  X(Outer, outer, "outer", {}, "schedule",                                     \
+  X(Outer, outer, "outer", {}, {}, "schedule",                                 \
     "what `sites` of the mesh exchange, every H steps: average:H is\n"         \
     "their weights (local SGD, FedAvg); diloco:H[,rate=R,momentum=M]\n"        \
     "is what they moved by, for a second SGD (0.7, 0.9); median:H and\n"       \
     "trimmed:H[,drop=D]; gossip:GRAPH[,every=H,average=A] with their\n"        \
     "neighbours alone: ring, grid, exponential, one-peer or a file")           \
-  X(AttentionKind, attention, "attention", AttentionKind::Auto, "lower",       \
+  X(AttentionKind, attention, "attention", AttentionKind::Auto, {}, "lower",   \
     "flash: one step, scores never in memory; auto: flash on GPUs\n"           \
     "in bf16")                                                                 \
-  X(EpilogueKind, epilogues, "epilogues", EpilogueKind::None, "lower",         \
+  X(EpilogueKind, epilogues, "epilogues", EpilogueKind::None, {}, "lower",     \
     "in one step with matmuls; all: bias, GELU and its gradient; if\n"         \
     "not given, all on GPUs (bias for sm_80), else none")                      \
-  X(int, tensorOverlap, "tp-comm-overlap", 1, "shard",                         \
+  X(int, tensorOverlap, "tp-comm-overlap", 1, kPieces, "shard",                \
     "chunks of what ranks of tp exchange, each sent during the matmul\n"       \
     "of another; if not given, 4 on GPUs, else 1")                             \
-  X(int, lossChunks, "loss-chunks", 1, "differentiate",                        \
+  X(int, lossChunks, "loss-chunks", 1, kPieces, "differentiate",               \
     "chunks of rows in which a step computes logits, loss and their\n"         \
     "gradients, so that all logits are never in memory at once; if not\n"      \
     "given, 8 where nothing else fits a `cluster`, else 1")                    \
-  X(std::string, optimizer, "optimizer", "adamw", "shard",                     \
+  X(std::string, optimizer, "optimizer", "adamw", {}, "shard",                 \
     "what updates parameters")                                                 \
-  X(bool, deterministic, "deterministic", false, "steps",                      \
+  X(bool, deterministic, "deterministic", false, {}, "steps",                  \
     "the same bits in every run on GPUs too, for memory and time")
 
-#define PLAIT_MEMBER(type, member, name, value, phase, help)                   \
+#define PLAIT_MEMBER(type, member, name, value, range, phase, help)            \
   type member = value;
-#define PLAIT_PIN(type, member, name, value, phase, help)                      \
+#define PLAIT_PIN(type, member, name, value, range, phase, help)               \
   std::optional<type> member;
-#define PLAIT_LIST(type, member, name, value, phase, help)                     \
+#define PLAIT_LIST(type, member, name, value, range, phase, help)              \
   std::vector<type> member;
 
 /// How the work of a step is spread and ordered, beside the mesh. Sizes are in
@@ -241,6 +255,7 @@ struct ConfigurationSpace : StrategySpace {
 struct Field {
   const char *name, *phase, *help;
   bool isStrategy;
+  Range range;
 
   /// Returns the name as IR spells it.
   std::string getKeyword() const;
@@ -250,8 +265,8 @@ struct Field {
 /// of each of `views`, which are any of the structures above.
 template <typename Visit, typename... Views>
 void visitStrategy(Visit &&visit, Views &...views) {
-#define PLAIT_VISIT(type, member, name, value, phase, help)                    \
-  visit(Field{name, phase, help, true}, views.member...);
+#define PLAIT_VISIT(type, member, name, value, range, phase, help)             \
+  visit(Field{name, phase, help, true, range}, views.member...);
   PLAIT_STRATEGY_FIELDS(PLAIT_VISIT)
 #undef PLAIT_VISIT
 }
@@ -260,8 +275,8 @@ void visitStrategy(Visit &&visit, Views &...views) {
 template <typename Visit, typename... Views>
 void visitConfiguration(Visit &&visit, Views &...views) {
   visitStrategy(visit, views...);
-#define PLAIT_VISIT(type, member, name, value, phase, help)                    \
-  visit(Field{name, phase, help, false}, views.member...);
+#define PLAIT_VISIT(type, member, name, value, range, phase, help)             \
+  visit(Field{name, phase, help, false, range}, views.member...);
   PLAIT_TRAINING_FIELDS(PLAIT_VISIT)
 #undef PLAIT_VISIT
 }
@@ -296,9 +311,9 @@ template <typename T> std::string show(const T &value) {
 
 /// Reads the value of the field called `name`. Fails with a message that names
 /// the field, the text and what is expected: on a word there is none of, on a
-/// number outside of the field's bounds (at most 16,777,216: products of sizes
-/// stay far from overflow), and on a schedule or an optimizer that there is
-/// not. A bool is true, false, on or off.
+/// number outside of the field's range (of a size's where there is no such
+/// field), and on a schedule or an optimizer that there is not. A bool is true,
+/// false, on or off.
 Status parse(std::string_view name, std::string_view text,
              Recomputation &value);
 Status parse(std::string_view name, std::string_view text, Precision &value);

@@ -298,6 +298,7 @@ class Suite:
         scheme = compressor.scheme
         errors = [[0.0] * len(parameters) for _ in range(run.replicas)]
         now, worst, others, count = start, 0.0, 0, 0
+        codes_before = [0.0] * len(parameters)
         for step in range(1, STEPS + 1):
             gradients, before = self.gradients(run, now), self.read(now)
             now = self.train(plan, start, step, RATE, self.tokens)
@@ -326,12 +327,14 @@ class Suite:
                 count += off.size
                 worst = max(worst, float((off / bound)[~isOther].max(initial=0)))
                 # The other one of two codes, of all replicas at once; what it was too
-                # much in one step is fed back in the next.
-                codes = 1.01 if isinstance(errors[0][index], float) else 2.02
+                # much in one step is fed back in the next, by codes of the former.
+                codes = 1.01 * (most + codes_before[index])
+                if compressor.feedback or differs:
+                    codes_before[index] = most
                 require(
-                    bool((off <= bound + codes * factor * most).all()),
+                    bool((off <= bound + factor * codes).all()),
                     f"step {step}: {parameter.tensor} off {off.max():.3g}, "
-                    f"a code is {factor * most:.3g}",
+                    f"codes are {factor * codes:.3g}",
                 )
         text = f"{others} of {count} codes another, {message} bytes a message"
         # Each replica has a code of each element; what is fed back is another one

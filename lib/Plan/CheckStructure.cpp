@@ -218,7 +218,7 @@ private:
     });
   }
 
-  /// Of a slot that is not whole a rank has `state` elements, or as many as the
+  /// A rank has `state` elements of a slot that is not whole, or as many as the
   /// slot says itself.
   Status checkSlot(const fb::Shard &shard, const fb::StateSlot &slot,
                    uint64_t elements, uint64_t state, const std::string &name) {
@@ -231,7 +231,7 @@ private:
           slot.like_weight())
         return fail(name, " is divided by itself, but ",
                     slot.own_axis()      ? "ranks each have another one"
-                    : slot.like_weight() ? "lies as the weight does"
+                    : slot.like_weight() ? "is divided as the weight is"
                                          : "so is all of its shard's state");
       PLAIT_RETURN_IF_ERROR(checkDivision(shard, *own, elements, name));
       return place(name.c_str(), slot.offset(), own->elements() * 4,

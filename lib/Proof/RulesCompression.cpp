@@ -114,7 +114,7 @@ static FailureOr<Content> makeParts(Rules &rules, nn::PartsOp op,
   return Content{input.type.clone(shape), std::move(form), nullptr};
 }
 
-/// What is alone is whole already, and the dimension in front is of one part.
+/// Makes one part of what is alone, which is whole already.
 static FailureOr<Content> makeOne(Rules &rules, nn::PartsOp op,
                                   const Content &input) {
   if (failed(rules.requireWhole(op, input)))

@@ -90,7 +90,7 @@ static Replicated getMessages(CollectiveKind kind, double chunks,
   return made;
 }
 
-/// In how many parts ranks add up what replicas have compressed.
+/// Counts the parts in which ranks add up what replicas have compressed.
 static double countAddedParts(bool experts, const Context &context) {
   if (context.training.compress.both)
     return context.configuration.mesh[Axis::DP];

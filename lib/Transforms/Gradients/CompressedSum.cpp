@@ -269,7 +269,7 @@ Value CompressedSum::exchange(const Message &own) {
   return chunks.alone ? unite(all, typeOf(all)) : nn.reduce(all, int64_t(0));
 }
 
-/// Of a sum a rank has the rows that it adds up, and `whole` stays.
+/// A rank has some rows of a sum, and `whole` stays that of its part.
 CompressedSum::Sent CompressedSum::send(Value wanted) {
   RankedTensorType type = typeOf(wanted);
   Value parts =
@@ -331,8 +331,8 @@ Value CompressedSum::sendDifference(function_ref<Value()> readGradient,
   return total;
 }
 
-/// What a replica would send, had it as many bits as it wanted, is the gradient
-/// and what is left of earlier ones.
+/// A replica would send its gradient and what is left of earlier ones, had it
+/// as many bits as it wanted.
 Value CompressedSum::apply(function_ref<Value()> readGradient,
                            const Kept &kept) {
   if (sendsDifferences(compression))

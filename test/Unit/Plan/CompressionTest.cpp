@@ -68,7 +68,7 @@ TEST(CompressedPlan, SlotsAreDividedByThemselves) {
   expect("is divided by itself, but ranks each have another one");
   slot.own_axis = 0;
   slot.like_weight = true;
-  expect("is divided by itself, but lies as the weight does");
+  expect("is divided by itself, but is divided as the weight is");
   slot.like_weight = false;
   slot.division->axis = 0;
   expect("is divided over axis 0, allowed are 1 to");
@@ -84,6 +84,9 @@ TEST(CompressedPlan, SlotsAreDividedByThemselves) {
   slot.division.reset();
   EXPECT_EQ(check(plan), "");
   slot.name = "sum_error";
+  EXPECT_EQ(check(plan), ""); // without replicas
+  plan.mesh[1]->name = "dp";
+  plan.global_batch *= 2;
   expect("is whole, but replicas add up rows of sums");
 }
 

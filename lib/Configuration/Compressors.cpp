@@ -24,7 +24,8 @@ using namespace plait;
 
 static constexpr std::string_view kFeedback = "feedback",
                                   kReplicas = "replicas", kKeep = "keep",
-                                  kRounds = "rounds", kNone = "none";
+                                  kRounds = "rounds", kBoth = "both",
+                                  kNone = "none";
 static constexpr int64_t kMostRank = 64;
 
 static constexpr Compressor kCompressors[] = {
@@ -75,18 +76,23 @@ bool plait::isOwnState(std::string_view name) {
 }
 
 bool plait::isCompressionState(std::string_view name) {
-  return isOwnState(name) || name == kEstimateSumState;
+  return isOwnState(name) || name == kEstimateSumState ||
+         name == kSumErrorState;
 }
 
 std::span<const std::string_view>
 plait::getCompressionStates(const Compression &compression) {
-  static constexpr std::string_view feedback[] = {kErrorState},
+  static constexpr std::string_view feedback[] = {kErrorState, kSumErrorState},
                                     differences[] = {kEstimateState,
                                                      kEstimateSumState};
   if (sendsDifferences(compression))
     return differences;
-  return compression.feedback ? std::span(feedback)
-                              : std::span<const std::string_view>();
+  size_t errors = !compression.feedback ? 0 : compression.both ? 2 : 1;
+  return std::span(feedback).first(errors);
+}
+
+bool plait::keepsSumError(const Compression &compression) {
+  return compression.feedback && compression.both;
 }
 
 /// A compressor that tells nobody which elements it keeps draws them.
@@ -138,6 +144,8 @@ std::string plait::print(const Compression &value) {
     text += "+" + std::string(kFeedback);
   if (value.rounds != 1)
     text += "+" + std::string(kRounds) + ":" + std::to_string(value.rounds);
+  if (value.both)
+    text += "+" + std::string(kBoth);
   if (value.replicas)
     text += "+" + std::string(kReplicas) + ":" + std::to_string(value.replicas);
   return text;
@@ -215,6 +223,10 @@ static Status parsePart(std::string_view name, std::string_view number,
   }
   if (isNew && word == kRounds && repeats)
     return parseCount(name, word, number, 1, kMostRounds, value.rounds);
+  if (isNew && word == kBoth && hasNone && repeats) {
+    value.both = true;
+    return Status::success();
+  }
   if (isNew && word == kReplicas)
     return parseCount(name, word, number, 1, int64_t(1) << 24, value.replicas);
   if (isNew && word == kKeep && keeps)
@@ -224,8 +236,10 @@ static Status parsePart(std::string_view name, std::string_view number,
     choices.emplace_back(kFeedback);
   if (keeps)
     choices.push_back(std::string(kKeep) + ":K");
-  if (repeats)
+  if (repeats) {
     choices.push_back(std::string(kRounds) + ":R");
+    choices.emplace_back(kBoth);
+  }
   choices.push_back(std::string(kReplicas) + ":N");
   return fail(name, " has \"", word, "\" behind the scheme, expected ",
               joinChoices(choices), ", each once");

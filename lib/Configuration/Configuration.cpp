@@ -436,6 +436,9 @@ static Status checkCompression(const TrainingConfiguration &configuration) {
   std::string what = "compress is " + print(configuration.compress);
   if (configuration.zero > 1)
     return fail(what, ", which takes zero 0 or 1, not ", configuration.zero);
+  if (configuration.zero > 0 && configuration.compress.both)
+    return fail(what, ", which compresses what replicas get back. By zero ",
+                configuration.zero, " these are weights: it takes zero 0");
   if (configuration.reducePrecision != Precision::FP32)
     return fail(what, ", which takes reduce-precision fp32, not ",
                 print(configuration.reducePrecision));

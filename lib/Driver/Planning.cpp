@@ -98,9 +98,10 @@ static Result<planner::Training> makeTraining(const CompileOptions &options,
   training.sequence = given->sequence;
   // Of one parameter; weight and gradient come on top.
   const Optimizer &optimizer = **findOptimizer(given->optimizer);
-  // What is fed back is kept with it.
-  double error =
-      double(getCompressionStates(given->compress).size() * sizeof(float));
+  // What is fed back is kept with it, but for what replicas have a part of.
+  double error = double((getCompressionStates(given->compress).size() -
+                         keepsSumError(given->compress)) *
+                        sizeof(float));
   training.stateBytes = double(optimizer.getStateBytes()) + error;
   if (optimizer.updatesMatrices())
     training.matrixStateBytes = double(optimizer.getStateBytes(true)) + error;
@@ -243,7 +244,8 @@ Status ChoiceState::prepare() {
   space = planner::getAbilities(training.framework).space;
   // All replicas hold what is compressed whole, and what it is made of.
   if (training.compress.isOn()) {
-    int most = sendsMomentum(training.compress) ? 0 : 1;
+    bool isWhole = sendsMomentum(training.compress) || training.compress.both;
+    int most = isWhole ? 0 : 1;
     std::erase_if(space.zero, [&](int zero) { return zero > most; });
   }
   if (training.outer.isOn())

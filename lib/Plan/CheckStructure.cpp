@@ -19,6 +19,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "plait/Plan/Check.h"
+
+#include "plait/Configuration/Compressors.h"
+#include "plait/Configuration/Mesh.h"
 #include "plait/Plan/FloatInputs.h"
 #include "plait/Plan/InputWords.h"
 #include "plait/Plan/Options.h"
@@ -30,6 +33,7 @@
 #include "plait/Plan/Ranks.h"
 #include "plait/Plan/Sites.h"
 
+#include <algorithm>
 #include <set>
 
 using namespace plait;
@@ -174,13 +178,21 @@ private:
       return fail(name, " does not have ", rank, " proper dimensions");
     // What follows computes blocks from the axes, which have to exist.
     PLAIT_RETURN_IF_ERROR(checkSharding(*shard.dims(), name));
-    PLAIT_RETURN_IF_ERROR(checkDivision(shard, *elements, name));
+    const fb::Division *division = shard.division();
+    if (division && plan.zero() < 1)
+      return fail(name, " is divided, but the plan's zero is ",
+                  int(plan.zero()));
+    if (division) {
+      PLAIT_RETURN_IF_ERROR(checkDivision(shard, *division, *elements, name));
+      PLAIT_RETURN_IF_ERROR(place(("reduced gradient of " + name).c_str(),
+                                  division->reduced(),
+                                  division->elements() * 4));
+    }
     PLAIT_RETURN_IF_ERROR(checkState(shard, rank, name));
     // A value with a copy is part of the optimizer's state, divided as that is.
     bool isMaster = shard.compute_dtype() == fb::DType::BF16;
     uint64_t gradient = countElements(RankGrid(plan), *parameter.shape(),
                                       dimsOf(shard, /*isDivided=*/true));
-    const fb::Division *division = shard.division();
     uint64_t state = division ? division->elements() : gradient;
     PLAIT_RETURN_IF_ERROR(place(name.c_str(), shard.weight(),
                                 (isMaster ? state : *elements) * 4,
@@ -193,18 +205,45 @@ private:
                  : Status::success();
     PLAIT_RETURN_IF_ERROR(place(name.c_str(), shard.gradient(), gradient * 4));
     if (const auto *slots = shard.state())
-      for (const fb::StateSlot *slot : *slots) {
-        if (slot->own_axis() >= length(plan.mesh()))
-          return fail(slot->name()->str(), " of ", name, " differs along axis ",
-                      int(slot->own_axis()), ", there are ",
-                      length(plan.mesh()));
-        bool isOwn = division && divides(*division, slot->own_axis());
-        bool isWhole = isOwn || (slot->like_weight() && !isMaster);
-        PLAIT_RETURN_IF_ERROR(
-            place((slot->name()->str() + " of " + name).c_str(), slot->offset(),
-                  (isWhole ? *elements : state) * 4, std::nullopt));
-      }
+      for (const fb::StateSlot *slot : *slots)
+        PLAIT_RETURN_IF_ERROR(checkSlot(shard, *slot, *elements, state,
+                                        slot->name()->str() + " of " + name));
     return Status::success();
+  }
+
+  bool addsUpRows() const {
+    return std::ranges::any_of(*plan.mesh(), [](const fb::MeshAxis *axis) {
+      return axis->name()->string_view() == getFacts(Axis::DP).name &&
+             axis->size() > 1;
+    });
+  }
+
+  /// A rank has `state` elements of a slot that is not whole, or as many as the
+  /// slot says itself.
+  Status checkSlot(const fb::Shard &shard, const fb::StateSlot &slot,
+                   uint64_t elements, uint64_t state, const std::string &name) {
+    if (slot.own_axis() >= length(plan.mesh()))
+      return fail(name, " differs along axis ", int(slot.own_axis()),
+                  ", there are ", length(plan.mesh()));
+    const fb::Division *division = shard.division();
+    if (const fb::Division *own = slot.division()) {
+      if (division || shard.state_dims() || slot.own_axis() ||
+          slot.like_weight())
+        return fail(name, " is divided by itself, but ",
+                    slot.own_axis()      ? "ranks each have another one"
+                    : slot.like_weight() ? "is divided as the weight is"
+                                         : "so is all of its shard's state");
+      PLAIT_RETURN_IF_ERROR(checkDivision(shard, *own, elements, name));
+      return place(name.c_str(), slot.offset(), own->elements() * 4,
+                   std::nullopt);
+    }
+    if (slot.name()->string_view() == kSumErrorState && addsUpRows())
+      return fail(name, " is whole, but replicas add up rows of sums");
+    bool isMaster = shard.compute_dtype() == fb::DType::BF16;
+    bool isOwn = division && divides(*division, slot.own_axis());
+    bool isWhole = isOwn || (slot.like_weight() && !isMaster);
+    return place(name.c_str(), slot.offset(), (isWhole ? elements : state) * 4,
+                 std::nullopt);
   }
 
   /// Blocks of the state lie inside of those of the parameter.
@@ -241,14 +280,8 @@ private:
   /// A pack is as many times the part of one rank as its axes have ranks; the
   /// parameter's elements lie inside of it. No axis may split the parameter as
   /// well: ranks would then divide what they do not share.
-  Status checkDivision(const fb::Shard &shard, uint64_t elements,
-                       const std::string &name) {
-    if (!shard.division())
-      return Status::success();
-    const fb::Division &division = *shard.division();
-    if (plan.zero() < 1)
-      return fail(name, " is divided, but the plan's zero is ",
-                  int(plan.zero()));
+  Status checkDivision(const fb::Shard &shard, const fb::Division &division,
+                       uint64_t elements, const std::string &name) {
     std::vector<int64_t> parts = {int64_t(division.elements())};
     std::set<uint32_t> seen;
     for (uint32_t axis : axesOf(division)) {
@@ -257,7 +290,10 @@ private:
         return fail(name, " is divided over axis ", axis, " twice");
       parts.push_back(plan.mesh()->Get(axis)->size());
     }
-    PLAIT_RETURN_IF_ERROR(checkPart(division, name));
+    // Bounded by the arena before it is turned into bytes.
+    if (division.elements() < 1 || division.elements() > program.arena_bytes())
+      return fail("a rank's part of ", name, " has ", division.elements(),
+                  " elements, allowed are 1 to ", program.arena_bytes());
     // None where no arena could hold the gradients of the pack.
     uint64_t pack = elementCount(parts).value_or(0);
     if (division.begin() > pack || elements > pack - division.begin())
@@ -277,16 +313,6 @@ private:
         if (dim->axes()->Get(i) == axis)
           return fail(name, " is split and divided over axis ", axis);
     return Status::success();
-  }
-
-  /// The number of elements is bounded by the arena before it is turned
-  /// into bytes.
-  Status checkPart(const fb::Division &division, const std::string &name) {
-    std::string part = "reduced gradient of " + name;
-    if (division.elements() < 1 || division.elements() > program.arena_bytes())
-      return fail(part, " has ", division.elements(),
-                  " elements, allowed are 1 to ", program.arena_bytes());
-    return place(part.c_str(), division.reduced(), division.elements() * 4);
   }
 
   /// The copy is in bf16, so half as many bytes; whole on every rank.

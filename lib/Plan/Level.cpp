@@ -46,6 +46,17 @@ static bool hasOwnState(const fb::Plan &plan) {
   });
 }
 
+/// State that ranks divide by itself.
+static bool hasDividedSlots(const fb::Plan &plan) {
+  return any(plan.programs(), [](const fb::Program *program) {
+    return any(program->shards(), [](const fb::Shard *shard) {
+      return any(shard->state(), [](const fb::StateSlot *slot) {
+        return slot->division() != nullptr;
+      });
+    });
+  });
+}
+
 static bool isCompressed(const fb::Plan &plan) { return plan.compress(); }
 static bool hasOptions(const fb::Plan &plan) { return plan.options(); }
 static bool hasNamedLosses(const fb::Plan &plan) { return plan.named_losses(); }
@@ -230,6 +241,7 @@ std::span<const Feature> plan::getFeatures() {
       {"Plan.deterministic", 6, isDeterministic},
       {"Parameter.unsaved", 7, hasUnsaved},
       {"Input.sorted", 7, sortsTokens},
+      {"StateSlot.division", 8, hasDividedSlots},
   };
   return features;
 }

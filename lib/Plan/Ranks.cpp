@@ -208,14 +208,13 @@ std::vector<uint32_t> plan::axesOf(const fb::Division &division) {
 
 /// The coordinates along all axes that do not split the shard, as one number.
 Replica plan::replicaOf(const RankGrid &mesh, uint32_t rank,
-                        const fb::Shard &shard, bool isDivided,
-                        uint32_t ownAxis) {
+                        const fb::Shard &shard, const Sharing &sharing) {
   Replica replica = {0, 1};
   // The pipeline axis picks the program, it never replicates a shard.
   for (uint32_t axis = 1; axis < mesh.axes(); ++axis) {
-    bool splits = axis == ownAxis || (isDivided && shard.division() &&
-                                      divides(*shard.division(), axis));
-    for (const fb::DimSharding *dim : dimsOf(shard, isDivided))
+    bool splits = axis == sharing.ownAxis ||
+                  (sharing.division && divides(*sharing.division, axis));
+    for (const fb::DimSharding *dim : dimsOf(shard, sharing.isDivided))
       if (dim->axes())
         splits |= std::count(dim->axes()->begin(), dim->axes()->end(), axis);
     if (splits)
@@ -233,15 +232,14 @@ bool plan::divides(const fb::Division &division, uint32_t axis) {
 /// Ranks along the division's axes have ranges of equal length of the pack, one
 /// after the other; the parameter is a range of it, too. What a rank has is
 /// where both meet, which may be nothing.
-Part plan::partOf(const RankGrid &mesh, uint32_t rank, const fb::Shard &shard,
-                  int64_t elements, bool isDivided) {
-  if (!isDivided || !shard.division())
+Part plan::partOf(const RankGrid &mesh, uint32_t rank,
+                  const fb::Division *division, int64_t elements) {
+  if (!division)
     return {0, elements, 0};
-  const fb::Division &division = *shard.division();
   // In elements of the pack.
-  int64_t length = division.elements(), first = division.begin();
+  int64_t length = division->elements(), first = division->begin();
   int64_t index = 0;
-  for (uint32_t axis : axesOf(division))
+  for (uint32_t axis : axesOf(*division))
     index = index * mesh.size(axis) + mesh.index(rank, axis);
   int64_t start = index * length;
   int64_t begin = std::clamp(start, first, first + elements);

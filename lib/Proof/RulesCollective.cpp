@@ -74,11 +74,12 @@ static FailureOr<Content> evaluateOnPack(Rules &rules, Operation *op,
                                          const Content &input,
                                          RankedTensorType type) {
   const PackView &view = input.pack->view;
-  if (!view.isPlain() && (view.isStacked || !isa<dist::SliceOp>(op))) {
+  bool movesRows = isa<dist::SliceOp, dist::AllGatherOp>(op);
+  if (!view.isPlain() && (view.isStacked || !movesRows)) {
     rules.report.unproven(op)
-        << "of what replicas compress only slices, and of what is stacked "
-           "all-gathers along dimension 0 and what brings them all to the "
-           "ranks of their rows, have a rule";
+        << "of what replicas compress only slices and all-gathers along "
+           "dimension 0, and of what is stacked also what brings them all to "
+           "the ranks of their rows, have a rule";
     return failure();
   }
   auto pack = std::make_shared<Pack>(*input.pack);
@@ -133,6 +134,12 @@ static FailureOr<Content> evaluateOnPack(Rules &rules, Operation *op,
                       << print(input);
       return failure();
     }
+    axis = all.getAxisAttr();
+    for (const Pack::Member &member : pack->members)
+      if (member.form.isPartialOver(axis) || member.form.findDim(axis) >= 0)
+        return rules.wrong(op)
+               << "gathers rows over \"" << axis.getValue()
+               << "\", of which ranks have different ones: " << print(input);
     pack->rows.pop_back();
   }
   return Content{type, {}, std::move(pack)};

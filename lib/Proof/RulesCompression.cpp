@@ -10,7 +10,8 @@
 // and what is known is their sum. But no rule moves a part from one replica to
 // another, so that they are what the replicas' own samples have given, and from
 // there on all is shown as of any other tensor: claim and plan do the same to
-// the same parts.
+// the same parts. A sum that is compressed once more is one part, with all that
+// is known of it.
 //
 // A number of each chunk of a parameter has the parameter's dimensions, and is
 // the same for all elements of a chunk: then it does not matter in which order
@@ -113,8 +114,27 @@ static FailureOr<Content> makeParts(Rules &rules, nn::PartsOp op,
   return Content{input.type.clone(shape), std::move(form), nullptr};
 }
 
+/// Makes one part of what is alone, which is whole already.
+static FailureOr<Content> makeOne(Rules &rules, nn::PartsOp op,
+                                  const Content &input) {
+  if (failed(rules.requireWhole(op, input)))
+    return failure();
+  if (input.form.findDim(op.getAxis()) >= 0) {
+    rules.wrong(op) << "takes for one what differs over " << op.getAxis()
+                    << ": " << print(input);
+    return failure();
+  }
+  Content result = input;
+  result.form.dims.insert(result.form.dims.begin(), Dimension());
+  SmallVector<int64_t> shape = {1};
+  llvm::append_range(shape, input.type.getShape());
+  result.type = input.type.clone(shape);
+  return result;
+}
+
 /// The number of replicas is that of the op's dimension of them on each rank;
-/// in a pack, which has none, a rank has one of them.
+/// in a pack, which has none, a rank has one of them. Some rows of a sum are as
+/// good as all.
 static FailureOr<Content> evaluateParts(Rules &rules, Operation *op,
                                         Operands operands,
                                         RankedTensorType type) {
@@ -122,15 +142,18 @@ static FailureOr<Content> evaluateParts(Rules &rules, Operation *op,
   const Content &input = operands[0];
   int64_t ranks = rules.mesh.getSize(parts.getAxis());
   bool isStacked = type.getRank() > input.type.getRank();
+  bool isAlone = parts.getAlone();
+  auto make = [&](const Content &part, int64_t replicas) {
+    return isAlone ? makeOne(rules, parts, part)
+                   : makeParts(rules, parts, part, replicas);
+  };
   if (!input.pack && isStacked)
-    return makeParts(rules, parts, input, type.getDimSize(0) * ranks);
+    return make(input, type.getDimSize(0) * ranks);
   if (!input.pack || isStacked || !input.pack->view.isPlain() ||
-      !input.pack->rows.empty() || input.pack->reducedColumns)
+      !(isAlone || input.pack->rows.empty()) || input.pack->reducedColumns)
     return failView(rules, op, input);
   return mapMembers(rules, op, input, type, {.replicas = parts.getAxisAttr()},
-                    [&](const Content &member) {
-                      return makeParts(rules, parts, member, ranks);
-                    });
+                    [&](const Content &member) { return make(member, ranks); });
 }
 
 /// `input` without its first dimension, which is added up.

@@ -99,7 +99,7 @@ static FailureOr<Form> drawMember(Rules &rules, nn::DrawOp op, size_t index,
       failed(checkRun(rules, op, index, member, name)) ||
       failed(checkReplica(rules, op, member)))
     return failure();
-  if (member.form.dims[0].fitsAll()) {
+  if (!op.getShared() && member.form.dims[0].fitsAll()) {
     rules.report.unproven(op) << "random numbers of equal parts have no rule";
     return failure();
   }

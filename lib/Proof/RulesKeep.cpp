@@ -28,8 +28,10 @@ using namespace plait::proof;
 //===----------------------------------------------------------------------===//
 
 /// Ones, that are counted: of a chunk there are as many as it has elements.
+/// They are those of any replica.
 static Form makeOnes(Rules &rules, const Form &like) {
   Form form = like;
+  form.dims[0] = Dimension();
   for (auto [index, dim] : llvm::enumerate(form.dims)) {
     if (dim.fitsAll())
       continue;

@@ -72,6 +72,7 @@ class Run:
         isFed |= {"rounds": "several"} if "rounds" in self.scheme else {}
         isUsual = compressors.SCHEMES[name].share and "keep" not in self.scheme
         share = {"share": name} if isUsual else {}
+        share |= {"both": name} if "both" in parts else {}
         choices = covering.split_options(self.mesh, self.options)
         return {"scheme": name} | isFed | share | choices
 
@@ -125,6 +126,19 @@ RUNS = (
     Run("int4:32+rounds:2", "dp=4", ("--micro-batch", "2")),
     Run("qsgd2:64+feedback+rounds:3", "dp=2,cp=2", ("--zero", "1")),
     Run("randk:64+keep:4+feedback+rounds:2", "dp=2,tp=2", ("--sequence-parallel",)),
+    # Replicas add up other blocks, and send sums again.
+    Run("int8+feedback+both", "dp=2"),
+    Run("int8:32+feedback+both", "dp=2,tp=2", ("--sequence-parallel",)),
+    Run("int8+both", "dp=4", ("--micro-batch", "2")),
+    Run("sign:32+feedback+both", "dp=4"),
+    Run("sign:64+feedback+both", "pp=2,dp=2", ("--schedule", "zb-h1")),
+    Run("topk:64+keep:3+feedback+both", "dp=2,cp=2"),
+    Run("topk:128+keep:3+both", "pp=2,dp=2"),
+    Run("qsgd8:64+both", "dp=2,tp=2"),
+    Run("qsgd2:64+feedback+both", "dp=4", ("--micro-batch", "2")),
+    Run("randk:32+keep:5+feedback+both", "dp=2,tp=2"),
+    Run("int4:32+feedback+rounds:2+both", "dp=2,cp=2"),
+    Run("int8+feedback+both", "1"),
 )
 
 
@@ -140,9 +154,9 @@ def draw_scheme(choose: random.Random) -> str:
         return text
     text += choose.choice(("", "+feedback"))
     isDrawn = name.startswith(("qsgd", "randk"))
-    if isDrawn and not text.endswith("feedback"):
-        return text
-    return text + choose.choice(("", "", "+rounds:2", "+rounds:3"))
+    if not isDrawn or text.endswith("feedback"):
+        text += choose.choice(("", "", "+rounds:2", "+rounds:3"))
+    return text + choose.choice(("", "", "+both"))
 
 
 def draw_run(choose: random.Random) -> Run:
@@ -152,15 +166,16 @@ def draw_run(choose: random.Random) -> Run:
     if math.prod(axes.values()) <= 4:
         axes[choose.choice(("pp", "tp"))] = 2
     mesh = ",".join(f"{axis}={n}" for axis, n in axes.items() if n > 1) or "1"
+    scheme = draw_scheme(choose)
     options = [
-        "--zero", choose.choice("01"),
+        "--zero", choose.choice("0" if scheme.endswith("both") else "01"),
         "--micro-batch", str(choose.choice([n for n in (1, 2, 4) if n * axes["dp"] <= 8])),
     ]  # fmt: skip
     if axes["pp"] > 1:
         options += ["--schedule", choose.choice(("gpipe", "1f1b", "zb-h1"))]
     if axes.get("tp", 1) > 1 and choose.random() < 0.5:
         options += ["--sequence-parallel"]
-    return Run(draw_scheme(choose), mesh, tuple(options))
+    return Run(scheme, mesh, tuple(options))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -274,16 +289,22 @@ class Suite:
             "--mesh", run.mesh, *run.options, "--global-batch", BATCH,
             "--compress", run.scheme, "--compile-to", "partition", "-o", ir,
         )  # fmt: skip
-        sent = 0
+        partitioned = ir.read_text()
+
+        def count(op: str, shape: str) -> int:
+            pattern = rf'dist\.{op} .*@mesh\["dp"\] .*: tensor<({shape})x[if]32>'
+            shapes = re.findall(pattern, partitioned)
+            return sum(4 * math.prod(map(int, x.split("x"))) for x in shapes)
+
         # Of one replica each; what replicas have updated of weights has more rows.
-        pattern = (
-            r'dist\.(?:all_gather|all_to_all) .*@mesh\["dp"\] (?:dim 0|split 1 concat 0) '
-            r".*: tensor<(1x.*?)x[if]32>"
-        )
-        for shape in re.findall(pattern, ir.read_text()):
-            sent += 4 * math.prod(int(x) for x in shape.split("x"))
+        sends = "all_to_all" if compressor.both else "(?:all_gather|all_to_all)"
+        sent = count(sends, "1x.*?")
+        if compressor.both:  # each sends its part of the sum
+            back = run.replicas * count("all_gather", ".*?")
+            require(back == sent, f"sends {sent} bytes, and {back} of the sum")
         # Rows of what ranks divide are as many for each.
-        most = 1.02 * expected if "--zero" in run.options else expected
+        isDivided = compressor.both or "--zero" in run.options
+        most = 1.02 * expected if isDivided else expected
         text = f"sends {sent} bytes, expected {expected}"
         require(expected <= sent <= most, text)
         return sent
@@ -297,6 +318,7 @@ class Suite:
         compressor = compressors.Compressor.parse(run.scheme)
         scheme = compressor.scheme
         errors = [[0.0] * len(parameters) for _ in range(run.replicas)]
+        sum_errors = [0.0] * len(parameters)
         now, worst, others, count = start, 0.0, 0, 0
         codes_before = [0.0] * len(parameters)
         for step in range(1, STEPS + 1):
@@ -317,6 +339,14 @@ class Suite:
                     elif compressor.feedback:
                         known[index] = wanted - sent
                     total = total + sent
+                    most += float(numpy.abs(wanted).max()) / scheme.limit
+                if compressor.both:  # DoubleSqueeze (Tang et al. 2019, Algorithm 1)
+                    wanted = total + sum_errors[index]
+                    total = compressor.compress_sum(
+                        wanted, step, parameter.symbol
+                    ).astype(float)
+                    if compressor.feedback:
+                        sum_errors[index] = wanted - total
                     most += float(numpy.abs(wanted).max()) / scheme.limit
                 factor = RATE / (BATCH * SEQUENCE)
                 expected = parameter.of(before) - factor * total
@@ -341,6 +371,7 @@ class Suite:
         # once more.
         rounds = sum(scheme.shrinks**number for number in range(compressor.rounds))
         times = run.replicas * (2 if compressor.feedback else 1) * rounds
+        times *= 2 if compressor.both else 1
         require(others <= OTHERS * scheme.jumps * times * count, text)
         return text
 
@@ -456,13 +487,13 @@ class Suite:
                 require(numpy.array_equal(values, resumed[name]), f"{name}: other bits")
         return "resumed from ZeRO 1 and 0"
 
-    def check_resumed(self) -> str:
+    def check_resumed(self, scheme: str, kept: str) -> str:
         """Checkpoints have what each replica has not sent: a run that is resumed has
         the same bits, and on other ranks of as many replicas what a whole run there
         has, up to codes that differ. Another number of replicas has other errors."""
-        plan = self.compile(Run("int8:32+feedback", "dp=2"))
+        plan = self.compile(Run(scheme, "dp=2"))
         whole = self.read(self.train(plan, None, 4, RATE, self.tokens))
-        folder = self.folder / "checkpoints"
+        folder = self.folder / f"checkpoints-{scheme}"
         self.tools.run(
             *self.words(plan, 2, RATE, self.tokens),
             *("--checkpoint", folder, "--checkpoint-every", 2),
@@ -471,16 +502,16 @@ class Suite:
         resumed = self.read(self.train(plan, None, 4, RATE, self.tokens, *resume))
         for name, values in whole.items():
             require(numpy.array_equal(values, resumed[name]), f"{name} has other bits")
-        other = self.compile(Run("int8:32+feedback", "dp=2,tp=2"), "other")
+        other = self.compile(Run(scheme, "dp=2,tp=2"), "other")
         moved = self.read(self.train(other, None, 4, RATE, self.tokens, *resume))
         # A run from the third step on without errors would be off by them.
         cold = self.read(self.train(plan, None, 2, RATE, self.tokens))
         off = max(float(numpy.abs(moved[x] - whole[x]).max()) for x in whole)
         moves = max(float(numpy.abs(cold[x] - whole[x]).max()) for x in whole)
         require(off <= moves / 127, f"off {off:.3g}, two steps move {moves:.3g}")
-        four = self.compile(Run("int8:32+feedback", "dp=4"), "four")
+        four = self.compile(Run(scheme, "dp=4"), "four")
         outcome = self.tools.call(*self.words(four, 4, RATE, self.tokens, *resume))
-        text = "keeps error.0, error.1, momentum of"
+        text = f"keeps error.0, error.1, {kept} of"
         require(outcome.code != 0 and text in outcome.stderr, outcome.stderr)
         return f"moved to tp: off {off:.2g} of {moves:.2g}"
 
@@ -534,7 +565,14 @@ def main() -> int:
             name = f"draw {index}: {run.name}"
             report.case(name, lambda run=run: suite.check(run))
         report.case("theory", suite.check_theory)
-        report.case("resumed", suite.check_resumed)
+        for scheme, kept in (
+            ("int8:32+feedback", "momentum"),
+            ("int8:32+feedback+both", "momentum, sum_error"),
+        ):
+            report.case(
+                f"resumed: {scheme}",
+                lambda scheme=scheme, kept=kept: suite.check_resumed(scheme, kept),
+            )
         report.case("divided", suite.check_divided)
         report.case("drawn on", suite.check_drawn_on)
         report.case("skip", suite.check_skipping)

@@ -241,6 +241,7 @@ class Compressor:
     keep: int
     feedback: bool = False
     rounds: int = 1
+    both: bool = False
 
     @classmethod
     def parse(cls, text: str) -> "Compressor":
@@ -251,16 +252,22 @@ class Compressor:
         given = dict(part.split(":") for part in parts if ":" in part)
         usual = max(1, size // scheme.share) if scheme.share else 0
         keep, rounds = int(given.get("keep", usual)), int(given.get("rounds", 1))
-        return cls(scheme, size, keep, "feedback" in parts, rounds)
+        return cls(scheme, size, keep, "feedback" in parts, rounds, "both" in parts)
 
-    def compress(self, x: numpy.ndarray, step=0, name="", replica=0) -> numpy.ndarray:
+    def compress(
+        self, x: numpy.ndarray, step=0, name="", replica=0, first=0
+    ) -> numpy.ndarray:
         """What is sent of x in all rounds, of its shape, of a parameter of that name:
         v ← v + C(x − v) from 0 on (Huang et al. 2022, "Lower bounds and nearly optimal
         algorithms in distributed learning with communication compression", FCC)."""
-        v = self.compress_once(x, step, name, replica, 0)
-        for index in range(1, self.rounds):
+        v = self.compress_once(x, step, name, replica, first)
+        for index in range(first + 1, first + self.rounds):
             v = v + self.compress_once(x - v, step, name, replica, index)
         return v
+
+    def compress_sum(self, x: numpy.ndarray, step=0, name="") -> numpy.ndarray:
+        """What is sent of a sum, as one replica's, with random numbers of its own."""
+        return self.compress(x, step, name, first=16)
 
     def compress_once(self, x, step, name, replica, index) -> numpy.ndarray:
         """C(x), in the round of that index."""

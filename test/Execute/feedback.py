@@ -46,6 +46,8 @@ module attributes {{plait.model = {{layers = 1 : i64, model_type = "regression",
 """
 # Of 64 elements 3 are sent, 5 %.
 SCHEMES = ("sign:64", "topk:64+keep:3", "int4:64")
+# Sums are sent so as well: "+both".
+BOTH = ("sign:64", "topk:64+keep:3")
 # These need no feedback, or repair what is divided so that errors do not grow.
 ALONE = ("ef21-topk:64+keep:3", "qsgd4:64", "qsgd2:64+feedback")
 # In rounds, of as many bytes as one of 3 elements, and of more.
@@ -101,11 +103,11 @@ class Suite:
         least = self.train("none", LONG)[-1]
         return [loss - least for loss in self.train(scheme)]
 
-    def check(self, scheme: str) -> str:
+    def check(self, scheme: str, both: str = "") -> str:
         """With feedback within a tenth of SGD's gap, and closer than without."""
         plain = self.get_gaps("none")[-1]
         alone, repaired = (
-            self.get_gaps(scheme + more)[-1] for more in ("", "+feedback")
+            self.get_gaps(scheme + more + both)[-1] for more in ("", "+feedback")
         )
         text = f"off by {alone:.3f} alone, {repaired:.3f} repaired, {plain:.3f} as it is"
         require(abs(repaired - plain) < 0.1 * plain, text)
@@ -142,6 +144,10 @@ def main() -> int:
             return 0
         for scheme in SCHEMES:
             report.case(scheme, lambda scheme=scheme: suite.check(scheme))
+        for scheme in BOTH:
+            report.case(
+                scheme + "+both", lambda scheme=scheme: suite.check(scheme, "+both")
+            )
         for scheme in ALONE + ROUNDS:
             report.case(scheme, lambda scheme=scheme: suite.check_alone(scheme))
     return report.finish()

@@ -54,6 +54,8 @@ MatrixSides getMatrixSides(std::span<const int64_t> shape);
 bool isCompressionState(std::string_view name);
 /// Whether each replica has another one.
 bool isOwnState(std::string_view name);
+/// Whether replicas keep what sums have not sent (kSumErrorState).
+bool keepsSumError(const Compression &compression);
 /// Names what is kept of a parameter.
 std::span<const std::string_view>
 getCompressionStates(const Compression &compression);

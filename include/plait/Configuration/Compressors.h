@@ -56,6 +56,10 @@ inline constexpr int64_t kMostRounds = 16;
 /// fp32, of the gradient's shape, zero at the start of a run, and another one
 /// on each replica.
 inline constexpr std::string_view kErrorState = "error";
+/// The tensor that replicas keep of a parameter where sums are compressed again
+/// and errors are fed back: as kErrorState is, but each has the part of those
+/// rows that it adds up, so that there is one of all.
+inline constexpr std::string_view kSumErrorState = "sum_error";
 
 /// All of them, in the order in which help texts list them.
 std::span<const Compressor> getCompressors();
@@ -69,6 +73,9 @@ struct Compression {
   /// Whether what a message leaves out is added to the next step's gradient
   /// (Stich et al. 2018, "MEM-SGD").
   bool feedback = false;
+  /// Whether replicas each add up some of the chunks, and send sums as they
+  /// send gradients (Tang et al. 2019, "DoubleSqueeze").
+  bool both = false;
   /// The messages of a step, each of what those before it have left out (Huang
   /// et al. 2022, "NEOLITHIC").
   int64_t rounds = 1;
@@ -84,15 +91,15 @@ struct Compression {
   /// each element of the chunk or by 16 for each that is sent, whichever are
   /// fewer.
   ChunkMessage getMessage() const;
-  /// Returns the bytes that a replica sends of `elements` of a parameter, in
-  /// all rounds.
+  /// Returns the bytes of the message of `elements` of a parameter, in all
+  /// rounds.
   uint64_t getMessageBytes(uint64_t elements) const;
   bool operator==(const Compression &) const = default;
 };
 
 /// "none", "int8", "topk:1024+keep:10+feedback", and the inverse:
-/// SCHEME[:BLOCK], and behind plus signs `keep:K`, `feedback`, `rounds:R` and
-/// `replicas:N`.
+/// SCHEME[:BLOCK], and behind plus signs `keep:K`, `feedback`, `rounds:R`,
+/// `both` and `replicas:N`.
 std::string print(const Compression &value);
 Status parse(std::string_view name, std::string_view text, Compression &value);
 

@@ -130,17 +130,30 @@ std::vector<uint32_t> axesOf(const fb::Division &division);
 /// Whether `axis` is one of them.
 bool divides(const fb::Division &division, uint32_t axis);
 
+/// Says what ranks that hold the same values of a shard have of a tensor.
+struct Sharing {
+  bool isDivided = false; // it lies as dimsOf() says of these
+  /// How its elements are divided by ranges; null: they are not.
+  const fb::Division *division = nullptr;
+  uint32_t ownAxis = 0; // ranks along it each have another one; 0: none has
+};
+
+/// The sharing of the optimizer's state, or, without `isDivided`, of values.
+inline Sharing sharingOf(const fb::Shard &shard, bool isDivided) {
+  return {isDivided, isDivided ? shard.division() : nullptr};
+}
+
 /// Returns, of the ranks of a program that hold the same block of `shard`,
-/// those that differ along the axes that do not split it. Of what the shard's
-/// ranks divide, each of them holds a part of its own; of what the ranks along
-/// `ownAxis` (0: none) each have another one of, each holds its own.
+/// those that differ along the axes that do not split it. Of what ranks share
+/// otherwise, each holds what it has of it.
 Replica replicaOf(const RankGrid &mesh, uint32_t rank, const fb::Shard &shard,
-                  bool isDivided = false, uint32_t ownAxis = 0);
+                  const Sharing &sharing = {});
 
 /// True for exactly one of these ranks.
 inline bool isFirstReplica(const RankGrid &mesh, uint32_t rank,
-                           const fb::Shard &shard, bool isDivided = false) {
-  return replicaOf(mesh, rank, shard, isDivided).index == 0;
+                           const fb::Shard &shard,
+                           const Sharing &sharing = {}) {
+  return replicaOf(mesh, rank, shard, sharing).index == 0;
 }
 
 /// The part that a rank holds of a shard's tensor: `count` of the elements of
@@ -150,10 +163,10 @@ struct Part {
   int64_t begin, count, offset;
 };
 
-/// The part of `rank` of a block of `elements` that the shard's ranks divide by
-/// ranges (Shard.division); of one that they do not, all of it.
-Part partOf(const RankGrid &mesh, uint32_t rank, const fb::Shard &shard,
-            int64_t elements, bool isDivided);
+/// The part of `rank` of a block of `elements` that ranks divide by ranges; of
+/// one that they do not (null), all of it.
+Part partOf(const RankGrid &mesh, uint32_t rank, const fb::Division *division,
+            int64_t elements);
 
 } // namespace plait::plan
 

@@ -50,13 +50,11 @@ void forEachFileRun(const plan::RankGrid &mesh, uint32_t rank,
 /// relative to the part, and `count` 0 where that is nothing.
 Run clip(const Run &run, const plan::Part &part);
 
-/// A tensor of a shard: where it lies in the arena, in bytes, whether the ranks
-/// that hold the same values divide it, and the axis along which ranks each
-/// have another one (0: none).
+/// A tensor of a shard: where it lies in the arena, in bytes, and what ranks
+/// have of it.
 struct ShardTensor {
   uint64_t offset;
-  bool isDivided;
-  uint32_t ownAxis = 0;
+  plan::Sharing sharing;
 };
 
 /// The weights in f32: a master copy is divided with the rest of the

@@ -137,18 +137,14 @@ ParameterTable::makeShard(nn::ParameterOp parameter) {
   return shard;
 }
 
-/// Tells how a parameter in a divided pack is divided.
+/// Tells how ranks divide `slot` of a parameter; null where each has all of it.
 std::unique_ptr<fb::DivisionT>
 ParameterTable::makeDivision(nn::ParameterOp parameter,
-                             const ParameterPacks &packs,
-                             const llvm::StringMap<uint64_t> &offsets) {
+                             const ParameterPacks &packs, nn::Slot slot) {
   nn::PackOp pack = packs.find(parameter.getSymName());
-  if (!pack || !pack.isDivided())
+  if (!pack || !pack.isDivided(slot))
     return nullptr;
   auto division = std::make_unique<fb::DivisionT>();
-  auto place = [&](nn::Slot slot) {
-    return packs.locate(parameter.getSymName(), slot);
-  };
   auto axes = pack.getDividingAxes();
   division->axis = mesh.getAxisIndex(axes.front());
   for (StringAttr axis : llvm::drop_begin(axes))
@@ -156,9 +152,9 @@ ParameterTable::makeDivision(nn::ParameterOp parameter,
   // A rank has as many elements of the pack as every other along the axes, from
   // its own multiple of them on. Where the parameter begins in the pack is the
   // same for all, so that which of its elements a rank has is arithmetic.
-  division->elements = pack.getSlotType(nn::Slot::Reduced).getNumElements();
-  division->begin = place(nn::Slot::Gradient).offset / sizeof(float);
-  division->reduced = offsets.lookup(place(nn::Slot::Reduced).buffer);
+  division->elements = pack.getSlotType(slot).getNumElements();
+  auto whole = packs.locate(parameter.getSymName(), nn::Slot::Gradient);
+  division->begin = whole.offset / sizeof(float);
   return division;
 }
 
@@ -168,6 +164,7 @@ ParameterTable::makeDivision(nn::ParameterOp parameter,
 /// would name an update that is not the plan's.
 LogicalResult ParameterTable::addState(fb::ShardT &shard,
                                        nn::ParameterOp parameter,
+                                       const ParameterPacks &packs,
                                        FindOffset find) {
   SmallVector<std::string_view> kept;
   if (!parameter.getBalance())
@@ -184,9 +181,13 @@ LogicalResult ParameterTable::addState(fb::ShardT &shard,
     state->offset = *offset;
     if (isOwnState(name))
       state->own_axis = mesh.getAxisIndex(kDataAxis);
+    if (name == kSumErrorState)
+      state->division =
+          makeDivision(parameter, packs, nn::Slot::getState(name));
     shard.state.push_back(std::move(state));
   }
-  for (std::string_view name : {kErrorState, kEstimateState, kEstimateSumState})
+  for (std::string_view name :
+       {kErrorState, kSumErrorState, kEstimateState, kEstimateSumState})
     if (!llvm::is_contained(kept, name) && find(nn::Slot::getState(name)))
       return parameter.emitOpError("keeps ")
              << name << " in the programs, but nothing is fed back";
@@ -222,14 +223,17 @@ ParameterTable::addShards(fb::ProgramT &program, const ParameterPacks &packs,
     // With a gradient it is trained here.
     if (std::optional<uint64_t> gradient = find(nn::Slot::Gradient)) {
       shard->gradient = *gradient;
-      if (failed(addState(*shard, parameter, find)))
+      if (failed(addState(*shard, parameter, packs, find)))
         return failure();
     }
     if (auto copy = find(nn::Slot::Compute)) {
       shard->compute_dtype = fb::DType::BF16;
       shard->compute_weight = *copy;
     }
-    shard->division = makeDivision(parameter, packs, offsets);
+    shard->division = makeDivision(parameter, packs, nn::Slot::Reduced);
+    if (shard->division)
+      shard->division->reduced = offsets.lookup(
+          packs.locate(parameter.getSymName(), nn::Slot::Reduced).buffer);
     // Of programs that hold the same parameter the first one counts and saves
     // it.
     shard->owner = !owned[index];

@@ -32,13 +32,14 @@ public:
 
 private:
   std::unique_ptr<plan::fb::ShardT> makeShard(nn::ParameterOp parameter);
-  std::unique_ptr<plan::fb::DivisionT>
-  makeDivision(nn::ParameterOp parameter, const ParameterPacks &packs,
-               const llvm::StringMap<uint64_t> &offsets);
+  std::unique_ptr<plan::fb::DivisionT> makeDivision(nn::ParameterOp parameter,
+                                                    const ParameterPacks &packs,
+                                                    nn::Slot slot);
   /// Finds where the program has a slot of the parameter; none: it has it not.
   using FindOffset = llvm::function_ref<std::optional<uint64_t>(nn::Slot slot)>;
   mlir::LogicalResult addState(plan::fb::ShardT &shard,
-                               nn::ParameterOp parameter, FindOffset find);
+                               nn::ParameterOp parameter,
+                               const ParameterPacks &packs, FindOffset find);
 
   dist::MeshOp mesh;
   const Optimizer &optimizer;

@@ -482,6 +482,9 @@ StageMemory planner::getMemory(const Holdings &holdings,
     double sent = holdings.parameters.all();
     sent -= sendsFactors(training.compress) ? holdings.unfactored : 0;
     memory.optimizer += (sent - countHeld(1)) * double(sizeof(float));
+    if (keepsSumError(training.compress))
+      memory.optimizer +=
+          sent / double(configuration.mesh[Axis::DP]) * double(sizeof(float));
   }
   // Like the parameters that they are about, of which ranks divide masters
   // only.

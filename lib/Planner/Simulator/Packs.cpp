@@ -58,7 +58,8 @@ Packs planner::getPacks(bool areDivided, Elements parameters,
     bool experts = pack.summed.isExperts;
     int64_t shares = context.zero(experts) >= 1 && !areDivided
                          ? context.divisions(experts)
-                         : 1;
+                     : compression.both ? context.configuration.mesh[Axis::DP]
+                                        : 1;
     if (pack.elements > 0)
       pack.elements = double(
           getPackShape(int64_t(pack.elements), shares, chunk).elements());

@@ -76,32 +76,46 @@ static double roundingSeconds(const Elements &parameters,
       .seconds;
 }
 
-/// Every replica sends messages to all others, or to each the rows that it
-/// updates; what each has is a sum over the other axes before.
-static Replicated getCompressed(double elements, Summed summed,
-                                const Context &context) {
+/// Both messages of so many chunks, in each round.
+static Replicated getMessages(CollectiveKind kind, double chunks,
+                              const Context &context) {
   const Compression &compression = context.training.compress;
-  double sent = context.configuration.mesh[Axis::DP];
-  bool sendsRows = sent > 1 && context.zero(summed.isExperts) >= 1;
-  if (sendsRows)
-    sent /= context.divisions(summed.isExperts);
-  double chunks = elements * sent / double(compression.block);
   ChunkMessage message = compression.getMessage();
   Replicated made;
   for (uint64_t bytes : {message.getCodeBytes(), message.getNumberBytes()})
     if (bytes)
-      made.add(getCollective(sendsRows ? CollectiveKind::AllToAll
-                                       : CollectiveKind::AllGather,
-                             Axis::DP, chunks * bytes, context.group(Axis::DP),
-                             context),
+      made.add(getCollective(kind, Axis::DP, chunks * bytes,
+                             context.group(Axis::DP), context),
                double(compression.rounds));
+  return made;
+}
+
+/// Counts the parts in which ranks add up what replicas have compressed.
+static double countAddedParts(bool experts, const Context &context) {
+  if (context.training.compress.both)
+    return context.configuration.mesh[Axis::DP];
+  return context.zero(experts) >= 1 ? context.divisions(experts) : 1;
+}
+
+/// Every replica sends messages to all others, or to each the rows that it adds
+/// up; what each has is a sum over the other axes before.
+static Replicated getCompressed(double elements, Summed summed,
+                                const Context &context) {
+  double replicas = context.configuration.mesh[Axis::DP];
+  double parts = countAddedParts(summed.isExperts, context);
+  double chunks = elements / double(context.training.compress.block);
+  bool sendsRows = replicas > 1 && parts > 1;
+  Replicated made = getMessages(
+      sendsRows ? CollectiveKind::AllToAll : CollectiveKind::AllGather,
+      chunks * (sendsRows ? replicas / parts : replicas), context);
   made.add(getOthers(elements * context.gradientBytes(), summed, context));
   return made;
 }
 
 /// Seconds of the kernels that make codes of gradients, put them in words, and
 /// add up what all replicas have sent, by what they read and write; further
-/// rounds read and write the sum so far as well.
+/// rounds read and write the sum so far as well. Sums that are compressed are
+/// made of by one of the replicas, and read by all.
 static double compressingSeconds(double parameters, const Context &context) {
   const Compression &compression = context.training.compress;
   constexpr double number = sizeof(float);
@@ -114,9 +128,10 @@ static double compressingSeconds(double parameters, const Context &context) {
   double packed = number + word;
   double added =
       number + context.configuration.mesh[Axis::DP] * (word + 2 * number);
-  // Of what it updates alone.
-  if (context.zero(/*experts=*/false) >= 1)
-    added /= context.divisions(/*experts=*/false);
+  double parts = countAddedParts(/*experts=*/false, context);
+  added /= parts;
+  if (compression.both)
+    added += (made + packed) / parts + word + number;
   double summed = double(compression.rounds - 1) * 2 * number;
   double moved = double(compression.rounds) * (made + packed + added) + summed;
   return memoryCost(parameters * moved, context.cluster.device).seconds;
@@ -352,7 +367,8 @@ namespace {
 /// pack the bucket that has the first layer's parameters.
 struct Buckets {
   Replicated all;
-  double alone = 0; // seconds
+  double alone = 0;     // seconds
+  Replicated back = {}; // what is sent of sums again
 };
 
 } // namespace
@@ -395,11 +411,13 @@ static Buckets getBuckets(const Packs &packs, bool isKnown,
 /// Sums of a step in buckets, beside the last backward pass.
 static double getReduceSeconds(const Buckets &buckets, const StepLoad &load,
                                const Context &context) {
-  Overlap backward{buckets.all.getSeconds(), 0};
+  double forth = buckets.all.getSeconds(), back = buckets.back.getSeconds();
+  Overlap backward{forth + back, 0};
   if (context.framework().overlapGradients)
-    backward = overlap(buckets.all.getSeconds(), load.gradients, context,
-                       buckets.alone);
-  buckets.all.note(Moment::Reduce, 1, backward.exposed, context);
+    backward = overlap(forth + back, load.gradients, context, buckets.alone);
+  double share = backward.exposed / std::max(forth + back, 1e-30);
+  buckets.all.note(Moment::Reduce, 1, share * forth, context);
+  buckets.back.note(Moment::Reduce, 1, share * back, context);
   return backward.exposed + backward.slowdown;
 }
 
@@ -457,6 +475,15 @@ static double getBucketSeconds(const Elements &parameters, const StepLoad &load,
     return made;
   };
   Buckets buckets = getBuckets(packs, isKnown, context, reduce);
+  if (compress.both) {
+    Buckets back =
+        getBuckets(packs, isKnown, context, [&](double elements, Summed) {
+          return getMessages(CollectiveKind::AllGather,
+                             elements / double(compress.block), context);
+        });
+    buckets.back = back.all;
+    buckets.alone += back.alone;
+  }
   buckets.all.rounding = isCompressed
                              ? compressingSeconds(parameters.all(), context)
                              : roundingSeconds(parameters, context);

@@ -53,8 +53,7 @@ static Piece shareOf(const plan::RankGrid &mesh, uint32_t rank,
                      const fb::Shard &shard, const fb::Parameter &parameter,
                      const ShardTensor &tensor) {
   Piece piece(mesh, rank, shard, parameter, tensor);
-  auto [index, count] =
-      plan::replicaOf(mesh, rank, shard, tensor.isDivided, tensor.ownAxis);
+  auto [index, count] = plan::replicaOf(mesh, rank, shard, tensor.sharing);
   int64_t elements = piece.part.count;
   // A box of a few elements in each of many files costs more than it spares.
   if (elements < leastElements)
@@ -62,7 +61,7 @@ static Piece shareOf(const plan::RankGrid &mesh, uint32_t rank,
   // Cuts fall on rows of dimension 0 where the piece is a block. A divided
   // shard is a flat range of elements already, which has no rows to keep.
   int64_t unit = 1;
-  if (!(tensor.isDivided && shard.division()) && parameter.shape()->size())
+  if (!tensor.sharing.division && parameter.shape()->size())
     unit = elements / plan::blockOf(mesh, rank, *piece.dims.Get(0),
                                     parameter.shape()->Get(0))
                           .extent;
@@ -109,7 +108,7 @@ std::vector<StoredPiece> runtime::contentsOf(const fb::Plan &plan,
             {parameter, std::move(slot), piece, std::move(boxes)});
     };
     ShardTensor weight = weightOf(shard);
-    weight.ownAxis = mesh.sitesAxis();
+    weight.sharing.ownAxis = mesh.sitesAxis();
     add(nameOfWeight(mesh, rank), weight);
     for (uint32_t j = 0; j < plan::length(shard.state()); ++j) {
       const fb::StateSlot &slot = *shard.state()->Get(j);

@@ -154,7 +154,7 @@ Run runtime::clip(const Run &run, const plan::Part &part) {
 ShardTensor runtime::weightOf(const fb::Shard &shard) {
   bool isMaster = shard.compute_dtype() == fb::DType::BF16;
   bool divides = shard.division() || shard.state_dims();
-  return {shard.weight(), divides && isMaster};
+  return {shard.weight(), plan::sharingOf(shard, divides && isMaster)};
 }
 
 /// A rank's part of the reduced gradient has a buffer of its own where rows of
@@ -162,19 +162,24 @@ ShardTensor runtime::weightOf(const fb::Shard &shard) {
 /// into blocks.
 ShardTensor runtime::gradientOf(const fb::Shard &shard) {
   if (const fb::Division *division = shard.division())
-    return {division->reduced(), true};
-  return {shard.gradient(), shard.state_dims() != nullptr};
+    return {division->reduced(), plan::sharingOf(shard, true)};
+  return {shard.gradient(),
+          plan::sharingOf(shard, shard.state_dims() != nullptr)};
 }
 
-/// All state slots of a parameter are divided alike, but for what each rank
-/// along that axis has of its own.
+/// All state slots of a parameter are divided alike, but for those that say
+/// how themselves and what each rank along an axis has of its own.
 ShardTensor runtime::stateOf(const fb::Shard &shard,
                              const fb::StateSlot &slot) {
-  bool isDivided = slot.like_weight() ? weightOf(shard).isDivided
+  if (slot.division())
+    return {slot.offset(), {false, slot.division()}};
+  bool isDivided = slot.like_weight() ? weightOf(shard).sharing.isDivided
                                       : shard.division() || shard.state_dims();
   const fb::Division *division = shard.division();
   isDivided &= !division || !plan::divides(*division, slot.own_axis());
-  return {slot.offset(), isDivided, slot.own_axis()};
+  plan::Sharing sharing = plan::sharingOf(shard, isDivided);
+  sharing.ownAxis = slot.own_axis();
+  return {slot.offset(), sharing};
 }
 
 /// A division is applied to the elements of the block, so its part begins at a
@@ -183,10 +188,9 @@ ShardTensor runtime::stateOf(const fb::Shard &shard,
 /// 0, too.
 Piece::Piece(const plan::RankGrid &mesh, uint32_t rank, const fb::Shard &shard,
              const fb::Parameter &parameter, const ShardTensor &tensor)
-    : dims(plan::dimsOf(shard, tensor.isDivided)),
-      part(plan::partOf(mesh, rank, shard,
-                        plan::countElements(mesh, *parameter.shape(), dims),
-                        tensor.isDivided)),
+    : dims(plan::dimsOf(shard, tensor.sharing.isDivided)),
+      part(plan::partOf(mesh, rank, tensor.sharing.division,
+                        plan::countElements(mesh, *parameter.shape(), dims))),
       offset(tensor.offset + part.offset * sizeof(float)) {}
 
 /// `begin` counts from the piece's own beginning. Slices of slices are right,

@@ -179,8 +179,11 @@ private:
     std::optional<ShardTensor> tensor = place(shard);
     const plan::RankGrid &mesh = executor.mesh();
     uint32_t axis = mesh.sitesAxis();
-    if (!shard.owner() || !tensor || (axis && mesh.index(rank, axis) != site) ||
-        plan::replicaOf(mesh, rank, shard, tensor->isDivided, axis).index != 0)
+    if (!shard.owner() || !tensor || (axis && mesh.index(rank, axis) != site))
+      return std::nullopt;
+    plan::Sharing sharing = tensor->sharing;
+    sharing.ownAxis = axis;
+    if (!plan::isFirstReplica(mesh, rank, shard, sharing))
       return std::nullopt;
     Piece piece(mesh, rank, shard, parameter, *tensor);
     return piece.part.count ? std::optional(piece) : std::nullopt;
@@ -242,7 +245,7 @@ Status collectMeans(Executor &executor, const Collector::Use &use) {
       for (const fb::Shard *shard : *executor.program(rank).shards()) {
         ShardTensor weight = weightOf(*shard);
         if (shard->parameter() != i || !shard->owner() ||
-            !plan::isFirstReplica(mesh, rank, *shard, weight.isDivided))
+            !plan::isFirstReplica(mesh, rank, *shard, weight.sharing))
           continue;
         const fb::Parameter &parameter = *parameters.Get(i);
         Piece piece(mesh, rank, *shard, parameter, weight);
@@ -428,16 +431,16 @@ Status runtime::setWeights(const RankArena &arena, const fb::Shard &shard,
   ShardTensor weight = weightOf(shard);
   bool hasCopy = shard.compute_dtype() == fb::DType::BF16;
   PLAIT_RETURN_IF_ERROR(setAnchors(arena, shard, parameter, source));
-  if (!hasCopy || weight.isDivided)
+  if (!hasCopy || weight.sharing.isDivided)
     PLAIT_RETURN_IF_ERROR(setTensor(arena, shard, parameter, weight, source));
   if (!hasCopy)
     return Status::success();
   // The whole block, of which the rank may have a part in f32.
   Piece block(arena.mesh, arena.rank, shard, parameter,
-              {shard.compute_weight(), false});
+              {shard.compute_weight(), {}});
   return fillWindows(arena.mesh, arena.rank, parameter, block, source,
                      [&](int64_t begin, std::span<const float> window) {
-                       if (!weight.isDivided)
+                       if (!weight.sharing.isDivided)
                          PLAIT_RETURN_IF_ERROR(
                              arena.write(weight.offset + begin * sizeof(float),
                                          std::as_bytes(window)));

@@ -10,7 +10,9 @@
 // eᵢ is what replica i has not sent so far (Stich et al. 2018, "Sparsified SGD
 // with memory"). Codes are no numbers that a collective could add up, hence an
 // all-gather and a sum on each rank, in the order of the replicas. Where
-// replicas update other rows, each is sent its own ones only: an all-to-all.
+// replicas update other rows, each is sent its own ones only: an all-to-all. So
+// it is where sums are compressed as well; they then come back by an
+// all-gather.
 //
 // The arithmetic of a compressor is in a file of Compressors. What is said of
 // whole parameters, which is what a step is held against, is the same but for
@@ -63,22 +65,35 @@ Value Chunks::spread(Value numbers, Value like) {
 
 /// Counts in the whole table, where places are known.
 Value Chunks::occupied(Value like) {
-  if (isReceived(like))
-    return maskReceived(occupied(whole), typeOf(like).getDimSize(0));
+  if (!hasAllRows(like))
+    return fitMask(occupied(whole), like);
   auto elements = llvm::map_to_vector(
       places, [](const TensorPlace &place) { return place.elements; });
   return nn::OccupiedOp::create(nn.builder, nn.loc, like.getType(), like,
                                 elements);
 }
 
-bool Chunks::isReceived(Value like) {
-  return !added.empty() && typeOf(like).getRank() > typeOf(whole).getRank();
+/// Only rows of tables are ever divided.
+bool Chunks::hasAllRows(Value like) {
+  auto countRows = [](Value value) {
+    return typeOf(value).getShape().end()[-2];
+  };
+  return !isTable || countRows(like) == countRows(whole);
 }
 
 /// Kernels that move elements read masks from memory, where bits are less.
-Value Chunks::maskReceived(Value mask, int64_t replicas) {
-  Value words = takeRows(packWords(nn, mask, 1), added);
-  return unpackWords(nn, stack(nn, words, replicas), 1);
+Value Chunks::fitMask(Value mask, Value like) {
+  RankedTensorType type = typeOf(like);
+  bool isStacked = type.getRank() > typeOf(mask).getRank();
+  if (hasAllRows(like) && !isStacked)
+    return mask;
+  Value words = takeRowsOf(packWords(nn, mask, 1), like);
+  return unpackWords(
+      nn, isStacked ? stack(nn, words, type.getDimSize(0)) : words, 1);
+}
+
+Value Chunks::takeRowsOf(Value all, Value like) {
+  return hasAllRows(like) ? all : takeRows(all, added);
 }
 
 Value Chunks::takeRows(Value all, ArrayRef<StringAttr> axes) {
@@ -96,7 +111,8 @@ Value Chunks::takeRows(Value all, ArrayRef<StringAttr> axes) {
 }
 
 /// The step is the same for all elements, which costs nothing in a kernel.
-Value Chunks::draw(Value like, bool shared) {
+Value Chunks::draw(bool shared) {
+  Value like = whole;
   Builder &at = nn.builder;
   SmallVector<int64_t> elements, keys, runs;
   SmallVector<Attribute> begins;
@@ -111,6 +127,7 @@ Value Chunks::draw(Value like, bool shared) {
       nn::StepScalarOp::create(nn.builder, nn.loc, scalar, kStepNumber);
   Value steps = nn.broadcast(step, typeOf(like).getShape(), {});
   nn::BeginAttr replica;
+  shared |= alone;
   if (!shared && isTable && mesh.getAxisSize(Axis::DP) > 1)
     replica = nn::BeginAttr::get(at.getContext(),
                                  RankTerm{at.getStringAttr(kDataAxis), 1});
@@ -148,20 +165,31 @@ CompressedSum::CompressedSum(NNBuilder &nn, dist::MeshOp mesh,
                              ArrayRef<TensorPlace> places,
                              ArrayRef<StringAttr> dividing)
     : nn(nn), mesh(mesh), compression(compression), isTable(isTable),
-      dividing(dividing), chunks(nn, mesh, compression.block, isTable, places),
+      sends(isTable && mesh.getAxisSize(Axis::DP) > 1), rest(dividing),
+      chunks(nn, mesh, compression.block, isTable, places),
       rule(createCompressionRule(compression, chunks)) {
   auto found = llvm::find(dividing, kDataAxis);
-  if (found != dividing.end())
-    chunks.added = dividing.take_front(found - dividing.begin() + 1);
+  if (compression.both && sends)
+    added.push_back(nn.builder.getStringAttr(kDataAxis));
+  else if (found != dividing.end())
+    llvm::append_range(added, ArrayRef(dividing.begin(), found + 1));
+  if (!dividing.empty())
+    rest = dividing.drop_front(added.size());
+  chunks.added = added;
 }
 
-/// A rank has one of the replicas' parts, and needs no dimension to count them.
+/// A rank has one of the parts, and needs no dimension to count them.
 RankedTensorType CompressedSum::getPartsType(RankedTensorType type) {
   if (isTable)
     return type;
-  SmallVector<int64_t> shape = {compression.replicas};
+  SmallVector<int64_t> shape = {chunks.alone ? 1 : compression.replicas};
   llvm::append_range(shape, type.getShape());
   return type.clone(shape);
+}
+
+Value CompressedSum::unite(Value parts, RankedTensorType type) {
+  return nn::UniteOp::create(nn.builder, nn.loc, type, parts,
+                             nn.builder.getStringAttr(kDataAxis));
 }
 
 /// Brings the rows that this rank adds up of all replicas together: those that
@@ -216,68 +244,107 @@ Value plait::unpackWords(NNBuilder &nn, Value words, int64_t bits) {
       nn.builder, nn.loc, RankedTensorType::get(shape, number), words, bits);
 }
 
-/// Numbers of chunks have a message of their own. `own` is what this replica
-/// has made of its part.
+/// Brings the rows together that ranks have added up.
+Value CompressedSum::gatherRows(Value rows) {
+  SmallVector<int64_t> shape(typeOf(rows).getShape());
+  shape[0] *= mesh.getAxisSize(Axis::DP);
+  return dist::AllGatherOp::create(
+      nn.builder, nn.loc, typeOf(rows).clone(shape), rows,
+      FlatSymbolRefAttr::get(mesh.getSymNameAttr()),
+      nn.builder.getStringAttr(kDataAxis), nn.builder.getI64IntegerAttr(0));
+}
+
+/// Numbers of chunks have a message of their own. `own` is what this rank has
+/// made of its part.
 Value CompressedSum::exchange(const Message &own) {
   Message sent = rule->send(own);
+  auto bring = [&](Value part) {
+    return chunks.alone ? gatherRows(part) : gather(part);
+  };
   int64_t bits = compression.getMessage().bits;
-  Value words = sent.codes ? gather(packWords(nn, sent.codes, bits)) : Value();
-  Value numbers = gather(sent.numbers);
+  Value words = sent.codes ? bring(packWords(nn, sent.codes, bits)) : Value();
+  Value numbers = bring(sent.numbers);
   Value codes = words ? unpackWords(nn, words, bits) : Value();
-  return nn.reduce(rule->receive({codes, numbers}, own), int64_t(0));
+  Value all = rule->receive({codes, numbers}, own);
+  return chunks.alone ? unite(all, typeOf(all)) : nn.reduce(all, int64_t(0));
 }
 
+/// A rank has some rows of a sum, and `whole` stays that of its part.
 CompressedSum::Sent CompressedSum::send(Value wanted) {
-  StringAttr axis = nn.builder.getStringAttr(kDataAxis);
-  Value parts = nn::PartsOp::create(nn.builder, nn.loc,
-                                    getPartsType(typeOf(wanted)), wanted, axis);
-  chunks.whole = parts;
+  RankedTensorType type = typeOf(wanted);
+  Value parts =
+      nn::PartsOp::create(nn.builder, nn.loc, getPartsType(type), wanted,
+                          nn.builder.getStringAttr(kDataAxis),
+                          chunks.alone ? nn.builder.getUnitAttr() : UnitAttr());
+  if (!chunks.alone || !sends)
+    chunks.whole = parts;
   Message message = rule->encode(parts);
   Value decoded = rule->decode(message);
-  Value value =
-      nn::UniteOp::create(nn.builder, nn.loc, wanted.getType(), decoded, axis);
-  return {message, value};
+  return {message, unite(decoded, type)};
 }
 
-/// 1. What a replica would send, had it as many bits as it wanted: the gradient
-///    and what is left of earlier ones, or how it differs from what all others
-///    know of it.
-/// 2. What it sends, as the others will read it, and in further rounds of what
-///    these leave (Huang et al. 2022, "Lower bounds and nearly optimal
-///    algorithms in distributed learning with communication compression").
-/// 3. What is left, or what the others know from now on.
-/// 4. What is sent, or what all know of all gradients.
-Value CompressedSum::apply(function_ref<Value()> readGradient,
-                           const Kept &kept) {
-  bool differs = sendsDifferences(compression);
-  auto own = nn::Slot::getState(differs ? kEstimateState : kErrorState);
-  auto all = nn::Slot::getState(kEstimateSumState);
-  // 1.
-  Value known = differs || compression.feedback ? kept.read(own) : Value();
-  Value wanted = readGradient();
-  if (known)
-    wanted = differs ? nn.sub(wanted, known) : nn.add(wanted, known);
-  // 2.
-  Value left = wanted, sum;
-  bool sends = isTable && mesh.getAxisSize(Axis::DP) > 1;
-  for (chunks.round = 0; chunks.round < compression.rounds; ++chunks.round) {
+/// Sends `left` in rounds, each of what those before it leave (Huang et al.
+/// 2022, "Lower bounds and nearly optimal algorithms in distributed learning
+/// with communication compression"). Returns what comes of them; `left` becomes
+/// what all of them leave, if that is kept.
+Value CompressedSum::sendRounds(Value &left, bool isKept) {
+  Value sum;
+  for (int64_t round = 0; round < compression.rounds; ++round, ++chunks.round) {
     Sent sent = send(left);
-    // 3.
-    if (differs)
-      left = nn.add(known, sent.value);
-    else if (known || chunks.round + 1 < compression.rounds)
+    if (isKept || round + 1 < compression.rounds)
       left = nn.sub(left, sent.value);
     Value total = sends ? exchange(sent.message) : sent.value;
     sum = sum ? nn.add(sum, total) : total;
   }
+  return sum;
+}
+
+/// Sends the sum as replicas have sent their parts of it, with an error of its
+/// own (Tang et al. 2019, "DoubleSqueeze", Algorithm 1). Its random numbers are
+/// those of further rounds.
+Value CompressedSum::compressSum(Value sum, const Kept &kept) {
+  auto error = nn::Slot::getState(kSumErrorState);
+  Value left = compression.feedback ? nn.add(sum, kept.read(error)) : sum;
+  chunks.alone = true;
+  chunks.round = kMostRounds;
+  Value all = sendRounds(left, compression.feedback);
+  if (compression.feedback)
+    kept.write(left, error);
+  return all;
+}
+
+/// The difference of a gradient from what all others know of it is sent, and
+/// they know that much more from now on. Returns what all know of all.
+Value CompressedSum::sendDifference(function_ref<Value()> readGradient,
+                                    const Kept &kept) {
+  auto own = nn::Slot::getState(kEstimateState);
+  auto all = nn::Slot::getState(kEstimateSumState);
+  Value known = kept.read(own);
+  Value gradient = readGradient();
+  Sent sent = send(nn.sub(gradient, known));
+  Value after = nn.add(known, sent.value);
+  Value sum = sends ? exchange(sent.message) : sent.value;
+  kept.write(after, own);
+  Value updated = chunks.takeRows(sum, rest);
+  Value total = nn.add(kept.read(all), updated);
+  kept.write(total, all);
+  return total;
+}
+
+/// A replica would send its gradient and what is left of earlier ones, had it
+/// as many bits as it wanted.
+Value CompressedSum::apply(function_ref<Value()> readGradient,
+                           const Kept &kept) {
+  if (sendsDifferences(compression))
+    return sendDifference(readGradient, kept);
+  auto error = nn::Slot::getState(kErrorState);
+  Value known = compression.feedback ? kept.read(error) : Value();
+  Value gradient = readGradient();
+  Value left = known ? nn.add(gradient, known) : gradient;
+  Value sum = sendRounds(left, compression.feedback);
   if (known)
-    kept.write(left, own);
-  Value updated =
-      chunks.takeRows(sum, dividing.drop_front(chunks.added.size()));
-  // 4.
-  if (!differs)
-    return updated;
-  Value before = kept.read(all), after = nn.add(before, updated);
-  kept.write(after, all);
-  return after;
+    kept.write(left, error);
+  if (compression.both)
+    sum = compressSum(sum, kept);
+  return chunks.takeRows(sum, rest);
 }

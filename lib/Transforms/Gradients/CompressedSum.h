@@ -33,25 +33,30 @@ public:
   mlir::Value spread(mlir::Value numbers, mlir::Value like);
   /// 1 where `like` has an element, and 0 behind the last one of a chunk.
   mlir::Value occupied(mlir::Value like);
-  /// A mask for what is received of so many replicas, which is the same for all
-  /// of them: of the rows that this rank adds up.
-  mlir::Value maskReceived(mlir::Value mask, int64_t replicas);
+  /// A mask of all rows for `like`, which has them, or those that this rank
+  /// adds up, of one replica or of several: it is the same for all of them.
+  mlir::Value fitMask(mlir::Value mask, mlir::Value like);
   /// Takes the rows that a rank has along `axes`.
   mlir::Value takeRows(mlir::Value all, llvm::ArrayRef<mlir::StringAttr> axes);
-  /// A random number of at least 0 and below 1 for each element of `like`, in
-  /// each step another one; `shared`: the same on all replicas.
-  mlir::Value draw(mlir::Value like, bool shared);
+  /// A random number of at least 0 and below 1 for each element of what is
+  /// compressed, with all rows, in each step another one; `shared`: the same on
+  /// all replicas.
+  mlir::Value draw(bool shared);
+  /// The rows of `all` that `like` has.
+  mlir::Value takeRowsOf(mlir::Value all, mlir::Value like);
 
   nn::NNBuilder &nn;
   /// Counts the messages of a step, each of which has other random numbers.
   int64_t round = 0;
   /// Names the axes along which ranks add up other rows; none: each has all.
   llvm::ArrayRef<mlir::StringAttr> added;
-  /// Holds what is compressed, with all rows.
+  /// Holds what is compressed, or was made a sum of, with all rows.
   mlir::Value whole;
+  /// Whether a sum is compressed, which is one for all replicas.
+  bool alone = false;
 
 private:
-  bool isReceived(mlir::Value like);
+  bool hasAllRows(mlir::Value like);
 
   dist::MeshOp mesh;
   int64_t block;
@@ -116,7 +121,9 @@ public:
 
 private:
   mlir::RankedTensorType getPartsType(mlir::RankedTensorType type);
+  mlir::Value unite(mlir::Value parts, mlir::RankedTensorType type);
   mlir::Value gather(mlir::Value own);
+  mlir::Value gatherRows(mlir::Value rows);
   mlir::Value scatter(mlir::Value own);
   mlir::Value exchange(const Message &message);
   /// A message of one round, and what others read of it.
@@ -125,12 +132,20 @@ private:
     mlir::Value value;
   };
   Sent send(mlir::Value wanted);
+  mlir::Value sendRounds(mlir::Value &left, bool isKept);
+  mlir::Value compressSum(mlir::Value sum, const Kept &kept);
+  mlir::Value sendDifference(llvm::function_ref<mlir::Value()> readGradient,
+                             const Kept &kept);
 
   nn::NNBuilder &nn;
   dist::MeshOp mesh;
   Compression compression;
   bool isTable;
-  llvm::ArrayRef<mlir::StringAttr> dividing;
+  /// Whether there are other ranks to send something to.
+  bool sends;
+  llvm::SmallVector<mlir::StringAttr> added; // see Chunks
+  /// Names the axes behind these along which ranks update other rows.
+  llvm::ArrayRef<mlir::StringAttr> rest;
   Chunks chunks;
   std::unique_ptr<CompressionRule> rule;
 };

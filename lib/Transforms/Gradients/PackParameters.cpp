@@ -200,11 +200,17 @@ struct PackParametersPass
   }
 
   /// Lays members at aligned offsets, in a table of which the ranks that divide
-  /// it have equal shares; no member begins within a chunk that is compressed.
+  /// it, or add its rows up, have equal shares; no member begins within a chunk
+  /// that is compressed.
   void createPack(Members members, int64_t rank, unsigned index,
                   SymbolTable &symbols, Operation *before) {
     SmallVector<StringAttr> axes = getDividingAxes(members);
-    bool isDivided = !axes.empty();
+    bool sums = isCompressed(members) && compression.both &&
+                mesh.getAxisSize(kDataAxis) > 1;
+    if (sums)
+      axes = {StringAttr::get(&getContext(), kDataAxis)};
+    // Nothing is kept of sums that are not fed back.
+    bool isDivided = sums ? compression.feedback : !axes.empty();
     SmallVector<Attribute> names;
     SmallVector<int64_t> offsets;
     int64_t total = 0;
@@ -228,7 +234,7 @@ struct PackParametersPass
         isDivided ? FlatSymbolRefAttr::get(mesh.getSymNameAttr())
                   : FlatSymbolRefAttr(),
         isDivided ? dividing : ArrayAttr(),
-        isDivided && members.front()->hasCopy));
+        isDivided && !sums && members.front()->hasCopy, isDivided && sums));
   }
 
   /// Whether a group becomes several packs, each reduced as soon as it may be.

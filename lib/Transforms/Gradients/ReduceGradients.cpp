@@ -128,6 +128,27 @@ void StepEnd::sumOverOthers(StepUnit &unit, ArrayRef<int64_t> holders) {
     writeSlot(sumOverRanks(load(), holders), unit, Slot::Gradient);
 }
 
+/// Replicas that add up other rows of a pack have as many of them each, and
+/// divide what they keep of these. How packs are made sees to it, unless by
+/// hand.
+static LogicalResult checkRows(nn::PackOp pack, dist::MeshOp mesh,
+                               const Compression &compression) {
+  int64_t replicas = mesh.getAxisSize(kDataAxis);
+  int64_t rows = cast<ShapedType>(pack.getType()).getDimSize(0);
+  bool sums = compression.both && replicas > 1;
+  auto axes = pack.getDividingAxes();
+  bool fits = sums && compression.feedback
+                  ? pack.getSums() && axes.size() == 1 && axes[0] == kDataAxis
+                  : !pack.getSums();
+  fits &= !compression.both || !pack.isDivided();
+  if (fits && (!sums || rows % replicas == 0))
+    return success();
+  return pack.emitOpError("has ")
+         << rows << " rows in other parts than those that `compress` "
+         << print(compression) << " adds up over " << kDataAxis << " of "
+         << replicas;
+}
+
 /// Compresses chunks. On a mesh they are rows of packs; the step of one
 /// rank that others are held against has no packs.
 void StepEnd::reduceCompressed(StepUnit &unit, ArrayRef<int64_t> holders) {
@@ -137,6 +158,10 @@ void StepEnd::reduceCompressed(StepUnit &unit, ArrayRef<int64_t> holders) {
     canMove = false;
     use.parameter.emitOpError("is split in one way and its gradient in another,"
                               " which cannot be compressed");
+    return;
+  }
+  if (unit.pack && failed(checkRows(unit.pack, mesh, compression))) {
+    canMove = false;
     return;
   }
   sumOverOthers(unit, holders);

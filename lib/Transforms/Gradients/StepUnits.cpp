@@ -72,7 +72,7 @@ static LogicalResult checkMember(nn::PackOp pack, ParameterUse &first,
            << first.parameter.getSymName() << " and @" << name
            << ", which are reduced, counted or updated differently";
   for (StringAttr axis : pack.getDividingAxes())
-    if (!use.canDivide(axis, mesh))
+    if (pack.isDivided() && !use.canDivide(axis, mesh))
       return pack.emitOpError("is divided over axis ")
              << axis << ", but not all ranks along it can update @" << name
              << " by rows";

@@ -5,6 +5,8 @@
 func.func @whole(%g: tensor<8x4xf32>) -> tensor<8x4xf32> {
   // CHECK: %[[P:.*]] = nn.parts %{{.*}} over "dp" : tensor<8x4xf32> -> tensor<2x8x4xf32>
   %p = nn.parts %g over "dp" : tensor<8x4xf32> -> tensor<2x8x4xf32>
+  // CHECK: nn.parts %{{.*}} over "dp" alone : tensor<8x4xf32> -> tensor<1x8x4xf32>
+  %one = nn.parts %g over "dp" alone : tensor<8x4xf32> -> tensor<1x8x4xf32>
   // CHECK: nn.chunk_reduce max %[[P]] block 24 : tensor<2x8x4xf32> -> tensor<2x2xf32>
   %m = nn.chunk_reduce max %p block 24 : tensor<2x8x4xf32> -> tensor<2x2xf32>
   // CHECK: nn.chunk_reduce sum %[[P]] block 32

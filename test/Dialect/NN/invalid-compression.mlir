@@ -8,6 +8,14 @@ func.func @c1_parts(%g: tensor<8x4xf32>) {
 
 // -----
 
+func.func @c2_parts(%g: tensor<8x4xf32>) {
+  // expected-error @+1 {{has 2 parts of what is alone}}
+  %0 = nn.parts %g over "dp" alone : tensor<8x4xf32> -> tensor<2x8x4xf32>
+  return
+}
+
+// -----
+
 func.func @c1_unite(%g: tensor<2x8x4xf32>) {
   // expected-error @+1 {{has parts 'tensor<2x8x4xf32>' of a sum 'tensor<2x8xf32>'}}
   %0 = nn.unite %g over "dp" : tensor<2x8x4xf32> -> tensor<2x8xf32>

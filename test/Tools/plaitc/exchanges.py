@@ -114,6 +114,7 @@ def list_cases():
         cases.append(make(mesh, compress="topk:64+keep:2"))
         cases.append(make(mesh, compress="int8:32+feedback", zero=1))
         cases.append(make(mesh, compress="powersgd:2+feedback"))
+        cases.append(make(mesh, compress="int8:64+feedback+both"))
     cases.append(make("dp=2,tp=2", "llama", compress="powersgd+feedback"))
     cases.append(make("pp=2,dp=2", zero=1, compress="powersgd:2+feedback"))
     cases.append(make("dp=2,cp=2", "untied", compress="powersgd"))
@@ -122,6 +123,9 @@ def list_cases():
     cases.append(make("dp=4", "untied", compress="topk+feedback"))
     cases.append(make("dp=2,tp=2", zero=1, compress="topk:64+keep:2+feedback+rounds:3"))
     cases.append(make("pp=2,dp=2", "untied", compress="sign+feedback"))
+    cases.append(make("dp=4", "untied", compress="topk+feedback+both"))
+    cases.append(make("dp=2,ep=2", "mixture", compress="int8:64+feedback+both"))
+    cases.append(make("dp=2,tp=2", "llama", compress="randk:64+feedback+rounds:2+both"))
     cases.append(make("dp=2,tp=2", "llama", compress="int8:128+feedback", sequence_parallel="on"))
     cases.append(make("pp=2,dp=2", compress="onebit-adam"))
     cases.append(make("dp=2,tp=2", "llama", compress="onebit-adam:64"))
@@ -212,6 +216,8 @@ DOZEN = [
     "gpt2/pp=2,dp=2/zero=1/compress=int8:32+feedback",
     "untied/pp=2,dp=2/compress=sign+feedback",
     "gpt2/pp=2,dp=2/compress=onebit-adam",
+    "gpt2/pp=2,dp=2/compress=int8:64+feedback+both",
+    "untied/dp=4/compress=topk+feedback+both",
     "llama/pp=2,dp=2,tp=2/zero=3",
     "llama/replicate=2,dp=2,cp=2/zero=1",
     "untied/pp=2,replicate=2,dp=2/zero=3",

@@ -162,3 +162,75 @@ module attributes {plait.configuration = #plait.configuration<compress = "int8">
     return
   }
 }
+
+// -----
+
+// Rows that replicas cannot add up as many of each.
+#w = #dist.sharding<@mesh, [{}]>
+#dw = #dist.sharding<@mesh, [{}], partial = {"dp"}>
+#loss = #dist.sharding<@mesh, [], partial = {"dp"}>
+module attributes {plait.configuration = #plait.configuration<compress = "int8:32+both">} {
+  dist.mesh @mesh ["dp"] = [2]
+  nn.parameter @w : tensor<70xf32> init<mean = 0.0, std = 0.02> sharding #w
+  // expected-error @+1 {{has 3 rows in other parts than those that `compress` int8:32+both adds up over dp of 2}}
+  nn.pack @pack rank 0 [@w] at [0] : tensor<3x32xf32>
+  nn.accumulator @loss_sum : tensor<f32>
+  nn.accumulator @token_count : tensor<f32>
+  func.func @forward_0(%loss: tensor<f32, #loss> {pipe.port = #pipe.port<input 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
+    nn.accumulate %loss to @loss_sum value : tensor<f32, #loss>
+    nn.accumulate %loss to @token_count value : tensor<f32, #loss>
+    return
+  }
+  func.func @backward_0(%dw: tensor<70xf32, #dw> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<backward, 0>} {
+    nn.accumulate %dw to @w gradient : tensor<70xf32, #dw>
+    return
+  }
+}
+
+// -----
+
+// What is kept of rows is divided.
+#w = #dist.sharding<@mesh, [{}]>
+#dw = #dist.sharding<@mesh, [{}], partial = {"dp"}>
+#loss = #dist.sharding<@mesh, [], partial = {"dp"}>
+module attributes {plait.configuration = #plait.configuration<compress = "int8:32+feedback+both">} {
+  dist.mesh @mesh ["dp"] = [2]
+  nn.parameter @w : tensor<70xf32> init<mean = 0.0, std = 0.02> sharding #w
+  // expected-error @+1 {{has 4 rows in other parts than those that `compress` int8:32+feedback+both adds up over dp of 2}}
+  nn.pack @pack rank 0 [@w] at [0] : tensor<4x32xf32>
+  nn.accumulator @loss_sum : tensor<f32>
+  nn.accumulator @token_count : tensor<f32>
+  func.func @forward_0(%loss: tensor<f32, #loss> {pipe.port = #pipe.port<input 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
+    nn.accumulate %loss to @loss_sum value : tensor<f32, #loss>
+    nn.accumulate %loss to @token_count value : tensor<f32, #loss>
+    return
+  }
+  func.func @backward_0(%dw: tensor<70xf32, #dw> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<backward, 0>} {
+    nn.accumulate %dw to @w gradient : tensor<70xf32, #dw>
+    return
+  }
+}
+
+// -----
+
+// No row is added up by one of the replicas.
+#w = #dist.sharding<@mesh, [{}]>
+#dw = #dist.sharding<@mesh, [{}], partial = {"dp"}>
+#loss = #dist.sharding<@mesh, [], partial = {"dp"}>
+module attributes {plait.configuration = #plait.configuration<compress = "int8:32+feedback">} {
+  dist.mesh @mesh ["dp"] = [2]
+  nn.parameter @w : tensor<70xf32> init<mean = 0.0, std = 0.02> sharding #w
+  // expected-error @+1 {{has 4 rows in other parts than those that `compress` int8:32+feedback adds up over dp of 2}}
+  nn.pack @pack rank 0 [@w] at [0] divided on @mesh["dp"] sums : tensor<4x32xf32>
+  nn.accumulator @loss_sum : tensor<f32>
+  nn.accumulator @token_count : tensor<f32>
+  func.func @forward_0(%loss: tensor<f32, #loss> {pipe.port = #pipe.port<input 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
+    nn.accumulate %loss to @loss_sum value : tensor<f32, #loss>
+    nn.accumulate %loss to @token_count value : tensor<f32, #loss>
+    return
+  }
+  func.func @backward_0(%dw: tensor<70xf32, #dw> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<backward, 0>} {
+    nn.accumulate %dw to @w gradient : tensor<70xf32, #dw>
+    return
+  }
+}

@@ -127,6 +127,19 @@ nn.pack @pack rank 0 [@a] at [0] master : tensor<1x32xf32>
 // -----
 
 nn.parameter @a : tensor<4xf32> init<mean = 0.0, std = 0.02>
+// expected-error @+1 {{'nn.pack' op has sums of rows but is not divided}}
+nn.pack @pack rank 0 [@a] at [0] sums : tensor<1x32xf32>
+
+// -----
+
+dist.mesh @mesh ["pp", "dp"] = [1, 2]
+nn.parameter @a : tensor<4xf32> init<mean = 0.0, std = 0.02>
+// expected-error @+1 {{'nn.pack' op has sums of rows but divides master values}}
+nn.pack @pack rank 0 [@a] at [0] divided on @mesh["dp"] master sums : tensor<2x32xf32>
+
+// -----
+
+nn.parameter @a : tensor<4xf32> init<mean = 0.0, std = 0.02>
 nn.pack @pack rank 0 [@a] at [0] : tensor<1x32xf32>
 func.func @read() {
   // expected-error @+1 {{'nn.read' op names @pack, which has no reduced}}

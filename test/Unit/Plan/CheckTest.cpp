@@ -318,7 +318,7 @@ const Case structureCases[] = {
      [](P &p) { divide(p), p.programs[1]->shards[0]->dims[1]->axes = {1}; },
      "shard of 'sum' is split and divided over axis 1"},
     {"DivisionEmpty", [](P &p) { divide(p).elements = 0; },
-     "reduced gradient of shard of 'sum' has 0 elements"},
+     "a rank's part of shard of 'sum' has 0 elements"},
     {"DivisionHuge", [](P &p) { divide(p).elements = uint64_t(1) << 63; },
      "has 9223372036854775808 elements, allowed are 1 to 4096"},
     {"DivisionRange", [](P &p) { divide(p).reduced = 4096; },

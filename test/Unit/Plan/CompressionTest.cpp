@@ -8,6 +8,7 @@
 #include "TestPlan.h"
 #include "plait/Plan/Check.h"
 #include "plait/Plan/Container.h"
+#include "plait/Plan/Level.h"
 #include "plait/Plan/Uses.h"
 
 #include <gtest/gtest.h>
@@ -40,6 +41,53 @@ TEST(CompressedPlan, StatesOfRanksDifferAlongAnAxisThatThereIs) {
   EXPECT_NE(check(plan).find("differs along axis 9, there are"),
             std::string::npos)
       << check(plan);
+}
+
+/// The slot that ranks along axis 1 divide, each with a half.
+fb::StateSlotT &divideSlot(fb::PlanT &plan) {
+  fb::ShardT &shard = *plan.programs[1]->shards[0];
+  uint64_t elements = 1;
+  for (int64_t extent : shard.local_shape)
+    elements *= extent;
+  fb::StateSlotT &slot = *shard.state[1];
+  slot.division = std::make_unique<fb::DivisionT>();
+  slot.division->axis = 1;
+  slot.division->elements = (elements + 1) / 2;
+  return slot;
+}
+
+TEST(CompressedPlan, SlotsAreDividedByThemselves) {
+  fb::PlanT plan = makePlan();
+  fb::StateSlotT &slot = divideSlot(plan);
+  EXPECT_EQ(check(plan), "");
+  EXPECT_EQ(plan::getLevel(*fb::GetPlan(plan::packPlan(plan).data())), 8u);
+  auto expect = [&](const char *text) {
+    EXPECT_NE(check(plan).find(text), std::string::npos) << check(plan);
+  };
+  slot.own_axis = 1;
+  expect("is divided by itself, but ranks each have another one");
+  slot.own_axis = 0;
+  slot.like_weight = true;
+  expect("is divided by itself, but is divided as the weight is");
+  slot.like_weight = false;
+  slot.division->axis = 0;
+  expect("is divided over axis 0, allowed are 1 to");
+  slot.division->axis = 1;
+  slot.division->inner_axes = {1};
+  expect("is divided over axis 1 twice");
+  slot.division->inner_axes = {};
+  slot.division->begin = 3;
+  expect("elements from element 3 on of a pack of");
+  slot.division->begin = 0;
+  slot.division->elements = 0;
+  expect("has 0 elements, allowed are 1 to");
+  slot.division.reset();
+  EXPECT_EQ(check(plan), "");
+  slot.name = "sum_error";
+  EXPECT_EQ(check(plan), ""); // without replicas
+  plan.mesh[1]->name = "dp";
+  plan.global_batch *= 2;
+  expect("is whole, but replicas add up rows of sums");
 }
 
 TEST(CompressedPlan, IntegersAreArguments) {

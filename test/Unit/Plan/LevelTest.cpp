@@ -36,6 +36,12 @@ void addOwnState(fb::PlanT &plan) {
   slot.own_axis = 1;
 }
 
+void addDividedSlot(fb::PlanT &plan) {
+  fb::StateSlotT &slot = append(plan.programs[0]->shards[0]->state);
+  slot.name = "sum_error";
+  slot.division = std::make_unique<fb::DivisionT>();
+}
+
 void addInnerAxes(fb::PlanT &plan) {
   fb::ShardT &shard = *plan.programs[0]->shards[0];
   shard.division = std::make_unique<fb::DivisionT>();
@@ -107,6 +113,7 @@ void addRows(fb::PlanT &plan) {
 const std::map<std::string, Add> additions = {
     {"GroupedGemmStep", addGroupedGemm},
     {"StateSlot.own_axis", addOwnState},
+    {"StateSlot.division", addDividedSlot},
     {"Plan.compress", [](fb::PlanT &plan) { plan.compress = "int8:128"; }},
     {"Plan.options", addOption},
     {"OptimizerOption", addOption},

@@ -113,9 +113,9 @@ TEST(Parts, CoverEveryElementOnce) {
       DividedShard shard(count, begin, 4);
       std::vector<int64_t> seen(count, 0);
       for (uint32_t rank = 0; rank < mesh.ranks(); ++rank) {
-        if (!isFirstReplica(mesh, rank, *shard, true))
+        if (!isFirstReplica(mesh, rank, *shard, sharingOf(*shard, true)))
           continue;
-        Part part = partOf(mesh, rank, *shard, count, true);
+        Part part = partOf(mesh, rank, (*shard).division(), count);
         for (int64_t i = 0; i < part.count; ++i) {
           // Where the rank has it is where it is in the pack.
           EXPECT_EQ(mesh.index(rank, 1) * 4 + part.offset + i,
@@ -136,8 +136,9 @@ TEST(Parts, CoverEveryElementOverTwoAxes) {
       DividedShard shard(count, begin, 2, /*isFurther=*/true);
       std::vector<int64_t> seen(count, 0);
       for (uint32_t rank = 0; rank < mesh.ranks(); ++rank) {
-        EXPECT_TRUE(isFirstReplica(mesh, rank, *shard, true));
-        Part part = partOf(mesh, rank, *shard, count, true);
+        EXPECT_TRUE(
+            isFirstReplica(mesh, rank, *shard, sharingOf(*shard, true)));
+        Part part = partOf(mesh, rank, (*shard).division(), count);
         for (int64_t i = 0; i < part.count; ++i) {
           uint32_t index = mesh.index(rank, 2) * 3 + mesh.index(rank, 1);
           EXPECT_EQ(index * 2 + part.offset + i, begin + part.begin + i);
@@ -152,7 +153,7 @@ TEST(Parts, AreAllOfWhatIsNotDivided) {
   RankGrid mesh({1, 3, 2});
   DividedShard shard(5, 3, 4);
   for (uint32_t rank = 0; rank < mesh.ranks(); ++rank) {
-    Part part = partOf(mesh, rank, *shard, 5, false);
+    Part part = partOf(mesh, rank, nullptr, 5);
     EXPECT_EQ(part.begin, 0);
     EXPECT_EQ(part.count, 5);
     EXPECT_EQ(part.offset, 0);
@@ -185,8 +186,8 @@ TEST(Parts, AreBlocksOfTheState) {
   for (uint32_t rank = 0; rank < 4; ++rank) {
     EXPECT_EQ(blockOf(mesh, rank, *dimsOf(shard, true).Get(0), 8).begin,
               begins[rank]);
-    EXPECT_EQ(partOf(mesh, rank, shard, 12, true).count, 12);
-    EXPECT_TRUE(isFirstReplica(mesh, rank, shard, true));
+    EXPECT_EQ(partOf(mesh, rank, shard.division(), 12).count, 12);
+    EXPECT_TRUE(isFirstReplica(mesh, rank, shard, sharingOf(shard, true)));
     EXPECT_EQ(isFirstReplica(mesh, rank, shard), rank < 2);
   }
 }
@@ -204,7 +205,7 @@ TEST(Replicas, OfWhatRanksHaveForThemselves) {
   for (uint32_t rank = 0; rank < mesh.ranks(); ++rank) {
     EXPECT_EQ(replicaOf(mesh, rank, *own).index, rank);
     EXPECT_EQ(replicaOf(mesh, rank, *own).count, 6u);
-    Replica replica = replicaOf(mesh, rank, *own, false, /*ownAxis=*/1);
+    Replica replica = replicaOf(mesh, rank, *own, {.ownAxis = 1});
     EXPECT_EQ(replica.index, mesh.index(rank, 2));
     EXPECT_EQ(replica.count, 3u);
   }

@@ -18,7 +18,8 @@ TEST(Compression, IsReadAndWritten) {
         "int8:128+feedback", "int4:64", "int8+replicas:4",
         "int8:64+feedback+replicas:2", "topk:64+keep:2+feedback+rounds:4",
         "sign+rounds:16", "randk+feedback+rounds:2+replicas:4", "powersgd",
-        "powersgd:2+feedback", "powersgd+feedback+replicas:2"}) {
+        "powersgd:2+feedback", "powersgd+feedback+replicas:2", "int8+both",
+        "topk:64+keep:2+feedback+rounds:2+both+replicas:4"}) {
     Compression value;
     Status status = parse("compress", text, value);
     EXPECT_TRUE(status.ok()) << status.message();
@@ -37,6 +38,7 @@ TEST(Compression, IsReadAndWritten) {
         {"onebit-adam:4096", "onebit-adam"},
         {"onebit-adam:32+replicas:2", "onebit-adam:32+replicas:2"},
         {"randk:128+keep:2", "randk:128"},
+        {"int8+both+feedback", "int8+feedback+both"},
         {"powersgd:4+feedback", "powersgd+feedback"}}) {
     Compression value;
     ASSERT_TRUE(parse("compress", text, value).ok());
@@ -62,22 +64,22 @@ TEST(Compression, SaysWhatItCannotRead) {
          "compress has chunks of 96 elements, expected a power of two"},
         {"int8:64x", "compress has chunks of \"64x\", expected 32 to 4096"},
         {"int8+", "compress has \"\" behind the scheme, expected feedback, "
-                  "rounds:R or replicas:N, each once"},
+                  "rounds:R, both or replicas:N, each once"},
         {"int8+feedback+feedback",
          "compress has \"feedback\" behind the scheme, expected feedback, "
-         "rounds:R or replicas:N, each once"},
+         "rounds:R, both or replicas:N, each once"},
         {"int8+feedback:1",
          "compress has \"feedback\" behind the scheme, expected feedback, "
-         "rounds:R or replicas:N, each once"},
+         "rounds:R, both or replicas:N, each once"},
         {"sign+keep:1", "compress has \"keep\" behind the scheme, expected "
-                        "feedback, rounds:R or replicas:N, each once"},
+                        "feedback, rounds:R, both or replicas:N, each once"},
         {"topk+keep:1+keep:2", "compress has \"keep\" behind the scheme, "
                                "expected feedback, keep:K, "
-                               "rounds:R or replicas:N, each once"},
+                               "rounds:R, both or replicas:N, each once"},
         {"topk+keep", "compress has keep \"\", expected 1 to 4096"},
         {"topk+keep:0", "compress has keep \"0\", expected 1 to 4096"},
         {"qsgd8+keep:1", "compress has \"keep\" behind the scheme, expected "
-                         "feedback, rounds:R or replicas:N, each once"},
+                         "feedback, rounds:R, both or replicas:N, each once"},
         {"ef21-topk+feedback",
          "compress has \"feedback\" behind the scheme, expected keep:K or "
          "replicas:N, each once"},
@@ -99,6 +101,15 @@ TEST(Compression, SaysWhatItCannotRead) {
         {"randk+rounds:2",
          "compress is randk+rounds:2, but what a message of randk leaves out "
          "grows from round to round, expected feedback, which makes it shrink"},
+        {"int8+both:2",
+         "compress has \"both\" behind the scheme, expected feedback, "
+         "rounds:R, both or replicas:N, each once"},
+        {"powersgd+both",
+         "compress has \"both\" behind the scheme, expected feedback or "
+         "replicas:N, each once"},
+        {"ef21-topk+both",
+         "compress has \"both\" behind the scheme, expected keep:K or "
+         "replicas:N, each once"},
         {"randk+keep:0", "compress has keep \"0\", expected 1 to 4096"},
         {"topk:64+keep:65", "compress has keep \"65\", expected 1 to 64"},
         {"powersgd:0", "compress has a rank of \"0\", expected 1 to 64"},
@@ -167,7 +178,14 @@ TEST(Compression, ExcludesWhatDividesOrRounds) {
   configuration.zero = 2;
   EXPECT_EQ(checkExecutable(configuration).message(),
             "compress is int8+feedback, which takes zero 0 or 1, not 2");
+  configuration.zero = 1;
+  ASSERT_TRUE(setField(configuration, "compress", "int8+feedback+both").ok());
+  EXPECT_EQ(checkExecutable(configuration).message(),
+            "compress is int8+feedback+both, which compresses what replicas "
+            "get back. By zero 1 these are weights: it takes zero 0");
   configuration.zero = 0;
+  EXPECT_TRUE(checkExecutable(configuration).ok());
+  ASSERT_TRUE(setField(configuration, "compress", "int8+feedback").ok());
   configuration.reducePrecision = Precision::BF16;
   EXPECT_EQ(checkExecutable(configuration).message(),
             "compress is int8+feedback, which takes reduce-precision fp32, not "
@@ -229,4 +247,17 @@ TEST(Compression, SendsMomentumOfAdamWOnly) {
                   other);
   }
   EXPECT_EQ(getCompressionStates(configuration.compress).size(), 1u);
+}
+
+/// Of sums there is an error only where they are compressed and fed back.
+TEST(Compression, KeepsAnErrorOfSums) {
+  for (auto [text, states] : {std::pair("int8", 0u),
+                              {"int8+feedback", 1},
+                              {"int8+both", 0},
+                              {"int8+feedback+both", 2}}) {
+    Compression value;
+    ASSERT_TRUE(parse("compress", text, value).ok());
+    EXPECT_EQ(getCompressionStates(value).size(), states) << text;
+    EXPECT_EQ(keepsSumError(value), states == 2) << text;
+  }
 }

@@ -237,6 +237,20 @@ TEST(Memory, SitesReceiveWhereActivationsWere) {
               find("average:1+sites:2").peak(), 1);
 }
 
+/// Of the error of sums each of four replicas has a quarter.
+TEST(Memory, ReplicasDivideTheErrorOfSums) {
+  Case example = makePipeline("1f1b", 1);
+  example.configuration.mesh[Axis::DP] = 4;
+  auto find = [&](const char *text) {
+    EXPECT_TRUE(parse("compress", text, example.training.compress).ok());
+    return example.run("a100-80g").memory[1];
+  };
+  StageMemory one = find("int8+feedback"), both = find("int8+feedback+both");
+  double elements = one.parameters / 2; // bf16
+  EXPECT_DOUBLE_EQ(both.optimizer, one.optimizer + elements * 4 / 4);
+  EXPECT_DOUBLE_EQ(find("int8+both").optimizer, find("int8").optimizer);
+}
+
 TEST(Memory, ZeroDividesWhatItSays) {
   Case example = makePipeline("1f1b", 1);
   example.configuration.mesh[Axis::DP] = 4;

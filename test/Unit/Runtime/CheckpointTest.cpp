@@ -115,6 +115,22 @@ private:
     return elements;
   }
 
+  /// Over one or both of the axes that split no part of it.
+  std::unique_ptr<fb::DivisionT> makeDivision(const std::vector<uint8_t> &free,
+                                              int64_t elements) {
+    auto division = std::make_unique<fb::DivisionT>();
+    division->axis = free[0];
+    division->begin = draw.from(0, 20);
+    int64_t size = source.mesh[free[0]]->size;
+    if (free.size() > 1 && draw.chance(50)) {
+      division->inner_axes = {free[1]};
+      size *= source.mesh[free[1]]->size;
+    }
+    int64_t pack = division->begin + elements + draw.from(0, 9);
+    division->elements = (pack + size - 1) / size;
+    return division;
+  }
+
   void place(uint32_t index, uint32_t stage, bool isTied) {
     const fb::ParameterT &parameter = *source.parameters[index];
     fb::ShardT shard;
@@ -133,16 +149,8 @@ private:
           splits(*shard.dims[i]));
     int64_t elements = count(parameter, shard.dims), state = elements;
     if (!free.empty() && draw.chance(50)) {
-      shard.division = std::make_unique<fb::DivisionT>();
-      shard.division->axis = free[0];
-      shard.division->begin = draw.from(0, 20);
-      int64_t size = source.mesh[free[0]]->size;
-      if (free.size() > 1 && draw.chance(50)) {
-        shard.division->inner_axes = {free[1]};
-        size *= source.mesh[free[1]]->size;
-      }
-      int64_t pack = shard.division->begin + elements + draw.from(0, 9);
-      state = shard.division->elements = (pack + size - 1) / size;
+      shard.division = makeDivision(free, elements);
+      state = shard.division->elements;
     } else if (!free.empty() && draw.chance(50)) {
       for (const auto &dim : shard.dims)
         append(shard.state_dims).axes = dim->axes;
@@ -150,6 +158,8 @@ private:
           free[0]);
       state = count(parameter, shard.state_dims);
     }
+    bool dividesSlots = !free.empty() && !shard.division &&
+                        shard.state_dims.empty() && draw.chance(50);
     bool isMixed = draw.chance(50);
     shard.compute_dtype = isMixed ? fb::DType::BF16 : fb::DType::F32;
     for (uint32_t i = 0; i < source.programs.size(); ++i) {
@@ -163,7 +173,11 @@ private:
       for (const char *name : slotNames) {
         fb::StateSlotT &slot = append(placed.state);
         slot.name = name;
-        slot.offset = take(program, state * 4);
+        bool isByItself = dividesSlots && draw.chance(50);
+        if (isByItself)
+          slot.division = makeDivision(free, elements);
+        slot.offset =
+            take(program, (isByItself ? slot.division->elements : state) * 4);
       }
     }
   }

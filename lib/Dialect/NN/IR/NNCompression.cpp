@@ -41,7 +41,13 @@ static LogicalResult verifyReplicas(Operation *op, Value parts, Value sum) {
 }
 
 LogicalResult PartsOp::verify() {
-  return verifyReplicas(*this, getResult(), getInput());
+  if (failed(verifyReplicas(*this, getResult(), getInput())))
+    return failure();
+  // (C2)
+  ArrayRef<int64_t> all = shapeOf(getResult());
+  if (!getAlone() || all == shapeOf(getInput()) || all.front() == 1)
+    return success();
+  return emitOpError("has ") << all.front() << " parts of what is alone";
 }
 
 LogicalResult UniteOp::verify() {

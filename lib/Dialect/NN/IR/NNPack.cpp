@@ -36,6 +36,8 @@ SmallVector<SlotOpInterface> nn::findAccesses(Operation *root,
 /// exists, because the forward pass reads them otherwise. What a replica has
 /// not sent is of all rows.
 bool PackOp::isDivided(Slot slot) {
+  if (!getAxes() || slot == Slot::getState(kSumErrorState))
+    return getSums();
   if (!isDivided())
     return false;
   if (slot == Slot::Value)
@@ -45,7 +47,7 @@ bool PackOp::isDivided(Slot slot) {
 }
 
 SmallVector<StringAttr, 2> PackOp::getDividingAxes() {
-  if (!isDivided())
+  if (!getAxes())
     return {};
   return dist::getAxes(getAxesAttr());
 }
@@ -72,25 +74,28 @@ LogicalResult PackOp::verify() {
       return emitOpError("has a member at element ")
              << offset << ", which is not a multiple of " << kAlignment;
   // (C5)
-  if (isDivided() && !getMeshAttr())
+  if (getAxes() && !getMeshAttr())
     return emitOpError("is divided over axes ")
            << getAxesAttr() << " but names no mesh";
-  if (isDivided() && getDividingAxes().empty())
+  if (getAxes() && getDividingAxes().empty())
     return emitOpError("is divided over no axis");
   llvm::SmallDenseSet<Attribute> named;
   for (StringAttr axis : getDividingAxes())
     if (!named.insert(axis).second)
       return emitOpError("is divided over axis ") << axis << " twice";
   // (C6)
-  if (getMaster() && !isDivided())
+  if (getMaster() && !getAxes())
     return emitOpError("has master values but is not divided");
+  if (getSums() && (getMaster() || !getAxes()))
+    return emitOpError("has sums of rows but ")
+           << (getMaster() ? "divides master values" : "is not divided");
   return success();
 }
 
 /// (C5), except for the members.
 static LogicalResult verifyDivision(PackOp pack,
                                     SymbolTableCollection &tables) {
-  if (!pack.isDivided())
+  if (!pack.getAxes())
     return success();
   auto mesh =
       tables.lookupNearestSymbolFrom<dist::MeshOp>(pack, pack.getMeshAttr());

@@ -56,7 +56,8 @@ public:
     Value nearest = nn.unary<nn::RoundOp>(share);
     Value below = nn.sub(nearest, isGreater(nearest, share));
     Value left = nn.sub(share, below);
-    Value up = isGreater(left, chunks.draw(x, /*shared=*/false));
+    Value draws = chunks.takeRowsOf(chunks.draw(/*shared=*/false), x);
+    Value up = isGreater(left, draws);
     Value zero = nn.fillLike(x, 0);
     Value isNegative = isGreater(zero, x);
     Value sign = nn.shift(nn.scale(isNegative, -2), 1);

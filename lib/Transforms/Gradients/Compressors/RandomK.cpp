@@ -24,15 +24,17 @@ public:
       : chunks(chunks), nn(chunks.nn), compression(compression) {}
 
   Message encode(Value x) override {
-    Value random = chunks.draw(x, /*shared=*/true);
-    Value occupied = chunks.occupied(x);
+    Value random = chunks.draw(/*shared=*/true);
+    Value occupied = chunks.occupied(chunks.whole);
     Value draws = nn.mul(random, occupied);
-    Value mask = nn::KeepTopOp::create(nn.builder, nn.loc, x.getType(), draws,
-                                       compression.keep, compression.block);
+    all = nn::KeepTopOp::create(nn.builder, nn.loc, draws.getType(), draws,
+                                compression.keep, compression.block);
+    Value mask = chunks.fitMask(all, x);
     if (compression.feedback)
       return {mask, x};
     // All elements of a chunk that has no more than k.
-    Value count = chunks.reduce(occupied, nn::ReduceKind::Sum);
+    Value count =
+        chunks.reduce(chunks.fitMask(occupied, x), nn::ReduceKind::Sum);
     Value less = nn.neg(count);
     double keep = double(compression.keep);
     Value most = nn.fillLike(less, -keep);
@@ -54,9 +56,8 @@ public:
     return {Value(), numbers};
   }
 
-  Value receive(const Message &message, const Message &own) override {
-    int64_t replicas = typeOf(message.numbers).getDimSize(0);
-    Value masks = chunks.maskReceived(own.codes, replicas);
+  Value receive(const Message &message, const Message &) override {
+    Value masks = chunks.fitMask(all, message.numbers);
     return nn::ExpandOp::create(nn.builder, nn.loc, masks.getType(),
                                 message.numbers, masks);
   }
@@ -69,6 +70,7 @@ private:
   Chunks &chunks;
   nn::NNBuilder &nn;
   Compression compression;
+  Value all; // the mask of all rows
 };
 
 } // namespace

@@ -29,13 +29,23 @@ def NN_PartsOp : NN_ReplicasOp<"parts"> {
     whole. A rank has one of the parts, and the result has no further dimension
     there: nothing changes.
 
+    What is `alone` is no sum any more, and is one part, wherever a rank has it: so
+    the same can be said of what replicas have added up.
+
     Constraints:
     - (C1) the result is the input, or the input with a dimension in front.
+    - (C2) a dimension in front of what is `alone` is 1.
 
     Example:
     ```mlir
     %p = nn.parts %g over "dp" : tensor<8x4xf32> -> tensor<2x8x4xf32>
+    %q = nn.parts %g over "dp" alone : tensor<8x4xf32> -> tensor<1x8x4xf32>
     ```
+  }];
+  let arguments = (ins NN_Statistics:$input, StrAttr:$axis, UnitAttr:$alone);
+  let assemblyFormat = [{
+    $input `over` $axis (`alone` $alone^)? attr-dict `:`
+    type($input) `->` type($result)
   }];
 }
 

@@ -99,6 +99,9 @@ def NN_PackOp : NN_Op<"pack", [
     `master` values are divided as well: only the update reads them, all else
     the copies in `compute`, which are whole.
 
+    With `sums` ranks divide nothing but what each keeps of the rows of the gradient that it
+    adds up for all, as `sum_error`.
+
     Constraints:
     - (C1) there are as many offsets as members, at least one.
     - (C2) offsets are multiples of 32, so that a member begins at a multiple of
@@ -109,12 +112,13 @@ def NN_PackOp : NN_Op<"pack", [
       of the type.
     - (C5) the axes are some of the mesh, each named once, no member is split over
       them, and the rows are a multiple of their ranks.
-    - (C6) only a divided pack has `master`.
+    - (C6) only a divided pack has `master` or `sums`, and none has both.
 
     Example:
     ```mlir
     nn.pack @pack0 rank 0 [@w, @b] at [0, 32] : tensor<1x64xf32>
     nn.pack @pack1 rank 1 [@w] at [0] divided on @mesh["tp", "dp"] : tensor<4x64xf32>
+    nn.pack @pack2 rank 2 [@w] at [0] divided on @mesh["dp"] sums : tensor<2x64xf32>
     ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$rank,
@@ -122,18 +126,20 @@ def NN_PackOp : NN_Op<"pack", [
                        DenseI64ArrayAttr:$offsets,
                        TypeAttrOf<2DTensorOf<[F32]>>:$type,
                        OptionalAttr<FlatSymbolRefAttr>:$mesh,
-                       OptionalAttr<StrArrayAttr>:$axes, UnitAttr:$master);
+                       OptionalAttr<StrArrayAttr>:$axes, UnitAttr:$master,
+                       UnitAttr:$sums);
   let assemblyFormat = [{
     $sym_name `rank` $rank $members `at` $offsets
-    (`divided` `on` $mesh^ `` $axes)? (`master` $master^)?
+    (`divided` `on` $mesh^ `` $axes)? (`master` $master^)? (`sums` $sums^)?
     `:` $type attr-dict
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     /// Offsets are multiples of this many elements.
     static constexpr int64_t kAlignment = 32;
-    bool isDivided() { return bool(getAxes()); }
-    /// The axes that it is divided over, major to minor.
+    /// Whether ranks update other rows.
+    bool isDivided() { return getAxes() && !getSums(); }
+    /// The axes that it is divided over, major to minor; none: no slot is.
     ::llvm::SmallVector<::mlir::StringAttr, 2> getDividingAxes();
     /// Whether a rank holds only some rows of `slot`.
     bool isDivided(::plait::nn::Slot slot);

@@ -14,7 +14,8 @@ seconds. Each process has a share of a core by a cgroup, if those may be made; t
 first line says so.
 
 The model is gpt2-nano on 8 sites of one process or, with --mesh pp=2,sites=4
---processes 2, on 4 of two, DiLoCo with H=20."""
+--processes 2, on 4 of two, DiLoCo with H=20. --both measures one after the other, of
+which each needs 1.6 cores: with --minutes 30, some 70 minutes."""
 
 import argparse
 import contextlib
@@ -38,6 +39,7 @@ from site_runs import SiteRun, SiteRuns  # noqa: E402
 GROUPS = pathlib.Path(f"/sys/fs/cgroup/cpu/plait-site-faults-{os.getpid()}")
 PERIOD = 20_000  # microseconds
 EVERY = 20
+FORMS = (("sites=8", 1), ("pp=2,sites=4", 2))
 
 
 def limit(process: subprocess.Popen, name: str, share: float) -> None:
@@ -102,7 +104,10 @@ class Job:
             process = self.sites[site].processes[
                 draw.randrange(self.options.processes)]  # fmt: skip
             away = draw.uniform(1, self.options.longest_stop)
-            if draw.random() < 0.5:
+            kills_it = draw.random() < 0.5
+            if process.poll() == 0:  # it has done all of its steps
+                return kills, stops
+            if kills_it:
                 process.kill()
                 self.sites[site].wait_for_all(60)
                 self.sites[site] = self.start(site)
@@ -138,7 +143,9 @@ class Job:
 
 
 def measure(options) -> None:
-    print("share of a core a process:", options.share if options.limited else "any")
+    """Of one form: checkpoints alone, the run with faults, and before and behind it one
+    without."""
+    print(f"{options.sites} sites, {options.processes} processes each", flush=True)
     plain = Job(options, "plain", options.steps, checkpoints=False).run()
     saved = Job(options, "saved", options.steps).run()
     print(f"checkpoints: {saved / plain:.3f} of the samples a second without any",
@@ -151,7 +158,29 @@ def measure(options) -> None:
           f"{faulty / saved:.3f} of the samples a second without any,")  # fmt: skip
     print(f"{job.counted / job.parts:.3f} of all parts of rounds were counted")
     again = Job(options, "again", options.steps).run()
-    print(f"{faulty / again:.3f} of those after the run, without any")
+    print(f"{faulty / again:.3f} of those after the run, without any", flush=True)
+
+
+def measure_form(options, mesh: str, processes: int) -> None:
+    options.mesh, options.processes = mesh, processes
+    options.sites = int(mesh.rpartition("sites=")[2])
+    with tempfile.TemporaryDirectory() as name:
+        options.folder = pathlib.Path(name)
+        options.plan = options.folder / "sites.plan"
+        options.tokens = options.folder / "tokens.bin"
+        write_tokens(options.tokens, 5, 1_000_000, 256)
+        subprocess.run(
+            [options.bin / "plaitc", ROOT / "examples" / "models" / "gpt2-nano", "--mesh",
+             mesh, "--no-plan", "--outer", f"diloco:{EVERY}", "--global-batch",
+             str(options.sites), "--seq", "64", "--no-reference", "-o", options.plan],
+            check=True, stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        options.limited = make_groups()
+        print("share of a core a process:", options.share if options.limited else "any")
+        try:
+            measure(options)
+        finally:
+            remove_groups()
 
 
 def main() -> None:
@@ -159,6 +188,8 @@ def main() -> None:
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build" / "bin")
     parser.add_argument("--mesh", default="sites=8", help="with sites=S at its end")
     parser.add_argument("--processes", type=int, default=1, help="of a site")
+    parser.add_argument("--both", action="store_true",
+                        help="8 sites of one process, and then 4 of two")  # fmt: skip
     parser.add_argument("--steps", type=int, default=2000,
                         help="of the runs without faults, a multiple of 20")  # fmt: skip
     parser.add_argument("--minutes", type=float, default=2, help="of the one with faults")
@@ -168,23 +199,9 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.2, help="of a core, a process")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    options.sites = int(options.mesh.rpartition("sites=")[2])
-    with tempfile.TemporaryDirectory() as name:
-        options.folder = pathlib.Path(name)
-        options.plan = options.folder / "sites.plan"
-        options.tokens = options.folder / "tokens.bin"
-        write_tokens(options.tokens, 5, 1_000_000, 256)
-        subprocess.run(
-            [options.bin / "plaitc", ROOT / "examples" / "models" / "gpt2-nano", "--mesh",
-             options.mesh, "--no-plan", "--outer", f"diloco:{EVERY}", "--global-batch",
-             str(options.sites), "--seq", "64", "--no-reference", "-o", options.plan],
-            check=True, stdout=subprocess.DEVNULL,
-        )  # fmt: skip
-        options.limited = make_groups()
-        try:
-            measure(options)
-        finally:
-            remove_groups()
+    forms = FORMS if options.both else ((options.mesh, options.processes),)
+    for mesh, processes in forms:
+        measure_form(options, mesh, processes)
 
 
 if __name__ == "__main__":

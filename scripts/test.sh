@@ -219,6 +219,7 @@ ours power-sgd power_sgd "${covering[@]}"
 ours sites sites "${covering[@]}"
 ours site-faults site_faults "${covering[@]}"
 ours gossip gossip "${covering[@]}"
+ours clipping clipping "${covering[@]}"
 ours heterogeneous heterogeneous "${covering[@]}"
 ours decentralised decentralised
 ours streaming streaming "${covering[@]}"

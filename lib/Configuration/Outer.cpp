@@ -42,6 +42,12 @@ static constexpr OuterOption kSparseOptions[] = {{.name = "rate",
                                                   .usual = 1,
                                                   .most = 10,
                                                   .hasLeast = false}};
+// No radius is usual: weights move by what model and learning rate make of it.
+static constexpr OuterOption kClippingOptions[] = {{.name = "radius",
+                                                    .number = &Outer::radius,
+                                                    .most = 1e30,
+                                                    .hasLeast = false},
+                                                   kSparseOptions[0]};
 static constexpr OuterOption kTrimmedOptions[] = {
     {.name = "drop", .count = &Outer::drop, .usual = 1, .least = 1}};
 static constexpr OuterOption kGossipOptions[] = {
@@ -64,6 +70,7 @@ static constexpr OuterScheme kSchemes[] = {
     {"diloco", Agreement::Optimizer, "8", kDiLoCoOptions, /*compresses=*/true},
     {"median", Agreement::Middle, "8", {}},
     {"trimmed", Agreement::Middle, "8", kTrimmedOptions},
+    {"clip", Agreement::Clipping, "8,radius=1", kClippingOptions},
     {"gossip", Agreement::Gossip, "ring", kGossipOptions},
     {"streaming", Agreement::Streaming, "8", kStreamingOptions,
      /*compresses=*/true},
@@ -129,11 +136,12 @@ int32_t Outer::countDropped() const {
 // Text
 //===----------------------------------------------------------------------===//
 
-/// The shortest text that reads as the same number.
+/// The shortest text that reads as the same number, without a plus sign, behind
+/// which something else would begin.
 static std::string printNumber(double value) {
   char text[32];
   auto [end, error] = std::to_chars(text, text + sizeof(text), value);
-  return std::string(text, end);
+  return std::string(text, std::remove(text, end, '+'));
 }
 
 static double getValue(const OuterOption &option, const Outer &value) {
@@ -240,7 +248,8 @@ static Status checkOptions(std::string_view name, const Outer &value) {
         std::pair("drop", double(rest.drop)),
         std::pair("average", double(rest.average)),
         std::pair("fragments", double(rest.fragments)),
-        std::pair("delay", double(rest.delay)), std::pair("mix", rest.mix)})
+        std::pair("delay", double(rest.delay)), std::pair("mix", rest.mix),
+        std::pair("radius", rest.radius)})
     if (!(number == 0))
       return fail(name, " has ", what, " ", number, ", which ", value.getName(),
                   " has not");
@@ -365,6 +374,17 @@ static Status parseSubject(std::string_view name, std::string_view text,
   return Status::success();
 }
 
+/// Fails where what has to be said is not among what was `seen`.
+static Status checkGiven(std::string_view name, const OuterScheme &scheme,
+                         const std::vector<std::string> &seen) {
+  for (const OuterOption &option : scheme.options)
+    if (option.number && !isWithin(option, option.usual) &&
+        !std::ranges::count(seen, option.name))
+      return fail(name, " has no ", option.name, ", expected one, as in ",
+                  scheme.name, ":", scheme.example);
+  return Status::success();
+}
+
 /// "average:8" or "diloco:30,rate=0.5".
 static Status parseScheme(std::string_view name, std::string_view text,
                           Outer &value) {
@@ -396,6 +416,7 @@ static Status parseScheme(std::string_view name, std::string_view text,
   while (!text.empty())
     PLAIT_RETURN_IF_ERROR(
         parseOption(name, take(text, ','), value, compress, seen));
+  PLAIT_RETURN_IF_ERROR(checkGiven(name, *scheme, seen));
   if (compress.isOn() && !std::ranges::count(seen, "decay"))
     compress.decay = scheme->decay;
   setUsual(compress);
@@ -405,15 +426,27 @@ static Status parseScheme(std::string_view name, std::string_view text,
   return Status::success();
 }
 
+/// The plus sign that ends a scheme, which is not that of an exponent.
+static size_t findEnd(std::string_view text) {
+  auto isDigit = [&](size_t i) {
+    return i < text.size() && std::isdigit(uint8_t(text[i]));
+  };
+  for (size_t i = text.find('+'); i != text.npos; i = text.find('+', i + 1))
+    if (i < 2 || text[i - 1] != 'e' || !isDigit(i - 2) || !isDigit(i + 1))
+      return i;
+  return text.npos;
+}
+
 Status plait::parse(std::string_view name, std::string_view text,
                     Outer &value) {
   value = Outer();
   if (text == kNone)
     return Status::success();
-  bool hasMore = text.find('+') != std::string_view::npos;
-  PLAIT_RETURN_IF_ERROR(parseScheme(name, take(text, '+'), value));
-  if (!hasMore)
+  size_t end = findEnd(text);
+  PLAIT_RETURN_IF_ERROR(parseScheme(name, text.substr(0, end), value));
+  if (end == text.npos)
     return Status::success();
+  text.remove_prefix(end + 1);
   std::string_view number = text;
   if (take(number, ':') != kSites)
     return fail(name, " has \"", text, "\" behind the scheme, expected ",

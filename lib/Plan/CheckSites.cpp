@@ -15,8 +15,8 @@
 
 #include "plait/Plan/Check.h"
 
+#include "CheckSiteRule.h"
 #include "SiteDeeds.h"
-#include "plait/Configuration/Mixing.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Messages.h"
 #include "plait/Plan/Metrics.h"
@@ -25,7 +25,6 @@
 #include "plait/Plan/Uses.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <vector>
 
@@ -74,6 +73,7 @@ private:
   Status checkWeights(const ListFacts &list, std::vector<Done> &done) const;
   Status checkDeeds(const std::string &name, const ElementRange &value,
                     const Deeds &wanted, std::vector<Done> &done) const;
+  uint32_t countHolders(const fb::Shard &shard) const;
   Status checkPlaces(const std::string &name, const fb::Shard &shard,
                      const Done &one) const;
   Status checkMessageOf(const ListFacts &list, const Done &one) const;
@@ -173,6 +173,9 @@ Deeds SiteChecker::getAgreement(const ListFacts &list) const {
             Deed::Update};
   case Agreement::Middle:
     return {Deed::Middle};
+  case Agreement::Clipping:
+    return {Deed::Difference, Deed::Squares, Deed::Clip, Deed::Sum,
+            Deed::Update};
   case Agreement::Streaming:
     return {list.deed == FragmentDeed::Part ? Deed::Part : Deed::Blend};
   case Agreement::Mean:
@@ -288,10 +291,28 @@ Status SiteChecker::checkMessageOf(const ListFacts &list,
   return checkMessage(plan, outer, one, std::move(sent));
 }
 
+/// Ranks of a site that update the same elements of it, on all stages.
+uint32_t SiteChecker::countHolders(const fb::Shard &shard) const {
+  uint32_t ranks = 0;
+  for (uint32_t i = 0; i < length(plan.programs()); ++i)
+    for (const fb::Shard *other : *plan.programs()->Get(i)->shards()) {
+      bool isMaster = other->compute_dtype() == fb::DType::BF16;
+      if (other->parameter() == shard.parameter())
+        ranks += replicaOf(mesh, mesh.rankOf(i, 0), *other, isMaster,
+                           mesh.sitesAxis())
+                     .count;
+    }
+  return ranks;
+}
+
 /// Operands lie as far behind those of the shard as the value does.
 Status SiteChecker::checkPlaces(const std::string &name, const fb::Shard &shard,
                                 const Done &one) const {
   uint64_t before = shard.weight() - one.value.offset;
+  if (uint32_t ranks = countHolders(shard);
+      one.deed == Deed::Squares && one.copies != ranks)
+    return fail("squares of ", name, " count for 1 of ", one.copies,
+                " ranks, but ", ranks, " of a site have it");
   if (one.copy && *one.copy + before / 2 != shard.compute_weight())
     return fail("the copy of ", name, " is not where it is rounded to");
   for (uint32_t i = 0; i < length(shard.state()); ++i) {
@@ -427,170 +448,15 @@ Status SiteChecker::checkInside() const {
 // The plan
 //===----------------------------------------------------------------------===//
 
-/// The exchanges are those of the graph's matrices: each message goes to
-/// another site, and what it counts is what the matrix says.
-static Status checkMixing(const fb::Mixing &mixing, const Matrix &matrix,
-                          int64_t sites) {
-  Matrix left = matrix;
-  for (uint32_t i = 0; i < length(mixing.exchanges()); ++i) {
-    const fb::SiteExchange &exchange = *mixing.exchanges()->Get(i);
-    std::vector<int64_t> sources(sites, -1);
-    for (int64_t from = 0; from < sites; ++from) {
-      int64_t to = exchange.targets()->Get(from);
-      if (to < 0)
-        continue;
-      if (to == from || sources[to] >= 0)
-        return fail("exchange ", i + 1, " sends to site ", to,
-                    to == from ? " what it has itself" : " twice");
-      sources[to] = from;
-    }
-    for (int64_t to = 0; to < sites; ++to) {
-      double weight = exchange.weights()->Get(to);
-      double &wanted = left[to * sites + std::max<int64_t>(0, sources[to])];
-      // A plan as text has some of its digits.
-      bool isRight =
-          sources[to] < 0 ? weight == 0 : std::abs(weight - wanted) <= 1e-9;
-      if (!isRight)
-        return fail("exchange ", i + 1, " gives site ", to, " weight ", weight,
-                    " of what it receives, the graph ",
-                    sources[to] < 0 ? 0 : wanted);
-      if (sources[to] >= 0)
-        wanted = 0;
-    }
-  }
-  for (int64_t i = 0; i < sites * sites; ++i)
-    if (i / sites != i % sites && left[i] != 0)
-      return fail("site ", i / sites, " receives nothing of site ", i % sites);
-  return Status::success();
-}
-
-/// Sizes come first: whatever looks for a partner relies on them.
-static Status checkMixings(const fb::Plan &plan, const Outer &outer) {
-  uint32_t count = length(plan.outer()->mixings());
-  std::vector<Matrix> period;
-  if (outer.is(Agreement::Gossip)) {
-    Result<std::vector<Matrix>> made =
-        makeMixings("the plan", outer.getGraph(), outer.sites);
-    if (!made.ok())
-      return made.status();
-    period = std::move(*made);
-  }
-  if (count != period.size())
-    return fail("there are ", count, " mixings, expected ", period.size());
-  for (uint32_t i = 0; i < count; ++i) {
-    const fb::Mixing &mixing = *plan.outer()->mixings()->Get(i);
-    for (uint32_t j = 0; j < length(mixing.exchanges()); ++j)
-      for (uint64_t size : {mixing.exchanges()->Get(j)->targets()->size(),
-                            mixing.exchanges()->Get(j)->weights()->size()})
-        if (int64_t(size) != outer.sites)
-          return fail("mixing ", i + 1, ": exchange ", j + 1, " is of ", size,
-                      " sites, there are ", outer.sites);
-    for (uint32_t j = 0; j < length(mixing.exchanges()); ++j)
-      for (int32_t target : *mixing.exchanges()->Get(j)->targets())
-        if (target < -1 || target >= outer.sites)
-          return fail("mixing ", i + 1, ": exchange ", j + 1, " is with site ",
-                      target, ", there are ", outer.sites);
-    if (Status status = checkMixing(mixing, period[i], outer.sites);
-        !status.ok())
-      return fail("mixing ", i + 1, ": ", status.message());
-  }
-  return Status::success();
-}
-
-/// The values that a median drops follow from the sites.
-static Status checkRule(const fb::Plan &plan, const Outer &outer) {
-  PLAIT_RETURN_IF_ERROR(check("the plan", outer));
-  if (plan.outer()->drop() != outer.countDropped())
-    return fail("drop is ", plan.outer()->drop(), ", expected ",
-                outer.countDropped());
-  return checkMixings(plan, outer);
-}
-
-static std::string describe(const ListFacts &list) {
-  std::string text =
-      "'" + list.name + "' each " + std::to_string(list.every) + " steps";
-  if (list.phase)
-    text += " from " + std::to_string(list.phase) + " on";
-  if (list.except)
-    text += " but for each " + std::to_string(list.except);
-  return text +
-         (list.mixing ? " by mixing " + std::to_string(list.mixing) : "");
-}
-
-/// Compares names, and how often each is run.
-static Status checkLists(const fb::Plan &plan, const Outer &outer) {
-  std::vector<ListFacts> wanted =
-      listsOf(outer, length(plan.outer()->mixings()));
-  for (uint32_t i = 0; i < wanted.size(); ++i) {
-    std::string found = "missing";
-    if (i < length(plan.lists())) {
-      const fb::ActionList &list = *plan.lists()->Get(i);
-      found = describe(ListFacts{list.name()->str(), list.every(), list.phase(),
-                                 list.except(), list.mixing()});
-    }
-    if (found != describe(wanted[i]))
-      return fail("list ", i, " is ", found, ", expected ",
-                  describe(wanted[i]));
-  }
-  return length(plan.lists()) == wanted.size()
-             ? Status::success()
-             : fail("has ", length(plan.lists()), " lists, expected ",
-                    wanted.size());
-}
-
-/// The axis is the last one, so that all others keep their numbers.
-static Status checkSitesAxis(const fb::Plan &plan) {
-  uint32_t count = 0;
-  for (const fb::MeshAxis *axis : *plan.mesh())
-    count += axis->name()->string_view() == kSitesAxis;
-  bool isLast =
-      plan.mesh()->Get(plan.mesh()->size() - 1)->name()->string_view() ==
-      kSitesAxis;
-  if (count != (plan.outer() ? 1u : 0u) || (count && !isLast))
-    return fail("the mesh has ", count, " axes of sites",
-                isLast || !count ? "" : ", not the last one", ", and the plan ",
-                plan.outer() ? "one rule" : "no rule", " for them");
-  return Status::success();
-}
-
-/// Plans without sites have nothing of what is above.
-static Status checkNone(const fb::Plan &plan) {
-  if (length(plan.lists()))
-    return fail("there are lists of actions, but no sites");
-  for (uint32_t i = 0; i < plan.programs()->size(); ++i) {
-    const fb::Program &program = *plan.programs()->Get(i);
-    for (uint32_t j = 0; j < length(program.actions()); ++j)
-      if (program.actions()->Get(j)->list() ||
-          program.actions()->Get(j)->kind() == fb::ActionKind::Outer)
-        return fail("program ", i, ": action ", j,
-                    " is about sites, but there are none");
-    for (uint32_t j = 0; j < length(program.functions()); ++j)
-      for (uint32_t k = 0; k < length(program.functions()->Get(j)->steps());
-           ++k)
-        if (program.functions()->Get(j)->steps()->Get(k)->step_type() ==
-            fb::StepKind::OuterStep)
-          return fail("program ", i, ": function ", j, ", step ", k,
-                      " is about sites, but there are none");
-    for (uint32_t j = 0; j < length(program.shards()); ++j)
-      for (uint32_t k = 0; k < length(program.shards()->Get(j)->state()); ++k)
-        if (const fb::StateSlot &slot =
-                *program.shards()->Get(j)->state()->Get(k);
-            slot.like_weight() || slot.from_weight())
-          return fail("program ", i, ": ", slot.name()->str(),
-                      " begins as a weight, as for sites, but there are none");
-  }
-  return Status::success();
-}
-
 Status plan::checkSites(const fb::Plan &plan) {
   PLAIT_RETURN_IF_ERROR(checkSitesAxis(plan));
   if (!plan.outer())
-    return checkNone(plan);
+    return checkNoSites(plan);
   if (isCuda(plan))
     return fail("sites are for processors, the plan is for GPUs");
   Outer outer = outerOf(plan);
-  PLAIT_RETURN_IF_ERROR(checkRule(plan, outer));
-  PLAIT_RETURN_IF_ERROR(checkLists(plan, outer));
+  PLAIT_RETURN_IF_ERROR(checkSiteRule(plan, outer));
+  PLAIT_RETURN_IF_ERROR(checkSiteLists(plan, outer));
   for (uint32_t i = 0; i < plan.programs()->size(); ++i)
     if (Status status =
             SiteChecker(plan, *plan.programs()->Get(i), outer).check();

@@ -91,15 +91,16 @@ private:
     bool updates = isOf({Update, Blend}), mixes = isOf({Mix});
     bool anchors = updates || isOf({Part, Difference, Join, Keep});
     bool hasMessages = isOf({Encode, Decode});
-    bool hasMixed = isOf({Mix, Middle, Part, Blend, Take, Learn, Join, Encode});
+    bool hasMixed =
+        isOf({Mix, Middle, Part, Blend, Take, Learn, Join, Encode, Squares});
     if (!step.value() != isOf({Middle}) || !step.anchor() == anchors ||
         !step.copy() == isOf({Round}) ||
-        !step.others() == isOf({Mix, Middle, Decode}) ||
+        !step.others() == isOf({Mix, Middle, Decode, Clip}) ||
         !step.mixed() == hasMixed || !step.exchange() == mixes ||
         (step.momentum() && !updates) ||
         !step.correction() == isOf({Correct, Learn}) ||
         (step.error() && !isOf({Encode})) || !step.words() == hasMessages ||
-        !step.pieces() == hasMessages)
+        !step.pieces() == hasMessages || !step.copies() == isOf({Squares}))
       return fail("has other operands than ",
                   fb::EnumNameOuterKind(step.kind()), " names");
     for (const fb::Ref *ref :

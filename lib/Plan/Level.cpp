@@ -122,6 +122,11 @@ static bool hasCorrections(const fb::Plan &plan) {
   return scheme == "scaffold" || scheme == "tracking" || scheme == "awc";
 }
 
+/// Sites whose moves are scaled down.
+static bool hasClipping(const fb::Plan &plan) {
+  return plan.outer() && plan.outer()->radius() > 0;
+}
+
 static bool hasRates(const fb::Plan &plan) {
   return any(plan.parameters(), [](const fb::Parameter *parameter) {
     return parameter->rate() != 1;
@@ -242,6 +247,10 @@ std::span<const Feature> plan::getFeatures() {
       {"Parameter.unsaved", 7, hasUnsaved},
       {"Input.sorted", 7, sortsTokens},
       {"StateSlot.division", 8, hasDividedSlots},
+      {"OuterRule.radius", 8, hasClipping},
+      {"OuterStep.copies", 8, hasClipping},
+      {"OuterKind.Squares", 8, hasClipping},
+      {"OuterKind.Clip", 8, hasClipping},
   };
   return features;
 }

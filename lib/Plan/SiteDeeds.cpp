@@ -10,12 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "SiteDeeds.h"
-
-#include "plait/Plan/Defaults.h"
-#include "plait/Plan/Messages.h"
-#include "plait/Plan/Ranks.h"
-#include "plait/Plan/Uses.h"
+#include "SiteDeedReader.h"
 
 #include <algorithm>
 
@@ -36,78 +31,6 @@ bool plan::isIn(const fb::Program &program, fb::Category category,
   return false;
 }
 
-namespace {
-
-bool isAt(const fb::Ref *ref, uint64_t offset) {
-  return ref && ref->slot() < 0 && ref->offset() == offset;
-}
-
-class DeedReader {
-public:
-  DeedReader(const fb::Plan &plan, const fb::Program &program, uint32_t list)
-      : plan(plan), program(program), rule(*plan.outer()), mesh(plan),
-        corrects(outerOf(plan).corrects()),
-        keepsBefore(outerOf(plan).keepsBefore()) {
-    while (action < actions() && get(action).list() != list)
-      ++action;
-    for (end = action; end < actions() && get(end).list() == list;)
-      ++end;
-  }
-
-  Result<std::vector<Done>> run() {
-    while (action < end) {
-      Status status = isMixing() ? readMixing() : readCall();
-      if (!status.ok())
-        return status;
-    }
-    return std::move(done);
-  }
-
-private:
-  uint32_t actions() const { return length(program.actions()); }
-  const fb::Action &get(uint32_t index) const {
-    return *program.actions()->Get(index);
-  }
-  const fb::Function &functionOf(const fb::Action &call) const {
-    return *program.functions()->Get(call.function());
-  }
-
-  Status readCall();
-  Result<Done> readSum(const fb::CollectiveStep &step) const;
-  Result<Done> readOuter(const fb::OuterStep &step) const;
-  Result<Done> readMiddle(const fb::Function &function, uint32_t first) const;
-  Result<Done> readMessage(const fb::Function &function, uint32_t first) const;
-  bool isBlocks(const fb::Step &step, CollectiveKind kind, uint64_t chunk,
-                uint64_t input, uint64_t output,
-                fb::DType dtype = fb::DType::F32) const;
-  /// Whether the list is of an agreement of neighbours, and the next action is
-  /// none that copies are rounded by.
-  bool isMixing() const;
-  Status readMixing();
-  Status readTracking();
-  Result<ElementRange> readExchanges(uint64_t &received, uint64_t &sum);
-  Result<Done> readLearning(const fb::Function &function, uint32_t first) const;
-  uint64_t valueOf(uint32_t call) const;
-  Status expectTransfer(fb::ActionKind kind, uint32_t exchange, uint64_t buffer,
-                        uint64_t bytes);
-  Status expectStep(fb::OuterKind kind, uint32_t exchange,
-                    const ElementRange &value, const fb::OuterStep *&step);
-  Status checkScratch(uint64_t place, uint64_t bytes, uint32_t at) const;
-  Status checkScratch(uint64_t one, uint64_t other, uint64_t bytes,
-                      uint32_t from, uint32_t to) const;
-
-  const fb::Plan &plan;
-  const fb::Program &program;
-  const fb::OuterRule &rule;
-  RankGrid mesh;
-  bool corrects, keepsBefore;   // the scheme
-  uint32_t action = 0, end = 0; // what is read next, and where the list ends
-  uint32_t mixed = 0;           // ranges so far
-  std::vector<Done> done;
-};
-
-} // namespace
-
 //===----------------------------------------------------------------------===//
 // Steps
 //===----------------------------------------------------------------------===//
@@ -118,6 +41,10 @@ Status DeedReader::readCall() {
   uint32_t count = length(function.steps());
   for (uint32_t i = 0; i < count;) {
     const fb::Step &step = *function.steps()->Get(i);
+    if (clips && step.step_as_FillStep()) {
+      PLAIT_RETURN_IF_ERROR(readNorm(function, i));
+      continue;
+    }
     const auto *sum = step.step_as_CollectiveStep();
     const auto *outer = step.step_as_OuterStep();
     bool learns = step.step_as_CopyStep() && corrects;
@@ -174,6 +101,9 @@ static std::optional<Deed> getDeed(fb::OuterKind kind) {
     return Deed::Blend;
   case fb::OuterKind::Correct:
     return Deed::Correct;
+  case fb::OuterKind::Clip:
+    return Deed::Clip;
+  case fb::OuterKind::Squares:
   case fb::OuterKind::Learn:
   case fb::OuterKind::Join:
   case fb::OuterKind::Keep:
@@ -207,7 +137,61 @@ Result<Done> DeedReader::readOuter(const fb::OuterStep &step) const {
     return fail("is ", kDeeds[size_t(one.deed)],
                 one.momentum ? " with" : " without", " momentum, which is ",
                 rule.momentum());
+  if (one.deed == Deed::Clip && !(norm && isAt(step.others(), *norm)))
+    return fail("scales by what is not the norm of all that a site moves by");
   return one;
+}
+
+//===----------------------------------------------------------------------===//
+// Norms
+//===----------------------------------------------------------------------===//
+
+/// Whether one number is added up over the ranks along an axis.
+bool DeedReader::addsUp(const fb::Step &step, uint32_t axis,
+                        uint64_t place) const {
+  const auto *sum = step.step_as_CollectiveStep();
+  return sum && kindOf(*sum) == CollectiveKind::AllReduce &&
+         sum->reduction() == fb::Reduction::Sum && sum->axis() == axis &&
+         !length(sum->members()) && sum->outer() == 1 && sum->middle() == 1 &&
+         sum->chunk() == 1 && sum->dtype() == fb::DType::F32 &&
+         isAt(sum->input(), place) && isAt(sum->output(), place);
+}
+
+/// 1. A number is cleared.
+/// 2. Squares are added to it.
+/// 3. It is added up over all ranks of the site, an axis at a time.
+Status DeedReader::readNorm(const fb::Function &function, uint32_t &step) {
+  auto get = [&] { return function.steps()->Get(step); };
+  uint32_t count = length(function.steps());
+  // 1. Cleared.
+  const fb::FillStep &fill = *get()->step_as_FillStep();
+  uint64_t place = fill.target()->offset();
+  if (norm || fill.target()->slot() >= 0 || fill.bytes() != sizeof(float) ||
+      fill.first_microbatch_only())
+    return fail("step ", step, " is not the beginning of a norm, which is one");
+  PLAIT_RETURN_IF_ERROR(checkScratch(place, sizeof(float), action));
+  // 2. Squares.
+  for (++step; step < count; ++step) {
+    const auto *squares = get()->step_as_OuterStep();
+    if (!squares || squares->kind() != fb::OuterKind::Squares)
+      break;
+    if (!isAt(squares->mixed(), place))
+      return fail("step ", step, " adds squares to another number");
+    done.push_back(
+        {Deed::Squares, {squares->value()->offset(), squares->elements()}});
+    done.back().copies = squares->copies();
+  }
+  // 3. Added up.
+  for (uint32_t axis = 0; axis < mesh.axes(); ++axis) {
+    if (axis == mesh.sitesAxis() || mesh.size(axis) == 1)
+      continue;
+    if (step == count || !addsUp(*get(), axis, place))
+      return fail("step ", step, " does not add the norm up over axis '",
+                  plan.mesh()->Get(axis)->name()->str(), "'");
+    ++step;
+  }
+  norm = place;
+  return Status::success();
 }
 
 //===----------------------------------------------------------------------===//
@@ -356,176 +340,6 @@ Result<Done> DeedReader::readLearning(const fb::Function &function,
   Done one = {Deed::Learn, value};
   one.correction = learn->correction()->offset();
   return one;
-}
-
-//===----------------------------------------------------------------------===//
-// Means over neighbours
-//===----------------------------------------------------------------------===//
-
-/// Takes the action that has to be next. Ranges are numbered, so that what is
-/// received is the same range of another site.
-Status DeedReader::expectTransfer(fb::ActionKind kind, uint32_t exchange,
-                                  uint64_t buffer, uint64_t bytes) {
-  if (action == end || get(action).kind() != kind ||
-      get(action).exchange() != exchange)
-    return fail("action ", action, " is not the ", fb::EnumNameActionKind(kind),
-                " of exchange ", exchange, " that has to follow");
-  const fb::Action &own = get(action);
-  if (own.buffer() != buffer || own.bytes() != bytes || own.tensor() != mixed ||
-      own.stage() || own.microbatch() ||
-      own.direction() != fb::Direction::Forward)
-    return fail("action ", action, " is of another range than those around it");
-  ++action;
-  return Status::success();
-}
-
-/// The offset of what a call changes, or 0.
-uint64_t DeedReader::valueOf(uint32_t call) const {
-  const fb::Function &function = functionOf(get(call));
-  const fb::OuterStep *step =
-      length(function.steps()) ? function.steps()->Get(0)->step_as_OuterStep()
-                               : nullptr;
-  return step && step->value() ? step->value()->offset() : 0;
-}
-
-/// Takes a call of one step.
-Status DeedReader::expectStep(fb::OuterKind kind, uint32_t exchange,
-                              const ElementRange &value,
-                              const fb::OuterStep *&step) {
-  step = nullptr;
-  if (action < end && !isTransfer(get(action)) &&
-      length(functionOf(get(action)).steps()) == 1)
-    step = functionOf(get(action)).steps()->Get(0)->step_as_OuterStep();
-  if (!step || step->kind() != kind || step->exchange() != exchange)
-    return fail("action ", action, " is not the ", fb::EnumNameOuterKind(kind),
-                exchange ? " of exchange " + std::to_string(exchange) : "",
-                " that has to follow");
-  if (!isAt(step->value(), value.offset) || step->elements() != value.elements)
-    return fail("action ", action, " is of another range than those around it");
-  ++action;
-  return Status::success();
-}
-
-/// 1. The range is sent to all neighbours.
-/// 2. What they have sent is received and added, one by one.
-/// 3. When all have received it, it may change.
-Result<ElementRange> DeedReader::readExchanges(uint64_t &received,
-                                               uint64_t &sum) {
-  uint32_t first = action,
-           mixing = plan.lists()->Get(get(first).list())->mixing();
-  uint32_t exchanges =
-      length(plan.outer()->mixings()->Get(mixing - 1)->exchanges());
-  uint64_t begin = get(first).buffer(), bytes = get(first).bytes();
-  ElementRange value = {begin, bytes / sizeof(float)};
-  // 1. Sent.
-  for (uint32_t i = 1; i <= exchanges; ++i)
-    PLAIT_RETURN_IF_ERROR(
-        expectTransfer(fb::ActionKind::Send, i, begin, bytes));
-  // 2. Received.
-  received = action < end ? get(action).buffer() : 0;
-  const fb::OuterStep *step;
-  for (uint32_t i = 1; i <= exchanges; ++i) {
-    PLAIT_RETURN_IF_ERROR(
-        expectTransfer(fb::ActionKind::Recv, i, received, bytes));
-    PLAIT_RETURN_IF_ERROR(expectStep(fb::OuterKind::Mix, i, value, step));
-    if (i == 1)
-      sum = step->mixed()->offset();
-    if (!isAt(step->others(), received) || !isAt(step->mixed(), sum) ||
-        bytes % sizeof(float))
-      return fail("action ", action - 1, " does not add what was received");
-  }
-  // 3. Free.
-  for (uint32_t i = 1; i <= exchanges; ++i)
-    PLAIT_RETURN_IF_ERROR(
-        expectTransfer(fb::ActionKind::WaitSend, i, begin, bytes));
-  PLAIT_RETURN_IF_ERROR(checkScratch(received, sum, bytes, first, action));
-  ++mixed;
-  return value;
-}
-
-bool DeedReader::isMixing() const {
-  if (isTransfer(get(action)))
-    return true;
-  const fb::Function &function = functionOf(get(action));
-  const fb::OuterStep *step =
-      length(function.steps()) == 1
-          ? function.steps()->Get(0)->step_as_OuterStep()
-          : nullptr;
-  return corrects && step && step->kind() == fb::OuterKind::Part;
-}
-
-/// 1. What is tracked, if anything is, is learned.
-/// 2. The exchanges, and what becomes of the value by them.
-/// 3. It is written down where the next steps begin.
-Status DeedReader::readMixing() {
-  // 1. Tracking.
-  if (!isTransfer(get(action)))
-    PLAIT_RETURN_IF_ERROR(readTracking());
-  if (action == end || !isTransfer(get(action)))
-    return fail("action ", action - 1, " has no exchange of it behind it");
-  // 2. Mixing.
-  uint64_t received = 0, sum = 0;
-  Result<ElementRange> sent = readExchanges(received, sum);
-  if (!sent.ok())
-    return sent.status();
-  ElementRange value = *sent;
-  bool joins = keepsBefore && !corrects;
-  const fb::OuterStep *step;
-  if (joins && action < end && !isTransfer(get(action)))
-    value.offset = valueOf(action);
-  PLAIT_RETURN_IF_ERROR(expectStep(
-      joins ? fb::OuterKind::Join : fb::OuterKind::Take, 0, value, step));
-  if (!isAt(step->mixed(), sum))
-    return fail("action ", action - 1, " does not take what was added up");
-  Done own = {joins ? Deed::Joining : Deed::Mixing, value};
-  if (joins) {
-    if (!isAt(step->anchor(), sent->offset))
-      return fail("action ", action - 1, " joins other weights than are sent");
-    own.before = sent->offset;
-  }
-  PLAIT_RETURN_IF_ERROR(
-      checkScratch(sum, sent->elements * sizeof(float), action - 1));
-  done.push_back(own);
-  // 3. What was.
-  if (!keepsBefore)
-    return Status::success();
-  PLAIT_RETURN_IF_ERROR(expectStep(fb::OuterKind::Keep, 0, value, step));
-  done.push_back({.deed = Deed::Keep, .value = value});
-  done.back().before = step->anchor()->offset();
-  return Status::success();
-}
-
-/// 1. What the weights have moved by is written down.
-/// 2. It is mixed.
-/// 3. What it differs by from the mean is learned.
-Status DeedReader::readTracking() {
-  // 1. Moved.
-  uint32_t first = action;
-  const fb::OuterStep &part =
-      *functionOf(get(action)).steps()->Get(0)->step_as_OuterStep();
-  ElementRange value = {part.value()->offset(), part.elements()};
-  uint64_t moved = part.mixed()->offset(), bytes = value.end() - value.offset;
-  ++action;
-  // 2. Mixed.
-  if (action == end || !isTransfer(get(action)) ||
-      get(action).buffer() != moved || get(action).bytes() != bytes)
-    return fail("action ", first, " has no exchange of it behind it");
-  uint64_t received = 0, sum = 0;
-  Result<ElementRange> sent = readExchanges(received, sum);
-  if (!sent.ok())
-    return sent.status();
-  // 3. Learned.
-  const fb::OuterStep *learn;
-  PLAIT_RETURN_IF_ERROR(expectStep(fb::OuterKind::Learn, 0, *sent, learn));
-  if (!isAt(learn->mixed(), sum))
-    return fail("action ", action - 1, " does not take what was added up");
-  for (uint64_t other : {received, sum})
-    PLAIT_RETURN_IF_ERROR(checkScratch(moved, other, bytes, first, action - 1));
-  Done own = {Deed::Tracking, value};
-  own.before = part.anchor()->offset();
-  own.correction = learn->correction()->offset();
-  done.push_back(own);
-  return Status::success();
 }
 
 Result<std::vector<Done>> plan::readDeeds(const fb::Plan &plan,

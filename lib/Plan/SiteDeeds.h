@@ -7,7 +7,8 @@
 //
 // The actions and steps of a list, read as deeds: what they do together to the
 // bytes of a value. A mean over neighbours takes several actions and a median
-// several steps, and each of both is one deed.
+// several steps, and each of both is one deed. A norm is squares of each value:
+// what is done with their sum is part of them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -41,13 +42,16 @@ enum class Deed : uint8_t {
   Tracking, // what a site has moved by goes there, less its neighbours' mean
   Joining,  // what mixing changes of the weights before is added
   Keep,     // weights are written down
-  Message   // the sum of what compressed messages say
+  Message,  // the sum of what compressed messages say
+  Squares,  // added to the norm of a site
+  Clip      // what a site has moved by is scaled down, by that norm
 };
 inline constexpr std::string_view kDeeds[] = {
-    "a sum over sites", "a mean",       "a difference",    "an update",
-    "a rounding",       "a mixing",     "a middle",        "a part",
-    "a blend",          "a correction", "a learning mean", "a tracking",
-    "a joining",        "a keeping",    "a compressed sum"};
+    "a sum over sites", "a mean",       "a difference",     "an update",
+    "a rounding",       "a mixing",     "a middle",         "a part",
+    "a blend",          "a correction", "a learning mean",  "a tracking",
+    "a joining",        "a keeping",    "a compressed sum", "squares",
+    "a clipping"};
 
 /// A deed of one step of a list, or of several together. Offsets are there
 /// where its kind has such an operand.
@@ -58,6 +62,7 @@ struct Done {
   std::optional<uint64_t> difference = {}, correction = {}, before = {},
                           error = {};
   const fb::OuterStep *encode = nullptr; // of a compressed sum
+  uint32_t copies = 0;                   // of squares, see Plan.fbs
   bool isWanted = false;                 // by some value
 };
 

@@ -118,6 +118,7 @@ Outer plan::outerOf(const fb::Plan &plan) {
   outer.fragments = rule.fragments();
   outer.delay = rule.delay();
   outer.mix = rule.mix();
+  outer.radius = rule.radius();
   if (!graph.empty())
     outer.scheme += ":" + graph;
   outer.sites = RankGrid(plan).sites();

@@ -204,15 +204,16 @@ void addMessages(const RankGrid &mesh, const fb::OuterStep &step,
 }
 
 /// A step reads what it changes, too, but for the copy. What a mix adds to is
-/// both, the first one included.
+/// both, the first one included. A norm is one number.
 std::vector<Use> usesOf(const RankGrid &mesh, const fb::OuterStep &step) {
   auto count = elementCount({int64_t(step.elements())});
+  auto one = elementCount({1});
   uint64_t unit = sizeof(float);
   using enum fb::OuterKind;
   auto isOf = [&](std::initializer_list<fb::OuterKind> kinds) {
     return std::ranges::count(kinds, step.kind()) > 0;
   };
-  bool reads = isOf({Round, Mix, Part, Learn, Keep, Encode});
+  bool reads = isOf({Round, Mix, Part, Learn, Keep, Encode, Squares});
   bool writesAnchor = isOf({Update, Blend, Keep});
   bool readsMixed = isOf({Take, Blend, Learn, Join});
   std::vector<Use> uses;
@@ -232,10 +233,12 @@ std::vector<Use> usesOf(const RankGrid &mesh, const fb::OuterStep &step) {
     uses.push_back({"others", step.others(),
                     step.kind() == Middle
                         ? elementCount({mesh.sites(), int64_t(step.elements())})
-                        : count,
+                    : step.kind() == Clip ? one
+                                          : count,
                     unit});
   if (step.mixed())
-    uses.push_back({"mixed", step.mixed(), count, unit, !readsMixed});
+    uses.push_back({"mixed", step.mixed(), step.kind() == Squares ? one : count,
+                    unit, !readsMixed});
   if (step.correction())
     uses.push_back(
         {"correction", step.correction(), count, unit, step.kind() == Learn});

@@ -139,6 +139,35 @@ class Middle:
                 site[name] = middle.copy()
 
 
+class Clipping:
+    """Centred clipping (Karimireddy, He, Jaggi 2021, equation CC): what a site has come
+    to goes into the mean at most `radius` away from what all had before. One iteration
+    from there, as the paper does it. What is no number is left out."""
+
+    def __init__(self, start: dict, radius: float, rate: float):
+        self.anchor, self.radius, self.rate = dict(start), radius, rate
+        self.norms: list[list[float]] = []  # of each call
+
+    def agree(self, sites: list[dict]) -> None:
+        moved = [{k: site[k] - v for k, v in self.anchor.items()} for site in sites]
+        with numpy.errstate(invalid="ignore", over="ignore"):
+            norms = [
+                float(numpy.sqrt(sum((x.astype(float) ** 2).sum() for x in own.values())))
+                for own in moved
+            ]
+        self.norms.append(norms)
+        factors = [min(1.0, self.radius / norm) for norm in norms]
+        for name, anchor in self.anchor.items():
+            kept = [
+                factor * own[name]
+                for factor, own, norm in zip(factors, moved, norms)
+                if numpy.isfinite(norm)
+            ]
+            self.anchor[name] = anchor + self.rate * sum(kept, 0 * anchor) / len(sites)
+        for site in sites:
+            site.update(self.anchor)
+
+
 def make_graph(name: str, count: int) -> list[numpy.ndarray]:
     """The mixing matrices of a period, from the definitions."""
     hops = max(0, (count - 1).bit_length())
@@ -216,6 +245,8 @@ class Scheme:
         if self.name in ("median", "trimmed"):
             drop = int(self.options.get("drop", 1)) if self.name == "trimmed" else None
             return Middle(drop)
+        if self.name == "clip":
+            return Clipping(start, self.options["radius"], self.options.get("rate", 1.0))
         rate, momentum = self.options.get("rate", 0.7), self.options.get("momentum", 0.9)
         if self.name == "streaming":
             fragments = int(self.options.get("fragments", 2))

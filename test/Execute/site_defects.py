@@ -257,7 +257,7 @@ DEFECTS = {
         "has rate 0.7, which average has not"),
     "the scheme is unknown": (
         put(lambda plan: (plan["outer"], "scheme", "rumour")),
-        "has scheme 'rumour', expected average, diloco, median, trimmed, "
+        "has scheme 'rumour', expected average, diloco, median, trimmed, clip, "
         "gossip, streaming, sparseloco, scaffold, tracking or awc"),
     "the rate is too high": (
         put(lambda plan: (plan["outer"], "rate", 11)),

@@ -24,7 +24,7 @@ from harness import (
     ROOT, Reporter, Tools, arguments, attend_to_signals, require, write_tokens,
 )  # fmt: skip
 from processes import wait_for
-from site_runs import SiteRun, SiteRuns
+from site_runs import OFFER, START, STATE, VERDICT, FakeSite, SiteRun, SiteRuns
 
 NANO = ROOT / "examples" / "models" / "gpt2-nano"
 # Of one training: the layout inside of a site, the scheme, and further options.
@@ -58,6 +58,10 @@ class Run(SiteRuns):
 
     def await_text(self, text: str, name="coordinator") -> None:
         wait_for(lambda: text in self.said(name), f"{name} to say '{text}'")
+
+    def await_text_again(self, text: str, times: int) -> None:
+        """What the coordinator says so many times."""
+        wait_for(lambda: self.said("coordinator").count(text) == times, f"'{text}'")
 
     def finish(self, sites) -> None:
         """All of them end well, with the same weights, and so does the coordinator."""
@@ -185,6 +189,95 @@ def part_ends_at_a_meeting(suite: Suite) -> None:
         require(codes == [1, -signal.SIGKILL], codes)
         run.coordinator.send_signal(signal.SIGCONT)
         run.await_text("site 1 is gone after round", "coordinator")
+
+
+def parts_end_at_once(suite: Suite) -> str:
+    """A process that is left knows that nobody will answer it: it ends in less than the
+    second for which it would wait for that. The best of some, on a machine that does
+    other things."""
+    seconds = []
+    with suite.run("tensor", MANY, processes=2) as run:
+        for victim in (1, 0, 1):
+            site = run.site(1)
+            run.await_text("site 1 is there")
+            site.processes[victim].kill()
+            begin = time.monotonic()
+            site.wait_for_all(30)
+            seconds.append(time.monotonic() - begin)
+            run.await_text("site 1 is gone")
+            (run.folder / "coordinator").write_text("")
+    require(min(seconds) < 0.8, f"{seconds} s")
+    return f"{min(seconds):.2f} s"
+
+
+def returns_too_late(suite: Suite) -> None:
+    """A site that comes back when the others have done their last round has nobody to
+    get a state from: it is told so, and the coordinator does not wait for more."""
+    with suite.run("diloco", 2, "--timeout", 3) as run:
+        slow = run.site(0)
+        run.await_text("site 0 is there")
+        slow.send_signal(signal.SIGSTOP)
+        log = run.folder / "log"
+        last = run.site(2, "--log", log)
+        run.await_text("begins after round 0 with 2 of 3 sites")
+        wait_for(lambda: log.exists() and log.read_text(), "a step")
+        time.sleep(1)  # until it has done the other one, and offered
+        last.send_signal(signal.SIGSTOP)
+        slow.send_signal(signal.SIGCONT)
+        require(slow.wait(timeout=60) == 0, run.said("site-0"))
+        late = run.site(1)
+        run.await_text("site 1 joins after round 1")
+        last.send_signal(signal.SIGCONT)
+        require(last.wait(timeout=60) == 0, run.said("site-2"))
+        require(late.wait(timeout=30) == 1, "it has not failed")
+        said = "refuses this site: site 1 is behind the others, which have done all"
+        require(said in run.said("site-1"), run.said("site-1"))
+        require(run.coordinator.wait(timeout=30) == 0, run.said("coordinator"))
+
+
+def catches_up(suite: Suite) -> None:
+    """In the round after a site got a state, it may be as much later than the others as
+    that took: three sites whose every word the test says."""
+    with suite.run("diloco", 4, "--round-timeout", 0.5, "--timeout", 1) as run:
+        FakeSite(run.port, 0, 0, 0)
+        run.await_text("the coordinator has ")
+        plan = int(re.search(r"coordinator has ([0-9a-f]+)", run.said("coordinator"))[1], 16)
+        # Sizes are what it says of wrong ones.
+        sizes = []
+        for kind in (OFFER, STATE):
+            site = FakeSite(run.port, 2, plan, 0)
+            site.send(kind, 0, b"x")
+            run.await_text_again("bytes, expected ", len(sizes) + 1)
+            found = re.findall(r"bytes, expected (\d+)", run.said("coordinator"))
+            sizes.append(int(found[-1]))
+        offer, state = sizes
+        giver, other = (FakeSite(run.port, site, plan, 0) for site in (0, 1))
+        for site in (giver, other):
+            site.await_frame(START)
+        for site in (giver, other):
+            site.send(OFFER, 0, bytes(offer))
+        require([x.await_frame(VERDICT) for x in (giver, other)][1] == (2, 0), "a verdict")
+        later = FakeSite(run.port, 2, plan, 0)
+        run.await_text("site 2 joins after round 1")
+        for site in (giver, other):
+            site.send(OFFER, 1, bytes(offer))
+        require(giver.await_frame(VERDICT) == (2, 1), "nobody gives")
+        other.await_frame(VERDICT)
+        time.sleep(1)
+        giver.send(STATE, 2, bytes(state))
+        later.await_frame(STATE)
+        for site in (giver, other):
+            site.send(OFFER, 2, bytes(offer))
+        time.sleep(1.2)  # more than twice as late as a round waits
+        later.send(OFFER, 2, bytes(offer))
+        require([x.await_frame(VERDICT)[0] for x in (giver, other, later)] == [3] * 3,
+                run.said("coordinator"))  # fmt: skip
+        # And in the next one no more, for which it would be 2 seconds.
+        begin = time.monotonic()
+        for site in (giver, other):
+            site.send(OFFER, 3, bytes(offer))
+        require(giver.await_frame(VERDICT)[0] == 2, run.said("coordinator"))
+        require(time.monotonic() - begin < 2, "a round waits for ever")
 
 
 def parts_differ(suite: Suite) -> None:
@@ -340,6 +433,7 @@ def process_cases(suite: Suite, report: Reporter, is_whole: bool) -> None:
     if is_whole:
         report.case("processes/stopped", lambda: stopped(suite, "tensor", 2))
     report.case("processes/meeting", lambda: part_ends_at_a_meeting(suite))
+    report.case("processes/at-once", lambda: parts_end_at_once(suite))
     report.case("processes/differ", lambda: parts_differ(suite))
 
 
@@ -360,6 +454,8 @@ def main() -> int:
         if is_whole:
             report.case("killed/checkpoint", lambda: returns_from_checkpoint(suite))
             report.case("joins", lambda: joins_later(suite))
+        report.case("returns-too-late", lambda: returns_too_late(suite))
+        report.case("catches-up", lambda: catches_up(suite))
         report.case("coordinator", lambda: coordinator_killed(suite))
         report.case("refused/plan", lambda: refused(
             suite, "its plan is .*, the coordinator has", more=("--seq", 64)))

@@ -7,9 +7,12 @@
 """A coordinator and the sites of a plan, of one process each or of several, which
 meet as torchrun's do: what the test of their faults and its measurement share."""
 
+import json
 import os
 import pathlib
 import re
+import socket
+import struct
 import subprocess
 
 from processes import free_port, wait_for
@@ -32,6 +35,43 @@ class SiteRun:
             if process.poll() is None:
                 process.kill()
                 process.wait()
+
+
+HEADER = "<IHHQQQ"  # of a frame, see Frames.h
+HELLO, START, OFFER, VERDICT, STATE, PING = 1, 3, 4, 5, 6, 7
+
+
+class FakeSite:
+    """Speaks with a coordinator as a site does, at times that a test decides."""
+
+    def __init__(self, port: int, site: int, plan: int, rounds: int):
+        self.connection = socket.create_connection(("127.0.0.1", port), timeout=30)
+        words = {"protocol": "plait-sites 1", "site": site, "plan": plan, "settings": {}}
+        self.send(HELLO, rounds, json.dumps(words).encode())
+
+    def send(self, kind: int, rounds: int, payload: bytes) -> None:
+        header = struct.pack(HEADER, kind, 0, 0, rounds, 0, len(payload))
+        self.connection.sendall(header + payload)
+
+    def receive(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            part = self.connection.recv(count - len(data))
+            if not part:
+                raise ConnectionError("the coordinator has hung up")
+            data += part
+        return data
+
+    def await_frame(self, kind: int) -> tuple[int, int]:
+        """The header's two numbers of the next frame but pings, which is of a kind."""
+        found = PING
+        while found == PING:
+            header = self.receive(struct.calcsize(HEADER))
+            found, info, flag, _, _, count = struct.unpack(HEADER, header)
+            payload = self.receive(count)
+        if found != kind:
+            raise ValueError(f"a frame of kind {found}, expected {kind}: {payload[:99]}")
+        return info, flag
 
 
 class SiteRuns:

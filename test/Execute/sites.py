@@ -426,7 +426,7 @@ class Suite:
             'outer has steps "0", expected 1 to': ("sites=2", "--outer", "average:0"),
             "expected the steps behind it, as average:8": (
                 "sites=2", "--outer", "average"),
-            'outer is "mean", expected none, average, diloco, median, trimmed, '
+            'outer is "mean", expected none, average, diloco, median, trimmed, clip, '
             'gossip, streaming, sparseloco, scaffold, tracking or awc': (
                 "sites=2", "--outer", "mean:2"),
             "expected rate=R, momentum=M, compress=NAME, chunk=C, k=K or decay=D, each once": (

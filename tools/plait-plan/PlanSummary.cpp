@@ -103,9 +103,11 @@ static void addAgreement(ProgramSummary &summary, const fb::Plan &plan,
   if (plan::isTransfer(action))
     return;
   const fb::Function &function = *program.functions()->Get(action.function());
+  plan::RankGrid mesh(plan);
   for (uint32_t i = 0; i < length(function.steps()); ++i)
-    if (const auto *sum = function.steps()->Get(i)->step_as_CollectiveStep())
-      bytes += getSentBytes(plan::RankGrid(plan), *sum);
+    if (const auto *sum = function.steps()->Get(i)->step_as_CollectiveStep();
+        sum && sum->axis() == mesh.sitesAxis())
+      bytes += getSentBytes(mesh, *sum);
 }
 
 /// Counts the microbatches in flight of the program's part of the schedule, in

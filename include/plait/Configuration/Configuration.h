@@ -190,8 +190,9 @@ inline constexpr Range kPieces = {1, 64};
     "what `sites` of the mesh exchange, every H steps: average:H is\n"         \
     "their weights (local SGD, FedAvg); diloco:H[,rate=R,momentum=M]\n"        \
     "is what they moved by, for a second SGD (0.7, 0.9); median:H and\n"       \
-    "trimmed:H[,drop=D]; gossip:GRAPH[,every=H,average=A] with their\n"        \
-    "neighbours alone: ring, grid, exponential, one-peer or a file")           \
+    "trimmed:H[,drop=D]; clip:H,radius=R; gossip:GRAPH[,every=H,\n"            \
+    "average=A] with their neighbours alone: ring, grid, exponential,\n"       \
+    "one-peer or a file")                                                      \
   X(AttentionKind, attention, "attention", AttentionKind::Auto, {}, "lower",   \
     "flash: one step, scores never in memory; auto: flash on GPUs\n"           \
     "in bf16")                                                                 \

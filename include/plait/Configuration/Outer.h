@@ -43,7 +43,10 @@ enum class Agreement : uint8_t {
   Gossip,
   /// The same of a fragment of the weights at a time, which is taken steps
   /// after it has been sent (Douillard et al. 2025, "Streaming DiLoCo").
-  Streaming
+  Streaming,
+  /// What a site has moved by is scaled down to a radius before it is averaged
+  /// (Karimireddy, He, Jaggi 2021, "centred clipping").
+  Clipping
 };
 
 struct Outer;
@@ -52,8 +55,8 @@ struct Outer;
 struct OuterOption {
   std::string_view name;
   double Outer::*number = nullptr;
-  int32_t Outer::*count = nullptr;      // whole; `most` is not looked at
-  double usual = 0;                     // where none is given
+  int32_t Outer::*count = nullptr; // whole; `most` is not looked at
+  double usual = 0; // where none is given; out of bounds: one has to be
   double least = 0, most = 0;           // of what is given
   bool hasLeast = true, hasMost = true; // whether these may be taken
 };
@@ -94,6 +97,7 @@ struct Outer {
   int32_t fragments = 0; // that weights are divided into; 0: none
   int32_t delay = 0;     // steps from sending a fragment to taking it
   double mix = 0;        // what a site keeps of its own weights then
+  double radius = 0;     // the largest norm of what a site has moved by
 
   bool isOn() const { return !scheme.empty(); }
   std::string_view getName() const {

@@ -83,6 +83,8 @@ struct OuterOperands {
   float every = 1;            // steps from one agreement to the next
   std::byte *error = nullptr; // of messages; null: none is kept
   const SiteCompression *compress = nullptr;
+  double radius = 0;   // of what a site has moved by
+  uint32_t copies = 1; // of each square
 };
 
 /// The place where a rank's block of an AttentionStep begins in the whole: what

@@ -34,11 +34,12 @@ static llvm::SmallVector<int64_t> getBlocks(const fb::PlanT &plan,
   return blocks;
 }
 
-/// The elements that a rank has of a tensor of `shape`, padding included.
-static uint64_t countWhole(const fb::PlanT &plan, const fb::ShardT &shard,
-                           llvm::ArrayRef<int64_t> shape) {
+uint64_t plait::countHeld(const fb::PlanT &plan, const fb::ShardT &shard) {
+  if (shard.division && shard.compute_dtype == fb::DType::BF16)
+    return shard.division->elements;
   uint64_t elements = 1;
-  for (auto [size, blocks] : llvm::zip_equal(shape, getBlocks(plan, shard)))
+  for (auto [size, blocks] : llvm::zip_equal(
+           plan.parameters[shard.parameter]->shape, getBlocks(plan, shard)))
     elements *= llvm::divideCeil(size, blocks);
   return elements;
 }
@@ -99,8 +100,7 @@ void SiteBuilder::findPieces() {
     SentRange &range = *llvm::find_if(ranges, [&](const SentRange &one) {
       return one.contains(shard->weight);
     });
-    range.pieces[shard->weight - range.begin] =
-        countWhole(plan, *shard, plan.parameters[shard->parameter]->shape);
+    range.pieces[shard->weight - range.begin] = countHeld(plan, *shard);
   }
 }
 

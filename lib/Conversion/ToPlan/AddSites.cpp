@@ -231,22 +231,13 @@ fb::FunctionT &SiteBuilder::addCall() {
   return *program.functions.back();
 }
 
-template <typename Step>
-Step &SiteBuilder::addStep(fb::FunctionT &function, Step own) {
-  auto step = std::make_unique<fb::StepT>();
-  step->step.Set(std::move(own));
-  step->location = location;
-  function.steps.push_back(std::move(step));
-  return *static_cast<Step *>(function.steps.back()->step.value);
-}
-
 void SiteBuilder::addCollective(fb::FunctionT &function, CollectiveKind kind,
-                                uint64_t input, uint64_t output,
+                                uint8_t over, uint64_t input, uint64_t output,
                                 uint64_t elements, fb::DType dtype) {
   fb::CollectiveStepT step;
   step.kind = uint8_t(kind);
   step.reduction = fb::Reduction::Sum;
-  step.axis = axis;
+  step.axis = over;
   step.outer = 1;
   step.chunk = elements;
   step.dtype = dtype;
@@ -290,23 +281,33 @@ void SiteBuilder::addReport() {
 // Agreements of all sites
 //===----------------------------------------------------------------------===//
 
+void SiteBuilder::addDifference(fb::FunctionT &function,
+                                const SentRange &range) {
+  addOuter(function, fb::OuterKind::Difference, range.begin, range.elements())
+      .anchor = at(range.anchor);
+}
+
+void SiteBuilder::addUpdate(fb::FunctionT &function, const SentRange &range) {
+  fb::OuterStepT &update =
+      addOuter(function, fb::OuterKind::Update, range.begin, range.elements());
+  update.anchor = at(range.anchor);
+  if (outer.keepsMomentum())
+    update.momentum = at(range.momentum);
+}
+
 /// The mean, or what the second optimizer makes of it.
 void SiteBuilder::addMean(fb::FunctionT &function, const SentRange &range) {
   bool hasOptimizer = outer.keepsAnchor();
   if (hasOptimizer)
-    addOuter(function, fb::OuterKind::Difference, range.begin, range.elements())
-        .anchor = at(range.anchor);
+    addDifference(function, range);
   if (compress.isOn())
     addMessage(function, &range, range.begin);
   else
     addSum(function, range.begin, range.elements());
-  fb::OuterStepT &end = addOuter(
-      function, hasOptimizer ? fb::OuterKind::Update : fb::OuterKind::Mean,
-      range.begin, range.elements());
   if (hasOptimizer)
-    end.anchor = at(range.anchor);
-  if (outer.keepsMomentum())
-    end.momentum = at(range.momentum);
+    addUpdate(function, range);
+  else
+    addOuter(function, fb::OuterKind::Mean, range.begin, range.elements());
 }
 
 /// Each site has a block of the elements of all sites, and all get its result.
@@ -340,6 +341,8 @@ void SiteBuilder::addRounding(fb::FunctionT &function, uint32_t fragment) {
 /// Range by range, and the copies at the end.
 void SiteBuilder::addAgreement() {
   fb::FunctionT &function = addCall();
+  if (outer.is(Agreement::Clipping))
+    return addClipping(function);
   for (const SentRange &range : ranges)
     if (outer.is(Agreement::Middle))
       addMiddle(function, range);
@@ -444,6 +447,8 @@ void SiteBuilder::build() {
       llvm::any_of(plan.lists, [](const auto &own) { return own->mixing; });
   if (mixes || outer.is(Agreement::Middle) || outer.corrects())
     placeScratch();
+  if (outer.is(Agreement::Clipping))
+    scratch[0] = addScratch(sizeof(float));
   if (compress.isOn()) {
     findPieces();
     placeMessages();
@@ -523,6 +528,7 @@ static std::unique_ptr<fb::OuterRuleT> makeRule(const Outer &outer) {
   rule->fragments = outer.fragments;
   rule->delay = outer.delay;
   rule->mix = outer.mix;
+  rule->radius = outer.radius;
   return rule;
 }
 

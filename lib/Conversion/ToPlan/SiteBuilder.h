@@ -75,15 +75,30 @@ private:
                   llvm::ArrayRef<const SentRange *> sent, uint64_t value);
   void addCollective(fb::FunctionT &function, CollectiveKind kind,
                      uint64_t input, uint64_t output, uint64_t elements,
-                     fb::DType dtype = fb::DType::F32);
+                     fb::DType dtype = fb::DType::F32) {
+    addCollective(function, kind, axis, input, output, elements, dtype);
+  }
+  void addCollective(fb::FunctionT &function, CollectiveKind kind, uint8_t over,
+                     uint64_t input, uint64_t output, uint64_t elements,
+                     fb::DType dtype);
   void addCopy(fb::FunctionT &function, uint64_t source, uint64_t target,
                uint64_t elements);
   fb::OuterStepT &addOuter(fb::FunctionT &function, fb::OuterKind kind,
                            uint64_t value, uint64_t elements);
-  template <typename Step> Step &addStep(fb::FunctionT &function, Step step);
+  template <typename Step> Step &addStep(fb::FunctionT &function, Step own) {
+    auto step = std::make_unique<fb::StepT>();
+    step->step.Set(std::move(own));
+    step->location = location;
+    function.steps.push_back(std::move(step));
+    return *static_cast<Step *>(function.steps.back()->step.value);
+  }
   void addReport();
   void addAgreement();
   void addMean(fb::FunctionT &function, const SentRange &range);
+  void addDifference(fb::FunctionT &function, const SentRange &range);
+  void addUpdate(fb::FunctionT &function, const SentRange &range);
+  void addClipping(fb::FunctionT &function);
+  void addNorm(fb::FunctionT &function);
   void addMiddle(fb::FunctionT &function, const SentRange &range);
   void addSums(fb::FunctionT &function, FragmentPlace place);
   void addFragment(const ListFacts &facts);
@@ -122,6 +137,10 @@ private:
   uint32_t list = 0; // that actions are added to
   uint64_t scratch[3] = {}, scratchBytes = 0;
 };
+
+/// The elements that a rank has of what it updates of a trained parameter,
+/// padding included; of what is divided as a part of a pack, of that part.
+uint64_t countHeld(const fb::PlanT &plan, const fb::ShardT &shard);
 
 /// Fails where a rank would have a part of a chunk: then what is sent would
 /// depend on the mesh.

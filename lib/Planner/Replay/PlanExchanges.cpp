@@ -123,7 +123,9 @@ makeMeanExchange(const fb::Plan &plan, const fb::Program &program,
   if (!action.list())
     return exchange;
   exchange->bytes *= exchange->count;
-  exchange->axis = std::nullopt;
+  // Between sites; a site also adds up what its ranks find by themselves.
+  if (plan::isTransfer(action))
+    exchange->axis = std::nullopt;
   exchange->moment = Moment::Agreement;
   return exchange;
 }

@@ -21,9 +21,10 @@ using namespace plait;
 using namespace plait::planner;
 using json = nlohmann::ordered_json; // fields in the order of the documentation
 
-/// "dp", "sites", or "host" where the other end is another place.
+/// "dp", "sites", or "host" where the other end is another place. An agreement
+/// without an axis is one of sites.
 static std::string nameEnd(const Exchange &exchange) {
-  if (exchange.moment == Moment::Agreement)
+  if (exchange.moment == Moment::Agreement && !exchange.axis)
     return "sites";
   return std::string(exchange.axis ? getFacts(*exchange.axis).name
                                    : getFacts(exchange.place).name);

@@ -64,7 +64,7 @@ predict(const ReportInput &input, const Outer &outer, const Cluster &cluster) {
   for (const ExchangeList &list : *lists) {
     double sent = 0;
     for (const Exchange &exchange : list.get())
-      if (exchange.moment == Moment::Agreement)
+      if (exchange.moment == Moment::Agreement && !exchange.axis)
         sent += exchange.getSent();
     predicted.sent = std::max(predicted.sent, sent);
   }

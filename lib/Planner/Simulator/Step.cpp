@@ -326,10 +326,11 @@ static double getComputingSeconds(double parameters, double compressed,
   const Outer &outer = context.training.outer;
   const Device &device = context.cluster.device;
   double bytes = parameters * sizeof(float);
-  double passes = outer.keepsDifference()    ? 6
-                  : outer.keepsAnchor()      ? 5
-                  : outer.getGraph().empty() ? 2
-                                             : 6;
+  double passes = outer.keepsDifference()         ? 6
+                  : outer.is(Agreement::Clipping) ? 8
+                  : outer.keepsAnchor()           ? 5
+                  : outer.getGraph().empty()      ? 2
+                                                  : 6;
   double error = outer.getCompression().keepsError() ? 2 * bytes : 0;
   double kept = parameters * 2 * outer.getStateBytes() - error;
   double seconds = memoryCost(passes * bytes + kept, device).seconds;
@@ -343,6 +344,26 @@ static double getComputingSeconds(double parameters, double compressed,
   seconds += kernelCost(bytes + sites * compressed,
                         parameters * sites * getDecodeFlops(isSparse), device)
                  .seconds;
+  return seconds;
+}
+
+/// The norm of what a site has moved by: one number, over each axis of a site.
+static double getSiteNormSeconds(const Context &context) {
+  const Outer &outer = context.training.outer;
+  double seconds = 0, each = 1 / double(outer.every);
+  if (!outer.is(Agreement::Clipping))
+    return 0;
+  for (const AxisFacts &facts : kAxes) {
+    int64_t members = context.configuration.mesh[facts.axis];
+    if (members == 1)
+      continue;
+    double one =
+        each * collectiveSeconds(CollectiveKind::AllReduce, 4,
+                                 context.group(facts.axis), context.cluster);
+    context.note({facts.axis, Carrier::AllReduce, Moment::Agreement, members,
+                  each, 4 * each, one});
+    seconds += one;
+  }
   return seconds;
 }
 
@@ -361,6 +382,7 @@ double planner::getSitesSeconds(const StepLoad &load, double step,
       memoryCost(outer.corrects() ? 3 * bytes : 0, context.cluster.device);
   return getTogetherSeconds(CollectiveKind::AllReduce, 1, 3 * sizeof(float),
                             context) +
+         getSiteNormSeconds(context) +
          getAgreementSeconds(bytes, compressed, step, context) +
          getComputingSeconds(parameters, compressed, context) /
              double(outer.every) +

@@ -132,6 +132,10 @@ public:
                   });
       return Status::success();
     }
+    if (step.kind() == fb::OuterKind::Squares) {
+      addSquares(operands, int64_t(step.elements()));
+      return Status::success();
+    }
     parallelFor(threads, int64_t(step.elements()), memoryGrain / sizeof(float),
                 [&](int64_t begin, int64_t end) {
                   runOuter(step.kind(), operands, int64_t(step.elements()),
@@ -159,6 +163,21 @@ public:
   }
 
 private:
+  /// Sums of blocks are added in their order, whoever computes them.
+  void addSquares(const OuterOperands &operands, int64_t elements) const {
+    std::vector<double> sums((elements + kSquaresBlock - 1) / kSquaresBlock);
+    parallelFor(threads, int64_t(sums.size()),
+                memoryGrain / (sizeof(float) * kSquaresBlock),
+                [&](int64_t begin, int64_t end) {
+                  for (int64_t i = begin; i < end; ++i)
+                    sums[i] =
+                        sumSquares(operands, i * kSquaresBlock,
+                                   std::min(elements, (i + 1) * kSquaresBlock));
+                });
+    double sum = std::accumulate(sums.begin(), sums.end(), 0.0);
+    *reinterpret_cast<float *>(operands.mixed) += float(sum / operands.copies);
+  }
+
   /// Bytes that are worth a second thread.
   static constexpr int64_t memoryGrain = 1 << 18;
 

@@ -119,6 +119,32 @@ static void learn(const OuterOperands &operands, int64_t begin, int64_t end) {
     correction[i] += (value[i] - mixed[i]) / rate;
 }
 
+/// In double precision: no square of a number in fp32 is too large or too
+/// small.
+double runtime::sumSquares(const OuterOperands &operands, int64_t begin,
+                           int64_t end) {
+  const float *value = numbersOf(operands.value);
+  double sum = 0;
+  for (int64_t i = begin; i < end; ++i)
+    sum += double(value[i]) * double(value[i]);
+  return sum;
+}
+
+/// A site with something that is no number counts as one that has not moved,
+/// also where this is in another rank's weights.
+static void clip(const OuterOperands &operands, int64_t begin, int64_t end) {
+  float *value = numbersOf(operands.value);
+  float squares = *reinterpret_cast<const float *>(operands.others);
+  if (!std::isfinite(squares)) {
+    std::fill(value + begin, value + end, 0.0f);
+    return;
+  }
+  float factor =
+      float(std::min(1.0, operands.radius / std::sqrt(double(squares))));
+  for (int64_t i = begin; i < end; ++i)
+    value[i] *= factor;
+}
+
 void runtime::runOuter(fb::OuterKind kind, const OuterOperands &operands,
                        int64_t elements, int64_t begin, int64_t end) {
   float *value = numbersOf(operands.value);
@@ -163,6 +189,9 @@ void runtime::runOuter(fb::OuterKind kind, const OuterOperands &operands,
   case fb::OuterKind::Keep:
     std::copy_n(value + begin, end - begin, numbersOf(operands.anchor) + begin);
     return;
+  case fb::OuterKind::Clip:
+    return clip(operands, begin, end);
+  case fb::OuterKind::Squares: // by blocks, see sumSquares()
   case fb::OuterKind::Encode:
   case fb::OuterKind::Decode: // by chunks, see SiteMessages.h
     return;

@@ -17,6 +17,13 @@ namespace plait::runtime {
 void runOuter(fb::OuterKind kind, const OuterOperands &operands,
               int64_t elements, int64_t begin, int64_t end);
 
+/// The numbers of a block of squares: sums are added up block by block, so that
+/// a norm has the same bits with any number of threads.
+inline constexpr int64_t kSquaresBlock = 1 << 14;
+
+/// The sum of squares of elements [begin, end).
+double sumSquares(const OuterOperands &operands, int64_t begin, int64_t end);
+
 } // namespace plait::runtime
 
 #endif // PLAIT_LIB_RUNTIME_CPU_OUTER_H

@@ -204,7 +204,8 @@ void MpiEngine::serve() {
       last = now;
     auto quiet = std::chrono::duration_cast<microseconds>(now - last);
     // One that has nothing to do with this one any more may end.
-    if (active > 0 && quiet > spinning && neighbourHasEnded())
+    if (active > 0 && quiet > spinning && !joined.tellsOfEnds &&
+        neighbourHasEnded())
       giveUp(/*byItself=*/true, fail("process ", joined.neighbour, " on ",
                                      joined.host, " has ended"));
     if (active == 0)

@@ -68,11 +68,12 @@ public:
     uint32_t localIndex = 0; // on this host
     uint32_t largestTag = 0;
     uint32_t processors = 0; // that those of this host may use together
-    // The process behind this one on its host, behind the last one the first.
-    // Where the library would say nothing of its end: the system's number of
-    // it, as this process sees it; else 0.
+    // The process behind this one on its host, behind the last one the first,
+    // and the system's number of it, as this process sees it; 0: it is unknown.
     uint32_t neighbour = 0;
     pid_t neighbourId = 0;
+    // Whether the library itself says so where a process has ended.
+    bool tellsOfEnds = false;
     std::string host;
     std::vector<uint32_t> hosts;        // by process, numbers from 0
     std::vector<std::string> hostNames; // by these numbers

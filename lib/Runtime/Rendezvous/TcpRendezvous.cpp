@@ -21,6 +21,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 using namespace plait;
@@ -246,8 +247,36 @@ findHosts(const ProcessPlace &here, const std::vector<std::string> &hosts) {
   return world;
 }
 
+/// Says which process of the system this is, as "4711 4026531836": numbers of
+/// processes mean nothing in another namespace, as containers have, whose inode
+/// tells them apart.
+static std::string describeSelf() {
+  struct stat space = {};
+  if (stat("/proc/self/ns/pid", &space))
+    return "";
+  return std::to_string(getpid()) + " " + std::to_string(space.st_ino);
+}
+
+/// UCX may not notice for many seconds that a process has ended which it shares
+/// memory with, and a process that fails would wait for it to answer.
+static void findNeighbour(MpiLibrary::World &world,
+                          std::span<const std::string> processes) {
+  world.tellsOfEnds = true;
+  auto hosts = std::ranges::equal_range(world.hosts, world.hosts[world.index]);
+  uint32_t first = uint32_t(hosts.begin() - world.hosts.begin());
+  uint32_t next = first + (world.index - first + 1) % uint32_t(hosts.size());
+  auto spaceOf = [&](uint32_t process) {
+    return processes[process].substr(processes[process].find(' ') + 1);
+  };
+  if (next == world.index || processes[next].empty() ||
+      spaceOf(next) != spaceOf(world.index))
+    return;
+  world.neighbour = next;
+  world.neighbourId = pid_t(std::atol(processes[next].c_str()));
+}
+
 /// 1. All learn all hosts, by name, and by which address process 0 is reached:
-///    that of all processes of its host.
+///    that of all processes of its host; and who watches whom.
 /// 2. UCX opens its end of each process, and those that talk to each other
 ///    connect; a failure of one fails all.
 /// 3. The engine's thread makes all further calls.
@@ -260,6 +289,10 @@ Status TcpRendezvous::openEngine(std::span<const uint32_t> peers) {
   if (!world.ok())
     return world.status();
   here.hosts = world->hosts;
+  auto processes = exchange(describeSelf());
+  if (!processes.ok())
+    return processes.status();
+  findNeighbour(*world, *processes);
   auto ofFirst = broadcast(tree->address());
   if (!ofFirst.ok())
     return ofFirst.status();

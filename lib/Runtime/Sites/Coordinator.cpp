@@ -37,6 +37,10 @@ static constexpr std::chrono::seconds pingInterval(2);
 /// A round waits so many times as long where less than half have delivered.
 static constexpr int lonePatience = 4;
 
+/// Who gives a state is as much later as that takes, and who gets it as much
+/// again.
+static constexpr int catchUpParts = 2;
+
 void Coordinator::say(const std::string &text) const {
   tell(options.reporter, Severity::Info, text);
 }
@@ -268,6 +272,8 @@ void Coordinator::takeState(const Peer &giver, Frame frame) {
     say(nameSite(peer.site) + " continues after round " +
         std::to_string(round) + " with the state of " + nameSite(giver.site));
   }
+  catchUp = std::min<Clock::duration>(catchUpParts * (Clock::now() - closed),
+                                      lonePatience * options.roundLimit);
 }
 
 //===----------------------------------------------------------------------===//
@@ -314,6 +320,15 @@ void Coordinator::gatherAgain() {
     }
   say("no site is left that has done round " + std::to_string(round) +
       ": gathers sites again");
+}
+
+/// Who comes back when the others have ended has nobody to get a state from.
+void Coordinator::refuseWaiting() {
+  for (Peer &peer : peers)
+    if (peer.state == Peer::Waiting && !peer.isLost())
+      refuse(peer,
+             nameSite(peer.site) +
+                 " is behind the others, which have done all their steps");
 }
 
 std::vector<std::byte>
@@ -380,6 +395,8 @@ void Coordinator::closeRound() {
   }
   std::fill(offers.begin(), offers.end(), std::vector<std::byte>());
   firstOffer = halfOffered = std::nullopt;
+  closed = Clock::now();
+  catchUp = {};
 }
 
 std::optional<Coordinator::Clock::time_point>
@@ -388,10 +405,10 @@ Coordinator::nextDeadline() const {
     return firstHello ? std::optional(*firstHello + options.timeLimit)
                       : std::nullopt;
   if (halfOffered)
-    return *halfOffered + options.roundLimit;
-  return firstOffer
-             ? std::optional(*firstOffer + lonePatience * options.roundLimit)
-             : std::nullopt;
+    return *halfOffered + options.roundLimit + catchUp;
+  return firstOffer ? std::optional(*firstOffer +
+                                    lonePatience * options.roundLimit + catchUp)
+                    : std::nullopt;
 }
 
 /// Takes the time when half of those who are awaited or have delivered have.
@@ -423,7 +440,11 @@ void Coordinator::advance() {
   });
   if (firstOffer && (isTime || !isAwaited))
     closeRound();
-  if (!firstOffer && count(Peer::Present) == 0 && count(Peer::Waiting) > 0)
+  if (firstOffer || count(Peer::Present) > 0 || count(Peer::Waiting) == 0)
+    return;
+  if (finished > 0)
+    refuseWaiting();
+  else
     gatherAgain();
 }
 

@@ -53,6 +53,7 @@ private:
   // Rounds.
   void begin();
   void gatherAgain();
+  void refuseWaiting();
   void closeRound();
   std::vector<std::byte> sumOffers(const std::vector<uint32_t> &counted) const;
   void tellRound(const std::vector<uint32_t> &counted);
@@ -80,6 +81,8 @@ private:
   std::optional<Clock::time_point> firstOffer;  // of the round
   std::optional<Clock::time_point> halfOffered; // half of those waited for
   std::optional<Clock::time_point> firstHello;  // since sites are gathered
+  Clock::time_point closed = Clock::now();      // the round before this one
+  Clock::duration catchUp = {}; // that sites which gave or got a state need
   Clock::time_point lastPing = Clock::now(), lastSite = Clock::now();
   uint64_t finished = 0, counted = 0, rounds = 0;
   std::string absent; // of the last round that was told of

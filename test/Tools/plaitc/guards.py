@@ -54,6 +54,8 @@ PLANS = {
                    "int8:32+feedback"],
     "gossip": ["gpt2", "--mesh", "sites=2", "--no-plan", "--micro-batch", "4", "--outer",
                "gossip:ring,average=2"],
+    "clip": ["gpt2", "--mesh", "tp=2,sites=2", "--no-plan", "--micro-batch", "4",
+             "--outer", "clip:2,radius=1"],
     "streaming": ["gpt2", "--mesh", "sites=2", "--no-plan", "--micro-batch", "4", "--outer",
                   "streaming:4"],
     "tracking": ["gpt2", "--mesh", "sites=2", "--no-plan", "--micro-batch", "4",

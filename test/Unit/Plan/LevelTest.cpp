@@ -84,6 +84,11 @@ void addCorrections(fb::PlanT &plan) {
   plan.outer->scheme = "scaffold";
 }
 
+void addRadius(fb::PlanT &plan) {
+  addRule(plan);
+  plan.outer->radius = 1;
+}
+
 void addWindow(fb::PlanT &plan) {
   fb::AttentionStepT attention;
   attention.window = 8;
@@ -178,6 +183,10 @@ const std::map<std::string, Add> additions = {
     {"OuterStep.pieces", addMessages},
     {"OuterKind.Encode", addMessages},
     {"OuterKind.Decode", addMessages},
+    {"OuterRule.radius", addRadius},
+    {"OuterStep.copies", addRadius},
+    {"OuterKind.Squares", addRadius},
+    {"OuterKind.Clip", addRadius},
     {"Plan.deterministic", [](fb::PlanT &plan) { plan.deterministic = true; }},
     {"Parameter.unsaved",
      [](fb::PlanT &plan) { plan.parameters[0]->unsaved = true; }}};

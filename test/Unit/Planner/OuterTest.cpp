@@ -23,6 +23,8 @@ TEST(Outer, IsReadAndWritten) {
         "diloco:30,rate=1,momentum=0.5+sites:2",
         "median:2+sites:3",
         "trimmed:4,drop=2",
+        "clip:4,radius=0.5",
+        "clip:1,radius=1e30,rate=0.5+sites:2",
         "gossip:ring",
         "gossip:one-peer+sites:6",
         "gossip:grid,every=3,average=2",
@@ -47,6 +49,8 @@ TEST(Outer, IsReadAndWritten) {
        {std::pair("diloco:3,rate=0.7", "diloco:3"),
         {"diloco:3,momentum=0.90,rate=0.70", "diloco:3"},
         {"trimmed:3,drop=1", "trimmed:3"},
+        {"clip:3,rate=1,radius=2.50", "clip:3,radius=2.5"},
+        {"clip:3,radius=1e+5+sites:2", "clip:3,radius=1e05+sites:2"},
         {"sparseloco:3,compress=topk2,k=64,decay=0.95", "sparseloco:3"},
         {"diloco:3,decay=1,k=2,chunk=128,compress=topk",
          "diloco:3,compress=topk,chunk=128"},
@@ -61,14 +65,14 @@ TEST(Outer, IsReadAndWritten) {
 TEST(Outer, SaysWhatItCannotRead) {
   for (auto [text, message] :
        {std::pair("", "outer is \"\", expected none, average, diloco, median, "
-                      "trimmed, gossip, streaming, sparseloco, scaffold, "
+                      "trimmed, clip, gossip, streaming, sparseloco, scaffold, "
                       "tracking or awc"),
-        {"mean:2",
-         "outer is \"mean\", expected none, average, diloco, median, "
-         "trimmed, gossip, streaming, sparseloco, scaffold, tracking or awc"},
-        {"none:2",
-         "outer is \"none\", expected none, average, diloco, median, "
-         "trimmed, gossip, streaming, sparseloco, scaffold, tracking or awc"},
+        {"mean:2", "outer is \"mean\", expected none, average, diloco, median, "
+                   "trimmed, clip, gossip, streaming, sparseloco, scaffold, "
+                   "tracking or awc"},
+        {"none:2", "outer is \"none\", expected none, average, diloco, median, "
+                   "trimmed, clip, gossip, streaming, sparseloco, scaffold, "
+                   "tracking or awc"},
         {"streaming:8,fragments=0",
          "outer has fragments \"0\", expected 1 to 16777216"},
         {"streaming:8,delay=-1",
@@ -90,6 +94,30 @@ TEST(Outer, SaysWhatItCannotRead) {
          "outer has a matrix of 1 row, expected 2, one for each site"},
         {"trimmed:2,drop=2+sites:4",
          "outer has drop 2, which takes more than 4 sites, not 4"},
+        {"clip:2", "outer has no radius, expected one, as in clip:8,radius=1"},
+        {"clip:2,rate=1",
+         "outer has no radius, expected one, as in clip:8,radius=1"},
+        {"clip", "outer is \"clip\", expected the steps behind it, as "
+                 "clip:8,radius=1"},
+        {"clip:0,radius=1", "outer has steps \"0\", expected 1 to 16777216"},
+        {"clip:2,radius=0",
+         "outer has radius \"0\", expected above 0 and at most 1e30"},
+        {"clip:2,radius=-1",
+         "outer has radius \"-1\", expected above 0 and at most 1e30"},
+        {"clip:2,radius=nan",
+         "outer has radius \"nan\", expected above 0 and at most 1e30"},
+        {"clip:2,radius=inf",
+         "outer has radius \"inf\", expected above 0 and at most 1e30"},
+        {"clip:2,radius=",
+         "outer has radius \"\", expected above 0 and at most 1e30"},
+        {"clip:2,radius=1,radius=1",
+         "outer has option \"radius=1\", expected radius=R or rate=R, each "
+         "once"},
+        {"clip:2,radius=1,drop=1",
+         "outer has option \"drop=1\", expected radius=R or rate=R, each once"},
+        {"average:2,radius=1",
+         "outer has option \"radius=1\", expected compress=NAME, chunk=C, k=K "
+         "or decay=D, each once"},
         {"gossip:ring,every=4096,average=4097+sites:2",
          "outer has average 4097 of every 4096 steps, expected 16777216 steps "
          "at most"},

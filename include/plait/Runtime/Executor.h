@@ -44,11 +44,17 @@ class SiteMember;
 struct RunState;
 class StepNotes;
 
-/// Says whether GEMMs on GPUs take the fastest of the algorithms that have the
-/// same bits, as measured when the plan is loaded.
+/// Says whether GEMMs on GPUs take the fastest algorithm, as measured when the
+/// plan is loaded, by one rank for all that run the same program.
 struct GemmTiming {
   bool enabled = true;
   bool verbose = false; // a line for each GEMM
+  /// Whether later starts of the run are given Executor::libraryChoices(). Then
+  /// algorithms count that round sums in another way; else only those that have
+  /// the bits of cuBLASLt's first choice, which every start has.
+  bool isKept = false;
+  /// What an earlier start chose, in the process of rank 0; empty: nothing.
+  std::string chosen = {};
   /// The time that a GPU has for all of them.
   std::chrono::milliseconds limit = std::chrono::seconds(10);
   /// Elements of C from which on it is looked at, in bf16 and else: fewer would
@@ -196,6 +202,9 @@ public:
   /// and how the GEMMs of rank 0 have been timed, in the process of rank 0;
   /// empty in others, and on CPUs.
   virtual const std::string &libraries() const = 0;
+  /// The algorithms that libraries on GPUs were made to take, for
+  /// GemmTiming::chosen of a later start; empty: they choose themselves.
+  virtual const std::string &libraryChoices() const = 0;
   /// A line for each GPU: what the arenas take of its memory, and what the
   /// libraries have taken by now, which is all there will be after two steps.
   /// Empty on CPUs.

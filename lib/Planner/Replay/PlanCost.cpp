@@ -18,6 +18,7 @@
 
 #include "Cost/Parts.h"
 #include "plait/Plan/Check.h"
+#include "plait/Plan/Communicators.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Sites.h"
 #include "plait/Plan/Uses.h"
@@ -141,15 +142,19 @@ static Group groupOf(const fb::CollectiveStep &step, const plan::RankGrid &mesh,
 /// The bytes of the full tensor, as collectiveSeconds counts them: a step holds
 /// the blocks of one rank, of which there are one or as many as members, by the
 /// kind.
+static double bytesOf(const fb::CollectiveStep &step, int members) {
+  return double(step.outer()) * double(step.middle()) * double(step.chunk()) *
+         double(plan::elementBytes(step.dtype())) *
+         double(countBlocks(plan::kindOf(step), members)) *
+         plan::shareOf(step, members);
+}
+
 static double collectiveStepSeconds(const fb::CollectiveStep &step,
                                     const plan::RankGrid &mesh,
                                     const Cluster &cluster) {
   CollectiveKind kind = plan::kindOf(step);
   Group group = groupOf(step, mesh, cluster);
-  double bytes =
-      double(step.outer()) * double(step.middle()) * double(step.chunk()) *
-      double(plan::elementBytes(step.dtype())) *
-      double(countBlocks(kind, group.ranks)) * plan::shareOf(step, group.ranks);
+  double bytes = bytesOf(step, group.ranks);
   if (cluster.sites && step.axis() == mesh.sitesAxis())
     return siteCollectiveSeconds(kind, bytes, group.ranks,
                                  mesh.ranks() / mesh.sites(), cluster);
@@ -281,6 +286,30 @@ static double getShare(const fb::Plan &plan, const fb::Program &program,
   return 1;
 }
 
+/// Gathers that GPUs launch together are one, of all their bytes, which the
+/// first of them stands for: it waits for what any of them waits for, and the
+/// others end with it.
+static void joinGathers(const fb::Function &function, uint32_t rank,
+                        double share, const plan::RankGrid &mesh,
+                        const Cluster &cluster, std::vector<double> &seconds) {
+  std::vector<uint32_t> last = plan::batchGathers(mesh, rank, function);
+  for (uint32_t first = 0; first < last.size(); first = last[first] + 1) {
+    if (last[first] == first)
+      continue;
+    auto gather = [&](uint32_t i) -> const fb::CollectiveStep & {
+      return *function.steps()->Get(i)->step_as_CollectiveStep();
+    };
+    Group group = groupOf(gather(first), mesh, cluster);
+    double bytes = 0;
+    for (uint32_t i = first; i <= last[first]; ++i) {
+      bytes += bytesOf(gather(i), group.ranks);
+      seconds[i] = 0;
+    }
+    seconds[first] = share * collectiveSeconds(CollectiveKind::AllGather, bytes,
+                                               group, cluster);
+  }
+}
+
 /// One figure for each step of each function of each program, and for each
 /// message, in the order of `messages`: the shape that plan::replay expects.
 Result<plan::ReplayCosts>
@@ -311,6 +340,11 @@ planner::predictCosts(const fb::Plan &plan,
         if (fill && fill->first_microbatch_only())
           seconds.back() *= getFirstShare(*program, int32_t(i));
       }
+      // Sites are no ranks of one program's group.
+      if (!cluster.device.isProcessor && !cluster.sites)
+        joinGathers(*program->functions()->Get(i),
+                    mesh.rankOf(uint32_t(costs.steps.size() - 1), 0), share,
+                    mesh, cluster, seconds);
     }
   }
   for (const plan::Message &message : messages)

@@ -16,6 +16,7 @@
 #include "Packs.h"
 #include "Replicated.h"
 #include "plait/Configuration/CompressionFacts.h"
+#include "plait/Plan/Communicators.h"
 
 #include <algorithm>
 
@@ -182,6 +183,45 @@ struct Divided {
 /// first one of a step alone), and reduced.
 struct Uses {
   int held = 0, forward = 0, backward = 0, reduced = 0;
+  const StageBlocks::Entry *block = nullptr; // null: a table that is shared
+};
+
+/// Gathers that a library on GPUs launches together, as those of a block's
+/// parameters (plan::batchGathers), cost one gather of all of their bytes.
+class Batch {
+public:
+  /// Returns `alone`, a gather of `bytes` in all, with the seconds that it adds
+  /// to those of the same block before it in the batch, or that begins one.
+  Replicated add(Replicated alone, double bytes, const ParameterGroup &group,
+                 const StageBlocks::Entry *of, const Context &context) {
+    double own = bytes / context.divisions(group.experts);
+    bool isOneAxis = std::ranges::count_if(alone.count, [](double count) {
+                       return count > 0;
+                     }) == 1;
+    bool joins = of && of == block && isOneAxis && experts == group.experts &&
+                 given + own <= plan::kMostBatched;
+    if (!joins)
+      given = gathered = 0;
+    block = of;
+    experts = group.experts;
+    if (joins) {
+      Replicated before = getReplicated(CollectiveKind::AllGather, gathered,
+                                        experts, context),
+                 all = getReplicated(CollectiveKind::AllGather,
+                                     gathered + bytes, experts, context);
+      for (const AxisFacts &facts : kAxes)
+        alone.seconds[facts.axis] =
+            std::max(0.0, all.seconds[facts.axis] - before.seconds[facts.axis]);
+    }
+    given += own;
+    gathered += bytes;
+    return alone;
+  }
+
+private:
+  double given = 0, gathered = 0; // bytes, by a rank and in all
+  const StageBlocks::Entry *block = nullptr;
+  bool experts = false;
 };
 
 } // namespace
@@ -209,7 +249,8 @@ static void forEachDivided(const StepLoad &load, const Context &context,
                                                          : group.readBackward;
         int count = entry.count, trained = group.frozen ? 0 : count;
         if (!group.tied) {
-          visit(group, Uses{trained, count, isRead ? count : 0, trained});
+          visit(group,
+                Uses{trained, count, isRead ? count : 0, trained, &entry});
           continue;
         }
         if (!table || group.elements > table->elements)
@@ -229,7 +270,8 @@ static void forEachDivided(const StepLoad &load, const Context &context,
                     : Uses{1, 1, 0, shared.forward});
 }
 
-/// Many short collectives take longer than one: each has its latency. What is
+/// Many short collectives take longer than one: each has its latency, but for
+/// gathers that are launched together. What is
 /// not known one by one is gathered for no backward pass, for no more than that
 /// is certain.
 static Divided getDivided(const StepLoad &load, const Context &context) {
@@ -237,13 +279,22 @@ static Divided getDivided(const StepLoad &load, const Context &context) {
   Divided divided;
   bool isFlat = !context.framework().dividesParameters;
   bool isKnown = !isFlat && !load.stages.empty();
+  bool joins = isKnown && !context.cluster.device.isProcessor;
+  Batch forward, backward;
   auto add = [&](const ParameterGroup &group, const Uses &uses) {
     double elements = group.elements;
     divided.elements.add(group, uses.held);
-    Replicated gather = getReplicated(
-        CollectiveKind::AllGather, elements * element, group.experts, context);
-    divided.gather.add(gather, uses.forward);
-    divided.gatherBackward.add(gather, uses.backward);
+    double bytes = elements * element;
+    Replicated gather =
+        getReplicated(CollectiveKind::AllGather, bytes, group.experts, context);
+    auto gatherBeside = [&](Batch &batch, Replicated &sum, int times) {
+      if (times > 0)
+        sum.add(joins ? batch.add(gather, bytes, group, uses.block, context)
+                      : gather,
+                times);
+    };
+    gatherBeside(forward, divided.gather, uses.forward);
+    gatherBeside(backward, divided.gatherBackward, uses.backward);
     Replicated reduce = getReplicated(CollectiveKind::ReduceScatter,
                                       elements * context.reducedBytes(),
                                       group.experts, context);

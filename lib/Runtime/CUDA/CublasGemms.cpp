@@ -9,7 +9,8 @@
 // into the library's descriptors and asks its heuristic for algorithms, once,
 // when the plan is loaded; run() only passes addresses. The library is told the
 // workspace that the plan has reserved, and allocates none by itself. The first
-// choice of the heuristic is taken, unless another one is pinned (GemmTimer.h).
+// choice of the heuristic is taken, unless another one is pinned (GemmTimer.h),
+// or taken from another rank or an earlier start (LibraryChoices.h).
 //
 // Epilogues (bias, GELU, its gradient) are the library's where it has an
 // algorithm for them, else a kernel of the runtime afterwards; see
@@ -22,6 +23,9 @@
 #include "plait/Plan/Check.h"
 
 #include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <sstream>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -46,12 +50,12 @@ void CublasGemms::Destroy::operator()(cublasLtMatmulPreference_t object) const {
 
 Result<std::unique_ptr<CublasGemms>>
 CublasGemms::create(CudaStream &stream, std::span<std::byte> workspace,
-                    bool tf32) {
+                    bool tf32, int mostAlgorithms) {
   Result<const CublasLt *> library = CublasLt::load();
   if (!library.ok())
     return library.status();
   std::unique_ptr<CublasGemms> result(
-      new CublasGemms(**library, stream, workspace, tf32));
+      new CublasGemms(**library, stream, workspace, tf32, mostAlgorithms));
   PLAIT_RETURN_IF_ERROR((*library)->check(
       (*library)->cublasLtCreate(&result->handle), "cublasLtCreate"));
   return result;
@@ -244,10 +248,6 @@ CublasGemms::describe(const GemmMatrix &matrix, const GemmLayout &layout) {
   return result;
 }
 
-/// How many the heuristic is asked for. Later ones in its list are rarely
-/// faster.
-static constexpr int mostAlgorithms = 8;
-
 /// Asks the heuristic for its choices within the workspace, for operands
 /// aligned as the layout promises; run() checks that they are. Fails where no
 /// algorithm fits.
@@ -273,20 +273,87 @@ Status CublasGemms::findAlgorithms(Gemm &gemm) {
                           made, attribute, &gemm.layout.alignment,
                           sizeof(gemm.layout.alignment)),
                       "cublasLtMatmulPreferenceSetAttribute"));
-  cublasLtMatmulHeuristicResult_t found[mostAlgorithms] = {};
+  std::vector<cublasLtMatmulHeuristicResult_t> found(mostAlgorithms);
   int count = 0;
-  PLAIT_RETURN_IF_ERROR(library.check(
-      library.cublasLtMatmulAlgoGetHeuristic(
-          handle, gemm.operation.get(), gemm.a.get(), gemm.b.get(),
-          gemm.c.get(), gemm.c.get(), made, mostAlgorithms, found, &count),
-      "cublasLtMatmulAlgoGetHeuristic"));
+  PLAIT_RETURN_IF_ERROR(
+      library.check(library.cublasLtMatmulAlgoGetHeuristic(
+                        handle, gemm.operation.get(), gemm.a.get(),
+                        gemm.b.get(), gemm.c.get(), gemm.c.get(), made,
+                        mostAlgorithms, found.data(), &count),
+                    "cublasLtMatmulAlgoGetHeuristic"));
   gemm.algorithms.clear();
-  for (const auto &result : std::span(found, count))
+  for (const auto &result : std::span(found).first(count))
     if (result.state == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= bytes)
       gemm.algorithms.push_back(result.algo);
   return gemm.algorithms.empty()
              ? fail("no algorithm needs at most ", bytes, " bytes of workspace")
              : Status::success();
+}
+
+/// Places of a batch's parts are left out: calls of one layout take one
+/// algorithm wherever they are.
+std::string CublasGemms::describe(uint32_t part) const {
+  const GemmLayout &layout = gemms[part].layout;
+  std::ostringstream text;
+  text << "gemm";
+  for (const GemmMatrix *matrix : {&layout.a, &layout.b, &layout.c})
+    text << " " << fb::EnumNameDType(matrix->type) << " " << matrix->rows << "x"
+         << matrix->columns << (matrix->transposed ? " transposed" : "")
+         << " by " << matrix->leading << " and " << matrix->batchStride << ",";
+  text << " batch " << layout.batch << ", alignment " << layout.alignment
+       << ", epilogue " << fb::EnumNameEpilogue(layout.epilogue)
+       << (layout.hasGeluInput ? " with input" : "") << ", workspace "
+       << workspace.size() << (tf32 ? ", tf32" : "");
+  return text.str();
+}
+
+/// The library says of its structure that it may be stored and restored as it
+/// is, with the same version.
+std::string CublasGemms::writePinned(uint32_t part) const {
+  const Gemm &gemm = gemms[part];
+  std::string digits;
+  for (uint64_t word : gemm.algorithms[gemm.pinned].data) {
+    char text[17];
+    std::snprintf(text, sizeof(text), "%016" PRIx64, word);
+    digits += text;
+  }
+  return digits;
+}
+
+/// 1. Read the digits.
+/// 2. One that the heuristic has named here is known to work.
+/// 3. Of any other the library says whether it does.
+Status CublasGemms::take(uint32_t part, const std::string &digits) {
+  Gemm &gemm = gemms[part];
+  // 1.
+  constexpr size_t wordDigits = 16;
+  cublasLtMatmulAlgo_t algorithm = {};
+  constexpr size_t words = std::size(decltype(algorithm.data){});
+  if (digits.size() != words * wordDigits ||
+      digits.find_first_not_of("0123456789abcdef") != std::string::npos)
+    return fail("an algorithm of cuBLASLt has ", words * wordDigits,
+                " digits, not '", digits, "'");
+  for (size_t i = 0; i < words; ++i)
+    algorithm.data[i] = std::stoull(digits.substr(i * wordDigits, wordDigits),
+                                    nullptr, /*base=*/16);
+  // 2.
+  auto known = std::ranges::find_if(gemm.algorithms, [&](const auto &one) {
+    return std::ranges::equal(one.data, algorithm.data);
+  });
+  if (known != gemm.algorithms.end())
+    return pin(part, known - gemm.algorithms.begin()), Status::success();
+  // 3.
+  cublasLtMatmulHeuristicResult_t result = {};
+  PLAIT_RETURN_IF_ERROR(library.check(
+      library.cublasLtMatmulAlgoCheck(handle, gemm.operation.get(),
+                                      gemm.a.get(), gemm.b.get(), gemm.c.get(),
+                                      gemm.c.get(), &algorithm, &result),
+      "cublasLtMatmulAlgoCheck"));
+  if (result.workspaceSize > workspace.size())
+    return fail("the algorithm needs ", result.workspaceSize,
+                " bytes of workspace, the plan has ", workspace.size());
+  gemm.algorithms.push_back(algorithm);
+  return pin(part, gemm.algorithms.size() - 1), Status::success();
 }
 
 Status CublasGemms::run(uint32_t prepared, const GemmOperands &operands,

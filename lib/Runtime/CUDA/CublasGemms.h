@@ -25,9 +25,11 @@ namespace plait::runtime {
 /// library version gives the same bits.
 class CublasGemms {
 public:
-  /// `workspace` is device memory that only these GEMMs use.
+  /// `workspace` is device memory that only these GEMMs use. The heuristic is
+  /// asked for `mostAlgorithms`.
   static Result<std::unique_ptr<CublasGemms>>
-  create(CudaStream &stream, std::span<std::byte> workspace, bool tf32);
+  create(CudaStream &stream, std::span<std::byte> workspace, bool tf32,
+         int mostAlgorithms = 8);
   ~CublasGemms();
 
   /// Finds algorithms for `step`; the number is for run(). Equal steps share
@@ -47,6 +49,17 @@ public:
   }
   /// Has another algorithm than the first be taken.
   void pin(uint32_t part, size_t algorithm) { gemms[part].pinned = algorithm; }
+
+  /// What an algorithm is chosen for, in one line: all that the library is told
+  /// of the GEMM but addresses and the factor of what is in C.
+  std::string describe(uint32_t part) const;
+  /// The pinned algorithm, in digits that take() reads, where the library has
+  /// the same version.
+  std::string writePinned(uint32_t part) const;
+  /// Pins the algorithm that `digits` describe, on whatever rank, or in
+  /// whatever run, they were written. Fails where the library does not have it
+  /// for this GEMM, or not within the workspace; then all stays as it is.
+  Status take(uint32_t part, const std::string &digits);
   /// One of a step's parts, with the operands of the step.
   Status runPart(uint32_t part, const GemmOperands &operands, bool add);
 
@@ -70,8 +83,9 @@ private:
   };
 
   CublasGemms(const CublasLt &library, CudaStream &stream,
-              std::span<std::byte> workspace, bool tf32)
-      : library(library), stream(stream), workspace(workspace), tf32(tf32) {}
+              std::span<std::byte> workspace, bool tf32, int mostAlgorithms)
+      : library(library), stream(stream), workspace(workspace), tf32(tf32),
+        mostAlgorithms(mostAlgorithms) {}
 
   Result<uint32_t> prepare(const GemmLayout &layout);
   Result<Owned<cublasLtMatmulDesc_t>> describe(const GemmLayout &layout,
@@ -92,10 +106,19 @@ private:
   CudaStream &stream;
   std::span<std::byte> workspace;
   bool tf32;
+  int mostAlgorithms;
   cublasLtHandle_t handle = nullptr;
   std::deque<Gemm> gemms;
   std::vector<std::vector<uint32_t>> steps;   // which of them, in order
   std::unique_ptr<EpilogueFallback> fallback; // made when first needed
+};
+
+/// A GEMM that a step calls.
+struct GemmUse {
+  uint32_t gemm; // of CublasGemms: a step or, to be timed, a part of one
+  GemmOperands operands;
+  bool adds = false;  // to what is in C
+  uint64_t calls = 0; // in a step
 };
 
 } // namespace plait::runtime

@@ -27,7 +27,8 @@
   X(cublasLtMatmulPreferenceCreate)                                            \
   X(cublasLtMatmulPreferenceDestroy)                                           \
   X(cublasLtMatmulPreferenceSetAttribute)                                      \
-  X(cublasLtMatmulAlgoGetHeuristic)
+  X(cublasLtMatmulAlgoGetHeuristic)                                            \
+  X(cublasLtMatmulAlgoCheck)
 
 namespace plait::runtime {
 

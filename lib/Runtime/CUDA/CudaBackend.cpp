@@ -23,6 +23,7 @@
 #include "HostNode.h"
 #include "NcclCommunicator.h"
 #include "NcclSplits.h"
+#include "WarmUp.h"
 #include "plait/Plan/Ranks.h"
 #include "plait/Runtime/Rendezvous.h"
 
@@ -229,7 +230,11 @@ Result<Backend> createDevices(const fb::Plan &plan, const Driver &driver,
     if (nccl)
       recording = std::make_shared<std::mutex>();
     GemmTiming timing = options.gemmTiming;
-    timing.limit /= gpu.ranks.size(); // those of a GPU take turns
+    // Those of a GPU that measure take turns.
+    timing.limit /= std::max<ptrdiff_t>(
+        1, std::ranges::count_if(gpu.ranks, [&](uint32_t rank) {
+          return measuresForOthers(mesh, rank);
+        }));
     auto device = CudaDevice::create(
         plan, *plan.programs()->Get(mesh.index(ranks[i], 0)),
         {gpu.context, gpu.kernels, recording, options.tf32, timing, nccl});
@@ -253,17 +258,10 @@ Result<Backend> createDevices(const fb::Plan &plan, const Driver &driver,
   return backend;
 }
 
-CudaDevice &deviceOf(RankBackend &part) {
-  return static_cast<CudaDevice &>(*part.device);
-}
-
-/// Adds to what is said of libraries how GEMMs have been timed, and `note`,
-/// once.
-Result<Backend> withNotes(Backend backend, const std::string &note = "") {
-  const std::string &report = deviceOf(backend.parts.front()).timingReport();
-  for (const std::string &line : {report, note})
-    if (backend.ranks.front() == 0 && !line.empty())
-      backend.libraries += "\n" + line;
+/// Adds `note` to what is said of libraries, once.
+Result<Backend> withNote(Backend backend, const std::string &note) {
+  if (backend.ranks.front() == 0 && !note.empty())
+    backend.libraries += "\n" + note;
   return backend;
 }
 
@@ -310,14 +308,12 @@ runtime::createCudaThreadBackend(const fb::Plan &plan, const Topology &topology,
                     /*nccl=*/nullptr, topology, Capabilities::find(), options);
   if (!backend.ok())
     return backend.status();
-  // One after the other: what ranks of one GPU do at once takes longer.
-  for (size_t i = 0; i < backend->parts.size(); ++i)
-    if (Status status = deviceOf(backend->parts[i]).warmUp(backend->ranks[i]);
-        !status.ok())
-      return fail("rank ", backend->ranks[i], ": ", status.message());
+  // What ranks of one GPU do at once takes longer.
+  PLAIT_RETURN_IF_ERROR(
+      warmUpLibraries(plan, options, /*atOnce=*/false, *backend));
   PLAIT_RETURN_IF_ERROR(connectCudaThreads(topology, options.timeLimit,
                                            backend->parts, options.cudaGraph));
-  return withNotes(std::move(*backend));
+  return backend;
 }
 
 /// Rank r on GPU r.
@@ -341,9 +337,11 @@ runtime::createNcclThreadBackend(const fb::Plan &plan, const Topology &topology,
                     *nccl, topology, capabilities, options);
   if (!backend.ok())
     return backend.status();
+  PLAIT_RETURN_IF_ERROR(
+      warmUpLibraries(plan, options, /*atOnce=*/true, *backend));
   auto note = connectNcclThreads(topology, options.timeLimit, backend->parts,
                                  options.cudaGraph);
-  return note.ok() ? withNotes(std::move(*backend), *note) : note.status();
+  return note.ok() ? withNote(std::move(*backend), *note) : note.status();
 }
 
 /// The GPU is chosen by the number of the process on its host, as every
@@ -375,10 +373,12 @@ runtime::createNcclProcessBackend(const fb::Plan &plan,
                                *nccl, topology, capabilities, options);
   if (!backend.ok())
     return backend.status();
+  PLAIT_RETURN_IF_ERROR(
+      warmUpLibraries(plan, options, /*atOnce=*/false, *backend));
   auto note =
       connectNcclProcess(topology, options.timeLimit, *options.processes,
                          backend->parts.front(), options.cudaGraph);
-  return note.ok() ? withNotes(std::move(*backend), *note) : note.status();
+  return note.ok() ? withNote(std::move(*backend), *note) : note.status();
 }
 
 Result<Backend> runtime::createCudaBackend(const fb::Plan &plan,

@@ -248,7 +248,9 @@ Status CudaDevice::boundRecording(bool begins) {
 /// stream 0.
 Result<uint32_t> CudaDevice::prepareGemm(const fb::GemmStep &step) {
   if (!gemms) {
-    auto made = CublasGemms::create(*queue, libraryWorkspace(), tf32);
+    // Where the first one's bits need not be kept, more are worth a look.
+    auto made = CublasGemms::create(*queue, libraryWorkspace(), tf32,
+                                    timing.isKept ? 32 : 8);
     if (!made.ok())
       return made.status();
     gemms = std::move(*made);

@@ -14,6 +14,7 @@
 #include "CudaKernels.h"
 #include "CudaStream.h"
 #include "DeviceMemory.h"
+#include "LibraryChoices.h"
 #include "plait/Runtime/Device.h"
 #include "plait/Runtime/Executor.h"
 
@@ -23,8 +24,6 @@
 #include <vector>
 
 namespace plait::runtime {
-
-struct GemmUse;
 
 /// Whether somebody has asked for the same bits in every run. Plans of levels
 /// below 6 say so at steps of fused attention alone.
@@ -74,12 +73,15 @@ public:
   /// waited for, as those of another recording cannot be.
   void beginPart() { ++part; }
 
-  /// Calls every library step of `rank`, whose device this is, once, and times
-  /// its GEMMs: before anything is in the arena, and before there are
-  /// communicators.
-  Status warmUp(uint32_t rank);
-  /// Part of it.
-  Status timeGemms(const std::vector<GemmUse> &uses);
+  /// The parts of warmUpLibraries() for `rank`, whose device this is.
+  /// Prepares every library step, and calls those of attention.
+  Status prepareLibraries(uint32_t rank);
+  /// Measures GEMMs that `choices` do not have, and adds what they take.
+  Status timeGemms(LibraryChoices &choices);
+  /// Calls every GEMM, with the algorithms of `choices`; null: the library's.
+  Status callGemms(const LibraryChoices *choices);
+  /// What algorithms depend on: cuBLASLt's version, and the GPU.
+  Result<std::string> describeLibrary() const;
   /// How the GEMMs were timed, in lines; empty: they were not.
   const std::string &timingReport() const { return timedText; }
 
@@ -134,6 +136,7 @@ private:
     CudaEvent joined; // all that it was given
   };
 
+  std::vector<GemmUse> partsOfGemms() const;
   std::span<std::byte> libraryWorkspace() const {
     return {places[MemoryPlace::Arena] + program.library_workspace(),
             program.library_workspace_bytes()};
@@ -149,6 +152,8 @@ private:
   bool tf32;
   GemmTiming timing;
   std::string timedText;
+  std::vector<GemmUse> gemmUses; // of the plan's steps
+  bool hasWarmedUp = false;      // and has written into the arena
   std::unique_ptr<CudaStream> queue;
   std::vector<Stream> others; // from stream 1 on
   CudaEvent forked;           // what stream 0 did before the others begin

@@ -7,16 +7,22 @@
 //
 // cuBLASLt's heuristic guesses which algorithm is the fastest; here the first
 // few of its list are measured. A measurement comes out differently in every
-// run and on every rank. Still every run has to have the same bits, and ranks
-// that compute the same thing have to stay the same. So an algorithm counts
-// only if its result has the bits of the first one's, which the heuristic names
-// everywhere. It then adds in the same order, and whether it is taken is seen
-// in nothing but the time.
+// run and on every rank. Still ranks that compute the same thing have to stay
+// the same, and so has a run that goes on from a checkpoint. So one rank
+// measures for all that run its program (WarmUp.cpp), and what it has found is
+// LibraryChoices, which others are told and later starts are given.
+//
+// Where nothing is kept for later starts, every start has to find algorithms of
+// the same bits. Then one counts only if its result has the bits of the first
+// one's, which the heuristic names everywhere: it adds in the same order, and
+// whether it is taken is seen in nothing but the time.
 //
 // That the bits are the same is seen on numbers most of whose sums are rounded,
 // so that another order of additions gives other bits. A result in bf16 shows
 // the last bits of a sum about once in 2^16 elements: only large ones are
-// compared.
+// compared. Where bits may differ, a sample of the result has to be that of the
+// first algorithm up to the rounding of sums: an algorithm that leaves out a
+// part, or writes nothing, is none.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,6 +35,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
+#include <iomanip>
+#include <sstream>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -43,6 +52,19 @@ static constexpr int rounds = 2, callsOfRound = 3;
 
 /// A faster time may be chance below this.
 static constexpr float leastGain = 0.02f;
+
+/// What is this much slower than the fastest in the first round has no second.
+static constexpr float hopeless = 1.25f;
+
+/// Of a result, up to so many strips of so many bytes are looked at.
+static constexpr uint64_t mostStrips = 4096, stripBytes = 64;
+
+/// How far results of two orders of additions may lie apart: as a part of their
+/// root mean square, for what sums over some ten thousand products lose in f32,
+/// or products of TF32, with its 10 bits of mantissa; and as a part of the
+/// number itself, for the last bit of bf16. What is missing a part differs by
+/// about the root mean square.
+static constexpr float sumTolerance = 0.01f, roundTolerance = 1.0f / 64;
 
 /// Makes numbers of any sign, with all bits of the mantissa and eight
 /// exponents: with fewer, sums may be exact, and the same in any order.
@@ -70,7 +92,7 @@ static int64_t elementsOf(const GemmLayout &layout) {
 
 /// Calls in the order of the work that they do, so that what the time does not
 /// suffice for is the least.
-Status GemmTimer::run(std::vector<GemmUse> uses) {
+Status GemmTimer::run(std::vector<GemmUse> uses, LibraryChoices &choices) {
   if (uses.empty())
     return Status::success();
   auto workOf = [&](const GemmUse &use) {
@@ -84,32 +106,47 @@ Status GemmTimer::run(std::vector<GemmUse> uses) {
                    });
   Clock::time_point start = Clock::now();
   deadline = start + options.limit;
-  for (const GemmUse &use : uses)
+  for (const GemmUse &use : uses) {
+    std::string what = gemms.describe(use.gemm);
+    const std::string *algorithm = choices.find(what);
+    if (algorithm && gemms.take(use.gemm, *algorithm).ok()) {
+      ++known;
+      note(use, "takes what was chosen before");
+      continue;
+    }
     if (Status status = time(use); !status.ok())
       return fail("timing matmuls, which `time-matmuls` off leaves out: ",
                   status.message());
-  char line[256];
-  std::snprintf(line, sizeof(line),
-                "matmuls: %zu of %zu shapes timed in %.1f s of at most %.1f; "
-                "%zu take another algorithm than cuBLASLt names first, with "
-                "the same bits: %.3f ms a step instead of %.3f",
-                timed, uses.size(),
-                std::chrono::duration<double>(Clock::now() - start).count(),
-                std::chrono::duration<double>(options.limit).count(), changed,
-                byFastest, byFirst);
-  text += line;
+    choices.set(what, gemms.writePinned(use.gemm));
+  }
+  report(uses.size(), Clock::now() - start);
   return Status::success();
+}
+
+/// The line that is said of all GEMMs.
+void GemmTimer::report(size_t uses, std::chrono::duration<double> took) {
+  std::ostringstream line;
+  line << std::fixed << std::setprecision(1) << "matmuls: " << timed << " of "
+       << uses << " shapes timed in " << took.count() << " s of at most "
+       << std::chrono::duration<double>(options.limit).count();
+  if (known)
+    line << ", " << known << " as chosen before";
+  line << std::setprecision(3) << "; " << changed
+       << " take another algorithm than cuBLASLt names first, with the same "
+       << (options.isKept ? "results but for rounding: " : "bits: ")
+       << byFastest << " ms a step instead of " << byFirst;
+  text += line.str();
 }
 
 /// 1. What is not worth it, or cannot be judged, keeps the first choice.
 /// 2. Which algorithms compute the same.
-/// 3. Which of these is the fastest: in turns, so that a GPU which gets slower
-///    is slower for all.
+/// 3. How long they take.
 /// 4. The first one, unless another gains enough.
 Status GemmTimer::time(const GemmUse &use) {
   // 1.
   const GemmLayout &layout = gemms.layoutOf(use.gemm);
-  bool isNarrow = layout.c.type == fb::DType::BF16;
+  bool isNarrow = layout.c.type == fb::DType::BF16 && !options.isKept;
+  gemms.pin(use.gemm, 0);
   if (gemms.countAlgorithms(use.gemm) < 2)
     return note(use, "has one algorithm"), Status::success();
   if (elementsOf(layout) < (isNarrow ? options.leastNarrow : options.least))
@@ -119,24 +156,14 @@ Status GemmTimer::time(const GemmUse &use) {
   // 2.
   PLAIT_RETURN_IF_ERROR(load());
   PLAIT_RETURN_IF_ERROR(fillOperands(use));
-  auto same = findSame(use);
+  auto same = findCandidates(use);
   gemms.pin(use.gemm, 0);
   if (!same.ok())
     return same.status();
   if (same->empty())
     return note(use, "has no algorithm that runs"), Status::success();
   // 3.
-  for (int round = 0; round < rounds; ++round)
-    for (Candidate &candidate : *same) {
-      auto milliseconds =
-          measure(use, candidate.algorithm, use.adds, callsOfRound);
-      if (!milliseconds.ok())
-        return milliseconds.status();
-      // One that fails now is none.
-      float took = milliseconds->value_or(INFINITY) / callsOfRound;
-      candidate.milliseconds =
-          round ? std::min(candidate.milliseconds, took) : took;
-    }
+  PLAIT_RETURN_IF_ERROR(measureAll(use, *same));
   // 4. Of equal ones min_element finds the first.
   const Candidate &first = same->front();
   auto best = std::min_element(same->begin(), same->end(),
@@ -153,11 +180,36 @@ Status GemmTimer::time(const GemmUse &use) {
   byFastest += double(use.calls) * chosen.milliseconds;
   char line[160];
   std::snprintf(line, sizeof(line),
-                "takes algorithm %zu of %zu, %zu of which have the same bits: "
+                "takes algorithm %zu of %zu, %zu of which have the same %s: "
                 "%.3f ms instead of %.3f",
                 chosen.algorithm + 1, gemms.countAlgorithms(use.gemm),
-                same->size(), chosen.milliseconds, first.milliseconds);
+                same->size(),
+                options.isKept ? "results but for rounding" : "bits",
+                chosen.milliseconds, first.milliseconds);
   return note(use, line), Status::success();
+}
+
+/// In turns, so that a GPU which gets slower is slower for all. The first one
+/// has all rounds.
+Status GemmTimer::measureAll(const GemmUse &use,
+                             std::vector<Candidate> &candidates) {
+  float fastest = INFINITY;
+  for (int round = 0; round < rounds; ++round)
+    for (Candidate &candidate : candidates) {
+      if (round && &candidate != &candidates.front() &&
+          candidate.milliseconds > hopeless * fastest)
+        continue;
+      auto milliseconds =
+          measure(use, candidate.algorithm, use.adds, callsOfRound);
+      if (!milliseconds.ok())
+        return milliseconds.status();
+      // One that fails now is none.
+      float took = milliseconds->value_or(INFINITY) / callsOfRound;
+      candidate.milliseconds =
+          round ? std::min(candidate.milliseconds, took) : took;
+      fastest = std::min(fastest, took);
+    }
+  return Status::success();
 }
 
 /// Speaks in the step's terms, whose rows are cuBLASLt's columns.
@@ -178,12 +230,12 @@ void GemmTimer::note(const GemmUse &use, const std::string &outcome) {
 Status GemmTimer::load() {
   if (module)
     return Status::success();
-  for (auto [memory, unit] :
-       {std::pair(&floats, sizeof(float)), std::pair(&halves, sizeof(BFloat16)),
-        std::pair(&sum, size_t(1))}) {
-    auto made = DeviceMemory::allocate(
-        stream.context, unit > 1 ? patternLength * unit : sizeof(uint64_t),
-        "timing matmuls");
+  for (auto [memory, bytes] :
+       {std::pair(&floats, patternLength * sizeof(float)),
+        std::pair(&halves, patternLength * sizeof(BFloat16)),
+        std::pair(&sum, sizeof(uint64_t)),
+        std::pair(&strips, mostStrips * stripBytes)}) {
+    auto made = DeviceMemory::allocate(stream.context, bytes, "timing matmuls");
     if (!made.ok())
       return made.status();
     *memory = std::move(*made);
@@ -310,15 +362,75 @@ Result<uint64_t> GemmTimer::checksum(const std::vector<Region> &results) {
   return result;
 }
 
+/// What the GEMM has written by now.
+Result<GemmTimer::Outcome> GemmTimer::lookAt(const GemmUse &use) {
+  std::vector<Region> results = findResults(use);
+  auto sum = checksum(results);
+  if (!sum.ok())
+    return sum.status();
+  Outcome outcome = {*sum, {}};
+  uint64_t each = std::max<uint64_t>(1, mostStrips / results.size());
+  if (options.isKept)
+    for (const Region &region : results)
+      PLAIT_RETURN_IF_ERROR(sample(region, gemms.layoutOf(use.gemm).c.type,
+                                   each, outcome.sample));
+  return outcome;
+}
+
+/// Appends the numbers of up to `strips` parts of `region`, which lie as far
+/// apart as they can.
+Status GemmTimer::sample(const Region &region, fb::DType type, uint64_t strips,
+                         std::vector<float> &numbers) {
+  uint64_t bytes = std::min(region.bytes, stripBytes);
+  uint64_t rows = std::clamp<uint64_t>(region.bytes / stripBytes, 1, strips);
+  uint64_t unit = plan::elementBytes(type);
+  uint64_t pitch = region.bytes / unit / rows * unit;
+  PLAIT_RETURN_IF_ERROR(stream.copyRows(this->strips->data(), bytes,
+                                        region.data, pitch, bytes, rows));
+  std::vector<std::byte> found(rows * bytes);
+  PLAIT_RETURN_IF_ERROR(stream.driver.check(
+      stream.driver.cuMemcpyDtoHAsync(
+          found.data(), reinterpret_cast<CUdeviceptr>(this->strips->data()),
+          found.size(), stream.handle()),
+      "cuMemcpyDtoHAsync"));
+  PLAIT_RETURN_IF_ERROR(stream.synchronize());
+  for (uint64_t at = 0; at < found.size(); at += unit) {
+    float number = 0;
+    BFloat16 narrow;
+    if (type == fb::DType::BF16) {
+      std::memcpy(&narrow, &found[at], sizeof(narrow));
+      number = float(narrow);
+    } else {
+      std::memcpy(&number, &found[at], sizeof(number));
+    }
+    numbers.push_back(number);
+  }
+  return Status::success();
+}
+
+/// Where the bits are not the same, NaN is far from everything.
+bool GemmTimer::agree(const Outcome &first, const Outcome &other) const {
+  if (first.checksum == other.checksum || !options.isKept)
+    return first.checksum == other.checksum;
+  double squares = 0;
+  for (float number : first.sample)
+    squares += double(number) * number;
+  double size = std::sqrt(squares / double(first.sample.size()));
+  return std::ranges::equal(first.sample, other.sample, [&](float x, float y) {
+    return std::abs(x - y) <=
+           sumTolerance * size + roundTolerance * std::abs(x);
+  });
+}
+
 /// The first algorithm that runs, and those behind it with the same result; as
 /// many as the time suffices for, if all are as slow as the first. Results are
 /// zero before, so that one which writes nothing differs. Sums are also added
 /// to, where the step does that.
 Result<std::vector<GemmTimer::Candidate>>
-GemmTimer::findSame(const GemmUse &use) {
+GemmTimer::findCandidates(const GemmUse &use) {
   std::vector<Region> results = findResults(use);
   std::vector<Candidate> same;
-  uint64_t expected = 0;
+  Outcome expected;
   size_t count = gemms.countAlgorithms(use.gemm);
   for (size_t algorithm = 0; algorithm < count; ++algorithm) {
     for (const Region &region : results)
@@ -330,20 +442,21 @@ GemmTimer::findSame(const GemmUse &use) {
       return took.status();
     if (!*took)
       continue;
-    auto found = checksum(results);
+    auto found = lookAt(use);
     if (!found.ok())
       return found.status();
     if (same.empty()) {
-      expected = *found;
+      expected = std::move(*found);
+      same.push_back({algorithm, 0});
       std::chrono::duration<double, std::milli> left = deadline - Clock::now();
       double each =
           (rounds * callsOfRound + 2) * std::max(1e-3, double(**took));
       count = std::min(count,
                        algorithm + 1 +
                            size_t(left.count() > 0 ? left.count() / each : 0));
-    }
-    if (*found == expected)
+    } else if (agree(expected, *found)) {
       same.push_back({algorithm, 0});
+    }
   }
   return same;
 }

@@ -372,19 +372,14 @@ Result<ncclUniqueId> shareUniqueId(Rendezvous &processes) {
 } // namespace
 
 /// A thread for each rank, as making a communicator waits for all its members.
-/// One that fails tells the others by their common patience. A library step may
-/// wait for the GPU, which NCCL's kernels keep from being idle: each is called
-/// before there are communicators. NCCL cannot go on with a communicator whose
-/// window has failed, so that all are made again, without.
+/// One that fails tells the others by their common patience. NCCL cannot go on
+/// with a communicator whose window has failed, so that all are made again,
+/// without.
 Result<std::string>
 runtime::connectNcclThreads(const Topology &topology,
                             std::chrono::milliseconds timeLimit,
                             std::span<RankBackend> parts, bool graphs) {
   std::vector<Status> results(parts.size(), Status::success());
-  runOnThreads(parts.size(), [&](uint32_t rank) {
-    results[rank] = static_cast<CudaDevice &>(*parts[rank].device).warmUp(rank);
-  });
-  PLAIT_RETURN_IF_ERROR(firstOf(results));
   std::string note;
   NcclWindows windows;
   std::vector<Joined> joined;
@@ -426,7 +421,6 @@ Result<std::string> runtime::connectNcclProcess(
     const Topology &topology, std::chrono::milliseconds timeLimit,
     Rendezvous &processes, RankBackend &part, bool graphs) {
   uint32_t rank = processes.place().index;
-  PLAIT_RETURN_IF_ERROR(static_cast<CudaDevice &>(*part.device).warmUp(rank));
   std::string note;
   NcclWindows windows = {true, processes.place().hosts};
   while (true) {

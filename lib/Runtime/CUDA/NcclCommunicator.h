@@ -16,8 +16,10 @@
 namespace plait::runtime {
 
 /// Sets the communicator of every part, and with `graphs` its graph. The ranks
-/// of `topology` are threads of this process and have a GPU each. Returns a
-/// line for the user where NCCL moves tensors in a slower way than it could.
+/// of `topology` are threads of this process and have a GPU each, on which
+/// every library step has been called: a kernel that is loaded later may wait
+/// for the GPU, which NCCL's keep from being idle. Returns a line for the user
+/// where NCCL moves tensors in a slower way than it could.
 Result<std::string> connectNcclThreads(const Topology &topology,
                                        std::chrono::milliseconds timeLimit,
                                        std::span<RankBackend> parts,

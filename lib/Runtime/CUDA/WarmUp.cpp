@@ -11,7 +11,14 @@
 // before there are communicators. The GPU being idle, and nothing in the arena,
 // this is also when GEMMs are timed. The arena is zero; so it is afterwards.
 //
+// Ranks that run one program compute the same GEMMs, and some of them the same
+// numbers. The first of them measures, while the others wait; all take what it
+// has found. Different programs have nothing that must be equal, but where they
+// have a GEMM in common, it takes what the program of the lowest rank takes.
+//
 //===----------------------------------------------------------------------===//
+
+#include "WarmUp.h"
 
 #include "Core/Operands.h"
 #include "CudaDevice.h"
@@ -19,10 +26,13 @@
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Messages.h"
 #include "plait/Plan/Ranks.h"
+#include "plait/Runtime/Rendezvous.h"
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
+#include <thread>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -30,16 +40,16 @@ using namespace plait::runtime;
 namespace {
 
 /// Walks the calls of a program for what libraries compute.
-class WarmUp {
+class LibrarySteps {
 public:
-  WarmUp(const fb::Plan &plan, const fb::Program &program, CudaDevice &device,
-         uint32_t rank)
+  LibrarySteps(const fb::Plan &plan, const fb::Program &program,
+               CudaDevice &device, uint32_t rank)
       : program(program), device(device), rank(rank), mesh(plan) {}
 
-  /// All actions of the rank's program, in order; what several of them share is
-  /// called once. Transfers have no steps to be called. GEMMs come last, when
-  /// it is known how often a step has them.
-  Status run() {
+  /// Prepares all actions of the rank's program, in order; what several of them
+  /// share is called once. Transfers have no steps to be called. GEMMs are not
+  /// called before it is known which algorithm they take.
+  Status prepare() {
     for (uint32_t i = 0; i < plan::length(program.actions()); ++i) {
       const fb::Action &action = *program.actions()->Get(i);
       if (plan::isTransfer(action))
@@ -49,12 +59,16 @@ public:
       for (uint32_t j = 0; j < plan::length(function.steps()); ++j)
         PLAIT_RETURN_IF_ERROR(visit(action, *function.steps()->Get(j)));
     }
-    PLAIT_RETURN_IF_ERROR(device.timeGemms(gemmUses()));
-    for (const auto &[number, use] : gemms)
-      PLAIT_RETURN_IF_ERROR(device.gemm(number, use.operands, /*add=*/false));
     return Status::success();
   }
-  bool hasCalled() const { return !gemms.empty() || !attentions.empty(); }
+  bool hasCalled() const { return !attentions.empty(); }
+
+  std::vector<GemmUse> gemmUses() const {
+    std::vector<GemmUse> uses;
+    for (const auto &[number, use] : gemms)
+      uses.push_back(use);
+    return uses;
+  }
 
 private:
   /// Preparing is idempotent: equal steps have one number, and the executor
@@ -92,13 +106,6 @@ private:
     return Status::success();
   }
 
-  std::vector<GemmUse> gemmUses() const {
-    std::vector<GemmUse> uses;
-    for (const auto &[number, use] : gemms)
-      uses.push_back(use);
-    return uses;
-  }
-
   const fb::Program &program;
   CudaDevice &device;
   uint32_t rank;
@@ -129,31 +136,244 @@ bool runtime::isDeterministic(const fb::Plan &plan) {
                      });
 }
 
-/// A plan that is to have the same bits in every run keeps the heuristic's
-/// choice: that others give the same ones is only seen on numbers.
-Status CudaDevice::timeGemms(const std::vector<GemmUse> &uses) {
-  if (!timing.enabled || uses.empty() || runtime::isDeterministic(plan))
-    return Status::success();
+bool runtime::measuresForOthers(const plan::RankGrid &mesh, uint32_t rank) {
+  return !rank || mesh.index(rank - 1, 0) != mesh.index(rank, 0);
+}
+
+Status CudaDevice::prepareLibraries(uint32_t rank) {
+  PLAIT_RETURN_IF_ERROR(attachThread());
+  LibrarySteps steps(plan, program, *this, rank);
+  PLAIT_RETURN_IF_ERROR(steps.prepare());
+  gemmUses = steps.gemmUses();
+  hasWarmedUp = steps.hasCalled() || !gemmUses.empty();
+  return Status::success();
+}
+
+Result<std::string> CudaDevice::describeLibrary() const {
+  Result<const CublasLt *> library = CublasLt::load();
+  if (!library.ok())
+    return library.status();
+  return "cuBLASLt " + std::to_string((*library)->cublasLtGetVersion()) +
+         " on " + queue->context->name + " with " +
+         std::to_string(queue->context->multiprocessors) + " multiprocessors";
+}
+
+/// Each with the operands of its step.
+std::vector<GemmUse> CudaDevice::partsOfGemms() const {
   std::vector<GemmUse> parts;
-  for (const GemmUse &use : uses)
+  for (const GemmUse &use : gemmUses)
     for (uint32_t part : gemms->partsOf(use.gemm)) {
       parts.push_back(use);
       parts.back().gemm = part;
     }
+  return parts;
+}
+
+Status CudaDevice::timeGemms(LibraryChoices &choices) {
+  PLAIT_RETURN_IF_ERROR(attachThread());
+  if (gemmUses.empty())
+    return Status::success();
   GemmTimer timer(*queue, *gemms, timing);
-  PLAIT_RETURN_IF_ERROR(timer.run(std::move(parts)));
+  PLAIT_RETURN_IF_ERROR(timer.run(partsOfGemms(), choices));
   timedText = timer.report();
   return Status::success();
 }
 
 /// Zeroes again what libraries have written, workspace and results of zeros, as
 /// plans count on it.
-Status CudaDevice::warmUp(uint32_t rank) {
+Status CudaDevice::callGemms(const LibraryChoices *choices) {
   PLAIT_RETURN_IF_ERROR(attachThread());
-  WarmUp libraries(plan, program, *this, rank);
-  PLAIT_RETURN_IF_ERROR(libraries.run());
-  if (!libraries.hasCalled())
+  if (choices)
+    for (const GemmUse &part : partsOfGemms())
+      if (const std::string *found = choices->find(gemms->describe(part.gemm)))
+        PLAIT_RETURN_IF_ERROR(gemms->take(part.gemm, *found));
+  for (const GemmUse &use : gemmUses)
+    PLAIT_RETURN_IF_ERROR(gemm(use.gemm, use.operands, /*add=*/false));
+  if (!hasWarmedUp)
     return Status::success();
   PLAIT_RETURN_IF_ERROR(queue->fillZero(arena(), owned->bytes()));
   return queue->synchronize();
+}
+
+namespace {
+
+/// What a rank says before algorithms are chosen.
+struct Offer {
+  bool times;
+  std::string library;
+  std::string chosen; // by an earlier start, on rank 0
+
+  std::string write() const {
+    return (times ? "on\n" : "off\n") + library + "\n" + chosen;
+  }
+  static Offer read(const std::string &text) {
+    size_t first = text.find('\n'), second = text.find('\n', first + 1);
+    return {text.substr(0, first) == "on",
+            text.substr(first + 1, second - first - 1),
+            text.substr(second + 1)};
+  }
+};
+
+/// Chooses the algorithms of all ranks' GEMMs.
+class Choosing {
+public:
+  Choosing(const fb::Plan &plan, const ExecutorOptions &options, bool atOnce,
+           Backend &backend)
+      : mesh(plan), options(options), atOnce(atOnce), backend(backend) {}
+
+  /// 1. Prepare what libraries compute.
+  /// 2. Hear what others have, and what was chosen before.
+  /// 3. Measure what is left, for others as well, and tell them.
+  /// 4. Call everything once.
+  Status run(bool mayChoose) {
+    // 1.
+    PLAIT_RETURN_IF_ERROR(forEachRank([&](size_t i) {
+      return deviceOf(i).prepareLibraries(backend.ranks[i]);
+    }));
+    // 2.
+    if (mayChoose)
+      PLAIT_RETURN_IF_ERROR(hear());
+    // 3.
+    if (choices)
+      PLAIT_RETURN_IF_ERROR(measure());
+    // 4.
+    PLAIT_RETURN_IF_ERROR(forEachRank([&](size_t i) {
+      return deviceOf(i).callGemms(choices ? &*choices : nullptr);
+    }));
+    if (choices && choices->size())
+      backend.libraryChoices = choices->write();
+    say(deviceOf(0).timingReport());
+    return Status::success();
+  }
+
+private:
+  CudaDevice &deviceOf(size_t i) {
+    return static_cast<CudaDevice &>(*backend.parts[i].device);
+  }
+
+  /// Returns the failure of the lowest rank that has one.
+  template <typename Job> Status forEachRank(Job job) {
+    std::vector<Status> results(backend.ranks.size(), Status::success());
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < results.size(); ++i)
+      if (atOnce)
+        threads.emplace_back([&, i] { results[i] = job(i); });
+      else
+        results[i] = job(i);
+    for (std::thread &thread : threads)
+      thread.join();
+    for (size_t i = 0; i < results.size(); ++i)
+      if (!results[i].ok())
+        return fail(results[i].code(), "rank ", backend.ranks[i], ": ",
+                    results[i].message());
+    return Status::success();
+  }
+
+  void say(const std::string &line) {
+    if (backend.ranks.front() == 0 && !line.empty())
+      backend.libraries += "\n" + line;
+  }
+
+  /// All ranks', each in a process of its own or all in this one.
+  Result<std::vector<Offer>> exchangeOffers() {
+    std::vector<Offer> offers;
+    for (size_t i = 0; i < backend.ranks.size(); ++i) {
+      auto library = deviceOf(i).describeLibrary();
+      if (!library.ok())
+        return library.status();
+      offers.push_back({options.gemmTiming.enabled, *library,
+                        backend.ranks[i] ? "" : options.gemmTiming.chosen});
+    }
+    if (!options.processes)
+      return offers;
+    auto told = options.processes->exchange(offers.front().write());
+    if (!told.ok())
+      return told.status();
+    offers.clear();
+    for (const std::string &text : *told)
+      offers.push_back(Offer::read(text));
+    return offers;
+  }
+
+  /// Where one rank has to take cuBLASLt's first choice, all do.
+  Status hear() {
+    auto offers = exchangeOffers();
+    if (!offers.ok())
+      return offers.status();
+    const Offer &first = offers->front();
+    for (size_t rank = 0; rank < offers->size(); ++rank) {
+      const Offer &other = (*offers)[rank];
+      if (other.times && other.library == first.library)
+        continue;
+      if (first.times)
+        say("matmuls: not timed, as rank " + std::to_string(rank) + " has " +
+            (other.times ? other.library + ", rank 0 " + first.library
+                         : "`time-matmuls` off"));
+      return Status::success();
+    }
+    choices.emplace(first.library);
+    if (!first.chosen.empty())
+      goOnWith(first.chosen);
+    return Status::success();
+  }
+
+  /// Takes up what an earlier start has chosen, if that means anything here.
+  void goOnWith(const std::string &chosen) {
+    auto earlier = LibraryChoices::parse(chosen);
+    if (!earlier.ok())
+      say("matmuls: chosen anew, as what was kept of an earlier start is "
+          "damaged: " +
+          earlier.status().message());
+    else if (earlier->library() != choices->library())
+      say("matmuls: chosen anew, as what was kept is of " + earlier->library() +
+          " and this is " + choices->library());
+    else
+      choices = std::move(*earlier);
+  }
+
+  /// Ranks of a process that come one after the other know what those before
+  /// have found.
+  Status measure() {
+    const LibraryChoices before = *choices;
+    std::vector<LibraryChoices> own(backend.ranks.size(), before);
+    PLAIT_RETURN_IF_ERROR(forEachRank([&](size_t i) {
+      if (!atOnce && i)
+        own[i] = own[i - 1];
+      return measuresForOthers(mesh, backend.ranks[i])
+                 ? deviceOf(i).timeGemms(own[i])
+                 : Status::success();
+    }));
+    // What lower ranks say counts, and comes last.
+    for (size_t i = own.size(); i--;)
+      choices->take(own[i].since(before));
+    if (!options.processes)
+      return Status::success();
+    auto told = options.processes->exchange(choices->since(before).write());
+    if (!told.ok())
+      return told.status();
+    for (size_t i = told->size(); i--;) {
+      auto theirs = LibraryChoices::parse((*told)[i]);
+      if (!theirs.ok())
+        return theirs.status();
+      choices->take(*theirs);
+    }
+    return Status::success();
+  }
+
+  plan::RankGrid mesh;
+  const ExecutorOptions &options;
+  bool atOnce;
+  Backend &backend;
+  std::optional<LibraryChoices> choices; // none: the library's first ones
+};
+
+} // namespace
+
+/// A plan that is to have the same bits in every run takes the heuristic's
+/// choice.
+Status runtime::warmUpLibraries(const fb::Plan &plan,
+                                const ExecutorOptions &options, bool atOnce,
+                                Backend &backend) {
+  return Choosing(plan, options, atOnce, backend)
+      .run(/*mayChoose=*/!isDeterministic(plan));
 }

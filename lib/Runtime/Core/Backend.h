@@ -50,6 +50,7 @@ struct Backend {
   std::vector<RankBackend> parts; // one for each of `ranks`
   std::string placement;          // see Executor::placement
   std::string libraries;          // see Executor::libraries
+  std::string libraryChoices;     // see Executor::libraryChoices
   // See Executor::describeMemory; null: there is nothing to say.
   std::function<Result<std::string>()> describeMemory;
 };

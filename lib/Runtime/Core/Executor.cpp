@@ -111,6 +111,9 @@ public:
   std::span<const uint32_t> ranks() const override { return backend.ranks; }
   const std::string &placement() const override { return backend.placement; }
   const std::string &libraries() const override { return backend.libraries; }
+  const std::string &libraryChoices() const override {
+    return backend.libraryChoices;
+  }
   Result<std::string> describeMemory() override {
     return backend.describeMemory ? backend.describeMemory() : std::string();
   }

@@ -14,6 +14,7 @@
 #include "Progress.h"
 
 #include "Core/Processes.h"
+#include "KeptChoices.h"
 #include "Settings.h"
 #include "Setup.h"
 #include "plait/Configuration/CompressionFacts.h"
@@ -91,6 +92,7 @@ Status runtime::Progress::openCheckpoints() {
   if (!created.ok())
     return created.status();
   checkpoints = std::move(*created);
+  keepChoices(executor, options);
   return Status::success();
 }
 

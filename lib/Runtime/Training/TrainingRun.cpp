@@ -25,6 +25,7 @@
 #include "Controls.h"
 #include "Core/Guard.h"
 #include "Evaluator.h"
+#include "KeptChoices.h"
 #include "Observers.h"
 #include "Progress.h"
 #include "SampleLog.h"
@@ -477,7 +478,7 @@ Status Steps::openOutputs() {
 ///    have to have the same.
 /// 2. Make the executor. The notes that Watch adds to its options come first,
 ///    and so does what copies in memory will take, which the check of memory
-///    counts.
+///    counts, and what an earlier start has chosen.
 /// 3. Weights.
 /// 4. Outputs. Libraries take memory in the step that is walked and in that
 ///    recorded.
@@ -492,6 +493,7 @@ Status Steps::prepare() {
     };
   // 2.
   watch.emplace(plan, chosen);
+  findChoices(chosen);
   auto executor = makeExecutor(plan, chosen);
   if (!executor.ok())
     return executor.status();

@@ -81,6 +81,43 @@ TEST_F(PlanCostTest, AsksTheCostModelForWhatIsInThePlan) {
   EXPECT_EQ(costs.messages[0], transferSeconds(72, true, cluster));
 }
 
+/// Gathers that GPUs launch together are one gather of all bytes, at the place
+/// of the first; not on processors, and not beyond 1 MiB of a rank.
+TEST_F(PlanCostTest, GathersThatAreLaunchedTogetherAreOne) {
+  fb::PlanT made = makePlan();
+  auto &steps = made.programs[0]->functions[0]->steps;
+  size_t first = steps.size();
+  constexpr int64_t large = 1 << 18; // 1 MiB
+  for (int64_t chunk : {int64_t(18), int64_t(100), int64_t(5), large}) {
+    fb::CollectiveStepT gather;
+    gather.kind = uint8_t(CollectiveKind::AllGather);
+    gather.axis = 1;
+    gather.outer = 1;
+    gather.chunk = chunk;
+    gather.input = std::make_unique<fb::Ref>(0, -1);
+    gather.output = std::make_unique<fb::Ref>(0, -1);
+    steps.push_back(std::make_unique<fb::StepT>());
+    steps.back()->step.Set(std::move(gather));
+  }
+  bytes = plan::packPlan(made);
+  const fb::Plan &changed = *fb::GetPlan(bytes.data());
+  for (const char *name : {"h100:1x4", "cpu:4"}) {
+    Cluster cluster = getCluster(name);
+    auto costs = predictCosts(changed, {}, cluster);
+    ASSERT_TRUE(costs.ok()) << costs.status().message();
+    auto gather = [&](int64_t chunk) {
+      return collectiveSeconds(CollectiveKind::AllGather, double(2 * 4 * chunk),
+                               {2, 2}, cluster);
+    };
+    std::vector<double> expected =
+        cluster.device.isProcessor
+            ? std::vector{gather(18), gather(100), gather(5), gather(large)}
+            : std::vector{gather(123), 0.0, 0.0, gather(large)};
+    const std::vector<double> &all = costs->steps[0][0];
+    EXPECT_EQ(std::vector(all.begin() + first, all.end()), expected) << name;
+  }
+}
+
 TEST_F(PlanCostTest, CountsWhatEpiloguesMove) {
   // Far from what the arithmetic takes: one matmul for each column.
   Cluster cluster = getCluster("h100:1x1");

@@ -29,8 +29,66 @@ struct Setting : SmallModel {
   }
 };
 
+/// The seconds of the gathers over four replicas of the parameters of `work`
+/// that `isMeant` names, 2 bytes an element: neighbours in a block are one, as
+/// long as a rank gives no more than `most` bytes.
+template <typename IsMeant>
+double sumGathers(const Work &work, const Cluster &cluster, double most,
+                  IsMeant isMeant) {
+  double seconds = 0;
+  for (int index : work.order) {
+    std::vector<double> batches;
+    for (const ParameterGroup &group : work.blocks[index].parameters) {
+      double bytes = 2 * group.elements;
+      if (!isMeant(group))
+        continue;
+      if (!batches.empty() && (batches.back() + bytes) / 4 <= most)
+        batches.back() += bytes;
+      else
+        batches.push_back(bytes);
+    }
+    for (double bytes : batches)
+      seconds +=
+          collectiveSeconds(CollectiveKind::AllGather, bytes, {4, 4}, cluster);
+  }
+  return seconds;
+}
+
+/// On GPUs gathers of up to 1 MiB of a rank are launched together, and have the
+/// latency of one. On processors, which have no library for that, each is
+/// alone.
+TEST(Step, SmallGathersHaveOneLatency) {
+  Setting setting;
+  setting.configuration.mesh[Axis::DP] = 4;
+  setting.configuration.zero = 3;
+  setting.shape.tied = false;
+  setting.shape.hidden = 256;
+  setting.shape.heads = 4;
+  setting.training.framework.overlapsParts = false;
+  Work work = buildTransformerWork(setting.shape, 1, false);
+  auto all = [](const ParameterGroup &) { return true; };
+  auto gather = [&](double most) {
+    return sumGathers(work, setting.cluster, most, all);
+  };
+  double reduce = 0, microbatches = 48.0 / 4;
+  auto expect = [&](double gathers) {
+    reduce = 0;
+    for (int index : work.order)
+      for (const ParameterGroup &group : work.blocks[index].parameters)
+        reduce +=
+            collectiveSeconds(CollectiveKind::ReduceScatter, group.elements * 4,
+                              {4, 4}, setting.cluster);
+    double expected = microbatches * (reduce + 2 * gathers);
+    EXPECT_NEAR(setting.run().dataSeconds, expected, 1e-9 * expected);
+  };
+  EXPECT_LT(gather(1 << 20), 0.8 * gather(0));
+  expect(gather(1 << 20));
+  setting.cluster.device.isProcessor = true;
+  expect(gather(0));
+}
+
 /// What ZeRO 2 and 3 divide is reduced and gathered parameter by parameter,
-/// each with its latency. PyTorch's flat buffers are not.
+/// each with its latency if it is large. PyTorch's flat buffers are not.
 TEST(Step, ZeroExchangesParameterByParameter) {
   Setting setting;
   setting.configuration.mesh[Axis::DP] = 4;
@@ -44,7 +102,8 @@ TEST(Step, ZeroExchangesParameterByParameter) {
                                      setting.cluster);
     return seconds;
   };
-  double gather = sum(CollectiveKind::AllGather, 2);
+  double gather = sumGathers(work, setting.cluster, 1 << 20,
+                             [](const ParameterGroup &) { return true; });
   double reduce = sum(CollectiveKind::ReduceScatter, 4);
   double microbatches = 48.0 / 4;
   setting.training.framework.overlapsParts = false;
@@ -83,9 +142,13 @@ TEST(Step, FrozenParametersAreGatheredAlone) {
                                        setting.cluster);
     return seconds;
   };
-  double gather = sum(CollectiveKind::AllGather, 2, false);
+  auto sumOf = [&](bool frozen) {
+    return sumGathers(
+        work, setting.cluster, 1 << 20,
+        [&](const ParameterGroup &group) { return group.frozen == frozen; });
+  };
+  double gather = sumOf(false), frozen = sumOf(true);
   double reduce = sum(CollectiveKind::ReduceScatter, 4, false);
-  double frozen = sum(CollectiveKind::AllGather, 2, true);
   ASSERT_GT(frozen, 0);
   auto seconds = [&](int zero) {
     setting.configuration.zero = zero;

@@ -20,6 +20,7 @@
 
 #include <cstdlib>
 #include <gtest/gtest.h>
+#include <set>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -67,9 +68,14 @@ protected:
     memory = *allocated;
   }
 
-  /// The report on one GEMM, or the failure.
+  /// The report on one GEMM, of which nothing is known, or the failure.
   std::string time(const fb::GemmStepT &shape, bool adds = false,
                    uint64_t calls = 3) {
+    choices = LibraryChoices("fake");
+    return timeKnown(shape, adds, calls);
+  }
+  std::string timeKnown(const fb::GemmStepT &shape, bool adds = false,
+                        uint64_t calls = 3) {
     gemms.reset();
     auto made = CublasGemms::create(*stream, {memory->data(), workspaceBytes},
                                     /*tf32=*/false);
@@ -89,7 +95,7 @@ protected:
     if (shape.gelu_input)
       operands.geluInput = at + 4 * operandBytes;
     GemmTimer timer(*stream, *gemms, options);
-    Status status = timer.run({{*number, operands, adds, calls}});
+    Status status = timer.run({{*number, operands, adds, calls}}, choices);
     return status.ok() ? timer.report() : status.message();
   }
 
@@ -116,6 +122,7 @@ protected:
   }
 
   GemmTiming options;
+  LibraryChoices choices{"fake"};
   std::unique_ptr<CudaStream> stream;
   std::shared_ptr<DeviceMemory> memory;
   std::unique_ptr<CublasGemms> gemms;
@@ -242,6 +249,162 @@ TEST_F(GemmTimerTest, SeesOtherBits) {
   narrow.c = std::make_unique<fb::Ref>(0, -1);
   narrow.dtype = narrow.c_dtype = fb::DType::BF16;
   expectSeen(narrow, false);
+}
+
+//===----------------------------------------------------------------------===//
+// What is kept
+//===----------------------------------------------------------------------===//
+
+/// Another order of additions counts, and so do algorithms of short results.
+/// What leaves out half of the terms, or all, does not.
+TEST_F(GemmTimerTest, RoundsInAnotherWayIfThatIsKept) {
+  options.isKept = true;
+  options.leastNarrow = 1 << 20;
+  fb::GemmStepT narrow = shape();
+  narrow.dtype = narrow.c_dtype = fb::DType::BF16;
+  for (const fb::GemmStepT &made : {shape(), narrow})
+    for (bool adds : {false, true}) {
+      Algorithms algorithms("5 1h 1n 2r");
+      std::string report = time(made, adds);
+      EXPECT_TRUE(has(report, "takes algorithm 4 of 4, 2 of which have the "
+                              "same results but for rounding: 2.000 ms instead "
+                              "of 5.000\n"))
+          << report;
+      EXPECT_TRUE(has(report, "; 1 take another algorithm than cuBLASLt names "
+                              "first, with the same results but for rounding: "
+                              "6.000 ms a step instead of 15.000"))
+          << report;
+      EXPECT_EQ(findPinned(), 3);
+    }
+  options.isKept = false;
+  Algorithms algorithms("5 1h 1n 2r");
+  EXPECT_TRUE(has(time(shape()), "takes algorithm 1 of 4, 1 of which"));
+}
+
+/// As another start finds it, whatever it measures and in whatever order the
+/// heuristic names algorithms.
+TEST_F(GemmTimerTest, TakesWhatWasChosenBefore) {
+  Algorithms algorithms("5 3 4");
+  time(shape());
+  EXPECT_EQ(choices.size(), 1u);
+  LibraryChoices before = choices;
+  for (const char *now : {"1 9 9", "1"}) {
+    setenv("PLAIT_FAKE_GEMMS", now, 1);
+    Calls calls;
+    std::string report = timeKnown(shape());
+    EXPECT_TRUE(has(report, "takes what was chosen before\n")) << report;
+    EXPECT_TRUE(has(report, ": 0 of 1 shapes timed in 0.0 s of at most 10.0, 1 "
+                            "as chosen before; 0 take"))
+        << report;
+    EXPECT_FALSE(calls.has(0) || calls.has(1));
+    EXPECT_EQ(findPinned(), 1);
+    EXPECT_EQ(choices, before);
+  }
+}
+
+/// One for another GEMM, digits that are none, what the library refuses, what
+/// does not fit the workspace.
+TEST_F(GemmTimerTest, ChoosesAnewWhatCannotBeTaken) {
+  Algorithms algorithms("5 3 4");
+  fb::GemmStepT other = shape();
+  other.accumulate = fb::Accumulate::Add;
+  other.n = 48;
+  time(other);
+  EXPECT_TRUE(has(timeKnown(shape()), "takes algorithm 2 of 3"));
+  EXPECT_EQ(choices.size(), 2u);
+
+  time(shape());
+  std::string what = gemms->describe(0), good = *choices.find(what);
+  std::string refused = good, large = good;
+  refused[3 * 16] = 'f';
+  large[16] = 'f';
+  for (const std::string &bad :
+       {std::string(), std::string(128, 'x'), good + "0", refused, large}) {
+    setenv("PLAIT_FAKE_GEMMS", "5 4 3", 1);
+    choices.set(what, bad);
+    EXPECT_TRUE(has(timeKnown(shape()), "takes algorithm 3 of 3")) << bad;
+    EXPECT_NE(*choices.find(what), bad);
+    EXPECT_EQ(findPinned(), 2);
+  }
+  std::string text = gemms->take(0, "12").message();
+  EXPECT_EQ(text, "an algorithm of cuBLASLt has 128 digits, not '12'");
+  EXPECT_EQ(gemms->take(0, refused).message(),
+            "cublasLtMatmulAlgoCheck: the fake cuBLASLt objects");
+  EXPECT_TRUE(has(gemms->take(0, large).message(), "the algorithm needs "));
+  EXPECT_TRUE(
+      has(gemms->take(0, large).message(), "workspace, the plan has 1048576"));
+}
+
+/// Whatever the library is told of a GEMM tells it from others.
+TEST_F(GemmTimerTest, TellsGemmsApart) {
+  Algorithms algorithms("5");
+  std::set<std::string> all;
+  auto add = [&](auto change) {
+    fb::GemmStepT made = shape();
+    change(made);
+    time(made);
+    for (uint32_t part : gemms->partsOf(0))
+      EXPECT_TRUE(all.insert(gemms->describe(part)).second)
+          << gemms->describe(part);
+  };
+  add([](fb::GemmStepT &) {});
+  add([](fb::GemmStepT &made) { made.m = 48; });
+  add([](fb::GemmStepT &made) { made.k = 16; });
+  add([](fb::GemmStepT &made) { made.a_row += 8; });
+  add([](fb::GemmStepT &made) { made.dtype = fb::DType::BF16; });
+  add([](fb::GemmStepT &made) {
+    made.b_row = 64;
+    made.b_col = 1;
+  });
+  add([](fb::GemmStepT &made) {
+    made.batch = {3};
+    made.a_batch = made.b_batch = {4096};
+    made.c_batch = {8192};
+  });
+  add([](fb::GemmStepT &made) {
+    made.epilogue = fb::Epilogue::Bias;
+    made.bias = std::make_unique<fb::Ref>(0, -1);
+  });
+  // Not a property of the algorithm.
+  fb::GemmStepT sum = shape();
+  sum.accumulate = fb::Accumulate::Add;
+  time(sum);
+  EXPECT_TRUE(all.contains(gemms->describe(0)));
+}
+
+TEST(LibraryChoices, AreReadAsWritten) {
+  LibraryChoices choices("cuBLASLt 1 on a GPU");
+  choices.set("gemm 1 by 2", "00");
+  choices.set("gemm 3 by 4", "ff");
+  std::string text = choices.write();
+  auto read = LibraryChoices::parse(text);
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(*read, choices);
+  EXPECT_EQ(read->library(), "cuBLASLt 1 on a GPU");
+  // Any byte that is another.
+  for (size_t i = 0; i < text.size(); ++i) {
+    std::string damaged = text;
+    damaged[i] ^= 1;
+    EXPECT_FALSE(LibraryChoices::parse(damaged).ok()) << i;
+  }
+  for (size_t length = 0; length < text.size(); ++length)
+    EXPECT_EQ(LibraryChoices::parse(text.substr(0, length)).status().message(),
+              "it is not as it was written");
+}
+
+/// What one start has, and another has not or otherwise.
+TEST(LibraryChoices, AreCompared) {
+  LibraryChoices before("fake"), now("fake");
+  before.set("a", "1");
+  before.set("b", "2");
+  now.set("a", "1");
+  now.set("b", "3");
+  now.set("c", "4");
+  LibraryChoices since = now.since(before);
+  EXPECT_EQ(since.size(), 2u);
+  EXPECT_FALSE(since.find("a"));
+  before.take(since);
+  EXPECT_EQ(before, now);
 }
 
 //===----------------------------------------------------------------------===//

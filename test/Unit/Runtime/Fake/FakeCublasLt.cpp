@@ -7,11 +7,15 @@
 //
 // PLAIT_FAKE_GEMMS="5 3r 1f" names algorithms, the first choice first: how many
 // milliseconds each takes, and what is special about it. Without it there is
-// one.
+// one. Behind "|" are those of the next GPU, if it has others; the last ones
+// are those of all further GPUs.
 //
 //   r  adds in the reverse order    f  fails when it is called
 //   n  writes nothing               s  has another state than success
-//   w  needs more workspace than is allowed
+//   h  adds the first half          w  needs more workspace than is allowed
+//
+// PLAIT_FAKE_CUBLASLT is the version, if it is not that of the header. As the
+// library has it, an algorithm may be stored, and used by the same version.
 //
 //===----------------------------------------------------------------------===//
 
@@ -74,9 +78,13 @@ struct Algorithm {
   char special = 0;
 };
 
-std::vector<Algorithm> algorithms() {
+std::vector<Algorithm> algorithms(int gpu) {
   const char *text = std::getenv(gemmsVariable);
-  std::istringstream words(text ? text : "0");
+  std::istringstream all(text ? text : "0");
+  std::string own;
+  for (int i = 0; i <= gpu && all; ++i)
+    std::getline(all, own, '|');
+  std::istringstream words(own);
   std::vector<Algorithm> result;
   for (std::string word; words >> word;) {
     char *end = nullptr;
@@ -153,7 +161,7 @@ float element(const Matrix &matrix, const void *data, int64_t index,
                            : matrix.get(data, index, row, column);
 }
 
-/// How often each algorithm has been executed.
+/// How often each algorithm has been executed, by its place in its GPU's list.
 uint64_t calls[8] = {};
 
 struct Gemm {
@@ -189,7 +197,8 @@ struct Gemm {
       for (int64_t column = 0; column < c.columns; ++column)
         for (int64_t row = 0; row < c.rows; ++row) {
           float sum = 0;
-          for (int64_t i0 = 0; i0 < inner; ++i0) {
+          int64_t last = algorithm.special == 'h' ? inner / 2 : inner;
+          for (int64_t i0 = 0; i0 < last; ++i0) {
             int64_t k = algorithm.special == 'r' ? inner - 1 - i0 : i0;
             sum += element(a, dataA, i, operation.a, row, k) *
                    element(b, dataB, i, operation.b, k, column);
@@ -245,7 +254,10 @@ uint64_t plaitFakeGemmCalls(int algorithm) {
   return calls[algorithm];
 }
 
-size_t cublasLtGetVersion() { return CUBLAS_VER_MAJOR * 10000; }
+size_t cublasLtGetVersion() {
+  const char *text = std::getenv("PLAIT_FAKE_CUBLASLT");
+  return text ? std::strtoul(text, nullptr, 10) : CUBLAS_VER_MAJOR * 10000;
+}
 const char *cublasLtGetStatusString(cublasStatus_t) {
   return "the fake cuBLASLt objects";
 }
@@ -365,7 +377,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
   if (std::getenv("PLAIT_FAKE_NO_EPILOGUES") &&
       operation.epilogue != CUBLASLT_EPILOGUE_DEFAULT)
     return CUBLAS_STATUS_NOT_SUPPORTED;
-  for (const Algorithm &algorithm : algorithms()) {
+  for (const Algorithm &algorithm : algorithms(currentGpu())) {
     if (*count == most)
       break;
     cublasLtMatmulHeuristicResult_t &result = results[*count];
@@ -376,7 +388,21 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     result.algo.data[0] = as<Preference>(preference).alignment;
     result.algo.data[1] = result.workspaceSize;
     result.algo.data[2] = (*count)++;
+    result.algo.data[3] = cublasLtGetVersion();
+    result.algo.data[4] = uint64_t(algorithm.special);
+    std::memcpy(&result.algo.data[5], &algorithm.milliseconds, sizeof(double));
   }
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulAlgoCheck(
+    cublasLtHandle_t handle, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
+    cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+    const cublasLtMatmulAlgo_t *algo, cublasLtMatmulHeuristicResult_t *result) {
+  if (*reinterpret_cast<int *>(handle) != currentGpu())
+    return CUBLAS_STATUS_NOT_INITIALIZED;
+  if (algo->data[3] != cublasLtGetVersion() || algo->data[2] > 7)
+    return CUBLAS_STATUS_INVALID_VALUE;
+  result->workspaceSize = algo->data[1];
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t
@@ -396,7 +422,8 @@ cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
                *static_cast<const float *>(alpha),
                *static_cast<const float *>(beta),
                algo->data[2],
-               algorithms()[algo->data[2]]};
+               {0, char(algo->data[4])}};
+  std::memcpy(&gemm.algorithm.milliseconds, &algo->data[5], sizeof(double));
   if (*reinterpret_cast<int *>(handle) != currentGpu() ||
       stream->gpu != currentGpu())
     return CUBLAS_STATUS_ARCH_MISMATCH;

@@ -59,18 +59,6 @@ Matrix describeB(const fb::GemmStepT &shape, const float *b) {
   return describe(b, shape.k, shape.b_row, shape.n, shape.b_col);
 }
 
-/// Whether rows that lie `stride` floats apart are better copied for `uses`
-/// rows or columns of the other operand.
-/// By measurement (GPT-2's and Llama's widths, 8 to 1024 uses): rows that all
-/// begin in one of the first cache's 64 sets pay for their copy from 32 uses
-/// on, those that begin in twice as many sets from twice as many uses on.
-bool isWorthCopying(int64_t stride, int64_t uses) {
-  if (stride % kLineFloats)
-    return false;
-  int64_t lines = stride / kLineFloats;
-  return std::min<int64_t>(lines & -lines, 64) * uses >= 2048;
-}
-
 /// oneDNN's criterion on AVX2 for reading operands where they lie
 /// (gemm_driver.cpp, nocopy_checker_avx2); others are packed.
 bool isReadInPlace(const fb::GemmStepT &shape) {

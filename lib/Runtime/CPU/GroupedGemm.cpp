@@ -28,10 +28,11 @@ namespace fb = plait::plan::fb;
 /// that they cost little, and are 7 MiB a thread at most.
 static constexpr int64_t kBlock = 384, kDeepest = 2048;
 
-/// oneDNN sums up fewer rows than these in another order. So what a row becomes
-/// would depend on how many others its expert has, which ranks of experts
-/// change: fewer rows are multiplied as if there were so many.
-static constexpr int64_t kLeastRows = 16;
+/// As many rows oneDNN for AVX2 multiplies as it does fewer ones, by a plain
+/// and by a transposed matrix; of more it takes halves. And how many it is
+/// given more than there are, at most.
+static constexpr int64_t kTogether = 72, kTogetherTransposed = 144,
+                         kPadding = 15;
 
 static int64_t countBlocks(int64_t extent) {
   return (extent + kBlock - 1) / kBlock;
@@ -60,7 +61,7 @@ uint32_t GroupedGemmLibrary::prepare(const fb::GroupedGemmStep &step,
   grow(begins, step.experts() + 2);
   blocks.reserve(step.rows() / kBlock + step.experts());
   bool makes = step.kind() == fb::GroupedKind::Matrices;
-  int64_t rows = std::clamp(step.rows(), kLeastRows, kBlock);
+  int64_t rows = std::min(step.rows(), kBlock) + kPadding;
   int64_t deep = std::min(step.k(), makes ? kBlock : kDeepest);
   int64_t wide = std::min(step.n(), kBlock);
   rooms.resize(threads);
@@ -132,30 +133,54 @@ static void store(const float *sums, int64_t count, bool add, Out *target) {
     target[i] = Out(add ? float(target[i]) + sums[i] : sums[i]);
 }
 
-namespace {
-/// A part of a matrix, as it lies.
-struct Part {
-  const float *data;
-  int64_t stride;
-};
-} // namespace
-
-/// `depth` by `width` elements of a matrix of the step, from (k, n) on: where
-/// they are, or a copy of them in f32.
+/// A part of a matrix of the step: where it is, or with `copied`, or if it is
+/// narrow, a copy of it in f32.
 template <typename In>
-static Part takePart(const fb::GroupedGemmStepT &shape, const In *matrix,
-                     int64_t k, int64_t depth, int64_t n, int64_t width,
-                     std::vector<float> &room) {
+GroupedGemmLibrary::Part
+GroupedGemmLibrary::takePart(const fb::GroupedGemmStepT &shape,
+                             const In *matrix, const Extent &part, bool copied,
+                             std::vector<float> &room) {
+  auto [k, depth, n, width] = part;
   int64_t stride = shape.transposed ? shape.k : shape.n;
   int64_t row = shape.transposed ? n : k, column = shape.transposed ? k : n;
   if constexpr (std::is_same_v<In, float>)
-    return {matrix + row * stride + column, stride};
+    if (!copied)
+      return {matrix + row * stride + column, stride, shape.transposed};
   int64_t height = shape.transposed ? width : depth;
   int64_t across = shape.transposed ? depth : width;
   gather(
       matrix, stride, column, across, height,
       [=](int64_t i) { return row + i; }, room.data());
-  return {room.data(), spreadRows(across)};
+  return {room.data(), spreadRows(across), shape.transposed};
+}
+
+/// oneDNN sums up the last rows, if they are few, in another order. So what a
+/// row becomes would depend on how many others its expert has, which ranks of
+/// experts change: rows are multiplied as if there were some more. AVX2: it
+/// computes 6 rows at a time, or 4 or 5, and fewer than these otherwise.
+/// AVX-512: 8.
+int64_t GroupedGemmLibrary::padRows(int64_t rows) const {
+  if (!readsInPlace)
+    return std::max<int64_t>(16, (rows + 7) / 8 * 8);
+  int64_t rest = rows % 6;
+  return 0 < rest && rest < 4 ? rows + 4 - rest : rows;
+}
+
+/// The product of the rows in `room.a` and a part of a matrix, in `room.c`.
+dnnl_status_t GroupedGemmLibrary::multiplyBlock(int64_t rows, int64_t depth,
+                                                int64_t width, Part part,
+                                                bool add, Room &room) const {
+  int64_t most = part.transposed ? kTogetherTransposed : kTogether;
+  if (!readsInPlace)
+    most = kBlock;
+  dnnl_status_t status = dnnl_success;
+  for (int64_t row = 0; row < rows && status == dnnl_success; row += most)
+    status = dnnl_sgemm('N', part.transposed ? 'T' : 'N',
+                        padRows(std::min(most, rows - row)), width, depth, 1.0f,
+                        room.a.data() + row * spreadRows(depth),
+                        spreadRows(depth), part.data, part.stride,
+                        add ? 1.0f : 0.0f, room.c.data() + row * width, width);
+  return status;
 }
 
 /// Some columns of the rows of a block: the sum in parts along k, into a copy
@@ -169,21 +194,22 @@ dnnl_status_t GroupedGemmLibrary::multiplyRows(const Step &step, const In *a,
   const Block &block = blocks[task / cuts];
   int64_t column = task % cuts * kBlock;
   int64_t width = std::min(kBlock, shape.n - column);
-  int64_t rows = block.end - block.begin, most = std::max(rows, kLeastRows);
+  int64_t rows = block.end - block.begin;
   const int32_t *numbers = order.data() + block.begin;
   const In *matrix = b + block.expert * shape.k * shape.n;
   auto rowOf = [&](int64_t row) { return numbers[row] / shape.repeat; };
+  // As of a plain second operand in FloatGemm.
+  bool copied =
+      readsInPlace && !shape.transposed && isWorthCopying(shape.n, rows);
   for (int64_t k = 0; k < shape.k; k += kDeepest) {
     int64_t depth = std::min(kDeepest, shape.k - k);
     gather(a, shape.k, k, depth, rows, rowOf, room.a.data());
     // What is there of other rows may be no number, which costs time.
     std::fill_n(room.a.data() + rows * spreadRows(depth),
-                (most - rows) * spreadRows(depth), 0.0f);
-    Part part = takePart(shape, matrix, k, depth, column, width, room.b);
-    dnnl_status_t status =
-        dnnl_sgemm('N', shape.transposed ? 'T' : 'N', most, width, depth, 1.0f,
-                   room.a.data(), spreadRows(depth), part.data, part.stride,
-                   k > 0 ? 1.0f : 0.0f, room.c.data(), width);
+                kPadding * spreadRows(depth), 0.0f);
+    Part part =
+        takePart(shape, matrix, {k, depth, column, width}, copied, room.b);
+    dnnl_status_t status = multiplyBlock(rows, depth, width, part, k > 0, room);
     if (status != dnnl_success)
       return status;
   }
@@ -193,7 +219,43 @@ dnnl_status_t GroupedGemmLibrary::multiplyRows(const Step &step, const In *a,
   return dnnl_success;
 }
 
-/// A part of the matrix of one expert: the sum over its rows, in blocks.
+/// The sum over the rows of an expert, block by block, added to what is there
+/// if it has `begun`. Zeros where there are no rows.
+template <typename In>
+dnnl_status_t
+GroupedGemmLibrary::sumRows(const Step &step, const In *a, const In *b,
+                            int64_t expert, const Extent &part, bool begun,
+                            float *sums, int64_t stride, Room &room) {
+  const fb::GroupedGemmStepT &shape = step.shape;
+  int64_t height = shape.transposed ? part.width : part.depth;
+  int64_t across = shape.transposed ? part.depth : part.width;
+  const std::vector<float> &left = shape.transposed ? room.b : room.a;
+  const std::vector<float> &right = shape.transposed ? room.a : room.b;
+  for (int64_t begin = begins[expert]; begin < begins[expert + 1];
+       begin += kBlock) {
+    int64_t rows = std::min(kBlock, begins[expert + 1] - begin);
+    const int32_t *numbers = order.data() + begin;
+    gather(
+        a, shape.k, part.k, part.depth, rows,
+        [&](int64_t row) { return numbers[row] / shape.repeat; },
+        room.a.data());
+    gather(
+        b, shape.n, part.n, part.width, rows,
+        [&](int64_t row) { return int64_t(numbers[row]); }, room.b.data());
+    dnnl_status_t status = dnnl_sgemm(
+        'T', 'N', height, across, rows, 1.0f, left.data(), spreadRows(height),
+        right.data(), spreadRows(across), begun ? 1.0f : 0.0f, sums, stride);
+    if (status != dnnl_success)
+      return status;
+    begun = true;
+  }
+  for (int64_t row = 0; !begun && row < height; ++row)
+    std::fill_n(sums + row * stride, across, 0.0f);
+  return dnnl_success;
+}
+
+/// A part of the matrix of one expert. Of f32 it is summed up in C, else in a
+/// room, from which it is rounded once.
 template <typename In, typename Out>
 dnnl_status_t GroupedGemmLibrary::multiplyMatrix(const Step &step, const In *a,
                                                  const In *b, Out *c, bool add,
@@ -202,36 +264,20 @@ dnnl_status_t GroupedGemmLibrary::multiplyMatrix(const Step &step, const In *a,
   int64_t cutsK = countBlocks(shape.k), cutsN = countBlocks(shape.n);
   int64_t expert = task / (cutsK * cutsN);
   int64_t k = task / cutsN % cutsK * kBlock, n = task % cutsN * kBlock;
-  int64_t deep = std::min(kBlock, shape.k - k);
-  int64_t wide = std::min(kBlock, shape.n - n);
-  int64_t height = shape.transposed ? wide : deep;
-  int64_t across = shape.transposed ? deep : wide;
-  std::fill_n(room.c.data(), height * across, 0.0f);
-  for (int64_t begin = begins[expert]; begin < begins[expert + 1];
-       begin += kBlock) {
-    int64_t rows = std::min(kBlock, begins[expert + 1] - begin);
-    const int32_t *numbers = order.data() + begin;
-    gather(
-        a, shape.k, k, deep, rows,
-        [&](int64_t row) { return numbers[row] / shape.repeat; },
-        room.a.data());
-    gather(
-        b, shape.n, n, wide, rows,
-        [&](int64_t row) { return int64_t(numbers[row]); }, room.b.data());
-    const std::vector<float> &left = shape.transposed ? room.b : room.a;
-    const std::vector<float> &right = shape.transposed ? room.a : room.b;
-    dnnl_status_t status = dnnl_sgemm(
-        'T', 'N', height, across, rows, 1.0f, left.data(), spreadRows(height),
-        right.data(), spreadRows(across), 1.0f, room.c.data(), across);
-    if (status != dnnl_success)
-      return status;
-  }
+  Extent part = {k, std::min(kBlock, shape.k - k), n,
+                 std::min(kBlock, shape.n - n)};
   int64_t stride = shape.transposed ? shape.k : shape.n;
   Out *target = c + expert * shape.k * shape.n +
                 (shape.transposed ? n * stride + k : k * stride + n);
-  for (int64_t row = 0; row < height; ++row)
+  if constexpr (std::is_same_v<Out, float>)
+    return sumRows(step, a, b, expert, part, add, target, stride, room);
+  int64_t height = shape.transposed ? part.width : part.depth;
+  int64_t across = shape.transposed ? part.depth : part.width;
+  dnnl_status_t status = sumRows(step, a, b, expert, part, /*begun=*/false,
+                                 room.c.data(), across, room);
+  for (int64_t row = 0; row < height && status == dnnl_success; ++row)
     store(room.c.data() + row * across, across, add, target + row * stride);
-  return dnnl_success;
+  return status;
 }
 
 /// 1. Sort.

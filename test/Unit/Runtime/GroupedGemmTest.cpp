@@ -27,9 +27,12 @@ static MultiplyGroups multiplyWith(unsigned threads) {
 }
 
 /// One row; fewer rows than experts; more than a block of rows, of columns, of
-/// what is summed.
-constexpr GroupedSizes kSizes[] = {
-    {1, 1, 1, 1, 1}, {8, 2, 9, 5, 7}, {780, 2, 2, 5, 400}, {50, 1, 2, 2100, 5}};
+/// what is summed; matrices that are copied (isWorthCopying()).
+constexpr GroupedSizes kSizes[] = {{1, 1, 1, 1, 1},
+                                   {8, 2, 9, 5, 7},
+                                   {780, 2, 2, 5, 400},
+                                   {50, 1, 2, 2100, 5},
+                                   {400, 1, 2, 33, 512}};
 
 TEST(GroupedGemm, F32) {
   for (GroupedSizes sizes : kSizes)
@@ -52,5 +55,28 @@ TEST(GroupedGemm, DoesNotDependOnThreads) {
     ASSERT_TRUE(one.run(false, multiplyWith(1)).ok());
     ASSERT_TRUE(two.run(false, multiplyWith(2)).ok());
     EXPECT_EQ(one.c, two.c);
+  }
+}
+
+/// What becomes of a row does not depend on how many others its expert has,
+/// which ranks of experts change: not on how they are cut for oneDNN, nor on
+/// whether the matrix is copied for them.
+TEST(GroupedGemm, RowsDoNotDependOnOthers) {
+  constexpr GroupedSizes sizes = {420, 1, 3, 68, 512};
+  static_assert(isWorthCopying(sizes.n, 64) && !isWorthCopying(sizes.n, 63));
+  for (bool transposed : {false, true}) {
+    GroupedTrial<float, float> all(sizes, fb::GroupedKind::Rows, transposed,
+                                   Choice::One);
+    GroupedTrial<float, float> some = all;
+    ASSERT_TRUE(all.run(false, multiplyWith(1)).ok());
+    for (int64_t kept = 1; kept < sizes.rows; ++kept) {
+      // The others are of nobody.
+      std::fill_n(some.ids.begin(), kept, int(some.first));
+      std::fill(some.ids.begin() + kept, some.ids.end(), INT32_MAX);
+      ASSERT_TRUE(some.run(false, multiplyWith(1)).ok());
+      ASSERT_TRUE(std::equal(all.c.begin(), all.c.begin() + kept * sizes.n,
+                             some.c.begin()))
+          << kept << " rows, " << transposed;
+    }
   }
 }

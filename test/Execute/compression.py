@@ -139,6 +139,8 @@ RUNS = (
     Run("randk:32+keep:5+feedback+both", "dp=2,tp=2"),
     Run("int4:32+feedback+rounds:2+both", "dp=2,cp=2"),
     Run("int8+feedback+both", "1"),
+    Run("int8+feedback+both", "dp=2", ("--precision", "bf16")),
+    Run("topk:64+keep:3+feedback+both", "dp=4", ("--precision", "bf16")),
 )
 
 
@@ -200,7 +202,7 @@ class Suite:
         self.tokens = folder / "tokens.bin"
         # Of one step: all steps see the same.
         write_tokens(self.tokens, 5, BATCH * SEQUENCE + 1, VOCABULARY)
-        self.probes: dict[int, pathlib.Path] = {}
+        self.probes: dict[tuple, pathlib.Path] = {}
 
     def call(self, *options) -> None:
         self.tools.run(
@@ -216,13 +218,17 @@ class Suite:
         )  # fmt: skip
         return plan
 
-    def probe(self, replicas: int) -> pathlib.Path:
-        """One rank, with the samples of one of so many replicas."""
-        if replicas not in self.probes:
-            plan = self.folder / f"probe-{replicas}.plan"
-            self.call("--mesh", "1", "--global-batch", BATCH // replicas, "-o", plan)
-            self.probes[replicas] = plan
-        return self.probes[replicas]
+    def probe(self, run: Run) -> pathlib.Path:
+        """One rank, with the samples of one of as many replicas, which computes with
+        as many bits."""
+        kept = ("--precision", "bf16") if "bf16" in run.options else ()
+        known = run.replicas, kept
+        if known not in self.probes:
+            plan = self.folder / f"probe-{len(self.probes)}.plan"
+            batch = BATCH // run.replicas
+            self.call("--mesh", "1", *kept, "--global-batch", batch, "-o", plan)
+            self.probes[known] = plan
+        return self.probes[known]
 
     def find_parameters(self) -> list[Parameter]:
         ir = self.folder / "import.mlir"
@@ -260,7 +266,7 @@ class Suite:
 
     def gradients(self, run: Run, start) -> list[dict[str, numpy.ndarray]]:
         """Of each replica, the sum over its targets."""
-        probe, count = self.probe(run.replicas), BATCH // run.replicas * SEQUENCE
+        probe, count = self.probe(run), BATCH // run.replicas * SEQUENCE
         before, result = self.read(start), []
         for index in range(run.replicas):
             own = self.folder / "own.bin"

@@ -53,7 +53,7 @@ struct GemmTiming {
   /// algorithms count that round sums in another way; else only those that have
   /// the bits of cuBLASLt's first choice, which every start has.
   bool isKept = false;
-  /// What an earlier start chose, in the process of rank 0; empty: nothing.
+  /// Choices of an earlier start, in the process of rank 0; empty: none.
   std::string chosen = {};
   /// The time that a GPU has for all of them.
   std::chrono::milliseconds limit = std::chrono::seconds(10);

@@ -50,8 +50,8 @@ public:
   /// Has another algorithm than the first be taken.
   void pin(uint32_t part, size_t algorithm) { gemms[part].pinned = algorithm; }
 
-  /// What an algorithm is chosen for, in one line: all that the library is told
-  /// of the GEMM but addresses and the factor of what is in C.
+  /// Tells in one line what an algorithm is chosen for: all that the library is
+  /// told of the GEMM but addresses and the factor of what is in C.
   std::string describe(uint32_t part) const;
   /// The pinned algorithm, in digits that take() reads, where the library has
   /// the same version.

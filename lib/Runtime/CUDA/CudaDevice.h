@@ -80,7 +80,7 @@ public:
   Status timeGemms(LibraryChoices &choices);
   /// Calls every GEMM, with the algorithms of `choices`; null: the library's.
   Status callGemms(const LibraryChoices *choices);
-  /// What algorithms depend on: cuBLASLt's version, and the GPU.
+  /// Names what algorithms depend on: cuBLASLt's version, and the GPU.
   Result<std::string> describeLibrary() const;
   /// How the GEMMs were timed, in lines; empty: they were not.
   const std::string &timingReport() const { return timedText; }

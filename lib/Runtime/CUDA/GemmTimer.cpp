@@ -53,10 +53,11 @@ static constexpr int rounds = 2, callsOfRound = 3;
 /// A faster time may be chance below this.
 static constexpr float leastGain = 0.02f;
 
-/// What is this much slower than the fastest in the first round has no second.
+/// Bounds how much slower than the fastest a candidate may be in the first
+/// round to have a second one.
 static constexpr float hopeless = 1.25f;
 
-/// Of a result, up to so many strips of so many bytes are looked at.
+/// The parts of a result that are looked at, and the bytes of each.
 static constexpr uint64_t mostStrips = 4096, stripBytes = 64;
 
 /// How far results of two orders of additions may lie apart: as a part of their
@@ -189,8 +190,8 @@ Status GemmTimer::time(const GemmUse &use) {
   return note(use, line), Status::success();
 }
 
-/// In turns, so that a GPU which gets slower is slower for all. The first one
-/// has all rounds.
+/// Measures in turns, so that a GPU which gets slower is slower for all. The
+/// first candidate has all rounds.
 Status GemmTimer::measureAll(const GemmUse &use,
                              std::vector<Candidate> &candidates) {
   float fastest = INFINITY;
@@ -362,7 +363,7 @@ Result<uint64_t> GemmTimer::checksum(const std::vector<Region> &results) {
   return result;
 }
 
-/// What the GEMM has written by now.
+/// Reads what the GEMM has written by now.
 Result<GemmTimer::Outcome> GemmTimer::lookAt(const GemmUse &use) {
   std::vector<Region> results = findResults(use);
   auto sum = checksum(results);
@@ -408,7 +409,8 @@ Status GemmTimer::sample(const Region &region, fb::DType type, uint64_t strips,
   return Status::success();
 }
 
-/// Where the bits are not the same, NaN is far from everything.
+/// Compares bits, or where they may differ, numbers: NaN is far from
+/// everything.
 bool GemmTimer::agree(const Outcome &first, const Outcome &other) const {
   if (first.checksum == other.checksum || !options.isKept)
     return first.checksum == other.checksum;

@@ -45,7 +45,7 @@ private:
     std::byte *data;
     uint64_t bytes;
   };
-  /// What tells one result from another.
+  /// Tells one result from another.
   struct Outcome {
     uint64_t checksum = 0;
     std::vector<float> sample; // where sums may be rounded in another way

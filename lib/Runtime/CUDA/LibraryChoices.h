@@ -41,7 +41,7 @@ public:
   }
   /// Sets all that `other` has, which is of the same library.
   void take(const LibraryChoices &other);
-  /// What is not in `before`, or is another algorithm there.
+  /// Returns what is not in `before`, or is another algorithm there.
   LibraryChoices since(const LibraryChoices &before) const;
 
 private:

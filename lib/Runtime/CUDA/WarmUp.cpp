@@ -197,7 +197,8 @@ Status CudaDevice::callGemms(const LibraryChoices *choices) {
 
 namespace {
 
-/// What a rank says before algorithms are chosen.
+/// The part that a rank has in the choice of algorithms, as it tells the
+/// others.
 struct Offer {
   bool times;
   std::string library;
@@ -295,7 +296,8 @@ private:
     return offers;
   }
 
-  /// Where one rank has to take cuBLASLt's first choice, all do.
+  /// Decides whether there is anything to choose: where one rank has to take
+  /// cuBLASLt's first choice, all do.
   Status hear() {
     auto offers = exchangeOffers();
     if (!offers.ok())

@@ -22,7 +22,8 @@ namespace fs = std::filesystem;
 
 static constexpr char fileName[] = "algorithms.txt";
 
-/// In a directory of checkpoints, or in that of the checkpoint that is named.
+/// Returns its path in a directory of checkpoints, or in that which holds the
+/// checkpoint that is named.
 static fs::path findFile(const std::string &resume) {
   std::error_code error;
   fs::path directory = resume;

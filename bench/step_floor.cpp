@@ -12,7 +12,10 @@
 // more and prints a line of JSON, so that it can take turns with what it is
 // compared with:
 //
-//   step_floor PLAN THREADS
+//   step_floor PLAN THREADS [processor]
+//
+// The last word counts the time of the processor, of the first thread, and not
+// what other work on it takes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,12 +26,13 @@
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Messages.h"
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <dnnl.hpp>
 #include <iostream>
 #include <map>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -38,10 +42,13 @@ using plan::length;
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
+/// What seconds are counted by: CLOCK_MONOTONIC, or this thread's own time.
+clockid_t countedClock = CLOCK_MONOTONIC;
 
-double secondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
+double now() {
+  timespec time;
+  clock_gettime(countedClock, &time);
+  return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
 }
 
 /// What makes two GEMMs equally fast.
@@ -69,6 +76,19 @@ void addAttention(Work &work, const fb::AttentionStep &step, uint64_t calls) {
       calls * (forward ? 1 : 3);
 }
 
+/// As if all experts had equally many rows.
+void addGrouped(Work &work, const fb::GroupedGemmStep &step, uint64_t calls) {
+  bool narrow = step.dtype() == fb::DType::BF16;
+  bool narrowResult = step.c_dtype() == fb::DType::BF16;
+  int64_t rows = (step.rows() + step.experts() - 1) / step.experts();
+  Shape shape = {step.experts(),    rows,   step.n(),    step.k(), false,
+                 step.transposed(), narrow, narrowResult};
+  if (step.kind() == fb::GroupedKind::Matrices)
+    shape = {step.experts(), step.k(), step.n(), rows,
+             true,           false,    narrow,   narrowResult};
+  work.gemms[shape] += calls;
+}
+
 void addStep(Work &work, const fb::Step &step, uint64_t calls) {
   if (const auto *kernel = step.step_as_KernelStep())
     work.bytes += double(calls) * double(kernel->traffic());
@@ -79,6 +99,8 @@ void addStep(Work &work, const fb::Step &step, uint64_t calls) {
     work.bytes += 2.0 * double(calls) * double(copy->bytes());
   if (const auto *attention = step.step_as_AttentionStep())
     addAttention(work, *attention, calls);
+  if (const auto *grouped = step.step_as_GroupedGemmStep())
+    addGrouped(work, *grouped, calls);
   const auto *gemm = step.step_as_GemmStep();
   if (!gemm)
     return;
@@ -159,10 +181,10 @@ public:
   }
 
   double run() {
-    Clock::time_point start = Clock::now();
+    double start = now();
     code.execute(stream, arguments);
     stream.wait();
-    return secondsSince(start);
+    return now() - start;
   }
 
 private:
@@ -196,13 +218,13 @@ double measureBandwidth(unsigned threads) {
   static std::vector<float> from(count, 1.0f), to(count, 2.0f);
   double best = 1e300;
   for (int repeat = 0; repeat < 4; ++repeat) {
-    Clock::time_point start = Clock::now();
+    double start = now();
     runtime::parallelFor(threads, count, 1 << 16,
                          [](int64_t begin, int64_t end) {
                            for (int64_t i = begin; i < end; ++i)
                              to[i] += 0.5f * from[i];
                          });
-    best = std::min(best, secondsSince(start));
+    best = std::min(best, now() - start);
   }
   return 3.0 * sizeof(float) * count / best;
 }
@@ -210,10 +232,13 @@ double measureBandwidth(unsigned threads) {
 } // namespace
 
 int main(int argc, char **argv) {
-  if (argc != 3) {
-    std::cerr << "usage: step_floor PLAN THREADS\n";
+  bool countsProcessor = argc == 4 && argv[3] == std::string_view("processor");
+  if (argc != 3 && !countsProcessor) {
+    std::cerr << "usage: step_floor PLAN THREADS [processor]\n";
     return 1;
   }
+  if (countsProcessor)
+    countedClock = CLOCK_THREAD_CPUTIME_ID;
   unsigned threads = std::max(1, std::atoi(argv[2]));
   runtime::setTeamSize(threads);
   auto file = plan::PlanFile::open(argv[1]);

@@ -28,9 +28,9 @@ namespace fb = plait::plan::fb;
 /// that they cost little, and are 7 MiB a thread at most.
 static constexpr int64_t kBlock = 384, kDeepest = 2048;
 
-/// As many rows oneDNN for AVX2 multiplies as it does fewer ones, by a plain
-/// and by a transposed matrix; of more it takes halves. And how many it is
-/// given more than there are, at most.
+/// The most rows that oneDNN for AVX2 multiplies as it does fewer ones, by a
+/// plain and by a transposed matrix; more it halves. And how many more than
+/// there are it is given at most.
 static constexpr int64_t kTogether = 72, kTogetherTransposed = 144,
                          kPadding = 15;
 

@@ -63,7 +63,7 @@ private:
     int64_t stride;
     bool transposed;
   };
-  /// Where a part begins, and its depth and width.
+  /// The place of a part in its matrix, and its depth and width.
   struct Extent {
     int64_t k, depth, n, width;
   };

@@ -311,24 +311,29 @@ Expression Terms::apply(StringRef name, mlir::Attribute attrs,
                         ArrayRef<Argument> arguments, ArrayRef<int> result,
                         ArrayRef<int64_t> given) {
   Term term{Term::Apply, name, attrs};
-  llvm::DenseMap<int, int> number;
-  llvm::DenseMap<int, int64_t> extents;
-  for (int letter : result)
-    // The right side is evaluated first (C++17).
-    number[letter] = number.size();
-  for (const Argument &argument : arguments)
-    for (auto [letter, extent] :
-         llvm::zip_equal(argument.letters, argument.term->shape)) {
-      number.try_emplace(letter, number.size());
-      extents[letter] = extent;
+  // By number. Letters are few: going through them is faster than a table.
+  SmallVector<int> letters(result);
+  SmallVector<int64_t> extents(result.size(), 0);
+  auto number = [&](int letter) {
+    auto found = llvm::find(letters, letter);
+    if (found == letters.end()) {
+      letters.push_back(letter);
+      extents.push_back(0);
+      return int(letters.size()) - 1;
     }
-  for (auto [index, letter] : llvm::enumerate(result))
-    term.shape.push_back(given.empty() ? extents.lookup(letter) : given[index]);
+    return int(found - letters.begin());
+  };
   for (const Argument &argument : arguments) {
     Argument &own = term.arguments.emplace_back(argument);
-    for (int &letter : own.letters)
-      letter = number.lookup(letter);
+    for (auto [letter, extent] :
+         llvm::zip_equal(own.letters, argument.term->shape)) {
+      letter = number(letter);
+      extents[letter] = extent;
+    }
   }
+  if (!given.empty())
+    llvm::copy(given.take_front(result.size()), extents.begin());
+  term.shape.assign(extents.begin(), extents.begin() + result.size());
   return {intern(std::move(term)), Letters(result)};
 }
 

@@ -267,8 +267,9 @@ LogicalResult Comparison::compareSlot(int64_t rank, RankState &state,
                       parameter.getSymName() + " on stage " + Twine(rank))
                          .str();
   // 1.
-  auto known = state.getWritten().find({parameter.getSymName(), slot});
-  if (known == state.getWritten().end()) {
+  const RankState::Stored *known =
+      state.findWritten({parameter.getSymName(), slot});
+  if (!known) {
     InFlightDiagnostic diag = rules.report.wrong(parameter);
     diag << what << " is not written: it should be "
          << print(expected.content.form.term);
@@ -280,7 +281,7 @@ LogicalResult Comparison::compareSlot(int64_t rank, RankState &state,
     return diag;
   }
   // 2.
-  const RankState::Stored &own = known->second;
+  const RankState::Stored &own = *known;
   if (failed(compareTerms(what, locate(own), own.content.form.term,
                           expected.content.form.term)))
     return failure();
@@ -298,7 +299,7 @@ LogicalResult Comparison::compareGathered(int64_t rank, RankState &state,
       ("the copy of @" + parameter.getSymName() + " on stage " + Twine(rank))
           .str();
   Type element = own.content.type.getElementType();
-  Content value = state.getInitial(parameter, Slot::Value);
+  const Content &value = state.getInitial(parameter, Slot::Value);
   const Term *expected =
       rules.terms.cast(value.form.asArgument(), TypeAttr::get(element)).term;
   if (failed(compareTerms(what, locate(own), own.content.form.term, expected)))
@@ -311,7 +312,7 @@ LogicalResult Comparison::compareLayout(const std::string &what,
                                         RankState &state,
                                         nn::ParameterOp parameter, Slot slot,
                                         const RankState::Stored &own) {
-  Content declared = state.getInitial(parameter, slot);
+  const Content &declared = state.getInitial(parameter, slot);
   bool isSame = own.content.form.partial == declared.form.partial &&
                 own.content.type.getShape() == declared.type.getShape();
   for (auto [index, want] : llvm::enumerate(declared.form.dims)) {
@@ -370,8 +371,7 @@ LogicalResult Comparison::compareRank(int64_t rank, RankState &state) {
   // 2.
   for (auto &[key, own] : state.getWritten())
     if (outlivesStep(key.second) &&
-        plan.getSymbols().findParameter(key.first) &&
-        !claim.getWritten().count(key))
+        plan.getSymbols().findParameter(key.first) && !claim.findWritten(key))
       return rules.report.wrong(locate(own))
              << "@" << key.first << " is changed, and should stay as it is";
   // 3.

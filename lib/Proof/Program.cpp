@@ -27,6 +27,7 @@
 #include "Program.h"
 
 #include "Callees.h"
+#include "ProgramBuffer.h"
 #include "Step.h"
 
 #include "plait/Support/ActionKinds.h"
@@ -39,55 +40,8 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::proof;
 using pipe::ActionKind;
-using pipe::PortKind;
 
 namespace {
-
-/// What a function gave for a microbatch. What crosses a boundary of stages is
-/// called after the function that makes it.
-struct Thing {
-  PortKind kind;
-  /// `index` is the port's number among those of its kind.
-  int32_t index, stage, microbatch;
-
-  bool operator==(const Thing &) const = default;
-  std::string print() const {
-    return (pipe::stringifyPortKind(kind) + " " + Twine(index) + " of stage " +
-            Twine(stage) + ", microbatch " + Twine(microbatch))
-        .str();
-  }
-};
-
-/// A buffer, and what lies in it now.
-struct Buffer {
-  plan::BufferOp op;
-  int64_t first, last;
-  /// A send of it that has not been waited for; null: none.
-  plan::ActionOp send;
-  struct Held {
-    int64_t end; // bytes
-    Thing thing;
-  };
-  std::map<int64_t, Held> holds; // by the byte that it begins at; disjoint
-
-  /// Only what begins exactly there: a thing at another offset is another
-  /// tensor.
-  const Thing *find(int64_t begin) const {
-    auto held = holds.find(begin);
-    return held == holds.end() ? nullptr : &held->second.thing;
-  }
-  /// What has a byte there is nobody's any more.
-  void erase(int64_t begin, int64_t end) {
-    auto first = holds.lower_bound(begin);
-    if (first != holds.begin() && std::prev(first)->second.end > begin)
-      --first;
-    holds.erase(first, holds.lower_bound(end));
-  }
-  void put(int64_t begin, int64_t end, Thing thing) {
-    erase(begin, end);
-    holds.insert_or_assign(begin, Held{end, thing});
-  }
-};
 
 /// One rank on its way through its program.
 struct Rank {
@@ -98,6 +52,8 @@ struct Rank {
   size_t next = 0;
   std::vector<Buffer> buffers;
   llvm::DenseMap<StringAttr, unsigned> numbers; // of buffers
+  /// What the slots of the next action are, as far as somebody has asked.
+  SmallVector<Buffer *> slots;
   struct Called {
     StringAttr name; // null: of another rank's stage
     llvm::BitVector microbatches;
@@ -140,7 +96,7 @@ private:
   FailureOr<Buffer *> use(Rank &rank, plan::ActionOp action, Attribute name);
   LogicalResult checkStanding(Rank &rank);
   FailureOr<Buffer *> locate(Rank &rank, plan::ActionOp action, int64_t slot,
-                             const Twine &what);
+                             pipe::PortAttr port);
   LogicalResult overwrite(Rank &rank, plan::ActionOp action, Buffer &buffer,
                           int64_t begin, int64_t end);
   LogicalResult overwrite(Rank &rank, plan::ActionOp action,
@@ -181,11 +137,14 @@ void Programs::readPrograms() {
     for (Operation &op : program.getBody().front())
       if (auto buffer = dyn_cast<plan::BufferOp>(op)) {
         rank.numbers[buffer.getSymNameAttr()] = rank.buffers.size();
-        rank.buffers.push_back({buffer,
-                                int64_t(buffer.getFirst()),
-                                int64_t(buffer.getLast()),
-                                {},
-                                {}});
+        rank.buffers.push_back(
+            {buffer,
+             int64_t(buffer.getFirst()),
+             int64_t(buffer.getLast()),
+             int64_t(buffer.getBytes()),
+             pipe::PortAttr::namesModelInput(buffer.getSymName()),
+             {},
+             {}});
       } else {
         rank.actions.push_back(cast<plan::ActionOp>(op));
       }
@@ -209,12 +168,6 @@ void Programs::readPrograms() {
   }
 }
 
-/// Whether the rows of all microbatches lie there, of tokens or another input
-/// of the model: its buffer is called as its port is.
-static bool isInput(StringAttr buffer) {
-  return pipe::PortAttr::namesModelInput(buffer.getValue());
-}
-
 /// A buffer that no action is given is used by name, in any call, and inputs
 /// are there before the first: both live as long as the step. Comes last: a
 /// buffer is left over where an action was given another one, which tells more.
@@ -225,8 +178,7 @@ LogicalResult Programs::checkStanding(Rank &rank) {
       given.insert(symbol.getAttr());
   int64_t last = rank.actions.size() - 1;
   for (Buffer &buffer : rank.buffers) {
-    StringAttr name = buffer.op.getSymNameAttr();
-    bool stands = isInput(name) || !given.contains(name);
+    bool stands = buffer.isInput || !given.contains(buffer.op.getSymNameAttr());
     if (stands && (buffer.first != 0 || buffer.last != last))
       return report.wrong(buffer.op)
              << "lives over actions " << buffer.first << " to " << buffer.last
@@ -260,14 +212,14 @@ FailureOr<Buffer *> Programs::use(Rank &rank, plan::ActionOp action,
 /// the last microbatch, and what is sent until the send has been waited for.
 LogicalResult Programs::overwrite(Rank &rank, plan::ActionOp action,
                                   Buffer &buffer, int64_t begin, int64_t end) {
-  StringAttr name = buffer.op.getSymNameAttr();
-  if (isInput(name))
-    return report.wrong(action) << "action " << rank.next
-                                << " writes over the inputs in buffer " << name;
+  if (buffer.isInput)
+    return report.wrong(action)
+           << "action " << rank.next << " writes over the inputs in buffer "
+           << buffer.op.getSymNameAttr();
   if (buffer.send) {
     InFlightDiagnostic diag = report.wrong(action);
-    diag << "action " << rank.next << " writes over buffer " << name
-         << ", which is being sent";
+    diag << "action " << rank.next << " writes over buffer "
+         << buffer.op.getSymNameAttr() << ", which is being sent";
     diag.attachNote(buffer.send.getLoc()) << "by this action";
     return diag;
   }
@@ -281,16 +233,25 @@ static Thing getThing(pipe::PortAttr port, int64_t stage, int64_t microbatch) {
   return {kind, int32_t(port.getIndex()), int32_t(source), int32_t(microbatch)};
 }
 
-/// The buffer in which `what` is while `action` runs.
+/// The buffer in which what `port` stands for is while `action` runs; null: it
+/// is something that the function writes.
 ///
-/// Fails where that lies in no slot: a call could not hand it over.
+/// Fails where that lies in no slot: a call could not hand it over. Expects
+/// that checkSlots() has counted the slots.
 FailureOr<Buffer *> Programs::locate(Rank &rank, plan::ActionOp action,
-                                     int64_t slot, const Twine &what) {
-  if (slot < 0 || slot >= int64_t(action.getBuffers().size())) {
-    report.wrong(action) << what << " lies in no slot of the function";
+                                     int64_t slot, pipe::PortAttr port) {
+  if (slot < 0 || slot >= int64_t(rank.slots.size())) {
+    report.wrong(action) << (port ? port.getText() : "what it writes")
+                         << " lies in no slot of the function";
     return failure();
   }
-  return use(rank, action, action.getBuffers()[slot]);
+  if (!rank.slots[slot]) {
+    auto used = use(rank, action, action.getBuffers()[slot]);
+    if (failed(used))
+      return failure();
+    rank.slots[slot] = *used;
+  }
+  return rank.slots[slot];
 }
 
 /// A call needs a buffer for each slot, no smaller than what the function puts
@@ -302,19 +263,20 @@ LogicalResult Programs::checkSlots(Rank &rank, plan::ActionOp action,
     return report.wrong(action)
            << "binds " << given.size() << " buffers to the "
            << callee.slotBytes.size() << " slots of @" << *action.getCallee();
+  rank.slots.assign(given.size(), nullptr);
   SmallPtrSet<Attribute, 32> seen;
-  for (auto [symbol, bytes] : llvm::zip_equal(given, callee.slotBytes)) {
+  for (auto [slot, symbol, bytes] : llvm::enumerate(given, callee.slotBytes)) {
     if (!seen.insert(symbol).second)
       return report.wrong(action) << "binds " << symbol << " to two slots";
     if (bytes == 0)
       continue;
-    FailureOr<Buffer *> buffer = use(rank, action, symbol);
+    FailureOr<Buffer *> buffer = locate(rank, action, slot, {});
     if (failed(buffer))
       return failure();
     // Of the inputs a call gets the rows of its microbatch.
-    if (int64_t((*buffer)->op.getBytes()) < bytes)
+    if ((*buffer)->bytes < bytes)
       return report.wrong(action)
-             << "binds " << symbol << " of " << (*buffer)->op.getBytes()
+             << "binds " << symbol << " of " << (*buffer)->bytes
              << " bytes to a slot of " << bytes;
   }
   return success();
@@ -326,7 +288,7 @@ LogicalResult Programs::checkSlots(Rank &rank, plan::ActionOp action,
 LogicalResult Programs::take(Rank &rank, plan::ActionOp action,
                              const Callee &callee, const Bound &bound) {
   FailureOr<Buffer *> buffer =
-      locate(rank, action, bound.place.slot, bound.port.getText());
+      locate(rank, action, bound.place.slot, bound.port);
   if (failed(buffer))
     return failure();
   StringRef name = (*buffer)->op.getSymName();
@@ -355,8 +317,7 @@ LogicalResult Programs::take(Rank &rank, plan::ActionOp action,
 LogicalResult Programs::overwrite(Rank &rank, plan::ActionOp action,
                                   const Callee &callee) {
   for (const SlotBytes &written : callee.writes) {
-    FailureOr<Buffer *> buffer =
-        locate(rank, action, written.slot, "what it writes");
+    FailureOr<Buffer *> buffer = locate(rank, action, written.slot, {});
     if (failed(buffer) ||
         failed(overwrite(rank, action, **buffer, written.begin, written.end)))
       return failure();
@@ -375,7 +336,7 @@ LogicalResult Programs::bind(Rank &rank, plan::ActionOp action,
     return failure();
   for (const Bound &bound : callee.gives) {
     FailureOr<Buffer *> buffer =
-        locate(rank, action, bound.place.slot, bound.port.getText());
+        locate(rank, action, bound.place.slot, bound.port);
     if (failed(buffer))
       return failure();
     (*buffer)->put(
@@ -496,10 +457,9 @@ LogicalResult Programs::transfer(Rank &rank, plan::ActionOp action,
     waits = queue == messages.end() || queue->second.empty();
     if (waits)
       return success();
-    int64_t bytes = buffer.op.getBytes();
-    if (failed(overwrite(rank, action, buffer, 0, bytes)))
+    if (failed(overwrite(rank, action, buffer, 0, buffer.bytes)))
       return failure();
-    buffer.put(0, bytes, queue->second.front().thing);
+    buffer.put(0, buffer.bytes, queue->second.front().thing);
     queue->second.erase(queue->second.begin());
   } else {
     if (!buffer.send ||

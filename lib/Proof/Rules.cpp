@@ -45,20 +45,26 @@ static const OpRule *findRule(Operation *op) {
 // Rows that belong to one rank each
 //===----------------------------------------------------------------------===//
 
-/// Adds up what other ranks have with the row, which has to be zero.
-FailureOr<Content> Rules::addOwned(Operation *op, const Content &operand) {
+/// What other ranks have is added up with the row, so it has to be zero.
+LogicalResult Rules::requireSum(Operation *op, const Content &operand) {
   if (operand.form.isDispatched()) {
     wrong(op, operand) << "takes " << print(operand)
                        << ", where it needs those of all";
     return failure();
   }
-  Content sum = operand;
-  sum.form.owner.reset();
   if (!operand.form.owner || operand.form.elsewhere.is(0))
-    return sum;
+    return success();
   taken(op, operand.form.elsewhere, 0)
       << "adds up what ranks without the expert have for " << print(operand);
   return failure();
+}
+
+FailureOr<Content> Rules::addOwned(Operation *op, const Content &operand) {
+  if (failed(requireSum(op, operand)))
+    return failure();
+  Content sum = operand;
+  sum.form.owner.reset();
+  return sum;
 }
 
 /// Whether `operand` has the same owner, or is the same on all ranks that an
@@ -117,7 +123,7 @@ static Owner moveOwner(Operation *op, Owner owner) {
 /// is. What the others have of it follows from the arithmetic, as of padding.
 FailureOr<Content> Rules::evaluateOwned(Operation *op, Operands operands,
                                         Rule rule, RankedTensorType type) {
-  Contents whole(operands);
+  Contents whole(operands.begin(), operands.end());
   SmallVector<NumberRange> ranges;
   std::optional<Owner> owner;
   bool isDispatched = true; // all that belongs by ids
@@ -132,7 +138,7 @@ FailureOr<Content> Rules::evaluateOwned(Operation *op, Operands operands,
     isDispatched &= form.isDispatched();
     form.dropOwner();
   }
-  FailureOr<Content> result = rule(*this, op, whole, type);
+  FailureOr<Content> result = rule(*this, op, pointTo(whole), type);
   if (failed(result) || result->form.term->isZero())
     return result;
   Form &form = result->form;
@@ -163,7 +169,7 @@ FailureOr<Content> Rules::apply(Operation *op, Operands operands,
   auto isOwned = [](const Content &operand) {
     return operand.form.owner && !operand.form.isDispatched();
   };
-  const Content *first = llvm::find_if(operands, isOwned);
+  auto first = llvm::find_if(operands, isOwned);
   if (first == operands.end())
     first = llvm::find_if(operands, [](const Content &operand) {
       return operand.form.owner.has_value();
@@ -187,7 +193,7 @@ FailureOr<Content> Rules::apply(Operation *op, Operands operands,
       return failure();
     sums.push_back(std::move(*sum));
   }
-  return rule.rule(*this, op, sums, type);
+  return rule.rule(*this, op, pointTo(sums), type);
 }
 
 /// In this order:
@@ -198,17 +204,18 @@ FailureOr<Content> Rules::apply(Operation *op, Operands operands,
 /// 4. Packs go to rules that take them; an elementwise op works on each member
 ///    by itself.
 /// 5. The form of the result has to be possible on a mesh.
-FailureOr<Contents> Rules::evaluate(Operation *op, Operands operands) {
+LogicalResult Rules::evaluate(Operation *op, Operands operands,
+                              Contents &results) {
   // Errors look for the cause among the operands. Decomposition evaluates other
   // ops on the way, so the outer ones are restored.
   llvm::SaveAndRestore restore(current, operands);
   // 1. Parts.
   if (auto fused = dyn_cast<nn::FusedMatmulOp>(op))
-    return evaluateFused(fused, operands);
+    return evaluateFused(fused, operands, results);
   const OpRule *rule = findRule(op);
   // 2. and 3. A rule, or the parts again.
   if (!rule && isa<DecomposableOpInterface>(op))
-    return decompose(op, operands);
+    return decompose(op, operands, results);
   if (!rule || op->getNumResults() != 1) {
     report.unproven(op) << "op \"" << op->getName().getStringRef()
                         << "\" has no rule";
@@ -232,7 +239,8 @@ FailureOr<Contents> Rules::evaluate(Operation *op, Operands operands) {
   // 5. Members of packs were checked one by one.
   if (!result->pack && failed(checkAxes(op, result->form)))
     return failure();
-  return Contents{std::move(*result)};
+  results.push_back(std::move(*result));
+  return success();
 }
 
 //===----------------------------------------------------------------------===//

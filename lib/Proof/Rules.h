@@ -35,10 +35,39 @@
 #include "Report.h"
 #include "plait/Dialect/NN/IR/NN.h"
 
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/iterator.h"
+
 namespace plait::proof {
 
 using Contents = llvm::SmallVector<Content, 2>;
-using Operands = llvm::ArrayRef<Content>;
+
+/// What an op takes, by operand, wherever it is kept.
+class Operands {
+public:
+  Operands() = default;
+  Operands(llvm::ArrayRef<const Content *> all) : all(all) {}
+  Operands(const llvm::SmallVectorImpl<const Content *> &all) : all(all) {}
+
+  const Content &operator[](size_t index) const { return *all[index]; }
+  size_t size() const { return all.size(); }
+  bool empty() const { return all.empty(); }
+  auto begin() const { return Iterator(all.begin()); }
+  auto end() const { return Iterator(all.end()); }
+  Operands take_front(size_t count) const { return all.take_front(count); }
+
+private:
+  using Iterator = llvm::pointee_iterator<const Content *const *>;
+
+  llvm::ArrayRef<const Content *> all;
+};
+
+/// The addresses of what lies side by side, while that is there.
+inline llvm::SmallVector<const Content *, 4>
+pointTo(llvm::ArrayRef<Content> contents) {
+  return llvm::map_to_vector<4>(contents,
+                                [](const Content &own) { return &own; });
+}
 
 class Rules;
 
@@ -115,9 +144,10 @@ public:
   Rules(Terms &terms, const MeshSizes &mesh, Report &report)
       : terms(terms), mesh(mesh), report(report) {}
 
-  /// What the results of `op` are; an error on the op if that makes no sense.
-  llvm::FailureOr<Contents> evaluate(mlir::Operation *op,
-                                     llvm::ArrayRef<Content> operands);
+  /// Appends what the results of `op` are; an error on the op if that makes no
+  /// sense.
+  llvm::LogicalResult evaluate(mlir::Operation *op, Operands operands,
+                               Contents &results);
 
   /// What a rank holds of a leaf that is split over `axes` of each dimension,
   /// in blocks of equal size.
@@ -155,6 +185,10 @@ public:
   mlir::InFlightDiagnostic wrong(mlir::Operation *op);
   /// The same about operands: tells where they were written.
   mlir::InFlightDiagnostic wrong(mlir::Operation *op, Operands operands);
+  mlir::InFlightDiagnostic wrong(mlir::Operation *op, const Content &operand) {
+    const Content *one[] = {&operand};
+    return wrong(op, Operands(one));
+  }
   /// About padding that is taken into a result and should be `neutral`: wrong
   /// where it cannot be. Else the rules may not see what makes it so.
   mlir::InFlightDiagnostic taken(mlir::Operation *op,
@@ -164,7 +198,10 @@ public:
   /// A rank has the diagonal only of what one axis splits twice.
   llvm::LogicalResult checkAxes(mlir::Operation *op, const Form &form);
   llvm::LogicalResult requireWhole(mlir::Operation *op, const Content &operand);
-  /// Makes a partial sum of rows that belong to one rank each.
+  /// Whether rows that belong to one rank each, if it has such, are a partial
+  /// sum.
+  llvm::LogicalResult requireSum(mlir::Operation *op, const Content &operand);
+  /// Makes that of them.
   llvm::FailureOr<Content> addOwned(mlir::Operation *op,
                                     const Content &operand);
   /// Adds the axes of a reduced dimension to those that `form` is partial over.
@@ -190,9 +227,10 @@ private:
   llvm::FailureOr<Content> apply(mlir::Operation *op, Operands operands,
                                  const OpRule &rule,
                                  mlir::RankedTensorType type);
-  llvm::FailureOr<Contents> evaluateFused(nn::FusedMatmulOp op,
-                                          Operands operands);
-  llvm::FailureOr<Contents> decompose(mlir::Operation *op, Operands operands);
+  llvm::LogicalResult evaluateFused(nn::FusedMatmulOp op, Operands operands,
+                                    Contents &results);
+  llvm::LogicalResult decompose(mlir::Operation *op, Operands operands,
+                                Contents &results);
 
   llvm::DenseMap<const Term *, Mixture> mixtures;
   Operands current; // of the op that is interpreted

@@ -22,6 +22,8 @@
 #include "plait/Interfaces/Padding.h"
 #include "llvm/ADT/MapVector.h"
 
+#include <deque>
+
 using namespace mlir;
 using namespace plait;
 using namespace plait::proof;
@@ -150,15 +152,15 @@ static FailureOr<Content> multiply(Rules &rules, Operation *op,
     return failure();
   // 2. What is partial.
   // Linear in one operand while the others are the same on all ranks.
-  const Content *partial = llvm::find_if(
+  auto partial = llvm::find_if(
       operands, [](const Content &own) { return own.form.isPartial(); });
   if (partial == operands.end())
-    partial = &operands[0];
+    partial = operands.begin();
   Form form;
   form.partial = partial->form.partial;
   form.reduction = partial->form.reduction;
   for (const Content &operand : operands)
-    if (&operand != partial && partial->form.isPartial() &&
+    if (&operand != &*partial && partial->form.isPartial() &&
         failed(rules.requireWhole(op, operand)))
       return failure();
   if (form.reduction != dist::Reduction::Sum &&
@@ -254,8 +256,9 @@ static FailureOr<Content> evaluateGrouped(Rules &rules, Operation *op,
                      rhs = takeRows(rules, op, operands[1], owner);
   if (failed(lhs) || failed(rhs))
     return failure();
+  const Content *all[] = {&*lhs, &*rhs, &*code};
   FailureOr<Content> result =
-      multiply(rules, op, {*lhs, *rhs, *code}, contraction, type);
+      multiply(rules, op, ArrayRef(all), contraction, type);
   if (succeeded(result) && !grouped.makesMatrices() && owner &&
       llvm::all_of(owner->begin, [&](const RankTerm &term) {
         return result->form.isPartialOver(term.axis);
@@ -276,16 +279,18 @@ public:
   explicit Scratch(Operation *op) : builder(op->getContext()) {
     builder.setInsertionPointToEnd(&block);
   }
-  /// A block argument that stands for `content`.
+  /// A block argument that stands for `content`, which is kept elsewhere.
   Value add(const Content &content, Location loc) {
     Value value = block.addArgument(content.type, loc);
-    contents[value] = content;
+    contents[value] = &content;
     return value;
   }
+  const Content &get(Value value) const { return *contents.lookup(value); }
 
   Block block;
   OpBuilder builder;
-  llvm::DenseMap<Value, Content> contents;
+  llvm::DenseMap<Value, const Content *> contents;
+  std::deque<Contents> kept; // of ops
 };
 } // namespace
 
@@ -297,14 +302,14 @@ static LogicalResult interpret(Scratch &scratch, Operation *skipped,
   for (Operation &op : scratch.block) {
     if (&op == skipped)
       continue;
-    Contents operands;
+    SmallVector<const Content *, 4> operands;
     for (Value operand : op.getOperands())
-      operands.push_back(scratch.contents.lookup(operand));
-    FailureOr<Contents> results = rules.evaluate(&op, operands);
-    if (failed(results))
+      operands.push_back(&scratch.get(operand));
+    Contents &results = scratch.kept.emplace_back();
+    if (failed(rules.evaluate(&op, operands, results)))
       return failure();
-    for (auto [value, content] : llvm::zip_equal(op.getResults(), *results))
-      scratch.contents[value] = content;
+    for (auto [value, content] : llvm::zip_equal(op.getResults(), results))
+      scratch.contents[value] = &content;
   }
   return success();
 }
@@ -312,7 +317,8 @@ static LogicalResult interpret(Scratch &scratch, Operation *skipped,
 /// Decomposes a copy, so the module stays as it is. That the decomposition is
 /// the op's meaning is not checked here: the claim's ops decompose by the same
 /// code. Null values are results that nothing replaces.
-FailureOr<Contents> Rules::decompose(Operation *op, Operands operands) {
+LogicalResult Rules::decompose(Operation *op, Operands operands,
+                               Contents &results) {
   Scratch scratch(op);
   IRMapping mapping;
   for (auto [value, content] : llvm::zip_equal(op->getOperands(), operands))
@@ -323,17 +329,17 @@ FailureOr<Contents> Rules::decompose(Operation *op, Operands operands) {
       cast<DecomposableOpInterface>(copy).decompose(scratch.builder);
   if (failed(interpret(scratch, copy, *this)))
     return failure();
-  return llvm::map_to_vector<2>(values, [&](Value value) {
-    return value ? scratch.contents.lookup(value) : Content();
-  });
+  for (Value value : values)
+    results.push_back(value ? scratch.get(value) : Content());
+  return success();
 }
 
 /// The matmul as any other, then an op for each part of the epilogue, in the
 /// order of the op's description: bias, GELU or its gradient, addend. So the
 /// result is the same term as that of the ops which were fused, and a partial
 /// sum under a GELU is refused.
-FailureOr<Contents> Rules::evaluateFused(nn::FusedMatmulOp op,
-                                         Operands operands) {
+LogicalResult Rules::evaluateFused(nn::FusedMatmulOp op, Operands operands,
+                                   Contents &results) {
   auto type = cast<RankedTensorType>(op.getResult().getType());
   FailureOr<Content> product =
       evaluateMatmul(*this, op, operands.take_front(2), type);
@@ -370,10 +376,10 @@ FailureOr<Contents> Rules::evaluateFused(nn::FusedMatmulOp op,
                               scratch.add(operands[next], loc), value);
   if (failed(interpret(scratch, nullptr, *this)))
     return failure();
-  Contents results{scratch.contents.lookup(value)};
+  results.push_back(scratch.get(value));
   if (op.getPreactivation())
-    results.push_back(scratch.contents.lookup(preactivation));
-  return results;
+    results.push_back(scratch.get(preactivation));
+  return success();
 }
 
 //===----------------------------------------------------------------------===//

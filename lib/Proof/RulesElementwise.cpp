@@ -110,7 +110,7 @@ FailureOr<Content> Rules::finish(Operation *op, Operands operands, Form form,
 /// Factors of `summands` change: what is the same on n ranks counts n times
 /// once ranks are added up.
 static SmallVector<StringAttr, 2>
-joinPartial(ArrayRef<Content> numbers, MutableArrayRef<Argument> summands,
+joinPartial(Operands numbers, MutableArrayRef<Argument> summands,
             const MeshSizes &mesh) {
   SmallVector<StringAttr, 2> joined;
   for (const Content &number : numbers)
@@ -169,7 +169,7 @@ FailureOr<Content> Rules::sum(Operation *op, Operands operands,
     // 3. Maxima, and what is no sum for another reason.
     if ((operand.form.reduction != dist::Reduction::Sum &&
          failed(requireWhole(op, operand))) ||
-        failed(addOwned(op, operand)))
+        failed(requireSum(op, operand)))
       return failure();
   if (first)
     form->partial = joinPartial(operands, arguments, mesh);
@@ -224,18 +224,20 @@ static FailureOr<Content> evaluateScale(Rules &rules, Operation *op,
 /// sums along the pipeline.
 FailureOr<Content> Rules::add(Operation *op, const Content &a,
                               const Content &b) {
+  const Content *both[] = {&a, &b};
   if (a.pack && b.pack)
-    return evaluatePacked(op, {a, b}, evaluateAdd, a.type);
-  return sum(op, {a, b}, {1, 1}, a.type);
+    return evaluatePacked(op, ArrayRef(both), evaluateAdd, a.type);
+  return sum(op, ArrayRef(both), {1, 1}, a.type);
 }
 
 /// One sum of all instead of a chain, which would make a term for each prefix.
 /// Called without evaluate(), so it does itself what that does around a rule.
-FailureOr<Content> Rules::addUp(Operation *op, Operands summands,
+FailureOr<Content> Rules::addUp(Operation *op, ArrayRef<Content> summands,
                                 RankedTensorType type) {
-  llvm::SaveAndRestore restore(current, summands);
+  auto operands = pointTo(summands);
+  llvm::SaveAndRestore<Operands> restore(current, operands);
   FailureOr<Content> total =
-      sum(op, summands, SmallVector<double>(summands.size(), 1), type);
+      sum(op, operands, SmallVector<double>(summands.size(), 1), type);
   if (failed(total) || failed(checkAxes(op, total->form)))
     return failure();
   return total;
@@ -339,8 +341,7 @@ static FailureOr<Content> evaluateDiv(Rules &rules, Operation *op,
 ///
 /// None: an operand is no number, or the result is not one for certain. So a
 /// function of zeros may be zero, which sums leave out.
-static std::optional<double> computeNumber(Operation *op,
-                                           ArrayRef<Content> operands) {
+static std::optional<double> computeNumber(Operation *op, Operands operands) {
   auto fusable = dyn_cast<FusableOpInterface>(op);
   if (!fusable || op->getNumOperands() != operands.size())
     return std::nullopt;
@@ -451,15 +452,16 @@ FailureOr<Content> Rules::evaluatePacked(Operation *op, Operands operands,
   for (auto [index, member] : llvm::enumerate(pack->members)) {
     Contents own;
     for (const Content &operand : operands) {
-      Content &part = own.emplace_back(operand);
+      Content &part = own.emplace_back();
       part.type = member.type.clone(operand.type.getElementType());
-      part.form.dims.resize(member.type.getRank());
-      if (operand.pack)
-        part.form = operand.pack->members[index].form;
-      part.pack = nullptr;
+      part.form =
+          operand.pack ? operand.pack->members[index].form : operand.form;
+      if (!operand.pack)
+        part.form.dims.resize(member.type.getRank());
+      part.writer = operand.writer;
     }
     FailureOr<Content> result =
-        rule(*this, op, own, member.type.clone(type.getElementType()));
+        rule(*this, op, pointTo(own), member.type.clone(type.getElementType()));
     if (failed(result) || failed(checkAxes(op, result->form)))
       return failure();
     member.form = std::move(result->form);

@@ -135,7 +135,7 @@ static FailureOr<Content> evaluateEmbedding(Rules &rules, Operation *op,
     return failure();
   }
   // 2. The form.
-  Form form = *rules.unify(op, ids);
+  Form form = *rules.unify(op, pointTo(ids));
   Dimension &columns = form.dims.emplace_back(table.form.dims[1]);
   columns.padding = columns.padding.join(NumberRange::exactly(0));
   if (!columns.fitsAll())
@@ -189,7 +189,7 @@ static FailureOr<Content> evaluateEmbeddingGrad(Rules &rules, Operation *op,
     return failure();
   Content extended = ids;
   extended.form.dims.emplace_back();
-  FailureOr<Form> positions = rules.unify(op, {gradient, extended});
+  FailureOr<Form> positions = rules.unify(op, pointTo({gradient, extended}));
   if (failed(positions))
     return failure();
   Form form;
@@ -257,7 +257,7 @@ static FailureOr<Content> evaluateEmbeddingGrad(Rules &rules, Operation *op,
 static FailureOr<Content> choose(Rules &rules, Operation *op,
                                  const Content &input, const Content &factor,
                                  RankedTensorType type) {
-  FailureOr<Form> form = rules.unify(op, {input, factor});
+  FailureOr<Form> form = rules.unify(op, pointTo({input, factor}));
   if (failed(form))
     return failure();
   form->partial = input.form.partial;
@@ -347,7 +347,7 @@ static FailureOr<Content> evaluatePick(Rules &rules, Operation *op,
 static FailureOr<Form> makeScores(Rules &rules, nn::CausalMaskOp op,
                                   const Content &input) {
   int64_t key = input.type.getRank() - 1, query = key - 1;
-  FailureOr<Form> scores = rules.unify(op, input);
+  FailureOr<Form> scores = rules.unify(op, pointTo(input));
   for (auto [dim, begin] : {std::pair(query, op.getBegin()),
                             std::pair(key, std::optional<nn::BeginAttr>())}) {
     Dimension &own = scores->dims[dim];

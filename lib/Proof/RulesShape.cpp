@@ -215,7 +215,7 @@ static FailureOr<Content> evaluateRotateHalf(Rules &rules, Operation *op,
                     << ", of which it needs dimension " << last << " whole";
     return failure();
   }
-  Form form = *rules.unify(op, input);
+  Form form = *rules.unify(op, pointTo(input));
   form.partial = input.form.partial;
   form.reduction = input.form.reduction;
   Letters present;

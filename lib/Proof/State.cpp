@@ -85,18 +85,25 @@ static std::string getLeafName(StringRef name, Slot slot) {
   return ("@" + name + " " + slot.getName()).str();
 }
 
-/// The copy to compute with is the only slot in bf16.
-Content RankState::getInitial(nn::ParameterOp parameter, Slot slot) {
+/// The copy to compute with is the only slot in bf16. Kept, since it is asked
+/// for by each op that reads the slot and by the comparison.
+const RankState::Stored &
+RankState::getInitiallyStored(nn::ParameterOp parameter, Slot slot) {
+  const Stored *&own = initial[{parameter.getSymName(), slot}];
+  if (own)
+    return *own;
+  own = &kept.emplace_back();
   auto type = cast<RankedTensorType>(parameter.getType());
   if (slot == Slot::Compute)
     type = type.clone(BFloat16Type::get(type.getContext()));
-  Content content = rules.makeLeaf(getLeafName(parameter.getSymName(), slot),
-                                   type, symbols.getAxes(parameter, slot));
+  Content &content = kept.back().content;
+  content = rules.makeLeaf(getLeafName(parameter.getSymName(), slot), type,
+                           symbols.getAxes(parameter, slot));
   // Each replica has its own: the leaf is their sum.
   if (isOwnState(slot.getName()) && rules.mesh.getSize(kDataAxis) > 1)
     content.form.partial.push_back(
         StringAttr::get(parameter.getContext(), kDataAxis));
-  return content;
+  return *own;
 }
 
 /// It counts in the norm, or in a chunk that is compressed.
@@ -106,17 +113,17 @@ bool Symbols::hasZeroGaps(Slot slot) const {
          (sendsMomentum && slot == Slot::getState("moment1"));
 }
 
-/// By value: what an op reads does not change with a later write. Notes that
-/// the rank has the parameter (getTouched).
-FailureOr<RankState::Stored> RankState::find(Operation *op, StringRef name,
-                                             Slot slot) {
+/// What an op reads does not change with a later write, so callers copy it.
+/// Notes that the rank has the parameter (getTouched).
+FailureOr<const RankState::Stored *>
+RankState::find(Operation *op, StringRef name, Slot slot) {
   nn::ParameterOp parameter = symbols.findParameter(name);
   if (parameter)
     touched.insert(parameter.getSymName());
-  if (Stored *own = known.lookup({name, slot}))
-    return *own;
+  if (const Stored *own = findWritten({name, slot}))
+    return own;
   if (parameter && slot != Slot::Gradient && slot != Slot::Reduced)
-    return Stored{getInitial(parameter, slot), {}, nullptr};
+    return &getInitiallyStored(parameter, slot);
   rules.report.wrong(op) << "reads " << getLeafName(name, slot)
                          << ", which nothing was added or written to before";
   return failure();
@@ -136,9 +143,10 @@ RankState::Stored &RankState::getStored(StringRef name, Slot slot) {
 FailureOr<Content> RankState::read(SlotOpInterface op) {
   if (nn::PackOp pack = symbols.findPack(op.getSymbol()))
     return readPack(op, pack);
-  FailureOr<Stored> slot = find(op, op.getSymbol(), op.getSlot());
-  if (failed(slot))
+  FailureOr<const Stored *> found = find(op, op.getSymbol(), op.getSlot());
+  if (failed(found))
     return failure();
+  const Stored *slot = *found;
   auto type = op.getTensor().getType();
   if (!slot->rows.empty() || slot->content.type != type) {
     rules.report.wrong(op) << "reads " << type << " of "
@@ -146,8 +154,9 @@ FailureOr<Content> RankState::read(SlotOpInterface op) {
                            << ", of which a rank has " << slot->content.type;
     return failure();
   }
-  slot->content.writer = slot->writer;
-  return slot->content;
+  FailureOr<Content> content = slot->content;
+  content->writer = slot->writer;
+  return content;
 }
 
 /// What outlives the step is written once: a second write would hide the first
@@ -263,9 +272,10 @@ FailureOr<Content> RankState::readPack(SlotOpInterface op, nn::PackOp pack) {
   for (auto [member, offset] :
        llvm::zip_equal(pack.getMembers().getAsRange<FlatSymbolRefAttr>(),
                        pack.getOffsets())) {
-    FailureOr<Stored> slot = find(op, member.getValue(), op.getSlot());
-    if (failed(slot))
+    FailureOr<const Stored *> found = find(op, member.getValue(), op.getSlot());
+    if (failed(found))
       return failure();
+    const Stored *slot = *found;
     if (slot->rows != whole->rows && slot->writer) {
       rules.report.wrong(op) << "reads @" << member.getValue()
                              << " where another part of it was written";

@@ -21,6 +21,7 @@
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
+#include <deque>
 #include <map>
 
 namespace plait::proof {
@@ -109,11 +110,16 @@ public:
   }
 
   /// What a slot holds when a step begins.
-  Content getInitial(nn::ParameterOp parameter, nn::Slot slot);
+  const Content &getInitial(nn::ParameterOp parameter, nn::Slot slot) {
+    return getInitiallyStored(parameter, slot).content;
+  }
+  /// What was written to a slot; null: nothing.
+  const Stored *findWritten(const Key &key) const { return known.lookup(key); }
 
 private:
-  llvm::FailureOr<Stored> find(mlir::Operation *op, llvm::StringRef name,
-                               nn::Slot slot);
+  const Stored &getInitiallyStored(nn::ParameterOp parameter, nn::Slot slot);
+  llvm::FailureOr<const Stored *> find(mlir::Operation *op,
+                                       llvm::StringRef name, nn::Slot slot);
   Stored &getStored(llvm::StringRef name, nn::Slot slot);
   llvm::LogicalResult checkRank(SlotOpInterface op, nn::PackOp pack);
   llvm::FailureOr<Content> readPack(SlotOpInterface op, nn::PackOp pack);
@@ -127,7 +133,9 @@ private:
   const Symbols &symbols;
   int64_t rank; // of the pipeline
   std::map<Key, Stored> stored;
-  llvm::DenseMap<Key, Stored *> known;        // the same, to find them soon
+  llvm::DenseMap<Key, Stored *> known;         // the same, to find them soon
+  llvm::DenseMap<Key, const Stored *> initial; // of those that were asked for
+  std::deque<Stored> kept;
   std::map<llvm::StringRef, Stored> gathered; // by parameter
   llvm::SetVector<llvm::StringRef> touched;
 };

@@ -151,17 +151,18 @@ LogicalResult Interpreter::run(Operation *op) {
     state.metrics[metric.getName().str()] = {get(metric.getInput()), {}, op};
     return success();
   }
-  Contents operands;
-  for (Value operand : op->getOperands())
-    operands.push_back(get(operand));
   if (isa<func::ReturnOp>(op)) {
-    returned = std::move(operands);
+    for (Value operand : op->getOperands())
+      returned.push_back(get(operand));
     return success();
   }
-  FailureOr<Contents> results = rules.evaluate(op, operands);
-  if (failed(results))
+  SmallVector<const Content *, 4> operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(&get(operand));
+  Contents results;
+  if (failed(rules.evaluate(op, operands, results)))
     return failure();
-  for (auto [value, content] : llvm::zip_equal(op->getResults(), *results))
+  for (auto [value, content] : llvm::zip_equal(op->getResults(), results))
     bind(value, std::move(content));
   return success();
 }
@@ -195,6 +196,7 @@ LogicalResult Step::findFunctions() {
     return failure();
   }
   int64_t count = placement ? placement.getRanks() : stages;
+  ranks.reserve(count);
   for (int64_t rank = 0; rank < count; ++rank)
     ranks.emplace_back(rules, symbols, rank);
   return success();

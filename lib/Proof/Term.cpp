@@ -98,6 +98,19 @@ static llvm::hash_code computeHash(const Term &term) {
   return hash;
 }
 
+/// The hash tells most apart before anything else is looked at.
+bool Terms::ByContent::isEqual(const Term *a, const Term *b) {
+  if (a == b)
+    return true;
+  auto isTerm = [](const Term *term) {
+    return term != getEmptyKey() && term != getTombstoneKey();
+  };
+  return isTerm(a) && isTerm(b) && a->hash == b->hash && a->kind == b->kind &&
+         a->name.data() == b->name.data() && a->attrs == b->attrs &&
+         a->shape == b->shape &&
+         llvm::equal(a->arguments, b->arguments, ::isEqual);
+}
+
 /// 1. The name becomes the one that is kept, so that it can be compared by its
 ///    address and outlives the caller's.
 /// 2. A term that is known is returned as it was made: `origin` and `inClaim`
@@ -105,29 +118,19 @@ static llvm::hash_code computeHash(const Term &term) {
 /// 3. Another one is added to a deque, in which terms do not move.
 const Term *Terms::intern(Term term) {
   // 1. The name.
-  // Names are compared by address.
-  if (!term.name.empty()) {
-    auto [it, isNew] = names.try_emplace(term.name, 0);
-    if (isNew) {
-      StringRef kept = text.emplace_back(term.name.str());
-      names.erase(it);
-      it = names.try_emplace(kept, 0).first;
-    }
-    term.name = it->first;
-  }
+  if (!term.name.empty())
+    term.name = names.insert(term.name).first->getKey();
   // 2. Known?
-  auto &known = byHash[computeHash(term)];
-  for (const Term *other : known)
-    if (other->kind == term.kind && other->name.data() == term.name.data() &&
-        other->attrs == term.attrs && other->shape == term.shape &&
-        llvm::equal(other->arguments, term.arguments, isEqual))
-      return other;
+  term.hash = computeHash(term);
+  if (auto found = known.find(&term); found != known.end())
+    return *found;
   // 3. New.
   term.id = terms.size();
   term.inClaim = isClaim;
   term.origin = origin;
-  known.push_back(&terms.emplace_back(std::move(term)));
-  return known.back();
+  const Term *kept = &terms.emplace_back(std::move(term));
+  known.insert(kept);
+  return kept;
 }
 
 /// Looks at all terms, so it is for messages only.
@@ -308,24 +311,29 @@ Expression Terms::apply(StringRef name, mlir::Attribute attrs,
                         ArrayRef<Argument> arguments, ArrayRef<int> result,
                         ArrayRef<int64_t> given) {
   Term term{Term::Apply, name, attrs};
-  llvm::DenseMap<int, int> number;
-  llvm::DenseMap<int, int64_t> extents;
-  for (int letter : result)
-    // The right side is evaluated first (C++17).
-    number[letter] = number.size();
-  for (const Argument &argument : arguments)
-    for (auto [letter, extent] :
-         llvm::zip_equal(argument.letters, argument.term->shape)) {
-      number.try_emplace(letter, number.size());
-      extents[letter] = extent;
+  // By number. Letters are few: going through them is faster than a table.
+  SmallVector<int> letters(result);
+  SmallVector<int64_t> extents(result.size(), 0);
+  auto number = [&](int letter) {
+    auto found = llvm::find(letters, letter);
+    if (found == letters.end()) {
+      letters.push_back(letter);
+      extents.push_back(0);
+      return int(letters.size()) - 1;
     }
-  for (auto [index, letter] : llvm::enumerate(result))
-    term.shape.push_back(given.empty() ? extents.lookup(letter) : given[index]);
+    return int(found - letters.begin());
+  };
   for (const Argument &argument : arguments) {
     Argument &own = term.arguments.emplace_back(argument);
-    for (int &letter : own.letters)
-      letter = number.lookup(letter);
+    for (auto [letter, extent] :
+         llvm::zip_equal(own.letters, argument.term->shape)) {
+      letter = number(letter);
+      extents[letter] = extent;
+    }
   }
+  if (!given.empty())
+    llvm::copy(given.take_front(result.size()), extents.begin());
+  term.shape.assign(extents.begin(), extents.begin() + result.size());
   return {intern(std::move(term)), Letters(result)};
 }
 

@@ -25,8 +25,11 @@
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/Operation.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/Hashing.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
+#include "llvm/ADT/StringSet.h"
 #include <deque>
 #include <optional>
 #include <string>
@@ -62,6 +65,8 @@ struct Term {
   llvm::SmallVector<int64_t, 4> shape = {};
   /// In the order of creation, so that output does not depend on addresses.
   unsigned id = 0;
+  /// Of all above but the id.
+  llvm::hash_code hash = 0;
   /// Whether the claim computes it.
   bool inClaim = false;
   /// The first op that computes it; null: none does.
@@ -121,10 +126,17 @@ private:
   const Term *roundTotal(const Term *term);
   Expression finish(Term::Kind kind, llvm::SmallVector<Argument, 2> arguments);
 
+  /// Finds a term by what it says, and not by its address.
+  struct ByContent : llvm::DenseMapInfo<const Term *> {
+    static unsigned getHashValue(const Term *term) {
+      return static_cast<unsigned>(size_t(term->hash));
+    }
+    static bool isEqual(const Term *a, const Term *b);
+  };
+
   std::deque<Term> terms;
-  llvm::DenseMap<llvm::hash_code, llvm::SmallVector<const Term *, 1>> byHash;
-  llvm::DenseMap<llvm::StringRef, unsigned> names;
-  std::deque<std::string> text;
+  llvm::DenseSet<const Term *, ByContent> known;
+  llvm::StringSet<> names;
   bool isClaim = false;
   mlir::Operation *origin = nullptr;
 };

@@ -297,10 +297,10 @@ uint32_t SiteChecker::countHolders(const fb::Shard &shard) const {
   for (uint32_t i = 0; i < length(plan.programs()); ++i)
     for (const fb::Shard *other : *plan.programs()->Get(i)->shards()) {
       bool isMaster = other->compute_dtype() == fb::DType::BF16;
+      Sharing sharing = sharingOf(*other, isMaster);
+      sharing.ownAxis = mesh.sitesAxis();
       if (other->parameter() == shard.parameter())
-        ranks += replicaOf(mesh, mesh.rankOf(i, 0), *other, isMaster,
-                           mesh.sitesAxis())
-                     .count;
+        ranks += replicaOf(mesh, mesh.rankOf(i, 0), *other, sharing).count;
     }
   return ranks;
 }

@@ -109,7 +109,8 @@ def planner_cases(compiler: Compiler) -> None:
     refuse("compress-kept", ["compress has keep", '"33"', "1 to 32"],
            compress="topk:32+keep:33")
     refuse("compress-zero", ["compress", "int8", "zero 0 or 1", "2"], compress="int8", zero=2)
-    refuse("compress-both", ["int8+both", "these are weights", "zero 0"], compress="int8+both", zero=1)
+    refuse("compress-both", ["int8.both", "these are weights", "zero 0"], compress="int8+both",
+           zero=1)
     refuse("compress-factors", ['"both"', "feedback or replicas:N"], compress="powersgd+both")
     refuse("compress-twice", ["feedback", "each once"], compress="int8+feedback+feedback")
     refuse("compress-rounded", ["compress is int8", "takes reduce-precision fp32, not bf16"],

@@ -45,7 +45,7 @@ static const OpRule *findRule(Operation *op) {
 // Rows that belong to one rank each
 //===----------------------------------------------------------------------===//
 
-/// What other ranks have is added up with the row, so it has to be zero.
+/// Other ranks have to have zero, which is added up with the row.
 LogicalResult Rules::requireSum(Operation *op, const Content &operand) {
   if (operand.form.isDispatched()) {
     wrong(op, operand) << "takes " << print(operand)

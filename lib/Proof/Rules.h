@@ -42,7 +42,7 @@ namespace plait::proof {
 
 using Contents = llvm::SmallVector<Content, 2>;
 
-/// What an op takes, by operand, wherever it is kept.
+/// The operands of an op, wherever each of them is kept.
 class Operands {
 public:
   Operands() = default;

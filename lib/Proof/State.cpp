@@ -113,7 +113,7 @@ bool Symbols::hasZeroGaps(Slot slot) const {
          (sendsMomentum && slot == Slot::getState("moment1"));
 }
 
-/// What an op reads does not change with a later write, so callers copy it.
+/// Callers copy it: a read does not change with a later write.
 /// Notes that the rank has the parameter (getTouched).
 FailureOr<const RankState::Stored *>
 RankState::find(Operation *op, StringRef name, Slot slot) {

@@ -113,7 +113,7 @@ public:
   const Content &getInitial(nn::ParameterOp parameter, nn::Slot slot) {
     return getInitiallyStored(parameter, slot).content;
   }
-  /// What was written to a slot; null: nothing.
+  /// Returns what was written to a slot; null: nothing.
   const Stored *findWritten(const Key &key) const { return known.lookup(key); }
 
 private:

@@ -65,7 +65,7 @@ struct Term {
   llvm::SmallVector<int64_t, 4> shape = {};
   /// In the order of creation, so that output does not depend on addresses.
   unsigned id = 0;
-  /// Of all above but the id.
+  /// Made of all above but the id.
   llvm::hash_code hash = 0;
   /// Whether the claim computes it.
   bool inClaim = false;

@@ -90,6 +90,10 @@ struct StageTime {
   double memory = 0, launch = 0; // as in Breakdown, of the three passes
   // Waiting for copies to and from other places.
   double copiedForward = 0, copiedInput = 0, copiedWeight = 0;
+  /// Seconds that a backward pass waits for what comes from another place, each
+  /// tensor while what was read before it is used; where it is split, of either
+  /// half, else all of them in the first.
+  double fetchedInput = 0, fetchedWeight = 0;
   /// Seconds of a backward pass that what replicas exchange is not beside,
   /// since ranks of cp have waited for all of that.
   double drained = 0;

@@ -48,6 +48,14 @@ enum class OperationKind : uint8_t {
 /// parameter's gradient needs and what may therefore run late.
 enum class Pass : uint8_t { Forward, BackwardInput, BackwardWeight };
 
+/// The tensors that a rank keeps of a forward pass until the backward pass, in
+/// elements per sequence.
+struct Saved {
+  double elements = 0; // of activation type
+  double fourByte = 0; // statistics, indices
+  double values = 0;   // how many tensors, of any number of sequences
+};
+
 struct Operation {
   OperationKind kind = OperationKind::Kernel;
   Pass pass = Pass::Forward;
@@ -90,6 +98,11 @@ struct Operation {
   CollectiveKind collective = CollectiveKind::AllReduce;
   Axis axis = Axis::TP;
   double collectivePerSequence = 0, collectiveFixed = 0;
+
+  /// The tensors that the backward pass has from before and reads here first.
+  Saved taken;
+  /// The same where gradients of weights run apart: of either pass by itself.
+  Saved takenApart;
 
   /// Whether it computes no gradient.
   bool isForward() const { return pass == Pass::Forward || again; }
@@ -138,14 +151,6 @@ struct ParameterGroup {
            std::any_of(sizes.begin(), sizes.end(),
                        [ranks](int64_t size) { return size % ranks == 0; });
   }
-};
-
-/// The tensors that a rank keeps of a forward pass until the backward pass, in
-/// elements per sequence.
-struct Saved {
-  double elements = 0; // of activation type
-  double fourByte = 0; // statistics, indices
-  double values = 0;   // how many tensors, of any number of sequences
 };
 
 struct Block {

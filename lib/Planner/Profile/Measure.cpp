@@ -45,12 +45,12 @@ public:
   explicit Measurer(Type activation) : activation(activation) {}
 
   planner::Block measure(func::FuncOp forward, func::FuncOp backward) const;
+  void addTo(Saved &saved, Value value) const;
 
 private:
   bool isActivation(Type type) const {
     return getElementTypeOrSelf(type) == activation;
   }
-  void addTo(Saved &saved, Value value) const;
   double getBytes(const Saved &saved) const {
     return saved.elements * (activation.getIntOrFloatBitWidth() / 8) +
            saved.fourByte * 4;
@@ -59,8 +59,6 @@ private:
   /// The whole tensor's elements, which is what collectives are counted by.
   planner::Operation makeCollective(dist::CollectiveOpInterface op) const;
   std::optional<planner::Operation> makeOperation(Operation *op) const;
-  void setKept(planner::Block &block, func::FuncOp backward,
-               const llvm::SetVector<Operation *> &delayed) const;
   Saved findWorkspace(func::FuncOp function) const;
 
   Type activation;
@@ -229,28 +227,52 @@ static bool isLeft(Value value) {
          pipe::PortKind::OutputGradient;
 }
 
-/// Sets what `delayed` ops read of others, parameters and constants left out,
-/// and what the others read of the forward pass.
-void Measurer::setKept(planner::Block &block, func::FuncOp backward,
-                       const llvm::SetVector<Operation *> &delayed) const {
-  // What several delayed ops read is kept once.
-  llvm::SmallDenseSet<Value> seen;
-  for (Operation *op : delayed)
-    for (Value operand : op->getOperands()) {
-      Operation *source = operand.getDefiningOp();
-      bool crosses = !source || (!delayed.contains(source) &&
-                                 source->getNumOperands() != 0);
-      if (!crosses || !seen.insert(operand).second)
-        continue;
-      addTo(block.keptForWeights, operand);
-      if (!isLeft(operand))
-        addTo(block.madeForWeights, operand);
-    }
-  for (BlockArgument argument : backward.getArguments())
-    if (isLeft(argument) &&
-        !llvm::all_of(argument.getUsers(),
-                      [&](Operation *user) { return delayed.contains(user); }))
-      addTo(block.keptForInputs, argument);
+namespace {
+/// Finds what a backward function has from before, op by op as it is read for
+/// the first time, by the whole function and by either half of it where
+/// gradients of weights, `delayed`, run apart. Parameters and constants are
+/// left out.
+class FirstReads {
+public:
+  FirstReads(const Measurer &measurer,
+             const llvm::SetVector<Operation *> &delayed, planner::Block &block)
+      : measurer(measurer), delayed(delayed), block(block) {}
+
+  /// Adds what `op` reads to what the block keeps.
+  void visit(Operation *op);
+  /// Has `operation` take what was visited since the last one of its half did.
+  void give(planner::Operation &operation, bool isDelayed) {
+    operation.taken = std::exchange(taken, {});
+    operation.takenApart = std::exchange(takenApart[isDelayed], {});
+  }
+
+private:
+  const Measurer &measurer;
+  const llvm::SetVector<Operation *> &delayed;
+  planner::Block &block;
+  llvm::SmallDenseSet<Value> seen, seenApart[2]; // by whether it is delayed
+  Saved taken, takenApart[2];
+};
+} // namespace
+
+void FirstReads::visit(Operation *op) {
+  bool isDelayed = delayed.contains(op);
+  for (Value operand : op->getOperands()) {
+    if (isLeft(operand) && seen.insert(operand).second)
+      measurer.addTo(taken, operand);
+    Operation *source = operand.getDefiningOp();
+    // What several delayed ops read is kept once.
+    bool crosses = isDelayed ? !source || (!delayed.contains(source) &&
+                                           source->getNumOperands() != 0)
+                             : isLeft(operand);
+    if (!crosses || !seenApart[isDelayed].insert(operand).second)
+      continue;
+    measurer.addTo(takenApart[isDelayed], operand);
+    measurer.addTo(isDelayed ? block.keptForWeights : block.keptForInputs,
+                   operand);
+    if (isDelayed && !isLeft(operand))
+      measurer.addTo(block.madeForWeights, operand);
+  }
 }
 
 /// The operands in whose place results of the op are written, if nobody reads
@@ -491,9 +513,10 @@ planner::Block Measurer::measure(func::FuncOp forward,
     }
   SmallVector<Operation *> found = findWeightGradients(backward);
   llvm::SetVector<Operation *> delayed(found.begin(), found.end());
-  setKept(block, backward, delayed);
+  FirstReads reads(*this, delayed, block);
   llvm::DenseMap<Operation *, int64_t> joined = findJoinedGradients(found);
-  for (Operation &op : backward.getBody().front())
+  for (Operation &op : backward.getBody().front()) {
+    reads.visit(&op);
     if (auto operation = makeOperation(&op)) {
       if (auto count = joined.find(&op); count != joined.end())
         operation->joined = count->second;
@@ -502,8 +525,10 @@ planner::Block Measurer::measure(func::FuncOp forward,
       operation->pass = delayed.contains(&op) ? planner::Pass::BackwardWeight
                                               : planner::Pass::BackwardInput;
       operation->again = isa<nn::AttentionOp>(op);
+      reads.give(*operation, delayed.contains(&op));
       block.operations.push_back(std::move(*operation));
     }
+  }
   // With full recomputation a block keeps nothing but these.
   for (BlockArgument argument : forward.getArguments())
     addTo(block.input, argument);

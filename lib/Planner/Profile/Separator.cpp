@@ -61,6 +61,8 @@ void Separator::split(planner::Operation &op,
   split(op.flopsPerSequence, atLarge.flopsPerSequence);
   split(op.collectivePerSequence, atLarge.collectivePerSequence,
         &op.collectiveFixed);
+  split(op.taken, atLarge.taken);
+  split(op.takenApart, atLarge.takenApart);
 }
 
 /// Changes `first` only where the operations are the same ones in the same

@@ -83,7 +83,8 @@ const Result<Probe> &Bounds::getProbeOf(const Work &work,
     latest = &*probes.try_emplace(key).first;
   auto &probe =
       latest->second[size_t(configuration.contextParallel)][size_t(kind)]
-                    [splits][size_t(configuration.offload.activations)];
+                    [splits][size_t(configuration.offload.activations)]
+                    [copiesBesideGathers(configuration)];
   if (!probe)
     probe = std::make_unique<Result<Probe>>(
         kind == Recompute::Auto ? makeLeastProbe(work, configuration, splits)
@@ -132,7 +133,7 @@ Result<Probe> Bounds::makeProbe(const Work &work,
   one.recompute = kind;
   one.mesh = withOneReplica(one.mesh);
   one.mesh[Axis::PP] = one.chunks = 1;
-  one.zero = 0;
+  one.zero = copiesBesideGathers(configuration) ? 3 : 0;
   one.layers.clear();
   // Any schedule of the class: with one stage they run the same actions.
   one.schedule = splits ? "zb-h1" : "1f1b";
@@ -377,6 +378,7 @@ Bounds::makeStageProbe(const Work &work, const Configuration &configuration) {
   step.globalBatch = configuration.microBatch * configuration.mesh.batchParts();
   Context context{work, cluster, step, configuration};
   context.blockTimes = &blockTimes;
+  context.boundsCuts = copiesBesideGathers(configuration);
   Estimator estimator(context);
   if (!estimator.runStages().ok())
     return nullptr;
@@ -394,7 +396,7 @@ Bounds::getStageProbe(const Work &work, const Configuration &configuration,
                       bool splits) {
   Configuration one = configuration;
   one.mesh = withOneReplica(one.mesh);
-  one.zero = 0;
+  one.zero = copiesBesideGathers(configuration) ? 3 : 0;
   // One chunk lies the same way in every placement.
   if (one.chunks == 1)
     one.schedule = splits ? "zb-h1" : "1f1b";
@@ -405,7 +407,7 @@ Bounds::getStageProbe(const Work &work, const Configuration &configuration,
   StageKey key(&work, one.mesh[Axis::CP], one.contextParallel,
                one.mesh[Axis::PP], one.chunks, one.microBatch, one.recompute,
                (*generator)->placement, splits, one.layers,
-               one.offload.activations);
+               one.offload.activations, one.zero);
   {
     std::lock_guard<std::mutex> lock(mutex);
     auto found = stageProbes.find(key);

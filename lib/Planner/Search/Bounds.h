@@ -49,6 +49,12 @@ struct Probe {
   double work() const { return forward + backwardInput + backwardWeight; }
 };
 
+/// Whether copies may take nothing, however long they are: they go on while
+/// passes wait for what ZeRO 3 gathers, which a probe knows nothing of.
+inline bool copiesBesideGathers(const Configuration &configuration) {
+  return configuration.zero >= 3 && offloadsActivations(configuration.offload);
+}
+
 /// One microbatch through the stages of a pipeline, as they are cut: whatever
 /// the number of microbatches, of replicas and the ZeRO stage are.
 struct StageProbe {
@@ -121,7 +127,7 @@ private:
   /// A probe is made when it is asked for. Where activations lie is the last:
   /// it changes times of passes, as where the optimizer's state does not.
   using ProbeKey = std::tuple<const Work *, int, int64_t>;
-  using Probes = std::unique_ptr<Result<Probe>>[3][4][2][memoryPlaceCount];
+  using Probes = std::unique_ptr<Result<Probe>>[3][4][2][memoryPlaceCount][2];
   const Result<Probe> &getProbeOf(const Work &work,
                                   const Configuration &configuration,
                                   Recompute kind, bool splits);
@@ -135,7 +141,7 @@ private:
   std::pair<const ProbeKey, Probes> *latest = nullptr; // that was asked for
   using StageKey = std::tuple<const Work *, int, ContextParallel, int, int,
                               int64_t, Recomputation, schedule::Placement, bool,
-                              std::vector<int>, MemoryPlace>;
+                              std::vector<int>, MemoryPlace, int>;
   using HeldKey = std::tuple<std::string, int, int, int64_t>;
   std::mutex mutex; // of what follows
   std::map<StageKey, std::shared_ptr<const StageProbe>> stageProbes;

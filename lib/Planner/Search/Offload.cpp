@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Copies to and from hosts take time and give memory. A pass takes the longer
-// of its work and its copies, and so does the update; what replicas exchange
+// Copies to and from hosts take time and give memory. A pass waits for those
+// that its work does not hide, and so does the update; what replicas exchange
 // hides behind work alone. So no configuration is faster with something on
 // hosts than without: stages take no less, and a schedule's order of them ends
 // no sooner when none of its actions is shorter. Two things follow.

@@ -14,6 +14,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "BlockTimer.h"
+#include "Memory.h"
 
 #include "plait/Support/PieceOverlap.h"
 
@@ -289,19 +290,35 @@ Operation BlockTimer::getGather(const Operation &op) const {
   return gather;
 }
 
+/// What is computed again has a block's inputs alone, at its beginning.
+void BlockTimer::fetch(const Operation &op) {
+  if (op.pass == Pass::Forward || kind == Recompute::Full ||
+      !offloadsActivations(context.configuration.offload))
+    return;
+  const Saved &taken = split ? op.takenApart : op.taken;
+  bool isWeight = split && op.pass == Pass::BackwardWeight;
+  if (taken.values > 0)
+    fetches[isWeight].add(toCopies(taken, context).getSeconds(context),
+                          getClock(isWeight));
+}
+
 /// The collectives with the matmuls around them.
 void BlockTimer::addAll() {
   const std::vector<Operation> &ops = block.operations;
   for (auto op = ops.begin(); op != ops.end(); ++op) {
     if (isThere(*op))
       continue;
+    fetch(*op);
     bool isMatmul = op->kind == OperationKind::Matmul;
     if (isMatmul && op->pass == Pass::Forward) {
       read = forward;
       exchangedRead = exchanged.size();
     }
     double seconds = add(*op);
-    if (isMatmul && op->pass == Pass::BackwardWeight)
+    // What is sent to its owner is not moved (DelayMatmuls.cpp). Half of a
+    // backward pass has its gathers from the start.
+    if (isMatmul && op->pass == Pass::BackwardWeight &&
+        (split || !context.sendsGradients()))
       delayed += seconds;
     if (op->kind != OperationKind::Collective) {
       computed += op->pass == Pass::Forward ? 0 : seconds;
@@ -371,6 +388,8 @@ StageTime BlockTimer::run() {
   time.tensorBackward = input.collective;
   time.expertsBackward = input.experts;
   time.contextBackward = input.context;
+  time.fetchedInput = fetches[0].end(getClock(false), isLayer);
+  time.fetchedWeight = fetches[1].end(getClock(true), isLayer);
   if (context.configuration.mesh[Axis::CP] > 1 && context.queuesContext())
     time.drained = input.attention.seconds;
   recompute(time);

@@ -196,7 +196,8 @@ std::vector<bool> findLayers(const Work &work);
 /// of one search ask for the same ones over and over: they depend on no axis
 /// but those inside of a layer, on no schedule and on no cut; of ZeRO on
 /// whether gradients are divided. So there are as many of them as works,
-/// microbatches, and kinds of context parallelism and recomputation, however
+/// microbatches, kinds of context parallelism and recomputation, and places of
+/// activations, however
 /// large the cluster is and however deep the model. Works, and what the
 /// training and the cluster say of computing and of links, are the same for all
 /// that ask one object. For any number of threads.
@@ -211,7 +212,7 @@ public:
 
 private:
   using Key = std::tuple<const Work *, int, int, ContextParallel, int64_t, bool,
-                         bool, Recompute>;
+                         MemoryPlace, bool, Recompute>;
   std::mutex mutex;
   std::map<Key, Times> known;
 };

@@ -10,7 +10,9 @@
 
 #include "BlockTime.h"
 
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace plait::planner {
@@ -54,6 +56,32 @@ struct Cut {
   double seconds = 0; // of all pieces of the collective
   double exposed = 0; // of them, without anything else beside it
   Cost more;          // that the matmul takes in pieces
+};
+
+/// Adds up how long a backward pass waits for what comes from another place. A
+/// tensor is on its way while those operations compute that read the one before
+/// it, and is waited for where they are done sooner.
+struct Fetches {
+  /// Seconds of copies that are waited for at `clock`.
+  void add(double copying, double clock) {
+    if (first)
+      waits += std::max(0.0, copying - (clock - last));
+    else
+      first = {copying, clock};
+    last = clock;
+  }
+  /// Returns all waits of a block that ends at `clock`. The first tensor comes
+  /// beside what a layer like it, if there is one in front, does with the last.
+  double end(double clock, bool isRepeated) const {
+    if (!first)
+      return 0;
+    double beside = isRepeated ? clock - last + first->second : 0;
+    return waits + std::max(0.0, first->first - beside);
+  }
+
+private:
+  std::optional<std::pair<double, double>> first; // copies, and when
+  double last = 0, waits = 0;
 };
 
 inline Moment getMoment(const Operation &op) {
@@ -105,6 +133,11 @@ private:
   double add(const Operation &op);
   double addCollective(const Operation &op, const Operation *matmul,
                        double beside);
+  void fetch(const Operation &op);
+  double getClock(bool isWeight) const {
+    return split ? (isWeight ? weight : input).busy()
+                 : input.busy() + weight.busy();
+  }
   double getBeside(const Operation &op,
                    std::span<const Operation> behind) const;
   bool overlaps(const Operation &op) const;
@@ -120,6 +153,7 @@ private:
   PassTime forward, input, weight;
   PassTime anew; // of the forward pass, what every backward pass does itself
   PassTime read; // of `forward`, what comes before its last matmul
+  Fetches fetches[2]; // of a backward pass, or of either half
   double delayed = 0; // weights' gradients so far that are beside no collective
   double computed = 0; // what the backward pass computes since the last one
   /// Exchanges of the forward pass, where they are noted, and how many of them

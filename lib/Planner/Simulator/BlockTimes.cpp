@@ -42,7 +42,8 @@ BlockTimes::Times BlockTimes::get(const Context &context, bool split,
   // All that getBlockTime() asks of a configuration.
   Key key(&context.work, configuration.mesh[Axis::CP],
           configuration.mesh[Axis::TP], configuration.contextParallel,
-          configuration.microBatch, context.sendsGradients(), split, kind);
+          configuration.microBatch, context.sendsGradients(),
+          configuration.offload.activations, split, kind);
   {
     std::lock_guard<std::mutex> lock(mutex);
     if (auto found = known.find(key); found != known.end())

@@ -64,7 +64,9 @@ double BlockTimer::gatherSeconds(const Operation &op) {
                  options.microBatch * elementBytes(options.precision);
   bool forward = op.pass == Pass::Forward;
   bool repeated = !forward && kind == Recompute::Full;
-  bool hides = !forward && !split && context.hasHost();
+  // From another place it comes no sooner than it is needed.
+  bool hides = !forward && !split && context.hasHost() &&
+               !offloadsActivations(context.configuration.offload);
   double work = std::max(delayed, computed), seconds = 0;
   if (!repeated) {
     double one = collectiveSeconds(CollectiveKind::AllGather, bytes,

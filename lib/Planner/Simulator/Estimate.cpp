@@ -149,6 +149,8 @@ StageTime Estimator::timeStage(const StageBlocks &stage) {
     sum.expertsForward += entry.count * time.expertsForward;
     sum.expertsBackward += entry.count * time.expertsBackward;
     sum.drained += entry.count * time.drained;
+    sum.fetchedInput += entry.count * time.fetchedInput;
+    sum.fetchedWeight += entry.count * time.fetchedWeight;
     sum.memory += entry.count * time.memory;
     sum.launch += entry.count * time.launch;
   }
@@ -160,26 +162,40 @@ StageTime Estimator::timeStage(const StageBlocks &stage) {
 /// the backward ones, of which each takes what it needs, and the first also
 /// sends what the second needs of it. There is a stream for each way. Nothing
 /// is computed beside the copy of what is made last, nor while it comes back,
-/// first of all.
+/// first of all. Copies go on while a pass waits for what ZeRO exchanges.
 void Estimator::addCopies(const StageBlocks &stage, StageTime &time) const {
   if (!offloadsActivations(configuration.offload))
     return;
+  StepLoad load;
+  load.stages = {&stage};
+  load.parameters = countParameters(work, load.stages);
+  load.microbatches = configuration.microbatches(context.training);
+  addWork(time, load);
+  PartSeconds parts = getPartSeconds(load, context);
+  // Of what the stages of a cut gather a bound knows nothing.
+  if (context.boundsCuts && configuration.zero >= 3)
+    parts.forward = parts.backward = std::numeric_limits<double>::infinity();
   OffloadCopies copies = getCopies(stage, context);
   double all = copies.saved.getSeconds(context),
          last = copies.last.getSeconds(context);
-  time.copiedForward = std::max(last, all - time.forward);
+  time.copiedForward = std::max(last, all - time.forward - parts.forward);
   time.forward += time.copiedForward;
   // Two passes, or the two parts of one.
   bool splits = generator->splitsBackward;
   double beside = time.backwardInput + (splits ? 0 : time.backwardWeight);
   double back = (splits ? copies.inputs : copies.saved).getSeconds(context);
-  time.copiedInput = std::max(last, back - beside);
+  // The whole model on one stage bounds cuts where some of it is a message.
+  bool isKnown = !context.boundsCuts;
+  time.copiedInput =
+      std::max({last, back - beside, isKnown ? time.fetchedInput : 0});
   if (splits) {
     time.copiedInput =
         std::max(time.copiedInput, copies.made.getSeconds(context) - beside);
     time.copiedWeight =
-        std::max(0.0, copies.weights.getSeconds(context) - time.backwardWeight);
+        std::max(isKnown ? time.fetchedWeight : 0,
+                 copies.weights.getSeconds(context) - time.backwardWeight);
   }
+  time.copiedInput = std::max(0.0, time.copiedInput - parts.backward);
   time.backwardInput += time.copiedInput;
   time.backwardWeight += time.copiedWeight;
 }
@@ -391,8 +407,28 @@ void Estimator::breakDown(double withoutTransfers) {
 // Step
 //===----------------------------------------------------------------------===//
 
-/// Exchanges of replicas hide behind the rank's work, and not where that waits
-/// for copies itself: no copy makes a step shorter.
+/// Adds the work of a virtual stage, behind which exchanges of replicas hide:
+/// not where it waits for copies itself, so that no copy makes a step shorter.
+void Estimator::addWork(const StageTime &time, StepLoad &load) const {
+  bool splits = generator->splitsBackward;
+  // What ZeRO 3 gathers ahead is beside what other axes exchange, but for the
+  // ranks of cp.
+  bool waits = context.framework().exchangesOneByOne;
+  bool isAhead = configuration.zero >= 3;
+  auto getWaiting = [&](double all, double byContext) {
+    return !waits ? 0 : isAhead ? byContext : all;
+  };
+  load.forward += time.forward - time.copiedForward -
+                  getWaiting(time.exposedForward(), time.contextForward);
+  double input = time.backwardInput - time.copiedInput -
+                 getWaiting(time.exposedBackward(), time.contextBackward);
+  double weight = time.backwardWeight - time.copiedWeight;
+  double both = input + weight - (splits ? 0 : time.drained);
+  load.backward += both;
+  // Whole backward passes end gradients all along.
+  load.gradients += splits ? weight : both;
+}
+
 StepLoad Estimator::getLoad(uint32_t rank) const {
   const schedule::Problem &problem = pipeline.getProblem();
   StepLoad load;
@@ -401,26 +437,8 @@ StepLoad Estimator::getLoad(uint32_t rank) const {
   load.tied = countTied(work, load.stages);
   load.microbatches = problem.microbatches;
   load.hasLoss = rank == problem.rankOf(problem.stages * problem.chunks - 1);
-  bool splits = generator->splitsBackward;
-  for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk) {
-    const StageTime &time = result.stages[problem.stageOf(rank, chunk)];
-    // What ZeRO 3 gathers ahead is beside what other axes exchange, but for the
-    // ranks of cp.
-    bool waits = context.framework().exchangesOneByOne;
-    bool isAhead = configuration.zero >= 3;
-    auto getWaiting = [&](double all, double byContext) {
-      return !waits ? 0 : isAhead ? byContext : all;
-    };
-    load.forward += time.forward - time.copiedForward -
-                    getWaiting(time.exposedForward(), time.contextForward);
-    double input = time.backwardInput - time.copiedInput -
-                   getWaiting(time.exposedBackward(), time.contextBackward);
-    double weight = time.backwardWeight - time.copiedWeight;
-    double both = input + weight - (splits ? 0 : time.drained);
-    load.backward += both;
-    // Whole backward passes end gradients all along.
-    load.gradients += splits ? weight : both;
-  }
+  for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk)
+    addWork(result.stages[problem.stageOf(rank, chunk)], load);
   return load;
 }
 

@@ -103,6 +103,7 @@ private:
   void sumUp();
   /// Returns that of one rank of the pipeline; a tied table counts as shared.
   StepLoad getLoad(uint32_t rank) const;
+  void addWork(const StageTime &time, StepLoad &load) const;
   StepLoad getHeaviestLoad() const;
   bool sharesTied() const;
   // ListExchanges.cpp.

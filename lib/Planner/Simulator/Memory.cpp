@@ -221,8 +221,8 @@ double planner::getMessageBytes(const Context &context) {
          context.sequences();
 }
 
-static PlaceCopies toCopies(const Saved &saved, const Context &context,
-                            double times = 1) {
+PlaceCopies planner::toCopies(const Saved &saved, const Context &context,
+                              double times) {
   return {times * toBytes(saved, context), times * saved.values};
 }
 

@@ -111,6 +111,9 @@ struct OffloadCopies {
   PlaceCopies made;    // of these: by the pass for input gradients
 };
 OffloadCopies getCopies(const StageBlocks &stage, const Context &context);
+/// Returns the copies of `times` as many tensors as are saved.
+PlaceCopies toCopies(const Saved &saved, const Context &context,
+                     double times = 1);
 
 /// Both, without what is offloaded; `splits`: gradients of weights run apart,
 /// so that the second counts.

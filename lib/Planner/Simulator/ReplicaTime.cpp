@@ -330,49 +330,59 @@ static Divided getDivided(const StepLoad &load, const Context &context) {
   return divided;
 }
 
+/// How often gradients of ZeRO 3 are reduced in a step.
+static double countReductions(const StepLoad &load, const Context &context) {
+  return context.framework().reduceEveryMicrobatch ? double(load.microbatches)
+                                                   : 1;
+}
+
 /// ZeRO 3: parameters are gathered for each pass over a microbatch, one block
-/// ahead of the work.
-static double getShardedSeconds(const Divided &divided, const StepLoad &load,
-                                const Context &context) {
-  const Framework &framework = context.framework();
+/// ahead of the work. They are needed by the first half of a backward pass that
+/// is split, and gradients end in the second one.
+static PartSeconds overlapSharded(const Divided &divided, const StepLoad &load,
+                                  const Context &context) {
   double ahead = divided.gather.getSeconds();
   double gather = divided.gatherBackward.getSeconds();
-  double reduce = divided.reduceSeconds;
-  bool everyTime = framework.reduceEveryMicrobatch;
-  double reductions = everyTime ? double(load.microbatches) : 1;
-  double m = double(load.microbatches);
-  auto note = [&](double forward, double input, double weights) {
-    divided.gather.note(Moment::Forward, m, forward, context);
-    divided.gatherBackward.note(Moment::Backward, m, input, context);
-    divided.reduce.note(Moment::Backward, reductions, weights, context);
+  double share = countReductions(load, context) / double(load.microbatches);
+  double reduce = share * divided.reduceSeconds;
+  if (!overlapsParts(context))
+    return {ahead, gather, reduce};
+  auto hide = [&](double seconds, double window, double largest) {
+    return overlap(seconds, kNeighbours * window, context,
+                   std::max(seconds / kParts, largest));
   };
-  if (!overlapsParts(context)) {
-    note(ahead, gather, reduce);
-    return m * (ahead + gather) + reductions * reduce;
-  }
-  auto getAlone = [](double seconds, double largest) {
-    return std::max(seconds / kParts, largest);
-  };
-  Overlap forward = overlap(ahead, kNeighbours * load.forward, context,
-                            getAlone(ahead, divided.largestGather));
-  // Parameters are needed by the first half of a backward pass that is split,
-  // and gradients end in the second one.
-  reduce *= reductions / m;
-  double input = kNeighbours * (load.backward - load.gradients);
-  double weights = kNeighbours * load.gradients;
-  double last = divided.largestReduce * reductions / m;
-  Overlap first, second = overlap(gather + reduce, weights, context,
-                                  getAlone(gather + reduce, last));
+  Overlap forward = hide(ahead, load.forward, divided.largestGather);
+  double last = share * divided.largestReduce;
+  double input = load.backward - load.gradients;
   if (input > 0) {
-    first = overlap(gather, input, context, gather / kParts);
-    second = overlap(reduce, weights, context, getAlone(reduce, last));
-    note(forward.exposed, first.exposed, second.exposed);
-  } else {
-    double share = second.exposed / std::max(gather + reduce, 1e-30);
-    note(forward.exposed, share * gather, share * reduce);
+    Overlap first = hide(gather, input, 0);
+    Overlap second = hide(reduce, load.gradients, last);
+    return {forward.exposed, first.exposed, second.exposed,
+            forward.slowdown + first.slowdown + second.slowdown};
   }
-  return m * (forward.exposed + forward.slowdown + first.exposed +
-              first.slowdown + second.exposed + second.slowdown);
+  Overlap both = hide(gather + reduce, load.gradients, last);
+  double exposed = both.exposed / std::max(gather + reduce, 1e-30);
+  return {forward.exposed, exposed * gather, exposed * reduce,
+          forward.slowdown + both.slowdown};
+}
+
+PartSeconds planner::getPartSeconds(const StepLoad &load,
+                                    const Context &context) {
+  return context.zero(/*experts=*/false) >= 3
+             ? overlapSharded(getDivided(load, context), load, context)
+             : PartSeconds();
+}
+
+static double getShardedSeconds(const Divided &divided, const StepLoad &load,
+                                const Context &context) {
+  PartSeconds parts = overlapSharded(divided, load, context);
+  double m = double(load.microbatches);
+  double reductions = countReductions(load, context);
+  divided.gather.note(Moment::Forward, m, parts.forward, context);
+  divided.gatherBackward.note(Moment::Backward, m, parts.backward, context);
+  divided.reduce.note(Moment::Backward, reductions,
+                      parts.reduced * m / reductions, context);
+  return m * parts.getSeconds();
 }
 
 /// Whether parameters of ZeRO 1 and 2 are gathered beside the forward pass.
@@ -398,14 +408,22 @@ static double getGatherSeconds(const Replicated &gather, double alone,
 }
 
 /// ZeRO 2. Parts that are added up are reduced after each microbatch, not once.
+/// A gradient is added up where the next one's reduction begins (addUpLater()
+/// in SpreadReplicas.cpp). So while one goes over one axis and then over
+/// another, no more than one other is computed and on its way: two take as long
+/// as one over both axes and what is computed.
 static double getReducedSeconds(const Divided &divided, const StepLoad &load,
                                 const Context &context) {
   const Framework &framework = context.framework();
   double reduce = divided.reduceSeconds;
   Overlap backward{reduce, 0};
-  if (overlapsParts(context))
-    backward = overlap(reduce, kNeighbours * load.gradients, context,
+  if (overlapsParts(context)) {
+    double window = kNeighbours * load.gradients;
+    backward = overlap(reduce, window, context,
                        std::max(reduce / kParts, divided.largestReduce));
+    backward.exposed =
+        std::max(backward.exposed, (divided.reduce.getSeconds() - window) / 2);
+  }
   double times = framework.addsUpParts ? double(load.microbatches) : 1;
   divided.reduce.note(Moment::Backward, times, backward.exposed, context);
   return times * (backward.exposed + backward.slowdown) +

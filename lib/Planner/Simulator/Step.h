@@ -36,6 +36,20 @@ double getWaitShare(const Configuration &configuration,
 /// parameters goes on.
 double getDataSeconds(const StepLoad &load, const Context &context);
 
+/// What ZeRO 3 exchanges parameter by parameter for a microbatch, in the
+/// seconds that no work hides.
+struct PartSeconds {
+  double forward = 0;  // gathered
+  double backward = 0; // gathered
+  double reduced = 0;
+  double slowdown = 0; // of the work beside
+
+  double getSeconds() const { return forward + backward + reduced + slowdown; }
+};
+/// Returns that of the stages of `load`; nothing where ZeRO gathers no
+/// parameters for each pass.
+PartSeconds getPartSeconds(const StepLoad &load, const Context &context);
+
 /// Gathers `bytes` of experts or of all else, of which the ranks that divide
 /// their state have a part each, `times` a step. Returns the seconds of all of
 /// them, with nothing beside.

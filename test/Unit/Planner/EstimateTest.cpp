@@ -458,6 +458,77 @@ TEST(Estimate, HalvesOfABackwardPassCopyTheirResiduals) {
   EXPECT_NEAR(sent, 3 * getInput(), 0.1 * sent);
 }
 
+/// A backward pass reads what is kept here and there. Where much of it is read
+/// by operations that follow each other, little is computed beside its copies,
+/// though all of the pass takes longer than these.
+TEST(Estimate, TensorsFromAHostAreWaitedForOneByOne) {
+  EstimateSetting setting;
+  Configuration &c = setting.configuration;
+  c.offload = Offload::Activations;
+  for (const char *schedule : {"1f1b", "zb-h1"}) {
+    c.schedule = schedule;
+    Work work = buildTransformerWork(setting.shape, 1, false);
+    Block &layer = work.blocks[1];
+    setting.cluster.device.places[MemoryPlace::Host].bandwidth = 1e15;
+    auto run = [&] {
+      auto found = estimate(work, setting.cluster, setting.training, c);
+      EXPECT_TRUE(found.ok()) << found.status().message();
+      return found.ok() ? found->stages[0] : StageTime();
+    };
+    StageTime free = run();
+    auto isBackward = [](const Operation &op) {
+      return op.pass == Pass::BackwardInput;
+    };
+    std::vector<Operation> &ops = layer.operations;
+    auto first = std::find_if(ops.begin(), ops.end(), isBackward);
+    auto second = std::find_if(first + 1, ops.end(), isBackward);
+    ASSERT_NE(second, ops.end());
+    // Copies take nearly as long as what a layer computes.
+    double bytes = layer.kept.elements * 2 + layer.kept.fourByte * 4;
+    bool splits = std::string(schedule) == "zb-h1";
+    double copying = 0.9 *
+                     (free.backwardInput + (splits ? 0 : free.backwardWeight)) /
+                     double(work.layers());
+    setting.cluster.device.places[MemoryPlace::Host].bandwidth =
+        bytes / copying;
+    layer.kept.values = 1;
+    first->taken = first->takenApart = layer.kept;
+    double once = run().fetchedInput;
+    EXPECT_LT(once, copying);
+    first->taken.elements /= 2, first->taken.fourByte /= 2;
+    first->takenApart = second->taken = second->takenApart = first->taken;
+    StageTime apart = run();
+    EXPECT_GT(apart.fetchedInput,
+              once + 0.05 * copying * double(work.layers() - 1));
+    EXPECT_GE(apart.copiedInput, apart.fetchedInput);
+    // A pass that is computed again has its input alone.
+    c.recompute = Recompute::Full;
+    EXPECT_EQ(run().fetchedInput, 0);
+    c.recompute = Recompute::None;
+  }
+}
+
+/// Copies go on while a pass waits for what ZeRO 3 gathers, which takes no less
+/// for that.
+TEST(Estimate, CopiesAreBesideWhatReplicasGather) {
+  EstimateSetting setting;
+  setting.configuration.mesh[Axis::DP] = 64;
+  setting.configuration.zero = 3;
+  setting.cluster.inter.bandwidth /= 30;
+  Estimate before = setting.run();
+  double m = double(setting.configuration.microbatches(setting.training));
+  // Gradients have twice the bytes of what either pass gathers.
+  double exposed = before.dataSeconds / m / 4;
+  double forward = before.stages[0].forward;
+  ASSERT_GT(exposed, forward);
+  setting.configuration.offload = Offload::Activations;
+  setting.cluster.device.places[MemoryPlace::Host].bandwidth =
+      before.memory[0].activations / (forward + 0.8 * exposed);
+  Estimate after = setting.run();
+  EXPECT_NEAR(after.dataSeconds, before.dataSeconds, 1e-9 * before.dataSeconds);
+  EXPECT_LT(after.pipelineSeconds - before.pipelineSeconds, 0.2 * m * exposed);
+}
+
 /// The search relies on it: a pass that waits for copies is longer, and would
 /// else hide more of what replicas exchange.
 TEST(Estimate, ReplicasDoNotExchangeBehindCopies) {

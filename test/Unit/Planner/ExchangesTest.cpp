@@ -115,6 +115,44 @@ TEST(Exchanges, OfContextWaitForGradientsOfTheSameRanks) {
   }
 }
 
+/// Gradients of weights wait to be computed beside sums over tp, but where they
+/// are sent to their owners as soon as they are there.
+TEST(Exchanges, SumsHaveNoGradientsBesideThatAreSent) {
+  Listing listing;
+  listing.configuration.mesh[Axis::DP] = 2;
+  listing.configuration.mesh[Axis::TP] = 4;
+  Work work = listing.makeWork();
+  auto isMeant = [](const Exchange &exchange) {
+    return exchange.axis == Axis::TP && exchange.moment == Moment::Backward &&
+           exchange.carrier == Carrier::AllReduce;
+  };
+  for (int zero : {1, 2}) {
+    listing.configuration.zero = zero;
+    ExchangeList list = listing.run(work).front();
+    EXPECT_GT(addUp(list, isMeant, &Exchange::seconds), 0);
+    EXPECT_EQ(addUp(list, isMeant, &Exchange::hidden) > 0, zero == 1);
+  }
+}
+
+/// Keys that are kept on a host come back no sooner than they are needed, and
+/// are gathered behind that.
+TEST(Exchanges, OfContextWaitForKeysFromAHost) {
+  Listing listing;
+  listing.configuration.mesh[Axis::CP] = 4;
+  Work work = listing.makeWork();
+  auto isMeant = [](const Exchange &exchange) {
+    return exchange.axis == Axis::CP && exchange.moment == Moment::Backward &&
+           exchange.carrier == Carrier::AllGather;
+  };
+  for (bool isKept : {true, false}) {
+    listing.configuration.offload =
+        isKept ? Offload::Optimizer : Offload::Activations;
+    ExchangeList list = listing.run(work).front();
+    EXPECT_GT(addUp(list, isMeant, &Exchange::seconds), 0);
+    EXPECT_EQ(addUp(list, isMeant, &Exchange::hidden) > 0, isKept);
+  }
+}
+
 /// In a V the middle of the model is on one rank, and the ends are on another.
 TEST(Exchanges, GoWhereStagesAre) {
   Listing listing;

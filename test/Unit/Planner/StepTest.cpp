@@ -195,6 +195,32 @@ TEST(Step, ZeroHidesAllButTheLargestParameter) {
   EXPECT_GT(setting.run().dataSeconds, 1.2 * seconds);
 }
 
+/// With collectives that take nothing but their start a gradient goes over one
+/// axis and then over another, and is waited for with one other under way: half
+/// of what is computed meanwhile has nothing beside it.
+TEST(Step, GradientsGoOverTwoAxesInTurn) {
+  Setting setting;
+  setting.configuration.mesh[Axis::DP] = 2;
+  setting.configuration.mesh[Axis::CP] = 2;
+  setting.configuration.zero = 2;
+  setting.shape.tied = false;
+  Work work = buildTransformerWork(setting.shape, 1, false);
+  double parameters = 0;
+  for (int index : work.order)
+    parameters += double(work.blocks[index].parameters.size());
+  setting.cluster.intra.bandwidth = 1e30;
+  double microbatches = 48.0 / 2;
+  StageTime stage = setting.run().stages[0];
+  double backward = stage.backwardInput + stage.backwardWeight;
+  // As long as what is computed, over either axis.
+  setting.cluster.intra.startSeconds = backward / parameters;
+  Estimate estimate = setting.run();
+  stage = estimate.stages[0];
+  double computed = stage.backwardInput + stage.backwardWeight -
+                    stage.exposedBackward() - stage.drained;
+  EXPECT_GT(estimate.dataSeconds, microbatches * (backward - 0.5 * computed));
+}
+
 /// 4,096 columns are none for three replicas: parameters stay whole.
 TEST(Step, ZeroLeavesWholeWhatItCannotDivide) {
   Setting setting;

@@ -110,8 +110,7 @@ void Page::writeConfiguration() {
   const Training &training = input.training;
   heading("Configuration");
   auto number = [](int64_t value) { return std::to_string(value); };
-  table({},
-        {{"mesh", c.mesh.print(" ", " x ")},
+  std::vector<Row> rows = {{"mesh", c.mesh.print(" ", " x ")},
          {"schedule", escapeHtml(c.schedule) + ", " + number(c.chunks) +
                           (c.chunks == 1 ? " chunk" : " chunks") + " a rank"},
          {"layers of each stage", joinLayers(c.layers)},
@@ -127,8 +126,10 @@ void Page::writeConfiguration() {
                        number(training.sequence) + " tokens"},
          {"precision", print(training.precision)},
          {"attention", training.flashAttention ? "flash" : "unfused"},
-         {"framework", escapeHtml(training.framework.name)}},
-        2);
+         {"framework", escapeHtml(training.framework.name)}};
+  if (std::string text = describeExperts(input); !text.empty())
+    rows.push_back({"experts", text});
+  table({}, rows, 2);
 }
 
 /// Nothing where no number of tokens was asked for.

@@ -40,7 +40,8 @@ bool planner::isBetter(const Leaf &a, const Leaf &b) {
                            c.mesh[Axis::PP], c.mesh[Axis::CP],
                            getGroups(c.mesh), c.zero, c.chunks,
                            std::cref(c.schedule), std::cref(c.recompute),
-                           c.microBatch, c.sequenceParallel, c.contextParallel);
+                           c.microBatch, c.sequenceParallel, c.contextParallel,
+                           c.expertExchange);
   };
   return key(a) < key(b);
 }
@@ -289,7 +290,8 @@ void Explorer::addTensor(int tensor, bool sequenceParallel) {
     sequenceParallel = false;
   }
   for (int experts : getExpertDegrees(tensor))
-    addDegrees({tensor, experts, sequenceParallel});
+    for (ExpertExchange exchange : choices.getExpertExchange(experts))
+      addDegrees({tensor, experts, sequenceParallel, exchange});
 }
 
 void Explorer::addDegrees(const Degrees &degrees) {
@@ -378,6 +380,7 @@ double Explorer::getLeastWork(Configuration configuration, bool splits) {
     parts = configuration.mesh[Axis::TP] * configuration.mesh[Axis::EP];
     configuration.mesh[Axis::TP] = configuration.mesh[Axis::EP] = 1;
     configuration.sequenceParallel = false;
+    configuration.expertExchange = ExpertExchange::Tokens;
   }
   const Work *work = getWork(configuration);
   if (!work)

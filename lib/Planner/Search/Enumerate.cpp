@@ -233,8 +233,8 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
                                  space));
   PLAIT_RETURN_IF_ERROR(restrict(choices.contextParallel, pins.contextParallel,
                                  "context-parallel", space));
-  PLAIT_RETURN_IF_ERROR(restrictExchange(
-      choices.expertExchange, pins.expertExchange, space, cluster));
+  PLAIT_RETURN_IF_ERROR(restrictExchange(choices.expertExchange,
+                                         pins.expertExchange, space, cluster));
   PLAIT_RETURN_IF_ERROR(
       restrictOffload(choices.offload, pins.offload, space, cluster, training));
   PLAIT_RETURN_IF_ERROR(restrict(names, pins.schedule, "schedule", space));

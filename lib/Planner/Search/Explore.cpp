@@ -36,12 +36,11 @@ static PerAxis<int> getGroups(const Mesh &mesh) {
 bool planner::isBetter(const Leaf &a, const Leaf &b) {
   auto key = [](const Leaf &leaf) {
     const Configuration &c = leaf.configuration;
-    return std::make_tuple(leaf.seconds, c.offload, c.mesh[Axis::TP],
-                           c.mesh[Axis::PP], c.mesh[Axis::CP],
-                           getGroups(c.mesh), c.zero, c.chunks,
-                           std::cref(c.schedule), std::cref(c.recompute),
-                           c.microBatch, c.sequenceParallel, c.contextParallel,
-                           c.expertExchange);
+    return std::make_tuple(
+        leaf.seconds, c.offload, c.mesh[Axis::TP], c.mesh[Axis::PP],
+        c.mesh[Axis::CP], getGroups(c.mesh), c.zero, c.chunks,
+        std::cref(c.schedule), std::cref(c.recompute), c.microBatch,
+        c.sequenceParallel, c.contextParallel, c.expertExchange);
   };
   return key(a) < key(b);
 }

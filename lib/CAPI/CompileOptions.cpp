@@ -113,7 +113,7 @@ Result<ModelOptions> capi::readModelOptions(const char *path,
                                             const char *text) {
   ModelOptions options;
   options.model = path;
-  std::string dropout = "config", exchange = "tokens";
+  std::string dropout = "config";
   PLAIT_RETURN_IF_ERROR(
       read(text, {{"dropout", setText(dropout)},
                   {"document-mask", setTruth(options.documentMask)},
@@ -124,15 +124,10 @@ Result<ModelOptions> capi::readModelOptions(const char *path,
                   {"ignore-field", setList(options.ignoredFields)},
                   {"expert-chunks",
                    setCount(options.expertChunks, options.kMostExpertChunks)},
-                  {"expert-exchange", setText(exchange)},
                   {"shard", setList(options.shardings)}}));
   if (dropout != "config" && dropout != "off")
     return refuse("dropout", "is '", dropout, "', expected config or off");
   options.dropout = dropout == "config";
-  if (exchange != "tokens" && exchange != "rows")
-    return refuse("expert-exchange", "is '", exchange,
-                  "', expected tokens or rows");
-  options.expertRows = exchange == "rows";
   return options;
 }
 

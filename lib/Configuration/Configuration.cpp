@@ -69,6 +69,11 @@ std::span<const std::string_view> plait::getWords(ContextParallel) {
   return words;
 }
 
+std::span<const std::string_view> plait::getWords(ExpertExchange) {
+  static constexpr std::string_view words[] = {"tokens", "rows"};
+  return words;
+}
+
 std::span<const Offload> plait::getOffloads() {
   static const std::vector<Offload> offloads = [] {
     std::vector<Offload> all;
@@ -101,6 +106,7 @@ std::string plait::print(Precision value) { return printWord(value); }
 std::string plait::print(AttentionKind value) { return printWord(value); }
 std::string plait::print(EpilogueKind value) { return printWord(value); }
 std::string plait::print(ContextParallel value) { return printWord(value); }
+std::string plait::print(ExpertExchange value) { return printWord(value); }
 
 /// Names what lies on the host by itself, what lies elsewhere with its place:
 /// "optimizer+activations".
@@ -160,6 +166,11 @@ Status plait::parse(std::string_view name, std::string_view text,
 
 Status plait::parse(std::string_view name, std::string_view text,
                     ContextParallel &value) {
+  return parseWord(name, text, value);
+}
+
+Status plait::parse(std::string_view name, std::string_view text,
+                    ExpertExchange &value) {
   return parseWord(name, text, value);
 }
 

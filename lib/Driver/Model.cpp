@@ -134,14 +134,6 @@ LogicalResult ModelState::pinShardings(ModuleOp module) {
              << stringifyPhase(getPhase(module));
     setExpertChunks(module, options.expertChunks);
   }
-  if (options.expertRows) {
-    if (getPhase(module) >= Phase::Partition)
-      return module.emitError(
-                 "`expert-exchange` is read in phase partition, and "
-                 "the input is IR after phase ")
-             << stringifyPhase(getPhase(module));
-    setExpertRows(module, true);
-  }
   if (options.shardings.empty())
     return success();
   PassManager manager(&context);

@@ -391,6 +391,10 @@ Status ChoiceState::place(const Configuration &choice,
 /// last word where nothing can be placed, and where a step that is only
 /// predicted is too large for a plan.
 Result<planner::SearchResult> ChoiceState::findFastest() {
+  if (planning.pins.expertExchange == ExpertExchange::Rows &&
+      profile->countExperts() == 0)
+    return fail("rows of experts are to be exchanged (`expert-exchange` rows), "
+                "but the model has none");
   std::string note;
   auto placeIfPossible = [&](const Configuration &choice,
                              planner::Estimate &estimate) {

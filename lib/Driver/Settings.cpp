@@ -237,6 +237,8 @@ std::vector<std::string> plait::findIdlePins(const ConfigurationPins &pins,
   check("sequence-parallel", pins.sequenceParallel, false, is(Axis::TP));
   check("context-parallel", pins.contextParallel, ContextParallel::Gather,
         is(Axis::CP));
+  check("expert-exchange", pins.expertExchange, ExpertExchange::Tokens,
+        is(Axis::EP));
   check("tp-comm-overlap", pins.tensorOverlap, 1, is(Axis::TP));
   return lines;
 }

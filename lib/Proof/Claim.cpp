@@ -54,7 +54,6 @@ static void unpartition(ModuleOp module) {
         cast<RankedTensorType>(loss.getArgumentTypes()[0]).getDimSize(0);
   setConfiguration(module, configuration);
   setExpertChunks(module, 1);
-  setExpertRows(module, false);
 }
 
 OwningOpRef<ModuleOp> plait::proof::makeClaim(OwningOpRef<ModuleOp> claim) {

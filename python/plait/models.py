@@ -102,7 +102,7 @@ def model(
 
     Options are those of plaitc that change a model, or how it is split: `dropout`,
     `document_mask`, `no_decay`, `freeze`, `lr_factor`, `balance`, `ignore_field`,
-    `shard`, `expert_chunks`, `expert_exchange`."""
+    `shard`, `expert_chunks`."""
     options.check_names(given, options.ModelOptions, "plait.model")
     if isinstance(source, Mapping):
         return ConfiguredModel(source, given)

@@ -34,7 +34,6 @@ class ModelOptions(TypedDict, total=False):
     dropout: str
     document_mask: bool
     expert_chunks: int
-    expert_exchange: str
     no_decay: Texts
     freeze: Texts
     lr_factor: Texts
@@ -60,6 +59,7 @@ class CompileOptions(TypedDict, total=False):
     zero: int
     sequence_parallel: bool
     context_parallel: str
+    expert_exchange: str
     offload: str
     precision: str
     reduce_precision: str

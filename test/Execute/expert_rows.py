@@ -12,17 +12,32 @@ are fused around routers. A step of processes has the bits of one of threads.
 
 Routers whose weights are zero find all experts equal, and take the first ones for every
 token: all rows go to one rank, or to few, and most experts have none. Losses and
-gradients are those of one rank, and the memory of a plan is what it says."""
+gradients are those of one rank, and the memory of a plan is what it says.
 
+What processes send is counted where they call MPI. It is what the planner's list of
+exchanges and the plan's say, where all tokens are exchanged; of rows, as many as the
+routing moves, which is known where all go to one rank."""
+
+import json
 import pathlib
 import shutil
+import subprocess
 import sys
 import tempfile
 
 import numpy
 
 import processes as base
-from harness import GOLDEN, Reporter, Tools, arguments, require, write_floats
+from harness import (
+    GOLDEN,
+    Reporter,
+    Skipped,
+    Tools,
+    arguments,
+    require,
+    write_floats,
+    write_tokens,
+)
 from tensors import read_tensors
 
 sys.path.insert(0, str(GOLDEN))
@@ -30,6 +45,8 @@ import compare  # noqa: E402
 
 BATCH, SEQUENCE = 8, 32
 ROWS = ("--expert-exchange", "rows")
+# Texts that processes send each other when they begin and end have times in them.
+TEXTS = 64  # bytes
 RATE = ("--lr", 1, "--beta1", 0, "--grad-clip", 0, "--weight-decay", 0)
 
 
@@ -82,7 +99,8 @@ class Suite(base.Suite):
                 require(same, f"{name} has other bits with {processes} processes")
         return ""
 
-    def skewed(self, model, mesh: str, sequence: int, *options) -> None:
+    def equal_routers(self, model) -> pathlib.Path:
+        """Weights with which each token takes the first experts."""
         weights = self.folder / "skewed.safetensors"
         tensors = read_tensors(GOLDEN / model / "model.safetensors")
         routers = [x for x in tensors if x.endswith((".gate.weight", "router.weight"))]
@@ -90,8 +108,83 @@ class Suite(base.Suite):
         for name in routers:
             tensors[name] = numpy.zeros_like(tensors[name])
         write_floats(weights, tensors)
+        return weights
+
+    def skewed(self, model, mesh: str, sequence: int, *options) -> None:
+        weights = self.equal_routers(model)
         plan = self.build(model, mesh, "--seq", sequence, *ROWS, *options)
         self.tools.run("plait-run", plan, "--weights", weights, "--check")
+
+    def count_sent(self, plan, ranks: int, *data) -> float:
+        """Bytes that all processes send in a step."""
+        compiler = shutil.which("mpicc")
+        if not compiler or not shutil.which("mpirun"):
+            raise Skipped("no mpicc, or no mpirun")
+        library, told = self.folder / "count.so", self.folder / "sent"
+        source = pathlib.Path(__file__).with_name("count_sent.c")
+        subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
+        totals = []
+        for steps in (1, 3):
+            told.unlink(missing_ok=True)
+            command = self.command(ranks, plan, "--threads", 1, "--steps", steps, *data)
+            preload = ["-x", f"LD_PRELOAD={library}", "-x", f"COUNT_SENT={told}"]
+            done = self.call([*command[:3], *preload, *command[3:]])
+            require(done.code == 0, done.stdout + done.stderr)
+            totals.append(sum(map(int, told.read_text().split())))
+        return (totals[1] - totals[0]) / 2
+
+    def list_sent(self, plan, report) -> float:
+        """Bytes that a rank sends in a step: by the plan's list, which has to be the
+        planner's."""
+        listed = self.folder / "list.json"
+        self.tools.run("plait-plan", "exchanges", plan, "--json", listed)
+        compiled, predicted = (
+            [
+                (row["over"], row["in"], row["what"], row["count"], row["sent_bytes"])
+                for row in json.loads(path.read_text())["exchanges"][0]
+                if row["in"] in ("forward", "backward")
+            ]
+            for path in (listed, report)
+        )
+        require(compiled == predicted, f"{predicted} predicted, {compiled} compiled")
+        rows = json.loads(listed.read_text())["exchanges"][0]
+        return sum(row["sent_bytes"] for row in rows)
+
+    def bytes_sent(self, ranks: int, sequence: int, choices: int, *options) -> str:
+        """Of Mixtral, whose tokens take so many experts each, all of the first rank."""
+        model = self.folder / "model"
+        model.mkdir(exist_ok=True)
+        config = json.loads((GOLDEN / "mixtral-small-test" / "config.json").read_text())
+        config["num_experts_per_tok"] = choices
+        (model / "config.json").write_text(json.dumps(config))
+        plan, report = self.folder / "sent.plan", self.folder / "report.json"
+        dumped = self.folder / "phases"
+        self.tools.run(
+            "plaitc", model, "--cluster", f"cpu:{ranks}", "--mesh", f"ep={ranks}",
+            *("--global-batch", BATCH, "--micro-batch", 1, "--seq", sequence),
+            *("--recompute", "none", "--zero", 0, "--optimizer", "sgd"), *options,
+            *("--no-reference", "--dump-phases-to", dumped, "--json", report),
+            "-o", plan,
+        )  # fmt: skip
+        expected = ranks * self.list_sent(plan, report)
+        lowered = (dumped / "7-lower.mlir").read_text()
+        dispatches = lowered.count("= dist.dispatch ")
+        require(bool(dispatches) == ("rows" in options), f"{dispatches} dispatches")
+        # A list has even routing. Here no other rank has experts of a token. As many
+        # rows come back as ever.
+        chunks = options[-1] if "--expert-chunks" in options else 1
+        token = BATCH // ranks * sequence // chunks * config["hidden_size"] * 4
+        others = ranks - 1
+        even = ranks * others * (1 - (1 - 1 / ranks) ** choices)
+        expected += dispatches * token * (others - even)
+        # What moves routers would have tokens take other experts.
+        data = ["--tokens", self.tokens, "--seed", 3, "--lr", 0, "--weight-decay", 0]
+        data += ["--weights", self.equal_routers("mixtral-small-test")]
+        write_tokens(self.tokens, 3, 4096, config["vocab_size"])
+        found = self.count_sent(plan, ranks, *data)
+        remark = f"{found:.0f} bytes counted, {expected:.0f} expected"
+        require(abs(found - expected) <= TEXTS, remark)
+        return remark
 
 
 def main() -> int:
@@ -122,6 +215,21 @@ def main() -> int:
                 lambda model=model, mesh=mesh, sequence=sequence, more=more: suite.skewed(
                     model, mesh, sequence, *more
                 ),
+            )
+        for ranks, sequence, choices, more in (
+            (2, SEQUENCE, 2, ("--expert-exchange", "tokens")),
+            (2, SEQUENCE, 2, ROWS),
+            (2, SEQUENCE, 1, ROWS),
+            (4, SEQUENCE, 1, ROWS),
+            (2, 1, 1, ROWS),
+            (2, SEQUENCE, 2, (*ROWS, "--expert-chunks", 4)),
+            (4, SEQUENCE, 1, ("--expert-exchange", "tokens", "--expert-chunks", 4)),
+        ):
+            words = [str(x).removeprefix("--") for x in more[1:]]
+            name = "/".join((f"ep={ranks}", f"seq={sequence}", f"k={choices}", *words))
+            report.case(
+                f"bytes/{name}",
+                lambda given=(ranks, sequence, choices, *more): suite.bytes_sent(*given),
             )
     return report.finish()
 

@@ -116,6 +116,12 @@ def list_errors(suite: Suite) -> dict:
             "micro_batch",
             'micro_batch is "-1"',
         ),
+        "word": (
+            lambda: plait.compile(MODEL, expert_exchange="sideways"),
+            plait.OptionError,
+            "expert_exchange",
+            "expected tokens or rows",
+        ),
         "divides": (
             lambda: plait.compile(MODEL, mesh="tp=3"),
             plait.ModelError,

@@ -10,9 +10,10 @@ import gc
 import html.parser
 import json
 
-from harness import ROOT, require
+from harness import GOLDEN, ROOT, require
 from package_suite import BATCH, MODEL, RECIPE, SEQUENCE, STEPS, Suite
 
+MIXTURE = GOLDEN / "mixtral-small-test"
 TINY = ROOT / "examples/models/tinyllama-1.1b"
 
 # ===-----------------------------------------------------------------------===#
@@ -71,6 +72,25 @@ def check_choice(suite: Suite) -> str:
     told = json.loads(suite.tools.run("plaitc", *words, *sizes).stdout)
     require(told == choice.prediction, "plaitc predicts something else")
     return repr(choice)
+
+
+def check_experts(suite: Suite) -> str:
+    """What ranks of ep exchange is chosen, or pinned."""
+    plait = suite.plait
+    sizes = {"cluster": "cpu:4", "global_batch": 8, "seq": 32, "mesh": "ep=4"}
+    chosen = plait.plan(MIXTURE, **sizes)
+    taken = chosen.prediction["configuration"]["expert_exchange"]
+    times = {}
+    for word in ("tokens", "rows"):
+        pinned = plait.plan(MIXTURE, **sizes, expert_exchange=word)
+        found = pinned.prediction["configuration"]["expert_exchange"]
+        require(found == word, f"{found} for {word}")
+        times[word] = pinned.seconds
+    require(chosen.seconds == min(times.values()), f"{taken}: {chosen.seconds}, {times}")
+    plan = chosen.compile(suite.folder / "experts.plan", no_reference=True)
+    shown = suite.tools.run("plait-plan", "show", plan.path).stdout
+    require(f", expert-exchange {taken}" in shown, shown)
+    return f"{taken}: {times}"
 
 
 def check_plan(suite: Suite) -> str:

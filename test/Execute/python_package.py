@@ -212,6 +212,7 @@ def run_cases(suite: Suite, report: Reporter) -> None:
     report.case("errors/pickled", lambda: package_errors.check_pickled(suite))
     report.case("heard", lambda: package_errors.check_heard(suite))
     report.case("shown/choice", lambda: package_shown.check_choice(suite))
+    report.case("shown/experts", lambda: package_shown.check_experts(suite))
     report.case("shown/plan", lambda: package_shown.check_plan(suite))
     report.case("shown/run", lambda: package_shown.check_run_shown(suite))
     for program in package_programs.PROGRAMS:

@@ -8,7 +8,8 @@
 """Draws small models in the nn dialect, and meshes and options to train them
 with; compiles and trains each, and compares with the same model in PyTorch. With
 --configs the models are of Hugging Face's families, in combinations of all that
-can be chosen, and are compared with one rank.
+can be chosen, and are compared with one rank; with --mixtures they are mixtures of
+experts, and one rank trains each for several draws.
 
 A draw fails when loss, gradient norm or weights differ, when --check does not
 agree, when plaitc refuses what is not refused for its mesh, or when a plan is not
@@ -27,16 +28,16 @@ import sys
 import tempfile
 import time
 
-from fuzz import configs, mutate, trial
+from fuzz import configs, mixtures, mutate, trial
 from fuzz.shrink import shrink
 from harness import ROOT, Tools, arguments
 
 FAILURES = ROOT / "build" / "random-failures"
-SHOWN = 200  # draws from one line of progress to the next
+SHOWN = 50  # draws from one line of progress to the next
 
 
 def draw(options, index: int):
-    kind = configs if options.configs else trial
+    kind = mixtures if options.mixtures else configs if options.configs else trial
     drawn = kind.draw_trial(f"{options.seed}/{index}")
     if options.mutants:
         return mutate.Mutants(drawn, f"{options.seed}/{index}", options.mutants)
@@ -86,10 +87,13 @@ class Report:
         self.failed = 0
         self.refused = collections.Counter()
         self.kinds = collections.defaultdict(list)
+        self.farthest = collections.defaultdict(float)  # of what has passed
 
     def add(self, index: int, verdict) -> None:
         if verdict.kind == "passed":
             self.passed += 1
+            for name, off in verdict.measures.items():
+                self.farthest[name] = max(self.farthest[name], off)
         elif verdict.kind == "refused":
             mutant = self.options.mutants and "a change that is not proven"
             self.refused[mutant or verdict.text] += 1
@@ -114,6 +118,8 @@ class Report:
             print(f"{len(indices)} failed by {kind}: {shown}")
         for reason, count in sorted(self.refused.items()):
             print(f"{count} refused: {reason}")
+        for name, off in sorted(self.farthest.items()):
+            print(f"farthest {name}: {off:.2g}")
         print(f"{self.passed} passed, {self.failed} failed")
         return 1 if self.failed or not self.passed else 0
 
@@ -134,6 +140,7 @@ def main() -> int:
     parser.add_argument(
         "--configs", action="store_true", help="families and all options"
     )
+    parser.add_argument("--mixtures", action="store_true", help="mixtures of experts")
     parser.add_argument(
         "--proofs", action="store_true", help="compile and prove, and do not train"
     )
@@ -145,8 +152,9 @@ def main() -> int:
     )
     parser.add_argument("--shrink-seconds", type=float, default=60)
     options = parser.parse_args()
-    if options.configs:
-        options.seed = "configs-" + options.seed
+    for kind in ("configs", "mixtures"):
+        if getattr(options, kind):
+            options.seed = f"{kind}-{options.seed}"
     tools = Tools(options.bin, options.timeout)
     indices = indices_of(options)
     print(f"{len(indices)} draws of seed {options.seed}", flush=True)

@@ -152,6 +152,26 @@ static void showMixing(const fb::Plan &plan) {
   std::cout << format("%.4f\n", getContraction(*period, outer.sites));
 }
 
+/// Whether ranks exchange rows of experts in some step.
+static bool exchangesRows(const fb::Plan &plan) {
+  for (const fb::Program *program : *plan.programs())
+    for (uint32_t i = 0; i < plan::length(program->functions()); ++i)
+      for (const fb::Step *step : *program->functions()->Get(i)->steps())
+        if (const auto *collective = step->step_as_CollectiveStep();
+            collective && collective->rows())
+          return true;
+  return false;
+}
+
+/// Shows what ranks of ep exchange around experts, where that is a choice.
+static void showExperts(const fb::Plan &plan) {
+  for (const fb::MeshAxis *axis : *plan.mesh())
+    if (axis->name()->str() == getFacts(Axis::EP).name && axis->size() > 1 &&
+        plan::backendOf(plan) == "cpu")
+      std::cout << ", expert-exchange "
+                << (exchangesRows(plan) ? "rows" : "tokens");
+}
+
 /// Shows what a step is, and how it is spread.
 static void showStep(const fb::Plan &plan) {
   std::cout << "batch     " << countOf(plan.global_batch(), "sequence")
@@ -169,6 +189,7 @@ static void showStep(const fb::Plan &plan) {
     std::cout << ", zero " << int(plan.zero());
   if (plan.context_parallel())
     std::cout << ", context-parallel " << plan.context_parallel()->str();
+  showExperts(plan);
   if (plan.offload())
     std::cout << ", offload " << plan.offload()->str();
   std::cout << "\n";

@@ -39,7 +39,7 @@ static const std::map<std::string, std::set<std::string>> groups = {
     {"What runs it",
      {"precision", "reduce-precision", "compress", "outer", "attention",
       "epilogues", "tp-comm-overlap", "loss-chunks", "deterministic", "backend",
-      "target", "target-cpu", "shard", "expert-chunks", "expert-exchange"}},
+      "target", "target-cpu", "shard", "expert-chunks"}},
     {"Phases and proof",
      {"compile-to", "dump-phases-to", "no-prove", "claim", "verify-each-phase",
       "no-reference"}}};

@@ -165,15 +165,6 @@ static void addModelOptions(CLI::App &app, Request &request,
          "in the backward pass once more: memory is that of one chunk")
       ->check(CLI::Range(1, int(plait::ModelOptions::kMostExpertChunks)))
       ->capture_default_str();
-  app.add_option_function<std::string>(
-         "--expert-exchange",
-         [&options](const std::string &text) {
-           options.expertRows = text == "rows";
-         },
-         "what ranks of ep exchange around experts: tokens, all of them;\n"
-         "or rows, those of the experts that are chosen, on processors")
-      ->check(CLI::IsMember({"tokens", "rows"}))
-      ->default_str("tokens");
   // Words, so that the default has a name as well.
   app.add_option_function<std::string>(
          "--dropout",

@@ -98,6 +98,11 @@ enum class EpilogueKind : uint8_t { None, Bias, All };
 /// (plait/Support/ChunkOrder.h).
 enum class ContextParallel : uint8_t { Gather, Heads, Zigzag };
 
+/// Says what the ranks of ep, which have some of the experts each, exchange
+/// around those. Tokens: all that they have. Rows: each token with the ranks
+/// whose experts it has chosen, and what each of these makes of it.
+enum class ExpertExchange : uint8_t { Tokens, Rows };
+
 /// Says what lies in the memory of hosts, or another place, and comes to the
 /// device where it is used: what the optimizer alone reads and writes (its
 /// state, and masters of bf16 copies; Ren et al. 2021, "ZeRO-Offload"), and
@@ -166,6 +171,10 @@ inline constexpr Range kPieces = {1, 64};
     "for attention, ranks of cp gather keys and values, or exchange\n"         \
     "positions for heads (all-to-all); zigzag: gather, each having two\n"      \
     "pieces of a sequence, so that all have the same work")                    \
+  X(ExpertExchange, expertExchange, "expert-exchange", ExpertExchange::Tokens, \
+    {}, "partition",                                                           \
+    "around experts, ranks of ep exchange all tokens; or rows, on\n"           \
+    "processors: each token with the ranks of its experts alone")              \
   X(Offload, offload, "offload", Offload::None, {}, "partition",               \
     "CPU offload, to the memory of the host: of what only the\n"               \
     "optimizer uses, of what backward passes need")
@@ -295,6 +304,7 @@ std::string print(Precision value);
 std::string print(AttentionKind value);
 std::string print(EpilogueKind value);
 std::string print(ContextParallel value);
+std::string print(ExpertExchange value);
 /// "none", "optimizer", "activations" or "optimizer+activations", which is read
 /// with a comma as well.
 std::string print(const Offload &value);
@@ -323,6 +333,8 @@ Status parse(std::string_view name, std::string_view text,
 Status parse(std::string_view name, std::string_view text, EpilogueKind &value);
 Status parse(std::string_view name, std::string_view text,
              ContextParallel &value);
+Status parse(std::string_view name, std::string_view text,
+             ExpertExchange &value);
 Status parse(std::string_view name, std::string_view text, Offload &value);
 Status parse(std::string_view name, std::string_view text, bool &value);
 Status parse(std::string_view name, std::string_view text, int64_t &value);
@@ -342,6 +354,7 @@ std::span<const std::string_view> getWords(Precision);
 std::span<const std::string_view> getWords(AttentionKind);
 std::span<const std::string_view> getWords(EpilogueKind);
 std::span<const std::string_view> getWords(ContextParallel);
+std::span<const std::string_view> getWords(ExpertExchange);
 std::span<const std::string_view> getWords(Offload); // as getOffloads()
 
 /// Reads one field of any of the views; fails as parse() does, and where no

@@ -91,9 +91,6 @@ struct ModelOptions {
   /// these have more code than a plan should have.
   static constexpr int kMostExpertChunks = 64;
   int expertChunks = 1;
-  /// Whether ranks of ep exchange the rows of the experts that are chosen, or
-  /// have the tokens of all.
-  bool expertRows = false;
 };
 
 /// Names what a model is compiled for.

@@ -63,6 +63,8 @@ struct Training {
 struct Degrees {
   int tensor = 1, experts = 1;
   bool sequenceParallel = false;
+  /// Tokens where nothing splits experts.
+  ExpertExchange exchange = ExpertExchange::Tokens;
 
   auto operator<=>(const Degrees &) const = default;
 };
@@ -73,7 +75,8 @@ struct Configuration : Strategy {
 
   int64_t ranks() const { return mesh.ranks(); }
   Degrees degrees() const {
-    return {mesh[Axis::TP], mesh[Axis::EP], sequenceParallel};
+    return {mesh[Axis::TP], mesh[Axis::EP], sequenceParallel,
+            mesh[Axis::EP] > 1 ? expertExchange : ExpertExchange::Tokens};
   }
   int64_t microbatches(const Training &training) const {
     return training.globalBatch / (microBatch * mesh.batchParts());

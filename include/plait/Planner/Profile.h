@@ -82,8 +82,8 @@ private:
     mlir::OwningOpRef<mlir::ModuleOp> module;
     std::vector<const void *> types;
   };
-  /// A degree of tp and ep, with sequence parallelism or without, as far as it
-  /// is known.
+  /// A degree of tp and ep, with sequence parallelism or without, and one
+  /// exchange around experts, as far as it is known.
   struct Degree {
     std::string refusal; // of any number of sequences; else empty
     /// The works, each with the types of the shardings that it is of.
@@ -100,10 +100,11 @@ private:
                const planner::Framework &framework);
   Precision getWidth() const;
   Model *getModel(int64_t batch);
-  TrainingConfiguration getConfiguration(bool sequenceParallel) const;
+  TrainingConfiguration getConfiguration(const planner::Degrees &degrees) const;
   mlir::FailureOr<Sharded> shardFor(double sequences, int64_t batch,
                                     const planner::Degrees &degrees);
-  mlir::FailureOr<Measured> measure(Sharded &sharded, bool sequenceParallel);
+  mlir::FailureOr<Measured> measure(Sharded &sharded,
+                                    const planner::Degrees &degrees);
   planner::Work assemble(Measured measured);
   /// Returns the work for a number of sequences; null where the model cannot be
   /// split, which diagnostics have said.

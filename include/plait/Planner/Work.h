@@ -181,6 +181,7 @@ struct Block {
 struct Work {
   int tensorParallel = 1, expertParallel = 1;
   bool sequenceParallel = false;
+  ExpertExchange expertExchange = ExpertExchange::Tokens;
   std::vector<Block> blocks;
   /// The same where each layer computes again what is cheap: what `kept` is of
   /// them, and what their backward passes do. Empty: not known.
@@ -206,7 +207,8 @@ struct Work {
 };
 
 inline Degrees getDegrees(const Work &work) {
-  return {work.tensorParallel, work.expertParallel, work.sequenceParallel};
+  return {work.tensorParallel, work.expertParallel, work.sequenceParallel,
+          work.expertExchange};
 }
 
 /// Makes the work for a tensor-parallel degree. Implemented by the compiler's

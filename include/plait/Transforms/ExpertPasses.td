@@ -13,7 +13,7 @@ include "mlir/Pass/PassBase.td"
 def ExchangeRowsPass : Pass<"dist-exchange-rows", "::mlir::ModuleOp"> {
   let summary = "Move the rows of experts alone, in place of all tokens";
   let description = [{
-    Where the module has `plait.expert_rows`. What ranks gather for grouped matmuls alone
+    Where `expert_exchange` is rows. What ranks gather for grouped matmuls alone
     they dispatch: a rank gets the tokens that its experts take (`dist.dispatch`). What they
     add up over the choices of tokens, and then over ranks, comes home row by row
     (`dist.combine`), and is added up over the choices there: in the order that it has
@@ -25,12 +25,12 @@ def ExchangeRowsPass : Pass<"dist-exchange-rows", "::mlir::ModuleOp"> {
     A function in which nothing is found is left as it is. For GPUs it is an error: how many
     rows move is known to who reads the ids.
 
-    Phase `partition`; reads nothing of the configuration. It runs behind
+    Phase `partition`; reads `expert_exchange`. It runs behind
     `nn-chunk-loss`, which cuts gathers.
 
     Example:
     ```mlir
-    module attributes {plait.expert_rows} {
+    module attributes {plait.configuration = #plait.configuration<expert_exchange = rows>} {
       dist.mesh @mesh ["ep"] = [2]
       func.func @f(%x: tensor<1x8x4xf32>, %w: tensor<2x4x6xf32>, %i: tensor<2x8x3xi32>) -> tensor<2x8x3x6xf32> {
         %0 = dist.all_gather %x on @mesh["ep"] dim 0 : tensor<1x8x4xf32> -> tensor<2x8x4xf32>

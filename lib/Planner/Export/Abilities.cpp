@@ -42,6 +42,7 @@ static Abilities makeProgram(const char *name, const char *version) {
     if (facts.copiesState())
       row.space.mesh[facts.axis] = {1};
   row.space.mesh[Axis::EP] = {1}; // not predicted
+  row.space.expertExchange = {ExpertExchange::Tokens};
   row.mixesRecompute = row.recomputesBlocks = row.compresses = false;
   return row;
 }

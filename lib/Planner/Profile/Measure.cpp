@@ -197,6 +197,24 @@ Measurer::makeCollective(dist::CollectiveOpInterface op) const {
   return result;
 }
 
+/// The rows that come back to a rank from itself. They are sent nowhere, but
+/// copied like others; a sum is made of what lies where it is.
+static std::optional<planner::Operation>
+makeOwnCopy(Operation *op, const planner::Operation &collective) {
+  auto combine = dyn_cast<dist::CombineOp>(op);
+  if (!combine)
+    return std::nullopt;
+  planner::Operation copy;
+  copy.kind = OperationKind::Kernel;
+  copy.name = collective.name;
+  copy.pass = collective.pass;
+  copy.again = collective.again;
+  double members = countElements(combine.getInput().getType()) /
+                   countElements(combine.getType());
+  copy.elementsPerSequence = 2 * collective.collectivePerSequence / members;
+  return copy;
+}
+
 /// The operation that `op` is, or none: reads and stores are part of others.
 std::optional<planner::Operation> Measurer::makeOperation(Operation *op) const {
   return llvm::TypeSwitch<Operation *, std::optional<planner::Operation>>(op)
@@ -509,7 +527,9 @@ planner::Block Measurer::measure(func::FuncOp forward,
       if (&op == passedOn.getOperation())
         join(block.operations.front(), *operation, passedOn->getResult(0));
       else
-        block.operations.push_back(std::move(*operation));
+        block.operations.push_back(*operation);
+      if (auto copy = makeOwnCopy(&op, *operation))
+        block.operations.push_back(std::move(*copy));
     }
   SmallVector<Operation *> found = findWeightGradients(backward);
   llvm::SetVector<Operation *> delayed(found.begin(), found.end());
@@ -526,7 +546,10 @@ planner::Block Measurer::measure(func::FuncOp forward,
                                               : planner::Pass::BackwardInput;
       operation->again = isa<nn::AttentionOp>(op);
       reads.give(*operation, delayed.contains(&op));
+      std::optional<planner::Operation> copy = makeOwnCopy(&op, *operation);
       block.operations.push_back(std::move(*operation));
+      if (copy)
+        block.operations.push_back(std::move(*copy));
     }
   }
   // With full recomputation a block keeps nothing but these.

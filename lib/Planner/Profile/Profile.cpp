@@ -360,9 +360,10 @@ static std::vector<planner::Block> measureBlocks(ModuleOp module,
 
 /// Returns the part of a configuration that all profiles share.
 TrainingConfiguration
-ModelProfile::getConfiguration(bool sequenceParallel) const {
+ModelProfile::getConfiguration(const planner::Degrees &degrees) const {
   TrainingConfiguration configuration;
-  configuration.sequenceParallel = sequenceParallel;
+  configuration.sequenceParallel = degrees.sequenceParallel;
+  configuration.expertExchange = degrees.exchange;
   configuration.precision = getWidth();
   configuration.epilogues = epilogues;
   // Which parameters are matrices is said for optimizers that ask.
@@ -390,7 +391,7 @@ ModelProfile::shardFor(double sequences, int64_t batch,
   mesh[Axis::PP] = int(model->folded.blocks.size());
   mesh[Axis::EP] = degrees.experts;
   mesh[Axis::TP] = degrees.tensor;
-  setConfiguration(*sharded.module, getConfiguration(degrees.sequenceParallel));
+  setConfiguration(*sharded.module, getConfiguration(degrees));
   setProfile(*sharded.module);
   if (cluster)
     setCluster(
@@ -420,10 +421,10 @@ ModelProfile::shardFor(double sequences, int64_t batch,
 
 /// The blocks of one rank. Sharding does not depend on recomputation and is
 /// done once for both.
-FailureOr<ModelProfile::Measured> ModelProfile::measure(Sharded &sharded,
-                                                        bool sequenceParallel) {
+FailureOr<ModelProfile::Measured>
+ModelProfile::measure(Sharded &sharded, const planner::Degrees &degrees) {
   const Model &model = *getModel(kSmall);
-  TrainingConfiguration configuration = getConfiguration(sequenceParallel);
+  TrainingConfiguration configuration = getConfiguration(degrees);
   Measured measured;
   for (auto [recompute, found] :
        {std::pair(Recompute::None, &measured.plain),
@@ -493,8 +494,8 @@ const Work *ModelProfile::solve(Degree &degree, double sequences,
   auto large = shardFor(sequences, kLarge, degrees);
   if (failed(large))
     return nullptr;
-  auto first = measure(*small, degrees.sequenceParallel);
-  auto second = measure(*large, degrees.sequenceParallel);
+  auto first = measure(*small, degrees);
+  auto second = measure(*large, degrees);
   if (failed(first) || failed(second))
     return nullptr;
   Separator separator(kSmall, kLarge, getWidth() == Precision::BF16 ? 2 : 1);
@@ -509,6 +510,7 @@ const Work *ModelProfile::solve(Degree &degree, double sequences,
   work.tensorParallel = degrees.tensor;
   work.expertParallel = degrees.experts;
   work.sequenceParallel = degrees.sequenceParallel;
+  work.expertExchange = degrees.exchange;
   work = planner::adoptHabits(std::move(work), framework, precision);
   degree.works.emplace_back(std::move(small->types),
                             std::make_unique<const Work>(std::move(work)));

@@ -139,6 +139,15 @@ static Group groupOf(const fb::CollectiveStep &step, const plan::RankGrid &mesh,
   return group;
 }
 
+/// The copy of the rows that come back to a rank from itself, which are read
+/// and written.
+static double ownCopySeconds(const fb::CollectiveStep &step, double bytes,
+                             int members, const Device &device) {
+  bool comesBack =
+      step.rows() && plan::kindOf(step) == CollectiveKind::ReduceScatter;
+  return comesBack ? 2 * bytes / members / getMemoryRate(device) : 0;
+}
+
 /// The bytes of the full tensor, as collectiveSeconds counts them: a step holds
 /// the blocks of one rank, of which there are one or as many as members, by the
 /// kind.
@@ -158,7 +167,8 @@ static double collectiveStepSeconds(const fb::CollectiveStep &step,
   if (cluster.sites && step.axis() == mesh.sitesAxis())
     return siteCollectiveSeconds(kind, bytes, group.ranks,
                                  mesh.ranks() / mesh.sites(), cluster);
-  return collectiveSeconds(kind, bytes, group, cluster);
+  return collectiveSeconds(kind, bytes, group, cluster) +
+         ownCopySeconds(step, bytes, group.ranks, cluster.device);
 }
 
 /// Counts those of Encode and Decode. Where a message has less than a bit of

@@ -110,25 +110,27 @@ void Page::writeConfiguration() {
   const Training &training = input.training;
   heading("Configuration");
   auto number = [](int64_t value) { return std::to_string(value); };
-  table({},
-        {{"mesh", c.mesh.print(" ", " x ")},
-         {"schedule", escapeHtml(c.schedule) + ", " + number(c.chunks) +
-                          (c.chunks == 1 ? " chunk" : " chunks") + " a rank"},
-         {"layers of each stage", joinLayers(c.layers)},
-         {"micro-batch", number(c.microBatch) + ", " +
-                             number(c.microbatches(training)) + " of them"},
-         {"recompute", print(c.recompute)},
-         {"ZeRO stage", number(c.zero)},
-         {"sequence parallelism", c.sequenceParallel ? "on" : "off"},
-         {"context parallelism",
-          c.mesh[Axis::CP] > 1 ? print(c.contextParallel) : "off"},
-         {"offload", print(c.offload)},
-         {"batch", number(training.globalBatch) + " sequences of " +
-                       number(training.sequence) + " tokens"},
-         {"precision", print(training.precision)},
-         {"attention", training.flashAttention ? "flash" : "unfused"},
-         {"framework", escapeHtml(training.framework.name)}},
-        2);
+  std::vector<Row> rows = {
+      {"mesh", c.mesh.print(" ", " x ")},
+      {"schedule", escapeHtml(c.schedule) + ", " + number(c.chunks) +
+                       (c.chunks == 1 ? " chunk" : " chunks") + " a rank"},
+      {"layers of each stage", joinLayers(c.layers)},
+      {"micro-batch", number(c.microBatch) + ", " +
+                          number(c.microbatches(training)) + " of them"},
+      {"recompute", print(c.recompute)},
+      {"ZeRO stage", number(c.zero)},
+      {"sequence parallelism", c.sequenceParallel ? "on" : "off"},
+      {"context parallelism",
+       c.mesh[Axis::CP] > 1 ? print(c.contextParallel) : "off"},
+      {"offload", print(c.offload)},
+      {"batch", number(training.globalBatch) + " sequences of " +
+                    number(training.sequence) + " tokens"},
+      {"precision", print(training.precision)},
+      {"attention", training.flashAttention ? "flash" : "unfused"},
+      {"framework", escapeHtml(training.framework.name)}};
+  if (std::string text = describeExperts(input); !text.empty())
+    rows.push_back({"experts", text});
+  table({}, rows, 2);
 }
 
 /// Nothing where no number of tokens was asked for.

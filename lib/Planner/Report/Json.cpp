@@ -40,6 +40,7 @@ static json getConfiguration(const Configuration &configuration) {
                   {"zero", configuration.zero},
                   {"sequence_parallel", configuration.sequenceParallel},
                   {"context_parallel", print(configuration.contextParallel)},
+                  {"expert_exchange", print(configuration.expertExchange)},
                   {"offload", print(configuration.offload)},
                   {"layers", configuration.layers}});
   return content;

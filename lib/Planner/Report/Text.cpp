@@ -109,6 +109,8 @@ static void writePick(Screen &screen, const ReportInput &input) {
     screen.entry("unmeasured", text);
   if (input.measured)
     screen.entry("measured", describeMeasured(*input.measured, estimate));
+  if (std::string text = describeExperts(input); !text.empty())
+    screen.entry("experts", text);
   screen.entry("layers", printLayers(result.configuration.layers));
 }
 

@@ -83,6 +83,14 @@ std::string planner::describeTrust(const ReportInput &input) {
 
 /// A figure that nobody has held against a measurement is not left to be
 /// believed.
+std::string planner::describeExperts(const ReportInput &input) {
+  const Configuration &pick = input.result.configuration;
+  if (pick.mesh[Axis::EP] == 1 || !input.cluster.device.isProcessor)
+    return "";
+  return "ranks of ep exchange " + print(pick.expertExchange) +
+         " (expert-exchange)";
+}
+
 std::string planner::describeUnmeasured(const ReportInput &input) {
   const Configuration &pick = input.result.configuration;
   std::string text;

@@ -45,6 +45,10 @@ std::vector<std::string> describeBest(const std::vector<Compared> &compared);
 /// nothing.
 std::string describeUnmeasured(const ReportInput &input);
 
+/// Tells what ranks exchange around experts, where that is a choice; else
+/// empty.
+std::string describeExperts(const ReportInput &input);
+
 /// "pp 2, dp 8, tp 4, 1f1b"; what is offloaded is marked as unmeasured.
 std::string printMarked(const Configuration &configuration);
 

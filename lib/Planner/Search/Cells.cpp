@@ -30,6 +30,7 @@ Configuration Explorer::toConfiguration(const Node &node) const {
   configuration.recompute = *node.recompute;
   configuration.contextParallel = node.contextParallel;
   configuration.sequenceParallel = node.work->sequenceParallel;
+  configuration.expertExchange = node.work->expertExchange;
   configuration.layers = input.pins.layers.value_or(std::vector<int>());
   int stages = node.mesh[Axis::PP] * node.schedule->chunks;
   if (node.even)

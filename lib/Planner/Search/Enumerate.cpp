@@ -33,6 +33,7 @@ static std::string toText(const Recomputation &value) { return print(value); }
 static std::string toText(bool value) { return value ? "on" : "off"; }
 static std::string toText(const std::string &value) { return value; }
 static std::string toText(ContextParallel value) { return print(value); }
+static std::string toText(ExpertExchange value) { return print(value); }
 static std::string toText(Offload value) { return print(value); }
 
 /// What is left of `choices`: all of them in order, or the pinned one, which
@@ -81,6 +82,21 @@ bool planner::makesRoom(Offload offload, const Device &device) {
             device.places[place].bandwidth > 0);
   };
   return helps(offload.optimizer) && helps(offload.activations);
+}
+
+/// Who sends rows has to read which experts were chosen.
+static Status restrictExchange(std::vector<ExpertExchange> &choices,
+                               const std::optional<ExpertExchange> &pin,
+                               const SearchSpace &space,
+                               const Cluster &cluster) {
+  if (!cluster.device.isProcessor) {
+    if (pin.value_or(ExpertExchange::Tokens) == ExpertExchange::Rows)
+      return fail("rows of experts are exchanged between processors only "
+                  "(`expert-exchange` rows), but ",
+                  cluster.name, " is of GPUs; expected tokens");
+    std::erase(choices, ExpertExchange::Rows);
+  }
+  return restrict(choices, pin, "expert-exchange", space);
 }
 
 /// What is pinned can be in any space. Ranks of a processor have no other
@@ -198,6 +214,7 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
   choices.recompute = space.recompute;
   choices.sequenceParallel = space.sequenceParallel;
   choices.contextParallel = space.contextParallel;
+  choices.expertExchange = space.expertExchange;
   choices.offload = space.offload;
   std::vector<std::string> names = space.schedule;
   std::vector<int> chunks = space.chunks;
@@ -216,6 +233,8 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
                                  space));
   PLAIT_RETURN_IF_ERROR(restrict(choices.contextParallel, pins.contextParallel,
                                  "context-parallel", space));
+  PLAIT_RETURN_IF_ERROR(restrictExchange(choices.expertExchange,
+                                         pins.expertExchange, space, cluster));
   PLAIT_RETURN_IF_ERROR(
       restrictOffload(choices.offload, pins.offload, space, cluster, training));
   PLAIT_RETURN_IF_ERROR(restrict(names, pins.schedule, "schedule", space));
@@ -377,6 +396,10 @@ std::span<const ContextParallel>
 Choices::getContextParallel(int context) const {
   std::span<const ContextParallel> all = contextParallel;
   return context == 1 ? all.first(1) : all;
+}
+
+std::vector<ExpertExchange> Choices::getExpertExchange(int experts) const {
+  return experts == 1 ? std::vector{ExpertExchange::Tokens} : expertExchange;
 }
 
 std::vector<int> Choices::getZeroStages(const Mesh &mesh) const {

@@ -54,6 +54,7 @@ public:
   std::vector<Recomputation> recompute;
   std::vector<bool> sequenceParallel;
   std::vector<ContextParallel> contextParallel;
+  std::vector<ExpertExchange> expertExchange;
   /// The first is none, or all there is: the others are only tried where it
   /// does not fit (Explore.cpp).
   std::vector<Offload> offload;
@@ -83,6 +84,8 @@ public:
   std::vector<int> getZeroStages(const Mesh &mesh) const;
   /// Without ranks that share a sequence one stands for all.
   std::span<const ContextParallel> getContextParallel(int context) const;
+  /// Without ranks that split experts there are only tokens.
+  std::vector<ExpertExchange> getExpertExchange(int experts) const;
   std::vector<int64_t> getMicroBatches(const Mesh &mesh,
                                        const Training &training) const;
 

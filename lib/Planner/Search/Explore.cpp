@@ -36,11 +36,11 @@ static PerAxis<int> getGroups(const Mesh &mesh) {
 bool planner::isBetter(const Leaf &a, const Leaf &b) {
   auto key = [](const Leaf &leaf) {
     const Configuration &c = leaf.configuration;
-    return std::make_tuple(leaf.seconds, c.offload, c.mesh[Axis::TP],
-                           c.mesh[Axis::PP], c.mesh[Axis::CP],
-                           getGroups(c.mesh), c.zero, c.chunks,
-                           std::cref(c.schedule), std::cref(c.recompute),
-                           c.microBatch, c.sequenceParallel, c.contextParallel);
+    return std::make_tuple(
+        leaf.seconds, c.offload, c.mesh[Axis::TP], c.mesh[Axis::PP],
+        c.mesh[Axis::CP], getGroups(c.mesh), c.zero, c.chunks,
+        std::cref(c.schedule), std::cref(c.recompute), c.microBatch,
+        c.sequenceParallel, c.contextParallel, c.expertExchange);
   };
   return key(a) < key(b);
 }
@@ -289,7 +289,8 @@ void Explorer::addTensor(int tensor, bool sequenceParallel) {
     sequenceParallel = false;
   }
   for (int experts : getExpertDegrees(tensor))
-    addDegrees({tensor, experts, sequenceParallel});
+    for (ExpertExchange exchange : choices.getExpertExchange(experts))
+      addDegrees({tensor, experts, sequenceParallel, exchange});
 }
 
 void Explorer::addDegrees(const Degrees &degrees) {
@@ -378,6 +379,7 @@ double Explorer::getLeastWork(Configuration configuration, bool splits) {
     parts = configuration.mesh[Axis::TP] * configuration.mesh[Axis::EP];
     configuration.mesh[Axis::TP] = configuration.mesh[Axis::EP] = 1;
     configuration.sequenceParallel = false;
+    configuration.expertExchange = ExpertExchange::Tokens;
   }
   const Work *work = getWork(configuration);
   if (!work)

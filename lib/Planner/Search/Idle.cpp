@@ -28,6 +28,7 @@ double Explorer::getLeastSeconds(const Work &work, int context) {
   one.mesh[Axis::TP] = work.tensorParallel;
   one.mesh[Axis::CP] = context;
   one.sequenceParallel = work.sequenceParallel;
+  one.expertExchange = work.expertExchange;
   // Sizes that divide a replica's sequences divide all of them.
   for (int64_t size : choices.getMicroBatches(Mesh(), input.training)) {
     one.microBatch = size;

@@ -34,7 +34,8 @@ static bool runsAlike(const Configuration &a, const Configuration &b) {
   auto key = [](const Configuration &c) {
     return std::make_tuple(withOneReplica(c.mesh), std::cref(c.schedule),
                            c.chunks, c.sequenceParallel, c.contextParallel,
-                           c.microBatch, offloadsActivations(c.offload));
+                           c.expertExchange, c.microBatch,
+                           offloadsActivations(c.offload));
   };
   return key(a) == key(b) && (a.zero == 3) == (b.zero == 3) &&
          a.recompute.getUniform() == b.recompute.getUniform();

@@ -191,3 +191,10 @@ std::string planner::explainLoss(const Estimate &pick, const Alternative &other,
   return printNumber(percent, 1) + " % slower" +
          explainGrowth(pick, other.estimate);
 }
+
+int SearchResult::countWithinBand() const {
+  return int(std::ranges::count_if(runnersUp, [&](const Alternative &other) {
+    return other.estimate.iterationSeconds <=
+           estimate.iterationSeconds * (1 + robustBand);
+  }));
+}

@@ -229,13 +229,6 @@ void Summary::moveLayers() {
       });
 }
 
-int SearchResult::countWithinBand() const {
-  return int(std::ranges::count_if(runnersUp, [&](const Alternative &other) {
-    return other.estimate.iterationSeconds <=
-           estimate.iterationSeconds * (1 + robustBand);
-  }));
-}
-
 /// Best first, as the families are. Exact ones only: beyond the kept ones the
 /// explorer stops as soon as a bound says that they are slower. But the fastest
 /// with nothing on hosts is exact, and takes the last place if none of the
@@ -352,6 +345,11 @@ void Summary::addVariants() {
         with("context-parallel " + print(other),
              [&](Configuration &c) { c.contextParallel = other; });
   }
+  if (pick.mesh[Axis::EP] > 1)
+    for (ExpertExchange other : {ExpertExchange::Tokens, ExpertExchange::Rows})
+      if (other != pick.expertExchange)
+        with("expert-exchange " + print(other),
+             [&](Configuration &c) { c.expertExchange = other; });
   for (const AxisFacts &facts : kAxes)
     if (int groups = pick.mesh[facts.axis]; facts.copiesState() && groups > 1)
       with(std::string(facts.name) + " 1", [&](Configuration &c) {

@@ -51,6 +51,7 @@ SearchSpace SearchSpace::all() {
   space.sequenceParallel = {false, true};
   space.contextParallel = {ContextParallel::Gather, ContextParallel::Heads,
                            ContextParallel::Zigzag};
+  space.expertExchange = {ExpertExchange::Tokens, ExpertExchange::Rows};
   space.offload.assign(getOffloads().begin(), getOffloads().end());
   space.chunks = {1, 2, 3, 4, 5, 6, 7, 8};
   space.mesh[Axis::EP] = {1, 2, 4, 8, 16, 32, 64};
@@ -108,6 +109,9 @@ std::string planner::print(const Configuration &configuration) {
   if (configuration.mesh[Axis::CP] > 1 &&
       configuration.contextParallel != ContextParallel::Gather)
     out << ", context-parallel " << print(configuration.contextParallel);
+  if (configuration.mesh[Axis::EP] > 1 &&
+      configuration.expertExchange != ExpertExchange::Tokens)
+    out << ", expert-exchange " << print(configuration.expertExchange);
   if (configuration.offload != Offload::None)
     out << ", offload " << print(configuration.offload);
   return out.str();

@@ -74,6 +74,10 @@ static Status checkWork(const Context &context) {
   if (work.expertParallel != configuration.mesh[Axis::EP])
     return fail("the work is for ep ", work.expertParallel,
                 ", the configuration has ", configuration.mesh[Axis::EP]);
+  if (work.expertExchange != configuration.degrees().exchange)
+    return fail("the work exchanges ", print(work.expertExchange),
+                " around experts, the configuration ",
+                print(configuration.degrees().exchange));
   if (configuration.mesh[Axis::TP] > 1 &&
       work.sequenceParallel != configuration.sequenceParallel)
     return fail("the work is ", work.sequenceParallel ? "with" : "without",

@@ -21,7 +21,6 @@
 #include "../Remarks.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/NN.h"
-#include "plait/Dialect/Plait/IR/ExpertChunks.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Transforms/Passes.h"
 
@@ -250,7 +249,7 @@ struct ExchangeRowsPass : plait::impl::ExchangeRowsPassBase<ExchangeRowsPass> {
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    if (!movesExpertRows(module))
+    if (getConfiguration(module).expertExchange != ExpertExchange::Rows)
       return;
     if (TargetAttr target = getTarget(module); target && target.isGPU()) {
       module.emitError("rows of experts are exchanged between processors only "

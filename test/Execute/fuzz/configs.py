@@ -166,6 +166,19 @@ def draw_axes(rng: random.Random, ranks: int, config: dict) -> dict[str, int]:
     return axes
 
 
+def list_ways(sequence: int, axes: dict[str, int], config: dict) -> list[str]:
+    """How ranks of cp may have attention; some more often than others."""
+    parts = axes["cp"] * axes["tp"]
+    # Dropout's masks go by the heads of keys and values.
+    divided = get_heads(config)[: 1 if config.get("attention_dropout") else 2]
+    ways = ["gather"]
+    if sequence % (2 * axes["cp"]) == 0:
+        ways.append("zigzag")
+    if any(n % parts == 0 for n in divided):
+        ways += ["heads", "heads"]
+    return ways
+
+
 def draw_combination(rng: random.Random, config: dict) -> ConfigTrial:
     axes = draw_axes(rng, rng.choice((2, 4, 4, 8)), config)
     schedule, chunks = rng.choice(SCHEDULES)
@@ -204,15 +217,8 @@ def draw_combination(rng: random.Random, config: dict) -> ConfigTrial:
         options.append("--sequence-parallel")
     if rng.random() < 0.3:
         options.append("--document-mask")
-    parts = axes["cp"] * axes["tp"]
-    # Dropout's masks go by the heads of keys and values.
-    divided = get_heads(config)[: 1 if config.get("attention_dropout") else 2]
-    ways = ["gather"]
-    if sequence % (2 * axes["cp"]) == 0:
-        ways.append("zigzag")
-    if any(n % parts == 0 for n in divided):
-        ways += ["heads", "heads"]
     if axes["cp"] > 1:
+        ways = list_ways(sequence, axes, config)
         options += ["--context-parallel", rng.choice(ways)]
     if rng.random() < 0.3:
         kinds = ("optimizer", "activations", "optimizer,activations")

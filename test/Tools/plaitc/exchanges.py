@@ -153,6 +153,9 @@ def list_cases():
     for recompute in RECOMPUTE:
         cases.append(make("dp=2,ep=2", "mixture", recompute=recompute,
                           micro_batch=1, expert_chunks=4))
+        for mesh, chunks in (("dp=2,ep=2", 1), ("ep=4", 4)):
+            cases.append(make(mesh, "mixture", recompute=recompute, micro_batch=1,
+                              expert_exchange="rows", expert_chunks=chunks))
     # So short that attention is cheap, and computed again.
     for way in CONTEXT:
         cases.append(make("cp=2", recompute="selective", context_parallel=way, seq=128))

@@ -21,7 +21,7 @@
 // CHECK-NEXT: %[[SUM:.*]] = nn.add %[[A1]], %[[C1]] : tensor<1x6x2xf32>
 // CHECK-NEXT: nn.grouped_matmul %[[X]], %[[R]], %[[IDS]] "bth,btcf->ehf"
 // CHECK-NEXT: return %[[SUM]], %[[S]]
-module attributes {plait.expert_rows} {
+module attributes {plait.configuration = #plait.configuration<expert_exchange = rows>} {
   dist.mesh @mesh ["pp", "dp", "ep", "tp"] = [1, 1, 2, 1]
   func.func @backward(%d: tensor<1x6x2xf32>, %i: tensor<1x6x3xi32>, %s: tensor<1x6x3xf32>, %w: tensor<3x2x2xf32>) -> (tensor<1x6x2xf32>, tensor<2x6x3xf32>, tensor<3x2x2xf32>) {
     %0 = dist.all_gather %s on @mesh["ep"] dim 0 : tensor<1x6x3xf32> -> tensor<2x6x3xf32>
@@ -48,7 +48,7 @@ module attributes {plait.expert_rows} {
 // CHECK-NOT: dist.dispatch
 // CHECK-NOT: dist.combine
 // CHECK: return
-module attributes {plait.expert_rows} {
+module attributes {plait.configuration = #plait.configuration<expert_exchange = rows>} {
   dist.mesh @mesh ["pp", "dp", "ep", "tp"] = [1, 2, 2, 1]
   func.func @others(%d: tensor<1x6x2xf32>, %i: tensor<2x6x3xi32>, %j: tensor<2x6x3xi32>, %w: tensor<3x2x2xf32>) -> (tensor<2x6x3x2xf32>, tensor<1x6x3xf32>, tensor<2x6x2xf32>, tensor<1x6x2xf32>) {
     %0 = dist.all_gather %d on @mesh["ep"] dim 0 : tensor<1x6x2xf32> -> tensor<2x6x2xf32>

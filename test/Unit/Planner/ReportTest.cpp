@@ -124,6 +124,7 @@ TEST_F(Report, JsonHasTheFieldsThatAreDocumented) {
                                    "zero",
                                    "sequence_parallel",
                                    "context_parallel",
+                                   "expert_exchange",
                                    "offload",
                                    "layers",
                                    "global_batch",

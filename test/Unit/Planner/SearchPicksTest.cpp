@@ -38,7 +38,7 @@ TEST(Search, ReadsPins) {
   const char *text =
       "pp=2,replicate=5,dp=3,cp=1,tp=4,schedule=zb-v,chunks=2,micro-batch=8,"
       "recompute=selective,zero=1,sp=off,"
-      "context-parallel=heads";
+      "context-parallel=heads,expert-exchange=rows";
   EXPECT_EQ(print(*parsePins(text)), text);
   auto message = [](const char *text) {
     Result<Pins> pins = parsePins(text);
@@ -48,7 +48,7 @@ TEST(Search, ReadsPins) {
       message("fsdp"),
       "'fsdp' is no pin, expected name=value, where name is pp, replicate, "
       "dp, ep, cp, tp, schedule, chunks, micro-batch, recompute, zero, sp, "
-      "context-parallel or offload");
+      "context-parallel, expert-exchange or offload");
   EXPECT_EQ(message("tp=0"), "tp is \"0\", expected 1 to 16777216");
   EXPECT_EQ(message("tp=4x"), "tp is \"4x\", expected 1 to 16777216");
   EXPECT_EQ(message("zero=4"), "zero is \"4\", expected 0 to 3");

@@ -43,7 +43,6 @@ static constexpr StringLiteral kModelAttr = "plait.model";
 static constexpr StringLiteral kModelFlopsAttr = "plait.model_flops";
 static constexpr StringLiteral kConfigJsonAttr = "plait.config_json";
 static constexpr StringLiteral kExpertChunksAttr = "plait.expert_chunks";
-static constexpr StringLiteral kExpertRowsAttr = "plait.expert_rows";
 static constexpr StringLiteral kProfileAttr = "plait.profile";
 static constexpr StringLiteral kOriginAttr = "plait.origin";
 
@@ -208,7 +207,7 @@ static StringRef getExpected(StringRef name, Attribute value) {
     return isa<DictionaryAttr>(value) ? "" : "a dictionary";
   if (name == kConfigJsonAttr || name == kOriginAttr)
     return isa<StringAttr>(value) ? "" : "a string";
-  if (name == kProfileAttr || name == kExpertRowsAttr)
+  if (name == kProfileAttr)
     return isa<UnitAttr>(value) ? "" : "a unit";
   if (name == kExpertChunksAttr) {
     auto chunks = dyn_cast<IntegerAttr>(value);
@@ -257,8 +256,8 @@ void plait::setConfiguration(ModuleOp module,
 
 /// Leaves the model: phase and origins say nothing of how it is compiled.
 void plait::removeConfiguration(ModuleOp module) {
-  for (StringRef name : {kConfigurationAttr, kTargetAttr, kClusterAttr,
-                         kExpertChunksAttr, kExpertRowsAttr})
+  for (StringRef name :
+       {kConfigurationAttr, kTargetAttr, kClusterAttr, kExpertChunksAttr})
     module->removeAttr(name);
 }
 
@@ -273,16 +272,6 @@ void plait::setExpertChunks(ModuleOp module, int64_t chunks) {
   else
     module->setAttr(kExpertChunksAttr,
                     Builder(module.getContext()).getI64IntegerAttr(chunks));
-}
-
-bool plait::movesExpertRows(ModuleOp module) {
-  return module->hasAttr(kExpertRowsAttr);
-}
-
-void plait::setExpertRows(ModuleOp module, bool moves) {
-  module->removeAttr(kExpertRowsAttr);
-  if (moves)
-    module->setAttr(kExpertRowsAttr, UnitAttr::get(module.getContext()));
 }
 
 void plait::setProfile(ModuleOp module) {

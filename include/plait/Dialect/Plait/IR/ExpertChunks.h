@@ -26,11 +26,6 @@ inline constexpr int64_t kMostExpertChunks = 64;
 int64_t getExpertChunks(mlir::ModuleOp module);
 void setExpertChunks(mlir::ModuleOp module, int64_t chunks);
 
-/// Whether the ranks that have a token's experts exchange its rows alone, said
-/// by the attribute `plait.expert_rows`, which dist-exchange-rows reads.
-bool movesExpertRows(mlir::ModuleOp module);
-void setExpertRows(mlir::ModuleOp module, bool moves);
-
 /// Marks a module whose work is measured, and for which no memory is placed.
 void setProfile(mlir::ModuleOp module);
 bool isProfile(mlir::ModuleOp module);

@@ -24,7 +24,9 @@ from harness import (
     ROOT, Reporter, Tools, arguments, attend_to_signals, require, write_tokens,
 )  # fmt: skip
 from processes import wait_for
-from site_runs import OFFER, START, STATE, VERDICT, FakeSite, SiteRun, SiteRuns
+from site_runs import (
+    MISSED, OFFER, START, STATE, VERDICT, FakeSite, SiteRun, SiteRuns,
+)  # fmt: skip
 
 NANO = ROOT / "examples" / "models" / "gpt2-nano"
 # Of one training: the layout inside of a site, the scheme, and further options.
@@ -278,6 +280,14 @@ def catches_up(suite: Suite) -> None:
             site.send(OFFER, 3, bytes(offer))
         require(giver.await_frame(VERDICT)[0] == 2, run.said("coordinator"))
         require(time.monotonic() - begin < 2, "a round waits for ever")
+        # Back from its second round, it gets the sums of the two that it has missed.
+        later = FakeSite(run.port, 2, plan, 2)
+        other.await_frame(VERDICT)
+        run.await_text("site 2 joins after round 4")
+        for site in (giver, other):
+            site.send(OFFER, 4, bytes(offer))
+        found = [later.await_frame(MISSED) for _ in range(2)]
+        require(found == [(3, 0), (2, 0)], found)
 
 
 def parts_differ(suite: Suite) -> None:

@@ -38,7 +38,7 @@ class SiteRun:
 
 
 HEADER = "<IHHQQQ"  # of a frame, see Frames.h
-HELLO, START, OFFER, VERDICT, STATE, PING = 1, 3, 4, 5, 6, 7
+HELLO, START, OFFER, VERDICT, STATE, PING, MISSED = 1, 3, 4, 5, 6, 7, 9
 
 
 class FakeSite:
@@ -46,7 +46,7 @@ class FakeSite:
 
     def __init__(self, port: int, site: int, plan: int, rounds: int):
         self.connection = socket.create_connection(("127.0.0.1", port), timeout=30)
-        words = {"protocol": "plait-sites 1", "site": site, "plan": plan, "settings": {}}
+        words = {"protocol": "plait-sites 2", "site": site, "plan": plan, "settings": {}}
         self.send(HELLO, rounds, json.dumps(words).encode())
 
     def send(self, kind: int, rounds: int, payload: bytes) -> None:

@@ -125,6 +125,9 @@ public:
 private:
   void goAhead(uint64_t number, const Batches &batches,
                const StepScalars &scalars);
+  Status takeSums(SiteMeeting &meeting, const RunState &state,
+                  const RoundEnd &end);
+  Status takeMissed(SiteMeeting &meeting, RunState &state, RoundEnd &end);
   Status giveState(SiteMeeting &meeting, uint64_t updates);
   void setClocks();
   void cutRecordings(const std::vector<plan::Message> &messages,
@@ -256,6 +259,16 @@ Status ThreadExecutor::meetSites(RunState &state, bool begins, bool resumed) {
   if (!end.ok() || end->outcome == RoundEnd::GoOn)
     return end.status();
   // 3. What becomes of it.
+  if (end->outcome == RoundEnd::Missed) {
+    bool keeps = end->keeps;
+    PLAIT_RETURN_IF_ERROR(takeMissed(meeting, state, *end));
+    if (keeps)
+      PLAIT_RETURN_IF_ERROR(threads.run([&](uint32_t index) {
+        return walkers[index]->resumeFrom(state.step, moved[index]);
+      }));
+    if (end->outcome == RoundEnd::Missed || end->outcome == RoundEnd::GoOn)
+      return Status::success();
+  }
   if (end->outcome != RoundEnd::Agreed) {
     state.step = end->step;
     if (end->isNew)
@@ -266,11 +279,34 @@ Status ThreadExecutor::meetSites(RunState &state, bool begins, bool resumed) {
       return walkers[index]->takeKept(state.step, kept, end->isNew, keeps);
     });
   }
-  PLAIT_RETURN_IF_ERROR(threads.run([&](uint32_t index) {
-    auto sums = meeting.sumsOf(backend.ranks[index], *end);
-    return walkers[index]->agree(state.step, sums, end->count);
-  }));
+  PLAIT_RETURN_IF_ERROR(takeSums(meeting, state, *end));
   return end->gives ? giveState(meeting, state.updates) : Status::success();
+}
+
+Status ThreadExecutor::takeSums(SiteMeeting &meeting, const RunState &state,
+                                const RoundEnd &end) {
+  return threads.run([&](uint32_t index) {
+    auto sums = meeting.sumsOf(backend.ranks[index], end);
+    return walkers[index]->agree(state.step, sums, end.count);
+  });
+}
+
+/// Does by itself, round by round, what the others have done; `end` becomes
+/// that of the last one.
+Status ThreadExecutor::takeMissed(SiteMeeting &meeting, RunState &state,
+                                  RoundEnd &end) {
+  while (true) {
+    state.step = end.step;
+    PLAIT_RETURN_IF_ERROR(takeSums(meeting, state, end));
+    if (!end.more)
+      return Status::success();
+    Result<RoundEnd> next = meeting.next();
+    if (!next.ok())
+      return next.status();
+    end = std::move(*next);
+    if (end.outcome != RoundEnd::Missed)
+      return Status::success();
+  }
 }
 
 Status ThreadExecutor::giveState(SiteMeeting &meeting, uint64_t updates) {

@@ -562,26 +562,15 @@ Status Rank::runOuter(const fb::Action &action, const fb::OuterStep &step) {
     return ref ? resolve(action, *ref) : nullptr;
   };
   const fb::OuterRule &rule = *plan.outer();
-  OuterOperands operands = {place(step.value()),
-                            place(step.anchor()),
-                            place(step.momentum()),
-                            place(step.copy()),
-                            place(step.others()),
-                            place(step.mixed()),
-                            float(sitesThatAgree),
-                            float(rule.rate()),
-                            float(rule.momentum()),
-                            /*weight=*/0,
-                            step.exchange() == 1,
-                            rule.drop(),
-                            float(rule.mix()),
-                            place(step.correction()),
-                            learningRate,
-                            float(rule.every()),
-                            place(step.error()),
-                            &compression,
-                            rule.radius(),
-                            step.copies()};
+  OuterOperands operands = {
+      place(step.value()),   place(step.anchor()),     place(step.momentum()),
+      place(step.copy()),    place(step.others()),     place(step.mixed()),
+      float(sitesThatAgree), float(rule.rate()),       float(rule.momentum()),
+      /*weight=*/0,          step.exchange() == 1,     rule.drop(),
+      float(rule.mix()),     place(step.correction()), learningRate,
+      float(rule.every()),   place(step.error()),      &compression};
+  operands.radius = rule.radius();
+  operands.copies = step.copies();
   if (step.exchange())
     operands.weight =
         float(plan::exchangeOf(plan, action.list(), step.exchange())

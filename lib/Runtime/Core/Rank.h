@@ -98,6 +98,8 @@ public:
   /// moved by it from what it takes.
   Status takeKept(uint64_t number, std::span<const std::byte> kept,
                   bool withOwn, bool keepsDifference);
+  /// Has moved by what was offered last, from the anchor as it is now.
+  Status resumeFrom(uint64_t number, std::span<const std::byte> moved);
 
   /// Whether it waits for another rank. May be asked by any thread.
   bool isWaiting() const { return current().at.waits; }
@@ -171,6 +173,7 @@ private:
   Status runOuter(const fb::Action &action, const fb::OuterStep &step);
   template <typename Do> Status forEachOfScheme(uint64_t number, Do work);
   Status findDifferences(uint64_t number);
+  Status renewCopies(uint64_t number);
   bool isSumOfSites(const fb::Step &step) const;
   std::byte *resolve(const fb::Action &action, const fb::Ref &ref) const {
     return memory->at(action, ref);

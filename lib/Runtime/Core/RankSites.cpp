@@ -135,6 +135,29 @@ Status Rank::takeKept(uint64_t number, std::span<const std::byte> kept,
   if (keepsDifference)
     PLAIT_RETURN_IF_ERROR(findDifferences(number));
   // 3.
+  return renewCopies(number);
+}
+
+/// 1. Differences are where weights were.
+/// 2. Taken from the anchor they are weights.
+Status Rank::resumeFrom(uint64_t number, std::span<const std::byte> moved) {
+  // 1.
+  PLAIT_RETURN_IF_ERROR(
+      forEachOfScheme(number, [&](auto &action, auto &step, uint32_t) {
+        if (!isSumOfSites(step))
+          return Status::success();
+        const fb::CollectiveStep &sum = *step.step_as_CollectiveStep();
+        size_t bytes = sum.chunk() * sizeof(float);
+        std::memcpy(resolve(action, *sum.input()), moved.data(), bytes);
+        moved = moved.subspan(bytes);
+        return Status::success();
+      }));
+  // 2.
+  PLAIT_RETURN_IF_ERROR(findDifferences(number));
+  return renewCopies(number);
+}
+
+Status Rank::renewCopies(uint64_t number) {
   return forEachOfScheme(number, [&](auto &action, auto &step, uint32_t more) {
     bool isOfSites =
         isSumOfSites(step) ||

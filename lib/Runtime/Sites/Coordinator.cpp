@@ -8,9 +8,10 @@
 // One process decides who is counted in a round, so that all who are know the
 // same. A round ends when all sites that are waited for have delivered, or some
 // time after half of them have: one that is faster than the others must not
-// leave these behind. It keeps offers of the present round and
-// nothing else of the training: states go from site to site, and sites say how
-// far they are, so that another coordinator can take its place.
+// leave these behind. It keeps offers of the present round and sums of the last
+// ones, by which a site that has missed these comes to what the others have.
+// States of those that cannot go from site to site, and sites say how far they
+// are, so that another coordinator can take its place.
 //
 // Sums are added up in the order of the sites, the first one first, as within a
 // process: with all sites there they have the same bits.
@@ -36,6 +37,9 @@ static constexpr std::chrono::seconds pingInterval(2);
 
 /// A round waits so many times as long where less than half have delivered.
 static constexpr int lonePatience = 4;
+
+/// The rounds whose sums are kept.
+static constexpr size_t mostPast = 8;
 
 /// Who gives a state is as much later as that takes, and who gets it as much
 /// again.
@@ -233,6 +237,8 @@ void Coordinator::takeHello(Peer &peer, const Frame &frame) {
   say(nameSite(peer.site) + " joins after round " + std::to_string(round));
   if (peer.state == Peer::Present)
     peer.send({FrameKind::Start, 0, 0, round});
+  else
+    sendMissedSoon(peer);
 }
 
 /// Takes what a site has of a round. What comes too late still counts later
@@ -249,9 +255,42 @@ void Coordinator::takeOffer(Peer &peer, Frame frame) {
   if (!hasBegun || of >= round)
     return drop(peer, "offers what is of no round");
   peer.state = Peer::Waiting;
+  peer.round = of;
   peer.offerCounts = of >= firstRound && lastCounted[peer.site] != of;
   say(nameSite(peer.site) + " is heard of again, after round " +
       std::to_string(round));
+  sendMissedSoon(peer);
+}
+
+/// Whether what is kept begins with what the site lacks. One that has done no
+/// round may have no state at all.
+bool Coordinator::catchesUp(const Peer &peer) const {
+  return peer.state == Peer::Waiting && !peer.isLost() && peer.round > 0 &&
+         !past.empty() && past.front().round <= peer.round + 1;
+}
+
+void Coordinator::goesOn(Peer &peer, const std::string &with) {
+  waiting[peer.site] = peer.offerCounts ? waiting[peer.site] + 1 : 1;
+  peer.offerCounts = false;
+  peer.state = Peer::Present;
+  say(nameSite(peer.site) + " continues after round " + std::to_string(round) +
+      " with " + with);
+}
+
+void Coordinator::sendMissed(Peer &peer) {
+  for (const PastRound &one : past)
+    if (one.round > peer.round)
+      peer.send({FrameKind::Missed, one.count, peer.offerCounts, one.round,
+                 round - one.round},
+                one.sums);
+  goesOn(peer, "the sums of " + countOf(round - peer.round, "round"));
+}
+
+/// A site that would be later than the others wait for begins with the next
+/// round, together with them.
+void Coordinator::sendMissedSoon(Peer &peer) {
+  if (catchesUp(peer) && Clock::now() - closed <= options.roundLimit)
+    sendMissed(peer);
 }
 
 /// Passes the state of a site on to all who wait for it.
@@ -266,11 +305,7 @@ void Coordinator::takeState(const Peer &giver, Frame frame) {
     peer.send(
         {FrameKind::State, 0, peer.offerCounts, round, frame.header.updates},
         state);
-    waiting[peer.site] = peer.offerCounts ? waiting[peer.site] + 1 : 1;
-    peer.offerCounts = false;
-    peer.state = Peer::Present;
-    say(nameSite(peer.site) + " continues after round " +
-        std::to_string(round) + " with the state of " + nameSite(giver.site));
+    goesOn(peer, "the state of " + nameSite(giver.site));
   }
   catchUp = std::min<Clock::duration>(catchUpParts * (Clock::now() - closed),
                                       lonePatience * options.roundLimit);
@@ -288,6 +323,7 @@ void Coordinator::begin() {
     if (peer.state == Peer::Gathering)
       round = std::max(round, peer.round);
   firstRound = round;
+  past.clear(); // of rounds that may be done once more
   hasBegun = hasMet = true;
   size_t there = count(Peer::Gathering);
   for (Peer &peer : peers) {
@@ -323,9 +359,11 @@ void Coordinator::gatherAgain() {
 }
 
 /// Who comes back when the others have ended has nobody to get a state from.
-void Coordinator::refuseWaiting() {
+void Coordinator::dismissWaiting() {
   for (Peer &peer : peers)
-    if (peer.state == Peer::Waiting && !peer.isLost())
+    if (catchesUp(peer))
+      sendMissed(peer);
+    else if (peer.state == Peer::Waiting && !peer.isLost())
       refuse(peer,
              nameSite(peer.site) +
                  " is behind the others, which have done all their steps");
@@ -367,6 +405,7 @@ void Coordinator::tellRound(const std::vector<uint32_t> &from) {
 /// 2. The verdict, and to one of them the wish for its state, where others
 ///    wait.
 /// 3. Who is late is not waited for any more.
+/// 4. Who has missed some rounds begins with the next one.
 void Coordinator::closeRound() {
   // 1.
   std::vector<uint32_t> from;
@@ -381,8 +420,13 @@ void Coordinator::closeRound() {
   ++round;
   ++rounds;
   tellRound(from);
+  past.push_back({round, uint16_t(from.size()), sums});
+  if (past.size() > mostPast)
+    past.pop_front();
   // 2.
-  bool wants = count(Peer::Waiting) > 0;
+  bool wants = std::any_of(peers.begin(), peers.end(), [&](const Peer &peer) {
+    return peer.state == Peer::Waiting && !peer.isLost() && !catchesUp(peer);
+  });
   for (Peer &peer : peers) {
     if (peer.state != Peer::Present || peer.isLost())
       continue;
@@ -393,6 +437,10 @@ void Coordinator::closeRound() {
     else
       peer.state = Peer::Late; // 3.
   }
+  // 4.
+  for (Peer &peer : peers)
+    if (catchesUp(peer))
+      sendMissed(peer);
   std::fill(offers.begin(), offers.end(), std::vector<std::byte>());
   firstOffer = halfOffered = std::nullopt;
   closed = Clock::now();
@@ -443,7 +491,7 @@ void Coordinator::advance() {
   if (firstOffer || count(Peer::Present) > 0 || count(Peer::Waiting) == 0)
     return;
   if (finished > 0)
-    refuseWaiting();
+    dismissWaiting();
   else
     gatherAgain();
 }

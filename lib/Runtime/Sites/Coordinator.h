@@ -12,6 +12,7 @@
 #include "plait/Runtime/Sites.h"
 
 #include <chrono>
+#include <deque>
 #include <list>
 #include <optional>
 
@@ -34,6 +35,12 @@ private:
   using Clock = std::chrono::steady_clock;
   static constexpr uint64_t never = UINT64_MAX;
 
+  struct PastRound {
+    uint64_t round;
+    uint16_t count; // of the sites that it is of
+    std::shared_ptr<const std::vector<std::byte>> sums;
+  };
+
   // Connections.
   Status waitForEvents();
   void accept();
@@ -49,11 +56,15 @@ private:
   Status checkHello(const Hello &hello);
   void takeOffer(Peer &peer, Frame frame);
   void takeState(const Peer &peer, Frame frame);
+  bool catchesUp(const Peer &peer) const;
+  void sendMissed(Peer &peer);
+  void sendMissedSoon(Peer &peer);
+  void goesOn(Peer &peer, const std::string &with);
 
   // Rounds.
   void begin();
   void gatherAgain();
-  void refuseWaiting();
+  void dismissWaiting();
   void closeRound();
   std::vector<std::byte> sumOffers(const std::vector<uint32_t> &counted) const;
   void tellRound(const std::vector<uint32_t> &counted);
@@ -75,6 +86,7 @@ private:
   bool hasBegun = false, hasMet = false;
   uint64_t round = 0;                           // done
   uint64_t firstRound = 0;                      // that was begun here
+  std::deque<PastRound> past;                   // the last ones, in their order
   std::vector<std::vector<std::byte>> offers;   // by site; empty: none
   std::vector<uint64_t> lastCounted;            // round, by site
   std::vector<uint64_t> waiting;                // rounds of work, by site

@@ -30,7 +30,7 @@ using plan::length;
 using Json = nlohmann::ordered_json;
 
 /// Changes with the frames.
-static constexpr char protocol[] = "plait-sites 1";
+static constexpr char protocol[] = "plait-sites 2";
 
 //===----------------------------------------------------------------------===//
 // Frames

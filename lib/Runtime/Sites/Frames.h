@@ -36,7 +36,9 @@ enum class FrameKind : uint32_t {
   Verdict = 5, // the sum over `info` sites, and whether to give (`flag`)
   State = 6,   // all that a rank keeps; `flag`: what was offered still counts
   Ping = 7,    // the coordinator is there
-  Bye = 8      // of a site that has done all of its steps
+  Bye = 8,     // of a site that has done all of its steps
+  Missed = 9 // the sum over `info` sites of a round that was over without this
+             // one; `flag` as of a state, and so many more of them follow
 };
 
 struct FrameHeader {
@@ -44,7 +46,7 @@ struct FrameHeader {
   uint16_t info = 0;
   uint16_t flag = 0;
   uint64_t round = 0;
-  uint64_t updates = 0; // of the optimizer, with a state
+  uint64_t updates = 0; // of the optimizer, with a state; what follows, missed
   uint64_t bytes = 0;   // of the payload
 };
 static_assert(sizeof(FrameHeader) == 32);

@@ -115,11 +115,12 @@ Result<bool> SiteMember::readAll(std::byte *target, size_t count) {
 
 /// No more is allocated than what the plan says.
 Status SiteMember::checkBytes(const FrameHeader &header) const {
-  uint64_t most = header.kind == FrameKind::Verdict ? bytes.offer
+  bool hasSums =
+      header.kind == FrameKind::Verdict || header.kind == FrameKind::Missed;
+  uint64_t most = hasSums                           ? bytes.offer
                   : header.kind == FrameKind::State ? bytes.state
                                                     : mostHelloBytes;
-  bool isExact =
-      header.kind == FrameKind::Verdict || header.kind == FrameKind::State;
+  bool isExact = hasSums || header.kind == FrameKind::State;
   if (header.bytes > most || (isExact && header.bytes != most))
     return fail("the ", nameCoordinator(), " sends ", header.bytes,
                 " bytes, expected ", isExact ? "" : "at most ", most);
@@ -153,6 +154,13 @@ Result<std::optional<Frame>> SiteMember::await() {
 // Meetings
 //===----------------------------------------------------------------------===//
 
+void SiteMember::tellContinues() const {
+  tell(reporter, Severity::Info,
+       "site " + std::to_string(hello.site) + " continues from step " +
+           std::to_string(round * every) +
+           " with what the others have agreed on");
+}
+
 /// Nothing: it does not answer what was asked.
 Result<std::optional<RoundEnd>> SiteMember::answer(Frame frame) {
   const FrameHeader &header = frame.header;
@@ -171,15 +179,23 @@ Result<std::optional<RoundEnd>> SiteMember::answer(Frame frame) {
     end.step = round * every;
     return std::optional(std::move(end));
   }
+  if (header.kind == FrameKind::Missed && header.info > 0) {
+    end.outcome = RoundEnd::Missed;
+    end.count = header.info;
+    end.keeps = header.flag && keepsDifference;
+    end.more = header.updates;
+    round = header.round;
+    end.step = round * every;
+    if (!end.more)
+      tellContinues();
+    return std::optional(std::move(end));
+  }
   if (header.kind != FrameKind::State)
     return std::optional<RoundEnd>();
   bool keeps = header.flag && keepsDifference;
   end.outcome = keeps ? RoundEnd::LeftOut : RoundEnd::Discarded;
-  tell(reporter, Severity::Info,
-       "site " + std::to_string(hello.site) + " continues from step " +
-           std::to_string(header.round * every) +
-           " with what the others have agreed on");
   round = header.round;
+  tellContinues();
   end.step = round * every;
   end.isNew = isNew;
   return std::optional(std::move(end));

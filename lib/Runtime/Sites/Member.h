@@ -23,6 +23,7 @@ struct RoundVerdict {
   enum Outcome {
     GoOn,     // nothing has changed
     Agreed,   // the bytes are the sums of what `count` sites have offered
+    Missed,   // the same, of a round without this site; `more` follow
     LeftOut,  // the bytes are all that a site keeps, of one that has agreed
     Discarded // the same, and what this site has offered is lost
   };
@@ -30,6 +31,8 @@ struct RoundVerdict {
   uint32_t count = 1;
   bool gives = false;   // others need what this site keeps now
   bool isNew = false;   // the optimizer's state is the other site's, too
+  bool keeps = false;   // what this site has offered still counts, if it missed
+  uint64_t more = 0;    // rounds that it has missed besides
   uint64_t updates = 0; // of that one
   uint64_t step = 0;    // the last one of the rounds that are done
 };
@@ -55,6 +58,9 @@ public:
   Result<RoundEnd> begin(uint64_t step, bool hasState);
   /// Offers what the site has after step `step`, and waits for the others.
   Result<RoundEnd> agree(uint64_t step, std::span<const std::byte> moved);
+  /// Waits for the next round of those that the site has missed. Where the
+  /// connection is lost, what begin() would return.
+  Result<RoundEnd> next() { return meet({}, /*offers=*/false); }
   /// Gives what the site keeps, where agree() asks for it, and how often its
   /// optimizer has updated. Where that fails, another one gives it later.
   void give(std::span<const std::byte> state, uint64_t updates);
@@ -80,6 +86,7 @@ private:
   Result<std::optional<RoundEnd>> answer(Frame frame);
   Status checkBytes(const FrameHeader &header) const;
   std::string nameCoordinator() const;
+  void tellContinues() const;
 
   HostPort place;
   Hello hello;

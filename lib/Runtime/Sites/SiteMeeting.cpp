@@ -106,6 +106,10 @@ Result<RoundEnd> SiteMeeting::agree(uint64_t step,
   return meet([&] { return member.agree(step, *all); });
 }
 
+Result<RoundEnd> SiteMeeting::next() {
+  return meet([&] { return member.next(); });
+}
+
 Status SiteMeeting::give(std::span<const std::byte> bytes, uint64_t updates) {
   auto all = gather(bytes);
   if (all.ok() && executor.leads())

@@ -27,6 +27,7 @@ public:
   /// returned is of all.
   Result<RoundEnd> begin(uint64_t step, bool hasState);
   Result<RoundEnd> agree(uint64_t step, std::span<const std::byte> bytes);
+  Result<RoundEnd> next();
   Status give(std::span<const std::byte> bytes, uint64_t updates);
 
   /// Returns the part of `rank` of the sums that were agreed on.

@@ -25,7 +25,7 @@ LEFT = {
     "lib/Driver": 19,
     "lib/Import": 2,
     "lib/Planner": 82,
-    "lib/Proof": 103,
+    "lib/Proof": 102,
     "lib/Transforms": 49,
     "tools/plaitc": 2,
 }

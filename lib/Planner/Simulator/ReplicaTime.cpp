@@ -13,10 +13,10 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "GatherBatch.h"
 #include "Packs.h"
 #include "Replicated.h"
 #include "plait/Configuration/CompressionFacts.h"
-#include "plait/Plan/Communicators.h"
 
 #include <algorithm>
 
@@ -187,44 +187,6 @@ struct Uses {
   const StageBlocks::Entry *block = nullptr; // null: a table that is shared
 };
 
-/// Gathers that a library on GPUs launches together, as those of a block's
-/// parameters (plan::batchGathers), cost one gather of all of their bytes.
-class Batch {
-public:
-  /// Returns `alone`, a gather of `bytes` in all, with the seconds that it adds
-  /// to those of the same block before it in the batch, or that begins one.
-  Replicated add(Replicated alone, double bytes, const ParameterGroup &group,
-                 const StageBlocks::Entry *of, const Context &context) {
-    double own = bytes / context.divisions(group.experts);
-    bool isOneAxis = std::ranges::count_if(alone.count, [](double count) {
-                       return count > 0;
-                     }) == 1;
-    bool joins = of && of == block && isOneAxis && experts == group.experts &&
-                 given + own <= plan::kMostBatched;
-    if (!joins)
-      given = gathered = 0;
-    block = of;
-    experts = group.experts;
-    if (joins) {
-      Replicated before = getReplicated(CollectiveKind::AllGather, gathered,
-                                        experts, context),
-                 all = getReplicated(CollectiveKind::AllGather,
-                                     gathered + bytes, experts, context);
-      for (const AxisFacts &facts : kAxes)
-        alone.seconds[facts.axis] =
-            std::max(0.0, all.seconds[facts.axis] - before.seconds[facts.axis]);
-    }
-    given += own;
-    gathered += bytes;
-    return alone;
-  }
-
-private:
-  double given = 0, gathered = 0; // bytes, by a rank and in all
-  const StageBlocks::Entry *block = nullptr;
-  bool experts = false;
-};
-
 } // namespace
 
 /// Calls `visit(group, uses)` for each parameter that ZeRO 2 and 3 divide, 2 of
@@ -272,23 +234,22 @@ static void forEachDivided(const StepLoad &load, const Context &context,
 }
 
 /// Many short collectives take longer than one: each has its latency, but for
-/// gathers that are launched together. What is
-/// not known one by one is gathered for no backward pass, for no more than that
-/// is certain.
+/// gathers that are launched together. What is not known one by one is gathered
+/// for no backward pass, for no more than that is certain.
 static Divided getDivided(const StepLoad &load, const Context &context) {
   double element = elementBytes(context.training.precision);
   Divided divided;
   bool isFlat = !context.framework().dividesParameters;
   bool isKnown = !isFlat && !load.stages.empty();
   bool joins = isKnown && !context.cluster.device.isProcessor;
-  Batch forward, backward;
+  GatherBatch forward, backward;
   auto add = [&](const ParameterGroup &group, const Uses &uses) {
     double elements = group.elements;
     divided.elements.add(group, uses.held);
     double bytes = elements * element;
     Replicated gather =
         getReplicated(CollectiveKind::AllGather, bytes, group.experts, context);
-    auto gatherBeside = [&](Batch &batch, Replicated &sum, int times) {
+    auto gatherBeside = [&](GatherBatch &batch, Replicated &sum, int times) {
       if (times > 0)
         sum.add(joins ? batch.add(gather, bytes, group, uses.block, context)
                       : gather,

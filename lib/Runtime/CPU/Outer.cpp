@@ -119,7 +119,7 @@ static void learn(const OuterOperands &operands, int64_t begin, int64_t end) {
     correction[i] += (value[i] - mixed[i]) / rate;
 }
 
-/// In double precision: no square of a number in fp32 is too large or too
+/// Adds up in double precision: no square of a number in fp32 is too large or too
 /// small.
 double runtime::sumSquares(const OuterOperands &operands, int64_t begin,
                            int64_t end) {

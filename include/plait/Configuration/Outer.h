@@ -44,7 +44,7 @@ enum class Agreement : uint8_t {
   /// The same of a fragment of the weights at a time, which is taken steps
   /// after it has been sent (Douillard et al. 2025, "Streaming DiLoCo").
   Streaming,
-  /// What a site has moved by is scaled down to a radius before it is averaged
+  /// Averages what sites have moved by, scaled down to a radius each
   /// (Karimireddy, He, Jaggi 2021, "centred clipping").
   Clipping
 };

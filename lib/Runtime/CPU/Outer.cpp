@@ -119,8 +119,8 @@ static void learn(const OuterOperands &operands, int64_t begin, int64_t end) {
     correction[i] += (value[i] - mixed[i]) / rate;
 }
 
-/// In double precision: no square of a number in fp32 is too large or too
-/// small.
+/// Adds up in double precision: no square of a number in fp32 is too large or
+/// too small.
 double runtime::sumSquares(const OuterOperands &operands, int64_t begin,
                            int64_t end) {
   const float *value = numbersOf(operands.value);

@@ -56,7 +56,8 @@ inline bool copiesBesideGathers(const Configuration &configuration) {
 }
 
 /// One microbatch through the stages of a pipeline, as they are cut: whatever
-/// the number of microbatches, of replicas and the ZeRO stage are.
+/// the number of microbatches, of replicas and the ZeRO stage are, but for what
+/// copiesBesideGathers() says of that.
 struct StageProbe {
   std::vector<int> layers; // by virtual stage
   // By rank, in seconds: its work, and what it has to wait for once a step.

@@ -196,8 +196,8 @@ Status plait::parse(std::string_view name, std::string_view text, bool &value) {
 
 /// Counts that are part of another field, such as layers of a recomputation,
 /// are sizes.
-static Range getRange(std::string_view name) {
-  Range range;
+static FieldRange getRange(std::string_view name) {
+  FieldRange range;
   const TrainingConfiguration fields;
   visitConfiguration(
       [&](const Field &field, const auto &) {

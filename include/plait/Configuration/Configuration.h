@@ -132,15 +132,15 @@ std::span<const Offload> getOffloads();
 
 /// Bounds what a number may be, or each of a list; both are included. If not
 /// said otherwise it is a size: products of these stay far from overflow.
-struct Range {
+struct FieldRange {
   int64_t first = 1, last = int64_t(1) << 24;
 };
 /// The first and the last stage may be embedding and head alone.
-inline constexpr Range kLayerCounts = {.first = 0};
-inline constexpr Range kZeroStages = {0, 3};
+inline constexpr FieldRange kLayerCounts = {.first = 0};
+inline constexpr FieldRange kZeroStages = {0, 3};
 /// More pieces have more latency than anything hides, or more code than a plan
 /// should have; the planner weighs each number of them.
-inline constexpr Range kPieces = {1, 64};
+inline constexpr FieldRange kPieces = {1, 64};
 
 /// The fields that the planner chooses beside the mesh: X(type, member, name,
 /// default, range, phase, help). The name is that of an option and of a pin; in
@@ -265,7 +265,7 @@ struct ConfigurationSpace : StrategySpace {
 struct Field {
   const char *name, *phase, *help;
   bool isStrategy;
-  Range range;
+  FieldRange range;
 
   /// Returns the name as IR spells it.
   std::string getKeyword() const;

@@ -21,7 +21,7 @@ public:
 
   const Work *get(const Degrees &degrees, double /*sequences*/,
                   std::string &reason) override {
-    auto [tensor, experts, sequenceParallel] = degrees;
+    auto [tensor, experts, sequenceParallel, exchange] = degrees;
     if (shape.heads % tensor != 0) {
       reason = "tp=" + std::to_string(tensor) + " does not divide the " +
                std::to_string(shape.heads) + " heads";

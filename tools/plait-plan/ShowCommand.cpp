@@ -155,11 +155,13 @@ static void showMixing(const fb::Plan &plan) {
 /// Whether ranks exchange rows of experts in some step.
 static bool exchangesRows(const fb::Plan &plan) {
   for (const fb::Program *program : *plan.programs())
-    for (uint32_t i = 0; i < plan::length(program->functions()); ++i)
-      for (const fb::Step *step : *program->functions()->Get(i)->steps())
-        if (const auto *collective = step->step_as_CollectiveStep();
+    for (uint32_t i = 0; i < plan::length(program->functions()); ++i) {
+      const auto *steps = program->functions()->Get(i)->steps();
+      for (uint32_t k = 0; k < plan::length(steps); ++k)
+        if (const auto *collective = steps->Get(k)->step_as_CollectiveStep();
             collective && collective->rows())
           return true;
+    }
   return false;
 }
 

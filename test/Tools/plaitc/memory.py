@@ -43,7 +43,8 @@ MANY = [
 ]
 # Where layers differ in what they compute again, which has to be asked for.
 MIXED = [
-    ("llama-3-8b", "h100:8x8", 512, 8192, "pp=2,dp=8,tp=4,recompute=auto"),
+    ("llama-3-8b", "h100:8x8", 512, 8192,
+     "pp=2,dp=8,tp=4,micro-batch=8,recompute=auto"),
 ]
 ALL = [
     ("gpt2", "cpu:4", 16, 256, ""),

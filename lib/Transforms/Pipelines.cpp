@@ -70,7 +70,7 @@ static void addCleanup(OpPassManager &manager) {
 
 namespace {
 
-/// What IR is made for.
+/// Names what IR is made for.
 enum class Purpose {
   Plan,    // a whole training step
   Kernels, // its functions, for a cost model: no optimizer, packs or programs

@@ -290,7 +290,7 @@ Operation BlockTimer::getGather(const Operation &op) const {
   return gather;
 }
 
-/// What is computed again has a block's inputs alone, at its beginning.
+/// Recomputation has a block's inputs alone, at its beginning.
 void BlockTimer::fetch(const Operation &op) {
   if (op.pass == Pass::Forward || kind == Recompute::Full ||
       !offloadsActivations(context.configuration.offload))

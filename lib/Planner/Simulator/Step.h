@@ -36,7 +36,7 @@ double getWaitShare(const Configuration &configuration,
 /// parameters goes on.
 double getDataSeconds(const StepLoad &load, const Context &context);
 
-/// What ZeRO 3 exchanges parameter by parameter for a microbatch, in the
+/// Times what ZeRO 3 exchanges parameter by parameter for a microbatch, in the
 /// seconds that no work hides.
 struct PartSeconds {
   double forward = 0;  // gathered

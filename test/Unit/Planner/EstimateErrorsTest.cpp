@@ -137,4 +137,12 @@ TEST(Estimate, SaysWhatTheWorkIsNotFor) {
   EXPECT_EQ(mismatch.status().message(),
             "the work is without sequence parallelism, the configuration is "
             "with");
+  setting.configuration.sequenceParallel = false;
+  work.expertParallel = setting.configuration.mesh[Axis::EP] = 2;
+  setting.configuration.expertExchange = ExpertExchange::Rows;
+  mismatch =
+      estimate(work, setting.cluster, setting.training, setting.configuration);
+  ASSERT_FALSE(mismatch.ok());
+  EXPECT_EQ(mismatch.status().message(),
+            "the work exchanges tokens around experts, the configuration rows");
 }

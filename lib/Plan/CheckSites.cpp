@@ -309,10 +309,10 @@ uint32_t SiteChecker::countHolders(const fb::Shard &shard) const {
 Status SiteChecker::checkPlaces(const std::string &name, const fb::Shard &shard,
                                 const Done &one) const {
   uint64_t before = shard.weight() - one.value.offset;
-  if (uint32_t ranks = countHolders(shard);
-      one.deed == Deed::Squares && one.copies != ranks)
-    return fail("squares of ", name, " count for 1 of ", one.copies,
-                " ranks, but ", ranks, " of a site have it");
+  if (one.deed == Deed::Squares)
+    if (uint32_t ranks = countHolders(shard); one.copies != ranks)
+      return fail("squares of ", name, " count for 1 of ", one.copies,
+                  " ranks, but ", ranks, " of a site have it");
   if (one.copy && *one.copy + before / 2 != shard.compute_weight())
     return fail("the copy of ", name, " is not where it is rounded to");
   for (uint32_t i = 0; i < length(shard.state()); ++i) {

@@ -100,6 +100,28 @@ LAYOUTS = (
 )
 
 
+def compare_lists(
+    tools: Tools, report: pathlib.Path, plan, isOf, numbers=("bytes", "seconds")
+) -> tuple:
+    """Requires that the planner's report lists as exchanged what the plan does, but
+    for padding: of the rows that `isOf` takes. Returns what they are of and ratios."""
+    listed = report.with_name("listed.json")
+    tools.run("plait-plan", "exchanges", plan, "--json", listed)
+    predicted, planned = (
+        {(x["over"], x["what"]): x
+         for x in json.loads(path.read_text())["exchanges"][0] if isOf(x)}
+        for path in (report, listed)
+    )  # fmt: skip
+    require(predicted.keys() == planned.keys(), f"{plan}: {predicted}, {planned}")
+    told = []
+    for key, row in predicted.items():
+        for number in numbers:
+            ratio = row[number] / planned[key][number]
+            require(0.95 <= ratio <= 1.05, f"{plan}: {number} of {key}: {ratio}")
+            told.append(f"{ratio:.3f}")
+    return predicted.keys(), told
+
+
 class Suite:
     def __init__(self, tools: Tools, folder: pathlib.Path):
         self.tools, self.folder = tools, folder

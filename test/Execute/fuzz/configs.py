@@ -88,18 +88,24 @@ class ConfigTrial:
             options = " ".join(map(str, self.arguments(folder)))
             if found := trial.unproven(compiled, options):
                 return found
-            if not trains:
-                return trial.Verdict("passed")
-            plan = f"{folder}/out.plan"
-            for tool, *words in (
-                ("plait-plan", "check", plan),
-                ("plait-run", plan, *self.checking(folder)),
-            ):
-                outcome = tools.call(tool, *words)
-                if outcome.code:
-                    return trial.refused(tool, outcome)
-        except Failure as failure:  # a tool that does not end
-            return trial.Verdict("hang", str(failure))
+            return self.train(tools, folder) if trains else trial.Verdict("passed")
+        except Failure as failure:
+            return self.judge_failure(failure)
+
+    def judge_failure(self, failure: Failure) -> trial.Verdict:
+        """Judges a tool that does not end."""
+        return trial.Verdict("hang", str(failure))
+
+    def train(self, tools: Tools, folder: pathlib.Path) -> trial.Verdict:
+        """Trains the plan in `folder`, and compares."""
+        plan = f"{folder}/out.plan"
+        for tool, *words in (
+            ("plait-plan", "check", plan),
+            ("plait-run", plan, *self.checking(folder)),
+        ):
+            outcome = tools.call(tool, *words)
+            if outcome.code:
+                return trial.refused(tool, outcome)
         return self.compare(outcome.stdout)
 
     def compare(self, text: str) -> trial.Verdict:

@@ -110,23 +110,14 @@ class MixtureTrial(ConfigTrial):
         super().write(folder)
         write_data(folder)
 
-    def run(self, tools: Tools, folder: pathlib.Path, trains=True) -> trial.Verdict:
-        try:
-            self.write(folder)
-            compiled = tools.call("plaitc", *self.arguments(folder))
-            if compiled.code:
-                return trial.refused("plaitc", compiled)
-            options = " ".join(map(str, self.arguments(folder)))
-            if found := trial.unproven(compiled, options):
-                return found
-            if not trains:
-                return trial.Verdict("passed")
-            arithmetic = ("--precision", "--attention")
-            words = [word for x in arithmetic for word in (x, self.get(x))]
-            expected = train_alone(tools, self.model, tuple(words))
-            return self.judge(train(tools, folder), expected)
-        except Failure as failure:
-            return trial.Verdict(trial.normalised(str(failure)), str(failure)[-1500:])
+    def train(self, tools: Tools, folder: pathlib.Path) -> trial.Verdict:
+        arithmetic = ("--precision", "--attention")
+        words = [word for x in arithmetic for word in (x, self.get(x))]
+        expected = train_alone(tools, self.model, tuple(words))
+        return self.judge(train(tools, folder), expected)
+
+    def judge_failure(self, failure: Failure) -> trial.Verdict:
+        return trial.Verdict(trial.normalised(str(failure)), str(failure)[-1500:])
 
     def judge(self, found: list[dict], expected: list[dict]) -> trial.Verdict:
         """Each step by each bound."""

@@ -87,8 +87,9 @@ plait::getCompressionStates(const Compression &compression) {
                                                      kEstimateSumState};
   if (sendsDifferences(compression))
     return differences;
-  size_t errors = !compression.feedback ? 0 : compression.both ? 2 : 1;
-  return std::span(feedback).first(errors);
+  if (!compression.feedback)
+    return {};
+  return std::span(feedback).first(keepsSumError(compression) ? 2 : 1);
 }
 
 bool plait::keepsSumError(const Compression &compression) {

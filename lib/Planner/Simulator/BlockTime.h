@@ -197,10 +197,9 @@ std::vector<bool> findLayers(const Work &work);
 /// but those inside of a layer, on no schedule and on no cut; of ZeRO on
 /// whether gradients are divided. So there are as many of them as works,
 /// microbatches, kinds of context parallelism and recomputation, and places of
-/// activations, however
-/// large the cluster is and however deep the model. Works, and what the
-/// training and the cluster say of computing and of links, are the same for all
-/// that ask one object. For any number of threads.
+/// activations, however large the cluster is and however deep the model. Works,
+/// and what the training and the cluster say of computing and of links, are the
+/// same for all that ask one object. For any number of threads.
 class BlockTimes {
 public:
   using Times = std::shared_ptr<const std::vector<StageTime>>;

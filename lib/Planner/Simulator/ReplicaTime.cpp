@@ -116,8 +116,8 @@ static Replicated getCompressed(double elements, Summed summed,
 
 /// Seconds of the kernels that make codes of gradients, put them in words, and
 /// add up what all replicas have sent, by what they read and write; further
-/// rounds read and write the sum so far as well. Sums that are compressed are
-/// made of by one of the replicas, and read by all.
+/// rounds read and write the sum so far as well. Codes of a sum are made by one
+/// of the replicas, and read by all.
 static double compressingSeconds(double parameters, const Context &context) {
   const Compression &compression = context.training.compress;
   constexpr double number = sizeof(float);

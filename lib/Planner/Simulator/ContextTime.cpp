@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "BlockTimer.h"
+#include "plait/Plan/Communicators.h"
 
 #include <algorithm>
 
@@ -22,8 +23,15 @@ using namespace plait::planner;
 /// Returns what is left to wait for.
 double BlockTimer::addContext(const Operation &op, CollectiveKind kind,
                               double bytes, double beside) {
-  double seconds = 2 * collectiveSeconds(kind, bytes, context.group(Axis::CP),
-                                         context.cluster);
+  // Of keys and values that come one behind the other, which GPUs gather in one
+  // launch (plan::batchGathers).
+  bool joins = kind == CollectiveKind::AllGather && context.hasHost() &&
+               beside == 0 && !context.isReordered() &&
+               2 * bytes / options.sequenceParts <= double(plan::kMostBatched);
+  double calls = joins ? 1 : 2;
+  double seconds =
+      calls * collectiveSeconds(kind, 2 / calls * bytes,
+                                context.group(Axis::CP), context.cluster);
   bool queues = op.pass != Pass::Forward && context.queuesContext();
   double hidden = queues ? 0 : std::min(seconds, beside);
   note({Axis::CP, getCarrier(kind), getMoment(op), options.sequenceParts, 2,

@@ -13,12 +13,17 @@ of its processes have ended, as a loop of the shell would; or it is stopped for 
 seconds. Each process has a share of a core by a cgroup, if those may be made; the
 first line says so.
 
+Where a machine does other work, too, runs one after another do not compare. So the run
+with faults is also held against itself: the last third of the time between two faults,
+in which all sites are back, tells how fast it is without any.
+
 The model is gpt2-nano on 8 sites of one process or, with --mesh pp=2,sites=4
 --processes 2, on 4 of two, DiLoCo with H=20. --both measures one after the other, of
 which each needs 1.6 cores: with --minutes 30, some 70 minutes."""
 
 import argparse
 import contextlib
+import json
 import os
 import pathlib
 import random
@@ -67,6 +72,13 @@ def remove_groups() -> None:
             folder.rmdir()
 
 
+def last_step(log: pathlib.Path) -> int:
+    """The number of the last step that a log has whole."""
+    lines = log.read_text().splitlines(keepends=True) if log.exists() else []
+    whole = [line for line in lines[-2:] if line.endswith("\n")]
+    return json.loads(whole[-1])["step"] if whole else 0
+
+
 class Job:
     """A coordinator and its sites, once."""
 
@@ -78,28 +90,40 @@ class Job:
         self.coordinator = self.runs.coordinate(
             0, "--round-timeout", options.round_timeout
         )
+        self.logs: list[pathlib.Path] = []
         self.sites = [self.start(site) for site in range(options.sites)]
 
     def start(self, site: int) -> SiteRun:
         own = self.folder / f"own-{site}"
         more = ["--checkpoint", own, "--checkpoint-every", EVERY, "--keep", 1, "--resume", own]
+        self.logs.append(self.folder / f"steps-{len(self.logs)}.jsonl")
         run = self.runs.site(
             site, "--tokens", self.options.tokens, "--steps", self.steps,
-            "--threads", 1, *(more if self.checkpoints else ()),
+            "--threads", 1, "--log", self.logs[-1], *(more if self.checkpoints else ()),
         )  # fmt: skip
         if self.options.limited:
             for index, process in enumerate(run.processes):
                 limit(process, f"{self.folder.name}-{site}-{index}", self.options.share)
         return run
 
+    def count_steps(self) -> int:
+        """Steps of the site that has done most."""
+        return max(map(last_step, self.logs), default=0)
+
     def disturb(self, over: threading.Event) -> tuple[int, int]:
         """Makes faults until the run is over; returns how many kills and stops."""
         draw = random.Random(self.options.seed)
         begin, kills, stops = time.monotonic(), 0, 0
+        every = 60 / self.options.faults
         while True:
-            due = begin + (kills + stops + 1) * 60 / self.options.faults
+            due = begin + (kills + stops + 1) * every
+            if over.wait(max(0, due - every / 3 - time.monotonic())):
+                return kills, stops
+            quiet, steps = time.monotonic(), self.count_steps()
             if over.wait(max(0, due - time.monotonic())):
                 return kills, stops
+            self.quiet_seconds += time.monotonic() - quiet
+            self.quiet_steps += self.count_steps() - steps
             site = draw.randrange(self.options.sites)
             process = self.sites[site].processes[
                 draw.randrange(self.options.processes)]  # fmt: skip
@@ -121,6 +145,7 @@ class Job:
     def run(self, disturbed: bool = False) -> float:
         """Parts of rounds that were counted a second."""
         over = threading.Event()
+        self.quiet_seconds, self.quiet_steps = 0.0, 0
 
         def work():
             self.faults = self.disturb(over)
@@ -157,6 +182,9 @@ def measure(options) -> None:
     print(f"{kills} kills and {stops} stops in {job.counted / faulty / 60:.1f} minutes: "
           f"{faulty / saved:.3f} of the samples a second without any,")  # fmt: skip
     print(f"{job.counted / job.parts:.3f} of all parts of rounds were counted")
+    itself = job.quiet_steps / EVERY * options.sites / job.quiet_seconds
+    print(f"{faulty / itself:.3f} of its own samples a second while nothing failed",
+          flush=True)  # fmt: skip
     again = Job(options, "again", options.steps).run()
     print(f"{faulty / again:.3f} of those after the run, without any", flush=True)
 

@@ -84,7 +84,7 @@ TEST(StreamingLink, IsThePublishedOneUpToAStepOfTheGrid) {
     EXPECT_EQ(findPoint(allReduce, model) - findNearest(published), 1);
   for (auto [model, published] : {std::pair(kOne, 2.0), {kHundred, 1.1}})
     EXPECT_LE(std::abs(findPoint(stream, model) - findNearest(published)), 1);
-  // What docs/Communication.md says.
+  // What docs/Sites.md says.
   EXPECT_NEAR(getRate(findPoint(allReduce, kOne)), 268.3, 0.1);
   EXPECT_NEAR(getRate(findPoint(allReduce, kHundred)), 471.5, 0.1);
   EXPECT_NEAR(getRate(findPoint(stream, kOne)), 2.0, 0.05);

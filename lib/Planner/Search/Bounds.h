@@ -68,6 +68,9 @@ struct StageProbe {
   Elements parameters;             // of the rank that has the most
 };
 
+/// Whether ZeRO divides all parameters that it may divide.
+bool dividesAll(const Context &context);
+
 /// getProbe is for one thread; the others for any number.
 class Bounds {
 public:
@@ -132,6 +135,10 @@ private:
   const Result<Probe> &getProbeOf(const Work &work,
                                   const Configuration &configuration,
                                   Recompute kind, bool splits);
+  bool takesLonger(double pipeline, const StageProbe &probe,
+                   const Context &context, double limit) const;
+  bool isSlow(const StageProbe &probe, const Context &context, bool splits,
+              double seconds) const;
   bool isBeatenBy(const Work &work, const Configuration &configuration,
                   bool splits, double seconds, double &bytes, bool isMixture);
   Result<Probe> makeProbe(const Work &work, const Configuration &configuration,

@@ -109,18 +109,39 @@ Result<Probe> Bounds::makeLeastProbe(const Work &work,
       return found.status();
     if (!least)
       least = *found;
-    StageMemory memory = least->memory;
-    memory.activations =
-        std::min(memory.activations, found->memory.activations);
-    double layer = std::min(least->layer, found->layer);
-    double passed = std::min(least->passed, found->passed);
-    if (found->work() < least->work())
+    Probe former = *least;
+    if (found->work() < former.work())
       least = *found;
-    least->memory = memory;
-    least->layer = layer;
-    least->passed = passed;
+    for (auto field : {&Probe::layer, &Probe::passed, &Probe::temporary,
+                       &Probe::layerTemporary})
+      (*least).*field = std::min(former.*field, (*found).*field);
+    for (auto part : {&Probe::memory, &Probe::layersMemory})
+      ((*least).*part).activations =
+          std::min((former.*part).activations, ((*found).*part).activations);
   }
   return *least;
+}
+
+/// Sets what the layers of `whole`, a stage of all blocks, hold, and what
+/// blocks need while they run.
+static void setMemory(Probe &probe, const StageBlocks &whole,
+                      const Context &context) {
+  std::vector<bool> isLayer = findLayers(context.work);
+  StageBlocks layers;
+  probe.layerTemporary = std::numeric_limits<double>::max();
+  for (const StageBlocks::Entry &entry : whole.entries)
+    if (isLayer[entry.block]) {
+      layers.entries.push_back(entry);
+      StageBlocks one{{entry}};
+      const StageBlocks *alone[] = {&one};
+      probe.layerTemporary =
+          std::min(probe.layerTemporary, getHoldings(alone, context).temporary);
+    }
+  const StageBlocks *all[] = {&whole}, *those[] = {&layers};
+  probe.temporary = getHoldings(all, context).temporary;
+  probe.layersMemory = getMemory(getHoldings(those, context), context);
+  probe.layersMemory.activations =
+      heldBytes(layers, context, /*splits=*/false).whole;
 }
 
 /// One estimate of the whole model on one stage and one microbatch. It is made
@@ -160,6 +181,7 @@ Result<Probe> Bounds::makeProbe(const Work &work,
   probe.memory = estimate.memory.front();
   const StageBlocks *whole[] = {&estimator.getStages().front()};
   probe.parameters = countParameters(work, whole);
+  setMemory(probe, *whole[0], context);
   // What is kept for gradients of weights that run apart depends on the
   // schedule: the bound on bytes takes what is held whole alone.
   if (splits)
@@ -299,8 +321,9 @@ double Bounds::getStepSeconds(const Work &work, const Probe &probe,
 
 /// What is resident, by the ZeRO stage, and one microbatch whole, or all of
 /// them where the schedule runs all forwards first. Divided by the stages,
-/// since the fullest holds no less than the mean. The workspace is left out:
-/// which rank has the block that needs it depends on the cut.
+/// since the fullest holds no less than the mean. Which rank has the block that
+/// needs the largest workspace depends on the cut; but every rank that has
+/// layers, among which these are divided, has the workspace of one.
 double Bounds::getBytes(const Probe &probe,
                         const Configuration &configuration) const {
   // As Context::divisions(), which takes a Work. Experts are divided less.
@@ -311,16 +334,20 @@ double Bounds::getBytes(const Probe &probe,
   auto share = [&](int level) {
     return configuration.zero >= level ? 1 / replicas : 1;
   };
-  const StageMemory &memory = probe.memory; // maybe with less on hosts
-  double resident = memory.parameters * share(3) + memory.gradients * share(2);
-  if (!offloadsOptimizer(configuration.offload))
-    resident += memory.optimizer * share(1);
-  if (offloadsActivations(configuration.offload))
-    return boundRounding * resident / configuration.mesh[Axis::PP];
   Result<const schedule::Generator *> generator =
       schedule::findGenerator(configuration.schedule);
   bool holdsAll = generator.ok() && (*generator)->holdsAll;
   double held = holdsAll ? double(configuration.microbatches(training)) : 1;
-  return boundRounding * (resident + held * memory.activations) /
-         configuration.mesh[Axis::PP];
+  int stages = configuration.mesh[Axis::PP];
+  auto getMean = [&](const StageMemory &memory) { // maybe with less on hosts
+    double bytes = memory.parameters * share(3) + memory.gradients * share(2);
+    if (!offloadsOptimizer(configuration.offload))
+      bytes += memory.optimizer * share(1);
+    if (!offloadsActivations(configuration.offload))
+      bytes += held * memory.activations;
+    return bytes / stages;
+  };
+  return boundRounding *
+         std::max(getMean(probe.memory) + (stages == 1 ? probe.temporary : 0),
+                  getMean(probe.layersMemory) + probe.layerTemporary);
 }

@@ -45,7 +45,10 @@ struct Probe {
   // they begin and once they are done, and of what is no layer.
   double layer = 0, passed = 0, before = 0, after = 0;
   Elements parameters;
-  StageMemory memory;
+  StageMemory memory, layersMemory; // of all, and of the layers alone
+  // Bytes that live for the length of one block: of the one that needs the
+  // most, and of the layer that needs the least.
+  double temporary = 0, layerTemporary = 0;
   double work() const { return forward + backwardInput + backwardWeight; }
 };
 

@@ -512,6 +512,19 @@ findJoinedGradients(ArrayRef<Operation *> delayed) {
   return joined;
 }
 
+/// Whether a comparison has made it, which is kept whatever is computed again:
+/// a copy might compare otherwise (Checkpoint.cpp).
+static bool isComparison(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (auto cluster = dyn_cast_or_null<plan::ClusterOp>(op))
+    op = cluster.getBody()
+             .front()
+             .getTerminator()
+             ->getOperand(cast<OpResult>(value).getResultNumber())
+             .getDefiningOp();
+  return op && op->hasTrait<ComparesFloats>();
+}
+
 /// Forward operations, then those of the backward pass, of which the ones that
 /// only weights' gradients need are a list of their own (findWeightGradients):
 /// a schedule may run these later. What is kept is what the backward function
@@ -555,6 +568,11 @@ planner::Block Measurer::measure(func::FuncOp forward,
   // With full recomputation a block keeps nothing but these.
   for (BlockArgument argument : forward.getArguments())
     addTo(block.input, argument);
+  Operation *end = forward.getBody().front().getTerminator();
+  for (auto [value, port] :
+       llvm::zip_equal(end->getOperands(), getResultPorts(forward)))
+    if (port.getKind() == pipe::PortKind::Residual && isComparison(value))
+      addTo(block.input, value);
   for (auto [argument, port] :
        llvm::zip_equal(backward.getArguments(), getPorts(backward)))
     if (port.getKind() != pipe::PortKind::OutputGradient)

@@ -424,20 +424,23 @@ ModelProfile::shardFor(double sequences, int64_t batch,
 FailureOr<ModelProfile::Measured>
 ModelProfile::measure(Sharded &sharded, const planner::Degrees &degrees) {
   const Model &model = *getModel(kSmall);
+  ModuleOp whole = *sharded.module;
+  if (framework.keepsEachResult)
+    whole->setAttr(kKeepsEachResultAttr, UnitAttr::get(&context));
+  if (framework.splitsColumnSums && cluster && !cluster->device.isProcessor)
+    whole->setAttr(kSplitsColumnSumsAttr, UnitAttr::get(&context));
+  // As far as what is computed again makes no difference.
+  if (failed(run(whole, {Phase::Stage, Phase::Differentiate})))
+    return failure();
   TrainingConfiguration configuration = getConfiguration(degrees);
   Measured measured;
   for (auto [recompute, found] :
        {std::pair(Recompute::None, &measured.plain),
         std::pair(Recompute::Selective, &measured.cheap)}) {
     configuration.recompute = recompute;
-    OwningOpRef<ModuleOp> module = sharded.module->clone();
+    OwningOpRef<ModuleOp> module = whole.clone();
     setConfiguration(*module, configuration);
-    if (framework.keepsEachResult)
-      (*module)->setAttr(kKeepsEachResultAttr, UnitAttr::get(&context));
-    if (framework.splitsColumnSums && cluster && !cluster->device.isProcessor)
-      (*module)->setAttr(kSplitsColumnSumsAttr, UnitAttr::get(&context));
-    if (failed(run(*module,
-                   {Phase::Stage, Phase::Differentiate, Phase::Checkpoint})))
+    if (failed(run(*module, Phase::Checkpoint)))
       return failure();
     Sums sums = findSums(*module);
     measured.splitsLoss |=

@@ -109,18 +109,39 @@ Result<Probe> Bounds::makeLeastProbe(const Work &work,
       return found.status();
     if (!least)
       least = *found;
-    StageMemory memory = least->memory;
-    memory.activations =
-        std::min(memory.activations, found->memory.activations);
-    double layer = std::min(least->layer, found->layer);
-    double passed = std::min(least->passed, found->passed);
-    if (found->work() < least->work())
+    Probe former = *least;
+    if (found->work() < former.work())
       least = *found;
-    least->memory = memory;
-    least->layer = layer;
-    least->passed = passed;
+    for (auto field : {&Probe::layer, &Probe::passed, &Probe::temporary,
+                       &Probe::layerTemporary})
+      (*least).*field = std::min(former.*field, (*found).*field);
+    for (auto part : {&Probe::memory, &Probe::layersMemory})
+      ((*least).*part).activations =
+          std::min((former.*part).activations, ((*found).*part).activations);
   }
   return *least;
+}
+
+/// Sets what the layers of `whole`, a stage of all blocks, hold, and what
+/// blocks need while they run.
+static void setMemory(Probe &probe, const StageBlocks &whole,
+                      const Context &context) {
+  std::vector<bool> isLayer = findLayers(context.work);
+  StageBlocks layers;
+  probe.layerTemporary = std::numeric_limits<double>::max();
+  for (const StageBlocks::Entry &entry : whole.entries)
+    if (isLayer[entry.block]) {
+      layers.entries.push_back(entry);
+      StageBlocks one{{entry}};
+      const StageBlocks *alone[] = {&one};
+      probe.layerTemporary =
+          std::min(probe.layerTemporary, getHoldings(alone, context).temporary);
+    }
+  const StageBlocks *all[] = {&whole}, *those[] = {&layers};
+  probe.temporary = getHoldings(all, context).temporary;
+  probe.layersMemory = getMemory(getHoldings(those, context), context);
+  probe.layersMemory.activations =
+      heldBytes(layers, context, /*splits=*/false).whole;
 }
 
 /// One estimate of the whole model on one stage and one microbatch. It is made
@@ -160,6 +181,7 @@ Result<Probe> Bounds::makeProbe(const Work &work,
   probe.memory = estimate.memory.front();
   const StageBlocks *whole[] = {&estimator.getStages().front()};
   probe.parameters = countParameters(work, whole);
+  setMemory(probe, *whole[0], context);
   // What is kept for gradients of weights that run apart depends on the
   // schedule: the bound on bytes takes what is held whole alone.
   if (splits)
@@ -254,7 +276,7 @@ double Bounds::getSeconds(const Work &work, const Probe &probe,
 }
 
 /// Asks of the experts only where there are ranks to divide them.
-static bool dividesAll(const Context &context) {
+bool planner::dividesAll(const Context &context) {
   for (const Block &block : context.work.blocks)
     for (const ParameterGroup &group : block.parameters)
       if (!group.frozen && context.zero(group.experts) > 0 &&
@@ -299,8 +321,9 @@ double Bounds::getStepSeconds(const Work &work, const Probe &probe,
 
 /// What is resident, by the ZeRO stage, and one microbatch whole, or all of
 /// them where the schedule runs all forwards first. Divided by the stages,
-/// since the fullest holds no less than the mean. The workspace is left out:
-/// which rank has the block that needs it depends on the cut.
+/// since the fullest holds no less than the mean. Which rank has the block that
+/// needs the largest workspace depends on the cut; but every rank that has
+/// layers, among which these are divided, has the workspace of one.
 double Bounds::getBytes(const Probe &probe,
                         const Configuration &configuration) const {
   // As Context::divisions(), which takes a Work. Experts are divided less.
@@ -311,289 +334,20 @@ double Bounds::getBytes(const Probe &probe,
   auto share = [&](int level) {
     return configuration.zero >= level ? 1 / replicas : 1;
   };
-  const StageMemory &memory = probe.memory; // maybe with less on hosts
-  double resident = memory.parameters * share(3) + memory.gradients * share(2);
-  if (!offloadsOptimizer(configuration.offload))
-    resident += memory.optimizer * share(1);
-  if (offloadsActivations(configuration.offload))
-    return boundRounding * resident / configuration.mesh[Axis::PP];
   Result<const schedule::Generator *> generator =
       schedule::findGenerator(configuration.schedule);
   bool holdsAll = generator.ok() && (*generator)->holdsAll;
   double held = holdsAll ? double(configuration.microbatches(training)) : 1;
-  return boundRounding * (resident + held * memory.activations) /
-         configuration.mesh[Axis::PP];
-}
-
-//===----------------------------------------------------------------------===//
-// Stages
-//===----------------------------------------------------------------------===//
-
-/// Sums up what isBeaten needs of the virtual stages of each rank.
-static void fillRanks(StageProbe &probe, Estimator &estimator,
-                      const Context &context) {
-  const schedule::Generator &generator = estimator.getGenerator();
-  schedule::Problem problem;
-  problem.stages = uint32_t(context.configuration.mesh[Axis::PP]);
-  problem.chunks = uint32_t(context.configuration.chunks);
-  problem.placement = generator.placement;
-  const std::vector<StageTime> &times = estimator.getResult().stages;
-  // From the beginning of a stage's forward to the gradient of its input.
-  std::vector<double> round(times.size() + 1, 0);
-  for (size_t stage = times.size(); stage-- > 0;)
-    round[stage] = round[stage + 1] + times[stage].forward +
-                   times[stage].backwardInput +
-                   (generator.splitsBackward ? 0 : times[stage].backwardWeight);
-  double passed = 0;
-  for (uint32_t rank = 0; rank < problem.stages; ++rank) {
-    double work = 0, held = 0, heldSeconds = 0;
-    std::vector<const StageBlocks *> stages;
-    for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk) {
-      uint32_t stage = problem.stageOf(rank, chunk);
-      stages.push_back(&estimator.getStages()[stage]);
-      work += times[stage].sum();
-      double bytes = heldBytes(*stages.back(), context, /*splits=*/false).whole;
-      held += bytes;
-      heldSeconds += bytes * round[stage];
-    }
-    probe.work.push_back(work);
-    probe.outside.push_back(passed);
-    // What the ranks behind this one wait for: a forward of its first stage,
-    // and, where backwards are whole, its backward at the end.
-    const StageTime &first = times[problem.stageOf(rank, 0)];
-    passed += generator.splitsBackward ? first.forward : first.sum();
-    probe.holdings.push_back(getHoldings(stages, context));
-    if (const Elements &own = probe.holdings.back().parameters;
-        own.all() > probe.parameters.all())
-      probe.parameters = own;
-    probe.held.push_back(held);
-    probe.heldSeconds.push_back(heldSeconds);
-  }
-}
-
-/// Null where estimate() refuses.
-std::shared_ptr<const StageProbe>
-Bounds::makeStageProbe(const Work &work, const Configuration &configuration) {
-  Training step = training;
-  step.globalBatch = configuration.microBatch * configuration.mesh.batchParts();
-  Context context{work, cluster, step, configuration};
-  context.blockTimes = &blockTimes;
-  context.boundsCuts = copiesBesideGathers(configuration);
-  Estimator estimator(context);
-  if (!estimator.runStages().ok())
-    return nullptr;
-  auto probe = std::make_shared<StageProbe>();
-  probe->layers = estimator.getResult().layers;
-  fillRanks(*probe, estimator, context);
-  return probe;
-}
-
-/// Kept for all numbers of microbatches and replicas, which are left out of the
-/// key, and for all schedules that place stages alike and split backwards
-/// alike. Two threads may make the same one; the first to be entered is used.
-std::shared_ptr<const StageProbe>
-Bounds::getStageProbe(const Work &work, const Configuration &configuration,
-                      bool splits) {
-  Configuration one = configuration;
-  one.mesh = withOneReplica(one.mesh);
-  one.zero = copiesBesideGathers(configuration) ? 3 : 0;
-  // One chunk lies the same way in every placement.
-  if (one.chunks == 1)
-    one.schedule = splits ? "zb-h1" : "1f1b";
-  Result<const schedule::Generator *> generator =
-      schedule::findGenerator(one.schedule);
-  if (!generator.ok())
-    return nullptr;
-  StageKey key(&work, one.mesh[Axis::CP], one.contextParallel,
-               one.mesh[Axis::PP], one.chunks, one.microBatch, one.recompute,
-               (*generator)->placement, splits, one.layers,
-               one.offload.activations, one.zero);
-  {
-    std::lock_guard<std::mutex> lock(mutex);
-    auto found = stageProbes.find(key);
-    if (found != stageProbes.end())
-      return found->second;
-  }
-  // Made outside of the lock: a cut of many layers takes longer than all
-  // look-ups.
-  std::shared_ptr<const StageProbe> probe = makeStageProbe(work, one);
-  std::lock_guard<std::mutex> lock(mutex);
-  return stageProbes.try_emplace(std::move(key), std::move(probe))
-      .first->second;
-}
-
-/// Microbatches that `rank` holds whole, of all its chunks, at one moment.
-static double getHeld(const PipelineModel &pipeline, uint32_t rank) {
-  double most = 0;
-  for (size_t moment = 0; moment < pipeline.countMoments(rank); ++moment) {
-    double least = pipeline.inFlight(rank, moment, 0).whole;
-    for (uint32_t chunk = 1; chunk < pipeline.getProblem().chunks; ++chunk)
-      least = std::min(least, pipeline.inFlight(rank, moment, chunk).whole);
-    most = std::max(most, least);
-  }
-  return most;
-}
-
-/// By rank, at least: what the schedule of `configuration` holds. One
-/// microbatch where that depends on costs.
-static std::vector<double> countHeld(const Configuration &configuration,
-                                     const Training &training) {
-  std::vector<double> held(size_t(configuration.mesh[Axis::PP]), 1);
-  Result<const schedule::Generator *> generator =
-      schedule::findGenerator(configuration.schedule);
-  if (!generator.ok() || (*generator)->searches)
-    return held;
-  schedule::Problem problem;
-  problem.stages = uint32_t(configuration.mesh[Axis::PP]);
-  problem.chunks = uint32_t(configuration.chunks);
-  problem.microbatches = uint32_t(configuration.microbatches(training));
-  // The estimate asks for the same one.
-  Result<PipelineModel> pipeline = PipelineModel::get(
-      configuration.schedule, problem, OrderGoal(), Asked::Memory);
-  for (uint32_t rank = 0; pipeline.ok() && rank < held.size(); ++rank)
-    held[rank] = std::max(1.0, getHeld(*pipeline, rank));
-  return held;
-}
-
-/// Cached by schedule and counts: many cells share them, and a schedule of
-/// hundreds of stages takes long to generate.
-Bounds::Held Bounds::getHeld(const Configuration &configuration) {
-  HeldKey key(configuration.schedule, configuration.mesh[Axis::PP],
-              configuration.chunks, configuration.microbatches(training));
-  {
-    std::lock_guard<std::mutex> lock(mutex);
-    auto found = heldBy.find(key);
-    if (found != heldBy.end())
-      return found->second;
-  }
-  auto held = std::make_shared<const std::vector<double>>(
-      countHeld(configuration, training));
-  std::lock_guard<std::mutex> lock(mutex);
-  return heldBy.try_emplace(std::move(key), std::move(held)).first->second;
-}
-
-/// Auto cuts stages for one of three kinds. With each cut, what is not computed
-/// again bounds its time, and what is all computed again its memory.
-bool Bounds::isBeaten(const Work &work, const Configuration &configuration,
-                      bool splits, double seconds, double &bytes) {
-  if (!configuration.recompute.isAuto)
-    return isBeatenBy(work, configuration, splits, seconds, bytes,
-                      /*isMixture=*/false);
-  Configuration one = configuration;
-  double least = std::numeric_limits<double>::max();
-  for (Recompute kind :
-       {Recompute::None, Recompute::Selective, Recompute::Full}) {
-    one.recompute = kind;
-    one.layers = configuration.layers;
-    one.offload = configuration.offload;
-    // Only what holds too much, whatever it takes.
-    bool isLarge =
-        isBeatenBy(work, one, splits, std::numeric_limits<double>::max(), bytes,
-                   /*isMixture=*/true);
-    least = std::min(least, bytes);
-    // Auto does not take this cut: it takes that of the first kind with which
-    // all ranks fit.
-    if (isLarge)
-      continue;
-    std::shared_ptr<const StageProbe> probe = getStageProbe(work, one, splits);
-    if (!probe)
-      return false;
-    // A mixture of kinds with this cut takes no less time than the fastest kind
-    // alone. None and selective are both tried, since computing cheap
-    // operations again may be faster than keeping their results.
-    one.layers = probe->layers;
-    // As in makeLeastProbe.
-    one.offload = Offload::None;
-    for (Recompute fast : {Recompute::None, Recompute::Selective}) {
-      one.recompute = fast;
-      double memory = 0; // not the reason
-      if (fast <= kind && (!isBeatenBy(work, one, splits, seconds, memory,
-                                       /*isMixture=*/true) ||
-                           memory > 0))
-        return false;
-    }
-    least = 0;
-  }
-  bytes = least;
-  return true;
-}
-
-/// How often, in seconds, each rank can take a microbatch into what is free
-/// beside `memory`. Ranks that have nothing free are left to the bound on
-/// bytes.
-static double getHoldingSeconds(const StageProbe &probe,
-                                std::span<const StageMemory> memory,
-                                double usable) {
-  double seconds = 0;
-  for (size_t rank = 0; rank < memory.size(); ++rank)
-    if (double room = usable - memory[rank].peak(); room > 0)
-      seconds = std::max(seconds, probe.heldSeconds[rank] / room);
-  return seconds;
-}
-
-/// Time first, then memory, which takes the order of the schedule to count.
-///
-/// 1. Each rank: what it waits for outside, its messages, its own work m times.
-/// 2. That, the slowest replica and the step's fixed part, and what the fullest
-///    rank exchanges, against `seconds`.
-/// 3. The same of what each rank holds for how long, by what is free. Not of a
-///    mixture: the kind at hand is then the one that takes the least time, and
-///    holds more than others do.
-/// 4. Each rank's bytes: what its stages hold, as often as the schedule holds
-///    them whole at one moment.
-///
-/// `bytes` is 0 where time was the reason: how much memory such a configuration
-/// needs is not known then.
-bool Bounds::isBeatenBy(const Work &work, const Configuration &configuration,
-                        bool splits, double seconds, double &bytes,
-                        bool isMixture) {
-  bytes = 0;
-  std::shared_ptr<const StageProbe> probe =
-      getStageProbe(work, configuration, splits);
-  if (!probe)
-    return false; // estimate() will say why
-  Context context{work, cluster, training, configuration};
-  const Framework &framework = training.framework;
-  double microbatches = double(configuration.microbatches(training));
-  // To a rank and, where it waits for the stages in front at the end, back.
-  const double ways = splits ? 1 : 2;
-  TransferCost transfer = getTransfer(context);
-  // 1. Work and what is waited for outside.
-  double pipeline = 0, busy = 0, messages = 0;
-  for (size_t rank = 0; rank < probe->work.size(); ++rank) {
-    double work = microbatches * probe->work[rank];
-    double outside = probe->outside[rank] + ways * messages;
-    messages += transfer.at(uint32_t(rank), uint32_t(probe->work.size()));
-    pipeline = std::max(pipeline, outside + work);
-    busy += work / double(probe->work.size());
-  }
-  // 2. Against the time.
-  double wait = 1 + getWaitShare(configuration, training);
-  double beside = getStepSeconds(probe->parameters, context, seconds);
-  auto isSlow = [&](double pipeline) {
-    return boundRounding * (pipeline * wait + framework.stepSeconds) + beside >=
-           seconds;
+  int stages = configuration.mesh[Axis::PP];
+  auto getMean = [&](const StageMemory &memory) { // maybe with less on hosts
+    double bytes = memory.parameters * share(3) + memory.gradients * share(2);
+    if (!offloadsOptimizer(configuration.offload))
+      bytes += memory.optimizer * share(1);
+    if (!offloadsActivations(configuration.offload))
+      bytes += held * memory.activations;
+    return bytes / stages;
   };
-  if (isSlow(sharedSeconds(pipeline, busy, cluster.device)))
-    return true;
-  // 3. What is held, and for how long.
-  double usable = cluster.device.usableBytes();
-  std::vector<StageMemory> memory; // without activations
-  // A probe knows no replicas, and so not which parameters stay whole.
-  bool gathersAll = configuration.zero < 3 || dividesAll(context);
-  for (Holdings holdings : probe->holdings) {
-    holdings.gathered *= gathersAll;
-    holdings.gatheredDense *= gathersAll;
-    memory.push_back(getMemory(holdings, context));
-  }
-  double holding = microbatches * getHoldingSeconds(*probe, memory, usable);
-  if (!isMixture && isSlow(holding / cluster.device.burst))
-    return true;
-  // 4. Against the memory.
-  Held held = getHeld(configuration);
-  for (size_t rank = 0; rank < memory.size(); ++rank) {
-    memory[rank].activations = (*held)[rank] * probe->held[rank];
-    bytes = std::max(bytes, boundRounding * memory[rank].peak());
-  }
-  return bytes > usable;
+  return boundRounding *
+         std::max(getMean(probe.memory) + (stages == 1 ? probe.temporary : 0),
+                  getMean(probe.layersMemory) + probe.layerTemporary);
 }

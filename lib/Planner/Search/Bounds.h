@@ -45,7 +45,10 @@ struct Probe {
   // they begin and once they are done, and of what is no layer.
   double layer = 0, passed = 0, before = 0, after = 0;
   Elements parameters;
-  StageMemory memory;
+  StageMemory memory, layersMemory; // of all, and of the layers alone
+  // Bytes that live for the length of one block: of the one that needs the
+  // most, and of the layer that needs the least.
+  double temporary = 0, layerTemporary = 0;
   double work() const { return forward + backwardInput + backwardWeight; }
 };
 
@@ -67,6 +70,9 @@ struct StageProbe {
   std::vector<double> heldSeconds; // bytes times seconds that it holds them
   Elements parameters;             // of the rank that has the most
 };
+
+/// Whether ZeRO divides all parameters that it may divide.
+bool dividesAll(const Context &context);
 
 /// getProbe is for one thread; the others for any number.
 class Bounds {
@@ -132,6 +138,10 @@ private:
   const Result<Probe> &getProbeOf(const Work &work,
                                   const Configuration &configuration,
                                   Recompute kind, bool splits);
+  bool takesLonger(double pipeline, const StageProbe &probe,
+                   const Context &context, double limit) const;
+  bool isSlow(const StageProbe &probe, const Context &context, bool splits,
+              double seconds) const;
   bool isBeatenBy(const Work &work, const Configuration &configuration,
                   bool splits, double seconds, double &bytes, bool isMixture);
   Result<Probe> makeProbe(const Work &work, const Configuration &configuration,

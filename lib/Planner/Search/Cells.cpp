@@ -142,8 +142,33 @@ void Explorer::addCell(Cell cell, const Configuration &configuration) {
     cells.add(cell);
 }
 
+/// Whether the bound on memory leaves a member, with some ZeRO stage and
+/// something on hosts or nothing.
+bool Explorer::mayFit(const Cell &cell, Configuration configuration) const {
+  configuration.schedule = "1f1b"; // holds no more than any other
+  for (int zero : choices.getZeroStages(cell.mesh))
+    for (Offload offload : choices.offload) {
+      configuration.zero = zero;
+      configuration.offload = offload;
+      if (bounds.getBytes(*cell.probe, configuration) <=
+          input.cluster.device.usableBytes())
+        return true;
+    }
+  return false;
+}
+
+/// All of their nodes are too large, and none is left to be estimated.
+void Explorer::reopenUnfit() {
+  for (const Cell &cell : unfit)
+    cells.add(cell);
+  unfit.clear();
+  opensUnfit = true;
+  exploreInOrder(&Explorer::takeNext);
+}
+
 /// With the bounds that take longer, once a cell is the most promising one:
-/// first those of its profile, then those of its ZeRO stages.
+/// first those of its profile, then those of its ZeRO stages. One that is too
+/// large is put aside.
 void Explorer::narrow(Cell cell) {
   Node any{cell, cell.like};
   any.offload = choices.offload.front();
@@ -157,6 +182,10 @@ void Explorer::narrow(Cell cell) {
     if ((isRaised || measure(cell, configuration)) &&
         cell.seconds < fullSeconds)
       cells.add(cell);
+    return;
+  }
+  if (!opensUnfit && !mayFit(cell, configuration)) {
+    unfit.push_back(cell);
     return;
   }
   cell.isNarrow = true;

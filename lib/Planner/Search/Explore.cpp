@@ -479,6 +479,7 @@ std::vector<Leaf> Explorer::getFamilies() const {
 }
 
 std::optional<Leaf> Explorer::findSmallest() {
+  reopenUnfit();
   std::sort(tooLarge.begin(), tooLarge.end(), [](const auto &a, const auto &b) {
     return std::tie(a.first, a.second.index) <
            std::tie(b.first, b.second.index);

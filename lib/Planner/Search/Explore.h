@@ -238,6 +238,8 @@ private:
   bool measure(Cell &cell, const Configuration &configuration);
   double getVagueSeconds(const Cell &cell, const Configuration &configuration);
   void narrow(Cell cell);
+  bool mayFit(const Cell &cell, Configuration configuration) const;
+  void reopenUnfit();
   double getStepSeconds(const Cell &cell, Configuration configuration,
                         std::span<const Offload> kinds,
                         double *any = nullptr) const;
@@ -284,6 +286,10 @@ private:
   // searched for.
   Heap<Node> open, searched;
   std::vector<std::pair<double, Node>> tooLarge; // with their bytes
+  /// Cells that the bound on memory rules out, which are not opened unless
+  /// nothing else fits; and whether they are.
+  std::vector<Cell> unfit;
+  bool opensUnfit = false;
   std::vector<Node> shortNodes; // nothing of which lies on hosts so far
   std::vector<std::optional<Leaf>> best; // by family
   std::optional<Leaf> smallest;

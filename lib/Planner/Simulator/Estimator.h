@@ -77,6 +77,8 @@ private:
   void cut(Recompute kind);
   StageBlocks makeStage(size_t stage, const Recomputation::Stage &kinds) const;
   StageTime timeStage(const StageBlocks &stage);
+  PartSeconds getGatheredBeside(const StageBlocks &stage,
+                                const StageTime &time) const;
   void addCopies(const StageBlocks &stage, StageTime &time) const;
   void addPacking(double parameters, StageTime &time) const;
   Status check();

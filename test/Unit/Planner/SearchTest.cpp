@@ -232,6 +232,32 @@ TEST(Search, IsExactWhereMemoryIsShort) {
   checkExact(setting);
 }
 
+/// Scores of a mixture's attention that is not fused, from what most plans have
+/// room for down to what few have: then bounds on memory decide, also of what
+/// lies on hosts.
+TEST(Search, IsExactWhereScoresFillMemory) {
+  Setting setting;
+  setting.training.flashAttention = false;
+  setting.shape.heads = 64;
+  setting.shape.experts = {.experts = 8, .choices = 2, .ffn = 4096};
+  setting.training.globalBatch = 16;
+  setting.cluster = *parseCluster("h100:1x8");
+  setting.space = SearchSpace::all();
+  setting.space.mesh[Axis::EP] = {1};
+  setting.space.schedule = {"1f1b", "interleaved-1f1b"};
+  setSizes(setting.space.chunks, {1, 2}, {1, 2, 5});
+  setting.space.mesh[Axis::CP] = {1, 2};
+  setSizes(setting.space.microBatch, {1, 4}, {1, 2, 4, 8});
+  std::set<std::string> picked;
+  for (double gigabytes : {40, 20, 12}) {
+    SCOPED_TRACE(gigabytes);
+    setting.cluster.device.memoryBytes = 1e9 * gigabytes;
+    checkExact(setting);
+    picked.insert(print(setting.run().configuration));
+  }
+  EXPECT_EQ(picked.size(), 3u);
+}
+
 /// Devices whose number divides neither layers nor batch well.
 TEST(Search, IsExactWithIdleDevices) {
   Setting setting;

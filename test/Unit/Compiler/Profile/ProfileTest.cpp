@@ -164,6 +164,17 @@ TEST_F(ProfileTest, KnowsWhatIsCheapToComputeAgain) {
   EXPECT_EQ(again.input.elements, layer.input.elements);
 }
 
+/// Full recomputation leaves what a copy might compare otherwise.
+TEST_F(ProfileTest, KnowsWhatIsKeptInAnyCase) {
+  open("gpt-oss-20b", 4096, Precision::BF16);
+  const Work &work = get(1, false);
+  const planner::Block &layer = work.blocks[work.order[work.before]];
+  // Of each token the layer's input, of its rows of four experts two
+  // comparisons for each of three clamps, and which experts they are.
+  EXPECT_EQ(layer.input.elements, 4096.0 * 2880 * (1 + 4 * 3 * 2));
+  EXPECT_EQ(layer.input.fourByte, 4096.0 * 4);
+}
+
 /// A backward pass reads the more parameters the more it computes again; of a
 /// whole layer of GPT-2 all but the last bias, which nothing in it depends on.
 /// Looking up rows of a table needs none of them for its gradient, unlike the

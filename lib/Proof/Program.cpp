@@ -102,7 +102,7 @@ private:
   LogicalResult overwrite(Rank &rank, plan::ActionOp action,
                           const Callee &callee);
   LogicalResult take(Rank &rank, plan::ActionOp action, const Callee &callee,
-                     const Bound &bound);
+                     const Bound &bound, const Thing &expected);
   LogicalResult tellWaiting();
   LogicalResult bind(Rank &rank, plan::ActionOp action, const Callee &callee);
   LogicalResult checkSlots(Rank &rank, plan::ActionOp action,
@@ -286,7 +286,8 @@ LogicalResult Programs::checkSlots(Rank &rank, plan::ActionOp action,
 /// model are not followed: their buffers hold all microbatches, and the call
 /// selects its rows.
 LogicalResult Programs::take(Rank &rank, plan::ActionOp action,
-                             const Callee &callee, const Bound &bound) {
+                             const Callee &callee, const Bound &bound,
+                             const Thing &expected) {
   FailureOr<Buffer *> buffer =
       locate(rank, action, bound.place.slot, bound.port);
   if (failed(buffer))
@@ -299,8 +300,6 @@ LogicalResult Programs::take(Rank &rank, plan::ActionOp action,
     return report.wrong(action)
            << "gives \"" << name << "\" for the " << bound.port.getText();
   }
-  Thing expected =
-      getThing(bound.port, *action.getStage(), *action.getMicrobatch());
   const Thing *held = (*buffer)->find(bound.place.begin);
   if (held && *held == expected)
     return success();
@@ -329,8 +328,10 @@ LogicalResult Programs::overwrite(Rank &rank, plan::ActionOp action,
 /// an argument was.
 LogicalResult Programs::bind(Rank &rank, plan::ActionOp action,
                              const Callee &callee) {
+  int64_t stage = *action.getStage(), microbatch = *action.getMicrobatch();
   for (const Bound &bound : callee.takes)
-    if (failed(take(rank, action, callee, bound)))
+    if (failed(take(rank, action, callee, bound,
+                    getThing(bound.port, stage, microbatch))))
       return failure();
   if (failed(overwrite(rank, action, callee)))
     return failure();
@@ -339,9 +340,8 @@ LogicalResult Programs::bind(Rank &rank, plan::ActionOp action,
         locate(rank, action, bound.place.slot, bound.port);
     if (failed(buffer))
       return failure();
-    (*buffer)->put(
-        bound.place.begin, bound.place.end,
-        getThing(bound.port, *action.getStage(), *action.getMicrobatch()));
+    (*buffer)->put(bound.place.begin, bound.place.end,
+                   getThing(bound.port, stage, microbatch));
   }
   return success();
 }

@@ -15,8 +15,9 @@
 #include "plait/Dialect/Pipe/IR/Pipe.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 
-#include <iterator>
-#include <map>
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallVector.h"
+#include <algorithm>
 #include <string>
 
 namespace plait::proof {
@@ -47,27 +48,33 @@ struct Buffer {
   /// A send of it that has not been waited for; null: none.
   plan::ActionOp send;
   struct Held {
-    int64_t end; // bytes
+    int64_t begin, end; // bytes
     Thing thing;
   };
-  std::map<int64_t, Held> holds; // by the byte that it begins at; disjoint
+  llvm::SmallVector<Held, 1> holds; // disjoint, in the order of their bytes
 
   /// Only what begins exactly there: a thing at another offset is another
   /// tensor.
   const Thing *find(int64_t begin) const {
-    auto held = holds.find(begin);
-    return held == holds.end() ? nullptr : &held->second.thing;
+    const Held *held = llvm::partition_point(
+        holds, [&](const Held &own) { return own.begin < begin; });
+    return held == holds.end() || held->begin != begin ? nullptr : &held->thing;
   }
   /// What has a byte there is nobody's any more.
   void erase(int64_t begin, int64_t end) {
-    auto first = holds.lower_bound(begin);
-    if (first != holds.begin() && std::prev(first)->second.end > begin)
-      --first;
-    holds.erase(first, holds.lower_bound(end));
+    Held *first = llvm::partition_point(holds, [&](const Held &own) {
+      return own.begin < begin && own.end <= begin;
+    });
+    Held *last = std::partition_point(
+        first, holds.end(), [&](const Held &own) { return own.begin < end; });
+    holds.erase(first, last);
   }
   void put(int64_t begin, int64_t end, Thing thing) {
-    erase(begin, end);
-    holds.insert_or_assign(begin, Held{end, thing});
+    // Of no bytes there is one, too.
+    erase(begin, std::max(end, begin + 1));
+    Held *behind = llvm::partition_point(
+        holds, [&](const Held &own) { return own.begin < begin; });
+    holds.insert(behind, Held{begin, end, thing});
   }
 };
 

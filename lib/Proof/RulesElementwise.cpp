@@ -417,6 +417,11 @@ static bool isAligned(const Pack &a, const Pack &b) {
                      });
 }
 
+/// Asks the context only where the type is another one.
+static RankedTensorType withElements(RankedTensorType type, Type element) {
+  return type.getElementType() == element ? type : type.clone(element);
+}
+
 /// 1. All packs have the same layout, and whatever is no pack is one number
 ///    repeated.
 /// 2. `rule` is asked for each member by itself, with the type that the member
@@ -453,7 +458,7 @@ FailureOr<Content> Rules::evaluatePacked(Operation *op, Operands operands,
     Contents own;
     for (const Content &operand : operands) {
       Content &part = own.emplace_back();
-      part.type = member.type.clone(operand.type.getElementType());
+      part.type = withElements(member.type, operand.type.getElementType());
       part.form =
           operand.pack ? operand.pack->members[index].form : operand.form;
       if (!operand.pack)
@@ -461,7 +466,8 @@ FailureOr<Content> Rules::evaluatePacked(Operation *op, Operands operands,
       part.writer = operand.writer;
     }
     FailureOr<Content> result =
-        rule(*this, op, pointTo(own), member.type.clone(type.getElementType()));
+        rule(*this, op, pointTo(own),
+             withElements(member.type, type.getElementType()));
     if (failed(result) || failed(checkAxes(op, result->form)))
       return failure();
     member.form = std::move(result->form);

@@ -168,7 +168,11 @@ const Term *Terms::leaf(StringRef name, ArrayRef<int64_t> shape) {
 /// A leaf of that name: parameters and inputs begin with "@" or are words.
 static constexpr StringRef kOne = "1";
 
-const Term *Terms::one() { return leaf(kOne, {}); }
+const Term *Terms::one() {
+  if (!unit)
+    unit = leaf(kOne, {});
+  return unit;
+}
 
 static bool isOne(const Term *term) {
   return term->kind == Term::Leaf && term->name == kOne;
@@ -232,10 +236,15 @@ Expression Terms::finish(Term::Kind kind, SmallVector<Argument, 2> arguments) {
 /// 2. The order makes equal terms neighbours (S2); these are added up (S3).
 /// 3. What has become zero goes (S3).
 /// The sort is stable, so that factors are added in the order in which they
-/// were given.
+/// were given. What a residual is the sum of grows with each layer: nothing of
+/// it is copied twice.
 Expression Terms::sum(ArrayRef<Argument> given) {
-  SmallVector<Argument> all;
-  all.reserve(given.size());
+  SmallVector<Argument, 2> all;
+  size_t count = 0;
+  for (const Argument &argument : given)
+    count +=
+        argument.term->kind == Term::Sum ? argument.term->arguments.size() : 1;
+  all.reserve(count);
   for (const Argument &argument : given) {
     if (argument.term->kind != Term::Sum) {
       all.push_back(argument);
@@ -249,17 +258,17 @@ Expression Terms::sum(ArrayRef<Argument> given) {
   // 2. Collect. Mostly they are sorted already.
   if (!llvm::is_sorted(all, isBefore))
     llvm::stable_sort(all, isBefore);
-  SmallVector<Argument, 2> arguments;
+  size_t kept = 0;
   for (Argument &argument : all)
-    if (!arguments.empty() && arguments.back().term == argument.term &&
-        arguments.back().letters == argument.letters)
-      arguments.back().factor += argument.factor; // S2, S3
-    else
-      arguments.push_back(std::move(argument));
+    if (kept > 0 && all[kept - 1].term == argument.term &&
+        all[kept - 1].letters == argument.letters)
+      all[kept - 1].factor += argument.factor; // S2, S3
+    else if (Argument &place = all[kept++]; &place != &argument)
+      place = std::move(argument);
+  all.truncate(kept);
   // 3. Cancel.
-  llvm::erase_if(arguments,
-                 [](const Argument &own) { return own.factor == 0; });
-  return finish(Term::Sum, std::move(arguments));
+  llvm::erase_if(all, [](const Argument &own) { return own.factor == 0; });
+  return finish(Term::Sum, std::move(all));
 }
 
 /// Moves the factor of a term that is a multiple of another one into `factor`.
@@ -296,6 +305,8 @@ Expression Terms::product(ArrayRef<Argument> given, double factor) {
   if (arguments.size() == 1)
     return sum(Argument{arguments[0].term, arguments[0].letters, factor});
   Expression product = finish(Term::Product, std::move(arguments));
+  if (factor == 1) // S4
+    return product;
   return sum(Argument{product.term, product.letters, factor});
 }
 

@@ -137,6 +137,7 @@ private:
   std::deque<Term> terms;
   llvm::DenseSet<const Term *, ByContent> known;
   llvm::StringSet<> names;
+  const Term *unit = nullptr; // the number 1; null: nobody has asked for it
   bool isClaim = false;
   mlir::Operation *origin = nullptr;
 };

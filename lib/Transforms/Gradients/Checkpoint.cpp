@@ -50,22 +50,23 @@ static bool isElementwise(Operation *op) {
           fusable.getFusionRole() == FusionRole::Broadcast);
 }
 
-/// The bytes of what `op` is made of, looking through what is elementwise and
-/// may be computed again; parameters and constants are there anyway.
-static int64_t countSourceBytes(Operation *op) {
+/// Whether what `op` is made of takes `bytes` or more, looking through what is
+/// elementwise and may be computed again; parameters and constants are there
+/// anyway. It goes no further back than the answer needs: behind a residual lie
+/// all layers before it.
+static bool isMadeOf(Operation *op, int64_t bytes) {
   llvm::SetVector<Value> values(op->operand_begin(), op->operand_end());
   // `values` grows while it is walked; as a set it counts what several ops read
   // once.
-  int64_t bytes = 0;
-  for (size_t index = 0; index < values.size(); ++index) {
+  for (size_t index = 0; index < values.size() && bytes > 0; ++index) {
     Value value = values[index];
     Operation *source = value.getDefiningOp();
     if (isElementwise(source) && !source->hasTrait<ComparesFloats>())
       values.insert(source->operand_begin(), source->operand_end());
     else if (!source || source->getNumOperands())
-      bytes += byteSize(value.getType());
+      bytes -= byteSize(value.getType());
   }
-  return bytes;
+  return bytes <= 0;
 }
 
 /// Values that cost no more than reading them back: parameters, constants, and
@@ -75,7 +76,7 @@ static bool isFree(Operation *op) {
   if (op->getNumOperands() == 0)
     return true;
   return isElementwise(op) &&
-         countSourceBytes(op) < byteSize(op->getResult(0).getType());
+         !isMadeOf(op, byteSize(op->getResult(0).getType()));
 }
 
 /// What ranks that share the tokens out have gathered: a parameter that they

@@ -467,9 +467,14 @@ void Placer::describeSlots(int64_t workspace) {
   names.push_back(builder.getStringAttr("workspace"));
   function->setAttr(kSlotBytesAttr, builder.getDenseI64ArrayAttr(bytes));
   function->setAttr(kSlotNamesAttr, builder.getArrayAttr(names));
-  for (BlockArgument argument : body.getArguments())
-    function.setArgAttr(argument.getArgNumber(), kPlaceAttr,
-                        fixedPlace(argument));
+  // At once: each one that is set makes a list of those of all arguments anew.
+  SmallVector<DictionaryAttr> arguments;
+  for (BlockArgument argument : body.getArguments()) {
+    NamedAttrList own(function.getArgAttrDict(argument.getArgNumber()));
+    own.set(kPlaceAttr, fixedPlace(argument));
+    arguments.push_back(own.getDictionary(builder.getContext()));
+  }
+  function.setAllArgAttrs(arguments);
 }
 
 /// Asks a placer that is thrown away: nothing of the function is changed.

@@ -32,13 +32,23 @@ int CostNetwork::addVariable(int domain) {
   return domains.size() - 1;
 }
 
-/// Costs of one pair of variables may be added many times, by layers that are
-/// alike: each call is a table of its own, and elimination merges them.
+/// Layers that are alike add costs of the same variables: they are one table,
+/// so that solving does not take longer for a deeper model.
+void CostNetwork::add(Table table) {
+  auto [known, isNew] = tableOf.try_emplace(
+      {table.scope.front(), table.scope.back()}, tables.size());
+  if (isNew)
+    return tables.push_back(std::move(table));
+  for (auto [sum, cost] :
+       llvm::zip_equal(tables[known->second].costs, table.costs))
+    sum += cost;
+}
+
 void CostNetwork::addCost(int variable, llvm::function_ref<double(int)> cost) {
   Table table{{variable}, {}};
   for (int x = 0; x < domains[variable]; ++x)
     table.costs.push_back(cost(x));
-  tables.push_back(std::move(table));
+  add(std::move(table));
 }
 
 /// The scope is sorted, since look() and eliminate() index tables by it.
@@ -50,7 +60,7 @@ void CostNetwork::addCost(int a, int b,
   for (int x = 0; x < domains[table.scope[0]]; ++x)
     for (int y = 0; y < domains[table.scope[1]]; ++y)
       table.costs.push_back(a < b ? cost(x, y) : cost(y, x));
-  tables.push_back(std::move(table));
+  add(std::move(table));
 }
 
 namespace {

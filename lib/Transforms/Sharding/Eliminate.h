@@ -16,6 +16,7 @@
 #define PLAIT_LIB_TRANSFORMS_SHARDING_ELIMINATE_H
 
 #include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include <optional>
@@ -33,13 +34,13 @@ public:
   /// For a == b, the cost of (x, x).
   void addCost(int a, int b, llvm::function_ref<double(int, int)> cost);
 
-  /// Costs that were added at once: one for each assignment to the variables of
-  /// the scope, row-major, the last of them fastest.
+  /// The sum of all costs of the same variables: one for each assignment to
+  /// those of the scope, row-major, the last of them fastest.
   struct Table {
     llvm::SmallVector<int, 4> scope; // ascending
     std::vector<double> costs;
   };
-  /// Returns the tables in the order in which they were added.
+  /// Returns the tables in the order in which the first cost of each was added.
   llvm::ArrayRef<Table> getTables() const { return tables; }
 
   /// The values of least total cost (the smallest values among equals), and
@@ -50,9 +51,11 @@ public:
 
 private:
   struct Elimination;
+  void add(Table table);
 
   llvm::SmallVector<int> domains;
   std::vector<Table> tables;
+  llvm::DenseMap<std::pair<int, int>, size_t> tableOf; // by scope
 };
 
 } // namespace plait

@@ -9,9 +9,9 @@
 // the answer. All costs are computed from factor rules, CostedOpInterface and
 // the cluster's rates; no op is known by name.
 //
-// Tables are added for every op of every layer, on variables that layers which
-// are alike have in common: their costs add up, and the number of variables
-// does not grow with depth. That all costs are seconds, or bytes turned into
+// Layers which are alike have variables in common, and their costs add up: ops
+// of one kind that lie in the same way are counted, so that neither variables
+// nor tables grow with depth. That all costs are seconds, or bytes turned into
 // the seconds of sending them, makes communication, work and memory comparable
 // without weights that would have to be tuned for each model.
 //
@@ -24,6 +24,9 @@
 
 #include "llvm/ADT/Sequence.h"
 #include "llvm/Support/FormatVariadic.h"
+
+#include <map>
+#include <vector>
 
 using namespace mlir;
 using namespace plait;
@@ -350,6 +353,37 @@ double ShardingProblem::getWork(ShardableOpInterface op,
          rates.getMemorySeconds(kFusedTraffic * bytes);
 }
 
+/// Describes what else the costs of an op follow from than its attributes and
+/// types, which it has in common with all ops of its variable: which variables
+/// its values have, how many users, whether they have gradients, and which of
+/// all dimensions a rank has parts of. It takes a fraction of what the costs
+/// take, so that those are found once for all layers that are alike.
+ShardingProblem::CostKey
+ShardingProblem::describeCosts(ShardableOpInterface op) const {
+  CostKey key{variableOf(op.getOperation()).id};
+  auto describeClass = [&](int root) {
+    key.push_back(parts.contains(root) ? root : kNone);
+  };
+  auto describeValue = [&](Value value) {
+    key.push_back(variableOf(value).id);
+    key.push_back(differentiable.contains(value));
+    for (int64_t dim = 0, rank = typeOf(value).getRank(); dim < rank; ++dim)
+      describeClass(classes.find(value, dim));
+  };
+  for (Value operand : op->getOperands()) {
+    describeValue(operand);
+    key.push_back(llvm::range_size(operand.getUses()));
+    key.push_back(nn::getSlotAccess(operand.getDefiningOp()) ==
+                  nn::SlotAccess::Read);
+  }
+  for (Value result : op->getResults())
+    describeValue(result);
+  FactorRule rule = op.getFactorRule();
+  for (size_t index = 0; index < rule.factors.size(); ++index)
+    describeClass(classes.findFactor(op, rule, index));
+  return key;
+}
+
 /// What computing the op takes. Not split, every rank does all of it: repeated
 /// work has its price in seconds like all else, so that small ops stay whole
 /// where communication for them would take longer.
@@ -434,6 +468,8 @@ LogicalResult ShardingProblem::solve() {
   addVariables();
   // 3.
   llvm::DenseSet<Attribute> counted;
+  std::vector<std::pair<ShardableOpInterface, double>> costing; // and how often
+  std::map<CostKey, size_t> numbers;
   WalkResult walk = function.walk([&](Operation *op) {
     times = countAlike(op);
     if (auto read = dyn_cast<SlotOpInterface>(op)) {
@@ -441,12 +477,20 @@ LogicalResult ShardingProblem::solve() {
           failed(addReadCosts(read)))
         return WalkResult::interrupt();
     } else if (auto shardable = dyn_cast<ShardableOpInterface>(op)) {
-      addOpCosts(shardable);
+      auto [known, isNew] =
+          numbers.try_emplace(describeCosts(shardable), costing.size());
+      if (isNew)
+        costing.push_back({shardable, 0});
+      costing[known->second].second += times;
     }
     return WalkResult::advance();
   });
   if (walk.wasInterrupted())
     return failure();
+  for (auto [op, count] : costing) {
+    times = count;
+    addOpCosts(op);
+  }
   // 4.
   std::optional<SmallVector<int>> best = network.solve(seconds);
   if (!best)

@@ -34,6 +34,8 @@
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/Support/JSON.h"
 
+#include <vector>
+
 namespace plait {
 
 /// "tp=8 does not divide the 4 key/value heads or 2 query heads of each of
@@ -109,6 +111,8 @@ private:
   void addCost(const Variable &variable, llvm::function_ref<double(int)> cost);
   void addCost(const Variable &a, const Variable &b,
                llvm::function_ref<double(int, int)> cost);
+  using CostKey = std::vector<int64_t>;
+  CostKey describeCosts(ShardableOpInterface op) const;
   void addOpCosts(ShardableOpInterface op);
   void addResultCosts(mlir::Operation *op, const Variable &choice,
                       const FactorRule &rule);

@@ -46,4 +46,30 @@ TEST(Eliminate, RefusesWhatNeedsATableTooLarge) {
   EXPECT_FALSE(network.solve(cost));
 }
 
+/// Costs of one pair, in both orders, and of each of its variables: as many
+/// tables however many layers add to them, or solving would take longer for
+/// each.
+TEST(Eliminate, AddsUpCostsOfTheSameVariables) {
+  CostNetwork network;
+  int a = network.addVariable(2), b = network.addVariable(3);
+  for (int layer = 0; layer < 100; ++layer) {
+    network.addCost(a, b, [](int x, int y) { return x + y == 1 ? 1 : 2; });
+    network.addCost(b, a, [](int y, int x) { return x == 1 ? 2 : 4; });
+    network.addCost(a, [](int x) { return x == 0; });
+    network.addCost(b, b,
+                    [](int x, int y) { return x == 0 && y == 0 ? 3 : 1; });
+  }
+  ASSERT_EQ(network.getTables().size(), 3u);
+  EXPECT_EQ(network.getTables()[0].costs,
+            (std::vector<double>{600, 500, 600, 300, 400, 400}));
+  double cost = 0;
+  auto found = network.solve(cost);
+  ASSERT_TRUE(found);
+  EXPECT_EQ((*found)[a], 1);
+  EXPECT_EQ((*found)[b], 1); // the first of two
+  EXPECT_EQ(cost, 100 * (2 + 2 + 0 + 1));
+  EXPECT_EQ(network.findCost(b, 0), 100 * (1 + 2 + 0 + 3));
+  EXPECT_EQ(network.findCost(a, 0), 100 * (1 + 4 + 1 + 1));
+}
+
 } // namespace

@@ -105,8 +105,10 @@ TEST(Exchanges, OfContextAreGatheredInOneLaunch) {
   auto attention =
       std::ranges::find(layer, OperationKind::Attention, &Operation::kind);
   ASSERT_NE(attention, layer.end());
-  auto last = attention - 1;
-  ASSERT_EQ(last->kind, OperationKind::Matmul);
+  auto last = std::find_if(
+      std::make_reverse_iterator(attention), layer.rend(),
+      [](const Operation &op) { return op.kind == OperationKind::Matmul; });
+  ASSERT_NE(last, layer.rend());
   last->n = attention->keyValueHeads * attention->headSize;
   double bytes = double(attention->keys) * double(attention->keyValueHeads) *
                  double(attention->headSize) *

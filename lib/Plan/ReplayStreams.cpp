@@ -18,12 +18,14 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "plait/Plan/Communicators.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Replay.h"
 #include "plait/Plan/Streams.h"
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 using namespace plait;
 using namespace plait::plan;
@@ -79,9 +81,12 @@ private:
     std::vector<Operation> operations;
     std::vector<uint32_t> firstOf; // of each action, its first operation
     std::map<std::vector<uint32_t>, size_t> met; // collectives so far
+    std::vector<std::vector<uint32_t>> batches;  // by function
   };
 
   void addOperations(uint32_t index);
+  std::vector<uint32_t> findBatches(uint32_t index,
+                                    const fb::Function &function) const;
   void addCall(uint32_t index, uint32_t action);
   uint32_t meet(Program &program, const fb::CollectiveStep &step);
   void joinMessage(uint32_t index);
@@ -112,11 +117,24 @@ private:
   Replayed replayed;
 };
 
+/// Returns, for each step, the last one of those that are launched with it.
+/// Sites are no ranks of one program's group.
+std::vector<uint32_t>
+StreamWalker::findBatches(uint32_t index, const fb::Function &function) const {
+  if (isCuda(plan) && mesh.sites() == 1)
+    return batchGathers(mesh, mesh.rankOf(index, 0), function);
+  std::vector<uint32_t> last(length(function.steps()));
+  std::iota(last.begin(), last.end(), 0);
+  return last;
+}
+
 /// Messages get their time in joinMessage(), steps in addCall().
 void StreamWalker::addOperations(uint32_t index) {
   const fb::Program &source = *plan.programs()->Get(index);
   Program &program = programs.emplace_back();
   choices.push_back(chooseStreams(plan, source));
+  for (uint32_t i = 0; i < length(source.functions()); ++i)
+    program.batches.push_back(findBatches(index, *source.functions()->Get(i)));
   for (uint32_t i = 0; i < length(source.actions()); ++i) {
     program.firstOf.push_back(uint32_t(program.operations.size()));
     if (isTransfer(*source.actions()->Get(i)))
@@ -127,20 +145,27 @@ void StreamWalker::addOperations(uint32_t index) {
 }
 
 /// A collective over the pipeline axis is a node that other programs have as
-/// well, so that its predecessors are those of all its members.
+/// well, so that its predecessors are those of all its members. Gathers that
+/// GPUs launch together are one node: it waits for what any of them waits for.
 void StreamWalker::addCall(uint32_t index, uint32_t action) {
   const fb::Program &source = *plan.programs()->Get(index);
   int32_t number = source.actions()->Get(action)->function();
   const fb::Function &function = *source.functions()->Get(number);
   Program &program = programs[index];
+  const std::vector<uint32_t> &last = program.batches[number];
+  uint32_t node = 0, end = 0; // of a batch: the step behind it
   for (uint32_t i = 0; i < length(function.steps()); ++i) {
     const auto *collective = function.steps()->Get(i)->step_as_CollectiveStep();
     double seconds = costs.steps.empty() ? 0 : costs.steps[index][number][i];
-    // Other collectives join ranks of this program, which are one here.
-    uint32_t node = collective && collective->axis() == 0
-                        ? meet(program, *collective)
-                        : addNode(0);
-    nodes[node].seconds = seconds;
+    if (i < end) {
+      nodes[node].seconds += seconds;
+    } else {
+      // Other collectives join ranks of this program, which are one here.
+      node = collective && collective->axis() == 0 ? meet(program, *collective)
+                                                   : addNode(0);
+      nodes[node].seconds = seconds;
+      end = last[i] + 1;
+    }
     bool computes = choices[index].steps[number][i] == 0 && !collective &&
                     !asPlaceCopy(*function.steps()->Get(i));
     program.operations.push_back({action, node, computes});
@@ -186,7 +211,9 @@ void StreamWalker::addOrder(uint32_t index) {
   StreamSchedule schedule = scheduleStreams(source, mesh, choice);
   const std::vector<Operation> &operations = programs[index].operations;
   forEachWait(schedule, choice.streams(), [&](uint32_t first, uint32_t second) {
-    addEdge(operations[first].node, operations[second].node);
+    uint32_t from = operations[first].node, to = operations[second].node;
+    if (from != to)
+      addEdge(from, to);
   });
 }
 
@@ -251,10 +278,14 @@ void StreamWalker::addUp(uint32_t index) {
   exchanges = join(std::move(exchanges));
   computations = join(std::move(computations));
   auto &times = replayed.operations.emplace_back();
+  uint32_t before = uint32_t(nodes.size()); // of the operation before
   for (const Operation &operation : program.operations) {
     const Node &node = nodes[operation.node];
-    times.push_back(
-        {node.seconds, measure(computations, node.start, node.end())});
+    OperationTime time = {node.seconds,
+                          measure(computations, node.start, node.end())};
+    // The first of a batch stands for all.
+    times.push_back(operation.node == before ? OperationTime() : time);
+    before = operation.node;
   }
   RankTime &rank = replayed.ranks.emplace_back();
   auto &actions = replayed.programs.emplace_back(program.firstOf.size());

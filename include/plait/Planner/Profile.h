@@ -103,8 +103,13 @@ private:
   TrainingConfiguration getConfiguration(const planner::Degrees &degrees) const;
   mlir::FailureOr<Sharded> shardFor(double sequences, int64_t batch,
                                     const planner::Degrees &degrees);
+  mlir::OwningOpRef<mlir::ModuleOp>
+  differentiate(Sharded &sharded, const TrainingConfiguration &configuration);
   mlir::FailureOr<Measured> measure(Sharded &sharded,
                                     const planner::Degrees &degrees);
+  mlir::LogicalResult addHalves(Sharded &sharded,
+                                const planner::Degrees &degrees,
+                                Measured &measured);
   planner::Work assemble(Measured measured);
   /// Returns the work for a number of sequences; null where the model cannot be
   /// split, which diagnostics have said.

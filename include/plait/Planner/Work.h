@@ -153,6 +153,16 @@ struct ParameterGroup {
   }
 };
 
+/// The tensors that the two halves of a backward pass have from before.
+struct Halves {
+  Saved inputs;  // read by that of input gradients, of what is kept
+  Saved weights; // read by that of weight gradients
+  Saved made;    // the part of it that the first half leaves to the second
+  /// Gradients of outputs that the second reads as well: of another block, or
+  /// messages.
+  Saved passed;
+};
+
 struct Block {
   std::string name; // "embedding", "layer", "head"
   std::vector<Operation> operations;
@@ -161,14 +171,9 @@ struct Block {
   /// The part of it that the last matmul of the forward pass makes, or what
   /// follows it.
   Saved lastKept;
-  /// The rest of it, and of gradients, from a microbatch's input gradients to
-  /// its weight gradients, where a schedule has them apart.
-  Saved keptForWeights;
-  /// The part of it that the input gradients' pass makes; the rest the forward
-  /// pass has left.
-  Saved madeForWeights;
-  /// The tensors that this pass reads of what the forward pass has left.
-  Saved keptForInputs;
+  /// Where a schedule has gradients of inputs and of weights apart; the second
+  /// where the whole block is computed again.
+  Halves halves, halvesAgain;
   Saved input; // with full recomputation: the block's inputs
   /// The most temporary elements alive at once inside of the block, per
   /// sequence, beside what is kept.

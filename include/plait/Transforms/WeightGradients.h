@@ -21,11 +21,12 @@
 
 namespace plait {
 
-/// The ops of a backward function that can be delayed, in its order: the
-/// matmuls that lead to accumulated gradients and to no other matmul or
+/// Returns the ops of a backward function that can be delayed, in its order:
+/// the matmuls that lead to accumulated gradients and to no other matmul or
 /// attention, all that becomes of them, and what only they read where keeping
-/// its operands takes no more bytes than keeping it. Parameters and constants,
-/// which every function reads for itself, are not counted.
+/// its operands, or what these are made of element by element, takes no more
+/// bytes than keeping it. Parameters and constants, which every function reads
+/// for itself, are not counted.
 llvm::SmallVector<mlir::Operation *>
 findWeightGradients(mlir::func::FuncOp backward);
 

@@ -65,17 +65,10 @@ private:
 };
 } // namespace
 
-/// Results behind the first are statistics for the backward pass.
-static bool isStatistic(Value value) {
-  auto result = dyn_cast<OpResult>(value);
-  return result && result.getResultNumber() > 0 &&
-         isa<DecomposableOpInterface>(result.getOwner());
-}
-
 /// Elements that are not of an activation count four bytes each: statistics,
 /// indices, losses, and gradients in fp32.
 void Measurer::addTo(Saved &saved, Value value) const {
-  bool four = !isActivation(value.getType()) || isStatistic(value);
+  bool four = !isActivation(value.getType());
   (four ? saved.fourByte : saved.elements) += countElements(value.getType());
   ++saved.values;
 }
@@ -253,10 +246,9 @@ namespace {
 class FirstReads {
 public:
   FirstReads(const Measurer &measurer,
-             const llvm::SetVector<Operation *> &delayed, planner::Block &block)
-      : measurer(measurer), delayed(delayed), block(block) {}
+             const llvm::SetVector<Operation *> &delayed)
+      : measurer(measurer), delayed(delayed) {}
 
-  /// Adds what `op` reads to what the block keeps.
   void visit(Operation *op);
   /// Has `operation` take what was visited since the last one of its half did.
   void give(planner::Operation &operation, bool isDelayed) {
@@ -267,7 +259,6 @@ public:
 private:
   const Measurer &measurer;
   const llvm::SetVector<Operation *> &delayed;
-  planner::Block &block;
   llvm::SmallDenseSet<Value> seen, seenApart[2]; // by whether it is delayed
   Saved taken, takenApart[2];
 };
@@ -286,10 +277,6 @@ void FirstReads::visit(Operation *op) {
     if (!crosses || !seenApart[isDelayed].insert(operand).second)
       continue;
     measurer.addTo(takenApart[isDelayed], operand);
-    measurer.addTo(isDelayed ? block.keptForWeights : block.keptForInputs,
-                   operand);
-    if (isDelayed && !isLeft(operand))
-      measurer.addTo(block.madeForWeights, operand);
   }
 }
 
@@ -546,7 +533,7 @@ planner::Block Measurer::measure(func::FuncOp forward,
     }
   SmallVector<Operation *> found = findWeightGradients(backward);
   llvm::SetVector<Operation *> delayed(found.begin(), found.end());
-  FirstReads reads(*this, delayed, block);
+  FirstReads reads(*this, delayed);
   llvm::DenseMap<Operation *, int64_t> joined = findJoinedGradients(found);
   for (Operation &op : backward.getBody().front()) {
     reads.visit(&op);

@@ -26,7 +26,9 @@
 #include "plait/Planner/Profile.h"
 
 #include "FoldLayers.h"
+#include "Halves.h"
 #include "Measure.h"
+#include "Parameters.h"
 #include "Separator.h"
 #include "plait/Analysis/ModelFlops.h"
 #include "plait/Configuration/CompressionFacts.h"
@@ -52,7 +54,6 @@
 
 using namespace mlir;
 using namespace plait;
-using planner::ParameterGroup;
 using planner::Work;
 
 /// Sequences of the two microbatches that are compared.
@@ -191,144 +192,9 @@ static LogicalResult shard(ModuleOp module, const FoldedBlocks &folded,
   return success();
 }
 
-namespace {
-/// The symbols of what functions add to: parameters that are trained, and
-/// accumulators of the loss.
-struct Sums {
-  llvm::DenseSet<Attribute> whole;
-  llvm::DenseSet<Attribute> partial; // ranks of tp have parts of the sum
-
-  bool contains(Attribute symbol) const {
-    return whole.contains(symbol) || partial.contains(symbol);
-  }
-};
-} // namespace
-
-/// Finds them while types have shardings.
-static Sums findSums(ModuleOp module) {
-  auto axis = StringAttr::get(module.getContext(), kTensorAxis);
-  Sums sums;
-  for (auto add : nn::findAccesses(module, nn::SlotAccess::Add)) {
-    auto sharding = dist::ShardingAttr::of(add.getTensor());
-    bool isPartial = sharding && sharding.isPartialOver(axis);
-    (isPartial ? sums.partial : sums.whole).insert(add.getSymbolAttr());
-  }
-  for (Attribute symbol : sums.whole)
-    sums.partial.erase(symbol);
-  return sums;
-}
-
-/// What a rank has of each dimension. One that is split unevenly has padding,
-/// and so no equal blocks: it counts as one that nothing divides.
-static std::vector<int64_t> getLocalSizes(nn::ParameterOp parameter,
-                                          dist::ShardingAttr sharding) {
-  std::vector<int64_t> sizes(parameter.getType().getShape());
-  if (!sharding)
-    return sizes;
-  dist::MeshOp mesh = dist::MeshOp::find(parameter);
-  for (auto [size, axes] : llvm::zip_equal(sizes, sharding.getDims())) {
-    int64_t blocks = mesh.getBlocks(axes);
-    size = size % blocks ? 1 : size / blocks;
-  }
-  return sizes;
-}
-
-/// The ops that make what the forward function leaves to its backward one, and
-/// all that those read: what a block computes again if it keeps its inputs
-/// alone.
-static llvm::SetVector<Operation *> findMakers(func::FuncOp forward) {
-  llvm::SetVector<Operation *> makers; // grows while it is walked
-  auto add = [&](Value value) {
-    if (Operation *maker = value.getDefiningOp())
-      makers.insert(maker);
-  };
-  Operation *terminator = forward.getBody().front().getTerminator();
-  for (auto [value, port] :
-       llvm::zip_equal(terminator->getOperands(), getResultPorts(forward)))
-    if (port.getKind() == pipe::PortKind::Residual)
-      add(value);
-  for (size_t index = 0; index < makers.size(); ++index)
-    llvm::for_each(makers[index]->getOperands(), add);
-  return makers;
-}
-
-/// Sets rows and columns of what an optimizer may update as a matrix, and what
-/// is sent as factors.
-static void setMatrix(ParameterGroup &group, nn::ParameterOp parameter) {
-  if (ArrayRef<int64_t> shape =
-          cast<RankedTensorType>(parameter.getType()).getShape();
-      nn::countDims(parameter) > 1) {
-    MatrixSides sides = getMatrixSides({shape.data(), shape.size()});
-    group.factorRows = sides.rows;
-    group.factorColumns = sides.columns;
-  }
-  std::optional<ArrayRef<int64_t>> columns = parameter.getMatrix();
-  if (!columns)
-    return;
-  auto type = cast<RankedTensorType>(parameter.getType());
-  group.columns = 1;
-  for (int64_t dim : *columns)
-    group.columns *= type.getDimSize(dim);
-  group.rows = type.getNumElements() / group.columns;
-}
-
-/// Returns what `function` reads of parameters, in the order of the module,
-/// which optimizers update them in.
-static SmallVector<SlotOpInterface> findReads(ModuleOp module,
-                                              func::FuncOp function) {
-  auto reads = nn::findAccesses(function, nn::SlotAccess::Read);
-  llvm::DenseMap<Attribute, size_t> places;
-  for (auto parameter : module.getOps<nn::ParameterOp>())
-    places[FlatSymbolRefAttr::get(parameter.getSymNameAttr())] = places.size();
-  llvm::stable_sort(reads, [&](auto left, auto right) {
-    return places.lookup(left.getSymbolAttr()) <
-           places.lookup(right.getSymbolAttr());
-  });
-  return reads;
-}
-
-/// The parameters that a stage reads, by whether tp splits them.
-static std::vector<ParameterGroup> findParameters(ModuleOp module,
-                                                  func::FuncOp forward,
-                                                  func::FuncOp backward,
-                                                  const Sums &sums) {
-  std::vector<ParameterGroup> groups;
-  auto axis = StringAttr::get(module.getContext(), kTensorAxis);
-  auto expertAxis =
-      StringAttr::get(module.getContext(), getFacts(Axis::EP).name);
-  llvm::DenseSet<Attribute> seen, seenBackward, seenAgain;
-  for (auto read : nn::findAccesses(backward, nn::SlotAccess::Read))
-    seenBackward.insert(read.getSymbolAttr());
-  llvm::SetVector<Operation *> makers = findMakers(forward);
-  for (auto read : nn::findAccesses(forward, nn::SlotAccess::Read))
-    if (makers.contains(read))
-      seenAgain.insert(read.getSymbolAttr());
-  for (auto read : findReads(module, forward)) {
-    auto parameter = module.lookupSymbol<nn::ParameterOp>(read.getSymbol());
-    if (!parameter || !seen.insert(read.getSymbolAttr()).second)
-      continue;
-    ParameterGroup group;
-    group.elements = countElements(read.getTensor().getType());
-    dist::ShardingAttr sharding = nn::getSharding(parameter);
-    group.replicated = !sharding || sharding.findDim(axis) < 0;
-    group.partial = sums.partial.contains(read.getSymbolAttr());
-    group.frozen = !sums.contains(read.getSymbolAttr());
-    group.experts = sharding && sharding.findDim(expertAxis) >= 0;
-    group.sizes = getLocalSizes(parameter, sharding);
-    setMatrix(group, parameter);
-    group.readBackward = seenBackward.contains(read.getSymbolAttr());
-    group.readAgain =
-        group.readBackward || seenAgain.contains(read.getSymbolAttr());
-    group.decays = parameter.getDecay();
-    // Tied where another block's forward function reads it as well.
-    for (auto function : module.getOps<func::FuncOp>())
-      if (function != forward &&
-          doesAction(function, pipe::ActionKind::Forward))
-        for (auto other : nn::findAccesses(function, nn::SlotAccess::Read))
-          group.tied |= other.getSymbol() == read.getSymbol();
-    groups.push_back(group);
-  }
-  return groups;
+static Type getActivation(MLIRContext *context, Precision precision) {
+  return precision == Precision::BF16 ? Type(BFloat16Type::get(context))
+                                      : Type(Float32Type::get(context));
 }
 
 /// A forward and a backward function for each block, by the names that the
@@ -338,9 +204,7 @@ static std::vector<planner::Block> measureBlocks(ModuleOp module,
                                                  Precision precision,
                                                  const Sums &sums) {
   std::vector<planner::Block> measured;
-  Builder builder(module.getContext());
-  Type activation = precision == Precision::BF16 ? Type(builder.getBF16Type())
-                                                 : Type(builder.getF32Type());
+  Type activation = getActivation(module.getContext(), precision);
   for (int64_t index = 0; index < blocks; ++index) {
     auto find = [&](pipe::ActionKind action) {
       return module.lookupSymbol<func::FuncOp>(getFunctionName(action, index));
@@ -419,26 +283,36 @@ ModelProfile::shardFor(double sequences, int64_t batch,
   return sharded;
 }
 
-/// The blocks of one rank. Sharding does not depend on recomputation and is
-/// done once for both.
+/// Returns the model with forward and backward passes in one, which do not
+/// depend on recomputation; null where that cannot be.
+OwningOpRef<ModuleOp>
+ModelProfile::differentiate(Sharded &sharded,
+                            const TrainingConfiguration &configuration) {
+  OwningOpRef<ModuleOp> module = sharded.module->clone();
+  setConfiguration(*module, configuration);
+  if (framework.keepsEachResult)
+    (*module)->setAttr(kKeepsEachResultAttr, UnitAttr::get(&context));
+  if (framework.splitsColumnSums && cluster && !cluster->device.isProcessor)
+    (*module)->setAttr(kSplitsColumnSumsAttr, UnitAttr::get(&context));
+  if (failed(run(*module, {Phase::Stage, Phase::Differentiate})))
+    return nullptr;
+  return module;
+}
+
+/// The blocks of one rank.
 FailureOr<ModelProfile::Measured>
 ModelProfile::measure(Sharded &sharded, const planner::Degrees &degrees) {
   const Model &model = *getModel(kSmall);
-  ModuleOp whole = *sharded.module;
-  if (framework.keepsEachResult)
-    whole->setAttr(kKeepsEachResultAttr, UnitAttr::get(&context));
-  if (framework.splitsColumnSums && cluster && !cluster->device.isProcessor)
-    whole->setAttr(kSplitsColumnSumsAttr, UnitAttr::get(&context));
-  // As far as what is computed again makes no difference.
-  if (failed(run(whole, {Phase::Stage, Phase::Differentiate})))
-    return failure();
   TrainingConfiguration configuration = getConfiguration(degrees);
+  OwningOpRef<ModuleOp> joint = differentiate(sharded, configuration);
+  if (!joint)
+    return failure();
   Measured measured;
   for (auto [recompute, found] :
        {std::pair(Recompute::None, &measured.plain),
         std::pair(Recompute::Selective, &measured.cheap)}) {
     configuration.recompute = recompute;
-    OwningOpRef<ModuleOp> module = whole.clone();
+    OwningOpRef<ModuleOp> module = joint->clone();
     setConfiguration(*module, configuration);
     if (failed(run(*module, Phase::Checkpoint)))
       return failure();
@@ -453,6 +327,42 @@ ModelProfile::measure(Sharded &sharded, const planner::Degrees &degrees) {
       block.name = folded.name;
   }
   return measured;
+}
+
+/// Sets what the halves of backward passes take, of the smaller microbatch: all
+/// of it grows with the sequences.
+LogicalResult ModelProfile::addHalves(Sharded &sharded,
+                                      const planner::Degrees &degrees,
+                                      Measured &measured) {
+  const FoldedBlocks &folded = getModel(kSmall)->folded;
+  if (!folded.blocks.front().isLayer && folded.blocks.size() > 1)
+    joinEmbedding(*sharded.module);
+  TrainingConfiguration configuration = getConfiguration(degrees);
+  configuration.schedule = "zb-h1"; // any that runs them apart
+  OwningOpRef<ModuleOp> joint = differentiate(sharded, configuration);
+  if (!joint)
+    return failure();
+  for (Recompute recompute :
+       {Recompute::None, Recompute::Selective, Recompute::Full}) {
+    configuration.recompute = recompute;
+    OwningOpRef<ModuleOp> module = joint->clone();
+    setConfiguration(*module, configuration);
+    if (failed(run(*module, Phase::Checkpoint)))
+      return failure();
+    std::vector<planner::Halves> halves =
+        measureHalves(*module, int64_t(folded.blocks.size()),
+                      getActivation(&context, getWidth()), kSmall);
+    for (size_t i = 0; i < halves.size(); ++i) {
+      if (recompute == Recompute::Full)
+        measured.plain[i].halvesAgain = measured.cheap[i].halvesAgain =
+            halves[i];
+      else if (recompute == Recompute::None)
+        measured.plain[i].halves = halves[i];
+      else
+        measured.cheap[i].halves = halves[i];
+    }
+  }
+  return success();
 }
 
 /// The work whose blocks are given, in the model's order.
@@ -499,7 +409,8 @@ const Work *ModelProfile::solve(Degree &degree, double sequences,
     return nullptr;
   auto first = measure(*small, degrees);
   auto second = measure(*large, degrees);
-  if (failed(first) || failed(second))
+  if (failed(first) || failed(second) ||
+      failed(addHalves(*small, degrees, *first)))
     return nullptr;
   Separator separator(kSmall, kLarge, getWidth() == Precision::BF16 ? 2 : 1);
   if (!separator.separate(first->plain, second->plain)) {

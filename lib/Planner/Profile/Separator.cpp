@@ -80,9 +80,6 @@ bool Separator::separate(planner::Block &first,
     split(op, atLarge);
   split(first.kept, second.kept);
   split(first.lastKept, second.lastKept);
-  split(first.keptForWeights, second.keptForWeights);
-  split(first.madeForWeights, second.madeForWeights);
-  split(first.keptForInputs, second.keptForInputs);
   split(first.input, second.input);
   split(first.workspace, second.workspace);
   split(first.output, second.output);

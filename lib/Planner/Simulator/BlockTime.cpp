@@ -410,12 +410,14 @@ double BlockTimer::getLeft() {
 
 /// Has the timer take over what another layer like it has left. What is
 /// computed again in between has collectives of its own, and what ZeRO 2 and 3
-/// send to its owner is sent at once.
+/// send to its owner is sent at once; between gradients of weights that run
+/// apart is neither.
 static BlockTimer makeTimer(const Block &block, const Context &context,
                             bool split, bool isLayer, Recompute kind) {
   BlockTimer timer(block, context, split, isLayer, kind);
-  if (split || !isLayer || kind == Recompute::Full ||
-      context.configuration.mesh[Axis::TP] == 1 || context.sendsGradients() ||
+  bool isBetween =
+      !split && (kind == Recompute::Full || context.sendsGradients());
+  if (isBetween || !isLayer || context.configuration.mesh[Axis::TP] == 1 ||
       !context.framework().delaysWeights)
     return timer;
   Context silent = context;

@@ -121,6 +121,7 @@ private:
   double reorderSeconds(const Operation &op) const;
   double exchangeSeconds(const Operation &op);
   double ringSeconds(const Operation &op);
+  bool joinsGathers(const Operation &op, double bytes) const;
   double addContext(const Operation &op, CollectiveKind kind, double bytes,
                     double beside = 0);
   void note(const Exchange &exchange);

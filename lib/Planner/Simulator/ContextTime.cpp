@@ -18,16 +18,24 @@
 using namespace plait;
 using namespace plait::planner;
 
+/// Whether GPUs gather keys and values, of `bytes` each, in one launch
+/// (plan::batchGathers): where they come one behind the other, and no gradient
+/// of weights is put between them.
+bool BlockTimer::joinsGathers(const Operation &op, double bytes) const {
+  bool isBetween = op.pass != Pass::Forward && !split && delayed > 0;
+  return context.hasHost() && !isBetween && !context.isReordered() &&
+         2 * bytes / options.sequenceParts <= double(plan::kMostBatched);
+}
+
 /// Two collectives of equal tensors over the ranks of cp: of keys and of
 /// values, say, with `beside` seconds of work that need not wait for them.
 /// Returns what is left to wait for.
 double BlockTimer::addContext(const Operation &op, CollectiveKind kind,
                               double bytes, double beside) {
-  // Of keys and values that come one behind the other, which GPUs gather in one
-  // launch (plan::batchGathers).
-  bool joins = kind == CollectiveKind::AllGather && context.hasHost() &&
-               beside == 0 && !context.isReordered() &&
-               2 * bytes / options.sequenceParts <= double(plan::kMostBatched);
+  // Nothing is beside what waits for both.
+  bool joins = kind == CollectiveKind::AllGather && joinsGathers(op, bytes);
+  if (joins && op.pass == Pass::Forward)
+    beside = 0;
   double calls = joins ? 1 : 2;
   double seconds =
       calls * collectiveSeconds(kind, 2 / calls * bytes,

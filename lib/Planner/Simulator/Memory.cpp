@@ -173,14 +173,20 @@ double planner::savedBytes(const StageBlocks &stage, const Context &context) {
   return bytes;
 }
 
-/// The same for all kinds of recomputation: what weight gradients read has been
-/// computed again by then, and is kept.
+/// Of what is computed again, too.
+static const Halves &getHalves(const StageBlocks::Entry &entry,
+                               const Context &context) {
+  const Block &block = context.block(entry.block, entry.recompute);
+  return entry.recompute == Recompute::Full ? block.halvesAgain : block.halves;
+}
+
 double planner::weightBytes(const StageBlocks &stage, const Context &context) {
   double bytes = 0;
-  for (const StageBlocks::Entry &entry : stage.entries)
-    bytes += entry.count *
-             toBytes(context.block(entry.block, entry.recompute).keptForWeights,
-                     context);
+  for (const StageBlocks::Entry &entry : stage.entries) {
+    const Halves &halves = getHalves(entry, context);
+    for (const Saved &saved : {halves.weights, halves.passed})
+      bytes += entry.count * toBytes(saved, context);
+  }
   return bytes;
 }
 
@@ -246,13 +252,6 @@ static double countSaved(const StageBlocks::Entry &entry,
          (gatheredAgainBytes(block, context) > 0 ? 2 : 0);
 }
 
-static int countAll(const StageBlocks &stage) {
-  int blocks = 0;
-  for (const StageBlocks::Entry &entry : stage.entries)
-    blocks += entry.count;
-  return blocks;
-}
-
 OffloadCopies planner::getCopies(const StageBlocks &stage,
                                  const Context &context) {
   OffloadCopies copies;
@@ -262,18 +261,23 @@ OffloadCopies planner::getCopies(const StageBlocks &stage,
     const Block &block = context.block(entry.block, entry.recompute);
     add(copies.saved, {entry.count * entryBytes(entry, context),
                        entry.count * countSaved(entry, context)});
-    if (context.boundsCuts)
-      subtract(copies.saved, toCopies(block.input, context, entry.count));
-    // What has been computed again is made there, too.
+    const Halves &halves = getHalves(entry, context);
     bool isFull = entry.recompute == Recompute::Full;
-    Saved inputs = isFull ? block.input : block.keptForInputs;
-    add(copies.inputs, toCopies(inputs, context, entry.count));
+    add(copies.inputs, toCopies(halves.inputs, context, entry.count));
+    add(copies.weights, toCopies(halves.weights, context, entry.count));
+    add(copies.made, toCopies(halves.made, context, entry.count));
+    // What the next block of the stage has made; the last one's is a message,
+    // and none where it ends the model.
+    double passes = context.boundsCuts ? 0 : entry.count;
+    if (&entry == &stage.entries.back())
+      passes = std::max(0.0, passes - 1);
+    for (PlaceCopies *late : {&copies.weights, &copies.made})
+      add(*late, toCopies(halves.passed, context, passes));
     if (double again = gatheredAgainBytes(block, context); !isFull && again > 0)
       add(copies.inputs, {entry.count * again, entry.count * 2.0});
-    add(copies.weights, toCopies(block.keptForWeights, context, entry.count));
-    add(copies.made,
-        toCopies(isFull ? block.keptForWeights : block.madeForWeights, context,
-                 entry.count));
+    if (context.boundsCuts)
+      for (PlaceCopies *read : {&copies.saved, &copies.inputs})
+        subtract(*read, toCopies(block.input, context, entry.count));
   }
   const StageBlocks::Entry &first = stage.entries.front();
   Saved input = context.block(first.block, first.recompute).input;
@@ -281,6 +285,9 @@ OffloadCopies planner::getCopies(const StageBlocks &stage,
     input.elements = 0; // only tokens are no message
   if (!context.boundsCuts)
     subtract(copies.saved, toCopies(input, context));
+  bool isMessage = first.block != context.work.order.front();
+  if (!context.boundsCuts && isMessage)
+    subtract(copies.inputs, toCopies(input, context));
   copies.inputs.bytes = std::min(copies.inputs.bytes, copies.saved.bytes);
   copies.inputs.count = std::min(copies.inputs.count, copies.saved.count);
   // Inputs are there before their block begins.
@@ -288,13 +295,6 @@ OffloadCopies planner::getCopies(const StageBlocks &stage,
   if (last.recompute != Recompute::Full)
     copies.last =
         toCopies(context.block(last.block, last.recompute).lastKept, context);
-  // The gradient of what the next stage has been sent is a message, too.
-  double messages = context.boundsCuts
-                        ? countAll(stage)
-                        : last.block != context.work.order.back();
-  PlaceCopies gradients = {messages * getMessageBytes(context), messages};
-  subtract(copies.made, gradients);
-  subtract(copies.weights, gradients);
   return copies;
 }
 

@@ -19,6 +19,8 @@
 
 #include "plait/Dialect/Plan/IR/Buffers.h"
 
+#include "llvm/ADT/SetVector.h"
+
 using namespace mlir;
 using namespace plait;
 
@@ -59,9 +61,12 @@ public:
 private:
   void delayMatmuls();
   void delayOperands();
+  llvm::SetVector<Operation *> findChain(Operation *op) const;
+  bool paysOff(const llvm::SetVector<Operation *> &ops, Operation *last) const;
 
   Block &body;
   OpSet delayed;
+  llvm::DenseSet<Value> kept; // what crosses the cut, as things stand
 };
 
 } // namespace
@@ -88,29 +93,69 @@ void Delayer::delayMatmuls() {
       delayed.insert(&op);
 }
 
+/// Finds `op` and what it is made of element by element, as far as nobody else
+/// reads that.
+llvm::SetVector<Operation *> Delayer::findChain(Operation *op) const {
+  llvm::SetVector<Operation *> chain; // grows while it is walked
+  chain.insert(op);
+  auto isOwn = [&](Operation *source) {
+    std::optional<FusionRole> role = findRole(source);
+    return (role == FusionRole::Elementwise || role == FusionRole::Broadcast) &&
+           !source->use_empty() &&
+           llvm::all_of(source->getUsers(), [&](Operation *user) {
+             return delayed.contains(user) || chain.contains(user);
+           });
+  };
+  for (size_t index = 0; index < chain.size(); ++index)
+    for (Value operand : chain[index]->getOperands())
+      if (Operation *source = operand.getDefiningOp();
+          source && !isSource(source) && !kept.contains(operand) &&
+          !delayed.contains(source) && isOwn(source))
+        chain.insert(source);
+  return chain;
+}
+
+/// Whether what would have to be kept for `ops` weighs no more than the results
+/// of `last`.
+bool Delayer::paysOff(const llvm::SetVector<Operation *> &ops,
+                      Operation *last) const {
+  int64_t saved = 0, added = 0;
+  for (Value result : last->getResults())
+    saved += byteSize(result.getType());
+  llvm::SmallDenseSet<Value> counted;
+  for (Operation *op : ops)
+    for (Value operand : op->getOperands()) {
+      Operation *source = operand.getDefiningOp();
+      bool isThere = kept.contains(operand) ||
+                     (source && (isSource(source) || ops.contains(source)));
+      if (!isThere && counted.insert(operand).second)
+        added += byteSize(operand.getType());
+    }
+  return added <= saved;
+}
+
 /// What delayed ops alone are made of, where that leaves less to keep.
 void Delayer::delayOperands() {
-  // What crosses the cut as things stand. Grows with each op that is delayed.
-  llvm::DenseSet<Value> kept;
   for (Operation *op : delayed)
     kept.insert(op->operand_begin(), op->operand_end());
-  // Greedy, one op at a time from the end: an op is delayed if its operands
-  // that would have to be kept for it weigh no more than its results.
+  auto delay = [&](const llvm::SetVector<Operation *> &ops) {
+    for (Operation *op : ops) {
+      delayed.insert(op);
+      kept.insert(op->operand_begin(), op->operand_end());
+    }
+  };
+  // Greedy, from the end, by itself or with all of its chain: a difference in
+  // f32 weighs more than the tensor in bf16 that it is made of, and no more
+  // than the two that it is made of in one step.
   for (Operation &op : llvm::reverse(body.without_terminator())) {
     if (delayed.contains(&op) || isWork(&op) || !feedsOnly(&op, delayed))
       continue;
-    int64_t saved = 0, added = 0;
-    for (Value result : op.getResults())
-      saved += byteSize(result.getType());
-    for (Value operand : op.getOperands()) {
-      Operation *source = operand.getDefiningOp();
-      if (!kept.contains(operand) && !(source && isSource(source)))
-        added += byteSize(operand.getType());
-    }
-    if (added > saved)
-      continue;
-    delayed.insert(&op);
-    kept.insert(op.operand_begin(), op.operand_end());
+    llvm::SetVector<Operation *> alone;
+    alone.insert(&op);
+    if (paysOff(alone, &op))
+      delay(alone);
+    else if (auto chain = findChain(&op); paysOff(chain, &op))
+      delay(chain);
   }
 }
 

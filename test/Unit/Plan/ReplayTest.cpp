@@ -10,6 +10,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "plait/Plan/Replay.h"
+#include "plait/Support/Collectives.h"
 
 #include "TestPlan.h"
 #include "plait/Plan/Container.h"
@@ -145,6 +146,32 @@ TEST_F(ReplayTest, StreamsGoOnBesideEachOther) {
   EXPECT_EQ(replayed.ranks[0].computing, 11);
   EXPECT_EQ(replayed.ranks[0].communicating, 13);
   EXPECT_EQ(replayed.ranks[0].hidden, 3);
+}
+
+// Of two gathers that GPUs launch together the first reads a weight, the second
+// what the kernel makes by 6: both begin then, with the next gemm beside them.
+TEST_F(ReplayTest, GathersOfOneLaunchWaitForEachOther) {
+  source.backend = "cuda";
+  auto &steps = source.programs[0]->functions[0]->steps;
+  const fb::CollectiveStepT &sum = *steps[1]->step.AsCollectiveStep();
+  const fb::Ref weight = *steps[0]->step.AsGemmStep()->b;
+  auto gather = [&](const fb::Ref &from) {
+    fb::CollectiveStepT step = sum;
+    step.kind = uint8_t(CollectiveKind::AllGather);
+    step.outer = step.chunk = 1;
+    step.input = std::make_unique<fb::Ref>(from);
+    // Where nothing else is.
+    step.output = std::make_unique<fb::Ref>(weight.offset() + 128, -1);
+    return step;
+  };
+  fb::CollectiveStepT first = gather(weight), second = gather(*sum.input);
+  append(steps).step.Set(std::move(first));
+  append(steps).step.Set(std::move(second));
+  costs.steps[0][0].insert(costs.steps[0][0].end(), {4, 0});
+  plan::Replayed replayed = replay(costs, plan::replayStreams);
+  EXPECT_EQ(replayed.operations[0][3].seconds, 4);
+  EXPECT_EQ(replayed.operations[0][3].hidden, 2);
+  EXPECT_EQ(replayed.operations[0][4].seconds, 0);
 }
 
 // A group that lists all members is the group that lists none: what follows the

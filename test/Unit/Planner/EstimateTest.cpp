@@ -445,14 +445,14 @@ TEST(Estimate, HalvesOfABackwardPassCopyTheirResiduals) {
     return found.ok() ? found->stages[1].backwardInput : 0;
   };
   Block &layer = work.blocks[1];
-  EXPECT_GT(layer.madeForWeights.elements, 0);
-  EXPECT_LT(layer.madeForWeights.elements, layer.keptForWeights.elements);
+  EXPECT_GT(layer.halves.made.elements, 0);
+  EXPECT_LT(layer.halves.made.elements, layer.halves.weights.elements);
   // More than the forward pass has left, which comes the other way meanwhile.
-  layer.madeForWeights = layer.kept;
-  layer.madeForWeights.elements *= 3;
-  layer.madeForWeights.fourByte *= 3;
+  layer.halves.made = layer.kept;
+  layer.halves.made.elements *= 3;
+  layer.halves.made.fourByte *= 3;
   double sent = getInput();
-  layer.madeForWeights = {};
+  layer.halves.made = {};
   // What comes from the stage before is not copied.
   EXPECT_GT(sent, 3 * getInput());
   EXPECT_NEAR(sent, 3 * getInput(), 0.1 * sent);

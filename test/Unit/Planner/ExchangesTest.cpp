@@ -5,6 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Simulator/BlockTime.h"
+
 #include "SearchSetting.h"
 
 #include <algorithm>
@@ -89,6 +91,49 @@ TEST(Exchanges, AddUpToWhatIsExposed) {
                     exposed, 1e-9 * exposed);
       }
     }
+}
+
+/// GPUs gather keys and values in one launch, which waits for both, and in a
+/// backward pass where no gradient of a weight comes between them.
+TEST(Exchanges, OfContextAreGatheredInOneLaunch) {
+  Listing listing;
+  listing.configuration.mesh[Axis::CP] = 2;
+  listing.shape.sequence = listing.training.sequence = 64;
+  Work work = listing.makeWork();
+  // Values are made by the last matmul in front of attention, alone.
+  std::vector<Operation> &layer = work.blocks[1].operations;
+  auto attention =
+      std::ranges::find(layer, OperationKind::Attention, &Operation::kind);
+  ASSERT_NE(attention, layer.end());
+  auto last = std::find_if(
+      std::make_reverse_iterator(attention), layer.rend(),
+      [](const Operation &op) { return op.kind == OperationKind::Matmul; });
+  ASSERT_NE(last, layer.rend());
+  last->n = attention->keyValueHeads * attention->headSize;
+  double bytes = double(attention->keys) * double(attention->keyValueHeads) *
+                 double(attention->headSize) *
+                 elementBytes(listing.training.precision);
+  ASSERT_LE(bytes, 1 << 20);
+  Context context{work, listing.cluster, listing.training,
+                  listing.configuration};
+  auto getSeconds = [&](double all) {
+    return collectiveSeconds(CollectiveKind::AllGather, all,
+                             context.group(Axis::CP), listing.cluster);
+  };
+  ExchangeList list = listing.run(work).front();
+  for (Moment moment : {Moment::Forward, Moment::Backward}) {
+    auto isMeant = [&](const Exchange &exchange) {
+      return exchange.axis == Axis::CP && exchange.moment == moment &&
+             exchange.carrier == Carrier::AllGather;
+    };
+    double pairs = addUp(list, isMeant, &Exchange::count) / 2;
+    ASSERT_GT(pairs, 0);
+    bool isOne = moment == Moment::Forward;
+    EXPECT_NEAR(addUp(list, isMeant, &Exchange::seconds),
+                pairs * (isOne ? getSeconds(2 * bytes) : 2 * getSeconds(bytes)),
+                1e-9);
+    EXPECT_EQ(addUp(list, isMeant, &Exchange::hidden) > 0, !isOne);
+  }
 }
 
 /// Where ranks of cp own parts of gradients, what they exchange for attention

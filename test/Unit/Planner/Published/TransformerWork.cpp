@@ -475,12 +475,21 @@ Work Builder::run() {
       if (op.pass == Pass::BackwardWeight &&
           op.scaled == Operation::Scaled::K) {
         double batch = double(op.batch);
-        each.keptForWeights.elements +=
+        each.halves.weights.elements +=
             batch * double(op.m + op.n) * double(op.k);
-        each.madeForWeights.elements += batch * double(op.m) * double(op.k);
+        each.halves.made.elements += batch * double(op.m) * double(op.k);
       }
-  for (Block &each : work.blocks)
-    each.keptForInputs = each.kept;
+  for (Block &each : work.blocks) {
+    Halves &halves = each.halves;
+    halves.inputs = each.kept;
+    if (halves.made.elements > each.output.elements) {
+      halves.passed.elements = each.output.elements;
+      halves.weights.elements -= each.output.elements;
+      halves.made.elements -= each.output.elements;
+    }
+    each.halvesAgain = {each.input, halves.weights, halves.weights,
+                        halves.passed};
+  }
   work.before = work.after = 1;
   work.order.assign(size_t(shape.layers) + 2, 1);
   work.order.front() = 0;

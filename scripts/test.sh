@@ -197,6 +197,7 @@ ours defects defects "${defects[@]}"
 unit plait-cuda-tests
 ours mpi mpi
 ours expert-rows expert_rows
+ours expert-loads expert_loads
 unit PlaitCodegenPtxTests
 ours overlap overlap "${covering[@]}"
 unit PlaitPlannerTests

@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // A library to be loaded before MPI's. When the process ends it adds a line to
-// the file COUNT_SENT: the bytes of all messages, and how many there are, of those
-// that have COUNT_LEAST bytes or more.
+// the file COUNT_SENT: the bytes of all messages, and how many there are, of
+// those that have COUNT_LEAST bytes or more.
 //
 //===----------------------------------------------------------------------===//
 

@@ -208,6 +208,7 @@ run docs "${counts[@]}" build/venv/bin/python test/Docs/run.py "${docs[@]}"
 ours defects defects "${defects[@]}"
 unit plait-cuda-tests
 ours expert-rows expert_rows
+ours expert-loads expert_loads
 unit PlaitCodegenPtxTests
 ours overlap overlap "${covering[@]}"
 unit PlaitPlannerTests

@@ -174,9 +174,12 @@ static std::string describe(const plan::fb::PlanT &plan,
   std::string mesh = compilation.getMesh().print();
   if (configuration.outer.isOn())
     mesh += ",sites=" + std::to_string(configuration.outer.sites);
-  return llvm::formatv("{0}, {1}, micro-batch {2}, {3}, {4} reference", mesh,
+  std::string exchange;
+  if (compilation.getMesh()[Axis::EP] > 1)
+    exchange = ", expert-exchange " + print(configuration.expertExchange);
+  return llvm::formatv("{0}, {1}, micro-batch {2}, {3}{4}, {5} reference", mesh,
                        plan.schedule, configuration.microBatch,
-                       print(configuration.precision),
+                       print(configuration.precision), exchange,
                        plan.reference.empty() ? "without" : "with");
 }
 

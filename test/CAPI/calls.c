@@ -1,10 +1,10 @@
 /* Calls of plait's C interface that have to fail, and what is left after them.
 
-   Usage: calls PLAN FOLDER [MODEL]
+   Usage: calls PLAN FOLDER [MODEL MIXTURE]
 
    PLAN is of a model that several ranks may divide; FOLDER is empty. With MODEL
-   the compiler is tried, too. Prints a
-   line for each expectation that does not hold and ends with their number. */
+   and one that has experts the compiler is tried, too. Prints a line for each
+   expectation that does not hold and ends with their number. */
 
 #include <dlpack/dlpack.h>
 #include <plait-c/plait.h>
@@ -28,7 +28,8 @@ static void expect(int holds, const char *what, int line) {
 
 /* Fails unless `error` is one with this code and text. */
 static void fails(plait_error *error, int code, const char *text, int line) {
-  if (!error || !strstr(error->message, text) || (code && error->code != code)) {
+  if (!error || !strstr(error->message, text) ||
+      (code && error->code != code)) {
     ++broken;
     printf("calls.c:%d: expected %d '%s', got %d '%s'\n", line, code, text,
            error ? (int)error->code : 0, error ? error->message : "success");
@@ -136,9 +137,9 @@ static void test_programs(const char *path) {
         INVALID_OPTION, "cluster");
   FAILS(plait_job_audit(session, "megatron", "", NULL, sizes, &json), 0,
         "megatron: num-layers is missing");
-  FAILS(plait_job_audit(session, "megatron", "--no-such 1", model, sizes,
-                        &json),
-        0, "");
+  FAILS(
+      plait_job_audit(session, "megatron", "--no-such 1", model, sizes, &json),
+      0, "");
   FAILS(plait_job_audit(other, "megatron", "", model, sizes, &json), WRONG_CALL,
         "the model is of another session");
   EXPECT(json == NULL);
@@ -200,6 +201,36 @@ static void test_compiler(const char *path, const char *folder) {
   WORKS(plait_describe(plan, &json));
   EXPECT(number_of(json, "sequence") == 8);
   plait_text_free(json);
+  WORKS(plait_close(session));
+}
+
+/* What ranks of ep exchange: given, it is kept, and other plans come of it. */
+static void test_experts(const char *path, const char *folder) {
+  plait_session *session = open_session();
+  plait_model *model = NULL;
+  plait_plan *plan = NULL;
+  char *json = NULL, file[1024], hashes[2][128], *names[] = {"tokens", "rows"};
+  snprintf(file, sizeof(file), "%s/experts.plan", folder);
+  WORKS(plait_model_import(session, path, NULL, &model));
+  for (int i = 0; i < 2; ++i) {
+    char given[64], options[256];
+    snprintf(given, sizeof(given), "\"expert-exchange\":\"%s\"", names[i]);
+    snprintf(options, sizeof(options),
+             "{\"mesh\":\"ep=2\",\"seq\":8,\"global-batch\":2,"
+             "\"cluster\":\"cpu:2\",%s}",
+             given);
+    WORKS(plait_model_plan(model, options, &json));
+    EXPECT(strstr(json, given) != NULL);
+    plait_text_free(json);
+    WORKS(plait_model_compile(model, options, file, &plan));
+    WORKS(plait_describe(plan, &json));
+    snprintf(hashes[i], sizeof(hashes[i]), "%.100s", strstr(json, "\"hash\""));
+    plait_text_free(json);
+  }
+  EXPECT(strcmp(hashes[0], hashes[1]) != 0);
+  FAILS(plait_model_compile(model, "{\"expert-exchange\": \"some\"}", file,
+                            &plan),
+        INVALID_OPTION, "is \"some\", expected tokens or rows");
   WORKS(plait_close(session));
 }
 
@@ -359,9 +390,9 @@ static void test_failed_step(const char *path) {
   FAILS(plait_run_step(made.run, made.tokens, made.count, &step), 0,
         "the run has failed");
   DLManagedTensor *tensor = NULL;
-  FAILS(plait_run_tensor(made.run, made.name, PLAIT_WEIGHT, PLAIT_WHOLE,
-                         &tensor),
-        0, "the run has failed");
+  FAILS(
+      plait_run_tensor(made.run, made.name, PLAIT_WEIGHT, PLAIT_WHOLE, &tensor),
+      0, "the run has failed");
   FAILS(plait_run_save(made.run, "/no/such/folder"), 0, "the run has failed");
   EXPECT(tensor == NULL);
   end(&made);
@@ -472,7 +503,8 @@ static void test_checkpoints(const char *path, const char *folder) {
   WORKS(plait_run_step(made.run, made.tokens, made.count, &step));
   WORKS(plait_run_checkpoint(made.run));
   WORKS(plait_run_checkpoint(made.run)); /* there is one already */
-  WORKS(plait_run_tensor(made.run, made.name, PLAIT_WEIGHT, PLAIT_WHOLE, &held));
+  WORKS(
+      plait_run_tensor(made.run, made.name, PLAIT_WEIGHT, PLAIT_WHOLE, &held));
   WORKS(plait_run_step(made.run, made.tokens, made.count, &step));
   double expected = step.loss;
   end(&made);
@@ -498,8 +530,9 @@ static void call_back(void *user, int severity, const char *message) {
   (void)message;
   char *json = NULL;
   plait_error *error = plait_describe(*(void **)user, &json);
-  expect(error && strstr(error->message, "a listener has called its own session"), "a listener may call",
-         __LINE__);
+  expect(error &&
+             strstr(error->message, "a listener has called its own session"),
+         "a listener may call", __LINE__);
   plait_error_free(error);
 }
 
@@ -545,13 +578,14 @@ static void test_threads(const char *path) {
 }
 
 int main(int argc, char **argv) {
-  if (argc != 3 && argc != 4)
+  if (argc != 3 && argc != 5)
     return 2;
   test_sessions();
   test_models(argv[2]);
-  if (argc == 4) {
+  if (argc == 5) {
     test_programs(argv[3]);
     test_compiler(argv[3], argv[2]);
+    test_experts(argv[4], argv[2]);
   }
   test_plans(argv[1], argv[2]);
   test_options(argv[1]);

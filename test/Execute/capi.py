@@ -20,7 +20,7 @@ import sys
 import tempfile
 
 from harness import GOLDEN, ROOT, Reporter, Tools, arguments, require, write_tokens
-from processes import ENVIRONMENT
+from processes import ENVIRONMENT, MIXTURE
 
 MODEL = GOLDEN / "llama-small-test"
 STEPS = 5
@@ -73,7 +73,7 @@ class Suite:
         folder = self.scratch / f"calls-{name}"
         folder.mkdir()
         # The compiler refuses the same whatever the plan is.
-        model = (MODEL,) if name == "one" else ()
+        model = (MODEL, MIXTURE) if name == "one" else ()
         words = (self.compile(name), folder, *model)
         done = self.call(self.tools.folder / "plait-c-calls", *words)
         require(done.returncode == 0, done.stdout + done.stderr)

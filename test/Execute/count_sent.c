@@ -6,7 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // A library to be loaded before MPI's. When the process ends it adds a line to
-// the file COUNT_SENT: the bytes of all messages.
+// the file COUNT_SENT: the bytes of all messages, and how many there are, of
+// those that have COUNT_LEAST bytes or more.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,13 +15,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static long long sent;
+static long long sent, messages;
 
 int MPI_Isend(const void *data, int count, MPI_Datatype type, int target,
               int tag, MPI_Comm comm, MPI_Request *request) {
   int size = 0;
   PMPI_Type_size(type, &size);
-  sent += (long long)count * size;
+  const char *least = getenv("COUNT_LEAST");
+  long long bytes = (long long)count * size;
+  if (!least || bytes >= atoll(least)) {
+    sent += bytes;
+    ++messages;
+  }
   return PMPI_Isend(data, count, type, target, tag, comm, request);
 }
 
@@ -29,6 +35,6 @@ __attribute__((destructor)) static void tell(void) {
   if (sent == 0)
     return;
   FILE *file = fopen(getenv("COUNT_SENT"), "a");
-  fprintf(file, "%lld\n", sent);
+  fprintf(file, "%lld %lld\n", sent, messages);
   fclose(file);
 }

@@ -151,6 +151,7 @@ def list_cases():
         cases.append(make("dp=2,ep=2", "mixture", zero=zero, freeze="*.experts.*"))
     for zero in range(2):
         cases.append(make("dp=2,ep=2", "mixture", zero=zero, compress="int8:64"))
+    cases.append(make("dp=2,ep=2", "mixture", zero=2, compress="int8:64+feedback"))
     for recompute in RECOMPUTE:
         cases.append(make("dp=2,ep=2", "mixture", recompute=recompute,
                           micro_batch=1, expert_chunks=4))

@@ -96,7 +96,8 @@ bool plait::keepsSumError(const Compression &compression) {
   return compression.feedback && compression.both;
 }
 
-/// Of a matrix that is sent as factors each rank keeps its block, not rows.
+/// Leaves out matrices that are sent as factors: ranks keep blocks of them, not
+/// rows.
 int plait::getMostZero(const Compression &compression) {
   if (sendsMomentum(compression) || compression.both)
     return 0;

@@ -107,6 +107,7 @@ RUNS = (
     Run("topk:64+keep:2+feedback", "dp=2,tp=2", ("--zero", "2", "--sequence-parallel")),
     Run("qsgd2:64+feedback+rounds:3", "dp=2,cp=2", ("--zero", "2")),
     Run("randk:64+keep:16+feedback", "pp=2,dp=2", ("--zero", "2", "--schedule", "zb-h1")),
+    Run("sign:64+feedback", "pp=2,dp=2", ("--zero", "2", "--schedule", "interleaved-1f1b")),
     Run("int4:32+feedback", "pp=2,dp=2", ("--zero", "2", "--micro-batch", "1")),
     Run("int8+feedback", "dp=2", ("--zero", "2", "--precision", "bf16")),
     # Bits and not columns say what is kept.

@@ -142,8 +142,11 @@ private:
                 fb::EnumNameCategory(category));
   }
 
-  /// Whether gradients are added to what replicas have not sent.
-  static bool isFedBack(const fb::Shard &shard) {
+  /// Whether micro-batches add the gradient to what replicas have not sent: by
+  /// ZeRO 2, of packs that they divide.
+  bool isFedBack(const fb::Shard &shard) const {
+    if (plan.zero() != 2 || !shard.division())
+      return false;
     for (uint32_t i = 0; i < length(shard.state()); ++i)
       if (const fb::StateSlot &slot = *shard.state()->Get(i);
           slot.name()->string_view() == kErrorState &&

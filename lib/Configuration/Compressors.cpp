@@ -96,6 +96,34 @@ bool plait::keepsSumError(const Compression &compression) {
   return compression.feedback && compression.both;
 }
 
+/// Leaves out matrices that are sent as factors: ranks keep blocks of them, not
+/// rows.
+int plait::getMostZero(const Compression &compression) {
+  if (sendsMomentum(compression) || compression.both)
+    return 0;
+  return compression.feedback && !sendsFactors(compression) ? 2 : 1;
+}
+
+Status plait::checkZero(const Compression &compression, int zero) {
+  int most = getMostZero(compression);
+  if (!compression.isOn() || zero <= most)
+    return Status::success();
+  std::string what = "compress is " + print(compression);
+  if (sendsMomentum(compression))
+    return fail(what,
+                ", for which each replica has all of the momentum: it "
+                "takes zero 0, not ",
+                zero);
+  if (compression.both)
+    return fail(what, ", which compresses what replicas get back. By zero ",
+                zero, " these are weights: it takes zero 0");
+  if (most == 1)
+    return fail(what, ", which takes zero 0 or 1, not ", zero,
+                ": zero 2 adds gradients to errors of blocks, which it does "
+                "not keep");
+  return fail(what, ", which takes zero 0 to 2, not ", zero);
+}
+
 /// A compressor that tells nobody which elements it keeps draws them.
 bool plait::drawsNumbers(const Compression &compression) {
   if (!compression.isOn() || sendsFactors(compression))

@@ -428,11 +428,6 @@ static Status checkMomentum(const TrainingConfiguration &configuration) {
   if (configuration.optimizer != "adamw")
     return fail(what, ", which is defined for optimizer adamw, not ",
                 configuration.optimizer);
-  if (configuration.zero != 0)
-    return fail(what,
-                ", for which each replica has all of the momentum: it takes "
-                "zero 0, not ",
-                configuration.zero);
   if (offloadsOptimizer(configuration.offload))
     return fail(what, ", which takes no offload of the optimizer, but it is ",
                 print(configuration.offload));
@@ -445,11 +440,7 @@ static Status checkCompression(const TrainingConfiguration &configuration) {
   if (!configuration.compress.isOn())
     return Status::success();
   std::string what = "compress is " + print(configuration.compress);
-  if (configuration.zero > 1)
-    return fail(what, ", which takes zero 0 or 1, not ", configuration.zero);
-  if (configuration.zero > 0 && configuration.compress.both)
-    return fail(what, ", which compresses what replicas get back. By zero ",
-                configuration.zero, " these are weights: it takes zero 0");
+  PLAIT_RETURN_IF_ERROR(checkZero(configuration.compress, configuration.zero));
   if (configuration.reducePrecision != Precision::FP32)
     return fail(what, ", which takes reduce-precision fp32, not ",
                 print(configuration.reducePrecision));

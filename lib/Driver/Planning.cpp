@@ -243,11 +243,9 @@ Status ChoiceState::prepare() {
   PLAIT_RETURN_IF_ERROR(divide(cluster, training));
   space = planner::getAbilities(training.framework).space;
   // All replicas hold what is compressed whole, and what it is made of.
-  if (training.compress.isOn()) {
-    bool isWhole = sendsMomentum(training.compress) || training.compress.both;
-    int most = isWhole ? 0 : 1;
-    std::erase_if(space.zero, [&](int zero) { return zero > most; });
-  }
+  if (training.compress.isOn())
+    std::erase_if(space.zero, [most = getMostZero(training.compress)](
+                                  int zero) { return zero > most; });
   if (training.outer.isOn())
     std::erase_if(space.zero, [](int zero) { return zero > 2; });
   // NCCL begins messages in their order, in which the forwards of a chunk hold

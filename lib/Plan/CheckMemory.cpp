@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "plait/Configuration/Compressors.h"
 #include "plait/Plan/Check.h"
 
 #include "plait/Plan/Defaults.h"
@@ -141,6 +142,19 @@ private:
                 fb::EnumNameCategory(category));
   }
 
+  /// Whether micro-batches add the gradient to what replicas have not sent: by
+  /// ZeRO 2, of packs that they divide.
+  bool isFedBack(const fb::Shard &shard) const {
+    if (plan.zero() != 2 || !shard.division())
+      return false;
+    for (uint32_t i = 0; i < length(shard.state()); ++i)
+      if (const fb::StateSlot &slot = *shard.state()->Get(i);
+          slot.name()->string_view() == kErrorState &&
+          slot.offset() == shard.gradient())
+        return true;
+    return false;
+  }
+
   Status checkShard(const fb::Shard &shard) {
     const fb::Parameter &parameter = *plan.parameters()->Get(shard.parameter());
     std::string of = " of '" + parameter.name()->str() + "'";
@@ -151,8 +165,9 @@ private:
           check("copy" + of, shard.compute_weight(), fb::Category::Parameters));
     if (parameter.frozen())
       return Status::success();
-    PLAIT_RETURN_IF_ERROR(
-        check("gradient" + of, shard.gradient(), fb::Category::Gradients));
+    PLAIT_RETURN_IF_ERROR(check("gradient" + of, shard.gradient(),
+                                isFedBack(shard) ? fb::Category::Optimizer
+                                                 : fb::Category::Gradients));
     if (shard.division())
       PLAIT_RETURN_IF_ERROR(check("reduced gradient" + of,
                                   shard.division()->reduced(),

@@ -350,7 +350,8 @@ LogicalResult Programs::bind(Rank &rank, plan::ActionOp action,
 // Actions
 //===----------------------------------------------------------------------===//
 
-/// The first contribution of a step replaces what the last step left.
+/// The first contribution of a step replaces what the last step left, but for
+/// what is kept from step to step.
 ///
 /// `first`: it is the first call of this function, which is what the flag of a
 /// kernel says at run time. A sum has to be begun by replacing, and only then:
@@ -360,7 +361,8 @@ LogicalResult Programs::add(Rank &rank, plan::ActionOp action,
   for (Adding adding : callee.addings) {
     bool replaces = adding.mode == plan::Accumulate::Overwrite ||
                     (adding.mode == plan::Accumulate::AddUnlessFirst && first);
-    bool isFirst = !rank.begun.test(adding.sum);
+    bool isFirst =
+        !adding.op.getSlot().isState() && !rank.begun.test(adding.sum);
     rank.begun.set(adding.sum);
     if (replaces == isFirst)
       continue;

@@ -26,6 +26,7 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::proof;
 using nn::Slot;
+using nn::SlotAccess;
 
 //===----------------------------------------------------------------------===//
 // Symbols
@@ -120,8 +121,13 @@ RankState::find(Operation *op, StringRef name, Slot slot) {
   nn::ParameterOp parameter = symbols.findParameter(name);
   if (parameter)
     touched.insert(parameter.getSymName());
-  if (const Stored *own = findWritten({name, slot}))
-    return own;
+  if (const Stored *own = findWritten({name, slot})) {
+    if (sumsAreComplete || nn::getSlotAccess(own->writer) != SlotAccess::Add)
+      return own;
+    rules.report.wrong(op) << "reads " << getLeafName(name, slot)
+                           << " while microbatches still add to it";
+    return failure();
+  }
   if (parameter && slot != Slot::Gradient && slot != Slot::Reduced)
     return &getInitiallyStored(parameter, slot);
   rules.report.wrong(op) << "reads " << getLeafName(name, slot)
@@ -160,7 +166,8 @@ FailureOr<Content> RankState::read(SlotOpInterface op) {
 }
 
 /// What outlives the step is written once: a second write would hide the first
-/// from the comparison.
+/// from the comparison. What microbatches have added up is there to be
+/// replaced.
 LogicalResult RankState::store(SlotOpInterface op, nn::ParameterOp parameter,
                                Stored value) {
   touched.insert(parameter.getSymName());
@@ -169,7 +176,8 @@ LogicalResult RankState::store(SlotOpInterface op, nn::ParameterOp parameter,
   auto copy = gathered.find(parameter.getSymName());
   if (op.getSlot() == Slot::Compute && copy != gathered.end())
     first = copy->second.writer;
-  if (outlivesStep(op.getSlot()) && first) {
+  if (outlivesStep(op.getSlot()) && first &&
+      nn::getSlotAccess(first) != SlotAccess::Add) {
     InFlightDiagnostic diag = rules.report.wrong(op);
     diag << "writes " << getLeafName(op.getSymbol(), op.getSlot())
          << " a second time";
@@ -208,7 +216,9 @@ LogicalResult RankState::write(SlotOpInterface op, const Content &content) {
 /// Called once for each op that contributes, whose tensor of one microbatch
 /// becomes the sum over all of them. Several ops may add to one slot, where
 /// layers or stages of the rank share a parameter. Accumulators without a
-/// parameter, as the number of tokens, go by their own name.
+/// parameter, as the number of tokens, go by their own name. A state is added
+/// to from what it is when the step begins, which is nothing that a function
+/// could read before: it is so in the first microbatch alone.
 LogicalResult RankState::accumulate(const Contribution &contribution) {
   SlotOpInterface op = contribution.op;
   rules.terms.setOrigin(op);
@@ -218,8 +228,16 @@ LogicalResult RankState::accumulate(const Contribution &contribution) {
     touched.insert(name = parameter.getSymName());
   Content total = contribution.content;
   total.form.term = rules.terms.overMicrobatches(total.form.term);
+  if (parameter && op.getSlot().isState() &&
+      !findWritten({name, op.getSlot()})) {
+    if (initial.count({name, op.getSlot()}))
+      return rules.report.wrong(op)
+             << "adds to " << getLeafName(name, op.getSlot())
+             << ", which a microbatch has read";
+    getStored(name, op.getSlot()) = getInitiallyStored(parameter, op.getSlot());
+  }
   Stored &slot = getStored(name, op.getSlot());
-  if (slot.writer) {
+  if (slot.writer || op.getSlot().isState()) {
     FailureOr<Content> sum = rules.add(op, slot.content, total);
     if (failed(sum))
       return failure();

@@ -95,6 +95,9 @@ public:
   /// All microbatches' sum of a contribution.
   llvm::LogicalResult accumulate(const Contribution &contribution);
 
+  /// Ends the microbatches: what they have added up may be read from now on.
+  void endMicrobatches() { sumsAreComplete = true; }
+
   /// What was written, by name and slot.
   const std::map<Key, Stored> &getWritten() const { return stored; }
   /// Parameters that were read or written, in the order of the first access.
@@ -132,6 +135,7 @@ private:
   Rules &rules;
   const Symbols &symbols;
   int64_t rank; // of the pipeline
+  bool sumsAreComplete = false;
   std::map<Key, Stored> stored;
   llvm::DenseMap<Key, Stored *> known;         // the same, to find them soon
   llvm::DenseMap<Key, const Stored *> initial; // of those that were asked for

@@ -170,6 +170,7 @@ LogicalResult StepEnd::run() {
 LogicalResult Step::interpretEnd() {
   std::vector<Remaining> remaining;
   for (auto [index, state] : llvm::enumerate(ranks)) {
+    state.endMicrobatches();
     Remaining &own =
         remaining.emplace_back(Remaining{Interpreter(rules, state), {}});
     for (size_t kind = 0; kind < std::size(actionKinds); ++kind) {

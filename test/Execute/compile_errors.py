@@ -108,7 +108,12 @@ def planner_cases(compiler: Compiler) -> None:
     refuse("compress-keep", ["compress has keep", '"0"', "1 to 4096"], compress="topk+keep:0")
     refuse("compress-kept", ["compress has keep", '"33"', "1 to 32"],
            compress="topk:32+keep:33")
-    refuse("compress-zero", ["compress", "int8", "zero 0 or 1", "2"], compress="int8", zero=2)
+    refuse("compress-zero", ["compress is int8", "zero 0 or 1, not 2", "errors of blocks"],
+           compress="int8", zero=2)
+    refuse("compress-zero-3", ["int8.feedback", "zero 0 to 2, not 3"], zero=3,
+           compress="int8+feedback")
+    refuse("compress-zero-factors", ["powersgd.feedback", "zero 0 or 1, not 2"], zero=2,
+           compress="powersgd+feedback")
     refuse("compress-both", ["int8.both", "these are weights", "zero 0"], compress="int8+both",
            zero=1)
     refuse("compress-factors", ['"both"', "feedback or replicas:N"], compress="powersgd+both")

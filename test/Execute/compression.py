@@ -101,6 +101,15 @@ RUNS = (
     Run("int8+feedback", "dp=2", ("--zero", "1")),
     Run("sign+feedback", "dp=4", ("--zero", "1")),
     Run("topk:64+keep:2+feedback", "dp=2,tp=2", ("--zero", "1")),
+    # Micro-batches add gradients to what is fed back.
+    Run("int8+feedback", "dp=2", ("--zero", "2", "--micro-batch", "1")),
+    Run("sign:32+feedback", "dp=4", ("--zero", "2", "--micro-batch", "1")),
+    Run("topk:64+keep:2+feedback", "dp=2,tp=2", ("--zero", "2", "--sequence-parallel")),
+    Run("qsgd2:64+feedback+rounds:3", "dp=2,cp=2", ("--zero", "2")),
+    Run("randk:64+keep:16+feedback", "pp=2,dp=2", ("--zero", "2", "--schedule", "zb-h1")),
+    Run("sign:64+feedback", "pp=2,dp=2", ("--zero", "2", "--schedule", "interleaved-1f1b")),
+    Run("int4:32+feedback", "pp=2,dp=2", ("--zero", "2", "--micro-batch", "1")),
+    Run("int8+feedback", "dp=2", ("--zero", "2", "--precision", "bf16")),
     # Bits and not columns say what is kept.
     Run("topk:32+keep:5+feedback", "dp=2,tp=2", ("--sequence-parallel",)),
     Run("topk:128+keep:3+feedback", "pp=2,dp=2"),
@@ -169,8 +178,10 @@ def draw_run(choose: random.Random) -> Run:
         axes[choose.choice(("pp", "tp"))] = 2
     mesh = ",".join(f"{axis}={n}" for axis, n in axes.items() if n > 1) or "1"
     scheme = draw_scheme(choose)
+    isFed = "+feedback" in scheme and not scheme.startswith("powersgd")
+    zeros = "0" if scheme.endswith("both") else "012" if isFed else "01"
     options = [
-        "--zero", choose.choice("0" if scheme.endswith("both") else "01"),
+        "--zero", choose.choice(zeros),
         "--micro-batch", str(choose.choice([n for n in (1, 2, 4) if n * axes["dp"] <= 8])),
     ]  # fmt: skip
     if axes["pp"] > 1:
@@ -476,13 +487,18 @@ class Suite:
         return ", ".join(seen)
 
     def check_divided(self) -> str:
-        """What a replica has not sent is whole where ZeRO 1 divides the rest: runs are
-        resumed to the bit, from there and from ZeRO 0."""
-        run = Run("sign:32+feedback", "dp=2", ("--zero", "1"))
-        for before in (run, dataclasses.replace(run, options=())):
+        """What a replica has not sent is whole where ZeRO 1 and 2 divide the rest: runs
+        are resumed to the bit, from there and from ZeRO 0. By ZeRO 2 micro-batches add
+        to it in another order, which gives other bits from the second step on."""
+        plain = Run("sign:32+feedback", "dp=2", ("--micro-batch", "1"))
+        one, two = (
+            dataclasses.replace(plain, options=("--zero", zero, *plain.options))
+            for zero in "12"
+        )
+        for index, (run, before) in enumerate([(one, one), (one, plain), (two, two)]):
             plan = self.compile(run, "divided")
             whole = self.read(self.train(plan, None, 4, RATE, self.tokens))
-            folder = self.folder / f"divided-{len(before.options)}"
+            folder = self.folder / f"divided-{index}"
             self.tools.run(
                 *self.words(self.compile(before, "before"), 2, RATE, self.tokens),
                 *("--checkpoint", folder, "--checkpoint-every", 2),
@@ -491,7 +507,22 @@ class Suite:
             resumed = self.read(self.train(plan, None, 4, RATE, self.tokens, *resume))
             for name, values in whole.items():
                 require(numpy.array_equal(values, resumed[name]), f"{name}: other bits")
-        return "resumed from ZeRO 1 and 0"
+        return "resumed from ZeRO 0, 1 and 2"
+
+    def check_memory(self) -> str:
+        """By ZeRO 2 a replica has no gradient but the part of the sum that it updates
+        with, by ZeRO 1 all of its own as well; what it feeds back is the same."""
+        held = []
+        for zero in "12":
+            options = ("--zero", zero, "--micro-batch", "1")
+            plan = self.compile(Run("int8+feedback", "dp=4", options), "memory")
+            shown = self.tools.run("plait-plan", "show", plan).stdout
+            found = dict(re.findall(r"(gradients|optimizer) .* (\d+) bytes", shown))
+            held.append({name: int(bytes_) for name, bytes_ in found.items()})
+        one, two = held
+        require(one["optimizer"] == two["optimizer"], f"optimizer of {held}")
+        require(one["gradients"] == 5 * two["gradients"], f"gradients of {held}")
+        return f"{one['gradients']} and {two['gradients']} bytes of gradients"
 
     def check_resumed(self, scheme: str, kept: str) -> str:
         """Checkpoints have what each replica has not sent: a run that is resumed has
@@ -580,6 +611,7 @@ def main() -> int:
                 lambda scheme=scheme, kept=kept: suite.check_resumed(scheme, kept),
             )
         report.case("divided", suite.check_divided)
+        report.case("memory", suite.check_memory)
         report.case("drawn on", suite.check_drawn_on)
         report.case("skip", suite.check_skipping)
         report.case("equal bytes", suite.check_equal_bytes)

@@ -56,6 +56,12 @@ bool isCompressionState(std::string_view name);
 bool isOwnState(std::string_view name);
 /// Whether replicas keep what sums have not sent (kSumErrorState).
 bool keepsSumError(const Compression &compression);
+/// The highest stage of ZeRO that takes it. 0: each replica gets all of a sum.
+/// 1: it gets the rows that it updates. 2: nor has it a gradient of its own,
+/// since micro-batches add theirs to what is fed back.
+int getMostZero(const Compression &compression);
+/// Fails where a compression, which may be off, does not take a stage of ZeRO.
+Status checkZero(const Compression &compression, int zero);
 /// Names what is kept of a parameter.
 std::span<const std::string_view>
 getCompressionStates(const Compression &compression);

@@ -39,6 +39,10 @@ using namespace plait::plan;
 // Parameters
 //===----------------------------------------------------------------------===//
 
+/// Lists the slots of a parameter to which micro-batches may add its gradient.
+static constexpr nn::Slot kAddedSlots[] = {
+    nn::Slot::Gradient, nn::Slot::getState(kErrorState.data())};
+
 /// Returns the shape in which the model's author has the tensor of a file,
 /// where a front end has split its dimensions and says so; else nothing.
 static std::vector<int64_t> findSavedShape(nn::ParameterOp op,
@@ -104,10 +108,10 @@ ParameterTable::ParameterTable(ModuleOp module, fb::PlanT &plan)
     ParameterPacks packs(module, program.getRank());
     for (auto [parameter, entry] :
          llvm::zip_equal(parameters, plan.parameters)) {
-      auto gradient = packs.locate(parameter.getSymName(), nn::Slot::Gradient);
       // What some rank has a gradient of is trained, on all ranks.
-      if (buffers.contains(gradient.buffer))
-        entry->frozen = false;
+      for (nn::Slot slot : kAddedSlots)
+        if (buffers.contains(packs.locate(parameter.getSymName(), slot).buffer))
+          entry->frozen = false;
     }
   }
 }
@@ -221,8 +225,9 @@ ParameterTable::addShards(fb::ProgramT &program, const ParameterPacks &packs,
     shard->parameter = index;
     shard->weight = *value;
     // With a gradient it is trained here.
-    if (std::optional<uint64_t> gradient = find(nn::Slot::Gradient)) {
-      shard->gradient = *gradient;
+    auto added = llvm::find_if(kAddedSlots, find);
+    if (added != std::end(kAddedSlots)) {
+      shard->gradient = *find(*added);
       if (failed(addState(*shard, parameter, packs, find)))
         return failure();
     }

@@ -16,6 +16,7 @@
 #include "plait/Planner/Abilities.h"
 
 #include "Export/Text.h"
+#include "plait/Configuration/CompressionFacts.h"
 #include "plait/Schedule/Generators.h"
 
 #include <algorithm>
@@ -231,9 +232,7 @@ Status Abilities::check(const Configuration &configuration,
       configuration.zero == 0 && configuration.mesh.replicas() > 1)
     return fail("offload is ", print(configuration.offload), ", which ",
                 version, " has with ZeRO only");
-  if (training.compress.isOn() && configuration.zero > 1)
-    return fail("compress is ", print(training.compress),
-                ", which takes zero 0 or 1, not ", configuration.zero);
+  PLAIT_RETURN_IF_ERROR(checkZero(training.compress, configuration.zero));
   for (const AxisFacts &facts : kAxes)
     if (int groups = configuration.mesh[facts.axis];
         training.compress.isOn() && facts.copiesState() && groups > 1)

@@ -120,9 +120,19 @@ struct Context {
     }));
   }
 
-  /// The stage of ZeRO, of which nothing is left among one rank.
+  /// The stage of ZeRO, of which nothing is left among one rank. What replicas
+  /// compress they send as by ZeRO 1, once a step.
   int zero(bool experts) const {
-    return divisions(experts) > 1 ? configuration.zero : 0;
+    int most = training.compress.isOn() ? 1 : configuration.zero;
+    return divisions(experts) > 1 ? std::min(configuration.zero, most) : 0;
+  }
+  /// Whether micro-batches add gradients to what replicas feed back, so that
+  /// they take no memory of their own: by ZeRO 2, where no ranks but replicas
+  /// have parts of sums (StepUnit::addsToError).
+  bool addsToErrors(bool experts) const {
+    return training.compress.isOn() && configuration.zero == 2 &&
+           divisions(experts) > 1 &&
+           divisions(experts) == configuration.mesh[Axis::DP];
   }
 
   /// Whether gradients of weights are sent to their owners from where they are

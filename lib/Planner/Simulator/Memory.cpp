@@ -404,6 +404,10 @@ Holdings planner::getHoldings(std::span<const StageBlocks *const> stages,
                    holdings.whole.add(group, count);
                  if (context.training.matrixStateBytes > 0 && group.rows > 0)
                    holdings.matrices.add(group, count);
+                 const Mesh &mesh = context.configuration.mesh;
+                 if (!(group.partial && mesh[Axis::TP] > 1) &&
+                     !(group.tied && mesh[Axis::PP] > 1))
+                   holdings.alone.add(group, count);
                  if (hasFactors(group, context))
                    holdings.factors += count * context.training.compress.keep *
                                        group.factorColumns;
@@ -463,11 +467,15 @@ StageMemory planner::getMemory(const Holdings &holdings,
       countShare(holdings.frozen, holdings.frozenWhole, 3, context) *
       (element + (training.precision != Precision::FP32 ? 4 : 0));
   memory.gradients = countHeld(2) * context.gradientBytes();
+  for (bool experts : {false, true})
+    if (context.addsToErrors(experts))
+      memory.gradients -=
+          Elements(holdings.alone).of(experts) * context.gradientBytes();
   // A program that reduces into another buffer holds its part twice.
   if (context.framework().separateReduction)
     for (bool experts : {false, true}) {
       Elements reduced =
-          configuration.zero == 1 ? holdings.parameters : holdings.whole;
+          context.zero(experts) == 1 ? holdings.parameters : holdings.whole;
       if (context.zero(experts) >= 1)
         memory.gradients += reduced.of(experts) * context.gradientBytes() /
                             context.divisions(experts);

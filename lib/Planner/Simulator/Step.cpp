@@ -409,7 +409,7 @@ static Cost getPartsCost(const StageBlocks &stage, const Context &context) {
 /// Reads the gradient and the sum and writes the sum, for each microbatch.
 Cost planner::getAccumulationCost(const StageBlocks &stage,
                                   const Context &context) {
-  if (context.configuration.zero >= 2)
+  if (context.sendsGradients())
     return getPartsCost(stage, context);
   // Matmuls are charged for adding to the sum themselves.
   if (context.framework().fusedAccumulation)

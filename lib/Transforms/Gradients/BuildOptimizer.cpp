@@ -415,6 +415,24 @@ struct BuildOptimizerPass
     }
   }
 
+  /// Has micro-batches add to what is fed back where it stands for gradients.
+  void addToErrors(std::map<int64_t, SmallVector<StepUnit>> &units,
+                   dist::MeshOp mesh) {
+    TrainingConfiguration configuration = getConfiguration(getOperation());
+    std::set<std::pair<int64_t, StringRef>> added; // by rank and parameter
+    for (auto &[rank, own] : units)
+      for (StepUnit &unit : own)
+        if (unit.addsToError(mesh, rank, configuration))
+          for (ParameterUse *member : unit.members)
+            added.insert({rank, member->parameter.getSymName()});
+    auto error = nn::SlotAttr::get(&getContext(), Slot::getState(kErrorState));
+    getOperation().walk([&](nn::AccumulateOp add) {
+      int64_t rank = *getRank(add->getParentOfType<func::FuncOp>());
+      if (added.count({rank, add.getSymbol()}))
+        add.setSlotAttr(error);
+    });
+  }
+
   void runOnOperation() override {
     ModuleOp module = getOperation();
     dist::MeshOp mesh = dist::MeshOp::find(module);
@@ -431,6 +449,7 @@ struct BuildOptimizerPass
     auto units = findStepUnits(module, *uses, mesh);
     if (failed(units))
       return signalPassFailure();
+    addToErrors(*units, mesh);
     int64_t ranks = getPlacement(module).getRanks();
     for (int64_t rank = 0; rank < ranks; ++rank) {
       StepEnd end(module, mesh, rank, *uses, (*units)[rank]);

@@ -339,8 +339,8 @@ Value CompressedSum::apply(function_ref<Value()> readGradient,
     return sendDifference(readGradient, kept);
   auto error = nn::Slot::getState(kErrorState);
   Value known = compression.feedback ? kept.read(error) : Value();
-  Value gradient = readGradient();
-  Value left = known ? nn.add(gradient, known) : gradient;
+  Value gradient = kept.hasGradient ? Value() : readGradient();
+  Value left = !gradient ? known : known ? nn.add(gradient, known) : gradient;
   Value sum = sendRounds(left, compression.feedback);
   if (known)
     kept.write(left, error);

@@ -113,6 +113,8 @@ public:
   struct Kept {
     llvm::function_ref<mlir::Value(nn::Slot)> read;
     llvm::function_ref<void(mlir::Value, nn::Slot)> write;
+    /// Whether micro-batches have added the gradient to the error.
+    bool hasGradient = false;
   };
   /// Reads what a replica has of the gradient and changes what it keeps.
   /// Returns what the rank updates with, of the sum over all replicas.

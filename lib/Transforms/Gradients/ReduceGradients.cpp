@@ -164,7 +164,9 @@ void StepEnd::reduceCompressed(StepUnit &unit, ArrayRef<int64_t> holders) {
     canMove = false;
     return;
   }
-  sumOverOthers(unit, holders);
+  bool isAdded = unit.addsToError(mesh, rank, configuration);
+  if (!isAdded)
+    sumOverOthers(unit, holders);
   auto load = [&] {
     return readSlot(unit, Slot::Gradient, use.gradients.at(rank));
   };
@@ -183,7 +185,7 @@ void StepEnd::reduceCompressed(StepUnit &unit, ArrayRef<int64_t> holders) {
   };
   auto read = [&](Slot slot) { return readSlot(unit, slot, use.getState()); };
   auto write = [&](Value value, Slot slot) { writeSlot(value, unit, slot); };
-  write(sum.apply(wanted, {read, write}),
+  write(sum.apply(wanted, {read, write, isAdded}),
         unit.isDivided() ? Slot::Reduced : Slot::Gradient);
 }
 

@@ -12,7 +12,10 @@
 
 #include "StepUnits.h"
 
+#include "plait/Configuration/CompressionFacts.h"
 #include "plait/Dialect/NN/IR/NNDraw.h"
+#include "plait/Dialect/NN/IR/Names.h"
+#include "plait/Dialect/NN/IR/Parameters.h"
 
 using namespace mlir;
 using namespace plait;
@@ -24,6 +27,15 @@ bool StepUnit::dividesCopy() {
   return pack ? pack.isDivided(Slot::Value) && !pack.isDivided(Slot::Compute)
               : get().getSharding(Slot::Value) !=
                     get().getSharding(Slot::Compute);
+}
+
+bool StepUnit::addsToError(dist::MeshOp mesh, int64_t rank,
+                           const TrainingConfiguration &configuration) {
+  auto isReplicas = [](StringAttr axis) { return axis == kDataAxis; };
+  return configuration.zero == 2 && isDivided() &&
+         compresses(configuration.compress, nn::countDims(get().parameter)) &&
+         get().gradients.size() == 1 &&
+         llvm::all_of(get().getReducedAxes(mesh, rank), isReplicas);
 }
 
 /// Neighbours on a rank are so in the whole up to the innermost dimension that

@@ -208,8 +208,10 @@ void Placer::setAccumulates(const llvm::StringSet<> &begun) {
   for (auto [op, at] : accumulates) {
     // An accumulator that two ops of the function add to is begun by the one
     // and added to by the other.
+    // What an earlier step has left in a state is added to.
     auto result = cast<OpResult>(op.getTensor());
-    bool first = seen.insert(bufferName(op.getSymbol(), op.getSlot())).second;
+    bool first = !op.getSlot().isState() &&
+                 seen.insert(bufferName(op.getSymbol(), op.getSlot())).second;
     setAccumulate(result.getOwner(), result, first);
   }
 }

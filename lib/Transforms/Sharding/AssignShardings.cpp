@@ -55,6 +55,7 @@ public:
       : function(function), mesh(mesh),
         splitSequence(configuration.sequenceParallel),
         pieces(configuration.tensorOverlap), zero(configuration.zero),
+        compresses(configuration.compress.isOn()),
         byHeads(configuration.contextParallel == ContextParallel::Heads &&
                 mesh.getAxisSize(Axis::CP) > 1),
         meshRef(FlatSymbolRefAttr::get(mesh.getSymNameAttr())),
@@ -93,9 +94,10 @@ private:
   MeshOp mesh;
   // With sequence parallelism tp may split what cp leaves of the sequence.
   bool splitSequence;
-  int64_t pieces; // of what tp's ranks exchange beside matmuls
-  unsigned zero;  // what ranks of dp divide: 2 gradients, 3 parameters, too
-  bool byHeads;   // ranks of cp exchange positions for heads
+  int64_t pieces;  // of what tp's ranks exchange beside matmuls
+  unsigned zero;   // what ranks of dp divide: 2 gradients, 3 parameters, too
+  bool compresses; // what they send of gradients
+  bool byHeads;    // ranks of cp exchange positions for heads
   FlatSymbolRefAttr meshRef;
   OpBuilder builder;
   StringAttr tensor, context;
@@ -365,12 +367,14 @@ void Assigner::storeParameter(SlotOpInterface read) {
     stored = found;
   // ZeRO 3 stores all of a parameter in parts, ZeRO 2 only what the optimizer
   // keeps of it; ZeRO 1 divides packs, which do not exist yet, and matrices,
-  // which rows of packs are no part of, as ZeRO 2.
+  // which rows of packs are no part of, as ZeRO 2. What replicas compress is
+  // theirs whole, and rows of packs are divided (StepUnit::addsToError).
   ShardingAttr divided =
       divideState(mesh, cast<RankedTensorType>(parameter.getType()), stored);
   if (zero >= 3)
     stored = divided;
-  else if ((zero == 2 || (zero == 1 && parameter.getMatrix())) &&
+  else if (((zero == 2 && !compresses) ||
+            (zero > 0 && parameter.getMatrix())) &&
            divided != stored)
     parameter.setStateAttr(divided);
   value.setType(withSharding(value.getType(), stored));

@@ -113,6 +113,7 @@ def list_cases():
         cases.append(make(mesh, compress="int8:64"))
         cases.append(make(mesh, compress="topk:64+keep:2"))
         cases.append(make(mesh, compress="int8:32+feedback", zero=1))
+        cases.append(make(mesh, compress="int8:32+feedback", zero=2))
         cases.append(make(mesh, compress="powersgd:2+feedback"))
         cases.append(make(mesh, compress="int8:64+feedback+both"))
     cases.append(make("dp=2,tp=2", "llama", compress="powersgd+feedback"))
@@ -150,6 +151,7 @@ def list_cases():
         cases.append(make("dp=2,ep=2", "mixture", zero=zero, freeze="*.experts.*"))
     for zero in range(2):
         cases.append(make("dp=2,ep=2", "mixture", zero=zero, compress="int8:64"))
+    cases.append(make("dp=2,ep=2", "mixture", zero=2, compress="int8:64+feedback"))
     for recompute in RECOMPUTE:
         cases.append(make("dp=2,ep=2", "mixture", recompute=recompute,
                           micro_batch=1, expert_chunks=4))
@@ -190,8 +192,9 @@ def draw(generator):
         seq=generator.choice([128, 256]))
     if sizes["cp"] > 1:
         case["context-parallel"] = generator.choice(CONTEXT)
-    if case["zero"] <= 1:
-        case["compress"] = generator.choice(COMPRESS)
+    case["compress"] = generator.choice(COMPRESS)
+    if case["zero"] > (2 if "feedback" in case["compress"] else 1):
+        case["compress"] = "none"
     return case
 
 
@@ -217,6 +220,7 @@ DOZEN = [
     "gpt2/dp=2,tp=2/compress=topk:64+keep:2",
     "gpt2/dp=2,tp=2/zero=1/compress=topk:64+keep:2+feedback+rounds:3",
     "gpt2/pp=2,dp=2/zero=1/compress=int8:32+feedback",
+    "gpt2/dp=2,tp=2/zero=2/compress=int8:32+feedback",
     "untied/pp=2,dp=2/compress=sign+feedback",
     "gpt2/pp=2,dp=2/compress=onebit-adam",
     "gpt2/pp=2,dp=2/compress=int8:64+feedback+both",

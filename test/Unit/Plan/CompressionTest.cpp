@@ -90,6 +90,44 @@ TEST(CompressedPlan, SlotsAreDividedByThemselves) {
   expect("is whole, but replicas add up rows of sums");
 }
 
+/// By ZeRO 2, which divides what the optimizer keeps, and nothing else does.
+TEST(CompressedPlan, GradientsAreAddedToErrors) {
+  fb::PlanT plan = makePlan();
+  fb::ProgramT &program = *plan.programs[1];
+  fb::ShardT &shard = *program.shards[0];
+  fb::StateSlotT &error = *shard.state[1];
+  error.name = "error";
+  error.own_axis = 1;
+  auto region = std::make_unique<fb::RegionT>();
+  region->name = "error";
+  region->category = fb::Category::Optimizer;
+  region->offset = error.offset;
+  region->bytes = 96;
+  region->last_action = program.actions.size() - 1;
+  program.regions.push_back(std::move(region));
+  EXPECT_EQ(check(plan), "");
+  auto expectNone = [&] {
+    EXPECT_NE(check(plan).find("is in no region of category Gradients"),
+              std::string::npos)
+        << check(plan);
+  };
+  uint64_t own = shard.gradient;
+  shard.gradient = error.offset;
+  expectNone();
+  plan.zero = 2;
+  expectNone();
+  shard.division = std::make_unique<fb::DivisionT>();
+  shard.division->axis = 1;
+  shard.division->elements = 12;
+  shard.division->reduced = own;
+  EXPECT_EQ(check(plan), "");
+  plan.zero = 1;
+  expectNone();
+  plan.zero = 2;
+  error.name = "moment2";
+  expectNone();
+}
+
 TEST(CompressedPlan, IntegersAreArguments) {
   fb::PlanT plan = makePlan();
   fb::KernelStepT &kernel = findKernel(plan);

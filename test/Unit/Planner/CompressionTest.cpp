@@ -176,8 +176,18 @@ TEST(Compression, ExcludesWhatDividesOrRounds) {
   configuration.zero = 1;
   EXPECT_TRUE(checkExecutable(configuration).ok());
   configuration.zero = 2;
+  EXPECT_TRUE(checkExecutable(configuration).ok());
+  configuration.zero = 3;
   EXPECT_EQ(checkExecutable(configuration).message(),
-            "compress is int8+feedback, which takes zero 0 or 1, not 2");
+            "compress is int8+feedback, which takes zero 0 to 2, not 3");
+  configuration.zero = 2;
+  for (const char *other : {"int8", "powersgd+feedback"}) {
+    ASSERT_TRUE(setField(configuration, "compress", other).ok());
+    EXPECT_EQ(checkExecutable(configuration).message(),
+              std::string("compress is ") + other +
+                  ", which takes zero 0 or 1, not 2: zero 2 adds gradients to "
+                  "errors of blocks, which it does not keep");
+  }
   configuration.zero = 1;
   ASSERT_TRUE(setField(configuration, "compress", "int8+feedback+both").ok());
   EXPECT_EQ(checkExecutable(configuration).message(),

@@ -251,6 +251,26 @@ TEST(Memory, ReplicasDivideTheErrorOfSums) {
   EXPECT_DOUBLE_EQ(find("int8+both").optimizer, find("int8").optimizer);
 }
 
+/// Where replicas alone have parts of sums, what they feed back holds
+/// gradients.
+TEST(Memory, ErrorsHoldGradients) {
+  Case example = makePipeline("1f1b", 1);
+  ASSERT_TRUE(
+      parse("compress", "int8+feedback", example.training.compress).ok());
+  auto at = [&](int zero, int replicas, int context) {
+    example.configuration.zero = zero;
+    example.configuration.mesh[Axis::DP] = replicas;
+    example.configuration.mesh[Axis::CP] = context;
+    return example.run("a100-80g").memory[1];
+  };
+  double whole = at(0, 4, 1).gradients;
+  EXPECT_DOUBLE_EQ(at(1, 4, 1).gradients, whole * (1 + 1.0 / 4));
+  EXPECT_DOUBLE_EQ(at(2, 4, 1).gradients, whole / 4);
+  EXPECT_DOUBLE_EQ(at(2, 4, 1).optimizer, at(1, 4, 1).optimizer);
+  EXPECT_DOUBLE_EQ(at(2, 2, 2).gradients, at(1, 2, 2).gradients);
+  EXPECT_DOUBLE_EQ(at(2, 1, 1).gradients, whole);
+}
+
 TEST(Memory, ZeroDividesWhatItSays) {
   Case example = makePipeline("1f1b", 1);
   example.configuration.mesh[Axis::DP] = 4;

@@ -169,7 +169,7 @@ struct Block {
   Saved madeForWeights;
   /// The tensors that this pass reads of what the forward pass has left.
   Saved keptForInputs;
-  Saved input; // with full recomputation: the block's inputs
+  Saved input; // with full recomputation: inputs, and comparisons
   /// The most temporary elements alive at once inside of the block, per
   /// sequence, beside what is kept.
   Saved workspace;

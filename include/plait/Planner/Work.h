@@ -174,7 +174,7 @@ struct Block {
   /// Where a schedule has gradients of inputs and of weights apart; the second
   /// where the whole block is computed again.
   Halves halves, halvesAgain;
-  Saved input; // with full recomputation: the block's inputs
+  Saved input; // with full recomputation: inputs, and comparisons
   /// The most temporary elements alive at once inside of the block, per
   /// sequence, beside what is kept.
   Saved workspace;

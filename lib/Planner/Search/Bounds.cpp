@@ -157,6 +157,7 @@ Result<Probe> Bounds::makeProbe(const Work &work,
   probe.passed = splits ? pieces.forward : pieces.layer;
   probe.before = pieces.before;
   probe.after = pieces.after;
+  probe.early = splits ? pieces.early : 0;
   probe.memory = estimate.memory.front();
   const StageBlocks *whole[] = {&estimator.getStages().front()};
   probe.parameters = countParameters(work, whole);
@@ -175,9 +176,10 @@ Result<Probe> Bounds::makeProbe(const Work &work,
 double Bounds::getIdealSeconds(const Probe &probe,
                                const Configuration &configuration) const {
   double microbatches = double(configuration.microbatches(training));
+  int stages = configuration.mesh[Axis::PP] * configuration.chunks;
   double pipeline =
       std::max(microbatches * probe.work() / configuration.mesh[Axis::PP],
-               (probe.forward + probe.backwardInput) / cluster.device.burst);
+               probe.chain(stages) / cluster.device.burst);
   double wait = getWaitShare(configuration, training);
   return boundRounding * (pipeline * (1 + wait) + probe.overhead);
 }
@@ -341,9 +343,8 @@ static void fillRanks(StageProbe &probe, Estimator &estimator,
   // From the beginning of a stage's forward to the gradient of its input.
   std::vector<double> round(times.size() + 1, 0);
   for (size_t stage = times.size(); stage-- > 0;)
-    round[stage] = round[stage + 1] + times[stage].forward +
-                   times[stage].backwardInput +
-                   (generator.splitsBackward ? 0 : times[stage].backwardWeight);
+    round[stage] =
+        round[stage + 1] + times[stage].round(generator.splitsBackward);
   double passed = 0;
   for (uint32_t rank = 0; rank < problem.stages; ++rank) {
     double work = 0, held = 0, heldSeconds = 0;

@@ -97,8 +97,17 @@ struct StageTime {
   /// Seconds of a backward pass that what replicas exchange is not beside,
   /// since ranks of cp have waited for all of that.
   double drained = 0;
+  /// Seconds with which a backward pass begins and that need no gradient: of
+  /// what is computed again of its last block, on GPUs, which begin with it
+  /// while the message with the gradient is on its way.
+  double early = 0;
 
   double sum() const { return forward + backwardInput + backwardWeight; }
+  /// From when the forward pass begins to the gradient of the input, with a
+  /// backward pass that is in two parts or whole.
+  double round(bool splits) const {
+    return forward + backwardInput + (splits ? -early : backwardWeight);
+  }
   /// Communication that nothing hides.
   double exposedForward() const {
     return tensorForward + contextForward + expertsForward;

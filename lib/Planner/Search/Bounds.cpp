@@ -115,6 +115,7 @@ Result<Probe> Bounds::makeLeastProbe(const Work &work,
     for (auto field : {&Probe::layer, &Probe::passed, &Probe::temporary,
                        &Probe::layerTemporary})
       (*least).*field = std::min(former.*field, (*found).*field);
+    least->early = std::max(former.early, found->early);
     for (auto part : {&Probe::memory, &Probe::layersMemory})
       ((*least).*part).activations =
           std::min((former.*part).activations, ((*found).*part).activations);
@@ -178,6 +179,7 @@ Result<Probe> Bounds::makeProbe(const Work &work,
   probe.passed = splits ? pieces.forward : pieces.layer;
   probe.before = pieces.before;
   probe.after = pieces.after;
+  probe.early = splits ? pieces.early : 0;
   probe.memory = estimate.memory.front();
   const StageBlocks *whole[] = {&estimator.getStages().front()};
   probe.parameters = countParameters(work, whole);
@@ -197,9 +199,10 @@ Result<Probe> Bounds::makeProbe(const Work &work,
 double Bounds::getIdealSeconds(const Probe &probe,
                                const Configuration &configuration) const {
   double microbatches = double(configuration.microbatches(training));
+  int stages = configuration.mesh[Axis::PP] * configuration.chunks;
   double pipeline =
       std::max(microbatches * probe.work() / configuration.mesh[Axis::PP],
-               (probe.forward + probe.backwardInput) / cluster.device.burst);
+               probe.chain(stages) / cluster.device.burst);
   double wait = getWaitShare(configuration, training);
   return boundRounding * (pipeline * (1 + wait) + probe.overhead);
 }

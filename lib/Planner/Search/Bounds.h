@@ -42,14 +42,20 @@ struct Probe {
   double overhead = 0; // once a step
   int64_t layers = 0;
   // Seconds: of the fastest layer, of what stages behind one wait for before
-  // they begin and once they are done, and of what is no layer.
-  double layer = 0, passed = 0, before = 0, after = 0;
+  // they begin and once they are done, of what is no layer, and the most that a
+  // stage does before the gradient is there.
+  double layer = 0, passed = 0, before = 0, after = 0, early = 0;
   Elements parameters;
   StageMemory memory, layersMemory; // of all, and of the layers alone
   // Bytes that live for the length of one block: of the one that needs the
   // most, and of the layer that needs the least.
   double temporary = 0, layerTemporary = 0;
   double work() const { return forward + backwardInput + backwardWeight; }
+  /// The least from the first forward pass of a microbatch to the gradient of
+  /// its input.
+  double chain(int stages) const {
+    return forward + backwardInput - stages * early;
+  }
 };
 
 /// Whether copies may take nothing, however long they are: they go on while

@@ -32,9 +32,8 @@ static void fillRanks(StageProbe &probe, Estimator &estimator,
   // From the beginning of a stage's forward to the gradient of its input.
   std::vector<double> round(times.size() + 1, 0);
   for (size_t stage = times.size(); stage-- > 0;)
-    round[stage] = round[stage + 1] + times[stage].forward +
-                   times[stage].backwardInput +
-                   (generator.splitsBackward ? 0 : times[stage].backwardWeight);
+    round[stage] =
+        round[stage + 1] + times[stage].round(generator.splitsBackward);
   double passed = 0;
   for (uint32_t rank = 0; rank < problem.stages; ++rank) {
     double work = 0, held = 0, heldSeconds = 0;

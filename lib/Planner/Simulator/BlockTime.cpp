@@ -231,6 +231,12 @@ void BlockTimer::recompute(StageTime &time) const {
   // Communication of the forward pass that runs again counts as communication
   // of the backward pass, not as recomputation.
   time.recompute = seconds - again.collective - again.context - experts;
+  if (framework.recomputesRead && context.hasHost())
+    time.early = seconds;
+  // Attention that is computed again has waited for all gradients before it,
+  // and no others are made before the layer's own.
+  if (time.drained > 0)
+    time.drained += again.device.seconds - untilAttention;
   time.tensorBackward += again.collective;
   time.expertsBackward += experts;
   time.contextBackward += again.context;
@@ -314,6 +320,8 @@ void BlockTimer::addAll() {
       read = forward;
       exchangedRead = exchanged.size();
     }
+    if (op->kind == OperationKind::Attention && op->pass == Pass::Forward)
+      untilAttention = forward.device.seconds;
     double seconds = add(*op);
     // What is sent to its owner is not moved (DelayMatmuls.cpp). Half of a
     // backward pass has its gathers from the start.

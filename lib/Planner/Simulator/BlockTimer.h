@@ -156,6 +156,7 @@ private:
   PassTime read; // of `forward`, what comes before its last matmul
   Fetches fetches[2]; // of a backward pass, or of either half
   double delayed = 0; // weights' gradients so far that are beside no collective
+  double untilAttention = 0; // what a forward pass computes before one
   double computed = 0; // what the backward pass computes since the last one
   /// Exchanges of the forward pass, where they are noted, and how many of them
   /// come before that matmul.

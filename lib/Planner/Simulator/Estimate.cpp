@@ -132,12 +132,15 @@ Status Estimator::fillStages(const Recomputation &recompute,
 }
 
 /// The figures of a stage that a schedule depends on. How a time is made up of
-/// parts does not change when an action runs.
+/// other parts does not change when an action runs. Of whole backward passes,
+/// in whose orders messages are waited for at the ends alone, nothing counts as
+/// early: bounds know of none.
 std::vector<StageCost> Estimator::getStageCosts() const {
   std::vector<StageCost> costs;
   costs.reserve(result.stages.size());
   for (const StageTime &time : result.stages)
-    costs.push_back({time.forward, time.backwardInput, time.backwardWeight});
+    costs.push_back({time.forward, time.backwardInput, time.backwardWeight,
+                     generator->splitsBackward ? time.early : 0});
   return costs;
 }
 
@@ -434,6 +437,7 @@ Estimator::Pieces Estimator::getPieces() {
     const StageTime &time = timeBlocks(kind)[work.order[work.before + i]];
     pieces.layer = std::min(pieces.layer, time.sum());
     pieces.forward = std::min(pieces.forward, time.forward);
+    pieces.early = std::max(pieces.early, time.early);
   }
   std::tie(pieces.before, pieces.after) = timeEnds(kind);
   return pieces;
@@ -466,22 +470,4 @@ Result<Estimate> planner::estimate(const Context &context) {
   Estimator estimator(context);
   PLAIT_RETURN_IF_ERROR(estimator.run(Microbatches::Some));
   return std::move(estimator.getResult());
-}
-
-Result<std::optional<schedule::Schedule>>
-planner::findOrder(const Work &work, const Cluster &cluster,
-                   const Training &training,
-                   const Configuration &configuration) {
-  Result<const schedule::Generator *> generator =
-      schedule::findGenerator(configuration.schedule);
-  if (!generator.ok())
-    return generator.status();
-  std::optional<schedule::Schedule> order;
-  if (!(*generator)->searches)
-    return order;
-  Context context{work, cluster, training, configuration};
-  Estimator estimator(context);
-  PLAIT_RETURN_IF_ERROR(estimator.run(Microbatches::All));
-  order = estimator.getSchedule();
-  return order;
 }

@@ -39,10 +39,10 @@ public:
   /// schedule. Recomputation is not Auto.
   Status runStages();
   /// Seconds of one microbatch, once that has run: of the fastest layer, of the
-  /// fastest forward pass of one, and of what comes before the layers and after
-  /// them. Recomputation is one kind.
+  /// fastest forward pass of one, of what comes before the layers and after
+  /// them, and the most that a layer does early. Recomputation is one kind.
   struct Pieces {
-    double layer = 0, forward = 0, before = 0, after = 0;
+    double layer = 0, forward = 0, before = 0, after = 0, early = 0;
   };
   Pieces getPieces();
 

@@ -212,6 +212,15 @@ static void expandCosts(std::span<const StageCost> costs,
   }
 }
 
+/// Seconds by Entry::cost that an action goes on for before its input is there.
+static void expandEarly(std::span<const StageCost> costs,
+                        std::vector<double> &seconds) {
+  size_t stages = costs.size();
+  seconds.assign(4 * stages, 0);
+  for (size_t stage = 0; stage < stages; ++stage)
+    seconds[stages + stage] = seconds[2 * stages + stage] = costs[stage].early;
+}
+
 /// Seconds by Entry::from and Entry::to.
 static void expandLinks(TransferCost transfer, uint32_t ranks,
                         std::vector<double> &seconds) {
@@ -238,11 +247,12 @@ PipelineTime CompiledSchedule::run(std::span<const StageCost> costs,
                                    TransferCost transfer) const {
   // Kept between calls: an estimate allocates as little as possible.
   static thread_local std::vector<Times> ends, clocks;
-  static thread_local std::vector<double> seconds, latency;
+  static thread_local std::vector<double> seconds, early, latency;
   const std::vector<Entry> &entries = getEntries();
   ends.resize(entries.size() + 1);
   clocks.assign(problem.stages, Times());
   expandCosts(costs, seconds);
+  expandEarly(costs, early);
   expandLinks(transfer, problem.stages, latency);
   // What waits for nothing waits for the beginning: index -1.
   Times *results = ends.data() + 1;
@@ -251,11 +261,12 @@ PipelineTime CompiledSchedule::run(std::span<const StageCost> costs,
     const Entry &entry = entries[i];
     const Times input = results[entry.dependsOn];
     Times &clock = clocks[entry.rank];
-    double duration = seconds[entry.cost];
+    double first = early[entry.cost], rest = seconds[entry.cost] - first;
     Times end;
     end.with =
-        transfer.arrive(clock.with, input.with, latency[entry.from]) + duration;
-    end.without = std::max(clock.without, input.without) + duration;
+        transfer.arrive(clock.with + first, input.with, latency[entry.from]) +
+        rest;
+    end.without = std::max(clock.without + first, input.without) + rest;
     results[i] = end;
     clock.with = end.with + (transfer.blocking ? latency[entry.to] : 0);
     clock.without = end.without;
@@ -273,9 +284,10 @@ PipelineTime CompiledSchedule::run(std::span<const StageCost> costs,
 /// transfer belongs to the gap behind its action.
 std::vector<Event> CompiledSchedule::trace(std::span<const StageCost> costs,
                                            TransferCost transfer) const {
-  std::vector<double> clocks(problem.stages, 0), seconds, latency;
+  std::vector<double> clocks(problem.stages, 0), seconds, early, latency;
   std::vector<int32_t> latest(problem.stages, -1);
   expandCosts(costs, seconds);
+  expandEarly(costs, early);
   expandLinks(transfer, problem.stages, latency);
   const std::vector<Entry> &entries = getEntries();
   std::vector<Event> events(entries.size());
@@ -285,9 +297,10 @@ std::vector<Event> CompiledSchedule::trace(std::span<const StageCost> costs,
     double input = entry.dependsOn < 0 ? 0 : events[entry.dependsOn].end;
     double &clock = clocks[entry.rank];
     event.rank = entry.rank;
-    event.start = transfer.arrive(clock, input, latency[entry.from]);
-    bool waits =
-        entry.dependsOn >= 0 && event.start <= input + latency[entry.from];
+    double first = early[entry.cost];
+    double ready = transfer.arrive(clock + first, input, latency[entry.from]);
+    event.start = ready - first;
+    bool waits = entry.dependsOn >= 0 && ready <= input + latency[entry.from];
     event.cause = waits ? entry.dependsOn : latest[entry.rank];
     event.end = event.start + seconds[entry.cost];
     clock = event.end + (transfer.blocking ? latency[entry.to] : 0);

@@ -142,3 +142,21 @@ Result<OrderGoal> Estimator::searchOrder(const schedule::Problem &problem) {
     return *last;
   return none;
 }
+
+Result<std::optional<schedule::Schedule>>
+planner::findOrder(const Work &work, const Cluster &cluster,
+                   const Training &training,
+                   const Configuration &configuration) {
+  Result<const schedule::Generator *> generator =
+      schedule::findGenerator(configuration.schedule);
+  if (!generator.ok())
+    return generator.status();
+  std::optional<schedule::Schedule> order;
+  if (!(*generator)->searches)
+    return order;
+  Context context{work, cluster, training, configuration};
+  Estimator estimator(context);
+  PLAIT_RETURN_IF_ERROR(estimator.run(Microbatches::All));
+  order = estimator.getSchedule();
+  return order;
+}

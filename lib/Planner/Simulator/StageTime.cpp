@@ -41,6 +41,8 @@ StageTime Estimator::timeStage(const StageBlocks &stage) {
     sum.memory += entry.count * time.memory;
     sum.launch += entry.count * time.launch;
   }
+  const StageBlocks::Entry &last = stage.entries.back();
+  sum.early = timeBlocks(last.recompute)[last.block].early;
   addCopies(stage, sum);
   return sum;
 }

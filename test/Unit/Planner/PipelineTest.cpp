@@ -152,6 +152,23 @@ TEST(Pipeline, LinksInsideOfNodesAreFaster) {
       4 * 3 + 6 * 0.5);
 }
 
+/// The first of two stages is at its backward pass at 1, and has the gradient
+/// at 5: what it needs none for is done by then. The second waits for none.
+TEST(Pipeline, WhatNeedsNoGradientIsBesideItsMessage) {
+  std::vector<StageCost> costs(2, {1, 2, 1});
+  for (double early : {0.0, 0.5, 2.0}) {
+    for (StageCost &cost : costs)
+      cost.early = early;
+    PipelineModel model = getModel("zb-h1", {2, 1, 1});
+    EXPECT_DOUBLE_EQ(model.run(costs, {0.5}).seconds, 5 + (2 - early) + 1);
+    std::vector<Event> events = model.getSimulated().trace(costs, {0.5});
+    double end = 0;
+    for (const Event &event : events)
+      end = std::max(end, event.end);
+    EXPECT_DOUBLE_EQ(end, 5 + (2 - early) + 1);
+  }
+}
+
 /// A message that was sent long ago takes a processor no less time: in each
 /// round one comes forward and one back.
 TEST(Pipeline, ReceivingTakesAProcessorsTime) {

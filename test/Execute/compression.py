@@ -517,6 +517,7 @@ class Suite:
             options = ("--zero", zero, "--micro-batch", "1")
             plan = self.compile(Run("int8+feedback", "dp=4", options), "memory")
             shown = self.tools.run("plait-plan", "show", plan).stdout
+            require(f"zero {zero}\n" in shown, f"not told in {shown}")
             found = dict(re.findall(r"(gradients|optimizer) .* (\d+) bytes", shown))
             held.append({name: int(bytes_) for name, bytes_ in found.items()})
         one, two = held

@@ -154,7 +154,8 @@ static bool hasShard(const fb::PlanT &plan,
 /// What ranks of dp divide.
 /// Read off the shards: a stage that divides nothing, for lack of ranks or of
 /// dimensions that divide, is stage 0. From the most that is divided to the
-/// least: parameters, their state, packs. What splits experts splits them
+/// least: parameters, their state or what replicas feed back in place of
+/// gradients, packs. What splits experts splits them
 /// whatever is `asked` for.
 static uint8_t findZero(const fb::PlanT &plan, int asked) {
   auto isDivided = [&](const fb::DimShardingT &dim) {
@@ -170,7 +171,10 @@ static uint8_t findZero(const fb::PlanT &plan, int asked) {
       }))
     return 3;
   if (hasShard(plan, [](const fb::ShardT &shard) {
-        return !shard.state_dims.empty();
+        return !shard.state_dims.empty() ||
+               llvm::any_of(shard.state, [&](const auto &slot) {
+                 return slot->offset == shard.gradient;
+               });
       }))
     return 2;
   return hasShard(

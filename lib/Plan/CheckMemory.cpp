@@ -11,10 +11,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "plait/Configuration/Compressors.h"
 #include "plait/Plan/Check.h"
 
 #include "plait/Plan/Defaults.h"
+#include "plait/Plan/Level.h"
 
 #include <algorithm>
 #include <map>
@@ -142,19 +142,6 @@ private:
                 fb::EnumNameCategory(category));
   }
 
-  /// Whether micro-batches add the gradient to what replicas have not sent: by
-  /// ZeRO 2, of packs that they divide.
-  bool isFedBack(const fb::Shard &shard) const {
-    if (plan.zero() != 2 || !shard.division())
-      return false;
-    for (uint32_t i = 0; i < length(shard.state()); ++i)
-      if (const fb::StateSlot &slot = *shard.state()->Get(i);
-          slot.name()->string_view() == kErrorState &&
-          slot.offset() == shard.gradient())
-        return true;
-    return false;
-  }
-
   Status checkShard(const fb::Shard &shard) {
     const fb::Parameter &parameter = *plan.parameters()->Get(shard.parameter());
     std::string of = " of '" + parameter.name()->str() + "'";
@@ -166,8 +153,9 @@ private:
     if (parameter.frozen())
       return Status::success();
     PLAIT_RETURN_IF_ERROR(check("gradient" + of, shard.gradient(),
-                                isFedBack(shard) ? fb::Category::Optimizer
-                                                 : fb::Category::Gradients));
+                                addsToError(plan, shard)
+                                    ? fb::Category::Optimizer
+                                    : fb::Category::Gradients));
     if (shard.division())
       PLAIT_RETURN_IF_ERROR(check("reduced gradient" + of,
                                   shard.division()->reduced(),

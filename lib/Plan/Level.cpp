@@ -7,6 +7,7 @@
 
 #include "plait/Plan/Level.h"
 
+#include "plait/Configuration/Compressors.h"
 #include "plait/Configuration/Mesh.h"
 #include "plait/Plan/Scalars.h"
 
@@ -53,6 +54,22 @@ static bool hasDividedSlots(const fb::Plan &plan) {
       return any(shard->state(), [](const fb::StateSlot *slot) {
         return slot->division() != nullptr;
       });
+    });
+  });
+}
+
+bool plan::addsToError(const fb::Plan &plan, const fb::Shard &shard) {
+  return plan.zero() == 2 && shard.division() &&
+         any(shard.state(), [&](const fb::StateSlot *slot) {
+           return slot->name()->string_view() == kErrorState &&
+                  slot->offset() == shard.gradient();
+         });
+}
+
+static bool addsToErrors(const fb::Plan &plan) {
+  return any(plan.programs(), [&](const fb::Program *program) {
+    return any(program->shards(), [&](const fb::Shard *shard) {
+      return addsToError(plan, *shard);
     });
   });
 }
@@ -251,6 +268,7 @@ std::span<const Feature> plan::getFeatures() {
       {"OuterStep.copies", 8, hasClipping},
       {"OuterKind.Squares", 8, hasClipping},
       {"OuterKind.Clip", 8, hasClipping},
+      {"Shard.gradient", 9, addsToErrors},
   };
   return features;
 }

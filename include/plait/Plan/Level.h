@@ -22,7 +22,13 @@
 
 namespace plait::plan {
 
-/// A table or a field that plans of level 0 did not have.
+/// Whether micro-batches add the gradient of `shard` to what replicas have not
+/// sent of it, the state kErrorState: by ZeRO 2, of packs that they divide. The
+/// gradient then has no memory of its own.
+bool addsToError(const fb::Plan &plan, const fb::Shard &shard);
+
+/// A table or a field that plans of level 0 did not have, or not with that
+/// meaning.
 struct Feature {
   const char *name; // as in Plan.fbs: "Table" or "Table.field"
   uint32_t level;   // the first that has it, at least 1

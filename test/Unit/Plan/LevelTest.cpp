@@ -42,6 +42,15 @@ void addDividedSlot(fb::PlanT &plan) {
   slot.division = std::make_unique<fb::DivisionT>();
 }
 
+void addToError(fb::PlanT &plan) {
+  fb::ShardT &shard = *plan.programs[0]->shards[0];
+  fb::StateSlotT &slot = append(shard.state);
+  slot.name = "error";
+  slot.offset = shard.gradient;
+  shard.division = std::make_unique<fb::DivisionT>();
+  plan.zero = 2;
+}
+
 void addInnerAxes(fb::PlanT &plan) {
   fb::ShardT &shard = *plan.programs[0]->shards[0];
   shard.division = std::make_unique<fb::DivisionT>();
@@ -119,6 +128,7 @@ const std::map<std::string, Add> additions = {
     {"GroupedGemmStep", addGroupedGemm},
     {"StateSlot.own_axis", addOwnState},
     {"StateSlot.division", addDividedSlot},
+    {"Shard.gradient", addToError},
     {"Plan.compress", [](fb::PlanT &plan) { plan.compress = "int8:128"; }},
     {"Plan.options", addOption},
     {"OptimizerOption", addOption},

@@ -103,8 +103,8 @@ struct StageTime {
   double early = 0;
 
   double sum() const { return forward + backwardInput + backwardWeight; }
-  /// From when the forward pass begins to the gradient of the input, with a
-  /// backward pass that is in two parts or whole.
+  /// Returns seconds from the beginning of the forward pass to the gradient of
+  /// the input, with a backward pass that is in two parts or whole.
   double round(bool splits) const {
     return forward + backwardInput + (splits ? -early : backwardWeight);
   }

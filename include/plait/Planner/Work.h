@@ -171,8 +171,8 @@ struct Block {
   /// The part of it that the last matmul of the forward pass makes, or what
   /// follows it.
   Saved lastKept;
-  /// Where a schedule has gradients of inputs and of weights apart; the second
-  /// where the whole block is computed again.
+  /// The halves where a schedule has gradients of inputs and of weights apart;
+  /// the second where the whole block is computed again.
   Halves halves, halvesAgain;
   Saved input; // with full recomputation: inputs, and comparisons
   /// The most temporary elements alive at once inside of the block, per

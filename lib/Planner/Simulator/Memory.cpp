@@ -173,7 +173,7 @@ double planner::savedBytes(const StageBlocks &stage, const Context &context) {
   return bytes;
 }
 
-/// Of what is computed again, too.
+/// Returns those of what is computed again where that is the whole block.
 static const Halves &getHalves(const StageBlocks::Entry &entry,
                                const Context &context) {
   const Block &block = context.block(entry.block, entry.recompute);

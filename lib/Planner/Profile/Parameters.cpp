@@ -38,8 +38,8 @@ Sums plait::findSums(ModuleOp module) {
   return sums;
 }
 
-/// What a rank has of each dimension. One that is split unevenly has padding,
-/// and so no equal blocks: it counts as one that nothing divides.
+/// Returns what a rank has of each dimension. One that is split unevenly has
+/// padding, and so no equal blocks: it counts as one that nothing divides.
 static std::vector<int64_t> getLocalSizes(nn::ParameterOp parameter,
                                           dist::ShardingAttr sharding) {
   std::vector<int64_t> sizes(parameter.getType().getShape());

@@ -231,9 +231,9 @@ bool Bounds::takesLonger(double pipeline, const StageProbe &probe,
          least + getStepSeconds(probe.parameters, context, limit) >= limit;
 }
 
-/// What each rank waits for outside, its messages and its own work m times, on
-/// the slowest one; that, the slowest replica, the step's fixed part and what
-/// the fullest rank exchanges, against `seconds`.
+/// Holds against `seconds` what the slowest rank needs: what it waits for
+/// outside, its messages and its own work m times, and with that the slowest
+/// replica, the step's fixed part and what the fullest rank exchanges.
 bool Bounds::isSlow(const StageProbe &probe, const Context &context,
                     bool splits, double seconds) const {
   const Configuration &configuration = context.configuration;

@@ -47,8 +47,8 @@ StageTime Estimator::timeStage(const StageBlocks &stage) {
   return sum;
 }
 
-/// What passes of `stage`, which take `time`, wait for of ZeRO's exchanges. Of
-/// what the stages of a cut gather a bound knows nothing.
+/// Returns what passes of `stage`, which take `time`, wait for of ZeRO's
+/// exchanges. Of what the stages of a cut gather a bound knows nothing.
 PartSeconds Estimator::getGatheredBeside(const StageBlocks &stage,
                                          const StageTime &time) const {
   if (context.boundsCuts && configuration.zero >= 3) {

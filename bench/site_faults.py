@@ -182,9 +182,10 @@ def measure(options) -> None:
     print(f"{kills} kills and {stops} stops in {job.counted / faulty / 60:.1f} minutes: "
           f"{faulty / saved:.3f} of the samples a second without any,")  # fmt: skip
     print(f"{job.counted / job.parts:.3f} of all parts of rounds were counted")
-    itself = job.quiet_steps / EVERY * options.sites / job.quiet_seconds
-    print(f"{faulty / itself:.3f} of its own samples a second while nothing failed",
-          flush=True)  # fmt: skip
+    if job.quiet_seconds:  # it was long enough for a fault
+        itself = job.quiet_steps / EVERY * options.sites / job.quiet_seconds
+        print(f"{faulty / itself:.3f} of its own samples a second while nothing failed",
+              flush=True)  # fmt: skip
     again = Job(options, "again", options.steps).run()
     print(f"{faulty / again:.3f} of those after the run, without any", flush=True)
 

@@ -19,8 +19,6 @@ import dataclasses
 import itertools
 import json
 import pathlib
-import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -31,7 +29,6 @@ import processes as base
 from harness import (
     GOLDEN,
     Reporter,
-    Skipped,
     Tools,
     arguments,
     require,
@@ -206,15 +203,6 @@ class Suite(base.Suite):
         self.log.unlink(missing_ok=True)
         return [*words, "--tokens", self.write_data(workload), "--log", self.log]
 
-    def preload(self, name: str) -> pathlib.Path:
-        compiler = shutil.which("mpicc")
-        if not compiler or not shutil.which("mpirun"):
-            raise Skipped("no mpicc, or no mpirun")
-        library = self.folder / f"{name}.so"
-        source = pathlib.Path(__file__).with_name(f"{name}.c")
-        subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
-        return library
-
     def alone(self, workload) -> list[dict]:
         """The steps of ranks of dp, which have all experts each."""
         words = self.words("dp", workload)
@@ -227,15 +215,9 @@ class Suite(base.Suite):
         for path in (sent, memory):
             path.unlink(missing_ok=True)
         libraries = [self.preload(x) for x in ("count_sent", "count_memory")]
-        given = {
-            "LD_PRELOAD": ":".join(map(str, libraries)),
-            "COUNT_SENT": sent,
-            "COUNT_LEAST": 4 * HIDDEN,
-            "COUNT_MEMORY": memory,
-        }
-        command = self.command(RANKS, *self.words("ep", workload))
-        preload = [x for pair in given.items() for x in ("-x", "=".join(map(str, pair)))]
-        done = self.call([*command[:3], *preload, *command[3:]])
+        given = {"COUNT_SENT": sent, "COUNT_LEAST": 4 * HIDDEN, "COUNT_MEMORY": memory}
+        words = self.words("ep", workload)
+        done = self.mpirun_counted(RANKS, libraries, given, *words)
         require(done.code == 0, done.stdout + done.stderr)
         lines = [line.split() for line in sent.read_text().splitlines()]
         held = [line.split() for line in memory.read_text().splitlines()]

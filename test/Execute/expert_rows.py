@@ -21,7 +21,6 @@ routing moves, which is known where all go to one rank."""
 import json
 import pathlib
 import shutil
-import subprocess
 import sys
 import tempfile
 
@@ -31,7 +30,6 @@ import processes as base
 from harness import (
     GOLDEN,
     Reporter,
-    Skipped,
     Tools,
     arguments,
     require,
@@ -117,18 +115,12 @@ class Suite(base.Suite):
 
     def count_sent(self, plan, ranks: int, *data) -> float:
         """Bytes that all processes send in a step."""
-        compiler = shutil.which("mpicc")
-        if not compiler or not shutil.which("mpirun"):
-            raise Skipped("no mpicc, or no mpirun")
-        library, told = self.folder / "count.so", self.folder / "sent"
-        source = pathlib.Path(__file__).with_name("count_sent.c")
-        subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
+        library, told = self.preload("count_sent"), self.folder / "sent"
         totals = []
         for steps in (1, 3):
             told.unlink(missing_ok=True)
-            command = self.command(ranks, plan, "--threads", 1, "--steps", steps, *data)
-            preload = ["-x", f"LD_PRELOAD={library}", "-x", f"COUNT_SENT={told}"]
-            done = self.call([*command[:3], *preload, *command[3:]])
+            words = (plan, "--threads", 1, "--steps", steps, *data)
+            done = self.mpirun_counted(ranks, [library], {"COUNT_SENT": told}, *words)
             require(done.code == 0, done.stdout + done.stderr)
             lines = told.read_text().splitlines()
             totals.append(sum(int(line.split()[0]) for line in lines))

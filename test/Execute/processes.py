@@ -11,11 +11,12 @@ import os
 import pathlib
 import random
 import re
+import shutil
 import socket
 import subprocess
 import time
 
-from harness import LONG, ROOT, Outcome, Reporter, Tools, require, write_tokens
+from harness import LONG, ROOT, Outcome, Reporter, Skipped, Tools, require, write_tokens
 
 NANO = ROOT / "examples" / "models" / "gpt2-nano"
 MIXTURE = ROOT / "test" / "golden" / "qwen3-moe-small-test"
@@ -64,6 +65,25 @@ class Suite:
 
     def mpirun(self, processes: int, *words) -> Outcome:
         return self.call(self.command(processes, *words))
+
+    def preload(self, name: str) -> pathlib.Path:
+        """A library of this folder's file of that name, which counts what processes do."""
+        library = self.folder / f"{name}.so"
+        if library.exists():
+            return library
+        compiler = shutil.which("mpicc")
+        if not compiler or not shutil.which("mpirun"):
+            raise Skipped("no mpicc, or no mpirun")
+        source = pathlib.Path(__file__).with_name(f"{name}.c")
+        subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
+        return library
+
+    def mpirun_counted(self, processes: int, libraries, given: dict, *words) -> Outcome:
+        """With libraries loaded first, and what they are given of the environment."""
+        command = self.command(processes, *words)
+        given = {"LD_PRELOAD": ":".join(map(str, libraries))} | given
+        preload = [x for pair in given.items() for x in ("-x", "=".join(map(str, pair)))]
+        return self.call([*command[:3], *preload, *command[3:]])
 
 
 def metrics(log: pathlib.Path) -> list[str]:

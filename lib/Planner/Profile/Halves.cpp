@@ -14,6 +14,7 @@
 
 #include "Halves.h"
 
+#include "Measure.h"
 #include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Transforms/StageFunctions.h"
@@ -35,19 +36,10 @@ void plait::joinEmbedding(ModuleOp module) {
 
 /// Counts what a rank has of a tensor: blocks are as large as the largest.
 static double countLocal(Value value) {
-  auto type = cast<RankedTensorType>(value.getType());
-  auto sharding = dist::ShardingAttr::of(value);
-  if (!sharding)
-    return double(type.getNumElements());
   dist::MeshOp mesh =
       dist::MeshOp::find(value.getParentRegion()->getParentOp());
-  double elements = 1;
-  for (auto [size, axes] :
-       llvm::zip_equal(type.getShape(), sharding.getDims())) {
-    int64_t blocks = mesh.getBlocks(axes);
-    elements *= double((size + blocks - 1) / blocks);
-  }
-  return elements;
+  return countElements(
+      mesh.getLocalType(cast<RankedTensorType>(value.getType())));
 }
 
 namespace {

@@ -15,8 +15,7 @@
 namespace plait {
 
 /// Puts the first block of `module`, which is sharded and has a stage for each
-/// block,
-/// block in the second one's stage: nobody waits for the gradients that an
+/// block, in the second one's stage: nobody waits for the gradients that an
 /// embedding takes from the layer behind it.
 void joinEmbedding(mlir::ModuleOp module);
 

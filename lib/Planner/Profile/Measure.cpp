@@ -33,7 +33,7 @@ using namespace plait;
 using planner::OperationKind;
 using planner::Saved;
 
-static double countElements(Type type) {
+double plait::countElements(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   return tensor ? tensor.getNumElements() : 0;
 }

@@ -14,6 +14,9 @@
 
 namespace plait {
 
+/// Counts the elements of a tensor; 0 of other types.
+double countElements(mlir::Type type);
+
 /// Lists what `forward` and `backward` do, for the batch that their types have:
 /// "per sequence" means per batch here. Elements of the type `activation` count
 /// as those of the model's precision. Parameters are left empty.

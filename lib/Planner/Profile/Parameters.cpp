@@ -12,6 +12,7 @@
 
 #include "Parameters.h"
 
+#include "Measure.h"
 #include "plait/Configuration/CompressionFacts.h"
 #include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
@@ -128,8 +129,7 @@ std::vector<ParameterGroup> plait::findParameters(ModuleOp module,
     if (!parameter || !seen.insert(read.getSymbolAttr()).second)
       continue;
     ParameterGroup group;
-    group.elements = double(
-        cast<RankedTensorType>(read.getTensor().getType()).getNumElements());
+    group.elements = countElements(read.getTensor().getType());
     dist::ShardingAttr sharding = nn::getSharding(parameter);
     group.replicated = !sharding || sharding.findDim(axis) < 0;
     group.partial = sums.partial.contains(read.getSymbolAttr());

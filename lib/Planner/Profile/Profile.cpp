@@ -78,10 +78,6 @@ ModelProfile::ModelProfile(MLIRContext &context, BatchSource source,
       epilogues(epilogues), framework(framework) {}
 ModelProfile::~ModelProfile() = default;
 
-static double countElements(Type type) {
-  return cast<RankedTensorType>(type).getNumElements();
-}
-
 std::unique_ptr<ModelProfile> ModelProfile::create(
     MLIRContext &context, BatchSource source, Precision precision,
     std::optional<planner::Cluster> cluster, Compression compress,

@@ -224,7 +224,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=2, help="of the one with faults")
     parser.add_argument("--faults", type=float, default=62 / 30, help="a minute")
     parser.add_argument("--longest-stop", type=float, default=5, help="seconds")
-    parser.add_argument("--round-timeout", type=float, default=0.5)
+    parser.add_argument("--round-timeout", type=float, default=0.3)
     parser.add_argument("--share", type=float, default=0.2, help="of a core, a process")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()

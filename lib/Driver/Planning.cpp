@@ -58,10 +58,10 @@ static Result<Precision> findPrecision(const CompileOptions &options,
   return device.isProcessor ? Precision::FP32 : Precision::BF16;
 }
 
-/// Whether attention is fused. Where nothing is given, what a compilation does:
-/// only GPUs fuse it then, and not in fp32. A hardware file lists the
-/// efficiency of fused attention where the device has it. Processors compute
-/// flash attention in blocks of their own, whatever is listed.
+/// Whether attention may be fused. Where nothing is given, what a compilation
+/// does: GPUs do not fuse it in fp32. A hardware file lists the efficiency of
+/// fused attention where the device has it. Processors compute flash attention
+/// in blocks of their own, whatever is listed.
 static Result<bool> findAttention(const CompileOptions &options,
                                   Precision precision,
                                   const planner::Device &device,
@@ -73,7 +73,7 @@ static Result<bool> findAttention(const CompileOptions &options,
   bool hasFused = !device.attention.forward.empty() &&
                   precision != Precision::FP32 && abilities.hasFlash;
   if (kind == AttentionKind::Auto)
-    return hasFused && !device.isProcessor;
+    return device.isProcessor ? abilities.version.empty() : hasFused;
   if (kind == AttentionKind::Flash && !hasFused && !device.isProcessor)
     return fail("`attention` is flash, which ", device.name,
                 " does not have in ", print(precision));
@@ -444,9 +444,14 @@ Status ChoiceState::setAttention() {
   training.dropout = traits.has(AttentionTrait::Dropout);
   if (!training.flashAttention || planning.framework != "plait")
     return Status::success();
-  fused = checkAttentionTraits(traits, cluster.device.isProcessor
-                                           ? FusedBy::Processors
-                                           : FusedBy::Cudnn);
+  FusedBy library =
+      cluster.device.isProcessor ? FusedBy::Processors : FusedBy::Cudnn;
+  if (options.pins.attention != AttentionKind::Flash &&
+      !isFusedByDefault(library, training.sequence)) {
+    training.flashAttention = false;
+    return Status::success();
+  }
+  fused = checkAttentionTraits(traits, library);
   // Of devices that there is no code for nothing is known.
   auto target = codegen::TargetGPU::get(cluster.device.target);
   if (fused.ok() && target)

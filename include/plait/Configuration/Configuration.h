@@ -79,8 +79,8 @@ struct Recomputation {
 enum class Precision : uint8_t { FP32, BF16, FP16 };
 
 /// Flash is one step that never writes its scores; unfused are matmuls
-/// and kernels. Auto is flash on GPUs that compute every attention of the model
-/// so, else unfused.
+/// and kernels. Auto is flash on devices that compute every attention of the
+/// model so, on processors from 256 keys on, else unfused.
 enum class AttentionKind : uint8_t { Auto, Flash, Unfused };
 
 /// Says what matmuls do to their results: nothing, add a bias, or take GELU and
@@ -204,7 +204,7 @@ inline constexpr FieldRange kPieces = {1, 64};
     "one-peer or a file")                                                      \
   X(AttentionKind, attention, "attention", AttentionKind::Auto, {}, "lower",   \
     "flash: one step, scores never in memory; auto: flash on GPUs\n"           \
-    "in bf16")                                                                 \
+    "in bf16, and on processors from 256 tokens a sequence on")                \
   X(EpilogueKind, epilogues, "epilogues", EpilogueKind::None, {}, "lower",     \
     "in one step with matmuls; all: bias, GELU and its gradient; if\n"         \
     "not given, all on GPUs (bias for sm_80), else none")                      \

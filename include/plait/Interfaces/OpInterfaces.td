@@ -112,6 +112,12 @@ def DecomposableOpInterface : OpInterface<"DecomposableOpInterface"> {
       "::std::optional<::plait::Status>", "checkLibraryStep",
       (ins "int":$architecture), "", "return ::std::nullopt;">,
     InterfaceMethod<[{
+      Whether a step that checkLibraryStep() allows is what computes the op where
+      the user says nothing.
+    }],
+      "bool", "isLibraryStepByDefault", (ins "int":$architecture), "",
+      "return architecture > 0;">,
+    InterfaceMethod<[{
       Whether the op is a library's step and more, which it decomposes into on all
       devices: then checkLibraryStep() is of that step.
     }],

@@ -53,6 +53,14 @@ private:
 /// cuDNN on GPUs.
 enum class FusedBy : uint8_t { Processors, Cudnn };
 
+/// Whether attention that `library` can compute in one step is that step where
+/// the user says nothing. On processors it takes half of the time of matmuls
+/// and kernels at 1,024 keys and 3/4 at 256; below it gains nothing
+/// (bench/Measurements.md).
+inline bool isFusedByDefault(FusedBy library, int64_t keys) {
+  return library == FusedBy::Cudnn || keys >= 256;
+}
+
 /// The facts of a variant.
 struct AttentionTraitFacts {
   AttentionTrait trait;

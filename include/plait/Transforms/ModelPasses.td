@@ -79,8 +79,8 @@ def DecomposePass : Pass<"nn-decompose", "::mlir::ModuleOp"> {
 
     Whether attention stays whole, as one step of a library, is the `attention`
     of the configuration: with `flash` it does, and fails at an op that the
-    module's target does not compute so; with `auto` it does on GPUs that compute
-    all of the module's so.
+    module's target does not compute so; with `auto` it does where the target
+    computes all of the module's so, on processors those of 256 keys or more.
 
     Phase `shard` with `early`, phase `lower` without; reads `attention`.
 

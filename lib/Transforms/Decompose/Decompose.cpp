@@ -90,17 +90,16 @@ struct DecomposePass : plait::impl::DecomposePassBase<DecomposePass> {
 /// All that libraries compute in one step stays whole, or nothing does.
 FailureOr<bool> DecomposePass::keepsLibrarySteps() {
   AttentionKind kind = getConfiguration(getOperation()).attention;
-  // Processors have memory to spare rather than time.
-  bool wanted = kind == AttentionKind::Flash ||
-                (kind == AttentionKind::Auto && getArchitecture() > 0);
-  if (!wanted)
+  if (kind == AttentionKind::Unfused)
     return false;
-  // With `auto` one op that does not qualify decides for all of them: a plan
-  // has one kind of attention. With `flash` the user has asked for it, so that
-  // it is an error at that op.
+  // With `auto` one op that does not qualify, or that is computed otherwise by
+  // default, decides for all of them: a plan has one kind of attention. With
+  // `flash` the user has asked for it, so that it is an error at that op.
   WalkResult result = getOperation().walk([&](DecomposableOpInterface op) {
     std::optional<Status> status = op.checkLibraryStep(getArchitecture());
-    if (!status || status->ok())
+    bool isWanted = kind == AttentionKind::Flash ||
+                    op.isLibraryStepByDefault(getArchitecture());
+    if (!status || (status->ok() && isWanted))
       return WalkResult::advance();
     if (kind == AttentionKind::Flash)
       op.emitOpError("is not computed by flash attention: ")

@@ -360,9 +360,13 @@ AttentionTraits nn::findAttentionTraits(Operation *root) {
   return traits;
 }
 
+static FusedBy getLibrary(int architecture) {
+  return architecture == 0 ? FusedBy::Processors : FusedBy::Cudnn;
+}
+
 template <typename OpTy>
 static Status checkAttentionStep(OpTy op, int architecture) {
-  FusedBy library = architecture == 0 ? FusedBy::Processors : FusedBy::Cudnn;
+  FusedBy library = getLibrary(architecture);
   PLAIT_RETURN_IF_ERROR(checkAttentionTraits(getTraits(op), library));
   if (library == FusedBy::Processors)
     return Status::success();
@@ -388,6 +392,16 @@ std::optional<Status> AttentionOp::checkLibraryStep(int architecture) {
 
 std::optional<Status> AttentionGradOp::checkLibraryStep(int architecture) {
   return checkAttentionStep(*this, architecture);
+}
+
+bool AttentionOp::isLibraryStepByDefault(int architecture) {
+  return isFusedByDefault(getLibrary(architecture),
+                          getKey().getType().getDimSize(1));
+}
+
+bool AttentionGradOp::isLibraryStepByDefault(int architecture) {
+  return isFusedByDefault(getLibrary(architecture),
+                          getKey().getType().getDimSize(1));
 }
 
 //===----------------------------------------------------------------------===//

@@ -287,7 +287,8 @@ def NN_AttentionOp : NN_Op<"attention", [
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<NN_DropoutOpInterface>,
     DeclareOpInterfaceMethods<DecomposableOpInterface,
-                              ["checkLibraryStep", "addsToLibraryStep"]>]> {
+                              ["checkLibraryStep", "isLibraryStepByDefault",
+                               "addsToLibraryStep"]>]> {
   let summary = "Attention with grouped query heads";
   let description = [{
     Queries are [batch, sequence, group, head, size]: `head` query heads share
@@ -354,7 +355,8 @@ def NN_AttentionGradOp : NN_Op<"attention_grad", [
                               ["localizeFactor", "orderFactor"]>,
     DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops", "getWorkShape"]>,
     DeclareOpInterfaceMethods<DecomposableOpInterface,
-                              ["checkLibraryStep", "addsToLibraryStep"]>]> {
+                              ["checkLibraryStep", "isLibraryStepByDefault",
+                               "addsToLibraryStep"]>]> {
   let summary = "The gradients of attention's operands";
   let description = [{
     The scores are computed again from query, key and `lse` (Dao et al. 2022,

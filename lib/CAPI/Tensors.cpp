@@ -136,10 +136,11 @@ Result<DLManagedTensor *> Finder::ofRank(uint32_t rank) {
   runtime::Piece piece = pieceOf(rank, *shard);
   std::vector<int64_t> shape;
   int64_t elements = 1;
-  for (uint32_t i = 0; i < piece.dims.size(); ++i) {
-    shape.push_back(plan::blockOf(executor.mesh(), rank, *piece.dims.Get(i),
-                                  parameter.shape()->Get(i))
-                        .extent);
+  for (uint32_t i = 0; i < piece.splits.dims.size(); ++i) {
+    shape.push_back(
+        plan::blockOf(executor.mesh(), rank, *piece.splits.dims.Get(i),
+                      parameter.shape()->Get(i), piece.splits.ownAxis)
+            .extent);
     elements *= shape.back();
   }
   if (piece.part.count != elements)
@@ -164,8 +165,10 @@ std::optional<uint32_t> Finder::findWhole() const {
     runtime::Piece piece = pieceOf(rank, *shard);
     bool isWhole =
         piece.part.count == runtime::elementCount(*parameter.shape());
-    for (uint32_t i = 0; i < piece.dims.size(); ++i)
-      isWhole &= plan::blockCount(executor.mesh(), *piece.dims.Get(i)) == 1;
+    for (uint32_t i = 0; i < piece.splits.dims.size(); ++i)
+      isWhole &= plan::blockOf(executor.mesh(), rank, *piece.splits.dims.Get(i),
+                               parameter.shape()->Get(i), piece.splits.ownAxis)
+                     .valid == parameter.shape()->Get(i);
     if (isWhole)
       return rank;
   }

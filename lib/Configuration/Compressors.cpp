@@ -101,7 +101,7 @@ bool plait::keepsSumError(const Compression &compression) {
 int plait::getMostZero(const Compression &compression) {
   if (sendsMomentum(compression) || compression.both)
     return 0;
-  return compression.feedback && !sendsFactors(compression) ? 2 : 1;
+  return compression.feedback && !sendsFactors(compression) ? 3 : 1;
 }
 
 Status plait::checkZero(const Compression &compression, int zero) {
@@ -117,11 +117,8 @@ Status plait::checkZero(const Compression &compression, int zero) {
   if (compression.both)
     return fail(what, ", which compresses what replicas get back. By zero ",
                 zero, " these are weights: it takes zero 0");
-  if (most == 1)
-    return fail(what, ", which takes zero 0 or 1, not ", zero,
-                ": zero 2 adds gradients to errors of blocks, which it does "
-                "not keep");
-  return fail(what, ", which takes zero 0 to 2, not ", zero);
+  return fail(what, ", which takes zero 0 or 1, not ", zero, ": zero ", zero,
+              " adds gradients to errors of blocks, which it does not keep");
 }
 
 /// A compressor that tells nobody which elements it keeps draws them.

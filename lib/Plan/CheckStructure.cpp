@@ -240,6 +240,16 @@ private:
     if (slot.name()->string_view() == kSumErrorState && addsUpRows())
       return fail(name, " is whole, but replicas add up rows of sums");
     bool isMaster = shard.compute_dtype() == fb::DType::BF16;
+    // What each rank has of its own no rank divides with those.
+    const fb::Parameter &parameter = *plan.parameters()->Get(shard.parameter());
+    auto count = [&](bool isDivided) -> uint64_t {
+      return countElements(RankGrid(plan), *parameter.shape(),
+                           {dimsOf(shard, isDivided), slot.own_axis()});
+    };
+    if (!division) {
+      elements = count(/*isDivided=*/false);
+      state = count(/*isDivided=*/true);
+    }
     bool isOwn = division && divides(*division, slot.own_axis());
     bool isWhole = isOwn || (slot.like_weight() && !isMaster);
     return place(name.c_str(), slot.offset(), (isWhole ? elements : state) * 4,

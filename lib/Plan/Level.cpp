@@ -59,7 +59,7 @@ static bool hasDividedSlots(const fb::Plan &plan) {
 }
 
 bool plan::addsToError(const fb::Plan &plan, const fb::Shard &shard) {
-  return plan.zero() == 2 && shard.division() &&
+  return plan.zero() >= 2 && shard.division() &&
          any(shard.state(), [&](const fb::StateSlot *slot) {
            return slot->name()->string_view() == kErrorState &&
                   slot->offset() == shard.gradient();
@@ -70,6 +70,22 @@ static bool addsToErrors(const fb::Plan &plan) {
   return any(plan.programs(), [&](const fb::Program *program) {
     return any(program->shards(), [&](const fb::Shard *shard) {
       return addsToError(plan, *shard);
+    });
+  });
+}
+
+/// State that each rank along an axis has of its own, though it splits values.
+static bool keepsWhole(const fb::Plan &plan) {
+  return any(plan.programs(), [](const fb::Program *program) {
+    return any(program->shards(), [](const fb::Shard *shard) {
+      return any(shard->state(), [&](const fb::StateSlot *slot) {
+        return slot->own_axis() &&
+               any(shard->dims(), [&](const fb::DimSharding *dim) {
+                 return any(dim->axes(), [&](uint8_t axis) {
+                   return axis == slot->own_axis();
+                 });
+               });
+      });
     });
   });
 }
@@ -269,6 +285,7 @@ std::span<const Feature> plan::getFeatures() {
       {"OuterKind.Squares", 8, hasClipping},
       {"OuterKind.Clip", 8, hasClipping},
       {"Shard.gradient", 9, addsToErrors},
+      {"Shard.dims", 10, keepsWhole},
   };
   return features;
 }

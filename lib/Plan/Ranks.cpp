@@ -171,12 +171,15 @@ int64_t plan::blockCount(const RankGrid &mesh,
 /// Axes are ordered, the first one outermost: the block's number is their
 /// coordinates as one number.
 Block plan::blockOf(const RankGrid &mesh, uint32_t rank,
-                    const fb::DimSharding &sharding, int64_t global) {
-  int64_t index = 0;
+                    const fb::DimSharding &sharding, int64_t global,
+                    uint32_t ownAxis) {
+  int64_t index = 0, count = 1;
   if (sharding.axes())
     for (uint8_t axis : *sharding.axes())
-      index = index * mesh.size(axis) + mesh.index(rank, axis);
-  int64_t count = blockCount(mesh, sharding);
+      if (axis != ownAxis || ownAxis == 0) {
+        index = index * mesh.size(axis) + mesh.index(rank, axis);
+        count *= mesh.size(axis);
+      }
   // Blocks are all as long as the first; the last ones may hold padding, or
   // nothing.
   int64_t extent = (global + count - 1) / count;
@@ -192,10 +195,12 @@ const DimShardings &plan::dimsOf(const fb::Shard &shard, bool isDivided) {
 /// them.
 int64_t plan::countElements(const RankGrid &mesh,
                             const flatbuffers::Vector<int64_t> &shape,
-                            const DimShardings &dims) {
+                            const BlockSplits &splits) {
   int64_t elements = 1;
   for (uint32_t dim = 0; dim < shape.size(); ++dim)
-    elements *= blockOf(mesh, 0, *dims.Get(dim), shape.Get(dim)).extent;
+    elements *=
+        blockOf(mesh, 0, *splits.dims.Get(dim), shape.Get(dim), splits.ownAxis)
+            .extent;
   return elements;
 }
 

@@ -259,6 +259,63 @@ SmallVector<RankTerm, 2> RankState::getRows(nn::PackOp pack, Slot slot) {
                           pack.getSlotType(slot).getDimSize(0));
 }
 
+/// Whether the rows that a rank has of a slot are its block of the parameter:
+/// what is reduced no function reads as such.
+static bool hasBlocks(nn::PackOp pack, Slot slot) {
+  return pack->hasAttr(nn::kPartsAttr) && pack.isDivided(slot) &&
+         slot != Slot::Reduced;
+}
+
+/// Equal numbers of rows are blocks of the first dimension that has several
+/// elements, if nothing but the parameter is in the pack. `content` becomes
+/// what a rank has of all rows, or, if it is that, of its own ones.
+LogicalResult RankState::convertBlock(SlotOpInterface op, nn::PackOp pack,
+                                      Content &content, bool isWhole) {
+  auto member = cast<FlatSymbolRefAttr>(pack.getMembers()[0]).getValue();
+  nn::ParameterOp parameter = symbols.findParameter(member);
+  auto wrong = [&] {
+    return rules.report.wrong(op)
+           << "takes rows of @" << pack.getSymName() << " for a block of @"
+           << member << ", which they are not";
+  };
+  SmallVector<int64_t> shape(
+      cast<RankedTensorType>(parameter.getType()).getShape());
+  auto error = Slot::getState(kErrorState.data());
+  for (auto [extent, own] :
+       llvm::zip_equal(shape, symbols.getAxes(parameter, error)))
+    for (StringAttr axis : own)
+      extent = llvm::divideCeil(extent, rules.mesh.getSize(axis));
+  auto first = llvm::find_if(shape, [](int64_t extent) { return extent > 1; });
+  auto axes = pack.getDividingAxes();
+  int64_t elements = ShapedType::getNumElements(shape);
+  if (pack.getMembers().size() != 1 || pack.getOffsets()[0] != 0 ||
+      cast<ShapedType>(pack.getType()).getNumElements() != elements ||
+      first == shape.end() || axes.size() != 1 || content.pack)
+    return wrong();
+  int64_t ranks = rules.mesh.getSize(axes[0]), dim = first - shape.begin();
+  if (ranks <= 1)
+    return success();
+  SmallVector<int64_t> block = shape;
+  block[dim] /= ranks;
+  if (block[dim] * ranks != shape[dim] ||
+      content.type.getShape() != ArrayRef(isWhole ? shape : block))
+    return wrong();
+  Dimension &own = content.form.dims[dim];
+  RankTerm rows{axes[0], block[dim]};
+  if (own.chunks != 0 || own.rounds != 1)
+    return wrong();
+  content.type = content.type.clone(isWhole ? block : shape);
+  if (own.fitsAll())
+    return success();
+  if (isWhole)
+    own.begin.push_back(rows);
+  else if (own.begin.empty() || own.begin.back() != rows)
+    return wrong();
+  else
+    own.begin.pop_back();
+  return success();
+}
+
 /// A pack lies in the memory of one rank, also where another rank has a pack of
 /// the same members, which are tied.
 LogicalResult RankState::checkRank(SlotOpInterface op, nn::PackOp pack) {
@@ -294,12 +351,19 @@ FailureOr<Content> RankState::readPack(SlotOpInterface op, nn::PackOp pack) {
     if (failed(found))
       return failure();
     const Stored *slot = *found;
+    writer = slot->writer;
+    if (hasBlocks(pack, op.getSlot())) {
+      Content own = slot->content;
+      if (failed(convertBlock(op, pack, own, /*isWhole=*/false)))
+        return failure();
+      whole->members.push_back({offset, member.getValue(), own.type, own.form});
+      continue;
+    }
     if (slot->rows != whole->rows && slot->writer) {
       rules.report.wrong(op) << "reads @" << member.getValue()
                              << " where another part of it was written";
       return failure();
     }
-    writer = slot->writer;
     whole->members.push_back(
         {offset, member.getValue(), slot->content.type, slot->content.form});
   }
@@ -341,8 +405,13 @@ LogicalResult RankState::writePack(SlotOpInterface op, nn::PackOp pack,
              << "writes " << print(content) << " to @" << op.getSymbol();
     nn::ParameterOp parameter = symbols.findParameter(member.getValue());
     const Pack::Member &own = given.members[index];
-    if (failed(store(op, parameter,
-                     {Content{own.type, own.form, nullptr}, given.rows, op})))
+    Stored value{Content{own.type, own.form, nullptr}, given.rows, op};
+    if (hasBlocks(pack, op.getSlot())) {
+      if (failed(convertBlock(op, pack, value.content, /*isWhole=*/true)))
+        return failure();
+      value.rows.clear();
+    }
+    if (failed(store(op, parameter, std::move(value))))
       return failure();
   }
   return success();

@@ -125,6 +125,8 @@ private:
                                        llvm::StringRef name, nn::Slot slot);
   Stored &getStored(llvm::StringRef name, nn::Slot slot);
   llvm::LogicalResult checkRank(SlotOpInterface op, nn::PackOp pack);
+  llvm::LogicalResult convertBlock(SlotOpInterface op, nn::PackOp pack,
+                                   Content &content, bool isWhole);
   llvm::FailureOr<Content> readPack(SlotOpInterface op, nn::PackOp pack);
   llvm::LogicalResult store(SlotOpInterface op, nn::ParameterOp parameter,
                             Stored value);

@@ -110,8 +110,8 @@ def planner_cases(compiler: Compiler) -> None:
            compress="topk:32+keep:33")
     refuse("compress-zero", ["compress is int8", "zero 0 or 1, not 2", "errors of blocks"],
            compress="int8", zero=2)
-    refuse("compress-zero-3", ["int8.feedback", "zero 0 to 2, not 3"], zero=3,
-           compress="int8+feedback")
+    refuse("compress-zero-3", ["compress is int4", "zero 0 or 1, not 3", "errors of blocks"],
+           compress="int4", zero=3)
     refuse("compress-zero-factors", ["powersgd.feedback", "zero 0 or 1, not 2"], zero=2,
            compress="powersgd+feedback")
     refuse("compress-both", ["int8.both", "these are weights", "zero 0"], compress="int8+both",

@@ -170,8 +170,10 @@ class Suite:
             shapes = re.findall(pattern, partitioned)
             return sum(4 * math.prod(map(int, x.split("x"))) for x in shapes)
 
-        # Of one replica each; what replicas have updated of weights has more rows.
-        sends = "all_to_all" if compressor.both else "(?:all_gather|all_to_all)"
+        # Of one replica each; what replicas have updated of weights has more rows, and
+        # what they gather of weights in parts may have one.
+        scatters = compressor.both or "3" in run.options
+        sends = "all_to_all" if scatters else "(?:all_gather|all_to_all)"
         sent = count(sends, "1x.*?")
         if compressor.both:  # each sends its part of the sum
             back = run.replicas * count("all_gather", ".*?")
@@ -344,15 +346,17 @@ class Suite:
         return ", ".join(seen)
 
     def check_divided(self) -> str:
-        """What a replica has not sent is whole where ZeRO 1 and 2 divide the rest: runs
+        """What a replica has not sent is whole where ZeRO 1 to 3 divide the rest: runs
         are resumed to the bit, from there and from ZeRO 0. By ZeRO 2 micro-batches add
-        to it in another order, which gives other bits from the second step on."""
+        to it in another order, which gives other bits from the second step on; ZeRO 3
+        has the bits of ZeRO 2."""
         plain = Run("sign:32+feedback", "dp=2", ("--micro-batch", "1"))
-        one, two = (
+        one, two, three = (
             dataclasses.replace(plain, options=("--zero", zero, *plain.options))
-            for zero in "12"
+            for zero in "123"
         )
-        for index, (run, before) in enumerate([(one, one), (one, plain), (two, two)]):
+        pairs = [(one, one), (one, plain), (two, two), (three, three), (three, two)]
+        for index, (run, before) in enumerate(pairs):
             plan = self.compile(run, "divided")
             whole = self.read(self.train(plan, None, 4, RATE, self.tokens))
             folder = self.folder / f"divided-{index}"
@@ -364,22 +368,29 @@ class Suite:
             resumed = self.read(self.train(plan, None, 4, RATE, self.tokens, *resume))
             for name, values in whole.items():
                 require(numpy.array_equal(values, resumed[name]), f"{name}: other bits")
-        return "resumed from ZeRO 0, 1 and 2"
+        return "resumed from ZeRO 0 to 3"
 
     def check_memory(self) -> str:
         """By ZeRO 2 a replica has no gradient but the part of the sum that it updates
-        with, by ZeRO 1 all of its own as well; what it feeds back is the same."""
+        with, by ZeRO 1 all of its own as well; what it feeds back is the same. By ZeRO 3
+        it has a part of the values, too, but of what is no whole block for each."""
         held = []
-        for zero in "12":
+        for zero in "123":
             options = ("--zero", zero, "--micro-batch", "1")
-            plan = self.compile(Run("int8+feedback", "dp=4", options), "memory")
+            plan = self.compile(Run("int8:64+feedback", "dp=4", options), "memory")
             shown = self.tools.run("plait-plan", "show", plan).stdout
             require(f"zero {zero}\n" in shown, f"not told in {shown}")
-            found = dict(re.findall(r"(gradients|optimizer) .* (\d+) bytes", shown))
+            found = dict(re.findall(r"(parameters|gradients|optimizer) .* (\d+) bytes", shown))
             held.append({name: int(bytes_) for name, bytes_ in found.items()})
-        one, two = held
+        one, two, three = held
         require(one["optimizer"] == two["optimizer"], f"optimizer of {held}")
         require(one["gradients"] == 5 * two["gradients"], f"gradients of {held}")
+        # The same is fed back, in as many blocks, but that parts of packs are not filled.
+        less = two["optimizer"] - three["optimizer"]
+        require(0 <= less <= 0.02 * two["optimizer"], f"optimizer of {held}")
+        require(three["gradients"] <= two["gradients"], f"gradients of {held}")
+        quarter = two["parameters"] / 4
+        require(quarter <= three["parameters"] <= 1.06 * quarter, f"values of {held}")
         return f"{one['gradients']} and {two['gradients']} bytes of gradients"
 
     def check_resumed(self, scheme: str, kept: str) -> str:

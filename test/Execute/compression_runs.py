@@ -78,6 +78,16 @@ RUNS = (
     Run("sign:64+feedback", "pp=2,dp=2", ("--zero", "2", "--schedule", "interleaved-1f1b")),
     Run("int4:32+feedback", "pp=2,dp=2", ("--zero", "2", "--micro-batch", "1")),
     Run("int8+feedback", "dp=2", ("--zero", "2", "--precision", "bf16")),
+    # And have parts of what has whole blocks for each.
+    Run("int8:64+feedback", "dp=2", ("--zero", "3", "--micro-batch", "1")),
+    Run("sign:32+feedback", "dp=4", ("--zero", "3", "--recompute", "full")),
+    Run("topk:64+keep:2+feedback", "dp=2,tp=2", ("--zero", "3")),
+    Run("int8:32+feedback", "dp=2,tp=2", ("--zero", "3", "--sequence-parallel")),
+    Run("qsgd2:64+feedback+rounds:3", "dp=2,cp=2", ("--zero", "3")),
+    Run("qsgd4:32+feedback", "dp=2,tp=2", ("--zero", "3", "--micro-batch", "1")),
+    Run("randk:64+keep:16+feedback", "pp=2,dp=2", ("--zero", "3", "--schedule", "zb-h1")),
+    Run("int8:32+feedback", "pp=2,dp=2", ("--zero", "3", "--schedule", "interleaved-1f1b")),
+    Run("int8:32+feedback", "dp=2", ("--zero", "3", "--precision", "bf16")),
     # Bits and not columns say what is kept.
     Run("topk:32+keep:5+feedback", "dp=2,tp=2", ("--sequence-parallel",)),
     Run("topk:128+keep:3+feedback", "pp=2,dp=2"),

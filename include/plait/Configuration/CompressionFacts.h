@@ -57,8 +57,8 @@ bool isOwnState(std::string_view name);
 /// Whether replicas keep what sums have not sent (kSumErrorState).
 bool keepsSumError(const Compression &compression);
 /// The highest stage of ZeRO that takes it. 0: each replica gets all of a sum.
-/// 1: it gets the rows that it updates. 2: nor has it a gradient of its own,
-/// since micro-batches add theirs to what is fed back.
+/// 1: it gets the rows that it updates. 3: nor has it a gradient of its own,
+/// since micro-batches add theirs to what is fed back, nor all values.
 int getMostZero(const Compression &compression);
 /// Fails where a compression, which may be off, does not take a stage of ZeRO.
 Status checkZero(const Compression &compression, int zero);

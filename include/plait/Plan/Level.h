@@ -23,8 +23,8 @@
 namespace plait::plan {
 
 /// Whether micro-batches add the gradient of `shard` to what replicas have not
-/// sent of it, the state kErrorState: by ZeRO 2, of packs that they divide. The
-/// gradient then has no memory of its own.
+/// sent of it, the state kErrorState: from ZeRO 2 on, of packs that they
+/// divide. The gradient then has no memory of its own.
 bool addsToError(const fb::Plan &plan, const fb::Shard &shard);
 
 /// A table or a field that plans of level 0 did not have, or not with that

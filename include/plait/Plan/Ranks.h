@@ -104,12 +104,24 @@ std::vector<uint32_t> membersOf(const RankGrid &mesh,
 /// How many blocks `sharding` cuts a dimension into.
 int64_t blockCount(const RankGrid &mesh, const fb::DimSharding &sharding);
 
-/// The block of `rank` of a dimension of `global` elements.
-Block blockOf(const RankGrid &mesh, uint32_t rank,
-              const fb::DimSharding &sharding, int64_t global);
-
 /// The shardings of a tensor's dimensions.
 using DimShardings = flatbuffers::Vector<flatbuffers::Offset<fb::DimSharding>>;
+
+/// How a tensor is split: as `dims` say, but for an axis along which each rank
+/// has one of its own; 0: there is none. Refers to the dimensions.
+struct BlockSplits {
+  BlockSplits(const DimShardings &dims, uint32_t ownAxis = 0)
+      : dims(dims), ownAxis(ownAxis) {}
+
+  const DimShardings &dims;
+  uint32_t ownAxis;
+};
+
+/// The block of `rank` of a dimension of `global` elements, which axis
+/// `ownAxis` does not split.
+Block blockOf(const RankGrid &mesh, uint32_t rank,
+              const fb::DimSharding &sharding, int64_t global,
+              uint32_t ownAxis = 0);
 
 /// How a tensor of `shard` lies: its values, or, with `isDivided`, what the
 /// ranks that hold the same values divide.
@@ -118,7 +130,7 @@ const DimShardings &dimsOf(const fb::Shard &shard, bool isDivided);
 /// The elements of a rank's block of a tensor of this shape, padding included.
 int64_t countElements(const RankGrid &mesh,
                       const flatbuffers::Vector<int64_t> &shape,
-                      const DimShardings &dims);
+                      const BlockSplits &splits);
 
 /// Which of the ranks that hold the same elements of a shard one is.
 struct Replica {

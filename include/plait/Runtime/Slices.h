@@ -33,18 +33,18 @@ struct Run {
 
 using RunVisitor = std::function<void(const Run &)>;
 
-/// The runs between the block of `rank`, of a tensor that is split as `dims`
+/// The runs between the block of `rank`, of a tensor that is split as `splits`
 /// say, and the parameter as a row-major tensor of shape parameter.shape. Local
 /// indices increase.
 void forEachParameterRun(const plan::RankGrid &mesh, uint32_t rank,
                          const fb::Parameter &parameter,
-                         const plan::DimShardings &dims,
+                         const plan::BlockSplits &splits,
                          const RunVisitor &visit);
 
 /// The same between the block and the whole tensor of the safetensors file.
 void forEachFileRun(const plan::RankGrid &mesh, uint32_t rank,
                     const fb::Parameter &parameter,
-                    const plan::DimShardings &dims, const RunVisitor &visit);
+                    const plan::BlockSplits &splits, const RunVisitor &visit);
 
 /// Returns what a run has in common with a part of the block; `local` is then
 /// relative to the part, and `count` 0 where that is nothing.
@@ -71,7 +71,7 @@ struct Piece {
   Piece(const plan::RankGrid &mesh, uint32_t rank, const fb::Shard &shard,
         const fb::Parameter &parameter, const ShardTensor &tensor);
 
-  const plan::DimShardings &dims;
+  plan::BlockSplits splits;
   plan::Part part; // of the rank's block
   uint64_t offset; // of the part, in the arena, in bytes
 

@@ -26,6 +26,14 @@ mlir::LogicalResult checkChunks(nn::ParameterOp parameter,
                                 dist::ShardingAttr sharding, dist::MeshOp mesh,
                                 const Compression &compression);
 
+/// Divides what a rank has of a tensor by `sharding` over replicas, so that
+/// their parts are equal, each of whole chunks of `block` elements, and one
+/// behind the other: along its first dimension of several elements. As it is
+/// where that cannot be.
+dist::ShardingAttr divideRows(mlir::RankedTensorType whole,
+                              dist::ShardingAttr sharding, dist::MeshOp mesh,
+                              int64_t block);
+
 } // namespace plait
 
 #endif // PLAIT_TRANSFORMS_CHUNKS_H

@@ -146,7 +146,8 @@ std::unique_ptr<fb::DivisionT>
 ParameterTable::makeDivision(nn::ParameterOp parameter,
                              const ParameterPacks &packs, nn::Slot slot) {
   nn::PackOp pack = packs.find(parameter.getSymName());
-  if (!pack || !pack.isDivided(slot))
+  // Parts of a parameter are blocks of it.
+  if (!pack || !pack.isDivided(slot) || pack->hasAttr(nn::kPartsAttr))
     return nullptr;
   auto division = std::make_unique<fb::DivisionT>();
   auto axes = pack.getDividingAxes();
@@ -227,7 +228,9 @@ ParameterTable::addShards(fb::ProgramT &program, const ParameterPacks &packs,
     // With a gradient it is trained here.
     auto added = llvm::find_if(kAddedSlots, find);
     if (added != std::end(kAddedSlots)) {
-      shard->gradient = *find(*added);
+      nn::PackOp pack = packs.find(parameter.getSymName());
+      bool isInParts = pack && pack->hasAttr(nn::kPartsAttr);
+      shard->gradient = *find(isInParts ? nn::Slot::Reduced : *added);
       if (failed(addState(*shard, parameter, packs, find)))
         return failure();
     }

@@ -209,6 +209,7 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
                     !pins.isMeshGiven() && !cluster.device.isProcessor;
   choices.joinsReplicas = training.framework.joinsReplicas;
   choices.devicesPerNode = cluster.devicesPerNode;
+  choices.needsReplicas = training.compress.isOn() && !pins.mesh[Axis::DP];
   choices.zero = space.zero;
   choices.zeroAlone = pins.zero.value_or(0);
   choices.recompute = space.recompute;
@@ -303,7 +304,7 @@ void Choices::addMesh(const Mesh &one, const Pins &pins,
       isAsked ||
       (zero.back() > 0 && one.product(&AxisFacts::dividesState) > 1 &&
        fillsNodes(one.sharers() * one[Axis::TP], devicesPerNode));
-  if (isSensible &&
+  if (isSensible && one[Axis::DP] > (needsReplicas ? 1 : 0) &&
       pins.mesh[Axis::DP].value_or(one[Axis::DP]) == one[Axis::DP] &&
       abilities->checkMesh(one).ok())
     meshes.push_back(one);

@@ -51,6 +51,9 @@ public:
   int zeroAlone = 0;              // where there is nothing to divide over
   bool joinsReplicas = false;     // as the framework says
   int devicesPerNode = 1;
+  /// Whether replicas compress what they send each other: one alone would send
+  /// nothing, and round all the same. Only who pins it gets it.
+  bool needsReplicas = false;
   std::vector<Recomputation> recompute;
   std::vector<bool> sequenceParallel;
   std::vector<ContextParallel> contextParallel;

@@ -325,6 +325,11 @@ static Status explainMesh(const SearchInput &input, const Choices &choices,
   return fail("no mesh of ", choices.ranks, " ranks",
               pins.empty() ? "" : " with " + pins,
               " divides a global batch of ", input.training.globalBatch,
+              choices.needsReplicas
+                  ? " among two replicas, and one alone sends nothing that "
+                    "`compress` " +
+                        print(input.training.compress) + " would make less"
+                  : "",
               nearest);
 }
 

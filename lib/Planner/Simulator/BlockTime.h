@@ -121,23 +121,25 @@ struct Context {
   }
 
   /// The stage of ZeRO, of which nothing is left among one rank. What replicas
-  /// compress they send as by ZeRO 1, once a step.
+  /// compress they send once a step, as by ZeRO 1.
   int zero(bool experts) const {
-    int most = training.compress.isOn() ? 1 : configuration.zero;
-    return divisions(experts) > 1 ? std::min(configuration.zero, most) : 0;
+    bool isOnce = training.compress.isOn() && configuration.zero == 2;
+    return divisions(experts) <= 1 ? 0 : isOnce ? 1 : configuration.zero;
   }
   /// Whether micro-batches add gradients to what replicas feed back, so that
-  /// they take no memory of their own: by ZeRO 2, where no ranks but replicas
-  /// have parts of sums (StepUnit::addsToError).
+  /// they take no memory of their own: from ZeRO 2 on, where no ranks but
+  /// replicas have parts of sums (StepUnit::addsToError).
   bool addsToErrors(bool experts) const {
-    return training.compress.isOn() && configuration.zero == 2 &&
+    return training.compress.isOn() && configuration.zero >= 2 &&
            divisions(experts) > 1 &&
            divisions(experts) == configuration.mesh[Axis::DP];
   }
 
   /// Whether gradients of weights are sent to their owners from where they are
   /// made. Matmuls of experts are none that this matters to.
-  bool sendsGradients() const { return zero(/*experts=*/false) >= 2; }
+  bool sendsGradients() const {
+    return zero(/*experts=*/false) >= 2 && !training.compress.isOn();
+  }
 
   /// Whether ranks of cp wait, for what they exchange in backward passes, for
   /// all gradients that are on their way: those go through the same links, in
@@ -155,8 +157,23 @@ struct Context {
 
   /// Whether ZeRO 2 and 3 divide it, where there is more than one rank to.
   bool isDivided(const ParameterGroup &group) const {
+    if (training.compress.isOn() && configuration.zero >= 3)
+      return dividesChunks(group);
     return !framework().dividesParameters ||
            group.divides(divisions(group.experts));
+  }
+  /// Whether replicas store parts of it and compress its gradient: with whole
+  /// chunks for each, where nobody else has parts of sums (divideChunks()).
+  bool dividesChunks(const ParameterGroup &group) const {
+    const Mesh &mesh = configuration.mesh;
+    int ranks = mesh[Axis::DP];
+    auto outer = std::ranges::find_if(group.sizes,
+                                      [](int64_t size) { return size > 1; });
+    bool isShared = (group.tied && mesh[Axis::PP] > 1) ||
+                    mesh.sharers() != ranks ||
+                    (configuration.sequenceParallel && mesh[Axis::TP] > 1);
+    return !isShared && outer != group.sizes.end() && *outer % ranks == 0 &&
+           int64_t(group.elements) / ranks % training.compress.block == 0;
   }
   /// Whether they do here.
   bool dividesByStage(const ParameterGroup &group) const {

@@ -326,7 +326,9 @@ static double gatheredBytes(const Block &block, bool withExperts,
   for (const ParameterGroup &group : block.parameters)
     if (context.isDivided(group) && (withExperts || !group.experts))
       bytes += group.elements * (2 * elementBytes(context.training.precision) +
-                                 (group.frozen ? 0 : context.gradientBytes()));
+                                 (group.frozen || !context.sendsGradients()
+                                      ? 0
+                                      : context.gradientBytes()));
   return bytes;
 }
 
@@ -406,6 +408,7 @@ Holdings planner::getHoldings(std::span<const StageBlocks *const> stages,
                    holdings.matrices.add(group, count);
                  const Mesh &mesh = context.configuration.mesh;
                  if (!(group.partial && mesh[Axis::TP] > 1) &&
+                     !context.dividesByStage(group) &&
                      !(group.tied && mesh[Axis::PP] > 1))
                    holdings.alone.add(group, count);
                  if (hasFactors(group, context))

@@ -260,6 +260,11 @@ static Divided getDivided(const StepLoad &load, const Context &context) {
     Replicated reduce = getReplicated(CollectiveKind::ReduceScatter,
                                       elements * context.reducedBytes(),
                                       group.experts, context);
+    if (context.training.compress.isOn()) {
+      divided.rest.add(getCompressed(elements, {group.partial}, context),
+                       uses.held);
+      return;
+    }
     divided.reduce.add(reduce, uses.reduced);
     divided.rest.add(getRest(elements * context.reducedBytes() /
                                  context.divisions(group.experts),
@@ -282,7 +287,10 @@ static Divided getDivided(const StepLoad &load, const Context &context) {
         all.experts = experts;
         add(all, {1, 1, isFlat, 1});
       }
-  divided.reduce.rounding = roundingSeconds(divided.elements, context);
+  if (context.training.compress.isOn())
+    divided.rest.rounding = compressingSeconds(divided.elements.all(), context);
+  else
+    divided.reduce.rounding = roundingSeconds(divided.elements, context);
   // What comes last in a chain of a parameter's collectives may be beside the
   // next one's first; what is gathered is waited for.
   divided.reduceSeconds = overlapsParts(context)
@@ -464,13 +472,14 @@ static bool hasPartial(const StepLoad &load, const Context &context) {
 
 /// Sums over the other replicas, once a step, of what ZeRO 2 and 3 have
 /// scattered after each microbatch: by ZeRO 2, of which parameters lie
-/// elsewhere than their gradients, one by one.
+/// elsewhere than their gradients, one by one. And so what replicas compress.
 static double getRestSeconds(const Divided &divided, const StepLoad &load,
                              const Context &context) {
+  bool isCompressed = context.training.compress.isOn();
   if (context.divisions(/*experts=*/false) == context.replicas() &&
-      !hasPartial(load, context))
+      !hasPartial(load, context) && !isCompressed)
     return 0;
-  if (context.zero(/*experts=*/false) == 2)
+  if (context.zero(/*experts=*/false) == 2 || isCompressed)
     return getReduceSeconds({divided.rest, divided.rest.getSeconds() / kParts},
                             load, context);
   Packs packs = getPacks(/*areDivided=*/true, divided.elements, load, context);

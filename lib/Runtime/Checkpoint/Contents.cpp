@@ -62,8 +62,9 @@ static Piece shareOf(const plan::RankGrid &mesh, uint32_t rank,
   // shard is a flat range of elements already, which has no rows to keep.
   int64_t unit = 1;
   if (!tensor.sharing.division && parameter.shape()->size())
-    unit = elements / plan::blockOf(mesh, rank, *piece.dims.Get(0),
-                                    parameter.shape()->Get(0))
+    unit = elements / plan::blockOf(mesh, rank, *piece.splits.dims.Get(0),
+                                    parameter.shape()->Get(0),
+                                    piece.splits.ownAxis)
                           .extent;
   int64_t units = elements / unit;
   // Floors of multiples: the shares of all replicas meet without gaps, and
@@ -80,7 +81,7 @@ static std::vector<Box> boxesOf(const plan::RankGrid &mesh, uint32_t rank,
                                 const Piece &piece) {
   BoxBuilder builder(toShape(*parameter.file_shape()));
   if (piece.part.count)
-    forEachFileRun(mesh, rank, parameter, piece.dims, [&](const Run &whole) {
+    forEachFileRun(mesh, rank, parameter, piece.splits, [&](const Run &whole) {
       Run run = clip(whole, piece.part);
       builder.add(run.global, run.count);
     });

@@ -35,11 +35,12 @@ std::vector<float> runtime::cutOut(const plan::RankGrid &mesh, uint32_t rank,
                                    const Piece &piece,
                                    std::span<const float> values) {
   std::vector<float> block(piece.part.count);
-  forEachParameterRun(mesh, rank, parameter, piece.dims, [&](const Run &whole) {
-    Run run = clip(whole, piece.part);
-    std::copy_n(values.begin() + run.global, run.count,
-                block.begin() + run.local);
-  });
+  forEachParameterRun(mesh, rank, parameter, piece.splits,
+                      [&](const Run &whole) {
+                        Run run = clip(whole, piece.part);
+                        std::copy_n(values.begin() + run.global, run.count,
+                                    block.begin() + run.local);
+                      });
   return block;
 }
 

@@ -75,12 +75,12 @@ int64_t fileIndex(const fb::Parameter &parameter, int64_t index) {
 /// extents. Ranks whose block lies wholly in the padding have no runs. A tensor
 /// without dimensions is one run of one element.
 void forEachRow(const plan::RankGrid &mesh, uint32_t rank, const Shape &shape,
-                const plan::DimShardings &shardings, const RunVisitor &visit) {
+                const plan::BlockSplits &splits, const RunVisitor &visit) {
   uint32_t dims = shape.size();
   std::vector<plan::Block> blocks;
   for (uint32_t dim = 0; dim < dims; ++dim)
-    blocks.push_back(
-        plan::blockOf(mesh, rank, *shardings.Get(dim), shape.Get(dim)));
+    blocks.push_back(plan::blockOf(mesh, rank, *splits.dims.Get(dim),
+                                   shape.Get(dim), splits.ownAxis));
   for (const plan::Block &block : blocks)
     if (block.valid == 0)
       return;
@@ -109,10 +109,10 @@ void forEachRow(const plan::RankGrid &mesh, uint32_t rank, const Shape &shape,
 /// together as one tensor.
 void runtime::forEachParameterRun(const plan::RankGrid &mesh, uint32_t rank,
                                   const fb::Parameter &parameter,
-                                  const plan::DimShardings &dims,
+                                  const plan::BlockSplits &splits,
                                   const RunVisitor &visit) {
   RunMerger merger(visit);
-  forEachRow(mesh, rank, *parameter.shape(), dims,
+  forEachRow(mesh, rank, *parameter.shape(), splits,
              [&](const Run &run) { merger.add(run); });
 }
 
@@ -121,12 +121,12 @@ void runtime::forEachParameterRun(const plan::RankGrid &mesh, uint32_t rank,
 /// the second merger.
 void runtime::forEachFileRun(const plan::RankGrid &mesh, uint32_t rank,
                              const fb::Parameter &parameter,
-                             const plan::DimShardings &shardings,
+                             const plan::BlockSplits &splits,
                              const RunVisitor &visit) {
   RunMerger merger(visit);
   uint32_t dims = parameter.box_shape()->size();
   int64_t width = dims ? parameter.box_shape()->Get(dims - 1) : 1;
-  forEachParameterRun(mesh, rank, parameter, shardings, [&](Run run) {
+  forEachParameterRun(mesh, rank, parameter, splits, [&](Run run) {
     // A run of the view may cover several rows of the box.
     while (run.count) {
       int64_t count = std::min(run.count, width - run.global % width);
@@ -188,9 +188,10 @@ ShardTensor runtime::stateOf(const fb::Shard &shard,
 /// 0, too.
 Piece::Piece(const plan::RankGrid &mesh, uint32_t rank, const fb::Shard &shard,
              const fb::Parameter &parameter, const ShardTensor &tensor)
-    : dims(plan::dimsOf(shard, tensor.sharing.isDivided)),
+    : splits(plan::dimsOf(shard, tensor.sharing.isDivided),
+             tensor.sharing.ownAxis),
       part(plan::partOf(mesh, rank, tensor.sharing.division,
-                        plan::countElements(mesh, *parameter.shape(), dims))),
+                        plan::countElements(mesh, *parameter.shape(), splits))),
       offset(tensor.offset + part.offset * sizeof(float)) {}
 
 /// `begin` counts from the piece's own beginning. Slices of slices are right,

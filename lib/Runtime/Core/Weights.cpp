@@ -208,7 +208,7 @@ Result<std::vector<float>> collect(Executor &executor, uint32_t index,
   auto add = [&](uint32_t rank, const fb::Shard &, const fb::Parameter &,
                  const Piece &piece, const std::vector<float> &block) {
     forEachParameterRun(
-        executor.mesh(), rank, parameter, piece.dims, [&](const Run &whole) {
+        executor.mesh(), rank, parameter, piece.splits, [&](const Run &whole) {
           Run run = clip(whole, piece.part);
           for (int64_t i = 0; i < run.count; ++i) {
             float &value = result[run.global + i];
@@ -360,7 +360,7 @@ Status writeWeights(Executor &executor, const std::string &directory,
     // Runs are those of the rank's whole block; only what falls into the
     // window's part is there.
     forEachFileRun(
-        executor.mesh(), rank, parameter, piece.dims, [&](const Run &whole) {
+        executor.mesh(), rank, parameter, piece.splits, [&](const Run &whole) {
           Run run = clip(whole, piece.part);
           forEachTensor(
               place.each, run.global, run.count,

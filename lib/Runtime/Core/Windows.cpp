@@ -62,7 +62,7 @@ Status walk(const plan::RankGrid &mesh, uint32_t rank,
             const fb::Parameter &parameter, const Piece &piece, Window &window,
             Enter enter, Use use) {
   Status status = Status::success();
-  forEachFileRun(mesh, rank, parameter, piece.dims, [&](const Run &whole) {
+  forEachFileRun(mesh, rank, parameter, piece.splits, [&](const Run &whole) {
     Run run = clip(whole, piece.part);
     while (run.count && status.ok()) {
       if (!window.contains(run.local))

@@ -57,6 +57,13 @@ using pipe::ActionKind;
 using pipe::PortAttr;
 using pipe::PortKind;
 
+/// Whether replicas compress gradients of which they have the values in parts.
+static bool compressesParts(func::FuncOp function) {
+  TrainingConfiguration configuration =
+      getConfiguration(function->getParentOfType<ModuleOp>());
+  return configuration.compress.isOn() && configuration.zero >= 3;
+}
+
 namespace {
 
 /// Collects the ops that a builder creates.
@@ -75,6 +82,8 @@ public:
   Differentiator(func::FuncOp function, func::FuncOp next, dist::MeshOp mesh,
                  SymbolTableCollection &tables)
       : function(function), next(next), mesh(mesh), tables(tables),
+        compresses(getConfiguration(function->getParentOfType<ModuleOp>())
+                       .compress.isOn()),
         meshRef(FlatSymbolRefAttr::get(mesh.getSymNameAttr())),
         builder(function.getContext()) {
     builder.setListener(&recorder);
@@ -86,6 +95,7 @@ private:
   void findActive();
   void seedOutputs();
   LogicalResult visit(Operation *op);
+  ShardingAttr findCompressed(Value primal);
   void visitReshard(dist::ReshardOp op);
   LogicalResult visitAccess(SlotOpInterface op);
   LogicalResult visitRead(SlotOpInterface op);
@@ -107,6 +117,7 @@ private:
   SmallVector<PortAttr> ports; // of the arguments, those to come included
   dist::MeshOp mesh;
   SymbolTableCollection &tables; // of all functions
+  bool compresses;               // parts
   FlatSymbolRefAttr meshRef;
   Recorder recorder;
   OpBuilder builder;
@@ -221,6 +232,17 @@ Value Differentiator::gradientOf(Value primal, bool staysPartial,
   return reshard(builder, total, wanted);
 }
 
+/// How the gradient of `primal` is added up, but for partial sums: as it lies,
+/// or, of a parameter of which replicas compress the gradient, whole on each.
+ShardingAttr Differentiator::findCompressed(Value primal) {
+  auto read = primal.getDefiningOp<nn::ReadOp>();
+  nn::ParameterOp parameter =
+      read && compresses ? nn::findParameter(read, tables) : nn::ParameterOp();
+  return parameter ? nn::getSharding(parameter,
+                                     nn::Slot::getState(kErrorState.data()))
+                   : ShardingAttr::of(primal);
+}
+
 /// The gradient goes from where it is straight to where the operand lies, not
 /// by way of the result's sharding. Over an axis of which all ranks have the
 /// whole it may stay a partial sum and be combined later, perhaps with others.
@@ -229,7 +251,7 @@ void Differentiator::visitReshard(dist::ReshardOp op) {
   if (!total)
     return;
   // What the reshard did not touch stays partial.
-  ShardingAttr input = ShardingAttr::of(op.getInput());
+  ShardingAttr input = findCompressed(op.getInput());
   SmallVector<StringAttr> kept;
   for (StringAttr axis : ShardingAttr::of(total).getPartial())
     if (input.findDim(axis) < 0 && !input.isPartialOver(axis))
@@ -253,7 +275,7 @@ LogicalResult Differentiator::visitRead(SlotOpInterface op) {
   if (!total)
     return success();
   // As the optimizer's state, where that is divided further than the value.
-  ShardingAttr wanted = ShardingAttr::of(op.getTensor());
+  ShardingAttr wanted = findCompressed(op.getTensor());
   nn::ParameterOp parameter = nn::findParameter(op, tables);
   if (parameter && parameter.getStateAttr())
     wanted = nn::getSharding(parameter, nn::Slot::Gradient);

@@ -92,22 +92,54 @@ static LogicalResult checkMatrix(nn::ParameterOp parameter, bool isUneven,
   return success();
 }
 
+namespace {
 /// A rank has runs of a parameter, from the innermost dimension on that is
 /// split: they begin at multiples of their length.
+struct Runs {
+  bool areSplit = false, areUneven = false;
+  int64_t length = 1;
+};
+} // namespace
+
+static Runs findRuns(RankedTensorType whole, dist::ShardingAttr sharding,
+                     dist::MeshOp mesh) {
+  RankedTensorType block =
+      mesh.getLocalType(dist::withSharding(whole, sharding));
+  Runs runs;
+  for (int64_t dim = whole.getRank(); dim-- > 0;) {
+    int64_t blocks = mesh.getBlocks(sharding.getDims()[dim]);
+    runs.areUneven |= block.getDimSize(dim) * blocks != whole.getDimSize(dim);
+    runs.length *= runs.areSplit ? 1 : block.getDimSize(dim);
+    runs.areSplit |= blocks > 1;
+  }
+  return runs;
+}
+
+dist::ShardingAttr plait::divideRows(RankedTensorType whole,
+                                     dist::ShardingAttr sharding,
+                                     dist::MeshOp mesh, int64_t block) {
+  auto replicas = StringAttr::get(whole.getContext(), kDataAxis);
+  int64_t ranks = mesh.getAxisSize(replicas);
+  if (ranks <= 1 || sharding.findDim(replicas) >= 0)
+    return sharding;
+  for (auto [dim, axes] : llvm::enumerate(sharding.getDims())) {
+    int64_t extent = whole.getDimSize(dim) / mesh.getBlocks(axes);
+    if (extent <= 1)
+      continue;
+    dist::ShardingAttr divided =
+        sharding.withDim(dim, dist::addAxis(axes, replicas));
+    Runs runs = findRuns(whole, divided, mesh);
+    bool isWhole = !runs.areUneven && runs.length % block == 0;
+    return isWhole ? divided : sharding;
+  }
+  return sharding;
+}
+
 LogicalResult plait::checkChunks(nn::ParameterOp parameter,
                                  dist::ShardingAttr sharding, dist::MeshOp mesh,
                                  const Compression &compression) {
   auto whole = cast<RankedTensorType>(parameter.getType());
-  RankedTensorType block =
-      mesh.getLocalType(dist::withSharding(whole, sharding));
-  bool isSplit = false, isUneven = false;
-  int64_t run = 1;
-  for (int64_t dim = whole.getRank(); dim-- > 0;) {
-    int64_t blocks = mesh.getBlocks(sharding.getDims()[dim]);
-    isUneven |= block.getDimSize(dim) * blocks != whole.getDimSize(dim);
-    run *= isSplit ? 1 : block.getDimSize(dim);
-    isSplit |= blocks > 1;
-  }
+  auto [isSplit, isUneven, run] = findRuns(whole, sharding, mesh);
   if (sendsFactors(compression))
     return checkMatrix(parameter, isUneven, compression);
   if (!isSplit || (!isUneven && run % compression.block == 0))
@@ -135,7 +167,7 @@ struct PackParametersPass
 
   /// On a rank: a pack holds blocks.
   int64_t countElements(ParameterUse &use) {
-    return use.getBlock(mesh, use.getState()).getNumElements();
+    return use.getBlock(mesh, use.getPacked(mesh)).getNumElements();
   }
 
   /// The axes that divide members' updates, major to minor.
@@ -156,12 +188,15 @@ struct PackParametersPass
     SmallVector<SmallVector<ParameterUse *>> groups;
     for (ParameterUse *use : uses) {
       // A number is too little to have rows.
-      if (!use->isSplitOnce(mesh) || use->getType().getRank() == 0)
+      bool isInParts = use->isInParts(mesh) && isCompressed(*use);
+      if ((!isInParts && !use->isSplitOnce(mesh)) ||
+          use->getType().getRank() == 0)
         continue;
       // endAlike() is transitive, so that the first member stands for all.
       // There are few groups, so that searching them takes no time.
       auto group = llvm::find_if(groups, [&](const auto &group) {
-        return isCompressed(*group.front()) == isCompressed(*use) &&
+        return !isInParts && !group.front()->isInParts(mesh) &&
+               isCompressed(*group.front()) == isCompressed(*use) &&
                endAlike(*group.front(), *use, rank, mesh);
       });
       if (group == groups.end())
@@ -188,11 +223,18 @@ struct PackParametersPass
                  "has a gradient that is whole on each replica, of which "
                  "`compress` ")
              << print(compression) << " has no parts to send";
-    if (failed(checkChunks(use.parameter, use.getState(), mesh, compression)))
+    dist::ShardingAttr packed = use.getPacked(mesh);
+    if (failed(checkChunks(use.parameter, packed, mesh, compression)))
       return failure();
+    if (use.isInParts(mesh) &&
+        use.getState() !=
+            divideRows(use.getType(), packed, mesh, compression.block))
+      return use.parameter.emitOpError(
+          "is split in one way and its gradient in "
+          "another, which cannot be compressed");
     auto isSplit = [&](ArrayAttr axes) { return mesh.getBlocks(axes) > 1; };
     if (drawsNumbers(compression) &&
-        llvm::count_if(use.getState().getDims(), isSplit) > 1)
+        llvm::count_if(packed.getDims(), isSplit) > 1)
       return use.parameter.emitOpError(
                  "is split along more than one dimension, and `compress` ")
              << print(compression) << " draws by a number of each block";
@@ -229,12 +271,15 @@ struct PackParametersPass
                                       builder.getF32Type());
     std::string name = ("pack" + Twine(rank) + "." + Twine(index)).str();
     auto loc = NameLoc::get(builder.getStringAttr(name));
-    symbols.insert(nn::PackOp::create(
+    auto pack = nn::PackOp::create(
         builder, loc, name, rank, builder.getArrayAttr(names), offsets, type,
         isDivided ? FlatSymbolRefAttr::get(mesh.getSymNameAttr())
                   : FlatSymbolRefAttr(),
         isDivided ? dividing : ArrayAttr(),
-        isDivided && !sums && members.front()->hasCopy, isDivided && sums));
+        isDivided && !sums && members.front()->hasCopy, isDivided && sums);
+    if (members.front()->isInParts(mesh))
+      pack->setAttr(nn::kPartsAttr, builder.getUnitAttr());
+    symbols.insert(pack);
   }
 
   /// Whether a group becomes several packs, each reduced as soon as it may be.

@@ -59,6 +59,24 @@ bool ParameterUse::isSplitOnce(MeshOp mesh) {
   });
 }
 
+bool ParameterUse::isInParts(MeshOp mesh) {
+  int64_t dims = getType().getRank();
+  auto whole = getSplits(
+      mesh, nn::getSharding(parameter, Slot::getState(kErrorState.data())),
+      dims);
+  return isTrained() && getSplits(mesh, getState(), dims) != whole &&
+         llvm::all_of(gradients, [&](const auto &gradient) {
+           return getSplits(mesh, gradient.second, dims) == whole &&
+                  gradient.second.getReduction() == dist::Reduction::Sum;
+         });
+}
+
+ShardingAttr ParameterUse::getPacked(MeshOp mesh) {
+  return isInParts(mesh)
+             ? nn::getSharding(parameter, Slot::getState(kErrorState.data()))
+             : getState();
+}
+
 /// Axes of one rank leave nothing to reduce.
 SmallVector<StringAttr> ParameterUse::getReducedAxes(MeshOp mesh,
                                                      int64_t rank) {

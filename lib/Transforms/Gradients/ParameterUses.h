@@ -63,6 +63,11 @@ struct ParameterUse {
   /// How it lies where it is updated.
   dist::ShardingAttr getState() { return getSharding(nn::Slot::Gradient); }
 
+  /// Whether replicas divide its values, and each has the whole gradient, which
+  /// it compresses: a pack of it alone then has rows of either.
+  bool isInParts(dist::MeshOp mesh);
+  /// How that lies of which a pack has rows.
+  dist::ShardingAttr getPacked(dist::MeshOp mesh);
   /// Whether all that a rank has of it is split in one way, and its gradients
   /// have only to be added up.
   bool isSplitOnce(dist::MeshOp mesh);

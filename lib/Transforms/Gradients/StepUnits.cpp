@@ -32,7 +32,7 @@ bool StepUnit::dividesCopy() {
 bool StepUnit::addsToError(dist::MeshOp mesh, int64_t rank,
                            const TrainingConfiguration &configuration) {
   auto isReplicas = [](StringAttr axis) { return axis == kDataAxis; };
-  return configuration.zero == 2 && isDivided() &&
+  return configuration.zero >= 2 && isDivided() &&
          compresses(configuration.compress, nn::countDims(get().parameter)) &&
          get().gradients.size() == 1 &&
          llvm::all_of(get().getReducedAxes(mesh, rank), isReplicas);
@@ -42,7 +42,7 @@ bool StepUnit::addsToError(dist::MeshOp mesh, int64_t rank,
 /// is split. Dimensions of one block before it change nothing.
 static TensorPlace findPlace(ParameterUse &use, dist::MeshOp mesh,
                              int64_t block) {
-  dist::ShardingAttr sharding = use.getState();
+  dist::ShardingAttr sharding = use.getPacked(mesh);
   RankedTensorType whole = use.getType(), own = use.getBlock(mesh, sharding);
   MLIRContext *context = mesh.getContext();
   int64_t elements = own.getNumElements(), inner = 1;
@@ -76,7 +76,8 @@ static LogicalResult checkMember(nn::PackOp pack, ParameterUse &first,
                                  ParameterUse &use, dist::MeshOp mesh) {
   int64_t rank = pack.getRank();
   StringRef name = use.parameter.getSymName();
-  if (!use.isSplitOnce(mesh))
+  bool isInParts = pack->hasAttr(nn::kPartsAttr);
+  if (isInParts ? !use.isInParts(mesh) : !use.isSplitOnce(mesh))
     return pack.emitOpError("has member @")
            << name << ", whose value, gradient and state are split differently";
   if (&use != &first && !endAlike(first, use, rank, mesh))

@@ -29,9 +29,9 @@ struct StepUnit {
   ParameterUse &get() { return *members.front(); }
   bool isDivided() { return pack && pack.isDivided(); }
   /// Whether micro-batches add its gradient to what replicas feed back, which
-  /// so takes no memory of its own: ZeRO 2 where replicas compress. All else is
-  /// added up as by ZeRO 1: a sum over other ranks would have what is fed back
-  /// as often as there are of these.
+  /// so takes no memory of its own: ZeRO 2 and 3 where replicas compress. All
+  /// else is added up as by ZeRO 1: a sum over other ranks would have what is
+  /// fed back as often as there are of these.
   bool addsToError(dist::MeshOp mesh, int64_t rank,
                    const TrainingConfiguration &configuration);
   /// Finds where the chunks of `block` elements lie that a rank has of each

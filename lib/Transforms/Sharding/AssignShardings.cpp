@@ -55,7 +55,7 @@ public:
       : function(function), mesh(mesh),
         splitSequence(configuration.sequenceParallel),
         pieces(configuration.tensorOverlap), zero(configuration.zero),
-        compresses(configuration.compress.isOn()),
+        compression(configuration.compress),
         byHeads(configuration.contextParallel == ContextParallel::Heads &&
                 mesh.getAxisSize(Axis::CP) > 1),
         meshRef(FlatSymbolRefAttr::get(mesh.getSymNameAttr())),
@@ -94,10 +94,10 @@ private:
   MeshOp mesh;
   // With sequence parallelism tp may split what cp leaves of the sequence.
   bool splitSequence;
-  int64_t pieces;  // of what tp's ranks exchange beside matmuls
-  unsigned zero;   // what ranks of dp divide: 2 gradients, 3 parameters, too
-  bool compresses; // what they send of gradients
-  bool byHeads;    // ranks of cp exchange positions for heads
+  int64_t pieces; // of what tp's ranks exchange beside matmuls
+  unsigned zero;  // what ranks of dp divide: 2 gradients, 3 parameters, too
+  Compression compression; // of gradients
+  bool byHeads;            // ranks of cp exchange positions for heads
   FlatSymbolRefAttr meshRef;
   OpBuilder builder;
   StringAttr tensor, context;
@@ -368,12 +368,17 @@ void Assigner::storeParameter(SlotOpInterface read) {
   // ZeRO 3 stores all of a parameter in parts, ZeRO 2 only what the optimizer
   // keeps of it; ZeRO 1 divides packs, which do not exist yet, and matrices,
   // which rows of packs are no part of, as ZeRO 2. What replicas compress is
-  // theirs whole, and rows of packs are divided (StepUnit::addsToError).
+  // theirs whole, and rows of packs are divided (StepUnit::addsToError); so
+  // ZeRO 3 does with what is no whole chunks for each.
   ShardingAttr divided =
       divideState(mesh, cast<RankedTensorType>(parameter.getType()), stored);
+  bool sumsElsewhere = splitSequence && mesh.getAxisSize(tensor) > 1;
+  if (zero >= 3 && compresses(compression, nn::countDims(parameter)))
+    divided =
+        sumsElsewhere ? stored : divideChunks(mesh, value, stored, compression);
   if (zero >= 3)
     stored = divided;
-  else if (((zero == 2 && !compresses) ||
+  else if (((zero == 2 && !compression.isOn()) ||
             (zero > 0 && parameter.getMatrix())) &&
            divided != stored)
     parameter.setStateAttr(divided);
@@ -439,8 +444,7 @@ void Assigner::pinParameters() {
 }
 
 /// The problem sees one rank's share of the tokens, or it would weigh
-/// activations and work dp times too heavily against parameters; or the share
-/// of other sequences than those of the module.
+/// activations and work dp times too heavily against parameters; or of others.
 llvm::SmallDenseMap<int, ShardingProblem::Part> Assigner::findParts() {
   llvm::SmallDenseMap<int, ShardingProblem::Part> parts;
   for (auto &[root, axes] : axesOfClass) {

@@ -16,6 +16,9 @@
 
 #include "FactorAxes.h"
 
+#include "plait/Dialect/NN/IR/Names.h"
+#include "plait/Transforms/Chunks.h"
+
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -95,6 +98,28 @@ ShardingAttr plait::divideState(MeshOp mesh, RankedTensorType type,
   for (StringAttr axis : axes)
     sharding = divide(mesh, axis, type, sharding);
   return sharding;
+}
+
+/// Whether one stage gathers it, whatever stages there will be.
+static bool isReadOnce(MeshOp mesh, Value value) {
+  llvm::SmallDenseSet<Attribute> layers;
+  int64_t readers = 0;
+  for (Operation *user : value.getUsers()) {
+    Attribute layer = user->getAttr(nn::kLayerAttr);
+    readers += !layer || layers.insert(layer).second;
+  }
+  return readers <= 1 || mesh.getAxisSize(Axis::PP) <= 1;
+}
+
+ShardingAttr plait::divideChunks(MeshOp mesh, Value value, ShardingAttr stored,
+                                 const Compression &compression) {
+  for (const AxisFacts &facts : kAxes)
+    if (mesh.getAxisSize(facts.axis) > 1 && facts.axis != Axis::DP &&
+        (facts.splitsTokens() || facts.dividesState))
+      return stored;
+  return isReadOnce(mesh, value) ? divideRows(dist::plainType(value.getType()),
+                                              stored, mesh, compression.block)
+                                 : stored;
 }
 
 /// With an extent below `parts` there is no multiple below but zero.

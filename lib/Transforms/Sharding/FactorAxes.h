@@ -14,6 +14,7 @@
 #define PLAIT_LIB_TRANSFORMS_SHARDING_FACTORAXES_H
 
 #include "plait/Analysis/FactorClasses.h"
+#include "plait/Configuration/Compressors.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
 
 namespace plait {
@@ -42,6 +43,13 @@ std::string listNearest(int64_t extent, int64_t parts);
 /// else axis by axis, as far as there are such dimensions.
 dist::ShardingAttr divideState(dist::MeshOp mesh, mlir::RankedTensorType type,
                                dist::ShardingAttr sharding);
+
+/// The same of what replicas compress of `value`, which is read of a parameter:
+/// each gets whole chunks, neighbours. Where other ranks have parts of the
+/// gradient as well, or there are no whole chunks for each, as it is.
+dist::ShardingAttr divideChunks(dist::MeshOp mesh, mlir::Value value,
+                                dist::ShardingAttr stored,
+                                const Compression &compression);
 
 /// Whether `op` only moves elements, so that partial sums may be combined after
 /// it as well as before.

@@ -114,6 +114,7 @@ def list_cases():
         cases.append(make(mesh, compress="topk:64+keep:2"))
         cases.append(make(mesh, compress="int8:32+feedback", zero=1))
         cases.append(make(mesh, compress="int8:32+feedback", zero=2))
+        cases.append(make(mesh, compress="int8:32+feedback", zero=3))
         cases.append(make(mesh, compress="powersgd:2+feedback"))
         cases.append(make(mesh, compress="int8:64+feedback+both"))
     cases.append(make("dp=2,tp=2", "llama", compress="powersgd+feedback"))
@@ -124,6 +125,9 @@ def list_cases():
     cases.append(make("dp=4", "untied", compress="topk+feedback"))
     cases.append(make("dp=2,tp=2", zero=1, compress="topk:64+keep:2+feedback+rounds:3"))
     cases.append(make("pp=2,dp=2", "untied", compress="sign+feedback"))
+    for recompute in RECOMPUTE:
+        cases.append(make("pp=2,dp=2", "untied", zero=3, recompute=recompute,
+                          compress="sign+feedback"))
     cases.append(make("dp=4", "untied", compress="topk+feedback+both"))
     cases.append(make("dp=2,ep=2", "mixture", compress="int8:64+feedback+both"))
     cases.append(make("dp=2,tp=2", "llama", compress="randk:64+feedback+rounds:2+both"))
@@ -193,7 +197,7 @@ def draw(generator):
     if sizes["cp"] > 1:
         case["context-parallel"] = generator.choice(CONTEXT)
     case["compress"] = generator.choice(COMPRESS)
-    if case["zero"] > (2 if "feedback" in case["compress"] else 1):
+    if case["zero"] > 1 and "feedback" not in case["compress"]:
         case["compress"] = "none"
     return case
 
@@ -221,6 +225,8 @@ DOZEN = [
     "gpt2/dp=2,tp=2/zero=1/compress=topk:64+keep:2+feedback+rounds:3",
     "gpt2/pp=2,dp=2/zero=1/compress=int8:32+feedback",
     "gpt2/dp=2,tp=2/zero=2/compress=int8:32+feedback",
+    "gpt2/dp=2,tp=2/zero=3/compress=int8:32+feedback",
+    "untied/pp=2,dp=2/zero=3/recompute=full/compress=sign+feedback",
     "untied/pp=2,dp=2/compress=sign+feedback",
     "gpt2/pp=2,dp=2/compress=onebit-adam",
     "gpt2/pp=2,dp=2/compress=int8:64+feedback+both",

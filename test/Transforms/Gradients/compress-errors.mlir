@@ -89,8 +89,8 @@ module attributes {plait.configuration = #plait.configuration<compress = "int8">
 
 // -----
 
-// expected-error @+1 {{compress is int8+feedback, which takes zero 0 to 2, not 3}}
-module attributes {plait.configuration = #plait.configuration<zero = 3, compress = "int8+feedback">} {
+// expected-error @+1 {{compress is int8, which takes zero 0 or 1, not 3: zero 3 adds gradients to errors of blocks, which it does not keep}}
+module attributes {plait.configuration = #plait.configuration<zero = 3, compress = "int8">} {
   dist.mesh @mesh ["dp", "tp"] = [2, 2]
 }
 

@@ -51,6 +51,11 @@ void addToError(fb::PlanT &plan) {
   plan.zero = 2;
 }
 
+void addWholeState(fb::PlanT &plan) {
+  addOwnState(plan);
+  append(plan.programs[0]->shards[0]->dims).axes = {1};
+}
+
 void addInnerAxes(fb::PlanT &plan) {
   fb::ShardT &shard = *plan.programs[0]->shards[0];
   shard.division = std::make_unique<fb::DivisionT>();
@@ -129,6 +134,7 @@ const std::map<std::string, Add> additions = {
     {"StateSlot.own_axis", addOwnState},
     {"StateSlot.division", addDividedSlot},
     {"Shard.gradient", addToError},
+    {"Shard.dims", addWholeState},
     {"Plan.compress", [](fb::PlanT &plan) { plan.compress = "int8:128"; }},
     {"Plan.options", addOption},
     {"OptimizerOption", addOption},

@@ -178,8 +178,7 @@ TEST(Compression, ExcludesWhatDividesOrRounds) {
   configuration.zero = 2;
   EXPECT_TRUE(checkExecutable(configuration).ok());
   configuration.zero = 3;
-  EXPECT_EQ(checkExecutable(configuration).message(),
-            "compress is int8+feedback, which takes zero 0 to 2, not 3");
+  EXPECT_TRUE(checkExecutable(configuration).ok());
   configuration.zero = 2;
   for (const char *other : {"int8", "powersgd+feedback"}) {
     ASSERT_TRUE(setField(configuration, "compress", other).ok());

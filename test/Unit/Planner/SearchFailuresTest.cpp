@@ -113,6 +113,27 @@ TEST(Search, SaysWhatContradicts) {
   EXPECT_EQ(setting.message(), "tp 3 does not divide 8 ranks");
 }
 
+/// One replica sends nothing, and would round its gradient all the same.
+TEST(Search, CompressesBetweenReplicas) {
+  Setting setting;
+  // Over so slow a network activations cost less than gradients, compressed or
+  // not.
+  setting.cluster.inter.bandwidth = 1e7;
+  setting.pins = *parsePins("tp=4");
+  EXPECT_EQ(setting.run().configuration.mesh[Axis::DP], 1);
+  ASSERT_TRUE(
+      parse("compress", "int8+feedback", setting.training.compress).ok());
+  EXPECT_GT(setting.run().configuration.mesh[Axis::DP], 1);
+  setting.pins = *parsePins("dp=1");
+  EXPECT_EQ(setting.run().configuration.mesh[Axis::DP], 1);
+  setting.pins = Pins();
+  setting.cluster = *parseCluster("cpu:1");
+  EXPECT_EQ(setting.message(),
+            "no mesh of 1 ranks divides a global batch of 24 among two "
+            "replicas, and one alone sends nothing that `compress` "
+            "int8+feedback would make less");
+}
+
 //===----------------------------------------------------------------------===//
 // Why not another
 //===----------------------------------------------------------------------===//

@@ -224,7 +224,7 @@ uint64_t countWrong(Executor &executor) {
                                 const ShardTensor &tensor, const char *slot) {
         Piece piece(executor.mesh(), rank, shard, parameter, tensor);
         std::vector<float> expected(piece.part.count), found(expected.size());
-        forEachFileRun(executor.mesh(), rank, parameter, piece.dims,
+        forEachFileRun(executor.mesh(), rank, parameter, piece.splits,
                        [&](const runtime::Run &whole) {
                          runtime::Run run = clip(whole, piece.part);
                          for (int64_t i = 0; i < run.count; ++i)

@@ -33,17 +33,19 @@ SmallVector<SlotOpInterface> nn::findAccesses(Operation *root,
 
 /// Gradients are added up whole before they are scattered, and copies to
 /// compute with are gathered whole; values are divided only where such a copy
-/// exists, because the forward pass reads them otherwise. What a replica has
-/// not sent is of all rows.
+/// exists, because the forward pass reads them otherwise, or where that gathers
+/// them. What a replica has not sent is of all rows.
 bool PackOp::isDivided(Slot slot) {
   if (!getAxes() || slot == Slot::getState(kSumErrorState))
     return getSums();
   if (!isDivided())
     return false;
+  bool isParts = (*this)->hasAttr(kPartsAttr);
   if (slot == Slot::Value)
-    return getMaster();
-  return slot != Slot::Gradient && slot != Slot::Compute &&
-         !isOwnState(slot.getName());
+    return getMaster() || isParts;
+  return (isParts && slot == Slot::Compute) ||
+         (slot != Slot::Gradient && slot != Slot::Compute &&
+          !isOwnState(slot.getName()));
 }
 
 SmallVector<StringAttr, 2> PackOp::getDividingAxes() {
@@ -56,7 +58,7 @@ SmallVector<StringAttr, 2> PackOp::getDividingAxes() {
 RankedTensorType PackOp::getSlotType(Slot slot) {
   auto type = cast<RankedTensorType>(getType());
   if (slot == Slot::Compute)
-    return type.clone(BFloat16Type::get(getContext()));
+    type = type.clone(BFloat16Type::get(getContext()));
   dist::MeshOp mesh = dist::MeshOp::find(*this);
   int64_t parts = mesh && isDivided(slot) ? mesh.getBlocks(getAxesAttr()) : 1;
   int64_t rows = type.getDimSize(0) / parts;
@@ -147,6 +149,11 @@ static LogicalResult verifyPackedOnce(PackOp first) {
 LogicalResult PackOp::verifySymbolUses(SymbolTableCollection &tables) {
   if (failed(verifyDivision(*this, tables)) || failed(verifyPackedOnce(*this)))
     return failure();
+  bool isParts = (*this)->hasAttr(kPartsAttr);
+  if (isParts && (getMembers().size() != 1 || !isDivided() || getSums()))
+    return emitOpError("has the values of parameters in parts but ")
+           << getMembers().size() << " members"
+           << (isDivided() ? "" : " and no axes");
   for (auto [index, member] :
        llvm::enumerate(getMembers().getAsRange<FlatSymbolRefAttr>())) {
     auto parameter = tables.lookupNearestSymbolFrom<ParameterOp>(*this, member);
@@ -155,7 +162,7 @@ LogicalResult PackOp::verifySymbolUses(SymbolTableCollection &tables) {
     // (C5)
     dist::ShardingAttr sharding = getSharding(parameter);
     for (StringAttr axis : getDividingAxes())
-      if (sharding && sharding.findDim(axis) >= 0)
+      if (sharding && sharding.findDim(axis) >= 0 && !isParts)
         return emitOpError("is divided over axis ")
                << axis << ", which splits member " << member;
     // (C4)

@@ -218,8 +218,13 @@ static LogicalResult verifyAccess(SlotOpInterface op,
   // gradients are until the end of the step.
   if (dist::plainType(type) == declared) {
     // (C3)
+    // Gradients that are compressed are whole on each replica.
+    dist::ShardingAttr compressed =
+        slot == Slot::Gradient
+            ? getSharding(parameter, Slot::getState(kErrorState.data()))
+            : sharding;
     if (!own || !sharding || own.withoutPartial() == sharding ||
-        own.withoutPartial() == master)
+        own.withoutPartial() == master || own.withoutPartial() == compressed)
       return success();
     InFlightDiagnostic diag = op->emitOpError("has type ")
                               << type << ", but the sharding of " << symbol

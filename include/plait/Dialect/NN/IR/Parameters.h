@@ -14,7 +14,9 @@
 #ifndef PLAIT_DIALECT_NN_IR_PARAMETERS_H
 #define PLAIT_DIALECT_NN_IR_PARAMETERS_H
 
+#include "plait/Configuration/CompressionFacts.h"
 #include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Dialect/NN/IR/Names.h"
 
 namespace plait::nn {
 
@@ -22,6 +24,11 @@ namespace plait::nn {
 /// what the exchange of gradients keeps from step to step, and no file of
 /// weights has.
 inline constexpr llvm::StringLiteral kUnsavedAttr = "nn.unsaved";
+
+/// The discardable unit attribute of a pack of one parameter whose values lie
+/// on a rank as its rows of the pack do: of ZeRO 3, where replicas compress.
+/// What they compress has all rows.
+inline constexpr llvm::StringLiteral kPartsAttr = "nn.parts";
 
 /// The parameter that `op` reads or stores; null where that is an accumulator
 /// or a pack.
@@ -46,9 +53,26 @@ inline dist::ShardingAttr getSharding(ParameterOp parameter) {
                    : dist::ShardingAttr();
 }
 
+/// `sharding`, which may be null, with nothing split over `axis`.
+inline dist::ShardingAttr withoutAxis(dist::ShardingAttr sharding,
+                                      llvm::StringRef axis) {
+  for (size_t dim = 0; sharding && dim < sharding.getDims().size(); ++dim) {
+    llvm::SmallVector<mlir::Attribute> left(sharding.getDims()[dim].getValue());
+    llvm::erase_if(left, [&](mlir::Attribute own) {
+      return llvm::cast<mlir::StringAttr>(own) == axis;
+    });
+    sharding = sharding.withDim(
+        dim, mlir::ArrayAttr::get(sharding.getContext(), left));
+  }
+  return sharding;
+}
+
 /// How `slot` of `parameter` lies, as above. Where there is a copy to compute
 /// with, the value is part of the optimizer's state: ask for the gradient's.
+/// What each replica has of its own is not divided between them.
 inline dist::ShardingAttr getSharding(ParameterOp parameter, Slot slot) {
+  if (isOwnState(slot.getName()))
+    return withoutAxis(getSharding(parameter), kDataAxis);
   bool isState = slot != Slot::Value && slot != Slot::Compute;
   if (parameter && isState && parameter.getStateAttr())
     return llvm::cast<dist::ShardingAttr>(parameter.getStateAttr());

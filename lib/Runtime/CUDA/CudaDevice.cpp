@@ -265,13 +265,17 @@ Result<uint32_t> CudaDevice::prepareAttention(const fb::AttentionStep &step,
   if (const AttentionTraitFacts *facts =
           findUncomputed(plan::traitsOf(step), FusedBy::Cudnn))
     return fail("GPUs do not compute an attention step: it has ", facts->name);
-  if (!attentions) {
-    auto made = CudaAttention::create(*queue, libraryWorkspace());
-    if (!made.ok())
-      return made.status();
-    attentions = std::move(*made);
-  }
+  PLAIT_RETURN_IF_ERROR(openAttention());
   return attentions->prepare(step, begin.query);
+}
+
+Status CudaDevice::openAttention() {
+  if (attentions)
+    return Status::success();
+  auto made = CudaAttention::create(*queue, libraryWorkspace());
+  if (made.ok())
+    attentions = std::move(*made);
+  return made.status();
 }
 
 Status CudaDevice::attention(uint32_t prepared,

@@ -74,15 +74,16 @@ public:
   void beginPart() { ++part; }
 
   /// The parts of warmUpLibraries() for `rank`, whose device this is.
-  /// Prepares every library step, and calls those of attention.
+  /// Prepares every library step.
   Status prepareLibraries(uint32_t rank);
-  /// Measures GEMMs that `choices` do not have, and adds what they take.
-  Status timeGemms(LibraryChoices &choices);
-  /// Calls every GEMM, with the algorithms of `choices`; null: the library's.
-  Status callGemms(const LibraryChoices *choices);
-  /// Names what algorithms depend on: cuBLASLt's version, and the GPU.
-  Result<std::string> describeLibrary() const;
-  /// How the GEMMs were timed, in lines; empty: they were not.
+  /// Measures what `choices` do not have, and adds what it takes.
+  Status timeLibraries(LibraryChoices &choices);
+  /// Calls every library step, with what `choices` have for it; else as the
+  /// library has it first.
+  Status callLibraries(const LibraryChoices *choices);
+  /// Names what choices depend on: versions of libraries, and the GPU.
+  Result<std::string> describeLibrary();
+  /// How it was timed, in lines; empty: it was not.
   const std::string &timingReport() const { return timedText; }
 
   Status attachThread() override { return queue->context->use(); }
@@ -137,6 +138,9 @@ private:
   };
 
   std::vector<GemmUse> partsOfGemms() const;
+  Status take(const LibraryChoices &choices);
+  /// Opens attention's library, if it is not.
+  Status openAttention();
   std::span<std::byte> libraryWorkspace() const {
     return {places[MemoryPlace::Arena] + program.library_workspace(),
             program.library_workspace_bytes()};
@@ -153,7 +157,8 @@ private:
   GemmTiming timing;
   std::string timedText;
   std::vector<GemmUse> gemmUses; // of the plan's steps
-  bool hasWarmedUp = false;      // and has written into the arena
+  std::vector<AttentionUse> attentionUses;
+  bool hasWarmedUp = false; // and has written into the arena
   std::unique_ptr<CudaStream> queue;
   std::vector<Stream> others; // from stream 1 on
   CudaEvent forked;           // what stream 0 did before the others begin

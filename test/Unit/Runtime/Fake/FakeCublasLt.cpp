@@ -248,6 +248,12 @@ double &plait::fake::gemmTime() {
 
 extern "C" {
 
+/// What attention has taken, which is not of this library.
+void plaitFakeAddTime(double milliseconds) {
+  std::lock_guard guard(lock());
+  gemmTime() += milliseconds;
+}
+
 /// For tests.
 uint64_t plaitFakeGemmCalls(int algorithm) {
   std::lock_guard guard(lock());

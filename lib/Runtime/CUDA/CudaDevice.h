@@ -19,6 +19,7 @@
 #include "plait/Runtime/Executor.h"
 
 #include <array>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -41,7 +42,8 @@ public:
     std::shared_ptr<std::mutex> recording; // see CudaStream
     bool tf32 = false;
     GemmTiming timing = {};
-    const Nccl *nccl = nullptr; // what will use the arena, if it does
+    const Nccl *nccl = nullptr;    // what will use the arena, if it does
+    uint32_t collectiveBlocks = 0; // of NCCL's; 0: it chooses
   };
 
   /// Allocates the arena of `program`, which belongs to `plan`.
@@ -52,6 +54,8 @@ public:
 
   const fb::Plan &source() const { return plan; }
   const fb::Program &ownProgram() const { return program; }
+
+  uint32_t blocksOfCollectives() const { return collectiveBlocks; }
 
   /// Stream 0.
   CudaStream &stream() { return *queue; }
@@ -128,6 +132,7 @@ public:
   readStamp(uint32_t index) override;
 
 private:
+  Status findBlocksBeside();
   Status allocateStaging(const Driver &driver);
   Status allocate(const Driver &driver, MemoryPlace place);
   Status markStep();
@@ -148,13 +153,17 @@ private:
   CudaDevice(const fb::Plan &plan, const fb::Program &program,
              const Options &options)
       : plan(plan), program(program), kernels(options.kernels),
-        tf32(options.tf32), timing(options.timing) {}
+        tf32(options.tf32), timing(options.timing),
+        collectiveBlocks(options.collectiveBlocks) {}
 
   const fb::Plan &plan;
   const fb::Program &program;
   std::shared_ptr<const CudaKernels> kernels;
   bool tf32;
   GemmTiming timing;
+  uint32_t collectiveBlocks;
+  /// What is taken of the GPU beside them; none: nothing.
+  std::map<const fb::GemmStep *, uint32_t> blocksBeside;
   std::string timedText;
   std::vector<GemmUse> gemmUses; // of the plan's steps
   std::vector<AttentionUse> attentionUses;

@@ -157,7 +157,7 @@ Status CudaDevice::prepareLibraries(uint32_t rank) {
   return Status::success();
 }
 
-/// Of all ranks alike, also of those whose program has no attention.
+/// Says the same on all ranks, also on those whose program has no attention.
 Result<std::string> CudaDevice::describeLibrary() {
   Result<const CublasLt *> library = CublasLt::load();
   if (!library.ok())
@@ -202,7 +202,7 @@ Status CudaDevice::timeLibraries(LibraryChoices &choices) {
   return Status::success();
 }
 
-/// What nobody has chosen stays the library's first: that is the same on all
+/// Leaves what nobody has chosen to the library, whose first is the same on all
 /// ranks.
 Status CudaDevice::take(const LibraryChoices &choices) {
   if (attentions)

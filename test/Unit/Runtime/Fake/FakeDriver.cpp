@@ -207,6 +207,8 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute,
            : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? 0
            : attribute == CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID
                ? int(setting("PLAIT_FAKE_HOST_NODE", -1))
+           : attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+               ? int(setting("PLAIT_FAKE_MULTIPROCESSORS", 4))
                : 4;
   return CUDA_SUCCESS;
 }

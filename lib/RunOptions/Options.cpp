@@ -289,6 +289,10 @@ void addExecutorOptions(CLI::App &app, Options &options) {
   app.add_option("--devices", train.executor.devices,
                  "GPUs to use of those visible, 0: all")
       ->check(CLI::Range(0u, 4096u));
+  app.add_option("--collective-blocks", train.executor.collectiveBlocks,
+                 "On GPUs, thread blocks of a collective that matmuls run "
+                 "beside, and leave room for; 0: NCCL chooses")
+      ->check(CLI::Range(0u, 1024u));
   // Words and not flags, so that a file can say either.
   app.add_option("--cuda-graph", options.cudaGraph,
                  "Record a step on GPUs and replay it")
@@ -395,11 +399,27 @@ static std::string findOther(const CLI::App &app,
 
 std::string plait::findExcludedByCheck(const CLI::App &app) {
   // What a comparison has in common with a run.
-  static const std::set<std::string> common = {
-      "help",         "config",  "plan",         "weights",       "tokens",
-      "token-type",   "text",    "shuffle",      "check",         "tf32",
-      "seed",         "threads", "devices",      "cuda-graph",    "timeout",
-      "document-end", "overlap", "time-matmuls", "text-as-bytes", "stress"};
+  static const std::set<std::string> common = {"collective-blocks",
+                                               "help",
+                                               "config",
+                                               "plan",
+                                               "weights",
+                                               "tokens",
+                                               "token-type",
+                                               "text",
+                                               "shuffle",
+                                               "check",
+                                               "tf32",
+                                               "seed",
+                                               "threads",
+                                               "devices",
+                                               "cuda-graph",
+                                               "timeout",
+                                               "document-end",
+                                               "overlap",
+                                               "time-matmuls",
+                                               "text-as-bytes",
+                                               "stress"};
   return findOther(app, common);
 }
 

@@ -132,6 +132,7 @@ class RunOptions(TypedDict, total=False):
     spike_deviations: float
     threads: int
     devices: int
+    collective_blocks: int
     cuda_graph: str
     time_matmuls: str
     overlap: str

@@ -151,19 +151,24 @@ def add_speed(cuda, folder, model, seq, recompute, batches) -> dict:
     }
 
 
-def add_node(cuda, folder, gpus) -> dict:
-    """An entry of node.py: as many sequences on each of so many GPUs."""
-    batch, seq = 64, 1024
-    plan = folder / "plans" / f"gpt2-dp{gpus}.plan"
+def add_node(cuda, folder, gpus, tensor) -> dict:
+    """An entry of node.py: as many sequences on each of so many GPUs, or on each of
+    as many groups of tensor parallelism."""
+    batch, seq, groups = 64, 1024, gpus // tensor
+    name = f"gpt2-dp{groups}" + (f"-tp{tensor}" if tensor > 1 else "")
+    plan = folder / "plans" / f"{name}.plan"
     cuda.run(
         "plaitc",
         ROOT / "examples" / "models" / "gpt2",
-        *("--mesh", f"dp={gpus}", "--zero", min(1, gpus - 1), "--precision", "bf16"),
-        *("--global-batch", batch * gpus, "--micro-batch", batch, "--seq", seq),
+        *("--mesh", f"dp={groups},tp={tensor}", "--zero", min(1, groups - 1)),
+        *(["--sequence-parallel"] if tensor > 1 else []),
+        *("--precision", "bf16", "--seq", seq),
+        *("--global-batch", batch * groups, "--micro-batch", batch),
         *("-o", plan, "--no-reference"),
     )
     return {
-        "name": f"gpt2-dp{gpus}",
+        "name": name,
+        "tensor": tensor,
         "node": gpus,
         "plan": f"plans/{plan.name}",
         "ranks": gpus,
@@ -172,7 +177,7 @@ def add_node(cuda, folder, gpus) -> dict:
             *("--steps", "8", "--lr", "1e-4"),
         ],
         "precision": "bf16",
-        "tokens": batch * gpus * seq,
+        "tokens": batch * groups * seq,
     }
 
 
@@ -201,9 +206,10 @@ def main() -> int:
         if given.filter in entry[0]
     ]
     work += [
-        lambda gpus=gpus: add_node(cuda, given.folder, gpus)
+        lambda gpus=gpus, tensor=tensor: add_node(cuda, given.folder, gpus, tensor)
         for gpus in (1, 2, 4, 8)
-        if given.filter in f"gpt2-dp{gpus}"
+        for tensor in (1, 2)
+        if tensor <= gpus and given.filter in f"gpt2-dp{gpus // tensor}-tp{tensor}"
     ]
     for entry in work:
         try:

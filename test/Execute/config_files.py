@@ -54,7 +54,9 @@ def config_cases(suite: Suite) -> None:
             name if value is True else f"{name} {value}"
             for name, value in settings.items()
             if value is not False
-            and name not in ("plan", "devices", "cuda-graph", "time-matmuls")
+            and name not in (
+                "plan", "devices", "collective-blocks", "cuda-graph", "time-matmuls"
+            )
         ]
         expected.append("decay-steps 2")  # of --steps
         require(sorted(shown) == sorted(expected), f"{shown}\n{expected}")

@@ -248,19 +248,19 @@ class Node:
                     process.kill()
                     process.communicate()
 
-    def measure(self, entry, **environment) -> float:
+    def measure(self, entry, *options, **environment) -> float:
         """Tokens a second of a step, the median of those behind the third."""
         with tempfile.TemporaryDirectory() as scratch:
             profile = pathlib.Path(scratch) / "profile.json"
-            self.launch(entry, "--profile", profile, **environment)
+            self.launch(entry, "--profile", profile, *options, **environment)
             found = json.loads(profile.read_text())
-        if not environment:
+        if not environment and not options:
             self.profiles.append(found)
         return entry["tokens"] / found["step_seconds"]
 
-    def find_speed(self, gpus: int):
+    def find_speed(self, gpus: int, tensor: int = 1):
         for entry in self.speed:
-            if entry["node"] == gpus:
+            if entry["node"] == gpus and entry["tensor"] == tensor:
                 return entry
         raise Unknown(f"the bundle has no plan to measure on {gpus} GPUs")
 
@@ -283,12 +283,25 @@ class Node:
             for name in ("NCCL_WIN_ENABLE", "NCCL_NVLS_ENABLE")
         }
 
+    def check_blocks(self):
+        """Matmuls that leave room for collectives of tp beside those that do not."""
+        self.need_several()
+        entry = self.find_speed(self.gpus, tensor=2)
+        plain = self.measure(entry)
+        return {
+            blocks: self.measure(entry, "--collective-blocks", blocks) / plain
+            for blocks in BLOCKS
+        }
+
     def check_profiles(self):
         """What plait-plan calibrate reads."""
         if not self.profiles:
             raise Unknown("nothing was measured")
         return {"profiles": len(self.profiles)}
 
+
+# What --collective-blocks is tried with.
+BLOCKS = (4, 8, 16)
 
 # Name, what is expected, what it decides.
 STEPS = (
@@ -306,6 +319,8 @@ STEPS = (
     ("killed", "the others end within --timeout, and say why", "abort with windows"),
     ("scaling", f"above {SCALING:g} of as many times one GPU", "overlap; memory of NCCL"),
     ("windows", "2 to 4 % less without", "what a window is worth"),
+    ("blocks", "more than without with one of them",
+     "--collective-blocks: whether matmuls leave room for collectives"),
     ("profiles", "one or more", "plait-plan calibrate"),
 )
 

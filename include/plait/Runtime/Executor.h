@@ -95,6 +95,10 @@ struct ExecutorOptions {
   std::function<Result<uint64_t>()> copyBytes = {};
   /// Round the factors of f32 GEMMs to TF32's 10 bits of mantissa.
   bool tf32 = false;
+  /// Thread blocks of a collective that GPUs compute beside, at most; as many
+  /// multiprocessors are left to it by the GEMMs beside it. 0: NCCL chooses,
+  /// and GEMMs take the whole GPU.
+  uint32_t collectiveBlocks = 0;
   GemmTiming gemmTiming = {};
   /// Every so many steps each operation on CPUs is looked at, and the first one
   /// that makes NaN or an infinity of finite numbers fails; 0: never.

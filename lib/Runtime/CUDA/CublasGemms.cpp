@@ -69,10 +69,11 @@ CublasGemms::~CublasGemms() {
 /// Takes time in the number of different GEMMs for the search, which are few,
 /// however deep the model. A refusal names the sizes of the step, not of
 /// cuBLASLt's view of it.
-Result<uint32_t> CublasGemms::prepare(const fb::GemmStep &step) {
+Result<uint32_t> CublasGemms::prepare(const fb::GemmStep &step,
+                                      int32_t multiprocessors) {
   std::vector<uint32_t> parts;
   for (const GemmLayout &layout : layoutGemm(step)) {
-    auto part = prepare(layout);
+    auto part = prepare(layout, multiprocessors);
     if (!part.ok())
       return fail("cuBLASLt cannot multiply ", step.m(), " x ", step.k(),
                   " by ", step.k(), " x ", step.n(), ": ",
@@ -88,12 +89,15 @@ Result<uint32_t> CublasGemms::prepare(const fb::GemmStep &step) {
 /// 1. look for an equal one;
 /// 2. describe the three matrices;
 /// 3. find algorithms, with the epilogue or without.
-Result<uint32_t> CublasGemms::prepare(const GemmLayout &layout) {
+Result<uint32_t> CublasGemms::prepare(const GemmLayout &layout,
+                                      int32_t multiprocessors) {
   Gemm gemm;
   gemm.layout = layout;
+  gemm.multiprocessors = multiprocessors;
   // 1. Layers share their layouts, each of which asks the heuristic once.
   auto found = std::find_if(gemms.begin(), gemms.end(), [&](const Gemm &known) {
-    return known.layout == gemm.layout;
+    return known.layout == gemm.layout &&
+           known.multiprocessors == multiprocessors;
   });
   if (found != gemms.end())
     return static_cast<uint32_t>(found - gemms.begin());
@@ -115,9 +119,12 @@ Result<uint32_t> CublasGemms::prepare(const GemmLayout &layout) {
 
 /// The operation: types of computation and scale, and which operand is
 /// transposed. TF32 only for f32, and only if it is asked for: it has 10 bits
-/// of mantissa.
+/// of mantissa. A kernel whose blocks go on to further tiles has one for each
+/// multiprocessor: where some are taken, the last blocks would come after all
+/// others.
 Result<CublasGemms::Owned<cublasLtMatmulDesc_t>>
-CublasGemms::describe(const GemmLayout &layout, bool withEpilogue) {
+CublasGemms::describe(const Gemm &gemm, bool withEpilogue) {
+  const GemmLayout &layout = gemm.layout;
   bool fast = tf32 && layout.a.type == fb::DType::F32;
   cublasLtMatmulDesc_t made = nullptr;
   PLAIT_RETURN_IF_ERROR(library.check(
@@ -134,6 +141,9 @@ CublasGemms::describe(const GemmLayout &layout, bool withEpilogue) {
         matrix->transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     PLAIT_RETURN_IF_ERROR(set(made, attribute, operation));
   }
+  if (gemm.multiprocessors)
+    PLAIT_RETURN_IF_ERROR(
+        set(made, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, gemm.multiprocessors));
   if (withEpilogue)
     PLAIT_RETURN_IF_ERROR(setEpilogue(made, layout));
   return result;
@@ -217,7 +227,7 @@ Status CublasGemms::chooseOperation(Gemm &gemm) {
 /// Describes the operation anew: an epilogue that was refused is gone with its
 /// descriptor.
 Status CublasGemms::chooseOperation(Gemm &gemm, bool withEpilogue) {
-  auto operation = describe(gemm.layout, withEpilogue);
+  auto operation = describe(gemm, withEpilogue);
   if (!operation.ok())
     return operation.status();
   gemm.operation = std::move(*operation);
@@ -304,6 +314,8 @@ std::string CublasGemms::describe(uint32_t part) const {
        << ", epilogue " << fb::EnumNameEpilogue(layout.epilogue)
        << (layout.hasGeluInput ? " with input" : "") << ", workspace "
        << workspace.size() << (tf32 ? ", tf32" : "");
+  if (gemms[part].multiprocessors)
+    text << ", on " << gemms[part].multiprocessors;
   return text.str();
 }
 

@@ -33,8 +33,10 @@ public:
   ~CublasGemms();
 
   /// Finds algorithms for `step`; the number is for run(). Equal steps share
-  /// one. An epilogue that no algorithm has comes after the GEMM.
-  Result<uint32_t> prepare(const plan::fb::GemmStep &step);
+  /// one. An epilogue that no algorithm has comes after the GEMM. It is
+  /// computed on so many `multiprocessors`, 0: on all.
+  Result<uint32_t> prepare(const plan::fb::GemmStep &step,
+                           int32_t multiprocessors = 0);
   Status run(uint32_t prepared, const GemmOperands &operands, bool add);
 
   /// The library's GEMMs that compute a step, in order (GemmLayout.h).
@@ -75,6 +77,7 @@ private:
 
   struct Gemm {
     GemmLayout layout;
+    int32_t multiprocessors = 0; // 0: all
     Owned<cublasLtMatmulDesc_t> operation;
     Owned<cublasLtMatrixLayout_t> a, b, c;
     std::vector<cublasLtMatmulAlgo_t> algorithms;
@@ -87,8 +90,8 @@ private:
       : library(library), stream(stream), workspace(workspace), tf32(tf32),
         mostAlgorithms(mostAlgorithms) {}
 
-  Result<uint32_t> prepare(const GemmLayout &layout);
-  Result<Owned<cublasLtMatmulDesc_t>> describe(const GemmLayout &layout,
+  Result<uint32_t> prepare(const GemmLayout &layout, int32_t multiprocessors);
+  Result<Owned<cublasLtMatmulDesc_t>> describe(const Gemm &gemm,
                                                bool withEpilogue);
   template <typename T>
   Status set(cublasLtMatmulDesc_t operation,

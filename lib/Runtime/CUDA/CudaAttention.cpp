@@ -32,6 +32,7 @@
 #include "plait/Support/ChunkOrder.h"
 
 #include <algorithm>
+#include <sstream>
 #include <tuple>
 
 using namespace plait;
@@ -89,9 +90,11 @@ runtime::cutAttention(const fb::AttentionStepT &step, int64_t firstQuery) {
 }
 
 /// Statistics of a piece lie without gaps, as cuDNN wants them: those of the
-/// queries before it, of all heads, come first.
-static AttentionOperands operandsOf(const AttentionPiece &piece,
-                                    AttentionOperands operands) {
+/// queries before it, of all heads, come first. What the second piece adds goes
+/// to the workspace.
+AttentionOperands CudaAttention::operandsOf(const Prepared &attention,
+                                            const Piece &piece,
+                                            AttentionOperands operands) const {
   const fb::AttentionStepT &shape = piece.shape;
   int64_t unit = plan::elementBytes(shape.dtype);
   int64_t q = piece.query * shape.q_strides[1] * unit;
@@ -102,6 +105,10 @@ static AttentionOperands operandsOf(const AttentionPiece &piece,
   if (shape.kind == fb::AttentionKind::Backward) {
     operands.gradient += o;
     operands.dq += q;
+  }
+  if (attention.termBytes && &piece != attention.pieces.data()) {
+    operands.dk = workspace.data();
+    operands.dv = operands.dk + attention.termBytes;
   }
   return operands;
 }
@@ -116,16 +123,16 @@ CudaAttention::create(CudaStream &stream, std::span<std::byte> workspace) {
 }
 
 /// One for each shape: making it may take seconds.
-Result<AttentionCall *> CudaAttention::find(const fb::AttentionStepT &shape,
-                                            uint64_t workspace) {
-  for (Call &known : calls)
-    if (known.workspace <= workspace && sameShape(known.shape, shape))
-      return known.call.get();
-  auto made = engine->create(shape, workspace);
+Result<uint32_t> CudaAttention::find(const fb::AttentionStepT &shape,
+                                     uint64_t workspace) {
+  for (uint32_t i = 0; i < calls.size(); ++i)
+    if (calls[i].workspace <= workspace && sameShape(calls[i].shape, shape))
+      return i;
+  auto made = engine->create(shape, workspace, /*configuration=*/"");
   if (!made.ok())
     return made.status();
   calls.push_back({shape, workspace, std::move(*made)});
-  return calls.back().call.get();
+  return static_cast<uint32_t>(calls.size() - 1);
 }
 
 /// Leaves two pieces at most, whose keys are a run of memory each sequence.
@@ -137,7 +144,7 @@ Status CudaAttention::cut(Prepared &made) {
         !status.ok())
       return fail("GPUs do not compute an attention step: ", status.message());
   for (AttentionPiece &piece : cutAttention(step, made.firstQuery))
-    made.pieces.push_back({std::move(piece), nullptr});
+    made.pieces.push_back({std::move(piece), 0});
   if (made.pieces.size() > 2)
     return fail("queries from ", made.firstQuery, " on are ",
                 made.pieces.size(), " pieces of a sequence, expected two");
@@ -196,22 +203,77 @@ Status CudaAttention::run(uint32_t prepared,
   const Prepared &attention = steps[prepared];
   const fb::AttentionStepT &step = attention.step;
   PLAIT_RETURN_IF_ERROR(clearUnseen(attention, operands));
-  std::byte *dk = workspace.data(), *dv = dk + attention.termBytes;
   for (const Piece &piece : attention.pieces) {
-    bool adds = attention.termBytes && &piece != attention.pieces.data();
-    AttentionOperands own = operandsOf(piece, operands);
-    if (adds) {
-      own.dk = dk;
-      own.dv = dv;
-    }
-    PLAIT_RETURN_IF_ERROR(stream.add(
-        [&] { return piece.call->run(own, dv + attention.termBytes); }));
-    if (!adds)
+    AttentionOperands own = operandsOf(attention, piece, operands);
+    PLAIT_RETURN_IF_ERROR(runCall(piece.call, own));
+    if (own.dk == operands.dk)
       continue;
-    PLAIT_RETURN_IF_ERROR(add(attention, step.k_strides, operands.dk, dk));
-    PLAIT_RETURN_IF_ERROR(add(attention, step.v_strides, operands.dv, dv));
+    PLAIT_RETURN_IF_ERROR(add(attention, step.k_strides, operands.dk, own.dk));
+    PLAIT_RETURN_IF_ERROR(add(attention, step.v_strides, operands.dv, own.dv));
   }
   return Status::success();
+}
+
+/// Its workspace is behind what pieces add.
+Status CudaAttention::runCall(uint32_t call, const AttentionOperands &operands,
+                              AttentionCall *made) {
+  Call &known = calls[call];
+  AttentionCall &one = made ? *made : *known.call;
+  return stream.add([&] {
+    return one.run(operands, workspace.last(known.workspace).data());
+  });
+}
+
+std::vector<AttentionUse>
+CudaAttention::callsOf(const std::vector<AttentionUse> &steps) const {
+  std::vector<AttentionUse> uses;
+  for (const AttentionUse &step : steps) {
+    const Prepared &attention = this->steps[step.number];
+    for (const Piece &piece : attention.pieces) {
+      auto known = std::ranges::find(uses, piece.call, &AttentionUse::number);
+      if (known == uses.end())
+        known = uses.insert(
+            known, {piece.call, operandsOf(attention, piece, step.operands)});
+      known->calls += step.calls;
+    }
+  }
+  return uses;
+}
+
+std::string CudaAttention::describe(uint32_t call) const {
+  const auto &[shape, bytes, made] = calls[call];
+  std::ostringstream text;
+  text << "attention " << fb::EnumNameAttentionKind(shape.kind) << " "
+       << fb::EnumNameDType(shape.dtype) << " " << shape.batch << " by "
+       << shape.heads << " and " << shape.kv_heads << " by " << shape.queries
+       << " and " << shape.keys << " by " << shape.head_size << ", strides";
+  for (const auto *strides : {&shape.q_strides, &shape.k_strides,
+                              &shape.v_strides, &shape.out_strides})
+    for (int64_t stride : *strides)
+      text << " " << stride;
+  text << ", scale " << shape.scale << (shape.causal ? ", causal" : "")
+       << ", window " << shape.window
+       << (shape.deterministic ? ", deterministic" : "") << ", workspace "
+       << bytes;
+  return text.str();
+}
+
+Result<std::unique_ptr<AttentionCall>>
+CudaAttention::make(uint32_t call, const std::string &configuration) {
+  return engine->create(calls[call].shape, calls[call].workspace,
+                        configuration);
+}
+
+Status CudaAttention::take(uint32_t call, const std::string &configuration) {
+  auto own = configurationOf(call);
+  if (!own.ok())
+    return own.status();
+  if (*own == configuration)
+    return Status::success();
+  auto made = make(call, configuration);
+  if (made.ok())
+    install(call, std::move(*made));
+  return made.status();
 }
 
 /// The gradients of keys that no query sees, of which the library does not

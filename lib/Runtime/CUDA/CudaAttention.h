@@ -19,6 +19,7 @@
 #include <deque>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace plait::runtime {
@@ -30,6 +31,8 @@ public:
   /// Enqueues it. `workspace` is as large as was promised.
   virtual Status run(const AttentionOperands &operands,
                      std::byte *workspace) = 0;
+  /// Names what computes it, as AttentionEngine::configurations() does.
+  virtual Result<std::string> configuration() const = 0;
 };
 
 /// A library on one stream.
@@ -38,9 +41,18 @@ public:
   virtual ~AttentionEngine() = default;
   /// Does at load time all that a step of this shape needs, in at most
   /// `workspace` bytes. Its last query sees its last key; where its tensors are
-  /// and what `first_query` is, is not looked at.
+  /// and what `first_query` is, is not looked at. The step is computed by
+  /// `configuration`, or where that is empty, by the first that works.
   virtual Result<std::unique_ptr<AttentionCall>>
-  create(const fb::AttentionStepT &shape, uint64_t workspace) = 0;
+  create(const fb::AttentionStepT &shape, uint64_t workspace,
+         const std::string &configuration) = 0;
+  /// Names what may compute a step of this shape, the fastest first as far as
+  /// the library knows. Not all may work, or within a workspace. The same
+  /// version has the same names on equal GPUs.
+  virtual Result<std::vector<std::string>>
+  configurations(const fb::AttentionStepT &shape) = 0;
+  /// Names the library and its version.
+  virtual std::string describe() const = 0;
 };
 
 /// `stream` outlives the result.
@@ -65,6 +77,13 @@ struct AttentionPiece {
 std::vector<AttentionPiece> cutAttention(const fb::AttentionStepT &step,
                                          int64_t firstQuery);
 
+/// Attention that a step calls.
+struct AttentionUse {
+  uint32_t number; // of CudaAttention: a step or, to be timed, a call for one
+  AttentionOperands operands;
+  uint64_t calls = 0; // in a step
+};
+
 /// The attentions of one rank. Used by the rank's thread only.
 class CudaAttention {
 public:
@@ -80,6 +99,35 @@ public:
   /// Enqueues the step.
   Status run(uint32_t prepared, const AttentionOperands &operands);
 
+  std::string describeLibrary() const { return engine->describe(); }
+  /// The library's calls that compute `steps`, once each, with the operands of
+  /// the first step that makes it.
+  std::vector<AttentionUse>
+  callsOf(const std::vector<AttentionUse> &steps) const;
+  const fb::AttentionStepT &shapeOf(uint32_t call) const {
+    return calls[call].shape;
+  }
+  /// Tells in one line what a configuration is chosen for.
+  std::string describe(uint32_t call) const;
+  Result<std::string> configurationOf(uint32_t call) const {
+    return calls[call].call->configuration();
+  }
+  Result<std::vector<std::string>> configurations(uint32_t call) {
+    return engine->configurations(calls[call].shape);
+  }
+  /// The call by another configuration; install() has it take the first's
+  /// place.
+  Result<std::unique_ptr<AttentionCall>> make(uint32_t call,
+                                              const std::string &configuration);
+  void install(uint32_t call, std::unique_ptr<AttentionCall> made) {
+    calls[call].call = std::move(made);
+  }
+  /// Both, unless that is what it has. Where it fails all stays as it is.
+  Status take(uint32_t call, const std::string &configuration);
+  /// Enqueues `made`, which is for `call`, or where it is null, what that has.
+  Status runCall(uint32_t call, const AttentionOperands &operands,
+                 AttentionCall *made = nullptr);
+
 private:
   struct Call {
     fb::AttentionStepT shape;
@@ -87,7 +135,7 @@ private:
     std::unique_ptr<AttentionCall> call;
   };
   struct Piece : AttentionPiece {
-    AttentionCall *call;
+    uint32_t call;
   };
   struct Prepared {
     fb::AttentionStepT step;
@@ -99,8 +147,9 @@ private:
   CudaAttention(CudaStream &stream, std::span<std::byte> workspace,
                 std::unique_ptr<AttentionEngine> engine)
       : stream(stream), workspace(workspace), engine(std::move(engine)) {}
-  Result<AttentionCall *> find(const fb::AttentionStepT &shape,
-                               uint64_t workspace);
+  Result<uint32_t> find(const fb::AttentionStepT &shape, uint64_t workspace);
+  AttentionOperands operandsOf(const Prepared &attention, const Piece &piece,
+                               AttentionOperands operands) const;
   Status cut(Prepared &made);
   Status makeRoomForTerms(Prepared &made);
   Status clearUnseen(const Prepared &attention,
@@ -112,7 +161,7 @@ private:
   std::span<std::byte> workspace;
   std::unique_ptr<AttentionEngine> engine;
   std::shared_ptr<const ReduceKernels> sums; // made by the first that needs it
-  std::deque<Call> calls;                    // pieces point to them
+  std::deque<Call> calls;
   std::deque<Prepared> steps;
 };
 

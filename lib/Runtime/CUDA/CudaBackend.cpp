@@ -235,9 +235,10 @@ Result<Backend> createDevices(const fb::Plan &plan, const Driver &driver,
         1, std::ranges::count_if(gpu.ranks, [&](uint32_t rank) {
           return measuresForOthers(mesh, rank);
         }));
-    auto device = CudaDevice::create(
-        plan, *plan.programs()->Get(mesh.index(ranks[i], 0)),
-        {gpu.context, gpu.kernels, recording, options.tf32, timing, nccl});
+    auto device =
+        CudaDevice::create(plan, *plan.programs()->Get(mesh.index(ranks[i], 0)),
+                           {gpu.context, gpu.kernels, recording, options.tf32,
+                            timing, nccl, nccl ? options.collectiveBlocks : 0});
     if (!device.ok())
       return fail("rank ", ranks[i], ": ", device.status().message());
     backend.parts.push_back({std::move(*device), nullptr, nullptr});

@@ -21,7 +21,9 @@
 
 #include "Core/Operands.h"
 #include "HostNode.h"
+#include "NcclSplits.h"
 #include "plait/Plan/Attention.h"
+#include "plait/Plan/BesideMatmuls.h"
 #include "plait/Plan/Defaults.h"
 
 #include <algorithm>
@@ -65,6 +67,7 @@ CudaDevice::create(const fb::Plan &plan, const fb::Program &program,
   if (!forked.ok())
     return forked.status();
   result->forked = std::move(*forked);
+  PLAIT_RETURN_IF_ERROR(result->findBlocksBeside());
   PLAIT_RETURN_IF_ERROR(result->allocateStaging(driver));
   for (const MemoryPlaceFacts &facts : otherPlaces)
     PLAIT_RETURN_IF_ERROR(result->allocate(driver, facts.place));
@@ -255,7 +258,29 @@ Result<uint32_t> CudaDevice::prepareGemm(const fb::GemmStep &step) {
       return made.status();
     gemms = std::move(*made);
   }
-  return gemms->prepare(step);
+  auto beside = blocksBeside.find(&step);
+  return gemms->prepare(step, beside == blocksBeside.end()
+                                  ? 0
+                                  : queue->context->multiprocessors -
+                                        int32_t(beside->second));
+}
+
+/// As it is in recorded steps (holdBack()). Half of the GPU is left to matmuls,
+/// however much there is beside them.
+Status CudaDevice::findBlocksBeside() {
+  if (!collectiveBlocks)
+    return Status::success();
+  uint32_t all = queue->context->multiprocessors;
+  if (collectiveBlocks > all / 2)
+    return fail("`collective-blocks` is ", collectiveBlocks, ", at most ",
+                all / 2, " of the ", all, " multiprocessors of ",
+                queue->context->describe(), " may be taken from matmuls");
+  blocksBeside =
+      plan::findBlocksBeside(plan, program, plan::chooseStreams(plan, program),
+                             {collectiveBlocks, kRouteBlocks}, 2 * boundSteps);
+  for (auto &[step, blocks] : blocksBeside)
+    blocks = std::min(blocks, all / 2);
+  return Status::success();
 }
 
 /// The refused ones are compiled for CUDA plans as matmuls and kernels; a plan
@@ -265,13 +290,17 @@ Result<uint32_t> CudaDevice::prepareAttention(const fb::AttentionStep &step,
   if (const AttentionTraitFacts *facts =
           findUncomputed(plan::traitsOf(step), FusedBy::Cudnn))
     return fail("GPUs do not compute an attention step: it has ", facts->name);
-  if (!attentions) {
-    auto made = CudaAttention::create(*queue, libraryWorkspace());
-    if (!made.ok())
-      return made.status();
-    attentions = std::move(*made);
-  }
+  PLAIT_RETURN_IF_ERROR(openAttention());
   return attentions->prepare(step, begin.query);
+}
+
+Status CudaDevice::openAttention() {
+  if (attentions)
+    return Status::success();
+  auto made = CudaAttention::create(*queue, libraryWorkspace());
+  if (made.ok())
+    attentions = std::move(*made);
+  return made.status();
 }
 
 Status CudaDevice::attention(uint32_t prepared,

@@ -19,6 +19,7 @@
 #include "plait/Runtime/Executor.h"
 
 #include <array>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -41,7 +42,8 @@ public:
     std::shared_ptr<std::mutex> recording; // see CudaStream
     bool tf32 = false;
     GemmTiming timing = {};
-    const Nccl *nccl = nullptr; // what will use the arena, if it does
+    const Nccl *nccl = nullptr;    // what will use the arena, if it does
+    uint32_t collectiveBlocks = 0; // of NCCL's; 0: it chooses
   };
 
   /// Allocates the arena of `program`, which belongs to `plan`.
@@ -52,6 +54,8 @@ public:
 
   const fb::Plan &source() const { return plan; }
   const fb::Program &ownProgram() const { return program; }
+
+  uint32_t blocksOfCollectives() const { return collectiveBlocks; }
 
   /// Stream 0.
   CudaStream &stream() { return *queue; }
@@ -74,15 +78,16 @@ public:
   void beginPart() { ++part; }
 
   /// The parts of warmUpLibraries() for `rank`, whose device this is.
-  /// Prepares every library step, and calls those of attention.
+  /// Prepares every library step.
   Status prepareLibraries(uint32_t rank);
-  /// Measures GEMMs that `choices` do not have, and adds what they take.
-  Status timeGemms(LibraryChoices &choices);
-  /// Calls every GEMM, with the algorithms of `choices`; null: the library's.
-  Status callGemms(const LibraryChoices *choices);
-  /// Names what algorithms depend on: cuBLASLt's version, and the GPU.
-  Result<std::string> describeLibrary() const;
-  /// How the GEMMs were timed, in lines; empty: they were not.
+  /// Measures what `choices` do not have, and adds what it takes.
+  Status timeLibraries(LibraryChoices &choices);
+  /// Calls every library step, with what `choices` have for it; else as the
+  /// library has it first.
+  Status callLibraries(const LibraryChoices *choices);
+  /// Names what choices depend on: versions of libraries, and the GPU.
+  Result<std::string> describeLibrary();
+  /// How it was timed, in lines; empty: it was not.
   const std::string &timingReport() const { return timedText; }
 
   Status attachThread() override { return queue->context->use(); }
@@ -127,6 +132,7 @@ public:
   readStamp(uint32_t index) override;
 
 private:
+  Status findBlocksBeside();
   Status allocateStaging(const Driver &driver);
   Status allocate(const Driver &driver, MemoryPlace place);
   Status markStep();
@@ -137,6 +143,9 @@ private:
   };
 
   std::vector<GemmUse> partsOfGemms() const;
+  Status take(const LibraryChoices &choices);
+  /// Opens attention's library, if it is not.
+  Status openAttention();
   std::span<std::byte> libraryWorkspace() const {
     return {places[MemoryPlace::Arena] + program.library_workspace(),
             program.library_workspace_bytes()};
@@ -144,16 +153,21 @@ private:
   CudaDevice(const fb::Plan &plan, const fb::Program &program,
              const Options &options)
       : plan(plan), program(program), kernels(options.kernels),
-        tf32(options.tf32), timing(options.timing) {}
+        tf32(options.tf32), timing(options.timing),
+        collectiveBlocks(options.collectiveBlocks) {}
 
   const fb::Plan &plan;
   const fb::Program &program;
   std::shared_ptr<const CudaKernels> kernels;
   bool tf32;
   GemmTiming timing;
+  uint32_t collectiveBlocks;
+  /// What is taken of the GPU beside them; none: nothing.
+  std::map<const fb::GemmStep *, uint32_t> blocksBeside;
   std::string timedText;
   std::vector<GemmUse> gemmUses; // of the plan's steps
-  bool hasWarmedUp = false;      // and has written into the arena
+  std::vector<AttentionUse> attentionUses;
+  bool hasWarmedUp = false; // and has written into the arena
   std::unique_ptr<CudaStream> queue;
   std::vector<Stream> others; // from stream 1 on
   CudaEvent forked;           // what stream 0 did before the others begin

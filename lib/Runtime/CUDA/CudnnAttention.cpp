@@ -30,6 +30,9 @@ public:
   Status run(const AttentionOperands &operands, std::byte *workspace) override {
     return graph.run(handle, operands, workspace);
   }
+  Result<std::string> configuration() const override {
+    return graph.configuration();
+  }
 
 private:
   const CudnnHandle &handle;
@@ -41,9 +44,10 @@ public:
   CudnnEngine(CudaStream &stream, CudnnHandle handle)
       : stream(stream), handle(std::move(handle)) {}
 
-  Result<std::unique_ptr<AttentionCall>> create(const fb::AttentionStepT &shape,
-                                                uint64_t workspace) override {
-    auto graph = CudnnGraph::create(shape, handle, workspace);
+  Result<std::unique_ptr<AttentionCall>>
+  create(const fb::AttentionStepT &shape, uint64_t workspace,
+         const std::string &configuration) override {
+    auto graph = CudnnGraph::create(shape, handle, workspace, configuration);
     if (!graph.ok())
       return fail(stream.context->describe(), " cannot compute ",
                   fb::EnumNameAttentionKind(shape.kind), " attention of ",
@@ -52,6 +56,13 @@ public:
                   " positions: ", graph.status().message());
     return std::unique_ptr<AttentionCall>(
         std::make_unique<CudnnCall>(handle, std::move(*graph)));
+  }
+  Result<std::vector<std::string>>
+  configurations(const fb::AttentionStepT &shape) override {
+    return CudnnGraph::configurations(shape, handle);
+  }
+  std::string describe() const override {
+    return "cuDNN " + std::to_string(cudnnVersion());
   }
 
 private:

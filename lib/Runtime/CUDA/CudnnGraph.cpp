@@ -20,6 +20,7 @@
 
 #include "SharedLibrary.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
@@ -190,23 +191,61 @@ struct CudnnGraph::Content {
       describer.forward();
   }
 
-  /// Leaves the engines that need at most `limit` bytes; there is one. Comes
-  /// after the operations have been built.
-  /// Both heuristics: A names the engines that are fast, the fallback those
-  /// that compute more shapes.
+  /// Asks both heuristics: A names the engines that are fast, the fallback
+  /// those that compute more shapes. Comes after the operations have been
+  /// built.
+  Status findEngines() {
+    return toStatus(graph.create_execution_plans(
+        {fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}));
+  }
+
+  Result<std::string> nameOf(int64_t engine) const {
+    std::string name;
+    PLAIT_RETURN_IF_ERROR(toStatus(graph.get_plan_name_at_index(engine, name)));
+    return name;
+  }
+
+  /// Two of the same name are the same.
+  Result<std::vector<std::string>> names() const {
+    std::vector<std::string> all;
+    for (int64_t i = 0; i < graph.get_execution_plan_count(); ++i) {
+      auto name = nameOf(i);
+      if (!name.ok())
+        return name.status();
+      if (std::ranges::find(all, *name) == all.end())
+        all.push_back(std::move(*name));
+    }
+    return all;
+  }
+
+  /// Leaves the engines that need at most `limit` bytes; there is one.
   Status choose(uint64_t limit) {
-    PLAIT_RETURN_IF_ERROR(toStatus(graph.create_execution_plans(
-        {fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK})));
+    PLAIT_RETURN_IF_ERROR(findEngines());
     // Without an engine this is what the graph itself needs, beside them.
     int64_t own = graph.get_autotune_workspace_size();
     int64_t rest = static_cast<int64_t>(limit) - own;
     graph.deselect_workspace_greater_than(rest);
     if (rest >= 0 && graph.check_support().is_good())
       return Status::success();
-    return fail("no engine of cuDNN ", fe::detail::get_backend_version(),
-                " computes it in ", limit, " bytes of workspace");
+    return fail("no engine of cuDNN ", cudnnVersion(), " computes it in ",
+                limit, " bytes of workspace");
+  }
+
+  /// Compiles the engine where it is not in the library ready-made, which takes
+  /// some seconds.
+  Status build(cudnnContext *handle, const std::string &configuration) {
+    if (configuration.empty())
+      return toStatus(
+          graph.build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE));
+    for (int64_t i = 0; i < graph.get_execution_plan_count(); ++i)
+      if (auto name = nameOf(i); name.ok() && *name == configuration)
+        return toStatus(graph.build_plan_at_index(handle, i));
+    return fail("cuDNN ", cudnnVersion(), " has no engine '", configuration,
+                "' for it");
   }
 };
+
+size_t runtime::cudnnVersion() { return fe::detail::get_backend_version(); }
 
 /// Once a process; what the front end looks functions up in is a global of its
 /// own. A failure is remembered.
@@ -262,11 +301,10 @@ CudnnGraph::CudnnGraph(std::unique_ptr<Content> content)
 CudnnGraph::CudnnGraph(CudnnGraph &&) noexcept = default;
 CudnnGraph::~CudnnGraph() = default;
 
-/// The last call compiles the engine where it is not in the library ready-made,
-/// which takes some seconds.
 Result<CudnnGraph> CudnnGraph::create(const fb::AttentionStepT &step,
                                       const CudnnHandle &handle,
-                                      uint64_t workspace) {
+                                      uint64_t workspace,
+                                      const std::string &configuration) {
   auto made = std::make_unique<Content>();
   PLAIT_RETURN_IF_ERROR(guarded([&] {
     made->describe(step);
@@ -274,19 +312,46 @@ Result<CudnnGraph> CudnnGraph::create(const fb::AttentionStepT &step,
     PLAIT_RETURN_IF_ERROR(
         toStatus(made->graph.build_operation_graph(handle.get())));
     PLAIT_RETURN_IF_ERROR(made->choose(workspace));
-    return toStatus(
-        made->graph.build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE));
+    return made->build(handle.get(), configuration);
   }));
   return CudnnGraph(std::move(made));
 }
 
+Result<std::vector<std::string>>
+CudnnGraph::configurations(const fb::AttentionStepT &step,
+                           const CudnnHandle &handle) {
+  std::vector<std::string> names;
+  PLAIT_RETURN_IF_ERROR(guarded([&] {
+    Content content;
+    content.describe(step);
+    PLAIT_RETURN_IF_ERROR(toStatus(content.graph.validate()));
+    PLAIT_RETURN_IF_ERROR(
+        toStatus(content.graph.build_operation_graph(handle.get())));
+    PLAIT_RETURN_IF_ERROR(content.findEngines());
+    auto found = content.names();
+    if (found.ok())
+      names = std::move(*found);
+    return found.status();
+  }));
+  return names;
+}
+
+Result<std::string> CudnnGraph::configuration() const {
+  std::string name;
+  PLAIT_RETURN_IF_ERROR(
+      guarded([&] { return toStatus(content->graph.get_plan_name(name)); }));
+  return name;
+}
+
 /// The same steps without a device and without compiling an engine. Tests ask
 /// for GPUs that are not there.
-Status CudnnGraph::checkFor(const fb::AttentionStepT &step,
-                            const std::string &properties, int architecture,
-                            uint64_t workspace) {
+Result<std::vector<std::string>>
+CudnnGraph::findFor(const fb::AttentionStepT &step,
+                    const std::string &properties, int architecture,
+                    uint64_t workspace) {
   PLAIT_RETURN_IF_ERROR(loadCudnn());
-  return guarded([&] {
+  std::vector<std::string> names;
+  PLAIT_RETURN_IF_ERROR(guarded([&] {
     auto device = std::make_shared<fe::DeviceProperties>();
     PLAIT_RETURN_IF_ERROR(toStatus(device->deserialize(
         std::vector<uint8_t>(properties.begin(), properties.end()))));
@@ -296,8 +361,13 @@ Status CudnnGraph::checkFor(const fb::AttentionStepT &step,
     content.describe(step);
     PLAIT_RETURN_IF_ERROR(toStatus(content.graph.validate()));
     PLAIT_RETURN_IF_ERROR(toStatus(content.graph.build_operation_graph()));
-    return content.choose(workspace);
-  });
+    PLAIT_RETURN_IF_ERROR(content.choose(workspace));
+    auto found = content.names();
+    if (found.ok())
+      names = std::move(*found);
+    return found.status();
+  }));
+  return names;
 }
 
 /// Names tensors by numbers; the map is small and of this call. `operands` of a

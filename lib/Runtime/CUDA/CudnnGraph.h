@@ -20,6 +20,7 @@
 #include <cuda.h>
 #include <memory>
 #include <string>
+#include <vector>
 
 struct cudnnContext;
 
@@ -28,6 +29,8 @@ namespace plait::runtime {
 /// Opens libcudnn, once; fails with one line where there is none or where it is
 /// older than plait needs.
 Status loadCudnn();
+/// The version of what was opened; 9.16.0 is 91600.
+size_t cudnnVersion();
 
 /// cuDNN on the current context, whose work goes to one stream.
 class CudnnHandle {
@@ -48,21 +51,29 @@ private:
 /// `first_query` says.
 class CudnnGraph {
 public:
-  /// Takes the first engine of cuDNN's heuristics that needs at most
-  /// `workspace` bytes, and compiles it.
+  /// Compiles an engine that needs at most `workspace` bytes: that of
+  /// `configuration`, one of configurations(), or where it is empty the first
+  /// of cuDNN's heuristics.
   static Result<CudnnGraph> create(const fb::AttentionStepT &step,
                                    const CudnnHandle &handle,
-                                   uint64_t workspace);
-  /// Whether there would be an engine on the GPU that `properties` describes,
-  /// in cuDNN's JSON, whose compute capability times ten is `architecture`.
-  /// Needs no GPU, and no driver but what is linked with in its place.
-  static Status checkFor(const fb::AttentionStepT &step,
-                         const std::string &properties, int architecture,
-                         uint64_t workspace);
+                                   uint64_t workspace,
+                                   const std::string &configuration);
+  /// Names the engines of cuDNN's heuristics, with their parameters, once each.
+  static Result<std::vector<std::string>>
+  configurations(const fb::AttentionStepT &step, const CudnnHandle &handle);
+  /// Names those that there would be on the GPU that `properties` describes, in
+  /// cuDNN's JSON, whose compute capability times ten is `architecture`; fails
+  /// where none needs at most `workspace` bytes. Needs no GPU, and no driver
+  /// but what is linked with in its place.
+  static Result<std::vector<std::string>>
+  findFor(const fb::AttentionStepT &step, const std::string &properties,
+          int architecture, uint64_t workspace);
   CudnnGraph(CudnnGraph &&) noexcept;
   CudnnGraph &operator=(CudnnGraph &&) = delete;
   ~CudnnGraph();
 
+  /// Names the engine.
+  Result<std::string> configuration() const;
   /// Enqueues the step on the handle's stream.
   Status run(const CudnnHandle &handle, const AttentionOperands &operands,
              std::byte *workspace) const;

@@ -39,11 +39,6 @@ bool NcclWindows::areFor(const std::vector<uint32_t> &ranks) const {
           }));
 }
 
-/// Message routes move at most some megabytes at a time between two GPUs, and
-/// wait on the GPU for their receivers: more thread blocks than these would be
-/// taken from what computes. 4 fill a link between nodes, and half of NVLink.
-static constexpr int routeBlocks = 4;
-
 /// The world's communicator first, then the splits of splitWorld(), each by all
 /// ranks in the same order, as ncclCommSplit is a collective of the world.
 Status NcclComms::connect(const Topology &topology, uint32_t rank,
@@ -85,7 +80,9 @@ Status NcclComms::split(const NcclSplit &parts, const Topology &topology,
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   if (takesPart && mine->transfers)
-    config.maxCTAs = routeBlocks;
+    config.maxCTAs = kRouteBlocks;
+  else if (collectiveBlocks)
+    config.maxCTAs = static_cast<int>(collectiveBlocks);
   // A deque: NCCL writes the handle when the call completes, to where it was
   // told.
   ncclComm_t &comm = all.emplace_back(nullptr);

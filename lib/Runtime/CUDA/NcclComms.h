@@ -35,11 +35,13 @@ struct NcclWindows {
 class NcclComms {
 public:
   /// Most of what is sent and reduced is in `arena`: every communicator learns
-  /// of it, so that NCCL moves it without a copy.
+  /// of it, so that NCCL moves it without a copy. Those of groups have at most
+  /// `collectiveBlocks` thread blocks, 0: as many as NCCL likes.
   NcclComms(const Nccl &library, std::shared_ptr<CudaContext> context,
-            std::shared_ptr<DeviceMemory> arena, NcclWindows windows)
+            std::shared_ptr<DeviceMemory> arena, NcclWindows windows,
+            uint32_t collectiveBlocks)
       : library(library), context(std::move(context)), arena(std::move(arena)),
-        windows(std::move(windows)) {}
+        windows(std::move(windows)), collectiveBlocks(collectiveBlocks) {}
 
   /// Returns when all ranks have called this with the same `id` and topology,
   /// or when `patience` ends; abort() must follow a failure.
@@ -93,6 +95,7 @@ private:
 #endif
   std::shared_ptr<DeviceMemory> arena; // outlives the registrations
   const NcclWindows windows;
+  const uint32_t collectiveBlocks;
   bool windowFailed = false;
   // Those that are to know the arena, and whether by a window.
   std::vector<std::pair<ncclComm_t, bool>> registering;

@@ -250,9 +250,9 @@ Joined join(const Topology &topology, uint32_t rank, const ncclUniqueId &id,
             RankBackend &part) {
   auto &device = static_cast<CudaDevice &>(*part.device);
   Joined result;
-  auto made = NcclRank::create(topology, rank, id, device.stream(),
-                               device.arenaMemory(), windows,
-                               std::move(patience), result.lacksWindow);
+  auto made = NcclRank::create(
+      topology, rank, id, device.stream(), device.arenaMemory(), windows,
+      device.blocksOfCollectives(), std::move(patience), result.lacksWindow);
   result.status = made.status();
   if (made.ok())
     result.owner = std::move(*made);

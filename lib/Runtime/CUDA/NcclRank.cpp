@@ -46,14 +46,15 @@ Result<std::unique_ptr<NcclRank>>
 NcclRank::create(const Topology &topology, uint32_t rank,
                  const ncclUniqueId &id, CudaStream &stream,
                  std::shared_ptr<DeviceMemory> arena,
-                 const NcclWindows &windows, std::shared_ptr<Patience> patience,
-                 bool &lacksWindow) {
+                 const NcclWindows &windows, uint32_t collectiveBlocks,
+                 std::shared_ptr<Patience> patience, bool &lacksWindow) {
   Result<const Nccl *> library = Nccl::load();
   if (!library.ok())
     return library.status();
   PLAIT_RETURN_IF_ERROR(stream.context->use());
-  std::unique_ptr<NcclRank> result(new NcclRank(
-      **library, stream, std::move(arena), windows, std::move(patience)));
+  std::unique_ptr<NcclRank> result(
+      new NcclRank(**library, stream, std::move(arena), windows,
+                   collectiveBlocks, std::move(patience)));
   Status connected = result->patience->blame(
       result->comms.connect(topology, rank, id, *result->patience));
   lacksWindow = result->comms.lacksWindow();

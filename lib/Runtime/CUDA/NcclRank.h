@@ -38,8 +38,8 @@ public:
   static Result<std::unique_ptr<NcclRank>>
   create(const Topology &topology, uint32_t rank, const ncclUniqueId &id,
          CudaStream &stream, std::shared_ptr<DeviceMemory> arena,
-         const NcclWindows &windows, std::shared_ptr<Patience> patience,
-         bool &lacksWindow);
+         const NcclWindows &windows, uint32_t collectiveBlocks,
+         std::shared_ptr<Patience> patience, bool &lacksWindow);
   /// Destroys the communicators, or aborts them where something has failed.
   /// Other ranks of the same process must do so at the same time, on other
   /// threads.
@@ -81,9 +81,10 @@ public:
 private:
   NcclRank(const Nccl &library, CudaStream &stream,
            std::shared_ptr<DeviceMemory> arena, const NcclWindows &windows,
-           std::shared_ptr<Patience> patience)
+           uint32_t collectiveBlocks, std::shared_ptr<Patience> patience)
       : stream(stream), patience(std::move(patience)),
-        comms(library, stream.context, std::move(arena), windows),
+        comms(library, stream.context, std::move(arena), windows,
+              collectiveBlocks),
         recording(stream) {}
 
   Status mayCall();

@@ -20,6 +20,11 @@
 
 namespace plait::runtime {
 
+/// Message routes move at most some megabytes at a time between two GPUs, and
+/// wait on the GPU for their receivers: more thread blocks than these would be
+/// taken from what computes. 4 fill a link between nodes, and half of NVLink.
+inline constexpr int kRouteBlocks = 4;
+
 /// The ranks of one communicator, increasing, and what it is for: group
 /// `index` of the topology, or, with `transfers`, all messages from one rank to
 /// another over one channel.

@@ -9,7 +9,8 @@
 // wait until the GPU is idle. Where a kernel of NCCL's waits there for another
 // rank, which waits likewise, it never is. So all of them are called once
 // before there are communicators. The GPU being idle, and nothing in the arena,
-// this is also when GEMMs are timed. The arena is zero; so it is afterwards.
+// this is also when GEMMs and attention are timed. The arena is zero; so it is
+// afterwards.
 //
 // Ranks that run one program compute the same GEMMs, and some of them the same
 // numbers. The first of them measures, while the others wait; all take what it
@@ -20,6 +21,7 @@
 
 #include "WarmUp.h"
 
+#include "AttentionTimer.h"
 #include "Core/Operands.h"
 #include "CudaDevice.h"
 #include "GemmTimer.h"
@@ -31,7 +33,6 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <set>
 #include <thread>
 
 using namespace plait;
@@ -47,8 +48,8 @@ public:
       : program(program), device(device), rank(rank), mesh(plan) {}
 
   /// Prepares all actions of the rank's program, in order; what several of them
-  /// share is called once. Transfers have no steps to be called. GEMMs are not
-  /// called before it is known which algorithm they take.
+  /// share is called once. Transfers have no steps to be called. Nothing is
+  /// called before it is known what computes it.
   Status prepare() {
     for (uint32_t i = 0; i < plan::length(program.actions()); ++i) {
       const fb::Action &action = *program.actions()->Get(i);
@@ -61,11 +62,15 @@ public:
     }
     return Status::success();
   }
-  bool hasCalled() const { return !attentions.empty(); }
-
   std::vector<GemmUse> gemmUses() const {
     std::vector<GemmUse> uses;
     for (const auto &[number, use] : gemms)
+      uses.push_back(use);
+    return uses;
+  }
+  std::vector<AttentionUse> attentionUses() const {
+    std::vector<AttentionUse> uses;
+    for (const auto &[number, use] : attentions)
       uses.push_back(use);
     return uses;
   }
@@ -100,8 +105,9 @@ private:
           *attention, {plan::valueOf(mesh, rank, attention->first_query())});
       if (!number.ok())
         return number.status();
-      if (attentions.insert(*number).second)
-        return device.attention(*number, operandsOf(*attention, place));
+      auto [use, isNew] = attentions.try_emplace(
+          *number, AttentionUse{*number, operandsOf(*attention, place)});
+      ++use->second.calls;
     }
     return Status::success();
   }
@@ -111,29 +117,30 @@ private:
   uint32_t rank;
   plan::RankGrid mesh;
   std::map<uint32_t, GemmUse> gemms;
-  std::set<uint32_t> attentions; // that have been called
+  std::map<uint32_t, AttentionUse> attentions;
 };
 
 } // namespace
 
-/// Whether a step of `program` says so.
-static bool isDeterministic(const fb::Program &program) {
-  for (uint32_t f = 0; f < plan::length(program.functions()); ++f) {
-    const auto *steps = program.functions()->Get(f)->steps();
-    for (uint32_t i = 0; i < plan::length(steps); ++i)
-      if (const auto *attention = steps->Get(i)->step_as_AttentionStep();
-          attention && attention->deterministic())
-        return true;
-  }
+/// Whether `holds` of an attention step of some program.
+template <typename Predicate>
+static bool anyAttention(const fb::Plan &plan, Predicate holds) {
+  for (const fb::Program *program : *plan.programs())
+    for (uint32_t f = 0; f < plan::length(program->functions()); ++f) {
+      const auto *steps = program->functions()->Get(f)->steps();
+      for (uint32_t i = 0; i < plan::length(steps); ++i)
+        if (const auto *attention = steps->Get(i)->step_as_AttentionStep();
+            attention && holds(*attention))
+          return true;
+    }
   return false;
 }
 
 bool runtime::isDeterministic(const fb::Plan &plan) {
   return plan.deterministic() ||
-         std::any_of(plan.programs()->begin(), plan.programs()->end(),
-                     [](const fb::Program *program) {
-                       return ::isDeterministic(*program);
-                     });
+         anyAttention(plan, [](const fb::AttentionStep &step) {
+           return step.deterministic();
+         });
 }
 
 bool runtime::measuresForOthers(const plan::RankGrid &mesh, uint32_t rank) {
@@ -145,16 +152,24 @@ Status CudaDevice::prepareLibraries(uint32_t rank) {
   LibrarySteps steps(plan, program, *this, rank);
   PLAIT_RETURN_IF_ERROR(steps.prepare());
   gemmUses = steps.gemmUses();
-  hasWarmedUp = steps.hasCalled() || !gemmUses.empty();
+  attentionUses = steps.attentionUses();
+  hasWarmedUp = !attentionUses.empty() || !gemmUses.empty();
   return Status::success();
 }
 
-Result<std::string> CudaDevice::describeLibrary() const {
+/// Says the same on all ranks, also on those whose program has no attention.
+Result<std::string> CudaDevice::describeLibrary() {
   Result<const CublasLt *> library = CublasLt::load();
   if (!library.ok())
     return library.status();
-  return "cuBLASLt " + std::to_string((*library)->cublasLtGetVersion()) +
-         " on " + queue->context->name + " with " +
+  std::string text =
+      "cuBLASLt " + std::to_string((*library)->cublasLtGetVersion());
+  if (timing.isKept &&
+      anyAttention(plan, [](const fb::AttentionStep &) { return true; })) {
+    PLAIT_RETURN_IF_ERROR(openAttention());
+    text += " and " + attentions->describeLibrary();
+  }
+  return text + " on " + queue->context->name + " with " +
          std::to_string(queue->context->multiprocessors) + " multiprocessors";
 }
 
@@ -169,24 +184,46 @@ std::vector<GemmUse> CudaDevice::partsOfGemms() const {
   return parts;
 }
 
-Status CudaDevice::timeGemms(LibraryChoices &choices) {
+/// Attention first: what lies between the rows of its results is still zero.
+Status CudaDevice::timeLibraries(LibraryChoices &choices) {
   PLAIT_RETURN_IF_ERROR(attachThread());
+  Measurer measurer(*queue);
+  if (timing.isKept && !attentionUses.empty()) {
+    AttentionTimer timer(measurer, *attentions, timing);
+    PLAIT_RETURN_IF_ERROR(
+        timer.run(attentions->callsOf(attentionUses), choices));
+    timedText = timer.report();
+  }
   if (gemmUses.empty())
     return Status::success();
-  GemmTimer timer(*queue, *gemms, timing);
+  GemmTimer timer(measurer, *gemms, timing);
   PLAIT_RETURN_IF_ERROR(timer.run(partsOfGemms(), choices));
-  timedText = timer.report();
+  timedText += (timedText.empty() ? "" : "\n") + timer.report();
+  return Status::success();
+}
+
+/// Leaves what nobody has chosen to the library, whose first is the same on all
+/// ranks.
+Status CudaDevice::take(const LibraryChoices &choices) {
+  if (attentions)
+    for (const AttentionUse &call : attentions->callsOf(attentionUses))
+      if (const std::string *found =
+              choices.find(attentions->describe(call.number)))
+        PLAIT_RETURN_IF_ERROR(attentions->take(call.number, *found));
+  for (const GemmUse &part : partsOfGemms())
+    if (const std::string *found = choices.find(gemms->describe(part.gemm)))
+      PLAIT_RETURN_IF_ERROR(gemms->take(part.gemm, *found));
   return Status::success();
 }
 
 /// Zeroes again what libraries have written, workspace and results of zeros, as
 /// plans count on it.
-Status CudaDevice::callGemms(const LibraryChoices *choices) {
+Status CudaDevice::callLibraries(const LibraryChoices *choices) {
   PLAIT_RETURN_IF_ERROR(attachThread());
   if (choices)
-    for (const GemmUse &part : partsOfGemms())
-      if (const std::string *found = choices->find(gemms->describe(part.gemm)))
-        PLAIT_RETURN_IF_ERROR(gemms->take(part.gemm, *found));
+    PLAIT_RETURN_IF_ERROR(take(*choices));
+  for (const AttentionUse &use : attentionUses)
+    PLAIT_RETURN_IF_ERROR(attention(use.number, use.operands));
   for (const GemmUse &use : gemmUses)
     PLAIT_RETURN_IF_ERROR(gemm(use.gemm, use.operands, /*add=*/false));
   if (!hasWarmedUp)
@@ -215,7 +252,7 @@ struct Offer {
   }
 };
 
-/// Chooses the algorithms of all ranks' GEMMs.
+/// Chooses what computes all ranks' GEMMs and attention.
 class Choosing {
 public:
   Choosing(const fb::Plan &plan, const ExecutorOptions &options, bool atOnce,
@@ -239,7 +276,7 @@ public:
       PLAIT_RETURN_IF_ERROR(measure());
     // 4.
     PLAIT_RETURN_IF_ERROR(forEachRank([&](size_t i) {
-      return deviceOf(i).callGemms(choices ? &*choices : nullptr);
+      return deviceOf(i).callLibraries(choices ? &*choices : nullptr);
     }));
     if (choices && choices->size())
       backend.libraryChoices = choices->write();
@@ -342,7 +379,7 @@ private:
       if (!atOnce && i)
         own[i] = own[i - 1];
       return measuresForOthers(mesh, backend.ranks[i])
-                 ? deviceOf(i).timeGemms(own[i])
+                 ? deviceOf(i).timeLibraries(own[i])
                  : Status::success();
     }));
     // What lower ranks say counts, and comes last.

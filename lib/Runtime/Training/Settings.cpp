@@ -66,8 +66,8 @@ const Line lines[] = {
     {"bad steps",
      {"on-nan", "on-spike", "spike-steps", "spike-deviations", "guard"}},
     {"execution",
-     {"threads", "devices", "cuda-graph", "overlap", "tf32", "time-matmuls",
-      "timeout", "stress"},
+     {"threads", "devices", "collective-blocks", "cuda-graph", "overlap",
+      "tf32", "time-matmuls", "timeout", "stress"},
      false},
     {"outputs", {}, false},
 };
@@ -108,9 +108,9 @@ std::string describePlan(const RunInfo &run) {
 std::optional<OptionMismatch> runtime::findMismatch(const fb::Plan &plan,
                                                     std::string_view option) {
   static const std::map<std::string_view, std::string> backends = {
-      {"threads", "cpu"},      {"overlap", "cpu"},     {"stress", "cpu"},
-      {"devices", "cuda"},     {"cuda-graph", "cuda"}, {"tf32", "cuda"},
-      {"time-matmuls", "cuda"}};
+      {"threads", "cpu"},       {"overlap", "cpu"},           {"stress", "cpu"},
+      {"devices", "cuda"},      {"cuda-graph", "cuda"},       {"tf32", "cuda"},
+      {"time-matmuls", "cuda"}, {"collective-blocks", "cuda"}};
   std::string backend(plan::backendOf(plan));
   auto one = backends.find(option);
   if (one != backends.end() && one->second != backend)

@@ -20,6 +20,7 @@
 #include <fstream>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <set>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -97,8 +98,9 @@ fb::AttentionStepT makeStep(const Shape &shape, fb::AttentionKind kind) {
 /// Whether cuDNN computes `step`, in no more memory than the compiler reserves
 /// for GPUs of `architecture`.
 Status ask(const Gpu &gpu, const fb::AttentionStepT &step, int architecture) {
-  return CudnnGraph::checkFor(step, gpu.properties(), gpu.architecture,
-                              plan::gpuAttentionWorkspace(step, architecture));
+  return CudnnGraph::findFor(step, gpu.properties(), gpu.architecture,
+                             plan::gpuAttentionWorkspace(step, architecture))
+      .status();
 }
 
 /// cuDNN computes all of forward, backward and deterministic backward where the
@@ -195,8 +197,9 @@ void expectPieces(const Shape &shape, int64_t ranks) {
         for (const auto &piece : cutAttention(step, step.queries)) {
           uint64_t most =
               plan::gpuAttentionWorkspace(step, gpu.architecture) - terms;
-          Status found = CudnnGraph::checkFor(piece.shape, gpu.properties(),
-                                              gpu.architecture, most);
+          Status found = CudnnGraph::findFor(piece.shape, gpu.properties(),
+                                             gpu.architecture, most)
+                             .status();
           EXPECT_TRUE(found.ok())
               << shape.name << " on sm_" << gpu.architecture << ", "
               << piece.shape.keys << " keys: " << found.message();
@@ -208,6 +211,34 @@ TEST_F(CudnnTest, TakesPiecesInZigzagOrder) {
   expectPieces({"two sequences", 2, 8, 2, 1024, 64}, 4);
   expectPieces({"odd chunks", 1, 8, 8, 231 * 2, 128}, 3);
   expectPieces({"window", 1, 8, 8, 1024, 64, 300}, 4);
+}
+
+/// There is something to measure on an H100: several engines for either pass,
+/// each with a name of its own. Of a deterministic backward pass cuDNN names
+/// some of them only.
+TEST_F(CudnnTest, NamesEngines) {
+  const Gpu &gpu = gpus[1];
+  auto names = [&](const Shape &shape, fb::AttentionKind kind,
+                   bool deterministic) {
+    auto step = makeStep(shape, kind);
+    step.deterministic = deterministic;
+    auto found = CudnnGraph::findFor(
+        step, gpu.properties(), gpu.architecture,
+        plan::gpuAttentionWorkspace(step, gpu.architecture));
+    EXPECT_TRUE(found.ok()) << found.status().message();
+    return found.ok() ? *found : std::vector<std::string>();
+  };
+  Shape gpt2 = {"GPT-2", 64, 12, 12, 1024, 64};
+  for (auto kind : {fb::AttentionKind::Forward, fb::AttentionKind::Backward}) {
+    auto found = names(gpt2, kind, false);
+    EXPECT_GE(found.size(), 2u);
+    EXPECT_EQ(std::set(found.begin(), found.end()).size(), found.size());
+    for (const std::string &name : found)
+      EXPECT_TRUE(name.starts_with("eng")) << name;
+  }
+  auto all = names(gpt2, fb::AttentionKind::Backward, false);
+  auto repeatable = names(gpt2, fb::AttentionKind::Backward, true);
+  EXPECT_LT(repeatable.size(), all.size());
 }
 
 } // namespace

@@ -94,7 +94,8 @@ protected:
       operands.bias = at + 3 * operandBytes;
     if (shape.gelu_input)
       operands.geluInput = at + 4 * operandBytes;
-    GemmTimer timer(*stream, *gemms, options);
+    Measurer measurer(*stream);
+    GemmTimer timer(measurer, *gemms, options);
     Status status = timer.run({{*number, operands, adds, calls}}, choices);
     return status.ok() ? timer.report() : status.message();
   }

@@ -28,6 +28,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <cublasLt.h>
+#include <map>
 #include <set>
 #include <sstream>
 #include <string>
@@ -42,6 +43,7 @@ struct Operation {
   uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   void *bias = nullptr, *aux = nullptr;
   int64_t auxLeading = 0;
+  int32_t multiprocessors = 0; // 0: all
 
   bool has(uint32_t bits) const { return (epilogue & bits) == bits; }
   bool isGradient() const { return has(CUBLASLT_EPILOGUE_DGELU); }
@@ -164,6 +166,9 @@ float element(const Matrix &matrix, const void *data, int64_t index,
 /// How often each algorithm has been executed, by its place in its GPU's list.
 uint64_t calls[8] = {};
 
+/// How many GEMMs were computed on so many multiprocessors.
+std::map<int32_t, uint64_t> callsOn;
+
 struct Gemm {
   Operation operation;
   Matrix a, b, c;
@@ -190,6 +195,7 @@ struct Gemm {
     std::lock_guard guard(lock());
     gemmTime() += algorithm.milliseconds;
     ++calls[number];
+    ++callsOn[operation.multiprocessors];
     if (algorithm.special == 'n')
       return;
     int64_t inner = operation.a == CUBLAS_OP_T ? a.rows : a.columns;
@@ -248,10 +254,20 @@ double &plait::fake::gemmTime() {
 
 extern "C" {
 
+/// What attention has taken, which is not of this library.
+void plaitFakeAddTime(double milliseconds) {
+  std::lock_guard guard(lock());
+  gemmTime() += milliseconds;
+}
+
 /// For tests.
 uint64_t plaitFakeGemmCalls(int algorithm) {
   std::lock_guard guard(lock());
   return calls[algorithm];
+}
+uint64_t plaitFakeGemmsOn(int multiprocessors) {
+  std::lock_guard guard(lock());
+  return callsOn[multiprocessors];
 }
 
 size_t cublasLtGetVersion() {
@@ -304,6 +320,8 @@ cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t object,
     return read(operation.b);
   case CUBLASLT_MATMUL_DESC_EPILOGUE:
     return read(operation.epilogue);
+  case CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET:
+    return read(operation.multiprocessors);
   case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
     return read(operation.bias);
   case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:

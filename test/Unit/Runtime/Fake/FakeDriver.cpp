@@ -207,6 +207,8 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute,
            : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? 0
            : attribute == CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID
                ? int(setting("PLAIT_FAKE_HOST_NODE", -1))
+           : attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+               ? int(setting("PLAIT_FAKE_MULTIPROCESSORS", 4))
                : 4;
   return CUDA_SUCCESS;
 }
@@ -411,7 +413,7 @@ CUresult cuEventElapsedTime(float *milliseconds, CUevent begin, CUevent end) {
   if (!begin->mark || !end->mark || !begin->mark->reached ||
       !end->mark->reached)
     return CUDA_ERROR_NOT_READY;
-  if (std::getenv(gemmsVariable)) {
+  if (std::getenv(gemmsVariable) || std::getenv(attentionVariable)) {
     *milliseconds = float(end->mark->gemms - begin->mark->gemms);
     return CUDA_SUCCESS;
   }

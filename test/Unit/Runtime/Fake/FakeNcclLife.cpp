@@ -77,6 +77,12 @@ static void release(ncclComm_t comm) {
   comms().erase(comm);
 }
 
+/// How many communicators were made with so many thread blocks.
+static std::map<int, uint64_t> &commsWith() {
+  static std::map<int, uint64_t> counts;
+  return counts;
+}
+
 size_t plait::fake::countComms() {
   std::lock_guard guard(lock());
   return comms().size();
@@ -89,6 +95,12 @@ void plait::fake::endAborts() {
 }
 
 extern "C" {
+
+/// For tests.
+uint64_t plaitFakeCommsWith(int blocks) {
+  std::lock_guard guard(lock());
+  return commsWith()[blocks];
+}
 
 ncclResult_t ncclGetVersion(int *version) {
   // What the real one has among its texts.
@@ -152,6 +164,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key,
     if (!made)
       made = std::make_shared<Shared>(size);
     comms().insert(*part = new ncclComm{made, rank, blocks, maxCTAs});
+    ++commsWith()[maxCTAs];
     return true;
   });
 }

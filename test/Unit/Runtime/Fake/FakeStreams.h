@@ -73,11 +73,12 @@ CUresult enqueue(CUstream stream, Work work);
 /// What the environment variable `name` says.
 long setting(const char *name, long otherwise);
 
-/// How many milliseconds the GEMMs have taken that were done so far, where the
-/// environment says how long each algorithm takes (FakeCublasLt.cpp). Then
-/// events know no other time.
+/// How many milliseconds the GEMMs and attention have taken that were done so
+/// far, where the environment says how long each algorithm takes
+/// (FakeCublasLt.cpp, HostAttention.cpp). Then events know no other time.
 double &gemmTime();
 constexpr char gemmsVariable[] = "PLAIT_FAKE_GEMMS";
+constexpr char attentionVariable[] = "PLAIT_FAKE_ATTENTION";
 
 /// Whether `stream` exists: a used one may be asked for, and none.
 bool lives(CUstream stream);

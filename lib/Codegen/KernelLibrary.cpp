@@ -60,7 +60,8 @@ static void printStructure(Operation *op, llvm::raw_ostream &out) {
     return;
   for (NamedAttribute attribute : properties)
     if (attribute.getName() != call)
-      out << attribute.getName() << '=' << attribute.getValue() << ' ';
+      out << attribute.getName().getAsOpaquePointer() << ' '
+          << attribute.getValue().getAsOpaquePointer() << ' ';
 }
 
 /// Equal for clusters that compute the same, whatever their operands are
@@ -68,7 +69,8 @@ static void printStructure(Operation *op, llvm::raw_ostream &out) {
 /// It must tell apart all that changes the code: types and shapes of operands
 /// and results, the pitch of rows in memory, what is sorted behind tokens,
 /// every op with its properties, and how results accumulate. It takes time
-/// linear in the cluster.
+/// linear in the cluster. Types and attributes are named by their addresses:
+/// the context has each of them once.
 static std::string describe(plan::ClusterOp cluster) {
   std::string text;
   llvm::raw_string_ostream out(text);
@@ -76,7 +78,7 @@ static std::string describe(plan::ClusterOp cluster) {
   auto define = [&](Value value) {
     unsigned number = numbers.size();
     numbers[value] = number;
-    out << value.getType() << ' ';
+    out << value.getType().getAsOpaquePointer() << ' ';
   };
   Block &body = cluster.getBody().front();
   llvm::for_each(body.getArguments(), define);
@@ -87,7 +89,7 @@ static std::string describe(plan::ClusterOp cluster) {
   for (BlockArgument argument : body.getArguments())
     out << plan::getSortedEntries(argument) << ' ';
   for (Operation &op : body) {
-    out << op.getName() << ' ';
+    out << op.getName().getAsOpaquePointer() << ' ';
     printStructure(&op, out);
     for (Value operand : op.getOperands())
       out << ' ' << numbers.lookup(operand);

@@ -17,6 +17,7 @@
 #include "NVPTX/NVPTXLibrary.h"
 #include "plait/Dialect/Plan/IR/RowPitch.h"
 
+#include "plait/Analysis/ClusterStructure.h"
 #include "plait/Analysis/IterationSpace.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -49,56 +50,6 @@ std::unique_ptr<KernelLibrary> KernelLibrary::create(MLIRContext *context,
   return std::make_unique<CPULibrary>(context, std::get<TargetCPU>(target));
 }
 
-/// Properties but what a call gives.
-/// What the call gives is passed as a scalar, so that it may differ.
-static void printStructure(Operation *op, llvm::raw_ostream &out) {
-  auto fusable = dyn_cast<FusableOpInterface>(op);
-  StringRef call = fusable ? fusable.getCallAttrName() : StringRef();
-  auto properties =
-      dyn_cast_or_null<DictionaryAttr>(op->getPropertiesAsAttribute());
-  if (!properties)
-    return;
-  for (NamedAttribute attribute : properties)
-    if (attribute.getName() != call)
-      out << attribute.getName() << '=' << attribute.getValue() << ' ';
-}
-
-/// Equal for clusters that compute the same, whatever their operands are
-/// called: the body, its values numbered.
-/// It must tell apart all that changes the code: types and shapes of operands
-/// and results, the pitch of rows in memory, what is sorted behind tokens,
-/// every op with its properties, and how results accumulate. It takes time
-/// linear in the cluster.
-static std::string describe(plan::ClusterOp cluster) {
-  std::string text;
-  llvm::raw_string_ostream out(text);
-  llvm::DenseMap<Value, unsigned> numbers;
-  auto define = [&](Value value) {
-    unsigned number = numbers.size();
-    numbers[value] = number;
-    out << value.getType() << ' ';
-  };
-  Block &body = cluster.getBody().front();
-  llvm::for_each(body.getArguments(), define);
-  for (Value stored :
-       llvm::concat<Value>(llvm::to_vector_of<Value>(body.getArguments()),
-                           llvm::to_vector_of<Value>(cluster.getResults())))
-    out << plan::getRowPitch(stored) << ' ';
-  for (BlockArgument argument : body.getArguments())
-    out << plan::getSortedEntries(argument) << ' ';
-  for (Operation &op : body) {
-    out << op.getName() << ' ';
-    printStructure(&op, out);
-    for (Value operand : op.getOperands())
-      out << ' ' << numbers.lookup(operand);
-    llvm::for_each(op.getResults(), define);
-    out << '\n';
-  }
-  for (unsigned result = 0; result < cluster.getNumResults(); ++result)
-    out << (cluster.getAccumulate() ? (*cluster.getAccumulate())[result] : 0);
-  return text;
-}
-
 /// The same kernel for `cluster`, whose ops have numbers of their own.
 /// Only the scalars that belong to an op differ: their values are this
 /// cluster's.
@@ -114,7 +65,7 @@ static KernelInfo callFor(plan::ClusterOp cluster, KernelInfo info) {
 /// equal plans have equal code. A cluster that fails leaves no entry, or the
 /// next one of its structure would get a kernel that is not there.
 FailureOr<KernelInfo> KernelLibrary::add(plan::ClusterOp cluster) {
-  auto [entry, inserted] = kernels.try_emplace(describe(cluster));
+  auto [entry, inserted] = kernels.try_emplace(describeStructure(cluster));
   if (!inserted)
     return callFor(cluster, entry->second);
   KernelInfo info;

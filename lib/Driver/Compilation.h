@@ -84,6 +84,7 @@ private:
   mlir::LogicalResult keepModel();
   mlir::LogicalResult prove(Phase phase);
   mlir::LogicalResult dump(Phase phase);
+  bool isVerified(Phase phase, Phase last) const;
   void show(Phase phase);
   void tellOfUnfused();
 

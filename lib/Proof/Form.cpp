@@ -243,6 +243,10 @@ void plait::proof::simplify(Form &form, RankedTensorType type,
       dim = Dimension();
 }
 
+bool plait::proof::isDivisorBound(const Term *term) {
+  return term->kind == Term::Leaf && term->name == "Epsilon";
+}
+
 /// The divisor's lower bound is known of what the trainer sets.
 NumberRange plait::proof::getUniform(const Content &operand) {
   const Term *term = operand.form.term;
@@ -251,7 +255,7 @@ NumberRange plait::proof::getUniform(const Content &operand) {
       number && (*number == 0 || !operand.form.isPartial()))
     return NumberRange::exactly(*number);
   NumberRange range = getUnpadded(operand.type);
-  if (term->kind == Term::Leaf && term->name == "Epsilon")
+  if (isDivisorBound(term))
     range.low = plan::kLeastEpsilon;
   return range;
 }

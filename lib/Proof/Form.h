@@ -250,6 +250,9 @@ struct Pack {
 /// well, or has none.
 void simplify(Form &form, mlir::RankedTensorType type, const MeshSizes &mesh);
 
+/// Whether it is what the trainer sets to keep a divisor from zero.
+bool isDivisorBound(const Term *term);
+
 /// Returns the number that an operand has in all elements along a dimension
 /// that fits all, or between the members of a pack.
 NumberRange getUniform(const Content &operand);

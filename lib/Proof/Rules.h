@@ -32,6 +32,7 @@
 #define PLAIT_LIB_PROOF_RULES_H
 
 #include "Form.h"
+#include "Repeat.h"
 #include "Report.h"
 #include "plait/Dialect/NN/IR/NN.h"
 
@@ -142,7 +143,7 @@ makeOneHot(Rules &rules, mlir::Operation *op, const Content &ids,
 class Rules {
 public:
   Rules(Terms &terms, const MeshSizes &mesh, Report &report)
-      : terms(terms), mesh(mesh), report(report) {}
+      : terms(terms), mesh(mesh), report(report), repeats(terms) {}
 
   /// Appends what the results of `op` are; an error on the op if that makes no
   /// sense.
@@ -211,6 +212,10 @@ public:
   Terms &terms;
   const MeshSizes &mesh;
   Report &report;
+  /// Ops of which it is known what evaluate() would say.
+  Repeats repeats;
+  /// Whether a mixture was met since this was last set to false.
+  bool hasMixed = false;
 
 private:
   void noteMixture(mlir::Operation *op, Operands operands, const Term *sum);

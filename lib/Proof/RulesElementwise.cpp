@@ -183,6 +183,7 @@ FailureOr<Content> Rules::sum(Operation *op, Operands operands,
 /// The text is written at once, since operands are not kept. A term that the
 /// claim has is right, however it came about.
 void Rules::noteMixture(Operation *op, Operands operands, const Term *sum) {
+  hasMixed = true;
   if (sum->inClaim)
     return;
   Mixture &mixture = mixtures[sum];

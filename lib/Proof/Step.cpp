@@ -131,6 +131,44 @@ LogicalResult Interpreter::runSum(nn::AddOp add) {
   return success();
 }
 
+/// The content of a value that is known by one that lies alike, made when it is
+/// asked for.
+const Content &Interpreter::complete(Known &known) {
+  if (known.content->form.term != known.term) {
+    auto *own = new (kept.Allocate()) Content(*known.content);
+    own->form.term = known.term;
+    known.content = own;
+  }
+  return *known.content;
+}
+
+/// The rule is asked of each op once in a model of many layers (Repeat.h).
+LogicalResult Interpreter::runRule(Operation *op) {
+  SmallVector<Known *, 4> operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(&contents.find(operand)->second);
+  SmallVector<Known, 2> known;
+  if (rules.repeats.repeat(op, operands, known)) {
+    for (auto [value, own] : llvm::zip_equal(op->getResults(), known))
+      contents[value] = own;
+    return success();
+  }
+  SmallVector<const Content *, 4> whole;
+  for (Known *operand : operands)
+    whole.push_back(&complete(*operand));
+  Contents results;
+  rules.repeats.begin();
+  rules.hasMixed = false;
+  LogicalResult outcome = rules.evaluate(op, whole, results);
+  rules.repeats.end(op, operands, results,
+                    succeeded(outcome) && !rules.hasMixed);
+  if (failed(outcome))
+    return failure();
+  for (auto [value, content] : llvm::zip_equal(op->getResults(), results))
+    bind(value, std::move(content));
+  return success();
+}
+
 /// Control and state are handled here; whatever computes goes to the rules.
 /// Terms that appear on the way are noted as first computed by `op`.
 LogicalResult Interpreter::run(Operation *op) {
@@ -156,15 +194,7 @@ LogicalResult Interpreter::run(Operation *op) {
       returned.push_back(get(operand));
     return success();
   }
-  SmallVector<const Content *, 4> operands;
-  for (Value operand : op->getOperands())
-    operands.push_back(&get(operand));
-  Contents results;
-  if (failed(rules.evaluate(op, operands, results)))
-    return failure();
-  for (auto [value, content] : llvm::zip_equal(op->getResults(), results))
-    bind(value, std::move(content));
-  return success();
+  return runRule(op);
 }
 
 //===----------------------------------------------------------------------===//

@@ -31,15 +31,16 @@ public:
   Interpreter(Interpreter &&) = default; // contents point into it
 
   void bind(mlir::Value value, Content content) {
-    contents[value] = new (kept.Allocate()) Content(std::move(content));
+    const Content *own = new (kept.Allocate()) Content(std::move(content));
+    contents[value] = {own, own->form.term};
   }
   /// `value` is what `other` is.
   void alias(mlir::Value value, mlir::Value other) {
-    const Content *content = &get(other);
-    contents[value] = content;
+    Known known = contents.find(other)->second;
+    contents[value] = known;
   }
-  const Content &get(mlir::Value value) const {
-    return *contents.find(value)->second;
+  const Content &get(mlir::Value value) {
+    return complete(contents.find(value)->second);
   }
   llvm::LogicalResult run(mlir::Operation *op);
 
@@ -50,11 +51,13 @@ private:
   llvm::LogicalResult runCluster(mlir::Operation *op);
   llvm::LogicalResult runAccess(SlotOpInterface access);
   llvm::LogicalResult runSum(nn::AddOp add);
+  llvm::LogicalResult runRule(mlir::Operation *op);
+  const Content &complete(Known &known);
 
   Rules &rules;
   RankState &state;
   llvm::SpecificBumpPtrAllocator<Content> kept;
-  llvm::DenseMap<mlir::Value, const Content *> contents;
+  llvm::DenseMap<mlir::Value, Known> contents;
 };
 
 class Step {

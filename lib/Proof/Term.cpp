@@ -160,6 +160,9 @@ void plait::proof::findStrangers(const Term *term,
 }
 
 const Term *Terms::leaf(StringRef name, ArrayRef<int64_t> shape) {
+  if (noted)
+    return note({Call::Leaf, name, {}, {}, {}, SmallVector<int64_t, 4>(shape)})
+        .term;
   Term term{Term::Leaf, name};
   term.shape.assign(shape.begin(), shape.end());
   return intern(std::move(term));
@@ -169,6 +172,8 @@ const Term *Terms::leaf(StringRef name, ArrayRef<int64_t> shape) {
 static constexpr StringRef kOne = "1";
 
 const Term *Terms::one() {
+  if (noted)
+    return note({Call::One}).term;
   if (!unit)
     unit = leaf(kOne, {});
   return unit;
@@ -239,6 +244,8 @@ Expression Terms::finish(Term::Kind kind, SmallVector<Argument, 2> arguments) {
 /// were given. What a residual is the sum of grows with each layer: nothing of
 /// it is copied twice.
 Expression Terms::sum(ArrayRef<Argument> given) {
+  if (noted)
+    return note({Call::Sum, {}, {}, SmallVector<Argument, 2>(given)});
   SmallVector<Argument, 2> all;
   size_t count = 0;
   for (const Argument &argument : given)
@@ -287,6 +294,14 @@ static Argument takeFactor(const Argument &argument, double &factor) {
 /// Factors are taken out of all arguments and put before the result (P2), ones
 /// are dropped and products flattened (P1, P3). Sums are not multiplied out.
 Expression Terms::product(ArrayRef<Argument> given, double factor) {
+  if (noted)
+    return note({Call::Product,
+                 {},
+                 {},
+                 SmallVector<Argument, 2>(given),
+                 {},
+                 {},
+                 factor});
   SmallVector<Argument, 2> arguments;
   for (const Argument &argument : given) {
     if (argument.term->isZero()) // P3
@@ -321,6 +336,9 @@ Expression Terms::product(ArrayRef<Argument> given, double factor) {
 Expression Terms::apply(StringRef name, mlir::Attribute attrs,
                         ArrayRef<Argument> arguments, ArrayRef<int> result,
                         ArrayRef<int64_t> given) {
+  if (noted)
+    return note({Call::Apply, name, attrs, SmallVector<Argument, 2>(arguments),
+                 Letters(result), SmallVector<int64_t, 4>(given)});
   Term term{Term::Apply, name, attrs};
   // By number. Letters are few: going through them is faster than a table.
   SmallVector<int> letters(result);
@@ -353,6 +371,9 @@ Expression Terms::apply(StringRef name, mlir::Attribute attrs,
 Expression Terms::applyLinear(StringRef name, mlir::Attribute attrs,
                               ArrayRef<Argument> given, ArrayRef<int> result,
                               ArrayRef<int64_t> extents) {
+  if (noted)
+    return note({Call::Linear, name, attrs, SmallVector<Argument, 2>(given),
+                 Letters(result), SmallVector<int64_t, 4>(extents)});
   double factor = 1;
   SmallVector<Argument, 2> arguments;
   for (const Argument &argument : given) {
@@ -388,6 +409,8 @@ static Argument unwrap(const Argument &argument, StringRef name) {
 ///    that it does not have multiplies it by the extent.
 /// 3. Two sums in a row become one over all letters (R1).
 Expression Terms::reduceSum(const Argument &argument, ArrayRef<int> result) {
+  if (noted)
+    return note({Call::AddUp, {}, {}, {argument}, Letters(result)});
   SmallVector<Argument> given;
   // 1. Summands.
   if (argument.term->kind == Term::Sum)
@@ -428,6 +451,8 @@ Expression Terms::reduceSum(const Argument &argument, ArrayRef<int> result) {
 /// to be some of the argument's.
 Expression Terms::reduceMaximum(const Argument &argument,
                                 ArrayRef<int> result) {
+  if (noted)
+    return note({Call::Maximum, {}, {}, {argument}, Letters(result)});
   return apply("maximum", {}, unwrap(argument, "maximum"), result);
 }
 
@@ -453,6 +478,8 @@ static bool isWide(const Term *cast) {
 /// widened to f32 and comes back has lost nothing (C1); the reverse, f32 by way
 /// of bf16, rounds and stays.
 Expression Terms::cast(const Argument &argument, mlir::TypeAttr type) {
+  if (noted)
+    return note({Call::Cast, {}, type, {argument}});
   if (auto &parts = argument.term->arguments;
       argument.term->kind == Term::Sum && parts.size() > 1 &&
       llvm::all_of(parts, [](auto &part) { return isTotal(part.term); })) {

@@ -33,6 +33,7 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace plait::proof {
 
@@ -79,7 +80,7 @@ struct Term {
 
 /// A term in the letters of an op: dimension i of the term is letters[i].
 struct Expression {
-  const Term *term;
+  const Term *term = nullptr;
   Letters letters; // ascending
 };
 
@@ -117,12 +118,32 @@ public:
   /// Added up over all microbatches of a step.
   const Term *overMicrobatches(const Term *term);
 
+  /// A call of one of the above but `overMicrobatches`, and what it has made.
+  struct Call {
+    enum Kind { Leaf, One, Sum, Product, Apply, Linear, AddUp, Maximum, Cast };
+
+    Kind kind;
+    llvm::StringRef name = {};
+    mlir::Attribute attrs = {};
+    llvm::SmallVector<Argument, 2> arguments = {};
+    Letters result = {};
+    llvm::SmallVector<int64_t, 4> extents = {};
+    double factor = 1;
+    Expression made = {};
+  };
+  /// Appends the calls from now on to `calls`; null: to nothing. Calls that a
+  /// call makes are not listed.
+  void note(std::vector<Call> *calls) { noted = calls; }
+  /// Makes the call again, whatever it has made before.
+  Expression make(const Call &call);
+
   /// What only the plan computes, by the op that does first.
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<const Term *, 1>>
   findStrangers() const;
 
 private:
   const Term *intern(Term term);
+  Expression note(Call call);
   const Term *roundTotal(const Term *term);
   Expression finish(Term::Kind kind, llvm::SmallVector<Argument, 2> arguments);
 
@@ -138,6 +159,7 @@ private:
   llvm::DenseSet<const Term *, ByContent> known;
   llvm::StringSet<> names;
   const Term *unit = nullptr; // the number 1; null: nobody has asked for it
+  std::vector<Call> *noted = nullptr;
   bool isClaim = false;
   mlir::Operation *origin = nullptr;
 };

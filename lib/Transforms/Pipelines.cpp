@@ -62,9 +62,12 @@ StringRef plait::describePhase(Phase phase) {
   llvm_unreachable("no other phase");
 }
 
-/// Removes what nobody uses and what is computed twice.
+/// Removes what nobody uses and what is computed twice. Functions are of one
+/// block: of their regions there is nothing to simplify.
 static void addCleanup(OpPassManager &manager) {
-  manager.addPass(createCanonicalizerPass());
+  GreedyRewriteConfig config;
+  config.setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled);
+  manager.addPass(createCanonicalizerPass(config));
   manager.addPass(createCSEPass());
 }
 

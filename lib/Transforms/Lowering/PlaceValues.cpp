@@ -25,6 +25,7 @@
 #include "Neighbours.h"
 #include "PreparePlacing.h"
 
+#include "plait/Analysis/ClusterStructure.h"
 #include "plait/Analysis/KernelShape.h"
 #include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/NN/IR/Names.h"
@@ -32,6 +33,7 @@
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 #include "plait/Dialect/Plan/IR/RowPitch.h"
 
+#include "llvm/ADT/StringMap.h"
 #include <map>
 
 using namespace mlir;
@@ -93,6 +95,7 @@ private:
   bool isAlone(Value value, Operation *user);
   void placeInResult(Value result, Value operand);
   void workInPlace();
+  ArrayRef<Overwrite> getOverwrites(plan::ClusterOp cluster);
   Room findRoom(const Workspace &workspace);
   int64_t packWorkspace();
   void describeSlots(int64_t workspace);
@@ -112,6 +115,8 @@ private:
   /// The distance, from the beginning of the whole, of what is joined in the
   /// workspace.
   llvm::DenseMap<Value, int64_t> joined;
+  /// The pairs of each structure of clusters.
+  llvm::StringMap<SmallVector<Overwrite>> overwrites;
 };
 
 } // namespace
@@ -248,6 +253,14 @@ void Placer::placeInResult(Value result, Value operand) {
   }
 }
 
+/// What findOverwrites() says, once for the clusters of all layers.
+ArrayRef<Overwrite> Placer::getOverwrites(plan::ClusterOp cluster) {
+  auto [known, isNew] = overwrites.try_emplace(describeStructure(cluster));
+  if (isNew)
+    known->second = findOverwrites(cluster);
+  return known->second;
+}
+
 /// Has results overwrite operands that nobody else reads:
 /// 1. an all-reduce its input, in the workspace only;
 /// 2. a matmul with an addend the addend;
@@ -279,7 +292,7 @@ void Placer::workInPlace() {
     if (!cluster)
       continue;
     llvm::SmallDenseSet<unsigned> results, operands;
-    for (const Overwrite &pair : findOverwrites(cluster)) {
+    for (const Overwrite &pair : getOverwrites(cluster)) {
       Value operand = cluster.getOperand(pair.operand);
       if (results.contains(pair.result) || operands.contains(pair.operand) ||
           !isAlone(operand, cluster) ||

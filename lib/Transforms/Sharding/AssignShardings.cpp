@@ -203,7 +203,7 @@ LogicalResult Assigner::checkTokens(const AxisFacts &facts, unsigned dim) {
 /// Has the axis split dimension `dim` of the tokens, and all that moves with
 /// it. All arguments have been joined, so that one entry for each dimension is
 /// left, unless an op ties batch and sequence together: then axes of two
-/// dimensions would claim one class. An axis of one rank claims nothing.
+/// dimensions would claim one class.
 LogicalResult Assigner::seedTokens(const AxisFacts &facts, unsigned dim) {
   StringAttr axis = builder.getStringAttr(facts.name);
   for (BlockArgument argument : function.getArguments()) {
@@ -216,7 +216,7 @@ LogicalResult Assigner::seedTokens(const AxisFacts &facts, unsigned dim) {
     TokenAxes &claimed = it->second;
     if (claimed.dim == dim && !llvm::is_contained(claimed.names, axis))
       claimed.names.push_back(axis);
-    if (claimed.dim != dim && mesh.getAxisSize(axis) > 1)
+    if (claimed.dim != dim)
       return function.emitError()
              << axis << " cannot split dimension " << dim
              << " of the tokens: the model's ops move it together with "
@@ -229,7 +229,8 @@ LogicalResult Assigner::seedTokens(const AxisFacts &facts, unsigned dim) {
 LogicalResult Assigner::seedTokens() {
   for (const AxisFacts &facts : kAxes) {
     std::optional<unsigned> dim = facts.tokenDim();
-    if (!dim || !mesh.hasAxis(StringRef(facts.name)))
+    // One rank has all there is: nothing is to be followed from op to op.
+    if (!dim || mesh.getAxisSize(StringRef(facts.name)) == 1)
       continue;
     if (failed(checkTokens(facts, *dim)) || failed(seedTokens(facts, *dim)))
       return failure();

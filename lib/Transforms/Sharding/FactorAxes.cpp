@@ -307,6 +307,39 @@ static int64_t sizeOf(Value value) {
   return cast<RankedTensorType>(value.getType()).getNumElements();
 }
 
+/// Whether all ranks have the whole of it.
+static bool isWhole(ShardingAttr sharding) {
+  return sharding && !sharding.isPartial() &&
+         llvm::all_of(sharding.getDims(),
+                      [](ArrayAttr axes) { return axes.empty(); });
+}
+
+/// Leaves all that `ops` make whole, where no axis splits what they read and
+/// none is asked for, as of the proof's one rank; false: some axis does.
+static bool keepWhole(ArrayRef<Operation *> ops,
+                      ArrayRef<std::pair<Value, ShardingAttr>> seeds,
+                      FlatSymbolRefAttr mesh) {
+  auto readsWhole = [&](Operation *op) {
+    return !isa<ShardableOpInterface>(op) ||
+           llvm::all_of(op->getOperands(), [&](Value operand) {
+             return llvm::is_contained(ops, operand.getDefiningOp()) ||
+                    isWhole(ShardingAttr::of(operand));
+           });
+  };
+  if (!llvm::all_of(ops, readsWhole) ||
+      !llvm::all_of(llvm::make_second_range(seeds), isWhole))
+    return false;
+  for (Operation *op : ops)
+    if (isa<ShardableOpInterface>(op))
+      for (Value result : op->getResults()) {
+        auto type = cast<RankedTensorType>(result.getType());
+        result.setType(withSharding(
+            type, ShardingAttr::getReplicated(mesh, type.getRank())));
+      }
+  return true;
+}
+
+/// 0. Where nothing is split, nothing is asked for.
 /// 1. Joins the dimensions of the new ops, and collects what they read from
 ///    outside.
 /// 2. Gives classes the axes of the values from outside, then of the seeds.
@@ -314,6 +347,9 @@ static int64_t sizeOf(Value value) {
 void plait::shardNewOps(ArrayRef<Operation *> ops,
                         ArrayRef<std::pair<Value, ShardingAttr>> seeds,
                         FlatSymbolRefAttr mesh) {
+  // 0.
+  if (keepWhole(ops, seeds, mesh))
+    return;
   // 1.
   Seeder seeder;
   llvm::SetVector<Value> outside;

@@ -112,6 +112,10 @@ static Result<Training> readTraining(const json &source, const json &run) {
       source.value("attentionFraction", framework->attentionFraction);
   training.framework.fusedAccumulation =
       source.value("fusedAccumulation", framework->fusedAccumulation);
+  training.framework.packedBytes =
+      source.value("packedBytes", framework->packedBytes);
+  training.framework.recomputesRead =
+      source.value("recomputesRead", framework->recomputesRead);
   return training;
 }
 

@@ -150,8 +150,8 @@ TEST(PublishedRuns, EightBitRatesAreThoseOfADenseModel) {
           EXPECT_EQ(run.matmulRate, rates[run.cluster.device.name]) << run.id;
 }
 
-/// Within one container and model. Of the three that were in sight half are
-/// within 6 % (all pairs), of those held back 3 %.
+/// Within one container and model: of those in sight half are within 6 %, of
+/// those held back within 3 %.
 TEST(PublishedRuns, RatiosOfMixtures) {
   auto find = [](const char *file, std::string_view name) {
     std::vector<PublishedSource> sources = readRuns(file);
@@ -162,6 +162,7 @@ TEST(PublishedRuns, RatiosOfMixtures) {
   EXPECT_LT(find("mixture_runs.json", "Megatron-Bridge 26.02"), 0.12);
   EXPECT_LT(find("mixture_runs.json", "Megatron-Bridge 26.02.01"), 0.065);
   EXPECT_LT(find("mixture_runs.json", "Megatron-Bridge 26.04"), 0.075);
+  EXPECT_LT(compareRatios(readRuns("mixture_runs.json")).half, 0.062);
   EXPECT_LT(compareRatios(readRuns("held_out_mixture_runs.json")).half, 0.04);
 }
 
@@ -171,11 +172,12 @@ TEST(PublishedRuns, MeanErrorsOfMixtures) {
   expectErrors(readRuns("mixture_runs.json"),
                {{"Megatron-Bridge 26.02", 0.24, 0.13},
                 {"Megatron-Bridge 26.02.01", 0.23, 0.1},
-                {"Megatron-Bridge 26.04", 0.19, 0.11},
+                {"Megatron-Bridge 26.04", 0.2, 0.11},
+                {"Qwen3 30B on 16 H100", 0.21, 0.03},
                 {"Qwen3 30B on 8 B200", 0.28, 0.12},
                 {"Primus, Qwen3 235B", 0.37, 0.025}});
   expectErrors(readRuns("held_out_mixture_runs.json"),
-               {{"Megatron-Bridge 26.04.01", 0.24, 0.19},
+               {{"Megatron-Bridge 26.04.01", 0.2, 0.14},
                 {"Megatron-Bridge 26.06.01", 0.25, 0.15},
                 {"Megatron-Bridge 26.08", 0.15, 0.06}});
 }

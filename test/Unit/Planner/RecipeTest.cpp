@@ -90,6 +90,18 @@ TEST(Recipe, RowsGoOnceToEachRank) {
   EXPECT_DOUBLE_EQ(once, countSent(shape, 2));
 }
 
+/// Of four ranks on two nodes with an expert each: to the nodes of both
+/// choices, which are one node in a third of all draws.
+TEST(Recipe, RowsGoOnceToEachNode) {
+  TransformerShape shape = makeMixture();
+  shape.experts = {4, 2, 768, 0, 0};
+  double each = countSent(shape, 4);
+  shape.recipe.sendsOnce = true;
+  EXPECT_DOUBLE_EQ(countSent(shape, 4), each);
+  shape.recipe.nodeRanks = 2;
+  EXPECT_DOUBLE_EQ(countSent(shape, 4), each * 5 / 6);
+}
+
 /// NCCL sends rows in the order of experts: they are read and written once more
 /// on either side, in both passes.
 TEST(Recipe, RowsAreSortedTwiceForNccl) {

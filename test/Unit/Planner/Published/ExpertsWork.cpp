@@ -49,15 +49,20 @@ void TransformerBuilder::groupedBackward(const char *name, int64_t in,
 }
 
 /// The part of all choices whose rows are sent: where one goes to each rank
-/// once, the number of ranks that have one of `choices` experts drawn of all.
+/// once, or to each node once where there are several, the number of places
+/// that have one of `choices` experts drawn of all. Inside of a node it then
+/// goes on over faster links (deepseek-ai/DeepEP, README).
 static double getSentPart(const TransformerShape &shape, int ranks) {
   const ExpertShape &own = shape.experts;
-  if (!shape.recipe.sendsOnce)
+  const Recipe &recipe = shape.recipe;
+  if (!recipe.sendsOnce)
     return 1;
-  double others = double(own.experts - own.experts / ranks), none = 1;
+  int places =
+      ranks > recipe.nodeRanks ? ranks / std::max(1, recipe.nodeRanks) : ranks;
+  double others = double(own.experts - own.experts / places), none = 1;
   for (int64_t i = 0; i < own.choices; ++i)
     none *= std::max(0.0, (others - double(i)) / double(own.experts - i));
-  return ranks * (1 - none) / double(own.choices);
+  return places * (1 - none) / double(own.choices);
 }
 
 /// Rows to the ranks of their experts, or back.

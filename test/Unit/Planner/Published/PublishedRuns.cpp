@@ -184,6 +184,7 @@ static Result<PublishedRun> readRun(const json &source, const json &run) {
   if (!cluster.ok())
     return cluster.status();
   result.cluster = *cluster;
+  result.shape.recipe.nodeRanks = int(cluster->devicesPerNode);
   // In 8 bit all matmuls are but those of attention.
   result.matmulRate = run.value("rate", 1.0);
   result.cluster.device.peakFlops[size_t(Precision::BF16)] *= result.matmulRate;

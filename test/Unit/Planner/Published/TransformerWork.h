@@ -46,6 +46,9 @@ struct Recipe {
   /// and so in the order in which they came (DeepEP, HybridEP); otherwise NCCL
   /// sends it once for each choice, in the order of experts.
   bool sendsOnce = false;
+  /// Ranks of a node. Where experts are on several nodes, such a library sends
+  /// a row once to each of these.
+  int nodeRanks = 8;
   /// What linears multiply is made of 8 bit from 16 before.
   bool eightBit = false;
   /// Recorded in CUDA graphs, so that no host waits for Python: attention, and

@@ -45,6 +45,12 @@ static constexpr double torchKeptLogit = 4, torchMadeLogit = 8;
 /// split_with_sizes_copy, chunk_cat).
 static constexpr double torchUnpacked = 4, torchPacked = 6;
 
+/// The gradient of a flat parameter, before it is summed in 4 bytes: those of
+/// its parts are joined (4; the backward pass of a split), widened (6), and
+/// divided by a part of the number of ranks (8; torch/distributed/fsdp,
+/// _runtime_utils.py, and algorithms/_comm_hooks/default_hooks.py).
+static constexpr double torchFlatPacked = 18;
+
 /// FlashAttention-2 on Hopper, forward and backward: 335 TFLOP/s (Dao 2023,
 /// figure 7) of 519, which are 0.6 and 0.5 of the peak as h100.json has them.
 /// PyTorch's scaled_dot_product_attention takes it first there
@@ -140,15 +146,16 @@ static constexpr Framework makeTorchtitan() {
   return torchtitan;
 }
 
-/// MosaicML's Composer with PyTorch 1.13: Triton's first FlashAttention, which
-/// reaches half to two thirds of FlashAttention-2 (Dao 2023, figure 4), and an
-/// AdamW that makes ten passes over its state. Its layers have no chains of
-/// elementwise kernels that a compiler would fuse.
+/// MosaicML's Composer with PyTorch 1.13 to 2.1: Triton's first FlashAttention,
+/// which reaches half to two thirds of FlashAttention-2 (Dao 2023, figure 4),
+/// and an AdamW that makes ten passes over its state. Its layers have no chains
+/// of elementwise kernels that a compiler would fuse.
 static constexpr Framework makeFsdp2023() {
   Framework composer = makeFsdp("fsdp-2023", 1);
   composer.attentionFraction = 0.55;
   composer.optimizerExtraBytes = 60;
-  composer.unpackedBytes = composer.packedBytes = 0; // flat parameters
+  composer.unpackedBytes = 0; // gathered where it is read
+  composer.packedBytes = torchFlatPacked;
   composer.recomputesCheap = composer.savesOtherMatmuls = false;
   composer.recomputesRead = false;
   return composer;

@@ -85,7 +85,7 @@ TEST(Band, HeldOutRunsAreInside) {
   EXPECT_GT(coverage.runs, 500u);
   EXPECT_GE(coverage.insideOfRuns, 0.8);
   EXPECT_GE(coverage.insideOfSources, 0.8);
-  EXPECT_LE(coverage.halfOfRuns, 0.125);
+  EXPECT_LE(coverage.halfOfRuns, 0.12);
   EXPECT_LE(coverage.halfOfSources, 0.1);
   EXPECT_LE(coverage.widest, widestBand + 1e-9);
 }

@@ -9,6 +9,7 @@
 #include "plait/Planner/Search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <gtest/gtest.h>
 #include <map>
 
@@ -57,9 +58,9 @@ TEST(PublishedRuns, MeanErrorsOfPublishedRuns) {
                 {"Korthikanti table 5", 0.05, 0.03},
                 {"vTrain multi-node", 0.12, 0.08},
                 // Early libraries for Hopper, docs/Accuracy.md: bound below.
-                {"llm-foundry H100 80GB", 0.15, 0.1},
-                {"llm-foundry A100 80GB", 0.12, 0.08},
-                {"llm-foundry A100 40GB", 0.12, 0.08},
+                {"llm-foundry H100 80GB", 0.15, 0.05},
+                {"llm-foundry A100 80GB", 0.08, 0.05},
+                {"llm-foundry A100 40GB", 0.08, 0.05},
                 {"Zero bubble tables 4 and 6", 0.08, 0.06},
                 {"SimuMax B200", 0.15, 0.05}});
 }
@@ -129,19 +130,56 @@ TEST(PublishedRuns, RanksConfigurations) {
   }
 }
 
-/// Of mixtures of experts, none of which was looked at while the model was
-/// made. Recipes and overlap are not in the tables.
+/// How many times as fast as in 16 bit matmuls are on each device is what these
+/// say; runs of mixtures take it from here.
+TEST(PublishedRuns, EightBitRatesAreThoseOfADenseModel) {
+  std::vector<PublishedSource> dense = readRuns("eight_bit_runs.json");
+  std::map<std::string, double> rates;
+  for (const PublishedSource &source : dense) {
+    for (const PublishedRun &run : source.runs)
+      rates[run.cluster.device.name] = run.matmulRate;
+    for (const Comparison &seconds : compare(source).seconds)
+      EXPECT_LT(std::abs(seconds.error()), 0.01) << seconds.name;
+  }
+  EXPECT_EQ(rates.size(), 3u);
+  rates["b300"] = rates["b200"]; // not known
+  for (const char *file : {"mixture_runs.json", "held_out_mixture_runs.json"})
+    for (const PublishedSource &source : readRuns(file))
+      for (const PublishedRun &run : source.runs)
+        if (run.matmulRate > 1 && rates.contains(run.cluster.device.name))
+          EXPECT_EQ(run.matmulRate, rates[run.cluster.device.name]) << run.id;
+}
+
+/// Within one container and model: of those in sight half are within 6 %, of
+/// those held back within 3 %.
+TEST(PublishedRuns, RatiosOfMixtures) {
+  auto find = [](const char *file, std::string_view name) {
+    std::vector<PublishedSource> sources = readRuns(file);
+    std::erase_if(sources, [&](auto &source) { return source.name != name; });
+    EXPECT_EQ(sources.size(), 1u);
+    return compareRatios(sources).half;
+  };
+  EXPECT_LT(find("mixture_runs.json", "Megatron-Bridge 26.02"), 0.12);
+  EXPECT_LT(find("mixture_runs.json", "Megatron-Bridge 26.02.01"), 0.065);
+  EXPECT_LT(find("mixture_runs.json", "Megatron-Bridge 26.04"), 0.075);
+  EXPECT_LT(compareRatios(readRuns("mixture_runs.json")).half, 0.062);
+  EXPECT_LT(compareRatios(readRuns("held_out_mixture_runs.json")).half, 0.04);
+}
+
+/// Of mixtures of experts, none of which was looked at while the model of dense
+/// runs was made. What hides behind what is not predicted.
 TEST(PublishedRuns, MeanErrorsOfMixtures) {
   expectErrors(readRuns("mixture_runs.json"),
-               {{"Megatron-Bridge 26.02", 0.37, 0.19},
-                {"Megatron-Bridge 26.02.01", 0.34, 0.125},
-                {"Megatron-Bridge 26.04", 0.29, 0.125},
+               {{"Megatron-Bridge 26.02", 0.24, 0.13},
+                {"Megatron-Bridge 26.02.01", 0.23, 0.1},
+                {"Megatron-Bridge 26.04", 0.2, 0.11},
+                {"Qwen3 30B on 16 H100", 0.21, 0.03},
                 {"Qwen3 30B on 8 B200", 0.28, 0.12},
                 {"Primus, Qwen3 235B", 0.37, 0.025}});
   expectErrors(readRuns("held_out_mixture_runs.json"),
-               {{"Megatron-Bridge 26.04.01", 0.33, 0.23},
-                {"Megatron-Bridge 26.06.01", 0.21, 0.19},
-                {"Megatron-Bridge 26.08", 0.12, 0.11}});
+               {{"Megatron-Bridge 26.04.01", 0.2, 0.14},
+                {"Megatron-Bridge 26.06.01", 0.25, 0.15},
+                {"Megatron-Bridge 26.08", 0.15, 0.06}});
 }
 
 /// As their authors count them.
@@ -181,7 +219,7 @@ TEST(PublishedRuns, RanksMixtures) {
       EXPECT_GT(ranking.speed, ranking.trivialSpeed);
       // Of eight runs of four models: one pair is 0.07.
       bool isShort = source.runs.size() == 8;
-      EXPECT_GE(ranking.utilization, isShort ? 0.2 : 0.5);
+      EXPECT_GE(ranking.utilization, isShort ? 0.4 : 0.7);
     }
 }
 

@@ -27,6 +27,28 @@ using nlohmann::json;
 /// Routing was forced to be even.
 static constexpr double kImbalance = 1;
 
+/// Recipes by the words that stand in their files for what they do.
+static Recipe readRecipe(const json &run) {
+  Recipe recipe;
+  const std::pair<const char *, bool Recipe::*> known[] = {
+      {"hybridep", &Recipe::sendsOnce},
+      {"deepep", &Recipe::sendsOnce},
+      {"graph:attn", &Recipe::recordsAttention},
+      {"graph:moe_router", &Recipe::recordsRouter},
+      {"full_iteration", &Recipe::recordsAll},
+      {"moe_act", &Recipe::activationsAgain},
+      {"layernorm", &Recipe::normsAgain},
+      {"mla_up_proj", &Recipe::latentAgain},
+      {"mlp", &Recipe::denseAgain}};
+  recipe.isKnown = run.contains("recipe");
+  recipe.eightBit = recipe.isKnown && run.value("rate", 1.0) > 1;
+  for (const std::string word : run.value("recipe", json::array()))
+    for (auto [name, member] : known)
+      if (word == name)
+        recipe.*member = true;
+  return recipe;
+}
+
 static TransformerShape readShape(const json &source, const json &run) {
   TransformerShape shape;
   shape.layers = run.at("layers");
@@ -48,13 +70,22 @@ static TransformerShape readShape(const json &source, const json &run) {
   shape.dropout = source.at("dropout");
   if (run.contains("experts")) {
     auto numbers = run.at("experts").get<std::array<int64_t, 5>>();
-    shape.experts = {numbers[0], numbers[1], numbers[2],
-                     numbers[3], numbers[4], kImbalance};
+    shape.experts = {numbers[0],
+                     numbers[1],
+                     numbers[2],
+                     numbers[3],
+                     numbers[4],
+                     kImbalance,
+                     run.value("expertBiases", false)};
   }
   if (run.contains("latent")) {
     auto numbers = run.at("latent").get<std::array<int64_t, 3>>();
     shape.latent = {numbers[0], numbers[1], numbers[2]};
   }
+  shape.recipe = readRecipe(run);
+  shape.window = run.value("window", 0);
+  shape.normsHeads = run.value("normsHeads", false);
+  shape.furtherTokens = run.value("further", 0);
   using Loss = TransformerShape::Loss;
   std::string loss = source.at("loss");
   shape.loss = loss == "fused"     ? Loss::Fused
@@ -81,6 +112,10 @@ static Result<Training> readTraining(const json &source, const json &run) {
       source.value("attentionFraction", framework->attentionFraction);
   training.framework.fusedAccumulation =
       source.value("fusedAccumulation", framework->fusedAccumulation);
+  training.framework.packedBytes =
+      source.value("packedBytes", framework->packedBytes);
+  training.framework.recomputesRead =
+      source.value("recomputesRead", framework->recomputesRead);
   return training;
 }
 
@@ -149,6 +184,7 @@ static Result<PublishedRun> readRun(const json &source, const json &run) {
   if (!cluster.ok())
     return cluster.status();
   result.cluster = *cluster;
+  result.shape.recipe.nodeRanks = int(cluster->devicesPerNode);
   // In 8 bit all matmuls are but those of attention.
   result.matmulRate = run.value("rate", 1.0);
   result.cluster.device.peakFlops[size_t(Precision::BF16)] *= result.matmulRate;
@@ -207,8 +243,16 @@ Result<Estimate> PublishedRun::predict(int64_t extraLayers) const {
   Work work =
       buildTransformerWork(deeper, chosen.mesh[Axis::TP],
                            chosen.sequenceParallel, chosen.mesh[Axis::EP]);
-  work = adoptHabits(std::move(work), training.framework, training.precision);
-  return estimate(work, cluster, training, chosen);
+  Training own = training;
+  if (shape.recipe.isKnown && shape.experts.experts) {
+    auto skip = [&](double &seconds, bool forward) {
+      seconds *= 1 - getRecordedPart(work.blocks[3], shape.recipe, forward);
+    };
+    skip(own.framework.hostSeconds, true);
+    skip(own.framework.backwardHostSeconds, false);
+  }
+  work = adoptHabits(std::move(work), own.framework, own.precision);
+  return estimate(work, cluster, own, chosen);
 }
 
 /// A layer alone is the difference between two models.
@@ -241,8 +285,9 @@ static Status compareRun(const PublishedRun &run, Comparisons &comparisons) {
     return estimate.status();
   std::string model = "hidden " + std::to_string(run.shape.hidden);
   std::string task = model;
-  for (int64_t number : {run.shape.layers, run.configuration.ranks(),
-                         run.training.globalBatch, run.training.sequence})
+  for (int64_t number :
+       {run.shape.layers, run.shape.experts.experts, run.configuration.ranks(),
+        run.training.globalBatch, run.training.sequence})
     task += " " + std::to_string(number);
   if (run.seconds > 0)
     comparisons.seconds.push_back(

@@ -55,6 +55,17 @@ private:
   void groupedForward(const char *name, int64_t in, int64_t out);
   void groupedBackward(const char *name, int64_t in, int64_t out);
   void exchange(Pass pass, const char *name);
+
+  // What the recipe adds (RecipeWork.cpp).
+  void cast(Pass pass, double elements, int64_t parts = 1);
+  void issue(Pass pass, const char *name, double count);
+  void routeKernels();
+  void expertBiasesForward(double moved);
+  void expertBiasesBackward(double moved);
+  void issueAgain(int kernels);
+  void latentAgain();
+  void denseAgain();
+  Block furtherLayer();
   void expertsForward();
   void expertsBackward();
   void feedForward();
@@ -68,6 +79,8 @@ private:
 
   void normForward();
   void normBackward();
+  void headNormsForward();
+  void headNormsBackward();
   void residualForward();
   void residualBackward();
   void activationForward();
@@ -83,7 +96,7 @@ private:
   }
 
   Block embedding();
-  Block layer(bool ofExperts);
+  Block layer(bool ofExperts, bool inWindow = false);
   Block head();
   void countTotals(Work &work) const;
   void layerForward();
@@ -100,8 +113,8 @@ private:
   TransformerShape shape;
   int tp, ep;
   bool sp;
-  bool hasExperts = false; // the layer that is being built
-  int64_t tokens;          // of a sequence
+  bool hasExperts = false, inWindow = false; // the layer that is being built
+  int64_t tokens;                            // of a sequence
   double whole, local; // tokens x hidden: of the layer's input, of this rank
   int64_t heads, keyValueHeads, attentionWidth, qkvWidth, ffn, ffnIn, vocab;
   Block block;

@@ -136,10 +136,31 @@ void Builder::normForward() {
 void Builder::normBackward() {
   double vectors = shape.layerNorm ? 2 : 1;
   double statistics = vectors * local / shape.hidden;
+  if (shape.recipe.normsAgain) {
+    kernel(Pass::BackwardInput, "norm again", 2 * local, statistics);
+    issueAgain(1);
+  }
   kernel(Pass::BackwardInput, "norm", 3 * local, statistics,
          vectors * shape.hidden);
   kernel(Pass::BackwardWeight, "norm", 2 * local, statistics,
          vectors * shape.hidden);
+}
+
+/// Statistics are a number a head.
+void Builder::headNormsForward() {
+  for (int64_t count : {heads, keyValueHeads})
+    kernel(Pass::Forward, "head norm", 2.0 * tokens * count * shape.headSize,
+           double(tokens) * count, shape.headSize);
+}
+
+void Builder::headNormsBackward() {
+  for (int64_t count : {heads, keyValueHeads}) {
+    double width = double(tokens) * count * shape.headSize;
+    kernel(Pass::BackwardInput, "head norm", 3 * width, double(tokens) * count,
+           shape.headSize);
+    kernel(Pass::BackwardWeight, "head norm", 2 * width, double(tokens) * count,
+           shape.headSize);
+  }
 }
 
 void Builder::residualForward() {
@@ -180,6 +201,11 @@ Operation Builder::attention(Pass pass) const {
   op.keyValueHeads = keyValueHeads;
   op.headSize = shape.headSize;
   op.queries = op.keys = tokens;
+  // Tiles of as many queries as keys see up to twice as many.
+  if (inWindow) {
+    op.keys = std::min(tokens, 2 * shape.window);
+    op.causal = false;
+  }
   return op;
 }
 
@@ -205,6 +231,9 @@ void Builder::attentionInputsForward() {
     return linearsForward("qkv", getQkv());
   linearForward("to latent", shape.hidden,
                 latent.query + latent.keyValue + latent.rotary);
+  for (int64_t width : {latent.query, latent.keyValue})
+    kernel(Pass::Forward, "latent norm", 2.0 * tokens * width, double(tokens),
+           width);
   linearForward("q", latent.query, heads * (shape.headSize + latent.rotary));
   linearForward("kv", latent.keyValue, 2 * heads * shape.headSize);
 }
@@ -216,6 +245,12 @@ void Builder::attentionInputsBackward() {
   linearBackward("kv", latent.keyValue, 2 * heads * shape.headSize, true);
   linearBackward("q", latent.query, heads * (shape.headSize + latent.rotary),
                  true);
+  for (int64_t width : {latent.query, latent.keyValue}) {
+    kernel(Pass::BackwardInput, "latent norm", 3.0 * tokens * width,
+           double(tokens), width);
+    kernel(Pass::BackwardWeight, "latent norm", 2.0 * tokens * width,
+           double(tokens), width);
+  }
   linearBackward("to latent", shape.hidden,
                  latent.query + latent.keyValue + latent.rotary, false);
 }
@@ -234,12 +269,17 @@ void Builder::attentionInputParameters() {
 void Builder::feedForward() {
   linearsForward("ffn in", getFfnIn());
   activationForward();
+  cast(Pass::Forward, double(tokens) * ffn);
   linearForward("ffn out", ffn, shape.hidden);
 }
 
 void Builder::feedBackward() {
+  if (shape.recipe.denseAgain && !hasExperts)
+    denseAgain();
+  cast(Pass::BackwardInput, local);
   linearBackward("ffn out", ffn, shape.hidden, false);
   activationBackward();
+  cast(Pass::BackwardInput, double(tokens) * ffnIn);
   linearsBackward("ffn in", getFfnIn());
 }
 
@@ -249,9 +289,12 @@ void Builder::layerForward() {
   attentionInputsForward();
   if (shape.biases)
     kernel(Pass::Forward, "bias", 2.0 * tokens * qkvWidth, 0, qkvWidth);
+  if (shape.normsHeads)
+    headNormsForward();
   if (shape.rotary)
     kernel(Pass::Forward, "rotary", 2.0 * tokens * qkvWidth);
   block.operations.push_back(attention(Pass::Forward));
+  cast(Pass::Forward, double(tokens) * attentionWidth);
   linearForward("projection", attentionWidth, shape.hidden);
   leaveForward();
   residualForward();
@@ -270,13 +313,19 @@ void Builder::layerBackward() {
   kernel(Pass::BackwardInput, "residual", 3 * local);
   residualBackward();
   leaveBackward();
+  cast(Pass::BackwardInput, local);
   linearBackward("projection", attentionWidth, shape.hidden, false);
   block.operations.push_back(attention(Pass::BackwardInput));
   if (shape.rotary)
     kernel(Pass::BackwardInput, "rotary", 2.0 * tokens * qkvWidth);
+  if (shape.normsHeads)
+    headNormsBackward();
   if (shape.biases)
     kernel(Pass::BackwardWeight, "bias", double(tokens) * qkvWidth, 0,
            qkvWidth);
+  cast(Pass::BackwardInput, double(tokens) * qkvWidth);
+  if (shape.recipe.latentAgain)
+    latentAgain();
   attentionInputsBackward();
   normBackward();
   kernel(Pass::BackwardInput, "residual", 3 * local);
@@ -323,10 +372,11 @@ void Builder::layerSaved() {
 }
 
 /// Shared experts are a network as wide as all of them, beside the others.
-Block Builder::layer(bool ofExperts) {
+Block Builder::layer(bool ofExperts, bool hasWindow) {
   block = Block();
   block.name = ofExperts ? "layer of experts" : "layer";
   hasExperts = ofExperts;
+  inWindow = hasWindow;
   int64_t width =
       ofExperts ? shape.experts.shared * shape.experts.ffn : shape.ffn;
   ffn = divideUp(width, tp);
@@ -469,6 +519,14 @@ Work Builder::run() {
   work.blocks = {embedding(), layer(false), head()};
   if (shape.experts.experts)
     work.blocks.push_back(layer(true));
+  int usual = shape.experts.experts ? 3 : 1, windowed = usual;
+  if (shape.window) {
+    windowed = int(work.blocks.size());
+    work.blocks.push_back(layer(shape.experts.experts > 0, true));
+  }
+  int further = int(work.blocks.size());
+  if (shape.furtherTokens)
+    work.blocks.push_back(furtherLayer());
   // Both factors of every matmul of a weight gradient; one is a gradient.
   for (Block &each : work.blocks)
     for (const Operation &op : each.operations)
@@ -491,12 +549,13 @@ Work Builder::run() {
                         halves.passed};
   }
   work.before = work.after = 1;
-  work.order.assign(size_t(shape.layers) + 2, 1);
-  work.order.front() = 0;
-  work.order.back() = 2;
-  for (int64_t i = shape.experts.denseLayers;
-       shape.experts.experts && i < shape.layers; ++i)
-    work.order[size_t(i) + 1] = 3;
+  work.order = {0};
+  for (int64_t i = 0; i < shape.layers; ++i)
+    work.order.push_back(i < shape.experts.denseLayers ? 1
+                         : i % 2                       ? usual
+                                                       : windowed);
+  work.order.insert(work.order.end(), size_t(shape.furtherTokens), further);
+  work.order.push_back(2);
   countTotals(work);
   return work;
 }

@@ -27,6 +27,8 @@ namespace plait::planner {
 struct ExpertShape {
   int64_t experts = 0, choices = 0, ffn = 0, shared = 0, denseLayers = 0;
   double imbalance = 1;
+  /// Each has a bias, which is added times the weight of the choice.
+  bool biases = false;
 };
 
 /// Queries, and keys with values, that come from vectors of these sizes
@@ -34,6 +36,30 @@ struct ExpertShape {
 /// compressed.
 struct LatentShape {
   int64_t query = 0, keyValue = 0, rotary = 0;
+};
+
+/// How a recipe of Megatron-Core runs a mixture of experts.
+struct Recipe {
+  /// Otherwise nothing of what follows is known, nor how many kernels run.
+  bool isKnown = false;
+  /// A library sends a row once to each rank that has experts of its choice,
+  /// and so in the order in which they came (DeepEP, HybridEP); otherwise NCCL
+  /// sends it once for each choice, in the order of experts.
+  bool sendsOnce = false;
+  /// Ranks of a node. Where experts are on several nodes, such a library sends
+  /// a row once to each of these.
+  int nodeRanks = 8;
+  /// What linears multiply is made of 8 bit from 16 before.
+  bool eightBit = false;
+  /// Recorded in CUDA graphs, so that no host waits for Python: attention, and
+  /// the router with what comes before rows are sent and shared experts.
+  bool recordsAttention = false, recordsRouter = false;
+  /// The whole step is.
+  bool recordsAll = false;
+  /// Computed again in the backward pass: activations of experts, norms, what
+  /// latent vectors are expanded to, the networks of dense layers.
+  bool activationsAgain = false, normsAgain = false, latentAgain = false,
+       denseAgain = false;
 };
 
 /// A decoder-only transformer. Defaults describe a GPT; `ffnMatrices` of 3 is a
@@ -66,12 +92,24 @@ struct TransformerShape {
   enum class Loss : uint8_t { Fused, Softmax, Steps } loss = Loss::Fused;
   ExpertShape experts;
   LatentShape latent;
+  Recipe recipe;
+  /// Queries and keys are normed, head by head (Qwen3).
+  bool normsHeads = false;
+  /// Queries of every other layer see so many keys; 0: all before them.
+  int64_t window = 0;
+  /// Layers behind the others that predict further tokens, each with a
+  /// projection and a loss of its own (DeepSeek-AI 2024, DeepSeek-V3).
+  int64_t furtherTokens = 0;
 };
 
 /// Sizes that `tensor` does not divide are rounded up: the most loaded rank's.
 /// Experts are divided over `expertRanks`.
 Work buildTransformerWork(const TransformerShape &shape, int tensor,
                           bool sequenceParallel, int expertRanks = 1);
+
+/// Returns the part of the kernels of a layer of experts, forward or backward,
+/// that the recipe records.
+double getRecordedPart(const Block &layer, const Recipe &recipe, bool forward);
 
 } // namespace plait::planner
 

@@ -194,12 +194,12 @@ double Explorer::getThreshold() const {
   std::vector<double> seconds;
   for (const Leaf *leaf : getListed())
     seconds.push_back(leaf->seconds);
-  double most = std::min(fullSeconds, ceiling);
+  double least = std::min({fullSeconds, ceiling, most});
   if (seconds.size() < kept)
-    return most;
+    return least;
   std::nth_element(seconds.begin(), seconds.begin() + (kept - 1),
                    seconds.end());
-  return std::min(most, seconds[kept - 1]);
+  return std::min(least, seconds[kept - 1]);
 }
 
 /// Schedules that are searched for take long to generate: they come last, when
@@ -406,11 +406,10 @@ double Explorer::getTensorSeconds(int tensor, bool sequenceParallel) const {
 /// Those that a bound does not rule out.
 void Explorer::addFurtherTensors() {
   for (int tensor : choices.tensorsByBound) {
-    std::vector<Leaf> families = getFamilies();
+    double best = std::min(getBestSeconds(), most);
     bool isAsked = false;
     for (bool sequenceParallel : choices.sequenceParallel)
-      if (families.empty() || getTensorSeconds(tensor, sequenceParallel) <
-                                  families.front().seconds) {
+      if (getTensorSeconds(tensor, sequenceParallel) < best) {
         addTensor(tensor, sequenceParallel);
         isAsked = true;
       }

@@ -156,6 +156,7 @@ Explorer::Outcome Explorer::estimateMembers(const Node &node,
 void Explorer::evaluateRound(const std::vector<Node> &round,
                              std::vector<Outcome> &outcomes) {
   outcomes.assign(round.size(), Outcome());
+  bounds.forgetSteps();
   // Some nodes take a thousand times as long as others.
   std::atomic<size_t> next = 0;
   auto work = [&] {
@@ -185,6 +186,8 @@ void Explorer::merge(Node &node, const Outcome &outcome) {
       (!smallest || isSmaller(*outcome.smallest, *smallest)))
     smallest = outcome.smallest;
   std::optional<Leaf> &known = best[node.family];
+  if (outcome.best && !known)
+    found.insert(std::ranges::lower_bound(found, node.family), node.family);
   if (outcome.best && (!known || isBetter(*outcome.best, *known)))
     known = outcome.best;
 }
@@ -425,9 +428,8 @@ void Explorer::addFurtherTensors() {
 
 double Explorer::getBestSeconds() const {
   double seconds = 1e300;
-  for (const std::optional<Leaf> &leaf : best)
-    if (leaf)
-      seconds = std::min(seconds, leaf->seconds);
+  for (int family : found)
+    seconds = std::min(seconds, best[family]->seconds);
   return seconds;
 }
 

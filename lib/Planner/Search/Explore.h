@@ -295,6 +295,7 @@ private:
   bool opensUnfit = false;
   std::vector<Node> shortNodes; // nothing of which lies on hosts so far
   std::vector<std::optional<Leaf>> best; // by family
+  std::vector<int> found;                // families that have one, in order
   std::optional<Leaf> smallest;
   bool stopsAtFirst = false;
   int64_t enumerated = 0; // nodes

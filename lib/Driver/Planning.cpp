@@ -465,13 +465,30 @@ Status ChoiceState::setAttention() {
   return Status::success();
 }
 
-/// Searched anew: with less memory for scores another plan is the best.
+/// Searched anew: with less memory for scores another plan is the best. Hosts,
+/// idle devices and orders that are searched for are left out unless they are
+/// asked for: where scores take no memory they gain little, and take most of a
+/// search's time.
 std::string ChoiceState::describeFused(const planner::SearchResult &result) {
   planner::Training other = training;
   other.flashAttention = true;
-  Result<planner::SearchResult> found =
-      planner::search(*profile, cluster, other, space, planning.pins);
-  return found.ok() ? planner::describeFaster(result, *found, "fused") : "";
+  SearchSpace plain = space;
+  planner::Pins pins = planning.pins;
+  if (!pins.offload)
+    plain.offload = SearchSpace().offload;
+  if (!pins.devices && !pins.isMeshGiven())
+    pins.devices = cluster.devices();
+  if (!pins.schedule)
+    std::erase_if(plain.schedule, [](const std::string &name) {
+      auto generator = schedule::findGenerator(name);
+      return generator.ok() && (*generator)->searches;
+    });
+  double seconds = result.estimate.iterationSeconds;
+  Result<std::optional<double>> least =
+      planner::findLeastSeconds(*profile, cluster, other, plain, pins, seconds);
+  return least.ok() && *least
+             ? planner::describeFaster(seconds, **least, "fused")
+             : "";
 }
 
 /// The profile imports the model several times, with different batches: as the

@@ -31,12 +31,17 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 
+#include <array>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <vector>
 
 namespace plait {
+
+struct Sums;
 
 /// Makes the nn module of a model for a microbatch of `batch` sequences, on one
 /// rank: with `@loss`, without mesh. Failure has been reported as a diagnostic.
@@ -72,11 +77,19 @@ public:
 
 private:
   struct Model; // folded: one layer of each kind
-  /// Without recomputation, and where layers compute again what is cheap.
-  struct Measured {
+  /// Words that say all that the measure of a block follows from.
+  using BlockKey = std::vector<uintptr_t>;
+  /// Blocks at one size of a microbatch: without recomputation, and where
+  /// layers compute again what is cheap.
+  struct Sizes {
     std::vector<planner::Block> plain, cheap;
-    bool splitsLoss = false;
   };
+  /// The same of one block, for any size; the latter as far as it is known.
+  struct Measured {
+    planner::Block plain;
+    std::optional<planner::Block> cheap;
+  };
+  using HalvesByKind = std::array<planner::Halves, 3>; // by recomputation
   /// How a model is split: it, and what its values' types are then.
   struct Sharded {
     mlir::OwningOpRef<mlir::ModuleOp> module;
@@ -91,6 +104,8 @@ private:
                           std::unique_ptr<const planner::Work>>>
         works;
     std::map<double, const planner::Work *> solved; // by sequences
+    std::map<BlockKey, Measured> blocks;
+    std::map<BlockKey, HalvesByKind> halves;
 
     const planner::Work *find(double sequences) const;
   };
@@ -105,12 +120,19 @@ private:
                                     const planner::Degrees &degrees);
   mlir::OwningOpRef<mlir::ModuleOp>
   differentiate(Sharded &sharded, const TrainingConfiguration &configuration);
-  mlir::FailureOr<Measured> measure(Sharded &sharded,
-                                    const planner::Degrees &degrees);
-  mlir::LogicalResult addHalves(Sharded &sharded,
-                                const planner::Degrees &degrees,
-                                Measured &measured);
-  planner::Work assemble(Measured measured);
+  mlir::FailureOr<Sizes> measure(mlir::ModuleOp joint,
+                                 llvm::ArrayRef<int64_t> blocks,
+                                 const Sums &sums,
+                                 const planner::Degrees &degrees);
+  mlir::LogicalResult measureNew(Degree &degree,
+                                 const std::vector<BlockKey> &keys,
+                                 mlir::ModuleOp small, const Sums &sums,
+                                 double sequences,
+                                 const planner::Degrees &degrees);
+  std::vector<HalvesByKind> findHalves(Degree &degree, Sharded &sharded,
+                                       const planner::Degrees &degrees);
+  planner::Work assemble(const std::vector<Measured> &blocks,
+                         const std::vector<HalvesByKind> &halves);
   /// Returns the work for a number of sequences; null where the model cannot be
   /// split, which diagnostics have said.
   const planner::Work *solve(Degree &degree, double sequences,

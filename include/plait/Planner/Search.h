@@ -165,6 +165,16 @@ Result<SearchResult> search(WorkSource &source, const Cluster &cluster,
                             const Training &training, const SearchSpace &space,
                             const Pins &pins = {}, const Placement &place = {});
 
+/// Finds the seconds of the fastest configuration that is estimated to fit,
+/// and nothing else of it; nothing where none takes less than `most`. Takes a
+/// fraction of what search() does, which has runners-up to find. Fails when
+/// pins and space contradict each other.
+Result<std::optional<double>> findLeastSeconds(WorkSource &source,
+                                               const Cluster &cluster,
+                                               const Training &training,
+                                               const SearchSpace &space,
+                                               const Pins &pins, double most);
+
 /// One line of a comparison: a part of the time or of the memory, in seconds
 /// or bytes.
 struct Difference {

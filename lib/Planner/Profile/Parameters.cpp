@@ -36,6 +36,13 @@ Sums plait::findSums(ModuleOp module) {
   }
   for (Attribute symbol : sums.whole)
     sums.partial.erase(symbol);
+  llvm::DenseMap<Attribute, func::FuncOp> readers;
+  for (auto function : module.getOps<func::FuncOp>())
+    for (auto read : nn::findAccesses(function, nn::SlotAccess::Read)) {
+      Attribute symbol = read.getSymbolAttr();
+      if (readers.try_emplace(symbol, function).first->second != function)
+        sums.shared.insert(symbol);
+    }
   return sums;
 }
 
@@ -141,12 +148,7 @@ std::vector<ParameterGroup> plait::findParameters(ModuleOp module,
     group.readAgain =
         group.readBackward || seenAgain.contains(read.getSymbolAttr());
     group.decays = parameter.getDecay();
-    // Tied where another block's forward function reads it as well.
-    for (auto function : module.getOps<func::FuncOp>())
-      if (function != forward &&
-          doesAction(function, pipe::ActionKind::Forward))
-        for (auto other : nn::findAccesses(function, nn::SlotAccess::Read))
-          group.tied |= other.getSymbol() == read.getSymbol();
+    group.tied = sums.shared.contains(read.getSymbolAttr());
     groups.push_back(group);
   }
   return groups;

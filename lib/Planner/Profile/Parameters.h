@@ -16,17 +16,18 @@
 namespace plait {
 
 /// The symbols of what functions add to: parameters that are trained, and
-/// accumulators of the loss.
+/// accumulators of the loss; and of what is tied.
 struct Sums {
   llvm::DenseSet<mlir::Attribute> whole;
   llvm::DenseSet<mlir::Attribute> partial; // ranks of tp have parts of the sum
+  llvm::DenseSet<mlir::Attribute> shared;  // several stages read it
 
   bool contains(mlir::Attribute symbol) const {
     return whole.contains(symbol) || partial.contains(symbol);
   }
 };
 
-/// Finds them while types have shardings.
+/// Finds them while types have shardings, and stages one function each.
 Sums findSums(mlir::ModuleOp module);
 
 /// Lists the parameters that a stage reads, by whether tp splits them.

@@ -16,6 +16,8 @@
 // 4. The same at twice the microbatch tells what grows with it from what does
 //    not.
 //
+// Blocks that were met before, split in the same way, are not measured again.
+//
 // Both are sharded as the whole model is for the sequences asked for.
 // What a profile says is then what will be compiled: there is no second
 // description of a transformer. It takes as long as compiling the folded model,
@@ -25,6 +27,7 @@
 
 #include "plait/Planner/Profile.h"
 
+#include "BlockKey.h"
 #include "FoldLayers.h"
 #include "Halves.h"
 #include "Measure.h"
@@ -193,15 +196,15 @@ static Type getActivation(MLIRContext *context, Precision precision) {
                                       : Type(Float32Type::get(context));
 }
 
-/// A forward and a backward function for each block, by the names that the
-/// stage pass gives them. Parameters need the module, for what else reads them.
+/// A forward and a backward function for each of `blocks`, by the names that
+/// the stage pass gives them. Parameters need the module.
 static std::vector<planner::Block> measureBlocks(ModuleOp module,
-                                                 int64_t blocks,
+                                                 ArrayRef<int64_t> blocks,
                                                  Precision precision,
                                                  const Sums &sums) {
   std::vector<planner::Block> measured;
   Type activation = getActivation(module.getContext(), precision);
-  for (int64_t index = 0; index < blocks; ++index) {
+  for (int64_t index : blocks) {
     auto find = [&](pipe::ActionKind action) {
       return module.lookupSymbol<func::FuncOp>(getFunctionName(action, index));
     };
@@ -212,6 +215,18 @@ static std::vector<planner::Block> measureBlocks(ModuleOp module,
         findParameters(module, forward, backward, sums);
   }
   return measured;
+}
+
+/// The first block of each key that is not known.
+template <typename Known>
+static SmallVector<int64_t> findNew(const std::vector<BlockKey> &keys,
+                                    const Known &known) {
+  SmallVector<int64_t> found;
+  for (auto [index, key] : llvm::enumerate(keys))
+    if (!known.contains(key) && std::find(keys.begin(), keys.begin() + index,
+                                          key) == keys.begin() + index)
+      found.push_back(int64_t(index));
+  return found;
 }
 
 //===----------------------------------------------------------------------===//
@@ -295,41 +310,70 @@ ModelProfile::differentiate(Sharded &sharded,
   return module;
 }
 
-/// The blocks of one rank.
-FailureOr<ModelProfile::Measured>
-ModelProfile::measure(Sharded &sharded, const planner::Degrees &degrees) {
-  const Model &model = *getModel(kSmall);
+/// Measures `blocks` of one rank, of which `joint` is changed to have only
+/// those.
+FailureOr<ModelProfile::Sizes>
+ModelProfile::measure(ModuleOp joint, ArrayRef<int64_t> blocks,
+                      const Sums &sums, const planner::Degrees &degrees) {
+  keepBlocks(joint, blocks);
   TrainingConfiguration configuration = getConfiguration(degrees);
-  OwningOpRef<ModuleOp> joint = differentiate(sharded, configuration);
-  if (!joint)
-    return failure();
-  Measured measured;
+  Sizes measured;
   for (auto [recompute, found] :
        {std::pair(Recompute::None, &measured.plain),
         std::pair(Recompute::Selective, &measured.cheap)}) {
     configuration.recompute = recompute;
-    OwningOpRef<ModuleOp> module = joint->clone();
+    OwningOpRef<ModuleOp> module = joint.clone();
     setConfiguration(*module, configuration);
-    if (failed(run(*module, Phase::Checkpoint)))
+    if (failed(
+            run(*module, {Phase::Checkpoint, Phase::Partition, Phase::Lower})))
       return failure();
-    Sums sums = findSums(*module);
-    measured.splitsLoss |=
-        sums.partial.contains(FlatSymbolRefAttr::get(&context, kLossSum));
-    if (failed(run(*module, {Phase::Partition, Phase::Lower})))
-      return failure();
-    *found =
-        measureBlocks(*module, model.folded.blocks.size(), getWidth(), sums);
-    for (auto [block, folded] : llvm::zip_equal(*found, model.folded.blocks))
-      block.name = folded.name;
+    *found = measureBlocks(*module, blocks, getWidth(), sums);
   }
   return measured;
 }
 
-/// Sets what the halves of backward passes take, of the smaller microbatch: all
-/// of it grows with the sequences.
-LogicalResult ModelProfile::addHalves(Sharded &sharded,
-                                      const planner::Degrees &degrees,
-                                      Measured &measured) {
+/// Measures those of `keys`, which are the blocks of `small`, that are not
+/// known, at two sizes.
+LogicalResult ModelProfile::measureNew(Degree &degree,
+                                       const std::vector<BlockKey> &keys,
+                                       ModuleOp small, const Sums &sums,
+                                       double sequences,
+                                       const planner::Degrees &degrees) {
+  SmallVector<int64_t> blocks = findNew(keys, degree.blocks);
+  if (blocks.empty())
+    return success();
+  auto sharded = shardFor(sequences, kLarge, degrees);
+  if (failed(sharded))
+    return failure();
+  OwningOpRef<ModuleOp> large =
+      differentiate(*sharded, getConfiguration(degrees));
+  if (!large)
+    return failure();
+  Sums largeSums = findSums(*large);
+  auto first = measure(small, blocks, sums, degrees);
+  auto second = measure(*large, blocks, largeSums, degrees);
+  if (failed(first) || failed(second))
+    return failure();
+  Separator separator(kSmall, kLarge, getWidth() == Precision::BF16 ? 2 : 1);
+  for (auto [i, index] : llvm::enumerate(blocks)) {
+    Measured made{std::move(first->plain[i]), std::move(first->cheap[i])};
+    if (!separator.separate(made.plain, second->plain[i])) {
+      degree.refusal = "the shardings of small and large microbatches differ";
+      return failure();
+    }
+    // Else nothing is known of what is cheap to compute again.
+    if (!separator.separate(*made.cheap, second->cheap[i]))
+      made.cheap.reset();
+    degree.blocks.emplace(keys[index], std::move(made));
+  }
+  return success();
+}
+
+/// Finds what the halves of backward passes take, by block, of the smaller
+/// microbatch: all of it grows with the sequences. Empty where that cannot be.
+std::vector<ModelProfile::HalvesByKind>
+ModelProfile::findHalves(Degree &degree, Sharded &sharded,
+                         const planner::Degrees &degrees) {
   const FoldedBlocks &folded = getModel(kSmall)->folded;
   if (!folded.blocks.front().isLayer && folded.blocks.size() > 1)
     joinEmbedding(*sharded.module);
@@ -337,44 +381,62 @@ LogicalResult ModelProfile::addHalves(Sharded &sharded,
   configuration.schedule = "zb-h1"; // any that runs them apart
   OwningOpRef<ModuleOp> joint = differentiate(sharded, configuration);
   if (!joint)
-    return failure();
+    return {};
+  std::vector<BlockKey> keys =
+      describeBlocks(*joint, findSums(*joint), int64_t(folded.blocks.size()));
+  SmallVector<int64_t> blocks = findNew(keys, degree.halves);
+  keepBlocks(*joint, blocks);
+  std::vector<HalvesByKind> made(keys.size());
   for (Recompute recompute :
        {Recompute::None, Recompute::Selective, Recompute::Full}) {
+    if (blocks.empty())
+      break;
     configuration.recompute = recompute;
     OwningOpRef<ModuleOp> module = joint->clone();
     setConfiguration(*module, configuration);
     if (failed(run(*module, Phase::Checkpoint)))
-      return failure();
+      return {};
     std::vector<planner::Halves> halves =
-        measureHalves(*module, int64_t(folded.blocks.size()),
+        measureHalves(*module, int64_t(keys.size()),
                       getActivation(&context, getWidth()), kSmall);
-    for (size_t i = 0; i < halves.size(); ++i) {
-      if (recompute == Recompute::Full)
-        measured.plain[i].halvesAgain = measured.cheap[i].halvesAgain =
-            halves[i];
-      else if (recompute == Recompute::None)
-        measured.plain[i].halves = halves[i];
-      else
-        measured.cheap[i].halves = halves[i];
-    }
+    for (int64_t index : blocks)
+      made[index][size_t(recompute)] = halves[index];
   }
-  return success();
+  for (int64_t index : blocks)
+    degree.halves.emplace(keys[index], made[index]);
+  for (auto [found, key] : llvm::zip_equal(made, keys))
+    found = degree.halves.at(key);
+  return made;
 }
 
-/// The work whose blocks are given, in the model's order.
-Work ModelProfile::assemble(Measured measured) {
+/// The work of blocks, in the model's order.
+Work ModelProfile::assemble(const std::vector<Measured> &blocks,
+                            const std::vector<HalvesByKind> &halves) {
   const Model &model = *getModel(kSmall);
   Work work;
   work.totalParameters = model.parameters;
   work.modelFlopsPerSequence = model.flops;
   work.sequence = model.sequence;
-  work.splitsLoss = measured.splitsLoss;
   work.order.assign(model.folded.order.begin(), model.folded.order.end());
-  for (auto [index, info] : llvm::enumerate(model.folded.blocks))
+  bool knowsCheap = true;
+  for (auto [index, info] : llvm::enumerate(model.folded.blocks)) {
     if (!info.isLayer)
       (index == 0 ? work.before : work.after) += 1;
-  work.blocks = std::move(measured.plain);
-  work.cheapBlocks = std::move(measured.cheap);
+    auto add = [&](planner::Block block, Recompute kind,
+                   std::vector<planner::Block> &to) {
+      block.name = info.name;
+      block.halves = halves[index][size_t(kind)];
+      block.halvesAgain = halves[index][size_t(Recompute::Full)];
+      to.push_back(std::move(block));
+    };
+    const Measured &measured = blocks[index];
+    add(measured.plain, Recompute::None, work.blocks);
+    knowsCheap &= measured.cheap.has_value();
+    if (knowsCheap)
+      add(*measured.cheap, Recompute::Selective, work.cheapBlocks);
+  }
+  if (!knowsCheap)
+    work.cheapBlocks.clear();
   return work;
 }
 
@@ -391,7 +453,8 @@ const Work *ModelProfile::Degree::find(double sequences) const {
   return isBetween ? above->second : nullptr;
 }
 
-/// Measures a model only if it has not been split like that before.
+/// Measures a model only if it has not been split like that before, and of it
+/// only the blocks that are not known.
 const Work *ModelProfile::solve(Degree &degree, double sequences,
                                 const planner::Degrees &degrees) {
   auto small = shardFor(sequences, kSmall, degrees);
@@ -400,23 +463,24 @@ const Work *ModelProfile::solve(Degree &degree, double sequences,
   for (const auto &[types, work] : degree.works)
     if (types == small->types)
       return work.get();
-  auto large = shardFor(sequences, kLarge, degrees);
-  if (failed(large))
+  OwningOpRef<ModuleOp> joint =
+      differentiate(*small, getConfiguration(degrees));
+  if (!joint)
     return nullptr;
-  auto first = measure(*small, degrees);
-  auto second = measure(*large, degrees);
-  if (failed(first) || failed(second) ||
-      failed(addHalves(*small, degrees, *first)))
+  Sums sums = findSums(*joint);
+  std::vector<BlockKey> keys = describeBlocks(
+      *joint, sums, int64_t(getModel(kSmall)->folded.blocks.size()));
+  if (failed(measureNew(degree, keys, *joint, sums, sequences, degrees)))
     return nullptr;
-  Separator separator(kSmall, kLarge, getWidth() == Precision::BF16 ? 2 : 1);
-  if (!separator.separate(first->plain, second->plain)) {
-    degree.refusal = "the shardings of small and large microbatches differ";
+  std::vector<HalvesByKind> halves = findHalves(degree, *small, degrees);
+  if (halves.empty())
     return nullptr;
-  }
-  // Else nothing is known of what is cheap to compute again.
-  if (!separator.separate(first->cheap, second->cheap))
-    first->cheap.clear();
-  Work work = assemble(std::move(*first));
+  std::vector<Measured> blocks;
+  for (const BlockKey &key : keys)
+    blocks.push_back(degree.blocks.at(key));
+  Work work = assemble(blocks, halves);
+  work.splitsLoss =
+      sums.partial.contains(FlatSymbolRefAttr::get(&context, kLossSum));
   work.tensorParallel = degrees.tensor;
   work.expertParallel = degrees.experts;
   work.sequenceParallel = degrees.sequenceParallel;

@@ -15,13 +15,6 @@
 using namespace plait;
 using planner::Saved;
 
-bool Separator::separate(std::vector<planner::Block> &first,
-                         const std::vector<planner::Block> &second) const {
-  return llvm::all_of(llvm::zip_equal(first, second), [&](auto pair) {
-    return separate(std::get<0>(pair), std::get<1>(pair));
-  });
-}
-
 void Separator::split(double &value, double atLarge, double *fixed,
                       double share) const {
   double perSequence = (atLarge - value) / (large - small);

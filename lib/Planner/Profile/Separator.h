@@ -23,11 +23,9 @@ public:
 
   /// Leaves `first` per sequence. False where the blocks differ in more than
   /// sizes.
-  bool separate(std::vector<planner::Block> &first,
-                const std::vector<planner::Block> &second) const;
+  bool separate(planner::Block &first, const planner::Block &second) const;
 
 private:
-  bool separate(planner::Block &first, const planner::Block &second) const;
   /// A straight line through two points: its slope is what a sequence takes,
   /// and what is left at the smaller size is fixed. A fixed part below 0 comes
   /// from rounding and counts as 0.

@@ -162,16 +162,11 @@ std::string planner::describeClose(const SearchResult &result) {
          printNumber(100 * robustMost, 0) + " %";
 }
 
-std::string planner::describeFaster(const SearchResult &pick,
-                                    const SearchResult &other,
+std::string planner::describeFaster(double seconds, double other,
                                     const std::string &how) {
-  double mine = pick.estimate.iterationSeconds;
-  double theirs = other.estimate.iterationSeconds;
-  if (theirs >= mine)
-    return "";
-  return "a step takes " + printSeconds(mine) + ", " + printSeconds(theirs) +
+  return "a step takes " + printSeconds(seconds) + ", " + printSeconds(other) +
          " if it were " + how + " (" +
-         printNumber(100 * (1 - theirs / mine), 0) + " % less)";
+         printNumber(100 * (1 - other / seconds), 0) + " % less)";
 }
 
 /// The text is for standard error: it has wall-clock figures, which differ from

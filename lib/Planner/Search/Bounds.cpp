@@ -311,15 +311,32 @@ double Bounds::getStepSeconds(const Elements &parameters,
 
 /// Some rank has at least the mean of the parameters, of either kind, depending
 /// on the cut: whichever takes less.
-double Bounds::getStepSeconds(const Work &work, const Probe &probe,
-                              const Configuration &configuration,
-                              double seconds) const {
+double Bounds::makeStepSeconds(const Work &work, const Probe &probe,
+                               const Configuration &configuration,
+                               double seconds) const {
   double mean = probe.parameters.all() / configuration.mesh[Axis::PP];
   Context context{work, cluster, training, configuration};
   double dense = getStepSeconds({mean, 0}, context, seconds);
   return probe.parameters.experts == 0
              ? dense
              : std::min(dense, getStepSeconds({0, mean}, context, seconds));
+}
+
+/// Nodes of a cell ask for the same, and differ in the schedule.
+double Bounds::getStepSeconds(const Work &work, const Probe &probe,
+                              const Configuration &configuration,
+                              double seconds) {
+  StepKey key(seconds, &work, configuration.mesh, configuration.microBatch,
+              configuration.zero, configuration.offload,
+              configuration.contextParallel);
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (auto found = steps.find(key); found != steps.end())
+      return found->second;
+  }
+  double made = makeStepSeconds(work, probe, configuration, seconds);
+  std::lock_guard<std::mutex> lock(mutex);
+  return steps.try_emplace(key, made).first->second;
 }
 
 /// What is resident, by the ZeRO stage, and one microbatch whole, or all of

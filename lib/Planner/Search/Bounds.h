@@ -80,7 +80,8 @@ struct StageProbe {
 /// Whether ZeRO divides all parameters that it may divide.
 bool dividesAll(const Context &context);
 
-/// getProbe is for one thread; the others for any number.
+/// getProbe is for one thread, and so is forgetSteps; the others for any
+/// number.
 class Bounds {
 public:
   Bounds(const Cluster &cluster, const Training &training)
@@ -108,8 +109,10 @@ public:
   /// gradients, the exchange of parameters and the optimizer of a step that
   /// takes less than `seconds`.
   double getStepSeconds(const Work &work, const Probe &probe,
-                        const Configuration &configuration,
-                        double seconds) const;
+                        const Configuration &configuration, double seconds);
+
+  /// Forgets what getStepSeconds() has kept: limits change as a search goes on.
+  void forgetSteps() { steps.clear(); }
 
   /// Bytes that some rank needs at least.
   double getBytes(const Probe &probe, const Configuration &configuration) const;
@@ -132,6 +135,9 @@ private:
   Held getHeld(const Configuration &configuration);
   double getStepSeconds(const Elements &parameters, const Context &context,
                         double seconds) const;
+  double makeStepSeconds(const Work &work, const Probe &probe,
+                         const Configuration &configuration,
+                         double seconds) const;
 
   const Cluster &cluster;
   const Training &training;
@@ -163,6 +169,11 @@ private:
   std::mutex mutex; // of what follows
   std::map<StageKey, std::shared_ptr<const StageProbe>> stageProbes;
   std::map<HeldKey, Held> heldBy;
+  /// All that is read of a configuration: nothing of schedule, cut and
+  /// recomputation.
+  using StepKey = std::tuple<double, const Work *, Mesh, int64_t, int, Offload,
+                             ContextParallel>;
+  std::map<StepKey, double> steps;
 };
 
 /// Seconds of a sequence that ranks of tp exchange at least: those in which

@@ -138,7 +138,7 @@ void Explorer::addCell(Cell cell, const Configuration &configuration) {
     cell.seconds = getVagueSeconds(cell, configuration);
   else if (!measure(cell, configuration))
     return;
-  if (cell.seconds < fullSeconds)
+  if (cell.seconds < std::min(fullSeconds, most))
     cells.add(cell);
 }
 
@@ -286,7 +286,7 @@ void Explorer::addNode(Node node) {
   if (bounds.getBytes(*node.probe, configuration) > usable ||
       isFasterOffloaded(node))
     noteShort(node);
-  if (node.seconds >= std::min(fullSeconds, ceiling))
+  if (node.seconds >= std::min({fullSeconds, ceiling, most}))
     return;
   configuration.zero = zeros.back();
   double bytes = bounds.getBytes(*node.probe, configuration);

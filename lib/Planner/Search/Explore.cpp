@@ -156,6 +156,7 @@ Explorer::Outcome Explorer::estimateMembers(const Node &node,
 void Explorer::evaluateRound(const std::vector<Node> &round,
                              std::vector<Outcome> &outcomes) {
   outcomes.assign(round.size(), Outcome());
+  bounds.forgetSteps();
   // Some nodes take a thousand times as long as others.
   std::atomic<size_t> next = 0;
   auto work = [&] {
@@ -185,6 +186,8 @@ void Explorer::merge(Node &node, const Outcome &outcome) {
       (!smallest || isSmaller(*outcome.smallest, *smallest)))
     smallest = outcome.smallest;
   std::optional<Leaf> &known = best[node.family];
+  if (outcome.best && !known)
+    found.insert(std::ranges::lower_bound(found, node.family), node.family);
   if (outcome.best && (!known || isBetter(*outcome.best, *known)))
     known = outcome.best;
 }
@@ -194,12 +197,12 @@ double Explorer::getThreshold() const {
   std::vector<double> seconds;
   for (const Leaf *leaf : getListed())
     seconds.push_back(leaf->seconds);
-  double most = std::min(fullSeconds, ceiling);
+  double least = std::min({fullSeconds, ceiling, most});
   if (seconds.size() < kept)
-    return most;
+    return least;
   std::nth_element(seconds.begin(), seconds.begin() + (kept - 1),
                    seconds.end());
-  return std::min(most, seconds[kept - 1]);
+  return std::min(least, seconds[kept - 1]);
 }
 
 /// Schedules that are searched for take long to generate: they come last, when
@@ -406,11 +409,10 @@ double Explorer::getTensorSeconds(int tensor, bool sequenceParallel) const {
 /// Those that a bound does not rule out.
 void Explorer::addFurtherTensors() {
   for (int tensor : choices.tensorsByBound) {
-    std::vector<Leaf> families = getFamilies();
+    double best = std::min(getBestSeconds(), most);
     bool isAsked = false;
     for (bool sequenceParallel : choices.sequenceParallel)
-      if (families.empty() || getTensorSeconds(tensor, sequenceParallel) <
-                                  families.front().seconds) {
+      if (getTensorSeconds(tensor, sequenceParallel) < best) {
         addTensor(tensor, sequenceParallel);
         isAsked = true;
       }
@@ -426,9 +428,8 @@ void Explorer::addFurtherTensors() {
 
 double Explorer::getBestSeconds() const {
   double seconds = 1e300;
-  for (const std::optional<Leaf> &leaf : best)
-    if (leaf)
-      seconds = std::min(seconds, leaf->seconds);
+  for (int family : found)
+    seconds = std::min(seconds, best[family]->seconds);
   return seconds;
 }
 

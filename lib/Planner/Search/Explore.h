@@ -160,11 +160,12 @@ private:
 
 class Explorer {
 public:
-  /// `knowledge` is of the same input and choices.
+  /// `knowledge` is of the same input and choices. The best `kept` families are
+  /// wanted exactly, of those that take less than `most` seconds.
   Explorer(const SearchInput &input, const Choices &choices,
-           Knowledge &knowledge)
+           Knowledge &knowledge, size_t kept = listed, double most = 1e300)
       : input(input), choices(choices), knowledge(knowledge),
-        bounds(knowledge.bounds) {}
+        bounds(knowledge.bounds), kept(kept), most(most), threshold(most) {}
 
   void run();
   /// Whether anything fits, which is sooner known than what is fastest.
@@ -201,7 +202,7 @@ public:
   /// sense.
   std::string refusal;
 
-  static constexpr size_t kept = 11; // the pick and ten others
+  static constexpr size_t listed = 11; // the pick and ten others
 
 private:
   /// The result of exploring a node.
@@ -271,6 +272,8 @@ private:
   const Choices &choices;
   Knowledge &knowledge;
   Bounds &bounds;
+  const size_t kept;
+  const double most;
   std::map<Degrees, const Work *> works;
   /// Why the model cannot be split, and into how many parts.
   std::vector<std::pair<std::string, std::vector<int>>> refusedTensors;
@@ -292,10 +295,11 @@ private:
   bool opensUnfit = false;
   std::vector<Node> shortNodes; // nothing of which lies on hosts so far
   std::vector<std::optional<Leaf>> best; // by family
+  std::vector<int> found;                // families that have one, in order
   std::optional<Leaf> smallest;
   bool stopsAtFirst = false;
-  int64_t enumerated = 0;   // nodes
-  double threshold = 1e300; // no slower family is among the best
+  int64_t enumerated = 0; // nodes
+  double threshold;       // no slower family is among the best
   /// The seconds that all devices together take, once that is known: with idle
   /// ones only what is faster counts.
   double fullSeconds = 1e300;

@@ -79,7 +79,7 @@ void Explorer::addSmallestIdle() {
 /// Fewer ranks may be faster: where their number divides layers and batch
 /// better, or where communication is what takes long.
 void Explorer::addIdle() {
-  fullSeconds = getBestSeconds();
+  fullSeconds = std::min(getBestSeconds(), most);
   for (int tensor : choices.tensorsWithIdle)
     for (bool sequenceParallel : choices.sequenceParallel)
       if (works.empty() ||

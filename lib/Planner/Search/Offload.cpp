@@ -89,10 +89,12 @@ void Explorer::addOffloaded(Offload offload) {
 /// The best with nothing on hosts, or with what is pinned.
 double Explorer::getPlainSeconds(bool usesAll) const {
   double seconds = 1e300;
-  for (const std::optional<Leaf> &leaf : best)
-    if (leaf && leaf->configuration.offload == choices.offload.front() &&
-        (!usesAll || leaf->configuration.ranks() == choices.ranks))
-      seconds = std::min(seconds, leaf->seconds);
+  for (int family : found) {
+    const Leaf &leaf = *best[family];
+    if (leaf.configuration.offload == choices.offload.front() &&
+        (!usesAll || leaf.configuration.ranks() == choices.ranks))
+      seconds = std::min(seconds, leaf.seconds);
+  }
   return seconds;
 }
 
@@ -100,14 +102,13 @@ double Explorer::getPlainSeconds(bool usesAll) const {
 std::vector<const Leaf *> Explorer::getListed() const {
   double plain = getPlainSeconds(false), plainOfAll = getPlainSeconds(true);
   std::vector<const Leaf *> listed;
-  for (const std::optional<Leaf> &leaf : best) {
-    if (!leaf)
-      continue;
+  for (int family : found) {
+    const Leaf *leaf = &*best[family];
     bool usesAll = leaf->configuration.ranks() == choices.ranks;
     bool isPlain = leaf->configuration.offload == choices.offload.front();
     double limit = isPlain ? 1e300 : usesAll ? plainOfAll : plain;
     if (leaf->seconds < limit && (usesAll || leaf->seconds < fullSeconds))
-      listed.push_back(&*leaf);
+      listed.push_back(leaf);
   }
   return listed;
 }

@@ -159,7 +159,7 @@ static void preferSimple(std::vector<Leaf> &families) {
   // the band. But the fastest with nothing on hosts is: it was found before
   // anything on hosts was tried.
   const Leaf &fastest = families.front();
-  auto last = families.begin() + std::min(families.size(), Explorer::kept);
+  auto last = families.begin() + std::min(families.size(), Explorer::listed);
   auto plain = std::ranges::find_if(families, [](const Leaf &leaf) {
     return leaf.configuration.offload == Offload::None;
   });
@@ -234,7 +234,7 @@ void Summary::moveLayers() {
 /// with nothing on hosts is exact, and takes the last place if none of the
 /// others has measured times.
 Status Summary::addRunnersUp(const std::vector<Leaf> &families) {
-  for (size_t i = 1; i < families.size() && i < Explorer::kept; ++i) {
+  for (size_t i = 1; i < families.size() && i < Explorer::listed; ++i) {
     Result<Alternative> other = makeExact(families[i].configuration);
     if (!other.ok())
       return other.status();

@@ -275,6 +275,31 @@ TEST(Search, IsNoSlowerThanPublishedRuns) {
   EXPECT_GE(tried, 5);
 }
 
+/// A search for one number ends at the same one, with devices idle and
+/// something on hosts where that is faster.
+TEST(Search, FindsTheLeastSecondsAlone) {
+  for (double gigabytes : {8.0, 16.0, 80.0}) {
+    Setting setting;
+    setting.space = SearchSpace::all();
+    setting.cluster.device.memoryBytes = gigabytes * 1e9;
+    setting.pins = *parsePins("pp=1"); // no layers move
+    TransformerSource source(setting.shape);
+    auto find = [&](double most) {
+      return findLeastSeconds(source, setting.cluster, setting.training,
+                              setting.space, setting.pins, most);
+    };
+    Result<SearchResult> whole = search(
+        source, setting.cluster, setting.training, setting.space, setting.pins);
+    ASSERT_TRUE(whole.ok()) << whole.status().message();
+    for (double most : {1e300, 1.01 * whole->lowerBoundSeconds}) {
+      Result<std::optional<double>> least = find(most);
+      ASSERT_TRUE(least.ok() && *least) << gigabytes;
+      EXPECT_EQ(**least, whole->lowerBoundSeconds) << gigabytes;
+    }
+    EXPECT_EQ(*find(whole->lowerBoundSeconds), std::nullopt) << gigabytes;
+  }
+}
+
 /// GPT-OSS 120B, whose scores fill the memory: there bounds on time alone rule
 /// out little. Estimates are counted, which tells a bound that has become worse
 /// from a machine that is slow.

@@ -34,7 +34,6 @@
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/Sequence.h"
-#include "llvm/ADT/SetVector.h"
 
 namespace plait {
 #define GEN_PASS_DEF_ASSIGNSHARDINGSPASS
@@ -75,7 +74,6 @@ private:
   SmallVector<Attribute> tokenAxes(ArrayRef<int> classesOfDims, unsigned dim);
   ShardingAttr publishedSharding(Value value);
   void storeParameter(SlotOpInterface read);
-  void gatherForLayers(Value stored, ShardingAttr found);
   FailureOr<FactorAxes> factorAxes(ShardableOpInterface op);
   llvm::SmallDenseMap<int, ShardingProblem::Part> findParts();
   LogicalResult solve();
@@ -385,29 +383,7 @@ void Assigner::storeParameter(SlotOpInterface read) {
     parameter.setStateAttr(divided);
   value.setType(withSharding(value.getType(), stored));
   if (stored != found)
-    gatherForLayers(value, found);
-}
-
-/// Gathers before the first user of each layer, so that it need not be kept
-/// from one to another; users outside of layers are far from each other.
-void Assigner::gatherForLayers(Value stored, ShardingAttr found) {
-  llvm::SetVector<Operation *> users(stored.user_begin(), stored.user_end());
-  auto inOrder = users.takeVector();
-  llvm::sort(inOrder,
-             [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
-  llvm::DenseMap<Attribute, Value> gathered; // by layer
-  for (Operation *user : inOrder) {
-    Attribute layer = user->getAttr(nn::kLayerAttr);
-    Value known = layer ? gathered.lookup(layer) : Value();
-    if (!known) {
-      builder.setInsertionPoint(user);
-      known = reshard(builder, stored, found);
-      if (layer)
-        known.getDefiningOp()->setAttr(nn::kLayerAttr, layer);
-      gathered[layer] = known;
-    }
-    user->replaceUsesOfWith(stored, known);
-  }
+    reshardForLayers(builder, value, found);
 }
 
 /// Types and reshards of one op. What is inserted in front of it belongs to its
@@ -445,7 +421,8 @@ void Assigner::pinParameters() {
 }
 
 /// The problem sees one rank's share of the tokens, or it would weigh
-/// activations and work dp times too heavily against parameters; or of others.
+/// activations and work dp times too heavily against parameters; or the share
+/// of other sequences than those of the module.
 llvm::SmallDenseMap<int, ShardingProblem::Part> Assigner::findParts() {
   llvm::SmallDenseMap<int, ShardingProblem::Part> parts;
   for (auto &[root, axes] : axesOfClass) {

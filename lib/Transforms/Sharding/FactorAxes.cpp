@@ -141,6 +141,27 @@ Value plait::reshard(OpBuilder &builder, Value value, ShardingAttr sharding) {
   return op;
 }
 
+void plait::reshardForLayers(OpBuilder &builder, Value value,
+                             ShardingAttr sharding) {
+  llvm::SetVector<Operation *> users(value.user_begin(), value.user_end());
+  auto inOrder = users.takeVector();
+  llvm::sort(inOrder,
+             [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+  llvm::DenseMap<Attribute, Value> resharded; // by layer
+  for (Operation *user : inOrder) {
+    Attribute layer = user->getAttr(nn::kLayerAttr);
+    Value known = layer ? resharded.lookup(layer) : Value();
+    if (!known) {
+      builder.setInsertionPoint(user);
+      known = reshard(builder, value, sharding);
+      if (layer)
+        known.getDefiningOp()->setAttr(nn::kLayerAttr, layer);
+      resharded[layer] = known;
+    }
+    user->replaceUsesOfWith(value, known);
+  }
+}
+
 namespace {
 /// The axes over which an op takes values uncombined, and leaves them so.
 struct Kept {

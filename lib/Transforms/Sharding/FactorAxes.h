@@ -59,6 +59,12 @@ bool movesElements(mlir::Operation *op);
 mlir::Value reshard(mlir::OpBuilder &builder, mlir::Value value,
                     dist::ShardingAttr sharding);
 
+/// The same for all users of `value`, before the first one of each layer, so
+/// that it need not be kept from one to another; users outside of layers are
+/// far from each other.
+void reshardForLayers(mlir::OpBuilder &builder, mlir::Value value,
+                      dist::ShardingAttr sharding);
+
 /// Shards ops that were created among sharded values: classes take the axes of
 /// the operands from outside and of the `seeds` (a value and the sharding it
 /// should get), larger tensors first; then every op is given its types.

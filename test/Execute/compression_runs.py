@@ -157,7 +157,7 @@ def draw_run(choose: random.Random) -> Run:
     mesh = ",".join(f"{axis}={n}" for axis, n in axes.items() if n > 1) or "1"
     scheme = draw_scheme(choose)
     isFed = "+feedback" in scheme and not scheme.startswith("powersgd")
-    zeros = "0" if scheme.endswith("both") else "012" if isFed else "01"
+    zeros = "0" if scheme.endswith("both") else "0123" if isFed else "01"
     options = [
         "--zero", choose.choice(zeros),
         "--micro-batch", str(choose.choice([n for n in (1, 2, 4) if n * axes["dp"] <= 8])),

@@ -90,12 +90,11 @@ private:
 
   func::FuncOp function;
   MeshOp mesh;
-  // With sequence parallelism tp may split what cp leaves of the sequence.
-  bool splitSequence;
+  bool splitSequence; // by tp, too, inside of what cp leaves of it
   int64_t pieces; // of what tp's ranks exchange beside matmuls
   unsigned zero;  // what ranks of dp divide: 2 gradients, 3 parameters, too
-  Compression compression; // of gradients
-  bool byHeads;            // ranks of cp exchange positions for heads
+  Compression compression;
+  bool byHeads; // ranks of cp exchange positions for heads
   FlatSymbolRefAttr meshRef;
   OpBuilder builder;
   StringAttr tensor, context;
@@ -366,15 +365,14 @@ void Assigner::storeParameter(SlotOpInterface read) {
     stored = found;
   // ZeRO 3 stores all of a parameter in parts, ZeRO 2 only what the optimizer
   // keeps of it; ZeRO 1 divides packs, which do not exist yet, and matrices,
-  // which rows of packs are no part of, as ZeRO 2. What replicas compress is
-  // theirs whole, and rows of packs are divided (StepUnit::addsToError); so
-  // ZeRO 3 does with what is no whole chunks for each.
+  // which rows of packs are no part of, as ZeRO 2. Packs are also what is
+  // compressed (StepUnit::addsToError).
   ShardingAttr divided =
       divideState(mesh, cast<RankedTensorType>(parameter.getType()), stored);
-  bool sumsElsewhere = splitSequence && mesh.getAxisSize(tensor) > 1;
   if (zero >= 3 && compresses(compression, nn::countDims(parameter)))
-    divided =
-        sumsElsewhere ? stored : divideChunks(mesh, value, stored, compression);
+    divided = splitSequence && mesh.getAxisSize(tensor) > 1
+                  ? stored
+                  : divideChunks(mesh, value, stored, compression);
   if (zero >= 3)
     stored = divided;
   else if (((zero == 2 && !compression.isOn()) ||

@@ -117,7 +117,7 @@ Cut BlockTimer::cut(const Operation &op, const Operation &matmul,
           whole.seconds * (getFactor(matmul, pieces) - 1), more};
 }
 
-/// As the compiler counts it, which knows the largest tiles only.
+/// Counts as the compiler does, which knows the largest tiles only.
 double BlockTimer::getFactor(const Operation &matmul, int pieces) const {
   const Device &device = context.cluster.device;
   if (device.isProcessor || matmul.scaled != Operation::Scaled::M)

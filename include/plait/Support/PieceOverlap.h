@@ -9,7 +9,8 @@
 // from them, is cut into pieces of rows, so that one piece is computed while
 // another is exchanged (Wang et al. 2023, "Overlap Communication with Dependent
 // Computation via Decomposition in Large Deep Learning Models"). What that
-// leaves to wait for is asked by the pass that cuts and by the planner.
+// leaves to wait for, and what the pieces take longer than the whole, is asked
+// by the pass that cuts and by the planner.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,6 +18,8 @@
 #define PLAIT_SUPPORT_PIECEOVERLAP_H
 
 #include <algorithm>
+#include <cstdint>
+#include <tuple>
 
 namespace plait {
 
@@ -38,6 +41,30 @@ inline int getMostPieces(int asked, bool isSum) {
 /// exposed as far as they take longer than a piece of the matmul.
 inline double getExposedSeconds(int pieces, double compute, double exchange) {
   return exchange + (pieces - 1) * std::max(0.0, exchange - compute / pieces);
+}
+
+/// How many times as long as a whole one a matmul of rows x columns results
+/// takes in `pieces` of its rows. A library computes it in tiles, as many at a
+/// time as there are `units`: a wave, whose last one leaves units idle in each
+/// piece. 1 where the units are unknown, 0.
+inline double getPiecesFactor(int64_t rows, int64_t columns, int pieces,
+                              int64_t units) {
+  if (units <= 0 || pieces <= 1)
+    return 1;
+  auto divideUp = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+  auto timeOf = [&](int64_t own) {
+    // Large tiles, and smaller ones, which load more for each product.
+    constexpr std::tuple<int64_t, int64_t, double> tiles[] = {
+        {256, 128, 1}, {128, 256, 1}, {128, 128, 0.94}};
+    double best = 1e300;
+    for (auto [tall, wide, speed] : tiles)
+      best = std::min(
+          best, double(divideUp(divideUp(own, tall) * divideUp(columns, wide),
+                                units)) *
+                    double(tall * wide) / speed);
+    return best;
+  };
+  return pieces * timeOf(divideUp(rows, pieces)) / timeOf(rows);
 }
 
 } // namespace plait

@@ -60,7 +60,8 @@ ClusterAttr plait::describeCluster(MLIRContext *context,
   auto rates = RatesAttr::get(
       context, describe(builder, planner::getGemmRate(device, precision)),
       describe(builder, planner::getMemoryRate(device)),
-      describeLinks(builder, cluster, mesh));
+      describeLinks(builder, cluster, mesh),
+      device.isProcessor ? 0 : int64_t(device.multiprocessors));
   return ClusterAttr::get(
       context, name, device.name, cluster.nodes, cluster.devicesPerNode,
       uint64_t(device.memoryBytes), uint64_t(device.reservedBytes),

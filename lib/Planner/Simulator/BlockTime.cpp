@@ -110,10 +110,22 @@ Cut BlockTimer::cut(const Operation &op, const Operation &matmul,
   part.pieces = pieces;
   double exchange = collectiveSecondsOf(op, pieces);
   Cost cut = pieces * operationCost(matmul, context.cluster.device, part);
-  Cost more = cut;
-  more += -1 * getCost(matmul);
+  Cost whole = getCost(matmul), more = cut;
+  more += -1 * whole;
   return {pieces, pieces * exchange,
-          getExposedSeconds(pieces, cut.seconds, exchange), more};
+          getExposedSeconds(pieces, cut.seconds, exchange),
+          whole.seconds * (getFactor(matmul, pieces) - 1), more};
+}
+
+/// Counts as the compiler does, which knows the largest tiles only.
+double BlockTimer::getFactor(const Operation &matmul, int pieces) const {
+  const Device &device = context.cluster.device;
+  if (device.isProcessor || matmul.scaled != Operation::Scaled::M)
+    return 1;
+  int64_t parts = options.sequenceParts;
+  int64_t rows = (matmul.m * options.microBatch + parts - 1) / parts;
+  return getPiecesFactor(rows, matmul.n, pieces,
+                         int64_t(device.multiprocessors));
 }
 
 /// Whether backward passes gather it by themselves, recomputed or not: what
@@ -132,17 +144,20 @@ double BlockTimer::addCollective(const Operation &op, const Operation *matmul,
                                  double beside) {
   PassTime &pass = op.pass == Pass::Forward ? getPass(op) : input;
   double whole = collectiveSecondsOf(op);
-  Cut best{1, whole, whole, {}};
+  Cut best{1, whole, whole, 0, {}};
   bool sums = op.collective == CollectiveKind::AllReduce;
   // As the compiler's pass chooses (SplitCollectives.cpp). There is nothing to
   // gain where all is hidden.
   int most = getMostPieces(context.training.tensorOverlap, sums);
-  for (int pieces = 2; matmul && best.exposed > beside && pieces <= most;
-       ++pieces) {
+  auto costOf = [&](const Cut &one) {
+    return std::max(0.0, one.exposed - beside) + one.lost;
+  };
+  bool gains = matmul && costOf(best) > 0;
+  for (int pieces = 2; gains && pieces <= most; ++pieces) {
     if (!sums && getBlocks() % pieces)
       continue;
     Cut other = cut(op, *matmul, pieces);
-    if (other.exposed < best.exposed)
+    if (costOf(other) < costOf(best))
       best = other;
   }
   double hidden = std::min(best.exposed, beside);

@@ -55,6 +55,7 @@ struct Cut {
   int pieces = 1;
   double seconds = 0; // of all pieces of the collective
   double exposed = 0; // of them, without anything else beside it
+  double lost = 0;    // by the matmul in waves that are not full
   Cost more;          // that the matmul takes in pieces
 };
 
@@ -145,6 +146,7 @@ private:
   bool isThere(const Operation &op) const;
   bool canCut(const Operation &op, const Operation *matmul) const;
   Cut cut(const Operation &op, const Operation &matmul, int pieces) const;
+  double getFactor(const Operation &matmul, int pieces) const;
 
   const Block &block;
   const Context &context;

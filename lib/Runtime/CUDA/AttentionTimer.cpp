@@ -180,7 +180,7 @@ AttentionTimer::findSame(const AttentionUse &use,
   return same;
 }
 
-/// From the first element of a tensor to its last.
+/// Spans a tensor from its first element to its last.
 static Measurer::Region regionOf(const fb::AttentionStepT &shape,
                                  const std::byte *data, int64_t rows,
                                  int64_t heads,

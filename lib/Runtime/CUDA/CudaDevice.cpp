@@ -265,7 +265,7 @@ Result<uint32_t> CudaDevice::prepareGemm(const fb::GemmStep &step) {
                                         int32_t(beside->second));
 }
 
-/// As it is in recorded steps (holdBack()). Half of the GPU is left to matmuls,
+/// Counts as in recorded steps (holdBack()). Half of the GPU is left to matmuls,
 /// however much there is beside them.
 Status CudaDevice::findBlocksBeside() {
   if (!collectiveBlocks)

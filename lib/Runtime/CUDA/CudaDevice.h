@@ -162,7 +162,7 @@ private:
   bool tf32;
   GemmTiming timing;
   uint32_t collectiveBlocks;
-  /// What is taken of the GPU beside them; none: nothing.
+  /// Blocks that are taken of the GPU beside each; none: nothing.
   std::map<const fb::GemmStep *, uint32_t> blocksBeside;
   std::string timedText;
   std::vector<GemmUse> gemmUses; // of the plan's steps

@@ -151,7 +151,7 @@ Status Measurer::timeAll(const Call &call, std::vector<Candidate> &candidates) {
   return Status::success();
 }
 
-/// Of equal ones min_element finds the first.
+/// Finds the first of equal ones.
 const Measurer::Candidate &
 Measurer::choose(const std::vector<Candidate> &candidates) {
   const Candidate &first = candidates.front();

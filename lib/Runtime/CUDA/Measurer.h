@@ -26,10 +26,10 @@ public:
     uint64_t bytes;
     fb::DType type; // bf16 or f32
   };
-  /// What is kept of a result.
+  /// Tells one result from another.
   struct Outcome {
     uint64_t checksum = 0; // of all its bits
-    /// Of each region; empty: only bits are compared.
+    /// Numbers of each region; empty: only bits are compared.
     std::vector<std::vector<float>> samples;
   };
   struct Candidate {

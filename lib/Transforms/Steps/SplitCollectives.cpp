@@ -57,7 +57,7 @@ private:
   std::optional<Pair> findPair(CollectiveOp collective);
   GemmOp findProducer(CollectiveOp collective);
   void measureBeside(Pair &pair);
-  double getExposed(const Pair &pair, int64_t pieces);
+  double getCost(const Pair &pair, int64_t pieces);
   int64_t choosePieces(const Pair &pair);
   bool isIndependent(ArrayRef<Operation *> gemms,
                      ArrayRef<Operation *> collectives, bool gathers);
@@ -191,18 +191,22 @@ std::optional<Pair> Splitter::findPair(CollectiveOp collective) {
   return pair;
 }
 
-double Splitter::getExposed(const Pair &pair, int64_t pieces) {
+/// The seconds in which nothing is computed, and those that the matmul loses in
+/// waves of tiles that are not full.
+double Splitter::getCost(const Pair &pair, int64_t pieces) {
   CollectiveOp collective = pair.collective;
   GemmOp gemm = pair.gemm;
   double exchange = link->getSeconds(collective.getSent().bytes / pieces);
-  return std::max(
-      0.0, getExposedSeconds(
-               pieces, rates.getGemmSeconds(gemm.getMatrixFlops()), exchange) -
-               rates.getGemmSeconds(pair.beside));
+  double whole = rates.getGemmSeconds(gemm.getMatrixFlops());
+  double cut = whole * getPiecesFactor(gemm.getM(), gemm.getN(), pieces,
+                                       rates.getGemmUnits());
+  return std::max(0.0, getExposedSeconds(pieces, cut, exchange) -
+                           rates.getGemmSeconds(pair.beside)) +
+         cut - whole;
 }
 
-/// The number of pieces that leaves least to wait for; where nothing runs
-/// beside anything, the most. Blocks of a gather or scatter stay whole, and
+/// The number of pieces that costs least; where nothing runs beside anything,
+/// the most. Blocks of a gather or scatter stay whole, and
 /// where there are more of them than pieces are asked for, up to twice as many.
 int64_t Splitter::choosePieces(const Pair &pair) {
   CollectiveOp collective = pair.collective;
@@ -212,7 +216,7 @@ int64_t Splitter::choosePieces(const Pair &pair) {
   int64_t best = 1;
   for (int64_t pieces = 2; pieces <= getMostPieces(asked, isSum); ++pieces)
     if (units % pieces == 0 && int64_t(gemm.getM()) % pieces == 0 &&
-        (!link || getExposed(pair, pieces) < getExposed(pair, best)))
+        (!link || getCost(pair, pieces) < getCost(pair, best)))
       best = pieces;
   return best;
 }

@@ -161,6 +161,13 @@ module attributes {plait.cluster = #plait.rates<gemm_flops = 1.0 : f64, memory_b
 
 // -----
 
+// (C3)
+// expected-error @+1 {{rates have gemm_units -1, expected 0 or more}}
+module attributes {plait.cluster = #plait.rates<gemm_flops = 1.0 : f64, memory_bandwidth = 1.0 : f64, links = [], gemm_units = -1>} {
+}
+
+// -----
+
 //===----------------------------------------------------------------------===//
 // Discardable attributes
 //===----------------------------------------------------------------------===//

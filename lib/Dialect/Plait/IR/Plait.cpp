@@ -400,7 +400,7 @@ RatesAttr plait::getRates(ModuleOp module) {
                                 builder.getF64FloatAttr(100e9));
   return RatesAttr::get(module.getContext(), builder.getF64FloatAttr(100e12),
                         builder.getF64FloatAttr(625e9),
-                        builder.getArrayAttr(link));
+                        builder.getArrayAttr(link), /*gemm_units=*/0);
 }
 
 /// No default beside rates that are given: a link that they lack would be

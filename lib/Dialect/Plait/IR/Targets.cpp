@@ -87,7 +87,7 @@ double LinkAttr::getWireSeconds(double bytes) const {
 /// Passes divide by rates, so that none may be zero.
 LogicalResult RatesAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                 FloatAttr gemmFlops, FloatAttr memoryBandwidth,
-                                ArrayAttr links) {
+                                ArrayAttr links, int64_t gemmUnits) {
   // (C1)
   if (!isPositive(gemmFlops) || !isPositive(memoryBandwidth))
     return emitError() << "rates have gemm_flops " << gemmFlops
@@ -104,6 +104,10 @@ LogicalResult RatesAttr::verify(function_ref<InFlightDiagnostic()> emitError,
       return emitError() << "rates have two links along axis \""
                          << link.getAxis() << "\"";
   }
+  // (C3)
+  if (gemmUnits < 0)
+    return emitError() << "rates have gemm_units " << gemmUnits
+                       << ", expected 0 or more";
   return success();
 }
 

@@ -167,10 +167,13 @@ def Plait_RatesAttr : Plait_Attr<"Rates", "rates"> {
     What passes weigh work against communication by: the operations a second that
     large GEMMs reach in the precision that is trained in, the bytes a second that
     large kernels move through the device's memory, and the links of the mesh's axes.
+    `gemm_units` are the multiprocessors that compute tiles of a GEMM side by side;
+    without them, nothing is lost where a GEMM is cut.
 
     Constraints:
     - (C1) the rates are positive.
     - (C2) `links` are `#plait.link`s, one for an axis at most.
+    - (C3) there are no fewer than 0 units.
 
     Example:
     ```mlir
@@ -179,7 +182,8 @@ def Plait_RatesAttr : Plait_Attr<"Rates", "rates"> {
   }];
   let parameters = (ins
     "::mlir::FloatAttr":$gemm_flops, "::mlir::FloatAttr":$memory_bandwidth,
-    "::mlir::ArrayAttr":$links);
+    "::mlir::ArrayAttr":$links,
+    DefaultValuedParameter<"int64_t", "0">:$gemm_units);
   let assemblyFormat = "`<` struct(params) `>`";
   let extraClassDeclaration = [{
     /// Of GEMMs of `flops` operations; of kernels that move `bytes`.

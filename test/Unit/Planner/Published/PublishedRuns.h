@@ -11,8 +11,8 @@
 // looked at while the model was made, held_out_runs.json others, added when it
 // was done. mixture_runs.json and held_out_mixture_runs.json have mixtures of
 // experts; runs name their model there, and the words of their recipes. What
-// was held back was predicted once. eight_bit_runs.json has dense runs that say
-// how fast matmuls in 8 bit are.
+// was held back was predicted twice (docs/Accuracy.md). eight_bit_runs.json has
+// dense runs that say how fast matmuls in 8 bit are.
 //
 //===----------------------------------------------------------------------===//
 

@@ -265,8 +265,8 @@ Result<uint32_t> CudaDevice::prepareGemm(const fb::GemmStep &step) {
                                         int32_t(beside->second));
 }
 
-/// Counts as in recorded steps (holdBack()). Half of the GPU is left to matmuls,
-/// however much there is beside them.
+/// Counts as in recorded steps (holdBack()). Half of the GPU is left to
+/// matmuls, however much there is beside them.
 Status CudaDevice::findBlocksBeside() {
   if (!collectiveBlocks)
     return Status::success();

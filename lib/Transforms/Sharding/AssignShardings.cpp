@@ -91,8 +91,8 @@ private:
   func::FuncOp function;
   MeshOp mesh;
   bool splitSequence; // by tp, too, inside of what cp leaves of it
-  int64_t pieces; // of what tp's ranks exchange beside matmuls
-  unsigned zero;  // what ranks of dp divide: 2 gradients, 3 parameters, too
+  int64_t pieces;     // of what tp's ranks exchange beside matmuls
+  unsigned zero;      // what ranks of dp divide: 2 gradients, 3 parameters, too
   Compression compression;
   bool byHeads; // ranks of cp exchange positions for heads
   FlatSymbolRefAttr meshRef;

@@ -4,9 +4,9 @@
 
 // CHECK-LABEL: func.func @long(
 // CHECK: nn.attention
-func.func @long(%q: tensor<1x2x2x1x8xf32>, %k: tensor<1x256x2x8xf32>) -> tensor<1x2x2x1x8xf32> {
-  %out, %lse = nn.attention %q, %k, %k scale 0.5 bidirectional : (tensor<1x2x2x1x8xf32>, tensor<1x256x2x8xf32>, tensor<1x256x2x8xf32>) -> (tensor<1x2x2x1x8xf32>, tensor<1x2x1x2xf32>)
-  return %out : tensor<1x2x2x1x8xf32>
+func.func @long(%q: tensor<1x256x2x1x8xf32>, %k: tensor<1x256x2x8xf32>) -> tensor<1x256x2x1x8xf32> {
+  %out, %lse = nn.attention %q, %k, %k scale 0.5 : (tensor<1x256x2x1x8xf32>, tensor<1x256x2x8xf32>, tensor<1x256x2x8xf32>) -> (tensor<1x256x2x1x8xf32>, tensor<1x2x1x256xf32>)
+  return %out : tensor<1x256x2x1x8xf32>
 }
 
 // -----
@@ -14,9 +14,9 @@ func.func @long(%q: tensor<1x2x2x1x8xf32>, %k: tensor<1x256x2x8xf32>) -> tensor<
 // CHECK-LABEL: func.func @short(
 // CHECK-NOT: nn.attention
 // CHECK: return
-func.func @short(%q: tensor<1x2x2x1x8xf32>, %k: tensor<1x255x2x8xf32>) -> tensor<1x2x2x1x8xf32> {
-  %out, %lse = nn.attention %q, %k, %k scale 0.5 bidirectional : (tensor<1x2x2x1x8xf32>, tensor<1x255x2x8xf32>, tensor<1x255x2x8xf32>) -> (tensor<1x2x2x1x8xf32>, tensor<1x2x1x2xf32>)
-  return %out : tensor<1x2x2x1x8xf32>
+func.func @short(%q: tensor<1x255x2x1x8xf32>, %k: tensor<1x255x2x8xf32>) -> tensor<1x255x2x1x8xf32> {
+  %out, %lse = nn.attention %q, %k, %k scale 0.5 : (tensor<1x255x2x1x8xf32>, tensor<1x255x2x8xf32>, tensor<1x255x2x8xf32>) -> (tensor<1x255x2x1x8xf32>, tensor<1x2x1x255xf32>)
+  return %out : tensor<1x255x2x1x8xf32>
 }
 
 // -----
@@ -25,8 +25,8 @@ func.func @short(%q: tensor<1x2x2x1x8xf32>, %k: tensor<1x255x2x8xf32>) -> tensor
 // CHECK-LABEL: func.func @both(
 // CHECK-NOT: nn.attention
 // CHECK: return
-func.func @both(%q: tensor<1x2x2x1x8xf32>, %k: tensor<1x256x2x8xf32>, %s: tensor<1x255x2x8xf32>) -> (tensor<1x2x2x1x8xf32>, tensor<1x2x2x1x8xf32>) {
-  %a, %l = nn.attention %q, %k, %k scale 0.5 bidirectional : (tensor<1x2x2x1x8xf32>, tensor<1x256x2x8xf32>, tensor<1x256x2x8xf32>) -> (tensor<1x2x2x1x8xf32>, tensor<1x2x1x2xf32>)
-  %b, %m = nn.attention %q, %s, %s scale 0.5 bidirectional : (tensor<1x2x2x1x8xf32>, tensor<1x255x2x8xf32>, tensor<1x255x2x8xf32>) -> (tensor<1x2x2x1x8xf32>, tensor<1x2x1x2xf32>)
-  return %a, %b : tensor<1x2x2x1x8xf32>, tensor<1x2x2x1x8xf32>
+func.func @both(%q: tensor<1x256x2x1x8xf32>, %k: tensor<1x256x2x8xf32>, %r: tensor<1x255x2x1x8xf32>, %s: tensor<1x255x2x8xf32>) -> (tensor<1x256x2x1x8xf32>, tensor<1x255x2x1x8xf32>) {
+  %out, %lse = nn.attention %q, %k, %k scale 0.5 : (tensor<1x256x2x1x8xf32>, tensor<1x256x2x8xf32>, tensor<1x256x2x8xf32>) -> (tensor<1x256x2x1x8xf32>, tensor<1x2x1x256xf32>)
+  %other, %m = nn.attention %r, %s, %s scale 0.5 : (tensor<1x255x2x1x8xf32>, tensor<1x255x2x8xf32>, tensor<1x255x2x8xf32>) -> (tensor<1x255x2x1x8xf32>, tensor<1x2x1x255xf32>)
+  return %out, %other : tensor<1x256x2x1x8xf32>, tensor<1x255x2x1x8xf32>
 }

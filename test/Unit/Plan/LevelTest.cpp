@@ -33,7 +33,7 @@ void addGroupedGemm(fb::PlanT &plan) {
 void addOwnState(fb::PlanT &plan) {
   fb::StateSlotT &slot = append(plan.programs[0]->shards[0]->state);
   slot.name = "error";
-  slot.own_axis = 1;
+  slot.own_axis = 3; // splits no values
 }
 
 void addDividedSlot(fb::PlanT &plan) {
@@ -53,7 +53,7 @@ void addToError(fb::PlanT &plan) {
 
 void addWholeState(fb::PlanT &plan) {
   addOwnState(plan);
-  append(plan.programs[0]->shards[0]->dims).axes = {1};
+  append(plan.programs[0]->shards[0]->dims).axes = {3};
 }
 
 void addInnerAxes(fb::PlanT &plan) {

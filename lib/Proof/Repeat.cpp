@@ -138,8 +138,8 @@ bool Repeats::askLayouts(ArrayRef<Known *> operands) {
 // Ops
 //===----------------------------------------------------------------------===//
 
-/// What rules do not read: where an op comes from (`plait.origin`, too), and
-/// where its results lie, which is shown apart (Places.h).
+/// Attributes that rules do not read: where an op comes from (`plait.origin`,
+/// too), and where its results lie, which is shown apart (Places.h).
 static bool saysNothing(StringRef name) {
   return name == nn::kLayerAttr || name == nn::kBackwardAttr ||
          name == plan::kPlacesAttr || name.starts_with("plait.");

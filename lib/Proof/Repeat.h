@@ -26,7 +26,7 @@
 
 namespace plait::proof {
 
-/// What is known of a value, in two parts.
+/// Knowledge of a value, in two parts.
 struct Known {
   /// Its own, or that of a value that lies alike and has another term.
   const Content *content = nullptr;

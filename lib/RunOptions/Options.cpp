@@ -290,8 +290,8 @@ void addExecutorOptions(CLI::App &app, Options &options) {
                  "GPUs to use of those visible, 0: all")
       ->check(CLI::Range(0u, 4096u));
   app.add_option("--collective-blocks", train.executor.collectiveBlocks,
-                 "On GPUs, thread blocks of a collective that matmuls run "
-                 "beside, and leave room for; 0: NCCL chooses")
+                 "On GPUs, thread blocks of a collective that overlaps with "
+                 "matmuls, which leave room for it; 0: NCCL chooses")
       ->check(CLI::Range(0u, 1024u));
   // Words and not flags, so that a file can say either.
   app.add_option("--cuda-graph", options.cudaGraph,

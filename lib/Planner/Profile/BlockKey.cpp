@@ -61,7 +61,7 @@ private:
 
 } // namespace
 
-/// What a parameter is stands behind its number, where it is met first. Where
+/// Adds the number of a parameter and, where it is met first, what it is. Where
 /// it begins and comes from is nothing to what is done with it.
 void Describer::addSymbol(Attribute symbol) {
   auto [known, isNew] = symbols.try_emplace(symbol, symbols.size());

@@ -253,7 +253,7 @@ void Placer::placeInResult(Value result, Value operand) {
   }
 }
 
-/// What findOverwrites() says, once for the clusters of all layers.
+/// Results of findOverwrites(), once for the clusters of all layers.
 ArrayRef<Overwrite> Placer::getOverwrites(plan::ClusterOp cluster) {
   auto [known, isNew] = overwrites.try_emplace(describeStructure(cluster));
   if (isNew)

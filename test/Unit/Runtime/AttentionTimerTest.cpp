@@ -145,6 +145,11 @@ TEST_F(AttentionTimerTest, KeepsTheFirst) {
     Engines engines("5");
     EXPECT_TRUE(has(time(fb::AttentionKind::Forward), "has one engine"));
   }
+  {
+    Engines engines("5f 4f");
+    EXPECT_TRUE(
+        has(time(fb::AttentionKind::Forward), "has no engine that runs"));
+  }
   // The first that can be made is what others are held to.
   Engines engines("1c 5 4n 3");
   EXPECT_TRUE(

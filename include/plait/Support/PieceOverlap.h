@@ -67,6 +67,13 @@ inline double getPiecesFactor(int64_t rows, int64_t columns, int pieces,
   return pieces * timeOf(divideUp(rows, pieces)) / timeOf(rows);
 }
 
+/// The seconds that pieces cost, of which the number is chosen: in which
+/// nothing is computed, `exposed` less what `beside` hides, and `lost` by the
+/// matmul against a whole one.
+inline double getPiecesCost(double exposed, double beside, double lost) {
+  return std::max(0.0, exposed - beside) + lost;
+}
+
 } // namespace plait
 
 #endif // PLAIT_SUPPORT_PIECEOVERLAP_H

@@ -150,7 +150,7 @@ double BlockTimer::addCollective(const Operation &op, const Operation *matmul,
   // gain where all is hidden.
   int most = getMostPieces(context.training.tensorOverlap, sums);
   auto costOf = [&](const Cut &one) {
-    return std::max(0.0, one.exposed - beside) + one.lost;
+    return getPiecesCost(one.exposed, beside, one.lost);
   };
   bool gains = matmul && costOf(best) > 0;
   for (int pieces = 2; gains && pieces <= most; ++pieces) {

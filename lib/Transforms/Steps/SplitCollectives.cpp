@@ -191,8 +191,6 @@ std::optional<Pair> Splitter::findPair(CollectiveOp collective) {
   return pair;
 }
 
-/// The seconds in which nothing is computed, and those that the matmul loses in
-/// waves of tiles that are not full.
 double Splitter::getCost(const Pair &pair, int64_t pieces) {
   CollectiveOp collective = pair.collective;
   GemmOp gemm = pair.gemm;
@@ -200,9 +198,8 @@ double Splitter::getCost(const Pair &pair, int64_t pieces) {
   double whole = rates.getGemmSeconds(gemm.getMatrixFlops());
   double cut = whole * getPiecesFactor(gemm.getM(), gemm.getN(), pieces,
                                        rates.getGemmUnits());
-  return std::max(0.0, getExposedSeconds(pieces, cut, exchange) -
-                           rates.getGemmSeconds(pair.beside)) +
-         cut - whole;
+  return getPiecesCost(getExposedSeconds(pieces, cut, exchange),
+                       rates.getGemmSeconds(pair.beside), cut - whole);
 }
 
 /// The number of pieces that costs least; where nothing runs beside anything,

@@ -18,7 +18,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <iomanip>
 #include <sstream>
 
 using namespace plait;
@@ -41,7 +40,7 @@ Status AttentionTimer::run(const std::vector<AttentionUse> &uses,
     std::string what = attentions.describe(use.number);
     const std::string *chosen = choices.find(what);
     if (chosen && attentions.take(use.number, *chosen).ok()) {
-      ++known;
+      tally.addKnown();
       note(use, "takes what was chosen before");
       continue;
     }
@@ -53,22 +52,9 @@ Status AttentionTimer::run(const std::vector<AttentionUse> &uses,
       return configuration.status();
     choices.set(what, *configuration);
   }
-  report(uses.size(), Clock::now() - start);
+  text += tally.print("attention", uses.size(), Clock::now() - start,
+                      options.limit, "engine than the library names first");
   return Status::success();
-}
-
-/// The line that is said of all calls.
-void AttentionTimer::report(size_t uses, std::chrono::duration<double> took) {
-  std::ostringstream line;
-  line << std::fixed << std::setprecision(1) << "attention: " << timed << " of "
-       << uses << " shapes timed in " << took.count() << " s of at most "
-       << std::chrono::duration<double>(options.limit).count();
-  if (known)
-    line << ", " << known << " as chosen before";
-  line << std::setprecision(3) << "; " << changed
-       << " take another engine than the library names first: " << byFastest
-       << " ms a step instead of " << byFirst;
-  text += line.str();
 }
 
 void AttentionTimer::note(const AttentionUse &use, const std::string &outcome) {
@@ -97,25 +83,22 @@ Status AttentionTimer::time(const AttentionUse &use) {
     return note(use, "has one engine"), Status::success();
   // 2.
   PLAIT_RETURN_IF_ERROR(measurer.load());
-  auto same = findSame(use, candidates);
+  auto call = [&](size_t number) {
+    return attentions.runCall(use.number, use.operands,
+                              candidates[number].call.get());
+  };
+  auto same = findSame(use, candidates.size(), call);
   if (!same.ok())
     return same.status();
   if (same->empty())
     return note(use, "has no engine that runs"), Status::success();
   // 3.
-  auto call = [&](size_t number) {
-    return attentions.runCall(use.number, use.operands,
-                              candidates[number].call.get());
-  };
   PLAIT_RETURN_IF_ERROR(measurer.timeAll(call, *same));
   // 4.
   const Measurer::Candidate &first = same->front();
   const Measurer::Candidate &chosen = Measurer::choose(*same);
   Candidate &taken = candidates[chosen.number];
-  ++timed;
-  changed += chosen.number != 0;
-  byFirst += double(use.calls) * first.milliseconds;
-  byFastest += double(use.calls) * chosen.milliseconds;
+  tally.add(use.calls, first, chosen);
   char line[200];
   std::snprintf(line, sizeof(line),
                 "takes %s, %zu of %zu engines have the same results but for "
@@ -149,35 +132,14 @@ Status AttentionTimer::findCandidates(const AttentionUse &use,
 
 /// Results are zero before, so that one which writes nothing differs.
 Result<std::vector<Measurer::Candidate>>
-AttentionTimer::findSame(const AttentionUse &use,
-                         const std::vector<Candidate> &candidates) {
-  std::vector<Measurer::Candidate> same;
-  Measurer::Outcome expected;
-  size_t most = candidates.size();
-  auto call = [&](size_t number) {
-    return attentions.runCall(use.number, use.operands,
-                              candidates[number].call.get());
-  };
-  for (size_t number = 0; number < most; ++number) {
+AttentionTimer::findSame(const AttentionUse &use, size_t count,
+                         const Measurer::Call &call) {
+  auto attempt = [&](size_t number) -> Result<std::optional<float>> {
     PLAIT_RETURN_IF_ERROR(prepareOperands(use));
-    auto took = measurer.time(call, number, 1);
-    if (!took.ok())
-      return took.status();
-    if (!*took)
-      continue;
-    auto found = measurer.look(findResults(use), /*sampled=*/true);
-    if (!found.ok())
-      return found.status();
-    if (same.empty()) {
-      expected = std::move(*found);
-      same.push_back({number});
-      most =
-          std::min(most, number + 1 + Measurer::countUntil(deadline, **took));
-    } else if (Measurer::agree(expected, *found, sumTolerance)) {
-      same.push_back({number});
-    }
-  }
-  return same;
+    return measurer.time(call, number, 1);
+  };
+  return measurer.findSame(count, attempt, findResults(use),
+                           {/*sampled=*/true, sumTolerance, deadline});
 }
 
 /// Spans a tensor from its first element to its last.

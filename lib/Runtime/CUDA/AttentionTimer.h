@@ -43,19 +43,17 @@ private:
   Status findCandidates(const AttentionUse &use,
                         std::vector<Candidate> &candidates);
   Result<std::vector<Measurer::Candidate>>
-  findSame(const AttentionUse &use, const std::vector<Candidate> &candidates);
+  findSame(const AttentionUse &use, size_t count, const Measurer::Call &call);
   Status prepareOperands(const AttentionUse &use);
   std::vector<Measurer::Region> findResults(const AttentionUse &use) const;
   void note(const AttentionUse &use, const std::string &outcome);
-  void report(size_t uses, std::chrono::duration<double> took);
 
   Measurer &measurer;
   CudaAttention &attentions;
   const GemmTiming &options;
   Clock::time_point deadline;
   std::string text;
-  size_t timed = 0, changed = 0, known = 0; // calls
-  double byFirst = 0, byFastest = 0;        // milliseconds of a step
+  TimingTally tally;
 };
 
 } // namespace plait::runtime

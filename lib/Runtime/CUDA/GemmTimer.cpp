@@ -30,8 +30,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <iomanip>
-#include <sstream>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -80,7 +78,7 @@ Status GemmTimer::run(std::vector<GemmUse> uses, LibraryChoices &choices) {
     std::string what = gemms.describe(use.gemm);
     const std::string *algorithm = choices.find(what);
     if (algorithm && gemms.take(use.gemm, *algorithm).ok()) {
-      ++known;
+      tally.addKnown();
       note(use, "takes what was chosen before");
       continue;
     }
@@ -89,23 +87,11 @@ Status GemmTimer::run(std::vector<GemmUse> uses, LibraryChoices &choices) {
                   status.message());
     choices.set(what, gemms.writePinned(use.gemm));
   }
-  report(uses.size(), Clock::now() - start);
+  std::string same = options.isKept ? "results but for rounding" : "bits";
+  text +=
+      tally.print("matmuls", uses.size(), Clock::now() - start, options.limit,
+                  "algorithm than cuBLASLt names first, with the same " + same);
   return Status::success();
-}
-
-/// The line that is said of all GEMMs.
-void GemmTimer::report(size_t uses, std::chrono::duration<double> took) {
-  std::ostringstream line;
-  line << std::fixed << std::setprecision(1) << "matmuls: " << timed << " of "
-       << uses << " shapes timed in " << took.count() << " s of at most "
-       << std::chrono::duration<double>(options.limit).count();
-  if (known)
-    line << ", " << known << " as chosen before";
-  line << std::setprecision(3) << "; " << changed
-       << " take another algorithm than cuBLASLt names first, with the same "
-       << (options.isKept ? "results but for rounding: " : "bits: ")
-       << byFastest << " ms a step instead of " << byFirst;
-  text += line.str();
 }
 
 /// 1. What is not worth it, or cannot be judged, keeps the first choice.
@@ -138,10 +124,7 @@ Status GemmTimer::time(const GemmUse &use) {
   const Measurer::Candidate &first = same->front();
   const Measurer::Candidate &chosen = Measurer::choose(*same);
   gemms.pin(use.gemm, chosen.number);
-  ++timed;
-  changed += chosen.number != 0;
-  byFirst += double(use.calls) * first.milliseconds;
-  byFastest += double(use.calls) * chosen.milliseconds;
+  tally.add(use.calls, first, chosen);
   char line[160];
   std::snprintf(line, sizeof(line),
                 "takes algorithm %zu of %zu, %zu of which have the same %s: "
@@ -213,36 +196,18 @@ std::vector<Measurer::Region> GemmTimer::findResults(const GemmUse &use) const {
   return results;
 }
 
-/// The first algorithm that runs, and those behind it with the same result; as
-/// many as the time suffices for, if all are as slow as the first. Results are
-/// zero before, so that one which writes nothing differs. Sums are also added
-/// to, where the step does that.
+/// Results are zero before, so that one which writes nothing differs. Sums are
+/// also added to, where the step does that.
 Result<std::vector<Measurer::Candidate>>
 GemmTimer::findCandidates(const GemmUse &use) {
   std::vector<Measurer::Region> results = findResults(use);
-  std::vector<Measurer::Candidate> same;
-  Measurer::Outcome expected;
-  size_t count = gemms.countAlgorithms(use.gemm);
-  for (size_t algorithm = 0; algorithm < count; ++algorithm) {
+  auto attempt = [&](size_t algorithm) -> Result<std::optional<float>> {
     PLAIT_RETURN_IF_ERROR(measurer.clear(results));
     auto took = measurer.time(callOf(use, /*add=*/false), algorithm, 1);
     if (took.ok() && *took && use.adds)
       took = measurer.time(callOf(use, /*add=*/true), algorithm, 1);
-    if (!took.ok())
-      return took.status();
-    if (!*took)
-      continue;
-    auto found = measurer.look(results, options.isKept);
-    if (!found.ok())
-      return found.status();
-    if (same.empty()) {
-      expected = std::move(*found);
-      same.push_back({algorithm});
-      count = std::min(count,
-                       algorithm + 1 + Measurer::countUntil(deadline, **took));
-    } else if (Measurer::agree(expected, *found, sumTolerance)) {
-      same.push_back({algorithm});
-    }
-  }
-  return same;
+    return took;
+  };
+  return measurer.findSame(gemms.countAlgorithms(use.gemm), attempt, results,
+                           {options.isKept, sumTolerance, deadline});
 }

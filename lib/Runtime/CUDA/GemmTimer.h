@@ -40,15 +40,13 @@ private:
   Status fillOperands(const GemmUse &use);
   std::vector<Measurer::Region> findResults(const GemmUse &use) const;
   Result<std::vector<Measurer::Candidate>> findCandidates(const GemmUse &use);
-  void report(size_t uses, std::chrono::duration<double> took);
 
   Measurer &measurer;
   CublasGemms &gemms;
   const GemmTiming &options;
   Clock::time_point deadline;
   std::string text;
-  size_t timed = 0, changed = 0, known = 0; // GEMMs
-  double byFirst = 0, byFastest = 0;        // milliseconds of a step
+  TimingTally tally;
 };
 
 } // namespace plait::runtime

@@ -22,6 +22,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iomanip>
+#include <sstream>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -130,6 +132,31 @@ Result<std::optional<float>> Measurer::time(const Call &call, size_t number,
                               &milliseconds, begin.handle(), end.handle()),
                           "cuEventElapsedTime"));
   return std::optional(milliseconds);
+}
+
+Result<std::vector<Measurer::Candidate>>
+Measurer::findSame(size_t count, const Attempt &attempt,
+                   const std::vector<Region> &results, const Comparison &how) {
+  std::vector<Candidate> same;
+  Outcome expected;
+  for (size_t number = 0; number < count; ++number) {
+    auto took = attempt(number);
+    if (!took.ok())
+      return took.status();
+    if (!*took)
+      continue;
+    auto found = look(results, how.sampled);
+    if (!found.ok())
+      return found.status();
+    if (same.empty()) {
+      expected = std::move(*found);
+      same.push_back({number});
+      count = std::min(count, number + 1 + countUntil(how.deadline, **took));
+    } else if (agree(expected, *found, how.tolerance)) {
+      same.push_back({number});
+    }
+  }
+  return same;
 }
 
 /// The first candidate has all rounds.
@@ -261,4 +288,27 @@ bool Measurer::agree(const Outcome &first, const Outcome &other,
                             [&](const auto &one, const auto &two) {
                               return isNear(one, two, tolerance);
                             });
+}
+
+void TimingTally::add(size_t uses, const Measurer::Candidate &first,
+                      const Measurer::Candidate &chosen) {
+  ++timed;
+  changed += chosen.number != 0;
+  byFirst += double(uses) * first.milliseconds;
+  byFastest += double(uses) * chosen.milliseconds;
+}
+
+std::string TimingTally::print(const std::string &what, size_t shapes,
+                               std::chrono::duration<double> took,
+                               std::chrono::duration<double> limit,
+                               const std::string &choice) const {
+  std::ostringstream line;
+  line << std::fixed << std::setprecision(1) << what << ": " << timed << " of "
+       << shapes << " shapes timed in " << took.count() << " s of at most "
+       << limit.count();
+  if (known)
+    line << ", " << known << " as chosen before";
+  line << std::setprecision(3) << "; " << changed << " take another " << choice
+       << ": " << byFastest << " ms a step instead of " << byFirst;
+  return line.str();
 }

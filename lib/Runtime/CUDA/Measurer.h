@@ -12,6 +12,7 @@
 #include "DeviceMemory.h"
 #include "plait/Runtime/Executor.h"
 
+#include <chrono>
 #include <functional>
 #include <optional>
 
@@ -38,6 +39,14 @@ public:
   };
   /// Enqueues a candidate once; fails where it does not work.
   using Call = std::function<Status(size_t number)>;
+  /// Writes results that were cleared before, as time() with one call does.
+  using Attempt = std::function<Result<std::optional<float>>(size_t number)>;
+  /// How results are compared, and until when there is time.
+  struct Comparison {
+    bool sampled;    // or bit by bit
+    float tolerance; // of agree()
+    std::chrono::steady_clock::time_point deadline;
+  };
 
   explicit Measurer(CudaStream &stream) : stream(stream) {}
 
@@ -51,17 +60,24 @@ public:
   Status clear(const std::vector<Region> &targets);
   /// Returns the milliseconds of `runs` calls; nothing where one was refused.
   Result<std::optional<float>> time(const Call &call, size_t number, int runs);
+  /// Finds the first of `count` candidates that works, and those behind it with
+  /// the same `results`; as many as there is time for, if all are as slow as
+  /// the first.
+  Result<std::vector<Candidate>> findSame(size_t count, const Attempt &attempt,
+                                          const std::vector<Region> &results,
+                                          const Comparison &how);
   /// Sets what each call takes, in turns, so that a GPU which gets slower is
   /// slower for all. One that fails takes for ever.
   Status timeAll(const Call &call, std::vector<Candidate> &candidates);
   /// Returns the fastest; the first, unless another gains enough to be no
   /// chance.
   static const Candidate &choose(const std::vector<Candidate> &candidates);
+
+private:
   /// How many candidates there is time for up to `deadline`, with one that
   /// takes so long.
   static size_t countUntil(std::chrono::steady_clock::time_point deadline,
                            float milliseconds);
-
   /// Reads a result, `sampled` or only its checksum.
   Result<Outcome> look(const std::vector<Region> &results, bool sampled);
   /// Whether two results are the same; of samples, whether those of each region
@@ -69,8 +85,6 @@ public:
   /// bit of bf16.
   static bool agree(const Outcome &first, const Outcome &other,
                     float tolerance);
-
-private:
   Result<uint64_t> checksum(const std::vector<Region> &results);
   Result<std::vector<float>> sample(const Region &region, uint64_t strips);
 
@@ -79,6 +93,26 @@ private:
   CUfunction checksumOf = nullptr;
   CudaEvent begin, end;
   std::shared_ptr<DeviceMemory> floats, halves, sum, strips;
+};
+
+/// Counts what was chosen for the calls of one library, and says it.
+class TimingTally {
+public:
+  /// A call takes what was chosen before.
+  void addKnown() { ++known; }
+  /// A call, made `uses` times a step, was timed.
+  void add(size_t uses, const Measurer::Candidate &first,
+           const Measurer::Candidate &chosen);
+  /// Says the line of all `shapes` of `what`, some of which "take another
+  /// `choice`".
+  std::string print(const std::string &what, size_t shapes,
+                    std::chrono::duration<double> took,
+                    std::chrono::duration<double> limit,
+                    const std::string &choice) const;
+
+private:
+  size_t timed = 0, changed = 0, known = 0; // calls
+  double byFirst = 0, byFastest = 0;        // milliseconds of a step
 };
 
 } // namespace plait::runtime

@@ -15,7 +15,6 @@
 
 #include "CPU/CPULibrary.h"
 #include "NVPTX/NVPTXLibrary.h"
-#include "plait/Dialect/Plan/IR/RowPitch.h"
 
 #include "plait/Analysis/ClusterStructure.h"
 #include "plait/Analysis/IterationSpace.h"

@@ -262,7 +262,7 @@ std::string Compilation::getText() {
   keepOrigins(*module);
   std::string text;
   llvm::raw_string_ostream out(text);
-  // What is printed has been verified, or printing would do it once more.
+  // IR that is printed has been verified, or printing would do it once more.
   module->print(out, OpPrintingFlags().enableDebugInfo(false).assumeVerified());
   out << "\n";
   return text;

@@ -240,7 +240,7 @@ private:
     if (slot.name()->string_view() == kSumErrorState && addsUpRows())
       return fail(name, " is whole, but replicas add up rows of sums");
     bool isMaster = shard.compute_dtype() == fb::DType::BF16;
-    // What each rank has of its own no rank divides with those.
+    // State that each rank has of its own no rank divides with those.
     const fb::Parameter &parameter = *plan.parameters()->Get(shard.parameter());
     auto count = [&](bool isDivided) -> uint64_t {
       return countElements(RankGrid(plan), *parameter.shape(),

@@ -85,7 +85,7 @@ private:
   std::unordered_multimap<size_t, unsigned> layoutsByHash;
   std::unordered_multimap<size_t, Recipe> recipes;
   llvm::SpecificBumpPtrAllocator<Content> kept;
-  // Of the op that was asked for last.
+  // These are of the op that was asked for last.
   size_t hash = 0;
   bool isKnowable = false;
   std::vector<Terms::Call> calls;

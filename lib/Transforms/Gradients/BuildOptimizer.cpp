@@ -199,7 +199,7 @@ ArrayAttr StepEnd::getCountedAxes(StepUnit &unit) {
   llvm::sort(axes, [](StringAttr a, StringAttr b) {
     return a.getValue() < b.getValue();
   });
-  // Of what is in parts the rows of the pack are those that are split.
+  // Where values are in parts, the rows of the pack are what is split.
   axes.erase(std::unique(axes.begin(), axes.end()), axes.end());
   return builder.getArrayAttr(SmallVector<Attribute>(axes.begin(), axes.end()));
 }

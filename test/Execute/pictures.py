@@ -17,9 +17,12 @@ class Line:
     dashed: bool = False
 
 
-def draw(lines: dict[str, Line], marks, every: int, axis: int, unit: int = 1) -> str:
+def draw(
+    lines: dict[str, Line], marks, every: int, axis: int, unit: int = 1, numbers=None
+) -> str:
     """Values by step on a logarithmic scale with `marks`, a point each `every` of them;
-    the axis of steps has a number each `axis` values, which are `unit` steps apart."""
+    the axis of steps has a number each `axis` values, which are `unit` steps apart. With
+    `numbers` values are of those, and not of steps."""
     width, height, left, top = 460, 300, 48, 12
     steps = max(len(line.values) for line in lines.values())
     least = math.log(min(min(line.values) for line in lines.values()))
@@ -44,8 +47,10 @@ def draw(lines: dict[str, Line], marks, every: int, axis: int, unit: int = 1) ->
             text.append(f'<path d="M{left},{y:.1f}h4" stroke="#999999"/>')
     for step in range(0, steps, axis):
         x = float(place(step, 1).split(",")[0])
-        text.append(f'<text x="{x:.1f}" y="{top + height + 18}">{step * unit}</text>')
-    text.append(f'<text x="{left + width - 30}" y="{top + height + 18}">step</text>')
+        number = numbers[step] if numbers else step * unit
+        text.append(f'<text x="{x:.1f}" y="{top + height + 18}">{number}</text>')
+    if not numbers:
+        text.append(f'<text x="{left + width - 30}" y="{top + height + 18}">step</text>')
     for index, (name, line) in enumerate(lines.items()):
         style = f'stroke="{line.color}" fill="none" stroke-width="1.5"'
         style += ' stroke-dasharray="5 4"' if line.dashed else ""

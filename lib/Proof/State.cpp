@@ -262,8 +262,7 @@ SmallVector<RankTerm, 2> RankState::getRows(nn::PackOp pack, Slot slot) {
 /// Whether the rows that a rank has of a slot are its block of the parameter:
 /// what is reduced no function reads as such.
 static bool hasBlocks(nn::PackOp pack, Slot slot) {
-  return pack->hasAttr(nn::kPartsAttr) && pack.isDivided(slot) &&
-         slot != Slot::Reduced;
+  return pack.getBlocks() && pack.isDivided(slot) && slot != Slot::Reduced;
 }
 
 /// Equal numbers of rows are blocks of the first dimension that has several

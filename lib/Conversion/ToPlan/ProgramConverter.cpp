@@ -147,7 +147,7 @@ ParameterTable::makeDivision(nn::ParameterOp parameter,
                              const ParameterPacks &packs, nn::Slot slot) {
   nn::PackOp pack = packs.find(parameter.getSymName());
   // Parts of a parameter are blocks of it.
-  if (!pack || !pack.isDivided(slot) || pack->hasAttr(nn::kPartsAttr))
+  if (!pack || !pack.isDivided(slot) || pack.getBlocks())
     return nullptr;
   auto division = std::make_unique<fb::DivisionT>();
   auto axes = pack.getDividingAxes();
@@ -229,8 +229,8 @@ ParameterTable::addShards(fb::ProgramT &program, const ParameterPacks &packs,
     auto added = llvm::find_if(kAddedSlots, find);
     if (added != std::end(kAddedSlots)) {
       nn::PackOp pack = packs.find(parameter.getSymName());
-      bool isInParts = pack && pack->hasAttr(nn::kPartsAttr);
-      shard->gradient = *find(isInParts ? nn::Slot::Reduced : *added);
+      bool isInBlocks = pack && pack.getBlocks();
+      shard->gradient = *find(isInBlocks ? nn::Slot::Reduced : *added);
       if (failed(addState(*shard, parameter, packs, find)))
         return failure();
     }

@@ -188,14 +188,14 @@ struct PackParametersPass
     SmallVector<SmallVector<ParameterUse *>> groups;
     for (ParameterUse *use : uses) {
       // A number is too little to have rows.
-      bool isInParts = use->isInParts(mesh) && isCompressed(*use);
-      if ((!isInParts && !use->isSplitOnce(mesh)) ||
+      bool isInBlocks = use->isInBlocks(mesh) && isCompressed(*use);
+      if ((!isInBlocks && !use->isSplitOnce(mesh)) ||
           use->getType().getRank() == 0)
         continue;
       // endAlike() is transitive, so that the first member stands for all.
       // There are few groups, so that searching them takes no time.
       auto group = llvm::find_if(groups, [&](const auto &group) {
-        return !isInParts && !group.front()->isInParts(mesh) &&
+        return !isInBlocks && !group.front()->isInBlocks(mesh) &&
                isCompressed(*group.front()) == isCompressed(*use) &&
                endAlike(*group.front(), *use, rank, mesh);
       });
@@ -226,7 +226,7 @@ struct PackParametersPass
     dist::ShardingAttr packed = use.getPacked(mesh);
     if (failed(checkChunks(use.parameter, packed, mesh, compression)))
       return failure();
-    if (use.isInParts(mesh) &&
+    if (use.isInBlocks(mesh) &&
         use.getState() !=
             divideRows(use.getType(), packed, mesh, compression.block))
       return use.parameter.emitOpError(
@@ -276,9 +276,8 @@ struct PackParametersPass
         isDivided ? FlatSymbolRefAttr::get(mesh.getSymNameAttr())
                   : FlatSymbolRefAttr(),
         isDivided ? dividing : ArrayAttr(),
-        isDivided && !sums && members.front()->hasCopy, isDivided && sums);
-    if (members.front()->isInParts(mesh))
-      pack->setAttr(nn::kPartsAttr, builder.getUnitAttr());
+        isDivided && !sums && members.front()->hasCopy, isDivided && sums,
+        members.front()->isInBlocks(mesh));
     symbols.insert(pack);
   }
 

@@ -59,7 +59,7 @@ bool ParameterUse::isSplitOnce(MeshOp mesh) {
   });
 }
 
-bool ParameterUse::isInParts(MeshOp mesh) {
+bool ParameterUse::isInBlocks(MeshOp mesh) {
   int64_t dims = getType().getRank();
   auto whole = getSplits(
       mesh, nn::getSharding(parameter, Slot::getState(kErrorState.data())),
@@ -72,7 +72,7 @@ bool ParameterUse::isInParts(MeshOp mesh) {
 }
 
 ShardingAttr ParameterUse::getPacked(MeshOp mesh) {
-  return isInParts(mesh)
+  return isInBlocks(mesh)
              ? nn::getSharding(parameter, Slot::getState(kErrorState.data()))
              : getState();
 }

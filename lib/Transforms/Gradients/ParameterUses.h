@@ -65,7 +65,7 @@ struct ParameterUse {
 
   /// Whether replicas divide its values, and each has the whole gradient, which
   /// it compresses: a pack of it alone then has rows of either.
-  bool isInParts(dist::MeshOp mesh);
+  bool isInBlocks(dist::MeshOp mesh);
   /// How that lies of which a pack has rows.
   dist::ShardingAttr getPacked(dist::MeshOp mesh);
   /// Whether all that a rank has of it is split in one way, and its gradients

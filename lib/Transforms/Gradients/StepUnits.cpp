@@ -76,8 +76,8 @@ static LogicalResult checkMember(nn::PackOp pack, ParameterUse &first,
                                  ParameterUse &use, dist::MeshOp mesh) {
   int64_t rank = pack.getRank();
   StringRef name = use.parameter.getSymName();
-  bool isInParts = pack->hasAttr(nn::kPartsAttr);
-  if (isInParts ? !use.isInParts(mesh) : !use.isSplitOnce(mesh))
+  bool isInBlocks = pack.getBlocks();
+  if (isInBlocks ? !use.isInBlocks(mesh) : !use.isSplitOnce(mesh))
     return pack.emitOpError("has member @")
            << name << ", whose value, gradient and state are split differently";
   if (&use != &first && !endAlike(first, use, rank, mesh))

@@ -23,6 +23,8 @@ nn.pack @divided rank 2 [@w] at [0] divided on @mesh["dp"] : tensor<4x8xf32>
 nn.pack @further rank 4 [@w] at [0] divided on @mesh["tp", "dp"] : tensor<8x8xf32>
 // CHECK: nn.pack @sums rank 5 [@w] at [0] divided on @mesh["dp"] sums : tensor<4x8xf32>
 nn.pack @sums rank 5 [@w] at [0] divided on @mesh["dp"] sums : tensor<4x8xf32>
+// CHECK: nn.pack @blocks rank 6 [@w] at [0] divided on @mesh["dp"] blocks : tensor<4x8xf32>
+nn.pack @blocks rank 6 [@w] at [0] divided on @mesh["dp"] blocks : tensor<4x8xf32>
 // CHECK: nn.pack @master rank 3 [@w] at [0] divided on @mesh["dp"] master : tensor<4x8xf32>
 nn.pack @master rank 3 [@w] at [0] divided on @mesh["dp"] master : tensor<4x8xf32>
 

@@ -10,9 +10,9 @@
 #loss = #dist.sharding<@mesh, [], partial = {"dp"}>
 dist.mesh @mesh ["dp"] = [2]
 nn.parameter @w : tensor<4x32xf32> init<mean = 0.0, std = 0.02> decay sharding #w
-// CHECK: nn.pack @pack0.0 rank 0 [@w] at [0] divided on @mesh["dp"] : tensor<4x32xf32> {nn.parts}
+// CHECK: nn.pack @pack0.0 rank 0 [@w] at [0] divided on @mesh["dp"] blocks : tensor<4x32xf32>
 nn.parameter @v : tensor<2x64xf32> init<mean = 0.0, std = 0.02> decay sharding #w
-// CHECK: nn.pack @pack0.1 rank 0 [@v] at [0] divided on @mesh["dp"] : tensor<4x32xf32> {nn.parts}
+// CHECK: nn.pack @pack0.1 rank 0 [@v] at [0] divided on @mesh["dp"] blocks : tensor<4x32xf32>
 nn.parameter @b : tensor<40xf32> init<mean = 0.0, std = 0.02> sharding #b
 // CHECK: nn.pack @pack0.2 rank 0 [@b] at [0] divided on @mesh["dp"] : tensor<2x32xf32>{{$}}
 nn.accumulator @loss_sum : tensor<f32>

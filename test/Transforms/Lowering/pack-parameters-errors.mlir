@@ -140,6 +140,27 @@ nn.pack @pack rank 0 [@a] at [0] divided on @mesh["dp"] master sums : tensor<2x3
 // -----
 
 nn.parameter @a : tensor<4xf32> init<mean = 0.0, std = 0.02>
+// expected-error @+1 {{'nn.pack' op has blocks of 1 members but divides no values}}
+nn.pack @pack rank 0 [@a] at [0] blocks : tensor<1x32xf32>
+
+// -----
+
+dist.mesh @mesh ["pp", "dp"] = [1, 2]
+nn.parameter @a : tensor<4xf32> init<mean = 0.0, std = 0.02>
+// expected-error @+1 {{'nn.pack' op has blocks of 1 members but divides no values}}
+nn.pack @pack rank 0 [@a] at [0] divided on @mesh["dp"] sums blocks : tensor<2x32xf32>
+
+// -----
+
+dist.mesh @mesh ["pp", "dp"] = [1, 2]
+nn.parameter @a : tensor<4xf32> init<mean = 0.0, std = 0.02>
+nn.parameter @b : tensor<4xf32> init<mean = 0.0, std = 0.02>
+// expected-error @+1 {{'nn.pack' op has blocks of 2 members, expected one}}
+nn.pack @pack rank 0 [@a, @b] at [0, 32] divided on @mesh["dp"] blocks : tensor<2x32xf32>
+
+// -----
+
+nn.parameter @a : tensor<4xf32> init<mean = 0.0, std = 0.02>
 nn.pack @pack rank 0 [@a] at [0] : tensor<1x32xf32>
 func.func @read() {
   // expected-error @+1 {{'nn.read' op names @pack, which has no reduced}}

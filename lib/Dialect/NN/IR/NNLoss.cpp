@@ -266,9 +266,6 @@ LogicalResult NNDialect::verifyOperationAttribute(Operation *op,
   if (attribute.getName() == kBackwardAttr &&
       isa<UnitAttr>(attribute.getValue()))
     return success();
-  if (attribute.getName() == kPartsAttr && isa<PackOp>(op) &&
-      isa<UnitAttr>(attribute.getValue()))
-    return success();
   if (attribute.getName() == kUnsavedAttr && isa<ParameterOp>(op) &&
       isa<UnitAttr>(attribute.getValue()))
     return success();

@@ -40,10 +40,9 @@ bool PackOp::isDivided(Slot slot) {
     return getSums();
   if (!isDivided())
     return false;
-  bool isParts = (*this)->hasAttr(kPartsAttr);
   if (slot == Slot::Value)
-    return getMaster() || isParts;
-  return (isParts && slot == Slot::Compute) ||
+    return getMaster() || getBlocks();
+  return (getBlocks() && slot == Slot::Compute) ||
          (slot != Slot::Gradient && slot != Slot::Compute &&
           !isOwnState(slot.getName()));
 }
@@ -91,6 +90,11 @@ LogicalResult PackOp::verify() {
   if (getSums() && (getMaster() || !getAxes()))
     return emitOpError("has sums of rows but ")
            << (getMaster() ? "divides master values" : "is not divided");
+  // (C7)
+  if (getBlocks() && (getMembers().size() != 1 || !isDivided()))
+    return emitOpError("has blocks of ")
+           << getMembers().size() << " members"
+           << (isDivided() ? ", expected one" : " but divides no values");
   return success();
 }
 
@@ -149,11 +153,6 @@ static LogicalResult verifyPackedOnce(PackOp first) {
 LogicalResult PackOp::verifySymbolUses(SymbolTableCollection &tables) {
   if (failed(verifyDivision(*this, tables)) || failed(verifyPackedOnce(*this)))
     return failure();
-  bool isParts = (*this)->hasAttr(kPartsAttr);
-  if (isParts && (getMembers().size() != 1 || !isDivided() || getSums()))
-    return emitOpError("has the values of parameters in parts but ")
-           << getMembers().size() << " members"
-           << (isDivided() ? "" : " and no axes");
   for (auto [index, member] :
        llvm::enumerate(getMembers().getAsRange<FlatSymbolRefAttr>())) {
     auto parameter = tables.lookupNearestSymbolFrom<ParameterOp>(*this, member);
@@ -162,7 +161,7 @@ LogicalResult PackOp::verifySymbolUses(SymbolTableCollection &tables) {
     // (C5)
     dist::ShardingAttr sharding = getSharding(parameter);
     for (StringAttr axis : getDividingAxes())
-      if (sharding && sharding.findDim(axis) >= 0 && !isParts)
+      if (sharding && sharding.findDim(axis) >= 0 && !getBlocks())
         return emitOpError("is divided over axis ")
                << axis << ", which splits member " << member;
     // (C4)

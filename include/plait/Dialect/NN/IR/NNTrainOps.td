@@ -99,6 +99,9 @@ def NN_PackOp : NN_Op<"pack", [
     `master` values are divided as well: only the update reads them, all else
     the copies in `compute`, which are whole.
 
+    With `blocks` a rank has one member, whose values lie there as its rows of the pack do: the
+    axes split the member itself (ZeRO 3, where replicas compress gradients).
+
     With `sums` ranks divide nothing but what each keeps of the rows of the gradient that it
     adds up for all, as `sum_error`.
 
@@ -111,14 +114,16 @@ def NN_PackOp : NN_Op<"pack", [
     - (C4) a member ends before the next begins, and the last one before the end
       of the type.
     - (C5) the axes are some of the mesh, each named once, no member is split over
-      them, and the rows are a multiple of their ranks.
+      them but with `blocks`, and the rows are a multiple of their ranks.
     - (C6) only a divided pack has `master` or `sums`, and none has both.
+    - (C7) only a divided pack of one member has `blocks`, and none has `sums` as well.
 
     Example:
     ```mlir
     nn.pack @pack0 rank 0 [@w, @b] at [0, 32] : tensor<1x64xf32>
     nn.pack @pack1 rank 1 [@w] at [0] divided on @mesh["tp", "dp"] : tensor<4x64xf32>
     nn.pack @pack2 rank 2 [@w] at [0] divided on @mesh["dp"] sums : tensor<2x64xf32>
+    nn.pack @pack3 rank 3 [@w] at [0] divided on @mesh["dp"] blocks : tensor<2x64xf32>
     ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$rank,
@@ -127,11 +132,11 @@ def NN_PackOp : NN_Op<"pack", [
                        TypeAttrOf<2DTensorOf<[F32]>>:$type,
                        OptionalAttr<FlatSymbolRefAttr>:$mesh,
                        OptionalAttr<StrArrayAttr>:$axes, UnitAttr:$master,
-                       UnitAttr:$sums);
+                       UnitAttr:$sums, UnitAttr:$blocks);
   let assemblyFormat = [{
     $sym_name `rank` $rank $members `at` $offsets
     (`divided` `on` $mesh^ `` $axes)? (`master` $master^)? (`sums` $sums^)?
-    `:` $type attr-dict
+    (`blocks` $blocks^)? `:` $type attr-dict
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{

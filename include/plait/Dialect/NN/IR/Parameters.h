@@ -25,11 +25,6 @@ namespace plait::nn {
 /// weights has.
 inline constexpr llvm::StringLiteral kUnsavedAttr = "nn.unsaved";
 
-/// The discardable unit attribute of a pack of one parameter whose values lie
-/// on a rank as its rows of the pack do: of ZeRO 3, where replicas compress.
-/// What they compress has all rows.
-inline constexpr llvm::StringLiteral kPartsAttr = "nn.parts";
-
 /// The parameter that `op` reads or stores; null where that is an accumulator
 /// or a pack.
 inline ParameterOp findParameter(SlotOpInterface op,

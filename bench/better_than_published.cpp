@@ -78,8 +78,6 @@ static void compareRun(const PublishedRun &run, const Options &options,
   ++tally.runs;
   constexpr double alike = 1e-4;
   ++(gain > alike ? tally.faster : gain < -alike ? tally.slower : tally.same);
-  const Exposed &a = theirs->breakdown.exposed;
-  const Exposed &b = ours->estimate.breakdown.exposed;
   std::printf("%-34s %8.3f %8.3f %+6.1f%%%s  %s  ->  %s\n", run.id.c_str(),
               theirs->iterationSeconds, ours->estimate.iterationSeconds,
               100 * gain, fits ? " " : "*", print(run.configuration).c_str(),

@@ -99,7 +99,7 @@ static Status checkMixings(const fb::Plan &plan, const Outer &outer) {
 /// The values that a median drops follow from the sites.
 Status plan::checkSiteRule(const fb::Plan &plan, const Outer &outer) {
   PLAIT_RETURN_IF_ERROR(check("the plan", outer));
-  if (plan.outer()->drop() != outer.countDropped())
+  if (int64_t(plan.outer()->drop()) != outer.countDropped())
     return fail("drop is ", plan.outer()->drop(), ", expected ",
                 outer.countDropped());
   return checkMixings(plan, outer);

@@ -46,8 +46,8 @@ namespace fb = plan::fb;
 struct GemmOperands {
   const std::byte *a, *b;
   std::byte *c;
-  const std::byte *bias;
-  std::byte *geluInput; // written forward, read backward
+  const std::byte *bias = nullptr;
+  std::byte *geluInput = nullptr; // written forward, read backward
 };
 
 /// The addresses of the tensors of a GroupedGemmStep.
@@ -59,12 +59,12 @@ struct GroupedGemmOperands {
 /// The addresses of the tensors of an AttentionStep. Null: the step has none.
 struct AttentionOperands {
   const std::byte *q, *k, *v;
-  std::byte *o, *stats;      // written forward, read backward
-  const std::byte *gradient; // of o
-  std::byte *dq, *dk, *dv;
-  const std::byte *starts; // of documents
-  const std::byte *dropoutKeys;
-  const std::byte *sinks; // of query heads
+  std::byte *o, *stats;                // written forward, read backward
+  const std::byte *gradient = nullptr; // of o
+  std::byte *dq = nullptr, *dk = nullptr, *dv = nullptr;
+  const std::byte *starts = nullptr; // of documents
+  const std::byte *dropoutKeys = nullptr;
+  const std::byte *sinks = nullptr; // of query heads
 };
 
 /// The addresses of the tensors of an OuterStep, and the numbers of its rule.

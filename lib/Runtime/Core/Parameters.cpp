@@ -66,7 +66,8 @@ Status runtime::setParameter(Executor &executor, uint32_t parameter,
                         std::as_bytes(std::span(block))));
     if (shard.compute_dtype() != fb::DType::BF16)
       return Status::success();
-    Piece copy(arena.mesh, rank, shard, found, {shard.compute_weight(), false});
+    Piece copy(arena.mesh, rank, shard, found,
+               {shard.compute_weight(), {/*isDivided=*/false}});
     return storeCopy(arena, shard, 0,
                      cutOut(arena.mesh, rank, found, copy, values));
   });

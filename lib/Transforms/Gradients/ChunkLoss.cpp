@@ -98,8 +98,6 @@ static bool isTransparent(Operation *op) {
   return isa<FusableOpInterface, dist::AllReduceOp>(op);
 }
 
-static bool isMatmul(Operation *op) { return isa<nn::MatmulOp>(op); }
-
 /// All that the matmul leads to without another one. Matmuls are among it, what
 /// follows from them is not.
 OpSet Head::findReached() const {

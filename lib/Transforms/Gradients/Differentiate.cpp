@@ -57,13 +57,6 @@ using pipe::ActionKind;
 using pipe::PortAttr;
 using pipe::PortKind;
 
-/// Whether replicas compress gradients of which they have the values in parts.
-static bool compressesParts(func::FuncOp function) {
-  TrainingConfiguration configuration =
-      getConfiguration(function->getParentOfType<ModuleOp>());
-  return configuration.compress.isOn() && configuration.zero >= 3;
-}
-
 namespace {
 
 /// Collects the ops that a builder creates.

@@ -65,7 +65,7 @@ findResiduals(ArrayRef<func::FuncOp> functions) {
       int64_t bytes =
           llvm::alignTo(plan::getStoredBytes(value), plan::kAlignment);
       Held &held =
-          residuals.insert({port, {action, action, bytes}}).first->second;
+          residuals.insert({port, {action, action, bytes, {}}}).first->second;
       // Of one microbatch, actions run in the order of the enumeration.
       held.first = std::min(held.first, action);
       held.last = std::max(held.last, action);

@@ -347,7 +347,9 @@ TEST_F(Report, SaysWhatIsTooCloseToCall) {
 TEST_F(Report, PageIsSelfContained) {
   std::string path = getPath("report.html");
   ReportInput measured = input();
-  measured.measured = Measured{"a run", 2 * result.estimate.iterationSeconds};
+  measured.measured.emplace();
+  measured.measured->source = "a run";
+  measured.measured->iterationSeconds = 2 * result.estimate.iterationSeconds;
   Status status = writeHtmlReport(measured, path);
   ASSERT_TRUE(status.ok()) << status.message();
   std::string page = readAndRemove(path);

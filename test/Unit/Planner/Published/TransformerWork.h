@@ -90,7 +90,7 @@ struct TransformerShape {
   /// PyTorch does, a cast, a softmax and its gradient; or with a kernel for
   /// each step, as Megatron-LM's over a split vocabulary.
   enum class Loss : uint8_t { Fused, Softmax, Steps } loss = Loss::Fused;
-  ExpertShape experts;
+  ExpertShape experts = {};
   LatentShape latent;
   Recipe recipe;
   /// Queries and keys are normed, head by head (Qwen3).

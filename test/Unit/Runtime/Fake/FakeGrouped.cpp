@@ -93,7 +93,8 @@ std::function<void()> makeMatrices(void **params, unsigned blocks) {
   Out *c = next;
   const In *left = next, *right = next;
   const int *order = next, *begins = next;
-  int64_t rows = next, leftRepeat = next, rightRepeat = next, experts = next,
+  [[maybe_unused]] int64_t rows = next;
+  int64_t leftRepeat = next, rightRepeat = next, experts = next,
           leftColumns = next, rightColumns = next, add = next;
   if (blocks != groupedMatrixBlocks(experts, leftColumns, rightColumns))
     return nullptr;

@@ -144,6 +144,9 @@ stage() {
 export OMP_WAIT_POLICY=passive
 mkdir -p "$logs"
 rm -f "$logs"/*
+# Most tests compile the same few models: each kernel once a run.
+export PLAIT_KERNEL_CACHE=$PWD/build/test-kernels
+rm -rf "$PLAIT_KERNEL_CACHE"
 stage install scripts/install-deps.sh
 stage build scripts/build.sh
 if [ "${1:-}" = --all ]; then

@@ -134,10 +134,11 @@ private:
                                 const std::vector<BlockKey> &keys,
                                 llvm::ArrayRef<int64_t> blocks, Sizes small,
                                 const Sizes &large);
-  std::vector<HalvesByKind>
-  measureNew(Degree &degree, const std::vector<BlockKey> &keys,
-             mlir::ModuleOp joint, const Sums &sums, Sharded &small,
-             double sequences, const planner::Degrees &degrees);
+  std::vector<HalvesByKind> measureNew(Degree &degree,
+                                       const std::vector<BlockKey> &keys,
+                                       mlir::ModuleOp joint, const Sums &sums,
+                                       Sharded &small, double sequences,
+                                       const planner::Degrees &degrees);
   std::vector<HalvesByKind> findHalves(Degree &degree, Sharded &sharded,
                                        const planner::Degrees &degrees);
   planner::Work assemble(const std::vector<Measured> &blocks,

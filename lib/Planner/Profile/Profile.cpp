@@ -231,10 +231,9 @@ ModelProfile::shardFor(double sequences, const Model &model,
   setConfiguration(*sharded.module, getConfiguration(degrees));
   setProfile(*sharded.module);
   if (cluster)
-    setCluster(
-        *sharded.module,
-        describeCluster(whole.getContext(), *cluster, cluster->name,
-                        precision, mesh));
+    setCluster(*sharded.module,
+               describeCluster(whole.getContext(), *cluster, cluster->name,
+                               precision, mesh));
   if (failed(shard(*sharded.module, model.folded, mesh, sequences)))
     return failure();
   if (compress.isOn())
@@ -298,8 +297,7 @@ ModelProfile::measure(ModuleOp joint, ArrayRef<int64_t> blocks,
 
 /// Keeps the first error as a reason, and has nobody else hear of any.
 static LogicalResult keep(Diagnostic &diagnostic, std::string &reason) {
-  if (reason.empty() &&
-      diagnostic.getSeverity() == DiagnosticSeverity::Error) {
+  if (reason.empty() && diagnostic.getSeverity() == DiagnosticSeverity::Error) {
     if (StringAttr origin = findOrigin(diagnostic.getLocation()))
       reason = origin.str() + ": ";
     reason += diagnostic.str();
@@ -313,9 +311,9 @@ FailureOr<ModelProfile::Sizes>
 ModelProfile::measureLarge(const Model &model, ArrayRef<int64_t> blocks,
                            double sequences, const planner::Degrees &degrees,
                            std::string &reason) {
-  ScopedDiagnosticHandler handler(
-      beside.get(),
-      [&](Diagnostic &diagnostic) { return keep(diagnostic, reason); });
+  ScopedDiagnosticHandler handler(beside.get(), [&](Diagnostic &diagnostic) {
+    return keep(diagnostic, reason);
+  });
   auto sharded = shardFor(sequences, model, degrees);
   if (failed(sharded))
     return failure();

@@ -81,7 +81,7 @@ double Estimator::countRoom(const schedule::Problem &problem) const {
     bytes += std::max(one.whole, one.weights);
   }
   double room = context.cluster.device.usableBytes() -
-                getMemory(getHoldings(held, context), context).peak();
+                getMemory(HoldingsFinder(context).find(held), context).peak();
   return bytes > 0 ? room / bytes : std::numeric_limits<double>::max();
 }
 

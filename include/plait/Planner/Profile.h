@@ -50,7 +50,8 @@ using BatchSource =
         int64_t batch)>;
 
 /// Profiles one model, each way to split it once.
-/// `context` must have all dialects of plait loaded.
+/// `context` must have all dialects of plait loaded, and those of the model in
+/// its registry: a second context is made from that, for another thread.
 class ModelProfile : public planner::WorkSource {
 public:
   /// Imports the model, which is trained in `precision`, sharded as it is when

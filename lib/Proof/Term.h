@@ -142,10 +142,11 @@ public:
   findStrangers() const;
 
 private:
-  const Term *intern(Term term);
+  const Term *intern(Term &&term);
   Expression note(Call call);
   const Term *roundTotal(const Term *term);
-  Expression finish(Term::Kind kind, llvm::SmallVector<Argument, 2> arguments);
+  Expression finish(Term::Kind kind,
+                    llvm::SmallVector<Argument, 2> &&arguments);
 
   /// Finds a term by what it says, and not by its address.
   struct ByContent : llvm::DenseMapInfo<const Term *> {

@@ -107,15 +107,16 @@ static llvm::hash_code computeHash(const Term &term) {
 }
 
 /// The hash tells most apart before anything else is looked at.
-bool Terms::ByContent::isEqual(const Term *a, const Term *b) {
+bool Terms::ByContent::isEqual(const Entry &one, const Entry &other) {
+  const Term *a = one.term, *b = other.term;
   if (a == b)
     return true;
   auto isTerm = [](const Term *term) {
-    return term != getEmptyKey() && term != getTombstoneKey();
+    return term != Address::getEmptyKey() && term != Address::getTombstoneKey();
   };
-  return isTerm(a) && isTerm(b) && a->hash == b->hash && a->kind == b->kind &&
-         a->name.data() == b->name.data() && a->attrs == b->attrs &&
-         a->shape == b->shape &&
+  return one.hash == other.hash && isTerm(a) && isTerm(b) &&
+         a->kind == b->kind && a->name.data() == b->name.data() &&
+         a->attrs == b->attrs && a->shape == b->shape &&
          llvm::equal(a->arguments, b->arguments, ::isEqual);
 }
 
@@ -129,15 +130,15 @@ const Term *Terms::intern(Term &&term) {
   if (!term.name.empty())
     term.name = names.insert(term.name).first->getKey();
   // 2. Known?
-  term.hash = computeHash(term);
-  if (auto found = known.find(&term); found != known.end())
-    return *found;
+  size_t hash = computeHash(term);
+  if (auto found = known.find({&term, hash}); found != known.end())
+    return found->term;
   // 3. New.
   term.id = terms.size();
   term.inClaim = isClaim;
   term.origin = origin;
   const Term *kept = &terms.emplace_back(std::move(term));
-  known.insert(kept);
+  known.insert({kept, hash});
   return kept;
 }
 

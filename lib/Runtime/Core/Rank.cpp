@@ -379,7 +379,9 @@ Status Rank::callFunction(Walk &walk, const fb::Action &action) {
     walk.at.functionStep = i;
     if (endsStep && i == update)
       PLAIT_RETURN_IF_ERROR(beginUpdate(walk));
-    if (!endsStep && !held)
+    // beginUpdate() waits for all that has been given, which nothing is held
+    // of.
+    if (!held && !walk.passes && (!endsStep || i >= update))
       beginBatch(action.function(), i);
     const fb::Step &step = *function.steps()->Get(i);
     NamedRange range([&] { return describeStep(plan, step); }, walk.passes);

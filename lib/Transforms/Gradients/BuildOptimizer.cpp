@@ -135,15 +135,13 @@ void StepEnd::write(Value value, StepUnit &unit, Slot slot) {
 /// follow one another (plan::batchGathers), so that those of parameters come
 /// behind the updates of as many.
 void StepEnd::writeUpdated(Value value, StepUnit &unit, Slot slot) {
-  auto type = cast<RankedTensorType>(value.getType());
-  uint64_t bytes =
-      type.getNumElements() * type.getElementTypeBitWidth() / CHAR_BIT;
-  bool isGathered =
-      !unit.pack && unit.get().getState() != unit.get().getSharding(slot);
-  if (!isGathered) {
+  if (unit.pack || unit.get().getState() == unit.get().getSharding(slot)) {
     write(value, unit, slot);
     return;
   }
+  auto type = cast<RankedTensorType>(value.getType());
+  uint64_t bytes =
+      type.getNumElements() * type.getElementTypeBitWidth() / CHAR_BIT;
   if (heldBytes + bytes > plan::kMostBatched)
     writeHeld();
   held.push_back({value, unit, slot});

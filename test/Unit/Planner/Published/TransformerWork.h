@@ -91,8 +91,8 @@ struct TransformerShape {
   /// each step, as Megatron-LM's over a split vocabulary.
   enum class Loss : uint8_t { Fused, Softmax, Steps } loss = Loss::Fused;
   ExpertShape experts = {};
-  LatentShape latent;
-  Recipe recipe;
+  LatentShape latent = {};
+  Recipe recipe = {};
   /// Queries and keys are normed, head by head (Qwen3).
   bool normsHeads = false;
   /// Queries of every other layer see so many keys; 0: all before them.

@@ -24,6 +24,12 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::codegen;
 
+llvm::ErrorOr<std::string> codegen::findTool(StringRef onPath, StringRef name,
+                                             StringRef folder) {
+  llvm::ErrorOr<std::string> found = llvm::sys::findProgramByName(onPath);
+  return found ? found : llvm::sys::findProgramByName(name, {folder});
+}
+
 /// A temporary file for the program to read or write.
 static Result<TemporaryFile> createTemporary(StringRef suffix) {
   SmallString<128> prefix;

@@ -9,6 +9,8 @@
 #define PLAIT_LIB_CODEGEN_RUNTOOL_H
 
 #include "mlir/IR/Diagnostics.h"
+#include "llvm/Support/ErrorOr.h"
+#include <string>
 #include <vector>
 
 namespace plait::codegen {
@@ -19,6 +21,10 @@ struct Tool {
   llvm::StringRef inputSuffix, outputSuffix; ///< Of the files, without a dot.
   llvm::SmallVector<llvm::StringRef> options;
 };
+
+/// Finds the program `onPath` on the path, or else `name` in `folder`.
+llvm::ErrorOr<std::string>
+findTool(llvm::StringRef onPath, llvm::StringRef name, llvm::StringRef folder);
 
 /// Runs `path options… -o OUTPUT INPUT`, INPUT having the bytes `input`, and
 /// returns those of OUTPUT. Leaves no file behind. On failure an error that

@@ -61,7 +61,7 @@ ALONE = ("ef21-topk:64+keep:3", "qsgd4:64", "qsgd2:64+feedback")
 # In rounds, of as many bytes as one of 3 elements, and of more.
 ROUNDS = ("topk:64+keep:1+feedback+rounds:3", "topk:64+keep:3+feedback+rounds:3",
           "sign:64+feedback+rounds:2")  # fmt: skip
-# With small batches: as good as SGD, and what is not.
+# Schemes that are as good as SGD with small batches, and one that is not.
 AVERAGING = ("topk:64+keep:3+feedback", "topk:64+keep:3+feedback+both",
              "topk:64+keep:1+feedback+rounds:3")  # fmt: skip
 EF21 = "ef21-topk:64+keep:3"
@@ -182,7 +182,7 @@ class SmallBatches:
         return -(self.pairs * scores).sum(), gradient
 
     def find_least(self, features) -> float:
-        """By gradients of all samples, with momentum: it is convex."""
+        """Descends by gradients of all samples, with momentum: it is convex."""
         weights, momentum = numpy.zeros((FEATURES, CLASSES)), 0.0
         for _ in range(6000):
             loss, gradient = self.measure(features, weights)
@@ -223,7 +223,7 @@ class SmallBatches:
         return text
 
     def check_ef21(self) -> str:
-        """What is left of its noise is for the batch to average, not for replicas."""
+        """Its noise is for the batch to average, not for replicas."""
         plain, small = (self.get_gaps(x)[-1] for x in ("none", EF21))
         large = self.get_gaps(EF21, LARGE)[-1]
         text = f"off by {small:.4f}, of larger batches {large:.4f}, {plain:.4f} as it is"

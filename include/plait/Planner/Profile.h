@@ -116,9 +116,10 @@ private:
                const planner::Framework &framework);
   Precision getWidth() const;
   Model *getModel(int64_t batch);
-  Model *getCopy(int64_t batch);
+  mlir::ModuleOp getCopy(int64_t batch);
   TrainingConfiguration getConfiguration(const planner::Degrees &degrees) const;
-  mlir::FailureOr<Sharded> shardFor(double sequences, const Model &model,
+  mlir::FailureOr<Sharded> shardFor(double sequences, mlir::ModuleOp whole,
+                                    const Model &model,
                                     const planner::Degrees &degrees);
   mlir::OwningOpRef<mlir::ModuleOp>
   differentiate(Sharded &sharded, const TrainingConfiguration &configuration);
@@ -126,7 +127,7 @@ private:
                                  llvm::ArrayRef<int64_t> blocks,
                                  const Sums &sums,
                                  const planner::Degrees &degrees);
-  mlir::FailureOr<Sizes> measureLarge(const Model &model,
+  mlir::FailureOr<Sizes> measureLarge(mlir::ModuleOp whole, const Model &model,
                                       llvm::ArrayRef<int64_t> blocks,
                                       double sequences,
                                       const planner::Degrees &degrees,
@@ -159,7 +160,7 @@ private:
   std::map<int64_t, std::unique_ptr<Model>> models; // by microbatch size
   /// A context for another thread, and the models that it needs there.
   std::unique_ptr<mlir::MLIRContext> beside;
-  std::map<int64_t, std::unique_ptr<Model>> copies;
+  std::map<int64_t, mlir::OwningOpRef<mlir::ModuleOp>> copies;
   std::map<planner::Degrees, Degree> known;
 };
 

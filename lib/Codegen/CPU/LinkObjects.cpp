@@ -15,19 +15,10 @@
 #include "Target.h"
 
 #include "llvm/Object/ArchiveWriter.h"
-#include "llvm/Support/Program.h"
 
 using namespace mlir;
 using namespace plait;
 using namespace plait::codegen;
-
-/// The versioned linker on the path, or the one of the LLVM in use.
-static llvm::ErrorOr<std::string> findLinker() {
-  llvm::ErrorOr<std::string> linker = llvm::sys::findProgramByName("ld.lld-22");
-  if (linker)
-    return linker;
-  return llvm::sys::findProgramByName("ld.lld", {PLAIT_LLVM_TOOLS_DIR});
-}
 
 /// Packs objects into one file, which has the same bytes for the same objects.
 /// Without a table of symbols it reads none of them, and cannot fail.
@@ -46,7 +37,8 @@ pack(ArrayRef<llvm::SmallString<0>> objects) {
 FailureOr<std::vector<char>>
 codegen::linkObjects(ArrayRef<llvm::SmallString<0>> objects,
                      ArrayRef<ExportedKernel> kernels, MLIRContext *context) {
-  llvm::ErrorOr<std::string> linker = findLinker();
+  llvm::ErrorOr<std::string> linker =
+      findTool("ld.lld-22", "ld.lld", PLAIT_LLVM_TOOLS_DIR);
   if (!linker)
     return emitError(UnknownLoc::get(context),
                      "cannot link the kernels: no ld.lld-22 on the path and "

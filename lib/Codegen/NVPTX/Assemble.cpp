@@ -14,25 +14,17 @@
 #include "../RunTool.h"
 #include "NVPTXLibrary.h"
 
-#include "llvm/Support/Program.h"
-
 using namespace mlir;
 using namespace plait;
 using namespace plait::codegen;
-
-/// Looks on the path, and where the toolkit's installer puts it.
-static llvm::ErrorOr<std::string> findAssembler() {
-  llvm::ErrorOr<std::string> found = llvm::sys::findProgramByName("ptxas");
-  if (found)
-    return found;
-  return llvm::sys::findProgramByName("ptxas", {"/usr/local/cuda/bin"});
-}
 
 /// A ptxas that is there and fails is an error: the PTX would fail in the
 /// driver, too.
 FailureOr<std::optional<std::vector<char>>>
 codegen::assemble(StringRef ptx, StringRef architecture, MLIRContext *context) {
-  llvm::ErrorOr<std::string> assembler = findAssembler();
+  // The folder is where the toolkit's installer puts it.
+  llvm::ErrorOr<std::string> assembler =
+      findTool("ptxas", "ptxas", "/usr/local/cuda/bin");
   if (!assembler)
     return std::optional<std::vector<char>>();
   std::string option = ("-arch=" + architecture).str();

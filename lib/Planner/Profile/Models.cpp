@@ -52,8 +52,8 @@ ModelProfile::Model *ModelProfile::getModel(int64_t batch) {
 
 /// Copies a model into the context of the other thread, on first use; null
 /// where it cannot be imported or copied, which diagnostics have said.
-ModelProfile::Model *ModelProfile::getCopy(int64_t batch) {
-  std::unique_ptr<Model> &copy = copies[batch];
+ModuleOp ModelProfile::getCopy(int64_t batch) {
+  OwningOpRef<ModuleOp> &copy = copies[batch];
   Model *model = copy ? nullptr : getModel(batch);
   if (!model)
     return copy.get();
@@ -65,14 +65,10 @@ ModelProfile::Model *ModelProfile::getCopy(int64_t batch) {
   std::string bytes;
   llvm::raw_string_ostream stream(bytes);
   ParserConfig config(beside.get(), /*verifyAfterParse=*/false);
-  OwningOpRef<ModuleOp> module;
   if (succeeded(writeBytecodeToFile(*model->module, stream)))
-    module = parseSourceString<ModuleOp>(bytes, config);
-  if (!module) {
+    copy = parseSourceString<ModuleOp>(bytes, config);
+  if (!copy)
     model->module->emitError("the model cannot be copied for another thread");
-    return nullptr;
-  }
-  copy = std::make_unique<Model>(*model, std::move(module));
   return copy.get();
 }
 

@@ -16,15 +16,8 @@ namespace plait {
 /// Sequences of the two microbatches that are compared.
 inline constexpr int64_t kSmall = 2, kLarge = 4;
 
-/// What a profile does not depend on.
+/// Holds what does not depend on how a model is split.
 struct ModelProfile::Model {
-  Model() = default;
-  /// One that is the same as `other` but for where its module is.
-  Model(const Model &other, mlir::OwningOpRef<mlir::ModuleOp> module)
-      : module(std::move(module)), folded(other.folded),
-        parameters(other.parameters), flops(other.flops),
-        sequence(other.sequence) {}
-
   mlir::OwningOpRef<mlir::ModuleOp> module;
   FoldedBlocks folded;
   double parameters = 0; // of the whole model

@@ -216,11 +216,11 @@ ModelProfile::getConfiguration(const planner::Degrees &degrees) const {
   return configuration;
 }
 
-/// A copy of `model`, split as it is where a rank has `sequences`.
+/// Copies `whole`, the module of `model` in one of the contexts, and splits it
+/// as it is where a rank has `sequences`.
 FailureOr<ModelProfile::Sharded>
-ModelProfile::shardFor(double sequences, const Model &model,
+ModelProfile::shardFor(double sequences, ModuleOp whole, const Model &model,
                        const planner::Degrees &degrees) {
-  ModuleOp whole = model.module.get();
   Sharded sharded;
   sharded.module = whole.clone();
   // A rank for each block and each part of it.
@@ -305,16 +305,15 @@ static LogicalResult keep(Diagnostic &diagnostic, std::string &reason) {
   return success();
 }
 
-/// Measures `blocks` of the model at the larger size, of which `model` is a
-/// copy in a context that nobody else uses. `reason` gets the first error.
-FailureOr<ModelProfile::Sizes>
-ModelProfile::measureLarge(const Model &model, ArrayRef<int64_t> blocks,
-                           double sequences, const planner::Degrees &degrees,
-                           std::string &reason) {
+/// Measures `blocks` of `model`, the larger one, by `whole`, its copy in a
+/// context that nobody else uses. `reason` gets the first error.
+FailureOr<ModelProfile::Sizes> ModelProfile::measureLarge(
+    ModuleOp whole, const Model &model, ArrayRef<int64_t> blocks,
+    double sequences, const planner::Degrees &degrees, std::string &reason) {
   ScopedDiagnosticHandler handler(beside.get(), [&](Diagnostic &diagnostic) {
     return keep(diagnostic, reason);
   });
-  auto sharded = shardFor(sequences, model, degrees);
+  auto sharded = shardFor(sequences, whole, model, degrees);
   if (failed(sharded))
     return failure();
   OwningOpRef<ModuleOp> joint =
@@ -438,12 +437,14 @@ ModelProfile::measureNew(Degree &degree, const std::vector<BlockKey> &keys,
   SmallVector<int64_t> blocks = findNew(keys, degree.blocks);
   if (blocks.empty())
     return findHalves(degree, small, degrees);
-  Model *copy = getCopy(kLarge * degrees.experts);
+  int64_t batch = kLarge * degrees.experts;
+  ModuleOp copy = getCopy(batch);
   if (!copy)
     return {};
+  const Model &model = *getModel(batch);
   std::string reason;
   auto large = std::async(std::launch::async, [&] {
-    return measureLarge(*copy, blocks, sequences, degrees, reason);
+    return measureLarge(copy, model, blocks, sequences, degrees, reason);
   });
   auto first = measure(joint, blocks, sums, degrees);
   std::vector<HalvesByKind> halves = findHalves(degree, small, degrees);
@@ -463,7 +464,7 @@ const Work *ModelProfile::solve(Degree &degree, double sequences,
   Model *model = getModel(kSmall * degrees.experts);
   if (!model)
     return nullptr;
-  auto small = shardFor(sequences, *model, degrees);
+  auto small = shardFor(sequences, *model->module, *model, degrees);
   if (failed(small))
     return nullptr;
   for (const auto &[types, work] : degree.works)

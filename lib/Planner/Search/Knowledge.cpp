@@ -92,7 +92,7 @@ Estimated Knowledge::makeEstimate(const Node &node,
   Context context{*node.work, cluster, input.training, configuration};
   context.blockTimes = &bounds.getBlockTimes();
   context.cutoff = limit;
-  // What is beside the pipeline takes its part of the limit.
+  // The rest of the step takes its part of the limit.
   if (node.schedule->searches)
     context.cutoff -=
         bounds.getStepSeconds(*node.work, *node.probe, configuration, limit);

@@ -33,9 +33,9 @@ static double countShare(Elements elements, Elements whole, int level,
   return share;
 }
 
-/// What each ZeRO stage divides: the optimizer's state from 1 on, gradients
-/// from 2 on, parameters from 3 on (Rajbhandari et al. 2020). What cannot be
-/// divided by itself is treated as by ZeRO 1.
+/// Counts by what each ZeRO stage divides: the optimizer's state from 1 on,
+/// gradients from 2 on, parameters from 3 on (Rajbhandari et al. 2020). What
+/// cannot be divided by itself is treated as by ZeRO 1.
 StageMemory planner::getMemory(const Holdings &holdings,
                                const Context &context) {
   const Configuration &configuration = context.configuration;
@@ -47,7 +47,7 @@ StageMemory planner::getMemory(const Holdings &holdings,
   };
   StageMemory memory;
   memory.parameters = countHeld(3) * element;
-  // With a master of 4 bytes beside a shorter copy, as they are saved.
+  // A master of 4 bytes stands beside a shorter copy, as they are saved.
   memory.parameters +=
       countShare(holdings.frozen, holdings.frozenWhole, 3, context) *
       (element + (training.precision != Precision::FP32 ? 4 : 0));

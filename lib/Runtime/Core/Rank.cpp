@@ -379,7 +379,7 @@ Status Rank::callFunction(Walk &walk, const fb::Action &action) {
     walk.at.functionStep = i;
     if (endsStep && i == update)
       PLAIT_RETURN_IF_ERROR(beginUpdate(walk));
-    // Not across beginUpdate(), which waits for all that was launched.
+    // No batch goes on across beginUpdate(), which waits for all launches.
     if (!held && !walk.passes && (!endsStep || i >= update))
       beginBatch(action.function(), i);
     const fb::Step &step = *function.steps()->Get(i);

@@ -226,7 +226,7 @@ ArrayAttr StepEnd::getCountedAxes(StepUnit &unit) {
   llvm::sort(axes, [](StringAttr a, StringAttr b) {
     return a.getValue() < b.getValue();
   });
-  // Where values are in parts, the rows of the pack are what is split.
+  // The rows of the pack are what is split where its values are blocks.
   axes.erase(std::unique(axes.begin(), axes.end()), axes.end());
   return builder.getArrayAttr(SmallVector<Attribute>(axes.begin(), axes.end()));
 }

@@ -1,6 +1,6 @@
 // RUN: plait-opt %s --nn-build-optimizer | FileCheck %s
 
-// What replicas have updated in parts is gathered behind the updates of as much
+// Parts that replicas have updated are gathered behind the updates of as much
 // as a GPU gathers at once: 1 MiB of a rank's own. @large has more, and waits for
 // none; what comes before it keeps its place.
 #v = #dist.sharding<@mesh, [{}]>

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// On the stand-in for a profiler, which attaches as NVTX asks of one.
+// Runs plans under a stand-in for a profiler, which attaches as NVTX asks.
 //
 //===----------------------------------------------------------------------===//
 

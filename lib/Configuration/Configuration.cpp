@@ -18,7 +18,7 @@
 
 #include "plait/Configuration/Configuration.h"
 
-#include "Words.h"
+#include "FailParsing.h"
 
 #include "plait/Configuration/CompressionFacts.h"
 #include "plait/Configuration/Optimizers.h"
@@ -39,40 +39,6 @@ std::string Field::getKeyword() const {
 //===----------------------------------------------------------------------===//
 // Words
 //===----------------------------------------------------------------------===//
-
-/// The order is that of the enum, by which words are found and printed.
-std::span<const std::string_view> plait::getWords(Recompute) {
-  static constexpr std::string_view words[] = {"none", "selective", "full",
-                                               "auto"};
-  return words;
-}
-
-/// Kinds that cannot be executed have words as well: the message that refuses
-/// them needs one (see checkExecutable()).
-std::span<const std::string_view> plait::getWords(Precision) {
-  static constexpr std::string_view words[] = {"fp32", "bf16", "fp16"};
-  return words;
-}
-
-std::span<const std::string_view> plait::getWords(AttentionKind) {
-  static constexpr std::string_view words[] = {"auto", "flash", "unfused"};
-  return words;
-}
-
-std::span<const std::string_view> plait::getWords(EpilogueKind) {
-  static constexpr std::string_view words[] = {"none", "bias", "all"};
-  return words;
-}
-
-std::span<const std::string_view> plait::getWords(ContextParallel) {
-  static constexpr std::string_view words[] = {"gather", "heads", "zigzag"};
-  return words;
-}
-
-std::span<const std::string_view> plait::getWords(ExpertExchange) {
-  static constexpr std::string_view words[] = {"tokens", "rows"};
-  return words;
-}
 
 std::span<const Offload> plait::getOffloads() {
   static const std::vector<Offload> offloads = [] {
@@ -95,18 +61,6 @@ std::span<const std::string_view> plait::getWords(Offload) {
   static const std::vector<std::string_view> words(texts.begin(), texts.end());
   return words;
 }
-
-/// A word of an enumeration, by its number.
-template <typename Kind> static std::string printWord(Kind value) {
-  return std::string(getWords(value)[size_t(value)]);
-}
-
-std::string plait::print(Recompute value) { return printWord(value); }
-std::string plait::print(Precision value) { return printWord(value); }
-std::string plait::print(AttentionKind value) { return printWord(value); }
-std::string plait::print(EpilogueKind value) { return printWord(value); }
-std::string plait::print(ContextParallel value) { return printWord(value); }
-std::string plait::print(ExpertExchange value) { return printWord(value); }
 
 /// Names what lies on the host by itself, what lies elsewhere with its place:
 /// "optimizer+activations".
@@ -151,27 +105,13 @@ static std::string_view bareName(std::string_view name) {
   return name.starts_with('`') ? name.substr(1, name.size() - 2) : name;
 }
 
-Status plait::parse(std::string_view name, std::string_view text,
-                    Precision &value) {
-  return parseWord(name, text, value);
-}
-Status plait::parse(std::string_view name, std::string_view text,
-                    AttentionKind &value) {
-  return parseWord(name, text, value);
-}
-Status plait::parse(std::string_view name, std::string_view text,
-                    EpilogueKind &value) {
-  return parseWord(name, text, value);
-}
-
-Status plait::parse(std::string_view name, std::string_view text,
-                    ContextParallel &value) {
-  return parseWord(name, text, value);
-}
-
-Status plait::parse(std::string_view name, std::string_view text,
-                    ExpertExchange &value) {
-  return parseWord(name, text, value);
+Status plait::findWord(std::string_view name, std::string_view text,
+                       std::span<const std::string_view> words, size_t &index) {
+  auto found = std::find(words.begin(), words.end(), text);
+  if (found == words.end())
+    return failParsing(name, text, joinChoices({words.begin(), words.end()}));
+  index = found - words.begin();
+  return Status::success();
 }
 
 /// A list is as an option has it; where commas part fields, as in pins, it has

@@ -11,7 +11,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Words.h"
+#include "plait/Configuration/Configuration.h"
+
+#include "FailParsing.h"
 
 using namespace plait;
 
@@ -110,7 +112,7 @@ static Status parseStage(std::string_view name, std::string_view text,
     std::string_view count = takeUntil(text, '+');
     std::string_view word = takeUntil(count, ':');
     Recompute kind;
-    PLAIT_RETURN_IF_ERROR(parseWord(name, word, kind));
+    PLAIT_RETURN_IF_ERROR(parse(name, word, kind));
     bool isNone = kind == Recompute::None;
     if (!isLeft || kind >= last || (isNone && !count.empty()))
       return fail(name, " has ", word,

@@ -33,12 +33,24 @@
 
 namespace plait {
 
+/// The words of an enumeration, `all`, in the order of its values. Those of a
+/// kind that has them are all that options, pins, IR and help need to know: see
+/// HasWords. Kinds that cannot be executed have words as well, which the
+/// message that refuses them names.
+template <typename Kind> struct Words;
+template <typename Kind>
+concept HasWords = requires { Words<Kind>::all; };
+
 /// Says what the backward pass computes again: nothing; of each layer what is
 /// cheap for the memory that it frees, as norms, activations and the inside of
 /// an attention that is not one step (other frameworks: that alone, Korthikanti
 /// et al. 2022); or whole layers. Auto is for the planner to resolve: of each
 /// layer the least with which the model fits.
 enum class Recompute : uint8_t { None, Selective, Full, Auto };
+template <> struct Words<Recompute> {
+  static constexpr std::string_view all[] = {"none", "selective", "full",
+                                             "auto"};
+};
 
 /// The kind of recomputation of each layer. Of a virtual stage the first layers
 /// are those of which most is: their backward pass comes last, when what the
@@ -77,15 +89,24 @@ struct Recomputation {
 /// The precision of activations and matmuls. 16-bit training keeps fp32 master
 /// weights and moments.
 enum class Precision : uint8_t { FP32, BF16, FP16 };
+template <> struct Words<Precision> {
+  static constexpr std::string_view all[] = {"fp32", "bf16", "fp16"};
+};
 
 /// Flash is one step that never writes its scores; unfused are matmuls
 /// and kernels. Auto is flash on devices that compute every attention of the
 /// model so, on processors from 256 keys on, else unfused.
 enum class AttentionKind : uint8_t { Auto, Flash, Unfused };
+template <> struct Words<AttentionKind> {
+  static constexpr std::string_view all[] = {"auto", "flash", "unfused"};
+};
 
 /// Says what matmuls do to their results: nothing, add a bias, or take GELU and
 /// its gradient too.
 enum class EpilogueKind : uint8_t { None, Bias, All };
+template <> struct Words<EpilogueKind> {
+  static constexpr std::string_view all[] = {"none", "bias", "all"};
+};
 
 /// Says what the ranks of cp, which have a part of each sequence, exchange so
 /// that queries meet the keys of all parts. Gather: keys and values, which each
@@ -97,11 +118,17 @@ enum class EpilogueKind : uint8_t { None, Bias, All };
 /// other from its end, so that all have the same work
 /// (plait/Support/ChunkOrder.h).
 enum class ContextParallel : uint8_t { Gather, Heads, Zigzag };
+template <> struct Words<ContextParallel> {
+  static constexpr std::string_view all[] = {"gather", "heads", "zigzag"};
+};
 
 /// Says what the ranks of ep, which have some of the experts each, exchange
 /// around those. Tokens: all that they have. Rows: each token with the ranks
 /// whose experts it has chosen, and what each of these makes of it.
 enum class ExpertExchange : uint8_t { Tokens, Rows };
+template <> struct Words<ExpertExchange> {
+  static constexpr std::string_view all[] = {"tokens", "rows"};
+};
 
 /// Says what lies in the memory of hosts, or another place, and comes to the
 /// device where it is used: what the optimizer alone reads and writes (its
@@ -295,16 +322,13 @@ void visitConfiguration(Visit &&visit, Views &...views) {
 // Words
 //===----------------------------------------------------------------------===//
 
-std::string print(Recompute value);
+template <HasWords Kind> std::string print(Kind value) {
+  return std::string(Words<Kind>::all[size_t(value)]);
+}
 /// "full", or by virtual stage "full:4+selective/selective*2/none": of the
 /// first stage four layers and the others, of the next two all, of the last
 /// none.
 std::string print(const Recomputation &value);
-std::string print(Precision value);
-std::string print(AttentionKind value);
-std::string print(EpilogueKind value);
-std::string print(ContextParallel value);
-std::string print(ExpertExchange value);
 /// "none", "optimizer", "activations" or "optimizer+activations", which is read
 /// with a comma as well.
 std::string print(const Offload &value);
@@ -320,21 +344,25 @@ template <typename T> std::string show(const T &value) {
   return text.empty() ? "none" : text;
 }
 
+/// Finds the index of `text` among `words`. Fails naming `name`, the text and
+/// the words.
+Status findWord(std::string_view name, std::string_view text,
+                std::span<const std::string_view> words, size_t &index);
+
 /// Reads the value of the field called `name`. Fails with a message that names
 /// the field, the text and what is expected: on a word there is none of, on a
 /// number outside of the field's range (of a size's where there is no such
 /// field), and on a schedule or an optimizer that there is not. A bool is true,
 /// false, on or off.
+template <HasWords Kind>
+Status parse(std::string_view name, std::string_view text, Kind &value) {
+  size_t index = 0;
+  PLAIT_RETURN_IF_ERROR(findWord(name, text, Words<Kind>::all, index));
+  value = Kind(index);
+  return Status::success();
+}
 Status parse(std::string_view name, std::string_view text,
              Recomputation &value);
-Status parse(std::string_view name, std::string_view text, Precision &value);
-Status parse(std::string_view name, std::string_view text,
-             AttentionKind &value);
-Status parse(std::string_view name, std::string_view text, EpilogueKind &value);
-Status parse(std::string_view name, std::string_view text,
-             ContextParallel &value);
-Status parse(std::string_view name, std::string_view text,
-             ExpertExchange &value);
 Status parse(std::string_view name, std::string_view text, Offload &value);
 Status parse(std::string_view name, std::string_view text, bool &value);
 Status parse(std::string_view name, std::string_view text, int64_t &value);
@@ -348,13 +376,10 @@ Status parse(std::string_view name, std::string_view text,
   return parse(name, text, value.emplace());
 }
 
-/// The words of each kind, in the order of its values.
-std::span<const std::string_view> getWords(Recompute);
-std::span<const std::string_view> getWords(Precision);
-std::span<const std::string_view> getWords(AttentionKind);
-std::span<const std::string_view> getWords(EpilogueKind);
-std::span<const std::string_view> getWords(ContextParallel);
-std::span<const std::string_view> getWords(ExpertExchange);
+/// Returns the words of a kind, in the order of its values.
+template <HasWords Kind> std::span<const std::string_view> getWords(Kind) {
+  return Words<Kind>::all;
+}
 std::span<const std::string_view> getWords(Offload); // as getOffloads()
 
 /// Reads one field of any of the views; fails as parse() does, and where no

@@ -28,16 +28,14 @@
 #include "../Remarks.h"
 #include "Fusion.h"
 #include "IdenticalFunctions.h"
-#include "Spans.h"
+#include "Units.h"
 #include "plait/Analysis/KernelShape.h"
 #include "plait/Transforms/Passes.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/SetVector.h"
 
-#include <functional>
 #include <map>
-#include <utility>
 
 namespace plait {
 #define GEN_PASS_DEF_FORMCLUSTERSPASS
@@ -48,39 +46,6 @@ using namespace mlir;
 using namespace plait;
 
 namespace {
-using Shape = SmallVector<int64_t, 5>;
-Shape shapeOf(Value value) {
-  return Shape(cast<RankedTensorType>(value.getType()).getShape());
-}
-
-/// A sum over everything is sequential: only its like joins it.
-bool sumsAll(Operation *op) {
-  return isReduction(op) && shapeOf(op->getResult(0)).empty();
-}
-
-/// The iteration space of an op on its own.
-Shape spaceOf(Operation *op) {
-  return shapeOf(isReduction(op) ? op->getOperand(0) : op->getResult(0));
-}
-
-/// Ops that will be one kernel, or a single other op.
-struct Unit {
-  SmallVector<Operation *> ops;
-  Shape space;
-  bool closed = false, hasTotal = false; // takes no more ops; one sumsAll()
-  Operation *first = nullptr, *last = nullptr; // in the program's order
-
-  void add(Operation *op) {
-    ops.push_back(op);
-    hasTotal = hasTotal || sumsAll(op);
-    if (!first || op->isBeforeInBlock(first))
-      first = op;
-    if (!last || last->isBeforeInBlock(op))
-      last = op;
-  }
-  void clear() { *this = {{}, std::move(space), closed}; }
-};
-
 /// A column reduction that others may share a kernel with.
 struct Column {
   int unit;
@@ -101,127 +66,36 @@ class Former {
 public:
   Former(func::FuncOp function, KnownClusters &known)
       : body(function.getBody().front()), builder(function.getContext()),
-        known(known) {}
+        units(body), known(known) {}
 
   void run();
 
 private:
-  void createUnits();
   void formColumns();
   void formRows();
-  llvm::SetVector<Operation *> findSources(Operation *op);
-  void addSources(Operation *op, llvm::SetVector<Operation *> &result);
   Value copyForColumn(Operation *column, Value value, IRMapping &copies,
                       SmallVectorImpl<Operation *> &made);
   bool fits(const Unit &unit, Operation *op);
   bool joinsCompared(ArrayRef<Operation *> ops, ArrayRef<Operation *> more);
-  void add(Operation *op, int unit);
-  bool hasOuterPath(int from, int to);
   StringRef findObstacle(Operation *op, int target);
   bool join(Operation *op, int target);
   void absorb(int from, int into);
   void tell();
   void emitAll();
-  bool isReadOutside(Value value, const llvm::DenseSet<Operation *> &inside);
-  SmallVector<Value> findOutputs(ArrayRef<Operation *> members);
   bool fitOneKernel(ArrayRef<Operation *> ops, ArrayRef<Operation *> more);
   void emitCluster(const Unit &unit);
-  SmallVector<int> orderUnits();
 
   Block &body;
   OpBuilder builder;
-  bool hasComparisons = false; // most functions compare nothing
-  std::vector<Unit> units;
-  llvm::DenseMap<Operation *, int> unitOf;
-  Spans spans;                 // of units
-  uint32_t searches = 0;       // for paths
-  std::vector<uint32_t> marks; // by unit: the last search that has met it
+  Units units;
   KnownClusters &known;
-  /// The ops that must come before each op, free ones looked through.
-  llvm::DenseMap<Operation *, SmallVector<Operation *>> before;
 };
 
 } // namespace
 
 //===----------------------------------------------------------------------===//
-// Units
-//===----------------------------------------------------------------------===//
-
-void Former::addSources(Operation *op, llvm::SetVector<Operation *> &result) {
-  for (OpOperand &operand : op->getOpOperands())
-    if (Operation *source = operand.get().getDefiningOp()) {
-      if (isFree(source) && !needsMemory(operand))
-        addSources(source, result);
-      else
-        result.insert(source);
-    }
-}
-
-/// The ops that `op` reads, free ones looked through.
-llvm::SetVector<Operation *> Former::findSources(Operation *op) {
-  llvm::SetVector<Operation *> result;
-  addSources(op, result);
-  return result;
-}
-
-void Former::createUnits() {
-  llvm::DenseMap<Attribute, SmallVector<SlotOpInterface>> accesses;
-  for (Operation &op : body) {
-    hasComparisons = hasComparisons || op.hasTrait<ComparesFloats>();
-    if (isFree(&op) && llvm::none_of(op.getUses(), needsMemory))
-      continue;
-    llvm::SetVector<Operation *> earlier = findSources(&op);
-    // Accesses to one parameter keep their order.
-    if (auto access = dyn_cast<SlotOpInterface>(op)) {
-      for (SlotOpInterface other : accesses[access.getSymbolAttr()])
-        if (access.getAccess() != nn::SlotAccess::Read ||
-            other.getAccess() != nn::SlotAccess::Read)
-          earlier.insert(other);
-      accesses[access.getSymbolAttr()].push_back(access);
-    }
-    before[&op] = earlier.takeVector();
-    bool fusable = findRole(&op).has_value();
-    unitOf[&op] = units.size();
-    units.push_back({{}, fusable ? spaceOf(&op) : Shape(), !fusable});
-    units.back().add(&op);
-  }
-}
-
-//===----------------------------------------------------------------------===//
 // Growing
 //===----------------------------------------------------------------------===//
-
-void Former::add(Operation *op, int unit) {
-  unitOf[op] = unit;
-  units[unit].add(op);
-  spans.add(units[unit].first, units[unit].last);
-}
-
-/// Whether a path leads from unit `from` through another unit to unit `to`.
-bool Former::hasOuterPath(int from, int to) {
-  // Where in the program the first op may be that a path leads to: a unit that
-  // has ops on both sides of one is made after it as a whole.
-  Operation *reach = spans.findBegin(units[from].first);
-  marks.resize(units.size());
-  ++searches;
-  auto isNew = [&](int unit) {
-    return std::exchange(marks[unit], searches) != searches;
-  };
-  SmallVector<int> worklist{to};
-  while (!worklist.empty()) {
-    int unit = worklist.pop_back_val();
-    for (Operation *op : units[unit].ops)
-      for (Operation *source : before[op]) {
-        int other = unitOf.lookup(source);
-        if (other == from && unit != to)
-          return true;
-        if (other != from && other != to && isNew(other) && units[other].last &&
-            !units[other].last->isBeforeInBlock(reach))
-          worklist.push_back(other);
-      }
-  }
-  return false;
-}
 
 /// Whether `op` works on the rows of `unit`.
 bool Former::fits(const Unit &unit, Operation *op) {
@@ -248,11 +122,11 @@ bool Former::joinsCompared(ArrayRef<Operation *> ops,
     return llvm::any_of(makers, [&](Operation *maker) {
       return isCompared(maker->getResult(0)) &&
              llvm::any_of(readers, [&](Operation *reader) {
-               return llvm::is_contained(before[reader], maker);
+               return llvm::is_contained(units.getSources(reader), maker);
              });
     });
   };
-  return hasComparisons && (reads(ops, more) || reads(more, ops));
+  return units.compare() && (reads(ops, more) || reads(more, ops));
 }
 
 /// Whether a kernel can compute all these ops, as it can any sum of numbers.
@@ -265,7 +139,7 @@ bool Former::fitOneKernel(ArrayRef<Operation *> ops,
   SmallVector<Operation *> all(ops);
   llvm::append_range(all, more);
   all = inProgramOrder(all);
-  return known.find(all, findOutputs(all)) != Copies::None;
+  return known.find(all, units.findOutputs(all)) != Copies::None;
 }
 
 /// Moves all of unit `from`, elementwise work that nobody but `into` reads, or
@@ -288,7 +162,7 @@ void Former::absorb(int from, int into) {
   };
   auto stays = [&](Operation *op) {
     return isReduction(op) || (readsElsewhere(op) && !readsBlock(op)) ||
-           (!isByRow && isReadOutside(op->getResult(0), both));
+           (!isByRow && units.isReadOutside(op->getResult(0), both));
   };
   // An op that reads by an index map finds its operand in memory, and is of its
   // own elements otherwise: half of a rotary embedding beside the other.
@@ -304,11 +178,12 @@ void Former::absorb(int from, int into) {
            sumsAll(op);
   };
   if (llvm::any_of(source.ops, stays) || llvm::any_of(target.ops, isAlone) ||
-      hasOuterPath(into, from) || (isByRow && hasOuterPath(from, into)) ||
+      units.hasOuterPath(into, from) ||
+      (isByRow && units.hasOuterPath(from, into)) ||
       !fitOneKernel(target.ops, source.ops))
     return;
   for (Operation *op : source.ops)
-    add(op, into);
+    units.add(op, into);
   source.clear();
 }
 
@@ -319,7 +194,7 @@ StringRef Former::findObstacle(Operation *op, int target) {
     return "that kernel adds up columns or rows, and takes no others";
   if (!fits(unit, op))
     return "that kernel works on other rows";
-  if (hasOuterPath(target, unitOf[op]))
+  if (units.hasOuterPath(target, units.find(op)))
     return "what comes between the two is in neither";
   if (fitOneKernel(unit.ops, op))
     return "";
@@ -331,10 +206,10 @@ StringRef Former::findObstacle(Operation *op, int target) {
 /// Moves `op` into unit `target` if that is legal.
 bool Former::join(Operation *op, int target) {
   Unit &unit = units[target];
-  int own = unitOf[op];
+  int own = units.find(op);
   if (own == target || !findObstacle(op, target).empty())
     return false;
-  add(op, target);
+  units.add(op, target);
   if (spaceOf(op).size() > unit.space.size())
     unit.space = spaceOf(op);
   units[own].clear();
@@ -346,7 +221,7 @@ bool Former::join(Operation *op, int target) {
 /// and of those that unpack.
 Value Former::copyForColumn(Operation *column, Value value, IRMapping &copies,
                             SmallVectorImpl<Operation *> &made) {
-  Unit &own = units[unitOf[column]];
+  Unit &own = units[units.find(column)];
   Operation *source = value.getDefiningOp();
   auto isStored = [](OpOperand &use) {
     return needsMemory(use) ||
@@ -385,11 +260,11 @@ void Former::formColumns() {
   std::map<std::pair<Shape, Shape>, Column> open;
   SmallVector<Operation *> columns;
   for (Operation &op : body)
-    if (findRole(&op) && unitOf.contains(&op) &&
+    if (findRole(&op) && units.contains(&op) &&
         (isColumnReduction(&op) || findRole(&op) == FusionRole::ScatterAdd))
       columns.push_back(&op);
   for (Operation *op : columns)
-    units[unitOf[op]].closed = true;
+    units[units.find(op)].closed = true;
   llvm::erase_if(columns, [](Operation *op) { return !isColumnReduction(op); });
   // All first: asking for the ops' order in between numbers the block anew.
   llvm::DenseMap<Operation *, SmallVector<Operation *>> made;
@@ -398,24 +273,25 @@ void Former::formColumns() {
     op->setOperand(0, copyForColumn(op, op->getOperand(0), copies, made[op]));
   }
   for (Operation *op : columns) {
-    Unit &own = units[unitOf[op]];
+    Unit &own = units[units.find(op)];
     for (Operation *copy : made[op]) {
-      add(copy, unitOf[op]);
-      before[copy] = findSources(copy).takeVector();
+      units.add(copy, units.find(op));
+      units.findSources(copy);
     }
-    before[op] = findSources(op).takeVector();
-    Column column{unitOf[op], op->getAttr(nn::kLayerAttr), findTraffic(own)};
+    units.findSources(op);
+    Column column{units.find(op), op->getAttr(nn::kLayerAttr),
+                  findTraffic(own)};
     auto [it, isNew] =
         open.try_emplace({own.space, shapeOf(op->getResult(0))}, column);
     int from = column.unit, target = it->second.unit;
-    if (isNew || !column.gains(it->second) || hasOuterPath(target, from) ||
-        hasOuterPath(from, target) ||
+    if (isNew || !column.gains(it->second) ||
+        units.hasOuterPath(target, from) || units.hasOuterPath(from, target) ||
         !fitOneKernel(units[target].ops, own.ops)) {
       it->second = std::move(column);
       continue;
     }
     for (Operation *member : own.ops)
-      add(member, target);
+      units.add(member, target);
     own.clear();
   }
 }
@@ -424,24 +300,24 @@ void Former::formColumns() {
 void Former::formRows() {
   SmallVector<Operation *> ops;
   for (Operation &op : body)
-    if (unitOf.contains(&op) && findRole(&op) && !units[unitOf[&op]].closed)
+    if (units.contains(&op) && findRole(&op) && !units[units.find(&op)].closed)
       ops.push_back(&op);
   for (Operation *op : ops) {
     // An op nobody reads any more, after columns took copies.
     if (op->use_empty())
       continue;
-    SmallVector<Operation *> candidates = inProgramOrder(before[op]);
+    SmallVector<Operation *> candidates = inProgramOrder(units.getSources(op));
     llvm::stable_sort(candidates, [&](Operation *a, Operation *b) {
       auto elements = [&](Operation *source) {
-        return ShapedType::getNumElements(units[unitOf.lookup(source)].space);
+        return ShapedType::getNumElements(units[units.find(source)].space);
       };
       return elements(a) < elements(b);
     });
     for (Operation *source : llvm::reverse(candidates))
-      if (join(op, unitOf.lookup(source)))
+      if (join(op, units.find(source)))
         break;
     for (Operation *source : llvm::reverse(candidates))
-      absorb(unitOf.lookup(source), unitOf.lookup(op));
+      absorb(units.find(source), units.find(op));
   }
 }
 
@@ -450,12 +326,12 @@ void Former::tell() {
   if (!hasRemarks(builder.getContext()))
     return;
   for (Operation &op : body) {
-    if (!unitOf.contains(&op) || !findRole(&op) || op.use_empty())
+    if (!units.contains(&op) || !findRole(&op) || op.use_empty())
       continue;
-    for (Operation *source : before[&op]) {
-      if (!findRole(source) || unitOf.lookup(source) == unitOf[&op])
+    for (Operation *source : units.getSources(&op)) {
+      if (!findRole(source) || units.find(source) == units.find(&op))
         continue;
-      StringRef obstacle = findObstacle(&op, unitOf.lookup(source));
+      StringRef obstacle = findObstacle(&op, units.find(source));
       remark::missed(op.getLoc(), about(&op, "fusion", "plan-form-clusters"))
           << remark::add("{0} does not share a kernel with {1}: {2}",
                          op.getName(), source->getName(),
@@ -469,76 +345,8 @@ void Former::tell() {
 // Emission
 //===----------------------------------------------------------------------===//
 
-/// A topological order of the units that stays close to the program's: one
-/// comes where its last op is, or before the first that needs it. That a value
-/// is accumulated is no need: a kernel for sums of a whole layer would else
-/// have all of the layer's input gradients before its weight gradients, and so
-/// hold what these read. Sorts their ops.
-SmallVector<int> Former::orderUnits() {
-  for (Unit &unit : units)
-    unit.ops = inProgramOrder(unit.ops);
-  SmallVector<int> order;
-  llvm::DenseSet<int> done;
-  std::function<void(int)> visit = [&](int unit) {
-    if (!done.insert(unit).second)
-      return;
-    for (Operation *op : units[unit].ops)
-      for (Operation *source : before[op])
-        if (unitOf.lookup(source) != unit)
-          visit(unitOf.lookup(source));
-    order.push_back(unit);
-  };
-  auto isReady = [&](int unit) {
-    return llvm::all_of(units[unit].ops, [&](Operation *op) {
-      return llvm::all_of(before[op], [&](Operation *source) {
-        return done.contains(unitOf.lookup(source));
-      });
-    });
-  };
-  SmallVector<int> waiting;
-  for (Operation &op : body) {
-    auto it = unitOf.find(&op);
-    if (it == unitOf.end() || units[it->second].ops.back() != &op)
-      continue;
-    if (nn::getSlotAccess(&op) == nn::SlotAccess::Add && !isReady(it->second))
-      waiting.push_back(it->second);
-    else
-      visit(it->second);
-    llvm::erase_if(waiting, [&](int unit) {
-      if (isReady(unit))
-        visit(unit);
-      return done.contains(unit);
-    });
-  }
-  llvm::for_each(waiting, visit);
-  return order;
-}
-
-/// Whether a value is needed outside of the kernel that holds the ops `inside`:
-/// free ops are copied into kernels, and ops that nobody reads any more go.
-bool Former::isReadOutside(Value value,
-                           const llvm::DenseSet<Operation *> &inside) {
-  return llvm::any_of(value.getUsers(), [&](Operation *user) {
-    if (inside.contains(user))
-      return false;
-    if (findRole(user) && user->use_empty())
-      return false;
-    return unitOf.contains(user) || isReadOutside(user->getResult(0), inside);
-  });
-}
-
-/// Finds what other ops than `members` read of their results.
-SmallVector<Value> Former::findOutputs(ArrayRef<Operation *> members) {
-  llvm::DenseSet<Operation *> inside(members.begin(), members.end());
-  SmallVector<Value> outputs;
-  for (Operation *op : members)
-    if (isReadOutside(op->getResult(0), inside))
-      outputs.push_back(op->getResult(0));
-  return outputs;
-}
-
 void Former::emitCluster(const Unit &unit) {
-  SmallVector<Value> outputs = findOutputs(unit.ops);
+  SmallVector<Value> outputs = units.findOutputs(unit.ops);
   // What only ops read that nobody reads.
   if (outputs.empty())
     return;
@@ -558,7 +366,7 @@ void Former::emitAll() {
   for (Operation &op : body)
     if (findRole(&op))
       old.push_back(&op);
-  for (int index : orderUnits()) {
+  for (int index : units.order()) {
     Unit &unit = units[index];
     if (unit.ops.empty() || unit.ops.front() == terminator)
       continue;
@@ -574,8 +382,6 @@ void Former::emitAll() {
 }
 
 void Former::run() {
-  prepareFusion(body);
-  createUnits();
   formColumns();
   formRows();
   tell();
@@ -583,6 +389,7 @@ void Former::run() {
 }
 
 void plait::formClusters(func::FuncOp function, KnownClusters &known) {
+  prepareFusion(function.getBody().front());
   Former(function, known).run();
   known.endFunction();
 }

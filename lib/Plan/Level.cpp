@@ -90,6 +90,7 @@ static bool keepsWhole(const fb::Plan &plan) {
   });
 }
 
+static bool hasSettings(const fb::Plan &plan) { return plan.settings(); }
 static bool isCompressed(const fb::Plan &plan) { return plan.compress(); }
 static bool hasOptions(const fb::Plan &plan) { return plan.options(); }
 static bool hasNamedLosses(const fb::Plan &plan) { return plan.named_losses(); }
@@ -214,6 +215,9 @@ static bool hasRows(const fb::Plan &plan) {
 
 std::span<const Feature> plan::getFeatures() {
   static constexpr Feature features[] = {
+      // Who does not know them loses nothing but what they say.
+      {"Plan.settings", 0, hasSettings},
+      {"Setting", 0, hasSettings},
       {"GroupedGemmStep", 1, hasGroupedGemms},
       {"StateSlot.own_axis", 1, hasOwnState},
       {"Plan.compress", 1, isCompressed},

@@ -15,10 +15,10 @@
 #include "Commands.h"
 #include "PlanSummary.h"
 #include "TextOutput.h"
+#include "plait/Plan/CompileSettings.h"
 #include "plait/Plan/Container.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Profile.h"
-#include "plait/Plan/Sites.h"
 #include "plait/Planner/PlanCost.h"
 #include "plait/Support/MemoryPlaces.h"
 
@@ -84,26 +84,11 @@ void addHeader(Facts &facts, const fb::Plan &plan) {
   if (plan.cluster())
     facts.emplace_back("cluster", plan.cluster()->name()->str());
   facts.emplace_back("backend", plan::backendOf(plan));
-  facts.emplace_back("precision", plan::precisionOf(plan));
-  facts.emplace_back("reduce-precision", plan::reducePrecisionOf(plan));
-  facts.emplace_back("compress", plan::compressOf(plan));
-  if (plan.outer())
-    facts.emplace_back("outer", plan::describeOuter(plan));
-  if (plan.optimizer())
-    facts.emplace_back("optimizer", plan.optimizer()->str());
   facts.emplace_back("mesh", planner::printMesh(plan));
-  // Its name: two schedules of one name differ in the actions, of which the
+  // Of schedules the name: two of one name differ in the actions, of which the
   // counts of steps below are all that is compared.
-  facts.emplace_back("schedule", plan.schedule()->str());
-  facts.emplace_back("recompute", plan.recompute()->str());
-  facts.emplace_back("zero", int(plan.zero()));
-  if (plan.context_parallel())
-    facts.emplace_back("context-parallel", plan.context_parallel()->str());
-  if (plan.offload())
-    facts.emplace_back("offload", plan.offload()->str());
-  facts.emplace_back("sequence", plan.sequence());
-  facts.emplace_back("global batch", plan.global_batch());
-  facts.emplace_back("micro-batch", plan.micro_batch());
+  for (auto &[name, value] : plan::settingsOf(plan))
+    facts.emplace_back(name, value);
   facts.emplace_back("microbatches", plan.microbatches());
   facts.emplace_back("stages", plan.programs()->size());
   // For which processor, not the code itself: kernels differ in ways that say

@@ -17,6 +17,7 @@
 #include "PlanSummary.h"
 #include "TextOutput.h"
 #include "plait/Configuration/Mixing.h"
+#include "plait/Plan/CompileSettings.h"
 #include "plait/Plan/Container.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/FloatInputs.h"
@@ -202,6 +203,10 @@ static void showStep(const fb::Plan &plan) {
     std::cout << ", gradients sent as " << plan.compress()->str();
   if (plan.deterministic())
     std::cout << ", the same bits in every run";
+  std::cout << "\n";
+  std::cout << "options  ";
+  for (const auto &[name, value] : plan::unusualSettingsOf(plan))
+    std::cout << " --" << name << " " << value;
   std::cout << "\n";
   showOptimizer(plan);
   showRates(plan);

@@ -89,6 +89,22 @@ static LogicalResult addFloatInputs(fb::PlanT &plan, ModuleOp module) {
   return success();
 }
 
+/// Adds what the plan was compiled with; lists that say nothing are left out.
+static void addSettings(fb::PlanT &plan,
+                        const TrainingConfiguration &configuration) {
+  visitConfiguration(
+      [&](const Field &field, const auto &value) {
+        std::string text = print(value);
+        if (text.empty())
+          return;
+        auto setting = std::make_unique<fb::SettingT>();
+        setting->name = field.name;
+        setting->value = std::move(text);
+        plan.settings.push_back(std::move(setting));
+      },
+      configuration);
+}
+
 /// What the plan says of itself beside what it executes.
 static void addIdentity(fb::PlanT &plan, ModuleOp module) {
   // Models that were written by hand may lack any of these: a name is then
@@ -107,8 +123,7 @@ static void addIdentity(fb::PlanT &plan, ModuleOp module) {
   for (StringRef name : nn::getNamedLosses(module))
     plan.named_losses.push_back(name.str());
   TrainingConfiguration configuration = getConfiguration(module);
-  // Words and numbers of the configuration, as they would be typed:
-  // `plait-plan` shows them, and no step depends on them.
+  addSettings(plan, configuration);
   plan.recompute = print(configuration.recompute);
   addOptimizer(plan, configuration.optimizer);
   plan.sequence = configuration.sequence;

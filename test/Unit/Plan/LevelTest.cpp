@@ -69,6 +69,12 @@ void addRule(fb::PlanT &plan) {
   plan.outer->scheme = "average";
 }
 
+void addSetting(fb::PlanT &plan) {
+  fb::SettingT &setting = append(plan.settings);
+  setting.name = "zero";
+  setting.value = "1";
+}
+
 void addFloats(fb::PlanT &plan) { append(plan.float_inputs).name = "x"; }
 
 void addSavedShape(fb::PlanT &plan) { plan.parameters[0]->saved_shape = {1}; }
@@ -177,6 +183,8 @@ const std::map<std::string, Add> additions = {
     {"ActionList.phase", addGraph},
     {"ActionList.except", addGraph},
     {"ActionList.mixing", addGraph},
+    {"Plan.settings", addSetting},
+    {"Setting", addSetting},
     {"CollectiveStep.rows", addRows},
     {"RowSelection", addRows},
     {"OuterRule.fragments", addFragments},

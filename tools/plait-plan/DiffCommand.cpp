@@ -20,6 +20,7 @@
 #include "plait/Plan/Profile.h"
 #include "plait/Plan/Sites.h"
 #include "plait/Planner/PlanCost.h"
+#include "plait/Runtime/Checkpoint.h"
 #include "plait/Support/MemoryPlaces.h"
 
 #include <CLI/CLI.hpp>
@@ -90,7 +91,8 @@ void addHeader(Facts &facts, const fb::Plan &plan) {
   if (plan.outer())
     facts.emplace_back("outer", plan::describeOuter(plan));
   if (plan.optimizer())
-    facts.emplace_back("optimizer", plan.optimizer()->str());
+    facts.emplace_back("optimizer",
+                       runtime::PlanIdentity::of(plan, 0).nameOptimizers());
   facts.emplace_back("mesh", planner::printMesh(plan));
   // Its name: two schedules of one name differ in the actions, of which the
   // counts of steps below are all that is compared.

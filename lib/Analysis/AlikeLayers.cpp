@@ -47,11 +47,13 @@ static void describe(Operation *op, SymbolTableCollection &tables,
       append(attribute.getName());
       append(attribute.getValue());
     }
-  // Parameters of two layers differ in name; a sharding that one of them was
-  // given makes the layers differ.
+  // Parameters of two layers differ in name; a sharding or an optimizer that
+  // one of them was given makes the layers differ.
   if (auto access = dyn_cast<SlotOpInterface>(op))
-    if (nn::ParameterOp parameter = nn::findParameter(access, tables))
+    if (nn::ParameterOp parameter = nn::findParameter(access, tables)) {
       append(parameter.getShardingAttr());
+      append(parameter.getOptimizerAttr());
+    }
   appendNumber(op->getNumOperands());
   for (Value operand : op->getOperands()) {
     append(operand.getType());

@@ -37,6 +37,7 @@ Result<std::string> PlanObject::describe() {
   Json mesh = Json::object();
   for (const fb::MeshAxis *axis : *plan.mesh())
     mesh[axis->name()->str()] = axis->size();
+  runtime::PlanIdentity identity = runtime::PlanIdentity::of(plan, file.hash());
   Json parameters = Json::array();
   for (const fb::Parameter *parameter : *plan.parameters())
     parameters.push_back(
@@ -46,7 +47,9 @@ Result<std::string> PlanObject::describe() {
          {"file_shape", printNumbers(*parameter->file_shape())},
          {"file_begin", printNumbers(*parameter->box_begin())},
          {"frozen", parameter->frozen()},
-         {"lr_factor", parameter->rate()}});
+         {"lr_factor", parameter->rate()},
+         {"optimizer", parameter->optimizer() ? parameter->optimizer()->str()
+                                              : identity.optimizer}});
   Json losses = Json::array();
   if (const auto *named = plan.named_losses())
     for (const flatbuffers::String *name : *named)
@@ -58,7 +61,6 @@ Result<std::string> PlanObject::describe() {
                         {"of_positions", input->of_positions()},
                         {"shape", input->shape() ? printNumbers(*input->shape())
                                                  : Json::array()}});
-  runtime::PlanIdentity identity = runtime::PlanIdentity::of(plan, file.hash());
   return Json{{"hash", identity.hash},
               {"model", plan.model_type()->str()},
               {"backend", plan::backendOf(plan)},

@@ -30,17 +30,19 @@ static constexpr OptimizerOption kWeightDecay = {
 static constexpr OptimizerOption kEpsilon = {
     "eps", "Epsilon", 1e-8, plan::kLeastEpsilon, kMost, "added to the divisor"};
 
-static constexpr std::span<const std::string_view> kNothing;
+static constexpr OptimizerOption kRateFactor = {
+    "lr-factor", "RateFactor", 1, 0, kMost, "learning rate, times --lr"};
+
 static constexpr std::string_view kMoments[] = {"moment1", "moment2"};
 static constexpr std::string_view kMomentum[] = {"momentum"};
 
-#define PLAIT_OPTIMIZER(rule, name, granularity, states, matrixStates, ...)    \
+#define PLAIT_OPTIMIZER(rule, name, granularity, states, rest, ...)            \
   static constexpr OptimizerOption k##rule##Options[] = {__VA_ARGS__};
 #include "plait/Configuration/Optimizers.def"
 
 static constexpr Optimizer kOptimizers[] = {
-#define PLAIT_OPTIMIZER(rule, name, granularity, states, matrixStates, ...)    \
-  {name, states, k##rule##Options, Granularity::granularity, matrixStates},
+#define PLAIT_OPTIMIZER(rule, name, granularity, states, rest, ...)            \
+  {name, #rule, states, k##rule##Options, Granularity::granularity, rest},
 #include "plait/Configuration/Optimizers.def"
 };
 
@@ -61,22 +63,97 @@ Result<const Optimizer *> plait::findOptimizer(std::string_view name) {
 bool plait::isState(std::string_view name) {
   if (isCompressionState(name))
     return true;
-  for (const Optimizer &optimizer : kOptimizers)
-    for (auto states : {optimizer.states, optimizer.matrixStates})
-      if (std::find(states.begin(), states.end(), name) != states.end())
-        return true;
-  return false;
+  return std::ranges::any_of(kOptimizers, [&](const Optimizer &optimizer) {
+    return std::ranges::count(optimizer.states, name) > 0;
+  });
+}
+
+const Optimizer *Optimizer::getRest() const {
+  return rest.empty() ? nullptr : *findOptimizer(rest);
+}
+
+//===----------------------------------------------------------------------===//
+// Options
+//===----------------------------------------------------------------------===//
+
+/// Whether `own` reads the numbers of a training by `main`.
+static bool isTrainings(const Optimizer &own, const Optimizer &main) {
+  return &own == &main || &own == main.getRest();
+}
+
+std::string plait::getScalarName(const Optimizer &own, const Optimizer &main,
+                                 std::string_view scalar) {
+  std::string name(isTrainings(own, main) ? "" : own.rule);
+  return name.append(scalar);
+}
+
+std::string plait::getRateScalar(const Optimizer &own) {
+  return std::string(own.rule).append(kRateFactor.scalar);
+}
+
+/// "lion-beta1".
+static std::string getOwnName(const Optimizer &own,
+                              const OptimizerOption &option) {
+  return std::string(own.name).append("-").append(option.name);
+}
+
+/// Adds what `own` reads in a training by `main`. What they call alike is one
+/// option where `own` is the rest of `main`.
+static void addOptions(std::vector<TrainingOption> &options,
+                       const Optimizer &own, const Optimizer &main) {
+  if (&own != &main)
+    options.push_back({getOwnName(own, kRateFactor),
+                       {},
+                       &kRateFactor,
+                       getRateScalar(own),
+                       {}});
+  bool isApart = !isTrainings(own, main);
+  for (const OptimizerOption &option : own.options) {
+    std::string name =
+        isApart ? getOwnName(own, option) : std::string(option.name);
+    if (std::ranges::count(options, name, &TrainingOption::name))
+      continue;
+    options.push_back({std::move(name),
+                       isApart ? option.name : std::string_view(), &option,
+                       getScalarName(own, main, option.scalar),
+                       option.correction.empty()
+                           ? std::string()
+                           : getScalarName(own, main, option.correction)});
+  }
+}
+
+std::vector<TrainingOption>
+plait::getTrainingOptions(const Optimizer &main,
+                          std::span<const Optimizer *const> others) {
+  std::vector<TrainingOption> options;
+  addOptions(options, main, main);
+  if (const Optimizer *rest = main.getRest())
+    addOptions(options, *rest, main);
+  for (const Optimizer &own : kOptimizers) // in the order of help texts
+    if (!isTrainings(own, main) && std::ranges::count(others, &own))
+      addOptions(options, own, main);
+  return options;
 }
 
 static std::vector<SharedOption> findOptions() {
   std::vector<SharedOption> found;
+  auto add = [&](std::string name, std::string_view shared,
+                 SharedOption::Reader reader) {
+    auto known = std::ranges::find(found, name, &SharedOption::name);
+    if (known == found.end())
+      known = found.insert(known, {std::move(name), {}, shared});
+    known->readers.push_back(reader);
+  };
   for (const Optimizer &optimizer : kOptimizers)
-    for (const OptimizerOption &option : optimizer.options) {
-      auto known = std::ranges::find(found, option.name, &SharedOption::name);
-      if (known == found.end())
-        known = found.insert(known, {option.name, {}});
-      known->readers.push_back({&optimizer, &option});
-    }
+    for (TrainingOption &option : getTrainingOptions(optimizer, {}))
+      add(std::move(option.name), {}, {&optimizer, option.option});
+  for (const Optimizer &optimizer : kOptimizers) {
+    add(getOwnName(optimizer, kRateFactor), {},
+        {&optimizer, &kRateFactor, /*isOfGroup=*/true});
+    for (const OptimizerOption &option : optimizer.options)
+      add(getOwnName(optimizer, option), option.name,
+          {&optimizer, &option, /*isOfGroup=*/true});
+  }
   return found;
 }
 
@@ -85,34 +162,43 @@ const std::vector<SharedOption> &plait::getOptimizerOptions() {
   return options;
 }
 
-/// Scalars that optimizers share have one place, so that what a function reads
-/// does not depend on whose it is.
-static std::vector<std::string_view> makeStepScalars() {
+/// Scalars that optimizers share as a training's have one place, so that what a
+/// function reads does not depend on whose it is. Behind them are those of
+/// groups.
+static std::vector<std::string> makeStepScalars() {
   // Plans have them in this order (enum Scalar in Plan.fbs).
-  std::vector<std::string_view> names = {
+  std::vector<std::string> names = {
       "LearningRate", "Beta1",       "Beta2",           "Epsilon",
       "WeightDecay",  "MaxGradNorm", "BiasCorrection1", "BiasCorrection2"};
-  auto add = [&](std::string_view name) {
-    if (!name.empty() &&
-        std::find(names.begin(), names.end(), name) == names.end())
-      names.push_back(name);
+  auto add = [&](std::string name) {
+    if (!name.empty() && !std::ranges::count(names, name))
+      names.push_back(std::move(name));
+  };
+  auto addAll = [&](const Optimizer &main,
+                    std::span<const Optimizer *const> others) {
+    for (TrainingOption &option : getTrainingOptions(main, others)) {
+      add(std::move(option.scalar));
+      add(std::move(option.correction));
+    }
   };
   for (const Optimizer &optimizer : kOptimizers)
-    for (const OptimizerOption &option : optimizer.options) {
-      add(option.scalar);
-      add(option.correction);
-    }
-  add(kStepNumber);
+    addAll(optimizer, {});
+  add(std::string(kStepNumber));
+  std::vector<const Optimizer *> all;
+  for (const Optimizer &optimizer : kOptimizers)
+    all.push_back(&optimizer);
+  for (const Optimizer &optimizer : kOptimizers)
+    addAll(optimizer, all);
   return names;
 }
 
-const std::vector<std::string_view> &plait::getStepScalars() {
-  static const std::vector<std::string_view> names = makeStepScalars();
+const std::vector<std::string> &plait::getStepScalars() {
+  static const std::vector<std::string> names = makeStepScalars();
   return names;
 }
 
 int plait::findStepScalar(std::string_view name) {
-  const std::vector<std::string_view> &names = getStepScalars();
+  const std::vector<std::string> &names = getStepScalars();
   auto found = std::find(names.begin(), names.end(), name);
   return found == names.end() ? -1 : int(found - names.begin());
 }

@@ -115,6 +115,7 @@ LogicalResult ModelState::edit(ModuleOp module) {
   edits.withoutDecay = options.noDecay;
   edits.frozen = options.frozen;
   edits.rateFactors = options.rateFactors;
+  edits.optimizers = options.optimizers;
   edits.balance = options.balance;
   PassManager manager(&context);
   // The next phase verifies.

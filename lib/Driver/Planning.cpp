@@ -102,9 +102,12 @@ static Result<planner::Training> makeTraining(const CompileOptions &options,
   double error = double((getCompressionStates(given->compress).size() -
                          keepsSumError(given->compress)) *
                         sizeof(float));
-  training.stateBytes = double(optimizer.getStateBytes()) + error;
+  const Optimizer *rest = optimizer.getRest();
+  training.stateBytes =
+      double((rest ? *rest : optimizer).getStateBytes()) + error;
   if (optimizer.updatesMatrices())
-    training.matrixStateBytes = double(optimizer.getStateBytes(true)) + error;
+    training.matrixStateBytes = double(optimizer.getStateBytes()) + error;
+  training.feedbackBytes = error;
   training.compress = given->compress;
   Result<Precision> precision = findPrecision(options, planning, device);
   if (!precision.ok())

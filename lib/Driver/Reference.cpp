@@ -15,7 +15,7 @@
 #include "Reference.h"
 
 #include "plait/Configuration/Optimizers.h"
-#include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 
 #include "llvm/Support/FormatVariadic.h"
@@ -53,17 +53,20 @@ plait::getReferenceOptions(CompileOptions options,
 
 /// A lower bound, from the types alone: activations come on top.
 uint64_t plait::countParameterBytes(ModuleOp model) {
-  uint64_t elements = 0;
-  for (auto parameter : model.getOps<nn::ParameterOp>())
-    elements += cast<RankedTensorType>(parameter.getType()).getNumElements();
   TrainingConfiguration configuration = getConfiguration(model);
-  // The value, its gradient and state in fp32; a copy to compute with.
-  const Optimizer &optimizer = **findOptimizer(configuration.optimizer);
-  uint64_t bytes = 2 * sizeof(float) +
-                   std::min(optimizer.getStateBytes(),
-                            optimizer.getStateBytes(/*isMatrix=*/true)) +
-                   (configuration.precision == Precision::BF16 ? 2 : 0);
-  return elements * bytes;
+  const Optimizer &main = **findOptimizer(configuration.optimizer);
+  uint64_t bytes = 0;
+  for (auto parameter : model.getOps<nn::ParameterOp>()) {
+    // What is a matrix is not known yet.
+    uint64_t state = nn::findOptimizer(parameter, main).getStateBytes();
+    if (!parameter.getOptimizer())
+      state = std::min(state, main.getStateBytes());
+    // The value, its gradient and state in fp32; a copy to compute with.
+    bytes += cast<RankedTensorType>(parameter.getType()).getNumElements() *
+             (2 * sizeof(float) + state +
+              (configuration.precision == Precision::BF16 ? 2 : 0));
+  }
+  return bytes;
 }
 
 /// A reason for a warning, not an error: the plan is written without a

@@ -167,6 +167,20 @@ static bool hasRates(const fb::Plan &plan) {
   });
 }
 
+static bool hasOwnOptimizers(const fb::Plan &plan) {
+  return any(plan.parameters(), [](const fb::Parameter *parameter) {
+    return parameter->optimizer() != nullptr;
+  });
+}
+
+/// Who does not know it leaves an option at its default that a run sets for all
+/// optimizers.
+static bool hasSharedOptions(const fb::Plan &plan) {
+  return any(plan.options(), [](const fb::OptimizerOption *option) {
+    return option->shared() != nullptr;
+  });
+}
+
 /// Who does not know what an axis splits gives all of its ranks the same
 /// sequences.
 static bool hasLaterAxes(const fb::Plan &plan) {
@@ -290,6 +304,8 @@ std::span<const Feature> plan::getFeatures() {
       {"OuterKind.Clip", 8, hasClipping},
       {"Shard.gradient", 9, addsToErrors},
       {"Shard.dims", 10, keepsWhole},
+      {"Parameter.optimizer", 11, hasOwnOptimizers},
+      {"OptimizerOption.shared", 11, hasSharedOptions},
   };
   return features;
 }

@@ -46,6 +46,10 @@ Status plan::checkOptions(const fb::Plan &plan) {
     if (name.empty() || !names.insert(name).second)
       return fail("option ", i, " of the optimizer is called '", name,
                   "', as another one or as nothing is");
+    if (option.shared() && option.shared()->size() == 0)
+      return fail("option '", name,
+                  "' of the optimizer is set by one without a "
+                  "name");
     for (uint32_t scalar : {option.scalar(), option.correction()}) {
       bool isNone =
           scalar == 0 && scalar == option.correction() && option.scalar() != 0;

@@ -154,6 +154,8 @@ LogicalResult Carried::compare(nn::ParameterOp should, nn::ParameterOp is) {
                         decays(should), decays(is))) &&
       succeeded(compare(is, "the rate of " + name, should.getRateAttr(),
                         is.getRateAttr())) &&
+      succeeded(compare(is, "the optimizer of " + name,
+                        should.getOptimizerAttr(), is.getOptimizerAttr())) &&
       succeeded(compare(is, "the balance of " + name, should.getBalanceAttr(),
                         is.getBalanceAttr())) &&
       succeeded(compare(is, "what " + name + " has as columns",

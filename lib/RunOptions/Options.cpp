@@ -184,15 +184,17 @@ const CLI::Range stepCount(uint64_t(1), uint64_t(1) << 40);
 /// Says what an option is to each optimizer that reads it, and the default.
 std::string describeOption(const SharedOption &shared) {
   std::vector<std::pair<std::string, std::string>> uses; // and whose
-  for (auto [optimizer, option] : shared.readers) {
+  for (auto [optimizer, option, isOfGroup] : shared.readers) {
     std::string use = std::string(option->help) + ", " +
                       CLI::detail::to_string(option->value);
     auto known = std::find_if(uses.begin(), uses.end(),
                               [&](auto &one) { return one.first == use; });
+    std::string reader =
+        std::string(optimizer->name) + (isOfGroup ? " for a group" : "");
     if (known == uses.end())
-      uses.emplace_back(use, optimizer->name);
+      uses.emplace_back(use, reader);
     else
-      known->second += ", " + std::string(optimizer->name);
+      known->second += ", " + reader;
   }
   std::string text;
   for (auto &[use, names] : uses)
@@ -206,12 +208,12 @@ void addOptimizerOptions(CLI::App &app, runtime::TrainOptions &train) {
   for (const SharedOption &shared : getOptimizerOptions()) {
     double least = shared.readers.front().option->least;
     double most = shared.readers.front().option->most;
-    for (auto [optimizer, option] : shared.readers) {
-      least = std::min(least, option->least);
-      most = std::max(most, option->most);
+    for (const SharedOption::Reader &reader : shared.readers) {
+      least = std::min(least, reader.option->least);
+      most = std::max(most, reader.option->most);
     }
-    std::string name(shared.name);
-    app.add_option("--" + name, train.optimizer[name], describeOption(shared))
+    app.add_option("--" + shared.name, train.optimizer[shared.name],
+                   describeOption(shared))
         ->check(numberIn(least, most));
   }
 }

@@ -37,6 +37,7 @@ class ModelOptions(TypedDict, total=False):
     no_decay: Texts
     freeze: Texts
     lr_factor: Texts
+    optimizer_of: Texts
     balance: Texts
     ignore_field: Texts
     shard: Texts
@@ -120,6 +121,23 @@ class RunOptions(TypedDict, total=False):
     eps: float
     momentum: float
     adamw_lr_factor: float
+    adamw_beta1: float
+    adamw_beta2: float
+    adamw_eps: float
+    adamw_weight_decay: float
+    sgd_lr_factor: float
+    sgd_beta1: float
+    sgd_weight_decay: float
+    lion_lr_factor: float
+    lion_beta1: float
+    lion_beta2: float
+    lion_weight_decay: float
+    muon_lr_factor: float
+    muon_momentum: float
+    muon_weight_decay: float
+    muon_match_rms_lr_factor: float
+    muon_match_rms_momentum: float
+    muon_match_rms_weight_decay: float
     grad_clip: float
     eval_tokens: Paths
     eval_text: Paths

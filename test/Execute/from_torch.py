@@ -16,6 +16,7 @@ build/venv-torch. Without, it says so, and counts as one case that cannot run he
 By default a few models are trained, with --all each."""
 
 import contextlib
+import fnmatch
 import functools
 import inspect
 import os
@@ -53,6 +54,13 @@ MUON_CASES = [
         "dp=2 --zero 3", "cp=2",
     )
 ] + [("muon", "gpt2", "tp=2"), ("muon-bf16", "qwen3", "pp=1")]
+# An optimizer for each group, of which the last that matches a name counts.
+GROUPS = {"*_proj.weight": "muon", "*norm*": "lion", "*.bias": "sgd", "*.ln_*": "lion"}
+GROUP_RECIPE = RECIPE | {
+    "muon-lr-factor": 20, "muon-weight-decay": 0.05, "lion-lr-factor": 0.3,
+    "lion-beta2": 0.99, "sgd-lr-factor": 10, "sgd-beta1": 0.8,
+}
+GROUP_CASES = [("groups", name, mesh) for _, name, mesh in MUON_CASES[:-1]]
 CLIP = 1.0
 # Both are in fp32 with sums in another order. The farthest of all runs were off by
 # 2.3e-7, 1.2e-5 and 1.9e-6. The last two are Gemma 3 on cp=2, where gradients of the
@@ -68,8 +76,10 @@ WEIGHTS = 1e-5
 # and with iterations in bf16 by up to 1 / 4: they are bent apart by singular values that
 # bf16 cannot tell from each other.
 MUON_WEIGHTS = {"muon": 5 * 0.02 * 485 * 2**-23, "muon-bf16": 5 * 0.02 / 4}
+MUON_WEIGHTS["groups"] = MUON_WEIGHTS["muon"]
 MUON_TOLERANCE = {
     "muon": {"loss": 1e-5, "grad_norm": 1e-4},
+    "groups": {"loss": 1e-5, "grad_norm": 1e-4},
     "muon-bf16": {"loss": 1e-2, "grad_norm": 5e-2},
 }
 # Of losses of about 4, in the seven digits that a log has.
@@ -182,6 +192,8 @@ class Suite:
         }
         if kind == "adamw":
             return [adamw(module.parameters(), RECIPE, 1)]
+        if kind == "groups":
+            return group_optimizers(module)
         rest = [p for p in module.parameters() if p not in matrices]
         recipe = MUON_RECIPE
         found = [adamw(rest, recipe, recipe["adamw-lr-factor"])]
@@ -204,8 +216,11 @@ class Suite:
     ) -> list[dict]:
         import compare
 
-        recipe = RECIPE if kind == "adamw" else MUON_RECIPE
-
+        recipe = {"adamw": RECIPE, "groups": GROUP_RECIPE}.get(kind, MUON_RECIPE)
+        optimizer = kind.split("-")[0]
+        if kind == "groups":
+            optimizer = "adamw"
+            mesh += "".join(f" --optimizer-of {x}={own}" for x, own in GROUPS.items())
         mesh, *options = mesh.split()
         replicas = re.search(r"dp=(\d+)", mesh)
         self.tools.run(
@@ -214,7 +229,7 @@ class Suite:
             *("--mesh", mesh, *options),
             *("--global-batch", BATCH, "--seq", SEQUENCE),
             *("--micro-batch", BATCH // (int(replicas[1]) if replicas else 1)),
-            *("--optimizer", kind.split("-")[0], "-o", out / "a.plan"),
+            *("--optimizer", optimizer, "-o", out / "a.plan"),
         )
         self.tools.run(
             "plait-run",
@@ -263,29 +278,75 @@ class Suite:
         return f"loss off {worst:.1e}"
 
 
-def adamw(parameters, recipe, factor):
-    import torch
-
+def split(parameters, decay: float) -> list[dict]:
+    """Groups of what decays and of what does not."""
     parameters = list(parameters)
-    groups = [
+    return [
         {
             "params": [p for p in parameters if (p.dim() > 1) == decays],
-            "weight_decay": recipe["weight-decay"] * decays,
+            "weight_decay": decay * decays,
         }
         for decays in (True, False)
     ]
+
+
+def adamw(parameters, recipe, factor):
+    import torch
+
     return torch.optim.AdamW(
-        groups,
+        split(parameters, recipe["weight-decay"]),
         lr=recipe["lr"] * factor,
         betas=(recipe["beta1"], recipe["beta2"]),
         eps=recipe["eps"],
     )
 
 
+def lion(parameters, rate: float, betas: tuple[float, float], decay: float):
+    """Chen et al. 2023, Algorithm 2."""
+    import torch
+
+    class Lion(torch.optim.Optimizer):
+        @torch.no_grad()
+        def step(self):
+            for group in self.param_groups:
+                for w in group["params"]:
+                    m = self.state[w].setdefault("m", torch.zeros_like(w))
+                    c = betas[0] * m + (1 - betas[0]) * w.grad
+                    w.mul_(1 - group["lr"] * group["weight_decay"])
+                    w.sub_(group["lr"] * c.sign())
+                    m.mul_(betas[1]).add_(w.grad, alpha=1 - betas[1])
+
+    return Lion(split(parameters, decay), {"lr": rate, "weight_decay": decay})
+
+
+def group_optimizers(module):
+    """An optimizer of each group of GROUPS, and AdamW of what is in none."""
+    import torch
+
+    recipe, of = GROUP_RECIPE, {"adamw": [], "muon": [], "lion": [], "sgd": []}
+    for name, parameter in module.named_parameters():
+        found = [own for x, own in GROUPS.items() if fnmatch.fnmatch(name, x)]
+        of[found[-1] if found else "adamw"].append(parameter)
+    rates = {x: recipe["lr"] * recipe.get(f"{x}-lr-factor", 1) for x in of}
+    decay = recipe["weight-decay"]
+    found = [
+        adamw(of["adamw"], recipe, 1),
+        torch.optim.Muon(
+            of["muon"], lr=rates["muon"], momentum=0.95,
+            weight_decay=recipe["muon-weight-decay"],
+        ) if of["muon"] else None,
+        lion(of["lion"], rates["lion"], (recipe["beta1"], recipe["lion-beta2"]), decay),
+        torch.optim.SGD(
+            split(of["sgd"], decay), rates["sgd"], momentum=recipe["sgd-beta1"]
+        ) if of["sgd"] else None,
+    ]
+    return [x for x in found if x]
+
+
 @contextlib.contextmanager
 def iterations(kind: str):
     """Newton-Schulz iterations of torch.optim.Muon in fp32."""
-    if kind != "muon":
+    if kind not in ("muon", "groups"):
         yield
         return
     from torch.optim import _muon
@@ -498,7 +559,8 @@ def run_cases(suite: Suite, report: Reporter, every: bool) -> None:
     for name, mesh in training_cases(suite, every):
         label = f"{name}/{spell(mesh)}"
         report.case(label, lambda name=name, mesh=mesh: suite.check(name, mesh))
-    for kind, name, mesh in MUON_CASES if every else MUON_CASES[1::3]:
+    cases = MUON_CASES + GROUP_CASES if every else MUON_CASES[1::3] + GROUP_CASES[::3]
+    for kind, name, mesh in cases:
         label = f"{kind}/{name}/{spell(mesh)}"
         report.case(label, lambda n=name, m=mesh, k=kind: suite.check(n, m, k))
     for name in families.IMPORTED if every else ():

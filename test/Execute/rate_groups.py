@@ -5,12 +5,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 #===-----------------------------------------------------------------------===#
-"""Trains a small GPT-2 whose parameters are in groups, with --lr-factor, --no-decay
-and --freeze, and takes the same steps with the parameter groups of torch.optim under a
-LambdaLR: rates follow the schedule in each group. The gradients of each step are
+"""Trains a small GPT-2 whose parameters are in groups, with --lr-factor, --no-decay,
+--freeze and --optimizer-of, and takes the same steps with the parameter groups of
+torch.optim, and with an optimizer for each group, under a LambdaLR: rates follow the
+schedule in each group. The gradients of each step are
 measured as optimizers.py does. A checkpoint is resumed on another mesh with the
 same groups, which gives the weights of a run that was not interrupted, and on a plan
-with others, which says so. Needs Debian's python3-torch."""
+with others, which says so. Needs Debian's python3-torch; torch.optim.Muon, where it has
+none, is that of optimizers.py."""
 
 import fnmatch
 import pathlib
@@ -22,7 +24,9 @@ import torch
 
 import optimizers
 from harness import Reporter, Tools, arguments, require
-from optimizers import BETA1, BETA2, DECAY, EPSILON, RATE, STEPS, TOLERANCE
+from optimizers import (
+    BETA1, BETA2, DECAY, EPSILON, MATRIX_TOLERANCE, RATE, STEPS, TOLERANCE,
+)
 from tensors import read_tensors
 
 # Of several patterns that match, the last one counts.
@@ -35,6 +39,19 @@ GROUPS = tuple(
     for name, factor in FACTORS.items()
     for word in ("--lr-factor", f"{name}={factor}")
 ) + tuple(word for name in SPARED for word in ("--no-decay", name)) + FREEZE
+# Likewise. Decay and the first decay are those of all but where a group has its own.
+OWN = {
+    "*.bias": "sgd", "*.mlp.c_*.weight": "muon", "*.attn.c_proj.weight": "muon",
+    "*.ln_*": "lion", "*.h.3.mlp.c_proj.weight": "adamw",
+}
+OPTIMIZERS = tuple(
+    word for name, own in OWN.items() for word in ("--optimizer-of", f"{name}={own}")
+)
+MOMENTUM, MUON_DECAY, MUON_RATE, LION_BETA2, SGD_BETA1 = 0.8, 0.2, 0.5, 0.7, 0.6
+OWN_NUMBERS = {
+    "muon_momentum": MOMENTUM, "muon_weight_decay": MUON_DECAY,
+    "muon_lr_factor": MUON_RATE, "lion_beta2": LION_BETA2, "sgd_beta1": SGD_BETA1,
+}
 SETTINGS = (
     ("1",),
     ("dp=2", "--zero", "1"),
@@ -86,14 +103,80 @@ def make(optimizer: str, tensors: dict):
     return torch.optim.AdamW(given, RATE, (BETA1, BETA2), EPSILON)
 
 
+class Lion(torch.optim.Optimizer):
+    """Chen et al. 2023, Algorithm 2."""
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for w in group["params"]:
+                m = self.state[w].setdefault("m", torch.zeros_like(w))
+                c = BETA1 * m + (1 - BETA1) * w.grad
+                w.mul_(1 - group["lr"] * group["weight_decay"])
+                w.sub_(group["lr"] * c.sign())
+                m.mul_(LION_BETA2).add_(w.grad, alpha=1 - LION_BETA2)
+
+
+class Muon(torch.optim.Optimizer):
+    """torch.optim.Muon in double, of weights that lie as inputs times outputs."""
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for w in group["params"]:
+                m = self.state[w].setdefault("m", torch.zeros_like(w))
+                m.lerp_(w.grad, 1 - MOMENTUM)
+                moved = optimizers.orthogonalize(w.grad.lerp(m, MOMENTUM).numpy())
+                size = max(1, w.shape[1] / w.shape[0]) ** 0.5
+                w.mul_(1 - group["lr"] * group["weight_decay"])
+                w.sub_(group["lr"] * size * torch.from_numpy(moved))
+
+
+def own_of(name: str) -> str:
+    return ["adamw", *(x for p, x in OWN.items() if fnmatch.fnmatch(name, p))][-1]
+
+
+def make_each(tensors: dict) -> list:
+    """An optimizer for each group, with a group for each rate and decay."""
+    made = []
+    for own, rule, rate in (
+        ("adamw", lambda g: torch.optim.AdamW(g, RATE, (BETA1, BETA2), EPSILON), 1.0),
+        ("sgd", lambda g: torch.optim.SGD(g, RATE, momentum=SGD_BETA1), 1.0),
+        ("lion", lambda g: Lion(g, {}), 1.0),
+        ("muon", lambda g: Muon(g, {}), MUON_RATE),
+    ):
+        given = []
+        for name, tensor in tensors.items():
+            if own_of(name) != own or is_frozen(name):
+                continue
+            decay = decay_of(name, tensor)
+            given.append({
+                "params": [tensor], "lr": RATE * rate * factor_of(name),
+                "weight_decay": MUON_DECAY * bool(decay) if own == "muon" else decay,
+            })
+        require(given, f"no parameter is updated by {own}")
+        made.append(rule(given))
+    return made
+
+
 class Suite(optimizers.Suite):
     """Its plans, runs and gradients, with a schedule."""
 
-    def train(self, plan, start, steps, **options):
-        scheduled = {} if plan.stem == "probe" else SCHEDULE
-        return super().train(plan, start, steps, **scheduled, **options)
+    own_numbers = {}
 
-    def check_groups(self, setting, optimizer):
+    def train(self, plan, start, steps, **options):
+        if plan.stem != "probe":
+            options = SCHEDULE | self.own_numbers | options
+        return super().train(plan, start, steps, **options)
+
+    def check_optimizers(self, setting):
+        self.own_numbers = OWN_NUMBERS
+        try:
+            return self.check_groups((*setting, *OPTIMIZERS), "adamw", make_each)
+        finally:
+            self.own_numbers = {}
+
+    def check_groups(self, setting, optimizer, make_all=None):
         # Clipping counts what is trained.
         probe = self.make_probe((*setting, *FREEZE))
         plan = self.compile((*setting, *GROUPS), optimizer)
@@ -102,24 +185,27 @@ class Suite(optimizers.Suite):
             name: torch.tensor(x, dtype=torch.float64, requires_grad=True)
             for name, x in read_tensors(start).items()
         }
-        reference = make(optimizer, tensors)
-        schedule = torch.optim.lr_scheduler.LambdaLR(reference, rate)
-        now, worst = start, 0.0
+        references = make_all(tensors) if make_all else [make(optimizer, tensors)]
+        schedules = [torch.optim.lr_scheduler.LambdaLR(x, rate) for x in references]
+        now, worst = start, {False: 0.0, True: 0.0}  # by whether Muon updates it
         for step in range(1, STEPS + 1):
             # The first step has rate 0, but moments.
             for name, gradient in self.gradients(probe, now).items():
                 tensors[name].grad = torch.from_numpy(gradient)
-            reference.step()
-            schedule.step()
+            for one in (*references, *schedules):
+                one.step()
             before, now = self.read(now), self.train(plan, start, step)
             for name, w in self.read(now).items():
                 expected = tensors[name].detach().numpy()
                 off = numpy.abs(w - expected) / (numpy.abs(expected) + RATE)
-                worst = max(worst, float(off.max()))
+                whole = bool(make_all) and own_of(name) == "muon"
+                worst[whole] = max(worst[whole], float(off.max()))
                 if factor_of(name) == 0 or is_frozen(name):
                     require((w == before[name]).all(), f"{name} has moved")
-        require(worst <= STEPS * TOLERANCE, f"off {worst:.2g}")
-        return f"off {worst:.2g}"
+        text = f"off {worst[False]:.2g}, matrices {worst[True]:.2g}"
+        require(worst[False] <= STEPS * TOLERANCE, text)
+        require(worst[True] <= STEPS * MATRIX_TOLERANCE, text)
+        return text
 
     def step_on(self, plan, steps, *more):
         return self.tools.run(
@@ -161,6 +247,63 @@ class Suite(optimizers.Suite):
         require("3 times lr for transformer.wte.weight\n" in shown, shown)
         require(", 6 of them frozen" in shown, shown)
 
+    def check_optimizers_resumed(self):
+        def compile_as(name, *setting):
+            plan = self.compile(setting, "adamw")
+            return plan.rename(self.folder / f"{name}.plan")
+
+        first = compile_as("first", "dp=2", "--zero", "1", *OPTIMIZERS)
+        shown = self.tools.run("plait-plan", "show", first).stdout
+        require("adamw, keeps moment1, moment2 and momentum\n" in shown, shown)
+        for line in (
+            "group     lion for transformer.h.0.ln_1.weight, ",
+            "group     muon for transformer.h.0.attn.c_proj.weight, ",
+            "group     sgd for transformer.h.0.attn.c_attn.",
+        ):
+            require(line in shown, shown)
+        kept, whole = self.folder / "kept-own", self.folder / "whole-own"
+        said = self.step_on(first, 4, "--save", whole, "--lion-beta2", 0.7, "--beta1", 0.8)
+        for part in ("adamw with lion, muon and sgd", "beta1 0.8", "lion-beta1 0.8",
+                     "lion-beta2 0.7", "beta2 0.999", "muon-momentum 0.95"):
+            require(part in said.stderr, said.stderr)
+        self.step_on(first, 2, "--checkpoint", kept, "--lion-beta2", 0.7, "--beta1", 0.8)
+        # Numbers of groups are kept like others.
+        expected = read_tensors(whole / "model.safetensors")
+        for number, setting in enumerate((
+            ("dp=2", "--zero", "1"), ("pp=2,tp=2",), ("dp=2,tp=2", "--zero", "3"),
+        )):
+            plan = compile_as("second", *setting, *OPTIMIZERS)
+            parts = self.folder / f"parts-own-{number}"
+            again = self.step_on(plan, 4, "--resume", kept, "--save", parts)
+            require("by lion" not in again.stderr, again.stderr)
+            for name, w in read_tensors(parts / "model.safetensors").items():
+                off = numpy.abs(w - expected[name]).max()
+                # Other meshes add in another order, which Newton-Schulz iterations
+                # bend apart.
+                bound = 2 * RATE * MATRIX_TOLERANCE if number else 0
+                require(off <= bound, f"{setting}: {name} is off {off:.2g}")
+        # What keeps the same is not refused.
+        other = compile_as(
+            "other", "dp=2", *OPTIMIZERS, "--optimizer-of", "*.h.2.ln_2.bias=sgd"
+        )
+        warned = self.step_on(other, 4, "--resume", kept).stderr
+        text = "the plan updates 'transformer.h.2.ln_2.bias' by sgd, the checkpoint's plan"
+        require(f"{text} by lion\n" in warned, warned)
+        plain = compile_as("plain", "dp=2")
+        refused = self.tools.call(
+            "plait-run", plain, "--tokens", self.tokens, "--token-type", "uint16",
+            *("--steps", 4, "--resume", kept),
+        )
+        require(refused.code == 1, "resumes what keeps something else")
+        text = "is of optimizer adamw with lion, muon and sgd and keeps "
+        require(text in refused.stderr, refused.stderr)
+        refused = self.tools.call(
+            "plait-run", plain, "--tokens", self.tokens, "--token-type", "uint16",
+            *("--steps", 4, "--lion-beta2", 0.7),
+        )
+        text = "--lion-beta2 is of plans with optimizer lion for a group"
+        require(refused.code == 1 and text in refused.stderr, refused.stderr)
+
 
 def main() -> int:
     options = arguments(__doc__).parse_args()
@@ -174,7 +317,10 @@ def main() -> int:
                 report.case(
                     name, lambda s=setting, o=optimizer: suite.check_groups(s, o)
                 )
+            name = "/".join(("each", *(x.lstrip("-") for x in setting)))
+            report.case(name, lambda s=setting: suite.check_optimizers(s))
         report.case("resumed", suite.check_resumed)
+        report.case("each-resumed", suite.check_optimizers_resumed)
     return report.finish()
 
 

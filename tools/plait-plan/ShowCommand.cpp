@@ -61,20 +61,34 @@ static void showOptimizer(const fb::Plan &plan) {
   std::cout << "\n";
 }
 
-/// Shows the parameters whose learning rate is multiplied, by the factor.
-static void showRates(const fb::Plan &plan) {
-  std::map<double, std::vector<std::string>> groups;
-  for (const fb::Parameter *parameter : *plan.parameters())
+/// Shows the groups of parameters that have a learning rate or an optimizer of
+/// their own.
+static void showGroups(const fb::Plan &plan) {
+  using Names = std::vector<std::string>;
+  std::map<double, Names> rates;
+  std::map<std::string, Names> optimizers;
+  for (const fb::Parameter *parameter : *plan.parameters()) {
+    std::string name = parameter->name()->str();
     if (parameter->rate() != 1)
-      groups[parameter->rate()].push_back(parameter->name()->str());
-  constexpr size_t most = 3;
-  for (const auto &[rate, names] : groups) {
-    std::cout << "rate      " << rate << " times lr for ";
+      rates[parameter->rate()].push_back(name);
+    if (parameter->optimizer())
+      optimizers[parameter->optimizer()->str()].push_back(name);
+  }
+  auto show = [](const Names &names) {
+    constexpr size_t most = 3;
     for (size_t i = 0; i < std::min(most, names.size()); ++i)
       std::cout << (i ? ", " : "") << names[i];
     if (names.size() > most)
       std::cout << " and " << names.size() - most << " more";
     std::cout << "\n";
+  };
+  for (const auto &[optimizer, names] : optimizers) {
+    std::cout << "group     " << optimizer << " for ";
+    show(names);
+  }
+  for (const auto &[rate, names] : rates) {
+    std::cout << "rate      " << rate << " times lr for ";
+    show(names);
   }
 }
 
@@ -209,7 +223,7 @@ static void showStep(const fb::Plan &plan) {
     std::cout << " --" << name << " " << value;
   std::cout << "\n";
   showOptimizer(plan);
-  showRates(plan);
+  showGroups(plan);
   if (plan.outer())
     std::cout << "outer     " << plan::describeOuter(plan) << ", "
               << countOf(plan::RankGrid(plan).sites(), "site")

@@ -193,6 +193,9 @@ static void addModelOptions(CLI::App &app, Request &request,
   addList("--lr-factor", options.rateFactors)
       ->type_name("PARAMETER=FACTOR")
       ->description("multiply its learning rate, * matches; may repeat");
+  addList("--optimizer-of", options.optimizers)
+      ->type_name("PARAMETER=OPTIMIZER")
+      ->description("updated by another one, * matches; may repeat");
   addList("--balance", options.balance)
       ->type_name("KIND=NUMBER")
       ->description(

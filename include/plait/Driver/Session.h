@@ -80,6 +80,8 @@ struct ModelOptions {
   /// Parameters whose learning rate is multiplied, "NAME=FACTOR" with a name as
   /// those above; of several that match, the last one counts.
   std::vector<std::string> rateFactors = {};
+  /// Parameters with an optimizer of their own, "NAME=OPTIMIZER", likewise.
+  std::vector<std::string> optimizers = {};
   /// Names what balances the experts of routers, each KIND=NUMBER as
   /// nn-insert-balance has it.
   std::vector<std::string> balance = {};

@@ -14,7 +14,7 @@
 namespace plait::plan {
 
 /// The numbers at Program.scalars, at most.
-inline constexpr uint32_t kMostScalars = 16;
+inline constexpr uint32_t kMostScalars = 64;
 
 /// Returns how many numbers the programs have room for at Program.scalars.
 uint32_t countScalars(const fb::Plan &plan);

@@ -49,6 +49,8 @@ struct Training {
   double stateBytes = 8;
   /// The same of a parameter that is updated as a whole matrix; 0: none is.
   double matrixStateBytes = 0;
+  /// The part of either that is no optimizer's: what replicas feed back.
+  double feedbackBytes = 0;
   /// The program that runs it.
   Framework framework;
 

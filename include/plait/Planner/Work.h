@@ -27,6 +27,7 @@
 #ifndef PLAIT_PLANNER_WORK_H
 #define PLAIT_PLANNER_WORK_H
 
+#include "plait/Configuration/Optimizers.h"
 #include "plait/Planner/Configuration.h"
 #include "plait/Support/Collectives.h"
 
@@ -137,6 +138,8 @@ struct ParameterGroup {
   /// Whether weight decay is applied to it: what is updated alike is reduced
   /// together.
   bool decays = true;
+  /// Updates it in place of the training's; null: that does.
+  const Optimizer *optimizer = nullptr;
   /// Sides of a matrix, on all ranks together, for optimizers that update it as
   /// a whole; 0: it is none.
   int64_t rows = 0, columns = 0;
@@ -144,6 +147,17 @@ struct ParameterGroup {
   /// may send as two factors; 0: it is a vector.
   int64_t factorRows = 0, factorColumns = 0;
 
+  /// Whether its optimizer updates it as a whole matrix.
+  bool isMatrix(const Training &training) const {
+    return rows > 0 && (optimizer ? optimizer->updatesMatrices()
+                                  : training.matrixStateBytes > 0);
+  }
+  /// Returns the bytes that its optimizer keeps of each element.
+  double getStateBytes(const Training &training) const {
+    if (optimizer)
+      return double(optimizer->getStateBytes()) + training.feedbackBytes;
+    return isMatrix(training) ? training.matrixStateBytes : training.stateBytes;
+  }
   /// Whether one of its dimensions is a multiple of `ranks`, which so can have
   /// equal blocks of it.
   bool divides(int ranks) const {

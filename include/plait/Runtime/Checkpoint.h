@@ -62,6 +62,11 @@ struct PlanIdentity {
   std::string optimizer;
   /// Factors of the learning rate, by parameter, where they are not 1.
   std::map<std::string, double> rates = {};
+  /// Optimizers of groups, by parameter, where they are not `optimizer`.
+  std::map<std::string, std::string> optimizers = {};
+
+  /// Returns all optimizers, "adamw with lion and muon".
+  std::string nameOptimizers() const;
 
   static PlanIdentity of(const fb::Plan &plan, uint64_t hash);
 };

@@ -165,6 +165,37 @@ def ScaleLearningRatePass : Pass<"nn-scale-learning-rate", "::mlir::ModuleOp"> {
                             "NAME=FACTOR, * matches anything">];
 }
 
+def AssignOptimizersPass : Pass<"nn-assign-optimizers", "::mlir::ModuleOp"> {
+  let summary = "Give parameters an optimizer of their own";
+  let description = [{
+    Each of `optimizers` is NAME=OPTIMIZER: the parameters whose name matches are
+    updated by that optimizer, in place of the configuration's; `*` matches anything.
+    Of several that match a parameter the last one counts. Fails where one of them
+    matches none, as a name with a typing mistake does, where there is no such
+    optimizer, and behind phase import.
+
+    Phase `import`, where plaitc is given `optimizer-of`; reads nothing of the
+    configuration.
+
+    Example:
+    ```mlir
+    // plait-opt --nn-assign-optimizers=optimizers=b*=lion
+    nn.parameter @bias : tensor<16xf32> init<mean = 0.0, std = 0.0>
+    nn.parameter @w : tensor<8x16xf32> init<mean = 0.0, std = 0.02> decay
+    func.func @loss(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+      return %x : tensor<4x8xf32>
+    }
+    ```
+    becomes
+    ```mlir
+    nn.parameter @bias : tensor<16xf32> init<mean = 0.000000e+00 : f64, std = 0.000000e+00 : f64> optimizer "lion"
+    nn.parameter @w : tensor<8x16xf32> init<mean = 0.000000e+00 : f64, std = 2.000000e-02 : f64> decay
+    ```
+  }];
+  let options = [ListOption<"optimizers", "optimizers", "std::string",
+                            "NAME=OPTIMIZER, * matches anything">];
+}
+
 def FreezeParametersPass : Pass<"nn-freeze-parameters", "::mlir::ModuleOp"> {
   let summary = "Keep parameters as they are loaded";
   let description = [{

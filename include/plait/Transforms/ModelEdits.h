@@ -34,6 +34,7 @@ struct ModelEdits {
   std::vector<std::string> withoutDecay; // names of parameters, as patterns
   std::vector<std::string> frozen;       // likewise
   std::vector<std::string> rateFactors;  // such a pattern and "=0.1"
+  std::vector<std::string> optimizers;   // such a pattern and "=lion"
   std::vector<std::string> balance;      // "bias=0.001"
 };
 

@@ -45,13 +45,14 @@ def CountModelFlopsPass : Pass<"nn-count-model-flops", "::mlir::ModuleOp"> {
 def AssignMatricesPass : Pass<"nn-assign-matrices", "::mlir::ModuleOp"> {
   let summary = "Say which parameters are matrices, for optimizers that ask";
   let description = [{
-    With an `optimizer` that updates matrices as a whole, sets `matrix` of each
-    parameter that is one: in `@loss` it is read by `nn.matmul` alone, which sum over
+    Of the parameters whose optimizer updates matrices as a whole, sets `matrix` of
+    each that is one: in `@loss` it is read by `nn.matmul` alone, which sum over
     the same dimensions of it each time, the first or the last ones, and do not make
-    the logits.
+    the logits. Fails where a parameter whose own `optimizer` does so is none, and where
+    what ranks exchange is defined for another optimizer than that.
 
     Phase `shard`, before reads are of copies and the loss is
-    decomposed; reads `optimizer`.
+    decomposed; reads `optimizer`, `compress` and `outer`.
 
     Example:
     ```mlir

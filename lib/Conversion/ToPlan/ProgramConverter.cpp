@@ -95,6 +95,9 @@ ParameterTable::ParameterTable(ModuleOp module, fb::PlanT &plan)
   for (auto parameter : module.getOps<nn::ParameterOp>()) {
     parameters.push_back(parameter);
     plan.parameters.push_back(makeParameter(parameter));
+    if (std::optional<StringRef> own = parameter.getOptimizer();
+        own && *own != StringRef(optimizer.name))
+      plan.parameters.back()->optimizer = own->str();
     // Until a rank is found that has a gradient.
     plan.parameters.back()->frozen = true;
   }
@@ -172,8 +175,9 @@ LogicalResult ParameterTable::addState(fb::ShardT &shard,
                                        const ParameterPacks &packs,
                                        FindOffset find) {
   SmallVector<std::string_view> kept;
+  const Optimizer &own = nn::findOptimizer(parameter, optimizer);
   if (!parameter.getBalance())
-    llvm::append_range(kept, optimizer.getStates(bool(parameter.getMatrix())));
+    llvm::append_range(kept, own.states);
   if (compresses(compression, nn::countDims(parameter)))
     llvm::append_range(kept, getCompressionStates(compression));
   for (std::string_view name : kept) {
@@ -197,12 +201,11 @@ LogicalResult ParameterTable::addState(fb::ShardT &shard,
       return parameter.emitOpError("keeps ")
              << name << " in the programs, but nothing is fed back";
   for (const Optimizer &other : getOptimizers())
-    for (auto states : {other.states, other.matrixStates})
-      for (std::string_view name : states)
-        if (!llvm::is_contained(kept, name) && find(nn::Slot::getState(name)))
-          return parameter.emitOpError("has a ")
-                 << name << " in the programs, which " << optimizer.name
-                 << " does not keep";
+    for (std::string_view name : other.states)
+      if (!llvm::is_contained(kept, name) && find(nn::Slot::getState(name)))
+        return parameter.emitOpError("has a ")
+               << name << " in the programs, which " << own.name
+               << " does not keep";
   return success();
 }
 

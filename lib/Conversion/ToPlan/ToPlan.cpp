@@ -24,6 +24,7 @@
 #include "plait/Dialect/NN/IR/Inputs.h"
 #include "plait/Dialect/NN/IR/NamedLosses.h"
 #include "plait/Dialect/NN/IR/Names.h"
+#include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Dialect/Pipe/IR/Pipe.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Plan/Scalars.h"
@@ -58,16 +59,20 @@ static void addStepNumber(fb::PlanT &plan) {
   plan.options.push_back(std::move(entry));
 }
 
-/// Names the optimizer, and says what a run may set of it.
-static void addOptimizer(fb::PlanT &plan, const std::string &name) {
+/// Names the optimizer, and says what a run may set of it and of those of
+/// groups.
+static void addOptimizer(fb::PlanT &plan, ModuleOp module,
+                         const std::string &name) {
   plan.optimizer = name;
-  for (const OptimizerOption &option : (*findOptimizer(name))->options) {
+  for (const TrainingOption &option :
+       nn::getTrainingOptions(module, **findOptimizer(name))) {
     auto entry = std::make_unique<fb::OptimizerOptionT>();
     entry->name = option.name;
+    entry->shared = option.shared;
     entry->scalar = findStepScalar(option.scalar);
-    entry->value = option.value;
-    entry->least = option.least;
-    entry->most = option.most;
+    entry->value = option.option->value;
+    entry->least = option.option->least;
+    entry->most = option.option->most;
     if (!option.correction.empty())
       entry->correction = findStepScalar(option.correction);
     plan.options.push_back(std::move(entry));
@@ -125,7 +130,7 @@ static void addIdentity(fb::PlanT &plan, ModuleOp module) {
   TrainingConfiguration configuration = getConfiguration(module);
   addSettings(plan, configuration);
   plan.recompute = print(configuration.recompute);
-  addOptimizer(plan, configuration.optimizer);
+  addOptimizer(plan, module, configuration.optimizer);
   plan.sequence = configuration.sequence;
   plan.global_batch = configuration.globalBatch;
   plan.micro_batch = configuration.microBatch;

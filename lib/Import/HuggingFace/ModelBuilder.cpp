@@ -227,7 +227,8 @@ Value ModelBuilder::read(const Twine &symbol, ArrayRef<int64_t> shape,
                           file.shape, file.begin, file.box);
     nn::ParameterOp::create(declare, loc, name.getValue(), type, initAttr,
                             /*decay=*/file.shape.size() >= 2,
-                            /*rate=*/nullptr, /*balance=*/nullptr, fileAttr,
+                            /*rate=*/nullptr, /*optimizer=*/nullptr,
+                            /*balance=*/nullptr, fileAttr,
                             /*sharding=*/nullptr, /*state=*/nullptr,
                             /*matrix=*/nullptr);
   }

@@ -148,6 +148,8 @@ std::vector<ParameterGroup> plait::findParameters(ModuleOp module,
     group.readAgain =
         group.readBackward || seenAgain.contains(read.getSymbolAttr());
     group.decays = parameter.getDecay();
+    if (std::optional<StringRef> own = parameter.getOptimizer())
+      group.optimizer = *findOptimizer(*own);
     group.tied = sums.shared.contains(read.getSymbolAttr());
     groups.push_back(group);
   }

@@ -397,11 +397,12 @@ static void setActivations(StageMemory &memory, uint32_t rank,
 static void addTrained(Holdings &holdings, const ParameterGroup &group,
                        int count, const Context &context) {
   const Mesh &mesh = context.configuration.mesh;
+  const Training &training = context.training;
   holdings.parameters.add(group, count);
   if (!context.isDivided(group))
     holdings.whole.add(group, count);
-  if (context.training.matrixStateBytes > 0 && group.rows > 0)
-    holdings.matrices.add(group, count);
+  holdings.otherState.add(
+      group, count * (group.getStateBytes(training) - training.stateBytes));
   if (!(group.partial && mesh[Axis::TP] > 1) &&
       !context.dividesByStage(group) && !(group.tied && mesh[Axis::PP] > 1))
     holdings.alone.add(group, count);
@@ -427,7 +428,7 @@ static void add(Holdings &holdings, const ParameterGroup &group, int count,
 static void add(Holdings &holdings, const Holdings &rest, int count) {
   for (auto sum :
        {&Holdings::frozen, &Holdings::frozenWhole, &Holdings::parameters,
-        &Holdings::whole, &Holdings::matrices, &Holdings::alone})
+        &Holdings::whole, &Holdings::otherState, &Holdings::alone})
     for (bool experts : {false, true})
       (holdings.*sum).of(experts) += count * Elements(rest.*sum).of(experts);
   holdings.factors += count * rest.factors;

@@ -128,8 +128,9 @@ struct Holdings {
   Elements frozenWhole; // of them: those that ZeRO 3 cannot divide
   Elements parameters;  // those that are trained
   Elements whole;       // of them: those that ZeRO 2 and 3 cannot divide
-  Elements matrices;    // of them: those that are updated as a whole
   Elements alone;       // of them: those that replicas alone have sums of
+  Elements otherState;  // bytes of state that they have more than they would if
+                        // all had Training::stateBytes
   // Where matrices are sent as two factors: elements of one, and of all else
   // that is trained.
   double factors = 0, unfactored = 0;

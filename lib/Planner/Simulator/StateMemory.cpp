@@ -86,8 +86,7 @@ StageMemory planner::getMemory(const Holdings &holdings,
                                             ? holdings.parameters.all()
                                             : countHeld(1));
   // All of them, or none, are divided: what is not is rare and small.
-  memory.optimizer -= context.getShare(holdings.matrices, 1) *
-                      (training.stateBytes - training.matrixStateBytes);
+  memory.optimizer += context.getShare(holdings.otherState, 1);
   if (MemoryPlace place = configuration.offload.optimizer;
       context.isApart(place))
     std::swap(memory.optimizer, memory.offloaded[place]);

@@ -83,11 +83,10 @@ static double getCopySeconds(double moved, double updated, const StepLoad &load,
 static PerAxis<int> countNorms(const StepLoad &load, const Context &context) {
   bool known[2][2][2] = {}; // by whether ZeRO, tp and ep have made parts
   bool isJoined = context.framework().joinsReplicas;
-  bool hasMatrices = context.training.matrixStateBytes > 0;
   forEachGroup(context.work, load.stages,
                [&](const ParameterGroup &group, int) {
-                 bool isWhole =
-                     hasMatrices && group.rows > 0 && !context.isDivided(group);
+                 bool isWhole = group.isMatrix(context.training) &&
+                                !context.isDivided(group);
                  bool isDivided = context.zero(false) >= 1 && !isWhole;
                  known[isDivided][!group.replicated]
                       [group.experts && (isJoined || !isDivided)] = true;
@@ -145,15 +144,13 @@ static double getScalarSeconds(const StepLoad &load, const Context &context) {
 /// each of three products (lib/Transforms/Gradients/Optimizers/Muon.cpp).
 static Cost getMatrixCost(const StepLoad &load, const Context &context) {
   Cost cost;
-  if (context.training.matrixStateBytes == 0)
-    return cost;
   const Device &device = context.cluster.device;
   constexpr double iterations = 5;
   forEachGroup(
       context.work, load.stages, [&](const ParameterGroup &group, int count) {
         int64_t least = std::min(group.rows, group.columns);
         int64_t most = std::max(group.rows, group.columns);
-        if (least == 0)
+        if (!group.isMatrix(context.training))
           return;
         Cost one = matmulCost(1, least, least, most, device, Precision::FP32);
         one += matmulCost(1, least, least, least, device, Precision::FP32);

@@ -21,6 +21,7 @@
 
 #include <cinttypes>
 #include <cstdio>
+#include <set>
 
 #define XXH_STATIC_LINKING_ONLY
 #include <xxhash.h>
@@ -145,10 +146,27 @@ PlanIdentity PlanIdentity::of(const fb::Plan &plan, uint64_t hash) {
     identity.mesh = "1";
   if (plan.optimizer())
     identity.optimizer = plan.optimizer()->str();
-  for (const fb::Parameter *parameter : *plan.parameters())
+  for (const fb::Parameter *parameter : *plan.parameters()) {
+    std::string name = parameter->name()->str();
     if (parameter->rate() != 1)
-      identity.rates[parameter->name()->str()] = parameter->rate();
+      identity.rates[name] = parameter->rate();
+    if (parameter->optimizer())
+      identity.optimizers[name] = parameter->optimizer()->str();
+  }
   return identity;
+}
+
+std::string PlanIdentity::nameOptimizers() const {
+  std::set<std::string> others;
+  for (const auto &[name, own] : optimizers)
+    others.insert(own);
+  std::string text = optimizer;
+  for (auto own = others.begin(); own != others.end(); ++own)
+    text += (own == others.begin()            ? " with "
+             : std::next(own) == others.end() ? " and "
+                                              : ", ") +
+            *own;
+  return text;
 }
 
 /// One entry per line, in a fixed order: equal checkpoints have equal indices,
@@ -166,6 +184,8 @@ std::string CheckpointIndex::print() const {
       {"hash", plan.hash}, {"mesh", plan.mesh}, {"optimizer", plan.optimizer}};
   if (!plan.rates.empty())
     identity["rates"] = plan.rates;
+  if (!plan.optimizers.empty())
+    identity["optimizers"] = plan.optimizers;
   line("plan", identity);
   Json list = Json::array();
   for (const StoredFile &file : files)
@@ -206,6 +226,8 @@ CheckpointIndex::parse(std::span<const uint8_t> bytes) try {
   plan.at("optimizer").get_to(index.plan.optimizer);
   if (plan.contains("rates"))
     plan["rates"].get_to(index.plan.rates);
+  if (plan.contains("optimizers"))
+    plan["optimizers"].get_to(index.plan.optimizers);
   for (const Json &file : json->at("files"))
     index.files.push_back(
         {file.at("name").get<std::string>(), file.at("bytes").get<uint64_t>(),

@@ -262,9 +262,10 @@ Status CheckpointReader::checkFits(const fb::Plan &plan,
     });
     if (nameKinds(stored.slots, mine != own) != nameKinds(read, mine != own))
       return fail("checkpoint '", path, "' is of optimizer ",
-                  parts.plan.optimizer, " and keeps ", nameSlots(stored.slots),
-                  " of '", name, "'; the plan's optimizer ",
-                  PlanIdentity::of(plan, 0).optimizer, " keeps ",
+                  parts.plan.nameOptimizers(), " and keeps ",
+                  nameSlots(stored.slots), " of '", name,
+                  "'; the plan's optimizer ",
+                  PlanIdentity::of(plan, 0).nameOptimizers(), " keeps ",
                   nameSlots(tensor.slots));
     for (const auto &[slotName, boxes] : read)
       PLAIT_RETURN_IF_ERROR(checkCovered(name, slotName, tensor.shape, boxes));

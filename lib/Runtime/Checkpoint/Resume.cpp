@@ -22,6 +22,7 @@
 #include <set>
 #include <sstream>
 #include <thread>
+#include <vector>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -119,29 +120,54 @@ findCandidates(const std::vector<CheckpointStore::Entry> &stored,
   return candidates;
 }
 
-/// Says which parameters a plan gives another learning rate than the plan that
-/// wrote the checkpoint did; empty: none.
-static std::string describeOtherRates(const PlanIdentity &mine,
-                                      const PlanIdentity &theirs) {
-  auto rateOf = [](const PlanIdentity &plan, const std::string &name) {
-    auto found = plan.rates.find(name);
-    return found == plan.rates.end() ? 1 : found->second;
+/// Names the parameters that two plans say something else of, each in `list`
+/// unless it is `usual` there: `describe(mine, name, theirs)` of the first, and
+/// how many more there are; empty: none.
+template <typename Value, typename Describe>
+static std::string describeOthers(const std::map<std::string, Value> &mine,
+                                  const Value &myUsual,
+                                  const std::map<std::string, Value> &theirs,
+                                  const Value &theirUsual, Describe describe) {
+  auto find = [](const auto &list, const std::string &name,
+                 const Value &usual) {
+    auto found = list.find(name);
+    return found == list.end() ? usual : found->second;
   };
   std::set<std::string> others;
-  for (const PlanIdentity *plan : {&mine, &theirs})
-    for (const auto &[name, rate] : plan->rates)
-      if (rateOf(mine, name) != rateOf(theirs, name))
+  for (const auto *list : {&mine, &theirs})
+    for (const auto &[name, value] : *list)
+      if (find(mine, name, myUsual) != find(theirs, name, theirUsual))
         others.insert(name);
   if (others.empty())
     return "";
   const std::string &first = *others.begin();
   std::ostringstream text;
-  text << "the plan multiplies the learning rate of '" << first << "' by "
-       << rateOf(mine, first) << ", the checkpoint's plan by "
-       << rateOf(theirs, first);
+  describe(text, find(mine, first, myUsual), first,
+           find(theirs, first, theirUsual));
   if (others.size() > 1)
     text << "; so with " << others.size() - 1 << " more";
   return text.str();
+}
+
+/// Says which parameters a plan gives another learning rate, or another
+/// optimizer that keeps the same, than the plan that wrote the checkpoint did.
+static std::vector<std::string>
+describeOtherGroups(const PlanIdentity &mine, const PlanIdentity &theirs) {
+  return {describeOthers(mine.rates, 1.0, theirs.rates, 1.0,
+                         [](auto &text, double rate, const std::string &name,
+                            double other) {
+                           text << "the plan multiplies the learning rate of '"
+                                << name << "' by " << rate
+                                << ", the checkpoint's plan by " << other;
+                         }),
+          describeOthers(mine.optimizers, mine.optimizer, theirs.optimizers,
+                         theirs.optimizer,
+                         [](auto &text, const std::string &own,
+                            const std::string &name, const std::string &other) {
+                           text << "the plan updates '" << name << "' by "
+                                << own << ", the checkpoint's plan by "
+                                << other;
+                         })};
 }
 
 /// 1. Find what is on the disk.
@@ -203,10 +229,10 @@ tryToResume(Executor &executor, const std::string &path, bool mayBeNone,
       return candidate.replica ? replicas->load(*candidate.replica, *reader)
                                : load(executor, *reader, nullptr);
     }));
-    std::string others = describeOtherRates(
-        PlanIdentity::of(executor.plan(), 0), reader->index().plan);
-    if (executor.leads() && !others.empty())
-      executor.warn(others);
+    for (const std::string &others : describeOtherGroups(
+             PlanIdentity::of(executor.plan(), 0), reader->index().plan))
+      if (executor.leads() && !others.empty())
+        executor.warn(others);
     resumed.run = reader->index().run;
     resumed.path = candidate.path;
     resumed.isReplica = candidate.replica != nullptr;

@@ -41,10 +41,11 @@ static Status checkKin(const fb::Plan &first, const fb::Plan &other,
       theirs = plan::RankGrid(other).sites();
       mine != theirs)
     return differ("sites", mine, theirs);
-  std::string mine = PlanIdentity::of(first, 0).optimizer;
-  std::string theirs = PlanIdentity::of(other, 0).optimizer;
-  if (mine != theirs)
-    return differ("optimizer", mine, theirs);
+  PlanIdentity mine = PlanIdentity::of(first, 0);
+  PlanIdentity theirs = PlanIdentity::of(other, 0);
+  if (mine.optimizer != theirs.optimizer ||
+      mine.optimizers != theirs.optimizers)
+    return differ("optimizer", mine.nameOptimizers(), theirs.nameOptimizers());
   auto isSame = [](const auto &a, const auto &b) {
     return a.first == b.first && a.second.shape == b.second.shape;
   };

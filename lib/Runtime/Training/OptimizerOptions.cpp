@@ -27,7 +27,9 @@ std::vector<PlanOption> runtime::getOptions(const fb::Plan &plan) {
     for (const fb::OptimizerOption *option : *plan.options())
       options.push_back({option->name()->string_view(), option->value(),
                          option->least(), option->most(), option->scalar(),
-                         option->correction()});
+                         option->correction(),
+                         option->shared() ? option->shared()->string_view()
+                                          : std::string_view()});
     return options;
   }
   auto row = findOptimizer(plan.optimizer() ? plan.optimizer()->string_view()
@@ -44,9 +46,11 @@ std::vector<PlanOption> runtime::getOptions(const fb::Plan &plan) {
 }
 
 double PlanOption::choose(const TrainOptions &options) const {
-  auto given = options.optimizer.find(std::string(name));
-  return given == options.optimizer.end() ? value
-                                          : given->second.value_or(value);
+  for (std::string_view option : {name, shared})
+    if (auto given = options.optimizer.find(std::string(option));
+        given != options.optimizer.end() && given->second)
+      return *given->second;
+  return value;
 }
 
 /// The settings have an entry for every option of any optimizer, in their

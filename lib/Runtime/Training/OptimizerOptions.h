@@ -12,15 +12,21 @@
 
 namespace plait::runtime {
 
-/// A number that the optimizer of a plan reads. The name lives as long as the
-/// plan.
+/// A number that an optimizer of a plan reads. Names live as long as the plan.
 struct PlanOption {
   std::string_view name;
   double value; // where the run does not set it
   double least, most;
   size_t scalar;         // index in StepScalars
   size_t correction = 0; // index of 1 - value^updates; 0: there is none
+  /// The option of all optimizers of the plan, which sets it where a run does
+  /// not; empty: `name`, or none.
+  std::string_view shared = {};
 
+  /// Whether a run sets it by `option`.
+  bool isSetBy(std::string_view option) const {
+    return option == name || (!shared.empty() && option == shared);
+  }
   /// Returns what `options` have of it.
   double choose(const TrainOptions &options) const;
 };

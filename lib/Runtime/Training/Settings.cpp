@@ -97,7 +97,7 @@ std::string describePlan(const RunInfo &run) {
   std::ostringstream text;
   text << plan::backendOf(run.plan) << ", " << plan.mesh << ", "
        << countOf(ranks, "rank") << " in " << countOf(count, "process", "es")
-       << ", " << plan.optimizer;
+       << ", " << plan.nameOptimizers();
   return text.str();
 }
 
@@ -116,7 +116,7 @@ std::optional<OptionMismatch> runtime::findMismatch(const fb::Plan &plan,
   if (one != backends.end() && one->second != backend)
     return OptionMismatch{"for " + one->second, "is for " + backend};
   for (const PlanOption &own : getOptions(plan))
-    if (own.name == option)
+    if (own.isSetBy(option))
       return std::nullopt;
   const auto &known = getOptimizerOptions();
   auto other = std::ranges::find(known, option, &SharedOption::name);
@@ -124,9 +124,10 @@ std::optional<OptionMismatch> runtime::findMismatch(const fb::Plan &plan,
     return std::nullopt; // no optimizer's
   std::vector<std::string> readers;
   for (const SharedOption::Reader &reader : other->readers)
-    readers.emplace_back(reader.optimizer->name);
+    readers.push_back(std::string(reader.optimizer->name) +
+                      (reader.isOfGroup ? " for a group" : ""));
   return OptionMismatch{"with optimizer " + joinChoices(readers),
-                        "has " + PlanIdentity::of(plan, 0).optimizer};
+                        "has " + PlanIdentity::of(plan, 0).nameOptimizers()};
 }
 
 /// Option by option, so that the failure names the one that differs. What lies
@@ -182,36 +183,33 @@ static void assign(const Json &json, std::optional<uint64_t> &value) {
   value = json.get<uint64_t>();
 }
 
-/// Calls `visit(name, member)` for each number that a run learns with. The
-/// schedule comes before what belongs to it.
+/// Calls `visit(name, member, other)` for each number that a run learns with,
+/// where `other` may set it, too; empty: nothing does. The schedule comes
+/// before what belongs to it.
 template <typename Visit>
 static void visitLearning(TrainOptions &options, Visit &&visit) {
-  visit("lr", options.learningRate);
-  visit("lr-schedule", options.schedule);
-  visit("warmup-steps", options.warmupSteps);
-  visit("min-lr", options.leastLearningRate);
-  visit("decay-steps", options.decaySteps);
-  for (const SharedOption &option : getOptimizerOptions()) {
-    std::string name(option.name);
-    visit(name, options.optimizer[name]);
-  }
-  visit("grad-clip", options.gradClip);
+  visit("lr", options.learningRate, "");
+  visit("lr-schedule", options.schedule, "");
+  visit("warmup-steps", options.warmupSteps, "lr-schedule");
+  visit("min-lr", options.leastLearningRate, "lr-schedule");
+  visit("decay-steps", options.decaySteps, "lr-schedule");
+  for (const SharedOption &option : getOptimizerOptions())
+    visit(option.name, options.optimizer[option.name],
+          std::string(option.shared));
+  visit("grad-clip", options.gradClip, "");
 }
 
 Result<std::string> runtime::keepSettings(TrainOptions &options,
                                           const std::string &found) {
-  static const std::set<std::string> ofSchedule = {"warmup-steps", "min-lr",
-                                                   "decay-steps"};
   Json theirs = found.empty() ? Json::object() : parsePrintedJson<Json>(found);
   Json mine = options.settings.empty()
                   ? Json::object()
                   : parsePrintedJson<Json>(options.settings);
   std::string kept;
   Status status = Status::success();
-  visitLearning(options, [&](const std::string &name, auto &value) {
-    bool isGiven =
-        options.given.count(name) ||
-        (ofSchedule.count(name) && options.given.count("lr-schedule"));
+  visitLearning(options, [&](const std::string &name, auto &value,
+                             const std::string &other) {
+    bool isGiven = options.given.count(name) || options.given.count(other);
     if (isGiven || !theirs.contains(name) ||
         theirs[name] == mine.value(name, Json()))
       return;

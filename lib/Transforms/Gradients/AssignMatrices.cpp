@@ -8,11 +8,12 @@
 // A weight is a matrix by what is done with it: it is contracted with
 // activations, over the same dimensions wherever it is read, and what comes out
 // are not the logits. So embeddings, the head (tied or not), norms, biases and
-// stacks of weights with a batch dimension are none.
+// stacks of weights with a batch dimension are none. What a group updates as
+// matrices has to be some; a training's optimizer leaves the rest to another.
 //
 //===----------------------------------------------------------------------===//
 
-#include "plait/Configuration/Optimizers.h"
+#include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Transforms/Passes.h"
 
 namespace plait {
@@ -78,25 +79,64 @@ static Columns findColumns(OpOperand &use) {
 namespace {
 struct AssignMatricesPass
     : plait::impl::AssignMatricesPassBase<AssignMatricesPass> {
+  /// Fails where what ranks exchange is defined for another optimizer than that
+  /// of a group, as it may be for another than the training's.
+  LogicalResult checkExchanges(nn::ParameterOp parameter) {
+    TrainingConfiguration configuration = getConfiguration(getOperation());
+    if (!parameter.getOptimizer() || !checkExecutable(configuration).ok())
+      return success();
+    configuration.optimizer = *parameter.getOptimizer();
+    Status status = checkExecutable(configuration);
+    return status.ok() ? success()
+                       : parameter.emitError("the optimizer of \"")
+                             << parameter.getSymName()
+                             << "\": " << status.message();
+  }
+
+  /// Finds the columns of what functions read as a matrix each time; none of
+  /// what they read otherwise. What is frozen is not there: nothing updates it.
+  llvm::DenseMap<Attribute, Columns> findMatrices() {
+    llvm::DenseMap<Attribute, Columns> found;
+    for (auto read : nn::findAccesses(getOperation(), nn::SlotAccess::Read))
+      for (OpOperand &use : read.getTensor().getUses()) {
+        if (isa<nn::StopGradientOp>(use.getOwner()))
+          continue;
+        Columns columns = findColumns(use);
+        auto [known, isNew] =
+            found.try_emplace(read.getSymbolAttr().getAttr(), columns);
+        if (!isNew && known->second != columns)
+          known->second.clear();
+      }
+    return found;
+  }
+
+  LogicalResult assign(nn::ParameterOp parameter, const Columns &columns) {
+    if (!columns.empty())
+      parameter.setMatrix(columns);
+    else if (parameter.getOptimizer())
+      return parameter.emitError("optimizer ")
+             << *parameter.getOptimizer() << " updates matrices, and \""
+             << parameter.getSymName() << "\" is none";
+    return success();
+  }
+
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    TrainingConfiguration configuration = getConfiguration(module);
-    Result<const Optimizer *> optimizer =
-        findOptimizer(configuration.optimizer);
-    if (!optimizer.ok() || !(*optimizer)->updatesMatrices())
+    Result<const Optimizer *> main =
+        findOptimizer(getConfiguration(module).optimizer);
+    if (!main.ok())
       return;
-    // By parameter; empty: it is none.
-    llvm::DenseMap<Attribute, std::optional<Columns>> found;
-    for (auto read : nn::findAccesses(module, nn::SlotAccess::Read))
-      for (OpOperand &use : read.getTensor().getUses()) {
-        Columns columns = findColumns(use);
-        auto &known = found[read.getSymbolAttr().getAttr()];
-        known = !known || *known == columns ? columns : Columns();
-      }
+    llvm::DenseMap<Attribute, Columns> found = findMatrices();
     for (auto parameter : module.getOps<nn::ParameterOp>()) {
-      auto columns = found.lookup(parameter.getSymNameAttr());
-      if (columns && !columns->empty())
-        parameter.setMatrix(*columns);
+      if (failed(checkExchanges(parameter)))
+        return signalPassFailure();
+      const Optimizer &own = parameter.getOptimizer()
+                                 ? nn::findOptimizer(parameter, **main)
+                                 : **main;
+      auto columns = found.find(parameter.getSymNameAttr());
+      if (own.updatesMatrices() && columns != found.end() &&
+          failed(assign(parameter, columns->second)))
+        return signalPassFailure();
     }
   }
 };

@@ -296,7 +296,7 @@ void StepEnd::update(StepUnit &unit, Value gradientScale) {
   auto scatter = [&](Value all) {
     return move(all, getPadded(use), whole, use.getState());
   };
-  Update updated = rules[RuleKey(use.parameter)]->apply(
+  Update updated = rules[RuleKey(use.parameter, optimizer)]->apply(
       {shape, gradient, use.parameter.getDecay(), readOld,
        use.getType().getShape(), use.getColumns(), gather, scatter});
   Value copy;
@@ -305,8 +305,7 @@ void StepEnd::update(StepUnit &unit, Value gradientScale) {
   writeUpdated(updated.value, unit, Slot::Value);
   if (copy)
     writeUpdated(copy, unit, Slot::Compute);
-  for (auto [name, state] :
-       llvm::zip(optimizer.getStates(use.isMatrix()), updated.state))
+  for (auto [name, state] : llvm::zip(use.optimizer->states, updated.state))
     write(state, unit, Slot::getState(name));
   nn.loc = module.getLoc();
 }
@@ -355,11 +354,13 @@ LogicalResult StepEnd::buildOptimizer() {
   // Gradients are sums over all targets of the global batch: the mean is taken
   // with the clipping, in one product, and the norm is the mean's.
   Value scale = nn.mul(clip, inverse);
-  for (StepUnit &unit : units)
-    if (auto &rule = rules[RuleKey(unit.get().parameter)]; !rule)
+  for (StepUnit &unit : units) {
+    RuleKey key(unit.get().parameter, optimizer);
+    if (auto &rule = rules[key]; !rule)
       rule = createUpdateRule(
-          optimizer, nn, [&](StringRef name) { return step(name); },
-          RuleKey(unit.get().parameter), sendsMomentum(configuration.compress));
+          optimizer, nn, [&](StringRef name) { return step(name); }, key,
+          sendsMomentum(configuration.compress));
+  }
   // 3.
   nn::MetricOp::create(builder, nn.loc, loss, "Loss");
   nn::MetricOp::create(builder, nn.loc, norm, "GradNorm");

@@ -131,6 +131,7 @@ bool plait::endAlike(ParameterUse &a, ParameterUse &b, int64_t rank,
   // Where other programs take part, what is reduced together must not depend on
   // what else a rank has.
   return a.gradients.size() == 1 && b.gradients.size() == 1 &&
+         a.optimizer == b.optimizer &&
          a.parameter.getDecay() == b.parameter.getDecay() &&
          a.parameter.getRateFactor() == b.parameter.getRateFactor() &&
          a.parameter.getBalance() == b.parameter.getBalance() &&
@@ -211,6 +212,15 @@ static LogicalResult checkBalance(ParameterUse &use) {
          << " the counts";
 }
 
+/// nn-assign-matrices says so first, of the model; this is for what somebody
+/// has edited since.
+static LogicalResult checkMatrix(ParameterUse &use) {
+  if (!use.isTrained() || use.isMatrix() || !use.optimizer->updatesMatrices())
+    return success();
+  return use.parameter.emitOpError("has no matrix, and optimizer ")
+         << use.optimizer->name << " updates matrices alone";
+}
+
 /// 1. Lists the parameters in the order of the module.
 /// 2. Collects from all functions who reads and who adds to them. What is added
 /// to need not be a parameter: accumulators are noted too.
@@ -219,10 +229,12 @@ FailureOr<ParameterUses> ParameterUses::find(ModuleOp module) {
   // 1.
   ParameterUses uses;
   llvm::DenseMap<Attribute, size_t> indices;
+  const Optimizer &main = **findOptimizer(getConfiguration(module).optimizer);
   for (auto parameter : module.getOps<nn::ParameterOp>()) {
     indices[FlatSymbolRefAttr::get(parameter.getSymNameAttr())] =
         uses.parameters.size();
-    uses.parameters.push_back({parameter, {}, {}});
+    uses.parameters.push_back(
+        {parameter, &nn::findOptimizer(parameter, main), {}, {}});
   }
   auto findUse = [&](FlatSymbolRefAttr symbol) {
     auto it = indices.find(symbol);
@@ -262,7 +274,7 @@ FailureOr<ParameterUses> ParameterUses::find(ModuleOp module) {
     use.valueIsRead &= use.hasCopy;
     if (use.isTrained() && !use.parameter.getShardingAttr())
       return use.parameter.emitOpError("has a gradient but no sharding");
-    if (failed(checkBalance(use)))
+    if (failed(checkBalance(use)) || failed(checkMatrix(use)))
       return failure();
   }
   return uses;

@@ -15,6 +15,7 @@
 #ifndef PLAIT_LIB_TRANSFORMS_GRADIENTS_PARAMETERUSES_H
 #define PLAIT_LIB_TRANSFORMS_GRADIENTS_PARAMETERUSES_H
 
+#include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/NN.h"
 
@@ -33,6 +34,7 @@ using Accumulated = std::map<int64_t, dist::ShardingAttr>;
 /// A parameter, and what the stages do with it.
 struct ParameterUse {
   nn::ParameterOp parameter;
+  const Optimizer *optimizer; // that updates it
   /// Of the ranks that add to its gradient; none: it is frozen. The first one
   /// counts it in the norm.
   Accumulated gradients;

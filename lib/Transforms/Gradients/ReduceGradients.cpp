@@ -202,7 +202,7 @@ nn::ParameterOp StepEnd::getFactor(ParameterUse &use, RankedTensorType type) {
                                 at.getF64FloatAttr(1));
   auto factor = nn::ParameterOp::create(
       at, use.parameter.getLoc(), at.getStringAttr(name), TypeAttr::get(type),
-      init, UnitAttr(), FloatAttr(), FloatAttr(), nn::FileAttr(),
+      init, UnitAttr(), FloatAttr(), StringAttr(), FloatAttr(), nn::FileAttr(),
       ShardingAttr::getReplicated(meshRef, type.getRank()), Attribute(),
       DenseI64ArrayAttr());
   factor->setAttr(nn::kUnsavedAttr, at.getUnitAttr());

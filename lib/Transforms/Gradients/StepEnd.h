@@ -100,8 +100,8 @@ private:
   nn::NNBuilder nn;
   mlir::RankedTensorType scalar;
   TrainingConfiguration configuration;
-  const Optimizer &optimizer;
-  MomentumFactors momentum; // where replicas send it
+  const Optimizer &optimizer; // of what has none of its own
+  MomentumFactors momentum;   // where replicas send it
   mlir::Type reducedType; // of the elements of gradients while they are summed
   std::map<RuleKey, std::unique_ptr<UpdateRule>> rules;
 

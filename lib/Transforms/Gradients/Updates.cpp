@@ -18,6 +18,8 @@
 
 #include "Updates.h"
 
+#include "plait/Dialect/NN/IR/Parameters.h"
+
 using namespace mlir;
 using namespace plait;
 using nn::NNBuilder;
@@ -58,8 +60,9 @@ Value plait::sign(NNBuilder &nn, Value x) {
   return nn.div(x, divisor);
 }
 
-RuleKey::RuleKey(nn::ParameterOp parameter)
-    : isBalance(parameter.getBalance().has_value()),
+RuleKey::RuleKey(nn::ParameterOp parameter, const Optimizer &main)
+    : optimizer(&nn::findOptimizer(parameter, main)),
+      isBalance(parameter.getBalance().has_value()),
       number(isBalance ? parameter.getBalance()->convertToDouble()
                        : parameter.getRateFactor()) {}
 
@@ -91,23 +94,28 @@ namespace plait {
 #include "plait/Configuration/Optimizers.def"
 } // namespace plait
 
-std::unique_ptr<UpdateRule> plait::createUpdateRule(const Optimizer &optimizer,
+/// The learning rate is the run's times what optimizer and parameter say.
+std::unique_ptr<UpdateRule> plait::createUpdateRule(const Optimizer &main,
                                                     NNBuilder &nn,
                                                     ScalarReader readShared,
                                                     RuleKey key,
                                                     bool takesMomentum) {
   if (key.isBalance)
     return std::make_unique<Balance>(nn, key.number);
+  const Optimizer &own = *key.optimizer;
   auto readScalar = [&](StringRef name) {
+    if (name != "LearningRate")
+      return readShared(getScalarName(own, main, name));
     Value value = readShared(name);
-    return name == "LearningRate" && key.number != 1
-               ? nn.scale(value, key.number)
-               : value;
+    if (key.number != 1)
+      value = nn.scale(value, key.number);
+    return &own == &main ? value
+                         : nn.mul(value, readShared(getRateScalar(own)));
   };
   if (takesMomentum)
     return createFrozenAdamW(nn, readScalar);
 #define PLAIT_OPTIMIZER(rule, title, ...)                                      \
-  if (optimizer.name == std::string_view(title))                               \
+  if (own.name == std::string_view(title))                                     \
     return create##rule(nn, readScalar);
 #include "plait/Configuration/Optimizers.def"
   llvm_unreachable("the name has been checked by the caller");

@@ -28,8 +28,7 @@ struct UpdatedParameter {
   /// Reads the parameter's value or state before the step.
   llvm::function_ref<mlir::Value(nn::Slot)> read;
   llvm::ArrayRef<int64_t> whole; // shape of all of it
-  /// The dimensions that are columns of a matrix; empty: it is updated by
-  /// elements.
+  /// The dimensions that are columns, for rules of matrices.
   llvm::ArrayRef<int64_t> columns;
   /// Of a matrix: makes the whole tensor of what the rank has, with the padding
   /// of uneven parts, and the reverse.
@@ -44,7 +43,7 @@ struct Update {
   llvm::SmallVector<mlir::Value, 2> state;
 };
 
-/// An optimizer in nn ops. But for matrices it is elementwise, so that
+/// An optimizer in nn ops. But for those of matrices it is elementwise, so that
 /// parameters can be updated together, in pieces of any size. Where value,
 /// gradient and state are zero it leaves zeros, since padding is updated with
 /// the rest: the proof refuses one that does not (lib/Proof/Compare.cpp).
@@ -55,12 +54,13 @@ public:
   virtual Update apply(const UpdatedParameter &parameter) = 0;
 };
 
-/// Tells rules of one optimizer apart by what a parameter says: those with
-/// equal keys share one.
+/// Tells rules of a training by `main` apart by what a parameter says: those
+/// with equal keys share one.
 struct RuleKey {
-  explicit RuleKey(nn::ParameterOp parameter);
+  RuleKey(nn::ParameterOp parameter, const Optimizer &main);
   auto operator<=>(const RuleKey &) const = default;
 
+  const Optimizer *optimizer; // that updates it, unless it has a `balance`
   /// Whether the parameter has a `balance`, which `number` then is; else that
   /// is what the learning rate is multiplied by.
   bool isBalance;
@@ -68,20 +68,17 @@ struct RuleKey {
 };
 
 /// The rule of parameters with this key. Creates the numbers that all
-/// parameters share with `readScalar`. `nn` must outlive the rule.
+/// parameters share with `readScalar`; they are those of the key's optimizer in
+/// a training by `main`. `nn` must outlive the rule.
 /// `takesMomentum`: replicas have made the momentum, and the variance is frozen
 /// (plait/Configuration/CompressionFacts.h).
-std::unique_ptr<UpdateRule> createUpdateRule(const Optimizer &optimizer,
+std::unique_ptr<UpdateRule> createUpdateRule(const Optimizer &main,
                                              nn::NNBuilder &nn,
                                              ScalarReader readScalar,
                                              RuleKey key, bool takesMomentum);
 
 /// -1, 0 or 1.
 mlir::Value sign(nn::NNBuilder &nn, mlir::Value x);
-
-/// AdamW with another learning rate.
-std::unique_ptr<UpdateRule>
-createAdamW(nn::NNBuilder &nn, ScalarReader readScalar, mlir::Value rate);
 
 /// AdamW of a momentum that is given and a variance that stays as it is.
 std::unique_ptr<UpdateRule> createFrozenAdamW(nn::NNBuilder &nn,

@@ -33,6 +33,9 @@ void plait::buildModelEdits(OpPassManager &manager, const ModelEdits &edits) {
   if (!edits.rateFactors.empty())
     manager.addPass(createScaleLearningRatePass({SmallVector<std::string>(
         edits.rateFactors.begin(), edits.rateFactors.end())}));
+  if (!edits.optimizers.empty())
+    manager.addPass(createAssignOptimizersPass({SmallVector<std::string>(
+        edits.optimizers.begin(), edits.optimizers.end())}));
   // Behind the rates: a balance takes the place of one.
   if (!edits.balance.empty())
     manager.addPass(createInsertBalancePass({SmallVector<std::string>(

@@ -94,6 +94,7 @@ private:
   RankedTensorType getMasterType(SlotOpInterface access);
   void addAccessed(Operation *op);
   void addStanding();
+  size_t countScalars();
   SmallVector<int64_t> pack(MemoryPlace place, int64_t &total);
   void emit();
 
@@ -369,7 +370,7 @@ void ProgramBuilder::addStanding() {
     }
   // Lines of room for the numbers that a step is given and those that it tells.
   stand(kScalarsBuffer, Category::Inputs,
-        llvm::alignTo(getStepScalars().size() * sizeof(float), 64));
+        llvm::alignTo(countScalars() * sizeof(float), 64));
   stand(kMetricsBuffer, Category::Inputs, 64);
   // The inputs of all microbatches are written before the step starts.
   for (auto &[stage, ports] : bytesOf)
@@ -377,6 +378,16 @@ void ProgramBuilder::addStanding() {
       if (port.isModelInput())
         stand(port.getText(), Category::Inputs,
               schedule.problem.microbatches * bytes);
+}
+
+/// Counts the numbers that a step is given, to the last that a run may set.
+size_t ProgramBuilder::countScalars() {
+  int last = findStepScalar(kStepNumber);
+  for (const TrainingOption &option : nn::getTrainingOptions(
+           module, **findOptimizer(getConfiguration(module).optimizer)))
+    last = std::max({last, findStepScalar(option.scalar),
+                     findStepScalar(option.correction)});
+  return last + 1;
 }
 
 /// Packs the buffers of a place by their lifetimes; the others are not there.

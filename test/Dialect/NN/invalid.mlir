@@ -869,6 +869,11 @@ nn.parameter @c7_negative : tensor<4x6xf32> init <mean = 0.0, std = 0.02> rate -
 
 // -----
 
+// expected-error @+1 {{has optimizer is "adam", expected adamw, sgd, lion, muon or muon-match-rms}}
+nn.parameter @c9_unknown : tensor<4x6xf32> init <mean = 0.0, std = 0.02> optimizer "adam"
+
+// -----
+
 // expected-error @+1 {{has balance -1.000000e+00 : f64, expected 0 to 1,000,000}}
 nn.parameter @c8_negative : tensor<4xf32> init <mean = 0.0, std = 0.0> balance -1.0
 

@@ -70,6 +70,7 @@ class Layout:
     optimizer: str = "adamw"
     layers: tuple[int, ...] = ()  # of each stage; empty: plaitc cuts
     shards: tuple[tuple[str, int], ...] = ()  # dimension of a parameter on tp
+    groups: tuple[tuple[str, str], ...] = ()  # a parameter and its own optimizer
     reference: bool = True
 
     @property
@@ -107,17 +108,30 @@ class Layout:
                 entries = ["{}"] * len(graph.parameters[name].dims)
                 entries[dim] = '{"tp"}'
                 found += ["--shard", f"{name}=[{','.join(entries)}]"]
+        for name, own in self.groups:
+            if name in graph.parameters:
+                found += ["--optimizer-of", f"{name}={own}"]
         return found + ([] if self.reference else ["--no-reference"])
 
 
-def run_options(recipe: Recipe, optimizer: str) -> list[str]:
-    """Of plait-run."""
+def run_options(recipe: Recipe, layout: Layout, graph: Graph) -> list[str]:
+    """Of plait-run. Muon of a group has no AdamW beside it, and AdamW of one has its
+    factor of the rate."""
+    groups = {own for name, own in layout.groups if name in graph.parameters}
+    groups -= {layout.optimizer}
+
+    def is_read(name: str) -> bool:
+        readers = READ_BY.get(name, (layout.optimizer,))
+        if name == "adamw_lr_factor" and "adamw" in groups:
+            return True
+        in_group = groups & set(readers) - {"muon" if name != "momentum" else ""}
+        return layout.optimizer in readers or (bool(in_group) and name in READ_BY)
+
     found = []
     for field in dataclasses.fields(recipe):
-        if optimizer not in READ_BY.get(field.name, (optimizer,)):
-            continue
-        option = "--" + field.name.replace("_", "-")
-        found += [option, str(getattr(recipe, field.name))]
+        if is_read(field.name):
+            option = "--" + field.name.replace("_", "-")
+            found += [option, str(getattr(recipe, field.name))]
     return found
 
 
@@ -151,6 +165,17 @@ def cut(rng: random.Random, layers: int, stages: int) -> tuple[int, ...]:
     """`layers` as a sum of `stages` positive numbers."""
     ends = sorted(rng.sample(range(1, layers), stages - 1)) + [layers]
     return tuple(b - a for a, b in zip([0] + ends, ends))
+
+
+def draw_groups(rng: random.Random, layout: Layout, graph: Graph, matrices) -> None:
+    """Optimizers of single parameters, Muon of matrices alone."""
+    if rng.random() < 0.7:
+        return
+    layout.groups = tuple(
+        (name, rng.choice(("adamw", "sgd") + ("muon",) * (name in matrices)))
+        for name in graph.parameters
+        if rng.random() < 0.4
+    )
 
 
 def finish_layout(rng: random.Random, layout: Layout, graph: Graph) -> None:

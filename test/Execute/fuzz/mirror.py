@@ -408,6 +408,34 @@ def make_muon(graph: Graph, parameters, recipe: Recipe):
     return Muon(matrices, decays, recipe, others)
 
 
+class Several:
+    """An optimizer for each group."""
+
+    def __init__(self, optimizers):
+        self.optimizers = optimizers
+
+    def zero_grad(self, set_to_none: bool) -> None:
+        for one in self.optimizers:
+            one.zero_grad(set_to_none=set_to_none)
+
+    def step(self) -> None:
+        for one in self.optimizers:
+            one.step()
+
+
+def each_optimizer(graph: Graph, parameters, recipe: Recipe, kind: str, groups):
+    """`kind` for what is in none of the groups. A group has options of all."""
+    own = {name: other for name, other in groups if name in parameters}
+    rest = {k: v for k, v in parameters.items() if k not in own}
+    made = [optimizer(graph, rest, recipe, kind)] if rest else []
+    for other in sorted(set(own.values())):
+        part = {k: v for k, v in parameters.items() if own.get(k) == other}
+        factor = recipe.adamw_lr_factor if other == "adamw" != kind else 1
+        factored = dataclasses.replace(recipe, lr=recipe.lr * factor)
+        made.append(optimizer(graph, part, factored, other))
+    return Several(made)
+
+
 def optimizer(graph: Graph, parameters, recipe: Recipe, kind: str):
     if kind == "muon":
         return make_muon(graph, parameters, recipe)
@@ -434,14 +462,16 @@ def optimizer(graph: Graph, parameters, recipe: Recipe, kind: str):
     )
 
 
-def train(graph, weights, tokens, batch: Batch, recipe: Recipe, arithmetic, kind):
+def train(
+    graph, weights, tokens, batch: Batch, recipe: Recipe, arithmetic, kind, groups=()
+):
     """The master copies are never narrower than fp32, nor are gradients."""
     wide = arithmetic.wide
     parameters = {
         name: weights[name].to(wide, copy=True).requires_grad_(True)
         for name in graph.parameters
     }
-    update = optimizer(graph, parameters, recipe, kind)
+    update = each_optimizer(graph, parameters, recipe, kind, groups)
     trained = Trained([], {}, math.inf)
     for step in range(1, recipe.steps + 1):
         update.zero_grad(set_to_none=True)

@@ -21,7 +21,7 @@ import torch
 from harness import Failure, Tools, read_safetensors, write_floats
 
 from .graph import Graph, to_text
-from .layout import Layout, draw_layout, finish_layout, run_options
+from .layout import Layout, draw_groups, draw_layout, finish_layout, run_options
 from .mirror import Arithmetic, Trained, find_matrices, samples, train
 from .models import draw_graph
 from .recipe import Recipe
@@ -89,7 +89,7 @@ def unproven(compiled, options: str) -> Verdict | None:
     said = re.search(r"cannot be proven .*", compiled.stderr)
     if said is None:
         return None
-    if "sums over the padding" in said[0] and "--optimizer muon" in options:
+    if "sums over the padding" in said[0] and "muon" in options:
         return Verdict("refused", "Muon on uneven parts of a matrix has no proof")
     return Verdict(f"no proof: {normalised(said[0])}", compiled.stderr[-1500:])
 
@@ -134,7 +134,8 @@ class Trial:
         ]
 
     def train_arguments(self, folder) -> list[str]:
-        options = [*self.data(folder), *run_options(self.recipe, self.layout.optimizer)]
+        options = [*self.data(folder)]
+        options += run_options(self.recipe, self.layout, self.graph)
         options += ["--log", f"{folder}/steps.jsonl"]
         return options + ["--save", f"{folder}/saved"]
 
@@ -227,6 +228,7 @@ class Trial:
             self.recipe,
             arithmetic,
             self.layout.optimizer,
+            self.layout.groups,
         )
 
     def noises(self):
@@ -241,12 +243,15 @@ class Trial:
     def find_lost(self, truth: Trained) -> set[str]:
         """Matrices that Muon moves by a whole step along what is rounded alone: it
         keeps the direction of a gradient, however small that is."""
-        if self.layout.optimizer != "muon":
-            return set()
+        own = dict(self.layout.groups)
         precision = self.layout.precision
         norm = max(step["grad_norm"] for step in truth.steps)
         least = ZERO_ULPS[precision] * ULP[precision] * norm
-        matrices = find_matrices(self.graph)
+        matrices = {
+            x
+            for x in find_matrices(self.graph)
+            if own.get(x, self.layout.optimizer) == "muon"
+        }
         return {x for x in matrices if truth.gradients.get(x, 0.0) <= least}
 
     def compare(self, found: Trained) -> Verdict:
@@ -401,6 +406,8 @@ def draw_trial(seed: str) -> Trial:
     layout = draw_layout(rng)
     graph = draw_graph(rng, layout)
     finish_layout(rng, layout, graph)
+    # Apart, so that all else of a seed stays as it was.
+    draw_groups(random.Random(f"{seed}/groups"), layout, graph, find_matrices(graph))
     recipe = Recipe(
         steps=rng.choice((1, 2, 2, 3)),
         grad_clip=rng.choice((0.0, 1.0, 1.0)),

@@ -161,7 +161,8 @@ TRUSTED = {
         "a name in files and messages",
     r"Parameter\.rate": "a rate as reports name it; kernels have it",
     r"Plan\.(schedule|recompute|zero|optimizer|offload|precision|reduce_precision|"
-    r"context_parallel|compress|sequence_parallel)": "a choice as reports name it",
+    r"context_parallel|compress|sequence_parallel)|Parameter\.optimizer":
+        "a choice as reports name it",
     r"Program\.(arena_bytes|host_bytes|regions|library_workspace.*)|Region\..*|"
     r"Function\.(workspace_bytes|slot_bytes)|KernelStep\.arg_bytes":
         "room that is not used, or which nothing else needs then",

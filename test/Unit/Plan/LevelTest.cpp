@@ -64,6 +64,11 @@ void addInnerAxes(fb::PlanT &plan) {
 
 void addOption(fb::PlanT &plan) { append(plan.options).name = "beta1"; }
 
+void addSharedOption(fb::PlanT &plan) {
+  addOption(plan);
+  plan.options.back()->shared = "beta1";
+}
+
 void addRule(fb::PlanT &plan) {
   plan.outer = std::make_unique<fb::OuterRuleT>();
   plan.outer->scheme = "average";
@@ -212,6 +217,9 @@ const std::map<std::string, Add> additions = {
     {"OuterKind.Squares", addRadius},
     {"OuterKind.Clip", addRadius},
     {"Plan.deterministic", [](fb::PlanT &plan) { plan.deterministic = true; }},
+    {"Parameter.optimizer",
+     [](fb::PlanT &plan) { plan.parameters[0]->optimizer = "lion"; }},
+    {"OptimizerOption.shared", addSharedOption},
     {"Parameter.unsaved",
      [](fb::PlanT &plan) { plan.parameters[0]->unsaved = true; }}};
 

@@ -67,15 +67,22 @@ TEST(PlanOptions, RefuseNumbersOfOthers) {
     EXPECT_EQ(check({option}),
               "option 'beta' of the optimizer is scalar " +
                   std::to_string(scalar) +
-                  ", which is another number's or not below 16");
+                  ", which is another number's or not below 64");
   };
-  expect(makeOption("beta", 16), 16);
+  expect(makeOption("beta", 64), 64);
   // The learning rate and the largest norm are the trainer's.
   expect(makeOption("beta", 0), 0);
   expect(makeOption("beta", 5), 5);
   fb::OptimizerOptionT option = makeOption("beta", 1);
   option.correction = 1;
   expect(option, 1);
+}
+
+TEST(PlanOptions, MayBeSetByThoseOfAll) {
+  fb::OptimizerOptionT option = makeOption("lion-beta", 20);
+  option.shared = "beta";
+  EXPECT_EQ(check({makeOption("beta", 1), option}), "");
+  EXPECT_EQ(check({option}), ""); // the plan's own optimizer may have none
 }
 
 TEST(PlanOptions, RefuseDefaultsOutOfBounds) {

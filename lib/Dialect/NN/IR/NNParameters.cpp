@@ -161,7 +161,29 @@ LogicalResult ParameterOp::verify() {
     return emitOpError("has balance ")
            << getBalanceAttr() << " and a rule of the optimizer's, decay or "
            << "matrix";
+  // (C9)
+  if (std::optional<StringRef> own = getOptimizer())
+    if (Status status = plait::findOptimizer(*own).status(); !status.ok())
+      return emitOpError("has ") << status.message();
   return verifyState(*this);
+}
+
+/// The verifier knows all names.
+const Optimizer &nn::findOptimizer(ParameterOp parameter,
+                                   const Optimizer &main) {
+  if (std::optional<StringRef> own = parameter.getOptimizer())
+    return **plait::findOptimizer(*own);
+  return main.updatesMatrices() && !parameter.getMatrix() ? *main.getRest()
+                                                          : main;
+}
+
+std::vector<TrainingOption> nn::getTrainingOptions(ModuleOp module,
+                                                   const Optimizer &main) {
+  std::vector<const Optimizer *> others;
+  for (auto parameter : module.getOps<ParameterOp>())
+    if (std::optional<StringRef> own = parameter.getOptimizer())
+      others.push_back(*plait::findOptimizer(*own));
+  return plait::getTrainingOptions(main, others);
 }
 
 /// Whether no optimizer keeps what is called so.

@@ -36,13 +36,14 @@ Value moveWeight(NNBuilder &nn, const UpdatedParameter &parameter, Value m,
 /// w = (1 - η λ) w - η / (1 - β₁ᵗ) · m / (√v / √(1 - β₂ᵗ) + ε).
 class AdamW : public UpdateRule {
 public:
-  AdamW(NNBuilder &nn, ScalarReader readScalar, Value rate) : nn(nn) {
+  AdamW(NNBuilder &nn, ScalarReader readScalar) : nn(nn) {
     // The quotients and roots are taken once a step, not once an element.
     beta1 = readScalar("Beta1");
     beta2 = readScalar("Beta2");
     numbers.epsilon = readScalar("Epsilon");
     rest1 = complement(nn, beta1);
     rest2 = complement(nn, beta2);
+    Value rate = readScalar("LearningRate");
     numbers.rate = nn.div(rate, readScalar("BiasCorrection1"));
     Value root = nn.unary<nn::SqrtOp>(readScalar("BiasCorrection2"));
     Value one = nn.fillLike(root, 1.0);
@@ -102,11 +103,6 @@ private:
 
 } // namespace
 
-std::unique_ptr<UpdateRule>
-plait::createAdamW(NNBuilder &nn, ScalarReader readScalar, Value rate) {
-  return std::make_unique<AdamW>(nn, readScalar, rate);
-}
-
 std::unique_ptr<UpdateRule> plait::createFrozenAdamW(NNBuilder &nn,
                                                      ScalarReader readScalar) {
   return std::make_unique<FrozenAdamW>(nn, readScalar);
@@ -115,6 +111,6 @@ std::unique_ptr<UpdateRule> plait::createFrozenAdamW(NNBuilder &nn,
 namespace plait {
 std::unique_ptr<UpdateRule> createAdamW(NNBuilder &nn,
                                         ScalarReader readScalar) {
-  return createAdamW(nn, readScalar, readScalar("LearningRate"));
+  return std::make_unique<AdamW>(nn, readScalar);
 }
 } // namespace plait

@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Muon (Jordan et al. 2024) as torch.optim.Muon has it, but in fp32: matrices
-// move along their orthogonalised momentum, all else is AdamW's. Which
-// parameters are matrices nn-assign-matrices has decided.
+// move along their orthogonalised momentum. Which parameters are matrices
+// nn-assign-matrices has decided.
 //
 // Ranks that have parts of a matrix gather what is to be orthogonalised and
 // each do all of it, so that the update depends on no mesh.
@@ -54,7 +54,7 @@ struct Letters {
   }
 };
 
-/// The rule of matrices: with momentum μ and the gradient g,
+/// With momentum μ and the gradient g,
 /// m = μ m + (1 - μ) g, u = μ m + (1 - μ) g (Nesterov), o = u orthogonalised,
 /// w = (1 - η λ) w - η s o, where s follows from the matrix's shape.
 class Muon : public UpdateRule {
@@ -65,13 +65,9 @@ public:
     momentum = readScalar("Momentum");
     rest = complement(nn, momentum);
     keep = complement(nn, nn.mul(rate, readScalar("WeightDecay")));
-    Value others = nn.mul(rate, readScalar("AdamWRateFactor"));
-    adamW = createAdamW(nn, readScalar, others);
   }
 
   Update apply(const UpdatedParameter &parameter) override {
-    if (parameter.columns.empty())
-      return adamW->apply(parameter);
     Value g = parameter.gradient;
     Value old = times(nn, parameter.read(Slot::getState("momentum")), momentum,
                       parameter);
@@ -154,7 +150,6 @@ private:
   NNBuilder &nn;
   bool matchesRMS;
   Value rate, momentum, rest, keep;
-  std::unique_ptr<UpdateRule> adamW;
 };
 
 } // namespace

@@ -46,7 +46,8 @@ static std::string describe(const std::vector<planner::Block> &blocks) {
       text += "\n";
       add(group.elements, group.replicated, group.partial, group.tied,
           group.frozen, group.readBackward, group.readAgain, group.decays,
-          group.rows, group.columns, group.factorRows, group.factorColumns);
+          group.rows, group.columns, group.factorRows, group.factorColumns,
+          group.optimizer != nullptr);
     }
     text += "\n";
   }

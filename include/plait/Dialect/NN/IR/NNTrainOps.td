@@ -17,7 +17,8 @@ def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
     in bf16 reads the slot `compute` in place of `value`: a copy rounded to
     bf16, which the optimizer renews. Two layers that share weights read the
     same parameter. `decay` says that weight decay applies, and `rate` what the
-    learning rate is multiplied by. `sharding` pins how it lies on the mesh. Where
+    learning rate is multiplied by; `optimizer` names what updates it in place of the
+    configuration's. `sharding` pins how it lies on the mesh. Where
     the ranks that hold the same divide the optimizer's state (Rajbhandari et al.
     2020, ZeRO 2), `state` says how gradient and moments lie, and with a copy in
     `compute` the value too. `matrix` lists the dimensions that are columns of a
@@ -40,6 +41,7 @@ def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
       least one.
     - (C7) `rate` is 0 to 1,000,000.
     - (C8) `balance` is 0 to 1,000,000, and comes with neither `decay` nor `matrix`.
+    - (C9) `optimizer` is one that `--optimizer` takes.
 
     Example:
     ```mlir
@@ -50,6 +52,7 @@ def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
   let arguments = (ins SymbolNameAttr:$sym_name,
                        TypeAttrOf<NN_Statistics>:$type, NN_InitAttr:$init,
                        UnitAttr:$decay, OptionalAttr<F64Attr>:$rate,
+                       OptionalAttr<StrAttr>:$optimizer,
                        OptionalAttr<F64Attr>:$balance,
                        OptionalAttr<NN_FileAttr>:$file,
                        OptionalAttr<AnyAttr>:$sharding,
@@ -57,8 +60,8 @@ def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
                        OptionalAttr<DenseI64ArrayAttr>:$matrix);
   let assemblyFormat = [{
     $sym_name `:` $type `init` `` $init (`decay` $decay^)? (`rate` $rate^)?
-    (`balance` $balance^)? (`file` `` $file^)? (`sharding` $sharding^)? (`state` $state^)?
-    (`matrix` $matrix^)? attr-dict
+    (`optimizer` $optimizer^)? (`balance` $balance^)? (`file` `` $file^)?
+    (`sharding` $sharding^)? (`state` $state^)? (`matrix` $matrix^)? attr-dict
   }];
   let extraClassDeclaration = [{
     /// Returns what the learning rate is multiplied by.

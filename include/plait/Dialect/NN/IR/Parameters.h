@@ -15,6 +15,7 @@
 #define PLAIT_DIALECT_NN_IR_PARAMETERS_H
 
 #include "plait/Configuration/CompressionFacts.h"
+#include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Dialect/NN/IR/Names.h"
 
@@ -39,6 +40,15 @@ inline size_t countDims(ParameterOp parameter) {
     return file.getBox().size();
   return llvm::cast<mlir::ShapedType>(parameter.getType()).getRank();
 }
+
+/// Returns what updates `parameter` in a training by `main`: its own optimizer,
+/// or else `main`, which may leave what is no matrix to another. Before
+/// nn-assign-matrices nothing is one.
+const Optimizer &findOptimizer(ParameterOp parameter, const Optimizer &main);
+
+/// Returns what a run may set where `main` trains the parameters of `module`.
+std::vector<TrainingOption> getTrainingOptions(mlir::ModuleOp module,
+                                               const Optimizer &main);
 
 /// How `parameter` lies in the mesh; null where that is not said (yet), or
 /// where there is no parameter.

@@ -43,28 +43,65 @@ inline double getExposedSeconds(int pieces, double compute, double exchange) {
   return exchange + (pieces - 1) * std::max(0.0, exchange - compute / pieces);
 }
 
+/// Returns the time that tiles of `count` matmuls of rows x columns results
+/// take, to compare with that of others. A library computes a matmul in tiles,
+/// as many at a time as there are `units`: a wave, whose last one leaves units
+/// idle. Where the units are unknown, 0, results take equally long.
+inline double getTilesTime(int64_t rows, int64_t columns, int64_t count,
+                           int64_t units) {
+  if (units <= 0)
+    return double(rows * columns * count);
+  auto divideUp = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+  // Large tiles, and smaller ones, which load more for each product.
+  constexpr std::tuple<int64_t, int64_t, double> tiles[] = {
+      {256, 128, 1}, {128, 256, 1}, {128, 128, 0.94}};
+  double best = 1e300;
+  for (auto [tall, wide, speed] : tiles)
+    best = std::min(best, double(divideUp(count * divideUp(rows, tall) *
+                                              divideUp(columns, wide),
+                                          units)) *
+                              double(tall * wide) / speed);
+  return best;
+}
+
 /// How many times as long as a whole one a matmul of rows x columns results
-/// takes in `pieces` of its rows. A library computes it in tiles, as many at a
-/// time as there are `units`: a wave, whose last one leaves units idle in each
-/// piece. 1 where the units are unknown, 0.
+/// takes in `pieces` of its rows. 1 where the units are unknown, 0.
 inline double getPiecesFactor(int64_t rows, int64_t columns, int pieces,
                               int64_t units) {
   if (units <= 0 || pieces <= 1)
     return 1;
-  auto divideUp = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
-  auto timeOf = [&](int64_t own) {
-    // Large tiles, and smaller ones, which load more for each product.
-    constexpr std::tuple<int64_t, int64_t, double> tiles[] = {
-        {256, 128, 1}, {128, 256, 1}, {128, 128, 0.94}};
-    double best = 1e300;
-    for (auto [tall, wide, speed] : tiles)
-      best = std::min(
-          best, double(divideUp(divideUp(own, tall) * divideUp(columns, wide),
-                                units)) *
-                    double(tall * wide) / speed);
-    return best;
+  int64_t own = (rows + pieces - 1) / pieces;
+  return pieces * getTilesTime(own, columns, 1, units) /
+         getTilesTime(rows, columns, 1, units);
+}
+
+/// Returns how many rows of `count` matmuls of rows x columns results, which
+/// take `seconds`, are best computed beside an exchange of which `missing`
+/// seconds have nothing beside them, where another exchange has use for what is
+/// left of the matmuls: whole tiles, so many that what is hidden less what lies
+/// beside neither and less what the parts take longer than the whole is most.
+inline int64_t chooseRows(int64_t rows, int64_t columns, int64_t count,
+                          int64_t units, double seconds, double missing) {
+  constexpr int64_t tile = 128;
+  double whole = getTilesTime(rows, columns, count, units);
+  auto secondsOf = [&](int64_t own) {
+    return own ? seconds * getTilesTime(own, columns, count, units) / whole : 0;
   };
-  return pieces * timeOf(divideUp(rows, pieces)) / timeOf(rows);
+  int64_t best = 0;
+  double most = 0;
+  // Ends in all of the rows, be they whole tiles or not.
+  for (int64_t own = std::min(rows, tile);; own = std::min(rows, own + tile)) {
+    double first = secondsOf(own),
+           lost = first + secondsOf(rows - own) - seconds;
+    double gain =
+        std::min(first, missing) - std::max(0.0, first - missing) - lost;
+    if (gain > most) {
+      most = gain;
+      best = own;
+    }
+    if (own == rows)
+      return best;
+  }
 }
 
 /// The seconds that pieces cost, of which the number is chosen: in which

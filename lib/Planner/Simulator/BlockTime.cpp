@@ -87,6 +87,12 @@ PassTime &BlockTimer::getPass(const Operation &op) {
   return op.pass == Pass::BackwardInput ? input : weight;
 }
 
+/// Whether only gradients of weights read what `op` gathers.
+static bool isForWeights(const Operation &op) {
+  return op.collective == CollectiveKind::AllGather &&
+         op.pass == Pass::BackwardWeight;
+}
+
 /// Only in the backward pass is there work that does not wait for the
 /// collective: gradients of weights. Where a schedule runs these apart, what
 /// they gather has those before it beside it.
@@ -94,12 +100,13 @@ bool BlockTimer::overlaps(const Operation &op) const {
   if (!context.framework().overlapTensor || op.pass == Pass::Forward ||
       op.axis != Axis::TP)
     return false;
-  bool gathers = op.collective == CollectiveKind::AllGather;
+  bool delays = context.framework().delaysWeights;
   if (split)
-    return context.framework().delaysWeights && gathers &&
-           op.pass == Pass::BackwardWeight;
-  // Everything else waits for what a gather of gradients brings.
-  return op.pass == Pass::BackwardWeight || !gathers;
+    return delays && isForWeights(op);
+  // Everything else waits for what a gather of gradients brings, and nothing is
+  // left from before.
+  return delays || op.pass == Pass::BackwardWeight ||
+         op.collective != CollectiveKind::AllGather;
 }
 
 /// A matmul grows by what its pieces lose to whole ones: waves that are not
@@ -357,7 +364,10 @@ void BlockTimer::addAll() {
         gathers ? findReader(behind) : findProducer(before);
     double hidden = addCollective(*op, canCut(*op, matmul) ? matmul : nullptr,
                                   getBeside(*op, behind));
-    delayed = std::max(0.0, delayed - hidden);
+    // What gradients of weights alone wait for has other work beside it, but
+    // where these run apart.
+    if (split || !isForWeights(*op))
+      delayed = std::max(0.0, delayed - hidden);
     computed = 0;
   }
 }
@@ -371,13 +381,12 @@ double BlockTimer::getBeside(const Operation &op,
     const Operation *next = findReader(behind);
     return next ? getCost(*next).seconds : 0;
   }
-  bool gathers = op.collective == CollectiveKind::AllGather;
-  if (split)
+  if (split || !isForWeights(op))
     return delayed;
   // What is gathered for gradients of weights alone is there from the start.
-  double seconds = gathers ? std::max(delayed, computed) : delayed;
+  double seconds = std::max(delayed, computed);
   for (const Operation &other : behind) {
-    if (!gathers || other.kind == OperationKind::Collective ||
+    if (other.kind == OperationKind::Collective ||
         (other.kind == OperationKind::Matmul &&
          other.pass == Pass::BackwardWeight))
       break;

@@ -6,21 +6,27 @@
 //===----------------------------------------------------------------------===//
 //
 // The gradient of a parameter is needed at the end of the step, that of an
-// input at once, and with tensor parallelism only after a sum over ranks. A
-// matmul for the former is worth most beside that sum. It then holds what it
-// reads for longer; where that would raise the function's peak it stays.
+// input at once, and with tensor parallelism only after ranks have exchanged
+// it. A matmul for the former is worth most beside that exchange. It then holds
+// what it reads for longer; where that would raise the function's peak it
+// stays.
 //
-// One walk from the first op to the last. Matmuls are collected until a
-// collective comes and are moved behind it, in their order, each with the ops
-// that add its result up. Lifetimes are those before anything was moved, with
-// ends that grow: the body is not analysed again.
+// One walk from the first op to the last. Matmuls are collected, and each
+// collective takes of them what it lasts longer than what is computed beside it
+// anyway: the newest that no other has, which hold least, before what others
+// have left of theirs. A matmul is moved behind the last one that takes of it;
+// rows of it go back to those before (plan-overlap-collectives). Lifetimes are
+// those before anything was moved, with ends that grow: the body is not
+// analysed again.
 //
 //===----------------------------------------------------------------------===//
 
+#include "LiveBytes.h"
 #include "PreparePlacing.h"
 
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Dialect/Plait/IR/Plait.h"
 
 #include "llvm/ADT/SetVector.h"
 
@@ -29,59 +35,78 @@
 using namespace mlir;
 using namespace plait;
 
-/// Whether `op` is a matmul that is added to gradients, and nothing else.
-static bool isGradient(Operation *op) {
+/// FLOPs of a matmul; of other ops 0.
+static double getMatmulFlops(Operation *op) {
   auto costed = dyn_cast<CostedOpInterface>(op);
-  return costed && costed.getWorkShape().kind == WorkShape::Contraction &&
-         !op->use_empty() && llvm::all_of(op->getUsers(), [](Operation *user) {
+  return costed && costed.getWorkShape().kind == WorkShape::Contraction
+             ? double(costed.getFlops())
+             : 0;
+}
+
+bool plait::isWeightGradient(Operation *op) {
+  return getMatmulFlops(op) > 0 && !op->use_empty() &&
+         llvm::all_of(op->getUsers(), [](Operation *user) {
            return nn::getSlotAccess(user) == nn::SlotAccess::Add;
          });
 }
 
 namespace {
 
+/// A matmul that may be moved.
+struct Waiting {
+  Operation *matmul;
+  double left;                     // seconds that no collective has taken
+  Operation *collective = nullptr; // the last that has taken of it
+};
+
 /// Moves the matmuls of one function.
 class Delayer {
 public:
   Delayer(func::FuncOp function, const Surroundings &surroundings)
       : body(function.getBody().front()),
-        workspace(findWorkspace(function, surroundings)) {}
+        workspace(findWorkspace(function, surroundings)),
+        live(workspace, body.getOperations().size()),
+        mesh(dist::MeshOp::find(function)),
+        rates(getRates(function->getParentOfType<ModuleOp>())) {
+    countSteps();
+  }
 
   void run();
 
 private:
-  void countLive();
+  void countSteps();
   Lifetime *findLifetime(Value value);
   bool extend(Operation *matmul, int64_t last);
+  double getSeconds(dist::CollectiveOpInterface collective);
+  double getMissing(dist::CollectiveOpInterface collective);
+  void fill(dist::CollectiveOpInterface collective);
+  void take(Waiting &waiting, Operation *collective, double &missing);
+  void move(const Waiting &waiting);
 
   Block &body;
   Workspace workspace;
-  std::vector<int64_t> live; // bytes of the workspace, by step
-  int64_t peak = 0;
+  LiveBytes live;
+  dist::MeshOp mesh;
+  RatesAttr rates;
+  llvm::DenseMap<Operation *, int64_t> steps; // as they were
+  std::vector<double> computed; // seconds of other matmuls before each step
+  std::vector<Waiting> matmuls; // in their order
+  SmallVector<size_t> fresh;    // of them, what no collective has taken of
+  SmallVector<size_t> begun;    // and what some have left
+  llvm::DenseMap<Operation *, Operation *>
+      ends; // of what is behind collectives
 };
 
 } // namespace
 
-/// Differences first, then their running sum.
-void Delayer::countLive() {
-  live.assign(body.getOperations().size() + 1, 0);
-  for (auto &[value, lifetime] : workspace.lifetimes) {
-    live[lifetime.first] += lifetime.bytes;
-    live[lifetime.last + 1] -= lifetime.bytes;
-  }
-  // What lies where something was that is released takes nothing.
-  for (auto &[argument, read] : workspace.released)
-    live[read.last + 1] -= read.bytes;
-  for (size_t step = 1; step < live.size(); ++step)
-    live[step] += live[step - 1];
-  peak = *llvm::max_element(live);
-}
-
-/// Finds the lifetime of the bytes that `value` takes in the workspace; null:
-/// none.
+/// Finds the lifetime of the bytes that `value` takes in the workspace, or in a
+/// slot that is released behind its last use; null: there is none.
 Lifetime *Delayer::findLifetime(Value value) {
   auto found = workspace.lifetimes.find(workspace.findRoot(value));
-  return found == workspace.lifetimes.end() ? nullptr : &found->second;
+  if (found != workspace.lifetimes.end())
+    return &found->second;
+  auto released = workspace.released.find(dyn_cast<BlockArgument>(value));
+  return released == workspace.released.end() ? nullptr : &released->second;
 }
 
 /// Has what `matmul` reads live until step `last`, unless that is too much.
@@ -90,59 +115,114 @@ bool Delayer::extend(Operation *matmul, int64_t last) {
   for (Value operand : matmul->getOperands())
     if (Lifetime *lifetime = findLifetime(operand))
       read.insert(lifetime);
-  // Judged by the bytes that live, which packing comes close to, and not by
-  // packing again for each matmul.
-  auto add = [&](int64_t sign) {
-    bool fits = true;
-    for (Lifetime *lifetime : read)
-      // Linear in the steps by which a life grows, which is the distance to one
-      // collective.
-      for (int64_t step = lifetime->last + 1; step <= last; ++step) {
-        live[step] += sign * lifetime->bytes;
-        fits = fits && live[step] <= peak;
-      }
-    return fits;
-  };
-  if (!add(1)) {
-    add(-1);
+  SmallVector<Lifetime> more;
+  for (Lifetime *lifetime : read)
+    more.push_back({lifetime->bytes, lifetime->last + 1, last});
+  if (!live.add(more))
     return false;
-  }
   for (Lifetime *lifetime : read)
     lifetime->last = std::max(lifetime->last, last);
   return true;
 }
 
-void Delayer::run() {
-  countLive();
-  SmallVector<Operation *> matmuls; // since the last collective
-  // Sums into gradients that were passed. Asking the block for its order after
-  // each move would number all of its ops anew.
-  llvm::DenseSet<Operation *> passed;
-  int64_t step = 0;
-  for (Operation &op : llvm::make_early_inc_range(body)) {
-    // What has been moved is behind the iterator, and counts where it was.
-    int64_t at = step++;
-    if (isGradient(&op))
-      matmuls.push_back(&op);
-    if (nn::getSlotAccess(&op) == nn::SlotAccess::Add)
-      passed.insert(&op);
-    if (!isa<dist::CollectiveOpInterface>(op))
-      continue;
-    Operation *last = &op;
-    for (Operation *matmul : matmuls) {
-      if (!extend(matmul, at))
-        continue;
-      // In their order, each followed by those that add it up.
-      matmul->moveAfter(last);
-      last = matmul;
-      for (Operation *user : llvm::make_early_inc_range(matmul->getUsers()))
-        if (passed.contains(user)) {
-          user->moveAfter(last);
-          last = user;
-        }
-    }
-    matmuls.clear();
+/// Asking the block for its order after each move would number all of its ops
+/// anew.
+void Delayer::countSteps() {
+  double seconds = 0;
+  for (Operation &op : body) {
+    steps[&op] = int64_t(computed.size());
+    computed.push_back(seconds);
+    if (!isWeightGradient(&op))
+      seconds += rates.getGemmSeconds(getMatmulFlops(&op));
   }
+}
+
+/// Returns how long the collective lasts; 0 where no link is known.
+double Delayer::getSeconds(dist::CollectiveOpInterface collective) {
+  LinkAttr link = rates.findLink(collective.getAxis());
+  if (!link || !mesh)
+    return 0;
+  int64_t members = mesh.getAxisSize(collective.getAxis());
+  if (auto given = collective.getMembers(); given && !given->empty())
+    members = int64_t(given->size());
+  auto rows = collective.getSelection();
+  Type type = getElementTypeOrSelf(collective.getInput().getType());
+  return link.getSeconds(double(collective.countElements()) *
+                         type.getIntOrFloatBitWidth() / 8 *
+                         (rows ? getRowShare(members, rows->choices) : 1) *
+                         getSentShare(collective.getKind(), members));
+}
+
+/// Returns the seconds of a collective that other matmuls than those which may
+/// be moved leave. What is gathered for these alone is not waited for.
+double Delayer::getMissing(dist::CollectiveOpInterface collective) {
+  bool gathers = collective.getKind() == CollectiveKind::AllGather;
+  int64_t end = -1;
+  for (Operation *user : collective->getUsers())
+    if (int64_t step = steps.lookup(user);
+        !(gathers && isWeightGradient(user)) && (end < 0 || step < end))
+      end = step;
+  return end < 0 ? 0
+                 : getSeconds(collective) -
+                       (computed[end] - computed[steps.at(collective)]);
+}
+
+/// Has the collective, of which `missing` seconds are left, take of a matmul.
+/// One that cannot be held for so long is taken of no more.
+void Delayer::take(Waiting &waiting, Operation *collective, double &missing) {
+  if (!extend(waiting.matmul, steps.at(collective))) {
+    waiting.left = 0;
+    return;
+  }
+  double taken = std::min(missing, waiting.left);
+  waiting.left -= taken;
+  missing -= taken;
+  waiting.collective = collective;
+}
+
+void Delayer::fill(dist::CollectiveOpInterface collective) {
+  double missing = getMissing(collective);
+  SmallVector<size_t> rest; // of what it begins
+  while (missing > 0 && !fresh.empty()) {
+    size_t index = fresh.pop_back_val();
+    take(matmuls[index], collective, missing);
+    if (matmuls[index].left > 0)
+      rest.push_back(index);
+  }
+  while (missing > 0 && !begun.empty()) {
+    take(matmuls[begun.back()], collective, missing);
+    if (matmuls[begun.back()].left <= 0)
+      begun.pop_back();
+  }
+  begun.append(rest);
+}
+
+/// Moves the matmul behind its collective and what else is there, followed by
+/// those that add it up.
+void Delayer::move(const Waiting &waiting) {
+  Operation *&last =
+      ends.try_emplace(waiting.collective, waiting.collective).first->second;
+  waiting.matmul->moveAfter(last);
+  last = waiting.matmul;
+  for (Operation *user : llvm::make_early_inc_range(waiting.matmul->getUsers()))
+    if (steps.at(user) < steps.at(waiting.collective)) {
+      user->moveAfter(last);
+      last = user;
+    }
+}
+
+void Delayer::run() {
+  for (Operation &op : body) {
+    if (isWeightGradient(&op)) {
+      fresh.push_back(matmuls.size());
+      matmuls.push_back({&op, rates.getGemmSeconds(getMatmulFlops(&op))});
+    }
+    if (auto collective = dyn_cast<dist::CollectiveOpInterface>(op))
+      fill(collective);
+  }
+  for (const Waiting &waiting : matmuls)
+    if (waiting.collective)
+      move(waiting);
 }
 
 /// Most functions have nothing to move, and are spared the analysis.
@@ -152,6 +232,6 @@ void plait::delayMatmuls(func::FuncOp function,
     return llvm::any_of(function.getBody().front(),
                         [&](Operation &op) { return isSuch(&op); });
   };
-  if (has(isGradient) && has(llvm::IsaPred<dist::CollectiveOpInterface>))
+  if (has(isWeightGradient) && has(llvm::IsaPred<dist::CollectiveOpInterface>))
     Delayer(function, surroundings).run();
 }

@@ -17,6 +17,7 @@
 
 #include "BuildProgram.h"
 #include "PreparePlacing.h"
+#include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Schedule/Generators.h"
 #include "plait/Schedule/Verify.h"
 #include "plait/Transforms/Passes.h"
@@ -45,6 +46,11 @@ struct PlaceBuffersPass : plait::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
   void placeFunctions(const Calls &calls);
 
   std::map<int64_t, ParameterPacks> packsOf; // by rank of the pipeline
+
+  void getDependentDialects(DialectRegistry &registry) const override {
+    PlaceBuffersPassBase::getDependentDialects(registry);
+    registry.insert<PlaitDialect>(); // of getRates()
+  }
 
   void runOnOperation() override {
     padRows(getOperation());
@@ -167,6 +173,7 @@ void PlaceBuffersPass::placeFunctions(const Calls &calls) {
     Surroundings surroundings{getPacks(getRank(function).value_or(-1)),
                               calls.slots.at(function)};
     spreadReplicas(function);
+    startGathers(function, surroundings);
     delayMatmuls(function, surroundings);
     placeValues(function, surroundings, begun);
   };

@@ -32,11 +32,23 @@ bool isReplicaSum(mlir::Operation *op);
 /// functions without places.
 void spreadReplicas(mlir::func::FuncOp function);
 
-/// Moves matmuls whose results are added to gradients of parameters, and read
-/// by nobody else, from in front of a collective to right behind it, so that a
-/// GPU has something to compute beside it. What they read then lives longer;
-/// one stays where that would raise the most that the workspace of `function`
-/// holds at once. For lowered functions without places.
+/// Whether `op` is a matmul that is added to gradients of parameters, and
+/// nothing else.
+bool isWeightGradient(mlir::Operation *op);
+
+/// Moves what is gathered for gradients of weights alone, and kernels for it,
+/// up behind the collective over the same axis before it: it is there when
+/// they are computed, and no other collective has to wait for it. It then lives
+/// longer; one stays where that would raise the most that the workspace of
+/// `function` holds at once. For lowered functions without places.
+void startGathers(mlir::func::FuncOp function,
+                  const Surroundings &surroundings);
+
+/// Moves matmuls that are gradients of weights from in front of a collective
+/// that lasts longer than what is computed beside it to right behind it, so
+/// that a GPU has something to compute. What they read then lives longer; one
+/// stays where that would raise the most that the workspace of `function` holds
+/// at once. For lowered functions without places.
 void delayMatmuls(mlir::func::FuncOp function,
                   const Surroundings &surroundings);
 

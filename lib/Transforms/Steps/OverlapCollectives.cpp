@@ -14,6 +14,10 @@
 // needs it, and matmuls of weight gradients behind: moved up, they run while
 // the sum is under way.
 //
+// A GEMM that stands behind another collective, which has use for it, is only
+// moved as far as it is needed: some of its rows, if that is best
+// (plait/Support/PieceOverlap.h).
+//
 // Only GEMMs move, and only upwards. Collectives stay in their order, which all
 // ranks of a group must share, and a pair of steps of which one writes what the
 // other uses is never exchanged: so all results stay the same bits.
@@ -22,7 +26,9 @@
 
 #include "../Remarks.h"
 #include "Footprint.h"
+#include "GemmRows.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
+#include "plait/Support/PieceOverlap.h"
 #include "plait/Transforms/Passes.h"
 
 #include <algorithm>
@@ -42,7 +48,8 @@ namespace {
 class Orderer {
 public:
   Orderer(FunctionOp function, const Aliases &aliases)
-      : module(function->getParentOfType<ModuleOp>()), rates(getRates(module)) {
+      : module(function->getParentOfType<ModuleOp>()), aliases(aliases),
+        rates(getRates(module)) {
     // Uses are resolved once: fill() compares them once for each collective.
     for (StepOpInterface step : getSteps(function)) {
       positions.push_back(order.size());
@@ -97,6 +104,48 @@ private:
       positions[order[i]] = i;
   }
 
+  /// Returns how many rows of the GEMM `step` to move up to where `missing`
+  /// FLOPs are missing: 0 means that it stays. All of those of one for which
+  /// nothing else `hasUse`.
+  int64_t countRows(uint32_t step, double missing, bool hasUse) {
+    auto gemm = dyn_cast<GemmOp>(steps[step].getOperation());
+    int64_t rows = gemm ? int64_t(gemm.getM()) : 1;
+    if (!hasUse)
+      return rows;
+    // What cannot be cut moves where half of it is needed at least.
+    if (!gemm || gemm.getEpilogue() != Epilogue::None)
+      return flops[step] < 2 * missing ? rows : 0;
+    int64_t count = 1;
+    for (int64_t size : gemm.getBatchSizes())
+      count *= size;
+    return chooseRows(rows, gemm.getN(), count, rates.getGemmUnits(),
+                      flops[step], missing);
+  }
+
+  /// Cuts the step at `position`, if it has more than `rows`: the first ones
+  /// become a step of their own there.
+  void cut(size_t position, int64_t rows) {
+    uint32_t step = order[position];
+    auto gemm = dyn_cast<GemmOp>(steps[step].getOperation());
+    if (!gemm || rows == int64_t(gemm.getM()))
+      return;
+    OpBuilder builder(gemm);
+    steps.push_back(createRows(builder, gemm, 0, rows));
+    steps[step] = createRows(builder, gemm, rows, gemm.getM() - rows);
+    gemm->erase();
+    last.push_back(last[step]);
+    positions.push_back(0);
+    uses.emplace_back();
+    flops.emplace_back();
+    order.insert(order.begin() + position, uint32_t(steps.size() - 1));
+    for (uint32_t own : {step, uint32_t(steps.size() - 1)}) {
+      uses[own] = aliases.resolve(steps[own]);
+      flops[own] = steps[own].getMatrixFlops();
+    }
+    for (size_t i = position; i < order.size(); ++i)
+      positions[order[i]] = i;
+  }
+
   /// Gives the collective at `position` something to hide behind, as much as a
   /// device computes meanwhile.
   LogicalResult fill(size_t position) {
@@ -125,17 +174,21 @@ private:
     // filled up to `known` when a GEMM asks for it, which few do far from here.
     Footprint between;
     size_t first = user, known = user;
+    bool hasUse = false; // a collective in front of the GEMM, for it
     for (size_t i = user; i < order.size() && missing > 0; ++i) {
       uint32_t gemm = order[i];
+      hasUse |= bool(steps[gemm].getStream());
       if (flops[gemm] == 0 || isHeldBehind(user, gemm) ||
           collective.conflicts(uses[gemm]))
         continue;
       for (; known < i; ++known)
         between.add(uses[order[known]]);
-      if (between.conflicts(uses[gemm]))
+      int64_t rows = countRows(gemm, missing, hasUse);
+      if (rows == 0 || between.conflicts(uses[gemm]))
         continue;
       // That takes time linear in the distance, for each GEMM that is moved.
-      missing -= flops[gemm];
+      cut(i, rows);
+      missing -= flopsAt(i);
       move(i, user++);
       ++known; // one step more stands in front of it
     }
@@ -157,6 +210,7 @@ private:
   }
 
   ModuleOp module;
+  const Aliases &aliases;
   RatesAttr rates;
   SmallVector<StepOpInterface> steps;
   std::vector<ResolvedUses> uses; // by step

@@ -19,6 +19,7 @@
 
 #include "../Remarks.h"
 #include "Footprint.h"
+#include "GemmRows.h"
 #include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Support/PieceOverlap.h"
@@ -99,26 +100,6 @@ static bool isCuttable(GemmOp gemm, CollectiveOp collective, bool gathers) {
                  : gemm.getC() == collective.getInput() &&
                        hasDenseRows(gemm.getC(), rows, gemm.getCStrides()[0],
                                     gemm.getCType());
-}
-
-/// Rows `piece` of `pieces` of a matmul.
-static GemmOp createPiece(OpBuilder &builder, GemmOp gemm, int64_t piece,
-                          int64_t pieces) {
-  auto own = cast<GemmOp>(builder.clone(*gemm));
-  int64_t rows = gemm.getM() / pieces;
-  auto getRows = [&](MemoryAttr whole, int64_t stride, Type type,
-                     int64_t bytes) {
-    return whole.getPart(piece * rows * stride * getElementBytes(type), bytes);
-  };
-  own.setM(rows);
-  own.setAAttr(getRows(gemm.getA(), gemm.getAStrides()[0], gemm.getType(),
-                       own.countABytes()));
-  own.setCAttr(getRows(gemm.getC(), gemm.getCStrides()[0], gemm.getCType(),
-                       own.countCBytes()));
-  if (MemoryAttr input = gemm.getGeluInputAttr())
-    own.setGeluInputAttr(
-        getRows(input, gemm.getN(), gemm.getType(), input.getBytes() / pieces));
-  return own;
 }
 
 /// Creates a piece: of a sum in place a run of its elements, else some of the
@@ -243,7 +224,8 @@ void Splitter::split(const Pair &pair, int64_t pieces) {
   SmallVector<Operation *> gemms, collectives;
   for (int64_t piece = 0; piece < pieces; ++piece) {
     builder.setInsertionPoint(pair.gathers ? gemm : whole.getOperation());
-    gemms.push_back(createPiece(builder, gemm, piece, pieces));
+    int64_t rows = gemm.getM() / pieces;
+    gemms.push_back(createRows(builder, gemm, piece * rows, rows));
     builder.setInsertionPoint(whole);
     collectives.push_back(createPiece(builder, whole, piece, pieces));
   }

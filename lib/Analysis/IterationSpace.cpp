@@ -10,7 +10,8 @@
 // 1. Join what each op moves together. An input is a tensor of its own at each
 //    use, since it may repeat differently there.
 // 2. The classes of the largest tensor are the dimensions of the space.
-// 3. Every other tensor has to fit: its dimensions are some of those, in order.
+// 3. Every other tensor has to fit: its dimensions are some of those, in order
+//    if it has the last of them.
 // 4. Neighbouring dimensions become one group, which one loop runs over, as
 //    long as no tensor has one without the other.
 //
@@ -92,6 +93,7 @@ private:
   void joinRows(Operation *op, Value operand, unsigned from, unsigned result);
   LogicalResult chooseSpace();
   void joinUses();
+  LogicalResult failAt(const Tensor &tensor);
   LogicalResult assignDims();
   void assignGroups();
   void collectReductions();
@@ -266,26 +268,37 @@ void SpaceBuilder::joinUses() {
   }
 }
 
-/// Every tensor's dimensions are ascending dimensions of the space.
+LogicalResult SpaceBuilder::failAt(const Tensor &tensor) {
+  return cluster.emitOpError("holds ")
+         << tensor.value.getType()
+         << ", which does not fit the loops over its largest tensor";
+}
+
+/// Every tensor's dimensions are dimensions of the space, none of them twice.
+/// They ascend in a tensor that has the last: transposed it would be read
+/// across its rows, for which there is no kernel. One number a row is found
+/// anywhere.
 LogicalResult SpaceBuilder::assignDims() {
   for (const Tensor &tensor : tensors) {
-    SmallVector<int64_t> dims;
-    int64_t last = kNoDim;
+    SmallVector<int64_t> dims, used;
     for (auto [index, extent] : llvm::enumerate(shapeOf(tensor.value))) {
       const Node &node = root(tensor.first + index);
       int64_t dim = node.indexed ? kNoDim : node.dim;
       dims.push_back(dim);
-      // Ascending: a transposed tensor would be read across its rows, for which
-      // there is no kernel.
-      bool fits = dim == kNoDim ? node.indexed || extent == 1
-                                : dim > last && (tensor.shifted ||
-                                                 extent == space.extents[dim]);
+      if (dim != kNoDim)
+        used.push_back(dim);
+      bool fits = dim == kNoDim
+                      ? node.indexed || extent == 1
+                      : tensor.shifted || extent == space.extents[dim];
       if (!fits)
-        return cluster.emitOpError("holds ")
-               << tensor.value.getType()
-               << ", which does not fit the loops over its largest tensor";
-      last = std::max(last, dim);
+        return failAt(tensor);
     }
+    bool isByRow = !llvm::is_contained(used, int64_t(space.extents.size()) - 1);
+    if (isByRow)
+      llvm::sort(used);
+    if (!llvm::is_sorted(used) ||
+        std::ranges::adjacent_find(used) != used.end())
+      return failAt(tensor);
     if (tensor.use)
       space.useDims[tensor.use] = std::move(dims);
     else
@@ -294,18 +307,24 @@ LogicalResult SpaceBuilder::assignDims() {
   return success();
 }
 
-/// Dimensions join unless a tensor has one without the other, or has its rows
-/// lie apart in memory.
+/// Dimensions join unless a tensor has one without the other, or has them in
+/// another order, or has its rows lie apart in memory.
 void SpaceBuilder::assignGroups() {
   unsigned count = space.extents.size();
   SmallVector<bool> cut(count, false);
   // A cut lies between a dimension and the one before it.
   for (unsigned dim = 1; dim < count; ++dim)
     cut[dim] = isolated[dim] || isolated[dim - 1];
-  auto cutAlong = [&](ArrayRef<int64_t> dims) {
-    for (unsigned dim = 1; dim < count; ++dim)
-      cut[dim] = cut[dim] || llvm::is_contained(dims, dim - 1) !=
-                                 llvm::is_contained(dims, dim);
+  auto cutAlong = [&](ArrayRef<int64_t> all) {
+    SmallVector<int64_t> dims;
+    llvm::copy_if(all, std::back_inserter(dims),
+                  [](int64_t dim) { return dim != kNoDim; });
+    for (unsigned dim = 1; dim < count; ++dim) {
+      auto before = llvm::find(dims, dim - 1), own = llvm::find(dims, dim);
+      bool hasNeither = before == dims.end() && own == dims.end();
+      cut[dim] = cut[dim] || !(hasNeither ||
+                               (own != dims.end() && std::next(before) == own));
+    }
   };
   // Rows with a gap behind them cannot be walked as one.
   auto cutPitched = [&](OpOperand &use, Value stored) {

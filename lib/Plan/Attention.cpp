@@ -124,7 +124,8 @@ Status plan::checkGpuAttention(fb::DType dtype, int64_t queries,
 }
 
 /// cuDNN wants tensors to begin at multiples of 16 bytes, and statistics, four
-/// bytes each, without gaps: the second piece's come behind the first one's.
+/// bytes each, without gaps: those of either piece are copied, the second's
+/// behind the first's.
 Status plan::checkGpuChunks(const ChunkOrder &order, int64_t queries,
                             int64_t heads) {
   int64_t chunk = order.getChunk();
@@ -139,15 +140,22 @@ Status plan::checkGpuChunks(const ChunkOrder &order, int64_t queries,
   return Status::success();
 }
 
+/// What libraries want a tensor, and a workspace, to begin at.
+static uint64_t alignTensor(uint64_t bytes) {
+  return (bytes + 255) / 256 * 256;
+}
+
 /// Counts bytes as the gradients lie in memory, whose sequences are all keys
-/// apart. They are rounded up to what libraries want a tensor, and a workspace,
-/// to begin at.
+/// apart.
 uint64_t plan::attentionTermBytes(const fb::AttentionStepT &step,
                                   int64_t positions) {
   uint64_t rows = (step.batch - 1) * step.keys + positions;
-  uint64_t bytes =
-      rows * step.kv_heads * step.head_size * elementBytes(step.dtype);
-  return (bytes + 255) / 256 * 256;
+  return alignTensor(rows * step.kv_heads * step.head_size *
+                     elementBytes(step.dtype));
+}
+
+uint64_t plan::attentionStatsBytes(const fb::AttentionStepT &step) {
+  return alignTensor(step.batch * step.heads * step.queries * sizeof(float));
 }
 
 /// Forward engines need almost nothing: softmax is taken block by block on the
@@ -178,12 +186,14 @@ static uint64_t engineWorkspace(const fb::AttentionStepT &step, int64_t queries,
 }
 
 /// Queries in zig-zag order are two calls, one after the other, the second of
-/// which sees half of the keys at most: these are what it adds to.
+/// which sees half of the keys at most: these are what it adds to. Both have
+/// their statistics there.
 uint64_t plan::gpuAttentionWorkspace(const fb::AttentionStepT &step,
                                      int architecture) {
   if (step.chunks == 0)
     return engineWorkspace(step, step.queries, architecture);
-  uint64_t bytes = engineWorkspace(step, step.queries / 2, architecture);
+  uint64_t bytes = engineWorkspace(step, step.queries / 2, architecture) +
+                   attentionStatsBytes(step);
   if (step.kind == fb::AttentionKind::Backward)
     bytes += 2 * attentionTermBytes(step, step.keys / 2);
   return bytes;

@@ -30,8 +30,16 @@ static FailureOr<Content> evaluateBroadcast(Rules &rules, Operation *op,
     return broadcastView(rules, op, input, type);
   Form form = input.form;
   form.dims.assign(type.getRank(), Dimension());
-  for (auto [index, dim] : llvm::enumerate(cast<nn::BroadcastOp>(op).getDims()))
+  ArrayRef<int64_t> dims = cast<nn::BroadcastOp>(op).getDims();
+  for (auto [index, dim] : llvm::enumerate(dims))
     form.dims[dim] = input.form.dims[index];
+  // A term has its dimensions in the form's order.
+  if (!llvm::is_sorted(dims)) {
+    Argument argument = input.form.asArgument();
+    for (int &letter : argument.letters)
+      letter = int(dims[letter]);
+    form.term = rules.terms.sum(argument).term;
+  }
   return Content{type, std::move(form), nullptr};
 }
 

@@ -30,6 +30,7 @@ from training_files import read_test
 # As a file of test/Training.
 TRAINED = """
 model test/golden/gpt2-small-test test/golden/llama-small-test test/golden/llama3-small-test
+model test/golden/gpt-oss-small-test
 against pytorch
 layout 1
 layout tp=2

@@ -47,6 +47,9 @@ Status checkGpuChunks(const ChunkOrder &order, int64_t queries, int64_t heads);
 /// values, from a piece that sees so many positions.
 uint64_t attentionTermBytes(const fb::AttentionStepT &step, int64_t positions);
 
+/// The bytes of the statistics of such a step, one piece's behind the other's.
+uint64_t attentionStatsBytes(const fb::AttentionStepT &step);
+
 /// An upper bound of the device memory, in bytes, that a GPU of `architecture`
 /// or later needs to compute `step`, beside its tensors. It grows with the
 /// square of the sequence for a `deterministic` backward step before sm_100,

@@ -273,6 +273,24 @@ ModelProfile::differentiate(Sharded &sharded,
   return module;
 }
 
+/// Leaves of attention what GPUs' library computes of it, and kernels behind
+/// (AttentionTraits.h): decomposed without a target, it would be whole.
+static void splitSinks(ModuleOp module) {
+  SmallVector<nn::AttentionOp> found;
+  do {
+    found.clear();
+    module.walk([&](nn::AttentionOp op) {
+      if (op.getSinks())
+        found.push_back(op);
+    });
+    for (nn::AttentionOp op : found) {
+      OpBuilder builder(op);
+      op->replaceAllUsesWith(op.decompose(builder));
+      op->erase();
+    }
+  } while (!found.empty());
+}
+
 /// Measures `blocks` of one rank, of which `joint` is changed to have only
 /// those.
 FailureOr<ModelProfile::Sizes>
@@ -280,6 +298,7 @@ ModelProfile::measure(ModuleOp joint, ArrayRef<int64_t> blocks,
                       const Sums &sums, const planner::Degrees &degrees) {
   keepBlocks(joint, blocks);
   TrainingConfiguration configuration = getConfiguration(degrees);
+  bool isForGPUs = joint->hasAttr(kSplitsColumnSumsAttr);
   Sizes measured;
   for (auto [recompute, found] :
        {std::pair(Recompute::None, &measured.plain),
@@ -287,8 +306,11 @@ ModelProfile::measure(ModuleOp joint, ArrayRef<int64_t> blocks,
     configuration.recompute = recompute;
     OwningOpRef<ModuleOp> module = joint.clone();
     setConfiguration(*module, configuration);
-    if (failed(
-            run(*module, {Phase::Checkpoint, Phase::Partition, Phase::Lower})))
+    if (failed(run(*module, {Phase::Checkpoint, Phase::Partition})))
+      return failure();
+    if (isForGPUs)
+      splitSinks(*module);
+    if (failed(run(*module, Phase::Lower)))
       return failure();
     *found = measureBlocks(*module, blocks, getWidth(), sums);
   }

@@ -21,7 +21,10 @@
 // They are two calls. Queries, results and their gradients are those of either
 // piece alone. Gradients of keys are not: the late piece's call writes them
 // where they belong, as it sees more keys; the early one's writes to the
-// workspace, and is added. Behind the late one's they are zeros.
+// workspace, and is added. Behind the late one's they are zeros. Statistics of
+// each head's queries lie side by side, half of them one piece's: those of a
+// piece are copied to the workspace before a backward call, and from there
+// behind a forward one.
 //
 //===----------------------------------------------------------------------===//
 
@@ -89,9 +92,17 @@ runtime::cutAttention(const fb::AttentionStepT &step, int64_t firstQuery) {
   return pieces;
 }
 
-/// Statistics of a piece lie without gaps, as cuDNN wants them: those of the
-/// queries before it, of all heads, come first. What the second piece adds goes
-/// to the workspace.
+/// Statistics of one of two pieces lie without gaps, as cuDNN wants them: those
+/// of the queries before it, of all heads, come first.
+std::byte *CudaAttention::statsOf(const Prepared &attention,
+                                  const Piece &piece) const {
+  return workspace.data() + 2 * attention.termBytes +
+         piece.query * attention.step.batch * attention.step.heads *
+             sizeof(float);
+}
+
+/// Of one of two pieces the statistics are in the workspace. What the second
+/// one adds goes there, too.
 AttentionOperands CudaAttention::operandsOf(const Prepared &attention,
                                             const Piece &piece,
                                             AttentionOperands operands) const {
@@ -101,7 +112,8 @@ AttentionOperands CudaAttention::operandsOf(const Prepared &attention,
   int64_t o = piece.query * shape.out_strides[1] * unit;
   operands.q += q;
   operands.o += o;
-  operands.stats += piece.query * shape.batch * shape.heads * sizeof(float);
+  if (attention.statsBytes)
+    operands.stats = statsOf(attention, piece);
   if (shape.kind == fb::AttentionKind::Backward) {
     operands.gradient += o;
     operands.dq += q;
@@ -155,16 +167,18 @@ Status CudaAttention::cut(Prepared &made) {
   return Status::success();
 }
 
-/// The terms that the second piece adds lie at the beginning of the workspace:
-/// first its dK, then its dV, each with rows as far apart as the gradients'
-/// own.
-Status CudaAttention::makeRoomForTerms(Prepared &made) {
-  if (made.step.kind == fb::AttentionKind::Forward || made.pieces.size() == 1)
+/// All of it lies at the beginning of the workspace: of terms first dK, then
+/// dV, each with rows as far apart as the gradients' own.
+Status CudaAttention::makeRoom(Prepared &made) {
+  if (made.pieces.size() == 1)
     return Status::success();
-  made.termBytes =
-      plan::attentionTermBytes(made.step, made.pieces[1].shape.keys);
-  if (2 * made.termBytes > workspace.size())
+  made.statsBytes = plan::attentionStatsBytes(made.step);
+  if (made.step.kind == fb::AttentionKind::Backward)
+    made.termBytes =
+        plan::attentionTermBytes(made.step, made.pieces[1].shape.keys);
+  if (made.ownBytes() > workspace.size())
     return fail("attention adds gradients of ", 2 * made.termBytes,
+                " bytes and copies statistics of ", made.statsBytes,
                 " bytes, the plan has ", workspace.size(),
                 " bytes of workspace");
   if (sums)
@@ -185,9 +199,9 @@ Result<uint32_t> CudaAttention::prepare(const fb::AttentionStep &step,
         sameShape(steps[i].step, made.step))
       return i;
   PLAIT_RETURN_IF_ERROR(cut(made));
-  PLAIT_RETURN_IF_ERROR(makeRoomForTerms(made));
+  PLAIT_RETURN_IF_ERROR(makeRoom(made));
   for (Piece &piece : made.pieces) {
-    auto call = find(piece.shape, workspace.size() - 2 * made.termBytes);
+    auto call = find(piece.shape, workspace.size() - made.ownBytes());
     if (!call.ok())
       return call.status();
     piece.call = *call;
@@ -202,10 +216,15 @@ Status CudaAttention::run(uint32_t prepared,
                           const AttentionOperands &operands) {
   const Prepared &attention = steps[prepared];
   const fb::AttentionStepT &step = attention.step;
+  bool forward = step.kind == fb::AttentionKind::Forward;
   PLAIT_RETURN_IF_ERROR(clearUnseen(attention, operands));
   for (const Piece &piece : attention.pieces) {
     AttentionOperands own = operandsOf(attention, piece, operands);
+    if (!forward)
+      PLAIT_RETURN_IF_ERROR(copyStats(attention, piece, operands.stats));
     PLAIT_RETURN_IF_ERROR(runCall(piece.call, own));
+    if (forward)
+      PLAIT_RETURN_IF_ERROR(copyStats(attention, piece, operands.stats));
     if (own.dk == operands.dk)
       continue;
     PLAIT_RETURN_IF_ERROR(add(attention, step.k_strides, operands.dk, own.dk));
@@ -214,7 +233,7 @@ Status CudaAttention::run(uint32_t prepared,
   return Status::success();
 }
 
-/// Its workspace is behind what pieces add.
+/// Its workspace is behind what pieces add and copy.
 Status CudaAttention::runCall(uint32_t call, const AttentionOperands &operands,
                               AttentionCall *made) {
   Call &known = calls[call];
@@ -292,6 +311,29 @@ Status CudaAttention::clearUnseen(const Prepared &attention,
           gradient + (sequence * (*strides)[0] + seen * (*strides)[1]) * unit,
           (step.keys - seen) * (*strides)[1] * unit));
   return Status::success();
+}
+
+/// Copies the statistics of a piece from the workspace to those of all queries
+/// behind a forward call; the other way before a backward one.
+Status CudaAttention::copyStats(const Prepared &attention, const Piece &piece,
+                                std::byte *stats) {
+  if (!attention.statsBytes)
+    return Status::success();
+  std::byte *own = statsOf(attention, piece);
+  std::byte *all = stats + piece.query * sizeof(float);
+  ReduceParams params = {};
+  params.inputCount = params.outputCount = 1;
+  params.inputs[0] = own;
+  params.outputs[0] = all;
+  params.outer = attention.step.batch * attention.step.heads;
+  params.chunk = params.inputStride = piece.shape.queries;
+  params.outputStride = attention.step.queries;
+  if (attention.step.kind == fb::AttentionKind::Backward) {
+    params.inputs[0] = all;
+    params.outputs[0] = own;
+    std::swap(params.inputStride, params.outputStride);
+  }
+  return sums->launch(stream, params, fb::Reduction::Sum, fb::DType::F32);
 }
 
 /// Adds the terms of the positions that the second piece sees.

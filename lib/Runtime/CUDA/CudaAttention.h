@@ -141,7 +141,11 @@ private:
     fb::AttentionStepT step;
     int64_t firstQuery;
     std::vector<Piece> pieces;
-    uint64_t termBytes = 0; // of what the second piece adds to dK, or to dV
+    // In the workspace, of two pieces: what the second one adds to dK and to
+    // dV, so much each, and then the statistics of both.
+    uint64_t termBytes = 0, statsBytes = 0;
+
+    uint64_t ownBytes() const { return 2 * termBytes + statsBytes; }
   };
 
   CudaAttention(CudaStream &stream, std::span<std::byte> workspace,
@@ -151,7 +155,10 @@ private:
   AttentionOperands operandsOf(const Prepared &attention, const Piece &piece,
                                AttentionOperands operands) const;
   Status cut(Prepared &made);
-  Status makeRoomForTerms(Prepared &made);
+  Status makeRoom(Prepared &made);
+  std::byte *statsOf(const Prepared &attention, const Piece &piece) const;
+  Status copyStats(const Prepared &attention, const Piece &piece,
+                   std::byte *stats);
   Status clearUnseen(const Prepared &attention,
                      const AttentionOperands &operands);
   Status add(const Prepared &attention, const std::vector<int64_t> &strides,

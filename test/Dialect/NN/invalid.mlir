@@ -627,6 +627,14 @@ func.func @c1_broadcast_order(%x: tensor<4x2xf32>) {
 
 // -----
 
+func.func @c1_broadcast_twice(%x: tensor<4x4xf32>) {
+  // expected-error @+1 {{lists dimension 1 after 1 of a tensor of rank 3}}
+  %0 = nn.broadcast %x dims [1, 1] : tensor<4x4xf32> -> tensor<2x4x3xf32>
+  return
+}
+
+// -----
+
 // What an op verifies of itself comes before its shardings, which are held against
 // factors that follow from its attributes.
 dist.mesh @mesh ["tp"] = [2]

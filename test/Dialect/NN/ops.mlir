@@ -276,6 +276,8 @@ func.func @places(%b: tensor<4xf32>, %x: tensor<2x8x8xf32>, %y: tensor<2x4xf32>,
   %4 = nn.rotate_half %y : tensor<2x4xf32>
   // CHECK: nn.broadcast %{{.*}} dims [2] : tensor<4xf32> -> tensor<2x8x4xf32>
   %5 = nn.broadcast %b dims [2] : tensor<4xf32> -> tensor<2x8x4xf32>
+  // CHECK: nn.broadcast %{{.*}} dims [1, 0] : tensor<2x4xf32> -> tensor<4x2x3xf32>
+  %turned = nn.broadcast %y dims [1, 0] : tensor<2x4xf32> -> tensor<4x2x3xf32>
   // CHECK: nn.reduce sum %{{.*}} dims [0, 1] : tensor<2x8x8xf32> -> tensor<8xf32>
   %6 = nn.reduce sum %x dims [0, 1] : tensor<2x8x8xf32> -> tensor<8xf32>
   // CHECK: nn.reduce max %{{.*}} dims [2] : tensor<2x8x8xf32> -> tensor<2x8xf32>

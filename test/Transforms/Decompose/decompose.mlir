@@ -165,16 +165,25 @@ func.func @attention_to_both_sides(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4
   return %o, %p : tensor<2x8x2x3x4xf32>, tensor<2x8x2x3x4xf32>
 }
 
-// A sink is one more term of the sum, and its gradient comes from what is kept.
+// A sink is one more term of the sum, of which the others have their share, and its
+// gradient comes from what is kept.
 // LATE-LABEL: func.func @attention_with_sinks(
 // LATE-SAME: %[[SINKS:[^:]*]]: tensor<2x3xbf16>)
 // LATE: %[[WIDE:.*]] = nn.cast %[[SINKS]] :
 // LATE: nn.tanh
 // LATE: nn.causal_mask
+// LATE: %[[LSE:.*]] = nn.add
+// LATE: %[[OUT:.*]] = nn.matmul %{{.*}} "bgrst,btgd->bsgrd"
 // LATE: %[[ROWS:.*]] = nn.broadcast %[[WIDE]] dims [1, 2] : tensor<2x3xf32> -> tensor<2x2x3x8xf32>
 // LATE: nn.min
-// LATE: %[[LESS:.*]] = nn.sub %[[ROWS]]
+// LATE: %[[OWN:.*]] = nn.sub %[[LSE]], %[[TOP:.*]] :
+// LATE: %[[OTHERS:.*]] = nn.exp %[[OWN]]
+// LATE: %[[LESS:.*]] = nn.sub %[[ROWS]], %[[TOP]] :
 // LATE: nn.exp %[[LESS]]
+// LATE: %[[WIDER:.*]] = nn.cast %[[OUT]] :
+// LATE: %[[SHARE:.*]] = nn.div %[[OTHERS]]
+// LATE: %[[EACH:.*]] = nn.broadcast %[[SHARE]] dims [0, 2, 3, 1] : tensor<2x2x3x8xf32> -> tensor<2x8x2x3x4xf32>
+// LATE: nn.mul %[[WIDER]], %[[EACH]]
 // LATE-NOT: nn.attention
 // LATE: nn.matmul %{{.*}} "bgrs,bsgr->gr" : (tensor<2x2x3x8xf32>, tensor<2x8x2x3xf32>) -> tensor<2x3xf32>
 func.func @attention_with_sinks(%q: tensor<2x8x2x3x4xbf16>, %k: tensor<2x8x2x4xbf16>, %s: tensor<2x3xbf16>) -> (tensor<2x3xf32>, tensor<2x8x2x4xbf16>) {

@@ -170,8 +170,8 @@ TEST(GpuAttention, WorkspaceGrowsWithTheSequence) {
   EXPECT_EQ(bytes(1024, 80), rest);
 }
 
-/// Two calls of half the queries, the second of which adds gradients of half of
-/// the keys at most.
+/// Two calls of half the queries, with copies of their statistics; the second
+/// adds gradients of half of the keys at most.
 TEST(GpuAttention, ZigzagOrderIsTwoCalls) {
   fb::AttentionStepT step = makeStep();
   step.dtype = fb::DType::BF16;
@@ -182,14 +182,16 @@ TEST(GpuAttention, ZigzagOrderIsTwoCalls) {
   // Of the first of two sequences all keys, as gradients lie in memory.
   uint64_t term = (4096 + 2048) * 2 * 2 * 2;
   EXPECT_EQ(plan::attentionTermBytes(step, 2048), term);
+  uint64_t stats = step.batch * step.heads * 1024 * 4;
+  EXPECT_EQ(plan::attentionStatsBytes(step), stats);
   step.queries = 512;
   step.chunks = 0;
-  EXPECT_EQ(both, plan::gpuAttentionWorkspace(step, 90) + 2 * term);
+  EXPECT_EQ(both, plan::gpuAttentionWorkspace(step, 90) + 2 * term + stats);
   step.kind = fb::AttentionKind::Forward;
   uint64_t forward = plan::gpuAttentionWorkspace(step, 90);
   step.queries = 1024;
   step.chunks = 8;
-  EXPECT_EQ(plan::gpuAttentionWorkspace(step, 90), forward);
+  EXPECT_EQ(plan::gpuAttentionWorkspace(step, 90), forward + stats);
 }
 
 TEST(GpuAttention, TakesPairsOfChunks) {

@@ -63,19 +63,6 @@ private:
   CUdeviceptr address = 0;
 };
 
-/// What the GPU has of a rank's chunks one behind the other, each [batch][head]
-/// [query], as [batch][head][query] of all queries.
-Numbers joinChunks(const Shape &shape, const Numbers &stats) {
-  int64_t heads = shape.batch * shape.heads;
-  int64_t chunk = shape.chunks ? shape.keys / shape.chunks : shape.queries;
-  Numbers joined(stats.size());
-  for (int64_t head = 0; head < heads; ++head)
-    for (int64_t i = 0; i < shape.queries; ++i)
-      joined[head * shape.queries + i] =
-          stats[(i / chunk * heads + head) * chunk + i % chunk];
-  return joined;
-}
-
 class GpuAttentionTest : public ::testing::TestWithParam<Shape> {
 protected:
   void SetUp() override {
@@ -127,15 +114,9 @@ protected:
       EXPECT_TRUE(status.ok()) << status.message();
       EXPECT_TRUE(stream->synchronize().ok());
     }
-    return {q.numbers(),
-            k.numbers(),
-            v.numbers(),
-            o.numbers(),
-            joinChunks(shape, stats.numbers()),
-            gradient.numbers(),
-            dq.numbers(),
-            dk.numbers(),
-            dv.numbers()};
+    return {q.numbers(),  k.numbers(),     v.numbers(),
+            o.numbers(),  stats.numbers(), gradient.numbers(),
+            dq.numbers(), dk.numbers(),    dv.numbers()};
   }
 
   std::unique_ptr<CudaStream> stream;

@@ -333,7 +333,10 @@ LogicalResult BroadcastOp::verify() {
     return emitOpError("lists ")
            << getDims().size() << " dimensions for an input of rank "
            << from.size();
-  if (failed(verifyDims(*this, getDims(), to.size())))
+  SmallVector<int64_t> dims(getDims());
+  if (!llvm::is_contained(dims, int64_t(to.size()) - 1))
+    llvm::sort(dims);
+  if (failed(verifyDims(*this, dims, to.size())))
     return failure();
   // (C2)
   for (auto [extent, dim] : llvm::zip_equal(from, getDims()))

@@ -342,6 +342,8 @@ Values AttentionOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
 // Libraries
 //===----------------------------------------------------------------------===//
 
+/// What has to be the library's. Sinks need not be: where it does not compute
+/// them, kernels behind its step do.
 template <typename OpTy> static AttentionTraits getTraits(OpTy op) {
   ScoreAttr score = op.getScore();
   return AttentionTraits()
@@ -349,8 +351,7 @@ template <typename OpTy> static AttentionTraits getTraits(OpTy op) {
       .add(AttentionTrait::Documents, bool(op.getStarts()))
       .add(AttentionTrait::WindowOnBothSides,
            score.getBidirectional() && score.getWindow())
-      .add(AttentionTrait::SoftCap, bool(score.getSoftCap()))
-      .add(AttentionTrait::Sinks, bool(op.getSinks()));
+      .add(AttentionTrait::SoftCap, bool(score.getSoftCap()));
 }
 
 /// Asked by who has to choose how attention is computed before the passes do.
@@ -386,8 +387,14 @@ static Status checkAttentionStep(OpTy op, int architecture) {
                                  architecture);
 }
 
+/// No step where the library computes the rest alone, which the op then
+/// decomposes into.
 std::optional<Status> AttentionOp::checkLibraryStep(int architecture) {
-  return checkAttentionStep(*this, architecture);
+  Status rest = checkAttentionStep(*this, architecture);
+  auto sinks = AttentionTraits().add(AttentionTrait::Sinks, bool(getSinks()));
+  if (rest.ok() && findUncomputed(sinks, getLibrary(architecture)))
+    return std::nullopt;
+  return rest;
 }
 
 std::optional<Status> AttentionGradOp::checkLibraryStep(int architecture) {
@@ -476,10 +483,36 @@ bool AttentionOp::addsToLibraryStep() {
   return getSinks() && !getElementTypeOrSelf(getSinks()).isF32();
 }
 
+/// Splits off f32 sinks. With l the logarithm of the other terms' sum, a sink s
+/// makes it l' = log(exp l + exp s), of which exp(l - l') are those terms: the
+/// share that is left of the output. The larger of l and s is taken off before
+/// the exponentials, which keeps them from overflowing. In bf16 the output is
+/// rounded once more than by a library that computes sinks.
+static Values addSinks(NNBuilder &nn, AttentionOp op) {
+  auto rest = cast<AttentionOp>(nn.builder.clone(*op));
+  rest.getSinksMutable().clear();
+  Value own = rest.getLse();
+  Value sinks = nn.broadcast(op.getSinks(), shapeOf(own), {1, 2});
+  Value top = largerOf(nn, own, sinks);
+  Value others = nn.exp(nn.sub(own, top));
+  Value sink = nn.exp(nn.sub(sinks, top));
+  Value sum = nn.add(others, sink);
+  Value lse = nn.add(top, nn.unary<LogOp>(sum));
+  // A number [b, g, r, s] for each row [b, s, g, r], which kernels find where
+  // rows have more than one element.
+  Value share = nn.div(others, sum), wide = nn.widen(rest.getOut()), out;
+  if (shapeOf(wide).back() == 1) {
+    out = nn.matmul(share, wide, "bgrs,bsgrd->bsgrd");
+  } else {
+    Value each = nn.broadcast(share, shapeOf(wide), {0, 2, 3, 1});
+    out = nn.mul(wide, each);
+  }
+  return {nn.castLike(out, op.getOut()), lse};
+}
+
 /// softmax(q kᵀ) v with the maximum of each row taken off before the
 /// exponential, which keeps it from overflowing. lse is what the backward pass
-/// needs to have the softmax again without maximum and sum. A sink is one more
-/// term of the sum.
+/// needs to have the softmax again without maximum and sum.
 Values AttentionOp::decompose(OpBuilder &builder) {
   NNBuilder nn(builder, getLoc());
   if (addsToLibraryStep()) {
@@ -488,16 +521,12 @@ Values AttentionOp::decompose(OpBuilder &builder) {
     same.getSinksMutable().assign(wide);
     return Values(same->getResults());
   }
+  if (getSinks())
+    return addSinks(nn, *this);
   Value scores = buildScores(nn, *this).masked;
-  Value top = nn.reduce(scores, {4}, ReduceKind::Max), sinks;
-  if (getSinks()) {
-    sinks = nn.broadcast(getSinks(), shapeOf(top), {1, 2});
-    top = largerOf(nn, top, sinks);
-  }
+  Value top = nn.reduce(scores, {4}, ReduceKind::Max);
   Value weights = nn.exp(nn.sub(scores, nn.broadcastRows(top, scores)));
   Value sum = nn.sumRows(weights);
-  if (sinks)
-    sum = nn.add(sum, nn.exp(nn.sub(sinks, top)));
   Value softmax = nn.div(weights, nn.broadcastRows(sum, weights));
   Value lse = nn.add(top, nn.unary<LogOp>(sum));
   // The matmul takes both operands in one type.

@@ -278,14 +278,31 @@ Values StopGradientOp::buildVJP(OpBuilder &, ArrayRef<Value>) {
 // Shapes
 //===----------------------------------------------------------------------===//
 
-/// Adds up what was repeated, in f32: there may be many of it.
+/// Adds up what was repeated, in f32: there may be many of it. Where the input
+/// has its dimensions in another order a matmul with ones does both.
 Values BroadcastOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
-  SmallVector<int64_t> added;
-  for (int64_t dim : llvm::seq(getResult().getType().getRank()))
-    if (!llvm::is_contained(getDims(), dim))
-      added.push_back(dim);
   NNBuilder nn(builder, getLoc());
-  return {nn.reduce(nn.widen(cotangents[0]), added)};
+  Value wide = nn.widen(cotangents[0]);
+  ArrayRef<int64_t> shape = getResult().getType().getShape();
+  SmallVector<int64_t> added, extents;
+  for (auto [dim, extent] : llvm::enumerate(shape))
+    if (!llvm::is_contained(getDims(), int64_t(dim))) {
+      added.push_back(dim);
+      extents.push_back(extent);
+    }
+  if (llvm::is_sorted(getDims()))
+    return {nn.reduce(wide, added)};
+  auto letter = [](int64_t dim) { return char('a' + dim); };
+  auto letters = [&](auto dims) {
+    auto mapped = llvm::map_range(dims, letter);
+    return std::string(mapped.begin(), mapped.end());
+  };
+  auto type = dist::plainType(wide.getType());
+  Value ones = FillOp::create(builder, getLoc(), type.clone(extents),
+                              builder.getF32FloatAttr(1));
+  return {nn.matmul(wide, ones,
+                    letters(llvm::seq<int64_t>(shape.size())) + "," +
+                        letters(added) + "->" + letters(getDims()))};
 }
 
 Values ReduceOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {

@@ -205,6 +205,12 @@ void Generator::drawBroadcast() {
   for (size_t dim = 0; dim < shape.size(); ++dim)
     if (!isNew[dim])
       dims.push_back(dim);
+  // One number a row may be found anywhere.
+  if (isNew.back() && shape.back() > 1 && below(2))
+    for (size_t left = dims.size(); left > 1; --left)
+      std::swap(dims[left - 1], dims[below(left)]);
+  for (size_t i = 0; i < dims.size(); ++i)
+    shape[dims[i]] = from.shape[i];
   add("broadcast " + from.name + " dims " + list(dims) + " : " +
           type(from.shape) + " -> " + type(shape),
       shape);

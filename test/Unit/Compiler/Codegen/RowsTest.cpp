@@ -496,7 +496,45 @@ TEST(RowsTest, TwoTotalsAddToWhatIsThere) {
   EXPECT_EQ(t[0], 30.0f);
 }
 
+/// One number a row, which lies where its row does not: of heads and then
+/// positions, rows of positions and then heads.
+TEST(RowsTest, NumbersInAnotherOrder) {
+  for (int64_t columns : {2, 7, 64, 97}) {
+    Kernel kernel({{sized("tensor<2x3x5xf32>", 0, columns),
+                    sized("tensor<3xf32>", 0, columns),
+                    sized("tensor<2x5x3xCxf32>", 0, columns)},
+                   {sized("tensor<2x5x3xCxf32>", 0, columns)},
+                   sized(R"(
+    %h = nn.broadcast %1 dims [1] : tensor<3xf32> -> tensor<2x3x5xf32>
+    %n = nn.sub %0, %h : tensor<2x3x5xf32>
+    %b = nn.broadcast %n dims [0, 2, 1] : tensor<2x3x5xf32> -> tensor<2x5x3xCxf32>
+    %y = nn.mul %2, %b : tensor<2x5x3xCxf32>
+    plan.yield %y : tensor<2x5x3xCxf32>)",
+                         0, columns)});
+    ASSERT_TRUE(kernel.valid()) << kernel.errors;
+    Buffer numbers(30), heads(3), x(30 * columns), y(30 * columns);
+    numbers.randomize(1), heads.randomize(2), x.randomize(3), y.fill(NAN);
+    kernel({&numbers, &heads, &x, &y});
+    for (int64_t index = 0; index < 30 * columns; ++index) {
+      int64_t row = index / columns, head = row % 3, position = row / 3 % 5;
+      int64_t from = (row / 15 * 3 + head) * 5 + position;
+      expectNear(y[index], (double(numbers[from]) - heads[head]) * x[index],
+                 index);
+    }
+    kernel.expectSplit({&numbers, &heads, &x, &y}, 3);
+  }
+}
+
 TEST(RowsTest, ErrorsNameTheOp) {
+  Kernel across({{"tensor<4x8xf32>", "tensor<8x4xf32>"},
+                 {"tensor<8x4xf32>", "tensor<4x8x1xf32>"},
+                 R"(
+    %y = nn.neg %1 : tensor<8x4xf32>
+    %b = nn.broadcast %y dims [1, 0] : tensor<8x4xf32> -> tensor<4x8x1xf32>
+    plan.yield %y, %b : tensor<8x4xf32>, tensor<4x8x1xf32>)"});
+  EXPECT_NE(across.errors.find("does not fit the loops over its largest"),
+            std::string::npos)
+      << across.errors;
   Kernel mixed({{"tensor<4x8xf32>"},
                 {"tensor<4xf32>", "tensor<8xf32>"},
                 R"(

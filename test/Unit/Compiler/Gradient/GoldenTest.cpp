@@ -193,6 +193,25 @@ TEST_F(GoldenTest, AttentionSinks) {
   check(buildAttention(test, q, k, v, read("sinks", {2, 2})));
 }
 
+/// A sink beside which the keys have no weight, and one that has none beside
+/// them: neither overflows, in doubles from 709 on.
+TEST_F(GoldenTest, AttentionWithSinksFarFromItsScores) {
+  load("attention_sinks");
+  Value q = read("q", {2, 5, 2, 2, 4}), k = read("k"), v = read("v");
+  Value sinks = test.input({{2, 2}, {1e4, -1e4, -1e4, 1e4}});
+  auto far = buildAttention(test, q, k, v, sinks);
+  auto without = buildAttention(test, q, k, v);
+  auto lse = far.getDefiningOp<nn::AttentionOp>().getLse();
+  Array out = test.interpreter.get(far), rows = test.interpreter.get(lse),
+        rest = test.interpreter.get(without);
+  for (size_t i = 0; i < out.data.size(); ++i) {
+    bool isKept = i / 4 % 4 == 1 || i / 4 % 4 == 2;
+    EXPECT_EQ(out.data[i], isKept ? rest.data[i] : 0) << i;
+  }
+  for (size_t row = 0; row < 5; ++row)
+    EXPECT_EQ(rows.data[row], 1e4) << row; // of the first head
+}
+
 TEST_F(GoldenTest, AttentionSoftCap) {
   load("attention_soft_cap");
   Value q = read("q", {2, 5, 2, 2, 4}), k = read("k"), v = read("v");

@@ -121,6 +121,10 @@ static std::vector<Case> getShapeCases() {
                      Value x = test.input(random({3, 2}, 1));
                      return test.nn.broadcast(x, {3, 4, 2}, {0, 2});
                    }});
+  cases.push_back({"nn.broadcast in another order", [](GradientHarness &test) {
+                     Value x = test.input(random({3, 2, 4}, 1));
+                     return test.nn.broadcast(x, {3, 4, 2, 5}, {0, 2, 1});
+                   }});
   cases.push_back({"nn.embedding", [](GradientHarness &test) {
                      Value table = test.input(random({5, 2}, 1));
                      Value ids = test.ids({2, 3}, {1, 4, 1, 0, -100, 1});

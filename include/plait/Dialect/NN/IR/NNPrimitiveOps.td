@@ -345,8 +345,8 @@ def NN_BroadcastOp : NN_Op<"broadcast", [
     Dimension i of the input is dimension dims[i] of the result.
 
     Constraints:
-    - (C1) `dims` has an entry per input dimension, ascending, each a dimension
-      of the result.
+    - (C1) `dims` has an entry per input dimension, each another dimension of the
+      result; they ascend, unless the result's last one is not among them.
     - (C2) extents agree.
     - (C3) input and result have one element type.
 

@@ -42,6 +42,7 @@
 namespace plait {
 
 struct Sums;
+enum class Phase : uint32_t;
 
 /// Makes the nn module of a model for a microbatch of `batch` sequences, on one
 /// rank: with `@loss`, without mesh. Failure has been reported as a diagnostic.
@@ -78,6 +79,7 @@ public:
 
 private:
   struct Model; // folded: one layer of each kind
+  struct Passes;
   /// Words that say all that the measure of a block follows from.
   using BlockKey = std::vector<uintptr_t>;
   /// Blocks at one size of a microbatch: without recomputation, and where
@@ -118,6 +120,9 @@ private:
   Model *getModel(int64_t batch);
   mlir::ModuleOp getCopy(int64_t batch);
   TrainingConfiguration getConfiguration(const planner::Degrees &degrees) const;
+  mlir::LogicalResult run(mlir::ModuleOp module, llvm::ArrayRef<Phase> phases);
+  mlir::LogicalResult shard(mlir::ModuleOp module, const Model &model,
+                            const Mesh &mesh, double sequences);
   mlir::FailureOr<Sharded> shardFor(double sequences, mlir::ModuleOp whole,
                                     const Model &model,
                                     const planner::Degrees &degrees);
@@ -161,6 +166,7 @@ private:
   /// A context for another thread, and the models that it needs there.
   std::unique_ptr<mlir::MLIRContext> beside;
   std::map<int64_t, mlir::OwningOpRef<mlir::ModuleOp>> copies;
+  std::array<std::unique_ptr<Passes>, 2> passes; // of both contexts
   std::map<planner::Degrees, Degree> known;
 };
 

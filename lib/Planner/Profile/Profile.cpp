@@ -62,6 +62,34 @@ using namespace mlir;
 using namespace plait;
 using planner::Work;
 
+/// Pass managers of one context, by their phases. What their passes have asked
+/// of kernels is known to the runs that follow.
+struct ModelProfile::Passes {
+  std::map<std::vector<Phase>, PassManager> managers;
+
+  LogicalResult run(ModuleOp module, ArrayRef<Phase> phases);
+};
+
+/// Without the verifier: a profile is thrown away, and the pick's compilation
+/// verifies each phase.
+LogicalResult ModelProfile::Passes::run(ModuleOp module,
+                                        ArrayRef<Phase> phases) {
+  auto [entry, isNew] = managers.try_emplace(phases.vec(), module.getContext());
+  PassManager &passes = entry->second;
+  if (isNew) {
+    passes.enableVerifier(false);
+    for (Phase phase : phases)
+      buildKernels(passes, phase);
+  }
+  return passes.run(module);
+}
+
+/// Runs phases of the compiler, in one thread for each context.
+LogicalResult ModelProfile::run(ModuleOp module, ArrayRef<Phase> phases) {
+  bool isBeside = module.getContext() != &context;
+  return passes[isBeside]->run(module, phases);
+}
+
 ModelProfile::ModelProfile(MLIRContext &context, BatchSource source,
                            Precision precision,
                            std::optional<planner::Cluster> cluster,
@@ -69,7 +97,10 @@ ModelProfile::ModelProfile(MLIRContext &context, BatchSource source,
                            const planner::Framework &framework)
     : context(context), source(std::move(source)), precision(precision),
       cluster(std::move(cluster)), compress(std::move(compress)),
-      epilogues(epilogues), framework(framework) {}
+      epilogues(epilogues), framework(framework) {
+  for (std::unique_ptr<Passes> &each : passes)
+    each = std::make_unique<Passes>();
+}
 ModelProfile::~ModelProfile() = default;
 
 std::unique_ptr<ModelProfile> ModelProfile::create(
@@ -123,20 +154,11 @@ static bool isPinnedTo(ModuleOp module, const AxisFacts &facts) {
   });
 }
 
-/// Runs phases. Without the verifier: a profile is thrown away, and the pick's
-/// compilation verifies each phase.
-static LogicalResult run(ModuleOp module, ArrayRef<Phase> phases) {
-  PassManager passes(module.getContext());
-  passes.enableVerifier(false);
-  for (Phase phase : phases)
-    buildKernels(passes, phase);
-  return passes.run(module);
-}
-
 /// Runs the compiler's phases up to the choice of shardings, which is that of
 /// the whole model for so many sequences, and makes every block a stage.
-static LogicalResult shard(ModuleOp module, const FoldedBlocks &folded,
-                           const Mesh &mesh, double sequences) {
+LogicalResult ModelProfile::shard(ModuleOp module, const Model &model,
+                                  const Mesh &mesh, double sequences) {
+  const FoldedBlocks &folded = model.folded;
   dist::MeshOp::add(module, mesh, [&](const AxisFacts &facts) {
     return isPinnedTo(module, facts);
   });
@@ -234,7 +256,7 @@ ModelProfile::shardFor(double sequences, ModuleOp whole, const Model &model,
     setCluster(*sharded.module,
                describeCluster(whole.getContext(), *cluster, cluster->name,
                                precision, mesh));
-  if (failed(shard(*sharded.module, model.folded, mesh, sequences)))
+  if (failed(shard(*sharded.module, model, mesh, sequences)))
     return failure();
   if (compress.isOn())
     for (auto parameter : sharded.module->getOps<nn::ParameterOp>())

@@ -20,6 +20,7 @@
 #include <limits>
 #include <thread>
 #include <tuple>
+#include <utility>
 
 using namespace plait;
 using namespace plait::planner;
@@ -69,14 +70,18 @@ Explorer::Outcome Explorer::evaluate(const Node &node) {
   double bytes = 0;
   Outcome outcome;
   outcome.bytes = std::numeric_limits<double>::max();
+  // Where nobody asks for that, memory is first: its bound takes less time.
+  bool asksShort = mayBeShort(node);
   auto isBeaten = [&](int zero) {
     configuration.zero = zero;
+    bool isLarge = bounds.getBytes(*node.probe, configuration) > usable;
+    if (!isFirst && isLarge && !asksShort)
+      return true;
     double least =
         node.seconds - node.step +
         bounds.getStepSeconds(*node.work, *node.probe, configuration, limit);
     if (!isFirst && least >= limit)
       return true;
-    bool isLarge = bounds.getBytes(*node.probe, configuration) > usable;
     outcome.isShort |= isLarge;
     if (!isFirst && isLarge)
       return true;
@@ -242,15 +247,18 @@ std::optional<Node> Explorer::takeSearched() {
   return searched.take();
 }
 
-/// What a round finds tightens the threshold for the next one only.
+/// What a round finds tightens the threshold for the next one only. Where
+/// bounds rule out nearly all of it the next one is longer: to share it takes
+/// as long as to bound a hundred nodes.
 void Explorer::exploreInOrder(std::optional<Node> (Explorer::*take)()) {
-  constexpr size_t roundSize = 128;
+  constexpr size_t shortest = 128, longest = 1024, few = 16;
+  size_t size = shortest;
   std::vector<Node> round;
   std::vector<Outcome> outcomes;
   bool isDone = false;
   while (!isDone && !(stopsAtFirst && getBestSeconds() < 1e300)) {
     round.clear();
-    while (!isDone && round.size() < roundSize) {
+    while (!isDone && round.size() < size) {
       std::optional<Node> node = (this->*take)();
       isDone = !node || node->seconds >= threshold;
       if (isDone)
@@ -260,9 +268,12 @@ void Explorer::exploreInOrder(std::optional<Node> (Explorer::*take)()) {
         round.push_back(*node);
     }
     evaluateRound(round, outcomes);
+    int64_t former = counts.estimated;
     for (size_t i = 0; i < round.size(); ++i)
       merge(round[i], outcomes[i]);
     threshold = getThreshold();
+    bool isBeaten = size_t(counts.estimated - former) < round.size() / few;
+    size = isBeaten ? std::min(2 * size, longest) : shortest;
   }
 }
 

@@ -250,6 +250,7 @@ private:
   void addNode(Node node);
   void explore();
   void exploreOpen();
+  bool mayBeShort(const Node &node) const;
   void noteShort(Node &node);
   void exploreOffload();
   void addOffloaded(Offload offload);

@@ -33,12 +33,16 @@ bool Explorer::isFasterOffloaded(const Node &node) const {
   return node.recompute->isAuto || node.schedule->searches;
 }
 
-/// Keeps a node for exploreOffload. What no offload makes fast enough is left
-/// out: the threshold only falls.
+/// Whether it is not known yet. What no offload makes fast enough is left out:
+/// the threshold only falls.
+bool Explorer::mayBeShort(const Node &node) const {
+  return !node.isShort && node.seconds - node.step < threshold &&
+         choices.offload.size() > 1 && node.offload == choices.offload.front();
+}
+
+/// Keeps a node for exploreOffload.
 void Explorer::noteShort(Node &node) {
-  double least = node.seconds - node.step;
-  if (node.isShort || least >= threshold || choices.offload.size() == 1 ||
-      node.offload != choices.offload.front())
+  if (!mayBeShort(node))
     return;
   node.isShort = true;
   shortNodes.push_back(node);

@@ -54,7 +54,7 @@ Group Context::group(int members, int64_t stride) const {
 
 /// What the hardware file says of a kernel, corrected by what the framework
 /// runs in its place: slower attention, unfused chains of elementwise work.
-Cost BlockTimer::getCost(const Operation &op) const {
+Cost BlockTimer::makeCost(const Operation &op) const {
   Cost cost = operationCost(op, context.cluster.device, options);
   if (op.kind == OperationKind::Attention && options.flashAttention)
     return 1 /

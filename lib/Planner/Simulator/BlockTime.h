@@ -15,6 +15,7 @@
 #include "plait/Planner/Exchange.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -236,11 +237,21 @@ public:
   /// Computes them anew.
   static Times make(const Context &context, bool split, Recompute kind);
 
+  using Costs = std::shared_ptr<const std::vector<Cost>>;
+  /// Returns what the operations of `block` cost. All kinds of recomputation
+  /// and of schedules ask for the same; `make` computes them.
+  Costs getCosts(const Block &block, const Context &context,
+                 const std::function<std::vector<Cost>()> &make);
+
 private:
   using Key = std::tuple<const Work *, int, int, ContextParallel, int64_t, bool,
                          MemoryPlace, bool, Recompute>;
-  std::mutex mutex;
+  /// All that costOptions() asks of a configuration.
+  using CostsKey =
+      std::tuple<const Block *, int, ContextParallel, int64_t, bool>;
+  std::mutex mutex; // of what follows
   std::map<Key, Times> known;
+  std::map<CostsKey, Costs> knownCosts;
 };
 
 } // namespace plait::planner

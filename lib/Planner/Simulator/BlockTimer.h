@@ -99,7 +99,15 @@ public:
   BlockTimer(const Block &block, const Context &context, bool split,
              bool isLayer, Recompute kind)
       : block(block), context(context), split(split), isLayer(isLayer),
-        kind(kind), options(context.costOptions()) {}
+        kind(kind), options(context.costOptions()) {
+    if (context.blockTimes)
+      costs = context.blockTimes->getCosts(block, context, [&] {
+        std::vector<Cost> made;
+        for (const Operation &op : block.operations)
+          made.push_back(makeCost(op));
+        return made;
+      });
+  }
 
   StageTime run();
   /// Seconds of weights' gradients that the block leaves beside no collective.
@@ -110,7 +118,12 @@ public:
 
 private:
   void recompute(StageTime &time) const;
-  Cost getCost(const Operation &op) const;
+  Cost makeCost(const Operation &op) const;
+  /// Returns the same of one of the block's operations, kept if it is.
+  Cost getCost(const Operation &op) const {
+    return costs ? (*costs)[size_t(&op - block.operations.data())]
+                 : makeCost(op);
+  }
   double collectiveSecondsOf(const Operation &op, int pieces = 1) const;
   double contextSeconds(const Operation &op);
   double gatherSeconds(const Operation &op);
@@ -153,6 +166,7 @@ private:
   bool split, isLayer;
   Recompute kind;
   CostOptions options;
+  BlockTimes::Costs costs; // null: not kept
   PassTime forward, input, weight;
   PassTime anew; // of the forward pass, what every backward pass does itself
   PassTime read; // of `forward`, what comes before its last matmul

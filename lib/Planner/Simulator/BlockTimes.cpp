@@ -53,3 +53,21 @@ BlockTimes::Times BlockTimes::get(const Context &context, bool split,
   std::lock_guard<std::mutex> lock(mutex);
   return known.try_emplace(key, std::move(made)).first->second;
 }
+
+/// As get() does.
+BlockTimes::Costs
+BlockTimes::getCosts(const Block &block, const Context &context,
+                     const std::function<std::vector<Cost>()> &make) {
+  const Configuration &configuration = context.configuration;
+  CostsKey key(&block, configuration.mesh[Axis::CP],
+               configuration.contextParallel, configuration.microBatch,
+               context.sendsGradients());
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (auto found = knownCosts.find(key); found != knownCosts.end())
+      return found->second;
+  }
+  auto made = std::make_shared<const std::vector<Cost>>(make());
+  std::lock_guard<std::mutex> lock(mutex);
+  return knownCosts.try_emplace(key, std::move(made)).first->second;
+}

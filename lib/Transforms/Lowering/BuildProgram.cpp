@@ -30,6 +30,8 @@
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringSet.h"
 
+#include <future>
+#include <list>
 #include <map>
 #include <tuple>
 #include <vector>
@@ -63,7 +65,12 @@ public:
       : module(module), rank(rank), calls(calls), schedule(calls.schedule),
         packs(packs), builder(module) {}
 
-  void build();
+  /// Lists the rank's actions and buffers.
+  void collect();
+  /// Packs the buffers, each into its place. Reads no IR.
+  void pack();
+  /// Creates the program, once it is packed.
+  void emit();
 
 private:
   struct Buffer {
@@ -95,8 +102,7 @@ private:
   void addAccessed(Operation *op);
   void addStanding();
   size_t countScalars();
-  SmallVector<int64_t> pack(MemoryPlace place, int64_t &total);
-  void emit();
+  SmallVector<int64_t> pack(MemoryPlace place, int64_t &total) const;
 
   ModuleOp module;
   int64_t rank;
@@ -114,6 +120,8 @@ private:
   std::vector<PlannedAction> actions;
   std::optional<unsigned> gatherWorkspace; // in `buffers`
   IntegerAttr sorted;                      // what is sorted behind tokens
+  PerPlace<SmallVector<int64_t>> offsets;  // of `buffers`
+  SmallVector<int64_t> totals;             // by place
 };
 
 } // namespace
@@ -391,7 +399,8 @@ size_t ProgramBuilder::countScalars() {
 }
 
 /// Packs the buffers of a place by their lifetimes; the others are not there.
-SmallVector<int64_t> ProgramBuilder::pack(MemoryPlace place, int64_t &total) {
+SmallVector<int64_t> ProgramBuilder::pack(MemoryPlace place,
+                                          int64_t &total) const {
   auto lives = llvm::map_to_vector(buffers, [&](const Buffer &buffer) {
     Lifetime life = buffer.life;
     life.bytes = buffer.place == place ? life.bytes : 0;
@@ -400,14 +409,15 @@ SmallVector<int64_t> ProgramBuilder::pack(MemoryPlace place, int64_t &total) {
   return packMemory(lives, total);
 }
 
-/// Packs all buffers, each into its place, and creates the program.
-void ProgramBuilder::emit() {
-  PerPlace<SmallVector<int64_t>> offsets;
-  SmallVector<int64_t> totals(memoryPlaceCount);
+void ProgramBuilder::pack() {
+  totals.resize(memoryPlaceCount);
   for (const MemoryPlaceFacts &facts : memoryPlaces)
     offsets[facts.place] = pack(facts.place, totals[size_t(facts.place)]);
   while (totals.size() > 1 && totals.back() == 0)
     totals.pop_back();
+}
+
+void ProgramBuilder::emit() {
   builder.setInsertionPointToEnd(module.getBody());
   auto program = plan::ProgramOp::create(
       builder, module.getLoc(), ("rank" + Twine(rank)).str(), rank,
@@ -434,7 +444,7 @@ void ProgramBuilder::emit() {
 
 /// Takes time for the actions of the schedule and the buffers that they bind;
 /// what is found per function is found once.
-void ProgramBuilder::build() {
+void ProgramBuilder::collect() {
   // The sizes of what crosses actions are known before the first transfer.
   findFunctions();
   for (const Action &action : schedule.ranks[rank]) {
@@ -445,10 +455,23 @@ void ProgramBuilder::build() {
   }
   extendGather();
   addStanding();
-  emit();
 }
 
-void plait::buildProgram(ModuleOp module, int64_t rank, const Calls &calls,
-                         const ParameterPacks &packs) {
-  ProgramBuilder(module, rank, calls, packs).build();
+/// Ranks are packed in threads of their own, while the next ones are collected.
+void plait::buildPrograms(
+    ModuleOp module, const Calls &calls,
+    llvm::function_ref<const ParameterPacks &(int64_t)> getPacks) {
+  std::list<ProgramBuilder> builders;
+  std::vector<std::future<void>> packed;
+  for (uint32_t rank = 0; rank < calls.schedule.problem.stages; ++rank) {
+    ProgramBuilder &builder =
+        builders.emplace_back(module, rank, calls, getPacks(rank));
+    builder.collect();
+    packed.push_back(
+        std::async(std::launch::async, [&builder] { builder.pack(); }));
+  }
+  for (auto [builder, done] : llvm::zip_equal(builders, packed)) {
+    done.get();
+    builder.emit();
+  }
 }

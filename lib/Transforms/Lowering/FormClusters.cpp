@@ -396,9 +396,11 @@ void plait::formClusters(func::FuncOp function, KnownClusters &known) {
 
 namespace {
 struct FormClustersPass : plait::impl::FormClustersPassBase<FormClustersPass> {
+  /// Kept for modules that follow, in the same context.
+  KnownClusters known;
+
   void runOnOperation() override {
     sortTokens(getOperation());
-    KnownClusters known;
     transformOnce(getOperation(), [&](func::FuncOp function) {
       formClusters(function, known);
     });

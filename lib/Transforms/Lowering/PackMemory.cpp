@@ -347,7 +347,8 @@ plait::packMemory(llvm::ArrayRef<Lifetime> buffers, int64_t &total,
   least = std::max<int64_t>(llvm::alignTo(least, plan::kAlignment),
                             orders.getPeak());
   llvm::SmallVector<int64_t> best(buffers.size(), 0), offsets = best;
-  total = std::numeric_limits<int64_t>::max();
+  // Nothing lies in most places.
+  total = least == 0 ? 0 : std::numeric_limits<int64_t>::max();
   // No order takes less than what is live at once, or has been placed:
   // whichever reaches that is the last.
   for (int order = 0; order < Orders::kCount && total > least; ++order) {

@@ -60,8 +60,9 @@ struct PlaceBuffersPass : plait::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
     // A pass object may run again, on another module.
     packsOf.clear();
     placeFunctions(*calls);
-    for (uint32_t rank = 0; rank < calls->schedule.problem.stages; ++rank)
-      buildProgram(getOperation(), rank, *calls, getPacks(rank));
+    buildPrograms(
+        getOperation(), *calls,
+        [&](int64_t rank) -> const ParameterPacks & { return getPacks(rank); });
   }
 };
 } // namespace

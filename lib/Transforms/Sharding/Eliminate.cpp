@@ -24,6 +24,7 @@
 
 #include <limits>
 #include <set>
+#include <utility>
 
 using namespace plait;
 
@@ -51,7 +52,7 @@ void CostNetwork::addCost(int variable, llvm::function_ref<double(int)> cost) {
   add(std::move(table));
 }
 
-/// The scope is sorted, since look() and eliminate() index tables by it.
+/// The scope is sorted, since getRow() and eliminate() index tables by it.
 void CostNetwork::addCost(int a, int b,
                           llvm::function_ref<double(int, int)> cost) {
   if (a == b)
@@ -74,8 +75,7 @@ constexpr size_t kLargestTable = size_t(1) << 22;
 struct CostNetwork::Elimination {
   llvm::ArrayRef<int> domains;
   std::vector<Table> live;
-  std::vector<bool> dead;
-  std::vector<std::set<int>> tablesOf;
+  std::vector<llvm::SmallVector<int, 8>> tablesOf; // ascending
   /// For each eliminated variable, the best value for each assignment of the
   /// neighbours that were left.
   struct Choice {
@@ -99,18 +99,20 @@ struct CostNetwork::Elimination {
   /// `tablesOf` names tables by index, so that dead ones stay where they are.
   void add(Table table) {
     for (int variable : table.scope)
-      tablesOf[variable].insert(live.size());
+      tablesOf[variable].push_back(int(live.size()));
     live.push_back(std::move(table));
-    dead.push_back(false);
   }
 
   /// The variables that some table has in common with `variable`, ascending.
   llvm::SmallVector<int, 4> neighbours(int variable) const {
-    std::set<int> result;
+    llvm::SmallVector<int, 4> result;
     for (int table : tablesOf[variable])
-      result.insert(live[table].scope.begin(), live[table].scope.end());
-    result.erase(variable);
-    return llvm::to_vector<4>(result);
+      for (int other : live[table].scope)
+        if (other != variable)
+          result.push_back(other);
+    llvm::sort(result);
+    result.erase(llvm::unique(result), result.end());
+    return result;
   }
 
   /// What a table over `scope` takes; over nothing it is one number. Saturates:
@@ -122,13 +124,24 @@ struct CostNetwork::Elimination {
     return entries;
   }
 
-  /// The entry of `table` for the values in `assignment`. Row-major over the
-  /// scope, the last variable fastest.
-  double look(const Table &table) const {
-    size_t index = 0;
-    for (int variable : table.scope)
-      index = index * domains[variable] + assignment[variable];
-    return table.costs[index];
+  /// Entries of a table that differ in one variable's value alone.
+  struct Row {
+    const double *first;
+    size_t stride;
+  };
+  /// The row of `table` for the values in `assignment`, whatever `variable` has
+  /// there. Row-major over the scope, the last variable fastest.
+  Row getRow(const Table &table, int variable) const {
+    size_t index = 0, stride = 0;
+    for (int other : table.scope) {
+      index *= domains[other];
+      stride *= domains[other];
+      if (other == variable)
+        stride = 1;
+      else
+        index += assignment[other];
+    }
+    return {&table.costs[index], stride};
   }
 
   bool eliminate(int variable);
@@ -150,19 +163,22 @@ bool CostNetwork::Elimination::eliminate(int variable) {
   if (entries > kLargestTable / domains[variable])
     return false;
   Table merged{choice.scope, {}};
+  llvm::SmallVector<Row, 8> rows;
   for (size_t entry = 0; entry < entries; ++entry) {
     size_t rest = entry;
     for (int other : llvm::reverse(choice.scope)) {
       assignment[other] = rest % domains[other];
       rest /= domains[other];
     }
+    rows.clear();
+    for (int table : tablesOf[variable])
+      rows.push_back(getRow(live[table], variable));
     double least = std::numeric_limits<double>::infinity();
     int best = 0;
     for (int x = 0; x < domains[variable]; ++x) {
-      assignment[variable] = x;
       double cost = 0;
-      for (int table : tablesOf[variable])
-        cost += look(live[table]);
+      for (const Row &row : rows)
+        cost += row.first[x * row.stride];
       // Equal sums are rounded differently: the first of them stays.
       if (cost < least * (1 - kRounding)) {
         least = cost;
@@ -172,12 +188,10 @@ bool CostNetwork::Elimination::eliminate(int variable) {
     merged.costs.push_back(least);
     choice.best.push_back(best);
   }
-  // A copy: the loop erases from the set itself.
-  for (int table : std::set<int>(tablesOf[variable])) {
-    dead[table] = true;
+  for (int table : std::exchange(tablesOf[variable], {}))
     for (int other : live[table].scope)
-      tablesOf[other].erase(table);
-  }
+      if (other != variable)
+        llvm::erase(tablesOf[other], table);
   choices.push_back(std::move(choice));
   if (merged.scope.empty())
     constant += merged.costs[0];

@@ -33,8 +33,9 @@ bool Explorer::isFasterOffloaded(const Node &node) const {
   return node.recompute->isAuto || node.schedule->searches;
 }
 
-/// Whether it is not known yet. What no offload makes fast enough is left out:
-/// the threshold only falls.
+/// Whether exploreOffload wants to know that a node does not fit, and does not
+/// yet. What no offload makes fast enough is left out: the threshold only
+/// falls.
 bool Explorer::mayBeShort(const Node &node) const {
   return !node.isShort && node.seconds - node.step < threshold &&
          choices.offload.size() > 1 && node.offload == choices.offload.front();

@@ -54,7 +54,7 @@ BlockTimes::Times BlockTimes::get(const Context &context, bool split,
   return known.try_emplace(key, std::move(made)).first->second;
 }
 
-/// As get() does.
+/// Made outside of the lock, as times are.
 BlockTimes::Costs
 BlockTimes::getCosts(const Block &block, const Context &context,
                      const std::function<std::vector<Cost>()> &make) {

@@ -386,7 +386,14 @@ def PlaceBuffersPass : Pass<"plan-place-buffers", "::mlir::ModuleOp"> {
     by lifetime over the schedule, largest first. Adds one `plan.program` per
     rank of `pp`.
 
-    Phase `lower`; reads the `pipe.schedule`, and nothing of the configuration.
+    Before that, ops of backward passes are moved where the workspace holds no more
+    at once for it. What is gathered for gradients of weights alone begins behind the
+    collective before it. Matmuls that are such gradients go behind collectives that
+    last longer than what is computed beside them, at the cluster's rates: the newest
+    ones first, and one of which two collectives need a part behind the second.
+
+    Phase `lower`; reads the `pipe.schedule` and the cluster, and nothing of the
+    configuration.
 
     Example:
     ```mlir
@@ -462,9 +469,10 @@ def OverlapCollectivesPass
     lasts, at the rates of the module's cluster (`#plait.rates`). A GEMM is moved over other steps only
     where neither uses bytes that the other writes, so that all results are the
     same bits, and no other step is moved, so that collectives stay in their order.
-    In the backward pass of tensor parallelism this puts GEMMs for weight gradients
-    beside the sums of input gradients. A processor has no streams, and nothing
-    happens.
+    Of a GEMM behind another collective, which has use for it, only as many rows are
+    moved as are needed, in whole tiles. In the backward pass of tensor parallelism
+    this puts GEMMs for weight gradients beside what is exchanged of input gradients.
+    A processor has no streams, and nothing happens.
 
     Phase `steps`; reads the target and the cluster, and nothing of the
     configuration.

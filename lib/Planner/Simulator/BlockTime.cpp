@@ -97,10 +97,14 @@ static bool isForWeights(const Operation &op) {
 /// collective: gradients of weights. Where a schedule runs these apart, what
 /// they gather has those before it beside it.
 bool BlockTimer::overlaps(const Operation &op) const {
-  if (!context.framework().overlapTensor || op.pass == Pass::Forward ||
-      op.axis != Axis::TP)
-    return false;
   bool delays = context.framework().delaysWeights;
+  // What experts exchange, as well, where it is not the processor that does.
+  bool isMeant =
+      op.axis == Axis::TP || (delays && getFacts(op.axis).splitsExperts &&
+                              !context.cluster.device.isProcessor);
+  if (!context.framework().overlapTensor || op.pass == Pass::Forward ||
+      !isMeant)
+    return false;
   if (split)
     return delays && isForWeights(op);
   // Everything else waits for what a gather of gradients brings, and nothing is

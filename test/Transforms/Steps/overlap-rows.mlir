@@ -1,11 +1,14 @@
 // RUN: plait-opt %s --plan-overlap-collectives | FileCheck %s
 // RUN: sed 's/latency = 1.5e-06/latency = 0.1e-06/' %s > %t.short.mlir
 // RUN: plait-opt %t.short.mlir --plan-overlap-collectives | FileCheck %s --check-prefix=SHORT
+// RUN: sed 's/1.0e+30 : f64>]/1.0e+30 : f64>], gemm_units = 2/' %s > %t.waves.mlir
+// RUN: plait-opt %t.waves.mlir --plan-overlap-collectives | FileCheck %s --check-prefix=WAVES
 
 // A GEMM of 512 rows takes 4 microseconds. A sum of 1.5 microseconds needs 192 of them,
 // and another sum behind it needs them too: of whole tiles, 128 or 256, either as good.
 // Of one without another sum behind it all move. One whose GELU is fused is not cut, and
-// too long for the sum; so are 128 rows for a sum of a tenth of a microsecond.
+// too long for the sum; so are 128 rows for a sum of a tenth of a microsecond. Of two
+// tiles at a time, 128 rows would leave one unit idle, and so would the other 384.
 module attributes {plait.target = #plait.target<cuda, name = "sm_90", cubin = "sm_90">,
   plait.cluster = #plait.cluster<name = "two", device = "d", nodes = 1, devices_per_node = 2, memory = 100, reserved = 1, peak_flops = 1.0e+09 : f64,
     rates = <gemm_flops = 1.024e+09 : f64, memory_bandwidth = 1.0e+09 : f64, links = [
@@ -18,6 +21,12 @@ dist.mesh @mesh ["tp"] = [2]
 // CHECK-NEXT: plan.kernel
 // CHECK: plan.collective
 // CHECK-NEXT: plan.gemm m 384 n 4 k 1 of f32 a <@w, 512, 1536> strides [1, 1] {{.*}} c <@free, 2048, 6144> {{.*}} accumulate add
+// WAVES-LABEL: plan.function @shared slots
+// WAVES-NEXT: plan.collective
+// WAVES-NEXT: plan.gemm m 256
+// WAVES-NEXT: plan.kernel
+// WAVES: plan.collective
+// WAVES-NEXT: plan.gemm m 256
 // SHORT-LABEL: plan.function @shared slots
 // SHORT-NEXT: plan.collective
 // SHORT-NEXT: plan.kernel

@@ -321,9 +321,9 @@ void SpaceBuilder::assignGroups() {
                   [](int64_t dim) { return dim != kNoDim; });
     for (unsigned dim = 1; dim < count; ++dim) {
       auto before = llvm::find(dims, dim - 1), own = llvm::find(dims, dim);
-      bool hasNeither = before == dims.end() && own == dims.end();
-      cut[dim] = cut[dim] || !(hasNeither ||
-                               (own != dims.end() && std::next(before) == own));
+      bool hasOne = before != dims.end(), hasOther = own != dims.end();
+      cut[dim] = cut[dim] || hasOne != hasOther ||
+                 (hasOne && std::next(before) != own);
     }
   };
   // Rows with a gap behind them cannot be walked as one.

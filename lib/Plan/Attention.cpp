@@ -140,7 +140,7 @@ Status plan::checkGpuChunks(const ChunkOrder &order, int64_t queries,
   return Status::success();
 }
 
-/// What libraries want a tensor, and a workspace, to begin at.
+/// Rounds up to what libraries want a tensor, and a workspace, to begin at.
 static uint64_t alignTensor(uint64_t bytes) {
   return (bytes + 255) / 256 * 256;
 }

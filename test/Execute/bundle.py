@@ -59,9 +59,9 @@ class CudaTools(Tools):
 
     options = ("--backend", "cuda")
 
-    def run(self, name, *given, cwd=None):
+    def run(self, name, *given, **how):
         more = self.options if name == "plaitc" else ()
-        return super().run(name, *given, *more, cwd=cwd)
+        return super().run(name, *given, *more, **how)
 
 
 class RepeatableTools(CudaTools):

@@ -92,8 +92,8 @@ runtime::cutAttention(const fb::AttentionStepT &step, int64_t firstQuery) {
   return pieces;
 }
 
-/// Statistics of one of two pieces lie without gaps, as cuDNN wants them: those
-/// of the queries before it, of all heads, come first.
+/// Finds the statistics of one of two pieces, without gaps, as cuDNN wants
+/// them: those of the queries before it, of all heads, come first.
 std::byte *CudaAttention::statsOf(const Prepared &attention,
                                   const Piece &piece) const {
   return workspace.data() + 2 * attention.termBytes +
@@ -101,8 +101,8 @@ std::byte *CudaAttention::statsOf(const Prepared &attention,
              sizeof(float);
 }
 
-/// Of one of two pieces the statistics are in the workspace. What the second
-/// one adds goes there, too.
+/// Operands of one piece. Of two the statistics are in the workspace, and what
+/// the second one adds goes there, too.
 AttentionOperands CudaAttention::operandsOf(const Prepared &attention,
                                             const Piece &piece,
                                             AttentionOperands operands) const {

@@ -180,8 +180,8 @@ func.func @attention_to_both_sides(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4
 // LATE: %[[OTHERS:.*]] = nn.exp %[[OWN]]
 // LATE: %[[LESS:.*]] = nn.sub %[[ROWS]], %[[TOP]] :
 // LATE: nn.exp %[[LESS]]
-// LATE: %[[WIDER:.*]] = nn.cast %[[OUT]] :
 // LATE: %[[SHARE:.*]] = nn.div %[[OTHERS]]
+// LATE: %[[WIDER:.*]] = nn.cast %[[OUT]] :
 // LATE: %[[EACH:.*]] = nn.broadcast %[[SHARE]] dims [0, 2, 3, 1] : tensor<2x2x3x8xf32> -> tensor<2x8x2x3x4xf32>
 // LATE: nn.mul %[[WIDER]], %[[EACH]]
 // LATE-NOT: nn.attention
@@ -190,6 +190,17 @@ func.func @attention_with_sinks(%q: tensor<2x8x2x3x4xbf16>, %k: tensor<2x8x2x4xb
   %o, %lse = nn.attention %q, %k, %k scale 0.5 soft_cap 50.0 sinks %s : (tensor<2x8x2x3x4xbf16>, tensor<2x8x2x4xbf16>, tensor<2x8x2x4xbf16>, tensor<2x3xbf16>) -> (tensor<2x8x2x3x4xbf16>, tensor<2x2x3x8xf32>)
   %dq, %dk, %dv, %ds = nn.attention_grad %q, %k, %k, %o, %lse, %o scale 0.5 soft_cap 50.0 sinks %s : (tensor<2x8x2x3x4xbf16>, tensor<2x8x2x4xbf16>, tensor<2x8x2x4xbf16>, tensor<2x8x2x3x4xbf16>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xbf16>, tensor<2x3xbf16>) -> (tensor<2x8x2x3x4xbf16>, tensor<2x8x2x4xbf16>, tensor<2x8x2x4xbf16>, tensor<2x3xf32>)
   return %ds, %dk : tensor<2x3xf32>, tensor<2x8x2x4xbf16>
+}
+
+// Rows of one element have no number each that kernels find.
+// LATE-LABEL: func.func @sinks_of_small_heads(
+// LATE-NOT: nn.broadcast {{.*}} dims [0, 2, 3, 1]
+// LATE: nn.matmul %{{.*}} "bgrs,bsgrd->bsgrd"
+// LATE-NOT: nn.attention
+// LATE: return
+func.func @sinks_of_small_heads(%q: tensor<2x8x2x3x1xf32>, %k: tensor<2x8x2x1xf32>, %s: tensor<2x3xf32>) -> tensor<2x8x2x3x1xf32> {
+  %o, %lse = nn.attention %q, %k, %k scale 0.5 sinks %s : (tensor<2x8x2x3x1xf32>, tensor<2x8x2x1xf32>, tensor<2x8x2x1xf32>, tensor<2x3xf32>) -> (tensor<2x8x2x3x1xf32>, tensor<2x2x3x8xf32>)
+  return %o : tensor<2x8x2x3x1xf32>
 }
 
 // LATE-LABEL: func.func @attention_within_documents(

@@ -342,8 +342,8 @@ Values AttentionOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
 // Libraries
 //===----------------------------------------------------------------------===//
 
-/// What has to be the library's. Sinks need not be: where it does not compute
-/// them, kernels behind its step do.
+/// Finds what has to be the library's. Sinks need not be: where it does not
+/// compute them, kernels behind its step do.
 template <typename OpTy> static AttentionTraits getTraits(OpTy op) {
   ScoreAttr score = op.getScore();
   return AttentionTraits()

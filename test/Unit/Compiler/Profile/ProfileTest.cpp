@@ -164,6 +164,33 @@ TEST_F(ProfileTest, KnowsWhatIsCheapToComputeAgain) {
   EXPECT_EQ(again.input.elements, layer.input.elements);
 }
 
+/// On GPUs kernels behind attention compute sinks: each row's output is read
+/// and written once more, and its statistics are read, and written with its
+/// share, which is read again. Processors and other programs have none.
+TEST_F(ProfileTest, CountsKernelsOfSinks) {
+  auto sumBehind = [&](std::optional<Cluster> cluster, const char *framework) {
+    open("gpt-oss-20b", 4096, Precision::BF16, std::move(cluster),
+         EpilogueKind::None, framework);
+    const Work &work = get(1, false);
+    const auto &all = work.blocks[work.order[work.before]].operations;
+    auto next = std::ranges::find(all, OperationKind::Attention,
+                                  &planner::Operation::kind);
+    EXPECT_NE(next, all.end());
+    std::pair<double, double> sum;
+    for (++next; next->kind == OperationKind::Kernel; ++next) {
+      sum.first += next->elementsPerSequence;
+      sum.second += next->fourBytePerSequence;
+    }
+    return sum;
+  };
+  auto [elements, fourByte] = sumBehind(*parseCluster("h100:1x8"), "plait");
+  EXPECT_EQ(elements, 2 * 4096.0 * 64 * 64);
+  EXPECT_EQ(fourByte, 4 * 4096.0 * 64);
+  std::pair<double, double> none;
+  EXPECT_EQ(sumBehind(std::nullopt, "plait"), none);
+  EXPECT_EQ(sumBehind(*parseCluster("h100:1x8"), "megatron-core"), none);
+}
+
 /// Full recomputation leaves what a copy might compare otherwise.
 TEST_F(ProfileTest, KnowsWhatIsKeptInAnyCase) {
   open("gpt-oss-20b", 4096, Precision::BF16);

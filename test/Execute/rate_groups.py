@@ -41,7 +41,7 @@ GROUPS = tuple(
 ) + tuple(word for name in SPARED for word in ("--no-decay", name)) + FREEZE
 # Likewise. Decay and the first decay are those of all but where a group has its own.
 OWN = {
-    "*.bias": "sgd", "*.mlp.c_*.weight": "muon", "*.attn.c_proj.weight": "muon",
+    "*.bias*": "sgd", "*.mlp.c_*.weight": "muon", "*.attn.c_proj.weight": "muon",
     "*.ln_*": "lion", "*.h.3.mlp.c_proj.weight": "adamw",
 }
 OPTIMIZERS = tuple(
@@ -172,14 +172,14 @@ class Suite(optimizers.Suite):
     def check_optimizers(self, setting):
         self.own_numbers = OWN_NUMBERS
         try:
-            return self.check_groups((*setting, *OPTIMIZERS), "adamw", make_each)
+            return self.check_groups(setting, "adamw", OPTIMIZERS, make_each)
         finally:
             self.own_numbers = {}
 
-    def check_groups(self, setting, optimizer, make_all=None):
+    def check_groups(self, setting, optimizer, own=(), make_all=None):
         # Clipping counts what is trained.
         probe = self.make_probe((*setting, *FREEZE))
-        plan = self.compile((*setting, *GROUPS), optimizer)
+        plan = self.compile((*setting, *GROUPS, *own), optimizer)
         start = self.train(plan, None, 1).rename(self.folder / "start.safetensors")
         tensors = {
             name: torch.tensor(x, dtype=torch.float64, requires_grad=True)
@@ -258,7 +258,7 @@ class Suite(optimizers.Suite):
         for line in (
             "group     lion for transformer.h.0.ln_1.weight, ",
             "group     muon for transformer.h.0.attn.c_proj.weight, ",
-            "group     sgd for transformer.h.0.attn.c_attn.",
+            "group     sgd for transformer.h.0.attn.c_attn.bias.q, ",
         ):
             require(line in shown, shown)
         kept, whole = self.folder / "kept-own", self.folder / "whole-own"

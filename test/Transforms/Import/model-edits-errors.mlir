@@ -10,7 +10,7 @@
 // RUN: not plait-opt %s --nn-scale-learning-rate=factors=w=nan 2>&1 | FileCheck %s --check-prefix=NUMBER
 // RUN: not plait-opt %s --nn-scale-learning-rate=factors=[=1 2>&1 | FileCheck %s --check-prefix=GLOB
 // RUN: not plait-opt %s --nn-assign-optimizers=optimizers=w=sgd,v=sgd 2>&1 | FileCheck %s --check-prefix=NAME
-// RUN: not plait-opt %s --nn-assign-optimizers=optimizers=w 2>&1 | FileCheck %s --check-prefix=OPTIMIZER
+// RUN: not plait-opt %s --nn-assign-optimizers=optimizers=w 2>&1 | FileCheck %s --check-prefix=UPDATER
 // RUN: not plait-opt %s --nn-assign-optimizers=optimizers=w=adam 2>&1 | FileCheck %s --check-prefix=ADAM
 // RUN: not plait-opt %s --nn-assign-optimizers=optimizers=[=sgd 2>&1 | FileCheck %s --check-prefix=OPTGLOB
 // RUN: not plait-opt %s --nn-insert-balance=terms=load 2>&1 | FileCheck %s --check-prefix=ROUTER
@@ -34,7 +34,7 @@
 // LEAST: error: `lr-factor` "w=-1" is not NAME=FACTOR with a factor of 0 to 1,000,000
 // NUMBER: error: `lr-factor` "w=nan" is not NAME=FACTOR with a factor of 0 to 1,000,000
 // GLOB: error: `lr-factor` "[": invalid glob pattern
-// OPTIMIZER: error: `optimizer-of` "w" is not NAME=OPTIMIZER: optimizer is "", expected adamw, sgd, lion, muon or muon-match-rms
+// UPDATER: error: `optimizer-of` "w" is not NAME=OPTIMIZER: optimizer is "", expected adamw, sgd, lion, muon or muon-match-rms
 // ADAM: error: `optimizer-of` "w=adam" is not NAME=OPTIMIZER: optimizer is "adam", expected adamw, sgd, lion, muon or muon-match-rms
 // OPTGLOB: error: `optimizer-of` "[": invalid glob pattern
 module {

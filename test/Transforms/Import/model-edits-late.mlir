@@ -3,7 +3,7 @@
 // RUN: not plait-opt %s --nn-remove-decay=parameters=w 2>&1 | FileCheck %s --check-prefix=DECAY
 // RUN: not plait-opt %s '--dist-pin-shardings=shardings=w=[{}]' 2>&1 | FileCheck %s --check-prefix=SHARD
 // RUN: not plait-opt %s --nn-scale-learning-rate=factors=w=2 2>&1 | FileCheck %s --check-prefix=RATE
-// RUN: not plait-opt %s --nn-assign-optimizers=optimizers=w=sgd 2>&1 | FileCheck %s --check-prefix=OPTIMIZER
+// RUN: not plait-opt %s --nn-assign-optimizers=optimizers=w=sgd 2>&1 | FileCheck %s --check-prefix=UPDATER
 // RUN: not plait-opt %s --nn-insert-balance=terms=load 2>&1 | FileCheck %s --check-prefix=BALANCE
 // RUN: not plait-opt %s --nn-freeze-parameters=parameters=w 2>&1 | FileCheck %s --check-prefix=FREEZE
 
@@ -14,6 +14,6 @@
 // DECAY: error: the input is IR after phase stage, in which weight decay is not taken off any more
 // FREEZE: error: the input is IR after phase stage, in which parameters are not frozen any more
 // RATE: error: the input is IR after phase stage, in which learning rates are not set any more
-// OPTIMIZER: error: the input is IR after phase stage, in which optimizers are not assigned any more
+// UPDATER: error: the input is IR after phase stage, in which optimizers are not assigned any more
 module attributes {plait.phase = #plait.phase<stage>} {
 }

@@ -30,8 +30,6 @@
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringSet.h"
 
-#include <future>
-#include <list>
 #include <map>
 #include <tuple>
 #include <vector>
@@ -65,12 +63,7 @@ public:
       : module(module), rank(rank), calls(calls), schedule(calls.schedule),
         packs(packs), builder(module) {}
 
-  /// Lists the rank's actions and buffers.
-  void collect();
-  /// Packs the buffers, each into its place. Reads no IR.
-  void pack();
-  /// Creates the program, once it is packed.
-  void emit();
+  void build();
 
 private:
   struct Buffer {
@@ -102,7 +95,8 @@ private:
   void addAccessed(Operation *op);
   void addStanding();
   size_t countScalars();
-  SmallVector<int64_t> pack(MemoryPlace place, int64_t &total) const;
+  SmallVector<int64_t> pack(MemoryPlace place, int64_t &total);
+  void emit();
 
   ModuleOp module;
   int64_t rank;
@@ -120,8 +114,6 @@ private:
   std::vector<PlannedAction> actions;
   std::optional<unsigned> gatherWorkspace; // in `buffers`
   IntegerAttr sorted;                      // what is sorted behind tokens
-  PerPlace<SmallVector<int64_t>> offsets;  // of `buffers`
-  SmallVector<int64_t> totals;             // by place
 };
 
 } // namespace
@@ -399,8 +391,7 @@ size_t ProgramBuilder::countScalars() {
 }
 
 /// Packs the buffers of a place by their lifetimes; the others are not there.
-SmallVector<int64_t> ProgramBuilder::pack(MemoryPlace place,
-                                          int64_t &total) const {
+SmallVector<int64_t> ProgramBuilder::pack(MemoryPlace place, int64_t &total) {
   auto lives = llvm::map_to_vector(buffers, [&](const Buffer &buffer) {
     Lifetime life = buffer.life;
     life.bytes = buffer.place == place ? life.bytes : 0;
@@ -409,15 +400,14 @@ SmallVector<int64_t> ProgramBuilder::pack(MemoryPlace place,
   return packMemory(lives, total);
 }
 
-void ProgramBuilder::pack() {
-  totals.resize(memoryPlaceCount);
+/// Packs all buffers, each into its place, and creates the program.
+void ProgramBuilder::emit() {
+  PerPlace<SmallVector<int64_t>> offsets;
+  SmallVector<int64_t> totals(memoryPlaceCount);
   for (const MemoryPlaceFacts &facts : memoryPlaces)
     offsets[facts.place] = pack(facts.place, totals[size_t(facts.place)]);
   while (totals.size() > 1 && totals.back() == 0)
     totals.pop_back();
-}
-
-void ProgramBuilder::emit() {
   builder.setInsertionPointToEnd(module.getBody());
   auto program = plan::ProgramOp::create(
       builder, module.getLoc(), ("rank" + Twine(rank)).str(), rank,
@@ -444,7 +434,7 @@ void ProgramBuilder::emit() {
 
 /// Takes time for the actions of the schedule and the buffers that they bind;
 /// what is found per function is found once.
-void ProgramBuilder::collect() {
+void ProgramBuilder::build() {
   // The sizes of what crosses actions are known before the first transfer.
   findFunctions();
   for (const Action &action : schedule.ranks[rank]) {
@@ -455,23 +445,10 @@ void ProgramBuilder::collect() {
   }
   extendGather();
   addStanding();
+  emit();
 }
 
-/// Ranks are packed in threads of their own, while the next ones are collected.
-void plait::buildPrograms(
-    ModuleOp module, const Calls &calls,
-    llvm::function_ref<const ParameterPacks &(int64_t)> getPacks) {
-  std::list<ProgramBuilder> builders;
-  std::vector<std::future<void>> packed;
-  for (uint32_t rank = 0; rank < calls.schedule.problem.stages; ++rank) {
-    ProgramBuilder &builder =
-        builders.emplace_back(module, rank, calls, getPacks(rank));
-    builder.collect();
-    packed.push_back(
-        std::async(std::launch::async, [&builder] { builder.pack(); }));
-  }
-  for (auto [builder, done] : llvm::zip_equal(builders, packed)) {
-    done.get();
-    builder.emit();
-  }
+void plait::buildProgram(ModuleOp module, int64_t rank, const Calls &calls,
+                         const ParameterPacks &packs) {
+  ProgramBuilder(module, rank, calls, packs).build();
 }

@@ -23,11 +23,10 @@ struct Calls {
   llvm::DenseMap<mlir::Operation *, FunctionSlots> slots;
 };
 
-/// Appends the programs of all ranks to `module`, whose functions have their
-/// places. `getPacks`: of a rank.
-void buildPrograms(
-    mlir::ModuleOp module, const Calls &calls,
-    llvm::function_ref<const ParameterPacks &(int64_t)> getPacks);
+/// Appends the program of `rank` to `module`, whose functions have their
+/// places.
+void buildProgram(mlir::ModuleOp module, int64_t rank, const Calls &calls,
+                  const ParameterPacks &packs);
 
 } // namespace plait
 

@@ -60,9 +60,8 @@ struct PlaceBuffersPass : plait::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
     // A pass object may run again, on another module.
     packsOf.clear();
     placeFunctions(*calls);
-    buildPrograms(
-        getOperation(), *calls,
-        [&](int64_t rank) -> const ParameterPacks & { return getPacks(rank); });
+    for (uint32_t rank = 0; rank < calls->schedule.problem.stages; ++rank)
+      buildProgram(getOperation(), rank, *calls, getPacks(rank));
   }
 };
 } // namespace

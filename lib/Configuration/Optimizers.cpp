@@ -31,7 +31,8 @@ static constexpr OptimizerOption kEpsilon = {
     "eps", "Epsilon", 1e-8, plan::kLeastEpsilon, kMost, "added to the divisor"};
 
 static constexpr OptimizerOption kRateFactor = {
-    "lr-factor", "RateFactor", 1, 0, kMost, "learning rate, times --lr"};
+    "lr-factor", "RateFactor", 1,
+    0,           kMost,        "learning rate, times the training's"};
 
 static constexpr std::string_view kMoments[] = {"moment1", "moment2"};
 static constexpr std::string_view kMomentum[] = {"momentum"};

@@ -19,8 +19,9 @@ namespace plait {
 mlir::LogicalResult retypeModel(mlir::ModuleOp module, int64_t batch,
                                 int64_t sequence);
 
-/// Whether the loss of `module`, a model, is no sum over sequences: it is then
-/// another model for another batch.
+/// Whether `module`, a model, is one for the batch that it is written for
+/// alone: its loss is no sum over sequences, or something in it holds for that
+/// batch.
 bool hasFixedBatch(mlir::ModuleOp module);
 
 /// Fails, with an error at `loc`, unless indices can count the tokens of a

@@ -48,8 +48,7 @@ Status plan::checkOptions(const fb::Plan &plan) {
                   "', as another one or as nothing is");
     if (option.shared() && option.shared()->size() == 0)
       return fail("option '", name,
-                  "' of the optimizer is set by one without a "
-                  "name");
+                  "' of the optimizer is set by one without a name");
     for (uint32_t scalar : {option.scalar(), option.correction()}) {
       bool isNone =
           scalar == 0 && scalar == option.correction() && option.scalar() != 0;

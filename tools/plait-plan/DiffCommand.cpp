@@ -89,10 +89,10 @@ void addHeader(Facts &facts, const fb::Plan &plan) {
   // Of schedules the name: two of one name differ in the actions, of which the
   // counts of steps below are all that is compared.
   for (auto &[name, value] : plan::settingsOf(plan))
-    facts.emplace_back(
-        name, name == "optimizer"
-                  ? runtime::PlanIdentity::of(plan, 0).nameOptimizers()
-                  : value);
+    facts.emplace_back(name,
+                       name == "optimizer"
+                           ? runtime::PlanIdentity::of(plan, 0).nameOptimizers()
+                           : value);
   facts.emplace_back("microbatches", plan.microbatches());
   facts.emplace_back("stages", plan.programs()->size());
   // For which processor, not the code itself: kernels differ in ways that say

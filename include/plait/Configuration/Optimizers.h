@@ -108,7 +108,7 @@ struct SharedOption {
   };
   std::string name;
   std::vector<Reader> readers; // at least one
-  /// As TrainingOption has it.
+  /// Names what sets this one, as TrainingOption does.
   std::string_view shared = {};
 };
 

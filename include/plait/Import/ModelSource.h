@@ -34,8 +34,8 @@ public:
   /// source does not say it either.
   virtual std::optional<int64_t> getSequence() const = 0;
 
-  /// Whether the model has one batch only, because the sequences of a
-  /// microbatch depend on each other.
+  /// Whether the model has one batch only: the sequences of a microbatch depend
+  /// on each other, or something is written for so many.
   virtual bool hasFixedBatch() const = 0;
 
   /// The nn module, as plait/Import/HuggingFace.h describes it, for a

@@ -83,6 +83,9 @@ TEST(PlanOptions, MayBeSetByThoseOfAll) {
   option.shared = "beta";
   EXPECT_EQ(check({makeOption("beta", 1), option}), "");
   EXPECT_EQ(check({option}), ""); // the plan's own optimizer may have none
+  option.shared = "";
+  EXPECT_EQ(check({option}), "option 'lion-beta' of the optimizer is set by "
+                             "one without a name");
 }
 
 TEST(PlanOptions, RefuseDefaultsOutOfBounds) {

@@ -54,7 +54,7 @@ struct Letters {
   }
 };
 
-/// With momentum μ and the gradient g,
+/// Updates a matrix; with momentum μ and the gradient g,
 /// m = μ m + (1 - μ) g, u = μ m + (1 - μ) g (Nesterov), o = u orthogonalised,
 /// w = (1 - η λ) w - η s o, where s follows from the matrix's shape.
 class Muon : public UpdateRule {

@@ -20,7 +20,7 @@
 
 namespace plait {
 
-/// "zero is "4", expected 0 to 3".
+/// Fails with "zero is "4", expected 0 to 3".
 inline Status failParsing(std::string_view name, std::string_view text,
                           const std::string &expected) {
   return fail(name, " is \"", text, "\", expected ", expected);

@@ -92,7 +92,7 @@ std::string plait::getRateScalar(const Optimizer &own) {
   return std::string(own.rule).append(kRateFactor.scalar);
 }
 
-/// "lion-beta1".
+/// Returns "lion-beta1".
 static std::string getOwnName(const Optimizer &own,
                               const OptimizerOption &option) {
   return std::string(own.name).append("-").append(option.name);

@@ -303,27 +303,10 @@ def adamw(parameters, recipe, factor):
     )
 
 
-def lion(parameters, rate: float, betas: tuple[float, float], decay: float):
-    """Chen et al. 2023, Algorithm 2."""
-    import torch
-
-    class Lion(torch.optim.Optimizer):
-        @torch.no_grad()
-        def step(self):
-            for group in self.param_groups:
-                for w in group["params"]:
-                    m = self.state[w].setdefault("m", torch.zeros_like(w))
-                    c = betas[0] * m + (1 - betas[0]) * w.grad
-                    w.mul_(1 - group["lr"] * group["weight_decay"])
-                    w.sub_(group["lr"] * c.sign())
-                    m.mul_(betas[1]).add_(w.grad, alpha=1 - betas[1])
-
-    return Lion(split(parameters, decay), {"lr": rate, "weight_decay": decay})
-
-
 def group_optimizers(module):
     """An optimizer of each group of GROUPS, and AdamW of what is in none."""
     import torch
+    from torch_lion import Lion
 
     recipe, of = GROUP_RECIPE, {"adamw": [], "muon": [], "lion": [], "sgd": []}
     for name, parameter in module.named_parameters():
@@ -337,7 +320,10 @@ def group_optimizers(module):
             of["muon"], lr=rates["muon"], momentum=0.95,
             weight_decay=recipe["muon-weight-decay"],
         ),
-        lion(of["lion"], rates["lion"], (recipe["beta1"], recipe["lion-beta2"]), decay),
+        Lion(
+            split(of["lion"], decay), (recipe["beta1"], recipe["lion-beta2"]),
+            lr=rates["lion"],
+        ),
         torch.optim.SGD(
             split(of["sgd"], decay), rates["sgd"], momentum=recipe["sgd-beta1"]
         ),

@@ -28,6 +28,7 @@ from optimizers import (
     BETA1, BETA2, DECAY, EPSILON, MATRIX_TOLERANCE, RATE, STEPS, TOLERANCE,
 )
 from tensors import read_tensors
+from torch_lion import Lion
 
 # Of several patterns that match, the last one counts.
 FACTORS = {"*.h.*": 0.25, "*.h.1.*": 0.0, "*wte.weight": 3.0, "*.ln_f.*": 1.0}
@@ -103,20 +104,6 @@ def make(optimizer: str, tensors: dict):
     return torch.optim.AdamW(given, RATE, (BETA1, BETA2), EPSILON)
 
 
-class Lion(torch.optim.Optimizer):
-    """Chen et al. 2023, Algorithm 2."""
-
-    @torch.no_grad()
-    def step(self):
-        for group in self.param_groups:
-            for w in group["params"]:
-                m = self.state[w].setdefault("m", torch.zeros_like(w))
-                c = BETA1 * m + (1 - BETA1) * w.grad
-                w.mul_(1 - group["lr"] * group["weight_decay"])
-                w.sub_(group["lr"] * c.sign())
-                m.mul_(LION_BETA2).add_(w.grad, alpha=1 - LION_BETA2)
-
-
 class Muon(torch.optim.Optimizer):
     """torch.optim.Muon in double, of weights that lie as inputs times outputs."""
 
@@ -142,7 +129,7 @@ def make_each(tensors: dict) -> list:
     for own, rule, rate in (
         ("adamw", lambda g: torch.optim.AdamW(g, RATE, (BETA1, BETA2), EPSILON), 1.0),
         ("sgd", lambda g: torch.optim.SGD(g, RATE, momentum=SGD_BETA1), 1.0),
-        ("lion", lambda g: Lion(g, {}), 1.0),
+        ("lion", lambda g: Lion(g, (BETA1, LION_BETA2)), 1.0),
         ("muon", lambda g: Muon(g, {}), MUON_RATE),
     ):
         given = []

@@ -24,7 +24,7 @@ using Settings = std::vector<std::pair<std::string, std::string>>;
 /// what their other fields tell.
 Settings settingsOf(const fb::Plan &plan);
 
-/// Likewise, without what is at plaitc's default.
+/// Returns those of them that are not at plaitc's default.
 Settings unusualSettingsOf(const fb::Plan &plan);
 
 } // namespace plait::plan

@@ -6,10 +6,10 @@
 //===----------------------------------------------------------------------===//
 //
 // Which variants of attention each library computes in one step. A causal mask,
-// windows under it, any scale, groups of heads are not listed: all can. What it
-// cannot is computed by matmuls and kernels, which can everything; sinks, by
-// kernels behind its step. Who asks: the compiler (nn.attention), the planner
-// for a whole model, and a device for a step of a plan.
+// windows under it, any scale and groups of heads are not listed: all can. What
+// a library cannot is computed by matmuls and kernels, which can everything;
+// sinks by kernels behind its step. Who asks: the compiler (nn.attention), the
+// planner for a whole model, and a device for a step of a plan.
 //
 //===----------------------------------------------------------------------===//
 

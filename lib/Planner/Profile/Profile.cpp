@@ -70,8 +70,8 @@ struct ModelProfile::Passes {
   LogicalResult run(ModuleOp module, ArrayRef<Phase> phases);
 };
 
-/// Without the verifier: a profile is thrown away, and the pick's compilation
-/// verifies each phase.
+/// Runs phases without the verifier: a profile is thrown away, and the pick's
+/// compilation verifies each phase.
 LogicalResult ModelProfile::Passes::run(ModuleOp module,
                                         ArrayRef<Phase> phases) {
   auto [entry, isNew] = managers.try_emplace(phases.vec(), module.getContext());

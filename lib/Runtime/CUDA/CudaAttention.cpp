@@ -167,8 +167,8 @@ Status CudaAttention::cut(Prepared &made) {
   return Status::success();
 }
 
-/// All of it lies at the beginning of the workspace: of terms first dK, then
-/// dV, each with rows as far apart as the gradients' own.
+/// Makes room at the beginning of the workspace: of terms first dK, then dV,
+/// each with rows as far apart as the gradients' own.
 Status CudaAttention::makeRoom(Prepared &made) {
   if (made.pieces.size() == 1)
     return Status::success();

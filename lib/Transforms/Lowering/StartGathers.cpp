@@ -100,7 +100,7 @@ void Starter::start(Operation *gather, Operation *behind) {
   }
 }
 
-/// Those that have been moved count where they were.
+/// Walks the ops, of which those that have been moved count where they were.
 void Starter::run() {
   for (Operation &op : body)
     steps[&op] = int64_t(steps.size());

@@ -387,8 +387,8 @@ static Status checkAttentionStep(OpTy op, int architecture) {
                                  architecture);
 }
 
-/// No step where the library computes the rest alone, which the op then
-/// decomposes into.
+/// Answers that there is no step where the library computes the rest alone,
+/// which the op then decomposes into.
 std::optional<Status> AttentionOp::checkLibraryStep(int architecture) {
   Status rest = checkAttentionStep(*this, architecture);
   auto sinks = AttentionTraits().add(AttentionTrait::Sinks, bool(getSinks()));

@@ -14,8 +14,8 @@
 
 #include "Compilation.h"
 
-#include "Memory.h"
-#include "Settings.h"
+#include "LoweredModel.h"
+#include "TargetSettings.h"
 #include "plait/Conversion/ToPlan.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
@@ -73,7 +73,7 @@ Status Compilation::chooseTarget() {
   target = module ? getTarget(*module) : TargetAttr();
   if (target)
     return checkGivenTarget(options, target, getCluster(*module));
-  Result<Settings> settings = makeSettings(options);
+  Result<TargetSettings> settings = makeTargetSettings(options);
   if (!settings.ok())
     return settings.status();
   target = describeTarget(getContext(), *settings);
@@ -152,7 +152,7 @@ Status Compilation::choose() {
   cluster = module ? getCluster(*module) : ClusterAttr();
   if (cluster || options.cluster.empty())
     return Status::success();
-  Result<Settings> settings = makeSettings(options);
+  Result<TargetSettings> settings = makeTargetSettings(options);
   if (!settings.ok())
     return settings.status();
   cluster = describeCluster(getContext(), *settings->cluster, options.cluster,

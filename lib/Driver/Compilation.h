@@ -9,8 +9,8 @@
 #define PLAIT_LIB_DRIVER_COMPILATION_H
 
 #include "Certificate.h"
-#include "Memory.h"
-#include "Model.h"
+#include "LoweredModel.h"
+#include "ModelState.h"
 #include "plait/Configuration/Mesh.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Schedule/Schedule.h"

@@ -11,7 +11,7 @@
 
 #include "plait/Driver/Jobs.h"
 
-#include "Model.h"
+#include "ModelState.h"
 
 #include <algorithm>
 

@@ -18,8 +18,8 @@
 
 #include "Planning.h"
 
-#include "Model.h"
-#include "Settings.h"
+#include "ModelState.h"
+#include "TargetSettings.h"
 #include "plait/Configuration/CompressionFacts.h"
 #include "plait/Configuration/Mixing.h"
 #include "plait/Configuration/Optimizers.h"
@@ -266,7 +266,8 @@ Status ChoiceState::prepare() {
   // Before the search: what cannot be compiled need not be looked for.
   // A prediction is also for devices that there is no code for.
   if (planning.compiles || !options.target.empty())
-    if (Result<Settings> settings = makeSettings(options); !settings.ok())
+    if (Result<TargetSettings> settings = makeTargetSettings(options);
+        !settings.ok())
       return settings.status();
   return Status::success();
 }
@@ -309,7 +310,8 @@ void ChoiceState::tell() const {
 /// predicted only.
 bool ChoiceState::canPlace() const {
   return planning.framework == "plait" &&
-         training.precision != Precision::FP16 && makeSettings(options).ok();
+         training.precision != Precision::FP16 &&
+         makeTargetSettings(options).ok();
 }
 
 /// As a compilation will.

@@ -9,7 +9,7 @@
 #define PLAIT_LIB_DRIVER_PLANNING_H
 
 #include "Compilation.h"
-#include "Memory.h"
+#include "LoweredModel.h"
 #include "plait/Planner/Profile.h"
 #include "plait/Schedule/Schedule.h"
 

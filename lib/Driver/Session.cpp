@@ -15,10 +15,10 @@
 
 #include "Certificate.h"
 #include "Compilation.h"
-#include "Memory.h"
+#include "LoweredModel.h"
 #include "Planning.h"
 #include "Reference.h"
-#include "Settings.h"
+#include "TargetSettings.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 #include "plait/Import/HuggingFace.h"
 #include "plait/Plan/Container.h"

@@ -8,7 +8,7 @@
 #ifndef PLAIT_LIB_PROOF_COMPARE_H
 #define PLAIT_LIB_PROOF_COMPARE_H
 
-#include "Step.h"
+#include "Interpreter.h"
 
 namespace plait::proof {
 

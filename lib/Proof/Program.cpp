@@ -27,8 +27,8 @@
 #include "Program.h"
 
 #include "Callees.h"
+#include "Interpreter.h"
 #include "ProgramBuffer.h"
-#include "Step.h"
 
 #include "plait/Support/ActionKinds.h"
 

@@ -13,7 +13,7 @@
 
 #include "Report.h"
 
-#include "Step.h"
+#include "Interpreter.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 
 #include "llvm/ADT/SetVector.h"

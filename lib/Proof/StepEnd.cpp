@@ -15,7 +15,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Step.h"
+#include "Interpreter.h"
 
 #include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Support/ActionKinds.h"

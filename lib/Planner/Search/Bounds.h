@@ -15,7 +15,7 @@
 #define PLAIT_LIB_PLANNER_SEARCH_BOUNDS_H
 
 #include "Simulator/BlockTime.h"
-#include "Simulator/Memory.h"
+#include "Simulator/RankMemory.h"
 #include "plait/Planner/Estimate.h"
 
 #include <map>

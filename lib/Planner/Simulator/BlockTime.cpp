@@ -14,7 +14,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "BlockTimer.h"
-#include "Memory.h"
+#include "RankMemory.h"
 
 #include "plait/Support/PieceOverlap.h"
 

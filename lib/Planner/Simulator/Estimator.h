@@ -9,9 +9,9 @@
 #define PLAIT_LIB_PLANNER_SIMULATOR_ESTIMATOR_H
 
 #include "BlockTime.h"
-#include "Memory.h"
 #include "Pipeline.h"
-#include "Step.h"
+#include "RankMemory.h"
+#include "StepEndTime.h"
 #include "plait/Schedule/Generators.h"
 
 #include <array>

@@ -8,7 +8,7 @@
 #ifndef PLAIT_LIB_PLANNER_SIMULATOR_PACKS_H
 #define PLAIT_LIB_PLANNER_SIMULATOR_PACKS_H
 
-#include "Step.h"
+#include "StepEndTime.h"
 
 #include <array>
 #include <utility>

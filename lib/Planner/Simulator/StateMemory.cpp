@@ -11,7 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Communicators.h"
-#include "Memory.h"
+#include "RankMemory.h"
 
 #include "plait/Configuration/CompressionFacts.h"
 

@@ -16,8 +16,8 @@
 #include "Dashboard.h"
 
 #include "DashboardPage.h"
-#include "Settings.h"
-#include "Timeline.h"
+#include "RankTimeline.h"
+#include "RunSettings.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Files.h"
 #include "plait/Plan/Json.h"

@@ -15,7 +15,7 @@
 
 #include "Core/Processes.h"
 #include "KeptChoices.h"
-#include "Settings.h"
+#include "RunSettings.h"
 #include "Setup.h"
 #include "plait/Configuration/CompressionFacts.h"
 #include "plait/Plan/Defaults.h"

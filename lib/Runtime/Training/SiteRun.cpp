@@ -12,7 +12,7 @@
 
 #include "SiteRun.h"
 
-#include "Settings.h"
+#include "RunSettings.h"
 #include "Sites/Member.h"
 #include "plait/Plan/Ranks.h"
 #include "plait/Plan/Sites.h"

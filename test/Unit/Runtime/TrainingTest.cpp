@@ -8,7 +8,7 @@
 #include "Training/Controls.h"
 #include "Training/Curve.h"
 #include "Training/LearningRate.h"
-#include "Training/Settings.h"
+#include "Training/RunSettings.h"
 #include "Training/TensorBoard.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-//===- Timeline.cpp - A step as bars --------------------------------------===//
+//===- RankTimeline.cpp - A step as bars ----------------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -13,7 +13,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Timeline.h"
+#include "RankTimeline.h"
 
 #include "Core/StepNames.h"
 #include "plait/Plan/Messages.h"

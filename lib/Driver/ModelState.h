@@ -1,12 +1,12 @@
-//===- Model.h - Models on their way into the compiler ----------*- C++ -*-===//
+//===- ModelState.h - Models on their way into the compiler -----*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PLAIT_LIB_DRIVER_MODEL_H
-#define PLAIT_LIB_DRIVER_MODEL_H
+#ifndef PLAIT_LIB_DRIVER_MODELSTATE_H
+#define PLAIT_LIB_DRIVER_MODELSTATE_H
 
 #include "Messages.h"
 #include "plait/Dialect/NN/IR/NN.h"
@@ -66,4 +66,4 @@ void noteUnfusedAttention(Messages &messages, const Status &reason,
 
 } // namespace plait
 
-#endif // PLAIT_LIB_DRIVER_MODEL_H
+#endif // PLAIT_LIB_DRIVER_MODELSTATE_H

@@ -1,15 +1,15 @@
-//===- Step.h - Costs of the end of a step ----------------------*- C++ -*-===//
+//===- StepEndTime.h - Costs of the end of a step ---------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PLAIT_LIB_PLANNER_SIMULATOR_STEP_H
-#define PLAIT_LIB_PLANNER_SIMULATOR_STEP_H
+#ifndef PLAIT_LIB_PLANNER_SIMULATOR_STEPENDTIME_H
+#define PLAIT_LIB_PLANNER_SIMULATOR_STEPENDTIME_H
 
 #include "BlockTime.h"
-#include "Memory.h"
+#include "RankMemory.h"
 
 namespace plait::planner {
 
@@ -71,4 +71,4 @@ Cost getAccumulationCost(const StageBlocks &stage, const Context &context);
 
 } // namespace plait::planner
 
-#endif // PLAIT_LIB_PLANNER_SIMULATOR_STEP_H
+#endif // PLAIT_LIB_PLANNER_SIMULATOR_STEPENDTIME_H

@@ -1,4 +1,4 @@
-//===- Step.h - The interpretation of a step ---*- C++ -*-===//
+//===- Interpreter.h - The interpretation of a step -------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -13,8 +13,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PLAIT_LIB_PROOF_STEP_H
-#define PLAIT_LIB_PROOF_STEP_H
+#ifndef PLAIT_LIB_PROOF_INTERPRETER_H
+#define PLAIT_LIB_PROOF_INTERPRETER_H
 
 #include "State.h"
 #include "plait/Dialect/Pipe/IR/Pipe.h"
@@ -103,4 +103,4 @@ bool crossesPipeline(mlir::Operation *op);
 
 } // namespace plait::proof
 
-#endif // PLAIT_LIB_PROOF_STEP_H
+#endif // PLAIT_LIB_PROOF_INTERPRETER_H

@@ -1,12 +1,12 @@
-//===- Timeline.h - A step as bars ------------------------------*- C++ -*-===//
+//===- RankTimeline.h - A step as bars --------------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PLAIT_LIB_RUNTIME_TRAINING_TIMELINE_H
-#define PLAIT_LIB_RUNTIME_TRAINING_TIMELINE_H
+#ifndef PLAIT_LIB_RUNTIME_TRAINING_RANKTIMELINE_H
+#define PLAIT_LIB_RUNTIME_TRAINING_RANKTIMELINE_H
 
 #include "Stragglers.h"
 
@@ -28,4 +28,4 @@ nlohmann::ordered_json describeRanks(const Stragglers &watched);
 
 } // namespace plait::runtime
 
-#endif // PLAIT_LIB_RUNTIME_TRAINING_TIMELINE_H
+#endif // PLAIT_LIB_RUNTIME_TRAINING_RANKTIMELINE_H

@@ -1,4 +1,4 @@
-//===- Settings.cpp - Description of a run's settings ---------------------===//
+//===- RunSettings.cpp - Description of a run's settings ------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -11,7 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Settings.h"
+#include "RunSettings.h"
 
 #include "LearningRate.h"
 #include "OptimizerOptions.h"

@@ -1,4 +1,4 @@
-//===- Memory.cpp - Memory of lowered models ------------------------------===//
+//===- LoweredModel.cpp - Memory of lowered models ------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -11,7 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Memory.h"
+#include "LoweredModel.h"
 
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Transforms/Steps.h"

@@ -1,4 +1,4 @@
-//===- Settings.cpp - Target and cluster of a plan ------------------------===//
+//===- TargetSettings.cpp - Target and cluster of a plan ------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -12,7 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Settings.h"
+#include "TargetSettings.h"
 
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/STLExtras.h"
@@ -119,8 +119,9 @@ makeTarget(const CompileOptions &options,
 }
 
 /// The cluster first, since the rest follows from it.
-Result<Settings> plait::makeSettings(const CompileOptions &options) {
-  Settings settings;
+Result<TargetSettings>
+plait::makeTargetSettings(const CompileOptions &options) {
+  TargetSettings settings;
   if (!options.cluster.empty()) {
     Result<Cluster> cluster = planner::parseCluster(options.cluster);
     if (!cluster.ok())
@@ -173,7 +174,7 @@ EpilogueKind plait::getUsualEpilogues(bool isGPU, StringRef architecture) {
 
 /// Bytes that a GPU needs beside the arena: without a cluster, what the
 /// target's usual device does.
-static uint64_t getDeviceReserve(const Settings &settings,
+static uint64_t getDeviceReserve(const TargetSettings &settings,
                                  const codegen::TargetGPU &gpu) {
   // The cluster's file says it; else the usual device of the architecture
   // stands for it.
@@ -187,7 +188,7 @@ static uint64_t getDeviceReserve(const Settings &settings,
 
 /// What the module says from here on; no pass asks the options again.
 TargetAttr plait::describeTarget(MLIRContext *context,
-                                 const Settings &settings) {
+                                 const TargetSettings &settings) {
   if (const auto *cpu = std::get_if<codegen::TargetCPU>(&settings.target))
     return TargetAttr::get(context, TargetKind::CPU, cpu->name, cpu->features,
                            "", 0);

@@ -1,12 +1,12 @@
-//===- Memory.h - Memory of a rank ------------------------------*- C++ -*-===//
+//===- RankMemory.h - Memory of a rank --------------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PLAIT_LIB_PLANNER_SIMULATOR_MEMORY_H
-#define PLAIT_LIB_PLANNER_SIMULATOR_MEMORY_H
+#ifndef PLAIT_LIB_PLANNER_SIMULATOR_RANKMEMORY_H
+#define PLAIT_LIB_PLANNER_SIMULATOR_RANKMEMORY_H
 
 #include "BlockTime.h"
 #include "Pipeline.h"
@@ -173,4 +173,4 @@ StageMemory getMemory(uint32_t rank, std::span<const StageBlocks *const> stages,
 
 } // namespace plait::planner
 
-#endif // PLAIT_LIB_PLANNER_SIMULATOR_MEMORY_H
+#endif // PLAIT_LIB_PLANNER_SIMULATOR_RANKMEMORY_H

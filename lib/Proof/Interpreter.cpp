@@ -1,4 +1,4 @@
-//===- Step.cpp - The interpretation of a step ---*- C++ -*-===//
+//===- Interpreter.cpp - The interpretation of a step ---------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -17,7 +17,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Step.h"
+#include "Interpreter.h"
 
 #include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"

@@ -1,12 +1,12 @@
-//===- Settings.h - Target and cluster of a plan ----------------*- C++ -*-===//
+//===- TargetSettings.h - Target and cluster of a plan ----------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PLAIT_LIB_DRIVER_SETTINGS_H
-#define PLAIT_LIB_DRIVER_SETTINGS_H
+#ifndef PLAIT_LIB_DRIVER_TARGETSETTINGS_H
+#define PLAIT_LIB_DRIVER_TARGETSETTINGS_H
 
 #include "plait/Codegen/Kernel.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
@@ -16,14 +16,14 @@
 namespace plait {
 
 /// What executes the plan, as the options say.
-struct Settings {
+struct TargetSettings {
   codegen::Target target;
   std::optional<planner::Cluster> cluster; // none: not known
 };
 
 /// Back end and target follow from the cluster. Fails where options contradict
 /// each other or the cluster, and where no code can be made for its devices.
-Result<Settings> makeSettings(const CompileOptions &options);
+Result<TargetSettings> makeTargetSettings(const CompileOptions &options);
 
 /// Moves the sites of the mesh to `outer`; see plait::takeSites.
 Status takeSites(CompileOptions &options);
@@ -45,8 +45,9 @@ std::vector<std::string> findIdlePins(const ConfigurationPins &pins,
 EpilogueKind getUsualEpilogues(bool isGPU, llvm::StringRef architecture);
 
 /// The target, with the bytes that a GPU needs beside the arena.
-TargetAttr describeTarget(mlir::MLIRContext *context, const Settings &settings);
+TargetAttr describeTarget(mlir::MLIRContext *context,
+                          const TargetSettings &settings);
 
 } // namespace plait
 
-#endif // PLAIT_LIB_DRIVER_SETTINGS_H
+#endif // PLAIT_LIB_DRIVER_TARGETSETTINGS_H

@@ -1,12 +1,12 @@
-//===- Settings.h - Description of a run's settings -------------*- C++ -*-===//
+//===- RunSettings.h - Description of a run's settings ----------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PLAIT_LIB_RUNTIME_TRAINING_SETTINGS_H
-#define PLAIT_LIB_RUNTIME_TRAINING_SETTINGS_H
+#ifndef PLAIT_LIB_RUNTIME_TRAINING_RUNSETTINGS_H
+#define PLAIT_LIB_RUNTIME_TRAINING_RUNSETTINGS_H
 
 #include "plait/Runtime/Observer.h"
 
@@ -48,4 +48,4 @@ std::string describeOtherLength(const TrainOptions &options,
 
 } // namespace plait::runtime
 
-#endif // PLAIT_LIB_RUNTIME_TRAINING_SETTINGS_H
+#endif // PLAIT_LIB_RUNTIME_TRAINING_RUNSETTINGS_H

@@ -1,14 +1,14 @@
-//===- Memory.h - Memory as the compiler places it --------------*- C++ -*-===//
+//===- LoweredModel.h - Memory as the compiler places it --------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PLAIT_LIB_DRIVER_MEMORY_H
-#define PLAIT_LIB_DRIVER_MEMORY_H
+#ifndef PLAIT_LIB_DRIVER_LOWEREDMODEL_H
+#define PLAIT_LIB_DRIVER_LOWEREDMODEL_H
 
-#include "Model.h"
+#include "ModelState.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 #include "plait/Planner/Estimate.h"
 
@@ -48,4 +48,4 @@ continueMemory(const std::vector<planner::StageMemory> &fewer,
 
 } // namespace plait
 
-#endif // PLAIT_LIB_DRIVER_MEMORY_H
+#endif // PLAIT_LIB_DRIVER_LOWEREDMODEL_H

@@ -1,4 +1,4 @@
-//===- Model.cpp - Models on their way into the compiler ------------------===//
+//===- ModelState.cpp - Models on their way into the compiler -------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -11,7 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Model.h"
+#include "ModelState.h"
 
 #include "plait/Dialect/Plait/IR/ExpertChunks.h"
 #include "plait/Dialect/Plait/IR/Plait.h"

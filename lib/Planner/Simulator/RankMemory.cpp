@@ -1,4 +1,4 @@
-//===- Memory.cpp - Memory of a rank --------------------------------------===//
+//===- RankMemory.cpp - Memory of a rank ----------------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -13,7 +13,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Memory.h"
+#include "RankMemory.h"
 
 #include "Communicators.h"
 #include "Packs.h"

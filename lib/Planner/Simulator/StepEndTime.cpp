@@ -1,4 +1,4 @@
-//===- Step.cpp - Costs of the end of a step ------------------------------===//
+//===- StepEndTime.cpp - Costs of the end of a step -----------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -15,7 +15,7 @@
 #include "Packs.h"
 
 #include "Cost/Parts.h"
-#include "Memory.h"
+#include "RankMemory.h"
 #include "plait/Configuration/CompressionFacts.h"
 
 #include <algorithm>

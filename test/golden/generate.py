@@ -243,10 +243,97 @@ GPT_OSS_SMALL = LLAMA_SMALL | {
     "sliding_window": 9,
     "swiglu_limit": 0.75,
 }
+# One head of keys and values for all, norms whose weights begin at 0, scaled
+# embeddings.
+GEMMA_SMALL = LLAMA_SMALL | {
+    "architectures": ["GemmaForCausalLM"],
+    "model_type": "gemma",
+    "head_dim": 16,
+    "hidden_act": "gelu_pytorch_tanh",
+    "num_hidden_layers": 2,
+    "num_key_value_heads": 1,
+    "pad_token_id": None,
+    "rms_norm_eps": 1e-06,
+    "tie_word_embeddings": True,
+}
+# Norms on both sides, windows of every other layer, scores and logits beyond
+# their caps.
+GEMMA2_SMALL = GEMMA_SMALL | {
+    "architectures": ["Gemma2ForCausalLM"],
+    "model_type": "gemma2",
+    "attn_logit_softcapping": 2.0,
+    "final_logit_softcapping": 5.0,
+    "hidden_activation": "gelu_pytorch_tanh",
+    "num_hidden_layers": 4,
+    "num_key_value_heads": 4,
+    "query_pre_attn_scalar": 24,
+    "sliding_window": 9,
+}
+# Two of three layers have a window and frequencies of their own; norms of heads.
+GEMMA3_SMALL = GEMMA_SMALL | {
+    "architectures": ["Gemma3ForCausalLM"],
+    "model_type": "gemma3_text",
+    "attn_logit_softcapping": None,
+    "final_logit_softcapping": None,
+    "hidden_activation": "gelu_pytorch_tanh",
+    "num_hidden_layers": 6,
+    "num_key_value_heads": 4,
+    "query_pre_attn_scalar": 24,
+    "rope_local_base_freq": 100.0,
+    "rope_scaling": {"factor": 4.0, "rope_type": "linear"},
+    "rope_theta": 1000.0,
+    "sliding_window": 9,
+    "sliding_window_pattern": 3,
+}
+GRANITE_SMALL = LLAMA_SMALL | {
+    "architectures": ["GraniteForCausalLM"],
+    "model_type": "granite",
+    "attention_multiplier": 0.2,
+    "embedding_multiplier": 3.0,
+    "logits_scaling": 1.5,
+    "num_hidden_layers": 2,
+    "residual_multiplier": 0.4,
+    "tie_word_embeddings": True,
+}
+# The last of four layers knows no positions.
+SMOLLM3_SMALL = LLAMA_SMALL | {
+    "architectures": ["SmolLM3ForCausalLM"],
+    "model_type": "smollm3",
+    "no_rope_layer_interval": 4,
+    "no_rope_layers": [1, 1, 1, 0],
+    "pad_token_id": None,
+    "tie_word_embeddings": True,
+    "use_sliding_window": False,
+}
+# Windows of three of four layers, scaled frequencies of the others.
+OLMO3_SMALL = OLMO2_SMALL | {
+    "architectures": ["Olmo3ForCausalLM"],
+    "model_type": "olmo3",
+    "num_hidden_layers": 4,
+    "rope_parameters": {
+        "full_attention": {
+            "attention_factor": 1.2,
+            "beta_fast": 8.0,
+            "beta_slow": 0.5,
+            "factor": 8.0,
+            "original_max_position_embeddings": 64,
+            "rope_theta": 100.0,
+            "rope_type": "yarn",
+        },
+        "sliding_attention": {"rope_theta": 100.0, "rope_type": "default"},
+    },
+    "sliding_window": 9,
+}
+for field in ("rope_scaling", "rope_theta"):
+    del OLMO3_SMALL[field]
 for config in (
     DEEPSEEK_V3_SMALL,
+    GEMMA_SMALL,
+    GEMMA2_SMALL,
+    GEMMA3_SMALL,
     GPT_OSS_SMALL,
     OLMO2_SMALL,
+    OLMO3_SMALL,
     OLMOE_SMALL,
     MISTRAL_SMALL,
     QWEN2_SMALL,
@@ -292,6 +379,12 @@ CASES = [
         balance=("sequence=0.25", "z=0.02"),
     ),
     Case("qwen2-yarn-small-test", Recipe(), seed=22, config=YARN_SMALL),
+    Case("gemma-small-test", Recipe(), seed=31, config=GEMMA_SMALL),
+    Case("gemma2-small-test", Recipe(), seed=32, config=GEMMA2_SMALL),
+    Case("gemma3-small-test", Recipe(), seed=33, config=GEMMA3_SMALL),
+    Case("granite-small-test", Recipe(), seed=34, config=GRANITE_SMALL),
+    Case("smollm3-small-test", Recipe(), seed=35, config=SMOLLM3_SMALL),
+    Case("olmo3-small-test", Recipe(), seed=36, config=OLMO3_SMALL),
     Case("gpt-oss-small-test", Recipe(), seed=26, config=GPT_OSS_SMALL),
     Case("gpt2-small-test", Recipe(), seed=1, config=GPT2_SMALL),
     Case("llama-small-test", Recipe(), seed=12, config=LLAMA_SMALL),
@@ -324,8 +417,8 @@ def randomise(model: torch.nn.Module, seed: int) -> None:
                 p.copy_(0.1 * noise)
             elif name.endswith("bias"):
                 p.copy_(0.1 * noise)
-            else:
-                p.copy_(1.0 + 0.2 * noise)
+            else:  # Gemma's norms begin at 0
+                p.copy_((1.0 if p.any() else 0.0) + 0.2 * noise)
         for buffer in biases(model).values():
             buffer.copy_(0.1 * torch.randn(buffer.shape, generator=generator))
 

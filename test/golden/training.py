@@ -22,12 +22,20 @@ MODEL_CLASSES = {
         transformers.DeepseekV3Config,
         transformers.DeepseekV3ForCausalLM,
     ),
+    "gemma": (transformers.GemmaConfig, transformers.GemmaForCausalLM),
+    "gemma2": (transformers.Gemma2Config, transformers.Gemma2ForCausalLM),
+    "gemma3_text": (
+        transformers.Gemma3TextConfig,
+        transformers.Gemma3ForCausalLM,
+    ),
     "gpt2": (transformers.GPT2Config, transformers.GPT2LMHeadModel),
     "gpt_oss": (transformers.GptOssConfig, transformers.GptOssForCausalLM),
+    "granite": (transformers.GraniteConfig, transformers.GraniteForCausalLM),
     "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
     "mistral": (transformers.MistralConfig, transformers.MistralForCausalLM),
     "mixtral": (transformers.MixtralConfig, transformers.MixtralForCausalLM),
     "olmo2": (transformers.Olmo2Config, transformers.Olmo2ForCausalLM),
+    "olmo3": (transformers.Olmo3Config, transformers.Olmo3ForCausalLM),
     "olmoe": (transformers.OlmoeConfig, transformers.OlmoeForCausalLM),
     "phi3": (transformers.Phi3Config, transformers.Phi3ForCausalLM),
     "qwen2": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM),
@@ -36,6 +44,7 @@ MODEL_CLASSES = {
         transformers.Qwen3MoeConfig,
         transformers.Qwen3MoeForCausalLM,
     ),
+    "smollm3": (transformers.SmolLM3Config, transformers.SmolLM3ForCausalLM),
 }
 
 

@@ -200,6 +200,23 @@ SmallVector<std::string> ConfigReader::getChoices(StringRef field,
   return {};
 }
 
+/// A list may be longer, as Hugging Face has it.
+SmallVector<bool> ConfigReader::getBits(StringRef field, int64_t count) {
+  const json::Value *value = find(field);
+  if (!value)
+    return {};
+  const json::Array *list = value->getAsArray();
+  SmallVector<bool> bits;
+  for (int64_t i = 0, n = list ? list->size() : 0; i < n && i < count; ++i)
+    if (std::optional<int64_t> bit = (*list)[i].getAsInteger();
+        bit && (*bit == 0 || *bit == 1))
+      bits.push_back(*bit);
+  if (int64_t(bits.size()) == count)
+    return bits;
+  failOn(field, *value, "a 0 or 1 for each of " + Twine(count) + " layers");
+  return {};
+}
+
 /// The inner reader has its own set of known names; what it does not know is
 /// told together with what is not known here.
 void ConfigReader::readObject(StringRef field,

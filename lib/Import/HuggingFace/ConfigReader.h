@@ -56,6 +56,9 @@ public:
   llvm::SmallVector<std::string>
   getChoices(llvm::StringRef field, llvm::ArrayRef<llvm::StringRef> choices,
              int64_t count);
+  /// The first `count` numbers of a list of 0 and 1; empty if the field is
+  /// absent.
+  llvm::SmallVector<bool> getBits(llvm::StringRef field, int64_t count);
   bool has(llvm::StringRef field) const;
   /// Whether the field is there, and null; counts as reading it.
   bool isNull(llvm::StringRef field);

@@ -129,7 +129,7 @@ Value GPT2::buildAttention(ModelBuilder &model, const std::string &path,
   Value key = projectHeads(model, path + ".c_attn", x, 'k');
   Value value = projectHeads(model, path + ".c_attn", x, 'v');
   Value y = model.at(path).attention(query, key, value,
-                                     model.makeDropout(attentionDropout));
+                                     model.makeDropout(attentionDropout), {});
   y = project(model, path + ".c_proj", y, "bsgrd,grdh->bsh",
               {heads, 1, hidden / heads, hidden}, {hidden, hidden}, residual());
   return model.at(path + ".resid_dropout")

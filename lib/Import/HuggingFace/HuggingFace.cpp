@@ -166,24 +166,38 @@ struct Family {
   StringLiteral name, architecture;
   Model (*read)(ConfigReader &, int64_t);
   bool hasExperts = false;
+  /// Fields of kRequired that the family reads itself.
+  ArrayRef<StringLiteral> own = {};
 };
 } // namespace
 
+/// Granite's factors, and the further tokens that DeepSeek predicts.
+static constexpr StringLiteral kFactors[] = {
+    "embedding_multiplier", "logits_scaling", "residual_multiplier"};
+static constexpr StringLiteral kFurther[] = {"num_nextn_predict_layers"};
+
 static constexpr Family kFamilies[] = {
     {"deepseek_v3", "DeepseekV3ForCausalLM", readDeepseekV3,
-     /*hasExperts=*/true},
+     /*hasExperts=*/true, kFurther},
+    {"gemma", "GemmaForCausalLM", readGemma},
+    {"gemma2", "Gemma2ForCausalLM", readGemma2},
+    {"gemma3_text", "Gemma3ForCausalLM", readGemma3},
     {"gpt2", "GPT2LMHeadModel", readGPT2},
     {"gpt_oss", "GptOssForCausalLM", readGptOss, /*hasExperts=*/true},
+    {"granite", "GraniteForCausalLM", readGranite, /*hasExperts=*/false,
+     kFactors},
     {"llama", "LlamaForCausalLM", readLlama},
     {"mistral", "MistralForCausalLM", readMistral},
     {"mixtral", "MixtralForCausalLM", readMixtral, /*hasExperts=*/true},
     {"olmo2", "Olmo2ForCausalLM", readOlmo2},
+    {"olmo3", "Olmo3ForCausalLM", readOlmo3},
     {"olmoe", "OlmoeForCausalLM", readOlmoe, /*hasExperts=*/true},
     {"phi3", "Phi3ForCausalLM", readPhi3},
     {"qwen2", "Qwen2ForCausalLM", readQwen2},
     {"qwen3", "Qwen3ForCausalLM", readQwen3},
     {"qwen3_moe", "Qwen3MoeForCausalLM", readQwen3Experts,
-     /*hasExperts=*/true}};
+     /*hasExperts=*/true},
+    {"smollm3", "SmolLM3ForCausalLM", readSmolLM3}};
 
 /// The first configs of all had no `model_type`: what they are is said by the
 /// class that has saved them. The message of a type that is not known lists
@@ -215,17 +229,15 @@ static Model readModel(ConfigReader &config, int64_t sequence,
         "field \"output_router_logits\" is true: the loss of routers that "
         "it turns on depends on how a batch is cut, which `balance` "
         "sequence=FACTOR does not");
-  // An absent field passes.
-  // DeepSeek's layers that predict further tokens are left out.
-  for (const auto &[field, supported] : kRequired)
-    if (type != "deepseek_v3" || field != "num_nextn_predict_layers")
-      config.require(field, supported);
   for (StringRef field : {"cross_attention_hidden_size", "quantization_config"})
     config.requireAbsent(field);
   // Old configs write {} for none.
   config.readObject("pruned_heads", [](ConfigReader &) {});
   for (const Family &family : kFamilies)
     if (type == family.name) {
+      for (const auto &[field, supported] : kRequired)
+        if (!llvm::is_contained(family.own, field))
+          config.require(field, supported); // an absent field passes
       if (!family.hasExperts)
         for (const auto &[field, supported] : kRequiredDense)
           config.require(field, supported);

@@ -63,7 +63,7 @@ Value Llama::arrange(ModelBuilder &model, const std::string &path, Value x,
 
 /// [batch, sequence, head, 1, size]: each head has keys of its own.
 Value Llama::buildLatentQuery(ModelBuilder &model, const std::string &path,
-                              Value x) const {
+                              Value x, const LayerKind &kind) const {
   int64_t width = hidden;
   std::string name = path + ".q_proj";
   if (latent->queryRank) {
@@ -78,13 +78,13 @@ Value Llama::buildLatentQuery(ModelBuilder &model, const std::string &path,
   Value y =
       project(model, name, x, "bsl,grpl->bsgrp", {{heads, 1, size}, {width}});
   y = arrange(model, name, y, findPlaces(*latent, true, true));
-  return rotate(model, name, y);
+  return rotate(model, name, y, kind);
 }
 
 Value Llama::buildLatentAttention(ModelBuilder &model, const std::string &path,
-                                  Value x) const {
+                                  Value x, const LayerKind &kind) const {
   const Latent &own = *latent;
-  Value query = buildLatentQuery(model, path, x);
+  Value query = buildLatentQuery(model, path, x, kind);
   std::string down = path + ".kv_a_proj_with_mqa", up = path + ".kv_b_proj";
   std::string norm = path + ".kv_a_layernorm";
   int64_t rows = own.keyRank + own.rotated;
@@ -93,7 +93,7 @@ Value Llama::buildLatentAttention(ModelBuilder &model, const std::string &path,
   Weight part{{own.rotated}, {hidden}, false, "rope", own.keyRank, rows};
   Value shared = project(model, down, x, "bsh,ph->bsp", part);
   shared = arrange(model, down, shared, findPlaces(own, false, true));
-  shared = rotate(model, down, shared);
+  shared = rotate(model, down, shared, kind);
 
   // What does not, and values, of the latent.
   part = {{own.keyRank}, {hidden}, false, "latent", 0, rows};
@@ -110,9 +110,9 @@ Value Llama::buildLatentAttention(ModelBuilder &model, const std::string &path,
   std::iota(places.begin(), places.begin() + own.value, own.still);
   Value value = arrange(model, up, both, places);
 
-  double factor = (yarn ? yarn->scores : 1.0) / std::sqrt(double(size));
+  double factor = kind.rope->yarn ? kind.rope->yarn->scores : 1.0;
   Value y = nn.attention(query, key, value, model.makeDropout(attentionDropout),
-                         /*window=*/0, factor);
+                         {.scale = factor / std::sqrt(double(size))});
   if (own.value < size) {
     Shape first(own.value);
     std::iota(first.begin(), first.end(), 0);

@@ -17,6 +17,9 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::hf;
 
+/// The table of the embedding, in the model and in its file.
+static constexpr const char *kTable = "model.embed_tokens.weight";
+
 /// A linear layer: the contraction `spec` of x and the weight, and the bias if
 /// there is one. The weight has as many dimensions as the contraction names,
 /// while the file has a matrix: the module needs no reshape, as a parameter is
@@ -45,21 +48,24 @@ Value Llama::project(ModelBuilder &model, const std::string &path, Value x,
 
 /// Rotary embedding (Su et al. 2021, "RoFormer") by the position in the
 /// sequence, with scaled frequencies where the config has a scaling.
-Value Llama::rotate(ModelBuilder &model, const std::string &path,
-                    Value x) const {
+Value Llama::rotate(ModelBuilder &model, const std::string &path, Value x,
+                    const LayerKind &kind) const {
+  if (!kind.rope)
+    return x;
   LayerBuilder nn = model.at(path);
+  const auto &[theta, scaling, yarn] = *kind.rope;
+  MLIRContext *context = nn.builder.getContext();
+  auto number = [&](double x) { return nn.builder.getF64FloatAttr(x); };
   nn::RopeScalingAttr attr;
   if (scaling)
-    attr = nn::RopeScalingAttr::get(
-        nn.builder.getContext(), nn.builder.getF64FloatAttr(scaling->factor),
-        nn.builder.getF64FloatAttr(scaling->low),
-        nn.builder.getF64FloatAttr(scaling->high), scaling->original);
+    attr = nn::RopeScalingAttr::get(context, number(scaling->factor),
+                                    number(scaling->low), number(scaling->high),
+                                    scaling->original);
   nn::YarnAttr yarnAttr;
-  auto number = [&](double x) { return nn.builder.getF64FloatAttr(x); };
   if (yarn)
-    yarnAttr = nn::YarnAttr::get(nn.builder.getContext(), number(yarn->factor),
-                                 number(yarn->first), number(yarn->last),
-                                 number(yarn->amplitude));
+    yarnAttr =
+        nn::YarnAttr::get(context, number(yarn->factor), number(yarn->first),
+                          number(yarn->last), number(yarn->amplitude));
   IntegerAttr rotated;
   if (latent)
     rotated = nn.builder.getI64IntegerAttr(latent->rotated);
@@ -87,7 +93,7 @@ Value Llama::buildJointNorm(ModelBuilder &model, const std::string &path,
 /// The query ('q'), key ('k') or value ('v') heads of x, the first two of them
 /// rotated.
 Value Llama::buildHeads(ModelBuilder &model, const std::string &path, Value x,
-                        char which) const {
+                        char which, const LayerKind &kind) const {
   Weight weight{{groups, size}, {hidden}, headBias};
   if (which == 'q')
     weight.out = {groups, heads / groups, size};
@@ -109,36 +115,33 @@ Value Llama::buildHeads(ModelBuilder &model, const std::string &path, Value x,
     y = buildNorm(model, path + "." + which + "_norm", y, size);
   else if (jointNorms)
     y = buildJointNorm(model, path + "." + which + "_norm", y);
-  return rotate(model, name, y);
+  return rotate(model, name, y, kind);
 }
 
 /// Queries have a dimension for their group: heads of one group share key and
 /// value (grouped-query attention, Ainslie et al. 2023), and nothing is
 /// repeated in memory. With as many groups as heads it is ordinary attention.
-Value Llama::buildAttention(ModelBuilder &model, int64_t layer,
-                            const std::string &path, Value x) const {
+Value Llama::buildAttention(ModelBuilder &model, const std::string &path,
+                            Value x, const LayerKind &kind) const {
   if (latent)
-    return buildLatentAttention(model, path, x);
-  Value query = buildHeads(model, path, x, 'q');
-  Value key = buildHeads(model, path, x, 'k');
-  Value value = buildHeads(model, path, x, 'v');
-  // Layers with and without a window may alternate.
-  bool hasWindow = !windowed.empty() && windowed[layer];
-  Value beside;
+    return buildLatentAttention(model, path, x, kind);
+  Value query = buildHeads(model, path, x, 'q', kind);
+  Value key = buildHeads(model, path, x, 'k', kind);
+  Value value = buildHeads(model, path, x, 'v', kind);
+  Scores scores{scoreFactor, kind.window, scoreCap};
   if (sinks) {
     std::string name = path + ".sinks";
-    beside = model.read(name, {groups, heads / groups},
-                        FileBox::whole(name, {heads}), normal());
+    scores.sinks = model.read(name, {groups, heads / groups},
+                              FileBox::whole(name, {heads}), normal());
   }
-  Value y = model.at(path).attention(query, key, value,
-                                     model.makeDropout(attentionDropout),
-                                     hasWindow ? window : 0, beside);
+  Value y = model.at(path).attention(
+      query, key, value, model.makeDropout(attentionDropout), scores);
   Weight weight{{hidden}, {groups, heads / groups, size}, outBias};
   return project(model, path + ".o_proj", y, "bsgrd,hgrd->bsh", weight);
 }
 
-/// A gated MLP (Shazeer 2020, "GLU Variants Improve Transformer"): SiLU of the
-/// one half times the other.
+/// A gated MLP (Shazeer 2020, "GLU Variants Improve Transformer"): SiLU or GELU
+/// of the one half times the other.
 Value Llama::buildMLP(ModelBuilder &model, const std::string &path, Value x,
                       int64_t width) const {
   Weight gateWeight{{width}, {hidden}, mlpBias}, upWeight = gateWeight;
@@ -153,7 +156,9 @@ Value Llama::buildMLP(ModelBuilder &model, const std::string &path, Value x,
   Value gate = project(model, gatePath, x, "bsh,fh->bsf", gateWeight);
   Value up = project(model, upPath, x, "bsh,fh->bsf", upWeight);
   LayerBuilder nn = model.at(path + ".act_fn");
-  Value open = nn.unary<nn::SiluOp>(gate);
+  Value open = opensByGelu
+                   ? nn.unary<nn::GeluOp>(gate, nn.builder.getUnitAttr())
+                   : nn.unary<nn::SiluOp>(gate);
   return project(model, path + ".down_proj", nn.mul(open, up), "bsf,hf->bsh",
                  {{hidden}, {width}, mlpBias});
 }
@@ -199,8 +204,15 @@ Value Llama::buildExperts(ModelBuilder &model, const std::string &path,
 /// Over the last dimension, which `width` is.
 Value Llama::buildNorm(ModelBuilder &model, const std::string &path, Value x,
                        int64_t width) const {
-  Value weight = model.read(path + ".weight", {width}, kOnes);
-  return model.at(path).rmsNorm(x, weight, epsilon);
+  LayerBuilder nn = model.at(path);
+  Value weight =
+      model.read(path + ".weight", {width}, normsFromOne ? kZeros : kOnes);
+  return nn.rmsNorm(x, normsFromOne ? nn.shift(weight, 1.0) : weight, epsilon);
+}
+
+/// Returns `x` times `factor`.
+static Value multiply(LayerBuilder nn, Value x, double factor) {
+  return factor == 1.0 ? x : nn.scale(x, factor);
 }
 
 /// Returns what a layer's input `x` becomes by the part of the layer that gave
@@ -208,39 +220,52 @@ Value Llama::buildNorm(ModelBuilder &model, const std::string &path, Value x,
 Value Llama::addTo(ModelBuilder &model, const std::string &path, Value x,
                    Value y) const {
   LayerBuilder nn = model.at(path);
-  return nn.add(x, nn.drop(y, model.makeDropout(residualDropout)));
+  y = nn.drop(y, model.makeDropout(residualDropout));
+  return nn.add(x, multiply(nn, y, residualFactor));
 }
 
-/// Norms come before attention and MLP, or behind them, and once more at the
-/// end. The head is
-/// the embedding's table where they are tied: reading one symbol twice is what
-/// tying is.
+/// Attention, then an MLP or experts. What is called "post_attention_layernorm"
+/// is in front of the MLP where all norms are in front.
+Value Llama::buildLayer(ModelBuilder &model, int64_t layer, Value x) const {
+  std::string path = "model.layers." + std::to_string(layer);
+  bool isBehind = norms != Norms::Before;
+  auto norm = [&](bool wanted, const char *name, Value value) {
+    return wanted ? buildNorm(model, path + "." + name, value, hidden) : value;
+  };
+  Value in = norm(norms != Norms::Behind, "input_layernorm", x);
+  Value y = buildAttention(model, path + ".self_attn", in, kinds[layer]);
+  y = norm(isBehind, "post_attention_layernorm", y);
+  x = addTo(model, path, x, y);
+  in = norm(!isBehind, "post_attention_layernorm", x);
+  in = norm(norms == Norms::Both, "pre_feedforward_layernorm", in);
+  y = experts && layer >= experts->dense
+          ? buildExperts(model, path + "." + experts->block.str(), in)
+          : buildMLP(model, path + ".mlp", in, inner);
+  return addTo(model, path, x, norm(isBehind, "post_feedforward_layernorm", y));
+}
+
+/// The head is the embedding's table where they are tied: reading one symbol
+/// twice is what tying is.
+Value Llama::buildLogits(ModelBuilder &model, Value x) const {
+  Value head =
+      model.read(tied ? kTable : "lm_head.weight", {vocab, hidden}, normal());
+  LayerBuilder nn = model.at("lm_head");
+  Value logits = multiply(nn, nn.matmul(x, head, "bsh,vh->bsv"), logitFactor);
+  if (logitCap == 0.0)
+    return logits;
+  Value bounded = nn.unary<nn::TanhOp>(nn.scale(logits, 1.0 / logitCap));
+  return nn.scale(bounded, logitCap);
+}
+
 Value Llama::build(ModelBuilder &model) const {
-  const char *embedding = "model.embed_tokens.weight";
-  Value table = model.read(embedding, {vocab, hidden}, normal());
-  Value x = model.at("model.embed_tokens").embedding(table, model.getTokens());
+  Value table = model.read(kTable, {vocab, hidden}, normal());
+  LayerBuilder nn = model.at("model.embed_tokens");
+  Value x =
+      multiply(nn, nn.embedding(table, model.getTokens()), embeddingFactor);
   for (int64_t layer = 0; layer < layers; ++layer) {
     model.setLayer(layer);
-    std::string path = "model.layers." + std::to_string(layer);
-    auto norm = [&](const char *name, Value value) {
-      return buildNorm(model, path + "." + name, value, hidden);
-    };
-    Value seen = buildAttention(model, layer, path + ".self_attn",
-                                normsBehind ? x : norm("input_layernorm", x));
-    if (normsBehind)
-      seen = norm("post_attention_layernorm", seen);
-    x = addTo(model, path, x, seen);
-    Value in = normsBehind ? x : norm("post_attention_layernorm", x);
-    Value y = experts && layer >= experts->dense
-                  ? buildExperts(model, path + "." + experts->block.str(), in)
-                  : buildMLP(model, path + ".mlp", in, inner);
-    if (normsBehind)
-      y = norm("post_feedforward_layernorm", y);
-    x = addTo(model, path, x, y);
+    x = buildLayer(model, layer, x);
   }
   model.setLayer(std::nullopt);
-  x = buildNorm(model, "model.norm", x, hidden);
-  Value head = model.read(tied ? embedding : "lm_head.weight", {vocab, hidden},
-                          normal());
-  return model.at("lm_head").matmul(x, head, "bsh,vh->bsv");
+  return buildLogits(model, buildNorm(model, "model.norm", x, hidden));
 }

@@ -30,6 +30,25 @@ struct Yarn {
   double factor, first, last, amplitude, scores;
 };
 
+/// How positions turn heads.
+struct Rope {
+  double theta;
+  std::optional<RopeScaling> scaling = std::nullopt;
+  std::optional<Yarn> yarn = std::nullopt;
+};
+
+/// What attention of a layer has of its own.
+struct LayerKind {
+  /// Nothing: positions turn no heads (SmolLM3).
+  std::optional<Rope> rope;
+  /// The keys that a query sees at most, itself included; 0: all before it.
+  int64_t window = 0;
+};
+
+/// Where the norms of a layer are: in front of attention and MLP, behind them
+/// and before the sum with their input (OLMo 2), or both (Gemma 2).
+enum class Norms { Before, Behind, Both };
+
 /// How experts of GPT-OSS open and bound what they make.
 struct Clamp {
   double gain, limit;
@@ -64,10 +83,9 @@ struct Latent {
 
 struct Llama {
   int64_t vocab, hidden, layers, heads, groups, size, inner, positions;
-  double epsilon, std, theta;
+  double epsilon, std;
   bool tied;
-  std::optional<RopeScaling> scaling;
-  std::optional<Yarn> yarn;
+  llvm::SmallVector<LayerKind> kinds; // of each layer
 
   /// Whether there is a bias of the projections before attention, the one
   /// behind it, and the MLP's.
@@ -76,9 +94,11 @@ struct Llama {
   bool headNorms = false;
   /// The same of all query heads together, and of all key heads (OLMo 2).
   bool jointNorms = false;
-  /// The norms of a layer come behind attention and MLP, before the sum with
-  /// their input, and not in front of them (OLMo 2).
-  bool normsBehind = false;
+  Norms norms = Norms::Before;
+  /// A norm's weights are what its factors have more than 1 (Gemma).
+  bool normsFromOne = false;
+  /// GELU opens an MLP in place of SiLU (Gemma).
+  bool opensByGelu = false;
   /// Each query head has a score beside those of keys (GPT-OSS).
   bool sinks = false;
   /// q, k and v are one tensor of the file, and so are gate and up (Phi-3).
@@ -87,10 +107,13 @@ struct Llama {
   std::optional<Latent> latent;
   /// Dropout of the softmax, and of what attention and MLP add to their input.
   double attentionDropout = 0.0, residualDropout = 0.0;
-  /// The keys that a query sees at most, itself included, in the layers that
-  /// have a window; no flag for a layer means that it has none.
-  int64_t window = 0;
-  llvm::SmallVector<bool> windowed;
+  /// What embeddings, what attention and MLP add to their input, and logits are
+  /// multiplied by.
+  double embeddingFactor = 1.0, residualFactor = 1.0, logitFactor = 1.0;
+  /// The scale of scores; nothing: 1 / sqrt(head size).
+  std::optional<double> scoreFactor;
+  /// Scores and logits x go through cap * tanh(x / cap); 0: they do not.
+  double scoreCap = 0.0, logitCap = 0.0;
 
   mlir::Value build(ModelBuilder &model) const;
 
@@ -109,13 +132,14 @@ private:
   mlir::Value buildJointNorm(ModelBuilder &model, const std::string &path,
                              mlir::Value x) const;
   mlir::Value buildHeads(ModelBuilder &model, const std::string &path,
-                         mlir::Value x, char which) const;
-  mlir::Value buildAttention(ModelBuilder &model, int64_t layer,
-                             const std::string &path, mlir::Value x) const;
+                         mlir::Value x, char which,
+                         const LayerKind &kind) const;
+  mlir::Value buildAttention(ModelBuilder &model, const std::string &path,
+                             mlir::Value x, const LayerKind &kind) const;
   mlir::Value buildLatentAttention(ModelBuilder &model, const std::string &path,
-                                   mlir::Value x) const;
+                                   mlir::Value x, const LayerKind &kind) const;
   mlir::Value buildLatentQuery(ModelBuilder &model, const std::string &path,
-                               mlir::Value x) const;
+                               mlir::Value x, const LayerKind &kind) const;
   mlir::Value arrange(ModelBuilder &model, const std::string &path,
                       mlir::Value x, llvm::ArrayRef<int64_t> places) const;
   mlir::Value buildMLP(ModelBuilder &model, const std::string &path,
@@ -130,7 +154,10 @@ private:
                       mlir::Value x, llvm::StringRef spec,
                       const Weight &weight) const;
   mlir::Value rotate(ModelBuilder &model, const std::string &path,
-                     mlir::Value x) const;
+                     mlir::Value x, const LayerKind &kind) const;
+  mlir::Value buildLayer(ModelBuilder &model, int64_t layer,
+                         mlir::Value x) const;
+  mlir::Value buildLogits(ModelBuilder &model, mlir::Value x) const;
 
   Init normal() const { return {0.0, std}; }
 };

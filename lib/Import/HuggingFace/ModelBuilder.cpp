@@ -86,28 +86,30 @@ Value LayerBuilder::rmsNorm(Value x, Value weight, double epsilon) {
       .getOut();
 }
 
-/// `query` is [batch, sequence, groups, heads of a group, head size]; a group
-/// shares one head of keys and values. The second result of the op, the
+/// A group shares one head of keys and values. The second result of the op, the
 /// logarithms of the sums of exponentials, is
-/// [batch, groups, heads of a group, sequence]; only gradients need it. A
-/// `window` of 0 is none.
+/// [batch, groups, heads of a group, sequence]; only gradients need it.
 Value LayerBuilder::attention(Value query, Value key, Value value,
-                              const Dropout &dropout, int64_t window,
-                              double scale, Value sinks) {
+                              const Dropout &dropout, const Scores &scores) {
   auto type = typeOf(query);
   ArrayRef<int64_t> shape = type.getShape();
   int64_t lse[] = {shape[0], shape[2], shape[3], shape[1]};
-  // One that is no shorter than the sequence hides nothing.
-  IntegerAttr seen;
-  if (window && window < shape[1])
-    seen = builder.getI64IntegerAttr(window);
-  nn::ScoreAttr score =
-      nn::getCausalScore(builder.getF32FloatAttr(scale), seen);
-  return nn::AttentionOp::create(builder, loc, type,
-                                 type.clone(ArrayRef<int64_t>(lse)), query, key,
-                                 value, /*starts=*/Value(), sinks, dropout.keys,
-                                 score, nn::BeginAttr(), dropout.probability,
-                                 dropout.site, nn::BeginAttr())
+  // A window that is no shorter than the sequence hides nothing.
+  IntegerAttr window;
+  if (scores.window && scores.window < shape[1])
+    window = builder.getI64IntegerAttr(scores.window);
+  FloatAttr cap;
+  if (scores.cap != 0.0)
+    cap = builder.getF32FloatAttr(scores.cap);
+  double scale = scores.scale.value_or(1.0 / std::sqrt(double(shape[4])));
+  auto score = nn::ScoreAttr::get(builder.getContext(),
+                                  builder.getF32FloatAttr(scale), window,
+                                  /*bidirectional=*/false, cap);
+  return nn::AttentionOp::create(
+             builder, loc, type, type.clone(ArrayRef<int64_t>(lse)), query, key,
+             value, /*starts=*/Value(), scores.sinks, dropout.keys, score,
+             nn::BeginAttr(), dropout.probability, dropout.site,
+             nn::BeginAttr())
       .getOut();
 }
 

@@ -61,6 +61,18 @@ struct Dropout {
   mlir::IntegerAttr site;
 };
 
+/// What becomes of the product of a query and a key.
+struct Scores {
+  /// Nothing: 1 / sqrt(head size).
+  std::optional<double> scale = std::nullopt;
+  /// The keys that a query sees at most, itself included; 0: all before it.
+  int64_t window = 0;
+  /// Scores x go through cap * tanh(x / cap); 0: they do not.
+  double cap = 0.0;
+  /// Scores of no key, [groups, heads of a group]; may be null.
+  mlir::Value sinks = {};
+};
+
 /// How experts are chosen, as nn.route has it.
 struct Routing {
   int64_t choices; // of a token
@@ -87,21 +99,10 @@ public:
   mlir::Value layerNorm(mlir::Value x, mlir::Value weight, mlir::Value bias,
                         double epsilon);
   mlir::Value rmsNorm(mlir::Value x, mlir::Value weight, double epsilon);
-  /// Causal attention with the usual scale, 1 / sqrt(head size). With a
-  /// `window` a query sees that many keys at most, itself included. `sinks`,
-  /// which may be null, are [groups, heads of a group].
+  /// Causal attention of queries [batch, sequence, groups, heads of a group,
+  /// head size].
   mlir::Value attention(mlir::Value query, mlir::Value key, mlir::Value value,
-                        const Dropout &dropout, int64_t window = 0,
-                        mlir::Value sinks = {}) {
-    auto shape = mlir::cast<mlir::RankedTensorType>(query.getType());
-    return attention(query, key, value, dropout, window,
-                     1.0 / std::sqrt(static_cast<double>(shape.getDimSize(4))),
-                     sinks);
-  }
-  /// The same with the scores times `scale`.
-  mlir::Value attention(mlir::Value query, mlir::Value key, mlir::Value value,
-                        const Dropout &dropout, int64_t window, double scale,
-                        mlir::Value sinks = {});
+                        const Dropout &dropout, const Scores &scores);
   /// The experts with the highest scores; `bias`, which may be null, is added
   /// to what they are chosen by.
   Route route(mlir::Value logits, mlir::Value bias, const Routing &routing);
@@ -194,14 +195,20 @@ struct Model {
 /// that the model has positions for.
 Model readGPT2(ConfigReader &config, int64_t sequence);
 Model readLlama(ConfigReader &config, int64_t sequence);
+Model readGemma(ConfigReader &config, int64_t sequence);
+Model readGemma2(ConfigReader &config, int64_t sequence);
+Model readGemma3(ConfigReader &config, int64_t sequence);
+Model readGranite(ConfigReader &config, int64_t sequence);
 Model readMistral(ConfigReader &config, int64_t sequence);
 Model readQwen2(ConfigReader &config, int64_t sequence);
 Model readQwen3(ConfigReader &config, int64_t sequence);
 Model readMixtral(ConfigReader &config, int64_t sequence);
 Model readQwen3Experts(ConfigReader &config, int64_t sequence);
 Model readOlmo2(ConfigReader &config, int64_t sequence);
+Model readOlmo3(ConfigReader &config, int64_t sequence);
 Model readOlmoe(ConfigReader &config, int64_t sequence);
 Model readPhi3(ConfigReader &config, int64_t sequence);
+Model readSmolLM3(ConfigReader &config, int64_t sequence);
 Model readDeepseekV3(ConfigReader &config, int64_t sequence);
 Model readGptOss(ConfigReader &config, int64_t sequence);
 

@@ -76,11 +76,6 @@ void nn::printScore(OpAsmPrinter &printer, Operation *, ScoreAttr score) {
   }
 }
 
-ScoreAttr nn::getCausalScore(FloatAttr scale, IntegerAttr window) {
-  return ScoreAttr::get(scale.getContext(), scale, window,
-                        /*bidirectional=*/false, /*soft_cap=*/FloatAttr());
-}
-
 ScoreAttr nn::simplify(ScoreAttr score, int64_t keys) {
   IntegerAttr window = score.getWindow();
   if (!window || window.getInt() < keys)

@@ -185,13 +185,14 @@ TEST_P(ModelTest, FirstStep) {
 
 INSTANTIATE_TEST_SUITE_P(
     Golden, ModelTest,
-    ::testing::Values("deepseek-v3-small-test", "gpt-oss-small-test",
-                      "gpt2-small-test", "llama-small-test",
-                      "llama3-small-test", "mistral-small-test",
-                      "mixtral-small-test", "olmo2-small-test",
-                      "olmoe-small-test", "phi3-small-test", "qwen2-small-test",
-                      "qwen2-yarn-small-test", "qwen3-small-test",
-                      "qwen3-moe-small-test"),
+    ::testing::Values(
+        "deepseek-v3-small-test", "gemma-small-test", "gemma2-small-test",
+        "gemma3-small-test", "gpt-oss-small-test", "gpt2-small-test",
+        "granite-small-test", "llama-small-test", "llama3-small-test",
+        "mistral-small-test", "mixtral-small-test", "olmo2-small-test",
+        "olmo3-small-test", "olmoe-small-test", "phi3-small-test",
+        "qwen2-small-test", "qwen2-yarn-small-test", "qwen3-small-test",
+        "qwen3-moe-small-test", "smollm3-small-test"),
     [](const auto &info) {
       std::string name = info.param;
       std::replace(name.begin(), name.end(), '-', '_');

@@ -183,12 +183,16 @@ static void expectCovers(ModuleOp module, const std::string &file) {
 }
 
 TEST_F(ImportTest, NamesTensorsAsHuggingFaceDoes) {
-  for (const char *name :
-       {"deepseek-v3-small-test", "gpt-oss-small-test", "gpt2-small-test",
-        "llama-small-test", "llama3-small-test", "qwen2-yarn-small-test",
-        "mistral-small-test", "mixtral-small-test", "olmo2-small-test",
-        "olmoe-small-test", "phi3-small-test", "qwen2-small-test",
-        "qwen3-small-test", "qwen3-moe-small-test"}) {
+  for (const char *name : {"deepseek-v3-small-test", "gemma-small-test",
+                           "gemma2-small-test",      "gemma3-small-test",
+                           "gpt-oss-small-test",     "gpt2-small-test",
+                           "granite-small-test",     "olmo3-small-test",
+                           "smollm3-small-test",     "llama-small-test",
+                           "llama3-small-test",      "qwen2-yarn-small-test",
+                           "mistral-small-test",     "mixtral-small-test",
+                           "olmo2-small-test",       "olmoe-small-test",
+                           "phi3-small-test",        "qwen2-small-test",
+                           "qwen3-small-test",       "qwen3-moe-small-test"}) {
     std::string folder = PLAIT_GOLDEN "/" + std::string(name);
     OwningOpRef<ModuleOp> module = load(folder);
     expectCovers(*module, folder + "/model.safetensors");

@@ -16,11 +16,7 @@
 
 namespace plait::nn {
 
-/// Returns a causal score that is scaled, and no more; of the last `window`
-/// keys if there is one.
-ScoreAttr getCausalScore(mlir::FloatAttr scale, mlir::IntegerAttr window);
-
-/// Returns the same of `keys` keys: a window of all of them is none.
+/// Returns what `score` is of `keys` keys: a window of all of them is none.
 ScoreAttr simplify(ScoreAttr score, int64_t keys);
 
 } // namespace plait::nn

@@ -96,6 +96,26 @@ if hasattr(transformers, "DeepseekV3Config"):
             ("--mesh", "dp=2,tp=2"),
         ),
     }
+# Layers with a window turn heads in a way of their own.
+if hasattr(transformers, "Gemma3TextConfig"):
+    CASES |= {
+        "gemma3/pp=2,tp=2": (
+            transformers.Gemma3TextConfig(
+                **OTHERS | {"sliding_window": 8}, head_dim=16, pad_token_id=None,
+                query_pre_attn_scalar=24,
+            ),
+            ("--mesh", "pp=2,tp=2"),
+        ),
+    }
+if hasattr(transformers, "Olmo3Config"):
+    CASES |= {
+        "olmo3/dp=2,tp=2": (
+            transformers.Olmo3Config(
+                **OTHERS | {"sliding_window": 8}, pad_token_id=None,
+            ),
+            ("--mesh", "dp=2,tp=2"),
+        ),
+    }
 # Gate and up in turn, sinks, windows of every other layer.
 if hasattr(transformers, "GptOssConfig"):
     CASES |= {

@@ -162,6 +162,7 @@ static double readCap(ConfigReader &config, StringRef field, double usual) {
 Model hf::readGemma2(ConfigReader &config, int64_t sequence) {
   Llama llama = readGemma2Fields(config, {8192, 1e-6, /*groups=*/4});
   readAlternatingWindows(llama, config, 4096, /*period=*/2);
+  config.ignore({"sliding_window_size"}); // what the first release called it
   llama.scoreCap = readCap(config, "attn_logit_softcapping", 50.0);
   llama.logitCap = readCap(config, "final_logit_softcapping", 30.0);
   return makeModel(std::move(llama), config, sequence);
@@ -178,6 +179,7 @@ Model hf::readGemma3(ConfigReader &config, int64_t sequence) {
   int64_t period = config.getSize("sliding_window_pattern", 6);
   readAlternatingWindows(llama, config, 4096, period);
   readRopes(llama, config, usual, "rope_local_base_freq");
+  config.ignore({"_sliding_window_pattern"}); // saved with the types of layers
   config.requireAbsent("attn_logit_softcapping");
   if (config.has("final_logit_softcapping"))
     llama.logitCap = config.getPositive("final_logit_softcapping");

@@ -176,18 +176,20 @@ static Rope readRope(const Llama &llama, ConfigReader &config,
 void hf::readRopes(Llama &llama, ConfigReader &config, const Usual &usual,
                    StringRef windowField) {
   refuseBoth(config);
-  bool isOld = !config.has("rope_parameters");
   bool hasTheta = config.has("rope_theta");
   Rope whole{config.getPositive("rope_theta", usual.theta)};
   Rope windowed{*usual.windowTheta};
   bool hasOwn = !windowField.empty() && config.has(windowField);
   if (hasOwn)
     windowed.theta = config.getPositive(windowField);
-  if (windowField.empty() && isOld && whole.theta != windowed.theta)
+  bool isOne = hasTheta && whole.theta == windowed.theta;
+  if (windowField.empty() && !config.has("rope_parameters") && !isOne)
     config.fail("field \"rope_theta\" is " +
-                Twine(std::to_string(whole.theta)) +
-                ", and if it is that of layers with a window depends on the "
-                "release of transformers, expected \"rope_parameters\"");
+                (hasTheta ? Twine(std::to_string(whole.theta)) : "missing") +
+                ": releases of transformers differ in what layers with a "
+                "window then have, expected " +
+                Twine(std::to_string(windowed.theta)) +
+                " or \"rope_parameters\"");
   auto read = [&](ConfigReader &fields, StringRef field, Rope &rope,
                   bool given) {
     fields.readObject(field, [&](ConfigReader &own) {

@@ -140,8 +140,28 @@ def draw_family(rng: random.Random, layers: int, dropout) -> dict:
         "use_sliding_window": rng.random() < 0.7,
         "max_window_layers": rng.randint(0, layers),
     }
+    caps = {
+        "attn_logit_softcapping": rng.choice((None, 2.0)),
+        "final_logit_softcapping": rng.choice((None, 3.0)),
+    }
+    gemma = {"hidden_act": "gelu_pytorch_tanh", "head_dim": rng.choice((4, 10))}
+    gemma2 = gemma | {"query_pre_attn_scalar": 6, "sliding_window": window}
+    period = rng.randint(1, layers + 1)
     families = {
+        "gemma": gemma,
+        "gemma2": gemma2 | caps,
+        "gemma3_text": gemma2
+        | {"rope_local_base_freq": 50.0, "sliding_window_pattern": period},
+        "granite": {
+            "attention_multiplier": 0.3,
+            "embedding_multiplier": 3.0,
+            "logits_scaling": 1.5,
+            "residual_multiplier": 0.5,
+        },
         "llama": {},
+        "olmo2": {},
+        "olmo3": {"sliding_window": window, "rope_theta": 500000.0},
+        "smollm3": {"no_rope_layer_interval": period},
         "mistral": {"sliding_window": rng.choice((None, window)), "head_dim": 6},
         "phi3": {"sliding_window": window, "resid_pdrop": dropout()},
         "qwen2": windows,

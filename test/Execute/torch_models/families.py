@@ -93,7 +93,10 @@ FAMILIES = {
     "mixtral": ("Mixtral", _GROUPED),
 }
 # Those that plaitc reads from config.json, too.
-IMPORTED = ("gpt2", "llama", "llama-3", "llama-linear", "mistral", "phi3", "qwen2", "qwen3")
+IMPORTED = (
+    *("gemma2", "gemma3", "gpt2", "granite", "llama", "llama-3", "llama-linear"),
+    *("mistral", "olmo2", "phi3", "qwen2", "qwen3", "smollm3"),
+)
 _CONFIGS = {"gemma3": "Gemma3TextConfig"}
 _MODELS = {
     "gpt2": "GPT2LMHeadModel",

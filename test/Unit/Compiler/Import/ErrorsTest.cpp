@@ -293,6 +293,53 @@ TEST_F(ImportErrors, LlamasFamilies) {
           "\"use_sliding_window\" is not set"});
 }
 
+TEST_F(ImportErrors, Gemma) {
+  std::string gemma = likeLlama("gemma"), gemma2 = likeLlama("gemma2");
+  std::string gemma3 = likeLlama("gemma3_text");
+  // Only the approximation by tanh, by whatever name.
+  refuse(gemma, "\"hidden_act\": \"silu\"", {"hidden_act", "silu"});
+  refuse(gemma2, "\"hidden_activation\": \"gelu\"",
+         {"hidden_activation", "gelu_pytorch_tanh"});
+  refuse(gemma, "\"use_bidirectional_attention\": true",
+         {"use_bidirectional_attention", "true"});
+  refuse(gemma2, "\"attn_logit_softcapping\": 0",
+         {"field \"attn_logit_softcapping\" is 0"});
+  refuse(gemma2, "\"query_pre_attn_scalar\": -1",
+         {"query_pre_attn_scalar", "is -1"});
+  refuse(gemma, "\"query_pre_attn_scalar\": 1", {"query_pre_attn_scalar"});
+  refuse(gemma3, "\"attn_logit_softcapping\": 50.0",
+         {"attn_logit_softcapping", "50", "expected null"});
+  refuse(gemma3, "\"sliding_window_pattern\": 0",
+         {"sliding_window_pattern", "is 0"});
+  refuse(gemma3, "\"sliding_window\": null", {"\"sliding_window\" is null"});
+  refuse(gemma3,
+         "\"rope_local_base_freq\": 100.0, \"rope_parameters\": "
+         "{\"sliding_attention\": {\"rope_type\": \"default\", "
+         "\"rope_theta\": 10.0}}",
+         {"field \"rope_theta\" is 100", "that of the rotary embedding 10"});
+  refuse(gemma3, "\"rope_parameters\": {\"rope_type\": \"default\"}",
+         {"rope_parameters.rope_type"});
+}
+
+TEST_F(ImportErrors, GraniteOlmo3AndSmolLM3) {
+  std::string granite = likeLlama("granite"), olmo3 = likeLlama("olmo3");
+  std::string smollm3 = likeLlama("smollm3");
+  refuse(granite, "\"logits_scaling\": 0", {"logits_scaling", "is 0"});
+  refuse(granite, "\"residual_multiplier\": \"1\"", {"residual_multiplier"});
+  refuse(kLlama, "\"residual_multiplier\": 0.5",
+         {"residual_multiplier", "0.5", "expected 1"});
+  refuse(olmo3, "\"sliding_window\": 4",
+         {"field \"rope_theta\" is missing", "\"rope_parameters\""});
+  refuse(olmo3, "\"rope_theta\": 10000.0",
+         {"field \"rope_theta\" is 10000", "expected 500000"});
+  refuse(smollm3, "\"no_rope_layers\": [1]",
+         {"no_rope_layers", "a 0 or 1 for each of 2 layers"});
+  refuse(smollm3, "\"no_rope_layers\": [1, 2]", {"no_rope_layers", "[1,2]"});
+  refuse(smollm3, "\"no_rope_layers\": 1", {"no_rope_layers", "is 1"});
+  refuse(smollm3, "\"use_sliding_window\": true", {"use_sliding_window"});
+  refuse(smollm3, "\"layer_types\": [\"sliding_attention\"]", {"layer_types"});
+}
+
 TEST_F(ImportErrors, RopeScaling) {
   refuse(kLlama, "\"rope_scaling\": 8", {"rope_scaling", "object"});
   refuse(kLlama, "\"rope_scaling\": {\"factor\": 4}",

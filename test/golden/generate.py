@@ -209,6 +209,34 @@ DEEPSEEK_V3_SMALL = LLAMA_SMALL | {
     "topk_group": 2,
     "v_head_dim": 10,
 }
+# All layers but the first have experts, chosen among all of them by softmax.
+DEEPSEEK_V2_SMALL = DEEPSEEK_V3_SMALL | {
+    "architectures": ["DeepseekV2ForCausalLM"],
+    "model_type": "deepseek_v2",
+    "n_group": 1,
+    "norm_topk_prob": False,
+    "q_lora_rank": None,
+    "routed_scaling_factor": 1.5,
+    "scoring_func": "softmax",
+    "topk_group": 1,
+    "topk_method": "greedy",
+}
+del DEEPSEEK_V2_SMALL["rope_interleave"]
+# A shared expert that a sigmoid opens.
+QWEN2_MOE_SMALL = LLAMA_SMALL | {
+    "architectures": ["Qwen2MoeForCausalLM"],
+    "model_type": "qwen2_moe",
+    "decoder_sparse_step": 1,
+    "mlp_only_layers": [],
+    "moe_intermediate_size": 24,
+    "norm_topk_prob": False,
+    "num_experts": 8,
+    "num_experts_per_tok": 3,
+    "num_hidden_layers": 2,
+    "output_router_logits": False,
+    "router_aux_loss_coef": 0.0,
+    "shared_expert_intermediate_size": 40,
+}
 YARN_SMALL = QWEN2_SMALL | {
     "num_hidden_layers": 2,
     "rope_scaling": {
@@ -327,6 +355,7 @@ OLMO3_SMALL = OLMO2_SMALL | {
 for field in ("rope_scaling", "rope_theta"):
     del OLMO3_SMALL[field]
 for config in (
+    DEEPSEEK_V2_SMALL,
     DEEPSEEK_V3_SMALL,
     GEMMA_SMALL,
     GEMMA2_SMALL,
@@ -341,10 +370,17 @@ for config in (
     QWEN3_SMALL,
     PHI3_SMALL,
     MIXTRAL_SMALL,
+    QWEN2_MOE_SMALL,
     QWEN3_MOE_SMALL,
 ):
     del config["mlp_bias"]
-for config in (MISTRAL_SMALL, QWEN2_SMALL, YARN_SMALL, MIXTRAL_SMALL):
+for config in (
+    MISTRAL_SMALL,
+    QWEN2_SMALL,
+    YARN_SMALL,
+    MIXTRAL_SMALL,
+    QWEN2_MOE_SMALL,
+):
     del config["attention_bias"]
 # Scores that are nearer than this may be ordered by rounding.
 LEAST_MARGIN = 1e-5
@@ -364,6 +400,8 @@ class Case:
 
 
 CASES = [
+    Case("deepseek-v2-small-test", Recipe(), seed=37, config=DEEPSEEK_V2_SMALL),
+    Case("qwen2-moe-small-test", Recipe(), seed=39, config=QWEN2_MOE_SMALL),
     Case("deepseek-v3-small-test", Recipe(), seed=21, config=DEEPSEEK_V3_SMALL),
     Case(
         "deepseek-v3-balanced-test",

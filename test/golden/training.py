@@ -18,6 +18,10 @@ import torch
 import transformers
 
 MODEL_CLASSES = {
+    "deepseek_v2": (
+        transformers.DeepseekV2Config,
+        transformers.DeepseekV2ForCausalLM,
+    ),
     "deepseek_v3": (
         transformers.DeepseekV3Config,
         transformers.DeepseekV3ForCausalLM,
@@ -39,6 +43,10 @@ MODEL_CLASSES = {
     "olmoe": (transformers.OlmoeConfig, transformers.OlmoeForCausalLM),
     "phi3": (transformers.Phi3Config, transformers.Phi3ForCausalLM),
     "qwen2": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM),
+    "qwen2_moe": (
+        transformers.Qwen2MoeConfig,
+        transformers.Qwen2MoeForCausalLM,
+    ),
     "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM),
     "qwen3_moe": (
         transformers.Qwen3MoeConfig,

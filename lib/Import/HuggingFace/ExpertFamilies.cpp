@@ -16,7 +16,8 @@ static constexpr int64_t kMostExperts = 1 << 16;
 
 /// The choices of a token are among `count` experts.
 static Experts readExperts(ConfigReader &config, StringRef countField,
-                           int64_t usualCount, int64_t usualChoices) {
+                           int64_t usualCount,
+                           std::optional<int64_t> usualChoices) {
   Experts experts = {};
   experts.count = config.getSize(countField, usualCount, kMostExperts);
   int64_t choices = experts.routing.choices =
@@ -46,6 +47,13 @@ static Experts readMlpExperts(ConfigReader &config, int64_t usualCount,
   return experts;
 }
 
+/// Refuses layers of Qwen's mixtures that have an MLP in place of experts.
+static void requireExpertsEverywhere(ConfigReader &config) {
+  config.require("mlp_bias", "false");
+  config.require("decoder_sparse_step", "1");
+  config.require("mlp_only_layers", "[]");
+}
+
 /// Jiang et al. 2024, "Mixtral of Experts".
 Model hf::readMixtral(ConfigReader &config, int64_t sequence) {
   Llama llama = readCommon(config, {131072, 1e-5, /*groups=*/8});
@@ -59,6 +67,25 @@ Model hf::readMixtral(ConfigReader &config, int64_t sequence) {
   llama.experts->down = "w2";
   config.require("attention_bias", "false");
   config.require("router_jitter_noise", "0.0");
+  return makeModel(std::move(llama), config, sequence);
+}
+
+/// Yang et al. 2024, "Qwen2 Technical Report", its mixtures of experts, and
+/// those of Qwen1.5. All layers are such.
+Model hf::readQwen2Experts(ConfigReader &config, int64_t sequence) {
+  Llama llama = readCommon(config, {32768, 1e-6, /*groups=*/16});
+  llama.headBias = config.getFlag("qkv_bias", true);
+  llama.experts = readMlpExperts(config, 60, 4);
+  llama.experts->inner = config.getSize("moe_intermediate_size", 1408);
+  llama.experts->shared =
+      config.getSize("shared_expert_intermediate_size", 5632);
+  llama.experts->sharedBlock = "shared_expert";
+  llama.experts->opensShared = true;
+  config.require("attention_bias", "false");
+  config.require("use_sliding_window", "false");
+  config.getChoices("layer_types", {"full_attention"}, llama.layers);
+  config.ignore({"max_window_layers", "sliding_window"});
+  requireExpertsEverywhere(config);
   return makeModel(std::move(llama), config, sequence);
 }
 
@@ -76,9 +103,7 @@ Model hf::readQwen3Experts(ConfigReader &config, int64_t sequence) {
   else
     config.ignore({"sliding_window"});
   config.ignore({"max_window_layers"});
-  config.require("mlp_bias", "false");
-  config.require("decoder_sparse_step", "1");
-  config.require("mlp_only_layers", "[]");
+  requireExpertsEverywhere(config);
   return makeModel(std::move(llama), config, sequence);
 }
 
@@ -113,29 +138,58 @@ static void readGroups(Experts &experts, ConfigReader &config) {
                 Twine(routing.kept * each));
 }
 
-/// DeepSeek-AI 2024, "DeepSeek-V3 Technical Report". The older fields of its
-/// own code say how it routes and balances: the routing is the only one there
-/// is, and what balances is asked for elsewhere.
-Model hf::readDeepseekV3(ConfigReader &config, int64_t sequence) {
-  Usual usual{4096, 1e-6, /*groups=*/128, /*headSize=*/64, /*isLatent=*/true};
+/// Reads what DeepSeek's models have in common: latent attention, experts that
+/// all tokens share, layers in front without experts. Older fields of their own
+/// code say how experts are balanced, which is asked for elsewhere.
+static Llama readDeepseek(ConfigReader &config, const Usual &usual,
+                          const Experts &usualExperts) {
   Llama llama = readCommon(config, usual);
-  Experts experts = readExperts(config, "n_routed_experts", 256, 8);
-  experts.inner = config.getSize("moe_intermediate_size", 2048);
-  experts.shared = config.getCount("n_shared_experts", 1) * experts.inner;
-  experts.dense = config.getCount("first_k_dense_replace", 3);
-  experts.biased = true;
-  experts.routing.scores = nn::Scores::Sigmoid;
-  experts.routing.normalized = config.getFlag("norm_topk_prob", true);
-  experts.routing.scaled = config.getPositive("routed_scaling_factor", 2.5);
+  std::optional<int64_t> choices = usualExperts.routing.choices;
+  Experts experts = readExperts(config, "n_routed_experts", usualExperts.count,
+                                *choices ? choices : std::nullopt);
+  experts.inner = config.getSize("moe_intermediate_size", usualExperts.inner);
+  experts.shared =
+      config.getCount("n_shared_experts", usualExperts.shared) * experts.inner;
+  experts.dense = config.getCount("first_k_dense_replace", usualExperts.dense);
+  experts.routing.scaled =
+      config.getPositive("routed_scaling_factor", usualExperts.routing.scaled);
   nameMlp(experts);
-  readGroups(experts, config);
   llama.experts = experts;
   config.require("attention_bias", "false");
   config.require("mlp_bias", "false");
   config.require("moe_layer_freq", "1");
+  config.ignore({"aux_loss_alpha", "ep_size", "seq_aux"});
+  return llama;
+}
+
+/// DeepSeek-AI 2024, "DeepSeek-V2", its models that choose among all experts
+/// (V2-Lite).
+Model hf::readDeepseekV2(ConfigReader &config, int64_t sequence) {
+  Usual usual{2048, 1e-6, /*groups=*/std::nullopt, /*headSize=*/64,
+              /*isLatent=*/true};
+  Experts experts{.count = 64, .inner = 1407, .shared = 2};
+  Llama llama = readDeepseek(config, usual, experts);
+  config.require("rope_interleave", "true");
+  config.require("norm_topk_prob", "false");
+  config.require("scoring_func", "\"softmax\"");
+  config.require("topk_method", "\"greedy\"");
+  config.ignore({"n_group", "topk_group"}); // of another method
+  return makeModel(std::move(llama), config, sequence);
+}
+
+/// DeepSeek-AI 2024, "DeepSeek-V3 Technical Report".
+Model hf::readDeepseekV3(ConfigReader &config, int64_t sequence) {
+  Usual usual{4096, 1e-6, /*groups=*/128, /*headSize=*/64, /*isLatent=*/true};
+  Experts experts{.count = 256, .inner = 2048, .shared = 1, .dense = 3};
+  experts.routing.choices = 8;
+  experts.routing.scaled = 2.5;
+  Llama llama = readDeepseek(config, usual, experts);
+  llama.experts->biased = true;
+  llama.experts->routing.scores = nn::Scores::Sigmoid;
+  llama.experts->routing.normalized = config.getFlag("norm_topk_prob", true);
+  readGroups(*llama.experts, config);
   config.require("scoring_func", "\"sigmoid\"");
   config.require("topk_method", "\"noaux_tc\"");
-  config.ignore({"aux_loss_alpha", "ep_size", "seq_aux"});
   int64_t further = config.getCount("num_nextn_predict_layers", 0) +
                     config.getCount("num_mtp_layers", 0);
   Model model = makeModel(std::move(llama), config, sequence);

@@ -177,6 +177,8 @@ static constexpr StringLiteral kFactors[] = {
 static constexpr StringLiteral kFurther[] = {"num_nextn_predict_layers"};
 
 static constexpr Family kFamilies[] = {
+    {"deepseek_v2", "DeepseekV2ForCausalLM", readDeepseekV2,
+     /*hasExperts=*/true},
     {"deepseek_v3", "DeepseekV3ForCausalLM", readDeepseekV3,
      /*hasExperts=*/true, kFurther},
     {"gemma", "GemmaForCausalLM", readGemma},
@@ -194,6 +196,8 @@ static constexpr Family kFamilies[] = {
     {"olmoe", "OlmoeForCausalLM", readOlmoe, /*hasExperts=*/true},
     {"phi3", "Phi3ForCausalLM", readPhi3},
     {"qwen2", "Qwen2ForCausalLM", readQwen2},
+    {"qwen2_moe", "Qwen2MoeForCausalLM", readQwen2Experts,
+     /*hasExperts=*/true},
     {"qwen3", "Qwen3ForCausalLM", readQwen3},
     {"qwen3_moe", "Qwen3MoeForCausalLM", readQwen3Experts,
      /*hasExperts=*/true},

@@ -197,8 +197,24 @@ Value Llama::buildExperts(ModelBuilder &model, const std::string &path,
   Value sum = model.at(path).reduce(rows, {2});
   if (!experts->shared)
     return sum;
-  Value y = buildMLP(model, path + ".shared_experts", x, experts->shared);
-  return model.at(path).add(sum, y);
+  return model.at(path).add(sum, buildSharedExpert(model, path, x));
+}
+
+/// The file has the weights that open it as a matrix of one row.
+Value Llama::buildSharedExpert(ModelBuilder &model, const std::string &path,
+                               Value x) const {
+  std::string block = path + "." + experts->sharedBlock.str();
+  Value y = buildMLP(model, block, x, experts->shared);
+  if (!experts->opensShared)
+    return y;
+  std::string name = block + "_gate.weight";
+  Value weight =
+      model.read(name, {hidden}, FileBox::whole(name, {1, hidden}), normal());
+  LayerBuilder nn = model.at(block + "_gate");
+  auto shape = cast<RankedTensorType>(x.getType()).getShape();
+  Value logit = nn.reduce(nn.mul(x, nn.broadcast(weight, shape, {2})), {2});
+  Value open = nn.unary<nn::SigmoidOp>(logit);
+  return nn.mul(y, nn.broadcast(open, shape, {0, 1}));
 }
 
 /// Over the last dimension, which `width` is.

@@ -37,7 +37,7 @@ struct Rope {
   std::optional<Yarn> yarn = std::nullopt;
 };
 
-/// What attention of a layer has of its own.
+/// Tells the attention of a layer from that of others.
 struct LayerKind {
   /// Nothing: positions turn no heads (SmolLM3).
   std::optional<Rope> rope;
@@ -45,8 +45,8 @@ struct LayerKind {
   int64_t window = 0;
 };
 
-/// Where the norms of a layer are: in front of attention and MLP, behind them
-/// and before the sum with their input (OLMo 2), or both (Gemma 2).
+/// Says where the norms of a layer are: in front of attention and MLP, behind
+/// them and before the sum with their input (OLMo 2), or both (Gemma 2).
 enum class Norms { Before, Behind, Both };
 
 /// How experts of GPT-OSS open and bound what they make.
@@ -56,14 +56,18 @@ struct Clamp {
 
 /// A mixture of experts in place of the MLP.
 struct Experts {
-  int64_t count, inner;
-  Routing routing;
+  int64_t count = 0, inner = 0;
+  Routing routing = {};
   /// Names of the block in a layer, and of the three matrices of an expert.
-  llvm::StringRef block, gate, up, down;
+  llvm::StringRef block = {}, gate = {}, up = {}, down = {};
   /// Experts are chosen with a bias that the file has.
   bool biased = false;
   /// The width of the MLP that all tokens go through beside; 0: none.
   int64_t shared = 0;
+  /// The name of that MLP, and whether a sigmoid of a product with each token
+  /// opens it.
+  llvm::StringRef sharedBlock = "shared_experts";
+  bool opensShared = false;
   /// Layers in front that have an MLP and no experts.
   int64_t dense = 0;
   /// Router and experts have biases, and files have the matrices of all experts
@@ -107,8 +111,8 @@ struct Llama {
   std::optional<Latent> latent;
   /// Dropout of the softmax, and of what attention and MLP add to their input.
   double attentionDropout = 0.0, residualDropout = 0.0;
-  /// What embeddings, what attention and MLP add to their input, and logits are
-  /// multiplied by.
+  /// Multiply embeddings, what attention and MLP add to their input, and
+  /// logits.
   double embeddingFactor = 1.0, residualFactor = 1.0, logitFactor = 1.0;
   /// The scale of scores; nothing: 1 / sqrt(head size).
   std::optional<double> scoreFactor;
@@ -146,6 +150,8 @@ private:
                        mlir::Value x, int64_t width) const;
   mlir::Value buildExperts(ModelBuilder &model, const std::string &path,
                            mlir::Value x) const;
+  mlir::Value buildSharedExpert(ModelBuilder &model, const std::string &path,
+                                mlir::Value x) const;
   mlir::Value buildClampedExperts(ModelBuilder &model, const std::string &path,
                                   mlir::Value x) const;
   mlir::Value addTo(ModelBuilder &model, const std::string &path, mlir::Value x,

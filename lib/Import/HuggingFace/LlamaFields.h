@@ -26,8 +26,8 @@ struct Usual {
   std::optional<int64_t> groups = std::nullopt, headSize = std::nullopt;
   bool isLatent = false;
   double theta = 10000.0;
-  /// Of layers with a window, where they turn heads in a way of their own: then
-  /// readRopes() reads it, behind the windows.
+  /// Theta of layers with a window, where they turn heads in a way of their
+  /// own: then readRopes() reads it, behind the windows.
   std::optional<double> windowTheta = std::nullopt;
   bool isTied = false;
   bool opensByGelu = false;

@@ -61,7 +61,7 @@ struct Dropout {
   mlir::IntegerAttr site;
 };
 
-/// What becomes of the product of a query and a key.
+/// Says what becomes of the product of a query and a key.
 struct Scores {
   /// Nothing: 1 / sqrt(head size).
   std::optional<double> scale = std::nullopt;
@@ -75,9 +75,9 @@ struct Scores {
 
 /// How experts are chosen, as nn.route has it.
 struct Routing {
-  int64_t choices; // of a token
+  int64_t choices = 0; // of a token
   /// Weights of a token's experts are divided by their sum.
-  bool normalized;
+  bool normalized = false;
   nn::Scores scores = nn::Scores::Softmax;
   double scaled = 1.0;
   int64_t kept = 1, groups = 1;
@@ -209,6 +209,8 @@ Model readOlmo3(ConfigReader &config, int64_t sequence);
 Model readOlmoe(ConfigReader &config, int64_t sequence);
 Model readPhi3(ConfigReader &config, int64_t sequence);
 Model readSmolLM3(ConfigReader &config, int64_t sequence);
+Model readDeepseekV2(ConfigReader &config, int64_t sequence);
+Model readQwen2Experts(ConfigReader &config, int64_t sequence);
 Model readDeepseekV3(ConfigReader &config, int64_t sequence);
 Model readGptOss(ConfigReader &config, int64_t sequence);
 

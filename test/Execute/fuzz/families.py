@@ -79,11 +79,18 @@ def draw_experts(rng: random.Random) -> dict:
         },
         "mixtral": {"num_local_experts": experts},
         "olmoe": mixed,
+        "qwen2_moe": mixed
+        | {"moe_intermediate_size": 7, "shared_expert_intermediate_size": 10},
         "qwen3_moe": mixed | {"moe_intermediate_size": 9, "head_dim": 6},
     }
-    name = rng.choice(sorted([*families, "deepseek_v3"]))
+    name = rng.choice(sorted([*families, "deepseek_v2", "deepseek_v3"]))
     if name == "deepseek_v3":
         return config | {"model_type": name} | draw_latent(rng, heads)
+    if name == "deepseek_v2":
+        latent = draw_latent(rng, heads)
+        del latent["rope_interleave"]
+        latent |= {"norm_topk_prob": False, "topk_method": "greedy"}
+        return config | {"model_type": name} | latent
     return config | {"model_type": name} | families[name]
 
 

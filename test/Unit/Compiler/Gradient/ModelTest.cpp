@@ -186,6 +186,7 @@ TEST_P(ModelTest, FirstStep) {
 INSTANTIATE_TEST_SUITE_P(
     Golden, ModelTest,
     ::testing::Values(
+        "deepseek-v2-small-test", "qwen2-moe-small-test",
         "deepseek-v3-small-test", "gemma-small-test", "gemma2-small-test",
         "gemma3-small-test", "gpt-oss-small-test", "gpt2-small-test",
         "granite-small-test", "llama-small-test", "llama3-small-test",

@@ -240,6 +240,29 @@ TEST_F(ImportErrors, DeepSeek) {
          {"num_nextn_predict_layers", "1"});
 }
 
+TEST_F(ImportErrors, DeepSeekV2AndQwen2Experts) {
+  std::string deepseek = likeLlama("deepseek_v2");
+  std::string heads = "\"num_key_value_heads\": 2";
+  deepseek.replace(deepseek.find(heads), heads.size(),
+                   "\"num_key_value_heads\": 4");
+  refuse(deepseek, "\"v_head_dim\": 128",
+         {"\"num_experts_per_tok\" is missing"});
+  deepseek += ", \"num_experts_per_tok\": 6";
+  refuse(deepseek, "\"topk_method\": \"group_limited_greedy\"",
+         {"topk_method", "expected \"greedy\""});
+  refuse(deepseek, "\"norm_topk_prob\": true", {"norm_topk_prob", "true"});
+  refuse(deepseek, "\"scoring_func\": \"sigmoid\"", {"scoring_func"});
+  refuse(deepseek, "\"rope_interleave\": false", {"rope_interleave"});
+  std::string qwen2 = likeLlama("qwen2_moe");
+  std::string groups = ", \"num_key_value_heads\": 4";
+  refuse(qwen2, "\"mlp_only_layers\": [1]" + groups, {"mlp_only_layers"});
+  refuse(qwen2, "\"decoder_sparse_step\": 2" + groups, {"decoder_sparse_step"});
+  refuse(qwen2, "\"shared_expert_intermediate_size\": 0" + groups,
+         {"shared_expert_intermediate_size", "is 0"});
+  refuse(qwen2, "\"use_sliding_window\": true" + groups,
+         {"use_sliding_window"});
+}
+
 TEST_F(ImportErrors, GptOss) {
   std::string own = likeLlama("gpt_oss");
   refuse(own, "\"sliding_window\": 4",

@@ -183,7 +183,8 @@ static void expectCovers(ModuleOp module, const std::string &file) {
 }
 
 TEST_F(ImportTest, NamesTensorsAsHuggingFaceDoes) {
-  for (const char *name : {"deepseek-v3-small-test", "gemma-small-test",
+  for (const char *name : {"deepseek-v2-small-test", "qwen2-moe-small-test",
+                           "deepseek-v3-small-test", "gemma-small-test",
                            "gemma2-small-test",      "gemma3-small-test",
                            "gpt-oss-small-test",     "gpt2-small-test",
                            "granite-small-test",     "olmo3-small-test",

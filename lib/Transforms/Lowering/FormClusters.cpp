@@ -11,8 +11,9 @@
 // 1. *Free* ops (constants, broadcasts, casts that do not round) are copied
 //    into the kernels that use them and never stored.
 // 2. A column reduction (over leading dimensions) takes copies of the
-//    elementwise ops it reads, as far as nobody needs their results stored.
-//    Those of a layer, and those that read the same, share a kernel.
+//    elementwise ops it reads, as far as nobody needs their results stored and
+//    the copies read few tensors. Those of a layer, and those that read the
+//    same, share a kernel.
 // 3. Every other fusable op joins the kernel of an op it reads from, if both
 //    work on the same rows and no path leads out of the kernel and back in.
 //    Of several, the one with the most elements: what it needs of the others
@@ -73,6 +74,8 @@ public:
 private:
   void formColumns();
   void formRows();
+  bool isCopied(Value value, ArrayRef<int64_t> space);
+  const llvm::SetVector<Value> &findReads(Value value, ArrayRef<int64_t> space);
   Value copyForColumn(Operation *column, Value value, IRMapping &copies,
                       SmallVectorImpl<Operation *> &made);
   bool fits(const Unit &unit, Operation *op);
@@ -89,6 +92,9 @@ private:
   OpBuilder builder;
   Units units;
   KnownClusters &known;
+  /// What findReads() has found of values of their own space. Nodes stay where
+  /// they are while it grows.
+  std::map<void *, llvm::SetVector<Value>> readsOf;
 };
 
 } // namespace
@@ -216,24 +222,58 @@ bool Former::join(Operation *op, int target) {
   return true;
 }
 
-/// Returns what a column reduction is to read in place of `value`: copies, made
-/// in front of it and listed, of the elementwise ops that only kernels read,
-/// and of those that unpack.
-Value Former::copyForColumn(Operation *column, Value value, IRMapping &copies,
-                            SmallVectorImpl<Operation *> &made) {
-  Unit &own = units[units.find(column)];
-  Operation *source = value.getDefiningOp();
+/// Tells whether a column reduction over `space` may have a copy of the op that
+/// makes `value`: it is elementwise, or unpacks, and only kernels read it.
+bool Former::isCopied(Value value, ArrayRef<int64_t> space) {
   auto isStored = [](OpOperand &use) {
     return needsMemory(use) ||
            findRole(use.getOwner()) == FusionRole::ScatterAdd;
   };
-  if (!source ||
-      (findRole(source) != FusionRole::Elementwise && !unpacks(source)) ||
-      source->getNumOperands() == 0 || shapeOf(value) != own.space ||
-      isCompared(value) || llvm::any_of(value.getUses(), isStored))
+  Operation *source = value.getDefiningOp();
+  return source &&
+         (findRole(source) == FusionRole::Elementwise || unpacks(source)) &&
+         source->getNumOperands() != 0 && shapeOf(value) == space &&
+         !isCompared(value) && !llvm::any_of(value.getUses(), isStored);
+}
+
+/// A copy that would read more tensors than this in place of one reads that
+/// one: a gradient that layer after layer only adds to, as where norms are
+/// behind attention and MLP, would else be added up anew by the kernel of each.
+static constexpr size_t kMostReads = 4;
+
+/// Finds the tensors of `space` that a column reduction over it reads where it
+/// reads `value`.
+const llvm::SetVector<Value> &Former::findReads(Value value,
+                                                ArrayRef<int64_t> space) {
+  auto [it, isNew] = readsOf.try_emplace(value.getAsOpaquePointer());
+  llvm::SetVector<Value> &found = it->second;
+  if (!isNew)
+    return found;
+  bool copies = isCopied(value, space);
+  if (copies)
+    for (OpOperand &operand : value.getDefiningOp()->getOpOperands()) {
+      if (readsMemory(operand))
+        found.insert(operand.get());
+      else if (shapeOf(operand.get()) == space)
+        found.insert_range(findReads(operand.get(), space));
+    }
+  if (!copies || found.size() > kMostReads) {
+    found.clear();
+    found.insert(value);
+  }
+  return found;
+}
+
+/// Returns what a column reduction is to read in place of `value`: copies, made
+/// in front of it and listed, of what may be copied.
+Value Former::copyForColumn(Operation *column, Value value, IRMapping &copies,
+                            SmallVectorImpl<Operation *> &made) {
+  const Shape &space = units[units.find(column)].space;
+  if (!isCopied(value, space) || findReads(value, space).contains(value))
     return value;
   if (Value known = copies.lookupOrNull(value))
     return known;
+  Operation *source = value.getDefiningOp();
   SmallVector<Value> operands =
       llvm::map_to_vector(source->getOpOperands(), [&](OpOperand &operand) {
         return readsMemory(operand)

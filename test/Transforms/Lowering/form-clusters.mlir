@@ -506,3 +506,37 @@ func.func @compared_columns(%x: tensor<8x4xf32>) -> tensor<8x4xbf16> {
   %3 = nn.equal %0, %2 : tensor<8x4xf32> -> tensor<8x4xbf16>
   return %3 : tensor<8x4xbf16>
 }
+
+// A column reduction that would read more than four tensors reads the sum of
+// them, which the kernel of its rows stores; up to four it adds up itself.
+// CHECK-LABEL: func.func @few_tensors(
+// CHECK: plan.cluster(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<4xf32>
+// CHECK-COUNT-3: nn.add
+// CHECK: nn.reduce sum %{{.*}} dims [0]
+func.func @few_tensors(%a: tensor<8x4xf32>, %b: tensor<8x4xf32>, %c: tensor<8x4xf32>,
+                       %d: tensor<8x4xf32>) -> (tensor<8xf32>, tensor<4xf32>) {
+  %0 = nn.add %a, %b : tensor<8x4xf32>
+  %1 = nn.add %0, %c : tensor<8x4xf32>
+  %2 = nn.add %1, %d : tensor<8x4xf32>
+  %rows = nn.reduce sum %2 dims [1] : tensor<8x4xf32> -> tensor<8xf32>
+  %columns = nn.reduce sum %2 dims [0] : tensor<8x4xf32> -> tensor<4xf32>
+  return %rows, %columns : tensor<8xf32>, tensor<4xf32>
+}
+
+// CHECK-LABEL: func.func @many_tensors(
+// CHECK: %[[ROWS:.*]]:2 = plan.cluster(
+// CHECK-COUNT-4: nn.add
+// CHECK: plan.cluster(%[[ROWS]]#{{.}}) : (tensor<8x4xf32>) -> tensor<4xf32>
+// CHECK-NOT: nn.add
+// CHECK: nn.reduce sum %{{.*}} dims [0]
+func.func @many_tensors(%a: tensor<8x4xf32>, %b: tensor<8x4xf32>, %c: tensor<8x4xf32>,
+                        %d: tensor<8x4xf32>, %e: tensor<8x4xf32>)
+                        -> (tensor<8xf32>, tensor<4xf32>) {
+  %0 = nn.add %a, %b : tensor<8x4xf32>
+  %1 = nn.add %0, %c : tensor<8x4xf32>
+  %2 = nn.add %1, %d : tensor<8x4xf32>
+  %3 = nn.add %2, %e : tensor<8x4xf32>
+  %rows = nn.reduce sum %3 dims [1] : tensor<8x4xf32> -> tensor<8xf32>
+  %columns = nn.reduce sum %3 dims [0] : tensor<8x4xf32> -> tensor<4xf32>
+  return %rows, %columns : tensor<8xf32>, tensor<4xf32>
+}

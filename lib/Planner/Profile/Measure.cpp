@@ -185,6 +185,7 @@ Measurer::makeCollective(dist::CollectiveOpInterface op) const {
     int64_t output = ::plait::detail::countElements(op->getResult(0));
     share *=
         getRowShare(std::max(input / output, output / input), rows->choices);
+    result.movesRows = true;
   }
   result.collectivePerSequence = share * double(op.countElements());
   return result;

@@ -206,7 +206,7 @@ double planner::stepSeconds(const fb::Step &step, const plan::RankGrid &mesh,
   if (const auto *gemm = step.step_as_GemmStep())
     return gemmSeconds(*gemm, device);
   if (const auto *grouped = step.step_as_GroupedGemmStep())
-    return groupedGemmSeconds(*grouped, device);
+    return groupedGemmSeconds(*grouped, mesh, device);
   if (const auto *attention = step.step_as_AttentionStep())
     return attentionStepSeconds(*attention, device);
   if (const auto *collective = step.step_as_CollectiveStep())

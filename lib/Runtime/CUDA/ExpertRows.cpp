@@ -55,22 +55,17 @@ static Status launch(CudaStream &stream, CUfunction function, uint64_t blocks,
   return stream.launch(function, blocks, threads, params);
 }
 
-static uint64_t blocksOfRows(const CudaStream &stream, int64_t rows) {
-  return stream.context->blocksFor(rows * threadsOfRow, rowThreads);
-}
-
 Status ExpertRows::clear(CudaStream &stream, const RowExtents &extents,
                          std::byte *out, const int32_t *ids) const {
   int64_t rows = extents.rows * (extents.scatters ? 1 : extents.members);
-  return launch(stream, clears, blocksOfRows(stream, rows), rowThreads, extents,
-                out, ids);
+  return launch(stream, clears, rowBlocks(rows), rowThreads, extents, out, ids);
 }
 
 Status ExpertRows::take(CudaStream &stream, const RowExtents &extents,
                         int64_t source, std::byte *out, const std::byte *in,
                         const int32_t *ids) const {
-  return launch(stream, takes, blocksOfRows(stream, extents.rows), rowThreads,
-                extents, out, in, ids, source);
+  return launch(stream, takes, rowBlocks(extents.rows), rowThreads, extents,
+                out, in, ids, source);
 }
 
 Status ExpertRows::list(CudaStream &stream, const RowExtents &extents,
@@ -83,16 +78,16 @@ Status ExpertRows::list(CudaStream &stream, const RowExtents &extents,
 Status ExpertRows::pack(CudaStream &stream, const RowExtents &extents,
                         RowRound round, std::byte *packed, const std::byte *in,
                         const int32_t *lists, const int32_t *counts) const {
-  return launch(stream, packs,
-                blocksOfRows(stream, extents.members * round.most), rowThreads,
-                extents, packed, in, lists, counts, round.first, round.most);
+  return launch(stream, packs, rowBlocks(extents.members * round.most),
+                rowThreads, extents, packed, in, lists, counts, round.first,
+                round.most);
 }
 
 Status ExpertRows::unpack(CudaStream &stream, const RowExtents &extents,
                           RowRound round, std::byte *out,
                           const std::byte *packed, const int32_t *lists,
                           const int32_t *counts) const {
-  return launch(stream, unpacks,
-                blocksOfRows(stream, extents.members * round.most), rowThreads,
-                extents, out, packed, lists, counts, round.first, round.most);
+  return launch(stream, unpacks, rowBlocks(extents.members * round.most),
+                rowThreads, extents, out, packed, lists, counts, round.first,
+                round.most);
 }

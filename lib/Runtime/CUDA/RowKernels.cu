@@ -12,8 +12,6 @@
 
 #include "RowKernels.h"
 
-#include <stdint.h>
-
 using namespace plait::runtime;
 
 namespace {
@@ -66,12 +64,9 @@ __device__ void copyRow(char *to, const char *from, int64_t bytes) {
     copyUnits<uint16_t>(to, from, bytes);
 }
 
-/// Calls `visit` with the numbers below `count`, each in one warp.
-template <typename Visit> __device__ void forWarps(int64_t count, Visit visit) {
-  int64_t warps = int64_t(gridDim.x) * blockDim.x / kWarp;
-  int64_t first = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) / kWarp;
-  for (int64_t i = first; i < count; i += warps)
-    visit(i);
+/// The number of the row that this warp looks at, which may be beyond the last.
+__device__ int64_t rowOfWarp() {
+  return int64_t(blockIdx.x) * (rowThreads / kWarp) + threadIdx.x / kWarp;
 }
 
 } // namespace
@@ -86,26 +81,26 @@ template <typename Visit> __device__ void forWarps(int64_t count, Visit visit) {
 extern "C" __global__ void __launch_bounds__(rowThreads)
     plait_clear_rows(char *out, const int *ids, PLAIT_EXTENTS) {
   Extents extents = PLAIT_EXTENTS_GIVEN;
-  forWarps(scatters ? rows : members * rows, [&](int64_t place) {
-    int64_t row = place % rows;
-    int64_t source = scatters ? 0 : place / rows;
-    int64_t end = scatters ? members : source + 1;
-    while (source < end && !extents.goes(ids, source, index, row))
-      ++source;
-    if (source == end)
-      copyRow(out + place * bytes, nullptr, bytes);
-  });
+  int64_t place = rowOfWarp();
+  if (place >= (scatters ? rows : members * rows))
+    return;
+  int64_t row = place % rows;
+  int64_t source = scatters ? 0 : place / rows;
+  int64_t end = scatters ? members : source + 1;
+  while (source < end && !extents.goes(ids, source, index, row))
+    ++source;
+  if (source == end)
+    copyRow(out + place * bytes, nullptr, bytes);
 }
 
 extern "C" __global__ void __launch_bounds__(rowThreads)
     plait_take_rows(char *out, const char *in, const int *ids, int64_t source,
                     PLAIT_EXTENTS) {
   Extents extents = PLAIT_EXTENTS_GIVEN;
-  forWarps(rows, [&](int64_t row) {
-    if (extents.goes(ids, source, index, row))
-      copyRow(out + extents.placeOut(source, row),
-              in + extents.placeIn(index, row), bytes);
-  });
+  int64_t row = rowOfWarp();
+  if (row < rows && extents.goes(ids, source, index, row))
+    copyRow(out + extents.placeOut(source, row),
+            in + extents.placeIn(index, row), bytes);
 }
 
 /// A block makes one list: counts its rows, a warp those of one stretch, then
@@ -152,13 +147,11 @@ extern "C" __global__ void __launch_bounds__(rowThreads)
                     const int *counts, int64_t first, int64_t most,
                     PLAIT_EXTENTS) {
   Extents extents = PLAIT_EXTENTS_GIVEN;
-  forWarps(members * most, [&](int64_t place) {
-    int64_t member = place / most, number = first + place % most;
-    if (member != index && number < counts[member])
-      copyRow(packed + place * bytes,
-              in + extents.placeIn(member, lists[member * rows + number]),
-              bytes);
-  });
+  int64_t place = rowOfWarp(), member = place / most;
+  int64_t number = first + place % most;
+  if (member < members && member != index && number < counts[member])
+    copyRow(packed + place * bytes,
+            in + extents.placeIn(member, lists[member * rows + number]), bytes);
 }
 
 extern "C" __global__ void __launch_bounds__(rowThreads)
@@ -166,11 +159,9 @@ extern "C" __global__ void __launch_bounds__(rowThreads)
                       const int *counts, int64_t first, int64_t most,
                       PLAIT_EXTENTS) {
   Extents extents = PLAIT_EXTENTS_GIVEN;
-  forWarps(members * most, [&](int64_t place) {
-    int64_t member = place / most, number = first + place % most;
-    int64_t list = members + member;
-    if (member != index && number < counts[list])
-      copyRow(out + extents.placeOut(member, lists[list * rows + number]),
-              packed + place * bytes, bytes);
-  });
+  int64_t place = rowOfWarp(), member = place / most;
+  int64_t number = first + place % most, list = members + member;
+  if (member < members && member != index && number < counts[list])
+    copyRow(out + extents.placeOut(member, lists[list * rows + number]),
+            packed + place * bytes, bytes);
 }

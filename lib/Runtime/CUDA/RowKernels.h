@@ -20,13 +20,18 @@
 #ifndef PLAIT_LIB_RUNTIME_CUDA_ROWKERNELS_H
 #define PLAIT_LIB_RUNTIME_CUDA_ROWKERNELS_H
 
+#include <stdint.h>
+
 namespace plait::runtime {
 
 /// Fills with zeros the rows of the output that nobody sends:
 ///   char *out, const int *ids; extents
+/// This kernel and those that copy have a warp for each row that they look at:
+/// for all rows of the output, here.
 #define PLAIT_CLEAR_ROWS "plait_clear_rows"
 /// Copies the rows that go from `source`, whose input is `in`, to this member:
 ///   char *out, const char *in, const int *ids; source, extents
+/// Looks at the rows of a block.
 #define PLAIT_TAKE_ROWS "plait_take_rows"
 /// Lists, for each member, which rows of a block go there, then, for each,
 /// which come from there:
@@ -38,7 +43,7 @@ namespace plait::runtime {
 /// of its list on:
 ///   char *packed, const char *in, const int *lists, const int *counts; first,
 ///   most, extents
-/// packed[members][most] has the rows.
+/// packed[members][most] has the rows, all of which are looked at.
 #define PLAIT_PACK_ROWS "plait_pack_rows"
 /// Copies what has come from each other member to where it belongs:
 ///   char *out, const char *packed, const int *lists, const int *counts; first,
@@ -46,8 +51,12 @@ namespace plait::runtime {
 #define PLAIT_UNPACK_ROWS "plait_unpack_rows"
 
 enum { listThreads = 512 };
-/// A warp copies a row. Any number of blocks does.
 enum { rowThreads = 256, threadsOfRow = 32 };
+
+/// Blocks of `rowThreads` threads that look at so many rows.
+inline int64_t rowBlocks(int64_t rows) {
+  return (rows * threadsOfRow + rowThreads - 1) / rowThreads;
+}
 
 /// The kernels as PTX, with a closing NUL.
 extern const char rowKernelsPtx[];

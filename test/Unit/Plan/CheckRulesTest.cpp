@@ -196,8 +196,9 @@ const Case cases[] = {
      "has rows with 2 choices and 3 experts a rank, expected 1 and 1 to "},
     {"RowsOfBlock",
      [](P &p) {
-       gatherOf(p).chunk = int64_t(1) << 32;
+       p.programs[0]->arena_bytes = uint64_t(1) << 40;
        addRows(gatherOf(p)).width = 2;
+       sumOf(p).chunk = int64_t(1) << 32;
      },
      "has blocks of 2147483648 rows, at most 2147483647 are supported"},
     {"CollectiveInPlace",

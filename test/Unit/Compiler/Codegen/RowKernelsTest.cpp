@@ -95,10 +95,10 @@ protected:
     auto inputs = makeInputs(what);
     for (int64_t index = 0; index < what.members; ++index) {
       std::vector<uint8_t> out(what.outputRows() * what.bytes, 0xee);
-      launch(PLAIT_CLEAR_ROWS, 2, what, index,
+      launch(PLAIT_CLEAR_ROWS, rowBlocks(what.outputRows()), what, index,
              {result(out), operand(what.ids)});
       for (int64_t j = 0; j < what.members; ++j)
-        launch(PLAIT_TAKE_ROWS, 3, what, index,
+        launch(PLAIT_TAKE_ROWS, rowBlocks(what.rows), what, index,
                {result(out), operand(inputs[j]), operand(what.ids)}, {j});
       EXPECT_EQ(out, expect(what, index, inputs));
     }
@@ -127,14 +127,14 @@ protected:
           outs.emplace_back(what.outputRows() * what.bytes, 0xee);
       packed.emplace_back(what.members * slot);
       received.emplace_back(what.members * slot);
-      launch(PLAIT_CLEAR_ROWS, 1, what, index,
+      launch(PLAIT_CLEAR_ROWS, rowBlocks(what.outputRows()), what, index,
              {result(out), operand(what.ids)});
-      launch(PLAIT_TAKE_ROWS, 1, what, index,
+      launch(PLAIT_TAKE_ROWS, rowBlocks(what.rows), what, index,
              {result(out), operand(inputs[index]), operand(what.ids)}, {index});
     }
     for (int64_t first = 0; first < what.rows; first += most) {
       for (int64_t index = 0; index < what.members; ++index)
-        launch(PLAIT_PACK_ROWS, 2, what, index,
+        launch(PLAIT_PACK_ROWS, rowBlocks(what.members * most), what, index,
                {result(packed[index]), operand(inputs[index]),
                 operand(lists[index].rows), operand(lists[index].counts)},
                {first, most});
@@ -146,7 +146,7 @@ protected:
           std::copy_n(packed[j].begin() + index * slot, slot,
                       received[index].begin() + j * slot);
         }
-        launch(PLAIT_UNPACK_ROWS, 2, what, index,
+        launch(PLAIT_UNPACK_ROWS, rowBlocks(what.members * most), what, index,
                {result(outs[index]), operand(received[index]),
                 operand(lists[index].rows), operand(lists[index].counts)},
                {first, most});

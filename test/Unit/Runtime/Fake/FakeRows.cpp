@@ -14,11 +14,11 @@
 
 #include "CUDA/RowKernels.h"
 
-#include <cstdint>
 #include <cstring>
 #include <set>
 
 using namespace plait::fake;
+using namespace plait::runtime;
 
 namespace {
 
@@ -49,11 +49,14 @@ struct Extents {
   }
 };
 
-std::function<void()> clearRows(void **params, unsigned) {
+std::function<void()> clearRows(void **params, unsigned blocks) {
   LaunchParams next(params);
   char *out = next;
   const int *ids = next;
   Extents extents(next);
+  if (blocks !=
+      rowBlocks(extents.rows * (extents.scatters ? 1 : extents.members)))
+    return nullptr;
   return [=] {
     for (int64_t i = 0; i < (extents.scatters ? 1 : extents.members); ++i)
       for (int64_t row = 0; row < extents.rows; ++row) {
@@ -67,13 +70,15 @@ std::function<void()> clearRows(void **params, unsigned) {
   };
 }
 
-std::function<void()> takeRows(void **params, unsigned) {
+std::function<void()> takeRows(void **params, unsigned blocks) {
   LaunchParams next(params);
   char *out = next;
   const char *in = next;
   const int *ids = next;
   int64_t source = next;
   Extents extents(next);
+  if (blocks != rowBlocks(extents.rows))
+    return nullptr;
   return [=] {
     for (int64_t row = 0; row < extents.rows; ++row)
       if (extents.goes(ids, source, extents.index, row))
@@ -105,13 +110,15 @@ std::function<void()> listRows(void **params, unsigned blocks) {
 /// Copies a round of rows from where they are to where they are packed, or from
 /// there to where they belong.
 template <bool Unpacks>
-std::function<void()> packRows(void **params, unsigned) {
+std::function<void()> packRows(void **params, unsigned blocks) {
   LaunchParams next(params);
   char *to = next;
   const char *from = next;
   const int *lists = next, *counts = next;
   int64_t first = next, most = next;
   Extents extents(next);
+  if (blocks != rowBlocks(extents.members * most))
+    return nullptr;
   return [=] {
     for (int64_t member = 0; member < extents.members; ++member)
       for (int64_t i = 0; i < most && member != extents.index; ++i) {

@@ -229,7 +229,7 @@ makeZeros(Operation *op, const planner::Operation &matmul) {
   return zeros;
 }
 
-/// What comes with `operation`, which `op` is: a copy, or zeros.
+/// Makes what comes with `operation`, which `op` is: a copy, or zeros.
 static std::optional<planner::Operation>
 makeCompanion(Operation *op, const planner::Operation &operation) {
   std::optional<planner::Operation> copy = makeOwnCopy(op, operation);

@@ -54,7 +54,7 @@ struct CudaMessage {
 };
 using CudaWorld = World<CudaOperands, CudaMessage>;
 
-/// What groups on a GPU launch.
+/// The kernels that groups on a GPU launch.
 struct GroupKernels {
   std::shared_ptr<const ReduceKernels> sums;
   std::shared_ptr<const ExpertRows> rows;

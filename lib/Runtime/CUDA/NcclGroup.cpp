@@ -383,7 +383,7 @@ private:
   bool holds = false;
   std::vector<Gather> gathers; // not launched yet
 
-  /// Of a round, in a group of calls.
+  /// A message of a round.
   struct Transfer {
     std::byte *packed;
     uint64_t bytes;

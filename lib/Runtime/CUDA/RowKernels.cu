@@ -77,7 +77,7 @@ __device__ int64_t rowOfWarp() {
 #define PLAIT_EXTENTS_GIVEN                                                    \
   { members, index, rows, choices, experts, scatters, bytes }
 
-/// In a scatter a row may come from any member.
+/// Looks, in a scatter, for any member that the row comes from.
 extern "C" __global__ void __launch_bounds__(rowThreads)
     plait_clear_rows(char *out, const int *ids, PLAIT_EXTENTS) {
   Extents extents = PLAIT_EXTENTS_GIVEN;
